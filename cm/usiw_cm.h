@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Connection state machine of TRP: one object per connection, no I/O, no
+ * allocation, no clock and no lock of its own. The caller serialises calls on
+ * one connection, hands in the time and what happened, and carries out the
+ * actions that come back, in the order of their bits. kmod, the simulation, the
+ * fuzzers and the kernel-less mode link the very same file.
+ *
+ * Life of a connection (I: initiator, R: responder):
+ *
+ *   I: IDLE -connect-> REQ_SENT -ACCEPT-> INSTALLING -ready-> ESTABLISHED
+ *   R: REQ_RCVD -accept-> INSTALLING -ready-> ACCEPT_SENT -CONFIRM-> ESTABLISHED
+ *   R: REQ_RCVD -reject-> LINGER (answers a repeated REQ) -> DEAD
+ *   ESTABLISHED -disconnect-> CLOSING -closed-> LINGER -> DEAD
+ *   any -abort or RESET-> LINGER (repeats RESET a few times) -> DEAD
+ *
+ * Every state but IDLE, REQ_RCVD (the application decides; bounded too) and
+ * ESTABLISHED has a time-out; after DEAD the object may be freed.
+ */
+#ifndef USIW_CM_H
+#define USIW_CM_H
+
+#include "../uapi/usiw_wire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Time: unsigned 64-bit microseconds of any monotonic clock; 0 is "none". */
+
+enum usiw_cm_state {
+	USIW_CM_IDLE,
+	USIW_CM_REQ_SENT,
+	USIW_CM_REQ_RCVD,
+	USIW_CM_INSTALLING,
+	USIW_CM_ACCEPT_SENT,
+	USIW_CM_ESTABLISHED,
+	USIW_CM_CLOSING,
+	USIW_CM_LINGER,
+	USIW_CM_DEAD,
+};
+
+/*
+ * Actions, as a mask; carry out from the lowest bit to the highest.
+ * Event actions are what the upper connection manager (iw_cm) is told. Of REPLY
+ * the initiator gets exactly one. The responder gets ESTABLISHED at most once.
+ * CLOSE comes exactly once and only after a REPLY with status 0 or after
+ * ESTABLISHED; DISCONNECT only before CLOSE.
+ */
+#define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine; it answers ready */
+#define USIW_CM_A_GRACE		0x0002	/* tell the engine: drain, SHUTDOWN, then report closed */
+#define USIW_CM_A_KILL		0x0004	/* tell the engine: the connection is gone (conn->kill_reason) */
+#define USIW_CM_A_PROBE		0x0008	/* tell the engine: ask the peer for a sign of life */
+#define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
+#define USIW_CM_A_EV_REQUEST	0x0020	/* new request: conn->peer_pd, peer's ird and ord */
+#define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (also with a user's reject) */
+#define USIW_CM_A_EV_ESTABLISHED 0x0080
+#define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT */
+#define USIW_CM_A_EV_CLOSE	0x0200
+#define USIW_CM_A_RELEASE	0x0400	/* iw_cm, the QP and the engine are done with it: drop
+					 * their references; the object lingers for the peer's sake */
+#define USIW_CM_A_DEAD		0x0800	/* off the tables; drop the last reference */
+
+/* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
+#define USIW_CM_RETRY_FIRST_US		100000u
+#define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
+#define USIW_CM_ACCEPT_TRIES		6
+#define USIW_CM_PENDING_US		30000000u	/* initiator's patience after PENDING, renewed */
+#define USIW_CM_REQ_RCVD_US		60000000u	/* for the application to accept or reject */
+#define USIW_CM_INSTALL_US		10000000u	/* for the engine to answer */
+#define USIW_CM_CLOSING_US		10000000u	/* for the engine to drain */
+#define USIW_CM_LINGER_US		2000000u
+#define USIW_CM_RESET_TRIES		3
+
+/**
+ * struct usiw_cm_conn - one connection; zeroed and set by usiw_cm_init_*()
+ * @state:	enum usiw_cm_state
+ * @initiator:	true at the end that sent the REQ
+ * @installed:	the engine has been given the connection and not been told KILL
+ * @local_isn:	first PSN that this end sends
+ * @peer_isn:	first PSN that the peer sends (known from REQ or ACCEPT on)
+ * @ird: @ord:	this end's: wanted until the peer's are known, then final
+ * @peer_ird: @peer_ord: as the peer sent them
+ * @mtu:	IP MTU: own until the peer's is known, then the smaller
+ * @window:	own initial receive window, datagrams
+ * @peer_window: the peer's
+ * @features:	offered, then agreed
+ * @status:	of EV_REPLY and EV_DISCONNECT: 0 or -errno
+ * @kill_reason: enum usiw_kill_reason, for the KILL event
+ * @reject_reason: enum usiw_reject_reason, to send or as received
+ * @tries:	transmissions of the datagram that is being repeated
+ * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
+ * @expire_us:	end of the present state; 0: none
+ * @tx_opcode: @tx_flags: what usiw_cm_build() builds next
+ * @pd: @pd_len: own private data to send
+ * @peer_pd: @peer_pd_len: the peer's
+ */
+struct usiw_cm_conn {
+	__u8	state;
+	__u8	initiator;
+	__u8	installed;
+	__u8	released;
+	__u8	kill_reason;
+	__u8	reject_reason;
+	__u8	tx_opcode;
+	__u8	tries;
+	__u16	tx_flags;
+	__u16	ird;
+	__u16	ord;
+	__u16	peer_ird;
+	__u16	peer_ord;
+	__u16	mtu;
+	__u16	window;
+	__u16	peer_window;
+	__u16	pd_len;
+	__u16	peer_pd_len;
+	__u32	features;
+	__u32	local_isn;
+	__u32	peer_isn;
+	__s32	status;
+	__u64	deadline_us;
+	__u64	expire_us;
+	__u8	pd[USIW_MAX_PRIVATE_DATA];
+	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
+};
+
+/* A handshake datagram, decoded and checked (lengths, version, reserved values). */
+struct usiw_cm_packet {
+	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */
+	__u8	version;		/* REQ, ACCEPT, REJECT */
+	__u8	reason;			/* REJECT */
+	__u16	flags;
+	__u32	psn;
+	__u32	ack_psn;
+	__u16	ird, ord, mtu, window;	/* REQ, ACCEPT */
+	__u32	features;
+	__u16	pd_len;
+	const __u8 *pd;			/* points into the datagram */
+};
+
+/**
+ * usiw_cm_decode - decode a handshake datagram
+ * @data:	UDP payload, any alignment
+ * @len:	bytes
+ *
+ * Return: 0; -EINVAL if it is malformed (too short, lengths that do not fit, not
+ * a handshake opcode); -EPROTONOSUPPORT for another version (@pkt->psn is valid
+ * then, so that a REJECT can be built with usiw_cm_build_refusal()).
+ */
+int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len);
+
+/* Set up an initiator; ird, ord, mtu, window, pd are this end's. pd_len <= 512 or -EINVAL. */
+int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord, __u16 mtu,
+			__u16 window, const void *pd, __u16 pd_len);
+
+/*
+ * Set up a responder from a decoded REQ. Return 0 (state REQ_RCVD) or the positive
+ * enum usiw_reject_reason with which to refuse it (features, MTU below USIW_MIN_MTU).
+ */
+int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *req, __u32 isn,
+			 __u16 mtu, __u16 window, __u64 now_us);
+
+/* The user's and the engine's calls. Each returns the actions to carry out. */
+__u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
+/* Accept with the user's IRD/ORD: -EINVAL in *err when ord exceeds what the peer takes ... */
+__u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
+		     __u64 now_us, int *err);
+__u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64 now_us);
+__u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);	/* orderly */
+__u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us); /* RESET; any state */
+__u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed */
+__u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us); /* engine: could not */
+__u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: SHUTDOWN received */
+__u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: own SHUTDOWN acknowledged */
+__u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);	/* engine: QP in ERROR */
+
+/* The network's and the clock's. */
+__u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
+__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);	/* DATA counts as CONFIRM */
+__u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us);	/* ICMP port unreachable */
+__u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
+
+/**
+ * usiw_cm_build - build the datagram that A_TX asks for
+ * @buf:	at least USIW_CM_MAX_DATAGRAM bytes
+ * Return: its length in bytes
+ */
+__u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf);
+
+/* REJECT to a REQ for which there is no connection object. Returns the length. */
+__u32 usiw_cm_build_refusal(const struct usiw_cm_packet *req, __u8 reason, void *buf);
+
+/*
+ * RESET in answer to a datagram that matches no connection (@data, @len: its UDP
+ * payload): F_STRAY with its PSNs exchanged for DATA, SHUTDOWN and SACK; for ACCEPT
+ * and CONFIRM a RESET with both initial PSNs. Returns 0 when nothing must be sent
+ * (RESET, REJECT, too short), else the length.
+ */
+__u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* USIW_CM_H */

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file engine.h
+/// The transport engine: TRP, DDP, RDMAP, queue pairs and completions for one
+/// process and device. Single-threaded, run to completion: whoever "holds the
+/// engine" (see progress/) may call what is not marked [any thread]. It makes no
+/// system call, takes no lock and allocates nothing in progress().
+#ifndef USIW_ENGINE_ENGINE_H
+#define USIW_ENGINE_ENGINE_H
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/cq.h"
+#include "engine/qp.h"
+#include "engine/types.h"
+#include "port/port.h"
+
+namespace usiw {
+
+/// What the engine tells its owner. Called from progress() and from the control
+/// calls, with the engine held: note it down and act after letting go.
+class EngineEvents {
+ public:
+  virtual ~EngineEvents() = default;
+  /// An armed CQ got a completion that it was armed for; it is disarmed now.
+  virtual void cq_ready(Cq& cq) = 0;
+  /// The CQ was full when a completion came: the CQ is dead, its QPs go to ERROR.
+  virtual void cq_overrun(Cq& cq) = 0;
+  /// The peer's SHUTDOWN has arrived in sequence; everything is flushed, QP in ERROR.
+  virtual void qp_peer_closed(Qp& qp) = 0;
+  /// Own SHUTDOWN acknowledged (or given up on after bounded retries); QP in ERROR, flushed.
+  virtual void qp_closed(Qp& qp) = 0;
+  /// The QP went to ERROR by itself and is flushed. @p error as in usiw_qp_report;
+  /// @p event is the async event that goes with it (None for the requester's side).
+  virtual void qp_failed(Qp& qp, int error, AsyncEvent event) = 0;
+};
+
+class Engine {
+ public:
+  /// @p counters: USIW_CNT_MAX 64-bit counters, only added to by the engine.
+  Engine(Clock& clock, EngineEvents& events, uint64_t* counters);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // ---- Control path: engine held; may allocate ----
+
+  /// The port stays the caller's and must outlive the engine's use of it. Returns its number.
+  int add_port(Port& port);
+
+  /// Returns 0, EEXIST or ENOMEM. @p attr.stag is the kernel's.
+  int mr_add(const MrAttr& attr);
+  /// After it returns the memory is not touched again. 0 or ENOENT.
+  int mr_remove(uint32_t stag);
+
+  /// nullptr when out of memory. Capacities are rounded up to powers of two.
+  Cq* cq_create(uint32_t capacity, void* owner);
+  int cq_resize_supported() const { return 0; }
+  void cq_destroy(Cq* cq);  ///< no QP uses it any more
+
+  Qp* qp_create(const QpAttr& attr);
+  /// Flushes nothing: the queues are gone with it. Tells nobody.
+  void qp_destroy(Qp* qp);
+
+  /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple
+  /// taken), EINVAL, ENOMEM.
+  int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
+  /// Orderly: drains the send queue, SHUTDOWN, then qp_closed(). QP state Closing (SQD).
+  /// May be called at any state; a QP without a connection answers qp_closed() at once.
+  void qp_shutdown(Qp* qp);
+  /// At once: no packet is sent, everything is flushed, QP in ERROR. No event but completions.
+  void qp_abort(Qp* qp);
+  /// As qp_abort(), and the next qp_connect() needs a new QP or qp_reset().
+  void qp_reset(Qp* qp);    ///< ERROR -> Idle, queues emptied without completions
+  void qp_probe(Qp* qp);    ///< ask the peer for a sign of life now
+  void qp_set_remote_mac(Qp* qp, const std::array<uint8_t, 6>& mac);
+
+  // ---- Data path: engine held ----
+
+  /// One run: posted work, receive, acknowledge, complete, send, timers. Returns the
+  /// units of work done (0: nothing was to do).
+  unsigned progress();
+  /// When progress() must run again though nothing arrives and nothing is posted:
+  /// absolute ns, UINT64_MAX for never, 0 for at once. Valid after progress().
+  uint64_t next_deadline_ns() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_ENGINE_H

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file types.h
+/// Plain types shared by the engine's parts and its users. No verbs types: values
+/// equal those of ibverbs where that makes translation free, which verbs/ asserts.
+#ifndef USIW_ENGINE_TYPES_H
+#define USIW_ENGINE_TYPES_H
+
+#include <cstdint>
+
+namespace usiw {
+
+class Cq;
+class Qp;
+
+/// Completion status; values of enum ibv_wc_status.
+enum class WcStatus : uint8_t {
+  kSuccess = 0,
+  kLocLenErr = 1,
+  kLocQpOpErr = 2,
+  kLocProtErr = 4,
+  kWrFlushErr = 5,
+  kBadRespErr = 7,
+  kLocAccessErr = 8,
+  kRemInvReqErr = 9,
+  kRemAccessErr = 10,
+  kRemOpErr = 11,
+  kRetryExcErr = 12,
+  kRnrRetryExcErr = 13,
+  kRemAbortErr = 15,
+  kFatalErr = 17,
+  kGeneralErr = 21,
+};
+
+/// Completion opcode; values of enum ibv_wc_opcode.
+enum class WcOpcode : uint8_t { kSend = 0, kRdmaWrite = 1, kRdmaRead = 2, kRecv = 128 };
+
+/// Send work request opcode; values of enum ibv_wr_opcode.
+enum class WrOpcode : uint8_t { kRdmaWrite = 0, kSend = 2, kRdmaRead = 4 };
+
+/// Send work request flags; values of enum ibv_send_flags.
+enum WrFlags : uint8_t { kWrFence = 1, kWrSignaled = 2, kWrSolicited = 4, kWrInline = 8 };
+
+/// Memory access rights; values of enum ibv_access_flags.
+enum Access : uint32_t {
+  kAccessLocalWrite = 1,
+  kAccessRemoteWrite = 2,
+  kAccessRemoteRead = 4,
+};
+
+/// Async events of a QP; values of enum ibv_event_type.
+enum class AsyncEvent : int32_t { kNone = -1, kQpFatal = 1, kQpReqErr = 2, kQpAccessErr = 3 };
+
+enum class QpState : uint8_t { kIdle, kRts, kClosing, kError };
+
+/// One scatter/gather element. Slots hold lkeys, never raw pointers.
+struct Sge {
+  uint64_t addr;
+  uint32_t length;
+  uint32_t lkey;
+};
+static_assert(sizeof(Sge) == 16);
+
+struct MrAttr {
+  uint32_t stag;    ///< (index << 8) | key
+  uint32_t pd;      ///< protection domain handle of the owner
+  uint32_t access;  ///< Access bits
+  uint64_t addr;    ///< virtual address of the first byte
+  uint64_t length;  ///< bytes
+  uint64_t iova;    ///< TO of the first byte as peers and SGEs name it (== addr as a rule)
+};
+
+struct QpAttr {
+  uint32_t qpn;
+  uint32_t pd;
+  Cq* send_cq;
+  Cq* recv_cq;
+  uint32_t max_send_wr;   ///< work requests, not 0
+  uint32_t max_recv_wr;   ///< work requests, not 0
+  uint32_t max_send_sge;  ///< 1..USIW_MAX_SGE
+  uint32_t max_recv_sge;
+  uint32_t max_inline;    ///< bytes, up to USIW_MAX_INLINE
+  bool sq_sig_all;
+  void* owner;            ///< the caller's; Qp::owner()
+};
+
+/// A connection as negotiated by the handshake.
+struct ConnAttr {
+  uint32_t snd_psn;     ///< first PSN to send
+  uint32_t rcv_psn;     ///< first PSN expected
+  uint32_t snd_window;  ///< datagrams the peer accepts at first
+  uint16_t ird;         ///< READs of the peer served at a time
+  uint16_t ord;         ///< own READs outstanding at a time
+  uint16_t mtu;         ///< IP MTU, bytes
+  bool initiator;
+};
+
+/// A completion as poll_cq takes it out of the ring. 64 bytes: one slot.
+struct Cqe {
+  uint64_t wr_id;
+  uint32_t byte_len;
+  uint32_t qpn;
+  WcStatus status;
+  WcOpcode opcode;
+  uint8_t flags;
+  uint8_t vendor_err;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_TYPES_H

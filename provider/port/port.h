@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file port.h
+/// What the engine needs from the world: datagrams and the time. A port moves
+/// whole TRP datagrams (UDP payloads); how they are wrapped (Ethernet/IP/UDP on
+/// DPDK, a simulated wire, a socket) is the port's business.
+#ifndef USIW_PORT_PORT_H
+#define USIW_PORT_PORT_H
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace usiw {
+
+/// Monotonic time in nanoseconds; 0 is never returned.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual uint64_t now_ns() = 0;
+};
+
+/// A connection's 4-tuple as this end sees it. IPv4 is mapped (::ffff:a.b.c.d);
+/// ports in network byte order. No padding: compared and hashed as bytes.
+struct FlowKey {
+  std::array<uint8_t, 16> local_addr;
+  std::array<uint8_t, 16> remote_addr;
+  uint16_t local_port;
+  uint16_t remote_port;
+
+  bool operator==(const FlowKey& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
+  bool is_ipv4() const {
+    static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(local_addr.data(), kMapped, 12) == 0;
+  }
+};
+static_assert(sizeof(FlowKey) == 36);
+
+/// Everything a port needs to send to a peer: set once per connection (and when a
+/// MAC changes), read by every send.
+struct Path {
+  FlowKey flow;
+  std::array<uint8_t, 6> local_mac;
+  std::array<uint8_t, 6> remote_mac;
+  uint8_t hop_limit;
+  uint8_t tos;
+};
+
+/// A datagram to send. @ref data has room for the port's max_payload() bytes.
+struct TxBuf {
+  std::byte* data;   ///< start of the TRP header
+  uint32_t len;      ///< bytes to send, set by the engine
+  const Path* path;  ///< set by the engine; must stay valid until tx() returns
+  void* handle;      ///< the port's own
+};
+
+/// A datagram received: UDP checksum verified (unless the port says that it need
+/// not be), lengths of the outer headers consistent.
+struct RxBuf {
+  const std::byte* data;  ///< start of the TRP header
+  uint32_t len;           ///< UDP payload, bytes; may be anything from 0
+  FlowKey flow;
+  void* handle;           ///< the port's own
+};
+
+/// A packet port. Only the thread that holds the engine calls it. Nothing here
+/// allocates from the heap or sleeps.
+class Port {
+ public:
+  virtual ~Port() = default;
+
+  /// Largest UDP payload in bytes that tx_alloc()'s buffers can hold.
+  virtual uint32_t max_payload() const = 0;
+
+  /// Fills @p bufs from the front; returns how many (fewer when out of buffers).
+  virtual size_t tx_alloc(std::span<TxBuf> bufs) = 0;
+
+  /// Sends from the front; returns how many were taken. All buffers belong to the
+  /// port again afterwards: what was not taken is dropped (and may be sent again by
+  /// the engine from its source, as if the wire had lost it).
+  virtual size_t tx(std::span<TxBuf> bufs) = 0;
+
+  /// Gives back buffers of tx_alloc() that were not used.
+  virtual void tx_free(std::span<TxBuf> bufs) = 0;
+
+  /// Receives up to bufs.size() datagrams. The engine may keep at most
+  /// kMaxHeld of them at a time beyond the end of a burst.
+  virtual size_t rx(std::span<RxBuf> bufs) = 0;
+
+  virtual void rx_free(std::span<RxBuf> bufs) = 0;
+
+  /// Datagrams that the port may have lost on its own account since it was made
+  /// (bad checksum, bad lengths, no buffer), for the counters.
+  struct Drops {
+    uint64_t malformed, checksum, no_buffer;
+  };
+  virtual Drops drops() const = 0;
+
+  static constexpr size_t kMaxHeld = 512;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_PORT_PORT_H

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Kernel-user ABI between usiw.ko and the provider libusiw: driver data of the
+ * uverbs commands, the event stream of a context, the custom uverbs methods,
+ * and the counters page. Host byte order unless a type says otherwise.
+ * Every reserved or padding field is 0 when written and refused or ignored as
+ * its comment says.
+ */
+#ifndef USIW_ABI_H
+#define USIW_ABI_H
+
+#include <linux/types.h>
+
+#define USIW_ABI_VERSION	1
+#define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core takes any number */
+
+/* ---- Limits: the only place; query_device and every check use these ---- */
+#define USIW_MAX_QP		16384
+#define USIW_MAX_CQ		16384
+#define USIW_MAX_PD		65536
+#define USIW_MAX_MR		(1 << 20)
+#define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
+#define USIW_MAX_CQE		(1 << 20)
+#define USIW_MAX_SGE		32	/* of every operation, READ included */
+#define USIW_MAX_INLINE		1024	/* bytes */
+#define USIW_MAX_MSG_SIZE	0x80000000u	/* 2 GiB */
+
+/* ---- Context ------------------------------------------------------------ */
+
+/* Driver data of GET_CONTEXT, request. */
+struct usiw_alloc_ucontext_req {
+	__u32 abi_version;		/* USIW_ABI_VERSION or the call fails with EINVAL */
+	__u32 reserved;
+};
+
+/* State of the netdev below a device, as of now. */
+struct usiw_link_info {
+	__u32 ifindex;			/* in the netns of the device */
+	__u32 mtu;			/* usable IP MTU: min(netdev's, USIW_MAX_MTU), bytes */
+	__u32 lo_mtu;			/* the same of that netns' lo, for local connections */
+	__u8 mac[6];
+	__u8 up;			/* 1: running with carrier */
+	__u8 is_loopback;		/* 1: the netdev is lo itself */
+	char ifname[16];
+};
+
+/* Driver data of GET_CONTEXT, response. */
+struct usiw_alloc_ucontext_resp {
+	__u64 counters_offset;		/* mmap offset of the counters page on the uverbs fd */
+	__u32 counters_size;		/* bytes to map */
+	__s32 event_fd;			/* read struct usiw_event; poll(2) works; close-on-exec */
+	struct usiw_link_info link;
+};
+
+/* ---- CQ, QP, MR --------------------------------------------------------- */
+
+struct usiw_create_cq_resp {
+	__u32 cqn;
+	__u32 reserved;
+};
+
+struct usiw_create_qp_resp {
+	__u32 qpn;
+	__u32 reserved;
+};
+
+/* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response;
+ * index is < USIW_MAX_MR and unique per device. No driver data. */
+
+/* ---- Events, kernel to provider: read(2) on the event fd ----------------- */
+
+enum usiw_event_type {
+	/* Install this connection on QP @qpn and answer with USIW_REPORT_READY. */
+	USIW_EVENT_CONNECT	= 1,
+	/* Drain the send queue, send SHUTDOWN, then report CLOSED. */
+	USIW_EVENT_DISCONNECT	= 2,
+	/* The connection is gone (@conn.reason): flush at once. No report is expected. */
+	USIW_EVENT_KILL		= 3,
+	/* Ask the peer for a sign of life now (sent when a REQ came for a live 4-tuple). */
+	USIW_EVENT_PROBE	= 4,
+	/* @link holds the new state of the netdev. */
+	USIW_EVENT_LINK		= 5,
+	/* The device is being removed; the fd is at its end. */
+	USIW_EVENT_DEVICE_GONE	= 6,
+	/* The next-hop MAC of the connection has changed: @conn.remote_mac. */
+	USIW_EVENT_NEIGH	= 7,
+};
+
+#define USIW_CONN_F_INITIATOR	0x1	/* this end sent the REQ */
+#define USIW_CONN_F_LOCAL	0x2	/* the route is RTN_LOCAL: data goes over lo */
+#define USIW_CONN_F_IPV6	0x4
+
+/* Parameters of a connection. Addresses are 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
+struct usiw_conn_info {
+	__u8 local_addr[16];
+	__u8 remote_addr[16];
+	__be16 local_port;
+	__be16 remote_port;
+	__u8 local_mac[6];		/* of the device, or zeros on lo */
+	__u8 remote_mac[6];		/* next hop */
+	__u32 flags;			/* USIW_CONN_F_* */
+	__u32 snd_psn;			/* first PSN this end sends */
+	__u32 rcv_psn;			/* first PSN expected from the peer */
+	__u32 snd_window;		/* datagrams the peer accepts at first */
+	__u16 ird;			/* final, >= what this end must serve */
+	__u16 ord;			/* final */
+	__u16 mtu;			/* IP MTU of the connection, bytes */
+	__u8 hop_limit;			/* IPv4 TTL or IPv6 hop limit */
+	__u8 tos;
+	__u32 features;			/* as agreed */
+	__u32 reason;			/* KILL: enum usiw_kill_reason */
+};
+
+enum usiw_kill_reason {
+	USIW_KILL_LOCAL		= 0,	/* this host: QP to ERROR, time-out of a hand-shake step */
+	USIW_KILL_PEER_RESET	= 1,	/* the peer's kernel sent a RESET that verified */
+	USIW_KILL_NO_CONFIRM	= 2,
+	USIW_KILL_ADDRESS	= 3,	/* local address or device went away */
+};
+
+struct usiw_event {
+	__u32 type;			/* enum usiw_event_type */
+	__u32 qpn;			/* 0 for LINK and DEVICE_GONE */
+	__u32 conn_id;			/* never 0; names this connection of the QP */
+	__u32 reserved;
+	union {
+		struct usiw_conn_info conn;
+		struct usiw_link_info link;
+		__u8 pad[112];
+	};
+};
+
+/* ---- Custom uverbs methods, provider to kernel --------------------------- */
+
+/*
+ * Methods on UVERBS_OBJECT_CQ and UVERBS_OBJECT_QP, and their attributes. Numbers
+ * start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
+ */
+enum usiw_cq_methods {
+	USIW_METHOD_CQ_EVENT = (1u << 12),
+};
+
+enum usiw_cq_event_attrs {
+	USIW_ATTR_CQ_EVENT_HANDLE = (1u << 12),	/* IDR, the CQ, read access */
+	USIW_ATTR_CQ_EVENT_KIND,		/* const __u32: enum usiw_cq_event_kind */
+};
+
+enum usiw_cq_event_kind {
+	USIW_CQ_COMPLETION	= 0,	/* raise one completion event */
+	USIW_CQ_OVERRUN		= 1,	/* raise IBV_EVENT_CQ_ERR */
+};
+
+enum usiw_qp_methods {
+	USIW_METHOD_QP_REPORT = (1u << 12),
+};
+
+enum usiw_qp_report_attrs {
+	USIW_ATTR_QP_REPORT_HANDLE = (1u << 12),	/* IDR, the QP, read access */
+	USIW_ATTR_QP_REPORT_DATA,			/* struct usiw_qp_report */
+};
+
+enum usiw_report_kind {
+	USIW_REPORT_READY	= 1,	/* CONNECT is installed in the engine */
+	USIW_REPORT_REFUSED	= 2,	/* CONNECT could not be installed; @error says why */
+	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
+	USIW_REPORT_CLOSED	= 4,	/* own SHUTDOWN acknowledged; the QP is flushed */
+	USIW_REPORT_FAILED	= 5,	/* the QP went to ERROR by itself; @error says why */
+	USIW_REPORT_ASYNC	= 6,	/* raise async event @async_event for the QP, nothing else */
+};
+
+struct usiw_qp_report {
+	__u32 kind;			/* enum usiw_report_kind */
+	__u32 conn_id;			/* as in the event; a stale one is ignored (returns 0) */
+	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET
+					 * stray RESET verified, EREMOTEIO Terminate received,
+					 * EPROTO Terminate sent, ENOMEM ... */
+	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report */
+};
+
+/* ---- Counters page -------------------------------------------------------- */
+
+/*
+ * The first page of the mapping: one array of 64-bit counters that only the
+ * process of the context adds to, and the kernel sums for `rdma statistic show`.
+ * New counters are added before USIW_CNT_MAX; names in kmod follow this order.
+ */
+enum usiw_counter {
+	USIW_CNT_TX_PKTS,
+	USIW_CNT_TX_BYTES,		/* UDP payload */
+	USIW_CNT_RX_PKTS,
+	USIW_CNT_RX_BYTES,
+	USIW_CNT_TX_SACKS,
+	USIW_CNT_RX_SACKS,
+	USIW_CNT_RETRANS_FAST,
+	USIW_CNT_RETRANS_RTO,
+	USIW_CNT_RTO,			/* time-outs */
+	USIW_CNT_RX_DUP,		/* datagrams that had arrived before */
+	USIW_CNT_RX_OOO,		/* ... ahead of their turn */
+	USIW_CNT_RX_HELD,		/* ... kept until everything before them was placed */
+	USIW_CNT_NOT_READY_TX,		/* told the peer: no receive posted */
+	USIW_CNT_NOT_READY_RX,
+	USIW_CNT_DROP_MALFORMED,	/* too short, bad version, bad lengths */
+	USIW_CNT_DROP_CHECKSUM,
+	USIW_CNT_DROP_NO_CONN,		/* no connection with this 4-tuple */
+	USIW_CNT_DROP_WINDOW,		/* PSN outside of the window */
+	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
+	USIW_CNT_DROP_STATE,		/* not expected in the QP's state */
+	USIW_CNT_DROP_NO_BUFFER,
+	USIW_CNT_TX_FULL,		/* the port took fewer datagrams than offered */
+	USIW_CNT_TERM_TX,
+	USIW_CNT_TERM_RX,
+	USIW_CNT_COMP_OK,
+	USIW_CNT_COMP_FLUSH,
+	USIW_CNT_COMP_ERR,		/* any other status */
+	USIW_CNT_CQ_OVERRUN,
+	USIW_CNT_MAX,
+};
+
+#define USIW_COUNTERS_SIZE	4096
+
+#endif /* USIW_ABI_H */

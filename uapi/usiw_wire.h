@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * usiw wire format: the Transport Reliability Protocol (TRP) over UDP, the
+ * connection handshake, and the DDP (RFC 5041) and RDMAP (RFC 5040) headers
+ * that travel in TRP data datagrams, without MPA.
+ *
+ * Compiles in the kernel, in C and in C++. Everything is big endian on the
+ * wire. docs/protocol.md describes every byte.
+ */
+#ifndef USIW_WIRE_H
+#define USIW_WIRE_H
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+#define USIW_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
+#else
+#define USIW_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#endif
+
+#ifndef __packed
+#define __packed __attribute__((packed))
+#endif
+
+#define USIW_WIRE_VERSION	1
+
+/* ---- TRP header ------------------------------------------------------- */
+
+/**
+ * struct usiw_trp_hdr - first bytes of every UDP payload
+ * @psn:	sequence number of this datagram (DATA, SHUTDOWN); in a SACK the
+ *		first PSN of the first range received out of order (equal to
+ *		@ack_psn when there is none); in the handshake and in RESET the
+ *		initial PSN of the sender of this datagram
+ * @ack_psn:	next PSN expected from the peer: all before it have arrived; in
+ *		the handshake and in RESET the initial PSN of the peer (0 in a
+ *		REQ, where it is not known yet)
+ * @opflags:	opcode in bits 15..12, flags in bits 11..0
+ * @credit:	datagrams that the sender of this header accepts, counted from
+ *		@ack_psn (the receive window)
+ * @echo:	DATA: time stamp of the sender in microseconds, modulo 2^16;
+ *		SACK: the time stamp of the datagram that caused this SACK
+ *
+ * 14 bytes, so that DDP starts 8-byte aligned behind Ethernet (14), IPv4 (20)
+ * and UDP (8).
+ */
+struct usiw_trp_hdr {
+	__be32	psn;
+	__be32	ack_psn;
+	__be16	opflags;
+	__be16	credit;
+	__be16	echo;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_trp_hdr) == 14, "TRP header is 14 bytes");
+
+enum usiw_trp_opcode {
+	USIW_TRP_DATA		= 0,	/* one DDP segment; consumes a PSN */
+	USIW_TRP_REQ		= 1,	/* handshake: kernel to kernel */
+	USIW_TRP_ACCEPT		= 2,	/* handshake */
+	USIW_TRP_REJECT		= 3,	/* handshake */
+	USIW_TRP_SHUTDOWN	= 4,	/* end of stream, in sequence; consumes a PSN */
+	USIW_TRP_SACK		= 5,	/* acknowledgement */
+	USIW_TRP_CONFIRM	= 6,	/* handshake */
+	USIW_TRP_RESET		= 7,	/* the connection is gone */
+};
+
+#define USIW_TRP_OPCODE_SHIFT	12
+#define USIW_TRP_FLAGS_MASK	0x0fff
+
+/* Opcodes that the kernel handles; the engine never answers these. */
+#define USIW_TRP_KERNEL_OPCODES	((1u << USIW_TRP_REQ) | (1u << USIW_TRP_ACCEPT) | \
+				 (1u << USIW_TRP_REJECT) | (1u << USIW_TRP_CONFIRM))
+
+/* DATA, SHUTDOWN, SACK: please acknowledge at once (also a keepalive probe). */
+#define USIW_TRP_F_ACK_REQ	0x001
+/* SACK: the datagram at ack_psn needs a receive work request that is not posted yet. */
+#define USIW_TRP_F_NOT_READY	0x002
+/* DATA, SHUTDOWN: sent before (Karn: the echo of it is ambiguous). */
+#define USIW_TRP_F_RETRANS	0x004
+/* ACCEPT: no payload; the REQ has arrived and the application has not decided yet. */
+#define USIW_TRP_F_PENDING	0x008
+/*
+ * RESET: sent without connection state in answer to a stray datagram. psn and
+ * ack_psn are that datagram's ack_psn and psn; the engine verifies them against
+ * its windows. A RESET without this flag carries both initial PSNs (64 bits that
+ * an off-path attacker does not know) and is verified by the kernel.
+ */
+#define USIW_TRP_F_STRAY	0x010
+
+/* SACK payload: further ranges received out of order, ascending, after the first
+ * one, which is [psn, first_end) with first_end in the payload's first 4 bytes. */
+struct usiw_sack_range {
+	__be32	start;			/* first PSN of the range */
+	__be32	end;			/* first PSN behind the range */
+} __packed;
+
+#define USIW_SACK_MAX_RANGES	8	/* the first range included */
+
+/* ---- Handshake -------------------------------------------------------- */
+
+#define USIW_MAX_PRIVATE_DATA	512	/* bytes, iWARP's limit (RFC 5044 section 7.1) */
+#define USIW_MAX_MTU		9216	/* largest IP packet usiw ever builds, bytes */
+#define USIW_MIN_MTU		576	/* smallest MTU a connection accepts, bytes */
+#define USIW_MAX_IRD		128
+#define USIW_MAX_ORD		128
+
+/* Feature bits. REQ: what the initiator offers and needs; ACCEPT: what both use. */
+#define USIW_FEATURES_KNOWN	0x00000000u
+
+/**
+ * struct usiw_cm_params - payload of REQ and ACCEPT, followed by private data
+ * @version:	USIW_WIRE_VERSION; another one is answered by REJECT
+ * @reserved:	0 when sent, not looked at when received
+ * @pd_len:	bytes of private data behind this header, 0..512
+ * @features:	feature bits. An unknown bit among the upper 16 refuses the
+ *		connection, an unknown bit among the lower 16 is masked in ACCEPT
+ * @ird:	READs that the sender of this header accepts at a time
+ * @ord:	READs that the sender of this header wants to have outstanding.
+ *		In ACCEPT both are final: initiator ORD <= @ird, IRD >= @ord
+ * @mtu:	largest IP packet, in bytes, that the sender of this header can
+ *		take; the connection uses the smaller one of both
+ * @window:	initial receive window in datagrams (TRP credit)
+ */
+struct usiw_cm_params {
+	__u8	version;
+	__u8	reserved;
+	__be16	pd_len;
+	__be32	features;
+	__be16	ird;
+	__be16	ord;
+	__be16	mtu;
+	__be16	window;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_cm_params) == 16, "handshake parameters");
+
+enum usiw_reject_reason {
+	USIW_REJECT_USER	= 0,	/* rdma_reject; private data is the user's */
+	USIW_REJECT_NO_LISTENER	= 1,
+	USIW_REJECT_VERSION	= 2,
+	USIW_REJECT_FEATURES	= 3,
+	USIW_REJECT_MALFORMED	= 4,
+	USIW_REJECT_NO_RESOURCE	= 5,	/* backlog or memory */
+	USIW_REJECT_MTU		= 6,
+};
+
+/* struct usiw_cm_reject - payload of REJECT, followed by private data */
+struct usiw_cm_reject {
+	__u8	version;
+	__u8	reason;			/* enum usiw_reject_reason */
+	__be16	pd_len;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_cm_reject) == 4, "reject header");
+
+/* Largest handshake datagram (UDP payload), bytes. */
+#define USIW_CM_MAX_DATAGRAM	(14 + 16 + USIW_MAX_PRIVATE_DATA)
+
+/* ---- DDP (RFC 5041 section 4) and RDMAP (RFC 5040 section 4) ----------- */
+
+/* DDP control byte: T L rsvd(4) DV(2) */
+#define USIW_DDP_F_TAGGED	0x80
+#define USIW_DDP_F_LAST		0x40
+#define USIW_DDP_RSVD_MASK	0x3c
+#define USIW_DDP_VERSION_MASK	0x03
+#define USIW_DDP_VERSION	1
+
+/* RDMAP control byte: RV(2) rsvd(2) opcode(4) */
+#define USIW_RDMAP_VERSION	1
+#define USIW_RDMAP_VERSION_SHIFT 6
+#define USIW_RDMAP_OPCODE_MASK	0x0f
+
+enum usiw_rdmap_opcode {
+	USIW_RDMAP_WRITE	= 0,	/* tagged */
+	USIW_RDMAP_READ_REQ	= 1,	/* untagged, queue 1 */
+	USIW_RDMAP_READ_RESP	= 2,	/* tagged */
+	USIW_RDMAP_SEND		= 3,	/* untagged, queue 0 */
+	USIW_RDMAP_SEND_INV	= 4,
+	USIW_RDMAP_SEND_SE	= 5,
+	USIW_RDMAP_SEND_SE_INV	= 6,
+	USIW_RDMAP_TERMINATE	= 7,	/* untagged, queue 2 */
+};
+
+enum usiw_ddp_queue {
+	USIW_DDP_QN_SEND	= 0,
+	USIW_DDP_QN_READ_REQ	= 1,
+	USIW_DDP_QN_TERMINATE	= 2,
+};
+
+/* Tagged DDP segment header (RFC 5041 section 4.1 with the RDMAP control byte). */
+struct usiw_ddp_tagged {
+	__u8	ddp_ctrl;
+	__u8	rdmap_ctrl;
+	__be32	stag;
+	__be64	to;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_ddp_tagged) == 14, "tagged header");
+
+/* Untagged DDP segment header (RFC 5041 section 4.2). */
+struct usiw_ddp_untagged {
+	__u8	ddp_ctrl;
+	__u8	rdmap_ctrl;
+	__be32	inv_stag;		/* reserved unless SEND with Invalidate */
+	__be32	qn;
+	__be32	msn;
+	__be32	mo;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_ddp_untagged) == 18, "untagged header");
+
+/* Payload of an RDMA Read Request (RFC 5040 section 4.4). */
+struct usiw_read_req {
+	__be32	sink_stag;
+	__be64	sink_to;
+	__be32	size;
+	__be32	src_stag;
+	__be64	src_to;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_read_req) == 28, "read request");
+
+/* Payload of Terminate (RFC 5040 section 4.8): control word, then, as its HDRCT
+ * bits say, the DDP segment length (2 bytes), DDP header and RDMAP header of the
+ * segment at fault. */
+struct usiw_terminate {
+	__be32	ctrl;	/* layer(4) etype(4) ecode(8) M D R (3) reserved(13) */
+} __packed;
+
+#define USIW_TERM_LAYER_SHIFT	28
+#define USIW_TERM_ETYPE_SHIFT	24
+#define USIW_TERM_ECODE_SHIFT	16
+#define USIW_TERM_F_M		0x8000u	/* DDP segment length is valid */
+#define USIW_TERM_F_D		0x4000u	/* DDP header included */
+#define USIW_TERM_F_R		0x2000u	/* RDMAP header included */
+
+#endif /* USIW_WIRE_H */

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Decides from the kernel's messages whether a run was clean."""
+
+import re
+from typing import NamedTuple
+
+WARNING_LEVEL = 4  # KERN_WARNING; smaller is worse
+
+#: A line that matches one of these fails the run, whatever the command said.
+FATAL = tuple(re.compile(pattern) for pattern in (
+    r"Kernel panic",
+    r"\bBUG: ",
+    r"kernel BUG at ",
+    r"\bOops: ",
+    r"general protection fault",
+    r"\bWARNING: ",                        # WARN(), and most reports of lockdep
+    r"INFO: task .* blocked for more than",
+    r"INFO: trying to register non-static key",
+    r"INFO: possible recursive locking",
+    r"rcu: INFO: .*(self-detected stall|detected stalls)",
+    r"watchdog: .*(soft|hard) lockup|NMI watchdog: Watchdog detected hard LOCKUP",
+    r"workqueue lockup",
+    r"scheduling while atomic",
+    r"sleeping function called from invalid context",
+    r"refcount_t: ",
+    r"UBSAN: ",
+    r"list_(add|del) corruption",
+    r"unregister_netdevice: waiting for",
+    r"kmemleak: \d+ new",
+    r"Out of memory: Killed",
+))
+
+#: Lines at warning level that say nothing about the module. docs/testing-guest.md explains each.
+HARMLESS = tuple(re.compile(pattern) for pattern in (
+    r"^\w+: loading out-of-tree module taints kernel",
+    r"^\w+: module verification failed: signature and/or required key missing",
+    r"^sysrq: ",
+    r"^hrtimer: interrupt took \d+ ns",
+    r"^clocksource: ",
+    r"^perf: interrupt took too long",
+    r"^systemd-.*: ",
+))
+
+
+class Record(NamedTuple):
+    """One record of /dev/kmsg."""
+    level: int
+    seconds: float
+    text: str
+
+
+def parse_record(raw):
+    """A Record from the bytes of one /dev/kmsg read: "priority,sequence,microseconds,flags;text"."""
+    head, _, text = raw.decode(errors="replace").partition(";")
+    fields = head.split(",")
+    message = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text.split("\n")[0])
+    return Record(int(fields[0]) & 7, int(fields[2]) / 1e6, message)
+
+
+def fatal_line(text):
+    """True for a message that means that the kernel is broken."""
+    return any(pattern.search(text) for pattern in FATAL)
+
+
+def allowed(text, patterns):
+    """True for a message that the caller expects."""
+    return any(re.search(pattern, text) for pattern in patterns)
+
+
+def suspicious(records, expected=()):
+    """The records at warning level or worse that are neither harmless nor expected by the caller."""
+    return [record for record in records
+            if record.level <= WARNING_LEVEL and not allowed(record.text, HARMLESS) and not allowed(record.text, expected)]

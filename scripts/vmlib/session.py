@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""One run of a guest: relays its output, watches its kernel, bounds its time, and judges how it went."""
+
+import contextlib
+import datetime
+import os
+import pathlib
+import select
+import signal
+import sys
+import time
+
+from . import guest, judge, kernels, peers, qemu
+from .paths import LOGS, OUT, PROJECT, locked, say
+
+STATUS_HARNESS = 96     # the guest did not come as far as the command
+STATUS_KERNEL = 97      # panic, oops, WARN, hang ... of the guest's kernel
+STATUS_DMESG = 98       # the command succeeded, but the kernel printed a warning
+STATUS_TIMEOUT = 124
+
+BOOT_SECONDS = 120      # until the command starts, on a busy machine
+REACTION_SECONDS = 40   # the guest's own time for ending what has timed out; longer than guest/init.c needs
+NMI_SECONDS = 10        # for printing all stacks
+
+
+class Outcome:
+    """What has been seen of a run so far."""
+
+    def __init__(self):
+        self.boot_seconds = None    # host seconds from the start of QEMU to the start of the command
+        self.done = False           # the guest has reported its end
+        self.exit_status = None     # of the command
+        self.end_text = None        # "exit 0", "signal 11", ...
+        self.timed_out = False      # the command took too long
+        self.guest_hung = False     # the guest did not react
+        self.failure = None         # why the guest did not come to the command
+        self.problems = []          # fatal lines, stuck processes, failed unloading
+        self.records = []           # judged kernel messages: those after the module began to load
+
+
+class Session:
+    """Runs one guest."""
+
+    def __init__(self, machine, log, options):
+        self.machine = machine
+        self.log = log
+        self.options = options
+        self.outcome = Outcome()
+        self.start = time.monotonic()
+        self.deadline = self.start + BOOT_SECONDS
+        self.judging = False
+        self.nmi_sent = False
+        self.all_records = []
+        self._console_line = b""
+
+    def run(self):
+        """Reads until the guest has ended or was ended; returns the Outcome."""
+        reader = guest.FrameReader()
+        sources = {self.machine.frames, self.machine.console}
+        while sources and not self.outcome.done:
+            readable = select.select(list(sources), [], [], max(0, self.deadline - time.monotonic()))[0]
+            for source in readable:
+                data = os.read(source, 65536)
+                if not data:
+                    sources.discard(source)
+                elif source == self.machine.console:
+                    self._console(data)
+                else:
+                    for kind, payload in reader.feed(data):
+                        self._frame(kind, payload)
+            if not readable and not self._late():
+                break
+        self.machine.end()
+        while select.select([self.machine.console], [], [], 0)[0]:
+            data = os.read(self.machine.console, 65536)
+            if not data:
+                break
+            self._console(data)
+        self.log.write("\n==== the kernel's messages ====\n".encode())
+        for record in self.all_records:
+            self.log.write(f"<{record.level}>[{record.seconds:12.6f}] {record.text}\n".encode())
+        return self.outcome
+
+    def _late(self):
+        """The deadline has passed. Returns False when there is nothing left to wait for."""
+        if self.nmi_sent:
+            return False
+        self.outcome.guest_hung = True
+        self._note("no reaction in time: injecting an NMI, all stacks follow")
+        self.nmi_sent = True
+        self.machine.inject_nmi()
+        self.deadline = time.monotonic() + NMI_SECONDS
+        return True
+
+    def _note(self, text):
+        self.log.write(f"\n[vm {time.monotonic() - self.start:.1f} s] {text}\n".encode())
+
+    def _problem(self, text):
+        if text not in self.outcome.problems and not self.nmi_sent:
+            self.outcome.problems.append(text)
+
+    def _console(self, data):
+        self.log.write(data)
+        *lines, self._console_line = (self._console_line + data).split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace").strip()
+            # Everything else comes again, with its level, as a record; but not after a panic.
+            if "Kernel panic" in text:
+                self._problem(text)
+            elif judge.fatal_line(text) and not judge.allowed(text, self.options.allow_dmesg):
+                self._problem(text[text.find("]") + 1:].strip())
+
+    def _frame(self, kind, payload):
+        if kind in "OE":
+            self.log.write(payload)
+            write_all(1 if kind == "O" else 2, payload)
+        elif kind == "K":
+            record = judge.parse_record(payload)
+            self.all_records.append(record)
+            if self.judging:
+                self.outcome.records.append(record)
+            if judge.fatal_line(record.text) and not judge.allowed(record.text, self.options.allow_dmesg):
+                self._problem(record.text)
+        elif kind == "D":
+            self.log.write(payload + b"\n")
+        elif kind == "S":
+            self._status(payload.decode(errors="replace"))
+
+    def _status(self, text):
+        self._note(text)
+        outcome = self.outcome
+        word, _, rest = text.partition(" ")
+        if word == "root":
+            self.judging = True
+        elif word == "ready":
+            outcome.boot_seconds = time.monotonic() - self.start
+            limit = self.options.timeout
+            self.deadline = time.monotonic() + limit + REACTION_SECONDS if limit else float("inf")
+            if not self.options.quiet:
+                say(f"guest ready after {outcome.boot_seconds:.1f} s")
+        elif word == "timeout":
+            outcome.timed_out = True
+            self.deadline = time.monotonic() + REACTION_SECONDS
+        elif word in ("command", "late"):
+            outcome.end_text = rest
+            kind, _, number = rest.partition(" ")
+            outcome.exit_status = {"exit": 0, "signal": 128}.get(kind, 0) + int(number or STATUS_KERNEL)
+            if kind == "unkillable":
+                self._problem("the command could not be killed")
+            self.deadline = time.monotonic() + REACTION_SECONDS + 60
+        elif word == "stuck":
+            self._problem(f"process {rest} could not be killed")
+        elif word in ("unload", "teardown") and rest != "exit 0":
+            self._problem(f"{word}: {rest}")
+        elif word == "fail":
+            outcome.failure = rest
+        elif word == "done":
+            outcome.done = True
+
+
+def write_all(descriptor, data):
+    """Writes everything to a descriptor of ours, blocking."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+def verdict(outcome, options):
+    """(exit status, list of lines that say why it is not the command's own)."""
+    lines = []
+    if outcome.problems:
+        lines += [f"the guest's kernel is not well: {outcome.problems[0]}"]
+        if len(outcome.problems) > 1:
+            lines += [f"  and {len(outcome.problems) - 1} more such messages"]
+    if outcome.guest_hung:
+        lines.append("the guest hung (the stacks of all tasks are in the log)" if outcome.boot_seconds else
+                     f"the guest was not ready after {BOOT_SECONDS} s")
+    elif outcome.timed_out:
+        lines.append(f"the command did not end within {options.timeout} s (its stacks are in the log)")
+    elif outcome.failure:
+        lines.append(outcome.failure)
+    elif not outcome.done and not outcome.problems:
+        lines.append("the guest ended without a report")
+    warnings = judge.suspicious(outcome.records, options.allow_dmesg)
+    if warnings:
+        lines.append("the kernel printed warnings:")
+        lines += [f"  [{record.seconds:.6f}] {record.text}" for record in warnings[:20]]
+
+    if outcome.problems:
+        return STATUS_KERNEL, lines
+    if outcome.boot_seconds is None:
+        return STATUS_HARNESS, lines
+    if outcome.guest_hung or outcome.timed_out:
+        return STATUS_TIMEOUT, lines
+    if not outcome.done or outcome.exit_status is None:
+        return STATUS_KERNEL, lines
+    if outcome.exit_status == 0 and warnings:
+        return STATUS_DMESG, lines
+    return outcome.exit_status, lines
+
+
+@contextlib.contextmanager
+def open_log(options, command):
+    """A new file in build/vm/log, also reachable as latest.log; --log makes it that file instead."""
+    if options.log:
+        path = pathlib.Path(options.log)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    else:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        words = [word for word in command if not word.startswith("-") and "python" not in word]
+        name = options.name or (os.path.basename(words[0]) if words else "run")
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]
+        path = LOGS / f"{''.join(c if c.isalnum() or c in '._-' else '_' for c in name)[:40]}-{stamp}.log"
+        latest = LOGS / "latest.log"
+        temporary = LOGS / f".latest.{os.getpid()}"
+        temporary.symlink_to(path.name)
+        temporary.rename(latest)
+    with open(path, "wb", buffering=0) as log:
+        yield path, log
+
+
+def run_guest(options, command, interactive=False):
+    """Boots a guest and runs `command` in it. Returns the exit status for the caller's process."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    OUT.mkdir(parents=True, exist_ok=True)
+    kernel = kernels.find(options.kernel).prepare()
+    if options.peer == "siw":
+        peers.build_siw(kernel.version)
+    accelerator = options.accelerator or qemu.choose_accelerator(kernel)
+    winsize = None
+    if interactive and sys.stdin.isatty():
+        size = os.get_terminal_size(sys.stdin.fileno())
+        winsize = (size.lines, size.columns)
+    strings = guest.settings(kernel, options, command, "/dev/hvc0" if interactive else None, winsize)
+    lock = pathlib.Path("/tmp") / f"usiw-vm-{os.getuid()}.lock"
+    with locked(lock, "waiting for another guest on this machine to end"), open_log(options, command) as (path, log):
+        if not options.quiet:
+            say(f"booting {kernel.version} ({accelerator}), log {relative(path)}")
+        log.write(f"command: {command}\nkernel: {kernel.version}\naccelerator: {accelerator}\n"
+                  f"topology: {options.topology}\npeer: {options.peer}\n".encode())
+        machine = qemu.Machine(kernel, strings, accelerator, options.mem, options.smp, interactive)
+        try:
+            outcome = Session(machine, log, options).run()
+            errors = machine.errors().strip()
+        finally:
+            machine.close()
+        status, lines = verdict(outcome, options)
+        if errors:
+            lines.append(f"QEMU: {errors[-500:]}")
+        for line in lines:
+            log.write(f"\n[vm] {line}".encode())
+            say(line)
+        log.write(f"\n[vm] exit status {status}\n".encode())
+        if status:
+            say(f"exit status {status}; the whole log: {relative(path)}")
+        return status
+
+
+def relative(path):
+    """A path as short as it can be shown."""
+    path = pathlib.Path(path).resolve()
+    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path

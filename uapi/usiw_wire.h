@@ -29,9 +29,9 @@
 /**
  * struct usiw_trp_hdr - first bytes of every UDP payload
  * @psn:	sequence number of this datagram (DATA, SHUTDOWN); in a SACK the
- *		first PSN of the first range received out of order (equal to
- *		@ack_psn when there is none); in the handshake and in RESET the
- *		initial PSN of the sender of this datagram
+ *		PSN behind the highest one received (equal to @ack_psn when none
+ *		is missing); in the handshake and in RESET the initial PSN of the
+ *		sender of this datagram
  * @ack_psn:	next PSN expected from the peer: all before it have arrived; in
  *		the handshake and in RESET the initial PSN of the peer (0 in a
  *		REQ, where it is not known yet)
@@ -88,14 +88,23 @@ enum usiw_trp_opcode {
  */
 #define USIW_TRP_F_STRAY	0x010
 
-/* SACK payload: further ranges received out of order, ascending, after the first
- * one, which is [psn, first_end) with first_end in the payload's first 4 bytes. */
-struct usiw_sack_range {
-	__be32	start;			/* first PSN of the range */
-	__be32	end;			/* first PSN behind the range */
-} __packed;
+/*
+ * SACK payload: a bitmap of what has arrived from ack_psn on, (psn - ack_psn + 7) / 8
+ * bytes. Bit i, which is (1 << i % 8) of byte i / 8, is set when PSN ack_psn + i has
+ * arrived; bit 0 is therefore 0, the last bit is 1, and bits behind it are 0. A
+ * bitmap says everything in one datagram (128 bytes at most), where a bounded list
+ * of ranges leaves the sender guessing, and resending, under heavy loss.
+ */
+#define USIW_TRP_MAX_WINDOW	1024	/* datagrams: largest distance of a PSN from ack_psn */
+#define USIW_SACK_MAX_PAYLOAD	(USIW_TRP_MAX_WINDOW / 8)
 
-#define USIW_SACK_MAX_RANGES	8	/* the first range included */
+/*
+ * A PSN is acknowledged only when its DDP segment has been accepted: placed, or
+ * kept until its turn. A segment that is at fault (unknown STag, bounds ...) is not:
+ * it is refused when all before it have been accepted, by a Terminate whose ack_psn
+ * is the PSN at fault. The requester finds the failed work request by that PSN, or
+ * for a READ request that had been accepted before, by the headers in Terminate.
+ */
 
 /* ---- Handshake -------------------------------------------------------- */
 

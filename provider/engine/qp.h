@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp.h
 /// Queue pair as its users see it: the producer's side of the send and receive rings.
-/// CONTRACT between engine and verbs: the names and signatures below.
+/// What the engine keeps about a QP is in qp_context.h.
+/// CONTRACT between engine and verbs: the public names and signatures below.
 #ifndef USIW_ENGINE_QP_H
 #define USIW_ENGINE_QP_H
 
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
+#include "engine/ring.h"
 #include "engine/types.h"
 
 namespace usiw {
@@ -23,23 +28,126 @@ class Qp {
     uint32_t rkey;
   };
 
+  Qp(const Qp&) = delete;
+  Qp& operator=(const Qp&) = delete;
+
   /// [any thread, one at a time per QP] Writes a send slot. With kWrInline the bytes that
   /// @p sges point to are copied now (lkeys ignored). 0; ENOMEM: queue full; EINVAL: too many
   /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, inline READ.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
-  int post_send(const SendWr& wr, std::span<const Sge> sges);
-  void ring_send();  ///< [any thread]
+  int post_send(const SendWr& wr, std::span<const Sge> sges) {
+    if (wr.opcode != WrOpcode::kSend && wr.opcode != WrOpcode::kRdmaWrite &&
+        wr.opcode != WrOpcode::kRdmaRead)
+      return EINVAL;
+    uint64_t length = 0;
+    for (const Sge& sge : sges) length += sge.length;
+    const bool inlined = (wr.flags & kWrInline) != 0;
+    if (inlined) {
+      if (wr.opcode == WrOpcode::kRdmaRead || length > max_inline_) return EINVAL;
+    } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
+      return EINVAL;
+    }
+    SendWqe& wqe = sq_.at(sq_tail_);
+    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    wqe.opcode = static_cast<uint8_t>(wr.opcode);
+    wqe.flags = wr.flags;
+    wqe.wr_id = wr.wr_id;
+    wqe.remote_addr = wr.remote_addr;
+    wqe.rkey = wr.rkey;
+    if (inlined) {
+      wqe.num_sge = 0;
+      wqe.inline_len = static_cast<uint32_t>(length);
+      std::byte* at = wqe.inline_data();
+      for (const Sge& sge : sges) {
+        if (sge.length == 0) continue;
+        std::memcpy(at, reinterpret_cast<const void*>(sge.addr), sge.length);
+        at += sge.length;
+      }
+    } else {
+      wqe.num_sge = static_cast<uint8_t>(sges.size());
+      wqe.inline_len = 0;
+      if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+    }
+    wqe.valid.store(1, std::memory_order_release);
+    ++sq_tail_;
+    return 0;
+  }
 
-  /// [any thread, one at a time per QP] ENOMEM: queue full; EINVAL: too many SGEs.
-  int post_recv(uint64_t wr_id, std::span<const Sge> sges);
-  void ring_recv();  ///< [any thread]
+  /// [any thread]
+  void ring_send() { ring(); }
+
+  /// [any thread, one at a time per QP] ENOMEM: queue full; EINVAL: too many SGEs, or
+  /// lengths that sum up to more than USIW_MAX_MSG_SIZE.
+  int post_recv(uint64_t wr_id, std::span<const Sge> sges) {
+    if (sges.size() > max_recv_sge_) return EINVAL;
+    uint64_t length = 0;
+    for (const Sge& sge : sges) length += sge.length;
+    if (length > USIW_MAX_MSG_SIZE) return EINVAL;
+    RecvWqe& wqe = rq_.at(rq_tail_);
+    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    wqe.wr_id = wr_id;
+    wqe.num_sge = static_cast<uint8_t>(sges.size());
+    if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+    wqe.valid.store(1, std::memory_order_release);
+    ++rq_tail_;
+    return 0;
+  }
+
+  /// [any thread] Costs a fence and nothing more, unless the engine waits for receives
+  /// (the peer was told NOT_READY, or they must be flushed). The fence pairs with the one
+  /// in the engine between setting recv_wanted_ and looking at the ring once more.
+  void ring_recv() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (recv_wanted_.load(std::memory_order_relaxed)) ring();
+  }
 
   /// [any thread] Work requests posted in kError are flushed by the engine; in kIdle
   /// post_recv is allowed and post_send is EINVAL at verbs level.
-  QpState state() const;
-  uint32_t qpn() const;
-  void* owner() const;
+  QpState state() const { return state_.load(std::memory_order_acquire); }
+  uint32_t qpn() const { return qpn_; }
+  void* owner() const { return owner_; }
+
+  /// True capacities (rounded up): what post_send()/post_recv() take before ENOMEM.
+  uint32_t send_capacity() const { return sq_.capacity(); }
+  uint32_t recv_capacity() const { return rq_.capacity(); }
+
+ protected:
+  Qp() = default;
+  ~Qp() = default;
+
+  void ring() {
+    // acq_rel: the slots written before are visible to the engine, which clears queued_
+    // before it reads the ring; if it has not cleared it yet it will see the slots.
+    if (!queued_.exchange(true, std::memory_order_acq_rel)) doorbells_->push(this);
+  }
+
+  // Read-only after creation (state_ aside, which changes rarely).
+  uint32_t qpn_ = 0;
+  uint32_t max_inline_ = 0;
+  uint32_t max_send_sge_ = 0;
+  uint32_t max_recv_sge_ = 0;
+  void* owner_ = nullptr;
+  DoorbellList* doorbells_ = nullptr;
+  WqeRing<SendWqe> sq_;
+  WqeRing<RecvWqe> rq_;
+  std::atomic<QpState> state_{QpState::kIdle};
+  std::atomic<bool> recv_wanted_{false};  ///< ring_recv() must ring the doorbell
+
+  alignas(kSlotBytes) uint32_t sq_tail_ = 0;  ///< send producer's position
+  alignas(kSlotBytes) uint32_t rq_tail_ = 0;  ///< receive producer's position
+
+  friend class DoorbellList;
+  alignas(kSlotBytes) std::atomic<bool> queued_{false};  ///< in the doorbell list
+  Qp* doorbell_next_ = nullptr;
 };
+
+inline void DoorbellList::push(Qp* qp) {
+  Qp* head = head_.load(std::memory_order_relaxed);
+  do {
+    qp->doorbell_next_ = head;
+  } while (!head_.compare_exchange_weak(head, qp, std::memory_order_release,
+                                        std::memory_order_relaxed));
+}
 
 }  // namespace usiw
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ring.h
+/// Memory layout of the work rings and the doorbell list. A ring is an array of
+/// work queue elements (WQEs), each a fixed number of 64-byte slots, a power of two
+/// of them. There are no shared indices: the valid flag inside the WQE passes it
+/// from producer (0 -> 1, release) to engine (1 -> 0, release), so a hand-over costs
+/// one cache line transfer. Each side keeps its own position privately.
+///
+/// The engine treats what a WQE holds as hostile: it takes a snapshot, then checks
+/// the snapshot (see snapshot()).
+#ifndef USIW_ENGINE_RING_H
+#define USIW_ENGINE_RING_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "engine/types.h"
+#include "uapi/usiw_abi.h"
+
+namespace usiw {
+
+inline constexpr size_t kSlotBytes = 64;
+
+/// Head of a send WQE; SGEs or inline bytes follow it.
+struct SendWqe {
+  std::atomic<uint32_t> valid;
+  uint8_t opcode;  ///< WrOpcode
+  uint8_t flags;   ///< WrFlags
+  uint8_t num_sge;
+  uint8_t reserved;
+  uint64_t wr_id;
+  uint64_t remote_addr;  ///< WRITE, READ
+  uint32_t rkey;         ///< WRITE, READ
+  uint32_t inline_len;   ///< bytes behind the head, with kWrInline
+
+  Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
+  std::byte* inline_data() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+static_assert(sizeof(SendWqe) == 32, "two SGEs or 32 inline bytes share the first slot");
+
+/// Head of a receive WQE; SGEs follow it.
+struct RecvWqe {
+  std::atomic<uint32_t> valid;
+  uint8_t num_sge;
+  uint8_t reserved[3];
+  uint64_t wr_id;
+
+  Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
+};
+static_assert(sizeof(RecvWqe) == 16, "three SGEs share the first slot");
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+/// Copies what another thread or process may be changing. The barrier keeps the
+/// compiler from reading the shared memory a second time after the checks.
+template <typename T>
+inline void snapshot(T* dst, const T* src, size_t n = 1) {
+  std::memcpy(static_cast<void*>(dst), static_cast<const void*>(src), n * sizeof(T));
+  __asm__ volatile("" ::: "memory");
+}
+
+/// Smallest power of two that is >= @p n (n > 0).
+constexpr uint32_t round_up_pow2(uint32_t n) {
+  uint32_t p = 1;
+  while (p < n) p <<= 1;
+  return p;
+}
+
+/// Zeroed, cache-line aligned memory that large rings do not touch before use
+/// (pages of calloc come zeroed from the kernel). T must be fine with all bits zero.
+template <typename T>
+class ZeroedArray {
+ public:
+  ZeroedArray() = default;
+  ZeroedArray(ZeroedArray&& o) noexcept { *this = std::move(o); }
+  ZeroedArray& operator=(ZeroedArray&& o) noexcept {
+    std::swap(raw_, o.raw_);
+    std::swap(data_, o.data_);
+    std::swap(size_, o.size_);
+    return *this;
+  }
+  ~ZeroedArray() { std::free(raw_); }
+
+  /// false when out of memory; what was there before is gone.
+  bool allocate(size_t n) {
+    std::free(raw_);
+    size_ = 0;
+    data_ = nullptr;
+    raw_ = std::calloc(1, n * sizeof(T) + kSlotBytes);
+    if (raw_ == nullptr) return false;
+    const auto addr = (reinterpret_cast<uintptr_t>(raw_) + kSlotBytes - 1) & ~(kSlotBytes - 1);
+    data_ = reinterpret_cast<T*>(addr);
+    size_ = n;
+    return true;
+  }
+  void clear() { std::memset(static_cast<void*>(data_), 0, size_ * sizeof(T)); }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T* data() { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  void* raw_ = nullptr;
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Ring of WQEs of type W (SendWqe or RecvWqe) with their tails.
+template <typename W>
+class WqeRing {
+ public:
+  /// @p entries: wanted capacity, rounded up to a power of two; @p tail_bytes: room for
+  /// SGEs or inline data behind each head.
+  bool allocate(uint32_t entries, size_t tail_bytes) {
+    const uint32_t cap = round_up_pow2(entries);
+    stride_ = (sizeof(W) + tail_bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
+    if (!bytes_.allocate(cap * stride_)) return false;
+    mask_ = cap - 1;
+    return true;
+  }
+  /// @p index runs freely; it is reduced to the ring here.
+  W& at(uint32_t index) {
+    return *reinterpret_cast<W*>(bytes_.data() + size_t{index & mask_} * stride_);
+  }
+  uint32_t capacity() const { return mask_ + 1; }
+  size_t tail_bytes() const { return stride_ - sizeof(W); }
+  void clear() { bytes_.clear(); }
+
+ private:
+  ZeroedArray<std::byte> bytes_;
+  size_t stride_ = 0;
+  uint32_t mask_ = 0;
+};
+
+/// Lock-free list of QPs with news for the engine: many producers, the engine takes
+/// all at once. A QP is in it at most once (Qp::queued_), so idle QPs cost nothing.
+class DoorbellList {
+ public:
+  inline void push(Qp* qp);
+  /// Newest first; linked by Qp::doorbell_next_.
+  Qp* take_all() {
+    if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    return head_.exchange(nullptr, std::memory_order_acquire);
+  }
+  bool empty() const { return head_.load(std::memory_order_acquire) == nullptr; }
+
+ private:
+  alignas(kSlotBytes) std::atomic<Qp*> head_{nullptr};
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_RING_H

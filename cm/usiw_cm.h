@@ -14,8 +14,23 @@
  *   ESTABLISHED -disconnect-> CLOSING -closed-> LINGER -> DEAD
  *   any -abort or RESET-> LINGER (repeats RESET a few times) -> DEAD
  *
- * Every state but IDLE, REQ_RCVD (the application decides; bounded too) and
- * ESTABLISHED has a time-out; after DEAD the object may be freed.
+ * Every state but IDLE and ESTABLISHED has a time-out; after DEAD the object may
+ * be freed. Any call is allowed in any state; what is not due does nothing and
+ * returns 0.
+ *
+ * For the caller:
+ * - A datagram that A_TX asks for is built and sent before the next call.
+ * - When REQ_RCVD ends by itself (time-out, RESET, abort) RELEASE comes although
+ *   iw_cm has not decided yet: the reference behind its provider_data is apart and
+ *   goes when iw_cm calls accept or reject, as it always does in the end.
+ *   usiw_cm_accept() then answers -ECONNRESET.
+ * - An object in LINGER serves only the peer: it may be dropped at any time, for a
+ *   new connection of the same 4-tuple or when the device goes. receive() gives DEAD
+ *   for a new REQ (another ISN) there: look the REQ up again after that.
+ * - DATA, SHUTDOWN and SACK on a 4-tuple without an object, or whose object is in
+ *   REQ_SENT, REQ_RCVD or LINGER, are answered by usiw_cm_build_stray_reset(): so an
+ *   end learns that its peer has forgotten the connection (the REQ of a rebooted peer
+ *   gives PROBE at this end, and the probe draws that RESET).
  */
 #ifndef USIW_CM_H
 #define USIW_CM_H
@@ -52,10 +67,11 @@ enum usiw_cm_state {
 #define USIW_CM_A_KILL		0x0004	/* tell the engine: the connection is gone (conn->kill_reason) */
 #define USIW_CM_A_PROBE		0x0008	/* tell the engine: ask the peer for a sign of life */
 #define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
-#define USIW_CM_A_EV_REQUEST	0x0020	/* new request: conn->peer_pd, peer's ird and ord */
+#define USIW_CM_A_EV_REQUEST	0x0020	/* new request: conn->peer_pd, peer's ird and ord; the
+					 * caller's own, after usiw_cm_init_passive() gave 0 */
 #define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (also with a user's reject) */
 #define USIW_CM_A_EV_ESTABLISHED 0x0080
-#define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT */
+#define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
 #define USIW_CM_A_EV_CLOSE	0x0200
 #define USIW_CM_A_RELEASE	0x0400	/* iw_cm, the QP and the engine are done with it: drop
 					 * their references; the object lingers for the peer's sake */
@@ -64,8 +80,10 @@ enum usiw_cm_state {
 /* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
 #define USIW_CM_RETRY_FIRST_US		100000u
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
-#define USIW_CM_ACCEPT_TRIES		6
+#define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
 #define USIW_CM_PENDING_US		30000000u	/* initiator's patience after PENDING, renewed */
+#define USIW_CM_PENDING_REPEAT_US	1000000u	/* pace of REQ after PENDING */
+#define USIW_CM_REQ_LIMIT_US		100000000u	/* ... however many PENDINGs come */
 #define USIW_CM_REQ_RCVD_US		60000000u	/* for the application to accept or reject */
 #define USIW_CM_INSTALL_US		10000000u	/* for the engine to answer */
 #define USIW_CM_CLOSING_US		10000000u	/* for the engine to drain */
@@ -82,6 +100,9 @@ enum usiw_cm_state {
  * @ird: @ord:	this end's: wanted until the peer's are known, then final
  * @peer_ird: @peer_ord: as the peer sent them
  * @mtu:	IP MTU: own until the peer's is known, then the smaller
+ * @linger:	in LINGER: opcode that answers what still comes, 0 for none
+ * @peer_known:	@peer_isn is valid
+ * @pending:	initiator: the peer has answered PENDING
  * @window:	own initial receive window, datagrams
  * @peer_window: the peer's
  * @features:	offered, then agreed
@@ -91,6 +112,8 @@ enum usiw_cm_state {
  * @tries:	transmissions of the datagram that is being repeated
  * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
  * @expire_us:	end of the present state; 0: none
+ * @repeat_us:	next repetition of a datagram; 0: none
+ * @limit_us:	initiator: end of all patience in REQ_SENT
  * @tx_opcode: @tx_flags: what usiw_cm_build() builds next
  * @pd: @pd_len: own private data to send
  * @peer_pd: @peer_pd_len: the peer's
@@ -104,6 +127,9 @@ struct usiw_cm_conn {
 	__u8	reject_reason;
 	__u8	tx_opcode;
 	__u8	tries;
+	__u8	linger;
+	__u8	peer_known;
+	__u8	pending;
 	__u16	tx_flags;
 	__u16	ird;
 	__u16	ord;
@@ -120,6 +146,8 @@ struct usiw_cm_conn {
 	__s32	status;
 	__u64	deadline_us;
 	__u64	expire_us;
+	__u64	repeat_us;
+	__u64	limit_us;
 	__u8	pd[USIW_MAX_PRIVATE_DATA];
 	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
 };
@@ -143,30 +171,48 @@ struct usiw_cm_packet {
  * @data:	UDP payload, any alignment
  * @len:	bytes
  *
- * Return: 0; -EINVAL if it is malformed (too short, lengths that do not fit, not
- * a handshake opcode); -EPROTONOSUPPORT for another version (@pkt->psn is valid
- * then, so that a REJECT can be built with usiw_cm_build_refusal()).
+ * The opcode, the PSNs and the first payload byte (version) stand in the same
+ * place in every version, and so does the reason in a REJECT: a REJECT of another
+ * version decodes, without its private data.
+ *
+ * Return: 0; -EINVAL if it is malformed (too short, lengths that do not fit, flags
+ * that its opcode does not have, a window of 0, not a handshake opcode);
+ * -EPROTONOSUPPORT for a REQ or ACCEPT of another version (@pkt->opcode and
+ * @pkt->psn are valid then, so that a REQ can be answered with
+ * usiw_cm_build_refusal()).
  */
 int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len);
 
-/* Set up an initiator; ird, ord, mtu, window, pd are this end's. pd_len <= 512 or -EINVAL. */
+/* Set up an initiator; ird, ord, mtu, window, pd are this end's. -EINVAL: pd_len > 512 or
+ * window 0. */
 int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord, __u16 mtu,
 			__u16 window, const void *pd, __u16 pd_len);
 
 /*
  * Set up a responder from a decoded REQ. Return 0 (state REQ_RCVD) or the positive
- * enum usiw_reject_reason with which to refuse it (features, MTU below USIW_MIN_MTU).
+ * enum usiw_reject_reason with which to refuse it (features, MTU below USIW_MIN_MTU, own
+ * window 0).
  */
 int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *req, __u32 isn,
 			 __u16 mtu, __u16 window, __u64 now_us);
 
-/* The user's and the engine's calls. Each returns the actions to carry out. */
+/*
+ * The user's and the engine's calls. Each returns the actions to carry out. An error
+ * that the engine reports is -errno; anything else counts as -EIO, so that it never
+ * reads as success.
+ */
 __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
-/* Accept with the user's IRD/ORD: -EINVAL in *err when ord exceeds what the peer takes ... */
+/*
+ * Accept with the user's IRD/ORD. ord is lowered to what the peer serves, both to
+ * this side's limits; c->ird and c->ord are final then. *err: 0; -EINVAL: more than
+ * 512 bytes of private data, still REQ_RCVD; -ECONNRESET: no longer REQ_RCVD. With an
+ * error nothing is to be done and no event will come.
+ */
 __u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		     __u64 now_us, int *err);
 __u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64 now_us);
-__u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);	/* orderly */
+/* Orderly; before ESTABLISHED the same as abort with USIW_KILL_LOCAL. */
+__u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
 __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us); /* RESET; any state */
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed */
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us); /* engine: could not */
@@ -176,7 +222,9 @@ __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);	/* engine
 
 /* The network's and the clock's. */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
-__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);	/* DATA counts as CONFIRM */
+/* DATA counts as CONFIRM: for a PSN in [peer_isn, peer_isn + window) only, so that a
+ * blind sender of DATA cannot confirm. */
+__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
 __u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us);	/* ICMP port unreachable */
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
 

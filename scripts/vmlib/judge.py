@@ -37,6 +37,7 @@ HARMLESS = tuple(re.compile(pattern) for pattern in (
     r"^sysrq: ",
     r"^hrtimer: interrupt took \d+ ns",
     r"^clocksource: ",
+    r"^[\w.-]+ speed is unknown, defaulting to",  # ib_core, for lo
     r"^perf: interrupt took too long",
     r"^systemd-.*: ",
 ))

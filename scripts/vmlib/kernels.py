@@ -3,6 +3,7 @@
 
 import hashlib
 import lzma
+import os
 import pathlib
 import re
 import shutil
@@ -132,16 +133,24 @@ def find_or_fetch(version, scratch):
     if installed.exists() and (modules / "modules.dep").exists():
         return installed, modules
     package = f"linux-image-{version}"
-    wanted = headers_package_version(version)
     scratch.chmod(0o755)
-    try:
-        run("apt-get", "download", f"{package}={wanted}", cwd=scratch)
-    except HarnessError:
-        # The mirror has moved on; another revision of the same ABI does as well.
-        run("apt-get", "download", package, cwd=scratch)
+    download(package, headers_package_version(version), scratch)
     run("dpkg-deb", "-x", next(scratch.glob("*.deb")), scratch)
     run("depmod", "-b", scratch, version)
     return scratch / "boot" / f"vmlinuz-{version}", scratch / "lib" / "modules" / version
+
+
+def download(package, version, folder):
+    """Has apt fetch a package; another revision of it if the mirror has moved on (the kernel's ABI is in the name)."""
+    for attempt, what in enumerate((f"{package}={version}", f"{package}={version}", package)):
+        try:
+            if attempt == 1 and os.getuid() == 0:
+                run("apt-get", "update", "-q")
+            run("apt-get", "download", what, cwd=folder)
+            return
+        except HarnessError as error:
+            last = error
+    raise HarnessError(f"{package} can neither be found installed nor downloaded: {last}")
 
 
 def uncompressed_image(packed):

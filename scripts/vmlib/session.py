@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import os
 import pathlib
+import re
 import select
 import signal
 import sys
@@ -99,16 +100,16 @@ class Session:
         if text not in self.outcome.problems and not self.nmi_sent:
             self.outcome.problems.append(text)
 
+    def _judge(self, text):
+        if judge.fatal_line(text) and not judge.allowed(text, self.options.allow_dmesg):
+            self._problem(text)
+
     def _console(self, data):
         self.log.write(data)
         *lines, self._console_line = (self._console_line + data).split(b"\n")
         for line in lines:
-            text = line.decode(errors="replace").strip()
-            # Everything else comes again, with its level, as a record; but not after a panic.
-            if "Kernel panic" in text:
-                self._problem(text)
-            elif judge.fatal_line(text) and not judge.allowed(text, self.options.allow_dmesg):
-                self._problem(text[text.find("]") + 1:].strip())
+            # Comes again as a record, unless the guest is too broken for that.
+            self._judge(re.sub(r"^\[ *[\d.]+\] ", "", line.decode(errors="replace").strip()))
 
     def _frame(self, kind, payload):
         if kind in "OE":
@@ -119,8 +120,7 @@ class Session:
             self.all_records.append(record)
             if self.judging:
                 self.outcome.records.append(record)
-            if judge.fatal_line(record.text) and not judge.allowed(record.text, self.options.allow_dmesg):
-                self._problem(record.text)
+            self._judge(record.text)
         elif kind == "D":
             self.log.write(payload + b"\n")
         elif kind == "S":

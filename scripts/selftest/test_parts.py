@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""The harness's functions that need no guest."""
+
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from vmlib import cli, cpio, guest, judge, kernels, session
+from vmlib.judge import Record
+
+
+def test_cpio_is_what_the_cpio_program_reads(tmp_path):
+    if not shutil.which("cpio"):
+        pytest.skip("no cpio")
+    data = cpio.archive({"m/sub/a": (b"first", 0o644), "init": (b"\0second\n", 0o755)})
+    assert len(data) % 512 == 0
+    subprocess.run(["cpio", "-id", "--quiet"], input=data, cwd=tmp_path, check=True)
+    assert (tmp_path / "m/sub/a").read_bytes() == b"first"
+    assert (tmp_path / "init").read_bytes() == b"\0second\n"
+    assert (tmp_path / "init").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("step", (1, 3, 1000))
+def test_frames_however_they_are_cut(step):
+    frames = [("O", b"binary \0\xff"), ("S", b""), ("E", b"x" * 300)]
+    stream = b"".join(struct.pack("<cI", kind.encode(), len(data)) + data for kind, data in frames)
+    reader = guest.FrameReader()
+    seen = [frame for at in range(0, len(stream), step) for frame in reader.feed(stream[at:at + step])]
+    assert seen == frames
+
+
+def test_kmsg_record():
+    record = judge.parse_record(b"12,345,6789012,-;usiw: tab\\x09here\n SUBSYSTEM=x\n")
+    assert record == Record(4, 6.789012, "usiw: tab\there")
+
+
+@pytest.mark.parametrize("text", (
+    "Kernel panic - not syncing: Fatal exception",
+    "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+    "BUG: unable to handle page fault for address: ffff",
+    "kernel BUG at drivers/infiniband/core/iwcm.c:833!",
+    "WARNING: CPU: 0 PID: 123 at kmod/cm.c:5 usiw_cm+0x1/0x2 [usiw]",
+    "WARNING: possible circular locking dependency detected",
+    "INFO: task rping:123 blocked for more than 30 seconds.",
+    "rcu: INFO: rcu_preempt self-detected stall on CPU",
+    "watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [x:1]",
+    "refcount_t: underflow; use-after-free.",
+    "unregister_netdevice: waiting for va to become free. Usage count = 2",
+    "Oops: 0002 [#1] PREEMPT SMP NOPTI",
+))
+def test_fatal(text):
+    assert judge.fatal_line(text)
+
+
+@pytest.mark.parametrize("text", (
+    "usiw: loading out-of-tree module taints kernel.", "rcu: Hierarchical SRCU implementation.",
+    "NMI watchdog: Perf NMI watchdog permanently disabled", "usiw: debug: 3", "Run /init as init process",
+))
+def test_not_fatal(text):
+    assert not judge.fatal_line(text)
+
+
+def test_suspicious():
+    taint = Record(4, 1.0, "usiw: loading out-of-tree module taints kernel.")
+    warning = Record(4, 1.0, "usiw va: REQ from 10.9.0.1 dropped")
+    info = Record(6, 1.0, "usiw va: added")
+    assert judge.suspicious([taint, warning, info]) == [warning]
+    assert judge.suspicious([warning], ["REQ .* dropped"]) == []
+
+
+def test_modules_are_selected_with_what_they_need():
+    dependencies = {"kernel/drivers/net/veth.ko": ["kernel/x/y.ko.xz"], "kernel/x/y.ko.xz": [],
+                    "kernel/net/sched/sch_netem.ko": [], "kernel/drivers/gpu/big.ko": []}
+    assert kernels.select_modules(dependencies) == {
+        "kernel/drivers/net/veth.ko", "kernel/x/y.ko.xz", "kernel/net/sched/sch_netem.ko"}
+
+
+def outcome(**members):
+    result = session.Outcome()
+    result.boot_seconds = 3.0
+    result.done = True
+    for name, value in members.items():
+        assert hasattr(result, name)
+        setattr(result, name, value)
+    return result
+
+
+WARNED = [Record(4, 1.0, "usiw: odd")]
+
+
+@pytest.mark.parametrize("members, status", (
+    ({"exit_status": 0}, 0),
+    ({"exit_status": 3}, 3),
+    ({"exit_status": 0, "problems": ["WARNING: x"]}, 97),
+    ({"exit_status": 0, "records": WARNED}, 98),
+    ({"exit_status": 3, "records": WARNED}, 3),
+    ({"exit_status": 143, "timed_out": True}, 124),
+    ({"exit_status": 143, "timed_out": True, "problems": ["WARNING: x"]}, 97),
+    ({"exit_status": None, "done": False}, 97),
+    ({"exit_status": 0, "done": False}, 97),
+    ({"exit_status": None, "done": False, "guest_hung": True}, 124),
+    ({"boot_seconds": None, "failure": "the topology could not be made"}, 96),
+))
+def test_verdict(members, status):
+    options = cli.build_parser().parse_args(["run", "--", "true"])
+    assert session.verdict(outcome(**members), options)[0] == status
+
+
+def test_command_keeps_its_own_options():
+    options = cli.build_parser().parse_args(["run", "--topology", "netns", "--", "rping", "-s", "--timeout", "5"])
+    assert options.command == ["rping", "-s", "--timeout", "5"]
+    assert options.timeout == 120

@@ -17,11 +17,11 @@
 
 #define TRP_LEN		((__u32)sizeof(struct usiw_trp_hdr))
 #define PARAMS_LEN	((__u32)sizeof(struct usiw_cm_params))
-#define REJECT_LEN	((__u32)sizeof(struct usiw_cm_reject))
+#define REJECT_LEN	((__u32)sizeof(struct usiw_cm_reject_hdr))
 
 #define TRP(field)	offsetof(struct usiw_trp_hdr, field)
 #define PARAMS(field)	(TRP_LEN + offsetof(struct usiw_cm_params, field))
-#define REJECT(field)	(TRP_LEN + offsetof(struct usiw_cm_reject, field))
+#define REJECT(field)	(TRP_LEN + offsetof(struct usiw_cm_reject_hdr, field))
 
 static __u16 get16(const __u8 *p)
 {

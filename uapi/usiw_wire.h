@@ -154,14 +154,14 @@ enum usiw_reject_reason {
 	USIW_REJECT_MTU		= 6,
 };
 
-/* struct usiw_cm_reject - payload of REJECT, followed by private data */
-struct usiw_cm_reject {
+/* struct usiw_cm_reject_hdr - payload of REJECT, followed by private data */
+struct usiw_cm_reject_hdr {
 	__u8	version;
 	__u8	reason;			/* enum usiw_reject_reason */
 	__be16	pd_len;
 } __packed;
 
-USIW_STATIC_ASSERT(sizeof(struct usiw_cm_reject) == 4, "reject header");
+USIW_STATIC_ASSERT(sizeof(struct usiw_cm_reject_hdr) == 4, "reject header");
 
 /* Largest handshake datagram (UDP payload), bytes. */
 #define USIW_CM_MAX_DATAGRAM	(14 + 16 + USIW_MAX_PRIVATE_DATA)

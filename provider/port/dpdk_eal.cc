@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "port/dpdk_eal.h"
+
+#include <pthread.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace usiw {
+namespace {
+
+/// Address space for every mempool and ring of the process; pages are touched as used.
+constexpr unsigned kMemoryMib = 256;
+
+std::mutex g_lock;
+pid_t g_owner = 0;  ///< process that initialised EAL
+std::string g_failure;
+
+std::mutex g_log_lock;
+std::string g_log_line;
+
+ssize_t note_log(void*, const char* buf, size_t len) {
+  std::lock_guard hold(g_log_lock);
+  g_log_line.assign(buf, len);
+  while (!g_log_line.empty() && g_log_line.back() == '\n') g_log_line.pop_back();
+  return static_cast<ssize_t>(len);
+}
+
+/// "0@(cpus of the calling process)": the main lcore may run wherever the process may.
+std::string lcores_argument() {
+  cpu_set_t set;
+  std::string cpus;
+  if (sched_getaffinity(getpid(), sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; i++)
+      if (CPU_ISSET(i, &set)) cpus += (cpus.empty() ? "" : ",") + std::to_string(i);
+  return "0@(" + (cpus.empty() ? std::string("0") : cpus) + ")";
+}
+
+void* init_thread(void*) {
+  std::vector<std::string> args = {
+      "usiw",          "--no-huge",        "--no-shconf",
+      "--no-pci",      "--no-telemetry",   "--log-level=*:error",
+      "-m",            std::to_string(kMemoryMib),
+      "--lcores",      lcores_argument(),  "--file-prefix",
+      "usiw-" + std::to_string(getpid())};
+  std::vector<char*> argv;
+  for (auto& a : args) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  // EAL permutes argv: a copy of the pointers is its own, the strings stay ours.
+  if (rte_eal_init(static_cast<int>(args.size()), argv.data()) < 0) {
+    std::string why = eal_last_error();
+    g_failure = why.empty() ? rte_strerror(rte_errno) : why;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string eal_last_error() {
+  std::lock_guard hold(g_log_lock);
+  std::string line;
+  line.swap(g_log_line);
+  return line;
+}
+
+std::string eal_init() {
+  std::lock_guard hold(g_lock);
+  if (g_owner != 0)
+    return g_owner == getpid() ? g_failure
+                               : "the parent of this process has initialised DPDK before fork()";
+  g_owner = getpid();
+
+  cookie_io_functions_t io{};
+  io.write = note_log;
+  if (FILE* log = fopencookie(nullptr, "w", io)) {
+    setvbuf(log, nullptr, _IOLBF, 256);
+    rte_openlog_stream(log);
+  }
+
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int rc = pthread_create(&thread, nullptr, init_thread, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (rc != 0)
+    g_failure = strerror(rc);
+  else
+    pthread_join(thread, nullptr);
+  return g_failure;
+}
+
+}  // namespace usiw

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ethdev_port.h
+/// A DPDK ethdev as a port: today net_af_packet on a netdev of the kernel.
+#ifndef USIW_PORT_ETHDEV_PORT_H
+#define USIW_PORT_ETHDEV_PORT_H
+
+#include <memory>
+#include <string>
+
+#include "port/packet_filter.h"
+#include "port/port.h"
+
+struct rte_mempool;
+
+namespace usiw {
+
+class EthdevPort final : public Port {
+ public:
+  struct Spec {
+    std::string ifname;
+    uint32_t ifindex;  ///< must be ifname's in the caller's network namespace
+    uint32_t mtu;      ///< largest IP packet, bytes, up to USIW_MAX_MTU
+  };
+
+  /// nullptr with a line in @p why for people (what is missing and what to do) and an
+  /// errno value in @p error: EPERM, ENODEV, ENOMEM, EIO.
+  static std::unique_ptr<EthdevPort> create(const Spec& spec, std::string& why, int& error);
+  ~EthdevPort() override;
+
+  uint32_t max_payload() const override { return mtu_ - 28; }
+  size_t tx_alloc(std::span<TxBuf> bufs) override;
+  size_t tx(std::span<TxBuf> bufs) override;
+  void tx_free(std::span<TxBuf> bufs) override;
+  size_t rx(std::span<RxBuf> bufs) override;
+  void rx_free(std::span<RxBuf> bufs) override;
+  Drops drops() const override { return drops_; }
+
+  /// poll(2) says readable while a datagram waits in rx(). Belongs to the port.
+  int wait_fd() const { return fd_; }
+  uint32_t mtu() const { return mtu_; }
+  /// Clears the pending error of the socket (ENETDOWN), so that poll() may sleep again.
+  void clear_error();
+
+  /// Local UDP ports (network byte order) whose datagrams rx() shall get. [not the engine's:
+  /// one thread at a time, engine held or not]
+  PacketFilter& filter() { return filter_; }
+
+ private:
+  EthdevPort() = default;
+  bool open(const Spec& spec, std::string& why, int& error);
+  void widen_send_buffer(unsigned frames, unsigned frame_size);
+
+  std::string vdev_;
+  uint16_t port_id_ = 0;
+  bool probed_ = false, started_ = false;
+  int fd_ = -1;
+  uint32_t mtu_ = 0;
+  rte_mempool* pool_ = nullptr;
+  PacketFilter filter_;
+  Drops drops_{};
+};
+
+}  // namespace usiw
+
+#endif  // USIW_PORT_ETHDEV_PORT_H

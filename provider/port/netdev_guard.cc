@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file netdev_guard.cc
+/// What DPDK's af_packet driver must not do to a netdev that stays the kernel's, and to a
+/// thread that must not sleep. The provider is linked with --wrap for these functions,
+/// so that every call from DPDK's archives comes through here:
+///  - starting a port writes the MAC address back and clears IFF_PROMISC: every listener of
+///    the netdev would see an address change (and lo refuses it);
+///  - its transmit function sleeps in poll(POLLOUT) without a limit while the ring is full;
+///  - it joins a PACKET_FANOUT group named (pid ^ ifindex) even with one queue: two ports on
+///    one netdev, or two processes whose numbers fall together, would share the datagrams out
+///    between them, or one could not be made.
+#include <linux/if_packet.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstdarg>
+
+extern "C" {
+
+int __real_ioctl(int fd, unsigned long request, ...);
+int __real_poll(pollfd* fds, nfds_t count, int timeout_ms);
+int __real_setsockopt(int fd, int level, int name, const void* value, socklen_t len);
+
+int __wrap_ioctl(int fd, unsigned long request, ...) {
+  va_list args;
+  va_start(args, request);
+  void* arg = va_arg(args, void*);
+  va_end(args);
+  switch (request) {
+    case SIOCSIFHWADDR:
+    case SIOCSIFFLAGS:
+    case SIOCSIFMTU:
+      return 0;
+    default:
+      return __real_ioctl(fd, request, arg);
+  }
+}
+
+int __wrap_poll(pollfd* fds, nfds_t count, int timeout_ms) {
+  return __real_poll(fds, count, timeout_ms < 0 ? 0 : timeout_ms);
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void* value, socklen_t len) {
+  if (level == SOL_PACKET && name == PACKET_FANOUT) return 0;
+  return __real_setsockopt(fd, level, name, value, len);
+}
+
+}  // extern "C"

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// The DPDK port on lo: needs CAP_NET_RAW (and CAP_NET_ADMIN for nothing); skipped without.
+#include "port/ethdev_port.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+namespace usiw {
+namespace {
+
+constexpr uint16_t kPortA = 0x0a51, kPortB = 0x0b51;  // network byte order, as they are
+
+Path lo_path() {
+  Path p{};
+  p.flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+  p.flow.remote_addr = p.flow.local_addr;
+  p.flow.local_port = kPortA;
+  p.flow.remote_port = kPortB;
+  p.hop_limit = 64;
+  return p;
+}
+
+class EthdevPortTest : public testing::Test {
+ protected:
+  std::unique_ptr<EthdevPort> make(uint32_t mtu = 1500) {
+    std::string why;
+    int error = 0;
+    auto port = EthdevPort::create({"lo", if_nametoindex("lo"), mtu}, why, error);
+    EXPECT_TRUE(port || error == EPERM) << why;
+    return port;
+  }
+
+  /// A bound socket of the kernel, as usiw.ko has one: no ICMP comes back.
+  static int sink() {
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_port = kPortB;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
+    return fd;
+  }
+
+  /// Receives until @p want datagrams or 200 ms; returns how many came.
+  static size_t receive(EthdevPort& port, size_t want, std::vector<RxBuf>* keep = nullptr) {
+    auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    size_t got = 0;
+    while (got < want && std::chrono::steady_clock::now() < end) {
+      RxBuf bufs[64];
+      size_t n = port.rx(bufs);
+      got += n;
+      for (size_t i = 0; i < n; i++) {
+        if (keep)
+          keep->push_back(bufs[i]);
+        else
+          port.rx_free(std::span(bufs + i, 1));
+      }
+    }
+    return got;
+  }
+
+  static size_t send(EthdevPort& port, const Path& path, size_t count, uint32_t len) {
+    std::vector<TxBuf> bufs(count);
+    size_t n = port.tx_alloc(bufs);
+    for (size_t i = 0; i < n; i++) {
+      std::memset(bufs[i].data, 0, len);
+      std::memcpy(bufs[i].data, &i, 4);
+      bufs[i].len = len;
+      bufs[i].path = &path;
+    }
+    return port.tx(std::span(bufs).first(n));
+  }
+};
+
+TEST_F(EthdevPortTest, DatagramsCrossLoAndTheFilterHolds) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  EXPECT_EQ(port->max_payload(), 1472u);
+
+  EXPECT_EQ(send(*port, path, 10, 100), 10u);
+  EXPECT_EQ(receive(*port, 1), 0u) << "the filter rejects everything at first";
+
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  std::vector<RxBuf> got;
+  EXPECT_EQ(send(*port, path, 64, 1472), 64u);
+  pollfd p{port->wait_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&p, 1, 200), 1);
+  EXPECT_EQ(receive(*port, 64, &got), 64u);
+  for (size_t i = 0; i < got.size(); i++) {
+    uint32_t n;
+    std::memcpy(&n, got[i].data, 4);
+    EXPECT_EQ(n, i);
+    EXPECT_EQ(got[i].len, 1472u);
+    EXPECT_EQ(got[i].flow.local_port, kPortB);
+    EXPECT_EQ(got[i].flow.remote_port, kPortA);
+  }
+  port->rx_free(got);
+  EXPECT_EQ(receive(*port, 1), 0u) << "own transmissions come back once only";
+
+  // Kernel opcodes never wake the process.
+  std::vector<TxBuf> one(1);
+  ASSERT_EQ(port->tx_alloc(one), 1u);
+  std::memset(one[0].data, 0, 14);
+  one[0].data[8] = std::byte{0x10};
+  one[0].len = 14;
+  one[0].path = &path;
+  EXPECT_EQ(port->tx(one), 1u);
+  EXPECT_EQ(poll(&p, 1, 50), 0);
+
+  port->filter().remove(kPortB);
+  send(*port, path, 3, 60);
+  EXPECT_EQ(receive(*port, 1), 0u);
+  EXPECT_EQ(port->drops().checksum + port->drops().malformed, 0u);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, ManyBurstsDoNotStall) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  size_t sent = 0, got = 0;
+  for (int i = 0; i < 500; i++) {
+    sent += send(*port, path, 64, 1000);
+    got += receive(*port, 64);
+  }
+  EXPECT_EQ(sent, 32000u);
+  EXPECT_EQ(got, sent);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, FloodingAFullRingReturnsAtOnce) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 200; i++) send(*port, path, 64, 1472);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_GT(receive(*port, 1u << 20), 0u);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, ManyPortsFallBackToAllUdp) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  for (unsigned i = 0; i <= PacketFilter::kMaxPorts; i++)
+    ASSERT_EQ(port->filter().add(htons(static_cast<uint16_t>(30000 + i))), 0) << i;
+  send(*port, path, 1, 60);
+  EXPECT_EQ(receive(*port, 1), 1u);
+  port->filter().remove(htons(30000));
+  send(*port, path, 1, 60);
+  EXPECT_EQ(receive(*port, 1), 0u);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, JumboAndTwoPortsAtOnce) {
+  auto small = make(), jumbo = make(9216);
+  if (!small || !jumbo) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(jumbo->filter().add(kPortB), 0);
+  EXPECT_EQ(send(*jumbo, path, 32, 9188), 32u);
+  EXPECT_EQ(receive(*jumbo, 32), 32u);
+  EXPECT_EQ(receive(*small, 1), 0u);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, LeavesTheProcessAsItWas) {
+  cpu_set_t before, after;
+  sched_getaffinity(0, sizeof before, &before);
+  sigset_t mask_before{}, mask_after{};
+  pthread_sigmask(SIG_BLOCK, nullptr, &mask_before);
+  auto count_fds = [] {
+    size_t n = 0;
+    for (int fd = 0; fd < 1024; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+  };
+  { auto port = make(); }
+  size_t fds = count_fds();
+  for (int i = 0; i < 5; i++) auto port = make();
+  EXPECT_EQ(count_fds(), fds) << "file descriptors leak";
+  sched_getaffinity(0, sizeof after, &after);
+  pthread_sigmask(SIG_BLOCK, nullptr, &mask_after);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  EXPECT_EQ(std::memcmp(&mask_before, &mask_after, sizeof mask_before), 0);
+}
+
+TEST_F(EthdevPortTest, WrongInterfaceIsExplained) {
+  std::string why;
+  int error = 0;
+  EXPECT_EQ(EthdevPort::create({"nosuch0", 4711, 1500}, why, error), nullptr);
+  EXPECT_EQ(error, ENODEV);
+  EXPECT_NE(why.find("nosuch0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace usiw

@@ -346,29 +346,16 @@ __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us)
 
 __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us)
 {
-	__u32 actions;
-
 	switch (c->state) {
 	case USIW_CM_INSTALLING:
 	case USIW_CM_ACCEPT_SENT:
 	case USIW_CM_ESTABLISHED:
 	case USIW_CM_CLOSING:
-		break;
+		c->installed = 0;
+		return finish_with_reset(c, as_errno(error), 1, now_us);
 	default:
 		return 0;
 	}
-	c->installed = 0;
-	actions = finish_with_reset(c, as_errno(error), 1, now_us);
-	/*
-	 * After a Terminate of this end's the first RESET waits one interval: the
-	 * Terminate, which says what was wrong, travels in the stream and should not
-	 * be overtaken by the end of the connection.
-	 */
-	if (error == -EPROTO) {
-		c->tries = 0;
-		actions &= ~(__u32)USIW_CM_A_TX;
-	}
-	return actions;
 }
 
 /* ---- The network ------------------------------------------------------- */

@@ -218,7 +218,9 @@ __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed 
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us); /* engine: could not */
 __u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: SHUTDOWN received */
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: own SHUTDOWN acknowledged */
-__u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);	/* engine: QP in ERROR */
+/* engine: QP in ERROR by itself. A Terminate is acknowledged or given up by then: the
+ * RESET that goes out now would overtake it. */
+__u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);
 
 /* The network's and the clock's. */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);

@@ -218,16 +218,6 @@ TEST(PeerClosed, accept_sent__counts_as_confirm) {
   EXPECT_EQ(r.c.status, 0);
 }
 
-TEST(Failed, after_own_terminate__reset_waits_one_interval) {
-  Conn i = Conn::in(Role::kInitiator, State::kEstablished);
-  EXPECT_EQ(i.failed(-EPROTO), static_cast<uint32_t>(USIW_CM_A_EV_DISCONNECT |
-                                                     USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
-  EXPECT_EQ(i.c.status, -EPROTO);
-  int sent = 0;
-  while (i.c.state == USIW_CM_LINGER) sent += !!(i.next_timer() & USIW_CM_A_TX);
-  EXPECT_EQ(sent, USIW_CM_RESET_TRIES);
-}
-
 TEST(Failed, bad_error_code__eio) {
   Conn i = Conn::in(Role::kInitiator, State::kEstablished);
   i.failed(0);

@@ -53,6 +53,8 @@ def add_options(parser):
     parser.add_argument("--accelerator", choices=("tcg", "kvm"), help="do not probe which one works")
     parser.add_argument("--log", metavar="FILE", help="where the guest's log goes (build/vm/log/NAME-TIME.log)")
     parser.add_argument("--name", help="of the log (default: from the command)")
+    parser.add_argument("--no-wait", action="store_true",
+                        help="do not wait for other guests on this machine to end (then nothing can be measured)")
     parser.add_argument("--quiet", action="store_true", help="say nothing when all is well")
 
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file completion.cc
+/// Completions: in order per queue, each work request exactly once. The ring slot is
+/// free for the producer before the completion can be seen.
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+WcOpcode wc_opcode(WrOpcode op) {
+  switch (op) {
+    case WrOpcode::kRdmaWrite: return WcOpcode::kRdmaWrite;
+    case WrOpcode::kRdmaRead: return WcOpcode::kRdmaRead;
+    case WrOpcode::kSend: break;
+  }
+  return WcOpcode::kSend;
+}
+
+}  // namespace
+
+void Engine::Impl::push(Cq* cq, const Cqe& cqe, bool solicited) {
+  count(cqe.status == WcStatus::kSuccess      ? USIW_CNT_COMP_OK
+        : cqe.status == WcStatus::kWrFlushErr ? USIW_CNT_COMP_FLUSH
+                                              : USIW_CNT_COMP_ERR);
+  switch (CqAccess::push(*cq, cqe, solicited)) {
+    case CqAccess::Push::kPlain:
+      break;
+    case CqAccess::Push::kNotify:
+      events_.cq_ready(*cq);
+      break;
+    case CqAccess::Push::kOverrun:
+      count(USIW_CNT_CQ_OVERRUN);
+      overrun_ = true;  // its QPs fail at the end of the run: the caller is at work on one
+      events_.cq_overrun(*cq);
+      break;
+  }
+}
+
+/// Completes the oldest send work request; it may never have been started.
+void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
+  SqWork& w = qp.work(qp.sq_head);
+  SendWqe& wqe = qp.sq_.at(qp.sq_head);
+  Cqe cqe{};
+  uint8_t flags = w.flags;
+  if (w.stage == SqWork::kInit) {
+    cqe.wr_id = wqe.wr_id;
+    cqe.opcode = wc_opcode(static_cast<WrOpcode>(wqe.opcode));
+    flags = wqe.flags;
+  } else {
+    cqe.wr_id = w.wr_id;
+    cqe.opcode = wc_opcode(w.opcode);
+    cqe.byte_len = w.length;
+  }
+  cqe.qpn = qp.qpn_;
+  cqe.status = status;
+  w.stage = SqWork::kInit;
+  w.error = WcStatus::kSuccess;
+  if (qp.sq_next == qp.sq_head) ++qp.sq_next;
+  ++qp.sq_head;
+  wqe.valid.store(0, std::memory_order_release);
+  if (status != WcStatus::kSuccess || (flags & kWrSignaled) != 0 || qp.attr.sq_sig_all)
+    push(qp.attr.send_cq, cqe, false);
+}
+
+/// Completes the oldest receive work request.
+void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited) {
+  RecvWqe& wqe = qp.rq_.at(qp.rq_head);
+  const Cqe cqe{.wr_id = wqe.wr_id,
+                .byte_len = bytes,
+                .qpn = qp.qpn_,
+                .status = status,
+                .opcode = WcOpcode::kRecv,
+                .flags = 0,
+                .vendor_err = 0};
+  qp.recv_work(qp.rq_head) = {};
+  ++qp.rq_head;
+  wqe.valid.store(0, std::memory_order_release);
+  push(qp.attr.recv_cq, cqe, solicited);
+}
+
+/// Completes what is done, from the oldest on. May end with the QP dead.
+void Engine::Impl::reap(QpContext& qp) {
+  while (qp.sq_head != qp.sq_next) {
+    const SqWork& w = qp.work(qp.sq_head);
+    if (w.error != WcStatus::kSuccess) break;
+    if (w.stage == SqWork::kWait) {
+      if (w.opcode == WrOpcode::kRdmaRead || !psn_le(w.end_psn, qp.snd_una)) break;
+    } else if (w.stage != SqWork::kDone) {
+      break;
+    }
+    complete_send(qp, WcStatus::kSuccess);
+  }
+  if (qp.sq_error && qp.work(qp.sq_head).error != WcStatus::kSuccess) {
+    fail(qp, qp.sq_head, qp.work(qp.sq_head).error, -EFAULT, AsyncEvent::kNone);
+    return;
+  }
+  if (qp.phase == Phase::kDraining) check_drained(qp);
+}
+
+/// The work request at @p index cannot succeed: no further one is started, and when it
+/// is the oldest the QP fails with @p status.
+void Engine::Impl::fail_work(QpContext& qp, uint32_t index, WcStatus status) {
+  SqWork& w = qp.work(index);
+  if (w.error != WcStatus::kSuccess) return;
+  w.error = status;
+  qp.sq_error = true;
+}
+
+/// Empties both queues of a dead QP. Bounded, whatever a producer does to the flags
+/// meanwhile; what is posted after this comes with a doorbell of its own.
+void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status) {
+  for (uint32_t n = qp.sq_.capacity(); n != 0; --n) {
+    if (qp.sq_.at(qp.sq_head).valid.load(std::memory_order_acquire) == 0) break;
+    complete_send(qp, qp.sq_head == at ? status : WcStatus::kWrFlushErr);
+  }
+  for (uint32_t n = qp.rq_.capacity(); n != 0 && qp.recv_posted(qp.rq_head); --n)
+    complete_recv(qp, WcStatus::kWrFlushErr, 0, false);
+}
+
+}  // namespace usiw

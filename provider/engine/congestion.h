@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file congestion.h
+/// How many datagrams may be in flight. The engine uses one class, named by the alias
+/// Congestion at the end; another algorithm provides the same members.
+#ifndef USIW_ENGINE_CONGESTION_H
+#define USIW_ENGINE_CONGESTION_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/psn.h"
+
+namespace usiw {
+
+/// Delay-based additive increase, multiplicative decrease, decided once per round trip,
+/// in the manner of Swift (SIGCOMM 2020), made for software ends on noisy hosts:
+///  - the signal is the smallest RTT of a round, that is a standing queue: one late
+///    wake-up of a thread makes single RTTs a hundred times longer and means nothing;
+///  - when a cut does not shorten the delay then this flow does not cause it (two
+///    processes take turns on one CPU): the cut is taken back and the target raised;
+///  - a few per cent of loss is noise of the wire, repaired by SACK; only more than
+///    kLossPercent in a round is congestion.
+class DelayCongestion {
+ public:
+  static constexpr float kInitial = 64;
+  static constexpr float kFloor = 16;
+  static constexpr float kCeiling = kWindow;
+  static constexpr uint64_t kBaseTarget = 1'000'000;  ///< ns of standing queue
+  static constexpr uint64_t kMaxTarget = 50'000'000;
+  static constexpr uint32_t kLossPercent = 5;
+
+  uint32_t window() const { return static_cast<uint32_t>(cwnd_); }
+
+  /// @p acked datagrams newly delivered; @p rtt 0 when there is no sample. @p limited: the
+  /// window, not the work, bounded what was in flight.
+  void on_ack(uint32_t acked, uint64_t rtt, uint64_t min_rtt, bool limited, uint32_t snd_una,
+              uint32_t snd_nxt) {
+    acked_ += acked;
+    limited_ |= limited;
+    if (rtt != 0) round_rtt_ = round_rtt_ == 0 ? rtt : std::min(round_rtt_, rtt);
+    if (slow_start_ && limited) cwnd_ = std::min(kCeiling, cwnd_ + static_cast<float>(acked));
+    if (psn_lt(snd_una, round_end_)) return;
+    end_round(min_rtt);
+    round_end_ = snd_nxt;
+    acked_ = lost_ = 0;
+    round_rtt_ = 0;
+    limited_ = false;
+  }
+
+  void on_loss(uint32_t lost) { lost_ += lost; }
+
+  /// A second time-out in a row: nothing gets through, start over gently.
+  void on_timeout() {
+    undo_cwnd_ = std::max(undo_cwnd_, cwnd_);
+    cwnd_ = kFloor;
+    slow_start_ = true;
+  }
+
+  /// What looked like loss was delay or reordering.
+  void on_spurious() {
+    cwnd_ = std::max(cwnd_, undo_cwnd_);
+    undo_cwnd_ = 0;
+    lost_ = 0;
+  }
+
+  void start(uint32_t psn) { round_end_ = psn; }
+
+ private:
+  void end_round(uint64_t min_rtt) {
+    const uint64_t target = target_ + 2 * min_rtt;
+    if (lost_ >= 3 && lost_ * 100 > (acked_ + lost_) * kLossPercent) {
+      undo_cwnd_ = cwnd_;
+      cut(0.7f);
+    } else if (round_rtt_ > target) {
+      if (cut_rtt_ != 0 && round_rtt_ * 5 > cut_rtt_ * 4) {
+        cwnd_ = std::max(cwnd_, cut_cwnd_);
+        target_ = std::min(kMaxTarget, round_rtt_ + round_rtt_ / 4);
+        cut_rtt_ = 0;
+      } else {
+        cut_cwnd_ = cwnd_;
+        cut_rtt_ = round_rtt_;
+        const float excess = static_cast<float>(round_rtt_ - target) / static_cast<float>(round_rtt_);
+        cut(std::max(0.5f, 1.0f - 0.8f * excess));
+      }
+    } else {
+      cut_rtt_ = 0;
+      if (target_ > kBaseTarget) target_ -= (target_ - kBaseTarget) / 64 + 1;
+      if (limited_ && !slow_start_) cwnd_ = std::min(kCeiling, cwnd_ + std::max(1.0f, cwnd_ / 16));
+    }
+  }
+  void cut(float factor) {
+    cwnd_ = std::max(kFloor, cwnd_ * factor);
+    slow_start_ = false;
+  }
+
+  float cwnd_ = kInitial;
+  float cut_cwnd_ = 0;    ///< window before the last cut for delay
+  float undo_cwnd_ = 0;   ///< window before the last cut for loss
+  bool slow_start_ = true;
+  bool limited_ = false;
+  uint32_t round_end_ = 0;
+  uint32_t acked_ = 0;    ///< in this round
+  uint32_t lost_ = 0;     ///< in this round
+  uint64_t round_rtt_ = 0;
+  uint64_t cut_rtt_ = 0;  ///< smallest RTT of the round that led to the last cut for delay
+  uint64_t target_ = kBaseTarget;
+};
+
+using Congestion = DelayCongestion;
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_CONGESTION_H

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file engine.cc
+/// The public face of the engine and the order of one run.
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+QpContext& context(Qp* qp) { return *static_cast<QpContext*>(qp); }
+
+}  // namespace
+
+Engine::Impl::Impl(Clock& clock, EngineEvents& events, uint64_t* counters)
+    : clock_(clock),
+      events_(events),
+      counters_(counters),
+      now_(clock.now_ns()),
+      flows_(now_ ^ reinterpret_cast<uintptr_t>(this)) {
+  for (size_t i = 0; i < held_free_.size(); ++i) held_free_[i] = static_cast<uint16_t>(i);
+}
+
+Engine::Impl::~Impl() {
+  while (!qps_.empty()) qp_destroy(*qps_.back());
+  while (!cqs_.empty()) {
+    CqAccess::destroy(cqs_.back());
+    cqs_.pop_back();
+  }
+  for (PortState& p : ports_)
+    p.port->tx_free(std::span(p.bufs).subspan(p.filled, p.allocated - p.filled));
+}
+
+unsigned Engine::Impl::take_doorbells() {
+  // The list is newest first: turn it round, so that QPs are served in the order of ringing.
+  Qp* newest = doorbells_.take_all();
+  QpContext* oldest = nullptr;
+  while (newest != nullptr) {
+    auto* qp = static_cast<QpContext*>(newest);
+    newest = qp->doorbell_next_;
+    qp->doorbell_next_ = oldest;
+    oldest = qp;
+  }
+  unsigned n = 0;
+  for (QpContext* qp = oldest; qp != nullptr; ++n) {
+    auto* next = static_cast<QpContext*>(qp->doorbell_next_);
+    // acq_rel: work posted before a ring that found queued_ still set is seen below.
+    qp->queued_.exchange(false, std::memory_order_acq_rel);
+    if (qp->phase == Phase::kDead) {
+      flush(*qp, qp->sq_head, WcStatus::kWrFlushErr);
+    } else {
+      if (qp->rnr_told && qp->recv_posted(qp->rq_head)) {
+        qp->rnr_told = false;
+        qp->recv_wanted_.store(false, std::memory_order_relaxed);
+        ack_at_once(*qp);
+      }
+      activate(*qp);
+    }
+    qp = next;
+  }
+  return n;
+}
+
+unsigned Engine::Impl::progress() {
+  now_ = clock_.now_ns();
+  unsigned work = take_doorbells();
+
+  more_rx_ = false;
+  for (size_t i = 0; i < ports_.size(); ++i) work += receive_burst(static_cast<int>(i));
+
+  // Behind the receive burst, so that an acknowledgement that was only waiting for this
+  // thread to run does not count as lost.
+  if (!more_rx_) {
+    while (TimerNode* node = timers_.pop(now_)) {
+      on_timer(*static_cast<QpContext*>(node));
+      ++work;
+    }
+  }
+
+  if (!active_.empty()) {
+    if (work != 0) now_ = clock_.now_ns();
+    QpList turn;  // a QP that becomes active again meanwhile waits for the next run
+    turn.take(active_);
+    while (QpContext* qp = turn.front()) {
+      qp->active_hook.unlink();
+      ++work;
+      if (transmit(*qp)) activate(*qp);
+    }
+  }
+  if (!ack_due_.empty()) run_acks();
+  for (PortState& p : ports_) {
+    if (p.filled != 0) tx_flush(p);
+    p.blocked = false;
+  }
+  if (overrun_) handle_overruns();
+  return work;
+}
+
+uint64_t Engine::Impl::next_deadline() const {
+  if (!active_.empty() || overrun_ || more_rx_ || !doorbells_.empty()) return 0;
+  uint64_t at = timers_.next();
+  for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = h->next)
+    at = std::min(at, h->owner->ack_now ? 0 : h->owner->ack_at);
+  return at;
+}
+
+void Engine::Impl::handle_overruns() {
+  overrun_ = false;
+  for (Cq* cq : cqs_) {
+    if (!cq->dead()) continue;
+    for (QpContext* qp : qps_) {
+      if (qp->attr.send_cq != cq && qp->attr.recv_cq != cq) continue;
+      if (qp->connected()) fail(*qp, qp->sq_head, WcStatus::kWrFlushErr, -EOVERFLOW, AsyncEvent::kQpFatal);
+    }
+  }
+}
+
+void Engine::Impl::poll_drops(PortState& p) {
+  const Port::Drops d = p.port->drops();
+  count(USIW_CNT_DROP_MALFORMED, d.malformed - p.drops.malformed);
+  count(USIW_CNT_DROP_CHECKSUM, d.checksum - p.drops.checksum);
+  count(USIW_CNT_DROP_NO_BUFFER, d.no_buffer - p.drops.no_buffer);
+  p.drops = d;
+}
+
+// ---- Public face ----
+
+Engine::Engine(Clock& clock, EngineEvents& events, uint64_t* counters)
+    : impl_(std::make_unique<Impl>(clock, events, counters)) {}
+Engine::~Engine() = default;
+
+int Engine::add_port(Port& port) {
+  impl_->ports_.push_back({.port = &port, .bufs = {}, .tags = {}, .drops = port.drops()});
+  return static_cast<int>(impl_->ports_.size()) - 1;
+}
+
+int Engine::mr_add(const MrAttr& attr) { return impl_->mrs_.add(attr); }
+int Engine::mr_remove(uint32_t stag) { return impl_->mrs_.remove(stag); }
+
+Cq* Engine::cq_create(uint32_t capacity, void* owner) {
+  Cq* cq = CqAccess::create(capacity, owner);
+  if (cq == nullptr) return nullptr;
+  try {
+    impl_->cqs_.push_back(cq);
+  } catch (const std::bad_alloc&) {
+    CqAccess::destroy(cq);
+    return nullptr;
+  }
+  return cq;
+}
+
+void Engine::cq_destroy(Cq* cq) {
+  std::erase(impl_->cqs_, cq);
+  CqAccess::destroy(cq);
+}
+
+Qp* Engine::qp_create(const QpAttr& attr) {
+  try {
+    return impl_->qp_create(attr);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void Engine::qp_destroy(Qp* qp) { impl_->qp_destroy(context(qp)); }
+
+int Engine::qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn) {
+  try {
+    return impl_->qp_connect(context(qp), port, path, conn);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+}
+void Engine::qp_shutdown(Qp* qp) { impl_->qp_shutdown(context(qp)); }
+void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
+void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
+void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
+void Engine::qp_set_remote_mac(Qp* qp, const std::array<uint8_t, 6>& mac) {
+  context(qp).path.remote_mac = mac;
+}
+
+unsigned Engine::progress() { return impl_->progress(); }
+uint64_t Engine::next_deadline_ns() const { return impl_->next_deadline(); }
+
+}  // namespace usiw

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file engine_impl.h
+/// Inside of the engine: one class, implemented by topic in the .cc files named beside
+/// each group. Everything here runs with the engine held.
+#ifndef USIW_ENGINE_ENGINE_IMPL_H
+#define USIW_ENGINE_ENGINE_IMPL_H
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/flow_table.h"
+#include "engine/mr_table.h"
+#include "engine/qp_context.h"
+#include "engine/timers.h"
+#include "engine/wire.h"
+
+namespace usiw {
+
+// ---- Tunables ----
+inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
+inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
+inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
+inline constexpr uint64_t kAckDelayLast = 4'000;   ///< ns, behind the end of a message: time for a reply
+inline constexpr uint64_t kAckDelay = 50'000;      ///< ns, within a message
+inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
+inline constexpr uint64_t kGiveUp = 2'000'000'000; ///< ... and ns without any progress
+inline constexpr uint64_t kKeepalive = 10'000'000'000;     ///< ns of silence before a probe
+inline constexpr uint64_t kKeepaliveRead = 500'000'000;    ///< the same while a READ is outstanding
+inline constexpr uint64_t kProbeInterval = 400'000'000;
+inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes before giving up
+inline constexpr uint64_t kShutdownTime = 1'500'000'000;
+inline constexpr uint64_t kTerminateTime = 500'000'000;
+inline constexpr uint64_t kRnrMinDelay = 50'000;
+inline constexpr uint64_t kRnrMaxDelay = 10'000'000;
+inline constexpr uint64_t kRnrReceiver = 10'000'000'000;  ///< the receiver terminates
+inline constexpr uint64_t kRnrSender = 12'000'000'000;    ///< the sender gives up by itself
+inline constexpr uint64_t kRnrClosing = 2'000'000'000;    ///< the same during qp_shutdown()
+
+/// Access of the engine to the private side of a CQ.
+struct CqAccess {
+  static Cq* create(uint32_t capacity, void* owner);
+  static void destroy(Cq* cq);
+
+  enum class Push { kPlain, kNotify, kOverrun };
+  /// Publishes a completion. kNotify: the CQ was armed for it and is disarmed now.
+  /// kOverrun: it did not fit; returned once, then the CQ is dead and swallows all.
+  static Push push(Cq& cq, const Cqe& cqe, bool solicited);
+};
+
+struct PortState {
+  struct Tag {
+    QpContext* qp;  ///< nullptr: no PSN (SACK)
+    uint32_t psn;
+  };
+  Port* port;
+  std::array<TxBuf, kBurst> bufs;
+  std::array<Tag, kBurst> tags;
+  size_t filled = 0;     ///< bufs[0, filled) are to be sent
+  size_t allocated = 0;  ///< bufs[filled, allocated) are free buffers
+  bool blocked = false;  ///< took less than offered: wait for the next run
+  Port::Drops drops{};   ///< as counted so far
+};
+
+/// What becomes of a received segment.
+enum class Verdict : uint8_t {
+  kAccept,
+  kHold,      ///< accepted, to be placed in its turn: keep the buffer
+  kDrop,      ///< as if it had never arrived
+  kNotReady,  ///< no receive is posted
+  kFault,     ///< refused: Terminate
+  kGone,      ///< the QP died meanwhile
+};
+
+struct Engine::Impl {
+  Impl(Clock& clock, EngineEvents& events, uint64_t* counters);
+  ~Impl();
+
+  // ---- engine.cc: the run ----
+  unsigned progress();
+  uint64_t next_deadline() const;
+  unsigned take_doorbells();
+  void handle_overruns();
+  void poll_drops(PortState& port);
+  void count(usiw_counter which, uint64_t n = 1) { counters_[which] += n; }
+  void activate(QpContext& qp) { active_.push_back(qp.active_hook); }
+
+  // ---- qp.cc: life of a QP ----
+  Qp* qp_create(const QpAttr& attr);
+  void qp_destroy(QpContext& qp);
+  int qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn);
+  void qp_shutdown(QpContext& qp);
+  void qp_abort(QpContext& qp);
+  void qp_reset(QpContext& qp);
+  void qp_probe(QpContext& qp);
+  /// To kDead: stops everything and flushes; the work request at @p at completes with
+  /// @p status, all others with kWrFlushErr.
+  void kill(QpContext& qp, uint32_t at, WcStatus status);
+  /// kill() and tell the owner (qp_closed() when it is closing anyway).
+  void fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event);
+  void check_drained(QpContext& qp);
+  void peer_shutdown(QpContext& qp);
+  void drop_flow(QpContext& qp);
+  void release_held(QpContext& qp);
+
+  // ---- completion.cc ----
+  void push(Cq* cq, const Cqe& cqe, bool solicited);
+  void complete_send(QpContext& qp, WcStatus status);
+  void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited);
+  void reap(QpContext& qp);
+  void flush(QpContext& qp, uint32_t at, WcStatus status);
+  void fail_work(QpContext& qp, uint32_t index, WcStatus status);
+
+  // ---- trp_tx.cc: datagrams out ----
+  enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
+  bool transmit(QpContext& qp);
+  Sent send_new(QpContext& qp);
+  Sent resend(QpContext& qp);
+  Sent emit(QpContext& qp, uint32_t psn, TxPkt& pkt);
+  std::byte* tx_buffer(PortState& port);
+  void tx_commit(PortState& port, QpContext& qp, size_t len, bool has_psn, uint32_t psn);
+  void tx_flush(PortState& port);
+  void not_sent(QpContext& qp, uint32_t psn);
+  void send_sack(QpContext& qp, uint16_t flags);
+  void run_acks();
+  uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
+
+  // ---- trp_timers.cc ----
+  void touch_timer(QpContext& qp, uint64_t at) {
+    if (at < qp.deadline) timers_.arm(qp, at);
+  }
+  void on_timer(QpContext& qp);
+  void on_rto(QpContext& qp);
+  void on_rnr_timer(QpContext& qp);
+  void on_keepalive(QpContext& qp);
+  uint64_t rto_at(const QpContext& qp) const;
+  uint64_t keepalive_at(const QpContext& qp) const;
+  uint64_t deadline_of(const QpContext& qp) const;
+  void give_up(QpContext& qp);
+
+  // ---- trp_rx.cc: datagrams in ----
+  unsigned receive_burst(int port);
+  bool receive(int port, RxBuf& buf);
+  bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
+  void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
+  void receive_reset(QpContext& qp, const TrpHeader& h);
+  void receive_dead(QpContext& qp, const TrpHeader& h);
+  Verdict in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload);
+  void advance(QpContext& qp);
+  bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf);
+  void schedule_ack(QpContext& qp, uint64_t delay);
+  void ack_at_once(QpContext& qp) {
+    qp.ack_now = true;
+    ack_due_.push_back(qp.ack_hook);
+  }
+
+  // ---- sack.cc: acknowledgements and losses ----
+  struct AckSummary {
+    uint32_t delivered = 0;
+    uint64_t newest_sent = 0;
+    uint64_t rtt = 0;
+    bool spurious = false;
+    bool has_echo = false;
+    uint16_t echo = 0;
+  };
+  bool apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
+  void deliver(QpContext& qp, uint32_t psn, AckSummary& sum);
+  void detect_losses(QpContext& qp);
+  void mark_lost(QpContext& qp, uint32_t psn);
+  void not_ready(QpContext& qp);
+  size_t build_bitmap(const QpContext& qp, std::byte* out) const;
+
+  // ---- rdmap_tx.cc: work requests to segments ----
+  bool start_work(QpContext& qp);
+  bool next_work_packet(QpContext& qp, TxPkt& pkt);
+  size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
+  bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out);
+
+  // ---- rdmap_rx.cc: segments to memory ----
+  Verdict place(QpContext& qp, const DdpSegment& seg);
+  Verdict place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later);
+  Verdict place_write(QpContext& qp, const DdpSegment& seg);
+  Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
+  Verdict place_send(QpContext& qp, const DdpSegment& seg);
+  Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
+  Verdict finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited);
+  bool recv_sized(QpContext& qp, uint32_t index);
+  template <typename Wqe>
+  bool scatter(QpContext& qp, Wqe& wqe, uint32_t max_sge, uint32_t offset,
+               std::span<const std::byte> bytes);
+  /// Notes why a segment is refused; always kFault.
+  Verdict fault(TermCode code, AsyncEvent event = AsyncEvent::kQpFatal,
+                WcStatus recv = WcStatus::kSuccess) {
+    fault_ = {code, event, recv};
+    return Verdict::kFault;
+  }
+
+  // ---- read_responder.cc ----
+  Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
+  bool next_response_packet(QpContext& qp, TxPkt& pkt);
+  size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
+  void free_read_jobs(QpContext& qp);
+
+  // ---- terminate.cc ----
+  void terminate(QpContext& qp, const DdpSegment* seg);
+  void terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code);
+  void start_terminating(QpContext& qp);
+  size_t build_terminate(QpContext& qp, std::byte* out);
+  void receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn);
+
+  Clock& clock_;
+  EngineEvents& events_;
+  uint64_t* counters_;
+  uint64_t now_ = 0;  ///< read twice per run
+  DoorbellList doorbells_;
+  MrTable mrs_;
+  FlowTable<QpContext> flows_;
+  TimerHeap timers_;
+  std::vector<PortState> ports_;
+  std::vector<QpContext*> qps_;
+  std::vector<Cq*> cqs_;
+  QpList active_;  ///< may have something to send
+  QpList ack_due_;
+  bool overrun_ = false;  ///< a CQ died in this run
+  bool more_rx_ = false;  ///< the last burst was full
+  QpContext* last_flow_ = nullptr;  ///< of the datagram before: bursts come from one peer
+
+  /// Why the segment at hand is refused, and the event that goes with it.
+  struct Fault {
+    TermCode code;
+    AsyncEvent event;
+    WcStatus recv;  ///< not kSuccess: the oldest receive completes with it
+  } fault_{};
+
+  /// Buffers kept beyond their burst.
+  struct Held {
+    RxBuf buf;
+    int port;
+  };
+  std::array<Held, Port::kMaxHeld> held_;
+  std::array<uint16_t, Port::kMaxHeld> held_free_;
+  size_t held_free_count_ = Port::kMaxHeld;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_ENGINE_IMPL_H

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file qp.cc
+/// Life of a QP: creation, connection, and the ways it ends.
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+constexpr uint32_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8;
+
+}  // namespace
+
+Qp* Engine::Impl::qp_create(const QpAttr& attr) {
+  if (attr.max_send_wr == 0 || attr.max_send_wr > USIW_MAX_QP_WR || attr.max_recv_wr == 0 ||
+      attr.max_recv_wr > USIW_MAX_QP_WR || attr.max_send_sge > USIW_MAX_SGE ||
+      attr.max_recv_sge > USIW_MAX_SGE || attr.max_inline > USIW_MAX_INLINE)
+    return nullptr;
+  timers_.reserve(qps_.size() + 1);
+  qps_.reserve(qps_.size() + 1);
+  auto qp = std::make_unique<QpContext>();
+  qp->qpn_ = attr.qpn;
+  qp->max_inline_ = attr.max_inline;
+  qp->max_send_sge_ = std::max(1u, attr.max_send_sge);
+  qp->max_recv_sge_ = std::max(1u, attr.max_recv_sge);
+  qp->owner_ = attr.owner;
+  qp->doorbells_ = &doorbells_;
+  qp->attr = attr;
+  const size_t send_tail = std::max<size_t>(qp->max_send_sge_ * sizeof(Sge), attr.max_inline);
+  if (!qp->sq_.allocate(attr.max_send_wr, send_tail) ||
+      !qp->rq_.allocate(attr.max_recv_wr, qp->max_recv_sge_ * sizeof(Sge)) ||
+      !qp->sq_work.allocate(qp->sq_.capacity()) || !qp->rq_work.allocate(qp->rq_.capacity()))
+    return nullptr;
+  qp->all_index = qps_.size();
+  qps_.push_back(qp.get());
+  return qp.release();
+}
+
+void Engine::Impl::qp_destroy(QpContext& qp) {
+  take_doorbells();  // it may be among them
+  qp.active_hook.unlink();
+  qp.ack_hook.unlink();
+  timers_.disarm(qp);
+  release_held(qp);
+  drop_flow(qp);
+  qps_[qp.all_index] = qps_.back();
+  qps_[qp.all_index]->all_index = qp.all_index;
+  qps_.pop_back();
+  delete &qp;
+}
+
+int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn) {
+  if (qp.phase != Phase::kIdle) return EISCONN;
+  if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
+      conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
+    return EINVAL;
+  const uint32_t outer = (path.flow.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
+  const uint32_t payload = std::min(conn.mtu - outer, ports_[port].port->max_payload());
+  if (payload < USIW_MIN_MTU - kIpv6Bytes - kUdpBytes) return EINVAL;
+  if (QpContext* other = flows_.find(path.flow)) {
+    // A dead connection holds its 4-tuple only to answer repetitions.
+    if (other->phase != Phase::kDead) return EADDRINUSE;
+    drop_flow(*other);
+  }
+  if (!qp.tx_storage.allocate(kWindow) || !qp.rx_storage.allocate(kWindow) ||
+      !qp.read_jobs.allocate(USIW_MAX_IRD) || !qp.read_ops.allocate(USIW_MAX_ORD))
+    return ENOMEM;
+  flows_.insert(path.flow, &qp);
+  qp.in_flows = true;
+  qp.tx_pkts = qp.tx_storage.data();
+  qp.rx_pkts = qp.rx_storage.data();
+  qp.port = port;
+  qp.path = path;
+  qp.conn = conn;
+  qp.ird = conn.ird;
+  qp.ord = conn.ord;
+  // Payload in multiples of 8 bytes, so that every segment starts aligned in memory.
+  qp.seg_tagged = static_cast<uint16_t>((payload - kTrpBytes - kTaggedBytes) & ~7u);
+  qp.seg_untagged = static_cast<uint16_t>((payload - kTrpBytes - kUntaggedBytes) & ~7u);
+  qp.snd_una = qp.snd_nxt = conn.snd_psn;
+  qp.snd_edge = conn.snd_psn + std::min(conn.snd_window, kWindow);
+  qp.highest_delivered = conn.snd_psn - 1;
+  qp.rcv_nxt = qp.rcv_max = conn.rcv_psn;
+  qp.cc.start(conn.snd_psn);
+  now_ = clock_.now_ns();
+  qp.heard_ns = qp.stall_since = qp.rto_base = now_;
+  qp.phase = Phase::kOpen;
+  qp.state_.store(QpState::kRts, std::memory_order_release);
+  touch_timer(qp, keepalive_at(qp));
+  activate(qp);
+  return 0;
+}
+
+void Engine::Impl::qp_shutdown(QpContext& qp) {
+  now_ = clock_.now_ns();
+  switch (qp.phase) {
+    case Phase::kOpen: {
+      qp.closing = true;
+      qp.phase = Phase::kDraining;
+      qp.state_.store(QpState::kClosing, std::memory_order_release);
+      uint32_t limit = qp.sq_next;
+      while (limit - qp.sq_head < qp.sq_.capacity() &&
+             qp.sq_.at(limit).valid.load(std::memory_order_acquire) != 0)
+        ++limit;
+      qp.sq_limit = limit;
+      activate(qp);
+      check_drained(qp);
+      break;
+    }
+    case Phase::kTerminating:
+      qp.closing = true;  // told when the Terminate is through
+      break;
+    case Phase::kDraining:
+    case Phase::kShutdownSent:
+      break;
+    case Phase::kIdle:
+    case Phase::kDead:
+      kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
+      events_.qp_closed(qp);
+      break;
+  }
+}
+
+/// In kDraining: sends SHUTDOWN once all work is complete and the peer's READs are served.
+void Engine::Impl::check_drained(QpContext& qp) {
+  if (qp.sq_head != qp.sq_limit || qp.rr_head != qp.rr_tail) return;
+  qp.phase = Phase::kShutdownSent;
+  qp.phase_deadline = now_ + kShutdownTime;
+  touch_timer(qp, qp.phase_deadline);
+  activate(qp);
+}
+
+/// The peer's SHUTDOWN is in sequence.
+void Engine::Impl::peer_shutdown(QpContext& qp) {
+  const bool closing = qp.closing;
+  qp.keep_acking = true;
+  kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
+  ack_at_once(qp);
+  if (closing)
+    events_.qp_closed(qp);
+  else
+    events_.qp_peer_closed(qp);
+}
+
+void Engine::Impl::qp_abort(QpContext& qp) {
+  kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
+  qp.keep_acking = false;
+  qp.ack_hook.unlink();
+  drop_flow(qp);
+}
+
+void Engine::Impl::qp_reset(QpContext& qp) {
+  qp_abort(qp);
+  take_doorbells();  // a late ring must not meet the new state
+  static_cast<QpConnection&>(qp) = QpConnection{};
+  // The producers' positions start anew too: nobody posts during a reset.
+  qp.sq_.clear();
+  qp.rq_.clear();
+  qp.sq_tail_ = qp.rq_tail_ = 0;
+  qp.sq_work.clear();
+  qp.rq_work.clear();
+  qp.recv_wanted_.store(false, std::memory_order_relaxed);
+  qp.state_.store(QpState::kIdle, std::memory_order_release);
+}
+
+void Engine::Impl::qp_probe(QpContext& qp) {
+  if (!qp.connected()) return;
+  now_ = clock_.now_ns();
+  qp.probes = 1;
+  qp.probe_ns = now_;
+  send_sack(qp, USIW_TRP_F_ACK_REQ);
+  touch_timer(qp, keepalive_at(qp));
+}
+
+void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
+  qp.phase = Phase::kDead;
+  qp.state_.store(QpState::kError, std::memory_order_release);
+  qp.recv_wanted_.store(true, std::memory_order_relaxed);
+  // Either the producer sees recv_wanted_ and rings, or its slot is seen by flush().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  qp.active_hook.unlink();
+  qp.ack_hook.unlink();
+  qp.ack_now = false;
+  timers_.disarm(qp);
+  release_held(qp);
+  flush(qp, at, status);
+}
+
+void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
+  kill(qp, at, status);
+  if (qp.closing)
+    events_.qp_closed(qp);
+  else
+    events_.qp_failed(qp, error, event);
+}
+
+void Engine::Impl::drop_flow(QpContext& qp) {
+  if (!qp.in_flows) return;
+  flows_.erase(qp.path.flow);
+  qp.in_flows = false;
+  if (last_flow_ == &qp) last_flow_ = nullptr;
+}
+
+void Engine::Impl::release_held(QpContext& qp) {
+  if (qp.rx_pkts == nullptr) return;
+  for (uint32_t psn = qp.rcv_nxt; psn_lt(psn, qp.rcv_max); ++psn) {
+    if (!qp.arrived.test(psn)) continue;
+    qp.arrived.clear(psn);
+    const RxPkt& rx = qp.rx_pkt(psn);
+    if (rx.kind != RxPkt::kHeld) continue;
+    Held& h = held_[rx.held];
+    ports_[h.port].port->rx_free(std::span(&h.buf, 1));
+    held_free_[held_free_count_++] = rx.held;
+  }
+  qp.rcv_max = qp.rcv_nxt;
+}
+
+}  // namespace usiw

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file qp_context.h
+/// What the engine keeps about a QP. PSNs and MSNs are serial numbers; sq_*, rq_* and
+/// rr_* positions run freely and are reduced to their ring on use. Times are ns.
+#ifndef USIW_ENGINE_QP_CONTEXT_H
+#define USIW_ENGINE_QP_CONTEXT_H
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/congestion.h"
+#include "engine/psn.h"
+#include "engine/qp.h"
+#include "engine/rtt.h"
+#include "engine/timers.h"
+#include "engine/wire.h"
+#include "port/port.h"
+
+namespace usiw {
+
+struct QpContext;
+
+/// Membership of a QP in one list of the engine: circular, so that leaving needs no list.
+struct ListHook {
+  explicit ListHook(QpContext* qp = nullptr) : owner(qp) {}
+  ListHook(const ListHook&) = delete;
+  ListHook& operator=(const ListHook&) = delete;
+
+  bool linked() const { return next != this; }
+  void unlink() {
+    prev->next = next;
+    next->prev = prev;
+    prev = next = this;
+  }
+
+  ListHook* prev = this;
+  ListHook* next = this;
+  QpContext* owner;  ///< nullptr: the list's own end
+};
+
+class QpList {
+ public:
+  bool empty() const { return !end_.linked(); }
+  /// nullptr at the end.
+  QpContext* front() const { return end_.next->owner; }
+  const ListHook* begin() const { return end_.next; }
+  void push_back(ListHook& hook) {
+    if (hook.linked()) return;
+    hook.prev = end_.prev;
+    hook.next = &end_;
+    end_.prev->next = &hook;
+    end_.prev = &hook;
+  }
+  /// Takes over all members of @p other; this list is empty.
+  void take(QpList& other) {
+    if (other.empty()) return;
+    end_.next = other.end_.next;
+    end_.prev = other.end_.prev;
+    end_.next->prev = end_.prev->next = &end_;
+    other.end_.prev = other.end_.next = &other.end_;
+  }
+
+ private:
+  ListHook end_;
+};
+
+enum class Phase : uint8_t {
+  kIdle,          ///< no connection yet
+  kOpen,
+  kDraining,      ///< qp_shutdown(): finishing the send queue
+  kShutdownSent,
+  kTerminating,   ///< our Terminate is on its way; nothing more is accepted
+  kDead,          ///< flushed
+};
+
+/// A send work request from its start to its completion.
+struct SqWork {
+  enum Stage : uint8_t { kInit, kTransfer, kWait, kDone };
+  uint64_t wr_id;
+  uint64_t remote_addr;
+  uint32_t rkey;
+  uint32_t length;    ///< bytes of the message
+  uint32_t end_psn;   ///< behind its last datagram; valid from kWait on
+  uint32_t msn;       ///< SEND: MSN of queue 0. READ: MSN of queue 1, which is the sink STag too
+  Stage stage;
+  WrOpcode opcode;
+  uint8_t flags;      ///< WrFlags
+  uint8_t num_sge;
+  WcStatus error;     ///< kSuccess, or what it will complete with once it is the oldest
+};
+
+/// A receive work request that segments have been placed into.
+struct RqWork {
+  uint64_t received;  ///< bytes placed
+  uint32_t capacity;  ///< sum of its SGEs, valid when sized
+  bool sized;
+};
+
+enum class PktKind : uint8_t { kSend, kReadResponse, kTerminate, kShutdown };
+
+/// A datagram with a PSN, until it is acknowledged: where its bytes come from.
+struct TxPkt {
+  uint64_t sent_ns;        ///< last transmission
+  uint32_t owner;          ///< kSend: send queue position; kReadResponse: responder position
+  uint32_t offset;         ///< in the message
+  uint16_t len;            ///< payload bytes
+  uint16_t retrans_stamp;  ///< time stamp of the first retransmission
+  PktKind kind;
+  uint8_t tx_count;        ///< transmissions, saturating
+};
+static_assert(sizeof(TxPkt) == 24);
+
+/// A datagram that arrived ahead of its turn: what remains to be done in its turn.
+struct RxPkt {
+  enum Kind : uint8_t { kNothing, kSendLast, kHeld };
+  Kind kind;
+  bool solicited;   ///< kSendLast
+  uint16_t held;    ///< kHeld: index in the pool of held buffers
+  uint32_t msn;     ///< kSendLast
+  uint32_t length;  ///< kSendLast: bytes of the message
+};
+
+/// A READ of the peer, from its request until its response is acknowledged.
+struct ReadJob {
+  ReadRequest request;
+  uint32_t msn;
+  uint32_t sent;     ///< bytes
+  uint32_t end_psn;  ///< behind its last datagram; valid when all are sent
+};
+
+/// Own READ on the wire, by MSN.
+struct ReadOp {
+  uint32_t sq_index;
+  uint64_t placed;  ///< bytes
+};
+
+/// All that belongs to one connection of a QP, and the queues' positions with it:
+/// qp_reset() assigns a fresh one.
+struct QpConnection {
+  // ---- Sending: one cache line ----
+  alignas(64) uint32_t snd_una = 0;  ///< oldest PSN not acknowledged
+  uint32_t snd_nxt = 0;              ///< next PSN to send
+  uint32_t snd_edge = 0;             ///< first PSN that the peer does not accept yet
+  uint32_t inflight = 0;             ///< sent, neither acknowledged nor lost
+  uint32_t lost_count = 0;           ///< to be sent again
+  uint32_t sq_head = 0;              ///< oldest work request not completed
+  uint32_t sq_next = 0;              ///< work request being sent, or the next one
+  uint32_t sq_offset = 0;            ///< bytes of it sent
+  uint32_t rr_head = 0;              ///< oldest READ job not acknowledged
+  uint32_t rr_next = 0;              ///< READ job being sent
+  uint32_t rr_tail = 0;
+  uint16_t seg_tagged = 0;           ///< payload bytes of a full tagged segment
+  uint16_t seg_untagged = 0;
+  TxPkt* tx_pkts = nullptr;          ///< by PSN modulo kWindow
+  Phase phase = Phase::kIdle;
+  bool responder_turn = false;       ///< whose segment is next when both have one
+  bool force_send = false;           ///< one datagram may go beyond the congestion window
+  bool sq_error = false;             ///< a work request has failed; none is started any more
+
+  // ---- Receiving: one cache line ----
+  alignas(64) uint32_t rcv_nxt = 0;  ///< PSN expected
+  uint32_t rcv_max = 0;              ///< behind the highest PSN that has arrived
+  uint32_t rcv_msn = 1;              ///< queue 0: MSN expected
+  uint32_t rq_head = 0;              ///< its receive work request
+  uint32_t read_msn_in = 1;          ///< queue 1: MSN expected
+  uint16_t ack_count = 0;            ///< datagrams since the last acknowledgement
+  uint16_t ack_echo = 0;             ///< time stamp of the latest datagram
+  bool ack_now = false;              ///< at the end of this run
+  bool rnr_told = false;             ///< the peer knows that no receive is posted
+  bool keep_acking = false;          ///< kDead: repetitions of the peer's end are acknowledged
+  bool local = false;
+  uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
+  uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
+  RxPkt* rx_pkts = nullptr;          ///< by PSN modulo kWindow
+
+  // ---- Both, less often ----
+  alignas(64) Congestion cc;
+  RttEstimator rtt;
+  PsnBitmap acked;  ///< sent and known to have arrived, ahead of snd_una
+  PsnBitmap lost;   ///< sent and to be sent again
+  PsnBitmap arrived;  ///< received ahead of rcv_nxt
+
+  // RACK (RFC 8985): the latest sent among what has been delivered.
+  uint64_t rack_sent = 0;
+  uint64_t rack_rtt = 0;
+  uint32_t rack_psn = 0;
+  uint32_t highest_delivered = 0;
+  uint64_t reo_at = kNever;  ///< look for losses again
+  uint8_t reo_steps = 1;     ///< reordering window in quarters of the smoothed RTT
+  bool reorder_seen = false;
+  bool cwnd_limited = false;
+
+  // Time-outs.
+  uint64_t rto_base = 0;     ///< the time-out counts from here
+  uint64_t stall_since = 0;  ///< last forward progress
+  uint8_t backoffs = 0;
+  uint8_t probes = 0;        ///< unanswered signs of life asked for
+  bool window_blocked = false;  ///< the peer's window, not ours, stops sending
+  uint64_t probe_ns = 0;     ///< last one asked for
+  uint64_t phase_deadline = kNever;  ///< end of kShutdownSent or kTerminating
+
+  // Receiver not ready, this end sending.
+  bool rnr_active = false;
+  uint8_t rnr_backoffs = 0;
+  uint32_t rnr_psn = 0;
+  uint32_t rnr_recover = 0;  ///< losses before this PSN say nothing about the network
+  uint64_t rnr_since = 0;
+  uint64_t rnr_at = kNever;
+  // Receiver not ready, this end receiving.
+  uint64_t rnr_told_ns = 0;
+
+  // Work.
+  ZeroedArray<TxPkt> tx_storage;
+  ZeroedArray<RxPkt> rx_storage;
+  ZeroedArray<ReadJob> read_jobs;
+  ZeroedArray<ReadOp> read_ops;
+  uint32_t sq_limit = 0;     ///< kDraining: the first work request that is not sent any more
+  uint32_t send_msn = 1;     ///< next of queue 0
+  uint32_t read_msn = 1;     ///< next of queue 1
+  uint32_t read_done = 1;    ///< MSN of the oldest own READ not complete
+  uint16_t ird = 0, ord = 0;
+  bool closing = false;      ///< qp_shutdown() was called: the end is told by qp_closed()
+  bool shutdown_sent = false;
+  bool term_sent = false;
+  uint32_t end_psn = 0;      ///< PSN of our SHUTDOWN or Terminate
+  TermInfo term_info{};
+  AsyncEvent term_event = AsyncEvent::kNone;
+
+  ConnAttr conn{};
+  Path path{};
+  int port = -1;
+  bool in_flows = false;
+};
+
+struct QpContext final : Qp, TimerNode, QpConnection {
+  using Qp::doorbell_next_;
+  using Qp::doorbells_;
+  using Qp::max_inline_;
+  using Qp::max_recv_sge_;
+  using Qp::max_send_sge_;
+  using Qp::owner_;
+  using Qp::qpn_;
+  using Qp::queued_;
+  using Qp::recv_wanted_;
+  using Qp::rq_;
+  using Qp::rq_tail_;
+  using Qp::sq_;
+  using Qp::sq_tail_;
+  using Qp::state_;
+
+  QpAttr attr{};
+  size_t all_index = 0;  ///< in the engine's list of all QPs
+  ListHook active_hook{this}, ack_hook{this};
+  ZeroedArray<SqWork> sq_work;
+  ZeroedArray<RqWork> rq_work;
+
+  SqWork& work(uint32_t index) { return sq_work[index & (sq_.capacity() - 1)]; }
+  RqWork& recv_work(uint32_t index) { return rq_work[index & (rq_.capacity() - 1)]; }
+  TxPkt& tx_pkt(uint32_t psn) { return tx_pkts[psn & (kWindow - 1)]; }
+  RxPkt& rx_pkt(uint32_t psn) { return rx_pkts[psn & (kWindow - 1)]; }
+  ReadJob& job(uint32_t index) { return read_jobs[index & (USIW_MAX_IRD - 1)]; }
+  ReadOp& read_op(uint32_t msn) { return read_ops[msn & (USIW_MAX_ORD - 1)]; }
+  uint32_t reads_out() const { return read_msn - read_done; }
+  bool connected() const {
+    return phase != Phase::kIdle && phase != Phase::kDead;
+  }
+  /// The oldest receive work request is posted.
+  bool recv_posted(uint32_t index) {
+    return rq_.at(index).valid.load(std::memory_order_acquire) != 0;
+  }
+};
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // no virtuals: GCC and Clang lay it out as C
+static_assert(offsetof(QpConnection, rcv_nxt) - offsetof(QpConnection, snd_una) == 64,
+              "sending fits into one cache line");
+static_assert(offsetof(QpConnection, cc) - offsetof(QpConnection, rcv_nxt) == 64,
+              "receiving fits into one cache line");
+#pragma GCC diagnostic pop
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_QP_CONTEXT_H

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file rdmap_rx.cc
+/// From DDP segments to memory. place() takes a segment whose turn it is (all PSNs
+/// before it are done); place_early() one that is ahead of its turn, of which only
+/// what cannot be noticed too early is done: the inside of messages is placed, ends of
+/// tagged messages and everything that causes an action wait.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+TermCode tagged_fault(MrFault why) {
+  switch (why) {
+    case MrFault::kPd: return term::kDdpStagNotAssociated;
+    case MrFault::kAccess: return term::kRdmapAccess;
+    case MrFault::kBounds: return term::kDdpBounds;
+    case MrFault::kWrap: return term::kDdpToWrap;
+    case MrFault::kStag:
+    case MrFault::kNone: break;
+  }
+  return term::kDdpInvalidStag;
+}
+
+bool is_send(uint8_t opcode) { return opcode == USIW_RDMAP_SEND || opcode == USIW_RDMAP_SEND_SE; }
+
+}  // namespace
+
+Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
+  if (seg.tagged) {
+    if (seg.rdmap_opcode == USIW_RDMAP_WRITE) return place_write(qp, seg);
+    if (seg.rdmap_opcode != USIW_RDMAP_READ_RESP) return fault(term::kRdmapOpcode);
+    const Verdict v = place_read_response(qp, seg);
+    return v == Verdict::kAccept && seg.last ? finish_read_response(qp, seg) : v;
+  }
+  if (seg.qn == USIW_DDP_QN_READ_REQ) {
+    if (seg.rdmap_opcode != USIW_RDMAP_READ_REQ) return fault(term::kRdmapOpcode);
+    return accept_read_request(qp, seg);
+  }
+  if (seg.qn != USIW_DDP_QN_SEND) return fault(term::kDdpInvalidQn);
+  if (!is_send(seg.rdmap_opcode)) return fault(term::kRdmapOpcode);
+  if (seg.msn != qp.rcv_msn) return fault(term::kDdpMsnRange);
+  if (!qp.recv_posted(qp.rq_head)) {
+    if (!qp.rnr_told) {
+      qp.rnr_told = true;
+      qp.rnr_told_ns = now_;
+      qp.recv_wanted_.store(true, std::memory_order_relaxed);
+      // Either ring_recv() sees recv_wanted_ and rings, or its slot is seen here.
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    } else if (now_ - qp.rnr_told_ns >= kRnrReceiver) {
+      return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+    }
+    if (!qp.recv_posted(qp.rq_head)) return Verdict::kNotReady;
+  }
+  const Verdict v = place_send(qp, seg);
+  if (v != Verdict::kAccept || !seg.last) return v;
+  return finish_send(qp, seg.msn, seg.mo + seg.len, seg.rdmap_opcode == USIW_RDMAP_SEND_SE);
+}
+
+/// kAccept: placed, with @p later to be done in turn. kHold: kept whole. A segment at fault
+/// is dropped: it comes again, and is refused in its turn (uapi/usiw_wire.h).
+Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later) {
+  Verdict v = Verdict::kDrop;
+  if (seg.tagged) {
+    if (seg.last) return Verdict::kHold;
+    if (seg.rdmap_opcode == USIW_RDMAP_WRITE) v = place_write(qp, seg);
+    if (seg.rdmap_opcode == USIW_RDMAP_READ_RESP) v = place_read_response(qp, seg);
+  } else if (seg.qn != USIW_DDP_QN_SEND) {
+    return seg.qn <= USIW_DDP_QN_TERMINATE ? Verdict::kHold : Verdict::kDrop;
+  } else if (is_send(seg.rdmap_opcode)) {
+    const uint32_t ahead = seg.msn - qp.rcv_msn;
+    // Every receive work request up to this message's must be posted, or the ring position
+    // would be a guess.
+    if (ahead >= qp.rq_.capacity() || !qp.recv_posted(qp.rq_head + ahead)) return Verdict::kDrop;
+    v = place_send(qp, seg);
+    if (seg.last)
+      later = {.kind = RxPkt::kSendLast,
+               .solicited = seg.rdmap_opcode == USIW_RDMAP_SEND_SE,
+               .held = 0,
+               .msn = seg.msn,
+               .length = seg.mo + seg.len};
+  }
+  return v == Verdict::kAccept ? v : Verdict::kDrop;
+}
+
+Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
+  if (seg.len == 0) return Verdict::kAccept;  // nothing to check for nothing
+  MrFault why;
+  std::byte* to = mrs_.resolve(seg.stag, qp.attr.pd, kAccessRemoteWrite, seg.to, seg.len, why);
+  if (to == nullptr) return fault(tagged_fault(why), AsyncEvent::kQpAccessErr);
+  std::memcpy(to, seg.payload, seg.len);
+  return Verdict::kAccept;
+}
+
+Verdict Engine::Impl::place_read_response(QpContext& qp, const DdpSegment& seg) {
+  if (!psn_in(seg.stag, qp.read_done, qp.reads_out())) return fault(term::kDdpInvalidStag);
+  ReadOp& op = qp.read_op(seg.stag);
+  SqWork& w = qp.work(op.sq_index);
+  if (seg.to > w.length || seg.len > w.length - seg.to || op.placed + seg.len > w.length)
+    return fault(term::kDdpBounds);
+  if (seg.len != 0 && !scatter(qp, qp.sq_.at(op.sq_index), w.num_sge, static_cast<uint32_t>(seg.to),
+                               {seg.payload, seg.len})) {
+    // The sink went away under the READ: a local error, the peer has done nothing wrong.
+    fail_work(qp, op.sq_index, WcStatus::kLocProtErr);
+    reap(qp);
+    return Verdict::kGone;
+  }
+  op.placed += seg.len;
+  return Verdict::kAccept;
+}
+
+/// The last segment of a READ response is in place, and all before it.
+Verdict Engine::Impl::finish_read_response(QpContext& qp, const DdpSegment& seg) {
+  const ReadOp& op = qp.read_op(seg.stag);
+  SqWork& w = qp.work(op.sq_index);
+  if (seg.stag != qp.read_done || op.placed != w.length) return fault(term::kRdmapStream);
+  w.stage = SqWork::kDone;
+  ++qp.read_done;
+  activate(qp);  // ORD and fence may have held something back
+  reap(qp);
+  return Verdict::kAccept;
+}
+
+/// Sums up a receive work request once. false: too many SGEs in the slot.
+bool Engine::Impl::recv_sized(QpContext& qp, uint32_t index) {
+  RqWork& r = qp.recv_work(index);
+  if (r.sized) return true;
+  RecvWqe& wqe = qp.rq_.at(index);
+  uint8_t num_sge;
+  snapshot(&num_sge, &wqe.num_sge);
+  if (num_sge > qp.max_recv_sge_) return false;
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < num_sge; ++i) {
+    Sge sge;
+    snapshot(&sge, wqe.sges() + i);
+    sum += sge.length;
+  }
+  r = {.received = 0, .capacity = static_cast<uint32_t>(std::min<uint64_t>(sum, USIW_MAX_MSG_SIZE)), .sized = true};
+  return true;
+}
+
+/// Places a segment of queue 0 whose receive work request is posted.
+Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
+  const uint32_t index = qp.rq_head + (seg.msn - qp.rcv_msn);
+  WcStatus bad = WcStatus::kSuccess;
+  if (!recv_sized(qp, index)) {
+    bad = WcStatus::kLocQpOpErr;
+  } else {
+    RqWork& r = qp.recv_work(index);
+    if (seg.mo > r.capacity || seg.len > r.capacity - seg.mo) {
+      bad = WcStatus::kLocLenErr;
+    } else if (seg.len != 0 && !scatter(qp, qp.rq_.at(index), qp.max_recv_sge_, seg.mo,
+                                        {seg.payload, seg.len})) {
+      bad = WcStatus::kLocProtErr;
+    } else {
+      r.received += seg.len;
+      return Verdict::kAccept;
+    }
+  }
+  return fault(bad == WcStatus::kLocLenErr ? term::kDdpTooLong : term::kLocalCatastrophic,
+               AsyncEvent::kQpReqErr, bad);
+}
+
+/// A SEND is complete: all of it is placed, and all PSNs before its end.
+Verdict Engine::Impl::finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited) {
+  if (msn != qp.rcv_msn) return fault(term::kDdpMsnRange);
+  const RqWork& r = qp.recv_work(qp.rq_head);
+  if (!r.sized || r.received != length) return fault(term::kDdpInvalidMo);
+  ++qp.rcv_msn;
+  complete_recv(qp, WcStatus::kSuccess, length, solicited);
+  return Verdict::kAccept;
+}
+
+/// Copies @p bytes to @p offset of a work request's SGEs. false when some of the memory is not
+/// registered for local writing (part of the bytes may have been copied then).
+template <typename Wqe>
+bool Engine::Impl::scatter(QpContext& qp, Wqe& wqe, uint32_t max_sge, uint32_t offset,
+                           std::span<const std::byte> bytes) {
+  uint8_t num_sge;
+  snapshot(&num_sge, &wqe.num_sge);
+  for (unsigned i = 0; i < std::min<uint32_t>(num_sge, max_sge) && !bytes.empty(); ++i) {
+    Sge sge;
+    snapshot(&sge, wqe.sges() + i);
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const auto n = static_cast<uint32_t>(std::min<size_t>(bytes.size(), sge.length - offset));
+    MrFault why;
+    std::byte* to = mrs_.resolve(sge.lkey, qp.attr.pd, kAccessLocalWrite, sge.addr + offset, n, why);
+    if (to == nullptr) return false;
+    std::memcpy(to, bytes.data(), n);
+    bytes = bytes.subspan(n);
+    offset = 0;
+  }
+  return bytes.empty();
+}
+
+}  // namespace usiw

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file rdmap_tx.cc
+/// From send work requests to DDP segments. The bytes of a segment are read from the
+/// work request's memory when it is sent, and again each time that it is sent again.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+/// Takes the work request at sq_next from the ring: INIT -> TRANSFER. false: there is none,
+/// it has to wait, or it is bad (and then the QP may be dead).
+bool Engine::Impl::start_work(QpContext& qp) {
+  if (qp.sq_error || (qp.phase == Phase::kDraining && qp.sq_next == qp.sq_limit)) return false;
+  SendWqe& wqe = qp.sq_.at(qp.sq_next);
+  if (wqe.valid.load(std::memory_order_acquire) == 0) return false;
+  // The ring has wrapped: this is still the oldest one, sent and not complete.
+  if (qp.sq_next - qp.sq_head == qp.sq_.capacity()) return false;
+
+  struct {
+    uint8_t opcode, flags, num_sge, reserved;
+    uint64_t wr_id, remote_addr;
+    uint32_t rkey, inline_len;
+  } in;
+  static_assert(sizeof in == sizeof(SendWqe));
+  in.opcode = wqe.opcode;
+  in.flags = wqe.flags;
+  in.num_sge = wqe.num_sge;
+  in.wr_id = wqe.wr_id;
+  in.remote_addr = wqe.remote_addr;
+  in.rkey = wqe.rkey;
+  in.inline_len = wqe.inline_len;
+  __asm__ volatile("" ::: "memory");
+
+  const auto opcode = static_cast<WrOpcode>(in.opcode);
+  const bool is_read = opcode == WrOpcode::kRdmaRead;
+  if ((in.flags & kWrFence) != 0 && qp.reads_out() != 0) return false;
+  if (is_read && qp.ord != 0 && qp.reads_out() >= qp.ord) return false;
+
+  SqWork& w = qp.work(qp.sq_next);
+  w = {.wr_id = in.wr_id,
+       .remote_addr = in.remote_addr,
+       .rkey = in.rkey,
+       .length = 0,
+       .end_psn = 0,
+       .msn = 0,
+       .stage = SqWork::kTransfer,
+       .opcode = opcode,
+       .flags = in.flags,
+       .num_sge = in.num_sge,
+       .error = WcStatus::kSuccess};
+
+  WcStatus bad = WcStatus::kSuccess;
+  uint64_t length = 0;
+  if ((opcode != WrOpcode::kSend && opcode != WrOpcode::kRdmaWrite && !is_read) ||
+      (is_read && (qp.ord == 0 || (in.flags & kWrInline) != 0))) {
+    bad = WcStatus::kLocQpOpErr;
+  } else if ((in.flags & kWrInline) != 0) {
+    if (in.inline_len > qp.max_inline_) bad = WcStatus::kLocLenErr;
+    length = in.inline_len;
+  } else if (in.num_sge > qp.max_send_sge_) {
+    bad = WcStatus::kLocQpOpErr;
+  } else {
+    for (unsigned i = 0; i < in.num_sge && bad == WcStatus::kSuccess; ++i) {
+      Sge sge;
+      snapshot(&sge, wqe.sges() + i);
+      length += sge.length;
+      MrFault why;
+      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, is_read ? uint32_t{kAccessLocalWrite} : 0u,
+                                          sge.addr, sge.length, why) == nullptr)
+        bad = WcStatus::kLocProtErr;
+    }
+    if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;
+  }
+  if (bad != WcStatus::kSuccess) {
+    fail_work(qp, qp.sq_next, bad);
+    reap(qp);
+    return false;
+  }
+  w.length = static_cast<uint32_t>(length);
+  qp.sq_offset = 0;
+  if (opcode == WrOpcode::kSend) {
+    w.msn = qp.send_msn++;
+  } else if (is_read) {
+    w.msn = qp.read_msn++;
+    qp.read_op(w.msn) = {.sq_index = qp.sq_next, .placed = 0};
+    touch_timer(qp, keepalive_at(qp));
+  }
+  return true;
+}
+
+/// Fills @p pkt with the next segment of the send queue. false: nothing can be sent.
+bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
+  if (!qp.connected()) return false;
+  const bool started = qp.sq_next - qp.sq_head < qp.sq_.capacity() &&
+                       qp.work(qp.sq_next).stage == SqWork::kTransfer;
+  if (started ? qp.sq_error : !start_work(qp)) return false;
+  const SqWork& w = qp.work(qp.sq_next);
+  pkt.kind = PktKind::kSend;
+  pkt.owner = qp.sq_next;
+  pkt.offset = qp.sq_offset;
+  const uint16_t full = w.opcode == WrOpcode::kSend ? qp.seg_untagged : qp.seg_tagged;
+  pkt.len = w.opcode == WrOpcode::kRdmaRead
+                ? 0
+                : static_cast<uint16_t>(std::min<uint32_t>(w.length - qp.sq_offset, full));
+  return true;
+}
+
+/// Writes DDP header and payload; returns their length, 0 when the memory is not
+/// accessible any more (the work request has failed then, and the QP may be dead).
+size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out) {
+  const SqWork& w = qp.work(pkt.owner);
+  DdpSegment seg{};
+  switch (w.opcode) {
+    case WrOpcode::kSend:
+      seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? USIW_RDMAP_SEND_SE : USIW_RDMAP_SEND;
+      seg.qn = USIW_DDP_QN_SEND;
+      seg.msn = w.msn;
+      seg.mo = pkt.offset;
+      break;
+    case WrOpcode::kRdmaWrite:
+      seg.tagged = true;
+      seg.rdmap_opcode = USIW_RDMAP_WRITE;
+      seg.stag = w.rkey;
+      seg.to = w.remote_addr + pkt.offset;
+      break;
+    case WrOpcode::kRdmaRead: {
+      seg.rdmap_opcode = USIW_RDMAP_READ_REQ;
+      seg.qn = USIW_DDP_QN_READ_REQ;
+      seg.msn = w.msn;
+      seg.last = true;
+      // The sink is named by the READ's MSN, and its bytes count from 0: the response is
+      // spread over the SGEs here, and no STag of the application is shown to the peer.
+      encode_read_request(out + kUntaggedBytes, {.sink_stag = w.msn,
+                                                 .sink_to = 0,
+                                                 .size = w.length,
+                                                 .src_stag = w.rkey,
+                                                 .src_to = w.remote_addr});
+      return encode_ddp(out, seg) + kReadReqBytes;
+    }
+  }
+  seg.last = pkt.offset + pkt.len == w.length;
+  const size_t n = encode_ddp(out, seg);
+  if (pkt.len != 0 && !gather(qp, pkt.owner, pkt.offset, pkt.len, out + n)) {
+    fail_work(qp, pkt.owner, WcStatus::kLocProtErr);
+    reap(qp);
+    return 0;
+  }
+  return n + pkt.len;
+}
+
+/// Copies @p len bytes at @p offset of a message from the work request's memory. false when
+/// some of it is not registered any more.
+bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out) {
+  const SqWork& w = qp.work(index);
+  SendWqe& wqe = qp.sq_.at(index);
+  if ((w.flags & kWrInline) != 0) {
+    std::memcpy(out, wqe.inline_data() + offset, len);
+    return true;
+  }
+  for (unsigned i = 0; i < w.num_sge && len != 0; ++i) {
+    Sge sge;
+    snapshot(&sge, wqe.sges() + i);
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t n = std::min(len, sge.length - offset);
+    MrFault why;
+    const std::byte* from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr + offset, n, why);
+    if (from == nullptr) return false;
+    std::memcpy(out, from, n);
+    out += n;
+    len -= n;
+    offset = 0;
+  }
+  return len == 0;
+}
+
+}  // namespace usiw

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file read_responder.cc
+/// Serving the peer's READs: up to IRD at a time, in order, each from its request until
+/// its response is acknowledged.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+TermCode source_fault(MrFault why) {
+  switch (why) {
+    case MrFault::kPd: return term::kRdmapStagNotAssociated;
+    case MrFault::kAccess: return term::kRdmapAccess;
+    case MrFault::kBounds: return term::kRdmapBounds;
+    case MrFault::kWrap: return term::kRdmapToWrap;
+    case MrFault::kStag:
+    case MrFault::kNone: break;
+  }
+  return term::kRdmapInvalidStag;
+}
+
+}  // namespace
+
+Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) {
+  if (seg.msn != qp.read_msn_in) return fault(term::kDdpMsnRange);
+  if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
+  if (seg.len != kReadReqBytes) return fault(term::kDdpTooLong);
+  if (qp.rr_tail - qp.rr_head >= qp.ird) return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+  const ReadRequest request = decode_read_request(seg.payload);
+  MrFault why;
+  if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);
+  if (request.size != 0 && mrs_.resolve(request.src_stag, qp.attr.pd, kAccessRemoteRead, request.src_to,
+                                        request.size, why) == nullptr)
+    return fault(source_fault(why), AsyncEvent::kQpAccessErr);
+  ++qp.read_msn_in;
+  qp.job(qp.rr_tail) = {.request = request, .msn = seg.msn, .sent = 0, .end_psn = 0};
+  ++qp.rr_tail;
+  activate(qp);
+  return Verdict::kAccept;
+}
+
+/// Fills @p pkt with the next segment of a READ response. false: there is none.
+bool Engine::Impl::next_response_packet(QpContext& qp, TxPkt& pkt) {
+  if (!qp.connected() || qp.rr_next == qp.rr_tail) return false;
+  const ReadJob& job = qp.job(qp.rr_next);
+  pkt.kind = PktKind::kReadResponse;
+  pkt.owner = qp.rr_next;
+  pkt.offset = job.sent;
+  pkt.len = static_cast<uint16_t>(std::min<uint32_t>(job.request.size - job.sent, qp.seg_tagged));
+  return true;
+}
+
+/// Writes DDP header and payload; returns their length. When the source is not accessible
+/// any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it.
+size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
+  const ReadJob& job = qp.job(pkt.owner);
+  const ReadRequest& r = job.request;
+  const size_t n = encode_ddp(out, {.tagged = true,
+                                    .last = pkt.offset + pkt.len == r.size,
+                                    .rdmap_opcode = USIW_RDMAP_READ_RESP,
+                                    .stag = r.sink_stag,
+                                    .to = r.sink_to + pkt.offset,
+                                    .qn = 0,
+                                    .msn = 0,
+                                    .mo = 0,
+                                    .header = nullptr,
+                                    .payload = nullptr,
+                                    .len = pkt.len});
+  if (pkt.len == 0) return n;
+  MrFault why;
+  const std::byte* from =
+      mrs_.resolve(r.src_stag, qp.attr.pd, kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
+  if (from == nullptr) {
+    if (qp.phase != Phase::kTerminating) terminate_read_job(qp, job, source_fault(why));
+    if (qp.term_sent) return 0;
+    pkt.kind = PktKind::kTerminate;
+    return build_terminate(qp, out);
+  }
+  std::memcpy(out + n, from, pkt.len);
+  return n + pkt.len;
+}
+
+/// Frees the jobs whose responses are acknowledged.
+void Engine::Impl::free_read_jobs(QpContext& qp) {
+  while (qp.rr_head != qp.rr_next && psn_le(qp.job(qp.rr_head).end_psn, qp.snd_una)) ++qp.rr_head;
+}
+
+}  // namespace usiw

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file rtt.h
+/// Round-trip time and retransmission time-out (RFC 6298 with a floor for hosts that
+/// are microseconds apart). Times in nanoseconds.
+#ifndef USIW_ENGINE_RTT_H
+#define USIW_ENGINE_RTT_H
+
+#include <algorithm>
+#include <cstdint>
+
+namespace usiw {
+
+class RttEstimator {
+ public:
+  static constexpr uint64_t kMinRto = 400'000;
+  static constexpr uint64_t kInitialRto = 20'000'000;
+  static constexpr uint64_t kMaxRto = 500'000'000;
+  static constexpr uint64_t kMinRttWindow = 10'000'000'000;  ///< then the minimum is measured anew
+
+  void sample(uint64_t rtt, uint64_t now) {
+    if (srtt_ == 0) {
+      srtt_ = rtt;
+      var_ = rtt / 2;
+      min_ = rtt;
+      min_at_ = now;
+      return;
+    }
+    const uint64_t err = rtt > srtt_ ? rtt - srtt_ : srtt_ - rtt;
+    var_ += (err >> 2) - (var_ >> 2);
+    srtt_ += (rtt >> 3) - (srtt_ >> 3);
+    if (rtt <= min_ || now - min_at_ > kMinRttWindow) {
+      min_ = rtt;
+      min_at_ = now;
+    }
+  }
+
+  bool valid() const { return srtt_ != 0; }
+  uint64_t srtt() const { return srtt_; }
+  uint64_t min_rtt() const { return min_; }
+
+  /// Time-out after @p backoffs time-outs in a row.
+  uint64_t rto(unsigned backoffs) const {
+    uint64_t rto = kInitialRto;
+    if (valid()) rto = std::max(kMinRto, srtt_ + 4 * var_);
+    return std::min(kMaxRto, rto << std::min(backoffs, 12u));
+  }
+
+ private:
+  uint64_t srtt_ = 0;
+  uint64_t var_ = 0;
+  uint64_t min_ = 0;
+  uint64_t min_at_ = 0;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_RTT_H

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file sack.cc
+/// Acknowledgements: what the peer has, what is lost, and the bitmap that we send.
+///
+/// Losses are found by time, as RACK (RFC 8985) does it: a datagram is lost when one
+/// sent later has been delivered and a round trip plus a reordering window has passed.
+/// Until reordering has been seen on the path, three datagrams delivered beyond one are
+/// enough. The window grows when a retransmission turns out to have been needless,
+/// which the echoed time stamp tells: it is older than the retransmission.
+#include <algorithm>
+#include <bit>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+constexpr int32_t kDupThreshold = 3;
+constexpr uint8_t kMaxReoSteps = 8;
+
+/// Bit @p i of a SACK bitmap.
+bool bitmap_test(std::span<const std::byte> bitmap, uint32_t i) {
+  return (std::to_integer<uint8_t>(bitmap[i / 8]) >> (i % 8) & 1) != 0;
+}
+
+}  // namespace
+
+/// Takes the acknowledgement in @p h and, of a SACK, its bitmap (checked by the caller to
+/// have the length that h.psn says). false: it acknowledges what has never been sent, or is
+/// older than any window; nothing has been changed then. May end with the QP dead.
+bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
+  const int32_t step = psn_diff(h.ack_psn, qp.snd_una);
+  if (step < 0) return step >= -static_cast<int32_t>(kWindow);  // late, but true when sent
+  if (psn_lt(qp.snd_nxt, h.ack_psn)) return false;
+  const uint32_t bits = static_cast<uint32_t>(bitmap.size()) * 8;
+  if (bits != 0 && psn_lt(qp.snd_nxt, h.psn)) return false;
+
+  AckSummary sum;
+  sum.has_echo = h.opcode == USIW_TRP_SACK;
+  sum.echo = h.echo;
+  for (; qp.snd_una != h.ack_psn; ++qp.snd_una) {
+    if (qp.acked.test(qp.snd_una))
+      qp.acked.clear(qp.snd_una);
+    else
+      deliver(qp, qp.snd_una, sum);
+  }
+  for (uint32_t i = 0; i < bits; ++i) {
+    if ((i & 7) == 0 && bitmap[i / 8] == std::byte{0}) {
+      i += 7;
+      continue;
+    }
+    const uint32_t psn = h.ack_psn + i;
+    if (!bitmap_test(bitmap, i) || qp.acked.test(psn)) continue;
+    deliver(qp, psn, sum);
+    qp.acked.set(psn);
+  }
+  qp.snd_edge = h.ack_psn + std::min<uint32_t>(h.credit, kWindow);
+  if (psn_lt(qp.snd_nxt, qp.snd_edge)) qp.window_blocked = false;
+
+  if (sum.delivered == 0) {
+    if (qp.reo_at <= now_) detect_losses(qp);
+    activate(qp);  // the window may have opened
+    return true;
+  }
+  if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
+  if (sum.spurious) {
+    qp.reorder_seen = true;
+    qp.reo_steps = static_cast<uint8_t>(std::min<unsigned>(kMaxReoSteps, qp.reo_steps + 1u));
+    qp.cc.on_spurious();
+  }
+  qp.backoffs = 0;
+  qp.rto_base = qp.stall_since = now_;
+  qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd_una, qp.snd_nxt);
+  qp.cwnd_limited = false;
+  detect_losses(qp);
+  activate(qp);
+  if (step == 0) return true;
+
+  if (qp.rnr_active && psn_lt(qp.rnr_psn, qp.snd_una)) {
+    qp.rnr_active = false;
+    qp.rnr_recover = qp.snd_nxt;
+    touch_timer(qp, rto_at(qp));
+  }
+  if (qp.rr_head != qp.rr_next) free_read_jobs(qp);
+  if ((qp.phase == Phase::kShutdownSent && qp.shutdown_sent && psn_lt(qp.end_psn, qp.snd_una)) ||
+      (qp.phase == Phase::kTerminating && qp.term_sent && psn_lt(qp.end_psn, qp.snd_una))) {
+    const bool orderly = qp.phase == Phase::kShutdownSent;
+    qp.keep_acking = true;
+    fail(qp, qp.sq_head, WcStatus::kWrFlushErr, orderly ? 0 : -EPROTO, qp.term_event);
+    return true;
+  }
+  reap(qp);
+  return true;
+}
+
+/// PSN @p psn is known to have arrived, for the first time.
+void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
+  const TxPkt& pkt = qp.tx_pkt(psn);
+  ++sum.delivered;
+  const bool first = pkt.tx_count == 1;
+  if (qp.lost.test(psn)) {
+    // Given up on, not sent again yet: it was only late.
+    qp.lost.clear(psn);
+    --qp.lost_count;
+    sum.spurious = true;
+  } else {
+    --qp.inflight;
+  }
+  if (first) {
+    if (pkt.sent_ns >= sum.newest_sent) {
+      sum.newest_sent = pkt.sent_ns;
+      sum.rtt = std::max<uint64_t>(now_ - pkt.sent_ns, 1);
+    }
+    if (psn_lt(psn, qp.highest_delivered)) qp.reorder_seen = true;
+  } else {
+    if (sum.has_echo && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) sum.spurious = true;
+    // An answer faster than any before is one to the first transmission: no sign of when
+    // the last one arrived.
+    if (now_ - pkt.sent_ns < qp.rtt.min_rtt()) return;
+  }
+  if (psn_lt(qp.highest_delivered, psn)) qp.highest_delivered = psn;
+  if (pkt.sent_ns > qp.rack_sent || (pkt.sent_ns == qp.rack_sent && psn_lt(qp.rack_psn, psn))) {
+    qp.rack_sent = pkt.sent_ns;
+    qp.rack_psn = psn;
+    qp.rack_rtt = now_ - pkt.sent_ns;
+  }
+}
+
+/// Looks for datagrams that should have arrived by now.
+void Engine::Impl::detect_losses(QpContext& qp) {
+  qp.reo_at = kNever;
+  if (qp.rack_sent == 0) return;
+  const uint64_t reo = std::max<uint64_t>(qp.rtt.srtt() / 4 * qp.reo_steps, 20'000);
+  for (uint32_t psn = qp.snd_una; psn_lt(psn, qp.snd_nxt); ++psn) {
+    if (qp.acked.test(psn) || qp.lost.test(psn)) continue;
+    const TxPkt& pkt = qp.tx_pkt(psn);
+    const bool before = pkt.sent_ns < qp.rack_sent ||
+                        (pkt.sent_ns == qp.rack_sent && psn_lt(psn, qp.rack_psn));
+    if (!before) {
+      if (pkt.tx_count == 1) break;  // so are all behind it: first transmissions go in order
+      continue;
+    }
+    const uint64_t due = pkt.sent_ns + qp.rack_rtt + reo;
+    const bool overtaken = !qp.reorder_seen && pkt.tx_count == 1 &&
+                           psn_diff(qp.highest_delivered, psn) >= kDupThreshold;
+    if (overtaken || due <= now_) {
+      mark_lost(qp, psn);
+    } else {
+      qp.reo_at = std::min(qp.reo_at, due);
+    }
+  }
+  if (qp.reo_at != kNever) touch_timer(qp, qp.reo_at);
+}
+
+void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
+  qp.lost.set(psn);
+  ++qp.lost_count;
+  --qp.inflight;
+  count(USIW_CNT_RETRANS_FAST);
+  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(1);
+  activate(qp);
+}
+
+/// A SACK with F_NOT_READY for the oldest datagram: back off. Further ones that answer
+/// datagrams already under way change nothing.
+void Engine::Impl::not_ready(QpContext& qp) {
+  count(USIW_CNT_NOT_READY_RX);
+  if (qp.snd_una == qp.snd_nxt || (qp.rnr_active && qp.rnr_psn == qp.snd_una)) return;
+  qp.rnr_active = true;
+  qp.rnr_psn = qp.snd_una;
+  qp.rnr_since = now_;
+  qp.rnr_backoffs = 1;
+  qp.rnr_at = now_ + kRnrMinDelay;
+  qp.backoffs = 0;
+  touch_timer(qp, qp.rnr_at);
+}
+
+/// Writes the bitmap of what has arrived ahead of its turn; returns its length in bytes,
+/// 0 when nothing has.
+size_t Engine::Impl::build_bitmap(const QpContext& qp, std::byte* out) const {
+  const uint32_t bits = qp.rcv_max - qp.rcv_nxt;
+  const size_t bytes = (bits + 7) / 8;
+  for (uint32_t i = 0; i < bits; i += 64) {
+    const uint64_t word = qp.arrived.extract(qp.rcv_nxt + i);
+    std::memcpy(out + i / 8, &word, std::min<size_t>(8, bytes - i / 8));
+  }
+  return bytes;
+}
+
+}  // namespace usiw

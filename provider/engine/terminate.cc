@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file terminate.cc
+/// RDMAP Terminate (RFC 5040 section 4.8): refusing what the peer sent, and finding the
+/// own work request that the peer has refused.
+#include <cerrno>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+namespace {
+
+/// What the work request completes with (RFC 5040 figure 11, ibv_poll_cq(3)).
+WcStatus status_of(const TermCode& code, WrOpcode opcode) {
+  if (code.layer == TermLayer::kRdmap) {
+    return code.etype == 1 ? WcStatus::kRemAccessErr : WcStatus::kRemOpErr;
+  }
+  if (code.layer != TermLayer::kDdp) return WcStatus::kRemOpErr;
+  if (code.etype == 1) return code == term::kDdpTaggedVersion ? WcStatus::kRemInvReqErr : WcStatus::kRemAccessErr;
+  if (code == term::kDdpNoBuffer && opcode == WrOpcode::kSend) return WcStatus::kRnrRetryExcErr;
+  return code.etype == 2 ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
+}
+
+}  // namespace
+
+/// Refuses the segment at rcv_nxt for the reason in fault_. @p seg: its headers, if at hand.
+void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
+  if (qp.phase == Phase::kTerminating || !qp.connected()) return;
+  TermInfo& t = qp.term_info;
+  t = {};
+  t.code = fault_.code;
+  if (seg != nullptr) {
+    t.ddp_bytes = static_cast<uint8_t>(seg->header_bytes());
+    t.seg_len = static_cast<uint16_t>(seg->header_bytes() + seg->len);
+    std::memcpy(t.ddp, seg->header, seg->header_bytes());
+    if (!seg->tagged && seg->qn == USIW_DDP_QN_READ_REQ && seg->len == kReadReqBytes) {
+      t.has_read = true;
+      std::memcpy(t.read, seg->payload, kReadReqBytes);
+    }
+  }
+  qp.term_event = fault_.event;
+  const WcStatus recv = fault_.recv;
+  start_terminating(qp);
+  if (recv != WcStatus::kSuccess) complete_recv(qp, recv, 0, false);
+}
+
+/// A READ that was accepted cannot be served any more.
+void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code) {
+  TermInfo& t = qp.term_info;
+  t = {};
+  t.code = code;
+  t.ddp_bytes = kUntaggedBytes;
+  t.seg_len = kUntaggedBytes + kReadReqBytes;
+  encode_ddp(t.ddp, {.tagged = false,
+                     .last = true,
+                     .rdmap_opcode = USIW_RDMAP_READ_REQ,
+                     .stag = 0,
+                     .to = 0,
+                     .qn = USIW_DDP_QN_READ_REQ,
+                     .msn = job.msn,
+                     .mo = 0,
+                     .header = nullptr,
+                     .payload = nullptr,
+                     .len = kReadReqBytes});
+  t.has_read = true;
+  encode_read_request(t.read, job.request);
+  qp.term_event = AsyncEvent::kQpAccessErr;
+  start_terminating(qp);
+}
+
+/// From here on nothing is accepted; what has been sent is still repeated, so that the
+/// Terminate gets its turn at the peer.
+void Engine::Impl::start_terminating(QpContext& qp) {
+  qp.phase = Phase::kTerminating;
+  qp.phase_deadline = now_ + kTerminateTime;
+  qp.rnr_told = false;
+  // The refused datagram may have been the highest that had arrived.
+  while (qp.rcv_max != qp.rcv_nxt && !qp.arrived.test(qp.rcv_max - 1)) --qp.rcv_max;
+  touch_timer(qp, qp.phase_deadline);
+  qp.force_send = true;
+  activate(qp);
+}
+
+size_t Engine::Impl::build_terminate(QpContext& qp, std::byte* out) {
+  const size_t n = encode_ddp(out, {.tagged = false,
+                                    .last = true,
+                                    .rdmap_opcode = USIW_RDMAP_TERMINATE,
+                                    .stag = 0,
+                                    .to = 0,
+                                    .qn = USIW_DDP_QN_TERMINATE,
+                                    .msn = 1,
+                                    .mo = 0,
+                                    .header = nullptr,
+                                    .payload = nullptr,
+                                    .len = 0});
+  return n + encode_terminate(out + n, qp.term_info);
+}
+
+/// A Terminate in its turn; its ack_psn is the PSN that the peer refuses, if it is about
+/// one that was not accepted.
+void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn) {
+  count(USIW_CNT_TERM_RX);
+  TermInfo t;
+  const bool sound = decode_terminate({seg.payload, seg.len}, t);
+  uint32_t at = qp.sq_head - 1;  // none
+  if (sound && t.has_read) {
+    const uint32_t msn = decode_read_request(t.read).sink_stag;
+    if (psn_in(msn, qp.read_done, qp.reads_out())) at = qp.read_op(msn).sq_index;
+  } else if (sound && t.ddp_bytes != 0 && psn_in(ack_psn, qp.snd_una, qp.snd_nxt - qp.snd_una)) {
+    const TxPkt& pkt = qp.tx_pkt(ack_psn);
+    if (pkt.kind == PktKind::kSend) at = pkt.owner;
+  }
+  const bool found = at != qp.sq_head - 1;
+  const WcStatus status = found ? status_of(t.code, qp.work(at).opcode) : WcStatus::kWrFlushErr;
+  ++qp.rcv_nxt;
+  qp.keep_acking = true;
+  fail(qp, at, status, -EREMOTEIO, found ? AsyncEvent::kNone : AsyncEvent::kQpFatal);
+  ack_at_once(qp);
+}
+
+}  // namespace usiw

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file trp_rx.cc
+/// Datagrams in: from the port to the QP, checks of PSN and acknowledgement, order.
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+unsigned Engine::Impl::receive_burst(int port) {
+  PortState& p = ports_[port];
+  std::array<RxBuf, kBurst> bufs;
+  const size_t n = p.port->rx(bufs);
+  if (n == 0) return 0;
+  more_rx_ |= n == bufs.size();
+  size_t to_free = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + 1 < n) __builtin_prefetch(bufs[i + 1].data);
+    // What is not kept moves to the front, to be given back together.
+    if (!receive(port, bufs[i])) bufs[to_free++] = bufs[i];
+  }
+  p.port->rx_free(std::span(bufs).first(to_free));
+  poll_drops(p);
+  return static_cast<unsigned>(n);
+}
+
+/// true: the buffer is kept.
+bool Engine::Impl::receive(int port, RxBuf& buf) {
+  count(USIW_CNT_RX_PKTS);
+  count(USIW_CNT_RX_BYTES, buf.len);
+  const std::span datagram(buf.data, buf.len);
+  TrpHeader h;
+  if (!decode_trp(datagram, h)) {
+    count(USIW_CNT_DROP_MALFORMED);
+    return false;
+  }
+  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return false;
+  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return false;
+
+  QpContext* qp = last_flow_;
+  if (qp == nullptr || !(qp->path.flow == buf.flow)) {
+    qp = flows_.find(buf.flow);
+    if (qp == nullptr || qp->port != port) {
+      count(USIW_CNT_DROP_NO_CONN);
+      return false;
+    }
+    last_flow_ = qp;
+  } else if (qp->port != port) {
+    count(USIW_CNT_DROP_NO_CONN);
+    return false;
+  }
+  if (qp->phase == Phase::kDead) {
+    receive_dead(*qp, h);
+    return false;
+  }
+  switch (h.opcode) {
+    case USIW_TRP_DATA:
+    case USIW_TRP_SHUTDOWN:
+      return receive_data(*qp, h, port, buf);
+    case USIW_TRP_SACK:
+      receive_sack(*qp, h, datagram.subspan(kTrpBytes));
+      return false;
+    case USIW_TRP_RESET:
+      receive_reset(*qp, h);
+      return false;
+    default:
+      count(USIW_CNT_DROP_MALFORMED);
+      return false;
+  }
+}
+
+/// A dead QP only acknowledges again what had ended the connection, so that the peer
+/// need not wait for its time-out.
+void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
+  const bool repeated = (h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN) &&
+                        psn_in(h.psn, qp.rcv_nxt - kWindow, kWindow);
+  if (qp.keep_acking && repeated)
+    ack_at_once(qp);
+  else
+    count(USIW_CNT_DROP_STATE);
+}
+
+bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf) {
+  const int32_t ahead = psn_diff(h.psn, qp.rcv_nxt);
+  if (ahead >= static_cast<int32_t>(kWindow) || ahead < -static_cast<int32_t>(kWindow) ||
+      !apply_ack(qp, h, {})) {
+    count(USIW_CNT_DROP_WINDOW);
+    return false;
+  }
+  qp.heard_ns = now_;
+  if (!qp.connected()) return false;
+  qp.ack_echo = h.echo;
+  if (ahead < 0 || (ahead > 0 && qp.arrived.test(h.psn))) {
+    count(USIW_CNT_RX_DUP);
+    ack_at_once(qp);
+    return false;
+  }
+  if (qp.phase == Phase::kTerminating) {
+    count(USIW_CNT_DROP_STATE);
+    return false;
+  }
+  const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
+  if (h.opcode == USIW_TRP_SHUTDOWN ? !payload.empty() : payload.size() < kTaggedBytes) {
+    count(USIW_CNT_DROP_MALFORMED);
+    return false;
+  }
+
+  if (ahead > 0) {
+    RxPkt later{};
+    Verdict verdict = Verdict::kHold;
+    if (h.opcode == USIW_TRP_DATA) {
+      DdpSegment seg;
+      // What cannot be decoded is judged when it comes in order.
+      verdict = decode_ddp(payload, seg) == DdpDecode::kOk ? place_early(qp, seg, later) : Verdict::kDrop;
+    }
+    if (!qp.connected()) return false;
+    ack_at_once(qp);
+    if (verdict == Verdict::kDrop) return false;
+    const bool held = verdict == Verdict::kHold;
+    if (held && !hold(qp, h.psn, port, buf)) return false;
+    if (!held) qp.rx_pkt(h.psn) = later;
+    count(USIW_CNT_RX_OOO);
+    qp.arrived.set(h.psn);
+    if (psn_lt(qp.rcv_max, h.psn + 1)) qp.rcv_max = h.psn + 1;
+    return held;
+  }
+
+  switch (in_order(qp, h, payload)) {
+    case Verdict::kAccept:
+    case Verdict::kHold:
+      ++qp.rcv_nxt;
+      if (psn_lt(qp.rcv_max, qp.rcv_nxt)) qp.rcv_max = qp.rcv_nxt;
+      if (h.opcode == USIW_TRP_SHUTDOWN) {
+        peer_shutdown(qp);
+        return false;
+      }
+      if (!qp.connected()) return false;
+      if (qp.rnr_told) {
+        qp.rnr_told = false;
+        qp.recv_wanted_.store(false, std::memory_order_relaxed);
+      }
+      if (qp.rcv_max != qp.rcv_nxt) {
+        advance(qp);
+        if (!qp.connected()) return false;
+        ack_at_once(qp);
+      } else if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 ||
+                 ++qp.ack_count >= kAckEvery) {
+        ack_at_once(qp);
+      } else {
+        const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
+        schedule_ack(qp, last ? kAckDelayLast : kAckDelay);
+      }
+      break;
+    case Verdict::kNotReady:
+      ack_at_once(qp);
+      break;
+    case Verdict::kFault:
+    case Verdict::kDrop:
+    case Verdict::kGone:
+      break;
+  }
+  return false;
+}
+
+/// Deals with a datagram whose turn it is.
+Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload) {
+  if (h.opcode == USIW_TRP_SHUTDOWN) return Verdict::kAccept;
+  DdpSegment seg;
+  Verdict verdict = Verdict::kDrop;
+  switch (decode_ddp(payload, seg)) {
+    case DdpDecode::kShort:
+      count(USIW_CNT_DROP_MALFORMED);
+      return Verdict::kDrop;
+    case DdpDecode::kDdpVersion:
+      count(USIW_CNT_DROP_MALFORMED);
+      verdict = fault(seg.tagged ? term::kDdpTaggedVersion : term::kDdpUntaggedVersion);
+      break;
+    case DdpDecode::kRdmapVersion:
+      count(USIW_CNT_DROP_MALFORMED);
+      verdict = fault(term::kRdmapVersion);
+      break;
+    case DdpDecode::kOk:
+      if (!seg.tagged && seg.qn == USIW_DDP_QN_TERMINATE) {
+        receive_terminate(qp, seg, h.ack_psn);
+        return Verdict::kGone;
+      }
+      verdict = place(qp, seg);
+      break;
+  }
+  if (verdict == Verdict::kFault) terminate(qp, &seg);
+  return verdict;
+}
+
+/// The gap at rcv_nxt has been filled: does what was waiting for it.
+void Engine::Impl::advance(QpContext& qp) {
+  while (qp.arrived.test(qp.rcv_nxt)) {
+    const uint32_t psn = qp.rcv_nxt;
+    const RxPkt rx = qp.rx_pkt(psn);
+    Verdict verdict = Verdict::kAccept;
+    bool shutdown = false;
+    qp.arrived.clear(psn);
+    if (rx.kind == RxPkt::kHeld) {
+      Held& held = held_[rx.held];
+      TrpHeader h{};
+      decode_trp({held.buf.data, held.buf.len}, h);
+      shutdown = h.opcode == USIW_TRP_SHUTDOWN;
+      verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
+      ports_[held.port].port->rx_free(std::span(&held.buf, 1));
+      held_free_[held_free_count_++] = rx.held;
+    } else if (rx.kind == RxPkt::kSendLast) {
+      verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
+      if (verdict == Verdict::kFault) terminate(qp, nullptr);
+    }
+    if (verdict != Verdict::kAccept) return;
+    ++qp.rcv_nxt;
+    if (shutdown) return peer_shutdown(qp);
+    if (!qp.connected()) return;
+  }
+  if (psn_lt(qp.rcv_max, qp.rcv_nxt)) qp.rcv_max = qp.rcv_nxt;
+}
+
+/// Keeps a datagram until its turn. false: no room.
+bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf) {
+  if (held_free_count_ == 0) {
+    count(USIW_CNT_DROP_NO_BUFFER);
+    return false;
+  }
+  const uint16_t index = held_free_[--held_free_count_];
+  held_[index] = {buf, port};
+  qp.rx_pkt(psn) = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
+  count(USIW_CNT_RX_HELD);
+  return true;
+}
+
+/// An acknowledgement @p delay ns from now, unless one is due earlier or a DATA carries it.
+void Engine::Impl::schedule_ack(QpContext& qp, uint64_t delay) {
+  const uint64_t at = now_ + delay;
+  if (!qp.ack_hook.linked() || at < qp.ack_at) qp.ack_at = at;
+  ack_due_.push_back(qp.ack_hook);
+}
+
+void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
+  count(USIW_CNT_RX_SACKS);
+  const uint32_t bits = h.psn - h.ack_psn;
+  if (bits > kWindow || bitmap.size() != (bits + 7) / 8) {
+    count(USIW_CNT_DROP_MALFORMED);
+    return;
+  }
+  // Bits behind the last one must be 0, and the datagram expected cannot have arrived.
+  if (bits != 0) {
+    const auto last = std::to_integer<unsigned>(bitmap.back());
+    const auto first = std::to_integer<unsigned>(bitmap.front());
+    if ((first & 1) != 0 || last >> ((bits - 1) % 8) != 1) {
+      count(USIW_CNT_DROP_MALFORMED);
+      return;
+    }
+  }
+  if (!apply_ack(qp, h, bitmap)) {
+    count(USIW_CNT_DROP_WINDOW);
+    return;
+  }
+  qp.heard_ns = now_;
+  if (!qp.connected()) return;
+  if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) ack_at_once(qp);
+  if (h.ack_psn != qp.snd_una) return;
+  if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
+    not_ready(qp);
+  } else if (qp.rnr_active) {
+    qp.rnr_active = false;
+    qp.rnr_recover = qp.snd_nxt;
+    qp.rto_base = now_;
+    if (qp.snd_una != qp.snd_nxt && !qp.lost.test(qp.snd_una)) {
+      qp.lost.set(qp.snd_una);
+      ++qp.lost_count;
+      --qp.inflight;
+    }
+    touch_timer(qp, rto_at(qp));
+    activate(qp);
+  }
+}
+
+/// A RESET in answer to a stray datagram: both numbers must be ones that this end has
+/// sent within the last window (the second may come from a SACK, whose PSN is one of
+/// the peer's), so who cannot see the traffic has to guess some 40 bits.
+void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
+  const bool acked = psn_in(h.psn, qp.rcv_nxt - kWindow, kWindow + 1);
+  const bool sent = psn_in(h.ack_psn, qp.snd_una - kWindow, qp.snd_nxt - qp.snd_una + kWindow);
+  const bool sacked = psn_in(h.ack_psn, qp.rcv_nxt - kWindow, 2 * kWindow);
+  if (!acked || !(sent || sacked)) {
+    count(USIW_CNT_DROP_RESET);
+    return;
+  }
+  fail(qp, qp.sq_head, WcStatus::kWrFlushErr, -ECONNRESET, AsyncEvent::kNone);
+}
+
+}  // namespace usiw

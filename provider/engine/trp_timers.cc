@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file trp_timers.cc
+/// What happens when nothing happens: retransmission time-outs, receiver-not-ready
+/// retries, signs of life. A QP has one node in the heap; it may fire early (deadlines
+/// move back with every acknowledgement, and the node is left where it is), then it is
+/// armed again for what is really next.
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+uint64_t Engine::Impl::rto_at(const QpContext& qp) const {
+  return qp.rto_base + qp.rtt.rto(qp.backoffs);
+}
+
+uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
+  if (qp.probes != 0) return qp.probe_ns + kProbeInterval;
+  if (qp.window_blocked) return std::max(qp.heard_ns, qp.probe_ns) + std::max<uint64_t>(qp.rtt.rto(3), 10'000'000);
+  return qp.heard_ns + (qp.reads_out() != 0 ? kKeepaliveRead : kKeepalive);
+}
+
+uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
+  uint64_t at = std::min(keepalive_at(qp), qp.phase_deadline);
+  if (qp.rnr_active) {
+    at = std::min(at, qp.rnr_at);
+  } else if (qp.snd_una != qp.snd_nxt) {
+    at = std::min({at, rto_at(qp), qp.reo_at});
+  }
+  return at;
+}
+
+void Engine::Impl::on_timer(QpContext& qp) {
+  if (!qp.connected()) return;
+  if (qp.phase_deadline <= now_) {
+    // SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
+    qp.keep_acking = true;
+    fail(qp, qp.sq_head, WcStatus::kWrFlushErr, -EPROTO, qp.term_event);
+    return;
+  }
+  if (qp.rnr_active) {
+    if (qp.rnr_at <= now_) on_rnr_timer(qp);
+  } else if (qp.snd_una != qp.snd_nxt) {
+    if (qp.reo_at <= now_) detect_losses(qp);
+    if (rto_at(qp) <= now_) on_rto(qp);
+  }
+  if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
+  if (qp.connected()) timers_.arm(qp, std::max(deadline_of(qp), now_ + 1));
+}
+
+/// Nothing acknowledged for one RTO. Only the oldest datagram goes out again: its
+/// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
+/// the peer was merely asleep nothing else has been wasted.
+void Engine::Impl::on_rto(QpContext& qp) {
+  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= kGiveUp) return give_up(qp);
+  count(USIW_CNT_RTO);
+  if (qp.backoffs != 0) qp.cc.on_timeout();
+  if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
+  qp.rto_base = now_;
+  if (!qp.lost.test(qp.snd_una)) {
+    qp.lost.set(qp.snd_una);
+    ++qp.lost_count;
+    --qp.inflight;
+    count(USIW_CNT_RETRANS_RTO);
+  }
+  qp.force_send = true;
+  activate(qp);
+}
+
+/// The peer is gone.
+void Engine::Impl::give_up(QpContext& qp) {
+  fail(qp, qp.sq_head, WcStatus::kRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
+}
+
+void Engine::Impl::on_rnr_timer(QpContext& qp) {
+  const uint64_t limit = qp.closing ? kRnrClosing : kRnrSender;
+  if (now_ - qp.rnr_since >= limit) {
+    fail(qp, qp.sq_head, WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
+    return;
+  }
+  if (now_ - qp.heard_ns >= kGiveUp + kRnrMaxDelay) return give_up(qp);
+  qp.rnr_at = now_ + std::min(kRnrMaxDelay, kRnrMinDelay << std::min<unsigned>(qp.rnr_backoffs, 10));
+  if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
+  if (!qp.lost.test(qp.snd_una)) {
+    qp.lost.set(qp.snd_una);
+    ++qp.lost_count;
+    --qp.inflight;
+  }
+  qp.force_send = true;
+  activate(qp);
+}
+
+void Engine::Impl::on_keepalive(QpContext& qp) {
+  if (qp.probes != 0 && qp.heard_ns > qp.probe_ns) {
+    qp.probes = 0;  // answered
+    return;
+  }
+  if (qp.probes >= kMaxProbes) return give_up(qp);
+  ++qp.probes;
+  qp.probe_ns = now_;
+  send_sack(qp, USIW_TRP_F_ACK_REQ);
+}
+
+}  // namespace usiw

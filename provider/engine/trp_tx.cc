@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file trp_tx.cc
+/// Datagrams out: who may send, what is next, and the batch that goes to the port.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+/// Sends up to kQuantum datagrams. true: there is more to send at once.
+bool Engine::Impl::transmit(QpContext& qp) {
+  for (unsigned n = 0; n < kQuantum; ++n) {
+    if (!qp.connected()) return false;
+    if (qp.rnr_active && !qp.force_send) return false;  // the RNR timer goes on
+    Sent sent;
+    if (qp.inflight >= qp.cc.window() && !qp.force_send) {
+      qp.cwnd_limited = true;
+      return false;
+    }
+    if (qp.lost_count != 0) {
+      sent = resend(qp);
+    } else {
+      if (qp.snd_nxt - qp.snd_una >= kWindow || !psn_lt(qp.snd_nxt, qp.snd_edge)) {
+        qp.window_blocked = qp.snd_una == qp.snd_nxt;
+        if (qp.window_blocked) touch_timer(qp, keepalive_at(qp));
+        return false;
+      }
+      sent = send_new(qp);
+    }
+    if (sent == Sent::kNoBuffer) return true;
+    if (sent == Sent::kNothing) return false;
+    qp.force_send = false;
+  }
+  return true;
+}
+
+/// Sends the next datagram that has no PSN yet. The responder and the send queue take turns.
+Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
+  TxPkt pkt{};
+  if (qp.phase == Phase::kTerminating) {
+    if (qp.term_sent) return Sent::kNothing;
+    pkt.kind = PktKind::kTerminate;
+  } else if (qp.phase == Phase::kShutdownSent) {
+    if (qp.shutdown_sent) return Sent::kNothing;
+    pkt.kind = PktKind::kShutdown;
+  } else {
+    const bool found = qp.responder_turn
+                           ? next_response_packet(qp, pkt) || next_work_packet(qp, pkt)
+                           : next_work_packet(qp, pkt) || next_response_packet(qp, pkt);
+    if (!found) return Sent::kNothing;
+  }
+
+  const uint32_t psn = qp.snd_nxt;
+  if (qp.snd_una == psn) {
+    qp.rto_base = now_;
+    qp.stall_since = now_;
+  }
+  const Sent sent = emit(qp, psn, pkt);
+  if (sent != Sent::kYes) return sent;
+
+  qp.tx_pkt(psn) = pkt;
+  qp.tx_pkt(psn).sent_ns = now_;
+  qp.tx_pkt(psn).tx_count = 1;
+  qp.snd_nxt = psn + 1;
+  ++qp.inflight;
+  touch_timer(qp, rto_at(qp));
+  switch (pkt.kind) {
+    case PktKind::kSend: {
+      SqWork& w = qp.work(pkt.owner);
+      qp.sq_offset += pkt.len;
+      if (w.opcode == WrOpcode::kRdmaRead || qp.sq_offset == w.length) {
+        w.stage = SqWork::kWait;
+        w.end_psn = psn + 1;
+        qp.sq_offset = 0;
+        ++qp.sq_next;
+      }
+      qp.responder_turn = true;
+      break;
+    }
+    case PktKind::kReadResponse: {
+      ReadJob& job = qp.job(pkt.owner);
+      job.sent += pkt.len;
+      if (job.sent == job.request.size) {
+        job.end_psn = psn + 1;
+        ++qp.rr_next;
+      }
+      qp.responder_turn = false;
+      break;
+    }
+    case PktKind::kTerminate:
+    case PktKind::kShutdown:
+      break;
+  }
+  return Sent::kYes;
+}
+
+/// Sends the oldest lost datagram again.
+Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
+  uint32_t psn = qp.snd_una;
+  while (true) {
+    const uint64_t bits = qp.lost.extract(psn);
+    if (bits != 0) {
+      psn += static_cast<uint32_t>(std::countr_zero(bits));
+      break;
+    }
+    psn += 64;
+  }
+  TxPkt& pkt = qp.tx_pkt(psn);
+  const Sent sent = emit(qp, psn, pkt);
+  if (sent == Sent::kNoBuffer) return sent;
+  qp.lost.clear(psn);
+  --qp.lost_count;
+  ++qp.inflight;
+  pkt.sent_ns = now_;
+  if (pkt.tx_count == 1) pkt.retrans_stamp = stamp();
+  if (pkt.tx_count != UINT8_MAX) ++pkt.tx_count;
+  touch_timer(qp, rto_at(qp));
+  return qp.connected() ? Sent::kYes : Sent::kNothing;
+}
+
+/// Builds the datagram of @p pkt. kNothing: its source is not accessible any more, which
+/// has been dealt with (the work request has failed, or the QP is terminating).
+Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
+  PortState& port = ports_[qp.port];
+  std::byte* out = tx_buffer(port);
+  if (out == nullptr) return Sent::kNoBuffer;
+  size_t n = 0;
+  switch (pkt.kind) {
+    case PktKind::kSend:
+      n = build_work_segment(qp, pkt, out + kTrpBytes);
+      break;
+    case PktKind::kReadResponse:
+      n = build_response_segment(qp, pkt, out + kTrpBytes);
+      break;
+    case PktKind::kTerminate:
+      n = build_terminate(qp, out + kTrpBytes);
+      break;
+    case PktKind::kShutdown:
+      break;
+  }
+  if (n == 0 && pkt.kind != PktKind::kShutdown) return Sent::kNothing;
+  // A response whose source is gone has become the Terminate by now.
+  if (pkt.kind == PktKind::kTerminate && !qp.term_sent) {
+    qp.term_sent = true;
+    qp.end_psn = psn;
+    count(USIW_CNT_TERM_TX);
+  } else if (pkt.kind == PktKind::kShutdown) {
+    qp.shutdown_sent = true;
+    qp.end_psn = psn;
+  }
+
+  const bool again = pkt.tx_count != 0;
+  uint16_t flags = again ? USIW_TRP_F_RETRANS : 0;
+  // The last one for now asks for an answer: only that lets more go.
+  const bool last = again ? qp.lost_count == 1
+                          : qp.inflight + 1 >= qp.cc.window() || psn + 1 - qp.snd_una >= kWindow ||
+                                psn + 1 == qp.snd_edge;
+  if (last || pkt.kind == PktKind::kShutdown || pkt.kind == PktKind::kTerminate)
+    flags |= USIW_TRP_F_ACK_REQ;
+  encode_trp(out, {.psn = psn,
+                   .ack_psn = qp.rcv_nxt,
+                   .flags = flags,
+                   .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
+                                                            : uint8_t{USIW_TRP_DATA},
+                   .credit = kWindow,
+                   .echo = stamp()});
+  tx_commit(port, qp, kTrpBytes + n, true, psn);
+  if (qp.rcv_max == qp.rcv_nxt && !qp.rnr_told) {  // it says all that a SACK would
+    qp.ack_count = 0;
+    qp.ack_now = false;
+    qp.ack_hook.unlink();
+  }
+  return Sent::kYes;
+}
+
+/// A SACK about the QP's present state; silently not sent when the port has no buffer.
+void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
+  PortState& port = ports_[qp.port];
+  std::byte* out = tx_buffer(port);
+  if (out == nullptr) return;
+  if (qp.rnr_told) {
+    flags |= USIW_TRP_F_NOT_READY;
+    count(USIW_CNT_NOT_READY_TX);
+  }
+  const size_t n = build_bitmap(qp, out + kTrpBytes);
+  encode_trp(out, {.psn = n == 0 ? qp.rcv_nxt : qp.rcv_max,
+                   .ack_psn = qp.rcv_nxt,
+                   .flags = flags,
+                   .opcode = USIW_TRP_SACK,
+                   .credit = kWindow,
+                   .echo = qp.ack_echo});
+  tx_commit(port, qp, kTrpBytes + n, false, 0);
+  count(USIW_CNT_TX_SACKS);
+  qp.ack_count = 0;
+  qp.ack_now = false;
+  qp.ack_hook.unlink();
+}
+
+void Engine::Impl::run_acks() {
+  const ListHook* next;
+  for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = next) {
+    next = h->next;
+    QpContext& qp = *h->owner;
+    if (qp.ack_now || now_ >= qp.ack_at) send_sack(qp, 0);
+  }
+}
+
+// ---- The batch ----
+
+/// A free buffer, the same one until tx_commit(); nullptr when the port has none.
+std::byte* Engine::Impl::tx_buffer(PortState& p) {
+  if (p.blocked) return nullptr;
+  if (p.filled == p.allocated) {
+    if (p.filled == p.bufs.size()) tx_flush(p);
+    if (p.filled == p.allocated)
+      p.allocated += p.port->tx_alloc(std::span(p.bufs).subspan(p.allocated));
+    if (p.filled == p.allocated) {
+      p.blocked = true;
+      return nullptr;
+    }
+  }
+  return p.bufs[p.filled].data;
+}
+
+void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, bool has_psn, uint32_t psn) {
+  TxBuf& buf = p.bufs[p.filled];
+  buf.len = static_cast<uint32_t>(len);
+  buf.path = &qp.path;
+  p.tags[p.filled] = {has_psn ? &qp : nullptr, psn};
+  ++p.filled;
+  count(USIW_CNT_TX_PKTS);
+  count(USIW_CNT_TX_BYTES, len);
+}
+
+void Engine::Impl::tx_flush(PortState& p) {
+  const size_t n = p.filled;
+  const size_t taken = p.port->tx(std::span(p.bufs).first(n));
+  if (taken < n) {
+    count(USIW_CNT_TX_FULL);
+    p.blocked = true;
+    for (size_t i = taken; i < n; ++i)
+      if (p.tags[i].qp != nullptr) not_sent(*p.tags[i].qp, p.tags[i].psn);
+  }
+  std::move(p.bufs.begin() + static_cast<ptrdiff_t>(n),
+            p.bufs.begin() + static_cast<ptrdiff_t>(p.allocated), p.bufs.begin());
+  p.allocated -= n;
+  p.filled = 0;
+}
+
+/// The port did not take a datagram: it is sent again in the next run, and congestion
+/// control hears nothing of it, because the network has not seen it.
+void Engine::Impl::not_sent(QpContext& qp, uint32_t psn) {
+  if (!qp.connected() || psn_lt(psn, qp.snd_una) || qp.acked.test(psn) || qp.lost.test(psn)) return;
+  qp.lost.set(psn);
+  ++qp.lost_count;
+  --qp.inflight;
+  activate(qp);
+}
+
+}  // namespace usiw

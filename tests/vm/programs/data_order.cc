@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// What a program may rely on about order: polling on memory, READ after WRITE, fence, SEND after WRITE.
+#include <atomic>
+
+#include "rig.h"
+
+namespace {
+
+/// A byte that the peer writes, seen as a program that polls memory sees it.
+uint8_t load(const uint8_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+
+void wait_byte(const uint8_t* at, uint8_t wanted) {
+  wait_until("the flag in memory", [&] { return load(at) == wanted; });
+}
+
+}  // namespace
+
+// The last byte of a WRITE appears last: all in front of it is in place then.
+CASE(order_last_byte, "order/last-byte-last", .core = true) {
+  Pair p;
+  constexpr uint32_t kMost = 100000;
+  Region at_a(p.a.pd, kMost), at_b(p.b.pd, kMost);
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint32_t length = 2 + (i * 7919) % (i % 4 ? 5000 : kMost - 2);
+    fill_pattern(at_a.data(), length - 1, i);
+    at_a.data()[length - 1] = static_cast<uint8_t>(i + 1);
+    at_b.data()[length - 1] = 0;
+    p.a.send({.wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge(0, length)},
+              .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    wait_byte(at_b.data() + length - 1, static_cast<uint8_t>(i + 1));
+    at_b.check(i, 0, length - 1);
+    expect_wc(p.a.send_cq, i);
+  }
+  p.close();
+}
+
+// A flag by a second WRITE appears only after all of the first.
+CASE(order_flag, "order/flag-by-second-write", .core = true) {
+  Pair p;
+  constexpr uint32_t kLength = 60000;
+  Region at_a(p.a.pd, kLength), at_b(p.b.pd, kLength), flag_a(p.a.pd, 8), flag_b(p.b.pd, 8);
+  flag_b.data()[0] = 0;
+  for (uint32_t i = 0; i < 40; ++i) {
+    const uint32_t length = 1 + (i * 104729) % kLength;
+    fill_pattern(at_a.data(), length, i);
+    flag_a.data()[0] = static_cast<uint8_t>(i + 1);
+    p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .flags = 0, .sges = {at_a.sge(0, length)},
+              .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    p.a.send({.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .sges = {flag_a.sge()},
+              .remote_addr = flag_b.addr(), .rkey = flag_b.rkey()});
+    wait_byte(flag_b.data(), static_cast<uint8_t>(i + 1));
+    at_b.check(i, 0, length);
+    expect_wc(p.a.send_cq, 2);
+  }
+  p.close();
+}
+
+// A receive completion says that every WRITE in front of the SEND is in place.
+CASE(order_send, "order/send-after-writes", .core = true) {
+  Pair p;
+  constexpr uint32_t kEach = 10000;
+  Region at_a(p.a.pd, 8 * kEach), at_b(p.b.pd, 8 * kEach), message(p.b.pd, 8);
+  for (uint32_t i = 0; i < 10; ++i) {
+    at_a.fill(i);
+    p.b.recv(i, {message.sge()});
+    for (uint32_t k = 0; k < 8; ++k)
+      p.a.send({.wr_id = k, .opcode = IBV_WR_RDMA_WRITE, .flags = 0, .sges = {at_a.sge(k * kEach, kEach)},
+                .remote_addr = at_b.addr() + k * kEach, .rkey = at_b.rkey()});
+    p.a.send({.wr_id = 100, .sges = {at_a.sge(0, 8)}});
+    expect_wc(p.b.recv_cq, i);
+    at_b.check(i, 0, at_b.size());
+    expect_wc(p.a.send_cq, 100);
+  }
+  p.close();
+}
+
+// A READ sees what the WRITE in front of it wrote.
+CASE(order_read_after_write, "order/read-after-write", .core = true) {
+  Pair p;
+  constexpr uint32_t kLength = 30000;
+  Region source(p.a.pd, kLength), back(p.a.pd, kLength), at_b(p.b.pd, kLength);
+  for (uint32_t i = 0; i < 30; ++i) {
+    const uint32_t length = 1 + (i * 7907) % kLength;
+    fill_pattern(source.data(), length, i);
+    p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .flags = 0, .sges = {source.sge(0, length)},
+              .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    p.a.send({.wr_id = 2, .opcode = IBV_WR_RDMA_READ, .sges = {back.sge(0, length)},
+              .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    expect_wc(p.a.send_cq, 2);
+    back.check(i, 0, length);
+  }
+  p.close();
+}
+
+// A fenced SEND waits for the READs in front of it: it may send what they bring.
+CASE(order_fence, "order/fenced-send-of-read-data", .core = true) {
+  Pair p;
+  constexpr uint32_t kLength = 40000;
+  Region relay(p.a.pd, kLength), source(p.b.pd, kLength), echoed(p.b.pd, kLength);
+  for (uint32_t i = 0; i < 20; ++i) {
+    const uint32_t length = 1 + (i * 7907) % kLength;
+    source.fill(i);
+    relay.clear();
+    p.b.recv(i, {echoed.sge()});
+    p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .flags = 0, .sges = {relay.sge(0, length)},
+              .remote_addr = source.addr(), .rkey = source.rkey()});
+    p.a.send({.wr_id = 2, .flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE, .sges = {relay.sge(0, length)}});
+    CHECK_EQ(expect_wc(p.b.recv_cq, i).byte_len, length);
+    echoed.check(i, 0, length);
+    expect_wc(p.a.send_cq, 2);
+  }
+  p.close();
+}
+
+// When a READ is complete all of its data is there.
+CASE(order_read_complete, "order/read-complete-means-placed", .core = true) {
+  Pair p;
+  constexpr uint32_t kLength = 20000;
+  Region sink(p.a.pd, 16 * kLength), at_b(p.b.pd, 16 * kLength);
+  for (uint32_t round = 0; round < 5; ++round) {
+    at_b.fill(round);
+    sink.clear();
+    for (uint32_t i = 0; i < 16; ++i)
+      p.a.send({.wr_id = i, .opcode = IBV_WR_RDMA_READ, .sges = {sink.sge(i * kLength, kLength)},
+                .remote_addr = at_b.addr() + i * kLength, .rkey = at_b.rkey()});
+    for (uint32_t i = 0; i < 16; ++i) {
+      expect_wc(p.a.send_cq, i);
+      CHECK(std::memcmp(sink.data() + i * kLength, at_b.data() + i * kLength, kLength) == 0);
+    }
+  }
+  p.close();
+}

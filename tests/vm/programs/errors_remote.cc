@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// What the remote side refuses: status at the requester, async event and DISCONNECTED at both
+// ends, flushed work behind it, nothing touched that must not be.
+#include <unistd.h>
+
+#include "rig.h"
+
+namespace {
+
+struct Target {
+  uint64_t addr;
+  uint32_t rkey;
+};
+
+/// One connection; a WRITE or READ of @p length to @p target that must be refused, with successful
+/// work in front of it and work behind it that must be flushed.
+void refused(ibv_wr_opcode opcode, const Target& target, uint32_t length, const Region* untouched) {
+  Pair broken, witness;
+  exercise(witness);
+  drain_async(broken.b.id->verbs);
+  Region at_a(broken.a.pd, 100000), fine(broken.b.pd, 4096), receives(broken.b.pd, 64);
+  at_a.fill(1);
+  broken.b.recv(60, {receives.sge()});
+  broken.a.recv(61, {at_a.sge(0, 64)});
+  broken.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge(0, 4096)},
+                 .remote_addr = fine.addr(), .rkey = fine.rkey()});
+  broken.a.send({.wr_id = 2, .opcode = opcode, .sges = {at_a.sge(0, length)},
+                 .remote_addr = target.addr, .rkey = target.rkey});
+  broken.a.send({.wr_id = 3, .sges = {at_a.sge(0, 16)}});
+  broken.a.send({.wr_id = 4, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge(0, 16)},
+                 .remote_addr = fine.addr(), .rkey = fine.rkey()});
+  expect_wc(broken.a.send_cq, 1);
+  expect_wc(broken.a.send_cq, 2, IBV_WC_REM_ACCESS_ERR);
+  expect_wc(broken.a.send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+  expect_wc(broken.a.send_cq, 4, IBV_WC_WR_FLUSH_ERR);
+  expect_wc(broken.a.recv_cq, 61, IBV_WC_WR_FLUSH_ERR);
+  expect_wc(broken.b.recv_cq, 60, IBV_WC_WR_FLUSH_ERR);
+  expect_async(broken.b.id->verbs, IBV_EVENT_QP_ACCESS_ERR, broken.b.qp);
+  broken.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  broken.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  CHECK_EQ(broken.a.state(), IBV_QPS_ERR);
+  CHECK_EQ(broken.b.state(), IBV_QPS_ERR);
+  fine.check(1, 0, 4096);
+  receives.check_clear(0, 64);
+  if (untouched) {
+    if (opcode == IBV_WR_RDMA_WRITE) untouched->check_clear(0, untouched->size());
+    untouched->check_guards();
+  }
+  exercise(witness);
+  witness.close();
+}
+
+void both(const std::function<Target()>& target, uint32_t length, const Region* untouched) {
+  refused(IBV_WR_RDMA_WRITE, target(), length, untouched);
+  refused(IBV_WR_RDMA_READ, target(), length, untouched);
+}
+
+}  // namespace
+
+CASE(remote_rkey, "remote/unknown-rkey", .seconds = 60, .core = true) {
+  Region r(pd_b(), 4096);
+  both([&] { return Target{r.addr(), r.rkey() ^ 0x00abcd00}; }, 4096, &r);
+}
+
+CASE(remote_key_byte, "remote/rkey-with-wrong-key-byte", .seconds = 60) {
+  Region r(pd_b(), 4096);
+  both([&] { return Target{r.addr(), r.rkey() ^ 0x01}; }, 4096, &r);
+}
+
+CASE(remote_bounds, "remote/one-byte-too-far", .seconds = 60, .core = true) {
+  Region r(pd_b(), 1000);
+  both([&] { return Target{r.addr() + 1, r.rkey()}; }, 1000, &r);
+}
+
+CASE(remote_before, "remote/before-the-region", .seconds = 60) {
+  Region r(pd_b(), 1000);
+  both([&] { return Target{r.addr() - 1, r.rkey()}; }, 10, &r);
+}
+
+CASE(remote_wrap, "remote/address-wraps", .seconds = 60) {
+  Region r(pd_b(), 1000);
+  both([&] { return Target{~0ull - 3, r.rkey()}; }, 100, &r);
+}
+
+CASE(remote_pd, "remote/region-of-another-pd", .seconds = 60, .core = true) {
+  ibv_pd* other = ibv_alloc_pd(context_of(site_b().device));
+  CHECK(other != nullptr);
+  {
+    Region r(other, 4096);
+    both([&] { return Target{r.addr(), r.rkey()}; }, 4096, &r);
+  }
+  CHECK_EQ(ibv_dealloc_pd(other), 0);
+}
+
+CASE(remote_no_write, "remote/no-right-to-write", .core = true) {
+  Region r(pd_b(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  refused(IBV_WR_RDMA_WRITE, {r.addr(), r.rkey()}, 100, &r);
+}
+
+CASE(remote_no_read, "remote/no-right-to-read", .core = true) {
+  Region r(pd_b(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  refused(IBV_WR_RDMA_READ, {r.addr(), r.rkey()}, 100, &r);
+}
+
+CASE(remote_local_only, "remote/local-rights-only", .seconds = 60) {
+  Region r(pd_b(), 4096, IBV_ACCESS_LOCAL_WRITE);
+  both([&] { return Target{r.addr(), r.rkey()}; }, 100, &r);
+}
+
+CASE(remote_gone, "remote/deregistered", .seconds = 60, .core = true) {
+  Region r(pd_b(), 4096);
+  const Target stale = {r.addr(), r.rkey()};
+  r.deregister();
+  both([&] { return stale; }, 100, &r);
+}
+
+// A WRITE of many datagrams that ends beyond the region: what lies behind the region stays.
+CASE(remote_long, "remote/long-write-beyond-the-end", .core = true) {
+  Region r(pd_b(), 50000);
+  Pair broken;
+  Region source(broken.a.pd, 90000);
+  broken.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()}, .remote_addr = r.addr(), .rkey = r.rkey()});
+  expect_wc(broken.a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+  expect_async(broken.b.id->verbs, IBV_EVENT_QP_ACCESS_ERR, broken.b.qp);
+  r.check_guards();
+}
+
+// Deregistering under remote use: bytes stop changing when ibv_dereg_mr has returned.
+CASE(remote_dereg, "remote/deregister-under-use", .seconds = 60, .core = true) {
+  for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    Pair broken, witness;
+    constexpr size_t kLength = 4 << 20;
+    Region at_a(broken.a.pd, kLength), at_b(broken.b.pd, kLength);
+    at_a.fill(1);
+    broken.a.send({.wr_id = 1, .opcode = opcode, .sges = {at_a.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    if (opcode == IBV_WR_RDMA_WRITE)
+      wait_until("first bytes of the WRITE", [&] { return pattern_mismatch(at_b.data(), 1024, 1) == 1024; });
+    at_b.deregister();
+    const std::vector<uint8_t> then(at_b.data(), at_b.data() + kLength);
+    const ibv_wc wc = wait_wc(broken.a.send_cq);
+    if (wc.status != IBV_WC_SUCCESS && wc.status != IBV_WC_REM_ACCESS_ERR)
+      FAIL("completion '%s'", ibv_wc_status_str(wc.status));
+    usleep(100000);
+    if (std::memcmp(then.data(), at_b.data(), kLength)) FAIL("memory changed after ibv_dereg_mr returned");
+    exercise(witness);
+    witness.close();
+  }
+  drain_async(pd_b()->context);
+}
+
+// A message longer than the receive that it meets.
+CASE(remote_short_recv, "remote/receive-too-short", .seconds = 60, .core = true) {
+  for (uint32_t posted : {0u, 10u, 5000u}) {
+    Pair broken, witness;
+    Region at_a(broken.a.pd, 20000), at_b(broken.b.pd, 20000);
+    broken.b.recv(1, {at_b.sge(0, posted)});
+    broken.b.recv(2, {at_b.sge()});
+    broken.a.send({.wr_id = 3, .sges = {at_a.sge(0, posted + 1)}});
+    broken.a.send({.wr_id = 4, .sges = {at_a.sge(0, 8)}});
+    expect_wc(broken.b.recv_cq, 1, IBV_WC_LOC_LEN_ERR);
+    expect_wc(broken.b.recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
+    // ibv_poll_cq(3): the responder found the request invalid, or could not do it.
+    const ibv_wc wc = wait_wc(broken.a.send_cq);
+    CHECK_EQ(wc.wr_id, 3);
+    if (wc.status != IBV_WC_REM_INV_REQ_ERR && wc.status != IBV_WC_REM_OP_ERR)
+      FAIL("posted %u: the sender's completion is '%s'", posted, ibv_wc_status_str(wc.status));
+    expect_wc(broken.a.send_cq, 4, IBV_WC_WR_FLUSH_ERR);
+    at_b.check_clear(posted, 20000 - posted);
+    at_b.check_guards();
+    broken.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    broken.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    exercise(witness);
+    witness.close();
+  }
+  drain_async(pd_b()->context);
+}
+
+// A peer that never posts a receive: the connection fails in bounded time, as iWARP prescribes.
+CASE(remote_no_recv, "remote/no-receive-ever", .seconds = 150) {
+  Pair broken;
+  Region at_a(broken.a.pd, 64);
+  broken.a.send({.wr_id = 1, .sges = {at_a.sge()}});
+  const ibv_wc wc = wait_wc(broken.a.send_cq, 120000);
+  if (wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR)
+    FAIL("completion '%s'", ibv_wc_status_str(wc.status));
+  tap::note("a SEND without a receive failed with '%s'", ibv_wc_status_str(wc.status));
+  broken.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  broken.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  drain_async(pd_b()->context);
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file sim_world.h
+/// A world for engines: virtual time, a wire that misbehaves by a seed, and two hosts,
+/// each with an engine, memory, a CQ pair and QPs. Everything is repeatable.
+#ifndef USIW_TESTS_ENGINE_SIM_WORLD_H
+#define USIW_TESTS_ENGINE_SIM_WORLD_H
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/wire.h"
+#include "port/port.h"
+#include "uapi/usiw_abi.h"
+
+namespace usiw::sim {
+
+class SimClock final : public Clock {
+ public:
+  uint64_t now_ns() override { return now; }
+  uint64_t now = 1'000'000'000;
+};
+
+/// What the wire does to a datagram, in probabilities.
+struct WireFaults {
+  double loss = 0, duplicate = 0, reorder = 0, corrupt = 0;
+  bool checksum = true;          ///< corrupted datagrams are dropped by the receiving port
+  uint64_t delay = 5'000;        ///< ns
+  uint64_t jitter = 0;           ///< ns, uniform, keeps the order only by luck
+  uint64_t reorder_by = 50'000;  ///< ns, extra delay of a reordered datagram
+  uint64_t per_packet = 0;       ///< ns on the sender's line: a rate limit
+  size_t queue = SIZE_MAX;       ///< datagrams waiting for a receiver; more are dropped
+  bool cut[2] = {false, false};  ///< nothing passes from side 0 / 1
+};
+
+class SimWire;
+
+class SimPort final : public Port {
+ public:
+  SimPort(SimWire& wire, int side, uint32_t max_payload, size_t buffers)
+      : wire_(wire), side_(side), max_payload_(max_payload), storage_(buffers * kBufBytes) {
+    for (size_t i = 0; i < buffers; ++i) free_.push_back(storage_.data() + i * kBufBytes);
+    total_ = buffers;
+  }
+
+  uint32_t max_payload() const override { return max_payload_; }
+  size_t tx_alloc(std::span<TxBuf> bufs) override {
+    size_t n = 0;
+    for (; n < bufs.size() && !free_.empty(); ++n) bufs[n] = {take(), 0, nullptr, nullptr};
+    return n;
+  }
+  size_t tx(std::span<TxBuf> bufs) override;
+  void tx_free(std::span<TxBuf> bufs) override {
+    for (TxBuf& b : bufs) free_.push_back(b.data);
+  }
+  size_t rx(std::span<RxBuf> bufs) override;
+  void rx_free(std::span<RxBuf> bufs) override {
+    for (RxBuf& b : bufs) free_.push_back(const_cast<std::byte*>(b.data));
+  }
+  Drops drops() const override { return drops_; }
+
+  size_t free_buffers() const { return free_.size(); }
+  size_t total_buffers() const { return total_; }
+
+  size_t tx_limit = SIZE_MAX;  ///< datagrams that one tx() takes
+  Drops drops_{};
+
+ private:
+  static constexpr size_t kBufBytes = 9216;
+  std::byte* take() {
+    std::byte* p = free_.back();
+    free_.pop_back();
+    return p;
+  }
+  SimWire& wire_;
+  int side_;
+  uint32_t max_payload_;
+  std::vector<std::byte> storage_;
+  std::vector<std::byte*> free_;
+  size_t total_ = 0;
+};
+
+using Datagram = std::vector<std::byte>;
+
+class SimWire {
+ public:
+  SimWire(SimClock& clock, uint64_t seed) : clock_(clock), rng_(seed) {}
+
+  WireFaults faults;
+  /// Sees every datagram before the wire's own faults; may change it. false: it is lost.
+  std::function<bool(int side, Datagram& d)> filter;
+  uint64_t sent = 0;
+
+  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow) {
+    ++sent;
+    Datagram d(bytes.begin(), bytes.end());
+    if (filter && !filter(side, d)) return;
+    if (faults.cut[side] || chance(faults.loss)) return;
+    const int copies = chance(faults.duplicate) ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      Datagram c = d;
+      if (chance(faults.corrupt) && !c.empty()) {
+        if (faults.checksum) continue;
+        c[rng_() % c.size()] ^= static_cast<std::byte>(1u << rng_() % 8);
+      }
+      line_free_[side] = std::max(line_free_[side], clock_.now) + faults.per_packet;
+      uint64_t at = line_free_[side] + faults.delay;
+      if (faults.jitter != 0) at += rng_() % faults.jitter;
+      if (chance(faults.reorder)) at += faults.reorder_by;
+      inject(1 - side, std::move(c), reversed(flow), at);
+    }
+  }
+  /// Delivers to @p side at time @p at (0: now).
+  void inject(int side, Datagram d, const FlowKey& flow, uint64_t at = 0) {
+    if (arriving_[side].size() >= faults.queue) return;
+    arriving_[side].emplace(std::pair(std::max(at, clock_.now), order_++), Arrival{std::move(d), flow});
+  }
+  bool receive(int side, Datagram& d, FlowKey& flow) {
+    auto& q = arriving_[side];
+    if (q.empty() || q.begin()->first.first > clock_.now) return false;
+    d = std::move(q.begin()->second.data);
+    flow = q.begin()->second.flow;
+    q.erase(q.begin());
+    return true;
+  }
+  uint64_t next_arrival() const {
+    uint64_t at = UINT64_MAX;
+    for (const auto& q : arriving_)
+      if (!q.empty()) at = std::min(at, q.begin()->first.first);
+    return at;
+  }
+  bool chance(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(rng_) < p; }
+  std::mt19937_64& rng() { return rng_; }
+
+  static FlowKey reversed(const FlowKey& f) {
+    return {f.remote_addr, f.local_addr, f.remote_port, f.local_port};
+  }
+
+ private:
+  struct Arrival {
+    Datagram data;
+    FlowKey flow;
+  };
+  SimClock& clock_;
+  std::mt19937_64 rng_;
+  std::map<std::pair<uint64_t, uint64_t>, Arrival> arriving_[2];
+  uint64_t order_ = 0;
+  uint64_t line_free_[2] = {0, 0};
+};
+
+inline size_t SimPort::tx(std::span<TxBuf> bufs) {
+  size_t n = std::min(bufs.size(), tx_limit);
+  for (size_t i = 0; i < bufs.size(); ++i) {
+    EXPECT_LE(bufs[i].len, max_payload_);
+    EXPECT_GE(bufs[i].len, kTrpBytes);
+    if (i < n) wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow);
+    free_.push_back(bufs[i].data);
+  }
+  return n;
+}
+
+inline size_t SimPort::rx(std::span<RxBuf> bufs) {
+  size_t n = 0;
+  Datagram d;
+  FlowKey flow;
+  while (n < bufs.size() && !free_.empty() && wire_.receive(side_, d, flow)) {
+    std::byte* p = take();
+    if (!d.empty()) std::memcpy(p, d.data(), d.size());
+    bufs[n++] = {p, static_cast<uint32_t>(d.size()), flow, nullptr};
+  }
+  return n;
+}
+
+/// What the engine told its owner.
+struct Events final : EngineEvents {
+  void cq_ready(Cq& cq) override { ready.push_back(&cq); }
+  void cq_overrun(Cq& cq) override { overrun.push_back(&cq); }
+  void qp_peer_closed(Qp& qp) override { peer_closed.push_back(&qp); }
+  void qp_closed(Qp& qp) override { closed.push_back(&qp); }
+  void qp_failed(Qp& qp, int error, AsyncEvent event) override { failed.push_back({&qp, error, event}); }
+  struct Failure {
+    Qp* qp;
+    int error;
+    AsyncEvent event;
+  };
+  std::vector<Cq*> ready, overrun;
+  std::vector<Qp*> peer_closed, closed;
+  std::vector<Failure> failed;
+};
+
+/// Registered memory.
+struct Region {
+  std::vector<std::byte> bytes;
+  uint32_t stag = 0;
+  uint64_t addr() const { return reinterpret_cast<uint64_t>(bytes.data()); }
+  Sge sge(size_t offset, size_t length) const {
+    return {addr() + offset, static_cast<uint32_t>(length), stag};
+  }
+};
+
+struct Host {
+  static constexpr uint32_t kPd = 7;
+  static constexpr uint32_t kAllRights = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead;
+
+  Host(SimClock& clock, SimWire& wire, int side, uint32_t max_payload = 9000, size_t buffers = 2048)
+      : port(wire, side, max_payload, buffers), engine(clock, events, counters.data()) {
+    port_no = engine.add_port(port);
+    send_cq = engine.cq_create(4096, nullptr);
+    recv_cq = engine.cq_create(4096, nullptr);
+  }
+
+  Region* region(size_t bytes, uint32_t access = kAllRights, uint32_t pd = kPd) {
+    auto r = std::make_unique<Region>();
+    r->bytes.resize(bytes);
+    r->stag = next_stag << 8 | 0x5a;
+    ++next_stag;
+    EXPECT_EQ(0, engine.mr_add({r->stag, pd, access, r->addr(), bytes, r->addr()}));
+    regions.push_back(std::move(r));
+    return regions.back().get();
+  }
+  Qp* qp(QpAttr attr) {
+    attr.qpn = next_qpn++;
+    attr.pd = kPd;
+    if (attr.send_cq == nullptr) attr.send_cq = send_cq;
+    if (attr.recv_cq == nullptr) attr.recv_cq = recv_cq;
+    return engine.qp_create(attr);
+  }
+  std::vector<Cqe> poll(Cq* cq) {
+    std::vector<Cqe> out(64);
+    out.resize(cq->poll(out));
+    return out;
+  }
+  uint64_t count(usiw_counter c) const { return counters[c]; }
+
+  std::array<uint64_t, USIW_CNT_MAX> counters{};
+  Events events;
+  SimPort port;
+  Engine engine;
+  int port_no = -1;
+  Cq* send_cq;
+  Cq* recv_cq;
+  std::vector<std::unique_ptr<Region>> regions;
+  uint32_t next_stag = 17;
+  uint32_t next_qpn = 1;
+};
+
+/// Options of a pair of QPs.
+struct PairOptions {
+  uint32_t max_send_wr = 64, max_recv_wr = 64, max_sge = 4, max_inline = 256;
+  uint32_t psn[2] = {0x1000, 0xfffffe00};  ///< first PSN sent by each side; one wraps soon
+  uint16_t ird = 16, ord = 16, mtu = 1500;
+  uint32_t window = 1024;
+  bool sig_all = false, ipv6 = false;
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed = 1, uint32_t max_payload = 9000)
+      : wire(clock, seed), a(clock, wire, 0, max_payload), b(clock, wire, 1, max_payload) {}
+  ~World() {
+    // Every buffer is back, or in the engine's batch of free ones.
+    for (Host* h : {&a, &b}) EXPECT_GE(h->port.free_buffers() + 32, h->port.total_buffers());
+  }
+
+  /// Makes a connected pair; one end of it per host.
+  std::pair<Qp*, Qp*> connect(const PairOptions& o = {}) {
+    QpAttr attr{};
+    attr.max_send_wr = o.max_send_wr;
+    attr.max_recv_wr = o.max_recv_wr;
+    attr.max_send_sge = attr.max_recv_sge = o.max_sge;
+    attr.max_inline = o.max_inline;
+    attr.sq_sig_all = o.sig_all;
+    Qp* qa = a.qp(attr);
+    Qp* qb = b.qp(attr);
+    connect(qa, qb, o);
+    return {qa, qb};
+  }
+  void connect(Qp* qa, Qp* qb, const PairOptions& o) {
+    const FlowKey flow = next_flow(o.ipv6);
+    Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
+    const ConnAttr ca{o.psn[0], o.psn[1], o.window, o.ird, o.ord, o.mtu, true};
+    const ConnAttr cb{o.psn[1], o.psn[0], o.window, o.ird, o.ord, o.mtu, false};
+    ASSERT_EQ(0, b.engine.qp_connect(qb, b.port_no, pb, cb));
+    ASSERT_EQ(0, a.engine.qp_connect(qa, a.port_no, pa, ca));
+    last_flow = flow;
+  }
+  FlowKey next_flow(bool ipv6) {
+    FlowKey f{};
+    if (!ipv6) f.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1};
+    if (!ipv6) f.remote_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 2};
+    if (ipv6) f.local_addr = {0xfd, 0, 0, 1}, f.remote_addr = {0xfd, 0, 0, 2};
+    f.local_port = next_port_++;
+    f.remote_port = 4791;
+    return f;
+  }
+
+  /// One run of both engines; then time goes on, to the next thing that happens.
+  void step() {
+    unsigned work = 0;
+    for (Host* h : {&a, &b})
+      if (h == &a ? !a_frozen : !b_frozen) work += h->engine.progress();
+    clock.now += 300;
+    if (work != 0) return;
+    uint64_t at = wire.next_arrival();
+    if (!a_frozen) at = std::min(at, a.engine.next_deadline_ns());
+    if (!b_frozen) at = std::min(at, b.engine.next_deadline_ns());
+    if (at != UINT64_MAX && at > clock.now) clock.now = std::min(at, limit_);
+  }
+  /// Runs until @p done or for @p ns of virtual time; returns whether it is done.
+  bool run(const std::function<bool()>& done, uint64_t ns = 60'000'000'000) {
+    limit_ = clock.now + ns;
+    while (!done()) {
+      if (clock.now >= limit_) return false;
+      const uint64_t before = clock.now;
+      step();
+      if (quiet() && clock.now - before <= 300) clock.now = limit_;
+    }
+    return true;
+  }
+  void run_for(uint64_t ns) {
+    run([] { return false; }, ns);
+  }
+
+  SimClock clock;
+  SimWire wire;
+  Host a, b;
+  bool a_frozen = false, b_frozen = false;
+  FlowKey last_flow{};  ///< as side a sees it
+
+ private:
+  bool quiet() const {
+    return wire.next_arrival() == UINT64_MAX && (a_frozen || a.engine.next_deadline_ns() == UINT64_MAX) &&
+           (b_frozen || b.engine.next_deadline_ns() == UINT64_MAX);
+  }
+  uint16_t next_port_ = 1000;
+  uint64_t limit_ = UINT64_MAX;
+};
+
+inline void fill(std::span<std::byte> bytes, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  size_t i = 0;
+  for (; i + 8 <= bytes.size(); i += 8) {
+    const uint64_t v = rng();
+    std::memcpy(&bytes[i], &v, 8);
+  }
+  for (; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(rng());
+}
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_ENGINE_SIM_WORLD_H

@@ -26,8 +26,8 @@ enum class WcStatus : uint8_t {
   kRemOpErr = 11,
   kRetryExcErr = 12,
   kRnrRetryExcErr = 13,
-  kRemAbortErr = 15,
-  kFatalErr = 17,
+  kRemAbortErr = 16,
+  kFatalErr = 19,
   kGeneralErr = 21,
 };
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "progress/progress.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "progress/spinlock.h"
+
+namespace usiw {
+namespace {
+
+/// A deadline may be missed by this much rather than pay for a doorbell.
+constexpr uint64_t kDeadlineSlackNs = 200'000;
+/// Empty polls in a row after which an application thread yields, if cores are scarce.
+constexpr unsigned kEmptyPollsPerYield = 64;
+/// Times that one thread drives again for others before it leaves that to the thread.
+constexpr unsigned kMaxReruns = 8;
+
+bool cores_are_scarce() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) <= 2;
+}
+
+}  // namespace
+
+Progress::Mode Progress::mode_from_environment() {
+  const char* value = getenv("USIW_PROGRESS");
+  if (value == nullptr || *value == '\0' || strcmp(value, "adaptive") == 0) return Mode::kAdaptive;
+  if (strcmp(value, "thread") == 0) return Mode::kThread;
+  fprintf(stderr, "usiw: USIW_PROGRESS=%s is neither 'adaptive' nor 'thread'; using adaptive\n", value);
+  return Mode::kAdaptive;
+}
+
+Progress::Progress(Driven& driven, Clock& clock, Mode mode)
+    : driven_(driven), clock_(clock), mode_(mode), scarce_cores_(cores_are_scarce()) {
+  doorbell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+Progress::~Progress() {
+  bool running;
+  {
+    std::lock_guard hold(watch_lock_);
+    running = running_;
+  }
+  if (running) {
+    stopping_.store(true, std::memory_order_seq_cst);
+    ring_doorbell();
+    pthread_join(thread_, nullptr);
+  }
+  if (doorbell_ >= 0) close(doorbell_);
+}
+
+// ---- The token --------------------------------------------------------------
+
+bool Progress::try_acquire() {
+  if (waiters_.load(std::memory_order_seq_cst) != 0 ||
+      token_.load(std::memory_order_relaxed) != 0 ||
+      token_.exchange(1, std::memory_order_seq_cst) != 0)
+    return false;
+  if (!frozen_.load(std::memory_order_seq_cst)) return true;
+  token_.store(0, std::memory_order_seq_cst);
+  return false;
+}
+
+void Progress::acquire() {
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  for (unsigned spins = 0; token_.exchange(1, std::memory_order_seq_cst) != 0; spins++) {
+    if (spins < 64)
+      cpu_pause();
+    else
+      sched_yield();
+  }
+  waiters_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Progress::release() {
+  token_.store(0, std::memory_order_seq_cst);
+  driven_.released();
+}
+
+unsigned Progress::drive_held() {
+  kicks_seen_.store(kicks_.load(std::memory_order_seq_cst), std::memory_order_relaxed);
+  return driven_.drive();
+}
+
+bool Progress::kicked() const {
+  return kicks_.load(std::memory_order_seq_cst) != kicks_seen_.load(std::memory_order_relaxed);
+}
+
+Progress::Hold::Hold(Progress& p) : progress_(p) {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+  progress_.acquire();
+}
+
+Progress::Hold::~Hold() {
+  progress_.release();
+  if (progress_.kicked()) progress_.drive_inline();
+  pthread_setcancelstate(cancel_state_, nullptr);
+}
+
+/// Drives as an application thread. False: somebody else holds the engine.
+bool Progress::drive_inline() {
+  // sendto(2) in the port is a cancellation point: a thread cancelled there would keep the token.
+  int cancel_state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  bool drove = false;
+  for (unsigned reruns = 0; try_acquire(); reruns++) {
+    drove = true;
+    drive_held();
+    uint64_t deadline = driven_.next_deadline_ns();
+    inline_runs_.store(inline_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    release();
+    if (state_.load(std::memory_order_seq_cst) == State::kSleeping && deadline != UINT64_MAX &&
+        deadline + kDeadlineSlackNs < sleep_until_.load(std::memory_order_seq_cst))
+      ring_doorbell();
+    if (!kicked()) break;
+    if (reruns == kMaxReruns) {
+      ring_doorbell();
+      break;
+    }
+  }
+  pthread_setcancelstate(cancel_state, nullptr);
+  return drove;
+}
+
+void Progress::ring_doorbell() {
+  if (rung_.exchange(true, std::memory_order_seq_cst)) return;
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t n = write(doorbell_, &one, sizeof one);
+}
+
+// ---- Application threads ------------------------------------------------------
+
+void Progress::posted() {
+  if (mode_ == Mode::kThread || drive_inline()) return;
+  kicks_.fetch_add(1, std::memory_order_seq_cst);
+  drive_inline();
+}
+
+void Progress::polled_empty(unsigned empty_polls) {
+  if (mode_ == Mode::kAdaptive) drive_inline();
+  if (scarce_cores_ && empty_polls % kEmptyPollsPerYield == kEmptyPollsPerYield - 1) sched_yield();
+}
+
+void Progress::arming() {
+  arms_.fetch_add(1, std::memory_order_seq_cst);
+  if (state_.load(std::memory_order_seq_cst) == State::kStandby) ring_doorbell();
+}
+
+// ---- Watched file descriptors ---------------------------------------------------
+
+void Progress::watch(int fd, Kind kind, Watcher& watcher) {
+  {
+    std::lock_guard hold(watch_lock_);
+    watched_.push_back({fd, kind, &watcher});
+    watch_gen_.fetch_add(1, std::memory_order_release);
+  }
+  ring_doorbell();
+}
+
+void Progress::unwatch(int fd) {
+  std::unique_lock hold(watch_lock_);
+  std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
+  uint64_t gen = watch_gen_.fetch_add(1, std::memory_order_release) + 1;
+  if (!running_ || pthread_equal(pthread_self(), thread_)) return;
+  ring_doorbell();
+  watch_changed_.wait(hold, [&] { return watch_seen_ >= gen; });
+}
+
+void Progress::freeze() {
+  frozen_.store(true, std::memory_order_seq_cst);
+  for (int i = 0; i < 50 && token_.load(std::memory_order_seq_cst) != 0; i++) usleep(1000);
+}
+
+// ---- The thread's beginning -------------------------------------------------------
+
+int Progress::start() {
+  if (doorbell_ < 0) return EMFILE;
+  std::lock_guard hold(watch_lock_);
+  if (running_) return 0;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int rc = pthread_create(&thread_, nullptr, thread_entry, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  running_ = rc == 0;
+  return rc;
+}
+
+}  // namespace usiw

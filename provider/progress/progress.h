@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file progress.h
+/// Who drives the engine. The engine is single-threaded; the right to call it is a token
+/// that application threads and one progress thread take in turns:
+///
+///  - an application thread drives inline, right after posting and whenever it finds a
+///    completion queue empty: a ping-pong then needs one core;
+///  - the progress thread drives when nobody else does, and sleeps when there is nothing
+///    to do.
+///
+/// States of the progress thread
+///  POLLING   there was work within the last kPollWindowNs, and yielding returns promptly.
+///  STANDBY   an application thread has been driving without a gap for kStreakNs: the thread
+///            leaves it alone and looks every 1 to 4 ms whether it still does.
+///  SLEEPING  nothing to do: poll(2) on control fds, the ports' packet sockets and the
+///            doorbell, until the engine's next deadline (for ever when it has none).
+///
+/// No lost wake-up. Posting: write the ring, then try the token; failing that, count a
+/// "kick" and try again. Whoever releases the token looks at the kicks afterwards and drives
+/// once more if they moved since its last run began. The failed second try read the token
+/// as taken, so it precedes that release, and the kick precedes the try (all of it
+/// seq_cst): the holder sees the kick. Going to sleep: the thread first announces SLEEPING
+/// and the time it will wake, then drives once more; whoever drives after that compares
+/// the engine's deadline with the announced time and rings the doorbell if it is too late.
+#ifndef USIW_PROGRESS_PROGRESS_H
+#define USIW_PROGRESS_PROGRESS_H
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "port/port.h"
+
+namespace usiw {
+
+/// What Progress drives: the engine, as a rule.
+class Driven {
+ public:
+  virtual ~Driven() = default;
+  /// [token held] One run; returns the units of work done.
+  virtual unsigned drive() = 0;
+  /// [token held] When drive() must run again, ns; UINT64_MAX for never.
+  virtual uint64_t next_deadline_ns() = 0;
+  /// [token not held] After every release: act on what the engine has reported.
+  virtual void released() = 0;
+};
+
+/// Waits for a file descriptor in the progress thread.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// [progress thread, token not held] @p revents as of poll(2). False: do not watch any more.
+  virtual bool ready(int fd, short revents) = 0;
+};
+
+class Progress {
+ public:
+  enum class Mode {
+    kAdaptive,
+    kThread,  ///< the thread polls always and alone
+  };
+  /// From USIW_PROGRESS=adaptive|thread; an unknown value gets a line on stderr.
+  static Mode mode_from_environment();
+
+  Progress(Driven& driven, Clock& clock, Mode mode);
+  /// Stops the thread.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Starts the thread unless it runs. It blocks every signal. 0 or an errno value.
+  int start();
+
+  /// Holds the engine for a control call. Thread cancellation is off meanwhile.
+  class Hold {
+   public:
+    explicit Hold(Progress& p);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Progress& progress_;
+    int cancel_state_;
+  };
+
+  /// [any thread] Work was made visible in a ring: drive it now, or make sure that whoever
+  /// holds the engine does.
+  void posted();
+  /// [any thread] A completion queue was empty: drive the engine, if nobody else does.
+  /// @p empty_polls: how many times in a row, for yielding where cores are scarce.
+  void polled_empty(unsigned empty_polls);
+  /// [any thread] The application is about to sleep (it armed a completion queue).
+  void arming();
+
+  enum class Kind {
+    kControl,  ///< watched in every state
+    kPacket,   ///< a port's socket: watched while nobody drives
+  };
+  /// [any thread] The watcher is called in the progress thread only.
+  void watch(int fd, Kind kind, Watcher& watcher);
+  /// [any thread] When it returns the watcher is not called for @p fd any more.
+  void unwatch(int fd);
+
+  /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work.
+  void freeze();
+
+ private:
+  enum class State : uint32_t { kPolling, kStandby, kSleeping };
+  struct Watched {
+    int fd;
+    Kind kind;
+    Watcher* watcher;
+  };
+
+  bool try_acquire();
+  void acquire();
+  void release();
+  unsigned drive_held();
+  bool kicked() const;
+  bool drive_inline();
+  void ring_doorbell();
+
+  static void* thread_entry(void* self);
+  void run();
+  void refresh_watched();
+  bool wait(bool packets, uint64_t until_ns, bool* rung);
+  void polling_step();
+  void standby();
+  void sleep();
+  void yield();
+  unsigned thread_drive();
+
+  Driven& driven_;
+  Clock& clock_;
+  const Mode mode_;
+  const bool scarce_cores_;
+
+  alignas(64) std::atomic<uint32_t> token_{0};
+  std::atomic<uint32_t> waiters_{0};     ///< control calls that wait for the token
+  std::atomic<uint32_t> kicks_{0};       ///< posts that found the token taken
+  std::atomic<uint32_t> kicks_seen_{0};  ///< kicks_ when the last run began
+  std::atomic<uint32_t> inline_runs_{0}; ///< runs by application threads
+  alignas(64) std::atomic<State> state_{State::kPolling};
+  std::atomic<uint64_t> sleep_until_{0};  ///< when the sleeping thread will wake, ns
+  std::atomic<uint32_t> arms_{0};
+  std::atomic<bool> rung_{false};  ///< the doorbell has been rung and not yet heard
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> frozen_{false};
+  int doorbell_ = -1;
+
+  std::mutex watch_lock_;
+  std::condition_variable watch_changed_;
+  std::vector<Watched> watched_;       ///< under watch_lock_
+  std::atomic<uint64_t> watch_gen_{1};  ///< bumped under watch_lock_
+  uint64_t watch_seen_ = 0;            ///< under watch_lock_: what the thread works with
+
+  bool running_ = false;  ///< under watch_lock_
+  pthread_t thread_{};
+
+  // Of the progress thread alone.
+  std::vector<Watched> active_;
+  std::vector<pollfd> pollfds_;
+  uint64_t now_ = 0, last_work_ = 0, last_control_ = 0;
+  uint64_t crowded_until_ = 0;
+  uint32_t runs_seen_ = 0;
+  uint32_t arms_seen_ = 0;
+  uint64_t streak_since_ = 0;  ///< an application thread drives since then; 0: it does not
+  unsigned streak_samples_ = 0, streak_misses_ = 0;
+  uint64_t no_standby_until_ = 0, standby_penalty_ = 0;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_PROGRESS_PROGRESS_H

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file progress_thread.cc
+/// The progress thread: its states and when it changes between them (see progress.h).
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "progress/progress.h"
+
+namespace usiw {
+namespace {
+
+constexpr uint64_t kUs = 1000, kMs = 1'000'000;
+
+/// POLLING goes on for so long after the last work.
+constexpr uint64_t kPollWindowNs = 50 * kUs;
+/// A yield that takes longer found somebody else on this core: do not poll for a while.
+constexpr uint64_t kCrowdedYieldNs = 50 * kUs, kCrowdedNs = 100 * kMs;
+/// Between two looks at the control fds while polling.
+constexpr uint64_t kControlPeriodNs = 20 * kUs;
+/// Right after work the thread wakes this often even without a deadline, so that the next
+/// post (which sets a deadline) needs no doorbell.
+constexpr uint64_t kRecentNs = 10 * kMs, kRecentNapNs = 1 * kMs;
+/// Driven by the application for so long, with so many looks: STANDBY. So many looks in a
+/// row that saw no run end the streak.
+constexpr uint64_t kStreakNs = 50 * kUs;
+constexpr unsigned kStreakSamples = 8, kStreakMisses = 3;
+constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
+/// An application that stopped driving and left work behind (it waits for a byte in memory,
+/// say) is not trusted for so long, doubled each time.
+constexpr uint64_t kPenaltyMinNs = 50 * kMs, kPenaltyMaxNs = 800 * kMs;
+
+}  // namespace
+
+void* Progress::thread_entry(void* self) {
+  static_cast<Progress*>(self)->run();
+  return nullptr;
+}
+
+void Progress::run() {
+  pthread_setname_np(pthread_self(), "usiw");
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+  now_ = last_work_ = clock_.now_ns();
+  while (!stopping_.load(std::memory_order_seq_cst)) {
+    if (frozen_.load(std::memory_order_seq_cst)) {
+      usleep(10'000);  // the process is exiting
+      continue;
+    }
+    refresh_watched();
+    polling_step();
+    if (mode_ == Mode::kThread) continue;
+    bool crowded = now_ < crowded_until_;
+    if (streak_since_ != 0 && now_ - streak_since_ > kStreakNs && streak_samples_ >= kStreakSamples &&
+        now_ >= no_standby_until_)
+      standby();
+    else if (now_ - last_work_ > (crowded ? 0 : kPollWindowNs))
+      sleep();
+  }
+  std::lock_guard hold(watch_lock_);
+  watch_seen_ = UINT64_MAX;
+  watch_changed_.notify_all();
+}
+
+void Progress::refresh_watched() {
+  std::lock_guard hold(watch_lock_);
+  uint64_t gen = watch_gen_.load(std::memory_order_acquire);
+  if (gen == watch_seen_) return;
+  active_ = watched_;
+  // Packet sockets last: poll() gets a prefix of the list while an application drives.
+  std::stable_sort(active_.begin(), active_.end(),
+                   [](const Watched& a, const Watched& b) { return a.kind < b.kind; });
+  pollfds_.clear();
+  pollfds_.push_back({doorbell_, POLLIN, 0});
+  for (const Watched& w : active_) pollfds_.push_back({w.fd, POLLIN, 0});
+  watch_seen_ = gen;
+  watch_changed_.notify_all();
+}
+
+/// Polls the doorbell, the control fds and, if @p packets, the packet sockets until
+/// @p until_ns (0: look only) and calls the watchers. True if anything was ready.
+bool Progress::wait(bool packets, uint64_t until_ns, bool* rung) {
+  nfds_t count = 1;
+  for (const Watched& w : active_) count += packets || w.kind == Kind::kControl;
+  timespec timeout{0, 0};
+  if (until_ns != 0 && until_ns != UINT64_MAX) {
+    uint64_t now = clock_.now_ns();
+    uint64_t left = until_ns > now ? until_ns - now : 0;
+    timeout = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+  }
+  int n = ppoll(pollfds_.data(), count, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  now_ = clock_.now_ns();
+  last_control_ = now_;
+  *rung = false;
+  if (n <= 0) return false;
+  if (pollfds_[0].revents != 0) {
+    uint64_t value;
+    [[maybe_unused]] ssize_t got = read(doorbell_, &value, sizeof value);
+    rung_.store(false, std::memory_order_seq_cst);
+    *rung = true;
+  }
+  // Until refresh_watched() runs again an entry may be gone from watched_, but its owner
+  // still waits in unwatch(): the watcher is alive.
+  for (nfds_t i = 1; i < count; i++) {
+    if (pollfds_[i].revents == 0) continue;
+    const Watched& w = active_[i - 1];
+    if (!w.watcher->ready(w.fd, pollfds_[i].revents)) {
+      std::lock_guard hold(watch_lock_);
+      std::erase_if(watched_, [&](const Watched& other) { return other.fd == w.fd; });
+      watch_gen_.fetch_add(1, std::memory_order_release);
+    }
+  }
+  return true;
+}
+
+/// Drives as the progress thread, again while others kick. Returns the work done.
+unsigned Progress::thread_drive() {
+  unsigned work = 0;
+  do {
+    if (!try_acquire()) return work;
+    work += drive_held();
+    release();
+  } while (kicked());
+  return work;
+}
+
+void Progress::yield() {
+  sched_yield();
+  uint64_t after = clock_.now_ns();
+  if (after - now_ > kCrowdedYieldNs) crowded_until_ = after + kCrowdedNs;
+  now_ = after;
+}
+
+/// One look: leave the engine to an application thread that drives, or drive.
+void Progress::polling_step() {
+  bool rung;
+  now_ = clock_.now_ns();
+  if (now_ - last_control_ > kControlPeriodNs && wait(false, 0, &rung)) last_work_ = now_;
+
+  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
+  if (mode_ == Mode::kAdaptive && runs != runs_seen_) {
+    runs_seen_ = runs;
+    streak_misses_ = 0;
+    streak_samples_++;
+    if (streak_since_ == 0) {
+      streak_since_ = now_;
+      arms_seen_ = arms_.load(std::memory_order_seq_cst);
+    }
+    last_work_ = now_;
+  } else {
+    if (++streak_misses_ >= kStreakMisses) streak_since_ = streak_samples_ = 0;
+    if (thread_drive() != 0) last_work_ = now_;
+  }
+  yield();
+}
+
+/// Sleeps while the application drives.
+void Progress::standby() {
+  bool rung = false, stopped = false;
+  uint64_t began = now_;
+  for (uint64_t nap = kStandbyMinNs; !stopped; nap = std::min(2 * nap, kStandbyMaxNs)) {
+    state_.store(State::kStandby, std::memory_order_seq_cst);
+    // An application that armed a CQ before it could see STANDBY rang no doorbell.
+    if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
+    runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
+    wait(false, now_ + nap, &rung);
+    if (rung || stopping_.load(std::memory_order_seq_cst)) break;
+    // Is it driving right now? A run takes a microsecond or less.
+    uint64_t look_until = now_ + 20 * kUs;
+    runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
+    do {
+      sched_yield();
+      now_ = clock_.now_ns();
+      stopped = inline_runs_.load(std::memory_order_relaxed) == runs_seen_;
+    } while (stopped && now_ < look_until);
+  }
+  state_.store(State::kPolling, std::memory_order_seq_cst);
+  streak_since_ = streak_samples_ = 0;
+  if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
+  if (stopped && thread_drive() != 0) {
+    standby_penalty_ = std::clamp(2 * standby_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
+    no_standby_until_ = now_ + standby_penalty_;
+  }
+  last_work_ = now_;
+}
+
+/// Sleeps until a packet, an event of the kernel, the doorbell, or a deadline.
+void Progress::sleep() {
+  sleep_until_.store(UINT64_MAX, std::memory_order_seq_cst);
+  state_.store(State::kSleeping, std::memory_order_seq_cst);
+  uint64_t until = UINT64_MAX;
+  unsigned work = 0;
+  if (try_acquire()) {
+    work = drive_held();
+    until = driven_.next_deadline_ns();
+    if (now_ - last_work_ < kRecentNs) until = std::min(until, now_ + kRecentNapNs);
+    sleep_until_.store(until, std::memory_order_seq_cst);
+    release();
+  }
+  // Failing that somebody drives now, and will compare its deadline with "never".
+  if (work == 0 && !kicked() && !stopping_.load(std::memory_order_seq_cst)) {
+    bool rung;
+    wait(true, until == 0 ? now_ : until, &rung);
+  } else {
+    last_work_ = now_;
+  }
+  state_.store(State::kPolling, std::memory_order_seq_cst);
+}
+
+}  // namespace usiw

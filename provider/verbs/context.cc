@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "verbs/context.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+
+#include "verbs/runtime.h"
+
+namespace usiw {
+
+Context::Context(ibv_context* ctx, int fd, const usiw_alloc_ucontext_resp& resp)
+    : ibv(ctx),
+      cmd_fd(fd),
+      event_fd(resp.event_fd),
+      counters_offset(resp.counters_offset),
+      counters_size(resp.counters_size) {
+  fcntl(event_fd, F_SETFL, fcntl(event_fd, F_GETFL) | O_NONBLOCK);
+}
+
+Context::~Context() { close(event_fd); }
+
+Context& Context::of(ibv_context* ctx) {
+  auto* outer = reinterpret_cast<usiw_context*>(reinterpret_cast<char*>(ctx) -
+                                                offsetof(usiw_context, vctx.context));
+  return *static_cast<Context*>(outer->state);
+}
+
+bool Context::ready(int fd, short revents) {
+  usiw_event events[8];
+  ssize_t n = read(fd, events, sizeof events);
+  if (n > 0) {
+    for (size_t i = 0; i < static_cast<size_t>(n) / sizeof events[0]; i++)
+      runtime->on_event(*this, events[i]);
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return (revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
+  return false;  // the end: the device is gone
+}
+
+}  // namespace usiw
+
+using usiw::Context;
+using usiw::Runtime;
+
+extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc_ucontext_resp* resp) {
+  auto* context = new (std::nothrow) Context(&ctx->vctx.context, cmd_fd, *resp);
+  if (context == nullptr) {
+    close(resp->event_fd);
+    return ENOMEM;
+  }
+  int rc = Runtime::attach(*context, resp->link);
+  if (rc != 0) {
+    delete context;
+    return rc;
+  }
+  ctx->state = context;
+  return 0;
+}
+
+extern "C" void usiw_context_close(usiw_context* ctx) {
+  auto* context = static_cast<Context*>(ctx->state);
+  if (context->runtime->dead()) return;  // a child of fork(): all of it is the parent's
+  Runtime::detach(*context);
+  delete context;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file context.h
+/// An open device (ibv_context): its event stream from the kernel and its share of the
+/// runtime.
+#ifndef USIW_VERBS_CONTEXT_H
+#define USIW_VERBS_CONTEXT_H
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+
+#include "progress/progress.h"
+#include "uapi/usiw_abi.h"
+#include "verbs/glue.h"
+
+namespace usiw {
+
+class Runtime;
+
+class Context final : public Watcher {
+ public:
+  Context(ibv_context* ibv, int cmd_fd, const usiw_alloc_ucontext_resp& resp);
+  ~Context() override;
+
+  /// Of a context that usiw_context_open() has seen.
+  static Context& of(ibv_context* ibv);
+
+  /// [progress thread] Events of the kernel.
+  bool ready(int fd, short revents) override;
+
+  ibv_context* const ibv;
+  const int cmd_fd;
+  const int event_fd;
+  const uint64_t counters_offset;
+  const uint32_t counters_size;
+  Runtime* runtime = nullptr;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_VERBS_CONTEXT_H

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file cq.cc
+/// Completion queues.
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "verbs/runtime.h"
+
+using namespace usiw;
+
+static_assert(static_cast<int>(WcStatus::kSuccess) == IBV_WC_SUCCESS);
+static_assert(static_cast<int>(WcStatus::kLocLenErr) == IBV_WC_LOC_LEN_ERR);
+static_assert(static_cast<int>(WcStatus::kLocQpOpErr) == IBV_WC_LOC_QP_OP_ERR);
+static_assert(static_cast<int>(WcStatus::kLocProtErr) == IBV_WC_LOC_PROT_ERR);
+static_assert(static_cast<int>(WcStatus::kWrFlushErr) == IBV_WC_WR_FLUSH_ERR);
+static_assert(static_cast<int>(WcStatus::kBadRespErr) == IBV_WC_BAD_RESP_ERR);
+static_assert(static_cast<int>(WcStatus::kLocAccessErr) == IBV_WC_LOC_ACCESS_ERR);
+static_assert(static_cast<int>(WcStatus::kRemInvReqErr) == IBV_WC_REM_INV_REQ_ERR);
+static_assert(static_cast<int>(WcStatus::kRemAccessErr) == IBV_WC_REM_ACCESS_ERR);
+static_assert(static_cast<int>(WcStatus::kRemOpErr) == IBV_WC_REM_OP_ERR);
+static_assert(static_cast<int>(WcStatus::kRetryExcErr) == IBV_WC_RETRY_EXC_ERR);
+static_assert(static_cast<int>(WcStatus::kRnrRetryExcErr) == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(static_cast<int>(WcStatus::kRemAbortErr) == IBV_WC_REM_ABORT_ERR);
+static_assert(static_cast<int>(WcStatus::kFatalErr) == IBV_WC_FATAL_ERR);
+static_assert(static_cast<int>(WcStatus::kGeneralErr) == IBV_WC_GENERAL_ERR);
+static_assert(static_cast<int>(WcOpcode::kSend) == IBV_WC_SEND);
+static_assert(static_cast<int>(WcOpcode::kRdmaWrite) == IBV_WC_RDMA_WRITE);
+static_assert(static_cast<int>(WcOpcode::kRdmaRead) == IBV_WC_RDMA_READ);
+static_assert(static_cast<int>(WcOpcode::kRecv) == IBV_WC_RECV);
+
+namespace {
+
+constexpr int kPollBatch = 16;
+
+/// [cq.lock] Takes up to @p count completions.
+int take(VCq& cq, int count, ibv_wc* wc) {
+  int n = 0;
+  while (n < count) {
+    Cqe cqes[kPollBatch];
+    size_t want = static_cast<size_t>(std::min(count - n, kPollBatch));
+    size_t got = cq.cq->poll(std::span(cqes, want));
+    for (size_t i = 0; i < got; i++) {
+      ibv_wc& w = wc[n++];
+      const Cqe& c = cqes[i];
+      w.wr_id = c.wr_id;
+      w.status = static_cast<ibv_wc_status>(c.status);
+      w.opcode = static_cast<ibv_wc_opcode>(c.opcode);
+      w.vendor_err = c.vendor_err;
+      w.byte_len = c.byte_len;
+      w.imm_data = 0;
+      w.qp_num = c.qpn;
+      w.src_qp = 0;
+      w.wc_flags = 0;
+      w.pkey_index = 0;
+      w.slid = 0;
+      w.sl = 0;
+      w.dlid_path_bits = 0;
+    }
+    if (got < want) break;
+  }
+  return n;
+}
+
+}  // namespace
+
+extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
+  Context& context = Context::of(ctx);
+  Runtime& runtime = *context.runtime;
+  int rc = 0;
+  if (runtime.dead() || cqe < 1 || cqe > USIW_MAX_CQE) rc = EINVAL;
+  VCq* cq = rc == 0 ? new (std::nothrow) VCq{} : nullptr;
+  if (cq == nullptr) {
+    errno = rc != 0 ? rc : ENOMEM;
+    return nullptr;
+  }
+  cq->context = &context;
+  cq->runtime = &runtime;
+  cq->completion.cq = cq->overrun.cq = cq;
+  cq->overrun.kind = USIW_CQ_OVERRUN;
+  rc = usiw_cmd_create_cq(ctx, cqe, channel, comp_vector, &cq->ibv);
+  if (rc == 0) {
+    cq->ibv.channel = channel;  // the library sets it after us; events may come before
+    Progress::Hold held(runtime.progress());
+    cq->cq = runtime.engine().cq_create(static_cast<uint32_t>(cqe), cq);
+    if (cq->cq == nullptr) {
+      usiw_cmd_destroy_cq(&cq->ibv);
+      rc = ENOMEM;
+    }
+  }
+  if (rc != 0) {
+    delete cq;
+    errno = rc;
+    return nullptr;
+  }
+  return &cq->ibv;
+}
+
+extern "C" int usiw_destroy_cq(ibv_cq* ibcq) {
+  VCq* cq = from(ibcq);
+  Runtime& runtime = *cq->runtime;
+  if (runtime.dead()) return EINVAL;
+  if (int rc = usiw_cmd_destroy_cq(ibcq); rc != 0) return rc;  // EBUSY while a QP uses it
+  {
+    Progress::Hold held(runtime.progress());
+    runtime.engine().cq_destroy(cq->cq);
+  }
+  runtime.settle(*cq);
+  delete cq;
+  return 0;
+}
+
+extern "C" int usiw_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
+  VCq& cq = *from(ibcq);
+  if (cq.runtime->dead() || cq.cq->dead()) return -1;
+  cq.lock.lock();
+  int n = take(cq, count, wc);
+  unsigned empty = n != 0 ? (cq.empty_polls = 0) : cq.empty_polls++;
+  cq.lock.unlock();
+  if (n != 0 || count <= 0) return n;
+
+  cq.runtime->progress().polled_empty(empty);
+  if (cq.cq->empty()) return 0;
+  cq.lock.lock();
+  n = take(cq, count, wc);
+  cq.empty_polls = 0;
+  cq.lock.unlock();
+  return n;
+}
+
+extern "C" int usiw_req_notify_cq(ibv_cq* ibcq, int solicited_only) {
+  VCq& cq = *from(ibcq);
+  if (cq.runtime->dead()) return EINVAL;
+  cq.cq->arm(solicited_only != 0);
+  cq.runtime->progress().arming();
+  return 0;
+}

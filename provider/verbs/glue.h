@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Between the C file that speaks rdma-core's private ABI (rdma_core_glue.c) and the
+ * C++ that implements the verbs. Public verbs types only.
+ */
+#ifndef USIW_VERBS_GLUE_H
+#define USIW_VERBS_GLUE_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "uapi/usiw_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the library allocates for a context. */
+struct usiw_context {
+	struct verbs_context vctx;	/* its last member is the struct ibv_context */
+	void *state;			/* usiw::Context */
+};
+
+/* ---- C calls C++: the verbs. Errors as the manual pages say. ---- */
+
+/* 0 or an errno value; on success takes over @resp->event_fd. */
+int usiw_context_open(struct usiw_context *ctx, int cmd_fd,
+		      const struct usiw_alloc_ucontext_resp *resp);
+void usiw_context_close(struct usiw_context *ctx);
+
+struct ibv_pd *usiw_alloc_pd(struct ibv_context *ctx);
+int usiw_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *usiw_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
+int usiw_dereg_mr(struct ibv_mr *mr);
+struct ibv_cq *usiw_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
+			      int comp_vector);
+int usiw_destroy_cq(struct ibv_cq *cq);
+int usiw_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int usiw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_qp *usiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+int usiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int usiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		  struct ibv_qp_init_attr *init);
+int usiw_destroy_qp(struct ibv_qp *qp);
+int usiw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int usiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* ---- C++ calls C: commands to the kernel. 0 or an errno value. ---- */
+
+int usiw_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd);
+int usiw_cmd_dealloc_pd(struct ibv_pd *pd);
+/* @mr: the library's struct verbs_mr (USIW_VERBS_MR_SIZE bytes), its struct ibv_mr first */
+#define USIW_VERBS_MR_SIZE 56
+int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,
+		    void *mr);
+int usiw_cmd_dereg_mr(void *mr);
+int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
+		       int comp_vector, struct ibv_cq *cq);
+int usiw_cmd_destroy_cq(struct ibv_cq *cq);
+/* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
+#define USIW_VERBS_QP_BYTES 368
+int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr);
+int usiw_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int usiw_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		      struct ibv_qp_init_attr *init);
+int usiw_cmd_destroy_qp(struct ibv_qp *qp);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* USIW_VERBS_GLUE_H */

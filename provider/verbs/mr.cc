@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file mr.cc
+/// Protection domains and memory regions.
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include "verbs/runtime.h"
+
+using namespace usiw;
+
+extern "C" ibv_pd* usiw_alloc_pd(ibv_context* ctx) {
+  Runtime& runtime = *Context::of(ctx).runtime;
+  if (runtime.dead()) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* pd = new (std::nothrow) VPd{};
+  if (pd == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (int rc = usiw_cmd_alloc_pd(ctx, &pd->ibv); rc != 0) {
+    delete pd;
+    errno = rc;
+    return nullptr;
+  }
+  pd->number = runtime.next_pd();
+  return &pd->ibv;
+}
+
+extern "C" int usiw_dealloc_pd(ibv_pd* ibpd) {
+  VPd* pd = from(ibpd);
+  if (Context::of(ibpd->context).runtime->dead()) return EINVAL;
+  if (int rc = usiw_cmd_dealloc_pd(ibpd); rc != 0) return rc;
+  delete pd;
+  return 0;
+}
+
+extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
+  Runtime& runtime = *Context::of(ibpd->context).runtime;
+  if (runtime.dead()) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* mr = new (std::nothrow) VMr{};
+  if (mr == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  // The kernel may hand a freed STag index out at once: both tables change together.
+  std::lock_guard hold(runtime.mr_lock());
+  int rc = usiw_cmd_reg_mr(ibpd, addr, length, iova, access, mr);
+  if (rc == 0) {
+    constexpr uint32_t kAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead;
+    Progress::Hold held(runtime.progress());
+    rc = runtime.engine().mr_add({.stag = mr->ibv.lkey,
+                                  .pd = from(ibpd)->number,
+                                  .access = static_cast<uint32_t>(access) & kAccess,
+                                  .addr = reinterpret_cast<uintptr_t>(addr),
+                                  .length = length,
+                                  .iova = iova});
+    if (rc != 0) usiw_cmd_dereg_mr(mr);
+  }
+  if (rc != 0) {
+    delete mr;
+    errno = rc;
+    return nullptr;
+  }
+  return &mr->ibv;
+}
+
+extern "C" int usiw_dereg_mr(ibv_mr* ibmr) {
+  VMr* mr = from(ibmr);
+  Runtime& runtime = *Context::of(ibmr->context).runtime;
+  if (runtime.dead()) return EINVAL;
+  {
+    std::lock_guard hold(runtime.mr_lock());
+    if (int rc = usiw_cmd_dereg_mr(mr); rc != 0) return rc;
+    Progress::Hold held(runtime.progress());
+    runtime.engine().mr_remove(mr->ibv.lkey);
+  }
+  delete mr;
+  return 0;
+}

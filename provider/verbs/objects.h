@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file objects.h
+/// The provider's objects. Each begins with the library's structure, so a pointer to one
+/// is a pointer to the other.
+#ifndef USIW_VERBS_OBJECTS_H
+#define USIW_VERBS_OBJECTS_H
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/engine.h"
+#include "progress/spinlock.h"
+#include "uapi/usiw_abi.h"
+#include "verbs/glue.h"
+
+namespace usiw {
+
+class Context;
+class EthdevPort;
+class Runtime;
+struct VCq;
+struct VQp;
+
+/// Something that the engine has reported and that the kernel must hear. Part of its CQ
+/// or QP, so that noting it down needs no memory; it is queued at most once.
+struct Pending {
+  Pending* next = nullptr;
+  bool queued = false;
+  VCq* cq = nullptr;  ///< one of cq and qp is set
+  VQp* qp = nullptr;
+  usiw_cq_event_kind kind = USIW_CQ_COMPLETION;  ///< cq
+  usiw_qp_report report{};                       ///< qp
+};
+
+struct VPd {
+  ibv_pd ibv;
+  uint32_t number;  ///< unique in the runtime (uverbs handles are unique per context only)
+};
+
+struct VMr {
+  ibv_mr ibv;
+  std::byte library_room[USIW_VERBS_MR_SIZE - sizeof(ibv_mr)];
+};
+static_assert(sizeof(VMr) == USIW_VERBS_MR_SIZE);
+
+struct VCq {
+  ibv_cq ibv;
+  Context* context;
+  Runtime* runtime;
+  Cq* cq;
+  Spinlock lock;          ///< consumers take turns
+  unsigned empty_polls;   ///< in a row; under lock or roughly right
+  std::atomic<uint32_t> pins;  ///< uses by the event path; freed only at 0
+  Pending completion, overrun;
+};
+static_assert(offsetof(VCq, ibv) == 0);
+
+struct VQp {
+  union {
+    ibv_qp ibv;
+    std::byte library_room[USIW_VERBS_QP_BYTES];
+  };
+  Context* context;
+  Runtime* runtime;
+  Qp* qp;
+  Spinlock send_lock, recv_lock;
+  ibv_qp_cap cap;
+  bool sq_sig_all;
+  std::atomic<uint32_t> pins;
+  uint32_t conn_id;  ///< of the installed connection; 0 for none. Engine held.
+  EthdevPort* port;  ///< whose filter knows local_port, or null. Under the runtime's port lock.
+  uint16_t local_port;
+  Pending peer_closed, closed, failed;
+};
+static_assert(offsetof(VQp, ibv) == 0);
+
+inline VPd* from(ibv_pd* p) { return reinterpret_cast<VPd*>(p); }
+inline VMr* from(ibv_mr* p) { return reinterpret_cast<VMr*>(p); }
+inline VCq* from(ibv_cq* p) { return reinterpret_cast<VCq*>(p); }
+inline VQp* from(ibv_qp* p) { return reinterpret_cast<VQp*>(p); }
+
+}  // namespace usiw
+
+#endif  // USIW_VERBS_OBJECTS_H

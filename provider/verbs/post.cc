@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file post.cc
+/// Posting work requests: check, translate, write a ring slot.
+#include <cerrno>
+#include <cstddef>
+
+#include "verbs/runtime.h"
+
+using namespace usiw;
+
+static_assert(static_cast<int>(WrOpcode::kRdmaWrite) == IBV_WR_RDMA_WRITE);
+static_assert(static_cast<int>(WrOpcode::kSend) == IBV_WR_SEND);
+static_assert(static_cast<int>(WrOpcode::kRdmaRead) == IBV_WR_RDMA_READ);
+static_assert(static_cast<int>(kWrFence) == IBV_SEND_FENCE);
+static_assert(static_cast<int>(kWrSignaled) == IBV_SEND_SIGNALED);
+static_assert(static_cast<int>(kWrSolicited) == IBV_SEND_SOLICITED);
+static_assert(static_cast<int>(kWrInline) == IBV_SEND_INLINE);
+static_assert(sizeof(Sge) == sizeof(ibv_sge) && offsetof(Sge, addr) == offsetof(ibv_sge, addr));
+static_assert(offsetof(Sge, length) == offsetof(ibv_sge, length));
+static_assert(offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
+
+namespace {
+
+/// The same bytes under the engine's name (this file is built without strict aliasing).
+std::span<const Sge> sges_of(const ibv_sge* list, int count) {
+  return {reinterpret_cast<const Sge*>(list), static_cast<size_t>(count)};
+}
+
+int post_one(VQp& qp, const ibv_send_wr& wr) {
+  constexpr unsigned kFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+  if (wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_RDMA_WRITE && wr.opcode != IBV_WR_RDMA_READ)
+    return EINVAL;
+  if ((wr.send_flags & ~kFlags) != 0 || wr.num_sge < 0) return EINVAL;
+  return qp.qp->post_send({.wr_id = wr.wr_id,
+                           .opcode = static_cast<WrOpcode>(wr.opcode),
+                           .flags = static_cast<uint8_t>(wr.send_flags),
+                           .remote_addr = wr.wr.rdma.remote_addr,
+                           .rkey = wr.wr.rdma.rkey},
+                          sges_of(wr.sg_list, wr.num_sge));
+}
+
+}  // namespace
+
+extern "C" int usiw_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  VQp& qp = *from(ibqp);
+  int rc = 0;
+  if (qp.runtime->dead() || qp.qp->state() == QpState::kIdle) {
+    *bad = wr;
+    return EINVAL;
+  }
+  bool any = false;
+  qp.send_lock.lock();
+  for (; wr != nullptr; wr = wr->next) {
+    rc = post_one(qp, *wr);
+    if (rc != 0) break;
+    any = true;
+  }
+  if (any) qp.qp->ring_send();
+  qp.send_lock.unlock();
+  if (rc != 0) *bad = wr;
+  if (any) qp.runtime->progress().posted();
+  return rc;
+}
+
+extern "C" int usiw_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  VQp& qp = *from(ibqp);
+  int rc = 0;
+  if (qp.runtime->dead()) {
+    *bad = wr;
+    return EINVAL;
+  }
+  bool any = false;
+  qp.recv_lock.lock();
+  for (; wr != nullptr; wr = wr->next) {
+    rc = wr->num_sge < 0 ? EINVAL : qp.qp->post_recv(wr->wr_id, sges_of(wr->sg_list, wr->num_sge));
+    if (rc != 0) break;
+    any = true;
+  }
+  if (any) qp.qp->ring_recv();
+  qp.recv_lock.unlock();
+  if (rc != 0) *bad = wr;
+  // A receive waits for the peer: nothing to drive, except that an ERROR QP flushes it. The
+  // state is read behind the ring: either the engine's flush saw the slot or this sees ERROR.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (any && qp.qp->state() == QpState::kError) qp.runtime->progress().posted();
+  return rc;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Registration with libibverbs and the kernel commands: all that needs rdma-core's
+ * private ABI.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "glue.h"
+#include "rdma_core_abi.h"
+
+USIW_ABI_SIZE(verbs_mr, USIW_VERBS_MR_SIZE);
+
+/* The ibv_cmd_ functions answer an errno value, some old paths -1 with errno set. */
+static int status(int ret)
+{
+	return ret < 0 ? errno : ret;
+}
+
+/* ---- Context -------------------------------------------------------------------- */
+
+static int query_device_ex(struct ibv_context *ctx, const struct ibv_query_device_ex_input *in,
+			   struct ibv_device_attr_ex *attr, size_t attr_size)
+{
+	struct ib_uverbs_ex_query_device_resp resp;
+	size_t resp_size = sizeof(resp);
+	int ret = status(ibv_cmd_query_device_any(ctx, in, attr, attr_size, &resp, &resp_size));
+
+	if (ret)
+		return ret;
+	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u",
+		 (unsigned int)(resp.base.fw_ver >> 32) & 0xffff,
+		 (unsigned int)(resp.base.fw_ver >> 16) & 0xffff,
+		 (unsigned int)resp.base.fw_ver & 0xffff);
+	return 0;
+}
+
+static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr)
+{
+	struct ibv_query_port cmd;
+
+	return status(ibv_cmd_query_port(ctx, port, attr, &cmd, sizeof(cmd)));
+}
+
+static void free_context(struct ibv_context *ibctx)
+{
+	struct usiw_context *ctx = (struct usiw_context *)
+		((char *)ibctx - offsetof(struct usiw_context, vctx.context));
+
+	usiw_context_close(ctx);
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+}
+
+static int dereg_mr(struct verbs_mr *mr)
+{
+	return usiw_dereg_mr(&mr->ibv_mr);
+}
+
+static const struct verbs_context_ops context_ops = {
+	.alloc_pd = usiw_alloc_pd,
+	.create_cq = usiw_create_cq,
+	.create_qp = usiw_create_qp,
+	.dealloc_pd = usiw_dealloc_pd,
+	.dereg_mr = dereg_mr,
+	.destroy_cq = usiw_destroy_cq,
+	.destroy_qp = usiw_destroy_qp,
+	.free_context = free_context,
+	.modify_qp = usiw_modify_qp,
+	.poll_cq = usiw_poll_cq,
+	.post_recv = usiw_post_recv,
+	.post_send = usiw_post_send,
+	.query_device_ex = query_device_ex,
+	.query_port = query_port,
+	.query_qp = usiw_query_qp,
+	.reg_mr = usiw_reg_mr,
+	.req_notify_cq = usiw_req_notify_cq,
+};
+
+static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
+{
+	struct {
+		struct ibv_get_context core;
+		struct usiw_alloc_ucontext_req drv;
+	} cmd = { .drv.abi_version = USIW_ABI_VERSION };
+	struct {
+		struct ib_uverbs_get_context_resp core;
+		struct usiw_alloc_ucontext_resp drv;
+	} resp = { .drv.event_fd = -1 };
+	struct usiw_context *ctx;
+	int ret;
+
+	(void)priv;
+	ctx = _verbs_init_and_alloc_context(dev, cmd_fd, sizeof(*ctx),
+					    (struct verbs_context *)offsetof(struct usiw_context, vctx),
+					    USIW_DRIVER_ID);
+	if (!ctx)
+		return NULL;
+	ret = status(ibv_cmd_get_context(&ctx->vctx, &cmd.core, sizeof(cmd), &resp.core,
+					 sizeof(resp)));
+	if (ret == EPROTONOSUPPORT)
+		fprintf(stderr, "usiw: module usiw and provider libusiw speak different ABI versions "
+			"(provider: %d); build and load both from one source tree\n",
+			USIW_ABI_VERSION);
+	if (ret)
+		goto err;
+	verbs_set_ops(&ctx->vctx, &context_ops);
+	ret = usiw_context_open(ctx, cmd_fd, &resp.drv);
+	if (ret)
+		goto err;
+	return &ctx->vctx;
+err:
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+	errno = ret;
+	return NULL;
+}
+
+/* ---- Kernel commands --------------------------------------------------------------- */
+
+int usiw_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd)
+{
+	struct ibv_alloc_pd cmd;
+	struct ib_uverbs_alloc_pd_resp resp;
+
+	return status(ibv_cmd_alloc_pd(ctx, pd, &cmd, sizeof(cmd), &resp, sizeof(resp)));
+}
+
+int usiw_cmd_dealloc_pd(struct ibv_pd *pd)
+{
+	return status(ibv_cmd_dealloc_pd(pd));
+}
+
+int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,
+		    void *mr)
+{
+	struct ibv_reg_mr cmd;
+	struct ib_uverbs_reg_mr_resp resp;
+
+	return status(ibv_cmd_reg_mr(pd, addr, length, iova, access, mr, &cmd, sizeof(cmd), &resp,
+				     sizeof(resp)));
+}
+
+int usiw_cmd_dereg_mr(void *mr)
+{
+	return status(ibv_cmd_dereg_mr(mr));
+}
+
+int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
+		       int comp_vector, struct ibv_cq *cq)
+{
+	struct ibv_create_cq cmd;
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct usiw_create_cq_resp drv;
+	} resp;
+
+	return status(ibv_cmd_create_cq(ctx, cqe, channel, comp_vector, cq, &cmd, sizeof(cmd),
+					&resp.core, sizeof(resp)));
+}
+
+int usiw_cmd_destroy_cq(struct ibv_cq *cq)
+{
+	return status(ibv_cmd_destroy_cq(cq));
+}
+
+int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_create_qp cmd;
+	struct {
+		struct ib_uverbs_create_qp_resp core;
+		struct usiw_create_qp_resp drv;
+	} resp;
+
+	return status(ibv_cmd_create_qp(pd, qp, attr, &cmd, sizeof(cmd), &resp.core, sizeof(resp)));
+}
+
+int usiw_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_modify_qp cmd;
+
+	return status(ibv_cmd_modify_qp(qp, attr, mask, &cmd, sizeof(cmd)));
+}
+
+int usiw_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		      struct ibv_qp_init_attr *init)
+{
+	struct ibv_query_qp cmd;
+
+	return status(ibv_cmd_query_qp(qp, attr, mask, init, &cmd, sizeof(cmd)));
+}
+
+int usiw_cmd_destroy_qp(struct ibv_qp *qp)
+{
+	return status(ibv_cmd_destroy_qp(qp));
+}
+
+/* ---- Registration ------------------------------------------------------------------- */
+
+static struct verbs_device *alloc_device(struct verbs_sysfs_dev *sysfs)
+{
+	(void)sysfs;
+	return calloc(1, sizeof(struct verbs_device));
+}
+
+static void uninit_device(struct verbs_device *dev)
+{
+	free(dev);
+}
+
+/* By driver id where discovery runs over netlink; by name where it runs over sysfs. */
+static const struct verbs_match_ent matches[] = {
+	{ .u.driver_id = USIW_DRIVER_ID, .kind = USIW_MATCH_DRIVER_ID },
+	{ .u.modalias = "rdma_device:*Nusiw*", .kind = USIW_MATCH_MODALIAS },
+	{ .kind = USIW_MATCH_SENTINEL },
+};
+
+static const struct verbs_device_ops device_ops = {
+	.name = "usiw",
+	.match_min_abi_version = USIW_ABI_VERSION,
+	.match_max_abi_version = USIW_ABI_VERSION,
+	.match_table = matches,
+	.alloc_device = alloc_device,
+	.uninit_device = uninit_device,
+	.alloc_context = alloc_context,
+};
+
+static __attribute__((constructor)) void register_driver(void)
+{
+	verbs_register_driver_34(&device_ops);
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file runtime.cc
+/// Life of a runtime: contexts, counters page, ports, fork and exit.
+#include "verbs/runtime.h"
+
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "verbs/say.h"
+
+namespace usiw {
+
+std::atomic<uint32_t> Runtime::g_fork_generation{0};
+
+namespace {
+
+// Never destroyed: threads of the application may still be inside while the process exits.
+std::mutex& registry_lock() {
+  static std::mutex& lock = *new std::mutex;
+  return lock;
+}
+std::vector<Runtime*>& registry() {
+  static auto& list = *new std::vector<Runtime*>;
+  return list;
+}
+
+uint64_t* map_page(void* at, int flags, int fd, uint64_t offset, size_t size) {
+  void* p = mmap(at, size, PROT_READ | PROT_WRITE, flags | (at != nullptr ? MAP_FIXED : 0), fd,
+                 static_cast<off_t>(offset));
+  return p == MAP_FAILED ? nullptr : static_cast<uint64_t*>(p);
+}
+
+}  // namespace
+
+// ---- fork and exit ------------------------------------------------------------------
+
+void Runtime::before_fork() { registry_lock().lock(); }
+void Runtime::after_fork_parent() { registry_lock().unlock(); }
+void Runtime::after_fork_child() {
+  g_fork_generation.fetch_add(1, std::memory_order_relaxed);
+  registry().clear();  // leaked on purpose: nothing in it may be touched
+  registry_lock().unlock();
+}
+
+void Runtime::at_exit() {
+  // Exit handlers and destructors run from here on, DPDK's too: nobody may drive meanwhile.
+  if (!registry_lock().try_lock()) return;
+  for (Runtime* r : registry()) r->progress_->freeze();
+  registry_lock().unlock();
+}
+
+// ---- Contexts ---------------------------------------------------------------------------
+
+int Runtime::attach(Context& context, const usiw_link_info& link) try {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
+  });
+  std::lock_guard hold(registry_lock());
+  const char* name = context.ibv->device->name;
+  auto& list = registry();
+  auto it = std::find_if(list.begin(), list.end(), [&](Runtime* r) {
+    return r->device_ == name && r->ifindex_ == link.ifindex && !r->gone_;
+  });
+  Runtime* runtime;
+  if (it != list.end()) {
+    runtime = *it;
+  } else {
+    list.reserve(list.size() + 1);
+    runtime = new Runtime(name, link);
+    list.push_back(runtime);
+  }
+  runtime->contexts_.push_back(&context);
+  context.runtime = runtime;
+  if (runtime->contexts_.size() == 1) runtime->point_counters();
+  runtime->progress_->watch(context.event_fd, Progress::Kind::kControl, context);
+  return 0;
+} catch (const std::bad_alloc&) {
+  return ENOMEM;
+}
+
+void Runtime::detach(Context& context) {
+  Runtime* runtime = context.runtime;
+  runtime->progress_->unwatch(context.event_fd);
+  bool last;
+  {
+    std::lock_guard hold(registry_lock());
+    bool owned_page = runtime->contexts_.front() == &context;
+    std::erase(runtime->contexts_, &context);
+    if (owned_page) runtime->point_counters();
+    last = runtime->contexts_.empty();
+    if (last) std::erase(registry(), runtime);
+  }
+  if (last) delete runtime;
+}
+
+Runtime::Runtime(std::string device, const usiw_link_info& link)
+    : device_(std::move(device)),
+      fork_generation_(g_fork_generation.load(std::memory_order_relaxed)),
+      ifindex_(link.ifindex),
+      link_(link) {
+  counters_ = map_page(nullptr, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, USIW_COUNTERS_SIZE);
+  if (counters_ == nullptr) throw std::bad_alloc();
+  engine_ = std::make_unique<Engine>(clock_, static_cast<EngineEvents&>(*this), counters_);
+  progress_.reset(new Progress(*this, clock_, Progress::mode_from_environment()));
+}
+
+Runtime::~Runtime() {
+  progress_.reset();
+  engine_.reset();
+  ports_.clear();
+  munmap(counters_, USIW_COUNTERS_SIZE);
+}
+
+/// The engine adds to one page for all contexts: that of the first living context, which
+/// the kernel sums up for the device. When its owner closes, the next one's page takes its
+/// address.
+void Runtime::point_counters() {
+  Progress::Hold held(*progress_);
+  if (!contexts_.empty()) {
+    const Context& c = *contexts_.front();
+    if (c.counters_size == USIW_COUNTERS_SIZE &&
+        map_page(counters_, MAP_SHARED, c.cmd_fd, c.counters_offset, USIW_COUNTERS_SIZE) != nullptr) {
+      madvise(counters_, USIW_COUNTERS_SIZE, MADV_DONTFORK);
+      return;
+    }
+  }
+  if (map_page(counters_, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, USIW_COUNTERS_SIZE) == nullptr)
+    abort();  // MAP_FIXED may have unmapped the page that the engine writes
+}
+
+// ---- Ports ---------------------------------------------------------------------------------
+
+int Runtime::bring_up() {
+  std::lock_guard hold(ports_lock_);
+  if (up_) return 0;
+  bool loopback, link_up;
+  uint32_t mtu;
+  std::string ifname;
+  {
+    std::lock_guard link_hold(link_lock_);
+    loopback = link_.is_loopback != 0;
+    link_up = link_.up != 0;
+    mtu = link_.mtu;
+    ifname = link_.ifname;
+  }
+  int error = 0;
+  if (port_for(loopback, mtu, error) == nullptr) return error;
+  if (int rc = progress_->start(); rc != 0) {
+    say_once(device_ + ": the progress thread could not be started: " + strerror(rc));
+    return rc;
+  }
+  if (!link_up)
+    say_once(device_ + ": netdev " + ifname + " is down; no connection will come about until 'ip link set " +
+             ifname + " up'");
+  up_ = true;
+  return 0;
+}
+
+/// [ports_lock_] A port to the netdev, or to lo, for packets of up to @p mtu bytes: made
+/// when first needed (a connection of the host to itself, a netdev whose MTU has grown).
+Runtime::PortSlot* Runtime::port_for(bool loopback, uint32_t mtu, int& error) {
+  for (PortSlot& slot : ports_)
+    if (slot.loopback == loopback && slot.port->mtu() >= mtu) return &slot;
+
+  EthdevPort::Spec spec;
+  {
+    std::lock_guard hold(link_lock_);
+    if (loopback)
+      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu)};
+    else
+      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu)};
+  }
+  std::string why;
+  auto port = EthdevPort::create(spec, why, error);
+  if (!port) {
+    say_once(device_ + ": " + why);
+    return nullptr;
+  }
+  int number;
+  {
+    Progress::Hold held(*progress_);
+    number = engine_->add_port(*port);
+  }
+  if (number < 0) {
+    error = ENOMEM;
+    return nullptr;
+  }
+  progress_->watch(port->wait_fd(), Progress::Kind::kPacket, *this);
+  ports_.push_back({std::move(port), number, loopback});
+  return &ports_.back();
+}
+
+bool Runtime::ready(int fd, short revents) {
+  if ((revents & POLLNVAL) != 0) return false;
+  if ((revents & (POLLERR | POLLHUP)) != 0) {  // ENETDOWN, once per going down
+    std::lock_guard hold(ports_lock_);
+    for (PortSlot& slot : ports_)
+      if (slot.port->wait_fd() == fd) slot.port->clear_error();
+  }
+  return true;
+}
+
+void Runtime::release_port(VQp& qp) {
+  std::lock_guard hold(ports_lock_);
+  if (qp.port == nullptr) return;
+  qp.port->filter().remove(qp.local_port);
+  qp.port = nullptr;
+}
+
+// ---- QPs by number ------------------------------------------------------------------------
+
+void Runtime::add_qp(VQp& qp) {
+  std::lock_guard hold(qps_lock_);
+  qps_[qp.ibv.qp_num] = &qp;
+}
+
+void Runtime::remove_qp(VQp& qp) {
+  {
+    std::lock_guard hold(qps_lock_);
+    qps_.erase(qp.ibv.qp_num);
+  }
+  if (qp.qp != nullptr) {
+    Progress::Hold held(*progress_);
+    engine_->qp_destroy(qp.qp);
+    qp.qp = nullptr;
+  }
+  while (qp.pins.load(std::memory_order_acquire) != 0) sched_yield();
+  release_port(qp);
+}
+
+VQp* Runtime::pin(uint32_t qpn) {
+  std::lock_guard hold(qps_lock_);
+  auto it = qps_.find(qpn);
+  if (it == qps_.end()) return nullptr;
+  it->second->pins.fetch_add(1, std::memory_order_relaxed);
+  return it->second;
+}
+
+}  // namespace usiw

@@ -152,6 +152,19 @@ def test_terminate(tmp_path):
     assert datagrams[4].body.term == (1, 1, 1, 22, segment[:14], b"")
 
 
+def test_terminate_in_the_psn_of_a_read_response(tmp_path):
+    asked = HANDSHAKE + [(A, w.data(A, 0, 0, w.read_req(1, 24))),
+                         (B, w.data(B, 0, 1, w.read_resp(b"d" * 8, last=False))),
+                         (B, w.data(B, 1, 1, w.read_resp(b"d" * 8, last=False, sink=(1, 8))))]
+    end = w.terminate(0, 1, 0)
+    assert u.check_stream(capture(tmp_path, asked + [
+        (B, w.data(B, 0, 1, end, flags=u.F_RETRANS)), (A, w.sack(A, 1))])) == []
+    expect(tmp_path, asked + [(B, w.data(B, 0, 1, end))], "a Terminate with the PSN of")
+    expect(tmp_path, HANDSHAKE + [(A, w.data(A, 0, 0, w.send())),
+                                  (A, w.data(A, 0, 0, end, flags=u.F_RETRANS))],
+           "a Terminate with the PSN of")
+
+
 def test_text_and_annotation(tmp_path):
     datagrams = capture(tmp_path, GOOD)
     isns = {A: w.ISN[A], B: w.ISN[B]}

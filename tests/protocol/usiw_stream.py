@@ -40,6 +40,10 @@ def connections(datagrams):
     return all_conns
 
 
+def is_terminate(d):
+    return isinstance(d.body, u.Segment) and d.body.opcode == u.TERMINATE
+
+
 @dataclasses.dataclass
 class Direction:
     """What one end has sent."""
@@ -161,13 +165,20 @@ class Connection:
         if me.edge is not None and at >= me.edge:
             self.bad(d, f"{d.name} at +{at}, beyond the peer's window (+{me.edge})")
         before = me.psns.get(at)
-        if before is not None:
+        replaced = before is not None and is_terminate(d) and not is_terminate(before)
+        if before is not None and not replaced:
             return self.check_repetition(before, d)
         if me.end is not None and at > me.end:
             self.bad(d, f"{d.name} at +{at}, behind the end of the stream")
         me.psns[at] = d
         segment = d.body if isinstance(d.body, u.Segment) else None
-        if d.opcode == u.SHUTDOWN or (segment and segment.opcode == u.TERMINATE):
+        if replaced:
+            # A READ response that cannot be sent again; those behind it are void.
+            was_response = isinstance(before.body, u.Segment) and before.body.opcode == u.READ_RESP
+            if not was_response or not d.flags & u.F_RETRANS:
+                self.bad(d, f"a Terminate with the PSN of frame {before.number}")
+            me.end = at
+        elif d.opcode == u.SHUTDOWN or is_terminate(d):
             me.end = at
             if any(other > at for other in me.psns):
                 self.bad(d, f"the end of the stream at +{at}, before PSNs already sent")

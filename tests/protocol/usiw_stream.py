@@ -247,7 +247,7 @@ class Connection:
         served = 0                      # READ responses complete
         reads = sorted(peer.reads, key=lambda d: d.body.msn)
         at = 0
-        while at in me.psns:
+        while at in me.psns and (me.end is None or at <= me.end):
             d = me.psns[at]
             at += 1
             s = d.body

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "progress/progress.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "progress/clock.h"
+
+namespace usiw {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// An "engine" whose work is a counter; sees whether two threads ever drive at once.
+class FakeEngine final : public Driven {
+ public:
+  unsigned drive() override {
+    EXPECT_EQ(inside_.fetch_add(1), 0) << "two drivers at once";
+    runs_.fetch_add(1, std::memory_order_relaxed);
+    unsigned work = posted.exchange(0);
+    done.fetch_add(work);
+    if (deadline.load() <= clock.now_ns()) {
+      deadline = UINT64_MAX;
+      timers.fetch_add(1);
+      work++;
+    }
+    if (!in_control_.load()) last_driver = pthread_self();
+    inside_.fetch_sub(1);
+    return work;
+  }
+  uint64_t next_deadline_ns() override { return deadline; }
+  void released() override { releases.fetch_add(1); }
+
+  uint64_t runs() const { return runs_.load(); }
+
+  MonotonicClock clock;
+  std::atomic<unsigned> posted{0};
+  std::atomic<uint64_t> done{0}, timers{0}, releases{0}, deadline{UINT64_MAX};
+  std::atomic<pthread_t> last_driver{};
+
+ private:
+  std::atomic<int> inside_{0};
+  std::atomic<bool> in_control_{false};
+  std::atomic<uint64_t> runs_{0};
+};
+
+/// True once @p condition holds, within two seconds.
+template <typename F>
+bool eventually(F condition) {
+  for (int i = 0; i < 2000; i++) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return condition();
+}
+
+struct ProgressTest : testing::Test {
+  FakeEngine engine;
+  MonotonicClock clock;
+  Progress progress{engine, clock, Progress::Mode::kAdaptive};
+};
+
+TEST_F(ProgressTest, APostIsDrivenByThePoster) {
+  engine.posted = 3;
+  progress.posted();
+  EXPECT_EQ(engine.done, 3u);
+  EXPECT_TRUE(pthread_equal(engine.last_driver, pthread_self()));
+}
+
+TEST_F(ProgressTest, AnIdleThreadSleeps) {
+  ASSERT_EQ(progress.start(), 0);
+  std::this_thread::sleep_for(50ms);
+  uint64_t before = engine.runs();
+  rusage a{}, b{};
+  getrusage(RUSAGE_SELF, &a);
+  std::this_thread::sleep_for(300ms);
+  getrusage(RUSAGE_SELF, &b);
+  EXPECT_LT(engine.runs() - before, 20u);
+  auto us = [](const rusage& r) { return r.ru_utime.tv_usec + r.ru_stime.tv_usec + 1'000'000 * (r.ru_utime.tv_sec + r.ru_stime.tv_sec); };
+  EXPECT_LT(us(b) - us(a), 30'000);
+}
+
+TEST_F(ProgressTest, ADeadlineSetInlineWakesTheThread) {
+  ASSERT_EQ(progress.start(), 0);
+  std::this_thread::sleep_for(60ms);  // asleep without a limit
+  engine.deadline = clock.now_ns() + 20'000'000;
+  engine.posted = 1;
+  progress.posted();
+  EXPECT_TRUE(eventually([&] { return engine.timers == 1; }));
+}
+
+TEST_F(ProgressTest, TheThreadTakesOverWhenAnApplicationStopsPolling) {
+  ASSERT_EQ(progress.start(), 0);
+  for (int round = 0; round < 5; round++) {
+    auto until = std::chrono::steady_clock::now() + 20ms;
+    for (unsigned i = 0; std::chrono::steady_clock::now() < until; i++) progress.polled_empty(i);
+    engine.posted = 1;  // work appears without a call: a packet, say
+    auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(eventually([&] { return engine.posted == 0; }));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 100ms);
+  }
+}
+
+TEST_F(ProgressTest, WhileAnApplicationPollsTheThreadStaysAway) {
+  ASSERT_EQ(progress.start(), 0);
+  auto until = std::chrono::steady_clock::now() + 100ms;
+  unsigned i = 0;
+  uint64_t foreign = 0, runs = 0;
+  while (std::chrono::steady_clock::now() < until) {
+    progress.polled_empty(i++);
+    runs++;
+    if (!pthread_equal(engine.last_driver, pthread_self())) foreign++;
+  }
+  EXPECT_LT(foreign, runs / 4);
+}
+
+TEST_F(ProgressTest, ArmingInStandbyWakesTheThreadAtOnce) {
+  ASSERT_EQ(progress.start(), 0);
+  auto until = std::chrono::steady_clock::now() + 50ms;
+  for (unsigned i = 0; std::chrono::steady_clock::now() < until; i++) progress.polled_empty(i);
+  progress.arming();
+  engine.posted = 1;
+  EXPECT_TRUE(eventually([&] { return engine.done == 1; }));
+}
+
+TEST_F(ProgressTest, NoPostIsEverLost) {
+  ASSERT_EQ(progress.start(), 0);
+  std::vector<std::thread> threads;
+  constexpr int kThreads = 4, kPosts = 5000;
+  std::atomic<uint64_t> total{0};
+  for (int t = 0; t < kThreads; t++)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kPosts; i++) {
+        engine.posted.fetch_add(1);
+        total.fetch_add(1);
+        progress.posted();
+        if (i % 64 == t) std::this_thread::sleep_for(100us);
+        if (i % 97 == 0) Progress::Hold hold(progress);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_TRUE(eventually([&] { return engine.posted == 0; }));
+  EXPECT_EQ(engine.done, total);
+}
+
+TEST_F(ProgressTest, APostDuringAHoldIsDrivenAfterIt) {
+  std::thread poster;
+  {
+    Progress::Hold hold(progress);
+    poster = std::thread([&] {
+      engine.posted = 1;
+      progress.posted();
+    });
+    poster.join();
+    EXPECT_EQ(engine.done, 0u);
+  }
+  EXPECT_EQ(engine.done, 1u);
+}
+
+class CountingWatcher final : public Watcher {
+ public:
+  bool ready(int fd, short) override {
+    uint64_t v;
+    EXPECT_EQ(read(fd, &v, sizeof v), 8);
+    calls.fetch_add(1);
+    return go_on;
+  }
+  std::atomic<int> calls{0};
+  std::atomic<bool> go_on{true};
+};
+
+TEST_F(ProgressTest, WatchersAreCalledAndLetGo) {
+  ASSERT_EQ(progress.start(), 0);
+  CountingWatcher control, packet;
+  int a = eventfd(0, EFD_NONBLOCK), b = eventfd(0, EFD_NONBLOCK);
+  progress.watch(a, Progress::Kind::kControl, control);
+  progress.watch(b, Progress::Kind::kPacket, packet);
+  uint64_t one = 1;
+  std::this_thread::sleep_for(20ms);
+  ASSERT_EQ(write(a, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return control.calls == 1; }));
+  ASSERT_EQ(write(b, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return packet.calls == 1; }));
+  progress.unwatch(a);
+  ASSERT_EQ(write(a, &one, 8), 8);
+  packet.go_on = false;
+  ASSERT_EQ(write(b, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return packet.calls == 2; }));
+  ASSERT_EQ(write(b, &one, 8), 8);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(control.calls, 1);
+  EXPECT_EQ(packet.calls, 2);
+  close(a);
+  close(b);
+}
+
+TEST_F(ProgressTest, ThreadModeDrivesAlone) {
+  FakeEngine own;
+  Progress threaded(own, clock, Progress::Mode::kThread);
+  ASSERT_EQ(threaded.start(), 0);
+  for (int i = 0; i < 100; i++) {
+    own.posted = 1;
+    threaded.posted();
+    threaded.polled_empty(0);
+    EXPECT_TRUE(eventually([&] { return own.posted == 0; }));
+    EXPECT_FALSE(pthread_equal(own.last_driver, pthread_self()));
+  }
+}
+
+TEST_F(ProgressTest, FrozenNobodyDrivesButHoldsWork) {
+  ASSERT_EQ(progress.start(), 0);
+  progress.freeze();
+  engine.posted = 1;
+  progress.posted();
+  std::this_thread::sleep_for(30ms);
+  EXPECT_EQ(engine.posted, 1u);
+  Progress::Hold hold(progress);
+}
+
+TEST_F(ProgressTest, TheThreadTakesNoSignals) {
+  ASSERT_EQ(progress.start(), 0);
+  static std::atomic<int> hits{0};
+  static std::atomic<pthread_t> where{};
+  struct sigaction act {};
+  act.sa_handler = [](int) {
+    hits++;
+    where = pthread_self();
+  };
+  struct sigaction old;
+  sigaction(SIGUSR1, &act, &old);
+  for (int i = 0; i < 20; i++) kill(getpid(), SIGUSR1);
+  EXPECT_TRUE(eventually([&] { return hits > 0; }));
+  EXPECT_TRUE(pthread_equal(where, pthread_self()));
+  sigaction(SIGUSR1, &old, nullptr);
+}
+
+}  // namespace
+}  // namespace usiw

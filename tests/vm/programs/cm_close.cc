@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Ends of connections: from either side, from both, by objects or processes that go away.
+#include "rig.h"
+
+namespace {
+
+void settle(Pair& p) {
+  wait_until("QP A in state ERROR", [&] { return p.a.state() == IBV_QPS_ERR; });
+  wait_until("QP B in state ERROR", [&] { return p.b.state() == IBV_QPS_ERR; });
+  // Exactly one DISCONNECTED at each end.
+  CHECK(!p.a.events.ready(50));
+  CHECK(!p.b.events.ready(0));
+}
+
+}  // namespace
+
+CASE(close_client, "close/by-client", .core = true) {
+  Pair p;
+  exercise(p);
+  CHECK_CALL(rdma_disconnect(p.a.id));
+  CHECK_EQ(p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+  CHECK_EQ(p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+  settle(p);
+}
+
+CASE(close_server, "close/by-server", .core = true) {
+  Pair p;
+  exercise(p);
+  CHECK_CALL(rdma_disconnect(p.b.id));
+  CHECK_EQ(p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+  CHECK_EQ(p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+  settle(p);
+}
+
+CASE(close_both, "close/by-both-at-once", .core = true) {
+  for (int i = 0; i < 10; ++i) {
+    Pair p;
+    if (i % 2) exercise(p);
+    CHECK_CALL(rdma_disconnect(p.a.id));
+    (void)rdma_disconnect(p.b.id);  // the other's may have come first
+    p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    settle(p);
+  }
+}
+
+CASE(close_destroy_qp, "close/by-destroying-the-qp", .core = true) {
+  Pair p;
+  exercise(p);
+  p.a.destroy_qp();
+  p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+CASE(close_destroy_id, "close/by-destroying-everything", .core = true) {
+  Pair p;
+  exercise(p);
+  p.b.destroy();
+  p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+CASE(close_at_once, "close/right-after-established", .core = true) {
+  for (int i = 0; i < 20; ++i) {
+    Pair p;
+    CHECK_CALL(rdma_disconnect(i % 2 ? p.a.id : p.b.id));
+    p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  }
+}
+
+// A second disconnect is harmless.
+CASE(close_twice, "close/twice", .core = true) {
+  Pair p;
+  CHECK_CALL(rdma_disconnect(p.a.id));
+  (void)rdma_disconnect(p.a.id);
+  p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  (void)rdma_disconnect(p.a.id);
+  settle(p);
+}
+
+// The id of a closed connection may be destroyed in any order with the QP, the CQs and the peer.
+CASE(close_listener, "close/listener-before-connection", .core = true) {
+  Endpoint a, b;
+  {
+    Listener listener(site_b().ip);
+    Options options;
+    connect_pair(a, b, listener, site_a().ip, site_b().ip, options, options);
+  }
+  Region source(a.pd, 100), sink(b.pd, 100);
+  source.fill(1);
+  b.recv(1, {sink.sge()});
+  a.send({.wr_id = 1, .sges = {source.sge()}});
+  expect_wc(b.recv_cq, 1);
+  sink.check(1, 0, 100);
+  expect_wc(a.send_cq, 1);
+  CHECK_CALL(rdma_disconnect(b.id));
+  a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+// A listener that goes away with requests nobody has taken: their clients are refused.
+CASE(close_listener_pending, "close/listener-with-pending-requests", .core = true) {
+  auto listener = std::make_unique<Listener>(site_b().ip);
+  Options options;
+  Endpoint clients[3];
+  for (Endpoint& c : clients) {
+    c.resolve(site_a().ip, site_b().ip, listener->port());
+    c.create_qp(options);
+    rdma_conn_param param = conn_param(options);
+    CHECK_CALL(rdma_connect(c.id, &param));
+  }
+  CHECK(listener->events().ready(kWaitMs));
+  listener.reset();
+  for (Endpoint& c : clients) {
+    const CmEvent event = c.events.wait(40000);
+    if (event.type != RDMA_CM_EVENT_REJECTED && event.type != RDMA_CM_EVENT_UNREACHABLE)
+      FAIL("%s (status %d)", rdma_event_str(event.type), event.status);
+  }
+}

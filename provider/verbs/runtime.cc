@@ -143,6 +143,11 @@ void Runtime::point_counters() {
 int Runtime::bring_up() {
   std::lock_guard hold(ports_lock_);
   if (up_) return 0;
+  {
+    // Nobody has read the kernel's events yet: the link may have changed since the open.
+    std::lock_guard registered(registry_lock());
+    for (Context* c : contexts_) c->ready(c->event_fd, 0);
+  }
   bool loopback, link_up;
   uint32_t mtu;
   std::string ifname;

@@ -27,10 +27,9 @@
  * - An object in LINGER serves only the peer: it may be dropped at any time, for a
  *   new connection of the same 4-tuple or when the device goes. receive() gives DEAD
  *   for a new REQ (another ISN) there: look the REQ up again after that.
- * - DATA, SHUTDOWN and SACK on a 4-tuple without an object, or whose object is in
- *   REQ_SENT, REQ_RCVD or LINGER, are answered by usiw_cm_build_stray_reset(): so an
- *   end learns that its peer has forgotten the connection (the REQ of a rebooted peer
- *   gives PROBE at this end, and the probe draws that RESET).
+ * - DATA, SHUTDOWN and SACK on a 4-tuple without an object are answered by
+ *   usiw_cm_build_stray_reset(), at a bounded rate: so an end learns that its peer has
+ *   forgotten the connection.
  */
 #ifndef USIW_CM_H
 #define USIW_CM_H

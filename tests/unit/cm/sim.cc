@@ -25,7 +25,8 @@ void Sim::at(uint64_t delay_us, std::function<void()> what) {
 
 void Sim::fail(const std::string& what) {
   if (out_.broken.empty())
-    out_.broken = "seed " + std::to_string(cfg_.seed) + ", " + std::to_string(now_) + " us: " + what;
+    out_.broken = "seed " + std::to_string(cfg_.seed) + ", " + std::to_string(now_) + " us: " +
+                  what;
 }
 
 // ---- The wire ----------------------------------------------------------------
@@ -74,9 +75,7 @@ void Sim::deliver_data(int host, const Bytes& bytes, uint8_t opcode) {
     o = live_[host];
   }
   if (!o || !o->engine_knows) {
-    if (o && o->c.state != USIW_CM_REQ_SENT && o->c.state != USIW_CM_REQ_RCVD &&
-        o->c.state != USIW_CM_LINGER)
-      return;
+    if (o) return;
     uint8_t buf[USIW_CM_MAX_DATAGRAM];
     const uint32_t len =
         usiw_cm_build_stray_reset(bytes.data(), static_cast<uint32_t>(bytes.size()), buf);
@@ -312,7 +311,8 @@ Outcome Sim::run() {
   auto o = std::make_unique<Object>();
   o->host = kInitiator;
   if (usiw_cm_init_active(&o->c, static_cast<uint32_t>(rng_()), static_cast<uint16_t>(upto(200)),
-                          static_cast<uint16_t>(upto(200)), static_cast<uint16_t>(1000 + upto(8000)),
+                          static_cast<uint16_t>(upto(200)),
+                          static_cast<uint16_t>(1000 + upto(8000)),
                           static_cast<uint16_t>(1 + upto(1000)), "initiator", 9))
     fail("init_active");
   Object& initiator = *o;

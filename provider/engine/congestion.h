@@ -19,7 +19,7 @@ namespace usiw {
 ///  - when a cut does not shorten the delay then this flow does not cause it (two
 ///    processes take turns on one CPU): the cut is taken back and the target raised;
 ///  - a few per cent of loss is noise of the wire, repaired by SACK; only more than
-///    kLossPercent in a round is congestion.
+///    kLossPercent in a round is congestion, answered at once and once per window.
 class DelayCongestion {
  public:
   static constexpr float kInitial = 64;
@@ -47,7 +47,17 @@ class DelayCongestion {
     limited_ = false;
   }
 
-  void on_loss(uint32_t lost) { lost_ += lost; }
+  /// A transmission of @p sent_ns is lost.
+  void on_loss(uint64_t sent_ns, uint64_t now) {
+    if (sent_ns < cut_at_) return;  // sent before the window was cut: known
+    ++lost_;
+    const float round = std::max(cwnd_, static_cast<float>(acked_ + lost_));
+    if (lost_ < 3 || static_cast<float>(lost_ * 100) <= round * kLossPercent) return;
+    undo_cwnd_ = cwnd_;
+    cut_at_ = now;
+    lost_ = 0;
+    cut(0.7f);
+  }
 
   /// A second time-out in a row: nothing gets through, start over gently.
   void on_timeout() {
@@ -68,10 +78,8 @@ class DelayCongestion {
  private:
   void end_round(uint64_t min_rtt) {
     const uint64_t target = target_ + 2 * min_rtt;
-    if (lost_ >= 3 && lost_ * 100 > (acked_ + lost_) * kLossPercent) {
-      undo_cwnd_ = cwnd_;
-      cut(0.7f);
-    } else if (round_rtt_ > target) {
+    if (round_rtt_ > 4 * min_rtt + kBaseTarget / 8) slow_start_ = false;  // a queue builds up
+    if (round_rtt_ > target) {
       if (cut_rtt_ != 0 && round_rtt_ * 5 > cut_rtt_ * 4) {
         cwnd_ = std::max(cwnd_, cut_cwnd_);
         target_ = std::min(kMaxTarget, round_rtt_ + round_rtt_ / 4);
@@ -101,6 +109,7 @@ class DelayCongestion {
   uint32_t round_end_ = 0;
   uint32_t acked_ = 0;    ///< in this round
   uint32_t lost_ = 0;     ///< in this round
+  uint64_t cut_at_ = 0;   ///< time of the last cut for loss
   uint64_t round_rtt_ = 0;
   uint64_t cut_rtt_ = 0;  ///< smallest RTT of the round that led to the last cut for delay
   uint64_t target_ = kBaseTarget;

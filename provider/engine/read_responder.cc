@@ -54,7 +54,8 @@ bool Engine::Impl::next_response_packet(QpContext& qp, TxPkt& pkt) {
 }
 
 /// Writes DDP header and payload; returns their length. When the source is not accessible
-/// any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it.
+/// any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
+/// do all others that cannot be sent (again); the peer heeds the first in order.
 size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
   const ReadJob& job = qp.job(pkt.owner);
   const ReadRequest& r = job.request;
@@ -74,8 +75,8 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
   const std::byte* from =
       mrs_.resolve(r.src_stag, qp.attr.pd, kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
   if (from == nullptr) {
-    if (qp.phase != Phase::kTerminating) terminate_read_job(qp, job, source_fault(why));
-    if (qp.term_sent) return 0;
+    if (!qp.term_sent) terminate_read_job(qp, job, source_fault(why));
+    qp.rr_tail = qp.rr_next;  // nothing behind it is served
     pkt.kind = PktKind::kTerminate;
     return build_terminate(qp, out);
   }

@@ -158,7 +158,7 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   ++qp.lost_count;
   --qp.inflight;
   count(USIW_CNT_RETRANS_FAST);
-  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(1);
+  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(qp.tx_pkt(psn).sent_ns, now_);
   activate(qp);
 }
 

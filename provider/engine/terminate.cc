@@ -72,11 +72,9 @@ void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCod
 /// Terminate gets its turn at the peer.
 void Engine::Impl::start_terminating(QpContext& qp) {
   qp.phase = Phase::kTerminating;
-  qp.phase_deadline = now_ + kTerminateTime;
   qp.rnr_told = false;
   // The refused datagram may have been the highest that had arrived.
   while (qp.rcv_max != qp.rcv_nxt && !qp.arrived.test(qp.rcv_max - 1)) --qp.rcv_max;
-  touch_timer(qp, qp.phase_deadline);
   qp.force_send = true;
   activate(qp);
 }

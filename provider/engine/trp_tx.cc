@@ -39,7 +39,8 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   TxPkt pkt{};
   if (qp.phase == Phase::kTerminating) {
     if (qp.term_sent) return Sent::kNothing;
-    pkt.kind = PktKind::kTerminate;
+    // READs accepted before the fault are served first: they succeed at the peer.
+    if (!next_response_packet(qp, pkt)) pkt.kind = PktKind::kTerminate;
   } else if (qp.phase == Phase::kShutdownSent) {
     if (qp.shutdown_sent) return Sent::kNothing;
     pkt.kind = PktKind::kShutdown;
@@ -140,10 +141,14 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   }
   if (n == 0 && pkt.kind != PktKind::kShutdown) return Sent::kNothing;
   // A response whose source is gone has become the Terminate by now.
-  if (pkt.kind == PktKind::kTerminate && !qp.term_sent) {
-    qp.term_sent = true;
-    qp.end_psn = psn;
-    count(USIW_CNT_TERM_TX);
+  if (pkt.kind == PktKind::kTerminate) {
+    if (!qp.term_sent || psn_lt(psn, qp.end_psn)) qp.end_psn = psn;
+    if (!qp.term_sent) {
+      qp.term_sent = true;
+      qp.phase_deadline = now_ + kTerminateTime;
+      touch_timer(qp, qp.phase_deadline);
+      count(USIW_CNT_TERM_TX);
+    }
   } else if (pkt.kind == PktKind::kShutdown) {
     qp.shutdown_sent = true;
     qp.end_psn = psn;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tap {
 
@@ -28,6 +29,15 @@ struct Limits {
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+struct Case {
+  const char* name;
+  Limits limits;
+  void (*body)();
+};
+
+/// All cases of the program, in the order of its files.
+std::vector<Case>& cases();
 
 struct Registrar {
   Registrar(const char* name, Limits limits, void (*body)());

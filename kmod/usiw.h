@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * usiw.ko: objects of the device and of its users. Connections are in usiw_conn.h.
+ */
+#ifndef USIW_H
+#define USIW_H
+
+#include <linux/idr.h>
+#include <linux/if_ether.h>
+#include <linux/kref.h>
+#include <linux/netdevice.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "../uapi/usiw_abi.h"
+#include "usiw_compat.h"
+
+struct usiw_conn;
+
+/* First QPN: 0 and 1 are the management QPs of other transports. */
+#define USIW_QPN_FIRST		2
+#define USIW_QPN_LAST		0xffffff
+
+/* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
+#define USIW_NEXTHOP_BITS	6
+#define USIW_NEXTHOP_BUCKETS	(1 << USIW_NEXTHOP_BITS)
+
+/* Neighbour updates are gathered for this long, ms. */
+#define USIW_NEIGH_DELAY_MS	10
+
+/* Counters that the kernel half adds to; their names follow those of enum usiw_counter. */
+enum usiw_kcounter {
+	USIW_KCNT_CM_TX,
+	USIW_KCNT_CM_RX,
+	USIW_KCNT_CM_CONNECT,		/* connections asked for by this end */
+	USIW_KCNT_CM_REQUEST,		/* requests of peers given to a listener */
+	USIW_KCNT_CM_ESTABLISHED,
+	USIW_KCNT_CM_DROP_BACKLOG,	/* requests dropped: too many wait already */
+	USIW_KCNT_CM_REFUSED,		/* requests answered by REJECT without a connection */
+	USIW_KCNT_MAX,
+};
+
+/**
+ * struct usiw_device - an RDMA device on a netdev
+ * @netdev:	held until dealloc_driver
+ * @net:	the netdev's netns when the device was made. Sockets of the device are in
+ *		it and are closed before it dies (see usiw_sock_net_exit)
+ * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
+ * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
+ * @mrs:	STag index -> struct usiw_mr
+ * @ctx_lock:	guards @contexts and @dead_counters
+ * @dead_counters: sums of the counters of contexts that are gone
+ * @conn_lock:	guards @conns; taken in process context with bottom halves off
+ * @nr_conns:	connection objects that still point here; @conns_gone is woken at 0
+ * @dying:	no new connection
+ * @nexthops:	connections whose next hop hashes to the bucket
+ * @neigh_pending: buckets with an update that @neigh_work has not looked at
+ */
+struct usiw_device {
+	struct ib_device ibdev;
+	struct net_device *netdev;
+	netdevice_tracker netdev_tracker;
+	possible_net_t net;
+
+	spinlock_t gid_lock;
+	u8 gid[ETH_ALEN];
+
+	struct xarray qps;
+	struct xarray mrs;
+	struct ida cqns;
+	u32 next_qpn;
+	u32 next_mr;
+	atomic_t nr_pds;
+	atomic_t nr_qps;
+
+	spinlock_t ctx_lock;
+	struct list_head contexts;
+	u64 dead_counters[USIW_CNT_MAX];
+	atomic64_t kcounters[USIW_KCNT_MAX];
+
+	spinlock_t conn_lock;
+	struct list_head conns;
+	atomic_t nr_conns;
+	wait_queue_head_t conns_gone;
+	bool dying;
+
+	atomic_t nexthops[USIW_NEXTHOP_BUCKETS];
+	unsigned long neigh_pending[BITS_TO_LONGS(USIW_NEXTHOP_BUCKETS)];
+	struct delayed_work neigh_work;
+};
+
+/**
+ * struct usiw_evfile - event stream of a context, behind an anonymous file
+ * @conns:	connections with a record to read; each holds a reference of its own
+ * @gone:	the context has ended: DEVICE_GONE, then end of file
+ *
+ * Queuing a record needs no memory: connections bring their list node and their bits.
+ */
+struct usiw_evfile {
+	struct kref kref;
+	spinlock_t lock;		/* guards all below, and ev_* and info of the connections */
+	wait_queue_head_t wait;
+	struct list_head conns;
+	struct usiw_link_info link;
+	bool link_pending;
+	bool gone;
+	bool gone_read;
+};
+
+struct usiw_ucontext {
+	struct ib_ucontext ibuc;
+	struct list_head node;		/* usiw_device.contexts */
+	struct usiw_evfile *events;
+	u64 *counters;			/* USIW_COUNTERS_SIZE bytes, written by the process */
+	struct rdma_user_mmap_entry *counters_entry;
+};
+
+struct usiw_pd {
+	struct ib_pd ibpd;
+};
+
+struct usiw_cq {
+	struct ib_cq ibcq;
+	u32 cqn;
+};
+
+struct usiw_mr {
+	struct ib_mr ibmr;
+	u32 index;
+};
+
+/**
+ * struct usiw_qp_proxy - what iw_cm holds in place of a QP
+ * @ibqp:	only .device and .real_qp are set. iw_cm gets it from iw_get_qp, counts
+ *		references to it, and gives it to ib_modify_qp, which comes out in
+ *		usiw_modify_qp without udata
+ * @qp:		NULL once the QP is being destroyed; guarded by @lock
+ *
+ * iw_cm keeps its reference for as long as users let it: one who accepts and rejects the
+ * same connection makes it keep it until rdma_cm's file is closed, which in a dying
+ * process happens after the QPs are destroyed. With the QP itself in iw_cm's hands that
+ * process could not be killed; the proxy lets the QP go without asking iw_cm.
+ */
+struct usiw_qp_proxy {
+	struct ib_qp ibqp;
+	struct kref kref;
+	struct rcu_head rcu;
+	spinlock_t lock;		/* taken with interrupts off: iw_cm has them off */
+	struct usiw_qp *qp;
+};
+
+/**
+ * struct usiw_qp - queue pair
+ * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
+ *		this is the only check that a QP is connected by its owner
+ * @kref:	references of @conn and of who looks at it; @free completes with the last.
+ *		iw_cm has none
+ * @lock:	guards all below it
+ * @conn:	its connection, until RELEASE
+ * @destroying:	no connection may be attached any more
+ */
+struct usiw_qp {
+	struct ib_qp ibqp;
+	struct usiw_ucontext *uctx;
+	struct usiw_qp_proxy *proxy;
+	struct mm_struct *mm;
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig_type;
+	struct kref kref;
+	struct completion free;
+
+	spinlock_t lock;
+	struct usiw_conn *conn;
+	enum ib_qp_state state;
+	int access_flags;
+	u8 ird;
+	u8 ord;
+	bool destroying;
+};
+
+static inline struct usiw_device *to_usiw_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct usiw_device, ibdev);
+}
+
+static inline struct usiw_ucontext *to_usiw_uctx(struct ib_ucontext *ibuc)
+{
+	return container_of(ibuc, struct usiw_ucontext, ibuc);
+}
+
+static inline struct usiw_qp *to_usiw_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct usiw_qp, ibqp);
+}
+
+static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
+}
+
+static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct usiw_cq, ibcq);
+}
+
+static inline struct usiw_mr *to_usiw_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct usiw_mr, ibmr);
+}
+
+static inline void usiw_count(struct usiw_device *dev, enum usiw_kcounter counter)
+{
+	atomic64_inc(&dev->kcounters[counter]);
+}
+
+/* Work of the module that may sleep; unbound, so that devices do not wait for each other. */
+extern struct workqueue_struct *usiw_wq;
+
+/* usiw_device.c */
+int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
+void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
+void usiw_device_read_mac(struct usiw_device *dev);
+int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+		      struct ib_udata *udata);
+int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr);
+
+/* usiw_netdev.c */
+int usiw_netdev_init(void);
+void usiw_netdev_exit(void);
+void usiw_neigh_work(struct work_struct *work);
+
+/* usiw_verbs.c */
+int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
+void usiw_dealloc_ucontext(struct ib_ucontext *ibuc);
+void usiw_disassociate_ucontext(struct ib_ucontext *ibuc);
+int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
+void usiw_mmap_free(struct rdma_user_mmap_entry *entry);
+int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+
+/* usiw_cq.c */
+int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_CREATE_CQ_ARG);
+int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
+int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+/* usiw_mr.c */
+struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
+			       struct ib_udata *udata);
+struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access);
+int usiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* usiw_qp.c */
+int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int usiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata);
+int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init_attr);
+int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		   const struct ib_send_wr **bad_wr);
+int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		   const struct ib_recv_wr **bad_wr);
+struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
+void usiw_iw_add_ref(struct ib_qp *ibqp);
+void usiw_iw_rem_ref(struct ib_qp *ibqp);
+struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
+struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
+struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn);
+void usiw_qp_put(struct usiw_qp *qp);
+int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
+void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
+struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);
+void usiw_qp_set_state(struct usiw_qp *qp, enum ib_qp_state state);
+void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord);
+void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
+
+/* usiw_stats.c */
+struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
+int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
+void usiw_stats_add_context(struct usiw_ucontext *uctx);
+void usiw_stats_del_context(struct usiw_ucontext *uctx);
+
+/* usiw_uapi.c */
+extern const struct uapi_definition usiw_uapi_defs[];
+
+/* usiw_event.c */
+struct usiw_evfile *usiw_evfile_alloc(void);
+struct file *usiw_evfile_open(struct usiw_evfile *events);
+void usiw_evfile_put(struct usiw_evfile *events);
+void usiw_evfile_shutdown(struct usiw_evfile *events);
+void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link);
+void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
+void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
+void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac);
+void usiw_evfile_cancel(struct usiw_conn *conn);
+
+#endif /* USIW_H */

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Connection objects: table, lifetime, timers, and what drives the machine in cm/.
+ *
+ * Everything that happens to a connection goes through conn->lock: calls of iw_cm and of
+ * the provider, datagrams (from the worker of the socket) and the clock (conn->work).
+ * Softirq only sets a bit in conn->flags and queues conn->work.
+ */
+#include <linux/hashtable.h>
+#include <linux/jhash.h>
+#include <linux/rculist.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "usiw_conn.h"
+
+#define USIW_CONN_HASH_BITS	12
+
+static DEFINE_HASHTABLE(usiw_conns, USIW_CONN_HASH_BITS);
+static DEFINE_SPINLOCK(usiw_conns_lock);	/* writers of the table; bottom halves off */
+
+/* conn_id -> connection, from allocation until it is freed. */
+static DEFINE_XARRAY_ALLOC1(usiw_conn_ids);
+static u32 usiw_next_conn_id;
+
+static u32 usiw_conn_hash(const struct net *net, const struct usiw_tuple *tuple)
+{
+	return jhash2((const u32 *)tuple, sizeof(*tuple) / sizeof(u32), net_hash_mix(net));
+}
+
+static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *net,
+			      const struct usiw_tuple *tuple)
+{
+	return net_eq(conn->net, net) &&
+	       !memcmp(&conn->tuple, tuple, sizeof(*tuple));
+}
+
+/* ---- Lifetime ---------------------------------------------------------- */
+
+static void usiw_conn_work(struct work_struct *work);
+
+static void usiw_conn_free_work(struct work_struct *work)
+{
+	struct usiw_conn *conn = container_of(work, struct usiw_conn, free_work);
+	struct usiw_device *dev = conn->dev;
+
+	WARN_ON_ONCE(conn->hashed || conn->qp || conn->cm_id);
+	usiw_conn_no_longer_half_open(conn);
+	xa_erase(&usiw_conn_ids, conn->id);
+	usiw_sock_put(conn->sock);
+	if (conn->events)
+		usiw_evfile_put(conn->events);
+
+	/* The lock is the last thing touched of @dev, and usiw_conn_flush_device() takes it. */
+	spin_lock_bh(&dev->conn_lock);
+	list_del(&conn->dev_node);
+	if (atomic_dec_and_test(&dev->nr_conns))
+		wake_up_all(&dev->conns_gone);
+	spin_unlock_bh(&dev->conn_lock);
+	kfree_rcu(conn, rcu);
+}
+
+/* May run in softirq, and what is to be done sleeps. */
+static void usiw_conn_release_kref(struct kref *kref)
+{
+	struct usiw_conn *conn = container_of(kref, struct usiw_conn, kref);
+
+	queue_work(usiw_wq, &conn->free_work);
+}
+
+void usiw_conn_get(struct usiw_conn *conn)
+{
+	kref_get(&conn->kref);
+}
+
+void usiw_conn_put(struct usiw_conn *conn)
+{
+	kref_put(&conn->kref, usiw_conn_release_kref);
+}
+
+/*
+ * A connection that is in no table yet, with one reference. It takes over the caller's
+ * reference to @us, also when it fails: -ENOMEM, -ENODEV (the device is going).
+ */
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *us,
+				  const struct usiw_tuple *tuple)
+{
+	struct usiw_conn *conn;
+	int ret = -ENOMEM;
+
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL);
+	if (!conn)
+		goto err;
+	mutex_init(&conn->lock);
+	kref_init(&conn->kref);
+	INIT_DELAYED_WORK(&conn->work, usiw_conn_work);
+	INIT_WORK(&conn->free_work, usiw_conn_free_work);
+	INIT_LIST_HEAD(&conn->ev_node);
+	conn->net = read_pnet(&dev->net);
+	conn->dev = dev;
+	conn->sock = us;
+	conn->tuple = *tuple;
+	conn->nexthop_bucket = -1;
+	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
+			      GFP_KERNEL);
+	if (ret < 0)
+		goto err_free;
+
+	spin_lock_bh(&dev->conn_lock);
+	if (dev->dying) {
+		ret = -ENODEV;
+	} else {
+		list_add_tail(&conn->dev_node, &dev->conns);
+		atomic_inc(&dev->nr_conns);
+		ret = 0;
+	}
+	spin_unlock_bh(&dev->conn_lock);
+	if (!ret)
+		return conn;
+
+	xa_erase(&usiw_conn_ids, conn->id);
+	/* Somebody may have found it by a number that was guessed. */
+	kfree_rcu(conn, rcu);
+	conn = NULL;
+err_free:
+	kfree(conn);
+err:
+	usiw_sock_put(us);
+	return ERR_PTR(ret);
+}
+
+/* ---- The table --------------------------------------------------------- */
+
+/* @net is NULL for a socket whose netns is going. */
+struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple)
+{
+	struct usiw_conn *conn;
+
+	if (!net)
+		return NULL;
+	hash_for_each_possible_rcu(usiw_conns, conn, hash_node, usiw_conn_hash(net, tuple))
+		if (usiw_conn_matches(conn, net, tuple))
+			return conn;
+	return NULL;
+}
+
+struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tuple)
+{
+	struct usiw_conn *conn;
+
+	rcu_read_lock();
+	conn = usiw_conn_lookup_rcu(net, tuple);
+	if (conn && !kref_get_unless_zero(&conn->kref))
+		conn = NULL;
+	rcu_read_unlock();
+	return conn;
+}
+
+struct usiw_conn *usiw_conn_by_id(u32 id)
+{
+	struct usiw_conn *conn;
+
+	rcu_read_lock();
+	conn = xa_load(&usiw_conn_ids, id);
+	if (conn && !kref_get_unless_zero(&conn->kref))
+		conn = NULL;
+	rcu_read_unlock();
+	return conn;
+}
+
+/* Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there. conn->lock held. */
+int usiw_conn_insert(struct usiw_conn *conn)
+{
+	int ret = 0;
+
+	spin_lock_bh(&usiw_conns_lock);
+	if (usiw_conn_lookup_rcu(conn->net, &conn->tuple)) {
+		ret = -EADDRINUSE;
+	} else {
+		usiw_conn_get(conn);
+		hash_add_rcu(usiw_conns, &conn->hash_node, usiw_conn_hash(conn->net, &conn->tuple));
+		conn->hashed = true;
+	}
+	spin_unlock_bh(&usiw_conns_lock);
+	return ret;
+}
+
+/* Leave the table, if it is there. conn->lock held; the caller has a reference too. */
+void usiw_conn_unhash(struct usiw_conn *conn)
+{
+	if (!conn->hashed)
+		return;
+	spin_lock_bh(&usiw_conns_lock);
+	hash_del_rcu(&conn->hash_node);
+	spin_unlock_bh(&usiw_conns_lock);
+	conn->hashed = false;
+	usiw_conn_put(conn);
+}
+
+/* ---- The clock and softirq --------------------------------------------- */
+
+static void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay)
+{
+	/* The reference is the queued work's: one, however often it is queued. */
+	if (!kref_get_unless_zero(&conn->kref))
+		return;
+	if (mod_delayed_work(usiw_wq, &conn->work, delay))
+		usiw_conn_put(conn);
+}
+
+/* Any context, also under RCU only. */
+void usiw_conn_kick(struct usiw_conn *conn, int flag)
+{
+	set_bit(flag, &conn->flags);
+	usiw_conn_queue(conn, 0);
+}
+
+void usiw_conn_arm(struct usiw_conn *conn)
+{
+	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
+	bool waits = conn->cm.state == USIW_CM_ACCEPT_SENT;
+
+	if (waits != conn->waits_confirm) {
+		WRITE_ONCE(conn->waits_confirm, waits);
+		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
+	}
+	if (conn->resolving && (!at || conn->resolve_us < at))
+		at = conn->resolve_us;
+	if (!at)
+		return;
+	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
+	/* That may have put off a kick; one that comes from here on queues by itself. */
+	if (READ_ONCE(conn->flags))
+		usiw_conn_queue(conn, 0);
+}
+
+static void usiw_conn_do(struct usiw_conn *conn, u32 actions)
+{
+	usiw_conn_perform(conn, actions);
+	usiw_conn_arm(conn);
+}
+
+/* The device is going: RESET once, no lingering. */
+static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
+{
+	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
+	conn->cm.state = USIW_CM_DEAD;
+	conn->cm.deadline_us = 0;
+	usiw_conn_unhash(conn);
+}
+
+static void usiw_conn_work(struct work_struct *work)
+{
+	struct usiw_conn *conn = container_of(to_delayed_work(work), struct usiw_conn, work);
+	u64 now = usiw_now_us();
+
+	mutex_lock(&conn->lock);
+	if (test_and_clear_bit(USIW_CONN_FLUSH, &conn->flags))
+		usiw_conn_flush(conn, now);
+	if (test_and_clear_bit(USIW_CONN_UNREACHABLE, &conn->flags))
+		usiw_conn_perform(conn, usiw_cm_unreachable(&conn->cm, now));
+	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
+		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
+	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) &&
+	    !usiw_addr_is_ours(conn->dev, &conn->tuple.local))
+		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
+	if (test_and_clear_bit(USIW_CONN_CHECK_NEIGH, &conn->flags))
+		usiw_conn_check_neigh(conn);
+	if (conn->resolving && now >= conn->resolve_us)
+		usiw_conn_resolve(conn);
+	if (conn->cm.deadline_us && now >= conn->cm.deadline_us)
+		usiw_conn_perform(conn, usiw_cm_timer(&conn->cm, now));
+	usiw_conn_arm(conn);
+	mutex_unlock(&conn->lock);
+	usiw_conn_put(conn);
+}
+
+/* ---- Calls of iw_cm, of the provider, of the socket's worker ----------- */
+
+void usiw_conn_disconnect(struct usiw_conn *conn)
+{
+	mutex_lock(&conn->lock);
+	usiw_conn_do(conn, usiw_cm_disconnect(&conn->cm, usiw_now_us()));
+	mutex_unlock(&conn->lock);
+}
+
+/* When it returns, iw_cm has been told and QP and iw_cm are no longer held. */
+void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason)
+{
+	mutex_lock(&conn->lock);
+	usiw_conn_do(conn, usiw_cm_abort(&conn->cm, reason, usiw_now_us()));
+	mutex_unlock(&conn->lock);
+}
+
+/* A report on another connection than the QP's present one is out of date. */
+void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report)
+{
+	struct usiw_cm_conn *cm = &conn->cm;
+	u64 now = usiw_now_us();
+	u32 actions = 0;
+
+	if (report->conn_id != conn->id)
+		return;
+	mutex_lock(&conn->lock);
+	/* Who has not been given the connection cannot say anything about it. */
+	if (conn->announced) {
+		switch (report->kind) {
+		case USIW_REPORT_READY:
+			actions = usiw_cm_ready(cm, now);
+			break;
+		case USIW_REPORT_REFUSED:
+			actions = usiw_cm_refused(cm, report->error, now);
+			break;
+		case USIW_REPORT_PEER_CLOSED:
+			actions = usiw_cm_peer_closed(cm, now);
+			break;
+		case USIW_REPORT_CLOSED:
+			actions = usiw_cm_closed(cm, now);
+			break;
+		case USIW_REPORT_FAILED:
+			actions = usiw_cm_failed(cm, report->error, now);
+			break;
+		}
+	}
+	usiw_conn_do(conn, actions);
+	mutex_unlock(&conn->lock);
+}
+
+/* False if the connection is gone and @pkt, a REQ, may open another one. */
+bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt)
+{
+	bool gone;
+
+	mutex_lock(&conn->lock);
+	usiw_count(conn->dev, USIW_KCNT_CM_RX);
+	usiw_conn_do(conn, usiw_cm_receive(&conn->cm, pkt, usiw_now_us()));
+	gone = conn->cm.state == USIW_CM_DEAD;
+	mutex_unlock(&conn->lock);
+	return !(gone && pkt->opcode == USIW_TRP_REQ);
+}
+
+/* ---- All connections of a device --------------------------------------- */
+
+void usiw_conn_kick_device(struct usiw_device *dev, int flag,
+			   bool (*match)(struct usiw_conn *conn, const void *arg),
+			   const void *arg)
+{
+	struct usiw_conn *conn;
+
+	spin_lock_bh(&dev->conn_lock);
+	list_for_each_entry(conn, &dev->conns, dev_node)
+		if (!match || match(conn, arg))
+			usiw_conn_kick(conn, flag);
+	spin_unlock_bh(&dev->conn_lock);
+}
+
+/*
+ * The device is going: QPs, contexts and cm_ids are gone, so what holds a connection now is
+ * the table and work in flight, and both end by themselves.
+ */
+void usiw_conn_flush_device(struct usiw_device *dev)
+{
+	spin_lock_bh(&dev->conn_lock);
+	dev->dying = true;
+	spin_unlock_bh(&dev->conn_lock);
+	usiw_conn_kick_device(dev, USIW_CONN_FLUSH, NULL, NULL);
+	wait_event(dev->conns_gone, !atomic_read(&dev->nr_conns));
+	/* Lets the last one out of its critical section. */
+	spin_lock_bh(&dev->conn_lock);
+	spin_unlock_bh(&dev->conn_lock);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * usiw.ko: connections, listeners, and the UDP sockets that the handshake runs over.
+ */
+#ifndef USIW_CONN_H
+#define USIW_CONN_H
+
+#include <linux/etherdevice.h>
+#include <linux/in6.h>
+#include <linux/kref.h>
+#include <linux/ktime.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/workqueue.h>
+#include <net/net_namespace.h>
+#include <rdma/iw_cm.h>
+
+#include "../cm/usiw_cm.h"
+#include "usiw.h"
+
+/* Connections that wait for an application or for CONFIRM, over all listeners. */
+#define USIW_MAX_HALF_OPEN	4096
+
+/* Received handshake datagrams that wait for the worker, per socket. */
+#define USIW_MAX_RX_QUEUE	512
+
+/* Datagrams that the worker takes before it lets others run. */
+#define USIW_RX_BURST		64
+
+/* Between two looks for the next hop's MAC while it is not known, us. */
+#define USIW_RESOLVE_US		20000
+
+/* At most one RESET for a stray datagram per socket and this time, ms. */
+#define USIW_STRAY_MS		20
+
+/* iw_cm counts private data, IRD and ORD in a byte. */
+#define USIW_IW_MAX_PRIVATE_DATA	255
+
+/* The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). */
+struct usiw_tuple {
+	struct in6_addr local;
+	struct in6_addr remote;
+	__be16 local_port;
+	__be16 remote_port;
+};
+
+static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
+{
+	return ipv6_addr_v4mapped(&tuple->local);
+}
+
+/**
+ * struct usiw_sock - a UDP port of one local address (or of all), and who uses it
+ * @refs:	listeners and connections, and whoever looks at it; guarded by the table's
+ *		mutex when it rises from the table
+ * @net: @ipv4: @addr: @port: @scope: what it is found by; @addr is :: for all, @scope the
+ *		interface of a link-local address, else 0
+ * @sem:	guards @sock: senders read, closing writes
+ * @sock:	NULL once its netns is going
+ * @listeners:	guarded by @lock
+ * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
+ * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
+ * @closed:	nothing may be queued any more
+ * @stray_next:	jiffies before which stray datagrams are not looked at
+ */
+struct usiw_sock {
+	struct hlist_node node;
+	refcount_t refs;
+	struct rcu_head rcu;
+	struct net *net;
+	bool ipv4;
+	struct in6_addr addr;
+	__be16 port;
+	int scope;
+
+	struct rw_semaphore sem;
+	struct socket *sock;
+
+	spinlock_t lock;
+	struct list_head listeners;
+	struct list_head rxq;
+	unsigned int rx_len;
+	bool closed;
+	struct work_struct rx_work;
+	atomic_t confirm_waiters;
+	unsigned long stray_next;
+};
+
+/* A received handshake datagram (or a stray one to be answered), copied. */
+struct usiw_rx {
+	struct list_head node;
+	struct usiw_tuple tuple;
+	int ifindex;			/* of the interface it came in by */
+	u32 len;
+	u8 data[];
+};
+
+/* A listener's place at one socket, with a reference to it. */
+struct usiw_listener_node {
+	struct list_head node;		/* usiw_sock.listeners */
+	struct usiw_listener *listener;
+	struct usiw_sock *us;
+};
+
+/**
+ * struct usiw_listener - what iw_create_listen made
+ * @kref:	the cm_id's, until iw_destroy_listen; a request's that has found it; half-open
+ *		connections'
+ * @nodes:	one, or two for a wildcard that takes both families
+ * @any:	@addr is a wildcard
+ * @waiting:	connections that the application has not accepted or rejected yet
+ */
+struct usiw_listener {
+	struct kref kref;
+	struct usiw_device *dev;
+	struct iw_cm_id *cm_id;
+	struct usiw_listener_node nodes[2];
+	int nr_nodes;
+	struct in6_addr addr;
+	bool any;
+	unsigned int backlog;
+	atomic_t waiting;
+};
+
+/* conn->flags: set from softirq, worked off by conn->work. */
+enum {
+	USIW_CONN_DATA_SEEN,
+	USIW_CONN_UNREACHABLE,
+	USIW_CONN_CHECK_ADDR,
+	USIW_CONN_CHECK_NEIGH,
+	USIW_CONN_FLUSH,		/* the device is going: no lingering */
+};
+
+/* conn->told: upcalls that iw_cm has had. */
+#define USIW_TOLD_REPLY		0x1	/* with status 0 */
+#define USIW_TOLD_FAILURE	0x2	/* REPLY with another one */
+#define USIW_TOLD_ESTABLISHED	0x4
+#define USIW_TOLD_DISCONNECT	0x8
+#define USIW_TOLD_CLOSE		0x10
+
+/**
+ * struct usiw_conn - a connection
+ * @lock:	serialises the machine, its actions and the upcalls to iw_cm: so these come
+ *		in the machine's order. May sleep. Outside of all spinlocks here; iw_cm's own
+ *		locks are never held when usiw takes it (iw_get_qp and iw_add_ref, the only
+ *		calls from under one, do not)
+ * @kref:	references: the table, @work while queued, the event file while a record is
+ *		unread, the QP, and who looks at it
+ * @id:		of the event records, and iw_cm's provider_data for a request: a number
+ *		cannot dangle when iw_cm drops a request silently
+ * @hashed:	in the table; guarded by @lock
+ * @accepted:	iw_accept succeeded, so that iw_cm waits for ESTABLISHED
+ * @half_open:	counted in the listener's backlog
+ * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
+ * @resolving:	INSTALL waits for the next hop's MAC
+ * @announced:	the engine has been given the connection
+ * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
+ */
+struct usiw_conn {
+	struct mutex lock;
+	struct kref kref;
+	struct rcu_head rcu;
+	struct work_struct free_work;
+	struct delayed_work work;
+	unsigned long flags;
+
+	u32 id;
+	u32 qpn;
+	struct net *net;		/* the device's; for lookups, which may outlive the device */
+	struct usiw_device *dev;
+	struct usiw_sock *sock;
+	struct usiw_tuple tuple;
+	struct hlist_node hash_node;
+	struct list_head dev_node;
+	bool hashed;
+
+	struct iw_cm_id *cm_id;
+	struct usiw_qp *qp;
+	struct usiw_evfile *events;
+	struct usiw_listener *listener;
+	u8 told;
+	u8 tos;
+	bool accepted;
+	bool half_open;
+	bool waits_confirm;
+	bool resolving;
+	bool announced;
+	u64 resolve_us;
+	int nexthop_bucket;		/* -1: none */
+
+	struct list_head ev_node;
+	u32 ev_pending;
+	struct usiw_conn_info info;
+
+	struct usiw_cm_conn cm;
+};
+
+static inline u64 usiw_now_us(void)
+{
+	return ktime_to_us(ktime_get());
+}
+
+/* usiw_conn.c */
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *sock,
+				  const struct usiw_tuple *tuple);
+int usiw_conn_insert(struct usiw_conn *conn);
+void usiw_conn_unhash(struct usiw_conn *conn);
+void usiw_conn_get(struct usiw_conn *conn);
+void usiw_conn_put(struct usiw_conn *conn);
+struct usiw_conn *usiw_conn_by_id(u32 id);
+struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tuple);
+struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple);
+void usiw_conn_kick(struct usiw_conn *conn, int flag);
+void usiw_conn_arm(struct usiw_conn *conn);
+void usiw_conn_disconnect(struct usiw_conn *conn);
+void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
+void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
+bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt);
+void usiw_conn_flush_device(struct usiw_device *dev);
+void usiw_conn_kick_device(struct usiw_device *dev, int flag,
+			   bool (*match)(struct usiw_conn *conn, const void *arg),
+			   const void *arg);
+
+/* usiw_conn_act.c: what the machine asks for; all with conn->lock held */
+void usiw_conn_perform(struct usiw_conn *conn, u32 actions);
+void usiw_conn_resolve(struct usiw_conn *conn);
+void usiw_conn_check_neigh(struct usiw_conn *conn);
+int usiw_conn_tell_request(struct usiw_conn *conn);
+void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
+int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
+void usiw_conn_release(struct usiw_conn *conn);
+
+/* usiw_iwcm.c */
+int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
+int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
+int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len);
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
+			    const struct sockaddr_storage *sa);
+void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			   int ifindex);
+
+/* usiw_listen.c */
+int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
+int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);
+struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_addr *local,
+					 int ifindex);
+void usiw_listener_put(struct usiw_listener *listener);
+bool usiw_listener_take_slot(struct usiw_listener *listener);
+void usiw_listener_return_slot(struct usiw_listener *listener);
+int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
+			  const struct usiw_tuple *tuple, const struct usiw_cm_packet *req);
+
+/* usiw_sock.c */
+int usiw_sock_init(void);
+void usiw_sock_exit(void);
+struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
+				__be16 port);
+void usiw_sock_hold(struct usiw_sock *us);
+void usiw_sock_put(struct usiw_sock *us);
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
+		   const void *data, u32 len);
+
+/* usiw_rx.c */
+int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
+void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
+void usiw_rx_work(struct work_struct *work);
+void usiw_rx_purge(struct usiw_sock *us);
+
+/* usiw_route.c */
+struct usiw_route {
+	struct dst_entry *dst;
+	bool local;
+	u16 mtu;		/* usable IP MTU, bytes */
+	u8 hop_limit;
+};
+
+int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
+		   struct usiw_route *route);
+void usiw_route_put(struct usiw_route *route);
+int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
+		   int *bucket);
+int usiw_nexthop_bucket(const void *key, u32 key_len);
+bool usiw_addr_is_ours(struct usiw_device *dev, const struct in6_addr *addr);
+
+#endif /* USIW_CONN_H */

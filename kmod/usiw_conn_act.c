@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the connection machine asks for: datagrams, records for the provider, and upcalls to
+ * iw_cm. All with conn->lock held, so that each party is told things in the order in which
+ * they happened.
+ *
+ * What iw_cm must not be told, on pain of BUG(), and why it is not:
+ * - ESTABLISHED twice, or before accept, or for an initiator; CONNECT_REPLY twice: conn->told.
+ * - CLOSE before ESTABLISHED or a successful CONNECT_REPLY: conn->told as well. iw_cm works
+ *   the events of a cm_id off in order, so what was told first has taken effect.
+ * - anything after iw_connect or iw_accept has returned an error: both make conn->cm_id
+ *   known here only once they cannot fail any more, in the same section of conn->lock.
+ * - nothing at all: RELEASE pays what is still owed before it lets go of the cm_id.
+ */
+#include <linux/slab.h>
+
+#include "usiw_conn.h"
+
+/* ---- Upcalls ----------------------------------------------------------- */
+
+static void usiw_conn_fill_event(struct usiw_conn *conn, struct iw_cm_event *event,
+				 enum iw_cm_event_type type, int status)
+{
+	int ifindex = conn->dev->netdev->ifindex;
+
+	memset(event, 0, sizeof(*event));
+	event->event = type;
+	event->status = status;
+	usiw_addr_to_sockaddr(&event->local_addr, &conn->tuple.local, conn->tuple.local_port,
+			      ifindex);
+	usiw_addr_to_sockaddr(&event->remote_addr, &conn->tuple.remote, conn->tuple.remote_port,
+			      ifindex);
+}
+
+static void usiw_conn_fill_private_data(struct usiw_conn *conn, struct iw_cm_event *event)
+{
+	event->private_data_len = min_t(u16, conn->cm.peer_pd_len, USIW_IW_MAX_PRIVATE_DATA);
+	if (event->private_data_len)
+		event->private_data = conn->cm.peer_pd;
+}
+
+/* rdma_cm turns ird into initiator_depth: READs that this end may have outstanding. */
+static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *event)
+{
+	event->ird = min_t(u16, conn->cm.ord, U8_MAX);
+	event->ord = min_t(u16, conn->cm.ird, U8_MAX);
+}
+
+/*
+ * Tell the listener's application. iw_cm's answer is -ENOMEM when its backlog is full, in
+ * which case the application never hears of it.
+ */
+int usiw_conn_tell_request(struct usiw_conn *conn)
+{
+	struct iw_cm_id *cm_id = conn->listener->cm_id;
+	struct iw_cm_event event;
+
+	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REQUEST, 0);
+	usiw_conn_fill_private_data(conn, &event);
+	event.ird = min_t(u16, conn->cm.peer_ird, U8_MAX);
+	event.ord = min_t(u16, conn->cm.peer_ord, U8_MAX);
+	event.provider_data = (void *)((unsigned long)conn->id << 1);
+	return cm_id->event_handler(cm_id, &event);
+}
+
+/* iw_cm has prepared memory for each event but for the private data of a reply. */
+static void usiw_conn_tell(struct usiw_conn *conn, enum iw_cm_event_type type, u8 told)
+{
+	struct iw_cm_event event;
+
+	usiw_conn_fill_event(conn, &event, type, 0);
+	if (type == IW_CM_EVENT_ESTABLISHED)
+		usiw_conn_fill_depths(conn, &event);
+	conn->told |= told;
+	conn->cm_id->event_handler(conn->cm_id, &event);
+}
+
+/* Returns further actions: when the reply cannot be told the connection is of no use. */
+static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
+{
+	struct iw_cm_event event;
+
+	if (!conn->cm_id || (conn->told & (USIW_TOLD_REPLY | USIW_TOLD_FAILURE)))
+		return 0;
+	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
+	usiw_conn_fill_private_data(conn, &event);
+	usiw_conn_fill_depths(conn, &event);
+	conn->told |= status ? USIW_TOLD_FAILURE : USIW_TOLD_REPLY;
+	if (!conn->cm_id->event_handler(conn->cm_id, &event))
+		return 0;
+
+	event.status = -ENOMEM;
+	event.private_data = NULL;
+	event.private_data_len = 0;
+	conn->told = USIW_TOLD_FAILURE;
+	conn->cm_id->event_handler(conn->cm_id, &event);
+	return status ? 0 : usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us());
+}
+
+static void usiw_conn_tell_established(struct usiw_conn *conn)
+{
+	if (conn->cm_id && conn->accepted && !(conn->told & USIW_TOLD_ESTABLISHED))
+		usiw_conn_tell(conn, IW_CM_EVENT_ESTABLISHED, USIW_TOLD_ESTABLISHED);
+}
+
+static bool usiw_conn_may_tell_end(const struct usiw_conn *conn)
+{
+	return conn->cm_id && (conn->told & (USIW_TOLD_REPLY | USIW_TOLD_ESTABLISHED)) &&
+	       !(conn->told & USIW_TOLD_CLOSE);
+}
+
+static void usiw_conn_tell_disconnect(struct usiw_conn *conn)
+{
+	if (usiw_conn_may_tell_end(conn) && !(conn->told & USIW_TOLD_DISCONNECT))
+		usiw_conn_tell(conn, IW_CM_EVENT_DISCONNECT, USIW_TOLD_DISCONNECT);
+}
+
+static void usiw_conn_tell_close(struct usiw_conn *conn)
+{
+	if (usiw_conn_may_tell_end(conn))
+		usiw_conn_tell(conn, IW_CM_EVENT_CLOSE, USIW_TOLD_CLOSE);
+}
+
+/* ---- The engine -------------------------------------------------------- */
+
+static void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
+{
+	struct usiw_device *dev = conn->dev;
+
+	if (conn->nexthop_bucket >= 0)
+		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
+	if (bucket >= 0)
+		atomic_inc(&dev->nexthops[bucket]);
+	WRITE_ONCE(conn->nexthop_bucket, bucket);
+}
+
+static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
+			       const u8 *remote_mac)
+{
+	const struct usiw_cm_conn *cm = &conn->cm;
+	struct usiw_conn_info *info = &conn->info;
+
+	memset(info, 0, sizeof(*info));
+	memcpy(info->local_addr, &conn->tuple.local, sizeof(info->local_addr));
+	memcpy(info->remote_addr, &conn->tuple.remote, sizeof(info->remote_addr));
+	info->local_port = conn->tuple.local_port;
+	info->remote_port = conn->tuple.remote_port;
+	if (!route->local)
+		memcpy(info->local_mac, conn->dev->netdev->dev_addr, ETH_ALEN);
+	ether_addr_copy(info->remote_mac, remote_mac);
+	if (cm->initiator)
+		info->flags |= USIW_CONN_F_INITIATOR;
+	if (route->local)
+		info->flags |= USIW_CONN_F_LOCAL;
+	if (!usiw_tuple_is_ipv4(&conn->tuple))
+		info->flags |= USIW_CONN_F_IPV6;
+	info->snd_psn = cm->local_isn;
+	info->rcv_psn = cm->peer_isn;
+	info->snd_window = cm->peer_window;
+	info->ird = cm->ird;
+	info->ord = cm->ord;
+	info->mtu = cm->mtu;
+	info->hop_limit = route->hop_limit;
+	info->tos = conn->tos;
+	info->features = cm->features;
+
+	usiw_qp_set_depths(conn->qp, cm->ird, cm->ord);
+	conn->announced = true;
+	usiw_evfile_push(conn, USIW_EVENT_CONNECT);
+}
+
+/*
+ * INSTALL needs the next hop's MAC. It is asked for again every USIW_RESOLVE_US until the
+ * machine's time for INSTALL is over; as a rule the handshake has made it known already.
+ */
+static u32 usiw_conn_try_install(struct usiw_conn *conn)
+{
+	struct usiw_route route;
+	u8 mac[ETH_ALEN];
+	int bucket, ret;
+
+	conn->resolving = false;
+	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
+	if (ret)
+		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
+	ret = usiw_route_mac(&route, &conn->tuple, mac, &bucket);
+	if (!ret) {
+		usiw_conn_set_nexthop(conn, bucket);
+		usiw_conn_announce(conn, &route, mac);
+	} else {
+		conn->resolving = true;
+		conn->resolve_us = usiw_now_us() + USIW_RESOLVE_US;
+	}
+	usiw_route_put(&route);
+	return 0;
+}
+
+void usiw_conn_resolve(struct usiw_conn *conn)
+{
+	usiw_conn_perform(conn, usiw_conn_try_install(conn));
+}
+
+/* A neighbour has changed that may be the next hop of this connection. */
+void usiw_conn_check_neigh(struct usiw_conn *conn)
+{
+	struct usiw_route route;
+	u8 mac[ETH_ALEN];
+	int bucket;
+
+	if (!conn->announced || conn->cm.released ||
+	    usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route))
+		return;
+	if (!route.local && !usiw_route_mac(&route, &conn->tuple, mac, &bucket)) {
+		usiw_conn_set_nexthop(conn, bucket);
+		usiw_evfile_neigh(conn, mac);
+	}
+	usiw_route_put(&route);
+}
+
+static void usiw_conn_kill_engine(struct usiw_conn *conn)
+{
+	conn->resolving = false;
+	if (conn->announced)
+		usiw_evfile_kill(conn, conn->cm.kill_reason);
+}
+
+/* ---- References -------------------------------------------------------- */
+
+/* The application has decided, or nobody waits for it any more. */
+void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
+{
+	if (!conn->half_open)
+		return;
+	conn->half_open = false;
+	usiw_listener_return_slot(conn->listener);
+	usiw_listener_put(conn->listener);
+	conn->listener = NULL;
+}
+
+/*
+ * Tie the connection to the QP and to iw_cm's id of it. Return -EINVAL if the QP cannot
+ * take one (state, being destroyed), -EISCONN if it has one.
+ */
+int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id)
+{
+	int ret = usiw_qp_attach(qp, conn);
+
+	if (ret)
+		return ret;
+	conn->qp = qp;
+	conn->qpn = qp->ibqp.qp_num;
+	conn->events = qp->uctx->events;
+	kref_get(&conn->events->kref);
+	conn->tos = cm_id->tos_set ? cm_id->tos : 0;
+	cm_id->add_ref(cm_id);
+	conn->cm_id = cm_id;
+	return 0;
+}
+
+/* Let go of iw_cm and of the QP, after what iw_cm is still owed. */
+void usiw_conn_release(struct usiw_conn *conn)
+{
+	struct iw_cm_id *cm_id = conn->cm_id;
+	struct usiw_qp *qp = conn->qp;
+
+	conn->resolving = false;
+	usiw_conn_set_nexthop(conn, -1);
+	usiw_conn_no_longer_half_open(conn);
+	if (cm_id) {
+		if (conn->cm.initiator)
+			usiw_conn_tell_reply(conn, -ECONNABORTED);
+		else
+			usiw_conn_tell_established(conn);
+		usiw_conn_tell_close(conn);
+		conn->cm_id = NULL;
+		cm_id->rem_ref(cm_id);
+	}
+	if (qp) {
+		/* The engine has flushed it, or will when it reads KILL. */
+		if (conn->announced)
+			usiw_qp_set_state(qp, IB_QPS_ERR);
+		conn->qp = NULL;
+		usiw_qp_detach(qp, conn);
+	}
+}
+
+/* ---- Actions ----------------------------------------------------------- */
+
+static void usiw_conn_send(struct usiw_conn *conn)
+{
+	u8 buf[USIW_CM_MAX_DATAGRAM];
+	u32 len = usiw_cm_build(&conn->cm, buf);
+
+	usiw_count(conn->dev, USIW_KCNT_CM_TX);
+	usiw_sock_send(conn->sock, &conn->tuple, conn->dev->netdev->ifindex, buf, len);
+}
+
+static void usiw_conn_established(struct usiw_conn *conn)
+{
+	if (conn->cm.state != USIW_CM_ESTABLISHED)
+		return;
+	usiw_count(conn->dev, USIW_KCNT_CM_ESTABLISHED);
+	usiw_qp_set_state(conn->qp, IB_QPS_RTS);
+}
+
+static u32 usiw_conn_perform_one(struct usiw_conn *conn, u32 action)
+{
+	switch (action) {
+	case USIW_CM_A_INSTALL:
+		return usiw_conn_try_install(conn);
+	case USIW_CM_A_GRACE:
+		usiw_qp_set_state(conn->qp, IB_QPS_SQD);
+		usiw_evfile_push(conn, USIW_EVENT_DISCONNECT);
+		return 0;
+	case USIW_CM_A_KILL:
+		usiw_conn_kill_engine(conn);
+		return 0;
+	case USIW_CM_A_PROBE:
+		usiw_evfile_push(conn, USIW_EVENT_PROBE);
+		return 0;
+	case USIW_CM_A_TX:
+		usiw_conn_send(conn);
+		return 0;
+	case USIW_CM_A_EV_REPLY:
+		usiw_conn_established(conn);
+		return usiw_conn_tell_reply(conn, conn->cm.status);
+	case USIW_CM_A_EV_ESTABLISHED:
+		usiw_conn_established(conn);
+		usiw_conn_tell_established(conn);
+		return 0;
+	case USIW_CM_A_EV_DISCONNECT:
+		usiw_conn_tell_disconnect(conn);
+		return 0;
+	case USIW_CM_A_EV_CLOSE:
+		usiw_conn_tell_close(conn);
+		return 0;
+	case USIW_CM_A_RELEASE:
+		usiw_conn_release(conn);
+		return 0;
+	case USIW_CM_A_DEAD:
+		usiw_conn_unhash(conn);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* Carry out the machine's actions, and those that come of them, in the order of their bits. */
+void usiw_conn_perform(struct usiw_conn *conn, u32 actions)
+{
+	u32 action;
+
+	lockdep_assert_held(&conn->lock);
+	while (actions) {
+		action = actions & -actions;
+		actions &= ~action;
+		actions |= usiw_conn_perform_one(conn, action);
+	}
+}

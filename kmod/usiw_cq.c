@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completion queues: the ring is the provider's, the kernel keeps the object.
+ */
+#include <rdma/uverbs_ioctl.h>
+
+#include "usiw.h"
+
+int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_CREATE_CQ_ARG)
+{
+	struct ib_udata *udata = USIW_CREATE_CQ_UDATA;
+	struct usiw_device *dev = to_usiw_dev(ibcq->device);
+	struct usiw_cq *cq = to_usiw_cq(ibcq);
+	struct usiw_create_cq_resp resp = {};
+	int cqn, ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > USIW_MAX_CQE)
+		return -EINVAL;
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+
+	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL);
+	if (cqn < 0)
+		return -ENOMEM;
+	cq->cqn = cqn;
+	ibcq->cqe = attr->cqe;
+	resp.cqn = cqn;
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret)
+		ida_free(&dev->cqns, cqn);
+	return ret;
+}
+
+int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	ida_free(&to_usiw_dev(ibcq->device)->cqns, to_usiw_cq(ibcq)->cqn);
+	return 0;
+}
+
+/*
+ * The core counts a device without these among those that rdma_cm ignores. No kernel
+ * user has a CQ or a QP to call them on; a process that comes by write(2) is told so.
+ */
+int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
+{
+	return -EOPNOTSUPP;
+}
+
+int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	return -EOPNOTSUPP;
+}

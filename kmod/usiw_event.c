@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Event stream of a context: read(2) returns whole records, poll(2) works. The file
+ * outlives the context as long as somebody has it open.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "usiw.h"
+#include "usiw_conn.h"
+
+/* Records of one connection are read in this order, whatever order they came in. */
+static const u8 usiw_event_order[] = {
+	USIW_EVENT_CONNECT, USIW_EVENT_NEIGH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
+	USIW_EVENT_KILL,
+};
+
+static bool usiw_evfile_ready(const struct usiw_evfile *events)
+{
+	return READ_ONCE(events->link_pending) || READ_ONCE(events->gone) ||
+	       !list_empty_careful(&events->conns);
+}
+
+/* Take the next record of the first connection; its reference is returned when it was the last. */
+static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events, struct usiw_event *record)
+{
+	struct usiw_conn *conn;
+	int i;
+
+	conn = list_first_entry(&events->conns, struct usiw_conn, ev_node);
+	for (i = 0; i < ARRAY_SIZE(usiw_event_order); i++)
+		if (conn->ev_pending & BIT(usiw_event_order[i]))
+			break;
+	record->type = usiw_event_order[i];
+	record->qpn = conn->qpn;
+	record->conn_id = conn->id;
+	record->conn = conn->info;
+	conn->ev_pending &= ~BIT(record->type);
+	if (conn->ev_pending)
+		return NULL;
+	list_del_init(&conn->ev_node);
+	return conn;
+}
+
+/* Take the next record; false if there is none. DEVICE_GONE is the last one. */
+static bool usiw_evfile_pop(struct usiw_evfile *events, struct usiw_event *record)
+{
+	struct usiw_conn *conn = NULL;
+	bool popped = true;
+
+	memset(record, 0, sizeof(*record));
+	spin_lock(&events->lock);
+	if (events->link_pending) {
+		events->link_pending = false;
+		record->type = USIW_EVENT_LINK;
+		record->link = events->link;
+	} else if (!list_empty(&events->conns)) {
+		conn = usiw_evfile_pop_conn(events, record);
+	} else if (events->gone && !events->gone_read) {
+		events->gone_read = true;
+		record->type = USIW_EVENT_DEVICE_GONE;
+	} else {
+		popped = false;
+	}
+	spin_unlock(&events->lock);
+	if (conn)
+		usiw_conn_put(conn);
+	return popped;
+}
+
+static ssize_t usiw_event_read(struct file *file, char __user *buf, size_t count, loff_t *pos)
+{
+	struct usiw_evfile *events = file->private_data;
+	struct usiw_event record;
+	size_t done = 0;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(record) != 128);
+	if (count < sizeof(record))
+		return -EINVAL;
+	for (;;) {
+		while (done + sizeof(record) <= count && usiw_evfile_pop(events, &record)) {
+			if (copy_to_user(buf + done, &record, sizeof(record)))
+				return done ? done : -EFAULT;
+			done += sizeof(record);
+		}
+		if (done || READ_ONCE(events->gone))
+			return done;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		ret = wait_event_interruptible(events->wait, usiw_evfile_ready(events));
+		if (ret)
+			return ret;
+	}
+}
+
+static __poll_t usiw_event_poll(struct file *file, poll_table *wait)
+{
+	struct usiw_evfile *events = file->private_data;
+	__poll_t mask = 0;
+
+	poll_wait(file, &events->wait, wait);
+	if (usiw_evfile_ready(events))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(events->gone))
+		mask |= EPOLLHUP;
+	return mask;
+}
+
+static int usiw_event_release(struct inode *inode, struct file *file)
+{
+	usiw_evfile_put(file->private_data);
+	return 0;
+}
+
+static const struct file_operations usiw_event_fops = {
+	.owner = THIS_MODULE,
+	.read = usiw_event_read,
+	.poll = usiw_event_poll,
+	.release = usiw_event_release,
+	.llseek = noop_llseek,
+};
+
+struct usiw_evfile *usiw_evfile_alloc(void)
+{
+	struct usiw_evfile *events = kzalloc(sizeof(*events), GFP_KERNEL);
+
+	if (!events)
+		return NULL;
+	kref_init(&events->kref);
+	spin_lock_init(&events->lock);
+	init_waitqueue_head(&events->wait);
+	INIT_LIST_HEAD(&events->conns);
+	return events;
+}
+
+/* A file on @events, with a reference of its own. */
+struct file *usiw_evfile_open(struct usiw_evfile *events)
+{
+	struct file *file;
+
+	kref_get(&events->kref);
+	file = anon_inode_getfile("[usiw]", &usiw_event_fops, events, O_RDONLY);
+	if (IS_ERR(file))
+		usiw_evfile_put(events);
+	return file;
+}
+
+static void usiw_evfile_release(struct kref *kref)
+{
+	kfree(container_of(kref, struct usiw_evfile, kref));
+}
+
+/* Connections in the list hold no reference of the file's: shutdown has emptied it. */
+void usiw_evfile_put(struct usiw_evfile *events)
+{
+	kref_put(&events->kref, usiw_evfile_release);
+}
+
+/* The context ends: nothing of its connections matters any more. */
+void usiw_evfile_shutdown(struct usiw_evfile *events)
+{
+	struct usiw_conn *conn, *next;
+	LIST_HEAD(dropped);
+
+	spin_lock(&events->lock);
+	events->gone = true;
+	events->link_pending = false;
+	list_for_each_entry(conn, &events->conns, ev_node)
+		conn->ev_pending = 0;
+	list_splice_init(&events->conns, &dropped);
+	spin_unlock(&events->lock);
+
+	/* Off the list for good: push and cancel leave alone what is gone. */
+	list_for_each_entry_safe(conn, next, &dropped, ev_node) {
+		list_del_init(&conn->ev_node);
+		usiw_conn_put(conn);
+	}
+	wake_up_all(&events->wait);
+}
+
+void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link)
+{
+	spin_lock(&events->lock);
+	if (!events->gone) {
+		events->link = *link;
+		events->link_pending = true;
+	}
+	spin_unlock(&events->lock);
+	wake_up(&events->wait);
+}
+
+/* With events->lock held. */
+static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
+{
+	conn->ev_pending |= BIT(type);
+	if (list_empty(&conn->ev_node)) {
+		usiw_conn_get(conn);
+		list_add_tail(&conn->ev_node, &conn->events->conns);
+	}
+}
+
+/* With events->lock held. Returns true if the caller has to drop the list's reference. */
+static bool usiw_evfile_unqueue(struct usiw_conn *conn)
+{
+	conn->ev_pending = 0;
+	if (list_empty(&conn->ev_node))
+		return false;
+	list_del_init(&conn->ev_node);
+	return true;
+}
+
+void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
+{
+	struct usiw_evfile *events = conn->events;
+
+	if (!events)
+		return;
+	spin_lock(&events->lock);
+	if (!events->gone)
+		usiw_evfile_queue(conn, type);
+	spin_unlock(&events->lock);
+	wake_up(&events->wait);
+}
+
+/* What is unread is out of date; a connection whose CONNECT is unread was never there. */
+void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason)
+{
+	struct usiw_evfile *events = conn->events;
+	bool unread, dropped = false;
+
+	if (!events)
+		return;
+	spin_lock(&events->lock);
+	if (!events->gone) {
+		unread = conn->ev_pending & BIT(USIW_EVENT_CONNECT);
+		dropped = usiw_evfile_unqueue(conn);
+		if (!unread) {
+			conn->info.reason = reason;
+			usiw_evfile_queue(conn, USIW_EVENT_KILL);
+		}
+	}
+	spin_unlock(&events->lock);
+	if (dropped)
+		usiw_conn_put(conn);
+	wake_up(&events->wait);
+}
+
+void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac)
+{
+	struct usiw_evfile *events = conn->events;
+
+	if (!events)
+		return;
+	spin_lock(&events->lock);
+	if (!events->gone && !ether_addr_equal(conn->info.remote_mac, mac)) {
+		ether_addr_copy(conn->info.remote_mac, mac);
+		usiw_evfile_queue(conn, USIW_EVENT_NEIGH);
+	}
+	spin_unlock(&events->lock);
+	wake_up(&events->wait);
+}
+
+/* The QP is going: no record of it may be read any more. */
+void usiw_evfile_cancel(struct usiw_conn *conn)
+{
+	struct usiw_evfile *events = conn->events;
+	bool dropped = false;
+
+	if (!events)
+		return;
+	spin_lock(&events->lock);
+	if (!events->gone)
+		dropped = usiw_evfile_unqueue(conn);
+	spin_unlock(&events->lock);
+	if (dropped)
+		usiw_conn_put(conn);
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Calls of iw_cm: connect, accept, reject. Listening is in usiw_listen.c.
+ *
+ * provider_data of a cm_id made for a request: first the connection's id, shifted by one;
+ * after accept, the proxy of the QP that iw_cm was given, with the lowest bit set. iw_cm
+ * leaves the cm_id in the state in which it took accept until it has worked ESTABLISHED
+ * off, and lets users accept and reject it again meanwhile; what to do then is found from
+ * this.
+ */
+#include <net/ipv6.h>
+
+#include "usiw_conn.h"
+
+#define USIW_ACCEPTED	1ul
+
+/* ---- Addresses --------------------------------------------------------- */
+
+/* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
+			    const struct sockaddr_storage *sa)
+{
+	const struct sockaddr_in *sin = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
+
+	switch (sa->ss_family) {
+	case AF_INET:
+		ipv6_addr_set_v4mapped(sin->sin_addr.s_addr, addr);
+		*port = sin->sin_port;
+		return 0;
+	case AF_INET6:
+		*addr = sin6->sin6_addr;
+		*port = sin6->sin6_port;
+		return 0;
+	default:
+		return -EAFNOSUPPORT;
+	}
+}
+
+void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			   int ifindex)
+{
+	struct sockaddr_in *sin = (struct sockaddr_in *)sa;
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)sa;
+
+	if (ipv6_addr_v4mapped(addr)) {
+		sin->sin_family = AF_INET;
+		sin->sin_addr.s_addr = addr->s6_addr32[3];
+		sin->sin_port = port;
+		return;
+	}
+	sin6->sin6_family = AF_INET6;
+	sin6->sin6_addr = *addr;
+	sin6->sin6_port = port;
+	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
+		sin6->sin6_scope_id = ifindex;
+}
+
+static bool usiw_addr_is_unicast(const struct in6_addr *addr)
+{
+	__be32 ipv4 = addr->s6_addr32[3];
+
+	if (ipv6_addr_v4mapped(addr))
+		return !ipv4_is_zeronet(ipv4) && !ipv4_is_multicast(ipv4) &&
+		       !ipv4_is_lbcast(ipv4);
+	return !ipv6_addr_any(addr) && !ipv6_addr_is_multicast(addr);
+}
+
+static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
+{
+	int ret;
+
+	ret = usiw_addr_from_sockaddr(&tuple->local, &tuple->local_port, &cm_id->local_addr);
+	if (!ret)
+		ret = usiw_addr_from_sockaddr(&tuple->remote, &tuple->remote_port,
+					      &cm_id->m_remote_addr);
+	if (ret)
+		return ret;
+	if (ipv6_addr_v4mapped(&tuple->local) != ipv6_addr_v4mapped(&tuple->remote) ||
+	    !usiw_addr_is_unicast(&tuple->local) || !usiw_addr_is_unicast(&tuple->remote) ||
+	    !tuple->local_port || !tuple->remote_port)
+		return -EINVAL;
+	return 0;
+}
+
+static int usiw_check_param(const struct iw_cm_conn_param *param)
+{
+	if (param->private_data_len > USIW_MAX_PRIVATE_DATA || param->ird > USIW_MAX_IRD ||
+	    param->ord > USIW_MAX_ORD)
+		return -EINVAL;
+	return 0;
+}
+
+/* ---- Connect ----------------------------------------------------------- */
+
+/* The old connection of this 4-tuple may only be lingering, for the sake of its peer. */
+static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tuple)
+{
+	struct usiw_conn *conn = usiw_conn_lookup(read_pnet(&dev->net), tuple);
+
+	if (!conn)
+		return;
+	mutex_lock(&conn->lock);
+	if (conn->cm.state == USIW_CM_LINGER)
+		usiw_conn_unhash(conn);
+	mutex_unlock(&conn->lock);
+	usiw_conn_put(conn);
+}
+
+/* The first datagram goes out here; everything that can fail has been done before. */
+static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id)
+{
+	int ret;
+
+	mutex_lock(&conn->lock);
+	ret = usiw_conn_insert(conn);
+	if (!ret) {
+		ret = usiw_conn_attach_qp(conn, qp, cm_id);
+		if (ret)
+			usiw_conn_unhash(conn);
+	}
+	if (!ret) {
+		usiw_count(conn->dev, USIW_KCNT_CM_CONNECT);
+		usiw_conn_perform(conn, usiw_cm_connect(&conn->cm, usiw_now_us()));
+		usiw_conn_arm(conn);
+	}
+	mutex_unlock(&conn->lock);
+	return ret;
+}
+
+static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
+			      const struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
+{
+	struct usiw_device *dev = to_usiw_dev(cm_id->device);
+	struct usiw_sock *us;
+	struct usiw_conn *conn;
+	int ret;
+
+	us = usiw_sock_get(dev, usiw_tuple_is_ipv4(tuple), &tuple->local, tuple->local_port);
+	if (IS_ERR(us))
+		return PTR_ERR(us);
+	conn = usiw_conn_alloc(dev, us, tuple);
+	if (IS_ERR(conn))
+		return PTR_ERR(conn);
+	ret = usiw_cm_init_active(&conn->cm, get_random_u32(), param->ird, param->ord, mtu,
+				  USIW_TRP_MAX_WINDOW, param->private_data,
+				  param->private_data_len);
+	if (!ret) {
+		usiw_iw_evict(dev, tuple);
+		ret = usiw_iw_start(conn, qp, cm_id);
+	}
+	usiw_conn_put(conn);
+	return ret;
+}
+
+/*
+ * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
+ * -ENETUNREACH and the like (no route out of the device), -EMSGSIZE (MTU too small),
+ * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
+ */
+int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
+{
+	struct usiw_device *dev = to_usiw_dev(cm_id->device);
+	struct usiw_tuple tuple;
+	struct usiw_route route;
+	struct usiw_qp *qp;
+	int ret;
+
+	ret = usiw_check_param(param);
+	if (!ret)
+		ret = usiw_iw_tuple(cm_id, &tuple);
+	if (ret)
+		return ret;
+	if (!usiw_addr_is_ours(dev, &tuple.local))
+		return -EADDRNOTAVAIL;
+	ret = usiw_route_get(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &route);
+	if (ret)
+		return ret;
+	usiw_route_put(&route);
+	if (route.mtu < USIW_MIN_MTU)
+		return -EMSGSIZE;
+
+	qp = usiw_qp_get_own(dev, param->qpn);
+	if (!qp)
+		return -EINVAL;
+	ret = usiw_iw_connect_qp(cm_id, param, &tuple, route.mtu, qp);
+	usiw_qp_put(qp);
+	return ret;
+}
+
+/* ---- Accept, reject ---------------------------------------------------- */
+
+/* End a connection of which iw_cm must hear nothing more. conn->lock held. */
+static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
+{
+	struct iw_cm_id *cm_id = conn->cm_id;
+
+	conn->cm_id = NULL;
+	if (cm_id)
+		cm_id->rem_ref(cm_id);
+	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
+	usiw_conn_arm(conn);
+}
+
+static struct usiw_qp_proxy *usiw_accepted_proxy(const struct iw_cm_id *cm_id)
+{
+	return (void *)((unsigned long)cm_id->provider_data & ~USIW_ACCEPTED);
+}
+
+static bool usiw_is_accepted(const struct iw_cm_id *cm_id)
+{
+	return (unsigned long)cm_id->provider_data & USIW_ACCEPTED;
+}
+
+static struct usiw_conn *usiw_request_conn(const struct iw_cm_id *cm_id)
+{
+	return usiw_conn_by_id((unsigned long)cm_id->provider_data >> 1);
+}
+
+static void usiw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
+{
+	cm_id->provider_data = (void *)((unsigned long)proxy | USIW_ACCEPTED);
+}
+
+/* The connection that an accepted cm_id still has, with a reference. */
+static struct usiw_conn *usiw_accepted_conn(struct iw_cm_id *cm_id)
+{
+	struct usiw_qp_proxy *proxy = usiw_accepted_proxy(cm_id);
+	struct usiw_conn *conn = NULL;
+	struct usiw_qp *qp;
+
+	qp = proxy ? usiw_qp_proxy_get_qp(proxy) : NULL;
+	if (qp) {
+		conn = usiw_qp_get_conn(qp);
+		usiw_qp_put(qp);
+	}
+	return conn;
+}
+
+/*
+ * accept on a cm_id that was accepted, with another QP: iw_cm has put that QP in place of
+ * the first one, whose reference it has forgotten. An error would make it forget the second
+ * one too and trip over ESTABLISHED; so: success, of a connection that ends at once.
+ */
+static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
+{
+	struct usiw_qp_proxy *first = usiw_accepted_proxy(cm_id);
+	struct usiw_conn *conn = usiw_accepted_conn(cm_id);
+
+	rcu_read_lock();
+	usiw_set_accepted(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
+	rcu_read_unlock();
+	if (conn) {
+		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_put(conn);
+	}
+	if (first)
+		usiw_iw_rem_ref(&first->ibqp);
+	return 0;
+}
+
+static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
+			    const struct iw_cm_conn_param *param)
+{
+	u32 actions;
+	int ret;
+
+	mutex_lock(&conn->lock);
+	ret = conn->cm.state == USIW_CM_REQ_RCVD && !conn->cm_id ? 0 : -ECONNRESET;
+	if (!ret)
+		ret = usiw_conn_attach_qp(conn, qp, cm_id);
+	if (ret)
+		goto out;
+	actions = usiw_cm_accept(&conn->cm, param->ird, param->ord, param->private_data,
+				 param->private_data_len, usiw_now_us(), &ret);
+	if (ret)
+		goto out;
+	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
+	conn->accepted = true;
+	usiw_set_accepted(cm_id, qp->proxy);
+	usiw_conn_no_longer_half_open(conn);
+	usiw_conn_perform(conn, actions);
+	usiw_conn_arm(conn);
+out:
+	if (ret)
+		usiw_conn_mute_and_abort(conn);
+	mutex_unlock(&conn->lock);
+	return ret;
+}
+
+/*
+ * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone). An error is
+ * the end of the request: iw_cm does not come back to it.
+ */
+int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
+{
+	struct usiw_device *dev = to_usiw_dev(cm_id->device);
+	struct usiw_conn *conn;
+	struct usiw_qp *qp;
+	int ret;
+
+	if (usiw_is_accepted(cm_id))
+		return usiw_iw_accept_again(cm_id, param->qpn);
+	conn = usiw_request_conn(cm_id);
+	if (!conn)
+		return -ECONNRESET;
+	ret = usiw_check_param(param);
+	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
+	if (qp) {
+		ret = usiw_conn_accept(conn, qp, cm_id, param);
+		usiw_qp_put(qp);
+	} else {
+		ret = -EINVAL;
+		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+	}
+	usiw_conn_put(conn);
+	return ret;
+}
+
+int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
+{
+	struct usiw_conn *conn;
+
+	if (usiw_is_accepted(cm_id)) {
+		/* iw_cm has moved the cm_id on, to where ESTABLISHED is not expected. */
+		conn = usiw_accepted_conn(cm_id);
+		if (conn) {
+			mutex_lock(&conn->lock);
+			usiw_conn_mute_and_abort(conn);
+			mutex_unlock(&conn->lock);
+			usiw_conn_put(conn);
+		}
+		return 0;
+	}
+	conn = usiw_request_conn(cm_id);
+	if (!conn)
+		return -ECONNRESET;
+	mutex_lock(&conn->lock);
+	usiw_conn_perform(conn, usiw_cm_reject(&conn->cm, pdata, pd_len, usiw_now_us()));
+	usiw_conn_arm(conn);
+	mutex_unlock(&conn->lock);
+	usiw_conn_put(conn);
+	return 0;
+}

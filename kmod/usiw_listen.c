@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Listeners, and the requests that reach them.
+ */
+#include <linux/if_arp.h>
+#include <linux/netdevice.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "usiw_conn.h"
+
+/* Connections that wait for an application, over all listeners. */
+static atomic_t usiw_half_open = ATOMIC_INIT(0);
+
+static void usiw_listener_release(struct kref *kref)
+{
+	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
+
+	listener->cm_id->rem_ref(listener->cm_id);
+	kfree(listener);
+}
+
+void usiw_listener_put(struct usiw_listener *listener)
+{
+	kref_put(&listener->kref, usiw_listener_release);
+}
+
+bool usiw_listener_take_slot(struct usiw_listener *listener)
+{
+	if (atomic_inc_return(&usiw_half_open) <= USIW_MAX_HALF_OPEN) {
+		if (atomic_inc_return(&listener->waiting) <= listener->backlog)
+			return true;
+		atomic_dec(&listener->waiting);
+	}
+	atomic_dec(&usiw_half_open);
+	return false;
+}
+
+void usiw_listener_return_slot(struct usiw_listener *listener)
+{
+	atomic_dec(&listener->waiting);
+	atomic_dec(&usiw_half_open);
+}
+
+/* ---- Listening --------------------------------------------------------- */
+
+static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
+{
+	return a->dev == b->dev && (a->any || b->any || ipv6_addr_equal(&a->addr, &b->addr));
+}
+
+/* Enter the list of a socket of family @ipv4. */
+static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 port)
+{
+	const struct in6_addr *addr = listener->any ? &in6addr_any : &listener->addr;
+	struct usiw_listener_node *node, *other;
+	struct usiw_sock *us;
+	int ret = 0;
+
+	us = usiw_sock_get(listener->dev, ipv4, addr, port);
+	if (IS_ERR(us))
+		return PTR_ERR(us);
+	spin_lock_bh(&us->lock);
+	list_for_each_entry(other, &us->listeners, node)
+		if (usiw_listeners_conflict(other->listener, listener))
+			ret = -EADDRINUSE;
+	if (!ret) {
+		node = &listener->nodes[listener->nr_nodes++];
+		node->listener = listener;
+		node->us = us;
+		list_add_tail(&node->node, &us->listeners);
+	}
+	spin_unlock_bh(&us->lock);
+	if (ret)
+		usiw_sock_put(us);
+	return ret;
+}
+
+/* Afterwards no request finds the listener; one that has found it goes on with it. */
+static void usiw_listener_leave(struct usiw_listener *listener)
+{
+	struct usiw_listener_node *node;
+
+	while (listener->nr_nodes) {
+		node = &listener->nodes[--listener->nr_nodes];
+		spin_lock_bh(&node->us->lock);
+		list_del(&node->node);
+		spin_unlock_bh(&node->us->lock);
+		usiw_sock_put(node->us);
+	}
+}
+
+/*
+ * An address of the device, or all of them; the IPv6 wildcard takes IPv4 as well unless
+ * the user has said otherwise. Return -EADDRINUSE if the UDP port is taken.
+ */
+int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
+{
+	bool ipv4 = cm_id->local_addr.ss_family == AF_INET;
+	struct usiw_listener *listener;
+	__be16 port;
+	int ret;
+
+	listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+	if (!listener)
+		return -ENOMEM;
+	ret = usiw_addr_from_sockaddr(&listener->addr, &port, &cm_id->local_addr);
+	if (!ret && !port)
+		ret = -EINVAL;
+	if (ret) {
+		kfree(listener);
+		return ret;
+	}
+	kref_init(&listener->kref);
+	listener->dev = to_usiw_dev(cm_id->device);
+	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
+	listener->backlog = max(backlog, 1);
+	listener->cm_id = cm_id;
+	cm_id->add_ref(cm_id);
+
+	ret = usiw_listener_join(listener, ipv4, port);
+	if (!ret && listener->any && !ipv4 && !cm_id->afonly)
+		ret = usiw_listener_join(listener, true, port);
+	if (ret) {
+		usiw_listener_leave(listener);
+		usiw_listener_put(listener);
+		return ret;
+	}
+	cm_id->provider_data = listener;
+	return 0;
+}
+
+int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
+{
+	struct usiw_listener *listener = cm_id->provider_data;
+
+	if (!listener)
+		return 0;
+	cm_id->provider_data = NULL;
+	usiw_listener_leave(listener);
+	usiw_listener_put(listener);
+	return 0;
+}
+
+/* ---- Requests ---------------------------------------------------------- */
+
+/* Did it come in by the device's netdev, or over lo from this host itself? */
+static bool usiw_came_in_by(const struct usiw_device *dev, int ifindex)
+{
+	return ifindex == dev->netdev->ifindex ||
+	       ifindex == read_pnet(&dev->net)->loopback_dev->ifindex;
+}
+
+/* Who listens for @local, by the device whose address that is; with a reference. */
+struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_addr *local,
+					 int ifindex)
+{
+	struct usiw_listener *found = NULL, *listener;
+	struct usiw_listener_node *node;
+
+	spin_lock_bh(&us->lock);
+	list_for_each_entry(node, &us->listeners, node) {
+		listener = node->listener;
+		if ((listener->any || ipv6_addr_equal(&listener->addr, local)) &&
+		    usiw_came_in_by(listener->dev, ifindex) &&
+		    usiw_addr_is_ours(listener->dev, local)) {
+			kref_get(&listener->kref);
+			found = listener;
+			break;
+		}
+	}
+	spin_unlock_bh(&us->lock);
+	return found;
+}
+
+/* With conn->lock held. What cannot be told to the application is dropped without a word:
+ * the peer repeats its REQ, and there may be room by then. */
+static void usiw_listener_open(struct usiw_listener *listener, struct usiw_conn *conn)
+{
+	kref_get(&listener->kref);
+	conn->listener = listener;
+	conn->half_open = true;
+	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
+		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
+		usiw_conn_arm(conn);
+		return;
+	}
+	usiw_count(conn->dev, USIW_KCNT_CM_DROP_BACKLOG);
+	conn->cm.state = USIW_CM_DEAD;
+	conn->cm.deadline_us = 0;
+	usiw_conn_no_longer_half_open(conn);
+	usiw_conn_unhash(conn);
+}
+
+/*
+ * A REQ for @listener without a connection: make one and tell the application. Returns 0,
+ * or the enum usiw_reject_reason to refuse it with.
+ */
+int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
+			  const struct usiw_tuple *tuple, const struct usiw_cm_packet *req)
+{
+	struct usiw_device *dev = listener->dev;
+	struct usiw_route route;
+	struct usiw_conn *conn;
+	int reason;
+
+	usiw_count(dev, USIW_KCNT_CM_RX);
+	if (usiw_route_get(dev, tuple, 0, &route))
+		return 0;
+	usiw_route_put(&route);
+	if (!usiw_listener_take_slot(listener)) {
+		usiw_count(dev, USIW_KCNT_CM_DROP_BACKLOG);
+		return 0;
+	}
+	usiw_sock_hold(us);
+	conn = usiw_conn_alloc(dev, us, tuple);
+	if (IS_ERR(conn)) {
+		usiw_listener_return_slot(listener);
+		return 0;
+	}
+	reason = usiw_cm_init_passive(&conn->cm, req, get_random_u32(), route.mtu,
+				      USIW_TRP_MAX_WINDOW, usiw_now_us());
+	if (reason) {
+		usiw_count(dev, USIW_KCNT_CM_REFUSED);
+		usiw_listener_return_slot(listener);
+	} else {
+		mutex_lock(&conn->lock);
+		usiw_listener_open(listener, conn);
+		mutex_unlock(&conn->lock);
+	}
+	usiw_conn_put(conn);
+	return reason;
+}

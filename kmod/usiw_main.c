@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Module load and unload, and devices made at load.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+#include <linux/nsproxy.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <rdma/rdma_netlink.h>
+
+#include "usiw.h"
+#include "usiw_conn.h"
+
+MODULE_AUTHOR("The usiw authors");
+MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");
+MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION("1.0");
+MODULE_ALIAS_RDMA_LINK("usiw");
+
+/* A name that is unknown or cannot carry a device costs one line and nothing else:
+ * interfaces come and go, the module should load all the same. */
+static char *netdevs;
+module_param(netdevs, charp, 0444);
+MODULE_PARM_DESC(netdevs, "comma-separated network interfaces to make devices on at load");
+
+struct workqueue_struct *usiw_wq;
+
+static struct rdma_link_ops usiw_link_ops = {
+	.type = "usiw",
+	.newlink = usiw_newlink,
+};
+
+static void __init usiw_add_netdevs(void)
+{
+	struct net_device *netdev;
+	char *list, *rest, *name;
+	int ret;
+
+	if (!netdevs || !*netdevs)
+		return;
+	list = kstrdup(netdevs, GFP_KERNEL);
+	if (!list)
+		return;
+	rest = list;
+	while ((name = strsep(&rest, ",")) != NULL) {
+		name = strim(name);
+		if (!*name)
+			continue;
+		netdev = dev_get_by_name(current->nsproxy->net_ns, name);
+		if (!netdev) {
+			pr_err("netdevs=: no network interface %s; later: rdma link add NAME type usiw netdev %s\n",
+			       name, name);
+			continue;
+		}
+		ret = usiw_newlink("usiw%d", netdev);
+		if (ret)
+			pr_err("netdevs=: no device on %s: error %d\n", name, ret);
+		dev_put(netdev);
+	}
+	kfree(list);
+}
+
+static int __init usiw_init(void)
+{
+	int ret;
+
+	usiw_wq = alloc_workqueue("usiw", WQ_UNBOUND, 0);
+	if (!usiw_wq)
+		return -ENOMEM;
+	ret = usiw_sock_init();
+	if (ret)
+		goto err_wq;
+	ret = usiw_netdev_init();
+	if (ret)
+		goto err_sock;
+	rdma_link_register(&usiw_link_ops);
+	usiw_add_netdevs();
+	return 0;
+
+err_sock:
+	usiw_sock_exit();
+err_wq:
+	destroy_workqueue(usiw_wq);
+	return ret;
+}
+
+static void __exit usiw_exit(void)
+{
+	rdma_link_unregister(&usiw_link_ops);
+	/* Waits for each device, and so for its connections and their sockets. */
+	ib_unregister_driver((enum rdma_driver_id)USIW_DRIVER_ID);
+	usiw_netdev_exit();
+	usiw_sock_exit();
+	destroy_workqueue(usiw_wq);
+	/* References of QP proxies that go after a grace period. */
+	rcu_barrier();
+}
+
+module_init(usiw_init);
+module_exit(usiw_exit);

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What happens to the netdev below a device: up, down, MAC, MTU, addresses, neighbours.
+ */
+#include <linux/inetdevice.h>
+#include <linux/netdevice.h>
+#include <linux/notifier.h>
+#include <net/addrconf.h>
+#include <net/neighbour.h>
+#include <net/netevent.h>
+
+#include "usiw_conn.h"
+
+/* With a reference on the device; any context. */
+static struct usiw_device *usiw_device_of(struct net_device *netdev)
+{
+	struct ib_device *ibdev;
+
+	ibdev = ib_device_get_by_netdev(netdev, (enum rdma_driver_id)USIW_DRIVER_ID);
+	return ibdev ? to_usiw_dev(ibdev) : NULL;
+}
+
+static void usiw_dispatch(struct usiw_device *dev, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.element.port_num = 1,
+		.event = type,
+	};
+
+	ib_dispatch_event(&event);
+}
+
+/* Tell the providers how the netdev is now. */
+static void usiw_link_changed(struct usiw_device *dev)
+{
+	struct usiw_ucontext *uctx;
+	struct usiw_link_info link;
+
+	usiw_link_info(dev, &link);
+	spin_lock(&dev->ctx_lock);
+	list_for_each_entry(uctx, &dev->contexts, node)
+		usiw_evfile_link(uctx->events, &link);
+	spin_unlock(&dev->ctx_lock);
+}
+
+static void usiw_port_changed(struct usiw_device *dev, bool up)
+{
+	usiw_dispatch(dev, up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+	usiw_link_changed(dev);
+}
+
+static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct net_device *netdev = netdev_notifier_info_to_dev(ptr);
+	struct usiw_device *dev = usiw_device_of(netdev);
+
+	if (!dev)
+		return NOTIFY_DONE;
+	switch (event) {
+	case NETDEV_UP:
+	case NETDEV_CHANGE:
+		usiw_port_changed(dev, netif_running(netdev) && netif_carrier_ok(netdev));
+		break;
+	case NETDEV_DOWN:
+		usiw_port_changed(dev, false);
+		break;
+	case NETDEV_CHANGEADDR:
+		usiw_device_read_mac(dev);
+		usiw_dispatch(dev, IB_EVENT_GID_CHANGE);
+		usiw_link_changed(dev);
+		break;
+	case NETDEV_CHANGEMTU:
+	case NETDEV_CHANGENAME:
+		usiw_link_changed(dev);
+		break;
+	case NETDEV_UNREGISTER:
+		ib_unregister_device_queued(&dev->ibdev);
+		break;
+	}
+	ib_device_put(&dev->ibdev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block usiw_netdev_nb = {
+	.notifier_call = usiw_netdev_event,
+};
+
+/* ---- Addresses --------------------------------------------------------- */
+
+static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
+{
+	return ipv6_addr_equal(&conn->tuple.local, addr);
+}
+
+/* Each connection looks by itself whether the address is still there; see usiw_conn_work(). */
+static void usiw_addr_removed(struct net_device *netdev, const struct in6_addr *addr)
+{
+	struct usiw_device *dev = usiw_device_of(netdev);
+
+	if (!dev)
+		return;
+	usiw_conn_kick_device(dev, USIW_CONN_CHECK_ADDR, usiw_conn_has_local, addr);
+	ib_device_put(&dev->ibdev);
+}
+
+static int usiw_inetaddr_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct in_ifaddr *ifa = ptr;
+	struct in6_addr addr;
+
+	if (event == NETDEV_DOWN) {
+		ipv6_addr_set_v4mapped(ifa->ifa_local, &addr);
+		usiw_addr_removed(ifa->ifa_dev->dev, &addr);
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block usiw_inetaddr_nb = {
+	.notifier_call = usiw_inetaddr_event,
+};
+
+#if IS_ENABLED(CONFIG_IPV6)
+/* In atomic context. */
+static int usiw_inet6addr_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct inet6_ifaddr *ifa = ptr;
+
+	if (event == NETDEV_DOWN)
+		usiw_addr_removed(ifa->idev->dev, &ifa->addr);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block usiw_inet6addr_nb = {
+	.notifier_call = usiw_inet6addr_event,
+};
+
+static int usiw_inet6addr_register(void)
+{
+	return register_inet6addr_notifier(&usiw_inet6addr_nb);
+}
+
+static void usiw_inet6addr_unregister(void)
+{
+	unregister_inet6addr_notifier(&usiw_inet6addr_nb);
+}
+#else
+static int usiw_inet6addr_register(void)
+{
+	return 0;
+}
+
+static void usiw_inet6addr_unregister(void)
+{
+}
+#endif
+
+/* ---- Neighbours -------------------------------------------------------- */
+
+static bool usiw_conn_in_buckets(struct usiw_conn *conn, const void *buckets)
+{
+	int bucket = READ_ONCE(conn->nexthop_bucket);
+
+	return bucket >= 0 && test_bit(bucket, buckets);
+}
+
+void usiw_neigh_work(struct work_struct *work)
+{
+	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
+					       neigh_work);
+	DECLARE_BITMAP(buckets, USIW_NEXTHOP_BUCKETS);
+	int bucket;
+
+	bitmap_zero(buckets, USIW_NEXTHOP_BUCKETS);
+	for (bucket = 0; bucket < USIW_NEXTHOP_BUCKETS; bucket++)
+		if (test_and_clear_bit(bucket, dev->neigh_pending))
+			__set_bit(bucket, buckets);
+	usiw_conn_kick_device(dev, USIW_CONN_CHECK_NEIGH, usiw_conn_in_buckets, buckets);
+}
+
+/* In softirq, and often: only neighbours that may be the next hop of a connection count. */
+static int usiw_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct neighbour *neigh = ptr;
+	struct usiw_device *dev;
+	int bucket;
+
+	if (event != NETEVENT_NEIGH_UPDATE || !(READ_ONCE(neigh->nud_state) & NUD_VALID))
+		return NOTIFY_DONE;
+	dev = usiw_device_of(neigh->dev);
+	if (!dev)
+		return NOTIFY_DONE;
+	bucket = usiw_nexthop_bucket(neigh->primary_key, neigh->tbl->key_len);
+	if (atomic_read(&dev->nexthops[bucket])) {
+		set_bit(bucket, dev->neigh_pending);
+		queue_delayed_work(usiw_wq, &dev->neigh_work,
+				   msecs_to_jiffies(USIW_NEIGH_DELAY_MS));
+	}
+	ib_device_put(&dev->ibdev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block usiw_netevent_nb = {
+	.notifier_call = usiw_netevent,
+};
+
+/* ---- */
+
+int usiw_netdev_init(void)
+{
+	int ret;
+
+	ret = register_netdevice_notifier(&usiw_netdev_nb);
+	if (ret)
+		return ret;
+	ret = register_inetaddr_notifier(&usiw_inetaddr_nb);
+	if (ret)
+		goto err_netdev;
+	ret = usiw_inet6addr_register();
+	if (ret)
+		goto err_inetaddr;
+	ret = register_netevent_notifier(&usiw_netevent_nb);
+	if (ret)
+		goto err_inet6addr;
+	return 0;
+
+err_inet6addr:
+	usiw_inet6addr_unregister();
+err_inetaddr:
+	unregister_inetaddr_notifier(&usiw_inetaddr_nb);
+err_netdev:
+	unregister_netdevice_notifier(&usiw_netdev_nb);
+	return ret;
+}
+
+void usiw_netdev_exit(void)
+{
+	unregister_netevent_notifier(&usiw_netevent_nb);
+	usiw_inet6addr_unregister();
+	unregister_inetaddr_notifier(&usiw_inetaddr_nb);
+	unregister_netdevice_notifier(&usiw_netdev_nb);
+}

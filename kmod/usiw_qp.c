@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queue pairs: state as verbs see it, and the tie between a QP and its connection.
+ * Rings, work requests and completions are the provider's.
+ */
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <rdma/iw_cm.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "usiw.h"
+#include "usiw_conn.h"
+
+#define S(state)	BIT(IB_QPS_##state)
+
+/* Where a QP may be moved by verbs. RTS is reached by a connection only. */
+static const u8 usiw_qp_next[] = {
+	[IB_QPS_RESET]	= S(RESET) | S(INIT) | S(ERR),
+	[IB_QPS_INIT]	= S(RESET) | S(INIT) | S(RTR) | S(ERR),
+	[IB_QPS_RTR]	= S(RESET) | S(INIT) | S(RTR) | S(ERR),
+	[IB_QPS_RTS]	= S(RESET) | S(RTS) | S(SQD) | S(ERR),
+	[IB_QPS_SQD]	= S(RESET) | S(SQD) | S(ERR),
+	[IB_QPS_SQE]	= 0,
+	[IB_QPS_ERR]	= S(RESET) | S(ERR),
+};
+
+static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
+{
+	if (attr->create_flags || attr->srq || attr->qp_type != IB_QPT_RC)
+		return -EOPNOTSUPP;
+	if (!attr->send_cq || !attr->recv_cq)
+		return -EINVAL;
+	if (attr->cap.max_send_wr > USIW_MAX_QP_WR || attr->cap.max_recv_wr > USIW_MAX_QP_WR ||
+	    attr->cap.max_send_sge > USIW_MAX_SGE || attr->cap.max_recv_sge > USIW_MAX_SGE ||
+	    attr->cap.max_inline_data > USIW_MAX_INLINE)
+		return -EINVAL;
+	if (attr->sq_sig_type != IB_SIGNAL_ALL_WR && attr->sq_sig_type != IB_SIGNAL_REQ_WR)
+		return -EINVAL;
+	return 0;
+}
+
+static int usiw_qp_proxy_alloc(struct usiw_qp *qp)
+{
+	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL);
+
+	if (!proxy)
+		return -ENOMEM;
+	proxy->ibqp.device = qp->ibqp.device;
+	proxy->ibqp.real_qp = &proxy->ibqp;
+	proxy->ibqp.qp_type = IB_QPT_RC;
+	kref_init(&proxy->kref);
+	spin_lock_init(&proxy->lock);
+	proxy->qp = qp;
+	qp->proxy = proxy;
+	return 0;
+}
+
+static void usiw_qp_proxy_put_rcu(struct rcu_head *rcu)
+{
+	usiw_iw_rem_ref(&container_of(rcu, struct usiw_qp_proxy, rcu)->ibqp);
+}
+
+/*
+ * The QP is going, and its proxy is no longer found. iw_cm calls iw_get_qp and then
+ * iw_add_ref in one section with interrupts off (iw_cm_connect, iw_cm_accept): so the
+ * first reference goes a grace period later, when whoever found the proxy has its own.
+ */
+static void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
+{
+	unsigned long irqs;
+
+	spin_lock_irqsave(&proxy->lock, irqs);
+	proxy->qp = NULL;
+	spin_unlock_irqrestore(&proxy->lock, irqs);
+	call_rcu(&proxy->rcu, usiw_qp_proxy_put_rcu);
+}
+
+int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
+{
+	struct usiw_device *dev = to_usiw_dev(ibqp->device);
+	struct usiw_qp *qp = to_usiw_qp(ibqp);
+	struct usiw_create_qp_resp resp = {};
+	u32 qpn;
+	int ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	ret = usiw_check_qp_attr(attr);
+	if (ret)
+		return ret;
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+
+	if (atomic_inc_return(&dev->nr_qps) > USIW_MAX_QP) {
+		ret = -ENOMEM;
+		goto err_count;
+	}
+	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
+	qp->cap = attr->cap;
+	qp->sig_type = attr->sq_sig_type;
+	qp->state = IB_QPS_RESET;
+	kref_init(&qp->kref);
+	init_completion(&qp->free);
+	spin_lock_init(&qp->lock);
+
+	ret = usiw_qp_proxy_alloc(qp);
+	if (ret)
+		goto err_count;
+	/* Reserved at first: what can be found must not fail any more. */
+	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(USIW_QPN_FIRST, USIW_QPN_LAST),
+			      &dev->next_qpn, GFP_KERNEL);
+	if (ret < 0) {
+		ret = -ENOMEM;
+		goto err_proxy;
+	}
+	resp.qpn = qpn;
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret)
+		goto err_qpn;
+	ibqp->qp_num = qpn;
+	qp->mm = current->mm;
+	mmgrab(qp->mm);
+	ret = xa_err(xa_store(&dev->qps, qpn, qp->proxy, GFP_KERNEL));
+	if (ret)
+		goto err_mm;
+	return 0;
+
+err_mm:
+	mmdrop(qp->mm);
+err_qpn:
+	xa_erase(&dev->qps, qpn);
+err_proxy:
+	kfree(qp->proxy);
+err_count:
+	atomic_dec(&dev->nr_qps);
+	return ret;
+}
+
+/* Waits only for the module's own, short uses of the QP. */
+int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct usiw_device *dev = to_usiw_dev(ibqp->device);
+	struct usiw_qp *qp = to_usiw_qp(ibqp);
+	struct usiw_conn *conn;
+
+	spin_lock(&qp->lock);
+	qp->destroying = true;
+	spin_unlock(&qp->lock);
+
+	conn = usiw_qp_get_conn(qp);
+	if (conn) {
+		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_evfile_cancel(conn);
+		usiw_conn_put(conn);
+	}
+
+	xa_erase(&dev->qps, ibqp->qp_num);
+	usiw_qp_proxy_detach(qp->proxy);
+	usiw_qp_put(qp);
+	wait_for_completion(&qp->free);
+
+	mmdrop(qp->mm);
+	atomic_dec(&dev->nr_qps);
+	return 0;
+}
+
+static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)
+{
+	struct usiw_conn *conn = usiw_qp_get_conn(qp);
+
+	if (conn) {
+		if (next == IB_QPS_SQD)
+			usiw_conn_disconnect(conn);
+		else if (next == IB_QPS_ERR || next == IB_QPS_RESET)
+			usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_put(conn);
+	}
+	/* RTS and SQD are the connection's to set, and it may have ended meanwhile. */
+	if (next != IB_QPS_RTS && next != IB_QPS_SQD)
+		usiw_qp_set_state(qp, next);
+	return 0;
+}
+
+static int usiw_qp_modify(struct usiw_qp *qp, struct ib_qp_attr *attr, int mask)
+{
+	int ret = 0;
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if ((mask & IB_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > USIW_MAX_ORD)
+		return -EINVAL;
+	if ((mask & IB_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > USIW_MAX_IRD)
+		return -EINVAL;
+	if ((mask & IB_QP_STATE) && attr->qp_state >= ARRAY_SIZE(usiw_qp_next))
+		return -EINVAL;
+
+	spin_lock(&qp->lock);
+	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp->state)
+		ret = -EINVAL;
+	else if ((mask & IB_QP_STATE) && !(usiw_qp_next[qp->state] & BIT(attr->qp_state)))
+		ret = -EINVAL;
+	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
+		qp->access_flags = attr->qp_access_flags;
+	spin_unlock(&qp->lock);
+
+	if (!ret && (mask & IB_QP_STATE))
+		ret = usiw_qp_move(qp, attr->qp_state);
+	return ret;
+}
+
+/*
+ * Users call this for their QPs, and iw_cm to disconnect for proxies, without udata: SQD in
+ * order, ERR at once. May sleep.
+ */
+int usiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata)
+{
+	struct usiw_qp *qp;
+	int ret;
+
+	if (udata)
+		return usiw_qp_modify(to_usiw_qp(ibqp), attr, mask);
+	qp = usiw_qp_proxy_get_qp(to_usiw_qp_proxy(ibqp));
+	if (!qp)
+		return -EINVAL;
+	ret = usiw_qp_modify(qp, attr, mask);
+	usiw_qp_put(qp);
+	return ret;
+}
+
+int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init_attr)
+{
+	struct usiw_device *dev = to_usiw_dev(ibqp->device);
+	struct usiw_qp *qp = to_usiw_qp(ibqp);
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init_attr, 0, sizeof(*init_attr));
+	spin_lock(&qp->lock);
+	attr->qp_state = qp->state;
+	attr->qp_access_flags = qp->access_flags;
+	attr->max_rd_atomic = qp->ord;
+	attr->max_dest_rd_atomic = qp->ird;
+	spin_unlock(&qp->lock);
+	attr->cur_qp_state = attr->qp_state;
+	attr->path_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
+	attr->port_num = 1;
+	attr->cap = qp->cap;
+
+	init_attr->send_cq = ibqp->send_cq;
+	init_attr->recv_cq = ibqp->recv_cq;
+	init_attr->cap = qp->cap;
+	init_attr->sq_sig_type = qp->sig_type;
+	init_attr->qp_type = ibqp->qp_type;
+	init_attr->port_num = 1;
+	return 0;
+}
+
+/* See usiw_poll_cq(). */
+int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		   const struct ib_send_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return -EOPNOTSUPP;
+}
+
+int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		   const struct ib_recv_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return -EOPNOTSUPP;
+}
+
+/* ---- References. iw_cm calls get and add with interrupts off. ---- */
+
+struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
+{
+	return xa_load(&dev->qps, qpn);
+}
+
+struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
+{
+	unsigned long irqs;
+	struct usiw_qp *qp;
+
+	spin_lock_irqsave(&proxy->lock, irqs);
+	qp = proxy->qp;
+	if (qp)
+		kref_get(&qp->kref);
+	spin_unlock_irqrestore(&proxy->lock, irqs);
+	return qp;
+}
+
+/*
+ * A QP with a connection is not for iw_cm to have: for a user who accepts twice on one QP
+ * this ends the second attempt before iw_cm forgets the first one's reference.
+ */
+struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
+{
+	struct usiw_qp_proxy *proxy = usiw_qp_proxy_by_qpn(to_usiw_dev(ibdev), qpn);
+	unsigned long irqs;
+	bool free = false;
+
+	if (!proxy)
+		return NULL;
+	spin_lock_irqsave(&proxy->lock, irqs);
+	if (proxy->qp)
+		free = !READ_ONCE(proxy->qp->conn);
+	spin_unlock_irqrestore(&proxy->lock, irqs);
+	return free ? &proxy->ibqp : NULL;
+}
+
+void usiw_iw_add_ref(struct ib_qp *ibqp)
+{
+	kref_get(&to_usiw_qp_proxy(ibqp)->kref);
+}
+
+static void usiw_qp_proxy_release(struct kref *kref)
+{
+	kfree(container_of(kref, struct usiw_qp_proxy, kref));
+}
+
+void usiw_iw_rem_ref(struct ib_qp *ibqp)
+{
+	kref_put(&to_usiw_qp_proxy(ibqp)->kref, usiw_qp_proxy_release);
+}
+
+static void usiw_qp_release(struct kref *kref)
+{
+	complete(&container_of(kref, struct usiw_qp, kref)->free);
+}
+
+void usiw_qp_put(struct usiw_qp *qp)
+{
+	kref_put(&qp->kref, usiw_qp_release);
+}
+
+/* The QP by number, if the calling process made it; with a reference. */
+struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
+{
+	struct usiw_qp_proxy *proxy;
+	struct usiw_qp *qp = NULL;
+
+	rcu_read_lock();
+	proxy = usiw_qp_proxy_by_qpn(dev, qpn);
+	if (proxy)
+		qp = usiw_qp_proxy_get_qp(proxy);
+	rcu_read_unlock();
+	if (qp && qp->mm != current->mm) {
+		usiw_qp_put(qp);
+		return NULL;
+	}
+	return qp;
+}
+
+/* ---- The connection of a QP. The QP holds a reference to it, and it one to the QP. ---- */
+
+int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
+{
+	int ret = 0;
+
+	spin_lock(&qp->lock);
+	if (qp->destroying || qp->state > IB_QPS_RTR) {
+		ret = -EINVAL;
+	} else if (qp->conn) {
+		ret = -EISCONN;
+	} else {
+		usiw_conn_get(conn);
+		WRITE_ONCE(qp->conn, conn);
+		kref_get(&qp->kref);
+	}
+	spin_unlock(&qp->lock);
+	return ret;
+}
+
+void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn)
+{
+	bool attached;
+
+	spin_lock(&qp->lock);
+	attached = qp->conn == conn;
+	if (attached)
+		WRITE_ONCE(qp->conn, NULL);
+	spin_unlock(&qp->lock);
+	if (attached) {
+		usiw_qp_put(qp);
+		usiw_conn_put(conn);
+	}
+}
+
+struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp)
+{
+	struct usiw_conn *conn;
+
+	spin_lock(&qp->lock);
+	conn = qp->conn;
+	if (conn)
+		usiw_conn_get(conn);
+	spin_unlock(&qp->lock);
+	return conn;
+}
+
+void usiw_qp_set_state(struct usiw_qp *qp, enum ib_qp_state state)
+{
+	spin_lock(&qp->lock);
+	qp->state = state;
+	spin_unlock(&qp->lock);
+}
+
+void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
+{
+	spin_lock(&qp->lock);
+	qp->ird = ird;
+	qp->ord = ord;
+	spin_unlock(&qp->lock);
+}
+
+/* The caller holds the user's handle of the QP, so that it is not being destroyed. */
+void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = type,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Routes and next hops, for exactly one source and destination: what the engine needs to
+ * build Ethernet frames by itself.
+ */
+#include <linux/etherdevice.h>
+#include <linux/inetdevice.h>
+#include <linux/jhash.h>
+#include <net/addrconf.h>
+#include <net/inet_ecn.h>
+#include <net/ip6_route.h>
+#include <net/ipv6_stubs.h>
+#include <net/neighbour.h>
+#include <net/route.h>
+
+#include "usiw_conn.h"
+
+static int usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
+			   struct usiw_route *route)
+{
+	struct flowi4 fl4 = {
+		.saddr = tuple->local.s6_addr32[3],
+		.daddr = tuple->remote.s6_addr32[3],
+		.flowi4_tos = tos & IPTOS_TOS_MASK & ~INET_ECN_MASK,
+		.flowi4_proto = IPPROTO_UDP,
+		.fl4_sport = tuple->local_port,
+		.fl4_dport = tuple->remote_port,
+	};
+	struct rtable *rt;
+
+	rt = ip_route_output_key(read_pnet(&dev->net), &fl4);
+	if (IS_ERR(rt))
+		return PTR_ERR(rt);
+	if (rt->rt_type != RTN_LOCAL && rt->rt_type != RTN_UNICAST) {
+		ip_rt_put(rt);
+		return -ENETUNREACH;
+	}
+	route->dst = &rt->dst;
+	route->local = rt->rt_type == RTN_LOCAL;
+	route->hop_limit = ip4_dst_hoplimit(&rt->dst);
+	return 0;
+}
+
+static int usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
+			   struct usiw_route *route)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	struct flowi6 fl6 = {
+		.saddr = tuple->local,
+		.daddr = tuple->remote,
+		.flowlabel = ip6_make_flowinfo(tos, 0),
+		.flowi6_proto = IPPROTO_UDP,
+		.fl6_sport = tuple->local_port,
+		.fl6_dport = tuple->remote_port,
+	};
+	struct dst_entry *dst;
+
+	/* A link-local address means nothing without its link. */
+	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
+		fl6.flowi6_oif = dev->netdev->ifindex;
+	dst = ipv6_stub->ipv6_dst_lookup_flow(read_pnet(&dev->net), NULL, &fl6, NULL);
+	if (IS_ERR(dst))
+		return PTR_ERR(dst);
+	route->dst = dst;
+	route->local = !!(dst->dev->flags & IFF_LOOPBACK);
+	route->hop_limit = ip6_dst_hoplimit(dst);
+	return 0;
+#else
+	return -EAFNOSUPPORT;
+#endif
+}
+
+/*
+ * The route of @tuple: out of the device's netdev, or to this host itself. Return
+ * -ENETUNREACH if it leads elsewhere, or the error of the lookup. May sleep.
+ */
+int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
+		   struct usiw_route *route)
+{
+	u32 mtu;
+	int ret;
+
+	if (usiw_tuple_is_ipv4(tuple))
+		ret = usiw_route_get4(dev, tuple, tos, route);
+	else
+		ret = usiw_route_get6(dev, tuple, tos, route);
+	if (ret)
+		return ret;
+	if (!route->local && route->dst->dev != dev->netdev) {
+		usiw_route_put(route);
+		return -ENETUNREACH;
+	}
+	mtu = min_t(u32, dst_mtu(route->dst), READ_ONCE(route->dst->dev->mtu));
+	route->mtu = min_t(u32, mtu, USIW_MAX_MTU);
+	return 0;
+}
+
+void usiw_route_put(struct usiw_route *route)
+{
+	dst_release(route->dst);
+	route->dst = NULL;
+}
+
+int usiw_nexthop_bucket(const void *key, u32 key_len)
+{
+	return jhash(key, key_len, 0) & (USIW_NEXTHOP_BUCKETS - 1);
+}
+
+/*
+ * The MAC of the next hop, zeros for this host itself. Return -EAGAIN while it is being
+ * resolved, which this call starts. @bucket: of the next hop's address, -1 if there is none.
+ */
+int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
+		   int *bucket)
+{
+	const void *remote = &tuple->remote;
+	u8 ha[MAX_ADDR_LEN] = {};
+	struct neighbour *neigh;
+	int ret = 0;
+
+	eth_zero_addr(mac);
+	*bucket = -1;
+	if (route->local)
+		return 0;
+	if (usiw_tuple_is_ipv4(tuple))
+		remote = &tuple->remote.s6_addr32[3];
+	neigh = dst_neigh_lookup(route->dst, remote);
+	if (IS_ERR_OR_NULL(neigh))
+		return -EHOSTUNREACH;
+	*bucket = usiw_nexthop_bucket(neigh->primary_key, neigh->tbl->key_len);
+	if (READ_ONCE(neigh->nud_state) & NUD_VALID) {
+		neigh_ha_snapshot(ha, neigh, neigh->dev);
+		ether_addr_copy(mac, ha);
+	} else {
+		ret = -EAGAIN;
+	}
+	/* Also lets a stale entry be looked at again. */
+	neigh_event_send(neigh, NULL);
+	neigh_release(neigh);
+	return ret;
+}
+
+/* Is @addr an address of the device's netdev (and of no other one)? */
+bool usiw_addr_is_ours(struct usiw_device *dev, const struct in6_addr *addr)
+{
+	struct net *net = read_pnet(&dev->net);
+	bool ours = false;
+
+	if (ipv6_addr_v4mapped(addr)) {
+		rcu_read_lock();
+		ours = __ip_dev_find(net, addr->s6_addr32[3], false) == dev->netdev;
+		rcu_read_unlock();
+	} else {
+#if IS_ENABLED(CONFIG_IPV6)
+		ours = ipv6_chk_addr(net, addr, dev->netdev, 1);
+#endif
+	}
+	return ours;
+}

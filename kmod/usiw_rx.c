@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Datagrams that reach the kernel's sockets. Handshakes are copied in softirq and worked
+ * off by a worker; the rest is the engine's, which has its own copy, and is freed here.
+ */
+#include <linux/icmp.h>
+#include <linux/icmpv6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/slab.h>
+#include <linux/udp.h>
+#include <net/icmp.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+
+#include "usiw_conn.h"
+
+/* ---- Softirq ----------------------------------------------------------- */
+
+static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
+{
+	const struct udphdr *uh = udp_hdr(skb);
+
+	if (ip_hdr(skb)->version == 4) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, &tuple->local);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, &tuple->remote);
+	} else {
+		tuple->local = ipv6_hdr(skb)->daddr;
+		tuple->remote = ipv6_hdr(skb)->saddr;
+	}
+	tuple->local_port = uh->dest;
+	tuple->remote_port = uh->source;
+}
+
+/* Copy the UDP payload for the worker; dropped when memory or the queue's room is short. */
+static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
+			  const struct usiw_tuple *tuple, u32 len)
+{
+	struct usiw_rx *rx;
+
+	if (READ_ONCE(us->rx_len) >= USIW_MAX_RX_QUEUE)
+		return;
+	rx = kmalloc(struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
+	if (!rx)
+		return;
+	rx->tuple = *tuple;
+	rx->ifindex = skb->dev->ifindex;
+	rx->len = len;
+	if (skb_copy_bits(skb, sizeof(struct udphdr), rx->data, len)) {
+		kfree(rx);
+		return;
+	}
+
+	spin_lock(&us->lock);
+	if (us->closed || us->rx_len >= USIW_MAX_RX_QUEUE) {
+		kfree(rx);
+	} else {
+		list_add_tail(&rx->node, &us->rxq);
+		us->rx_len++;
+		queue_work(usiw_wq, &us->rx_work);
+	}
+	spin_unlock(&us->lock);
+}
+
+/* Is @hdr plausible as the first data of a connection that waits for CONFIRM? */
+static bool usiw_confirms(const struct usiw_conn *conn, const struct usiw_trp_hdr *hdr)
+{
+	return READ_ONCE(conn->waits_confirm) &&
+	       be32_to_cpu(hdr->psn) - conn->cm.peer_isn < USIW_TRP_MAX_WINDOW &&
+	       be32_to_cpu(hdr->ack_psn) - conn->cm.local_isn <= USIW_TRP_MAX_WINDOW;
+}
+
+/*
+ * A datagram of the data path. Two may concern the kernel: the first one behind a lost
+ * CONFIRM, and one of a connection that does not exist, of which one in USIW_STRAY_MS
+ * is answered by RESET.
+ */
+static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
+			 const struct usiw_trp_hdr *hdr)
+{
+	bool stray = time_after_eq(jiffies, READ_ONCE(us->stray_next));
+	struct usiw_tuple tuple;
+	struct usiw_conn *conn;
+
+	if (!stray && !atomic_read(&us->confirm_waiters))
+		return;
+	usiw_rx_tuple(skb, &tuple);
+	rcu_read_lock();
+	conn = usiw_conn_lookup_rcu(READ_ONCE(us->net), &tuple);
+	if (conn && usiw_confirms(conn, hdr))
+		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
+	rcu_read_unlock();
+	if (stray)
+		WRITE_ONCE(us->stray_next, jiffies + msecs_to_jiffies(USIW_STRAY_MS));
+	if (stray && !conn)
+		usiw_rx_queue(us, skb, &tuple, sizeof(*hdr));
+}
+
+/* UDP has verified the checksum. skb->data is at the UDP header. Takes the skb. */
+int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
+	struct usiw_trp_hdr buf;
+	const struct usiw_trp_hdr *hdr;
+	struct usiw_tuple tuple;
+	u16 opflags;
+	u32 len;
+
+	if (!us || skb->len < sizeof(struct udphdr) + sizeof(*hdr))
+		goto drop;
+	len = skb->len - sizeof(struct udphdr);
+	hdr = skb_header_pointer(skb, sizeof(struct udphdr), sizeof(buf), &buf);
+	if (!hdr)
+		goto drop;
+
+	opflags = be16_to_cpu(hdr->opflags);
+	switch (opflags >> USIW_TRP_OPCODE_SHIFT) {
+	case USIW_TRP_DATA:
+	case USIW_TRP_SHUTDOWN:
+	case USIW_TRP_SACK:
+		usiw_rx_data(us, skb, hdr);
+		break;
+	case USIW_TRP_RESET:
+		if (opflags & USIW_TRP_F_STRAY)
+			break;		/* the engine's */
+		fallthrough;
+	case USIW_TRP_REQ:
+	case USIW_TRP_ACCEPT:
+	case USIW_TRP_REJECT:
+	case USIW_TRP_CONFIRM:
+		if (len > USIW_CM_MAX_DATAGRAM)
+			break;
+		usiw_rx_tuple(skb, &tuple);
+		usiw_rx_queue(us, skb, &tuple, len);
+		break;
+	default:
+		break;
+	}
+	consume_skb(skb);
+	return 0;
+
+drop:
+	kfree_skb(skb);
+	return 0;
+}
+
+/*
+ * ICMP about something this socket sent: skb->data is at the IP header in it. Counts as an
+ * answer to a REQ only; where ICMP carries enough of the REQ its PSN has to fit.
+ */
+void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
+{
+	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
+	struct {
+		struct udphdr uh;
+		__be32 psn;
+	} buf;
+	const struct udphdr *uh;
+	const __be32 *psn;
+	struct usiw_tuple tuple;
+	struct usiw_conn *conn;
+	u32 at;
+
+	if (!us)
+		return;
+	if (us->ipv4) {
+		const struct iphdr *iph = (const struct iphdr *)skb->data;
+
+		if (icmp_hdr(skb)->type != ICMP_DEST_UNREACH ||
+		    icmp_hdr(skb)->code != ICMP_PORT_UNREACH)
+			return;
+		ipv6_addr_set_v4mapped(iph->saddr, &tuple.local);
+		ipv6_addr_set_v4mapped(iph->daddr, &tuple.remote);
+		at = iph->ihl * 4;
+	} else {
+		const struct ipv6hdr *ip6h = (const struct ipv6hdr *)skb->data;
+
+		if (icmp6_hdr(skb)->icmp6_type != ICMPV6_DEST_UNREACH ||
+		    icmp6_hdr(skb)->icmp6_code != ICMPV6_PORT_UNREACH)
+			return;
+		/* usiw sends no extension headers. */
+		if (ip6h->nexthdr != IPPROTO_UDP)
+			return;
+		tuple.local = ip6h->saddr;
+		tuple.remote = ip6h->daddr;
+		at = sizeof(*ip6h);
+	}
+	uh = skb_header_pointer(skb, at, sizeof(buf.uh), &buf.uh);
+	if (!uh)
+		return;
+	tuple.local_port = uh->source;
+	tuple.remote_port = uh->dest;
+	psn = skb_header_pointer(skb, at + sizeof(*uh), sizeof(buf.psn), &buf.psn);
+
+	rcu_read_lock();
+	conn = usiw_conn_lookup_rcu(READ_ONCE(us->net), &tuple);
+	if (conn && (!psn || be32_to_cpu(*psn) == conn->cm.local_isn))
+		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
+	rcu_read_unlock();
+}
+
+/* ---- Worker ------------------------------------------------------------ */
+
+static void usiw_rx_answer(struct usiw_sock *us, const struct usiw_rx *rx, const void *data,
+			   u32 len)
+{
+	if (len)
+		usiw_sock_send(us, &rx->tuple, rx->ifindex, data, len);
+}
+
+static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
+			   const struct usiw_cm_packet *pkt, enum usiw_reject_reason reason)
+{
+	u8 buf[USIW_CM_MAX_DATAGRAM];
+
+	usiw_rx_answer(us, rx, buf, usiw_cm_build_refusal(pkt, reason, buf));
+}
+
+static void usiw_rx_request(struct usiw_sock *us, const struct usiw_rx *rx,
+			    const struct usiw_cm_packet *pkt)
+{
+	struct usiw_listener *listener;
+	int reason = USIW_REJECT_NO_LISTENER;
+
+	listener = usiw_listener_find(us, &rx->tuple.local, rx->ifindex);
+	if (listener) {
+		reason = usiw_listener_request(listener, us, &rx->tuple, pkt);
+		usiw_listener_put(listener);
+	}
+	if (reason)
+		usiw_rx_refuse(us, rx, pkt, reason);
+}
+
+static void usiw_rx_one(struct usiw_sock *us, const struct usiw_rx *rx)
+{
+	struct net *net = READ_ONCE(us->net);
+	u8 buf[USIW_CM_MAX_DATAGRAM];
+	struct usiw_cm_packet pkt;
+	struct usiw_conn *conn;
+	bool taken = false;
+	int ret;
+
+	ret = usiw_cm_decode(&pkt, rx->data, rx->len);
+	if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ) {
+		usiw_rx_refuse(us, rx, &pkt, USIW_REJECT_VERSION);
+		return;
+	}
+
+	conn = usiw_conn_lookup(net, &rx->tuple);
+	if (conn) {
+		taken = ret || usiw_conn_receive(conn, &pkt);
+		usiw_conn_put(conn);
+	}
+	if (taken)
+		return;
+	if (!ret && pkt.opcode == USIW_TRP_REQ)
+		usiw_rx_request(us, rx, &pkt);
+	else
+		usiw_rx_answer(us, rx, buf, usiw_cm_build_stray_reset(rx->data, rx->len, buf));
+}
+
+void usiw_rx_work(struct work_struct *work)
+{
+	struct usiw_sock *us = container_of(work, struct usiw_sock, rx_work);
+	struct usiw_rx *rx;
+	int i;
+
+	for (i = 0; i < USIW_RX_BURST; i++) {
+		spin_lock_bh(&us->lock);
+		rx = list_first_entry_or_null(&us->rxq, struct usiw_rx, node);
+		if (rx) {
+			list_del(&rx->node);
+			us->rx_len--;
+		}
+		spin_unlock_bh(&us->lock);
+		if (!rx)
+			return;
+		usiw_rx_one(us, rx);
+		kfree(rx);
+	}
+	queue_work(usiw_wq, &us->rx_work);
+}
+
+/*
+ * The last user is gone: drop what waits. The caller is never the worker itself: a
+ * connection that ends there drops its socket in a work of its own.
+ */
+void usiw_rx_purge(struct usiw_sock *us)
+{
+	struct usiw_rx *rx, *next;
+	LIST_HEAD(dropped);
+
+	spin_lock_bh(&us->lock);
+	us->closed = true;
+	list_splice_init(&us->rxq, &dropped);
+	us->rx_len = 0;
+	spin_unlock_bh(&us->lock);
+	cancel_work_sync(&us->rx_work);
+	list_for_each_entry_safe(rx, next, &dropped, node)
+		kfree(rx);
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * UDP sockets of the handshake, one per netns, family, local address and port. While a
+ * listener or a connection uses the port it belongs to the kernel: nobody else gets it, and
+ * data for the engine, which the kernel sees as well, draws no ICMP error.
+ */
+#include <linux/hashtable.h>
+#include <linux/in.h>
+#include <linux/jhash.h>
+#include <linux/net.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+
+#include "usiw_conn.h"
+
+#define USIW_SOCK_HASH_BITS	10
+
+/* Guarded by the mutex; a socket is found, and rises from the table, under it only. */
+static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
+static DEFINE_MUTEX(usiw_socks_mutex);
+
+static u32 usiw_sock_hash(const struct net *net, __be16 port)
+{
+	return jhash_2words(net_hash_mix(net), (__force u16)port, 0);
+}
+
+static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4,
+					const struct in6_addr *addr, __be16 port, int scope)
+{
+	struct usiw_sock *us;
+
+	hash_for_each_possible(usiw_socks, us, node, usiw_sock_hash(net, port))
+		if (net_eq(us->net, net) && us->ipv4 == ipv4 && us->port == port &&
+		    us->scope == scope && ipv6_addr_equal(&us->addr, addr))
+			return us;
+	return NULL;
+}
+
+static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
+{
+	struct sockaddr_in6 sin6 = {
+		.sin6_family = AF_INET6,
+		.sin6_addr = us->addr,
+		.sin6_port = us->port,
+		.sin6_scope_id = us->scope,
+	};
+	struct sockaddr_in sin = {
+		.sin_family = AF_INET,
+		.sin_port = us->port,
+	};
+	int ret;
+
+	if (us->ipv4) {
+		if (!ipv6_addr_any(&us->addr))
+			sin.sin_addr.s_addr = us->addr.s6_addr32[3];
+		return kernel_bind(sock, (struct sockaddr *)&sin, sizeof(sin));
+	}
+	ret = ip6_sock_set_v6only(sock->sk);
+	if (ret)
+		return ret;
+	return kernel_bind(sock, (struct sockaddr *)&sin6, sizeof(sin6));
+}
+
+/* A kernel socket holds no reference to its netns: see usiw_sock_net_exit(). */
+static int usiw_sock_open(struct usiw_sock *us)
+{
+	struct udp_tunnel_sock_cfg cfg = {
+		.sk_user_data = us,
+		.encap_type = 1,
+		.encap_rcv = usiw_encap_rcv,
+		.encap_err_rcv = usiw_encap_err_rcv,
+	};
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(us->net, us->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP,
+			       &sock);
+	if (ret)
+		return ret;
+	ret = usiw_sock_bind(us, sock);
+	if (ret) {
+		sock_release(sock);
+		return ret;
+	}
+	setup_udp_tunnel_sock(us->net, sock, &cfg);
+	us->sock = sock;
+	return 0;
+}
+
+/* After this encap_rcv may still be running, with @us that lives until a grace period later. */
+static void usiw_sock_close(struct usiw_sock *us)
+{
+	struct socket *sock;
+
+	down_write(&us->sem);
+	sock = us->sock;
+	us->sock = NULL;
+	up_write(&us->sem);
+	if (!sock)
+		return;
+	rcu_assign_sk_user_data(sock->sk, NULL);
+	kernel_sock_shutdown(sock, SHUT_RDWR);
+	sock_release(sock);
+}
+
+static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const struct in6_addr *addr,
+					  __be16 port, int scope)
+{
+	struct usiw_sock *us;
+	int ret;
+
+	us = kzalloc(sizeof(*us), GFP_KERNEL);
+	if (!us)
+		return ERR_PTR(-ENOMEM);
+	refcount_set(&us->refs, 1);
+	us->net = net;
+	us->ipv4 = ipv4;
+	us->addr = *addr;
+	us->port = port;
+	us->scope = scope;
+	init_rwsem(&us->sem);
+	spin_lock_init(&us->lock);
+	INIT_LIST_HEAD(&us->listeners);
+	INIT_LIST_HEAD(&us->rxq);
+	INIT_WORK(&us->rx_work, usiw_rx_work);
+	us->stray_next = jiffies;
+
+	ret = usiw_sock_open(us);
+	if (ret) {
+		kfree(us);
+		return ERR_PTR(ret);
+	}
+	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
+	return us;
+}
+
+/*
+ * The socket of a local address and port, a new one if need be; a connection shares that
+ * of a listener on all addresses. Return -EADDRINUSE if somebody else has the port. May sleep.
+ */
+struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
+				__be16 port)
+{
+	struct net *net = read_pnet(&dev->net);
+	struct usiw_sock *us;
+	int scope = 0;
+
+	if (!ipv4 && (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL))
+		scope = dev->netdev->ifindex;
+	mutex_lock(&usiw_socks_mutex);
+	us = usiw_sock_find(net, ipv4, addr, port, scope);
+	if (!us)
+		us = usiw_sock_find(net, ipv4, &in6addr_any, port, 0);
+	if (us)
+		refcount_inc(&us->refs);
+	else
+		us = usiw_sock_create(net, ipv4, addr, port, scope);
+	mutex_unlock(&usiw_socks_mutex);
+	return us;
+}
+
+void usiw_sock_hold(struct usiw_sock *us)
+{
+	refcount_inc(&us->refs);
+}
+
+/* May sleep. */
+void usiw_sock_put(struct usiw_sock *us)
+{
+	if (!refcount_dec_and_mutex_lock(&us->refs, &usiw_socks_mutex))
+		return;
+	/* Under the mutex, so that whoever wants the port next finds it free. */
+	hash_del(&us->node);
+	usiw_sock_close(us);
+	mutex_unlock(&usiw_socks_mutex);
+
+	usiw_rx_purge(us);
+	kfree_rcu(us, rcu);
+}
+
+/* ---- Sending ----------------------------------------------------------- */
+
+static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, struct kvec *vec)
+{
+	union {
+		struct cmsghdr hdr;
+		u8 space[CMSG_SPACE(sizeof(struct in_pktinfo))];
+	} control = {};
+	struct sockaddr_in to = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = tuple->remote.s6_addr32[3],
+		.sin_port = tuple->remote_port,
+	};
+	struct msghdr msg = {
+		.msg_name = &to,
+		.msg_namelen = sizeof(to),
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+	struct in_pktinfo *info = CMSG_DATA(&control.hdr);
+
+	control.hdr.cmsg_level = SOL_IP;
+	control.hdr.cmsg_type = IP_PKTINFO;
+	control.hdr.cmsg_len = CMSG_LEN(sizeof(*info));
+	info->ipi_spec_dst.s_addr = tuple->local.s6_addr32[3];
+	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
+}
+
+static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int ifindex,
+		      struct kvec *vec)
+{
+	union {
+		struct cmsghdr hdr;
+		u8 space[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+	} control = {};
+	struct sockaddr_in6 to = {
+		.sin6_family = AF_INET6,
+		.sin6_addr = tuple->remote,
+		.sin6_port = tuple->remote_port,
+	};
+	struct msghdr msg = {
+		.msg_name = &to,
+		.msg_namelen = sizeof(to),
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+	struct in6_pktinfo *info = CMSG_DATA(&control.hdr);
+
+	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
+		to.sin6_scope_id = ifindex;
+	control.hdr.cmsg_level = SOL_IPV6;
+	control.hdr.cmsg_type = IPV6_PKTINFO;
+	control.hdr.cmsg_len = CMSG_LEN(sizeof(*info));
+	info->ipi6_addr = tuple->local;
+	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
+}
+
+/*
+ * Send one datagram from exactly @tuple's local address. @ifindex: the link of link-local
+ * addresses. Return 0 or -errno; the caller goes on either way, since what matters is
+ * repeated. May sleep.
+ */
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
+		   const void *data, u32 len)
+{
+	struct kvec vec = { .iov_base = (void *)data, .iov_len = len };
+	int ret = -ENETDOWN;
+
+	down_read(&us->sem);
+	if (us->sock) {
+		if (us->ipv4)
+			ret = usiw_send4(us->sock, tuple, &vec);
+		else
+			ret = usiw_send6(us->sock, tuple, ifindex, &vec);
+	}
+	up_read(&us->sem);
+	return ret < 0 ? ret : 0;
+}
+
+/* ---- Network namespaces ------------------------------------------------ */
+
+/*
+ * The netdevs of a dying netns go before this runs, and their devices with them; but a
+ * device's removal is asynchronous, and a hardware netdev moves to the initial netns
+ * instead of waiting for it. So whatever is left in the netns is closed here; senders
+ * find that out.
+ */
+static void __net_exit usiw_sock_net_exit(struct net *net)
+{
+	struct usiw_sock *us;
+	int bucket;
+
+	mutex_lock(&usiw_socks_mutex);
+	hash_for_each(usiw_socks, bucket, us, node) {
+		if (!net_eq(us->net, net))
+			continue;
+		usiw_sock_close(us);
+		/* Another netns may be made at the same address: this must not be found there. */
+		WRITE_ONCE(us->net, NULL);
+	}
+	mutex_unlock(&usiw_socks_mutex);
+}
+
+static struct pernet_operations usiw_net_ops = {
+	.exit = usiw_sock_net_exit,
+};
+
+int usiw_sock_init(void)
+{
+	return register_pernet_subsys(&usiw_net_ops);
+}
+
+void usiw_sock_exit(void)
+{
+	unregister_pernet_subsys(&usiw_net_ops);
+}

@@ -28,6 +28,11 @@ bool cores_are_scarce() {
   return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) <= 2;
 }
 
+pid_t own_tid() {
+  static thread_local pid_t tid = gettid();
+  return tid;
+}
+
 }  // namespace
 
 Progress::Mode Progress::mode_from_environment() {
@@ -115,6 +120,7 @@ bool Progress::drive_inline() {
     drove = true;
     drive_held();
     uint64_t deadline = driven_.next_deadline_ns();
+    driver_tid_.store(own_tid(), std::memory_order_relaxed);
     inline_runs_.store(inline_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     release();
     if (state_.load(std::memory_order_seq_cst) == State::kSleeping && deadline != UINT64_MAX &&

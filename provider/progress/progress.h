@@ -27,6 +27,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -145,7 +146,8 @@ class Progress {
   std::atomic<uint32_t> waiters_{0};     ///< control calls that wait for the token
   std::atomic<uint32_t> kicks_{0};       ///< posts that found the token taken
   std::atomic<uint32_t> kicks_seen_{0};  ///< kicks_ when the last run began
-  std::atomic<uint32_t> inline_runs_{0}; ///< runs by application threads
+  std::atomic<uint32_t> inline_runs_{0};  ///< runs by application threads
+  std::atomic<pid_t> driver_tid_{0};      ///< the application thread that drove last
   alignas(64) std::atomic<State> state_{State::kPolling};
   std::atomic<uint64_t> sleep_until_{0};  ///< when the sleeping thread will wake, ns
   std::atomic<uint32_t> arms_{0};

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file progress_thread.cc
 /// The progress thread: its states and when it changes between them (see progress.h).
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
 
 #include "progress/progress.h"
 
@@ -31,6 +35,31 @@ constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
 /// An application that stopped driving and left work behind (it waits for a byte in memory,
 /// say) is not trusted for so long, doubled each time.
 constexpr uint64_t kPenaltyMinNs = 50 * kMs, kPenaltyMaxNs = 800 * kMs;
+/// Processor time within one nap, without driving, that makes it busy elsewhere.
+constexpr uint64_t kBusyElsewhereNs = 200 * kUs;
+
+/// Processor time that a thread of this process has used, ns; 0 if there is no such thread.
+uint64_t thread_cpu_ns(pid_t tid) {
+  // The kernel's encoding of a thread's CPU clock: ~tid, "per thread", "scheduler clock".
+  auto clock = static_cast<clockid_t>((~static_cast<unsigned>(tid) << 3) | 4 | 2);
+  timespec t;
+  if (tid == 0 || clock_gettime(clock, &t) != 0) return 0;
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+/// True if a thread of this process runs or waits for a processor.
+bool thread_is_runnable(pid_t tid) {
+  char path[64], text[256];
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", static_cast<int>(tid));
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = '\0';
+  const char* name_end = strrchr(text, ')');  // "tid (name) state ..."
+  return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'R';
+}
 
 }  // namespace
 
@@ -50,13 +79,18 @@ void Progress::run() {
     }
     refresh_watched();
     polling_step();
-    if (mode_ == Mode::kThread) continue;
+    if (mode_ == Mode::kThread) {
+      yield();
+      continue;
+    }
     bool crowded = now_ < crowded_until_;
     if (streak_since_ != 0 && now_ - streak_since_ > kStreakNs && streak_samples_ >= kStreakSamples &&
         now_ >= no_standby_until_)
       standby();
     else if (now_ - last_work_ > (crowded ? 0 : kPollWindowNs))
       sleep();
+    else
+      yield();
   }
   std::lock_guard hold(watch_lock_);
   watch_seen_ = UINT64_MAX;
@@ -152,33 +186,42 @@ void Progress::polling_step() {
     if (++streak_misses_ >= kStreakMisses) streak_since_ = streak_samples_ = 0;
     if (thread_drive() != 0) last_work_ = now_;
   }
-  yield();
 }
 
-/// Sleeps while the application drives.
+/// Sleeps while the application drives. It has stopped when it did not drive for a whole
+/// nap, unless it is only preempted; it is not to be trusted when it used the time for
+/// something else and left work behind.
 void Progress::standby() {
-  bool rung = false, stopped = false;
-  uint64_t began = now_;
-  for (uint64_t nap = kStandbyMinNs; !stopped; nap = std::min(2 * nap, kStandbyMaxNs)) {
+  bool rung = false, busy = false;
+  uint64_t began = now_, nap = kStandbyMinNs;
+  pid_t tid = driver_tid_.load(std::memory_order_relaxed);
+  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
+  uint64_t cpu = thread_cpu_ns(tid);
+  for (;;) {
     state_.store(State::kStandby, std::memory_order_seq_cst);
     // An application that armed a CQ before it could see STANDBY rang no doorbell.
     if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
-    runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
     wait(false, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
-    // Is it driving right now? A run takes a microsecond or less.
-    uint64_t look_until = now_ + 20 * kUs;
-    runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
-    do {
-      sched_yield();
-      now_ = clock_.now_ns();
-      stopped = inline_runs_.load(std::memory_order_relaxed) == runs_seen_;
-    } while (stopped && now_ < look_until);
+    uint32_t runs_now = inline_runs_.load(std::memory_order_relaxed);
+    if (runs_now != runs) {
+      runs = runs_now;
+      tid = driver_tid_.load(std::memory_order_relaxed);
+      cpu = thread_cpu_ns(tid);
+      nap = std::min(2 * nap, kStandbyMaxNs);
+      continue;
+    }
+    nap = kStandbyMinNs;
+    uint64_t cpu_now = thread_cpu_ns(tid);
+    busy = cpu_now > cpu + kBusyElsewhereNs;
+    if (busy || !thread_is_runnable(tid)) break;
+    thread_drive();  // preempted: stand in for it
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
   streak_since_ = streak_samples_ = 0;
+  runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
   if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
-  if (stopped && thread_drive() != 0) {
+  if (busy && thread_drive() != 0) {
     standby_penalty_ = std::clamp(2 * standby_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
     no_standby_until_ = now_ + standby_penalty_;
   }

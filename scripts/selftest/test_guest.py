@@ -102,13 +102,13 @@ def test_unkillable_process(faults):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_guest_hangs(faults, kernel):
-    done = vm("--no-module", "--topology", "none", "--timeout", "2", "--", "sh", "-c",
+def test_guest_hangs(faults, kernel, tmp_path):
+    log = tmp_path / "log"
+    done = vm("--log", log, "--no-module", "--topology", "none", "--timeout", "2", "--", "sh", "-c",
               f"insmod {faults(kernel)} kind=hang", kernel=kernel)
     assert done.returncode == 124
     assert "the guest hung" in done.stderr
-    log = (BUILD / "vm" / "log" / "latest.log").read_text(errors="replace")
-    assert "spin_without_interrupts" in log
+    assert "spin_without_interrupts" in log.read_text(errors="replace")
 
 
 @pytest.mark.parametrize("topology", ("veth", "netns"))

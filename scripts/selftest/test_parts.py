@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from vmlib import cli, cpio, guest, judge, kernels, session
+from vmlib import bench, cli, comparison, cpio, guest, judge, kernels, session
 from vmlib.judge import Record
 
 
@@ -112,3 +112,39 @@ def test_command_keeps_its_own_options():
     options = cli.build_parser().parse_args(["run", "--topology", "netns", "--", "rping", "-s", "--timeout", "5"])
     assert options.command == ["rping", "-s", "--timeout", "5"]
     assert options.timeout == 120
+
+
+PERFTEST_LAT = """\
+---------------------------------------------------------------------------------------
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99%[usec]   99.9%[usec]
+ 64      1000          28.13          912.61       30.60              35.55            27.07          66.85           912.61
+---------------------------------------------------------------------------------------
+"""
+PERFTEST_BW = """\
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      300              16.01              14.98               0.000240
+"""
+
+
+def test_perftest_figures():
+    assert bench.parse_perftest(PERFTEST_LAT, "lat", 64) == 30.60
+    assert bench.parse_perftest(PERFTEST_BW, "bw", 65536) == 14.98
+    with pytest.raises(bench.StepFailed):
+        bench.parse_perftest("Unable to connect", "bw", 65536)
+
+
+def test_comparison_table():
+    results = {("siw", "read", "bw", 1 << 20): [4.5, 9.5, 5.0], ("rxe", "read", "bw", 1 << 20): [bench.NEVER_ENDS],
+               ("siw", "send", "lat", 64): [30.0, bench.FAILS, 40.0]}
+    lines = comparison.table(results, ["usiw", "siw", "rxe"]).splitlines()
+    assert "| read 1 MB | - | 5.00 | never ends |" in lines
+    assert "| send 64 B | - | 35.0 (1 of 3 failed) | - |" in lines
+
+
+def test_comparison_demands_every_figure_of_usiw_only():
+    full = {("usiw", operation, kind, size): [1.0, 2.0] for operation in bench.OPERATIONS
+            for kind, size, _ in bench.COMPARE_CELLS}
+    assert not comparison.incomplete(full, ["usiw", "siw"], 2)
+    assert not comparison.incomplete({}, ["siw"], 2)
+    full["usiw", "read", "bw", 65536] = [1.0, bench.FAILS]
+    assert comparison.incomplete(full, ["usiw"], 2) == [("usiw", "read", "bw", 65536)]

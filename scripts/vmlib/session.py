@@ -59,7 +59,8 @@ class Session:
         reader = guest.FrameReader()
         sources = {self.machine.frames, self.machine.console}
         while sources and not self.outcome.done:
-            readable = select.select(list(sources), [], [], max(0, self.deadline - time.monotonic()))[0]
+            left = None if self.deadline is None else max(0, self.deadline - time.monotonic())
+            readable = select.select(list(sources), [], [], left)[0]
             for source in readable:
                 data = os.read(source, 65536)
                 if not data:
@@ -135,7 +136,7 @@ class Session:
         elif word == "ready":
             outcome.boot_seconds = time.monotonic() - self.start
             limit = self.options.timeout
-            self.deadline = time.monotonic() + limit + REACTION_SECONDS if limit else float("inf")
+            self.deadline = time.monotonic() + limit + REACTION_SECONDS if limit else None
             if not self.options.quiet:
                 say(f"guest ready after {outcome.boot_seconds:.1f} s")
         elif word == "timeout":

@@ -80,16 +80,22 @@ class DelayCongestion {
     const uint64_t target = target_ + 2 * min_rtt;
     if (round_rtt_ > 4 * min_rtt + kBaseTarget / 8) slow_start_ = false;  // a queue builds up
     if (round_rtt_ > target) {
-      if (cut_rtt_ != 0 && round_rtt_ * 5 > cut_rtt_ * 4) {
-        cwnd_ = std::max(cwnd_, cut_cwnd_);
-        target_ = std::min(kMaxTarget, round_rtt_ + round_rtt_ / 4);
-        cut_rtt_ = 0;
-      } else {
+      if (cut_rtt_ == 0) {
         cut_cwnd_ = cwnd_;
         cut_rtt_ = round_rtt_;
-        const float excess = static_cast<float>(round_rtt_ - target) / static_cast<float>(round_rtt_);
-        cut(std::max(0.5f, 1.0f - 0.8f * excess));
+      } else if (cwnd_ <= cut_cwnd_ * 0.6f) {
+        // Enough has been cut to tell: a queue of our own would be much shorter now.
+        if (round_rtt_ * 5 > cut_rtt_ * 4) {
+          cwnd_ = cut_cwnd_;
+          target_ = std::min(kMaxTarget, round_rtt_ + round_rtt_ / 4);
+          cut_rtt_ = 0;
+          return;
+        }
+        cut_cwnd_ = cwnd_;
+        cut_rtt_ = round_rtt_;
       }
+      const float excess = static_cast<float>(round_rtt_ - target) / static_cast<float>(round_rtt_);
+      cut(std::max(0.5f, 1.0f - 0.8f * excess));
     } else {
       cut_rtt_ = 0;
       if (target_ > kBaseTarget) target_ -= (target_ - kBaseTarget) / 64 + 1;
@@ -102,7 +108,7 @@ class DelayCongestion {
   }
 
   float cwnd_ = kInitial;
-  float cut_cwnd_ = 0;    ///< window before the last cut for delay
+  float cut_cwnd_ = 0;    ///< window before the cuts for delay that are being judged
   float undo_cwnd_ = 0;   ///< window before the last cut for loss
   bool slow_start_ = true;
   bool limited_ = false;
@@ -111,7 +117,7 @@ class DelayCongestion {
   uint32_t lost_ = 0;     ///< in this round
   uint64_t cut_at_ = 0;   ///< time of the last cut for loss
   uint64_t round_rtt_ = 0;
-  uint64_t cut_rtt_ = 0;  ///< smallest RTT of the round that led to the last cut for delay
+  uint64_t cut_rtt_ = 0;  ///< smallest RTT of the round before them; 0: none
   uint64_t target_ = kBaseTarget;
 };
 

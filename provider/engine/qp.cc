@@ -108,6 +108,7 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
              qp.sq_.at(limit).valid.load(std::memory_order_acquire) != 0)
         ++limit;
       qp.sq_limit = limit;
+      qp.rr_limit = qp.rr_tail;
       activate(qp);
       check_drained(qp);
       break;
@@ -126,9 +127,10 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
   }
 }
 
-/// In kDraining: sends SHUTDOWN once all work is complete and the peer's READs are served.
+/// In kDraining: sends SHUTDOWN once all work is complete and the READs that the peer had
+/// asked for at the call of qp_shutdown() are served.
 void Engine::Impl::check_drained(QpContext& qp) {
-  if (qp.sq_head != qp.sq_limit || qp.rr_head != qp.rr_tail) return;
+  if (qp.sq_head != qp.sq_limit || psn_lt(qp.rr_head, qp.rr_limit)) return;
   qp.phase = Phase::kShutdownSent;
   qp.phase_deadline = now_ + kShutdownTime;
   touch_timer(qp, qp.phase_deadline);

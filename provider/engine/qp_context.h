@@ -215,6 +215,7 @@ struct QpConnection {
   ZeroedArray<ReadJob> read_jobs;
   ZeroedArray<ReadOp> read_ops;
   uint32_t sq_limit = 0;     ///< kDraining: the first work request that is not sent any more
+  uint32_t rr_limit = 0;     ///< kDraining: the first READ of the peer that is not waited for
   uint32_t send_msn = 1;     ///< next of queue 0
   uint32_t read_msn = 1;     ///< next of queue 1
   uint32_t read_done = 1;    ///< MSN of the oldest own READ not complete

@@ -1,36 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file messages_test.cc
 /// Every operation end to end over a good wire: sizes, SGE shapes, inline, many in flight.
-#include <numeric>
+#include <random>
 
-#include "sim_world.h"
+#include "fixture.h"
 
 namespace usiw::sim {
 namespace {
 
-class Messages : public ::testing::Test {
- protected:
-  /// Waits for @p n completions of @p cq and returns them.
-  std::vector<Cqe> wait(Host& h, Cq* cq, size_t n, uint64_t ns = 60'000'000'000) {
-    std::vector<Cqe> got;
-    w.run([&] {
-      for (const Cqe& c : h.poll(cq)) got.push_back(c);
-      return got.size() >= n;
-    }, ns);
-    EXPECT_EQ(n, got.size());
-    return got;
-  }
-  void post(Qp* qp, WrOpcode op, std::vector<Sge> sges, uint64_t wr_id = 1, uint8_t flags = kWrSignaled,
-            uint64_t remote = 0, uint32_t rkey = 0) {
-    ASSERT_EQ(0, qp->post_send({wr_id, op, flags, remote, rkey}, sges));
-    qp->ring_send();
-  }
-  void post_recv(Qp* qp, std::vector<Sge> sges, uint64_t wr_id = 1) {
-    ASSERT_EQ(0, qp->post_recv(wr_id, sges));
-    qp->ring_recv();
-  }
-  World w;
-};
+using Messages = EngineTest;
 
 constexpr size_t kSizes[] = {0, 1, 7, 8, 64, 1439, 1440, 1441, 2880, 4096, 65536, 65537, 1 << 20, 8 << 20};
 

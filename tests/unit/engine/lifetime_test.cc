@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file lifetime_test.cc
+/// How connections wait and end: receiver not ready, orderly close from either side and both,
+/// a peer that vanishes, RESET, abort and reuse.
+#include "fixture.h"
+
+namespace usiw::sim {
+namespace {
+
+using Statuses = std::vector<WcStatus>;
+
+class Lifetime : public EngineTest {
+ protected:
+  Lifetime() {
+    std::tie(qa, qb) = w.connect();
+    ra = w.a.region(100'000);
+    rb = w.b.region(100'000);
+  }
+  Qp *qa, *qb;
+  Region *ra, *rb;
+};
+
+// ---- Receiver not ready ----
+
+TEST_F(Lifetime, send_waits_for_receive) {
+  send(qa, ra->sge(0, 5000));
+  w.run_for(3 * kSec);
+  EXPECT_TRUE(w.a.poll(w.a.send_cq).empty());
+  EXPECT_GT(w.b.count(USIW_CNT_NOT_READY_TX), 0u);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS), 2000u) << "backs off";
+  EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+  const uint64_t t = w.clock.now;
+  post_recv(qb, {rb->sge(0, 5000)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_LT(w.clock.now - t, 1 * kMs) << "told at once";
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.recv_cq, 1));
+}
+
+TEST_F(Lifetime, other_direction_goes_on_while_receiver_is_not_ready) {
+  send(qa, ra->sge(0, 8));
+  w.run_for(10 * kMs);
+  write(qb, rb->sge(0, 60'000), ra->addr(), ra->stag);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1, 100 * kMs));
+  post_recv(qa, {ra->sge(0, 64)});
+  send(qb, rb->sge(0, 64));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.recv_cq, 1, 100 * kMs));
+}
+
+TEST_F(Lifetime, receives_posted_one_by_one) {
+  fill(ra->bytes, 1);
+  for (int i = 0; i < 20; ++i) send(qa, ra->sge(i * 3000, 3000), i);
+  for (int i = 0; i < 20; ++i) {
+    w.run_for(1 * kMs);
+    post_recv(qb, {rb->sge(i * 3000, 3000)}, i);
+  }
+  for (const Cqe& c : wait(w.b, w.b.recv_cq, 20)) EXPECT_EQ(kSuccess, c.status);
+  EXPECT_EQ(0, std::memcmp(ra->bytes.data(), rb->bytes.data(), 60'000));
+}
+
+TEST_F(Lifetime, receiver_is_never_ready) {
+  post_recv(qa, {}, 7);
+  write(qa, ra->sge(0, 100), rb->addr(), rb->stag, 1);
+  send(qa, ra->sge(0, 100), 2);
+  write(qa, ra->sge(0, 100), rb->addr(), rb->stag, 3);
+  const uint64_t t = w.clock.now;
+  EXPECT_EQ((Statuses{kSuccess, kRnrRetryExcErr, kWrFlushErr}), statuses(w.a, w.a.send_cq, 3));
+  EXPECT_GT(w.clock.now - t, 8 * kSec);
+  EXPECT_LT(w.clock.now - t, 13 * kSec);
+  expect_failed(w.a, -EREMOTEIO, AsyncEvent::kNone);
+  ASSERT_TRUE(failed(w.b));
+  expect_failed(w.b, -EPROTO, AsyncEvent::kQpReqErr);
+}
+
+TEST_F(Lifetime, peer_vanishes_while_not_ready) {
+  send(qa, ra->sge(0, 100));
+  w.run_for(100 * kMs);
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1, 4 * kSec));
+}
+
+// ---- The peer vanishes ----
+
+TEST_F(Lifetime, peer_vanishes_during_writes) {
+  for (int i = 0; i < 10; ++i) write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, i);
+  ASSERT_TRUE(w.run([&] { return w.b.count(USIW_CNT_RX_PKTS) > 100; }));
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+  const uint64_t t = w.clock.now;
+  ASSERT_TRUE(failed(w.a));
+  EXPECT_LT(w.clock.now - t, 4 * kSec);
+  EXPECT_GT(w.clock.now - t, 1 * kSec);
+  expect_failed(w.a, -ETIMEDOUT, AsyncEvent::kNone);
+  int retry = 0, flush = 0;
+  for (const Cqe& c : w.a.poll(w.a.send_cq)) {
+    retry += c.status == kRetryExcErr;
+    flush += c.status == kWrFlushErr;
+    EXPECT_TRUE(c.status != kSuccess || retry == 0);
+  }
+  EXPECT_EQ(1, retry);
+  EXPECT_GT(flush, 0);
+}
+
+TEST_F(Lifetime, peer_was_never_there) {
+  w.wire.faults.cut[0] = true;
+  send(qa, ra->sge(0, 8));
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1, 4 * kSec));
+}
+
+TEST_F(Lifetime, only_acknowledgements_are_lost) {
+  w.wire.faults.cut[1] = true;
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1, 4 * kSec));
+}
+
+TEST_F(Lifetime, peer_vanishes_between_read_request_and_response) {
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    return side == 0 || !decode_trp(d, h) || h.opcode != USIW_TRP_DATA;  // responses are lost ...
+  };
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(50 * kMs);
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;  // ... then everything
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1, 4 * kSec));
+}
+
+TEST_F(Lifetime, short_outages_are_survived) {
+  for (int i = 0; i < 5; ++i) {
+    write(qa, ra->sge(0, 80'000), rb->addr(), rb->stag, i);
+    w.run_for(20'000);
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+    w.run_for(1 * kSec);
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+    EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kSec));
+  }
+}
+
+TEST_F(Lifetime, peer_that_sleeps_for_milliseconds_costs_little) {
+  for (int i = 0; i < 300; ++i) {
+    if (i % 4 == 0) {
+      w.b_frozen = true;
+      w.run_for(3 * kMs);
+      w.b_frozen = false;
+    }
+    write(qa, ra->sge(0, 60'000), rb->addr(), rb->stag, i);
+    w.run_for(30'000);
+    ASSERT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kSec));
+  }
+  EXPECT_LT(w.a.count(USIW_CNT_RETRANS_FAST) + w.a.count(USIW_CNT_RETRANS_RTO), 300u * 42 / 20);
+}
+
+TEST_F(Lifetime, idle_peer_vanishes) {
+  w.run_for(60 * kSec);
+  EXPECT_TRUE(w.a.events.failed.empty());
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS), 20u);
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+  ASSERT_TRUE(failed(w.a, 20 * kSec));
+  expect_failed(w.a, -ETIMEDOUT, AsyncEvent::kNone);
+}
+
+TEST_F(Lifetime, probe_finds_out_soon) {
+  w.a.engine.qp_probe(qa);
+  w.run_for(4 * kSec);
+  EXPECT_TRUE(w.a.events.failed.empty()) << "the peer answered";
+  w.wire.faults.cut[1] = true;
+  w.a.engine.qp_probe(qa);
+  ASSERT_TRUE(failed(w.a, 4 * kSec));
+}
+
+// ---- Orderly close ----
+
+TEST_F(Lifetime, close_drains_first) {
+  for (int i = 0; i < 5; ++i) write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, i);
+  read(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, 5);
+  post_recv(qb, {}, 1);
+  post_recv(qa, {}, 1);
+  w.a.engine.qp_shutdown(qa);
+  EXPECT_EQ(QpState::kClosing, qa->state());
+  ASSERT_TRUE(w.run([&] { return !w.a.events.closed.empty() && !w.b.events.peer_closed.empty(); }, 1 * kSec));
+  EXPECT_EQ(Statuses(6, kSuccess), statuses(w.a, w.a.send_cq, 6));
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.a, w.a.recv_cq, 1));
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.recv_cq, 1));
+  EXPECT_EQ(QpState::kError, qa->state());
+  EXPECT_EQ(QpState::kError, qb->state());
+  EXPECT_TRUE(w.a.events.failed.empty() && w.b.events.failed.empty());
+  EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+}
+
+TEST_F(Lifetime, close_on_bad_wires) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    World x(seed);
+    x.wire.faults.loss = seed % 2 ? 0.3 : 0;
+    x.wire.faults.duplicate = 0.2;
+    x.wire.faults.jitter = 50'000;
+    auto [p, q] = x.connect();
+    const bool both = seed % 3 == 0;
+    x.a.engine.qp_shutdown(p);
+    if (both) x.b.engine.qp_shutdown(q);
+    ASSERT_TRUE(x.run([&] {
+      return x.a.events.closed.size() == 1 && x.b.events.peer_closed.size() + x.b.events.closed.size() == 1;
+    }, 5 * kSec));
+    EXPECT_EQ(both ? 1u : 0u, x.b.events.closed.size());
+    x.run_for(5 * kSec);
+    EXPECT_TRUE(x.a.events.failed.empty() && x.b.events.failed.empty());
+  }
+}
+
+TEST_F(Lifetime, close_to_a_vanished_peer_is_bounded) {
+  w.wire.faults.cut[0] = true;
+  w.a.engine.qp_shutdown(qa);
+  ASSERT_TRUE(w.run([&] { return !w.a.events.closed.empty(); }, 2 * kSec));
+}
+
+TEST_F(Lifetime, close_of_peer_flushes_work_in_flight) {
+  post_recv(qb, {}, 1);
+  w.wire.faults.per_packet = 1000;
+  for (int i = 0; i < 60; ++i) read(qb, rb->sge(0, 90'000), ra->addr(), ra->stag, i);
+  w.run_for(100'000);
+  w.a.engine.qp_shutdown(qa);
+  ASSERT_TRUE(w.run([&] { return !w.b.events.peer_closed.empty(); }, 2 * kSec));
+  const auto got = wait(w.b, w.b.send_cq, 60);
+  EXPECT_EQ(kWrFlushErr, got.back().status);
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.recv_cq, 1));
+}
+
+TEST_F(Lifetime, close_without_connection) {
+  QpAttr attr{};
+  attr.max_send_wr = attr.max_recv_wr = 4;
+  Qp* q = w.a.qp(attr);
+  post_recv(q, {}, 1);
+  w.a.engine.qp_shutdown(q);
+  EXPECT_EQ(1u, w.a.events.closed.size());
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.a, w.a.recv_cq, 1));
+  w.a.engine.qp_shutdown(q);
+  EXPECT_EQ(2u, w.a.events.closed.size());
+}
+
+// ---- Abort, reset, reuse ----
+
+TEST_F(Lifetime, abort_is_silent_and_flushes) {
+  post_recv(qa, {}, 1);
+  write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, 2);
+  w.a.engine.progress();
+  const uint64_t sent = w.wire.sent;
+  w.a.engine.qp_abort(qa);
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.a, w.a.send_cq, 1, 1 * kMs));
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.a, w.a.recv_cq, 1, 1 * kMs));
+  w.b_frozen = true;
+  w.run_for(1 * kSec);
+  EXPECT_EQ(sent, w.wire.sent);
+  EXPECT_TRUE(w.a.events.failed.empty() && w.a.events.closed.empty());
+}
+
+TEST_F(Lifetime, reset_makes_the_qp_new) {
+  for (int round = 0; round < 3; ++round) {
+    write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, 1);
+    post_recv(qb, {rb->sge(0, 64)}, 2);
+    send(qa, ra->sge(0, 64), 3);
+    EXPECT_EQ((Statuses{kSuccess, kSuccess}), statuses(w.a, w.a.send_cq, 2));
+    EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.recv_cq, 1));
+    for (Host* h : {&w.a, &w.b}) h->engine.qp_abort(h == &w.a ? qa : qb);
+    for (Host* h : {&w.a, &w.b}) h->engine.qp_reset(h == &w.a ? qa : qb);
+    EXPECT_EQ(QpState::kIdle, qa->state());
+    w.connect(qa, qb, {});
+  }
+}
+
+TEST_F(Lifetime, four_tuple_of_a_live_connection_is_refused) {
+  QpAttr attr{};
+  attr.max_send_wr = attr.max_recv_wr = 4;
+  Qp* q = w.a.qp(attr);
+  const Path path{w.last_flow, {}, {}, 64, 0};
+  const ConnAttr conn{1, 2, 64, 1, 1, 1500, true};
+  EXPECT_EQ(EADDRINUSE, w.a.engine.qp_connect(q, 0, path, conn));
+  EXPECT_EQ(EISCONN, w.a.engine.qp_connect(qa, 0, path, conn));
+  w.a.engine.qp_abort(qa);
+  EXPECT_EQ(0, w.a.engine.qp_connect(q, 0, path, conn));
+}
+
+TEST_F(Lifetime, destroy_in_any_state) {
+  write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, 1);
+  w.a.engine.qp_destroy(qa);  // still in the doorbell list
+  write(qb, rb->sge(0, 50'000), ra->addr(), ra->stag, 1);
+  w.run_for(50'000);
+  w.b.engine.qp_destroy(qb);
+  w.run_for(1 * kSec);
+}
+
+TEST_F(Lifetime, many_connections_come_and_go) {
+  std::vector<std::pair<Qp*, Qp*>> pairs;
+  for (int i = 0; i < 300; ++i) {
+    pairs.push_back(w.connect());
+    write(pairs.back().first, ra->sge(0, 3000), rb->addr(), rb->stag, i);
+    if (i % 3 == 2) {
+      std::swap(pairs[pairs.size() / 2], pairs.back());
+      w.run_for(10'000);
+      w.a.engine.qp_destroy(pairs.back().first);
+      w.b.engine.qp_destroy(pairs.back().second);
+      pairs.pop_back();
+    }
+  }
+  w.run_for(100 * kMs);
+  w.a.poll(w.a.send_cq);
+  while (!w.a.poll(w.a.send_cq).empty()) {
+  }
+  for (auto& [p, q] : pairs) {
+    (void)q;
+    write(p, ra->sge(0, 3000), rb->addr(), rb->stag, 1);
+  }
+  EXPECT_EQ(Statuses(pairs.size(), kSuccess), statuses(w.a, w.a.send_cq, pairs.size()));
+}
+
+TEST_F(Lifetime, fairness_among_qps) {
+  constexpr int kQps = 8;
+  std::vector<Qp*> qps;
+  Region* dst = w.b.region(1 << 20);
+  Region* src = w.a.region(1 << 20);
+  for (int i = 0; i < kQps; ++i) {
+    qps.push_back(w.connect().first);
+    for (int k = 0; k < 8; ++k) write(qps[i], src->sge(0, 1 << 20), dst->addr(), dst->stag, k);
+  }
+  w.wire.faults.per_packet = 1000;
+  std::vector<int> done(kQps);
+  w.run([&] {
+    for (const Cqe& c : w.a.poll(w.a.send_cq)) ++done[c.qpn - qps[0]->qpn()];
+    return *std::max_element(done.begin(), done.end()) == 6;
+  });
+  EXPECT_GE(*std::min_element(done.begin(), done.end()), 3);
+}
+
+}  // namespace
+}  // namespace usiw::sim

@@ -1,0 +1,641 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file protocol_test.cc
+/// One engine, and a peer played by the test: receive X, expect Y, for datagrams of the
+/// past, the present and the future, and for those that no honest peer sends.
+#include "engine/psn.h"
+#include "fixture.h"
+
+namespace usiw::sim {
+namespace {
+
+constexpr uint32_t kRcv = 0xfffffff8;  ///< first PSN of the played peer: wraps at once
+constexpr uint32_t kSnd = 0x1000;      ///< first PSN of the engine
+
+class Protocol : public EngineTest {
+ protected:
+  Protocol() {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 64;
+    attr.max_send_sge = attr.max_recv_sge = 4;
+    q = w.a.qp(attr);
+    flow = w.next_flow(false);
+    EXPECT_EQ(0, w.a.engine.qp_connect(q, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    w.b_frozen = true;
+    w.wire.filter = [this](int, Datagram& d) {
+      sent.push_back(d);
+      return false;
+    };
+    mem = w.a.region(64 * 1024);
+  }
+
+  void inject(Datagram d) { w.wire.inject(0, std::move(d), flow); }
+  Datagram trp(uint8_t opcode, uint32_t psn, uint32_t ack, uint16_t flags = 0, uint16_t credit = 64) {
+    Datagram d(kTrpBytes);
+    encode_trp(d.data(), {psn, ack, flags, opcode, credit, 0});
+    return d;
+  }
+  Datagram data(uint32_t psn, const DdpSegment& seg, std::span<const std::byte> payload = {},
+                uint32_t ack = kSnd, uint16_t flags = 0) {
+    Datagram d = trp(USIW_TRP_DATA, psn, ack, flags);
+    std::byte h[kUntaggedBytes];
+    const size_t n = encode_ddp(h, seg);
+    d.insert(d.end(), h, h + n);
+    d.insert(d.end(), payload.begin(), payload.end());
+    return d;
+  }
+  DdpSegment write_seg(size_t offset, bool last) {
+    DdpSegment s{};
+    s.tagged = true;
+    s.last = last;
+    s.rdmap_opcode = USIW_RDMAP_WRITE;
+    s.stag = mem->stag;
+    s.to = mem->addr() + offset;
+    return s;
+  }
+  DdpSegment send_seg(uint32_t msn, uint32_t mo, bool last) {
+    DdpSegment s{};
+    s.last = last;
+    s.rdmap_opcode = USIW_RDMAP_SEND;
+    s.msn = msn;
+    s.mo = mo;
+    return s;
+  }
+  Datagram read_request(uint32_t psn, uint32_t msn, uint32_t size, uint32_t ack = kSnd) {
+    DdpSegment s{};
+    s.last = true;
+    s.rdmap_opcode = USIW_RDMAP_READ_REQ;
+    s.qn = USIW_DDP_QN_READ_REQ;
+    s.msn = msn;
+    std::byte p[kReadReqBytes];
+    encode_read_request(p, {0x77, 0x1000, size, mem->stag, mem->addr()});
+    return data(psn, s, p, ack);
+  }
+  static std::vector<std::byte> bytes(std::string_view s) {
+    const auto* p = reinterpret_cast<const std::byte*>(s.data());
+    return {p, p + s.size()};
+  }
+  std::string_view memory(size_t offset, size_t n) {
+    return {reinterpret_cast<const char*>(mem->bytes.data()) + offset, n};
+  }
+  /// Lets the engine work; returns what it has sent since the last call.
+  std::vector<Datagram> settle(uint64_t ns = 100'000) {
+    w.run_for(ns);
+    return std::exchange(sent, {});
+  }
+  static TrpHeader header(const Datagram& d) {
+    TrpHeader h{};
+    EXPECT_TRUE(decode_trp(d, h));
+    return h;
+  }
+  static DdpSegment segment(const Datagram& d) {
+    DdpSegment s{};
+    EXPECT_EQ(DdpDecode::kOk, decode_ddp(std::span(d).subspan(kTrpBytes), s));
+    return s;
+  }
+  /// The last datagram must be a SACK; returns what it acknowledges.
+  static uint32_t sacked(const std::vector<Datagram>& ds) {
+    EXPECT_FALSE(ds.empty());
+    if (ds.empty()) return 0;
+    const TrpHeader h = header(ds.back());
+    EXPECT_EQ(USIW_TRP_SACK, h.opcode);
+    return h.ack_psn;
+  }
+  TermInfo terminate_in(const std::vector<Datagram>& ds) {
+    for (const Datagram& d : ds) {
+      if (header(d).opcode != USIW_TRP_DATA) continue;
+      const DdpSegment s = segment(d);
+      TermInfo t{};
+      if (s.rdmap_opcode == USIW_RDMAP_TERMINATE) {
+        EXPECT_FALSE(s.tagged);
+        EXPECT_EQ(uint32_t{USIW_DDP_QN_TERMINATE}, s.qn);
+        EXPECT_EQ(1u, s.msn);
+        EXPECT_TRUE(decode_terminate({s.payload, s.len}, t));
+        return t;
+      }
+    }
+    ADD_FAILURE() << "no Terminate";
+    return {};
+  }
+
+  Qp* q;
+  FlowKey flow;
+  Region* mem;
+  std::vector<Datagram> sent;
+};
+
+TEST_F(Protocol, present_past_and_duplicate) {
+  inject(data(kRcv, write_seg(0, true), bytes("one")));
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
+  EXPECT_EQ("one", memory(0, 3));
+  inject(data(kRcv, write_seg(0, true), bytes("two")));  // the past: acknowledged, not placed
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
+  EXPECT_EQ("one", memory(0, 3));
+  EXPECT_EQ(1u, w.a.count(USIW_CNT_RX_DUP));
+}
+
+TEST_F(Protocol, acknowledgement_waits_for_a_reply_but_not_long) {
+  inject(data(kRcv, write_seg(0, true), bytes("x")));
+  w.run_for(2'000);
+  EXPECT_TRUE(sent.empty());
+  write(q, mem->sge(0, 8), 1, 2);
+  const auto out = settle(2'000);
+  ASSERT_EQ(1u, out.size()) << "the reply carries it";
+  EXPECT_EQ(USIW_TRP_DATA, header(out[0]).opcode);
+  EXPECT_EQ(kRcv + 1, header(out[0]).ack_psn);
+}
+
+TEST_F(Protocol, ack_req_is_answered_at_once) {
+  inject(data(kRcv, write_seg(0, false), bytes("x"), kSnd, USIW_TRP_F_ACK_REQ));
+  w.step();
+  EXPECT_EQ(1u, sent.size());
+  sent.clear();
+  inject(trp(USIW_TRP_SACK, kSnd, kSnd, USIW_TRP_F_ACK_REQ));
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
+}
+
+TEST_F(Protocol, future_is_placed_but_not_the_end_of_a_tagged_message) {
+  inject(data(kRcv + 1, write_seg(4, false), bytes("BBBB")));
+  inject(data(kRcv + 2, write_seg(8, true), bytes("CCCC")));
+  const auto out = settle();
+  EXPECT_EQ("BBBB", memory(4, 4));
+  EXPECT_EQ(std::string(4, '\0'), memory(8, 4)) << "the last segment came early";
+  const TrpHeader h = header(out.back());
+  EXPECT_EQ(kRcv, h.ack_psn);
+  EXPECT_EQ(kRcv + 3, h.psn);
+  ASSERT_EQ(kTrpBytes + 1, out.back().size());
+  EXPECT_EQ(std::byte{0b110}, out.back()[kTrpBytes]);
+  inject(data(kRcv + 2, write_seg(8, true), bytes("XXXX")));  // duplicate of a held one
+  settle();
+  inject(data(kRcv, write_seg(0, false), bytes("AAAA")));
+  EXPECT_EQ(kRcv + 3, sacked(settle()));
+  EXPECT_EQ("AAAABBBBCCCC", memory(0, 12));
+}
+
+TEST_F(Protocol, send_ahead_completes_in_turn) {
+  for (int i = 0; i < 3; ++i) post_recv(q, {mem->sge(100 * i, 100)}, i);
+  inject(data(kRcv + 1, send_seg(2, 0, true), bytes("second")));
+  inject(data(kRcv + 2, send_seg(3, 0, true), bytes("third")));
+  settle();
+  EXPECT_TRUE(w.a.poll(w.a.recv_cq).empty());
+  EXPECT_EQ("second", memory(100, 6));
+  inject(data(kRcv, send_seg(1, 0, true), bytes("first")));
+  const auto got = wait(w.a, w.a.recv_cq, 3);
+  EXPECT_EQ(5u, got[0].byte_len);
+  EXPECT_EQ(6u, got[1].byte_len);
+  EXPECT_EQ(2u, got[2].wr_id);
+}
+
+TEST_F(Protocol, future_send_without_receive_is_not_accepted) {
+  inject(data(kRcv + 1, send_seg(2, 0, true), bytes("second")));
+  const auto out = settle();
+  EXPECT_EQ(kRcv, header(out.back()).psn) << "nothing arrived";
+}
+
+TEST_F(Protocol, not_ready_and_go_on) {
+  inject(data(kRcv, send_seg(1, 0, true), bytes("hello")));
+  auto out = settle();
+  EXPECT_EQ(kRcv, sacked(out));
+  EXPECT_TRUE(header(out.back()).flags & USIW_TRP_F_NOT_READY);
+  post_recv(q, {mem->sge(0, 64)});
+  out = settle();
+  EXPECT_EQ(kRcv, sacked(out));
+  EXPECT_FALSE(header(out.back()).flags & USIW_TRP_F_NOT_READY);
+  inject(data(kRcv, send_seg(1, 0, true), bytes("hello")));
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
+  EXPECT_EQ(5u, wait(w.a, w.a.recv_cq, 1)[0].byte_len);
+}
+
+TEST_F(Protocol, outside_the_window) {
+  for (uint32_t psn : {kRcv + kWindow, kRcv + 0x80000000, kRcv - kWindow - 1})
+    inject(data(psn, write_seg(0, true), bytes("evil")));
+  EXPECT_TRUE(settle().empty());
+  EXPECT_EQ(3u, w.a.count(USIW_CNT_DROP_WINDOW));
+  inject(data(kRcv, write_seg(0, true), bytes("evil"), kSnd + 1));  // acknowledges the unsent
+  inject(data(kRcv, write_seg(0, true), bytes("evil"), kSnd - kWindow - 1));
+  inject(trp(USIW_TRP_SACK, kSnd + 5, kSnd + 5));
+  EXPECT_TRUE(settle().empty());
+  EXPECT_EQ(6u, w.a.count(USIW_CNT_DROP_WINDOW));
+  EXPECT_EQ('\0', memory(0, 1)[0]);
+  EXPECT_EQ(QpState::kRts, q->state());
+}
+
+TEST_F(Protocol, credit_bounds_what_is_sent) {
+  inject(trp(USIW_TRP_SACK, kSnd, kSnd, 0, 3));
+  settle();
+  write(q, mem->sge(0, 20'000), 1, 2);
+  auto out = settle(20'000);
+  ASSERT_EQ(3u, out.size());
+  EXPECT_TRUE(header(out[2]).flags & USIW_TRP_F_ACK_REQ) << "asks for more";
+  inject(trp(USIW_TRP_SACK, kSnd + 3, kSnd + 3, 0, 2));
+  out = settle(20'000);
+  EXPECT_EQ(2u, out.size());
+  inject(trp(USIW_TRP_SACK, kSnd + 5, kSnd + 5, 0, 0));
+  out = settle(3 * kSec);
+  ASSERT_FALSE(out.empty());
+  for (const Datagram& d : out) EXPECT_EQ(USIW_TRP_SACK, header(d).opcode) << "zero-window probe";
+}
+
+TEST_F(Protocol, sack_resends_only_the_gap) {
+  write(q, mem->sge(0, 1440 * 10), 1, 2);
+  auto out = settle(5'000);
+  ASSERT_EQ(10u, out.size());
+  Datagram s = trp(USIW_TRP_SACK, kSnd + 10, kSnd + 2);  // 0,1 and 3..9 have arrived; 2 not
+  s.push_back(std::byte{0b11111110});
+  inject(s);
+  out = settle(5'000);
+  ASSERT_EQ(1u, out.size());
+  EXPECT_EQ(kSnd + 2, header(out[0]).psn);
+  EXPECT_TRUE(header(out[0]).flags & USIW_TRP_F_RETRANS);
+  inject(trp(USIW_TRP_SACK, kSnd + 10, kSnd + 10));
+  EXPECT_EQ(kSuccess, wait(w.a, w.a.send_cq, 1)[0].status);
+}
+
+TEST_F(Protocol, malformed_sacks) {
+  write(q, mem->sge(0, 1440 * 10), 1, 2);
+  settle(5'000);
+  const auto sack = [&](uint32_t end, std::vector<uint8_t> bits) {
+    Datagram d = trp(USIW_TRP_SACK, end, kSnd);
+    for (uint8_t b : bits) d.push_back(std::byte{b});
+    inject(d);
+  };
+  sack(kSnd + 4, {});                      // too short
+  sack(kSnd + 4, {0b1000, 0});             // too long
+  sack(kSnd + 4, {0b1001});                // the expected one has arrived?
+  sack(kSnd + 4, {0b0100});                // the last one has not
+  sack(kSnd + 4, {0b11000});               // beyond the last
+  sack(kSnd - 1, {});                      // negative
+  settle(5'000);
+  EXPECT_EQ(6u, w.a.count(USIW_CNT_DROP_MALFORMED));
+  sack(kSnd + 11, {0, 0b100});             // never sent
+  settle(5'000);
+  EXPECT_EQ(1u, w.a.count(USIW_CNT_DROP_WINDOW));
+}
+
+TEST_F(Protocol, garbage_is_counted) {
+  for (size_t n = 0; n < kTrpBytes; ++n) inject(Datagram(n));
+  inject(trp(USIW_TRP_DATA, kRcv, kSnd));              // no DDP header
+  inject(trp(15, kRcv, kSnd));                         // no such opcode
+  Datagram shutdown = trp(USIW_TRP_SHUTDOWN, kRcv, kSnd);
+  shutdown.resize(kTrpBytes + 1);
+  inject(shutdown);                                    // with a payload
+  EXPECT_TRUE(settle().empty());
+  EXPECT_EQ(kTrpBytes + 3, w.a.count(USIW_CNT_DROP_MALFORMED));
+  for (uint8_t op : {USIW_TRP_REQ, USIW_TRP_ACCEPT, USIW_TRP_REJECT, USIW_TRP_CONFIRM, USIW_TRP_RESET})
+    inject(trp(op, kRcv, kSnd));                       // the kernel's
+  EXPECT_TRUE(settle().empty());
+  FlowKey other = flow;
+  other.remote_port ^= 1;
+  w.wire.inject(0, data(kRcv, write_seg(0, true), bytes("x")), other);
+  EXPECT_TRUE(settle().empty());
+  EXPECT_EQ(1u, w.a.count(USIW_CNT_DROP_NO_CONN));
+  EXPECT_EQ(QpState::kRts, q->state());
+}
+
+TEST_F(Protocol, reset_must_verify) {
+  write(q, mem->sge(0, 8), 1, 2);
+  settle(5'000);
+  inject(trp(USIW_TRP_RESET, kRcv + 1, kSnd, USIW_TRP_F_STRAY));  // acknowledged more than it got
+  inject(trp(USIW_TRP_RESET, kRcv - kWindow - 1, kSnd, USIW_TRP_F_STRAY));
+  inject(trp(USIW_TRP_RESET, kRcv, kSnd + 1, USIW_TRP_F_STRAY));  // not sent
+  settle(5'000);
+  EXPECT_EQ(3u, w.a.count(USIW_CNT_DROP_RESET));
+  EXPECT_EQ(QpState::kRts, q->state());
+  inject(trp(USIW_TRP_RESET, kRcv, kSnd, USIW_TRP_F_STRAY));
+  settle(5'000);
+  expect_failed(w.a, -ECONNRESET, AsyncEvent::kNone);
+  EXPECT_EQ(kWrFlushErr, wait(w.a, w.a.send_cq, 1)[0].status);
+}
+
+TEST_F(Protocol, shutdown_is_acknowledged_again_and_again) {
+  post_recv(q, {mem->sge(0, 8)});
+  inject(trp(USIW_TRP_SHUTDOWN, kRcv, kSnd));
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
+  EXPECT_EQ(1u, w.a.events.peer_closed.size());
+  EXPECT_EQ(kWrFlushErr, wait(w.a, w.a.recv_cq, 1)[0].status);
+  for (int i = 0; i < 3; ++i) {
+    inject(trp(USIW_TRP_SHUTDOWN, kRcv, kSnd));
+    EXPECT_EQ(kRcv + 1, sacked(settle()));
+  }
+  EXPECT_EQ(1u, w.a.events.peer_closed.size());
+  inject(data(kRcv + 1, write_seg(0, true), bytes("late")));
+  EXPECT_TRUE(settle().empty());
+  EXPECT_EQ('\0', memory(0, 1)[0]);
+}
+
+TEST_F(Protocol, early_shutdown_waits_for_its_turn) {
+  inject(trp(USIW_TRP_SHUTDOWN, kRcv + 1, kSnd));
+  settle();
+  EXPECT_TRUE(w.a.events.peer_closed.empty());
+  inject(data(kRcv, write_seg(0, true), bytes("x")));
+  EXPECT_EQ(kRcv + 2, sacked(settle()));
+  EXPECT_EQ(1u, w.a.events.peer_closed.size());
+}
+
+// ---- Refused segments ----
+
+TEST_F(Protocol, refused_segments_and_their_terminate) {
+  const auto read_stag = [&](uint32_t stag, uint32_t len, uint64_t to) {
+    DdpSegment s = write_seg(0, true);
+    s.rdmap_opcode = USIW_RDMAP_READ_RESP;
+    s.stag = stag;
+    s.to = to;
+    s.len = len;
+    return s;
+  };
+  std::vector<std::tuple<const char*, DdpSegment, TermCode>> cases;
+  DdpSegment s = write_seg(0, true);
+  s.stag ^= 1;
+  cases.emplace_back("write with a wrong key", s, term::kDdpInvalidStag);
+  s = write_seg(64 * 1024, true);
+  cases.emplace_back("write behind the end", s, term::kDdpBounds);
+  s = write_seg(0, true);
+  s.to = UINT64_MAX;
+  cases.emplace_back("write around the top", s, term::kDdpToWrap);
+  s = write_seg(0, true);
+  s.rdmap_opcode = USIW_RDMAP_SEND;
+  cases.emplace_back("tagged SEND", s, term::kRdmapOpcode);
+  s = send_seg(1, 0, true);
+  s.rdmap_opcode = USIW_RDMAP_WRITE;
+  cases.emplace_back("untagged WRITE", s, term::kRdmapOpcode);
+  s = send_seg(1, 0, true);
+  s.rdmap_opcode = USIW_RDMAP_SEND_INV;
+  cases.emplace_back("SEND with Invalidate", s, term::kRdmapOpcode);
+  s = send_seg(2, 0, true);
+  cases.emplace_back("SEND with a later MSN", s, term::kDdpMsnRange);
+  s = send_seg(1, 4, true);
+  cases.emplace_back("SEND with a hole", s, term::kDdpInvalidMo);
+  s = send_seg(1, 0xfffffff0, true);
+  cases.emplace_back("SEND far behind the buffer", s, term::kDdpTooLong);
+  s = send_seg(1, 0, true);
+  s.qn = 3;
+  cases.emplace_back("queue 3", s, term::kDdpInvalidQn);
+  s = send_seg(1, 0, true);
+  s.qn = USIW_DDP_QN_READ_REQ;
+  cases.emplace_back("SEND on the READ queue", s, term::kRdmapOpcode);
+  s.rdmap_opcode = USIW_RDMAP_READ_REQ;
+  cases.emplace_back("short READ request", s, term::kDdpTooLong);
+  cases.emplace_back("READ response to no READ", read_stag(1, 1, 0), term::kDdpInvalidStag);
+  for (const auto& [name, seg, code] : cases) {
+    SCOPED_TRACE(name);
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    Qp* p = w.a.qp(attr);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    post_recv(p, {mem->sge(0, 64)});
+    w.a.events.failed.clear();
+    // Ahead of its turn it is not accepted, and nothing else happens. (A hole shows only in turn.)
+    const bool hole = code == term::kDdpInvalidMo;
+    if (!hole) inject(data(kRcv + 1, seg, bytes("evil")));
+    settle(50'000);
+    ASSERT_EQ(QpState::kRts, p->state());
+    inject(data(kRcv, seg, bytes("evil")));
+    const auto out = settle(50'000);
+    EXPECT_EQ(code, terminate_in(out).code);
+    EXPECT_EQ(kRcv, header(out[0]).ack_psn) << "the refused datagram is not acknowledged";
+    inject(trp(USIW_TRP_SACK, kSnd + 1, kSnd + 1));
+    settle(50'000);
+    ASSERT_EQ(1u, w.a.events.failed.size());
+    EXPECT_EQ(-EPROTO, w.a.events.failed[0].error);
+    EXPECT_EQ(QpState::kError, p->state());
+    EXPECT_EQ(std::string(64, '\0'), memory(hole ? 64 : 0, 64));
+    std::fill(mem->bytes.begin(), mem->bytes.end(), std::byte{0});
+    w.a.poll(w.a.recv_cq);
+    w.a.engine.qp_destroy(p);
+  }
+}
+
+TEST_F(Protocol, versions) {
+  Datagram d = data(kRcv, write_seg(0, true), bytes("x"));
+  d[kTrpBytes] ^= std::byte{2};
+  inject(d);
+  EXPECT_EQ(term::kDdpTaggedVersion, terminate_in(settle(50'000)).code);
+}
+
+TEST_F(Protocol, terminate_is_given_up_on) {
+  inject(data(kRcv, send_seg(9, 0, true), bytes("x")));
+  settle(2 * kSec);
+  expect_failed(w.a, -EPROTO, AsyncEvent::kQpFatal);
+}
+
+TEST_F(Protocol, hostile_read_responses) {
+  const auto response = [&](uint32_t psn, uint32_t stag, uint64_t to, size_t n, bool last) {
+    DdpSegment s = write_seg(0, last);
+    s.rdmap_opcode = USIW_RDMAP_READ_RESP;
+    s.stag = stag;
+    s.to = to;
+    return data(psn, s, std::vector<std::byte>(n, std::byte{0xbb}), kSnd + 1);
+  };
+  struct {
+    uint64_t to;
+    size_t n;
+  } bad[] = {{0, 101}, {100, 1}, {UINT64_MAX, 2}, {50, 51}, {0x100000000, 1}};
+  for (const auto& b : bad) {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    Qp* p = w.a.qp(attr);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    read(p, mem->sge(1000, 100), 1, 2);
+    const auto out = settle(5'000);
+    const uint32_t stag = decode_read_request(segment(out[0]).payload).sink_stag;
+    inject(response(kRcv, stag, 0, 60, false));
+    inject(response(kRcv + 1, stag, 0, 60, false));  // twice the same: more bytes than asked for
+    inject(response(kRcv + 1, stag, b.to, b.n, false));
+    inject(response(kRcv + 2, stag, b.to, b.n, true));
+    settle(5'000);
+    EXPECT_EQ(std::byte{0}, mem->bytes[999]);
+    EXPECT_EQ(std::byte{0}, mem->bytes[1100]);
+    EXPECT_TRUE(w.a.poll(w.a.send_cq).empty()) << "no success";
+    w.a.engine.qp_destroy(p);
+  }
+}
+
+TEST_F(Protocol, incomplete_read_response_is_no_success) {
+  read(q, mem->sge(1000, 100), 1, 2);
+  settle(5'000);
+  DdpSegment s = write_seg(0, true);
+  s.rdmap_opcode = USIW_RDMAP_READ_RESP;
+  s.stag = 1;
+  s.to = 0;
+  inject(data(kRcv, s, std::vector<std::byte>(99), kSnd + 1));
+  EXPECT_EQ(term::kRdmapStream, terminate_in(settle(50'000)).code);
+}
+
+TEST_F(Protocol, read_requests_are_bounded_by_ird) {
+  for (uint32_t i = 0; i < 5; ++i) inject(read_request(kRcv + i, i + 1, 1));
+  const auto out = settle(50'000);
+  EXPECT_EQ(term::kDdpNoBuffer, terminate_in(out).code);
+}
+
+TEST_F(Protocol, read_response_bytes) {
+  fill(mem->bytes, 3);
+  inject(read_request(kRcv, 1, 3000));
+  const auto out = settle(20'000);
+  ASSERT_GE(out.size(), 3u);
+  uint64_t to = 0x1000;
+  for (int i = 0; i < 3; ++i) {
+    const DdpSegment s = segment(out[i]);
+    EXPECT_TRUE(s.tagged);
+    EXPECT_EQ(USIW_RDMAP_READ_RESP, s.rdmap_opcode);
+    EXPECT_EQ(0x77u, s.stag);
+    EXPECT_EQ(to, s.to);
+    EXPECT_EQ(i == 2, s.last);
+    EXPECT_EQ(0, std::memcmp(s.payload, &mem->bytes[to - 0x1000], s.len));
+    to += s.len;
+  }
+  EXPECT_EQ(0x1000u + 3000, to);
+}
+
+TEST_F(Protocol, last_byte_of_a_write_is_the_last_to_change) {
+  // 40 messages of 3 segments, all datagrams in every kind of random order: when the last
+  // byte of a message is there, all before it in PSN order is there.
+  std::mt19937 rng(8);
+  for (int round = 0; round < 200; ++round) {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    Qp* p = w.a.qp(attr);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    std::fill(mem->bytes.begin(), mem->bytes.end(), std::byte{0});
+    std::vector<uint32_t> order(120);
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), rng);
+    for (uint32_t i : order) {
+      inject(data(kRcv + i, write_seg(i * 8, i % 3 == 2), std::vector<std::byte>(8, std::byte{0xcc})));
+      w.a.engine.progress();
+      size_t present = 0;
+      while (present < order.size() && mem->bytes[present * 8] != std::byte{0}) ++present;
+      for (size_t k = 2; k < order.size(); k += 3) {
+        if (mem->bytes[k * 8 + 7] != std::byte{0}) {
+          ASSERT_GE(present, k + 1) << "message " << k / 3 << " is complete too early";
+        }
+      }
+    }
+    w.run_for(5'000);
+    for (size_t k = 0; k < order.size() * 8; ++k) ASSERT_EQ(std::byte{0xcc}, mem->bytes[k]);
+    w.a.engine.qp_destroy(p);
+  }
+}
+
+// ---- Anything at all ----
+
+TEST_F(Protocol, random_and_mutated_datagrams) {
+  Region* guard = w.a.region(4096, kAccessLocalWrite | kAccessRemoteRead);  // must never change
+  std::mt19937_64 rng(11);
+  const FlowKey base = flow;
+  for (int round = 0; round < 400; ++round) {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    attr.max_send_sge = attr.max_recv_sge = 2;
+    Qp* p = w.a.qp(attr);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    for (int i = 0; i < 4; ++i) post_recv(p, {mem->sge(1000 * i, 500), mem->sge(1000 * i + 500, 500)});
+    read(p, mem->sge(9000, 600), 1, 2);
+    write(p, mem->sge(9000, 600), 1, 2);
+    send(p, mem->sge(9000, 600));
+    uint32_t psn = kRcv, msn = 1, read_msn = 1;
+    for (int i = 0; i < 60; ++i) {
+      Datagram d;
+      const std::vector<std::byte> payload(rng() % 1400, std::byte(rng()));
+      const uint32_t ack = kSnd + rng() % 4;
+      switch (rng() % 7) {
+        case 0: d = data(psn, write_seg(rng() % 60'000, rng() % 2), payload, ack); break;
+        case 1: d = data(psn, send_seg(msn++, 0, true), payload, ack); break;
+        case 2: d = read_request(psn, read_msn++, rng() % 5000, ack); break;
+        case 3: {
+          DdpSegment s = write_seg(0, rng() % 2);
+          s.rdmap_opcode = USIW_RDMAP_READ_RESP;
+          s.stag = 1 + rng() % 2;
+          s.to = rng() % 700;
+          d = data(psn, s, payload, ack);
+          break;
+        }
+        case 4:
+          d = trp(USIW_TRP_SACK, ack + rng() % 4, ack, rng() & 0x1f, rng() % 2000);
+          for (size_t k = rng() % 3; k != 0; --k) d.push_back(std::byte(rng()));
+          break;
+        case 5: {
+          DdpSegment s = send_seg(1, 0, true);
+          s.qn = USIW_DDP_QN_TERMINATE;
+          s.rdmap_opcode = USIW_RDMAP_TERMINATE;
+          d = data(psn, s, payload, ack);
+          if (rng() % 4) d = trp(USIW_TRP_SHUTDOWN, psn, ack);
+          if (rng() % 4) d = trp(USIW_TRP_DATA, psn, ack);
+          break;
+        }
+        default:
+          d.resize(rng() % 200);
+          for (auto& b : d) b = std::byte(rng());
+      }
+      psn += rng() % 3;
+      for (int k = rng() % 3; k != 0 && !d.empty(); --k) {
+        if (rng() % 8 == 0) d.resize(rng() % d.size());
+        if (!d.empty()) d[rng() % std::min<size_t>(d.size(), 60)] = std::byte(rng());
+      }
+      inject(std::move(d));
+      if (rng() % 4 == 0) w.a.engine.progress();
+    }
+    w.run_for(100'000);
+    sent.clear();
+    while (!w.a.poll(w.a.send_cq).empty() || !w.a.poll(w.a.recv_cq).empty()) {
+    }
+    if (rng() % 2) w.a.engine.qp_shutdown(p);
+    w.a.engine.qp_destroy(p);
+    for (std::byte b : guard->bytes) ASSERT_EQ(std::byte{0}, b);
+  }
+  // An untouched neighbour is still alive.
+  flow = base;
+  inject(data(kRcv, write_seg(0, true), bytes("alive")));
+  settle();
+  EXPECT_EQ("alive", memory(0, 5));
+}
+
+// ---- Hostile rings: the producer's side writes what post_send() would refuse ----
+
+TEST_F(Protocol, hostile_slots) {
+  std::mt19937_64 rng(12);
+  struct Ring : Qp {
+    using Qp::rq_;
+    using Qp::sq_;
+  };
+  for (int round = 0; round < 300; ++round) {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    attr.max_send_sge = attr.max_recv_sge = 2;
+    attr.max_inline = 64;
+    Qp* p = w.a.qp(attr);
+    auto& sq = p->*(&Ring::sq_);
+    auto& rq = p->*(&Ring::rq_);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    for (uint32_t i = 0; i < 8; ++i) {
+      for (std::byte* b = reinterpret_cast<std::byte*>(&sq.at(i)) + 4, *e = b + 28 + sq.tail_bytes(); b != e; ++b)
+        *b = std::byte(rng());
+      for (std::byte* b = reinterpret_cast<std::byte*>(&rq.at(i)) + 4, *e = b + 12 + rq.tail_bytes(); b != e; ++b)
+        *b = std::byte(rng());
+      if (rng() % 2) sq.at(i).opcode = static_cast<uint8_t>(rng() % 3 * 2);
+      if (rng() % 2) sq.at(i).num_sge = static_cast<uint8_t>(rng() % 3);
+      for (int k = 0; k < 2; ++k)
+        if (rng() % 2) sq.at(i).sges()[k] = mem->sge(rng() % 60'000, rng() % 9000);
+      sq.at(i).valid.store(1 + static_cast<uint32_t>(rng() % 5));
+      rq.at(i).valid.store(1 + static_cast<uint32_t>(rng() % 5));
+    }
+    p->ring_send();
+    for (uint32_t i = 0; i < 4; ++i) inject(data(kRcv + i, send_seg(i + 1, 0, true), bytes("hello")));
+    w.run_for(20'000);
+    // Changed after the checks, while it is being sent.
+    for (uint32_t i = 0; i < 8; ++i)
+      for (std::byte* b = reinterpret_cast<std::byte*>(&sq.at(i)) + 4, *e = b + 28 + sq.tail_bytes(); b != e; ++b)
+        *b = std::byte(rng());
+    w.run_for(20 * kMs);
+    sent.clear();
+    w.a.engine.qp_destroy(p);
+    w.a.poll(w.a.send_cq);
+    w.a.poll(w.a.recv_cq);
+  }
+}
+
+}  // namespace
+}  // namespace usiw::sim

@@ -2,7 +2,9 @@
 """Tests of the independent decoder: one good connection, then everything that can be
 wrong with a datagram, a handshake, a stream of PSNs and a DDP message, one at a time."""
 
+import os
 import random
+import re
 import struct
 
 import pytest
@@ -189,6 +191,22 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert u.main() == 0
     out = capsys.readouterr().out
     assert "version 1" in out and f"{len(GOOD)} datagrams, 0 problems" in out
+
+
+def test_real_capture_and_its_page():
+    """rping.pcap is what one guest's veth carried (rping -C 2 -S 64, kernel 6.1). The hex of
+    docs/protocol.md is that capture's, field by field."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    datagrams = u.decode_pcap(os.path.join(here, "rping.pcap"), 7174)
+    assert u.check_stream(datagrams) == []
+    assert {"REQ", "ACCEPT", "CONFIRM", "DATA", "SACK", "SHUTDOWN"} == {d.name for d in datagrams}
+    with open(os.path.join(here, "../../docs/protocol.md"), encoding="utf-8") as f:
+        page = f.read().split("## 12 ")[1]
+    shown = [int(n) for n in re.findall(r"^\*\*Frame (\d+)", page, re.M)]
+    assert len(shown) >= 8
+    for number in shown:
+        for line in u.annotate(datagrams[number - 1]):
+            assert line.rstrip() in page, (number, line)
 
 
 # ---- Bad files ---------------------------------------------------------------------

@@ -110,14 +110,14 @@ class Datagram:
     def name(self):
         return OPCODES[self.opcode] if self.opcode is not None and self.opcode < 8 else "?"
 
-    def text(self, isns=None):
-        """One line. `isns`: {source: ISN} to print PSNs as differences."""
+    def text(self, isns=None, start=0.0):
+        """One line. `isns`: {source: ISN} to print PSNs as differences; `start`: time 0."""
         isns = isns or {}
 
         def rel(psn, who):
             return f"+{psn - isns[who] & 0xffffffff}" if who in isns else f"0x{psn:08x}"
 
-        head = f"{self.time:.6f} {endpoint(self.src)} > {endpoint(self.dst)} "
+        head = f"{self.time - start:.6f} {endpoint(self.src)} > {endpoint(self.dst)} "
         if self.opcode is None:
             return head + f"{len(self.udp)} bytes" + self._trouble()
         flags = "|".join(n for bit, n in FLAG_NAMES if self.flags & bit)
@@ -556,7 +556,8 @@ def main():
         if args.annotate and d.number not in args.annotate:
             continue
         flow = flow_of(d)
-        print(d.number, d.text({who: isns[flow, who] for who in flow if (flow, who) in isns}))
+        known = {who: isns[flow, who] for who in flow if (flow, who) in isns}
+        print(d.number, d.text(known, datagrams[0].time))
         if args.annotate:
             print("\n".join(annotate(d)))
     problems = check_stream(datagrams)

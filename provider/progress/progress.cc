@@ -138,6 +138,7 @@ bool Progress::drive_inline() {
 
 void Progress::ring_doorbell() {
   if (rung_.exchange(true, std::memory_order_seq_cst)) return;
+  stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
   uint64_t one = 1;
   [[maybe_unused]] ssize_t n = write(doorbell_, &one, sizeof one);
 }

@@ -108,6 +108,16 @@ class Progress {
   /// [any thread] When it returns the watcher is not called for @p fd any more.
   void unwatch(int fd);
 
+  /// What the thread has done so far: for tests and for people who tune.
+  struct Stats {
+    std::atomic<uint64_t> runs{0};       ///< of the engine by the thread
+    std::atomic<uint64_t> sleeps{0};     ///< SLEEPING entered
+    std::atomic<uint64_t> standbys{0};   ///< STANDBY entered
+    std::atomic<uint64_t> penalties{0};  ///< STANDBY was a mistake
+    std::atomic<uint64_t> doorbells{0};
+  };
+  const Stats& stats() const { return stats_; }
+
   /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work.
   void freeze();
 
@@ -155,6 +165,7 @@ class Progress {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> frozen_{false};
   int doorbell_ = -1;
+  Stats stats_;
 
   std::mutex watch_lock_;
   std::condition_variable watch_changed_;

@@ -38,6 +38,8 @@ constexpr uint64_t kPenaltyMinNs = 50 * kMs, kPenaltyMaxNs = 800 * kMs;
 /// Processor time within one nap, without driving, that makes it busy elsewhere.
 constexpr uint64_t kBusyElsewhereNs = 200 * kUs;
 
+void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
 /// Processor time that a thread of this process has used, ns; 0 if there is no such thread.
 uint64_t thread_cpu_ns(pid_t tid) {
   // The kernel's encoding of a thread's CPU clock: ~tid, "per thread", "scheduler clock".
@@ -153,6 +155,7 @@ unsigned Progress::thread_drive() {
   unsigned work = 0;
   do {
     if (!try_acquire()) return work;
+    count(stats_.runs);
     work += drive_held();
     release();
   } while (kicked());
@@ -193,6 +196,7 @@ void Progress::polling_step() {
 /// something else and left work behind.
 void Progress::standby() {
   bool rung = false, busy = false;
+  count(stats_.standbys);
   uint64_t began = now_, nap = kStandbyMinNs;
   pid_t tid = driver_tid_.load(std::memory_order_relaxed);
   uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
@@ -222,6 +226,7 @@ void Progress::standby() {
   runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
   if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
   if (busy && thread_drive() != 0) {
+    count(stats_.penalties);
     standby_penalty_ = std::clamp(2 * standby_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
     no_standby_until_ = now_ + standby_penalty_;
   }
@@ -235,6 +240,7 @@ void Progress::sleep() {
   uint64_t until = UINT64_MAX;
   unsigned work = 0;
   if (try_acquire()) {
+    count(stats_.runs);
     work = drive_held();
     until = driven_.next_deadline_ns();
     if (now_ - last_work_ < kRecentNs) until = std::min(until, now_ + kRecentNapNs);
@@ -244,6 +250,7 @@ void Progress::sleep() {
   // Failing that somebody drives now, and will compare its deadline with "never".
   if (work == 0 && !kicked() && !stopping_.load(std::memory_order_seq_cst)) {
     bool rung;
+    count(stats_.sleeps);
     wait(true, until == 0 ? now_ : until, &rung);
   } else {
     last_work_ = now_;

@@ -148,6 +148,12 @@ class Node final : public EngineEvents, public Driven, public Watcher {
   Progress progress{*this, clock, Progress::Mode::kAdaptive};
 };
 
+void print_progress(const char* who, const Node& n) {
+  const Progress::Stats& s = n.progress.stats();
+  printf("  %s: thread runs %lu, sleeps %lu, standbys %lu (penalties %lu), doorbells %lu\n", who,
+         s.runs.load(), s.sleeps.load(), s.standbys.load(), s.penalties.load(), s.doorbells.load());
+}
+
 class StackTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -186,6 +192,8 @@ TEST_F(StackTest, PingPongOfTwoPollingThreads) {
          a->counters[USIW_CNT_RETRANS_FAST] + a->counters[USIW_CNT_RETRANS_RTO],
          b->counters[USIW_CNT_RETRANS_FAST] + b->counters[USIW_CNT_RETRANS_RTO],
          a->counters[USIW_CNT_RTO], b->counters[USIW_CNT_RTO]);
+  print_progress("a", *a);
+  print_progress("b", *b);
 }
 
 TEST_F(StackTest, LargeWriteAndReadWhileThePeerSleeps) {
@@ -245,6 +253,8 @@ TEST_F(StackTest, WaitingInMemoryWithoutPolling) {
   other.join();
   printf("write in memory: %.1f us one way\n",
          std::chrono::duration<double, std::micro>(Steady::now() - start).count() / kRounds / 2);
+  print_progress("a", *a);
+  print_progress("b", *b);
 }
 
 }  // namespace

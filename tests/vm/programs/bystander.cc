@@ -86,7 +86,7 @@ struct Before {
   void compare() const {
     const Before now;
     for (int s = 1; s < 65; ++s) {
-      if (s == SIGALRM) continue;  // this program's own watch
+      if (s == SIGALRM || s == 32 || s == 33) continue;  // the watch of tap_main.cc, the C library
       CHECK_EQ(sigismember(&now.mask, s), sigismember(&mask, s));
       if (now.actions[s].sa_handler != actions[s].sa_handler) FAIL("the handler of signal %d has changed", s);
     }

@@ -160,7 +160,7 @@ CASE(post_full, "post/queue-full", .core = true) {
   int error = 0;
   while (posted < 1000 && !(error = p.a.try_send({.wr_id = posted, .sges = {at_a.sge()}}))) ++posted;
   CHECK_EQ(error, ENOMEM);
-  CHECK(posted >= 10 && posted <= cap.max_send_wr);
+  if (posted < 10 || posted > cap.max_send_wr) FAIL("%u SENDs fit, max_send_wr is %u", posted, cap.max_send_wr);
   uint32_t receives = 0;
   while (receives < 1000 && !(error = p.b.try_recv(receives, {at_b.sge()}))) ++receives;
   CHECK_EQ(error, ENOMEM);

@@ -6,6 +6,7 @@
 #define USIW_ENGINE_ENGINE_IMPL_H
 
 #include <array>
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,7 +24,10 @@ namespace usiw {
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
 inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
-inline constexpr uint64_t kAckDelayLast = 4'000;   ///< ns, behind the end of a message: time for a reply
+/// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
+/// Twice the time that replies have taken lately, unless they take too long to wait for.
+inline constexpr uint64_t kAckDelayLast = 4'000;
+inline constexpr uint64_t kReplySoon = 80'000;
 inline constexpr uint64_t kAckDelay = 50'000;      ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
 inline constexpr uint64_t kGiveUp = 2'000'000'000; ///< ... and ns without any progress
@@ -151,6 +155,16 @@ struct Engine::Impl {
   void advance(QpContext& qp);
   bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf);
   void schedule_ack(QpContext& qp, uint64_t delay);
+  /// A DATA goes out: has it answered a message?
+  void note_reply(QpContext& qp) {
+    if (qp.asked_ns == 0) return;
+    const uint64_t took = std::min<uint64_t>(now_ - qp.asked_ns, 8 * kReplySoon);
+    qp.reply_ns += static_cast<uint32_t>(took / 8) - qp.reply_ns / 8;
+    qp.asked_ns = 0;
+  }
+  static uint64_t reply_delay(const QpContext& qp) {
+    return qp.reply_ns > kReplySoon ? kAckDelayLast : std::max<uint64_t>(kAckDelayLast, 2 * qp.reply_ns);
+  }
   void ack_at_once(QpContext& qp) {
     qp.ack_now = true;
     ack_due_.push_back(qp.ack_hook);
@@ -161,7 +175,8 @@ struct Engine::Impl {
     uint32_t delivered = 0;
     uint64_t newest_sent = 0;
     uint64_t rtt = 0;
-    bool spurious = false;
+    bool spurious = false;   ///< something was resent, or about to be, without need
+    bool reordered = false;  ///< ... because it had been overtaken
     bool has_echo = false;
     uint16_t echo = 0;
   };

@@ -107,6 +107,7 @@ struct TxPkt {
   uint16_t retrans_stamp;  ///< time stamp of the first retransmission
   PktKind kind;
   uint8_t tx_count;        ///< transmissions, saturating
+  bool timed_out;          ///< resent by the time-out, not because others overtook it
 };
 static_assert(sizeof(TxPkt) == 24);
 
@@ -169,8 +170,10 @@ struct QpConnection {
   bool rnr_told = false;             ///< the peer knows that no receive is posted
   bool keep_acking = false;          ///< kDead: repetitions of the peer's end are acknowledged
   bool local = false;
+  uint32_t reply_ns = 0;             ///< how long this end takes to answer a message, smoothed
   uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
   uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
+  uint64_t asked_ns = 0;             ///< when a message ended that no DATA has followed yet; or 0
   RxPkt* rx_pkts = nullptr;          ///< by PSN modulo kWindow
 
   // ---- Both, less often ----

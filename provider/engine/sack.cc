@@ -64,10 +64,10 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     return true;
   }
   if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
-  if (sum.spurious) {
+  if (sum.spurious) qp.cc.on_spurious();
+  if (sum.reordered) {
     qp.reorder_seen = true;
     qp.reo_steps = static_cast<uint8_t>(std::min<unsigned>(kMaxReoSteps, qp.reo_steps + 1u));
-    qp.cc.on_spurious();
   }
   qp.backoffs = 0;
   qp.rto_base = qp.stall_since = now_;
@@ -104,6 +104,7 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
     qp.lost.clear(psn);
     --qp.lost_count;
     sum.spurious = true;
+    sum.reordered |= !pkt.timed_out;
   } else {
     --qp.inflight;
   }
@@ -114,7 +115,10 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
     }
     if (psn_lt(psn, qp.highest_delivered)) qp.reorder_seen = true;
   } else {
-    if (sum.has_echo && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) sum.spurious = true;
+    if (sum.has_echo && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
+      sum.spurious = true;
+      sum.reordered |= !pkt.timed_out;
+    }
     // An answer faster than any before is one to the first transmission: no sign of when
     // the last one arrived.
     if (now_ - pkt.sent_ns < qp.rtt.min_rtt()) return;

@@ -149,7 +149,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         ack_at_once(qp);
       } else {
         const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
-        schedule_ack(qp, last ? kAckDelayLast : kAckDelay);
+        if (last && qp.asked_ns == 0) qp.asked_ns = now_;
+        schedule_ack(qp, last ? reply_delay(qp) : kAckDelay);
       }
       break;
     case Verdict::kNotReady:

@@ -62,6 +62,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
     qp.lost.set(qp.snd_una);
     ++qp.lost_count;
     --qp.inflight;
+    qp.tx_pkt(qp.snd_una).timed_out = true;
     count(USIW_CNT_RETRANS_RTO);
   }
   qp.force_send = true;

@@ -170,6 +170,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                    .credit = kWindow,
                    .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
+  if (!again) note_reply(qp);
   if (qp.rcv_max == qp.rcv_nxt && !qp.rnr_told) {  // it says all that a SACK would
     qp.ack_count = 0;
     qp.ack_now = false;

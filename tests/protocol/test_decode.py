@@ -161,7 +161,11 @@ def test_terminate_in_the_psn_of_a_read_response(tmp_path):
     end = w.terminate(0, 1, 0)
     assert u.check_stream(capture(tmp_path, asked + [
         (B, w.data(B, 0, 1, end, flags=u.F_RETRANS)), (A, w.sack(A, 1))])) == []
-    expect(tmp_path, asked + [(B, w.data(B, 0, 1, end))], "a Terminate with the PSN of")
+    assert u.check_stream(capture(tmp_path, asked + [
+        (B, w.data(B, 1, 1, end, flags=u.F_RETRANS)), (B, w.data(B, 0, 1, end, flags=u.F_RETRANS)),
+        (A, w.sack(A, 1))])) == []
+    expect(tmp_path, asked + [(B, w.data(B, 0, 1, end))], "a Terminate with the PSN of",
+           "before PSNs already sent")
     expect(tmp_path, HANDSHAKE + [(A, w.data(A, 0, 0, w.send())),
                                   (A, w.data(A, 0, 0, end, flags=u.F_RETRANS))],
            "a Terminate with the PSN of")

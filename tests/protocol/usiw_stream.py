@@ -168,19 +168,19 @@ class Connection:
         replaced = before is not None and is_terminate(d) and not is_terminate(before)
         if before is not None and not replaced:
             return self.check_repetition(before, d)
-        if me.end is not None and at > me.end:
+        # A Terminate may take the PSNs of READ responses that cannot be sent again; then what
+        # was sent behind it before is still repeated.
+        again = d.flags & u.F_RETRANS
+        if me.end is not None and at > me.end and not again:
             self.bad(d, f"{d.name} at +{at}, behind the end of the stream")
+        if replaced and not (again and isinstance(before.body, u.Segment)
+                             and before.body.opcode == u.READ_RESP):
+            self.bad(d, f"a Terminate with the PSN of frame {before.number}")
         me.psns[at] = d
         segment = d.body if isinstance(d.body, u.Segment) else None
-        if replaced:
-            # A READ response that cannot be sent again; those behind it are void.
-            was_response = isinstance(before.body, u.Segment) and before.body.opcode == u.READ_RESP
-            if not was_response or not d.flags & u.F_RETRANS:
-                self.bad(d, f"a Terminate with the PSN of frame {before.number}")
-            me.end = at
-        elif d.opcode == u.SHUTDOWN or is_terminate(d):
-            me.end = at
-            if any(other > at for other in me.psns):
+        if d.opcode == u.SHUTDOWN or is_terminate(d):
+            me.end = at if me.end is None else min(me.end, at)
+            if not again and any(other > at for other in me.psns):
                 self.bad(d, f"the end of the stream at +{at}, before PSNs already sent")
         if segment and segment.read:
             me.reads.append(d)

@@ -3,6 +3,9 @@
 /// The real connection machines and the real engines, on a simulated wire, as a capture
 /// file that the independent decoder (tests/protocol/usiw_decode.py) must find nothing
 /// wrong with. USIW_KEEP_CAPTURES=directory keeps the files.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -48,7 +51,7 @@ class CaptureFile {
 
 class Capture : public ::testing::Test {
  protected:
-  Capture() : world_(1), path_(file_name()), file_(path_) {
+  explicit Capture(uint64_t seed = 1) : world_(seed), path_(file_name()), file_(path_) {
     world_.wire.filter = [this](int side, Datagram& d) {
       file_.add(world_.clock.now, d, side == 0 ? world_.last_flow : SimWire::reversed(world_.last_flow));
       return true;
@@ -145,9 +148,10 @@ class Capture : public ::testing::Test {
  private:
   static std::string file_name() {
     const char* keep = std::getenv("USIW_KEEP_CAPTURES");
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '_');
     return std::string(keep != nullptr ? keep : std::filesystem::temp_directory_path().c_str()) +
-           "/usiw_" + info->name() + "." + std::to_string(::getpid()) + ".pcap";
+           "/usiw_" + name + "." + std::to_string(::getpid()) + ".pcap";
   }
   uint64_t us() const { return world_.clock.now / 1000; }
 
@@ -204,14 +208,20 @@ TEST_F(Capture, over_ipv6) {
   check();
 }
 
-TEST_F(Capture, bad_wire_both_directions) {
+class BadWire : public Capture, public ::testing::WithParamInterface<uint64_t> {
+ protected:
+  BadWire() : Capture(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, BadWire, ::testing::Range(uint64_t{1}, uint64_t{9}));
+
+TEST_P(BadWire, both_directions_and_orderly_close) {
   world_.wire.faults.loss = 0.05;
   world_.wire.faults.reorder = 0.05;
   world_.wire.faults.duplicate = 0.02;
   connect();
   Region* ra = world_.a.region(kRegion);
   Region* rb = world_.b.region(kRegion);
-  std::mt19937_64 rng(7);
+  std::mt19937_64 rng(GetParam());
   constexpr int kEach = 60;
   for (int i = 0; i < kEach; i++) {
     const uint64_t size = rng() % 4 == 0 ? rng() % 60'000 : rng() % 300;

@@ -106,12 +106,16 @@ Progress::Hold::Hold(Progress& p) : progress_(p) {
 
 Progress::Hold::~Hold() {
   progress_.release();
-  if (progress_.kicked()) progress_.drive_inline();
+  // The thread may have gone to sleep because it found the engine held; and the call may
+  // have left work behind.
+  if (progress_.state_.load(std::memory_order_seq_cst) == State::kSleeping) progress_.ring_doorbell();
+  if (progress_.kicked()) progress_.drive_inline(false);
   pthread_setcancelstate(cancel_state_, nullptr);
 }
 
-/// Drives as an application thread. False: somebody else holds the engine.
-bool Progress::drive_inline() {
+/// Drives as an application thread. False: somebody else holds the engine. Only runs of a
+/// thread that is @p polling say that it will be back soon.
+bool Progress::drive_inline(bool polling) {
   // sendto(2) in the port is a cancellation point: a thread cancelled there would keep the token.
   int cancel_state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
@@ -120,8 +124,10 @@ bool Progress::drive_inline() {
     drove = true;
     drive_held();
     uint64_t deadline = driven_.next_deadline_ns();
-    driver_tid_.store(own_tid(), std::memory_order_relaxed);
-    inline_runs_.store(inline_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (polling) {
+      driver_tid_.store(own_tid(), std::memory_order_relaxed);
+      polled_runs_.store(polled_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
     release();
     if (state_.load(std::memory_order_seq_cst) == State::kSleeping && deadline != UINT64_MAX &&
         deadline + kDeadlineSlackNs < sleep_until_.load(std::memory_order_seq_cst))
@@ -146,13 +152,13 @@ void Progress::ring_doorbell() {
 // ---- Application threads ------------------------------------------------------
 
 void Progress::posted() {
-  if (mode_ == Mode::kThread || drive_inline()) return;
+  if (mode_ == Mode::kThread || drive_inline(false)) return;
   kicks_.fetch_add(1, std::memory_order_seq_cst);
-  drive_inline();
+  drive_inline(false);
 }
 
 void Progress::polled_empty(unsigned empty_polls) {
-  if (mode_ == Mode::kAdaptive) drive_inline();
+  if (mode_ == Mode::kAdaptive) drive_inline(true);
   if (scarce_cores_ && empty_polls % kEmptyPollsPerYield == kEmptyPollsPerYield - 1) sched_yield();
 }
 

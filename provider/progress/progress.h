@@ -134,7 +134,7 @@ class Progress {
   void release();
   unsigned drive_held();
   bool kicked() const;
-  bool drive_inline();
+  bool drive_inline(bool polling);
   void ring_doorbell();
 
   static void* thread_entry(void* self);
@@ -156,7 +156,7 @@ class Progress {
   std::atomic<uint32_t> waiters_{0};     ///< control calls that wait for the token
   std::atomic<uint32_t> kicks_{0};       ///< posts that found the token taken
   std::atomic<uint32_t> kicks_seen_{0};  ///< kicks_ when the last run began
-  std::atomic<uint32_t> inline_runs_{0};  ///< runs by application threads
+  std::atomic<uint32_t> polled_runs_{0};  ///< runs by application threads that poll
   std::atomic<pid_t> driver_tid_{0};      ///< the application thread that drove last
   alignas(64) std::atomic<State> state_{State::kPolling};
   std::atomic<uint64_t> sleep_until_{0};  ///< when the sleeping thread will wake, ns

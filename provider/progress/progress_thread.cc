@@ -175,7 +175,7 @@ void Progress::polling_step() {
   now_ = clock_.now_ns();
   if (now_ - last_control_ > kControlPeriodNs && wait(false, 0, &rung)) last_work_ = now_;
 
-  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
+  uint32_t runs = polled_runs_.load(std::memory_order_relaxed);
   if (mode_ == Mode::kAdaptive && runs != runs_seen_) {
     runs_seen_ = runs;
     streak_misses_ = 0;
@@ -199,7 +199,7 @@ void Progress::standby() {
   count(stats_.standbys);
   uint64_t began = now_, nap = kStandbyMinNs;
   pid_t tid = driver_tid_.load(std::memory_order_relaxed);
-  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
+  uint32_t runs = polled_runs_.load(std::memory_order_relaxed);
   uint64_t cpu = thread_cpu_ns(tid);
   for (;;) {
     state_.store(State::kStandby, std::memory_order_seq_cst);
@@ -207,7 +207,7 @@ void Progress::standby() {
     if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
     wait(false, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
-    uint32_t runs_now = inline_runs_.load(std::memory_order_relaxed);
+    uint32_t runs_now = polled_runs_.load(std::memory_order_relaxed);
     if (runs_now != runs) {
       runs = runs_now;
       tid = driver_tid_.load(std::memory_order_relaxed);
@@ -223,7 +223,7 @@ void Progress::standby() {
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
   streak_since_ = streak_samples_ = 0;
-  runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
+  runs_seen_ = polled_runs_.load(std::memory_order_relaxed);
   if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
   if (busy && thread_drive() != 0) {
     count(stats_.penalties);

@@ -74,8 +74,9 @@ unsigned Engine::Impl::progress() {
   for (size_t i = 0; i < ports_.size(); ++i) work += receive_burst(static_cast<int>(i));
 
   // Behind the receive burst, so that an acknowledgement that was only waiting for this
-  // thread to run does not count as lost.
-  if (!more_rx_) {
+  // thread to run does not count as lost; but not for ever, when bursts never end.
+  if (!more_rx_ || ++timers_skipped_ >= kMaxTimerSkips) {
+    timers_skipped_ = 0;
     while (TimerNode* node = timers_.pop(now_)) {
       on_timer(*static_cast<QpContext*>(node));
       ++work;
@@ -94,7 +95,7 @@ unsigned Engine::Impl::progress() {
   }
   if (!ack_due_.empty()) run_acks();
   for (PortState& p : ports_) {
-    if (p.filled != 0) tx_flush(p);
+    tx_flush(p);
     p.blocked = false;
   }
   if (overrun_) handle_overruns();

@@ -23,6 +23,7 @@ namespace usiw {
 // ---- Tunables ----
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
+inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
 /// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
 /// Twice the time that replies have taken lately, unless they take too long to wait for.
@@ -240,6 +241,7 @@ struct Engine::Impl {
   QpList ack_due_;
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
+  unsigned timers_skipped_ = 0;  ///< runs without timers because of that
   QpContext* last_flow_ = nullptr;  ///< of the datagram before: bursts come from one peer
 
   /// Why the segment at hand is refused, and the event that goes with it.

@@ -21,8 +21,10 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
       attr.max_recv_wr > USIW_MAX_QP_WR || attr.max_send_sge > USIW_MAX_SGE ||
       attr.max_recv_sge > USIW_MAX_SGE || attr.max_inline > USIW_MAX_INLINE)
     return nullptr;
-  timers_.reserve(qps_.size() + 1);
-  qps_.reserve(qps_.size() + 1);
+  if (qps_.size() == qps_.capacity()) {
+    qps_.reserve(2 * qps_.size() + 16);
+    timers_.reserve(qps_.capacity());
+  }
   auto qp = std::make_unique<QpContext>();
   qp->qpn_ = attr.qpn;
   qp->max_inline_ = attr.max_inline;
@@ -176,6 +178,8 @@ void Engine::Impl::qp_probe(QpContext& qp) {
   qp.probes = 1;
   qp.probe_ns = now_;
   send_sack(qp, USIW_TRP_F_ACK_REQ);
+  tx_flush(ports_[qp.port]);  // outside of a run: the QP may be destroyed before the next one
+  ports_[qp.port].blocked = false;
   touch_timer(qp, keepalive_at(qp));
 }
 

@@ -169,7 +169,6 @@ struct QpConnection {
   bool ack_now = false;              ///< at the end of this run
   bool rnr_told = false;             ///< the peer knows that no receive is posted
   bool keep_acking = false;          ///< kDead: repetitions of the peer's end are acknowledged
-  bool local = false;
   uint32_t reply_ns = 0;             ///< how long this end takes to answer a message, smoothed
   uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
   uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense

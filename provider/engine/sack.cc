@@ -19,9 +19,11 @@ namespace {
 constexpr int32_t kDupThreshold = 3;
 constexpr uint8_t kMaxReoSteps = 8;
 
-/// Bit @p i of a SACK bitmap.
-bool bitmap_test(std::span<const std::byte> bitmap, uint32_t i) {
-  return (std::to_integer<uint8_t>(bitmap[i / 8]) >> (i % 8) & 1) != 0;
+/// 64 bits of a SACK bitmap from bit @p i on, a multiple of 64; 0 behind its end.
+uint64_t bitmap_word(std::span<const std::byte> bitmap, uint32_t i) {
+  uint64_t word = 0;
+  std::memcpy(&word, bitmap.data() + i / 8, std::min<size_t>(8, bitmap.size() - i / 8));
+  return word;
 }
 
 }  // namespace
@@ -45,22 +47,22 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     else
       deliver(qp, qp.snd_una, sum);
   }
-  for (uint32_t i = 0; i < bits; ++i) {
-    if ((i & 7) == 0 && bitmap[i / 8] == std::byte{0}) {
-      i += 7;
-      continue;
+  for (uint32_t i = 0; i < bits; i += 64) {
+    uint64_t news = bitmap_word(bitmap, i) & ~qp.acked.extract(h.ack_psn + i);
+    for (; news != 0; news &= news - 1) {
+      const uint32_t psn = h.ack_psn + i + static_cast<uint32_t>(std::countr_zero(news));
+      deliver(qp, psn, sum);
+      qp.acked.set(psn);
     }
-    const uint32_t psn = h.ack_psn + i;
-    if (!bitmap_test(bitmap, i) || qp.acked.test(psn)) continue;
-    deliver(qp, psn, sum);
-    qp.acked.set(psn);
   }
-  qp.snd_edge = h.ack_psn + std::min<uint32_t>(h.credit, kWindow);
-  if (psn_lt(qp.snd_nxt, qp.snd_edge)) qp.window_blocked = false;
+  const uint32_t edge = h.ack_psn + std::min<uint32_t>(h.credit, kWindow);
+  const bool opened = psn_lt(qp.snd_edge, edge);
+  qp.snd_edge = edge;
+  if (psn_lt(qp.snd_nxt, edge)) qp.window_blocked = false;
 
   if (sum.delivered == 0) {
     if (qp.reo_at <= now_) detect_losses(qp);
-    activate(qp);  // the window may have opened
+    if (opened) activate(qp);
     return true;
   }
   if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
@@ -136,22 +138,28 @@ void Engine::Impl::detect_losses(QpContext& qp) {
   qp.reo_at = kNever;
   if (qp.rack_sent == 0) return;
   const uint64_t reo = std::max<uint64_t>(qp.rtt.srtt() / 4 * qp.reo_steps, 20'000);
-  for (uint32_t psn = qp.snd_una; psn_lt(psn, qp.snd_nxt); ++psn) {
-    if (qp.acked.test(psn) || qp.lost.test(psn)) continue;
-    const TxPkt& pkt = qp.tx_pkt(psn);
-    const bool before = pkt.sent_ns < qp.rack_sent ||
-                        (pkt.sent_ns == qp.rack_sent && psn_lt(psn, qp.rack_psn));
-    if (!before) {
-      if (pkt.tx_count == 1) break;  // so are all behind it: first transmissions go in order
-      continue;
-    }
-    const uint64_t due = pkt.sent_ns + qp.rack_rtt + reo;
-    const bool overtaken = !qp.reorder_seen && pkt.tx_count == 1 &&
-                           psn_diff(qp.highest_delivered, psn) >= kDupThreshold;
-    if (overtaken || due <= now_) {
-      mark_lost(qp, psn);
-    } else {
-      qp.reo_at = std::min(qp.reo_at, due);
+  bool more = true;
+  for (uint32_t base = qp.snd_una; more && psn_lt(base, qp.snd_nxt); base += 64) {
+    uint64_t open = ~(qp.acked.extract(base) | qp.lost.extract(base));
+    if (qp.snd_nxt - base < 64) open &= (uint64_t{1} << (qp.snd_nxt - base)) - 1;
+    for (; open != 0; open &= open - 1) {
+      const uint32_t psn = base + static_cast<uint32_t>(std::countr_zero(open));
+      const TxPkt& pkt = qp.tx_pkt(psn);
+      const bool before = pkt.sent_ns < qp.rack_sent ||
+                          (pkt.sent_ns == qp.rack_sent && psn_lt(psn, qp.rack_psn));
+      if (!before) {
+        if (pkt.tx_count != 1) continue;
+        more = false;  // nor are those behind it: first transmissions go in order
+        break;
+      }
+      const uint64_t due = pkt.sent_ns + qp.rack_rtt + reo;
+      const bool overtaken = !qp.reorder_seen && pkt.tx_count == 1 &&
+                             psn_diff(qp.highest_delivered, psn) >= kDupThreshold;
+      if (overtaken || due <= now_) {
+        mark_lost(qp, psn);
+      } else {
+        qp.reo_at = std::min(qp.reo_at, due);
+      }
     }
   }
   if (qp.reo_at != kNever) touch_timer(qp, qp.reo_at);

@@ -240,6 +240,7 @@ void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, bool has_p
 
 void Engine::Impl::tx_flush(PortState& p) {
   const size_t n = p.filled;
+  if (n == 0) return;
   const size_t taken = p.port->tx(std::span(p.bufs).first(n));
   if (taken < n) {
     count(USIW_CNT_TX_FULL);

@@ -28,6 +28,9 @@ struct usiw_conn;
 #define USIW_NEXTHOP_BITS	6
 #define USIW_NEXTHOP_BUCKETS	(1 << USIW_NEXTHOP_BITS)
 
+/* Port events wait this long, ms: see usiw_port_work(). */
+#define USIW_PORT_DELAY_MS	50
+
 /* Neighbour updates are gathered for this long, ms. */
 #define USIW_NEIGH_DELAY_MS	10
 
@@ -38,7 +41,7 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_CONNECT,		/* connections asked for by this end */
 	USIW_KCNT_CM_REQUEST,		/* requests of peers given to a listener */
 	USIW_KCNT_CM_ESTABLISHED,
-	USIW_KCNT_CM_DROP_BACKLOG,	/* requests dropped: too many wait already */
+	USIW_KCNT_CM_BACKLOG_FULL,	/* requests that had to wait, or were dropped */
 	USIW_KCNT_CM_REFUSED,		/* requests answered by REJECT without a connection */
 	USIW_KCNT_MAX,
 };
@@ -57,6 +60,7 @@ enum usiw_kcounter {
  * @nr_conns:	connection objects that still point here; @conns_gone is woken at 0
  * @dying:	no new connection
  * @nexthops:	connections whose next hop hashes to the bucket
+ * @port_work:	raises the port events; @port_up is what it said last
  * @neigh_pending: buckets with an update that @neigh_work has not looked at
  */
 struct usiw_device {
@@ -86,6 +90,9 @@ struct usiw_device {
 	atomic_t nr_conns;
 	wait_queue_head_t conns_gone;
 	bool dying;
+
+	struct delayed_work port_work;
+	bool port_up;
 
 	atomic_t nexthops[USIW_NEXTHOP_BUCKETS];
 	unsigned long neigh_pending[BITS_TO_LONGS(USIW_NEXTHOP_BUCKETS)];
@@ -156,6 +163,7 @@ struct usiw_qp_proxy {
  * struct usiw_qp - queue pair
  * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
  *		this is the only check that a QP is connected by its owner
+ * @owner:	thread group of that process
  * @kref:	references of @conn and of who looks at it; @free completes with the last.
  *		iw_cm has none
  * @lock:	guards all below it
@@ -167,6 +175,7 @@ struct usiw_qp {
 	struct usiw_ucontext *uctx;
 	struct usiw_qp_proxy *proxy;
 	struct mm_struct *mm;
+	struct pid *owner;
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct kref kref;
@@ -221,6 +230,7 @@ extern struct workqueue_struct *usiw_wq;
 
 /* usiw_device.c */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
+bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
 void usiw_device_read_mac(struct usiw_device *dev);
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -231,6 +241,7 @@ int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr
 int usiw_netdev_init(void);
 void usiw_netdev_exit(void);
 void usiw_neigh_work(struct work_struct *work);
+void usiw_port_work(struct work_struct *work);
 
 /* usiw_verbs.c */
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
@@ -271,6 +282,7 @@ struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
 struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn);
 void usiw_qp_put(struct usiw_qp *qp);
+bool usiw_qp_owner_is_dying(const struct usiw_qp *qp);
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);

@@ -215,6 +215,17 @@ void usiw_conn_kick(struct usiw_conn *conn, int flag)
 	usiw_conn_queue(conn, 0);
 }
 
+/*
+ * iw_cm owes its user an answer to connect or accept. Until it has it, rdma_cm cannot close
+ * the id, and a process that is killed meanwhile hangs in the close of rdma_cm's file,
+ * whose order with that of uverbs' file (which would end the connection) is open.
+ */
+static bool usiw_conn_is_awaited(const struct usiw_conn *conn)
+{
+	return conn->cm_id &&
+	       !(conn->told & (USIW_TOLD_REPLY | USIW_TOLD_FAILURE | USIW_TOLD_ESTABLISHED));
+}
+
 void usiw_conn_arm(struct usiw_conn *conn)
 {
 	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
@@ -226,6 +237,8 @@ void usiw_conn_arm(struct usiw_conn *conn)
 	}
 	if (conn->resolving && (!at || conn->resolve_us < at))
 		at = conn->resolve_us;
+	if (usiw_conn_is_awaited(conn) && (!at || now + USIW_OWNER_US < at))
+		at = now + USIW_OWNER_US;
 	if (!at)
 		return;
 	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
@@ -266,6 +279,8 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	if (test_and_clear_bit(USIW_CONN_CHECK_NEIGH, &conn->flags))
 		usiw_conn_check_neigh(conn);
+	if (usiw_conn_is_awaited(conn) && usiw_qp_owner_is_dying(conn->qp))
+		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (conn->resolving && now >= conn->resolve_us)
 		usiw_conn_resolve(conn);
 	if (conn->cm.deadline_us && now >= conn->cm.deadline_us)

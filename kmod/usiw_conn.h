@@ -24,11 +24,18 @@
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
 
+/* Requests that wait for room in a listener's backlog, and for how long, ms. */
+#define USIW_MAX_PARKED		256
+#define USIW_PARKED_MS		30000
+
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
 
 /* Between two looks for the next hop's MAC while it is not known, us. */
 #define USIW_RESOLVE_US		20000
+
+/* Between two looks whether the process still wants its connection, us. */
+#define USIW_OWNER_US		200000
 
 /* At most one RESET for a stray datagram per socket and this time, ms. */
 #define USIW_STRAY_MS		20
@@ -88,7 +95,9 @@ struct usiw_sock {
 
 /* A received handshake datagram (or a stray one to be answered), copied. */
 struct usiw_rx {
-	struct list_head node;
+	struct list_head node;		/* usiw_sock.rxq or usiw_listener.parked */
+	struct usiw_sock *us;		/* of a parked one */
+	unsigned long parked_at;	/* jiffies */
 	struct usiw_tuple tuple;
 	int ifindex;			/* of the interface it came in by */
 	u32 len;
@@ -109,6 +118,9 @@ struct usiw_listener_node {
  * @nodes:	one, or two for a wildcard that takes both families
  * @any:	@addr is a wildcard
  * @waiting:	connections that the application has not accepted or rejected yet
+ * @parked:	REQs that found no room, at most USIW_MAX_PARKED; guarded by @park_lock, which
+ *		comes before usiw_sock.lock
+ * @left:	no longer listening
  */
 struct usiw_listener {
 	struct kref kref;
@@ -120,6 +132,11 @@ struct usiw_listener {
 	bool any;
 	unsigned int backlog;
 	atomic_t waiting;
+
+	spinlock_t park_lock;
+	struct list_head parked;
+	unsigned int nr_parked;
+	bool left;
 };
 
 /* conn->flags: set from softirq, worked off by conn->work. */
@@ -245,16 +262,16 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);
 struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_addr *local,
 					 int ifindex);
 void usiw_listener_put(struct usiw_listener *listener);
-bool usiw_listener_take_slot(struct usiw_listener *listener);
 void usiw_listener_return_slot(struct usiw_listener *listener);
 int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
-			  const struct usiw_tuple *tuple, const struct usiw_cm_packet *req);
+			  const struct usiw_rx *rx, const struct usiw_cm_packet *req);
 
 /* usiw_sock.c */
 int usiw_sock_init(void);
 void usiw_sock_exit(void);
 struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
 				__be16 port);
+struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us);
 void usiw_sock_hold(struct usiw_sock *us);
 void usiw_sock_put(struct usiw_sock *us);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
@@ -265,6 +282,7 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
 void usiw_rx_purge(struct usiw_sock *us);
+void usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
 
 /* usiw_route.c */
 struct usiw_route {

@@ -19,6 +19,7 @@ static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 				   struct ib_port_immutable *immutable)
 {
 	immutable->gid_tbl_len = 1;
+	immutable->pkey_tbl_len = 1;
 	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	return 0;
 }
@@ -52,7 +53,7 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-static bool usiw_link_is_up(const struct net_device *netdev)
+bool usiw_link_is_up(const struct net_device *netdev)
 {
 	return netif_running(netdev) && netif_carrier_ok(netdev);
 }
@@ -112,9 +113,17 @@ int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr
 	attr->max_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
 	attr->active_mtu = attr->max_mtu;
 	attr->gid_tbl_len = 1;
+	attr->pkey_tbl_len = 1;
 	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = USIW_MAX_MSG_SIZE;
 	usiw_port_speed(dev->netdev, attr);
+	return 0;
+}
+
+/* iWARP has no partitions, but rdma_cm wants a P_Key of a device that it binds to 127.0.0.1. */
+static int usiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	*pkey = IB_DEFAULT_PKEY_FULL;
 	return 0;
 }
 
@@ -174,6 +183,7 @@ static void usiw_dealloc_driver(struct ib_device *ibdev)
 
 	usiw_conn_flush_device(dev);
 	cancel_delayed_work_sync(&dev->neigh_work);
+	cancel_delayed_work_sync(&dev->port_work);
 	WARN_ON(!xa_empty(&dev->qps));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
@@ -218,6 +228,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.post_send = usiw_post_send,
 	.query_device = usiw_query_device,
 	.query_gid = usiw_query_gid,
+	.query_pkey = usiw_query_pkey,
 	.query_port = usiw_query_port,
 	.query_qp = usiw_query_qp,
 	.reg_user_mr = usiw_reg_user_mr,
@@ -254,6 +265,8 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	INIT_LIST_HEAD(&dev->conns);
 	init_waitqueue_head(&dev->conns_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
+	INIT_DELAYED_WORK(&dev->port_work, usiw_port_work);
+	dev->port_up = usiw_link_is_up(netdev);
 	usiw_device_read_mac(dev);
 	return dev;
 }

@@ -25,7 +25,9 @@ void usiw_listener_put(struct usiw_listener *listener)
 	kref_put(&listener->kref, usiw_listener_release);
 }
 
-bool usiw_listener_take_slot(struct usiw_listener *listener)
+/* ---- Backlog ----------------------------------------------------------- */
+
+static bool usiw_listener_take_slot(struct usiw_listener *listener)
 {
 	if (atomic_inc_return(&usiw_half_open) <= USIW_MAX_HALF_OPEN) {
 		if (atomic_inc_return(&listener->waiting) <= listener->backlog)
@@ -36,10 +38,93 @@ bool usiw_listener_take_slot(struct usiw_listener *listener)
 	return false;
 }
 
+/* There is room: let the worker look at the next REQ that found none. */
 void usiw_listener_return_slot(struct usiw_listener *listener)
 {
+	struct usiw_rx *rx;
+
 	atomic_dec(&listener->waiting);
 	atomic_dec(&usiw_half_open);
+
+	spin_lock(&listener->park_lock);
+	while ((rx = list_first_entry_or_null(&listener->parked, struct usiw_rx, node)) != NULL) {
+		list_del(&rx->node);
+		listener->nr_parked--;
+		if (time_before(jiffies, rx->parked_at + msecs_to_jiffies(USIW_PARKED_MS))) {
+			usiw_rx_requeue(rx->us, rx);
+			break;
+		}
+		kfree(rx);
+	}
+	spin_unlock(&listener->park_lock);
+}
+
+static bool usiw_listener_has_parked(const struct usiw_listener *listener,
+				     const struct usiw_rx *rx)
+{
+	const struct usiw_rx *other;
+
+	list_for_each_entry(other, &listener->parked, node)
+		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
+			return true;
+	return false;
+}
+
+/* "I have your REQ": to one that is repeated while it is parked. There is no ISN yet. */
+static void usiw_listener_send_pending(struct usiw_sock *us, const struct usiw_rx *rx,
+				       const struct usiw_cm_packet *req)
+{
+	struct usiw_trp_hdr hdr = {
+		.ack_psn = cpu_to_be32(req->psn),
+		.opflags = cpu_to_be16(USIW_TRP_ACCEPT << USIW_TRP_OPCODE_SHIFT |
+				       USIW_TRP_F_PENDING),
+	};
+
+	usiw_sock_send(us, &rx->tuple, rx->ifindex, &hdr, sizeof(hdr));
+}
+
+/*
+ * No room in the backlog: keep the REQ. Without that the repetitions of many peers, who all
+ * back off in step, would find the backlog full again and again until they give up.
+ */
+static void usiw_listener_park(struct usiw_listener *listener, struct usiw_sock *us,
+			       const struct usiw_rx *rx, const struct usiw_cm_packet *req)
+{
+	struct usiw_rx *copy = NULL;
+	bool known;
+
+	/* The listener has to hold the socket for as long as the REQ is parked. */
+	if (us == listener->nodes[0].us || us == listener->nodes[1].us)
+		copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
+	spin_lock(&listener->park_lock);
+	known = usiw_listener_has_parked(listener, rx);
+	if (copy && !known && !listener->left && listener->nr_parked < USIW_MAX_PARKED) {
+		copy->us = us;
+		copy->parked_at = jiffies;
+		list_add_tail(&copy->node, &listener->parked);
+		listener->nr_parked++;
+		copy = NULL;
+	}
+	spin_unlock(&listener->park_lock);
+	kfree(copy);
+	if (known)
+		usiw_listener_send_pending(us, rx, req);
+	else
+		usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
+}
+
+/* What is parked points to sockets: it goes before they do. */
+static void usiw_listener_unpark_all(struct usiw_listener *listener)
+{
+	struct usiw_rx *rx, *next;
+
+	spin_lock(&listener->park_lock);
+	listener->left = true;
+	list_for_each_entry_safe(rx, next, &listener->parked, node)
+		kfree(rx);
+	INIT_LIST_HEAD(&listener->parked);
+	listener->nr_parked = 0;
+	spin_unlock(&listener->park_lock);
 }
 
 /* ---- Listening --------------------------------------------------------- */
@@ -81,6 +166,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 {
 	struct usiw_listener_node *node;
 
+	usiw_listener_unpark_all(listener);
 	while (listener->nr_nodes) {
 		node = &listener->nodes[--listener->nr_nodes];
 		spin_lock_bh(&node->us->lock);
@@ -112,6 +198,8 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 		return ret;
 	}
 	kref_init(&listener->kref);
+	spin_lock_init(&listener->park_lock);
+	INIT_LIST_HEAD(&listener->parked);
 	listener->dev = to_usiw_dev(cm_id->device);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
 	listener->backlog = max(backlog, 1);
@@ -185,7 +273,7 @@ static void usiw_listener_open(struct usiw_listener *listener, struct usiw_conn 
 		usiw_conn_arm(conn);
 		return;
 	}
-	usiw_count(conn->dev, USIW_KCNT_CM_DROP_BACKLOG);
+	usiw_count(conn->dev, USIW_KCNT_CM_BACKLOG_FULL);
 	conn->cm.state = USIW_CM_DEAD;
 	conn->cm.deadline_us = 0;
 	usiw_conn_no_longer_half_open(conn);
@@ -197,8 +285,9 @@ static void usiw_listener_open(struct usiw_listener *listener, struct usiw_conn 
  * or the enum usiw_reject_reason to refuse it with.
  */
 int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
-			  const struct usiw_tuple *tuple, const struct usiw_cm_packet *req)
+			  const struct usiw_rx *rx, const struct usiw_cm_packet *req)
 {
+	const struct usiw_tuple *tuple = &rx->tuple;
 	struct usiw_device *dev = listener->dev;
 	struct usiw_route route;
 	struct usiw_conn *conn;
@@ -209,7 +298,7 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 		return 0;
 	usiw_route_put(&route);
 	if (!usiw_listener_take_slot(listener)) {
-		usiw_count(dev, USIW_KCNT_CM_DROP_BACKLOG);
+		usiw_listener_park(listener, us, rx, req);
 		return 0;
 	}
 	usiw_sock_hold(us);

@@ -44,9 +44,26 @@ static void usiw_link_changed(struct usiw_device *dev)
 	spin_unlock(&dev->ctx_lock);
 }
 
-static void usiw_port_changed(struct usiw_device *dev, bool up)
+/*
+ * On a port event the core asks for the port's state, and warns when the netdev is on its way
+ * out by then. A netdev that is being removed goes down first: so the event waits until it is
+ * clear which of the two it was.
+ */
+void usiw_port_work(struct work_struct *work)
 {
+	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
+					       port_work);
+	bool up = usiw_link_is_up(dev->netdev);
+
+	if (READ_ONCE(dev->netdev->reg_state) != NETREG_REGISTERED || up == dev->port_up)
+		return;
+	dev->port_up = up;
 	usiw_dispatch(dev, up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+}
+
+static void usiw_port_changed(struct usiw_device *dev)
+{
+	mod_delayed_work(usiw_wq, &dev->port_work, msecs_to_jiffies(USIW_PORT_DELAY_MS));
 	usiw_link_changed(dev);
 }
 
@@ -59,11 +76,9 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		return NOTIFY_DONE;
 	switch (event) {
 	case NETDEV_UP:
-	case NETDEV_CHANGE:
-		usiw_port_changed(dev, netif_running(netdev) && netif_carrier_ok(netdev));
-		break;
 	case NETDEV_DOWN:
-		usiw_port_changed(dev, false);
+	case NETDEV_CHANGE:
+		usiw_port_changed(dev);
 		break;
 	case NETDEV_CHANGEADDR:
 		usiw_device_read_mac(dev);
@@ -75,6 +90,7 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		usiw_link_changed(dev);
 		break;
 	case NETDEV_UNREGISTER:
+		cancel_delayed_work(&dev->port_work);
 		ib_unregister_device_queued(&dev->ibdev);
 		break;
 	}

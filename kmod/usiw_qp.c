@@ -3,8 +3,11 @@
  * Queue pairs: state as verbs see it, and the tie between a QP and its connection.
  * Rings, work requests and completions are the provider's.
  */
+#include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -120,12 +123,14 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ibqp->qp_num = qpn;
 	qp->mm = current->mm;
 	mmgrab(qp->mm);
+	qp->owner = get_task_pid(current, PIDTYPE_TGID);
 	ret = xa_err(xa_store(&dev->qps, qpn, qp->proxy, GFP_KERNEL));
 	if (ret)
 		goto err_mm;
 	return 0;
 
 err_mm:
+	put_pid(qp->owner);
 	mmdrop(qp->mm);
 err_qpn:
 	xa_erase(&dev->qps, qpn);
@@ -159,9 +164,25 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	usiw_qp_put(qp);
 	wait_for_completion(&qp->free);
 
+	put_pid(qp->owner);
 	mmdrop(qp->mm);
 	atomic_dec(&dev->nr_qps);
 	return 0;
+}
+
+/* Has the process been killed, or does it exit or exec? */
+bool usiw_qp_owner_is_dying(const struct usiw_qp *qp)
+{
+	struct task_struct *task;
+	bool dying;
+
+	if (!atomic_read(&qp->mm->mm_users))
+		return true;
+	rcu_read_lock();
+	task = pid_task(qp->owner, PIDTYPE_TGID);
+	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
+	rcu_read_unlock();
+	return dying;
 }
 
 static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)

@@ -140,19 +140,25 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 	return ret;
 }
 
-/* Is @addr an address of the device's netdev (and of no other one)? */
+/*
+ * Is @addr an address of the device's netdev, or one of lo? The latter belong to no
+ * netdev in particular: rdma_cm takes any device for 127.0.0.1 and ::1.
+ */
 bool usiw_addr_is_ours(struct usiw_device *dev, const struct in6_addr *addr)
 {
 	struct net *net = read_pnet(&dev->net);
+	struct net_device *netdev;
 	bool ours = false;
 
 	if (ipv6_addr_v4mapped(addr)) {
 		rcu_read_lock();
-		ours = __ip_dev_find(net, addr->s6_addr32[3], false) == dev->netdev;
+		netdev = __ip_dev_find(net, addr->s6_addr32[3], false);
+		ours = netdev && (netdev == dev->netdev || netdev->flags & IFF_LOOPBACK);
 		rcu_read_unlock();
 	} else {
 #if IS_ENABLED(CONFIG_IPV6)
-		ours = ipv6_chk_addr(net, addr, dev->netdev, 1);
+		ours = ipv6_chk_addr(net, addr, dev->netdev, 1) ||
+		       ipv6_chk_addr(net, addr, net->loopback_dev, 1);
 #endif
 	}
 	return ours;

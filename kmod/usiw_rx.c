@@ -220,11 +220,19 @@ static void usiw_rx_request(struct usiw_sock *us, const struct usiw_rx *rx,
 			    const struct usiw_cm_packet *pkt)
 {
 	struct usiw_listener *listener;
+	struct usiw_sock *any;
 	int reason = USIW_REJECT_NO_LISTENER;
 
 	listener = usiw_listener_find(us, &rx->tuple.local, rx->ifindex);
+	if (!listener) {
+		any = usiw_sock_get_wildcard(us);
+		if (any) {
+			listener = usiw_listener_find(any, &rx->tuple.local, rx->ifindex);
+			usiw_sock_put(any);
+		}
+	}
 	if (listener) {
-		reason = usiw_listener_request(listener, us, &rx->tuple, pkt);
+		reason = usiw_listener_request(listener, us, rx, pkt);
 		usiw_listener_put(listener);
 	}
 	if (reason)
@@ -279,6 +287,20 @@ void usiw_rx_work(struct work_struct *work)
 		kfree(rx);
 	}
 	queue_work(usiw_wq, &us->rx_work);
+}
+
+/* Back to the worker with a datagram that had been put aside. Takes @rx. */
+void usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx)
+{
+	spin_lock_bh(&us->lock);
+	if (us->closed) {
+		kfree(rx);
+	} else {
+		list_add_tail(&rx->node, &us->rxq);
+		us->rx_len++;
+		queue_work(usiw_wq, &us->rx_work);
+	}
+	spin_unlock_bh(&us->lock);
 }
 
 /*

@@ -39,6 +39,17 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4,
 	return NULL;
 }
 
+/* Let the sockets of a port bind beside each other, or not any more. */
+static void usiw_sock_set_reuse(const struct usiw_sock *us, struct socket *sock, bool reuse)
+{
+	struct usiw_sock *other;
+
+	sock->sk->sk_reuse = reuse ? SK_CAN_REUSE : SK_NO_REUSE;
+	hash_for_each_possible(usiw_socks, other, node, usiw_sock_hash(us->net, us->port))
+		if (net_eq(other->net, us->net) && other->port == us->port && other->sock)
+			other->sock->sk->sk_reuse = sock->sk->sk_reuse;
+}
+
 static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
 {
 	struct sockaddr_in6 sin6 = {
@@ -80,7 +91,14 @@ static int usiw_sock_open(struct usiw_sock *us)
 			       &sock);
 	if (ret)
 		return ret;
+	/*
+	 * A socket for all addresses may come to a port where connections of one address have
+	 * sockets. They are the kernel's all of them, so that is no conflict; sharing is allowed
+	 * just for now, because it would let others in as well.
+	 */
+	usiw_sock_set_reuse(us, sock, true);
 	ret = usiw_sock_bind(us, sock);
+	usiw_sock_set_reuse(us, sock, false);
 	if (ret) {
 		sock_release(sock);
 		return ret;
@@ -160,6 +178,25 @@ struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct
 		us = usiw_sock_create(net, ipv4, addr, port, scope);
 	mutex_unlock(&usiw_socks_mutex);
 	return us;
+}
+
+/*
+ * The socket for all addresses beside one of a single address, with a reference, or NULL.
+ * UDP gives datagrams to the latter, though the listener may be at the former.
+ */
+struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us)
+{
+	struct usiw_sock *any = NULL;
+
+	if (ipv6_addr_any(&us->addr))
+		return NULL;
+	mutex_lock(&usiw_socks_mutex);
+	if (us->net)
+		any = usiw_sock_find(us->net, us->ipv4, &in6addr_any, us->port, 0);
+	if (any)
+		refcount_inc(&any->refs);
+	mutex_unlock(&usiw_socks_mutex);
+	return any;
 }
 
 void usiw_sock_hold(struct usiw_sock *us)

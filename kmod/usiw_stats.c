@@ -39,7 +39,7 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_CM_CONNECT].name = "cm_connect",
 	[USIW_CNT_MAX + USIW_KCNT_CM_REQUEST].name = "cm_request",
 	[USIW_CNT_MAX + USIW_KCNT_CM_ESTABLISHED].name = "cm_established",
-	[USIW_CNT_MAX + USIW_KCNT_CM_DROP_BACKLOG].name = "cm_drop_backlog",
+	[USIW_CNT_MAX + USIW_KCNT_CM_BACKLOG_FULL].name = "cm_backlog_full",
 	[USIW_CNT_MAX + USIW_KCNT_CM_REFUSED].name = "cm_refused",
 };
 

@@ -548,7 +548,7 @@ static void test_wildcard(void)
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	finish(&a, &b, &p);
 	CHECK_EQ(cm_create_id(&b.cm, &id2), 0);
-	CHECK_EQ(cm_bind(&b.cm, id2, &mine), -EADDRINUSE);
+	CHECK(cm_bind(&b.cm, id2, &mine) < 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, id2), 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 
@@ -616,6 +616,9 @@ static void test_many(void)
 		CHECK_EQ(cm_next(&b.cm, &ev, 1), 0);
 		gone += ev.event == EV_DISCONNECTED;
 	}
+	for (int i = 0; gone != 2 * N && i < N; i++)
+		printf("  %d: QP states %d and %d\n", i, qp_state(&qa[i], NULL, NULL),
+		       qp_state(&qb[i], NULL, NULL));
 	CHECK_EQ(gone, 2 * N);
 	for (int i = 0; i < N; i++) {
 		CHECK_EQ(cm_destroy_id(&a.cm, ids[i]), 0);
@@ -661,7 +664,7 @@ static pid_t child(int stage, int port)
 		engines(&a, 1000);
 }
 
-static void kill_and_reap(pid_t pid)
+static void kill_and_reap(pid_t pid, int stage)
 {
 	double t = now_s();
 	int status;
@@ -669,6 +672,13 @@ static void kill_and_reap(pid_t pid)
 	kill(pid, SIGKILL);
 	while (waitpid(pid, &status, WNOHANG) == 0 && now_s() - t < 5)
 		engines(&b, 10);
+	if (now_s() - t >= 5) {
+		char command[64];
+
+		printf("  stage %d: cannot be killed:\n", stage);
+		snprintf(command, sizeof(command), "cat /proc/%d/stack", pid);
+		CHECK_EQ(system(command), 0);
+	}
 	CHECK(now_s() - t < 5);
 	CHECK(WIFSIGNALED(status));
 }
@@ -695,7 +705,7 @@ static void test_kill(void)
 		if (stage >= 4)
 			CHECK(expect(&b, EV_ESTABLISHED, NULL, 5000));
 		b.seen[USIW_EVENT_KILL] = 0;
-		kill_and_reap(pid);
+		kill_and_reap(pid, stage);
 		if (stage == 3)
 			CHECK(expect(&b, EV_ESTABLISHED, NULL, 5000));
 		if (stage >= 3)
@@ -843,7 +853,7 @@ static void test_remove(void)
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect_record(&a, USIW_EVENT_DEVICE_GONE, 1, 1000));
 	CHECK_EQ(read(a.dev.event_fd, &ev, sizeof(ev)), 0);
-	CHECK_EQ(destroy_qp(&p.qa), -EIO);
+	CHECK_EQ(qp_state(&p.qa, NULL, NULL), -EIO);
 	end_close(&a);
 	CHECK_EQ(cm_destroy_id(&b.cm, p.idb), 0);
 	CHECK_EQ(destroy_qp(&p.qb), 0);

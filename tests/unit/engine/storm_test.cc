@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file storm_test.cc
 /// Random programs over random bad wires: every byte right, every completion exactly once
-/// and in order. A failing run is repeated by its seed: USIW_STORM_SEED=n runs only that one.
+/// and in order. A failing run is repeated by its seed: USIW_STORM_SEED=n runs only that one,
+/// USIW_STORM_SEEDS=n runs n of each kind.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -177,18 +178,26 @@ WireFaults faults(double loss, double reorder, double duplicate, uint64_t jitter
   return f;
 }
 
+/// Calls @p run for each seed, until one fails.
+void for_seeds(uint64_t seeds, const std::function<void(uint64_t)>& run) {
+  const char* only = std::getenv("USIW_STORM_SEED");
+  const char* many = std::getenv("USIW_STORM_SEEDS");
+  if (many != nullptr) seeds = std::strtoull(many, nullptr, 0);
+  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 0) : 1;
+  const uint64_t last = only != nullptr ? first : seeds;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    SCOPED_TRACE("USIW_STORM_SEED=" + std::to_string(seed));
+    run(seed);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
 class StormTest : public ::testing::TestWithParam<Profile> {};
 
 TEST_P(StormTest, random_programs) {
-  const char* only = std::getenv("USIW_STORM_SEED");
-  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 0) : 1;
-  const uint64_t last = only != nullptr ? first : GetParam().seeds;
-  for (uint64_t seed = first; seed <= last; ++seed) {
-    SCOPED_TRACE("USIW_STORM_SEED=" + std::to_string(seed));
-    Storm storm(seed, GetParam().faults, 1 + seed % 3, 60, 20'000);
-    storm.run();
-    if (HasFatalFailure() || HasNonfatalFailure()) return;
-  }
+  for_seeds(GetParam().seeds, [&](uint64_t seed) {
+    Storm(seed, GetParam().faults, 1 + seed % 3, 60, 20'000).run();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -201,38 +210,30 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& p) { return p.param.name; });
 
 TEST(Storm, corrupted_datagrams_with_checksum) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE(seed);
+  for_seeds(20, [](uint64_t seed) {
     WireFaults f;
     f.corrupt = 0.05;
-    Storm storm(seed, f, 2, 60, 20'000);
-    storm.run();
-    if (HasFatalFailure()) return;
-  }
+    Storm(seed, f, 2, 60, 20'000).run();
+  });
 }
 
 TEST(Storm, slow_line_with_short_queue) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(seed);
+  for_seeds(10, [](uint64_t seed) {
     WireFaults f;
     f.per_packet = 2'500;
     f.queue = 100;
-    Storm storm(seed, f, 3, 40, 200'000);
-    storm.run();
-    if (HasFatalFailure()) return;
-  }
+    Storm(seed, f, 3, 40, 200'000).run();
+  });
 }
 
 TEST(Storm, port_takes_only_a_few) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(seed);
+  for_seeds(10, [](uint64_t seed) {
     Storm storm(seed, faults(0.01, 0, 0), 3, 40, 50'000);
     storm.world().a.port.tx_limit = 5;
     storm.world().b.port.tx_limit = 1;
     storm.run();
     EXPECT_NE(0u, storm.world().a.count(USIW_CNT_TX_FULL));
-    if (HasFatalFailure()) return;
-  }
+  });
 }
 
 }  // namespace

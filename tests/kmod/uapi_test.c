@@ -583,14 +583,17 @@ static void test_many(void)
 		end_qp(&b, &qb[i]);
 		ids[i] = resolve_to(&a, b_ip, PORT);
 	}
-	for (int i = 0; i < N; i++)
-		CHECK_EQ(cm_connect(&a.cm, ids[i], qa[i].qpn, 1, 1, "x", 1), 0);
+	for (int i = 0; i < N; i++) {
+		uint8_t index = i;
+
+		CHECK_EQ(cm_connect(&a.cm, ids[i], qa[i].qpn, 1, 1, &index, 1), 0);
+	}
 	while ((est_a < N || est_b < N) && now_s() - t < 60) {
 		engine(&a);
 		engine(&b);
 		CHECK_EQ(cm_next(&b.cm, &ev, 1), 0);
 		if (ev.event == EV_CONNECT_REQUEST) {
-			idb[requests] = ev.id;
+			idb[ev.conn.private_data[0] % N] = ev.id;
 			CHECK_EQ(cm_accept(&b.cm, ev.id, qb[requests].qpn, 1, 1, "y", 1), 0);
 			requests++;
 		} else if (ev.event == EV_ESTABLISHED) {

@@ -96,9 +96,12 @@ class Qp {
   /// [any thread] Costs a fence and nothing more, unless the engine waits for receives
   /// (the peer was told NOT_READY, or they must be flushed). The fence pairs with the one
   /// in the engine between setting recv_wanted_ and looking at the ring once more.
-  void ring_recv() {
+  /// Returns true when it rang: the engine must run.
+  bool ring_recv() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (recv_wanted_.load(std::memory_order_relaxed)) ring();
+    if (!recv_wanted_.load(std::memory_order_relaxed)) return false;
+    ring();
+    return true;
   }
 
   /// [any thread] Work requests posted in kError are flushed by the engine; in kIdle

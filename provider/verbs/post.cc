@@ -76,12 +76,10 @@ extern "C" int usiw_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) 
     if (rc != 0) break;
     any = true;
   }
-  if (any) qp.qp->ring_recv();
+  // As a rule a receive waits for the peer and there is nothing to drive.
+  bool wanted = any && qp.qp->ring_recv();
   qp.recv_lock.unlock();
   if (rc != 0) *bad = wr;
-  // A receive waits for the peer: nothing to drive, except that an ERROR QP flushes it. The
-  // state is read behind the ring: either the engine's flush saw the slot or this sees ERROR.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (any && qp.qp->state() == QpState::kError) qp.runtime->progress().posted();
+  if (wanted) qp.runtime->progress().posted();
   return rc;
 }

@@ -180,7 +180,7 @@ class Progress {
   std::vector<Watched> active_;
   std::vector<pollfd> pollfds_;
   uint64_t now_ = 0, last_work_ = 0, last_control_ = 0;
-  uint64_t crowded_until_ = 0;
+  uint64_t crowded_until_ = 0, crowded_for_ = 0;
   uint32_t runs_seen_ = 0;
   uint32_t arms_seen_ = 0;
   uint64_t streak_since_ = 0;  ///< an application thread drives since then; 0: it does not

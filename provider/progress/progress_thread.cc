@@ -21,7 +21,8 @@ constexpr uint64_t kUs = 1000, kMs = 1'000'000;
 /// POLLING goes on for so long after the last work.
 constexpr uint64_t kPollWindowNs = 50 * kUs;
 /// A yield that takes longer found somebody else on this core: do not poll for a while.
-constexpr uint64_t kCrowdedYieldNs = 50 * kUs, kCrowdedNs = 100 * kMs;
+/// Doubled each time that it is found so again.
+constexpr uint64_t kCrowdedYieldNs = 50 * kUs, kCrowdedMinNs = 100 * kMs, kCrowdedMaxNs = 1600 * kMs;
 /// Between two looks at the control fds while polling.
 constexpr uint64_t kControlPeriodNs = 20 * kUs;
 /// Right after work the thread wakes this often even without a deadline, so that the next
@@ -34,9 +35,10 @@ constexpr unsigned kStreakSamples = 8, kStreakMisses = 3;
 constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
 /// An application that stopped driving and left work behind (it waits for a byte in memory,
 /// say) is not trusted for so long, doubled each time.
-constexpr uint64_t kPenaltyMinNs = 50 * kMs, kPenaltyMaxNs = 800 * kMs;
-/// Processor time within one nap, without driving, that makes it busy elsewhere.
-constexpr uint64_t kBusyElsewhereNs = 200 * kUs;
+constexpr uint64_t kPenaltyMinNs = 100 * kMs, kPenaltyMaxNs = 1600 * kMs;
+/// An application that polls runs the engine every few microseconds of its processor time;
+/// one that takes longer on average is busy elsewhere.
+constexpr uint64_t kMaxRunGapNs = 50 * kUs;
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
@@ -165,7 +167,11 @@ unsigned Progress::thread_drive() {
 void Progress::yield() {
   sched_yield();
   uint64_t after = clock_.now_ns();
-  if (after - now_ > kCrowdedYieldNs) crowded_until_ = after + kCrowdedNs;
+  if (after - now_ > kCrowdedYieldNs) {
+    bool again = after < crowded_until_ + crowded_for_;
+    crowded_for_ = again ? std::min(2 * crowded_for_, kCrowdedMaxNs) : kCrowdedMinNs;
+    crowded_until_ = after + crowded_for_;
+  }
   now_ = after;
 }
 
@@ -192,8 +198,8 @@ void Progress::polling_step() {
 }
 
 /// Sleeps while the application drives. It has stopped when it did not drive for a whole
-/// nap, unless it is only preempted; it is not to be trusted when it used the time for
-/// something else and left work behind.
+/// nap, unless it is only preempted, or when it spends its time on something else; if it
+/// left work behind then, it is not to be trusted for a while.
 void Progress::standby() {
   bool rung = false, busy = false;
   count(stats_.standbys);
@@ -208,17 +214,19 @@ void Progress::standby() {
     wait(false, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
     uint32_t runs_now = polled_runs_.load(std::memory_order_relaxed);
+    uint64_t cpu_now = thread_cpu_ns(tid);
+    pid_t tid_now = driver_tid_.load(std::memory_order_relaxed);
+    busy = tid_now == tid && cpu_now > cpu + kMaxRunGapNs * (runs_now - runs + 1);
+    if (busy) break;
     if (runs_now != runs) {
       runs = runs_now;
-      tid = driver_tid_.load(std::memory_order_relaxed);
+      tid = tid_now;
       cpu = thread_cpu_ns(tid);
       nap = std::min(2 * nap, kStandbyMaxNs);
       continue;
     }
     nap = kStandbyMinNs;
-    uint64_t cpu_now = thread_cpu_ns(tid);
-    busy = cpu_now > cpu + kBusyElsewhereNs;
-    if (busy || !thread_is_runnable(tid)) break;
+    if (!thread_is_runnable(tid)) break;
     thread_drive();  // preempted: stand in for it
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);

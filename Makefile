@@ -28,7 +28,7 @@ setup-check:
 # A farm of symbolic links per kernel, so that objects of two kernels never meet.
 define build_module
 	@mkdir -p $(BUILD)/kmod/$(1)
-	@cp -asu --no-preserve=timestamps $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
+	@cp -asf $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
 	@find $(BUILD)/kmod/$(1) -xtype l -delete
 	$(MAKE) -s -C /lib/modules/$(1)/build M=$(CURDIR)/$(BUILD)/kmod/$(1) W=1 modules
 endef

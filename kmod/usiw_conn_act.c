@@ -145,8 +145,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 	memcpy(info->remote_addr, &conn->tuple.remote, sizeof(info->remote_addr));
 	info->local_port = conn->tuple.local_port;
 	info->remote_port = conn->tuple.remote_port;
-	if (!route->local)
-		memcpy(info->local_mac, conn->dev->netdev->dev_addr, ETH_ALEN);
+	ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
 	ether_addr_copy(info->remote_mac, remote_mac);
 	if (cm->initiator)
 		info->flags |= USIW_CONN_F_INITIATOR;
@@ -176,7 +175,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 static u32 usiw_conn_try_install(struct usiw_conn *conn)
 {
 	struct usiw_route route;
-	u8 mac[ETH_ALEN];
+	u8 mac[ETH_ALEN] __aligned(2);
 	int bucket, ret;
 
 	conn->resolving = false;
@@ -204,7 +203,7 @@ void usiw_conn_resolve(struct usiw_conn *conn)
 void usiw_conn_check_neigh(struct usiw_conn *conn)
 {
 	struct usiw_route route;
-	u8 mac[ETH_ALEN];
+	u8 mac[ETH_ALEN] __aligned(2);
 	int bucket;
 
 	if (!conn->announced || conn->cm.released ||

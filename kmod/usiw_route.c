@@ -107,21 +107,23 @@ int usiw_nexthop_bucket(const void *key, u32 key_len)
 }
 
 /*
- * The MAC of the next hop, zeros for this host itself. Return -EAGAIN while it is being
+ * The MAC of the next hop; for this host itself that of lo. Return -EAGAIN while it is being
  * resolved, which this call starts. @bucket: of the next hop's address, -1 if there is none.
  */
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket)
 {
 	const void *remote = &tuple->remote;
-	u8 ha[MAX_ADDR_LEN] = {};
+	u8 ha[MAX_ADDR_LEN] __aligned(2) = {};
 	struct neighbour *neigh;
 	int ret = 0;
 
-	eth_zero_addr(mac);
 	*bucket = -1;
-	if (route->local)
+	if (route->local) {
+		ether_addr_copy(mac, route->dst->dev->dev_addr);
 		return 0;
+	}
+	eth_zero_addr(mac);
 	if (usiw_tuple_is_ipv4(tuple))
 		remote = &tuple->remote.s6_addr32[3];
 	neigh = dst_neigh_lookup(route->dst, remote);

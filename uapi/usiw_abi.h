@@ -29,7 +29,7 @@
 
 /* Driver data of GET_CONTEXT, request. */
 struct usiw_alloc_ucontext_req {
-	__u32 abi_version;		/* USIW_ABI_VERSION or the call fails with EINVAL */
+	__u32 abi_version;		/* USIW_ABI_VERSION or the call fails with EPROTONOSUPPORT */
 	__u32 reserved;
 };
 
@@ -96,7 +96,7 @@ struct usiw_conn_info {
 	__u8 remote_addr[16];
 	__be16 local_port;
 	__be16 remote_port;
-	__u8 local_mac[6];		/* of the device, or zeros on lo */
+	__u8 local_mac[6];		/* of the device; with LOCAL of lo (zeros as a rule) */
 	__u8 remote_mac[6];		/* next hop */
 	__u32 flags;			/* USIW_CONN_F_* */
 	__u32 snd_psn;			/* first PSN this end sends */

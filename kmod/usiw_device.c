@@ -144,7 +144,7 @@ static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib
  */
 void usiw_device_read_mac(struct usiw_device *dev)
 {
-	u8 mac[ETH_ALEN] = {};
+	u8 mac[ETH_ALEN] __aligned(2) = {};
 
 	memcpy(mac, dev->netdev->dev_addr, min_t(size_t, dev->netdev->addr_len, ETH_ALEN));
 	spin_lock_bh(&dev->gid_lock);
@@ -271,6 +271,24 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	return dev;
 }
 
+/*
+ * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
+ * and takes a GID of zeros for none: there lo needs a MAC to be found. A random one, since
+ * each netns has a lo. It changes nothing else.
+ */
+static void usiw_give_lo_a_mac(struct net_device *netdev)
+{
+	struct sockaddr sa = { .sa_family = netdev->type };
+
+	if (!USIW_RDMA_CM_NEEDS_MAC || !(netdev->flags & IFF_LOOPBACK))
+		return;
+	eth_random_addr(sa.sa_data);
+	rtnl_lock();
+	if (netdev->reg_state == NETREG_REGISTERED && is_zero_ether_addr(netdev->dev_addr))
+		dev_set_mac_address(netdev, &sa, NULL);
+	rtnl_unlock();
+}
+
 static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 {
 	struct ib_device *ibdev;
@@ -283,6 +301,7 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 		return -EEXIST;
 	}
 
+	usiw_give_lo_a_mac(netdev);
 	dev = usiw_device_alloc(netdev);
 	if (!dev)
 		return -ENOMEM;

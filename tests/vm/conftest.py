@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Fixtures of the end-to-end suite. It runs inside of a guest: scripts/vm run -- /usr/bin/python3 -m pytest tests/vm
+
+After every test that started a process: nothing of it runs any more, the kernel printed nothing at
+warning level, and `rdma resource show` and the sockets are as they were before.
+"""
+
+import os
+import time
+
+import pytest
+
+from support import cases, procs, watch
+
+TOPOLOGY = os.environ.get("TOPOLOGY", "")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what needs another topology; `veth` is what a test needs that says nothing."""
+    keep, other = [], []
+    for item in items:
+        needs_netns = item.get_closest_marker("netns") is not None
+        (keep if needs_netns == (TOPOLOGY == "netns") else other).append(item)
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = keep
+
+
+def pytest_generate_tests(metafunc):
+    """One test per case of a program: `@pytest.mark.parametrize` over what the program lists."""
+    program = getattr(metafunc.function, "program", None)
+    if program and "case" in metafunc.fixturenames:
+        found = cases.list_cases(program)
+        metafunc.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.core] if case.core else [])
+                                      for case in found])
+
+
+@pytest.fixture(scope="session")
+def case_results(request):
+    """{(program, name): Result}; a program runs once, with all of its cases that are selected."""
+    selected = {}
+    for item in request.session.items:
+        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
+        if case:
+            selected.setdefault(case.program, []).append(case)
+    results = {}
+
+    def get(case, env=None):
+        if (case.program, case.name) not in results:
+            for name, result in cases.run_cases(case.program, selected[case.program], env).items():
+                results[case.program, name] = result
+        return results[case.program, case.name]
+    return get
+
+
+@pytest.fixture(scope="session")
+def kmsg():
+    """Kernel messages from the start of the session on."""
+    return watch.Kmsg()
+
+
+class Expectations:
+    """What a test announces that it will leave."""
+
+    def __init__(self):
+        self.messages = []       # patterns of kernel messages
+        self.state_changes = False  # devices or sockets are not as before
+
+
+@pytest.fixture
+def expected():
+    """A test that provokes kernel messages, or changes devices for good, says so here."""
+    return Expectations()
+
+
+_last_state = {}
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(kmsg, expected):
+    """The checks after each test."""
+    if "now" not in _last_state:
+        _last_state["now"] = watch.state()
+    before = _last_state["now"]
+    started = procs.Proc.started_total
+    yield
+    left = procs.kill_all()
+    problems = []
+    if left:
+        problems.append(f"{left} processes were still running")
+    if procs.Proc.started_total != started:
+        deadline = time.monotonic() + 20 * procs.PATIENCE
+        now = watch.state()
+        while now != before and not expected.state_changes and time.monotonic() < deadline:
+            time.sleep(0.2)
+            now = watch.state()
+        if now != before and not expected.state_changes:
+            for key, value in now.items():
+                if value != before[key]:
+                    problems.append(f"{key}: {difference(before[key], value)}")
+        _last_state["now"] = now
+    warnings = kmsg.warnings(expected.messages)
+    if warnings:
+        problems.append("kernel messages:\n  " + "\n  ".join(warnings))
+    if problems:
+        pytest.fail("after the test: " + "\n".join(problems), pytrace=False)
+
+
+def difference(before, after):
+    """Short text about two states."""
+    if isinstance(before, list):
+        gone, new = list(before), list(after)
+        for entry in before:
+            if entry in new:
+                new.remove(entry)
+                gone.remove(entry)
+        return f"new {new}, gone {gone}"
+    return f"{before} before, {after} now"

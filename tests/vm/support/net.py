@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""The two ends and the wire between them."""
+
+import contextlib
+import json
+import os
+from typing import NamedTuple
+
+from .procs import run
+
+
+class Site(NamedTuple):
+    """One end as scripts/vm describes it."""
+    dev: str
+    ip: str
+    ip6: str
+    netdev: str
+    ns: str
+    where: str  # what to put before a command to run it there
+
+
+def site(letter):
+    """End A or B."""
+    get = lambda key: os.environ.get(f"{letter}_{key}", "")  # noqa: E731
+    return Site(get("DEV"), get("IP"), get("IP6"), get("NETDEV"), get("NS"), get("EXEC"))
+
+
+A, B = site("A"), site("B")
+PEER = os.environ.get("PEER", "")
+
+
+@contextlib.contextmanager
+def qdisc(args, sites=(A, B)):
+    """A queueing discipline on the netdevs of `sites` as `tc qdisc replace dev X root ARGS` makes it."""
+    try:
+        for s in sites:
+            run("tc", "qdisc", "replace", "dev", s.netdev, "root", *args.split(), where=s.where)
+        yield
+    finally:
+        for s in sites:
+            with contextlib.suppress(AssertionError):
+                run("tc", "qdisc", "del", "dev", s.netdev, "root", where=s.where)
+
+
+def netem(args, sites=(A, B)):
+    """netem with these parameters in both directions."""
+    return qdisc(f"netem limit 20000 {args}", sites)
+
+
+def rdma_links():
+    """{device: entry} of `rdma link show`."""
+    return {entry["ifname"]: entry for entry in json.loads(run("rdma", "-j", "link", "show") or "[]")}
+
+
+def statistics(device):
+    """{counter: value} of `rdma statistic show`."""
+    found = {}
+    for entry in json.loads(run("rdma", "-j", "statistic", "show", "link", f"{device}/1") or "[]"):
+        found.update({key: value for key, value in entry.items() if isinstance(value, int) and key != "port"})
+    return found

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Server and client of the usual programs: server at B, client at A."""
+
+import itertools
+
+from .cases import path_of
+from .net import A, B
+from .procs import Proc
+
+_ports = itertools.count(20000)
+
+
+def next_port():
+    """A port that no test has used before."""
+    return next(_ports)
+
+
+def pair(server_argv, client_argv, port, server=B, client=A, timeout=60, server_timeout=20):
+    """Runs both to their ends, statuses 0; returns (server's output, client's output)."""
+    s = Proc(server_argv, where=server.where).wait_listening(port)
+    c = Proc(client_argv, where=client.where)
+    try:
+        out = c.expect(0, timeout)
+        return s.expect(0, server_timeout), out
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n--- the server said:\n{s.output[-2000:]}") from error
+    finally:
+        c.kill()
+        s.kill()
+
+
+def rping(*options, server_options=(), bind=None, server=B, client=A, count=10, size=64, timeout=60):
+    """rping with verified data; returns (server's output, client's)."""
+    port = next_port()
+    common = ["-p", port, "-C", count, "-S", size, "-V", *options]
+    return pair(["rping", "-s", "-a", bind or server.ip, *common, *server_options],
+                ["rping", "-c", "-a", server.ip, "-I", client.ip, *common], port, server, client, timeout)
+
+
+def perftest(tool, *options, server=B, client=A, timeout=90):
+    """A perftest program with -R; returns the rows of its table as lists of numbers."""
+    port = next_port()
+    common = ["-R", "-p", port, "-F", *options]
+    _, out = pair([tool, "-d", server.dev, *common],
+                  [tool, "-d", client.dev, *common, server.ip], port,
+                  server, client, timeout)
+    rows = []
+    for line in out.splitlines():
+        words = line.split()
+        try:
+            numbers = [float(word) for word in words]
+        except ValueError:
+            continue
+        if len(numbers) >= 4:
+            rows.append(numbers)
+    assert rows, f"{tool} printed no numbers:\n{out}"
+    return rows
+
+
+class Server:
+    """`traffic server` at a site, for any number of clients."""
+
+    def __init__(self, site=B, *options, bind=None):
+        self.site = site
+        self.port = next_port()
+        self.proc = Proc([path_of("traffic"), "server", "--to", bind or site.ip, "--port", self.port, *options],
+                         where=site.where)
+        self.proc.wait_for(r"^listening \d+")
+
+    def client(self, *options, site=A):
+        """Starts `traffic client` and returns the Proc."""
+        return Proc([path_of("traffic"), "client", "--from", site.ip, "--to", self.site.ip, "--port", self.port,
+                     *options], where=site.where)
+
+    def stop(self):
+        """Ends it in order; Failed unless it found all data right. Returns its last line."""
+        self.proc.signal(15)
+        output = self.proc.expect(0, 30)
+        return output.splitlines()[-1]

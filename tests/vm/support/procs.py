@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Processes under test: each in a session of its own, output in a file, ended for certain."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+
+#: Factor for every time-out here: a guest under emulation on a busy host is slow.
+PATIENCE = float(os.environ.get("VM_PATIENCE", "1"))
+
+_alive = []
+
+
+class Failed(AssertionError):
+    """A process did not do what it should; the message has its output."""
+
+
+class Proc:
+    """A program that runs. `where` is the text to put before the command (A_EXEC), or nothing."""
+
+    started_total = 0  # of all processes that were ever started here
+
+    def __init__(self, argv, where="", env=None, cwd=None, stdin=subprocess.DEVNULL):
+        Proc.started_total += 1
+        self.argv = shlex.split(where) + [str(word) for word in argv]
+        self._file = tempfile.TemporaryFile()
+        self.started = time.monotonic()
+        self._proc = subprocess.Popen(self.argv, stdin=stdin, stdout=self._file, stderr=subprocess.STDOUT,
+                                      start_new_session=True, cwd=cwd,
+                                      env=dict(os.environ, **{k: str(v) for k, v in (env or {}).items()}))
+        self.pid = self._proc.pid
+        _alive.append(self)
+
+    @property
+    def output(self):
+        """All that it has written so far."""
+        return os.pread(self._file.fileno(), 1 << 22, 0).decode(errors="replace")
+
+    @property
+    def status(self):
+        """Exit status, -N for signal N, or None while it runs."""
+        return self._proc.poll()
+
+    def fail(self, reason):
+        """Raises Failed with the output."""
+        raise Failed(f"{' '.join(self.argv)}: {reason}\n{self.output[-4000:]}")
+
+    def wait(self, timeout=60):
+        """Its exit status; Failed when it does not end in `timeout` seconds."""
+        try:
+            return self._proc.wait(timeout * PATIENCE)
+        except subprocess.TimeoutExpired:
+            stack = self.kernel_stack()
+            self.kill()
+            self.fail(f"did not end within {timeout * PATIENCE:.0f} s {stack}")
+
+    def expect(self, status=0, timeout=60):
+        """Waits and returns the output; Failed if the exit status is another."""
+        got = self.wait(timeout)
+        if got != status:
+            self.fail(f"exit status {got}, not {status}")
+        return self.output
+
+    def wait_for(self, pattern, timeout=20):
+        """Waits for a match of `pattern` in the output and returns it; also when it has ended meanwhile."""
+        deadline = time.monotonic() + timeout * PATIENCE
+        while True:
+            ended = self.status is not None
+            match = re.search(pattern, self.output, re.M)
+            if match:
+                return match
+            if ended:
+                self.fail(f"ended with status {self.status} before it printed {pattern!r}")
+            if time.monotonic() > deadline:
+                self.fail(f"did not print {pattern!r} in {timeout} s")
+            time.sleep(0.02)
+
+    def wait_listening(self, port, timeout=20):
+        """Waits until some socket of its network namespace is bound to `port` (UDP, or TCP for siw and ucmatose -6)."""
+        deadline = time.monotonic() + timeout * PATIENCE
+        while not port_bound(port, self.pid):
+            if self.status is not None:
+                self.fail(f"ended with status {self.status} before it listened on port {port}")
+            if time.monotonic() > deadline:
+                self.fail(f"does not listen on port {port}")
+            time.sleep(0.02)
+        return self
+
+    def kernel_stack(self):
+        """Where its threads sleep in the kernel."""
+        stacks = []
+        with contextlib.suppress(OSError):
+            for tid in os.listdir(f"/proc/{self.pid}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{tid}/stack", encoding="ascii") as f:
+                    stacks.append(f"thread {tid}: " + " < ".join(re.findall(r"\] (\S+?)\+", f.read())[:8]))
+        return "; ".join(stacks)
+
+    def signal(self, number):
+        """Sends a signal to the process itself."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """Ends its whole session now. Failed when it does not go away in 15 s."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        try:
+            self._proc.wait(15 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.fail(f"cannot be killed: {self.kernel_stack()}")
+        finally:
+            if self in _alive:
+                _alive.remove(self)
+
+    def cpu_seconds(self):
+        """CPU time of all its threads, children not included."""
+        with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def port_bound(port, pid="self"):
+    """True when a socket in the network namespace of `pid` is bound to the port."""
+    wanted = f":{port:04X} "
+    for name in ("udp", "udp6", "tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
+            for line in f:
+                if wanted in " ".join(line.split()[1:2]) + " ":
+                    return True
+    return False
+
+
+def run(*argv, timeout=60, status=0, where="", env=None):
+    """Runs a command to its end and returns its output (both streams)."""
+    proc = Proc(argv, where=where, env=env)
+    try:
+        return proc.expect(status, timeout)
+    finally:
+        proc.kill()
+
+
+def kill_all():
+    """Ends every process that a test has left; returns how many there were."""
+    left = list(_alive)
+    running = [proc for proc in left if proc.status is None]
+    for proc in left:
+        proc.kill()
+    return len(running)
+
+
+def until(condition, what, timeout=15, every=0.05):
+    """Waits until `condition()` is true and returns its value."""
+    deadline = time.monotonic() + timeout * PATIENCE
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failed(f"not within {timeout} s: {what}")
+        time.sleep(every)

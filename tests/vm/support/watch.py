@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""What must not happen beside a test: kernel messages, and objects and sockets left behind."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
+from vmlib import judge  # noqa: E402
+
+
+class Kmsg:
+    """Kernel messages since the last look."""
+
+    def __init__(self):
+        self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(self._fd, 0, os.SEEK_END)
+
+    def take(self):
+        """New records as judge.Record."""
+        records = []
+        while True:
+            try:
+                records.append(judge.parse_record(os.read(self._fd, 8192)))
+            except BlockingIOError:
+                return records
+            except BrokenPipeError:  # the ring went over records; reading goes on behind them
+                continue
+
+    def warnings(self, expected=()):
+        """Texts of new records at warning level or worse that are neither harmless nor expected."""
+        return [f"<{r.level}> {r.text}" for r in judge.suspicious(self.take(), expected)]
+
+
+def rdma_resources():
+    """{device: {object: count}} of `rdma resource show`, without objects of the kernel's own."""
+    text = subprocess.run(["rdma", "-j", "resource", "show"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          check=True, timeout=30).stdout
+    return {entry["ifname"]: {key: value for key, value in entry.items() if key in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
+            for entry in json.loads(text or "[]")}
+
+
+def sockets():
+    """UDP, packet and raw sockets of this network namespace, as a sorted list of what tells them apart."""
+    found = []
+    for name, fields in (("udp", (1, 2)), ("udp6", (1, 2)), ("packet", (3, 4)), ("raw", (1, 2))):
+        with open(f"/proc/net/{name}", encoding="ascii") as f:
+            for line in f.readlines()[1:]:
+                words = line.split()
+                found.append(" ".join([name] + [words[i] for i in fields]))
+    return sorted(found)
+
+
+def slabs():
+    """{cache: objects in use} of the module's own slab caches."""
+    found = {}
+    with open("/proc/slabinfo", encoding="ascii") as f:
+        for line in f:
+            if line.startswith("usiw"):
+                name, active = line.split()[:2]
+                found[name] = int(active)
+    return found
+
+
+def state():
+    """All that has to be again as it was."""
+    return {"rdma resource show": rdma_resources(), "sockets": sockets(), "slabs": slabs()}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""The six programs of perftest, unmodified (-R): they end with status 0 and print numbers. No number is judged."""
+
+import pytest
+
+from support.pairs import perftest
+
+LATENCY = ["ib_send_lat", "ib_write_lat", "ib_read_lat"]
+BANDWIDTH = ["ib_send_bw", "ib_write_bw", "ib_read_bw"]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("tool", LATENCY)
+@pytest.mark.parametrize("size", [2, 4096, 65536])
+def test_latency(tool, size):
+    rows = perftest(tool, "-s", size, "-n", 100)
+    assert rows[-1][0] == size and all(number > 0 for number in rows[-1][2:5])
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("tool", BANDWIDTH)
+@pytest.mark.parametrize("size", [64, 65536])
+def test_bandwidth(tool, size):
+    rows = perftest(tool, "-s", size, "-n", 200)
+    assert rows[-1][0] == size and rows[-1][3] > 0
+
+
+@pytest.mark.parametrize("tool", LATENCY + BANDWIDTH)
+def test_all_sizes(tool):
+    """-a: 2 B to 8 MB."""
+    rows = perftest(tool, "-a", "-n", 5 if tool.endswith("bw") else 10, timeout=240)
+    assert [row[0] for row in rows] == [2.0 ** i for i in range(1, 24)]
+
+
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_read_lat", "ib_send_bw", "ib_read_bw"])
+def test_event_mode(tool):
+    perftest(tool, "-e", "-s", 4096, "-n", 100)
+
+
+@pytest.mark.parametrize("tool", BANDWIDTH)
+def test_both_directions(tool):
+    perftest(tool, "-b", "-s", 16384, "-n", 100)
+
+
+@pytest.mark.parametrize("tool", BANDWIDTH)
+def test_several_qps(tool):
+    perftest(tool, "-q", 4, "-s", 4096, "-n", 100)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_lat", "ib_send_bw", "ib_write_bw"])
+def test_inline(tool):
+    perftest(tool, "-I", 128, "-s", 64, "-n", 200)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_write_bw"])
+def test_queue_depths(tool):
+    options = ["-t", 512] + (["-r", 1024] if "send" in tool else [])
+    perftest(tool, *options, "-s", 1024, "-n", 1000)
+
+
+def test_cq_moderation_and_post_lists():
+    perftest("ib_write_bw", "-Q", 50, "-s", 512, "-n", 1000)
+    perftest("ib_send_bw", "-l", 8, "-s", 512, "-n", 1000)
+
+
+def test_reads_in_flight():
+    perftest("ib_read_bw", "-o", 16, "-s", 8192, "-n", 200)

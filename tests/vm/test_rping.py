@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""rping, unmodified, with data validation."""
+
+import re
+
+import pytest
+
+from support.net import A, B
+from support.pairs import next_port, rping
+from support.procs import Proc
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("size", [64, 1472, 4096, 65535])
+def test_sizes(size):
+    rping(size=size, count=20)
+
+
+@pytest.mark.core
+def test_data_is_printed():
+    server, client = rping("-v", count=5)
+    assert len(re.findall(r"^ping data: rdma-ping-\d", client, re.M)) == 5
+    assert len(re.findall(r"^server ping data: rdma-ping-\d", server, re.M)) == 5
+
+
+@pytest.mark.core
+def test_listening_on_any_address():
+    rping(bind="0.0.0.0")
+
+
+def test_many_rounds():
+    rping(count=1000, timeout=60)
+
+
+def test_to_the_own_address():
+    rping(server=B, client=B)
+
+
+@pytest.mark.core
+def test_ipv6():
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", B.ip6, "-p", port, "-C", 5, "-V"]).wait_listening(port)
+    Proc(["rping", "-c", "-a", B.ip6, "-p", port, "-C", 5, "-V"]).expect(0)
+    server.expect(0, 20)
+
+
+def test_persistent_server():
+    """rping -P takes one client after another, each in a thread."""
+    port = next_port()
+    server = Proc(["rping", "-s", "-P", "-a", B.ip, "-p", port]).wait_listening(port)
+    for _ in range(3):
+        clients = [Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-C", 10, "-V"]) for _ in range(2)]
+        for client in clients:
+            client.expect(0)
+    assert server.status is None
+    server.kill()
+
+
+@pytest.mark.core
+def test_no_server():
+    """Nobody listens: an error message and an exit status at once."""
+    client = Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", next_port(), "-C", 1])
+    assert client.wait(20) != 0
+    assert re.search(r"REJECTED|connect error|refused", client.output, re.I), client.output

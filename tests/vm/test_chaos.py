@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Processes, devices and the module go away at any moment: no hang, no message of the kernel, nothing left."""
+
+import os
+import random
+import subprocess
+import time
+
+import pytest
+
+from support.cases import path_of
+from support.net import A, B, PEER, rdma_links
+from support.pairs import Server, next_port, rping
+from support.procs import Proc, run, until
+
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+
+
+def link_add(site):
+    """Makes the device of a site again."""
+    run("rdma", "link", "add", site.dev, "type", PEER or "usiw", "netdev", site.netdev)
+    until(lambda: rdma_links().get(site.dev, {}).get("state") == "ACTIVE", f"{site.dev} being active")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("victim", ["client", "server"])
+@pytest.mark.parametrize("moment", ["traffic", "waiting"])
+def test_kill(victim, moment):
+    """kill -9 under traffic, and while both wait in event mode; the other one is told."""
+    server = Server(B, "--events")
+    client = server.client("--seconds", 60, *(["--events", "--pause-ms", 3000] if moment == "waiting" else []))
+    client.wait_for("^connected")
+    time.sleep(0.7)
+    if victim == "client":
+        client.kill()
+        time.sleep(0.3)
+        other = server.client("--rounds", 5)
+        other.expect(0, 30)
+        server.stop()
+    else:
+        server.proc.kill()
+        assert client.wait(30) == 2, client.output
+
+
+def test_kill_while_connecting():
+    """Clients that die at 40 moments from before their first system call to after ESTABLISHED."""
+    rng = random.Random(SEED)
+    server = Server()
+    for i in range(40):
+        client = server.client("--seconds", 30, "--connections", 3)
+        time.sleep(i * 0.01 + rng.random() * 0.01)
+        client.kill()
+    server.client("--rounds", 5).expect(0, 30)
+    server.stop()
+
+
+def test_kill_server_while_connecting():
+    """Servers that die at 25 moments of the connections of several clients."""
+    rng = random.Random(SEED + 1)
+    for i in range(12):
+        server = Server()
+        clients = [server.client("--seconds", 20, "--connections", 2) for _ in range(2)]
+        time.sleep(0.1 + i * 0.03 + rng.random() * 0.03)
+        server.proc.kill()
+        for client in clients:
+            assert client.wait(40) in (2, 0), client.output
+    rping(count=3)
+
+
+def test_kill_either_in_random_order():
+    """30 rounds of clients and servers that come and are killed, under traffic of one that must stay unharmed."""
+    rng = random.Random(SEED + 2)
+    steady = Server()
+    witness = steady.client("--seconds", 45, "--connections", 2)
+    witness.wait_for("^connected")
+    deadline = time.monotonic() + 40
+    kills = 0
+    while time.monotonic() < deadline and kills < 30:
+        server = Server(B, *(["--events"] if rng.random() < 0.5 else []))
+        clients = [server.client("--seconds", 30, "--connections", rng.randint(1, 4)) for _ in range(2)]
+        time.sleep(rng.random() * 1.2)
+        order = [server.proc, *clients]
+        rng.shuffle(order)
+        for proc in order:
+            proc.kill()
+            kills += 1
+            time.sleep(rng.random() * 0.1)
+    witness.expect(0, 90)
+    steady.stop()
+
+
+def test_stopped_process():
+    """SIGSTOP for 4 s on either end: its peer waits, then all goes on."""
+    server = Server()
+    client = server.client("--seconds", 12)
+    client.wait_for("^connected")
+    time.sleep(0.3)
+    for proc in (server.proc, client):
+        proc.signal(19)
+        time.sleep(2)
+        proc.signal(18)
+        time.sleep(1)
+    client.expect(0, 60)
+    server.stop()
+
+
+def test_exit_without_cleaning_up():
+    """A program that just returns from main with connections open."""
+    server = Server()
+    for _ in range(3):
+        client = server.client("--seconds", 30)
+        client.wait_for("^connected")
+        client.signal(15)  # default action: ends without destroying anything
+        assert client.wait(15) == -15
+    server.client("--rounds", 3).expect(0)
+    server.stop()
+
+
+@pytest.mark.core
+def test_forking():
+    """A client that makes children which exit and exec, under traffic."""
+    server = Server()
+    client = server.client("--rounds", 200, "--forks")
+    client.expect(0, 90)
+    server.stop()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("site", [A, B], ids=["client-side", "server-side"])
+def test_link_delete_under_traffic(site):
+    """Both ends end in bounded time, nothing stays, and the device can be made again."""
+    server = Server()
+    client = server.client("--seconds", 60, "--connections", 2)
+    client.wait_for("^connected")
+    time.sleep(0.5)
+    try:
+        run("rdma", "link", "delete", site.dev, timeout=30)
+        assert site.dev not in rdma_links()
+        assert client.wait(30) == 2, client.output
+        if site is B:
+            server.proc.wait(30)
+        else:
+            server.stop()
+    finally:
+        if site.dev not in rdma_links():
+            link_add(site)
+    rping(count=5)
+
+
+def test_link_delete_while_waiting():
+    """The same with processes that sleep in event mode and in rdma_get_cm_event()."""
+    port = next_port()
+    rping_server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
+    server = Server(B, "--events")
+    client = server.client("--seconds", 60, "--events", "--pause-ms", 2000)
+    client.wait_for("^connected")
+    try:
+        run("rdma", "link", "delete", B.dev, timeout=30)
+        assert client.wait(30) == 2, client.output
+        rping_server.kill()
+        server.proc.kill()
+    finally:
+        link_add(B)
+    rping(count=5)
+
+
+def test_link_add_and_delete_again_and_again():
+    for i in range(10):
+        run("rdma", "link", "delete", A.dev)
+        link_add(A)
+        if i % 4 == 0:
+            rping(count=2)
+
+
+@pytest.mark.skipif(bool(PEER), reason="the module of usiw")
+def test_module_stays_while_in_use():
+    """rmmod with a program running is refused or waits for nobody: never a crash."""
+    server = Server()
+    client = server.client("--seconds", 6)
+    client.wait_for("^connected")
+    done = subprocess.run(["rmmod", "usiw"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:  # devices were removed under the programs: make them again
+        assert client.wait(30) == 2, client.output
+        server.proc.kill()
+        reload_module()
+    else:
+        assert "in use" in done.stderr, done.stderr
+        client.expect(0, 60)
+        server.stop()
+    rping(count=3)
+
+
+def reload_module(parameters=()):
+    """insmod and both devices."""
+    module = f"build/kmod/{os.uname().release}/usiw.ko"
+    run("insmod", module, *parameters)
+    if not parameters:
+        link_add(A)
+        link_add(B)
+
+
+@pytest.mark.core
+@pytest.mark.skipif(bool(PEER), reason="the module of usiw")
+def test_module_reload():
+    """rmmod after everything and insmod again, three times."""
+    for _ in range(3):
+        rping(count=2)
+        for site in (A, B):
+            run("rdma", "link", "delete", site.dev)
+        until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0,
+              "rmmod", timeout=15, every=0.3)
+        assert "usiw" not in open("/proc/modules", encoding="ascii").read()
+        reload_module()
+    rping(count=3)
+
+
+@pytest.mark.skipif(bool(PEER), reason="the module of usiw")
+def test_module_unload_with_devices():
+    """rmmod removes the devices by itself."""
+    rping(count=2)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0,
+          "rmmod with devices", timeout=20, every=0.3)
+    assert not rdma_links()
+    reload_module()
+    rping(count=3)
+
+
+def test_programs_are_there():
+    assert os.access(path_of("traffic"), os.X_OK)

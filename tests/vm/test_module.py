@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Devices: making and removing them, what they follow, and what is refused."""
+
+import contextlib
+import os
+import re
+import subprocess
+
+import pytest
+
+from support.cases import path_of, list_cases, run_cases
+from support.net import A, B, PEER, rdma_links
+from support.pairs import next_port, rping
+from support.procs import Proc, run, until
+
+pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's own devices")
+
+
+@contextlib.contextmanager
+def netdev(name, *kind):
+    """A further netdev, up."""
+    run("ip", "link", "add", name, *kind)
+    try:
+        run("ip", "link", "set", name, "up")
+        yield name
+    finally:
+        subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
+
+
+def link_add_fails(device, over):
+    """Output of a `rdma link add` that must fail."""
+    done = subprocess.run(["rdma", "link", "add", device, "type", "usiw", "netdev", over], capture_output=True,
+                          text=True, timeout=30, check=False)
+    assert done.returncode != 0
+    return done.stdout + done.stderr
+
+
+def gid_of(device):
+    """GID 0 as bytes."""
+    with open(f"/sys/class/infiniband/{device}/ports/1/gids/0", encoding="ascii") as f:
+        return bytes.fromhex(f.read().strip().replace(":", ""))
+
+
+def mac_of(name):
+    with open(f"/sys/class/net/{name}/address", encoding="ascii") as f:
+        return bytes.fromhex(f.read().strip().replace(":", ""))
+
+
+@pytest.mark.core
+def test_unknown_netdev():
+    assert re.search(r"No such device|does not exist|Wrong netdev|Cannot find", link_add_fails("usiw9", "nonesuch0"), re.I)
+
+
+@pytest.mark.core
+def test_second_device_on_a_netdev():
+    assert re.search(r"exist", link_add_fails("usiw9", A.netdev), re.I)
+    assert "usiw9" not in rdma_links()
+
+
+def test_name_is_taken():
+    with netdev("d0", "type", "dummy"):
+        assert link_add_fails(A.dev, "d0")
+        assert rdma_links()[A.dev]["netdev"] == A.netdev
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        run("rdma", "link", "delete", "usiw9")
+
+
+def test_tunnel_is_refused():
+    """Not an Ethernet-like netdev."""
+    with netdev("t0", "type", "ipip", "local", A.ip, "remote", B.ip):
+        assert link_add_fails("usiw9", "t0")
+
+
+def test_unknown_device_cannot_be_deleted():
+    assert subprocess.run(["rdma", "link", "delete", "nonesuch0"], capture_output=True, check=False).returncode != 0
+
+
+def test_five_devices():
+    """Several devices, each its own GID; their netdevs vanish with them inside."""
+    names = [f"d{i}" for i in range(5)]
+    try:
+        for name in names:
+            run("ip", "link", "add", name, "type", "dummy")
+            run("rdma", "link", "add", f"u{name}", "type", "usiw", "netdev", name)
+        assert len({gid_of(f"u{name}") for name in names}) == 5
+    finally:
+        for name in names:
+            run("ip", "link", "del", name)
+    until(lambda: set(rdma_links()) == {A.dev, B.dev}, "the devices going with their netdevs")
+
+
+@pytest.mark.core
+def test_gid_is_the_mac_and_follows_it():
+    with netdev("d0", "type", "dummy"):
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        assert gid_of("usiw9")[:6] == mac_of("d0")
+        run("ip", "link", "set", "d0", "address", "02:11:22:33:44:55")
+        until(lambda: gid_of("usiw9")[:6] == bytes.fromhex("021122334455"), "the GID following the MAC")
+        run("rdma", "link", "delete", "usiw9")
+
+
+@pytest.mark.core
+def test_state_follows_the_link():
+    with netdev("d0", "type", "dummy"):
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        until(lambda: rdma_links()["usiw9"]["state"] == "ACTIVE", "ACTIVE")
+        run("ip", "link", "set", "d0", "down")
+        until(lambda: rdma_links()["usiw9"]["state"] == "DOWN", "DOWN")
+        run("ip", "link", "set", "d0", "up")
+        until(lambda: rdma_links()["usiw9"]["state"] == "ACTIVE", "ACTIVE again")
+        run("rdma", "link", "delete", "usiw9")
+
+
+@contextlib.contextmanager
+def changed(setting, value, back):
+    """`ip link set` of both netdevs and back."""
+    for site in (A, B):
+        run("ip", "link", "set", site.netdev, setting, value)
+    try:
+        yield
+    finally:
+        for site in (A, B):
+            run("ip", "link", "set", site.netdev, setting, back)
+
+
+@pytest.mark.parametrize("mtu", [600, 1400, 3000, 9000])
+def test_mtu(mtu):
+    """New connections use the new MTU; all data arrives."""
+    with changed("mtu", str(mtu), "1500"):
+        rping(size=20000, count=10)
+        wanted = ("send/sizes", "read/sizes", "write/1MiB")
+        results = run_cases("verbs_data", [case for case in list_cases("verbs_data") if case.name in wanted])
+        failed = [f"{name}: {result.text}" for name, result in results.items() if not result.passed]
+        assert not failed, failed
+
+
+def test_mac_change_under_traffic():
+    """The peer's MAC changes: neighbour discovery finds the new one and the connection lives on."""
+    from support.pairs import Server
+    old = ":".join(f"{byte:02x}" for byte in mac_of(B.netdev))
+    server = Server()
+    client = server.client("--seconds", 8)
+    client.wait_for("^connected")
+    try:
+        run("ip", "link", "set", B.netdev, "address", "02:aa:bb:cc:dd:01")
+        run("ip", "neigh", "flush", "dev", A.netdev)
+        client.expect(0, 60)
+        server.stop()
+        rping(count=5)
+    finally:
+        run("ip", "link", "set", B.netdev, "address", old)
+        run("ip", "neigh", "flush", "dev", A.netdev)
+    rping(count=5)
+
+
+def test_second_address():
+    """Addresses may come and go: a connection by a new one works, and ends when it is taken away or goes on."""
+    run("ip", "addr", "add", "10.9.1.2/32", "dev", B.netdev)
+    run("ip", "route", "add", "10.9.1.2", "dev", A.netdev, "src", A.ip, "table", "101")
+    run("ip", "rule", "add", "pref", "1105", "to", "10.9.1.2", "iif", "lo", "lookup", "101")
+    run("ip", "rule", "add", "pref", "1106", "from", "10.9.1.2", "to", A.ip, "lookup", "102")
+    try:
+        rping(server=B._replace(ip="10.9.1.2"), count=5)
+    finally:
+        run("ip", "rule", "del", "pref", "1105")
+        run("ip", "rule", "del", "pref", "1106")
+        run("ip", "route", "del", "10.9.1.2", "table", "101")
+        run("ip", "addr", "del", "10.9.1.2/32", "dev", B.netdev)
+
+
+@pytest.mark.core
+def test_device_on_lo():
+    """One device on lo is both ends."""
+    run("rdma", "link", "add", "usiwlo", "type", "usiw", "netdev", "lo")
+    try:
+        port = next_port()
+        server = Proc(["rping", "-s", "-a", "127.0.0.1", "-p", port, "-C", 20, "-V"]).wait_listening(port)
+        Proc(["rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", 20, "-V", "-S", 30000]).expect(0)
+        server.expect(0, 20)
+    finally:
+        run("rdma", "link", "delete", "usiwlo")
+
+
+def test_netns_deletion():
+    """A namespace is deleted with a device and a running program inside."""
+    run("ip", "netns", "add", "doomed")
+    try:
+        run("ip", "link", "add", "x0", "type", "veth", "peer", "name", "x1")
+        run("ip", "link", "set", "x1", "netns", "doomed")
+        run("ip", "-n", "doomed", "addr", "add", "10.99.0.1/24", "dev", "x1")
+        run("ip", "-n", "doomed", "link", "set", "x1", "up")
+        run("ip", "link", "set", "x0", "up")
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "x1", where="ip netns exec doomed")
+        server = Proc([path_of("traffic"), "server", "--to", "10.99.0.1", "--port", next_port()],
+                      where="ip netns exec doomed")
+        server.wait_for("^listening")
+        run("rdma", "link", "delete", "usiw9")
+        server.kill()
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "x1", where="ip netns exec doomed")
+    finally:
+        run("ip", "netns", "del", "doomed")
+    until(lambda: "usiw9" not in rdma_links(), "the device going with its namespace")
+    until(lambda: subprocess.run(["ip", "link", "show", "x0"], capture_output=True, check=False).returncode != 0,
+          "the veth pair going with the namespace")
+
+
+@pytest.mark.core
+def test_module_parameter_netdevs():
+    """insmod usiw.ko netdevs=va,vb,nonesuch0 makes the devices that can be made."""
+    from test_chaos import reload_module
+    for site in (A, B):
+        run("rdma", "link", "delete", site.dev)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", 15)
+    reload_module([f"netdevs={A.netdev},{B.netdev}"])
+    links = rdma_links()
+    assert sorted(link["netdev"] for link in links.values()) == sorted([A.netdev, B.netdev])
+    if set(links) != {A.dev, B.dev} or links[A.dev]["netdev"] != A.netdev:
+        for name in links:
+            run("rdma", "link", "delete", name)
+        for site in (A, B):
+            run("rdma", "link", "add", site.dev, "type", "usiw", "netdev", site.netdev)
+    rping(count=5)
+
+
+def test_module_parameter_unknown_netdev(expected):
+    """A netdev that does not exist: one line in dmesg that says so."""
+    from test_chaos import reload_module
+    expected.messages.append("nonesuch0")
+    for site in (A, B):
+        run("rdma", "link", "delete", site.dev)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", 15)
+    module = f"build/kmod/{os.uname().release}/usiw.ko"
+    done = subprocess.run(["insmod", module, "netdevs=nonesuch0"], capture_output=True, text=True, check=False)
+    said = done.stderr + run("dmesg").rpartition("\n" * 2)[2]
+    assert "nonesuch0" in said
+    if done.returncode != 0:
+        run("insmod", module)
+    for site in (A, B):
+        if site.dev not in rdma_links():
+            run("rdma", "link", "add", site.dev, "type", "usiw", "netdev", site.netdev)
+    rping(count=2)
+
+
+# ---- One clear line ----
+
+@pytest.mark.core
+def test_no_permission_for_raw_sockets():
+    """Without CAP_NET_RAW: one line on stderr that says what is missing."""
+    proc = Proc(["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", "rping", "-c", "-a", B.ip,
+                 "-p", next_port(), "-C", 1])
+    assert proc.wait(20) != 0
+    lines = [line for line in proc.output.splitlines() if "usiw" in line]
+    assert len(lines) == 1 and re.search(r"CAP_NET_RAW|cap_net_raw", lines[0]), proc.output
+
+
+def test_module_without_provider():
+    """A program that does not find the provider: no device for it, libibverbs says so; nothing in the kernel."""
+    proc = Proc(["ibv_devinfo", "-d", A.dev], env={"RDMAV_DRIVERS": "/nonexistent/libnone", "IBV_SHOW_WARNINGS": 1})
+    assert proc.wait(20) != 0
+    assert re.search(r"No IB devices found|not found|Failed to|no userspace device-specific driver", proc.output), proc.output
+
+
+def test_provider_without_module():
+    """Only the provider: one line that says to load the module, or no device at all, and no crash."""
+    from test_chaos import link_add, reload_module
+    for site in (A, B):
+        run("rdma", "link", "delete", site.dev)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", 15)
+    try:
+        proc = Proc(["ibv_devinfo"])
+        assert proc.wait(20) != 0
+        assert len(proc.output.strip().splitlines()) <= 2 and proc.output.strip(), proc.output
+    finally:
+        reload_module()
+        for site in (A, B):
+            if site.dev not in rdma_links():
+                link_add(site)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""A network namespace per end, with a device in each. Runs in a guest of its own (--topology netns)."""
+
+import time
+
+import pytest
+
+from support.net import A, B, PEER, netem, rdma_links
+from support.pairs import Server, perftest, rping
+from support.procs import run, until
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.mark.parametrize("size", [64, 30000])
+def test_rping(size):
+    rping(size=size, count=20)
+
+
+def test_rping_on_any_address():
+    rping(bind="0.0.0.0")
+
+
+def test_same_namespace():
+    rping(server=B, client=B)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_lat"])
+def test_perftest(tool):
+    perftest(tool, "-s", 4096, "-n", 100)
+
+
+def test_verified_traffic():
+    server = Server(B, "--events")
+    clients = [server.client("--rounds", 30, "--connections", 2), server.client("--rounds", 30, "--events")]
+    for client in clients:
+        client.expect(0, 90)
+    server.stop()
+
+
+def test_bad_wire():
+    server = Server()
+    with netem("loss 1% reorder 5% duplicate 1% delay 100us"):
+        server.client("--rounds", 30).expect(0, 90)
+    server.stop()
+
+
+def test_peer_killed():
+    server = Server()
+    client = server.client("--seconds", 60)
+    client.wait_for("^connected")
+    time.sleep(0.3)
+    server.proc.kill()
+    assert client.wait(20) == 2, client.output
+
+
+def test_link_delete_and_add():
+    server = Server()
+    client = server.client("--seconds", 60)
+    client.wait_for("^connected")
+    run("rdma", "link", "delete", B.dev)
+    assert client.wait(30) == 2, client.output
+    server.proc.kill()
+    run("rdma", "link", "add", B.dev, "type", PEER or "usiw", "netdev", B.netdev, where=B.where)
+    until(lambda: B.dev in rdma_links(), "the device")
+    rping(count=5)
+
+
+def test_namespace_goes_away_under_traffic(expected):
+    """Last of all: B's namespace is deleted with its device, a server and live connections."""
+    expected.state_changes = True
+    server = Server()
+    client = server.client("--seconds", 90)
+    client.wait_for("^connected")
+    run("ip", "netns", "del", B.ns)
+    # The namespace lives on until the server has gone: end it; then device and netdev go.
+    server.proc.kill()
+    assert client.wait(60) == 2, client.output
+    until(lambda: B.dev not in rdma_links(), "the device going with its namespace", timeout=30)
+    rping(server=A, client=A)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Several processes on one device, and what waiting and polling cost."""
+
+import json
+import os
+import time
+
+import pytest
+
+from support.net import A, B, PEER
+from support.pairs import Server, next_port
+from support.procs import Proc, run
+
+
+@pytest.mark.core
+def test_several_processes_on_one_device():
+    """Three servers and six clients at the same time, data verified."""
+    servers = [Server(B, *(["--events"] if i else [])) for i in range(3)]
+    clients = [servers[i % 3].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
+               for i in range(6)]
+    for client in clients:
+        client.expect(0, 120)
+    for server in servers:
+        server.stop()
+
+
+def test_traffic_in_both_directions():
+    """Each end has servers and clients."""
+    servers = [Server(B), Server(A)]
+    clients = [servers[0].client("--rounds", 40), servers[1].client("--rounds", 40, site=B)]
+    for client in clients:
+        client.expect(0, 120)
+    for server in servers:
+        server.stop()
+
+
+def test_event_mode_under_load():
+    server = Server(B, "--events")
+    server.client("--rounds", 60, "--connections", 4, "--events").expect(0, 120)
+    server.stop()
+
+
+def test_sixty_connections():
+    server = Server()
+    server.client("--rounds", 3, "--connections", 60, "--size", 3000).expect(0, 120)
+    server.stop()
+
+
+@pytest.mark.core
+def test_waiting_costs_nothing():
+    """Server and client in event mode, connected and silent: next to no CPU."""
+    server = Server(B, "--events")
+    client = server.client("--seconds", 60, "--events", "--pause-ms", 6000)
+    client.wait_for("^connected")
+    time.sleep(1)
+    before = [proc.cpu_seconds() for proc in (server.proc, client)]
+    time.sleep(4)
+    used = [proc.cpu_seconds() - start for proc, start in zip((server.proc, client), before)]
+    client.kill()
+    server.stop()
+    assert max(used) < 0.4, f"{used} s of CPU in 4 s"
+
+
+def test_rping_server_waits_without_cpu():
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
+    time.sleep(0.5)
+    before = server.cpu_seconds()
+    time.sleep(3)
+    used = server.cpu_seconds() - before
+    server.kill()
+    assert used < 0.3, f"{used} s of CPU in 3 s"
+
+
+def burning_threads(pid, seconds):
+    """Number of threads of a process that are busy more than a third of the time."""
+    def times():
+        found = {}
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/stat", encoding="ascii", errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+            found[tid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return found
+    before = times()
+    time.sleep(seconds)
+    return sum(1 for tid, t in times().items() if t - before.get(tid, 0) > seconds / 3)
+
+
+@pytest.mark.core
+def test_polling_programs_use_one_cpu_each():
+    """While a program polls its progress thread stays out of the way."""
+    server = Server()
+    client = server.client("--seconds", 10)
+    client.wait_for("^connected")
+    time.sleep(1)
+    for proc in (client, server.proc):
+        assert burning_threads(proc.pid, 3) <= 1
+    client.expect(0, 60)
+    server.stop()
+
+
+def test_nothing_in_the_way_of_others():
+    """Other UDP traffic and TCP pass on the same netdevs; the port of a listener is taken for others."""
+    run("ping", "-c", 3, "-i", "0.2", "-I", A.ip, B.ip)
+    server = Server()
+    if not PEER:
+        program = ("import socket,sys\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                   f"try: s.bind(('{B.ip}',{server.port}))\nexcept OSError as e: sys.exit(7)\n")
+        Proc(["/usr/bin/python3", "-c", program]).expect(7)
+    server.stop()
+    assert json.loads(run("rdma", "-j", "resource", "show"))

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,9 +16,30 @@ double now_s(void)
 	return ts.tv_sec + ts.tv_nsec * 1e-9;
 }
 
+void enter(const struct end *end)
+{
+	if (end->ns_fd >= 0)
+		CHECK_EQ(setns(end->ns_fd, CLONE_NEWNET), 0);
+}
+
+static int open_ns(const char *name)
+{
+	char path[128];
+	int fd;
+
+	if (!name || !*name)
+		return -1;
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
 void end_open(struct end *end, const char *ibdev, const char *ip)
 {
 	memset(end, 0, sizeof(*end));
+	end->ns_fd = open_ns(getenv(ip == a_ip ? "A_NS" : "B_NS"));
+	enter(end);
 	CHECK_EQ(dev_open(&end->dev, ibdev), 0);
 	CHECK_EQ(cm_open(&end->cm), 0);
 	CHECK_EQ(fcntl(end->dev.event_fd, F_SETFL, O_NONBLOCK), 0);
@@ -28,6 +50,8 @@ void end_close(struct end *end)
 {
 	cm_close(&end->cm);
 	dev_close(&end->dev);
+	if (end->ns_fd >= 0)
+		close(end->ns_fd);
 }
 
 void ends_open(struct end *a, struct end *b)
@@ -173,6 +197,7 @@ uint32_t listen_on(struct end *end, const char *ip, int port, int backlog)
 	uint32_t id;
 
 	addr_set(&addr, ip, port);
+	enter(end);
 	CHECK_EQ(cm_create_id(&end->cm, &id), 0);
 	CHECK_EQ(cm_bind(&end->cm, id, &addr), 0);
 	CHECK_EQ(cm_listen(&end->cm, id, backlog), 0);
@@ -186,6 +211,7 @@ uint32_t resolve_to(struct end *end, const char *ip, int port)
 
 	addr_set(&dst, ip, port);
 	addr_set(&src, strchr(ip, ':') ? a_ip6 : end->ip, 0);
+	enter(end);
 	CHECK_EQ(cm_create_id(&end->cm, &id), 0);
 	CHECK_EQ(cm_resolve_addr(&end->cm, id, &src, &dst), 0);
 	CHECK(expect(end, EV_ADDR_RESOLVED, NULL, 3000));

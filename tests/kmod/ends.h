@@ -47,6 +47,7 @@ struct end {
 	struct dev dev;
 	struct cm cm;
 	const char *ip;
+	int ns_fd;		/* network namespace, -1: this one */
 	bool mute;		/* do not answer CONNECT */
 	int refuse;		/* answer CONNECT with this error */
 	struct qp *qps[MAX_LINKS];
@@ -60,6 +61,8 @@ struct end {
 
 extern const char *a_dev, *b_dev, *a_ip, *b_ip, *a_ip6, *b_ip6;
 
+/* Sockets and ids that are made from here on are in the end's network namespace. */
+void enter(const struct end *end);
 void end_open(struct end *end, const char *ibdev, const char *ip);
 void end_close(struct end *end);
 void ends_open(struct end *a, struct end *b);

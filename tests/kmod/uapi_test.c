@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ enum { PORT = 7100 };
 
 static struct end a, b;
 
+/* A command, in the network namespace that was entered last. */
 static void sh(const char *format, ...)
 {
 	char command[512];
@@ -59,6 +61,7 @@ static void test_context(void)
 
 	CHECK_EQ(dev_open(&dev, a_dev), 0);
 	CHECK_EQ(dev.info.link.up, 1);
+	enter(&a);
 	CHECK_EQ(dev.info.link.ifindex, if_nametoindex(dev.info.link.ifname));
 	CHECK(dev.info.link.mtu >= 576 && dev.info.link.lo_mtu == 9216);
 	dev.counters[USIW_CNT_TX_PKTS] = 7;
@@ -309,6 +312,7 @@ static void test_silence(void)
 	int fd;
 
 	addr_set(&addr, b_ip, PORT + 2);
+	enter(&b);
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	CHECK_EQ(bind(fd, (struct sockaddr *)&addr, sizeof(struct sockaddr_in)), 0);
 	CHECK_EQ(cm_create_id(&b.cm, &id), 0);
@@ -517,6 +521,7 @@ static void test_hostile_order(void)
 	pid = fork();
 	if (!pid) {
 		CHECK_EQ(cm_open(&a.cm), 0);
+		a.peer = NULL;
 		id = resolve_to(&a, b_ip, PORT);
 		_exit(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0) == -EINVAL ? 0 : 1);
 	}
@@ -547,6 +552,7 @@ static void test_wildcard(void)
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	finish(&a, &b, &p);
+	enter(&b);
 	CHECK_EQ(cm_create_id(&b.cm, &id2), 0);
 	CHECK(cm_bind(&b.cm, id2, &mine) < 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, id2), 0);
@@ -732,6 +738,7 @@ static void test_netdev(void)
 	struct pair p;
 
 	a.seen[USIW_EVENT_LINK] = 0;
+	enter(&a);
 	sh("ip link set %s mtu 1400", va);
 	CHECK(expect_record(&a, USIW_EVENT_LINK, 1, 2000));
 	CHECK_EQ(a.last[USIW_EVENT_LINK].link.mtu, 1400);
@@ -740,7 +747,9 @@ static void test_netdev(void)
 	CHECK_EQ(b.last[USIW_EVENT_CONNECT].conn.mtu, 1400);
 
 	/* The peer's MAC changes, and the kernel learns it. */
+	enter(&b);
 	sh("ip link set %s address 02:00:00:00:00:77", b.dev.info.link.ifname);
+	enter(&a);
 	sh("ip neigh replace %s lladdr 02:00:00:00:00:77 dev %s", b_ip, va);
 	CHECK(expect_record(&a, USIW_EVENT_NEIGH, 1, 3000));
 	CHECK_EQ(a.last[USIW_EVENT_NEIGH].conn.remote_mac[5], 0x77);
@@ -748,13 +757,14 @@ static void test_netdev(void)
 
 	/* An address that goes takes its connections with it. */
 	a.seen[USIW_EVENT_KILL] = 0;
-	sh("ip addr del %s/32 dev %s", a_ip, va);
+	sh("ip addr del %s/%d dev %s", a_ip, a.ns_fd < 0 ? 32 : 24, va);
 	CHECK(expect_record(&a, USIW_EVENT_KILL, 1, 3000));
 	CHECK_EQ(a.last[USIW_EVENT_KILL].conn.reason, USIW_KILL_ADDRESS);
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
-	sh("ip addr add %s/32 dev %s", a_ip, va);
+	sh("ip addr add %s/%d dev %s", a_ip, a.ns_fd < 0 ? 32 : 24, va);
 	sh("ip link set %s mtu 1500", va);
-	sh("ip route replace %s dev %s src %s table 101", b_ip, va, a_ip);
+	if (a.ns_fd < 0)
+		sh("ip route replace %s dev %s src %s table 101", b_ip, va, a_ip);
 	finish(&a, &b, &p);
 	while (expect(&b, EV_DISCONNECTED, NULL, 50))
 		;
@@ -782,6 +792,7 @@ static void test_datagrams(void)
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
 	addr_set(&from, a_ip, 7999);
 	addr_set(&to, b_ip, PORT);
+	enter(&a);
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	CHECK_EQ(bind(fd, (struct sockaddr *)&from, sizeof(struct sockaddr_in)), 0);
 	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
@@ -851,6 +862,7 @@ static void test_remove(void)
 	memcpy(va, a.dev.info.link.ifname, sizeof(va));
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
 	t = now_s();
+	enter(&a);
 	sh("rdma link delete %s", a_dev);
 	CHECK(now_s() - t < 5);
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
@@ -868,6 +880,52 @@ static void test_remove(void)
 	usleep(300000);
 	end_close(&b);
 	ends_open(&a, &b);
+}
+
+/* A network namespace goes, with its devices, under contexts and sockets. */
+static void test_netns(void)
+{
+	struct sockaddr_storage any;
+	struct pollfd pfd;
+	struct dev dev;
+	struct qp qp;
+	struct cm cm;
+	uint32_t id;
+	double t;
+	int fd;
+
+	sh("ip netns add usiw-t");
+	sh("ip -n usiw-t link add vt type veth peer name vu && ip -n usiw-t link set vt up && "
+	   "ip -n usiw-t link set vu up && ip -n usiw-t link set lo up && "
+	   "ip -n usiw-t addr add 10.77.0.1/24 dev vt");
+	sh("ip netns exec usiw-t rdma link add usiwt type usiw netdev vt && "
+	   "ip netns exec usiw-t rdma link add usiwl type usiw netdev lo");
+	fd = open("/run/netns/usiw-t", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
+	close(fd);
+	CHECK_EQ(dev_open(&dev, "usiwt"), 0);
+	CHECK_EQ(create_qp(&dev, &qp), 0);
+	CHECK_EQ(cm_open(&cm), 0);
+	addr_set(&any, "::", PORT + 1);
+	CHECK_EQ(cm_create_id(&cm, &id), 0);
+	CHECK_EQ(cm_bind(&cm, id, &any), 0);
+	CHECK_EQ(cm_listen(&cm, id, 8), 0);
+	sh("grep -q usiw /proc/modules && ss -uanHp | grep -q ':%d '", PORT + 1);
+	/* rdma_cm's ids hold the namespace, nothing of usiw's does. */
+	cm_close(&cm);
+	fd = open("/proc/1/ns/net", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
+	close(fd);
+	t = now_s();
+	sh("ip netns del usiw-t");
+	pfd = (struct pollfd){ .fd = dev.event_fd, .events = POLLIN };
+	for (int i = 0; i < 100 && !(pfd.revents & POLLHUP); i++) {
+		poll(&pfd, 1, 0);
+		usleep(100000);
+	}
+	CHECK(pfd.revents & POLLHUP);
+	printf("  gone after %.1f s\n", now_s() - t);
+	dev_close(&dev);
 }
 
 static const struct {
@@ -892,6 +950,7 @@ static const struct {
 	{ "netdev", test_netdev },
 	{ "datagrams", test_datagrams },
 	{ "remove", test_remove },
+	{ "netns", test_netns },
 };
 
 static bool wanted(const char *name, int argc, char **argv)

@@ -57,7 +57,7 @@ enum usiw_kcounter {
  * @ctx_lock:	guards @contexts and @dead_counters
  * @dead_counters: sums of the counters of contexts that are gone
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
- * @nr_conns:	connection objects that still point here; @conns_gone is woken at 0
+ * @nr_users:	connections and listeners that still point here; @users_gone is woken at 0
  * @dying:	no new connection
  * @nexthops:	connections whose next hop hashes to the bucket
  * @port_work:	raises the port events; @port_up is what it said last
@@ -87,8 +87,8 @@ struct usiw_device {
 
 	spinlock_t conn_lock;
 	struct list_head conns;
-	atomic_t nr_conns;
-	wait_queue_head_t conns_gone;
+	atomic_t nr_users;
+	wait_queue_head_t users_gone;
 	bool dying;
 
 	struct delayed_work port_work;
@@ -232,6 +232,9 @@ extern struct workqueue_struct *usiw_wq;
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
 bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
+void usiw_device_hold(struct usiw_device *dev);
+void usiw_device_release(struct usiw_device *dev);
+void usiw_device_wait_users(struct usiw_device *dev);
 void usiw_device_read_mac(struct usiw_device *dev);
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata);

@@ -51,12 +51,10 @@ static void usiw_conn_free_work(struct work_struct *work)
 	if (conn->events)
 		usiw_evfile_put(conn->events);
 
-	/* The lock is the last thing touched of @dev, and usiw_conn_flush_device() takes it. */
 	spin_lock_bh(&dev->conn_lock);
 	list_del(&conn->dev_node);
-	if (atomic_dec_and_test(&dev->nr_conns))
-		wake_up_all(&dev->conns_gone);
 	spin_unlock_bh(&dev->conn_lock);
+	usiw_device_release(dev);
 	kfree_rcu(conn, rcu);
 }
 
@@ -111,7 +109,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *us,
 		ret = -ENODEV;
 	} else {
 		list_add_tail(&conn->dev_node, &dev->conns);
-		atomic_inc(&dev->nr_conns);
+		usiw_device_hold(dev);
 		ret = 0;
 	}
 	spin_unlock_bh(&dev->conn_lock);
@@ -168,11 +166,16 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 	return conn;
 }
 
-/* Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there. conn->lock held. */
+/*
+ * Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there, -ENODEV if the
+ * device is going. conn->lock held.
+ */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
 	int ret = 0;
 
+	if (conn->flushed)
+		return -ENODEV;
 	spin_lock_bh(&usiw_conns_lock);
 	if (usiw_conn_lookup_rcu(conn->net, &conn->tuple)) {
 		ret = -EADDRINUSE;
@@ -259,6 +262,7 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	conn->cm.state = USIW_CM_DEAD;
 	conn->cm.deadline_us = 0;
+	conn->flushed = true;
 	usiw_conn_unhash(conn);
 }
 
@@ -379,8 +383,4 @@ void usiw_conn_flush_device(struct usiw_device *dev)
 	dev->dying = true;
 	spin_unlock_bh(&dev->conn_lock);
 	usiw_conn_kick_device(dev, USIW_CONN_FLUSH, NULL, NULL);
-	wait_event(dev->conns_gone, !atomic_read(&dev->nr_conns));
-	/* Lets the last one out of its critical section. */
-	spin_lock_bh(&dev->conn_lock);
-	spin_unlock_bh(&dev->conn_lock);
 }

@@ -166,6 +166,7 @@ enum {
  * @id:		of the event records, and iw_cm's provider_data for a request: a number
  *		cannot dangle when iw_cm drops a request silently
  * @hashed:	in the table; guarded by @lock
+ * @flushed:	the device is going: not to be entered into the table any more
  * @accepted:	iw_accept succeeded, so that iw_cm waits for ESTABLISHED
  * @half_open:	counted in the listener's backlog
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
@@ -190,6 +191,7 @@ struct usiw_conn {
 	struct hlist_node hash_node;
 	struct list_head dev_node;
 	bool hashed;
+	bool flushed;
 
 	struct iw_cm_id *cm_id;
 	struct usiw_qp *qp;

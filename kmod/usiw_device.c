@@ -176,12 +176,36 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 	link->ifname[IFNAMSIZ - 1] = 0;
 }
 
+/* For what may still look at the device when ib_core is done with it. */
+void usiw_device_hold(struct usiw_device *dev)
+{
+	atomic_inc(&dev->nr_users);
+}
+
+void usiw_device_release(struct usiw_device *dev)
+{
+	/* The lock is the last thing touched, and usiw_device_wait_users() takes it. */
+	spin_lock_bh(&dev->conn_lock);
+	if (atomic_dec_and_test(&dev->nr_users))
+		wake_up_all(&dev->users_gone);
+	spin_unlock_bh(&dev->conn_lock);
+}
+
+void usiw_device_wait_users(struct usiw_device *dev)
+{
+	wait_event(dev->users_gone, !atomic_read(&dev->nr_users));
+	/* Lets the last one out of its critical section. */
+	spin_lock_bh(&dev->conn_lock);
+	spin_unlock_bh(&dev->conn_lock);
+}
+
 /* Runs once, before the memory of the device goes; also when it was never registered. */
 static void usiw_dealloc_driver(struct ib_device *ibdev)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
 
 	usiw_conn_flush_device(dev);
+	usiw_device_wait_users(dev);
 	cancel_delayed_work_sync(&dev->neigh_work);
 	cancel_delayed_work_sync(&dev->port_work);
 	WARN_ON(!xa_empty(&dev->qps));
@@ -263,7 +287,7 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	INIT_LIST_HEAD(&dev->contexts);
 	spin_lock_init(&dev->conn_lock);
 	INIT_LIST_HEAD(&dev->conns);
-	init_waitqueue_head(&dev->conns_gone);
+	init_waitqueue_head(&dev->users_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
 	INIT_DELAYED_WORK(&dev->port_work, usiw_port_work);
 	dev->port_up = usiw_link_is_up(netdev);

@@ -17,6 +17,7 @@ static void usiw_listener_release(struct kref *kref)
 	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
 
 	listener->cm_id->rem_ref(listener->cm_id);
+	usiw_device_release(listener->dev);
 	kfree(listener);
 }
 
@@ -205,6 +206,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	listener->backlog = max(backlog, 1);
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
+	usiw_device_hold(listener->dev);
 
 	ret = usiw_listener_join(listener, ipv4, port);
 	if (!ret && listener->any && !ipv4 && !cm_id->afonly)

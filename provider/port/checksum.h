@@ -11,23 +11,27 @@
 
 namespace usiw {
 
+/// The sum of @p len bytes, a multiple of 32, as 32-bit words (checksum.cc).
+uint64_t checksum_bulk(const void* data, size_t len);
+
 /// Adds @p len bytes to a partial sum. An odd length is padded with a zero byte, so
 /// only the last piece of a datagram may be odd. Safe from overflow up to 2^30 bytes.
 inline uint64_t checksum_add(uint64_t sum, const void* data, size_t len) {
   const auto* p = static_cast<const unsigned char*>(data);
-  uint64_t a = 0, b = 0, c = 0, d = 0;
-  while (len >= 16) {
-    uint32_t w[4];
-    std::memcpy(w, p, 16);
-    a += w[0];
-    b += w[1];
-    c += w[2];
-    d += w[3];
-    p += 16;
-    len -= 16;
+  if (len >= 128) {
+    size_t bulk = len & ~size_t{31};
+    sum += checksum_bulk(p, bulk);
+    p += bulk;
+    len -= bulk;
   }
-  sum += a + b + c + d;
-  while (len >= 2) {
+  while (len >= 4) {
+    uint32_t w;
+    std::memcpy(&w, p, 4);
+    sum += w;
+    p += 4;
+    len -= 4;
+  }
+  if (len >= 2) {
     uint16_t w;
     std::memcpy(&w, p, 2);
     sum += w;

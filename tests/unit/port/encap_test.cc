@@ -257,7 +257,7 @@ TEST(Decap, Ipv4FragmentsAndOptionsAreMalformed) {
 }
 
 TEST(Checksum, MatchesThePlainDefinition) {
-  for (size_t len = 0; len < 300; len++) {
+  for (size_t len = 0; len < 1600; len += len < 300 ? 1 : 37) {
     Bytes b = payload_of(len, static_cast<unsigned>(len));
     uint32_t plain = 0;
     for (size_t i = 0; i < len; i += 2) {

@@ -7,7 +7,6 @@
 #define USIW_TEST_RAW_H
 
 #include <netinet/in.h>
-#include <pthread.h>
 #include <rdma/rdma_user_cm.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -300,6 +300,13 @@ void usiw_route_put(struct usiw_route *route);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);
-bool usiw_addr_is_ours(struct usiw_device *dev, const struct in6_addr *addr);
+
+enum usiw_addr_owner {
+	USIW_ADDR_OTHERS,
+	USIW_ADDR_OF_LO,
+	USIW_ADDR_OURS,
+};
+
+enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_addr *addr);
 
 #endif /* USIW_CONN_H */

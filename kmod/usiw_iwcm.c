@@ -171,7 +171,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		ret = usiw_iw_tuple(cm_id, &tuple);
 	if (ret)
 		return ret;
-	if (!usiw_addr_is_ours(dev, &tuple.local))
+	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	ret = usiw_route_get(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &route);
 	if (ret)

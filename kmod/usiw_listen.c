@@ -241,24 +241,28 @@ static bool usiw_came_in_by(const struct usiw_device *dev, int ifindex)
 	       ifindex == read_pnet(&dev->net)->loopback_dev->ifindex;
 }
 
-/* Who listens for @local, by the device whose address that is; with a reference. */
+/* Who listens for @local, by the device whose address that is most; with a reference. */
 struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_addr *local,
 					 int ifindex)
 {
+	enum usiw_addr_owner owner, best = USIW_ADDR_OTHERS;
 	struct usiw_listener *found = NULL, *listener;
 	struct usiw_listener_node *node;
 
 	spin_lock_bh(&us->lock);
 	list_for_each_entry(node, &us->listeners, node) {
 		listener = node->listener;
-		if ((listener->any || ipv6_addr_equal(&listener->addr, local)) &&
-		    usiw_came_in_by(listener->dev, ifindex) &&
-		    usiw_addr_is_ours(listener->dev, local)) {
-			kref_get(&listener->kref);
+		if ((!listener->any && !ipv6_addr_equal(&listener->addr, local)) ||
+		    !usiw_came_in_by(listener->dev, ifindex))
+			continue;
+		owner = usiw_addr_owner(listener->dev, local);
+		if (owner > best) {
+			best = owner;
 			found = listener;
-			break;
 		}
 	}
+	if (found)
+		kref_get(&found->kref);
 	spin_unlock_bh(&us->lock);
 	return found;
 }

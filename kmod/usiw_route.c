@@ -143,25 +143,30 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 }
 
 /*
- * Is @addr an address of the device's netdev, or one of lo? The latter belong to no
- * netdev in particular: rdma_cm takes any device for 127.0.0.1 and ::1.
+ * Whose address is @addr? One of lo belongs to every device a little: rdma_cm takes any
+ * device to connect from 127.0.0.1 or ::1; but to listen, it insists on that of lo.
  */
-bool usiw_addr_is_ours(struct usiw_device *dev, const struct in6_addr *addr)
+enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_addr *addr)
 {
+	enum usiw_addr_owner owner = USIW_ADDR_OTHERS;
 	struct net *net = read_pnet(&dev->net);
 	struct net_device *netdev;
-	bool ours = false;
 
 	if (ipv6_addr_v4mapped(addr)) {
 		rcu_read_lock();
 		netdev = __ip_dev_find(net, addr->s6_addr32[3], false);
-		ours = netdev && (netdev == dev->netdev || netdev->flags & IFF_LOOPBACK);
+		if (netdev == dev->netdev)
+			owner = USIW_ADDR_OURS;
+		else if (netdev && netdev->flags & IFF_LOOPBACK)
+			owner = USIW_ADDR_OF_LO;
 		rcu_read_unlock();
 	} else {
 #if IS_ENABLED(CONFIG_IPV6)
-		ours = ipv6_chk_addr(net, addr, dev->netdev, 1) ||
-		       ipv6_chk_addr(net, addr, net->loopback_dev, 1);
+		if (ipv6_chk_addr(net, addr, dev->netdev, 1))
+			owner = USIW_ADDR_OURS;
+		else if (ipv6_chk_addr(net, addr, net->loopback_dev, 1))
+			owner = USIW_ADDR_OF_LO;
 #endif
 	}
-	return ours;
+	return owner;
 }

@@ -309,12 +309,17 @@ class World {
   }
 
   /// One run of both engines; then time goes on, to the next thing that happens.
-  void step() {
+  /// One run of each engine; time goes on a little. Returns the work done.
+  unsigned tick() {
     unsigned work = 0;
     for (Host* h : {&a, &b})
       if (h == &a ? !a_frozen : !b_frozen) work += h->engine.progress();
     clock.now += 300;
-    if (work != 0) return;
+    return work;
+  }
+  /// tick(), and when there was nothing to do, on to the time when there will be.
+  void step() {
+    if (tick() != 0) return;
     uint64_t at = wire.next_arrival();
     if (!a_frozen) at = std::min(at, a.engine.next_deadline_ns());
     if (!b_frozen) at = std::min(at, b.engine.next_deadline_ns());

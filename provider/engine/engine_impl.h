@@ -29,6 +29,9 @@ inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged b
 /// Twice the time that replies have taken lately, unless they take too long to wait for.
 inline constexpr uint64_t kAckDelayLast = 4'000;
 inline constexpr uint64_t kReplySoon = 80'000;
+/// A message behind this much silence whose reply is not expected soon is acknowledged at
+/// once: its sender waits for that, and nobody may drive this end for a while.
+inline constexpr uint64_t kLoneMessage = 20'000;
 inline constexpr uint64_t kAckDelay = 50'000;      ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
 inline constexpr uint64_t kGiveUp = 2'000'000'000; ///< ... and ns without any progress
@@ -162,6 +165,9 @@ struct Engine::Impl {
     const uint64_t took = std::min<uint64_t>(now_ - qp.asked_ns, 8 * kReplySoon);
     qp.reply_ns += static_cast<uint32_t>(took / 8) - qp.reply_ns / 8;
     qp.asked_ns = 0;
+  }
+  static bool reply_expected(const QpContext& qp) {
+    return qp.reply_ns != 0 && qp.reply_ns <= kReplySoon;
   }
   static uint64_t reply_delay(const QpContext& qp) {
     return qp.reply_ns > kReplySoon ? kAckDelayLast : std::max<uint64_t>(kAckDelayLast, 2 * qp.reply_ns);

@@ -88,6 +88,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     count(USIW_CNT_DROP_WINDOW);
     return false;
   }
+  const uint64_t silence_ns = now_ - qp.heard_ns;
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
   qp.ack_echo = h.echo;
@@ -150,7 +151,10 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       } else {
         const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
         if (last && qp.asked_ns == 0) qp.asked_ns = now_;
-        schedule_ack(qp, last ? reply_delay(qp) : kAckDelay);
+        if (last && silence_ns > kLoneMessage && !reply_expected(qp))
+          ack_at_once(qp);
+        else
+          schedule_ack(qp, last ? reply_delay(qp) : kAckDelay);
       }
       break;
     case Verdict::kNotReady:

@@ -27,7 +27,7 @@ constexpr uint64_t kCrowdedYieldNs = 50 * kUs, kCrowdedMinNs = 100 * kMs, kCrowd
 constexpr uint64_t kControlPeriodNs = 20 * kUs;
 /// Right after work the thread wakes this often even without a deadline, so that the next
 /// post (which sets a deadline) needs no doorbell.
-constexpr uint64_t kRecentNs = 10 * kMs, kRecentNapNs = 1 * kMs;
+constexpr uint64_t kRecentNs = 50 * kMs, kRecentNapNs = 1 * kMs;
 /// Driven by the application for so long, with so many looks: STANDBY. So many looks in a
 /// row that saw no run end the streak.
 constexpr uint64_t kStreakNs = 50 * kUs;

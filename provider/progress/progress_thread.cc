@@ -91,7 +91,7 @@ void Progress::run() {
     if (streak_since_ != 0 && now_ - streak_since_ > kStreakNs && streak_samples_ >= kStreakSamples &&
         now_ >= no_standby_until_)
       standby();
-    else if (now_ - last_work_ > (crowded ? 0 : kPollWindowNs))
+    else if (crowded || now_ - last_work_ > kPollWindowNs)
       sleep();
     else
       yield();

@@ -25,10 +25,10 @@ def test_bandwidth(tool, size):
     assert rows[-1][0] == size and rows[-1][3] > 0
 
 
-@pytest.mark.parametrize("tool", LATENCY + BANDWIDTH)
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw"])
 def test_all_sizes(tool):
-    """-a: 2 B to 8 MB."""
-    rows = perftest(tool, "-a", "-n", 5 if tool.endswith("bw") else 10, timeout=240)
+    """-a: 2 B to 8 MB, as few rounds as perftest allows."""
+    rows = perftest(tool, "-a", "-n", 5, timeout=300)
     assert [row[0] for row in rows] == [2.0 ** i for i in range(1, 24)]
 
 

@@ -37,7 +37,7 @@ def rping(*options, server_options=(), bind=None, server=B, client=A, count=10, 
                 ["rping", "-c", "-a", server.ip, "-I", client.ip, *common], port, server, client, timeout)
 
 
-def perftest(tool, *options, server=B, client=A, timeout=90):
+def perftest(tool, *options, server=B, client=A, timeout=45):
     """A perftest program with -R; returns the rows of its table as lists of numbers."""
     port = next_port()
     common = ["-R", "-p", port, "-F", *options]

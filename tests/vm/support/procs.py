@@ -81,15 +81,29 @@ class Proc:
             time.sleep(0.02)
 
     def wait_listening(self, port, timeout=20):
-        """Waits until some socket of its network namespace is bound to `port` (UDP, or TCP for siw and ucmatose -6)."""
+        """Waits until it listens on `port`: sockets of its network namespace are bound to it (UDP, or TCP for siw), no
+        more of them appear (a listener on 0.0.0.0 gets one per device, one after another), and it sleeps."""
         deadline = time.monotonic() + timeout * PATIENCE
-        while not port_bound(port, self.pid):
+        quiet, before = 0, 0
+        while quiet < 4:
             if self.status is not None:
                 self.fail(f"ended with status {self.status} before it listened on port {port}")
             if time.monotonic() > deadline:
                 self.fail(f"does not listen on port {port}")
-            time.sleep(0.02)
+            time.sleep(0.03)
+            bound = sockets_bound(port, self.pid)
+            quiet = quiet + 1 if bound and bound == before and self.sleeps() else 0
+            before = bound
         return self
+
+    def sleeps(self):
+        """True when none of its threads runs."""
+        for tid in os.listdir(f"/proc/{self.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{tid}/stat", encoding="ascii",
+                                                    errors="replace") as f:
+                if f.read().rpartition(")")[2].split()[0] in "RD":
+                    return False
+        return True
 
     def kernel_stack(self):
         """Where its threads sleep in the kernel."""
@@ -124,15 +138,13 @@ class Proc:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def port_bound(port, pid="self"):
-    """True when a socket in the network namespace of `pid` is bound to the port."""
-    wanted = f":{port:04X} "
+def sockets_bound(port, pid="self"):
+    """Number of sockets in the network namespace of `pid` that are bound to the port."""
+    wanted, count = f":{port:04X}", 0
     for name in ("udp", "udp6", "tcp", "tcp6"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
-            for line in f:
-                if wanted in " ".join(line.split()[1:2]) + " ":
-                    return True
-    return False
+            count += sum(1 for line in f if line.split()[1].endswith(wanted))
+    return count
 
 
 def run(*argv, timeout=60, status=0, where="", env=None):

@@ -2,6 +2,7 @@
 /// @file qp.cc
 /// Queue pairs: the control path.
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
 
@@ -39,11 +40,11 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   qp->runtime = &runtime;
   qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp;
 
-  // Granted: what was asked for, at least one of each, so that the engine's and the
-  // kernel's notions agree.
+  // Granted: what the rings will really hold (powers of two), at least one of each, so that
+  // the engine's and the kernel's notions agree and ibv_query_qp() tells the truth.
   ibv_qp_init_attr granted = *attr;
-  granted.cap.max_send_wr = std::max(1u, granted.cap.max_send_wr);
-  granted.cap.max_recv_wr = std::max(1u, granted.cap.max_recv_wr);
+  granted.cap.max_send_wr = std::bit_ceil(std::max(1u, granted.cap.max_send_wr));
+  granted.cap.max_recv_wr = std::bit_ceil(std::max(1u, granted.cap.max_recv_wr));
   granted.cap.max_send_sge = std::max(1u, granted.cap.max_send_sge);
   granted.cap.max_recv_sge = std::max(1u, granted.cap.max_recv_sge);
   const ibv_qp_cap cap = granted.cap;

@@ -91,7 +91,11 @@ struct Before {
       if (now.actions[s].sa_handler != actions[s].sa_handler) FAIL("the handler of signal %d has changed", s);
     }
     CHECK(CPU_EQUAL(&now.affinity, &affinity));
-    CHECK(now.limits == limits);
+    for (size_t at = 0, end; at < limits.size(); at = end + 1) {
+      end = limits.find('\n', at);
+      if (now.limits.substr(at, end - at) != limits.substr(at, end - at))
+        FAIL("'%s' has become '%s'", limits.substr(at, end - at).c_str(), now.limits.substr(at, end - at).c_str());
+    }
     CHECK(now.cwd == cwd);
     CHECK(now.locale == locale);
     CHECK_EQ(now.umask_bits, umask_bits);

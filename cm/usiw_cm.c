@@ -239,6 +239,7 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us)
 	if (c->state != USIW_CM_IDLE)
 		return 0;
 	c->limit_us = now_us + USIW_CM_REQ_LIMIT_US;
+	c->nobody_us = now_us + USIW_CM_NOBODY_US;
 	return transmit_repeatedly(c, USIW_CM_REQ_SENT, USIW_TRP_REQ, USIW_CM_REQ_TRIES, now_us);
 }
 
@@ -482,12 +483,28 @@ static int reject_status(__u8 reason)
 	}
 }
 
+/*
+ * REQ_SENT: nobody listens there, or not yet. Programs that listen anew between two
+ * connections are common (perftest), and TCP would have queued: so REQ is repeated for a
+ * while before this is an answer.
+ */
+static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
+{
+	if (now_us >= c->nobody_us)
+		return finish(c, -ECONNREFUSED, 0, 0, now_us) | die(c);
+	c->tries = 0;
+	set_timer(c, now_us + USIW_CM_NOBODY_REPEAT_US, now_us + patience(USIW_CM_REQ_TRIES));
+	return 0;
+}
+
 static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt,
 			    __u64 now_us)
 {
 	if (c->state != USIW_CM_REQ_SENT || pkt->ack_psn != c->local_isn)
 		return 0;
 	c->reject_reason = pkt->reason;
+	if (pkt->reason == USIW_REJECT_NO_LISTENER)
+		return nobody_listens(c, now_us);
 	if (pkt->reason == USIW_REJECT_USER)
 		set_peer_private_data(c, pkt);
 	/* Nothing of this connection can come after a REJECT: no need to linger. */
@@ -568,9 +585,7 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us)
 /* Only an answer to REQ counts: later on, ICMP would be an easy way to kill. */
 __u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us)
 {
-	if (c->state != USIW_CM_REQ_SENT)
-		return 0;
-	return finish(c, -ECONNREFUSED, 0, 0, now_us) | die(c);
+	return c->state == USIW_CM_REQ_SENT ? nobody_listens(c, now_us) : 0;
 }
 
 /* ---- The clock --------------------------------------------------------- */

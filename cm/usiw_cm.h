@@ -78,6 +78,9 @@ enum usiw_cm_state {
 
 /* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
 #define USIW_CM_RETRY_FIRST_US		100000u
+#define USIW_CM_NOBODY_US		1000000u	/* "nobody listens" counts from then on: a server that is
+						 * just starting, or listens anew, is waited for */
+#define USIW_CM_NOBODY_REPEAT_US	50000u		/* pace of REQ until then */
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
 #define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
 #define USIW_CM_PENDING_US		30000000u	/* initiator's patience after PENDING, renewed */
@@ -113,6 +116,7 @@ enum usiw_cm_state {
  * @expire_us:	end of the present state; 0: none
  * @repeat_us:	next repetition of a datagram; 0: none
  * @limit_us:	initiator: end of all patience in REQ_SENT
+ * @nobody_us:	initiator: until then an answer that nobody listens is not believed
  * @tx_opcode: @tx_flags: what usiw_cm_build() builds next
  * @pd: @pd_len: own private data to send
  * @peer_pd: @peer_pd_len: the peer's
@@ -147,6 +151,7 @@ struct usiw_cm_conn {
 	__u64	expire_us;
 	__u64	repeat_us;
 	__u64	limit_us;
+	__u64	nobody_us;
 	__u8	pd[USIW_MAX_PRIVATE_DATA];
 	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
 };

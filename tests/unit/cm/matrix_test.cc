@@ -98,7 +98,6 @@ Table initiator_table() {
     t[{s, I::kAcceptPkt}] = {USIW_CM_A_INSTALL, USIW_CM_INSTALLING, -1};
     t[{s, I::kRejectPkt}] = {kReply | kRel | kDead, USIW_CM_DEAD, -1};
     t[{s, I::kReset}] = {kTx | kReply | kRel, linger, kResetOp};
-    t[{s, I::kUnreachable}] = {kReply | kRel | kDead, USIW_CM_DEAD, -1};
   }
   t[{S::kInstalling, I::kAbort}] = t[{S::kInstalling, I::kDisconnect}] = {
       kKill | kTx | kReply | kRel, linger, kResetOp};

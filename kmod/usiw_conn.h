@@ -18,7 +18,7 @@
 #include "../cm/usiw_cm.h"
 #include "usiw.h"
 
-/* Connections that wait for an application or for CONFIRM, over all listeners. */
+/* Requests without the peer's CONFIRM, over all listeners. */
 #define USIW_MAX_HALF_OPEN	4096
 
 /* Received handshake datagrams that wait for the worker, per socket. */
@@ -98,6 +98,7 @@ struct usiw_rx {
 	struct list_head node;		/* usiw_sock.rxq or usiw_listener.parked */
 	struct usiw_sock *us;		/* of a parked one */
 	unsigned long parked_at;	/* jiffies */
+	bool repeated;			/* the peer has sent it again meanwhile */
 	struct usiw_tuple tuple;
 	int ifindex;			/* of the interface it came in by */
 	u32 len;
@@ -117,9 +118,10 @@ struct usiw_listener_node {
  *		connections'
  * @nodes:	one, or two for a wildcard that takes both families
  * @any:	@addr is a wildcard
- * @waiting:	connections that the application has not accepted or rejected yet
- * @parked:	REQs that found no room, at most USIW_MAX_PARKED; guarded by @park_lock, which
- *		comes before usiw_sock.lock
+ * @waiting:	requests whose peer has not sent CONFIRM yet, accepted or not: also those cost
+ *		the application a QP, and a forged REQ comes no further
+ * @parked:	REQs that found no room, at most USIW_MAX_PARKED, those that were repeated
+ *		first; guarded by @park_lock, which comes before usiw_sock.lock
  * @left:	no longer listening
  */
 struct usiw_listener {

@@ -225,7 +225,7 @@ static void usiw_conn_kill_engine(struct usiw_conn *conn)
 
 /* ---- References -------------------------------------------------------- */
 
-/* The application has decided, or nobody waits for it any more. */
+/* The peer has confirmed, or the connection has ended. */
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 {
 	if (!conn->half_open)
@@ -298,6 +298,7 @@ static void usiw_conn_established(struct usiw_conn *conn)
 {
 	if (conn->cm.state != USIW_CM_ESTABLISHED)
 		return;
+	usiw_conn_no_longer_half_open(conn);
 	usiw_count(conn->dev, USIW_KCNT_CM_ESTABLISHED);
 	usiw_qp_set_state(conn->qp, IB_QPS_RTS);
 }

@@ -278,7 +278,6 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
 	conn->accepted = true;
 	usiw_set_accepted(cm_id, qp->proxy);
-	usiw_conn_no_longer_half_open(conn);
 	usiw_conn_perform(conn, actions);
 	usiw_conn_arm(conn);
 out:

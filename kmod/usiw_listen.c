@@ -9,7 +9,7 @@
 
 #include "usiw_conn.h"
 
-/* Connections that wait for an application, over all listeners. */
+/* Requests without the peer's CONFIRM, over all listeners. */
 static atomic_t usiw_half_open = ATOMIC_INIT(0);
 
 static void usiw_listener_release(struct kref *kref)
@@ -60,15 +60,38 @@ void usiw_listener_return_slot(struct usiw_listener *listener)
 	spin_unlock(&listener->park_lock);
 }
 
-static bool usiw_listener_has_parked(const struct usiw_listener *listener,
-				     const struct usiw_rx *rx)
+static struct usiw_rx *usiw_listener_find_parked(const struct usiw_listener *listener,
+						 const struct usiw_rx *rx)
 {
-	const struct usiw_rx *other;
+	struct usiw_rx *other;
 
 	list_for_each_entry(other, &listener->parked, node)
 		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
-			return true;
-	return false;
+			return other;
+	return NULL;
+}
+
+/*
+ * Make room for a new one at the cost of any one that was not repeated: a peer that means it
+ * comes again, and most of its repetitions survive a flood of forged REQs that do not.
+ */
+static bool usiw_listener_evict_parked(struct usiw_listener *listener)
+{
+	unsigned int victim = get_random_u32() % USIW_MAX_PARKED;
+	struct usiw_rx *rx, *chosen = NULL;
+
+	list_for_each_entry(rx, &listener->parked, node) {
+		if (!rx->repeated)
+			chosen = rx;
+		if (!victim--)
+			break;
+	}
+	if (!chosen)
+		return false;
+	list_del(&chosen->node);
+	listener->nr_parked--;
+	kfree(chosen);
+	return true;
 }
 
 /* "I have your REQ": to one that is repeated while it is parked. There is no ISN yet. */
@@ -91,17 +114,22 @@ static void usiw_listener_send_pending(struct usiw_sock *us, const struct usiw_r
 static void usiw_listener_park(struct usiw_listener *listener, struct usiw_sock *us,
 			       const struct usiw_rx *rx, const struct usiw_cm_packet *req)
 {
-	struct usiw_rx *copy = NULL;
-	bool known;
+	struct usiw_rx *copy = NULL, *known;
 
 	/* The listener has to hold the socket for as long as the REQ is parked. */
 	if (us == listener->nodes[0].us || us == listener->nodes[1].us)
 		copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
 	spin_lock(&listener->park_lock);
-	known = usiw_listener_has_parked(listener, rx);
-	if (copy && !known && !listener->left && listener->nr_parked < USIW_MAX_PARKED) {
+	known = usiw_listener_find_parked(listener, rx);
+	if (known) {
+		known->repeated = true;
+		known->parked_at = jiffies;
+		list_move(&known->node, &listener->parked);
+	} else if (copy && !listener->left &&
+		   (listener->nr_parked < USIW_MAX_PARKED || usiw_listener_evict_parked(listener))) {
 		copy->us = us;
 		copy->parked_at = jiffies;
+		copy->repeated = false;
 		list_add_tail(&copy->node, &listener->parked);
 		listener->nr_parked++;
 		copy = NULL;

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/dpdk_eal.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <cstdlib>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace usiw {
@@ -44,6 +49,39 @@ std::string lcores_argument() {
       if (CPU_ISSET(i, &set)) cpus += (cpus.empty() ? "" : ",") + std::to_string(i);
   return "0@(" + (cpus.empty() ? std::string("0") : cpus) + ")";
 }
+
+/// Descriptors of this process that are timers, event polls or pipes: what EAL opens.
+std::set<int> internal_descriptors() {
+  std::set<int> found;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return found;
+  while (dirent* entry = readdir(folder)) {
+    char target[64] = {};
+    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 &&
+        (strncmp(target, "anon_inode:", 11) == 0 || strncmp(target, "pipe:", 5) == 0))
+      found.insert(atoi(entry->d_name));
+  }
+  closedir(folder);
+  return found;
+}
+
+/// What EAL changes in the process beside what it is asked for, put back: it raises the
+/// limit of open files, and its descriptors would survive an exec.
+class Undo {
+ public:
+  Undo() : before_(internal_descriptors()) { getrlimit(RLIMIT_NOFILE, &files_); }
+  ~Undo() {
+    setrlimit(RLIMIT_NOFILE, &files_);
+    for (int fd : internal_descriptors())
+      if (!before_.contains(fd)) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+
+ private:
+  std::set<int> before_;
+  rlimit files_{};
+};
 
 void* init_thread(void*) {
   std::vector<std::string> args = {
@@ -86,6 +124,7 @@ std::string eal_init() {
     rte_openlog_stream(log);
   }
 
+  Undo undo;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

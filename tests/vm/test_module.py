@@ -174,7 +174,7 @@ def test_device_on_lo():
     run("rdma", "link", "add", "usiwlo", "type", "usiw", "netdev", "lo")
     try:
         port = next_port()
-        server = Proc(["rping", "-s", "-a", "127.0.0.1", "-p", port, "-C", 20, "-V"]).wait_listening(port)
+        server = Proc(["rping", "-s", "-a", "127.0.0.1", "-p", port, "-C", 20, "-V", "-S", 30000]).wait_listening(port)
         Proc(["rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", 20, "-V", "-S", 30000]).expect(0)
         server.expect(0, 20)
     finally:

@@ -45,24 +45,30 @@ def test_verified_data():
                                   "corrupt 2%"])
 def test_worse_wires(wire):
     server = Server()
+    before = None if PEER else retransmissions()
     with netem(wire):
         server.client("--rounds", 30, "--size", 30000).expect(0, 120)
     server.stop()
+    # netem corrupts the linear part of a packet only, of ours the Ethernet header: the datagram
+    # does not arrive. (Corrupted payload is the business of the unit tests and of test_hostile.)
     if wire.startswith("corrupt") and not PEER:
-        counted = [statistics(site.dev) for site in (A, B)]
-        assert sum(c["drop_checksum"] + c["drop_malformed"] for c in counted) > 0, counted
+        assert retransmissions() > before
+
+
+def retransmissions():
+    """Datagrams that both ends have sent again so far."""
+    return sum(c["retrans_fast"] + c["retrans_rto"] for c in (statistics(A.dev), statistics(B.dev)))
 
 
 def test_retransmissions_are_counted():
     if PEER:
         pytest.skip("usiw's own counters")
-    before = statistics(A.dev)
+    before = retransmissions()
     server = Server()
     with netem("loss 5%"):
         server.client("--rounds", 50).expect(0, 90)
     server.stop()
-    after = statistics(A.dev)
-    assert after["retrans_fast"] + after["retrans_rto"] > before["retrans_fast"] + before["retrans_rto"], (before, after)
+    assert retransmissions() > before
 
 
 def test_short_cut_of_the_wire():
@@ -74,6 +80,11 @@ def test_short_cut_of_the_wire():
         time.sleep(1)
     client.expect(0, 60)
     server.stop()
+
+
+#: How a program sees that its peer is gone: by a send that is not acknowledged, or, when it waits for
+#: the peer's message with nothing of its own under way, by a flushed receive (keepalive).
+GONE = "transport retry counter exceeded|Work Request Flushed Error"
 
 
 def lost_in(client, seconds):
@@ -92,7 +103,7 @@ def test_peer_gone():
     with netem("loss 100%"):
         line = lost_in(client, 60)
         if not PEER:
-            assert "transport retry counter exceeded" in line, line
+            assert re.search(GONE, line), line
     server.stop()
 
 
@@ -106,7 +117,7 @@ def test_peer_killed_silently():
         server.proc.kill()
         line = lost_in(client, 60)
         if not PEER:
-            assert "transport retry counter exceeded" in line, line
+            assert re.search(GONE, line), line
 
 
 @pytest.mark.core

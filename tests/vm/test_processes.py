@@ -89,14 +89,15 @@ def burning_threads(pid, seconds):
 @pytest.mark.core
 def test_polling_programs_use_one_cpu_each():
     """While a program polls its progress thread stays out of the way."""
-    server = Server()
-    client = server.client("--seconds", 10)
-    client.wait_for("^connected")
-    time.sleep(1)
-    for proc in (client, server.proc):
-        assert burning_threads(proc.pid, 3) <= 1
+    port = next_port()
+    options = ["-R", "-F", "-s", 64, "-D", 10, "-p", port]
+    server = Proc(["ib_send_lat", "-d", B.dev, *options]).wait_listening(port)
+    client = Proc(["ib_send_lat", "-d", A.dev, *options, B.ip])
+    time.sleep(4)
+    for proc in (client, server):
+        assert burning_threads(proc.pid, 2) <= 1
     client.expect(0, 60)
-    server.stop()
+    server.expect(0, 20)
 
 
 def test_nothing_in_the_way_of_others():

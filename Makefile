@@ -7,11 +7,12 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-vm check-core setup-demo setup-check all module provider unit clean install
+.PHONY: help demo compare check check-unit check-full setup-demo setup-check all module provider unit clean install
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
-	@echo 'make check       every test: unit tests (also under sanitizers), guest suites on 6.1 and 6.12'
+	@echo 'make check       unit tests (also under sanitizers), the core guest suite on 6.1 and 6.12'
+	@echo 'make check-full  the same with the whole guest suite: veth and netns on 6.1, core on 6.12'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
 	@echo 'make all         module for both guest kernels, provider, tests'
@@ -61,9 +62,9 @@ compare: setup-check module-6.1 provider
 check-unit: setup-check unit
 	@tests/run unit
 check: setup-check module unit
-	@tests/run all
-check-core: setup-check module unit
 	@tests/run core
+check-full: setup-check module unit
+	@tests/run all
 
 # ---- a real machine ----
 LIBDIR := $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')

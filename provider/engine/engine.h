@@ -68,7 +68,8 @@ class Engine {
   /// Orderly: drains the send queue, SHUTDOWN, then qp_closed(). QP state Closing (SQD).
   /// May be called at any state; a QP without a connection answers qp_closed() at once.
   void qp_shutdown(Qp* qp);
-  /// At once: no packet is sent, everything is flushed, QP in ERROR. No event but completions.
+  /// At once: no packet is sent, everything is flushed, QP in ERROR. No event but completions,
+  /// and qp_failed() when a Terminate of this end was on its way, for its async event.
   void qp_abort(Qp* qp);
   /// As qp_abort(), and the next qp_connect() needs a new QP or qp_reset().
   void qp_reset(Qp* qp);    ///< ERROR -> Idle, queues emptied without completions

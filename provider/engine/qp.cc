@@ -152,10 +152,13 @@ void Engine::Impl::peer_shutdown(QpContext& qp) {
 }
 
 void Engine::Impl::qp_abort(QpContext& qp) {
+  // The peer may answer a Terminate by the end of the connection before it acknowledges it.
+  const bool owed = qp.phase == Phase::kTerminating && qp.term_event != AsyncEvent::kNone;
   kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
   qp.keep_acking = false;
   qp.ack_hook.unlink();
   drop_flow(qp);
+  if (owed) events_.qp_failed(qp, -EPROTO, qp.term_event);
 }
 
 void Engine::Impl::qp_reset(QpContext& qp) {

@@ -46,7 +46,6 @@ def test_rdma_server_and_client():
     assert "end 0" in client
 
 
-@pytest.mark.core
 def test_rstream():
     """rsockets: a program's sockets over RDMA."""
     port = next_port()

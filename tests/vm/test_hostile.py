@@ -64,7 +64,7 @@ def test_off_path():
     client.expect(0, 90)
     server.stop()
     after = statistics(B.dev)
-    for counter in ("drop_malformed", "drop_window", "drop_reset"):
+    for counter in ("drop_malformed", "drop_window", "drop_reset", "drop_checksum"):
         assert after[counter] > before[counter], (counter, before[counter], after[counter])
 
 

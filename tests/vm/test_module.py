@@ -10,8 +10,9 @@ import pytest
 
 from support.cases import path_of, list_cases, run_cases
 from support.net import A, B, PEER, rdma_links
-from support.pairs import next_port, rping
+from support.pairs import Server, next_port, rping
 from support.procs import Proc, run, until
+from test_chaos import link_add, reload_module
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's own devices")
 
@@ -136,7 +137,6 @@ def test_mtu(mtu):
 
 def test_mac_change_under_traffic():
     """The peer's MAC changes: neighbour discovery finds the new one and the connection lives on."""
-    from support.pairs import Server
     old = ":".join(f"{byte:02x}" for byte in mac_of(B.netdev))
     server = Server()
     client = server.client("--seconds", 8)
@@ -207,7 +207,6 @@ def test_netns_deletion():
 @pytest.mark.core
 def test_module_parameter_netdevs():
     """insmod usiw.ko netdevs=va,vb,nonesuch0 makes the devices that can be made."""
-    from test_chaos import reload_module
     for site in (A, B):
         run("rdma", "link", "delete", site.dev)
     until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", 15)
@@ -224,7 +223,6 @@ def test_module_parameter_netdevs():
 
 def test_module_parameter_unknown_netdev(expected):
     """A netdev that does not exist: one line in dmesg that says so."""
-    from test_chaos import reload_module
     expected.messages.append("nonesuch0")
     for site in (A, B):
         run("rdma", "link", "delete", site.dev)
@@ -262,7 +260,6 @@ def test_module_without_provider():
 
 def test_provider_without_module():
     """Only the provider: one line that says to load the module, or no device at all, and no crash."""
-    from test_chaos import link_add, reload_module
     for site in (A, B):
         run("rdma", "link", "delete", site.dev)
     until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", 15)

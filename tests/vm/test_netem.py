@@ -7,7 +7,7 @@ import time
 import pytest
 
 from support import cases
-from support.net import A, B, PEER, netem, qdisc, statistics
+from support.net import A, PEER, B, netem, qdisc, statistics
 from support.pairs import Server, perftest, rping
 from support.procs import run, until
 
@@ -72,12 +72,12 @@ def test_retransmissions_are_counted():
 
 
 def test_short_cut_of_the_wire():
-    """Nothing passes for a second: the connection goes on afterwards."""
+    """Nothing passes for a moment: the connection goes on afterwards."""
     server = Server()
     client = server.client("--seconds", 6)
     client.wait_for("^connected")
-    with netem("loss 100%"):
-        time.sleep(1)
+    with netem("loss 100%", sites=[A]):
+        time.sleep(0.2)
     client.expect(0, 60)
     server.stop()
 
@@ -94,16 +94,18 @@ def lost_in(client, seconds):
 
 
 @pytest.mark.core
-def test_peer_gone():
-    """All datagrams get lost: RETRY_EXC_ERR in bounded time, at both ends, and all is cleaned up."""
+@pytest.mark.parametrize("events", [False, True], ids=["polling", "events"])
+def test_peer_gone(events):
+    """All datagrams get lost: both ends end in bounded time, and all is cleaned up. (Which completion has which status is
+    the business of verbs_errors peer-gone/*; a client that only waits for an answer has nothing but a receive to flush.)"""
     server = Server()
-    client = server.client("--seconds", 120)
+    client = server.client("--seconds", 120, *(["--events"] if events else []))
     client.wait_for("^connected")
     time.sleep(0.5)
     with netem("loss 100%"):
         line = lost_in(client, 60)
         if not PEER:
-            assert re.search(GONE, line), line
+            assert re.search("transport retry counter exceeded|Flushed", line), line
     server.stop()
 
 
@@ -115,9 +117,7 @@ def test_peer_killed_silently():
     time.sleep(0.3)
     with netem("loss 100%", sites=[B]):
         server.proc.kill()
-        line = lost_in(client, 60)
-        if not PEER:
-            assert re.search(GONE, line), line
+        lost_in(client, 60)
 
 
 @pytest.mark.core

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// A peer that cannot be reached any more: the wire is cut by tc on A's netdev (A_NETDEV), so nothing that A
+// sends arrives, and no acknowledgement comes.
+#include <cstdlib>
+
+#include "rig.h"
+
+namespace {
+
+/// Cuts the wire from A to B while it lives.
+class Cut {
+ public:
+  Cut() { tc("replace", "netem loss 100%"); }
+  ~Cut() {
+    const std::string command = "tc qdisc del dev " + netdev() + " root";
+    if (std::system(command.c_str())) tap::note("the wire stays cut");
+  }
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+
+ private:
+  static std::string netdev() {
+    const char* name = std::getenv("A_NETDEV");
+    return name ? name : "";
+  }
+  static void tc(const std::string& what, const std::string& how) {
+    const std::string command = "tc qdisc " + what + " dev " + netdev() + " root " + how;
+    if (std::system(command.c_str())) FAIL("%s", command.c_str());
+  }
+};
+
+constexpr int kPatienceMs = 40000;  ///< "bounded time"
+
+/// Posts @p opcode and more to a peer that is gone. The first work request completes with RETRY_EXC_ERR, all
+/// others are flushed, both ends are disconnected.
+void gone(ibv_wr_opcode opcode, bool events) {
+  Options options;
+  options.with_channel = events;
+  Pair p(options);
+  exercise(p);
+  Region at_a(p.a.pd, 20000), at_b(p.b.pd, 20000);
+  for (uint64_t i = 0; i < 4; ++i) {
+    p.a.recv(10 + i, {at_a.sge()});
+    p.b.recv(10 + i, {at_b.sge()});
+  }
+  if (events) CHECK_EQ(ibv_req_notify_cq(p.a.send_cq, 0), 0);
+  const uint64_t start = tap::now_ms();
+  {
+    Cut cut;
+    for (uint64_t i = 0; i < 4; ++i)
+      p.a.send({.wr_id = i, .opcode = i ? IBV_WR_SEND : opcode, .flags = i == 2 ? 0u : static_cast<unsigned>(IBV_SEND_SIGNALED), .sges = {at_a.sge()},
+                .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    if (events && !wait_cq_event(p.a.send_channel, kPatienceMs)) FAIL("no completion event");
+    for (uint64_t i = 0; i < 4; ++i) {
+      const ibv_wc wc = wait_wc(p.a.send_cq, kPatienceMs);
+      CHECK_EQ(wc.wr_id, i);
+      const ibv_wc_status wanted = i ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR;
+      if (wc.status != wanted) FAIL("work request %d: '%s'", static_cast<int>(i), ibv_wc_status_str(wc.status));
+    }
+    tap::note("RETRY_EXC_ERR after %d ms", static_cast<int>(tap::now_ms() - start));
+    for (uint64_t i = 0; i < 4; ++i) expect_wc(p.a.recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
+    p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED, kPatienceMs);
+    p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED, kPatienceMs);
+    for (uint64_t i = 0; i < 4; ++i) expect_wc(p.b.recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
+    CHECK_EQ(p.a.state(), IBV_QPS_ERR);
+    at_b.check_clear(0, 20000);
+  }
+  drain_async(p.a.id->verbs);
+  drain_async(p.b.id->verbs);
+  Pair fresh;  // the wire is whole again
+  exercise(fresh);
+  fresh.close();
+}
+
+}  // namespace
+
+CASE(gone_send, "peer-gone/send", .seconds = 90, .core = true) { gone(IBV_WR_SEND, false); }
+CASE(gone_write, "peer-gone/write", .seconds = 90) { gone(IBV_WR_RDMA_WRITE, false); }
+CASE(gone_read, "peer-gone/read-in-event-mode", .seconds = 90) { gone(IBV_WR_RDMA_READ, true); }
+
+// Disconnecting from a peer that is gone ends in bounded time too.
+CASE(gone_disconnect, "peer-gone/disconnect", .seconds = 90) {
+  Pair p;
+  exercise(p);
+  {
+    Cut cut;
+    CHECK_CALL(rdma_disconnect(p.a.id));
+    p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED, kPatienceMs);
+    p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED, kPatienceMs);
+  }
+  Pair fresh;
+  exercise(fresh);
+  fresh.close();
+}

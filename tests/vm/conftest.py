@@ -11,6 +11,7 @@ import time
 import pytest
 
 from support import cases, procs, watch
+from support.net import A, B
 
 TOPOLOGY = os.environ.get("TOPOLOGY", "")
 
@@ -71,6 +72,14 @@ class Expectations:
 def expected():
     """A test that provokes kernel messages, or changes devices for good, says so here."""
     return Expectations()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def neighbours():
+    """Both ends know each other's MAC. (rdma_cm misses a neighbour's answer that comes before it begins to wait, as it
+    does on veth, and then takes its whole time-out: 5 s for the first connection.)"""
+    for here, there in ((A, B), (B, A)):
+        procs.run("ping", "-q", "-c", 1, "-w", 10, "-I", here.ip, there.ip, where=here.where)
 
 
 _last_state = {}

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from support import cases
-from support.net import A, PEER, B, netem, qdisc, statistics
+from support.net import A, B, PEER, netem, qdisc, statistics
 from support.pairs import Server, perftest, rping
 from support.procs import run, until
 
@@ -72,12 +72,12 @@ def test_retransmissions_are_counted():
 
 
 def test_short_cut_of_the_wire():
-    """Nothing passes for a moment: the connection goes on afterwards."""
+    """Nothing passes for a second: the connection goes on afterwards."""
     server = Server()
     client = server.client("--seconds", 6)
     client.wait_for("^connected")
     with netem("loss 100%", sites=[A]):
-        time.sleep(0.2)
+        time.sleep(1)
     client.expect(0, 60)
     server.stop()
 
@@ -105,7 +105,7 @@ def test_peer_gone(events):
     with netem("loss 100%"):
         line = lost_in(client, 60)
         if not PEER:
-            assert re.search("transport retry counter exceeded|Flushed", line), line
+            assert re.search(GONE, line), line
     server.stop()
 
 

@@ -14,6 +14,10 @@ class Cut {
   ~Cut() {
     const std::string command = "tc qdisc del dev " + netdev() + " root";
     if (std::system(command.c_str())) tap::note("the wire stays cut");
+    // Neighbour discovery may have given up meanwhile. rdma_cm does not see an answer that comes before it
+    // begins to wait, as on veth, and would take its whole time-out.
+    const std::string ping = "ping -q -c 1 -w 10 -I " + site_a().ip + " " + site_b().ip + " >/dev/null";
+    if (std::system(ping.c_str())) tap::note("the peer cannot be reached");
   }
   Cut(const Cut&) = delete;
   Cut& operator=(const Cut&) = delete;

@@ -101,7 +101,7 @@ def test_rdma_link_show():
 def test_rdma_resource_show():
     """The objects of a program are seen with its process, and its connection with its state."""
     server = Server()
-    client = server.client("--seconds", 3)
+    client = server.client("--seconds", 120, "--pause-ms", 300)
     client.wait_for("^connected")
     qps = json.loads(run("rdma", "-j", "resource", "show", "qp"))
     mine = [qp for qp in qps if qp.get("pid") == client.pid]
@@ -112,7 +112,8 @@ def test_rdma_resource_show():
     for kind in ("pd", "cq", "mr"):
         listed = json.loads(run("rdma", "-j", "resource", "show", kind))
         assert any(entry.get("comm") == "traffic" and entry["ifname"] == A.dev for entry in listed), (kind, listed)
-    client.expect(0)
+    assert client.status is None
+    client.kill()
     server.stop()
 
 

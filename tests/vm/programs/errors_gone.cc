@@ -16,7 +16,8 @@ class Cut {
     if (std::system(command.c_str())) tap::note("the wire stays cut");
     // Neighbour discovery may have given up meanwhile. rdma_cm does not see an answer that comes before it
     // begins to wait, as on veth, and would take its whole time-out.
-    const std::string ping = "ping -q -c 1 -w 10 -I " + site_a().ip + " " + site_b().ip + " >/dev/null";
+    const std::string ping = "for i in 1 2 3 4 5 6; do ping -q -c 1 -W 1 -I " + site_a().ip + " " + site_b().ip +
+                             " >/dev/null && exit 0; done; exit 1";
     if (std::system(ping.c_str())) tap::note("the peer cannot be reached");
   }
   Cut(const Cut&) = delete;

@@ -7,35 +7,54 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-full setup-demo setup-check all module provider unit clean install
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install
+.PHONY: debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
-	@echo 'make check       unit tests (also under sanitizers), the core guest suite on 6.1 and 6.12'
-	@echo 'make check-full  the same with the whole guest suite: veth and netns on 6.1, core on 6.12'
+	@echo 'make demo-local  rping and perftest on this machine itself, without module or guest (under a minute)'
+	@echo 'make check       every test: unit (also under sanitizers), guests on 6.1, a core set on 6.12'
+	@echo 'make check-core  the same with the core set only in the guests'
+	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
+	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to an hour, cached)'
+	@echo 'make check-debug   programs, ABI test and core guest suite on it (docs/testing-kernel.md)'
+	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
+	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
+	@echo 'make compare-local  usiw-run beside libfabric and UCX on this machine'
 	@echo 'make all         module for both guest kernels, provider, tests'
-	@echo 'make install     module for the running kernel and the provider, on this machine'
+	@echo 'make install     module for the running kernel, provider and usiw tool, on this machine'
 	@echo 'make clean       remove build/'
 
 # ---- set-up: apt packages, nothing when all are there ----
 setup-demo:
 	@scripts/setup demo
+setup-local:
+	@scripts/setup local
 setup-check:
 	@scripts/setup check
 
 # ---- the module, out of tree, once per kernel ----
-# A farm of symbolic links per kernel, so that objects of two kernels never meet.
+# $(call build_module,VERSION,TREE OF THE KERNEL,OTHER VARIABLES): a farm of symbolic links per kernel, so that objects
+# of two kernels never meet.
 define build_module
 	@mkdir -p $(BUILD)/kmod/$(1)
 	@cp -asf $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
 	@find $(BUILD)/kmod/$(1) -xtype l -delete
-	$(MAKE) -s -C /lib/modules/$(1)/build M=$(CURDIR)/$(BUILD)/kmod/$(1) W=1 modules
+	$(MAKE) -s -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
 endef
 
+# usiw is the one module of the debug kernel, and the one part that UBSAN checks.
+DEBUG := $(BUILD)/debug-kernel/objects
+debug-kernel:
+	@scripts/setup debug
+	@scripts/vm prepare debug
+module-debug: debug-kernel
+	$(call build_module,$(shell cat $(DEBUG)/include/config/kernel.release),$(DEBUG),UBSAN_SANITIZE=y)
+
 module-%: 
-	$(call build_module,$(shell scripts/kver $*))
+	$(call build_module,$(shell scripts/kver $*),/lib/modules/$(shell scripts/kver $*)/build)
 module: module-6.1 module-6.12
 
 # ---- userspace ----
@@ -48,7 +67,9 @@ $(BUILD):
 	@mkdir -p $@
 
 provider: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target usiw_provider -- -j$(JOBS)
+	@cmake --build $(BUILD) --target usiw_provider usiw_run usiw-run -- -j$(JOBS)
+tools: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target usiw -- -j$(JOBS)
 unit: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -- -j$(JOBS)
 all: setup-check module unit
@@ -56,25 +77,60 @@ all: setup-check module unit
 # ---- the two commands ----
 demo: setup-demo module-6.1 provider
 	@scripts/demo
+demo-local: setup-local provider
+	@scripts/demo-local
+compare-local: setup-local provider
+	@scripts/setup compare-local
+	@scripts/compare-local
 compare: setup-check module-6.1 provider
 	@scripts/compare
 
 check-unit: setup-check unit
 	@tests/run unit
 check: setup-check module unit
-	@tests/run core
-check-full: setup-check module unit
 	@tests/run all
+check-core: setup-check module unit
+	@tests/run core
+check-local: setup-check unit
+	@tests/run local
+check-debug: setup-check module-debug unit
+	@scripts/vm run --kernel debug --unload --timeout 1800 -- build/tests/kmod/uapi_test
+	@tests/vm/run core-debug
+
+# ---- fuzzers: a build of their own, with Clang ----
+SECONDS := 60
+TARGETS :=
+$(BUILD)/fuzz/build.ninja: | $(BUILD)
+	@CC=clang CXX=clang++ cmake -S . -B $(BUILD)/fuzz $(CMAKE_FLAGS) -DUSIW_FUZZ=ON >$(BUILD)/fuzz.log 2>&1 || { cat $(BUILD)/fuzz.log; exit 1; }
+fuzzers: setup-check $(BUILD)/fuzz/build.ninja
+	@cmake --build $(BUILD)/fuzz --target fuzzers -- -j$(JOBS)
+fuzz: fuzzers
+	@tests/fuzz/run $(SECONDS) $(TARGETS)
+fuzz-corpus: fuzzers
+	@tests/fuzz/run --merge $(TARGETS)
+
+# ---- the simulation (docs/testing-simulation.md) ----
+sim: setup-check $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target sim -- -j$(JOBS)
+	$(BUILD)/tests/sim/sim --seeds 1..10000 --jobs $(JOBS)
+sim-night: setup-check $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target sim -- -j$(JOBS)
+	$(BUILD)/tests/sim/sim --seeds 1..1000000 --jobs $(JOBS) --time 3600
 
 # ---- a real machine ----
 LIBDIR := $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')
-install: provider
-	$(call build_module,$(shell uname -r))
+PREFIX ?= /usr/local
+install: provider tools
+	$(call build_module,$(shell uname -r),/lib/modules/$(shell uname -r)/build)
 	$(MAKE) -C /lib/modules/$(shell uname -r)/build M=$(CURDIR)/$(BUILD)/kmod/$(shell uname -r) modules_install
 	depmod -a
 	install -D -m 0644 $(BUILD)/provider/libusiw-rdmav34.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-rdmav34.so
 	install -d $(DESTDIR)/etc/libibverbs.d
 	echo 'driver usiw' > $(DESTDIR)/etc/libibverbs.d/usiw.driver
+	install -D -m 0755 $(BUILD)/tools/usiw $(DESTDIR)$(PREFIX)/bin/usiw
+	install -D -m 0644 tools/wireshark/usiw.lua $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua
+	install -D -m 0755 $(BUILD)/run/usiw-run $(DESTDIR)/usr/bin/usiw-run
+	install -D -m 0644 $(BUILD)/run/libusiw-run.so $(DESTDIR)$(LIBDIR)/libusiw-run.so
 
 clean:
 	rm -rf $(BUILD)

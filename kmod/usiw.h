@@ -54,8 +54,10 @@ enum usiw_kcounter {
  * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
- * @ctx_lock:	guards @contexts and @dead_counters
- * @dead_counters: sums of the counters of contexts that are gone
+ * @ctx_lock:	guards @contexts
+ * @stats_lock:	guards @counters and @dead_counters
+ * @counters:	pages of the contexts and QPs that there are: struct usiw_counters
+ * @dead_counters: sums of the pages of those that are gone
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
  * @nr_users:	connections and listeners that still point here; @users_gone is woken at 0
  * @dying:	no new connection
@@ -82,6 +84,9 @@ struct usiw_device {
 
 	spinlock_t ctx_lock;
 	struct list_head contexts;
+
+	struct mutex stats_lock;
+	struct list_head counters;
 	u64 dead_counters[USIW_CNT_MAX];
 	atomic64_t kcounters[USIW_KCNT_MAX];
 
@@ -117,12 +122,24 @@ struct usiw_evfile {
 	bool gone_read;
 };
 
+/**
+ * struct usiw_counters - a page that a process counts in, of a context or a QP
+ * @node:	in usiw_device.counters
+ * @page:	USIW_COUNTERS_SIZE bytes, counters first; written by the process
+ * @seen:	the largest values read: a total never goes back
+ */
+struct usiw_counters {
+	struct list_head node;
+	const u64 *page;
+	struct rdma_user_mmap_entry *entry;
+	u64 seen[USIW_CNT_MAX];
+};
+
 struct usiw_ucontext {
 	struct ib_ucontext ibuc;
 	struct list_head node;		/* usiw_device.contexts */
 	struct usiw_evfile *events;
-	u64 *counters;			/* USIW_COUNTERS_SIZE bytes, written by the process */
-	struct rdma_user_mmap_entry *counters_entry;
+	struct usiw_counters counters;
 };
 
 struct usiw_pd {
@@ -166,6 +183,7 @@ struct usiw_qp_proxy {
  * @owner:	thread group of that process
  * @kref:	references of @conn and of who looks at it; @free completes with the last.
  *		iw_cm has none
+ * @counters:	its page is a struct usiw_qp_stats
  * @lock:	guards all below it
  * @conn:	its connection, until RELEASE
  * @destroying:	no connection may be attached any more
@@ -180,6 +198,7 @@ struct usiw_qp {
 	enum ib_sig_type sig_type;
 	struct kref kref;
 	struct completion free;
+	struct usiw_counters counters;
 
 	spinlock_t lock;
 	struct usiw_conn *conn;
@@ -250,6 +269,8 @@ void usiw_port_work(struct work_struct *work);
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc);
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc);
+int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters);
+void usiw_counters_free(struct usiw_counters *counters);
 int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
 void usiw_mmap_free(struct rdma_user_mmap_entry *entry);
 int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
@@ -296,8 +317,9 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
 /* usiw_stats.c */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
-void usiw_stats_add_context(struct usiw_ucontext *uctx);
-void usiw_stats_del_context(struct usiw_ucontext *uctx);
+int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters);
+void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters);
 
 /* usiw_uapi.c */
 extern const struct uapi_definition usiw_uapi_defs[];

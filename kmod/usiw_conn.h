@@ -276,7 +276,7 @@ void usiw_sock_exit(void);
 struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
 				__be16 port);
 struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us);
-void usiw_sock_hold(struct usiw_sock *us);
+bool usiw_sock_tryget(struct usiw_sock *us);
 void usiw_sock_put(struct usiw_sock *us);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
 		   const void *data, u32 len);

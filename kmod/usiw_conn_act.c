@@ -219,8 +219,12 @@ void usiw_conn_check_neigh(struct usiw_conn *conn)
 static void usiw_conn_kill_engine(struct usiw_conn *conn)
 {
 	conn->resolving = false;
-	if (conn->announced)
-		usiw_evfile_kill(conn, conn->cm.kill_reason);
+	if (!conn->announced)
+		return;
+	/* Ahead of the event: a provider that did not see CONNECT asks for the state. */
+	if (conn->qp)
+		usiw_qp_set_state(conn->qp, IB_QPS_ERR);
+	usiw_evfile_kill(conn, conn->cm.kill_reason);
 }
 
 /* ---- References -------------------------------------------------------- */

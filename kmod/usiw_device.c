@@ -233,6 +233,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.destroy_cq = usiw_destroy_cq,
 	.destroy_qp = usiw_destroy_qp,
 	.disassociate_ucontext = usiw_disassociate_ucontext,
+	.fill_res_qp_entry = usiw_fill_res_qp_entry,
 	.get_dma_mr = usiw_get_dma_mr,
 	.get_hw_stats = usiw_get_hw_stats,
 	.get_port_immutable = usiw_get_port_immutable,
@@ -285,6 +286,8 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	ida_init(&dev->cqns);
 	spin_lock_init(&dev->ctx_lock);
 	INIT_LIST_HEAD(&dev->contexts);
+	mutex_init(&dev->stats_lock);
+	INIT_LIST_HEAD(&dev->counters);
 	spin_lock_init(&dev->conn_lock);
 	INIT_LIST_HEAD(&dev->conns);
 	init_waitqueue_head(&dev->users_gone);

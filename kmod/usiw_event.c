@@ -227,22 +227,22 @@ void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 	wake_up(&events->wait);
 }
 
-/* What is unread is out of date; a connection whose CONNECT is unread was never there. */
+/*
+ * What is unread is out of date, CONNECT too: the provider flushes a QP in ERR whose
+ * connection it was never given.
+ */
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason)
 {
 	struct usiw_evfile *events = conn->events;
-	bool unread, dropped = false;
+	bool dropped = false;
 
 	if (!events)
 		return;
 	spin_lock(&events->lock);
 	if (!events->gone) {
-		unread = conn->ev_pending & BIT(USIW_EVENT_CONNECT);
 		dropped = usiw_evfile_unqueue(conn);
-		if (!unread) {
-			conn->info.reason = reason;
-			usiw_evfile_queue(conn, USIW_EVENT_KILL);
-		}
+		conn->info.reason = reason;
+		usiw_evfile_queue(conn, USIW_EVENT_KILL);
 	}
 	spin_unlock(&events->lock);
 	if (dropped)

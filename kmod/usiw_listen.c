@@ -335,8 +335,7 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 		usiw_listener_park(listener, us, rx, req);
 		return 0;
 	}
-	usiw_sock_hold(us);
-	conn = usiw_conn_alloc(dev, us, tuple);
+	conn = usiw_sock_tryget(us) ? usiw_conn_alloc(dev, us, tuple) : ERR_PTR(-ENOTCONN);
 	if (IS_ERR(conn)) {
 		usiw_listener_return_slot(listener);
 		return 0;

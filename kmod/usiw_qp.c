@@ -11,21 +11,9 @@
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "../cm/usiw_qp_states.h"
 #include "usiw.h"
 #include "usiw_conn.h"
-
-#define S(state)	BIT(IB_QPS_##state)
-
-/* Where a QP may be moved by verbs. RTS is reached by a connection only. */
-static const u8 usiw_qp_next[] = {
-	[IB_QPS_RESET]	= S(RESET) | S(INIT) | S(ERR),
-	[IB_QPS_INIT]	= S(RESET) | S(INIT) | S(RTR) | S(ERR),
-	[IB_QPS_RTR]	= S(RESET) | S(INIT) | S(RTR) | S(ERR),
-	[IB_QPS_RTS]	= S(RESET) | S(RTS) | S(SQD) | S(ERR),
-	[IB_QPS_SQD]	= S(RESET) | S(SQD) | S(ERR),
-	[IB_QPS_SQE]	= 0,
-	[IB_QPS_ERR]	= S(RESET) | S(ERR),
-};
 
 static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 {
@@ -106,9 +94,12 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	init_completion(&qp->free);
 	spin_lock_init(&qp->lock);
 
-	ret = usiw_qp_proxy_alloc(qp);
+	ret = usiw_counters_alloc(qp->uctx, &qp->counters);
 	if (ret)
 		goto err_count;
+	ret = usiw_qp_proxy_alloc(qp);
+	if (ret)
+		goto err_counters;
 	/* Reserved at first: what can be found must not fail any more. */
 	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(USIW_QPN_FIRST, USIW_QPN_LAST),
 			      &dev->next_qpn, GFP_KERNEL);
@@ -117,6 +108,8 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 		goto err_proxy;
 	}
 	resp.qpn = qpn;
+	resp.stats_size = USIW_COUNTERS_SIZE;
+	resp.stats_offset = rdma_user_mmap_get_offset(qp->counters.entry);
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (ret)
 		goto err_qpn;
@@ -127,6 +120,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ret = xa_err(xa_store(&dev->qps, qpn, qp->proxy, GFP_KERNEL));
 	if (ret)
 		goto err_mm;
+	usiw_stats_add(dev, &qp->counters);
 	return 0;
 
 err_mm:
@@ -136,6 +130,8 @@ err_qpn:
 	xa_erase(&dev->qps, qpn);
 err_proxy:
 	kfree(qp->proxy);
+err_counters:
+	usiw_counters_free(&qp->counters);
 err_count:
 	atomic_dec(&dev->nr_qps);
 	return ret;
@@ -164,6 +160,8 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	usiw_qp_put(qp);
 	wait_for_completion(&qp->free);
 
+	usiw_stats_del(dev, &qp->counters);
+	usiw_counters_free(&qp->counters);
 	put_pid(qp->owner);
 	mmdrop(qp->mm);
 	atomic_dec(&dev->nr_qps);
@@ -212,13 +210,11 @@ static int usiw_qp_modify(struct usiw_qp *qp, struct ib_qp_attr *attr, int mask)
 		return -EINVAL;
 	if ((mask & IB_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > USIW_MAX_IRD)
 		return -EINVAL;
-	if ((mask & IB_QP_STATE) && attr->qp_state >= ARRAY_SIZE(usiw_qp_next))
-		return -EINVAL;
 
 	spin_lock(&qp->lock);
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp->state)
 		ret = -EINVAL;
-	else if ((mask & IB_QP_STATE) && !(usiw_qp_next[qp->state] & BIT(attr->qp_state)))
+	else if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))
 		ret = -EINVAL;
 	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
 		qp->access_flags = attr->qp_access_flags;

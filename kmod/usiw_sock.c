@@ -199,9 +199,13 @@ struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us)
 	return any;
 }
 
-void usiw_sock_hold(struct usiw_sock *us)
+/*
+ * For the socket's worker, which has no reference of its own: false once the last user has
+ * gone, who waits for the worker to end.
+ */
+bool usiw_sock_tryget(struct usiw_sock *us)
 {
-	refcount_inc(&us->refs);
+	return refcount_inc_not_zero(&us->refs);
 }
 
 /* May sleep. */
@@ -307,20 +311,34 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifi
  * instead of waiting for it. So whatever is left in the netns is closed here; senders
  * find that out.
  */
-static void __net_exit usiw_sock_net_exit(struct net *net)
+static struct usiw_sock *usiw_sock_close_one(struct net *net)
 {
-	struct usiw_sock *us;
+	struct usiw_sock *us, *closed = NULL;
 	int bucket;
 
 	mutex_lock(&usiw_socks_mutex);
 	hash_for_each(usiw_socks, bucket, us, node) {
-		if (!net_eq(us->net, net))
+		if (closed || !net_eq(us->net, net))
 			continue;
 		usiw_sock_close(us);
 		/* Another netns may be made at the same address: this must not be found there. */
 		WRITE_ONCE(us->net, NULL);
+		refcount_inc(&us->refs);
+		closed = us;
 	}
 	mutex_unlock(&usiw_socks_mutex);
+	return closed;
+}
+
+/* The workers look at the netns, and take the mutex: each is waited for outside of it. */
+static void __net_exit usiw_sock_net_exit(struct net *net)
+{
+	struct usiw_sock *us;
+
+	while ((us = usiw_sock_close_one(net)) != NULL) {
+		usiw_rx_purge(us);
+		usiw_sock_put(us);
+	}
 }
 
 static struct pernet_operations usiw_net_ops = {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * `rdma statistic show`: the counters pages of all contexts, what dead contexts left,
- * and the kernel's own counters.
+ * `rdma statistic show`: the pages of all contexts and QPs, what dead ones left, and the
+ * kernel's own counters. `rdma resource show qp -dd`: the page of a QP.
  */
+#include <linux/overflow.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/restrack.h>
+
 #include "usiw.h"
 
 static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
@@ -14,7 +18,11 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_RX_SACKS].name = "rx_sacks",
 	[USIW_CNT_RETRANS_FAST].name = "retrans_fast",
 	[USIW_CNT_RETRANS_RTO].name = "retrans_rto",
+	[USIW_CNT_RETRANS_RNR].name = "retrans_rnr",
+	[USIW_CNT_RETRANS_UNSENT].name = "retrans_unsent",
+	[USIW_CNT_SPURIOUS].name = "spurious",
 	[USIW_CNT_RTO].name = "rto",
+	[USIW_CNT_PROBES].name = "probes",
 	[USIW_CNT_RX_DUP].name = "rx_dup",
 	[USIW_CNT_RX_OOO].name = "rx_ooo",
 	[USIW_CNT_RX_HELD].name = "rx_held",
@@ -27,11 +35,20 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_DROP_RESET].name = "drop_reset",
 	[USIW_CNT_DROP_STATE].name = "drop_state",
 	[USIW_CNT_DROP_NO_BUFFER].name = "drop_no_buffer",
+	[USIW_CNT_DROP_EARLY].name = "drop_early",
 	[USIW_CNT_TX_FULL].name = "tx_full",
 	[USIW_CNT_TERM_TX].name = "term_tx",
 	[USIW_CNT_TERM_RX].name = "term_rx",
 	[USIW_CNT_COMP_OK].name = "comp_ok",
 	[USIW_CNT_COMP_FLUSH].name = "comp_flush",
+	[USIW_CNT_COMP_LOC_LEN].name = "comp_loc_len",
+	[USIW_CNT_COMP_LOC_OP].name = "comp_loc_op",
+	[USIW_CNT_COMP_LOC_PROT].name = "comp_loc_prot",
+	[USIW_CNT_COMP_REM_INV].name = "comp_rem_inv",
+	[USIW_CNT_COMP_REM_ACCESS].name = "comp_rem_access",
+	[USIW_CNT_COMP_REM_OP].name = "comp_rem_op",
+	[USIW_CNT_COMP_RETRY].name = "comp_retry",
+	[USIW_CNT_COMP_RNR].name = "comp_rnr",
 	[USIW_CNT_COMP_ERR].name = "comp_err",
 	[USIW_CNT_CQ_OVERRUN].name = "cq_overrun",
 	[USIW_CNT_MAX + USIW_KCNT_CM_TX].name = "cm_tx",
@@ -43,6 +60,19 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_CM_REFUSED].name = "cm_refused",
 };
 
+static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
+	[USIW_GAUGE_SRTT_NS] = "srtt_ns",
+	[USIW_GAUGE_MIN_RTT_NS] = "min_rtt_ns",
+	[USIW_GAUGE_RTO_NS] = "rto_ns",
+	[USIW_GAUGE_CWND] = "cwnd",
+	[USIW_GAUGE_CREDIT] = "credit",
+	[USIW_GAUGE_INFLIGHT] = "inflight",
+	[USIW_GAUGE_LOST] = "lost",
+	[USIW_GAUGE_HELD] = "held",
+	[USIW_GAUGE_READS_OUT] = "reads_out",
+	[USIW_GAUGE_SQ_BUSY] = "sq_busy",
+};
+
 /* Port 0 is the device: all counters are the port's. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
@@ -51,43 +81,91 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
+/*
+ * Processes can write what they like into their pages: a total neither goes backwards
+ * by it nor wraps.
+ */
+static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
+{
+	int i;
+
+	for (i = 0; i < USIW_CNT_MAX; i++) {
+		counters->seen[i] = max(counters->seen[i], READ_ONCE(counters->page[i]));
+		if (check_add_overflow(sums[i], counters->seen[i], &sums[i]))
+			sums[i] = U64_MAX;
+	}
+}
+
 int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
-	struct usiw_ucontext *uctx;
+	struct usiw_counters *counters;
 	int i;
 
 	if (!port)
 		return 0;
-	spin_lock(&dev->ctx_lock);
-	for (i = 0; i < USIW_CNT_MAX; i++)
-		stats->value[i] = dev->dead_counters[i];
-	list_for_each_entry(uctx, &dev->contexts, node)
-		for (i = 0; i < USIW_CNT_MAX; i++)
-			stats->value[i] += READ_ONCE(uctx->counters[i]);
-	spin_unlock(&dev->ctx_lock);
+	mutex_lock(&dev->stats_lock);
+	memcpy(stats->value, dev->dead_counters, sizeof(dev->dead_counters));
+	list_for_each_entry(counters, &dev->counters, node)
+		usiw_stats_sum(stats->value, counters);
+	mutex_unlock(&dev->stats_lock);
 	for (i = 0; i < USIW_KCNT_MAX; i++)
 		stats->value[USIW_CNT_MAX + i] = atomic64_read(&dev->kcounters[i]);
 	return stats->num_counters;
 }
 
-void usiw_stats_add_context(struct usiw_ucontext *uctx)
+void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters)
 {
-	struct usiw_device *dev = to_usiw_dev(uctx->ibuc.device);
-
-	spin_lock(&dev->ctx_lock);
-	list_add_tail(&uctx->node, &dev->contexts);
-	spin_unlock(&dev->ctx_lock);
+	mutex_lock(&dev->stats_lock);
+	list_add_tail(&counters->node, &dev->counters);
+	mutex_unlock(&dev->stats_lock);
 }
 
-void usiw_stats_del_context(struct usiw_ucontext *uctx)
+/* The page is no longer shown, and its counts stay in the totals. */
+void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters)
 {
-	struct usiw_device *dev = to_usiw_dev(uctx->ibuc.device);
-	int i;
+	mutex_lock(&dev->stats_lock);
+	list_del(&counters->node);
+	usiw_stats_sum(dev->dead_counters, counters);
+	counters->page = NULL;
+	mutex_unlock(&dev->stats_lock);
+}
 
-	spin_lock(&dev->ctx_lock);
-	list_del(&uctx->node);
-	for (i = 0; i < USIW_CNT_MAX; i++)
-		dev->dead_counters[i] += READ_ONCE(uctx->counters[i]);
-	spin_unlock(&dev->ctx_lock);
+static int usiw_put_qp_stats(struct sk_buff *msg, const struct usiw_qp_stats *stats)
+{
+	int i, ret = 0;
+
+	for (i = 0; !ret && i < USIW_CNT_MAX; i++)
+		ret = rdma_nl_put_driver_u64(msg, usiw_stat_descs[i].name,
+					     READ_ONCE(stats->counters[i]));
+	for (i = 0; !ret && i < USIW_GAUGE_MAX; i++)
+		ret = rdma_nl_put_driver_u64(msg, usiw_gauge_names[i],
+					     READ_ONCE(stats->gauges[i]));
+	return ret;
+}
+
+/*
+ * Driver's attributes of `rdma resource show qp`. The core holds a reference to the QP's
+ * memory; the QP may have been destroyed all the same.
+ */
+int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct usiw_device *dev = to_usiw_dev(ibqp->device);
+	struct usiw_qp *qp = to_usiw_qp(ibqp);
+	struct nlattr *table;
+	int ret = 0;
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!table)
+		return -EMSGSIZE;
+	mutex_lock(&dev->stats_lock);
+	if (qp->counters.page)
+		ret = usiw_put_qp_stats(msg, (const struct usiw_qp_stats *)qp->counters.page);
+	mutex_unlock(&dev->stats_lock);
+	if (ret) {
+		nla_nest_cancel(msg, table);
+		return ret;
+	}
+	nla_nest_end(msg, table);
+	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Contexts of user processes, the counters page, protection domains.
+ * Contexts of user processes, the pages that they count in, protection domains.
  */
 #include <linux/file.h>
 #include <linux/mm.h>
@@ -10,10 +10,10 @@
 
 #include "usiw.h"
 
-/* The counters of a context while they are mapped: they outlive the context then. */
+/* A page of counters, of a context or a QP. While it is mapped it outlives them. */
 struct usiw_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
-	void *counters;
+	void *page;
 };
 
 static struct usiw_mmap_entry *to_usiw_mmap_entry(struct rdma_user_mmap_entry *entry)
@@ -21,30 +21,38 @@ static struct usiw_mmap_entry *to_usiw_mmap_entry(struct rdma_user_mmap_entry *e
 	return container_of(entry, struct usiw_mmap_entry, rdma_entry);
 }
 
-static int usiw_alloc_counters(struct usiw_ucontext *uctx)
+/* A page of zeros that the process may map. */
+int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters)
 {
 	struct usiw_mmap_entry *entry;
 	int ret;
 
 	BUILD_BUG_ON(USIW_CNT_MAX * sizeof(u64) > USIW_COUNTERS_SIZE);
+	BUILD_BUG_ON(sizeof(struct usiw_qp_stats) > USIW_COUNTERS_SIZE);
+	BUILD_BUG_ON(offsetof(struct usiw_qp_stats, counters));
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry)
 		return -ENOMEM;
-	entry->counters = vmalloc_user(PAGE_ALIGN(USIW_COUNTERS_SIZE));
-	if (!entry->counters) {
+	entry->page = vmalloc_user(PAGE_ALIGN(USIW_COUNTERS_SIZE));
+	if (!entry->page) {
 		kfree(entry);
 		return -ENOMEM;
 	}
 	ret = rdma_user_mmap_entry_insert(&uctx->ibuc, &entry->rdma_entry,
 					  PAGE_ALIGN(USIW_COUNTERS_SIZE));
 	if (ret) {
-		vfree(entry->counters);
+		vfree(entry->page);
 		kfree(entry);
 		return ret;
 	}
-	uctx->counters = entry->counters;
-	uctx->counters_entry = &entry->rdma_entry;
+	counters->page = entry->page;
+	counters->entry = &entry->rdma_entry;
 	return 0;
+}
+
+void usiw_counters_free(struct usiw_counters *counters)
+{
+	rdma_user_mmap_entry_remove(counters->entry);
 }
 
 int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
@@ -57,7 +65,7 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 	entry = rdma_user_mmap_entry_get(ibuc, vma);
 	if (!entry)
 		return -EINVAL;
-	ret = remap_vmalloc_range(vma, to_usiw_mmap_entry(entry)->counters, 0);
+	ret = remap_vmalloc_range(vma, to_usiw_mmap_entry(entry)->page, 0);
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }
@@ -66,7 +74,7 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 {
 	struct usiw_mmap_entry *entry = to_usiw_mmap_entry(rdma_entry);
 
-	vfree(entry->counters);
+	vfree(entry->page);
 	kfree(entry);
 }
 
@@ -96,7 +104,7 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	uctx->events = usiw_evfile_alloc();
 	if (!uctx->events)
 		return -ENOMEM;
-	ret = usiw_alloc_counters(uctx);
+	ret = usiw_counters_alloc(uctx, &uctx->counters);
 	if (ret)
 		goto err_events;
 	fd = get_unused_fd_flags(O_CLOEXEC);
@@ -110,25 +118,32 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 		goto err_fd;
 	}
 
-	resp.counters_offset = rdma_user_mmap_get_offset(uctx->counters_entry);
+	resp.counters_offset = rdma_user_mmap_get_offset(uctx->counters.entry);
 	resp.counters_size = USIW_COUNTERS_SIZE;
 	resp.event_fd = fd;
+	/* In this order: a change behind the look at the link comes as an event. */
+	spin_lock(&dev->ctx_lock);
+	list_add_tail(&uctx->node, &dev->contexts);
+	spin_unlock(&dev->ctx_lock);
 	usiw_link_info(dev, &resp.link);
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (ret)
-		goto err_file;
+		goto err_context;
 
-	usiw_stats_add_context(uctx);
+	usiw_stats_add(dev, &uctx->counters);
 	/* From here on the process can reach the file: nothing may fail behind it. */
 	fd_install(fd, file);
 	return 0;
 
-err_file:
+err_context:
+	spin_lock(&dev->ctx_lock);
+	list_del(&uctx->node);
+	spin_unlock(&dev->ctx_lock);
 	fput(file);
 err_fd:
 	put_unused_fd(fd);
 err_counters:
-	rdma_user_mmap_entry_remove(uctx->counters_entry);
+	usiw_counters_free(&uctx->counters);
 err_events:
 	usiw_evfile_put(uctx->events);
 	return ret;
@@ -136,12 +151,16 @@ err_events:
 
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
+	struct usiw_device *dev = to_usiw_dev(ibuc->device);
 	struct usiw_ucontext *uctx = to_usiw_uctx(ibuc);
 
-	usiw_stats_del_context(uctx);
+	usiw_stats_del(dev, &uctx->counters);
+	spin_lock(&dev->ctx_lock);
+	list_del(&uctx->node);
+	spin_unlock(&dev->ctx_lock);
 	usiw_evfile_shutdown(uctx->events);
 	usiw_evfile_put(uctx->events);
-	rdma_user_mmap_entry_remove(uctx->counters_entry);
+	usiw_counters_free(&uctx->counters);
 }
 
 /* The core unmaps and destroys everything by itself; having this says that it may. */

@@ -2,7 +2,7 @@
 /*
  * Kernel-user ABI between usiw.ko and the provider libusiw: driver data of the
  * uverbs commands, the event stream of a context, the custom uverbs methods,
- * and the counters page. Host byte order unless a type says otherwise.
+ * and the counters pages. Host byte order unless a type says otherwise.
  * Every reserved or padding field is 0 when written and refused or ignored as
  * its comment says.
  */
@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-#define USIW_ABI_VERSION	1
+#define USIW_ABI_VERSION	2
 #define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core takes any number */
 
 /* ---- Limits: the only place; query_device and every check use these ---- */
@@ -44,12 +44,19 @@ struct usiw_link_info {
 	char ifname[16];
 };
 
+/* How the provider reaches the wire. */
+enum usiw_port_kind {
+	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link: what the module answers */
+	USIW_PORT_SOCKET	= 1,	/* the UDP sockets that come with CONNECT (no module) */
+};
+
 /* Driver data of GET_CONTEXT, response. */
 struct usiw_alloc_ucontext_resp {
 	__u64 counters_offset;		/* mmap offset of the counters page on the uverbs fd */
 	__u32 counters_size;		/* bytes to map */
 	__s32 event_fd;			/* read struct usiw_event; poll(2) works; close-on-exec */
 	struct usiw_link_info link;
+	__u32 port_kind;		/* enum usiw_port_kind */
 };
 
 /* ---- CQ, QP, MR --------------------------------------------------------- */
@@ -61,7 +68,8 @@ struct usiw_create_cq_resp {
 
 struct usiw_create_qp_resp {
 	__u32 qpn;
-	__u32 reserved;
+	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE */
+	__u64 stats_offset;		/* mmap offset of struct usiw_qp_stats on the uverbs fd */
 };
 
 /* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response;
@@ -109,6 +117,8 @@ struct usiw_conn_info {
 	__u8 tos;
 	__u32 features;			/* as agreed */
 	__u32 reason;			/* KILL: enum usiw_kill_reason */
+	__s32 data_fd;			/* CONNECT with PORT_SOCKET: a socket of the local port that gets
+					 * data only; the reader's from then on. 0 otherwise */
 };
 
 enum usiw_kill_reason {
@@ -177,11 +187,15 @@ struct usiw_qp_report {
 	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report */
 };
 
-/* ---- Counters page -------------------------------------------------------- */
+/* ---- Counters pages -------------------------------------------------------- */
 
 /*
- * The first page of the mapping: one array of 64-bit counters that only the
- * process of the context adds to, and the kernel sums for `rdma statistic show`.
+ * A page per context and a page per QP, written by the process that owns them and only
+ * read by the kernel. An event that belongs to a QP is counted in the QP's page, any other
+ * in a context's, which is one array of counters. `rdma statistic show` adds them all up,
+ * `rdma resource show qp -dd` shows the page of a QP. What stands in a page is the process's
+ * word: the kernel passes it on and decides nothing by it.
+ *
  * New counters are added before USIW_CNT_MAX; names in kmod follow this order.
  */
 enum usiw_counter {
@@ -191,9 +205,13 @@ enum usiw_counter {
 	USIW_CNT_RX_BYTES,
 	USIW_CNT_TX_SACKS,
 	USIW_CNT_RX_SACKS,
-	USIW_CNT_RETRANS_FAST,
-	USIW_CNT_RETRANS_RTO,
+	USIW_CNT_RETRANS_FAST,		/* sent again: later ones have arrived */
+	USIW_CNT_RETRANS_RTO,		/* ... nothing was acknowledged for an RTO */
+	USIW_CNT_RETRANS_RNR,		/* ... the peer had no receive posted */
+	USIW_CNT_RETRANS_UNSENT,	/* ... the port had not taken it */
+	USIW_CNT_SPURIOUS,		/* acknowledgements by which resending was needless */
 	USIW_CNT_RTO,			/* time-outs */
+	USIW_CNT_PROBES,		/* signs of life asked for */
 	USIW_CNT_RX_DUP,		/* datagrams that had arrived before */
 	USIW_CNT_RX_OOO,		/* ... ahead of their turn */
 	USIW_CNT_RX_HELD,		/* ... kept until everything before them was placed */
@@ -205,17 +223,47 @@ enum usiw_counter {
 	USIW_CNT_DROP_WINDOW,		/* PSN outside of the window */
 	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
 	USIW_CNT_DROP_STATE,		/* not expected in the QP's state */
-	USIW_CNT_DROP_NO_BUFFER,
+	USIW_CNT_DROP_NO_BUFFER,	/* no room to keep it */
+	USIW_CNT_DROP_EARLY,		/* ahead of its turn, and cannot be placed: comes again */
 	USIW_CNT_TX_FULL,		/* the port took fewer datagrams than offered */
 	USIW_CNT_TERM_TX,
 	USIW_CNT_TERM_RX,
 	USIW_CNT_COMP_OK,
 	USIW_CNT_COMP_FLUSH,
+	USIW_CNT_COMP_LOC_LEN,		/* by enum ibv_wc_status from here on */
+	USIW_CNT_COMP_LOC_OP,
+	USIW_CNT_COMP_LOC_PROT,
+	USIW_CNT_COMP_REM_INV,
+	USIW_CNT_COMP_REM_ACCESS,
+	USIW_CNT_COMP_REM_OP,
+	USIW_CNT_COMP_RETRY,
+	USIW_CNT_COMP_RNR,
 	USIW_CNT_COMP_ERR,		/* any other status */
 	USIW_CNT_CQ_OVERRUN,
 	USIW_CNT_MAX,
 };
 
-#define USIW_COUNTERS_SIZE	4096
+/* State of a QP's connection, as of its last timer (an RTO ago at most while it sends). */
+enum usiw_gauge {
+	USIW_GAUGE_SRTT_NS,		/* smoothed RTT; 0: not measured yet */
+	USIW_GAUGE_MIN_RTT_NS,
+	USIW_GAUGE_RTO_NS,		/* time-out, back-off included */
+	USIW_GAUGE_CWND,		/* congestion window, datagrams */
+	USIW_GAUGE_CREDIT,		/* receive window that the peer grants, datagrams */
+	USIW_GAUGE_INFLIGHT,		/* sent, neither acknowledged nor lost */
+	USIW_GAUGE_LOST,		/* to be sent again */
+	USIW_GAUGE_HELD,		/* datagrams that have arrived ahead of a gap */
+	USIW_GAUGE_READS_OUT,		/* own READs on the wire */
+	USIW_GAUGE_SQ_BUSY,		/* send work requests begun and not complete */
+	USIW_GAUGE_MAX,
+};
+
+/* A QP's page. */
+struct usiw_qp_stats {
+	__u64 counters[USIW_CNT_MAX];
+	__u64 gauges[USIW_GAUGE_MAX];
+};
+
+#define USIW_COUNTERS_SIZE	4096	/* of either page */
 
 #endif /* USIW_ABI_H */

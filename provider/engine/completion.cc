@@ -17,12 +17,32 @@ WcOpcode wc_opcode(WrOpcode op) {
   return WcOpcode::kSend;
 }
 
+/// Of a completion that is not a success: out of the way of those that are.
+[[gnu::cold, gnu::noinline]] usiw_counter error_counter(WcStatus status) {
+  switch (status) {
+    case WcStatus::kWrFlushErr: return USIW_CNT_COMP_FLUSH;
+    case WcStatus::kLocLenErr: return USIW_CNT_COMP_LOC_LEN;
+    case WcStatus::kLocQpOpErr: return USIW_CNT_COMP_LOC_OP;
+    case WcStatus::kLocProtErr: return USIW_CNT_COMP_LOC_PROT;
+    case WcStatus::kRemInvReqErr: return USIW_CNT_COMP_REM_INV;
+    case WcStatus::kRemAccessErr: return USIW_CNT_COMP_REM_ACCESS;
+    case WcStatus::kRemOpErr: return USIW_CNT_COMP_REM_OP;
+    case WcStatus::kRetryExcErr: return USIW_CNT_COMP_RETRY;
+    case WcStatus::kRnrRetryExcErr: return USIW_CNT_COMP_RNR;
+    default: return USIW_CNT_COMP_ERR;
+  }
+}
+
 }  // namespace
 
-void Engine::Impl::push(Cq* cq, const Cqe& cqe, bool solicited) {
-  count(cqe.status == WcStatus::kSuccess      ? USIW_CNT_COMP_OK
-        : cqe.status == WcStatus::kWrFlushErr ? USIW_CNT_COMP_FLUSH
-                                              : USIW_CNT_COMP_ERR);
+[[gnu::cold]] void Engine::Impl::note_completion(const QpContext& qp, const Cqe& cqe) {
+  note(TraceKind::kComplete, qp, cqe.wr_id, cqe.byte_len,
+       static_cast<unsigned>(cqe.opcode) << 8 | static_cast<unsigned>(cqe.status));
+}
+
+void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
+  count(qp, cqe.status == WcStatus::kSuccess ? USIW_CNT_COMP_OK : error_counter(cqe.status));
+  if (tracing_) [[unlikely]] note_completion(qp, cqe);
   switch (CqAccess::push(*cq, cqe, solicited)) {
     case CqAccess::Push::kPlain:
       break;
@@ -30,7 +50,7 @@ void Engine::Impl::push(Cq* cq, const Cqe& cqe, bool solicited) {
       events_.cq_ready(*cq);
       break;
     case CqAccess::Push::kOverrun:
-      count(USIW_CNT_CQ_OVERRUN);
+      count(qp, USIW_CNT_CQ_OVERRUN);
       overrun_ = true;  // its QPs fail at the end of the run: the caller is at work on one
       events_.cq_overrun(*cq);
       break;
@@ -60,7 +80,7 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
   ++qp.sq_head;
   wqe.valid.store(0, std::memory_order_release);
   if (status != WcStatus::kSuccess || (flags & kWrSignaled) != 0 || qp.attr.sq_sig_all)
-    push(qp.attr.send_cq, cqe, false);
+    push(qp, qp.attr.send_cq, cqe, false);
 }
 
 /// Completes the oldest receive work request.
@@ -76,7 +96,7 @@ void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes,
   qp.recv_work(qp.rq_head) = {};
   ++qp.rq_head;
   wqe.valid.store(0, std::memory_order_release);
-  push(qp.attr.recv_cq, cqe, solicited);
+  push(qp, qp.attr.recv_cq, cqe, solicited);
 }
 
 /// Completes what is done, from the oldest on. May end with the QP dead.

@@ -17,7 +17,7 @@ QpContext& context(Qp* qp) { return *static_cast<QpContext*>(qp); }
 
 }  // namespace
 
-Engine::Impl::Impl(Clock& clock, EngineEvents& events, uint64_t* counters)
+Engine::Impl::Impl(Clock& clock, EngineEvents& events, __u64* counters)
     : clock_(clock),
       events_(events),
       counters_(counters),
@@ -68,6 +68,7 @@ unsigned Engine::Impl::take_doorbells() {
 
 unsigned Engine::Impl::progress() {
   now_ = clock_.now_ns();
+  tracing_ = tracer_.on();
   unsigned work = take_doorbells();
 
   more_rx_ = false;
@@ -90,6 +91,8 @@ unsigned Engine::Impl::progress() {
     while (QpContext* qp = turn.front()) {
       qp->active_hook.unlink();
       ++work;
+      // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
+      if (qp->ack_retrans && qp->ack_now) send_sack(*qp, 0);
       if (transmit(*qp)) activate(*qp);
     }
   }
@@ -132,8 +135,13 @@ void Engine::Impl::poll_drops(PortState& p) {
 // ---- Public face ----
 
 Engine::Engine(Clock& clock, EngineEvents& events, uint64_t* counters)
-    : impl_(std::make_unique<Impl>(clock, events, counters)) {}
+    : impl_(std::make_unique<Impl>(clock, events, reinterpret_cast<__u64*>(counters))) {}
 Engine::~Engine() = default;
+
+void Engine::trace_into(std::span<std::byte> memory) {
+  impl_->tracer_.attach(memory);
+  impl_->tracing_ = impl_->tracer_.on();
+}
 
 int Engine::add_port(Port& port) {
   impl_->ports_.push_back({.port = &port, .bufs = {}, .tags = {}, .drops = port.drops()});

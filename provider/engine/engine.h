@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "engine/cq.h"
 #include "engine/qp.h"
@@ -44,6 +45,10 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // ---- Control path: engine held; may allocate ----
+
+  /// Records into @p memory, which Tracer::format() has prepared, and which must outlive the
+  /// engine. Before the first QP.
+  void trace_into(std::span<std::byte> memory);
 
   /// The port stays the caller's and must outlive the engine's use of it. Returns its number.
   int add_port(Port& port);

@@ -16,6 +16,7 @@
 #include "engine/mr_table.h"
 #include "engine/qp_context.h"
 #include "engine/timers.h"
+#include "engine/trace.h"
 #include "engine/wire.h"
 
 namespace usiw {
@@ -26,9 +27,14 @@ inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
 /// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
-/// Twice the time that replies have taken lately, unless they take too long to wait for.
+/// Where replies have come soon lately, twice what the slowest of them took.
 inline constexpr uint64_t kAckDelayLast = 4'000;
-inline constexpr uint64_t kReplySoon = 80'000;
+inline constexpr uint64_t kReplySoon = 500'000;
+/// The wait has to end well before the peer's time-out (RttEstimator::kMinRto).
+inline constexpr uint64_t kReplyWaitMax = 200'000;
+/// Replies that came soon count up to so many, one that did not halves the count; so many
+/// and the next one is expected soon.
+inline constexpr uint8_t kReplyScoreMax = 8, kReplyScoreSoon = 2;
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessage = 20'000;
@@ -83,7 +89,7 @@ enum class Verdict : uint8_t {
 };
 
 struct Engine::Impl {
-  Impl(Clock& clock, EngineEvents& events, uint64_t* counters);
+  Impl(Clock& clock, EngineEvents& events, __u64* counters);
   ~Impl();
 
   // ---- engine.cc: the run ----
@@ -93,6 +99,21 @@ struct Engine::Impl {
   void handle_overruns();
   void poll_drops(PortState& port);
   void count(usiw_counter which, uint64_t n = 1) { counters_[which] += n; }
+  /// What belongs to a QP is counted there and only there: the kernel adds up all pages.
+  void count(QpContext& qp, usiw_counter which, uint64_t n = 1) {
+    qp.counters[which] += n;
+  }
+  /// A datagram that belongs to @p qp and is not taken.
+  void drop(QpContext& qp, usiw_counter why, uint32_t psn) {
+    count(qp, why);
+    note(TraceKind::kDrop, qp, psn, why);
+  }
+  void note(TraceKind kind, const QpContext& qp, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+    if (tracing_) [[unlikely]] tracer_.note(kind, now_, qp.qpn_, qp.trace_flow, a, b, c);
+  }
+  void note_packet(TraceKind kind, const QpContext& qp, const std::byte* data, uint32_t len) {
+    if (tracing_) [[unlikely]] tracer_.packet(kind, now_, qp.qpn_, qp.trace_flow, data, len);
+  }
   void activate(QpContext& qp) { active_.push_back(qp.active_hook); }
 
   // ---- qp.cc: life of a QP ----
@@ -112,9 +133,11 @@ struct Engine::Impl {
   void peer_shutdown(QpContext& qp);
   void drop_flow(QpContext& qp);
   void release_held(QpContext& qp);
+  static void publish(QpContext& qp);
 
   // ---- completion.cc ----
-  void push(Cq* cq, const Cqe& cqe, bool solicited);
+  void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);
+  void note_completion(const QpContext& qp, const Cqe& cqe);
   void complete_send(QpContext& qp, WcStatus status);
   void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited);
   void reap(QpContext& qp);
@@ -151,6 +174,7 @@ struct Engine::Impl {
   // ---- trp_rx.cc: datagrams in ----
   unsigned receive_burst(int port);
   bool receive(int port, RxBuf& buf);
+  bool stray(const RxBuf& buf, usiw_counter why);
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
   void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   void receive_reset(QpContext& qp, const TrpHeader& h);
@@ -159,18 +183,25 @@ struct Engine::Impl {
   void advance(QpContext& qp);
   bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf);
   void schedule_ack(QpContext& qp, uint64_t delay);
-  /// A DATA goes out: has it answered a message?
+  /// A DATA goes out: has it answered a message? One late reply (a thread was preempted)
+  /// must not change what is expected, or a ping-pong falls apart into acknowledgements.
   void note_reply(QpContext& qp) {
     if (qp.asked_ns == 0) return;
-    const uint64_t took = std::min<uint64_t>(now_ - qp.asked_ns, 8 * kReplySoon);
-    qp.reply_ns += static_cast<uint32_t>(took / 8) - qp.reply_ns / 8;
+    const uint64_t took = now_ - qp.asked_ns;
+    qp.asked_ns = 0;
+    if (took > kReplySoon) return no_reply(qp);
+    // The slowest of late: what has to be waited for. Forgotten slowly.
+    qp.reply_ns = std::max(static_cast<uint32_t>(took), qp.reply_ns - qp.reply_ns / 16);
+    if (qp.reply_score < kReplyScoreMax) ++qp.reply_score;
+  }
+  static void no_reply(QpContext& qp) {
+    qp.reply_score /= 2;
     qp.asked_ns = 0;
   }
-  static bool reply_expected(const QpContext& qp) {
-    return qp.reply_ns != 0 && qp.reply_ns <= kReplySoon;
-  }
+  static bool reply_expected(const QpContext& qp) { return qp.reply_score >= kReplyScoreSoon; }
   static uint64_t reply_delay(const QpContext& qp) {
-    return qp.reply_ns > kReplySoon ? kAckDelayLast : std::max<uint64_t>(kAckDelayLast, 2 * qp.reply_ns);
+    if (!reply_expected(qp)) return kAckDelayLast;
+    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, kReplyWaitMax);
   }
   void ack_at_once(QpContext& qp) {
     qp.ack_now = true;
@@ -234,7 +265,9 @@ struct Engine::Impl {
 
   Clock& clock_;
   EngineEvents& events_;
-  uint64_t* counters_;
+  __u64* counters_;
+  bool tracing_ = false;  ///< tracer_.on() as of the beginning of this run
+  Tracer tracer_;
   uint64_t now_ = 0;  ///< read twice per run
   DoorbellList doorbells_;
   MrTable mrs_;

@@ -32,6 +32,11 @@ class PsnBitmap {
   void set(uint32_t psn) { words_[word(psn)] |= uint64_t{1} << (psn & 63); }
   void clear(uint32_t psn) { words_[word(psn)] &= ~(uint64_t{1} << (psn & 63)); }
   void reset() { words_.fill(0); }
+  unsigned count() const {
+    unsigned n = 0;
+    for (uint64_t word : words_) n += static_cast<unsigned>(std::popcount(word));
+    return n;
+  }
 
   /// The bits of psn, psn + 1, ... psn + 63, lowest first.
   uint64_t extract(uint32_t psn) const {

@@ -33,6 +33,7 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
   qp->owner_ = attr.owner;
   qp->doorbells_ = &doorbells_;
   qp->attr = attr;
+  qp->counters = attr.stats != nullptr ? attr.stats->counters : counters_;
   const size_t send_tail = std::max<size_t>(qp->max_send_sge_ * sizeof(Sge), attr.max_inline);
   if (!qp->sq_.allocate(attr.max_send_wr, send_tail) ||
       !qp->rq_.allocate(attr.max_recv_wr, qp->max_recv_sge_ * sizeof(Sge)) ||
@@ -93,6 +94,9 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.heard_ns = qp.stall_since = qp.rto_base = now_;
   qp.phase = Phase::kOpen;
   qp.state_.store(QpState::kRts, std::memory_order_release);
+  publish(qp);
+  qp.trace_flow = tracer_.connection(qp.qpn_, path);
+  note(TraceKind::kConnect, qp, conn.snd_psn, conn.rcv_psn, conn.mtu);
   touch_timer(qp, keepalive_at(qp));
   activate(qp);
   return 0;
@@ -143,6 +147,7 @@ void Engine::Impl::check_drained(QpContext& qp) {
 void Engine::Impl::peer_shutdown(QpContext& qp) {
   const bool closing = qp.closing;
   qp.keep_acking = true;
+  note(TraceKind::kPeerClosed, qp);
   kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
   ack_at_once(qp);
   if (closing)
@@ -154,6 +159,7 @@ void Engine::Impl::peer_shutdown(QpContext& qp) {
 void Engine::Impl::qp_abort(QpContext& qp) {
   // The peer may answer a Terminate by the end of the connection before it acknowledges it.
   const bool owed = qp.phase == Phase::kTerminating && qp.term_event != AsyncEvent::kNone;
+  if (qp.connected()) note(TraceKind::kAbort, qp);
   kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
   qp.keep_acking = false;
   qp.ack_hook.unlink();
@@ -180,6 +186,8 @@ void Engine::Impl::qp_probe(QpContext& qp) {
   now_ = clock_.now_ns();
   qp.probes = 1;
   qp.probe_ns = now_;
+  count(qp, USIW_CNT_PROBES);
+  note(TraceKind::kProbe, qp, qp.probes);
   send_sack(qp, USIW_TRP_F_ACK_REQ);
   tx_flush(ports_[qp.port]);  // outside of a run: the QP may be destroyed before the next one
   ports_[qp.port].blocked = false;
@@ -196,12 +204,33 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
   qp.ack_hook.unlink();
   qp.ack_now = false;
   timers_.disarm(qp);
+  publish(qp);
   release_held(qp);
   flush(qp, at, status);
 }
 
+/// The gauges: written at times that cost the data path nothing.
+void Engine::Impl::publish(QpContext& qp) {
+  if (qp.attr.stats == nullptr) return;
+  __u64* g = qp.attr.stats->gauges;
+  g[USIW_GAUGE_SRTT_NS] = qp.rtt.srtt();
+  g[USIW_GAUGE_MIN_RTT_NS] = qp.rtt.min_rtt();
+  g[USIW_GAUGE_RTO_NS] = qp.rtt.rto(qp.backoffs);
+  g[USIW_GAUGE_CWND] = qp.cc.window();
+  g[USIW_GAUGE_CREDIT] = qp.snd_edge - qp.snd_una;
+  g[USIW_GAUGE_INFLIGHT] = qp.inflight;
+  g[USIW_GAUGE_LOST] = qp.lost_count;
+  g[USIW_GAUGE_HELD] = qp.arrived.count();
+  g[USIW_GAUGE_READS_OUT] = qp.reads_out();
+  g[USIW_GAUGE_SQ_BUSY] = qp.sq_next - qp.sq_head;
+}
+
 void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
   kill(qp, at, status);
+  if (error != 0) {
+    note(TraceKind::kFailed, qp, static_cast<uint64_t>(-error));
+    if (tracing_) tracing_ = tracer_.failed();
+  }
   if (qp.closing)
     events_.qp_closed(qp);
   else

@@ -166,10 +166,12 @@ struct QpConnection {
   uint32_t read_msn_in = 1;          ///< queue 1: MSN expected
   uint16_t ack_count = 0;            ///< datagrams since the last acknowledgement
   uint16_t ack_echo = 0;             ///< time stamp of the latest datagram
-  bool ack_now = false;              ///< at the end of this run
-  bool rnr_told = false;             ///< the peer knows that no receive is posted
-  bool keep_acking = false;          ///< kDead: repetitions of the peer's end are acknowledged
-  uint32_t reply_ns = 0;             ///< how long this end takes to answer a message, smoothed
+  bool ack_now : 1 = false;          ///< at the end of this run
+  bool ack_retrans : 1 = false;      ///< a repetition has come: its echo goes ahead of any DATA
+  bool rnr_told : 1 = false;         ///< the peer knows that no receive is posted
+  bool keep_acking : 1 = false;      ///< kDead: repetitions of the peer's end are acknowledged
+  uint8_t reply_score = 0;           ///< replies have come soon: 0 (no) to kReplyScoreMax
+  uint32_t reply_ns = 0;             ///< how long such replies take at most
   uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
   uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
   uint64_t asked_ns = 0;             ///< when a message ended that no DATA has followed yet; or 0
@@ -233,6 +235,7 @@ struct QpConnection {
   Path path{};
   int port = -1;
   bool in_flows = false;
+  uint32_t trace_flow = 0;
 };
 
 struct QpContext final : Qp, TimerNode, QpConnection {
@@ -251,6 +254,7 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   using Qp::sq_tail_;
   using Qp::state_;
 
+  __u64* counters = nullptr;  ///< the QP's own, or the engine's
   QpAttr attr{};
   size_t all_index = 0;  ///< in the engine's list of all QPs
   ListHook active_hook{this}, ack_hook{this};

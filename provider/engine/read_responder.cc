@@ -10,6 +10,8 @@ namespace usiw {
 
 namespace {
 
+constexpr unsigned kAsksBeforeTerminate = 2;
+
 TermCode source_fault(MrFault why) {
   switch (why) {
     case MrFault::kPd: return term::kRdmapStagNotAssociated;
@@ -53,8 +55,8 @@ bool Engine::Impl::next_response_packet(QpContext& qp, TxPkt& pkt) {
   return true;
 }
 
-/// Writes DDP header and payload; returns their length. When the source is not accessible
-/// any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
+/// Writes DDP header and payload; returns their length, 0 for nothing to send now. When the source
+/// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
 /// do all others that cannot be sent (again); the peer heeds the first in order.
 size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
   const ReadJob& job = qp.job(pkt.owner);
@@ -75,6 +77,13 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
   const std::byte* from =
       mrs_.resolve(r.src_stag, qp.attr.pd, kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
   if (from == nullptr) {
+    // A time-out does not say that the response was lost (the peer may have slept): the READ may be
+    // complete, and the program have heard of it in another way before it deregistered the source.
+    // So the peer is asked what it has.
+    if (pkt.timed_out && pkt.tx_count <= kAsksBeforeTerminate) {
+      send_sack(qp, USIW_TRP_F_ACK_REQ);
+      return 0;
+    }
     if (!qp.term_sent) terminate_read_job(qp, job, source_fault(why));
     qp.rr_tail = qp.rr_next;  // nothing behind it is served
     pkt.kind = PktKind::kTerminate;

@@ -47,6 +47,12 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     else
       deliver(qp, qp.snd_una, sum);
   }
+  if (qp.acked.test(qp.snd_una)) {
+    // Reported by a bitmap, and now expected all the same: kept until its turn and then refused
+    // (uapi/usiw_wire.h), or the peer lies. It is on its way again, or all counts would be wrong.
+    qp.acked.clear(qp.snd_una);
+    ++qp.inflight;
+  }
   for (uint32_t i = 0; i < bits; i += 64) {
     uint64_t news = bitmap_word(bitmap, i) & ~qp.acked.extract(h.ack_psn + i);
     for (; news != 0; news &= news - 1) {
@@ -66,7 +72,11 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     return true;
   }
   if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
-  if (sum.spurious) qp.cc.on_spurious();
+  if (sum.spurious) {
+    qp.cc.on_spurious();
+    count(qp, USIW_CNT_SPURIOUS);
+    note(TraceKind::kSpurious, qp, h.ack_psn);
+  }
   if (sum.reordered) {
     qp.reorder_seen = true;
     qp.reo_steps = static_cast<uint8_t>(std::min<unsigned>(kMaxReoSteps, qp.reo_steps + 1u));
@@ -117,9 +127,14 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
     }
     if (psn_lt(psn, qp.highest_delivered)) qp.reorder_seen = true;
   } else {
-    if (sum.has_echo && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
+    // Without an echo (RFC 8985, 6.2) it may be either transmission.
+    if (!sum.has_echo) return;
+    if (static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
       sum.spurious = true;
       sum.reordered |= !pkt.timed_out;
+      // The first one has arrived, which is no sign of when the last one does. (Time stamps
+      // wrap: of what was repeated long ago they say nothing.)
+      if (pkt.tx_count == 2 && now_ - pkt.sent_ns < 30'000'000) return;
     }
     // An answer faster than any before is one to the first transmission: no sign of when
     // the last one arrived.
@@ -169,7 +184,8 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   qp.lost.set(psn);
   ++qp.lost_count;
   --qp.inflight;
-  count(USIW_CNT_RETRANS_FAST);
+  count(qp, USIW_CNT_RETRANS_FAST);
+  note(TraceKind::kFast, qp, psn, now_ - qp.tx_pkt(psn).sent_ns, qp.rtt.srtt());
   if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(qp.tx_pkt(psn).sent_ns, now_);
   activate(qp);
 }
@@ -177,7 +193,8 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
 /// A SACK with F_NOT_READY for the oldest datagram: back off. Further ones that answer
 /// datagrams already under way change nothing.
 void Engine::Impl::not_ready(QpContext& qp) {
-  count(USIW_CNT_NOT_READY_RX);
+  count(qp, USIW_CNT_NOT_READY_RX);
+  note(TraceKind::kNotReady, qp, qp.snd_una);
   if (qp.snd_una == qp.snd_nxt || (qp.rnr_active && qp.rnr_psn == qp.snd_una)) return;
   qp.rnr_active = true;
   qp.rnr_psn = qp.snd_una;

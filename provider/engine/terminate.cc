@@ -21,6 +21,11 @@ WcStatus status_of(const TermCode& code, WrOpcode opcode) {
   return code.etype == 2 ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
 }
 
+/// As TraceKind::kTermTx has it.
+uint64_t term_word(const TermCode& code) {
+  return static_cast<unsigned>(code.layer) << 16 | unsigned{code.etype} << 8 | code.ecode;
+}
+
 }  // namespace
 
 /// Refuses the segment at rcv_nxt for the reason in fault_. @p seg: its headers, if at hand.
@@ -71,6 +76,7 @@ void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCod
 /// From here on nothing is accepted; what has been sent is still repeated, so that the
 /// Terminate gets its turn at the peer.
 void Engine::Impl::start_terminating(QpContext& qp) {
+  note(TraceKind::kTermTx, qp, term_word(qp.term_info.code));
   qp.phase = Phase::kTerminating;
   qp.rnr_told = false;
   // The refused datagram may have been the highest that had arrived.
@@ -97,9 +103,10 @@ size_t Engine::Impl::build_terminate(QpContext& qp, std::byte* out) {
 /// A Terminate in its turn; its ack_psn is the PSN that the peer refuses, if it is about
 /// one that was not accepted.
 void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn) {
-  count(USIW_CNT_TERM_RX);
+  count(qp, USIW_CNT_TERM_RX);
   TermInfo t;
   const bool sound = decode_terminate({seg.payload, seg.len}, t);
+  if (sound) note(TraceKind::kTermRx, qp, term_word(t.code));
   uint32_t at = qp.sq_head - 1;  // none
   if (sound && t.has_read) {
     const uint32_t msn = decode_read_request(t.read).sink_stag;

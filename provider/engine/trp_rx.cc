@@ -25,31 +25,33 @@ unsigned Engine::Impl::receive_burst(int port) {
   return static_cast<unsigned>(n);
 }
 
-/// true: the buffer is kept.
-bool Engine::Impl::receive(int port, RxBuf& buf) {
+/// A datagram that no QP can be named for. @p why: USIW_CNT_MAX when it is merely the kernel's.
+bool Engine::Impl::stray(const RxBuf& buf, usiw_counter why) {
   count(USIW_CNT_RX_PKTS);
   count(USIW_CNT_RX_BYTES, buf.len);
+  if (why != USIW_CNT_MAX) count(why);
+  return false;
+}
+
+/// true: the buffer is kept.
+bool Engine::Impl::receive(int port, RxBuf& buf) {
   const std::span datagram(buf.data, buf.len);
   TrpHeader h;
-  if (!decode_trp(datagram, h)) {
-    count(USIW_CNT_DROP_MALFORMED);
-    return false;
-  }
-  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return false;
-  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return false;
+  if (!decode_trp(datagram, h)) return stray(buf, USIW_CNT_DROP_MALFORMED);
+  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return stray(buf, USIW_CNT_MAX);
+  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return stray(buf, USIW_CNT_MAX);
 
   QpContext* qp = last_flow_;
   if (qp == nullptr || !(qp->path.flow == buf.flow)) {
     qp = flows_.find(buf.flow);
-    if (qp == nullptr || qp->port != port) {
-      count(USIW_CNT_DROP_NO_CONN);
-      return false;
-    }
+    if (qp == nullptr || qp->port != port) return stray(buf, USIW_CNT_DROP_NO_CONN);
     last_flow_ = qp;
   } else if (qp->port != port) {
-    count(USIW_CNT_DROP_NO_CONN);
-    return false;
+    return stray(buf, USIW_CNT_DROP_NO_CONN);
   }
+  count(*qp, USIW_CNT_RX_PKTS);
+  count(*qp, USIW_CNT_RX_BYTES, buf.len);
+  note_packet(TraceKind::kRx, *qp, buf.data, buf.len);
   if (qp->phase == Phase::kDead) {
     receive_dead(*qp, h);
     return false;
@@ -65,7 +67,7 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
       receive_reset(*qp, h);
       return false;
     default:
-      count(USIW_CNT_DROP_MALFORMED);
+      drop(*qp, USIW_CNT_DROP_MALFORMED, h.psn);
       return false;
   }
 }
@@ -78,32 +80,33 @@ void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
   if (qp.keep_acking && repeated)
     ack_at_once(qp);
   else
-    count(USIW_CNT_DROP_STATE);
+    drop(qp, USIW_CNT_DROP_STATE, h.psn);
 }
 
 bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf) {
   const int32_t ahead = psn_diff(h.psn, qp.rcv_nxt);
   if (ahead >= static_cast<int32_t>(kWindow) || ahead < -static_cast<int32_t>(kWindow) ||
       !apply_ack(qp, h, {})) {
-    count(USIW_CNT_DROP_WINDOW);
+    drop(qp, USIW_CNT_DROP_WINDOW, h.psn);
     return false;
   }
   const uint64_t silence_ns = now_ - qp.heard_ns;
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
   qp.ack_echo = h.echo;
+  qp.ack_retrans |= (h.flags & USIW_TRP_F_RETRANS) != 0;
   if (ahead < 0 || (ahead > 0 && qp.arrived.test(h.psn))) {
-    count(USIW_CNT_RX_DUP);
+    count(qp, USIW_CNT_RX_DUP);
     ack_at_once(qp);
     return false;
   }
   if (qp.phase == Phase::kTerminating) {
-    count(USIW_CNT_DROP_STATE);
+    drop(qp, USIW_CNT_DROP_STATE, h.psn);
     return false;
   }
   const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
   if (h.opcode == USIW_TRP_SHUTDOWN ? !payload.empty() : payload.size() < kTaggedBytes) {
-    count(USIW_CNT_DROP_MALFORMED);
+    drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
     return false;
   }
 
@@ -117,11 +120,14 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     }
     if (!qp.connected()) return false;
     ack_at_once(qp);
-    if (verdict == Verdict::kDrop) return false;
+    if (verdict == Verdict::kDrop) {
+      drop(qp, USIW_CNT_DROP_EARLY, h.psn);
+      return false;
+    }
     const bool held = verdict == Verdict::kHold;
     if (held && !hold(qp, h.psn, port, buf)) return false;
     if (!held) qp.rx_pkt(h.psn) = later;
-    count(USIW_CNT_RX_OOO);
+    count(qp, USIW_CNT_RX_OOO);
     qp.arrived.set(h.psn);
     if (psn_lt(qp.rcv_max, h.psn + 1)) qp.rcv_max = h.psn + 1;
     return held;
@@ -143,6 +149,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       }
       if (qp.rcv_max != qp.rcv_nxt) {
         advance(qp);
+        note(TraceKind::kRelease, qp, h.psn, qp.rcv_nxt);
         if (!qp.connected()) return false;
         ack_at_once(qp);
       } else if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 ||
@@ -158,6 +165,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       }
       break;
     case Verdict::kNotReady:
+      note(TraceKind::kNoReceive, qp, h.psn);
       ack_at_once(qp);
       break;
     case Verdict::kFault:
@@ -175,14 +183,14 @@ Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<cons
   Verdict verdict = Verdict::kDrop;
   switch (decode_ddp(payload, seg)) {
     case DdpDecode::kShort:
-      count(USIW_CNT_DROP_MALFORMED);
+      drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
       return Verdict::kDrop;
     case DdpDecode::kDdpVersion:
-      count(USIW_CNT_DROP_MALFORMED);
+      drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
       verdict = fault(seg.tagged ? term::kDdpTaggedVersion : term::kDdpUntaggedVersion);
       break;
     case DdpDecode::kRdmapVersion:
-      count(USIW_CNT_DROP_MALFORMED);
+      drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
       verdict = fault(term::kRdmapVersion);
       break;
     case DdpDecode::kOk:
@@ -228,13 +236,14 @@ void Engine::Impl::advance(QpContext& qp) {
 /// Keeps a datagram until its turn. false: no room.
 bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf) {
   if (held_free_count_ == 0) {
-    count(USIW_CNT_DROP_NO_BUFFER);
+    drop(qp, USIW_CNT_DROP_NO_BUFFER, psn);
     return false;
   }
   const uint16_t index = held_free_[--held_free_count_];
   held_[index] = {buf, port};
   qp.rx_pkt(psn) = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
-  count(USIW_CNT_RX_HELD);
+  count(qp, USIW_CNT_RX_HELD);
+  note(TraceKind::kHold, qp, psn, qp.rcv_nxt);
   return true;
 }
 
@@ -246,10 +255,10 @@ void Engine::Impl::schedule_ack(QpContext& qp, uint64_t delay) {
 }
 
 void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
-  count(USIW_CNT_RX_SACKS);
+  count(qp, USIW_CNT_RX_SACKS);
   const uint32_t bits = h.psn - h.ack_psn;
   if (bits > kWindow || bitmap.size() != (bits + 7) / 8) {
-    count(USIW_CNT_DROP_MALFORMED);
+    drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
     return;
   }
   // Bits behind the last one must be 0, and the datagram expected cannot have arrived.
@@ -257,12 +266,12 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
     const auto last = std::to_integer<unsigned>(bitmap.back());
     const auto first = std::to_integer<unsigned>(bitmap.front());
     if ((first & 1) != 0 || last >> ((bits - 1) % 8) != 1) {
-      count(USIW_CNT_DROP_MALFORMED);
+      drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
       return;
     }
   }
   if (!apply_ack(qp, h, bitmap)) {
-    count(USIW_CNT_DROP_WINDOW);
+    drop(qp, USIW_CNT_DROP_WINDOW, h.psn);
     return;
   }
   qp.heard_ns = now_;
@@ -279,6 +288,7 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
       qp.lost.set(qp.snd_una);
       ++qp.lost_count;
       --qp.inflight;
+      count(qp, USIW_CNT_RETRANS_RNR);
     }
     touch_timer(qp, rto_at(qp));
     activate(qp);
@@ -293,7 +303,7 @@ void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
   const bool sent = psn_in(h.ack_psn, qp.snd_una - kWindow, qp.snd_nxt - qp.snd_una + kWindow);
   const bool sacked = psn_in(h.ack_psn, qp.rcv_nxt - kWindow, 2 * kWindow);
   if (!acked || !(sent || sacked)) {
-    count(USIW_CNT_DROP_RESET);
+    drop(qp, USIW_CNT_DROP_RESET, h.psn);
     return;
   }
   fail(qp, qp.sq_head, WcStatus::kWrFlushErr, -ECONNRESET, AsyncEvent::kNone);

@@ -33,6 +33,7 @@ uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
 
 void Engine::Impl::on_timer(QpContext& qp) {
   if (!qp.connected()) return;
+  publish(qp);
   if (qp.phase_deadline <= now_) {
     // SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
     qp.keep_acking = true;
@@ -54,7 +55,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= kGiveUp) return give_up(qp);
-  count(USIW_CNT_RTO);
+  count(qp, USIW_CNT_RTO);
   if (qp.backoffs != 0) qp.cc.on_timeout();
   if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
   qp.rto_base = now_;
@@ -63,8 +64,9 @@ void Engine::Impl::on_rto(QpContext& qp) {
     ++qp.lost_count;
     --qp.inflight;
     qp.tx_pkt(qp.snd_una).timed_out = true;
-    count(USIW_CNT_RETRANS_RTO);
+    count(qp, USIW_CNT_RETRANS_RTO);
   }
+  note(TraceKind::kRto, qp, qp.snd_una, qp.backoffs, qp.rtt.rto(qp.backoffs));
   qp.force_send = true;
   activate(qp);
 }
@@ -87,7 +89,9 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
     qp.lost.set(qp.snd_una);
     ++qp.lost_count;
     --qp.inflight;
+    count(qp, USIW_CNT_RETRANS_RNR);
   }
+  note(TraceKind::kRnrRetry, qp, qp.snd_una, qp.rnr_backoffs, qp.rnr_at - now_);
   qp.force_send = true;
   activate(qp);
 }
@@ -100,6 +104,8 @@ void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.probes >= kMaxProbes) return give_up(qp);
   ++qp.probes;
   qp.probe_ns = now_;
+  count(qp, USIW_CNT_PROBES);
+  note(TraceKind::kProbe, qp, qp.probes);
   send_sack(qp, USIW_TRP_F_ACK_REQ);
 }
 

@@ -119,6 +119,17 @@ Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
   return qp.connected() ? Sent::kYes : Sent::kNothing;
 }
 
+inline void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, bool has_psn, uint32_t psn) {
+  TxBuf& buf = p.bufs[p.filled];
+  buf.len = static_cast<uint32_t>(len);
+  buf.path = &qp.path;
+  p.tags[p.filled] = {has_psn ? &qp : nullptr, psn};
+  ++p.filled;
+  count(qp, USIW_CNT_TX_PKTS);
+  count(qp, USIW_CNT_TX_BYTES, len);
+  note_packet(TraceKind::kTx, qp, buf.data, buf.len);
+}
+
 /// Builds the datagram of @p pkt. kNothing: its source is not accessible any more, which
 /// has been dealt with (the work request has failed, or the QP is terminating).
 Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
@@ -147,7 +158,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
       qp.term_sent = true;
       qp.phase_deadline = now_ + kTerminateTime;
       touch_timer(qp, qp.phase_deadline);
-      count(USIW_CNT_TERM_TX);
+      count(qp, USIW_CNT_TERM_TX);
     }
   } else if (pkt.kind == PktKind::kShutdown) {
     qp.shutdown_sent = true;
@@ -186,7 +197,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   if (out == nullptr) return;
   if (qp.rnr_told) {
     flags |= USIW_TRP_F_NOT_READY;
-    count(USIW_CNT_NOT_READY_TX);
+    count(qp, USIW_CNT_NOT_READY_TX);
   }
   const size_t n = build_bitmap(qp, out + kTrpBytes);
   encode_trp(out, {.psn = n == 0 ? qp.rcv_nxt : qp.rcv_max,
@@ -196,9 +207,9 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
                    .credit = kWindow,
                    .echo = qp.ack_echo});
   tx_commit(port, qp, kTrpBytes + n, false, 0);
-  count(USIW_CNT_TX_SACKS);
+  count(qp, USIW_CNT_TX_SACKS);
   qp.ack_count = 0;
-  qp.ack_now = false;
+  qp.ack_now = qp.ack_retrans = false;
   qp.ack_hook.unlink();
 }
 
@@ -207,7 +218,9 @@ void Engine::Impl::run_acks() {
   for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = next) {
     next = h->next;
     QpContext& qp = *h->owner;
-    if (qp.ack_now || now_ >= qp.ack_at) send_sack(qp, 0);
+    if (!qp.ack_now && now_ < qp.ack_at) continue;
+    if (!qp.ack_now && reply_expected(qp)) no_reply(qp);  // waited for in vain
+    send_sack(qp, 0);
   }
 }
 
@@ -226,16 +239,6 @@ std::byte* Engine::Impl::tx_buffer(PortState& p) {
     }
   }
   return p.bufs[p.filled].data;
-}
-
-void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, bool has_psn, uint32_t psn) {
-  TxBuf& buf = p.bufs[p.filled];
-  buf.len = static_cast<uint32_t>(len);
-  buf.path = &qp.path;
-  p.tags[p.filled] = {has_psn ? &qp : nullptr, psn};
-  ++p.filled;
-  count(USIW_CNT_TX_PKTS);
-  count(USIW_CNT_TX_BYTES, len);
 }
 
 void Engine::Impl::tx_flush(PortState& p) {
@@ -261,6 +264,8 @@ void Engine::Impl::not_sent(QpContext& qp, uint32_t psn) {
   qp.lost.set(psn);
   ++qp.lost_count;
   --qp.inflight;
+  count(qp, USIW_CNT_RETRANS_UNSENT);
+  note(TraceKind::kUnsent, qp, psn);
   activate(qp);
 }
 

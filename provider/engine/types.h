@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "uapi/usiw_abi.h"
+
 namespace usiw {
 
 class Cq;
@@ -81,6 +83,7 @@ struct QpAttr {
   uint32_t max_inline;    ///< bytes, up to USIW_MAX_INLINE
   bool sq_sig_all;
   void* owner;            ///< the caller's; Qp::owner()
+  usiw_qp_stats* stats = nullptr;  ///< where the QP counts; only written. nullptr: nowhere
 };
 
 /// A connection as negotiated by the handshake.

@@ -79,7 +79,7 @@ Decap take_udp(const std::byte* p, size_t ip_payload_len, uint64_t pseudo, RxBuf
   if (whole && (USIW_TRP_KERNEL_OPCODES >> opcode & 1) != 0) return Decap::kNotOurs;
   if (udp.checksum == 0) return Decap::kMalformed;
   if (checksum_fold(checksum_add(pseudo, p, ip_payload_len)) != 0xffff &&
-      !(whole && opcode == USIW_TRP_RESET && udp.checksum == checksum_fold(pseudo)))
+      udp.checksum != checksum_fold(pseudo))
     return Decap::kChecksum;
   out.data = p + sizeof udp;
   out.len = static_cast<uint32_t>(ip_payload_len - sizeof udp);
@@ -114,6 +114,9 @@ Decap take_ipv6(const std::byte* p, size_t len, RxBuf& out) {
   if (ip.next != kProtoUdp) return Decap::kNotOurs;
   size_t udp_len = ntohs(ip.payload_len);
   if (udp_len > len - sizeof ip) return Decap::kMalformed;
+  // Mapped addresses name IPv4 connections, and have no business on the wire.
+  if (std::memcmp(ip.src, kMappedPrefix, 12) == 0 || std::memcmp(ip.dst, kMappedPrefix, 12) == 0)
+    return Decap::kMalformed;
   std::memcpy(out.flow.local_addr.data(), ip.dst, 16);
   std::memcpy(out.flow.remote_addr.data(), ip.src, 16);
   return take_udp(p + sizeof ip, udp_len, pseudo_sum(ip.src, 32, udp_len), out);

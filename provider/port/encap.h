@@ -32,16 +32,17 @@ size_t encap(std::byte* payload, uint32_t len, const Path& path);
 enum class Decap {
   kOk,
   kNotOurs,    ///< not UDP over IPv4 or IPv6, or a handshake (the kernel's)
-  kMalformed,  ///< lengths that disagree, options, fragments, no UDP checksum
+  kMalformed,  ///< lengths that disagree, options, fragments, no UDP checksum, IPv6 with mapped addresses
   kChecksum,   ///< IPv4 header or UDP checksum wrong
 };
 
 /// Parses a frame of @p len bytes from the Ethernet header on. On kOk fills data, len
 /// and flow of @p out (local is the destination); padding behind the IP packet is ignored.
 ///
-/// A RESET of the kernel on this host (veth, lo) has not got its checksum yet when it is
-/// seen here: the field holds the folded sum of the pseudo header. That form is accepted
-/// for RESET alone, whose PSNs the engine verifies.
+/// What the kernel on this host has sent (a RESET; anything of a process under usiw-run) and
+/// what comes over veth or lo has not got its checksum yet when it is seen here: the field
+/// holds the folded sum of the pseudo header. That form is accepted. On a wire it says as
+/// much as a right checksum: one corrupted datagram in 65536 passes either way.
 Decap decap(const std::byte* frame, size_t len, RxBuf& out);
 
 }  // namespace usiw

@@ -7,14 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "port/net_port.h"
 #include "port/packet_filter.h"
-#include "port/port.h"
 
 struct rte_mempool;
 
 namespace usiw {
 
-class EthdevPort final : public Port {
+class EthdevPort final : public NetPort {
  public:
   struct Spec {
     std::string ifname;
@@ -35,11 +35,14 @@ class EthdevPort final : public Port {
   void rx_free(std::span<RxBuf> bufs) override;
   Drops drops() const override { return drops_; }
 
-  /// poll(2) says readable while a datagram waits in rx(). Belongs to the port.
-  int wait_fd() const { return fd_; }
-  uint32_t mtu() const { return mtu_; }
-  /// Clears the pending error of the socket (ENETDOWN), so that poll() may sleep again.
-  void clear_error();
+  int wait_fd() const override { return fd_; }
+  uint32_t mtu() const override { return mtu_; }
+  void clear_error() override;
+  int add_local_port(uint16_t port, int fd) override {
+    (void)fd;
+    return filter_.add(port);
+  }
+  void remove_local_port(uint16_t port) override { filter_.remove(port); }
 
   /// Local UDP ports (network byte order) whose datagrams rx() shall get. [not the engine's:
   /// one thread at a time, engine held or not]

@@ -9,11 +9,14 @@
 ///    to do.
 ///
 /// States of the progress thread
-///  POLLING   there was work within the last kPollWindowNs, and yielding returns promptly.
+///  POLLING   there was work within the last kPollWindowNs, yielding returns promptly, and no
+///            application thread that polls needs the core.
 ///  STANDBY   an application thread has been driving without a gap for kStreakNs: the thread
 ///            leaves it alone and looks every 1 to 4 ms whether it still does.
 ///  SLEEPING  nothing to do: poll(2) on control fds, the ports' packet sockets and the
 ///            doorbell, until the engine's next deadline (for ever when it has none).
+///            Woken by packets while somebody else holds the engine, it naps without
+///            looking at them: the holder may be the very thread that it has preempted.
 ///
 /// No lost wake-up. Posting: write the ring, then try the token; failing that, count a
 /// "kick" and try again. Whoever releases the token looks at the kicks afterwards and drives
@@ -141,9 +144,10 @@ class Progress {
   void run();
   void refresh_watched();
   bool wait(bool packets, uint64_t until_ns, bool* rung);
-  void polling_step();
+  void look_at_control();
+  bool look();
   void standby();
-  void sleep();
+  void sleep(bool crowded);
   void yield();
   unsigned thread_drive();
 
@@ -181,6 +185,7 @@ class Progress {
   std::vector<pollfd> pollfds_;
   uint64_t now_ = 0, last_work_ = 0, last_control_ = 0;
   uint64_t crowded_until_ = 0, crowded_for_ = 0;
+  bool napped_ = false;        ///< the last sleep was a nap for the holder's sake
   uint32_t runs_seen_ = 0;
   uint32_t arms_seen_ = 0;
   uint64_t streak_since_ = 0;  ///< an application thread drives since then; 0: it does not

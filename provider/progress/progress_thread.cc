@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +30,9 @@ constexpr uint64_t kControlPeriodNs = 20 * kUs;
 /// Right after work the thread wakes this often even without a deadline, so that the next
 /// post (which sets a deadline) needs no doorbell.
 constexpr uint64_t kRecentNs = 50 * kMs, kRecentNapNs = 1 * kMs;
+/// For the holder of the engine to take the packets that woke this thread. He may have been
+/// preempted by it, and poll(2) would not sleep while they wait.
+constexpr uint64_t kHeldNapNs = 100 * kUs;
 /// Driven by the application for so long, with so many looks: STANDBY. So many looks in a
 /// row that saw no run end the streak.
 constexpr uint64_t kStreakNs = 50 * kUs;
@@ -38,7 +43,11 @@ constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
 constexpr uint64_t kPenaltyMinNs = 100 * kMs, kPenaltyMaxNs = 1600 * kMs;
 /// An application that polls runs the engine every few microseconds of its processor time;
 /// one that takes longer on average is busy elsewhere.
-constexpr uint64_t kMaxRunGapNs = 50 * kUs;
+constexpr uint64_t kMaxRunGapNs = 200 * kUs;
+/// What the thread asks of the scheduler: to run soon when it wakes, for a short time. It
+/// stands in for a NIC; a program that spins in memory waits for it.
+constexpr int kNice = -10;
+constexpr uint64_t kSliceNs = 100 * kUs;
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
@@ -65,6 +74,25 @@ bool thread_is_runnable(pid_t tid) {
   return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'R';
 }
 
+/// Both are wishes: without CAP_SYS_NICE the nice value stays, and kernels before 6.12 do
+/// not know slices. Under the default scheduling policy only.
+void prefer_early_wakeup() {
+  struct {
+    uint32_t size = 48, policy = SCHED_OTHER;
+    uint64_t flags = 0;
+    int32_t nice = 0;
+    uint32_t priority = 0;
+    uint64_t runtime = kSliceNs, deadline = 0, period = 0;
+  } attr;
+  static_assert(sizeof attr == 48);  // SCHED_ATTR_SIZE_VER0
+  if (sched_getscheduler(0) != SCHED_OTHER) return;
+  const int nice_now = getpriority(PRIO_PROCESS, 0);
+  attr.nice = std::max(nice_now + kNice, -20);
+  if (syscall(SYS_sched_setattr, 0, &attr, 0) == 0) return;
+  attr.nice = nice_now;
+  syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 }  // namespace
 
 void* Progress::thread_entry(void* self) {
@@ -75,6 +103,7 @@ void* Progress::thread_entry(void* self) {
 void Progress::run() {
   pthread_setname_np(pthread_self(), "usiw");
   prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+  if (mode_ == Mode::kAdaptive) prefer_early_wakeup();
   now_ = last_work_ = clock_.now_ns();
   while (!stopping_.load(std::memory_order_seq_cst)) {
     if (frozen_.load(std::memory_order_seq_cst)) {
@@ -82,17 +111,21 @@ void Progress::run() {
       continue;
     }
     refresh_watched();
-    polling_step();
     if (mode_ == Mode::kThread) {
+      look_at_control();
+      if (thread_drive() != 0) last_work_ = now_;
       yield();
       continue;
     }
-    bool crowded = now_ < crowded_until_;
+    bool driven = look();
+    // Where cores are scarce it would spin on the core of a thread that waits for it.
+    bool crowded = scarce_cores_ || now_ < crowded_until_;
+    if (!driven && !crowded && thread_drive() != 0) last_work_ = now_;
     if (streak_since_ != 0 && now_ - streak_since_ > kStreakNs && streak_samples_ >= kStreakSamples &&
         now_ >= no_standby_until_)
       standby();
     else if (crowded || now_ - last_work_ > kPollWindowNs)
-      sleep();
+      sleep(crowded);
     else
       yield();
   }
@@ -175,26 +208,29 @@ void Progress::yield() {
   now_ = after;
 }
 
-/// One look: leave the engine to an application thread that drives, or drive.
-void Progress::polling_step() {
+void Progress::look_at_control() {
   bool rung;
   now_ = clock_.now_ns();
   if (now_ - last_control_ > kControlPeriodNs && wait(false, 0, &rung)) last_work_ = now_;
+}
 
+/// True if an application thread that polls has driven the engine since the last look.
+bool Progress::look() {
+  look_at_control();
   uint32_t runs = polled_runs_.load(std::memory_order_relaxed);
-  if (mode_ == Mode::kAdaptive && runs != runs_seen_) {
-    runs_seen_ = runs;
-    streak_misses_ = 0;
-    streak_samples_++;
-    if (streak_since_ == 0) {
-      streak_since_ = now_;
-      arms_seen_ = arms_.load(std::memory_order_seq_cst);
-    }
-    last_work_ = now_;
-  } else {
+  if (runs == runs_seen_) {
     if (++streak_misses_ >= kStreakMisses) streak_since_ = streak_samples_ = 0;
-    if (thread_drive() != 0) last_work_ = now_;
+    return false;
   }
+  runs_seen_ = runs;
+  streak_misses_ = 0;
+  streak_samples_++;
+  if (streak_since_ == 0) {
+    streak_since_ = now_;
+    arms_seen_ = arms_.load(std::memory_order_seq_cst);
+  }
+  last_work_ = now_;
+  return true;
 }
 
 /// Sleeps while the application drives. It has stopped when it did not drive for a whole
@@ -241,27 +277,35 @@ void Progress::standby() {
   last_work_ = now_;
 }
 
-/// Sleeps until a packet, an event of the kernel, the doorbell, or a deadline.
-void Progress::sleep() {
+/// Sleeps until a packet, an event of the kernel, the doorbell, or a deadline. Drives first;
+/// if that found work, more may follow soon: only where it is @p crowded it sleeps then, too.
+void Progress::sleep(bool crowded) {
   sleep_until_.store(UINT64_MAX, std::memory_order_seq_cst);
   state_.store(State::kSleeping, std::memory_order_seq_cst);
-  uint64_t until = UINT64_MAX;
-  unsigned work = 0;
-  if (try_acquire()) {
+  bool held = try_acquire();
+  if (!held) {
+    kicks_.fetch_add(1, std::memory_order_seq_cst);  // the packets that woke this thread
+    held = try_acquire();
+  }
+  const bool packets = held || napped_;
+  napped_ = !packets;
+  uint64_t until = now_ + (packets ? kRecentNapNs : kHeldNapNs);
+  bool work = false;
+  if (held) {
     count(stats_.runs);
-    work = drive_held();
+    work = drive_held() != 0;
+    if (work) last_work_ = now_;
     until = driven_.next_deadline_ns();
     if (now_ - last_work_ < kRecentNs) until = std::min(until, now_ + kRecentNapNs);
-    sleep_until_.store(until, std::memory_order_seq_cst);
-    release();
   }
-  // Failing that somebody drives now, and will compare its deadline with "never".
-  if (work == 0 && !kicked() && !stopping_.load(std::memory_order_seq_cst)) {
+  // Whoever drives from here on compares the engine's deadline with this time.
+  sleep_until_.store(until, std::memory_order_seq_cst);
+  if (held) release();
+  bool again = held && (kicked() || (work && !crowded));
+  if (!again && until > now_ && !stopping_.load(std::memory_order_seq_cst)) {
     bool rung;
     count(stats_.sleeps);
-    wait(true, until == 0 ? now_ : until, &rung);
-  } else {
-    last_work_ = now_;
+    wait(packets, until, &rung);
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
 }

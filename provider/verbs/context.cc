@@ -17,7 +17,8 @@ Context::Context(ibv_context* ctx, int fd, const usiw_alloc_ucontext_resp& resp)
       cmd_fd(fd),
       event_fd(resp.event_fd),
       counters_offset(resp.counters_offset),
-      counters_size(resp.counters_size) {
+      counters_size(resp.counters_size),
+      port_kind(resp.port_kind) {
   fcntl(event_fd, F_SETFL, fcntl(event_fd, F_GETFL) | O_NONBLOCK);
 }
 

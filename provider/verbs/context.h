@@ -33,6 +33,7 @@ class Context final : public Watcher {
   const int event_fd;
   const uint64_t counters_offset;
   const uint32_t counters_size;
+  const uint32_t port_kind;  ///< enum usiw_port_kind
   Runtime* runtime = nullptr;
 };
 

@@ -43,6 +43,9 @@ int usiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init);
 int usiw_destroy_qp(struct ibv_qp *qp);
 int usiw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* The same with the fault that the environment asks for; 1 if it asks for one. */
+int usiw_post_send_fault(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int usiw_wants_post_fault(void);
 int usiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* ---- C++ calls C: commands to the kernel. 0 or an errno value. ---- */
@@ -59,7 +62,8 @@ int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel
 int usiw_cmd_destroy_cq(struct ibv_cq *cq);
 /* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
 #define USIW_VERBS_QP_BYTES 368
-int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr);
+int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
+		       struct usiw_create_qp_resp *drv);
 int usiw_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int usiw_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		      struct ibv_qp_init_attr *init);

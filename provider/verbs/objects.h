@@ -19,7 +19,7 @@
 namespace usiw {
 
 class Context;
-class EthdevPort;
+class NetPort;
 class Runtime;
 struct VCq;
 struct VQp;
@@ -66,12 +66,13 @@ struct VQp {
   Context* context;
   Runtime* runtime;
   Qp* qp;
+  usiw_qp_stats* stats;  ///< the kernel's page of this QP, USIW_COUNTERS_SIZE bytes; or null
   Spinlock send_lock, recv_lock;
   ibv_qp_cap cap;
   bool sq_sig_all;
   std::atomic<uint32_t> pins;
   uint32_t conn_id;  ///< of the installed connection; 0 for none. Engine held.
-  EthdevPort* port;  ///< whose filter knows local_port, or null. Under the runtime's port lock.
+  NetPort* port;     ///< that gets what is sent to local_port, or null. Under the runtime's port lock.
   uint16_t local_port;
   Pending peer_closed, closed, failed;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp.cc
 /// Queue pairs: the control path.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -22,6 +24,20 @@ int check_init(const ibv_qp_init_attr& attr) {
       cap.max_inline_data > USIW_MAX_INLINE)
     return EINVAL;
   return 0;
+}
+
+/// nullptr when it cannot be mapped.
+usiw_qp_stats* map_stats(int cmd_fd, const usiw_create_qp_resp& resp) {
+  if (resp.stats_size != USIW_COUNTERS_SIZE) return nullptr;
+  void* page = mmap(nullptr, USIW_COUNTERS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, cmd_fd,
+                    static_cast<off_t>(resp.stats_offset));
+  if (page == MAP_FAILED) return nullptr;
+  madvise(page, USIW_COUNTERS_SIZE, MADV_DONTFORK);
+  return static_cast<usiw_qp_stats*>(page);
+}
+
+void unmap_stats(const VQp& qp) {
+  if (qp.stats != nullptr) munmap(qp.stats, USIW_COUNTERS_SIZE);
 }
 
 }  // namespace
@@ -48,9 +64,14 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   granted.cap.max_send_sge = std::max(1u, granted.cap.max_send_sge);
   granted.cap.max_recv_sge = std::max(1u, granted.cap.max_recv_sge);
   const ibv_qp_cap cap = granted.cap;
-  rc = usiw_cmd_create_qp(ibpd, &qp->ibv, &granted);
+  usiw_create_qp_resp resp{};
+  rc = usiw_cmd_create_qp(ibpd, &qp->ibv, &granted, &resp);
   bool in_kernel = rc == 0;
   if (in_kernel) {
+    qp->stats = map_stats(context.cmd_fd, resp);
+    if (qp->stats == nullptr) rc = ENOMEM;
+  }
+  if (rc == 0) {
     Progress::Hold held(runtime.progress());
     qp->qp = runtime.engine().qp_create({.qpn = qp->ibv.qp_num,
                                          .pd = from(ibpd)->number,
@@ -62,11 +83,13 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
                                          .max_recv_sge = cap.max_recv_sge,
                                          .max_inline = cap.max_inline_data,
                                          .sq_sig_all = attr->sq_sig_all != 0,
-                                         .owner = qp});
+                                         .owner = qp,
+                                         .stats = qp->stats});
     if (qp->qp == nullptr) rc = ENOMEM;
   }
   if (rc != 0) {
     if (in_kernel) usiw_cmd_destroy_qp(&qp->ibv);
+    unmap_stats(*qp);
     delete qp;
     errno = rc;
     return nullptr;
@@ -96,6 +119,8 @@ extern "C" int usiw_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       qp->conn_id = 0;
     }
     runtime.release_port(*qp);
+  } else if (qp->qp->state() == QpState::kError) {
+    ibqp->state = IBV_QPS_ERR;  // SQD came behind the end of the connection
   }
   return 0;
 }
@@ -120,6 +145,7 @@ extern "C" int usiw_destroy_qp(ibv_qp* ibqp) {
   if (runtime.dead()) return EINVAL;
   runtime.remove_qp(*qp);
   if (int rc = usiw_cmd_destroy_qp(ibqp); rc != 0) return rc;
+  unmap_stats(*qp);
   delete qp;
   return 0;
 }

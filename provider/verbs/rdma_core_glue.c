@@ -79,6 +79,11 @@ static const struct verbs_context_ops context_ops = {
 	.req_notify_cq = usiw_req_notify_cq,
 };
 
+/* In place of the one above, so that those who want no fault pay nothing for it. */
+static const struct verbs_context_ops fault_ops = {
+	.post_send = usiw_post_send_fault,
+};
+
 static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
 {
 	struct {
@@ -107,6 +112,8 @@ static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, v
 	if (ret)
 		goto err;
 	verbs_set_ops(&ctx->vctx, &context_ops);
+	if (usiw_wants_post_fault())
+		verbs_set_ops(&ctx->vctx, &fault_ops);
 	ret = usiw_context_open(ctx, cmd_fd, &resp.drv);
 	if (ret)
 		goto err;
@@ -166,15 +173,19 @@ int usiw_cmd_destroy_cq(struct ibv_cq *cq)
 	return status(ibv_cmd_destroy_cq(cq));
 }
 
-int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr)
+int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
+		       struct usiw_create_qp_resp *drv)
 {
 	struct ibv_create_qp cmd;
 	struct {
 		struct ib_uverbs_create_qp_resp core;
 		struct usiw_create_qp_resp drv;
-	} resp;
+	} resp = { .drv.stats_size = 0 };
+	int ret = status(ibv_cmd_create_qp(pd, qp, attr, &cmd, sizeof(cmd), &resp.core,
+					   sizeof(resp)));
 
-	return status(ibv_cmd_create_qp(pd, qp, attr, &cmd, sizeof(cmd), &resp.core, sizeof(resp)));
+	*drv = resp.drv;
+	return ret;
 }
 
 int usiw_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)

@@ -14,6 +14,10 @@
 #include <cstring>
 #include <new>
 
+#include "port/ethdev_port.h"
+#include "port/fault_port.h"
+#include "port/socket_port.h"
+#include "uapi/usiw_wire.h"
 #include "verbs/say.h"
 
 namespace usiw {
@@ -76,7 +80,7 @@ int Runtime::attach(Context& context, const usiw_link_info& link) try {
     runtime = *it;
   } else {
     list.reserve(list.size() + 1);
-    runtime = new Runtime(name, link);
+    runtime = new Runtime(name, link, context.port_kind);
     list.push_back(runtime);
   }
   runtime->contexts_.push_back(&context);
@@ -103,10 +107,11 @@ void Runtime::detach(Context& context) {
   if (last) delete runtime;
 }
 
-Runtime::Runtime(std::string device, const usiw_link_info& link)
+Runtime::Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind)
     : device_(std::move(device)),
       fork_generation_(g_fork_generation.load(std::memory_order_relaxed)),
       ifindex_(link.ifindex),
+      port_kind_(port_kind),
       link_(link) {
   counters_ = map_page(nullptr, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, USIW_COUNTERS_SIZE);
   if (counters_ == nullptr) throw std::bad_alloc();
@@ -118,6 +123,7 @@ Runtime::~Runtime() {
   progress_.reset();
   engine_.reset();
   ports_.clear();
+  trace_.reset();
   munmap(counters_, USIW_COUNTERS_SIZE);
 }
 
@@ -164,6 +170,7 @@ int Runtime::bring_up() {
     say_once(device_ + ": the progress thread could not be started: " + strerror(rc));
     return rc;
   }
+  open_trace();
   if (!link_up)
     say_once(device_ + ": netdev " + ifname + " is down; no connection will come about until 'ip link set " +
              ifname + " up'");
@@ -171,26 +178,32 @@ int Runtime::bring_up() {
   return 0;
 }
 
+/// [ports_lock_] Before the first QP; a program without a trace runs as well. A program with more
+/// rights than its user does not let that user say where it makes files.
+void Runtime::open_trace() {
+  const TraceSpec spec = TraceSpec::parse(secure_getenv("USIW_TRACE"));
+  if (!spec.complaint.empty()) say_once(spec.complaint);
+  std::string why;
+  trace_ = TraceFile::create(spec, device_, why);
+  if (trace_ == nullptr) {
+    if (!spec.directory.empty()) say_once(device_ + ": " + why);
+    return;
+  }
+  Progress::Hold held(*progress_);
+  engine_->trace_into(trace_->memory());
+}
+
 /// [ports_lock_] A port to the netdev, or to lo, for packets of up to @p mtu bytes: made
 /// when first needed (a connection of the host to itself, a netdev whose MTU has grown).
 Runtime::PortSlot* Runtime::port_for(bool loopback, uint32_t mtu, int& error) {
+  if (port_kind_ == USIW_PORT_SOCKET) loopback = false;  // one for all: the kernel routes
   for (PortSlot& slot : ports_)
     if (slot.loopback == loopback && slot.port->mtu() >= mtu) return &slot;
 
-  EthdevPort::Spec spec;
-  {
-    std::lock_guard hold(link_lock_);
-    if (loopback)
-      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu)};
-    else
-      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu)};
-  }
-  std::string why;
-  auto port = EthdevPort::create(spec, why, error);
-  if (!port) {
-    say_once(device_ + ": " + why);
-    return nullptr;
-  }
+  std::unique_ptr<NetPort> port = make_port(loopback, mtu, error);
+  if (!port) return nullptr;
+  if (const Faults& faults = Faults::from_environment(); faults.on_wire())
+    port = std::make_unique<FaultPort>(std::move(port), faults);
   int number;
   {
     Progress::Hold held(*progress_);
@@ -203,6 +216,26 @@ Runtime::PortSlot* Runtime::port_for(bool loopback, uint32_t mtu, int& error) {
   progress_->watch(port->wait_fd(), Progress::Kind::kPacket, *this);
   ports_.push_back({std::move(port), number, loopback});
   return &ports_.back();
+}
+
+std::unique_ptr<NetPort> Runtime::make_port(bool loopback, uint32_t mtu, int& error) {
+  if (port_kind_ == USIW_PORT_SOCKET) {
+    auto port = SocketPort::create(USIW_MAX_MTU, error);
+    if (!port) say_once(device_ + ": no memory or descriptors for a port: " + strerror(error));
+    return port;
+  }
+  EthdevPort::Spec spec;
+  {
+    std::lock_guard hold(link_lock_);
+    if (loopback)
+      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu)};
+    else
+      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu)};
+  }
+  std::string why;
+  auto port = EthdevPort::create(spec, why, error);
+  if (!port) say_once(device_ + ": " + why);
+  return port;
 }
 
 bool Runtime::ready(int fd, short revents) {
@@ -218,7 +251,8 @@ bool Runtime::ready(int fd, short revents) {
 void Runtime::release_port(VQp& qp) {
   std::lock_guard hold(ports_lock_);
   if (qp.port == nullptr) return;
-  qp.port->filter().remove(qp.local_port);
+  Progress::Hold held(*progress_);
+  qp.port->remove_local_port(qp.local_port);
   qp.port = nullptr;
 }
 

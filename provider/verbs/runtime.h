@@ -15,11 +15,12 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "port/ethdev_port.h"
+#include "port/net_port.h"
 #include "progress/clock.h"
 #include "progress/progress.h"
 #include "verbs/context.h"
 #include "verbs/objects.h"
+#include "verbs/trace_file.h"
 
 namespace usiw {
 
@@ -45,7 +46,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   void add_qp(VQp& qp);
   /// After it no event reaches the QP; nothing of it is pinned.
   void remove_qp(VQp& qp);
-  /// Takes the QP's local port out of its port's filter.
+  /// Lets go of the QP's local port.
   void release_port(VQp& qp);
   /// Waits until no event of the CQ is on its way to the kernel.
   void settle(VCq& cq);
@@ -55,12 +56,12 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
 
  private:
   struct PortSlot {
-    std::unique_ptr<EthdevPort> port;
+    std::unique_ptr<NetPort> port;
     int number;  ///< the engine's
     bool loopback;
   };
 
-  Runtime(std::string device, const usiw_link_info& link);
+  Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind);
   ~Runtime() override;
 
   // Engine reports: note down, act in released().
@@ -83,9 +84,12 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   bool ready(int fd, short revents) override;
 
   PortSlot* port_for(bool loopback, uint32_t mtu, int& error);
+  void on_never_connected(VQp& qp);
+  std::unique_ptr<NetPort> make_port(bool loopback, uint32_t mtu, int& error);
   void on_connect(VQp& qp, const usiw_event& event);
   VQp* pin(uint32_t qpn);
   void point_counters();
+  void open_trace();
   void abort_all();
 
   static void before_fork();
@@ -97,6 +101,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   const std::string device_;
   const uint32_t fork_generation_;
   const uint32_t ifindex_;
+  const uint32_t port_kind_;  ///< enum usiw_port_kind
   std::mutex link_lock_;
   usiw_link_info link_;  ///< under link_lock_
   std::atomic<bool> gone_{false};  ///< the device was removed
@@ -111,6 +116,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   std::mutex ports_lock_;
   std::vector<PortSlot> ports_;
   bool up_ = false;  ///< under ports_lock_
+  std::unique_ptr<TraceFile> trace_;  ///< under ports_lock_; the engine writes into it
 
   std::mutex qps_lock_;
   std::unordered_map<uint32_t, VQp*> qps_;

@@ -2,6 +2,8 @@
 /// @file runtime_events.cc
 /// Events both ways: from the kernel to the engine (connections, link), and from the engine
 /// to the kernel (completion events, reports about QPs).
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -72,13 +74,20 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
 
   Pin pinned(pin(event.qpn));
   VQp* qp = pinned.get();
-  if (qp == nullptr) return;  // destroyed meanwhile, and the kernel knows
+  if (qp == nullptr) {  // destroyed meanwhile, and the kernel knows
+    if (event.type == USIW_EVENT_CONNECT && port_kind_ == USIW_PORT_SOCKET) close(event.conn.data_fd);
+    return;
+  }
   if (event.type == USIW_EVENT_CONNECT) {
     on_connect(*qp, event);
     return;
   }
   Progress::Hold held(*progress_);
-  if (qp->qp == nullptr || qp->conn_id != event.conn_id) return;
+  if (qp->qp == nullptr) return;
+  if (qp->conn_id != event.conn_id) {
+    if (event.type == USIW_EVENT_KILL) on_never_connected(*qp);
+    return;
+  }
   switch (event.type) {
     case USIW_EVENT_DISCONNECT:
       engine_->qp_shutdown(qp->qp);
@@ -95,6 +104,17 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   }
 }
 
+/// [engine held] A connection has ended that this end was never given. Its QP is in ERR and
+/// to be flushed, unless the program has reset it meanwhile: then the kernel knows, or will
+/// before the program's call gets the engine.
+void Runtime::on_never_connected(VQp& qp) {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  if (qp.qp->state() == QpState::kIdle && usiw_cmd_query_qp(&qp.ibv, &attr, IBV_QP_STATE, &init) == 0 &&
+      attr.qp_state == IBV_QPS_ERR)
+    engine_->qp_abort(qp.qp);
+}
+
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
   int error = 0;
@@ -107,8 +127,11 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   int number = -1;
   {
     std::lock_guard hold(ports_lock_);
-    if (PortSlot* slot = port_for(local, conn.mtu, error)) {
-      error = slot->port->filter().add(conn.local_port);
+    PortSlot* slot = port_for(local, conn.mtu, error);
+    if (slot == nullptr && port_kind_ == USIW_PORT_SOCKET) close(conn.data_fd);
+    if (slot != nullptr) {
+      Progress::Hold held(*progress_);
+      error = slot->port->add_local_port(conn.local_port, conn.data_fd);
       if (error == 0) {
         qp.port = slot->port.get();
         qp.local_port = conn.local_port;

@@ -67,7 +67,7 @@ def test_orphans_do_not_hold_the_guest_up():
     start = time.monotonic()
     done = vm("--no-module", "--topology", "none", "--", "sh", "-c", "sleep 100 & setsid sleep 100 & echo here")
     assert (done.stdout, done.returncode) == ("here\n", 0)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 90
 
 
 def test_command_times_out():

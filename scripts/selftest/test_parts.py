@@ -49,6 +49,9 @@ def test_kmsg_record():
     "refcount_t: underflow; use-after-free.",
     "unregister_netdevice: waiting for va to become free. Usage count = 2",
     "Oops: 0002 [#1] PREEMPT SMP NOPTI",
+    "BUG: KASAN: use-after-free in usiw_conn_work+0x1/0x2 [usiw]",
+    "ODEBUG: free active (active state 0) object type: timer_list",
+    "UBSAN: shift-out-of-bounds in kmod/usiw_rx.c:1:2",
 ))
 def test_fatal(text):
     assert judge.fatal_line(text)
@@ -68,6 +71,13 @@ def test_suspicious():
     info = Record(6, 1.0, "usiw va: added")
     assert judge.suspicious([taint, warning, info]) == [warning]
     assert judge.suspicious([warning], ["REQ .* dropped"]) == []
+
+
+def test_leaks():
+    head = "unreferenced object 0xffff888001234560 (size 64):\n  backtrace:\n    [<00000000deadbeef>] "
+    assert judge.leak_of_usiw(head + "usiw_conn_alloc+0x10/0x20 [usiw]")
+    assert judge.leak_of_usiw(head + "0xffffffffa0001234")
+    assert not judge.leak_of_usiw(head + "kmem_cache_alloc+0x10/0x20")
 
 
 def test_modules_are_selected_with_what_they_need():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""What is to happen inside of a guest, and the frames that come back. The other side is guest/init.c."""
+"""What is to happen inside of a guest, and the frames that come back. The other side is guest/."""
 
 import os
 import struct
@@ -23,7 +23,7 @@ PEER_MODULES = {"siw": "siw", "rxe": "rdma_rxe"}
 
 
 def settings(kernel, options, command, tty=None, winsize=None):
-    """The strings "key=value" for guest/init.c.
+    """The strings "key=value" for guest/.
 
     `options` has the attributes of the command line (topology, peer, no_module, timeout, netdev_mtu, env, unload).
     """
@@ -33,6 +33,8 @@ def settings(kernel, options, command, tty=None, winsize=None):
     result += [f"sysctl={line}" for line in SYSCTLS]
     result += [f"project={PROJECT}", f"modules={kernel.modules}", f"kver={kernel.version}",
                f"timeout={options.timeout}"]
+    if kernel.slow:
+        result += ["patience=4", "leaks=1"]
     result += [f"ko={path}" for path in kernel_objects(kernel, options)]
     if options.topology != "none":
         script = str(PROJECT / "scripts" / "topology")

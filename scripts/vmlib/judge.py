@@ -26,7 +26,10 @@ FATAL = tuple(re.compile(pattern) for pattern in (
     r"UBSAN: ",
     r"list_(add|del) corruption",
     r"unregister_netdevice: waiting for",
-    r"kmemleak: \d+ new",
+    r"\bKASAN: ",
+    r"\bODEBUG: ",
+    r"DEBUG_LOCKS_WARN_ON|turning off the locking correctness validator",
+    r"ref_tracker: .*(leaked|has)",
     r"Out of memory: Killed",
 ))
 
@@ -61,6 +64,14 @@ def parse_record(raw):
 def fatal_line(text):
     """True for a message that means that the kernel is broken."""
     return any(pattern.search(text) for pattern in FATAL)
+
+
+def leak_of_usiw(report):
+    """True for a report of kmemleak whose allocation came from usiw.
+
+    usiw is the only module on the debug kernel. Once it is unloaded its addresses have no names any more.
+    """
+    return "[usiw]" in report or re.search(r"\] 0xffffffff[ac]", report) is not None
 
 
 def allowed(text, patterns):

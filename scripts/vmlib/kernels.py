@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 
 from . import cpio
-from .paths import GUEST_INIT_SOURCE, PROJECT, VM, HarnessError, locked, run, say, write_atomically
+from .paths import GUEST_INIT, PROJECT, VM, HarnessError, locked, run, say, write_atomically
 
 #: Change to have every cache built again.
 CACHE_FORMAT = 3
@@ -38,6 +38,8 @@ MODULE_NAMES = (
 
 class Kernel:
     """One kernel version and its cache."""
+
+    slow = False
 
     def __init__(self, version):
         self.version = version
@@ -113,7 +115,10 @@ class Kernel:
 
 
 def find(short):
-    """The Kernel for a short name such as 6.1, by scripts/kver."""
+    """The Kernel for a short name such as 6.1, by scripts/kver; "debug" is the one of debugkernel.py."""
+    if short == "debug":
+        from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
+        return debugkernel.find()
     return Kernel(run(PROJECT / "scripts" / "kver", short).strip())
 
 
@@ -200,13 +205,14 @@ def select_modules(dependencies):
 
 
 def build_init():
-    """The guest's process 1, built from guest/init.c when that has changed."""
-    digest = hashlib.sha256(GUEST_INIT_SOURCE.read_bytes()).hexdigest()[:16]
+    """The guest's process 1, built from guest/ when that has changed."""
+    sources = sorted(GUEST_INIT.glob("*.[ch]"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     program = VM / f"init-{digest}"
     if not program.exists():
         VM.mkdir(parents=True, exist_ok=True)
         part = program.with_suffix(".part")
         run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-D_GNU_SOURCE", "-o", part,
-            GUEST_INIT_SOURCE)
+            *(source for source in sources if source.suffix == ".c"))
         part.rename(program)
     return program

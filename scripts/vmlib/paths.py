@@ -13,7 +13,7 @@ BUILD = PROJECT / "build"
 VM = BUILD / "vm"
 LOGS = VM / "log"
 OUT = VM / "out"
-GUEST_INIT_SOURCE = pathlib.Path(__file__).resolve().parent / "guest" / "init.c"
+GUEST_INIT = pathlib.Path(__file__).resolve().parent / "guest"
 
 #: What the guest sees as PATH; also used to find Debian's own programs on the host.
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -165,6 +165,8 @@ int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8
 	qp->dev = dev;
 	qp->handle = out.core.qp_handle;
 	qp->qpn = out.core.qpn;
+	qp->stats_size = out.drv.stats_size;
+	qp->stats_offset = out.drv.stats_offset;
 	return ret ? ret : out.core.qpn == out.drv.qpn ? 0 : -EPROTO;
 }
 

@@ -31,6 +31,8 @@ struct qp {
 	struct dev *dev;
 	uint32_t handle;
 	uint32_t qpn;
+	uint32_t stats_size;
+	uint64_t stats_offset;
 };
 
 int dev_fd(const char *ibdev);

@@ -139,6 +139,8 @@ static void test_qp_states(void)
 	CHECK_EQ(modify_qp(&qp, QPS_ERR), 0);
 	CHECK_EQ(qp_state(&qp, NULL, NULL), QPS_ERR);
 	CHECK_EQ(modify_qp(&qp, QPS_INIT), -EINVAL);
+	CHECK_EQ(modify_qp(&qp, QPS_SQD), 0);
+	CHECK_EQ(qp_state(&qp, NULL, NULL), QPS_ERR);
 	CHECK_EQ(modify_qp(&qp, QPS_RESET), 0);
 	CHECK_EQ(raw_post_send(&qp), -EOPNOTSUPP);
 	CHECK_EQ(destroy_qp(&qp), 0);
@@ -933,6 +935,7 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "context", test_context },
+	{ "counters", test_counters },
 	{ "queues", test_queues },
 	{ "qp_states", test_qp_states },
 	{ "mr", test_mr },
@@ -961,8 +964,14 @@ static bool wanted(const char *name, int argc, char **argv)
 	return argc == 1;
 }
 
+/* uapi_test [CASE ...]; uapi_test --list names the cases. */
 int main(int argc, char **argv)
 {
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+			puts(tests[i].name);
+		return 0;
+	}
 	a_dev = getenv("A_DEV");
 	b_dev = getenv("B_DEV");
 	a_ip = getenv("A_IP");

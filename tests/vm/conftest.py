@@ -11,7 +11,7 @@ import time
 import pytest
 
 from support import cases, procs, watch
-from support.net import A, B
+from support.net import A, B, WORLD
 
 TOPOLOGY = os.environ.get("TOPOLOGY", "")
 
@@ -21,10 +21,27 @@ def pytest_collection_modifyitems(config, items):
     keep, other = [], []
     for item in items:
         needs_netns = item.get_closest_marker("netns") is not None
-        (keep if needs_netns == (TOPOLOGY == "netns") else other).append(item)
+        fits = needs_netns == (TOPOLOGY == "netns") and (WORLD == "module" or item.get_closest_marker("kernel") is None)
+        (keep if fits else other).append(item)
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = keep
+
+
+class Failures:
+    """Tells what failed, and why, at once: the run may be cut off before its summary."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f"\n{report.nodeid} ({report.when}): {report.longreprtext}")
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Failures(config))
 
 
 def pytest_generate_tests(metafunc):

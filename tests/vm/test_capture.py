@@ -36,10 +36,11 @@ class Capture:
 
 
 def judge(datagrams):
-    """No problem in any datagram or in any of the connections."""
+    """No problem in any datagram or in any of the connections. In the order of their time stamps: the device's own socket
+    may hear of a datagram, and have it answered, ahead of tcpdump's."""
     import usiw_decode
     assert datagrams
-    problems = usiw_decode.check_stream(datagrams)
+    problems = usiw_decode.check_stream(sorted(datagrams, key=lambda datagram: datagram.time))
     assert not problems, problems[:20]
 
 

@@ -99,6 +99,7 @@ def test_polling_programs_use_one_cpu_each():
     assert max(busy) <= 1, busy
 
 
+@pytest.mark.kernel
 def test_nothing_in_the_way_of_others():
     """Other UDP traffic and TCP pass on the same netdevs; the port of a listener is taken for others."""
     run("ping", "-c", 3, "-i", "0.2", "-I", A.ip, B.ip)

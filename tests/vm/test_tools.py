@@ -46,19 +46,16 @@ def test_rdma_server_and_client():
     assert "end 0" in client
 
 
-def test_rstream():
-    """rsockets: a program's sockets over RDMA."""
+@pytest.mark.core
+@pytest.mark.parametrize("options", [["-S", 4096, "-C", 50], ["-S", 65536, "-C", 20, "-T", "v"],
+                                     ["-S", 4096, "-C", 50, "-T", "b"], ["-S", 100000, "-C", 20, "-T", "r"]],
+                         ids=["nonblocking", "validated", "blocking", "resolved-by-rdma_cm"])
+def test_rstream(options):
+    """rsockets: a program's sockets over RDMA. A server that does not block spins in raccept(3)."""
     port = next_port()
-    _, client = pair(["rstream", "-b", B.ip, "-p", port, "-S", 4096, "-C", 50],
-                     ["rstream", "-b", A.ip, "-s", B.ip, "-p", port, "-S", 4096, "-C", 50], port, timeout=90)
-    assert re.search(r"^4k_lat\s|^custom|^\d", client, re.M), client
-
-
-def test_rstream_validated():
-    """All of its sizes, data verified (-T v is rsocket's own check of what arrives)."""
-    port = next_port()
-    options = ["-p", port, "-T", "v", "-S", 65536, "-C", 20]
-    pair(["rstream", "-b", B.ip, *options], ["rstream", "-b", A.ip, "-s", B.ip, *options], port, timeout=120)
+    _, client = pair(["rstream", "-b", B.ip, "-p", port, *options],
+                     ["rstream", "-b", A.ip, "-s", B.ip, "-p", port, *options], port, timeout=120, spins=True)
+    assert re.search(rf"^custom\s.*\s{options[3]}\s", client, re.M), client
 
 
 def test_udaddy_is_refused():
@@ -89,6 +86,7 @@ def test_devinfo_tells_the_truth():
     assert re.search(r"atomic_cap:\s+ATOMIC_NONE", out)
 
 
+@pytest.mark.kernel
 @pytest.mark.core
 def test_rdma_link_show():
     links = rdma_links()
@@ -97,6 +95,7 @@ def test_rdma_link_show():
         assert links[site.dev]["netdev"] == site.netdev
 
 
+@pytest.mark.kernel
 @pytest.mark.core
 def test_rdma_resource_show():
     """The objects of a program are seen with its process, and its connection with its state."""
@@ -117,6 +116,7 @@ def test_rdma_resource_show():
     server.stop()
 
 
+@pytest.mark.kernel
 @pytest.mark.core
 @pytest.mark.skipif(bool(PEER), reason="usiw's own counters")
 def test_rdma_statistic_show():
@@ -134,6 +134,7 @@ def test_rdma_statistic_show():
                 assert change[drop] == 0, (site.dev, drop, change)
 
 
+@pytest.mark.kernel
 def test_counters_survive_the_process():
     if PEER:
         pytest.skip("usiw's own counters")

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cm/usiw_cm.h"
-#include "contract.h"
+#include "tests/support/cm_contract.h"
 #include "uapi/usiw_abi.h"
 
 inline constexpr uint32_t kOwnIsn = 0xfffffff0u;

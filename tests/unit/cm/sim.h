@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cm/usiw_cm.h"
-#include "contract.h"
+#include "tests/support/cm_contract.h"
 
 namespace cmsim {
 

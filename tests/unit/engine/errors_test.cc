@@ -154,6 +154,18 @@ TEST_P(Errors, source_of_a_read_is_deregistered) {
   expect_failed(w.b, -EPROTO, AsyncEvent::kQpAccessErr);
 }
 
+TEST_P(Errors, source_is_deregistered_when_the_read_is_complete) {
+  Region* source = w.b.region(1000);
+  Region* sink = w.a.region(1000);
+  int from_a = 0;  // the request passes, the acknowledgement of the response is lost
+  w.wire.filter = [&](int side, Datagram&) { return side != 0 || ++from_a != 2; };
+  read(qa, sink->sge(0, 1000), source->addr(), source->stag, 1);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  ASSERT_EQ(0, w.b.engine.mr_remove(source->stag));
+  EXPECT_FALSE(failed(w.b, 2 * kSec));
+  EXPECT_TRUE(w.a.events.failed.empty());
+}
+
 TEST_P(Errors, sink_of_a_read_is_deregistered) {
   Region* big = w.b.region(4 << 20);
   Region* sink = w.a.region(4 << 20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sim_world.h
-/// A world for engines: virtual time, a wire that misbehaves by a seed, and two hosts,
-/// each with an engine, memory, a CQ pair and QPs. Everything is repeatable.
+/// A world for engines: virtual time, a wire that misbehaves by a seed (tests/support), and
+/// two hosts, each with an engine, memory, a CQ pair and QPs. Everything is repeatable.
 #ifndef USIW_TESTS_ENGINE_SIM_WORLD_H
 #define USIW_TESTS_ENGINE_SIM_WORLD_H
 
@@ -9,176 +9,17 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <random>
 #include <span>
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/wire.h"
-#include "port/port.h"
+#include "tests/support/sim_wire.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::sim {
-
-class SimClock final : public Clock {
- public:
-  uint64_t now_ns() override { return now; }
-  uint64_t now = 1'000'000'000;
-};
-
-/// What the wire does to a datagram, in probabilities.
-struct WireFaults {
-  double loss = 0, duplicate = 0, reorder = 0, corrupt = 0;
-  bool checksum = true;          ///< corrupted datagrams are dropped by the receiving port
-  uint64_t delay = 5'000;        ///< ns
-  uint64_t jitter = 0;           ///< ns, uniform, keeps the order only by luck
-  uint64_t reorder_by = 50'000;  ///< ns, extra delay of a reordered datagram
-  uint64_t per_packet = 0;       ///< ns on the sender's line: a rate limit
-  size_t queue = SIZE_MAX;       ///< datagrams waiting for a receiver; more are dropped
-  bool cut[2] = {false, false};  ///< nothing passes from side 0 / 1
-};
-
-class SimWire;
-
-class SimPort final : public Port {
- public:
-  SimPort(SimWire& wire, int side, uint32_t max_payload, size_t buffers)
-      : wire_(wire), side_(side), max_payload_(max_payload), storage_(new std::byte[buffers * kBufBytes]) {
-    for (size_t i = 0; i < buffers; ++i) free_.push_back(storage_.get() + i * kBufBytes);
-    total_ = buffers;
-  }
-
-  uint32_t max_payload() const override { return max_payload_; }
-  size_t tx_alloc(std::span<TxBuf> bufs) override {
-    size_t n = 0;
-    for (; n < bufs.size() && !free_.empty(); ++n) bufs[n] = {take(), 0, nullptr, nullptr};
-    return n;
-  }
-  size_t tx(std::span<TxBuf> bufs) override;
-  void tx_free(std::span<TxBuf> bufs) override {
-    for (TxBuf& b : bufs) free_.push_back(b.data);
-  }
-  size_t rx(std::span<RxBuf> bufs) override;
-  void rx_free(std::span<RxBuf> bufs) override {
-    for (RxBuf& b : bufs) free_.push_back(const_cast<std::byte*>(b.data));
-  }
-  Drops drops() const override { return drops_; }
-
-  size_t free_buffers() const { return free_.size(); }
-  size_t total_buffers() const { return total_; }
-
-  size_t tx_limit = SIZE_MAX;  ///< datagrams that one tx() takes
-  Drops drops_{};
-
- private:
-  static constexpr size_t kBufBytes = 9216;
-  std::byte* take() {
-    std::byte* p = free_.back();
-    free_.pop_back();
-    return p;
-  }
-  SimWire& wire_;
-  int side_;
-  uint32_t max_payload_;
-  std::unique_ptr<std::byte[]> storage_;
-  std::vector<std::byte*> free_;
-  size_t total_ = 0;
-};
-
-using Datagram = std::vector<std::byte>;
-
-class SimWire {
- public:
-  SimWire(SimClock& clock, uint64_t seed) : clock_(clock), rng_(seed) {}
-
-  WireFaults faults;
-  /// Sees every datagram before the wire's own faults; may change it. false: it is lost.
-  std::function<bool(int side, Datagram& d)> filter;
-  uint64_t sent = 0;
-
-  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow) {
-    ++sent;
-    Datagram d(bytes.begin(), bytes.end());
-    if (filter && !filter(side, d)) return;
-    if (faults.cut[side] || chance(faults.loss)) return;
-    const int copies = chance(faults.duplicate) ? 2 : 1;
-    for (int i = 0; i < copies; ++i) {
-      Datagram c = d;
-      if (chance(faults.corrupt) && !c.empty()) {
-        if (faults.checksum) continue;
-        c[rng_() % c.size()] ^= static_cast<std::byte>(1u << rng_() % 8);
-      }
-      line_free_[side] = std::max(line_free_[side], clock_.now) + faults.per_packet;
-      uint64_t at = line_free_[side] + faults.delay;
-      if (faults.jitter != 0) at += rng_() % faults.jitter;
-      if (chance(faults.reorder)) at += faults.reorder_by;
-      inject(1 - side, std::move(c), reversed(flow), at);
-    }
-  }
-  /// Delivers to @p side at time @p at (0: now).
-  void inject(int side, Datagram d, const FlowKey& flow, uint64_t at = 0) {
-    if (arriving_[side].size() >= faults.queue) return;
-    arriving_[side].emplace(std::pair(std::max(at, clock_.now), order_++), Arrival{std::move(d), flow});
-  }
-  bool receive(int side, Datagram& d, FlowKey& flow) {
-    auto& q = arriving_[side];
-    if (q.empty() || q.begin()->first.first > clock_.now) return false;
-    d = std::move(q.begin()->second.data);
-    flow = q.begin()->second.flow;
-    q.erase(q.begin());
-    return true;
-  }
-  uint64_t next_arrival() const {
-    uint64_t at = UINT64_MAX;
-    for (const auto& q : arriving_)
-      if (!q.empty()) at = std::min(at, q.begin()->first.first);
-    return at;
-  }
-  bool chance(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(rng_) < p; }
-  std::mt19937_64& rng() { return rng_; }
-
-  static FlowKey reversed(const FlowKey& f) {
-    return {f.remote_addr, f.local_addr, f.remote_port, f.local_port};
-  }
-
- private:
-  struct Arrival {
-    Datagram data;
-    FlowKey flow;
-  };
-  SimClock& clock_;
-  std::mt19937_64 rng_;
-  std::map<std::pair<uint64_t, uint64_t>, Arrival> arriving_[2];
-  uint64_t order_ = 0;
-  uint64_t line_free_[2] = {0, 0};
-};
-
-inline size_t SimPort::tx(std::span<TxBuf> bufs) {
-  size_t n = std::min(bufs.size(), tx_limit);
-  for (size_t i = 0; i < bufs.size(); ++i) {
-    EXPECT_LE(bufs[i].len, max_payload_);
-    EXPECT_GE(bufs[i].len, kTrpBytes);
-    if (i < n) wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow);
-    free_.push_back(bufs[i].data);
-  }
-  return n;
-}
-
-inline size_t SimPort::rx(std::span<RxBuf> bufs) {
-  size_t n = 0;
-  Datagram d;
-  FlowKey flow;
-  while (n < bufs.size() && !free_.empty() && wire_.receive(side_, d, flow)) {
-    std::byte* p = take();
-    if (!d.empty()) std::memcpy(p, d.data(), d.size());
-    bufs[n++] = {p, static_cast<uint32_t>(d.size()), flow, nullptr};
-  }
-  return n;
-}
 
 /// What the engine told its owner.
 struct Events final : EngineEvents {
@@ -274,6 +115,7 @@ class World {
       h->owned.reset();
       EXPECT_EQ(h->port.total_buffers(), h->port.free_buffers()) << "leaked";
     }
+    EXPECT_EQ("", wire.broken);
   }
 
   /// Makes a connected pair; one end of it per host.
@@ -300,9 +142,8 @@ class World {
   }
   FlowKey next_flow(bool ipv6) {
     FlowKey f{};
-    if (!ipv6) f.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1};
-    if (!ipv6) f.remote_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 2};
-    if (ipv6) f.local_addr = {0xfd, 0, 0, 1}, f.remote_addr = {0xfd, 0, 0, 2};
+    f.local_addr = SimWire::address(0, ipv6);
+    f.remote_addr = SimWire::address(1, ipv6);
     f.local_port = next_port_++;
     f.remote_port = 4791;
     return f;

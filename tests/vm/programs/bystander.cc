@@ -195,7 +195,7 @@ CASE(interrupted, "process/interrupted-every-millisecond", .core = true) {
   setitimer(ITIMER_VIRTUAL, &every, nullptr);
   std::string problem;
   try {
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 5 || alarms < 20; ++i) {  // the timer counts processor time: where all is fast, more rounds
       Pair p;
       for (int k = 0; k < 10; ++k) exercise(p);
       p.close();

@@ -37,7 +37,7 @@ CASE(close_both, "close/by-both-at-once", .core = true) {
     Pair p;
     if (i % 2) exercise(p);
     CHECK_CALL(rdma_disconnect(p.a.id));
-    (void)rdma_disconnect(p.b.id);  // the other's may have come first
+    CHECK_CALL(rdma_disconnect(p.b.id));
     p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
     p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
     settle(p);
@@ -68,14 +68,15 @@ CASE(close_at_once, "close/right-after-established", .core = true) {
   }
 }
 
-// A second disconnect is harmless.
+// A second disconnect is harmless, and so is one behind the peer's.
 CASE(close_twice, "close/twice", .core = true) {
   Pair p;
   CHECK_CALL(rdma_disconnect(p.a.id));
-  (void)rdma_disconnect(p.a.id);
+  CHECK_CALL(rdma_disconnect(p.a.id));
   p.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
   p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
-  (void)rdma_disconnect(p.a.id);
+  CHECK_CALL(rdma_disconnect(p.a.id));
+  CHECK_CALL(rdma_disconnect(p.b.id));
   settle(p);
 }
 
@@ -98,8 +99,9 @@ CASE(close_listener, "close/listener-before-connection", .core = true) {
   a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
-// A listener that goes away with requests nobody has taken: their clients are refused.
-CASE(close_listener_pending, "close/listener-with-pending-requests", .core = true) {
+// A listener that goes away with requests nobody has taken: their clients are refused. iw_cm silently drops a
+// request that is in its work queue at that moment; only the driver's limit for undecided requests (60 s) ends it.
+CASE(close_listener_pending, "close/listener-with-pending-requests", .seconds = 120) {
   auto listener = std::make_unique<Listener>(site_b().ip);
   Options options;
   Endpoint clients[3];
@@ -112,7 +114,7 @@ CASE(close_listener_pending, "close/listener-with-pending-requests", .core = tru
   CHECK(listener->events().ready(kWaitMs));
   listener.reset();
   for (Endpoint& c : clients) {
-    const CmEvent event = c.events.wait(40000);
+    const CmEvent event = c.events.wait(80000);
     if (event.type != RDMA_CM_EVENT_REJECTED && event.type != RDMA_CM_EVENT_UNREACHABLE)
       FAIL("%s (status %d)", rdma_event_str(event.type), event.status);
   }

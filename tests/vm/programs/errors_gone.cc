@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // A peer that cannot be reached any more: the wire is cut by tc on A's netdev (A_NETDEV), so nothing that A
-// sends arrives, and no acknowledgement comes.
+// sends arrives, and no acknowledgement comes. lo is taken down.
 #include <cstdlib>
 
 #include "rig.h"
@@ -10,9 +10,13 @@ namespace {
 /// Cuts the wire from A to B while it lives.
 class Cut {
  public:
-  Cut() { tc("replace", "netem loss 100%"); }
+  Cut() {
+    const std::string command = netdev() == "lo" ? "ip link set lo down"
+                                                 : "tc qdisc replace dev " + netdev() + " root netem loss 100%";
+    if (std::system(command.c_str())) FAIL("%s", command.c_str());
+  }
   ~Cut() {
-    const std::string command = "tc qdisc del dev " + netdev() + " root";
+    const std::string command = netdev() == "lo" ? "ip link set lo up" : "tc qdisc del dev " + netdev() + " root";
     if (std::system(command.c_str())) tap::note("the wire stays cut");
     // Neighbour discovery may have given up meanwhile. rdma_cm does not see an answer that comes before it
     // begins to wait, as on veth, and would take its whole time-out.
@@ -27,10 +31,6 @@ class Cut {
   static std::string netdev() {
     const char* name = std::getenv("A_NETDEV");
     return name ? name : "";
-  }
-  static void tc(const std::string& what, const std::string& how) {
-    const std::string command = "tc qdisc " + what + " dev " + netdev() + " root " + how;
-    if (std::system(command.c_str())) FAIL("%s", command.c_str());
   }
 };
 

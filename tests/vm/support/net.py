@@ -28,6 +28,9 @@ def site(letter):
 A, B = site("A"), site("B")
 PEER = os.environ.get("PEER", "")
 
+#: What answers the programs: the module in a guest, or usiw-run (tests/kernel-less).
+WORLD = os.environ.get("WORLD", "module")
+
 
 @contextlib.contextmanager
 def qdisc(args, sites=(A, B)):

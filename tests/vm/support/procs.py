@@ -80,9 +80,10 @@ class Proc:
                 self.fail(f"did not print {pattern!r} in {timeout} s")
             time.sleep(0.02)
 
-    def wait_listening(self, port, timeout=20):
+    def wait_listening(self, port, timeout=20, spins=False):
         """Waits until it listens on `port`: sockets of its network namespace are bound to it (UDP, or TCP for siw), no
-        more of them appear (a listener on 0.0.0.0 gets one per device, one after another), and it sleeps."""
+        more of them appear (a listener on 0.0.0.0 gets one per device, one after another), and it sleeps, unless it is
+        a program that `spins` while it waits for a connection."""
         deadline = time.monotonic() + timeout * PATIENCE
         quiet, before = 0, 0
         while quiet < 4:
@@ -92,7 +93,7 @@ class Proc:
                 self.fail(f"does not listen on port {port}")
             time.sleep(0.03)
             bound = sockets_bound(port, self.pid)
-            quiet = quiet + 1 if bound and bound == before and self.sleeps() else 0
+            quiet = quiet + 1 if bound and bound == before and (spins or self.sleeps()) else 0
             before = bound
         return self
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/// @file contract.h
+/// @file cm_contract.h
 /// Checks what cm/usiw_cm.h promises about the actions of one connection, call by call.
-#ifndef USIW_TESTS_CM_CONTRACT_H
-#define USIW_TESTS_CM_CONTRACT_H
+#ifndef USIW_TESTS_SUPPORT_CM_CONTRACT_H
+#define USIW_TESTS_SUPPORT_CM_CONTRACT_H
 
 #include <cstdint>
 #include <string>
@@ -112,4 +112,4 @@ class Contract {
   bool released_ = false, dead_ = false;
 };
 
-#endif  // USIW_TESTS_CM_CONTRACT_H
+#endif  // USIW_TESTS_SUPPORT_CM_CONTRACT_H

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Where a QP may be moved by verbs: the module and the kernel-less mode ask here. */
+#ifndef USIW_QP_STATES_H
+#define USIW_QP_STATES_H
+
+#include <linux/types.h>
+
+/* Values of enum ib_qp_state and enum ibv_qp_state. */
+enum usiw_qp_state {
+	USIW_QPS_RESET,
+	USIW_QPS_INIT,
+	USIW_QPS_RTR,
+	USIW_QPS_RTS,
+	USIW_QPS_SQD,
+	USIW_QPS_SQE,
+	USIW_QPS_ERR,
+};
+
+#define USIW_QPS_BIT(state)	(1u << USIW_QPS_##state)
+
+/**
+ * usiw_qp_may_move - may modify_qp take a QP from one state to another?
+ * @from:	enum usiw_qp_state
+ * @to:		any number
+ *
+ * RTS is reached by a connection only. SQD in ERR changes nothing: rdma_disconnect(3)
+ * asks for it, and the peer may have ended the connection first.
+ */
+static inline int usiw_qp_may_move(__u32 from, __u32 to)
+{
+	__u32 next;
+
+	switch (from) {
+	case USIW_QPS_RESET:
+		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(INIT) | USIW_QPS_BIT(ERR);
+		break;
+	case USIW_QPS_INIT:
+	case USIW_QPS_RTR:
+		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(INIT) | USIW_QPS_BIT(RTR) |
+		       USIW_QPS_BIT(ERR);
+		break;
+	case USIW_QPS_RTS:
+		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(RTS) | USIW_QPS_BIT(SQD) |
+		       USIW_QPS_BIT(ERR);
+		break;
+	case USIW_QPS_SQD:
+	case USIW_QPS_ERR:
+		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(SQD) | USIW_QPS_BIT(ERR);
+		break;
+	default:
+		next = 0;
+		break;
+	}
+	return to <= USIW_QPS_ERR && (next >> to & 1);
+}
+
+#undef USIW_QPS_BIT
+
+#endif

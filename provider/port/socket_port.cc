@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "port/socket_port.h"
+
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace usiw {
+namespace {
+
+/// Received datagrams that the engine may hold, bursts on their way, what is being sent.
+constexpr size_t kBuffers = Port::kMaxHeld + 512;
+/// The TRP header stands here in a buffer: the DDP header behind it is 8-byte aligned.
+constexpr size_t kOffset = 2;
+/// Room for a burst from a peer that is faster. What the system allows, if that is less.
+constexpr int kSocketBuffer = 8 << 20;
+
+void widen(int fd, int force, int name) {
+  if (setsockopt(fd, SOL_SOCKET, force, &kSocketBuffer, sizeof kSocketBuffer) != 0)
+    setsockopt(fd, SOL_SOCKET, name, &kSocketBuffer, sizeof kSocketBuffer);
+}
+
+constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+void set_ipv4(std::array<uint8_t, 16>& to, const in_addr& from) {
+  std::memcpy(to.data(), kMapped, sizeof kMapped);
+  std::memcpy(to.data() + sizeof kMapped, &from, sizeof from);
+}
+
+/// Puts one ancillary item behind the others; @p at is their length so far.
+template <typename T>
+size_t put(void* control, size_t at, int level, int type, const T& value) {
+  auto* c = reinterpret_cast<cmsghdr*>(static_cast<char*>(control) + at);
+  c->cmsg_level = level;
+  c->cmsg_type = type;
+  c->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(c), &value, sizeof value);
+  return at + CMSG_SPACE(sizeof value);
+}
+
+/// Fills in both ends as the datagram names them; false if it does not say where it was sent to.
+bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_port, FlowKey& flow) {
+  auto& msg = const_cast<msghdr&>(h.msg_hdr);
+  flow.local_port = local_port;
+  if (peer.ss_family == AF_INET) {
+    auto& sin = reinterpret_cast<const sockaddr_in&>(peer);
+    set_ipv4(flow.remote_addr, sin.sin_addr);
+    flow.remote_port = sin.sin_port;
+  } else {
+    auto& sin6 = reinterpret_cast<const sockaddr_in6&>(peer);
+    std::memcpy(flow.remote_addr.data(), &sin6.sin6_addr, 16);
+    flow.remote_port = sin6.sin6_port;
+  }
+  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+      in_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof info);
+      set_ipv4(flow.local_addr, info.ipi_addr);
+      return true;
+    }
+    if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+      in6_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof info);
+      std::memcpy(flow.local_addr.data(), &info.ipi6_addr, 16);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
+  std::unique_ptr<SocketPort> port(new SocketPort);
+  port->mtu_ = mtu;
+  port->slot_ = (mtu + kOffset + 63) & ~size_t{63};
+  port->slab_size_ = port->slot_ * kBuffers;
+  void* slab = mmap(nullptr, port->slab_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (slab == MAP_FAILED || port->epoll_ < 0) {
+    error = errno;
+    return nullptr;
+  }
+  port->slab_ = static_cast<std::byte*>(slab);
+  port->free_.reserve(kBuffers);
+  for (size_t i = kBuffers; i-- > 0;) port->free_.push_back(port->slab_ + i * port->slot_);
+  return port;
+}
+
+SocketPort::~SocketPort() {
+  for (Socket& s : sockets_) close(s.fd);
+  if (epoll_ >= 0) close(epoll_);
+  if (slab_ != nullptr) munmap(slab_, slab_size_);
+}
+
+// ---- Local ports ----------------------------------------------------------------------------
+
+int SocketPort::add_local_port(uint16_t port, int fd) {
+  for (Socket& s : sockets_) {
+    if (s.port != port) continue;
+    s.users++;
+    close(fd);  // another descriptor of the same socket
+    return 0;
+  }
+  if (fd < 0) return -fd;
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = static_cast<uint64_t>(fd) << 16 | port}};
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    int error = errno;
+    close(fd);
+    return error;
+  }
+  widen(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+  widen(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+  sockets_.push_back({fd, port, 1});
+  return 0;
+}
+
+void SocketPort::remove_local_port(uint16_t port) {
+  auto s = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& o) { return o.port == port; });
+  if (s == sockets_.end() || --s->users != 0) return;
+  // The socket may live on in other descriptors, and epoll watches the socket.
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
+  close(s->fd);
+  sockets_.erase(s);
+}
+
+int SocketPort::socket_of(uint16_t port) const {
+  for (const Socket& s : sockets_)
+    if (s.port == port) return s.fd;
+  return -1;
+}
+
+// ---- Sending ----------------------------------------------------------------------------------
+
+size_t SocketPort::tx_alloc(std::span<TxBuf> bufs) {
+  size_t n = 0;
+  for (; n < bufs.size() && !free_.empty(); n++) {
+    bufs[n].handle = free_.back();
+    bufs[n].data = free_.back() + kOffset;
+    free_.pop_back();
+  }
+  return n;
+}
+
+void SocketPort::tx_free(std::span<TxBuf> bufs) {
+  for (TxBuf& b : bufs) give_buffer(b.handle);
+}
+
+void SocketPort::address(mmsghdr& out, Message& m, const TxBuf& buf) {
+  const Path& path = *buf.path;
+  msghdr& msg = out.msg_hdr;
+  msg = {};
+  m.vec = {buf.data, buf.len};
+  msg.msg_iov = &m.vec;
+  msg.msg_iovlen = 1;
+  msg.msg_name = &m.peer;
+  msg.msg_control = m.control;
+  if (path.flow.is_ipv4()) {
+    auto& sin = reinterpret_cast<sockaddr_in&>(m.peer);
+    sin = {};
+    sin.sin_family = AF_INET;
+    sin.sin_port = path.flow.remote_port;
+    std::memcpy(&sin.sin_addr, path.flow.remote_addr.data() + 12, 4);
+    msg.msg_namelen = sizeof sin;
+    in_pktinfo info{};
+    std::memcpy(&info.ipi_spec_dst, path.flow.local_addr.data() + 12, 4);
+    msg.msg_controllen = put(m.control, 0, IPPROTO_IP, IP_PKTINFO, info);
+    if (path.tos != 0)
+      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IP, IP_TOS, int{path.tos});
+  } else {
+    auto& sin6 = reinterpret_cast<sockaddr_in6&>(m.peer);
+    sin6 = {};
+    sin6.sin6_family = AF_INET6;
+    sin6.sin6_port = path.flow.remote_port;
+    std::memcpy(&sin6.sin6_addr, path.flow.remote_addr.data(), 16);
+    msg.msg_namelen = sizeof sin6;
+    in6_pktinfo info{};
+    std::memcpy(&info.ipi6_addr, path.flow.local_addr.data(), 16);
+    msg.msg_controllen = put(m.control, 0, IPPROTO_IPV6, IPV6_PKTINFO, info);
+    if (path.tos != 0)
+      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IPV6, IPV6_TCLASS, int{path.tos});
+  }
+}
+
+size_t SocketPort::tx(std::span<TxBuf> bufs) {
+  size_t done = 0;
+  bool room = true;
+  while (done < bufs.size() && room) {
+    // As many as go out by the same socket.
+    uint16_t port = bufs[done].path->flow.local_port;
+    unsigned n = 0;
+    while (n < kBatch && done + n < bufs.size() && bufs[done + n].path->flow.local_port == port) {
+      address(headers_[n], messages_[n], bufs[done + n]);
+      n++;
+    }
+    int sent = sendmmsg(socket_of(port), headers_, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+      done += static_cast<size_t>(sent);
+    } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+      room = false;
+    } else if (errno != EINTR) {
+      done++;  // this one cannot be sent (no route, too long ...): as if the wire had lost it
+    }
+  }
+  tx_free(bufs);
+  return done;
+}
+
+// ---- Receiving --------------------------------------------------------------------------------
+
+size_t SocketPort::rx(std::span<RxBuf> bufs) {
+  if (sockets_.empty()) return 0;
+  if (sockets_.size() == 1) return receive(sockets_[0].fd, bufs);
+  epoll_event ready[16];
+  int n = epoll_wait(epoll_, ready, 16, 0);
+  size_t got = 0;
+  for (int i = 0; i < n && got < bufs.size(); i++)
+    got += receive(static_cast<int>(ready[i].data.u64 >> 16), bufs.subspan(got));
+  return got;
+}
+
+size_t SocketPort::receive(int fd, std::span<RxBuf> bufs) {
+  unsigned want = static_cast<unsigned>(std::min({bufs.size(), kBatch, free_.size()}));
+  if (want == 0) {
+    if (!bufs.empty()) drops_.no_buffer++;
+    return 0;
+  }
+  uint16_t port = 0;
+  for (const Socket& s : sockets_)
+    if (s.fd == fd) port = s.port;
+  for (unsigned i = 0; i < want; i++) {
+    Message& m = messages_[i];
+    m.vec = {free_[free_.size() - 1 - i] + kOffset, slot_ - kOffset};
+    headers_[i].msg_hdr = {};
+    headers_[i].msg_hdr.msg_name = &m.peer;
+    headers_[i].msg_hdr.msg_namelen = sizeof m.peer;
+    headers_[i].msg_hdr.msg_iov = &m.vec;
+    headers_[i].msg_hdr.msg_iovlen = 1;
+    headers_[i].msg_hdr.msg_control = m.control;
+    headers_[i].msg_hdr.msg_controllen = sizeof m.control;
+  }
+  int got = recvmmsg(fd, headers_, want, MSG_DONTWAIT, nullptr);
+  size_t n = 0;
+  std::byte* dropped[kBatch];
+  size_t drops = 0;
+  for (int i = 0; i < got; i++) {
+    std::byte* buffer = free_.back();
+    free_.pop_back();
+    if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0 ||
+        !read_flow(headers_[i], messages_[i].peer, port, bufs[n].flow)) {
+      drops_.malformed++;
+      dropped[drops++] = buffer;  // not back yet: the next one is the next datagram's
+      continue;
+    }
+    bufs[n].data = buffer + kOffset;
+    bufs[n].len = headers_[i].msg_len;
+    bufs[n].handle = buffer;
+    n++;
+  }
+  while (drops != 0) give_buffer(dropped[--drops]);
+  return n;
+}
+
+void SocketPort::rx_free(std::span<RxBuf> bufs) {
+  for (RxBuf& b : bufs) give_buffer(b.handle);
+}
+
+}  // namespace usiw

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file engine_rings.cc
+/// The rings as an engine that serves another process would meet them: the fuzzer writes every byte
+/// of the SQ's, RQ's and CQ's slots, between runs and in their midst (between a check and
+/// a use). The peer is an engine that behaves. Nothing is read or written beyond the slots and the
+/// memory registered in the QP's protection domain, and every run ends.
+#include "mutate.h"
+
+namespace {
+
+using namespace usiw;
+using namespace usiw::fuzz;
+
+// The consumer's slots of a CQ are private: an explicit instantiation may name them.
+template <auto kSlots, auto kMask>
+struct CqSlots {
+  friend std::span<uint8_t> slots_of(Cq& cq) {
+    return {reinterpret_cast<uint8_t*>(cq.*kSlots), (size_t{cq.*kMask} + 1) * kSlotBytes};
+  }
+};
+std::span<uint8_t> slots_of(Cq& cq);  // found by name
+template struct CqSlots<&Cq::slots_, &Cq::mask_>;
+
+struct Rings : Qp {
+  using Qp::rq_;
+  using Qp::sq_;
+};
+
+class Hostile {
+ public:
+  explicit Hostile(Input& in) : in_(in), host_(clock_, 0, kLimits), peer_(clock_, 1) {
+    host_.hostile_ring = true;
+    host_.connect();
+    peer_.connect();
+    // What another thread does meanwhile: a byte or two, where the input says so.
+    host_.port.hook = clock_.hook = [this] {
+      if (racing_ == 0) return;
+      --racing_;
+      scribble();
+    };
+  }
+
+  void run() {
+    for (unsigned n = 0; !in_.done() && n < 300; ++n) op();
+    racing_ = 0;
+    for (unsigned n = 0; n < 50; ++n) turn();
+    if (in_.flag()) host_.engine().qp_shutdown(host_.qp);
+    for (unsigned n = 0; n < 50; ++n) turn();
+    host_.engine().qp_abort(host_.qp);
+    peer_.engine().qp_abort(peer_.qp);
+    peer_.poll();
+    FUZZ_CHECK(peer_.outstanding() == 0, "the peer's work request never completes");
+    racing_ = 0;
+  }
+
+ private:
+  static constexpr HostLimits kLimits{.wr = 4, .sge = 3, .max_inline = 64, .cqe = 16};
+
+  SendWqe& send_slot(uint32_t i) { return (host_.qp->*(&Rings::sq_)).at(i); }
+  RecvWqe& recv_slot(uint32_t i) { return (host_.qp->*(&Rings::rq_)).at(i); }
+
+  void op() {
+    const uint8_t what = in_.get();
+    switch (what % 16) {
+      case 0:
+      case 1:
+      case 2: turn(); break;
+      case 3:
+      case 4: write_send(what >> 4); break;
+      case 5: write_recv(what >> 4); break;
+      case 6: host_.qp->ring_send(); break;
+      case 7: host_.qp->ring_recv(); break;
+      case 8: scribble(); break;
+      case 9: racing_ = in_.get() % 32; break;
+      case 10: {  // the honest producer's side, on slots that may be anything
+        const Sge s = sge_from(in_);
+        if (in_.flag())
+          host_.qp->post_recv(1, {&s, 1});
+        else
+          host_.qp->post_send({2, WrOpcode::kSend, kWrSignaled, 0, 0}, {&s, 1});
+        host_.qp->ring_send();
+        break;
+      }
+      case 11: peer_work(); break;
+      case 12: poll(); break;
+      case 13: host_.send_cq->arm(in_.flag()); break;
+      case 14:
+        switch (in_.get() % 8) {
+          case 0: host_.remove(in_.get() % kRegions); break;
+          case 1: host_.engine().qp_shutdown(host_.qp); break;
+          case 2: host_.engine().qp_abort(host_.qp); break;
+          case 3:
+            host_.engine().qp_reset(host_.qp);
+            break;
+          default: clock_.now += in_.get<uint16_t>() * 1'000u; break;
+        }
+        break;
+      case 15: clock_.now += 25'000'000; break;
+    }
+  }
+
+  /// A send slot as a producer might write it, with one thing or another out of bounds.
+  void write_send(uint32_t index) {
+    SendWqe& w = send_slot(index);
+    const size_t tail = (host_.qp->*(&Rings::sq_)).tail_bytes();
+    static constexpr uint8_t kOpcodes[] = {0, 2, 4, 0, 2, 4, 1, 0xff};
+    w.opcode = in_.pick(kOpcodes);
+    w.flags = in_.get();
+    if (in_.flag()) w.flags &= static_cast<uint8_t>(~kWrInline);
+    w.num_sge = in_.get() % 8 != 7 ? in_.get() % 4 : in_.get();
+    w.wr_id = in_.get();
+    const Sge remote = sge_from(in_);
+    w.remote_addr = remote.addr;
+    w.rkey = remote.lkey;
+    w.inline_len = in_.get() % 8 != 7 ? in_.get() % 65u : in_.get<uint32_t>();
+    for (size_t i = 0; i < tail / sizeof(Sge) && i < (w.num_sge & 3); ++i) w.sges()[i] = sge_from(in_);
+    w.valid.store(1);
+  }
+  void write_recv(uint32_t index) {
+    RecvWqe& w = recv_slot(index);
+    w.num_sge = in_.get() % 8 != 7 ? in_.get() % 4 : in_.get();
+    w.wr_id = in_.get();
+    for (size_t i = 0; i < 3; ++i) w.sges()[i] = sge_from(in_);
+    w.valid.store(1);
+  }
+
+  void scribble() {
+    const uint8_t what = in_.get();
+    std::span<uint8_t> bytes;
+    switch (what % 4) {
+      case 0:
+      case 1: {
+        auto& ring = host_.qp->*(&Rings::sq_);
+        bytes = {reinterpret_cast<uint8_t*>(&ring.at(what >> 4)), sizeof(SendWqe) + ring.tail_bytes()};
+        break;
+      }
+      case 2: {
+        auto& ring = host_.qp->*(&Rings::rq_);
+        bytes = {reinterpret_cast<uint8_t*>(&ring.at(what >> 4)), sizeof(RecvWqe) + ring.tail_bytes()};
+        break;
+      }
+      default: bytes = slots_of((what & 0x10) != 0 ? *host_.send_cq : *host_.recv_cq); break;
+    }
+    const size_t at = in_.get<uint16_t>() % bytes.size();
+    const auto with = in_.take(std::min<size_t>(1 + in_.get() % 8, bytes.size() - at));
+    std::copy(with.begin(), with.end(), bytes.begin() + static_cast<ptrdiff_t>(at));
+  }
+
+  void poll() {
+    std::array<Cqe, 4> out;
+    host_.send_cq->poll(out);
+    host_.recv_cq->poll(out);
+  }
+
+  void peer_work() {
+    static constexpr WrOpcode kOps[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead, WrOpcode::kSend};
+    const uint8_t what = in_.get();
+    if ((what & 0x80) != 0) {
+      peer_.post_recv({{to_of(kSink), 1024, stag_of(kSink)}});
+      return;
+    }
+    const Sge local{to_of(kOpen), in_.get() * 16u, stag_of(kOpen)};
+    const Sge remote = sge_from(in_);
+    peer_.post_send(kOps[what % 4], 0, {local}, remote.addr, remote.lkey);
+  }
+
+  void turn() {
+    for (Host* h : {&host_, &peer_}) {
+      Host& other = h == &host_ ? peer_ : host_;
+      auto& sent = other.port.sent;
+      for (; !sent.empty(); sent.pop_front())
+        h->port.arrived.emplace_back(flow_of(h == &host_ ? 0 : 1), std::move(sent.front()));
+      h->progress();
+    }
+    peer_.poll();
+    clock_.now += 2'000;
+  }
+
+  Input& in_;
+  unsigned racing_ = 0;  ///< scribbles to come in the midst of runs
+  VirtualClock clock_;
+  Host host_, peer_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  Hostile(in).run();
+  return 0;
+}

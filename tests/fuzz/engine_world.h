@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file engine_world.h
+/// Engines for the fuzzers: virtual time, a port whose datagrams the fuzzer holds in its hands,
+/// and memory of every kind of rights, watched byte by byte. Every datagram and buffer is an
+/// allocation of its own, of exactly its size, so that AddressSanitizer sees each step beyond.
+#ifndef USIW_TESTS_FUZZ_ENGINE_WORLD_H
+#define USIW_TESTS_FUZZ_ENGINE_WORLD_H
+
+#include <array>
+#include <bit>
+#include <deque>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/psn.h"
+#include "engine/qp_context.h"
+#include "engine/wire.h"
+#include "input.h"
+#include "port/port.h"
+#include "uapi/usiw_abi.h"
+
+namespace usiw::fuzz {
+
+using Datagram = std::vector<std::byte>;
+
+class VirtualClock final : public Clock {
+ public:
+  uint64_t now_ns() override {
+    if (hook) hook();
+    return now;
+  }
+  uint64_t now = 1'000'000'000;
+  std::function<void()> hook;  ///< called in the midst of a run
+};
+
+/// What every datagram of an engine must be, whatever it has been sent.
+inline void check_sent(std::span<const std::byte> d) {
+  TrpHeader h{};
+  FUZZ_CHECK(decode_trp(d, h), "sent a fragment of a header");
+  const auto rest = d.subspan(kTrpBytes);
+  switch (h.opcode) {
+    case USIW_TRP_DATA: {
+      DdpSegment s{};
+      FUZZ_CHECK(decode_ddp(rest, s) == DdpDecode::kOk, "sent a segment that does not decode");
+      TermInfo t;
+      if (!s.tagged && s.qn == USIW_DDP_QN_TERMINATE)
+        FUZZ_CHECK(decode_terminate({s.payload, s.len}, t), "sent a Terminate that does not decode");
+      if (!s.tagged && s.qn == USIW_DDP_QN_READ_REQ)
+        FUZZ_CHECK(s.len == kReadReqBytes, "sent a READ request of another length");
+      break;
+    }
+    case USIW_TRP_SHUTDOWN:
+      FUZZ_CHECK(rest.empty(), "sent a SHUTDOWN with a payload");
+      break;
+    case USIW_TRP_SACK: {
+      const uint32_t bits = h.psn - h.ack_psn;
+      FUZZ_CHECK(bits <= kWindow && rest.size() == (bits + 7) / 8, "sent a SACK of another length");
+      if (bits == 0) break;
+      FUZZ_CHECK((rest.front() & std::byte{1}) == std::byte{0} &&
+                     std::to_integer<unsigned>(rest.back()) >> ((bits - 1) % 8) == 1,
+                 "sent a SACK that its receiver must drop");
+      break;
+    }
+    default:
+      FUZZ_CHECK(false, "sent an opcode that is not the engine's");
+  }
+}
+
+class FuzzPort final : public Port {
+ public:
+  static constexpr uint32_t kMaxPayload = 1472;
+
+  ~FuzzPort() override { FUZZ_CHECK(live_ == 0, "buffers leaked"); }
+  uint32_t max_payload() const override { return kMaxPayload; }
+  size_t tx_alloc(std::span<TxBuf> bufs) override {
+    if (hook) hook();
+    const size_t n = std::min<size_t>(bufs.size(), buffers);
+    for (TxBuf& b : bufs.first(n)) b = {new std::byte[kMaxPayload], 0, nullptr, nullptr};
+    live_ += n;
+    return n;
+  }
+  size_t tx(std::span<TxBuf> bufs) override {
+    const size_t taken = std::min<size_t>(bufs.size(), tx_limit);
+    for (size_t i = 0; i < bufs.size(); ++i) {
+      FUZZ_CHECK(bufs[i].len <= kMaxPayload, "longer than the port takes");
+      check_sent({bufs[i].data, bufs[i].len});
+      FUZZ_CHECK(bufs[i].path != nullptr, "sent nowhere");
+      if (on_tx) on_tx({bufs[i].data, bufs[i].len});
+      if (i < taken) sent.emplace_back(bufs[i].data, bufs[i].data + bufs[i].len);
+    }
+    tx_free(bufs);
+    if (hook) hook();
+    return taken;
+  }
+  void tx_free(std::span<TxBuf> bufs) override {
+    for (TxBuf& b : bufs) delete[] b.data;
+    live_ -= bufs.size();
+  }
+  size_t rx(std::span<RxBuf> bufs) override {
+    size_t n = 0;
+    for (; n < bufs.size() && !arrived.empty(); ++n) {
+      auto& [flow, d] = arrived.front();
+      auto* p = new std::byte[d.size()];
+      if (!d.empty()) std::memcpy(p, d.data(), d.size());
+      bufs[n] = {p, static_cast<uint32_t>(d.size()), flow, nullptr};
+      arrived.pop_front();
+    }
+    live_ += n;
+    return n;
+  }
+  void rx_free(std::span<RxBuf> bufs) override {
+    for (RxBuf& b : bufs) delete[] b.data;
+    live_ -= bufs.size();
+  }
+  Drops drops() const override { return {}; }
+
+  std::deque<Datagram> sent;
+  std::deque<std::pair<FlowKey, Datagram>> arrived;
+  size_t tx_limit = SIZE_MAX;  ///< datagrams that one tx() takes
+  size_t buffers = SIZE_MAX;   ///< that one tx_alloc() gives
+  std::function<void()> hook;  ///< called in the midst of a run
+  std::function<void(std::span<const std::byte>)> on_tx;  ///< sees what tx() is given, taken or not
+
+ private:
+  size_t live_ = 0;
+};
+
+/// The kinds of registered memory. Their TOs are fixed, so that inputs can name them.
+enum RegionKind : uint8_t {
+  kOpen,     ///< all rights
+  kSource,   ///< remote read, nobody writes
+  kSink,     ///< local write: receives and READs end here
+  kForeign,  ///< all rights, in another protection domain
+  kRegions,
+};
+inline constexpr uint32_t kPd = 7, kForeignPd = 8;
+inline constexpr size_t kRegionBytes = 4096;
+
+constexpr uint32_t stag_of(uint32_t kind) { return (17 + kind) << 8 | 0x5a; }
+constexpr uint64_t to_of(uint32_t kind) { return 0x100000u * (1 + kind); }
+
+class Memory {
+ public:
+  void add_to(Engine& engine) {
+    static constexpr uint32_t kAccess[kRegions] = {
+        kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, kAccessRemoteRead, kAccessLocalWrite,
+        kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead};
+    for (uint32_t kind = 0; kind < kRegions; ++kind) {
+      bytes_[kind].reset(new uint8_t[kRegionBytes]);
+      std::memset(bytes_[kind].get(), 0x40 + static_cast<int>(kind), kRegionBytes);
+      FUZZ_CHECK(engine.mr_add({stag_of(kind), kind == kForeign ? kForeignPd : kPd, kAccess[kind],
+                                reinterpret_cast<uint64_t>(bytes_[kind].get()), kRegionBytes,
+                                to_of(kind)}) == 0, "mr_add");
+      shadow_[kind].assign(bytes_[kind].get(), bytes_[kind].get() + kRegionBytes);
+    }
+    covered_.assign(kRegionBytes, 0);
+  }
+
+  /// A work request that may write to kSink is posted, or is complete.
+  void cover(const Sge& sge, int by) {
+    if (sink_removed_ || sge.lkey != stag_of(kSink) || sge.addr < to_of(kSink)) return;
+    for (uint64_t at = sge.addr - to_of(kSink), n = sge.length; n != 0 && at < kRegionBytes; ++at, --n) {
+      covered_[at] = static_cast<uint16_t>(covered_[at] + by);
+      shadow_[kSink][at] = bytes_[kSink][at];
+    }
+  }
+  /// Registered no more: from now on nothing there may change.
+  void removed(uint32_t kind) {
+    std::copy_n(bytes_[kind].get(), kRegionBytes, shadow_[kind].begin());
+    if (kind == kOpen) open_removed_ = true;
+    if (kind == kSink) covered_.assign(kRegionBytes, 0), sink_removed_ = true;
+  }
+
+  /// @p hostile_ring: its work requests are not known, and may name every byte that this end
+  /// may write.
+  void check(bool hostile_ring = false) const {
+    for (const uint32_t kind : {uint32_t{kSource}, uint32_t{kForeign}})
+      FUZZ_CHECK(std::memcmp(bytes_[kind].get(), shadow_[kind].data(), kRegionBytes) == 0,
+                 "memory without the right to write it has changed");
+    if (open_removed_)
+      FUZZ_CHECK(std::memcmp(bytes_[kOpen].get(), shadow_[kOpen].data(), kRegionBytes) == 0,
+                 "memory has changed behind its deregistration");
+    if (hostile_ring && !sink_removed_) return;
+    constexpr size_t kStep = 64;
+    for (size_t i = 0; i < kRegionBytes; ++i) {
+      if (i % kStep == 0 && std::memcmp(&bytes_[kSink][i], &shadow_[kSink][i], kStep) == 0) {
+        i += kStep - 1;
+        continue;
+      }
+      FUZZ_CHECK(covered_[i] != 0 || bytes_[kSink][i] == shadow_[kSink][i],
+                 "memory that no posted work request names has changed");
+    }
+  }
+
+ private:
+  std::array<std::unique_ptr<uint8_t[]>, kRegions> bytes_;
+  std::array<std::vector<uint8_t>, kRegions> shadow_;
+  std::vector<uint16_t> covered_;  ///< of kSink: posted work requests that name the byte
+  bool open_removed_ = false, sink_removed_ = false;
+};
+
+/// Notes only; each end must be told at most once.
+struct Told final : EngineEvents {
+  void cq_ready(Cq&) override { ++ready; }
+  void cq_overrun(Cq&) override { ++overrun; }
+  void qp_peer_closed(Qp&) override { ++ended; }
+  void qp_closed(Qp&) override { ++closed; }
+  void qp_failed(Qp&, int error, AsyncEvent) override {
+    FUZZ_CHECK(error <= 0 && error >= -4095, "not an error");
+    ++ended;
+  }
+  unsigned ready = 0, overrun = 0, ended = 0, closed = 0;
+};
+
+inline FlowKey flow_of(int side) {
+  FlowKey f{};
+  f.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1};
+  f.remote_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 2};
+  f.local_port = 1000;
+  f.remote_port = 4791;
+  if (side == 0) return f;
+  return {f.remote_addr, f.local_addr, f.remote_port, f.local_port};
+}
+
+struct HostLimits {
+  uint32_t wr = 8, sge = 3, max_inline = 64, cqe = 64;
+  uint16_t ird = 4, ord = 4, mtu = 1500;
+  uint32_t window = 1024;
+};
+
+/// The books of a connection: each PSN that was sent and not acknowledged as a whole is under way, lost, or
+/// reported by a bitmap, and the counts say the same; what has arrived early lies in the window.
+inline void check_books(Qp& ibqp) {
+  auto& qp = static_cast<QpContext&>(ibqp);
+  FUZZ_CHECK(qp.sq_next - qp.sq_head <= qp.sq_.capacity(), "send queue positions");
+  if (!qp.connected()) return;
+  const uint32_t out = qp.snd_nxt - qp.snd_una;
+  FUZZ_CHECK(out <= kWindow, "more outstanding than the window");
+  uint32_t acked = 0, lost = 0, both = 0, beyond = 0, arrived = 0;
+  const uint32_t early = qp.rcv_max - qp.rcv_nxt;
+  for (uint32_t i = 0; i < kWindow; i += 64) {
+    const uint64_t a = qp.acked.extract(qp.snd_una + i), l = qp.lost.extract(qp.snd_una + i);
+    const uint64_t r = qp.arrived.extract(qp.rcv_nxt + i);
+    const auto behind = [i](uint32_t n) { return n <= i ? ~uint64_t{0} : n - i >= 64 ? 0 : ~uint64_t{0} << (n - i); };
+    acked += static_cast<uint32_t>(std::popcount(a));
+    lost += static_cast<uint32_t>(std::popcount(l));
+    both += static_cast<uint32_t>(std::popcount(a & l));
+    beyond += static_cast<uint32_t>(std::popcount((a | l) & behind(out)));
+    arrived += static_cast<uint32_t>(std::popcount(r & behind(early)));
+  }
+  FUZZ_CHECK(both == 0 && beyond == 0, "acknowledged and lost, or never sent");
+  FUZZ_CHECK(lost == qp.lost_count && out == acked + lost + qp.inflight, "counts of what is outstanding");
+  FUZZ_CHECK(out == 0 || !qp.acked.test(qp.snd_una), "the oldest outstanding one has arrived");
+  FUZZ_CHECK(early <= kWindow && arrived == 0 && (early == 0 || qp.arrived.test(qp.rcv_max - 1)), "early arrivals");
+  FUZZ_CHECK(!qp.arrived.test(qp.rcv_nxt), "the one expected has arrived");
+  FUZZ_CHECK(qp.rr_tail - qp.rr_head <= qp.ird && qp.rr_next - qp.rr_head <= qp.rr_tail - qp.rr_head, "READs served");
+  FUZZ_CHECK(qp.reads_out() <= qp.ord, "READs outstanding");
+}
+
+/// One end: engine, port, memory, a QP, and an account of its work requests.
+class Host {
+ public:
+  Host(VirtualClock& clock, int side, const HostLimits& limits = {})
+      : side_(side), limits_(limits), owned_(std::make_unique<Engine>(clock, told, counters.data())) {
+    owned_->add_port(port);
+    memory.add_to(*owned_);
+    send_cq = owned_->cq_create(limits.cqe, nullptr);
+    recv_cq = owned_->cq_create(limits.cqe, nullptr);
+    QpAttr attr{};
+    attr.qpn = 1;
+    attr.pd = kPd;
+    attr.send_cq = send_cq;
+    attr.recv_cq = recv_cq;
+    attr.max_send_wr = attr.max_recv_wr = limits.wr;
+    attr.max_send_sge = attr.max_recv_sge = limits.sge;
+    attr.max_inline = limits.max_inline;
+    attr.sq_sig_all = true;
+    qp = owned_->qp_create(attr);
+  }
+  ~Host() {
+    owned_.reset();
+    memory.check(hostile_ring);
+  }
+
+  static constexpr uint32_t kIsn[2] = {0x1000, 0xfffffff0};  ///< one wraps soon
+  void connect() {
+    const ConnAttr conn{kIsn[side_],  kIsn[1 - side_], limits_.window, limits_.ird,
+                        limits_.ord, limits_.mtu,     side_ == 0};
+    FUZZ_CHECK(owned_->qp_connect(qp, 0, {flow_of(side_), {}, {}, 64, 0}, conn) == 0, "connect");
+  }
+  Engine& engine() { return *owned_; }
+  unsigned progress() {
+    const unsigned work = owned_->progress();
+    check_books(*qp);
+    return work;
+  }
+
+  bool post_send(WrOpcode op, uint8_t flags, std::vector<Sge> sges, uint64_t remote, uint32_t rkey) {
+    static constexpr uint8_t kInline[128] = {'i', 'n'};
+    if ((flags & kWrInline) != 0) {  // the poster itself copies: from true addresses
+      const uint32_t length = sges.empty() ? 0 : static_cast<uint32_t>(sges[0].length % sizeof kInline);
+      sges = {{reinterpret_cast<uint64_t>(kInline), length, 0}};
+    }
+    if (qp->post_send({next_id_, op, flags, remote, rkey}, sges) != 0) return false;
+    sends_.push_back({next_id_++, op == WrOpcode::kRdmaRead ? sges : std::vector<Sge>{}, op});
+    for (const Sge& s : sends_.back().sinks) memory.cover(s, 1);
+    qp->ring_send();
+    return true;
+  }
+  bool post_recv(std::vector<Sge> sges) {
+    if (qp->post_recv(next_id_, sges) != 0) return false;
+    recvs_.push_back({next_id_++, std::move(sges), {}});
+    for (const Sge& s : recvs_.back().sinks) memory.cover(s, 1);
+    qp->ring_recv();
+    return true;
+  }
+
+  /// Takes completions: each work request once, in the order of posting. Those of a dead CQ
+  /// are lost, as verbs has it.
+  void poll() {
+    if (send_cq->empty() && recv_cq->empty()) return;
+    memory.check(hostile_ring);
+    take(*send_cq, sends_);
+    take(*recv_cq, recvs_);
+  }
+  size_t outstanding() const { return sends_.size() + recvs_.size(); }
+  size_t sends_outstanding() const { return sends_.size(); }
+  uint64_t count(usiw_counter c) const { return counters[c]; }
+
+  void remove(uint32_t kind) {
+    if (owned_->mr_remove(stag_of(kind)) == 0) memory.removed(kind);
+  }
+
+  std::array<uint64_t, USIW_CNT_MAX> counters{};
+  Told told;
+  FuzzPort port;
+  Memory memory;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  Qp* qp = nullptr;
+  bool hostile_ring = false;
+  std::function<void(size_t sent_index, const Cqe&)> on_send_done;
+
+ private:
+  struct Posted {
+    uint64_t wr_id;
+    std::vector<Sge> sinks;
+    WrOpcode op;
+  };
+  void take(Cq& cq, std::deque<Posted>& posted) {
+    std::array<Cqe, 16> got;
+    for (size_t n; (n = cq.poll(got)) != 0;) {
+      for (const Cqe& c : std::span(got).first(n)) {
+        FUZZ_CHECK(!posted.empty(), "a completion of nothing");
+        FUZZ_CHECK(c.wr_id == posted.front().wr_id, "completions out of order, or twice");
+        uint64_t room = 0;
+        for (const Sge& s : posted.front().sinks) room += s.length;
+        if (&cq == recv_cq && c.status == WcStatus::kSuccess)
+          FUZZ_CHECK(c.byte_len <= room, "received more than there was room for");
+        for (const Sge& s : posted.front().sinks) memory.cover(s, -1);
+        if (&cq == send_cq && on_send_done) on_send_done(sends_done_, c);
+        sends_done_ += &cq == send_cq;
+        posted.pop_front();
+      }
+    }
+  }
+
+  int side_;
+  HostLimits limits_;
+  std::deque<Posted> sends_, recvs_;
+  size_t sends_done_ = 0;
+  uint64_t next_id_ = 1;
+  std::unique_ptr<Engine> owned_;
+};
+
+/// An SGE that fits as a rule, and sometimes does not.
+inline Sge sge_from(Input& in) {
+  const uint8_t what = in.get();
+  const uint32_t kind = what % kRegions;
+  const uint32_t offset = in.get<uint16_t>() % (kRegionBytes + 64);
+  static constexpr uint32_t kLengths[] = {0, 1, 7, 8, 64, 1400, 1432, 1440, 3000, 4096, 0x7fffffff, 0xffffffff};
+  const uint32_t length = (what & 0x80) != 0 ? in.pick(kLengths) : in.get() * 4u;
+  return {to_of(kind) + offset, length, stag_of(kind) ^ ((what & 0x70) == 0x70 ? 1u : 0u)};
+}
+
+}  // namespace usiw::fuzz
+
+#endif  // USIW_TESTS_FUZZ_ENGINE_WORLD_H

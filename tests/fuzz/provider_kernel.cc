@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file provider_kernel.cc
+/// What the provider takes from the kernel: the response of GET_CONTEXT, counters page and all,
+/// event records in any order, of any type, for QPs that live, died or never were, cut at any byte;
+/// numbers of new objects; commands that fail. Each CONNECT for a live QP is answered once, and
+/// nothing that the provider holds is lost.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "input.h"
+#include "provider_seams.h"
+#include "uapi/usiw_wire.h"
+#include "verbs/context.h"
+#include "verbs/runtime.h"
+
+namespace {
+
+using namespace usiw;
+using usiw::fuzz::Input;
+using usiw::fuzz::kernel;
+
+int counters_fd() {
+  static const int fd = [] {
+    const int made = memfd_create("counters", MFD_CLOEXEC);
+    FUZZ_CHECK(made >= 0 && ftruncate(made, USIW_COUNTERS_SIZE) == 0, "memfd");
+    return made;
+  }();
+  return fd;
+}
+
+class Process {
+ public:
+  explicit Process(Input& in) : in_(in) {
+    kernel() = {};
+    kernel().result = [this] { return failing() ? ENOMEM : 0; };
+    kernel().number = [this] { return in_.flag() ? next_stag_++ << 8 | in_.get() : in_.get<uint32_t>(); };
+    kernel().port_error = [this] { return failing() ? ENODEV : 0; };
+    std::strcpy(device_.name, "usiw0");
+  }
+
+  void run() {
+    if (!open()) return;
+    while (!in_.done()) op();
+    close_all();
+  }
+
+ private:
+  bool failing() { return fail_next_ != 0 && --fail_next_ == 0; }
+
+  usiw_link_info link() {
+    usiw_link_info l{};
+    l.ifindex = 1;
+    l.mtu = in_.flag() ? 1500 : 576 + in_.get<uint16_t>() % (USIW_MAX_MTU - 575);
+    l.lo_mtu = USIW_MAX_MTU;
+    l.up = in_.get() & 1;
+    l.is_loopback = in_.get() % 8 == 0;
+    std::strcpy(l.ifname, "eth0");
+    return l;
+  }
+
+  bool open() {
+    int ends[2];
+    FUZZ_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "pipe");
+    events_ = ends[1];
+    usiw_alloc_ucontext_resp resp{};
+    static constexpr uint64_t kOffsets[] = {0, 1, USIW_COUNTERS_SIZE - 1, UINT64_MAX};
+    static constexpr uint32_t kSizes[] = {USIW_COUNTERS_SIZE, 0, 1, UINT32_MAX};
+    resp.counters_offset = in_.pick(kOffsets);
+    resp.counters_size = in_.pick(kSizes);
+    resp.event_fd = ends[0];
+    resp.link = link();
+    context_ = {};
+    context_.vctx.context.device = &device_;
+    const int rc = usiw_context_open(&context_, counters_fd(), &resp);
+    if (rc != 0) close(events_);
+    return rc == 0;
+  }
+  ibv_context* ibv() { return &context_.vctx.context; }
+
+  void op() {
+    switch (in_.get() % 16) {
+      case 0:
+        if (pd_ == nullptr) pd_ = usiw_alloc_pd(ibv());
+        break;
+      case 1:
+        if (cq_ == nullptr) cq_ = usiw_create_cq(ibv(), in_.get<int16_t>(), nullptr, 0);
+        break;
+      case 2: create_qp(); break;
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 7: event(); break;
+      case 8: {  // a record cut short, or two in one
+        const auto bytes = in_.take(in_.get());
+        if (!bytes.empty()) feed(bytes.data(), bytes.size());
+        break;
+      }
+      case 9: reg_mr(); break;
+      case 10:
+        if (qps_.empty()) break;
+        usiw_destroy_qp(qps_.back());
+        qps_.pop_back();
+        break;
+      case 11: post(); break;
+      case 12:
+        if (cq_ != nullptr) {
+          ibv_wc wc[4];
+          usiw_poll_cq(cq_, 4, wc);
+          usiw_req_notify_cq(cq_, in_.flag());
+        }
+        break;
+      case 13: fail_next_ = in_.get() % 8; break;
+      case 14:
+        if (!qps_.empty()) {
+          ibv_qp_attr attr{};
+          static constexpr ibv_qp_state kStates[] = {IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_SQD, IBV_QPS_RTS};
+          attr.qp_state = in_.pick(kStates);
+          usiw_modify_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE);
+        }
+        break;
+      case 15:
+        if (!qps_.empty()) {
+          ibv_qp_attr attr{};
+          ibv_qp_init_attr init{};
+          usiw_query_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE, &init);
+        }
+        break;
+    }
+  }
+
+  void create_qp() {
+    if (pd_ == nullptr || cq_ == nullptr || qps_.size() == 4) return;
+    ibv_qp_init_attr attr{};
+    attr.qp_type = IBV_QPT_RC;
+    attr.send_cq = attr.recv_cq = cq_;
+    attr.cap = {in_.get() * 4u, in_.get() * 4u, in_.get() % 40u, in_.get() % 40u, in_.get() * 8u};
+    if (ibv_qp* qp = usiw_create_qp(pd_, &attr)) {
+      qps_.push_back(qp);
+      qpns_.push_back(qp->qp_num);
+    }
+  }
+  void reg_mr() {
+    if (pd_ == nullptr || mrs_.size() == 8) return;
+    if (ibv_mr* mr = usiw_reg_mr(pd_, memory_.data(), in_.get() * 8u, in_.get(), in_.get())) mrs_.push_back(mr);
+  }
+  void post() {
+    if (qps_.empty()) return;
+    ibv_sge sge{in_.get(), in_.get<uint32_t>(), in_.get<uint32_t>()};
+    if (!mrs_.empty() && in_.flag()) sge.lkey = mrs_[0]->lkey;
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.sg_list = &sge;
+    wr.num_sge = in_.get() % 2;
+    wr.opcode = static_cast<ibv_wr_opcode>(in_.get() % 16);
+    wr.send_flags = in_.get() & ~unsigned{IBV_SEND_INLINE};
+    ibv_qp* qp = qps_[in_.get() % qps_.size()];
+    ibv_recv_wr recv{}, *bad_recv = nullptr;
+    recv.sg_list = &sge;
+    recv.num_sge = wr.num_sge;
+    if (in_.flag())
+      usiw_post_recv(qp, &recv, &bad_recv);
+    else
+      usiw_post_send(qp, &wr, &bad);
+  }
+
+  void event() {
+    usiw_event e{};
+    e.type = in_.get() % 16 == 0 ? in_.get<uint32_t>() : 1 + in_.get() % 7;
+    if (e.type == USIW_EVENT_DEVICE_GONE && in_.get() % 8 != 0) e.type = USIW_EVENT_CONNECT;
+    e.qpn = !qpns_.empty() && in_.get() % 8 != 0 ? qpns_[in_.get() % qpns_.size()] : in_.get<uint32_t>();
+    e.conn_id = 1 + in_.get() % 4;
+    if (e.type == USIW_EVENT_LINK) {
+      e.link = link();
+    } else {
+      usiw_conn_info& c = e.conn;
+      const uint8_t what = in_.get();
+      if ((what & 1) == 0) c.local_addr[10] = c.local_addr[11] = c.remote_addr[10] = c.remote_addr[11] = 0xff;
+      c.local_port = in_.get() % 4;
+      c.remote_port = in_.get() % 4;
+      c.flags = what >> 4;
+      c.snd_psn = in_.get<uint32_t>();
+      c.rcv_psn = in_.get<uint32_t>();
+      c.snd_window = (what & 2) != 0 ? in_.get<uint32_t>() : 64;
+      c.ird = (what & 4) != 0 ? in_.get<uint16_t>() : 16;
+      c.ord = (what & 4) != 0 ? in_.get<uint16_t>() : 16;
+      c.mtu = (what & 8) != 0 ? in_.get<uint16_t>() : 1500;
+      c.hop_limit = 64;
+    }
+    bool live = false;
+    for (ibv_qp* qp : qps_) live |= qp->qp_num == e.qpn;
+    kernel().reports.clear();
+    feed(&e, sizeof e);
+    unsigned answers = 0;
+    for (const usiw_qp_report& r : kernel().reports) {
+      FUZZ_CHECK(r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_ASYNC, "a report of no kind");
+      FUZZ_CHECK(r.error <= 0 && r.error >= -4095, "a report with no error number");
+      if (r.kind != USIW_REPORT_READY && r.kind != USIW_REPORT_REFUSED) continue;
+      FUZZ_CHECK(r.conn_id == e.conn_id, "an answer about another connection");
+      FUZZ_CHECK((r.kind == USIW_REPORT_READY) == (r.error == 0), "refused without a reason");
+      ++answers;
+    }
+    FUZZ_CHECK(answers <= 1, "CONNECT is answered twice");
+    if (live && e.type == USIW_EVENT_CONNECT && whole_) FUZZ_CHECK(answers == 1, "CONNECT is not answered");
+  }
+
+  void feed(const void* bytes, size_t n) {
+    if (write(events_, bytes, n) != static_cast<ssize_t>(n)) return;
+    if (n % sizeof(usiw_event) != 0) whole_ = false;
+    Context& context = *static_cast<Context*>(context_.state);
+    context.ready(context.event_fd, 0);
+  }
+
+  void close_all() {
+    fail_next_ = 0;
+    for (ibv_qp* qp : qps_) FUZZ_CHECK(usiw_destroy_qp(qp) == 0, "destroy_qp");
+    for (ibv_mr* mr : mrs_) FUZZ_CHECK(usiw_dereg_mr(mr) == 0, "dereg_mr");
+    if (cq_ != nullptr) FUZZ_CHECK(usiw_destroy_cq(cq_) == 0, "destroy_cq");
+    if (pd_ != nullptr) FUZZ_CHECK(usiw_dealloc_pd(pd_) == 0, "dealloc_pd");
+    close(events_);
+    usiw_context_close(&context_);
+  }
+
+  Input& in_;
+  ibv_device device_{};
+  usiw_context context_{};
+  int events_ = -1;
+  bool whole_ = true;       ///< no record has been cut: the stream is in step
+  unsigned fail_next_ = 0;  ///< the n-th command from here on fails
+  uint32_t next_stag_ = 1;
+  ibv_pd* pd_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  std::vector<ibv_qp*> qps_;
+  std::vector<uint32_t> qpns_;  ///< also of QPs that are gone
+  std::vector<ibv_mr*> mrs_;
+  std::array<uint8_t, 4096> memory_{};
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  Process(in).run();
+  return 0;
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Processes that end, fork and exec; rights."""
+
+import os
+import subprocess
+
+from support.pairs import next_port
+from support.procs import until
+
+SERVER_IP = "127.0.0.3"
+
+
+def rping_server(usiw_run, port, *options):
+    return usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port, *options]).wait_listening(port)
+
+
+def test_no_rights_at_all():
+    """Another user without any capability, in a container's manner."""
+    port = next_port()
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    run = [*drop, os.environ["USIW_RUN"], "rping", "-a", SERVER_IP, "-p", str(port), "-C", "5", "-V"]
+    with subprocess.Popen([*run, "-s"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        for _ in range(100):
+            client = subprocess.run([*run, "-c"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                    timeout=60, check=False)
+            if client.returncode == 0:
+                break
+        assert client.returncode == 0, client.stdout
+        assert server.wait(30) == 0
+
+
+def test_killed_client_is_told(usiw_run):
+    """kill -9: the server's process is told by the watcher, and ends. (It does not have to find out by time-outs: status 12.)"""
+    port = next_port()
+    server = rping_server(usiw_run, port)
+    client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-v"])
+    client.wait_for("ping data")
+    client.signal(9)
+    client.wait()
+    server.wait(20)
+    assert "DISCONNECT" in server.output and "status 12" not in server.output
+
+
+def test_watcher_ends_with_its_process(usiw_run):
+    port = next_port()
+    server = rping_server(usiw_run, port)
+    client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-C", 3])
+    client.expect(0)
+    server.wait()
+    until(lambda: subprocess.run(["pgrep", "-f", "usiw-run --watch"], stdout=subprocess.DEVNULL,
+                                 check=False).returncode == 1, "watchers end")
+
+
+def test_port_is_free_again_at_once(usiw_run):
+    port = next_port()
+    for _ in range(5):
+        server = rping_server(usiw_run, port)
+        server.signal(9)
+        server.wait()
+
+
+def test_port_is_taken(usiw_run):
+    """Two processes do not share a port by accident."""
+    port = next_port()
+    server = rping_server(usiw_run, port)
+    second = usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port])
+    assert second.wait() != 0
+    server.kill()
+
+
+def test_fork_and_exec(usiw_run):
+    """A program's child that execs has a life of its own under usiw-run."""
+    port = next_port()
+    server = usiw_run(["sh", "-c", f"rping -s -a {SERVER_IP} -p {port} -C 3; echo status $?"])
+    usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-C", 3]).expect(0)
+    assert "status 0" in server.expect(0)
+
+
+def test_many_connections(usiw_run):
+    port = next_port()
+    server = usiw_run(["ucmatose", "-b", SERVER_IP, "-p", port, "-c", 200]).wait_listening(port)
+    usiw_run(["ucmatose", "-s", SERVER_IP, "-p", port, "-c", 200]).expect(0, 120)
+    server.expect(0, 60)

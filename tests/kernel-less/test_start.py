@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""What usiw-run says before it runs anything: one clear line, and an exit status as a shell's."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+
+def only_line(proc):
+    lines = proc.output.strip().splitlines()
+    assert len(lines) == 1, proc.output
+    assert lines[0].startswith("usiw-run: ")
+    return lines[0]
+
+
+def test_check(usiw_run):
+    out = usiw_run([], ["--check"]).expect(0)
+    for word in ("library", "provider", "device", "address", "port", "works here"):
+        assert word in out
+
+
+def test_check_says_what_is_wrong(usiw_run):
+    out = usiw_run([], ["--address", "192.0.2.77", "--check"]).expect(1)
+    assert "192.0.2.77 is not an address of this host" in out
+
+
+@pytest.mark.parametrize("options, part", [
+    (["--nonesuch"], "unknown option --nonesuch"),
+    (["--device"], "--device needs a value"),
+    (["--device", "a/b"], "--device"),
+    (["--address", "localhost"], "--address"),
+    ([], "which program?"),
+])
+def test_wrong_options(usiw_run, options, part):
+    proc = usiw_run([], options)
+    assert proc.wait() == 2
+    assert part in only_line(proc)
+
+
+def test_program_not_found(usiw_run):
+    proc = usiw_run(["no-such-program"])
+    assert proc.wait() == 127
+    assert "not found" in only_line(proc)
+
+
+def test_static_program(usiw_run, tmp_path):
+    source = tmp_path / "p.c"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", tmp_path / "p", source], check=True)
+    proc = usiw_run([tmp_path / "p"])
+    assert proc.wait() == 126
+    assert "statically linked" in only_line(proc)
+
+
+def test_set_user_id_program(usiw_run, tmp_path):
+    """Of another user, so that the program gains rights."""
+    if os.geteuid() != 0:
+        pytest.fail("run this by tests/kernel-less/run")
+    program = tmp_path / "p"
+    shutil.copy("/bin/true", program)
+    program.chmod(0o6755)
+    proc = usiw_run([program])
+    # Owned by the caller: no rights are gained, and it runs.
+    assert proc.wait() == 0
+
+
+def test_script(usiw_run, tmp_path):
+    script = tmp_path / "s"
+    script.write_text("#!/bin/sh\nibv_devinfo -l\n")
+    script.chmod(0o755)
+    assert "usiw0" in usiw_run([script]).expect(0)
+
+
+def test_device_name(usiw_run):
+    assert "rnic7" in usiw_run(["ibv_devinfo", "-l"], ["--device", "rnic7"]).expect(0)
+    assert "transport:" in usiw_run(["ibv_devinfo", "-d", "rnic7"], ["--device=rnic7"]).expect(0)
+
+
+def test_exit_status_and_environment_pass(usiw_run):
+    assert usiw_run(["sh", "-c", "exit 42"]).wait() == 42
+
+
+def test_a_program_without_verbs_is_undisturbed(usiw_run):
+    """Descriptors, directories and pipes of a program that has nothing to do with RDMA."""
+    out = usiw_run(["sh", "-c", "ls /sys/class/net; ls -l /dev/null; echo a | cat; cat < /etc/hostname"]).expect(0)
+    assert "lo" in out and "/dev/null" in out

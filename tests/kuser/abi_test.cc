@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// The shapes that cross between kernel and process (uapi/usiw_abi.h): sizes, offsets, and that
+// what is padding for one side is no leak of the other's memory.
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+static_assert(sizeof(usiw_alloc_ucontext_req) == 8);
+static_assert(sizeof(usiw_alloc_ucontext_resp) == 56);
+static_assert(offsetof(usiw_alloc_ucontext_resp, link) == 16);
+static_assert(sizeof(struct usiw_link_info) == 36);
+static_assert(offsetof(struct usiw_link_info, ifname) == 20);
+static_assert(sizeof(usiw_create_cq_resp) == 8);
+static_assert(sizeof(usiw_create_qp_resp) == 16);
+static_assert(offsetof(usiw_create_qp_resp, stats_offset) == 8);
+static_assert(sizeof(usiw_conn_info) == 84);
+static_assert(offsetof(usiw_conn_info, data_fd) == 80);
+static_assert(offsetof(usiw_conn_info, flags) == 48);
+static_assert(offsetof(usiw_conn_info, ird) == 64);
+static_assert(offsetof(usiw_conn_info, reason) == 76);
+static_assert(sizeof(usiw_event) == 128);
+static_assert(offsetof(usiw_event, conn) == 16);
+static_assert(sizeof(usiw_qp_report) == 16);
+
+class Abi : public Connected {};
+
+TEST_F(Abi, responses__every_byte_is_written) {
+  usiw_alloc_ucontext_req req{USIW_ABI_VERSION, 0};
+  usiw_alloc_ucontext_resp resp;
+  memset(&resp, 0xee, sizeof(resp));
+  ib_udata udata{&req, &resp, sizeof(req), sizeof(resp), nullptr};
+  auto* c = static_cast<ib_ucontext*>(calloc(1, client->device->ops->size_ib_ucontext));
+  c->device = client->device;
+  ASSERT_EQ(client->device->ops->alloc_ucontext(c, &udata), 0);
+  EXPECT_EQ(resp.counters_size, u32{USIW_COUNTERS_SIZE});
+  EXPECT_GE(resp.event_fd, 0);
+  const auto* bytes = reinterpret_cast<const u8*>(&resp);
+  for (size_t i = 0; i < sizeof(resp); i++) EXPECT_NE(bytes[i], 0xee) << "byte " << i;
+  client->device->ops->dealloc_ucontext(c);
+  mock_close(resp.event_fd);
+  free(c);
+}
+
+TEST_F(Abi, event__unused_bytes_are_zero) {
+  establish();
+  ASSERT_EQ(client->seen.size(), 1u);
+  const usiw_event& event = client->seen[0];
+  EXPECT_EQ(event.reserved, 0u);
+  const auto* bytes = reinterpret_cast<const u8*>(&event);
+  for (size_t i = offsetof(usiw_event, conn) + sizeof(usiw_conn_info); i < sizeof(event); i++)
+    EXPECT_EQ(bytes[i], 0) << "byte " << i;
+  EXPECT_NE(event.conn_id, 0u);
+  EXPECT_GE(event.qpn, u32{USIW_QPN_FIRST});
+}
+
+}  // namespace
+}  // namespace kuser

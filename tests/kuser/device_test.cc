@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of kmod/usiw_device.c and usiw_main.c.
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+class Device : public Kuser {};
+
+TEST_F(Device, query_device__limits) {
+  ib_device* dev = mock_device("eth0");
+  ib_device_attr attr;
+  ib_udata none{};
+  EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), 0);
+  EXPECT_EQ(attr.max_qp, USIW_MAX_QP);
+  EXPECT_EQ(attr.max_send_sge, USIW_MAX_SGE);
+  EXPECT_EQ(attr.max_qp_rd_atom, USIW_MAX_IRD);
+  none.inlen = 1;
+  EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);
+}
+
+TEST_F(Device, query_port__follows_the_netdev) {
+  ib_device* dev = mock_device("eth0");
+  ib_port_attr attr;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.state, IB_PORT_ACTIVE);
+  EXPECT_EQ(attr.active_speed, IB_SPEED_FDR10);
+  mock_netdev("eth0")->carrier = false;
+  mock_netdev("eth0")->speed = 0;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.state, IB_PORT_DOWN);
+  EXPECT_EQ(attr.active_speed, IB_SPEED_SDR);
+  mock_netdev("eth0")->speed = 400000;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.active_speed, IB_SPEED_NDR);
+}
+
+TEST_F(Device, query_gid__is_the_mac) {
+  ib_device* dev = mock_device("eth0");
+  union ib_gid gid;
+  u16 pkey = 0;
+  EXPECT_EQ(dev->ops->query_gid(dev, 1, 0, &gid), 0);
+  EXPECT_EQ(memcmp(gid.raw, mock_netdev("eth0")->dev_addr, ETH_ALEN), 0);
+  EXPECT_EQ(dev->ops->query_pkey(dev, 1, 0, &pkey), 0);
+  EXPECT_EQ(pkey, IB_DEFAULT_PKEY_FULL);
+}
+
+TEST_F(Device, newlink__lo_has_a_gid) {
+  ASSERT_EQ(mock_link_ops->newlink("usiw2", mock_netdev("lo")), 0);
+  ib_device* dev = mock_device("lo");
+  union ib_gid gid;
+  dev->ops->query_gid(dev, 1, 0, &gid);
+  EXPECT_FALSE(is_zero_ether_addr(gid.raw));
+  EXPECT_EQ(is_zero_ether_addr(mock_netdev("lo")->dev_addr), USIW_MOCK_KERNEL >= 604);
+}
+
+TEST_F(Device, newlink__second_device_on_a_netdev) {
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("eth0")), -EEXIST);
+}
+
+TEST_F(Device, newlink__not_like_ethernet) {
+  mock_netdev("lo")->type = ARPHRD_INFINIBAND;
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -EINVAL);
+}
+
+TEST_F(Device, newlink__each_failure) {
+  for (int n = 0;; n++) {
+    mock_inject(u64{1} << n);
+    const int ret = mock_link_ops->newlink("usiw9", mock_netdev("lo"));
+    const bool more = mock_fallible > static_cast<unsigned>(n);
+    mock_inject(0);
+    if (!more) {
+      EXPECT_EQ(ret, 0);
+      break;
+    }
+    EXPECT_LT(ret, 0) << "call " << n;
+    EXPECT_EQ(mock_netdev("lo")->refs, 0);
+  }
+}
+
+TEST_F(Device, netdevs_parameter__names) {
+  EXPECT_EQ(unload(), "");
+  char names[] = " eth0 ,nothing,, lo,eth0";
+  *mock_param_netdevs = names;
+  mock_errors[MOCK_CORE] = 0;
+  ASSERT_EQ(mock_module_init(), 0);
+  loaded_ = true;
+  EXPECT_NE(mock_device("eth0"), nullptr);
+  EXPECT_NE(mock_device("lo"), nullptr);
+  EXPECT_EQ(mock_device("eth1"), nullptr);
+  *mock_param_netdevs = nullptr;
+}
+
+}  // namespace
+}  // namespace kuser

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// The module loaded into the mock, with devices on eth0 and eth1; processes that use it; and
+// cm_ids as iw_cm has them. A test that leaves anything behind, or during which the mock found
+// something, fails.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mock/mock.h"
+
+extern "C" {
+#include "kmod/usiw.h"
+#include "kmod/usiw_conn.h"
+}
+
+namespace kuser {
+
+inline constexpr uint16_t kPort = 7000;
+
+in6_addr ipv4(const char* text);
+in6_addr ipv6(const char* text);
+sockaddr_storage endpoint(const in6_addr& addr, uint16_t port, int scope = 0);
+
+/// The violations that the mock has found so far, one a line.
+std::string violations();
+
+/// A verbs program: one context with one CQ and one QP.
+class Process {
+ public:
+  explicit Process(const char* netdev);
+  ~Process();
+  Process(const Process&) = delete;
+
+  /// Each returns what the driver said, and does nothing if a step before has failed.
+  int open();
+  int create_cq();
+  int create_qp();
+  int open_all();
+  int modify(ib_qp_state state);
+  int destroy_qp();
+  /// What the core does when the file is closed: objects, then the context.
+  void close();
+  /// SIGKILL has been sent: it does nothing by itself any more.
+  void kill() {
+    killed_ = true;
+    signal.flags = SIGNAL_GROUP_EXIT;
+  }
+  bool killed() const { return killed_; }
+
+  /// Records on the event file, as many as there are.
+  std::vector<usiw_event> events();
+  int report(uint32_t kind, uint32_t conn_id, int error = 0, uint32_t async_event = 0);
+  /// Answers what a provider answers: CONNECT by READY, DISCONNECT by CLOSED. Returns how many.
+  int answer();
+
+  void enter() { mock_current = &task; }
+  usiw_qp* qp() const { return to_usiw_qp(ibqp); }
+  usiw_ucontext* context() const { return to_usiw_uctx(ibuc); }
+
+  task_struct task{};
+  mm_struct mm{};
+  signal_struct signal{};
+  ib_device* device;
+  ib_ucontext* ibuc = nullptr;
+  ib_cq* ibcq = nullptr;
+  ib_qp* ibqp = nullptr;
+  int event_fd = -1;
+  std::vector<ib_event_type> async_events;
+  int completions = 0;
+  std::vector<usiw_event> seen;  ///< every record read
+
+ private:
+  bool killed_ = false;
+  nsproxy ns_{&init_net};
+};
+
+/// A cm_id, and iw_cm's rules about it: what breaks them is a violation.
+class CmId {
+ public:
+  struct Event {
+    iw_cm_event_type type;
+    int status;
+    std::string private_data;
+    uint8_t ird, ord;
+  };
+
+  CmId();
+  ~CmId();
+  CmId(const CmId&) = delete;
+
+  int listen(ib_device* device, const in6_addr& addr, uint16_t port, int backlog = 4, bool only = false);
+  int connect(Process& process, const in6_addr& from, uint16_t from_port, const in6_addr& to,
+              uint16_t to_port, const std::string& private_data = "");
+  int accept(Process& process, const std::string& private_data = "");
+  int reject(const std::string& private_data = "");
+  int disconnect(bool abrupt = false);
+  void destroy();
+
+  bool told(iw_cm_event_type type) const;
+  bool established() const;
+
+  iw_cm_id id{};
+  int refs = 1;  ///< own one and the driver's
+  std::vector<Event> events;
+  std::vector<std::unique_ptr<CmId>> requests;  ///< of a listener
+
+ private:
+  enum class State { kIdle, kListening, kConnecting, kRequest, kAccepting, kFailed, kDestroyed };
+  int on_event(iw_cm_event* event);
+  bool take_qp(Process& process);
+  void drop_qp();
+
+  State state_ = State::kIdle;
+  ib_qp* proxy_ = nullptr;
+};
+
+class Kuser : public ::testing::Test {
+ protected:
+  Kuser();
+  ~Kuser() override;
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Loads the module and makes both devices; false if an injected error forbade it.
+  bool load();
+  /// Unloads it and says what was left behind; "" if all is well.
+  std::string unload();
+  /// Delivers datagrams and runs work until nothing is left to do now.
+  void pump();
+  /// The same with the processes answering.
+  void settle(std::initializer_list<Process*> processes);
+  bool loaded_ = false;
+};
+
+/// A client on eth0 and a server on eth1, from nothing to the end of a connection. Goes on for as
+/// long as nothing fails; calls on_step between any two things that happen.
+class Story {
+ public:
+  Story();
+  ~Story();
+  /// Thrown by on_step it ends the story there.
+  struct Stop {};
+  void tell();
+  /// Ends everything in the order in which a dying process does.
+  void end();
+
+  std::function<void(int)> on_step;
+  int steps = 0;
+  bool both_established = false;
+  bool ipv6 = false;
+  bool orderly = true;
+  std::unique_ptr<Process> client, server;
+  std::unique_ptr<CmId> listener, active;
+  CmId* passive() { return listener && !listener->requests.empty() ? listener->requests[0].get() : nullptr; }
+
+ private:
+  void tell_all();
+  void step();
+  void settle();
+};
+
+/// Brings a connection up; both processes have answered.
+class Connected : public Kuser {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  void establish();
+  usiw_conn* client_conn() { return client->qp()->conn; }
+  usiw_conn* server_conn() { return server->qp()->conn; }
+  std::unique_ptr<Process> client, server;
+  CmId listener, active;
+  CmId* passive = nullptr;
+};
+
+}  // namespace kuser

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What tests do with the mock: inject errors, let time pass, deliver datagrams, and ask what
+ * was wrong.
+ */
+#ifndef MOCK_H
+#define MOCK_H
+
+#include "rdma.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Calls that can be made to fail. */
+enum mock_call {
+	MOCK_ALLOC,		/* memory, arrays, numbers */
+	MOCK_SOCKET,		/* sock_create, bind, v6only, sendmsg */
+	MOCK_COPY,		/* to and from user memory */
+	MOCK_FILE,		/* descriptors and files */
+	MOCK_NET,		/* routes, neighbours */
+	MOCK_CORE,		/* ib_core, iw_cm's queue, notifiers, workqueues */
+	MOCK_CALLS,
+};
+
+/* Bit n makes the n-th such call from now on fail. */
+extern u64 mock_errors[MOCK_CALLS];
+/* The same over all kinds together; mock_fallible counts the calls since mock_inject(). */
+extern u64 mock_any_errors;
+extern unsigned int mock_fallible;
+void mock_inject(u64 any_errors);
+/* The same for calls behind the first @skip. */
+void mock_inject_after(unsigned int skip, u64 any_errors);
+/* True once for each set bit; @what for messages. */
+bool mock_fails(enum mock_call kind, const char *what);
+
+void mock_reset(void);
+
+/* Called by the mock in the middle of things: at the route lookup, when data go to the user. */
+extern void (*mock_on_route)(void);
+extern void (*mock_on_copy_to_user)(void);
+
+/* Context. */
+void mock_softirq_begin(void);
+void mock_softirq_end(void);
+
+/* Runs the work that is due; returns how many. Moves the clock, and runs what gets due. */
+unsigned int mock_run(void);
+void mock_advance_ms(unsigned int ms);
+/* Kernel memory, work and callbacks that are left; for the end of a test. */
+unsigned int mock_allocations(void);
+unsigned int mock_pending_works(void);
+void mock_grace_period(void);
+void mock_idle_check(const char *where);
+const char *mock_first_allocation(void);
+void *mock_tracked(void *p, size_t size, const char *site);
+
+/* Interfaces: "lo", "eth0" (192.0.2.1, 2001:db8::1), "eth1" (192.0.2.2, 2001:db8::2). */
+extern struct net init_net;
+struct net_device *mock_netdev(const char *name);
+void mock_notify_netdev(struct net_device *dev, unsigned long event);
+void mock_remove_addr(struct net_device *dev, const struct in6_addr *addr);
+void mock_neigh_update(struct net_device *dev, const struct in6_addr *addr, const u8 *mac);
+void mock_net_exit(struct net *net);
+extern bool mock_neigh_known;
+extern int mock_routes, mock_neighbours, mock_sockets;
+
+/* Datagrams that were sent, oldest first. */
+struct mock_datagram {
+	struct in6_addr from, to;
+	__be16 from_port, to_port;
+	u32 len;
+	u8 data[2048];
+};
+unsigned int mock_sent(void);
+bool mock_take(struct mock_datagram *d);
+/* Gives one to the socket that it is for, from softirq; linear: bytes in the head of the skb. */
+bool mock_deliver(const struct mock_datagram *d, unsigned int linear);
+void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
+bool mock_port_is_open(const struct in6_addr *addr, __be16 port);
+extern int mock_foreign_port;	/* taken by somebody else, host order; 0: none */
+
+/* Files of the process. */
+struct file *mock_file(int fd);
+void mock_close(int fd);
+int mock_open_fds(void);
+
+/* ib_core. */
+extern struct rdma_link_ops *mock_link_ops;
+struct ib_device *mock_device(const char *netdev);
+/* What the core does when a device goes, after the test has destroyed its objects. */
+void mock_unregister(struct ib_device *dev);
+extern struct ib_event mock_last_event;
+extern unsigned int mock_events;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MOCK_H */

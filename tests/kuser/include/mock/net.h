@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Network: namespaces, interfaces, sockets, datagrams, routes, neighbours, notifiers. Headers of
+ * the wire (IP, UDP, ICMP) are those of the host's C library.
+ */
+#ifndef MOCK_NET_H
+#define MOCK_NET_H
+
+#include "sync.h"
+
+#include <linux/icmp.h>
+#include <linux/icmpv6.h>
+#include <linux/if_arp.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MAX_ADDR_LEN		32
+#define IFNAMSIZ		16
+#undef IFF_LOOPBACK
+#define IFF_LOOPBACK		0x8
+#undef IFF_UP
+#define IFF_UP			0x1
+
+/* ---- Namespaces ---- */
+struct net_device;
+
+struct net {
+	u32 hash_mix;
+	struct net_device *loopback_dev;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+static inline struct net *read_pnet(const possible_net_t *p)
+{
+	return p->net;
+}
+
+static inline void write_pnet(possible_net_t *p, struct net *net)
+{
+	p->net = net;
+}
+
+static inline bool net_eq(const struct net *a, const struct net *b)
+{
+	return a == b;
+}
+
+static inline u32 net_hash_mix(const struct net *net)
+{
+	return net->hash_mix;
+}
+
+struct pernet_operations {
+	void (*exit)(struct net *net);
+};
+
+int register_pernet_subsys(struct pernet_operations *ops);
+void unregister_pernet_subsys(struct pernet_operations *ops);
+
+/* ---- Interfaces ---- */
+enum mock_reg_state {
+	NETREG_REGISTERED = 1,
+	NETREG_UNREGISTERING,
+};
+
+struct net_device {
+	char name[IFNAMSIZ];
+	int ifindex;
+	unsigned short type;
+	unsigned int flags;
+	unsigned int mtu;
+	unsigned char addr_len;
+	u8 dev_addr[MAX_ADDR_LEN];
+	int reg_state;
+	bool carrier;
+	int refs;
+	struct net *net;
+	u32 speed;
+	struct in6_addr addrs[4];	/* mapped IPv4 or IPv6 */
+};
+
+typedef struct {
+	int held;
+} netdevice_tracker;
+
+struct net_device *dev_get_by_name(struct net *net, const char *name);
+void netdev_hold(struct net_device *dev, netdevice_tracker *tracker, gfp_t flags);
+void netdev_put(struct net_device *dev, netdevice_tracker *tracker);
+void dev_put(struct net_device *dev);
+int dev_set_mac_address(struct net_device *dev, struct sockaddr *sa, void *extack);
+
+static inline struct net *dev_net(const struct net_device *dev)
+{
+	return dev->net;
+}
+
+static inline bool netif_running(const struct net_device *dev)
+{
+	return dev->flags & IFF_UP;
+}
+
+static inline bool netif_carrier_ok(const struct net_device *dev)
+{
+	return dev->carrier;
+}
+
+void rtnl_lock(void);
+void rtnl_unlock(void);
+
+#define SPEED_UNKNOWN (-1)
+struct ethtool_link_ksettings {
+	struct {
+		u32 speed;
+	} base;
+};
+int __ethtool_get_link_ksettings(struct net_device *dev, struct ethtool_link_ksettings *settings);
+
+static inline void ether_addr_copy(u8 *to, const u8 *from)
+{
+	memcpy(to, from, ETH_ALEN);
+}
+
+static inline void eth_zero_addr(u8 *addr)
+{
+	memset(addr, 0, ETH_ALEN);
+}
+
+static inline bool is_zero_ether_addr(const u8 *addr)
+{
+	static const u8 zero[ETH_ALEN] = { 0 };
+
+	return !memcmp(addr, zero, ETH_ALEN);
+}
+
+static inline bool ether_addr_equal(const u8 *a, const u8 *b)
+{
+	return !memcmp(a, b, ETH_ALEN);
+}
+
+void eth_random_addr(u8 *addr);
+void addrconf_addr_eui48(u8 *eui, const u8 *mac);
+
+/* ---- Notifiers ---- */
+#define NOTIFY_DONE 0
+enum mock_net_event {
+	NETDEV_UP = 1,
+	NETDEV_DOWN,
+	NETDEV_CHANGE,
+	NETDEV_CHANGEADDR,
+	NETDEV_CHANGEMTU,
+	NETDEV_CHANGENAME,
+	NETDEV_UNREGISTER,
+	NETEVENT_NEIGH_UPDATE,
+};
+
+struct notifier_block {
+	int (*notifier_call)(struct notifier_block *nb, unsigned long event, void *ptr);
+};
+
+#define netdev_notifier_info_to_dev(ptr) ((struct net_device *)(ptr))
+int register_netdevice_notifier(struct notifier_block *nb);
+void unregister_netdevice_notifier(struct notifier_block *nb);
+int register_inetaddr_notifier(struct notifier_block *nb);
+void unregister_inetaddr_notifier(struct notifier_block *nb);
+int register_inet6addr_notifier(struct notifier_block *nb);
+void unregister_inet6addr_notifier(struct notifier_block *nb);
+int register_netevent_notifier(struct notifier_block *nb);
+void unregister_netevent_notifier(struct notifier_block *nb);
+
+struct in_device {
+	struct net_device *dev;
+};
+
+struct in_ifaddr {
+	struct in_device *ifa_dev;
+	__be32 ifa_local;
+};
+
+struct inet6_dev {
+	struct net_device *dev;
+};
+
+struct inet6_ifaddr {
+	struct inet6_dev *idev;
+	struct in6_addr addr;
+};
+
+/* ---- Addresses ---- */
+#define IPV6_ADDR_LINKLOCAL 0x20
+static inline bool ipv6_addr_v4mapped(const struct in6_addr *a)
+{
+	return !a->s6_addr32[0] && !a->s6_addr32[1] && a->s6_addr32[2] == cpu_to_be32(0xffff);
+}
+
+static inline void ipv6_addr_set_v4mapped(__be32 ipv4, struct in6_addr *a)
+{
+	a->s6_addr32[0] = a->s6_addr32[1] = 0;
+	a->s6_addr32[2] = cpu_to_be32(0xffff);
+	a->s6_addr32[3] = ipv4;
+}
+
+static inline bool ipv6_addr_equal(const struct in6_addr *a, const struct in6_addr *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+static inline bool ipv6_addr_any(const struct in6_addr *a)
+{
+	return ipv6_addr_equal(a, &in6addr_any);
+}
+
+static inline bool ipv6_addr_is_multicast(const struct in6_addr *a)
+{
+	return a->s6_addr[0] == 0xff;
+}
+
+static inline int ipv6_addr_type(const struct in6_addr *a)
+{
+	return a->s6_addr[0] == 0xfe && (a->s6_addr[1] & 0xc0) == 0x80 ? IPV6_ADDR_LINKLOCAL : 0;
+}
+
+static inline bool ipv4_is_zeronet(__be32 a)
+{
+	return !(be32_to_cpu(a) >> 24);
+}
+
+static inline bool ipv4_is_multicast(__be32 a)
+{
+	return be32_to_cpu(a) >> 28 == 0xe;
+}
+
+static inline bool ipv4_is_lbcast(__be32 a)
+{
+	return a == 0xffffffffu;
+}
+
+struct net_device *__ip_dev_find(struct net *net, __be32 addr, bool hold);
+int ipv6_chk_addr(struct net *net, const struct in6_addr *addr, const struct net_device *dev,
+		  int strict);
+
+/* ---- Routes and neighbours ---- */
+struct dst_entry {
+	struct net_device *dev;
+	int refs;
+};
+
+#define RTN_UNICAST		1
+#define RTN_LOCAL		2
+#define RTN_BLACKHOLE		6
+struct rtable {
+	struct dst_entry dst;
+	u8 rt_type;
+};
+
+struct flowi4 {
+	__be32 saddr, daddr;
+	u8 flowi4_tos, flowi4_proto;
+	__be16 fl4_sport, fl4_dport;
+};
+
+struct flowi6 {
+	struct in6_addr saddr, daddr;
+	__be32 flowlabel;
+	u8 flowi6_proto;
+	int flowi6_oif;
+	__be16 fl6_sport, fl6_dport;
+};
+
+#undef IPTOS_TOS_MASK
+#define IPTOS_TOS_MASK		0x1e
+#define INET_ECN_MASK		3
+#define ip6_make_flowinfo(tclass, label) cpu_to_be32((u32)(tclass) << 20 | (label))
+struct rtable *ip_route_output_key(struct net *net, struct flowi4 *fl4);
+void ip_rt_put(struct rtable *rt);
+void dst_release(struct dst_entry *dst);
+u32 dst_mtu(const struct dst_entry *dst);
+#define ip4_dst_hoplimit(dst)	((void)(dst), 64)
+#define ip6_dst_hoplimit(dst)	((void)(dst), 64)
+
+struct sock;
+struct mock_ipv6_stub {
+	struct dst_entry *(*ipv6_dst_lookup_flow)(struct net *net, const struct sock *sk,
+						  struct flowi6 *fl6, const struct in6_addr *final);
+};
+extern const struct mock_ipv6_stub *ipv6_stub;
+
+#define NUD_VALID 0xde
+struct neigh_table {
+	u32 key_len;
+};
+
+struct neighbour {
+	u8 nud_state;
+	struct net_device *dev;
+	struct neigh_table *tbl;
+	u8 ha[MAX_ADDR_LEN];
+	int refs;
+	u8 primary_key[16];
+};
+
+struct neighbour *dst_neigh_lookup(const struct dst_entry *dst, const void *addr);
+void neigh_ha_snapshot(u8 *ha, const struct neighbour *n, const struct net_device *dev);
+void neigh_event_send(struct neighbour *n, void *skb);
+void neigh_release(struct neighbour *n);
+
+/* ---- Datagrams: a head of exactly head_len bytes, and a page with the rest ---- */
+struct sk_buff {
+	struct net_device *dev;
+	u8 *data;		/* the head; its first byte is at the UDP header, or ICMP's IP header */
+	unsigned int len;	/* from data on, with the page */
+	unsigned int head_len;
+	u8 *page;
+	u8 *network, *transport;	/* apart from data, each with its own length */
+	unsigned int network_len, transport_len;
+};
+
+void *mock_header(const struct sk_buff *skb, bool network, unsigned int size);
+#define ip_hdr(skb)		((struct iphdr *)mock_header(skb, true, sizeof(struct iphdr)))
+#define ipv6_hdr(skb)		((struct ipv6hdr *)mock_header(skb, true, sizeof(struct ipv6hdr)))
+#define udp_hdr(skb)		((struct udphdr *)mock_header(skb, false, sizeof(struct udphdr)))
+#define icmp_hdr(skb)		((struct icmphdr *)mock_header(skb, false, sizeof(struct icmphdr)))
+#define icmp6_hdr(skb)		((struct icmp6hdr *)mock_header(skb, false, sizeof(struct icmp6hdr)))
+void *skb_header_pointer(const struct sk_buff *skb, int at, int len, void *buffer);
+int skb_copy_bits(const struct sk_buff *skb, int at, void *to, int len);
+void consume_skb(struct sk_buff *skb);
+void kfree_skb(struct sk_buff *skb);
+
+/* ---- Sockets ---- */
+#define SK_NO_REUSE		0
+#define SK_CAN_REUSE		1
+struct sock {
+	int sk_reuse;
+	void *sk_user_data;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct kvec {
+	void *iov_base;
+	size_t iov_len;
+};
+
+#undef CMSG_DATA
+#define CMSG_DATA(cmsg) ((void *)((struct cmsghdr *)(cmsg) + 1))
+
+struct udp_tunnel_sock_cfg {
+	void *sk_user_data;
+	u8 encap_type;
+	int (*encap_rcv)(struct sock *sk, struct sk_buff *skb);
+#if USIW_MOCK_KERNEL >= 603
+	void (*encap_err_rcv)(struct sock *sk, struct sk_buff *skb, int err, __be16 port, u32 info,
+			      u8 *payload);
+#else
+	void (*encap_err_rcv)(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset);
+#endif
+};
+
+int sock_create_kern(struct net *net, int family, int type, int protocol, struct socket **sock);
+void sock_release(struct socket *sock);
+int kernel_bind(struct socket *sock, struct sockaddr *addr, int len);
+int ip6_sock_set_v6only(struct sock *sk);
+int kernel_sendmsg(struct socket *sock, struct msghdr *msg, struct kvec *vec, size_t n, size_t len);
+int kernel_sock_shutdown(struct socket *sock, int how);
+void setup_udp_tunnel_sock(struct net *net, struct socket *sock, struct udp_tunnel_sock_cfg *cfg);
+#define rcu_dereference_sk_user_data(sk) (mock_check_rcu("sk_user_data"), (sk)->sk_user_data)
+#define rcu_assign_sk_user_data(sk, p) ((void)((sk)->sk_user_data = (p)))
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MOCK_NET_H */

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ib_core, iw_cm and uverbs as the driver sees them; and processes, files and modules.
+ */
+#ifndef MOCK_RDMA_H
+#define MOCK_RDMA_H
+
+#include "net.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Processes ---- */
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_flags;
+};
+
+#define VM_READ			1ul
+#define VM_WRITE		2ul
+
+struct mm_struct {
+	atomic_t mm_users;
+	int grabbed;		/* by mmgrab() */
+	int readers;		/* of the mmap lock */
+	struct vm_area_struct areas[4];
+};
+
+struct signal_struct {
+	unsigned int flags;
+};
+
+#define SIGNAL_GROUP_EXIT	4u
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct task_struct {
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct nsproxy *nsproxy;
+	bool killed;
+	int pid_refs;
+	bool reaped;
+};
+
+/* The mock's pid is the task itself. */
+struct pid;
+enum pid_type {
+	PIDTYPE_TGID,
+};
+
+extern struct task_struct *mock_current;
+#ifndef __cplusplus
+#define current mock_current
+#endif
+
+void mmgrab(struct mm_struct *mm);
+void mmdrop(struct mm_struct *mm);
+int mmap_read_lock_killable(struct mm_struct *mm);
+void mmap_read_unlock(struct mm_struct *mm);
+struct vm_area_struct *find_vma(struct mm_struct *mm, unsigned long at);
+struct pid *get_task_pid(struct task_struct *task, enum pid_type type);
+void put_pid(struct pid *pid);
+struct task_struct *pid_task(struct pid *pid, enum pid_type type);
+#define fatal_signal_pending(task) ((task)->killed)
+#define cond_resched() mock_might_sleep("cond_resched")
+
+/* ---- Modules ---- */
+struct module;
+#define THIS_MODULE ((struct module *)NULL)
+#define MODULE_AUTHOR(s)
+#define MODULE_DESCRIPTION(s)
+#define MODULE_LICENSE(s)
+#define MODULE_VERSION(s)
+#define MODULE_ALIAS_RDMA_LINK(s)
+#define MODULE_PARM_DESC(name, s)
+#define module_param(name, type, mode) char **const mock_param_##name = &name
+extern char **const mock_param_netdevs;
+#define module_init(f) int mock_module_init(void) { return f(); }
+#define module_exit(f) void mock_module_exit(void) { f(); }
+int mock_module_init(void);
+void mock_module_exit(void);
+
+/* ---- Files ---- */
+struct inode;
+struct poll_table_struct;
+typedef struct poll_table_struct poll_table;
+
+struct file;
+struct file_operations {
+	struct module *owner;
+	ssize_t (*read)(struct file *file, char *buf, size_t count, loff_t *pos);
+	__poll_t (*poll)(struct file *file, poll_table *wait);
+	int (*release)(struct inode *inode, struct file *file);
+	loff_t (*llseek)(struct file *file, loff_t offset, int whence);
+};
+
+struct file {
+	const struct file_operations *f_op;
+	void *private_data;
+	unsigned int f_flags;
+};
+
+#ifndef O_RDONLY
+#define O_RDONLY 0
+#endif
+#ifndef O_NONBLOCK
+#define O_NONBLOCK 04000
+#endif
+#ifndef O_CLOEXEC
+#define O_CLOEXEC 02000000
+#endif
+#ifndef EPOLLIN
+#define EPOLLIN 1u
+#define EPOLLHUP 0x10u
+#define EPOLLRDNORM 0x40u
+#endif
+loff_t noop_llseek(struct file *file, loff_t offset, int whence);
+void poll_wait(struct file *file, wait_queue_head_t *wq, poll_table *wait);
+struct file *anon_inode_getfile(const char *name, const struct file_operations *ops, void *priv,
+				int flags);
+void fput(struct file *file);
+int get_unused_fd_flags(unsigned int flags);
+void put_unused_fd(unsigned int fd);
+void fd_install(unsigned int fd, struct file *file);
+unsigned long copy_to_user(void *to, const void *from, unsigned long n);
+
+/* ---- ib_core ---- */
+enum rdma_driver_id {
+	RDMA_DRIVER_UNKNOWN,
+	MOCK_DRIVER_ID_IS_ANY_NUMBER = 0x7fffffff,
+};
+
+enum ib_event_type {
+	IB_EVENT_CQ_ERR,
+	IB_EVENT_QP_FATAL,
+	IB_EVENT_QP_REQ_ERR,
+	IB_EVENT_QP_ACCESS_ERR,
+	IB_EVENT_COMM_EST,
+	IB_EVENT_SQ_DRAINED,
+	IB_EVENT_PORT_ACTIVE,
+	IB_EVENT_PORT_ERR,
+	IB_EVENT_GID_CHANGE,
+};
+
+enum ib_qp_state { IB_QPS_RESET, IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS, IB_QPS_SQD, IB_QPS_SQE, IB_QPS_ERR };
+enum ib_qp_type { IB_QPT_RC = 2, IB_QPT_UD = 4 };
+enum ib_sig_type { IB_SIGNAL_ALL_WR, IB_SIGNAL_REQ_WR };
+enum ib_cq_notify_flags { IB_CQ_SOLICITED = 1 };
+#define IB_QP_STATE			0x1
+#define IB_QP_CUR_STATE			0x2
+#define IB_QP_ACCESS_FLAGS		0x8
+#define IB_QP_MAX_QP_RD_ATOMIC		0x2000
+#define IB_QP_MAX_DEST_RD_ATOMIC	0x20000
+#define IB_QP_ATTR_STANDARD_BITS	0xfffff
+#define IB_ACCESS_LOCAL_WRITE		0x1
+#define IB_ACCESS_REMOTE_WRITE		0x2
+#define IB_ACCESS_REMOTE_READ		0x4
+#define IB_ACCESS_REMOTE_ATOMIC		0x8
+#define IB_ACCESS_OPTIONAL		0x3ff00000
+#define IB_DEFAULT_PKEY_FULL		0xffff
+enum { IB_PORT_DOWN = 1, IB_PORT_ACTIVE = 4 };
+enum { IB_PORT_PHYS_STATE_DISABLED = 3, IB_PORT_PHYS_STATE_LINK_UP = 5 };
+enum { IB_SPEED_SDR = 1, IB_SPEED_DDR = 2, IB_SPEED_FDR10 = 8, IB_SPEED_FDR = 16, IB_SPEED_EDR = 32,
+       IB_SPEED_HDR = 64, IB_SPEED_NDR = 128 };
+enum { IB_WIDTH_1X = 1, IB_WIDTH_4X = 2 };
+enum { IB_PORT_CM_SUP = 1 << 16, RDMA_CORE_PORT_IWARP = 8, RDMA_NODE_RNIC = 4 };
+enum { IB_ATOMIC_NONE, IBK_ALLOW_USER_UNREG = 32, IW_F_NO_PORT_MAP = 1 };
+
+struct ib_device_ops;
+struct uapi_definition;
+struct mock_core_device {
+	char name[64];
+};
+
+struct ib_device {
+	const struct ib_device_ops *ops;
+	const struct uapi_definition *driver_def;
+	struct mock_core_device dev;
+	__be64 node_guid;
+	char node_desc[64];
+	char iw_ifname[IFNAMSIZ];
+	int node_type, phys_port_cnt, num_comp_vectors, iw_driver_flags;
+	/* the mock's */
+	struct net_device *mock_netdev;
+	bool registered, unregistering;
+	int refs;
+	struct ib_device *next;
+};
+#define dev_name(d) ((d)->name)
+#define num_possible_cpus() 2
+
+struct ib_event;
+struct ib_ucontext { struct ib_device *device; };
+struct ib_pd { struct ib_device *device; };
+struct ib_cq {
+	struct ib_device *device;
+	int cqe;
+	void *cq_context;
+	void (*comp_handler)(struct ib_cq *cq, void *context);
+	void (*event_handler)(struct ib_event *event, void *context);
+};
+struct ib_mr { struct ib_device *device; u32 lkey, rkey; u64 iova, length; };
+struct ib_srq;
+struct ib_qp_cap { u32 max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data; };
+struct ib_qp {
+	struct ib_device *device;
+	struct ib_qp *real_qp;
+	struct ib_cq *send_cq, *recv_cq;
+	enum ib_qp_type qp_type;
+	u32 qp_num;
+	void *qp_context;
+	void (*event_handler)(struct ib_event *event, void *context);
+};
+struct ib_event {
+	struct ib_device *device;
+	union {
+		struct ib_cq *cq;
+		struct ib_qp *qp;
+		u32 port_num;
+	} element;
+	enum ib_event_type event;
+};
+struct ib_qp_init_attr {
+	u32 create_flags;
+	struct ib_srq *srq;
+	enum ib_qp_type qp_type;
+	struct ib_cq *send_cq, *recv_cq;
+	struct ib_qp_cap cap;
+	enum ib_sig_type sq_sig_type;
+	u32 port_num;
+};
+struct ib_qp_attr {
+	enum ib_qp_state qp_state, cur_qp_state;
+	int path_mtu, qp_access_flags;
+	struct ib_qp_cap cap;
+	u8 max_rd_atomic, max_dest_rd_atomic;
+	u32 port_num;
+};
+struct ib_cq_init_attr { unsigned int cqe, flags; };
+struct ib_port_attr {
+	int state, phys_state, max_mtu, active_mtu, gid_tbl_len, pkey_tbl_len;
+	u32 port_cap_flags, max_msg_sz;
+	u16 active_speed;
+	u8 active_width;
+};
+struct ib_device_attr {
+	__be64 sys_image_guid;
+	u64 max_mr_size, page_size_cap, kernel_cap_flags, fw_ver;
+	u32 hw_ver;
+	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
+	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
+};
+struct ib_port_immutable { int gid_tbl_len, pkey_tbl_len; u32 core_cap_flags; };
+union ib_gid { u8 raw[16]; };
+struct ib_wc;
+struct ib_send_wr;
+struct ib_recv_wr;
+struct iw_cm_id;
+struct iw_cm_conn_param;
+
+/* Driver data of a command; fd: of the process that calls. */
+struct ib_udata {
+	const void *inbuf;
+	void *outbuf;
+	size_t inlen, outlen;
+	struct ib_ucontext *mock_context;
+};
+int ib_copy_from_udata(void *to, struct ib_udata *udata, size_t n);
+int ib_copy_to_udata(struct ib_udata *udata, void *from, size_t n);
+#define rdma_udata_to_drv_context(udata, type, member) \
+	container_of((udata)->mock_context, type, member)
+
+struct rdma_user_mmap_entry { struct ib_ucontext *ucontext; u64 mock_offset; int refs; };
+int rdma_user_mmap_entry_insert(struct ib_ucontext *c, struct rdma_user_mmap_entry *e, size_t len);
+struct rdma_user_mmap_entry *rdma_user_mmap_entry_get(struct ib_ucontext *c,
+						      struct vm_area_struct *vma);
+void rdma_user_mmap_entry_put(struct rdma_user_mmap_entry *e);
+void rdma_user_mmap_entry_remove(struct rdma_user_mmap_entry *e);
+u64 rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry *e);
+int remap_vmalloc_range(struct vm_area_struct *vma, void *at, unsigned long pgoff);
+
+struct rdma_stat_desc { const char *name; };
+struct rdma_hw_stats { const struct rdma_stat_desc *descs; int num_counters; u64 value[64]; };
+#define RDMA_HW_STATS_DEFAULT_LIFESPAN 10
+struct rdma_hw_stats *rdma_alloc_hw_stats_struct(const struct rdma_stat_desc *d, int n, unsigned long t);
+
+static inline int ib_mtu_int_to_enum(int mtu)
+{
+	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
+}
+
+/* ---- uverbs methods ---- */
+struct uverbs_attr_bundle {
+	struct ib_udata driver_udata;
+	void *mock_object;
+	const void *mock_data;
+	size_t mock_len;
+};
+struct uverbs_method_def {
+	u32 id;
+	int (*handler)(struct uverbs_attr_bundle *attrs);
+	u32 object_attr, object_type, data_attr, data_size;
+};
+struct uverbs_object_tree { u32 object; const struct uverbs_method_def *method; };
+struct uapi_definition { u32 object; const struct uverbs_object_tree *tree; };
+enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_ACCESS_READ = 0, UA_MANDATORY = 0 };
+#define UVERBS_HANDLER(id)	mock_handler_##id
+#define UVERBS_METHOD(id)	mock_method_##id
+#define UVERBS_ATTR_TYPE(type)	sizeof(type)
+#define UVERBS_ATTR_IDR(id, object, access, mandatory) .object_attr = (id), .object_type = (object)
+#define UVERBS_ATTR_PTR_IN(id, size, mandatory) .data_attr = (id), .data_size = (size)
+#define DECLARE_UVERBS_NAMED_METHOD(method, ...)					\
+	static const struct uverbs_method_def UVERBS_METHOD(method) = {			\
+		.id = method, .handler = UVERBS_HANDLER(method), __VA_ARGS__ }
+#define ADD_UVERBS_METHODS(name, obj, m)						\
+	static const struct uverbs_object_tree name = { .object = obj, .method = m }
+#define UAPI_DEF_CHAIN_OBJ_TREE(obj, t) { .object = obj, .tree = t }
+
+/* Netlink attributes of a driver: kept by name, read back by mock_driver_attr(). */
+struct sk_buff;
+struct nlattr;
+enum { RDMA_NLDEV_ATTR_DRIVER = 1 };
+struct nlattr *nla_nest_start(struct sk_buff *msg, int type);
+void nla_nest_end(struct sk_buff *msg, struct nlattr *nest);
+void nla_nest_cancel(struct sk_buff *msg, struct nlattr *nest);
+int rdma_nl_put_driver_u64(struct sk_buff *msg, const char *name, u64 value);
+/* Number of attributes in nests that were ended; @value: of the last one named so. */
+int mock_driver_attrs(const char *name, u64 *value);
+
+void *uverbs_attr_get_obj(const struct uverbs_attr_bundle *attrs, u16 id);
+int mock_uverbs_copy_from(void *to, size_t size, const struct uverbs_attr_bundle *attrs, u16 id);
+#define uverbs_copy_from(to, attrs, id) mock_uverbs_copy_from(to, sizeof(*(to)), attrs, id)
+
+#define INIT_RDMA_OBJ_SIZE(ib, drv, member) .size_##ib = sizeof(struct drv)
+struct ib_device_ops {
+	struct module *owner;
+	enum rdma_driver_id driver_id;
+	u32 uverbs_abi_ver;
+	struct rdma_hw_stats *(*alloc_hw_port_stats)(struct ib_device *, u32);
+	int (*alloc_pd)(struct ib_pd *, struct ib_udata *);
+	int (*alloc_ucontext)(struct ib_ucontext *, struct ib_udata *);
+#if USIW_MOCK_KERNEL >= 611
+	int (*create_cq)(struct ib_cq *, const struct ib_cq_init_attr *, struct uverbs_attr_bundle *);
+#else
+	int (*create_cq)(struct ib_cq *, const struct ib_cq_init_attr *, struct ib_udata *);
+#endif
+	int (*create_qp)(struct ib_qp *, struct ib_qp_init_attr *, struct ib_udata *);
+	void (*dealloc_driver)(struct ib_device *);
+	int (*dealloc_pd)(struct ib_pd *, struct ib_udata *);
+	void (*dealloc_ucontext)(struct ib_ucontext *);
+	int (*dereg_mr)(struct ib_mr *, struct ib_udata *);
+	int (*destroy_cq)(struct ib_cq *, struct ib_udata *);
+	int (*destroy_qp)(struct ib_qp *, struct ib_udata *);
+	void (*disassociate_ucontext)(struct ib_ucontext *);
+	int (*fill_res_qp_entry)(struct sk_buff *, struct ib_qp *);
+	struct ib_mr *(*get_dma_mr)(struct ib_pd *, int);
+	int (*get_hw_stats)(struct ib_device *, struct rdma_hw_stats *, u32, int);
+	int (*get_port_immutable)(struct ib_device *, u32, struct ib_port_immutable *);
+	int (*iw_accept)(struct iw_cm_id *, struct iw_cm_conn_param *);
+	void (*iw_add_ref)(struct ib_qp *);
+	int (*iw_connect)(struct iw_cm_id *, struct iw_cm_conn_param *);
+	int (*iw_create_listen)(struct iw_cm_id *, int);
+	int (*iw_destroy_listen)(struct iw_cm_id *);
+	struct ib_qp *(*iw_get_qp)(struct ib_device *, int);
+	int (*iw_reject)(struct iw_cm_id *, const void *, u8);
+	void (*iw_rem_ref)(struct ib_qp *);
+	int (*mmap)(struct ib_ucontext *, struct vm_area_struct *);
+	void (*mmap_free)(struct rdma_user_mmap_entry *);
+	int (*modify_qp)(struct ib_qp *, struct ib_qp_attr *, int, struct ib_udata *);
+	int (*poll_cq)(struct ib_cq *, int, struct ib_wc *);
+	int (*post_recv)(struct ib_qp *, const struct ib_recv_wr *, const struct ib_recv_wr **);
+	int (*post_send)(struct ib_qp *, const struct ib_send_wr *, const struct ib_send_wr **);
+	int (*query_device)(struct ib_device *, struct ib_device_attr *, struct ib_udata *);
+	int (*query_gid)(struct ib_device *, u32, int, union ib_gid *);
+	int (*query_pkey)(struct ib_device *, u32, u16, u16 *);
+	int (*query_port)(struct ib_device *, u32, struct ib_port_attr *);
+	int (*query_qp)(struct ib_qp *, struct ib_qp_attr *, int, struct ib_qp_init_attr *);
+	struct ib_mr *(*reg_user_mr)(struct ib_pd *, u64, u64, u64, int, struct ib_udata *);
+	int (*req_notify_cq)(struct ib_cq *, enum ib_cq_notify_flags);
+	size_t size_ib_cq, size_ib_pd, size_ib_qp, size_ib_ucontext;
+};
+
+struct ib_device *mock_ib_alloc(size_t size);
+#define ib_alloc_device(type, member) \
+	container_of(mock_ib_alloc(sizeof(struct type)), struct type, member)
+void ib_dealloc_device(struct ib_device *dev);
+static inline void ib_set_device_ops(struct ib_device *dev, const struct ib_device_ops *ops)
+{
+	dev->ops = ops;
+}
+int ib_device_set_netdev(struct ib_device *dev, struct net_device *netdev, u32 port);
+int ib_register_device(struct ib_device *dev, const char *name, void *dma);
+struct ib_device *ib_device_get_by_netdev(struct net_device *netdev, enum rdma_driver_id id);
+void ib_device_put(struct ib_device *dev);
+void ib_unregister_device_queued(struct ib_device *dev);
+void ib_unregister_driver(enum rdma_driver_id id);
+void ib_dispatch_event(const struct ib_event *event);
+
+struct rdma_link_ops {
+	const char *type;
+	int (*newlink)(const char *name, struct net_device *netdev);
+};
+void rdma_link_register(struct rdma_link_ops *ops);
+void rdma_link_unregister(struct rdma_link_ops *ops);
+
+/* ---- iw_cm ---- */
+enum iw_cm_event_type {
+	IW_CM_EVENT_CONNECT_REQUEST = 1,
+	IW_CM_EVENT_CONNECT_REPLY,
+	IW_CM_EVENT_ESTABLISHED,
+	IW_CM_EVENT_DISCONNECT,
+	IW_CM_EVENT_CLOSE,
+};
+
+struct iw_cm_event {
+	enum iw_cm_event_type event;
+	int status;
+	struct sockaddr_storage local_addr, remote_addr;
+	void *private_data, *provider_data;
+	u8 private_data_len, ord, ird;
+};
+
+struct iw_cm_conn_param {
+	const void *private_data;
+	u16 private_data_len;
+	u32 ord, ird, qpn;
+};
+
+struct iw_cm_id {
+	struct ib_device *device;
+	struct sockaddr_storage local_addr, m_remote_addr;
+	void *provider_data;
+	u8 tos;
+	bool tos_set, afonly;
+	int (*event_handler)(struct iw_cm_id *id, struct iw_cm_event *event);
+	void (*add_ref)(struct iw_cm_id *id);
+	void (*rem_ref)(struct iw_cm_id *id);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MOCK_RDMA_H */

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of kmod/usiw_listen.c, in its order.
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+class Listen : public Connected {
+ protected:
+  /// A REQ as a host at 198.51.100.N would send it.
+  mock_datagram request(u8 host, u16 port = 9000) {
+    usiw_cm_conn c{};
+    mock_datagram d{};
+    EXPECT_EQ(usiw_cm_init_active(&c, 100 + host, 4, 4, 1500, 64, nullptr, 0), 0);
+    usiw_cm_connect(&c, mock_now_us);
+    d.from = ipv4("198.51.100.0");
+    d.from.s6_addr[15] = host;
+    d.from_port = cpu_to_be16(port);
+    d.to = ipv4("192.0.2.2");
+    d.to_port = cpu_to_be16(kPort);
+    d.len = usiw_cm_build(&c, d.data);
+    return d;
+  }
+  void drop_sent() {
+    mock_datagram d;
+    while (mock_take(&d)) {
+    }
+  }
+};
+
+TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
+  for (u8 host = 1; host <= 6; host++) {
+    const mock_datagram d = request(host);
+    mock_deliver(&d, 64);
+    mock_run();
+  }
+  EXPECT_EQ(listener.requests.size(), 4u);  // the backlog
+  listener.requests[0]->reject();
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 5u);
+  drop_sent();
+}
+
+TEST_F(Listen, park__repetition_is_answered_and_not_counted_twice) {
+  for (u8 host = 1; host <= 5; host++) {
+    const mock_datagram d = request(host);
+    mock_deliver(&d, 64);
+  }
+  mock_run();
+  drop_sent();
+  const mock_datagram again = request(5);
+  mock_deliver(&again, 64);
+  mock_run();
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.len, sizeof(usiw_trp_hdr));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_ACCEPT);
+  EXPECT_FALSE(mock_take(&answer));
+}
+
+TEST_F(Listen, park__is_bounded) {
+  for (int i = 0; i < USIW_MAX_PARKED + 100; i++) {
+    const mock_datagram d = request(i & 0xff, 9000 + i / 256);
+    mock_deliver(&d, 64);
+    mock_run();
+  }
+  auto* parked = static_cast<usiw_listener*>(listener.id.provider_data);
+  EXPECT_EQ(parked->nr_parked, unsigned{USIW_MAX_PARKED});
+  drop_sent();
+}
+
+TEST_F(Listen, park__old_requests_are_dropped) {
+  for (u8 host = 1; host <= 5; host++) {
+    const mock_datagram d = request(host);
+    mock_deliver(&d, 64);
+  }
+  mock_run();
+  mock_advance_ms(USIW_PARKED_MS + 1);
+  listener.requests[0]->reject();
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 4u);
+  drop_sent();
+}
+
+TEST_F(Listen, leave__parked_requests_are_freed) {
+  for (u8 host = 1; host <= 9; host++) {
+    const mock_datagram d = request(host);
+    mock_deliver(&d, 64);
+  }
+  mock_run();
+  listener.destroy();
+  drop_sent();
+}
+
+TEST_F(Listen, create__bad_addresses) {
+  CmId other;
+  EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), 0), -EINVAL);
+  other.id.local_addr.ss_family = AF_UNIX;
+  EXPECT_EQ(server->device->ops->iw_create_listen(&other.id, 1), -EAFNOSUPPORT);
+}
+
+TEST_F(Listen, create__port_is_taken) {
+  CmId other;
+  EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), kPort), -EADDRINUSE);
+  mock_foreign_port = 7001;
+  EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
+}
+
+TEST_F(Listen, create__ipv6_wildcard_takes_ipv4) {
+  CmId both, only;
+  const in6_addr v4 = ipv4("192.0.2.1"), v6 = ipv6("2001:db8::1");
+  ASSERT_EQ(both.listen(client->device, in6addr_any, 7100), 0);
+  EXPECT_TRUE(mock_port_is_open(&v4, cpu_to_be16(7100)));
+  EXPECT_TRUE(mock_port_is_open(&v6, cpu_to_be16(7100)));
+  ASSERT_EQ(only.listen(client->device, in6addr_any, 7200, 4, true), 0);
+  EXPECT_FALSE(mock_port_is_open(&v4, cpu_to_be16(7200)));
+}
+
+TEST_F(Listen, create__second_family_is_taken) {
+  CmId first, both;
+  const in6_addr v6 = ipv6("2001:db8::1");
+  ASSERT_EQ(first.listen(client->device, ipv4("0.0.0.0"), 7100), 0);
+  EXPECT_EQ(both.listen(client->device, in6addr_any, 7100), -EADDRINUSE);
+  EXPECT_FALSE(mock_port_is_open(&v6, cpu_to_be16(7100)));
+}
+
+TEST_F(Listen, destroy__twice) {
+  EXPECT_EQ(server->device->ops->iw_destroy_listen(&listener.id), 0);
+  EXPECT_EQ(server->device->ops->iw_destroy_listen(&listener.id), 0);
+}
+
+TEST_F(Listen, find__wildcard_beside_an_address) {
+  CmId any;
+  ASSERT_EQ(any.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort + 1), 0);
+  pump();
+  EXPECT_EQ(any.requests.size(), 1u);
+}
+
+TEST_F(Listen, find__by_another_interface) {
+  mock_datagram d = request(1);
+  d.to = ipv4("192.0.2.1");
+  CmId on_eth1;
+  ASSERT_EQ(on_eth1.listen(server->device, ipv4("0.0.0.0"), kPort + 2), 0);
+  d.to_port = cpu_to_be16(kPort + 2);
+  mock_deliver(&d, 64);
+  mock_run();
+  EXPECT_TRUE(on_eth1.requests.empty());
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_REJECT);
+}
+
+TEST_F(Listen, open__iw_cm_has_no_room) {
+  mock_errors[MOCK_CORE] = 1;
+  const mock_datagram d = request(1);
+  mock_deliver(&d, 64);
+  mock_run();
+  EXPECT_TRUE(listener.requests.empty());
+  EXPECT_EQ(mock_sent(), 0u);
+  mock_deliver(&d, 64);
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 1u);
+  drop_sent();
+}
+
+TEST_F(Listen, request__mtu_is_too_small) {
+  mock_netdev("eth1")->mtu = USIW_MIN_MTU - 1;
+  const mock_datagram d = request(1);
+  mock_deliver(&d, 64);
+  mock_run();
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_REJECT);
+  EXPECT_TRUE(listener.requests.empty());
+}
+
+iw_cm_id* leaving;
+
+// The worker has found the listener, which leaves before the worker goes on. The socket's last
+// reference goes with it; the worker must not bring it back to life.
+TEST_F(Listen, request__listener_leaves_meanwhile) {
+  const mock_datagram d = request(1);
+  mock_deliver(&d, 64);
+  leaving = &listener.id;
+  mock_on_route = [] {
+    mock_on_route = nullptr;
+    // On another processor: the socket is closed, and the closer waits for this worker.
+    auto* listening = static_cast<usiw_listener*>(leaving->provider_data);
+    listening->nodes[0].us->refs.value--;
+  };
+  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  mock_run();
+  EXPECT_EQ(us->refs.value, 0);
+  us->refs.value = 1;
+  EXPECT_TRUE(listener.requests.empty());
+  drop_sent();
+}
+
+}  // namespace
+}  // namespace kuser

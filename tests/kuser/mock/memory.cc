@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Kernel memory, arrays of pointers, numbers.
+#include "state.h"
+
+namespace {
+
+struct Allocation {
+  size_t size;
+  std::string site;
+};
+std::map<const void*, Allocation> allocations;
+
+/// The entries of a struct xarray; nullptr is a reserved index.
+using Entries = std::map<unsigned long, void*>;
+std::set<Entries*> arrays;
+
+Entries& entries_of(xarray* xa) {
+  if (!xa->entries) {
+    auto* entries = new Entries;
+    arrays.insert(entries);
+    xa->entries = entries;
+  }
+  return *static_cast<Entries*>(xa->entries);
+}
+
+}  // namespace
+
+namespace mock {
+
+void reset_memory() {
+  for (const auto& [p, unused] : allocations) free(const_cast<void*>(p));
+  allocations.clear();
+  for (Entries* entries : arrays) entries->clear();
+}
+
+}  // namespace mock
+
+extern "C" {
+
+void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
+  if (flags & GFP_KERNEL) mock_might_sleep(site);
+  if (mock_fails(MOCK_ALLOC, site)) return nullptr;
+  void* p = malloc(size);
+  memset(p, zero ? 0 : 0xa5, size);  // what is used without being set shows
+  allocations[p] = {size, site};
+  return p;
+}
+
+void* mock_memdup(const void* from, size_t size, gfp_t flags, const char* site) {
+  void* p = mock_alloc(size, flags, false, site);
+  if (p) memcpy(p, from, size);
+  return p;
+}
+
+void* mock_tracked(void* p, size_t size, const char* site) {
+  allocations[p] = {size, site};
+  return p;
+}
+
+void kfree(const void* p) {
+  if (!p) return;
+  const auto found = allocations.find(p);
+  if (found == allocations.end()) {
+    mock_violation("kfree of what was not allocated");
+    return;
+  }
+  const auto* begin = static_cast<const char*>(p);
+  if (mock::work_within(begin, begin + found->second.size))
+    mock_violation("memory of %s is freed while work in it is queued", found->second.site.c_str());
+  for (const mock_lock* lock : mock::held) {
+    const auto* at = reinterpret_cast<const char*>(lock);
+    if (at >= begin && at < begin + found->second.size)
+      mock_violation("memory is freed while %s in it is held", lock->name);
+  }
+  allocations.erase(found);
+  free(const_cast<void*>(p));
+}
+
+void vfree(const void* p) {
+  mock_might_sleep("vfree");
+  kfree(p);
+}
+
+unsigned int mock_allocations(void) { return allocations.size(); }
+
+const char* mock_first_allocation(void) {
+  return allocations.empty() ? "" : allocations.begin()->second.site.c_str();
+}
+
+// ---- xarray ----
+
+void xa_init_flags(struct xarray* xa, gfp_t) {
+  xa->entries = nullptr;
+  xa->from_one = false;
+}
+
+int xa_alloc_cyclic(struct xarray* xa, u32* id, void* entry, struct xa_limit limit, u32* next, gfp_t flags) {
+  if (flags & GFP_KERNEL) mock_might_sleep("xa_alloc_cyclic");
+  if (mock_fails(MOCK_ALLOC, "xa_alloc_cyclic")) return -ENOMEM;
+  Entries& entries = entries_of(xa);
+  const u32 first = std::max<u32>(limit.min, xa->from_one);
+  u32 at = std::max(*next, first);
+  for (u64 tries = 0; tries <= u64{limit.max} - first; tries++, at++) {
+    if (at > limit.max) at = first;
+    if (entries.count(at)) continue;
+    entries[at] = entry;
+    *id = at;
+    *next = at + 1;
+    return 0;
+  }
+  return -EBUSY;
+}
+
+void* xa_store(struct xarray* xa, unsigned long index, void* entry, gfp_t flags) {
+  if (flags & GFP_KERNEL) mock_might_sleep("xa_store");
+  if (mock_fails(MOCK_ALLOC, "xa_store")) return ERR_PTR(-ENOMEM);
+  return std::exchange(entries_of(xa)[index], entry);
+}
+
+void* xa_load(struct xarray* xa, unsigned long index) {
+  const Entries& entries = entries_of(xa);
+  const auto found = entries.find(index);
+  return found == entries.end() ? nullptr : found->second;
+}
+
+void* xa_erase(struct xarray* xa, unsigned long index) {
+  void* entry = xa_load(xa, index);
+  if (!entries_of(xa).erase(index)) mock_violation("xa_erase of a free index");
+  return entry;
+}
+
+bool xa_empty(const struct xarray* xa) {
+  return !xa->entries || static_cast<const Entries*>(xa->entries)->empty();
+}
+
+void xa_destroy(struct xarray* xa) {
+  auto* entries = static_cast<Entries*>(xa->entries);
+  arrays.erase(entries);
+  delete entries;
+  xa->entries = nullptr;
+}
+
+int xa_err(void* entry) { return IS_ERR(entry) ? PTR_ERR(entry) : 0; }
+
+void ida_init(struct ida* ida) { xa_init_flags(&ida->numbers, 0); }
+
+int ida_alloc_range(struct ida* ida, unsigned int min, unsigned int max, gfp_t flags) {
+  u32 id, next = 0;
+  const int ret = xa_alloc_cyclic(&ida->numbers, &id, ida, {max, min}, &next, flags);
+  return ret ? ret : static_cast<int>(id);
+}
+
+void ida_free(struct ida* ida, unsigned int id) { xa_erase(&ida->numbers, id); }
+
+void ida_destroy(struct ida* ida) {
+  if (!xa_empty(&ida->numbers)) mock_violation("ida_destroy with numbers in use");
+  xa_destroy(&ida->numbers);
+}
+
+}  // extern "C"

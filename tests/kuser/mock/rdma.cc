@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// ib_core, processes, files.
+#include "state.h"
+
+namespace {
+
+ib_device* devices;
+std::map<int, file*> descriptors;  ///< nullptr: reserved
+std::map<std::string, u64> open_nest, driver_attrs;
+bool nest_is_open;
+
+void unlink_device(ib_device* dev) {
+  for (ib_device** at = &devices; *at; at = &(*at)->next) {
+    if (*at != dev) continue;
+    *at = dev->next;
+    return;
+  }
+}
+
+}  // namespace
+
+namespace mock {
+
+void reset_rdma() {
+  devices = nullptr;
+  for (auto& [fd, file] : descriptors) delete file;
+  descriptors.clear();
+  mock_link_ops = nullptr;
+  mock_on_copy_to_user = nullptr;
+  mock_events = 0;
+  open_nest.clear();
+  driver_attrs.clear();
+  nest_is_open = false;
+  mock_last_event = {};
+}
+
+}  // namespace mock
+
+extern "C" {
+
+struct task_struct* mock_current;
+struct rdma_link_ops* mock_link_ops;
+struct ib_event mock_last_event;
+unsigned int mock_events;
+void (*mock_on_copy_to_user)(void);
+
+// ---- Processes ----
+
+void mmgrab(struct mm_struct* mm) { mm->grabbed++; }
+
+void mmdrop(struct mm_struct* mm) {
+  if (--mm->grabbed < 0) mock_violation("mmdrop without mmgrab");
+}
+
+int mmap_read_lock_killable(struct mm_struct* mm) {
+  mock_might_sleep("mmap_read_lock");
+  if (mock_fails(MOCK_CORE, "mmap_read_lock")) return -EINTR;
+  mm->readers++;
+  return 0;
+}
+
+void mmap_read_unlock(struct mm_struct* mm) {
+  if (--mm->readers < 0) mock_violation("mmap_read_unlock without lock");
+}
+
+struct vm_area_struct* find_vma(struct mm_struct* mm, unsigned long at) {
+  if (!mm->readers) mock_violation("find_vma without the mmap lock");
+  for (vm_area_struct& area : mm->areas)
+    if (area.vm_end > at) return &area;
+  return nullptr;
+}
+
+struct pid* get_task_pid(struct task_struct* task, enum pid_type) {
+  task->pid_refs++;
+  return reinterpret_cast<pid*>(task);
+}
+
+void put_pid(struct pid* pid) {
+  if (--reinterpret_cast<task_struct*>(pid)->pid_refs < 0) mock_violation("put_pid without get");
+}
+
+struct task_struct* pid_task(struct pid* pid, enum pid_type) {
+  mock_check_rcu("pid_task");
+  auto* task = reinterpret_cast<task_struct*>(pid);
+  return task->reaped ? nullptr : task;
+}
+
+// ---- Files ----
+
+loff_t noop_llseek(struct file*, loff_t, int) { return 0; }
+void poll_wait(struct file*, wait_queue_head_t*, poll_table*) {}
+
+struct file* anon_inode_getfile(const char*, const struct file_operations* ops, void* priv, int flags) {
+  mock_might_sleep("anon_inode_getfile");
+  if (mock_fails(MOCK_FILE, "anon_inode_getfile")) return static_cast<file*>(ERR_PTR(-ENFILE));
+  return new file{ops, priv, static_cast<unsigned>(flags)};
+}
+
+void fput(struct file* file) {
+  file->f_op->release(nullptr, file);
+  delete file;
+}
+
+int get_unused_fd_flags(unsigned int) {
+  if (mock_fails(MOCK_FILE, "get_unused_fd_flags")) return -EMFILE;
+  int fd = 3;
+  while (descriptors.count(fd)) fd++;
+  descriptors[fd] = nullptr;
+  return fd;
+}
+
+void put_unused_fd(unsigned int fd) {
+  if (!descriptors.count(fd) || descriptors[fd]) mock_violation("put_unused_fd of a file in use");
+  descriptors.erase(fd);
+}
+
+void fd_install(unsigned int fd, struct file* file) {
+  if (!descriptors.count(fd) || descriptors[fd]) mock_violation("fd_install on what was not reserved");
+  descriptors[fd] = file;
+}
+
+struct file* mock_file(int fd) { return descriptors.count(fd) ? descriptors[fd] : nullptr; }
+
+void mock_close(int fd) {
+  file* open = mock_file(fd);
+  descriptors.erase(fd);
+  if (open) fput(open);
+}
+
+int mock_open_fds(void) { return descriptors.size(); }
+
+unsigned long copy_to_user(void* to, const void* from, unsigned long n) {
+  mock_might_sleep("copy_to_user");
+  if (mock_fails(MOCK_COPY, "copy_to_user")) return n;
+  memcpy(to, from, n);
+  return 0;
+}
+
+int ib_copy_from_udata(void* to, struct ib_udata* udata, size_t n) {
+  mock_might_sleep("ib_copy_from_udata");
+  if (mock_fails(MOCK_COPY, "ib_copy_from_udata")) return -EFAULT;
+  if (n > udata->inlen) mock_violation("driver data read beyond its end");
+  memcpy(to, udata->inbuf, std::min(n, udata->inlen));
+  return 0;
+}
+
+int ib_copy_to_udata(struct ib_udata* udata, void* from, size_t n) {
+  mock_might_sleep("ib_copy_to_udata");
+  if (mock_on_copy_to_user) mock_on_copy_to_user();
+  if (mock_fails(MOCK_COPY, "ib_copy_to_udata")) return -EFAULT;
+  if (n > udata->outlen) mock_violation("driver data written beyond its end");
+  memcpy(udata->outbuf, from, std::min(n, udata->outlen));
+  return 0;
+}
+
+// ---- Devices ----
+
+struct ib_device* mock_ib_alloc(size_t size) {
+  return static_cast<ib_device*>(kzalloc(size, GFP_KERNEL));
+}
+
+void ib_dealloc_device(struct ib_device* dev) {
+  if (dev->ops && dev->ops->dealloc_driver) dev->ops->dealloc_driver(dev);
+  kfree(dev);
+}
+
+int ib_device_set_netdev(struct ib_device* dev, struct net_device* netdev, u32) {
+  if (mock_fails(MOCK_CORE, "ib_device_set_netdev")) return -ENOMEM;
+  dev->mock_netdev = netdev;
+  return 0;
+}
+
+int ib_register_device(struct ib_device* dev, const char* name, void*) {
+  ib_port_immutable immutable{};
+  ib_device_attr attr;
+  ib_udata none{};
+  mock_might_sleep("ib_register_device");
+  if (mock_fails(MOCK_CORE, "ib_register_device")) return -ENFILE;
+  strscpy(dev->dev.name, name, sizeof(dev->dev.name));
+  dev->ops->query_device(dev, &attr, &none);
+  dev->ops->get_port_immutable(dev, 1, &immutable);
+  dev->registered = true;
+  dev->next = devices;
+  devices = dev;
+  return 0;
+}
+
+struct ib_device* ib_device_get_by_netdev(struct net_device* netdev, enum rdma_driver_id) {
+  for (ib_device* dev = devices; dev; dev = dev->next) {
+    if (dev->mock_netdev != netdev || dev->unregistering) continue;
+    dev->refs++;
+    return dev;
+  }
+  return nullptr;
+}
+
+struct ib_device* mock_device(const char* netdev) {
+  for (ib_device* dev = devices; dev; dev = dev->next)
+    if (!strcmp(dev->mock_netdev->name, netdev)) return dev;
+  return nullptr;
+}
+
+void ib_device_put(struct ib_device* dev) {
+  if (--dev->refs < 0) mock_violation("ib_device_put without get");
+}
+
+void mock_unregister(struct ib_device* dev) {
+  unlink_device(dev);
+  if (dev->refs) mock_violation("%d references of %s are left", dev->refs, dev->dev.name);
+  ib_dealloc_device(dev);
+}
+
+void ib_unregister_device_queued(struct ib_device* dev) { dev->unregistering = true; }
+
+void ib_unregister_driver(enum rdma_driver_id) {
+  mock_might_sleep("ib_unregister_driver");
+  while (devices) mock_unregister(devices);
+}
+
+void ib_dispatch_event(const struct ib_event* event) {
+  mock_last_event = *event;
+  mock_events++;
+}
+
+void rdma_link_register(struct rdma_link_ops* ops) { mock_link_ops = ops; }
+void rdma_link_unregister(struct rdma_link_ops*) { mock_link_ops = nullptr; }
+
+// ---- Shared pages, statistics, methods ----
+
+int rdma_user_mmap_entry_insert(struct ib_ucontext* c, struct rdma_user_mmap_entry* e, size_t) {
+  mock_might_sleep("rdma_user_mmap_entry_insert");
+  if (mock_fails(MOCK_CORE, "rdma_user_mmap_entry_insert")) return -ENOMEM;
+  *e = {c, 0x10000, 1};
+  return 0;
+}
+
+struct rdma_user_mmap_entry* rdma_user_mmap_entry_get(struct ib_ucontext*, struct vm_area_struct* vma) {
+  auto* e = reinterpret_cast<rdma_user_mmap_entry*>(vma->vm_flags);
+  if (e) e->refs++;
+  return e;
+}
+
+void rdma_user_mmap_entry_put(struct rdma_user_mmap_entry* e) {
+  if (!--e->refs) e->ucontext->device->ops->mmap_free(e);
+}
+
+void rdma_user_mmap_entry_remove(struct rdma_user_mmap_entry* e) { rdma_user_mmap_entry_put(e); }
+u64 rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry* e) { return e->mock_offset; }
+
+int remap_vmalloc_range(struct vm_area_struct*, void* at, unsigned long) {
+  if (mock_fails(MOCK_CORE, "remap_vmalloc_range")) return -ENOMEM;
+  return at ? 0 : -EINVAL;
+}
+
+struct rdma_hw_stats* rdma_alloc_hw_stats_struct(const struct rdma_stat_desc* d, int n, unsigned long) {
+  auto* stats = static_cast<rdma_hw_stats*>(kzalloc(sizeof(rdma_hw_stats), GFP_KERNEL));
+  if (stats) {
+    stats->descs = d;
+    stats->num_counters = n;
+  }
+  return stats;
+}
+
+struct nlattr* nla_nest_start(struct sk_buff*, int) {
+  if (mock_fails(MOCK_CORE, "nla_nest_start")) return nullptr;
+  nest_is_open = true;
+  open_nest.clear();
+  return reinterpret_cast<nlattr*>(&open_nest);
+}
+
+void nla_nest_end(struct sk_buff*, struct nlattr*) {
+  nest_is_open = false;
+  driver_attrs = open_nest;
+}
+
+void nla_nest_cancel(struct sk_buff*, struct nlattr*) {
+  nest_is_open = false;
+  driver_attrs.clear();
+}
+
+int rdma_nl_put_driver_u64(struct sk_buff*, const char* name, u64 value) {
+  if (!nest_is_open || mock_fails(MOCK_CORE, "rdma_nl_put_driver_u64")) return -EMSGSIZE;
+  open_nest[name] = value;
+  return 0;
+}
+
+int mock_driver_attrs(const char* name, u64* value) {
+  if (driver_attrs.contains(name)) *value = driver_attrs[name];
+  return static_cast<int>(driver_attrs.size());
+}
+
+void* uverbs_attr_get_obj(const struct uverbs_attr_bundle* attrs, u16) { return attrs->mock_object; }
+
+int mock_uverbs_copy_from(void* to, size_t size, const struct uverbs_attr_bundle* attrs, u16) {
+  mock_might_sleep("uverbs_copy_from");
+  if (mock_fails(MOCK_COPY, "uverbs_copy_from")) return -EFAULT;
+  memcpy(to, attrs->mock_data, std::min(size, attrs->mock_len));
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of kmod/usiw_uapi.c: the two methods and what they refuse.
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+class Uapi : public Connected {
+ protected:
+  const uverbs_method_def* method(u32 object) {
+    for (const uapi_definition* def = client->device->driver_def; def->tree; def++)
+      if (def->object == object) return def->tree->method;
+    return nullptr;
+  }
+  int cq_event(u32 kind) {
+    uverbs_attr_bundle attrs{};
+    attrs.mock_object = client->ibcq;
+    attrs.mock_data = &kind;
+    attrs.mock_len = sizeof(kind);
+    return method(UVERBS_OBJECT_CQ)->handler(&attrs);
+  }
+};
+
+TEST_F(Uapi, definitions__numbers_and_handles) {
+  const auto* cq = method(UVERBS_OBJECT_CQ);
+  const auto* qp = method(UVERBS_OBJECT_QP);
+  ASSERT_TRUE(cq && qp);
+  EXPECT_EQ(cq->id, u32{USIW_METHOD_CQ_EVENT});
+  EXPECT_EQ(cq->object_type, u32{UVERBS_OBJECT_CQ});
+  EXPECT_EQ(cq->object_attr, u32{USIW_ATTR_CQ_EVENT_HANDLE});
+  EXPECT_EQ(cq->data_size, sizeof(u32));
+  EXPECT_EQ(qp->id, u32{USIW_METHOD_QP_REPORT});
+  EXPECT_EQ(qp->object_type, u32{UVERBS_OBJECT_QP});
+  EXPECT_EQ(qp->object_attr, u32{USIW_ATTR_QP_REPORT_HANDLE});
+  EXPECT_EQ(qp->data_size, sizeof(usiw_qp_report));
+}
+
+TEST_F(Uapi, cq_event__kinds) {
+  EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+  EXPECT_EQ(client->completions, 1);
+  EXPECT_EQ(cq_event(USIW_CQ_OVERRUN), 0);
+  EXPECT_EQ(client->async_events, std::vector<ib_event_type>{IB_EVENT_CQ_ERR});
+  for (const u32 kind : {2u, 0x80000000u, ~0u}) EXPECT_EQ(cq_event(kind), -EINVAL);
+  EXPECT_EQ(client->completions, 1);
+}
+
+TEST_F(Uapi, cq_event__without_handlers) {
+  client->ibcq->comp_handler = nullptr;
+  client->ibcq->event_handler = nullptr;
+  EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+  EXPECT_EQ(cq_event(USIW_CQ_OVERRUN), 0);
+}
+
+TEST_F(Uapi, cq_event__fault) {
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), -EFAULT);
+  EXPECT_EQ(client->completions, 0);
+}
+
+TEST_F(Uapi, qp_report__invalid_values) {
+  for (const u32 kind : {0u, 7u, 0x80000000u, ~0u}) EXPECT_EQ(client->report(kind, 1), -EINVAL);
+  for (const int error : {1, -MAX_ERRNO - 1, INT_MAX, INT_MIN})
+    EXPECT_EQ(client->report(USIW_REPORT_FAILED, 1, error), -EINVAL);
+  for (const u32 event : {6u, 0x80000000u, ~0u})
+    EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 1, 0, event), -EINVAL);
+  EXPECT_TRUE(client->async_events.empty());
+}
+
+TEST_F(Uapi, qp_report__async_event_only) {
+  for (u32 event = 0; event <= IB_EVENT_SQ_DRAINED; event++)
+    EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 0, 0, event), 0);
+  EXPECT_EQ(client->async_events.size(), 5u);
+}
+
+TEST_F(Uapi, qp_report__fault) {
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_EQ(client->report(USIW_REPORT_READY, 1), -EFAULT);
+}
+
+TEST_F(Uapi, qp_report__each_kind_in_each_state) {
+  for (u32 kind = USIW_REPORT_READY; kind <= USIW_REPORT_FAILED; kind++) {
+    ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+    const u32 id = client_conn()->id;
+    EXPECT_EQ(client->report(kind, id, -EIO), 0);
+    settle({client.get(), server.get()});
+    EXPECT_EQ(client->report(kind, id, -EIO), 0);
+    client->modify(IB_QPS_ERR);
+    client->modify(IB_QPS_RESET);
+    client->modify(IB_QPS_INIT);
+    EXPECT_EQ(client->report(kind, id, -EIO), 0);
+    active.destroy();
+    active.events.clear();
+    mock_advance_ms(3000);
+    settle({client.get(), server.get()});
+  }
+}
+
+}  // namespace
+}  // namespace kuser

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of kmod/usiw_verbs.c, usiw_mr.c, usiw_cq.c and usiw_stats.c.
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+class Verbs : public Kuser {
+ protected:
+  void SetUp() override {
+    Kuser::SetUp();
+    process = std::make_unique<Process>("eth0");
+  }
+  void TearDown() override {
+    process.reset();
+    Kuser::TearDown();
+  }
+  int alloc(const usiw_alloc_ucontext_req& req, size_t inlen, size_t outlen) {
+    usiw_alloc_ucontext_resp resp{};
+    ib_udata udata{&req, &resp, inlen, outlen, nullptr};
+    auto* c = static_cast<ib_ucontext*>(calloc(1, process->device->ops->size_ib_ucontext));
+    c->device = process->device;
+    const int ret = process->device->ops->alloc_ucontext(c, &udata);
+    if (!ret) {
+      process->device->ops->dealloc_ucontext(c);
+      mock_close(resp.event_fd);
+    }
+    free(c);
+    return ret;
+  }
+  ib_mr* reg(u64 start, u64 length, int access) {
+    ib_udata udata{};
+    ib_pd pd{process->device};
+    return process->device->ops->reg_user_mr(&pd, start, length, start, access, &udata);
+  }
+  long reg_error(u64 start, u64 length, int access) {
+    ib_mr* mr = reg(start, length, access);
+    if (IS_ERR(mr)) return PTR_ERR(mr);
+    mr->device = process->device;
+    process->device->ops->dereg_mr(mr, nullptr);
+    return 0;
+  }
+  std::unique_ptr<Process> process;
+};
+
+TEST_F(Verbs, alloc_ucontext__driver_data) {
+  usiw_alloc_ucontext_req req{USIW_ABI_VERSION, 0};
+  const size_t in = sizeof(req), out = sizeof(usiw_alloc_ucontext_resp);
+  EXPECT_EQ(alloc(req, in, out), 0);
+  EXPECT_EQ(alloc(req, in - 1, out), -EINVAL);
+  EXPECT_EQ(alloc(req, 0, out), -EINVAL);
+  EXPECT_EQ(alloc(req, in, out - 1), -EINVAL);
+  req.reserved = 1;
+  EXPECT_EQ(alloc(req, in, out), -EINVAL);
+  req = {USIW_ABI_VERSION + 1, 0};
+  EXPECT_EQ(alloc(req, in, out), -EPROTONOSUPPORT);
+}
+
+TEST_F(Verbs, alloc_ucontext__each_failure) {
+  for (int n = 0;; n++) {
+    mock_inject(u64{1} << n);
+    const int ret = alloc({USIW_ABI_VERSION, 0}, sizeof(usiw_alloc_ucontext_req), sizeof(usiw_alloc_ucontext_resp));
+    const bool more = mock_fallible > static_cast<unsigned>(n);
+    mock_inject(0);
+    EXPECT_EQ(mock_open_fds(), 0);
+    if (!more) {
+      EXPECT_GE(n, 6);
+      break;
+    }
+    EXPECT_LT(ret, 0) << "call " << n;
+  }
+}
+
+// The netdev changes while the context is made: the process has to hear of it, either way.
+TEST_F(Verbs, alloc_ucontext__link_changes_meanwhile) {
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    mock_netdev("eth0")->mtu = 1400;
+    mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEMTU);
+  };
+  ASSERT_EQ(process->open(), 0);
+  const auto records = process->events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].type, USIW_EVENT_LINK);
+  EXPECT_EQ(records[0].link.mtu, 1400u);
+}
+
+TEST_F(Verbs, mmap__counters_page) {
+  ASSERT_EQ(process->open(), 0);
+  vm_area_struct vma{0, PAGE_ALIGN(USIW_COUNTERS_SIZE),
+                     reinterpret_cast<unsigned long>(process->context()->counters.entry)};
+  EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), 0);
+  mock_errors[MOCK_CORE] = 1;
+  EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -ENOMEM);
+  vma.vm_end *= 2;
+  EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -EINVAL);
+  vma = {0, PAGE_ALIGN(USIW_COUNTERS_SIZE), 0};
+  EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -EINVAL);
+}
+
+TEST_F(Verbs, counters__outlive_the_context) {
+  const auto* ops = process->device->ops;
+  auto* stats = ops->alloc_hw_port_stats(process->device, 1);
+  ASSERT_NE(stats, nullptr);
+  ASSERT_LE(stats->num_counters, 64);
+  for (int i = 0; i < stats->num_counters; i++) EXPECT_NE(stats->descs[i].name, nullptr) << i;
+  ASSERT_EQ(process->open(), 0);
+  const_cast<u64*>(process->context()->counters.page)[USIW_CNT_TX_PKTS] = 5;
+  EXPECT_EQ(ops->get_hw_stats(process->device, stats, 1, 0), stats->num_counters);
+  EXPECT_EQ(stats->value[USIW_CNT_TX_PKTS], 5u);
+  process->close();
+  EXPECT_EQ(ops->get_hw_stats(process->device, stats, 1, 0), stats->num_counters);
+  EXPECT_EQ(stats->value[USIW_CNT_TX_PKTS], 5u);
+  EXPECT_EQ(ops->get_hw_stats(process->device, stats, 0, 0), 0);
+  kfree(stats);
+}
+
+// A process may write what it likes into its page: the totals neither go back nor wrap.
+TEST_F(Verbs, counters__hostile_page) {
+  const auto* ops = process->device->ops;
+  auto* stats = ops->alloc_hw_port_stats(process->device, 1);
+  ASSERT_EQ(process->open_all(), 0);
+  auto* page = const_cast<u64*>(process->qp()->counters.page);
+  page[USIW_CNT_RX_PKTS] = 9;
+  ops->get_hw_stats(process->device, stats, 1, 0);
+  page[USIW_CNT_RX_PKTS] = 1;
+  ops->get_hw_stats(process->device, stats, 1, 0);
+  EXPECT_EQ(stats->value[USIW_CNT_RX_PKTS], 9u);
+  page[USIW_CNT_RX_PKTS] = U64_MAX;
+  const_cast<u64*>(process->context()->counters.page)[USIW_CNT_RX_PKTS] = 2;
+  ops->get_hw_stats(process->device, stats, 1, 0);
+  EXPECT_EQ(stats->value[USIW_CNT_RX_PKTS], U64_MAX);
+  process->close();
+  ops->get_hw_stats(process->device, stats, 1, 0);
+  EXPECT_EQ(stats->value[USIW_CNT_RX_PKTS], U64_MAX);
+  kfree(stats);
+}
+
+TEST_F(Verbs, fill_res_qp_entry__page_of_the_qp) {
+  const auto* ops = process->device->ops;
+  ASSERT_EQ(process->open_all(), 0);
+  auto* page = reinterpret_cast<usiw_qp_stats*>(const_cast<u64*>(process->qp()->counters.page));
+  page->counters[USIW_CNT_TX_BYTES] = 77;
+  page->gauges[USIW_GAUGE_RTO_NS] = 5000;
+  u64 value = 0;
+  ASSERT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), 0);
+  EXPECT_EQ(mock_driver_attrs("tx_bytes", &value), int{USIW_CNT_MAX} + int{USIW_GAUGE_MAX});
+  EXPECT_EQ(value, 77u);
+  mock_driver_attrs("rto_ns", &value);
+  EXPECT_EQ(value, 5000u);
+  // No room in the message: nothing of it stays there.
+  for (int n : {0, 1, 20}) {
+    mock_inject(u64{1} << n);
+    EXPECT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), -EMSGSIZE) << n;
+    mock_inject(0);
+    if (n > 0) {
+      EXPECT_EQ(mock_driver_attrs("rto_ns", &value), 0) << n;
+    }
+  }
+}
+
+TEST_F(Verbs, pd__limit) {
+  ib_udata udata{};
+  ib_pd pd{process->device};
+  const auto* ops = process->device->ops;
+  usiw_device* dev = to_usiw_dev(process->device);
+  EXPECT_EQ(ops->alloc_pd(&pd, nullptr), -EOPNOTSUPP);
+  atomic_set(&dev->nr_pds, USIW_MAX_PD - 1);
+  EXPECT_EQ(ops->alloc_pd(&pd, &udata), 0);
+  EXPECT_EQ(ops->alloc_pd(&pd, &udata), -ENOMEM);
+  EXPECT_EQ(ops->dealloc_pd(&pd, &udata), 0);
+  EXPECT_EQ(atomic_read(&dev->nr_pds), USIW_MAX_PD - 1);
+}
+
+TEST_F(Verbs, cq__limits_and_failures) {
+  ASSERT_EQ(process->open(), 0);
+  const auto* ops = process->device->ops;
+  const auto create = [&](unsigned cqe, unsigned flags, size_t outlen, bool user = true) {
+    usiw_create_cq_resp resp{};
+    uverbs_attr_bundle attrs{};
+    attrs.driver_udata = {nullptr, &resp, 0, outlen, process->ibuc};
+    const ib_cq_init_attr attr{cqe, flags};
+    auto* cq = static_cast<ib_cq*>(calloc(1, ops->size_ib_cq));
+    cq->device = process->device;
+#if USIW_MOCK_KERNEL >= 611
+    const int ret = ops->create_cq(cq, &attr, user ? &attrs : nullptr);
+#else
+    const int ret = ops->create_cq(cq, &attr, user ? &attrs.driver_udata : nullptr);
+#endif
+    if (!ret) ops->destroy_cq(cq, nullptr);
+    free(cq);
+    return ret;
+  };
+  const size_t out = sizeof(usiw_create_cq_resp);
+  EXPECT_EQ(create(1, 0, out), 0);
+  EXPECT_EQ(create(USIW_MAX_CQE, 0, out), 0);
+  EXPECT_EQ(create(USIW_MAX_CQE + 1, 0, out), -EINVAL);
+  EXPECT_EQ(create(0, 0, out), -EINVAL);
+  EXPECT_EQ(create(1, 1, out), -EOPNOTSUPP);
+  EXPECT_EQ(create(1, 0, out - 1), -EINVAL);
+  EXPECT_EQ(create(1, 0, out, false), -EOPNOTSUPP);
+  mock_errors[MOCK_ALLOC] = 1;
+  EXPECT_EQ(create(1, 0, out), -ENOMEM);
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_EQ(create(1, 0, out), -EFAULT);
+}
+
+TEST_F(Verbs, reg_mr__ranges_and_rights) {
+  const int rw = IB_ACCESS_LOCAL_WRITE;
+  EXPECT_EQ(reg_error(0x10000, 0x1000, rw), 0);
+  EXPECT_EQ(reg_error(0x10000, 0x10000, rw), 0);
+  EXPECT_EQ(reg_error(0x10000, 0x10001, rw), -EFAULT);  // the next one is read-only
+  EXPECT_EQ(reg_error(0x10000, 0x20000, 0), 0);
+  EXPECT_EQ(reg_error(0x10000, 0x20001, 0), -EFAULT);   // a hole
+  EXPECT_EQ(reg_error(0x3ffff, 2, 0), -EFAULT);
+  EXPECT_EQ(reg_error(0x50000, 1, 0), -EFAULT);
+  EXPECT_EQ(reg_error(0, 0, 0), 0);
+  EXPECT_EQ(reg_error(~u64{0}, 2, 0), -EFAULT);
+  EXPECT_EQ(reg_error(TASK_SIZE, 1, 0), -EFAULT);
+  EXPECT_EQ(reg_error(0x20000, 1, IB_ACCESS_REMOTE_WRITE | rw), -EFAULT);
+  EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_WRITE), -EINVAL);
+  EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC), -EOPNOTSUPP);
+  EXPECT_EQ(reg_error(0x10000, 1, 1 << 20), 0);  // an optional right
+  EXPECT_EQ(process->mm.readers, 0);
+}
+
+TEST_F(Verbs, reg_mr__failures) {
+  mock_errors[MOCK_CORE] = 1;
+  EXPECT_EQ(reg_error(0x10000, 1, 0), -EINTR);
+  mock_errors[MOCK_ALLOC] = 1;
+  EXPECT_EQ(reg_error(0x10000, 1, 0), -ENOMEM);
+  mock_errors[MOCK_ALLOC] = 2;
+  EXPECT_EQ(reg_error(0x10000, 1, 0), -ENOMEM);
+  process->task.killed = true;
+  EXPECT_EQ(reg_error(0x10000, 1, 0), -EINTR);
+  EXPECT_EQ(process->mm.readers, 0);
+}
+
+TEST_F(Verbs, reg_mr__stags_are_not_used_again_soon) {
+  ib_mr* first = reg(0x10000, 1, 0);
+  ASSERT_FALSE(IS_ERR(first));
+  const u32 index = first->lkey >> 8;
+  EXPECT_GE(index, 1u);
+  EXPECT_EQ(first->lkey, first->rkey);
+  first->device = process->device;
+  process->device->ops->dereg_mr(first, nullptr);
+  ib_mr* second = reg(0x10000, 1, 0);
+  EXPECT_NE(second->lkey >> 8, index);
+  second->device = process->device;
+  process->device->ops->dereg_mr(second, nullptr);
+}
+
+TEST_F(Verbs, kernel_users__are_told_so) {
+  const auto* ops = process->device->ops;
+  const ib_send_wr* bad_send = nullptr;
+  const ib_recv_wr* bad_recv = nullptr;
+  ib_pd pd{process->device};
+  EXPECT_EQ(ops->poll_cq(nullptr, 1, nullptr), -EOPNOTSUPP);
+  EXPECT_EQ(ops->req_notify_cq(nullptr, IB_CQ_SOLICITED), -EOPNOTSUPP);
+  EXPECT_EQ(ops->post_send(nullptr, nullptr, &bad_send), -EOPNOTSUPP);
+  EXPECT_EQ(ops->post_recv(nullptr, nullptr, &bad_recv), -EOPNOTSUPP);
+  EXPECT_EQ(PTR_ERR(ops->get_dma_mr(&pd, 0)), -EOPNOTSUPP);
+  EXPECT_EQ(PTR_ERR(ops->reg_user_mr(&pd, 0, 0, 0, 0, nullptr)), -EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace kuser

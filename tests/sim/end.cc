@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file end.cc
+/// The program at one end of a connection.
+#include <cerrno>
+
+#include "run.h"
+
+namespace usiw::sim {
+
+namespace {
+constexpr uint64_t kFlushLimit = 10'000'000'000;
+}
+
+End::End(Run& run, Attempt* attempt, int which, Machine& machine)
+    : run_(run), w_(run.w), attempt_(attempt), which_(which), machine_(machine), process_(machine.process.get()),
+      life_(machine.process->life) {}
+
+Lane* End::out() const { return attempt_ == nullptr ? nullptr : attempt_->lane[which_].get(); }
+Lane* End::in() const { return attempt_ == nullptr ? nullptr : attempt_->lane[1 - which_].get(); }
+Qp* End::qp() const { return process_ == nullptr || qpn == 0 || no_qp_ ? nullptr : process_->qp(qpn); }
+
+// ---- Opening ----
+
+void End::make_qp() {
+  QpAttr attr{};
+  attr.max_send_wr = attr.max_recv_wr = attr.max_send_sge = attr.max_recv_sge = 1;
+  attr.send_cq = attr.recv_cq = process_->cqs[0];
+  if (attempt_ != nullptr) {
+    const SessionPlan& s = *attempt_->plan;
+    const PairPlan& pair = w_.sc.pairs[attempt_->pair];
+    attr.max_send_wr = s.max_send_wr;
+    attr.max_recv_wr = s.max_recv_wr;
+    attr.max_send_sge = attr.max_recv_sge = s.max_sge;
+    attr.max_inline = s.max_inline;
+    attr.sq_sig_all = s.sig_all;
+    attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
+    attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
+    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source})
+      if (process_->engine->mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
+  }
+  if (qpn == 0) qpn = process_->create_qp(attr);
+  if (attempt_ != nullptr && attempt_->plan->lane[1 - which_].ahead) post_recvs();
+}
+
+void End::start_client() {
+  make_qp();
+  const SessionPlan& s = *attempt_->plan;
+  uint8_t pd[16] = {};
+  std::memcpy(pd, &attempt_->id, 4);
+  const uint32_t isn = attempt_->tries == 0 ? s.isn[0] : static_cast<uint32_t>(w_.rng());
+  const int ret = machine_.kernel->connect(this, qpn, attempt_->flow, isn, {s.ird[0], s.ord[0], s.mtu[0], pd});
+  w_.trace("%c app: connect port %u, attempt %u: %d", 'A' + machine_.side, attempt_->flow.local_port, attempt_->id, ret);
+  if (ret == 0) return;
+  if (ret != -EADDRINUSE) w_.fail("connect", "connect: %d", ret);
+  failures = ret;
+  finish();
+}
+
+void End::start_server(uint32_t conn_id) {
+  make_qp();
+  uint16_t ird = 4, ord = 4;
+  if (attempt_ != nullptr) ird = attempt_->plan->ird[1], ord = attempt_->plan->ord[1];
+  const int ret = machine_.kernel->accept(this, conn_id, qpn, {ird, ord, 0, {}});
+  w_.trace("%c app: accept: %d", 'A' + machine_.side, ret);
+  if (ret == 0) return;
+  failures = ret;
+  finish();
+}
+
+void End::on_reply(int result, std::span<const uint8_t> pd) {
+  ++machine_opens;
+  if (result == 0) return opened();
+  failures = result;
+  if (attempt_->rejected && result == -ECONNREFUSED && !w_.sc.has(kRaw) && !pd.empty() &&
+      (pd.size() != 2 || pd[0] != 'n'))
+    w_.fail("connect", "a reject without its private data");
+  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->finish(); });
+}
+
+void End::on_established() {
+  ++machine_opens;
+  opened();
+}
+
+void End::opened() {
+  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] {
+    End& e = *s;
+    e.established = true;
+    if (e.over || e.gone_ || e.attempt_ == nullptr) return;
+    e.w_.trace("%c app: established, qp %u", 'A' + e.machine_.side, e.qpn);
+    e.post_recvs();
+    e.wake_send();
+    if (!e.attempt_->plan->lane[1 - e.which_].ahead) e.wake_recv();
+    const SessionPlan& plan = *e.attempt_->plan;
+    if (plan.early_end != 0 && (e.which_ == plan.closer || plan.ending == Ending::kBoth))
+      e.w_.after(plan.early_end, e.life_, [s] { s->close(); });
+    e.run_.attempt_progress(*e.attempt_);
+  });
+}
+
+// ---- Posting ----
+
+void End::post_recvs() {
+  Lane* lane = in();
+  Qp* q = qp();
+  if (lane == nullptr || q == nullptr || gone_) return;
+  const bool ahead = attempt_->plan->lane[1 - which_].ahead;
+  unsigned left = ahead ? UINT32_MAX : 1 + static_cast<unsigned>(w_.rng.below(4));
+  bool any = false;
+  for (; left != 0 && lane->recv_end.posted < lane->sends(); --left) {
+    const size_t i = lane->recv_end.posted;
+    const Op& op = lane->recv_op(i);
+    if (op.plan->wrong == Wrong::kNoRecv) break;
+    if (q->post_recv(uint64_t{attempt_->id} << 32 | i, lane->recv.sges(op.remote)) != 0) break;
+    ++lane->recv_end.posted;
+    any = true;
+  }
+  if (any) q->ring_recv();
+}
+
+void End::wake_recv() {
+  if (over || gone_ || in() == nullptr) return;
+  post_recvs();
+  if (in()->recv_end.posted < in()->sends())
+    w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_, [s = shared_from_this()] { s->wake_recv(); });
+}
+
+void End::wake_send() {
+  sending_ = false;
+  Lane* lane = out();
+  Qp* q = qp();
+  if (lane == nullptr || q == nullptr || gone_ || over) return;
+  const LanePlan& plan = attempt_->plan->lane[which_];
+  bool full = false, any = false;
+  for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size(); --n) {
+    const size_t i = lane->next_send();
+    const Op& op = lane->op(i);
+    const auto flags = static_cast<uint8_t>(
+        (op.plan->signalled ? kWrSignaled : 0) | (op.plan->inlined ? kWrInline : 0) |
+        (op.plan->solicited ? kWrSolicited : 0) | (op.plan->fence ? kWrFence : 0));
+    Block& from = lane->block_of(op);
+    auto sges = op.plan->inlined ? from.raw_sges(op.local) : from.sges(op.local);
+    if (op.plan->wrong == Wrong::kLkey) sges[0].lkey ^= 1;
+    const int rc = q->post_send({uint64_t{attempt_->id} << 32 | i, op.plan->opcode, flags, op.remote_addr, op.rkey}, sges);
+    if (rc != 0) {
+      if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
+      full = true;
+      break;
+    }
+    ++lane->send.posted;
+    any = true;
+  }
+  if (any) q->ring_send();
+  if (any && w_.tracing())
+    w_.trace("%c app: qp %u has posted %zu of %zu", 'A' + machine_.side, qpn, lane->send.posted, lane->size());
+  if (lane->next_send() == lane->size()) return;
+  stall_ = full ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
+  sending_ = true;
+  w_.after(full ? stall_ : 1 + w_.rng.below(plan.pause + 1), life_, [s = shared_from_this()] {
+    if (s->sending_) s->wake_send();
+  });
+}
+
+void End::on_cqe(const Cqe& c) {
+  if (c.qpn != qpn) return w_.fail("completion", "a completion of QP %u on that of %u", c.qpn, qpn);
+  if (w_.tracing())
+    w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
+             static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode), static_cast<int>(c.status));
+  if (c.opcode == WcOpcode::kRecv) {
+    in()->on_recv(c);
+    if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
+  } else {
+    out()->on_send(c);
+    stall_ = 2'000;
+  }
+  if (!attempt_->finished) run_.attempt_progress(*attempt_);
+}
+
+// ---- Ending ----
+
+void End::close() {
+  if (closing_ || over || gone_ || qp() == nullptr) return;
+  closing_ = true;
+  w_.trace("%c app: closes, kind %d", 'A' + machine_.side, static_cast<int>(attempt_->plan->ending));
+  switch (attempt_->plan->ending) {
+    case Ending::kDisconnect:
+    case Ending::kBoth:
+      return machine_.kernel->disconnect(qpn);
+    case Ending::kError:
+      return process_->error_qp(qpn);
+    case Ending::kDestroy:
+      machine_.kernel->forget(this);
+      return finish();
+  }
+}
+
+void End::on_disconnected(int result) {
+  ++machine_disconnects;
+  status = result;
+  w_.trace("%c cm: disconnected, %d", 'A' + machine_.side, result);
+  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->gone(); });
+}
+
+void End::on_closed() {
+  if (++machine_closes > 1) w_.fail("cm", "closed twice");
+  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->gone(); });
+}
+
+void End::gone() {
+  if (gone_ || over) return;
+  gone_ = true;
+  try_finish(w_.clock.now);
+}
+
+/// Everything that was posted has to complete before the program destroys the QP.
+void End::try_finish(uint64_t since) {
+  if (over) return;
+  // A CQ that has not been emptied may hold the flush of what looks like a silent success.
+  bool ended = qp() != nullptr && qp()->state() == QpState::kError;
+  for (const Cq* cq : process_->cqs) ended &= cq->empty();
+  if (attempt_ == nullptr || (ended && out()->settled() && in()->recv_end.completed == in()->recv_end.posted)) {
+    flushed = true;
+    return finish();
+  }
+  if (w_.clock.now - since > kFlushLimit)
+    return w_.fail("flush", "%c: qp %u has ended, and %zu of %zu sends and %zu of %zu receives have completed",
+                   'A' + machine_.side, qpn, out()->send.completed, out()->send.posted, in()->recv_end.completed,
+                   in()->recv_end.posted);
+  const uint64_t waited = w_.clock.now - since;
+  w_.after(std::max<uint64_t>(20'000, waited), life_, [s = shared_from_this(), since] { s->try_finish(since); });
+}
+
+void End::finish() {
+  if (over) return;
+  over = true;
+  w_.trace("%c app: qp %u is over%s", 'A' + machine_.side, qpn, flushed ? ", all flushed" : "");
+  machine_.kernel->forget(this);
+  if (attempt_ != nullptr)
+    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source})
+      if (process_->engine->mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
+  const bool keep = which_ == 0 && attempt_ != nullptr && flushed &&
+                    run_.session_[attempt_->pair] + 1 < w_.sc.pairs[attempt_->pair].sessions.size() &&
+                    w_.sc.pairs[attempt_->pair].sessions[run_.session_[attempt_->pair] + 1].reset_qp;
+  if (keep) {
+    run_.old_client_[attempt_->pair] = shared_from_this();
+  } else if (qp() != nullptr) {
+    process_->destroy_qp(qpn);
+  }
+  no_qp_ = true;
+  run_.end_is_over(attempt_);
+}
+
+void End::process_died() {
+  if (over) return;
+  over = true;
+  no_qp_ = true;
+  process_ = nullptr;
+  run_.end_is_over(attempt_);
+}
+
+void End::describe(std::string& text) const {
+  text += which_ == 0 ? "client" : "server";
+  text += over ? " over" : gone_ ? " gone" : established ? " open" : " not open";
+  if (out() != nullptr)
+    text += ", sent " + std::to_string(out()->send.completed) + "/" + std::to_string(out()->send.posted) + "/" +
+            std::to_string(out()->size()) + ", received " + std::to_string(in()->recv_end.completed) + "/" +
+            std::to_string(in()->recv_end.posted) + "; ";
+}
+
+}  // namespace usiw::sim

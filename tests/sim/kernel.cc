@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "kernel.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "process.h"
+
+namespace usiw::sim {
+
+struct KConn {
+  usiw_cm_conn cm{};
+  Contract contract;
+  FlowKey tuple{};
+  uint32_t id = 0;
+  uint32_t qpn = 0;          ///< stays when the QP is released
+  bool attached = false;     ///< the QP has this connection
+  Process* process = nullptr;
+  CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
+  bool told_reply = false, told_established = false, told_disconnect = false, told_close = false;
+  bool accepted = false, announced = false, hashed = false, requested = false;
+  uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
+};
+
+namespace {
+
+constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
+constexpr uint64_t kStrayNs = 20'000'000;
+
+}  // namespace
+
+Kernel::Kernel(World& world, int side) : w_(world), side_(side) {}
+Kernel::~Kernel() = default;
+
+// ---- Tables ----
+
+Kernel::Conn Kernel::lookup(const FlowKey& tuple) const {
+  for (const Conn& c : conns_)
+    if (c->hashed && c->tuple == tuple) return c;
+  return nullptr;
+}
+
+Kernel::Conn Kernel::by_id(uint32_t id) const {
+  for (const Conn& c : conns_)
+    if (c->id == id) return c;
+  return nullptr;
+}
+
+Kernel::KQp* Kernel::qp(uint32_t qpn) {
+  auto it = qps_.find(qpn);
+  return it == qps_.end() ? nullptr : &it->second;
+}
+
+Kernel::Conn Kernel::make_conn(const FlowKey& tuple) {
+  auto c = std::make_shared<KConn>();
+  c->tuple = tuple;
+  c->id = next_id_++;
+  conns_.push_back(c);
+  return c;
+}
+
+bool Kernel::has_socket(uint16_t port) const {
+  if (port == kListenPort && listener_ != nullptr) return true;
+  for (const Conn& c : conns_)
+    if (c->tuple.local_port == port) return true;
+  return false;
+}
+
+void Kernel::unhash(const Conn& conn) { conn->hashed = false; }
+
+/// Connections that nobody holds any more are freed.
+void Kernel::reap() {
+  std::erase_if(conns_, [](const Conn& c) {
+    return !c->hashed && !c->attached && c->pending == 0 && c->cm.state == USIW_CM_DEAD;
+  });
+}
+
+int Kernel::status_of(uint32_t conn_id) const {
+  const Conn c = by_id(conn_id);
+  return c ? c->cm.status : 0;
+}
+
+std::string Kernel::describe() const {
+  std::string out;
+  for (const Conn& c : conns_) {
+    char text[120];
+    std::snprintf(text, sizeof text, "conn %u port %u state %u%s%s; ", c->id,
+                  c->cm.initiator ? c->tuple.local_port : c->tuple.remote_port, c->cm.state,
+                  c->hashed ? " hashed" : "", c->attached ? " qp" : "");
+    out += text;
+  }
+  return out;
+}
+
+// ---- usiw_rx.c ----
+
+void Kernel::transmit(const FlowKey& flow, const void* data, uint32_t len) {
+  const std::span d(static_cast<const std::byte*>(data), len);
+  if (w_.tracing()) w_.trace("%c kernel> %s", 'A' + side_, sim::describe(d).c_str());
+  w_.wire.send(side_, d, flow);
+}
+
+void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
+  TrpHeader h{};
+  if (!has_socket(flow.local_port)) {
+    decode_trp(d, h);
+    // ICMP has no opcode of TRP: it goes as a datagram that no port would send.
+    std::byte icmp[5] = {std::byte{0xff}};
+    store_be32(icmp + 1, h.psn);
+    w_.wire.send(side_, icmp, flow);
+    return;
+  }
+  if (!decode_trp(d, h)) return;
+  switch (h.opcode) {
+    case USIW_TRP_DATA:
+    case USIW_TRP_SHUTDOWN:
+    case USIW_TRP_SACK:
+      return rx_data(h, d, flow);
+    case USIW_TRP_RESET:
+      if ((h.flags & USIW_TRP_F_STRAY) != 0) return;
+      break;
+    case USIW_TRP_REQ:
+    case USIW_TRP_ACCEPT:
+    case USIW_TRP_REJECT:
+    case USIW_TRP_CONFIRM:
+      break;
+    default:
+      return;
+  }
+  if (d.size() > USIW_CM_MAX_DATAGRAM) return;
+  // The worker, some time later and in order.
+  rx_at_ = std::max(rx_at_, w_.clock.now + w_.rng.below(20'000));
+  w_.after(rx_at_ - w_.clock.now, life_,
+           [this, copy = std::vector(d.begin(), d.end()), flow] { rx_work(copy, flow); });
+}
+
+void Kernel::rx_data(const TrpHeader& h, std::span<const std::byte> d, const FlowKey& flow) {
+  const Conn conn = lookup(flow);
+  if (conn != nullptr) {
+    if (conn->cm.state == USIW_CM_ACCEPT_SENT && h.psn - conn->cm.peer_isn < USIW_TRP_MAX_WINDOW &&
+        h.ack_psn - conn->cm.local_isn <= USIW_TRP_MAX_WINDOW)
+      perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
+    return;
+  }
+  if (w_.clock.now < stray_next_) return;
+  stray_next_ = w_.clock.now + kStrayNs;
+  w_.after(w_.rng.below(20'000), life_, [this, copy = std::vector(d.begin(), d.begin() + kTrpBytes), flow] {
+    if (lookup(flow) != nullptr) return;
+    uint8_t buf[USIW_CM_MAX_DATAGRAM];
+    const uint32_t len = usiw_cm_build_stray_reset(copy.data(), static_cast<uint32_t>(copy.size()), buf);
+    if (len != 0) transmit(flow, buf, len);
+  });
+}
+
+void Kernel::icmp_unreachable(const FlowKey& flow, uint32_t psn) {
+  const Conn conn = lookup(flow);
+  if (conn != nullptr && psn == conn->cm.local_isn) perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
+}
+
+void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  usiw_cm_packet pkt{};
+  const int ret = usiw_cm_decode(&pkt, d.data(), static_cast<uint32_t>(d.size()));
+  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ)
+    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_VERSION, buf));
+  if (const Conn conn = lookup(flow)) {
+    if (ret != 0) return;
+    perform(conn, usiw_cm_receive(&conn->cm, &pkt, now_us()));
+    if (conn->cm.state != USIW_CM_DEAD || pkt.opcode != USIW_TRP_REQ) return;
+  }
+  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) return request(flow, pkt);
+  const uint32_t len = usiw_cm_build_stray_reset(d.data(), static_cast<uint32_t>(d.size()), buf);
+  if (len != 0) transmit(flow, buf, len);
+}
+
+// ---- usiw_listen.c ----
+
+void Kernel::request(const FlowKey& flow, const usiw_cm_packet& pkt) {
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  if (flow.local_port != kListenPort || listener_ == nullptr)
+    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_NO_LISTENER, buf));
+  uint32_t isn = 0;
+  uint16_t mtu = 1500;
+  passive(flow, isn, mtu);
+  const Conn conn = make_conn(flow);
+  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, isn, mtu, USIW_TRP_MAX_WINDOW, now_us());
+  if (reason != 0) {
+    conns_.pop_back();
+    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(reason), buf));
+  }
+  conn->hashed = true;
+  conn->requested = true;
+  conn->contract.handed_up();
+  listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
+  perform(conn, 0);
+}
+
+// ---- usiw_conn.c: the clock ----
+
+void Kernel::run_timers() {
+  if (w_.mutation == Mutation::kDeafTimers) return void(++w_.mutated);
+  const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  const auto copy = std::vector<Conn>(conns_.begin(), conns_.end());
+  for (const Conn& c : copy) {
+    if (c->cm.deadline_us != 0 && w_.clock.now >= c->cm.deadline_us * 1000 + slop)
+      perform(c, usiw_cm_timer(&c->cm, now_us()));
+  }
+}
+
+uint64_t Kernel::next_deadline() const {
+  uint64_t at = UINT64_MAX;
+  if (w_.mutation == Mutation::kDeafTimers) return at;
+  const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  for (const Conn& c : conns_)
+    if (c->cm.deadline_us != 0) at = std::min<uint64_t>(at, c->cm.deadline_us * 1000 + slop);
+  return at;
+}
+
+// ---- usiw_iwcm.c ----
+
+int Kernel::attach(const Conn& conn, uint32_t qpn, CmUser* user) {
+  KQp* q = qp(qpn);
+  if (q == nullptr || q->state != kInit) return -EINVAL;
+  if (q->conn != nullptr) return -EISCONN;
+  q->conn = conn;
+  conn->qpn = qpn;
+  conn->attached = true;
+  conn->process = q->process;
+  conn->user = user;
+  return 0;
+}
+
+int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& p) {
+  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) unhash(old);
+  if (lookup(tuple) != nullptr) return -EADDRINUSE;
+  const Conn conn = make_conn(tuple);
+  int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_MAX_WINDOW, p.pd.data(),
+                                static_cast<uint16_t>(p.pd.size()));
+  if (ret == 0) ret = attach(conn, qpn, user);
+  if (ret != 0) {
+    conns_.pop_back();
+    return ret;
+  }
+  conn->hashed = true;
+  conn->contract.connected();
+  perform(conn, usiw_cm_connect(&conn->cm, now_us()));
+  return 0;
+}
+
+int Kernel::accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& p) {
+  const Conn conn = by_id(conn_id);
+  if (conn == nullptr) return -ECONNRESET;
+  int ret = conn->cm.state == USIW_CM_REQ_RCVD && conn->user == nullptr ? 0 : -ECONNRESET;
+  if (ret == 0) ret = attach(conn, qpn, user);
+  uint32_t actions = 0;
+  if (ret == 0)
+    actions = usiw_cm_accept(&conn->cm, p.ird, p.ord, p.pd.data(), static_cast<uint16_t>(p.pd.size()), now_us(), &ret);
+  if (ret == 0) {
+    conn->accepted = true;
+    conn->contract.accepted();
+    perform(conn, actions);
+  } else {
+    conn->user = nullptr;
+    perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
+  }
+  return ret;
+}
+
+void Kernel::reject(uint32_t conn_id, std::span<const uint8_t> pd) {
+  if (const Conn conn = by_id(conn_id))
+    perform(conn, usiw_cm_reject(&conn->cm, pd.data(), static_cast<uint16_t>(pd.size()), now_us()));
+}
+
+void Kernel::forget(CmUser* user) {
+  for (const Conn& c : conns_)
+    if (c->user == user) c->user = nullptr;
+}
+
+// ---- usiw_qp.c ----
+
+void Kernel::qp_create(uint32_t qpn, Process* process) { qps_[qpn] = {qpn, process, kInit, nullptr}; }
+
+void Kernel::qp_destroy(uint32_t qpn) {
+  KQp* q = qp(qpn);
+  if (q == nullptr) return;
+  if (const Conn conn = q->conn) {
+    perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
+    cancel_events(conn);
+  }
+  qps_.erase(qpn);
+}
+
+void Kernel::qp_move(uint32_t qpn, QpState next) {
+  KQp* q = qp(qpn);
+  if (q == nullptr) return;
+  if (const Conn conn = q->conn) {
+    if (next == kSqd)
+      perform(conn, usiw_cm_disconnect(&conn->cm, now_us()));
+    else
+      perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
+  }
+  if (next != kSqd) q->state = next;
+}
+
+void Kernel::disconnect(uint32_t qpn) {
+  KQp* q = qp(qpn);
+  // iw_cm moves a QP to SQD from RTS only; one that has ended needs nothing more.
+  if (q != nullptr && q->state != kErr) qp_move(qpn, kSqd);
+}
+
+void Kernel::process_died(Process* process) {
+  if (listener_ != nullptr && process->is_listener(listener_)) listener_ = nullptr;
+  for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
+    if (c->requested && !c->attached && c->cm.state == USIW_CM_REQ_RCVD)
+      perform(c, usiw_cm_reject(&c->cm, nullptr, 0, now_us()));
+  std::vector<uint32_t> qpns;
+  for (const auto& [qpn, q] : qps_)
+    if (q.process == process) qpns.push_back(qpn);
+  for (const uint32_t qpn : qpns) qp_destroy(qpn);
+  for (const Conn& c : events_[process]) c->pending = 0;
+  events_.erase(process);
+  for (const Conn& c : conns_)
+    if (c->process == process) c->process = nullptr;
+  reap();
+}
+
+void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error) {
+  KQp* q = qp(qpn);
+  if (q == nullptr || q->conn == nullptr || q->conn->id != conn_id || !q->conn->announced) return;
+  const Conn conn = q->conn;
+  usiw_cm_conn* cm = &conn->cm;
+  w_.trace("%c kernel: report %u of conn %u, error %d", 'A' + side_, kind, conn_id, error);
+  if (w_.mutation == Mutation::kSwallowReport && kind == USIW_REPORT_CLOSED) return void(++w_.mutated);
+  switch (kind) {
+    case USIW_REPORT_READY: return perform(conn, usiw_cm_ready(cm, now_us()));
+    case USIW_REPORT_REFUSED: return perform(conn, usiw_cm_refused(cm, error, now_us()));
+    case USIW_REPORT_PEER_CLOSED: return perform(conn, usiw_cm_peer_closed(cm, now_us()));
+    case USIW_REPORT_CLOSED: return perform(conn, usiw_cm_closed(cm, now_us()));
+    case USIW_REPORT_FAILED: return perform(conn, usiw_cm_failed(cm, error, now_us()));
+    default: return;
+  }
+}
+
+// ---- usiw_event.c ----
+
+void Kernel::push_event(const Conn& conn, uint32_t type) {
+  Process* p = conn->process;
+  if (p == nullptr) return;
+  if (type == USIW_EVENT_KILL) {
+    cancel_events(conn);  // what is unread is out of date
+  }
+  if (conn->pending == 0) events_[p].push_back(conn);
+  conn->pending |= 1u << type;
+  p->wake_events();
+}
+
+void Kernel::cancel_events(const Conn& conn) {
+  conn->pending = 0;
+  if (auto it = events_.find(conn->process); it != events_.end()) it->second.remove(conn);
+}
+
+bool Kernel::read_event(Process* process, KEvent& event) {
+  auto it = events_.find(process);
+  if (it == events_.end() || it->second.empty()) return false;
+  const Conn conn = it->second.front();
+  for (const uint32_t type : kEventOrder) {
+    if ((conn->pending >> type & 1) == 0) continue;
+    const usiw_cm_conn& cm = conn->cm;
+    event = {type, conn->qpn, conn->id, conn->tuple,
+             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0}};
+    conn->pending &= ~(1u << type);
+    break;
+  }
+  if (conn->pending == 0) it->second.pop_front();
+  reap();
+  return true;
+}
+
+// ---- usiw_conn_act.c ----
+
+void Kernel::release(const Conn& conn) {
+  CmUser* user = conn->user;
+  if (user != nullptr) {
+    if (conn->cm.initiator && !conn->told_reply) user->on_reply(-ECONNABORTED, {});
+    if (!conn->cm.initiator && conn->accepted && !conn->told_established) user->on_established();
+    if ((conn->told_reply || conn->told_established) && !conn->told_close) user->on_closed();
+    conn->user = nullptr;
+  }
+  if (KQp* q = qp(conn->qpn); q != nullptr && q->conn == conn) {
+    if (conn->announced) q->state = kErr;
+    q->conn = nullptr;
+  }
+  conn->attached = false;
+}
+
+void Kernel::perform_one(const Conn& conn, uint32_t action) {
+  usiw_cm_conn* cm = &conn->cm;
+  CmUser* user = conn->user;
+  KQp* q = conn->attached ? qp(conn->qpn) : nullptr;
+  switch (action) {
+    case USIW_CM_A_INSTALL:
+      conn->announced = true;
+      return push_event(conn, USIW_EVENT_CONNECT);
+    case USIW_CM_A_GRACE:
+      if (q != nullptr) q->state = kSqd;
+      return push_event(conn, USIW_EVENT_DISCONNECT);
+    case USIW_CM_A_KILL:
+      if (!conn->announced) return;
+      if (q != nullptr) q->state = kErr;
+      return push_event(conn, USIW_EVENT_KILL);
+    case USIW_CM_A_PROBE:
+      return push_event(conn, USIW_EVENT_PROBE);
+    case USIW_CM_A_TX: {
+      uint8_t buf[USIW_CM_MAX_DATAGRAM];
+      return transmit(conn->tuple, buf, usiw_cm_build(cm, buf));
+    }
+    case USIW_CM_A_EV_REPLY:
+      if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
+      if (user == nullptr || conn->told_reply) return;
+      conn->told_reply = true;
+      return user->on_reply(cm->status, {cm->peer_pd, cm->peer_pd_len});
+    case USIW_CM_A_EV_ESTABLISHED:
+      if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
+      if (user == nullptr || !conn->accepted || conn->told_established) return;
+      conn->told_established = true;
+      return user->on_established();
+    case USIW_CM_A_EV_DISCONNECT:
+      if (user == nullptr || conn->told_disconnect) return;
+      conn->told_disconnect = true;
+      return user->on_disconnected(cm->status);
+    case USIW_CM_A_EV_CLOSE:
+      if (user == nullptr || conn->told_close) return;
+      conn->told_close = true;
+      return user->on_closed();
+    case USIW_CM_A_RELEASE:
+      return release(conn);
+    case USIW_CM_A_DEAD:
+      return unhash(conn);
+    default:
+      return;
+  }
+}
+
+void Kernel::perform(const Conn& conn, uint32_t actions) {
+  const std::string broken = conn->contract.check(conn->cm, actions);
+  if (!broken.empty()) w_.fail("contract", "%c: connection machine: %s", 'A' + side_, broken.c_str());
+  if (w_.tracing() && actions != 0)
+    w_.trace("%c kernel: conn %u port %u state %u actions %03x", 'A' + side_, conn->id,
+             conn->cm.initiator ? conn->tuple.local_port : conn->tuple.remote_port, conn->cm.state, actions);
+  while (actions != 0) {
+    const uint32_t action = actions & -actions;
+    actions &= ~action;
+    perform_one(conn, action);
+  }
+  reap();
+}
+
+}  // namespace usiw::sim

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file kernel.h
+/// The module of one host around the connection machine of cm/: the table of connections,
+/// sockets, the listener, the kernel's copies of the QPs, and the events to the processes.
+/// It does what kmod/ does, file by file: usiw_conn.c, usiw_conn_act.c, usiw_event.c,
+/// usiw_iwcm.c, usiw_listen.c, usiw_qp.c and usiw_rx.c.
+#ifndef USIW_TESTS_SIM_KERNEL_H
+#define USIW_TESTS_SIM_KERNEL_H
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "tests/support/cm_contract.h"
+#include "uapi/usiw_abi.h"
+#include "world.h"
+
+namespace usiw::sim {
+
+class Process;
+struct KConn;
+
+/// A cm_id: what iw_cm and rdma_cm tell a program about one connection.
+class CmUser {
+ public:
+  virtual ~CmUser() = default;
+  virtual void on_reply(int status, std::span<const uint8_t> pd) = 0;
+  virtual void on_established() = 0;
+  virtual void on_disconnected(int status) = 0;
+  virtual void on_closed() = 0;
+};
+
+/// A program that listens.
+class CmListener {
+ public:
+  virtual ~CmListener() = default;
+  virtual void on_request(uint32_t conn_id, const FlowKey& tuple, std::span<const uint8_t> pd) = 0;
+};
+
+/// A record of the context's event file.
+struct KEvent {
+  uint32_t type, qpn, conn_id;
+  FlowKey tuple;
+  ConnAttr attr;
+};
+
+class Kernel {
+ public:
+  Kernel(World& world, int side);
+  ~Kernel();
+
+  // ---- The network ----
+  void receive(std::span<const std::byte> d, const FlowKey& flow);
+  void icmp_unreachable(const FlowKey& flow, uint32_t psn);
+  void run_timers();
+  uint64_t next_deadline() const;
+
+  // ---- rdma_cm ----
+  void listen(CmListener* listener) { listener_ = listener; }
+  struct Params {
+    uint16_t ird, ord, mtu;
+    std::span<const uint8_t> pd;
+  };
+  /// 0, -EINVAL, -EISCONN, -EADDRINUSE.
+  int connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& params);
+  int accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& params);
+  void reject(uint32_t conn_id, std::span<const uint8_t> pd);
+  /// rdma_disconnect(): SQD by iw_cm.
+  void disconnect(uint32_t qpn);
+  /// The cm_id is destroyed: nothing is told to @p user any more.
+  void forget(CmUser* user);
+
+  // ---- uverbs ----
+  void qp_create(uint32_t qpn, Process* process);
+  void qp_destroy(uint32_t qpn);
+  bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == kErr; }
+  void qp_error(uint32_t qpn) { qp_move(qpn, kErr); }
+  void qp_reset(uint32_t qpn) { qp_move(qpn, kInit); }
+  void qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error);
+  void process_died(Process* process);
+  /// The next record for @p process; false: none.
+  bool read_event(Process* process, KEvent& event);
+
+  /// Parameters of a passive end: the ISN and MTU come from the scenario.
+  std::function<void(const FlowKey& tuple, uint32_t& isn, uint16_t& mtu)> passive;
+
+  // ---- For the rules ----
+  size_t connections() const { return conns_.size(); }
+  size_t qps() const { return qps_.size(); }
+  std::string describe() const;
+  /// Status with which the latest connection of @p qpn ended, as the machine has it.
+  int status_of(uint32_t conn_id) const;
+
+ private:
+  enum QpState { kInit, kRts, kSqd, kErr };
+  struct KQp {
+    uint32_t qpn;
+    Process* process;
+    QpState state = kInit;
+    std::shared_ptr<KConn> conn;
+  };
+  using Conn = std::shared_ptr<KConn>;
+
+  Conn lookup(const FlowKey& tuple) const;
+  Conn by_id(uint32_t id) const;
+  KQp* qp(uint32_t qpn);
+  Conn make_conn(const FlowKey& tuple);
+  bool has_socket(uint16_t port) const;
+  void rx_work(const std::vector<std::byte>& d, const FlowKey& flow);
+  void rx_data(const TrpHeader& h, std::span<const std::byte> d, const FlowKey& flow);
+  void request(const FlowKey& flow, const usiw_cm_packet& pkt);
+  void transmit(const FlowKey& flow, const void* data, uint32_t len);
+  void perform(const Conn& conn, uint32_t actions);
+  void perform_one(const Conn& conn, uint32_t action);
+  void release(const Conn& conn);
+  void unhash(const Conn& conn);
+  int attach(const Conn& conn, uint32_t qpn, CmUser* user);
+  void push_event(const Conn& conn, uint32_t type);
+  void cancel_events(const Conn& conn);
+  void qp_move(uint32_t qpn, QpState next);
+  uint64_t now_us() const { return w_.clock.now / 1000; }
+  void reap();
+
+  World& w_;
+  const int side_;
+  Life life_ = std::make_shared<int>(0);
+  CmListener* listener_ = nullptr;
+  std::list<Conn> conns_;  ///< all that are not freed yet
+  std::map<uint32_t, KQp> qps_;
+  std::map<Process*, std::list<Conn>> events_;
+  uint32_t next_id_ = 1;
+  uint64_t stray_next_ = 0;
+  uint64_t rx_at_ = 0;
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_KERNEL_H

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "model.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace usiw::sim {
+namespace {
+
+constexpr uint32_t kGuard = 8;
+
+uint64_t pattern_word(uint64_t salt, uint64_t word) {
+  uint64_t z = salt + word * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+/// Calls @p run for runs of up to 512 bytes of the pattern from @p at on; false stops.
+template <typename F>
+bool each(uint64_t salt, uint64_t at, uint64_t length, F run) {
+  uint64_t words[65];
+  while (length != 0) {
+    const uint64_t skip = at % 8, n = std::min<uint64_t>(length, 512);
+    for (uint64_t i = 0; i * 8 < skip + n; ++i) words[i] = pattern_word(salt, at / 8 + i);
+    if (!run(reinterpret_cast<const std::byte*>(words) + skip, n)) return false;
+    at += n;
+    length -= n;
+  }
+  return true;
+}
+
+bool equal(const std::byte* at, uint64_t salt, uint64_t from, uint64_t length) {
+  return each(salt, from, length, [&](const std::byte* p, uint64_t n) {
+    const bool same = std::memcmp(at, p, n) == 0;
+    at += n;
+    return same;
+  });
+}
+
+const char* op_name(WrOpcode o) {
+  return o == WrOpcode::kSend ? "SEND" : o == WrOpcode::kRdmaWrite ? "WRITE" : "READ";
+}
+
+}  // namespace
+
+std::byte pattern_byte(uint64_t salt, uint64_t at) {
+  return static_cast<std::byte>(pattern_word(salt, at / 8) >> at % 8 * 8);
+}
+
+// ---- Blocks ----
+
+Piece Block::take(uint32_t length) {
+  const Piece p{size + kGuard, length};
+  size += length + kGuard;
+  return p;
+}
+
+std::vector<Piece> Block::take(const std::vector<uint32_t>& lengths) {
+  std::vector<Piece> out;
+  for (const uint32_t n : lengths) out.push_back(take(n));
+  return out;
+}
+
+void Block::make() {
+  size += kGuard;
+  bytes.resize(size);
+  std::byte* at = bytes.data();
+  each(salt, 0, size, [&](const std::byte* p, uint64_t n) {
+    std::memcpy(at, p, n);
+    at += n;
+    return true;
+  });
+}
+
+MrAttr Block::attr() const {
+  return {stag, 7, access, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
+}
+
+std::vector<Sge> Block::sges(const std::vector<Piece>& pieces) const {
+  std::vector<Sge> out;
+  for (const Piece& p : pieces) out.push_back({iova(p.offset), p.length, stag});
+  return out;
+}
+
+std::vector<Sge> Block::raw_sges(const std::vector<Piece>& pieces) const {
+  std::vector<Sge> out;
+  for (const Piece& p : pieces) out.push_back({reinterpret_cast<uint64_t>(bytes.data()) + p.offset, p.length, 0});
+  return out;
+}
+
+void Block::write(const std::vector<Piece>& pieces, uint64_t data) {
+  uint64_t at = 0;
+  for (const Piece& piece : pieces) {
+    std::byte* to = bytes.data() + piece.offset;
+    each(data, at, piece.length, [&](const std::byte* p, uint64_t n) {
+      std::memcpy(to, p, n);
+      to += n;
+      return true;
+    });
+    at += piece.length;
+  }
+}
+
+bool Block::holds(const std::vector<Piece>& pieces, uint64_t data) const {
+  uint64_t at = 0;
+  for (const Piece& p : pieces) {
+    if (!equal(bytes.data() + p.offset, data, at, p.length)) return false;
+    at += p.length;
+  }
+  return true;
+}
+
+bool Block::untouched(const std::vector<Piece>& pieces) const {
+  for (const Piece& p : pieces)
+    if (!equal(bytes.data() + p.offset, salt, p.offset, p.length)) return false;
+  return true;
+}
+
+bool Block::mixed(const std::vector<Piece>& pieces, uint64_t data) const {
+  if (holds(pieces, data) || untouched(pieces)) return true;  // as a rule; the rest is byte by byte
+  uint64_t at = 0;
+  for (const Piece& p : pieces)
+    for (uint32_t i = 0; i < p.length; ++i, ++at) {
+      const std::byte b = bytes[p.offset + i];
+      if (b != pattern_byte(data, at) && b != old_byte(p.offset + i)) return false;
+    }
+  return true;
+}
+
+std::byte Block::old_byte(uint32_t offset) const { return pattern_byte(salt, offset); }
+
+// ---- Lane ----
+
+Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
+           uint64_t salt)
+    : src((first_stag + 0) << 8 | 0x11, 0, salt + 1),
+      sink((first_stag + 1) << 8 | 0x22, kAccessLocalWrite, salt + 2),
+      recv((first_stag + 2) << 8 | 0x33, kAccessLocalWrite, salt + 3),
+      target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, salt + 4),
+      source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead, salt + 5),
+      w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), name_(name) {
+  uint64_t data = salt + 1000;
+  for (const OpPlan& p : plan.ops) {
+    Op op{.plan = &p, .data = data += 10, .local = {}, .remote = {}};
+    if (p.opcode == WrOpcode::kSend) {
+      op.local = src.take(p.local);
+      std::vector<uint32_t> lengths = p.recv;
+      if (p.wrong == Wrong::kShortRecv) lengths = {p.size - 1};
+      op.remote = recv.take(lengths);
+      op.send_no = static_cast<int>(send_ops_.size());
+      send_ops_.push_back(ops_.size());
+    } else if (p.opcode == WrOpcode::kRdmaWrite) {
+      op.local = src.take(p.local);
+      op.remote = {target.take(p.size)};
+    } else {
+      op.local = sink.take(p.local);
+      op.remote = {source.take(p.size)};
+    }
+    ops_.push_back(std::move(op));
+  }
+  for (Block* b : {&src, &sink, &recv, &target, &source}) b->make();
+  for (Op& op : ops_) {
+    const OpPlan& p = *op.plan;
+    const bool read = p.opcode == WrOpcode::kRdmaRead;
+    Block& far = read ? source : target;
+    if (p.opcode != WrOpcode::kSend) {
+      op.remote_addr = far.iova(op.remote[0].offset);
+      op.rkey = far.stag;
+    }
+    if (read && p.read_of >= 0) {
+      const Op& w = ops_[static_cast<size_t>(p.read_of)];
+      op.remote_addr = w.remote_addr;
+      op.rkey = w.rkey;
+      op.data = w.data;
+    } else if (p.size != 0) {
+      // The last byte has to change, so that it can be seen when it does.
+      Block& to = read ? sink : p.opcode == WrOpcode::kSend ? recv : target;
+      const auto& pieces = read ? op.local : op.remote;
+      for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
+        if (it->length == 0) continue;
+        while (pattern_byte(op.data, p.size - 1) == to.old_byte(it->offset + it->length - 1)) ++op.data;
+        break;
+      }
+    }
+    if (read)
+      source.write(op.remote, p.read_of >= 0 ? source.salt + 99 : op.data);
+    else
+      src.write(op.local, op.data);
+    switch (p.wrong) {
+      case Wrong::kRkey: op.rkey ^= 0x1; break;
+      case Wrong::kBounds: op.remote_addr = far.iova(far.size); break;
+      case Wrong::kRights:
+        op.rkey = recv.stag;
+        op.remote_addr = recv.iova(0);
+        break;
+      default: break;
+    }
+  }
+}
+
+bool Lane::last_byte_new(const Block& b, const Op& op) const {
+  const auto& pieces = op.plan->opcode == WrOpcode::kRdmaRead ? op.local : op.remote;
+  for (auto it = pieces.rbegin(); it != pieces.rend(); ++it)
+    if (it->length != 0) return b.bytes[it->offset + it->length - 1] == pattern_byte(op.data, op.plan->size - 1);
+  return false;
+}
+
+/// The bytes of operation @p i are where they belong.
+void Lane::effect(size_t i, const char* when) {
+  if (raw_) return;
+  const Op& op = ops_[i];
+  bool there = true;
+  switch (op.plan->opcode) {
+    case WrOpcode::kSend: there = recv.holds(op.remote, op.data); break;
+    case WrOpcode::kRdmaWrite: there = target.holds(op.remote, op.data); break;
+    case WrOpcode::kRdmaRead: there = sink.holds(op.local, op.data); break;
+  }
+  if (!there)
+    w_.fail("bytes", "lane %c: %s %zu of %u bytes: wrong bytes %s", name_, op_name(op.plan->opcode), i, op.plan->size,
+            when);
+}
+
+void Lane::verify_through(size_t i, const char* when) {
+  for (; verified_ <= i; ++verified_)
+    if (ops_[verified_].plan->opcode != WrOpcode::kRdmaRead && ops_[verified_].plan->wrong == Wrong::kNone)
+      effect(verified_, when);
+}
+
+void Lane::check_order() {
+  if (raw_) return;
+  for (size_t i = verified_; i < send.posted; ++i) {
+    const Op& op = ops_[i];
+    if (op.plan->opcode != WrOpcode::kRdmaWrite || op.plan->size == 0 || op.plan->wrong != Wrong::kNone) continue;
+    if (last_byte_new(target, op)) verify_through(i, "behind a last byte that is there");
+  }
+}
+
+void Lane::check_reads() {
+  if (raw_) return;
+  while (reads_seen_ < send.completed) ++reads_seen_;
+  for (size_t i = reads_seen_; i < send.posted; ++i) {
+    const Op& op = ops_[i];
+    if (op.plan->opcode != WrOpcode::kRdmaRead || op.plan->size == 0 || op.plan->wrong != Wrong::kNone ||
+        op.plan->read_of >= 0)
+      continue;
+    if (!last_byte_new(sink, op)) break;
+    effect(i, "though its last byte is there");
+    if (i == reads_seen_) ++reads_seen_;
+  }
+}
+
+/// Not a flush: was it to be expected of this work request?
+bool Lane::status_allowed(const Op& op, WcStatus status) const {
+  const WrOpcode o = op.plan->opcode;
+  switch (status) {
+    case WcStatus::kRetryExcErr:
+      return w_.sc.may_break();
+    case WcStatus::kRemAccessErr:
+      return o != WrOpcode::kSend && (op.plan->wrong == Wrong::kRkey || op.plan->wrong == Wrong::kBounds ||
+                                      op.plan->wrong == Wrong::kRights);
+    case WcStatus::kLocProtErr:
+      return op.plan->wrong == Wrong::kLkey;
+    case WcStatus::kRemInvReqErr:
+      return op.plan->wrong == Wrong::kShortRecv;
+    case WcStatus::kRnrRetryExcErr:
+      return o == WrOpcode::kSend && (op.plan->wrong == Wrong::kNoRecv || w_.sc.has(kFreeze) || w_.sc.may_break());
+    default:
+      return false;
+  }
+}
+
+void Lane::on_send(const Cqe& c) {
+  const auto i = static_cast<size_t>(c.wr_id & 0xffffffff);
+  if (i >= send.posted) return w_.fail("completion", "lane %c: completion of %zu, never posted", name_, i);
+  if (i < send.completed) return w_.fail("completion", "lane %c: %zu completes again or out of order", name_, i);
+  const bool good = c.status == WcStatus::kSuccess;
+  for (; send.completed < i; ++send.completed) {
+    const Op& op = ops_[send.completed];
+    if (op.plan->signalled || sig_all_)
+      return w_.fail("completion", "lane %c: no completion of %zu before that of %zu", name_, send.completed, i);
+    if (send.failed) return w_.fail("completion", "lane %c: %zu was not flushed", name_, send.completed);
+    ++send.succeeded;
+    effect(send.completed, "though completed silently");
+  }
+  const Op& op = ops_[i];
+  ++send.completed;
+  if (!good) {
+    if (c.status != WcStatus::kWrFlushErr) {
+      // Over a wire that lies the ends may disagree about what is complete: a flush may come first.
+      if (raw_ ? send.error != WcStatus::kSuccess : send.failed)
+        w_.fail("status", "lane %c: %zu: a second error, %d", name_, i, static_cast<int>(c.status));
+      send.error = c.status;
+      if (!raw_ && !status_allowed(op, c.status))
+        w_.fail("status", "lane %c: %s %zu: status %d", name_, op_name(op.plan->opcode), i, static_cast<int>(c.status));
+    }
+    if (!w_.sc.may_break())
+      w_.fail("status", "lane %c: %s %zu: status %d and nothing that explains it", name_, op_name(op.plan->opcode), i,
+              static_cast<int>(c.status));
+    send.failed = true;
+    return;
+  }
+  if (send.failed) return w_.fail("status", "lane %c: %zu succeeds behind an error", name_, i);
+  ++send.succeeded;
+  if (op.plan->wrong != Wrong::kNone && !raw_)
+    return w_.fail("status", "lane %c: %s %zu succeeds, which it must not", name_, op_name(op.plan->opcode), i);
+  static constexpr WcOpcode kCodes[] = {WcOpcode::kRdmaWrite, WcOpcode::kSend, WcOpcode::kSend, WcOpcode::kSend,
+                                        WcOpcode::kRdmaRead};
+  if (c.opcode != kCodes[static_cast<size_t>(op.plan->opcode)] ||
+      (op.plan->opcode == WrOpcode::kRdmaRead && c.byte_len != op.plan->size))
+    w_.fail("completion", "lane %c: %zu: opcode %d, %u bytes", name_, i, static_cast<int>(c.opcode), c.byte_len);
+  if (!op.plan->signalled && !sig_all_)
+    w_.fail("completion", "lane %c: %zu was not signalled", name_, i);
+  effect(i, "though completed");
+}
+
+void Lane::on_recv(const Cqe& c) {
+  const auto i = static_cast<size_t>(c.wr_id & 0xffffffff);
+  if (i != recv_end.completed || i >= recv_end.posted)
+    return w_.fail("completion", "lane %c: receive %zu completes, expected %zu of %zu", name_, i, recv_end.completed,
+                   recv_end.posted);
+  ++recv_end.completed;
+  if (c.status != WcStatus::kSuccess) {
+    if (c.status != WcStatus::kWrFlushErr) {
+      const bool expected = c.status == WcStatus::kLocLenErr && recv_op(i).plan->wrong == Wrong::kShortRecv;
+      if (recv_end.failed || (!expected && !raw_))
+        w_.fail("status", "lane %c: receive %zu: status %d", name_, i, static_cast<int>(c.status));
+      recv_end.error = c.status;
+    }
+    if (!w_.sc.may_break())
+      w_.fail("status", "lane %c: receive %zu: status %d and nothing that explains it", name_, i,
+              static_cast<int>(c.status));
+    recv_end.failed = true;
+    return;
+  }
+  if (recv_end.failed) return w_.fail("status", "lane %c: receive %zu succeeds behind an error", name_, i);
+  ++recv_end.succeeded;
+  if (raw_) return;
+  const size_t at = send_ops_[i];
+  if (at >= send.posted) return w_.fail("completion", "lane %c: receive %zu of what was never sent", name_, i);
+  if (c.byte_len != recv_op(i).plan->size || c.opcode != WcOpcode::kRecv)
+    w_.fail("completion", "lane %c: receive %zu: %u bytes, sent %u", name_, i, c.byte_len, recv_op(i).plan->size);
+  effect(at, "in a receive that is complete");
+  if (at != 0) verify_through(at - 1, "before a receive that is complete");
+}
+
+bool Lane::settled() const {
+  // Behind the last completion there may be silent successes.
+  for (size_t i = send.completed; i < send.posted; ++i)
+    if (ops_[i].plan->signalled || sig_all_ || send.failed) return false;
+  return true;
+}
+
+void Lane::check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name) {
+  std::vector<Piece> all;
+  for (const auto& pieces : used) all.insert(all.end(), pieces.begin(), pieces.end());
+  std::sort(all.begin(), all.end(), [](const Piece& x, const Piece& y) { return x.offset < y.offset; });
+  uint32_t at = 0;
+  all.push_back({b.size, 0});
+  for (const Piece& p : all) {
+    if (!b.untouched({{at, p.offset - at}}))
+      return w_.fail("memory", "lane %c: a byte of %s between %u and %u has changed", name_, name, at, p.offset);
+    at = p.offset + p.length;
+  }
+}
+
+void Lane::check_end(bool may_break, bool flushed) {
+  if (flushed && !send.failed)
+    for (size_t i = send.completed; i < send.posted; ++i) effect(i, "though nothing was flushed");
+  std::vector<std::vector<Piece>> in_src, in_sink, in_recv, in_target, in_source;
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    const Op& op = ops_[i];
+    const WrOpcode o = op.plan->opcode;
+    const bool known_done = i < send.completed && !send.failed, posted = i < send.posted;
+    if (!may_break && !known_done && !(posted && !op.plan->signalled))
+      w_.fail("lost", "lane %c: %s %zu did not complete", name_, op_name(o), i);
+    if (o == WrOpcode::kRdmaRead) {
+      in_sink.push_back(op.local);
+      in_source.push_back(op.remote);
+      if (!raw_ && (posted ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
+        w_.fail("memory", "lane %c: sink of READ %zu holds what nobody has sent", name_, i);
+      if (!source.holds(op.remote, op.plan->read_of >= 0 ? source.salt + 99 : op.data))
+        w_.fail("memory", "lane %c: source of READ %zu has changed", name_, i);
+      continue;
+    }
+    in_src.push_back(op.local);
+    if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
+    Block& b = o == WrOpcode::kSend ? recv : target;
+    (o == WrOpcode::kSend ? in_recv : in_target).push_back(op.remote);
+    const bool may_be_there = posted && (o != WrOpcode::kSend || static_cast<size_t>(op.send_no) < recv_end.posted);
+    if (!raw_ && (may_be_there ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
+      w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
+  }
+  check_block(src, in_src, "src");
+  check_block(sink, in_sink, "sink");
+  check_block(recv, in_recv, "recv");
+  check_block(source, in_source, "source");
+  // What a damaged datagram may reach is memory with remote rights, and no other.
+  if (!raw_) check_block(target, in_target, "target");
+  if (!raw_ && send.succeeded > 0) {
+    size_t sent = 0;
+    for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += ops_[i].plan->opcode == WrOpcode::kSend;
+    if (sent > recv_end.succeeded && recv_end.completed == recv_end.posted)
+      w_.fail("agree", "lane %c: %zu SENDs succeeded, %zu were received", name_, sent, recv_end.succeeded);
+  }
+}
+
+}  // namespace usiw::sim

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file model.h
+/// The reference: what a program of work requests has to do to memory and to completion
+/// queues, in plain code. A Lane is one direction of a connection: the work requests of the
+/// requester, the receives and the memory of the responder.
+#ifndef USIW_TESTS_SIM_MODEL_H
+#define USIW_TESTS_SIM_MODEL_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "scenario.h"
+#include "world.h"
+
+namespace usiw::sim {
+
+/// A stretch of a block: bytes [offset, offset + length).
+struct Piece {
+  uint32_t offset, length;
+};
+
+/// Registered memory full of a pattern, so that every byte that changes is noticed.
+struct Block {
+  Block(uint32_t key, uint32_t rights, uint64_t pattern) : stag(key), access(rights), salt(pattern) {}
+
+  /// Room for @p length bytes with some bytes around it that nobody may touch.
+  Piece take(uint32_t length);
+  /// Room for each of @p lengths, apart from each other.
+  std::vector<Piece> take(const std::vector<uint32_t>& lengths);
+  void make();  ///< all is taken: the memory comes into being
+  MrAttr attr() const;
+  uint64_t iova(uint32_t offset) const { return base() + offset; }
+  std::vector<Sge> sges(const std::vector<Piece>& pieces) const;
+  std::vector<Sge> raw_sges(const std::vector<Piece>& pieces) const;  ///< addresses in this process: inline
+
+  void write(const std::vector<Piece>& pieces, uint64_t data);
+  /// All of @p pieces hold the pattern @p data.
+  bool holds(const std::vector<Piece>& pieces, uint64_t data) const;
+  bool untouched(const std::vector<Piece>& pieces) const;
+  /// Every byte is either the old one or the new one.
+  bool mixed(const std::vector<Piece>& pieces, uint64_t data) const;
+  std::byte old_byte(uint32_t offset) const;
+
+  const uint32_t stag, access;
+  const uint64_t salt;
+  uint32_t size = 0;
+  std::vector<std::byte> bytes;
+
+ private:
+  uint64_t base() const { return uint64_t{stag} << 24; }
+};
+
+std::byte pattern_byte(uint64_t salt, uint64_t at);
+
+struct Op {
+  const OpPlan* plan;
+  uint64_t data;               ///< pattern of the bytes that it moves
+  std::vector<Piece> local;    ///< in src (SEND, WRITE) or sink (READ)
+  std::vector<Piece> remote;   ///< in recv (SEND), target (WRITE), source or target (READ)
+  uint64_t remote_addr = 0;
+  uint32_t rkey = 0;
+  int send_no = -1;            ///< SEND: how many SENDs are before it
+};
+
+struct LaneEnd {
+  size_t posted = 0, completed = 0, succeeded = 0;
+  bool failed = false;
+  WcStatus error = WcStatus::kSuccess;  ///< the first one that is not a flush
+};
+
+class Lane {
+ public:
+  Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag, uint64_t salt);
+
+  // Blocks of the requester and of the responder, to be registered there.
+  Block src, sink, recv, target, source;
+
+  /// Next work request or receive to post; its index. The caller says how it went.
+  size_t next_send() const { return send.posted; }
+  const Op& op(size_t i) const { return ops_[i]; }
+  size_t size() const { return ops_.size(); }
+  size_t sends() const { return send_ops_.size(); }
+  const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
+  Block& block_of(const Op& op) { return op.plan->opcode == WrOpcode::kRdmaRead ? sink : src; }
+
+  void on_send(const Cqe& c);
+  void on_recv(const Cqe& c);
+  /// Memory of the responder has perhaps changed: is what is there allowed to be there yet?
+  void check_order();
+  /// Memory of the requester has perhaps changed: the end of a READ is not there before the rest.
+  void check_reads();
+  /// Nothing comes any more: every byte of every block. @p flushed: the requester has seen
+  /// the end of its QP.
+  void check_end(bool may_break, bool flushed);
+
+  bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
+  /// No completion of the requester is missing.
+  bool settled() const;
+
+  LaneEnd send, recv_end;
+
+ private:
+  void effect(size_t i, const char* when);
+  void verify_through(size_t i, const char* when);
+  bool last_byte_new(const Block& b, const Op& op) const;
+  bool status_allowed(const Op& op, WcStatus status) const;
+  void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
+
+  World& w_;
+  const bool sig_all_, raw_;
+  const char name_;
+  std::vector<Op> ops_;
+  std::vector<size_t> send_ops_;
+  size_t verified_ = 0;       ///< everything before it is known to be in place
+  size_t reads_seen_ = 0;     ///< READs before it are complete
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_MODEL_H

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "process.h"
+
+#include "kernel.h"
+
+namespace usiw::sim {
+
+// ---- The port ----
+
+size_t HostPort::tx(std::span<TxBuf> bufs) {
+  for (size_t i = 0; i < bufs.size(); ++i) {
+    TxBuf& b = bufs[i];
+    TrpHeader h;
+    if (w_.mutation == Mutation::kAckFuture && decode_trp({b.data, b.len}, h) && h.opcode == USIW_TRP_SACK &&
+        b.len == kTrpBytes && ++w_.mutated % 8 == 1) {
+      store_be32(b.data, h.psn + 1);
+      store_be32(b.data + 4, h.ack_psn + 1);
+    }
+    watch_.offered(side_, b.path->flow, {b.data, b.len});
+    if (i >= tx_limit) watch_.lost(side_, b.path->flow, {b.data, b.len});
+    if (w_.mutation == Mutation::kRepeatDatagrams && decode_trp({b.data, b.len}, h) && h.opcode == USIW_TRP_DATA) {
+      std::vector<std::byte> again(b.data, b.data + b.len);
+      again[9] |= std::byte{USIW_TRP_F_RETRANS};
+      for (int n = 0; n < 20; ++n) watch_.offered(side_, b.path->flow, again), ++w_.mutated;
+    }
+    if (w_.tracing())
+      w_.trace("%c engine> %s%s", 'A' + side_, describe({b.data, b.len}).c_str(), i < tx_limit ? "" : " (not taken)");
+  }
+  if (w_.mutation == Mutation::kLeakBuffer && w_.mutated == 0 && free_buffers() > 0) lose_buffer(), ++w_.mutated;
+  return SimPort::tx(bufs);
+}
+
+void HostPort::arrive(Datagram d, const FlowKey& flow) {
+  if (ring_.size() >= ring_size_)
+    return watch_.lost(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow), d);
+  ring_.emplace_back(std::move(d), flow);
+}
+
+bool HostPort::next(Datagram& d, FlowKey& flow) {
+  if (ring_.empty()) return false;
+  d = std::move(ring_.front().first);
+  flow = ring_.front().second;
+  ring_.pop_front();
+  watch_.delivered(side_, flow, d);
+  return true;
+}
+
+// ---- The process ----
+
+Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn)
+    : w_(world), watch_(watch), kernel_(kernel), side_(side), plan_(world.sc.hosts[static_cast<size_t>(side)]),
+      next_qpn_(next_qpn), port_(world, watch, side, plan_),
+      engine(std::make_unique<Engine>(world.clock, *this, counters.data())), port_no_(engine->add_port(port_)) {
+  for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
+  poll_at_.resize(cqs.size());
+}
+
+Process::~Process() = default;  // a process that dies says nothing
+
+uint32_t Process::create_qp(QpAttr attr) {
+  auto q = std::make_unique<PQp>();
+  q->qpn = attr.qpn = next_qpn_++;
+  attr.pd = kPd;
+  attr.owner = q.get();
+  kernel_.qp_create(attr.qpn, this);
+  q->qp = engine->qp_create(attr);
+  if (q->qp == nullptr) w_.fail("setup", "qp_create");
+  qps_[attr.qpn] = std::move(q);
+  return attr.qpn;
+}
+
+Qp* Process::qp(uint32_t qpn) const {
+  auto it = qps_.find(qpn);
+  return it == qps_.end() ? nullptr : it->second->qp;
+}
+
+void Process::destroy_qp(uint32_t qpn) {
+  PQp& q = *qps_.at(qpn);
+  engine->qp_destroy(q.qp);
+  flush();
+  if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
+  qps_.erase(qpn);
+  kernel_.qp_destroy(qpn);
+}
+
+void Process::error_qp(uint32_t qpn) {
+  kernel_.qp_error(qpn);
+  engine->qp_abort(qp(qpn));
+}
+
+void Process::reset_qp(uint32_t qpn) {
+  kernel_.qp_reset(qpn);
+  PQp& q = *qps_.at(qpn);
+  engine->qp_reset(q.qp);
+  q.conn_id = 0;
+  if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
+  q.port = 0;
+  q.failures = q.closes = q.peer_closes = 0;
+}
+
+void Process::arrive(const Datagram& d, const FlowKey& flow) {
+  if (filter_.contains(flow.local_port)) port_.arrive(d, flow);
+}
+
+// ---- From the kernel ----
+
+void Process::wake_events() {
+  if (reading_) return;
+  reading_ = true;
+  w_.after(w_.rng.below(plan_.kernel_pause + 1), life, [this] { read_events(); });
+}
+
+void Process::read_events() {
+  reading_ = false;
+  if (frozen) {
+    reading_ = true;
+    return w_.after(1'000'000, life, [this] { read_events(); });
+  }
+  KEvent e;
+  while (kernel_.read_event(this, e)) on_event(e);
+}
+
+void Process::on_event(const KEvent& e) {
+  auto it = qps_.find(e.qpn);
+  if (it == qps_.end()) return;  // destroyed meanwhile, and the kernel knows
+  PQp& q = *it->second;
+  w_.trace("%c process: event %u of conn %u", 'A' + side_, e.type, e.conn_id);
+  if (e.type == USIW_EVENT_CONNECT) {
+    if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
+    q.port = 0;
+    const Path path{e.tuple, {}, {}, 64, 0};
+    const int error = engine->qp_connect(q.qp, port_no_, path, e.attr);
+    if (error == 0) {
+      q.conn_id = e.conn_id;
+      q.port = e.tuple.local_port;
+      q.flow = e.tuple;
+      flows_.push_back(e.tuple);
+      ++filter_[q.port];
+      watch_.open(side_, e.tuple, e.attr);
+    }
+    w_.after(w_.rng.below(plan_.kernel_pause / 4 + 1), life, [this, qpn = e.qpn, id = e.conn_id, error] {
+      kernel_.qp_report(qpn, error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, id, -error);
+    });
+    return;
+  }
+  if (q.conn_id != e.conn_id) {
+    if (e.type == USIW_EVENT_KILL && q.qp->state() == QpState::kIdle && kernel_.qp_in_error(e.qpn))
+      engine->qp_abort(q.qp);
+    return;
+  }
+  switch (e.type) {
+    case USIW_EVENT_DISCONNECT: return engine->qp_shutdown(q.qp);
+    case USIW_EVENT_KILL: return engine->qp_abort(q.qp);
+    case USIW_EVENT_PROBE: return engine->qp_probe(q.qp);
+    default: return;
+  }
+}
+
+// ---- From the engine ----
+
+void Process::note(PQp& q, uint32_t kind, int error) {
+  w_.trace("%c engine: qp %u report %u, error %d", 'A' + side_, q.qpn, kind, error);
+  for (Report& r : reports_) {
+    if (r.qpn == q.qpn && r.kind == kind) {
+      r = {q.qpn, kind, q.conn_id, error};
+      return;
+    }
+  }
+  reports_.push_back({q.qpn, kind, q.conn_id, error});
+  if (flushing_) return;
+  flushing_ = true;
+  w_.after(w_.rng.chance(80) ? 0 : w_.rng.below(plan_.kernel_pause + 1), life, [this] { flush(); });
+}
+
+void Process::flush() {
+  flushing_ = false;
+  while (!reports_.empty()) {
+    const Report r = reports_.front();
+    reports_.pop_front();
+    kernel_.qp_report(r.qpn, r.kind, r.conn_id, r.error);
+  }
+}
+
+void Process::cq_overrun(Cq&) { w_.fail("overrun", "a CQ has overrun"); }
+
+void Process::qp_peer_closed(Qp& qp) {
+  auto& q = *static_cast<PQp*>(qp.owner());
+  ++q.peer_closes;
+  if (w_.mutation == Mutation::kSwallowEvent) return void(++w_.mutated);
+  note(q, USIW_REPORT_PEER_CLOSED, 0);
+}
+void Process::qp_closed(Qp& qp) {
+  auto& q = *static_cast<PQp*>(qp.owner());
+  ++q.closes;
+  note(q, USIW_REPORT_CLOSED, 0);
+}
+void Process::qp_failed(Qp& qp, int error, AsyncEvent event) {
+  auto& q = *static_cast<PQp*>(qp.owner());
+  ++q.failures;
+  q.event = event;
+  q.error = error;
+  note(q, USIW_REPORT_FAILED, error > 0 ? -error : error);
+}
+
+// ---- Running ----
+
+unsigned Process::run() {
+  if (frozen) return 0;
+  const unsigned work = engine->progress();
+  poll();
+  return work;
+}
+
+void Process::poll() {
+  for (size_t i = 0; i < cqs.size(); ++i) {
+    if (cqs[i]->empty() || w_.clock.now < poll_at_[i]) continue;
+    std::array<Cqe, 16> out;
+    const size_t n = cqs[i]->poll(out);
+    for (size_t k = 0; k < n; ++k) {
+      const auto once = [&] { return w_.mutated == 0 && k == n - 1 && w_.rng.chance(20); };
+      if (w_.mutation == Mutation::kSwallowCompletion && once()) {
+        ++w_.mutated;
+        continue;
+      }
+      if (w_.mutation == Mutation::kRepeatCompletion && once()) ++w_.mutated, on_cqe(*this, out[k]);
+      if (w_.mutation == Mutation::kSwapCompletions && w_.mutated == 0 && k + 1 < n && out[k].qpn == out[k + 1].qpn &&
+          out[k].opcode == out[k + 1].opcode)
+        ++w_.mutated, std::swap(out[k], out[k + 1]);
+      on_cqe(*this, out[k]);
+    }
+    if (plan_.poll_pause != 0) poll_at_[i] = w_.clock.now + w_.rng.below(plan_.poll_pause);
+  }
+}
+
+uint64_t Process::next_deadline() const {
+  if (frozen) return UINT64_MAX;
+  if (port_.pending()) return 0;
+  uint64_t at = engine->next_deadline_ns();
+  for (size_t i = 0; i < cqs.size(); ++i)
+    if (!cqs[i]->empty()) at = std::min(at, poll_at_[i]);
+  return at;
+}
+
+void Process::check_empty() {
+  if (!qps_.empty()) return w_.fail("leak", "%c: %zu QPs left", 'A' + side_, qps_.size());
+  // The engine may keep a batch of transmit buffers and nothing else.
+  while (port_.pending()) engine->progress();
+  engine->progress();
+  if (engine->next_deadline_ns() != UINT64_MAX) w_.fail("leak", "%c: a timer without a QP", 'A' + side_);
+  if (port_.total_buffers() - port_.free_buffers() > 32)
+    w_.fail("leak", "%c: %zu port buffers kept", 'A' + side_, port_.total_buffers() - port_.free_buffers());
+  // Nothing is left in the flow table: a datagram of every connection there was is a stranger's.
+  for (const FlowKey& flow : flows_) {
+    const uint64_t before = counters[USIW_CNT_DROP_NO_CONN];
+    port_.arrive(Datagram(40), flow);
+    engine->progress();
+    if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
+  }
+  engine.reset();
+  if (port_.total_buffers() != port_.free_buffers())
+    w_.fail("leak", "%c: %zu port buffers lost", 'A' + side_, port_.total_buffers() - port_.free_buffers());
+}
+
+}  // namespace usiw::sim

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file process.h
+/// A process with the provider loaded: the engine that ships, its port on the wire, and what
+/// provider/verbs/runtime.cc, runtime_events.cc and qp.cc do between engine and kernel.
+#ifndef USIW_TESTS_SIM_PROCESS_H
+#define USIW_TESTS_SIM_PROCESS_H
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "uapi/usiw_abi.h"
+#include "watch.h"
+#include "world.h"
+
+namespace usiw::sim {
+
+class CmListener;
+class Kernel;
+struct KEvent;
+
+constexpr uint16_t kListenPort = 4791;
+constexpr uint32_t kPd = 7;
+
+/// A port with a ring of its own, as an AF_PACKET socket has one; every datagram offered to
+/// it is shown to the rules of the wire.
+class HostPort final : public SimPort {
+ public:
+  HostPort(World& w, Watch& watch, int side, const HostPlan& plan)
+      : SimPort(w.wire, side, plan.max_payload, plan.buffers), w_(w), watch_(watch), side_(side), ring_size_(plan.ring) {
+    tx_limit = plan.tx_limit;
+  }
+  size_t tx(std::span<TxBuf> bufs) override;
+  void arrive(Datagram d, const FlowKey& flow);
+  bool pending() const { return !ring_.empty(); }
+  void lose_buffer() { take(); }
+
+ private:
+  bool next(Datagram& d, FlowKey& flow) override;
+  World& w_;
+  Watch& watch_;
+  int side_;
+  size_t ring_size_;
+  std::deque<std::pair<Datagram, FlowKey>> ring_;
+};
+
+class Process final : public EngineEvents {
+ public:
+  Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn);
+  ~Process() override;
+
+  // ---- What a program does ----
+  uint32_t create_qp(QpAttr attr);
+  void destroy_qp(uint32_t qpn);
+  void error_qp(uint32_t qpn);
+  void reset_qp(uint32_t qpn);
+  Qp* qp(uint32_t qpn) const;
+  bool is_listener(const CmListener* l) const { return listener == l; }
+  /// Gets every completion that is polled.
+  std::function<void(Process&, const Cqe&)> on_cqe;
+  CmListener* listener = nullptr;
+
+  // ---- What the world does ----
+  void arrive(const Datagram& d, const FlowKey& flow);
+  void wake_events();
+  /// Runs the engine and looks at the CQs. Returns the work done.
+  unsigned run();
+  uint64_t next_deadline() const;
+  /// All QPs are gone: buffers, flows and timers must be too.
+  void check_empty();
+
+  void cq_ready(Cq&) override {}
+  void cq_overrun(Cq&) override;
+  void qp_peer_closed(Qp& qp) override;
+  void qp_closed(Qp& qp) override;
+  void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+
+  struct PQp {
+    uint32_t qpn = 0;
+    Qp* qp = nullptr;
+    uint32_t conn_id = 0;
+    uint16_t port = 0;           ///< in the packet filter; 0: none
+    FlowKey flow{};
+    int failures = 0, closes = 0, peer_closes = 0;
+    AsyncEvent event = AsyncEvent::kNone;
+    int error = 0;
+  };
+  const PQp& state(uint32_t qpn) const { return *qps_.at(qpn); }
+
+  const Life life = std::make_shared<int>(0);
+  bool frozen = false;
+  std::vector<Cq*> cqs;
+  std::array<uint64_t, USIW_CNT_MAX> counters{};
+
+ private:
+  void read_events();
+  void on_event(const KEvent& e);
+  void note(PQp& q, uint32_t kind, int error);
+  void flush();
+  void poll();
+
+  World& w_;
+  Watch& watch_;
+  Kernel& kernel_;
+  const int side_;
+  const HostPlan& plan_;
+  uint32_t& next_qpn_;
+  HostPort port_;
+
+ public:
+  std::unique_ptr<Engine> engine;
+
+ private:
+  int port_no_;
+  std::map<uint32_t, std::unique_ptr<PQp>> qps_;
+  std::map<uint16_t, int> filter_;  ///< UDP ports that the process receives from
+  struct Report {
+    uint32_t qpn, kind, conn_id;
+    int error;
+  };
+  std::deque<Report> reports_;
+  bool reading_ = false, flushing_ = false;
+  std::vector<uint64_t> poll_at_;
+  std::vector<FlowKey> flows_;
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_PROCESS_H

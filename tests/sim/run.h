@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file run.h
+/// One scenario from beginning to end: hosts with kernels and processes, programs that
+/// connect, post, poll, disconnect, fail and come back, and the rules about all of it.
+#ifndef USIW_TESTS_SIM_RUN_H
+#define USIW_TESTS_SIM_RUN_H
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernel.h"
+#include "model.h"
+#include "process.h"
+#include "watch.h"
+
+namespace usiw::sim {
+
+class Run;
+struct Attempt;
+
+struct Machine {
+  int side;
+  std::unique_ptr<Kernel> kernel;    ///< nullptr: the host is down
+  std::unique_ptr<Process> process;  ///< nullptr: nobody runs there
+  uint32_t next_qpn = 1;
+};
+
+/// One end of one attempt to connect: a program's QP and cm_id.
+class End final : public CmUser, public std::enable_shared_from_this<End> {
+ public:
+  End(Run& run, Attempt* attempt, int which, Machine& machine);
+
+  void start_client();
+  void start_server(uint32_t conn_id);
+  void on_reply(int status, std::span<const uint8_t> pd) override;
+  void on_established() override;
+  void on_disconnected(int status) override;
+  void on_closed() override;
+
+  void on_cqe(const Cqe& c);
+  void close();
+  void process_died();
+  void describe(std::string& out) const;
+
+  bool established = false;  ///< the program has been told
+  bool over = false;         ///< nothing will happen here any more
+  bool flushed = false;      ///< its QP has ended with everything accounted for
+  int status = 0;            ///< of the machine when the connection ended
+  int machine_closes = 0, machine_disconnects = 0, machine_opens = 0;
+  int failures = 0;          ///< of the connection attempt
+  uint32_t qpn = 0;
+
+ private:
+  void make_qp();
+  void post_recvs();
+  void wake_send();
+  void wake_recv();
+  void opened();
+  void gone();
+  void try_finish(uint64_t since);
+  void finish();
+  Lane* out() const;
+  Lane* in() const;
+  Qp* qp() const;
+
+  Run& run_;
+  World& w_;
+  Attempt* attempt_;  ///< nullptr: a connection that nobody asked for (an old REQ)
+  const int which_;
+  Machine& machine_;
+  Process* process_;
+  LifeOf life_;
+  bool gone_ = false, closing_ = false, sending_ = false, no_qp_ = false;
+  uint64_t stall_ = 2'000;
+  friend class Run;
+};
+
+struct Attempt {
+  uint32_t id;
+  size_t pair;
+  const SessionPlan* plan;
+  FlowKey flow;  ///< the client's
+  std::unique_ptr<Lane> lane[2];
+  std::shared_ptr<End> end[2];
+  bool requested = false, finished = false, rejected = false;
+  int tries;
+};
+
+class Run {
+ public:
+  Run(const Scenario& scenario, Mutation mutation, size_t trace_lines);
+  /// Returns whether no rule was broken; world says what was.
+  bool go();
+
+  World w;
+  Watch watch;
+  std::vector<Machine> machines;
+  Attempt* attempt(uint32_t id) const { return id < attempts_.size() ? attempts_[id].get() : nullptr; }
+  void attempt_progress(Attempt& a);
+  void end_is_over(Attempt* a);
+  void ghost(std::shared_ptr<End> e) { ghosts_.push_back(std::move(e)); }
+  uint32_t take_stags() { return (next_stag_ += 10) - 10; }
+
+ private:
+  struct Listener final : CmListener {
+    Run* run;
+    Machine* machine;
+    void on_request(uint32_t conn_id, const FlowKey& tuple, std::span<const uint8_t> pd) override;
+  };
+  void serve(Machine& m, uint32_t conn_id, uint32_t attempt_id);
+  void start_process(Machine& m);
+  void start_session(size_t pair);
+  void start_attempt(size_t pair, int tries);
+  void finish_attempt(Attempt& a);
+  void begin(const Incident& i);
+  void end(const Incident& i);
+  void each_machine(const Incident& i, const std::function<void(Machine&)>& what);
+  void kill(Machine& m);
+  void arrivals();
+  bool step();
+  void check_orders(int side);
+  bool all_over() const;
+  void check_final();
+  void mutate(int side, Datagram& d);
+  std::string state() const;
+
+  std::vector<Listener> listeners_;
+  std::vector<std::unique_ptr<Attempt>> attempts_;
+  std::vector<std::shared_ptr<End>> ends_;  ///< all that there ever were: kernels and processes know them by address
+  std::vector<std::shared_ptr<End>> ghosts_;
+  std::vector<size_t> session_;  ///< per pair: the one that is on
+  std::vector<std::shared_ptr<End>> old_client_;  ///< per pair: whose QP may be used again
+  size_t pairs_over_ = 0, incidents_open_ = 0;
+  uint32_t next_stag_ = 16;
+  WireFaults faults_;
+  Life life_ = std::make_shared<int>(0);
+  friend class End;
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_RUN_H

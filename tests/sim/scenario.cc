@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "scenario.h"
+
+#include <algorithm>
+#include <array>
+
+namespace usiw::sim {
+namespace {
+
+constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
+constexpr std::array kNames = {
+    "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
+    "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
+    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject"};
+static_assert(kNames.size() == kFaults);
+
+/// Mostly small, now and then large: many seeds are worth more than many bytes.
+uint32_t message_size(Rng& rng) {
+  const uint64_t d = rng.below(1000);
+  if (d < 80) return 0;
+  if (d < 420) return static_cast<uint32_t>(rng.range(1, 64));
+  if (d < 640) return static_cast<uint32_t>(rng.range(65, 1024));
+  if (d < 850) return static_cast<uint32_t>(rng.range(1, 8192));
+  if (d < 970) return static_cast<uint32_t>(rng.range(8192, 65536));
+  if (d < 998) return static_cast<uint32_t>(rng.range(65536, 512 * 1024));
+  return static_cast<uint32_t>(rng.range(512 * 1024, 8 * 1024 * 1024));
+}
+
+std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
+  std::vector<uint32_t> out;
+  for (unsigned n = 1 + static_cast<unsigned>(rng.below(max_sge)); n > 1; --n) {
+    const auto len = static_cast<uint32_t>(rng.below(size + 1));
+    out.push_back(len);
+    size -= len;
+  }
+  out.push_back(size);
+  return out;
+}
+
+LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
+  LanePlan lane;
+  const bool late = sc.has(kLateRecv) && rng.chance(70);
+  lane.pause = rng.chance(50) ? 0 : rng.log_range(kUs, 300 * kUs);
+  lane.burst = 1 + static_cast<unsigned>(rng.below(16));
+  lane.ahead = !late;
+  lane.recv_pause = late ? rng.log_range(kUs, 20 * kMs) : rng.log_range(100, 5 * kUs);
+  const size_t n = rng.chance(10) ? rng.below(3) : rng.log_range(3, 60);
+  const unsigned one_kind = rng.chance(20) ? 1 + static_cast<unsigned>(rng.below(3)) : 0;
+  std::vector<int> writes;
+  for (size_t i = 0; i < n; ++i) {
+    static constexpr WrOpcode kinds[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead};
+    OpPlan op;
+    op.opcode = kinds[one_kind != 0 ? one_kind - 1 : rng.below(3)];
+    op.size = message_size(rng);
+    op.signalled = rng.chance(70) || i + 1 == n;
+    op.inlined = op.opcode != WrOpcode::kRdmaRead && op.size <= s.max_inline && rng.chance(50);
+    op.solicited = rng.chance(20);
+    op.fence = rng.chance(10);
+    if (op.opcode == WrOpcode::kRdmaRead && !writes.empty() && rng.chance(40)) {
+      op.read_of = writes[rng.below(writes.size())];
+      op.size = lane.ops[static_cast<size_t>(op.read_of)].size;
+    }
+    if (op.opcode == WrOpcode::kRdmaWrite) writes.push_back(static_cast<int>(i));
+    op.local = split(rng, op.size, s.max_sge);
+    op.recv = split(rng, op.size, s.max_sge);
+    lane.ops.push_back(std::move(op));
+  }
+  return lane;
+}
+
+/// One operation is wrong, somewhere.
+void spoil(Rng& rng, LanePlan& lane) {
+  if (lane.ops.empty()) return;
+  const size_t at = rng.below(lane.ops.size());
+  OpPlan& op = lane.ops[at];
+  for (const OpPlan& o : lane.ops)
+    if (o.read_of == static_cast<int>(at)) return;
+  op.size = std::max(op.size, 1u);
+  op.local = {op.size};
+  op.recv = {op.size};
+  op.inlined = false;
+  op.read_of = -1;
+  static constexpr Wrong kTagged[] = {Wrong::kRkey, Wrong::kBounds, Wrong::kRights, Wrong::kLkey};
+  static constexpr Wrong kSend[] = {Wrong::kLkey, Wrong::kShortRecv, Wrong::kNoRecv};
+  op.wrong = op.opcode == WrOpcode::kSend ? kSend[rng.below(3)] : kTagged[rng.below(4)];
+}
+
+SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before) {
+  const bool first = before == nullptr;
+  SessionPlan s;
+  s.max_send_wr = static_cast<uint32_t>(rng.range(1, 40));
+  s.max_recv_wr = static_cast<uint32_t>(rng.range(1, 40));
+  s.max_sge = static_cast<uint32_t>(rng.range(1, rng.chance(10) ? 32 : 6));
+  s.max_inline = static_cast<uint32_t>(rng.below(rng.chance(20) ? 1025 : 257));
+  s.sig_all = rng.chance(20);
+  s.reset_qp = rng.chance(30) && !first;
+  if (s.reset_qp) {  // it is the same QP
+    s.max_send_wr = before->max_send_wr;
+    s.max_recv_wr = before->max_recv_wr;
+    s.max_sge = before->max_sge;
+    s.max_inline = before->max_inline;
+    s.sig_all = before->sig_all;
+  }
+  static constexpr uint16_t kMtus[] = {576, 1280, 1500, 1500, 4096, 9000};
+  for (int i : {0, 1}) {
+    s.ird[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
+    s.ord[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
+    s.mtu[i] = kMtus[rng.below(std::size(kMtus))];
+    // The first connection of a pair often wraps; a later one must not meet leftovers of it.
+    s.isn[i] = first && rng.chance(50) ? 0u - static_cast<uint32_t>(rng.below(600))
+                                       : static_cast<uint32_t>(rng());
+  }
+  for (int i : {0, 1}) s.lane[i] = make_lane(rng, s, sc);
+  if (sc.has(kBadOp) && rng.chance(70)) spoil(rng, s.lane[rng.below(2)]);
+  s.closer = static_cast<int>(rng.below(2));
+  s.ending = rng.chance(80) ? Ending::kDisconnect : Ending::kBoth;
+  s.think = rng.chance(80) ? rng.log_range(kUs, 2 * kMs) : rng.log_range(kMs, 3 * kSec);
+  s.gap = rng.chance(60) ? rng.log_range(kUs, 10 * kMs) : rng.log_range(10 * kMs, 4 * kSec);
+  const uint64_t early = rng.log_range(kUs, 30 * kMs);
+  const bool end_early = rng.chance(70), destroy = rng.chance(50);
+  if ((sc.has(kMidClose) || sc.has(kAbort)) && end_early) s.early_end = early;
+  if (sc.has(kAbort)) s.ending = destroy ? Ending::kDestroy : Ending::kError;
+  return s;
+}
+
+void make_wire(Rng& rng, Scenario& sc) {
+  WireFaults& w = sc.wire;
+  w.delay = rng.log_range(500, 200 * kUs);
+  const uint64_t r[] = {rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng()};
+  const auto share = [&](int i, double most) { return most * static_cast<double>(r[i] % 1000 + 1) / 1000; };
+  if (sc.has(kLoss)) w.loss = share(0, r[0] >> 20 & 1 ? 0.30 : 0.03);
+  if (sc.has(kBurst)) w.burst = share(1, 0.01), w.burst_ns = Rng(r[1]).log_range(10 * kUs, 20 * kMs);
+  if (sc.has(kReorder)) w.reorder = share(2, 0.3), w.reorder_by = Rng(r[2]).log_range(kUs, 3 * kMs);
+  if (sc.has(kDuplicate)) w.duplicate = share(3, r[3] >> 20 & 1 ? 1.0 : 0.1);
+  if (sc.has(kJitter)) w.jitter = Rng(r[4]).log_range(kUs, 2 * kMs);
+  if (sc.has(kCorrupt)) w.corrupt = share(5, 0.1);
+  if (sc.has(kTruncate)) w.truncate = share(6, 0.1);
+  if (sc.has(kRaw)) {
+    w.checksum = false;
+    w.corrupt = share(7, r[7] >> 20 & 1 ? 0.3 : 0.01);
+    w.truncate = share(6, 0.05);
+  }
+  if (sc.has(kShortQueue)) w.queue = 20 + r[8] % 200;
+  w.per_packet = sc.has(kSlowLine) ? 500 + r[9] % 5'000 : r[9] % 400;
+}
+
+void make_incidents(Rng& rng, Scenario& sc) {
+  const auto hosts = sc.hosts.size();
+  for (unsigned f : {kMtu, kCut, kLongCut, kFreeze, kKill, kCrash}) {
+    // As many numbers whether or not there is the fault: cutting it out changes nothing else.
+    Incident i{rng.log_range(20 * kUs, 200 * kMs), rng.log_range(kMs, 1'500 * kMs), static_cast<Fault>(f),
+               rng.chance(40) && f != kFreeze && f < kKill ? -1 : static_cast<int>(rng.below(hosts)), rng()};
+    if (f == kLongCut) i.length = rng.range(5 * kSec, 30 * kSec);
+    if (f == kMtu) i.side = -1;
+    if (f == kKill || f == kCrash) i.length = rng.chance(50) ? i.length / 100 : i.length * 4;
+    if (sc.has(static_cast<Fault>(f))) sc.incidents.push_back(i);
+  }
+  std::sort(sc.incidents.begin(), sc.incidents.end(), [](const auto& a, const auto& b) { return a.at < b.at; });
+}
+
+}  // namespace
+
+uint64_t Rng::log_range(uint64_t from, uint64_t to) {
+  unsigned steps = 0;
+  while (from << (steps + 1) < to) ++steps;
+  const uint64_t low = from << below(steps + 1);
+  return std::min(to, low + below(low + 1));
+}
+
+const char* fault_name(unsigned fault) { return kNames[fault]; }
+
+bool Scenario::may_break() const {
+  constexpr uint32_t kBreaks = 1u << kRaw | 1u << kLongCut | 1u << kKill | 1u << kCrash | 1u << kBadOp |
+                               1u << kMidClose | 1u << kAbort;
+  return (faults & kBreaks) != 0;
+}
+
+Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
+  Rng rng(seed);
+  Scenario sc;
+  sc.seed = seed;
+  static constexpr unsigned kHowMany[] = {0, 1, 1, 1, 2, 2, 2, 3, 4, 6};
+  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= 1u << rng.below(kFaults);
+  // The plan is made with all faults; what is cut out is only not done.
+  const uint32_t all = sc.faults;
+  const bool three = rng.chance(20);
+  for (int i = 0; i < (three ? 3 : 2); ++i) {
+    HostPlan h;
+    h.cqs = 1 + static_cast<unsigned>(rng.below(3));
+    h.timer_slop = rng.below(8 * kMs);
+    const uint64_t r[] = {rng(), rng(), rng(), rng()};
+    sc.faults = all & ~cuts.without;
+    if (sc.has(kFewBuffers)) h.buffers = 80 + r[0] % 100;
+    if (sc.has(kFullPort)) h.tx_limit = 1 + r[1] % 12, h.ring = 8 + r[1] / 16 % 100;
+    if (sc.has(kSlowPoll)) h.poll_pause = Rng(r[2]).log_range(10 * kUs, 20 * kMs);
+    h.kernel_pause = sc.has(kSlowKernel) ? Rng(r[3]).log_range(kMs, 2 * kSec) : r[3] % (100 * kUs);
+    sc.faults = all;
+    sc.hosts.push_back(h);
+  }
+  const size_t pairs = rng.chance(50) ? 1 : 1 + rng.below(4);
+  for (size_t p = 0; p < pairs; ++p) {
+    PairPlan pair;
+    pair.host[0] = static_cast<int>(rng.below(sc.hosts.size()));
+    pair.host[1] = static_cast<int>((static_cast<size_t>(pair.host[0]) + 1 + rng.below(sc.hosts.size() - 1)) %
+                                    sc.hosts.size());
+    pair.ipv6 = rng.chance(20);
+    pair.port = static_cast<uint16_t>(1000 + p);
+    pair.start = rng.log_range(100, 5 * kMs);
+    for (int end : {0, 1})
+      for (int which : {0, 1})
+        pair.cq[end][which] = static_cast<int>(rng.below(sc.hosts[static_cast<size_t>(pair.host[end])].cqs));
+    const size_t sessions = rng.chance(60) ? 1 : 1 + rng.below(3);
+    for (size_t s = 0; s < sessions; ++s) pair.sessions.push_back(make_session(rng, sc, s == 0 ? nullptr : &pair.sessions.back()));
+    if (sc.has(kReject)) pair.sessions[0].reject = true;
+    sc.pairs.push_back(std::move(pair));
+  }
+  Rng wire_rng(rng());
+  sc.faults &= ~cuts.without;
+  make_wire(wire_rng, sc);
+  make_incidents(wire_rng, sc);
+
+  // ---- Cuts ----
+  for (PairPlan& pair : sc.pairs) {
+    if (pair.sessions.size() > cuts.sessions) pair.sessions.resize(cuts.sessions);
+    for (SessionPlan& s : pair.sessions) {
+      if (!sc.has(kMidClose) && !sc.has(kAbort)) s.early_end = 0;
+      if (!sc.has(kAbort) && s.ending >= Ending::kError) s.ending = Ending::kDisconnect;
+      if (!sc.has(kReject)) s.reject = false;
+      for (LanePlan& lane : s.lane) {
+        if (!sc.has(kLateRecv)) lane.ahead = true;
+        if (lane.ops.size() > cuts.ops) lane.ops.resize(cuts.ops);
+        const auto first = std::min(cuts.first_op, lane.ops.size());
+        lane.ops.erase(lane.ops.begin(), lane.ops.begin() + static_cast<ptrdiff_t>(first));
+        for (OpPlan& op : lane.ops) {
+          if (op.read_of >= 0) op.read_of = std::max(-1, op.read_of - static_cast<int>(first));
+          if (!sc.has(kBadOp)) op.wrong = Wrong::kNone;
+        }
+        if (!lane.ops.empty()) lane.ops.back().signalled = true;
+      }
+    }
+  }
+  for (auto it = cuts.drop_pairs.rbegin(); it != cuts.drop_pairs.rend(); ++it)
+    if (static_cast<size_t>(*it) < sc.pairs.size()) sc.pairs.erase(sc.pairs.begin() + *it);
+  return sc;
+}
+
+}  // namespace usiw::sim

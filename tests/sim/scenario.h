@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file scenario.h
+/// What one seed means: hosts, connections, the programs of verbs on them, what the wire does
+/// and what happens at which time. Made once, before anything runs, so that a failing
+/// scenario can be cut down (fault kinds, sessions, operations) and run again.
+#ifndef USIW_TESTS_SIM_SCENARIO_H
+#define USIW_TESTS_SIM_SCENARIO_H
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/types.h"
+#include "tests/support/sim_wire.h"
+
+namespace usiw::sim {
+
+/// Small, fast and the same everywhere.
+class Rng {
+ public:
+  explicit Rng(uint64_t seed) : s_(mix(seed + 1)) {}
+  uint64_t operator()() { return mix(s_ += 0x9e3779b97f4a7c15ull); }
+  static uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  uint64_t below(uint64_t n) { return n == 0 ? 0 : (*this)() % n; }
+  uint64_t range(uint64_t from, uint64_t to) { return from + below(to - from + 1); }
+  bool chance(unsigned percent) { return below(100) < percent; }
+  /// From @p from to @p to, each order of magnitude as likely as the next.
+  uint64_t log_range(uint64_t from, uint64_t to);
+
+ private:
+  uint64_t s_;
+};
+
+/// Kinds of trouble; a scenario has some of them, and --without takes them away.
+enum Fault : unsigned {
+  kLoss,        ///< up to 30 % of the datagrams
+  kBurst,       ///< all of them for a while, now and then
+  kReorder,
+  kDuplicate,
+  kJitter,      ///< delay varies
+  kCorrupt,     ///< a bit of any byte; the checksum sees it
+  kTruncate,    ///< the checksum sees it
+  kRaw,         ///< damage that no checksum sees
+  kMtu,         ///< the path's MTU shrinks for a while
+  kCut,         ///< one direction, or both, for a short while
+  kLongCut,     ///< ... for longer than anybody waits
+  kFreeze,      ///< a process is stopped for a while
+  kSlowPoll,    ///< completions are looked at late
+  kLateRecv,    ///< receives are posted late
+  kFullPort,    ///< the port takes and gives a few datagrams at a time
+  kShortQueue,  ///< the wire's queue is short
+  kSlowLine,    ///< the wire is slow
+  kFewBuffers,  ///< the port has few buffers
+  kSlowKernel,  ///< events between kernel and process take long
+  kKill,        ///< a process dies and comes back
+  kCrash,       ///< a host dies without a word and comes back
+  kBadOp,       ///< one operation is wrong
+  kMidClose,    ///< disconnect in the middle of it
+  kAbort,       ///< ... by QP state ERR or by destroying the QP
+  kReject,      ///< the server does not want the first connection
+  kFaults,
+};
+const char* fault_name(unsigned fault);
+
+enum class Wrong : uint8_t {
+  kNone,
+  kRkey,        ///< unknown STag
+  kBounds,      ///< beyond the region
+  kRights,      ///< not registered for that
+  kLkey,        ///< own memory is not registered
+  kShortRecv,   ///< the receive is too small
+  kNoRecv,      ///< the receive is never posted
+};
+
+struct OpPlan {
+  WrOpcode opcode = WrOpcode::kSend;
+  uint32_t size = 0;
+  bool signalled = true, inlined = false, solicited = false, fence = false;
+  Wrong wrong = Wrong::kNone;
+  int read_of = -1;                        ///< READ: of what this WRITE has written
+  std::vector<uint32_t> local, recv;       ///< lengths of the SGEs
+};
+
+struct LanePlan {
+  std::vector<OpPlan> ops;
+  uint64_t pause = 0;   ///< ns between bursts of posting, at most
+  unsigned burst = 1;   ///< work requests per burst, at most
+  bool ahead = true;    ///< all receives are posted before the connection
+  uint64_t recv_pause = 0;  ///< otherwise: ns between posting receives, at most
+};
+
+enum class Ending : uint8_t { kDisconnect, kBoth, kError, kDestroy };
+
+struct SessionPlan {
+  LanePlan lane[2];  ///< 0: the client's work requests
+  uint32_t max_send_wr = 16, max_recv_wr = 16, max_sge = 4, max_inline = 64;
+  uint16_t ird[2] = {16, 16}, ord[2] = {16, 16}, mtu[2] = {1500, 1500};
+  uint32_t isn[2] = {0, 0};
+  bool sig_all = false;
+  int closer = 0;
+  Ending ending = Ending::kDisconnect;
+  uint64_t early_end = 0;  ///< ns after ESTABLISHED; 0: when all is done
+  bool reject = false;
+  uint64_t think = 0;      ///< ns until the server accepts
+  uint64_t gap = 0;        ///< ns between this session and the next
+  bool reset_qp = false;   ///< the client uses the QP of the session before again
+};
+
+struct PairPlan {
+  int host[2] = {0, 1};  ///< client, server
+  bool ipv6 = false;
+  uint16_t port = 0;     ///< the client's
+  uint64_t start = 0;    ///< ns
+  int cq[2][2] = {};     ///< [client, server][send, recv]: which CQ
+  std::vector<SessionPlan> sessions;
+};
+
+struct Incident {
+  uint64_t at, length;  ///< ns
+  Fault kind;
+  int side;             ///< the host; -1: all
+  uint64_t value;
+};
+
+struct HostPlan {
+  unsigned cqs = 1;
+  uint32_t cqe = 4096;
+  size_t buffers = 2048;
+  uint32_t max_payload = 9216 - 28;
+  size_t tx_limit = SIZE_MAX, ring = SIZE_MAX;
+  uint64_t poll_pause = 0;     ///< ns between looks at a CQ, at most
+  uint64_t kernel_pause = 0;   ///< ns of delay between kernel and process, at most
+  uint64_t timer_slop = 0;     ///< ns that the kernel's timers are late
+};
+
+struct Scenario {
+  uint64_t seed = 0;
+  uint32_t faults = 0;  ///< bits of Fault
+  WireFaults wire;
+  std::vector<HostPlan> hosts;
+  std::vector<PairPlan> pairs;
+  std::vector<Incident> incidents;
+
+  bool has(Fault f) const { return (faults >> f & 1) != 0; }
+  /// Connections may end before their time.
+  bool may_break() const;
+  /// The wire and the processes do nothing bad at all.
+  bool clean() const { return (faults & ~(1u << kSlowLine | 1u << kReject | 1u << kDuplicate)) == 0; }
+};
+
+/// What is left out of a scenario.
+struct Cuts {
+  uint32_t without = 0;           ///< bits of Fault
+  std::vector<int> drop_pairs;
+  size_t sessions = SIZE_MAX;     ///< of each pair, at most
+  size_t ops = SIZE_MAX;          ///< of each lane, at most
+  size_t first_op = 0;            ///< those before it are dropped
+};
+
+Scenario make_scenario(uint64_t seed, const Cuts& cuts);
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_SCENARIO_H

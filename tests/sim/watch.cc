@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "watch.h"
+
+#include <algorithm>
+
+#include "engine/psn.h"
+
+namespace usiw::sim {
+namespace {
+
+uint64_t hash(std::span<const std::byte> d) {
+  uint64_t h = 0xcbf29ce484222325ull ^ d.size();
+  size_t i = 0;
+  for (; i + 8 <= d.size(); i += 8) {
+    uint64_t v;
+    std::memcpy(&v, &d[i], 8);
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    h ^= h >> 29;
+  }
+  for (; i < d.size(); ++i) h = (h ^ std::to_integer<uint64_t>(d[i])) * 0x100000001b3ull;
+  return h | 1;
+}
+
+bool is_terminate(const DdpSegment& s) { return !s.tagged && s.qn == USIW_DDP_QN_TERMINATE; }
+
+}  // namespace
+
+Watch::End* Watch::find(int side, const FlowKey& flow) {
+  auto it = ends_.find({side, flow});
+  return it == ends_.end() ? nullptr : &it->second;
+}
+
+void Watch::open(int side, const FlowKey& flow, const ConnAttr& attr) {
+  End e{};
+  e.attr = attr;
+  e.next = attr.snd_psn;
+  e.edge = attr.snd_psn + std::min(attr.snd_window, kWindow);
+  if (w_.mutation == Mutation::kOverrunWindow) e.edge = attr.snd_psn + 2;
+  e.acked = attr.rcv_psn;
+  e.opened_ns = w_.clock.now;
+  ends_[{side, flow}] = std::move(e);
+}
+
+void Watch::offered(int side, const FlowKey& flow, std::span<const std::byte> d) {
+  if (w_.sc.has(kRaw)) return;  // nobody can be held to what was said to them wrongly
+  End* e = find(side, flow);
+  TrpHeader h;
+  if (e == nullptr || !decode_trp(d, h)) return w_.fail("wire", "%c: a datagram of no connection", 'A' + side);
+  if (d.size() + 28 + (flow.is_ipv4() ? 0 : 20) > e->attr.mtu)
+    w_.fail("mtu", "%c: a packet larger than the MTU of %u", 'A' + side, e->attr.mtu);
+  if (h.credit > kWindow) w_.fail("window", "%c: credit %u", 'A' + side, h.credit);
+  switch (h.opcode) {
+    case USIW_TRP_DATA:
+    case USIW_TRP_SHUTDOWN:
+      check_data(side, *e, h, d);
+      break;
+    case USIW_TRP_SACK:
+      break;
+    default:
+      return w_.fail("wire", "%c: the engine sends opcode %u", 'A' + side, h.opcode);
+  }
+  check_ack(side, flow, *e, h, d);
+}
+
+void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std::byte> d) {
+  DdpSegment s{};
+  const bool data = h.opcode == USIW_TRP_DATA;
+  if (data && decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk)
+    return w_.fail("wire", "%c: a segment that does not decode", 'A' + side);
+  const uint64_t content = data ? hash(d.subspan(kTrpBytes)) : 0;
+  ++sent;
+  e.last_ns = w_.clock.now;
+  if ((h.flags & USIW_TRP_F_RETRANS) == 0) {
+    if (h.psn != e.next)
+      return w_.fail("psn", "%c: new PSN %08x, expected %08x", 'A' + side, h.psn, e.next);
+    if (!psn_lt(h.psn, e.edge))
+      return w_.fail("window", "%c: PSN %08x beyond the peer's window, which ends at %08x", 'A' + side, h.psn, e.edge);
+    if (e.ended) w_.fail("psn", "%c: PSN %08x behind the end of the stream", 'A' + side, h.psn);
+    ++e.next;
+    e.content.push_back(content);
+    if (data && !s.tagged && s.qn == USIW_DDP_QN_READ_REQ && ++e.reads - e.reads_answered > e.attr.ord)
+      w_.fail("ord", "%c: %u READs outstanding, ORD %u", 'A' + side, e.reads - e.reads_answered, e.attr.ord);
+  } else {
+    ++repeated;
+    ++e.repeats;
+    const uint32_t at = h.psn - e.attr.snd_psn;
+    if (at >= e.content.size()) return w_.fail("psn", "%c: repeats PSN %08x, never sent", 'A' + side, h.psn);
+    // The only change of mind that the protocol knows: a READ response becomes the Terminate.
+    if (e.content[at] != content && !(data && is_terminate(s)))
+      w_.fail("content", "%c: PSN %08x does not carry what it did before", 'A' + side, h.psn);
+    e.content[at] = content;
+    check_repeats(side, e);
+  }
+  if (!data || is_terminate(s)) e.ended = true;
+}
+
+/// What was lost is repeated, and a time-out or a receiver that is not ready repeats one at a
+/// time; beyond that, repeating is noise. The bound is generous: delay and reordering make
+/// any sender guess wrongly now and then.
+void Watch::check_repeats(int side, End& e) {
+  const uint64_t ms = (w_.clock.now - e.opened_ns) / 1'000'000;
+  const bool clean = w_.sc.clean() && !w_.sc.has(kSlowLine);
+  const uint64_t bound = (clean ? 16 : 64) + 3 * e.lost + 2 * e.acks_lost + 3 * e.not_ready +
+                         (clean ? 0 : 2 * e.content.size()) + ms;
+  if (e.repeats > bound)
+    w_.fail("repeats", "%c: %llu repetitions, %llu datagrams and %llu acknowledgements lost in %llu ms", 'A' + side,
+            static_cast<unsigned long long>(e.repeats), static_cast<unsigned long long>(e.lost),
+            static_cast<unsigned long long>(e.acks_lost), static_cast<unsigned long long>(ms));
+}
+
+void Watch::check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d) {
+  if (psn_lt(h.ack_psn, e.acked)) return w_.fail("ack", "%c: ACK PSN goes back to %08x", 'A' + side, h.ack_psn);
+  for (; e.acked != h.ack_psn; ++e.acked) {
+    const uint32_t at = e.acked - e.attr.rcv_psn;
+    if (at >= e.arrived.size() || !e.arrived[at])
+      return w_.fail("ack", "%c: acknowledges PSN %08x, which has not arrived", 'A' + side, e.acked);
+  }
+  if (h.opcode != USIW_TRP_SACK) return;
+  const auto bitmap = d.subspan(kTrpBytes);
+  const uint32_t bits = h.psn - h.ack_psn;
+  if (bits > kWindow || bitmap.size() != (bits + 7) / 8) return w_.fail("sack", "%c: length of a SACK", 'A' + side);
+  for (uint32_t i = 0; i < bits; ++i) {
+    const bool set = (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
+    const uint32_t at = h.ack_psn + i - e.attr.rcv_psn;
+    if (i == 0 ? set : i + 1 == bits && !set) return w_.fail("sack", "%c: form of a SACK", 'A' + side);
+    if (set && (at >= e.arrived.size() || !e.arrived[at]))
+      return w_.fail("sack", "%c: SACK names PSN %08x, which has not arrived", 'A' + side, h.ack_psn + i);
+  }
+  // What has arrived and is not named was refused (no receive, no room): good cause to repeat it.
+  End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
+  for (uint32_t at = h.ack_psn - e.attr.rcv_psn; peer != nullptr && at < e.arrived.size(); ++at) {
+    const uint32_t i = at + e.attr.rcv_psn - h.ack_psn;
+    const bool set = i < bits && (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
+    if (!e.arrived[at] || set) continue;
+    e.arrived[at] = false;
+    ++peer->lost;
+  }
+}
+
+void Watch::delivered(int side, const FlowKey& flow, std::span<const std::byte> d) {
+  End* e = find(side, flow);
+  TrpHeader h;
+  if (e == nullptr || w_.sc.has(kRaw) || !decode_trp(d, h)) return;
+  const bool data = h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN;
+  if (!data && h.opcode != USIW_TRP_SACK) return;
+  // Leftovers of an earlier connection of this 4-tuple have other numbers.
+  if (psn_lt(e->next, h.ack_psn) || psn_lt(h.ack_psn, e->attr.snd_psn)) return;
+  const uint32_t edge = h.ack_psn + h.credit;
+  if (psn_lt(e->edge, edge) && w_.mutation != Mutation::kOverrunWindow) e->edge = edge;
+  if (w_.mutation == Mutation::kOverrunWindow) ++w_.mutated;
+  if ((h.flags & USIW_TRP_F_NOT_READY) != 0) ++e->not_ready;
+  if (!data) return;
+  const uint32_t at = h.psn - e->attr.rcv_psn;
+  if (at >= 1u << 24) return;
+  if (at >= e->arrived.size()) e->arrived.resize(at + 64);
+  DdpSegment s{};
+  if (!e->arrived[at] && h.opcode == USIW_TRP_DATA && decode_ddp(d.subspan(kTrpBytes), s) == DdpDecode::kOk &&
+      s.tagged && s.last && s.rdmap_opcode == USIW_RDMAP_READ_RESP)
+    ++e->reads_answered;
+  e->arrived[at] = true;
+}
+
+void Watch::lost(int side, const FlowKey& flow, std::span<const std::byte> d) {
+  TrpHeader h;
+  if (!decode_trp(d, h)) return;
+  if (End* e = find(side, flow); e != nullptr && h.opcode != USIW_TRP_SACK) ++e->lost;
+  if (End* e = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow))) ++e->acks_lost;
+}
+
+}  // namespace usiw::sim

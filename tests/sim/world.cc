@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "world.h"
+
+#include <array>
+#include <cstdio>
+
+namespace usiw::sim {
+
+const char* mutation_name(Mutation m) {
+  static constexpr std::array kNames = {
+      "none",        "flip-placed",   "flip-wire",      "swallow-completion", "repeat-completion",
+      "swap-completions", "swallow-event", "swallow-report", "place-early",   "leak-buffer",
+      "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers"};
+  static_assert(kNames.size() == static_cast<size_t>(Mutation::kMutations));
+  return kNames[static_cast<size_t>(m)];
+}
+
+bool World::run_due() {
+  bool any = false;
+  while (!later_.empty() && later_.top().at <= clock.now) {
+    const Life life = later_.top().life.lock();
+    auto what = std::move(const_cast<Later&>(later_.top()).what);
+    later_.pop();
+    if (life == nullptr) continue;
+    what();
+    any = true;
+  }
+  return any;
+}
+
+void World::add_line(const char* fmt, va_list args) {
+  char text[400];
+  const auto us = (clock.now - 1'000'000'000) / 1000;
+  const int n = std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", static_cast<unsigned long long>(us / 1'000'000),
+                              static_cast<unsigned long long>(us % 1'000'000),
+                              static_cast<unsigned long long>(clock.now % 1000));
+  std::vsnprintf(text + n, sizeof text - static_cast<size_t>(n), fmt, args);
+  lines.emplace_back(text);
+  if (lines.size() > trace_lines_) lines.pop_front();
+}
+
+void World::trace(const char* fmt, ...) {
+  if (!tracing()) return;
+  va_list args;
+  va_start(args, fmt);
+  add_line(fmt, args);
+  va_end(args);
+}
+
+void World::fail(const char* name, const char* fmt, ...) {
+  if (failed()) return;
+  rule = name;
+  char text[400];
+  va_list args;
+  va_start(args, fmt);
+  std::vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  why = text;
+  trace("BROKEN %s: %s", name, text);
+}
+
+std::string describe(std::span<const std::byte> d) {
+  static constexpr const char* kOps[] = {"DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET"};
+  static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND",
+                                           "SEND_INV", "SEND_SE", "SEND_SE_INV", "TERMINATE"};
+  TrpHeader h;
+  if (!decode_trp(d, h)) return "short";
+  char text[200];
+  int n = std::snprintf(text, sizeof text, "%s psn=%08x ack=%08x", h.opcode < 8 ? kOps[h.opcode] : "?", h.psn,
+                        h.ack_psn);
+  const auto add = [&](auto... args) {
+    n += std::snprintf(text + n, sizeof text - static_cast<size_t>(n), args...);
+  };
+  if (h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN || h.opcode == USIW_TRP_SACK) {
+    if (h.flags & USIW_TRP_F_ACK_REQ) add(" ACK_REQ");
+    if (h.flags & USIW_TRP_F_NOT_READY) add(" NOT_READY");
+    if (h.flags & USIW_TRP_F_RETRANS) add(" RETRANS");
+  } else {
+    if (h.flags & USIW_TRP_F_PENDING) add(" PENDING");
+    if (h.flags & USIW_TRP_F_STRAY) add(" STRAY");
+  }
+  DdpSegment s;
+  if (h.opcode != USIW_TRP_DATA) return text;
+  if (decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk) {
+    add(" ?");
+  } else if (s.tagged) {
+    add(" %s stag=%08x to=%llx len=%u%s", s.rdmap_opcode < 8 ? kRdmap[s.rdmap_opcode] : "?", s.stag,
+        static_cast<unsigned long long>(s.to), s.len, s.last ? " L" : "");
+  } else {
+    add(" %s qn=%u msn=%u mo=%u len=%u%s", s.rdmap_opcode < 8 ? kRdmap[s.rdmap_opcode] : "?", s.qn, s.msn, s.mo,
+        s.len, s.last ? " L" : "");
+  }
+  return text;
+}
+
+}  // namespace usiw::sim

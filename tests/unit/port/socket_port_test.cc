@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "port/socket_port.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "port/fault_port.h"
+
+namespace usiw {
+namespace {
+
+constexpr uint32_t kMtu = 9216;
+
+/// A socket as the control path makes them, on 127.0.0.1 or ::1; its port in network byte order.
+int data_socket(bool ipv4, uint16_t& port) {
+  int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+  sockaddr_storage sa{};
+  socklen_t len;
+  if (ipv4) {
+    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
+    sin.sin_family = AF_INET;
+    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    len = sizeof sin;
+    setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+  } else {
+    auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
+    sin6.sin6_family = AF_INET6;
+    sin6.sin6_addr = in6addr_loopback;
+    len = sizeof sin6;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
+  }
+  EXPECT_EQ(0, bind(fd, reinterpret_cast<sockaddr*>(&sa), len));
+  getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len);
+  port = ipv4 ? reinterpret_cast<sockaddr_in&>(sa).sin_port : reinterpret_cast<sockaddr_in6&>(sa).sin6_port;
+  return fd;
+}
+
+Path path_between(bool ipv4, uint16_t from, uint16_t to) {
+  Path p{};
+  if (ipv4) {
+    p.flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+  } else {
+    p.flow.local_addr[15] = 1;
+  }
+  p.flow.remote_addr = p.flow.local_addr;
+  p.flow.local_port = from;
+  p.flow.remote_port = to;
+  p.hop_limit = 64;
+  return p;
+}
+
+/// Two ports with a socket each, and a path between them.
+class SocketPorts : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    int error = 0;
+    a = SocketPort::create(kMtu, error);
+    b = SocketPort::create(kMtu, error);
+    ASSERT_TRUE(a && b);
+    int fa = data_socket(GetParam(), port_a), fb = data_socket(GetParam(), port_b);
+    ASSERT_EQ(0, a->add_local_port(port_a, fa));
+    ASSERT_EQ(0, b->add_local_port(port_b, fb));
+    path = path_between(GetParam(), port_a, port_b);
+  }
+
+  /// Sends datagrams of these lengths; the i-th is filled with i.
+  static size_t send(NetPort& from, const Path& path, const std::vector<uint32_t>& lengths) {
+    std::vector<TxBuf> bufs(lengths.size());
+    bufs.resize(from.tx_alloc(bufs));
+    for (size_t i = 0; i < bufs.size(); i++) {
+      bufs[i].len = lengths[i];
+      bufs[i].path = &path;
+      memset(bufs[i].data, static_cast<int>(i), lengths[i]);
+    }
+    return from.tx(bufs);
+  }
+
+  struct Got {
+    std::vector<std::byte> bytes;
+    FlowKey flow;
+  };
+  /// What arrives until @p count datagrams have, or nothing more does.
+  static std::vector<Got> receive(NetPort& at, size_t count) {
+    std::vector<Got> all;
+    for (int tries = 0; all.size() < count && tries < 200; tries++) {
+      RxBuf bufs[8];
+      size_t n = at.rx(bufs);
+      for (size_t i = 0; i < n; i++) all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow});
+      at.rx_free({bufs, n});
+      pollfd p{at.wait_fd(), POLLIN, 0};
+      if (n == 0) poll(&p, 1, 10);
+    }
+    return all;
+  }
+
+  std::unique_ptr<SocketPort> a, b;
+  uint16_t port_a = 0, port_b = 0;
+  Path path{};
+};
+
+TEST_P(SocketPorts, datagrams_arrive_with_both_ends_named) {
+  ASSERT_EQ(3u, send(*a, path, {14, 1000, kMtu - 28 - 20}));
+  std::vector<Got> got = receive(*b, 3);
+  ASSERT_EQ(3u, got.size());
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_EQ(path.flow.local_addr, got[i].flow.remote_addr);
+    EXPECT_EQ(path.flow.remote_addr, got[i].flow.local_addr);
+    EXPECT_EQ(port_a, got[i].flow.remote_port);
+    EXPECT_EQ(port_b, got[i].flow.local_port);
+    for (std::byte x : got[i].bytes) ASSERT_EQ(static_cast<std::byte>(i), x);
+  }
+  EXPECT_EQ(kMtu - 28 - 20, got[2].bytes.size());
+}
+
+TEST_P(SocketPorts, bursts_longer_than_a_batch) {
+  std::vector<uint32_t> lengths(150, 100);
+  ASSERT_EQ(150u, send(*a, path, lengths));
+  EXPECT_EQ(150u, receive(*b, 150).size());
+}
+
+TEST_P(SocketPorts, wait_fd_is_readable_while_something_waits) {
+  pollfd p{b->wait_fd(), POLLIN, 0};
+  EXPECT_EQ(0, poll(&p, 1, 0));
+  ASSERT_EQ(1u, send(*a, path, {20}));
+  EXPECT_EQ(1, poll(&p, 1, 1000));
+  EXPECT_EQ(1u, receive(*b, 1).size());
+  EXPECT_EQ(0, poll(&p, 1, 0));
+}
+
+TEST_P(SocketPorts, too_long_a_datagram_from_outside_is_counted) {
+  int fd = socket(GetParam() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  std::vector<char> big(20000);
+  sockaddr_in sin{};
+  sin.sin_family = AF_INET;
+  sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sin.sin_port = port_b;
+  sockaddr_in6 sin6{};
+  sin6.sin6_family = AF_INET6;
+  sin6.sin6_addr = in6addr_loopback;
+  sin6.sin6_port = port_b;
+  auto* to = GetParam() ? reinterpret_cast<sockaddr*>(&sin) : reinterpret_cast<sockaddr*>(&sin6);
+  socklen_t len = GetParam() ? sizeof sin : sizeof sin6;
+  ASSERT_EQ(static_cast<ssize_t>(big.size()), sendto(fd, big.data(), big.size(), 0, to, len));
+  close(fd);
+  ASSERT_EQ(1u, send(*a, path, {30}));
+  EXPECT_EQ(1u, receive(*b, 1).size());
+  EXPECT_EQ(1u, b->drops().malformed);
+}
+
+TEST_P(SocketPorts, port_is_let_go_by_its_last_user) {
+  uint16_t same = port_b;
+  int error = 0;
+  ASSERT_EQ(0, b->add_local_port(same, -1));  // a second connection; no descriptor needed
+  b->remove_local_port(same);
+  ASSERT_EQ(1u, send(*a, path, {30}));
+  EXPECT_EQ(1u, receive(*b, 1).size());
+  b->remove_local_port(same);
+  ASSERT_EQ(1u, send(*a, path, {30}));  // nobody has the port: as if lost
+  EXPECT_EQ(0u, receive(*b, 1).size());
+  EXPECT_EQ(0, error);
+}
+
+TEST_P(SocketPorts, several_local_ports) {
+  uint16_t other = 0;
+  int fd = data_socket(GetParam(), other);
+  ASSERT_EQ(0, b->add_local_port(other, fd));
+  Path second = path_between(GetParam(), port_a, other);
+  ASSERT_EQ(1u, send(*a, path, {30}));
+  ASSERT_EQ(1u, send(*a, second, {40}));
+  std::vector<Got> got = receive(*b, 2);
+  ASSERT_EQ(2u, got.size());
+  EXPECT_NE(got[0].flow.local_port, got[1].flow.local_port);
+}
+
+TEST_P(SocketPorts, a_descriptor_that_could_not_be_made_is_an_error) {
+  EXPECT_EQ(EMFILE, b->add_local_port(htons(9), -EMFILE));
+}
+
+// ---- Faults -----------------------------------------------------------------------------------
+
+TEST(FaultsParse, all_keys) {
+  Faults f;
+  ASSERT_TRUE(Faults::parse("loss=0.01,reorder=0.05,delay-us=50.5,seed=7,kill-after=65536,fail-wr=3", f));
+  EXPECT_DOUBLE_EQ(0.01, f.loss);
+  EXPECT_DOUBLE_EQ(0.05, f.reorder);
+  EXPECT_EQ(50'500u, f.delay_ns);
+  EXPECT_EQ(7u, f.seed);
+  EXPECT_EQ(65536u, f.kill_after);
+  EXPECT_EQ(3u, f.fail_wr);
+  EXPECT_TRUE(f.on_wire());
+  ASSERT_TRUE(Faults::parse("fail-wr=3,seed=1", f));
+  EXPECT_FALSE(f.on_wire());
+}
+
+TEST(FaultsParse, nonsense) {
+  Faults f;
+  for (const char* text : {"loss", "loss=", "loss=2", "loss=-1", "loss=nan", "nonesuch=1", "seed=x", "loss=0.1=2"})
+    EXPECT_FALSE(Faults::parse(text, f)) << text;
+}
+
+class FaultyPorts : public SocketPorts {
+ protected:
+  /// Which of @p count datagrams arrive, in order of arrival, by their first byte.
+  std::vector<int> arriving(const Faults& faults, size_t count) {
+    FaultPort faulty(std::move(a), faults);
+    for (size_t i = 0; i < count; i++) {
+      TxBuf buf;
+      EXPECT_EQ(1u, faulty.tx_alloc({&buf, 1}));
+      buf.len = 20;
+      buf.path = &path;
+      buf.data[0] = static_cast<std::byte>(i);
+      faulty.tx({&buf, 1});
+    }
+    RxBuf none[1];
+    for (int i = 0; i < 20; i++) {  // as the engine runs: what was held back goes out
+      usleep(500);
+      faulty.rx_free({none, faulty.rx(none)});
+    }
+    std::vector<int> got;
+    for (Got& g : receive(*b, count)) got.push_back(static_cast<int>(g.bytes[0]));
+    return got;
+  }
+};
+
+TEST_P(FaultyPorts, the_same_seed_loses_the_same_datagrams) {
+  std::vector<int> first = arriving({.loss = 0.3, .seed = 5}, 100);
+  SetUp();
+  std::vector<int> second = arriving({.loss = 0.3, .seed = 5}, 100);
+  SetUp();
+  std::vector<int> other = arriving({.loss = 0.3, .seed = 6}, 100);
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first, other);
+  EXPECT_LT(first.size(), 100u);
+  EXPECT_GT(first.size(), 40u);
+}
+
+TEST_P(FaultyPorts, reordering_loses_nothing) {
+  std::vector<int> got = arriving({.reorder = 0.3, .seed = 1}, 100);
+  std::vector<int> sorted(100);
+  std::iota(sorted.begin(), sorted.end(), 0);
+  EXPECT_NE(sorted, got);
+  std::sort(got.begin(), got.end());
+  EXPECT_EQ(sorted, got);
+}
+
+TEST_P(FaultyPorts, delay_keeps_the_order) {
+  std::vector<int> got = arriving({.delay_ns = 1'000'000}, 50);
+  std::vector<int> sorted(50);
+  std::iota(sorted.begin(), sorted.end(), 0);
+  EXPECT_EQ(sorted, got);
+}
+
+TEST_P(FaultyPorts, over_the_limit_a_reset_comes_back) {
+  FaultPort faulty(std::move(a), {.kill_after = 100});
+  ASSERT_EQ(1u, send(faulty, path, {60}));
+  RxBuf buf[1];
+  EXPECT_EQ(0u, faulty.rx(buf));
+  ASSERT_EQ(1u, send(faulty, path, {60}));
+  ASSERT_EQ(1u, faulty.rx(buf));
+  EXPECT_EQ(14u, buf[0].len);
+  EXPECT_EQ(std::byte{0x70}, buf[0].data[8]);  // RESET, stray
+  EXPECT_EQ(std::byte{0x10}, buf[0].data[9]);
+  EXPECT_TRUE(path.flow == buf[0].flow);
+  faulty.rx_free(buf);
+  EXPECT_EQ(1u, receive(*b, 2).size());
+}
+
+INSTANTIATE_TEST_SUITE_P(, SocketPorts, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });
+INSTANTIATE_TEST_SUITE_P(, FaultyPorts, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });
+
+}  // namespace
+}  // namespace usiw

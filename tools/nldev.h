@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file nldev.h
+/// RDMA netlink (the protocol of the rdma(8) tool): devices, their counters, their QPs.
+#ifndef USIW_TOOLS_NLDEV_H
+#define USIW_TOOLS_NLDEV_H
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace usiw::tools {
+
+/// In the kernel's order.
+using Values = std::vector<std::pair<std::string, uint64_t>>;
+
+struct Device {
+  uint32_t index = 0;
+  std::string name;
+};
+
+struct QpInfo {
+  uint32_t qpn = 0;
+  uint32_t pid = 0;  ///< as this process's PID namespace has it; 0: not known
+  uint8_t state = 0;  ///< enum ib_qp_state
+  Values values;
+};
+
+// ---- Messages, decoded: payloads behind struct nlmsghdr, believed in nothing ----
+
+Device parse_device(std::span<const std::byte> attributes);
+bool parse_is_usiw(std::span<const std::byte> attributes);
+Values parse_statistics(std::span<const std::byte> attributes);
+std::vector<QpInfo> parse_qps(std::span<const std::byte> attributes);
+
+class Nldev {
+ public:
+  Nldev() = default;
+  ~Nldev();
+  Nldev(const Nldev&) = delete;
+  Nldev& operator=(const Nldev&) = delete;
+
+  // 0 or an errno value.
+  int open();
+  int devices(std::vector<Device>& out);  ///< those of usiw
+  int statistics(const Device& device, Values& out);
+  int qps(const Device& device, std::vector<QpInfo>& out);
+
+ private:
+  using Take = std::function<void(std::span<const std::byte>)>;
+  int ask(uint16_t command, bool dump, std::span<const std::byte> attributes, const Take& take);
+
+  int fd_ = -1;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace usiw::tools
+
+#endif  // USIW_TOOLS_NLDEV_H

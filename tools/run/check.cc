@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "check.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <fstream>
+
+#include "host.h"
+#include "settings.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr char kProviderSuffix[] = "-rdmav34.so";
+
+bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+std::string own_path() {
+  char buf[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
+  return n > 0 ? std::string(buf, static_cast<size_t>(n)) : "";
+}
+
+long read_number(const char* path) {
+  long value = 0;
+  std::ifstream(path) >> value;
+  return value;
+}
+
+void line(const char* what, const std::string& value) { printf("%-12s %s\n", what, value.c_str()); }
+
+Endpoint parse_address(const std::string& text) {
+  Endpoint e;
+  in_addr v4;
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    e = endpoint_any(true);
+    e.addr.s6_addr32[3] = v4.s_addr;
+  } else {
+    inet_pton(AF_INET6, text.c_str(), &e.addr);
+  }
+  return e;
+}
+
+}  // namespace
+
+Parts find_parts() {
+  Parts p;
+  p.self = own_path();
+  std::string here = p.self.substr(0, p.self.rfind('/'));
+  std::string installed = here + "/../lib/x86_64-linux-gnu/";
+  for (const std::string& dir : {here + "/", installed})
+    if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
+  const std::string built = here + "/../provider/libusiw";
+  if (exists(built + kProviderSuffix)) {
+    p.provider = built + kProviderSuffix;
+    p.drivers = built;
+  } else if (exists(installed + "libibverbs/libusiw" + kProviderSuffix)) {
+    p.provider = installed + "libibverbs/libusiw" + kProviderSuffix;
+  }
+  if (p.library.empty())
+    p.missing = "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install)";
+  else if (p.provider.empty())
+    p.missing = "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install)";
+  else if (dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
+    p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
+  return p;
+}
+
+std::string check_settings() {
+  const std::string& address = settings().address;
+  if (!address.empty() && !is_own_address(parse_address(address)))
+    return "--address " + address + " is not an address of this host (see: ip address)";
+  return {};
+}
+
+int check(const Parts& parts) {
+  bool good = parts.missing.empty();
+  std::string wrong = check_settings();
+  usiw_link_info link = link_info();
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  line("library", parts.library.empty() ? "missing" : parts.library);
+  line("provider", parts.provider.empty() ? "missing" : parts.provider);
+  line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
+  line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
+  line("port", "UDP sockets: no rights needed");
+  line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs two or three");
+  long rmem = read_number("/proc/sys/net/core/rmem_max");
+  constexpr long kGoodBuffer = 8 << 20;
+  line("buffers", std::to_string(rmem / 1024) + " KiB per socket" +
+                      (rmem < kGoodBuffer && geteuid() != 0
+                           ? "; more is faster: sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608"
+                           : ""));
+  if (!parts.missing.empty()) line("problem", parts.missing);
+  if (!wrong.empty()) line("problem", wrong);
+  good = good && wrong.empty();
+  line("result", good ? "usiw-run PROGRAM works here" : "fix the problem above first");
+  return good ? 0 : 1;
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "cm_thread.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "conn.h"
+#include "file.h"
+#include "real.h"
+#include "udp_socket.h"
+#include "world.h"
+
+namespace usiw::run {
+namespace {
+
+int g_epoll = -1, g_wake = -1;
+bool g_running = false;
+
+int timeout_ms() {
+  uint64_t at = conn_next_deadline_us(), now = now_us();
+  if (at == 0) return -1;
+  return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
+}
+
+void* cm_thread_main(void*) {
+  pthread_setname_np(pthread_self(), "usiw-cm");
+  int wait = 0;
+  for (;;) {
+    epoll_event events[32];
+    int n = epoll_wait(g_epoll, events, 32, wait);
+    World hold(world());
+    for (int i = 0; i < n; i++) {
+      uint64_t value;
+      if (events[i].data.u64 == 0)
+        [[maybe_unused]] ssize_t got = USIW_REAL(read)(g_wake, &value, sizeof value);
+      else
+        UdpSocket::ready(events[i].data.u64, events[i].events);
+    }
+    conn_run_timers();
+    wait = timeout_ms();
+  }
+  return nullptr;
+}
+
+int start_cm_thread() {
+  g_epoll = fd_out_of_the_way(epoll_create1(EPOLL_CLOEXEC));
+  g_wake = fd_out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (g_epoll < 0 || g_wake < 0) return -EMFILE;
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
+  if (epoll_ctl(g_epoll, EPOLL_CTL_ADD, g_wake, &event) != 0) return -errno;
+  // The program's signals are for the program's threads.
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  pthread_t id;
+  int rc = pthread_create(&id, nullptr, cm_thread_main, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (rc != 0) return -rc;
+  pthread_detach(id);
+  g_running = true;
+  return 0;
+}
+
+}  // namespace
+
+int cm_thread_start() { return g_running ? 0 : start_cm_thread(); }
+
+int cm_thread_watch(int fd, uint64_t serial) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = serial}};
+  return epoll_ctl(g_epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+void cm_thread_kick() {
+  if (!g_running) return;
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t n = USIW_REAL(write)(g_wake, &one, sizeof one);
+}
+
+void cm_thread_abandon() {
+  if (g_epoll >= 0) USIW_REAL(close)(g_epoll);
+  if (g_wake >= 0) USIW_REAL(close)(g_wake);
+  g_epoll = g_wake = -1;
+  g_running = false;
+}
+
+}  // namespace usiw::run

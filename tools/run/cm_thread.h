@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file cm_thread.h
+/// The thread behind rdma_cm: reads the handshake sockets and watches the clock. Sleeps otherwise.
+#ifndef USIW_RUN_CM_THREAD_H
+#define USIW_RUN_CM_THREAD_H
+
+#include <cstdint>
+
+namespace usiw::run {
+
+/// [world] Starts it if need be. 0 or -errno.
+int cm_thread_start();
+/// [world] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.
+int cm_thread_watch(int fd, uint64_t serial);
+/// [world] A deadline may have come nearer.
+void cm_thread_kick();
+/// [world] In a child of fork(): there is no thread.
+void cm_thread_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_CM_THREAD_H

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file conn.cc
+/// Table, clock and input of connections. What the machine asks for is in conn_act.cc.
+#include "conn.h"
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "cm_thread.h"
+#include "random.h"
+#include "qp.h"
+#include "world.h"
+
+namespace usiw::run {
+namespace {
+
+using TupleKey = std::array<uint8_t, 36>;
+
+TupleKey tuple_key(const Tuple& t) {
+  TupleKey key;
+  std::memcpy(key.data(), &t.local.addr, 16);
+  std::memcpy(key.data() + 16, &t.remote.addr, 16);
+  std::memcpy(key.data() + 32, &t.local.port, 2);
+  std::memcpy(key.data() + 34, &t.remote.port, 2);
+  return key;
+}
+
+std::map<TupleKey, std::shared_ptr<Conn>>& conn_table() {
+  static auto& conns = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+  return conns;
+}
+
+/// Those with a deadline, the next one first.
+std::set<std::pair<uint64_t, Conn*>>& conn_clock() {
+  static auto& list = *new std::set<std::pair<uint64_t, Conn*>>;
+  return list;
+}
+
+uint32_t next_conn_id() {
+  static uint32_t last = 0;
+  if (++last == 0) last = 1;
+  return last;
+}
+
+std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
+  auto it = conn_table().find(tuple_key(tuple));
+  return it == conn_table().end() ? nullptr : it->second;
+}
+
+/// "I have your REQ", of which nothing is kept: the peer repeats it at leisure. There is no ISN yet.
+void send_pending(UdpSocket& sock, const Tuple& tuple, const usiw_cm_packet& req) {
+  usiw_trp_hdr hdr{};
+  hdr.ack_psn = htonl(req.psn);
+  hdr.opflags = htons(USIW_TRP_ACCEPT << USIW_TRP_OPCODE_SHIFT | USIW_TRP_F_PENDING);
+  sock.send(tuple.local, tuple.remote, &hdr, sizeof hdr);
+}
+
+void refuse(UdpSocket& sock, const Tuple& tuple, const usiw_cm_packet& req, int reason) {
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  uint32_t len = usiw_cm_build_refusal(&req, static_cast<uint8_t>(reason), buf);
+  sock.send(tuple.local, tuple.remote, buf, len);
+}
+
+}  // namespace
+
+Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
+    : id_(next_conn_id()), tuple_(tuple), sock_(sock) {}
+
+int Conn::insert() {
+  if (!conn_table().try_emplace(tuple_key(tuple_), shared_from_this()).second) return -EADDRINUSE;
+  hashed_ = true;
+  return 0;
+}
+
+void Conn::unhash() {
+  if (!hashed_) return;
+  hashed_ = false;
+  if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
+  armed_us_ = 0;
+  conn_table().erase(tuple_key(tuple_));
+}
+
+void Conn::arm() {
+  uint64_t at = hashed_ ? cm_.deadline_us : 0;
+  if (at == armed_us_) return;
+  uint64_t before = conn_next_deadline_us();
+  if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
+  armed_us_ = at;
+  if (at != 0) conn_clock().insert({at, this});
+  if (at != 0 && (before == 0 || at < before)) cm_thread_kick();
+}
+
+uint64_t conn_next_deadline_us() { return conn_clock().empty() ? 0 : conn_clock().begin()->first; }
+
+void conn_run_timers() {
+  uint64_t now = now_us();
+  while (!conn_clock().empty() && conn_clock().begin()->first <= now) {
+    std::shared_ptr<Conn> conn = conn_clock().begin()->second->shared_from_this();
+    conn_clock().erase(conn_clock().begin());
+    conn->armed_us_ = 0;
+    conn->act(usiw_cm_timer(&conn->cm_, now));
+  }
+}
+
+void conns_abandon() {
+  conn_clock().clear();
+  // Leaked on purpose: the parent's.
+  static auto& kept = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+  kept.merge(conn_table());
+  conn_table().clear();
+}
+
+// ---- Calls of the user and of the provider ----------------------------------------------
+
+int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, uint16_t ird, uint16_t ord,
+                  uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
+                  ConnUser* user, std::shared_ptr<Conn>& out) {
+  std::shared_ptr<Conn> conn(new Conn(sock, tuple));
+  int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_MAX_WINDOW, pd, pd_len);
+  if (ret != 0) return ret;
+  // The old connection of this 4-tuple may only be lingering, for the sake of its peer.
+  if (std::shared_ptr<Conn> old = lookup_conn(tuple); old && old->cm_.state == USIW_CM_LINGER) old->unhash();
+  ret = conn->insert();
+  if (ret != 0) return ret;
+  ret = conn->attach(qp, user);
+  if (ret != 0) {
+    conn->unhash();
+    return ret;
+  }
+  conn->tos_ = tos;
+  out = conn;
+  conn->act(usiw_cm_connect(&conn->cm_, now_us()));
+  return 0;
+}
+
+int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
+                 const std::shared_ptr<Qp>& qp, ConnUser* user) {
+  int ret = cm_.state == USIW_CM_REQ_RCVD && !qp_ ? 0 : -ECONNRESET;
+  if (ret == 0) ret = attach(qp, user);
+  if (ret == 0) {
+    tos_ = tos;
+    uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
+    if (ret == 0) {
+      accepted_ = true;
+      act(actions);
+      return 0;
+    }
+  }
+  user_ = nullptr;  // an error is the end of the request, and the user has it already
+  abort(USIW_KILL_LOCAL);
+  return ret;
+}
+
+void Conn::reject(const void* pd, uint16_t pd_len) { act(usiw_cm_reject(&cm_, pd, pd_len, now_us())); }
+void Conn::disconnect() { act(usiw_cm_disconnect(&cm_, now_us())); }
+void Conn::abort(usiw_kill_reason reason) { act(usiw_cm_abort(&cm_, static_cast<uint8_t>(reason), now_us())); }
+
+void Conn::report(const usiw_qp_report& report) {
+  // On another connection than the QP's present one it is out of date; and who has not been
+  // given the connection cannot say anything about it.
+  if (report.conn_id != id_ || !announced_) return;
+  uint64_t now = now_us();
+  switch (report.kind) {
+    case USIW_REPORT_READY:
+      return act(usiw_cm_ready(&cm_, now));
+    case USIW_REPORT_REFUSED:
+      return act(usiw_cm_refused(&cm_, report.error, now));
+    case USIW_REPORT_PEER_CLOSED:
+      return act(usiw_cm_peer_closed(&cm_, now));
+    case USIW_REPORT_CLOSED:
+      return act(usiw_cm_closed(&cm_, now));
+    case USIW_REPORT_FAILED:
+      return act(usiw_cm_failed(&cm_, report.error, now));
+    default:
+      return;
+  }
+}
+
+// ---- The network ------------------------------------------------------------------------
+
+
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
+  usiw_cm_packet pkt;
+  int ret = usiw_cm_decode(&pkt, data, len);
+  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ) {
+    refuse(*sock, tuple, pkt, USIW_REJECT_VERSION);
+    return;
+  }
+  if (std::shared_ptr<Conn> conn = lookup_conn(tuple)) {
+    if (ret != 0) return;
+    conn->act(usiw_cm_receive(&conn->cm_, &pkt, now_us()));
+    bool gone = conn->cm_.state == USIW_CM_DEAD;
+    if (!gone || pkt.opcode != USIW_TRP_REQ) return;
+  }
+  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) {
+    int reason = USIW_REJECT_NO_LISTENER;
+    Listener* listener = sock->listener;
+    if (listener == nullptr) {
+      // The socket of one address may stand beside one for all, where the listener is.
+      Endpoint any = endpoint_any(tuple.local.ipv4());
+      any.port = tuple.local.port;
+      if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
+    }
+    if (listener != nullptr) {
+      Route route;
+      reason = 0;
+      if (route_to(tuple.local, tuple.remote, route) == 0) {
+        std::shared_ptr<Conn> conn(new Conn(sock, tuple));
+        reason = usiw_cm_init_passive(&conn->cm_, &pkt, random_u32(), static_cast<uint16_t>(route.mtu),
+                                      USIW_TRP_MAX_WINDOW, now_us());
+        if (reason == 0 && conn->insert() == 0) {
+          if (listener->on_request(conn)) {
+            conn->arm();
+          } else {  // the peer repeats its REQ, and there may be room by then
+            conn->unhash();
+            send_pending(*sock, tuple, pkt);
+          }
+        }
+      }
+    }
+    if (reason != 0) refuse(*sock, tuple, pkt, reason);
+    return;
+  }
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  if (uint32_t n = usiw_cm_build_stray_reset(data, len, buf); n != 0)
+    sock->send(tuple.local, tuple.remote, buf, n);
+}
+
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn) {
+  for (auto& [key, conn] : conn_table()) {
+    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || conn->cm_.local_isn != psn) continue;
+    std::shared_ptr<Conn> held = conn;
+    held->act(usiw_cm_unreachable(&held->cm_, now_us()));
+    return;
+  }
+}
+
+}  // namespace usiw::run

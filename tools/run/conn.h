@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file conn.h
+/// Connections: what drives the machine of cm/ and carries out what it asks for. The same
+/// machine, the same actions and the same event records as in kmod/usiw_conn_act.c; what differs
+/// is who is told (rdma_cm ids of this process) and how datagrams leave.
+#ifndef USIW_RUN_CONN_H
+#define USIW_RUN_CONN_H
+
+#include <cstdint>
+#include <memory>
+
+#include "cm/usiw_cm.h"
+#include "host.h"
+#include "uapi/usiw_abi.h"
+#include "udp_socket.h"
+
+namespace usiw::run {
+
+class Conn;
+class Qp;
+
+struct Tuple {
+  Endpoint local, remote;
+};
+
+/// The rdma_cm id of a connection. All calls [world].
+class ConnUser {
+ public:
+  virtual ~ConnUser() = default;
+  /// The answer to connect, once. The depths and private data are in @p cm.
+  virtual void on_reply(int status, const usiw_cm_conn& cm) = 0;
+  virtual void on_established(const usiw_cm_conn& cm) = 0;
+  virtual void on_close() = 0;
+};
+
+/// Who takes requests.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// False if there is no room: the request is dropped, and repeated by the peer.
+  virtual bool on_request(const std::shared_ptr<Conn>& conn) = 0;
+};
+
+class Conn : public std::enable_shared_from_this<Conn> {
+ public:
+  /// [world] Starts a connection. @p user hears of it until it is let go. 0 or -errno:
+  /// -EADDRINUSE, -EISCONN, -EINVAL.
+  static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, uint16_t ird, uint16_t ord,
+                     uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len,
+                     const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+  /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
+  int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
+             const std::shared_ptr<Qp>& qp, ConnUser* user);
+  void reject(const void* pd, uint16_t pd_len);
+  void disconnect();
+  void abort(usiw_kill_reason reason);
+  void report(const usiw_qp_report& report);
+  /// [world] The user goes: nothing is told any more.
+  void forget_user() { user_ = nullptr; }
+
+  const Tuple& tuple() const { return tuple_; }
+  const usiw_cm_conn& cm() const { return cm_; }
+  uint32_t id() const { return id_; }
+  const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
+  /// [world] Fills CONNECT's record; its data_fd is made when it is read.
+  const usiw_conn_info& info() const { return info_; }
+
+ private:
+  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
+  friend void conn_unreachable(UdpSocket&, const Endpoint&, uint32_t);
+  friend void conn_run_timers();
+
+  Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple);
+  int insert();
+  void unhash();
+  int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
+  void act(uint32_t actions);
+  uint32_t act_one(uint32_t action);
+  void arm();
+  uint32_t announce();
+  void established();
+  void tell_reply(int status);
+  void tell_established();
+  void tell_close();
+  void release();
+
+  usiw_cm_conn cm_{};
+  const uint32_t id_;
+  const Tuple tuple_;
+  const std::shared_ptr<UdpSocket> sock_;
+  std::shared_ptr<Qp> qp_;
+  ConnUser* user_ = nullptr;
+  usiw_conn_info info_{};
+  uint64_t armed_us_ = 0;
+  int watch_entry_ = -1;
+  uint8_t tos_ = 0;
+  bool hashed_ = false, announced_ = false, accepted_ = false;
+  bool told_reply_ = false, told_failure_ = false, told_established_ = false, told_close_ = false;
+};
+
+/// [world] A datagram of the handshake, or a stray one.
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
+/// [world] ICMP: nobody has the port @p to; @p psn is the answered datagram's.
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn);
+/// [world] 0: none.
+uint64_t conn_next_deadline_us();
+/// [world]
+void conn_run_timers();
+/// [world] In a child of fork(): forgets all without a word.
+void conns_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_CONN_H

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file event_file.h
+/// A file that is read: an eventfd whose readiness says whether something waits, and a way for
+/// threads to wait for it as in a blocking read(2).
+#ifndef USIW_RUN_EVENT_FILE_H
+#define USIW_RUN_EVENT_FILE_H
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "file.h"
+#include "world.h"
+
+namespace usiw::run {
+
+class EventFile : public File {
+ public:
+  /// Makes the descriptor of @p file: O_CLOEXEC always. The program's fd or -errno.
+  static int open(const std::shared_ptr<EventFile>& file);
+  ~EventFile() override;
+
+ protected:
+  /// [world] Says whether something waits. Wakes who waits for it.
+  void set_readable(bool readable);
+  /// Runs @p take under the lock until it does not answer -EAGAIN, waiting in between unless the
+  /// descriptor is non-blocking. A signal ends the wait as it ends a read(2): -EINTR, or, for a
+  /// handler with SA_RESTART, not at all.
+  ssize_t wait_for(const std::function<ssize_t()>& take);
+
+ private:
+  int own_fd_ = -1;  ///< the same eventfd, kept while the file lives
+  bool readable_ = false;
+  std::atomic<uint32_t> changes_{0};  ///< futex
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_EVENT_FILE_H

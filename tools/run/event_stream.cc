@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "event_stream.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace usiw::run {
+
+ssize_t EventStream::read(int, void* buf, size_t count) {
+  if (count < sizeof(usiw_event)) return -EINVAL;
+  return wait_for([&]() -> ssize_t {
+    size_t done = 0;
+    while (done + sizeof(usiw_event) <= count && !records_.empty()) {
+      Record& r = records_.front();
+      if (r.event.type == USIW_EVENT_CONNECT) {
+        // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
+        // What cannot be made is answered by the provider's REFUSED.
+        r.event.conn.data_fd = r.conn->sock()->dup_data_fd();
+      }
+      std::memcpy(static_cast<char*>(buf) + done, &r.event, sizeof r.event);
+      done += sizeof r.event;
+      records_.pop_front();
+    }
+    if (records_.empty() && !gone_) set_readable(false);
+    return done != 0 || gone_ ? static_cast<ssize_t>(done) : -EAGAIN;
+  });
+}
+
+void EventStream::push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type) {
+  if (gone_) return;
+  for (const Record& r : records_)
+    if (r.conn == conn && r.event.type == type) return;
+  Record r{conn, {}};
+  r.event.type = type;
+  r.event.qpn = qpn;
+  r.event.conn_id = conn->id();
+  r.event.conn = conn->info();
+  records_.push_back(r);
+  set_readable(true);
+}
+
+void EventStream::drop(const Conn& conn) {
+  std::erase_if(records_, [&](const Record& r) { return r.conn.get() == &conn; });
+  if (records_.empty() && !gone_) set_readable(false);
+}
+
+void EventStream::kill(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_kill_reason reason) {
+  drop(*conn);  // out of date
+  push(conn, qpn, USIW_EVENT_KILL);
+  if (!records_.empty()) records_.back().event.conn.reason = reason;
+}
+
+void EventStream::cancel(const Conn& conn) { drop(conn); }
+
+void EventStream::shutdown() {
+  records_.clear();
+  gone_ = true;
+  set_readable(true);
+}
+
+}  // namespace usiw::run

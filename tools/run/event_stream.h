@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file event_stream.h
+/// Event stream of a context: the records of uapi/usiw_abi.h for the provider.
+#ifndef USIW_RUN_EVENT_STREAM_H
+#define USIW_RUN_EVENT_STREAM_H
+
+#include <deque>
+
+#include "conn.h"
+#include "event_file.h"
+#include "uapi/usiw_abi.h"
+
+namespace usiw::run {
+
+class EventStream final : public EventFile {
+ public:
+  ssize_t read(int fd, void* buf, size_t count) override;
+
+  // All [world].
+  void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type);
+  /// What is unread of @p conn is out of date, CONNECT too: see kmod/usiw_event.c.
+  void kill(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_kill_reason reason);
+  /// The QP is going: no record of it may be read any more.
+  void cancel(const Conn& conn);
+  /// The context ends: the end of the file.
+  void shutdown();
+
+ private:
+  struct Record {
+    std::shared_ptr<Conn> conn;
+    usiw_event event;
+  };
+  void drop(const Conn& conn);
+
+  std::deque<Record> records_;
+  bool gone_ = false;
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_EVENT_STREAM_H

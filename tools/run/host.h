@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file host.h
+/// What the kernel-less control path has to know about the host: its addresses, routes, and an
+/// identity for the device. All by plain UDP sockets and getifaddrs(3): no rights needed.
+#ifndef USIW_RUN_HOST_H
+#define USIW_RUN_HOST_H
+
+#include <netinet/in.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "uapi/usiw_abi.h"
+
+namespace usiw::run {
+
+/// An IPv6 address, or an IPv4 one mapped (::ffff:a.b.c.d), and a UDP port.
+struct Endpoint {
+  in6_addr addr{};
+  uint16_t port = 0;   ///< network byte order
+  uint32_t scope = 0;  ///< interface of a link-local address
+
+  bool ipv4() const { return IN6_IS_ADDR_V4MAPPED(&addr); }
+  bool any() const;
+  bool unicast() const;
+  bool operator==(const Endpoint& o) const {
+    return port == o.port && scope == o.scope && IN6_ARE_ADDR_EQUAL(&addr, &o.addr);
+  }
+};
+
+/// 0 or -EINVAL (@p len), -EAFNOSUPPORT.
+int endpoint_from(const sockaddr_storage& sa, Endpoint& out);
+/// The length of the address.
+socklen_t endpoint_to(const Endpoint& e, sockaddr_storage& sa);
+Endpoint endpoint_any(bool ipv4);
+
+struct Route {
+  Endpoint local;     ///< source address (its port is 0)
+  uint32_t mtu;       ///< IP MTU, bytes, at most USIW_MAX_MTU
+};
+/// How this host would send to @p to, from @p from unless that is any. 0 or -errno.
+int route_to(const Endpoint& from, const Endpoint& to, Route& out);
+
+/// True if the address is one of this host's.
+bool is_own_address(const Endpoint& e);
+
+/// The interface that the device stands for: that of --address, else that of the default route,
+/// else one that is running, else lo.
+usiw_link_info link_info();
+/// GID 0 and node GUID: the interface's MAC, or for one without a random one per host.
+std::array<uint8_t, 6> device_mac();
+std::array<uint8_t, 8> node_guid();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_HOST_H

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file interpose_path.cc
+/// Calls of libc that take a path. Those into the played parts of /sys go to the tree that plays
+/// them, those to the device nodes open files of this library, all others pass.
+#undef _FORTIFY_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstring>
+
+#include "nodes.h"
+#include "real.h"
+#include "sysfs.h"
+
+using namespace usiw::run;
+
+namespace {
+
+/// The path to use in place of the program's.
+class Path {
+ public:
+  explicit Path(const char* path) : path_(path) {
+    if (is_played(path)) {
+      played_ = played(path);
+      path_ = played_.c_str();
+    }
+  }
+  operator const char*() const { return path_; }
+
+ private:
+  std::string played_;
+  const char* path_;
+};
+
+bool needs_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
+/// True if @p path is a device node's: then @p fd is its answer.
+bool opened_node(const char* path, int& fd) {
+  Node node = node_of(path);
+  if (node == Node::kOther) return false;
+  fd = node == Node::kAbsent ? -ENOENT : open_node(node);
+  if (fd < 0) {
+    errno = -fd;
+    fd = -1;
+  }
+  return true;
+}
+
+int stat_of_node(const char* path, struct stat* st) {
+  Node node = node_of(path);
+  if (node == Node::kAbsent) {
+    errno = ENOENT;
+    return -1;
+  }
+  memset(st, 0, sizeof *st);
+  st->st_mode = S_IFCHR | 0666;
+  st->st_rdev = node == Node::kUverbs ? uverbs_device() : rdma_cm_device();
+  st->st_nlink = 1;
+  st->st_blksize = 4096;
+  return 0;
+}
+
+}  // namespace
+
+#define MODE_ARGUMENT(flags)            \
+  mode_t mode = 0;                      \
+  if (needs_mode(flags)) {              \
+    va_list ap;                         \
+    va_start(ap, flags);                \
+    mode = va_arg(ap, mode_t);          \
+    va_end(ap);                         \
+  }
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT int open(const char* path, int flags, ...) {
+  MODE_ARGUMENT(flags)
+  int fd;
+  if (opened_node(path, fd)) return fd;
+  return USIW_REAL(open)(Path(path), flags, mode);
+}
+
+EXPORT int open64(const char* path, int flags, ...) {
+  MODE_ARGUMENT(flags)
+  int fd;
+  if (opened_node(path, fd)) return fd;
+  return USIW_REAL(open64)(Path(path), flags, mode);
+}
+
+EXPORT int openat(int dir, const char* path, int flags, ...) {
+  MODE_ARGUMENT(flags)
+  int fd;
+  if (opened_node(path, fd)) return fd;
+  return USIW_REAL(openat)(dir, Path(path), flags, mode);
+}
+
+EXPORT int openat64(int dir, const char* path, int flags, ...) {
+  MODE_ARGUMENT(flags)
+  int fd;
+  if (opened_node(path, fd)) return fd;
+  return USIW_REAL(openat64)(dir, Path(path), flags, mode);
+}
+
+EXPORT FILE* fopen(const char* path, const char* how) { return USIW_REAL(fopen)(Path(path), how); }
+EXPORT FILE* fopen64(const char* path, const char* how) { return USIW_REAL(fopen64)(Path(path), how); }
+EXPORT DIR* opendir(const char* path) { return USIW_REAL(opendir)(Path(path)); }
+
+EXPORT int access(const char* path, int how) noexcept {
+  if (node_of(path) != Node::kOther) {
+    struct stat st;
+    return stat_of_node(path, &st);
+  }
+  return USIW_REAL(access)(Path(path), how);
+}
+
+EXPORT ssize_t readlink(const char* path, char* buf, size_t size) noexcept {
+  return USIW_REAL(readlink)(Path(path), buf, size);
+}
+
+EXPORT int stat(const char* path, struct stat* st) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
+  return USIW_REAL(stat)(Path(path), st);
+}
+
+EXPORT int lstat(const char* path, struct stat* st) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
+  return USIW_REAL(lstat)(Path(path), st);
+}
+
+EXPORT int stat64(const char* path, struct stat64* st) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
+  return USIW_REAL(stat64)(Path(path), st);
+}
+
+EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
+  return USIW_REAL(lstat64)(Path(path), st);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file main.cc
+/// usiw-run: looks at what is there, sets the environment, and becomes the program.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "check.h"
+#include "options.h"
+#include "program.h"
+#include "settings.h"
+#include "watch_table.h"
+#include "watcher.h"
+
+using namespace usiw::run;
+
+namespace {
+
+/// As the shell says them: not found, and found but not to be run.
+constexpr int kNotFound = 127, kNotRunnable = 126, kUsage = 2;
+
+int fail(int status, const std::string& line) {
+  fprintf(stderr, "usiw-run: %s\n", line.c_str());
+  return status;
+}
+
+/// Each connection has a socket or two, which a program with the module would not see: so the limit
+/// on descriptors is raised as far as it may be, and the library's own stay above the old limit.
+void raise_descriptor_limit() {
+  rlimit limit;
+  constexpr rlim_t kEnough = 65536;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  limit.rlim_cur = limit.rlim_max < kEnough ? limit.rlim_max : kEnough;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void preload(const std::string& library) {
+  const char* others = getenv("LD_PRELOAD");
+  std::string value = library;
+  if (others != nullptr && *others != '\0' && strstr(others, library.c_str()) == nullptr)
+    value += std::string(":") + others;
+  setenv("LD_PRELOAD", value.c_str(), 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], kWatchArgument) == 0) return watcher_main();
+  Options options;
+  if (std::string wrong = parse(argc, argv, options); !wrong.empty()) return fail(kUsage, wrong);
+  if (options.help) {
+    fputs(usage(), stdout);
+    return 0;
+  }
+  for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
+  Parts parts = find_parts();
+  if (options.check) return check(parts);
+  if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);
+  if (std::string wrong = check_settings(); !wrong.empty()) return fail(kUsage, wrong);
+
+  std::string path = find_program(options.program[0]);
+  if (path.empty()) return fail(kNotFound, std::string(options.program[0]) + ": program not found");
+  if (std::string reason = why_not(path); !reason.empty()) return fail(kNotRunnable, reason);
+
+  setenv(kWatcherVariable, parts.self.c_str(), 1);
+  if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
+  preload(parts.library);
+  raise_descriptor_limit();
+  execv(path.c_str(), options.program);
+  return fail(kNotRunnable, path + ": " + strerror(errno));
+}

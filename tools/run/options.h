@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file options.h
+/// The command line of usiw-run.
+#ifndef USIW_RUN_OPTIONS_H
+#define USIW_RUN_OPTIONS_H
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace usiw::run {
+
+struct Options {
+  bool check = false, help = false;
+  std::vector<std::pair<const char*, std::string>> environment;  ///< variable, value
+  char** program = nullptr;                                     ///< its argv
+};
+
+/// Empty, or what is wrong, in one line.
+std::string parse(int argc, char** argv, Options& out);
+const char* usage();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_OPTIONS_H

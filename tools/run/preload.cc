@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file preload.cc
+/// fork(): the child has the parent's descriptors, but nothing of what is behind them is its own.
+/// As with the module it cannot use them, and it must not act for the parent.
+#include <pthread.h>
+
+#include "cm_thread.h"
+#include "conn.h"
+#include "file.h"
+#include "qp.h"
+#include "ucm_ids.h"
+#include "udp_socket.h"
+#include "watch.h"
+#include "world.h"
+
+namespace usiw::run {
+namespace {
+
+void before_fork() { world().lock(); }
+void after_fork_parent() { world().unlock(); }
+void after_fork_child() {
+  files_abandon();
+  ids_abandon();
+  conns_abandon();
+  qps_abandon();
+  sockets_abandon();
+  cm_thread_abandon();
+  watch_abandon();
+  world().unlock();
+}
+
+__attribute__((constructor)) void begin() { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+
+}  // namespace
+}  // namespace usiw::run

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "qp.h"
+
+#include <cerrno>
+#include <map>
+
+#include "cm/usiw_qp_states.h"
+#include "conn.h"
+#include "event_stream.h"
+#include "random.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr uint32_t kFirstQpn = 2, kLastQpn = 0xfffffe;  // 0, 1 and 0xffffff have meanings of their own
+
+std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
+  static auto& qps = *new std::map<uint32_t, std::weak_ptr<Qp>>;
+  return qps;
+}
+
+}  // namespace
+
+int qp_add(const std::shared_ptr<Qp>& qp) {
+  // Processes of one host count from different numbers: a QPN means one QP, as far as that goes.
+  static uint32_t next = kFirstQpn + random_u32() % (kLastQpn - kFirstQpn);
+  if (qp_table().size() >= USIW_MAX_QP) return -ENOMEM;
+  do {
+    next = next >= kLastQpn ? kFirstQpn : next + 1;
+  } while (qp_table().count(next) != 0);
+  qp->qpn = next;
+  qp_table()[next] = qp;
+  return 0;
+}
+
+void qps_abandon() { qp_table().clear(); }
+
+std::shared_ptr<Qp> qp_by_number(uint32_t qpn) {
+  auto it = qp_table().find(qpn);
+  return it == qp_table().end() ? nullptr : it->second.lock();
+}
+
+int Qp::modify(const ib_uverbs_modify_qp& cmd) {
+  uint32_t mask = cmd.attr_mask;
+  auto next = static_cast<ibv_qp_state>(cmd.qp_state);
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && cmd.max_rd_atomic > USIW_MAX_ORD) return -EINVAL;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && cmd.max_dest_rd_atomic > USIW_MAX_IRD) return -EINVAL;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && cmd.cur_qp_state != state) return -EINVAL;
+  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) return -EINVAL;
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) access = cmd.qp_access_flags;
+  if ((mask & IBV_QP_STATE) == 0) return 0;
+  if (std::shared_ptr<Conn> c = conn) {
+    if (next == IBV_QPS_SQD) c->disconnect();
+    if (next == IBV_QPS_ERR || next == IBV_QPS_RESET) c->abort(USIW_KILL_LOCAL);
+  }
+  // RTS and SQD are the connection's to set, and it may have ended meanwhile.
+  if (next != IBV_QPS_RTS && next != IBV_QPS_SQD) state = next;
+  return 0;
+}
+
+void Qp::destroy() {
+  destroying = true;
+  if (std::shared_ptr<Conn> c = conn) {
+    c->abort(USIW_KILL_LOCAL);
+    events->cancel(*c);
+  }
+  qp_table().erase(qpn);
+}
+
+}  // namespace usiw::run

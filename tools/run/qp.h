@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file qp.h
+/// The control path's copy of a queue pair: state as verbs see it, and its connection.
+#ifndef USIW_RUN_QP_H
+#define USIW_RUN_QP_H
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "uapi/usiw_abi.h"
+
+namespace usiw::run {
+
+class Conn;
+class EventStream;
+class AsyncFile;
+struct Cq;
+struct Pd;
+
+/// All members and calls [world].
+class Qp {
+ public:
+  uint32_t qpn = 0;
+  uint32_t handle = 0;
+  uint32_t page = 0;  ///< of its counters
+  uint64_t user_handle = 0;
+  ibv_qp_state state = IBV_QPS_RESET;
+  uint32_t access = 0;
+  uint16_t ird = 0, ord = 0;
+  bool sq_sig_all = false;
+  ibv_qp_cap cap{};
+  std::shared_ptr<Pd> pd;
+  std::shared_ptr<Cq> send_cq, recv_cq;
+  std::shared_ptr<EventStream> events;
+  std::shared_ptr<AsyncFile> async;
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< that the program has read
+  std::shared_ptr<Conn> conn;
+  bool destroying = false;
+
+  /// 0 or -errno.
+  int modify(const ib_uverbs_modify_qp& cmd);
+  /// Ends its connection and takes it out of the table.
+  void destroy();
+};
+
+/// [world] Gives it a number. 0 or -ENOMEM.
+int qp_add(const std::shared_ptr<Qp>& qp);
+/// [world] In a child of fork(): the numbers are the parent's.
+void qps_abandon();
+/// [world] By number, or null.
+std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_QP_H

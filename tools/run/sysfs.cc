@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "sysfs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "host.h"
+#include "real.h"
+#include "settings.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr char kDevDir[] = "/dev/infiniband";
+constexpr const char* kClasses[] = {"infiniband", "infiniband_verbs", "infiniband_cm", "infiniband_mad",
+                                    "misc/rdma_cm"};
+/// As on a host with the module, where uverbs0 is the first device.
+constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;
+
+std::string gid_text() {
+  std::array<uint8_t, 6> m = device_mac();
+  char text[64];
+  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:0000:0000:0000:0000:0000\n", m[0], m[1], m[2], m[3],
+           m[4], m[5]);
+  return text;
+}
+
+std::string guid_text() {
+  std::array<uint8_t, 8> g = node_guid();
+  char text[64];
+  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", g[0], g[1], g[2], g[3], g[4], g[5], g[6],
+           g[7]);
+  return text;
+}
+
+/// {path below class/: content}
+std::map<std::string, std::string> files() {
+  const std::string dev = "infiniband/" + settings().device + "/";
+  const std::string port = dev + "ports/1/", uverbs = "infiniband_verbs/uverbs0/";
+  usiw_link_info link = link_info();
+  std::string abi = std::to_string(USIW_ABI_VERSION) + "\n";
+  return {
+      {"infiniband_verbs/abi_version", "6\n"},
+      {uverbs + "abi_version", abi},
+      {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
+      {uverbs + "ibdev", settings().device + "\n"},
+      // Matched by the provider whatever the device is called.
+      {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
+      {dev + "device/modalias", "rdma_device:Nusiw\n"},
+      {dev + "node_type", "4: RNIC\n"},
+      {dev + "node_guid", guid_text()},
+      {dev + "sys_image_guid", guid_text()},
+      {dev + "node_desc", "usiw software RNIC\n"},
+      {dev + "fw_ver", ""},
+      {port + "state", link.up ? "4: ACTIVE\n" : "1: DOWN\n"},
+      {port + "phys_state", link.up ? "5: LinkUp\n" : "3: Disabled\n"},
+      {port + "link_layer", "Ethernet\n"},
+      {port + "lid", "0x0\n"},
+      {port + "sm_lid", "0x0\n"},
+      {port + "rate", "2.5 Gb/sec (1X SDR)\n"},
+      {port + "cap_mask", "0x00010000\n"},
+      {port + "gids/0", gid_text()},
+      {port + "pkeys/0", "0xffff\n"},
+      {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
+      {"misc/rdma_cm/abi_version", "4\n"},
+      {"misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
+  };
+}
+
+void make_parents(const std::string& path, size_t from) {
+  for (size_t slash = path.find('/', from); slash != std::string::npos; slash = path.find('/', slash + 1))
+    mkdir(path.substr(0, slash).c_str(), 0700);
+}
+
+bool is_own_directory(const std::string& path) {
+  struct stat st;
+  return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+         (st.st_mode & 077) == 0;
+}
+
+/// The tree's name is a digest of what it holds: processes that mean the same device share it, and
+/// it is left in place. Made beside it and renamed, so that nobody sees it half done.
+std::string make_tree() {
+  std::map<std::string, std::string> all = files();
+  size_t digest = 0;
+  for (auto& [name, text] : all)
+    digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
+  const char* tmp = getenv("TMPDIR");
+  std::string base = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/usiw-run-" +
+                     std::to_string(geteuid()) + "-";
+  char hex[20];
+  snprintf(hex, sizeof hex, "%016zx", digest);
+  std::string final_name = base + hex;
+  if (is_own_directory(final_name)) return final_name;
+
+  std::string draft = base + "XXXXXX";
+  if (mkdtemp(draft.data()) == nullptr) {
+    fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", draft.c_str(), strerror(errno));
+    return draft;
+  }
+  for (auto& [name, text] : all) {
+    std::string path = draft + "/class/" + name;
+    make_parents(path, draft.size() + 1);
+    int fd = USIW_REAL(open)(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) continue;
+    [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
+    USIW_REAL(close)(fd);
+  }
+  if (rename(draft.c_str(), final_name.c_str()) == 0 || !is_own_directory(final_name)) {
+    return is_own_directory(final_name) ? final_name : draft;
+  }
+  return final_name;  // somebody was faster; the draft is the same tree, and small
+}
+
+bool begins_with(const char* path, const std::string& prefix) {
+  return strncmp(path, prefix.c_str(), prefix.size()) == 0 &&
+         (path[prefix.size()] == '/' || path[prefix.size()] == '\0');
+}
+
+}  // namespace
+
+Node node_of(const char* path) {
+  if (path == nullptr || path[0] != '/' || path[1] != 'd' || !begins_with(path, kDevDir)) return Node::kOther;
+  const char* name = path + sizeof kDevDir - 1;
+  if (strcmp(name, "/uverbs0") == 0) return Node::kUverbs;
+  if (strcmp(name, "/rdma_cm") == 0) return Node::kRdmaCm;
+  return Node::kAbsent;
+}
+
+dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
+dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
+
+bool is_played(const char* path) {
+  if (path == nullptr || strncmp(path, "/sys/class/", 11) != 0) return false;
+  for (const char* c : kClasses)
+    if (begins_with(path, std::string("/sys/class/") + c)) return true;
+  return false;
+}
+
+std::string played(const char* path) {
+  static const std::string& root = *new std::string(make_tree());
+  return root + (path + 4);  // behind "/sys"
+}
+
+}  // namespace usiw::run

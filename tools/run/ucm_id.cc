@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_id.cc
+/// rdma_cm ids: states and what they do. Queries are in ucm_query.cc.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "qp.h"
+#include "settings.h"
+#include "ucm.h"
+#include "ucm_ids.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr uint32_t kMaxBacklog = 1024;
+/// iw_cm counts private data, IRD and ORD in a byte.
+constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
+
+enum : uint32_t {  // enum rdma_cm_event_type
+  kAddrResolved = 0,
+  kAddrError = 1,
+  kRouteResolved = 2,
+  kConnectRequest = 4,
+  kConnectError = 6,
+  kUnreachable = 7,
+  kRejected = 8,
+  kEstablished = 9,
+  kDisconnected = 10,
+};
+
+std::map<uint32_t, std::shared_ptr<UcmId>>& id_table() {
+  static auto& ids = *new std::map<uint32_t, std::shared_ptr<UcmId>>;
+  return ids;
+}
+
+uint32_t next_id_number() {
+  static uint32_t last = 0;
+  do {
+    last++;
+  } while (id_table().count(last) != 0);
+  return last;
+}
+
+uint8_t as_depth(uint16_t value) { return static_cast<uint8_t>(std::min(value, kMaxDepth)); }
+
+void fill_private_data(rdma_ucm_conn_param& to, const usiw_cm_conn& cm) {
+  to.private_data_len = static_cast<uint8_t>(std::min(cm.peer_pd_len, kMaxPrivateData));
+  std::memcpy(to.private_data, cm.peer_pd, to.private_data_len);
+}
+
+/// The address of --address, if it is of this family; else any.
+Endpoint preferred_source(bool ipv4) {
+  Endpoint own = endpoint_any(ipv4);
+  in_addr v4;
+  if (ipv4 && inet_pton(AF_INET, settings().address.c_str(), &v4) == 1) own.addr.s6_addr32[3] = v4.s_addr;
+  if (!ipv4) inet_pton(AF_INET6, settings().address.c_str(), &own.addr);
+  return own;
+}
+
+}  // namespace
+
+// ---- The table --------------------------------------------------------------------------
+
+UcmId::UcmId(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps)
+    : id_(next_id_number()), uid_(uid), ps_(ps), file_(file) {}
+
+std::shared_ptr<UcmId> UcmId::create(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps) {
+  auto id = std::make_shared<UcmId>(file, uid, ps);
+  id_table()[id->id_] = id;
+  return id;
+}
+
+std::shared_ptr<UcmId> UcmId::find(const UcmFile& file, uint32_t number, int& error) {
+  auto it = id_table().find(number);
+  error = it == id_table().end() ? -ENOENT : it->second->file_.get() != &file ? -EINVAL : 0;
+  return error == 0 ? it->second : nullptr;
+}
+
+void ids_abandon() {
+  static auto& kept = *new std::vector<std::shared_ptr<UcmId>>;  // leaked on purpose: the parent's
+  for (auto& [number, id] : id_table()) kept.push_back(id);
+  id_table().clear();
+}
+
+std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file) {
+  std::vector<std::shared_ptr<UcmId>> found;
+  for (auto& [number, id] : id_table())
+    if (id->file() == &file) found.push_back(id);
+  return found;
+}
+
+uint32_t id_in(uint32_t cmd, const std::vector<uint8_t>& in) {
+  size_t at = 0;
+  switch (cmd) {
+    case RDMA_USER_CM_CMD_DESTROY_ID:
+      at = offsetof(rdma_ucm_destroy_id, id);
+      break;
+    case RDMA_USER_CM_CMD_BIND_IP:
+      at = offsetof(rdma_ucm_bind_ip, id);
+      break;
+    case RDMA_USER_CM_CMD_RESOLVE_IP:
+      at = offsetof(rdma_ucm_resolve_ip, id);
+      break;
+    case RDMA_USER_CM_CMD_QUERY_ROUTE:
+    case RDMA_USER_CM_CMD_QUERY:
+      at = offsetof(rdma_ucm_query, id);
+      break;
+    case RDMA_USER_CM_CMD_CONNECT:
+      at = offsetof(rdma_ucm_connect, id);
+      break;
+    case RDMA_USER_CM_CMD_ACCEPT:
+      at = offsetof(rdma_ucm_accept, id);
+      break;
+    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+      at = offsetof(rdma_ucm_init_qp_attr, id);
+      break;
+    case RDMA_USER_CM_CMD_SET_OPTION:
+      at = offsetof(rdma_ucm_set_option, id);
+      break;
+    default:  // bind, resolve_addr, resolve_route, listen, reject, disconnect, notify
+      break;
+  }
+  uint32_t id = 0;
+  if (at + sizeof id <= in.size()) std::memcpy(&id, in.data() + at, sizeof id);
+  return id;
+}
+
+void UcmId::move_to(const std::shared_ptr<UcmFile>& file) {
+  std::vector<UcmEvent> unread = file_->take(*this);
+  file_ = file;
+  for (UcmEvent& e : unread) {
+    if (e.child) e.child->file_ = file;
+    file_->push(std::move(e));
+  }
+}
+
+void UcmId::destroy() {
+  if (state_ == State::kDestroyed) return;
+  state_ = State::kDestroyed;
+  unbind();
+  std::shared_ptr<UcmId> alive = shared_from_this();
+  id_table().erase(id_);
+  // Requests that nobody has read go with their listener.
+  for (UcmEvent& e : file_->take(*this))
+    if (e.child && e.child.get() != this) e.child->destroy();
+  if (std::shared_ptr<UcmId> listener = listener_.lock(); listener && !accepted_) listener->waiting_--;
+  if (std::shared_ptr<Conn> conn = std::move(conn_)) {
+    conn->forget_user();
+    if (listener_.lock() && !accepted_)
+      conn->reject(nullptr, 0);
+    else if (conn->cm().state != USIW_CM_CLOSING)  // which goes on to its orderly end
+      conn->abort(USIW_KILL_LOCAL);
+  }
+}
+
+// ---- Addresses --------------------------------------------------------------------------
+
+void UcmId::unbind() {
+  for (auto& s : sockets_) {
+    s->bound_ids--;
+    if (s->listener == this) s->listener = nullptr;
+  }
+  sockets_.clear();
+}
+
+/// Takes the UDP port. Ids of one process share it if all of them have said so; a port where
+/// only connections are left is free.
+int UcmId::bind_port(const Endpoint& addr) {
+  int error = 0;
+  std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
+  if (s && s->bound_ids != 0 && !(reuse_ && s->reusable && s->listener == nullptr)) return -EADDRINUSE;
+  if (!s) s = UdpSocket::open(addr, error);
+  if (!s) return error;
+  s->reusable = reuse_ && (s->bound_ids == 0 || s->reusable);
+  s->bound_ids++;
+  sockets_.push_back(s);
+  src_ = addr;
+  src_.port = s->local().port;
+  return 0;
+}
+
+int UcmId::bind(const Endpoint& addr) {
+  if (state_ != State::kIdle) return -EINVAL;
+  if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
+  int ret = bind_port(addr);
+  if (ret == 0) state_ = State::kAddrBound;
+  return ret;
+}
+
+/// What is wrong with the addresses is told by an event, as the kernel's resolution does.
+int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
+  if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+  Endpoint from = state_ == State::kAddrBound ? src_ : src != nullptr ? *src : endpoint_any(dst.ipv4());
+  if (from.ipv4() != dst.ipv4() && !(from.any() && state_ == State::kAddrBound)) return -EINVAL;
+  if (from.any() || from.ipv4() != dst.ipv4()) {
+    uint16_t port = from.port;
+    from = preferred_source(dst.ipv4());
+    from.port = port;
+  }
+  dst_ = dst;
+  if (dst_.any()) dst_.addr.s6_addr32[3] = htonl(dst.ipv4() ? INADDR_LOOPBACK : 1);
+  Route route;
+  int ret = route_to(from, dst_, route);
+  if (ret != 0 && src == nullptr && from.port == 0)
+    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // --address does not lead there
+  if (ret == 0) {
+    route.local.port = from.port;
+    if (state_ == State::kIdle)
+      ret = bind_port(route.local);
+    else
+      src_.addr = route.local.addr;
+  }
+  if (ret == -EADDRINUSE) return ret;
+  if (ret != 0) {
+    tell(kAddrError, ret);
+    return 0;
+  }
+  mtu_ = static_cast<uint16_t>(route.mtu);
+  state_ = State::kAddrResolved;
+  tell(kAddrResolved, 0);
+  return 0;
+}
+
+int UcmId::resolve_route() {
+  if (state_ != State::kAddrResolved) return -EINVAL;
+  state_ = State::kRouteResolved;
+  tell(kRouteResolved, 0);
+  return 0;
+}
+
+// ---- Connections ------------------------------------------------------------------------
+
+static int check_param(const rdma_ucm_conn_param& param) {
+  if (param.valid == 0) return -EINVAL;
+  return param.responder_resources > USIW_MAX_IRD || param.initiator_depth > USIW_MAX_ORD ? -EINVAL : 0;
+}
+
+int UcmId::connect(const rdma_ucm_conn_param& param) {
+  int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
+  if (ret != 0) return ret;
+  if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
+  if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
+  std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
+  if (!qp) return -EINVAL;
+  state_ = State::kConnect;
+  ret = Conn::connect(sockets_.front(), {src_, dst_}, param.responder_resources, param.initiator_depth, mtu_, tos_,
+                      param.private_data, param.private_data_len, qp, this, conn_);
+  if (ret != 0) state_ = State::kRouteResolved;
+  return ret;
+}
+
+int UcmId::listen(uint32_t backlog) {
+  if (state_ == State::kIdle) {
+    int ret = bind(endpoint_any(true));
+    if (ret != 0) return ret;
+  }
+  if (state_ != State::kAddrBound) return -EINVAL;
+  if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
+  if (src_.any() && !src_.ipv4() && afonly_ != 1) {
+    // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does
+    // without it unless the program has asked for both.
+    Endpoint v4 = endpoint_any(true), own = src_;
+    v4.port = src_.port;
+    int ret = bind_port(v4);
+    src_ = own;
+    if (ret != 0 && ret != -EAFNOSUPPORT) return ret;
+  }
+  for (auto& s : sockets_) s->listener = this;
+  backlog_ = backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
+  state_ = State::kListen;
+  return 0;
+}
+
+bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
+  if (waiting_ >= backlog_) return false;
+  std::shared_ptr<UcmId> child = create(file_, 0, ps_);
+  child->state_ = State::kConnect;
+  child->src_ = conn->tuple().local;
+  child->dst_ = conn->tuple().remote;
+  child->tos_ = tos_;
+  child->listener_ = weak_from_this();
+  child->conn_ = conn;
+  waiting_++;
+  const usiw_cm_conn& cm = conn->cm();
+  UcmEvent e{shared_from_this(), child, {}};
+  e.resp.uid = uid_;
+  e.resp.id = child->id_;
+  e.resp.event = kConnectRequest;
+  e.resp.param.conn.initiator_depth = as_depth(cm.peer_ird);
+  e.resp.param.conn.responder_resources = as_depth(cm.peer_ord);
+  fill_private_data(e.resp.param.conn, cm);
+  file_->push(std::move(e));
+  return true;
+}
+
+int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
+  std::shared_ptr<UcmId> listener = listener_.lock();
+  if (state_ != State::kConnect || !conn_ || accepted_) return -EINVAL;
+  std::shared_ptr<Qp> qp;
+  int ret = check_param(param);
+  if (ret == 0 && !(qp = qp_by_number(param.qp_num))) ret = -EINVAL;
+  if (ret != 0)
+    conn_->abort(USIW_KILL_LOCAL);
+  else
+    ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
+                        param.private_data_len, tos_, qp, this);
+  if (listener) listener->waiting_--;
+  listener_.reset();
+  accepted_ = true;
+  if (ret == 0) uid_ = uid;
+  return ret;
+}
+
+int UcmId::reject(const void* pd, uint8_t len) {
+  if (!conn_) return -EINVAL;
+  if (accepted_) {
+    conn_->forget_user();
+    conn_->abort(USIW_KILL_LOCAL);
+    return 0;
+  }
+  bool known = conn_->cm().state == USIW_CM_REQ_RCVD;
+  conn_->reject(pd, len);
+  return known ? 0 : -ECONNRESET;
+}
+
+int UcmId::disconnect() {
+  if (!conn_) return -EINVAL;
+  conn_->disconnect();
+  return 0;
+}
+
+// ---- What the connection tells ----------------------------------------------------------
+
+void UcmId::tell(uint32_t event, int status, const usiw_cm_conn* cm) {
+  UcmEvent e{shared_from_this(), nullptr, {}};
+  e.resp.uid = uid_;
+  e.resp.id = id_;
+  e.resp.event = event;
+  e.resp.status = static_cast<uint32_t>(status);
+  if (cm != nullptr) {
+    e.resp.param.conn.initiator_depth = as_depth(cm->ord);
+    e.resp.param.conn.responder_resources = as_depth(cm->ird);
+    if (cm->initiator != 0) fill_private_data(e.resp.param.conn, *cm);
+  }
+  file_->push(std::move(e));
+}
+
+void UcmId::on_reply(int status, const usiw_cm_conn& cm) {
+  switch (status) {
+    case 0:
+      return tell(kEstablished, 0, &cm);
+    case -ECONNRESET:
+    case -ECONNREFUSED:
+      return tell(kRejected, status, &cm);
+    case -ETIMEDOUT:
+      return tell(kUnreachable, status, &cm);
+    default:
+      return tell(kConnectError, status, &cm);
+  }
+}
+
+void UcmId::on_established(const usiw_cm_conn& cm) { tell(kEstablished, 0, &cm); }
+void UcmId::on_close() { tell(kDisconnected, 0); }
+
+}  // namespace usiw::run

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_query.cc
+/// What rdma_cm ids are asked, and their options.
+#include <cerrno>
+#include <cstring>
+
+#include "ucm.h"
+#include "uverbs.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr uint8_t kPortNumber = 1;
+
+uint64_t guid_value() {
+  std::array<uint8_t, 8> bytes = node_guid();
+  uint64_t value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+template <typename SockaddrOrStorage>
+uint16_t fill_sockaddr(SockaddrOrStorage& to, const Endpoint& e) {
+  sockaddr_storage sa;
+  socklen_t len = endpoint_to(e, sa);
+  std::memcpy(&to, &sa, std::min(sizeof to, sizeof sa));
+  return static_cast<uint16_t>(len);
+}
+
+}  // namespace
+
+/// A listener on all addresses belongs to no device.
+bool UcmId::has_device() const {
+  switch (state_) {
+    case State::kIdle:
+      return false;
+    case State::kAddrBound:
+    case State::kListen:
+      return !src_.any();
+    default:
+      return true;
+  }
+}
+
+rdma_ucm_query_route_resp UcmId::query_route() const {
+  rdma_ucm_query_route_resp r{};
+  if (state_ != State::kIdle) fill_sockaddr(r.src_addr, src_);
+  if (state_ > State::kAddrBound && state_ != State::kListen) fill_sockaddr(r.dst_addr, dst_);
+  if (has_device()) {
+    std::array<uint8_t, 6> mac = device_mac();
+    r.node_guid = guid_value();
+    r.port_num = kPortNumber;
+    std::memcpy(r.ib_route[0].sgid, mac.data(), mac.size());
+  }
+  return r;
+}
+
+rdma_ucm_query_addr_resp UcmId::query_addr() const {
+  rdma_ucm_query_addr_resp r{};
+  if (state_ != State::kIdle) r.src_size = fill_sockaddr(r.src_addr, src_);
+  if (state_ > State::kAddrBound && state_ != State::kListen) r.dst_size = fill_sockaddr(r.dst_addr, dst_);
+  if (has_device()) {
+    r.node_guid = guid_value();
+    r.port_num = kPortNumber;
+    r.pkey = 0xffff;
+  }
+  return r;
+}
+
+/// GIDs as AF_IB addresses: the device's own, and none of the peer's.
+rdma_ucm_query_addr_resp UcmId::query_gid() const {
+  struct SockaddrIb {
+    uint16_t family, pkey;
+    uint32_t flowinfo;
+    uint8_t gid[16];
+    uint64_t sid, sid_mask, scope_id;
+  };
+  constexpr uint16_t kAfIb = 27;
+  rdma_ucm_query_addr_resp r = query_addr();
+  std::memset(&r.src_addr, 0, sizeof r.src_addr);
+  std::memset(&r.dst_addr, 0, sizeof r.dst_addr);
+  SockaddrIb ib{};
+  ib.family = kAfIb;
+  ib.pkey = 0xffff;
+  r.src_size = r.dst_size = sizeof ib;
+  std::memcpy(&r.dst_addr, &ib, sizeof ib);
+  if (has_device()) {
+    std::array<uint8_t, 6> mac = device_mac();
+    std::memcpy(ib.gid, mac.data(), mac.size());
+  }
+  std::memcpy(&r.src_addr, &ib, sizeof ib);
+  return r;
+}
+
+int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
+  if (!has_device()) return -EINVAL;
+  attr.qp_state = qp_state;
+  switch (qp_state) {
+    case IBV_QPS_INIT:
+      attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+      attr.port_num = kPortNumber;
+      if (conn_) attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      return 0;
+    case IBV_QPS_RTR:
+    case IBV_QPS_RTS:
+      attr.qp_attr_mask = conn_ ? 0 : IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
+      return 0;
+    default:
+      return -EINVAL;
+  }
+}
+
+int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {
+  int flag = 0;
+  if (level != RDMA_OPTION_ID) return level == RDMA_OPTION_IB ? -EINVAL : -ENOSYS;
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      if (len != 1) return -EINVAL;
+      tos_ = *static_cast<const uint8_t*>(value);
+      return 0;
+    case RDMA_OPTION_ID_REUSEADDR:
+    case RDMA_OPTION_ID_AFONLY:
+      if (len != sizeof flag) return -EINVAL;
+      std::memcpy(&flag, value, sizeof flag);
+      if (name == RDMA_OPTION_ID_REUSEADDR) {
+        reuse_ = flag != 0;
+        return 0;
+      }
+      if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+      afonly_ = flag != 0;
+      return 0;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      return -EINVAL;  // of use to InfiniBand only
+    default:
+      return -ENOSYS;
+  }
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "udp_socket.h"
+
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <linux/filter.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "cm/usiw_cm.h"
+#include "cm_thread.h"
+#include "conn.h"
+#include "file.h"
+#include "real.h"
+#include "world.h"
+
+namespace usiw::run {
+namespace {
+
+/// At most one RESET for a stray datagram per socket and this time.
+constexpr uint64_t kStrayUs = 20'000;
+
+std::map<uint64_t, UdpSocket*>& all_sockets() {
+  static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
+  return sockets;
+}
+uint64_t g_next_serial = 1;
+
+int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
+
+/// Of a group of two sockets on one port: the first one gets the handshake and verified RESETs,
+/// the second one DATA, SHUTDOWN, SACK and stray RESETs. Run on the UDP payload.
+int attach_demux(int fd) {
+  constexpr uint32_t kOpflags = offsetof(usiw_trp_hdr, opflags);
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, sizeof(usiw_trp_hdr), 0, 9),  // too short: handshake drops it
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kOpflags),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, USIW_TRP_OPCODE_SHIFT),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_DATA, 6, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_SACK, 5, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_SHUTDOWN, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_RESET, 0, 2),
+      BPF_STMT(BPF_MISC | BPF_TXA, 0),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, USIW_TRP_F_STRAY, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, 1),
+  };
+  sock_fprog program{sizeof code / sizeof *code, code};
+  return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
+}
+
+int open_socket(const Endpoint& local) {
+  bool v4 = local.ipv4();
+  int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd < 0) return -errno;
+  if (v4) {
+    set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+    set_option(fd, IPPROTO_IP, IP_RECVERR, 1);
+    set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+  } else {
+    set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
+    set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+  }
+  return fd;
+}
+
+int bind_socket(int fd, const Endpoint& local) {
+  sockaddr_storage sa;
+  socklen_t len = endpoint_to(local, sa);
+  return bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0 ? 0 : -errno;
+}
+
+/// Ancillary data that names the local address of a datagram, for both families.
+union Control {
+  cmsghdr align;
+  char space[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
+};
+
+/// One datagram out of a socket, or out of its error queue.
+struct Incoming {
+  sockaddr_storage sender{};  ///< of the error queue: who the datagram was for
+  msghdr msg{};
+  Control control;
+
+  /// recvmsg(2) without waiting.
+  ssize_t receive(int fd, char* data, size_t size, int flags) {
+    iovec vec{data, size};
+    msg.msg_name = &sender;
+    msg.msg_namelen = sizeof sender;
+    msg.msg_iov = &vec;
+    msg.msg_iovlen = 1;
+    msg.msg_control = &control;
+    msg.msg_controllen = sizeof control;
+    const ssize_t n = recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+    msg.msg_iov = nullptr;
+    return n;
+  }
+};
+
+/// The address that a datagram was sent to; @p local as bound if the kernel does not say.
+Endpoint destination(msghdr& msg, const Endpoint& local) {
+  Endpoint to = local;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+      in_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof info);
+      to.addr.s6_addr32[3] = info.ipi_addr.s_addr;
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+      in6_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof info);
+      to.addr = info.ipi6_addr;
+      if (IN6_IS_ADDR_LINKLOCAL(&to.addr)) to.scope = info.ipi6_ifindex;
+    }
+  }
+  return to;
+}
+
+bool is_port_unreachable(msghdr& msg) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
+    if ((c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) &&
+        (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_RECVERR))
+      continue;
+    sock_extended_err e;
+    std::memcpy(&e, CMSG_DATA(c), sizeof e);
+    return e.ee_errno == ECONNREFUSED && (e.ee_origin == SO_EE_ORIGIN_ICMP || e.ee_origin == SO_EE_ORIGIN_ICMP6);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, int& error) {
+  error = cm_thread_start();
+  if (error != 0) return nullptr;
+  int fd = open_socket(local);
+  if (fd < 0) {
+    error = fd;
+    return nullptr;
+  }
+  error = bind_socket(fd, local);
+  if (error == 0 && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
+  Endpoint bound = local;
+  sockaddr_storage sa;
+  socklen_t len = sizeof sa;
+  if (error == 0 && local.port == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) == 0) {
+    Endpoint named;
+    endpoint_from(sa, named);
+    bound.port = named.port;
+  }
+  std::shared_ptr<UdpSocket> s;
+  if (error == 0) {
+    s.reset(new UdpSocket(bound, fd));
+    s->serial_ = g_next_serial++;
+    error = cm_thread_watch(fd, s->serial_);
+    if (error != 0) s.reset();  // closes it
+    else all_sockets()[s->serial_] = s.get();
+    return s;
+  }
+  USIW_REAL(close)(fd);
+  return nullptr;
+}
+
+std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
+  for (auto& [serial, s] : all_sockets())
+    if (s->local_ == local && s->local_.ipv4() == local.ipv4()) return s->weak_from_this().lock();
+  return nullptr;
+}
+
+UdpSocket::~UdpSocket() {
+  all_sockets().erase(serial_);
+  USIW_REAL(close)(fd_);
+  if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
+}
+
+void sockets_abandon() {
+  for (auto& [serial, s] : all_sockets()) {
+    USIW_REAL(close)(s->fd_);
+    if (s->data_fd_ >= 0) USIW_REAL(close)(s->data_fd_);
+    s->fd_ = s->data_fd_ = -1;
+  }
+  all_sockets().clear();
+}
+
+int UdpSocket::dup_data_fd() {
+  if (data_fd_ < 0) {
+    int fd = open_socket(local_);
+    if (fd < 0) return fd;
+    int error = 0;
+    if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
+    if (error == 0) error = bind_socket(fd, local_);
+    if (error == 0 && attach_demux(fd_) != 0) error = -errno;
+    if (error != 0) {
+      USIW_REAL(close)(fd);
+      return error;
+    }
+    data_fd_ = fd;
+  }
+  int copy = fd_out_of_the_way(USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0));
+  return copy >= 0 ? copy : -errno;
+}
+
+void UdpSocket::send(const Endpoint& from, const Endpoint& to, const void* data, size_t len) {
+  sockaddr_storage sa;
+  Control control{};
+  iovec vec{const_cast<void*>(data), len};
+  msghdr msg{};
+  msg.msg_namelen = endpoint_to(to, sa);
+  msg.msg_name = &sa;
+  msg.msg_iov = &vec;
+  msg.msg_iovlen = 1;
+  msg.msg_control = &control;
+  cmsghdr& c = control.align;
+  if (from.ipv4()) {
+    in_pktinfo info{};
+    info.ipi_spec_dst.s_addr = from.addr.s6_addr32[3];
+    c.cmsg_level = IPPROTO_IP;
+    c.cmsg_type = IP_PKTINFO;
+    c.cmsg_len = CMSG_LEN(sizeof info);
+    std::memcpy(CMSG_DATA(&c), &info, sizeof info);
+    msg.msg_controllen = CMSG_SPACE(sizeof info);
+  } else {
+    in6_pktinfo info{};
+    info.ipi6_addr = from.addr;
+    info.ipi6_ifindex = from.scope;
+    c.cmsg_level = IPPROTO_IPV6;
+    c.cmsg_type = IPV6_PKTINFO;
+    c.cmsg_len = CMSG_LEN(sizeof info);
+    std::memcpy(CMSG_DATA(&c), &info, sizeof info);
+    msg.msg_controllen = CMSG_SPACE(sizeof info);
+  }
+  // A pending error of the socket is reported in place of sending: once more.
+  for (int tries = 0; tries < 3; tries++)
+    if (sendmsg(fd_, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return;
+}
+
+// ---- The thread's side ------------------------------------------------------------------
+
+void UdpSocket::receive() {
+  constexpr int kBurst = 64;
+  for (int i = 0; i < kBurst; i++) {
+    alignas(8) char data[USIW_CM_MAX_DATAGRAM + 1];
+    Incoming in;
+    ssize_t n = in.receive(fd_, data, sizeof data, 0);
+    if (n < 0 && errno == EAGAIN) return;
+    Endpoint from;
+    if (n < static_cast<ssize_t>(sizeof(usiw_trp_hdr)) || endpoint_from(in.sender, from) != 0) continue;
+    uint32_t opcode = static_cast<uint32_t>(static_cast<unsigned char>(data[offsetof(usiw_trp_hdr, opflags)])) >> 4;
+    bool is_data = opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK;
+    if (!is_data && (n > USIW_CM_MAX_DATAGRAM || (in.msg.msg_flags & MSG_TRUNC) != 0)) continue;
+    if (is_data) {  // no connection has ever been installed at this port
+      if (now_us() < stray_next_us_) continue;
+      stray_next_us_ = now_us() + kStrayUs;
+      n = sizeof(usiw_trp_hdr);
+    }
+    conn_receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
+  }
+}
+
+void UdpSocket::receive_errors() {
+  for (int i = 0; i < 16; i++) {
+    alignas(8) char data[USIW_CM_MAX_DATAGRAM];
+    Incoming in;
+    ssize_t n = in.receive(fd_, data, sizeof data, MSG_ERRQUEUE);
+    if (n < 0) return;
+    Endpoint to;
+    if (n < 4 || !is_port_unreachable(in.msg) || endpoint_from(in.sender, to) != 0) continue;
+    uint32_t psn;
+    std::memcpy(&psn, data, sizeof psn);
+    conn_unreachable(*this, to, ntohl(psn));
+  }
+}
+
+void UdpSocket::ready(uint64_t serial, uint32_t events) {
+  auto it = all_sockets().find(serial);
+  if (it == all_sockets().end()) return;
+  std::shared_ptr<UdpSocket> s = it->second->weak_from_this().lock();
+  if (s == nullptr) return;
+  if ((events & EPOLLERR) != 0) s->receive_errors();
+  if ((events & EPOLLIN) != 0) s->receive();
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file udp_socket.h
+/// UDP ports of the handshake. A port has one socket for the handshake, read here, and, once a
+/// connection is to be installed, a second one for data, read by the provider: a filter on the
+/// opcode, run by the kernel, tells them apart. So the two halves see of the wire what they see
+/// with the module.
+#ifndef USIW_RUN_UDP_SOCKET_H
+#define USIW_RUN_UDP_SOCKET_H
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "host.h"
+
+namespace usiw::run {
+
+class Listener;
+
+class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
+ public:
+  /// [world] A new one; port 0 asks for any. The socket, or null and -errno in @p error:
+  /// -EADDRINUSE, -EADDRNOTAVAIL ...
+  static std::shared_ptr<UdpSocket> open(const Endpoint& local, int& error);
+  /// [world] The one of exactly this address, or null.
+  static std::shared_ptr<UdpSocket> find(const Endpoint& local);
+  ~UdpSocket();
+
+  const Endpoint& local() const { return local_; }
+
+  /// [world] Sends from exactly @p from; errors do not matter, what does is repeated.
+  void send(const Endpoint& from, const Endpoint& to, const void* data, size_t len);
+  /// [world] A new descriptor of the socket that gets data, close-on-exec; -errno.
+  int dup_data_fd();
+
+  /// [world, the thread] What epoll says about the socket that @p serial names.
+  static void ready(uint64_t serial, uint32_t events);
+
+  /// [world] Who listens here, or null. Not owned.
+  Listener* listener = nullptr;
+  /// [world] Ids that are bound here; connections do not count. Shared by ids that all allow it.
+  unsigned bound_ids = 0;
+  bool reusable = false;
+
+ private:
+  friend void sockets_abandon();
+  UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd) {}
+  void receive();
+  void receive_errors();
+  Endpoint local_;
+  int fd_, data_fd_ = -1;
+  uint64_t serial_ = 0;      ///< names it in the thread's epoll set
+  uint64_t stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
+};
+
+/// [world] Closes all without a word (a child of fork()).
+void sockets_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_UDP_SOCKET_H

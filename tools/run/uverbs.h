@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file uverbs.h
+/// /dev/infiniband/uverbs0: contexts and their objects.
+///
+/// Standard commands are answered over write(2), the older one of the kernel's two ABIs. Every
+/// libibverbs speaks it: a method of the ioctl ABI that answers EPROTONOSUPPORT makes it fall back.
+/// So there is one way to do each thing. Only the two methods that usiw itself adds come by ioctl.
+#ifndef USIW_RUN_UVERBS_H
+#define USIW_RUN_UVERBS_H
+
+#include <rdma/ib_user_verbs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <deque>
+
+#include "event_file.h"
+#include "event_stream.h"
+#include "qp.h"
+
+namespace usiw::run {
+
+/// Copies to or from memory that a program named: 0 or -EFAULT.
+int copy_to_program(uint64_t at, const void* from, size_t len);
+int copy_from_program(void* to, uint64_t at, size_t len);
+
+/// Queue of what a program reads one by one.
+template <typename Desc>
+class DescFile : public EventFile {
+ public:
+  ssize_t read(int, void* buf, size_t count) override {
+    return wait_for([&]() -> ssize_t {
+      if (queue_.empty()) return -EAGAIN;
+      if (count < sizeof(Desc)) return -EINVAL;
+      std::memcpy(buf, &queue_.front().desc, sizeof(Desc));
+      if (std::shared_ptr<uint32_t> read_events = queue_.front().read_events) ++*read_events;
+      queue_.pop_front();
+      if (queue_.empty()) set_readable(false);
+      return sizeof(Desc);
+    });
+  }
+  /// [world] @p read_events counts what the program has read, and names the object.
+  void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
+    queue_.push_back({desc, std::move(read_events)});
+    set_readable(true);
+  }
+  /// [world] The object is going: drops what is unread of it.
+  void purge(const std::shared_ptr<uint32_t>& read_events) {
+    std::erase_if(queue_, [&](const Entry& e) { return e.read_events == read_events; });
+    if (queue_.empty()) set_readable(false);
+  }
+
+ private:
+  struct Entry {
+    Desc desc;
+    std::shared_ptr<uint32_t> read_events;
+  };
+  std::deque<Entry> queue_;
+};
+
+class AsyncFile final : public DescFile<ib_uverbs_async_event_desc> {};
+class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {};
+
+/// Users of an object are counted by the shared pointers of those that need it: see busy().
+struct Pd {};
+struct Mr {
+  std::shared_ptr<Pd> pd;
+  uint32_t index;
+};
+struct Cq {
+  uint64_t user_handle;
+  uint32_t cqe;
+  std::shared_ptr<ChannelFile> channel;
+  std::shared_ptr<uint32_t> comp_events = std::make_shared<uint32_t>(0);
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);
+};
+
+/// One command of write(2), decoded.
+struct Command {
+  int fd;                  ///< of the call: the memfd
+  const uint8_t* in;       ///< core structure, then the driver's data
+  size_t in_len;           ///< bytes of both
+  uint64_t response;       ///< in the program's memory
+  size_t out_len;          ///< room there, bytes
+  size_t driver_in = 0;    ///< extended commands: bytes of driver data at the end
+  size_t driver_out = 0;
+
+  template <typename T>
+  const T& core() const {
+    return *reinterpret_cast<const T*>(in);
+  }
+};
+
+class UverbsFile final : public File {
+ public:
+  UverbsFile();
+  ssize_t write(int fd, const void* buf, size_t count) override;
+  int ioctl(int fd, unsigned long request, void* arg) override;
+  void closed() override;
+  dev_t device() const override;
+  /// The memfd behind the descriptor; it holds the counters pages, the context's at offset 0.
+  static int open();
+
+ private:
+  using Handler = int (UverbsFile::*)(const Command&);
+  struct Method {
+    Handler handler;
+    size_t request;   ///< least length of the core structure, bytes
+    size_t response;  ///< of the core response
+  };
+  static const Method* find_method(uint32_t command, bool extended);
+
+  template <typename T>
+  int respond(const Command& c, const T& response) {
+    return copy_to_program(c.response, &response, c.out_len < sizeof response ? c.out_len : sizeof response);
+  }
+
+  // uverbs_context.cc
+  int get_context(const Command& c);
+  int query_device(const Command& c);
+  int query_device_ex(const Command& c);
+  int query_port(const Command& c);
+  // uverbs_objects.cc
+  int alloc_pd(const Command& c);
+  int dealloc_pd(const Command& c);
+  int reg_mr(const Command& c);
+  int dereg_mr(const Command& c);
+  int create_comp_channel(const Command& c);
+  int create_cq(const Command& c);
+  int destroy_cq(const Command& c);
+  // uverbs_qp.cc
+  int create_qp(const Command& c);
+  int modify_qp(const Command& c);
+  int query_qp(const Command& c);
+  int destroy_qp(const Command& c);
+  // uverbs_methods.cc
+  int cq_event(uint32_t handle, uint32_t kind);
+  int qp_report(uint32_t handle, const usiw_qp_report& report);
+
+  template <typename T>
+  std::shared_ptr<T> find(const std::map<uint32_t, std::shared_ptr<T>>& table, uint32_t handle) const {
+    auto it = table.find(handle);
+    return it == table.end() ? nullptr : it->second;
+  }
+  /// Does anybody but the handle table (and the caller) use it?
+  template <typename T>
+  static bool busy(const std::shared_ptr<T>& object, long mine) {
+    return object.use_count() > mine;
+  }
+  /// The error for a handle that is not of the kind wanted: of another kind, or of nothing.
+  int no_such(uint32_t handle) const {
+    return pds_.count(handle) + mrs_.count(handle) + cqs_.count(handle) + qps_.count(handle) != 0 ? -EINVAL : -ENOENT;
+  }
+  /// A page of the memfd for the counters of a QP, all zeros. 0 or -ENOMEM.
+  int take_page(int fd, uint32_t& page);
+  void return_page(int fd, uint32_t page);
+  void destroy_qp_object(const std::shared_ptr<Qp>& qp);
+
+  bool open_ = false;  ///< has a context
+  uint32_t next_handle_ = 0;
+  uint32_t pages_ = 1;  ///< of the memfd
+  std::vector<uint32_t> free_pages_;
+  std::shared_ptr<AsyncFile> async_;
+  std::shared_ptr<EventStream> events_;
+  std::map<uint32_t, std::shared_ptr<Pd>> pds_;
+  std::map<uint32_t, std::shared_ptr<Mr>> mrs_;
+  std::map<uint32_t, std::shared_ptr<Cq>> cqs_;
+  std::map<uint32_t, std::shared_ptr<Qp>> qps_;
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_UVERBS_H

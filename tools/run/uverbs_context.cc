@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file uverbs_context.cc
+/// Contexts, and what the device says about itself: as kmod/usiw_device.c answers.
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "host.h"
+#include "real.h"
+#include "settings.h"
+#include "uapi/usiw_wire.h"
+#include "uverbs.h"
+
+namespace usiw::run {
+namespace {
+
+uint64_t guid_be() {
+  std::array<uint8_t, 8> bytes = node_guid();
+  uint64_t guid;
+  std::memcpy(&guid, bytes.data(), sizeof guid);
+  return guid;
+}
+
+ib_uverbs_query_device_resp device_attr() {
+  ib_uverbs_query_device_resp r{};
+  r.fw_ver = USIW_ABI_VERSION;
+  r.node_guid = r.sys_image_guid = guid_be();
+  r.max_mr_size = 1ull << 63;
+  r.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  r.hw_ver = 1;
+  r.max_qp = USIW_MAX_QP;
+  r.max_qp_wr = USIW_MAX_QP_WR;
+  r.max_sge = r.max_sge_rd = USIW_MAX_SGE;
+  r.max_cq = USIW_MAX_CQ;
+  r.max_cqe = USIW_MAX_CQE;
+  r.max_mr = USIW_MAX_MR - 1;
+  r.max_pd = USIW_MAX_PD;
+  r.max_qp_rd_atom = USIW_MAX_IRD;
+  r.max_qp_init_rd_atom = USIW_MAX_ORD;
+  r.max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
+  r.phys_port_cnt = 1;
+  return r;
+}
+
+}  // namespace
+
+int UverbsFile::get_context(const Command& c) {
+  usiw_alloc_ucontext_req req;
+  struct {
+    uint32_t async_fd, num_comp_vectors;  // struct ib_uverbs_get_context_resp
+    usiw_alloc_ucontext_resp drv;
+  } resp{};
+  static_assert(offsetof(decltype(resp), drv) == sizeof(ib_uverbs_get_context_resp));
+  if (open_) return -EINVAL;
+  if (c.in_len < sizeof(ib_uverbs_get_context) + sizeof req || c.out_len < sizeof resp) return -EINVAL;
+  std::memcpy(&req, c.in + sizeof(ib_uverbs_get_context), sizeof req);
+  if (req.abi_version != USIW_ABI_VERSION) return -EPROTONOSUPPORT;
+  if (req.reserved != 0) return -EINVAL;
+
+  auto async = std::make_shared<AsyncFile>();
+  auto events = std::make_shared<EventStream>();
+  world().unlock();  // opening takes it
+  int async_fd = AsyncFile::open(async);
+  int event_fd = async_fd < 0 ? async_fd : EventStream::open(events);
+  world().lock();
+  resp.async_fd = static_cast<uint32_t>(async_fd);
+  resp.num_comp_vectors = static_cast<uint32_t>(get_nprocs());
+  resp.drv.counters_size = USIW_COUNTERS_SIZE;
+  resp.drv.event_fd = event_fd;
+  resp.drv.link = link_info();
+  resp.drv.port_kind = settings().port;
+  int ret = event_fd < 0 ? event_fd : respond(c, resp);
+  if (ret != 0) {
+    world().unlock();
+    for (int fd : {async_fd, event_fd})
+      if (fd >= 0) ::close(fd);
+    world().lock();
+    return ret;
+  }
+  async_ = async;
+  events_ = events;
+  open_ = true;
+  return 0;
+}
+
+int UverbsFile::query_device(const Command& c) {
+  if (c.in_len > sizeof(ib_uverbs_query_device)) return -EINVAL;
+  return respond(c, device_attr());
+}
+
+int UverbsFile::query_device_ex(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_ex_query_device>();
+  if (cmd.comp_mask != 0 || cmd.reserved != 0 || c.driver_in != 0 || c.driver_out != 0) return -EINVAL;
+  ib_uverbs_ex_query_device_resp r{};
+  r.base = device_attr();
+  r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
+  return respond(c, r);
+}
+
+int UverbsFile::query_port(const Command& c) {
+  if (c.core<ib_uverbs_query_port>().port_num != 1) return -EINVAL;
+  usiw_link_info link = link_info();
+  ib_uverbs_query_port_resp r{};
+  constexpr uint32_t kCmSup = 1 << 16;
+  constexpr uint8_t kLinkUp = 5, kDisabled = 3, kSpeedSdr = 1, kWidth1x = 1, kEthernet = 2;
+  r.port_cap_flags = kCmSup;
+  r.max_msg_sz = USIW_MAX_MSG_SIZE;
+  r.gid_tbl_len = 1;
+  r.pkey_tbl_len = 1;
+  r.state = link.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  r.phys_state = link.up ? kLinkUp : kDisabled;
+  r.max_mtu = r.active_mtu = link.mtu >= 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
+  r.active_speed = kSpeedSdr;
+  r.active_width = kWidth1x;
+  r.link_layer = kEthernet;
+  return respond(c, r);
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file uverbs_qp.cc
+/// Queue pairs.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "uverbs.h"
+
+namespace usiw::run {
+
+int UverbsFile::take_page(int fd, uint32_t& page) {
+  if (!free_pages_.empty()) {
+    page = free_pages_.back();
+    free_pages_.pop_back();
+    return 0;
+  }
+  if (ftruncate(fd, static_cast<off_t>(pages_ + 1) * USIW_COUNTERS_SIZE) != 0) return -ENOMEM;
+  page = pages_++;
+  return 0;
+}
+
+void UverbsFile::return_page(int fd, uint32_t page) {
+  // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
+  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page) * USIW_COUNTERS_SIZE,
+                USIW_COUNTERS_SIZE) == 0)
+    free_pages_.push_back(page);
+}
+
+int UverbsFile::create_qp(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_create_qp>();
+  struct {
+    ib_uverbs_create_qp_resp core;
+    usiw_create_qp_resp drv;
+  } r{};
+  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
+  auto send_cq = find(cqs_, cmd.send_cq_handle), recv_cq = find(cqs_, cmd.recv_cq_handle);
+  if (cmd.is_srq != 0) return -EOPNOTSUPP;
+  if (!pd || !send_cq || !recv_cq) return -EINVAL;
+  if (cmd.qp_type != IBV_QPT_RC) return -EOPNOTSUPP;
+  if (cmd.max_send_wr > USIW_MAX_QP_WR || cmd.max_recv_wr > USIW_MAX_QP_WR || cmd.max_send_sge > USIW_MAX_SGE ||
+      cmd.max_recv_sge > USIW_MAX_SGE || cmd.max_inline_data > USIW_MAX_INLINE || c.out_len < sizeof r)
+    return -EINVAL;
+
+  auto qp = std::make_shared<Qp>();
+  qp->user_handle = cmd.user_handle;
+  qp->sq_sig_all = cmd.sq_sig_all != 0;
+  qp->cap = {cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge, cmd.max_inline_data};
+  qp->pd = pd;
+  qp->send_cq = send_cq;
+  qp->recv_cq = recv_cq;
+  qp->events = events_;
+  qp->async = async_;
+  if (int ret = take_page(c.fd, qp->page); ret != 0) return ret;
+  if (int ret = qp_add(qp); ret != 0) {
+    return_page(c.fd, qp->page);
+    return ret;
+  }
+  r.drv.stats_size = USIW_COUNTERS_SIZE;
+  r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
+  r.core.qp_handle = qp->handle = next_handle_++;
+  r.core.qpn = r.drv.qpn = qp->qpn;
+  r.core.max_send_wr = cmd.max_send_wr;
+  r.core.max_recv_wr = cmd.max_recv_wr;
+  r.core.max_send_sge = cmd.max_send_sge;
+  r.core.max_recv_sge = cmd.max_recv_sge;
+  r.core.max_inline_data = cmd.max_inline_data;
+  if (int ret = respond(c, r); ret != 0) {
+    qp->destroy();
+    return_page(c.fd, qp->page);
+    return ret;
+  }
+  qps_[qp->handle] = qp;
+  return 0;
+}
+
+int UverbsFile::modify_qp(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_modify_qp>();
+  std::shared_ptr<Qp> qp = find(qps_, cmd.qp_handle);
+  if (!qp) return no_such(cmd.qp_handle);
+  if ((cmd.attr_mask & IBV_QP_PORT) != 0 && cmd.port_num != 1) return -EINVAL;
+  if ((cmd.attr_mask & ~0x1fffffu) != 0) return -EOPNOTSUPP;
+  return qp->modify(cmd);
+}
+
+int UverbsFile::query_qp(const Command& c) {
+  const uint32_t handle = c.core<ib_uverbs_query_qp>().qp_handle;
+  std::shared_ptr<Qp> qp = find(qps_, handle);
+  if (!qp) return no_such(handle);
+  ib_uverbs_query_qp_resp r{};
+  r.qp_state = r.cur_qp_state = static_cast<uint8_t>(qp->state);
+  r.qp_access_flags = qp->access;
+  r.max_rd_atomic = static_cast<uint8_t>(qp->ord);
+  r.max_dest_rd_atomic = static_cast<uint8_t>(qp->ird);
+  r.path_mtu = IBV_MTU_4096;
+  r.port_num = 1;
+  r.max_send_wr = qp->cap.max_send_wr;
+  r.max_recv_wr = qp->cap.max_recv_wr;
+  r.max_send_sge = qp->cap.max_send_sge;
+  r.max_recv_sge = qp->cap.max_recv_sge;
+  r.max_inline_data = qp->cap.max_inline_data;
+  r.sq_sig_all = qp->sq_sig_all;
+  return respond(c, r);
+}
+
+void UverbsFile::destroy_qp_object(const std::shared_ptr<Qp>& qp) {
+  qp->destroy();
+  async_->purge(qp->async_events);
+  // Whoever still holds the QP for a moment does not hold the others.
+  qp->pd.reset();
+  qp->send_cq.reset();
+  qp->recv_cq.reset();
+}
+
+int UverbsFile::destroy_qp(const Command& c) {
+  auto it = qps_.find(c.core<ib_uverbs_destroy_qp>().qp_handle);
+  if (it == qps_.end()) return -ENOENT;
+  std::shared_ptr<Qp> qp = it->second;
+  destroy_qp_object(qp);
+  return_page(c.fd, qp->page);
+  qps_.erase(it);
+  return respond(c, ib_uverbs_destroy_qp_resp{*qp->async_events});
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "watch.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "file.h"
+#include "real.h"
+#include "settings.h"
+#include "watch_table.h"
+
+namespace usiw::run {
+namespace {
+
+WatchTable* g_watched = nullptr;
+int g_watch_socket = -1;
+bool g_watch_failed = false;
+
+constexpr size_t kStackSize = 64 << 10;
+
+struct WatcherStart {
+  const char* path;
+  int socket, memory;
+  char* second_stack;
+};
+
+/// The watcher to be: shares memory with the program until exec, so it only makes system calls.
+int exec_watcher(void* arg) {
+  auto& s = *static_cast<WatcherStart*>(arg);
+  char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
+  char* const envp[] = {nullptr};
+  // Above the two numbers first, so that neither dup2 overwrites the other's source.
+  int socket = USIW_REAL(fcntl)(s.socket, F_DUPFD, kWatchMemory + 1);
+  int memory = USIW_REAL(fcntl)(s.memory, F_DUPFD, kWatchMemory + 1);
+  if (USIW_REAL(dup2)(socket, kWatchSocket) >= 0 && USIW_REAL(dup2)(memory, kWatchMemory) >= 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(s.path, argv, envp);
+  }
+  _exit(127);
+}
+
+/// In between, so that the watcher is nobody's child here: the program's wait(2) and its SIGCHLD are
+/// its own. Without an exit signal this one does not show there either.
+int start_and_leave(void* arg) {
+  auto& s = *static_cast<WatcherStart*>(arg);
+  clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
+  _exit(0);
+}
+
+bool spawn(int socket, int memory) {
+  size_t size = 2 * kStackSize;
+  void* stacks = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stacks == MAP_FAILED) return false;
+  WatcherStart start{settings().watcher.c_str(), socket, memory, static_cast<char*>(stacks) + kStackSize};
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  int pid = clone(start_and_leave, static_cast<char*>(stacks) + kStackSize, CLONE_VM | CLONE_VFORK, &start);
+  if (pid > 0)
+    while (waitpid(pid, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  munmap(stacks, size);
+  return pid > 0;
+}
+
+bool start_watcher() {
+  int pair[2], memory = memfd_create("usiw-watch", MFD_CLOEXEC);
+  if (memory < 0 || ftruncate(memory, sizeof(WatchTable)) != 0 ||
+      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (memory >= 0) USIW_REAL(close)(memory);
+    return false;
+  }
+  void* at = mmap(nullptr, sizeof(WatchTable), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  bool started = at != MAP_FAILED && spawn(pair[1], memory);
+  USIW_REAL(close)(memory);
+  USIW_REAL(close)(pair[1]);
+  g_watch_socket = fd_out_of_the_way(pair[0]);
+  if (started) g_watched = static_cast<WatchTable*>(at);
+  return started;
+}
+
+}  // namespace
+
+int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
+  if (settings().watcher.empty() || g_watch_failed) return -1;
+  if (g_watched == nullptr && !start_watcher()) {
+    g_watch_failed = true;
+    return -1;
+  }
+  static size_t next = 0;
+  for (size_t tries = 0; tries < kWatchEntries; tries++) {
+    size_t i = next++ % kWatchEntries;
+    WatchEntry& e = g_watched->entries[i];
+    if (e.live.load(std::memory_order_relaxed) != 0) continue;
+    e.local_isn = local_isn;
+    e.peer_isn = peer_isn;
+    e.scope = tuple.remote.scope;
+    e.local = tuple.local.addr;
+    e.remote = tuple.remote.addr;
+    e.local_port = tuple.local.port;
+    e.remote_port = tuple.remote.port;
+    e.live.store(1, std::memory_order_release);
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void watch_remove(int entry) {
+  if (entry >= 0 && g_watched != nullptr) g_watched->entries[entry].live.store(0, std::memory_order_release);
+}
+
+void watch_abandon() {
+  if (g_watch_socket >= 0) USIW_REAL(close)(g_watch_socket);
+  if (g_watched != nullptr) munmap(g_watched, sizeof(WatchTable));
+  g_watch_socket = -1;
+  g_watched = nullptr;
+}
+
+}  // namespace usiw::run

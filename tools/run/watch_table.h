@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file watch_table.h
+/// Memory that a process shares with its watcher: what the peers have to be told should the process
+/// end without a word. Written by the process while it lives, read by the watcher afterwards.
+#ifndef USIW_RUN_WATCH_TABLE_H
+#define USIW_RUN_WATCH_TABLE_H
+
+#include <netinet/in.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace usiw::run {
+
+struct WatchEntry {
+  std::atomic<uint32_t> live;  ///< 1: the rest is valid. Set last, cleared first
+  uint32_t local_isn, peer_isn;
+  uint32_t scope;
+  in6_addr local, remote;      ///< IPv4 is mapped
+  uint16_t local_port, remote_port;  ///< network byte order
+};
+
+inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
+struct WatchTable {
+  WatchEntry entries[kWatchEntries];
+};
+
+/// The watcher's descriptors: a socket whose other end only the process has, and the table.
+inline constexpr int kWatchSocket = 3, kWatchMemory = 4;
+inline constexpr char kWatchArgument[] = "--watch";
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_WATCH_TABLE_H

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "watcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cm/usiw_cm.h"
+#include "watch_table.h"
+
+namespace usiw::run {
+namespace {
+
+socklen_t sockaddr_of(const in6_addr& addr, uint16_t port, uint32_t scope, sockaddr_storage& sa) {
+  sa = {};
+  if (IN6_IS_ADDR_V4MAPPED(&addr)) {
+    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
+    sin.sin_family = AF_INET;
+    std::memcpy(&sin.sin_addr, &addr.s6_addr[12], 4);
+    sin.sin_port = port;
+    return sizeof sin;
+  }
+  auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
+  sin6.sin6_family = AF_INET6;
+  sin6.sin6_addr = addr;
+  sin6.sin6_port = port;
+  if (IN6_IS_ADDR_LINKLOCAL(&addr)) sin6.sin6_scope_id = scope;
+  return sizeof sin6;
+}
+
+/// Descriptors of a dead process are closed one after another, its ports perhaps last.
+constexpr int kTries = 100;
+constexpr useconds_t kTryUs = 10'000;
+
+/// From the port of the dead process. False if it is taken: still, or by somebody else, who then
+/// answers what comes.
+bool reset(const WatchEntry& e) {
+  usiw_cm_conn cm{};
+  uint8_t datagram[USIW_CM_MAX_DATAGRAM];
+  cm.local_isn = e.local_isn;
+  cm.peer_isn = e.peer_isn;
+  cm.peer_known = 1;
+  cm.tx_opcode = USIW_TRP_RESET;
+  uint32_t len = usiw_cm_build(&cm, datagram);
+
+  sockaddr_storage local, remote;
+  socklen_t local_len = sockaddr_of(e.local, e.local_port, e.scope, local);
+  socklen_t remote_len = sockaddr_of(e.remote, e.remote_port, e.scope, remote);
+  int fd = socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return true;
+  bool bound = bind(fd, reinterpret_cast<sockaddr*>(&local), local_len) == 0;
+  bool taken = !bound && errno == EADDRINUSE;
+  if (bound)
+    for (int copies = 0; copies < 2; copies++)
+      sendto(fd, datagram, len, MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&remote), remote_len);
+  close(fd);
+  return !taken;
+}
+
+}  // namespace
+
+int watcher_main() {
+  setsid();  // signals to the process's group are not for the watcher
+  [[maybe_unused]] int rc = chdir("/");
+  int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; fd++) dup2(null, fd);
+  close_range(kWatchMemory + 1, ~0u, 0);
+  void* at = mmap(nullptr, sizeof(WatchTable), PROT_READ | PROT_WRITE, MAP_SHARED, kWatchMemory, 0);
+  if (at == MAP_FAILED) return 1;
+  pollfd end{kWatchSocket, POLLIN, 0};
+  while (poll(&end, 1, -1) < 0 && errno == EINTR) {
+  }
+  auto& table = *static_cast<WatchTable*>(at);
+  for (int tries = 0; tries < kTries; tries++) {
+    bool again = false;
+    for (WatchEntry& e : table.entries) {
+      if (e.live.load(std::memory_order_acquire) == 0) continue;
+      if (reset(e))
+        e.live.store(0, std::memory_order_relaxed);
+      else
+        again = true;
+    }
+    if (!again) break;
+    usleep(kTryUs);
+  }
+  return 0;
+}
+
+}  // namespace usiw::run

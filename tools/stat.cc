@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/stat.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <thread>
+
+#include "tools/json.h"
+
+namespace usiw::tools {
+namespace {
+
+constexpr std::string_view kGauges[] = {"srtt_ns",  "min_rtt_ns", "rto_ns", "cwnd",      "credit",
+                                        "inflight", "lost",       "held",   "reads_out", "sq_busy"};
+constexpr const char* kStates[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+constexpr size_t kLineWidth = 96;
+
+const char* state_name(uint8_t state) { return state < std::size(kStates) ? kStates[state] : "?"; }
+
+std::string process_name(uint32_t pid) {
+  std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(comm, name);
+  return name;
+}
+
+Values minus(const Values& now, const Values* before) {
+  Values out = now;
+  if (before == nullptr) return out;
+  for (auto& [name, value] : out) {
+    if (is_gauge(name)) continue;
+    const auto old = std::find_if(before->begin(), before->end(), [&](const auto& v) { return v.first == name; });
+    if (old != before->end()) value = value >= old->second ? value - old->second : 0;
+  }
+  return out;
+}
+
+/// "name value", as many to a line as fit.
+void append_values(std::string& out, const Values& values, size_t indent) {
+  std::string line;
+  for (const auto& [name, value] : values) {
+    if (value == 0) continue;
+    const std::string word = printable(name) + " " + std::to_string(value);
+    if (!line.empty() && indent + line.size() + 2 + word.size() > kLineWidth) {
+      out += std::string(indent, ' ') + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : "  ") + word;
+  }
+  if (!line.empty()) out += std::string(indent, ' ') + line + "\n";
+}
+
+std::string json_values(const Values& values, bool gauges) {
+  std::string out = "{";
+  for (const auto& [name, value] : values) {
+    if (is_gauge(name) != gauges) continue;
+    if (out.size() > 1) out += ",";
+    out += json_string(name) + ":" + std::to_string(value);
+  }
+  return out + "}";
+}
+
+struct Options {
+  std::string device;
+  std::optional<uint32_t> qpn;
+  double interval = 0;  ///< seconds; 0: once
+  uint64_t count = 0;   ///< of intervals; 0: for ever
+  bool json = false;
+};
+
+int take_sample(Nldev& nldev, const Options& options, Sample& out) {
+  std::vector<Device> devices;
+  if (int rc = nldev.devices(devices); rc != 0) return rc;
+  for (const Device& device : devices) {
+    if (!options.device.empty() && device.name != options.device) continue;
+    DeviceSample sample{.name = device.name, .counters = {}, .qps = {}};
+    std::vector<QpInfo> qps;
+    // ENODEV: gone meanwhile.
+    if (nldev.statistics(device, sample.counters) != 0 || nldev.qps(device, qps) != 0) continue;
+    for (QpInfo& qp : qps) {
+      if (options.qpn && qp.qpn != *options.qpn) continue;
+      std::string process = process_name(qp.pid);
+      sample.qps.push_back({std::move(qp), std::move(process)});
+    }
+    out.push_back(std::move(sample));
+  }
+  return 0;
+}
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& out) {
+  return std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size() &&
+         !text.empty();
+}
+
+bool parse_options(std::span<char*> arguments, Options& o) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    const auto value = [&] { return i + 1 < arguments.size() ? std::string_view(arguments[++i]) : ""; };
+    if (word == "-j" || word == "--json") {
+      o.json = true;
+    } else if (word == "-i" || word == "--interval") {
+      if (!parse_number(value(), o.interval) || !(o.interval >= 0.01 && o.interval <= 86'400)) return false;
+    } else if (word == "-c" || word == "--count") {
+      if (!parse_number(value(), o.count) || o.count == 0) return false;
+    } else if (word == "qp") {
+      o.qpn.emplace();
+      if (!parse_number(value(), *o.qpn)) return false;
+    } else if (!word.starts_with('-') && o.device.empty()) {
+      o.device = word;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The named device or QP must be there; 0 or the exit status.
+int check_found(const Sample& sample, const Options& o) {
+  if (!o.device.empty() && sample.empty()) {
+    std::fprintf(stderr, "usiw: no usiw device %s ('rdma link' lists the devices)\n", o.device.c_str());
+    return 1;
+  }
+  const bool any = std::any_of(sample.begin(), sample.end(), [](const auto& d) { return !d.qps.empty(); });
+  if (o.qpn && !any) {
+    std::fprintf(stderr, "usiw: no QP %u ('rdma resource show qp' lists them)\n", *o.qpn);
+    return 1;
+  }
+  return 0;
+}
+
+void print(const Sample& sample, const Options& o) {
+  const std::string out = o.json ? stat_json(sample) : stat_text(sample);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+bool is_gauge(const std::string& name) { return std::find(std::begin(kGauges), std::end(kGauges), name) != std::end(kGauges); }
+
+Sample difference(const Sample& now, const Sample& before) {
+  Sample out = now;
+  for (DeviceSample& device : out) {
+    const auto old = std::find_if(before.begin(), before.end(), [&](const auto& d) { return d.name == device.name; });
+    if (old == before.end()) continue;
+    device.counters = minus(device.counters, &old->counters);
+    for (QpSample& qp : device.qps) {
+      const auto was = std::find_if(old->qps.begin(), old->qps.end(), [&](const auto& q) {
+        return q.info.qpn == qp.info.qpn && q.info.pid == qp.info.pid;
+      });
+      qp.info.values = minus(qp.info.values, was == old->qps.end() ? nullptr : &was->info.values);
+    }
+  }
+  return out;
+}
+
+std::string stat_text(const Sample& sample) {
+  std::string out;
+  for (const DeviceSample& device : sample) {
+    out += "link " + printable(device.name) + "/1\n";
+    append_values(out, device.counters, 4);
+    for (const QpSample& qp : device.qps) {
+      out += "  qp " + std::to_string(qp.info.qpn) + " state " + state_name(qp.info.state) + " pid " +
+             std::to_string(qp.info.pid) + " comm " + (qp.process.empty() ? "?" : printable(qp.process)) + "\n";
+      append_values(out, qp.info.values, 4);
+    }
+  }
+  return out;
+}
+
+std::string stat_json(const Sample& sample) {
+  std::string out = "[";
+  for (const DeviceSample& device : sample) {
+    if (out.size() > 1) out += ",";
+    out += "{\"device\":" + json_string(device.name) + ",\"port\":1,\"counters\":" + json_values(device.counters, false) +
+           ",\"qps\":[";
+    bool first = true;
+    for (const QpSample& qp : device.qps) {
+      if (!first) out += ",";
+      first = false;
+      out += "{\"qpn\":" + std::to_string(qp.info.qpn) + ",\"state\":" + json_string(state_name(qp.info.state)) +
+             ",\"pid\":" + std::to_string(qp.info.pid) + ",\"comm\":" + json_string(qp.process) +
+             ",\"counters\":" + json_values(qp.info.values, false) + ",\"gauges\":" + json_values(qp.info.values, true) + "}";
+    }
+    out += "]}";
+  }
+  return out + "]\n";
+}
+
+int stat_command(std::span<char*> arguments) {
+  Options o;
+  if (!parse_options(arguments, o)) {
+    std::fprintf(stderr, "usiw: usage: usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j] ('usiw help stat')\n");
+    return 2;
+  }
+  Nldev nldev;
+  Sample now;
+  int rc = nldev.open();
+  if (rc == 0) rc = take_sample(nldev, o, now);
+  if (rc != 0) {
+    std::fprintf(stderr, "usiw: RDMA netlink: %s%s\n", strerror(rc),
+                 rc == EPROTONOSUPPORT || rc == EINVAL ? " (is the module ib_core loaded?)" : "");
+    return 1;
+  }
+  if (const int status = check_found(now, o); status != 0) return status;
+  if (o.interval == 0) {
+    print(now, o);
+    return 0;
+  }
+  auto next = std::chrono::steady_clock::now();
+  for (uint64_t n = 0; o.count == 0 || n < o.count; ++n) {
+    next += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(o.interval));
+    std::this_thread::sleep_until(next);
+    const Sample before = std::move(now);
+    now.clear();
+    if (rc = take_sample(nldev, o, now); rc != 0) {
+      std::fprintf(stderr, "usiw: RDMA netlink: %s\n", strerror(rc));
+      return 1;
+    }
+    if (!o.json && n != 0) std::fputc('\n', stdout);
+    print(difference(now, before), o);
+  }
+  return 0;
+}
+
+}  // namespace usiw::tools

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file stat.h
+/// `usiw stat`: counters of devices and QPs.
+#ifndef USIW_TOOLS_STAT_H
+#define USIW_TOOLS_STAT_H
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/nldev.h"
+
+namespace usiw::tools {
+
+struct QpSample {
+  QpInfo info;
+  std::string process;  ///< name, not to be trusted; empty: gone or not visible
+};
+
+struct DeviceSample {
+  std::string name;
+  Values counters;
+  std::vector<QpSample> qps;
+};
+
+using Sample = std::vector<DeviceSample>;
+
+/// Gauges are values of now; everything else only grows.
+bool is_gauge(const std::string& name);
+
+/// What has been counted since @p before: counters become differences (0 where one has gone
+/// backwards), gauges stay.
+Sample difference(const Sample& now, const Sample& before);
+
+std::string stat_text(const Sample& sample);  ///< what is not 0
+std::string stat_json(const Sample& sample);  ///< one line, everything
+
+/// Arguments behind "stat"; the exit status.
+int stat_command(std::span<char*> arguments);
+
+}  // namespace usiw::tools
+
+#endif  // USIW_TOOLS_STAT_H

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file trace.h
+/// `usiw trace`: find the traces of a process, switch them, print them, save them.
+#ifndef USIW_TOOLS_TRACE_H
+#define USIW_TOOLS_TRACE_H
+
+#include <span>
+
+namespace usiw::tools {
+
+/// Arguments behind "trace"; the exit status.
+int trace_command(std::span<char*> arguments);
+
+}  // namespace usiw::tools
+
+#endif  // USIW_TOOLS_TRACE_H

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file trace_text.h
+/// A line of text for an event of a trace.
+#ifndef USIW_TOOLS_TRACE_TEXT_H
+#define USIW_TOOLS_TRACE_TEXT_H
+
+#include <string>
+
+#include "tools/trace_reader.h"
+
+namespace usiw::tools {
+
+bool is_packet(const TraceEvent& event);
+
+/// What happened, without time and QP: "RTO psn=0x1234 timeouts=1 next=0.8ms".
+std::string describe(const TraceEvent& event);
+
+/// A connection: "10.0.0.1:7174 > 10.0.0.2:40000".
+std::string describe(const TraceFlow& flow);
+
+/// Time of day, QP, what happened.
+std::string line_of(const Trace& trace, const TraceEvent& event);
+
+}  // namespace usiw::tools
+
+#endif  // USIW_TOOLS_TRACE_TEXT_H

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file usiw.cc
+/// The usiw tool: what the RNIC has done, and what it did last.
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "tools/stat.h"
+#include "tools/trace.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    R"(usiw - counters and traces of usiw, the software RNIC
+
+SYNOPSIS
+    usiw stat  [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j]
+    usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]
+    usiw trace on|off PID|FILE
+    usiw trace list
+    usiw help [stat|trace]
+
+    Devices are made and listed by rdma(8) ('rdma link'). How to read what this tool prints:
+    docs/troubleshooting.md in the sources of usiw.
+
+EXIT STATUS
+    0 all went well; 1 something could not be done, as a line on stderr says; 2 bad arguments.
+)";
+
+constexpr char kStatHelp[] =
+    R"(usiw stat - counters of devices and of their QPs
+
+SYNOPSIS
+    usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j]
+
+DESCRIPTION
+    Prints for each usiw device (or for DEV) its counters, which are those of
+    'rdma statistic show link DEV/1', and for each of its QPs (or for QPN) the counters and the
+    state of its connection, with the process that owns it. Text shows what is not 0.
+
+    The numbers of a QP are written by its process, and nobody vouches for them.
+
+OPTIONS
+    -i, --interval SECONDS   every SECONDS (fractions too) what has been counted since, until
+                             interrupted; gauges (rtt, windows) as they are
+    -c, --count COUNT        with -i: end after COUNT intervals
+    -j, --json               JSON, everything; with -i one document per line
+
+COUNTERS
+    tx_pkts tx_bytes rx_pkts rx_bytes   datagrams, and bytes of their UDP payload
+    tx_sacks rx_sacks                   acknowledgements that are datagrams of their own
+    retrans_fast                        sent again because later ones had arrived
+    retrans_rto                         ... because nothing was acknowledged for an RTO
+    retrans_rnr                         ... because the peer had no receive posted
+    retrans_unsent                      ... because the netdev had not taken it
+    spurious                            acknowledgements by which resending was needless
+    rto probes                          time-outs; signs of life asked for
+    rx_dup rx_ooo                       arrived twice; arrived ahead of their turn
+    rx_held                             ... and kept until all before them were placed
+    not_ready_tx not_ready_rx           "no receive posted": told the peer; heard from it
+    drop_malformed drop_checksum drop_no_conn drop_window drop_reset drop_state
+    drop_no_buffer drop_early           datagrams dropped, by reason
+    tx_full                             the netdev took less than was offered
+    term_tx term_rx                     Terminate messages
+    comp_ok comp_flush comp_STATUS      completions by status (ibv_poll_cq(3)); comp_err: others
+    cq_overrun                          CQs that were too small
+    cm_*                                the kernel's connection manager (devices only)
+
+GAUGES (of QPs)
+    srtt_ns min_rtt_ns rto_ns           smoothed and smallest round trip, retransmission time-out
+    cwnd credit inflight lost           datagrams: congestion window, receive window of the peer,
+                                        on the wire, waiting to be sent again
+    held reads_out sq_busy              datagrams ahead of a gap, own READs on the wire, send
+                                        work requests begun and not complete
+    They are taken when a timer of the QP runs: at most an RTO ago while it sends.
+
+EXAMPLES
+    usiw stat usiw0
+    usiw stat usiw0 qp 17 -i 1
+    usiw stat -j | jq '.[].qps[] | {pid, comm, retrans: .counters.retrans_rto}'
+)";
+
+constexpr char kTraceHelp[] =
+    R"(usiw trace - the last events of a process's QPs
+
+SYNOPSIS
+    usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]
+    usiw trace on|off PID|FILE
+    usiw trace list
+
+DESCRIPTION
+    A process that has a QP on a usiw device keeps its last events in a ring: datagrams (their
+    headers), time-outs, retransmissions and their causes, datagrams dropped and why, placement
+    holds, completions, Terminates, how connections ended. Recording is off at first.
+
+    show   prints the events of PID, or those in FILE, oldest first; with -w writes them as a
+           capture that Wireshark and tshark open, the events as comments of the datagrams
+           (display filter: frame.comment). tools/wireshark/usiw.lua decodes the datagrams.
+    on     starts recording in the running process PID; off stops it, and the events stay.
+    list   processes that have a ring.
+
+    Only the owner of a process, or root, can read or switch its trace (as with ptrace(2)). What
+    stands in a trace is the process's word.
+
+OPTIONS
+    qp QPN           only events of this QP
+    -n, --last N     only the last N events
+    -w, --write F    write a pcapng file ("-": standard output)
+
+ENVIRONMENT of the traced process
+    USIW_TRACE=DIR[,events=N][,stop-on-error]
+        record from the start, into the file DIR/usiw-trace.DEVICE.PID, which stays when the
+        process ends, by kill -9 too. N events (a power of two, 32768 unless said, 128 bytes
+        each). stop-on-error: recording ends when a QP fails, so that what led there stays.
+
+EXAMPLES
+    usiw trace on 4711; sleep 1; usiw trace 4711 qp 17 -n 50
+    USIW_TRACE=/tmp,stop-on-error ./server; usiw trace /tmp/usiw-trace.usiw0.4711 -w out.pcapng
+)";
+
+int help(std::string_view topic, FILE* out) {
+  const char* text = topic.empty() ? kHelp : topic == "stat" ? kStatHelp : topic == "trace" ? kTraceHelp : nullptr;
+  if (text == nullptr) {
+    std::fprintf(stderr, "usiw: no help on '%.*s'\n", static_cast<int>(topic.size()), topic.data());
+    return 2;
+  }
+  std::fputs(text, out);
+  return 0;
+}
+
+bool asks_for_help(std::span<char*> arguments) {
+  for (const char* a : arguments)
+    if (std::strcmp(a, "--help") == 0 || std::strcmp(a, "-h") == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::span<char*> arguments(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0));
+  if (arguments.empty()) {
+    help("", stderr);
+    return 2;
+  }
+  const std::string_view command = arguments[0];
+  const auto rest = arguments.subspan(1);
+  if (command == "help" || command == "--help" || command == "-h") return help(rest.empty() ? "" : rest[0], stdout);
+  if (command != "stat" && command != "trace") {
+    std::fprintf(stderr, "usiw: unknown command '%s' (stat, trace, help)\n", argv[1]);
+    return 2;
+  }
+  if (asks_for_help(rest)) return help(command, stdout);
+  return command == "stat" ? usiw::tools::stat_command(rest) : usiw::tools::trace_command(rest);
+}

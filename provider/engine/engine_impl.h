@@ -30,7 +30,8 @@ inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged b
 /// Where replies have come soon lately, twice what the slowest of them took.
 inline constexpr uint64_t kAckDelayLast = 4'000;
 inline constexpr uint64_t kReplySoon = 500'000;
-/// The wait has to end well before the peer's time-out (RttEstimator::kMinRto).
+/// The wait has to end well before the peer's time-out: half of the least there is
+/// (RttEstimator::kMinRto), or of what this end's own would be on the same way.
 inline constexpr uint64_t kReplyWaitMax = 200'000;
 /// Replies that came soon count up to so many, one that did not halves the count; so many
 /// and the next one is expected soon.
@@ -38,7 +39,7 @@ inline constexpr uint8_t kReplyScoreMax = 8, kReplyScoreSoon = 2;
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessage = 20'000;
-inline constexpr uint64_t kAckDelay = 50'000;      ///< ns, within a message
+inline constexpr uint64_t kAckDelay = 200'000;     ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
 inline constexpr uint64_t kGiveUp = 4'000'000'000; ///< ... and ns without any progress
 inline constexpr uint64_t kKeepalive = 10'000'000'000;     ///< ns of silence before a probe
@@ -201,7 +202,8 @@ struct Engine::Impl {
   static bool reply_expected(const QpContext& qp) { return qp.reply_score >= kReplyScoreSoon; }
   static uint64_t reply_delay(const QpContext& qp) {
     if (!reply_expected(qp)) return kAckDelayLast;
-    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, kReplyWaitMax);
+    const uint64_t most = qp.rtt.valid() ? std::max(kReplyWaitMax, qp.rtt.rto(0) / 2) : kReplyWaitMax;
+    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, most);
   }
   void ack_at_once(QpContext& qp) {
     qp.ack_now = true;

@@ -157,11 +157,14 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         ack_at_once(qp);
       } else {
         const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
-        if (last && qp.asked_ns == 0) qp.asked_ns = now_;
-        if (last && silence_ns > kLoneMessage && !reply_expected(qp))
+        const bool asks = last && qp.asked_ns == 0;
+        if (asks) qp.asked_ns = now_;
+        if (last && silence_ns > kLoneMessage && !reply_expected(qp)) {
           ack_at_once(qp);
-        else
+        } else {
+          if (asks) qp.ack_hook.unlink();  // what was due within the message
           schedule_ack(qp, last ? reply_delay(qp) : kAckDelay);
+        }
       }
       break;
     case Verdict::kNotReady:

@@ -219,7 +219,7 @@ void Engine::Impl::run_acks() {
     next = h->next;
     QpContext& qp = *h->owner;
     if (!qp.ack_now && now_ < qp.ack_at) continue;
-    if (!qp.ack_now && reply_expected(qp)) no_reply(qp);  // waited for in vain
+    if (!qp.ack_now && qp.asked_ns != 0 && reply_expected(qp)) no_reply(qp);  // waited for in vain
     send_sack(qp, 0);
   }
 }

@@ -129,9 +129,10 @@ def test_rdma_statistic_show():
         # 20 rounds move 30000 bytes by READ and by WRITE: all of it leaves B once and A once.
         assert change["tx_pkts"] > 20 and change["rx_pkts"] > 20, change
         assert change["tx_bytes"] > 20 * 30000 or change["rx_bytes"] > 20 * 30000, change
-        for drop in [key for key in change if key.startswith("drop")]:
-            if drop not in ("drop_no_conn",):
-                assert change[drop] == 0, (site.dev, drop, change)
+        # What is still on its way when an end has closed finds a dead QP, or none any more.
+        late = ("drop_no_conn", "drop_state")
+        for drop in [key for key in change if key.startswith("drop") and key not in late]:
+            assert change[drop] == 0, (site.dev, drop, change)
 
 
 @pytest.mark.kernel

@@ -121,6 +121,12 @@ def test_peer_siw_crosses_the_wire(topology):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_peer_rxe(kernel):
+def test_peer_rxe(kernel, tmp_path):
+    """rxe crashes its kernel by itself, seldom: with rxe in the report's call trace, and only then, another guest tries."""
     script = "rping -s -a $B_IP -C 3 & sleep 1; rping -c -a $B_IP -C 3 -V && wait"
-    assert vm("--peer", "rxe", "--unload", "--", "sh", "-c", script, kernel=kernel).returncode == 0
+    log = tmp_path / "log"
+    for _ in range(3):
+        done = vm("--log", log, "--peer", "rxe", "--unload", "--", "sh", "-c", script, kernel=kernel)
+        if done.returncode != 97 or "[rdma_rxe]" not in log.read_text(errors="replace"):
+            break
+    assert done.returncode == 0, done.stderr

@@ -73,6 +73,7 @@ Bytes packet(const Address& from, const Address& to, const Bytes& payload, bool 
 
 struct FloodArguments {
   std::string netdev, mac;  ///< where to send, and the Ethernet address of the next one
+  std::string watched;      ///< where that arrives: there live connections are learnt
   std::string what;         ///< see flood()
   Address to;
   uint64_t seed;

@@ -134,9 +134,9 @@ Make maker(const FloodArguments& a, Random& random, std::vector<Flow>& flows) {
       const bool spoil = random.below(16) == 0;
       return packet(stranger(random), a.to, bytes, spoil);
     };
-  for (Flow& flow : sniff(a.netdev, 1500))
+  for (Flow& flow : sniff(a.watched, 1500))
     if (flow.to.ip.s_addr == a.to.ip.s_addr) flows.push_back(std::move(flow));
-  if (flows.empty()) FAIL("no live connection was seen on %s", a.netdev.c_str());
+  if (flows.empty()) FAIL("no live connection was seen on %s", a.watched.c_str());
   if (a.what == "strangers")
     return [&] {
       const Flow& flow = flows[random.below(static_cast<uint32_t>(flows.size()))];

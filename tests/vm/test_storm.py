@@ -39,7 +39,8 @@ class Witness:
         return sum(rounds)
 
 
-def test_storm(request, tmp_path, capsys):
+def test_storm(request, tmp_path, capsys, expected):
+    expected.messages.append(watch.TOO_LONG)
     seed, steps = request.config.getoption("--storm-seed"), request.config.getoption("--storm-steps")
     replay = f"make chaos SEED={seed} STEPS={steps}"
     with capsys.disabled():

@@ -14,6 +14,10 @@ from vmlib import judge  # noqa: E402
 from .net import WORLD  # noqa: E402
 
 
+#: Of the kernel's packet socket, about what was under way in it when the netdev's MTU fell.
+TOO_LONG = r"^af_packet: packet size is too long"
+
+
 class Kmsg:
     """Kernel messages since the last look."""
 

@@ -8,7 +8,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install
-.PHONY: debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
+.PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -17,6 +17,7 @@ help:
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
+	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to an hour, cached)'
 	@echo 'make check-debug   programs, ABI test and core guest suite on it (docs/testing-kernel.md)'
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
@@ -93,6 +94,16 @@ check-core: setup-check module unit
 	@tests/run core
 check-local: setup-check unit
 	@tests/run local
+
+# A storm of its own length (tests/vm/test_storm.py); `make check` has a short one. A step takes 3 to 10 s.
+SEED := 1
+STEPS := 200
+KERNEL := 6.1
+chaos: setup-check module-$(KERNEL) unit
+	@scripts/vm run --kernel $(KERNEL) --timeout $$((300 + 20 * $(STEPS))) --name chaos-$(SEED) --unload \
+		--allow-dmesg 'af_packet: packet size is too long' -- /usr/bin/python3 -m pytest -v -c tests/vm/pytest.ini tests/vm/test_storm.py \
+		--storm-seed=$(SEED) --storm-steps=$(STEPS)
+
 check-debug: setup-check module-debug unit
 	@scripts/vm run --kernel debug --unload --timeout 1800 -- build/tests/kmod/uapi_test
 	@tests/vm/run core-debug

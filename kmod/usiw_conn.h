@@ -28,6 +28,9 @@
 #define USIW_MAX_PARKED		256
 #define USIW_PARKED_MS		30000
 
+/* REQs that found no room and are remembered as one number each, to know a repetition. */
+#define USIW_SEEN_BITS		14
+
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
 
@@ -98,6 +101,7 @@ struct usiw_rx {
 	struct list_head node;		/* usiw_sock.rxq or usiw_listener.parked */
 	struct usiw_sock *us;		/* of a parked one */
 	unsigned long parked_at;	/* jiffies */
+	struct usiw_listener *slot_of;	/* holds a place in its backlog, with a reference */
 	bool repeated;			/* the peer has sent it again meanwhile */
 	struct usiw_tuple tuple;
 	int ifindex;			/* of the interface it came in by */
@@ -120,8 +124,9 @@ struct usiw_listener_node {
  * @any:	@addr is a wildcard
  * @waiting:	requests whose peer has not sent CONFIRM yet, accepted or not: also those cost
  *		the application a QP, and a forged REQ comes no further
- * @parked:	REQs that found no room, at most USIW_MAX_PARKED, those that were repeated
- *		first; guarded by @park_lock, which comes before usiw_sock.lock
+ * @parked:	REQs that found no room, @nr_parked (at most USIW_MAX_PARKED), first the
+ *		@nr_repeated that were repeated, the latest in front; guarded by @park_lock, which
+ *		comes before usiw_sock.lock
  * @left:	no longer listening
  */
 struct usiw_listener {
@@ -138,6 +143,7 @@ struct usiw_listener {
 	spinlock_t park_lock;
 	struct list_head parked;
 	unsigned int nr_parked;
+	unsigned int nr_repeated;
 	bool left;
 };
 
@@ -268,7 +274,7 @@ struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_
 void usiw_listener_put(struct usiw_listener *listener);
 void usiw_listener_return_slot(struct usiw_listener *listener);
 int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
-			  const struct usiw_rx *rx, const struct usiw_cm_packet *req);
+			  struct usiw_rx *rx, const struct usiw_cm_packet *req);
 
 /* usiw_sock.c */
 int usiw_sock_init(void);
@@ -286,7 +292,7 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
 void usiw_rx_purge(struct usiw_sock *us);
-void usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
+bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
 
 /* usiw_route.c */
 struct usiw_route {

@@ -3,6 +3,7 @@
  * Listeners, and the requests that reach them.
  */
 #include <linux/if_arp.h>
+#include <linux/jhash.h>
 #include <linux/netdevice.h>
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -39,25 +40,53 @@ static bool usiw_listener_take_slot(struct usiw_listener *listener)
 	return false;
 }
 
-/* There is room: let the worker look at the next REQ that found none. */
-void usiw_listener_return_slot(struct usiw_listener *listener)
+static void usiw_listener_unpark(struct usiw_listener *listener, struct usiw_rx *rx)
+{
+	list_del(&rx->node);
+	listener->nr_parked--;
+	listener->nr_repeated -= rx->repeated;
+}
+
+static bool usiw_listener_is_stale(const struct usiw_rx *rx)
+{
+	return !time_before(jiffies, rx->parked_at + msecs_to_jiffies(USIW_PARKED_MS));
+}
+
+/* Give the place in the backlog to a REQ that found none, through the worker. */
+static bool usiw_listener_pass_slot(struct usiw_listener *listener)
 {
 	struct usiw_rx *rx;
 
-	atomic_dec(&listener->waiting);
-	atomic_dec(&usiw_half_open);
-
-	spin_lock(&listener->park_lock);
+	lockdep_assert_held(&listener->park_lock);
 	while ((rx = list_first_entry_or_null(&listener->parked, struct usiw_rx, node)) != NULL) {
-		list_del(&rx->node);
-		listener->nr_parked--;
-		if (time_before(jiffies, rx->parked_at + msecs_to_jiffies(USIW_PARKED_MS))) {
-			usiw_rx_requeue(rx->us, rx);
-			break;
+		usiw_listener_unpark(listener, rx);
+		if (!usiw_listener_is_stale(rx)) {
+			kref_get(&listener->kref);
+			rx->slot_of = listener;
+			if (usiw_rx_requeue(rx->us, rx))
+				return true;
+			usiw_listener_put(listener);
 		}
 		kfree(rx);
 	}
+	return false;
+}
+
+/*
+ * There is room: for a parked REQ, if there is one. It takes the place with it, because what
+ * waits for the worker in front of it would take it otherwise: in a flood, forged REQs.
+ */
+void usiw_listener_return_slot(struct usiw_listener *listener)
+{
+	bool passed;
+
+	spin_lock(&listener->park_lock);
+	passed = usiw_listener_pass_slot(listener);
 	spin_unlock(&listener->park_lock);
+	if (passed)
+		return;
+	atomic_dec(&listener->waiting);
+	atomic_dec(&usiw_half_open);
 }
 
 static struct usiw_rx *usiw_listener_find_parked(const struct usiw_listener *listener,
@@ -72,26 +101,41 @@ static struct usiw_rx *usiw_listener_find_parked(const struct usiw_listener *lis
 }
 
 /*
- * Make room for a new one at the cost of any one that was not repeated: a peer that means it
- * comes again, and most of its repetitions survive a flood of forged REQs that do not.
+ * Has this REQ found no room before? A flood drives what is parked out long before a peer
+ * repeats its REQ; of this memory it needs many times as much. A wrong answer does no harm.
  */
-static bool usiw_listener_evict_parked(struct usiw_listener *listener)
+static bool usiw_listener_seen(const struct usiw_rx *rx, const struct usiw_cm_packet *req)
 {
-	unsigned int victim = get_random_u32() % USIW_MAX_PARKED;
-	struct usiw_rx *rx, *chosen = NULL;
+	static u32 seen[1 << USIW_SEEN_BITS];
+	u32 hash = jhash2((const u32 *)&rx->tuple, sizeof(rx->tuple) / sizeof(u32), req->psn);
+	u32 *at = &seen[hash >> (32 - USIW_SEEN_BITS)];
+	bool found = READ_ONCE(*at) == hash;
 
-	list_for_each_entry(rx, &listener->parked, node) {
-		if (!rx->repeated)
-			chosen = rx;
-		if (!victim--)
+	WRITE_ONCE(*at, hash);
+	return found;
+}
+
+/*
+ * Make room for another one, which was @repeated or not: a peer that means it comes again, so
+ * any one that was not repeated goes first, then what has not been repeated for longest. That
+ * one stays when the new one was not repeated, unless it is stale.
+ */
+static bool usiw_listener_evict_parked(struct usiw_listener *listener, bool repeated)
+{
+	unsigned int others = listener->nr_parked - listener->nr_repeated;
+	unsigned int victim = others ? get_random_u32() % others : 0;
+	struct usiw_rx *rx;
+
+	list_for_each_entry_reverse(rx, &listener->parked, node) {
+		if (victim--)
+			continue;
+		if (!others && !repeated && !usiw_listener_is_stale(rx))
 			break;
+		usiw_listener_unpark(listener, rx);
+		kfree(rx);
+		return true;
 	}
-	if (!chosen)
-		return false;
-	list_del(&chosen->node);
-	listener->nr_parked--;
-	kfree(chosen);
-	return true;
+	return false;
 }
 
 /* "I have your REQ": to one that is repeated while it is parked. There is no ISN yet. */
@@ -115,6 +159,7 @@ static void usiw_listener_park(struct usiw_listener *listener, struct usiw_sock 
 			       const struct usiw_rx *rx, const struct usiw_cm_packet *req)
 {
 	struct usiw_rx *copy = NULL, *known;
+	bool repeated = usiw_listener_seen(rx, req);
 
 	/* The listener has to hold the socket for as long as the REQ is parked. */
 	if (us == listener->nodes[0].us || us == listener->nodes[1].us)
@@ -122,23 +167,32 @@ static void usiw_listener_park(struct usiw_listener *listener, struct usiw_sock 
 	spin_lock(&listener->park_lock);
 	known = usiw_listener_find_parked(listener, rx);
 	if (known) {
+		listener->nr_repeated += !known->repeated;
 		known->repeated = true;
 		known->parked_at = jiffies;
 		list_move(&known->node, &listener->parked);
+		repeated = true;
 	} else if (copy && !listener->left &&
-		   (listener->nr_parked < USIW_MAX_PARKED || usiw_listener_evict_parked(listener))) {
+		   (listener->nr_parked < USIW_MAX_PARKED ||
+		    usiw_listener_evict_parked(listener, repeated))) {
 		copy->us = us;
 		copy->parked_at = jiffies;
-		copy->repeated = false;
-		list_add_tail(&copy->node, &listener->parked);
+		copy->repeated = repeated;
+		if (repeated)
+			list_add(&copy->node, &listener->parked);
+		else
+			list_add_tail(&copy->node, &listener->parked);
 		listener->nr_parked++;
+		listener->nr_repeated += repeated;
 		copy = NULL;
+	} else {
+		repeated = false;
 	}
 	spin_unlock(&listener->park_lock);
 	kfree(copy);
-	if (known)
+	if (repeated)
 		usiw_listener_send_pending(us, rx, req);
-	else
+	if (!known)
 		usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
 }
 
@@ -153,6 +207,7 @@ static void usiw_listener_unpark_all(struct usiw_listener *listener)
 		kfree(rx);
 	INIT_LIST_HEAD(&listener->parked);
 	listener->nr_parked = 0;
+	listener->nr_repeated = 0;
 	spin_unlock(&listener->park_lock);
 }
 
@@ -319,7 +374,7 @@ static void usiw_listener_open(struct usiw_listener *listener, struct usiw_conn 
  * or the enum usiw_reject_reason to refuse it with.
  */
 int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
-			  const struct usiw_rx *rx, const struct usiw_cm_packet *req)
+			  struct usiw_rx *rx, const struct usiw_cm_packet *req)
 {
 	const struct usiw_tuple *tuple = &rx->tuple;
 	struct usiw_device *dev = listener->dev;
@@ -331,7 +386,10 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 	if (usiw_route_get(dev, tuple, 0, &route))
 		return 0;
 	usiw_route_put(&route);
-	if (!usiw_listener_take_slot(listener)) {
+	if (rx->slot_of == listener) {
+		rx->slot_of = NULL;
+		usiw_listener_put(listener);	/* the caller has one */
+	} else if (!usiw_listener_take_slot(listener)) {
 		usiw_listener_park(listener, us, rx, req);
 		return 0;
 	}

@@ -43,6 +43,7 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
 	rx = kmalloc(struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
 	if (!rx)
 		return;
+	rx->slot_of = NULL;
 	rx->tuple = *tuple;
 	rx->ifindex = skb->dev->ifindex;
 	rx->len = len;
@@ -216,7 +217,7 @@ static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
 	usiw_rx_answer(us, rx, buf, usiw_cm_build_refusal(pkt, reason, buf));
 }
 
-static void usiw_rx_request(struct usiw_sock *us, const struct usiw_rx *rx,
+static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 			    const struct usiw_cm_packet *pkt)
 {
 	struct usiw_listener *listener;
@@ -239,7 +240,7 @@ static void usiw_rx_request(struct usiw_sock *us, const struct usiw_rx *rx,
 		usiw_rx_refuse(us, rx, pkt, reason);
 }
 
-static void usiw_rx_one(struct usiw_sock *us, const struct usiw_rx *rx)
+static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	struct net *net = READ_ONCE(us->net);
 	u8 buf[USIW_CM_MAX_DATAGRAM];
@@ -267,6 +268,16 @@ static void usiw_rx_one(struct usiw_sock *us, const struct usiw_rx *rx)
 		usiw_rx_answer(us, rx, buf, usiw_cm_build_stray_reset(rx->data, rx->len, buf));
 }
 
+/* A place in a backlog that it was given and has not used is for the next one. */
+static void usiw_rx_free(struct usiw_rx *rx)
+{
+	if (rx->slot_of) {
+		usiw_listener_return_slot(rx->slot_of);
+		usiw_listener_put(rx->slot_of);
+	}
+	kfree(rx);
+}
+
 void usiw_rx_work(struct work_struct *work)
 {
 	struct usiw_sock *us = container_of(work, struct usiw_sock, rx_work);
@@ -284,23 +295,25 @@ void usiw_rx_work(struct work_struct *work)
 		if (!rx)
 			return;
 		usiw_rx_one(us, rx);
-		kfree(rx);
+		usiw_rx_free(rx);
 	}
 	queue_work(usiw_wq, &us->rx_work);
 }
 
-/* Back to the worker with a datagram that had been put aside. Takes @rx. */
-void usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx)
+/* Back to the worker with a datagram that had been put aside. Takes @rx unless it returns false. */
+bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx)
 {
+	bool open;
+
 	spin_lock_bh(&us->lock);
-	if (us->closed) {
-		kfree(rx);
-	} else {
+	open = !us->closed;
+	if (open) {
 		list_add_tail(&rx->node, &us->rxq);
 		us->rx_len++;
 		queue_work(usiw_wq, &us->rx_work);
 	}
 	spin_unlock_bh(&us->lock);
+	return open;
 }
 
 /*
@@ -319,5 +332,5 @@ void usiw_rx_purge(struct usiw_sock *us)
 	spin_unlock_bh(&us->lock);
 	cancel_work_sync(&us->rx_work);
 	list_for_each_entry_safe(rx, next, &dropped, node)
-		kfree(rx);
+		usiw_rx_free(rx);
 }

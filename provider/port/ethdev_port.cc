@@ -120,6 +120,7 @@ bool EthdevPort::open(const Spec& spec, std::string& why, int& error) {
   unsigned wanted = shape.frame == 2048 ? kSmallFrames : kJumboFrames;
   unsigned frames = (wanted + per_block - 1) / per_block * per_block;
   mtu_ = spec.mtu;
+  link_mtu_ = spec.link_mtu;
   eal_last_error();
 
   auto failed = [&](const char* what) {
@@ -201,10 +202,30 @@ size_t EthdevPort::tx_alloc(std::span<TxBuf> bufs) {
   return n;
 }
 
+size_t EthdevPort::longest_frame() const {
+  return kEthernetLen + (link_mtu_ ? link_mtu_->load(std::memory_order_relaxed) : mtu_);
+}
+
+/// tx() when some are too long for the netdev: these are lost, as if on the wire.
+size_t EthdevPort::tx_what_fits(std::span<TxBuf> bufs, size_t longest) {
+  for (size_t i = 0; i < bufs.size(); i++) {
+    TxBuf& b = bufs[i];
+    if (encap(b.data, b.len, *b.path) + b.len > longest) {
+      tx_free(bufs.subspan(i, 1));
+    } else if (tx(bufs.subspan(i, 1)) == 0) {
+      tx_free(bufs.subspan(i + 1));
+      return i;
+    }
+  }
+  return bufs.size();
+}
+
 size_t EthdevPort::tx(std::span<TxBuf> bufs) {
+  const size_t longest = longest_frame();
   size_t done = 0;
   bool room = true;
   while (done < bufs.size() && room) {
+    size_t longest_here = 0;
     rte_mbuf* burst[kBurst];
     uint16_t n = static_cast<uint16_t>(std::min(bufs.size() - done, kBurst));
     for (uint16_t i = 0; i < n; i++) {
@@ -213,9 +234,12 @@ size_t EthdevPort::tx(std::span<TxBuf> bufs) {
       size_t headers = encap(b.data, b.len, *b.path);
       m->data_off = static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + kTrpOffset - headers);
       m->data_len = static_cast<uint16_t>(headers + b.len);
+      longest_here = std::max(longest_here, headers + b.len);
       m->pkt_len = m->data_len;
       burst[i] = m;
     }
+    if (longest_here > longest) [[unlikely]]
+      return done + tx_what_fits(bufs.subspan(done), longest);
     uint16_t sent = rte_eth_tx_burst(port_id_, 0, burst, n);
     done += sent;
     room = sent == n;

@@ -4,6 +4,7 @@
 #ifndef USIW_PORT_ETHDEV_PORT_H
 #define USIW_PORT_ETHDEV_PORT_H
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,9 @@ class EthdevPort final : public NetPort {
     std::string ifname;
     uint32_t ifindex;  ///< must be ifname's in the caller's network namespace
     uint32_t mtu;      ///< largest IP packet, bytes, up to USIW_MAX_MTU
+    /// What the netdev takes now, if not null. Longer packets, of connections that were made before, are lost here:
+    /// the kernel would print a line for each of them. The caller's, for the life of the port.
+    const std::atomic<uint32_t>* link_mtu = nullptr;
   };
 
   /// nullptr with a line in @p why for people (what is missing and what to do) and an
@@ -52,12 +56,15 @@ class EthdevPort final : public NetPort {
   EthdevPort() = default;
   bool open(const Spec& spec, std::string& why, int& error);
   void widen_send_buffer(unsigned frames, unsigned frame_size);
+  size_t longest_frame() const;
+  size_t tx_what_fits(std::span<TxBuf> bufs, size_t longest);
 
   std::string vdev_;
   uint16_t port_id_ = 0;
   bool probed_ = false, started_ = false;
   int fd_ = -1;
   uint32_t mtu_ = 0;
+  const std::atomic<uint32_t>* link_mtu_ = nullptr;
   rte_mempool* pool_ = nullptr;
   PacketFilter filter_;
   Drops drops_{};

@@ -112,7 +112,8 @@ Runtime::Runtime(std::string device, const usiw_link_info& link, uint32_t port_k
       fork_generation_(g_fork_generation.load(std::memory_order_relaxed)),
       ifindex_(link.ifindex),
       port_kind_(port_kind),
-      link_(link) {
+      link_(link),
+      link_mtu_(link.mtu) {
   counters_ = map_page(nullptr, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, USIW_COUNTERS_SIZE);
   if (counters_ == nullptr) throw std::bad_alloc();
   engine_ = std::make_unique<Engine>(clock_, static_cast<EngineEvents&>(*this), counters_);
@@ -228,9 +229,9 @@ std::unique_ptr<NetPort> Runtime::make_port(bool loopback, uint32_t mtu, int& er
   {
     std::lock_guard hold(link_lock_);
     if (loopback)
-      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu)};
+      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu), nullptr};
     else
-      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu)};
+      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu), &link_mtu_};
   }
   std::string why;
   auto port = EthdevPort::create(spec, why, error);

@@ -104,6 +104,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   const uint32_t port_kind_;  ///< enum usiw_port_kind
   std::mutex link_lock_;
   usiw_link_info link_;  ///< under link_lock_
+  std::atomic<uint32_t> link_mtu_;  ///< link_.mtu, for the ports
   std::atomic<bool> gone_{false};  ///< the device was removed
 
   MonotonicClock clock_;

@@ -63,6 +63,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
     case USIW_EVENT_LINK: {
       std::lock_guard hold(link_lock_);
       link_ = event.link;
+      link_mtu_.store(link_.mtu, std::memory_order_relaxed);
       return;
     }
     case USIW_EVENT_DEVICE_GONE:

@@ -11,7 +11,7 @@ class Listen : public Connected {
   mock_datagram request(u8 host, u16 port = 9000) {
     usiw_cm_conn c{};
     mock_datagram d{};
-    EXPECT_EQ(usiw_cm_init_active(&c, 100 + host, 4, 4, 1500, 64, nullptr, 0), 0);
+    EXPECT_EQ(usiw_cm_init_active(&c, isn_ + host, 4, 4, 1500, 64, nullptr, 0), 0);
     usiw_cm_connect(&c, mock_now_us);
     d.from = ipv4("198.51.100.0");
     d.from.s6_addr[15] = host;
@@ -21,11 +21,34 @@ class Listen : public Connected {
     d.len = usiw_cm_build(&c, d.data);
     return d;
   }
+  void arrive(u8 host, u16 port = 9000) {
+    const mock_datagram d = request(host, port);
+    mock_deliver(&d, 64);
+    mock_run();
+  }
+  /// The last byte of the address from which the latest request given to iw_cm came.
+  u8 latest() const {
+    const sockaddr_storage& ss = listener.requests.back()->id.m_remote_addr;
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&ss)->sin_addr.s_addr) & 0xff;
+  }
+  usiw_listener* state() const { return static_cast<usiw_listener*>(listener.id.provider_data); }
+  /// The backlog and all of the room for parked requests, with those of hosts 10 to 13 in the backlog.
+  void fill() {
+    for (u8 host = 10; host < 14; host++) arrive(host);
+    for (int i = 0; i < USIW_MAX_PARKED; i++) arrive(20, 9000 + i);
+    ASSERT_EQ(listener.requests.size(), 4u);
+    ASSERT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
+    drop_sent();
+  }
   void drop_sent() {
     mock_datagram d;
     while (mock_take(&d)) {
     }
   }
+
+ private:
+  static inline u32 next_isn = 100;
+  const u32 isn_ = next_isn += 1000;  ///< the module remembers requests, and is one for all tests
 };
 
 TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
@@ -66,6 +89,93 @@ TEST_F(Listen, park__is_bounded) {
   }
   auto* parked = static_cast<usiw_listener*>(listener.id.provider_data);
   EXPECT_EQ(parked->nr_parked, unsigned{USIW_MAX_PARKED});
+  drop_sent();
+}
+
+// All but one were repeated, and that one makes room, wherever it is.
+TEST_F(Listen, evict__new_request_takes_the_place_of_one_that_was_not_repeated) {
+  fill();
+  for (int i = 0; i < USIW_MAX_PARKED - 1; i++) arrive(20, 9000 + i);
+  drop_sent();
+  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
+  for (u8 host = 100; host < 150; host++) {
+    arrive(host);
+    EXPECT_EQ(mock_sent(), 0u);
+    EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
+  }
+  arrive(149);  // it is there: so it is answered
+  EXPECT_EQ(mock_sent(), 1u);
+  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED});
+  EXPECT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
+  drop_sent();
+}
+
+TEST_F(Listen, evict__what_was_repeated_stays) {
+  fill();
+  for (int i = 0; i < USIW_MAX_PARKED; i++) arrive(20, 9000 + i);
+  drop_sent();
+  arrive(100);
+  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED});
+  EXPECT_EQ(mock_sent(), 0u);
+  mock_advance_ms(USIW_PARKED_MS + 1);
+  arrive(101);
+  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
+  drop_sent();
+}
+
+// A flood drives it out before it is repeated; the repetition is known all the same, and gets the next place.
+TEST_F(Listen, park__repetition_is_known_behind_a_flood) {
+  fill();
+  arrive(100);
+  for (int i = 0; i < 4 * USIW_MAX_PARKED; i++) arrive(30 + i % 60, 10000 + i);
+  drop_sent();
+  arrive(100);
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_ACCEPT);
+  for (int i = 0; i < 4 * USIW_MAX_PARKED; i++) arrive(30 + i % 60, 20000 + i);
+  listener.requests[0]->reject();
+  mock_run();
+  ASSERT_EQ(listener.requests.size(), 5u);
+  EXPECT_EQ(latest(), 100);
+  drop_sent();
+}
+
+// What waits for the worker in front of it does not take the place.
+TEST_F(Listen, return_slot__is_for_the_parked_one) {
+  for (u8 host = 1; host <= 5; host++) arrive(host);
+  for (u8 host = 6; host <= 20; host++) {
+    const mock_datagram d = request(host);
+    mock_deliver(&d, 64);
+  }
+  listener.requests[0]->reject();
+  mock_run();
+  ASSERT_EQ(listener.requests.size(), 5u);
+  EXPECT_EQ(latest(), 5);
+  EXPECT_EQ(atomic_read(&state()->waiting), 4);
+  drop_sent();
+}
+
+// The one that was given the place has become a connection meanwhile: the next one gets it.
+TEST_F(Listen, return_slot__goes_on_when_it_is_not_used) {
+  for (u8 host = 1; host <= 6; host++) arrive(host);
+  state()->backlog = 5;
+  arrive(5);
+  ASSERT_EQ(listener.requests.size(), 5u);  // by its repetition, and still parked
+  state()->backlog = 4;
+  listener.requests[0]->reject();
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 6u);
+  EXPECT_EQ(latest(), 6);
+  drop_sent();
+}
+
+TEST_F(Listen, return_slot__listener_leaves_before_it_is_used) {
+  for (u8 host = 1; host <= 6; host++) arrive(host);
+  listener.requests[0]->reject();
+  listener.destroy();
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 4u);
   drop_sent();
 }
 

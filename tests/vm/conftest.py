@@ -16,6 +16,11 @@ from support.net import A, B, WORLD
 TOPOLOGY = os.environ.get("TOPOLOGY", "")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--storm-seed", type=int, default=1, help="seed of test_storm")
+    parser.addoption("--storm-steps", type=int, default=40, help="disturbances of test_storm")
+
+
 def pytest_collection_modifyitems(config, items):
     """Leaves out what needs another topology; `veth` is what a test needs that says nothing."""
     keep, other = [], []

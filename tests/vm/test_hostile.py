@@ -10,6 +10,7 @@ from support.cases import path_of
 from support.net import A, B, PEER, statistics
 from support.pairs import Server, rping
 from support.procs import Proc
+from support.watch import meminfo_kb
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="speaks usiw's protocol")
 
@@ -20,12 +21,6 @@ def hostile(*args, timeout=120):
     counts = {name.strip(): int(n) for name, n in re.findall(r"^(\S.*?)\s{2,}(\d+)$", output, re.M)}
     assert counts and all(counts.values()), output
     return counts
-
-
-def kernel_memory_kb():
-    """Slab memory in use."""
-    with open("/proc/meminfo", encoding="ascii") as f:
-        return int(re.search(r"^Slab:\s+(\d+)", f.read(), re.M)[1])
 
 
 @pytest.mark.core
@@ -45,10 +40,10 @@ def test_handshakes_at_a_listener():
 def test_handshake_flood_needs_bounded_memory():
     server = Server()
     hostile("listener", "--to", B.ip, "--port", server.port, "--from", A.ip, "--count", 50)
-    before = kernel_memory_kb()
+    before = meminfo_kb("Slab")
     for seed in range(3):
         hostile("listener", "--to", B.ip, "--port", server.port, "--from", A.ip, "--count", 300, "--seed", seed)
-    grown = kernel_memory_kb() - before
+    grown = meminfo_kb("Slab") - before
     server.stop()
     assert grown < 20000, f"{grown} kB of slab more than before"
 

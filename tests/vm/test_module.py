@@ -5,9 +5,11 @@ import contextlib
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
+from support import watch
 from support.cases import path_of, list_cases, run_cases
 from support.net import A, B, PEER, rdma_links
 from support.pairs import Server, next_port, rping
@@ -133,6 +135,22 @@ def test_mtu(mtu):
         results = run_cases("verbs_data", [case for case in list_cases("verbs_data") if case.name in wanted])
         failed = [f"{name}: {result.text}" for name, result in results.items() if not result.passed]
         assert not failed, failed
+
+
+def test_mtu_falls_under_traffic(kmsg, expected):
+    """Connections of the old MTU cannot go on, and do not make the kernel print a line for each packet either."""
+    expected.messages.append(watch.TOO_LONG)
+    server = Server()
+    client = server.client("--seconds", 60, "--connections", 2)
+    client.wait_for("^connected")
+    with changed("mtu", "600", "1500"):
+        time.sleep(2)  # the programs have read of it
+        kmsg.take()
+        client.wait(60)  # RETRY_EXC, after 4 s of repetitions
+        later = [record.text for record in kmsg.take()]
+    assert not any(re.search(watch.TOO_LONG, text) for text in later), later
+    server.stop()
+    rping(count=3)
 
 
 def test_mac_change_under_traffic():

@@ -33,10 +33,10 @@ Path lo_path() {
 
 class EthdevPortTest : public testing::Test {
  protected:
-  std::unique_ptr<EthdevPort> make(uint32_t mtu = 1500) {
+  std::unique_ptr<EthdevPort> make(uint32_t mtu = 1500, const std::atomic<uint32_t>* link_mtu = nullptr) {
     std::string why;
     int error = 0;
-    auto port = EthdevPort::create({"lo", if_nametoindex("lo"), mtu}, why, error);
+    auto port = EthdevPort::create({"lo", if_nametoindex("lo"), mtu, link_mtu}, why, error);
     EXPECT_TRUE(port || error == EPERM) << why;
     return port;
   }
@@ -82,6 +82,36 @@ class EthdevPortTest : public testing::Test {
     return port.tx(std::span(bufs).first(n));
   }
 };
+
+// The netdev's MTU has fallen under connections: what is too long is lost, not handed to the kernel.
+TEST_F(EthdevPortTest, PacketsBeyondTheNetdevsMtuAreLost) {
+  std::atomic<uint32_t> link_mtu{1500};
+  auto port = make(1500, &link_mtu);
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  EXPECT_EQ(send(*port, path, 3, 1472), 3u);
+  EXPECT_EQ(receive(*port, 3), 3u);
+  link_mtu = 600;
+  EXPECT_EQ(send(*port, path, 100, 573), 100u) << "lost counts as sent";
+  EXPECT_EQ(receive(*port, 1), 0u);
+  EXPECT_EQ(send(*port, path, 64, 572), 64u);
+  EXPECT_EQ(receive(*port, 64), 64u);
+  std::vector<TxBuf> bufs(3);
+  ASSERT_EQ(port->tx_alloc(bufs), 3u);
+  for (size_t i = 0; i < 3; i++) {
+    std::memset(bufs[i].data, 0, 1000);
+    bufs[i].len = i == 1 ? 1000 : 100;
+    bufs[i].path = &path;
+  }
+  EXPECT_EQ(port->tx(bufs), 3u);
+  EXPECT_EQ(receive(*port, 3), 2u);
+  link_mtu = 1500;
+  EXPECT_EQ(send(*port, path, 3, 1472), 3u);
+  EXPECT_EQ(receive(*port, 3), 3u);
+  close(fd);
+}
 
 TEST_F(EthdevPortTest, DatagramsCrossLoAndTheFilterHolds) {
   auto port = make();

@@ -8,6 +8,8 @@
 //       numbers, and exact replays: nothing of it may harm them
 //   hostile onpath   --netdev X [--count N] [--seed S]
 //       the same with the right sequence numbers: connections may end, nothing else may happen
+//   hostile flood    --netdev X --mac M --watch Y --to IP --port P --what KIND [--seed S]
+//       at full speed until SIGTERM, from a packet socket (the netdev of another end); KIND: see hostile.h
 //
 // Prints one line per kind of datagram and how many were sent.
 #include <arpa/inet.h>
@@ -26,7 +28,7 @@ namespace hostile {
 namespace {
 
 struct Arguments {
-  std::string mode, from, to, netdev;
+  std::string mode, from, to, netdev, mac, watched, what;
   uint16_t port = 0;
   uint32_t count = 200;
   uint64_t seed = 1;
@@ -182,6 +184,7 @@ int main(int argc, char** argv) {
   Arguments a;
   static const option kOptions[] = {{"from", 1, nullptr, 'f'}, {"to", 1, nullptr, 't'}, {"port", 1, nullptr, 'p'},
                                     {"netdev", 1, nullptr, 'n'}, {"count", 1, nullptr, 'c'}, {"seed", 1, nullptr, 's'},
+                                    {"mac", 1, nullptr, 'm'}, {"what", 1, nullptr, 'w'}, {"watch", 1, nullptr, 'W'},
                                     {nullptr, 0, nullptr, 0}};
   if (argc > 1) a.mode = argv[1];
   optind = 2;
@@ -191,6 +194,9 @@ int main(int argc, char** argv) {
       case 't': a.to = optarg; break;
       case 'p': a.port = static_cast<uint16_t>(std::atoi(optarg)); break;
       case 'n': a.netdev = optarg; break;
+      case 'm': a.mac = optarg; break;
+      case 'w': a.what = optarg; break;
+      case 'W': a.watched = optarg; break;
       case 'c': a.count = static_cast<uint32_t>(std::atoi(optarg)); break;
       case 's': a.seed = static_cast<uint64_t>(std::atoll(optarg)); break;
       default: return 64;
@@ -198,6 +204,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (a.mode == "listener") attack_listener(a);
+    else if (a.mode == "flood") flood({a.netdev, a.mac, a.watched, a.what, address(a.to, a.port), a.seed});
     else if (a.mode == "offpath" || a.mode == "onpath") attack_live(a);
     else return 64;
   } catch (const std::exception& e) {

@@ -68,6 +68,25 @@ class Forger {
   uint64_t sent_ = 0;
 };
 
+/// An IPv4 packet with that UDP payload; see Forger::send() for the rest.
+Bytes packet(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum = false, uint16_t udp_length = 0);
+
+struct FloodArguments {
+  std::string netdev, mac;  ///< where to send, and the Ethernet address of the next one
+  std::string watched;      ///< where that arrives: there live connections are learnt
+  std::string what;         ///< see flood()
+  Address to;
+  uint64_t seed;
+};
+
+/// Sends at full speed until SIGTERM, then prints how many datagrams of each kind and how many a second:
+/// - requests: right REQs, each from another address and port of 198.18.0.0/15 and with another ISN
+/// - repeated: the same of 500 sources, again and again
+/// - garbage: well-formed datagrams of every opcode with bytes changed, cut off, added, from anywhere
+/// - strangers: copies of live datagrams with another source
+/// - guesses: right 4-tuple of live connections, random PSNs, right and malformed DDP and RDMAP headers
+void flood(const FloodArguments& arguments);
+
 /// Watches a netdev for @p ms and returns the flows of usiw datagrams that it saw, busiest first.
 std::vector<Flow> sniff(const std::string& netdev, int ms);
 

@@ -68,8 +68,7 @@ Forger::Forger() : fd_(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW)) {
 
 Forger::~Forger() { close(fd_); }
 
-void Forger::send(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum,
-                  uint16_t udp_length) {
+Bytes packet(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum, uint16_t udp_length) {
   iphdr ip = {};
   udphdr udp = {};
   ip.version = 4;
@@ -80,6 +79,7 @@ void Forger::send(const Address& from, const Address& to, const Bytes& payload, 
   ip.tot_len = htons(static_cast<uint16_t>(sizeof ip + sizeof udp + payload.size()));
   ip.saddr = from.ip.s_addr;
   ip.daddr = to.ip.s_addr;
+  ip.check = htons(fold(sum16(&ip, sizeof ip, 0)));
   udp.source = htons(from.port);
   udp.dest = htons(to.port);
   udp.len = htons(udp_length ? udp_length : static_cast<uint16_t>(sizeof udp + payload.size()));
@@ -89,14 +89,21 @@ void Forger::send(const Address& from, const Address& to, const Bytes& payload, 
   udp.check = htons(fold(sum));
   if (udp.check == 0) udp.check = 0xffff;
   if (spoil_checksum) udp.check = static_cast<uint16_t>(udp.check ^ 0x5555);
-  Bytes packet;
-  append(packet, ip);
-  append(packet, udp);
-  packet.insert(packet.end(), payload.begin(), payload.end());
+  Bytes bytes;
+  bytes.reserve(sizeof ip + sizeof udp + payload.size());
+  append(bytes, ip);
+  append(bytes, udp);
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+void Forger::send(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum,
+                  uint16_t udp_length) {
+  const Bytes bytes = packet(from, to, payload, spoil_checksum, udp_length);
   sockaddr_in target = {};
   target.sin_family = AF_INET;
   target.sin_addr = to.ip;
-  if (sendto(fd_, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&target), sizeof target) >= 0) ++sent_;
+  if (sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&target), sizeof target) >= 0) ++sent_;
 }
 
 std::vector<Flow> sniff(const std::string& netdev, int ms) {
@@ -113,20 +120,20 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
   while (tap::now_ms() < end) {
     pollfd p = {fd, POLLIN, 0};
     if (poll(&p, 1, 50) <= 0) continue;
-    Bytes packet(65536);
-    const ssize_t n = recv(fd, packet.data(), packet.size(), 0);
+    Bytes bytes(65536);
+    const ssize_t n = recv(fd, bytes.data(), bytes.size(), 0);
     if (n < static_cast<ssize_t>(sizeof(iphdr) + sizeof(udphdr))) continue;
     iphdr ip;
     udphdr udp;
-    std::memcpy(&ip, packet.data(), sizeof ip);
+    std::memcpy(&ip, bytes.data(), sizeof ip);
     if (ip.protocol != IPPROTO_UDP || ip.ihl != 5) continue;
-    std::memcpy(&udp, packet.data() + sizeof ip, sizeof udp);
+    std::memcpy(&udp, bytes.data() + sizeof ip, sizeof udp);
     const Address from = {{ip.saddr}, ntohs(udp.source)}, to = {{ip.daddr}, ntohs(udp.dest)};
     Flow& flow = flows[{from, to}];
     flow.from = from;
     flow.to = to;
     ++counts[{from, to}];
-    learn(flow, Bytes(packet.begin() + sizeof ip + sizeof udp, packet.begin() + n));
+    learn(flow, Bytes(bytes.begin() + sizeof ip + sizeof udp, bytes.begin() + n));
   }
   close(fd);
   std::vector<Flow> found;

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <mutex>
 
 namespace {
 
@@ -43,7 +44,9 @@ ibv_context* context_of(const std::string& device) {
 }
 
 ibv_pd* pd_of(ibv_context* context) {
+  static std::mutex lock;
   static std::map<ibv_context*, ibv_pd*> pds;
+  const std::lock_guard<std::mutex> hold(lock);
   ibv_pd*& pd = pds[context];
   if (!pd && !(pd = ibv_alloc_pd(context))) FAIL("ibv_alloc_pd: %s", std::strerror(errno));
   return pd;

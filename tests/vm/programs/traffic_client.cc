@@ -38,7 +38,7 @@ class Connection {
     static const uint32_t kShares[] = {1, 7, 100, 3};
     const uint32_t length = arguments_.size / kShares[n % 4] + n % 5;
     const uint64_t seed = (static_cast<uint64_t>(number_) << 40) + n * 2;
-    const Header header = {seed, std::min(length, arguments_.size), n};
+    const Header header = {seed, std::min(length, arguments_.size), n, 0};
     fill_pattern(source_->data(), header.length, seed + 1);
     std::memcpy(message_->data(), &header, sizeof header);
     fill_pattern(message_->data() + sizeof header, header.length, seed);

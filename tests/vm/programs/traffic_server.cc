@@ -32,7 +32,7 @@ struct PerDevice {
 
 class Server {
  public:
-  explicit Server(const Arguments& arguments) : arguments_(arguments), listener_(arguments.to, 128, arguments.port) {
+  explicit Server(const Arguments& arguments) : arguments_(arguments), listener_(arguments.to, arguments.backlog, arguments.port) {
     std::printf("listening %u\n", listener_.port());
   }
 
@@ -57,7 +57,7 @@ class Server {
       ibv_destroy_cq(device.cq);
       ibv_destroy_comp_channel(device.channel);
     }
-    return corrupt_ ? kCorrupt : kFine;
+    return corrupt_ ? kCorrupt : removed_ ? kGone : kFine;
   }
 
  private:
@@ -84,6 +84,7 @@ class Server {
       case RDMA_CM_EVENT_REJECTED: remove(event.id); break;
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
         std::printf("device removed\n");
+        removed_ = true;
         stopping = 1;
         break;
       default: break;
@@ -92,7 +93,14 @@ class Server {
 
   void accept(const CmEvent& event) {
     rdma_cm_id* id = event.id;
-    auto peer = std::make_unique<Peer>(pd_of(id->verbs));
+    std::unique_ptr<Peer> peer;
+    try {
+      peer = std::make_unique<Peer>(pd_of(id->verbs));
+    } catch (const tap::Failure& e) {  // the device is going
+      std::printf("refused: %s\n", e.what());
+      rdma_destroy_id(id);
+      return;
+    }
     PerDevice& device = device_of(id->verbs);
     ibv_qp_init_attr init = {};
     init.send_cq = init.recv_cq = device.cq;
@@ -157,6 +165,10 @@ class Server {
       if (peer == peers_.end()) continue;  // of a connection that has been removed
       if (wc[i].status != IBV_WC_SUCCESS) {
         if (wc[i].status != IBV_WC_WR_FLUSH_ERR) ++lost_;
+        if (arguments_.strict && !is_connection_error(wc[i].status)) {
+          std::printf("CORRUPT completion: %s\n", ibv_wc_status_str(wc[i].status));
+          corrupt_ = true;
+        }
         continue;
       }
       if (wc[i].opcode == IBV_WC_RECV) answer(*peer->second, wc[i]);
@@ -175,8 +187,14 @@ class Server {
       corrupt_ = true;
       return;
     }
+    if (header.round != peer.rounds) {
+      std::printf("CORRUPT order: round %u where %llu is due\n", header.round, static_cast<unsigned long long>(peer.rounds));
+      corrupt_ = true;
+      return;
+    }
     // The SEND came behind the WRITE: what was written is in place.
-    if (pattern_mismatch(peer.window.data(), header.length, header.seed + 1) != header.length) {
+    if (header.at > kMaxSize - header.length ||
+        pattern_mismatch(peer.window.data() + header.at, header.length, header.seed + 1) != header.length) {
       std::printf("CORRUPT written data of round %u\n", header.round);
       corrupt_ = true;
       return;
@@ -214,7 +232,7 @@ class Server {
   std::map<ibv_context*, PerDevice> devices_;
   std::map<uint32_t, std::unique_ptr<Peer>> peers_;
   uint64_t accepted_ = 0, rounds_ = 0, lost_ = 0;
-  bool corrupt_ = false;
+  bool corrupt_ = false, removed_ = false;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 from vmlib import judge  # noqa: E402
 
 from .net import WORLD  # noqa: E402
+
+
+#: Of the kernel's packet socket, about what was under way in it when the netdev's MTU fell.
+TOO_LONG = r"^af_packet: packet size is too long"
 
 
 class Kmsg:
@@ -68,6 +73,19 @@ def slabs():
                 name, active = line.split()[:2]
                 found[name] = int(active)
     return found
+
+
+def meminfo_kb(key):
+    """A line of /proc/meminfo."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        return int(re.search(rf"^{key}:\s+(\d+)", f.read(), re.M)[1])
+
+
+def kernel_memory_kb():
+    """(slab, all that is not free), without what the kernel can give back."""
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as f:
+        f.write("3")
+    return meminfo_kb("SUnreclaim"), meminfo_kb("MemTotal") - meminfo_kb("MemAvailable")
 
 
 def state():

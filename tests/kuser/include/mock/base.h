@@ -336,6 +336,9 @@ static inline void list_splice_init(struct list_head *from, struct list_head *to
 #define list_for_each_entry(at, list, member)						\
 	for (at = list_entry((list)->next, __typeof__(*at), member); &at->member != (list);	\
 	     at = list_entry(at->member.next, __typeof__(*at), member))
+#define list_for_each_entry_reverse(at, list, member)					\
+	for (at = list_entry((list)->prev, __typeof__(*at), member); &at->member != (list);	\
+	     at = list_entry(at->member.prev, __typeof__(*at), member))
 #define list_for_each_entry_safe(at, n, list, member)					\
 	for (at = list_entry((list)->next, __typeof__(*at), member),				\
 	     n = list_entry(at->member.next, __typeof__(*at), member);				\

@@ -18,7 +18,7 @@ help:
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to an hour, cached)'
-	@echo 'make check-debug   programs, ABI test and core guest suite on it (docs/testing-kernel.md)'
+	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
@@ -94,8 +94,7 @@ check-core: setup-check module unit
 check-local: setup-check unit
 	@tests/run local
 check-debug: setup-check module-debug unit
-	@scripts/vm run --kernel debug --unload --timeout 1800 -- build/tests/kmod/uapi_test
-	@tests/vm/run core-debug
+	@tests/vm/run debug
 
 # ---- fuzzers: a build of their own, with Clang ----
 SECONDS := 60

@@ -253,7 +253,7 @@ def run_guest(options, command, interactive=False):
                   f"topology: {options.topology}\npeer: {options.peer}\n".encode())
         machine = qemu.Machine(kernel, strings, accelerator, options.mem, options.smp, interactive)
         try:
-            outcome = Session(machine, log, options, 4 if kernel.slow else 1).run()
+            outcome = Session(machine, log, options, kernel.patience).run()
             errors = machine.errors().strip()
         finally:
             machine.close()

@@ -298,7 +298,7 @@ static void test_reject(void)
 	t = now_s();
 	CHECK_EQ(cm_connect(&a.cm, id, qp.qpn, 1, 1, NULL, 0), 0);
 	CHECK(expect(&a, EV_REJECTED, &ev, 3000));
-	CHECK(now_s() - t < 2.5);
+	CHECK(now_s() - t < 2.5 * patience());
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	CHECK_EQ(destroy_qp(&qp), 0);
 	a.nr_qps--;
@@ -329,7 +329,7 @@ static void test_silence(void)
 	CHECK_EQ(cm_connect(&a.cm, id, qp.qpn, 1, 1, NULL, 0), 0);
 	CHECK(expect(&a, EV_UNREACHABLE, &ev, 10000));
 	t = now_s() - t;
-	CHECK(t > 5 && t < 8);
+	CHECK(t > 5 && t < 8 * patience());
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	CHECK_EQ(destroy_qp(&qp), 0);
 	a.nr_qps--;
@@ -431,7 +431,7 @@ static void test_destroy_qp_first(void)
 	a.nr_qps--;
 	b.nr_qps--;
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
-	CHECK(now_s() - t < 10);
+	CHECK(now_s() - t < 10 * patience());
 }
 
 /* Modify to ERROR is an abrupt end; FAILED reports one that the engine met. */
@@ -597,7 +597,7 @@ static void test_many(void)
 
 		CHECK_EQ(cm_connect(&a.cm, ids[i], qa[i].qpn, 1, 1, &index, 1), 0);
 	}
-	while ((est_a < N || est_b < N) && now_s() - t < 60) {
+	while ((est_a < N || est_b < N) && now_s() - t < 60 * patience()) {
 		engine(&a);
 		engine(&b);
 		CHECK_EQ(cm_next(&b.cm, &ev, 1), 0);
@@ -620,7 +620,7 @@ static void test_many(void)
 	for (int i = 0; i < N; i++)
 		CHECK_EQ(cm_disconnect(i % 2 ? &a.cm : &b.cm, i % 2 ? ids[i] : idb[i]), 0);
 	t = now_s();
-	while (gone < 2 * N && now_s() - t < 30) {
+	while (gone < 2 * N && now_s() - t < 30 * patience()) {
 		engine(&a);
 		engine(&b);
 		CHECK_EQ(cm_next(&a.cm, &ev, 1), 0);
@@ -682,16 +682,16 @@ static void kill_and_reap(pid_t pid, int stage)
 	int status;
 
 	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, WNOHANG) == 0 && now_s() - t < 5)
+	while (waitpid(pid, &status, WNOHANG) == 0 && now_s() - t < 5 * patience())
 		engines(&b, 10);
-	if (now_s() - t >= 5) {
+	if (now_s() - t >= 5 * patience()) {
 		char command[64];
 
 		printf("  stage %d: cannot be killed:\n", stage);
 		snprintf(command, sizeof(command), "cat /proc/%d/stack", pid);
 		CHECK_EQ(system(command), 0);
 	}
-	CHECK(now_s() - t < 5);
+	CHECK(now_s() - t < 5 * patience());
 	CHECK(WIFSIGNALED(status));
 }
 
@@ -886,7 +886,7 @@ static void test_remove(void)
 	t = now_s();
 	enter(&a);
 	sh("rdma link delete %s", a_dev);
-	CHECK(now_s() - t < 5);
+	CHECK(now_s() - t < 5 * patience());
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect_record(&a, USIW_EVENT_DEVICE_GONE, 1, 1000));
 	CHECK_EQ(read(a.dev.event_fd, &ev, sizeof(ev)), 0);

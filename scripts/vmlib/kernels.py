@@ -45,6 +45,8 @@ class Kernel:
     finds_leaks = False
     #: Beyond what every kernel is started with.
     command_line = ""
+    #: QEMU's.
+    machine = "pc"
 
     def __init__(self, version):
         self.version = version

@@ -19,7 +19,7 @@ help:
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to an hour, cached)'
-	@echo 'make check-debug   programs, ABI test and core guest suite on it (docs/testing-kernel.md)'
+	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
@@ -105,8 +105,7 @@ chaos: setup-check module-$(KERNEL) unit
 		--storm-seed=$(SEED) --storm-steps=$(STEPS)
 
 check-debug: setup-check module-debug unit
-	@scripts/vm run --kernel debug --unload --timeout 1800 -- build/tests/kmod/uapi_test
-	@tests/vm/run core-debug
+	@tests/vm/run debug
 
 # ---- fuzzers: a build of their own, with Clang ----
 SECONDS := 60

@@ -33,8 +33,10 @@ def settings(kernel, options, command, tty=None, winsize=None):
     result += [f"sysctl={line}" for line in SYSCTLS]
     result += [f"project={PROJECT}", f"modules={kernel.modules}", f"kver={kernel.version}",
                f"timeout={options.timeout}"]
-    if kernel.slow:
-        result += ["patience=4", "leaks=1"]
+    if kernel.patience > 1:
+        result.append(f"patience={kernel.patience}")
+    if kernel.finds_leaks:
+        result.append("leaks=1")
     result += [f"ko={path}" for path in kernel_objects(kernel, options)]
     if options.topology != "none":
         script = str(PROJECT / "scripts" / "topology")
@@ -71,7 +73,7 @@ def environment(kernel, options):
     """Environment of the command, without what the topology adds."""
     items = [f"PATH={STANDARD_PATH}", "HOME=/root", "USER=root", "LOGNAME=root", "LANG=C.UTF-8", "SHELL=/bin/bash",
              f"KVER={kernel.version}", f"TOPOLOGY={options.topology}", f"PEER={options.peer or ''}",
-             f"VM_OUT={OUT}", "PYTHONDONTWRITEBYTECODE=1"]
+             f"VM_OUT={OUT}", f"VM_PATIENCE={kernel.patience}", "PYTHONDONTWRITEBYTECODE=1"]
     if not options.peer:
         items.append(f"RDMAV_DRIVERS={BUILD / 'provider' / 'libusiw'}")
     return items + list(options.env)

@@ -39,7 +39,14 @@ MODULE_NAMES = (
 class Kernel:
     """One kernel version and its cache."""
 
-    slow = False
+    #: Factor for all limits of time: how much slower than Debian's kernel it may be.
+    patience = 1
+    #: kmemleak is there and looks at the end.
+    finds_leaks = False
+    #: Beyond what every kernel is started with.
+    command_line = ""
+    #: QEMU's.
+    machine = "pc"
 
     def __init__(self, version):
         self.version = version

@@ -39,8 +39,8 @@ class Machine:
         self.console, console_in = os.pipe()
         # setpriv: the guest does not outlive this process, however that ends.
         argv = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-                "-machine", "pc,usb=off,hpet=off,i8042=on", "-m", str(memory), "-smp", str(processors),
-                "-kernel", kernel.image, "-initrd", initrd, "-append", COMMAND_LINE,
+                "-machine", f"{kernel.machine},usb=off,hpet=off,i8042=on", "-m", str(memory), "-smp", str(processors),
+                "-kernel", kernel.image, "-initrd", initrd, "-append", f"{COMMAND_LINE} {kernel.command_line}".strip(),
                 *ACCELERATORS[accelerator],
                 "-chardev", f"file,id=console,path=/proc/self/fd/{console_in},append=on", "-serial", "chardev:console",
                 "-device", "virtio-serial-pci,id=ports,max_ports=4",

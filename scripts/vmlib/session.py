@@ -137,6 +137,8 @@ class Session:
         self._note(text)
         outcome = self.outcome
         word, _, rest = text.partition(" ")
+        if word in ("command", "late", "leaks", "teardown"):  # the steps of the end, each of which takes its time
+            self.deadline = time.monotonic() + (REACTION_SECONDS + 60) * self.patience
         if word == "root":
             self.judging = True
         elif word == "ready":
@@ -154,7 +156,6 @@ class Session:
             outcome.exit_status = {"exit": 0, "signal": 128}.get(kind, 0) + int(number or STATUS_KERNEL)
             if kind == "unkillable":
                 self._problem("the command could not be killed")
-            self.deadline = time.monotonic() + (REACTION_SECONDS + 60) * self.patience
         elif word == "stuck":
             self._problem(f"process {rest} could not be killed")
         elif word in ("unload", "teardown") and rest != "exit 0":
@@ -253,7 +254,7 @@ def run_guest(options, command, interactive=False):
                   f"topology: {options.topology}\npeer: {options.peer}\n".encode())
         machine = qemu.Machine(kernel, strings, accelerator, options.mem, options.smp, interactive)
         try:
-            outcome = Session(machine, log, options, 4 if kernel.slow else 1).run()
+            outcome = Session(machine, log, options, kernel.patience).run()
             errors = machine.errors().strip()
         finally:
             machine.close()

@@ -16,6 +16,14 @@ double now_s(void)
 	return ts.tv_sec + ts.tv_nsec * 1e-9;
 }
 
+double patience(void)
+{
+	const char *text = getenv("VM_PATIENCE");
+	double factor = text ? atof(text) : 1;
+
+	return factor > 1 ? factor : 1;
+}
+
 void enter(const struct end *end)
 {
 	if (end->ns_fd >= 0)
@@ -165,7 +173,7 @@ void engines(struct end *end, int ms)
 
 bool expect(struct end *end, uint32_t event, struct cm_event *ev, int ms)
 {
-	double until = now_s() + ms * 1e-3;
+	double until = now_s() + ms * 1e-3 * patience();
 	struct cm_event local;
 
 	if (!ev)
@@ -184,7 +192,7 @@ bool expect(struct end *end, uint32_t event, struct cm_event *ev, int ms)
 
 bool expect_record(struct end *end, uint32_t type, int count, int ms)
 {
-	double until = now_s() + ms * 1e-3;
+	double until = now_s() + ms * 1e-3 * patience();
 
 	while (end->seen[type] < count && now_s() < until)
 		engines(end, 2);

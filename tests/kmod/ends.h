@@ -79,6 +79,8 @@ uint32_t listen_on(struct end *end, const char *ip, int port, int backlog);
 /* A cm_id that is resolved towards @ip:@port. */
 uint32_t resolve_to(struct end *end, const char *ip, int port);
 double now_s(void);
+/* Factor for every limit of time (VM_PATIENCE): the kernel that looks for its own errors is slow. */
+double patience(void);
 
 /* A connection from @a to @b, established. */
 struct pair {

@@ -298,7 +298,7 @@ static void test_reject(void)
 	t = now_s();
 	CHECK_EQ(cm_connect(&a.cm, id, qp.qpn, 1, 1, NULL, 0), 0);
 	CHECK(expect(&a, EV_REJECTED, &ev, 3000));
-	CHECK(now_s() - t < 2.5);
+	CHECK(now_s() - t < 2.5 * patience());
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	CHECK_EQ(destroy_qp(&qp), 0);
 	a.nr_qps--;
@@ -329,7 +329,7 @@ static void test_silence(void)
 	CHECK_EQ(cm_connect(&a.cm, id, qp.qpn, 1, 1, NULL, 0), 0);
 	CHECK(expect(&a, EV_UNREACHABLE, &ev, 10000));
 	t = now_s() - t;
-	CHECK(t > 5 && t < 8);
+	CHECK(t > 5 && t < 8 * patience());
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	CHECK_EQ(destroy_qp(&qp), 0);
 	a.nr_qps--;
@@ -431,7 +431,7 @@ static void test_destroy_qp_first(void)
 	a.nr_qps--;
 	b.nr_qps--;
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
-	CHECK(now_s() - t < 10);
+	CHECK(now_s() - t < 10 * patience());
 }
 
 /* Modify to ERROR is an abrupt end; FAILED reports one that the engine met. */
@@ -580,29 +580,31 @@ static void test_wildcard(void)
 /* A listener whose application is slow: the backlog bounds what waits, nobody is lost. */
 static void test_many(void)
 {
-	enum { N = 100 };
-	static struct qp qa[N], qb[N];
-	uint32_t ids[N], idb[N], listen_id = listen_on(&b, b_ip, PORT, 16);
+	enum { MAX = 100 };
+	static struct qp qa[MAX], qb[MAX];
+	uint32_t ids[MAX], idb[MAX], listen_id = listen_on(&b, b_ip, PORT, 16);
+	/* One thread is all the engines and both applications: it has to come round within the module's own time-outs. */
+	const int n = MAX / patience();
 	int requests = 0, est_a = 0, est_b = 0, gone = 0;
 	struct cm_event ev;
 	double t = now_s();
 
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < n; i++) {
 		end_qp(&a, &qa[i]);
 		end_qp(&b, &qb[i]);
 		ids[i] = resolve_to(&a, b_ip, PORT);
 	}
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < n; i++) {
 		uint8_t index = i;
 
 		CHECK_EQ(cm_connect(&a.cm, ids[i], qa[i].qpn, 1, 1, &index, 1), 0);
 	}
-	while ((est_a < N || est_b < N) && now_s() - t < 60) {
+	while ((est_a < n || est_b < n) && now_s() - t < 60 * patience()) {
 		engine(&a);
 		engine(&b);
 		CHECK_EQ(cm_next(&b.cm, &ev, 1), 0);
 		if (ev.event == EV_CONNECT_REQUEST) {
-			idb[ev.conn.private_data[0] % N] = ev.id;
+			idb[ev.conn.private_data[0] % n] = ev.id;
 			CHECK_EQ(cm_accept(&b.cm, ev.id, qb[requests].qpn, 1, 1, "y", 1), 0);
 			requests++;
 		} else if (ev.event == EV_ESTABLISHED) {
@@ -614,13 +616,13 @@ static void test_many(void)
 		else
 			CHECK_EQ((int)ev.event, EV_NONE);
 	}
-	CHECK_EQ(est_a, N);
-	CHECK_EQ(est_b, N);
-	printf("  %d at once: %.1f s\n", N, now_s() - t);
-	for (int i = 0; i < N; i++)
+	CHECK_EQ(est_a, n);
+	CHECK_EQ(est_b, n);
+	printf("  %d at once: %.1f s\n", n, now_s() - t);
+	for (int i = 0; i < n; i++)
 		CHECK_EQ(cm_disconnect(i % 2 ? &a.cm : &b.cm, i % 2 ? ids[i] : idb[i]), 0);
 	t = now_s();
-	while (gone < 2 * N && now_s() - t < 30) {
+	while (gone < 2 * n && now_s() - t < 30 * patience()) {
 		engine(&a);
 		engine(&b);
 		CHECK_EQ(cm_next(&a.cm, &ev, 1), 0);
@@ -628,11 +630,11 @@ static void test_many(void)
 		CHECK_EQ(cm_next(&b.cm, &ev, 1), 0);
 		gone += ev.event == EV_DISCONNECTED;
 	}
-	for (int i = 0; gone != 2 * N && i < N; i++)
+	for (int i = 0; gone != 2 * n && i < n; i++)
 		printf("  %d: QP states %d and %d\n", i, qp_state(&qa[i], NULL, NULL),
 		       qp_state(&qb[i], NULL, NULL));
-	CHECK_EQ(gone, 2 * N);
-	for (int i = 0; i < N; i++) {
+	CHECK_EQ(gone, 2 * n);
+	for (int i = 0; i < n; i++) {
 		CHECK_EQ(cm_destroy_id(&a.cm, ids[i]), 0);
 		CHECK_EQ(cm_destroy_id(&b.cm, idb[i]), 0);
 		CHECK_EQ(destroy_qp(&qa[i]), 0);
@@ -641,7 +643,7 @@ static void test_many(void)
 	a.nr_qps = b.nr_qps = 0;
 
 	t = now_s();
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < n; i++) {
 		struct pair p;
 
 		establish(&a, &b, listen_id, b_ip, PORT, &p);
@@ -650,7 +652,7 @@ static void test_many(void)
 		CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 		finish(&a, &b, &p);
 	}
-	printf("  %d in a row: %.1f s\n", N, now_s() - t);
+	printf("  %d in a row: %.1f s\n", n, now_s() - t);
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 }
 
@@ -682,16 +684,16 @@ static void kill_and_reap(pid_t pid, int stage)
 	int status;
 
 	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, WNOHANG) == 0 && now_s() - t < 5)
+	while (waitpid(pid, &status, WNOHANG) == 0 && now_s() - t < 5 * patience())
 		engines(&b, 10);
-	if (now_s() - t >= 5) {
+	if (now_s() - t >= 5 * patience()) {
 		char command[64];
 
 		printf("  stage %d: cannot be killed:\n", stage);
 		snprintf(command, sizeof(command), "cat /proc/%d/stack", pid);
 		CHECK_EQ(system(command), 0);
 	}
-	CHECK(now_s() - t < 5);
+	CHECK(now_s() - t < 5 * patience());
 	CHECK(WIFSIGNALED(status));
 }
 
@@ -804,6 +806,7 @@ static void put32(uint8_t *p, uint32_t v)
 static void test_datagrams(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8);
+	const int bad = 20000 / patience();
 	struct sockaddr_storage from, to;
 	uint8_t buf[600];
 	struct cm_event ev;
@@ -819,7 +822,7 @@ static void test_datagrams(void)
 	CHECK_EQ(bind(fd, (struct sockaddr *)&from, sizeof(struct sockaddr_in)), 0);
 	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
 	srand(7);
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < bad; i++) {
 		size_t len = rand() % sizeof(buf);
 
 		for (size_t k = 0; k < len; k++)
@@ -833,7 +836,7 @@ static void test_datagrams(void)
 			engines(&a, 1);
 	}
 	/* Real requests from many ports, never followed up: only so many wait. */
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < bad / 10; i++) {
 		int s = socket(AF_INET, SOCK_DGRAM, 0);
 
 		memset(buf, 0, 30);
@@ -849,7 +852,7 @@ static void test_datagrams(void)
 	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
 	while (poll(&pfd, 1, 100) > 0 && recv(fd, buf, sizeof(buf), MSG_DONTWAIT) >= 0)
 		answers++;
-	printf("  %d answers to 20000 bad datagrams\n", answers);
+	printf("  %d answers to %d bad datagrams\n", answers, bad);
 	close(fd);
 
 	/* The connection has not noticed. */
@@ -886,7 +889,7 @@ static void test_remove(void)
 	t = now_s();
 	enter(&a);
 	sh("rdma link delete %s", a_dev);
-	CHECK(now_s() - t < 5);
+	CHECK(now_s() - t < 5 * patience());
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect_record(&a, USIW_EVENT_DEVICE_GONE, 1, 1000));
 	CHECK_EQ(read(a.dev.event_fd, &ev, sizeof(ev)), 0);

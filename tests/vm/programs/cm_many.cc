@@ -29,8 +29,8 @@ CASE(at_once, "many/100-at-once", .seconds = 120) {
     rdma_conn_param param = conn_param(options);
     CHECK_CALL(rdma_accept(servers.back()->id, &param));
   }
-  for (auto& c : clients) c->events.expect(RDMA_CM_EVENT_ESTABLISHED, 30000);
-  for (auto& s : servers) s->events.expect(RDMA_CM_EVENT_ESTABLISHED, 30000);
+  for (auto& c : clients) c->events.expect(RDMA_CM_EVENT_ESTABLISHED, 2 * kWaitMs);
+  for (auto& s : servers) s->events.expect(RDMA_CM_EVENT_ESTABLISHED, 2 * kWaitMs);
   std::set<uint16_t> ports;
   for (auto& c : clients) ports.insert(rdma_get_src_port(c->id));
   CHECK_EQ(ports.size(), kCount);
@@ -39,8 +39,8 @@ CASE(at_once, "many/100-at-once", .seconds = 120) {
   for (int i = 0; i < kCount; ++i) expect_wc(clients[i]->send_cq, i);
   for (int i = 0; i < kCount; ++i) CHECK_EQ(wait_wc(servers[i]->recv_cq).status, IBV_WC_SUCCESS);
   for (auto& c : clients) CHECK_CALL(rdma_disconnect(c->id));
-  for (auto& s : servers) s->events.expect(RDMA_CM_EVENT_DISCONNECTED, 30000);
-  for (auto& c : clients) c->events.expect(RDMA_CM_EVENT_DISCONNECTED, 30000);
+  for (auto& s : servers) s->events.expect(RDMA_CM_EVENT_DISCONNECTED, 2 * kWaitMs);
+  for (auto& c : clients) c->events.expect(RDMA_CM_EVENT_DISCONNECTED, 2 * kWaitMs);
 }
 
 namespace {

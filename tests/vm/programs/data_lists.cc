@@ -110,7 +110,7 @@ void run_lists(ibv_wr_opcode opcode) {
                 .remote_addr = remote[0].addr, .rkey = at_b.rkey()});
       expect_wc(p.a.send_cq, count);
       const auto& sink = read ? local : remote;
-      wait_until("data of the list in place", [&] { return gather(sink) == bytes; }, 5000);
+      wait_until("data of the list in place", [&] { return gather(sink) == bytes; });
       check_gaps(read ? at_a : at_b, sink);
     }
   }

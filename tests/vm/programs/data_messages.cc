@@ -40,7 +40,7 @@ void transfer(Pair& p, Region& at_a, Region& at_b, ibv_wr_opcode opcode, size_t 
   } else {
     p.a.send({.wr_id = seed, .opcode = opcode, .sges = {at_a.sge(0, length)},
               .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
-    const ibv_wc wc = wait_wc(p.a.send_cq, 120000);
+    const ibv_wc wc = wait_wc(p.a.send_cq, 8 * kWaitMs);
     if (wc.status) FAIL("%zu bytes: %s", length, ibv_wc_status_str(wc.status));
     CHECK_EQ(wc.wr_id, seed);
     CHECK_EQ(wc.opcode, read ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE);
@@ -75,10 +75,10 @@ void large(ibv_wr_opcode opcode, size_t length) {
     at_a.fill(5);
     p.b.recv(1, {at_b.sge(0, length)});
     p.a.send({.wr_id = 1, .sges = {at_a.sge(0, length)}});
-    const ibv_wc received = wait_wc(p.b.recv_cq, 120000);
+    const ibv_wc received = wait_wc(p.b.recv_cq, 8 * kWaitMs);
     CHECK_EQ(received.status, IBV_WC_SUCCESS);
     CHECK_EQ(received.byte_len, length);
-    CHECK_EQ(wait_wc(p.a.send_cq, 120000).status, IBV_WC_SUCCESS);
+    CHECK_EQ(wait_wc(p.a.send_cq, 8 * kWaitMs).status, IBV_WC_SUCCESS);
     at_b.check(5, 0, length);
     at_b.check_clear(length, 1);
   } else {

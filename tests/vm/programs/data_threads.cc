@@ -140,7 +140,7 @@ CASE(threads_shared, "threads/one-qp-one-cq", .seconds = 90, .core = true) {
   }
   std::vector<std::atomic<int>> sent(kTotal), received(kTotal);
   std::atomic<uint32_t> sends = 0, receives = 0;
-  const uint64_t end = tap::now_ms() + 60000;
+  const uint64_t end = tap::now_ms() + 60000 * tap::patience();
   in_threads(kPosters + 3, [&](int thread) {
     if (thread < static_cast<int>(kPosters)) {
       const uint32_t first = static_cast<uint32_t>(thread) * kEach;

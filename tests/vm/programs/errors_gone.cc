@@ -34,7 +34,7 @@ class Cut {
   }
 };
 
-constexpr int kPatienceMs = 40000;  ///< "bounded time"
+const int kPatienceMs = 40000 * static_cast<int>(tap::patience());  ///< "bounded time"
 
 /// Posts @p opcode and more to a peer that is gone. The first work request completes with RETRY_EXC_ERR, all
 /// others are flushed, both ends are disconnected.

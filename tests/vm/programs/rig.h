@@ -19,7 +19,7 @@
 #include "region.h"
 #include "tap.h"
 
-inline constexpr int kWaitMs = 15000;  ///< for anything that should come soon
+inline const int kWaitMs = 15000 * static_cast<int>(tap::patience());  ///< for anything that should come soon
 
 struct Site {
   std::string device;

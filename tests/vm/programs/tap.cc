@@ -3,6 +3,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -48,6 +49,15 @@ uint64_t now_ms() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1000000;
+}
+
+unsigned patience() {
+  static const unsigned factor = [] {
+    const char* text = std::getenv("VM_PATIENCE");
+    const int number = text ? std::atoi(text) : 1;
+    return number > 1 ? static_cast<unsigned>(number) : 1u;
+  }();
+  return factor;
 }
 
 }  // namespace tap

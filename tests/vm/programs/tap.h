@@ -3,7 +3,7 @@
 /// Many test cases in one process, one line of output each, because starting a
 /// process costs more than most cases in an emulated guest.
 ///
-///   PROGRAM --list          one line per case: name, seconds it may take, "core" or "-"
+///   PROGRAM --list          one line per case: name, seconds it may take here, "core" or "-"
 ///   PROGRAM [NAME ...]      runs these cases (all of them without an argument)
 ///
 /// A run prints `run NAME` before a case, then `ok NAME MS` or `not ok NAME MS MESSAGE`. A case that
@@ -21,7 +21,7 @@
 namespace tap {
 
 struct Limits {
-  unsigned seconds = 30;  ///< wall time after which the process ends
+  unsigned seconds = 30;  ///< wall time after which the process ends; times patience()
   bool core = false;      ///< belongs to the short set
 };
 
@@ -51,6 +51,9 @@ struct Registrar {
 void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t now_ms();
+
+/// Factor for every limit of time (VM_PATIENCE): the kernel that looks for its own errors is slow.
+unsigned patience();
 
 }  // namespace tap
 

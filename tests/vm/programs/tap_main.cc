@@ -18,7 +18,7 @@ bool run(const Case& c) {
   std::fflush(stdout);
   const uint64_t start = now_ms();
   std::string problem;
-  alarm(c.limits.seconds);
+  alarm(c.limits.seconds * patience());
   try {
     c.body();
   } catch (const std::exception& e) {
@@ -38,7 +38,7 @@ bool run(const Case& c) {
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--list") == 0) {
     for (const Case& c : cases())
-      std::printf("%s %u %s\n", c.name, c.limits.seconds, c.limits.core ? "core" : "-");
+      std::printf("%s %u %s\n", c.name, c.limits.seconds * patience(), c.limits.core ? "core" : "-");
     return 0;
   }
   bool all_passed = true;

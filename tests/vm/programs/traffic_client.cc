@@ -76,7 +76,7 @@ class Connection {
       while (ibv_poll_cq(cq, 1, &wc) == 0) {
         CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
         if (ibv_poll_cq(cq, 1, &wc) == 1) break;
-        if (!wait_cq_event(channel, 60000)) FAIL("no completion event in 60 s");
+        if (!wait_cq_event(channel, 4 * kWaitMs)) FAIL("no completion event in %d ms", 4 * kWaitMs);
       }
     }
     if (wc.status != IBV_WC_SUCCESS)

@@ -121,8 +121,9 @@ class Progress {
   };
   const Stats& stats() const { return stats_; }
 
-  /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work.
-  void freeze();
+  /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work, and do
+  /// not wait if this returns true.
+  bool freeze();
 
  private:
   enum class State : uint32_t { kPolling, kStandby, kSleeping };

@@ -57,8 +57,18 @@ void Runtime::after_fork_child() {
 void Runtime::at_exit() {
   // Exit handlers and destructors run from here on, DPDK's too: nobody may drive meanwhile.
   if (!registry_lock().try_lock()) return;
-  for (Runtime* r : registry()) r->progress_->freeze();
+  for (Runtime* r : registry())
+    if (r->progress_->freeze()) r->acknowledge_all();
   registry_lock().unlock();
+}
+
+/// The kernel's RESETs follow.
+void Runtime::acknowledge_all() {
+  std::unique_lock hold(qps_lock_, std::try_to_lock);
+  if (!hold) return;
+  Progress::Hold held(*progress_);
+  for (auto& [qpn, qp] : qps_)
+    if (qp->qp != nullptr) engine_->qp_acknowledge(qp->qp);
 }
 
 // ---- Contexts ---------------------------------------------------------------------------
@@ -270,6 +280,7 @@ void Runtime::remove_qp(VQp& qp) {
   }
   if (qp.qp != nullptr) {
     Progress::Hold held(*progress_);
+    engine_->qp_acknowledge(qp.qp);  // ahead of the kernel's RESET
     engine_->qp_destroy(qp.qp);
     qp.qp = nullptr;
   }

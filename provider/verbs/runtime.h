@@ -91,6 +91,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   void point_counters();
   void open_trace();
   void abort_all();
+  void acknowledge_all();
 
   static void before_fork();
   static void after_fork_parent();

@@ -13,6 +13,9 @@
 namespace usiw {
 namespace {
 
+/// Enough for what a port holds.
+constexpr unsigned kRunsBeforeKill = 64;
+
 /// Holds a QP that Runtime::pin() found.
 class Pin {
  public:
@@ -93,6 +96,9 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
       engine_->qp_shutdown(qp->qp);
       break;
     case USIW_EVENT_KILL:
+      // RESET has overtaken what the peer sent before it, and that may be an acknowledgement.
+      for (unsigned runs = 0; runs < kRunsBeforeKill && engine_->progress() != 0; runs++) {
+      }
       engine_->qp_abort(qp->qp);
       break;
     case USIW_EVENT_PROBE:

@@ -98,11 +98,12 @@ SocketPort::~SocketPort() {
 
 // ---- Local ports ----------------------------------------------------------------------------
 
-int SocketPort::add_local_port(uint16_t port, int fd) {
+int SocketPort::add_flow(Path& path, int fd) {
+  const uint16_t port = path.flow.local_port;
   for (Socket& s : sockets_) {
     if (s.port != port) continue;
     s.users++;
-    close(fd);  // another descriptor of the same socket
+    if (fd >= 0) close(fd);  // another descriptor of the same socket
     return 0;
   }
   if (fd < 0) return -fd;
@@ -118,7 +119,8 @@ int SocketPort::add_local_port(uint16_t port, int fd) {
   return 0;
 }
 
-void SocketPort::remove_local_port(uint16_t port) {
+void SocketPort::remove_flow(const Path& path) {
+  const uint16_t port = path.flow.local_port;
   auto s = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& o) { return o.port == port; });
   if (s == sockets_.end() || --s->users != 0) return;
   // The socket may live on in other descriptors, and epoll watches the socket.

@@ -32,8 +32,8 @@ class SocketPort final : public NetPort {
   uint32_t mtu() const override { return mtu_; }
   int wait_fd() const override { return epoll_; }
   void clear_error() override {}
-  int add_local_port(uint16_t port, int fd) override;
-  void remove_local_port(uint16_t port) override;
+  int add_flow(Path& path, int fd) override;
+  void remove_flow(const Path& path) override;
 
  private:
   static constexpr size_t kBatch = 64;

@@ -52,6 +52,9 @@ class Driven {
   virtual uint64_t next_deadline_ns() = 0;
   /// [token not held] After every release: act on what the engine has reported.
   virtual void released() = 0;
+  /// [token held] The thread is about to sleep on what it watches: what arrives from now on must end
+  /// that. False: something has arrived already.
+  virtual bool arm() { return true; }
 };
 
 /// Waits for a file descriptor in the progress thread.

@@ -78,7 +78,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   Pin pinned(pin(event.qpn));
   VQp* qp = pinned.get();
   if (qp == nullptr) {  // destroyed meanwhile, and the kernel knows
-    if (event.type == USIW_EVENT_CONNECT && port_kind_ == USIW_PORT_SOCKET) close(event.conn.data_fd);
+    if (event.type == USIW_EVENT_CONNECT && event.conn.data_fd > 0) close(event.conn.data_fd);
     return;
   }
   if (event.type == USIW_EVENT_CONNECT) {
@@ -124,23 +124,23 @@ void Runtime::on_never_connected(VQp& qp) {
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
   int error = 0;
-  bool local;
-  {
+  Reach reach = Reach::kSockets;
+  if (conn.data_fd == 0) {
     std::lock_guard hold(link_lock_);
-    local = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0;
+    reach = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
   }
   release_port(qp);
   int number = -1;
   {
     std::lock_guard hold(ports_lock_);
-    PortSlot* slot = port_for(local, conn.mtu, error);
-    if (slot == nullptr && port_kind_ == USIW_PORT_SOCKET) close(conn.data_fd);
+    PortSlot* slot = port_for(reach, conn.mtu, error);
+    if (slot == nullptr && conn.data_fd > 0) close(conn.data_fd);
     if (slot != nullptr) {
       Progress::Hold held(*progress_);
-      error = slot->port->add_local_port(conn.local_port, conn.data_fd);
+      qp.path = path_of(conn);
+      error = slot->port->add_flow(qp.path, conn.data_fd);
       if (error == 0) {
         qp.port = slot->port.get();
-        qp.local_port = conn.local_port;
         number = slot->number;
       }
     }
@@ -148,7 +148,7 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   if (error == 0) {
     Progress::Hold held(*progress_);
     error = qp.qp == nullptr ? ENOENT
-                             : engine_->qp_connect(qp.qp, number, path_of(conn), attr_of(conn));
+                             : engine_->qp_connect(qp.qp, number, qp.path, attr_of(conn));
     if (error == 0) qp.conn_id = event.conn_id;
   }
   if (error != 0) release_port(qp);

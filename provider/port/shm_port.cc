@@ -110,8 +110,8 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
     uint32_t len = 0, number = 0;
     const bool popped = channel.pop(room.data, len, number);
     const uint32_t tag = popped ? channel.flow_at(number) : ShmChannel::kNoFlow;
-    if (tag == ShmChannel::kNoFlow) {
-      if (popped || channel.over()) malformed_++;
+    if (tag == ShmChannel::kNoFlow) {  // of a flow that has ended, or of none that there ever was
+      if (!popped || number >= ShmChannel::kMaxFlows) malformed_++;
       sockets_->tx_free({&room, 1});
       continue;
     }

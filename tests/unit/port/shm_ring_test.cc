@@ -32,7 +32,7 @@ class ShmRing : public ::testing::Test {
   void TearDown() override { munmap(memory, 2 * kShmRingBytes); }
 
   bool push(uint32_t number, size_t size, uint8_t fill) {
-    std::vector<std::byte> data(size, std::byte{fill});
+    std::vector<std::byte> data(size + 1, std::byte{fill});  // never null
     return writer.push(number, data.data(), static_cast<uint32_t>(size));
   }
   bool pop() {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "uapi/usiw_wire.h"
 #include "verbs/kernel_methods.h"
 #include "verbs/runtime.h"
 
@@ -43,6 +44,7 @@ Path path_of(const usiw_conn_info& c) {
   p.remote_mac = mac(c.remote_mac);
   p.hop_limit = c.hop_limit;
   p.tos = c.tos;
+  p.merge = (c.features & USIW_FEATURE_MERGED) != 0;
   return p;
 }
 

@@ -53,6 +53,22 @@ TEST_P(SocketPorts, bursts_longer_than_a_batch) {
   EXPECT_EQ(150u, receive(*b, 150).size());
 }
 
+TEST_P(SocketPorts, merged_datagrams_arrive_one_by_one) {
+  path.merge = true;
+  std::vector<uint32_t> lengths(40, 100);
+  lengths.insert(lengths.end(), {60, 60, 100});
+  lengths.insert(lengths.end(), 20, 9000);
+  lengths.insert(lengths.end(), {14, 9000, 0, 30});
+  ASSERT_EQ(lengths.size(), send(*a, path, lengths));
+  std::vector<Got> got = receive(*b, lengths.size());
+  ASSERT_EQ(lengths.size(), got.size());
+  for (size_t i = 0; i < lengths.size(); i++) {
+    ASSERT_EQ(lengths[i], got[i].bytes.size()) << i;
+    for (std::byte x : got[i].bytes) ASSERT_EQ(static_cast<std::byte>(i), x) << i;
+    EXPECT_TRUE(got[i].flow == back.flow);
+  }
+}
+
 TEST_P(SocketPorts, wait_fd_is_readable_while_something_waits) {
   pollfd p{b->wait_fd(), POLLIN, 0};
   EXPECT_EQ(0, poll(&p, 1, 0));

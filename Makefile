@@ -13,7 +13,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
 	@echo 'make demo-local  rping and perftest on this machine itself, without module or guest (under a minute)'
-	@echo 'make check       every test: unit (also under sanitizers), guests on 6.1, a core set on 6.12'
+	@echo 'make check       every test: unit (also under sanitizers), usiw-run, guests on 6.1, a core set on 6.12'
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'

@@ -48,6 +48,7 @@ struct usiw_link_info {
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link: what the module answers */
 	USIW_PORT_SOCKET	= 1,	/* the UDP sockets that come with CONNECT (no module) */
+	USIW_PORT_SHM		= 2,	/* the same, and shared memory to peers on this host that have it */
 };
 
 /* Driver data of GET_CONTEXT, response. */
@@ -117,8 +118,8 @@ struct usiw_conn_info {
 	__u8 tos;
 	__u32 features;			/* as agreed */
 	__u32 reason;			/* KILL: enum usiw_kill_reason */
-	__s32 data_fd;			/* CONNECT with PORT_SOCKET: a socket of the local port that gets
-					 * data only; the reader's from then on. 0 otherwise */
+	__s32 data_fd;			/* CONNECT without module: a socket of the local port that gets data
+					 * only, the reader's from then on, or -errno. 0: a raw port */
 };
 
 enum usiw_kill_reason {

@@ -115,7 +115,10 @@ enum usiw_trp_opcode {
 #define USIW_MAX_ORD		128
 
 /* Feature bits. REQ: what the initiator offers and needs; ACCEPT: what both use. */
-#define USIW_FEATURES_KNOWN	0x00000000u
+#define USIW_FEATURES_KNOWN	0x00000000u	/* by every end */
+/* This end receives by UDP sockets: what the kernel below both ends hands over as one frame for several
+ * datagrams (UDP GSO) arrives as datagrams. A raw port would see the frame. Offered by usiw-run. */
+#define USIW_FEATURE_MERGED	0x00000001u
 
 /**
  * struct usiw_cm_params - payload of REQ and ACCEPT, followed by private data

@@ -187,6 +187,7 @@ int Engine::qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn)
 void Engine::qp_shutdown(Qp* qp) { impl_->qp_shutdown(context(qp)); }
 void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
+void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
 void Engine::qp_set_remote_mac(Qp* qp, const std::array<uint8_t, 6>& mac) {
   context(qp).path.remote_mac = mac;

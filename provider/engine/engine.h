@@ -78,6 +78,9 @@ class Engine {
   void qp_abort(Qp* qp);
   /// As qp_abort(), and the next qp_connect() needs a new QP or qp_reset().
   void qp_reset(Qp* qp);    ///< ERROR -> Idle, queues emptied without completions
+  /// Sends the acknowledgement that this end may still owe its peer: before the QP is given up on this
+  /// end's own account, so that what the program has been told of is complete at the peer, too.
+  void qp_acknowledge(Qp* qp);
   void qp_probe(Qp* qp);    ///< ask the peer for a sign of life now
   void qp_set_remote_mac(Qp* qp, const std::array<uint8_t, 6>& mac);
 

@@ -124,7 +124,9 @@ struct Engine::Impl {
   void qp_shutdown(QpContext& qp);
   void qp_abort(QpContext& qp);
   void qp_reset(QpContext& qp);
+  void qp_acknowledge(QpContext& qp);
   void qp_probe(QpContext& qp);
+  void send_sack_now(QpContext& qp, uint16_t flags);
   /// To kDead: stops everything and flushes; the work request at @p at completes with
   /// @p status, all others with kWrFlushErr.
   void kill(QpContext& qp, uint32_t at, WcStatus status);

@@ -181,6 +181,19 @@ void Engine::Impl::qp_reset(QpContext& qp) {
   qp.state_.store(QpState::kIdle, std::memory_order_release);
 }
 
+void Engine::Impl::qp_acknowledge(QpContext& qp) {
+  if (!qp.ack_hook.linked()) return;
+  now_ = clock_.now_ns();
+  send_sack_now(qp, 0);
+}
+
+/// Outside of a run: the QP may be destroyed before the next one.
+void Engine::Impl::send_sack_now(QpContext& qp, uint16_t flags) {
+  send_sack(qp, flags);
+  tx_flush(ports_[qp.port]);
+  ports_[qp.port].blocked = false;
+}
+
 void Engine::Impl::qp_probe(QpContext& qp) {
   if (!qp.connected()) return;
   now_ = clock_.now_ns();
@@ -188,9 +201,7 @@ void Engine::Impl::qp_probe(QpContext& qp) {
   qp.probe_ns = now_;
   count(qp, USIW_CNT_PROBES);
   note(TraceKind::kProbe, qp, qp.probes);
-  send_sack(qp, USIW_TRP_F_ACK_REQ);
-  tx_flush(ports_[qp.port]);  // outside of a run: the QP may be destroyed before the next one
-  ports_[qp.port].blocked = false;
+  send_sack_now(qp, USIW_TRP_F_ACK_REQ);
   touch_timer(qp, keepalive_at(qp));
 }
 

@@ -42,11 +42,11 @@ class EthdevPort final : public NetPort {
   int wait_fd() const override { return fd_; }
   uint32_t mtu() const override { return mtu_; }
   void clear_error() override;
-  int add_local_port(uint16_t port, int fd) override {
+  int add_flow(Path& path, int fd) override {
     (void)fd;
-    return filter_.add(port);
+    return filter_.add(path.flow.local_port);
   }
-  void remove_local_port(uint16_t port) override { filter_.remove(port); }
+  void remove_flow(const Path& path) override { filter_.remove(path.flow.local_port); }
 
   /// Local UDP ports (network byte order) whose datagrams rx() shall get. [not the engine's:
   /// one thread at a time, engine held or not]

@@ -44,8 +44,11 @@ class FaultPort final : public NetPort {
   uint32_t mtu() const override { return inner_->mtu(); }
   int wait_fd() const override { return epoll_; }
   void clear_error() override { inner_->clear_error(); }
-  int add_local_port(uint16_t port, int fd) override { return inner_->add_local_port(port, fd); }
-  void remove_local_port(uint16_t port) override { inner_->remove_local_port(port); }
+  int add_flow(Path& path, int fd) override { return inner_->add_flow(path, fd); }
+  void remove_flow(const Path& path) override { inner_->remove_flow(path); }
+  int control_fd() const override { return inner_->control_fd(); }
+  void control() override { inner_->control(); }
+  bool arm() override { return inner_->arm(); }
 
  private:
   /// A datagram that has not gone out yet.

@@ -18,11 +18,20 @@ class NetPort : public Port {
   /// Clears the pending error behind wait_fd() (ENETDOWN), so that poll() may sleep again.
   virtual void clear_error() = 0;
 
-  /// rx() shall get the datagrams for local UDP port @p port (network byte order), which may
-  /// be said once per connection. @p fd: the socket that gets them, where there is one, else
-  /// -1; the port owns it from then on, also when it fails. 0 or an errno value. [engine held]
-  virtual int add_local_port(uint16_t port, int fd) = 0;
-  virtual void remove_local_port(uint16_t port) = 0;
+  /// rx() shall get the datagrams for the local end of @p path; sets path.tag. @p fd: the socket that
+  /// gets them, where there is one, else -1; the port owns it from then on, also when it fails.
+  /// 0 or an errno value. [engine held]
+  virtual int add_flow(Path& path, int fd) = 0;
+  /// @p path as add_flow() left it.
+  virtual void remove_flow(const Path& path) = 0;
+
+  /// poll(2) says readable when control() has something to do; -1: never. Belongs to the port.
+  virtual int control_fd() const { return -1; }
+  /// What is neither data nor urgent. [engine held, not on the data path]
+  virtual void control() {}
+  /// The caller is about to sleep in poll(2) on both descriptors: what arrives from now on must end
+  /// that. False: something has arrived that they do not tell of. [engine held]
+  virtual bool arm() { return true; }
 };
 
 }  // namespace usiw

@@ -8,11 +8,14 @@
 ///  - its transmit function sleeps in poll(POLLOUT) without a limit while the ring is full;
 ///  - it joins a PACKET_FANOUT group named (pid ^ ifindex) even with one queue: two ports on
 ///    one netdev, or two processes whose numbers fall together, would share the datagrams out
-///    between them, or one could not be made.
+///    between them, or one could not be made;
+///  - it maps its rings MAP_LOCKED, for which RLIMIT_MEMLOCK has no room where there is no
+///    CAP_IPC_LOCK. They are the kernel's pages, which stay in memory anyway.
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <cstdarg>
@@ -22,6 +25,7 @@ extern "C" {
 int __real_ioctl(int fd, unsigned long request, ...);
 int __real_poll(pollfd* fds, nfds_t count, int timeout_ms);
 int __real_setsockopt(int fd, int level, int name, const void* value, socklen_t len);
+void* __real_mmap64(void* at, size_t size, int prot, int flags, int fd, off64_t offset);
 
 int __wrap_ioctl(int fd, unsigned long request, ...) {
   va_list args;
@@ -45,6 +49,11 @@ int __wrap_poll(pollfd* fds, nfds_t count, int timeout_ms) {
 int __wrap_setsockopt(int fd, int level, int name, const void* value, socklen_t len) {
   if (level == SOL_PACKET && name == PACKET_FANOUT) return 0;
   return __real_setsockopt(fd, level, name, value, len);
+}
+
+void* __wrap_mmap64(void* at, size_t size, int prot, int flags, int fd, off64_t offset) {
+  if (fd >= 0) flags &= ~MAP_LOCKED;
+  return __real_mmap64(at, size, prot, flags, fd, offset);
 }
 
 }  // extern "C"

@@ -45,6 +45,8 @@ struct Path {
   std::array<uint8_t, 6> remote_mac;
   uint8_t hop_limit;
   uint8_t tos;
+  uint32_t tag = 0;    ///< the port's own
+  bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart
 };
 
 /// A datagram to send. @ref data has room for the port's max_payload() bytes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/socket_port.h"
 
+#include <netinet/udp.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@ constexpr size_t kBuffers = Port::kMaxHeld + 512;
 constexpr size_t kOffset = 2;
 /// Room for a burst from a peer that is faster. What the system allows, if that is less.
 constexpr int kSocketBuffer = 8 << 20;
+/// Of a message that the kernel takes apart (UDP_SEGMENT): datagrams, and bytes.
+constexpr size_t kSegmentsMost = 64, kMessageMost = 65'000;
 
 void widen(int fd, int force, int name) {
   if (setsockopt(fd, SOL_SOCKET, force, &kSocketBuffer, sizeof kSocketBuffer) != 0)
@@ -98,11 +101,12 @@ SocketPort::~SocketPort() {
 
 // ---- Local ports ----------------------------------------------------------------------------
 
-int SocketPort::add_local_port(uint16_t port, int fd) {
+int SocketPort::add_flow(Path& path, int fd) {
+  const uint16_t port = path.flow.local_port;
   for (Socket& s : sockets_) {
     if (s.port != port) continue;
     s.users++;
-    close(fd);  // another descriptor of the same socket
+    if (fd >= 0) close(fd);  // another descriptor of the same socket
     return 0;
   }
   if (fd < 0) return -fd;
@@ -118,7 +122,8 @@ int SocketPort::add_local_port(uint16_t port, int fd) {
   return 0;
 }
 
-void SocketPort::remove_local_port(uint16_t port) {
+void SocketPort::remove_flow(const Path& path) {
+  const uint16_t port = path.flow.local_port;
   auto s = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& o) { return o.port == port; });
   if (s == sockets_.end() || --s->users != 0) return;
   // The socket may live on in other descriptors, and epoll watches the socket.
@@ -149,13 +154,10 @@ void SocketPort::tx_free(std::span<TxBuf> bufs) {
   for (TxBuf& b : bufs) give_buffer(b.handle);
 }
 
-void SocketPort::address(mmsghdr& out, Message& m, const TxBuf& buf) {
-  const Path& path = *buf.path;
+/// All of a message but its data.
+void SocketPort::address(mmsghdr& out, Message& m, const Path& path) {
   msghdr& msg = out.msg_hdr;
   msg = {};
-  m.vec = {buf.data, buf.len};
-  msg.msg_iov = &m.vec;
-  msg.msg_iovlen = 1;
   msg.msg_name = &m.peer;
   msg.msg_control = m.control;
   if (path.flow.is_ipv4()) {
@@ -185,6 +187,16 @@ void SocketPort::address(mmsghdr& out, Message& m, const TxBuf& buf) {
   }
 }
 
+/// How many from the front may go as one message: to one peer, of one length but for the last.
+size_t SocketPort::alike(std::span<const TxBuf> bufs) const {
+  if (!segments_ || !bufs[0].path->merge) return 1;
+  size_t n = 1, bytes = bufs[0].len;
+  while (n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && bufs[n - 1].len == bufs[0].len &&
+         bufs[n].len <= bufs[0].len && bufs[n].len != 0 && bytes + bufs[n].len <= kMessageMost)
+    bytes += bufs[n++].len;
+  return n;
+}
+
 size_t SocketPort::tx(std::span<TxBuf> bufs) {
   size_t done = 0;
   bool room = true;
@@ -192,17 +204,31 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
     // As many as go out by the same socket.
     uint16_t port = bufs[done].path->flow.local_port;
     unsigned n = 0;
-    while (n < kBatch && done + n < bufs.size() && bufs[done + n].path->flow.local_port == port) {
-      address(headers_[n], messages_[n], bufs[done + n]);
-      n++;
+    size_t used = 0;
+    while (used < kBatch && done + used < bufs.size() && bufs[done + used].path->flow.local_port == port) {
+      const auto rest = bufs.subspan(done + used, std::min(bufs.size() - done, kBatch) - used);
+      const size_t count = alike(rest);
+      address(headers_[n], messages_[n], *rest[0].path);
+      msghdr& msg = headers_[n].msg_hdr;
+      for (size_t i = 0; i < count; i++) vecs_[used + i] = {rest[i].data, rest[i].len};
+      msg.msg_iov = vecs_ + used;
+      msg.msg_iovlen = count;
+      if (count > 1)
+        msg.msg_controllen = put(messages_[n].control, msg.msg_controllen, SOL_UDP, UDP_SEGMENT,
+                                 static_cast<uint16_t>(rest[0].len));
+      messages_[n++].count = static_cast<unsigned>(count);
+      used += count;
     }
     int sent = sendmmsg(socket_of(port), headers_, n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
-      done += static_cast<size_t>(sent);
+      for (int i = 0; i < sent; i++) done += messages_[i].count;
     } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
       room = false;
     } else if (errno != EINTR) {
-      done++;  // this one cannot be sent (no route, too long ...): as if the wire had lost it
+      if (messages_[0].count > 1)
+        segments_ = false;  // it may be that this netdev cannot: one by one
+      else
+        done++;  // this one cannot be sent (no route, too long ...): as if the wire had lost it
     }
   }
   tx_free(bufs);
@@ -233,11 +259,11 @@ size_t SocketPort::receive(int fd, std::span<RxBuf> bufs) {
     if (s.fd == fd) port = s.port;
   for (unsigned i = 0; i < want; i++) {
     Message& m = messages_[i];
-    m.vec = {free_[free_.size() - 1 - i] + kOffset, slot_ - kOffset};
+    vecs_[i] = {free_[free_.size() - 1 - i] + kOffset, slot_ - kOffset};
     headers_[i].msg_hdr = {};
     headers_[i].msg_hdr.msg_name = &m.peer;
     headers_[i].msg_hdr.msg_namelen = sizeof m.peer;
-    headers_[i].msg_hdr.msg_iov = &m.vec;
+    headers_[i].msg_hdr.msg_iov = &vecs_[i];
     headers_[i].msg_hdr.msg_iovlen = 1;
     headers_[i].msg_hdr.msg_control = m.control;
     headers_[i].msg_hdr.msg_controllen = sizeof m.control;

@@ -32,8 +32,8 @@ class SocketPort final : public NetPort {
   uint32_t mtu() const override { return mtu_; }
   int wait_fd() const override { return epoll_; }
   void clear_error() override {}
-  int add_local_port(uint16_t port, int fd) override;
-  void remove_local_port(uint16_t port) override;
+  int add_flow(Path& path, int fd) override;
+  void remove_flow(const Path& path) override;
 
  private:
   static constexpr size_t kBatch = 64;
@@ -43,18 +43,20 @@ class SocketPort final : public NetPort {
     uint16_t port;   ///< network byte order
     unsigned users;  ///< connections
   };
-  /// One datagram on its way through a system call.
+  /// One datagram on its way through a system call, or several to one peer that the kernel takes apart.
   struct Message {
     sockaddr_storage peer;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
-    iovec vec;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int)) +
+                                  CMSG_SPACE(sizeof(uint16_t))];
+    unsigned count;  ///< datagrams
   };
 
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
   int socket_of(uint16_t port) const;
   size_t receive(int fd, std::span<RxBuf> bufs);
-  void address(mmsghdr& out, Message& m, const TxBuf& buf);
+  void address(mmsghdr& out, Message& m, const Path& path);
+  size_t alike(std::span<const TxBuf> bufs) const;
 
   uint32_t mtu_ = 0;
   int epoll_ = -1;
@@ -63,6 +65,8 @@ class SocketPort final : public NetPort {
   std::vector<std::byte*> free_;  ///< last in, first out: few are ever touched
   std::vector<Socket> sockets_;
   Message messages_[kBatch];
+  iovec vecs_[kBatch];
+  bool segments_ = true;  ///< the kernel has not refused to take messages apart
   mmsghdr headers_[kBatch];
   Drops drops_{};
 };

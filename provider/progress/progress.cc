@@ -187,9 +187,10 @@ void Progress::unwatch(int fd) {
   watch_changed_.wait(hold, [&] { return watch_seen_ >= gen; });
 }
 
-void Progress::freeze() {
+bool Progress::freeze() {
   frozen_.store(true, std::memory_order_seq_cst);
   for (int i = 0; i < 50 && token_.load(std::memory_order_seq_cst) != 0; i++) usleep(1000);
+  return token_.load(std::memory_order_seq_cst) == 0;
 }
 
 // ---- The thread's beginning -------------------------------------------------------

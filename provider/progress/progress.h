@@ -52,6 +52,9 @@ class Driven {
   virtual uint64_t next_deadline_ns() = 0;
   /// [token not held] After every release: act on what the engine has reported.
   virtual void released() = 0;
+  /// [token held] The thread is about to sleep on what it watches: what arrives from now on must end
+  /// that. False: something has arrived already.
+  virtual bool arm() { return true; }
 };
 
 /// Waits for a file descriptor in the progress thread.
@@ -121,8 +124,9 @@ class Progress {
   };
   const Stats& stats() const { return stats_; }
 
-  /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work.
-  void freeze();
+  /// At process exit: nobody drives any more; waits (bounded) for who does. Holds still work, and do
+  /// not wait if this returns true.
+  bool freeze();
 
  private:
   enum class State : uint32_t { kPolling, kStandby, kSleeping };

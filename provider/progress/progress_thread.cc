@@ -298,10 +298,11 @@ void Progress::sleep(bool crowded) {
     until = driven_.next_deadline_ns();
     if (now_ - last_work_ < kRecentNs) until = std::min(until, now_ + kRecentNapNs);
   }
+  const bool more = held && ((work && !crowded) || !driven_.arm());
   // Whoever drives from here on compares the engine's deadline with this time.
   sleep_until_.store(until, std::memory_order_seq_cst);
   if (held) release();
-  bool again = held && (kicked() || (work && !crowded));
+  bool again = more || (held && kicked());
   if (!again && until > now_ && !stopping_.load(std::memory_order_seq_cst)) {
     bool rung;
     count(stats_.sleeps);

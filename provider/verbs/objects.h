@@ -72,8 +72,8 @@ struct VQp {
   bool sq_sig_all;
   std::atomic<uint32_t> pins;
   uint32_t conn_id;  ///< of the installed connection; 0 for none. Engine held.
-  NetPort* port;     ///< that gets what is sent to local_port, or null. Under the runtime's port lock.
-  uint16_t local_port;
+  NetPort* port;     ///< that gets what is sent to the QP, or null. Under the runtime's port lock.
+  Path path;         ///< as the port knows it
   Pending peer_closed, closed, failed;
 };
 static_assert(offsetof(VQp, ibv) == 0);

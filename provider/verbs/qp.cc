@@ -105,6 +105,10 @@ extern "C" int usiw_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;
+  if ((mask & IBV_QP_STATE) != 0 && (attr->qp_state == IBV_QPS_ERR || attr->qp_state == IBV_QPS_RESET)) {
+    Progress::Hold held(runtime.progress());
+    runtime.engine().qp_acknowledge(qp->qp);  // ahead of the kernel's RESET
+  }
   if (int rc = usiw_cmd_modify_qp(ibqp, attr, mask); rc != 0) return rc;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   // The kernel announces what follows from SQD (it drives the disconnect); ERR and RESET

@@ -16,6 +16,7 @@
 
 #include "port/ethdev_port.h"
 #include "port/fault_port.h"
+#include "port/shm_port.h"
 #include "port/socket_port.h"
 #include "uapi/usiw_wire.h"
 #include "verbs/say.h"
@@ -57,8 +58,18 @@ void Runtime::after_fork_child() {
 void Runtime::at_exit() {
   // Exit handlers and destructors run from here on, DPDK's too: nobody may drive meanwhile.
   if (!registry_lock().try_lock()) return;
-  for (Runtime* r : registry()) r->progress_->freeze();
+  for (Runtime* r : registry())
+    if (r->progress_->freeze()) r->acknowledge_all();
   registry_lock().unlock();
+}
+
+/// The kernel's RESETs follow.
+void Runtime::acknowledge_all() {
+  std::unique_lock hold(qps_lock_, std::try_to_lock);
+  if (!hold) return;
+  Progress::Hold held(*progress_);
+  for (auto& [qpn, qp] : qps_)
+    if (qp->qp != nullptr) engine_->qp_acknowledge(qp->qp);
 }
 
 // ---- Contexts ---------------------------------------------------------------------------
@@ -166,7 +177,8 @@ int Runtime::bring_up() {
     ifname = link_.ifname;
   }
   int error = 0;
-  if (port_for(loopback, mtu, error) == nullptr) return error;
+  const Reach reach = port_kind_ != USIW_PORT_PACKET ? Reach::kSockets : loopback ? Reach::kLoopback : Reach::kNetdev;
+  if (port_for(reach, mtu, error) == nullptr) return error;
   if (int rc = progress_->start(); rc != 0) {
     say_once(device_ + ": the progress thread could not be started: " + strerror(rc));
     return rc;
@@ -194,14 +206,13 @@ void Runtime::open_trace() {
   engine_->trace_into(trace_->memory());
 }
 
-/// [ports_lock_] A port to the netdev, or to lo, for packets of up to @p mtu bytes: made
-/// when first needed (a connection of the host to itself, a netdev whose MTU has grown).
-Runtime::PortSlot* Runtime::port_for(bool loopback, uint32_t mtu, int& error) {
-  if (port_kind_ == USIW_PORT_SOCKET) loopback = false;  // one for all: the kernel routes
+/// [ports_lock_] A port to there, for packets of up to @p mtu bytes: made when first needed (a
+/// connection of the host to itself, a netdev whose MTU has grown).
+Runtime::PortSlot* Runtime::port_for(Reach reach, uint32_t mtu, int& error) {
   for (PortSlot& slot : ports_)
-    if (slot.loopback == loopback && slot.port->mtu() >= mtu) return &slot;
+    if (slot.reach == reach && slot.port->mtu() >= mtu) return &slot;
 
-  std::unique_ptr<NetPort> port = make_port(loopback, mtu, error);
+  std::unique_ptr<NetPort> port = make_port(reach, mtu, error);
   if (!port) return nullptr;
   if (const Faults& faults = Faults::from_environment(); faults.on_wire())
     port = std::make_unique<FaultPort>(std::move(port), faults);
@@ -209,22 +220,35 @@ Runtime::PortSlot* Runtime::port_for(bool loopback, uint32_t mtu, int& error) {
   {
     Progress::Hold held(*progress_);
     number = engine_->add_port(*port);
+    if (number >= 0) to_arm_.push_back(port.get());
   }
   if (number < 0) {
     error = ENOMEM;
     return nullptr;
   }
   progress_->watch(port->wait_fd(), Progress::Kind::kPacket, *this);
-  ports_.push_back({std::move(port), number, loopback});
+  if (port->control_fd() >= 0) progress_->watch(port->control_fd(), Progress::Kind::kControl, port_control_);
+  ports_.push_back({std::move(port), number, reach});
   return &ports_.back();
 }
 
-std::unique_ptr<NetPort> Runtime::make_port(bool loopback, uint32_t mtu, int& error) {
-  if (port_kind_ == USIW_PORT_SOCKET) {
-    auto port = SocketPort::create(USIW_MAX_MTU, error);
-    if (!port) say_once(device_ + ": no memory or descriptors for a port: " + strerror(error));
-    return port;
-  }
+std::unique_ptr<NetPort> Runtime::make_port(Reach reach, uint32_t mtu, int& error) {
+  if (reach == Reach::kSockets) return make_socket_port(error);
+  return make_packet_port(reach == Reach::kLoopback, mtu, error);
+}
+
+/// One for all: the kernel routes.
+std::unique_ptr<NetPort> Runtime::make_socket_port(int& error) {
+  std::unique_ptr<NetPort> port;
+  if (port_kind_ == USIW_PORT_SOCKET)
+    port = SocketPort::create(USIW_MAX_MTU, error);
+  else
+    port = ShmPort::create(USIW_MAX_MTU, error);
+  if (!port) say_once(device_ + ": no memory or descriptors for a port: " + strerror(error));
+  return port;
+}
+
+std::unique_ptr<NetPort> Runtime::make_packet_port(bool loopback, uint32_t mtu, int& error) {
   EthdevPort::Spec spec;
   {
     std::lock_guard hold(link_lock_);
@@ -239,6 +263,12 @@ std::unique_ptr<NetPort> Runtime::make_port(bool loopback, uint32_t mtu, int& er
   return port;
 }
 
+bool Runtime::arm() {
+  bool quiet = true;
+  for (NetPort* port : to_arm_) quiet = port->arm() && quiet;
+  return quiet;
+}
+
 bool Runtime::ready(int fd, short revents) {
   if ((revents & POLLNVAL) != 0) return false;
   if ((revents & (POLLERR | POLLHUP)) != 0) {  // ENETDOWN, once per going down
@@ -249,11 +279,22 @@ bool Runtime::ready(int fd, short revents) {
   return true;
 }
 
+bool Runtime::PortControl::ready(int fd, short revents) {
+  if ((revents & POLLNVAL) != 0) return false;
+  std::lock_guard hold(runtime.ports_lock_);
+  for (PortSlot& slot : runtime.ports_) {
+    if (slot.port->control_fd() != fd) continue;
+    Progress::Hold held(*runtime.progress_);
+    slot.port->control();
+  }
+  return true;
+}
+
 void Runtime::release_port(VQp& qp) {
   std::lock_guard hold(ports_lock_);
   if (qp.port == nullptr) return;
   Progress::Hold held(*progress_);
-  qp.port->remove_local_port(qp.local_port);
+  qp.port->remove_flow(qp.path);
   qp.port = nullptr;
 }
 
@@ -271,6 +312,7 @@ void Runtime::remove_qp(VQp& qp) {
   }
   if (qp.qp != nullptr) {
     Progress::Hold held(*progress_);
+    engine_->qp_acknowledge(qp.qp);  // ahead of the kernel's RESET
     engine_->qp_destroy(qp.qp);
     qp.qp = nullptr;
   }

@@ -55,10 +55,19 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   void on_event(Context& context, const usiw_event& event);
 
  private:
+  /// What a port reaches.
+  enum class Reach { kNetdev, kLoopback, kSockets };
   struct PortSlot {
     std::unique_ptr<NetPort> port;
     int number;  ///< the engine's
-    bool loopback;
+    Reach reach;
+  };
+
+  /// Ports' control descriptors.
+  struct PortControl final : Watcher {
+    explicit PortControl(Runtime& r) : runtime(r) {}
+    bool ready(int fd, short revents) override;
+    Runtime& runtime;
   };
 
   Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind);
@@ -76,6 +85,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   // What Progress drives.
   unsigned drive() override { return engine_->progress(); }
   uint64_t next_deadline_ns() override { return engine_->next_deadline_ns(); }
+  bool arm() override;
   void released() override {
     if (have_pending_.load(std::memory_order_seq_cst)) flush_pending();
   }
@@ -83,14 +93,17 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   /// Packet sockets.
   bool ready(int fd, short revents) override;
 
-  PortSlot* port_for(bool loopback, uint32_t mtu, int& error);
+  PortSlot* port_for(Reach reach, uint32_t mtu, int& error);
   void on_never_connected(VQp& qp);
-  std::unique_ptr<NetPort> make_port(bool loopback, uint32_t mtu, int& error);
+  std::unique_ptr<NetPort> make_port(Reach reach, uint32_t mtu, int& error);
+  std::unique_ptr<NetPort> make_socket_port(int& error);
+  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error);
   void on_connect(VQp& qp, const usiw_event& event);
   VQp* pin(uint32_t qpn);
   void point_counters();
   void open_trace();
   void abort_all();
+  void acknowledge_all();
 
   static void before_fork();
   static void after_fork_parent();
@@ -116,6 +129,8 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
 
   std::mutex ports_lock_;
   std::vector<PortSlot> ports_;
+  std::vector<NetPort*> to_arm_;  ///< of ports_; engine held
+  PortControl port_control_{*this};
   bool up_ = false;  ///< under ports_lock_
   std::unique_ptr<TraceFile> trace_;  ///< under ports_lock_; the engine writes into it
 

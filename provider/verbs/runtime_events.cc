@@ -7,11 +7,15 @@
 #include <cerrno>
 #include <cstring>
 
+#include "uapi/usiw_wire.h"
 #include "verbs/kernel_methods.h"
 #include "verbs/runtime.h"
 
 namespace usiw {
 namespace {
+
+/// Enough for what a port holds.
+constexpr unsigned kRunsBeforeKill = 64;
 
 /// Holds a QP that Runtime::pin() found.
 class Pin {
@@ -40,6 +44,7 @@ Path path_of(const usiw_conn_info& c) {
   p.remote_mac = mac(c.remote_mac);
   p.hop_limit = c.hop_limit;
   p.tos = c.tos;
+  p.merge = (c.features & USIW_FEATURE_MERGED) != 0;
   return p;
 }
 
@@ -76,7 +81,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   Pin pinned(pin(event.qpn));
   VQp* qp = pinned.get();
   if (qp == nullptr) {  // destroyed meanwhile, and the kernel knows
-    if (event.type == USIW_EVENT_CONNECT && port_kind_ == USIW_PORT_SOCKET) close(event.conn.data_fd);
+    if (event.type == USIW_EVENT_CONNECT && event.conn.data_fd > 0) close(event.conn.data_fd);
     return;
   }
   if (event.type == USIW_EVENT_CONNECT) {
@@ -94,6 +99,9 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
       engine_->qp_shutdown(qp->qp);
       break;
     case USIW_EVENT_KILL:
+      // RESET has overtaken what the peer sent before it, and that may be an acknowledgement.
+      for (unsigned runs = 0; runs < kRunsBeforeKill && engine_->progress() != 0; runs++) {
+      }
       engine_->qp_abort(qp->qp);
       break;
     case USIW_EVENT_PROBE:
@@ -119,23 +127,23 @@ void Runtime::on_never_connected(VQp& qp) {
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
   int error = 0;
-  bool local;
-  {
+  Reach reach = Reach::kSockets;
+  if (conn.data_fd == 0) {
     std::lock_guard hold(link_lock_);
-    local = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0;
+    reach = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
   }
   release_port(qp);
   int number = -1;
   {
     std::lock_guard hold(ports_lock_);
-    PortSlot* slot = port_for(local, conn.mtu, error);
-    if (slot == nullptr && port_kind_ == USIW_PORT_SOCKET) close(conn.data_fd);
+    PortSlot* slot = port_for(reach, conn.mtu, error);
+    if (slot == nullptr && conn.data_fd > 0) close(conn.data_fd);
     if (slot != nullptr) {
       Progress::Hold held(*progress_);
-      error = slot->port->add_local_port(conn.local_port, conn.data_fd);
+      qp.path = path_of(conn);
+      error = slot->port->add_flow(qp.path, conn.data_fd);
       if (error == 0) {
         qp.port = slot->port.get();
-        qp.local_port = conn.local_port;
         number = slot->number;
       }
     }
@@ -143,7 +151,7 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   if (error == 0) {
     Progress::Hold held(*progress_);
     error = qp.qp == nullptr ? ENOENT
-                             : engine_->qp_connect(qp.qp, number, path_of(conn), attr_of(conn));
+                             : engine_->qp_connect(qp.qp, number, qp.path, attr_of(conn));
     if (error == 0) qp.conn_id = event.conn_id;
   }
   if (error != 0) release_port(qp);

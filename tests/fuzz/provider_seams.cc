@@ -145,6 +145,6 @@ void Progress::watch(int fd, Kind kind, Watcher& watcher) {
 void Progress::unwatch(int fd) {
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
 }
-void Progress::freeze() {}
+bool Progress::freeze() { return true; }
 
 }  // namespace usiw

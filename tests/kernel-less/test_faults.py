@@ -49,10 +49,11 @@ def test_failing_work_request(usiw_run):
 def test_killed_connection(usiw_run):
     """Ends behind so many bytes; both ends are told."""
     port = next_port()
-    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port]).wait_listening(port)
-    client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-S", 60000], ["--kill-after", "500000"])
+    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port, "-S", 60000]).wait_listening(port)
+    client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-S", 60000, "-v"], ["--kill-after", "500000"])
     client.wait(60)
     server.wait(60)
+    assert "ping data" in client.output
     assert "DISCONNECT" in client.output
     assert "DISCONNECT" in server.output
 

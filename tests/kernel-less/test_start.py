@@ -31,6 +31,7 @@ def test_check_says_what_is_wrong(usiw_run):
     (["--device"], "--device needs a value"),
     (["--device", "a/b"], "--device"),
     (["--address", "localhost"], "--address"),
+    (["--port", "pigeon"], "--port"),
     ([], "which program?"),
 ])
 def test_wrong_options(usiw_run, options, part):

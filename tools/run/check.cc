@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <climits>
@@ -33,6 +34,17 @@ long read_number(const char* path) {
 }
 
 void line(const char* what, const std::string& value) { printf("%-12s %s\n", what, value.c_str()); }
+
+std::string port_text() {
+  switch (settings().port) {
+    case USIW_PORT_PACKET:
+      return "raw packets to other hosts, shared memory and UDP sockets on this one";
+    case USIW_PORT_SHM:
+      return "shared memory to this user's processes on this host, UDP sockets to all others: no rights needed";
+    default:
+      return "UDP sockets: no rights needed";
+  }
+}
 
 Endpoint parse_address(const std::string& text) {
   Endpoint e;
@@ -75,6 +87,11 @@ std::string check_settings() {
   const std::string& address = settings().address;
   if (!address.empty() && !is_own_address(parse_address(address)))
     return "--address " + address + " is not an address of this host (see: ip address)";
+  if (settings().port == USIW_PORT_PACKET) {
+    int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (fd < 0) return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
+    close(fd);
+  }
   return {};
 }
 
@@ -88,7 +105,7 @@ int check(const Parts& parts) {
   line("provider", parts.provider.empty() ? "missing" : parts.provider);
   line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
   line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
-  line("port", "UDP sockets: no rights needed");
+  line("port", port_text());
   line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs two or three");
   long rmem = read_number("/proc/sys/net/core/rmem_max");
   constexpr long kGoodBuffer = 8 << 20;

@@ -11,6 +11,7 @@
 #include "cm_thread.h"
 #include "random.h"
 #include "qp.h"
+#include "settings.h"
 #include "world.h"
 
 namespace usiw::run {
@@ -37,6 +38,9 @@ std::set<std::pair<uint64_t, Conn*>>& conn_clock() {
   static auto& list = *new std::set<std::pair<uint64_t, Conn*>>;
   return list;
 }
+
+/// Beside those of every end.
+uint32_t own_features() { return settings().port == USIW_PORT_PACKET ? 0 : USIW_FEATURE_MERGED; }
 
 uint32_t next_conn_id() {
   static uint32_t last = 0;
@@ -120,6 +124,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
   int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_MAX_WINDOW, pd, pd_len);
   if (ret != 0) return ret;
+  conn->cm_.features |= own_features();
   // The old connection of this 4-tuple may only be lingering, for the sake of its peer.
   if (std::shared_ptr<Conn> old = lookup_conn(tuple); old && old->cm_.state == USIW_CM_LINGER) old->unhash();
   ret = conn->insert();
@@ -210,6 +215,7 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
         std::shared_ptr<Conn> conn(new Conn(sock, tuple));
         reason = usiw_cm_init_passive(&conn->cm_, &pkt, random_u32(), static_cast<uint16_t>(route.mtu),
                                       USIW_TRP_MAX_WINDOW, now_us());
+        conn->cm_.features |= pkt.features & own_features();
         if (reason == 0 && conn->insert() == 0) {
           if (listener->on_request(conn)) {
             conn->arm();

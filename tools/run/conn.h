@@ -64,6 +64,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
   /// [world] Fills CONNECT's record; its data_fd is made when it is read.
   const usiw_conn_info& info() const { return info_; }
+  /// [world] What CONNECT's data_fd shall be.
+  int make_data_fd() { return by_packets_ ? 0 : sock_->dup_data_fd(); }
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
@@ -78,6 +80,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   uint32_t act_one(uint32_t action);
   void arm();
   uint32_t announce();
+  void announce_packets();
   void established();
   void tell_reply(int status);
   void tell_established();
@@ -94,6 +97,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   uint64_t armed_us_ = 0;
   int watch_entry_ = -1;
   uint8_t tos_ = 0;
+  bool by_packets_ = false;
   bool hashed_ = false, announced_ = false, accepted_ = false;
   bool told_reply_ = false, told_failure_ = false, told_established_ = false, told_close_ = false;
 };

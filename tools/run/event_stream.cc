@@ -16,7 +16,7 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
       if (r.event.type == USIW_EVENT_CONNECT) {
         // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
         // What cannot be made is answered by the provider's REFUSED.
-        r.event.conn.data_fd = r.conn->sock()->dup_data_fd();
+        r.event.conn.data_fd = r.conn->make_data_fd();
       }
       std::memcpy(static_cast<char*>(buf) + done, &r.event, sizeof r.event);
       done += sizeof r.event;

@@ -5,6 +5,16 @@
 
 namespace usiw::run {
 
+/// auto: memory reaches who has it as well, sockets everyone, and neither needs rights. Packets never
+/// by themselves: docs/kernel-less.md says why.
+bool port_kind_of(const std::string& name, usiw_port_kind& out) {
+  if (name == "auto" || name == "shm") out = USIW_PORT_SHM;
+  else if (name == "socket") out = USIW_PORT_SOCKET;
+  else if (name == "packet") out = USIW_PORT_PACKET;
+  else return false;
+  return true;
+}
+
 const Settings& settings() {
   static const Settings& once = *new Settings([] {
     auto get = [](const char* name, const char* otherwise) -> std::string {
@@ -14,7 +24,7 @@ const Settings& settings() {
     Settings s;
     s.device = get(kDeviceVariable, "usiw0");
     s.address = get(kAddressVariable, "");
-    s.port = USIW_PORT_SOCKET;
+    if (!port_kind_of(get(kPortVariable, "auto"), s.port)) s.port = USIW_PORT_SHM;
     s.watcher = get(kWatcherVariable, "");
     return s;
   }());

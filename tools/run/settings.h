@@ -12,6 +12,7 @@ namespace usiw::run {
 
 inline constexpr char kDeviceVariable[] = "USIW_RUN_DEVICE";
 inline constexpr char kAddressVariable[] = "USIW_RUN_ADDRESS";
+inline constexpr char kPortVariable[] = "USIW_RUN_PORT";
 /// The provider's own: provider/port/fault_port.h.
 inline constexpr char kFaultsVariable[] = "USIW_FAULTS";
 inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
@@ -25,6 +26,10 @@ struct Settings {
 
 /// Read from the environment once.
 const Settings& settings();
+
+/// The port that --port NAME asks for. False: there is no such name.
+bool port_kind_of(const std::string& name, usiw_port_kind& out);
+inline constexpr char kPortNames[] = "auto, socket, packet or shm";
 
 }  // namespace usiw::run
 

@@ -33,14 +33,15 @@ uint64_t g_next_serial = 1;
 
 int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
 
-/// Of a group of two sockets on one port: the first one gets the handshake and verified RESETs,
-/// the second one DATA, SHUTDOWN, SACK and stray RESETs. Run on the UDP payload.
-int attach_demux(int fd) {
-  constexpr uint32_t kOpflags = offsetof(usiw_trp_hdr, opflags);
+/// A program on the UDP payload that tells DATA, SHUTDOWN, SACK and stray RESETs, for which it returns
+/// @p data, from the handshake and verified RESETs: @p handshake. What is too short the handshake drops.
+int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) {
+  // A socket filter also sees the UDP header; one for a group of sockets does not.
+  const uint32_t at = option == SO_ATTACH_FILTER ? 8 : 0;
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, sizeof(usiw_trp_hdr), 0, 9),  // too short: handshake drops it
-      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kOpflags),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, at + static_cast<uint32_t>(sizeof(usiw_trp_hdr)), 0, 9),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, at + static_cast<uint32_t>(offsetof(usiw_trp_hdr, opflags))),
       BPF_STMT(BPF_MISC | BPF_TAX, 0),
       BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, USIW_TRP_OPCODE_SHIFT),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_DATA, 6, 0),
@@ -49,11 +50,11 @@ int attach_demux(int fd) {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_RESET, 0, 2),
       BPF_STMT(BPF_MISC | BPF_TXA, 0),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, USIW_TRP_F_STRAY, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, 0),
-      BPF_STMT(BPF_RET | BPF_K, 1),
+      BPF_STMT(BPF_RET | BPF_K, handshake),
+      BPF_STMT(BPF_RET | BPF_K, data),
   };
   sock_fprog program{sizeof code / sizeof *code, code};
-  return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
+  return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
 int open_socket(const Endpoint& local) {
@@ -197,7 +198,8 @@ int UdpSocket::dup_data_fd() {
     int error = 0;
     if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
     if (error == 0) error = bind_socket(fd, local_);
-    if (error == 0 && attach_demux(fd_) != 0) error = -errno;
+    // Of the two sockets on the port, which one gets it.
+    if (error == 0) error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0);
     if (error != 0) {
       USIW_REAL(close)(fd);
       return error;
@@ -207,6 +209,8 @@ int UdpSocket::dup_data_fd() {
   int copy = fd_out_of_the_way(USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0));
   return copy >= 0 ? copy : -errno;
 }
+
+int UdpSocket::ignore_data() { return attach_opcode_filter(fd_, SO_ATTACH_FILTER, 0, UINT32_MAX); }
 
 void UdpSocket::send(const Endpoint& from, const Endpoint& to, const void* data, size_t len) {
   sockaddr_storage sa;

@@ -16,6 +16,15 @@ class Lifetime : public EngineTest {
     ra = w.a.region(100'000);
     rb = w.b.region(100'000);
   }
+  /// Until the first receive of b is complete; its acknowledgement is not under way yet.
+  void a_frozen_until_received() {
+    w.a.engine.progress();
+    w.a_frozen = true;
+    for (int i = 0; i < 1000 && w.b.count(USIW_CNT_RX_PKTS) == 0; i++) w.tick();
+    w.a_frozen = false;
+    EXPECT_EQ(1u, w.b.count(USIW_CNT_RX_PKTS));
+    EXPECT_EQ(0u, w.b.count(USIW_CNT_TX_PKTS));
+  }
   Qp *qa, *qb;
   Region *ra, *rb;
 };
@@ -248,6 +257,22 @@ TEST_F(Lifetime, abort_is_silent_and_flushes) {
   w.run_for(1 * kSec);
   EXPECT_EQ(sent, w.wire.sent);
   EXPECT_TRUE(w.a.events.failed.empty() && w.a.events.closed.empty());
+}
+
+/// What the program at the other end has seen is complete here, however soon it lets go of its QP.
+TEST_F(Lifetime, what_was_received_is_acknowledged_before_the_qp_goes) {
+  post_recv(qb, {rb->sge(0, 64)});
+  send(qa, ra->sge(0, 64));
+  a_frozen_until_received();
+  w.b.engine.qp_acknowledge(qb);
+  w.b.engine.qp_destroy(qb);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kMs));
+}
+
+TEST_F(Lifetime, nothing_is_acknowledged_that_is_not_owed) {
+  const uint64_t sent = w.b.count(USIW_CNT_TX_PKTS);
+  w.b.engine.qp_acknowledge(qb);
+  EXPECT_EQ(sent, w.b.count(USIW_CNT_TX_PKTS));
 }
 
 TEST_F(Lifetime, reset_makes_the_qp_new) {

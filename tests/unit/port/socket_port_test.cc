@@ -1,59 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/socket_port.h"
 
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <memory>
 #include <numeric>
 #include <vector>
 
+#include "loopback.h"
 #include "port/fault_port.h"
 
 namespace usiw {
 namespace {
-
-constexpr uint32_t kMtu = 9216;
-
-/// A socket as the control path makes them, on 127.0.0.1 or ::1; its port in network byte order.
-int data_socket(bool ipv4, uint16_t& port) {
-  int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
-  sockaddr_storage sa{};
-  socklen_t len;
-  if (ipv4) {
-    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
-    sin.sin_family = AF_INET;
-    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    len = sizeof sin;
-    setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
-  } else {
-    auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
-    sin6.sin6_family = AF_INET6;
-    sin6.sin6_addr = in6addr_loopback;
-    len = sizeof sin6;
-    setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
-  }
-  EXPECT_EQ(0, bind(fd, reinterpret_cast<sockaddr*>(&sa), len));
-  getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len);
-  port = ipv4 ? reinterpret_cast<sockaddr_in&>(sa).sin_port : reinterpret_cast<sockaddr_in6&>(sa).sin6_port;
-  return fd;
-}
-
-Path path_between(bool ipv4, uint16_t from, uint16_t to) {
-  Path p{};
-  if (ipv4) {
-    p.flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
-  } else {
-    p.flow.local_addr[15] = 1;
-  }
-  p.flow.remote_addr = p.flow.local_addr;
-  p.flow.local_port = from;
-  p.flow.remote_port = to;
-  p.hop_limit = 64;
-  return p;
-}
 
 /// Two ports with a socket each, and a path between them.
 class SocketPorts : public ::testing::TestWithParam<bool> {
@@ -64,44 +22,15 @@ class SocketPorts : public ::testing::TestWithParam<bool> {
     b = SocketPort::create(kMtu, error);
     ASSERT_TRUE(a && b);
     int fa = data_socket(GetParam(), port_a), fb = data_socket(GetParam(), port_b);
-    ASSERT_EQ(0, a->add_local_port(port_a, fa));
-    ASSERT_EQ(0, b->add_local_port(port_b, fb));
     path = path_between(GetParam(), port_a, port_b);
-  }
-
-  /// Sends datagrams of these lengths; the i-th is filled with i.
-  static size_t send(NetPort& from, const Path& path, const std::vector<uint32_t>& lengths) {
-    std::vector<TxBuf> bufs(lengths.size());
-    bufs.resize(from.tx_alloc(bufs));
-    for (size_t i = 0; i < bufs.size(); i++) {
-      bufs[i].len = lengths[i];
-      bufs[i].path = &path;
-      memset(bufs[i].data, static_cast<int>(i), lengths[i]);
-    }
-    return from.tx(bufs);
-  }
-
-  struct Got {
-    std::vector<std::byte> bytes;
-    FlowKey flow;
-  };
-  /// What arrives until @p count datagrams have, or nothing more does.
-  static std::vector<Got> receive(NetPort& at, size_t count) {
-    std::vector<Got> all;
-    for (int tries = 0; all.size() < count && tries < 200; tries++) {
-      RxBuf bufs[8];
-      size_t n = at.rx(bufs);
-      for (size_t i = 0; i < n; i++) all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow});
-      at.rx_free({bufs, n});
-      pollfd p{at.wait_fd(), POLLIN, 0};
-      if (n == 0) poll(&p, 1, 10);
-    }
-    return all;
+    back = path_between(GetParam(), port_b, port_a);
+    ASSERT_EQ(0, a->add_flow(path, fa));
+    ASSERT_EQ(0, b->add_flow(back, fb));
   }
 
   std::unique_ptr<SocketPort> a, b;
   uint16_t port_a = 0, port_b = 0;
-  Path path{};
+  Path path{}, back{};
 };
 
 TEST_P(SocketPorts, datagrams_arrive_with_both_ends_named) {
@@ -122,6 +51,22 @@ TEST_P(SocketPorts, bursts_longer_than_a_batch) {
   std::vector<uint32_t> lengths(150, 100);
   ASSERT_EQ(150u, send(*a, path, lengths));
   EXPECT_EQ(150u, receive(*b, 150).size());
+}
+
+TEST_P(SocketPorts, merged_datagrams_arrive_one_by_one) {
+  path.merge = true;
+  std::vector<uint32_t> lengths(40, 100);
+  lengths.insert(lengths.end(), {60, 60, 100});
+  lengths.insert(lengths.end(), 20, 9000);
+  lengths.insert(lengths.end(), {14, 9000, 0, 30});
+  ASSERT_EQ(lengths.size(), send(*a, path, lengths));
+  std::vector<Got> got = receive(*b, lengths.size());
+  ASSERT_EQ(lengths.size(), got.size());
+  for (size_t i = 0; i < lengths.size(); i++) {
+    ASSERT_EQ(lengths[i], got[i].bytes.size()) << i;
+    for (std::byte x : got[i].bytes) ASSERT_EQ(static_cast<std::byte>(i), x) << i;
+    EXPECT_TRUE(got[i].flow == back.flow);
+  }
 }
 
 TEST_P(SocketPorts, wait_fd_is_readable_while_something_waits) {
@@ -154,22 +99,22 @@ TEST_P(SocketPorts, too_long_a_datagram_from_outside_is_counted) {
 }
 
 TEST_P(SocketPorts, port_is_let_go_by_its_last_user) {
-  uint16_t same = port_b;
-  int error = 0;
-  ASSERT_EQ(0, b->add_local_port(same, -1));  // a second connection; no descriptor needed
-  b->remove_local_port(same);
+  Path second = back;
+  second.flow.remote_port++;
+  ASSERT_EQ(0, b->add_flow(second, -1));  // no descriptor needed
+  b->remove_flow(second);
   ASSERT_EQ(1u, send(*a, path, {30}));
   EXPECT_EQ(1u, receive(*b, 1).size());
-  b->remove_local_port(same);
+  b->remove_flow(back);
   ASSERT_EQ(1u, send(*a, path, {30}));  // nobody has the port: as if lost
   EXPECT_EQ(0u, receive(*b, 1).size());
-  EXPECT_EQ(0, error);
 }
 
 TEST_P(SocketPorts, several_local_ports) {
   uint16_t other = 0;
   int fd = data_socket(GetParam(), other);
-  ASSERT_EQ(0, b->add_local_port(other, fd));
+  Path other_back = path_between(GetParam(), other, port_a);
+  ASSERT_EQ(0, b->add_flow(other_back, fd));
   Path second = path_between(GetParam(), port_a, other);
   ASSERT_EQ(1u, send(*a, path, {30}));
   ASSERT_EQ(1u, send(*a, second, {40}));
@@ -179,7 +124,8 @@ TEST_P(SocketPorts, several_local_ports) {
 }
 
 TEST_P(SocketPorts, a_descriptor_that_could_not_be_made_is_an_error) {
-  EXPECT_EQ(EMFILE, b->add_local_port(htons(9), -EMFILE));
+  Path other = path_between(GetParam(), htons(9), port_a);
+  EXPECT_EQ(EMFILE, b->add_flow(other, -EMFILE));
 }
 
 // ---- Faults -----------------------------------------------------------------------------------

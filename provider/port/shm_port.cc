@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "port/shm_port.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace usiw {
+namespace {
+
+/// While every flow has a channel only what a peer sends that has given its channel up comes by the
+/// sockets, and a thread that sleeps is woken by it: one look at them in so many runs.
+constexpr unsigned kLooksPerSocketLook = 32;
+/// More processes than these meet by sockets.
+constexpr size_t kMaxChannels = 1024;
+
+FlowKey reversed(const FlowKey& f) { return {f.remote_addr, f.local_addr, f.remote_port, f.local_port}; }
+
+}  // namespace
+
+std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error) {
+  std::unique_ptr<ShmPort> port(new ShmPort);
+  port->sockets_ = SocketPort::create(mtu, error);
+  if (!port->sockets_) return nullptr;
+  port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (port->epoll_ >= 0) return port;
+  error = errno;
+  return nullptr;
+}
+
+ShmPort::~ShmPort() {
+  for (Listener& l : listeners_) close(l.fd);
+  channels_.clear();
+  if (epoll_ >= 0) close(epoll_);
+}
+
+Port::Drops ShmPort::drops() const {
+  Drops d = sockets_->drops();
+  d.malformed += malformed_;
+  return d;
+}
+
+// ---- Sending ----------------------------------------------------------------------------------
+
+/// A tag may be out of date: a connection that has ended still answers repetitions.
+inline ShmChannel* ShmPort::channel_of(const Path& path) const {
+  if (path.tag >= flows_.size()) return nullptr;
+  const Flow& f = flows_[path.tag];
+  return f.in_memory && f.key == path.flow ? f.channel : nullptr;
+}
+
+size_t ShmPort::tx(std::span<TxBuf> bufs) {
+  size_t done = 0;
+  bool pushed = false;
+  while (done < bufs.size()) {
+    ShmChannel* channel = channel_of(*bufs[done].path);
+    size_t end = done + 1;  // as many as go the same way
+    while (end < bufs.size() && channel_of(*bufs[end].path) == channel) end++;
+    std::span<TxBuf> run = bufs.subspan(done, end - done);
+    size_t taken = 0;
+    if (channel == nullptr) {
+      taken = sockets_->tx(run);
+    } else {
+      while (taken < run.size() &&
+             channel->push(flows_[run[taken].path->tag].number, run[taken].data, run[taken].len))
+        taken++;
+      channel->dirty = pushed = true;
+      sockets_->tx_free(run);
+      if (channel->over()) leave(*channel);
+    }
+    done += taken;
+    if (taken < run.size()) {
+      sockets_->tx_free(bufs.subspan(end));
+      break;
+    }
+  }
+  if (pushed)
+    for (auto& c : channels_) {
+      if (c->dirty && c->wake_wanted()) c->wake();
+      c->dirty = false;
+    }
+  return done;
+}
+
+// ---- Receiving --------------------------------------------------------------------------------
+
+size_t ShmPort::rx(std::span<RxBuf> bufs) {
+  size_t got = 0;
+  for (size_t i = 0; i < channels_.size() && got < bufs.size(); i++) {
+    ShmChannel& channel = *channels_[(first_ + i) % channels_.size()];
+    if (channel.ready()) got += receive(channel, bufs.subspan(got));
+  }
+  first_++;
+  if (got == bufs.size()) return got;
+  if (on_sockets_ != 0 || channels_.empty() || ++looks_ >= kLooksPerSocketLook) {
+    looks_ = 0;
+    got += sockets_->rx(bufs.subspan(got));
+  }
+  return got;
+}
+
+/// Copies what the ring holds: from here on it cannot change any more.
+size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
+  size_t n = 0;
+  while (n < bufs.size() && channel.ready()) {
+    TxBuf room;
+    if (sockets_->tx_alloc({&room, 1}) == 0) break;  // stays in the ring
+    uint32_t len = 0, number = 0;
+    const bool popped = channel.pop(room.data, len, number);
+    const uint32_t tag = popped ? channel.flow_at(number) : ShmChannel::kNoFlow;
+    if (tag == ShmChannel::kNoFlow) {  // of a flow that has ended, or of none that there ever was
+      if (!popped || number >= ShmChannel::kMaxFlows) malformed_++;
+      sockets_->tx_free({&room, 1});
+      continue;
+    }
+    bufs[n++] = {room.data, len, flows_[tag].key, room.handle};
+  }
+  return n;
+}
+
+bool ShmPort::arm() {
+  sweep();
+  bool quiet = true;
+  for (auto& c : channels_) quiet = c->arm() && quiet;
+  looks_ = kLooksPerSocketLook;
+  return quiet;
+}
+
+// ---- Flows ------------------------------------------------------------------------------------
+
+int ShmPort::add_flow(Path& path, int fd) {
+  if (int error = sockets_->add_flow(path, fd); error != 0) return error;
+  if (free_flows_.empty()) {
+    free_flows_.push_back(static_cast<uint32_t>(flows_.size()));
+    flows_.emplace_back();
+    free_flows_.reserve(flows_.size());
+  }
+  path.tag = free_flows_.back();
+  free_flows_.pop_back();
+  Flow& f = flows_[path.tag];
+  f.key = path.flow;
+  f.used = true;
+  on_sockets_++;
+  offer(path.tag);
+  return 0;
+}
+
+void ShmPort::remove_flow(const Path& path) {
+  sockets_->remove_flow(path);
+  const Flow f = flows_[path.tag];
+  flows_[path.tag] = {};
+  free_flows_.push_back(path.tag);
+  if (!f.in_memory) on_sockets_--;
+  for (auto& c : channels_) {
+    if (c.get() == f.channel && c->flow_at(f.number) == path.tag) c->set_flow(f.number, ShmChannel::kNoFlow);
+    if (c->over()) c->forget(path.tag);
+    // The end that connected ends a channel that nobody needs any more.
+    if (c->connected_here() && c->flows() == 0) c->end();
+  }
+  sweep();
+  if (!f.listens) return;
+  auto l = std::find_if(listeners_.begin(), listeners_.end(),
+                        [&](const Listener& o) { return o.end == ShmEnd::local(f.key); });
+  if (--l->users != 0) return;
+  close(l->fd);
+  listeners_.erase(l);
+}
+
+/// Asks the peer's process, if there is one of this user here, to use memory for the flow; else
+/// this end is the first to be installed, and waits to be asked.
+void ShmPort::offer(uint32_t tag) {
+  const ShmEnd peer = ShmEnd::remote(flows_[tag].key);
+  for (auto& c : channels_)
+    if (c->connected_here() && !c->over() && c->peer() == peer && offer_by(*c, tag)) return;
+  std::unique_ptr<ShmChannel> fresh;
+  if (channels_.size() < kMaxChannels) fresh = ShmChannel::connect(peer, max_payload());
+  if (!fresh) return listen_for(flows_[tag]);
+  if (watch(fresh->fd()) && offer_by(*fresh, tag)) channels_.push_back(std::move(fresh));
+}
+
+bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {
+  Flow& f = flows_[tag];
+  const uint32_t number = channel.free_number();
+  if (number == ShmChannel::kNoFlow || !channel.send({ShmMessage::kFlow, number, f.key})) return false;
+  channel.set_flow(number, tag);  // the peer may send by it as soon as it has answered
+  f.channel = &channel;
+  f.number = number;
+  return true;
+}
+
+void ShmPort::listen_for(Flow& flow) {
+  const ShmEnd end = ShmEnd::local(flow.key);
+  auto l = std::find_if(listeners_.begin(), listeners_.end(), [&](const Listener& o) { return o.end == end; });
+  if (l == listeners_.end()) {
+    const int fd = end.listen();
+    if (fd < 0) return;  // the flow stays on its socket
+    if (!watch(fd)) {
+      close(fd);
+      return;
+    }
+    l = listeners_.insert(l, {end, fd, 0});
+  }
+  l->users++;
+  flow.listens = true;
+}
+
+void ShmPort::attach(Flow& flow) {
+  if (!flow.in_memory) on_sockets_--;
+  flow.in_memory = true;
+}
+
+/// Nothing more goes by this channel; what it holds may still be received.
+void ShmPort::leave(ShmChannel& channel) {
+  for (Flow& f : flows_) {
+    if (f.channel != &channel) continue;
+    if (f.in_memory) on_sockets_++;
+    f.in_memory = false;
+    f.channel = nullptr;
+  }
+}
+
+// ---- Agreement --------------------------------------------------------------------------------
+
+bool ShmPort::watch(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void ShmPort::control() {
+  epoll_event ready[16];
+  const int n = epoll_wait(epoll_, ready, 16, 0);
+  for (int i = 0; i < n; i++) {
+    const int fd = ready[i].data.fd;
+    auto c = std::find_if(channels_.begin(), channels_.end(), [&](auto& o) { return o->fd() == fd; });
+    if (c != channels_.end())
+      read_messages(**c);
+    else
+      accept_from(fd);
+  }
+  sweep();
+}
+
+void ShmPort::accept_from(int listener) {
+  bool again = true;
+  for (int burst = 0; again && burst < 16; burst++) {
+    std::unique_ptr<ShmChannel> channel = ShmChannel::accept(listener, max_payload(), again);
+    if (channel && channels_.size() < kMaxChannels && watch(channel->fd())) channels_.push_back(std::move(channel));
+  }
+}
+
+void ShmPort::read_messages(ShmChannel& channel) {
+  for (int burst = 0; burst < 64; burst++) {
+    ShmMessage message;
+    switch (channel.receive(message)) {
+      case ShmChannel::Got::kNothing:
+        return;
+      case ShmChannel::Got::kWake:
+        break;
+      case ShmChannel::Got::kMessage:
+        on_message(channel, message);
+        break;
+      case ShmChannel::Got::kEnd:
+        channel.end();
+        return;
+    }
+  }
+}
+
+void ShmPort::on_message(ShmChannel& channel, const ShmMessage& message) {
+  if (message.kind == ShmMessage::kFlowOk) {
+    const uint32_t tag = channel.flow_at(message.number);
+    if (tag != ShmChannel::kNoFlow && flows_[tag].key == message.flow) attach(flows_[tag]);
+    return;
+  }
+  const FlowKey key = reversed(message.flow);
+  for (uint32_t tag = 0; tag < flows_.size(); tag++) {
+    Flow& f = flows_[tag];
+    if (!f.used || f.channel != nullptr || !(f.key == key)) continue;
+    if (!channel.send({ShmMessage::kFlowOk, message.number, message.flow})) return;
+    channel.set_flow(message.number, tag);
+    f.channel = &channel;
+    f.number = message.number;
+    attach(f);
+    return;
+  }
+}
+
+/// Takes leave of channels that are over, and forgets those that are empty, too.
+void ShmPort::sweep() {
+  for (auto& c : channels_)
+    if (c->over()) {
+      c->end();
+      leave(*c);
+      epoll_ctl(epoll_, EPOLL_CTL_DEL, c->fd(), nullptr);
+    }
+  std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); });
+}
+
+}  // namespace usiw

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file shm_port.h
+/// UDP sockets, and shared memory to peers of the same user in the same network namespace. Every flow
+/// begins on its socket. The end that is installed last (the one that connected) finds the other's
+/// local socket, and when both have agreed the flow's datagrams go through the rings of a ShmChannel;
+/// should the peer die, or write nonsense, they go by the socket again. Flows between the same two
+/// processes share a channel.
+#ifndef USIW_PORT_SHM_PORT_H
+#define USIW_PORT_SHM_PORT_H
+
+#include <memory>
+#include <vector>
+
+#include "port/shm_channel.h"
+#include "port/socket_port.h"
+
+namespace usiw {
+
+class ShmPort final : public NetPort {
+ public:
+  /// As SocketPort::create().
+  static std::unique_ptr<ShmPort> create(uint32_t mtu, int& error);
+  ~ShmPort() override;
+
+  uint32_t max_payload() const override { return sockets_->max_payload(); }
+  size_t tx_alloc(std::span<TxBuf> bufs) override { return sockets_->tx_alloc(bufs); }
+  size_t tx(std::span<TxBuf> bufs) override;
+  void tx_free(std::span<TxBuf> bufs) override { sockets_->tx_free(bufs); }
+  size_t rx(std::span<RxBuf> bufs) override;
+  void rx_free(std::span<RxBuf> bufs) override { sockets_->rx_free(bufs); }
+  Drops drops() const override;
+
+  uint32_t mtu() const override { return sockets_->mtu(); }
+  int wait_fd() const override { return sockets_->wait_fd(); }
+  void clear_error() override { sockets_->clear_error(); }
+  int add_flow(Path& path, int fd) override;
+  void remove_flow(const Path& path) override;
+  int control_fd() const override { return epoll_; }
+  void control() override;
+  bool arm() override;
+
+  /// Channels, those that are over and not yet empty included; and flows that use one.
+  size_t channels() const { return channels_.size(); }
+  size_t flows_in_memory() const { return flows_.size() - free_flows_.size() - on_sockets_; }
+
+ private:
+  /// What Path::tag counts.
+  struct Flow {
+    FlowKey key{};
+    ShmChannel* channel = nullptr;  ///< offered to its peer, or in use; nullptr: neither
+    uint32_t number = 0;            ///< in the channel
+    bool used = false;
+    bool in_memory = false;  ///< what is sent goes by the channel, else by the socket
+    bool listens = false;    ///< counted by a Listener
+  };
+  struct Listener {
+    ShmEnd end;
+    int fd;
+    unsigned users;  ///< flows
+  };
+
+  ShmPort() = default;
+  ShmChannel* channel_of(const Path& path) const;
+  size_t receive(ShmChannel& channel, std::span<RxBuf> bufs);
+  void offer(uint32_t tag);
+  bool offer_by(ShmChannel& channel, uint32_t tag);
+  void listen_for(Flow& flow);
+  void attach(Flow& flow);
+  void leave(ShmChannel& channel);
+  void on_message(ShmChannel& channel, const ShmMessage& message);
+  void read_messages(ShmChannel& channel);
+  void accept_from(int listener);
+  bool watch(int fd);
+  void sweep();
+
+  std::unique_ptr<SocketPort> sockets_;
+  int epoll_ = -1;
+  std::vector<std::unique_ptr<ShmChannel>> channels_;
+  std::vector<Flow> flows_;
+  std::vector<uint32_t> free_flows_;
+  std::vector<Listener> listeners_;
+  size_t on_sockets_ = 0;      ///< flows that are not in memory
+  size_t first_ = 0;           ///< channel that is looked at first: in turns
+  unsigned looks_ = 0;         ///< since the last one at the sockets
+  uint64_t malformed_ = 0;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_PORT_SHM_PORT_H

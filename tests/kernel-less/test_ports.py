@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""How data goes on one host: --port socket and shm, alike at both ends or not. (Packets: test_netns.py.)"""
+
+import pathlib
+import socket
+
+import pytest
+
+from support.pairs import next_port
+from support.procs import until
+
+SERVER_IP = "127.0.0.3"
+KINDS = ["socket", "shm", "packet"]
+#: Of the server and of the client. On one host packet is what shm is.
+BOTH = [("socket", "socket"), ("shm", "shm"), ("socket", "shm"), ("shm", "socket"), ("auto", "packet")]
+
+
+def named(pair):
+    return "-".join(pair)
+
+
+def shares_memory(proc):
+    return "usiw-shm" in pathlib.Path(f"/proc/{proc.pid}/maps").read_text(encoding="ascii")
+
+
+@pytest.fixture(params=BOTH, ids=named)
+def start(usiw_run, request):
+    """start(argv for both, for the server, for the client): server and client, running."""
+    server_kind, client_kind = request.param
+
+    def both(common, server, client):
+        port = next_port()
+        s = usiw_run([*common, *server, "-p", port], ["--port", server_kind]).wait_listening(port)
+        return s, usiw_run([*common, *client, "-p", port], ["--port", client_kind])
+    both.kinds = request.param
+    return both
+
+
+def test_rping(start):
+    server, client = start(["rping", "-V", "-C", 30, "-S", 30000], ["-s", "-a", SERVER_IP], ["-c", "-a", SERVER_IP])
+    client.expect(0)
+    server.expect(0)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw", "ib_send_bw"])
+def test_perftest(start, tool):
+    server, client = start([tool, "-R", "-F", "-s", 65536, "-n", 500], [], [SERVER_IP])
+    client.expect(0)
+    server.expect(0)
+
+
+def test_several_qps_and_both_directions(start):
+    server, client = start(["ib_write_bw", "-R", "-F", "-b", "-q", 4, "-s", 20000, "-n", 200], [], [SERVER_IP])
+    client.expect(0)
+    server.expect(0)
+
+
+def test_the_kind_that_was_asked_for_is_used(start):
+    """Memory only where both ends allow it."""
+    server, client = start(["rping"], ["-s", "-a", SERVER_IP], ["-c", "-a", SERVER_IP, "-C", 100_000_000, "-v"])
+    client.wait_for("ping data")
+    if "socket" in start.kinds:
+        assert not (shares_memory(server) or shares_memory(client))
+    else:
+        until(lambda: shares_memory(server) and shares_memory(client), "shared memory at both ends")
+    client.kill()
+    server.kill()
+
+
+@pytest.mark.parametrize("killed", ["server", "client"])
+def test_killed_peer_is_told(start, killed):
+    """kill -9: the other end is disconnected, and not by time-outs (status 12)."""
+    server, client = start(["rping"], ["-s", "-a", SERVER_IP], ["-c", "-a", SERVER_IP, "-C", 100_000_000, "-v"])
+    client.wait_for("ping data")
+    gone, left = (server, client) if killed == "server" else (client, server)
+    gone.signal(9)
+    gone.wait()
+    left.wait(30)
+    assert "DISCONNECT" in left.output and "status 12" not in left.output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_connections(usiw_run, kind):
+    port = next_port()
+    server = usiw_run(["ucmatose", "-b", SERVER_IP, "-p", port, "-c", 100], ["--port", kind]).wait_listening(port)
+    usiw_run(["ucmatose", "-s", SERVER_IP, "-p", port, "-c", 100], ["--port", kind]).expect(0, 120)
+    server.expect(0, 60)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ipv6(usiw_run, kind):
+    port = next_port()
+    server = usiw_run(["rping", "-s", "-a", "::1", "-V", "-C", 10, "-p", port], ["--port", kind]).wait_listening(port)
+    usiw_run(["rping", "-c", "-a", "::1", "-V", "-C", 10, "-p", port], ["--port", kind]).expect(0)
+    server.expect(0)
+
+
+def test_a_name_that_somebody_else_has_taken(usiw_run):
+    """Whoever listens at the local socket's name without ever answering costs the memory, not the connection."""
+    port = next_port()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
+        mapped = "00000000000000000000ffff" + socket.inet_aton(SERVER_IP).hex()
+        squatter.bind(f"\0usiw-shm1-{mapped}-{port}")
+        squatter.listen(5)
+        server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-V", "-C", 10, "-p", port]).wait_listening(port)
+        usiw_run(["rping", "-c", "-a", SERVER_IP, "-V", "-C", 10, "-p", port]).expect(0)
+        server.expect(0)
+
+
+def test_packets_need_rights(usiw_run):
+    proc = usiw_run(["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", usiw_run.path, "--port", "packet", "true"])
+    assert proc.wait() == 2
+    assert "CAP_NET_RAW" in proc.output
+
+
+def test_faults_work_on_memory_too(usiw_run):
+    options = ["--port", "shm", "--loss", "0.05", "--reorder", "0.05", "--seed", "3"]
+    port = next_port()
+    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port], options).wait_listening(port)
+    usiw_run(["rping", "-c", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port], options).expect(0)
+    server.expect(0)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file loopback.h
+/// Ports with sockets on 127.0.0.1 or ::1: what tests of such ports share.
+#ifndef USIW_TESTS_PORT_LOOPBACK_H
+#define USIW_TESTS_PORT_LOOPBACK_H
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cstring>
+#include <vector>
+
+#include "port/net_port.h"
+
+namespace usiw {
+
+inline constexpr uint32_t kMtu = 9216;
+
+/// A socket as the control path makes them, on 127.0.0.1 or ::1; its port in network byte order.
+inline int data_socket(bool ipv4, uint16_t& port) {
+  int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+  sockaddr_storage sa{};
+  socklen_t len;
+  if (ipv4) {
+    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
+    sin.sin_family = AF_INET;
+    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    len = sizeof sin;
+    setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+  } else {
+    auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
+    sin6.sin6_family = AF_INET6;
+    sin6.sin6_addr = in6addr_loopback;
+    len = sizeof sin6;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
+  }
+  EXPECT_EQ(0, bind(fd, reinterpret_cast<sockaddr*>(&sa), len));
+  getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len);
+  port = ipv4 ? reinterpret_cast<sockaddr_in&>(sa).sin_port : reinterpret_cast<sockaddr_in6&>(sa).sin6_port;
+  return fd;
+}
+
+inline Path path_between(bool ipv4, uint16_t from, uint16_t to) {
+  Path p{};
+  if (ipv4) {
+    p.flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+  } else {
+    p.flow.local_addr[15] = 1;
+  }
+  p.flow.remote_addr = p.flow.local_addr;
+  p.flow.local_port = from;
+  p.flow.remote_port = to;
+  p.hop_limit = 64;
+  return p;
+}
+
+/// Sends datagrams of these lengths; the i-th is filled with i.
+inline size_t send(NetPort& from, const Path& path, const std::vector<uint32_t>& lengths) {
+  std::vector<TxBuf> bufs(lengths.size());
+  bufs.resize(from.tx_alloc(bufs));
+  for (size_t i = 0; i < bufs.size(); i++) {
+    bufs[i].len = lengths[i];
+    bufs[i].path = &path;
+    memset(bufs[i].data, static_cast<int>(i), lengths[i]);
+  }
+  return from.tx(bufs);
+}
+
+struct Got {
+  std::vector<std::byte> bytes;
+  FlowKey flow;
+};
+/// What arrives until @p count datagrams have, or nothing more does.
+inline std::vector<Got> receive(NetPort& at, size_t count) {
+  std::vector<Got> all;
+  for (int tries = 0; all.size() < count && tries < 200; tries++) {
+    RxBuf bufs[8];
+    size_t n = at.rx(bufs);
+    for (size_t i = 0; i < n; i++) all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow});
+    at.rx_free({bufs, n});
+    pollfd p{at.wait_fd(), POLLIN, 0};
+    if (n == 0) poll(&p, 1, 10);
+  }
+  return all;
+}
+
+}  // namespace usiw
+
+#endif  // USIW_TESTS_PORT_LOOPBACK_H

@@ -27,7 +27,7 @@ class Connection {
     end_.create_qp(options);
     rdma_conn_param param = conn_param(options);
     CHECK_CALL(rdma_connect(end_.id, &param));
-    const CmEvent established = end_.events.expect(RDMA_CM_EVENT_ESTABLISHED, 30000);
+    const CmEvent established = end_.events.expect(RDMA_CM_EVENT_ESTABLISHED, 2 * kWaitMs);
     CHECK(established.private_data.size() >= sizeof window_);
     std::memcpy(&window_, established.private_data.data(), sizeof window_);
     for (auto* region : {&source_, &back_, &message_, &answer_}) *region = std::make_unique<Region>(end_.pd, kSlot);
@@ -64,7 +64,7 @@ class Connection {
 
   void close() {
     CHECK_CALL(rdma_disconnect(end_.id));
-    end_.events.expect(RDMA_CM_EVENT_DISCONNECTED, 30000);
+    end_.events.expect(RDMA_CM_EVENT_DISCONNECTED, 2 * kWaitMs);
   }
 
  private:

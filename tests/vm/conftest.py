@@ -18,7 +18,7 @@ TOPOLOGY = os.environ.get("TOPOLOGY", "")
 
 def pytest_addoption(parser):
     parser.addoption("--storm-seed", type=int, default=1, help="seed of test_storm")
-    parser.addoption("--storm-steps", type=int, default=40, help="disturbances of test_storm")
+    parser.addoption("--storm-steps", type=int, default=25, help="disturbances of test_storm")
 
 
 def pytest_collection_modifyitems(config, items):

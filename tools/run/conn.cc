@@ -208,6 +208,7 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
       any.port = tuple.local.port;
       if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
     }
+    if (listener == nullptr && sock->hold(tuple, data, len)) return;
     if (listener != nullptr) {
       Route route;
       reason = 0;

@@ -19,10 +19,6 @@ namespace usiw::run {
 class Conn;
 class Qp;
 
-struct Tuple {
-  Endpoint local, remote;
-};
-
 /// The rdma_cm id of a connection. All calls [world].
 class ConnUser {
  public:

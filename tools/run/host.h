@@ -29,6 +29,11 @@ struct Endpoint {
   }
 };
 
+struct Tuple {
+  Endpoint local, remote;
+  bool operator==(const Tuple&) const = default;
+};
+
 /// 0 or -EINVAL (@p len), -EAFNOSUPPORT.
 int endpoint_from(const sockaddr_storage& sa, Endpoint& out);
 /// The length of the address.

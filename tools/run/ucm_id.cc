@@ -162,7 +162,7 @@ void UcmId::destroy() {
 void UcmId::unbind() {
   for (auto& s : sockets_) {
     s->bound_ids--;
-    if (s->listener == this) s->listener = nullptr;
+    if (s->listener == this) s->end_listening();
   }
   sockets_.clear();
 }
@@ -272,6 +272,9 @@ int UcmId::listen(uint32_t backlog) {
   for (auto& s : sockets_) s->listener = this;
   backlog_ = backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
   state_ = State::kListen;
+  for (auto& s : sockets_)
+    for (const UdpSocket::Held& h : s->take_held())
+      conn_receive(s, h.tuple, h.req.data(), static_cast<uint32_t>(h.req.size()));
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -24,6 +25,9 @@ namespace {
 
 /// At most one RESET for a stray datagram per socket and this time.
 constexpr uint64_t kStrayUs = 20'000;
+/// A REQ is held for so long after a listener has gone. (It is repeated after 100 ms, and refused then.)
+constexpr uint64_t kHoldUs = 300'000;
+constexpr size_t kMaxHeld = 64;
 
 std::map<uint64_t, UdpSocket*>& all_sockets() {
   static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
@@ -180,6 +184,32 @@ UdpSocket::~UdpSocket() {
   all_sockets().erase(serial_);
   USIW_REAL(close)(fd_);
   if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
+}
+
+// ---- Between two listeners --------------------------------------------------------------
+
+void UdpSocket::end_listening() {
+  listener = nullptr;
+  hold_until_us_ = now_us() + kHoldUs;
+}
+
+bool UdpSocket::hold(const Tuple& tuple, const void* req, size_t len) {
+  auto known = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.tuple == tuple; });
+  if (known != held_.end()) {
+    held_.erase(known);
+    return false;
+  }
+  if (now_us() > hold_until_us_ || held_.size() >= kMaxHeld) return false;
+  const auto* bytes = static_cast<const std::byte*>(req);
+  held_.push_back({tuple, now_us(), {bytes, bytes + len}});
+  return true;
+}
+
+std::vector<UdpSocket::Held> UdpSocket::take_held() {
+  std::vector<Held> all = std::move(held_);
+  held_.clear();
+  std::erase_if(all, [](const Held& h) { return now_us() > h.at_us + kHoldUs; });
+  return all;
 }
 
 void sockets_abandon() {

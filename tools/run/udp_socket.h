@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "host.h"
 
@@ -41,6 +42,22 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   /// [world] Who listens here, or null. Not owned.
   Listener* listener = nullptr;
+
+  /// [world] Nobody listens here any more.
+  void end_listening();
+  /// A REQ that was not answered.
+  struct Held {
+    Tuple tuple;
+    uint64_t at_us;
+    std::vector<std::byte> req;
+  };
+  /// [world] Of a port whose listener has just gone. Its program may listen again at once (perftest with -R does) and
+  /// take the requests for its connections in the order of their numbers: so one that comes in between is kept,
+  /// unanswered, rather than refused and repeated behind its successors. False: a repetition, or none of this holds.
+  bool hold(const Tuple& tuple, const void* req, size_t len);
+  /// [world] For a new listener: what is held and not too old, in the order of arrival.
+  std::vector<Held> take_held();
+
   /// [world] Ids that are bound here; connections do not count. Shared by ids that all allow it.
   unsigned bound_ids = 0;
   bool reusable = false;
@@ -54,6 +71,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   int fd_, data_fd_ = -1;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   uint64_t stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
+  uint64_t hold_until_us_ = 0;
+  std::vector<Held> held_;
 };
 
 /// [world] Closes all without a word (a child of fork()).

@@ -8,7 +8,6 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,6 +18,8 @@
 #include <mutex>
 #include <set>
 #include <vector>
+
+#include "quiet_thread.h"
 
 namespace usiw {
 namespace {
@@ -125,13 +126,8 @@ std::string eal_init() {
   }
 
   Undo undo;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  int rc = pthread_create(&thread, nullptr, init_thread, nullptr);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (rc != 0)
+  if (int rc = start_quiet_thread(thread, init_thread, nullptr); rc != 0)
     g_failure = strerror(rc);
   else
     pthread_join(thread, nullptr);

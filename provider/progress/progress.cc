@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "progress/spinlock.h"
+#include "quiet_thread.h"
 
 namespace usiw {
 namespace {
@@ -199,11 +199,7 @@ int Progress::start() {
   if (doorbell_ < 0) return EMFILE;
   std::lock_guard hold(watch_lock_);
   if (running_) return 0;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int rc = pthread_create(&thread_, nullptr, thread_entry, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int rc = start_quiet_thread(thread_, thread_entry, this);
   running_ = rc == 0;
   return rc;
 }

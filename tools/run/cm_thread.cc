@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 
 #include "conn.h"
 #include "file.h"
+#include "quiet_thread.h"
 #include "real.h"
 #include "udp_socket.h"
 #include "world.h"
@@ -53,14 +53,8 @@ int start_cm_thread() {
   if (g_epoll < 0 || g_wake < 0) return -EMFILE;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
   if (epoll_ctl(g_epoll, EPOLL_CTL_ADD, g_wake, &event) != 0) return -errno;
-  // The program's signals are for the program's threads.
-  sigset_t every, before;
-  sigfillset(&every);
-  pthread_sigmask(SIG_SETMASK, &every, &before);
   pthread_t id;
-  int rc = pthread_create(&id, nullptr, cm_thread_main, nullptr);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (rc != 0) return -rc;
+  if (int rc = start_quiet_thread(id, cm_thread_main, nullptr); rc != 0) return -rc;
   pthread_detach(id);
   g_running = true;
   return 0;

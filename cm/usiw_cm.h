@@ -228,8 +228,9 @@ __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);
 
 /* The network's and the clock's. */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
-/* DATA counts as CONFIRM: for a PSN in [peer_isn, peer_isn + window) only, so that a
- * blind sender of DATA cannot confirm. */
+/* DATA counts as CONFIRM: for a PSN in [peer_isn, peer_isn + window) and an ACK PSN in [local_isn,
+ * local_isn + window] only, so that neither a blind sender of DATA can confirm nor a peer that is
+ * still at the connection before. */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
 __u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us);	/* ICMP port unreachable */
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */

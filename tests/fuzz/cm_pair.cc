@@ -106,8 +106,22 @@ class Pair {
       case 16: act(side, usiw_cm_ready(&e->c, now_)); break;
       case 17: act(side, usiw_cm_refused(&e->c, -ENOMEM, now_)); break;
       case 18: act(side, in_.flag() ? usiw_cm_peer_closed(&e->c, now_) : usiw_cm_closed(&e->c, now_)); break;
-      case 19: act(side, in_.flag() ? usiw_cm_failed(&e->c, -ETIMEDOUT, now_) : usiw_cm_data_seen(&e->c, now_)); break;
+      case 19:
+        if (in_.flag()) {
+          act(side, usiw_cm_failed(&e->c, -ETIMEDOUT, now_));
+        } else {
+          lied_ |= !sends_data(1 - side);
+          act(side, usiw_cm_data_seen(&e->c, now_));
+        }
+        break;
     }
+  }
+
+  /// DATA that @p side may send now has the PSNs that the other end takes for a CONFIRM.
+  bool sends_data(int side) const {
+    if (!ends_[side] || !ends_[1 - side]) return false;
+    const usiw_cm_conn &from = ends_[side]->c, &to = ends_[1 - side]->c;
+    return from.installed && from.local_isn == to.peer_isn && from.peer_isn == to.local_isn;
   }
 
   static void put32(Datagram& d, size_t at, uint32_t v) {

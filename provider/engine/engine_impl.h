@@ -157,6 +157,7 @@ struct Engine::Impl {
   void tx_commit(PortState& port, QpContext& qp, size_t len, bool has_psn, uint32_t psn);
   void tx_flush(PortState& port);
   void not_sent(QpContext& qp, uint32_t psn);
+  bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
   void send_sack(QpContext& qp, uint16_t flags);
   void run_acks();
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
@@ -204,8 +205,10 @@ struct Engine::Impl {
   static bool reply_expected(const QpContext& qp) { return qp.reply_score >= kReplyScoreSoon; }
   static uint64_t reply_delay(const QpContext& qp) {
     if (!reply_expected(qp)) return kAckDelayLast;
-    const uint64_t most = qp.rtt.valid() ? std::max(kReplyWaitMax, qp.rtt.rto(0) / 2) : kReplyWaitMax;
-    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, most);
+    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, longest_reply_delay(qp));
+  }
+  static uint64_t longest_reply_delay(const QpContext& qp) {
+    return qp.rtt.valid() ? std::max(kReplyWaitMax, qp.rtt.rto(0) / 2) : kReplyWaitMax;
   }
   void ack_at_once(QpContext& qp) {
     qp.ack_now = true;

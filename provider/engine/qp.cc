@@ -89,6 +89,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.snd_edge = conn.snd_psn + std::min(conn.snd_window, kWindow);
   qp.highest_delivered = conn.snd_psn - 1;
   qp.rcv_nxt = qp.rcv_max = conn.rcv_psn;
+  qp.ack_told = static_cast<uint16_t>(conn.rcv_psn);
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();
   qp.heard_ns = qp.stall_since = qp.rto_base = now_;

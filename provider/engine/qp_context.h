@@ -171,6 +171,7 @@ struct QpConnection {
   bool rnr_told : 1 = false;         ///< the peer knows that no receive is posted
   bool keep_acking : 1 = false;      ///< kDead: repetitions of the peer's end are acknowledged
   uint8_t reply_score = 0;           ///< replies have come soon: 0 (no) to kReplyScoreMax
+  uint16_t ack_told = 0;             ///< lower half of the ACK PSN sent last
   uint32_t reply_ns = 0;             ///< how long such replies take at most
   uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
   uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense

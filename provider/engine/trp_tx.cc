@@ -173,8 +173,13 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                                 psn + 1 == qp.snd_edge;
   if (last || pkt.kind == PktKind::kShutdown || pkt.kind == PktKind::kTerminate)
     flags |= USIW_TRP_F_ACK_REQ;
+  const bool tells = flags != 0 || !acknowledges_later(qp, pkt);
+  if (tells)
+    qp.ack_told = static_cast<uint16_t>(qp.rcv_nxt);
+  else if (qp.asked_ns != 0)  // the reply has begun: its end may take as long as one is waited for
+    qp.ack_at = std::max(qp.ack_at, qp.asked_ns + longest_reply_delay(qp));
   encode_trp(out, {.psn = psn,
-                   .ack_psn = qp.rcv_nxt,
+                   .ack_psn = qp.rcv_nxt - static_cast<uint16_t>(qp.rcv_nxt - qp.ack_told),
                    .flags = flags,
                    .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
                                                             : uint8_t{USIW_TRP_DATA},
@@ -182,12 +187,27 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                    .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
   if (!again) note_reply(qp);
-  if (qp.rcv_max == qp.rcv_nxt && !qp.rnr_told) {  // it says all that a SACK would
+  if (tells && qp.rcv_max == qp.rcv_nxt && !qp.rnr_told) {  // it says all that a SACK would
     qp.ack_count = 0;
     qp.ack_now = false;
     qp.ack_hook.unlink();
   }
   return Sent::kYes;
+}
+
+/// Whether the acknowledgement that is owed can wait and goes with the end of the message of which @p pkt is a part. It
+/// lets the peer's work request complete; a program that then waits for this message in memory polls no CQ any more, and
+/// each segment that comes later costs it a wake-up.
+bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
+  if (!qp.ack_hook.linked() || qp.ack_now || now_ >= qp.ack_at) return false;
+  switch (pkt.kind) {
+    case PktKind::kSend:
+      return qp.work(pkt.owner).opcode != WrOpcode::kRdmaRead && pkt.offset + pkt.len < qp.work(pkt.owner).length;
+    case PktKind::kReadResponse:
+      return pkt.offset + pkt.len < qp.job(pkt.owner).request.size;
+    default:
+      return false;
+  }
 }
 
 /// A SACK about the QP's present state; silently not sent when the port has no buffer.
@@ -200,6 +220,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
     count(qp, USIW_CNT_NOT_READY_TX);
   }
   const size_t n = build_bitmap(qp, out + kTrpBytes);
+  qp.ack_told = static_cast<uint16_t>(qp.rcv_nxt);
   encode_trp(out, {.psn = n == 0 ? qp.rcv_nxt : qp.rcv_max,
                    .ack_psn = qp.rcv_nxt,
                    .flags = flags,

@@ -30,6 +30,25 @@ TEST_F(Protocol, acknowledgement_waits_for_a_reply_but_not_long) {
   EXPECT_EQ(kRcv + 1, header(out[0]).ack_psn);
 }
 
+TEST_F(Protocol, acknowledgement_rides_on_the_end_of_the_reply) {
+  inject(data(kRcv, write_seg(0, true), bytes("x")));
+  w.run_for(2'000);
+  write(q, mem->sge(0, 4000), 1, 2);
+  const auto out = settle(2'000);
+  ASSERT_EQ(3u, out.size());
+  EXPECT_EQ(kRcv, header(out[0]).ack_psn);
+  EXPECT_EQ(kRcv, header(out[1]).ack_psn);
+  EXPECT_EQ(kRcv + 1, header(out[2]).ack_psn);
+}
+
+TEST_F(Protocol, acknowledgement_that_is_due_does_not_wait_for_the_end_of_the_reply) {
+  inject(data(kRcv, write_seg(0, true), bytes("x"), kSnd, USIW_TRP_F_ACK_REQ));
+  write(q, mem->sge(0, 4000), 1, 2);
+  const auto out = settle(2'000);
+  ASSERT_EQ(3u, out.size());
+  EXPECT_EQ(kRcv + 1, header(out[0]).ack_psn);
+}
+
 TEST_F(Protocol, ack_req_is_answered_at_once) {
   inject(data(kRcv, write_seg(0, false), bytes("x"), kSnd, USIW_TRP_F_ACK_REQ));
   w.step();

@@ -150,6 +150,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       if (qp.rcv_max != qp.rcv_nxt) {
         advance(qp);
         note(TraceKind::kRelease, qp, h.psn, qp.rcv_nxt);
+        publish(qp);
         if (!qp.connected()) return false;
         ack_at_once(qp);
       } else if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 ||

@@ -228,6 +228,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
                    .credit = kWindow,
                    .echo = qp.ack_echo});
   tx_commit(port, qp, kTrpBytes + n, false, 0);
+  if (n != 0) publish(qp);  // one that only receives has no timer that would do it
   count(qp, USIW_CNT_TX_SACKS);
   qp.ack_count = 0;
   qp.ack_now = qp.ack_retrans = false;

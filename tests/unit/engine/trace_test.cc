@@ -192,6 +192,22 @@ TEST_F(TraceTest, Gauges) {
   EXPECT_EQ(0u, gauge(USIW_GAUGE_LOST));
 }
 
+TEST_F(TraceTest, GaugeOfAReceiverWithAGap) {
+  connect();
+  unsigned data = 0;
+  uint64_t held = 0;
+  w.wire.filter = [&](int side, Datagram&) {
+    held = std::max(held, gauge(USIW_GAUGE_HELD));
+    return side != 1 || ++data != 1;
+  };
+  Region* from = w.b.region(9000);
+  Region* to = w.a.region(9000);
+  write(b_, from->sge(0, 9000), to->addr(), to->stag);
+  wait(w.b, w.b.send_cq, 1);
+  EXPECT_NE(0u, held);
+  EXPECT_EQ(0u, gauge(USIW_GAUGE_HELD));
+}
+
 TEST_F(TraceTest, OffRecordsNothingOnRecords) {
   open(false);
   connect();

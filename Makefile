@@ -7,7 +7,7 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local
 .PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
 
 help:
@@ -25,7 +25,8 @@ help:
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
 	@echo 'make compare-local  usiw-run beside libfabric and UCX on this machine'
 	@echo 'make all         module for both guest kernels, provider, tests'
-	@echo 'make install     module for the running kernel, provider and usiw tool, on this machine'
+	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'
+	@echo 'make install-local  the same without the module'
 	@echo 'make clean       remove build/'
 
 # ---- set-up: apt packages, nothing when all are there ----
@@ -127,13 +128,16 @@ sim-night: setup-check $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target sim -- -j$(JOBS)
 	$(BUILD)/tests/sim/sim --seeds 1..1000000 --jobs $(JOBS) --time 3600
 
-# ---- a real machine ----
-LIBDIR := $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')
+# ---- a real machine: KVER names another kernel than the running one, DESTDIR another root ----
+# (Not := for what asks the compiler: setup-local may install it first.)
+LIBDIR = $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')
 PREFIX ?= /usr/local
-install: provider tools
-	$(call build_module,$(shell uname -r),/lib/modules/$(shell uname -r)/build)
-	$(MAKE) -C /lib/modules/$(shell uname -r)/build M=$(CURDIR)/$(BUILD)/kmod/$(shell uname -r) modules_install
-	depmod -a
+KVER ?= $(shell uname -r)
+install: install-local
+	$(call build_module,$(KVER),/lib/modules/$(KVER)/build)
+	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) modules_install
+	$(if $(DESTDIR),,depmod -a $(KVER))
+install-local: provider tools
 	install -D -m 0644 $(BUILD)/provider/libusiw-rdmav34.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-rdmav34.so
 	install -d $(DESTDIR)/etc/libibverbs.d
 	echo 'driver usiw' > $(DESTDIR)/etc/libibverbs.d/usiw.driver

@@ -31,6 +31,10 @@
 /* REQs that found no room and are remembered as one number each, to know a repetition. */
 #define USIW_SEEN_BITS		14
 
+/* REQs per socket that wait for a new listener, and for how long after the last one left, ms. */
+#define USIW_MAX_HELD		64
+#define USIW_HOLD_MS		300
+
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
 
@@ -70,7 +74,12 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
  * @listeners:	guarded by @lock
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
  * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
- * @closed:	nothing may be queued any more
+ * @held:	REQs that came between two listeners, in their order; @nr_held counts them.
+ *		Guarded by @lock, as the next three
+ * @hold_until:	jiffies before which a REQ without a listener is held
+ * @release:	@rx_work shall take what is held first of all
+ * @closed:	nothing may be queued or held any more
+ * @hold_work:	ends the holding, and what is still held is refused
  * @stray_next:	jiffies before which stray datagrams are not looked at
  */
 struct usiw_sock {
@@ -90,15 +99,20 @@ struct usiw_sock {
 	struct list_head listeners;
 	struct list_head rxq;
 	unsigned int rx_len;
+	struct list_head held;
+	unsigned int nr_held;
+	unsigned long hold_until;
+	bool release;
 	bool closed;
 	struct work_struct rx_work;
+	struct delayed_work hold_work;
 	atomic_t confirm_waiters;
 	unsigned long stray_next;
 };
 
 /* A received handshake datagram (or a stray one to be answered), copied. */
 struct usiw_rx {
-	struct list_head node;		/* usiw_sock.rxq or usiw_listener.parked */
+	struct list_head node;		/* usiw_sock.rxq or .held, usiw_listener.parked */
 	struct usiw_sock *us;		/* of a parked one */
 	unsigned long parked_at;	/* jiffies */
 	struct usiw_listener *slot_of;	/* holds a place in its backlog, with a reference */
@@ -291,6 +305,8 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifi
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
+void usiw_rx_hold_work(struct work_struct *work);
+void usiw_rx_release(struct usiw_sock *us);
 void usiw_rx_purge(struct usiw_sock *us);
 bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
 

@@ -238,6 +238,7 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 		node->listener = listener;
 		node->us = us;
 		list_add_tail(&node->node, &us->listeners);
+		usiw_rx_release(us);
 	}
 	spin_unlock_bh(&us->lock);
 	if (ret)
@@ -255,6 +256,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 		node = &listener->nodes[--listener->nr_nodes];
 		spin_lock_bh(&node->us->lock);
 		list_del(&node->node);
+		node->us->hold_until = jiffies + msecs_to_jiffies(USIW_HOLD_MS);
 		spin_unlock_bh(&node->us->lock);
 		usiw_sock_put(node->us);
 	}

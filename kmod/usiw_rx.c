@@ -200,6 +200,78 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	rcu_read_unlock();
 }
 
+/* ---- Between two listeners --------------------------------------------- */
+
+static struct usiw_rx *usiw_rx_find_held(const struct usiw_sock *us, const struct usiw_rx *rx)
+{
+	struct usiw_rx *other;
+
+	list_for_each_entry(other, &us->held, node)
+		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
+			return other;
+	return NULL;
+}
+
+/*
+ * Nobody listens for @rx, a REQ. There are programs that close their listener behind a first
+ * connection, listen again, and count on the order of the requests that come then (perftest
+ * -R does). So for a moment after a listener has left, a REQ is kept for the next one: it
+ * would be refused and repeated behind its successors otherwise. A repetition takes the place
+ * of the first. False if it is to be refused: too long ago, or too many are held already,
+ * which is all that forged ones can bring about.
+ */
+static bool usiw_rx_hold(struct usiw_sock *us, const struct usiw_rx *rx)
+{
+	struct usiw_rx *copy, *known;
+	unsigned long now = jiffies;
+	bool held = false;
+
+	if (!time_before(now, READ_ONCE(us->hold_until)))
+		return false;
+	copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
+	if (!copy)
+		return false;
+	copy->slot_of = NULL;
+	spin_lock_bh(&us->lock);
+	known = usiw_rx_find_held(us, rx);
+	if (known || (!us->closed && us->nr_held < USIW_MAX_HELD)) {
+		list_add_tail(&copy->node, known ? &known->node : &us->held);
+		if (known)
+			list_del(&known->node);
+		else
+			us->nr_held++;
+		queue_delayed_work(usiw_wq, &us->hold_work, us->hold_until - now);
+		copy = known;
+		held = true;
+	}
+	spin_unlock_bh(&us->lock);
+	kfree(copy);
+	return held;
+}
+
+/*
+ * With us->lock held: have the worker look at what is held once more, before all else. It does
+ * so itself, because it may be about to hold another one, whose place is behind those.
+ */
+void usiw_rx_release(struct usiw_sock *us)
+{
+	lockdep_assert_held(&us->lock);
+	if (us->closed)
+		return;
+	us->release = true;
+	queue_work(usiw_wq, &us->rx_work);
+}
+
+/* Nobody has come: what is held is refused now. */
+void usiw_rx_hold_work(struct work_struct *work)
+{
+	struct usiw_sock *us = container_of(to_delayed_work(work), struct usiw_sock, hold_work);
+
+	spin_lock_bh(&us->lock);
+	usiw_rx_release(us);
+	spin_unlock_bh(&us->lock);
+}
+
 /* ---- Worker ------------------------------------------------------------ */
 
 static void usiw_rx_answer(struct usiw_sock *us, const struct usiw_rx *rx, const void *data,
@@ -235,6 +307,8 @@ static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 	if (listener) {
 		reason = usiw_listener_request(listener, us, rx, pkt);
 		usiw_listener_put(listener);
+	} else if (usiw_rx_hold(us, rx)) {
+		return;
 	}
 	if (reason)
 		usiw_rx_refuse(us, rx, pkt, reason);
@@ -278,6 +352,26 @@ static void usiw_rx_free(struct usiw_rx *rx)
 	kfree(rx);
 }
 
+static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
+{
+	struct usiw_rx *rx;
+
+	spin_lock_bh(&us->lock);
+	if (us->release) {
+		us->release = false;
+		list_splice_init(&us->held, &us->rxq);
+		us->rx_len += us->nr_held;
+		us->nr_held = 0;
+	}
+	rx = list_first_entry_or_null(&us->rxq, struct usiw_rx, node);
+	if (rx) {
+		list_del(&rx->node);
+		us->rx_len--;
+	}
+	spin_unlock_bh(&us->lock);
+	return rx;
+}
+
 void usiw_rx_work(struct work_struct *work)
 {
 	struct usiw_sock *us = container_of(work, struct usiw_sock, rx_work);
@@ -285,13 +379,7 @@ void usiw_rx_work(struct work_struct *work)
 	int i;
 
 	for (i = 0; i < USIW_RX_BURST; i++) {
-		spin_lock_bh(&us->lock);
-		rx = list_first_entry_or_null(&us->rxq, struct usiw_rx, node);
-		if (rx) {
-			list_del(&rx->node);
-			us->rx_len--;
-		}
-		spin_unlock_bh(&us->lock);
+		rx = usiw_rx_next(us);
 		if (!rx)
 			return;
 		usiw_rx_one(us, rx);
@@ -328,8 +416,11 @@ void usiw_rx_purge(struct usiw_sock *us)
 	spin_lock_bh(&us->lock);
 	us->closed = true;
 	list_splice_init(&us->rxq, &dropped);
+	list_splice_init(&us->held, &dropped);
 	us->rx_len = 0;
+	us->nr_held = 0;
 	spin_unlock_bh(&us->lock);
+	cancel_delayed_work_sync(&us->hold_work);
 	cancel_work_sync(&us->rx_work);
 	list_for_each_entry_safe(rx, next, &dropped, node)
 		usiw_rx_free(rx);

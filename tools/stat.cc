@@ -39,7 +39,7 @@ Values minus(const Values& now, const Values* before) {
   if (before == nullptr) return out;
   for (auto& [name, value] : out) {
     if (is_gauge(name)) continue;
-    const auto old = std::find_if(before->begin(), before->end(), [&](const auto& v) { return v.first == name; });
+    const auto old = std::find_if(before->begin(), before->end(), [&key = name](const auto& v) { return v.first == key; });
     if (old != before->end()) value = value >= old->second ? value - old->second : 0;
   }
   return out;

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ends.h"
+#include "cases.h"
 
 /* A total, when the kernel has read the pages again (it keeps what it has read for 10 ms). */
 static uint64_t total(const char *ibdev, const char *name)

@@ -92,7 +92,4 @@ void establish(struct end *a, struct end *b, uint32_t listen_id, const char *ip,
 	       struct pair *pair);
 void finish(struct end *a, struct end *b, struct pair *pair);
 
-/* counters.c */
-void test_counters(void);
-
 #endif

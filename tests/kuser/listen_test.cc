@@ -22,19 +22,23 @@ class Listen : public Connected {
     return d;
   }
   void arrive(u8 host, u16 port = 9000) {
-    const mock_datagram d = request(host, port);
-    mock_deliver(&d, 64);
+    deliver(request(host, port));
     mock_run();
   }
+  void arrive_all(u8 first, u8 last) {
+    for (u8 host = first; host <= last; host++) arrive(host);
+  }
+  static void deliver(const mock_datagram& d) { mock_deliver(&d, 64); }
   /// The last byte of the address from which the latest request given to iw_cm came.
-  u8 latest() const {
-    const sockaddr_storage& ss = listener.requests.back()->id.m_remote_addr;
+  u8 latest() const { return host_of(*listener.requests.back()); }
+  static u8 host_of(const CmId& request) {
+    const sockaddr_storage& ss = request.id.m_remote_addr;
     return ntohl(reinterpret_cast<const sockaddr_in*>(&ss)->sin_addr.s_addr) & 0xff;
   }
   usiw_listener* state() const { return static_cast<usiw_listener*>(listener.id.provider_data); }
   /// The backlog and all of the room for parked requests, with those of hosts 10 to 13 in the backlog.
   void fill() {
-    for (u8 host = 10; host < 14; host++) arrive(host);
+    arrive_all(10, 13);
     for (int i = 0; i < USIW_MAX_PARKED; i++) arrive(20, 9000 + i);
     ASSERT_EQ(listener.requests.size(), 4u);
     ASSERT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
@@ -52,11 +56,7 @@ class Listen : public Connected {
 };
 
 TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
-  for (u8 host = 1; host <= 6; host++) {
-    const mock_datagram d = request(host);
-    mock_deliver(&d, 64);
-    mock_run();
-  }
+  arrive_all(1, 6);
   EXPECT_EQ(listener.requests.size(), 4u);  // the backlog
   listener.requests[0]->reject();
   mock_run();
@@ -65,15 +65,9 @@ TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
 }
 
 TEST_F(Listen, park__repetition_is_answered_and_not_counted_twice) {
-  for (u8 host = 1; host <= 5; host++) {
-    const mock_datagram d = request(host);
-    mock_deliver(&d, 64);
-  }
-  mock_run();
+  arrive_all(1, 5);
   drop_sent();
-  const mock_datagram again = request(5);
-  mock_deliver(&again, 64);
-  mock_run();
+  arrive(5);
   mock_datagram answer;
   ASSERT_TRUE(mock_take(&answer));
   EXPECT_EQ(answer.len, sizeof(usiw_trp_hdr));
@@ -82,13 +76,8 @@ TEST_F(Listen, park__repetition_is_answered_and_not_counted_twice) {
 }
 
 TEST_F(Listen, park__is_bounded) {
-  for (int i = 0; i < USIW_MAX_PARKED + 100; i++) {
-    const mock_datagram d = request(i & 0xff, 9000 + i / 256);
-    mock_deliver(&d, 64);
-    mock_run();
-  }
-  auto* parked = static_cast<usiw_listener*>(listener.id.provider_data);
-  EXPECT_EQ(parked->nr_parked, unsigned{USIW_MAX_PARKED});
+  for (int i = 0; i < USIW_MAX_PARKED + 100; i++) arrive(i & 0xff, 9000 + i / 256);
+  EXPECT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
   drop_sent();
 }
 
@@ -143,11 +132,8 @@ TEST_F(Listen, park__repetition_is_known_behind_a_flood) {
 
 // What waits for the worker in front of it does not take the place.
 TEST_F(Listen, return_slot__is_for_the_parked_one) {
-  for (u8 host = 1; host <= 5; host++) arrive(host);
-  for (u8 host = 6; host <= 20; host++) {
-    const mock_datagram d = request(host);
-    mock_deliver(&d, 64);
-  }
+  arrive_all(1, 5);
+  for (u8 host = 6; host <= 20; host++) deliver(request(host));
   listener.requests[0]->reject();
   mock_run();
   ASSERT_EQ(listener.requests.size(), 5u);
@@ -158,7 +144,7 @@ TEST_F(Listen, return_slot__is_for_the_parked_one) {
 
 // The one that was given the place has become a connection meanwhile: the next one gets it.
 TEST_F(Listen, return_slot__goes_on_when_it_is_not_used) {
-  for (u8 host = 1; host <= 6; host++) arrive(host);
+  arrive_all(1, 6);
   state()->backlog = 5;
   arrive(5);
   ASSERT_EQ(listener.requests.size(), 5u);  // by its repetition, and still parked
@@ -171,7 +157,7 @@ TEST_F(Listen, return_slot__goes_on_when_it_is_not_used) {
 }
 
 TEST_F(Listen, return_slot__listener_leaves_before_it_is_used) {
-  for (u8 host = 1; host <= 6; host++) arrive(host);
+  arrive_all(1, 6);
   listener.requests[0]->reject();
   listener.destroy();
   mock_run();
@@ -180,11 +166,7 @@ TEST_F(Listen, return_slot__listener_leaves_before_it_is_used) {
 }
 
 TEST_F(Listen, park__old_requests_are_dropped) {
-  for (u8 host = 1; host <= 5; host++) {
-    const mock_datagram d = request(host);
-    mock_deliver(&d, 64);
-  }
-  mock_run();
+  arrive_all(1, 5);
   mock_advance_ms(USIW_PARKED_MS + 1);
   listener.requests[0]->reject();
   mock_run();
@@ -193,11 +175,7 @@ TEST_F(Listen, park__old_requests_are_dropped) {
 }
 
 TEST_F(Listen, leave__parked_requests_are_freed) {
-  for (u8 host = 1; host <= 9; host++) {
-    const mock_datagram d = request(host);
-    mock_deliver(&d, 64);
-  }
-  mock_run();
+  arrive_all(1, 9);
   listener.destroy();
   drop_sent();
 }
@@ -253,7 +231,7 @@ TEST_F(Listen, find__by_another_interface) {
   CmId on_eth1;
   ASSERT_EQ(on_eth1.listen(server->device, ipv4("0.0.0.0"), kPort + 2), 0);
   d.to_port = cpu_to_be16(kPort + 2);
-  mock_deliver(&d, 64);
+  deliver(d);
   mock_run();
   EXPECT_TRUE(on_eth1.requests.empty());
   mock_datagram answer;
@@ -263,26 +241,181 @@ TEST_F(Listen, find__by_another_interface) {
 
 TEST_F(Listen, open__iw_cm_has_no_room) {
   mock_errors[MOCK_CORE] = 1;
-  const mock_datagram d = request(1);
-  mock_deliver(&d, 64);
-  mock_run();
+  arrive(1);
   EXPECT_TRUE(listener.requests.empty());
   EXPECT_EQ(mock_sent(), 0u);
-  mock_deliver(&d, 64);
-  mock_run();
+  arrive(1);
   EXPECT_EQ(listener.requests.size(), 1u);
   drop_sent();
 }
 
 TEST_F(Listen, request__mtu_is_too_small) {
   mock_netdev("eth1")->mtu = USIW_MIN_MTU - 1;
-  const mock_datagram d = request(1);
-  mock_deliver(&d, 64);
-  mock_run();
+  arrive(1);
   mock_datagram answer;
   ASSERT_TRUE(mock_take(&answer));
   EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_REJECT);
   EXPECT_TRUE(listener.requests.empty());
+}
+
+// ---- Between two listeners: kmod/usiw_rx.c ----
+
+class Deserted : public Listen {
+ protected:
+  void SetUp() override {
+    Listen::SetUp();
+    leave(listener);
+  }
+  void TearDown() override {
+    again.destroy();
+    for (usiw_sock* us : kept_) usiw_sock_put(us);
+    Listen::TearDown();
+  }
+  /// @p id listens no more. Its port stays, as it does when a connection uses it.
+  void leave(CmId& id) {
+    us_ = static_cast<usiw_listener*>(id.id.provider_data)->nodes[0].us;
+    refcount_inc(&us_->refs);
+    kept_.push_back(us_);
+    id.destroy();
+  }
+  /// The refusals that have been sent, each of them "no listener".
+  unsigned refused() {
+    unsigned n = 0;
+    for (mock_datagram d; mock_take(&d); n++) {
+      EXPECT_EQ(d.data[8] >> 4, USIW_TRP_REJECT);
+      usiw_cm_packet pkt;
+      EXPECT_EQ(usiw_cm_decode(&pkt, d.data, d.len), 0);
+      EXPECT_EQ(pkt.reason, USIW_REJECT_NO_LISTENER);
+    }
+    return n;
+  }
+  /// From which hosts @p again has got requests.
+  std::vector<int> hosts() const {
+    std::vector<int> all;
+    for (const auto& request : again.requests) all.push_back(host_of(*request));
+    return all;
+  }
+  CmId again;
+  usiw_sock* us_ = nullptr;
+
+ private:
+  std::vector<usiw_sock*> kept_;
+};
+
+TEST_F(Deserted, hold__next_listener_gets_them_in_their_order) {
+  arrive_all(1, 3);
+  arrive(1);
+  EXPECT_EQ(mock_sent(), 0u);
+  EXPECT_EQ(us_->nr_held, 3u);
+  deliver(request(4));
+  ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort, 8), 0);
+  deliver(request(5));
+  mock_run();
+  EXPECT_EQ(hosts(), (std::vector<int>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(us_->nr_held, 0u);
+  EXPECT_EQ(us_->rx_len, 0u);
+  mock_advance_ms(USIW_HOLD_MS);
+  EXPECT_EQ(hosts().size(), 5u);
+  drop_sent();
+}
+
+// rdma_cm listens on all addresses by one listener after another, for each device.
+TEST_F(Deserted, hold__listener_of_another_device_comes_first) {
+  CmId any, of_eth0;
+  ASSERT_EQ(any.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
+  leave(any);
+  mock_datagram d = request(2);
+  d.to_port = cpu_to_be16(kPort + 1);
+  deliver(d);
+  mock_run();
+  ASSERT_EQ(of_eth0.listen(client->device, ipv4("0.0.0.0"), kPort + 1), 0);
+  mock_run();
+  EXPECT_EQ(us_->nr_held, 1u);
+  ASSERT_EQ(again.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
+  mock_run();
+  EXPECT_EQ(hosts(), std::vector<int>{2});
+  EXPECT_EQ(mock_sent(), 0u);
+}
+
+TEST_F(Deserted, hold__nobody_comes) {
+  arrive(1);
+  mock_advance_ms(USIW_HOLD_MS - 1);
+  EXPECT_EQ(refused(), 0u);
+  mock_advance_ms(2);
+  EXPECT_EQ(refused(), 1u);
+  EXPECT_EQ(us_->nr_held, 0u);
+  arrive(1);
+  EXPECT_EQ(refused(), 1u);
+}
+
+TEST_F(Deserted, hold__listener_comes_too_late) {
+  arrive(1);
+  mock_advance_ms(USIW_HOLD_MS + 1);
+  ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
+  mock_run();
+  EXPECT_TRUE(again.requests.empty());
+  EXPECT_EQ(refused(), 1u);
+}
+
+// The second one leaves as well: that is another moment to wait.
+TEST_F(Deserted, hold__longer_when_the_next_listener_leaves_too) {
+  arrive(1);
+  mock_advance_ms(USIW_HOLD_MS / 2);
+  ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
+  again.destroy();
+  mock_run();
+  mock_advance_ms(USIW_HOLD_MS - 1);
+  EXPECT_EQ(refused(), 0u);
+  mock_advance_ms(2);
+  EXPECT_EQ(refused(), 1u);
+}
+
+TEST_F(Deserted, hold__is_bounded) {
+  for (int i = 0; i < USIW_MAX_HELD + 10; i++) arrive(1, 9100 + i);
+  EXPECT_EQ(us_->nr_held, unsigned{USIW_MAX_HELD});
+  EXPECT_EQ(refused(), 10u);
+  mock_advance_ms(USIW_HOLD_MS + 1);
+  EXPECT_EQ(refused(), unsigned{USIW_MAX_HELD});
+}
+
+TEST_F(Deserted, hold__no_memory) {
+  deliver(request(1));
+  mock_errors[MOCK_ALLOC] = 1;
+  mock_run();
+  EXPECT_EQ(us_->nr_held, 0u);
+  EXPECT_EQ(refused(), 1u);
+}
+
+CmId* joining;
+ib_device* joining_at;
+
+// A listener comes when the worker has found none for a request: that one is still behind the older ones.
+TEST_F(Deserted, release__listener_comes_meanwhile) {
+  arrive_all(1, 2);
+  deliver(request(3));
+  deliver(request(4));
+  joining = &again;
+  joining_at = server->device;
+  mock_on_memdup = [] {
+    mock_on_memdup = nullptr;
+    EXPECT_EQ(joining->listen(joining_at, ipv4("192.0.2.2"), kPort), 0);
+  };
+  mock_run();
+  EXPECT_EQ(hosts(), (std::vector<int>{1, 2, 3, 4}));
+  drop_sent();
+}
+
+TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
+  arrive_all(1, 9);
+  EXPECT_EQ(us_->nr_held, 9u);
+}
+
+TEST_F(Deserted, purge__held_requests_go_with_the_netns) {
+  arrive_all(1, 9);
+  mock_net_exit(&init_net);
+  EXPECT_EQ(us_->nr_held, 0u);
+  mock_advance_ms(USIW_HOLD_MS + 1);
+  EXPECT_EQ(mock_sent(), 0u);
 }
 
 iw_cm_id* leaving;
@@ -290,8 +423,7 @@ iw_cm_id* leaving;
 // The worker has found the listener, which leaves before the worker goes on. The socket's last
 // reference goes with it; the worker must not bring it back to life.
 TEST_F(Listen, request__listener_leaves_meanwhile) {
-  const mock_datagram d = request(1);
-  mock_deliver(&d, 64);
+  deliver(request(1));
   leaving = &listener.id;
   mock_on_route = [] {
     mock_on_route = nullptr;

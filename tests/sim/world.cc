@@ -72,17 +72,17 @@ std::string describe(std::span<const std::byte> d) {
     n += std::snprintf(text + n, sizeof text - static_cast<size_t>(n), args...);
   };
   if (h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN || h.opcode == USIW_TRP_SACK) {
-    if (h.flags & USIW_TRP_F_ACK_REQ) add(" ACK_REQ");
-    if (h.flags & USIW_TRP_F_NOT_READY) add(" NOT_READY");
-    if (h.flags & USIW_TRP_F_RETRANS) add(" RETRANS");
+    if (h.flags & USIW_TRP_F_ACK_REQ) add("%s", " ACK_REQ");
+    if (h.flags & USIW_TRP_F_NOT_READY) add("%s", " NOT_READY");
+    if (h.flags & USIW_TRP_F_RETRANS) add("%s", " RETRANS");
   } else {
-    if (h.flags & USIW_TRP_F_PENDING) add(" PENDING");
-    if (h.flags & USIW_TRP_F_STRAY) add(" STRAY");
+    if (h.flags & USIW_TRP_F_PENDING) add("%s", " PENDING");
+    if (h.flags & USIW_TRP_F_STRAY) add("%s", " STRAY");
   }
   DdpSegment s;
   if (h.opcode != USIW_TRP_DATA) return text;
   if (decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk) {
-    add(" ?");
+    add("%s", " ?");
   } else if (s.tagged) {
     add(" %s stag=%08x to=%llx len=%u%s", s.rdmap_opcode < 8 ? kRdmap[s.rdmap_opcode] : "?", s.stag,
         static_cast<unsigned long long>(s.to), s.len, s.last ? " L" : "");

@@ -75,9 +75,9 @@ Parts find_parts() {
     p.provider = installed + "libibverbs/libusiw" + kProviderSuffix;
   }
   if (p.library.empty())
-    p.missing = "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install)";
+    p.missing = "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
   else if (p.provider.empty())
-    p.missing = "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install)";
+    p.missing = "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install-local)";
   else if (dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
     p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
   return p;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "cm/usiw_cm.h"
 #include "cm_thread.h"
@@ -25,7 +26,8 @@ namespace {
 
 /// At most one RESET for a stray datagram per socket and this time.
 constexpr uint64_t kStrayUs = 20'000;
-/// A REQ is held for so long after a listener has gone. (It is repeated after 100 ms, and refused then.)
+/// REQs are held for so long after a listener has gone; their next repetition is refused. (That changes nothing for a peer
+/// that would be refused at last: it takes a refusal for true only 1 s after its first REQ.)
 constexpr uint64_t kHoldUs = 300'000;
 constexpr size_t kMaxHeld = 64;
 
@@ -194,22 +196,24 @@ void UdpSocket::end_listening() {
 }
 
 bool UdpSocket::hold(const Tuple& tuple, const void* req, size_t len) {
-  auto known = std::find_if(held_.begin(), held_.end(), [&](const Held& h) { return h.tuple == tuple; });
-  if (known != held_.end()) {
-    held_.erase(known);
+  if (now_us() > hold_until_us_) {
+    held_.clear();
     return false;
   }
-  if (now_us() > hold_until_us_ || held_.size() >= kMaxHeld) return false;
   const auto* bytes = static_cast<const std::byte*>(req);
-  held_.push_back({tuple, now_us(), {bytes, bytes + len}});
+  for (Held& known : held_)
+    if (known.tuple == tuple) {
+      known.req.assign(bytes, bytes + len);
+      return true;
+    }
+  if (held_.size() >= kMaxHeld) return false;
+  held_.push_back({tuple, {bytes, bytes + len}});
   return true;
 }
 
 std::vector<UdpSocket::Held> UdpSocket::take_held() {
-  std::vector<Held> all = std::move(held_);
-  held_.clear();
-  std::erase_if(all, [](const Held& h) { return now_us() > h.at_us + kHoldUs; });
-  return all;
+  if (now_us() > hold_until_us_) held_.clear();
+  return std::exchange(held_, {});
 }
 
 void sockets_abandon() {

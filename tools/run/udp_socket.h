@@ -48,14 +48,14 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// A REQ that was not answered.
   struct Held {
     Tuple tuple;
-    uint64_t at_us;
     std::vector<std::byte> req;
   };
   /// [world] Of a port whose listener has just gone. Its program may listen again at once (perftest with -R does) and
   /// take the requests for its connections in the order of their numbers: so one that comes in between is kept,
-  /// unanswered, rather than refused and repeated behind its successors. False: a repetition, or none of this holds.
+  /// unanswered, rather than refused and repeated behind its successors; its repetitions change nothing. False: refuse
+  /// it, because that was too long ago, or too many are held.
   bool hold(const Tuple& tuple, const void* req, size_t len);
-  /// [world] For a new listener: what is held and not too old, in the order of arrival.
+  /// [world] For a new listener: what is held, in the order of arrival; nothing if that was too long ago.
   std::vector<Held> take_held();
 
   /// [world] Ids that are bound here; connections do not count. Shared by ids that all allow it.
@@ -71,7 +71,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   int fd_, data_fd_ = -1;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   uint64_t stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
-  uint64_t hold_until_us_ = 0;
+  uint64_t hold_until_us_ = 0;  ///< since then what is held is out of date
   std::vector<Held> held_;
 };
 

@@ -28,6 +28,7 @@ Entries& entries_of(xarray* xa) {
 namespace mock {
 
 void reset_memory() {
+  mock_on_memdup = nullptr;
   for (const auto& [p, unused] : allocations) free(const_cast<void*>(p));
   allocations.clear();
   for (Entries* entries : arrays) entries->clear();
@@ -46,7 +47,9 @@ void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   return p;
 }
 
+void (*mock_on_memdup)(void);
 void* mock_memdup(const void* from, size_t size, gfp_t flags, const char* site) {
+  if (mock_on_memdup) mock_on_memdup();
   void* p = mock_alloc(size, flags, false, site);
   if (p) memcpy(p, from, size);
   return p;

@@ -179,13 +179,11 @@ TEST_F(Capture, every_operation_and_orderly_close) {
   Region* src = world_.a.region(kRegion);
   Region* dst = world_.b.region(kRegion);
   fill(src->bytes, 1);
-  size_t posted = 0;
   for (size_t size : {size_t{0}, size_t{1}, size_t{64}, size_t{1441}, size_t{4096}, kRegion}) {
     post_recv(b_, dst->sge(0, size));
     post(a_, WrOpcode::kSend, src->sge(0, size));
     post(a_, WrOpcode::kRdmaWrite, src->sge(0, size), dst->addr(), dst->stag);
     post(a_, WrOpcode::kRdmaRead, src->sge(0, size), dst->addr(), dst->stag);
-    posted += 3;
     run_until(world_.a, 3);
     drain(world_.b);
   }

@@ -36,7 +36,8 @@ bool mock_fails(enum mock_call kind, const char *what);
 
 void mock_reset(void);
 
-/* Called by the mock in the middle of things: at the route lookup, when data go to the user. */
+/* Called by the mock in the middle of things: when memory is copied, at the route lookup, when data go to the user. */
+extern void (*mock_on_memdup)(void);
 extern void (*mock_on_route)(void);
 extern void (*mock_on_copy_to_user)(void);
 

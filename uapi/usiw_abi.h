@@ -91,7 +91,7 @@ enum usiw_event_type {
 	USIW_EVENT_LINK		= 5,
 	/* The device is being removed; the fd is at its end. */
 	USIW_EVENT_DEVICE_GONE	= 6,
-	/* The next-hop MAC of the connection has changed: @conn.remote_mac. */
+	/* A MAC of the connection has changed: @conn.local_mac, @conn.remote_mac. */
 	USIW_EVENT_NEIGH	= 7,
 };
 

@@ -189,8 +189,9 @@ void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
 void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
-void Engine::qp_set_remote_mac(Qp* qp, const std::array<uint8_t, 6>& mac) {
-  context(qp).path.remote_mac = mac;
+void Engine::qp_set_macs(Qp* qp, const std::array<uint8_t, 6>& local, const std::array<uint8_t, 6>& remote) {
+  context(qp).path.local_mac = local;
+  context(qp).path.remote_mac = remote;
 }
 
 unsigned Engine::progress() { return impl_->progress(); }

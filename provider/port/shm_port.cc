@@ -122,7 +122,7 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
 
 bool ShmPort::arm() {
   sweep();
-  bool quiet = true;
+  bool quiet = sockets_->arm();
   for (auto& c : channels_) quiet = c->arm() && quiet;
   looks_ = kLooksPerSocketLook;
   return quiet;

@@ -12,14 +12,16 @@
 namespace usiw {
 namespace {
 
-/// Received datagrams that the engine may hold, bursts on their way, what is being sent.
-constexpr size_t kBuffers = Port::kMaxHeld + 512;
+/// Received datagrams that the engine may hold, bursts on their way, what is being sent, what waits for messages.
+constexpr size_t kBuffers = Port::kMaxHeld + 1024;
 /// The TRP header stands here in a buffer: the DDP header behind it is 8-byte aligned.
 constexpr size_t kOffset = 2;
 /// Room for a burst from a peer that is faster. What the system allows, if that is less.
 constexpr int kSocketBuffer = 8 << 20;
 /// Of a message that the kernel takes apart (UDP_SEGMENT): datagrams, and bytes.
 constexpr size_t kSegmentsMost = 64, kMessageMost = 65'000;
+/// So many batches without a merged message end the expectation of more.
+constexpr unsigned kUnmergedMost = 64;
 
 void widen(int fd, int force, int name) {
   if (setsockopt(fd, SOL_SOCKET, force, &kSocketBuffer, sizeof kSocketBuffer) != 0)
@@ -44,8 +46,9 @@ size_t put(void* control, size_t at, int level, int type, const T& value) {
   return at + CMSG_SPACE(sizeof value);
 }
 
-/// Fills in both ends as the datagram names them; false if it does not say where it was sent to.
-bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_port, FlowKey& flow) {
+/// Fills in both ends as the message names them, and the length of the datagrams that the kernel has merged (left alone if it
+/// has not). False if it does not say where it was sent to.
+bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_port, FlowKey& flow, int& segment) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
   flow.local_port = local_port;
   if (peer.ss_family == AF_INET) {
@@ -57,21 +60,23 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_po
     std::memcpy(flow.remote_addr.data(), &sin6.sin6_addr, 16);
     flow.remote_port = sin6.sin6_port;
   }
+  bool addressed = false;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
     if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
       in_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof info);
       set_ipv4(flow.local_addr, info.ipi_addr);
-      return true;
-    }
-    if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+      addressed = true;
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
       in6_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof info);
       std::memcpy(flow.local_addr.data(), &info.ipi6_addr, 16);
-      return true;
+      addressed = true;
+    } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+      std::memcpy(&segment, CMSG_DATA(c), sizeof segment);
     }
   }
-  return false;
+  return addressed;
 }
 
 }  // namespace
@@ -81,6 +86,8 @@ std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
   port->mtu_ = mtu;
   port->slot_ = (mtu + kOffset + 63) & ~size_t{63};
   port->slab_size_ = port->slot_ * kBuffers;
+  const size_t spill_at = port->slab_size_;
+  port->slab_size_ += kRxBatch * kMessageRoom;
   void* slab = mmap(nullptr, port->slab_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (slab == MAP_FAILED || port->epoll_ < 0) {
@@ -88,8 +95,10 @@ std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
     return nullptr;
   }
   port->slab_ = static_cast<std::byte*>(slab);
+  port->spill_ = port->slab_ + spill_at;
   port->free_.reserve(kBuffers);
   for (size_t i = kBuffers; i-- > 0;) port->free_.push_back(port->slab_ + i * port->slot_);
+  port->shape(0);
   return port;
 }
 
@@ -238,56 +247,163 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
 // ---- Receiving --------------------------------------------------------------------------------
 
 size_t SocketPort::rx(std::span<RxBuf> bufs) {
-  if (sockets_.empty()) return 0;
-  if (sockets_.size() == 1) return receive(sockets_[0].fd, bufs);
+  size_t got = take(bufs);
+  if (got == bufs.size() || sockets_.empty()) return got;
+  if (sockets_.size() == 1) {
+    if (receive(sockets_[0].fd)) got += take(bufs.subspan(got));
+    return got;
+  }
   epoll_event ready[16];
   int n = epoll_wait(epoll_, ready, 16, 0);
-  size_t got = 0;
   for (int i = 0; i < n && got < bufs.size(); i++)
-    got += receive(static_cast<int>(ready[i].data.u64 >> 16), bufs.subspan(got));
+    if (receive(static_cast<int>(ready[i].data.u64 >> 16))) got += take(bufs.subspan(got));
   return got;
 }
 
-size_t SocketPort::receive(int fd, std::span<RxBuf> bufs) {
-  unsigned want = static_cast<unsigned>(std::min({bufs.size(), kBatch, free_.size()}));
-  if (want == 0) {
-    if (!bufs.empty()) drops_.no_buffer++;
-    return 0;
+/// Buffers for merged messages whose datagrams are of @p segment bytes; 0: for single datagrams.
+void SocketPort::shape(size_t segment) {
+  for (Incoming& m : incoming_)
+    if (m.prepared) finish(m);
+  current_ = arrived_ = ready_ = 0;
+  rx_part_ = segment != 0 ? segment : slot_ - kOffset;
+  rx_parts_ = segment != 0 ? std::min(kMergedMost, kMessageRoom / segment + 1) : 1;
+  rx_messages_ = std::min(kRxBatch, kRxBuffers / rx_parts_);
+}
+
+/// Gives the messages that have none buffers, as far as these go.
+void SocketPort::prepare() {
+  if (arrived_ == 0 && ready_ == rx_messages_) return;
+  const size_t kept_from = arrived_, kept_to = ready_;  // not looked at: each is a cache line or two
+  current_ = arrived_ = 0;
+  for (ready_ = 0; ready_ < rx_messages_; ready_++) {
+    if (ready_ == kept_from && kept_to > kept_from) {
+      ready_ = kept_to - 1;
+      continue;
+    }
+    Incoming& m = incoming_[ready_];
+    if (m.prepared) continue;
+    if (free_.size() < rx_parts_) return;
+    iovec* vecs = rx_vecs_ + ready_ * (rx_parts_ + 1);
+    for (size_t i = 0; i < rx_parts_; i++) {
+      m.buffers[i] = free_.back();
+      free_.pop_back();
+      vecs[i] = {m.buffers[i] + kOffset, rx_part_};
+    }
+    vecs[rx_parts_] = {spill_of(m), kMessageRoom};
+    m.prepared = true;
+    msghdr& msg = rx_headers_[ready_].msg_hdr;
+    msg = {};
+    msg.msg_name = &m.peer;
+    msg.msg_namelen = sizeof m.peer;
+    msg.msg_iov = vecs;
+    msg.msg_iovlen = rx_parts_ + 1;
+    msg.msg_control = m.control;
+    msg.msg_controllen = sizeof m.control;
   }
+}
+
+/// Gives back what was not handed out.
+void SocketPort::finish(Incoming& m) {
+  for (size_t i = rx_parts_; i-- > 0;)
+    if (m.buffers[i] != nullptr) give_buffer(m.buffers[i]);
+  m.prepared = false;
+}
+
+/// A batch from the socket, all of the last one having been taken. False: nothing.
+bool SocketPort::receive(int fd) {
+  prepare();
+  if (ready_ == 0) {
+    drops_.no_buffer++;
+    return false;
+  }
+  const int got = recvmmsg(fd, rx_headers_, static_cast<unsigned>(ready_), MSG_DONTWAIT, nullptr);
+  if (got <= 0) return false;
   uint16_t port = 0;
   for (const Socket& s : sockets_)
     if (s.fd == fd) port = s.port;
-  for (unsigned i = 0; i < want; i++) {
-    Message& m = messages_[i];
-    vecs_[i] = {free_[free_.size() - 1 - i] + kOffset, slot_ - kOffset};
-    headers_[i].msg_hdr = {};
-    headers_[i].msg_hdr.msg_name = &m.peer;
-    headers_[i].msg_hdr.msg_namelen = sizeof m.peer;
-    headers_[i].msg_hdr.msg_iov = &vecs_[i];
-    headers_[i].msg_hdr.msg_iovlen = 1;
-    headers_[i].msg_hdr.msg_control = m.control;
-    headers_[i].msg_hdr.msg_controllen = sizeof m.control;
-  }
-  int got = recvmmsg(fd, headers_, want, MSG_DONTWAIT, nullptr);
-  size_t n = 0;
-  std::byte* dropped[kBatch];
-  size_t drops = 0;
-  for (int i = 0; i < got; i++) {
-    std::byte* buffer = free_.back();
-    free_.pop_back();
-    if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0 ||
-        !read_flow(headers_[i], messages_[i].peer, port, bufs[n].flow)) {
+  arrived_ = static_cast<size_t>(got);
+  size_t merged = 0;
+  for (size_t i = 0; i < arrived_; i++) {
+    Incoming& m = incoming_[i];
+    int segment = 0;
+    m.next = 0;
+    m.len = rx_headers_[i].msg_len;
+    const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
+    if (!whole || !read_flow(rx_headers_[i], m.peer, port, m.flow, segment) || segment < 0) {
       drops_.malformed++;
-      dropped[drops++] = buffer;  // not back yet: the next one is the next datagram's
+      m.count = 0;
       continue;
     }
-    bufs[n].data = buffer + kOffset;
-    bufs[n].len = headers_[i].msg_len;
-    bufs[n].handle = buffer;
-    n++;
+    m.segment = segment != 0 ? static_cast<uint32_t>(segment) : m.len;
+    m.count = m.len > m.segment ? (m.len + m.segment - 1) / m.segment : 1;
+    if (m.segment > slot_ - kOffset) {
+      drops_.malformed += m.count;
+      m.count = 0;
+    } else if (m.count > 1) {
+      merged = m.segment;
+    }
   }
-  while (drops != 0) give_buffer(dropped[--drops]);
+  // The next batch's shape; this one's stays until it is empty.
+  if (merged != 0) {
+    expected_ = merged;
+    unmerged_ = 0;
+  } else if (expected_ != 0 && ++unmerged_ > kUnmergedMost) {
+    expected_ = 0;
+  }
+  return true;
+}
+
+size_t SocketPort::take(std::span<RxBuf> bufs) {
+  size_t n = 0;
+  while (current_ < arrived_) {
+    Incoming& m = incoming_[current_];
+    while (m.next < m.count && n < bufs.size()) n += take_one(bufs[n]);
+    if (m.next < m.count) return n;
+    finish(m);
+    current_++;
+  }
+  if (arrived_ != 0 && (expected_ != 0 ? expected_ : slot_ - kOffset) != rx_part_) shape(expected_);
   return n;
+}
+
+/// The next datagram of the current message: in place where it has a buffer to itself, else copied. False: no buffer for it.
+bool SocketPort::take_one(RxBuf& out) {
+  Incoming& m = incoming_[current_];
+  const uint32_t i = m.next++;
+  const size_t at = size_t{i} * m.segment, len = std::min<size_t>(m.segment, m.len - at);
+  std::byte* buffer;
+  if (i < rx_parts_ && (m.count == 1 ? len <= rx_part_ : m.segment == rx_part_)) {
+    buffer = m.buffers[i];
+    m.buffers[i] = nullptr;
+  } else {
+    if (free_.empty()) {
+      drops_.no_buffer++;
+      return false;
+    }
+    buffer = free_.back();
+    free_.pop_back();
+    copy_out(m, at, len, buffer + kOffset);
+  }
+  out.data = buffer + kOffset;
+  out.len = static_cast<uint32_t>(len);
+  out.flow = m.flow;
+  out.handle = buffer;
+  return true;
+}
+
+/// @p at: of the message.
+void SocketPort::copy_out(const Incoming& m, size_t at, size_t len, std::byte* to) const {
+  const size_t in_buffers = rx_parts_ * rx_part_;
+  while (len != 0) {
+    const bool spilled = at >= in_buffers;
+    const size_t there = spilled ? at - in_buffers : at % rx_part_;
+    const std::byte* from = spilled ? spill_of(m) + there : m.buffers[at / rx_part_] + kOffset + there;
+    const size_t n = spilled ? len : std::min(len, rx_part_ - there);
+    std::memcpy(to, from, n);
+    to += n;
+    at += n;
+    len -= n;
+  }
 }
 
 void SocketPort::rx_free(std::span<RxBuf> bufs) {

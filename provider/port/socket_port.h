@@ -32,11 +32,16 @@ class SocketPort final : public NetPort {
   uint32_t mtu() const override { return mtu_; }
   int wait_fd() const override { return epoll_; }
   void clear_error() override {}
+  bool arm() override { return current_ == arrived_; }
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
 
  private:
-  static constexpr size_t kBatch = 64;
+  static constexpr size_t kBatch = 64;    ///< messages per call, sending
+  static constexpr size_t kRxBatch = 32;  ///< ... and receiving
+  /// Of a merged message: datagrams, and bytes. Of all messages of a batch: buffers, and pieces of memory.
+  static constexpr size_t kMergedMost = 64, kMessageRoom = 65536, kRxBuffers = 256;
+  static constexpr size_t kRxVecs = kRxBuffers + kRxBatch;
 
   struct Socket {
     int fd;
@@ -51,10 +56,30 @@ class SocketPort final : public NetPort {
     unsigned count;  ///< datagrams
   };
 
+  /// A message received, from which datagrams are taken one by one. Its bytes stand in buffers of rx_part_ bytes each
+  /// and, what goes beyond these, in a place of its own (spill). As a rule a buffer is as long as the datagrams of merged messages
+  /// have been, so that each arrives in a buffer of its own.
+  struct Incoming {
+    sockaddr_storage peer;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
+    FlowKey flow;
+    std::byte* buffers[kMergedMost];  ///< nullptr: handed out
+    uint32_t len, segment;            ///< bytes; of each datagram but the last
+    uint32_t count, next;             ///< datagrams; the next one to be taken
+    bool prepared = false;            ///< has buffers
+  };
+
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
   int socket_of(uint16_t port) const;
-  size_t receive(int fd, std::span<RxBuf> bufs);
+  bool receive(int fd);
+  size_t take(std::span<RxBuf> bufs);
+  bool take_one(RxBuf& out);
+  void copy_out(const Incoming& m, size_t at, size_t len, std::byte* to) const;
+  void finish(Incoming& m);
+  void shape(size_t segment);
+  void prepare();
+  std::byte* spill_of(const Incoming& m) const { return spill_ + static_cast<size_t>(&m - incoming_) * kMessageRoom; }
   void address(mmsghdr& out, Message& m, const Path& path);
   size_t alike(std::span<const TxBuf> bufs) const;
 
@@ -68,6 +93,16 @@ class SocketPort final : public NetPort {
   iovec vecs_[kBatch];
   bool segments_ = true;  ///< the kernel has not refused to take messages apart
   mmsghdr headers_[kBatch];
+
+  // Receiving: a batch of messages, those before current_ empty, those from arrived_ on prepared for the next call.
+  Incoming incoming_[kRxBatch];
+  iovec rx_vecs_[kRxVecs];
+  mmsghdr rx_headers_[kRxBatch];
+  std::byte* spill_ = nullptr;  ///< kRxBatch * kMessageRoom; touched where a message is not of the shape foreseen
+  size_t current_ = 0, arrived_ = 0, ready_ = 0;
+  size_t rx_messages_ = 0, rx_parts_ = 0, rx_part_ = 0;  ///< the shape: messages; buffers of each; bytes of each
+  size_t expected_ = 0;  ///< bytes of the datagrams of merged messages; 0: none come
+  unsigned unmerged_ = 0;                                ///< batches in a row without a merged message
   Drops drops_{};
 };
 

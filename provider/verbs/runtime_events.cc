@@ -108,7 +108,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
       engine_->qp_probe(qp->qp);
       break;
     case USIW_EVENT_NEIGH:
-      engine_->qp_set_remote_mac(qp->qp, mac(event.conn.remote_mac));
+      engine_->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
       break;
   }
 }

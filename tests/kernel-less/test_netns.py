@@ -2,7 +2,9 @@
 """Two network namespaces with a veth pair between them: an MTU of 1500, routes, neighbours, and each kind of port."""
 
 import os
+import re
 import subprocess
+import time
 
 import pytest
 
@@ -24,13 +26,15 @@ def other_host():
                 run("ip", "addr", "add", f"{four}/24", "dev", device, where=at)
                 run("ip", "addr", "add", f"{six}/64", "dev", device, "nodad", where=at)
                 run("ip", "link", "set", device, "up", where=at)
+            for device, at in (("va", ""), ("vb", where)):
+                until(lambda d=device, a=at: "state UP" in run("ip", "-o", "link", "show", "dev", d, where=a), "carrier")
             yield where
         finally:
             holder.kill()
 
 
-#: --port of the server and of the client. Shared memory does not reach beyond the namespace.
-KINDS = [("auto", "auto"), ("packet", "packet"), ("packet", "socket"), ("auto", "packet")]
+#: --port of the server and of the client. Shared memory does not reach beyond the namespace; auto is packets here.
+KINDS = [("auto", "auto"), ("shm", "shm"), ("packet", "socket"), ("socket", "auto")]
 
 
 @pytest.fixture(params=KINDS, ids="-".join)
@@ -78,11 +82,116 @@ def test_killed_peer_is_told(usiw_run, other_host, kinds):
                    str(port)]).wait_listening(port)
     client = usiw_run(["rping", "-c", "-a", B4, "-p", port, "-v", "-C", 100000000], ["--port", kinds[1]])
     client.wait_for("ping data")
-    assert packet_sockets() == (1 if kinds[1] == "packet" else 0)
+    assert packet_sockets() == (1 if kinds[1] == "auto" else 0)
     server.signal(9)
     server.wait()
     client.wait(30)
     assert "DISCONNECT" in client.output and "status 12" not in client.output
+
+
+@pytest.fixture
+def traffic(usiw_run, other_host):
+    """traffic(kinds, prefix): server and client that exchange data until they are killed; the client runs behind `prefix`."""
+    def start(kinds, prefix=()):
+        port = next_port()
+        server = Proc([*other_host.split(), usiw_run.path, "--port", kinds[0], "rping", "-s", "-a", B4, "-p",
+                       str(port)]).wait_listening(port)
+        client = Proc([*prefix, usiw_run.path, "--port", kinds[1], "rping", "-c", "-a", B4, "-p", port, "-C", 100000000])
+        both_ends.extend((server, client))
+        until(lambda: frames("va") > started + 100, "traffic")
+        return server, client
+    started, both_ends = frames("va"), []
+    yield start
+    for proc in both_ends:
+        proc.kill()
+
+
+def frames(device, where=""):
+    """Frames that a device has received."""
+    out = run("ip", "-s", "-o", "link", "show", "dev", device, where=where)
+    return int(re.search(r"RX:.*?\\\s+\d+\s+(\d+)", out)[1])
+
+
+def mac_of(device, where=""):
+    """Its MAC."""
+    return re.search(r"link/ether (\S+)", run("ip", "-o", "link", "show", "dev", device, where=where))[1]
+
+
+def goes_on(*processes):
+    """Data still moves, later than a connection without any progress lasts (4 s)."""
+    time.sleep(5)
+    for proc in processes:
+        if proc.status is not None:
+            proc.fail("has ended")
+    before = frames("va")
+    until(lambda: frames("va") > before + 100, "traffic")
+
+
+NO_NET_RAW = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
+
+
+def test_auto_without_the_right(traffic):
+    """Sockets, with the same peer."""
+    _, client = traffic(("auto", "auto"), NO_NET_RAW)
+    assert packet_sockets() == 0
+    assert client.status is None
+
+
+def test_check_says_which_way(usiw_run, other_host):
+    as_root = usiw_run(["true"], ["--check"]).expect(0)
+    assert "by va " in as_root and "raw packets, to" in as_root
+    without = Proc([*NO_NET_RAW, usiw_run.path, "--check"]).expect(0)
+    assert "raw packets, to" not in without and "UDP sockets, to all other hosts: raw packets need CAP_NET_RAW" in without
+
+
+def test_packet_port_that_cannot_be_made(traffic):
+    """The right is there, but not the address space that DPDK wants: said once, and by sockets."""
+    _, client = traffic(("auto", "auto"), ["prlimit", "--as=250000000"])
+    assert packet_sockets() == 0
+    assert "DPDK" in client.output
+
+
+@pytest.mark.parametrize("end", ["server", "client"])
+@pytest.mark.parametrize("pair", [("auto", "auto"), ("socket", "auto"), ("auto", "socket")], ids="-".join)
+def test_mac_changes(traffic, other_host, pair, end):
+    """One end's interface gets another MAC under a connection; both go on. With packets that end says so to its neighbour; a
+    kernel says nothing until it has something to send."""
+    server, client = traffic(pair)
+    device, where, kind, peer = {"server": ("vb", other_host, pair[0], A4), "client": ("va", "", pair[1], B4)}[end]
+    was = mac_of(device, where)
+    run("ip", "link", "set", device, "address", f"{was[:-2]}{int(was[-2:], 16) ^ 0x55:02x}", where=where)
+    if kind == "socket":
+        run("bash", "-c", f"echo > /dev/udp/{peer}/9", where=where)
+    goes_on(server, client)
+
+
+def test_route_changes(traffic, other_host):
+    """The route gets a gateway: packets go to its MAC from then on."""
+    run("ip", "link", "add", "gw", "link", "vb", "type", "macvlan", where=other_host)
+    try:
+        run("ip", "addr", "add", "10.77.0.3/32", "dev", "gw", where=other_host)
+        run("ip", "link", "set", "gw", "up", where=other_host)
+        # Both devices would answer.
+        run("ip", "neigh", "replace", "10.77.0.3", "lladdr", mac_of("gw", other_host), "nud", "permanent", "dev", "va")
+        server, client = traffic(("socket", "auto"))
+        before = frames("gw", other_host)
+        run("ip", "route", "add", f"{B4}/32", "via", "10.77.0.3")
+        try:
+            until(lambda: frames("gw", other_host) > before + 1000, "frames by the gateway")
+        finally:
+            run("ip", "route", "del", f"{B4}/32")
+        goes_on(server, client)
+    finally:
+        run("ip", "link", "del", "gw", where=other_host)
+
+
+def test_neighbours_are_verified(traffic):
+    """Packets go past the kernel; it still asks now and then whether their neighbour is there."""
+    _, client = traffic(("auto", "auto"))
+    mac = re.search(r"lladdr (\S+)", run("ip", "neigh", "show", B4, "dev", "va"))[1]
+    run("ip", "neigh", "replace", B4, "lladdr", mac, "nud", "stale", "dev", "va")
+    until(lambda: "STALE" not in run("ip", "neigh", "show", B4, "dev", "va"), "use of the neighbour", 8)
+    assert client.status is None
 
 
 def test_preferred_address(usiw_run, other_host):

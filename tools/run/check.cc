@@ -4,14 +4,15 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <climits>
 #include <cstdio>
 #include <fstream>
 
 #include "host.h"
+#include "packets.h"
 #include "settings.h"
 
 namespace usiw::run {
@@ -33,16 +34,36 @@ long read_number(const char* path) {
   return value;
 }
 
-void line(const char* what, const std::string& value) { printf("%-12s %s\n", what, value.c_str()); }
+void line(const std::string& what, const std::string& value) { printf("%-12s %s\n", what.c_str(), value.c_str()); }
 
-std::string port_text() {
-  switch (settings().port) {
-    case USIW_PORT_PACKET:
-      return "raw packets to other hosts, shared memory and UDP sockets on this one";
-    case USIW_PORT_SHM:
-      return "shared memory to this user's processes on this host, UDP sockets to all others: no rights needed";
+/// Why raw packets are not used; empty: they are.
+std::string no_packets() {
+  const usiw_link_info link = link_info();
+  switch (settings().ports) {
+    case Ports::kShm:
+    case Ports::kSocket:
+      return "by --port";
     default:
-      return "UDP sockets: no rights needed";
+      break;
+  }
+  if (std::to_array(link.mac) == std::array<uint8_t, 6>{}) return std::string(link.ifname) + " is not an Ethernet";
+  if (!packets_permitted()) return "raw packets need CAP_NET_RAW in the network namespace's user namespace";
+  return {};
+}
+
+/// Which way data goes to which peer, and why: a line for each kind of peer.
+void print_ways() {
+  const std::string ifname = link_info().ifname;
+  const std::string why = no_packets();
+  line("this host", settings().ports == Ports::kSocket
+                        ? "UDP sockets, by --port"
+                        : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
+  if (why.empty()) {
+    line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
+    line("", "past this host's firewall rules, NAT and IPsec; where these must hold: --port shm");
+    line("elsewhere", "UDP sockets, to peers that the route reaches by another interface or a tunnel");
+  } else {
+    line("elsewhere", "UDP sockets, to all other hosts: " + why);
   }
 }
 
@@ -87,11 +108,8 @@ std::string check_settings() {
   const std::string& address = settings().address;
   if (!address.empty() && !is_own_address(parse_address(address)))
     return "--address " + address + " is not an address of this host (see: ip address)";
-  if (settings().port == USIW_PORT_PACKET) {
-    int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (fd < 0) return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
-    close(fd);
-  }
+  if (settings().ports == Ports::kPacket && !packets_permitted())
+    return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
   return {};
 }
 
@@ -105,7 +123,7 @@ int check(const Parts& parts) {
   line("provider", parts.provider.empty() ? "missing" : parts.provider);
   line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
   line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
-  line("port", port_text());
+  print_ways();
   line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs two or three");
   long rmem = read_number("/proc/sys/net/core/rmem_max");
   constexpr long kGoodBuffer = 8 << 20;

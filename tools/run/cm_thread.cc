@@ -10,6 +10,7 @@
 
 #include "conn.h"
 #include "file.h"
+#include "packets.h"
 #include "quiet_thread.h"
 #include "real.h"
 #include "udp_socket.h"
@@ -23,6 +24,7 @@ bool g_running = false;
 
 int timeout_ms() {
   uint64_t at = conn_next_deadline_us(), now = now_us();
+  if (uint64_t other = packets_next_deadline_us(); other != 0 && (at == 0 || other < at)) at = other;
   if (at == 0) return -1;
   return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
 }
@@ -38,10 +40,13 @@ void* cm_thread_main(void*) {
       uint64_t value;
       if (events[i].data.u64 == 0)
         [[maybe_unused]] ssize_t got = USIW_REAL(read)(g_wake, &value, sizeof value);
+      else if (events[i].data.u64 == kCmThreadRoutes)
+        packets_ready();
       else
         UdpSocket::ready(events[i].data.u64, events[i].events);
     }
     conn_run_timers();
+    packets_run_timers();
     wait = timeout_ms();
   }
   return nullptr;

@@ -8,6 +8,9 @@
 
 namespace usiw::run {
 
+/// Names the socket by which the kernel tells of routes and neighbours.
+inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
+
 /// [world] Starts it if need be. 0 or -errno.
 int cm_thread_start();
 /// [world] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.

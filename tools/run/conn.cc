@@ -9,9 +9,9 @@
 #include <set>
 
 #include "cm_thread.h"
-#include "random.h"
+#include "packets.h"
 #include "qp.h"
-#include "settings.h"
+#include "random.h"
 #include "world.h"
 
 namespace usiw::run {
@@ -40,7 +40,10 @@ std::set<std::pair<uint64_t, Conn*>>& conn_clock() {
 }
 
 /// Beside those of every end.
-uint32_t own_features() { return settings().port == USIW_PORT_PACKET ? 0 : USIW_FEATURE_MERGED; }
+uint32_t own_features(const Tuple& tuple) {
+  NextHop hop;
+  return packets_reach(tuple, hop) ? 0 : USIW_FEATURE_MERGED;
+}
 
 uint32_t next_conn_id() {
   static uint32_t last = 0;
@@ -81,6 +84,7 @@ int Conn::insert() {
 void Conn::unhash() {
   if (!hashed_) return;
   hashed_ = false;
+  leave_packets();
   if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
   armed_us_ = 0;
   conn_table().erase(tuple_key(tuple_));
@@ -124,7 +128,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
   int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_MAX_WINDOW, pd, pd_len);
   if (ret != 0) return ret;
-  conn->cm_.features |= own_features();
+  conn->cm_.features |= own_features(tuple);
   // The old connection of this 4-tuple may only be lingering, for the sake of its peer.
   if (std::shared_ptr<Conn> old = lookup_conn(tuple); old && old->cm_.state == USIW_CM_LINGER) old->unhash();
   ret = conn->insert();
@@ -171,6 +175,8 @@ void Conn::report(const usiw_qp_report& report) {
     case USIW_REPORT_READY:
       return act(usiw_cm_ready(&cm_, now));
     case USIW_REPORT_REFUSED:
+      // A raw port could not be made: once more, by sockets.
+      if (refused_packets()) return;
       return act(usiw_cm_refused(&cm_, report.error, now));
     case USIW_REPORT_PEER_CLOSED:
       return act(usiw_cm_peer_closed(&cm_, now));
@@ -216,7 +222,7 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
         std::shared_ptr<Conn> conn(new Conn(sock, tuple));
         reason = usiw_cm_init_passive(&conn->cm_, &pkt, random_u32(), static_cast<uint16_t>(route.mtu),
                                       USIW_TRP_MAX_WINDOW, now_us());
-        conn->cm_.features |= pkt.features & own_features();
+        conn->cm_.features |= pkt.features & own_features(tuple);
         if (reason == 0 && conn->insert() == 0) {
           if (listener->on_request(conn)) {
             conn->arm();

@@ -11,6 +11,7 @@
 
 #include "cm/usiw_cm.h"
 #include "host.h"
+#include "next_hop.h"
 #include "uapi/usiw_abi.h"
 #include "udp_socket.h"
 
@@ -62,11 +63,15 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const usiw_conn_info& info() const { return info_; }
   /// [world] What CONNECT's data_fd shall be.
   int make_data_fd() { return by_packets_ ? 0 : sock_->dup_data_fd(); }
+  /// [world] By raw packets: where they go first.
+  const NextHop& hop() const { return hop_; }
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
   friend void conn_unreachable(UdpSocket&, const Endpoint&, uint32_t);
   friend void conn_run_timers();
+  friend void conns_follow();
+  friend void conns_use_next_hops();
 
   Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple);
   int insert();
@@ -77,6 +82,10 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void arm();
   uint32_t announce();
   void announce_packets();
+  void leave_packets();
+  bool refused_packets();
+  void use_next_hop();
+  void follow(const usiw_link_info& link);
   void established();
   void tell_reply(int status);
   void tell_established();
@@ -94,6 +103,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   int watch_entry_ = -1;
   uint8_t tos_ = 0;
   bool by_packets_ = false;
+  NextHop hop_;
   bool hashed_ = false, announced_ = false, accepted_ = false;
   bool told_reply_ = false, told_failure_ = false, told_established_ = false, told_close_ = false;
 };
@@ -106,6 +116,10 @@ void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn);
 uint64_t conn_next_deadline_us();
 /// [world]
 void conn_run_timers();
+/// [world] Connections by raw packets: where their next hops are by now.
+void conns_follow();
+/// [world] The kernel is made to use their neighbours.
+void conns_use_next_hops();
 /// [world] In a child of fork(): forgets all without a word.
 void conns_abandon();
 

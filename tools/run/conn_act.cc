@@ -7,9 +7,7 @@
 
 #include "conn.h"
 #include "event_stream.h"
-#include "next_hop.h"
 #include "qp.h"
-#include "settings.h"
 #include "watch.h"
 
 namespace usiw::run {
@@ -56,6 +54,7 @@ void Conn::release() {
     tell_established();
   tell_close();
   user_ = nullptr;
+  leave_packets();
   watch_remove(watch_entry_);
   watch_entry_ = -1;
   if (std::shared_ptr<Qp> qp = std::move(qp_)) {
@@ -86,24 +85,13 @@ uint32_t Conn::announce() {
   info_.hop_limit = 64;
   info_.tos = tos_;
   info_.features = cm_.features;
-  if (settings().port == USIW_PORT_PACKET) announce_packets();
+  announce_packets();
   qp_->ird = cm_.ird;
   qp_->ord = cm_.ord;
   announced_ = true;
   watch_entry_ = watch_add(tuple_, cm_.local_isn, cm_.peer_isn);
   qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_CONNECT);
   return 0;
-}
-
-/// By raw packets, where those get there by the device's interface; else by the data socket.
-void Conn::announce_packets() {
-  NextHop hop;
-  const usiw_link_info link = link_info();
-  if (next_hop(tuple_.local, tuple_.remote, hop) != 0 || hop.ifindex != link.ifindex) return;
-  if (sock_->ignore_data() != 0) return;
-  by_packets_ = true;
-  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
-  std::memcpy(info_.remote_mac, hop.mac.data(), sizeof info_.remote_mac);
 }
 
 // ---- Actions ----------------------------------------------------------------------------

@@ -29,13 +29,26 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
 
 void EventStream::push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type) {
   if (gone_) return;
-  for (const Record& r : records_)
-    if (r.conn == conn && r.event.type == type) return;
+  for (Record& r : records_)
+    if (r.conn == conn && r.event.type == type) {
+      r.event.conn = conn->info();
+      return;
+    }
   Record r{conn, {}};
   r.event.type = type;
   r.event.qpn = qpn;
   r.event.conn_id = conn->id();
   r.event.conn = conn->info();
+  records_.push_back(r);
+  set_readable(true);
+}
+
+void EventStream::push_link(const usiw_link_info& link) {
+  if (gone_ || std::memcmp(&link, &link_, sizeof link) == 0) return;
+  link_ = link;
+  Record r{nullptr, {}};
+  r.event.type = USIW_EVENT_LINK;
+  r.event.link = link;
   records_.push_back(r);
   set_readable(true);
 }

@@ -18,6 +18,8 @@ class EventStream final : public EventFile {
 
   // All [world].
   void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type);
+  /// The device's interface is like this now.
+  void push_link(const usiw_link_info& link);
   /// What is unread of @p conn is out of date, CONNECT too: see kmod/usiw_event.c.
   void kill(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_kill_reason reason);
   /// The QP is going: no record of it may be read any more.
@@ -34,6 +36,7 @@ class EventStream final : public EventFile {
 
   std::deque<Record> records_;
   bool gone_ = false;
+  usiw_link_info link_{};  ///< as told last
 };
 
 }  // namespace usiw::run

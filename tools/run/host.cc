@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netpacket/packet.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -207,8 +208,9 @@ usiw_link_info link_info() {
   link.mtu = link.lo_mtu = USIW_MAX_MTU;
   int fd = scratch_socket(true);
   if (fd < 0) fd = scratch_socket(false);
-  if (ioctl(fd, SIOCGIFHWADDR, &req) == 0)
+  if (ioctl(fd, SIOCGIFHWADDR, &req) == 0 && req.ifr_hwaddr.sa_family == ARPHRD_ETHER)
     std::memcpy(link.mac, req.ifr_hwaddr.sa_data, sizeof link.mac);
+  if (ioctl(fd, SIOCGIFMTU, &req) == 0) link.mtu = static_cast<uint32_t>(std::min(req.ifr_mtu, USIW_MAX_MTU));
   if (ioctl(fd, SIOCGIFFLAGS, &req) == 0) {
     link.up = (req.ifr_flags & IFF_UP) != 0 && (req.ifr_flags & IFF_RUNNING) != 0;
     link.is_loopback = (req.ifr_flags & IFF_LOOPBACK) != 0;

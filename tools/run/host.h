@@ -51,7 +51,7 @@ int route_to(const Endpoint& from, const Endpoint& to, Route& out);
 bool is_own_address(const Endpoint& e);
 
 /// The interface that the device stands for: that of --address, else that of the default route,
-/// else one that is running, else lo.
+/// else one that is running, else lo. Its MAC is zeros where it is not an Ethernet.
 usiw_link_info link_info();
 /// GID 0 and node GUID: the interface's MAC, or for one without a random one per host.
 std::array<uint8_t, 6> device_mac();

@@ -12,6 +12,9 @@
 namespace usiw::run {
 namespace {
 
+/// The bytes that rtnetlink calls an address.
+void* address_at(Endpoint& e) { return e.ipv4() ? static_cast<void*>(&e.addr.s6_addr32[3]) : &e.addr; }
+
 /// A request to rtnetlink, and the answer to it.
 template <typename Header>
 struct Question {
@@ -41,6 +44,28 @@ struct Question {
   }
 };
 
+/// What follows the header of a message.
+class Attributes {
+ public:
+  Attributes(const nlmsghdr& message, size_t header_len) : message_(message), header_len_(header_len) {}
+  /// Copies an attribute of exactly this size; false if there is none.
+  bool get(uint16_t type, void* out, size_t len) const {
+    const char* at = reinterpret_cast<const char*>(&message_) + NLMSG_SPACE(header_len_);
+    auto* a = reinterpret_cast<const rtattr*>(at);
+    int left = static_cast<int>(message_.nlmsg_len) - static_cast<int>(NLMSG_SPACE(header_len_));
+    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
+      if (a->rta_type == type && RTA_PAYLOAD(a) == len) {
+        std::memcpy(out, RTA_DATA(a), len);
+        return true;
+      }
+    return false;
+  }
+
+ private:
+  const nlmsghdr& message_;
+  const size_t header_len_;
+};
+
 /// The one message that answers a question, and its attributes.
 class Answer {
  public:
@@ -67,17 +92,8 @@ class Answer {
   const Header& header() const {
     return *reinterpret_cast<const Header*>(NLMSG_DATA(reinterpret_cast<const nlmsghdr*>(buf_)));
   }
-  /// Copies an attribute of exactly this size; false if there is none.
   bool get(uint16_t type, void* out, size_t len) const {
-    auto* nl = reinterpret_cast<const nlmsghdr*>(buf_);
-    auto* a = reinterpret_cast<const rtattr*>(buf_ + NLMSG_SPACE(header_len_));
-    int left = static_cast<int>(nl->nlmsg_len - NLMSG_SPACE(header_len_));
-    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-      if (a->rta_type == type && RTA_PAYLOAD(a) == len) {
-        std::memcpy(out, RTA_DATA(a), len);
-        return true;
-      }
-    return false;
+    return Attributes(*reinterpret_cast<const nlmsghdr*>(buf_), header_len_).get(type, out, len);
   }
 
  private:
@@ -85,34 +101,53 @@ class Answer {
   size_t header_len_ = 0;
 };
 
+/// States in which the kernel sends by the entry.
+constexpr uint16_t kKnown = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
+
 }  // namespace
 
-int next_hop(const Endpoint& from, const Endpoint& to, NextHop& out) {
-  const auto family = static_cast<unsigned char>(to.ipv4() ? AF_INET : AF_INET6);
+int route_of(const Endpoint& from, const Endpoint& to, NextHop& out) {
   const size_t address_len = to.ipv4() ? 4 : 16;
   Question<rtmsg> route(RTM_GETROUTE);
-  route.message.header.rtm_family = family;
+  route.message.header.rtm_family = static_cast<unsigned char>(to.ipv4() ? AF_INET : AF_INET6);
   route.message.header.rtm_dst_len = route.message.header.rtm_src_len = static_cast<unsigned char>(8 * address_len);
   route.add(RTA_DST, to);
   route.add(RTA_SRC, from);
   if (to.scope != 0) route.add(RTA_OIF, &to.scope, sizeof to.scope);
   Answer answer;
   if (int ret = answer.ask(route); ret != 0) return ret;
-  out = {};
-  if (answer.header<rtmsg>().rtm_type != RTN_UNICAST || !answer.get(RTA_OIF, &out.ifindex, sizeof out.ifindex))
+  uint16_t encap;
+  if (answer.header<rtmsg>().rtm_type != RTN_UNICAST || answer.get(RTA_ENCAP_TYPE, &encap, sizeof encap) ||
+      !answer.get(RTA_OIF, &out.ifindex, sizeof out.ifindex))
     return -EHOSTUNREACH;
-  Endpoint hop = to;
-  answer.get(RTA_GATEWAY, to.ipv4() ? static_cast<void*>(&hop.addr.s6_addr32[3]) : &hop.addr, address_len);
+  out.address = to;
+  out.address.port = 0;
+  out.address.scope = 0;
+  answer.get(RTA_GATEWAY, address_at(out.address), address_len);
+  return 0;
+}
 
+int resolve(NextHop& hop) {
   Question<ndmsg> neighbour(RTM_GETNEIGH);
-  neighbour.message.header.ndm_family = family;
-  neighbour.message.header.ndm_ifindex = static_cast<int>(out.ifindex);
-  neighbour.add(NDA_DST, hop);
+  neighbour.message.header.ndm_family = static_cast<unsigned char>(hop.address.ipv4() ? AF_INET : AF_INET6);
+  neighbour.message.header.ndm_ifindex = static_cast<int>(hop.ifindex);
+  neighbour.add(NDA_DST, hop.address);
+  Answer answer;
   if (int ret = answer.ask(neighbour); ret != 0) return ret == -ENOENT ? -EHOSTUNREACH : ret;
-  constexpr uint16_t kKnown = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
-  if ((answer.header<ndmsg>().ndm_state & kKnown) == 0 || !answer.get(NDA_LLADDR, out.mac.data(), out.mac.size()))
+  if ((answer.header<ndmsg>().ndm_state & kKnown) == 0 || !answer.get(NDA_LLADDR, hop.mac.data(), hop.mac.size()))
     return -EHOSTUNREACH;
   return 0;
+}
+
+bool neighbour_in(const nlmsghdr& message, size_t len, NextHop& out) {
+  if (message.nlmsg_type != RTM_NEWNEIGH || len < NLMSG_LENGTH(sizeof(ndmsg))) return false;
+  const auto& nd = *reinterpret_cast<const ndmsg*>(NLMSG_DATA(&message));
+  if ((nd.ndm_family != AF_INET && nd.ndm_family != AF_INET6) || (nd.ndm_state & kKnown) == 0) return false;
+  const Attributes attributes(message, sizeof(ndmsg));
+  out.ifindex = static_cast<uint32_t>(nd.ndm_ifindex);
+  out.address = endpoint_any(nd.ndm_family == AF_INET);
+  return attributes.get(NDA_DST, address_at(out.address), nd.ndm_family == AF_INET ? 4 : 16) &&
+         attributes.get(NDA_LLADDR, out.mac.data(), out.mac.size());
 }
 
 }  // namespace usiw::run

@@ -8,19 +8,28 @@
 #include <array>
 #include <cstdint>
 
+#include <linux/netlink.h>
+
 #include "host.h"
 
 namespace usiw::run {
 
 struct NextHop {
   uint32_t ifindex = 0;
+  Endpoint address;  ///< the neighbour's: a gateway's, or the peer's own
   std::array<uint8_t, 6> mac{};
+  bool operator==(const NextHop&) const = default;
 };
 
-/// How a packet gets from one of this host's addresses to @p to. 0 or -errno: -EHOSTUNREACH where the
-/// neighbour is not known (who has just heard from @p to knows it), or @p to is this host: the kernel
-/// takes raw packets on lo from nobody.
-int next_hop(const Endpoint& from, const Endpoint& to, NextHop& out);
+/// The interface and the neighbour by which a packet leaves from one of this host's addresses to @p to; the MAC is
+/// left alone. 0 or -errno: -EHOSTUNREACH where a raw packet would not get there: @p to is this host (the kernel takes raw packets
+/// on lo from nobody), or the route puts the packet into another one.
+int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
+/// The neighbour's MAC. 0 or -errno: -EHOSTUNREACH while the kernel does not know it (who has just heard from it does).
+int resolve(NextHop& hop);
+
+/// What an rtnetlink message tells about a neighbour whose MAC is known. False: something else.
+bool neighbour_in(const nlmsghdr& message, size_t len, NextHop& out);
 
 }  // namespace usiw::run
 

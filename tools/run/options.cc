@@ -69,9 +69,10 @@ const char* usage() {
          "  --check            say what is here, what would be used, and what is missing\n"
          "  --device NAME      name of the RDMA device that the program sees (usiw0)\n"
          "  --address ADDR     source address of connections whose source the program leaves open\n"
-         "  --port KIND        how data goes: auto (the default) and shm, by shared memory to this user's processes\n"
-         "                     on this host and by UDP sockets to all others; socket, by UDP sockets only; packet,\n"
-         "                     by raw packets to other hosts (needs CAP_NET_RAW)\n"
+         "  --port KIND        how data goes: auto (the default), by shared memory to this user's processes on this\n"
+         "                     host, by raw packets to other hosts where that is permitted (CAP_NET_RAW) and the\n"
+         "                     route leaves by the device's interface, else by UDP sockets; shm, the same without\n"
+         "                     raw packets; socket, by UDP sockets only; packet, as auto, or not at all without the right\n"
          "\n"
          "A bad fabric, to see what the program makes of it. What happens to the n-th datagram that a process\n"
          "sends depends on the seed and on n only.\n"
@@ -115,8 +116,8 @@ std::string parse(int argc, char** argv, Options& out) {
       if (!is_device_name(value)) return "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
       out.environment.emplace_back(kDeviceVariable, value);
     } else if (option == "--port") {
-      usiw_port_kind kind;
-      if (!port_kind_of(value, kind)) return std::string("--port: ") + kPortNames + ", not '" + value + "'";
+      Ports ports;
+      if (!ports_of(value, ports)) return std::string("--port: ") + kPortNames + ", not '" + value + "'";
       out.environment.emplace_back(kPortVariable, value);
     } else if (option != "--address") {
       if (std::string wrong = add_fault(option, value, faults); !wrong.empty()) return wrong;

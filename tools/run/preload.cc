@@ -7,6 +7,7 @@
 #include "cm_thread.h"
 #include "conn.h"
 #include "file.h"
+#include "packets.h"
 #include "qp.h"
 #include "ucm_ids.h"
 #include "udp_socket.h"
@@ -24,6 +25,7 @@ void after_fork_child() {
   conns_abandon();
   qps_abandon();
   sockets_abandon();
+  packets_abandon();
   cm_thread_abandon();
   watch_abandon();
   world().unlock();

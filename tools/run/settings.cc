@@ -5,12 +5,11 @@
 
 namespace usiw::run {
 
-/// auto: memory reaches who has it as well, sockets everyone, and neither needs rights. Packets never
-/// by themselves: docs/kernel-less.md says why.
-bool port_kind_of(const std::string& name, usiw_port_kind& out) {
-  if (name == "auto" || name == "shm") out = USIW_PORT_SHM;
-  else if (name == "socket") out = USIW_PORT_SOCKET;
-  else if (name == "packet") out = USIW_PORT_PACKET;
+bool ports_of(const std::string& name, Ports& out) {
+  if (name == "auto") out = Ports::kAuto;
+  else if (name == "shm") out = Ports::kShm;
+  else if (name == "socket") out = Ports::kSocket;
+  else if (name == "packet") out = Ports::kPacket;
   else return false;
   return true;
 }
@@ -24,7 +23,7 @@ const Settings& settings() {
     Settings s;
     s.device = get(kDeviceVariable, "usiw0");
     s.address = get(kAddressVariable, "");
-    if (!port_kind_of(get(kPortVariable, "auto"), s.port)) s.port = USIW_PORT_SHM;
+    if (!ports_of(get(kPortVariable, "auto"), s.ports)) s.ports = Ports::kAuto;
     s.watcher = get(kWatcherVariable, "");
     return s;
   }());

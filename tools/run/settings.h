@@ -6,8 +6,6 @@
 
 #include <string>
 
-#include "uapi/usiw_abi.h"
-
 namespace usiw::run {
 
 inline constexpr char kDeviceVariable[] = "USIW_RUN_DEVICE";
@@ -17,18 +15,26 @@ inline constexpr char kPortVariable[] = "USIW_RUN_PORT";
 inline constexpr char kFaultsVariable[] = "USIW_FAULTS";
 inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
 
+/// --port: which ways data may go. Sockets reach everyone, so they are always one of them.
+enum class Ports {
+  kAuto,    ///< memory and raw packets, each where it can be
+  kShm,     ///< memory
+  kSocket,
+  kPacket,  ///< as auto, but usiw-run starts nothing if raw packets are not permitted
+};
+
 struct Settings {
   std::string device;   ///< name of the RDMA device
   std::string address;  ///< source address where the program leaves it open, or empty: the route's
-  usiw_port_kind port;
+  Ports ports;
   std::string watcher;  ///< path of usiw-run itself, or empty
 };
 
 /// Read from the environment once.
 const Settings& settings();
 
-/// The port that --port NAME asks for. False: there is no such name.
-bool port_kind_of(const std::string& name, usiw_port_kind& out);
+/// What --port NAME asks for. False: there is no such name.
+bool ports_of(const std::string& name, Ports& out);
 inline constexpr char kPortNames[] = "auto, socket, packet or shm";
 
 }  // namespace usiw::run

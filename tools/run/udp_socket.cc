@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/errqueue.h>
 #include <linux/filter.h>
+#include <netinet/udp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "cm_thread.h"
 #include "conn.h"
 #include "file.h"
+#include "packets.h"
 #include "real.h"
 #include "world.h"
 
@@ -232,6 +234,9 @@ int UdpSocket::dup_data_fd() {
     int error = 0;
     if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
     if (error == 0) error = bind_socket(fd, local_);
+    // What was sent as one message need not be taken apart. Not where raw packets may come to the same port: a netdev would
+    // merge these, too, and packet sockets see frames as merged.
+    if (!packets_possible()) set_option(fd, SOL_UDP, UDP_GRO, 1);
     // Of the two sockets on the port, which one gets it.
     if (error == 0) error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0);
     if (error != 0) {

@@ -69,7 +69,8 @@ int UverbsFile::get_context(const Command& c) {
   resp.drv.counters_size = USIW_COUNTERS_SIZE;
   resp.drv.event_fd = event_fd;
   resp.drv.link = link_info();
-  resp.drv.port_kind = settings().port;
+  // Raw ports are made when a connection asks for one: CONNECT's data_fd says so.
+  resp.drv.port_kind = settings().ports == Ports::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   int ret = event_fd < 0 ? event_fd : respond(c, resp);
   if (ret != 0) {
     world().unlock();

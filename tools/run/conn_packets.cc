@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file conn_packets.cc
+/// Connections whose data goes by raw packets. The kernel does not know of these packets, so what it does for those of
+/// sockets is done here, off the data path: a changed next hop is followed, and unused neighbours are verified.
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "cm_thread.h"
+#include "conn.h"
+#include "event_stream.h"
+#include "file.h"
+#include "packets.h"
+#include "qp.h"
+#include "real.h"
+#include "world.h"
+
+namespace usiw::run {
+namespace {
+
+/// Changes are gathered for this long, and looked at no more often than that.
+constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
+/// Every so often the kernel is made to use each neighbour. It then verifies it as it does for anybody's traffic
+/// (REACHABLE, STALE, PROBE), asks for it anew when it does not answer, and what it learns comes as a message.
+constexpr uint64_t kUseUs = 5'000'000;
+
+struct Follower {
+  std::set<Conn*> conns;
+  int fd = -1;           ///< rtnetlink's messages, while there are connections
+  uint64_t look_us = 0;  ///< when the next hops are looked at; 0: no need
+  uint64_t looked_us = 0;
+  uint64_t use_us = 0;
+};
+
+Follower& follower() {
+  static Follower& once = *new Follower;
+  return once;
+}
+
+void look_soon() {
+  Follower& f = follower();
+  if (f.look_us == 0) f.look_us = std::max(now_us() + kGatherUs, f.looked_us + kApartUs);
+}
+
+/// Without it connections are what they were: good until the next hop moves.
+void start_listening() {
+  Follower& f = follower();
+  f.fd = fd_out_of_the_way(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+  sockaddr_nl name{};
+  name.nl_family = AF_NETLINK;
+  name.nl_groups = RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
+  if (f.fd >= 0 && (bind(f.fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 ||
+                    cm_thread_watch(f.fd, kCmThreadRoutes) != 0)) {
+    USIW_REAL(close)(f.fd);
+    f.fd = -1;
+  }
+  f.use_us = now_us() + kUseUs;
+  cm_thread_kick();
+}
+
+void stop_listening() {
+  Follower& f = follower();
+  if (f.fd >= 0) USIW_REAL(close)(f.fd);
+  f.fd = -1;
+  f.look_us = f.use_us = 0;
+}
+
+}  // namespace
+
+// ---- A connection ---------------------------------------------------------------------------
+
+/// By raw packets, where those get there; else by the data socket. Never if the peer has been told that this end takes
+/// merged datagrams.
+void Conn::announce_packets() {
+  if ((cm_.features & USIW_FEATURE_MERGED) != 0 || !packets_reach(tuple_, hop_) || resolve(hop_) != 0) return;
+  if (sock_->ignore_data() != 0) return;
+  const usiw_link_info link = link_info();
+  by_packets_ = true;
+  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
+  std::memcpy(info_.remote_mac, hop_.mac.data(), sizeof info_.remote_mac);
+  qp_->events->push_link(link);
+  Follower& f = follower();
+  f.conns.insert(this);
+  if (f.conns.size() == 1) start_listening();
+  look_soon();  // it may have moved between the question and the subscription
+}
+
+void Conn::leave_packets() {
+  Follower& f = follower();
+  if (f.conns.erase(this) != 0 && f.conns.empty()) stop_listening();
+}
+
+bool Conn::refused_packets() {
+  if (!by_packets_ || !qp_) return false;
+  packets_give_up();
+  by_packets_ = false;
+  leave_packets();
+  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_CONNECT);
+  return true;
+}
+
+/// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
+void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, nullptr, 0); }
+
+/// Where a route leaves by another interface, or is gone, the packets go where they went: the port has one interface.
+void Conn::follow(const usiw_link_info& link) {
+  NextHop now = hop_;
+  if (!qp_ || route_of(tuple_.local, tuple_.remote, now) != 0 || now.ifindex != link.ifindex) return;
+  const bool moved_here = std::memcmp(info_.local_mac, link.mac, sizeof link.mac) != 0;
+  const bool known = resolve(now) == 0;
+  if (!known) now.mac = hop_.mac;
+  // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
+  if (!known || moved_here) use_next_hop();
+  const bool moved = now.mac != hop_.mac;
+  hop_ = now;
+  if (!moved && !moved_here) return;
+  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
+  std::memcpy(info_.remote_mac, now.mac.data(), sizeof info_.remote_mac);
+  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_NEIGH);
+}
+
+// ---- All of them ------------------------------------------------------------------------------
+
+void conns_follow() {
+  const usiw_link_info link = link_info();
+  for (Conn* conn : follower().conns) {
+    if (conn->qp_) conn->qp_->events->push_link(link);
+    conn->follow(link);
+  }
+}
+
+void conns_use_next_hops() {
+  std::set<std::array<uint8_t, 16>> used;
+  for (Conn* conn : follower().conns) {
+    std::array<uint8_t, 16> address;
+    std::memcpy(address.data(), &conn->hop_.address.addr, address.size());
+    if (used.insert(address).second) conn->use_next_hop();
+  }
+}
+
+/// Whether what a neighbour message says is new to some connection.
+static bool is_news(const NextHop& heard) {
+  return std::any_of(follower().conns.begin(), follower().conns.end(), [&](const Conn* conn) {
+    const NextHop& hop = conn->hop();
+    return hop.ifindex == heard.ifindex && hop.address == heard.address && hop.mac != heard.mac;
+  });
+}
+
+void packets_ready() {
+  Follower& f = follower();
+  if (f.fd < 0) return;
+  alignas(nlmsghdr) char buf[8192];
+  for (int burst = 0; burst < 64; burst++) {
+    ssize_t n = recv(f.fd, buf, sizeof buf, MSG_DONTWAIT);
+    if (n < 0 && errno == ENOBUFS) return look_soon();  // some were lost
+    if (n <= 0) return;
+    auto left = static_cast<unsigned>(n);
+    for (auto* nl = reinterpret_cast<nlmsghdr*>(buf); NLMSG_OK(nl, left); nl = NLMSG_NEXT(nl, left)) {
+      NextHop heard;
+      switch (nl->nlmsg_type) {
+        case RTM_NEWNEIGH:
+          if (neighbour_in(*nl, nl->nlmsg_len, heard) && is_news(heard)) look_soon();
+          break;
+        case RTM_NEWLINK:
+        case RTM_NEWROUTE:
+        case RTM_DELROUTE:
+          look_soon();
+          break;
+        default:
+          break;
+      }
+    }
+  }
+}
+
+uint64_t packets_next_deadline_us() {
+  const Follower& f = follower();
+  if (f.look_us == 0 || f.use_us == 0) return f.look_us + f.use_us;
+  return std::min(f.look_us, f.use_us);
+}
+
+void packets_run_timers() {
+  Follower& f = follower();
+  const uint64_t now = now_us();
+  if (f.look_us != 0 && f.look_us <= now) {
+    f.look_us = 0;
+    f.looked_us = now;
+    conns_follow();
+  }
+  if (f.use_us != 0 && f.use_us <= now) {
+    f.use_us = now + kUseUs;
+    conns_use_next_hops();
+  }
+}
+
+void packets_abandon() {
+  follower().conns.clear();
+  stop_listening();
+  packets_give_up();
+}
+
+}  // namespace usiw::run

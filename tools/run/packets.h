@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file packets.h
+/// Raw packets: which connections go by them. (Those that do, and how they follow their next hop: conn_packets.cc.)
+#ifndef USIW_RUN_PACKETS_H
+#define USIW_RUN_PACKETS_H
+
+#include "host.h"
+#include "next_hop.h"
+
+namespace usiw::run {
+
+/// True if this process may open raw packet sockets. Asked of the kernel once: it takes milliseconds.
+bool packets_permitted();
+/// [world] They have proved impossible here: sockets for all from now on.
+void packets_give_up();
+/// [world] True if packets between these ends go raw: that is wanted and permitted, and the route leaves by the device's
+/// interface, an Ethernet. Its neighbour is in @p hop, the MAC left alone.
+bool packets_reach(const Tuple& tuple, NextHop& hop);
+
+/// [world] True if some connection of this process may go by raw packets.
+bool packets_possible();
+
+/// [world, the thread] Something has been heard of routes, neighbours or interfaces.
+void packets_ready();
+/// [world] When packets_run_timers() has something to do, us; 0: never.
+uint64_t packets_next_deadline_us();
+/// [world, the thread]
+void packets_run_timers();
+/// [world] In a child of fork(): the connections are the parent's, and so is DPDK.
+void packets_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_PACKETS_H

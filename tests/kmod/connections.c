@@ -9,6 +9,14 @@
 
 #include "cases.h"
 
+/* One end disconnects, both are told. */
+static void hang_up(struct end *by, const struct pair *pair)
+{
+	CHECK_EQ(cm_disconnect(&by->cm, by == &a ? pair->ida : pair->idb), 0);
+	CHECK(expect(by, EV_DISCONNECTED, NULL, 3000));
+	CHECK(expect(by == &a ? &b : &a, EV_DISCONNECTED, NULL, 3000));
+}
+
 void test_connect(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8);
@@ -34,24 +42,18 @@ void test_connect(void)
 	CHECK_EQ(ord, 8);
 	CHECK_EQ(qp_state(&p.qb, NULL, NULL), QPS_RTS);
 
-	CHECK_EQ(cm_disconnect(&a.cm, p.ida), 0);
-	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
+	hang_up(&a, &p);
 	CHECK_EQ(qp_state(&p.qa, NULL, NULL), QPS_ERR);
 	CHECK_EQ(qp_state(&p.qb, NULL, NULL), QPS_ERR);
 	finish(&a, &b, &p);
 
 	/* The other way round, and both at once. */
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
-	CHECK_EQ(cm_disconnect(&b.cm, p.idb), 0);
-	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
+	hang_up(&b, &p);
 	finish(&a, &b, &p);
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
 	CHECK_EQ(cm_disconnect(&b.cm, p.idb), 0);
-	CHECK_EQ(cm_disconnect(&a.cm, p.ida), 0);
-	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
+	hang_up(&a, &p);
 	finish(&a, &b, &p);
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 }
@@ -341,9 +343,7 @@ void test_wildcard(void)
 	/* The connection keeps the port when the listener goes, and a new one finds it. */
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 	id = listen_on(&b, "0.0.0.0", PORT, 8);
-	CHECK_EQ(cm_disconnect(&a.cm, p.ida), 0);
-	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
+	hang_up(&a, &p);
 	finish(&a, &b, &p);
 	enter(&b);
 	CHECK_EQ(cm_create_id(&b.cm, &id2), 0);
@@ -360,9 +360,7 @@ void test_wildcard(void)
 		;
 	establish(&a, &b, id, b_ip6, PORT, &p);
 	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.flags, USIW_CONN_F_INITIATOR | USIW_CONN_F_IPV6);
-	CHECK_EQ(cm_disconnect(&b.cm, p.idb), 0);
-	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
+	hang_up(&b, &p);
 	finish(&a, &b, &p);
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 }
@@ -437,9 +435,7 @@ void test_many(void)
 		struct pair p;
 
 		establish(&a, &b, listen_id, b_ip, PORT, &p);
-		CHECK_EQ(cm_disconnect(&a.cm, p.ida), 0);
-		CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
-		CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
+		hang_up(&a, &p);
 		finish(&a, &b, &p);
 	}
 	printf("  %d in a row: %.1f s\n", n, now_s() - t);

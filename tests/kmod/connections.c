@@ -9,6 +9,18 @@
 
 #include "cases.h"
 
+/* A request of @qa's, accepted with @qb. Returns the id of this end; the other's is in @request. */
+static uint32_t connect_and_accept(const struct qp *qa, const struct qp *qb,
+				   struct cm_event *request)
+{
+	uint32_t id = resolve_to(&a, b_ip, PORT);
+
+	CHECK_EQ(cm_connect(&a.cm, id, qa->qpn, 1, 1, NULL, 0), 0);
+	CHECK(expect(&b, EV_CONNECT_REQUEST, request, 3000));
+	CHECK_EQ(cm_accept(&b.cm, request->id, qb->qpn, 1, 1, NULL, 0), 0);
+	return id;
+}
+
 /* One end disconnects, both are told. */
 static void hang_up(struct end *by, const struct pair *pair)
 {
@@ -137,10 +149,7 @@ void test_refused_by_engine(void)
 	a.refuse = -ENOMEM;
 	end_qp(&a, &qa);
 	end_qp(&b, &qb);
-	id = resolve_to(&a, b_ip, PORT);
-	CHECK_EQ(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0), 0);
-	CHECK(expect(&b, EV_CONNECT_REQUEST, &ev, 3000));
-	CHECK_EQ(cm_accept(&b.cm, ev.id, qb.qpn, 1, 1, NULL, 0), 0);
+	id = connect_and_accept(&qa, &qb, &ev);
 	CHECK(expect(&a, EV_CONNECT_ERROR, NULL, 3000));
 	/* What iw_cm can be told after accept: established, and at once disconnected. */
 	CHECK(expect(&b, EV_ESTABLISHED, NULL, 3000));
@@ -152,10 +161,7 @@ void test_refused_by_engine(void)
 	CHECK_EQ(modify_qp(&qa, QPS_RESET), 0);
 	CHECK_EQ(modify_qp(&qb, QPS_RESET), 0);
 	b.refuse = -ENOMEM;
-	id = resolve_to(&a, b_ip, PORT);
-	CHECK_EQ(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0), 0);
-	CHECK(expect(&b, EV_CONNECT_REQUEST, &ev, 3000));
-	CHECK_EQ(cm_accept(&b.cm, ev.id, qb.qpn, 1, 1, NULL, 0), 0);
+	id = connect_and_accept(&qa, &qb, &ev);
 	CHECK(expect(&b, EV_ESTABLISHED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	CHECK_EQ(cm_destroy_id(&b.cm, ev.id), 0);
@@ -193,10 +199,7 @@ void test_destroy_qp_first(void)
 	end_qp(&a, &qa);
 	end_qp(&b, &qb);
 	b.mute = true;
-	id = resolve_to(&a, b_ip, PORT);
-	CHECK_EQ(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0), 0);
-	CHECK(expect(&b, EV_CONNECT_REQUEST, &ev, 3000));
-	CHECK_EQ(cm_accept(&b.cm, ev.id, qb.qpn, 1, 1, NULL, 0), 0);
+	id = connect_and_accept(&qa, &qb, &ev);
 	CHECK_EQ(destroy_qp(&qb), 0);
 	CHECK(expect(&b, EV_ESTABLISHED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
@@ -278,10 +281,7 @@ void test_hostile_order(void)
 		end_qp(&b, &qb);
 		end_qp(&b, &qc);
 		b.mute = true;
-		id = resolve_to(&a, b_ip, PORT);
-		CHECK_EQ(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0), 0);
-		CHECK(expect(&b, EV_CONNECT_REQUEST, &ev, 3000));
-		CHECK_EQ(cm_accept(&b.cm, ev.id, qb.qpn, 1, 1, NULL, 0), 0);
+		id = connect_and_accept(&qa, &qb, &ev);
 		status = cm_accept(&b.cm, ev.id, other ? qc.qpn : qb.qpn, 1, 1, NULL, 0);
 		CHECK_EQ(status, other ? 0 : -EINVAL);
 		engines(&b, 50);
@@ -298,10 +298,7 @@ void test_hostile_order(void)
 	/* Accept, then reject; the QP must still go, before the id. */
 	end_qp(&a, &qa);
 	end_qp(&b, &qb);
-	id = resolve_to(&a, b_ip, PORT);
-	CHECK_EQ(cm_connect(&a.cm, id, qa.qpn, 1, 1, NULL, 0), 0);
-	CHECK(expect(&b, EV_CONNECT_REQUEST, &ev, 3000));
-	CHECK_EQ(cm_accept(&b.cm, ev.id, qb.qpn, 1, 1, NULL, 0), 0);
+	id = connect_and_accept(&qa, &qb, &ev);
 	CHECK_EQ(cm_reject(&b.cm, ev.id, NULL, 0), 0);
 	CHECK(expect(&a, EV_REJECTED, NULL, 3000));
 	CHECK_EQ(destroy_qp(&qb), 0);

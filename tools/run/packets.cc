@@ -17,6 +17,15 @@ bool open_one() {
   return fd >= 0;
 }
 
+bool wanted() {
+  const Ports ports = settings().ports;
+  return (ports == Ports::kAuto || ports == Ports::kPacket) && !g_given_up;
+}
+
+bool possible_by(const usiw_link_info& link) {
+  return std::to_array(link.mac) != std::array<uint8_t, 6>{} && packets_permitted();
+}
+
 }  // namespace
 
 bool packets_permitted() {
@@ -26,15 +35,12 @@ bool packets_permitted() {
 
 void packets_give_up() { g_given_up = true; }
 
-bool packets_possible() {
-  const Ports ports = settings().ports;
-  if ((ports != Ports::kAuto && ports != Ports::kPacket) || g_given_up) return false;
-  const usiw_link_info link = link_info();
-  return std::to_array(link.mac) != std::array<uint8_t, 6>{} && packets_permitted();
-}
+bool packets_possible() { return wanted() && possible_by(link_info()); }
 
 bool packets_reach(const Tuple& tuple, NextHop& hop) {
-  return packets_possible() && route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link_info().ifindex;
+  if (!wanted()) return false;
+  const usiw_link_info link = link_info();
+  return possible_by(link) && route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link.ifindex;
 }
 
 }  // namespace usiw::run

@@ -309,6 +309,8 @@ void usiw_rx_hold_work(struct work_struct *work);
 void usiw_rx_release(struct usiw_sock *us);
 void usiw_rx_purge(struct usiw_sock *us);
 bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
+struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx *rx);
+struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx);
 
 /* usiw_route.c */
 struct usiw_route {

@@ -89,17 +89,6 @@ void usiw_listener_return_slot(struct usiw_listener *listener)
 	atomic_dec(&usiw_half_open);
 }
 
-static struct usiw_rx *usiw_listener_find_parked(const struct usiw_listener *listener,
-						 const struct usiw_rx *rx)
-{
-	struct usiw_rx *other;
-
-	list_for_each_entry(other, &listener->parked, node)
-		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
-			return other;
-	return NULL;
-}
-
 /*
  * Has this REQ found no room before? A flood drives what is parked out long before a peer
  * repeats its REQ; of this memory it needs many times as much. A wrong answer does no harm.
@@ -163,9 +152,9 @@ static void usiw_listener_park(struct usiw_listener *listener, struct usiw_sock 
 
 	/* The listener has to hold the socket for as long as the REQ is parked. */
 	if (us == listener->nodes[0].us || us == listener->nodes[1].us)
-		copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
+		copy = usiw_rx_copy(rx);
 	spin_lock(&listener->park_lock);
-	known = usiw_listener_find_parked(listener, rx);
+	known = usiw_rx_find(&listener->parked, rx);
 	if (known) {
 		listener->nr_repeated += !known->repeated;
 		known->repeated = true;

@@ -200,17 +200,30 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	rcu_read_unlock();
 }
 
-/* ---- Between two listeners --------------------------------------------- */
+/* ---- REQs that are kept ------------------------------------------------ */
 
-static struct usiw_rx *usiw_rx_find_held(const struct usiw_sock *us, const struct usiw_rx *rx)
+/* The one of @kept with the tuple of @rx. */
+struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx *rx)
 {
 	struct usiw_rx *other;
 
-	list_for_each_entry(other, &us->held, node)
+	list_for_each_entry(other, kept, node)
 		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
 			return other;
 	return NULL;
 }
+
+/* A copy that is in no list and has no place in a backlog. */
+struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx)
+{
+	struct usiw_rx *copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
+
+	if (copy)
+		copy->slot_of = NULL;
+	return copy;
+}
+
+/* ---- Between two listeners --------------------------------------------- */
 
 /*
  * Nobody listens for @rx, a REQ. There are programs that close their listener behind a first
@@ -228,12 +241,11 @@ static bool usiw_rx_hold(struct usiw_sock *us, const struct usiw_rx *rx)
 
 	if (!time_before(now, READ_ONCE(us->hold_until)))
 		return false;
-	copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
+	copy = usiw_rx_copy(rx);
 	if (!copy)
 		return false;
-	copy->slot_of = NULL;
 	spin_lock_bh(&us->lock);
-	known = usiw_rx_find_held(us, rx);
+	known = usiw_rx_find(&us->held, rx);
 	if (known || (!us->closed && us->nr_held < USIW_MAX_HELD)) {
 		list_add_tail(&copy->node, known ? &known->node : &us->held);
 		if (known)

@@ -9,7 +9,7 @@ import pytest
 
 from support import watch
 from support.cases import path_of
-from support.net import A, B, PEER, statistics
+from support.net import A, B, PEER, mac_of, statistics
 from support.pairs import Server, rping
 from support.procs import PATIENCE, Proc, until
 from support.storm import Persist, ip
@@ -20,12 +20,13 @@ BACKLOG = 16
 
 
 class Flood:
-    """`hostile flood` out of A's netdev, at a port of B."""
+    """`hostile flood` out of one host's netdev, at a port of the other's, or at its live connections."""
 
-    def __init__(self, what, port):
+    def __init__(self, what, port, victim=B):
         self.what = what
-        self.proc = Proc([path_of("hostile"), "flood", "--netdev", A.netdev, "--mac", mac_of(B.netdev), "--to", B.ip, "--port", port,
-                          "--what", what, "--watch", B.netdev])
+        attacker = A if victim is B else B
+        self.proc = Proc([path_of("hostile"), "flood", "--netdev", attacker.netdev, "--mac", mac_of(victim.netdev), "--to", victim.ip,
+                          "--port", port, "--what", what, "--watch", victim.netdev])
         self.proc.wait_for("^flooding")
 
     def running(self):
@@ -38,12 +39,6 @@ class Flood:
         output = self.proc.expect(0, 30)
         print(f"flood of {self.what}: " + ", ".join(output.splitlines()[1:]))
         return int(re.search(rf"^{self.what}\s+(\d+)$", output, re.M)[1])
-
-
-def mac_of(netdev):
-    """Its Ethernet address."""
-    with open(f"/sys/class/net/{netdev}/address", encoding="ascii") as f:
-        return f.read().strip()
 
 
 @pytest.fixture(autouse=True)
@@ -132,14 +127,19 @@ def test_repeated_requests_at_a_listener(tmp_path):
     rping(count=3)
 
 
-@pytest.mark.parametrize("what,counters", [("garbage", []), ("strangers", []), ("guesses", ["drop_window", "drop_reset", "drop_malformed"])])
-def test_at_live_connections(tmp_path, what, counters):
+GUESSED = ["drop_window", "drop_reset", "drop_malformed"]
+
+
+@pytest.mark.parametrize("what,counters,victim", [
+    pytest.param("garbage", [], B, id="garbage"), pytest.param("strangers", [], B, id="strangers"),
+    pytest.param("guesses", GUESSED, B, id="guesses"), pytest.param("guesses", GUESSED, A, id="guesses-at-the-client")])
+def test_at_live_connections(tmp_path, what, counters, victim):
     """Without the numbers of a connection nothing harms it, however much there is of it."""
     server = Server(B, "--events", "--strict", "--backlog", BACKLOG)
     client = persist(server, tmp_path)
-    before, memory = statistics(B.dev), watch.kernel_memory_kb()[0]
-    flood = Flood(what, server.port)
-    dropped = lambda: {key: value - before[key] for key, value in statistics(B.dev).items() if key.startswith("drop_") and value > before[key]}  # noqa: E731
+    before, memory = statistics(victim.dev), watch.kernel_memory_kb()[0]
+    flood = Flood(what, server.port, victim)
+    dropped = lambda: {key: value - before[key] for key, value in statistics(victim.dev).items() if key.startswith("drop_") and value > before[key]}  # noqa: E731
     until(lambda: sum(dropped().values()) > 1000 and all(counter in dropped() for counter in counters),
           f"drops being counted, {counters} among them", timeout=60)
     for _ in range(3):  # it goes on and on

@@ -11,7 +11,7 @@ import pytest
 
 from support import watch
 from support.cases import path_of, list_cases, run_cases
-from support.net import A, B, PEER, rdma_links
+from support.net import A, B, PEER, mac_of, rdma_links
 from support.pairs import Server, next_port, rping
 from support.procs import Proc, run, until
 from test_chaos import link_add, reload_module
@@ -41,11 +41,6 @@ def link_add_fails(device, over):
 def gid_of(device):
     """GID 0 as bytes."""
     with open(f"/sys/class/infiniband/{device}/ports/1/gids/0", encoding="ascii") as f:
-        return bytes.fromhex(f.read().strip().replace(":", ""))
-
-
-def mac_of(name):
-    with open(f"/sys/class/net/{name}/address", encoding="ascii") as f:
         return bytes.fromhex(f.read().strip().replace(":", ""))
 
 
@@ -96,7 +91,7 @@ def test_five_devices():
 def test_gid_is_the_mac_and_follows_it():
     with netdev("d0", "type", "dummy"):
         run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
-        assert gid_of("usiw9")[:6] == mac_of("d0")
+        assert gid_of("usiw9")[:6].hex(":") == mac_of("d0")
         run("ip", "link", "set", "d0", "address", "02:11:22:33:44:55")
         until(lambda: gid_of("usiw9")[:6] == bytes.fromhex("021122334455"), "the GID following the MAC")
         run("rdma", "link", "delete", "usiw9")
@@ -155,7 +150,7 @@ def test_mtu_falls_under_traffic(kmsg, expected):
 
 def test_mac_change_under_traffic():
     """The peer's MAC changes: neighbour discovery finds the new one and the connection lives on."""
-    old = ":".join(f"{byte:02x}" for byte in mac_of(B.netdev))
+    old = mac_of(B.netdev)
     server = Server()
     client = server.client("--seconds", 8)
     client.wait_for("^connected")

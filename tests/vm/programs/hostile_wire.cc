@@ -116,7 +116,7 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address)) FAIL("%s: %s", netdev.c_str(), std::strerror(errno));
   std::map<std::pair<Address, Address>, Flow> flows;
   std::map<std::pair<Address, Address>, uint64_t> counts;
-  const uint64_t end = tap::now_ms() + static_cast<uint64_t>(ms);
+  const uint64_t end = tap::now_ms() + static_cast<uint64_t>(ms) * tap::patience();
   while (tap::now_ms() < end) {
     pollfd p = {fd, POLLIN, 0};
     if (poll(&p, 1, 50) <= 0) continue;

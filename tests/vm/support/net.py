@@ -32,6 +32,12 @@ PEER = os.environ.get("PEER", "")
 WORLD = os.environ.get("WORLD", "module")
 
 
+def mac_of(netdev):
+    """Its Ethernet address, as text."""
+    with open(f"/sys/class/net/{netdev}/address", encoding="ascii") as f:
+        return f.read().strip()
+
+
 @contextlib.contextmanager
 def qdisc(args, sites=(A, B)):
     """A queueing discipline on the netdevs of `sites` as `tc qdisc replace dev X root ARGS` makes it."""

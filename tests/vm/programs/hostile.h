@@ -87,7 +87,8 @@ struct FloodArguments {
 /// - guesses: right 4-tuple of live connections, random PSNs, right and malformed DDP and RDMAP headers
 void flood(const FloodArguments& arguments);
 
-/// Watches a netdev for @p ms and returns the flows of usiw datagrams that it saw, busiest first.
+/// Watches a netdev for @p ms from the first data on, and returns the flows of usiw datagrams that it saw, busiest first.
+/// None when there is no data in 10 s.
 std::vector<Flow> sniff(const std::string& netdev, int ms);
 
 /// A TRP header followed by @p payload.

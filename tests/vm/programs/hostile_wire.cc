@@ -116,7 +116,8 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address)) FAIL("%s: %s", netdev.c_str(), std::strerror(errno));
   std::map<std::pair<Address, Address>, Flow> flows;
   std::map<std::pair<Address, Address>, uint64_t> counts;
-  const uint64_t end = tap::now_ms() + static_cast<uint64_t>(ms) * tap::patience();
+  uint64_t end = tap::now_ms() + 10000 * tap::patience();  // until there is something to watch
+  bool watching = false;
   while (tap::now_ms() < end) {
     pollfd p = {fd, POLLIN, 0};
     if (poll(&p, 1, 50) <= 0) continue;
@@ -134,6 +135,10 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
     flow.to = to;
     ++counts[{from, to}];
     learn(flow, Bytes(bytes.begin() + sizeof ip + sizeof udp, bytes.begin() + n));
+    if (flow.next_psn && !watching) {
+      watching = true;
+      end = tap::now_ms() + static_cast<uint64_t>(ms) * tap::patience();
+    }
   }
   close(fd);
   std::vector<Flow> found;

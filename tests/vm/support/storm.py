@@ -74,7 +74,7 @@ class Client:
         self.killed = False
         self.base = [0] * Persist.CONNECTIONS
         self.run = Persist(self.site, self.to, self.port, self.path, "--size", self.rng.choice([300, 3000, 20000]),
-                           "--pause-ms", 20, *(["--events"] if self.rng.random() < 0.9 else []))
+                           "--pause-ms", int(20 * PATIENCE), *(["--events"] if self.rng.random() < 0.9 else []))
 
     def ended(self):
         """Adds up what the process has done."""

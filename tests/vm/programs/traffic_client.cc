@@ -109,15 +109,15 @@ void make_child(uint32_t n) {
 }  // namespace
 
 int run_client(const Arguments& arguments) {
-  const uint64_t start = tap::now_ms();
-  const uint64_t end = arguments.seconds ? start + static_cast<uint64_t>(arguments.seconds) * 1000 : ~0ull;
   const uint32_t rounds = arguments.rounds ? static_cast<uint32_t>(arguments.rounds) : arguments.seconds ? ~0u : 1;
   uint32_t n = 0;
-  uint64_t last_good = start;
+  uint64_t start = tap::now_ms(), last_good = start;
   try {
     std::vector<std::unique_ptr<Connection>> connections;
     for (int i = 0; i < arguments.connections; ++i) connections.push_back(std::make_unique<Connection>(arguments, i));
     std::printf("connected %d\n", arguments.connections);
+    start = tap::now_ms();
+    const uint64_t end = arguments.seconds ? start + static_cast<uint64_t>(arguments.seconds) * 1000 : ~0ull;
     for (; n < rounds && tap::now_ms() < end; ++n) {
       for (size_t i = 0; i < connections.size(); ++i) {
         if (!connections[i]->round(n)) {

@@ -79,8 +79,6 @@ void Engine::Impl::start_terminating(QpContext& qp) {
   note(TraceKind::kTermTx, qp, term_word(qp.term_info.code));
   qp.phase = Phase::kTerminating;
   qp.rnr_told = false;
-  // The refused datagram may have been the highest that had arrived.
-  while (qp.rcv_max != qp.rcv_nxt && !qp.arrived.test(qp.rcv_max - 1)) --qp.rcv_max;
   qp.force_send = true;
   activate(qp);
 }

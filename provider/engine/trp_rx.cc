@@ -229,7 +229,11 @@ void Engine::Impl::advance(QpContext& qp) {
       verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
     }
-    if (verdict != Verdict::kAccept) return;
+    if (verdict != Verdict::kAccept) {
+      // It may have been the highest that had arrived: a bitmap ends with one that has.
+      while (qp.rcv_max != qp.rcv_nxt && !qp.arrived.test(qp.rcv_max - 1)) --qp.rcv_max;
+      return;
+    }
     ++qp.rcv_nxt;
     if (shutdown) return peer_shutdown(qp);
     if (!qp.connected()) return;

@@ -55,7 +55,7 @@ class Watch {
  public:
   void begin(const char* what, int seconds) {
     what_ = what;
-    ticks_ = static_cast<int>(static_cast<unsigned>(seconds) * tap::patience()) * 1000 / kTickMs;
+    ticks_ = seconds * static_cast<int>(tap::patience()) * 1000 / kTickMs;
   }
   void end() { ticks_ = -1; }
   /// The name of the step that takes too long, or null.

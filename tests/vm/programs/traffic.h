@@ -33,7 +33,7 @@ struct Arguments {
   std::string role, from, to = "0.0.0.0", device;
   uint16_t port = 0;
   int connections = 1;
-  int seconds = 0;
+  int seconds = 0;       ///< of traffic on connections that stand; times tap::patience()
   int rounds = 0;
   uint32_t size = 20000;
   bool events = false;   ///< wait in completion channels instead of polling

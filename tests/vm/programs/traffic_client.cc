@@ -117,7 +117,8 @@ int run_client(const Arguments& arguments) {
     for (int i = 0; i < arguments.connections; ++i) connections.push_back(std::make_unique<Connection>(arguments, i));
     std::printf("connected %d\n", arguments.connections);
     start = tap::now_ms();
-    const uint64_t end = arguments.seconds ? start + static_cast<uint64_t>(arguments.seconds) * 1000 : ~0ull;
+    const uint64_t ms = static_cast<uint64_t>(arguments.seconds) * 1000 * tap::patience();
+    const uint64_t end = ms ? start + ms : ~0ull;
     for (; n < rounds && tap::now_ms() < end; ++n) {
       for (size_t i = 0; i < connections.size(); ++i) {
         if (!connections[i]->round(n)) {

@@ -5,7 +5,7 @@ import itertools
 
 from .cases import path_of
 from .net import A, B
-from .procs import PATIENCE, Proc
+from .procs import Proc
 
 _ports = itertools.count(20000)
 
@@ -68,8 +68,7 @@ class Server:
         self.proc.wait_for(r"^listening \d+")
 
     def client(self, *options, site=A):
-        """Starts `traffic client` and returns the Proc. Its --seconds are longer where all is slow."""
-        options = [word * PATIENCE if before == "--seconds" else word for before, word in zip(("", *options), options)]
+        """Starts `traffic client` and returns the Proc."""
         return Proc([path_of("traffic"), "client", "--from", site.ip, "--to", self.site.ip, "--port", self.port,
                      *options], where=site.where)
 

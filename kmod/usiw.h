@@ -49,8 +49,9 @@ enum usiw_kcounter {
 /**
  * struct usiw_device - an RDMA device on a netdev
  * @netdev:	held until dealloc_driver
- * @net:	the netdev's netns when the device was made. Sockets of the device are in
- *		it and are closed before it dies (see usiw_sock_net_exit)
+ * @node:	among all devices
+ * @net:	the netdev's netns when the device was made. It does not die before the
+ *		device, nor before its sockets (see usiw_net_exit)
  * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
@@ -67,6 +68,7 @@ enum usiw_kcounter {
  */
 struct usiw_device {
 	struct ib_device ibdev;
+	struct list_head node;
 	struct net_device *netdev;
 	netdevice_tracker netdev_tracker;
 	possible_net_t net;
@@ -248,6 +250,8 @@ static inline void usiw_count(struct usiw_device *dev, enum usiw_kcounter counte
 extern struct workqueue_struct *usiw_wq;
 
 /* usiw_device.c */
+int usiw_device_init(void);
+void usiw_device_exit(void);
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
 bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);

@@ -47,7 +47,8 @@ static void usiw_conn_free_work(struct work_struct *work)
 	WARN_ON_ONCE(conn->hashed || conn->qp || conn->cm_id);
 	usiw_conn_no_longer_half_open(conn);
 	xa_erase(&usiw_conn_ids, conn->id);
-	usiw_sock_put(conn->sock);
+	if (conn->sock)
+		usiw_sock_put(conn->sock);
 	if (conn->events)
 		usiw_evfile_put(conn->events);
 
@@ -77,18 +78,17 @@ void usiw_conn_put(struct usiw_conn *conn)
 }
 
 /*
- * A connection that is in no table yet, with one reference. It takes over the caller's
- * reference to @us, also when it fails: -ENOMEM, -ENODEV (the device is going).
+ * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
+ * -ENODEV (the device is going).
  */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *us,
-				  const struct usiw_tuple *tuple)
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn;
-	int ret = -ENOMEM;
+	int ret;
 
 	conn = kzalloc(sizeof(*conn), GFP_KERNEL);
 	if (!conn)
-		goto err;
+		return ERR_PTR(-ENOMEM);
 	mutex_init(&conn->lock);
 	kref_init(&conn->kref);
 	INIT_DELAYED_WORK(&conn->work, usiw_conn_work);
@@ -96,7 +96,6 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *us,
 	INIT_LIST_HEAD(&conn->ev_node);
 	conn->net = read_pnet(&dev->net);
 	conn->dev = dev;
-	conn->sock = us;
 	conn->tuple = *tuple;
 	conn->nexthop_bucket = -1;
 	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
@@ -116,26 +115,19 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *us,
 	if (!ret)
 		return conn;
 
+	/* Nobody has heard of its number, or found it. */
 	xa_erase(&usiw_conn_ids, conn->id);
-	/* Somebody may have found it by a number that was guessed. */
-	kfree_rcu(conn, rcu);
-	conn = NULL;
 err_free:
 	kfree(conn);
-err:
-	usiw_sock_put(us);
 	return ERR_PTR(ret);
 }
 
 /* ---- The table --------------------------------------------------------- */
 
-/* @net is NULL for a socket whose netns is going. */
 struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn;
 
-	if (!net)
-		return NULL;
 	hash_for_each_possible_rcu(usiw_conns, conn, hash_node, usiw_conn_hash(net, tuple))
 		if (usiw_conn_matches(conn, net, tuple))
 			return conn;

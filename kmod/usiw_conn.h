@@ -70,7 +70,7 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
  * @net: @ipv4: @addr: @port: @scope: what it is found by; @addr is :: for all, @scope the
  *		interface of a link-local address, else 0
  * @sem:	guards @sock: senders read, closing writes
- * @sock:	NULL once its netns is going
+ * @sock:	NULL once the last user has gone
  * @listeners:	guarded by @lock
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
  * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
@@ -242,8 +242,7 @@ static inline u64 usiw_now_us(void)
 }
 
 /* usiw_conn.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, struct usiw_sock *sock,
-				  const struct usiw_tuple *tuple);
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple);
 int usiw_conn_insert(struct usiw_conn *conn);
 void usiw_conn_unhash(struct usiw_conn *conn);
 void usiw_conn_get(struct usiw_conn *conn);
@@ -291,8 +290,6 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 			  struct usiw_rx *rx, const struct usiw_cm_packet *req);
 
 /* usiw_sock.c */
-int usiw_sock_init(void);
-void usiw_sock_exit(void);
 struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
 				__be16 port);
 struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us);

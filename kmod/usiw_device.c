@@ -199,6 +199,71 @@ void usiw_device_wait_users(struct usiw_device *dev)
 	spin_unlock_bh(&dev->conn_lock);
 }
 
+/* ---- Network namespaces ------------------------------------------------ */
+
+static LIST_HEAD(usiw_devices);
+static DEFINE_SPINLOCK(usiw_devices_lock);
+static DECLARE_WAIT_QUEUE_HEAD(usiw_device_gone);
+
+/* With RTNL, under which the netdev leaves its netns. */
+static void usiw_device_enter_net(struct usiw_device *dev)
+{
+	ASSERT_RTNL();
+	write_pnet(&dev->net, dev_net(dev->netdev));
+	spin_lock(&usiw_devices_lock);
+	list_add_tail(&dev->node, &usiw_devices);
+	spin_unlock(&usiw_devices_lock);
+}
+
+/* Nothing looks at the netns for this device any more. */
+static void usiw_device_leave_net(struct usiw_device *dev)
+{
+	spin_lock(&usiw_devices_lock);
+	list_del(&dev->node);
+	spin_unlock(&usiw_devices_lock);
+	wake_up_all(&usiw_device_gone);
+}
+
+static bool usiw_net_has_devices(const struct net *net)
+{
+	struct usiw_device *dev;
+	bool found = false;
+
+	spin_lock(&usiw_devices_lock);
+	list_for_each_entry(dev, &usiw_devices, node)
+		if (net_eq(read_pnet(&dev->net), net))
+			found = true;
+	spin_unlock(&usiw_devices_lock);
+	return found;
+}
+
+/*
+ * All netdevs have left the dying netns: virtual ones are gone, and have waited for their
+ * devices; hardware has moved to the initial netns, and its devices are being unregistered
+ * since. Devices look at their netns, and their sockets hold no reference to it: so it waits
+ * for them.
+ */
+static void __net_exit usiw_net_exit(struct net *net)
+{
+	wait_event(usiw_device_gone, !usiw_net_has_devices(net));
+}
+
+static struct pernet_operations usiw_net_ops = {
+	.exit = usiw_net_exit,
+};
+
+int usiw_device_init(void)
+{
+	return register_pernet_subsys(&usiw_net_ops);
+}
+
+void usiw_device_exit(void)
+{
+	unregister_pernet_subsys(&usiw_net_ops);
+}
+
+/* ---- Registration ------------------------------------------------------ */
+
 /* Runs once, before the memory of the device goes; also when it was never registered. */
 static void usiw_dealloc_driver(struct ib_device *ibdev)
 {
@@ -212,8 +277,8 @@ static void usiw_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
 	ida_destroy(&dev->cqns);
-	/* Last: a netns waits for its netdevs, and the sockets in it are gone now. */
 	netdev_put(dev->netdev, &dev->netdev_tracker);
+	usiw_device_leave_net(dev);
 }
 
 static const struct ib_device_ops usiw_device_ops = {
@@ -270,6 +335,7 @@ static bool usiw_netdev_fits(const struct net_device *netdev)
 	return netdev->type == ARPHRD_ETHER || netdev->type == ARPHRD_LOOPBACK;
 }
 
+/* With RTNL. */
 static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 {
 	struct usiw_device *dev;
@@ -279,7 +345,7 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 		return NULL;
 	dev->netdev = netdev;
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
-	write_pnet(&dev->net, dev_net(netdev));
+	usiw_device_enter_net(dev);
 	spin_lock_init(&dev->gid_lock);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC);
@@ -301,19 +367,76 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 /*
  * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
  * and takes a GID of zeros for none: there lo needs a MAC to be found. A random one, since
- * each netns has a lo. It changes nothing else.
+ * each netns has a lo. It changes nothing else. With RTNL.
  */
 static void usiw_give_lo_a_mac(struct net_device *netdev)
 {
 	struct sockaddr sa = { .sa_family = netdev->type };
 
-	if (!USIW_RDMA_CM_NEEDS_MAC || !(netdev->flags & IFF_LOOPBACK))
+	if (!USIW_RDMA_CM_NEEDS_MAC || !(netdev->flags & IFF_LOOPBACK) ||
+	    !is_zero_ether_addr(netdev->dev_addr))
 		return;
 	eth_random_addr(sa.sa_data);
+	dev_set_mac_address(netdev, &sa, NULL);
+}
+
+static struct usiw_device *usiw_device_create(struct net_device *netdev)
+{
+	struct usiw_device *dev = ERR_PTR(-ENODEV);
+
 	rtnl_lock();
-	if (netdev->reg_state == NETREG_REGISTERED && is_zero_ether_addr(netdev->dev_addr))
-		dev_set_mac_address(netdev, &sa, NULL);
+	if (netdev->reg_state == NETREG_REGISTERED) {
+		usiw_give_lo_a_mac(netdev);
+		dev = usiw_device_alloc(netdev) ?: ERR_PTR(-ENOMEM);
+	}
 	rtnl_unlock();
+	return dev;
+}
+
+static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
+{
+	struct net_device *netdev = dev->netdev;
+	struct ib_device *ibdev = &dev->ibdev;
+	int ret;
+
+	ibdev->node_type = RDMA_NODE_RNIC;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = num_possible_cpus();
+	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid);
+	strscpy(ibdev->node_desc, "usiw software RNIC", sizeof(ibdev->node_desc));
+	strscpy(ibdev->iw_ifname, netdev->name, sizeof(ibdev->iw_ifname));
+	ib_set_device_ops(ibdev, &usiw_device_ops);
+	ibdev->driver_def = usiw_uapi_defs;
+
+	ret = ib_device_set_netdev(ibdev, netdev, 1);
+	if (!ret)
+		ret = ib_register_device(ibdev, ibdev_name, NULL);
+	if (ret)
+		return ret;
+	pr_info("%s on %s, MAC %pM, MTU %u\n", dev_name(&ibdev->dev), netdev->name, dev->gid,
+		netdev->mtu);
+	return 0;
+}
+
+/*
+ * The netdev may have left, or its netns been left by it, when a device could not be found by
+ * it yet: nobody else unregisters that device, which the netdev waits for. -ENODEV then.
+ */
+static int usiw_device_follow(struct net_device *netdev, const struct net *net)
+{
+	struct ib_device *ibdev;
+	bool there;
+
+	rtnl_lock();
+	there = netdev->reg_state == NETREG_REGISTERED && net_eq(dev_net(netdev), net);
+	rtnl_unlock();
+	if (there)
+		return 0;
+	ibdev = ib_device_get_by_netdev(netdev, (enum rdma_driver_id)USIW_DRIVER_ID);
+	if (ibdev)
+		ib_unregister_device_and_put(ibdev);
+	return -ENODEV;
 }
 
 static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
@@ -328,36 +451,23 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 		return -EEXIST;
 	}
 
-	usiw_give_lo_a_mac(netdev);
-	dev = usiw_device_alloc(netdev);
-	if (!dev)
-		return -ENOMEM;
-	ibdev = &dev->ibdev;
-	ibdev->node_type = RDMA_NODE_RNIC;
-	ibdev->phys_port_cnt = 1;
-	ibdev->num_comp_vectors = num_possible_cpus();
-	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
-	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid);
-	strscpy(ibdev->node_desc, "usiw software RNIC", sizeof(ibdev->node_desc));
-	strscpy(ibdev->iw_ifname, netdev->name, sizeof(ibdev->iw_ifname));
-	ib_set_device_ops(ibdev, &usiw_device_ops);
-	ibdev->driver_def = usiw_uapi_defs;
-
-	ret = ib_device_set_netdev(ibdev, netdev, 1);
-	if (!ret)
-		ret = ib_register_device(ibdev, ibdev_name, NULL);
-	if (ret) {
-		ib_dealloc_device(ibdev);
-		return ret;
-	}
-	pr_info("%s on %s, MAC %pM, MTU %u\n", dev_name(&ibdev->dev), netdev->name, dev->gid,
-		netdev->mtu);
-	return 0;
+	dev = usiw_device_create(netdev);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	/* Once it is registered it may be unregistered any time. */
+	get_device(&dev->ibdev.dev);
+	ret = usiw_device_register(dev, ibdev_name);
+	if (ret)
+		ib_dealloc_device(&dev->ibdev);
+	else
+		ret = usiw_device_follow(netdev, read_pnet(&dev->net));
+	put_device(&dev->ibdev.dev);
+	return ret;
 }
 
 /*
- * Make a device on @netdev. Return -EINVAL for an interface that is not like Ethernet,
- * -EEXIST if it has a device already.
+ * Make a device on @netdev, to which the caller has a reference. Return -EINVAL for an
+ * interface that is not like Ethernet, -EEXIST if it has a device already, -ENODEV if it goes.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 {

@@ -139,9 +139,12 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	us = usiw_sock_get(dev, usiw_tuple_is_ipv4(tuple), &tuple->local, tuple->local_port);
 	if (IS_ERR(us))
 		return PTR_ERR(us);
-	conn = usiw_conn_alloc(dev, us, tuple);
-	if (IS_ERR(conn))
+	conn = usiw_conn_alloc(dev, tuple);
+	if (IS_ERR(conn)) {
+		usiw_sock_put(us);
 		return PTR_ERR(conn);
+	}
+	conn->sock = us;
 	ret = usiw_cm_init_active(&conn->cm, get_random_u32(), param->ird, param->ord, mtu,
 				  USIW_TRP_MAX_WINDOW, param->private_data,
 				  param->private_data_len);

@@ -384,11 +384,17 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 		usiw_listener_park(listener, us, rx, req);
 		return 0;
 	}
-	conn = usiw_sock_tryget(us) ? usiw_conn_alloc(dev, us, tuple) : ERR_PTR(-ENOTCONN);
+	conn = usiw_conn_alloc(dev, tuple);
 	if (IS_ERR(conn)) {
 		usiw_listener_return_slot(listener);
 		return 0;
 	}
+	if (!usiw_sock_tryget(us)) {
+		usiw_listener_return_slot(listener);
+		usiw_conn_put(conn);
+		return 0;
+	}
+	conn->sock = us;
 	reason = usiw_cm_init_passive(&conn->cm, req, get_random_u32(), route.mtu,
 				      USIW_TRP_MAX_WINDOW, usiw_now_us());
 	if (reason) {

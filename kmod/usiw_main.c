@@ -70,18 +70,18 @@ static int __init usiw_init(void)
 	usiw_wq = alloc_workqueue("usiw", WQ_UNBOUND, 0);
 	if (!usiw_wq)
 		return -ENOMEM;
-	ret = usiw_sock_init();
+	ret = usiw_device_init();
 	if (ret)
 		goto err_wq;
 	ret = usiw_netdev_init();
 	if (ret)
-		goto err_sock;
+		goto err_device;
 	rdma_link_register(&usiw_link_ops);
 	usiw_add_netdevs();
 	return 0;
 
-err_sock:
-	usiw_sock_exit();
+err_device:
+	usiw_device_exit();
 err_wq:
 	destroy_workqueue(usiw_wq);
 	return ret;
@@ -93,7 +93,7 @@ static void __exit usiw_exit(void)
 	/* Waits for each device, and so for its connections and their sockets. */
 	ib_unregister_driver((enum rdma_driver_id)USIW_DRIVER_ID);
 	usiw_netdev_exit();
-	usiw_sock_exit();
+	usiw_device_exit();
 	destroy_workqueue(usiw_wq);
 	/* References of QP proxies that go after a grace period. */
 	rcu_barrier();

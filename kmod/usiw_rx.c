@@ -87,7 +87,7 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 		return;
 	usiw_rx_tuple(skb, &tuple);
 	rcu_read_lock();
-	conn = usiw_conn_lookup_rcu(READ_ONCE(us->net), &tuple);
+	conn = usiw_conn_lookup_rcu(us->net, &tuple);
 	if (conn && usiw_confirms(conn, hdr))
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
 	rcu_read_unlock();
@@ -194,7 +194,7 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	psn = skb_header_pointer(skb, at + sizeof(*uh), sizeof(buf.psn), &buf.psn);
 
 	rcu_read_lock();
-	conn = usiw_conn_lookup_rcu(READ_ONCE(us->net), &tuple);
+	conn = usiw_conn_lookup_rcu(us->net, &tuple);
 	if (conn && (!psn || be32_to_cpu(*psn) == conn->cm.local_isn))
 		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
 	rcu_read_unlock();
@@ -328,7 +328,6 @@ static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 
 static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 {
-	struct net *net = READ_ONCE(us->net);
 	u8 buf[USIW_CM_MAX_DATAGRAM];
 	struct usiw_cm_packet pkt;
 	struct usiw_conn *conn;
@@ -341,7 +340,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 		return;
 	}
 
-	conn = usiw_conn_lookup(net, &rx->tuple);
+	conn = usiw_conn_lookup(us->net, &rx->tuple);
 	if (conn) {
 		taken = ret || usiw_conn_receive(conn, &pkt);
 		usiw_conn_put(conn);

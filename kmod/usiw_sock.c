@@ -10,7 +10,6 @@
 #include <linux/net.h>
 #include <linux/slab.h>
 #include <net/ipv6.h>
-#include <net/net_namespace.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
 
@@ -75,7 +74,7 @@ static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
 	return kernel_bind(sock, (struct sockaddr *)&sin6, sizeof(sin6));
 }
 
-/* A kernel socket holds no reference to its netns: see usiw_sock_net_exit(). */
+/* A kernel socket holds no reference to its netns, which waits for the device instead. */
 static int usiw_sock_open(struct usiw_sock *us)
 {
 	struct udp_tunnel_sock_cfg cfg = {
@@ -189,13 +188,12 @@ struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct
  */
 struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us)
 {
-	struct usiw_sock *any = NULL;
+	struct usiw_sock *any;
 
 	if (ipv6_addr_any(&us->addr))
 		return NULL;
 	mutex_lock(&usiw_socks_mutex);
-	if (us->net)
-		any = usiw_sock_find(us->net, us->ipv4, &in6addr_any, us->port, 0);
+	any = usiw_sock_find(us->net, us->ipv4, &in6addr_any, us->port, 0);
 	if (any)
 		refcount_inc(&any->refs);
 	mutex_unlock(&usiw_socks_mutex);
@@ -211,7 +209,7 @@ bool usiw_sock_tryget(struct usiw_sock *us)
 	return refcount_inc_not_zero(&us->refs);
 }
 
-/* May sleep. */
+/* May sleep. Not for the socket's own worker, which it waits for. */
 void usiw_sock_put(struct usiw_sock *us)
 {
 	if (!refcount_dec_and_mutex_lock(&us->refs, &usiw_socks_mutex))
@@ -304,56 +302,4 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifi
 	}
 	up_read(&us->sem);
 	return ret < 0 ? ret : 0;
-}
-
-/* ---- Network namespaces ------------------------------------------------ */
-
-/*
- * The netdevs of a dying netns go before this runs, and their devices with them; but a
- * device's removal is asynchronous, and a hardware netdev moves to the initial netns
- * instead of waiting for it. So whatever is left in the netns is closed here; senders
- * find that out.
- */
-static struct usiw_sock *usiw_sock_close_one(struct net *net)
-{
-	struct usiw_sock *us, *closed = NULL;
-	int bucket;
-
-	mutex_lock(&usiw_socks_mutex);
-	hash_for_each(usiw_socks, bucket, us, node) {
-		if (closed || !net_eq(us->net, net))
-			continue;
-		usiw_sock_close(us);
-		/* Another netns may be made at the same address: this must not be found there. */
-		WRITE_ONCE(us->net, NULL);
-		refcount_inc(&us->refs);
-		closed = us;
-	}
-	mutex_unlock(&usiw_socks_mutex);
-	return closed;
-}
-
-/* The workers look at the netns, and take the mutex: each is waited for outside of it. */
-static void __net_exit usiw_sock_net_exit(struct net *net)
-{
-	struct usiw_sock *us;
-
-	while ((us = usiw_sock_close_one(net)) != NULL) {
-		usiw_rx_purge(us);
-		usiw_sock_put(us);
-	}
-}
-
-static struct pernet_operations usiw_net_ops = {
-	.exit = usiw_sock_net_exit,
-};
-
-int usiw_sock_init(void)
-{
-	return register_pernet_subsys(&usiw_net_ops);
-}
-
-void usiw_sock_exit(void)
-{
-	unregister_pernet_subsys(&usiw_net_ops);
 }

@@ -78,6 +78,41 @@ TEST_F(Device, newlink__each_failure) {
   }
 }
 
+// Before the device can be found by its netdev, the netdev goes: nobody else would remove the device.
+TEST_F(Device, newlink__netdev_goes_meanwhile) {
+  mock_on_register = [] {
+    mock_netdev("lo")->reg_state = NETREG_UNREGISTERING;
+    mock_notify_netdev(mock_netdev("lo"), NETDEV_UNREGISTER);
+  };
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -ENODEV);
+  EXPECT_EQ(mock_device("lo"), nullptr);
+  EXPECT_EQ(mock_netdev("lo")->refs, 0);
+}
+
+TEST_F(Device, newlink__netdev_moves_meanwhile) {
+  static net other;
+  mock_on_register = [] {
+    mock_notify_netdev(mock_netdev("lo"), NETDEV_UNREGISTER);
+    mock_netdev("lo")->net = &other;
+  };
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -ENODEV);
+  EXPECT_EQ(mock_device("lo"), nullptr);
+  EXPECT_EQ(mock_netdev("lo")->refs, 0);
+}
+
+TEST_F(Device, newlink__netdev_is_going) {
+  mock_netdev("lo")->reg_state = NETREG_UNREGISTERING;
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -ENODEV);
+  EXPECT_EQ(mock_netdev("lo")->refs, 0);
+}
+
+// `rdma link delete` at once: the device may not be looked at any more.
+TEST_F(Device, newlink__removed_at_once) {
+  mock_on_registered = [] { mock_unregister(mock_device("lo")); };
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), 0);
+  EXPECT_EQ(mock_device("lo"), nullptr);
+}
+
 TEST_F(Device, netdevs_parameter__names) {
   EXPECT_EQ(unload(), "");
   char names[] = " eth0 ,nothing,, lo,eth0";

@@ -112,7 +112,6 @@ const Kill kKills[] = {
        const in6_addr addr = ipv4("192.0.2.1");
        mock_remove_addr(mock_netdev("eth0"), &addr);
      }},
-    {"sockets of the netns closed", [](Story&) { mock_net_exit(&init_net); }},
     {"client's engine dies", [](Story& s) {
        if (s.client->ibqp && s.client->qp()->conn)
          s.client->report(USIW_REPORT_FAILED, s.client->qp()->conn->id, -ETIMEDOUT, IB_EVENT_QP_FATAL);
@@ -168,6 +167,33 @@ TEST_F(Inject, device_removal__at_each_step) {
         if (story.active) story.active->destroy();
         mock_grace_period();
         mock_unregister(mock_device("eth0"));
+        throw Story::Stop();
+      };
+      story.tell();
+      steps = story.steps;
+    }
+    EXPECT_EQ(unload(), "") << "at step " << at;
+  } while (at == steps);
+  EXPECT_GE(at, 20);
+}
+
+// All netdevs have left the netns, and their devices are being unregistered: it waits for those.
+TEST_F(Inject, net_exit__at_each_step) {
+  int steps = 0, at = 0;
+  do {
+    at++;
+    mock_reset();
+    ASSERT_TRUE(load());
+    {
+      Story story;
+      story.on_step = [&](int step) {
+        if (step != at) return;
+        for (const char* name : {"eth0", "eth1"}) mock_notify_netdev(mock_netdev(name), NETDEV_UNREGISTER);
+        story.end();
+        mock_net_exit(&init_net);
+        EXPECT_EQ(mock_device("eth0"), nullptr);
+        EXPECT_EQ(mock_device("eth1"), nullptr);
+        EXPECT_EQ(mock_sockets, 0);
         throw Story::Stop();
       };
       story.tell();

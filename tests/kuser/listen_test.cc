@@ -396,8 +396,8 @@ TEST_F(Deserted, release__listener_comes_meanwhile) {
   deliver(request(4));
   joining = &again;
   joining_at = server->device;
-  mock_on_memdup = [] {
-    mock_on_memdup = nullptr;
+  mock_on_alloc = [] {
+    mock_on_alloc = nullptr;
     EXPECT_EQ(joining->listen(joining_at, ipv4("192.0.2.2"), kPort), 0);
   };
   mock_run();
@@ -410,31 +410,40 @@ TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   EXPECT_EQ(us_->nr_held, 9u);
 }
 
-TEST_F(Deserted, purge__held_requests_go_with_the_netns) {
-  arrive_all(1, 9);
-  mock_net_exit(&init_net);
-  EXPECT_EQ(us_->nr_held, 0u);
-  mock_advance_ms(USIW_HOLD_MS + 1);
-  EXPECT_EQ(mock_sent(), 0u);
-}
+usiw_sock* left;
 
-iw_cm_id* leaving;
+/// The listener of @p left leaves on another processor, whose socket's last user it was: there the socket is closed, and
+/// the closer waits for this worker.
+void leave() {
+  mock_on_route = mock_on_alloc = nullptr;
+  left->refs.value--;
+}
 
 // The worker has found the listener, which leaves before the worker goes on. The socket's last
 // reference goes with it; the worker must not bring it back to life.
 TEST_F(Listen, request__listener_leaves_meanwhile) {
   deliver(request(1));
-  leaving = &listener.id;
-  mock_on_route = [] {
-    mock_on_route = nullptr;
-    // On another processor: the socket is closed, and the closer waits for this worker.
-    auto* listening = static_cast<usiw_listener*>(leaving->provider_data);
-    listening->nodes[0].us->refs.value--;
-  };
-  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  left = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  mock_on_route = leave;
   mock_run();
-  EXPECT_EQ(us->refs.value, 0);
-  us->refs.value = 1;
+  EXPECT_EQ(left->refs.value, 0);
+  left->refs.value = 1;
+  EXPECT_TRUE(listener.requests.empty());
+  drop_sent();
+}
+
+// The same when there is no memory for a connection: what the worker gives up then must not be the last reference, because
+// who drops that one waits for the worker.
+TEST_F(Listen, request__listener_leaves_while_memory_is_short) {
+  deliver(request(1));
+  left = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  mock_on_alloc = [] {
+    leave();
+    mock_errors[MOCK_ALLOC] = 1;
+  };
+  mock_run();
+  EXPECT_EQ(left->refs.value, 0);
+  left->refs.value = 1;
   EXPECT_TRUE(listener.requests.empty());
   drop_sent();
 }

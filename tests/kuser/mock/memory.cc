@@ -28,7 +28,7 @@ Entries& entries_of(xarray* xa) {
 namespace mock {
 
 void reset_memory() {
-  mock_on_memdup = nullptr;
+  mock_on_alloc = nullptr;
   for (const auto& [p, unused] : allocations) free(const_cast<void*>(p));
   allocations.clear();
   for (Entries* entries : arrays) entries->clear();
@@ -38,7 +38,10 @@ void reset_memory() {
 
 extern "C" {
 
+void (*mock_on_alloc)(void);
+
 void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
+  if (mock_on_alloc) mock_on_alloc();
   if (flags & GFP_KERNEL) mock_might_sleep(site);
   if (mock_fails(MOCK_ALLOC, site)) return nullptr;
   void* p = malloc(size);
@@ -47,9 +50,7 @@ void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   return p;
 }
 
-void (*mock_on_memdup)(void);
 void* mock_memdup(const void* from, size_t size, gfp_t flags, const char* site) {
-  if (mock_on_memdup) mock_on_memdup();
   void* p = mock_alloc(size, flags, false, site);
   if (p) memcpy(p, from, size);
   return p;

@@ -285,6 +285,10 @@ void rtnl_lock(void) {
 
 void rtnl_unlock(void) { rtnl_held = false; }
 
+void mock_assert_rtnl(void) {
+  if (!rtnl_held) mock_violation("RTNL is not held");
+}
+
 int __ethtool_get_link_ksettings(struct net_device* dev, struct ethtool_link_ksettings* settings) {
   if (!rtnl_held) mock_violation("ethtool without RTNL");
   settings->base.speed = dev->speed;

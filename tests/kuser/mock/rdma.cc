@@ -26,7 +26,7 @@ void reset_rdma() {
   for (auto& [fd, file] : descriptors) delete file;
   descriptors.clear();
   mock_link_ops = nullptr;
-  mock_on_copy_to_user = nullptr;
+  mock_on_copy_to_user = mock_on_register = mock_on_registered = nullptr;
   mock_events = 0;
   open_nest.clear();
   driver_attrs.clear();
@@ -43,6 +43,8 @@ struct rdma_link_ops* mock_link_ops;
 struct ib_event mock_last_event;
 unsigned int mock_events;
 void (*mock_on_copy_to_user)(void);
+void (*mock_on_register)(void);
+void (*mock_on_registered)(void);
 
 // ---- Processes ----
 
@@ -156,12 +158,20 @@ int ib_copy_to_udata(struct ib_udata* udata, void* from, size_t n) {
 // ---- Devices ----
 
 struct ib_device* mock_ib_alloc(size_t size) {
-  return static_cast<ib_device*>(kzalloc(size, GFP_KERNEL));
+  auto* dev = static_cast<ib_device*>(kzalloc(size, GFP_KERNEL));
+  if (dev) dev->dev.refs = 1;
+  return dev;
+}
+
+void get_device(struct mock_core_device* dev) { dev->refs++; }
+
+void put_device(struct mock_core_device* dev) {
+  if (!--dev->refs) kfree(container_of(dev, struct ib_device, dev));
 }
 
 void ib_dealloc_device(struct ib_device* dev) {
   if (dev->ops && dev->ops->dealloc_driver) dev->ops->dealloc_driver(dev);
-  kfree(dev);
+  put_device(&dev->dev);
 }
 
 int ib_device_set_netdev(struct ib_device* dev, struct net_device* netdev, u32) {
@@ -179,9 +189,11 @@ int ib_register_device(struct ib_device* dev, const char* name, void*) {
   strscpy(dev->dev.name, name, sizeof(dev->dev.name));
   dev->ops->query_device(dev, &attr, &none);
   dev->ops->get_port_immutable(dev, 1, &immutable);
+  if (mock_on_register) mock_on_register();
   dev->registered = true;
   dev->next = devices;
   devices = dev;
+  if (mock_on_registered) mock_on_registered();
   return 0;
 }
 
@@ -211,6 +223,21 @@ void mock_unregister(struct ib_device* dev) {
 }
 
 void ib_unregister_device_queued(struct ib_device* dev) { dev->unregistering = true; }
+
+bool mock_unregister_queued(void) {
+  for (ib_device* dev = devices; dev; dev = dev->next) {
+    if (!dev->unregistering) continue;
+    mock_unregister(dev);
+    return true;
+  }
+  return false;
+}
+
+void ib_unregister_device_and_put(struct ib_device* dev) {
+  mock_might_sleep("ib_unregister_device_and_put");
+  ib_device_put(dev);
+  mock_unregister(dev);
+}
 
 void ib_unregister_driver(enum rdma_driver_id) {
   mock_might_sleep("ib_unregister_driver");

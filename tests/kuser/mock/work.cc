@@ -144,7 +144,7 @@ bool mock_let_others_run(const char* what) {
   mock_might_sleep(what);
   const unsigned int ran = mock_run();
   mock_grace_period();
-  if (ran) {
+  if (ran || mock_unregister_queued()) {
     rounds = 0;
     return true;
   }

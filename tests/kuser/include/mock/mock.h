@@ -36,10 +36,15 @@ bool mock_fails(enum mock_call kind, const char *what);
 
 void mock_reset(void);
 
-/* Called by the mock in the middle of things: when memory is copied, at the route lookup, when data go to the user. */
-extern void (*mock_on_memdup)(void);
+/*
+ * Called by the mock in the middle of things: when memory is asked for, at the route lookup, when data go to the
+ * user, while a device is registered but cannot be found yet, and when it can be.
+ */
+extern void (*mock_on_alloc)(void);
 extern void (*mock_on_route)(void);
 extern void (*mock_on_copy_to_user)(void);
+extern void (*mock_on_register)(void);
+extern void (*mock_on_registered)(void);
 
 /* Context. */
 void mock_softirq_begin(void);
@@ -89,8 +94,12 @@ int mock_open_fds(void);
 /* ib_core. */
 extern struct rdma_link_ops *mock_link_ops;
 struct ib_device *mock_device(const char *netdev);
-/* What the core does when a device goes, after the test has destroyed its objects. */
+/*
+ * What the core does when a device goes, after the test has destroyed its objects. Who waits has it done for devices
+ * whose unregistration was queued.
+ */
 void mock_unregister(struct ib_device *dev);
+bool mock_unregister_queued(void);
 extern struct ib_event mock_last_event;
 extern unsigned int mock_events;
 

@@ -115,6 +115,8 @@ static inline bool netif_carrier_ok(const struct net_device *dev)
 
 void rtnl_lock(void);
 void rtnl_unlock(void);
+void mock_assert_rtnl(void);
+#define ASSERT_RTNL() mock_assert_rtnl()
 
 #define SPEED_UNKNOWN (-1)
 struct ethtool_link_ksettings {

@@ -172,6 +172,7 @@ struct ib_device_ops;
 struct uapi_definition;
 struct mock_core_device {
 	char name[64];
+	int refs;
 };
 
 struct ib_device {
@@ -189,6 +190,8 @@ struct ib_device {
 	struct ib_device *next;
 };
 #define dev_name(d) ((d)->name)
+void get_device(struct mock_core_device *dev);
+void put_device(struct mock_core_device *dev);
 #define num_possible_cpus() 2
 
 struct ib_event;
@@ -395,6 +398,7 @@ int ib_register_device(struct ib_device *dev, const char *name, void *dma);
 struct ib_device *ib_device_get_by_netdev(struct net_device *netdev, enum rdma_driver_id id);
 void ib_device_put(struct ib_device *dev);
 void ib_unregister_device_queued(struct ib_device *dev);
+void ib_unregister_device_and_put(struct ib_device *dev);
 void ib_unregister_driver(enum rdma_driver_id id);
 void ib_dispatch_event(const struct ib_event *event);
 

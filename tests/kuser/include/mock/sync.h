@@ -157,6 +157,7 @@ typedef struct {
 } wait_queue_head_t;
 
 bool mock_let_others_run(const char *what);
+#define DECLARE_WAIT_QUEUE_HEAD(name) wait_queue_head_t name
 #define init_waitqueue_head(wq)	((wq)->woken = 0)
 #define wake_up(wq)		((void)(wq)->woken++)
 #define wake_up_all(wq)		((void)(wq)->woken++)

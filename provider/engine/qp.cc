@@ -60,7 +60,7 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
 int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn) {
   if (qp.phase != Phase::kIdle) return EISCONN;
   if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
-      conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
+      conn.mtu > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
   const uint32_t outer = (path.flow.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
   const uint32_t payload = std::min(conn.mtu - outer, ports_[port].port->max_payload());

@@ -118,13 +118,21 @@ void Runtime::detach(Context& context) {
   if (last) delete runtime;
 }
 
+/// As the rest counts on it: ports have room for USIW_MAX_MTU, the name has an end.
+usiw_link_info Runtime::usable(usiw_link_info link) {
+  link.mtu = std::min<uint32_t>(link.mtu, USIW_MAX_MTU);
+  link.lo_mtu = std::min<uint32_t>(link.lo_mtu, USIW_MAX_MTU);
+  link.ifname[sizeof link.ifname - 1] = 0;
+  return link;
+}
+
 Runtime::Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind)
     : device_(std::move(device)),
       fork_generation_(g_fork_generation.load(std::memory_order_relaxed)),
       ifindex_(link.ifindex),
       port_kind_(port_kind),
-      link_(link),
-      link_mtu_(link.mtu) {
+      link_(usable(link)),
+      link_mtu_(link_.mtu) {
   counters_ = map_page(nullptr, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, USIW_COUNTERS_SIZE);
   if (counters_ == nullptr) throw std::bad_alloc();
   engine_ = std::make_unique<Engine>(clock_, static_cast<EngineEvents&>(*this), counters_);

@@ -93,6 +93,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   /// Packet sockets.
   bool ready(int fd, short revents) override;
 
+  static usiw_link_info usable(usiw_link_info link);
   PortSlot* port_for(Reach reach, uint32_t mtu, int& error);
   void on_never_connected(VQp& qp);
   std::unique_ptr<NetPort> make_port(Reach reach, uint32_t mtu, int& error);

@@ -67,7 +67,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   switch (event.type) {
     case USIW_EVENT_LINK: {
       std::lock_guard hold(link_lock_);
-      link_ = event.link;
+      link_ = usable(event.link);
       link_mtu_.store(link_.mtu, std::memory_order_relaxed);
       return;
     }
@@ -136,7 +136,7 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   int number = -1;
   {
     std::lock_guard hold(ports_lock_);
-    PortSlot* slot = port_for(reach, conn.mtu, error);
+    PortSlot* slot = port_for(reach, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error);
     if (slot == nullptr && conn.data_fd > 0) close(conn.data_fd);
     if (slot != nullptr) {
       Progress::Hold held(*progress_);

@@ -47,6 +47,8 @@ class Machine:
                 "-chardev", f"file,id=frames,path=/proc/self/fd/{frames_in},append=on",
                 "-device", f"virtserialport,bus=ports.0,nr=2,chardev=frames,name={guest.PORT_NAME}",
                 "-qmp", f"unix:{self._qmp_path},server=on,wait=off",
+                # A NIC that is connected to nothing: the one netdev of the guest that outlives its namespace.
+                "-netdev", "user,id=nic,restrict=on", "-device", "virtio-net-pci,netdev=nic,romfile=",
                 *share("host", "/", "readonly=on"), *share("project", PROJECT, "readonly=off")]
         if interactive:
             argv += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,bus=ports.0,nr=1,chardev=tty"]

@@ -5,6 +5,7 @@
 
 #include "port/ethdev_port.h"
 #include "progress/progress.h"
+#include "uapi/usiw_wire.h"
 #include "verbs/glue.h"
 #include "verbs/kernel_methods.h"
 
@@ -77,6 +78,7 @@ void say_once(const std::string&) {}
 // ---- A port into nowhere ----
 
 std::unique_ptr<EthdevPort> EthdevPort::create(const Spec& spec, std::string& why, int& error) {
+  if (spec.mtu > USIW_MAX_MTU) std::abort();  // frames would be too short
   error = kernel().port_error();
   if (error != 0) {
     why = "as the test says";

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import random
 import re
 import subprocess
 import time
@@ -13,7 +14,7 @@ from support import watch
 from support.cases import path_of, list_cases, run_cases
 from support.net import A, B, PEER, mac_of, rdma_links
 from support.pairs import Server, next_port, rping
-from support.procs import Proc, run, until
+from support.procs import PATIENCE, Proc, run, until
 from test_chaos import link_add, reload_module
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's own devices")
@@ -215,6 +216,66 @@ def test_netns_deletion():
     until(lambda: "usiw9" not in rdma_links(), "the device going with its namespace")
     until(lambda: subprocess.run(["ip", "link", "show", "x0"], capture_output=True, check=False).returncode != 0,
           "the veth pair going with the namespace")
+
+
+@pytest.fixture(name="nic")
+def hardware_netdev():
+    """A netdev with a device of a bus below it, down, in the initial namespace; it is none of the two ends'."""
+    subprocess.run(["modprobe", "virtio_net"], check=False, capture_output=True)  # built in on the debug kernel
+    found = []
+
+    def appeared():
+        found[:] = [name for name in os.listdir("/sys/class/net") if os.path.exists(f"/sys/class/net/{name}/device")]
+        return found
+    until(appeared, "the NIC")
+    return found[0]
+
+
+def test_hardware_netdev_outlives_its_namespace(nic):
+    """A virtual netdev goes with its namespace, hardware moves to the initial one: its device goes, under traffic, before
+    the namespace does, and another one can be made."""
+    inside = "ip netns exec doomed"
+    for _ in range(3):
+        run("ip", "netns", "add", "doomed")
+        try:
+            run("ip", "link", "set", nic, "netns", "doomed")
+            run("ip", "-n", "doomed", "link", "set", "lo", "up")
+            run("ip", "-n", "doomed", "addr", "add", "10.99.0.1/24", "dev", nic)
+            run("ip", "-n", "doomed", "link", "set", nic, "up")
+            run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", nic, where=inside)
+            port = next_port()
+            server = Proc([path_of("traffic"), "server", "--to", "10.99.0.1", "--port", port], where=inside)
+            server.wait_for("^listening")
+            client = Proc([path_of("traffic"), "client", "--from", "10.99.0.1", "--to", "10.99.0.1", "--port", port,
+                           "--seconds", 60, "--connections", 3], where=inside)
+            client.wait_for("^connected")
+        finally:
+            run("ip", "netns", "del", "doomed")
+        # With the last of them the namespace goes.
+        client.kill()
+        server.kill()
+        # The NIC comes up again as soon as it is back, which its old device may still hear of.
+        until(lambda: subprocess.run(["ip", "link", "set", nic, "up"], capture_output=True, check=False).returncode == 0,
+              "the NIC coming back")
+        until(lambda: "usiw9" not in rdma_links(), "the device going with the namespace")
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", nic)
+        run("rdma", "link", "delete", "usiw9")
+        run("ip", "link", "set", nic, "down")
+
+
+def test_netdev_goes_while_its_device_is_made(expected):
+    """`ip link del` in the midst of `rdma link add`: either fails or both succeed, nothing is left and nothing waits."""
+    # The core says so when it sees the netdev go.
+    expected.messages += ["ib_query_port failed", "Couldn't set up InfiniBand P_Key/GID cache",
+                          "Couldn't register device with driver model"]
+    rng = random.Random(1)
+    for _ in range(40):
+        run("ip", "link", "add", "d0", "type", "dummy")
+        adding = Proc(["rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0"])
+        time.sleep(rng.uniform(0, 0.06) * PATIENCE)
+        run("ip", "link", "del", "d0")
+        assert adding.wait(20) in (0, 1), adding.output
+        until(lambda: "usiw9" not in rdma_links(), "the device going with its netdev")
 
 
 @pytest.mark.core

@@ -301,6 +301,26 @@ TEST_F(Lifetime, four_tuple_of_a_live_connection_is_refused) {
   EXPECT_EQ(0, w.a.engine.qp_connect(q, 0, path, conn));
 }
 
+TEST_F(Lifetime, connect_refuses_what_no_handshake_agrees_on) {
+  QpAttr attr{};
+  attr.max_send_wr = attr.max_recv_wr = 4;
+  Qp* q = w.a.qp(attr);
+  FlowKey flow = w.last_flow;
+  flow.local_port ^= 1;
+  const Path path{flow, {}, {}, 64, 0};
+  const auto connect = [&](uint16_t ird, uint16_t ord, uint16_t mtu, int port = 0) {
+    return w.a.engine.qp_connect(q, port, path, {1, 2, 64, ird, ord, mtu, true});
+  };
+  EXPECT_EQ(EINVAL, connect(1, 1, USIW_MIN_MTU - 1));
+  EXPECT_EQ(EINVAL, connect(1, 1, USIW_MAX_MTU + 1));
+  EXPECT_EQ(EINVAL, connect(USIW_MAX_IRD + 1, 1, 1500));
+  EXPECT_EQ(EINVAL, connect(1, USIW_MAX_ORD + 1, 1500));
+  EXPECT_EQ(EINVAL, connect(1, 1, 1500, 1));
+  EXPECT_EQ(EINVAL, connect(1, 1, 1500, -1));
+  EXPECT_EQ(QpState::kIdle, q->state());
+  EXPECT_EQ(0, connect(USIW_MAX_IRD, USIW_MAX_ORD, USIW_MAX_MTU));
+}
+
 TEST_F(Lifetime, destroy_in_any_state) {
   write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, 1);
   w.a.engine.qp_destroy(qa);  // still in the doorbell list

@@ -84,10 +84,12 @@ unsigned Engine::Impl::progress() {
     }
   }
 
+  // What fills the port is other QPs' data: acknowledgements would always be what is left over.
+  if (port_full_) run_acks();
   if (!active_.empty()) {
     if (work != 0) now_ = clock_.now_ns();
     QpList turn;  // a QP that becomes active again meanwhile waits for the next run
-    turn.take(active_);
+    take_turns(turn);
     while (QpContext* qp = turn.front()) {
       qp->active_hook.unlink();
       ++work;
@@ -97,10 +99,13 @@ unsigned Engine::Impl::progress() {
     }
   }
   if (!ack_due_.empty()) run_acks();
+  bool full = false;
   for (PortState& p : ports_) {
     tx_flush(p);
+    full |= p.blocked;
     p.blocked = false;
   }
+  port_full_ = full;
   if (overrun_) handle_overruns();
   return work;
 }

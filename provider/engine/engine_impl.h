@@ -67,7 +67,8 @@ struct CqAccess {
 
 struct PortState {
   struct Tag {
-    QpContext* qp;  ///< nullptr: no PSN (SACK)
+    QpContext* qp;
+    bool has_psn;  ///< false: a SACK
     uint32_t psn;
   };
   Port* port;
@@ -157,6 +158,8 @@ struct Engine::Impl {
   void tx_commit(PortState& port, QpContext& qp, size_t len, bool has_psn, uint32_t psn);
   void tx_flush(PortState& port);
   void not_sent(QpContext& qp, uint32_t psn);
+  void sack_not_sent(QpContext& qp);
+  void take_turns(QpList& turn);
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
   void send_sack(QpContext& qp, uint16_t flags);
   void run_acks();
@@ -287,6 +290,7 @@ struct Engine::Impl {
   QpList ack_due_;
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
+  bool port_full_ = false;  ///< a port took less than it was offered in the last run
   unsigned timers_skipped_ = 0;  ///< runs without timers because of that
   QpContext* last_flow_ = nullptr;  ///< of the datagram before: bursts come from one peer
 

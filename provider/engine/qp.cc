@@ -62,6 +62,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
       conn.mtu > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
+  if (qp.attr.send_cq->dead() || qp.attr.recv_cq->dead()) return EOVERFLOW;  // nothing would be seen to complete
   const uint32_t outer = (path.flow.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
   const uint32_t payload = std::min(conn.mtu - outer, ports_[port].port->max_payload());
   if (payload < USIW_MIN_MTU - kIpv6Bytes - kUdpBytes) return EINVAL;
@@ -266,6 +267,7 @@ void Engine::Impl::release_held(QpContext& qp) {
     Held& h = held_[rx.held];
     ports_[h.port].port->rx_free(std::span(&h.buf, 1));
     held_free_[held_free_count_++] = rx.held;
+    --qp.held;
   }
   qp.rcv_max = qp.rcv_nxt;
 }

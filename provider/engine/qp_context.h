@@ -51,12 +51,13 @@ class QpList {
     end_.prev->next = &hook;
     end_.prev = &hook;
   }
-  /// Takes over all members of @p other; this list is empty.
+  /// Takes over all members of @p other, behind its own.
   void take(QpList& other) {
     if (other.empty()) return;
-    end_.next = other.end_.next;
+    end_.prev->next = other.end_.next;
+    other.end_.next->prev = end_.prev;
     end_.prev = other.end_.prev;
-    end_.next->prev = end_.prev->next = &end_;
+    end_.prev->next = &end_;
     other.end_.prev = other.end_.next = &other.end_;
   }
 
@@ -157,6 +158,7 @@ struct QpConnection {
   bool responder_turn = false;       ///< whose segment is next when both have one
   bool force_send = false;           ///< one datagram may go beyond the congestion window
   bool sq_error = false;             ///< a work request has failed; none is started any more
+  bool had_room = false;             ///< the port, which is full, took something of it in the last run
 
   // ---- Receiving: one cache line ----
   alignas(64) uint32_t rcv_nxt = 0;  ///< PSN expected
@@ -184,6 +186,7 @@ struct QpConnection {
   PsnBitmap acked;  ///< sent and known to have arrived, ahead of snd_una
   PsnBitmap lost;   ///< sent and to be sent again
   PsnBitmap arrived;  ///< received ahead of rcv_nxt
+  uint16_t held = 0;  ///< of those, kept as they came until their turn
 
   // RACK (RFC 8985): the latest sent among what has been delivered.
   uint64_t rack_sent = 0;
@@ -207,6 +210,7 @@ struct QpConnection {
   // Receiver not ready, this end sending.
   bool rnr_active = false;
   uint8_t rnr_backoffs = 0;
+  uint8_t rnr_unheard = 0;   ///< repetitions since a SACK
   uint32_t rnr_psn = 0;
   uint32_t rnr_recover = 0;  ///< losses before this PSN say nothing about the network
   uint64_t rnr_since = 0;

@@ -85,6 +85,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   qp.rto_base = qp.stall_since = now_;
   qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd_una, qp.snd_nxt);
   qp.cwnd_limited = false;
+  if (qp.snd_una != qp.snd_nxt) touch_timer(qp, rto_at(qp));  // shorter now, if there was a back-off or no sample
   detect_losses(qp);
   activate(qp);
   if (step == 0) return true;
@@ -195,6 +196,7 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
 void Engine::Impl::not_ready(QpContext& qp) {
   count(qp, USIW_CNT_NOT_READY_RX);
   note(TraceKind::kNotReady, qp, qp.snd_una);
+  qp.rnr_unheard = 0;
   if (qp.snd_una == qp.snd_nxt || (qp.rnr_active && qp.rnr_psn == qp.snd_una)) return;
   qp.rnr_active = true;
   qp.rnr_psn = qp.snd_una;

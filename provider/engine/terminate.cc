@@ -31,6 +31,8 @@ uint64_t term_word(const TermCode& code) {
 /// Refuses the segment at rcv_nxt for the reason in fault_. @p seg: its headers, if at hand.
 void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
   if (qp.phase == Phase::kTerminating || !qp.connected()) return;
+  // The end of the stream is under way and has the last PSN. What is refused comes again, until the peer has read that.
+  if (qp.shutdown_sent) return;
   TermInfo& t = qp.term_info;
   t = {};
   t.code = fault_.code;

@@ -225,6 +225,7 @@ void Engine::Impl::advance(QpContext& qp) {
       verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
       ports_[held.port].port->rx_free(std::span(&held.buf, 1));
       held_free_[held_free_count_++] = rx.held;
+      --qp.held;
     } else if (rx.kind == RxPkt::kSendLast) {
       verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
@@ -241,14 +242,16 @@ void Engine::Impl::advance(QpContext& qp) {
   if (psn_lt(qp.rcv_max, qp.rcv_nxt)) qp.rcv_max = qp.rcv_nxt;
 }
 
-/// Keeps a datagram until its turn. false: no room.
+/// Keeps a datagram until its turn. false: no room. One QP keeps at most as many as are left for others, since its peer
+/// need never fill the gap.
 bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf) {
-  if (held_free_count_ == 0) {
+  if (qp.held >= held_free_count_) {
     drop(qp, USIW_CNT_DROP_NO_BUFFER, psn);
     return false;
   }
   const uint16_t index = held_free_[--held_free_count_];
   held_[index] = {buf, port};
+  ++qp.held;
   qp.rx_pkt(psn) = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
   count(qp, USIW_CNT_RX_HELD);
   note(TraceKind::kHold, qp, psn, qp.rcv_nxt);
@@ -291,7 +294,7 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
   } else if (qp.rnr_active) {
     qp.rnr_active = false;
     qp.rnr_recover = qp.snd_nxt;
-    qp.rto_base = now_;
+    qp.rto_base = qp.stall_since = now_;
     if (qp.snd_una != qp.snd_nxt && !qp.lost.test(qp.snd_una)) {
       qp.lost.set(qp.snd_una);
       ++qp.lost_count;

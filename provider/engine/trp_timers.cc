@@ -34,6 +34,7 @@ uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
 void Engine::Impl::on_timer(QpContext& qp) {
   if (!qp.connected()) return;
   publish(qp);
+  poll_drops(ports_[qp.port]);  // where all is dropped no burst comes that would do it
   if (qp.phase_deadline <= now_) {
     // SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
     qp.keep_acking = true;
@@ -82,7 +83,9 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
     fail(qp, qp.sq_head, WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
-  if (now_ - qp.heard_ns >= kGiveUp + kRnrMaxDelay) return give_up(qp);
+  // Repetitions count as well as time: it may have been this end that was stopped.
+  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= kGiveUp + kRnrMaxDelay) return give_up(qp);
+  if (qp.rnr_unheard != UINT8_MAX) ++qp.rnr_unheard;
   qp.rnr_at = now_ + std::min(kRnrMaxDelay, kRnrMinDelay << std::min<unsigned>(qp.rnr_backoffs, 10));
   if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
   if (!qp.lost.test(qp.snd_una)) {

@@ -2,6 +2,7 @@
 /// @file trp_tx.cc
 /// Datagrams out: who may send, what is next, and the batch that goes to the port.
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
@@ -123,7 +124,7 @@ inline void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, boo
   TxBuf& buf = p.bufs[p.filled];
   buf.len = static_cast<uint32_t>(len);
   buf.path = &qp.path;
-  p.tags[p.filled] = {has_psn ? &qp : nullptr, psn};
+  p.tags[p.filled] = {&qp, has_psn, psn};
   ++p.filled;
   count(qp, USIW_CNT_TX_PKTS);
   count(qp, USIW_CNT_TX_BYTES, len);
@@ -162,7 +163,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     }
   } else if (pkt.kind == PktKind::kShutdown) {
     qp.shutdown_sent = true;
-    qp.end_psn = psn;
+    if (!qp.term_sent) qp.end_psn = psn;  // a repetition behind a READ response that has become the Terminate
   }
 
   const bool again = pkt.tx_count != 0;
@@ -270,9 +271,13 @@ void Engine::Impl::tx_flush(PortState& p) {
   if (taken < n) {
     count(USIW_CNT_TX_FULL);
     p.blocked = true;
-    for (size_t i = taken; i < n; ++i)
-      if (p.tags[i].qp != nullptr) not_sent(*p.tags[i].qp, p.tags[i].psn);
+    for (size_t i = taken; i < n; ++i) {
+      const PortState::Tag& tag = p.tags[i];
+      tag.has_psn ? not_sent(*tag.qp, tag.psn) : sack_not_sent(*tag.qp);
+    }
   }
+  if (taken < n || port_full_)
+    for (size_t i = 0; i < taken; ++i) p.tags[i].qp->had_room = true;
   std::move(p.bufs.begin() + static_cast<ptrdiff_t>(n),
             p.bufs.begin() + static_cast<ptrdiff_t>(p.allocated), p.bufs.begin());
   p.allocated -= n;
@@ -289,6 +294,23 @@ void Engine::Impl::not_sent(QpContext& qp, uint32_t psn) {
   count(qp, USIW_CNT_RETRANS_UNSENT);
   note(TraceKind::kUnsent, qp, psn);
   activate(qp);
+}
+
+/// What it said is said again.
+void Engine::Impl::sack_not_sent(QpContext& qp) {
+  if (qp.connected() || qp.keep_acking) ack_at_once(qp);
+}
+
+/// The active QPs in the order in which they send: while the port is full, those that it took nothing of first, or one
+/// that alone fills it would do so for ever.
+void Engine::Impl::take_turns(QpList& turn) {
+  if (!port_full_) return turn.take(active_);
+  QpList had_room;
+  while (QpContext* qp = active_.front()) {
+    qp->active_hook.unlink();
+    (std::exchange(qp->had_room, false) ? had_room : turn).push_back(qp->active_hook);
+  }
+  turn.take(had_room);
 }
 
 }  // namespace usiw

@@ -87,7 +87,45 @@ TEST_F(Lifetime, peer_vanishes_while_not_ready) {
   EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1, 6 * kSec));
 }
 
+/// The time in which the peer had no receive does not count as time without an answer.
+TEST_F(Lifetime, silence_behind_a_long_wait_for_a_receive) {
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  send(qa, ra->sge(0, 100));
+  w.run_for(5 * kSec);
+  post_recv(qb, {rb->sge(0, 100)});
+  w.b.engine.progress();  // has said that it is ready
+  w.b_frozen = true;
+  w.run_for(1 * kSec);
+  w.b_frozen = false;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kSec));
+}
+
+/// Nor does the time in which the sender itself was stopped.
+TEST_F(Lifetime, sender_is_stopped_while_the_peer_is_not_ready) {
+  send(qa, ra->sge(0, 100));
+  w.run_for(100 * kMs);
+  w.a_frozen = true;
+  w.run_for(5 * kSec);
+  w.a_frozen = false;
+  w.run_for(20 * kMs);
+  post_recv(qb, {rb->sge(0, 100)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kSec));
+}
+
 // ---- The peer vanishes ----
+
+/// Why nothing arrives can be seen while nothing does.
+TEST_F(Lifetime, drops_of_the_port_are_counted_while_nothing_arrives) {
+  w.wire.faults.cut[1] = true;
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(1 * kMs);
+  w.a.port.drops_ = {.malformed = 1, .checksum = 2, .no_buffer = 3};
+  w.run_for(1 * kSec);
+  EXPECT_EQ(1u, w.a.count(USIW_CNT_DROP_MALFORMED));
+  EXPECT_EQ(2u, w.a.count(USIW_CNT_DROP_CHECKSUM));
+  EXPECT_EQ(3u, w.a.count(USIW_CNT_DROP_NO_BUFFER));
+}
 
 TEST_F(Lifetime, peer_vanishes_during_writes) {
   for (int i = 0; i < 10; ++i) write(qa, ra->sge(0, 50'000), rb->addr(), rb->stag, i);
@@ -229,6 +267,25 @@ TEST_F(Lifetime, close_of_peer_flushes_work_in_flight) {
   const auto got = wait(w.b, w.b.send_cq, 60);
   EXPECT_EQ(kWrFlushErr, got.back().status);
   EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.recv_cq, 1));
+}
+
+/// A SHUTDOWN is the last of its direction: what the peer had sent before it heard of it, and is wrong, draws no Terminate.
+TEST_F(Lifetime, close_against_a_faulty_segment) {
+  unsigned terminates = 0;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    DdpSegment seg;
+    terminates += side == 0 && decode_trp(d, h) && h.opcode == USIW_TRP_DATA &&
+                  decode_ddp(std::span(d).subspan(kTrpBytes), seg) == DdpDecode::kOk && !seg.tagged &&
+                  seg.qn == USIW_DDP_QN_TERMINATE;
+    return true;
+  };
+  write(qb, rb->sge(0, 8), ra->addr(), ra->stag ^ 1);
+  w.b.engine.progress();
+  w.a.engine.qp_shutdown(qa);
+  EXPECT_TRUE(w.run([&] { return !w.a.events.closed.empty() && !w.b.events.peer_closed.empty(); }, 1 * kMs));
+  EXPECT_EQ(0u, terminates);
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.send_cq, 1, 1 * kMs));
 }
 
 TEST_F(Lifetime, close_without_connection) {

@@ -245,6 +245,20 @@ TEST_F(Messages, both_directions_at_once_with_small_and_large_mtu) {
   }
 }
 
+/// What is known of the path after the first acknowledgement counts for what is still under way: its time-out is not the
+/// one of a new connection, 20 ms, any more.
+TEST_F(Messages, lost_tail_of_the_first_flight) {
+  Qp* qa = w.connect().first;
+  const Region *ra = w.a.region(20'000), *rb = w.b.region(20'000);
+  int n = 0;
+  w.wire.filter = [&](int side, Datagram&) { return side != 0 || (++n != 9 && n != 10); };
+  const uint64_t t = w.clock.now;
+  write(qa, ra->sge(0, 10 * 1400), rb->addr(), rb->stag);
+  EXPECT_EQ(kSuccess, wait(w.a, w.a.send_cq, 1)[0].status);
+  EXPECT_GT(n, 10);
+  EXPECT_LT(w.clock.now - t, 2 * kMs);
+}
+
 TEST_F(Messages, idle_engine_has_nothing_to_do) {
   auto [qa, qb] = w.connect();
   Region* src = w.a.region(64);

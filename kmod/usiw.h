@@ -52,6 +52,7 @@ enum usiw_kcounter {
  * @node:	among all devices
  * @net:	the netdev's netns when the device was made. It does not die before the
  *		device, nor before its sockets (see usiw_net_exit)
+ * @lo:		its loopback netdev, held until dealloc_driver
  * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
@@ -72,6 +73,8 @@ struct usiw_device {
 	struct net_device *netdev;
 	netdevice_tracker netdev_tracker;
 	possible_net_t net;
+	struct net_device *lo;
+	netdevice_tracker lo_tracker;
 
 	spinlock_t gid_lock;
 	u8 gid[ETH_ALEN];
@@ -337,6 +340,6 @@ void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *l
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac);
-void usiw_evfile_cancel(struct usiw_conn *conn);
+void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn);
 
 #endif /* USIW_H */

@@ -160,7 +160,8 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 
 /*
  * Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there, -ENODEV if the
- * device is going. conn->lock held.
+ * device is going, -EADDRNOTAVAIL if the local address has been removed since it was looked
+ * at: what is not in the table does not hear of that. conn->lock held.
  */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
@@ -168,6 +169,8 @@ int usiw_conn_insert(struct usiw_conn *conn)
 
 	if (conn->flushed)
 		return -ENODEV;
+	if (usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
+		return -EADDRNOTAVAIL;
 	spin_lock_bh(&usiw_conns_lock);
 	if (usiw_conn_lookup_rcu(conn->net, &conn->tuple)) {
 		ret = -EADDRINUSE;
@@ -270,7 +273,7 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_cm_unreachable(&conn->cm, now));
 	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
 		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
-	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) &&
+	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&
 	    usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	if (test_and_clear_bit(USIW_CONN_CHECK_NEIGH, &conn->flags))

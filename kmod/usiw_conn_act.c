@@ -11,6 +11,10 @@
  * - anything after iw_connect or iw_accept has returned an error: both make conn->cm_id
  *   known here only once they cannot fail any more, in the same section of conn->lock.
  * - nothing at all: RELEASE pays what is still owed before it lets go of the cm_id.
+ *
+ * What cannot be helped here: a user who rejects a cm_id between ESTABLISHED's being told and
+ * its being worked off makes iw_cm run into BUG_ON(state != IW_CM_STATE_CONN_RECV), with any
+ * iWARP driver. See docs/security.md.
  */
 #include <linux/slab.h>
 
@@ -253,6 +257,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
+	usiw_evfile_forget(conn->events, conn->qpn);
 	kref_get(&conn->events->kref);
 	conn->tos = cm_id->tos_set ? cm_id->tos : 0;
 	cm_id->add_ref(cm_id);

@@ -167,7 +167,7 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 	memset(link, 0, sizeof(*link));
 	link->ifindex = netdev->ifindex;
 	link->mtu = usiw_usable_mtu(netdev);
-	link->lo_mtu = usiw_usable_mtu(read_pnet(&dev->net)->loopback_dev);
+	link->lo_mtu = usiw_usable_mtu(dev->lo);
 	memcpy(link->mac, netdev->dev_addr, min_t(size_t, netdev->addr_len, ETH_ALEN));
 	link->up = usiw_link_is_up(netdev);
 	link->is_loopback = !!(netdev->flags & IFF_LOOPBACK);
@@ -205,11 +205,15 @@ static LIST_HEAD(usiw_devices);
 static DEFINE_SPINLOCK(usiw_devices_lock);
 static DECLARE_WAIT_QUEUE_HEAD(usiw_device_gone);
 
-/* With RTNL, under which the netdev leaves its netns. */
+/* With RTNL, under which the netdev leaves its netns, and lo not before it. */
 static void usiw_device_enter_net(struct usiw_device *dev)
 {
+	struct net *net = dev_net(dev->netdev);
+
 	ASSERT_RTNL();
-	write_pnet(&dev->net, dev_net(dev->netdev));
+	write_pnet(&dev->net, net);
+	dev->lo = net->loopback_dev;
+	netdev_hold(dev->lo, &dev->lo_tracker, GFP_KERNEL);
 	spin_lock(&usiw_devices_lock);
 	list_add_tail(&dev->node, &usiw_devices);
 	spin_unlock(&usiw_devices_lock);
@@ -221,6 +225,7 @@ static void usiw_device_leave_net(struct usiw_device *dev)
 	spin_lock(&usiw_devices_lock);
 	list_del(&dev->node);
 	spin_unlock(&usiw_devices_lock);
+	netdev_put(dev->lo, &dev->lo_tracker);
 	wake_up_all(&usiw_device_gone);
 }
 
@@ -237,15 +242,31 @@ static bool usiw_net_has_devices(const struct net *net)
 	return found;
 }
 
+static void usiw_net_unregister_devices(const struct net *net)
+{
+	struct usiw_device *dev;
+
+	spin_lock(&usiw_devices_lock);
+	list_for_each_entry(dev, &usiw_devices, node) {
+		if (!net_eq(read_pnet(&dev->net), net) || !ib_device_try_get(&dev->ibdev))
+			continue;
+		ib_unregister_device_queued(&dev->ibdev);
+		ib_device_put(&dev->ibdev);
+	}
+	spin_unlock(&usiw_devices_lock);
+}
+
 /*
  * All netdevs have left the dying netns: virtual ones are gone, and have waited for their
  * devices; hardware has moved to the initial netns, and its devices are being unregistered
- * since. Devices look at their netns, and their sockets hold no reference to it: so it waits
- * for them.
+ * since, but for one that could not be found by its netdev in that moment (`rdma dev set
+ * netns` disables a device for a while). Devices look at their netns, and their sockets hold
+ * no reference to it: so it waits for them.
  */
 static void __net_exit usiw_net_exit(struct net *net)
 {
-	wait_event(usiw_device_gone, !usiw_net_has_devices(net));
+	while (!wait_event_timeout(usiw_device_gone, !usiw_net_has_devices(net), HZ))
+		usiw_net_unregister_devices(net);
 }
 
 static struct pernet_operations usiw_net_ops = {

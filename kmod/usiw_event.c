@@ -265,18 +265,18 @@ void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac)
 	wake_up(&events->wait);
 }
 
-/* The QP is going: no record of it may be read any more. */
-void usiw_evfile_cancel(struct usiw_conn *conn)
+/*
+ * The QP is going, or gets another connection: no record of what it had may be read any more.
+ * So of each QP there is one connection at most in the list, whoever reads or not.
+ */
+void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn)
 {
-	struct usiw_evfile *events = conn->events;
-	bool dropped = false;
+	struct usiw_conn *conn, *next;
 
-	if (!events)
-		return;
 	spin_lock(&events->lock);
 	if (!events->gone)
-		dropped = usiw_evfile_unqueue(conn);
+		list_for_each_entry_safe(conn, next, &events->conns, ev_node)
+			if (conn->qpn == qpn && usiw_evfile_unqueue(conn))
+				usiw_conn_put(conn);
 	spin_unlock(&events->lock);
-	if (dropped)
-		usiw_conn_put(conn);
 }

@@ -14,6 +14,12 @@
 
 #define USIW_ACCEPTED	1ul
 
+/*
+ * Listeners and connections outlive the users of their cm_ids, and drop them by iw_cm's own
+ * rem_ref: so iw_cm must not be unloaded before this module, which takes a symbol of it.
+ */
+static const typeof(&iw_destroy_cm_id) usiw_needs_iw_cm __used = iw_destroy_cm_id;
+
 /* ---- Addresses --------------------------------------------------------- */
 
 /* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */

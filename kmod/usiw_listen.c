@@ -311,8 +311,7 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
 /* Did it come in by the device's netdev, or over lo from this host itself? */
 static bool usiw_came_in_by(const struct usiw_device *dev, int ifindex)
 {
-	return ifindex == dev->netdev->ifindex ||
-	       ifindex == read_pnet(&dev->net)->loopback_dev->ifindex;
+	return ifindex == dev->netdev->ifindex || ifindex == dev->lo->ifindex;
 }
 
 /* Who listens for @local, by the device whose address that is most; with a reference. */

@@ -57,8 +57,12 @@ void usiw_port_work(struct work_struct *work)
 
 	if (READ_ONCE(dev->netdev->reg_state) != NETREG_REGISTERED || up == dev->port_up)
 		return;
+	/* The core waits for those who have the device, and then works off what they said. */
+	if (!ib_device_try_get(&dev->ibdev))
+		return;
 	dev->port_up = up;
 	usiw_dispatch(dev, up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+	ib_device_put(&dev->ibdev);
 }
 
 static void usiw_port_changed(struct usiw_device *dev)

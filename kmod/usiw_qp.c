@@ -151,9 +151,9 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	conn = usiw_qp_get_conn(qp);
 	if (conn) {
 		usiw_conn_abort(conn, USIW_KILL_LOCAL);
-		usiw_evfile_cancel(conn);
 		usiw_conn_put(conn);
 	}
+	usiw_evfile_forget(qp->uctx->events, ibqp->qp_num);
 
 	xa_erase(&dev->qps, ibqp->qp_num);
 	usiw_qp_proxy_detach(qp->proxy);
@@ -309,8 +309,10 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 }
 
 /*
- * A QP with a connection is not for iw_cm to have: for a user who accepts twice on one QP
- * this ends the second attempt before iw_cm forgets the first one's reference.
+ * Called by connect and accept, in the user's own context. Another process's QP is not for
+ * iw_cm to have, which would move it to ERR. Nor is one with a connection: for a user who
+ * accepts twice on one QP this ends the second attempt before iw_cm forgets the first one's
+ * reference.
  */
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 {
@@ -322,7 +324,7 @@ struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 		return NULL;
 	spin_lock_irqsave(&proxy->lock, irqs);
 	if (proxy->qp)
-		free = !READ_ONCE(proxy->qp->conn);
+		free = proxy->qp->mm == current->mm && !READ_ONCE(proxy->qp->conn);
 	spin_unlock_irqrestore(&proxy->lock, irqs);
 	return free ? &proxy->ibqp : NULL;
 }

@@ -164,7 +164,7 @@ enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_a
 #if IS_ENABLED(CONFIG_IPV6)
 		if (ipv6_chk_addr(net, addr, dev->netdev, 1))
 			owner = USIW_ADDR_OURS;
-		else if (ipv6_chk_addr(net, addr, net->loopback_dev, 1))
+		else if (ipv6_chk_addr(net, addr, dev->lo, 1))
 			owner = USIW_ADDR_OF_LO;
 #endif
 	}

@@ -16,6 +16,12 @@ class Event : public Connected {
     file* events = mock_file(client->event_fd);
     return events->f_op->poll(events, nullptr);
   }
+  /// Connections with a record to read.
+  static int unread(const usiw_evfile* events) {
+    int n = 0;
+    for (const list_head* at = events->conns.next; at != &events->conns; at = at->next) n++;
+    return n;
+  }
   usiw_event records_[4];
 };
 
@@ -62,6 +68,28 @@ TEST_F(Event, gone__is_the_last_record) {
   EXPECT_EQ(records_[0].type, USIW_EVENT_DEVICE_GONE);
   EXPECT_EQ(events->f_op->read(events, reinterpret_cast<char*>(records_), sizeof(records_), nullptr), 0);
   mock_close(fd);
+}
+
+// A process that never reads cannot keep connections that are over, and their ports, by unread records of them.
+TEST_F(Event, forget__earlier_connections_of_the_qp) {
+  for (int round = 0; round < 5; round++) {
+    CmId id;
+    ASSERT_EQ(id.connect(*client, ipv4("192.0.2.1"), 9000 + round, ipv4("192.0.2.2"), kPort), 0);
+    pump();
+    ASSERT_EQ(listener.requests[round]->accept(*server), 0);
+    settle({server.get()});
+    ASSERT_EQ(client->modify(IB_QPS_ERR), 0);
+    settle({server.get()});
+    EXPECT_EQ(unread(client->context()->events), 1);
+    for (Process* process : {client.get(), server.get()}) {
+      process->modify(IB_QPS_ERR);
+      ASSERT_EQ(process->modify(IB_QPS_RESET), 0);
+      ASSERT_EQ(process->modify(IB_QPS_INIT), 0);
+    }
+  }
+  const usiw_evfile* events = client->context()->events;
+  ASSERT_EQ(client->destroy_qp(), 0);
+  EXPECT_EQ(unread(events), 0);
 }
 
 // The engine never had the connection, but its QP has receives to flush: KILL comes alone, and the QP is in ERR.

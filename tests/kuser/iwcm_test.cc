@@ -136,6 +136,7 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
   CmId& passive_id = request();
   ASSERT_EQ(passive_id.accept(*server), 0);
   Process other("eth1");
+  other.task.mm = &server->mm;  // another context of the same process
   ASSERT_EQ(other.open_all(), 0);
   const auto* ops = server->device->ops;
   // iw_cm forgets the first QP's reference: usiw has to drop it.
@@ -150,6 +151,28 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
   EXPECT_EQ(server->qp()->conn, nullptr);
   EXPECT_TRUE(passive_id.established());
   ops->iw_rem_ref(second);
+}
+
+// iw_cm would move it to ERR when the connection ends.
+TEST_F(Iwcm, get_qp__of_another_process) {
+  Process other("eth1");
+  ASSERT_EQ(other.open_all(), 0);
+  EXPECT_NE(other.device->ops->iw_get_qp(other.device, other.ibqp->qp_num), nullptr);
+  server->enter();
+  EXPECT_EQ(other.device->ops->iw_get_qp(other.device, other.ibqp->qp_num), nullptr);
+}
+
+// The address goes when it has been looked at already and the connection cannot be found by its 4-tuple yet.
+TEST_F(Iwcm, connect__address_is_removed_meanwhile) {
+  mock_on_random = [] {
+    mock_on_random = nullptr;
+    const in6_addr own = ipv4("192.0.2.1");
+    mock_remove_addr(mock_netdev("eth0"), &own);
+    mock_run();
+  };
+  EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EADDRNOTAVAIL);
+  EXPECT_EQ(client->qp()->conn, nullptr);
+  EXPECT_EQ(mock_sent(), 0u);
 }
 
 TEST_F(Iwcm, reject__private_data_reaches_the_peer) {

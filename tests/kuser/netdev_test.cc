@@ -32,6 +32,17 @@ TEST_F(Netdev, port__removal_says_nothing) {
   EXPECT_EQ(mock_events, 0u);
 }
 
+// The core does not wait any more for what it would be told now.
+TEST_F(Netdev, port__device_is_going) {
+  net_device* eth0 = mock_netdev("eth0");
+  eth0->carrier = false;
+  mock_notify_netdev(eth0, NETDEV_CHANGE);
+  client->device->unregistering = true;
+  mock_advance_ms(USIW_PORT_DELAY_MS + 1);
+  EXPECT_EQ(mock_events, 0u);
+  client->device->unregistering = false;
+}
+
 TEST_F(Netdev, mac__gid_follows) {
   net_device* eth0 = mock_netdev("eth0");
   union ib_gid gid;

@@ -213,7 +213,7 @@ void reset_net() {
   }
   mock_neigh_known = true;
   mock_foreign_port = 0;
-  mock_on_route = nullptr;
+  mock_on_route = mock_on_random = nullptr;
   mock_routes = mock_neighbours = mock_sockets = 0;
 }
 
@@ -307,7 +307,10 @@ void addrconf_addr_eui48(u8* eui, const u8* mac) {
   memcpy(eui + 5, mac + 3, 3);
 }
 
+void (*mock_on_random)(void);
+
 u32 get_random_u32(void) {
+  if (mock_on_random) mock_on_random();
   static u32 state = 12345;
   return state = state * 1664525 + 1013904223;
 }

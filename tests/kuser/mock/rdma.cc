@@ -212,6 +212,14 @@ struct ib_device* mock_device(const char* netdev) {
   return nullptr;
 }
 
+bool ib_device_try_get(struct ib_device* dev) {
+  if (!dev->registered || dev->unregistering) return false;
+  dev->refs++;
+  return true;
+}
+
+void iw_destroy_cm_id(struct iw_cm_id*) { mock_violation("iw_destroy_cm_id is for the users of cm_ids"); }
+
 void ib_device_put(struct ib_device* dev) {
   if (--dev->refs < 0) mock_violation("ib_device_put without get");
 }

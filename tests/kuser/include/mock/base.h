@@ -219,6 +219,7 @@ static inline unsigned long usecs_to_jiffies(unsigned int us)
 
 /* ---- Numbers ---- */
 u32 get_random_u32(void);
+#define __used __attribute__((used))
 
 static inline u32 jhash_2words(u32 a, u32 b, u32 init)
 {

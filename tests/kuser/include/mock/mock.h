@@ -38,11 +38,12 @@ void mock_reset(void);
 
 /*
  * Called by the mock in the middle of things: when memory is asked for, at the route lookup, when data go to the
- * user, while a device is registered but cannot be found yet, and when it can be.
+ * user, when a random number is drawn, while a device is registered but cannot be found yet, and when it can be.
  */
 extern void (*mock_on_alloc)(void);
 extern void (*mock_on_route)(void);
 extern void (*mock_on_copy_to_user)(void);
+extern void (*mock_on_random)(void);
 extern void (*mock_on_register)(void);
 extern void (*mock_on_registered)(void);
 

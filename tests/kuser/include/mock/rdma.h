@@ -397,6 +397,7 @@ int ib_device_set_netdev(struct ib_device *dev, struct net_device *netdev, u32 p
 int ib_register_device(struct ib_device *dev, const char *name, void *dma);
 struct ib_device *ib_device_get_by_netdev(struct net_device *netdev, enum rdma_driver_id id);
 void ib_device_put(struct ib_device *dev);
+bool ib_device_try_get(struct ib_device *dev);
 void ib_unregister_device_queued(struct ib_device *dev);
 void ib_unregister_device_and_put(struct ib_device *dev);
 void ib_unregister_driver(enum rdma_driver_id id);
@@ -410,6 +411,7 @@ void rdma_link_register(struct rdma_link_ops *ops);
 void rdma_link_unregister(struct rdma_link_ops *ops);
 
 /* ---- iw_cm ---- */
+void iw_destroy_cm_id(struct iw_cm_id *cm_id);
 enum iw_cm_event_type {
 	IW_CM_EVENT_CONNECT_REQUEST = 1,
 	IW_CM_EVENT_CONNECT_REPLY,

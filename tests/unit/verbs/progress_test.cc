@@ -247,6 +247,30 @@ TEST_F(ProgressTest, FrozenNobodyDrivesButHoldsWork) {
   Progress::Hold hold(progress);
 }
 
+/// A device that a destructor of the program closes, behind the exit handler.
+TEST_F(ProgressTest, FrozenItStillLetsGoOfWhatItWatches) {
+  CountingWatcher watcher;
+  int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  ASSERT_EQ(progress.start(), 0);
+  progress.watch(fd, Progress::Kind::kControl, watcher);
+  EXPECT_TRUE(progress.freeze());
+  std::this_thread::sleep_for(30ms);
+  std::atomic<bool> done{false};
+  std::thread closer([&] {
+    progress.unwatch(fd);
+    done = true;
+  });
+  const bool in_time = eventually([&] { return done.load(); });
+  EXPECT_TRUE(in_time);
+  if (!in_time) _exit(1);  // nothing would end it
+  closer.join();
+  uint64_t one = 1;
+  ASSERT_EQ(write(fd, &one, sizeof one), 8);
+  std::this_thread::sleep_for(30ms);
+  EXPECT_EQ(watcher.calls, 0);
+  close(fd);
+}
+
 TEST_F(ProgressTest, TheThreadTakesNoSignals) {
   ASSERT_EQ(progress.start(), 0);
   static std::atomic<int> hits{0};

@@ -15,6 +15,8 @@ namespace {
 constexpr unsigned kLooksPerSocketLook = 32;
 /// More processes than these meet by sockets.
 constexpr size_t kMaxChannels = 1024;
+/// More records of no flow in a row than a ring can hold are not what a flow that has ended left behind.
+constexpr uint32_t kStraysMost = kShmRingBytes / kRecordUnit;
 
 FlowKey reversed(const FlowKey& f) { return {f.remote_addr, f.local_addr, f.remote_port, f.local_port}; }
 
@@ -101,10 +103,11 @@ size_t ShmPort::rx(std::span<RxBuf> bufs) {
   return got;
 }
 
-/// Copies what the ring holds: from here on it cannot change any more.
+/// Copies what the ring holds: from here on it cannot change any more. Looks at no more records than
+/// there is room for: the ring of a hostile peer may never be empty.
 size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
   size_t n = 0;
-  while (n < bufs.size() && channel.ready()) {
+  for (size_t looks = 0; looks < bufs.size() && channel.ready(); looks++) {
     TxBuf room;
     if (sockets_->tx_alloc({&room, 1}) == 0) break;  // stays in the ring
     uint32_t len = 0, number = 0;
@@ -113,8 +116,10 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
     if (tag == ShmChannel::kNoFlow) {  // of a flow that has ended, or of none that there ever was
       if (!popped || number >= ShmChannel::kMaxFlows) malformed_++;
       sockets_->tx_free({&room, 1});
+      if (++channel.strays > kStraysMost) channel.end();
       continue;
     }
+    channel.strays = 0;
     bufs[n++] = {room.data, len, flows_[tag].key, room.handle};
   }
   return n;

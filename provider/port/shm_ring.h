@@ -116,6 +116,7 @@ class ShmReader {
     flow = r->flow;
     std::memcpy(out, reinterpret_cast<const std::byte*>(r) + sizeof *r, len);
     consumed_ += ShmRecord::size(len);
+    if (consumed_ >= limit_) broken_ = true;
     shared_->consumed.store(consumed_, std::memory_order_release);
     if (armed_) {
       armed_ = false;
@@ -132,6 +133,10 @@ class ShmReader {
     return !ready();
   }
 
+  /// The writer writes no more: a ring full is the most that can be left. Without this a ring whose
+  /// headers all say "complete" would never be empty.
+  void end() { limit_ = consumed_ + kShmRingBytes; }
+
   bool broken() const { return broken_; }
 
  private:
@@ -141,7 +146,7 @@ class ShmReader {
 
   ShmRingShared* shared_ = nullptr;
   const std::byte* memory_ = nullptr;
-  uint64_t consumed_ = 0;
+  uint64_t consumed_ = 0, limit_ = UINT64_MAX;
   uint32_t max_ = 0;
   bool broken_ = false, armed_ = false;
 };

@@ -378,6 +378,77 @@ TEST_F(HostileShmPeer, contents_of_the_memory) {
   munmap(at, kRightSize);
 }
 
+/// Every header of a ring says "complete", so it is never empty; nothing need be written any more.
+class EndlessShmRing : public HostileShmPeer {
+ protected:
+  void SetUp() override {
+    HostileShmPeer::SetUp();
+    dial();
+    const int fd = memory(kRightSize, kRightSeals);
+    at = static_cast<std::byte*>(mmap(nullptr, kRightSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(MAP_FAILED, static_cast<void*>(at));
+    const ShmMessage m = flow(5);
+    say(&m, sizeof m, fd);
+    settle_b();
+    ASSERT_EQ(1u, b.port->flows_in_memory());
+    alarm(60);  // should a call not return
+  }
+  void TearDown() override {
+    alarm(0);
+    munmap(at, kRightSize);
+    HostileShmPeer::TearDown();
+  }
+  void fill(uint32_t number) {
+    for (size_t unit = 0; unit < kShmRingBytes; unit += kRecordUnit) {
+      auto* r = reinterpret_cast<ShmRecord*>(at + 4096 + unit);
+      r->flow = number;
+      r->word = ShmRecord::kComplete;
+    }
+  }
+  /// Datagrams that come out until the port is quiet, or @p most have.
+  size_t drain(size_t most) {
+    size_t got = 0;
+    for (size_t calls = 0; calls < most && got < most; calls++) {
+      RxBuf bufs[32];
+      const size_t n = b.port->rx(bufs);
+      b.port->rx_free({bufs, n});
+      got += n;
+      if (n == 0 && b.port->arm()) break;
+    }
+    return got;
+  }
+  static constexpr size_t kRecords = kShmRingBytes / kRecordUnit;
+  std::byte* at = nullptr;
+};
+
+TEST_F(EndlessShmRing, of_no_flow_ends_the_channel) {
+  fill(6);
+  EXPECT_EQ(0u, drain(4 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(0u, b.port->flows_in_memory());
+  EXPECT_EQ(0u, b.port->channels());
+}
+
+TEST_F(EndlessShmRing, of_a_peer_that_is_gone_is_received_once) {
+  fill(5);
+  EXPECT_LE(3 * kRecords, drain(3 * kRecords)) << "it may be that the peer writes all this";
+  close(peer);
+  peer = -1;
+  settle_b();
+  EXPECT_GE(kRecords, drain(3 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(0u, b.port->channels());
+}
+
+/// As a flow leaves them that ends here while its peer still sends.
+TEST_F(EndlessShmRing, a_ring_full_of_a_flow_that_has_ended_is_skipped) {
+  fill(6);
+  reinterpret_cast<ShmRecord*>(at + 4096 + kShmRingBytes - kRecordUnit)->word = 0;
+  EXPECT_EQ(0u, drain(4 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(1u, b.port->flows_in_memory());
+}
+
 /// Both rings say that the other end has read what was never written.
 TEST_F(HostileShmPeer, a_writer_that_is_lied_to_goes_on_by_the_socket) {
   dial();

@@ -100,6 +100,7 @@ std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagr
 }
 
 ShmChannel::~ShmChannel() {
+  shutdown(fd_, SHUT_RDWR);  // the peer sees the end also while a child of fork() holds the socket
   close(fd_);
   if (unsent_memory_ >= 0) close(unsent_memory_);
   if (base_ != nullptr) munmap(base_, kMappedBytes);

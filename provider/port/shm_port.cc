@@ -2,6 +2,7 @@
 #include "port/shm_port.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error) {
 }
 
 ShmPort::~ShmPort() {
-  for (Listener& l : listeners_) close(l.fd);
+  for (Listener& l : listeners_) stop_listening(l);
   channels_.clear();
   if (epoll_ >= 0) close(epoll_);
 }
@@ -169,8 +170,15 @@ void ShmPort::remove_flow(const Path& path) {
   auto l = std::find_if(listeners_.begin(), listeners_.end(),
                         [&](const Listener& o) { return o.end == ShmEnd::local(f.key); });
   if (--l->users != 0) return;
-  close(l->fd);
+  stop_listening(*l);
   listeners_.erase(l);
+}
+
+/// The socket may live on in a child of fork(): epoll would go on to watch it, and peers to find it.
+void ShmPort::stop_listening(const Listener& listener) {
+  unwatch(listener.fd);
+  shutdown(listener.fd, SHUT_RDWR);
+  close(listener.fd);
 }
 
 /// Asks the peer's process, if there is one of this user here, to use memory for the flow; else
@@ -182,7 +190,11 @@ void ShmPort::offer(uint32_t tag) {
   std::unique_ptr<ShmChannel> fresh;
   if (channels_.size() < kMaxChannels) fresh = ShmChannel::connect(peer, max_payload());
   if (!fresh) return listen_for(flows_[tag]);
-  if (watch(fresh->fd()) && offer_by(*fresh, tag)) channels_.push_back(std::move(fresh));
+  if (!watch(fresh->fd())) return;
+  if (offer_by(*fresh, tag))
+    channels_.push_back(std::move(fresh));
+  else
+    unwatch(fresh->fd());
 }
 
 bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {
@@ -232,6 +244,9 @@ bool ShmPort::watch(int fd) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
 }
+
+/// Before the descriptor is closed: epoll watches what is behind it.
+void ShmPort::unwatch(int fd) { epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr); }
 
 void ShmPort::control() {
   epoll_event ready[16];
@@ -298,7 +313,7 @@ void ShmPort::sweep() {
     if (c->over()) {
       c->end();
       leave(*c);
-      epoll_ctl(epoll_, EPOLL_CTL_DEL, c->fd(), nullptr);
+      unwatch(c->fd());
     }
   std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); });
 }

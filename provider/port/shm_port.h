@@ -70,7 +70,9 @@ class ShmPort final : public NetPort {
   void on_message(ShmChannel& channel, const ShmMessage& message);
   void read_messages(ShmChannel& channel);
   void accept_from(int listener);
+  void stop_listening(const Listener& listener);
   bool watch(int fd);
+  void unwatch(int fd);
   void sweep();
 
   std::unique_ptr<SocketPort> sockets_;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <vector>
 
@@ -221,6 +222,46 @@ TEST_F(ShmPorts, a_killed_peer_leaves_nothing_behind) {
   close(again);
   close(up[0]);
   close(up[1]);
+}
+
+// ---- A child lives on ---------------------------------------------------------------------------
+
+/// Holds every descriptor that this process has now, and does nothing else.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ == 0)
+      for (;;) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST_F(ShmPorts, a_listener_that_a_child_holds_is_watched_no_more) {
+  a.path = path_between(true, a.number, b.number);
+  b.path = path_between(true, b.number, a.number);
+  ASSERT_EQ(0, b.port->add_flow(b.path, b.fd));
+  Child child;
+  b.port->remove_flow(b.path);
+  ASSERT_EQ(0, a.port->add_flow(a.path, a.fd)) << "nobody answers: it asks whether the other one listens";
+  EXPECT_FALSE(readable(b.port->control_fd()));
+  EXPECT_EQ(0u, a.port->channels()) << "refused";
+}
+
+TEST_F(ShmPorts, a_channel_that_a_child_holds_ends_all_the_same) {
+  connect();
+  Child child;
+  a.port->remove_flow(a.path);
+  ASSERT_EQ(0u, a.port->channels());
+  settle();
+  EXPECT_EQ(0u, b.port->channels());
+  EXPECT_FALSE(readable(a.port->control_fd()));
+  EXPECT_FALSE(readable(b.port->control_fd()));
 }
 
 // ---- The peer is hostile --------------------------------------------------------------------------

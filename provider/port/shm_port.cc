@@ -13,7 +13,7 @@ namespace {
 
 /// While every flow has a channel only what a peer sends that has given its channel up comes by the
 /// sockets, and a thread that sleeps is woken by it: one look at them in so many runs.
-constexpr unsigned kLooksPerSocketLook = 32;
+constexpr size_t kLooksPerSocketLook = 32;
 /// More processes than these meet by sockets.
 constexpr size_t kMaxChannels = 1024;
 /// More records of no flow in a row than a ring can hold are not what a flow that has ended left behind.
@@ -90,18 +90,23 @@ size_t ShmPort::tx(std::span<TxBuf> bufs) {
 // ---- Receiving --------------------------------------------------------------------------------
 
 size_t ShmPort::rx(std::span<RxBuf> bufs) {
-  size_t got = 0;
+  // A ring that is never empty fills burst after burst: the sockets have the first turn as often as it has.
+  const bool sockets_first = ++looks_ >= (on_sockets_ != 0 ? std::min(channels_.size() + 1, kLooksPerSocketLook)
+                                                           : kLooksPerSocketLook);
+  size_t got = sockets_first ? look_at_sockets(bufs) : 0;
   for (size_t i = 0; i < channels_.size() && got < bufs.size(); i++) {
     ShmChannel& channel = *channels_[(first_ + i) % channels_.size()];
     if (channel.ready()) got += receive(channel, bufs.subspan(got));
   }
   first_++;
-  if (got == bufs.size()) return got;
-  if (on_sockets_ != 0 || channels_.empty() || ++looks_ >= kLooksPerSocketLook) {
-    looks_ = 0;
-    got += sockets_->rx(bufs.subspan(got));
-  }
+  if (!sockets_first && got < bufs.size() && (on_sockets_ != 0 || channels_.empty()))
+    got += look_at_sockets(bufs.subspan(got));
   return got;
+}
+
+size_t ShmPort::look_at_sockets(std::span<RxBuf> bufs) {
+  looks_ = 0;
+  return sockets_->rx(bufs);
 }
 
 /// Copies what the ring holds: from here on it cannot change any more. Looks at no more records than

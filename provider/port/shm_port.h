@@ -61,6 +61,7 @@ class ShmPort final : public NetPort {
 
   ShmPort() = default;
   ShmChannel* channel_of(const Path& path) const;
+  size_t look_at_sockets(std::span<RxBuf> bufs);
   size_t receive(ShmChannel& channel, std::span<RxBuf> bufs);
   void offer(uint32_t tag);
   bool offer_by(ShmChannel& channel, uint32_t tag);
@@ -83,7 +84,7 @@ class ShmPort final : public NetPort {
   std::vector<Listener> listeners_;
   size_t on_sockets_ = 0;      ///< flows that are not in memory
   size_t first_ = 0;           ///< channel that is looked at first: in turns
-  unsigned looks_ = 0;         ///< since the last one at the sockets
+  size_t looks_ = 0;           ///< runs since the last look at the sockets
   uint64_t malformed_ = 0;
 };
 

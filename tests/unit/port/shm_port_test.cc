@@ -167,6 +167,33 @@ TEST_F(ShmPorts, a_full_ring_takes_less_and_later_more) {
   EXPECT_EQ(32u, receive(*b.port, 32).size());
 }
 
+/// Rings that are never empty leave the sockets their turns.
+TEST_F(ShmPorts, busy_rings_do_not_starve_the_sockets) {
+  connect();
+  int error = 0;
+  std::unique_ptr<SocketPort> plain = SocketPort::create(kMtu, error);
+  uint16_t number = 0;
+  int fd = data_socket(true, number);
+  Path path = path_between(true, number, b.number), back = path_between(true, b.number, number);
+  ASSERT_EQ(0, plain->add_flow(path, fd));
+  auto by_socket = [&](int runs) {
+    size_t count = 0;
+    EXPECT_EQ(8u, send(*plain, path, std::vector<uint32_t>(8, 20)));
+    for (int run = 0; run < runs; run++) {
+      EXPECT_EQ(32u, send(*a.port, a.path, std::vector<uint32_t>(32, 20)));
+      RxBuf bufs[32];
+      const size_t n = b.port->rx(bufs);
+      EXPECT_EQ(32u, n) << "the ring is never empty";
+      for (size_t i = 0; i < n; i++) count += bufs[i].flow == back.flow;
+      b.port->rx_free({bufs, n});
+    }
+    return count;
+  };
+  EXPECT_EQ(8u, by_socket(64)) << "of a flow that this end does not know yet";
+  ASSERT_EQ(0, b.port->add_flow(back, -1));
+  EXPECT_EQ(8u, by_socket(4));
+}
+
 // ---- The peer ends ------------------------------------------------------------------------------
 
 TEST_F(ShmPorts, what_a_peer_has_sent_before_its_end_is_received) {

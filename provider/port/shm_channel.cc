@@ -172,8 +172,9 @@ ShmChannel::Got ShmChannel::receive(ShmMessage& message) {
   msg.msg_controllen = sizeof control;
   const ssize_t n = recvmsg(fd_, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Got::kNothing;
-  if (n <= 0) return Got::kEnd;
-  bool good = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (n < 0) return Got::kEnd;
+  // Descriptors come with a message of no bytes, too.
+  bool good = n != 0 && (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {

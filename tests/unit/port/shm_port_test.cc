@@ -390,6 +390,20 @@ TEST_F(HostileShmPeer, messages_that_make_no_sense_end_the_channel) {
   EXPECT_TRUE(ends(longer.data(), longer.size(), -1));
 }
 
+TEST_F(HostileShmPeer, a_descriptor_without_a_message_is_closed) {
+  size_t before = 0;
+  for (int i = 0; i < 3; i++) {
+    dial();
+    say("", 0, memory(kRightSize, kRightSeals));
+    settle_b();
+    EXPECT_EQ(0u, b.port->channels());
+    size_t open_now = 0;
+    for (int fd = 0; fd < 1024; fd++) open_now += fcntl(fd, F_GETFD) >= 0;
+    if (i == 0) before = open_now;
+    EXPECT_EQ(before, open_now);
+  }
+}
+
 TEST_F(HostileShmPeer, second_memory_and_unknown_flows) {
   dial();
   ShmMessage m = flow(0);

@@ -88,12 +88,11 @@ std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
   const size_t spill_at = port->slab_size_;
   port->slab_size_ += kRxBatch * kMessageRoom;
   void* slab = mmap(nullptr, port->slab_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  if (slab == MAP_FAILED || port->epoll_ < 0) {
+  if (slab != MAP_FAILED) port->slab_ = static_cast<std::byte*>(slab);
+  if (port->slab_ == nullptr || (port->epoll_ = epoll_create1(EPOLL_CLOEXEC)) < 0) {
     error = errno;
     return nullptr;
   }
-  port->slab_ = static_cast<std::byte*>(slab);
   port->spill_ = port->slab_ + spill_at;
   port->free_.reserve(kBuffers);
   for (size_t i = kBuffers; i-- > 0;) port->free_.push_back(port->slab_ + i * port->slot_);

@@ -4,6 +4,8 @@
 #include <netinet/udp.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -259,6 +261,24 @@ TEST_P(SocketPorts, every_socket_has_its_turn) {
 TEST_P(SocketPorts, a_descriptor_that_could_not_be_made_is_an_error) {
   Path other = path_between(GetParam(), htons(9), port_a);
   EXPECT_EQ(EMFILE, b->add_flow(other, -EMFILE));
+}
+
+TEST(SocketPortCreate, without_descriptors_it_keeps_no_memory) {
+  auto pages = [] {
+    long total = 0;
+    FILE* f = fopen("/proc/self/statm", "re");
+    EXPECT_EQ(1, fscanf(f, "%ld", &total));
+    fclose(f);
+    return total;
+  };
+  const long before = pages();
+  for (int i = 0; i < 8; i++) {
+    NoDescriptors none;
+    int error = 0;
+    EXPECT_EQ(nullptr, SocketPort::create(kMtu, error));
+    EXPECT_EQ(EMFILE, error);
+  }
+  EXPECT_LT(pages() - before, 4096);
 }
 
 // ---- Faults -----------------------------------------------------------------------------------

@@ -90,9 +90,9 @@ std::unique_ptr<ShmChannel> ShmChannel::connect(const ShmEnd& peer, uint32_t max
   return channel;
 }
 
-std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagram, bool& again) {
+std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagram, int& error) {
   int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  again = fd >= 0;
+  error = fd >= 0 ? 0 : errno;
   if (fd < 0) return nullptr;
   std::unique_ptr<ShmChannel> channel(new ShmChannel(fd, max_datagram));
   if (!is_own_user(fd)) return nullptr;

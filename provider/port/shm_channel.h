@@ -51,9 +51,9 @@ class ShmChannel {
 
   /// Connects to who listens at @p peer. nullptr: nobody of this user does, or there is no memory.
   static std::unique_ptr<ShmChannel> connect(const ShmEnd& peer, uint32_t max_datagram);
-  /// Takes a connection of a process of this user; its memory comes later. nullptr: none is waiting,
-  /// or it is somebody else's (@p again: there may be more).
-  static std::unique_ptr<ShmChannel> accept(int listener, uint32_t max_datagram, bool& again);
+  /// Takes a connection of a process of this user; its memory comes later. nullptr: there is none to be
+  /// had (@p error: EAGAIN if none is waiting), or it is somebody else's (0: there may be more).
+  static std::unique_ptr<ShmChannel> accept(int listener, uint32_t max_datagram, int& error);
   ~ShmChannel();
   ShmChannel(const ShmChannel&) = delete;
   ShmChannel& operator=(const ShmChannel&) = delete;

@@ -171,6 +171,7 @@ void ShmPort::remove_flow(const Path& path) {
     if (c->connected_here() && c->flows() == 0) c->end();
   }
   sweep();
+  resume_listening();
   if (!f.listens) return;
   auto l = std::find_if(listeners_.begin(), listeners_.end(),
                         [&](const Listener& o) { return o.end == ShmEnd::local(f.key); });
@@ -222,7 +223,7 @@ void ShmPort::listen_for(Flow& flow) {
       close(fd);
       return;
     }
-    l = listeners_.insert(l, {end, fd, 0});
+    l = listeners_.insert(l, {end, fd, 0, false});
   }
   l->users++;
   flow.listens = true;
@@ -268,11 +269,22 @@ void ShmPort::control() {
 }
 
 void ShmPort::accept_from(int listener) {
-  bool again = true;
-  for (int burst = 0; again && burst < 16; burst++) {
-    std::unique_ptr<ShmChannel> channel = ShmChannel::accept(listener, max_payload(), again);
+  int error = 0;
+  for (int burst = 0; error == 0 && burst < 16; burst++) {
+    std::unique_ptr<ShmChannel> channel = ShmChannel::accept(listener, max_payload(), error);
     if (channel && channels_.size() < kMaxChannels && watch(channel->fd())) channels_.push_back(std::move(channel));
   }
+  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
+  // The peer goes on waiting, and its flows by their sockets; epoll would tell of it all the time.
+  for (Listener& l : listeners_)
+    if (l.fd == listener) l.paused = true;
+  unwatch(listener);
+}
+
+/// Something was closed: who waits may be let in now.
+void ShmPort::resume_listening() {
+  for (Listener& l : listeners_)
+    if (l.paused) l.paused = !watch(l.fd);
 }
 
 void ShmPort::read_messages(ShmChannel& channel) {
@@ -320,7 +332,7 @@ void ShmPort::sweep() {
       leave(*c);
       unwatch(c->fd());
     }
-  std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); });
+  if (std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); }) != 0) resume_listening();
 }
 
 }  // namespace usiw

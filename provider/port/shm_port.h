@@ -57,6 +57,7 @@ class ShmPort final : public NetPort {
     ShmEnd end;
     int fd;
     unsigned users;  ///< flows
+    bool paused;     ///< not watched: there are no descriptors to accept with
   };
 
   ShmPort() = default;
@@ -71,6 +72,7 @@ class ShmPort final : public NetPort {
   void on_message(ShmChannel& channel, const ShmMessage& message);
   void read_messages(ShmChannel& channel);
   void accept_from(int listener);
+  void resume_listening();
   void stop_listening(const Listener& listener);
   bool watch(int fd);
   void unwatch(int fd);

@@ -251,6 +251,33 @@ TEST_F(ShmPorts, a_killed_peer_leaves_nothing_behind) {
   close(up[1]);
 }
 
+// ---- No descriptors ------------------------------------------------------------------------------
+
+TEST_F(ShmPorts, without_descriptors_the_listener_waits) {
+  install();
+  {
+    NoDescriptors none;
+    b.port->control();
+    EXPECT_FALSE(readable(b.port->control_fd())) << "it would be asked for ever";
+  }
+  EXPECT_EQ(0u, b.port->channels());
+  ASSERT_EQ(1u, send(*a.port, a.path, {20}));
+  EXPECT_EQ(1u, receive(*b.port, 1).size()) << "by the socket";
+  // When something was closed there may be one.
+  Path second = b.path;
+  second.flow.remote_port++;
+  ASSERT_EQ(0, b.port->add_flow(second, -1));
+  EXPECT_FALSE(readable(b.port->control_fd()));
+  b.port->remove_flow(second);
+  EXPECT_TRUE(readable(b.port->control_fd()));
+  settle();
+  EXPECT_EQ(1u, a.port->flows_in_memory());
+  EXPECT_EQ(1u, b.port->flows_in_memory());
+  // And closed it is as if it had never waited.
+  b.port->remove_flow(b.path);
+  EXPECT_FALSE(readable(b.port->control_fd()));
+}
+
 // ---- A child lives on ---------------------------------------------------------------------------
 
 /// Holds every descriptor that this process has now, and does nothing else.

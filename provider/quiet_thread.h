@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file quiet_thread.h
-/// Threads of our own in somebody else's program.
+/// Threads of our own in somebody else's program, and theirs in our calls.
 #ifndef USIW_QUIET_THREAD_H
 #define USIW_QUIET_THREAD_H
 
@@ -19,6 +19,18 @@ inline int start_quiet_thread(pthread_t& thread, void* (*entry)(void*), void* ar
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return rc;
 }
+
+/// A thread of the program's that is cancelled in a call would leave ours half done.
+class NoCancel {
+ public:
+  NoCancel() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancel() { pthread_setcancelstate(before_, nullptr); }
+  NoCancel(const NoCancel&) = delete;
+  NoCancel& operator=(const NoCancel&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace usiw
 

@@ -90,9 +90,9 @@ std::unique_ptr<ShmChannel> ShmChannel::connect(const ShmEnd& peer, uint32_t max
   return channel;
 }
 
-std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagram, bool& again) {
+std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagram, int& error) {
   int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  again = fd >= 0;
+  error = fd >= 0 ? 0 : errno;
   if (fd < 0) return nullptr;
   std::unique_ptr<ShmChannel> channel(new ShmChannel(fd, max_datagram));
   if (!is_own_user(fd)) return nullptr;
@@ -100,6 +100,7 @@ std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagr
 }
 
 ShmChannel::~ShmChannel() {
+  shutdown(fd_, SHUT_RDWR);  // the peer sees the end also while a child of fork() holds the socket
   close(fd_);
   if (unsent_memory_ >= 0) close(unsent_memory_);
   if (base_ != nullptr) munmap(base_, kMappedBytes);
@@ -171,8 +172,9 @@ ShmChannel::Got ShmChannel::receive(ShmMessage& message) {
   msg.msg_controllen = sizeof control;
   const ssize_t n = recvmsg(fd_, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Got::kNothing;
-  if (n <= 0) return Got::kEnd;
-  bool good = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (n < 0) return Got::kEnd;
+  // Descriptors come with a message of no bytes, too.
+  bool good = n != 0 && (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {

@@ -51,9 +51,9 @@ class ShmChannel {
 
   /// Connects to who listens at @p peer. nullptr: nobody of this user does, or there is no memory.
   static std::unique_ptr<ShmChannel> connect(const ShmEnd& peer, uint32_t max_datagram);
-  /// Takes a connection of a process of this user; its memory comes later. nullptr: none is waiting,
-  /// or it is somebody else's (@p again: there may be more).
-  static std::unique_ptr<ShmChannel> accept(int listener, uint32_t max_datagram, bool& again);
+  /// Takes a connection of a process of this user; its memory comes later. nullptr: there is none to be
+  /// had (@p error: EAGAIN if none is waiting), or it is somebody else's (0: there may be more).
+  static std::unique_ptr<ShmChannel> accept(int listener, uint32_t max_datagram, int& error);
   ~ShmChannel();
   ShmChannel(const ShmChannel&) = delete;
   ShmChannel& operator=(const ShmChannel&) = delete;
@@ -69,7 +69,10 @@ class ShmChannel {
 
   /// The peer is gone or makes no sense: nothing is sent any more; what it has sent may be received.
   bool over() const { return over_ || writer_.broken() || reader_.broken(); }
-  void end() { over_ = true; }
+  void end() {
+    if (!over_) reader_.end();
+    over_ = true;
+  }
 
   bool push(uint32_t number, const std::byte* data, uint32_t len) { return writer_.push(number, data, len); }
   bool wake_wanted() { return writer_.wake_wanted(); }
@@ -88,7 +91,9 @@ class ShmChannel {
   /// No number names @p flow any more.
   void forget(uint32_t flow);
 
-  bool dirty = false;  ///< the owner's: something was pushed in this batch
+  // The owner's.
+  bool dirty = false;   ///< something was pushed in this batch
+  uint32_t strays = 0;  ///< records of no flow, in a row
 
  private:
   ShmChannel(int fd, uint32_t max_datagram) : fd_(fd), max_(max_datagram) {

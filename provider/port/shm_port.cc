@@ -2,6 +2,7 @@
 #include "port/shm_port.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,9 +13,11 @@ namespace {
 
 /// While every flow has a channel only what a peer sends that has given its channel up comes by the
 /// sockets, and a thread that sleeps is woken by it: one look at them in so many runs.
-constexpr unsigned kLooksPerSocketLook = 32;
+constexpr size_t kLooksPerSocketLook = 32;
 /// More processes than these meet by sockets.
 constexpr size_t kMaxChannels = 1024;
+/// More records of no flow in a row than a ring can hold are not what a flow that has ended left behind.
+constexpr uint32_t kStraysMost = kShmRingBytes / kRecordUnit;
 
 FlowKey reversed(const FlowKey& f) { return {f.remote_addr, f.local_addr, f.remote_port, f.local_port}; }
 
@@ -31,7 +34,7 @@ std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error) {
 }
 
 ShmPort::~ShmPort() {
-  for (Listener& l : listeners_) close(l.fd);
+  for (Listener& l : listeners_) stop_listening(l);
   channels_.clear();
   if (epoll_ >= 0) close(epoll_);
 }
@@ -87,24 +90,30 @@ size_t ShmPort::tx(std::span<TxBuf> bufs) {
 // ---- Receiving --------------------------------------------------------------------------------
 
 size_t ShmPort::rx(std::span<RxBuf> bufs) {
-  size_t got = 0;
+  // A ring that is never empty fills burst after burst: the sockets have the first turn as often as it has.
+  const bool sockets_first = ++looks_ >= (on_sockets_ != 0 ? std::min(channels_.size() + 1, kLooksPerSocketLook)
+                                                           : kLooksPerSocketLook);
+  size_t got = sockets_first ? look_at_sockets(bufs) : 0;
   for (size_t i = 0; i < channels_.size() && got < bufs.size(); i++) {
     ShmChannel& channel = *channels_[(first_ + i) % channels_.size()];
     if (channel.ready()) got += receive(channel, bufs.subspan(got));
   }
   first_++;
-  if (got == bufs.size()) return got;
-  if (on_sockets_ != 0 || channels_.empty() || ++looks_ >= kLooksPerSocketLook) {
-    looks_ = 0;
-    got += sockets_->rx(bufs.subspan(got));
-  }
+  if (!sockets_first && got < bufs.size() && (on_sockets_ != 0 || channels_.empty()))
+    got += look_at_sockets(bufs.subspan(got));
   return got;
 }
 
-/// Copies what the ring holds: from here on it cannot change any more.
+size_t ShmPort::look_at_sockets(std::span<RxBuf> bufs) {
+  looks_ = 0;
+  return sockets_->rx(bufs);
+}
+
+/// Copies what the ring holds: from here on it cannot change any more. Looks at no more records than
+/// there is room for: the ring of a hostile peer may never be empty.
 size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
   size_t n = 0;
-  while (n < bufs.size() && channel.ready()) {
+  for (size_t looks = 0; looks < bufs.size() && channel.ready(); looks++) {
     TxBuf room;
     if (sockets_->tx_alloc({&room, 1}) == 0) break;  // stays in the ring
     uint32_t len = 0, number = 0;
@@ -113,8 +122,10 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
     if (tag == ShmChannel::kNoFlow) {  // of a flow that has ended, or of none that there ever was
       if (!popped || number >= ShmChannel::kMaxFlows) malformed_++;
       sockets_->tx_free({&room, 1});
+      if (++channel.strays > kStraysMost) channel.end();
       continue;
     }
+    channel.strays = 0;
     bufs[n++] = {room.data, len, flows_[tag].key, room.handle};
   }
   return n;
@@ -160,12 +171,20 @@ void ShmPort::remove_flow(const Path& path) {
     if (c->connected_here() && c->flows() == 0) c->end();
   }
   sweep();
+  resume_listening();
   if (!f.listens) return;
   auto l = std::find_if(listeners_.begin(), listeners_.end(),
                         [&](const Listener& o) { return o.end == ShmEnd::local(f.key); });
   if (--l->users != 0) return;
-  close(l->fd);
+  stop_listening(*l);
   listeners_.erase(l);
+}
+
+/// The socket may live on in a child of fork(): epoll would go on to watch it, and peers to find it.
+void ShmPort::stop_listening(const Listener& listener) {
+  unwatch(listener.fd);
+  shutdown(listener.fd, SHUT_RDWR);
+  close(listener.fd);
 }
 
 /// Asks the peer's process, if there is one of this user here, to use memory for the flow; else
@@ -177,7 +196,11 @@ void ShmPort::offer(uint32_t tag) {
   std::unique_ptr<ShmChannel> fresh;
   if (channels_.size() < kMaxChannels) fresh = ShmChannel::connect(peer, max_payload());
   if (!fresh) return listen_for(flows_[tag]);
-  if (watch(fresh->fd()) && offer_by(*fresh, tag)) channels_.push_back(std::move(fresh));
+  if (!watch(fresh->fd())) return;
+  if (offer_by(*fresh, tag))
+    channels_.push_back(std::move(fresh));
+  else
+    unwatch(fresh->fd());
 }
 
 bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {
@@ -200,7 +223,7 @@ void ShmPort::listen_for(Flow& flow) {
       close(fd);
       return;
     }
-    l = listeners_.insert(l, {end, fd, 0});
+    l = listeners_.insert(l, {end, fd, 0, false});
   }
   l->users++;
   flow.listens = true;
@@ -228,6 +251,9 @@ bool ShmPort::watch(int fd) {
   return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+/// Before the descriptor is closed: epoll watches what is behind it.
+void ShmPort::unwatch(int fd) { epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr); }
+
 void ShmPort::control() {
   epoll_event ready[16];
   const int n = epoll_wait(epoll_, ready, 16, 0);
@@ -243,11 +269,22 @@ void ShmPort::control() {
 }
 
 void ShmPort::accept_from(int listener) {
-  bool again = true;
-  for (int burst = 0; again && burst < 16; burst++) {
-    std::unique_ptr<ShmChannel> channel = ShmChannel::accept(listener, max_payload(), again);
+  int error = 0;
+  for (int burst = 0; error == 0 && burst < 16; burst++) {
+    std::unique_ptr<ShmChannel> channel = ShmChannel::accept(listener, max_payload(), error);
     if (channel && channels_.size() < kMaxChannels && watch(channel->fd())) channels_.push_back(std::move(channel));
   }
+  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
+  // The peer goes on waiting, and its flows by their sockets; epoll would tell of it all the time.
+  for (Listener& l : listeners_)
+    if (l.fd == listener) l.paused = true;
+  unwatch(listener);
+}
+
+/// Something was closed: who waits may be let in now.
+void ShmPort::resume_listening() {
+  for (Listener& l : listeners_)
+    if (l.paused) l.paused = !watch(l.fd);
 }
 
 void ShmPort::read_messages(ShmChannel& channel) {
@@ -293,9 +330,9 @@ void ShmPort::sweep() {
     if (c->over()) {
       c->end();
       leave(*c);
-      epoll_ctl(epoll_, EPOLL_CTL_DEL, c->fd(), nullptr);
+      unwatch(c->fd());
     }
-  std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); });
+  if (std::erase_if(channels_, [](auto& c) { return c->over() && !c->ready(); }) != 0) resume_listening();
 }
 
 }  // namespace usiw

@@ -57,10 +57,12 @@ class ShmPort final : public NetPort {
     ShmEnd end;
     int fd;
     unsigned users;  ///< flows
+    bool paused;     ///< not watched: there are no descriptors to accept with
   };
 
   ShmPort() = default;
   ShmChannel* channel_of(const Path& path) const;
+  size_t look_at_sockets(std::span<RxBuf> bufs);
   size_t receive(ShmChannel& channel, std::span<RxBuf> bufs);
   void offer(uint32_t tag);
   bool offer_by(ShmChannel& channel, uint32_t tag);
@@ -70,7 +72,10 @@ class ShmPort final : public NetPort {
   void on_message(ShmChannel& channel, const ShmMessage& message);
   void read_messages(ShmChannel& channel);
   void accept_from(int listener);
+  void resume_listening();
+  void stop_listening(const Listener& listener);
   bool watch(int fd);
+  void unwatch(int fd);
   void sweep();
 
   std::unique_ptr<SocketPort> sockets_;
@@ -81,7 +86,7 @@ class ShmPort final : public NetPort {
   std::vector<Listener> listeners_;
   size_t on_sockets_ = 0;      ///< flows that are not in memory
   size_t first_ = 0;           ///< channel that is looked at first: in turns
-  unsigned looks_ = 0;         ///< since the last one at the sockets
+  size_t looks_ = 0;           ///< runs since the last look at the sockets
   uint64_t malformed_ = 0;
 };
 

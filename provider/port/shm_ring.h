@@ -26,7 +26,7 @@ static_assert((kShmRingBytes & (kShmRingBytes - 1)) == 0);
 /// What both ends tell each other beside the records; one for each direction.
 struct ShmRingShared {
   alignas(64) std::atomic<uint64_t> consumed;  ///< bytes, by the reader
-  alignas(64) std::atomic<uint32_t> sleeping;  ///< 1: the reader wants to be woken. Cleared by either
+  alignas(64) std::atomic<uint32_t> sleeping;  ///< 1: a thread of the reader's sleeps. Cleared by who wakes it
 };
 
 struct ShmRecord {
@@ -116,21 +116,24 @@ class ShmReader {
     flow = r->flow;
     std::memcpy(out, reinterpret_cast<const std::byte*>(r) + sizeof *r, len);
     consumed_ += ShmRecord::size(len);
+    if (consumed_ >= limit_) broken_ = true;
     shared_->consumed.store(consumed_, std::memory_order_release);
-    if (armed_) {
-      armed_ = false;
-      shared_->sleeping.store(0, std::memory_order_relaxed);
-    }
     return true;
   }
 
-  /// Asks for a wake-up by the next record. False: there is one already.
+  /// Asks for a wake-up by the next record. False: there is one already. pop() does not take this back: who
+  /// pops need not be who sleeps, and the writer may not have looked yet.
   bool arm() {
-    armed_ = true;
     shared_->sleeping.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    return !ready();
+    if (!ready()) return true;
+    shared_->sleeping.store(0, std::memory_order_relaxed);
+    return false;
   }
+
+  /// The writer writes no more: a ring full is the most that can be left. Without this a ring whose
+  /// headers all say "complete" would never be empty.
+  void end() { limit_ = consumed_ + kShmRingBytes; }
 
   bool broken() const { return broken_; }
 
@@ -141,9 +144,9 @@ class ShmReader {
 
   ShmRingShared* shared_ = nullptr;
   const std::byte* memory_ = nullptr;
-  uint64_t consumed_ = 0;
+  uint64_t consumed_ = 0, limit_ = UINT64_MAX;
   uint32_t max_ = 0;
-  bool broken_ = false, armed_ = false;
+  bool broken_ = false;
 };
 
 }  // namespace usiw

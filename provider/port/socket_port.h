@@ -6,6 +6,7 @@
 #define USIW_PORT_SOCKET_PORT_H
 
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -42,6 +43,7 @@ class SocketPort final : public NetPort {
   /// Of a merged message: datagrams, and bytes. Of all messages of a batch: buffers, and pieces of memory.
   static constexpr size_t kMergedMost = 64, kMessageRoom = 65536, kRxBuffers = 256;
   static constexpr size_t kRxVecs = kRxBuffers + kRxBatch;
+  static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
   struct Socket {
     int fd;
@@ -72,6 +74,7 @@ class SocketPort final : public NetPort {
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
   int socket_of(uint16_t port) const;
+  size_t take_turns(std::span<RxBuf> bufs);
   bool receive(int fd);
   size_t take(std::span<RxBuf> bufs);
   bool take_one(RxBuf& out);
@@ -103,6 +106,8 @@ class SocketPort final : public NetPort {
   size_t rx_messages_ = 0, rx_parts_ = 0, rx_part_ = 0;  ///< the shape: messages; buffers of each; bytes of each
   size_t expected_ = 0;  ///< bytes of the datagrams of merged messages; 0: none come
   unsigned unmerged_ = 0;                                ///< batches in a row without a merged message
+  epoll_event waiting_[kTurns];  ///< sockets, as epoll has named them; those from turn_ on have yet to be looked at
+  int turn_ = 0, turns_ = 0;
   Drops drops_{};
 };
 

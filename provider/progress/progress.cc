@@ -116,9 +116,7 @@ Progress::Hold::~Hold() {
 /// Drives as an application thread. False: somebody else holds the engine. Only runs of a
 /// thread that is @p polling say that it will be back soon.
 bool Progress::drive_inline(bool polling) {
-  // sendto(2) in the port is a cancellation point: a thread cancelled there would keep the token.
-  int cancel_state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  NoCancel no_cancel;  // sendto(2) in the port is a cancellation point: cancelled there, it would keep the token
   bool drove = false;
   for (unsigned reruns = 0; try_acquire(); reruns++) {
     drove = true;
@@ -138,11 +136,11 @@ bool Progress::drive_inline(bool polling) {
       break;
     }
   }
-  pthread_setcancelstate(cancel_state, nullptr);
   return drove;
 }
 
 void Progress::ring_doorbell() {
+  NoCancel no_cancel;  // cancelled in write(2), it would leave a doorbell that counts as rung
   if (rung_.exchange(true, std::memory_order_seq_cst)) return;
   stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
   uint64_t one = 1;
@@ -179,6 +177,7 @@ void Progress::watch(int fd, Kind kind, Watcher& watcher) {
 }
 
 void Progress::unwatch(int fd) {
+  NoCancel no_cancel;  // the caller is about to free what the watcher uses
   std::unique_lock hold(watch_lock_);
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
   uint64_t gen = watch_gen_.fetch_add(1, std::memory_order_release) + 1;

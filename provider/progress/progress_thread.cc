@@ -106,11 +106,11 @@ void Progress::run() {
   if (mode_ == Mode::kAdaptive) prefer_early_wakeup();
   now_ = last_work_ = clock_.now_ns();
   while (!stopping_.load(std::memory_order_seq_cst)) {
+    refresh_watched();  // while frozen, too: unwatch() waits for it
     if (frozen_.load(std::memory_order_seq_cst)) {
       usleep(10'000);  // the process is exiting
       continue;
     }
-    refresh_watched();
     if (mode_ == Mode::kThread) {
       look_at_control();
       if (thread_drive() != 0) last_work_ = now_;

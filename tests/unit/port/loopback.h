@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <vector>
@@ -66,6 +67,20 @@ inline size_t send(NetPort& from, const Path& path, const std::vector<uint32_t>&
   }
   return from.tx(bufs);
 }
+
+/// While it lives this process gets no more descriptors.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none{3, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
 
 struct Got {
   std::vector<std::byte> bytes;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <vector>
 
@@ -166,6 +167,33 @@ TEST_F(ShmPorts, a_full_ring_takes_less_and_later_more) {
   EXPECT_EQ(32u, receive(*b.port, 32).size());
 }
 
+/// Rings that are never empty leave the sockets their turns.
+TEST_F(ShmPorts, busy_rings_do_not_starve_the_sockets) {
+  connect();
+  int error = 0;
+  std::unique_ptr<SocketPort> plain = SocketPort::create(kMtu, error);
+  uint16_t number = 0;
+  int fd = data_socket(true, number);
+  Path path = path_between(true, number, b.number), back = path_between(true, b.number, number);
+  ASSERT_EQ(0, plain->add_flow(path, fd));
+  auto by_socket = [&](int runs) {
+    size_t count = 0;
+    EXPECT_EQ(8u, send(*plain, path, std::vector<uint32_t>(8, 20)));
+    for (int run = 0; run < runs; run++) {
+      EXPECT_EQ(32u, send(*a.port, a.path, std::vector<uint32_t>(32, 20)));
+      RxBuf bufs[32];
+      const size_t n = b.port->rx(bufs);
+      EXPECT_EQ(32u, n) << "the ring is never empty";
+      for (size_t i = 0; i < n; i++) count += bufs[i].flow == back.flow;
+      b.port->rx_free({bufs, n});
+    }
+    return count;
+  };
+  EXPECT_EQ(8u, by_socket(64)) << "of a flow that this end does not know yet";
+  ASSERT_EQ(0, b.port->add_flow(back, -1));
+  EXPECT_EQ(8u, by_socket(4));
+}
+
 // ---- The peer ends ------------------------------------------------------------------------------
 
 TEST_F(ShmPorts, what_a_peer_has_sent_before_its_end_is_received) {
@@ -221,6 +249,73 @@ TEST_F(ShmPorts, a_killed_peer_leaves_nothing_behind) {
   close(again);
   close(up[0]);
   close(up[1]);
+}
+
+// ---- No descriptors ------------------------------------------------------------------------------
+
+TEST_F(ShmPorts, without_descriptors_the_listener_waits) {
+  install();
+  {
+    NoDescriptors none;
+    b.port->control();
+    EXPECT_FALSE(readable(b.port->control_fd())) << "it would be asked for ever";
+  }
+  EXPECT_EQ(0u, b.port->channels());
+  ASSERT_EQ(1u, send(*a.port, a.path, {20}));
+  EXPECT_EQ(1u, receive(*b.port, 1).size()) << "by the socket";
+  // When something was closed there may be one.
+  Path second = b.path;
+  second.flow.remote_port++;
+  ASSERT_EQ(0, b.port->add_flow(second, -1));
+  EXPECT_FALSE(readable(b.port->control_fd()));
+  b.port->remove_flow(second);
+  EXPECT_TRUE(readable(b.port->control_fd()));
+  settle();
+  EXPECT_EQ(1u, a.port->flows_in_memory());
+  EXPECT_EQ(1u, b.port->flows_in_memory());
+  // And closed it is as if it had never waited.
+  b.port->remove_flow(b.path);
+  EXPECT_FALSE(readable(b.port->control_fd()));
+}
+
+// ---- A child lives on ---------------------------------------------------------------------------
+
+/// Holds every descriptor that this process has now, and does nothing else.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ == 0)
+      for (;;) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST_F(ShmPorts, a_listener_that_a_child_holds_is_watched_no_more) {
+  a.path = path_between(true, a.number, b.number);
+  b.path = path_between(true, b.number, a.number);
+  ASSERT_EQ(0, b.port->add_flow(b.path, b.fd));
+  Child child;
+  b.port->remove_flow(b.path);
+  ASSERT_EQ(0, a.port->add_flow(a.path, a.fd)) << "nobody answers: it asks whether the other one listens";
+  EXPECT_FALSE(readable(b.port->control_fd()));
+  EXPECT_EQ(0u, a.port->channels()) << "refused";
+}
+
+TEST_F(ShmPorts, a_channel_that_a_child_holds_ends_all_the_same) {
+  connect();
+  Child child;
+  a.port->remove_flow(a.path);
+  ASSERT_EQ(0u, a.port->channels());
+  settle();
+  EXPECT_EQ(0u, b.port->channels());
+  EXPECT_FALSE(readable(a.port->control_fd()));
+  EXPECT_FALSE(readable(b.port->control_fd()));
 }
 
 // ---- The peer is hostile --------------------------------------------------------------------------
@@ -322,6 +417,20 @@ TEST_F(HostileShmPeer, messages_that_make_no_sense_end_the_channel) {
   EXPECT_TRUE(ends(longer.data(), longer.size(), -1));
 }
 
+TEST_F(HostileShmPeer, a_descriptor_without_a_message_is_closed) {
+  size_t before = 0;
+  for (int i = 0; i < 3; i++) {
+    dial();
+    say("", 0, memory(kRightSize, kRightSeals));
+    settle_b();
+    EXPECT_EQ(0u, b.port->channels());
+    size_t open_now = 0;
+    for (int fd = 0; fd < 1024; fd++) open_now += fcntl(fd, F_GETFD) >= 0;
+    if (i == 0) before = open_now;
+    EXPECT_EQ(before, open_now);
+  }
+}
+
 TEST_F(HostileShmPeer, second_memory_and_unknown_flows) {
   dial();
   ShmMessage m = flow(0);
@@ -376,6 +485,77 @@ TEST_F(HostileShmPeer, contents_of_the_memory) {
   EXPECT_EQ(0u, b.port->flows_in_memory());
   EXPECT_EQ(0u, b.port->channels());
   munmap(at, kRightSize);
+}
+
+/// Every header of a ring says "complete", so it is never empty; nothing need be written any more.
+class EndlessShmRing : public HostileShmPeer {
+ protected:
+  void SetUp() override {
+    HostileShmPeer::SetUp();
+    dial();
+    const int fd = memory(kRightSize, kRightSeals);
+    at = static_cast<std::byte*>(mmap(nullptr, kRightSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(MAP_FAILED, static_cast<void*>(at));
+    const ShmMessage m = flow(5);
+    say(&m, sizeof m, fd);
+    settle_b();
+    ASSERT_EQ(1u, b.port->flows_in_memory());
+    alarm(60);  // should a call not return
+  }
+  void TearDown() override {
+    alarm(0);
+    munmap(at, kRightSize);
+    HostileShmPeer::TearDown();
+  }
+  void fill(uint32_t number) {
+    for (size_t unit = 0; unit < kShmRingBytes; unit += kRecordUnit) {
+      auto* r = reinterpret_cast<ShmRecord*>(at + 4096 + unit);
+      r->flow = number;
+      r->word = ShmRecord::kComplete;
+    }
+  }
+  /// Datagrams that come out until the port is quiet, or @p most have.
+  size_t drain(size_t most) {
+    size_t got = 0;
+    for (size_t calls = 0; calls < most && got < most; calls++) {
+      RxBuf bufs[32];
+      const size_t n = b.port->rx(bufs);
+      b.port->rx_free({bufs, n});
+      got += n;
+      if (n == 0 && b.port->arm()) break;
+    }
+    return got;
+  }
+  static constexpr size_t kRecords = kShmRingBytes / kRecordUnit;
+  std::byte* at = nullptr;
+};
+
+TEST_F(EndlessShmRing, of_no_flow_ends_the_channel) {
+  fill(6);
+  EXPECT_EQ(0u, drain(4 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(0u, b.port->flows_in_memory());
+  EXPECT_EQ(0u, b.port->channels());
+}
+
+TEST_F(EndlessShmRing, of_a_peer_that_is_gone_is_received_once) {
+  fill(5);
+  EXPECT_LE(3 * kRecords, drain(3 * kRecords)) << "it may be that the peer writes all this";
+  close(peer);
+  peer = -1;
+  settle_b();
+  EXPECT_GE(kRecords, drain(3 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(0u, b.port->channels());
+}
+
+/// As a flow leaves them that ends here while its peer still sends.
+TEST_F(EndlessShmRing, a_ring_full_of_a_flow_that_has_ended_is_skipped) {
+  fill(6);
+  reinterpret_cast<ShmRecord*>(at + 4096 + kShmRingBytes - kRecordUnit)->word = 0;
+  EXPECT_EQ(0u, drain(4 * kRecords));
+  EXPECT_TRUE(b.port->arm());
+  EXPECT_EQ(1u, b.port->flows_in_memory());
 }
 
 /// Both rings say that the other end has read what was never written.

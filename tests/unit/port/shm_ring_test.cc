@@ -104,16 +104,29 @@ TEST_F(ShmRing, the_reader_is_woken_once) {
   EXPECT_FALSE(writer.wake_wanted());
   EXPECT_FALSE(reader.arm()) << "something is there";
   ASSERT_TRUE(pop());
+  ASSERT_TRUE(push(0, 10, 0));
+  EXPECT_FALSE(writer.wake_wanted()) << "nobody fell asleep";
+  ASSERT_TRUE(pop());
   EXPECT_TRUE(reader.arm());
   ASSERT_TRUE(push(0, 10, 0));
   EXPECT_TRUE(writer.wake_wanted());
   ASSERT_TRUE(push(0, 10, 0));
   EXPECT_FALSE(writer.wake_wanted());
-  ASSERT_TRUE(pop());
-  ASSERT_TRUE(pop());
+}
+
+/// The one that takes a record need not be the one that sleeps: that one is woken all the same, be it
+/// by this record or by the next.
+TEST_F(ShmRing, a_sleeper_is_woken_though_another_took_the_record) {
   EXPECT_TRUE(reader.arm());
   ASSERT_TRUE(push(0, 10, 0));
-  ASSERT_TRUE(pop()) << "awake all the same";
+  ASSERT_TRUE(pop()) << "before the writer has looked whether somebody sleeps";
+  EXPECT_TRUE(writer.wake_wanted());
+  EXPECT_TRUE(reader.arm());
+  for (int i = 0; i < 3; i++) {
+    ASSERT_TRUE(push(0, 10, 0));
+    ASSERT_TRUE(pop());
+  }
+  EXPECT_TRUE(writer.wake_wanted());
   EXPECT_FALSE(writer.wake_wanted());
 }
 

@@ -4,6 +4,8 @@
 #include <netinet/udp.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -229,9 +231,54 @@ TEST_P(SocketPorts, several_local_ports) {
   EXPECT_NE(got[0].flow.local_port, got[1].flow.local_port);
 }
 
+/// Two sockets of the receiver are always full: each burst is one socket's.
+TEST_P(SocketPorts, every_socket_has_its_turn) {
+  uint16_t ports[3] = {port_b};
+  for (int i = 1; i < 3; i++) {
+    int fd = data_socket(GetParam(), ports[i]);
+    Path other_back = path_between(GetParam(), ports[i], port_a);
+    ASSERT_EQ(0, b->add_flow(other_back, fd));
+  }
+  size_t got[3] = {};
+  for (int round = 0; round < 12; round++) {
+    for (uint16_t port : ports) {
+      Path to = path_between(GetParam(), port_a, port);
+      ASSERT_EQ(32u, send(*a, to, std::vector<uint32_t>(32, 100)));
+    }
+    RxBuf bufs[32];
+    const size_t n = b->rx(bufs);
+    for (size_t i = 0; i < n; i++)
+      for (int k = 0; k < 3; k++) got[k] += bufs[i].flow.local_port == ports[k];
+    b->rx_free({bufs, n});
+  }
+  for (size_t n : got) EXPECT_EQ(4 * 32u, n);
+  // One is let go while its turn is still to come.
+  b->remove_flow(path_between(GetParam(), ports[1], port_a));
+  b->remove_flow(path_between(GetParam(), ports[2], port_a));
+  EXPECT_EQ(8 * 32u, receive(*b, 8 * 32).size());
+}
+
 TEST_P(SocketPorts, a_descriptor_that_could_not_be_made_is_an_error) {
   Path other = path_between(GetParam(), htons(9), port_a);
   EXPECT_EQ(EMFILE, b->add_flow(other, -EMFILE));
+}
+
+TEST(SocketPortCreate, without_descriptors_it_keeps_no_memory) {
+  auto pages = [] {
+    long total = 0;
+    FILE* f = fopen("/proc/self/statm", "re");
+    EXPECT_EQ(1, fscanf(f, "%ld", &total));
+    fclose(f);
+    return total;
+  };
+  const long before = pages();
+  for (int i = 0; i < 8; i++) {
+    NoDescriptors none;
+    int error = 0;
+    EXPECT_EQ(nullptr, SocketPort::create(kMtu, error));
+    EXPECT_EQ(EMFILE, error);
+  }
+  EXPECT_LT(pages() - before, 4096);
 }
 
 // ---- Faults -----------------------------------------------------------------------------------

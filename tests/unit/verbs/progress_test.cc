@@ -224,6 +224,58 @@ TEST_F(ProgressTest, WatchersAreCalledAndLetGo) {
   close(b);
 }
 
+/// Runs @p call in a thread that has been cancelled already. True if it returned: no cancellation point
+/// on its way was taken.
+template <typename F>
+bool returns_though_cancelled(F call) {
+  struct Job {
+    F& call;
+    bool returned = false;
+  } job{call};
+  pthread_t cancelled;
+  EXPECT_EQ(0, pthread_create(&cancelled, nullptr, [](void* argument) -> void* {
+    auto& j = *static_cast<Job*>(argument);
+    pthread_cancel(pthread_self());
+    j.call();
+    j.returned = true;
+    pthread_testcancel();
+    return nullptr;
+  }, &job));
+  void* result = nullptr;
+  EXPECT_EQ(0, pthread_join(cancelled, &result));
+  EXPECT_EQ(PTHREAD_CANCELED, result);
+  return job.returned;
+}
+
+TEST_F(ProgressTest, ACancelledThreadLeavesTheDoorbellInOrder) {
+  CountingWatcher watcher;
+  int fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+  ASSERT_EQ(progress.start(), 0);
+  std::this_thread::sleep_for(60ms);  // asleep without a limit
+  EXPECT_TRUE(returns_though_cancelled([&] { progress.watch(fd, Progress::Kind::kControl, watcher); }));
+  const bool heard = eventually([&] { return watcher.calls == 1; });
+  EXPECT_TRUE(heard);
+  if (!heard) _exit(1);  // nothing would wake the thread any more
+  std::this_thread::sleep_for(60ms);
+  engine.deadline = clock.now_ns() + 20'000'000;
+  engine.posted = 1;
+  progress.posted();
+  EXPECT_TRUE(eventually([&] { return engine.timers == 1; }));
+  progress.unwatch(fd);
+  close(fd);
+}
+
+TEST_F(ProgressTest, ACancelledThreadStillWaitsForItsWatcher) {
+  CountingWatcher watcher;
+  int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  ASSERT_EQ(progress.start(), 0);
+  progress.watch(fd, Progress::Kind::kControl, watcher);
+  progress.freeze();
+  std::this_thread::sleep_for(20ms);  // the thread does not answer at once
+  EXPECT_TRUE(returns_though_cancelled([&] { progress.unwatch(fd); }));
+  close(fd);
+}
+
 TEST_F(ProgressTest, ThreadModeDrivesAlone) {
   FakeEngine own;
   Progress threaded(own, clock, Progress::Mode::kThread);
@@ -245,6 +297,30 @@ TEST_F(ProgressTest, FrozenNobodyDrivesButHoldsWork) {
   std::this_thread::sleep_for(30ms);
   EXPECT_EQ(engine.posted, 1u);
   Progress::Hold hold(progress);
+}
+
+/// A device that a destructor of the program closes, behind the exit handler.
+TEST_F(ProgressTest, FrozenItStillLetsGoOfWhatItWatches) {
+  CountingWatcher watcher;
+  int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  ASSERT_EQ(progress.start(), 0);
+  progress.watch(fd, Progress::Kind::kControl, watcher);
+  EXPECT_TRUE(progress.freeze());
+  std::this_thread::sleep_for(30ms);
+  std::atomic<bool> done{false};
+  std::thread closer([&] {
+    progress.unwatch(fd);
+    done = true;
+  });
+  const bool in_time = eventually([&] { return done.load(); });
+  EXPECT_TRUE(in_time);
+  if (!in_time) _exit(1);  // nothing would end it
+  closer.join();
+  uint64_t one = 1;
+  ASSERT_EQ(write(fd, &one, sizeof one), 8);
+  std::this_thread::sleep_for(30ms);
+  EXPECT_EQ(watcher.calls, 0);
+  close(fd);
 }
 
 TEST_F(ProgressTest, TheThreadTakesNoSignals) {

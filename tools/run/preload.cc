@@ -17,8 +17,15 @@
 namespace usiw::run {
 namespace {
 
-void before_fork() { world().lock(); }
-void after_fork_parent() { world().unlock(); }
+/// Every lock of this library, so that the child gets none that another thread holds.
+void before_fork() {
+  world().lock();
+  files_lock();
+}
+void after_fork_parent() {
+  files_unlock();
+  world().unlock();
+}
 void after_fork_child() {
   files_abandon();
   ids_abandon();
@@ -28,6 +35,7 @@ void after_fork_child() {
   packets_abandon();
   cm_thread_abandon();
   watch_abandon();
+  files_unlock();
   world().unlock();
 }
 

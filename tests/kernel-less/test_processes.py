@@ -86,7 +86,8 @@ def test_many_connections(usiw_run):
     server.expect(0, 60)
 
 
-@pytest.mark.parametrize("case", ["fork/children-open-while-threads-call"])
+@pytest.mark.parametrize("case", ["cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
+                                  "cancel/before-verbs", "cancel/at-any-time", "fork/children-open-while-threads-call"])
 def test_process_of_its_own(usiw_run, case):
     """What a program does to itself: tests/vm/programs/run_*.cc."""
     usiw_run([RUN_CASES, case]).expect(0, 150)

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,10 +16,20 @@
 namespace usiw::run {
 namespace {
 
-/// Without a time-out the kernel restarts it behind handlers with SA_RESTART, as it does read(2).
 long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr,
                  nullptr, 0);
+}
+
+/// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
+/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a frame
+/// of its own, in which nothing needs to be undone.
+[[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  int type;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+  const bool interrupted = futex(word, FUTEX_WAIT, value) != 0 && errno == EINTR;
+  pthread_setcanceltype(type, nullptr);
+  return !interrupted;
 }
 
 }  // namespace
@@ -43,6 +54,7 @@ int EventFile::open(const std::shared_ptr<EventFile>& file) {
 }
 
 EventFile::~EventFile() {
+  NoCancel no_cancel;
   if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
 }
 
@@ -73,7 +85,7 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
     // The program's descriptor may be closed by another thread meanwhile, which does not end a read.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
-    if (futex(changes_, FUTEX_WAIT, seen) != 0 && errno == EINTR) return -EINTR;
+    if (!futex_wait(changes_, seen)) return -EINTR;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "host.h"
+#include "no_cancel.h"
 #include "real.h"
 #include "settings.h"
 
@@ -89,6 +90,7 @@ bool is_own_directory(const std::string& path) {
 /// The tree's name is a digest of what it holds: processes that mean the same device share it, and
 /// it is left in place. Made beside it and renamed, so that nobody sees it half done.
 std::string make_tree() {
+  NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
   std::map<std::string, std::string> all = files();
   size_t digest = 0;
   for (auto& [name, text] : all)

@@ -76,15 +76,39 @@ std::map<std::string, std::string> files() {
   };
 }
 
+/// Whatever the umask: a program that gives up its user still looks here.
+constexpr mode_t kDirectory = 0755, kFile = 0644;
+
 void make_parents(const std::string& path, size_t from) {
   for (size_t slash = path.find('/', from); slash != std::string::npos; slash = path.find('/', slash + 1))
-    mkdir(path.substr(0, slash).c_str(), 0700);
+    if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
 }
 
+void make_file(const std::string& path, const std::string& text) {
+  std::string draft = path + ".XXXXXX";
+  int fd = mkostemp(draft.data(), O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
+  fchmod(fd, kFile);
+  USIW_REAL(close)(fd);
+  if (rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+}
+
+/// Makes what is not there.
+void fill(const std::string& root, const std::map<std::string, std::string>& all) {
+  for (auto& [name, text] : all) {
+    std::string path = root + "/class/" + name;
+    if (USIW_REAL(access)(path.c_str(), F_OK) == 0) continue;
+    make_parents(path, root.size() + 1);
+    make_file(path, text);
+  }
+}
+
+/// That nobody else can write to.
 bool is_own_directory(const std::string& path) {
   struct stat st;
   return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-         (st.st_mode & 077) == 0;
+         (st.st_mode & 022) == 0;
 }
 
 /// The tree's name is a digest of what it holds: processes that mean the same device share it, and
@@ -101,21 +125,18 @@ std::string make_tree() {
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
   std::string final_name = base + hex;
-  if (is_own_directory(final_name)) return final_name;
+  if (is_own_directory(final_name)) {
+    fill(final_name, all);  // something that cleans up may have taken a part of it
+    return final_name;
+  }
 
   std::string draft = base + "XXXXXX";
   if (mkdtemp(draft.data()) == nullptr) {
     fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", draft.c_str(), strerror(errno));
     return draft;
   }
-  for (auto& [name, text] : all) {
-    std::string path = draft + "/class/" + name;
-    make_parents(path, draft.size() + 1);
-    int fd = USIW_REAL(open)(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) continue;
-    [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
-    USIW_REAL(close)(fd);
-  }
+  fill(draft, all);
+  chmod(draft.c_str(), kDirectory);
   if (rename(draft.c_str(), final_name.c_str()) == 0 || !is_own_directory(final_name)) {
     return is_own_directory(final_name) ? final_name : draft;
   }

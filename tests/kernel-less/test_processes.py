@@ -88,6 +88,7 @@ def test_many_connections(usiw_run):
 
 @pytest.mark.parametrize("case", ["cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
                                   "cancel/before-verbs", "cancel/at-any-time", "exit/calls-after-main",
+                                  "exit/ends-after-its-last-thread", "exit/listeners-come-and-go",
                                   "fork/children-open-while-threads-call"])
 def test_process_of_its_own(usiw_run, case):
     """What a program does to itself: tests/vm/programs/run_*.cc."""

@@ -89,7 +89,8 @@ def test_many_connections(usiw_run):
 @pytest.mark.parametrize("case", ["cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
                                   "cancel/before-verbs", "cancel/at-any-time", "exit/calls-after-main",
                                   "exit/ends-after-its-last-thread", "exit/listeners-come-and-go",
-                                  "fork/children-open-while-threads-call"])
+                                  "fork/children-open-while-threads-call", "fork/child-reads-the-channel",
+                                  "fork/child-writes-to-the-channel"])
 def test_process_of_its_own(usiw_run, case):
     """What a program does to itself: tests/vm/programs/run_*.cc."""
     usiw_run([RUN_CASES, case]).expect(0, 150)

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +34,25 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
   return !interrupted;
 }
 
+// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited. Waiting
+// for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
+
+constexpr uint64_t kOne = 1;
+
+bool is_readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  return poll(&p, 1, 0) > 0;
+}
+
+/// The counter is 0 afterwards.
+void drain(int fd) {
+  uint64_t value;
+  iovec to{&value, sizeof value};
+  if (preadv2(fd, &to, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  // A kernel before 5.8, or a sandbox that forbids it.
+  if (is_readable(fd)) [[maybe_unused]] ssize_t n = USIW_REAL(read)(fd, &value, sizeof value);
+}
+
 }  // namespace
 
 int EventFile::open(const std::shared_ptr<EventFile>& file) {
@@ -46,10 +67,7 @@ int EventFile::open(const std::shared_ptr<EventFile>& file) {
   }
   World hold(world());
   file->own_fd_ = own;
-  if (file->readable_) {  // something came before there was a descriptor
-    file->readable_ = false;
-    file->set_readable(true);
-  }
+  if (file->readable_) file->set_readable(true);  // something came before there was a descriptor
   return fd;
 }
 
@@ -63,14 +81,13 @@ void EventFile::set_readable(bool readable) {
     changes_.fetch_add(1, std::memory_order_release);
     futex(changes_, FUTEX_WAKE, INT_MAX);
   }
-  if (readable == readable_) return;
+  if (!readable && !readable_) return;
   readable_ = readable;
   if (own_fd_ < 0) return;
-  uint64_t value = 1;  // the counter is 0 or 1, so neither call can block
-  if (readable)
-    [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &value, sizeof value);
-  else
-    [[maybe_unused]] ssize_t n = USIW_REAL(read)(own_fd_, &value, sizeof value);
+  if (!readable)
+    drain(own_fd_);
+  else if (!is_readable(own_fd_))  // else the counter may be such that this would wait
+    [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
 }
 
 ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {

@@ -70,6 +70,7 @@ std::map<std::string, std::string> files() {
       {port + "cap_mask", "0x00010000\n"},
       {port + "gids/0", gid_text()},
       {port + "pkeys/0", "0xffff\n"},
+      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
       {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
       {"misc/rdma_cm/abi_version", "4\n"},
       {"misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},

@@ -80,13 +80,16 @@ int find(const Options& o, std::vector<std::string>& paths) {
   return 0;
 }
 
+int complain(const std::string& path, const std::string& why) {
+  std::fprintf(stderr, "usiw: %s: %s\n", path.c_str(), why.c_str());
+  return 1;
+}
+
 int load(const std::string& path, Trace& trace) {
   const int fd = open_trace(path, O_RDONLY);
   std::string why = fd < 0 ? strerror(errno) : read_trace(fd, trace);
   if (fd >= 0) close(fd);
-  if (why.empty()) return 0;
-  std::fprintf(stderr, "usiw: %s: %s\n", path.c_str(), why.c_str());
-  return 1;
+  return why.empty() ? 0 : complain(path, why);
 }
 
 void select(Trace& trace, const Options& o) {
@@ -136,17 +139,14 @@ int switch_on(const Options& o, bool on) {
   std::vector<std::string> paths;
   if (int status = find(o, paths); status != 0) return status;
   for (const std::string& path : paths) {
-    Trace trace;  // is it one?
-    if (int status = load(path, trace); status != 0) return status;
-    const uint32_t value = on ? 1 : 0;
+    // Opened once: at its path there may be another file by the time it is known to be a trace.
     const int fd = open_trace(path, O_RDWR);
-    const bool good = fd >= 0 && pwrite(fd, &value, sizeof value, offsetof(TraceHeader, on)) == sizeof value;
-    const int error = errno;
+    Trace trace;
+    std::string why = fd < 0 ? strerror(errno) : read_trace(fd, trace);
+    const uint32_t value = on ? 1 : 0;
+    if (why.empty() && pwrite(fd, &value, sizeof value, offsetof(TraceHeader, on)) != sizeof value) why = strerror(errno);
     if (fd >= 0) close(fd);
-    if (!good) {
-      std::fprintf(stderr, "usiw: %s: %s\n", path.c_str(), strerror(error));
-      return 1;
-    }
+    if (!why.empty()) return complain(path, why);
   }
   return 0;
 }

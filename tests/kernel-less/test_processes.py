@@ -4,10 +4,13 @@
 import os
 import subprocess
 
+import pytest
+
 from support.pairs import next_port
 from support.procs import until
 
 SERVER_IP = "127.0.0.3"
+RUN_CASES = os.path.join(os.environ["VM_PROGRAMS"], "run_cases")
 
 
 def rping_server(usiw_run, port, *options):
@@ -81,3 +84,13 @@ def test_many_connections(usiw_run):
     server = usiw_run(["ucmatose", "-b", SERVER_IP, "-p", port, "-c", 200]).wait_listening(port)
     usiw_run(["ucmatose", "-s", SERVER_IP, "-p", port, "-c", 200]).expect(0, 120)
     server.expect(0, 60)
+
+
+@pytest.mark.parametrize("case", ["cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
+                                  "cancel/before-verbs", "cancel/at-any-time", "exit/calls-after-main",
+                                  "exit/ends-after-its-last-thread", "exit/listeners-come-and-go",
+                                  "fork/children-open-while-threads-call", "fork/child-reads-the-channel",
+                                  "fork/child-writes-to-the-channel", "query/gids", "query/ack-timeout"])
+def test_process_of_its_own(usiw_run, case):
+    """What a program does to itself: tests/vm/programs/run_*.cc."""
+    usiw_run([RUN_CASES, case]).expect(0, 150)

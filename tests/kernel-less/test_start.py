@@ -88,3 +88,42 @@ def test_a_program_without_verbs_is_undisturbed(usiw_run):
     """Descriptors, directories and pipes of a program that has nothing to do with RDMA."""
     out = usiw_run(["sh", "-c", "ls /sys/class/net; ls -l /dev/null; echo a | cat; cat < /etc/hostname"]).expect(0)
     assert "lo" in out and "/dev/null" in out
+
+
+def played_tree(tmp_path):
+    """The one tree that plays /sys there."""
+    trees = list(tmp_path.glob("usiw-run-*"))
+    assert len(trees) == 1
+    return trees[0]
+
+
+def test_what_plays_sys_can_be_read_by_all(usiw_run, tmp_path):
+    """A program that gives up its user goes on to see the devices; whatever the umask, others cannot write."""
+    shell = ["sh", "-c", "umask 077; ibv_devinfo -l"]
+    assert "usiw0" in usiw_run(shell, env={"TMPDIR": tmp_path}).expect(0)
+    tree = played_tree(tmp_path)
+    for path in [tree, *tree.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_what_plays_sys_is_made_good(usiw_run, tmp_path):
+    """Something has cleaned up the directory of temporary files, half of it."""
+    env = {"TMPDIR": tmp_path}
+    usiw_run(["ibv_devinfo"], env=env).expect(0)
+    tree = played_tree(tmp_path)
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    (tree / "class/infiniband_verbs/uverbs0/ibdev").unlink()
+    shutil.rmtree(tree / "class/infiniband")
+    assert "usiw0" in usiw_run(["ibv_devinfo", "-l"], env=env).expect(0)
+    assert {path: path.read_bytes() for path in played_tree(tmp_path).rglob("*") if path.is_file()} == before
+
+
+def test_what_plays_sys_is_not_somebody_elses(usiw_run, tmp_path):
+    """A tree that others could write to is not used."""
+    env = {"TMPDIR": tmp_path}
+    usiw_run(["ibv_devinfo"], env=env).expect(0)
+    tree = played_tree(tmp_path)
+    (tree / "class/infiniband_verbs/uverbs0/ibdev").write_text("evil0\n")
+    tree.chmod(0o777)
+    out = usiw_run(["ibv_devinfo", "-l"], env=env).expect(0)
+    assert "usiw0" in out and "evil0" not in out

@@ -29,6 +29,13 @@ int timeout_ms() {
   return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
 }
 
+void forget() {
+  if (g_epoll >= 0) USIW_REAL(close)(g_epoll);
+  if (g_wake >= 0) USIW_REAL(close)(g_wake);
+  g_epoll = g_wake = -1;
+  g_running = false;
+}
+
 void* cm_thread_main(void*) {
   pthread_setname_np(pthread_self(), "usiw-cm");
   int wait = 0;
@@ -48,6 +55,12 @@ void* cm_thread_main(void*) {
     conn_run_timers();
     packets_run_timers();
     wait = timeout_ms();
+    // A thread that is there for nothing would keep a process whose others have all ended. (Connections have sockets: with
+    // the last of these go the deadlines, too.)
+    if (!sockets_open()) {
+      forget();
+      break;
+    }
   }
   return nullptr;
 }
@@ -55,11 +68,19 @@ void* cm_thread_main(void*) {
 int start_cm_thread() {
   g_epoll = fd_out_of_the_way(epoll_create1(EPOLL_CLOEXEC));
   g_wake = fd_out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (g_epoll < 0 || g_wake < 0) return -EMFILE;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
-  if (epoll_ctl(g_epoll, EPOLL_CTL_ADD, g_wake, &event) != 0) return -errno;
   pthread_t id;
-  if (int rc = start_quiet_thread(id, cm_thread_main, nullptr); rc != 0) return -rc;
+  int error = 0;
+  if (g_epoll < 0 || g_wake < 0)
+    error = -EMFILE;
+  else if (epoll_ctl(g_epoll, EPOLL_CTL_ADD, g_wake, &event) != 0)
+    error = -errno;
+  else
+    error = -start_quiet_thread(id, cm_thread_main, nullptr);
+  if (error != 0) {
+    forget();
+    return error;
+  }
   pthread_detach(id);
   g_running = true;
   return 0;
@@ -80,11 +101,6 @@ void cm_thread_kick() {
   [[maybe_unused]] ssize_t n = USIW_REAL(write)(g_wake, &one, sizeof one);
 }
 
-void cm_thread_abandon() {
-  if (g_epoll >= 0) USIW_REAL(close)(g_epoll);
-  if (g_wake >= 0) USIW_REAL(close)(g_wake);
-  g_epoll = g_wake = -1;
-  g_running = false;
-}
+void cm_thread_abandon() { forget(); }
 
 }  // namespace usiw::run

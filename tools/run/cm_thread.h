@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_thread.h
-/// The thread behind rdma_cm: reads the handshake sockets and watches the clock. Sleeps otherwise.
+/// The thread behind rdma_cm: reads the handshake sockets and watches the clock. Sleeps otherwise;
+/// ends when there are neither.
 #ifndef USIW_RUN_CM_THREAD_H
 #define USIW_RUN_CM_THREAD_H
 
@@ -15,7 +16,7 @@ inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
 int cm_thread_start();
 /// [world] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.
 int cm_thread_watch(int fd, uint64_t serial);
-/// [world] A deadline may have come nearer.
+/// [world] A deadline may have come nearer, or the last socket is gone.
 void cm_thread_kick();
 /// [world] In a child of fork(): there is no thread.
 void cm_thread_abandon();

@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +18,39 @@
 namespace usiw::run {
 namespace {
 
-/// Without a time-out the kernel restarts it behind handlers with SA_RESTART, as it does read(2).
 long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr,
                  nullptr, 0);
+}
+
+/// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
+/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a frame
+/// of its own, in which nothing needs to be undone.
+[[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  int type;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+  const bool interrupted = futex(word, FUTEX_WAIT, value) != 0 && errno == EINTR;
+  pthread_setcanceltype(type, nullptr);
+  return !interrupted;
+}
+
+// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited. Waiting
+// for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
+
+constexpr uint64_t kOne = 1;
+
+bool is_readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  return poll(&p, 1, 0) > 0;
+}
+
+/// The counter is 0 afterwards.
+void drain(int fd) {
+  uint64_t value;
+  iovec to{&value, sizeof value};
+  if (preadv2(fd, &to, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  // A kernel before 5.8, or a sandbox that forbids it.
+  if (is_readable(fd)) [[maybe_unused]] ssize_t n = USIW_REAL(read)(fd, &value, sizeof value);
 }
 
 }  // namespace
@@ -35,14 +67,12 @@ int EventFile::open(const std::shared_ptr<EventFile>& file) {
   }
   World hold(world());
   file->own_fd_ = own;
-  if (file->readable_) {  // something came before there was a descriptor
-    file->readable_ = false;
-    file->set_readable(true);
-  }
+  if (file->readable_) file->set_readable(true);  // something came before there was a descriptor
   return fd;
 }
 
 EventFile::~EventFile() {
+  NoCancel no_cancel;
   if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
 }
 
@@ -51,14 +81,13 @@ void EventFile::set_readable(bool readable) {
     changes_.fetch_add(1, std::memory_order_release);
     futex(changes_, FUTEX_WAKE, INT_MAX);
   }
-  if (readable == readable_) return;
+  if (!readable && !readable_) return;
   readable_ = readable;
   if (own_fd_ < 0) return;
-  uint64_t value = 1;  // the counter is 0 or 1, so neither call can block
-  if (readable)
-    [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &value, sizeof value);
-  else
-    [[maybe_unused]] ssize_t n = USIW_REAL(read)(own_fd_, &value, sizeof value);
+  if (!readable)
+    drain(own_fd_);
+  else if (!is_readable(own_fd_))  // else the counter may be such that this would wait
+    [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
 }
 
 ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
@@ -73,7 +102,7 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
     // The program's descriptor may be closed by another thread meanwhile, which does not end a read.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
-    if (futex(changes_, FUTEX_WAIT, seen) != 0 && errno == EINTR) return -EINTR;
+    if (!futex_wait(changes_, seen)) return -EINTR;
   }
 }
 

@@ -108,6 +108,9 @@ void files_forget_range(unsigned first, unsigned last) {
   }
 }
 
+void files_lock() { file_table().lock.lock(); }
+void files_unlock() { file_table().lock.unlock(); }
+
 void files_abandon() {
   g_owner = getpid();
   // Leaked on purpose: destructors would act for the parent.

@@ -37,7 +37,10 @@ void file_dup(int from, int to);
 /// @p fd is about to be closed, or is about to be replaced.
 void file_forget(int fd);
 void files_forget_range(unsigned first, unsigned last);
-/// In a child of fork(): the files are the parent's. Their descriptors stay open.
+/// [world] Around fork(). Nobody takes the world with this lock held.
+void files_lock();
+void files_unlock();
+/// In a child of fork(), locked: the files are the parent's. Their descriptors stay open.
 void files_abandon();
 
 /// A descriptor for the library's own use: close-on-exec, and above those that the program gets,

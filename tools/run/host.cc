@@ -225,7 +225,7 @@ static std::array<uint8_t, 6> make_mac() {
   if (mac != std::array<uint8_t, 6>{}) return mac;
   std::string boot_id, netns(64, '\0');
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  ssize_t n = readlink("/proc/self/ns/net", netns.data(), netns.size());
+  ssize_t n = readlink("/proc/thread-self/ns/net", netns.data(), netns.size());
   netns.resize(n > 0 ? static_cast<size_t>(n) : 0);
   return mac_by_hash(boot_id + netns);
 }

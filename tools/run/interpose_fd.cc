@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_fd.cc
-/// Calls of libc that take a descriptor, and socket(2).
+/// Calls of libc that take a descriptor, and socket(2). Those at which a thread may be cancelled are that for our files, too.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <cstdarg>
 
 #include "file.h"
+#include "no_cancel.h"
 #include "real.h"
 
 using namespace usiw::run;
@@ -39,7 +41,10 @@ void as_device(int fd, struct stat* st) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT ssize_t read(int fd, void* buf, size_t count) {
-  if (std::shared_ptr<File> file = file_of(fd)) return answer(file->read(fd, buf, count));
+  if (std::shared_ptr<File> file = file_of(fd)) {
+    pthread_testcancel();
+    return answer(file->read(fd, buf, count));
+  }
   return USIW_REAL(read)(fd, buf, count);
 }
 
@@ -49,7 +54,10 @@ EXPORT ssize_t __read_chk(int fd, void* buf, size_t count, size_t room) {
 }
 
 EXPORT ssize_t write(int fd, const void* buf, size_t count) {
-  if (std::shared_ptr<File> file = file_of(fd)) return answer(file->write(fd, buf, count));
+  if (std::shared_ptr<File> file = file_of(fd)) {
+    pthread_testcancel();
+    return answer(file->write(fd, buf, count));
+  }
   return USIW_REAL(write)(fd, buf, count);
 }
 
@@ -66,6 +74,9 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 }
 
 EXPORT int close(int fd) {
+  if (!file_of(fd)) return USIW_REAL(close)(fd);
+  pthread_testcancel();
+  NoCancel no_cancel;  // closed and forgotten, or neither
   file_forget(fd);
   return USIW_REAL(close)(fd);
 }

@@ -5,6 +5,7 @@
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstdarg>
 #include <cstring>
 
+#include "no_cancel.h"
 #include "nodes.h"
 #include "real.h"
 #include "sysfs.h"
@@ -43,6 +45,8 @@ bool needs_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE
 bool opened_node(const char* path, int& fd) {
   Node node = node_of(path);
   if (node == Node::kOther) return false;
+  pthread_testcancel();  // as open(2)
+  NoCancel no_cancel;
   fd = node == Node::kAbsent ? -ENOENT : open_node(node);
   if (fd < 0) {
     errno = -fd;

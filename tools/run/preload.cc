@@ -17,8 +17,22 @@
 namespace usiw::run {
 namespace {
 
-void before_fork() { world().lock(); }
-void after_fork_parent() { world().unlock(); }
+int g_cancel_state;  ///< [world] of the thread that forks
+
+/// Every lock of this library, so that the child gets none that another thread holds.
+void before_fork() {
+  int state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see World
+  world().lock();
+  g_cancel_state = state;
+  files_lock();
+}
+void after_fork_parent() {
+  const int state = g_cancel_state;
+  files_unlock();
+  world().unlock();
+  pthread_setcancelstate(state, nullptr);
+}
 void after_fork_child() {
   files_abandon();
   ids_abandon();
@@ -28,7 +42,7 @@ void after_fork_child() {
   packets_abandon();
   cm_thread_abandon();
   watch_abandon();
-  world().unlock();
+  after_fork_parent();
 }
 
 __attribute__((constructor)) void begin() { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "host.h"
+#include "no_cancel.h"
 #include "real.h"
 #include "settings.h"
 
@@ -69,26 +70,52 @@ std::map<std::string, std::string> files() {
       {port + "cap_mask", "0x00010000\n"},
       {port + "gids/0", gid_text()},
       {port + "pkeys/0", "0xffff\n"},
+      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
       {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
       {"misc/rdma_cm/abi_version", "4\n"},
       {"misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
   };
 }
 
+/// Whatever the umask: a program that gives up its user still looks here.
+constexpr mode_t kDirectory = 0755, kFile = 0644;
+
 void make_parents(const std::string& path, size_t from) {
   for (size_t slash = path.find('/', from); slash != std::string::npos; slash = path.find('/', slash + 1))
-    mkdir(path.substr(0, slash).c_str(), 0700);
+    if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
 }
 
+void make_file(const std::string& path, const std::string& text) {
+  std::string draft = path + ".XXXXXX";
+  int fd = mkostemp(draft.data(), O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
+  fchmod(fd, kFile);
+  USIW_REAL(close)(fd);
+  if (rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+}
+
+/// Makes what is not there.
+void fill(const std::string& root, const std::map<std::string, std::string>& all) {
+  for (auto& [name, text] : all) {
+    std::string path = root + "/class/" + name;
+    if (USIW_REAL(access)(path.c_str(), F_OK) == 0) continue;
+    make_parents(path, root.size() + 1);
+    make_file(path, text);
+  }
+}
+
+/// That nobody else can write to.
 bool is_own_directory(const std::string& path) {
   struct stat st;
   return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-         (st.st_mode & 077) == 0;
+         (st.st_mode & 022) == 0;
 }
 
 /// The tree's name is a digest of what it holds: processes that mean the same device share it, and
 /// it is left in place. Made beside it and renamed, so that nobody sees it half done.
 std::string make_tree() {
+  NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
   std::map<std::string, std::string> all = files();
   size_t digest = 0;
   for (auto& [name, text] : all)
@@ -99,21 +126,18 @@ std::string make_tree() {
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
   std::string final_name = base + hex;
-  if (is_own_directory(final_name)) return final_name;
+  if (is_own_directory(final_name)) {
+    fill(final_name, all);  // something that cleans up may have taken a part of it
+    return final_name;
+  }
 
   std::string draft = base + "XXXXXX";
   if (mkdtemp(draft.data()) == nullptr) {
     fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", draft.c_str(), strerror(errno));
     return draft;
   }
-  for (auto& [name, text] : all) {
-    std::string path = draft + "/class/" + name;
-    make_parents(path, draft.size() + 1);
-    int fd = USIW_REAL(open)(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) continue;
-    [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
-    USIW_REAL(close)(fd);
-  }
+  fill(draft, all);
+  chmod(draft.c_str(), kDirectory);
   if (rename(draft.c_str(), final_name.c_str()) == 0 || !is_own_directory(final_name)) {
     return is_own_directory(final_name) ? final_name : draft;
   }

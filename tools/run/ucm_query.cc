@@ -130,7 +130,8 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       afonly_ = flag != 0;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      return -EINVAL;  // of use to InfiniBand only
+      // Of use to InfiniBand only; the kernel takes it for whatever has reliable connections.
+      return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
     default:
       return -ENOSYS;
   }

@@ -188,6 +188,7 @@ UdpSocket::~UdpSocket() {
   all_sockets().erase(serial_);
   USIW_REAL(close)(fd_);
   if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
+  if (!sockets_open()) cm_thread_kick();
 }
 
 // ---- Between two listeners --------------------------------------------------------------
@@ -217,6 +218,8 @@ std::vector<UdpSocket::Held> UdpSocket::take_held() {
   if (now_us() > hold_until_us_) held_.clear();
   return std::exchange(held_, {});
 }
+
+bool sockets_open() { return !all_sockets().empty(); }
 
 void sockets_abandon() {
   for (auto& [serial, s] : all_sockets()) {

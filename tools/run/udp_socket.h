@@ -75,6 +75,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   std::vector<Held> held_;
 };
 
+/// [world] Is there any?
+bool sockets_open();
 /// [world] Closes all without a word (a child of fork()).
 void sockets_abandon();
 

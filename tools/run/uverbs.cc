@@ -19,12 +19,12 @@ namespace usiw::run {
 // ---- The program's memory ---------------------------------------------------------------
 
 /// By the kernel, which answers EFAULT where a load or store would be a crash. Where a sandbox
-/// forbids the call, plainly.
+/// forbids the call, plainly. By this thread's number: the process's is main's, which may have ended.
 template <typename Call>
 static int copy_program(Call call, uint64_t at, void* own, size_t len) {
   if (len == 0) return 0;
   iovec theirs{reinterpret_cast<void*>(at), len}, mine{own, len};
-  ssize_t n = call(getpid(), &mine, 1ul, &theirs, 1ul, 0ul);
+  ssize_t n = call(gettid(), &mine, 1ul, &theirs, 1ul, 0ul);
   if (n == static_cast<ssize_t>(len)) return 0;
   return n < 0 && (errno == ENOSYS || errno == EPERM) ? 1 : -EFAULT;
 }

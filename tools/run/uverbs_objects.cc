@@ -30,7 +30,7 @@ int check_mapped(uint64_t start, uint64_t length, uint32_t access) {
   uint64_t end;
   if (length == 0) return 0;
   if (__builtin_add_overflow(start, length, &end)) return -EFAULT;
-  FILE* maps = fopen("/proc/self/maps", "re");
+  FILE* maps = fopen("/proc/thread-self/maps", "re");  // main may have ended
   if (maps == nullptr) return 0;  // no /proc: nothing can be said
   uint64_t at = start;
   char line[512];

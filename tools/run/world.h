@@ -10,6 +10,8 @@
 #include <ctime>
 #include <mutex>
 
+#include "no_cancel.h"
+
 namespace usiw::run {
 
 /// Never destroyed: threads of the program may be inside while the process exits.
@@ -18,7 +20,15 @@ inline std::mutex& world() {
   return lock;
 }
 
-using World = std::unique_lock<std::mutex>;
+/// Holds it. Threads are not cancelled with it held: as in the kernel, a call that has begun goes on to where it waits.
+class World {
+ public:
+  explicit World(std::mutex& lock) : hold_(lock) {}
+
+ private:
+  NoCancel no_cancel_;  // outlives the lock
+  std::lock_guard<std::mutex> hold_;
+};
 
 inline uint64_t now_us() {
   timespec t;

@@ -14,7 +14,7 @@
 #include <cstdarg>
 
 #include "file.h"
-#include "no_cancel.h"
+#include "quiet_thread.h"
 #include "real.h"
 
 using namespace usiw::run;
@@ -76,7 +76,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 EXPORT int close(int fd) {
   if (!file_of(fd)) return USIW_REAL(close)(fd);
   pthread_testcancel();
-  NoCancel no_cancel;  // closed and forgotten, or neither
+  usiw::NoCancel no_cancel;  // closed and forgotten, or neither
   file_forget(fd);
   return USIW_REAL(close)(fd);
 }

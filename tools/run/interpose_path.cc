@@ -14,8 +14,8 @@
 #include <cstdarg>
 #include <cstring>
 
-#include "no_cancel.h"
 #include "nodes.h"
+#include "quiet_thread.h"
 #include "real.h"
 #include "sysfs.h"
 
@@ -46,7 +46,7 @@ bool opened_node(const char* path, int& fd) {
   Node node = node_of(path);
   if (node == Node::kOther) return false;
   pthread_testcancel();  // as open(2)
-  NoCancel no_cancel;
+  usiw::NoCancel no_cancel;
   fd = node == Node::kAbsent ? -ENOENT : open_node(node);
   if (fd < 0) {
     errno = -fd;

@@ -13,7 +13,7 @@
 #include <map>
 
 #include "host.h"
-#include "no_cancel.h"
+#include "quiet_thread.h"
 #include "real.h"
 #include "settings.h"
 

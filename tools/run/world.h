@@ -10,7 +10,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "no_cancel.h"
+#include "quiet_thread.h"
 
 namespace usiw::run {
 

@@ -27,6 +27,28 @@ class Inject : public Kuser {
     }
     return unload();
   }
+
+  /// Tells the story as often as it has steps; each time another step is the last one, where @p strike is called.
+  void strike_at_each_step(const std::function<void(Story&, int at)>& strike) {
+    int steps = 0, at = 0;
+    do {
+      at++;
+      mock_reset();
+      ASSERT_TRUE(load());
+      {
+        Story story;
+        story.on_step = [&](int step) {
+          if (step != at) return;
+          strike(story, at);
+          throw Story::Stop();
+        };
+        story.tell();
+        steps = story.steps;
+      }
+      EXPECT_EQ(unload(), "") << "at step " << at;
+    } while (at == steps);
+    EXPECT_GE(at, 20);
+  }
   bool established_ = false;
 };
 
@@ -151,60 +173,29 @@ INSTANTIATE_TEST_SUITE_P(Kills, InjectKill, ::testing::ValuesIn(kKills), [](cons
 });
 
 TEST_F(Inject, device_removal__at_each_step) {
-  int steps = 0, at = 0;
-  do {
-    at++;
-    mock_reset();
-    ASSERT_TRUE(load());
-    {
-      Story story;
-      story.on_step = [&](int step) {
-        if (step != at) return;
-        // The core ends the objects and the cm_ids first, then the device.
-        mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);
-        if (story.client) story.client->kill();
-        if (story.client) story.client->close();
-        if (story.active) story.active->destroy();
-        mock_grace_period();
-        mock_unregister(mock_device("eth0"));
-        throw Story::Stop();
-      };
-      story.tell();
-      steps = story.steps;
-    }
-    EXPECT_EQ(unload(), "") << "at step " << at;
-  } while (at == steps);
-  EXPECT_GE(at, 20);
+  strike_at_each_step([](Story& story, int) {
+    // The core ends the objects and the cm_ids first, then the device.
+    mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);
+    if (story.client) story.client->kill();
+    if (story.client) story.client->close();
+    if (story.active) story.active->destroy();
+    mock_grace_period();
+    mock_unregister(mock_device("eth0"));
+  });
 }
 
 // All netdevs have left the netns, and their devices are being unregistered: it waits for those. Also for one that was
 // disabled when its netdev left, and has not heard of it.
 TEST_F(Inject, net_exit__at_each_step) {
-  int steps = 0, at = 0;
-  do {
-    at++;
-    const bool heard = at % 2;
-    mock_reset();
-    ASSERT_TRUE(load());
-    {
-      Story story;
-      story.on_step = [&](int step) {
-        if (step != at) return;
-        mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);
-        if (heard) mock_notify_netdev(mock_netdev("eth1"), NETDEV_UNREGISTER);
-        story.end();
-        mock_net_exit(&init_net);
-        EXPECT_EQ(mock_device("eth0"), nullptr);
-        EXPECT_EQ(mock_device("eth1"), nullptr);
-        EXPECT_EQ(mock_sockets, 0);
-        throw Story::Stop();
-      };
-      story.tell();
-      steps = story.steps;
-    }
-    EXPECT_EQ(unload(), "") << "at step " << at;
-  } while (at == steps);
-  EXPECT_GE(at, 20);
+  strike_at_each_step([](Story& story, int at) {
+    mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);
+    if (at % 2) mock_notify_netdev(mock_netdev("eth1"), NETDEV_UNREGISTER);
+    story.end();
+    mock_net_exit(&init_net);
+    EXPECT_EQ(mock_device("eth0"), nullptr);
+    EXPECT_EQ(mock_device("eth1"), nullptr);
+    EXPECT_EQ(mock_sockets, 0);
+  });
 }
 
 }  // namespace

@@ -189,6 +189,7 @@ struct Engine::Impl {
   Verdict in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload);
   void advance(QpContext& qp);
   bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf);
+  void give_back(QpContext& qp, uint16_t held);
   void schedule_ack(QpContext& qp, uint64_t delay);
   /// A DATA goes out: has it answered a message? One late reply (a thread was preempted)
   /// must not change what is expected, or a ping-pong falls apart into acknowledgements.

@@ -263,11 +263,7 @@ void Engine::Impl::release_held(QpContext& qp) {
     if (!qp.arrived.test(psn)) continue;
     qp.arrived.clear(psn);
     const RxPkt& rx = qp.rx_pkt(psn);
-    if (rx.kind != RxPkt::kHeld) continue;
-    Held& h = held_[rx.held];
-    ports_[h.port].port->rx_free(std::span(&h.buf, 1));
-    held_free_[held_free_count_++] = rx.held;
-    --qp.held;
+    if (rx.kind == RxPkt::kHeld) give_back(qp, rx.held);
   }
   qp.rcv_max = qp.rcv_nxt;
 }

@@ -223,9 +223,7 @@ void Engine::Impl::advance(QpContext& qp) {
       decode_trp({held.buf.data, held.buf.len}, h);
       shutdown = h.opcode == USIW_TRP_SHUTDOWN;
       verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
-      ports_[held.port].port->rx_free(std::span(&held.buf, 1));
-      held_free_[held_free_count_++] = rx.held;
-      --qp.held;
+      give_back(qp, rx.held);
     } else if (rx.kind == RxPkt::kSendLast) {
       verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
@@ -256,6 +254,13 @@ bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf)
   count(qp, USIW_CNT_RX_HELD);
   note(TraceKind::kHold, qp, psn, qp.rcv_nxt);
   return true;
+}
+
+/// What hold() has kept.
+void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
+  ports_[held_[held].port].port->rx_free(std::span(&held_[held].buf, 1));
+  held_free_[held_free_count_++] = held;
+  --qp.held;
 }
 
 /// An acknowledgement @p delay ns from now, unless one is due earlier or a DATA carries it.

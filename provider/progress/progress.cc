@@ -99,10 +99,7 @@ bool Progress::kicked() const {
   return kicks_.load(std::memory_order_seq_cst) != kicks_seen_.load(std::memory_order_relaxed);
 }
 
-Progress::Hold::Hold(Progress& p) : progress_(p) {
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-  progress_.acquire();
-}
+Progress::Hold::Hold(Progress& p) : progress_(p) { progress_.acquire(); }
 
 Progress::Hold::~Hold() {
   progress_.release();
@@ -110,7 +107,6 @@ Progress::Hold::~Hold() {
   // have left work behind.
   if (progress_.state_.load(std::memory_order_seq_cst) == State::kSleeping) progress_.ring_doorbell();
   if (progress_.kicked()) progress_.drive_inline(false);
-  pthread_setcancelstate(cancel_state_, nullptr);
 }
 
 /// Drives as an application thread. False: somebody else holds the engine. Only runs of a

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "port/port.h"
+#include "quiet_thread.h"
 
 namespace usiw {
 
@@ -92,8 +93,8 @@ class Progress {
     Hold& operator=(const Hold&) = delete;
 
    private:
+    NoCancel no_cancel_;  // outlives the hold
     Progress& progress_;
-    int cancel_state_;
   };
 
   /// [any thread] Work was made visible in a ring: drive it now, or make sure that whoever

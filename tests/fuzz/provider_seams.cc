@@ -125,11 +125,10 @@ Progress::~Progress() {
   if (!watched_.empty()) std::abort();  // closed without unwatch()
 }
 int Progress::start() { return kernel().port_error(); }
-Progress::Hold::Hold(Progress& p) : progress_(p), cancel_state_(0) {
+Progress::Hold::Hold(Progress& p) : progress_(p) {
   if (p.token_.exchange(1) != 0) std::abort();  // held twice by one thread: a deadlock
 }
 Progress::Hold::~Hold() {
-  (void)cancel_state_;
   progress_.token_.store(0);
   progress_.driven_.released();
 }

@@ -11,19 +11,16 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "folder.h"
+
 namespace usiw {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TraceFiles : public ::testing::Test {
+class TraceFiles : public FolderTest {
  protected:
-  TraceFiles() {
-    std::string name = ::testing::TempDir() + "usiw_trace_XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~TraceFiles() override { fs::remove_all(folder_); }
-  std::string folder_, why_;
+  std::string why_;
 };
 
 TEST(TraceSpecs, Parse) {

@@ -15,21 +15,19 @@
 #include <vector>
 
 #include "engine/trace.h"
+#include "folder.h"
 
 namespace usiw::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TraceSwitch : public ::testing::Test {
+class TraceSwitch : public FolderTest {
  protected:
   TraceSwitch() {
-    std::string name = ::testing::TempDir() + "usiw_trace_XXXXXX";
-    folder_ = mkdtemp(name.data());
     trace_.resize(trace_bytes(kTraceMinEvents));
     Tracer::format(trace_, kTraceMinEvents, false, 0, 42, 1, "usiw0");
   }
-  ~TraceSwitch() override { fs::remove_all(folder_); }
 
   std::string file(const char* name, std::span<const std::byte> bytes) {
     const std::string path = folder_ + "/" + name;
@@ -53,7 +51,6 @@ class TraceSwitch : public ::testing::Test {
     const auto bytes = read(path);
     return reinterpret_cast<const TraceHeader*>(bytes.data())->on != 0;
   }
-  std::string folder_;
   std::vector<std::byte> trace_;
 };
 

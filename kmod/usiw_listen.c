@@ -370,7 +370,7 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 	struct usiw_device *dev = listener->dev;
 	struct usiw_route route;
 	struct usiw_conn *conn;
-	int reason;
+	int reason = 0;
 
 	usiw_count(dev, USIW_KCNT_CM_RX);
 	if (usiw_route_get(dev, tuple, 0, &route))
@@ -384,26 +384,26 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 		return 0;
 	}
 	conn = usiw_conn_alloc(dev, tuple);
-	if (IS_ERR(conn)) {
-		usiw_listener_return_slot(listener);
-		return 0;
-	}
-	if (!usiw_sock_tryget(us)) {
-		usiw_listener_return_slot(listener);
-		usiw_conn_put(conn);
-		return 0;
-	}
+	if (IS_ERR(conn))
+		goto return_slot;
+	if (!usiw_sock_tryget(us))
+		goto put_conn;
 	conn->sock = us;
 	reason = usiw_cm_init_passive(&conn->cm, req, get_random_u32(), route.mtu,
 				      USIW_TRP_MAX_WINDOW, usiw_now_us());
 	if (reason) {
 		usiw_count(dev, USIW_KCNT_CM_REFUSED);
-		usiw_listener_return_slot(listener);
-	} else {
-		mutex_lock(&conn->lock);
-		usiw_listener_open(listener, conn);
-		mutex_unlock(&conn->lock);
+		goto put_conn;
 	}
+	mutex_lock(&conn->lock);
+	usiw_listener_open(listener, conn);
+	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
+	return 0;
+
+put_conn:
+	usiw_conn_put(conn);
+return_slot:
+	usiw_listener_return_slot(listener);
 	return reason;
 }

@@ -71,6 +71,12 @@ EventChannel::EventChannel() : channel_(rdma_create_event_channel()) {
 
 EventChannel::~EventChannel() { rdma_destroy_event_channel(channel_); }
 
+rdma_cm_id* EventChannel::create_id(void* context) {
+  rdma_cm_id* id;
+  CHECK_CALL(rdma_create_id(channel_, &id, context, RDMA_PS_TCP));
+  return id;
+}
+
 bool EventChannel::ready(int timeout_ms) const { return fd_ready(channel_->fd, timeout_ms); }
 
 CmEvent EventChannel::wait(int timeout_ms) {
@@ -93,9 +99,14 @@ CmEvent EventChannel::expect(rdma_cm_event_type type, int timeout_ms) {
   return event;
 }
 
+void make_event(rdma_cm_id* id) {
+  sockaddr_in to = ipv4(site_b().ip, 9);
+  CHECK_CALL(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000));
+}
+
 Listener::Listener(const std::string& ip, int backlog, uint16_t port) {
   sockaddr_in address = ipv4(ip, port);
-  CHECK_CALL(rdma_create_id(events_.get(), &id_, this, RDMA_PS_TCP));
+  id_ = events_.create_id(this);
   if (rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&address)) || rdma_listen(id_, backlog)) {
     const int error = errno;
     rdma_destroy_id(id_);
@@ -121,7 +132,7 @@ Endpoint::~Endpoint() { destroy(); }
 
 void Endpoint::resolve(const std::string& from, const std::string& to, uint16_t port) {
   sockaddr_in source = ipv4(from, 0), target = ipv4(to, port);
-  CHECK_CALL(rdma_create_id(events.get(), &id, this, RDMA_PS_TCP));
+  id = events.create_id(this);
   CHECK_CALL(rdma_resolve_addr(id, reinterpret_cast<sockaddr*>(&source),
                                reinterpret_cast<sockaddr*>(&target), 5000));
   events.expect(RDMA_CM_EVENT_ADDR_RESOLVED);

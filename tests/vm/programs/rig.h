@@ -55,6 +55,7 @@ class EventChannel {
   EventChannel(const EventChannel&) = delete;
   EventChannel& operator=(const EventChannel&) = delete;
   rdma_event_channel* get() const { return channel_; }
+  rdma_cm_id* create_id(void* context = nullptr);  ///< of RDMA_PS_TCP; the caller's to destroy
   bool ready(int timeout_ms) const;  ///< an event is there
   CmEvent wait(int timeout_ms = kWaitMs);
   CmEvent expect(rdma_cm_event_type type, int timeout_ms = kWaitMs);
@@ -62,6 +63,9 @@ class EventChannel {
  private:
   rdma_event_channel* channel_;
 };
+
+/// ADDR_RESOLVED is on its way to the channel of @p id, which is new.
+void make_event(rdma_cm_id* id);
 
 class Listener {
  public:

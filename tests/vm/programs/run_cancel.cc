@@ -12,12 +12,6 @@ namespace {
 
 void settle() { usleep(100000 * tap::patience()); }
 
-/// An event is on its way to @p id's channel.
-void make_event(rdma_cm_id* id) {
-  sockaddr_in to = ipv4(site_b().ip, 9);
-  CHECK_CALL(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000));
-}
-
 /// A thread that has been cancelled before it makes @p call; then others still can call.
 void cancelled_before(const std::function<void()>& call) {
   volatile bool go = false;
@@ -30,9 +24,7 @@ void cancelled_before(const std::function<void()>& call) {
   go = true;
   CHECK(thread.was_cancelled());
   EventChannel events;
-  rdma_cm_id* id;
-  CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
-  CHECK_CALL(rdma_destroy_id(id));
+  CHECK_CALL(rdma_destroy_id(events.create_id()));
 }
 
 }  // namespace
@@ -40,8 +32,7 @@ void cancelled_before(const std::function<void()>& call) {
 CASE(waits, "cancel/waits-for-events") {
   signal(SIGUSR1, [](int) {});  // restarts what it interrupts
   EventChannel events;
-  rdma_cm_id* id;
-  CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
+  rdma_cm_id* id = events.create_id();
   Thread cm([&] {
     rdma_cm_event* event;
     rdma_get_cm_event(events.get(), &event);
@@ -67,8 +58,7 @@ CASE(waits, "cancel/waits-for-events") {
 
 CASE(not_now, "cancel/not-while-it-is-off") {
   EventChannel events;
-  rdma_cm_id* id;
-  CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
+  rdma_cm_id* id = events.create_id();
   int got = -1, type = -1;
   Thread thread([&] {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
@@ -92,9 +82,7 @@ CASE(not_now, "cancel/not-while-it-is-off") {
 
 CASE(before_cm, "cancel/before-rdma-cm") {
   EventChannel events;
-  rdma_cm_id *one, *other;
-  CHECK_CALL(rdma_create_id(events.get(), &one, nullptr, RDMA_PS_TCP));
-  CHECK_CALL(rdma_create_id(events.get(), &other, nullptr, RDMA_PS_TCP));
+  rdma_cm_id *one = events.create_id(), *other = events.create_id();
   cancelled_before([&] { make_event(one); });
   cancelled_before([&] {
     sockaddr_in at = ipv4(site_b().ip, 0);

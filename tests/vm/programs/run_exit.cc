@@ -47,8 +47,7 @@ int without_main(const std::function<void()>& body) {
 CASE(calls, "exit/calls-after-main") {
   const int status = without_main([] {
     EventChannel events;
-    rdma_cm_id* id;
-    CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
+    rdma_cm_id* id = events.create_id();
     std::vector<char> memory(4096);
     ibv_mr* mr = ibv_reg_mr(pd_a(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE);
     CHECK(mr != nullptr);
@@ -66,8 +65,7 @@ CASE(ends, "exit/ends-after-its-last-thread") {
   const int status = without_main([] {
     for (int i = 0; i < 3; ++i) {
       EventChannel events;
-      rdma_cm_id* id;
-      CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
+      rdma_cm_id* id = events.create_id();
       sockaddr_in any = ipv4("0.0.0.0", 0);
       CHECK_CALL(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)));
       if (i % 2 == 0) usleep(50000);  // the library's thread sleeps

@@ -23,29 +23,18 @@ void in_a_child(const std::function<void()>& body) {
   CHECK_EQ(status, 0);
 }
 
-rdma_cm_id* new_id(EventChannel& events) {
-  rdma_cm_id* id;
-  CHECK_CALL(rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP));
-  return id;
-}
-
-void resolve(rdma_cm_id* id) {
-  sockaddr_in to = ipv4(site_b().ip, 9);
-  CHECK_CALL(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000));
-}
-
 }  // namespace
 
 CASE(child_reads, "fork/child-reads-the-channel", .seconds = 10) {
   EventChannel events;
-  rdma_cm_id *one = new_id(events), *other = new_id(events);
-  resolve(one);
+  rdma_cm_id *one = events.create_id(), *other = events.create_id();
+  make_event(one);
   CHECK(events.ready(1000));
   in_a_child([&] {
     uint64_t value;
     [[maybe_unused]] ssize_t n = read(events.get()->fd, &value, sizeof value);
   });
-  resolve(other);
+  make_event(other);
   CHECK(events.ready(1000));
   for (rdma_cm_id* id : {one, other}) {
     rdma_cm_event* event;  // at once: events.wait() would ask poll(2) first
@@ -65,12 +54,12 @@ CASE(child_reads, "fork/child-reads-the-channel", .seconds = 10) {
 
 CASE(child_writes, "fork/child-writes-to-the-channel", .seconds = 10) {
   EventChannel events;
-  rdma_cm_id* id = new_id(events);
+  rdma_cm_id* id = events.create_id();
   in_a_child([&] {
     const uint64_t all = UINT64_MAX - 1;  // what an eventfd holds at most
     [[maybe_unused]] ssize_t n = write(events.get()->fd, &all, sizeof all);
   });
-  resolve(id);
+  make_event(id);
   events.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
   CHECK(!events.ready(0));
   CHECK_CALL(rdma_destroy_id(id));

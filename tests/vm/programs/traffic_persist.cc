@@ -201,7 +201,7 @@ class Link {
   void resolve() {
     sockaddr_in source = ipv4(arguments_.from, 0), target = ipv4(arguments_.to, arguments_.port);
     Step step(watch_, "resolving", kCallSeconds);
-    CHECK_CALL(rdma_create_id(end_.events.get(), &end_.id, nullptr, RDMA_PS_TCP));
+    end_.id = end_.events.create_id();
     if (rdma_resolve_addr(end_.id, reinterpret_cast<sockaddr*>(&source), reinterpret_cast<sockaddr*>(&target), 2000))
       call_failed("rdma_resolve_addr");
     CmEvent event = next_event("ADDR_RESOLVED", kCallSeconds);

@@ -4,9 +4,10 @@
 import contextlib
 import json
 import os
+import subprocess
 from typing import NamedTuple
 
-from .procs import run
+from .procs import Proc, run
 
 
 class Site(NamedTuple):
@@ -41,14 +42,18 @@ def mac_of(netdev):
 @contextlib.contextmanager
 def qdisc(args, sites=(A, B)):
     """A queueing discipline on the netdevs of `sites` as `tc qdisc replace dev X root ARGS` makes it."""
+    # What takes it away again waits already: beside threads that poll, a program may take seconds to start.
+    removers = [Proc(["tc", "-batch", "-"], where=s.where, stdin=subprocess.PIPE) for s in sites]
     try:
         for s in sites:
             run("tc", "qdisc", "replace", "dev", s.netdev, "root", *args.split(), where=s.where)
         yield
     finally:
-        for s in sites:
-            with contextlib.suppress(AssertionError):
-                run("tc", "qdisc", "del", "dev", s.netdev, "root", where=s.where)
+        for s, remover in zip(sites, removers):
+            remover.tell(f"qdisc del dev {s.netdev} root\n")
+        for remover in removers:
+            remover.wait()  # with an error when the netdev has gone meanwhile
+            remover.kill()
 
 
 def netem(args, sites=(A, B)):

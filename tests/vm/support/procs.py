@@ -50,6 +50,11 @@ class Proc:
         """Raises Failed with the output."""
         raise Failed(f"{' '.join(self.argv)}: {reason}\n{self.output[-4000:]}")
 
+    def tell(self, text):
+        """Gives it `text` on its standard input (stdin=subprocess.PIPE), and then the end."""
+        with contextlib.suppress(BrokenPipeError), self._proc.stdin as stdin:
+            stdin.write(text.encode())
+
     def wait(self, timeout=60):
         """Its exit status; Failed when it does not end in `timeout` seconds."""
         try:

@@ -106,6 +106,15 @@ def test_what_plays_sys_can_be_read_by_all(usiw_run, tmp_path):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
 
 
+def test_what_plays_sys_is_made_once(usiw_run, tmp_path):
+    """Programs that start together where there is no tree yet make one, and each sees the device."""
+    procs = [usiw_run(["ibv_devinfo", "-l"], env={"TMPDIR": tmp_path}) for _ in range(8)]
+    for proc in procs:
+        assert "usiw0" in proc.expect(0)
+    tree = played_tree(tmp_path)
+    assert not [path for path in tree.rglob("*") if path.name.startswith(".")]
+
+
 def test_what_plays_sys_is_made_good(usiw_run, tmp_path):
     """Something has cleaned up the directory of temporary files, half of it."""
     env = {"TMPDIR": tmp_path}

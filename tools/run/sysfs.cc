@@ -85,8 +85,11 @@ void make_parents(const std::string& path, size_t from) {
     if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
 }
 
+/// Made beside its place and renamed, so that nobody reads the half of it; a name with a dot in front
+/// is no device to those who list a directory.
 void make_file(const std::string& path, const std::string& text) {
-  std::string draft = path + ".XXXXXX";
+  size_t name = path.rfind('/') + 1;
+  std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   int fd = mkostemp(draft.data(), O_CLOEXEC);
   if (fd < 0) return;
   [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
@@ -113,7 +116,8 @@ bool is_own_directory(const std::string& path) {
 }
 
 /// The tree's name is a digest of what it holds: processes that mean the same device share it, and
-/// it is left in place. Made beside it and renamed, so that nobody sees it half done.
+/// it is left in place. Whoever uses it makes what is missing first, because another process may be
+/// making it now, or something that cleans up may have taken a part of it.
 std::string make_tree() {
   NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
   std::map<std::string, std::string> all = files();
@@ -121,27 +125,23 @@ std::string make_tree() {
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
   const char* tmp = getenv("TMPDIR");
-  std::string base = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/usiw-run-" +
-                     std::to_string(geteuid()) + "-";
+  const std::string base = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/usiw-run-" +
+                           std::to_string(geteuid()) + "-";
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
-  std::string final_name = base + hex;
-  if (is_own_directory(final_name)) {
-    fill(final_name, all);  // something that cleans up may have taken a part of it
-    return final_name;
-  }
 
-  std::string draft = base + "XXXXXX";
-  if (mkdtemp(draft.data()) == nullptr) {
-    fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", draft.c_str(), strerror(errno));
-    return draft;
+  std::string root = base + hex;
+  mkdir(root.c_str(), 0700);
+  if (!is_own_directory(root)) {  // somebody else took the name, or there is no making one here
+    root = base + "XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) {
+      fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
+      return root;
+    }
   }
-  fill(draft, all);
-  chmod(draft.c_str(), kDirectory);
-  if (rename(draft.c_str(), final_name.c_str()) == 0 || !is_own_directory(final_name)) {
-    return is_own_directory(final_name) ? final_name : draft;
-  }
-  return final_name;  // somebody was faster; the draft is the same tree, and small
+  chmod(root.c_str(), kDirectory);
+  fill(root, all);
+  return root;
 }
 
 bool begins_with(const char* path, const std::string& prefix) {

@@ -225,7 +225,7 @@ struct Engine::Impl {
     uint64_t newest_sent = 0;
     uint64_t rtt = 0;
     bool spurious = false;   ///< something was resent, or about to be, without need
-    bool reordered = false;  ///< ... because it had been overtaken
+    uint64_t late = 0;       ///< ns that it took after all; 0: a time-out was the reason, or nothing was
     bool has_echo = false;
     uint16_t echo = 0;
   };

@@ -194,7 +194,7 @@ struct QpConnection {
   uint32_t rack_psn = 0;
   uint32_t highest_delivered = 0;
   uint64_t reo_at = kNever;  ///< look for losses again
-  uint8_t reo_steps = 1;     ///< reordering window in quarters of the smoothed RTT
+  uint64_t reo_late = 0;     ///< ns that what was merely late has taken
   bool reorder_seen = false;
   bool cwnd_limited = false;
 

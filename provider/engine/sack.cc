@@ -5,8 +5,9 @@
 /// Losses are found by time, as RACK (RFC 8985) does it: a datagram is lost when one
 /// sent later has been delivered and a round trip plus a reordering window has passed.
 /// Until reordering has been seen on the path, three datagrams delivered beyond one are
-/// enough. The window grows when a retransmission turns out to have been needless,
-/// which the echoed time stamp tells: it is older than the retransmission.
+/// enough. When a retransmission turns out to have been needless, which the echoed time
+/// stamp tells (it is older than the retransmission), the stamp also says how late the
+/// datagram was: the window becomes as long, and shrinks again while that does not recur.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +18,7 @@ namespace usiw {
 namespace {
 
 constexpr int32_t kDupThreshold = 3;
-constexpr uint8_t kMaxReoSteps = 8;
+constexpr uint64_t kMinReorder = 20'000;  ///< ns; hosts that are microseconds apart reorder, too
 
 /// 64 bits of a SACK bitmap from bit @p i on, a multiple of 64; 0 behind its end.
 uint64_t bitmap_word(std::span<const std::byte> bitmap, uint32_t i) {
@@ -77,9 +78,10 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     count(qp, USIW_CNT_SPURIOUS);
     note(TraceKind::kSpurious, qp, h.ack_psn);
   }
-  if (sum.reordered) {
+  qp.reo_late -= qp.reo_late / 256;  // a spike is forgotten, lasting reordering shows itself again
+  if (sum.late != 0) {
     qp.reorder_seen = true;
-    qp.reo_steps = static_cast<uint8_t>(std::min<unsigned>(kMaxReoSteps, qp.reo_steps + 1u));
+    qp.reo_late = std::max(qp.reo_late, std::min(sum.late, qp.rtt.rto(0)));
   }
   qp.backoffs = 0;
   qp.rto_base = qp.stall_since = now_;
@@ -117,7 +119,7 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
     qp.lost.clear(psn);
     --qp.lost_count;
     sum.spurious = true;
-    sum.reordered |= !pkt.timed_out;
+    if (!pkt.timed_out) sum.late = std::max(sum.late, now_ - pkt.sent_ns);
   } else {
     --qp.inflight;
   }
@@ -132,7 +134,7 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
     if (!sum.has_echo) return;
     if (static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
       sum.spurious = true;
-      sum.reordered |= !pkt.timed_out;
+      if (!pkt.timed_out) sum.late = std::max<uint64_t>(sum.late, uint16_t(stamp() - sum.echo) * 1000);
       // The first one has arrived, which is no sign of when the last one does. (Time stamps
       // wrap: of what was repeated long ago they say nothing.)
       if (pkt.tx_count == 2 && now_ - pkt.sent_ns < 30'000'000) return;
@@ -153,7 +155,7 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
 void Engine::Impl::detect_losses(QpContext& qp) {
   qp.reo_at = kNever;
   if (qp.rack_sent == 0) return;
-  const uint64_t reo = std::max<uint64_t>(qp.rtt.srtt() / 4 * qp.reo_steps, 20'000);
+  const uint64_t reo = std::max({qp.rtt.srtt() / 4, kMinReorder, qp.reo_late});
   bool more = true;
   for (uint32_t base = qp.snd_una; more && psn_lt(base, qp.snd_nxt); base += 64) {
     uint64_t open = ~(qp.acked.extract(base) | qp.lost.extract(base));

@@ -133,6 +133,8 @@ void Watch::check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h,
     const bool set = i < bits && (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
     if (!e.arrived[at] || set) continue;
     e.arrived[at] = false;
+    if (e.answers[at]) --e.reads_answered;
+    e.answers[at] = false;
     ++peer->lost;
   }
 }
@@ -152,11 +154,16 @@ void Watch::delivered(int side, const FlowKey& flow, std::span<const std::byte> 
   if (!data) return;
   const uint32_t at = h.psn - e->attr.rcv_psn;
   if (at >= 1u << 24) return;
-  if (at >= e->arrived.size()) e->arrived.resize(at + 64);
+  if (at >= e->arrived.size()) {
+    e->arrived.resize(at + 64);
+    e->answers.resize(at + 64);
+  }
   DdpSegment s{};
   if (!e->arrived[at] && h.opcode == USIW_TRP_DATA && decode_ddp(d.subspan(kTrpBytes), s) == DdpDecode::kOk &&
-      s.tagged && s.last && s.rdmap_opcode == USIW_RDMAP_READ_RESP)
+      s.tagged && s.last && s.rdmap_opcode == USIW_RDMAP_READ_RESP) {
     ++e->reads_answered;
+    e->answers[at] = true;
+  }
   e->arrived[at] = true;
 }
 

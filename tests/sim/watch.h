@@ -38,7 +38,8 @@ class Watch {
     uint32_t acked;             ///< latest ACK PSN sent
     uint32_t reads = 0;         ///< READ requests sent ...
     uint32_t reads_answered = 0;  ///< ... and last segments of responses taken
-    std::vector<bool> arrived;  ///< by PSN - attr.rcv_psn: taken from the port
+    std::vector<bool> arrived;  ///< by PSN - attr.rcv_psn: taken from the port and not refused
+    std::vector<bool> answers;  ///< of those, the ones in reads_answered
     std::vector<uint64_t> content;  ///< by PSN - attr.snd_psn: hash of what it carried
     bool ended = false;         ///< SHUTDOWN or Terminate sent
     uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0, last_ns = 0;

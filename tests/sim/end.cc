@@ -167,7 +167,7 @@ void End::on_cqe(const Cqe& c) {
     w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
              static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode), static_cast<int>(c.status));
   if (c.opcode == WcOpcode::kRecv) {
-    in()->on_recv(c);
+    in()->on_recv(c, attempt_->end[0]->failures == 0);
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
   } else {
     out()->on_send(c);

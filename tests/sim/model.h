@@ -87,7 +87,9 @@ class Lane {
   Block& block_of(const Op& op) { return op.plan->opcode == WrOpcode::kRdmaRead ? sink : src; }
 
   void on_send(const Cqe& c);
-  void on_recv(const Cqe& c);
+  /// @p connected: the client has not given up on its set-up, which explains the flush of what the
+  /// server had posted by then.
+  void on_recv(const Cqe& c, bool connected);
   /// Memory of the responder has perhaps changed: is what is there allowed to be there yet?
   void check_order();
   /// Memory of the requester has perhaps changed: the end of a READ is not there before the rest.

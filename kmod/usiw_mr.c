@@ -11,8 +11,14 @@
 
 #include "usiw.h"
 
+/*
+ * The right to atomics is taken, because many programs ask for all rights at once. The
+ * device has no atomics (atomic_cap), so nobody can make use of it.
+ */
 #define USIW_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_READ | IB_ACCESS_OPTIONAL)
+			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
+			 IB_ACCESS_OPTIONAL)
+#define USIW_MR_WRITTEN_BY_PEERS	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 #define USIW_MR_INDEX_FIRST	1
 #define USIW_STAG_KEY_BITS	8
 
@@ -20,7 +26,7 @@ static int usiw_check_access(int access)
 {
 	if (access & ~USIW_MR_ACCESS)
 		return -EOPNOTSUPP;
-	if ((access & IB_ACCESS_REMOTE_WRITE) && !(access & IB_ACCESS_LOCAL_WRITE))
+	if ((access & USIW_MR_WRITTEN_BY_PEERS) && !(access & IB_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	return 0;
 }

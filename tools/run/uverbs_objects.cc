@@ -15,12 +15,15 @@
 namespace usiw::run {
 namespace {
 
-constexpr uint32_t kKnownAccess =
-    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_OPTIONAL_RANGE;
+/// The right to atomics is taken because many programs ask for all rights at once; the device says that it has no atomics
+/// (atomic_cap), and a peer that posts one is refused.
+constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_OPTIONAL_RANGE;
 
 int check_access(uint32_t access) {
   if ((access & ~kKnownAccess) != 0) return -EOPNOTSUPP;
-  if ((access & IBV_ACCESS_REMOTE_WRITE) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return -EINVAL;
+  const bool changed_by_peers = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (changed_by_peers && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return -EINVAL;
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "verbs/context.h"
+#include "runtime/context.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <new>
 
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
 
 namespace usiw {
 

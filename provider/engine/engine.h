@@ -14,7 +14,7 @@
 #include "engine/cq.h"
 #include "engine/qp.h"
 #include "engine/types.h"
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <new>
 
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
 
 using namespace usiw;
 

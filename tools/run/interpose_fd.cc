@@ -14,7 +14,7 @@
 #include <cstdarg>
 
 #include "file.h"
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "real.h"
 
 using namespace usiw::run;

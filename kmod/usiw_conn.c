@@ -86,7 +86,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	struct usiw_conn *conn;
 	int ret;
 
-	conn = kzalloc(sizeof(*conn), GFP_KERNEL);
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
 	if (!conn)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&conn->lock);

@@ -82,7 +82,7 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	if (ret)
 		return ERR_PTR(ret);
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	/* Cyclic, so that an STag that a peer still has does not name another region soon. */

@@ -32,7 +32,7 @@ static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 
 static int usiw_qp_proxy_alloc(struct usiw_qp *qp)
 {
-	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL);
+	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL_ACCOUNT);
 
 	if (!proxy)
 		return -ENOMEM;

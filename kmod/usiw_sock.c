@@ -129,7 +129,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 	struct usiw_sock *us;
 	int ret;
 
-	us = kzalloc(sizeof(*us), GFP_KERNEL);
+	us = kzalloc(sizeof(*us), GFP_KERNEL_ACCOUNT);
 	if (!us)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&us->refs, 1);

@@ -201,9 +201,9 @@ static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)
 			usiw_conn_abort(conn, USIW_KILL_LOCAL);
 		usiw_conn_put(conn);
 	}
-	/* RTS and SQD are the connection's to set, and it may have ended meanwhile. */
-	if (next != IB_QPS_RTS && next != IB_QPS_SQD)
-		usiw_qp_set_state(qp, next);
+	spin_lock(&qp->lock);
+	qp->state = usiw_qp_state_after(qp->state, next);
+	spin_unlock(&qp->lock);
 	return 0;
 }
 

@@ -14,6 +14,11 @@ using namespace usiw;
 
 namespace {
 
+/// Bytes of inline data that every QP takes: many programs ask for none and post a few bytes inline, because the
+/// adapters that they were written on gave that much.
+constexpr uint32_t kInlineAtLeast = 64;
+static_assert(kInlineAtLeast <= USIW_MAX_INLINE);
+
 /// 0 or why a QP like this cannot be.
 int check_init(const ibv_qp_init_attr& attr) {
   if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
@@ -63,6 +68,7 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   granted.cap.max_recv_wr = std::bit_ceil(std::max(1u, granted.cap.max_recv_wr));
   granted.cap.max_send_sge = std::max(1u, granted.cap.max_send_sge);
   granted.cap.max_recv_sge = std::max(1u, granted.cap.max_recv_sge);
+  granted.cap.max_inline_data = std::max(kInlineAtLeast, granted.cap.max_inline_data);
   const ibv_qp_cap cap = granted.cap;
   usiw_create_qp_resp resp{};
   rc = usiw_cmd_create_qp(ibpd, &qp->ibv, &granted, &resp);

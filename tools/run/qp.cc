@@ -53,8 +53,7 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
     if (next == IBV_QPS_SQD) c->disconnect();
     if (next == IBV_QPS_ERR || next == IBV_QPS_RESET) c->abort(USIW_KILL_LOCAL);
   }
-  // RTS and SQD are the connection's to set, and it may have ended meanwhile.
-  if (next != IBV_QPS_RTS && next != IBV_QPS_SQD) state = next;
+  state = static_cast<ibv_qp_state>(usiw_qp_state_after(state, next));
   return 0;
 }
 

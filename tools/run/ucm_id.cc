@@ -301,6 +301,8 @@ bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
+  // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
+  if (conn_ && conn_->cm().initiator != 0 && param.valid == 0) return 0;
   std::shared_ptr<UcmId> listener = listener_.lock();
   if (state_ != State::kConnect || !conn_ || accepted_) return -EINVAL;
   std::shared_ptr<Qp> qp;

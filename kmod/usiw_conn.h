@@ -16,6 +16,7 @@
 #include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
 
 /* Requests without the peer's CONFIRM, over all listeners. */
@@ -57,6 +58,12 @@ struct usiw_tuple {
 	__be16 local_port;
 	__be16 remote_port;
 };
+
+/* The same as cm/ sees it: usiw_conn_announce() holds the two against each other. */
+static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
+{
+	return (const struct usiw_cm_tuple *)tuple;
+}
 
 static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
 {
@@ -170,13 +177,6 @@ enum {
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
-/* conn->told: upcalls that iw_cm has had. */
-#define USIW_TOLD_REPLY		0x1	/* with status 0 */
-#define USIW_TOLD_FAILURE	0x2	/* REPLY with another one */
-#define USIW_TOLD_ESTABLISHED	0x4
-#define USIW_TOLD_DISCONNECT	0x8
-#define USIW_TOLD_CLOSE		0x10
-
 /**
  * struct usiw_conn - a connection
  * @lock:	serialises the machine, its actions and the upcalls to iw_cm: so these come
@@ -189,7 +189,7 @@ enum {
  *		cannot dangle when iw_cm drops a request silently
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
- * @accepted:	iw_accept succeeded, so that iw_cm waits for ESTABLISHED
+ * @ledger:	upcalls that iw_cm has had and is owed
  * @half_open:	counted in the listener's backlog
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
@@ -219,9 +219,8 @@ struct usiw_conn {
 	struct usiw_qp *qp;
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
-	u8 told;
+	struct usiw_cm_ledger ledger;
 	u8 tos;
-	bool accepted;
 	bool half_open;
 	bool waits_confirm;
 	bool resolving;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "cm/usiw_cm_notify.h"
 #include "process.h"
 
 namespace usiw::sim {
@@ -17,8 +18,8 @@ struct KConn {
   bool attached = false;     ///< the QP has this connection
   Process* process = nullptr;
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
-  bool told_reply = false, told_established = false, told_disconnect = false, told_close = false;
-  bool accepted = false, announced = false, hashed = false, requested = false;
+  usiw_cm_ledger ledger{};
+  bool announced = false, hashed = false, requested = false;
   uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
 };
 
@@ -26,6 +27,20 @@ namespace {
 
 constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
 constexpr uint64_t kStrayNs = 20'000'000;
+
+void mute(KConn& conn) {
+  conn.user = nullptr;
+  usiw_cm_ledger_mute(&conn.ledger);
+}
+
+void tell(KConn& conn, uint32_t event, int status) {
+  if (!usiw_cm_notify(&conn.ledger, event, status)) return;
+  const usiw_cm_conn& cm = conn.cm;
+  if (event == USIW_CM_A_EV_REPLY) conn.user->on_reply(status, {cm.peer_pd, cm.peer_pd_len});
+  if (event == USIW_CM_A_EV_ESTABLISHED) conn.user->on_established();
+  if (event == USIW_CM_A_EV_DISCONNECT) conn.user->on_disconnected(status);
+  if (event == USIW_CM_A_EV_CLOSE) conn.user->on_closed();
+}
 
 }  // namespace
 
@@ -243,6 +258,7 @@ int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t i
   }
   conn->hashed = true;
   conn->contract.connected();
+  usiw_cm_ledger_connected(&conn->ledger);
   perform(conn, usiw_cm_connect(&conn->cm, now_us()));
   return 0;
 }
@@ -256,11 +272,11 @@ int Kernel::accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& p
   if (ret == 0)
     actions = usiw_cm_accept(&conn->cm, p.ird, p.ord, p.pd.data(), static_cast<uint16_t>(p.pd.size()), now_us(), &ret);
   if (ret == 0) {
-    conn->accepted = true;
+    usiw_cm_ledger_accepted(&conn->ledger);
     conn->contract.accepted();
     perform(conn, actions);
   } else {
-    conn->user = nullptr;
+    mute(*conn);
     perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
   }
   return ret;
@@ -273,7 +289,7 @@ void Kernel::reject(uint32_t conn_id, std::span<const uint8_t> pd) {
 
 void Kernel::forget(CmUser* user) {
   for (const Conn& c : conns_)
-    if (c->user == user) c->user = nullptr;
+    if (c->user == user) mute(*c);
 }
 
 // ---- usiw_qp.c ----
@@ -379,13 +395,10 @@ bool Kernel::read_event(Process* process, KEvent& event) {
 // ---- usiw_conn_act.c ----
 
 void Kernel::release(const Conn& conn) {
-  CmUser* user = conn->user;
-  if (user != nullptr) {
-    if (conn->cm.initiator && !conn->told_reply) user->on_reply(-ECONNABORTED, {});
-    if (!conn->cm.initiator && conn->accepted && !conn->told_established) user->on_established();
-    if ((conn->told_reply || conn->told_established) && !conn->told_close) user->on_closed();
-    conn->user = nullptr;
-  }
+  const uint32_t owed = usiw_cm_owed(&conn->ledger, &conn->cm);
+  for (const uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
+    if ((owed & event) != 0) tell(*conn, event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);
+  mute(*conn);
   if (KQp* q = qp(conn->qpn); q != nullptr && q->conn == conn) {
     if (conn->announced) q->state = kErr;
     q->conn = nullptr;
@@ -395,7 +408,6 @@ void Kernel::release(const Conn& conn) {
 
 void Kernel::perform_one(const Conn& conn, uint32_t action) {
   usiw_cm_conn* cm = &conn->cm;
-  CmUser* user = conn->user;
   KQp* q = conn->attached ? qp(conn->qpn) : nullptr;
   switch (action) {
     case USIW_CM_A_INSTALL:
@@ -415,23 +427,12 @@ void Kernel::perform_one(const Conn& conn, uint32_t action) {
       return transmit(conn->tuple, buf, usiw_cm_build(cm, buf));
     }
     case USIW_CM_A_EV_REPLY:
-      if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
-      if (user == nullptr || conn->told_reply) return;
-      conn->told_reply = true;
-      return user->on_reply(cm->status, {cm->peer_pd, cm->peer_pd_len});
     case USIW_CM_A_EV_ESTABLISHED:
       if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
-      if (user == nullptr || !conn->accepted || conn->told_established) return;
-      conn->told_established = true;
-      return user->on_established();
+      return tell(*conn, action, cm->status);
     case USIW_CM_A_EV_DISCONNECT:
-      if (user == nullptr || conn->told_disconnect) return;
-      conn->told_disconnect = true;
-      return user->on_disconnected(cm->status);
     case USIW_CM_A_EV_CLOSE:
-      if (user == nullptr || conn->told_close) return;
-      conn->told_close = true;
-      return user->on_closed();
+      return tell(*conn, action, cm->status);
     case USIW_CM_A_RELEASE:
       return release(conn);
     case USIW_CM_A_DEAD:

@@ -17,19 +17,13 @@
 namespace usiw::run {
 namespace {
 
-using TupleKey = std::array<uint8_t, 36>;
+struct Before {
+  bool operator()(const usiw_cm_tuple& a, const usiw_cm_tuple& b) const { return std::memcmp(&a, &b, sizeof a) < 0; }
+};
+using ConnTable = std::map<usiw_cm_tuple, std::shared_ptr<Conn>, Before>;
 
-TupleKey tuple_key(const Tuple& t) {
-  TupleKey key;
-  std::memcpy(key.data(), &t.local.addr, 16);
-  std::memcpy(key.data() + 16, &t.remote.addr, 16);
-  std::memcpy(key.data() + 32, &t.local.port, 2);
-  std::memcpy(key.data() + 34, &t.remote.port, 2);
-  return key;
-}
-
-std::map<TupleKey, std::shared_ptr<Conn>>& conn_table() {
-  static auto& conns = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+ConnTable& conn_table() {
+  static auto& conns = *new ConnTable;
   return conns;
 }
 
@@ -52,7 +46,7 @@ uint32_t next_conn_id() {
 }
 
 std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
-  auto it = conn_table().find(tuple_key(tuple));
+  auto it = conn_table().find(cm_tuple(tuple));
   return it == conn_table().end() ? nullptr : it->second;
 }
 
@@ -76,7 +70,7 @@ Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
     : id_(next_conn_id()), tuple_(tuple), sock_(sock) {}
 
 int Conn::insert() {
-  if (!conn_table().try_emplace(tuple_key(tuple_), shared_from_this()).second) return -EADDRINUSE;
+  if (!conn_table().try_emplace(cm_tuple(tuple_), shared_from_this()).second) return -EADDRINUSE;
   hashed_ = true;
   return 0;
 }
@@ -87,7 +81,7 @@ void Conn::unhash() {
   leave_packets();
   if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
   armed_us_ = 0;
-  conn_table().erase(tuple_key(tuple_));
+  conn_table().erase(cm_tuple(tuple_));
 }
 
 void Conn::arm() {
@@ -115,7 +109,7 @@ void conn_run_timers() {
 void conns_abandon() {
   conn_clock().clear();
   // Leaked on purpose: the parent's.
-  static auto& kept = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+  static auto& kept = *new ConnTable;
   kept.merge(conn_table());
   conn_table().clear();
 }
@@ -139,6 +133,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
     return ret;
   }
   conn->tos_ = tos;
+  usiw_cm_ledger_connected(&conn->ledger_);
   out = conn;
   conn->act(usiw_cm_connect(&conn->cm_, now_us()));
   return 0;
@@ -152,12 +147,12 @@ int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, ui
     tos_ = tos;
     uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
     if (ret == 0) {
-      accepted_ = true;
+      usiw_cm_ledger_accepted(&ledger_);
       act(actions);
       return 0;
     }
   }
-  user_ = nullptr;  // an error is the end of the request, and the user has it already
+  forget_user();  // an error is the end of the request, and the user has it already
   abort(USIW_KILL_LOCAL);
   return ret;
 }

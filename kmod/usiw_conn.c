@@ -334,17 +334,15 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_unlock(&conn->lock);
 }
 
-/* False if the connection is gone and @pkt, a REQ, may open another one. */
-bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt)
+/* A handshake datagram of its 4-tuple: usiw_cm_input(). */
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer)
 {
-	bool gone;
-
 	mutex_lock(&conn->lock);
 	usiw_count(conn->dev, USIW_KCNT_CM_RX);
-	usiw_conn_do(conn, usiw_cm_receive(&conn->cm, pkt, usiw_now_us()));
-	gone = conn->cm.state == USIW_CM_DEAD;
+	usiw_cm_input(verdict, &conn->cm, data, len, usiw_now_us(), answer);
+	usiw_conn_do(conn, verdict->actions);
 	mutex_unlock(&conn->lock);
-	return !(gone && pkt->opcode == USIW_TRP_REQ);
 }
 
 /* ---- All connections of a device --------------------------------------- */

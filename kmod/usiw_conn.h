@@ -16,6 +16,7 @@
 #include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_input.h"
 #include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
 
@@ -44,9 +45,6 @@
 
 /* Between two looks whether the process still wants its connection, us. */
 #define USIW_OWNER_US		200000
-
-/* At most one RESET for a stray datagram per socket and this time, ms. */
-#define USIW_STRAY_MS		20
 
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
@@ -87,7 +85,7 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
  * @release:	@rx_work shall take what is held first of all
  * @closed:	nothing may be queued or held any more
  * @hold_work:	ends the holding, and what is still held is refused
- * @stray_next:	jiffies before which stray datagrams are not looked at
+ * @stray_next_us: time before which stray datagrams are not looked at
  */
 struct usiw_sock {
 	struct hlist_node node;
@@ -114,7 +112,7 @@ struct usiw_sock {
 	struct work_struct rx_work;
 	struct delayed_work hold_work;
 	atomic_t confirm_waiters;
-	unsigned long stray_next;
+	u64 stray_next_us;
 };
 
 /* A received handshake datagram (or a stray one to be answered), copied. */
@@ -254,7 +252,8 @@ void usiw_conn_arm(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
-bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt);
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "cm/usiw_cm_input.h"
 #include "cm/usiw_cm_notify.h"
 #include "process.h"
 
@@ -26,8 +27,6 @@ struct KConn {
 namespace {
 
 constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
-constexpr uint64_t kStrayNs = 20'000'000;
-
 void mute(KConn& conn) {
   conn.user = nullptr;
   usiw_cm_ledger_mute(&conn.ledger);
@@ -116,76 +115,52 @@ void Kernel::transmit(const FlowKey& flow, const void* data, uint32_t len) {
 }
 
 void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
-  TrpHeader h{};
   if (!has_socket(flow.local_port)) {
-    decode_trp(d, h);
-    // ICMP has no opcode of TRP: it goes as a datagram that no port would send.
+    // ICMP has no opcode of TRP: it goes as a datagram that no port would send. It quotes the PSN.
     std::byte icmp[5] = {std::byte{0xff}};
-    store_be32(icmp + 1, h.psn);
+    std::copy_n(d.begin(), std::min(d.size(), sizeof icmp - 1), icmp + 1);
     w_.wire.send(side_, icmp, flow);
     return;
   }
-  if (!decode_trp(d, h)) return;
-  switch (h.opcode) {
-    case USIW_TRP_DATA:
-    case USIW_TRP_SHUTDOWN:
-    case USIW_TRP_SACK:
-      return rx_data(h, d, flow);
-    case USIW_TRP_RESET:
-      if ((h.flags & USIW_TRP_F_STRAY) != 0) return;
+  switch (usiw_cm_look(d.data(), static_cast<uint32_t>(d.size()))) {
+    case USIW_CM_LOOK_DATA:
+      if (!rx_data(d, flow)) return;
+      d = d.first(kTrpBytes);
       break;
-    case USIW_TRP_REQ:
-    case USIW_TRP_ACCEPT:
-    case USIW_TRP_REJECT:
-    case USIW_TRP_CONFIRM:
+    case USIW_CM_LOOK_HANDSHAKE:
       break;
     default:
       return;
   }
-  if (d.size() > USIW_CM_MAX_DATAGRAM) return;
   // The worker, some time later and in order.
   rx_at_ = std::max(rx_at_, w_.clock.now + w_.rng.below(20'000));
   w_.after(rx_at_ - w_.clock.now, life_,
            [this, copy = std::vector(d.begin(), d.end()), flow] { rx_work(copy, flow); });
 }
 
-void Kernel::rx_data(const TrpHeader& h, std::span<const std::byte> d, const FlowKey& flow) {
+/// True if the worker shall answer it as stray.
+bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
+  const bool stray = usiw_cm_stray_due(&stray_next_, now_us()) != 0;
   const Conn conn = lookup(flow);
-  if (conn != nullptr) {
-    if (conn->cm.state == USIW_CM_ACCEPT_SENT && h.psn - conn->cm.peer_isn < USIW_TRP_MAX_WINDOW &&
-        h.ack_psn - conn->cm.local_isn <= USIW_TRP_MAX_WINDOW)
-      perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
-    return;
-  }
-  if (w_.clock.now < stray_next_) return;
-  stray_next_ = w_.clock.now + kStrayNs;
-  w_.after(w_.rng.below(20'000), life_, [this, copy = std::vector(d.begin(), d.begin() + kTrpBytes), flow] {
-    if (lookup(flow) != nullptr) return;
-    uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const uint32_t len = usiw_cm_build_stray_reset(copy.data(), static_cast<uint32_t>(copy.size()), buf);
-    if (len != 0) transmit(flow, buf, len);
-  });
+  if (conn != nullptr && conn->cm.state == USIW_CM_ACCEPT_SENT && usiw_cm_confirms(&conn->cm, d.data()))
+    perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
+  return stray && conn == nullptr;
 }
 
-void Kernel::icmp_unreachable(const FlowKey& flow, uint32_t psn) {
+void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted) {
   const Conn conn = lookup(flow);
-  if (conn != nullptr && psn == conn->cm.local_isn) perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
+  if (conn != nullptr && usiw_cm_quotes(&conn->cm, quoted.data(), static_cast<uint32_t>(quoted.size())))
+    perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  usiw_cm_packet pkt{};
-  const int ret = usiw_cm_decode(&pkt, d.data(), static_cast<uint32_t>(d.size()));
-  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ)
-    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_VERSION, buf));
-  if (const Conn conn = lookup(flow)) {
-    if (ret != 0) return;
-    perform(conn, usiw_cm_receive(&conn->cm, &pkt, now_us()));
-    if (conn->cm.state != USIW_CM_DEAD || pkt.opcode != USIW_TRP_REQ) return;
-  }
-  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) return request(flow, pkt);
-  const uint32_t len = usiw_cm_build_stray_reset(d.data(), static_cast<uint32_t>(d.size()), buf);
-  if (len != 0) transmit(flow, buf, len);
+  usiw_cm_verdict v{};
+  const Conn conn = lookup(flow);
+  usiw_cm_input(&v, conn ? &conn->cm : nullptr, d.data(), static_cast<uint32_t>(d.size()), now_us(), buf);
+  if (conn) perform(conn, v.actions);
+  if (v.kind == USIW_CM_V_ADMIT) request(flow, v.pkt);
+  if (v.kind == USIW_CM_V_ANSWER) transmit(flow, buf, v.len);
 }
 
 // ---- usiw_listen.c ----

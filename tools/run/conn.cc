@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
 #include "packets.h"
 #include "qp.h"
@@ -186,59 +187,56 @@ void Conn::report(const usiw_qp_report& report) {
 
 // ---- The network ------------------------------------------------------------------------
 
-
-void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
-  usiw_cm_packet pkt;
-  int ret = usiw_cm_decode(&pkt, data, len);
-  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ) {
-    refuse(*sock, tuple, pkt, USIW_REJECT_VERSION);
-    return;
+/// A REQ that opens a connection.
+static void admit(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
+                  const void* data, uint32_t len) {
+  int reason = USIW_REJECT_NO_LISTENER;
+  Listener* listener = sock->listener;
+  if (listener == nullptr) {
+    // The socket of one address may stand beside one for all, where the listener is.
+    Endpoint any = endpoint_any(tuple.local.ipv4());
+    any.port = tuple.local.port;
+    if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
   }
-  if (std::shared_ptr<Conn> conn = lookup_conn(tuple)) {
-    if (ret != 0) return;
-    conn->act(usiw_cm_receive(&conn->cm_, &pkt, now_us()));
-    bool gone = conn->cm_.state == USIW_CM_DEAD;
-    if (!gone || pkt.opcode != USIW_TRP_REQ) return;
+  if (listener == nullptr && sock->hold(tuple, data, len)) return;
+  if (listener != nullptr) {
+    Route route;
+    reason = 0;
+    if (route_to(tuple.local, tuple.remote, route) == 0) reason = Conn::open(sock, tuple, req, route.mtu, *listener);
   }
-  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) {
-    int reason = USIW_REJECT_NO_LISTENER;
-    Listener* listener = sock->listener;
-    if (listener == nullptr) {
-      // The socket of one address may stand beside one for all, where the listener is.
-      Endpoint any = endpoint_any(tuple.local.ipv4());
-      any.port = tuple.local.port;
-      if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
-    }
-    if (listener == nullptr && sock->hold(tuple, data, len)) return;
-    if (listener != nullptr) {
-      Route route;
-      reason = 0;
-      if (route_to(tuple.local, tuple.remote, route) == 0) {
-        std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-        reason = usiw_cm_init_passive(&conn->cm_, &pkt, random_u32(), static_cast<uint16_t>(route.mtu),
-                                      USIW_TRP_MAX_WINDOW, now_us());
-        conn->cm_.features |= pkt.features & own_features(tuple);
-        if (reason == 0 && conn->insert() == 0) {
-          if (listener->on_request(conn)) {
-            conn->arm();
-          } else {  // the peer repeats its REQ, and there may be room by then
-            conn->unhash();
-            send_pending(*sock, tuple, pkt);
-          }
-        }
-      }
-    }
-    if (reason != 0) refuse(*sock, tuple, pkt, reason);
-    return;
-  }
-  uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  if (uint32_t n = usiw_cm_build_stray_reset(data, len, buf); n != 0)
-    sock->send(tuple.local, tuple.remote, buf, n);
+  if (reason != 0) refuse(*sock, tuple, req, reason);
 }
 
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn) {
+int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
+               Listener& listener) {
+  std::shared_ptr<Conn> conn(new Conn(sock, tuple));
+  const int reason = usiw_cm_init_passive(&conn->cm_, &req, random_u32(), static_cast<uint16_t>(mtu),
+                                          USIW_TRP_MAX_WINDOW, now_us());
+  if (reason != 0) return reason;
+  conn->cm_.features |= req.features & own_features(tuple);
+  if (conn->insert() != 0) return 0;
+  if (listener.on_request(conn)) {
+    conn->arm();
+  } else {  // the peer repeats its REQ, and there may be room by then
+    conn->unhash();
+    send_pending(*sock, tuple, req);
+  }
+  return 0;
+}
+
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
+  usiw_cm_verdict v;
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  std::shared_ptr<Conn> conn = lookup_conn(tuple);
+  usiw_cm_input(&v, conn ? &conn->cm_ : nullptr, data, len, now_us(), buf);
+  if (conn) conn->act(v.actions);
+  if (v.kind == USIW_CM_V_ADMIT) admit(sock, tuple, v.pkt, data, len);
+  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, buf, v.len);
+}
+
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
-    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || conn->cm_.local_isn != psn) continue;
+    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || !usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
     held->act(usiw_cm_unreachable(&held->cm_, now_us()));
     return;

@@ -60,6 +60,9 @@ class Conn : public std::enable_shared_from_this<Conn> {
   /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
   int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
              const std::shared_ptr<Qp>& qp, ConnUser* user);
+  /// [world] A request: a connection of it, told to @p listener. 0 or the reason to refuse it with.
+  static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
+                  Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_kill_reason reason);
@@ -83,7 +86,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
-  friend void conn_unreachable(UdpSocket&, const Endpoint&, uint32_t);
+  friend void conn_unreachable(UdpSocket&, const Endpoint&, const void*, uint32_t);
   friend void conn_run_timers();
   friend void conns_follow();
   friend void conns_use_next_hops();
@@ -123,8 +126,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
 
 /// [world] A datagram of the handshake, or a stray one.
 void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
-/// [world] ICMP: nobody has the port @p to; @p psn is the answered datagram's.
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn);
+/// [world] ICMP: nobody has the port @p to. @p quoted: what it has of the datagram's payload.
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len);
 /// [world] 0: none.
 uint64_t conn_next_deadline_us();
 /// [world]

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "runtime/runtime.h"
+#include "cm/usiw_limits.h"
 
 using namespace usiw;
 
@@ -24,11 +25,7 @@ int check_init(const ibv_qp_init_attr& attr) {
   if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = attr.cap;
-  if (cap.max_send_wr > USIW_MAX_QP_WR || cap.max_recv_wr > USIW_MAX_QP_WR ||
-      cap.max_send_sge > USIW_MAX_SGE || cap.max_recv_sge > USIW_MAX_SGE ||
-      cap.max_inline_data > USIW_MAX_INLINE)
-    return EINVAL;
-  return 0;
+  return -usiw_check_qp_caps(cap.max_send_wr, cap.max_recv_wr, cap.max_send_sge, cap.max_recv_sge, cap.max_inline_data);
 }
 
 /// nullptr when it cannot be mapped.

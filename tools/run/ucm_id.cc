@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "cm/usiw_limits.h"
 #include "qp.h"
 #include "settings.h"
 #include "ucm.h"
@@ -236,7 +237,7 @@ int UcmId::resolve_route() {
 
 static int check_param(const rdma_ucm_conn_param& param) {
   if (param.valid == 0) return -EINVAL;
-  return param.responder_resources > USIW_MAX_IRD || param.initiator_depth > USIW_MAX_ORD ? -EINVAL : 0;
+  return usiw_check_depths(param.responder_resources, param.initiator_depth);
 }
 
 int UcmId::connect(const rdma_ucm_conn_param& param) {

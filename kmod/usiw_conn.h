@@ -277,6 +277,8 @@ int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
 			   int ifindex);
 
+bool usiw_iw_is_at_home(const struct iw_cm_id *cm_id);
+
 /* usiw_listen.c */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);

@@ -253,7 +253,9 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 
 /*
  * An address of the device, or all of them; the IPv6 wildcard takes IPv4 as well unless
- * the user has said otherwise. Return -EADDRINUSE if the UDP port is taken.
+ * the user has said otherwise. Return -EADDRINUSE if the UDP port is taken. On a device of
+ * another netns than the user's there is nothing to hear, which is no error: rdma_cm gives up
+ * listening on all devices, or a whole new device, when one of these calls fails.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -262,6 +264,9 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	__be16 port;
 	int ret;
 
+	cm_id->provider_data = NULL;
+	if (!usiw_iw_is_at_home(cm_id))
+		return 0;
 	listener = kzalloc(sizeof(*listener), GFP_KERNEL_ACCOUNT);
 	if (!listener)
 		return -ENOMEM;

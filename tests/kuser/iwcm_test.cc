@@ -73,6 +73,15 @@ TEST_F(Iwcm, connect__bad_parameters) {
   EXPECT_EQ(connect(param), -EAFNOSUPPORT);
 }
 
+// rdma_cm takes the first device there is to connect from a loopback address: not one of another network namespace.
+TEST_F(Iwcm, connect__device_of_another_netns) {
+  net other{};
+  active.user.route.addr.dev_addr.net = &other;
+  EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -ENETUNREACH);
+  EXPECT_EQ(mock_sockets, 1);
+  active.user.route.addr.dev_addr.net = &init_net;
+}
+
 TEST_F(Iwcm, connect__mtu_is_too_small) {
   mock_netdev("eth0")->mtu = USIW_MIN_MTU - 1;
   EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EMSGSIZE);

@@ -410,6 +410,22 @@ TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   EXPECT_EQ(us_->nr_held, 9u);
 }
 
+// rdma_cm listens for whom listens on all addresses on the devices of all network namespaces, also on one that is made later.
+TEST_F(Listen, create_listen__for_a_user_in_another_netns) {
+  net other{};
+  CmId foreign;
+  foreign.user.route.addr.dev_addr.net = &other;
+  const int sockets = mock_sockets;
+  for (const in6_addr& any : {ipv4("0.0.0.0"), ipv6("::")}) {
+    EXPECT_EQ(foreign.listen(server->device, any, kPort), 0);
+    EXPECT_EQ(foreign.listen(server->device, any, kPort + 1), 0);
+  }
+  EXPECT_EQ(mock_sockets, sockets);
+  arrive(1);
+  EXPECT_EQ(latest(), 1);
+  EXPECT_TRUE(foreign.requests.empty());
+}
+
 usiw_sock* left;
 
 /// The listener of @p left leaves on another processor, whose socket's last user it was: there the socket is closed, and

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from support.net import A, B, PEER, netem, rdma_links
-from support.pairs import Server, perftest, rping
-from support.procs import run, until
+from support.pairs import Server, next_port, perftest, rping
+from support.procs import Proc, run, until
 
 pytestmark = pytest.mark.netns
 
@@ -23,6 +23,46 @@ def test_rping_on_any_address():
 
 def test_same_namespace():
     rping(server=B, client=B)
+
+
+def test_one_port_in_both_namespaces():
+    """A wildcard listener in each, on one port: rdma_cm listens on the devices of both for either, and nothing crosses."""
+    port = next_port()
+    servers = {site: Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port, "-C", 5, "-v"], where=site.where).wait_listening(port)
+               for site in (A, B)}
+    run("rping", "-c", "-a", B.ip, "-p", port, "-C", 5, where=A.where)
+    assert "rdma-ping-4" in servers[B].expect(0)
+    assert servers[A].status is None
+    assert "rdma-ping" not in servers[A].output
+    run("rping", "-c", "-a", A.ip, "-p", port, "-C", 5, where=B.where)
+    assert "rdma-ping-4" in servers[A].expect(0)
+
+
+def test_listener_takes_no_port_of_another_namespace():
+    """A listener in A leaves the port free in B and in the initial namespace, for UDP as for RDMA."""
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port], where=A.where).wait_listening(port)
+    bind = f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('0.0.0.0', {port}))"
+    run("/usr/bin/python3", "-c", bind, where=B.where)
+    run("/usr/bin/python3", "-c", bind)
+    server.kill()
+
+
+def test_new_device_beside_a_foreign_listener(expected):
+    """A device made in B while A listens on all addresses, on a port that is taken in B: rdma_cm knows it all the same."""
+    expected.state_changes = True
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port], where=A.where).wait_listening(port)
+    hold = f"import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', {port})); " \
+           "print('bound', flush=True); time.sleep(600)"
+    holder = Proc(["/usr/bin/python3", "-c", hold], where=B.where)
+    holder.wait_for("^bound")
+    run("rdma", "link", "delete", B.dev)
+    run("rdma", "link", "add", B.dev, "type", PEER or "usiw", "netdev", B.netdev, where=B.where)
+    until(lambda: B.dev in rdma_links(), "the device")
+    rping(count=5)
+    holder.kill()
+    server.kill()
 
 
 @pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_lat"])

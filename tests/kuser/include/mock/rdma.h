@@ -481,7 +481,19 @@ struct iw_cm_conn_param {
 	u32 ord, ird, qpn;
 };
 
+/* What rdma_cm gives as an iw_cm_id's context begins with one. */
+struct rdma_cm_id {
+	struct {
+		struct {
+			struct {
+				struct net *net;
+			} dev_addr;
+		} addr;
+	} route;
+};
+
 struct iw_cm_id {
+	void *context;
 	struct ib_device *device;
 	struct sockaddr_storage local_addr, m_remote_addr;
 	void *provider_data;

@@ -81,8 +81,7 @@ extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* c
   rc = usiw_cmd_create_cq(ctx, cqe, channel, comp_vector, &cq->ibv);
   if (rc == 0) {
     cq->ibv.channel = channel;  // the library sets it after us; events may come before
-    Progress::Hold held(runtime.progress());
-    cq->cq = runtime.engine().cq_create(static_cast<uint32_t>(cqe), cq);
+    cq->cq = runtime.hold()->cq_create(static_cast<uint32_t>(cqe), cq);
     if (cq->cq == nullptr) {
       usiw_cmd_destroy_cq(&cq->ibv);
       rc = ENOMEM;
@@ -101,11 +100,8 @@ extern "C" int usiw_destroy_cq(ibv_cq* ibcq) {
   Runtime& runtime = *cq->runtime;
   if (runtime.dead()) return EINVAL;
   if (int rc = usiw_cmd_destroy_cq(ibcq); rc != 0) return rc;  // EBUSY while a QP uses it
-  {
-    Progress::Hold held(runtime.progress());
-    runtime.engine().cq_destroy(cq->cq);
-  }
-  runtime.settle(*cq);
+  runtime.hold()->cq_destroy(cq->cq);
+  Reports::settle(*cq);
   delete cq;
   return 0;
 }

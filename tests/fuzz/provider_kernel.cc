@@ -32,9 +32,9 @@ int counters_fd() {
   return fd;
 }
 
-class Process {
+class Program {
  public:
-  explicit Process(Input& in) : in_(in) {
+  explicit Program(Input& in) : in_(in) {
     kernel() = {};
     kernel().result = [this] { return failing() ? ENOMEM : 0; };
     kernel().number = [this] { return in_.flag() ? next_stag_++ << 8 | in_.get() : in_.get<uint32_t>(); };
@@ -243,6 +243,6 @@ class Process {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input in(data, size);
-  Process(in).run();
+  Program(in).run();
   return 0;
 }

@@ -4,7 +4,7 @@
 /// region, so everything that follows is what follows from a real fault.
 #include <atomic>
 
-#include "port/fault_port.h"
+#include "port/faults.h"
 #include "runtime/glue.h"
 
 using usiw::Faults;

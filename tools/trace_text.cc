@@ -148,7 +148,7 @@ std::string describe(const TraceEvent& e) {
     case TraceKind::kNoReceive:
       return format("no receive posted for psn=0x%08x", psn(a));
     case TraceKind::kProbe:
-      return format("probe: sign of life asked for, %u unanswered", psn(a));
+      return format("keepalive probe, %u unanswered", psn(a));
     case TraceKind::kTermTx:
       return "Terminate sent: " + term_text(a);
     case TraceKind::kTermRx:

@@ -64,7 +64,7 @@ int take(VCq& cq, int count, ibv_wc* wc) {
 
 }  // namespace
 
-extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
+extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
   Context& context = Context::of(ctx);
   Runtime& runtime = *context.runtime;
   int rc = 0;
@@ -95,7 +95,7 @@ extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* c
   return &cq->ibv;
 }
 
-extern "C" int usiw_destroy_cq(ibv_cq* ibcq) {
+extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
   VCq* cq = from(ibcq);
   Runtime& runtime = *cq->runtime;
   if (runtime.dead()) return EINVAL;
@@ -106,7 +106,7 @@ extern "C" int usiw_destroy_cq(ibv_cq* ibcq) {
   return 0;
 }
 
-extern "C" int usiw_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
+extern "C" int usiw_verb_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   VCq& cq = *from(ibcq);
   if (cq.runtime->dead() || cq.cq->dead()) return -1;
   cq.lock.lock();
@@ -124,7 +124,7 @@ extern "C" int usiw_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   return n;
 }
 
-extern "C" int usiw_req_notify_cq(ibv_cq* ibcq, int solicited_only) {
+extern "C" int usiw_verb_req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   VCq& cq = *from(ibcq);
   if (cq.runtime->dead()) return EINVAL;
   cq.cq->arm(solicited_only != 0);

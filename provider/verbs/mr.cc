@@ -9,7 +9,7 @@
 
 using namespace usiw;
 
-extern "C" ibv_pd* usiw_alloc_pd(ibv_context* ctx) {
+extern "C" ibv_pd* usiw_verb_alloc_pd(ibv_context* ctx) {
   Runtime& runtime = *Context::of(ctx).runtime;
   if (runtime.dead()) {
     errno = EINVAL;
@@ -29,7 +29,7 @@ extern "C" ibv_pd* usiw_alloc_pd(ibv_context* ctx) {
   return &pd->ibv;
 }
 
-extern "C" int usiw_dealloc_pd(ibv_pd* ibpd) {
+extern "C" int usiw_verb_dealloc_pd(ibv_pd* ibpd) {
   VPd* pd = from(ibpd);
   if (Context::of(ibpd->context).runtime->dead()) return EINVAL;
   if (int rc = usiw_cmd_dealloc_pd(ibpd); rc != 0) return rc;
@@ -37,7 +37,7 @@ extern "C" int usiw_dealloc_pd(ibv_pd* ibpd) {
   return 0;
 }
 
-extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
+extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
   Runtime& runtime = *Context::of(ibpd->context).runtime;
   if (runtime.dead()) {
     errno = EINVAL;
@@ -69,7 +69,7 @@ extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t
   return &mr->ibv;
 }
 
-extern "C" int usiw_dereg_mr(ibv_mr* ibmr) {
+extern "C" int usiw_verb_dereg_mr(ibv_mr* ibmr) {
   VMr* mr = from(ibmr);
   Runtime& runtime = *Context::of(ibmr->context).runtime;
   if (runtime.dead()) return EINVAL;

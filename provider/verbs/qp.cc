@@ -42,7 +42,7 @@ void unmap_stats(const VQp& qp) {
 
 }  // namespace
 
-extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
+extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   Context& context = Context::of(ibpd->context);
   Runtime& runtime = *context.runtime;
   int rc = runtime.dead() ? EINVAL : check_init(*attr);
@@ -100,7 +100,7 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   return &qp->ibv;
 }
 
-extern "C" int usiw_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
+extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;
@@ -126,7 +126,7 @@ extern "C" int usiw_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   return 0;
 }
 
-extern "C" int usiw_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+extern "C" int usiw_verb_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   VQp* qp = from(ibqp);
   if (qp->runtime->dead()) return EINVAL;
   if (int rc = usiw_cmd_query_qp(ibqp, attr, mask, init); rc != 0) return rc;
@@ -140,7 +140,7 @@ extern "C" int usiw_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_i
   return 0;
 }
 
-extern "C" int usiw_destroy_qp(ibv_qp* ibqp) {
+extern "C" int usiw_verb_destroy_qp(ibv_qp* ibqp) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;

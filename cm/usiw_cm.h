@@ -64,7 +64,7 @@ enum usiw_cm_state {
 #define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine; it answers ready */
 #define USIW_CM_A_GRACE		0x0002	/* tell the engine: drain, SHUTDOWN, then report closed */
 #define USIW_CM_A_KILL		0x0004	/* tell the engine: the connection is gone (conn->kill_reason) */
-#define USIW_CM_A_PROBE		0x0008	/* tell the engine: ask the peer for a sign of life */
+#define USIW_CM_A_PROBE		0x0008	/* tell the engine: send a keepalive probe */
 #define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
 #define USIW_CM_A_EV_REQUEST	0x0020	/* new request: conn->peer_pd, peer's ird and ord; the
 					 * caller's own, after usiw_cm_init_passive() gave 0 */

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/ip.h"
 #include "tools/json.h"
 #include "tools/trace_text.h"
 
@@ -68,15 +69,14 @@ uint16_t ipv4_checksum(const uint8_t (&header)[20]) {
 
 /// Headers in front of a UDP payload of @p len bytes.
 void put_headers(Buffer& out, const TraceFlow& f, bool tx, uint32_t len) {
-  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  const bool v4 = std::memcmp(f.local_addr, kMapped, sizeof kMapped) == 0;
+  const bool v4 = usiw::is_mapped_ipv4(f.local_addr);
   const auto& from = tx ? f.local_addr : f.remote_addr;
   const auto& to = tx ? f.remote_addr : f.local_addr;
   out.bytes(tx ? f.remote_mac : f.local_mac, 6);
   out.bytes(tx ? f.local_mac : f.remote_mac, 6);
   out.be16(v4 ? 0x0800 : 0x86dd);
   if (v4) {
-    const unsigned total = 28 + len;
+    const unsigned total = usiw::kIpv4UdpLen + len;
     uint8_t ip[20] = {0x45, 0, static_cast<uint8_t>(total >> 8), static_cast<uint8_t>(total), 0, 0, 0x40, 0, kHopLimit, kUdp};
     std::memcpy(ip + 12, from + 12, 4);
     std::memcpy(ip + 16, to + 12, 4);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/ip.h"
 #include "engine/types.h"
 #include "engine/wire.h"
 #include "uapi/usiw_abi.h"
@@ -102,9 +103,8 @@ std::string packet_text(const TraceEvent& e) {
 }
 
 std::string endpoint(const uint8_t (&addr)[16], const uint8_t (&port)[2]) {
-  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   char text[INET6_ADDRSTRLEN] = "";
-  const bool v4 = std::memcmp(addr, kMapped, sizeof kMapped) == 0;
+  const bool v4 = usiw::is_mapped_ipv4(addr);
   inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? addr + 12 : addr, text, sizeof text);
   const unsigned number = port[0] << 8 | port[1];
   return v4 ? format("%s:%u", text, number) : format("[%s]:%u", text, number);
@@ -148,7 +148,7 @@ std::string describe(const TraceEvent& e) {
     case TraceKind::kNoReceive:
       return format("no receive posted for psn=0x%08x", psn(a));
     case TraceKind::kProbe:
-      return format("probe: sign of life asked for, %u unanswered", psn(a));
+      return format("keepalive probe, %u unanswered", psn(a));
     case TraceKind::kTermTx:
       return "Terminate sent: " + term_text(a);
     case TraceKind::kTermRx:

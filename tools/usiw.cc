@@ -55,7 +55,7 @@ COUNTERS
     retrans_rnr                         ... because the peer had no receive posted
     retrans_unsent                      ... because the netdev had not taken it
     spurious                            acknowledgements by which resending was needless
-    rto probes                          time-outs; signs of life asked for
+    rto probes                          time-outs; keepalive probes
     rx_dup rx_ooo                       arrived twice; arrived ahead of their turn
     rx_held                             ... and kept until all before them were placed
     not_ready_tx not_ready_rx           "no receive posted": told the peer; heard from it

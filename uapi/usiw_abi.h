@@ -132,7 +132,7 @@ enum usiw_event_type {
 	USIW_EVENT_DISCONNECT	= 2,
 	/* The connection is gone (@conn.reason): flush at once. No report is expected. */
 	USIW_EVENT_KILL		= 3,
-	/* Ask the peer for a sign of life now (sent when a REQ came for a live 4-tuple). */
+	/* Send the peer a keepalive probe now (comes when a REQ came for a live 4-tuple). */
 	USIW_EVENT_PROBE	= 4,
 	/* @link holds the new state of the netdev. */
 	USIW_EVENT_LINK		= 5,
@@ -284,7 +284,7 @@ enum usiw_counter {
 	USIW_CNT_RETRANS_UNSENT,	/* ... the port had not taken it */
 	USIW_CNT_SPURIOUS,		/* acknowledgements by which resending was needless */
 	USIW_CNT_RTO,			/* time-outs */
-	USIW_CNT_PROBES,		/* signs of life asked for */
+	USIW_CNT_PROBES,		/* keepalive probes sent */
 	USIW_CNT_RX_DUP,		/* datagrams that had arrived before */
 	USIW_CNT_RX_OOO,		/* ... ahead of their turn */
 	USIW_CNT_RX_HELD,		/* ... kept until everything before them was placed */

@@ -68,7 +68,7 @@ enum class TraceKind : uint16_t {
   kHold,        ///< PSN kept, PSN that is missing
   kRelease,     ///< PSN that was missing, PSN that is missing now
   kNoReceive,   ///< PSN for which no receive is posted at this end
-  kProbe,       ///< signs of life asked for and not answered
+  kProbe,       ///< keepalive probes not answered
   kTermTx,      ///< layer << 16 | type << 8 | code of a Terminate
   kTermRx,      ///< the same
   kComplete,    ///< wr_id, bytes, opcode << 8 | status (enum ibv_wc_opcode, ibv_wc_status)

@@ -81,7 +81,7 @@ class Engine {
   /// Sends the acknowledgement that this end may still owe its peer: before the QP is given up on this
   /// end's own account, so that what the program has been told of is complete at the peer, too.
   void qp_acknowledge(Qp* qp);
-  void qp_probe(Qp* qp);    ///< ask the peer for a sign of life now
+  void qp_probe(Qp* qp);    ///< send the peer a keepalive probe now
   void qp_set_macs(Qp* qp, const std::array<uint8_t, 6>& local, const std::array<uint8_t, 6>& remote);
 
   // ---- Data path: engine held ----

@@ -181,7 +181,7 @@ struct Engine::Impl {
   // ---- trp_rx.cc: datagrams in ----
   unsigned receive_burst(int port);
   bool receive(int port, RxBuf& buf);
-  bool stray(const RxBuf& buf, usiw_counter why);
+  bool drop_unmatched(const RxBuf& buf, usiw_counter why);
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
   void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   void receive_reset(QpContext& qp, const TrpHeader& h);

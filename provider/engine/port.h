@@ -12,6 +12,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/ip.h"
+
 namespace usiw {
 
 /// Monotonic time in nanoseconds; 0 is never returned.
@@ -30,10 +32,7 @@ struct FlowKey {
   uint16_t remote_port;
 
   bool operator==(const FlowKey& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
-  bool is_ipv4() const {
-    static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    return std::memcmp(local_addr.data(), kMapped, 12) == 0;
-  }
+  bool is_ipv4() const { return is_mapped_ipv4(local_addr.data()); }
 };
 static_assert(sizeof(FlowKey) == 36);
 

@@ -202,7 +202,7 @@ struct QpConnection {
   uint64_t rto_base = 0;     ///< the time-out counts from here
   uint64_t stall_since = 0;  ///< last forward progress
   uint8_t backoffs = 0;
-  uint8_t probes = 0;        ///< unanswered signs of life asked for
+  uint8_t probes = 0;        ///< unanswered keepalive probes
   bool window_blocked = false;  ///< the peer's window, not ours, stops sending
   uint64_t probe_ns = 0;     ///< last one asked for
   uint64_t phase_deadline = kNever;  ///< end of kShutdownSent or kTerminating

@@ -26,7 +26,7 @@ unsigned Engine::Impl::receive_burst(int port) {
 }
 
 /// A datagram that no QP can be named for. @p why: USIW_CNT_MAX when it is merely the kernel's.
-bool Engine::Impl::stray(const RxBuf& buf, usiw_counter why) {
+bool Engine::Impl::drop_unmatched(const RxBuf& buf, usiw_counter why) {
   count(USIW_CNT_RX_PKTS);
   count(USIW_CNT_RX_BYTES, buf.len);
   if (why != USIW_CNT_MAX) count(why);
@@ -37,17 +37,17 @@ bool Engine::Impl::stray(const RxBuf& buf, usiw_counter why) {
 bool Engine::Impl::receive(int port, RxBuf& buf) {
   const std::span datagram(buf.data, buf.len);
   TrpHeader h;
-  if (!decode_trp(datagram, h)) return stray(buf, USIW_CNT_DROP_MALFORMED);
-  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return stray(buf, USIW_CNT_MAX);
-  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return stray(buf, USIW_CNT_MAX);
+  if (!decode_trp(datagram, h)) return drop_unmatched(buf, USIW_CNT_DROP_MALFORMED);
+  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return drop_unmatched(buf, USIW_CNT_MAX);
+  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return drop_unmatched(buf, USIW_CNT_MAX);
 
   QpContext* qp = last_flow_;
   if (qp == nullptr || !(qp->path.flow == buf.flow)) {
     qp = flows_.find(buf.flow);
-    if (qp == nullptr || qp->port != port) return stray(buf, USIW_CNT_DROP_NO_CONN);
+    if (qp == nullptr || qp->port != port) return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
     last_flow_ = qp;
   } else if (qp->port != port) {
-    return stray(buf, USIW_CNT_DROP_NO_CONN);
+    return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
   }
   count(*qp, USIW_CNT_RX_PKTS);
   count(*qp, USIW_CNT_RX_BYTES, buf.len);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trp_timers.cc
 /// What happens when nothing happens: retransmission time-outs, receiver-not-ready
-/// retries, signs of life. A QP has one node in the heap; it may fire early (deadlines
+/// retries, keepalive probes. A QP has one node in the heap; it may fire early (deadlines
 /// move back with every acknowledgement, and the node is left where it is), then it is
 /// armed again for what is really next.
 #include <algorithm>

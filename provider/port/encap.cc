@@ -51,7 +51,6 @@ struct Udp {
 static_assert(sizeof(Ethernet) == kEthernetLen && sizeof(Ipv4) == kIpv4Len);
 static_assert(sizeof(Ipv6) == kIpv6Len && sizeof(Udp) == kUdpLen);
 
-constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /// Sum of the pseudo header; @p addrs: source and destination, adjacent.
 uint64_t pseudo_sum(const void* addrs, size_t addrs_len, uint32_t udp_len) {
@@ -98,10 +97,8 @@ Decap take_ipv4(const std::byte* p, size_t len, RxBuf& out) {
   if (ip.version_ihl != 0x45 || total < sizeof ip || total > len) return Decap::kMalformed;
   if ((ntohs(ip.frag) & 0x3fff) != 0) return Decap::kMalformed;  // MF or an offset
   if (checksum_fold(checksum_add(0, &ip, sizeof ip)) != 0xffff) return Decap::kChecksum;
-  std::memcpy(out.flow.local_addr.data(), kMappedPrefix, 12);
-  std::memcpy(out.flow.local_addr.data() + 12, ip.dst, 4);
-  std::memcpy(out.flow.remote_addr.data(), kMappedPrefix, 12);
-  std::memcpy(out.flow.remote_addr.data() + 12, ip.src, 4);
+  map_ipv4(out.flow.local_addr.data(), ip.dst);
+  map_ipv4(out.flow.remote_addr.data(), ip.src);
   size_t udp_len = total - sizeof ip;
   return take_udp(p + sizeof ip, udp_len, pseudo_sum(ip.src, 8, udp_len), out);
 }
@@ -115,7 +112,7 @@ Decap take_ipv6(const std::byte* p, size_t len, RxBuf& out) {
   size_t udp_len = ntohs(ip.payload_len);
   if (udp_len > len - sizeof ip) return Decap::kMalformed;
   // Mapped addresses name IPv4 connections, and have no business on the wire.
-  if (std::memcmp(ip.src, kMappedPrefix, 12) == 0 || std::memcmp(ip.dst, kMappedPrefix, 12) == 0)
+  if (is_mapped_ipv4(ip.src) || is_mapped_ipv4(ip.dst))
     return Decap::kMalformed;
   std::memcpy(out.flow.local_addr.data(), ip.dst, 16);
   std::memcpy(out.flow.remote_addr.data(), ip.src, 16);

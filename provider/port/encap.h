@@ -8,14 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ip.h"
 #include "engine/port.h"
 
 namespace usiw {
 
-inline constexpr size_t kEthernetLen = 14;
-inline constexpr size_t kIpv4Len = 20;
-inline constexpr size_t kIpv6Len = 40;
-inline constexpr size_t kUdpLen = 8;
 inline constexpr size_t kMaxEncapLen = kEthernetLen + kIpv6Len + kUdpLen;
 
 /// Bytes of headers in front of the TRP header.

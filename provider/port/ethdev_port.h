@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/ip.h"
 #include "port/net_port.h"
 #include "port/packet_filter.h"
 
@@ -31,7 +32,7 @@ class EthdevPort final : public NetPort {
   static std::unique_ptr<EthdevPort> create(const Spec& spec, std::string& why, int& error);
   ~EthdevPort() override;
 
-  uint32_t max_payload() const override { return mtu_ - 28; }
+  uint32_t max_payload() const override { return mtu_ - kIpv4UdpLen; }
   size_t tx_alloc(std::span<TxBuf> bufs) override;
   size_t tx(std::span<TxBuf> bufs) override;
   void tx_free(std::span<TxBuf> bufs) override;

@@ -6,49 +6,22 @@
 #define USIW_PORT_FAULT_PORT_H
 
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "port/net_port.h"
+#include "port/faults.h"
+#include "port/forwarding_port.h"
 
 namespace usiw {
 
-struct Faults {
-  double loss = 0, reorder = 0;  ///< probability per datagram, 0..1
-  uint64_t delay_ns = 0;         ///< of every datagram
-  uint64_t seed = 0;
-  uint64_t kill_after = 0;       ///< bytes of a connection (UDP payload), 0: never
-  uint64_t fail_wr = 0;          ///< the n-th send work request of the process, 0: none
-
-  bool on_wire() const { return loss > 0 || reorder > 0 || delay_ns != 0 || kill_after != 0; }
-  /// Parses "loss=0.01,reorder=0.05,delay-us=50,seed=7,kill-after=65536,fail-wr=3". False if it is
-  /// something else.
-  static bool parse(const std::string& text, Faults& out);
-  /// As USIW_FAULTS says; none if it says nothing, or nothing that can be understood.
-  static const Faults& from_environment();
-};
-
-class FaultPort final : public NetPort {
+class FaultPort final : public ForwardingPort<NetPort> {
  public:
   FaultPort(std::unique_ptr<NetPort> inner, const Faults& faults);
   ~FaultPort() override;
 
-  uint32_t max_payload() const override { return inner_->max_payload(); }
-  size_t tx_alloc(std::span<TxBuf> bufs) override { return inner_->tx_alloc(bufs); }
   size_t tx(std::span<TxBuf> bufs) override;
-  void tx_free(std::span<TxBuf> bufs) override { inner_->tx_free(bufs); }
   size_t rx(std::span<RxBuf> bufs) override;
   void rx_free(std::span<RxBuf> bufs) override;
-  Drops drops() const override { return inner_->drops(); }
-
-  uint32_t mtu() const override { return inner_->mtu(); }
   int wait_fd() const override { return epoll_; }
-  void clear_error() override { inner_->clear_error(); }
-  int add_flow(Path& path, int fd) override { return inner_->add_flow(path, fd); }
-  void remove_flow(const Path& path) override { inner_->remove_flow(path); }
-  int control_fd() const override { return inner_->control_fd(); }
-  void control() override { inner_->control(); }
-  bool arm() override { return inner_->arm(); }
 
  private:
   /// A datagram that has not gone out yet.
@@ -73,7 +46,6 @@ class FaultPort final : public NetPort {
   void send_due();
   void set_timer();
 
-  std::unique_ptr<NetPort> inner_;
   const Faults faults_;
   int epoll_ = -1, timer_ = -1;
   uint64_t number_ = 0;        ///< datagrams given to tx() so far

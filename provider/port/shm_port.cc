@@ -24,9 +24,9 @@ FlowKey reversed(const FlowKey& f) { return {f.remote_addr, f.local_addr, f.remo
 }  // namespace
 
 std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error) {
-  std::unique_ptr<ShmPort> port(new ShmPort);
-  port->sockets_ = SocketPort::create(mtu, error);
-  if (!port->sockets_) return nullptr;
+  std::unique_ptr<SocketPort> sockets = SocketPort::create(mtu, error);
+  if (!sockets) return nullptr;
+  std::unique_ptr<ShmPort> port(new ShmPort(std::move(sockets)));
   port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (port->epoll_ >= 0) return port;
   error = errno;
@@ -40,7 +40,7 @@ ShmPort::~ShmPort() {
 }
 
 Port::Drops ShmPort::drops() const {
-  Drops d = sockets_->drops();
+  Drops d = inner_->drops();
   d.malformed += malformed_;
   return d;
 }
@@ -64,18 +64,18 @@ size_t ShmPort::tx(std::span<TxBuf> bufs) {
     std::span<TxBuf> run = bufs.subspan(done, end - done);
     size_t taken = 0;
     if (channel == nullptr) {
-      taken = sockets_->tx(run);
+      taken = inner_->tx(run);
     } else {
       while (taken < run.size() &&
              channel->push(flows_[run[taken].path->tag].number, run[taken].data, run[taken].len))
         taken++;
       channel->dirty = pushed = true;
-      sockets_->tx_free(run);
+      inner_->tx_free(run);
       if (channel->over()) leave(*channel);
     }
     done += taken;
     if (taken < run.size()) {
-      sockets_->tx_free(bufs.subspan(end));
+      inner_->tx_free(bufs.subspan(end));
       break;
     }
   }
@@ -106,7 +106,7 @@ size_t ShmPort::rx(std::span<RxBuf> bufs) {
 
 size_t ShmPort::look_at_sockets(std::span<RxBuf> bufs) {
   looks_ = 0;
-  return sockets_->rx(bufs);
+  return inner_->rx(bufs);
 }
 
 /// Copies what the ring holds: from here on it cannot change any more. Looks at no more records than
@@ -115,13 +115,13 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
   size_t n = 0;
   for (size_t looks = 0; looks < bufs.size() && channel.ready(); looks++) {
     TxBuf room;
-    if (sockets_->tx_alloc({&room, 1}) == 0) break;  // stays in the ring
+    if (inner_->tx_alloc({&room, 1}) == 0) break;  // stays in the ring
     uint32_t len = 0, number = 0;
     const bool popped = channel.pop(room.data, len, number);
     const uint32_t tag = popped ? channel.flow_at(number) : ShmChannel::kNoFlow;
     if (tag == ShmChannel::kNoFlow) {  // of a flow that has ended, or of none that there ever was
       if (!popped || number >= ShmChannel::kMaxFlows) malformed_++;
-      sockets_->tx_free({&room, 1});
+      inner_->tx_free({&room, 1});
       if (++channel.strays > kStraysMost) channel.end();
       continue;
     }
@@ -133,7 +133,7 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
 
 bool ShmPort::arm() {
   sweep();
-  bool quiet = sockets_->arm();
+  bool quiet = inner_->arm();
   for (auto& c : channels_) quiet = c->arm() && quiet;
   looks_ = kLooksPerSocketLook;
   return quiet;
@@ -142,7 +142,7 @@ bool ShmPort::arm() {
 // ---- Flows ------------------------------------------------------------------------------------
 
 int ShmPort::add_flow(Path& path, int fd) {
-  if (int error = sockets_->add_flow(path, fd); error != 0) return error;
+  if (int error = inner_->add_flow(path, fd); error != 0) return error;
   if (free_flows_.empty()) {
     free_flows_.push_back(static_cast<uint32_t>(flows_.size()));
     flows_.emplace_back();
@@ -159,7 +159,7 @@ int ShmPort::add_flow(Path& path, int fd) {
 }
 
 void ShmPort::remove_flow(const Path& path) {
-  sockets_->remove_flow(path);
+  inner_->remove_flow(path);
   const Flow f = flows_[path.tag];
   flows_[path.tag] = {};
   free_flows_.push_back(path.tag);

@@ -11,28 +11,22 @@
 #include <memory>
 #include <vector>
 
+#include "port/forwarding_port.h"
 #include "port/shm_channel.h"
 #include "port/socket_port.h"
 
 namespace usiw {
 
-class ShmPort final : public NetPort {
+class ShmPort final : public ForwardingPort<SocketPort> {
  public:
   /// As SocketPort::create().
   static std::unique_ptr<ShmPort> create(uint32_t mtu, int& error);
   ~ShmPort() override;
 
-  uint32_t max_payload() const override { return sockets_->max_payload(); }
-  size_t tx_alloc(std::span<TxBuf> bufs) override { return sockets_->tx_alloc(bufs); }
   size_t tx(std::span<TxBuf> bufs) override;
-  void tx_free(std::span<TxBuf> bufs) override { sockets_->tx_free(bufs); }
   size_t rx(std::span<RxBuf> bufs) override;
-  void rx_free(std::span<RxBuf> bufs) override { sockets_->rx_free(bufs); }
   Drops drops() const override;
 
-  uint32_t mtu() const override { return sockets_->mtu(); }
-  int wait_fd() const override { return sockets_->wait_fd(); }
-  void clear_error() override { sockets_->clear_error(); }
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
   int control_fd() const override { return epoll_; }
@@ -60,7 +54,7 @@ class ShmPort final : public NetPort {
     bool paused;     ///< not watched: there are no descriptors to accept with
   };
 
-  ShmPort() = default;
+  using ForwardingPort::ForwardingPort;  ///< flows begin on the inner port
   ShmChannel* channel_of(const Path& path) const;
   size_t look_at_sockets(std::span<RxBuf> bufs);
   size_t receive(ShmChannel& channel, std::span<RxBuf> bufs);
@@ -78,7 +72,6 @@ class ShmPort final : public NetPort {
   void unwatch(int fd);
   void sweep();
 
-  std::unique_ptr<SocketPort> sockets_;
   int epoll_ = -1;
   std::vector<std::unique_ptr<ShmChannel>> channels_;
   std::vector<Flow> flows_;

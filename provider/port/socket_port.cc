@@ -27,12 +27,7 @@ void widen(int fd, int force, int name) {
     setsockopt(fd, SOL_SOCKET, name, &kSocketBuffer, sizeof kSocketBuffer);
 }
 
-constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-void set_ipv4(std::array<uint8_t, 16>& to, const in_addr& from) {
-  std::memcpy(to.data(), kMapped, sizeof kMapped);
-  std::memcpy(to.data() + sizeof kMapped, &from, sizeof from);
-}
+void set_ipv4(std::array<uint8_t, 16>& to, const in_addr& from) { map_ipv4(to.data(), &from); }
 
 /// Puts one ancillary item behind the others; @p at is their length so far.
 template <typename T>

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/ip.h"
 #include "port/net_port.h"
 
 namespace usiw {
@@ -22,7 +23,7 @@ class SocketPort final : public NetPort {
   static std::unique_ptr<SocketPort> create(uint32_t mtu, int& error);
   ~SocketPort() override;
 
-  uint32_t max_payload() const override { return mtu_ - 28; }
+  uint32_t max_payload() const override { return mtu_ - kIpv4UdpLen; }
   size_t tx_alloc(std::span<TxBuf> bufs) override;
   size_t tx(std::span<TxBuf> bufs) override;
   void tx_free(std::span<TxBuf> bufs) override;

@@ -10,8 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/spinlock.h"
+#include "base/lock_rank.h"
 #include "base/quiet_thread.h"
+#include "base/spinlock.h"
 
 namespace usiw {
 namespace {
@@ -43,7 +44,7 @@ Progress::Mode Progress::mode_from_environment() {
   return Mode::kAdaptive;
 }
 
-Progress::Progress(Driven& driven, Clock& clock, Mode mode)
+Progress::Progress(EngineDriver& driven, Clock& clock, Mode mode)
     : driven_(driven), clock_(clock), mode_(mode), scarce_cores_(cores_are_scarce()) {
   doorbell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
@@ -69,12 +70,16 @@ bool Progress::try_acquire() {
       token_.load(std::memory_order_relaxed) != 0 ||
       token_.exchange(1, std::memory_order_seq_cst) != 0)
     return false;
-  if (!frozen_.load(std::memory_order_seq_cst)) return true;
+  if (!frozen_.load(std::memory_order_seq_cst)) {
+    lock_rank::took(LockRank::kEngine);
+    return true;
+  }
   token_.store(0, std::memory_order_seq_cst);
   return false;
 }
 
 void Progress::acquire() {
+  lock_rank::check(LockRank::kEngine);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   for (unsigned spins = 0; token_.exchange(1, std::memory_order_seq_cst) != 0; spins++) {
     if (spins < 64)
@@ -83,9 +88,11 @@ void Progress::acquire() {
       sched_yield();
   }
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  lock_rank::took(LockRank::kEngine);
 }
 
 void Progress::release() {
+  lock_rank::released(LockRank::kEngine);
   token_.store(0, std::memory_order_seq_cst);
   driven_.released();
 }
@@ -178,6 +185,7 @@ void Progress::unwatch(int fd) {
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
   uint64_t gen = watch_gen_.fetch_add(1, std::memory_order_release) + 1;
   if (!running_ || pthread_equal(pthread_self(), thread_)) return;
+  lock_rank::assert_none_up_to(LockRank::kEngine);  // the thread may be in a watcher, which takes them
   ring_doorbell();
   watch_changed_.wait(hold, [&] { return watch_seen_ >= gen; });
 }

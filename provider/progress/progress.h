@@ -44,9 +44,9 @@
 namespace usiw {
 
 /// What Progress drives: the engine, as a rule.
-class Driven {
+class EngineDriver {
  public:
-  virtual ~Driven() = default;
+  virtual ~EngineDriver() = default;
   /// [token held] One run; returns the units of work done.
   virtual unsigned drive() = 0;
   /// [token held] When drive() must run again, ns; UINT64_MAX for never.
@@ -75,7 +75,7 @@ class Progress {
   /// From USIW_PROGRESS=adaptive|thread; an unknown value gets a line on stderr.
   static Mode mode_from_environment();
 
-  Progress(Driven& driven, Clock& clock, Mode mode);
+  Progress(EngineDriver& driven, Clock& clock, Mode mode);
   /// Stops the thread.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -156,7 +156,7 @@ class Progress {
   void yield();
   unsigned thread_drive();
 
-  Driven& driven_;
+  EngineDriver& driven_;
   Clock& clock_;
   const Mode mode_;
   const bool scarce_cores_;

@@ -33,7 +33,7 @@ constexpr uint64_t kRecentNs = 50 * kMs, kRecentNapNs = 1 * kMs;
 /// For the holder of the engine to take the packets that woke this thread. He may have been
 /// preempted by it, and poll(2) would not sleep while they wait.
 constexpr uint64_t kHeldNapNs = 100 * kUs;
-/// Driven by the application for so long, with so many looks: STANDBY. So many looks in a
+/// EngineDriver by the application for so long, with so many looks: STANDBY. So many looks in a
 /// row that saw no run end the streak.
 constexpr uint64_t kStreakNs = 50 * kUs;
 constexpr unsigned kStreakSamples = 8, kStreakMisses = 3;

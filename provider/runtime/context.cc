@@ -47,7 +47,6 @@ bool Context::ready(int fd, short revents) {
 }  // namespace usiw
 
 using usiw::Context;
-using usiw::Runtime;
 
 extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc_ucontext_resp* resp) {
   const int event_fd = usiw::kernel_event_file(cmd_fd);
@@ -57,7 +56,7 @@ extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc
     close(event_fd);
     return ENOMEM;
   }
-  int rc = Runtime::attach(*context, resp->link);
+  int rc = usiw::Process::attach(*context, resp->link);
   if (rc != 0) {
     delete context;
     return rc;
@@ -69,6 +68,6 @@ extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc
 extern "C" void usiw_context_close(usiw_context* ctx) {
   auto* context = static_cast<Context*>(ctx->state);
   if (context->runtime->dead()) return;  // a child of fork(): all of it is the parent's
-  Runtime::detach(*context);
+  usiw::Process::detach(*context);
   delete context;
 }

@@ -28,25 +28,25 @@ int usiw_context_open(struct usiw_context *ctx, int cmd_fd,
 		      const struct usiw_alloc_ucontext_resp *resp);
 void usiw_context_close(struct usiw_context *ctx);
 
-struct ibv_pd *usiw_alloc_pd(struct ibv_context *ctx);
-int usiw_dealloc_pd(struct ibv_pd *pd);
-struct ibv_mr *usiw_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
-int usiw_dereg_mr(struct ibv_mr *mr);
-struct ibv_cq *usiw_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
+struct ibv_pd *usiw_verb_alloc_pd(struct ibv_context *ctx);
+int usiw_verb_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *usiw_verb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
+int usiw_verb_dereg_mr(struct ibv_mr *mr);
+struct ibv_cq *usiw_verb_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 			      int comp_vector);
-int usiw_destroy_cq(struct ibv_cq *cq);
-int usiw_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
-int usiw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-struct ibv_qp *usiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
-int usiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-int usiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+int usiw_verb_destroy_cq(struct ibv_cq *cq);
+int usiw_verb_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int usiw_verb_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_qp *usiw_verb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+int usiw_verb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int usiw_verb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init);
-int usiw_destroy_qp(struct ibv_qp *qp);
-int usiw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int usiw_verb_destroy_qp(struct ibv_qp *qp);
+int usiw_verb_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 /* The same with the fault that the environment asks for; 1 if it asks for one. */
-int usiw_post_send_fault(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int usiw_verb_post_send_fault(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int usiw_wants_post_fault(void);
-int usiw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int usiw_verb_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* ---- C++ calls C: commands to the kernel. 0 or an errno value. ---- */
 

@@ -11,10 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/engine.h"
+#include "base/lock_rank.h"
 #include "base/spinlock.h"
-#include "uapi/usiw_abi.h"
+#include "engine/engine.h"
 #include "runtime/glue.h"
+#include "uapi/usiw_abi.h"
 
 namespace usiw {
 
@@ -51,7 +52,7 @@ struct VCq {
   Context* context;
   Runtime* runtime;
   Cq* cq;
-  Spinlock lock;          ///< consumers take turns
+  Ranked<Spinlock, LockRank::kQueue> lock;  ///< consumers take turns
   unsigned empty_polls;   ///< in a row; under lock or roughly right
   std::atomic<uint32_t> pins;  ///< uses by the event path; freed only at 0
   Pending completion, overrun;
@@ -67,7 +68,7 @@ struct VQp {
   Runtime* runtime;
   Qp* qp;
   usiw_qp_stats* stats;  ///< the kernel's page of this QP, USIW_COUNTERS_SIZE bytes; or null
-  Spinlock send_lock, recv_lock;
+  Ranked<Spinlock, LockRank::kQueue> send_lock, recv_lock;
   ibv_qp_cap cap;
   bool sq_sig_all;
   std::atomic<uint32_t> pins;

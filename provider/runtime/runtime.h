@@ -4,6 +4,21 @@
 /// counters. Made with the first context, ends with the last. DPDK and the thread come to
 /// life with the first QP, so that programs that only look (ibv_devinfo) stay cheap and
 /// need no rights.
+///
+/// Lock order. A thread that holds one of these takes only those further down; base/lock_rank.h aborts a debug build
+/// that does not.
+///   1 bring-up  mutex     one thread at a time makes the first port and starts the progress thread; the trace
+///   2 registry  mutex     the process's runtimes and their contexts (Process, ContextSet); held across fork(2)
+///   3 regions   mutex     an STag index changes in the kernel and in the engine as one
+///   4 ports     mutex     the ports, and which one a QP has (PortSet)
+///   5 qps       mutex     QPs by number
+///   6 reports   mutex     one thread at a time talks to the kernel, so that reports keep their order (Reports)
+///   7 engine    token     the engine, and every port's data path (EngineGate). Letting go of it may take 6, and the
+///                         token again: with 1 to 5 held, but never with 6 or with one of the leaves
+///   8 pending, link, queue  leaves: the list of reports (spinlock), the link's state (mutex), the consumers' and
+///                         producers' turns on a CQ or on one side of a QP (spinlock)
+/// Whoever waits for events in flight (unwatch(), settle(), remove_qp()) holds none of 1 to 7: the thread that it
+/// waits for may need them.
 #ifndef USIW_RUNTIME_RUNTIME_H
 #define USIW_RUNTIME_RUNTIME_H
 
@@ -12,140 +27,89 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "engine/engine.h"
-#include "port/net_port.h"
+#include "base/lock_rank.h"
 #include "progress/clock.h"
 #include "progress/progress.h"
 #include "runtime/context.h"
+#include "runtime/contexts.h"
+#include "runtime/engine_gate.h"
 #include "runtime/objects.h"
+#include "runtime/port_set.h"
+#include "runtime/process.h"
+#include "runtime/reports.h"
 #include "runtime/trace_file.h"
 
 namespace usiw {
 
-class Runtime final : private EngineEvents, private Driven, private Watcher {
+class Runtime final : private EngineDriver {
  public:
-  /// Finds or makes the runtime of the context's device. 0 or an errno value.
-  static int attach(Context& context, const usiw_link_info& link);
-  static void detach(Context& context);
+  Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind);
+  ~Runtime() override = default;
 
   /// True in a child of fork(): the engine and its thread are the parent's, and nothing of
   /// it may be touched.
-  bool dead() const { return fork_generation_ != g_fork_generation.load(std::memory_order_relaxed); }
+  bool dead() const { return generation_ != Process::generation(); }
+  /// False once the device was removed: one of the same name is another one.
+  bool serves(const char* device, uint32_t ifindex) const {
+    return device_ == device && ifindex_ == ifindex && !gone_.load(std::memory_order_relaxed);
+  }
 
   /// Brings DPDK, the netdev's port and the progress thread up. 0 or an errno value, and a
   /// line on stderr.
   int bring_up();
 
-  Engine& engine() { return *engine_; }  ///< with the engine held
-  Progress& progress() { return *progress_; }
-  std::mutex& mr_lock() { return mr_lock_; }
+  /// The engine, for as long as the result lives.
+  [[nodiscard]] EngineGate::Held hold() { return gate_.hold(); }
+  EngineGate& gate() { return gate_; }
+  Progress& progress() { return gate_.progress(); }
+  ContextSet& contexts() { return contexts_; }  ///< under the registry's lock
+  PortSet& ports() { return ports_; }
+  auto& region_lock() { return region_lock_; }
   uint32_t next_pd() { return next_pd_.fetch_add(1, std::memory_order_relaxed); }
 
   void add_qp(VQp& qp);
   /// After it no event reaches the QP; nothing of it is pinned.
   void remove_qp(VQp& qp);
-  /// Lets go of the QP's local port.
-  void release_port(VQp& qp);
-  /// Waits until no event of the CQ is on its way to the kernel.
-  void settle(VCq& cq);
 
   /// [progress thread] An event of the kernel.
   void on_event(Context& context, const usiw_event& event);
-
- private:
-  /// What a port reaches.
-  enum class Reach { kNetdev, kLoopback, kSockets };
-  struct PortSlot {
-    std::unique_ptr<NetPort> port;
-    int number;  ///< the engine's
-    Reach reach;
-  };
-
-  /// Ports' control descriptors.
-  struct PortControl final : Watcher {
-    explicit PortControl(Runtime& r) : runtime(r) {}
-    bool ready(int fd, short revents) override;
-    Runtime& runtime;
-  };
-
-  Runtime(std::string device, const usiw_link_info& link, uint32_t port_kind);
-  ~Runtime() override;
-
-  // Engine reports: note down, act in released().
-  void cq_ready(Cq& cq) override;
-  void cq_overrun(Cq& cq) override;
-  void qp_peer_closed(Qp& qp) override;
-  void qp_closed(Qp& qp) override;
-  void qp_failed(Qp& qp, int error, AsyncEvent event) override;
-  void note(Pending& pending);
-  void flush_pending();
-
-  // What Progress drives.
-  unsigned drive() override { return engine_->progress(); }
-  uint64_t next_deadline_ns() override { return engine_->next_deadline_ns(); }
-  bool arm() override;
-  void released() override {
-    if (have_pending_.load(std::memory_order_seq_cst)) flush_pending();
-  }
-
-  /// Packet sockets.
-  bool ready(int fd, short revents) override;
-
-  static usiw_link_info usable(usiw_link_info link);
-  PortSlot* port_for(Reach reach, uint32_t mtu, int& error);
-  void on_never_connected(VQp& qp);
-  std::unique_ptr<NetPort> make_port(Reach reach, uint32_t mtu, int& error);
-  std::unique_ptr<NetPort> make_socket_port(int& error);
-  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error);
-  void on_connect(VQp& qp, const usiw_event& event);
-  VQp* pin(uint32_t qpn);
-  void point_counters();
-  void open_trace();
-  void abort_all();
+  /// At the process's end, ahead of the kernel's RESETs.
   void acknowledge_all();
 
-  static void before_fork();
-  static void after_fork_parent();
-  static void after_fork_child();
-  static void at_exit();
-  static std::atomic<uint32_t> g_fork_generation;
+ private:
+  // What Progress drives.
+  unsigned drive() override { return gate_.drive(); }
+  uint64_t next_deadline_ns() override { return gate_.next_deadline_ns(); }
+  bool arm() override { return ports_.arm(); }
+  void released() override { reports_.flush(); }
+
+  void on_never_connected(const EngineGate::Held& held, VQp& qp);
+  void on_connect(VQp& qp, const usiw_event& event);
+  VQp* pin(uint32_t qpn);
+  void open_trace();
+  void abort_all();
 
   const std::string device_;
-  const uint32_t fork_generation_;
   const uint32_t ifindex_;
-  const uint32_t port_kind_;  ///< enum usiw_port_kind
-  std::mutex link_lock_;
-  usiw_link_info link_;  ///< under link_lock_
-  std::atomic<uint32_t> link_mtu_;  ///< link_.mtu, for the ports
+  const uint32_t generation_;  ///< Process::generation() when this was made
   std::atomic<bool> gone_{false};  ///< the device was removed
 
-  MonotonicClock clock_;
-  uint64_t* counters_ = nullptr;  ///< a page: a context's, or anonymous
-  std::vector<Context*> contexts_;  ///< under the registry's lock; the first owns the page
+  RankedMutex<LockRank::kBringUp> bring_up_lock_;
+  bool up_ = false;                   ///< under bring_up_lock_
+  std::unique_ptr<TraceFile> trace_;  ///< under bring_up_lock_; the engine writes into it
 
-  std::mutex mr_lock_;  ///< an STag index in the kernel and in the engine change as one
+  RankedMutex<LockRank::kRegions> region_lock_;
   std::atomic<uint32_t> next_pd_{1};
 
-  std::mutex ports_lock_;
-  std::vector<PortSlot> ports_;
-  std::vector<NetPort*> to_arm_;  ///< of ports_; engine held
-  PortControl port_control_{*this};
-  bool up_ = false;  ///< under ports_lock_
-  std::unique_ptr<TraceFile> trace_;  ///< under ports_lock_; the engine writes into it
-
-  std::mutex qps_lock_;
+  RankedMutex<LockRank::kQps> qps_lock_;
   std::unordered_map<uint32_t, VQp*> qps_;
 
-  Spinlock pending_lock_;
-  Pending* pending_head_ = nullptr;
-  Pending** pending_tail_ = &pending_head_;
-  std::atomic<bool> have_pending_{false};
-  std::mutex flush_lock_;  ///< one at a time: keeps the order of reports
-
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Progress> progress_;  ///< last: its thread ends first
+  MonotonicClock clock_;
+  ContextSet contexts_;
+  Reports reports_;
+  PortSet ports_;
+  EngineGate gate_;  ///< last: the thread ends first, then the engine, then what they use
 };
 
 }  // namespace usiw

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file runtime_events.cc
-/// Events both ways: from the kernel to the engine (connections, link), and from the engine
-/// to the kernel (completion events, reports about QPs).
+/// Events from the kernel to the engine: connections, the link, the device's end.
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "uapi/usiw_wire.h"
 #include "runtime/kernel_methods.h"
 #include "runtime/runtime.h"
+#include "uapi/usiw_wire.h"
 
 namespace usiw {
 namespace {
@@ -68,12 +69,9 @@ int data_socket(const usiw_conn_info& conn) { return (conn.flags & USIW_CONN_F_S
 void Runtime::on_event(Context& context, const usiw_event& event) {
   (void)context;
   switch (event.type) {
-    case USIW_EVENT_LINK: {
-      std::lock_guard hold(link_lock_);
-      link_ = usable(event.link);
-      link_mtu_.store(link_.mtu, std::memory_order_relaxed);
+    case USIW_EVENT_LINK:
+      ports_.set_link(event.link);
       return;
-    }
     case USIW_EVENT_DEVICE_GONE:
       abort_all();
       return;
@@ -91,74 +89,57 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
     on_connect(*qp, event);
     return;
   }
-  Progress::Hold held(*progress_);
+  const EngineGate::Held held = hold();
   if (qp->qp == nullptr) return;
   if (qp->conn_id != event.conn_id) {
-    if (event.type == USIW_EVENT_KILL) on_never_connected(*qp);
+    if (event.type == USIW_EVENT_KILL) on_never_connected(held, *qp);
     return;
   }
   switch (event.type) {
     case USIW_EVENT_DISCONNECT:
-      engine_->qp_shutdown(qp->qp);
+      held->qp_shutdown(qp->qp);
       break;
     case USIW_EVENT_KILL:
       // RESET has overtaken what the peer sent before it, and that may be an acknowledgement.
-      for (unsigned runs = 0; runs < kRunsBeforeKill && engine_->progress() != 0; runs++) {
+      for (unsigned runs = 0; runs < kRunsBeforeKill && held->progress() != 0; runs++) {
       }
-      engine_->qp_abort(qp->qp);
+      held->qp_abort(qp->qp);
       break;
     case USIW_EVENT_PROBE:
-      engine_->qp_probe(qp->qp);
+      held->qp_probe(qp->qp);
       break;
     case USIW_EVENT_NEIGH:
-      engine_->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
+      held->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
       break;
   }
 }
 
-/// [engine held] A connection has ended that this end was never given. Its QP is in ERR and
+/// A connection has ended that this end was never given. Its QP is in ERR and
 /// to be flushed, unless the program has reset it meanwhile: then the kernel knows, or will
 /// before the program's call gets the engine.
-void Runtime::on_never_connected(VQp& qp) {
+void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   if (qp.qp->state() == QpState::kIdle && usiw_cmd_query_qp(&qp.ibv, &attr, IBV_QP_STATE, &init) == 0 &&
       attr.qp_state == IBV_QPS_ERR)
-    engine_->qp_abort(qp.qp);
+    held->qp_abort(qp.qp);
 }
 
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
-  int error = 0;
-  Reach reach = Reach::kSockets;
   const bool by_socket = (conn.flags & USIW_CONN_F_SOCKET) != 0;
-  if (!by_socket) {
-    std::lock_guard hold(link_lock_);
-    reach = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
-  }
-  release_port(qp);
+  const PortScope scope =
+      by_socket ? PortScope::kSockets : ports_.packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0);
   int number = -1;
-  {
-    std::lock_guard hold(ports_lock_);
-    PortSlot* slot = port_for(reach, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error);
-    if (slot == nullptr && data_socket(conn) >= 0) close(conn.data_fd);
-    if (slot != nullptr) {
-      Progress::Hold held(*progress_);
-      qp.path = path_of(conn);
-      error = slot->port->add_flow(qp.path, by_socket ? conn.data_fd : -1);
-      if (error == 0) {
-        qp.port = slot->port.get();
-        number = slot->number;
-      }
-    }
-  }
+  int error = ports_.give(qp, scope, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), path_of(conn),
+                          by_socket ? conn.data_fd : -1, number);
   if (error == 0) {
-    Progress::Hold held(*progress_);
+    const EngineGate::Held held = hold();
     error = qp.qp == nullptr ? ENOENT
-                             : engine_->qp_connect(qp.qp, number, qp.path, attr_of(conn));
+                             : held->qp_connect(qp.qp, number, qp.path, attr_of(conn));
     if (error == 0) qp.conn_id = event.conn_id;
   }
-  if (error != 0) release_port(qp);
+  if (error != 0) ports_.release(qp);
   kernel_qp_report(qp.context->cmd_fd, qp.ibv.handle,
                    {.kind = error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED,
                     .conn_id = event.conn_id,
@@ -167,88 +148,11 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
 }
 
 void Runtime::abort_all() {
-  std::lock_guard hold(qps_lock_);
+  std::lock_guard lock(qps_lock_);
   gone_.store(true, std::memory_order_relaxed);
-  Progress::Hold held(*progress_);
+  const EngineGate::Held held = hold();
   for (auto& [qpn, qp] : qps_)
-    if (qp->qp != nullptr) engine_->qp_abort(qp->qp);
-}
-
-// ---- From the engine (held) -----------------------------------------------------------------
-
-void Runtime::cq_ready(Cq& cq) {
-  auto* v = static_cast<VCq*>(cq.owner());
-  if (v->ibv.channel != nullptr) note(v->completion);
-}
-
-void Runtime::cq_overrun(Cq& cq) { note(static_cast<VCq*>(cq.owner())->overrun); }
-
-void Runtime::qp_peer_closed(Qp& qp) {
-  auto* v = static_cast<VQp*>(qp.owner());
-  v->peer_closed.report = {USIW_REPORT_PEER_CLOSED, v->conn_id, 0, 0};
-  note(v->peer_closed);
-}
-
-void Runtime::qp_closed(Qp& qp) {
-  auto* v = static_cast<VQp*>(qp.owner());
-  v->closed.report = {USIW_REPORT_CLOSED, v->conn_id, 0, 0};
-  note(v->closed);
-}
-
-void Runtime::qp_failed(Qp& qp, int error, AsyncEvent event) {
-  auto* v = static_cast<VQp*>(qp.owner());
-  v->failed.report = {USIW_REPORT_FAILED, v->conn_id, error > 0 ? -error : error,
-                      event == AsyncEvent::kNone ? 0u : static_cast<uint32_t>(event)};
-  note(v->failed);
-}
-
-/// Queues @p p, and pins what it belongs to, unless it is queued. An event of a CQ that was
-/// armed again before the first one was raised needs no second one: both would be raised
-/// behind the completions that caused them.
-void Runtime::note(Pending& p) {
-  pending_lock_.lock();
-  if (!p.queued) {
-    p.queued = true;
-    p.next = nullptr;
-    *pending_tail_ = &p;
-    pending_tail_ = &p.next;
-    (p.cq != nullptr ? p.cq->pins : p.qp->pins).fetch_add(1, std::memory_order_relaxed);
-  }
-  have_pending_.store(true, std::memory_order_relaxed);
-  pending_lock_.unlock();
-}
-
-/// Tells the kernel what was noted down, in order. A thread that finds another one here
-/// waits for it, so that it never returns before its own reports are made.
-void Runtime::flush_pending() {
-  std::lock_guard flushing(flush_lock_);
-  for (;;) {
-    pending_lock_.lock();
-    Pending* p = pending_head_;
-    if (p == nullptr) {
-      have_pending_.store(false, std::memory_order_relaxed);
-      pending_lock_.unlock();
-      return;
-    }
-    pending_head_ = p->next;
-    if (pending_head_ == nullptr) pending_tail_ = &pending_head_;
-    p->queued = false;
-    usiw_qp_report report = p->report;
-    pending_lock_.unlock();
-
-    // Errors are ignored: the object, or the whole device, is on its way out.
-    if (p->cq != nullptr) {
-      kernel_cq_event(p->cq->context->cmd_fd, p->cq->ibv.handle, p->kind);
-      p->cq->pins.fetch_sub(1, std::memory_order_release);
-    } else {
-      kernel_qp_report(p->qp->context->cmd_fd, p->qp->ibv.handle, report);
-      p->qp->pins.fetch_sub(1, std::memory_order_release);
-    }
-  }
-}
-
-void Runtime::settle(VCq& cq) {
-  while (cq.pins.load(std::memory_order_acquire) != 0) sched_yield();
+    if (qp->qp != nullptr) held->qp_abort(qp->qp);
 }
 
 }  // namespace usiw

@@ -65,7 +65,7 @@ int take(VCq& cq, int count, ibv_wc* wc) {
 
 }  // namespace
 
-extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
+extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
   Context& context = Context::of(ctx);
   Runtime& runtime = *context.runtime;
   int rc = 0;
@@ -82,8 +82,7 @@ extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* c
   rc = usiw_cmd_create_cq(ctx, cqe, channel, comp_vector, &cq->ibv);
   if (rc == 0) {
     cq->ibv.channel = channel;  // the library sets it after us; events may come before
-    Progress::Hold held(runtime.progress());
-    cq->cq = runtime.engine().cq_create(static_cast<uint32_t>(cqe), cq);
+    cq->cq = runtime.hold()->cq_create(static_cast<uint32_t>(cqe), cq);
     if (cq->cq == nullptr) {
       usiw_cmd_destroy_cq(&cq->ibv);
       rc = ENOMEM;
@@ -97,21 +96,18 @@ extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* c
   return &cq->ibv;
 }
 
-extern "C" int usiw_destroy_cq(ibv_cq* ibcq) {
+extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
   VCq* cq = from(ibcq);
   Runtime& runtime = *cq->runtime;
   if (runtime.dead()) return EINVAL;
   if (int rc = usiw_cmd_destroy_cq(ibcq); rc != 0) return rc;  // EBUSY while a QP uses it
-  {
-    Progress::Hold held(runtime.progress());
-    runtime.engine().cq_destroy(cq->cq);
-  }
-  runtime.settle(*cq);
+  runtime.hold()->cq_destroy(cq->cq);
+  Reports::settle(*cq);
   delete cq;
   return 0;
 }
 
-extern "C" int usiw_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
+extern "C" int usiw_verb_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   VCq& cq = *from(ibcq);
   if (cq.runtime->dead() || cq.cq->dead()) return -1;
   cq.lock.lock();
@@ -129,7 +125,7 @@ extern "C" int usiw_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   return n;
 }
 
-extern "C" int usiw_req_notify_cq(ibv_cq* ibcq, int solicited_only) {
+extern "C" int usiw_verb_req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   VCq& cq = *from(ibcq);
   if (cq.runtime->dead()) return EINVAL;
   cq.cq->arm(solicited_only != 0);

@@ -9,7 +9,7 @@
 
 using namespace usiw;
 
-extern "C" ibv_pd* usiw_alloc_pd(ibv_context* ctx) {
+extern "C" ibv_pd* usiw_verb_alloc_pd(ibv_context* ctx) {
   Runtime& runtime = *Context::of(ctx).runtime;
   if (runtime.dead()) {
     errno = EINVAL;
@@ -29,7 +29,7 @@ extern "C" ibv_pd* usiw_alloc_pd(ibv_context* ctx) {
   return &pd->ibv;
 }
 
-extern "C" int usiw_dealloc_pd(ibv_pd* ibpd) {
+extern "C" int usiw_verb_dealloc_pd(ibv_pd* ibpd) {
   VPd* pd = from(ibpd);
   if (Context::of(ibpd->context).runtime->dead()) return EINVAL;
   if (int rc = usiw_cmd_dealloc_pd(ibpd); rc != 0) return rc;
@@ -37,7 +37,7 @@ extern "C" int usiw_dealloc_pd(ibv_pd* ibpd) {
   return 0;
 }
 
-extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
+extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
   Runtime& runtime = *Context::of(ibpd->context).runtime;
   if (runtime.dead()) {
     errno = EINVAL;
@@ -49,12 +49,11 @@ extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t
     return nullptr;
   }
   // The kernel may hand a freed STag index out at once: both tables change together.
-  std::lock_guard hold(runtime.mr_lock());
+  std::lock_guard hold(runtime.region_lock());
   int rc = usiw_cmd_reg_mr(ibpd, addr, length, iova, access, mr);
   if (rc == 0) {
     constexpr uint32_t kAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead;
-    Progress::Hold held(runtime.progress());
-    rc = runtime.engine().mr_add({.stag = mr->ibv.lkey,
+    rc = runtime.hold()->mr_add({.stag = mr->ibv.lkey,
                                   .pd = from(ibpd)->number,
                                   .access = static_cast<uint32_t>(access) & kAccess,
                                   .addr = reinterpret_cast<uintptr_t>(addr),
@@ -70,15 +69,14 @@ extern "C" ibv_mr* usiw_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t
   return &mr->ibv;
 }
 
-extern "C" int usiw_dereg_mr(ibv_mr* ibmr) {
+extern "C" int usiw_verb_dereg_mr(ibv_mr* ibmr) {
   VMr* mr = from(ibmr);
   Runtime& runtime = *Context::of(ibmr->context).runtime;
   if (runtime.dead()) return EINVAL;
   {
-    std::lock_guard hold(runtime.mr_lock());
+    std::lock_guard hold(runtime.region_lock());
     if (int rc = usiw_cmd_dereg_mr(mr); rc != 0) return rc;
-    Progress::Hold held(runtime.progress());
-    runtime.engine().mr_remove(mr->ibv.lkey);
+    runtime.hold()->mr_remove(mr->ibv.lkey);
   }
   delete mr;
   return 0;

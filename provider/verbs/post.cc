@@ -41,7 +41,7 @@ int post_one(VQp& qp, const ibv_send_wr& wr) {
 
 }  // namespace
 
-extern "C" int usiw_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
+extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
   VQp& qp = *from(ibqp);
   int rc = 0;
   if (qp.runtime->dead() || qp.qp->state() == QpState::kIdle) {
@@ -62,7 +62,7 @@ extern "C" int usiw_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) 
   return rc;
 }
 
-extern "C" int usiw_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+extern "C" int usiw_verb_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   VQp& qp = *from(ibqp);
   int rc = 0;
   if (qp.runtime->dead()) {

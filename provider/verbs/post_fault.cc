@@ -4,7 +4,7 @@
 /// region, so everything that follows is what follows from a real fault.
 #include <atomic>
 
-#include "port/fault_port.h"
+#include "port/faults.h"
 #include "runtime/glue.h"
 
 using usiw::Faults;
@@ -20,14 +20,14 @@ std::atomic<uint64_t> g_posted{0};
 int post_alone(ibv_qp* qp, ibv_send_wr wr) {
   ibv_send_wr* bad;
   wr.next = nullptr;
-  return usiw_post_send(qp, &wr, &bad);
+  return usiw_verb_post_send(qp, &wr, &bad);
 }
 
 }  // namespace
 
 extern "C" int usiw_wants_post_fault(void) { return Faults::from_environment().fail_wr != 0; }
 
-extern "C" int usiw_post_send_fault(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+extern "C" int usiw_verb_post_send_fault(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   for (; wr != nullptr; wr = wr->next) {
     int rc;
     if (g_posted.fetch_add(1, std::memory_order_relaxed) + 1 == Faults::from_environment().fail_wr) {

@@ -44,7 +44,7 @@ void unmap_stats(const VQp& qp) {
 
 }  // namespace
 
-extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
+extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   Context& context = Context::of(ibpd->context);
   Runtime& runtime = *context.runtime;
   int rc = runtime.dead() ? EINVAL : check_init(*attr);
@@ -75,8 +75,7 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
     if (qp->stats == nullptr) rc = ENOMEM;
   }
   if (rc == 0) {
-    Progress::Hold held(runtime.progress());
-    qp->qp = runtime.engine().qp_create({.qpn = qp->ibv.qp_num,
+    qp->qp = runtime.hold()->qp_create({.qpn = qp->ibv.qp_num,
                                          .pd = from(ibpd)->number,
                                          .send_cq = from(attr->send_cq)->cq,
                                          .recv_cq = from(attr->recv_cq)->cq,
@@ -104,35 +103,33 @@ extern "C" ibv_qp* usiw_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   return &qp->ibv;
 }
 
-extern "C" int usiw_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
+extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;
   if ((mask & IBV_QP_STATE) != 0 && (attr->qp_state == IBV_QPS_ERR || attr->qp_state == IBV_QPS_RESET)) {
-    Progress::Hold held(runtime.progress());
-    runtime.engine().qp_acknowledge(qp->qp);  // ahead of the kernel's RESET
+    runtime.hold()->qp_acknowledge(qp->qp);  // ahead of the kernel's RESET
   }
   if (int rc = usiw_cmd_modify_qp(ibqp, attr, mask); rc != 0) return rc;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   // The kernel announces what follows from SQD (it drives the disconnect); ERR and RESET
   // are complete when this returns.
   if (attr->qp_state == IBV_QPS_ERR) {
-    Progress::Hold held(runtime.progress());
-    runtime.engine().qp_abort(qp->qp);
+    runtime.hold()->qp_abort(qp->qp);
   } else if (attr->qp_state == IBV_QPS_RESET) {
     {
-      Progress::Hold held(runtime.progress());
-      runtime.engine().qp_reset(qp->qp);
+      auto engine = runtime.hold();
+      engine->qp_reset(qp->qp);
       qp->conn_id = 0;
     }
-    runtime.release_port(*qp);
+    runtime.ports().release(*qp);
   } else if (qp->qp->state() == QpState::kError) {
     ibqp->state = IBV_QPS_ERR;  // SQD came behind the end of the connection
   }
   return 0;
 }
 
-extern "C" int usiw_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+extern "C" int usiw_verb_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   VQp* qp = from(ibqp);
   if (qp->runtime->dead()) return EINVAL;
   if (int rc = usiw_cmd_query_qp(ibqp, attr, mask, init); rc != 0) return rc;
@@ -146,7 +143,7 @@ extern "C" int usiw_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_i
   return 0;
 }
 
-extern "C" int usiw_destroy_qp(ibv_qp* ibqp) {
+extern "C" int usiw_verb_destroy_qp(ibv_qp* ibqp) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;

@@ -56,32 +56,32 @@ static void free_context(struct ibv_context *ibctx)
 
 static int dereg_mr(struct verbs_mr *mr)
 {
-	return usiw_dereg_mr(&mr->ibv_mr);
+	return usiw_verb_dereg_mr(&mr->ibv_mr);
 }
 
 static const struct verbs_context_ops context_ops = {
-	.alloc_pd = usiw_alloc_pd,
-	.create_cq = usiw_create_cq,
-	.create_qp = usiw_create_qp,
-	.dealloc_pd = usiw_dealloc_pd,
+	.alloc_pd = usiw_verb_alloc_pd,
+	.create_cq = usiw_verb_create_cq,
+	.create_qp = usiw_verb_create_qp,
+	.dealloc_pd = usiw_verb_dealloc_pd,
 	.dereg_mr = dereg_mr,
-	.destroy_cq = usiw_destroy_cq,
-	.destroy_qp = usiw_destroy_qp,
+	.destroy_cq = usiw_verb_destroy_cq,
+	.destroy_qp = usiw_verb_destroy_qp,
 	.free_context = free_context,
-	.modify_qp = usiw_modify_qp,
-	.poll_cq = usiw_poll_cq,
-	.post_recv = usiw_post_recv,
-	.post_send = usiw_post_send,
+	.modify_qp = usiw_verb_modify_qp,
+	.poll_cq = usiw_verb_poll_cq,
+	.post_recv = usiw_verb_post_recv,
+	.post_send = usiw_verb_post_send,
 	.query_device_ex = query_device_ex,
 	.query_port = query_port,
-	.query_qp = usiw_query_qp,
-	.reg_mr = usiw_reg_mr,
-	.req_notify_cq = usiw_req_notify_cq,
+	.query_qp = usiw_verb_query_qp,
+	.reg_mr = usiw_verb_reg_mr,
+	.req_notify_cq = usiw_verb_req_notify_cq,
 };
 
 /* In place of the one above, so that those who want no fault pay nothing for it. */
 static const struct verbs_context_ops fault_ops = {
-	.post_send = usiw_post_send_fault,
+	.post_send = usiw_verb_post_send_fault,
 };
 
 /* What the provider understands of USIW_CAP_*. */

@@ -32,9 +32,9 @@ int counters_fd() {
   return fd;
 }
 
-class Process {
+class Program {
  public:
-  explicit Process(Input& in) : in_(in) {
+  explicit Program(Input& in) : in_(in) {
     kernel() = {};
     kernel().result = [this] { return failing() ? ENOMEM : 0; };
     kernel().number = [this] { return in_.flag() ? next_stag_++ << 8 | in_.get() : in_.get<uint32_t>(); };
@@ -84,10 +84,10 @@ class Process {
   void op() {
     switch (in_.get() % 16) {
       case 0:
-        if (pd_ == nullptr) pd_ = usiw_alloc_pd(ibv());
+        if (pd_ == nullptr) pd_ = usiw_verb_alloc_pd(ibv());
         break;
       case 1:
-        if (cq_ == nullptr) cq_ = usiw_create_cq(ibv(), in_.get<int16_t>(), nullptr, 0);
+        if (cq_ == nullptr) cq_ = usiw_verb_create_cq(ibv(), in_.get<int16_t>(), nullptr, 0);
         break;
       case 2: create_qp(); break;
       case 3:
@@ -103,15 +103,15 @@ class Process {
       case 9: reg_mr(); break;
       case 10:
         if (qps_.empty()) break;
-        usiw_destroy_qp(qps_.back());
+        usiw_verb_destroy_qp(qps_.back());
         qps_.pop_back();
         break;
       case 11: post(); break;
       case 12:
         if (cq_ != nullptr) {
           ibv_wc wc[4];
-          usiw_poll_cq(cq_, 4, wc);
-          usiw_req_notify_cq(cq_, in_.flag());
+          usiw_verb_poll_cq(cq_, 4, wc);
+          usiw_verb_req_notify_cq(cq_, in_.flag());
         }
         break;
       case 13: fail_next_ = in_.get() % 8; break;
@@ -120,14 +120,14 @@ class Process {
           ibv_qp_attr attr{};
           static constexpr ibv_qp_state kStates[] = {IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_SQD, IBV_QPS_RTS};
           attr.qp_state = in_.pick(kStates);
-          usiw_modify_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE);
+          usiw_verb_modify_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE);
         }
         break;
       case 15:
         if (!qps_.empty()) {
           ibv_qp_attr attr{};
           ibv_qp_init_attr init{};
-          usiw_query_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE, &init);
+          usiw_verb_query_qp(qps_[in_.get() % qps_.size()], &attr, IBV_QP_STATE, &init);
         }
         break;
     }
@@ -139,14 +139,14 @@ class Process {
     attr.qp_type = IBV_QPT_RC;
     attr.send_cq = attr.recv_cq = cq_;
     attr.cap = {in_.get() * 4u, in_.get() * 4u, in_.get() % 40u, in_.get() % 40u, in_.get() * 8u};
-    if (ibv_qp* qp = usiw_create_qp(pd_, &attr)) {
+    if (ibv_qp* qp = usiw_verb_create_qp(pd_, &attr)) {
       qps_.push_back(qp);
       qpns_.push_back(qp->qp_num);
     }
   }
   void reg_mr() {
     if (pd_ == nullptr || mrs_.size() == 8) return;
-    if (ibv_mr* mr = usiw_reg_mr(pd_, memory_.data(), in_.get() * 8u, in_.get(), in_.get())) mrs_.push_back(mr);
+    if (ibv_mr* mr = usiw_verb_reg_mr(pd_, memory_.data(), in_.get() * 8u, in_.get(), in_.get())) mrs_.push_back(mr);
   }
   void post() {
     if (qps_.empty()) return;
@@ -162,9 +162,9 @@ class Process {
     recv.sg_list = &sge;
     recv.num_sge = wr.num_sge;
     if (in_.flag())
-      usiw_post_recv(qp, &recv, &bad_recv);
+      usiw_verb_post_recv(qp, &recv, &bad_recv);
     else
-      usiw_post_send(qp, &wr, &bad);
+      usiw_verb_post_send(qp, &wr, &bad);
   }
 
   void event() {
@@ -216,10 +216,10 @@ class Process {
 
   void close_all() {
     fail_next_ = 0;
-    for (ibv_qp* qp : qps_) FUZZ_CHECK(usiw_destroy_qp(qp) == 0, "destroy_qp");
-    for (ibv_mr* mr : mrs_) FUZZ_CHECK(usiw_dereg_mr(mr) == 0, "dereg_mr");
-    if (cq_ != nullptr) FUZZ_CHECK(usiw_destroy_cq(cq_) == 0, "destroy_cq");
-    if (pd_ != nullptr) FUZZ_CHECK(usiw_dealloc_pd(pd_) == 0, "dealloc_pd");
+    for (ibv_qp* qp : qps_) FUZZ_CHECK(usiw_verb_destroy_qp(qp) == 0, "destroy_qp");
+    for (ibv_mr* mr : mrs_) FUZZ_CHECK(usiw_verb_dereg_mr(mr) == 0, "dereg_mr");
+    if (cq_ != nullptr) FUZZ_CHECK(usiw_verb_destroy_cq(cq_) == 0, "destroy_cq");
+    if (pd_ != nullptr) FUZZ_CHECK(usiw_verb_dealloc_pd(pd_) == 0, "dealloc_pd");
     close(events_);
     usiw_context_close(&context_);
   }
@@ -243,6 +243,6 @@ class Process {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input in(data, size);
-  Process(in).run();
+  Program(in).run();
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "base/lock_rank.h"
 #include "port/ethdev_port.h"
 #include "progress/progress.h"
 #include "uapi/usiw_wire.h"
@@ -120,7 +121,7 @@ void PacketFilter::remove(uint16_t port) {
 // ---- Progress without a thread: every posting and polling drives ----
 
 Progress::Mode Progress::mode_from_environment() { return Mode::kAdaptive; }
-Progress::Progress(Driven& driven, Clock& clock, Mode mode)
+Progress::Progress(EngineDriver& driven, Clock& clock, Mode mode)
     : driven_(driven), clock_(clock), mode_(mode), scarce_cores_(false) {
   (void)clock_, (void)mode_, (void)scarce_cores_;
 }
@@ -129,9 +130,12 @@ Progress::~Progress() {
 }
 int Progress::start() { return kernel().port_error(); }
 Progress::Hold::Hold(Progress& p) : progress_(p) {
+  lock_rank::check(LockRank::kEngine);
   if (p.token_.exchange(1) != 0) std::abort();  // held twice by one thread: a deadlock
+  lock_rank::took(LockRank::kEngine);
 }
 Progress::Hold::~Hold() {
+  lock_rank::released(LockRank::kEngine);
   progress_.token_.store(0);
   progress_.driven_.released();
 }

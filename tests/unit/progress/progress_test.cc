@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// An "engine" whose work is a counter; sees whether two threads ever drive at once.
-class FakeEngine final : public Driven {
+class FakeEngine final : public EngineDriver {
  public:
   unsigned drive() override {
     EXPECT_EQ(inside_.fetch_add(1), 0) << "two drivers at once";

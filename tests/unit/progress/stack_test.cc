@@ -28,7 +28,7 @@ using Steady = std::chrono::steady_clock;
 constexpr uint32_t kStag = 0x100;
 
 /// One end: what the provider's runtime is, without the kernel.
-class Node final : public EngineEvents, public Driven, public Watcher {
+class Node final : public EngineEvents, public EngineDriver, public Watcher {
  public:
   Node(uint8_t host, uint16_t udp_port) : udp_port_(htons(udp_port)) {
     addr_ = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, host};

@@ -84,17 +84,25 @@ static const struct verbs_context_ops fault_ops = {
 	.post_send = usiw_post_send_fault,
 };
 
+/* The version that it speaks: another one only for tests. */
+#ifndef USIW_PROVIDER_ABI
+#define USIW_PROVIDER_ABI	USIW_ABI_VERSION
+#endif
+
 /* What the provider understands of USIW_CAP_*. */
 #define USIW_PROVIDER_CAPS	USIW_CAP_DATA_SOCKET
 
-/* One line for people. A module of before version 3 does not say what it speaks: its device does. */
+/* One line for people, once. A module before version 3 does not say what it speaks: its device does. */
 static void say_versions_differ(const struct ibv_device *dev, const struct usiw_alloc_ucontext_resp *resp)
 {
 	unsigned int newest = ((const struct verbs_device *)dev)->sysfs->abi_ver;
+	static char said;
 
-	fprintf(stderr, "usiw: module speaks ABI %u..%u, this provider %u; build and load both from one "
+	if (__atomic_test_and_set(&said, __ATOMIC_RELAXED))
+		return;
+	fprintf(stderr, "usiw: module speaks ABI %u..%u, this provider %u: build and load both from one "
 		"source tree\n", resp->abi_max ? resp->abi_min : newest,
-		resp->abi_max ? resp->abi_max : newest, USIW_ABI_VERSION);
+		resp->abi_max ? resp->abi_max : newest, USIW_PROVIDER_ABI);
 }
 
 static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
@@ -102,7 +110,7 @@ static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, v
 	struct {
 		struct ibv_get_context core;
 		struct usiw_alloc_ucontext_req drv;
-	} cmd = { .drv.abi_version = USIW_ABI_VERSION, .drv.caps = USIW_PROVIDER_CAPS };
+	} cmd = { .drv.abi_version = USIW_PROVIDER_ABI, .drv.caps = USIW_PROVIDER_CAPS };
 	struct {
 		struct ib_uverbs_get_context_resp core;
 		struct usiw_alloc_ucontext_resp drv;

@@ -16,6 +16,8 @@
 #include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_input.h"
+#include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
 
 /* Requests without the peer's CONFIRM, over all listeners. */
@@ -44,9 +46,6 @@
 /* Between two looks whether the process still wants its connection, us. */
 #define USIW_OWNER_US		200000
 
-/* At most one RESET for a stray datagram per socket and this time, ms. */
-#define USIW_STRAY_MS		20
-
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
@@ -57,6 +56,12 @@ struct usiw_tuple {
 	__be16 local_port;
 	__be16 remote_port;
 };
+
+/* The same as cm/ sees it: usiw_conn_announce() holds the two against each other. */
+static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
+{
+	return (const struct usiw_cm_tuple *)tuple;
+}
 
 static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
 {
@@ -80,7 +85,7 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
  * @release:	@rx_work shall take what is held first of all
  * @closed:	nothing may be queued or held any more
  * @hold_work:	ends the holding, and what is still held is refused
- * @stray_next:	jiffies before which stray datagrams are not looked at
+ * @stray_next_us: time before which stray datagrams are not looked at
  */
 struct usiw_sock {
 	struct hlist_node node;
@@ -107,7 +112,7 @@ struct usiw_sock {
 	struct work_struct rx_work;
 	struct delayed_work hold_work;
 	atomic_t confirm_waiters;
-	unsigned long stray_next;
+	u64 stray_next_us;
 };
 
 /* A received handshake datagram (or a stray one to be answered), copied. */
@@ -170,13 +175,6 @@ enum {
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
-/* conn->told: upcalls that iw_cm has had. */
-#define USIW_TOLD_REPLY		0x1	/* with status 0 */
-#define USIW_TOLD_FAILURE	0x2	/* REPLY with another one */
-#define USIW_TOLD_ESTABLISHED	0x4
-#define USIW_TOLD_DISCONNECT	0x8
-#define USIW_TOLD_CLOSE		0x10
-
 /**
  * struct usiw_conn - a connection
  * @lock:	serialises the machine, its actions and the upcalls to iw_cm: so these come
@@ -189,7 +187,7 @@ enum {
  *		cannot dangle when iw_cm drops a request silently
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
- * @accepted:	iw_accept succeeded, so that iw_cm waits for ESTABLISHED
+ * @ledger:	upcalls that iw_cm has had and is owed
  * @half_open:	counted in the listener's backlog
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
@@ -219,9 +217,8 @@ struct usiw_conn {
 	struct usiw_qp *qp;
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
-	u8 told;
+	struct usiw_cm_ledger ledger;
 	u8 tos;
-	bool accepted;
 	bool half_open;
 	bool waits_confirm;
 	bool resolving;
@@ -255,7 +252,8 @@ void usiw_conn_arm(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
-bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt);
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
@@ -310,16 +308,38 @@ struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx 
 struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx);
 
 /* usiw_route.c */
+
+/* Why the engine may not send a connection's frames itself. */
+enum usiw_route_reason {
+	USIW_ROUTE_ELIGIBLE,		/* it may */
+	USIW_ROUTE_OTHER_NETDEV,	/* the route leaves by another interface */
+	USIW_ROUTE_IPSEC,		/* a policy orders IPsec for this 4-tuple */
+	USIW_ROUTE_ENCAP,		/* a lightweight tunnel: the route adds headers */
+};
+
+/**
+ * struct usiw_route - where the datagrams of a 4-tuple go
+ * @dst:	with a reference; without what IPsec makes of it
+ * @reason:	why raw packets are not eligible
+ * @local:	to this host itself, over lo
+ * @mtu:	usable IP MTU, bytes: of the interface, the route, and what was learned of the path
+ * @hop_limit:	IPv4 TTL or IPv6 hop limit
+ *
+ * Not known here is NAT on this host: conntrack is asked by no look-up. Raw packets bypass it.
+ */
 struct usiw_route {
 	struct dst_entry *dst;
+	enum usiw_route_reason reason;
 	bool local;
-	u16 mtu;		/* usable IP MTU, bytes */
+	u16 mtu;
 	u8 hop_limit;
 };
 
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
 		   struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
+int usiw_route_eligible(const struct usiw_route *route);
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, u16 *mtu);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);

@@ -91,10 +91,9 @@ static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 
 static int usiw_check_param(const struct iw_cm_conn_param *param)
 {
-	if (param->private_data_len > USIW_MAX_PRIVATE_DATA || param->ird > USIW_MAX_IRD ||
-	    param->ord > USIW_MAX_ORD)
+	if (param->private_data_len > USIW_MAX_PRIVATE_DATA)
 		return -EINVAL;
-	return 0;
+	return usiw_check_depths(param->ird, param->ord);
 }
 
 /* ---- Connect ----------------------------------------------------------- */
@@ -126,6 +125,7 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 			usiw_conn_unhash(conn);
 	}
 	if (!ret) {
+		usiw_cm_ledger_connected(&conn->ledger);
 		usiw_count(conn->dev, USIW_KCNT_CM_CONNECT);
 		usiw_conn_perform(conn, usiw_cm_connect(&conn->cm, usiw_now_us()));
 		usiw_conn_arm(conn);
@@ -164,15 +164,16 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 
 /*
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
- * -ENETUNREACH and the like (no route out of the device), -EMSGSIZE (MTU too small),
+ * -ENETUNREACH and the like (no route out of the device), -EPROTONOSUPPORT (IPsec or an
+ * encapsulation is due on the way), -EPERM (a policy forbids it), -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_tuple tuple;
-	struct usiw_route route;
 	struct usiw_qp *qp;
+	u16 mtu;
 	int ret;
 
 	ret = usiw_check_param(param);
@@ -182,17 +183,16 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		return ret;
 	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
-	ret = usiw_route_get(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &route);
+	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
 	if (ret)
 		return ret;
-	usiw_route_put(&route);
-	if (route.mtu < USIW_MIN_MTU)
+	if (mtu < USIW_MIN_MTU)
 		return -EMSGSIZE;
 
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_iw_connect_qp(cm_id, param, &tuple, route.mtu, qp);
+	ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp);
 	usiw_qp_put(qp);
 	return ret;
 }
@@ -204,6 +204,7 @@ static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
 	struct iw_cm_id *cm_id = conn->cm_id;
 
+	usiw_cm_ledger_mute(&conn->ledger);
 	conn->cm_id = NULL;
 	if (cm_id)
 		cm_id->rem_ref(cm_id);
@@ -285,7 +286,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	if (ret)
 		goto out;
 	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
-	conn->accepted = true;
+	usiw_cm_ledger_accepted(&conn->ledger);
 	usiw_set_accepted(cm_id, qp->proxy);
 	usiw_conn_perform(conn, actions);
 	usiw_conn_arm(conn);
@@ -297,14 +298,16 @@ out:
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone). An error is
- * the end of the request: iw_cm does not come back to it.
+ * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone), and for the
+ * way back what connect returns. An error is the end of the request: iw_cm does not come back
+ * to it.
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_conn *conn;
 	struct usiw_qp *qp;
+	u16 mtu;
 	int ret;
 
 	if (usiw_is_accepted(cm_id))
@@ -313,12 +316,14 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!conn)
 		return -ECONNRESET;
 	ret = usiw_check_param(param);
+	if (!ret)
+		ret = usiw_route_check(dev, &conn->tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
 	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
 	if (qp) {
 		ret = usiw_conn_accept(conn, qp, cm_id, param);
 		usiw_qp_put(qp);
 	} else {
-		ret = -EINVAL;
+		ret = ret ?: -EINVAL;
 		usiw_conn_abort(conn, USIW_KILL_LOCAL);
 	}
 	usiw_conn_put(conn);

@@ -146,7 +146,6 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 	INIT_WORK(&us->rx_work, usiw_rx_work);
 	INIT_DELAYED_WORK(&us->hold_work, usiw_rx_hold_work);
 	us->hold_until = jiffies;
-	us->stray_next = jiffies;
 
 	ret = usiw_sock_open(us);
 	if (ret) {

@@ -99,6 +99,11 @@ static inline void *ERR_PTR(long error)
 	return (void *)error;
 }
 
+static inline void *ERR_CAST(const void *p)
+{
+	return (void *)p;
+}
+
 static inline long PTR_ERR(const void *p)
 {
 	return (long)p;
@@ -201,6 +206,7 @@ extern unsigned long jiffies;
 extern u64 mock_now_us;
 typedef s64 ktime_t;
 
+#define ktime_get_coarse ktime_get
 static inline ktime_t ktime_get(void)
 {
 	return mock_now_us * 1000;

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "verbs/glue.h"
+#include "runtime/glue.h"
 
 #define NEVER(type, name, ...) type name(__VA_ARGS__) { abort(); }
 

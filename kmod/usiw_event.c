@@ -37,25 +37,26 @@ static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_even
 	record->conn = conn->info;
 }
 
+static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
+{
+	return list_first_entry_or_null(&events->conns, struct usiw_conn, ev_node);
+}
+
 /*
- * Look at the next record; false if there is none. DEVICE_GONE is the last one. @conn is the
- * connection that it is of, with a reference, or NULL.
+ * Look at the next record; false if there is none. DEVICE_GONE is the last one. No reference
+ * of a connection is taken: the user's memory may let the copy wait for ever.
  */
-static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record,
-			     struct usiw_conn **conn)
+static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record)
 {
 	bool found = true;
 
 	memset(record, 0, sizeof(*record));
-	*conn = NULL;
 	spin_lock(&events->lock);
 	if (events->link_pending) {
 		record->type = USIW_EVENT_LINK;
 		record->link = events->link;
 	} else if (!list_empty(&events->conns)) {
-		*conn = list_first_entry(&events->conns, struct usiw_conn, ev_node);
-		usiw_conn_get(*conn);
-		usiw_evfile_peek_conn(*conn, record);
+		usiw_evfile_peek_conn(usiw_evfile_first(events), record);
 	} else if (events->gone && !events->gone_read) {
 		record->type = USIW_EVENT_DEVICE_GONE;
 	} else {
@@ -74,33 +75,38 @@ static bool usiw_evfile_is_current(const struct usiw_event *record, const struct
 	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac);
 }
 
-/* With events->lock held. Returns true if the caller has to drop the list's reference. */
-static bool usiw_evfile_pop_conn(struct usiw_conn *conn, const struct usiw_event *record)
+/*
+ * The connection of @record if that is the last that it has to say, and off the list then. One
+ * that is no longer the first has been taken off meanwhile: what it has now is news.
+ */
+static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
+					      const struct usiw_event *record)
 {
-	if (!(conn->ev_pending & BIT(record->type)) || !usiw_evfile_is_current(record, conn))
-		return false;
+	struct usiw_conn *conn = usiw_evfile_first(events);
+
+	if (!conn || conn->id != record->conn_id || !usiw_evfile_is_current(record, conn))
+		return NULL;
 	conn->ev_pending &= ~BIT(record->type);
 	if (conn->ev_pending)
-		return false;
+		return NULL;
 	list_del_init(&conn->ev_node);
-	return true;
+	return conn;
 }
 
-/* @record has been read: take it off. It may be gone, the connection's QP with it. */
-static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event *record,
-			    struct usiw_conn *conn)
+/* @record has been read: take it off, if it is still there. */
+static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event *record)
 {
-	bool dropped = false;
+	struct usiw_conn *conn = NULL;
 
 	spin_lock(&events->lock);
-	if (conn)
-		dropped = usiw_evfile_pop_conn(conn, record);
-	else if (record->type == USIW_EVENT_DEVICE_GONE)
+	if (record->type == USIW_EVENT_DEVICE_GONE)
 		events->gone_read = true;
+	else if (record->type != USIW_EVENT_LINK)
+		conn = usiw_evfile_pop_conn(events, record);
 	else if (!memcmp(&record->link, &events->link, sizeof(record->link)))
 		events->link_pending = false;
 	spin_unlock(&events->lock);
-	if (dropped)
+	if (conn)
 		usiw_conn_put(conn);
 }
 
@@ -108,18 +114,12 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
 	struct usiw_event record;
-	struct usiw_conn *conn;
 	size_t done = 0;
-	bool fault;
 
-	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record, &conn)) {
-		fault = copy_to_user(buf + done, &record, sizeof(record));
-		if (!fault)
-			usiw_evfile_pop(events, &record, conn);
-		if (conn)
-			usiw_conn_put(conn);
-		if (fault)
+	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record)) {
+		if (copy_to_user(buf + done, &record, sizeof(record)))
 			return done ? done : -EFAULT;
+		usiw_evfile_pop(events, &record);
 		done += sizeof(record);
 	}
 	return done;

@@ -103,7 +103,8 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 
 /*
  * Read GET_CONTEXT's request. Return -EINVAL for driver data of another shape (not usiw's
- * provider), -EPROTONOSUPPORT for a provider of another ABI version, which is told ours.
+ * provider), -EPROTO for a provider of another ABI version, which is told ours. (EPROTONOSUPPORT
+ * is the core's own: it warns of a driver that says so.)
  */
 static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucontext_req *req,
 				  struct usiw_alloc_ucontext_resp *resp)
@@ -118,7 +119,7 @@ static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucon
 		return ret;
 	if (version < USIW_ABI_VERSION_MIN || version > USIW_ABI_VERSION) {
 		ret = usiw_write_response(udata, resp, sizeof(*resp));
-		return ret ? ret : -EPROTONOSUPPORT;
+		return ret ? ret : -EPROTO;
 	}
 	ret = usiw_read_request(udata, req, sizeof(*req), sizeof(*req));
 	if (ret)

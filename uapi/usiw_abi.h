@@ -50,8 +50,8 @@
 
 /* Driver data of GET_CONTEXT, request. All of it is needed. */
 struct usiw_alloc_ucontext_req {
-	__u32 abi_version;		/* USIW_ABI_VERSION; else the call fails with EPROTONOSUPPORT,
-					 * and the response has @abi_min and @abi_max */
+	__u32 abi_version;		/* USIW_ABI_VERSION; if the module does not speak it the call fails
+					 * with EPROTO, and the response has @abi_min and @abi_max */
 	__u32 comp_mask;		/* no bit yet */
 	__aligned_u64 caps;		/* USIW_CAP_*: understood by the provider */
 };
@@ -87,7 +87,7 @@ struct usiw_alloc_ucontext_resp {
 	__u32 counters_size;		/* bytes to map */
 	__u32 comp_mask;		/* no bit yet */
 	__u32 abi_min;			/* versions that the module speaks: also when the call fails */
-	__u32 abi_max;			/* with EPROTONOSUPPORT, if there is room for them */
+	__u32 abi_max;			/* with EPROTO, if there is room for them */
 	__u32 port_kind;		/* enum usiw_port_kind */
 	__u32 reserved;
 	struct usiw_link_info link;

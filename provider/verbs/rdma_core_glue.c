@@ -84,29 +84,58 @@ static const struct verbs_context_ops fault_ops = {
 	.post_send = usiw_verb_post_send_fault,
 };
 
+/* The version that it speaks: another one only for tests. */
+#ifndef USIW_PROVIDER_ABI
+#define USIW_PROVIDER_ABI	USIW_ABI_VERSION
+#endif
+
 /* What the provider understands of USIW_CAP_*. */
 #define USIW_PROVIDER_CAPS	USIW_CAP_DATA_SOCKET
 
-/* One line for people. A module of before version 3 does not say what it speaks: its device does. */
-static void say_versions_differ(const struct ibv_device *dev, const struct usiw_alloc_ucontext_resp *resp)
-{
-	unsigned int newest = ((const struct verbs_device *)dev)->sysfs->abi_ver;
+enum { USIW_ABI_ANSWERS = 3 };		/* from this version on a module tells which ones it speaks */
 
-	fprintf(stderr, "usiw: module speaks ABI %u..%u, this provider %u; build and load both from one "
-		"source tree\n", resp->abi_max ? resp->abi_min : newest,
-		resp->abi_max ? resp->abi_max : newest, USIW_ABI_VERSION);
+/* One line for people, once. */
+static void say_versions_differ(unsigned int min, unsigned int max)
+{
+	static char said;
+
+	if (!__atomic_test_and_set(&said, __ATOMIC_RELAXED))
+		fprintf(stderr, "usiw: module speaks ABI %u..%u, this provider %u: build and load both "
+			"from one source tree\n", min, max, USIW_PROVIDER_ABI);
 }
 
-static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
+/* An errno value; EPROTONOSUPPORT, and a line, if module and provider cannot work together. */
+static int get_context(struct verbs_context *ctx, const struct ibv_device *dev,
+		       struct usiw_alloc_ucontext_resp *drv)
 {
 	struct {
 		struct ibv_get_context core;
 		struct usiw_alloc_ucontext_req drv;
-	} cmd = { .drv.abi_version = USIW_ABI_VERSION, .drv.caps = USIW_PROVIDER_CAPS };
+	} cmd = { .drv.abi_version = USIW_PROVIDER_ABI, .drv.caps = USIW_PROVIDER_CAPS };
 	struct {
 		struct ib_uverbs_get_context_resp core;
 		struct usiw_alloc_ucontext_resp drv;
 	} resp = { .drv.caps = 0 };
+	unsigned int newest = ((const struct verbs_device *)dev)->sysfs->abi_ver;
+	int ret;
+
+	/* Older modules are not asked: their refusal makes the kernel warn. */
+	if (newest < USIW_ABI_ANSWERS) {
+		say_versions_differ(newest, newest);
+		return EPROTONOSUPPORT;
+	}
+	ret = status(ibv_cmd_get_context(ctx, &cmd.core, sizeof(cmd), &resp.core, sizeof(resp)));
+	if (ret == EPROTO) {
+		say_versions_differ(resp.drv.abi_min, resp.drv.abi_max);
+		return EPROTONOSUPPORT;
+	}
+	*drv = resp.drv;
+	return ret;
+}
+
+static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
+{
+	struct usiw_alloc_ucontext_resp resp;
 	struct usiw_context *ctx;
 	int ret;
 
@@ -116,16 +145,13 @@ static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, v
 					    USIW_DRIVER_ID);
 	if (!ctx)
 		return NULL;
-	ret = status(ibv_cmd_get_context(&ctx->vctx, &cmd.core, sizeof(cmd), &resp.core,
-					 sizeof(resp)));
-	if (ret == EPROTONOSUPPORT)
-		say_versions_differ(dev, &resp.drv);
+	ret = get_context(&ctx->vctx, dev, &resp);
 	if (ret)
 		goto err;
 	verbs_set_ops(&ctx->vctx, &context_ops);
 	if (usiw_wants_post_fault())
 		verbs_set_ops(&ctx->vctx, &fault_ops);
-	ret = usiw_context_open(ctx, cmd_fd, &resp.drv);
+	ret = usiw_context_open(ctx, cmd_fd, &resp);
 	if (ret)
 		goto err;
 	return &ctx->vctx;

@@ -82,12 +82,12 @@ static void test_other_versions(void)
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		struct old_request req = { .abi_version = versions[i] };
 
-		CHECK_EQ(context(&req, sizeof(req), resp, OLD_RESPONSE), -EPROTONOSUPPORT);
+		CHECK_EQ(context(&req, sizeof(req), resp, OLD_RESPONSE), -EPROTO);
 		memcpy(&info, resp, sizeof(info));
 		CHECK_EQ(info.abi_min, USIW_ABI_VERSION_MIN);
 		CHECK_EQ(info.abi_max, USIW_ABI_VERSION);
 		CHECK(untouched(resp, OLD_RESPONSE));
-		CHECK_EQ(context(&req, sizeof(req), resp, 0), -EPROTONOSUPPORT);
+		CHECK_EQ(context(&req, sizeof(req), resp, 0), -EPROTO);
 	}
 }
 

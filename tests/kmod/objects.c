@@ -22,7 +22,7 @@ void test_context(void)
 	fd = dev_fd(a_dev);
 	CHECK(fd >= 0);
 	CHECK_EQ(dev_get_context(fd, NULL, 0, &resp, sizeof(resp), &async_fd), -EINVAL);
-	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, sizeof(resp), &async_fd), -EPROTONOSUPPORT);
+	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, sizeof(resp), &async_fd), -EPROTO);
 	CHECK_EQ(resp.abi_min, USIW_ABI_VERSION_MIN);
 	CHECK_EQ(resp.abi_max, USIW_ABI_VERSION);
 	req.abi_version = USIW_ABI_VERSION;

@@ -145,6 +145,23 @@ TEST_F(Event, read__context_ends_meanwhile) {
   EXPECT_EQ(read(sizeof(records_)), 0);
 }
 
+// The reader's memory may let the copy wait for ever (userfaultfd): nobody waits for him, a device that is removed least.
+TEST_F(Event, read__holds_nothing_meanwhile) {
+  static usiw_conn* conn;
+  static int within;
+  establish();
+  conn = client_conn();
+  usiw_evfile_push(conn, USIW_EVENT_PROBE);
+  const int before = conn->kref.refcount.value;
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    within = conn->kref.refcount.value;
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(within, before);
+  EXPECT_EQ(conn->kref.refcount.value, before - 1);
+}
+
 TEST_F(Event, open__once_for_each_context) {
   EXPECT_EQ(client->open_events(), -EBUSY);
   mock_close(client->event_fd);

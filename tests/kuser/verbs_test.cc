@@ -144,11 +144,11 @@ TEST_F(Verbs, alloc_ucontext__other_version) {
   for (const u32 version : {0u, 1u, 2u, u32{USIW_ABI_VERSION} + 1, ~0u}) {
     req.abi_version = version;
     for (const size_t in : {size_t{8}, sizeof(req)}) {
-      EXPECT_EQ(alloc(&req, in, sizeof(usiw_alloc_ucontext_resp)), -EPROTONOSUPPORT) << version;
+      EXPECT_EQ(alloc(&req, in, sizeof(usiw_alloc_ucontext_resp)), -EPROTO) << version;
       EXPECT_EQ(response<usiw_alloc_ucontext_resp>().abi_min, u32{USIW_ABI_VERSION_MIN});
       EXPECT_EQ(response<usiw_alloc_ucontext_resp>().abi_max, u32{USIW_ABI_VERSION});
     }
-    EXPECT_EQ(alloc(&req, sizeof(req), 0), -EPROTONOSUPPORT);
+    EXPECT_EQ(alloc(&req, sizeof(req), 0), -EPROTO);
     mock_errors[MOCK_COPY] = 2;
     EXPECT_EQ(alloc(&req, sizeof(req), 16), -EFAULT);
   }

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """The module without the provider: the cases of tests/kmod/uapi_test, over the raw uverbs and rdma_ucm ABIs."""
 
+import errno
 import pathlib
+import re
 import subprocess
 
 import pytest
 
-from support.net import PEER
-from support.procs import run
+from support.net import PEER, A
+from support.procs import Proc, run
 
-PROGRAM = pathlib.Path(__file__).parents[2] / "build" / "tests" / "kmod" / "uapi_test"
+PROGRAMS = pathlib.Path(__file__).parents[2] / "build" / "tests" / "kmod"
+PROGRAM = PROGRAMS / "uapi_test"
 CASES = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout.split()
 
 pytestmark = [pytest.mark.core, pytest.mark.skipif(bool(PEER), reason="usiw's own ABI")]
@@ -19,3 +22,12 @@ pytestmark = [pytest.mark.core, pytest.mark.skipif(bool(PEER), reason="usiw's ow
 def test_kernel_abi(name):
     out = run(PROGRAM, name, timeout=120)
     assert f"\nok {name} (" in f"\n{out}", out
+
+
+def test_provider_of_another_version_says_so_in_one_line():
+    """The device is there and does not open: which versions there are stands on stderr, once."""
+    proc = Proc([PROGRAMS / "open_device", A.dev], env={"RDMAV_DRIVERS": PROGRAMS / "libother"})
+    assert proc.wait(20) == 0, proc.output
+    said = [line for line in proc.output.splitlines() if "usiw:" in line]
+    assert len(said) == 1 and re.match(r"usiw: module speaks ABI \d+\.\.\d+, this provider 4000: ", said[0]), proc.output
+    assert proc.output.count(f"open: {errno.EPROTONOSUPPORT}") == 2, proc.output

@@ -63,7 +63,7 @@ int UverbsFile::get_context(const Command& c) {
   resp.drv.abi_max = USIW_ABI_VERSION;
   if (req.abi_version < USIW_ABI_VERSION_MIN || req.abi_version > USIW_ABI_VERSION) {
     const int ret = respond(c, resp);
-    return ret != 0 ? ret : -EPROTONOSUPPORT;
+    return ret != 0 ? ret : -EPROTO;
   }
   if (int ret = read_request(c, kCore, req, sizeof req); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;

@@ -34,6 +34,15 @@ struct usiw_conn;
 /* Neighbour updates are gathered for this long, ms. */
 #define USIW_NEIGH_DELAY_MS	10
 
+/*
+ * Looks for changed routes, ms, and how many connections follow at a time. Each one looks at
+ * its route now and then without a reason, too. See usiw_follow.c.
+ */
+#define USIW_FOLLOW_MS		200
+#define USIW_FOLLOW_BURST	2048
+#define USIW_FOLLOW_USE_MS	5000
+#define USIW_FOLLOW_USE_BURST	256
+
 /* Counters that the kernel half adds to; their names follow those of enum usiw_counter. */
 enum usiw_kcounter {
 	USIW_KCNT_CM_TX,
@@ -43,6 +52,9 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_ESTABLISHED,
 	USIW_KCNT_CM_BACKLOG_FULL,	/* requests that had to wait, or were dropped */
 	USIW_KCNT_CM_REFUSED,		/* requests answered by REJECT without a connection */
+	USIW_KCNT_CM_NO_CHECKSUM,	/* handshakes over IPv4 without a UDP checksum: dropped */
+	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that have moved to another interface */
+	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended since IPsec became due on their way */
 	USIW_KCNT_MAX,
 };
 
@@ -66,6 +78,13 @@ enum usiw_kcounter {
  * @nexthops:	connections whose next hop hashes to the bucket
  * @port_work:	raises the port events; @port_up is what it said last
  * @neigh_pending: buckets with an update that @neigh_work has not looked at
+ * @follow_work: has connections look at their routes; runs while there are any
+ * @follow_flags: USIW_FOLLOW_ALL: all of them shall, for a reason of its own
+ * @genid_ipv4:	generation of the netns' routes when @follow_work looked last
+ * @genid_ipv6:	the same of IPv6
+ * @pass:	number of the present round over @conns; guarded by @conn_lock, as the next two
+ * @pass_left:	connections that it takes at a time
+ * @use_next:	jiffies before which there is no new round without a reason
  */
 struct usiw_device {
 	struct ib_device ibdev;
@@ -107,6 +126,19 @@ struct usiw_device {
 	atomic_t nexthops[USIW_NEXTHOP_BUCKETS];
 	unsigned long neigh_pending[BITS_TO_LONGS(USIW_NEXTHOP_BUCKETS)];
 	struct delayed_work neigh_work;
+
+	struct delayed_work follow_work;
+	unsigned long follow_flags;
+	int genid_ipv4;
+	int genid_ipv6;
+	unsigned int pass;
+	int pass_left;
+	unsigned long use_next;
+};
+
+/* Bits of usiw_device.follow_flags. */
+enum {
+	USIW_FOLLOW_ALL,
 };
 
 /**
@@ -269,8 +301,14 @@ int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr
 /* usiw_netdev.c */
 int usiw_netdev_init(void);
 void usiw_netdev_exit(void);
+void usiw_netdev_count(struct net_device *netdev, enum usiw_kcounter counter);
 void usiw_neigh_work(struct work_struct *work);
 void usiw_port_work(struct work_struct *work);
+
+/* usiw_follow.c */
+void usiw_follow_work(struct work_struct *work);
+void usiw_follow_start(struct usiw_device *dev);
+void usiw_follow_all(struct usiw_device *dev);
 
 /* usiw_verbs.c */
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
@@ -339,7 +377,7 @@ void usiw_evfile_shutdown(struct usiw_evfile *events);
 void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac);
+void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *local_mac, const u8 *remote_mac, u16 mtu);
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn);
 
 #endif /* USIW_H */

@@ -127,17 +127,6 @@ static void usiw_conn_tell_close(struct usiw_conn *conn)
 
 /* ---- The engine -------------------------------------------------------- */
 
-static void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
-{
-	struct usiw_device *dev = conn->dev;
-
-	if (conn->nexthop_bucket >= 0)
-		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
-	if (bucket >= 0)
-		atomic_inc(&dev->nexthops[bucket]);
-	WRITE_ONCE(conn->nexthop_bucket, bucket);
-}
-
 static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
 			       const u8 *remote_mac)
 {
@@ -162,7 +151,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 	info->snd_window = cm->peer_window;
 	info->ird = cm->ird;
 	info->ord = cm->ord;
-	info->mtu = cm->mtu;
+	info->mtu = usiw_conn_mtu(conn, route);
 	info->hop_limit = route->hop_limit;
 	info->tos = conn->tos;
 	info->features = cm->features;
@@ -206,24 +195,6 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 void usiw_conn_resolve(struct usiw_conn *conn)
 {
 	usiw_conn_perform(conn, usiw_conn_try_install(conn));
-}
-
-/* A neighbour has changed that may be the next hop of this connection. */
-void usiw_conn_check_neigh(struct usiw_conn *conn)
-{
-	struct usiw_route route;
-	u8 mac[ETH_ALEN] __aligned(2);
-	int bucket;
-
-	if (!conn->announced || conn->cm.released ||
-	    usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route))
-		return;
-	if (!usiw_route_eligible(&route) && !route.local &&
-	    !usiw_route_mac(&route, &conn->tuple, mac, &bucket)) {
-		usiw_conn_set_nexthop(conn, bucket);
-		usiw_evfile_neigh(conn, mac);
-	}
-	usiw_route_put(&route);
 }
 
 static void usiw_conn_kill_engine(struct usiw_conn *conn)

@@ -292,6 +292,7 @@ static void usiw_dealloc_driver(struct ib_device *ibdev)
 
 	usiw_conn_flush_device(dev);
 	usiw_device_wait_users(dev);
+	cancel_delayed_work_sync(&dev->follow_work);
 	cancel_delayed_work_sync(&dev->neigh_work);
 	cancel_delayed_work_sync(&dev->port_work);
 	WARN_ON(!xa_empty(&dev->qps));
@@ -379,6 +380,8 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	INIT_LIST_HEAD(&dev->conns);
 	init_waitqueue_head(&dev->users_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
+	INIT_DELAYED_WORK(&dev->follow_work, usiw_follow_work);
+	dev->use_next = jiffies;
 	INIT_DELAYED_WORK(&dev->port_work, usiw_port_work);
 	dev->port_up = usiw_link_is_up(netdev);
 	usiw_device_read_mac(dev);

@@ -58,6 +58,9 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_CM_ESTABLISHED].name = "cm_established",
 	[USIW_CNT_MAX + USIW_KCNT_CM_BACKLOG_FULL].name = "cm_backlog_full",
 	[USIW_CNT_MAX + USIW_KCNT_CM_REFUSED].name = "cm_refused",
+	[USIW_CNT_MAX + USIW_KCNT_CM_NO_CHECKSUM].name = "cm_no_checksum",
+	[USIW_CNT_MAX + USIW_KCNT_ROUTE_ELSEWHERE].name = "route_elsewhere",
+	[USIW_CNT_MAX + USIW_KCNT_ROUTE_FORBIDDEN].name = "route_forbidden",
 };
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {

@@ -66,6 +66,7 @@ enum usiw_kcounter {
  *		device, nor before its sockets (see usiw_net_exit)
  * @lo:		its loopback netdev, held until dealloc_driver
  * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
+ * @lent_mac:	what lo has been given while the device is there; zeros: nothing
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
  * @ctx_lock:	guards @contexts
@@ -97,6 +98,7 @@ struct usiw_device {
 
 	spinlock_t gid_lock;
 	u8 gid[ETH_ALEN];
+	u8 lent_mac[ETH_ALEN];
 
 	struct xarray qps;
 	struct xarray mrs;
@@ -163,13 +165,15 @@ struct usiw_evfile {
  * struct usiw_counters - a page that a process counts in, of a context or a QP
  * @node:	in usiw_device.counters
  * @page:	USIW_COUNTERS_SIZE bytes, counters first; written by the process
- * @seen:	the largest values read: a total never goes back
+ * @seen:	the largest values read and believed: a total never goes back
+ * @seen_ns:	when that was
  */
 struct usiw_counters {
 	struct list_head node;
 	const u64 *page;
 	struct rdma_user_mmap_entry *entry;
 	u64 seen[USIW_CNT_MAX];
+	u64 seen_ns;
 };
 
 struct usiw_ucontext {

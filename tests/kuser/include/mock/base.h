@@ -78,6 +78,7 @@ typedef unsigned int mock_poll_t;
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))
 #define U64_MAX			(~0ULL)
+#define check_mul_overflow(a, b, out) __builtin_mul_overflow(a, b, out)
 #define check_add_overflow(a, b, out) __builtin_add_overflow(a, b, out)
 #define struct_size(p, member, n) (offsetof(__typeof__(*(p)), member) + sizeof((p)->member[0]) * (n))
 
@@ -201,6 +202,11 @@ static inline bool atomic_dec_and_test(atomic_t *a)
 extern unsigned long jiffies;
 extern u64 mock_now_us;
 typedef s64 ktime_t;
+
+static inline u64 ktime_get_ns(void)
+{
+	return mock_now_us * 1000;
+}
 
 static inline ktime_t ktime_get(void)
 {

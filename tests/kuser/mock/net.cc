@@ -277,10 +277,14 @@ void dev_put(struct net_device* dev) {
   if (--dev->refs < 0) mock_violation("dev_put without hold");
 }
 
-int dev_set_mac_address(struct net_device* dev, struct sockaddr* sa, void*) {
-  if (!rtnl_held) mock_violation("dev_set_mac_address without RTNL");
-  memcpy(dev->dev_addr, sa->sa_data, ETH_ALEN);
-  call(kNetdev, NETDEV_CHANGEADDR, dev);
+void eth_hw_addr_set(struct net_device* dev, const u8* addr) {
+  if (!rtnl_held) mock_violation("eth_hw_addr_set without RTNL");
+  memcpy(dev->dev_addr, addr, ETH_ALEN);
+}
+
+int call_netdevice_notifiers(unsigned long event, struct net_device* dev) {
+  if (!rtnl_held) mock_violation("call_netdevice_notifiers without RTNL");
+  call(kNetdev, event, dev);
   return 0;
 }
 

@@ -107,7 +107,8 @@ struct net_device *dev_get_by_name(struct net *net, const char *name);
 void netdev_hold(struct net_device *dev, netdevice_tracker *tracker, gfp_t flags);
 void netdev_put(struct net_device *dev, netdevice_tracker *tracker);
 void dev_put(struct net_device *dev);
-int dev_set_mac_address(struct net_device *dev, struct sockaddr *sa, void *extack);
+void eth_hw_addr_set(struct net_device *dev, const u8 *addr);
+int call_netdevice_notifiers(unsigned long event, struct net_device *dev);
 
 static inline struct net *dev_net(const struct net_device *dev)
 {

@@ -50,7 +50,7 @@ TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
 
 // D3: with a security association there, without one yet, and where the policy forbids the flow.
 TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
-  for (const int says : {1, -EREMOTE, -EAGAIN}) {
+  for (const int says : {1, -EREMOTE, -EAGAIN, -EINVAL}) {
     mock_ipsec = says;
     usiw_route route;
     ASSERT_EQ(look(route), 0);

@@ -31,6 +31,15 @@ struct usiw_conn;
 /* Neighbour updates are gathered for this long, ms. */
 #define USIW_NEIGH_DELAY_MS	10
 
+/*
+ * Looks for changed routes, ms, and how many connections follow at a time. Each one looks at
+ * its route now and then without a reason, too. See usiw_follow.c.
+ */
+#define USIW_FOLLOW_MS		200
+#define USIW_FOLLOW_BURST	2048
+#define USIW_FOLLOW_USE_MS	5000
+#define USIW_FOLLOW_USE_BURST	256
+
 /* Counters that the kernel half adds to; their names follow those of enum usiw_counter. */
 enum usiw_kcounter {
 	USIW_KCNT_CM_TX,
@@ -40,6 +49,9 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_ESTABLISHED,
 	USIW_KCNT_CM_BACKLOG_FULL,	/* requests that had to wait, or were dropped */
 	USIW_KCNT_CM_REFUSED,		/* requests answered by REJECT without a connection */
+	USIW_KCNT_CM_NO_CHECKSUM,	/* handshakes over IPv4 without a UDP checksum: dropped */
+	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that have moved to another interface */
+	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended since IPsec became due on their way */
 	USIW_KCNT_MAX,
 };
 
@@ -51,6 +63,7 @@ enum usiw_kcounter {
  *		device, nor before its sockets (see usiw_net_exit)
  * @lo:		its loopback netdev, held until dealloc_driver
  * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
+ * @lent_mac:	what lo has been given while the device is there; zeros: nothing
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
  * @ctx_lock:	guards @contexts
@@ -63,6 +76,13 @@ enum usiw_kcounter {
  * @nexthops:	connections whose next hop hashes to the bucket
  * @port_work:	raises the port events; @port_up is what it said last
  * @neigh_pending: buckets with an update that @neigh_work has not looked at
+ * @follow_work: has connections look at their routes; runs while there are any
+ * @follow_flags: USIW_FOLLOW_ALL: all of them shall, for a reason of its own
+ * @genid_ipv4:	generation of the netns' routes when @follow_work looked last
+ * @genid_ipv6:	the same of IPv6
+ * @pass:	number of the present round over @conns; guarded by @conn_lock, as the next two
+ * @pass_left:	connections that it takes at a time
+ * @use_next:	jiffies before which there is no new round without a reason
  */
 struct usiw_device {
 	struct ib_device ibdev;
@@ -75,6 +95,7 @@ struct usiw_device {
 
 	spinlock_t gid_lock;
 	u8 gid[ETH_ALEN];
+	u8 lent_mac[ETH_ALEN];
 
 	struct xarray qps;
 	struct xarray mrs;
@@ -104,6 +125,19 @@ struct usiw_device {
 	atomic_t nexthops[USIW_NEXTHOP_BUCKETS];
 	unsigned long neigh_pending[BITS_TO_LONGS(USIW_NEXTHOP_BUCKETS)];
 	struct delayed_work neigh_work;
+
+	struct delayed_work follow_work;
+	unsigned long follow_flags;
+	int genid_ipv4;
+	int genid_ipv6;
+	unsigned int pass;
+	int pass_left;
+	unsigned long use_next;
+};
+
+/* Bits of usiw_device.follow_flags. */
+enum {
+	USIW_FOLLOW_ALL,
 };
 
 /**
@@ -132,13 +166,15 @@ struct usiw_evfile {
  * struct usiw_counters - a page that a process counts in, of a context or a QP
  * @node:	in usiw_device.counters
  * @page:	USIW_COUNTERS_SIZE bytes, counters first; written by the process
- * @seen:	the largest values read: a total never goes back
+ * @seen:	the largest values read and believed: a total never goes back
+ * @seen_ns:	when that was
  */
 struct usiw_counters {
 	struct list_head node;
 	const u64 *page;
 	struct rdma_user_mmap_entry *entry;
 	u64 seen[USIW_CNT_MAX];
+	u64 seen_ns;
 };
 
 /**
@@ -281,8 +317,14 @@ int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr
 /* usiw_netdev.c */
 int usiw_netdev_init(void);
 void usiw_netdev_exit(void);
+void usiw_netdev_count(struct net_device *netdev, enum usiw_kcounter counter);
 void usiw_neigh_work(struct work_struct *work);
 void usiw_port_work(struct work_struct *work);
+
+/* usiw_follow.c */
+void usiw_follow_work(struct work_struct *work);
+void usiw_follow_start(struct usiw_device *dev);
+void usiw_follow_all(struct usiw_device *dev);
 
 /* usiw_verbs.c */
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
@@ -354,7 +396,7 @@ void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_li
 void usiw_evfile_shutdown(struct usiw_evfile *events);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac);
+void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *local_mac, const u8 *remote_mac, u16 mtu);
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn);
 
 #endif /* USIW_H */

@@ -98,6 +98,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	conn->dev = dev;
 	conn->tuple = *tuple;
 	conn->nexthop_bucket = -1;
+	conn->icmp_next = jiffies;
 	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
 			      GFP_KERNEL);
 	if (ret < 0)
@@ -107,8 +108,10 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	if (dev->dying) {
 		ret = -ENODEV;
 	} else {
+		conn->pass = dev->pass;
 		list_add_tail(&conn->dev_node, &dev->conns);
 		usiw_device_hold(dev);
+		usiw_follow_start(dev);
 		ret = 0;
 	}
 	spin_unlock_bh(&dev->conn_lock);
@@ -270,8 +273,8 @@ static void usiw_conn_work(struct work_struct *work)
 	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&
 	    usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
-	if (test_and_clear_bit(USIW_CONN_CHECK_NEIGH, &conn->flags))
-		usiw_conn_check_neigh(conn);
+	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
+		usiw_conn_follow(conn);
 	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (conn->resolving && now >= conn->resolve_us)

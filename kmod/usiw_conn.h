@@ -46,6 +46,9 @@
 /* Between two looks whether the process still wants its connection, us. */
 #define USIW_OWNER_US		200000
 
+/* ICMP about the path of a connection is looked at once in this time, ms. */
+#define USIW_ICMP_MS		20
+
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
@@ -171,7 +174,7 @@ enum {
 	USIW_CONN_DATA_SEEN,
 	USIW_CONN_UNREACHABLE,
 	USIW_CONN_CHECK_ADDR,
-	USIW_CONN_CHECK_NEIGH,
+	USIW_CONN_FOLLOW,
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
@@ -192,6 +195,10 @@ enum {
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
  * @announced:	the engine has been given the connection
+ * @elsewhere:	its route leaves by another interface than the engine's port, which was said
+ * @nexthop_bucket: of the next hop's address; -1: none
+ * @pass:	the device's round in which it was last; guarded by the device's conn_lock
+ * @icmp_next:	jiffies before which ICMP about its path is not looked at
  * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
  */
 struct usiw_conn {
@@ -223,8 +230,11 @@ struct usiw_conn {
 	bool waits_confirm;
 	bool resolving;
 	bool announced;
+	bool elsewhere;
 	u64 resolve_us;
-	int nexthop_bucket;		/* -1: none */
+	int nexthop_bucket;
+	unsigned int pass;
+	unsigned long icmp_next;
 
 	struct list_head ev_node;
 	u32 ev_pending;
@@ -262,11 +272,16 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 /* usiw_conn_act.c: what the machine asks for; all with conn->lock held */
 void usiw_conn_perform(struct usiw_conn *conn, u32 actions);
 void usiw_conn_resolve(struct usiw_conn *conn);
-void usiw_conn_check_neigh(struct usiw_conn *conn);
 int usiw_conn_tell_request(struct usiw_conn *conn);
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
+
+/* usiw_follow.c: all with conn->lock held */
+struct usiw_route;
+u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
+void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
+void usiw_conn_follow(struct usiw_conn *conn);
 
 /* usiw_iwcm.c */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);

@@ -100,17 +100,6 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 
 /* ---- The engine -------------------------------------------------------- */
 
-static void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
-{
-	struct usiw_device *dev = conn->dev;
-
-	if (conn->nexthop_bucket >= 0)
-		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
-	if (bucket >= 0)
-		atomic_inc(&dev->nexthops[bucket]);
-	WRITE_ONCE(conn->nexthop_bucket, bucket);
-}
-
 static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
 			       const u8 *remote_mac)
 {
@@ -125,6 +114,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 	ether_addr_copy(info->remote_mac, remote_mac);
 	if (route->local)
 		info->flags |= USIW_CONN_F_LOCAL;
+	info->mtu = usiw_conn_mtu(conn, route);
 	info->hop_limit = route->hop_limit;
 	info->tos = conn->tos;
 
@@ -167,24 +157,6 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 void usiw_conn_resolve(struct usiw_conn *conn)
 {
 	usiw_conn_perform(conn, usiw_conn_try_install(conn));
-}
-
-/* A neighbour has changed that may be the next hop of this connection. */
-void usiw_conn_check_neigh(struct usiw_conn *conn)
-{
-	struct usiw_route route;
-	u8 mac[ETH_ALEN] __aligned(2);
-	int bucket;
-
-	if (!conn->announced || conn->cm.released ||
-	    usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route))
-		return;
-	if (!usiw_route_eligible(&route) && !route.local &&
-	    !usiw_route_mac(&route, &conn->tuple, mac, &bucket)) {
-		usiw_conn_set_nexthop(conn, bucket);
-		usiw_evfile_neigh(conn, mac);
-	}
-	usiw_route_put(&route);
 }
 
 static void usiw_conn_kill_engine(struct usiw_conn *conn)

@@ -285,6 +285,42 @@ void usiw_device_exit(void)
 
 /* ---- Registration ------------------------------------------------------ */
 
+/* dev_set_mac_address() refuses the zeros that lo has by nature. With RTNL. */
+static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
+{
+	eth_hw_addr_set(lo, mac);
+	call_netdevice_notifiers(NETDEV_CHANGEADDR, lo);
+}
+
+/*
+ * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
+ * and takes a GID of zeros for none, so that one on lo is not found by 127.0.0.1 whatever its
+ * GID: there lo has a MAC for as long as it has a device. A random one, since each netns has a
+ * lo. With RTNL.
+ */
+static void usiw_lend_lo_a_mac(struct usiw_device *dev)
+{
+	if (!USIW_RDMA_CM_NEEDS_MAC || !(dev->netdev->flags & IFF_LOOPBACK) ||
+	    !is_zero_ether_addr(dev->netdev->dev_addr))
+		return;
+	eth_random_addr(dev->lent_mac);
+	usiw_lo_set_mac(dev->netdev, dev->lent_mac);
+}
+
+/* Unless somebody has given it another one since. */
+static void usiw_take_back_the_mac(struct usiw_device *dev)
+{
+	static const u8 none[ETH_ALEN];
+
+	if (is_zero_ether_addr(dev->lent_mac))
+		return;
+	rtnl_lock();
+	if (dev->netdev->reg_state == NETREG_REGISTERED &&
+	    !memcmp(dev->netdev->dev_addr, dev->lent_mac, ETH_ALEN))
+		usiw_lo_set_mac(dev->netdev, none);
+	rtnl_unlock();
+}
+
 /* Runs once, before the memory of the device goes; also when it was never registered. */
 static void usiw_dealloc_driver(struct ib_device *ibdev)
 {
@@ -292,12 +328,14 @@ static void usiw_dealloc_driver(struct ib_device *ibdev)
 
 	usiw_conn_flush_device(dev);
 	usiw_device_wait_users(dev);
+	cancel_delayed_work_sync(&dev->follow_work);
 	cancel_delayed_work_sync(&dev->neigh_work);
 	cancel_delayed_work_sync(&dev->port_work);
 	WARN_ON(!xa_empty(&dev->qps));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
 	ida_destroy(&dev->cqns);
+	usiw_take_back_the_mac(dev);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
 	usiw_device_leave_net(dev);
 }
@@ -379,26 +417,13 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	INIT_LIST_HEAD(&dev->conns);
 	init_waitqueue_head(&dev->users_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
+	INIT_DELAYED_WORK(&dev->follow_work, usiw_follow_work);
+	dev->use_next = jiffies;
 	INIT_DELAYED_WORK(&dev->port_work, usiw_port_work);
 	dev->port_up = usiw_link_is_up(netdev);
+	usiw_lend_lo_a_mac(dev);
 	usiw_device_read_mac(dev);
 	return dev;
-}
-
-/*
- * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
- * and takes a GID of zeros for none: there lo needs a MAC to be found. A random one, since
- * each netns has a lo. It changes nothing else. With RTNL.
- */
-static void usiw_give_lo_a_mac(struct net_device *netdev)
-{
-	struct sockaddr sa = { .sa_family = netdev->type };
-
-	if (!USIW_RDMA_CM_NEEDS_MAC || !(netdev->flags & IFF_LOOPBACK) ||
-	    !is_zero_ether_addr(netdev->dev_addr))
-		return;
-	eth_random_addr(sa.sa_data);
-	dev_set_mac_address(netdev, &sa, NULL);
 }
 
 static struct usiw_device *usiw_device_create(struct net_device *netdev)
@@ -406,10 +431,8 @@ static struct usiw_device *usiw_device_create(struct net_device *netdev)
 	struct usiw_device *dev = ERR_PTR(-ENODEV);
 
 	rtnl_lock();
-	if (netdev->reg_state == NETREG_REGISTERED) {
-		usiw_give_lo_a_mac(netdev);
+	if (netdev->reg_state == NETREG_REGISTERED)
 		dev = usiw_device_alloc(netdev) ?: ERR_PTR(-ENOMEM);
-	}
 	rtnl_unlock();
 	return dev;
 }

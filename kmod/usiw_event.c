@@ -313,15 +313,22 @@ void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason)
 	wake_up(&events->wait);
 }
 
-void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac)
+/* What of it is new is told. @remote_mac: NULL if it is not known now. */
+void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *local_mac, const u8 *remote_mac, u16 mtu)
 {
 	struct usiw_evfile *events = conn->events;
+	struct usiw_conn_info *info = &conn->info;
 
 	if (!events)
 		return;
 	spin_lock(&events->lock);
-	if (!events->gone && !ether_addr_equal(conn->info.remote_mac, mac)) {
-		ether_addr_copy(conn->info.remote_mac, mac);
+	if (!events->gone &&
+	    (memcmp(info->local_mac, local_mac, ETH_ALEN) || info->mtu != mtu ||
+	     (remote_mac && memcmp(info->remote_mac, remote_mac, ETH_ALEN)))) {
+		memcpy(info->local_mac, local_mac, ETH_ALEN);
+		if (remote_mac)
+			memcpy(info->remote_mac, remote_mac, ETH_ALEN);
+		WRITE_ONCE(info->mtu, mtu);
 		usiw_evfile_queue(conn, USIW_EVENT_NEIGH);
 	}
 	spin_unlock(&events->lock);

@@ -20,6 +20,17 @@ static struct usiw_device *usiw_device_of(struct net_device *netdev)
 	return ibdev ? to_usiw_dev(ibdev) : NULL;
 }
 
+/* Counts at the device of @netdev, if it has one; any context. */
+void usiw_netdev_count(struct net_device *netdev, enum usiw_kcounter counter)
+{
+	struct usiw_device *dev = usiw_device_of(netdev);
+
+	if (!dev)
+		return;
+	usiw_count(dev, counter);
+	ib_device_put(&dev->ibdev);
+}
+
 static void usiw_dispatch(struct usiw_device *dev, enum ib_event_type type)
 {
 	struct ib_event event = {
@@ -88,6 +99,7 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		usiw_device_read_mac(dev);
 		usiw_dispatch(dev, IB_EVENT_GID_CHANGE);
 		usiw_link_changed(dev);
+		usiw_follow_all(dev);
 		break;
 	case NETDEV_CHANGEMTU:
 	case NETDEV_CHANGENAME:
@@ -195,7 +207,7 @@ void usiw_neigh_work(struct work_struct *work)
 	for (bucket = 0; bucket < USIW_NEXTHOP_BUCKETS; bucket++)
 		if (test_and_clear_bit(bucket, dev->neigh_pending))
 			__set_bit(bucket, buckets);
-	usiw_conn_kick_device(dev, USIW_CONN_CHECK_NEIGH, usiw_conn_in_buckets, buckets);
+	usiw_conn_kick_device(dev, USIW_CONN_FOLLOW, usiw_conn_in_buckets, buckets);
 }
 
 /* In softirq, and often: only neighbours that may be the next hop of a connection count. */

@@ -116,10 +116,10 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 t
 	route->reason = usiw_route_judge(dev, route);
 	mtu = min_t(u32, dst_mtu(route->dst), READ_ONCE(route->dst->dev->mtu));
 	if (dst != route->dst) {
-		/* -EREMOTE and -EAGAIN: there is a policy, and no security association yet. */
-		if (IS_ERR(dst) && PTR_ERR(dst) != -EREMOTE && PTR_ERR(dst) != -EAGAIN) {
+		/* Any other error: there is a policy, and no security association yet. */
+		if (dst == ERR_PTR(-EPERM)) {
 			usiw_route_put(route);
-			return PTR_ERR(dst);
+			return -EPERM;
 		}
 		route->reason = USIW_ROUTE_IPSEC;
 		if (!IS_ERR(dst))

@@ -89,7 +89,17 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 		usiw_rx_queue(us, skb, &tuple, sizeof(*hdr));
 }
 
-/* UDP has verified the checksum. skb->data is at the UDP header. Takes the skb. */
+/*
+ * Over IPv6 UDP drops it. What a sender on this host has left to a NIC may be any number here,
+ * and is marked.
+ */
+static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
+{
+	return ip_hdr(skb)->version == 4 && !udp_hdr(skb)->check &&
+	       skb->ip_summed != CHECKSUM_PARTIAL;
+}
+
+/* UDP has verified the checksum, if there is one. skb->data is at the UDP header. Takes the skb. */
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 {
 	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
@@ -110,6 +120,10 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 		usiw_rx_data(us, skb, hdr);
 		break;
 	case USIW_CM_LOOK_HANDSHAKE:
+		if (usiw_rx_has_no_checksum(skb)) {
+			usiw_netdev_count(skb->dev, USIW_KCNT_CM_NO_CHECKSUM);
+			break;
+		}
 		usiw_rx_tuple(skb, &tuple);
 		usiw_rx_queue(us, skb, &tuple, len);
 		break;
@@ -124,9 +138,59 @@ drop:
 	return 0;
 }
 
+/* What ICMP says about a connection. */
+enum usiw_icmp {
+	USIW_ICMP_OTHER,
+	USIW_ICMP_UNREACHABLE,		/* nobody has the port */
+	USIW_ICMP_TOO_BIG,
+};
+
+static enum usiw_icmp usiw_icmp4(const struct sk_buff *skb, u32 *mtu)
+{
+	const struct icmphdr *icmph = icmp_hdr(skb);
+
+	if (icmph->type != ICMP_DEST_UNREACH)
+		return USIW_ICMP_OTHER;
+	*mtu = be16_to_cpu(icmph->un.frag.mtu);
+	switch (icmph->code) {
+	case ICMP_PORT_UNREACH:
+		return USIW_ICMP_UNREACHABLE;
+	case ICMP_FRAG_NEEDED:
+		return USIW_ICMP_TOO_BIG;
+	default:
+		return USIW_ICMP_OTHER;
+	}
+}
+
+static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
+{
+	const struct icmp6hdr *icmph = icmp6_hdr(skb);
+
+	*mtu = be32_to_cpu(icmph->icmp6_mtu);
+	if (icmph->icmp6_type == ICMPV6_PKT_TOOBIG)
+		return USIW_ICMP_TOO_BIG;
+	if (icmph->icmp6_type == ICMPV6_DEST_UNREACH && icmph->icmp6_code == ICMPV6_PORT_UNREACH)
+		return USIW_ICMP_UNREACHABLE;
+	return USIW_ICMP_OTHER;
+}
+
 /*
- * ICMP about something this socket sent: skb->data is at the IP header in it. Counts as an
- * answer to a REQ only, whose ISN it has to quote.
+ * The kernel has noted the path's MTU ahead of this call, and who forges such ICMP has lowered it
+ * for all sockets: the connection only looks. Not for each one, however.
+ */
+static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
+{
+	if (mtu >= READ_ONCE(conn->info.mtu) ||
+	    time_before(jiffies, READ_ONCE(conn->icmp_next)))
+		return;
+	WRITE_ONCE(conn->icmp_next, jiffies + msecs_to_jiffies(USIW_ICMP_MS));
+	usiw_conn_kick(conn, USIW_CONN_FOLLOW);
+}
+
+/*
+ * ICMP about something this socket, or an engine in its name, sent: skb->data is at the IP
+ * header in it. "Port unreachable" counts as an answer to a REQ only, and has to carry enough of
+ * it to show its PSN.
  */
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 {
@@ -139,25 +203,22 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	const __be32 *psn;
 	struct usiw_tuple tuple;
 	struct usiw_conn *conn;
-	u32 at;
+	enum usiw_icmp what;
+	u32 at, mtu = 0;
 
 	if (!us)
 		return;
 	if (us->ipv4) {
 		const struct iphdr *iph = (const struct iphdr *)skb->data;
 
-		if (icmp_hdr(skb)->type != ICMP_DEST_UNREACH ||
-		    icmp_hdr(skb)->code != ICMP_PORT_UNREACH)
-			return;
+		what = usiw_icmp4(skb, &mtu);
 		ipv6_addr_set_v4mapped(iph->saddr, &tuple.local);
 		ipv6_addr_set_v4mapped(iph->daddr, &tuple.remote);
 		at = iph->ihl * 4;
 	} else {
 		const struct ipv6hdr *ip6h = (const struct ipv6hdr *)skb->data;
 
-		if (icmp6_hdr(skb)->icmp6_type != ICMPV6_DEST_UNREACH ||
-		    icmp6_hdr(skb)->icmp6_code != ICMPV6_PORT_UNREACH)
-			return;
+		what = usiw_icmp6(skb, &mtu);
 		/* usiw sends no extension headers. */
 		if (ip6h->nexthdr != IPPROTO_UDP)
 			return;
@@ -165,6 +226,8 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 		tuple.remote = ip6h->daddr;
 		at = sizeof(*ip6h);
 	}
+	if (what == USIW_ICMP_OTHER)
+		return;
 	uh = skb_header_pointer(skb, at, sizeof(buf.uh), &buf.uh);
 	if (!uh)
 		return;
@@ -174,7 +237,9 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
-	if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
+	if (conn && what == USIW_ICMP_TOO_BIG)
+		usiw_rx_too_big(conn, mtu);
+	else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
 		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
 	rcu_read_unlock();
 }

@@ -3,6 +3,7 @@
  * `rdma statistic show`: the pages of all contexts and QPs, what dead ones left, and the
  * kernel's own counters. `rdma resource show qp -dd`: the page of a QP.
  */
+#include <linux/ktime.h>
 #include <linux/overflow.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
@@ -58,6 +59,9 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_CM_ESTABLISHED].name = "cm_established",
 	[USIW_CNT_MAX + USIW_KCNT_CM_BACKLOG_FULL].name = "cm_backlog_full",
 	[USIW_CNT_MAX + USIW_KCNT_CM_REFUSED].name = "cm_refused",
+	[USIW_CNT_MAX + USIW_KCNT_CM_NO_CHECKSUM].name = "cm_no_checksum",
+	[USIW_CNT_MAX + USIW_KCNT_ROUTE_ELSEWHERE].name = "route_elsewhere",
+	[USIW_CNT_MAX + USIW_KCNT_ROUTE_FORBIDDEN].name = "route_forbidden",
 };
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
@@ -81,16 +85,35 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
+/* No page counts faster than this, per ns: as bytes it is 512 Gb/s. */
+#define USIW_STATS_PER_NS	64
+
 /*
- * Processes can write what they like into their pages: a total neither goes backwards
- * by it nor wraps.
+ * Processes can write what they like into their pages. A value that is behind the one before, or
+ * further ahead of it than anything can have counted meanwhile, is not believed: totals neither go
+ * back, nor are they at their end by one write.
  */
+static void usiw_stats_look(struct usiw_counters *counters)
+{
+	u64 now = ktime_get_ns(), most, value;
+	int i;
+
+	if (check_mul_overflow(now - counters->seen_ns, (u64)USIW_STATS_PER_NS, &most))
+		most = U64_MAX;
+	for (i = 0; i < USIW_CNT_MAX; i++) {
+		value = READ_ONCE(counters->page[i]);
+		if (value > counters->seen[i] && value - counters->seen[i] <= most)
+			counters->seen[i] = value;
+	}
+	counters->seen_ns = now;
+}
+
 static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
 {
 	int i;
 
+	usiw_stats_look(counters);
 	for (i = 0; i < USIW_CNT_MAX; i++) {
-		counters->seen[i] = max(counters->seen[i], READ_ONCE(counters->page[i]));
 		if (check_add_overflow(sums[i], counters->seen[i], &sums[i]))
 			sums[i] = U64_MAX;
 	}
@@ -116,6 +139,7 @@ int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 
 
 void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters)
 {
+	counters->seen_ns = ktime_get_ns();
 	mutex_lock(&dev->stats_lock);
 	list_add_tail(&counters->node, &dev->counters);
 	mutex_unlock(&dev->stats_lock);

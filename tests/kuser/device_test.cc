@@ -56,6 +56,18 @@ TEST_F(Device, newlink__lo_has_a_gid) {
   EXPECT_EQ(is_zero_ether_addr(mock_netdev("lo")->dev_addr), USIW_MOCK_KERNEL >= 604);
 }
 
+// D9: lo is as before, however its device ends; but what somebody else has set meanwhile stays.
+TEST_F(Device, lo__has_no_mac_when_its_device_is_gone) {
+  net_device* lo = mock_netdev("lo");
+  ASSERT_EQ(mock_link_ops->newlink("usiw2", lo), 0);
+  mock_unregister(mock_device("lo"));
+  EXPECT_TRUE(is_zero_ether_addr(lo->dev_addr));
+  ASSERT_EQ(mock_link_ops->newlink("usiw2", lo), 0);
+  lo->dev_addr[0] = 6;
+  mock_unregister(mock_device("lo"));
+  EXPECT_EQ(lo->dev_addr[0], 6);
+}
+
 TEST_F(Device, newlink__second_device_on_a_netdev) {
   EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("eth0")), -EEXIST);
 }
@@ -76,6 +88,7 @@ TEST_F(Device, newlink__each_failure) {
       break;
     }
     EXPECT_LT(ret, 0) << "call " << n;
+    EXPECT_TRUE(is_zero_ether_addr(mock_netdev("lo")->dev_addr)) << "call " << n;
     EXPECT_EQ(mock_netdev("lo")->refs, kOfOthers);
   }
 }

@@ -309,8 +309,8 @@ TEST_F(Event, order__of_one_connection) {
   const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 9};
   usiw_evfile_push(client_conn(), USIW_EVENT_DISCONNECT);
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_neigh(client_conn(), mac);
-  usiw_evfile_neigh(client_conn(), mac);
+  usiw_evfile_neigh(client_conn(), mac, mac, 1500);
+  usiw_evfile_neigh(client_conn(), mac, nullptr, 1500);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(3 * sizeof(usiw_event)));
   EXPECT_EQ(records_[0].type, USIW_EVENT_NEIGH);
   EXPECT_EQ(records_[1].type, USIW_EVENT_PROBE);

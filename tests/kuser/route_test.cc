@@ -50,7 +50,7 @@ TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
 
 // D3: with a security association there, without one yet, and where the policy forbids the flow.
 TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
-  for (const int says : {1, -EREMOTE, -EAGAIN}) {
+  for (const int says : {1, -EREMOTE, -EAGAIN, -EINVAL}) {
     mock_ipsec = says;
     usiw_route route;
     ASSERT_EQ(look(route), 0);
@@ -102,6 +102,222 @@ TEST_F(Route, get__errors_of_the_look_up) {
   mock_errors[MOCK_NET] = 1;
   EXPECT_EQ(connect(true), -ENETUNREACH);
   EXPECT_EQ(mock_routes, 0);
+}
+
+// ---- Connections that follow ----
+
+class Follow : public Route {
+ protected:
+  void SetUp() override {
+    Route::SetUp();
+    establish();
+    mock_advance_ms(USIW_FOLLOW_MS + 1);  // the first look
+    events();
+  }
+  /// The records since the last call.
+  std::vector<usiw_event> events() { return client->events(); }
+  void routes_changed() {
+    init_net.genid_ipv4++;
+    mock_advance_ms(USIW_FOLLOW_MS + 1);
+  }
+  s64 count(usiw_kcounter which) { return atomic64_read(&to_usiw_dev(client->device)->kcounters[which]); }
+};
+
+// D6: uapi/usiw_abi.h promises it.
+TEST_F(Follow, own_mac__reaches_live_connections) {
+  mock_netdev("eth0")->dev_addr[5] = 0x55;
+  mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEADDR);
+  mock_run();
+  const auto records = events();
+  ASSERT_EQ(records.size(), 2u);  // LINK, too
+  const usiw_event& neigh = records[records[0].type == USIW_EVENT_NEIGH ? 0 : 1];
+  ASSERT_EQ(neigh.type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(neigh.conn.local_mac[5], 0x55);
+  EXPECT_EQ(neigh.conn.remote_mac[5], 0x77);
+  EXPECT_EQ(neigh.conn.mtu, 1500);
+}
+
+// The change of the own MAC has emptied the neighbour table: the old next hop is better than none.
+TEST_F(Follow, own_mac__while_the_next_hop_is_not_known) {
+  mock_netdev("eth0")->dev_addr[5] = 0x55;
+  mock_neigh_known = false;
+  mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEADDR);
+  mock_run();
+  auto records = events();
+  ASSERT_EQ(records.size(), 2u);
+  const usiw_event& neigh = records[records[0].type == USIW_EVENT_NEIGH ? 0 : 1];
+  EXPECT_EQ(neigh.conn.local_mac[5], 0x55);
+  EXPECT_EQ(neigh.conn.remote_mac[5], 0x77);
+  // What it gets known by is heard.
+  mock_neigh_known = true;
+  mock_neigh_mac[5] = 0x78;
+  const in6_addr peer = ipv4("192.0.2.2");
+  mock_neigh_update(mock_netdev("eth0"), &peer, mock_neigh_mac);
+  mock_advance_ms(USIW_NEIGH_DELAY_MS + 1);
+  records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].conn.remote_mac[5], 0x78);
+}
+
+// D5: no notifier tells of it.
+TEST_F(Follow, route__other_next_hop_of_which_nobody_tells) {
+  mock_neigh_mac[5] = 0x99;
+  mock_advance_ms(USIW_FOLLOW_MS + 1);
+  EXPECT_TRUE(events().empty());
+  routes_changed();
+  const auto records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records[0].conn.remote_mac[5], 0x99);
+  routes_changed();
+  EXPECT_TRUE(events().empty());
+}
+
+TEST_F(Follow, route__of_ipv6) {
+  mock_neigh_mac[5] = 0x99;
+  init_net.genid_ipv6++;
+  mock_advance_ms(USIW_FOLLOW_MS + 1);
+  EXPECT_EQ(events().size(), 1u);
+}
+
+// A next hop that the engine alone sends to has to be used for the kernel to verify it.
+TEST_F(Follow, next_hop__is_used_now_and_then) {
+  mock_advance_ms(USIW_FOLLOW_USE_MS + 2 * USIW_FOLLOW_MS);
+  const unsigned before = mock_neigh_used;
+  mock_advance_ms(USIW_FOLLOW_USE_MS / 2);
+  EXPECT_LE(mock_neigh_used - before, 2u);  // one per connection
+  mock_advance_ms(USIW_FOLLOW_USE_MS);
+  EXPECT_GE(mock_neigh_used - before, 2u);
+  EXPECT_LE(mock_neigh_used - before, 4u);
+  mock_neigh_mac[5] = 0x99;
+  mock_advance_ms(USIW_FOLLOW_USE_MS + 2 * USIW_FOLLOW_MS);
+  EXPECT_EQ(events().size(), 1u);
+}
+
+TEST_F(Follow, work__ends_with_the_last_connection) {
+  EXPECT_TRUE(to_usiw_dev(client->device)->follow_work.work.pending);
+  client->modify(IB_QPS_ERR);
+  settle({client.get(), server.get()});
+  mock_advance_ms(60000);
+  EXPECT_FALSE(to_usiw_dev(client->device)->follow_work.work.pending);
+}
+
+TEST_F(Follow, route__by_another_netdev_is_told_once) {
+  mock_route_dev = mock_netdev("eth1");
+  routes_changed();
+  routes_changed();
+  EXPECT_TRUE(events().empty());
+  EXPECT_EQ(count(USIW_KCNT_ROUTE_ELSEWHERE), 1);
+  EXPECT_NE(client_conn(), nullptr);
+  mock_route_dev = nullptr;
+  routes_changed();
+  mock_route_dev = mock_netdev("eth1");
+  routes_changed();
+  EXPECT_EQ(count(USIW_KCNT_ROUTE_ELSEWHERE), 2);
+}
+
+TEST_F(Follow, route__none_changes_nothing) {
+  mock_errors[MOCK_NET] = 3;
+  routes_changed();
+  EXPECT_TRUE(events().empty());
+  EXPECT_NE(client_conn(), nullptr);
+}
+
+// D3: not a frame more, and the peer is told by the socket, which IPsec covers.
+TEST_F(Follow, ipsec__ends_a_live_connection) {
+  mock_ipsec = -EREMOTE;  // no security association yet
+  routes_changed();
+  EXPECT_EQ(client_conn(), nullptr);
+  EXPECT_TRUE(active.told(IW_CM_EVENT_CLOSE));
+  const auto records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].type, USIW_EVENT_KILL);
+  EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), 1);
+}
+
+TEST_F(Follow, ipsec__forbidden_flow) {
+  mock_ipsec = -EPERM;
+  routes_changed();
+  EXPECT_EQ(client_conn(), nullptr);
+  EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), 1);
+}
+
+// D7: a router in the middle has less than both ends.
+class PathMtu : public Follow {
+ protected:
+  void too_big(unsigned mtu) {
+    mock_datagram data{};
+    data.from = ipv4("192.0.2.1");
+    data.from_port = cpu_to_be16(9000);
+    data.to = ipv4("192.0.2.2");
+    data.to_port = cpu_to_be16(kPort);
+    data.len = 1400;
+    mock_deliver_too_big(&data, 8, mtu);
+    mock_run();
+    mock_advance_ms(USIW_ICMP_MS);
+  }
+};
+
+TEST_F(PathMtu, too_big__reaches_a_live_connection) {
+  too_big(1400);
+  auto records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records[0].conn.mtu, 1400);
+  EXPECT_EQ(records[0].conn.remote_mac[5], 0x77);
+  too_big(1400);
+  EXPECT_TRUE(events().empty());
+  too_big(300);
+  records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].conn.mtu, USIW_MIN_MTU);
+}
+
+TEST_F(PathMtu, too_big__forged_ones_cost_one_look_each_20_ms) {
+  const unsigned before = mock_neigh_used;
+  for (unsigned mtu = 1499; mtu > 1400; mtu--) {
+    mock_datagram data{};
+    data.from = ipv4("192.0.2.1");
+    data.from_port = cpu_to_be16(9000);
+    data.to = ipv4("192.0.2.2");
+    data.to_port = cpu_to_be16(kPort);
+    mock_deliver_too_big(&data, 0, mtu);
+    mock_run();
+  }
+  EXPECT_EQ(mock_neigh_used - before, 1u);
+}
+
+TEST_F(PathMtu, grows_again__no_further_than_agreed) {
+  too_big(1400);
+  events();
+  mock_route_mtu = 9000;
+  routes_changed();
+  const auto records = events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].conn.mtu, 1500);
+}
+
+class NewPathMtu : public Route {};
+
+TEST_F(NewPathMtu, learned_before__is_in_the_handshake) {
+  mock_route_mtu = 1400;
+  establish();
+  ASSERT_FALSE(client->seen.empty());
+  EXPECT_EQ(client->seen[0].conn.mtu, 1400);
+  EXPECT_EQ(server->seen[0].conn.mtu, 1400);
+}
+
+// Between REQ and the installation: the peer need not know.
+TEST_F(NewPathMtu, learned_in_between__lowers_what_is_announced) {
+  ASSERT_EQ(connect(), 0);
+  settle({client.get(), server.get()});
+  ASSERT_EQ(listener.requests.size(), 1u);
+  mock_route_mtu = 1300;
+  ASSERT_EQ(listener.requests[0]->accept(*server), 0);
+  settle({client.get(), server.get()});
+  ASSERT_FALSE(client->seen.empty());
+  EXPECT_EQ(client->seen[0].type, USIW_EVENT_CONNECT);
+  EXPECT_EQ(client->seen[0].conn.mtu, 1300);
 }
 
 }  // namespace

@@ -138,6 +138,24 @@ TEST_F(Rx, encap_err_rcv__d10_without_the_isn_it_is_not_believed) {
   EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
 }
 
+// D15: docs/protocol.md has them dropped, over IPv4 too.
+TEST_F(Rx, encap_rcv__handshake_without_a_checksum_is_dropped) {
+  usiw_device* dev = to_usiw_dev(mock_device("eth1"));
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  req.no_checksum = true;
+  mock_deliver(&req, 8);
+  mock_run();
+  EXPECT_TRUE(listener.requests.empty());
+  EXPECT_EQ(atomic64_read(&dev->kcounters[USIW_KCNT_CM_NO_CHECKSUM]), 1);
+  req.partial = true;  // a sum that a NIC was to finish may be 0 for now
+  mock_deliver(&req, 8);
+  mock_run();
+  EXPECT_EQ(listener.requests.size(), 1u);
+  EXPECT_EQ(atomic64_read(&dev->kcounters[USIW_KCNT_CM_NO_CHECKSUM]), 1);
+}
+
 TEST_F(Rx, encap_err_rcv__ipv6) {
   ASSERT_EQ(active.connect(*client, ipv6("2001:db8::1"), 9000, ipv6("2001:db8::9"), kPort), 0);
   mock_datagram req;

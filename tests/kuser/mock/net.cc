@@ -207,6 +207,9 @@ void reset_net() {
     }
   }
   mock_neigh_known = true;
+  mock_neigh_used = 0;
+  const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 0x77};
+  memcpy(mock_neigh_mac, mac, sizeof(mac));
   mock_foreign_port = 0;
   mock_on_route = mock_on_random = nullptr;
   mock_route_dev = nullptr;
@@ -226,6 +229,8 @@ const void* mock_route_encap;
 unsigned mock_route_mtu;
 int mock_ipsec;
 bool mock_neigh_known = true;
+u8 mock_neigh_mac[ETH_ALEN];
+unsigned mock_neigh_used;
 int mock_routes, mock_neighbours, mock_sockets, mock_foreign_port;
 void (*mock_on_route)(void);
 
@@ -272,10 +277,14 @@ void dev_put(struct net_device* dev) {
   if (--dev->refs < 0) mock_violation("dev_put without hold");
 }
 
-int dev_set_mac_address(struct net_device* dev, struct sockaddr* sa, void*) {
-  if (!rtnl_held) mock_violation("dev_set_mac_address without RTNL");
-  memcpy(dev->dev_addr, sa->sa_data, ETH_ALEN);
-  call(kNetdev, NETDEV_CHANGEADDR, dev);
+void eth_hw_addr_set(struct net_device* dev, const u8* addr) {
+  if (!rtnl_held) mock_violation("eth_hw_addr_set without RTNL");
+  memcpy(dev->dev_addr, addr, ETH_ALEN);
+}
+
+int call_netdevice_notifiers(unsigned long event, struct net_device* dev) {
+  if (!rtnl_held) mock_violation("call_netdevice_notifiers without RTNL");
+  call(kNetdev, event, dev);
   return 0;
 }
 
@@ -423,8 +432,7 @@ struct neighbour* dst_neigh_lookup(const struct dst_entry* dst, const void* addr
   entry->n.dev = dst->dev;
   entry->n.nud_state = mock_neigh_known ? NUD_VALID : 0;
   memcpy(entry->n.primary_key, addr, 4);
-  entry->n.ha[0] = 2;
-  entry->n.ha[5] = 0x77;
+  memcpy(entry->n.ha, mock_neigh_mac, ETH_ALEN);
   entry->n.refs = 1;
   mock_neighbours++;
   return &entry->n;
@@ -434,7 +442,7 @@ void neigh_ha_snapshot(u8* ha, const struct neighbour* n, const struct net_devic
   memcpy(ha, n->ha, dev->addr_len);
 }
 
-void neigh_event_send(struct neighbour*, void*) {}
+void neigh_event_send(struct neighbour*, void*) { mock_neigh_used++; }
 
 void neigh_release(struct neighbour* n) {
   mock_neighbours--;
@@ -553,8 +561,10 @@ bool mock_take(struct mock_datagram* d) {
 bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   Socket* s = receiver(d->to, d->to_port);
   if (!s) return false;
-  const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len), 0};
+  const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len),
+                     static_cast<__sum16>(d->no_checksum ? 0 : 0x1234)};
   sk_buff* skb = Skb(*d, &uh, sizeof(uh), linear).skb;
+  skb->ip_summed = d->partial ? CHECKSUM_PARTIAL : CHECKSUM_NONE;
   net_device* dev = owner_of(d->to);
   skb->dev = dev ? dev : &netdevs[1];  // the address may have gone meanwhile
   ip_header(skb, d->from, d->to);
@@ -567,7 +577,7 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   return true;
 }
 
-void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) {
+static void deliver_icmp(const struct mock_datagram* d, unsigned int payload, u32 too_big) {
   Socket* s = receiver(d->from, d->from_port);
   if (!s) return;
   const bool ipv4 = ipv6_addr_v4mapped(&d->to);
@@ -587,6 +597,13 @@ void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) {
   icmp6hdr icmp6{};
   icmp6.icmp6_type = ICMPV6_DEST_UNREACH;
   icmp6.icmp6_code = ICMPV6_PORT_UNREACH;
+  if (too_big) {
+    icmp4.code = ICMP_FRAG_NEEDED;
+    icmp4.un.frag.mtu = cpu_to_be16(too_big);
+    icmp6.icmp6_type = ICMPV6_PKT_TOOBIG;
+    icmp6.icmp6_code = 0;
+    icmp6.icmp6_mtu = cpu_to_be32(too_big);
+  }
   header(skb, false, ipv4 ? static_cast<void*>(&icmp4) : &icmp6, ipv4 ? sizeof(icmp4) : sizeof(icmp6));
   mock_softirq_begin();
   rcu_read_lock();
@@ -598,6 +615,14 @@ void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) {
   rcu_read_unlock();
   mock_softirq_end();
   kfree_skb(skb);
+}
+
+void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) { deliver_icmp(d, payload, 0); }
+
+/// UDP notes the path's MTU ahead of the tunnel's callback.
+void mock_deliver_too_big(const struct mock_datagram* d, unsigned int payload, unsigned int mtu) {
+  mock_route_mtu = mtu;
+  deliver_icmp(d, payload, mtu);
 }
 
 void* mock_header(const struct sk_buff* skb, bool network, unsigned int size) {

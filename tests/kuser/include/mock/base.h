@@ -72,6 +72,7 @@ typedef unsigned int mock_poll_t;
 #define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
 #define BUILD_BUG_ON_MSG(cond, msg) _Static_assert(!(cond), msg)
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
+#define clamp_t(type, v, lo, hi) min_t(type, (type)(v) > (type)(lo) ? (v) : (lo), hi)
 #define max(a, b)		((a) > (b) ? (a) : (b))
 #ifndef __cplusplus
 #define min(a, b)		((a) < (b) ? (a) : (b))
@@ -83,6 +84,7 @@ typedef unsigned int mock_poll_t;
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))
 #define U64_MAX			(~0ULL)
+#define check_mul_overflow(a, b, out) __builtin_mul_overflow(a, b, out)
 #define check_add_overflow(a, b, out) __builtin_add_overflow(a, b, out)
 #define struct_size(p, member, n) (offsetof(__typeof__(*(p)), member) + sizeof((p)->member[0]) * (n))
 
@@ -128,6 +130,7 @@ bool mock_warn(bool on, const char *what);
 /* %pM and the like are the kernel's: nothing checks or prints them here. */
 #define pr_info(...)		((void)0)
 #define pr_err(...)		((void)0)
+#define pr_warn_ratelimited(...) ((void)0)
 
 /* ---- Byte order ---- */
 static inline u16 be16_to_cpu(__be16 v)
@@ -207,6 +210,11 @@ extern u64 mock_now_us;
 typedef s64 ktime_t;
 
 #define ktime_get_coarse ktime_get
+static inline u64 ktime_get_ns(void)
+{
+	return mock_now_us * 1000;
+}
+
 static inline ktime_t ktime_get(void)
 {
 	return mock_now_us * 1000;
@@ -329,6 +337,12 @@ static inline void list_move(struct list_head *node, struct list_head *list)
 {
 	list_del(node);
 	list_add(node, list);
+}
+
+static inline void list_move_tail(struct list_head *node, struct list_head *list)
+{
+	list_del(node);
+	list_add_tail(node, list);
 }
 
 static inline void list_splice_init(struct list_head *from, struct list_head *to)

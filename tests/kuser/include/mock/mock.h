@@ -73,6 +73,8 @@ void mock_remove_addr(struct net_device *dev, const struct in6_addr *addr);
 void mock_neigh_update(struct net_device *dev, const struct in6_addr *addr, const u8 *mac);
 void mock_net_exit(struct net *net);
 extern bool mock_neigh_known;
+extern u8 mock_neigh_mac[ETH_ALEN];
+extern unsigned int mock_neigh_used;	/* times that a neighbour was used as if to send */
 extern int mock_routes, mock_neighbours, mock_sockets;
 /* What routes are from now on: the interface that all leave by (NULL: that of the source address), a tunnel in them,
  * the path's MTU (0: the interface's), and what IPsec says: 1 where a policy orders it, or an error. */
@@ -87,12 +89,15 @@ struct mock_datagram {
 	__be16 from_port, to_port;
 	u32 len;
 	u8 data[2048];
+	bool no_checksum;	/* its field is 0 ... */
+	bool partial;		/* ... or holds what a NIC is to finish */
 };
 unsigned int mock_sent(void);
 bool mock_take(struct mock_datagram *d);
 /* Gives one to the socket that it is for, from softirq; linear: bytes in the head of the skb. */
 bool mock_deliver(const struct mock_datagram *d, unsigned int linear);
 void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
+void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, unsigned int mtu);
 bool mock_port_is_open(const struct in6_addr *addr, __be16 port);
 extern int mock_foreign_port;	/* taken by somebody else, host order; 0: none */
 

@@ -33,6 +33,7 @@ struct net_device;
 struct net {
 	u32 hash_mix;
 	struct net_device *loopback_dev;
+	int genid_ipv4, genid_ipv6;
 };
 
 typedef struct {
@@ -57,6 +58,16 @@ static inline bool net_eq(const struct net *a, const struct net *b)
 static inline u32 net_hash_mix(const struct net *net)
 {
 	return net->hash_mix;
+}
+
+static inline int rt_genid_ipv4(const struct net *net)
+{
+	return net->genid_ipv4;
+}
+
+static inline int rt_genid_ipv6(const struct net *net)
+{
+	return net->genid_ipv6;
 }
 
 struct pernet_operations {
@@ -96,7 +107,8 @@ struct net_device *dev_get_by_name(struct net *net, const char *name);
 void netdev_hold(struct net_device *dev, netdevice_tracker *tracker, gfp_t flags);
 void netdev_put(struct net_device *dev, netdevice_tracker *tracker);
 void dev_put(struct net_device *dev);
-int dev_set_mac_address(struct net_device *dev, struct sockaddr *sa, void *extack);
+void eth_hw_addr_set(struct net_device *dev, const u8 *addr);
+int call_netdevice_notifiers(unsigned long event, struct net_device *dev);
 
 static inline struct net *dev_net(const struct net_device *dev)
 {
@@ -324,6 +336,9 @@ void neigh_ha_snapshot(u8 *ha, const struct neighbour *n, const struct net_devic
 void neigh_event_send(struct neighbour *n, void *skb);
 void neigh_release(struct neighbour *n);
 
+#define CHECKSUM_NONE		0
+#define CHECKSUM_PARTIAL	3
+
 /* ---- Datagrams: a head of exactly head_len bytes, and a page with the rest ---- */
 struct sk_buff {
 	struct net_device *dev;
@@ -333,6 +348,7 @@ struct sk_buff {
 	u8 *page;
 	u8 *network, *transport;	/* apart from data, each with its own length */
 	unsigned int network_len, transport_len;
+	u8 ip_summed;
 };
 
 void *mock_header(const struct sk_buff *skb, bool network, unsigned int size);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Connections follow their routes: next hop, own MAC, MTU of the path, and whether raw packets
+ * may be used at all.
+ *
+ * The kernel tells of neighbours (netevent), of its own MACs (netdev) and of path MTUs (ICMP to
+ * the socket). Of routes, rules, next-hop objects and IPsec policies it has generation numbers,
+ * which its own sockets compare before they send (dst_check()); here a device compares them every
+ * USIW_FOLLOW_MS while it has connections, at a cost that does not depend on their number. The
+ * FIB notifier would be no help: it begins with a dump of all tables, calls for each route under
+ * the table's lock, and says nothing of policies and replaced next-hop objects.
+ *
+ * When a number has changed each connection looks its route up again, USIW_FOLLOW_BURST in each
+ * USIW_FOLLOW_MS. Without any change each one does in USIW_FOLLOW_USE_MS as well, fewer at a
+ * time: engines send past the neighbour table, so this is the use that makes the kernel verify
+ * next hops, and what has no number (redirects, path MTUs that time out) is seen by it.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/jiffies.h>
+#include <net/net_namespace.h>
+
+#include "usiw_conn.h"
+
+/* ---- A connection ------------------------------------------------------ */
+
+/* The MTU that @conn may use on @route, once it has its own. */
+u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route)
+{
+	return clamp_t(u16, route->mtu, USIW_MIN_MTU, conn->cm.mtu);
+}
+
+void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
+{
+	struct usiw_device *dev = conn->dev;
+
+	if (conn->nexthop_bucket >= 0)
+		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
+	if (bucket >= 0)
+		atomic_inc(&dev->nexthops[bucket]);
+	WRITE_ONCE(conn->nexthop_bucket, bucket);
+}
+
+/* IPsec or an encapsulation is due from now on, or a policy forbids the flow: not a frame more. */
+static void usiw_conn_forbid(struct usiw_conn *conn)
+{
+	usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
+	pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
+			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
+			    &conn->tuple.remote);
+	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
+}
+
+/* The engine has one port: it goes on as before, and reaches the peer or does not. */
+static void usiw_conn_elsewhere(struct usiw_conn *conn, const struct usiw_route *route)
+{
+	if (conn->elsewhere)
+		return;
+	conn->elsewhere = true;
+	usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
+	pr_warn_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on by %s\n",
+			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
+			    &conn->tuple.remote, route->dst->dev->name,
+			    conn->info.flags & USIW_CONN_F_LOCAL ? "lo" : conn->dev->netdev->name);
+}
+
+static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_route *route)
+{
+	u8 mac[ETH_ALEN] __aligned(2);
+	int bucket, ret;
+
+	conn->elsewhere = false;
+	ret = usiw_route_mac(route, &conn->tuple, mac, &bucket);
+	/* Also of one that is not known yet, so that its update is heard. */
+	usiw_conn_set_nexthop(conn, bucket);
+	usiw_evfile_neigh(conn, route->dst->dev->dev_addr, ret ? NULL : mac,
+			  usiw_conn_mtu(conn, route));
+}
+
+/*
+ * Tell the engine what has changed. Without a route, or while the next hop is not known, it goes
+ * on as it was. conn->lock held.
+ */
+void usiw_conn_follow(struct usiw_conn *conn)
+{
+	struct usiw_route route;
+	bool local;
+	int ret;
+
+	if (!conn->announced || conn->cm.released)
+		return;
+	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
+	if (ret == -EPERM)
+		usiw_conn_forbid(conn);
+	if (ret)
+		return;
+	ret = usiw_route_eligible(&route);
+	local = conn->info.flags & USIW_CONN_F_LOCAL;
+	if (ret == -EPROTONOSUPPORT)
+		usiw_conn_forbid(conn);
+	else if (ret || route.local != local)
+		usiw_conn_elsewhere(conn, &route);
+	else
+		usiw_conn_follow_route(conn, &route);
+	usiw_route_put(&route);
+}
+
+/* ---- All connections of a device --------------------------------------- */
+
+static int usiw_genid_ipv6(const struct net *net)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	return rt_genid_ipv6(net);
+#else
+	return 0;
+#endif
+}
+
+/* Has anything changed of which there is a number? */
+static bool usiw_follow_due(struct usiw_device *dev)
+{
+	const struct net *net = read_pnet(&dev->net);
+	int ipv4 = rt_genid_ipv4(net);
+	int ipv6 = usiw_genid_ipv6(net);
+	bool due = test_and_clear_bit(USIW_FOLLOW_ALL, &dev->follow_flags);
+
+	if (ipv4 != dev->genid_ipv4 || ipv6 != dev->genid_ipv6)
+		due = true;
+	dev->genid_ipv4 = ipv4;
+	dev->genid_ipv6 = ipv6;
+	return due;
+}
+
+static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
+{
+	struct usiw_conn *conn;
+
+	conn = list_first_entry_or_null(&dev->conns, struct usiw_conn, dev_node);
+	return conn && conn->pass != dev->pass ? conn : NULL;
+}
+
+/*
+ * A pass is over when the first connection has been in it: each one that has goes to the end,
+ * and new ones begin there.
+ */
+void usiw_follow_work(struct work_struct *work)
+{
+	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
+					       follow_work);
+	bool due = usiw_follow_due(dev);
+	struct usiw_conn *conn;
+	int left;
+
+	spin_lock_bh(&dev->conn_lock);
+	if (due) {
+		dev->pass++;
+		dev->pass_left = USIW_FOLLOW_BURST;
+	} else if (!usiw_follow_next(dev) && time_after_eq(jiffies, dev->use_next)) {
+		dev->pass++;
+		dev->pass_left = USIW_FOLLOW_USE_BURST;
+	}
+	for (left = dev->pass_left; left && (conn = usiw_follow_next(dev)); left--) {
+		conn->pass = dev->pass;
+		list_move_tail(&conn->dev_node, &dev->conns);
+		usiw_conn_kick(conn, USIW_CONN_FOLLOW);
+		dev->use_next = jiffies + msecs_to_jiffies(USIW_FOLLOW_USE_MS);
+	}
+	if (!list_empty(&dev->conns))
+		queue_delayed_work(usiw_wq, &dev->follow_work, msecs_to_jiffies(USIW_FOLLOW_MS));
+	spin_unlock_bh(&dev->conn_lock);
+}
+
+/* The device's first connection has come. dev->conn_lock held. */
+void usiw_follow_start(struct usiw_device *dev)
+{
+	queue_delayed_work(usiw_wq, &dev->follow_work, msecs_to_jiffies(USIW_FOLLOW_MS));
+}
+
+/* Something has changed that concerns all: now. Any context. */
+void usiw_follow_all(struct usiw_device *dev)
+{
+	set_bit(USIW_FOLLOW_ALL, &dev->follow_flags);
+	mod_delayed_work(usiw_wq, &dev->follow_work, 0);
+}

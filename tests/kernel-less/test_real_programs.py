@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Programs as Debian has them, unchanged, under usiw-run: those that once were turned away, and why they are not now."""
 
+import glob
+import subprocess
+
 import pytest
 
 from support.pairs import next_port
@@ -32,3 +35,34 @@ def test_rstream_as_it_comes(usiw_run):
     server = usiw_run(["rstream", "-b", SERVER_IP, "-p", port]).wait_listening(port, spins=True)
     usiw_run(["rstream", "-s", SERVER_IP, "-p", port]).expect(0, 120)
     server.expect(0)
+
+
+RSPRELOAD = "".join(glob.glob("/usr/lib/*/rsocket/librspreload.so"))
+
+
+def bound_udp_sockets(port):
+    """How many there are: rsockets listen by rdma_cm."""
+    with open("/proc/self/net/udp", encoding="ascii") as f:
+        return sum(line.split()[1].endswith(f":{port:04X}") for line in f)
+
+
+def test_iperf_by_rsockets(usiw_run):
+    """Another preloaded library, whose table of descriptors the making of usiw-run's watcher once tore. It makes rsockets of
+    TCP sockets; what cannot be one stays one, so look at what listens."""
+    port = next_port()
+    preload = {"LD_PRELOAD": RSPRELOAD}
+    server = usiw_run(["iperf", "-s", "-p", port], env=preload).wait_listening(port)
+    assert bound_udp_sockets(port) > 0
+    for _ in range(2):
+        assert "bits/sec" in usiw_run(["iperf", "-c", SERVER_IP, "-p", port, "-n", "20M"], env=preload).expect(0, 30)
+    server.kill()
+    assert "bits/sec" in server.output
+
+
+def test_sanitized_program(usiw_run, tmp_path):
+    """The runtime of AddressSanitizer, preloaded, insists on being the first library."""
+    source = tmp_path / "p.c"
+    source.write_text("#include <infiniband/verbs.h>\nint main(void) { int n; return !ibv_get_device_list(&n) || n != 1; }\n")
+    subprocess.run(["gcc", "-fsanitize=address", "-o", tmp_path / "p", source, "-libverbs"], check=True)
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    usiw_run([tmp_path / "p"], env={"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}).expect(0)

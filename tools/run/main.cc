@@ -38,11 +38,13 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of what
+/// the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;
-  if (others != nullptr && *others != '\0' && strstr(others, library.c_str()) == nullptr)
-    value += std::string(":") + others;
+  if (others != nullptr && *others != '\0')
+    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
   setenv("LD_PRELOAD", value.c_str(), 1);
 }
 

@@ -3,12 +3,41 @@
 
 import glob
 import subprocess
+from typing import NamedTuple
 
 import pytest
 
+from hosts import B4
 from support.pairs import next_port
+from support.procs import Proc, sockets_bound, until
 
 SERVER_IP = "127.0.0.3"
+
+
+class Place(NamedTuple):
+    """Where a server runs, and its address."""
+    where: str
+    address: str
+
+    def start(self, usiw_run, argv, **kwargs):
+        """A program under usiw-run there."""
+        return Proc([usiw_run.path, *argv], where=self.where, **kwargs)
+
+
+@pytest.fixture(params=["this-host", "other-host"])
+def place(request, other_host):
+    return Place("", "127.0.0.1") if request.param == "this-host" else Place(other_host, B4)
+
+
+@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]], ids=["msg", "rxm"])
+def test_libfabric(usiw_run, place, options):
+    """It asks for all rights to memory; and, by a bind to 127.0.0.1, for the address that it offers to other hosts."""
+    port = next_port()
+    command = ["fi_pingpong", *options, "-B" , port, "-I", 20, "-S", 4096]
+    server = place.start(usiw_run, command)
+    until(lambda: sockets_bound(port, server.pid), "the server listens")
+    usiw_run(["fi_pingpong", *options, "-P", port, "-I", 20, "-S", 4096, place.address]).expect(0)
+    server.expect(0)
 
 
 def test_rping_with_a_qp_of_its_own(usiw_run):

@@ -2,7 +2,9 @@
 #include "qp.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <map>
+#include <utility>
 
 #include "cm/usiw_qp_states.h"
 #include "conn.h"
@@ -17,6 +19,15 @@ constexpr uint32_t kFirstQpn = 2, kLastQpn = 0xfffffe;  // 0, 1 and 0xffffff hav
 std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
   static auto& qps = *new std::map<uint32_t, std::weak_ptr<Qp>>;
   return qps;
+}
+
+/// Most programs say no more than "failed to modify QP to RTS".
+void hint_own_connect() {
+  static bool said = false;
+  if (!std::exchange(said, true))
+    fputs("usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm only "
+          "(perftest: option -R; qperf: -cm 1)\n",
+          stderr);
 }
 
 }  // namespace
@@ -46,7 +57,10 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && cmd.max_rd_atomic > USIW_MAX_ORD) return -EINVAL;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && cmd.max_dest_rd_atomic > USIW_MAX_IRD) return -EINVAL;
   if ((mask & IBV_QP_CUR_STATE) != 0 && cmd.cur_qp_state != state) return -EINVAL;
-  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) return -EINVAL;
+  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) {
+    if (next == IBV_QPS_RTS && !conn) hint_own_connect();
+    return -EINVAL;
+  }
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) access = cmd.qp_access_flags;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   if (std::shared_ptr<Conn> c = conn) {

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "vm"))
+import hosts  # noqa: E402
 from support import procs  # noqa: E402
 
 USIW_RUN = os.environ["USIW_RUN"]
@@ -27,3 +28,10 @@ def usiw_run():
         return procs.Proc([USIW_RUN, *options, *argv], **kwargs)
     start.path = USIW_RUN
     return start
+
+
+@pytest.fixture(scope="module")
+def other_host():
+    """What to put before a command to run it on the other host (hosts.py)."""
+    with hosts.other_host() as where:
+        yield where

@@ -8,30 +8,9 @@ import time
 
 import pytest
 
+from hosts import A4, B4, B6, both
 from support.pairs import next_port
 from support.procs import Proc, run, until
-
-A4, B4, A6, B6 = "10.77.0.1", "10.77.0.2", "fd77::1", "fd77::2"
-
-
-@pytest.fixture(scope="module")
-def other_host():
-    """What to put before a command to run it at B; A is this namespace."""
-    with subprocess.Popen(["unshare", "--net", "sleep", "1000"]) as holder:
-        try:
-            where = f"nsenter --target {holder.pid} --net"
-            until(lambda: os.readlink("/proc/self/ns/net") != os.readlink(f"/proc/{holder.pid}/ns/net"), "a namespace")
-            run("ip", "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", str(holder.pid))
-            for device, four, six, at in (("va", A4, A6, ""), ("vb", B4, B6, where)):
-                run("ip", "addr", "add", f"{four}/24", "dev", device, where=at)
-                run("ip", "addr", "add", f"{six}/64", "dev", device, "nodad", where=at)
-                run("ip", "link", "set", device, "up", where=at)
-            for device, at in (("va", ""), ("vb", where)):
-                until(lambda d=device, a=at: "state UP" in run("ip", "-o", "link", "show", "dev", d, where=a), "carrier")
-            yield where
-        finally:
-            holder.kill()
-
 
 #: --port of the server and of the client. Shared memory does not reach beyond the namespace; auto is packets here.
 KINDS = [("auto", "auto"), ("shm", "shm"), ("packet", "socket"), ("socket", "auto")]
@@ -40,14 +19,6 @@ KINDS = [("auto", "auto"), ("shm", "shm"), ("packet", "socket"), ("socket", "aut
 @pytest.fixture(params=KINDS, ids="-".join)
 def kinds(request):
     return request.param
-
-
-def both(usiw_run, where, server, client, port, kinds=("auto", "auto")):
-    first = Proc([*where.split(), usiw_run.path, "--port", kinds[0], *server]).wait_listening(port)
-    second = usiw_run(client, ["--port", kinds[1]])
-    second.expect(0, 60)
-    first.expect(0, 60)
-    return second.output
 
 
 @pytest.mark.parametrize("address", [B4, B6], ids=["ipv4", "ipv6"])

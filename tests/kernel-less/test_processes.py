@@ -2,7 +2,9 @@
 """Processes that end, fork and exec; rights."""
 
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -10,6 +12,7 @@ from support.pairs import next_port
 from support.procs import until
 
 SERVER_IP = "127.0.0.3"
+TRAFFIC = os.path.join(os.environ["VM_PROGRAMS"], "traffic")
 RUN_CASES = os.path.join(os.environ["VM_PROGRAMS"], "run_cases")
 
 
@@ -42,6 +45,32 @@ def test_killed_client_is_told(usiw_run):
     client.wait()
     server.wait(20)
     assert "DISCONNECT" in server.output and "status 12" not in server.output
+
+
+def test_a_peer_that_is_gone_costs_nothing(usiw_run):
+    """Datagrams to a port that nobody has any more are answered by ICMP. The server goes on to serve another connection at the
+    same port, and sleeps while that one is idle."""
+    port = next_port()
+    socket = ["--port", "socket"]
+    server = usiw_run([TRAFFIC, "server", "--to", SERVER_IP, "--port", port, "--events"], socket).wait_listening(port)
+    to_server = ["client", "--from", "127.0.0.2", "--to", SERVER_IP, "--port", port, "--events"]
+    quiet = usiw_run([TRAFFIC, *to_server, "--seconds", 60, "--pause-ms", 1000], socket)
+    # Without a watcher that tells of its end.
+    other = usiw_run(["env", "USIW_RUN_WATCHER=", TRAFFIC, *to_server, "--seconds", 60], socket)
+    until(lambda: cpu_within(server, 0.5) > 0.1, "traffic")
+    other.signal(signal.SIGKILL)
+    other.wait()
+    until(lambda: cpu_within(server, 1) < 0.3, "the server sleeps", timeout=12)
+    assert server.status is None and quiet.status is None
+    quiet.kill()
+    server.kill()
+
+
+def cpu_within(proc, seconds):
+    """The processor time that it uses meanwhile."""
+    before = proc.cpu_seconds()
+    time.sleep(seconds)
+    return proc.cpu_seconds() - before
 
 
 def test_watcher_ends_with_its_process(usiw_run):

@@ -7,6 +7,10 @@ import subprocess
 
 import pytest
 
+from support import procs
+from support.pairs import next_port
+from support.procs import until
+
 
 def only_line(proc):
     lines = proc.output.strip().splitlines()
@@ -136,3 +140,60 @@ def test_what_plays_sys_is_not_somebody_elses(usiw_run, tmp_path):
     tree.chmod(0o777)
     out = usiw_run(["ibv_devinfo", "-l"], env=env).expect(0)
     assert "usiw0" in out and "evil0" not in out
+
+
+def test_version(usiw_run):
+    assert "ABI" in usiw_run([], ["--version"]).expect(0)
+
+
+def test_file_that_is_not_executable(usiw_run, tmp_path):
+    file = tmp_path / "p"
+    file.write_text("#!/bin/sh\n")
+    proc = usiw_run([file])
+    assert proc.wait() == 126
+    assert "not executable" in only_line(proc)
+
+
+def test_script_that_does_not_say_by_what(usiw_run, tmp_path):
+    """As a shell runs it."""
+    script = tmp_path / "s"
+    script.write_text('ibv_devinfo -l\necho "args: $*"\n')
+    script.chmod(0o755)
+    out = usiw_run([script, "a", "b"]).expect(0)
+    assert "usiw0" in out and "args: a b" in out
+
+
+def test_devices_can_be_listed(usiw_run):
+    """ls(1) asks by statx(2). And the device has the interface that it stands for, where programs look for it."""
+    out = usiw_run(["sh", "-c", "ls /sys/class/infiniband && ls /sys/class/infiniband/usiw0/device/net && "
+                    "ls -l /dev/infiniband/uverbs0 /sys/class/infiniband/"]).expect(0)
+    lines = out.splitlines()
+    assert lines[0] == "usiw0" and lines[1] == "lo"
+    assert "231, 192" in out
+
+
+def test_place_for_temporary_files_that_is_not_there(usiw_run, tmp_path):
+    """Another one is taken."""
+    gone = {"TMPDIR": tmp_path / "gone"}
+    out = usiw_run(["ibv_devinfo", "-l"], env=gone).expect(0)
+    assert "usiw0" in out and "cannot" not in out
+
+
+def test_no_place_for_temporary_files(usiw_run):
+    """All is read-only: said at once, and by --check."""
+    everything = "for d in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o ro none $d || exit 9; done; "
+    script = f"{everything} unset TMPDIR XDG_RUNTIME_DIR; exec {usiw_run.path} "
+    for arguments, status in (("--check", 1), ("true", 2)):
+        proc = procs.Proc(["unshare", "--mount", "sh", "-c", script + arguments])
+        assert "no directory to write to" in proc.expect(status)
+
+
+def test_program_that_connects_by_itself(usiw_run):
+    """ib_send_lat without -R says no more than that it failed to modify its QP: a hint stands beside that."""
+    port = next_port()
+    server = usiw_run(["ib_send_lat", "-p", port])
+    until(lambda: procs.sockets_bound(port), "the server listens")
+    client = usiw_run(["ib_send_lat", "-p", port, "127.0.0.1"])
+    assert client.wait() != 0
+    assert "option -R" in client.output
+    server.kill()

@@ -13,6 +13,7 @@
 
 #include "host.h"
 #include "packets.h"
+#include "scratch.h"
 #include "settings.h"
 
 namespace usiw::run {
@@ -94,6 +95,7 @@ Parts find_parts() {
     p.drivers = built;
   } else if (exists(installed + "libibverbs/libusiw" + kProviderSuffix)) {
     p.provider = installed + "libibverbs/libusiw" + kProviderSuffix;
+    p.drivers = installed + "libibverbs/libusiw";  // it need not be where libibverbs looks: DESTDIR, another prefix
   }
   if (p.library.empty())
     p.missing = "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
@@ -108,6 +110,8 @@ std::string check_settings() {
   const std::string& address = settings().address;
   if (!address.empty() && !is_own_address(parse_address(address)))
     return "--address " + address + " is not an address of this host (see: ip address)";
+  if (scratch_directory().empty())
+    return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;
   if (settings().ports == Ports::kPacket && !packets_permitted())
     return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
   return {};

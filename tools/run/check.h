@@ -12,7 +12,7 @@ struct Parts {
   std::string self;      ///< usiw-run
   std::string library;   ///< to preload
   std::string provider;  ///< the file
-  std::string drivers;   ///< for RDMAV_DRIVERS; empty where libibverbs finds the provider by itself
+  std::string drivers;   ///< for RDMAV_DRIVERS
   std::string missing;   ///< what is not there, and what to do, in one line; or empty
 };
 

@@ -24,11 +24,11 @@ int scratch_socket(bool ipv4) {
   return socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }
 
-/// Name of the interface that has the address, or empty.
-std::string interface_of(const Endpoint& e) {
-  std::string found;
+/// Calls @p visit(name, endpoint) for each address of this host's interfaces.
+template <typename Visit>
+void each_address(Visit visit) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return found;
+  if (getifaddrs(&list) != 0) return;
   for (ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr) continue;
     sockaddr_storage sa{};
@@ -39,9 +39,17 @@ std::string interface_of(const Endpoint& e) {
     else
       continue;
     Endpoint have;
-    if (endpoint_from(sa, have) == 0 && IN6_ARE_ADDR_EQUAL(&have.addr, &e.addr)) found = i->ifa_name;
+    if (endpoint_from(sa, have) == 0) visit(std::string(i->ifa_name), have);
   }
   freeifaddrs(list);
+}
+
+/// Name of the interface that has the address, or empty.
+std::string interface_of(const Endpoint& e) {
+  std::string found;
+  each_address([&](const std::string& name, const Endpoint& have) {
+    if (IN6_ARE_ADDR_EQUAL(&have.addr, &e.addr)) found = name;
+  });
   return found;
 }
 
@@ -105,6 +113,10 @@ std::array<uint8_t, 6> mac_by_hash(const std::string& of) {
 
 bool Endpoint::any() const {
   return ipv4() ? addr.s6_addr32[3] == 0 : IN6_IS_ADDR_UNSPECIFIED(&addr);
+}
+
+bool Endpoint::loopback() const {
+  return ipv4() ? ntohl(addr.s6_addr32[3]) >> 24 == IN_LOOPBACKNET : IN6_IS_ADDR_LOOPBACK(&addr);
 }
 
 bool Endpoint::unicast() const {
@@ -184,6 +196,24 @@ int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
     return ended(-errno);
   out.mtu = static_cast<uint32_t>(std::min(mtu, USIW_MAX_MTU));
   return ended(0);
+}
+
+Endpoint device_address(bool ipv4) {
+  Endpoint found = endpoint_any(ipv4);
+  if (const Endpoint preferred = preferred_source(ipv4); !preferred.any()) return preferred;
+  each_address([&](const std::string& name, const Endpoint& have) {
+    if (name == the_interface() && have.ipv4() == ipv4 && found.any() && !IN6_IS_ADDR_LINKLOCAL(&have.addr)) found = have;
+  });
+  found.port = 0;
+  return found;
+}
+
+Endpoint preferred_source(bool ipv4) {
+  Endpoint own = endpoint_any(ipv4);
+  in_addr v4;
+  if (ipv4 && inet_pton(AF_INET, settings().address.c_str(), &v4) == 1) own.addr.s6_addr32[3] = v4.s_addr;
+  if (!ipv4) inet_pton(AF_INET6, settings().address.c_str(), &own.addr);
+  return own;
 }
 
 bool is_own_address(const Endpoint& e) {

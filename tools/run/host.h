@@ -24,6 +24,7 @@ struct Endpoint {
   bool ipv4() const { return IN6_IS_ADDR_V4MAPPED(&addr); }
   bool any() const;
   bool unicast() const;
+  bool loopback() const;
   bool operator==(const Endpoint& o) const {
     return port == o.port && scope == o.scope && IN6_ARE_ADDR_EQUAL(&addr, &o.addr);
   }
@@ -46,6 +47,11 @@ struct Route {
 };
 /// How this host would send to @p to, from @p from unless that is any. 0 or -errno.
 int route_to(const Endpoint& from, const Endpoint& to, Route& out);
+
+/// The address of --address, if it is of this family; else any.
+Endpoint preferred_source(bool ipv4);
+/// That one, or an address of the interface that the device stands for; any if it has none of this family.
+Endpoint device_address(bool ipv4);
 
 /// True if the address is one of this host's.
 bool is_own_address(const Endpoint& e);

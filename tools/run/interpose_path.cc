@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -144,4 +145,29 @@ EXPORT int stat64(const char* path, struct stat64* st) noexcept {
 EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
   if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
   return USIW_REAL(lstat64)(Path(path), st);
+}
+
+EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
+  return USIW_REAL(fstatat)(dir, Path(path), st, flags);
+}
+
+EXPORT int fstatat64(int dir, const char* path, struct stat64* st, int flags) noexcept {
+  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
+  return USIW_REAL(fstatat64)(dir, Path(path), st, flags);
+}
+
+/// What ls(1) asks.
+EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* stx) noexcept {
+  if (node_of(path) == Node::kOther) return USIW_REAL(statx)(dir, Path(path), flags, mask, stx);
+  struct stat st;
+  if (stat_of_node(path, &st) != 0) return -1;
+  memset(stx, 0, sizeof *stx);
+  stx->stx_mask = STATX_TYPE | STATX_MODE | STATX_NLINK;
+  stx->stx_mode = static_cast<uint16_t>(st.st_mode);
+  stx->stx_nlink = 1;
+  stx->stx_blksize = static_cast<uint32_t>(st.st_blksize);
+  stx->stx_rdev_major = major(st.st_rdev);
+  stx->stx_rdev_minor = minor(st.st_rdev);
+  return 0;
 }

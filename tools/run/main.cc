@@ -8,11 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "check.h"
 #include "options.h"
 #include "program.h"
 #include "settings.h"
+#include "uapi/usiw_abi.h"
 #include "watch_table.h"
 #include "watcher.h"
 
@@ -38,11 +40,13 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of what
+/// the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;
-  if (others != nullptr && *others != '\0' && strstr(others, library.c_str()) == nullptr)
-    value += std::string(":") + others;
+  if (others != nullptr && *others != '\0')
+    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
   setenv("LD_PRELOAD", value.c_str(), 1);
 }
 
@@ -56,6 +60,10 @@ int main(int argc, char** argv) {
     fputs(usage(), stdout);
     return 0;
   }
+  if (options.version) {
+    printf("usiw-run: ABI %d, wire %d\n", USIW_ABI_VERSION, USIW_WIRE_VERSION);
+    return 0;
+  }
   for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
   Parts parts = find_parts();
   if (options.check) return check(parts);
@@ -63,7 +71,10 @@ int main(int argc, char** argv) {
   if (std::string wrong = check_settings(); !wrong.empty()) return fail(kUsage, wrong);
 
   std::string path = find_program(options.program[0]);
-  if (path.empty()) return fail(kNotFound, std::string(options.program[0]) + ": program not found");
+  if (path.empty()) {
+    const bool there = access(options.program[0], F_OK) == 0 && strchr(options.program[0], '/') != nullptr;
+    return fail(there ? kNotRunnable : kNotFound, why_not_found(options.program[0]));
+  }
   if (std::string reason = why_not(path); !reason.empty()) return fail(kNotRunnable, reason);
 
   setenv(kWatcherVariable, parts.self.c_str(), 1);
@@ -71,5 +82,11 @@ int main(int argc, char** argv) {
   preload(parts.library);
   raise_descriptor_limit();
   execv(path.c_str(), options.program);
+  if (errno == ENOEXEC) {  // a script without "#!"
+    std::vector<char*> command = {const_cast<char*>(kShell), path.data()};
+    for (char** word = options.program + 1; *word != nullptr; word++) command.push_back(*word);
+    command.push_back(nullptr);
+    execv(kShell, command.data());
+  }
   return fail(kNotRunnable, path + ": " + strerror(errno));
 }

@@ -83,7 +83,7 @@ const char* usage() {
          "  --fail-wr N        let the process's n-th send work request fail (LOC_PROT_ERR)\n"
          "  --kill-after N     end each connection when this end has sent so many bytes\n"
          "\n"
-         "  --help             this text\n";
+         "  --help, --version  this text; the version\n";
 }
 
 std::string parse(int argc, char** argv, Options& out) {
@@ -97,6 +97,10 @@ std::string parse(int argc, char** argv, Options& out) {
     }
     if (option == "--check" || option == "--help" || option == "-h") {
       (option == "--check" ? out.check : out.help) = true;
+      continue;
+    }
+    if (option == "--version") {
+      out.version = true;
       continue;
     }
     size_t equals = option.find('=');
@@ -128,7 +132,7 @@ std::string parse(int argc, char** argv, Options& out) {
   }
   if (!faults.empty()) out.environment.emplace_back(kFaultsVariable, faults);
   if (i < argc) out.program = argv + i;
-  if (out.program == nullptr && !out.check && !out.help) return "which program? (usiw-run --help)";
+  if (out.program == nullptr && !out.check && !out.help && !out.version) return "which program? (usiw-run --help)";
   return {};
 }
 

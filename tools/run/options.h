@@ -11,7 +11,7 @@
 namespace usiw::run {
 
 struct Options {
-  bool check = false, help = false;
+  bool check = false, help = false, version = false;
   std::vector<std::pair<const char*, std::string>> environment;  ///< variable, value
   char** program = nullptr;                                     ///< its argv
 };

@@ -46,8 +46,11 @@ std::string look_into(int fd, const std::string& path, unsigned depth) {
     std::string interpreter = line.substr(begin, line.find_first_of(" \t", begin) - begin);
     return why_not(interpreter);
   }
-  if (n < static_cast<ssize_t>(sizeof(Elf64_Ehdr)) || memcmp(head.elf.e_ident, ELFMAG, SELFMAG) != 0)
+  if (n < static_cast<ssize_t>(sizeof(Elf64_Ehdr)) || memcmp(head.elf.e_ident, ELFMAG, SELFMAG) != 0) {
+    // Text without "#!" is the shell's, as for execvp(3).
+    if (n > 0 && memchr(head.text, '\0', static_cast<size_t>(n)) == nullptr) return why_not(kShell);
     return path + " is neither an ELF program nor a script";
+  }
   if (head.elf.e_ident[EI_CLASS] != ELFCLASS64 || head.elf.e_machine != EM_X86_64)
     return path + " is not a 64-bit x86 program; usiw-run's library cannot be loaded into it";
   if (!is_dynamic(fd, head.elf))
@@ -57,8 +60,17 @@ std::string look_into(int fd, const std::string& path, unsigned depth) {
 
 }  // namespace
 
+std::string why_not_found(const std::string& name) {
+  struct stat st;
+  if (name.find('/') == std::string::npos || stat(name.c_str(), &st) != 0) return name + ": program not found";
+  return name + (S_ISDIR(st.st_mode) ? " is a directory" : " is not executable (chmod +x)");
+}
+
 std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+  if (name.find('/') != std::string::npos) {
+    struct stat st;
+    return stat(name.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(name.c_str(), X_OK) == 0 ? name : "";
+  }
   const char* path = getenv("PATH");
   std::string dirs = path != nullptr ? path : "/usr/bin:/bin";
   for (size_t at = 0; at <= dirs.size();) {

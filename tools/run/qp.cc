@@ -2,7 +2,9 @@
 #include "qp.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <map>
+#include <utility>
 
 #include "cm/usiw_limits.h"
 #include "cm/usiw_qp_states.h"
@@ -16,6 +18,15 @@ namespace {
 std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
   static auto& qps = *new std::map<uint32_t, std::weak_ptr<Qp>>;
   return qps;
+}
+
+/// Most programs say no more than "failed to modify QP to RTS".
+void hint_own_connect() {
+  static bool said = false;
+  if (!std::exchange(said, true))
+    fputs("usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm only "
+          "(perftest: option -R; qperf: -cm 1)\n",
+          stderr);
 }
 
 }  // namespace
@@ -46,7 +57,10 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
   const uint32_t new_ord = (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 ? cmd.max_rd_atomic : 0;
   if (int ret = usiw_check_depths(new_ird, new_ord); ret != 0) return ret;
   if ((mask & IBV_QP_CUR_STATE) != 0 && cmd.cur_qp_state != state) return -EINVAL;
-  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) return -EINVAL;
+  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) {
+    if (next == IBV_QPS_RTS && !conn) hint_own_connect();
+    return -EINVAL;
+  }
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) access = cmd.qp_access_flags;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   if (std::shared_ptr<Conn> c = conn) {

@@ -15,6 +15,7 @@
 #include "host.h"
 #include "base/quiet_thread.h"
 #include "real.h"
+#include "scratch.h"
 #include "settings.h"
 
 namespace usiw::run {
@@ -56,6 +57,7 @@ std::map<std::string, std::string> files() {
       // Matched by the provider whatever the device is called.
       {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/modalias", "rdma_device:Nusiw\n"},
+      {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
       {dev + "node_type", "4: RNIC\n"},
       {dev + "node_guid", guid_text()},
       {dev + "sys_image_guid", guid_text()},
@@ -124,9 +126,8 @@ std::string make_tree() {
   size_t digest = 0;
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
-  const char* tmp = getenv("TMPDIR");
-  const std::string base = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/usiw-run-" +
-                           std::to_string(geteuid()) + "-";
+  const std::string place = scratch_directory();
+  const std::string base = (place.empty() ? "/tmp" : place) + "/usiw-run-" + std::to_string(geteuid()) + "-";
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
 

@@ -71,6 +71,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   int bind_port(const Endpoint& addr);
   void unbind();
   bool has_device() const;
+  Endpoint told_source() const;
 
   const uint32_t id_;
   uint64_t uid_;
@@ -81,6 +82,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   uint16_t mtu_ = 0;
   uint8_t tos_ = 0;
   bool reuse_ = false, accepted_ = false;
+  bool asks_address_ = false;           ///< bound to a loopback address and no port: see told_source()
   unsigned backlog_ = 0, waiting_ = 0;  ///< listening: requests that are neither accepted nor gone
   std::weak_ptr<UcmId> listener_;       ///< of a request: who counts it in waiting_
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_id.cc
 /// rdma_cm ids: states and what they do. Queries are in ucm_query.cc.
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -51,15 +49,6 @@ uint8_t as_depth(uint16_t value) { return static_cast<uint8_t>(std::min(value, k
 void fill_private_data(rdma_ucm_conn_param& to, const usiw_cm_conn& cm) {
   to.private_data_len = static_cast<uint8_t>(std::min(cm.peer_pd_len, kMaxPrivateData));
   std::memcpy(to.private_data, cm.peer_pd, to.private_data_len);
-}
-
-/// The address of --address, if it is of this family; else any.
-Endpoint preferred_source(bool ipv4) {
-  Endpoint own = endpoint_any(ipv4);
-  in_addr v4;
-  if (ipv4 && inet_pton(AF_INET, settings().address.c_str(), &v4) == 1) own.addr.s6_addr32[3] = v4.s_addr;
-  if (!ipv4) inet_pton(AF_INET6, settings().address.c_str(), &own.addr);
-  return own;
 }
 
 }  // namespace
@@ -189,12 +178,17 @@ int UcmId::bind(const Endpoint& addr) {
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
   int ret = bind_port(addr);
   if (ret == 0) state_ = State::kAddrBound;
+  asks_address_ = addr.loopback() && addr.port == 0;
   return ret;
 }
 
 /// What is wrong with the addresses is told by an event, as the kernel's resolution does.
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+  if (state_ == State::kAddrBound && asks_address_ && !dst.loopback() && !dst.any()) {
+    unbind();
+    state_ = State::kIdle;
+  }
   Endpoint from = state_ == State::kAddrBound ? src_ : src != nullptr ? *src : endpoint_any(dst.ipv4());
   if (from.ipv4() != dst.ipv4() && !(from.any() && state_ == State::kAddrBound)) return -EINVAL;
   if (from.any() || from.ipv4() != dst.ipv4()) {

@@ -63,18 +63,19 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
-int open_socket(const Endpoint& local) {
+/// @p errors: ICMP's come to the socket's error queue, which somebody has to empty: epoll reports it until then.
+int open_socket(const Endpoint& local, bool errors) {
   bool v4 = local.ipv4();
   int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -errno;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-    set_option(fd, IPPROTO_IP, IP_RECVERR, 1);
+    set_option(fd, IPPROTO_IP, IP_RECVERR, errors);
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
   } else {
     set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, errors);
     set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
   }
   return fd;
@@ -148,7 +149,7 @@ bool is_port_unreachable(msghdr& msg) {
 std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, int& error) {
   error = cm_thread_start();
   if (error != 0) return nullptr;
-  int fd = open_socket(local);
+  int fd = open_socket(local, true);
   if (fd < 0) {
     error = fd;
     return nullptr;
@@ -230,7 +231,7 @@ void sockets_abandon() {
 
 int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
-    int fd = open_socket(local_);
+    int fd = open_socket(local_, false);  // the engine finds out by itself who is gone
     if (fd < 0) return fd;
     int error = 0;
     if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,21 +32,22 @@ struct WatcherStart {
   char* second_stack;
 };
 
-/// The watcher to be: shares memory with the program until exec, so it only makes system calls.
+/// The watcher to be: shares memory with the program until exec, so it only makes system calls; by number, because another
+/// preloaded library may stand before libc's functions, with tables of descriptors that are the program's.
 int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
   char* const envp[] = {nullptr};
   // Above the two numbers first, so that neither dup2 overwrites the other's source.
-  int socket = USIW_REAL(fcntl)(s.socket, F_DUPFD, kWatchMemory + 1);
-  int memory = USIW_REAL(fcntl)(s.memory, F_DUPFD, kWatchMemory + 1);
-  if (USIW_REAL(dup2)(socket, kWatchSocket) >= 0 && USIW_REAL(dup2)(memory, kWatchMemory) >= 0) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    execve(s.path, argv, envp);
+  const long socket = syscall(SYS_fcntl, s.socket, F_DUPFD, kWatchMemory + 1);
+  const long memory = syscall(SYS_fcntl, s.memory, F_DUPFD, kWatchMemory + 1);
+  if (syscall(SYS_dup2, socket, kWatchSocket) >= 0 && syscall(SYS_dup2, memory, kWatchMemory) >= 0) {
+    const uint64_t none = 0;  // the kernel's sigset_t
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
+    syscall(SYS_execve, s.path, argv, envp);
   }
-  _exit(127);
+  syscall(SYS_exit_group, 127);
+  __builtin_unreachable();
 }
 
 /// In between, so that the watcher is nobody's child here: the program's wait(2) and its SIGCHLD are
@@ -53,7 +55,8 @@ int exec_watcher(void* arg) {
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
-  _exit(0);
+  syscall(SYS_exit_group, 0);
+  __builtin_unreachable();
 }
 
 bool spawn(int socket, int memory) {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file scratch.h
+/// Where a small directory can be made: what plays /sys is in one.
+#ifndef USIW_RUN_SCRATCH_H
+#define USIW_RUN_SCRATCH_H
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace usiw::run {
+
+/// The places that are tried, in this order.
+inline constexpr char kScratchPlaces[] = "$TMPDIR, /tmp, /var/tmp, /dev/shm, $XDG_RUNTIME_DIR";
+
+/// The first of them that this user may write to, or empty.
+inline std::string scratch_directory() {
+  for (const char* place : {static_cast<const char*>(getenv("TMPDIR")), "/tmp", "/var/tmp", "/dev/shm",
+                            static_cast<const char*>(getenv("XDG_RUNTIME_DIR"))})
+    if (place != nullptr && *place == '/' && faccessat(AT_FDCWD, place, W_OK | X_OK, AT_EACCESS) == 0) return place;
+  return {};
+}
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_SCRATCH_H

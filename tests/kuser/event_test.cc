@@ -92,10 +92,10 @@ TEST_F(Event, read__neighbour_changes_meanwhile) {
   static usiw_conn* conn;
   establish();
   conn = client_conn();
-  usiw_evfile_neigh(conn, kFirst);
+  usiw_evfile_neigh(conn, kFirst, kFirst, 1500);
   mock_on_copy_to_user = [] {
     mock_on_copy_to_user = nullptr;
-    usiw_evfile_neigh(conn, kSecond);
+    usiw_evfile_neigh(conn, kFirst, kSecond, 1500);
   };
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
   EXPECT_EQ(records_[0].conn.remote_mac[5], 8);
@@ -221,7 +221,7 @@ TEST_F(Event, closed__under_a_connection) {
   mock_close(client->event_fd);
   client->event_fd = -1;
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_neigh(client_conn(), records_[0].conn.remote_mac);
+  usiw_evfile_neigh(client_conn(), records_[0].conn.local_mac, records_[0].conn.remote_mac, 1500);
   EXPECT_EQ(unread(client->context()->events), 0);
   EXPECT_EQ(client->modify(IB_QPS_ERR), 0);
   settle({server.get()});

@@ -300,7 +300,7 @@ static void usiw_conn_send(struct usiw_conn *conn)
 	u32 len = usiw_cm_build(&conn->cm, buf);
 
 	usiw_count(conn->dev, USIW_KCNT_CM_TX);
-	usiw_sock_send(conn->sock, &conn->tuple, conn->dev->netdev->ifindex, buf, len);
+	usiw_sock_send(conn->sock, &conn->tuple, buf, len);
 }
 
 static void usiw_conn_established(struct usiw_conn *conn)

@@ -30,6 +30,7 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 	}
 	tuple->local_port = uh->dest;
 	tuple->remote_port = uh->source;
+	tuple->scope = usiw_tuple_is_link_local(tuple) ? inet6_iif(skb) : 0;
 }
 
 /* Copy the UDP payload for the worker; dropped when memory or the queue's room is short. */
@@ -191,6 +192,7 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 		return;
 	tuple.local_port = uh->source;
 	tuple.remote_port = uh->dest;
+	tuple.scope = usiw_tuple_is_link_local(&tuple) ? inet6_iif(skb) : 0;
 	psn = skb_header_pointer(skb, at + sizeof(*uh), sizeof(buf.psn), &buf.psn);
 
 	rcu_read_lock();
@@ -290,7 +292,7 @@ static void usiw_rx_answer(struct usiw_sock *us, const struct usiw_rx *rx, const
 			   u32 len)
 {
 	if (len)
-		usiw_sock_send(us, &rx->tuple, rx->ifindex, data, len);
+		usiw_sock_send(us, &rx->tuple, data, len);
 }
 
 static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
@@ -305,17 +307,9 @@ static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 			    const struct usiw_cm_packet *pkt)
 {
 	struct usiw_listener *listener;
-	struct usiw_sock *any;
 	int reason = USIW_REJECT_NO_LISTENER;
 
 	listener = usiw_listener_find(us, &rx->tuple.local, rx->ifindex);
-	if (!listener) {
-		any = usiw_sock_get_wildcard(us);
-		if (any) {
-			listener = usiw_listener_find(any, &rx->tuple.local, rx->ifindex);
-			usiw_sock_put(any);
-		}
-	}
 	if (listener) {
 		reason = usiw_listener_request(listener, us, rx, pkt);
 		usiw_listener_put(listener);

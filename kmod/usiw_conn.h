@@ -52,12 +52,16 @@
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
-/* The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). */
+/*
+ * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface
+ * of link-local addresses, else 0: each link has its own. No padding: it is hashed as a whole.
+ */
 struct usiw_tuple {
 	struct in6_addr local;
 	struct in6_addr remote;
 	__be16 local_port;
 	__be16 remote_port;
+	u32 scope;
 };
 
 /* The same as cm/ sees it: usiw_conn_announce() holds the two against each other. */
@@ -71,12 +75,17 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
 	return ipv6_addr_v4mapped(&tuple->local);
 }
 
+static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
+{
+	return (ipv6_addr_type(&tuple->local) | ipv6_addr_type(&tuple->remote)) &
+	       IPV6_ADDR_LINKLOCAL;
+}
+
 /**
- * struct usiw_sock - a UDP port of one local address (or of all), and who uses it
+ * struct usiw_sock - a UDP port that the module owns, and who uses it
  * @refs:	listeners and connections, and whoever looks at it; guarded by the table's
  *		mutex when it rises from the table
- * @net: @ipv4: @addr: @port: @scope: what it is found by; @addr is :: for all, @scope the
- *		interface of a link-local address, else 0
+ * @net: @ipv4: @port: what it is found by
  * @sem:	guards @sock: senders read, closing writes
  * @sock:	NULL once the last user has gone
  * @listeners:	guarded by @lock
@@ -96,9 +105,7 @@ struct usiw_sock {
 	struct rcu_head rcu;
 	struct net *net;
 	bool ipv4;
-	struct in6_addr addr;
 	__be16 port;
-	int scope;
 
 	struct rw_semaphore sem;
 	struct socket *sock;
@@ -305,13 +312,14 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 			  struct usiw_rx *rx, const struct usiw_cm_packet *req);
 
 /* usiw_sock.c */
-struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
-				__be16 port);
-struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us);
+struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
+struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
+int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
+			  const struct in6_addr *local, int scope);
 bool usiw_sock_tryget(struct usiw_sock *us);
 void usiw_sock_put(struct usiw_sock *us);
-int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
-		   const void *data, u32 len);
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
+		   u32 len);
 
 /* usiw_rx.c */
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);

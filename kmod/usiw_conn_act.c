@@ -105,7 +105,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 {
 	struct usiw_conn_info *info = &conn->info;
 
-	BUILD_BUG_ON(sizeof(struct usiw_cm_tuple) != sizeof(conn->tuple));
+	BUILD_BUG_ON(sizeof(struct usiw_cm_tuple) != offsetof(struct usiw_tuple, scope));
 	BUILD_BUG_ON(offsetof(struct usiw_cm_tuple, remote) != offsetof(struct usiw_tuple, remote) ||
 		     offsetof(struct usiw_cm_tuple, local_port) !=
 		     offsetof(struct usiw_tuple, local_port));
@@ -243,7 +243,7 @@ static void usiw_conn_send(struct usiw_conn *conn)
 	u32 len = usiw_cm_build(&conn->cm, buf);
 
 	usiw_count(conn->dev, USIW_KCNT_CM_TX);
-	usiw_sock_send(conn->sock, &conn->tuple, conn->dev->netdev->ifindex, buf, len);
+	usiw_sock_send(conn->sock, &conn->tuple, buf, len);
 }
 
 static void usiw_conn_established(struct usiw_conn *conn)

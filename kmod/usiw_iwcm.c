@@ -100,6 +100,8 @@ static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 	    !usiw_addr_is_unicast(&tuple->local) || !usiw_addr_is_unicast(&tuple->remote) ||
 	    !tuple->local_port || !tuple->remote_port)
 		return -EINVAL;
+	tuple->scope = usiw_tuple_is_link_local(tuple) ?
+			       to_usiw_dev(cm_id->device)->netdev->ifindex : 0;
 	return 0;
 }
 
@@ -148,17 +150,31 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 	return ret;
 }
 
+/*
+ * The port that is really used. iw_cm passes on the cm_id's own address with CONNECT_REPLY, not
+ * the event's; before the connection starts, because CONNECT_REPLY may come at once then.
+ */
+static void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
+{
+	if (cm_id->local_addr.ss_family == AF_INET)
+		((struct sockaddr_in *)&cm_id->local_addr)->sin_port = port;
+	else
+		((struct sockaddr_in6 *)&cm_id->local_addr)->sin6_port = port;
+}
+
 static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
-			      const struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
+			      struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_sock *us;
 	struct usiw_conn *conn;
 	int ret;
 
-	us = usiw_sock_get(dev, usiw_tuple_is_ipv4(tuple), &tuple->local, tuple->local_port);
+	us = usiw_sock_get_active(read_pnet(&dev->net), usiw_tuple_is_ipv4(tuple),
+				  tuple->local_port);
 	if (IS_ERR(us))
 		return PTR_ERR(us);
+	tuple->local_port = us->port;
 	conn = usiw_conn_alloc(dev, tuple);
 	if (IS_ERR(conn)) {
 		usiw_sock_put(us);
@@ -170,6 +186,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 				  param->private_data_len);
 	if (!ret) {
 		usiw_iw_evict(dev, tuple);
+		usiw_iw_set_local_port(cm_id, tuple->local_port);
 		ret = usiw_iw_start(conn, qp, cm_id);
 	}
 	usiw_conn_put(conn);

@@ -137,7 +137,7 @@ static void usiw_listener_send_pending(struct usiw_sock *us, const struct usiw_r
 				       USIW_TRP_F_PENDING),
 	};
 
-	usiw_sock_send(us, &rx->tuple, rx->ifindex, &hdr, sizeof(hdr));
+	usiw_sock_send(us, &rx->tuple, &hdr, sizeof(hdr));
 }
 
 /*
@@ -210,12 +210,11 @@ static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct 
 /* Enter the list of a socket of family @ipv4. */
 static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 port)
 {
-	const struct in6_addr *addr = listener->any ? &in6addr_any : &listener->addr;
 	struct usiw_listener_node *node, *other;
 	struct usiw_sock *us;
 	int ret = 0;
 
-	us = usiw_sock_get(listener->dev, ipv4, addr, port);
+	us = usiw_sock_get(read_pnet(&listener->dev->net), ipv4, port);
 	if (IS_ERR(us))
 		return PTR_ERR(us);
 	spin_lock_bh(&us->lock);

@@ -30,6 +30,7 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 	}
 	tuple->local_port = uh->dest;
 	tuple->remote_port = uh->source;
+	tuple->scope = usiw_tuple_is_link_local(tuple) ? inet6_iif(skb) : 0;
 }
 
 /* Copy the UDP payload for the worker; dropped when memory or the queue's room is short. */
@@ -233,6 +234,7 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 		return;
 	tuple.local_port = uh->source;
 	tuple.remote_port = uh->dest;
+	tuple.scope = usiw_tuple_is_link_local(&tuple) ? inet6_iif(skb) : 0;
 	psn = skb_header_pointer(skb, at + sizeof(*uh), sizeof(buf.psn), &buf.psn);
 
 	rcu_read_lock();
@@ -335,24 +337,16 @@ static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
 {
 	u8 buf[USIW_CM_MAX_DATAGRAM];
 
-	usiw_sock_send(us, &rx->tuple, rx->ifindex, buf, usiw_cm_build_refusal(pkt, reason, buf));
+	usiw_sock_send(us, &rx->tuple, buf, usiw_cm_build_refusal(pkt, reason, buf));
 }
 
 static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 			    const struct usiw_cm_packet *pkt)
 {
 	struct usiw_listener *listener;
-	struct usiw_sock *any;
 	int reason = USIW_REJECT_NO_LISTENER;
 
 	listener = usiw_listener_find(us, &rx->tuple.local, rx->ifindex);
-	if (!listener) {
-		any = usiw_sock_get_wildcard(us);
-		if (any) {
-			listener = usiw_listener_find(any, &rx->tuple.local, rx->ifindex);
-			usiw_sock_put(any);
-		}
-	}
 	if (listener) {
 		reason = usiw_listener_request(listener, us, rx, pkt);
 		usiw_listener_put(listener);
@@ -379,7 +373,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	if (verdict.kind == USIW_CM_V_ADMIT)
 		usiw_rx_request(us, rx, &verdict.pkt);
 	else if (verdict.kind == USIW_CM_V_ANSWER)
-		usiw_sock_send(us, &rx->tuple, rx->ifindex, answer, verdict.len);
+		usiw_sock_send(us, &rx->tuple, answer, verdict.len);
 }
 
 /* A place in a backlog that it was given and has not used is for the next one. */

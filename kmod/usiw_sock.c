@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * UDP sockets of the handshake, one per netns, family, local address and port. While a
- * listener or a connection uses the port it belongs to the kernel: nobody else gets it, and
- * data for the engine, which the kernel sees as well, draws no ICMP error.
+ * UDP sockets of the handshake, one per netns, family and port, for all addresses: listeners
+ * and connections are found by address in it. While one uses the port it belongs to the kernel:
+ * nobody else gets it, and data for the engine, which the kernel sees as well, draws no ICMP
+ * error.
  */
 #include <linux/hashtable.h>
 #include <linux/in.h>
 #include <linux/jhash.h>
 #include <linux/net.h>
 #include <linux/slab.h>
+#include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/sock.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
 
@@ -26,46 +29,44 @@ static u32 usiw_sock_hash(const struct net *net, __be16 port)
 	return jhash_2words(net_hash_mix(net), (__force u16)port, 0);
 }
 
-static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4,
-					const struct in6_addr *addr, __be16 port, int scope)
+static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us;
 
 	hash_for_each_possible(usiw_socks, us, node, usiw_sock_hash(net, port))
-		if (net_eq(us->net, net) && us->ipv4 == ipv4 && us->port == port &&
-		    us->scope == scope && ipv6_addr_equal(&us->addr, addr))
+		if (net_eq(us->net, net) && us->ipv4 == ipv4 && us->port == port)
 			return us;
 	return NULL;
 }
 
-/* Let the sockets of a port bind beside each other, or not any more. */
-static void usiw_sock_set_reuse(const struct usiw_sock *us, struct socket *sock, bool reuse)
+/*
+ * UDP lets sockets with SO_REUSEPORT share a port if their inodes have one owner. Nobody's
+ * socket has this one (a process has no such user, and fchown() does not take it), so that the
+ * module's sockets can share a port with each other and with nobody else.
+ */
+static void usiw_sock_set_owner(struct socket *sock)
 {
-	struct usiw_sock *other;
-
-	sock->sk->sk_reuse = reuse ? SK_CAN_REUSE : SK_NO_REUSE;
-	hash_for_each_possible(usiw_socks, other, node, usiw_sock_hash(us->net, us->port))
-		if (net_eq(other->net, us->net) && other->port == us->port && other->sock)
-			other->sock->sk->sk_reuse = sock->sk->sk_reuse;
+	SOCK_INODE(sock)->i_uid = INVALID_UID;
 }
 
-static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
+static int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr,
+			  __be16 port, int scope)
 {
 	struct sockaddr_in6 sin6 = {
 		.sin6_family = AF_INET6,
-		.sin6_addr = us->addr,
-		.sin6_port = us->port,
-		.sin6_scope_id = us->scope,
+		.sin6_addr = *addr,
+		.sin6_port = port,
+		.sin6_scope_id = scope,
 	};
 	struct sockaddr_in sin = {
 		.sin_family = AF_INET,
-		.sin_port = us->port,
+		.sin_port = port,
 	};
 	int ret;
 
-	if (us->ipv4) {
-		if (!ipv6_addr_any(&us->addr))
-			sin.sin_addr.s_addr = us->addr.s6_addr32[3];
+	if (ipv4) {
+		if (!ipv6_addr_any(addr))
+			sin.sin_addr.s_addr = addr->s6_addr32[3];
 		return kernel_bind(sock, (struct sockaddr *)&sin, sizeof(sin));
 	}
 	ret = ip6_sock_set_v6only(sock->sk);
@@ -74,7 +75,23 @@ static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
 	return kernel_bind(sock, (struct sockaddr *)&sin6, sizeof(sin6));
 }
 
-/* A kernel socket holds no reference to its netns, which waits for the device instead. */
+/*
+ * Bind another socket of the module's to a local address of @us's family, at the port that @us
+ * owns. UDP prefers it to @us for datagrams to that address from then on, so @sock has to have
+ * its encap_rcv before; once it is connected it gets its own peer's only. May sleep.
+ */
+int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
+			  const struct in6_addr *local, int scope)
+{
+	usiw_sock_set_owner(sock);
+	sock->sk->sk_reuseport = 1;
+	return usiw_sock_bind(sock, us->ipv4, local, us->port, scope);
+}
+
+/*
+ * A kernel socket holds no reference to its netns, which waits for the device instead. It is
+ * bound alone (sharing is a matter for usiw_sock_bind_beside), so port 0 finds a free one.
+ */
 static int usiw_sock_open(struct usiw_sock *us)
 {
 	struct udp_tunnel_sock_cfg cfg = {
@@ -90,18 +107,14 @@ static int usiw_sock_open(struct usiw_sock *us)
 			       &sock);
 	if (ret)
 		return ret;
-	/*
-	 * A socket for all addresses may come to a port where connections of one address have
-	 * sockets. They are the kernel's all of them, so that is no conflict; sharing is allowed
-	 * just for now, because it would let others in as well.
-	 */
-	usiw_sock_set_reuse(us, sock, true);
-	ret = usiw_sock_bind(us, sock);
-	usiw_sock_set_reuse(us, sock, false);
+	usiw_sock_set_owner(sock);
+	ret = usiw_sock_bind(sock, us->ipv4, &in6addr_any, us->port, 0);
 	if (ret) {
 		sock_release(sock);
 		return ret;
 	}
+	sock->sk->sk_reuseport = 1;
+	us->port = inet_sk(sock->sk)->inet_sport;
 	setup_udp_tunnel_sock(us->net, sock, &cfg);
 	us->sock = sock;
 	return 0;
@@ -123,8 +136,7 @@ static void usiw_sock_close(struct usiw_sock *us)
 	sock_release(sock);
 }
 
-static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const struct in6_addr *addr,
-					  __be16 port, int scope)
+static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us;
 	int ret;
@@ -135,9 +147,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 	refcount_set(&us->refs, 1);
 	us->net = net;
 	us->ipv4 = ipv4;
-	us->addr = *addr;
 	us->port = port;
-	us->scope = scope;
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
 	INIT_LIST_HEAD(&us->listeners);
@@ -152,51 +162,44 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 		kfree(us);
 		return ERR_PTR(ret);
 	}
-	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
+	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, us->port));
 	return us;
 }
 
 /*
- * The socket of a local address and port, a new one if need be; a connection shares that
- * of a listener on all addresses. Return -EADDRINUSE if somebody else has the port. May sleep.
+ * The socket of a port, a new one if need be; 0 is a new port of the kernel's choice. Return
+ * -EADDRINUSE if somebody else has the port. May sleep.
  */
-struct usiw_sock *usiw_sock_get(struct usiw_device *dev, bool ipv4, const struct in6_addr *addr,
-				__be16 port)
+struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
-	struct net *net = read_pnet(&dev->net);
 	struct usiw_sock *us;
-	int scope = 0;
 
-	if (!ipv4 && (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL))
-		scope = dev->netdev->ifindex;
 	mutex_lock(&usiw_socks_mutex);
-	us = usiw_sock_find(net, ipv4, addr, port, scope);
-	if (!us)
-		us = usiw_sock_find(net, ipv4, &in6addr_any, port, 0);
+	us = port ? usiw_sock_find(net, ipv4, port) : NULL;
 	if (us)
 		refcount_inc(&us->refs);
 	else
-		us = usiw_sock_create(net, ipv4, addr, port, scope);
+		us = usiw_sock_create(net, ipv4, port);
 	mutex_unlock(&usiw_socks_mutex);
 	return us;
 }
 
 /*
- * The socket for all addresses beside one of a single address, with a reference, or NULL.
- * UDP gives datagrams to the latter, though the listener may be at the former.
+ * The socket of an initiator. rdma_cm has picked its port without a look at UDP's ports, unless
+ * the user has bound one, which cannot be told here; so where the port is one of those that are
+ * picked from and somebody else has it, another one is as good.
  */
-struct usiw_sock *usiw_sock_get_wildcard(const struct usiw_sock *us)
+struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 {
-	struct usiw_sock *any;
+	struct usiw_sock *us = usiw_sock_get(net, ipv4, port);
+	int low, high;
 
-	if (ipv6_addr_any(&us->addr))
-		return NULL;
-	mutex_lock(&usiw_socks_mutex);
-	any = usiw_sock_find(us->net, us->ipv4, &in6addr_any, us->port, 0);
-	if (any)
-		refcount_inc(&any->refs);
-	mutex_unlock(&usiw_socks_mutex);
-	return any;
+	if (us != ERR_PTR(-EADDRINUSE))
+		return us;
+	inet_get_local_port_range(net, &low, &high);
+	if (be16_to_cpu(port) < low || be16_to_cpu(port) > high)
+		return us;
+	return usiw_sock_get(net, ipv4, 0);
 }
 
 /*
@@ -251,8 +254,7 @@ static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, struc
 	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
 }
 
-static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int ifindex,
-		      struct kvec *vec)
+static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, struct kvec *vec)
 {
 	union {
 		struct cmsghdr hdr;
@@ -273,7 +275,7 @@ static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int i
 	struct in6_pktinfo *info = CMSG_DATA(&control.hdr);
 
 	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
-		to.sin6_scope_id = ifindex;
+		to.sin6_scope_id = tuple->scope;
 	control.hdr.cmsg_level = SOL_IPV6;
 	control.hdr.cmsg_type = IPV6_PKTINFO;
 	control.hdr.cmsg_len = CMSG_LEN(sizeof(*info));
@@ -282,12 +284,11 @@ static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int i
 }
 
 /*
- * Send one datagram from exactly @tuple's local address. @ifindex: the link of link-local
- * addresses. Return 0 or -errno; the caller goes on either way, since what matters is
- * repeated. May sleep.
+ * Send one datagram from exactly @tuple's local address. Return 0 or -errno; the caller goes
+ * on either way, since what matters is repeated. May sleep.
  */
-int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifindex,
-		   const void *data, u32 len)
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
+		   u32 len)
 {
 	struct kvec vec = { .iov_base = (void *)data, .iov_len = len };
 	int ret = -ENETDOWN;
@@ -297,7 +298,7 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, int ifi
 		if (us->ipv4)
 			ret = usiw_send4(us->sock, tuple, &vec);
 		else
-			ret = usiw_send6(us->sock, tuple, ifindex, &vec);
+			ret = usiw_send6(us->sock, tuple, &vec);
 	}
 	up_read(&us->sem);
 	return ret < 0 ? ret : 0;

@@ -5,7 +5,28 @@
 namespace kuser {
 namespace {
 
-class Sock : public Connected {};
+class Sock : public Connected {
+ protected:
+  static usiw_sock* port_of(const CmId& listening) {
+    return static_cast<usiw_listener*>(listening.id.provider_data)->nodes[0].us;
+  }
+};
+
+/// A socket of an unprivileged process, which allows every sharing that it can.
+struct UserSocket {
+  UserSocket(const in6_addr& addr, uint16_t port) {
+    sockaddr_storage sa = endpoint(addr, port);
+    sock_create_kern(&init_net, sa.ss_family, SOCK_DGRAM, 0, &sock);
+    sock->sk->sk_reuse = sock->sk->sk_reuseport = 1;
+    sock->inode.i_uid = 1000;
+    error = kernel_bind(sock, reinterpret_cast<sockaddr*>(&sa), sizeof(sa));
+  }
+  ~UserSocket() { sock_release(sock); }
+  struct socket* sock = nullptr;
+  int error;
+};
+
+int bind_as_user(const in6_addr& addr, uint16_t port) { return UserSocket(addr, port).error; }
 
 TEST_F(Sock, open__each_failure) {
   for (const bool v6 : {false, true}) {
@@ -19,11 +40,29 @@ TEST_F(Sock, open__each_failure) {
   }
 }
 
-TEST_F(Sock, open__wildcard_beside_an_address) {
-  CmId any;
+TEST_F(Sock, open__port_is_the_kernels_for_all_addresses) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 7400, ipv4("192.0.2.2"), kPort), 0);
-  EXPECT_EQ(any.listen(client->device, ipv4("0.0.0.0"), 7400), 0);
-  EXPECT_EQ(mock_sockets, 3);
+  EXPECT_EQ(bind_as_user(ipv4("192.0.2.1"), 7400), -EADDRINUSE);
+  EXPECT_EQ(bind_as_user(ipv4("127.0.0.1"), 7400), -EADDRINUSE);
+  EXPECT_EQ(bind_as_user(ipv4("192.0.2.1"), kPort), -EADDRINUSE);
+  EXPECT_EQ(bind_as_user(ipv4("192.0.2.1"), 7401), 0);
+}
+
+// The user's socket was there first, and would get what the listener's peers send.
+TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
+  UserSocket user(ipv4("192.0.2.2"), 7400);
+  CmId any;
+  ASSERT_EQ(user.error, 0);
+  EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7400), -EADDRINUSE);
+}
+
+TEST_F(Sock, bind_beside__at_a_port_of_the_modules) {
+  struct socket* sock;
+  const in6_addr local = ipv4("192.0.2.2");
+  ASSERT_EQ(sock_create_kern(&init_net, AF_INET, SOCK_DGRAM, 0, &sock), 0);
+  EXPECT_EQ(usiw_sock_bind_beside(port_of(listener), sock, &local, 0), 0);
+  EXPECT_EQ(bind_as_user(local, kPort), -EADDRINUSE);
+  sock_release(sock);
 }
 
 TEST_F(Sock, get__shared_by_connections_of_a_port) {
@@ -43,13 +82,52 @@ TEST_F(Sock, get__shared_with_a_wildcard_listener) {
   EXPECT_EQ(mock_sockets, 2);
 }
 
-TEST_F(Sock, get__link_local_has_its_link) {
+TEST_F(Sock, get__one_for_listener_and_connections_of_any_address) {
+  CmId on_eth0;
+  ASSERT_EQ(on_eth0.listen(client->device, ipv4("192.0.2.1"), kPort), 0);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), kPort, ipv4("192.0.2.2"), kPort), 0);
+  EXPECT_EQ(mock_sockets, 1);
+  EXPECT_EQ(client_conn()->sock, port_of(listener));
+}
+
+TEST_F(Sock, get__link_local_is_found_by_its_link) {
   CmId on_eth1;
   ASSERT_EQ(on_eth1.listen(server->device, ipv6("fe80::2"), 7500), 0);
   ASSERT_EQ(active.connect(*client, ipv6("fe80::1"), 9000, ipv6("fe80::2"), 7500), 0);
-  EXPECT_EQ(client_conn()->sock->scope, mock_netdev("eth0")->ifindex);
+  EXPECT_EQ(client_conn()->tuple.scope, u32(mock_netdev("eth0")->ifindex));
   settle({client.get(), server.get()});
   ASSERT_EQ(on_eth1.requests.size(), 1u);
+}
+
+TEST_F(Sock, get__equal_link_local_ends_on_two_links) {
+  CmId other;
+  mock_netdev("eth1")->addrs[3] = ipv6("fe80::1");
+  ASSERT_EQ(active.connect(*client, ipv6("fe80::1"), 9000, ipv6("fe80::9"), 7500), 0);
+  ASSERT_EQ(other.connect(*server, ipv6("fe80::1"), 9000, ipv6("fe80::9"), 7500), 0);
+  EXPECT_NE(client_conn(), server_conn());
+  EXPECT_EQ(usiw_conn_lookup(&init_net, &client_conn()->tuple), client_conn());
+  usiw_conn_put(client_conn());
+  EXPECT_EQ(usiw_conn_lookup(&init_net, &server_conn()->tuple), server_conn());
+  usiw_conn_put(server_conn());
+  client->close();
+  server->close();
+}
+
+// rdma_cm picks a port without a look at UDP's.
+TEST_F(Sock, get_active__picked_port_is_taken) {
+  UserSocket user(ipv4("127.0.0.1"), 40123);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 40123, ipv4("192.0.2.2"), kPort), 0);
+  EXPECT_NE(client_conn()->tuple.local_port, cpu_to_be16(40123));
+  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(&active.id.local_addr)->sin_port, client_conn()->tuple.local_port);
+  settle({client.get(), server.get()});
+  ASSERT_EQ(listener.requests.size(), 1u);
+  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(&listener.requests[0]->id.m_remote_addr)->sin_port,
+            client_conn()->tuple.local_port);
+}
+
+TEST_F(Sock, get_active__bound_port_is_taken) {
+  UserSocket user(ipv4("127.0.0.1"), 9000);
+  EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EADDRINUSE);
 }
 
 TEST_F(Sock, put__port_is_free_afterwards) {

@@ -64,17 +64,23 @@ Socket* socket_of(const ::sock* sk) {
   return nullptr;
 }
 
+bool has(const net_device& dev, const in6_addr& addr) {
+  for (const in6_addr& own : dev.addrs)
+    if (!ipv6_addr_any(&own) && ipv6_addr_equal(&own, &addr)) return true;
+  return false;
+}
+
 net_device* owner_of(const in6_addr& addr) {
   for (net_device& dev : netdevs)
-    for (const in6_addr& own : dev.addrs)
-      if (!ipv6_addr_any(&own) && ipv6_addr_equal(&own, &addr)) return &dev;
+    if (has(dev, addr)) return &dev;
   return nullptr;
 }
 
 bool conflict(const Socket& a, const Socket& b) {
-  return a.bound && b.bound && a.ipv4 == b.ipv4 && a.port == b.port &&
+  return a.bound && b.bound && a.where == b.where && a.ipv4 == b.ipv4 && a.port == b.port &&
          (ipv6_addr_any(&a.addr) || ipv6_addr_any(&b.addr) || ipv6_addr_equal(&a.addr, &b.addr)) &&
-         !(a.sk.sk_reuse && b.sk.sk_reuse);
+         !(a.sk.sk_reuse && b.sk.sk_reuse) &&
+         !(a.sk.sk_reuseport && b.sk.sk_reuseport && a.sock.inode.i_uid == b.sock.inode.i_uid);
 }
 
 Socket* receiver(const in6_addr& addr, __be16 port) {
@@ -98,10 +104,12 @@ rtable* new_route(net_device* dev, u8 type) {
 }
 
 /// The route from one address to another: by the interface that has the first one.
-rtable* find_route(const in6_addr& from, const in6_addr& to) {
+rtable* find_route(const in6_addr& from, const in6_addr& to, int oif = 0) {
   if (mock_on_route) mock_on_route();
   if (mock_fails(MOCK_NET, "route")) return static_cast<rtable*>(ERR_PTR(-ENETUNREACH));
   net_device* dev = owner_of(from);
+  for (net_device& other : netdevs)
+    if (other.ifindex == oif && has(other, from)) dev = &other;
   if (!dev) return static_cast<rtable*>(ERR_PTR(-EINVAL));
   if (owner_of(to) == dev) return new_route(&netdevs[0], RTN_LOCAL);
   if (mock_route_dev) dev = mock_route_dev;
@@ -381,7 +389,7 @@ struct net_device* __ip_dev_find(struct net*, __be32 addr, bool) {
 }
 
 int ipv6_chk_addr(struct net*, const struct in6_addr* addr, const struct net_device* dev, int) {
-  return owner_of(*addr) == dev;
+  return has(*dev, *addr);
 }
 
 struct rtable* __ip_route_output_key(struct net*, struct flowi4* fl4) {
@@ -389,7 +397,7 @@ struct rtable* __ip_route_output_key(struct net*, struct flowi4* fl4) {
 }
 
 struct dst_entry* ip6_route_output(struct net*, const sock*, struct flowi6* fl6) {
-  rtable* rt = find_route(fl6->saddr, fl6->daddr);
+  rtable* rt = find_route(fl6->saddr, fl6->daddr, fl6->flowi6_oif);
   if (!IS_ERR(rt)) return &rt->dst;
   const int error = PTR_ERR(rt);
   rt = new_route(&netdevs[0], RTN_UNICAST);
@@ -488,6 +496,11 @@ int kernel_bind(struct socket* sock, struct sockaddr* addr, int) {
     s->port = sin6->sin6_port;
     s->addr = sin6->sin6_addr;
   }
+  if (!s->port) {
+    static uint16_t next = 40000;
+    s->port = cpu_to_be16(next++);
+  }
+  s->sk.inet.inet_sport = s->port;
   s->bound = true;
   for (Socket* other : sockets) {
     if (other == s || !conflict(*s, *other)) continue;

@@ -351,6 +351,11 @@ struct sk_buff {
 	u8 ip_summed;
 };
 
+static inline int inet6_iif(const struct sk_buff *skb)
+{
+	return skb->dev->ifindex;
+}
+
 void *mock_header(const struct sk_buff *skb, bool network, unsigned int size);
 #define ip_hdr(skb)		((struct iphdr *)mock_header(skb, true, sizeof(struct iphdr)))
 #define ipv6_hdr(skb)		((struct ipv6hdr *)mock_header(skb, true, sizeof(struct ipv6hdr)))
@@ -367,12 +372,34 @@ void kfree_skb(struct sk_buff *skb);
 #define SK_CAN_REUSE		1
 struct sock {
 	int sk_reuse;
+	int sk_reuseport;
 	void *sk_user_data;
+	struct inet_sock {
+		__be16 inet_sport;
+	} inet;
+};
+
+#define inet_sk(sk)	(&(sk)->inet)
+
+#define INVALID_UID	(-1)
+struct inode {
+	int i_uid;
 };
 
 struct socket {
 	struct sock *sk;
+	struct inode inode;
 };
+
+#define SOCK_INODE(sock)	(&(sock)->inode)
+
+/* The ports that are picked from for those who name none. */
+static inline void inet_get_local_port_range(const struct net *net, int *low, int *high)
+{
+	(void)net;
+	*low = 32768;
+	*high = 60999;
+}
 
 struct kvec {
 	void *iov_base;

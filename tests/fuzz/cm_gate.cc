@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_gate.cc
-/// Two ports and three listeners of one namespace under any order of requests, returns, comings and goings: the counts of
-/// cm/usiw_cm_gate.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
+/// Two ports and three listeners of one namespace under any order of requests, returns, comings and goings: the counts
+/// of cm/usiw_cm_gate.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
 #include "cm/usiw_cm_gate.h"
 
 #include <set>

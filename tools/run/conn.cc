@@ -189,7 +189,8 @@ int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const
   conn->places_ = places;
   int reason = 0;
   if (route_to(tuple.local, tuple.remote, route) == 0) {
-    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, static_cast<uint16_t>(route.mtu), USIW_TRP_MAX_WINDOW, now_us());
+    const auto mtu = static_cast<uint16_t>(route.mtu);
+    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, mtu, USIW_TRP_MAX_WINDOW, now_us());
     conn->cm_.features |= req.features & own_features(tuple);
     if (reason == 0 && conn->insert() == 0) {
       listener.on_request(conn);
@@ -221,7 +222,8 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
 
 void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
-    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || !usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
+    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to)) continue;
+    if (!usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
     held->act(usiw_cm_unreachable(&held->cm_, now_us()));
     return;

@@ -50,8 +50,8 @@ class Port {
     std::vector<uint32_t> admitted;
     free_chain(usiw_cm_gate_expire(&gate, now));
     while (usiw_cm_req* e = usiw_cm_gate_next(&gate, now)) {
-      const uint32_t peer = static_cast<uint32_t>(e->tuple.remote[12]) << 24 | static_cast<uint32_t>(e->tuple.remote[13]) << 16 |
-                            static_cast<uint32_t>(e->tuple.remote[14]) << 8 | e->tuple.remote[15];
+      uint32_t peer = 0;
+      for (int i = 12; i < 16; i++) peer = peer << 8 | e->tuple.remote[i];
       const usiw_cm_gate_verdict v = decide(l, e, 0, kPeerIsn);
       if (v.kind == USIW_CM_G_ADMIT) admitted.push_back(peer);
       if (v.kind == USIW_CM_G_REFUSE) refused++;

@@ -415,14 +415,20 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 
 	if (c->state != USIW_CM_REQ_SENT)
 		return 0;
-	c->peer_isn = pkt->psn;
-	c->peer_known = 1;
+	/* 0: the peer has no ISN for this end yet, and none is to be taken for its RESET's. */
+	if (pkt->psn) {
+		c->peer_isn = pkt->psn;
+		c->peer_known = 1;
+	}
 	/* A repetition that is due stays due: PENDINGs do not hold it off. */
 	if (!c->pending || !repeat_us)
 		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
-	c->pending = 1;
 	set_timer(c, repeat_us, expire_us < c->limit_us ? expire_us : c->limit_us);
-	return 0;
+	if (c->pending)
+		return 0;
+	/* Bring it back at once: who does goes first where there is a crowd. */
+	c->pending = 1;
+	return pkt->psn ? transmit(c, USIW_TRP_REQ, 0) : 0;
 }
 
 static __u32 receive_accept(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt,

@@ -102,6 +102,8 @@ void usiw_cm_input(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void
 		input_known(v, c, data, len, malformed, now_us);
 	else if (!malformed && v->pkt.opcode == USIW_TRP_REQ)
 		v->kind = USIW_CM_V_ADMIT;
+	else if (!malformed && v->pkt.opcode == USIW_TRP_RESET && !v->pkt.flags)
+		v->kind = USIW_CM_V_WITHDRAW;
 	else
 		answer(v, usiw_cm_build_stray_reset(data, len, buf));
 }

@@ -15,6 +15,7 @@
 
 #include "usiw_cm.h"
 #include "usiw_cm_bytes.h"
+#include "usiw_cm_gate.h"
 
 #define TRP_LEN		((__u32)sizeof(struct usiw_trp_hdr))
 #define PARAMS_LEN	((__u32)sizeof(struct usiw_cm_params))
@@ -147,9 +148,7 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 			       c->tx_flags);
 
 	switch (c->tx_opcode) {
-	case USIW_TRP_REQ:
-		/* The same bytes every time, also when PENDING has told the peer's ISN. */
-		usiw_put32(p + TRP(ack_psn), 0);
+	case USIW_TRP_REQ:	/* brings back what PENDING has told: see usiw_cm_gate.h */
 		return put_params(c, p);
 	case USIW_TRP_ACCEPT:
 		return c->tx_flags & USIW_TRP_F_PENDING ? len : put_params(c, p);
@@ -158,6 +157,11 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 	default:
 		return len;
 	}
+}
+
+__u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf)
+{
+	return put_header(buf, isn, req->psn, USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
 }
 
 __u32 usiw_cm_build_refusal(const struct usiw_cm_packet *req, __u8 reason, void *buf)

@@ -252,7 +252,6 @@ def one(udp_payload, **kw):
     (w.trp(1, 2, 4, payload=b"x"), "SHUTDOWN with a payload"),
     (w.trp(1, 2, 2, 8, payload=w.params()), "ACCEPT with a payload"),
     (w.trp(1, 2, 6, credit=1), "credit or echo"),
-    (w.trp(1, 5, 1, payload=w.params()), "REQ with an ack_psn"),
     (w.trp(1, 2, 0, credit=1025, payload=w.send()), "credit 1025"),
     (w.req(version=2), "version 2"),
     (w.req(reserved=1), "reserved byte"),
@@ -369,6 +368,10 @@ def test_ip_header(tmp_path):
 def test_handshake_problems(tmp_path):
     req, accept, confirm = HANDSHAKE
     expect(tmp_path, [req, (A, w.req(pd=b"other")), accept, confirm], "repeated REQ")
+    again = (A, req[1][:4] + accept[1][:4] + req[1][8:])  # brings back what PENDING has told
+    expect(tmp_path, [req, again, accept, confirm], "no PENDING has told")
+    assert u.check_stream(load(tmp_path, [w.frame(who, w.other(who), p)
+                                          for who, p in (req, (B, w.pending()), again, accept, confirm)])) == []
     expect(tmp_path, [req, accept, (B, w.accept(ord_=1)), confirm], "repeated ACCEPT")
     expect(tmp_path, [req, (B, w.trp(5, 6, 2, payload=w.params()))], "wrong ack_psn")
     expect(tmp_path, [req, (B, w.accept(features=1)), confirm], "not offered")

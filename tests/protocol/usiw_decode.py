@@ -338,8 +338,6 @@ def decode_trp(d):
         d.problems.append(f"{d.name} with a payload of {len(d.payload)} bytes")
     if d.opcode in (DATA, SHUTDOWN, SACK) and d.credit > MAX_WINDOW:
         d.problems.append(f"credit {d.credit} above the largest window")
-    if d.opcode == REQ and d.ack_psn:
-        d.problems.append("REQ with an ack_psn")
     return d
 
 

@@ -63,6 +63,7 @@ class Connection:
         self.initiator = req.src if req else None
         self.flow = u.flow_of(req or first)
         self.datagrams, self.problems = [], []
+        self.told = set()          # ISNs that PENDING has told
         self.sent = {who: Direction() for who in self.flow}
         self.mtu = None
         if req:
@@ -95,8 +96,10 @@ class Connection:
     def on_req(self, d):
         if d.src != self.initiator or d.psn != self.req.psn:
             return  # of another connection; answered elsewhere
-        if d.udp != self.req.udp:
+        if d.udp[:4] + d.udp[8:] != self.req.udp[:4] + self.req.udp[8:]:
             self.bad(d, "repeated REQ differs from the first")
+        if d.ack_psn not in (0, *self.told):
+            self.bad(d, "REQ with an ISN that no PENDING has told")
 
     def on_accept(self, d):
         if d.src == self.initiator:
@@ -104,6 +107,7 @@ class Connection:
         if d.ack_psn != self.req.psn:
             return self.bad(d, "ACCEPT with a wrong ack_psn")
         if d.flags & u.F_PENDING:
+            self.told.add(d.psn)
             known = self.sent[d.src].isn
             if known is not None and known != d.psn:
                 self.bad(d, "PENDING with another ISN")

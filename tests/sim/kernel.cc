@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "cm/usiw_cm_input.h"
 #include "cm/usiw_cm_notify.h"
@@ -20,6 +21,7 @@ struct KConn {
   Process* process = nullptr;
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
   usiw_cm_ledger ledger{};
+  bool in_backlog = false;   ///< has one of the listener's places
   bool announced = false, hashed = false, requested = false;
   uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
 };
@@ -27,6 +29,15 @@ struct KConn {
 namespace {
 
 constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
+usiw_cm_tuple cm_tuple(const FlowKey& flow) {
+  usiw_cm_tuple t{};
+  std::copy(flow.local_addr.begin(), flow.local_addr.end(), t.local);
+  std::copy(flow.remote_addr.begin(), flow.remote_addr.end(), t.remote);
+  t.local_port = flow.local_port;
+  t.remote_port = flow.remote_port;
+  return t;
+}
+
 void mute(KConn& conn) {
   conn.user = nullptr;
   usiw_cm_ledger_mute(&conn.ledger);
@@ -43,8 +54,26 @@ void tell(KConn& conn, uint32_t event, int status) {
 
 }  // namespace
 
-Kernel::Kernel(World& world, int side) : w_(world), side_(side) {}
-Kernel::~Kernel() = default;
+/// A REQ that waits at the gate, with its datagram.
+struct Kernel::Kept : usiw_cm_req {
+  Kept() : usiw_cm_req{} {}
+  FlowKey flow{};
+  std::vector<std::byte> data;
+};
+
+Kernel::Kernel(World& world, int side) : w_(world), side_(side) {
+  const __u64 key[2] = {world.sc.seed, static_cast<__u64>(side)};
+  usiw_cm_gate_net_init(&net_, key);
+  gate_.net = &net_;
+}
+
+Kernel::~Kernel() {
+  while (gate_.first != nullptr) {
+    usiw_cm_req* req = gate_.first;
+    usiw_cm_gate_discard(&gate_, req, now_us());
+    drop(req);
+  }
+}
 
 // ---- Tables ----
 
@@ -154,35 +183,100 @@ void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> qu
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
+  work_off_gate();
+  work_off(d, flow, nullptr);
+  work_off_gate();
+}
+
+void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept) {
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   usiw_cm_verdict v{};
   const Conn conn = lookup(flow);
   usiw_cm_input(&v, conn ? &conn->cm : nullptr, d.data(), static_cast<uint32_t>(d.size()), now_us(), buf);
   if (conn) perform(conn, v.actions);
-  if (v.kind == USIW_CM_V_ADMIT) request(flow, v.pkt);
+  if (v.kind == USIW_CM_V_ADMIT) return request(d, flow, v.pkt, kept);
   if (v.kind == USIW_CM_V_ANSWER) transmit(flow, buf, v.len);
+  if (v.kind == USIW_CM_V_WITHDRAW) {
+    const usiw_cm_tuple tuple = cm_tuple(flow);
+    drop(usiw_cm_gate_withdraw(&gate_, &tuple, &v.pkt));
+  }
+  if (kept != nullptr) {
+    usiw_cm_gate_discard(&gate_, kept, now_us());
+    drop(kept);
+  }
 }
 
 // ---- usiw_listen.c ----
 
-void Kernel::request(const FlowKey& flow, const usiw_cm_packet& pkt) {
+/// Backlogs of all kinds, so that the gate is passed in each of its ways.
+void Kernel::listen(CmListener* listener) {
+  if (places_.gate != nullptr) drop(usiw_cm_gate_leave(&places_, now_us()));
+  listener_ = listener;
+  if (listener == nullptr) return;
+  usiw_cm_gate_join(&gate_, &places_, 1 + static_cast<uint32_t>(w_.sc.seed % 3) * 4);
+  gate_due_ = true;
+}
+
+void Kernel::drop(usiw_cm_req* chain) {
+  while (chain != nullptr) delete static_cast<Kept*>(std::exchange(chain, chain->next));
+}
+
+void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept) {
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  if (flow.local_port != kListenPort || listener_ == nullptr)
-    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_NO_LISTENER, buf));
-  uint32_t isn = 0;
+  const bool told = kept != nullptr || pkt.ack_psn != 0;
+  if (kept == nullptr) {
+    kept = new Kept;
+    kept->tuple = cm_tuple(flow);
+    kept->flow = flow;
+    kept->data.assign(d.begin(), d.end());
+  }
+  const bool listens = flow.local_port == kListenPort && listener_ != nullptr;
+  usiw_cm_gate_verdict v;
+  usiw_cm_gate_request(&v, &gate_, listens ? &places_ : nullptr, kept, &pkt, now_us());
+  drop(v.out);
+  int reason = v.kind == USIW_CM_G_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
+  if (v.kind == USIW_CM_G_ADMIT) reason = open(flow, pkt, v.isn, told);
+  if (reason != 0)
+    transmit(flow, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(reason), buf));
+  else if (v.pending != 0)
+    transmit(flow, buf, usiw_cm_build_pending(&pkt, v.isn, buf));
+  if (v.kind != USIW_CM_G_KEPT) drop(kept);
+}
+
+/// A REQ that was admitted. @p told: the peer has heard of @p isn; else the scenario has one.
+int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told) {
+  uint32_t planned = 0;
   uint16_t mtu = 1500;
-  passive(flow, isn, mtu);
+  passive(flow, planned, mtu);
   const Conn conn = make_conn(flow);
-  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, isn, mtu, USIW_TRP_MAX_WINDOW, now_us());
+  conn->in_backlog = true;
+  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, told ? isn : planned, mtu, USIW_TRP_MAX_WINDOW, now_us());
   if (reason != 0) {
+    leave_backlog(*conn);
     conns_.pop_back();
-    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(reason), buf));
+    return reason;
   }
   conn->hashed = true;
   conn->requested = true;
   conn->contract.handed_up();
   listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
   perform(conn, 0);
+  return 0;
+}
+
+/// The peer has confirmed, or the connection has ended.
+void Kernel::leave_backlog(KConn& conn) {
+  if (!std::exchange(conn.in_backlog, false)) return;
+  if (usiw_cm_gate_return(&places_, now_us()) != 0) gate_due_ = true;
+}
+
+void Kernel::work_off_gate() {
+  gate_due_ = false;
+  drop(usiw_cm_gate_expire(&gate_, now_us()));
+  while (usiw_cm_req* req = usiw_cm_gate_next(&gate_, now_us())) {
+    auto* kept = static_cast<Kept*>(req);
+    work_off(kept->data, kept->flow, kept);
+  }
 }
 
 // ---- usiw_conn.c: the clock ----
@@ -190,6 +284,8 @@ void Kernel::request(const FlowKey& flow, const usiw_cm_packet& pkt) {
 void Kernel::run_timers() {
   if (w_.mutation == Mutation::kDeafTimers) return void(++w_.mutated);
   const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  if (const uint64_t at = usiw_cm_gate_deadline(&gate_); gate_due_ || (at != 0 && w_.clock.now >= at * 1000 + slop))
+    work_off_gate();
   const auto copy = std::vector<Conn>(conns_.begin(), conns_.end());
   for (const Conn& c : copy) {
     if (c->cm.deadline_us != 0 && w_.clock.now >= c->cm.deadline_us * 1000 + slop)
@@ -201,6 +297,8 @@ uint64_t Kernel::next_deadline() const {
   uint64_t at = UINT64_MAX;
   if (w_.mutation == Mutation::kDeafTimers) return at;
   const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  if (gate_due_) return w_.clock.now;
+  if (const uint64_t due = usiw_cm_gate_deadline(&gate_); due != 0) at = due * 1000 + slop;
   for (const Conn& c : conns_)
     if (c->cm.deadline_us != 0) at = std::min<uint64_t>(at, c->cm.deadline_us * 1000 + slop);
   return at;
@@ -300,7 +398,7 @@ void Kernel::disconnect(uint32_t qpn) {
 }
 
 void Kernel::process_died(Process* process) {
-  if (listener_ != nullptr && process->is_listener(listener_)) listener_ = nullptr;
+  if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
     if (c->requested && !c->attached && c->cm.state == USIW_CM_REQ_RCVD)
       perform(c, usiw_cm_reject(&c->cm, nullptr, 0, now_us()));
@@ -370,6 +468,7 @@ bool Kernel::read_event(Process* process, KEvent& event) {
 // ---- usiw_conn_act.c ----
 
 void Kernel::release(const Conn& conn) {
+  leave_backlog(*conn);
   const uint32_t owed = usiw_cm_owed(&conn->ledger, &conn->cm);
   for (const uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
     if ((owed & event) != 0) tell(*conn, event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);
@@ -403,6 +502,7 @@ void Kernel::perform_one(const Conn& conn, uint32_t action) {
     }
     case USIW_CM_A_EV_REPLY:
     case USIW_CM_A_EV_ESTABLISHED:
+      if (cm->state == USIW_CM_ESTABLISHED) leave_backlog(*conn);
       if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
       return tell(*conn, action, cm->status);
     case USIW_CM_A_EV_DISCONNECT:

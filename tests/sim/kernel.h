@@ -2,8 +2,9 @@
 /// @file kernel.h
 /// The module of one host around the connection machine of cm/: the table of connections,
 /// sockets, the listener, the kernel's copies of the QPs, and the events to the processes.
-/// It does what kmod/ does, file by file: usiw_conn.c, usiw_conn_act.c, usiw_event.c,
-/// usiw_iwcm.c, usiw_listen.c, usiw_qp.c and usiw_rx.c.
+/// It is a host of cm/ as kmod/ is one: what the machine, the ledger, the input and the gate of cm/
+/// say is carried out here as in usiw_conn.c, usiw_conn_act.c, usiw_event.c, usiw_iwcm.c,
+/// usiw_listen.c, usiw_qp.c and usiw_rx.c.
 #ifndef USIW_TESTS_SIM_KERNEL_H
 #define USIW_TESTS_SIM_KERNEL_H
 
@@ -15,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "cm/usiw_cm_gate.h"
 #include "tests/support/cm_contract.h"
 #include "uapi/usiw_abi.h"
 #include "world.h"
@@ -60,7 +62,8 @@ class Kernel {
   uint64_t next_deadline() const;
 
   // ---- rdma_cm ----
-  void listen(CmListener* listener) { listener_ = listener; }
+  /// nullptr: nobody any more.
+  void listen(CmListener* listener);
   struct Params {
     uint16_t ird, ord, mtu;
     std::span<const uint8_t> pd;
@@ -112,7 +115,13 @@ class Kernel {
   bool has_socket(uint16_t port) const;
   void rx_work(const std::vector<std::byte>& d, const FlowKey& flow);
   bool rx_data(std::span<const std::byte> d, const FlowKey& flow);
-  void request(const FlowKey& flow, const usiw_cm_packet& pkt);
+  struct Kept;
+  void work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept);
+  void request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept);
+  int open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told);
+  void leave_backlog(KConn& conn);
+  void work_off_gate();
+  void drop(usiw_cm_req* chain);
   void transmit(const FlowKey& flow, const void* data, uint32_t len);
   void perform(const Conn& conn, uint32_t actions);
   void perform_one(const Conn& conn, uint32_t action);
@@ -133,6 +142,10 @@ class Kernel {
   std::map<uint32_t, KQp> qps_;
   std::map<Process*, std::list<Conn>> events_;
   uint32_t next_id_ = 1;
+  usiw_cm_gate_net net_{};
+  usiw_cm_gate gate_{};         ///< of the port that programs listen at
+  usiw_cm_listener places_{};
+  bool gate_due_ = false;
   __u64 stray_next_ = 0;
   uint64_t rx_at_ = 0;
 };

@@ -51,20 +51,6 @@ std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
   return it == conn_table().end() ? nullptr : it->second;
 }
 
-/// "I have your REQ", of which nothing is kept: the peer repeats it at leisure. There is no ISN yet.
-void send_pending(UdpSocket& sock, const Tuple& tuple, const usiw_cm_packet& req) {
-  usiw_trp_hdr hdr{};
-  hdr.ack_psn = htonl(req.psn);
-  hdr.opflags = htons(USIW_TRP_ACCEPT << USIW_TRP_OPCODE_SHIFT | USIW_TRP_F_PENDING);
-  sock.send(tuple.local, tuple.remote, &hdr, sizeof hdr);
-}
-
-void refuse(UdpSocket& sock, const Tuple& tuple, const usiw_cm_packet& req, int reason) {
-  uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  uint32_t len = usiw_cm_build_refusal(&req, static_cast<uint8_t>(reason), buf);
-  sock.send(tuple.local, tuple.remote, buf, len);
-}
-
 }  // namespace
 
 Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
@@ -187,56 +173,57 @@ void Conn::report(const usiw_qp_report& report) {
 
 // ---- The network ------------------------------------------------------------------------
 
-/// A REQ that opens a connection.
-static void admit(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
-                  const void* data, uint32_t len) {
-  int reason = USIW_REJECT_NO_LISTENER;
-  Listener* listener = sock->listener;
-  if (listener == nullptr) {
-    // The socket of one address may stand beside one for all, where the listener is.
-    Endpoint any = endpoint_any(tuple.local.ipv4());
-    any.port = tuple.local.port;
-    if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
-  }
-  if (listener == nullptr && sock->hold(tuple, data, len)) return;
-  if (listener != nullptr) {
-    Route route;
-    reason = 0;
-    if (route_to(tuple.local, tuple.remote, route) == 0) reason = Conn::open(sock, tuple, req, route.mtu, *listener);
-  }
-  if (reason != 0) refuse(*sock, tuple, req, reason);
+Listener* listener_at(const UdpSocket& sock, const Endpoint& local) {
+  if (sock.listener != nullptr) return sock.listener;
+  // The socket of one address may stand beside one for all, where the listener is.
+  Endpoint any = endpoint_any(local.ipv4());
+  any.port = local.port;
+  std::shared_ptr<UdpSocket> wild = UdpSocket::find(any);
+  return wild ? wild->listener : nullptr;
 }
 
-int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
-               Listener& listener) {
+int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
+               const std::shared_ptr<Places>& places, Listener& listener) {
+  Route route;
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-  const int reason = usiw_cm_init_passive(&conn->cm_, &req, random_u32(), static_cast<uint16_t>(mtu),
-                                          USIW_TRP_MAX_WINDOW, now_us());
-  if (reason != 0) return reason;
-  conn->cm_.features |= req.features & own_features(tuple);
-  if (conn->insert() != 0) return 0;
-  if (listener.on_request(conn)) {
-    conn->arm();
-  } else {  // the peer repeats its REQ, and there may be room by then
-    conn->unhash();
-    send_pending(*sock, tuple, req);
+  conn->places_ = places;
+  int reason = 0;
+  if (route_to(tuple.local, tuple.remote, route) == 0) {
+    const auto mtu = static_cast<uint16_t>(route.mtu);
+    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, mtu, USIW_TRP_MAX_WINDOW, now_us());
+    conn->cm_.features |= req.features & own_features(tuple);
+    if (reason == 0 && conn->insert() == 0) {
+      listener.on_request(conn);
+      conn->arm();
+      return 0;
+    }
   }
-  return 0;
+  conn->leave_backlog();
+  return reason;
 }
 
-void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
+/// The peer has confirmed, or the connection has ended.
+void Conn::leave_backlog() {
+  if (std::shared_ptr<Places> places = std::move(places_)) places->give_back();
+}
+
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
+                  Gate::Kept* kept) {
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   std::shared_ptr<Conn> conn = lookup_conn(tuple);
   usiw_cm_input(&v, conn ? &conn->cm_ : nullptr, data, len, now_us(), buf);
   if (conn) conn->act(v.actions);
-  if (v.kind == USIW_CM_V_ADMIT) admit(sock, tuple, v.pkt, data, len);
+  if (v.kind == USIW_CM_V_ADMIT) return sock->gate().request(sock, tuple, v.pkt, data, len, kept);
+  if (v.kind == USIW_CM_V_WITHDRAW) sock->gate().withdraw(tuple, v.pkt);
   if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, buf, v.len);
+  if (kept != nullptr) sock->gate().discard(kept);
 }
 
 void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
-    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || !usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
+    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to)) continue;
+    if (!usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
     held->act(usiw_cm_unreachable(&held->cm_, now_us()));
     return;

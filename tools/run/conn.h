@@ -12,6 +12,7 @@
 
 #include "cm/usiw_cm.h"
 #include "cm/usiw_cm_notify.h"
+#include "gate.h"
 #include "host.h"
 #include "next_hop.h"
 #include "uapi/usiw_abi.h"
@@ -46,8 +47,8 @@ class ConnUser {
 class Listener {
  public:
   virtual ~Listener() = default;
-  /// False if there is no room: the request is dropped, and repeated by the peer.
-  virtual bool on_request(const std::shared_ptr<Conn>& conn) = 0;
+  virtual void on_request(const std::shared_ptr<Conn>& conn) = 0;
+  virtual const std::shared_ptr<Places>& places() = 0;
 };
 
 class Conn : public std::enable_shared_from_this<Conn> {
@@ -60,9 +61,10 @@ class Conn : public std::enable_shared_from_this<Conn> {
   /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
   int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
              const std::shared_ptr<Qp>& qp, ConnUser* user);
-  /// [world] A request: a connection of it, told to @p listener. 0 or the reason to refuse it with.
-  static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
-                  Listener& listener);
+  /// [world] A request that was admitted, with its place: a connection of it, told to @p listener. 0 or the reason to
+  /// refuse it with.
+  static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
+                  const std::shared_ptr<Places>& places, Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_kill_reason reason);
@@ -86,7 +88,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const NextHop& hop() const { return hop_; }
 
  private:
-  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
+  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Gate::Kept*);
   friend void conn_unreachable(UdpSocket&, const Endpoint&, const void*, uint32_t);
   friend void conn_run_timers();
   friend void conns_follow();
@@ -108,12 +110,14 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void established();
   void tell(uint32_t event, int status = 0);
   void release();
+  void leave_backlog();
 
   usiw_cm_conn cm_{};
   const uint32_t id_;
   const Tuple tuple_;
   const std::shared_ptr<UdpSocket> sock_;
   std::shared_ptr<Qp> qp_;
+  std::shared_ptr<Places> places_;  ///< of a request: it has one of them until the peer confirms
   ConnUser* user_ = nullptr;
   usiw_conn_info info_{};
   uint64_t armed_us_ = 0;
@@ -125,8 +129,11 @@ class Conn : public std::enable_shared_from_this<Conn> {
   usiw_cm_ledger ledger_{};
 };
 
-/// [world] A datagram of the handshake, or a stray one.
-void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
+/// [world] A datagram of the handshake, or a stray one; @p kept: of one that waited at the gate, which is taken.
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
+                  Gate::Kept* kept = nullptr);
+/// [world] Who listens for @p local, or null.
+Listener* listener_at(const UdpSocket& sock, const Endpoint& local);
 /// [world] ICMP: nobody has the port @p to. @p quoted: what it has of the datagram's payload.
 void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len);
 /// [world] 0: none.

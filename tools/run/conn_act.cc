@@ -25,7 +25,9 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
 // ---- The user ---------------------------------------------------------------------------
 
 void Conn::established() {
-  if (cm_.state == USIW_CM_ESTABLISHED && qp_) qp_->state = IBV_QPS_RTS;
+  if (cm_.state != USIW_CM_ESTABLISHED) return;
+  leave_backlog();
+  if (qp_) qp_->state = IBV_QPS_RTS;
 }
 
 /// Tells the user, unless cm/usiw_cm_notify.c knows that it must not hear of it.
@@ -38,6 +40,7 @@ void Conn::tell(uint32_t event, int status) {
 
 /// Lets go of the user and of the QP, after what the user is still owed.
 void Conn::release() {
+  leave_backlog();
   const uint32_t owed = usiw_cm_owed(&ledger_, &cm_);
   for (uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
     if ((owed & event) != 0) tell(event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);

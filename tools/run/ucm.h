@@ -62,7 +62,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   void on_reply(int status, const usiw_cm_conn& cm) override;
   void on_established(const usiw_cm_conn& cm) override;
   void on_close() override;
-  bool on_request(const std::shared_ptr<Conn>& conn) override;
+  void on_request(const std::shared_ptr<Conn>& conn) override;
+  const std::shared_ptr<Places>& places() override { return places_; }
 
  private:
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
@@ -83,8 +84,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   uint8_t tos_ = 0;
   bool reuse_ = false, accepted_ = false;
   bool asks_address_ = false;           ///< bound to a loopback address and no port: see told_source()
-  unsigned backlog_ = 0, waiting_ = 0;  ///< listening: requests that are neither accepted nor gone
-  std::weak_ptr<UcmId> listener_;       ///< of a request: who counts it in waiting_
+  std::shared_ptr<Places> places_;      ///< listening
+  std::weak_ptr<UcmId> listener_;       ///< of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both
   int afonly_ = -1;                     ///< -1: not said
   std::shared_ptr<Conn> conn_;

@@ -137,7 +137,6 @@ void UcmId::destroy() {
   // Requests that nobody has read go with their listener.
   for (UcmEvent& e : file_->take(*this))
     if (e.child && e.child.get() != this) e.child->destroy();
-  if (std::shared_ptr<UcmId> listener = listener_.lock(); listener && !accepted_) listener->waiting_--;
   if (std::shared_ptr<Conn> conn = std::move(conn_)) {
     conn->forget_user();
     if (listener_.lock() && !accepted_)
@@ -152,8 +151,10 @@ void UcmId::destroy() {
 void UcmId::unbind() {
   for (auto& s : sockets_) {
     s->bound_ids--;
-    if (s->listener == this) s->end_listening();
+    if (s->listener == this) s->listener = nullptr;
   }
+  if (places_) sockets_.front()->gate().leave(*places_);
+  places_.reset();
   sockets_.clear();
 }
 
@@ -265,16 +266,13 @@ int UcmId::listen(uint32_t backlog) {
     if (ret != 0 && ret != -EAFNOSUPPORT) return ret;
   }
   for (auto& s : sockets_) s->listener = this;
-  backlog_ = backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
   state_ = State::kListen;
-  for (auto& s : sockets_)
-    for (const UdpSocket::Held& h : s->take_held())
-      conn_receive(s, h.tuple, h.req.data(), static_cast<uint32_t>(h.req.size()));
+  places_ = std::make_shared<Places>();
+  sockets_.front()->gate().join(*places_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
   return 0;
 }
 
-bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
-  if (waiting_ >= backlog_) return false;
+void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   std::shared_ptr<UcmId> child = create(file_, 0, ps_);
   child->state_ = State::kConnect;
   child->src_ = conn->tuple().local;
@@ -282,7 +280,6 @@ bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   child->tos_ = tos_;
   child->listener_ = weak_from_this();
   child->conn_ = conn;
-  waiting_++;
   const usiw_cm_conn& cm = conn->cm();
   UcmEvent e{shared_from_this(), child, {}};
   e.resp.uid = uid_;
@@ -292,13 +289,11 @@ bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   e.resp.param.conn.responder_resources = as_depth(cm.peer_ord);
   fill_private_data(e.resp.param.conn, cm);
   file_->push(std::move(e));
-  return true;
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
   if (conn_ && conn_->cm().initiator != 0 && param.valid == 0) return 0;
-  std::shared_ptr<UcmId> listener = listener_.lock();
   if (state_ != State::kConnect || !conn_ || accepted_) return -EINVAL;
   std::shared_ptr<Qp> qp;
   int ret = check_param(param);
@@ -308,7 +303,6 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   else
     ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
                         param.private_data_len, tos_, qp, this);
-  if (listener) listener->waiting_--;
   listener_.reset();
   accepted_ = true;
   if (ret == 0) uid_ = uid;

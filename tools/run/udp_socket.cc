@@ -26,11 +26,6 @@
 namespace usiw::run {
 namespace {
 
-/// REQs are held for so long after a listener has gone; their next repetition is refused. (That changes nothing for a peer
-/// that would be refused at last: it takes a refusal for true only 1 s after its first REQ.)
-constexpr uint64_t kHoldUs = 300'000;
-constexpr size_t kMaxHeld = 64;
-
 std::map<uint64_t, UdpSocket*>& all_sockets() {
   static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
   return sockets;
@@ -190,34 +185,6 @@ UdpSocket::~UdpSocket() {
   if (!sockets_open()) cm_thread_kick();
 }
 
-// ---- Between two listeners --------------------------------------------------------------
-
-void UdpSocket::end_listening() {
-  listener = nullptr;
-  hold_until_us_ = now_us() + kHoldUs;
-}
-
-bool UdpSocket::hold(const Tuple& tuple, const void* req, size_t len) {
-  if (now_us() > hold_until_us_) {
-    held_.clear();
-    return false;
-  }
-  const auto* bytes = static_cast<const std::byte*>(req);
-  for (Held& known : held_)
-    if (known.tuple == tuple) {
-      known.req.assign(bytes, bytes + len);
-      return true;
-    }
-  if (held_.size() >= kMaxHeld) return false;
-  held_.push_back({tuple, {bytes, bytes + len}});
-  return true;
-}
-
-std::vector<UdpSocket::Held> UdpSocket::take_held() {
-  if (now_us() > hold_until_us_) held_.clear();
-  return std::exchange(held_, {});
-}
-
 bool sockets_open() { return !all_sockets().empty(); }
 
 void sockets_abandon() {
@@ -227,6 +194,7 @@ void sockets_abandon() {
     s->fd_ = s->data_fd_ = -1;
   }
   all_sockets().clear();
+  gates_abandon();
 }
 
 int UdpSocket::dup_data_fd() {

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "gate.h"
 #include "host.h"
 
 namespace usiw::run {
@@ -43,20 +43,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [world] Who listens here, or null. Not owned.
   Listener* listener = nullptr;
 
-  /// [world] Nobody listens here any more.
-  void end_listening();
-  /// A REQ that was not answered.
-  struct Held {
-    Tuple tuple;
-    std::vector<std::byte> req;
-  };
-  /// [world] Of a port whose listener has just gone. Its program may listen again at once (perftest with -R does) and
-  /// take the requests for its connections in the order of their numbers: so one that comes in between is kept,
-  /// unanswered, rather than refused and repeated behind its successors; its repetitions change nothing. False: refuse
-  /// it, because that was too long ago, or too many are held.
-  bool hold(const Tuple& tuple, const void* req, size_t len);
-  /// [world] For a new listener: what is held, in the order of arrival; nothing if that was too long ago.
-  std::vector<Held> take_held();
+  /// [world] Where requests to this port pass.
+  Gate& gate() { return *gate_; }
 
   /// [world] Ids that are bound here; connections do not count. Shared by ids that all allow it.
   unsigned bound_ids = 0;
@@ -64,15 +52,14 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
  private:
   friend void sockets_abandon();
-  UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd) {}
+  UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd), gate_(Gate::of(local.port)) {}
   void receive();
   void receive_errors();
   Endpoint local_;
   int fd_, data_fd_ = -1;
+  std::shared_ptr<Gate> gate_;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
-  uint64_t hold_until_us_ = 0;  ///< since then what is held is out of date
-  std::vector<Held> held_;
 };
 
 /// [world] Is there any?

@@ -351,7 +351,7 @@ local function looks_like_trp(tvb)
     return span <= MAX_WINDOW and length - TRP_BYTES == math.floor((span + 7) / 8)
   end
   if credit ~= 0 or echo ~= 0 then return false end
-  if opcode == REQ then return tvb(4, 4):uint() == 0 and looks_like_params(tvb, length) end
+  if opcode == REQ then return looks_like_params(tvb, length) end
   if opcode == ACCEPT then return length == TRP_BYTES or looks_like_params(tvb, length) end
   if opcode == REJECT then
     return tvb:len() >= TRP_BYTES + 4 and tvb(TRP_BYTES + 2, 2):uint() + TRP_BYTES + 4 == length

@@ -112,7 +112,8 @@ TEST(Input, no_connection__strays_draw_a_reset_and_resets_and_rejects_nothing) {
     const bool answered = opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK ||
                           opcode == USIW_TRP_ACCEPT || opcode == USIW_TRP_CONFIRM;
     const usiw_cm_verdict v = input(nullptr, Raw(op(opcode)));
-    EXPECT_EQ(v.kind, unsigned{answered ? USIW_CM_V_ANSWER : USIW_CM_V_DROP}) << opcode;
+    const unsigned other = opcode == USIW_TRP_RESET ? USIW_CM_V_WITHDRAW : USIW_CM_V_DROP;
+    EXPECT_EQ(v.kind, answered ? unsigned{USIW_CM_V_ANSWER} : other) << opcode;
     EXPECT_EQ(v.len, answered ? 14u : 0u) << opcode;
   }
   EXPECT_EQ(input(nullptr, Raw(op(USIW_TRP_DATA)), 13).kind, unsigned{USIW_CM_V_DROP});

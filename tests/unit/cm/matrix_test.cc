@@ -99,6 +99,7 @@ Table initiator_table() {
     t[{s, I::kRejectPkt}] = {kReply | kRel | kDead, USIW_CM_DEAD, -1};
     t[{s, I::kReset}] = {kTx | kReply | kRel, linger, kResetOp};
   }
+  t[{S::kReqSent, I::kPending}] = {kTx, USIW_CM_REQ_SENT, kReqOp};  // brings the peer's ISN back
   t[{S::kInstalling, I::kAbort}] = t[{S::kInstalling, I::kDisconnect}] = {
       kKill | kTx | kReply | kRel, linger, kResetOp};
   t[{S::kInstalling, I::kReady}] = {kTx | kReply, USIW_CM_ESTABLISHED, kConfirmOp};

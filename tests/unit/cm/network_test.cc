@@ -39,12 +39,24 @@ TEST(ReceivePending, req_sent__patience_is_renewed_but_bounded) {
   const usiw_cm_packet pending = packet(USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
   unsigned sent = 0;
   while (i.c.state == USIW_CM_REQ_SENT) {
-    EXPECT_EQ(i.receive(pending), 0u);
+    EXPECT_EQ(i.receive(pending), sent == 0 ? kTx : 0u);  // brought back at once
     sent += !!(i.next_timer() & kTx);
   }
   EXPECT_EQ(i.now, kStart + USIW_CM_REQ_LIMIT_US);
   EXPECT_EQ(i.c.status, -ETIMEDOUT);
   EXPECT_NEAR(sent, USIW_CM_REQ_LIMIT_US / USIW_CM_PENDING_REPEAT_US, 2);
+}
+
+TEST(ReceivePending, d11_without_an_isn_it_does_not_spoil_the_peers_reset) {
+  Conn i = Conn::in(Role::kInitiator, State::kReqSent);
+  usiw_cm_packet pending = packet(USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
+  pending.psn = 0;  // "I have your REQ", of which nothing is kept
+  EXPECT_EQ(i.receive(pending), 0u);
+  EXPECT_TRUE(i.c.pending);
+  EXPECT_FALSE(i.c.peer_known);
+  i.receive(packet(USIW_TRP_RESET));
+  EXPECT_EQ(i.c.state, USIW_CM_LINGER);
+  EXPECT_EQ(i.c.status, -ECONNRESET);
 }
 
 TEST(ReceivePending, req_sent__silence_afterwards_is_noticed) {

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file cm_gate.cc
+/// Two ports and three listeners of one namespace under any order of requests, returns, comings and goings: the counts
+/// of cm/usiw_cm_gate.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
+#include "cm/usiw_cm_gate.h"
+
+#include <set>
+
+#include "input.h"
+
+namespace {
+
+using usiw::fuzz::Input;
+
+constexpr int kListeners = 3;
+constexpr int kPorts = 2;
+
+class Net {
+ public:
+  explicit Net(Input& in) : in_(in) {
+    const __u64 key[2] = {1, 2};
+    usiw_cm_gate_net_init(&net_, key);
+    net_.half_open.limit = 1 + in_.below(8);
+    net_.queued.limit = 1 + in_.below(8);
+    for (auto& g : gates_) g.net = &net_;
+  }
+
+  void run() {
+    while (!in_.done()) {
+      op();
+      check();
+    }
+    end();
+  }
+
+ private:
+  usiw_cm_gate& gate_of(int l) { return gates_[l % kPorts]; }
+
+  void op() {
+    const uint32_t what = in_.below(16);
+    const int l = static_cast<int>(in_.below(kListeners));
+    switch (what) {
+      case 0:
+        if (listeners_[l].gate == nullptr) usiw_cm_gate_join(&gate_of(l), &listeners_[l], in_.below(64));
+        break;
+      case 1:
+        free_chain(usiw_cm_gate_leave(&listeners_[l], now_));
+        break;
+      case 2:
+      case 3:
+        if (admitted_[l] != 0) {
+          admitted_[l]--;
+          usiw_cm_gate_return(&listeners_[l], now_);
+        }
+        break;
+      case 4:
+        free_chain(usiw_cm_gate_expire(&gate_of(l), now_));
+        break;
+      case 5:
+        take_due(l);
+        break;
+      case 6:
+        now_ += in_.get<uint16_t>() * 200u;
+        break;
+      case 7:
+        withdraw(l);
+        break;
+      case 8:
+        work_off(l);
+        break;
+      case 9:  // a burst
+        for (uint32_t n = in_.below(256), peer = in_.get(); n != 0; n--) request(l, ++peer, (what & 1) != 0);
+        break;
+      default:
+        request(l, in_.get(), in_.flag());
+    }
+  }
+
+  static usiw_cm_tuple tuple_of(uint32_t peer) {
+    usiw_cm_tuple t{};
+    t.remote[0] = static_cast<uint8_t>(peer);
+    t.remote[1] = static_cast<uint8_t>(peer >> 8);
+    return t;
+  }
+
+  void request(int l, uint32_t peer, bool proven) {
+    auto* e = new usiw_cm_req{};
+    e->tuple = tuple_of(peer);
+    all_.insert(e);
+    usiw_cm_packet pkt{};
+    pkt.opcode = USIW_TRP_REQ;
+    pkt.psn = peer % 3;
+    if (proven) pkt.ack_psn = usiw_cm_cookie(net_.key, &e->tuple, pkt.psn, static_cast<uint32_t>(now_ >> 26));
+    decide(l, e, pkt);
+  }
+
+  void decide(int l, usiw_cm_req* e, const usiw_cm_packet& pkt) {
+    usiw_cm_listener* to = listeners_[l].gate != nullptr ? &listeners_[l] : nullptr;
+    usiw_cm_gate_verdict v;
+    usiw_cm_gate_request(&v, &gate_of(l), to, e, &pkt, now_);
+    FUZZ_CHECK(v.kind != USIW_CM_G_ADMIT || to != nullptr, "admitted by nobody");
+    FUZZ_CHECK(v.kind != USIW_CM_G_REFUSE || to == nullptr, "refused although somebody listens");
+    FUZZ_CHECK(!v.pending || v.isn != 0, "PENDING without an ISN");
+    if (v.kind == USIW_CM_G_ADMIT) admitted_[l]++;
+    if (v.kind != USIW_CM_G_KEPT) drop(e);
+    free_chain(v.out);
+  }
+
+  void take_due(int l) {
+    usiw_cm_req* e = usiw_cm_gate_next(&gate_of(l), now_);
+    if (e != nullptr) in_hand_[l % kPorts].insert(e);
+  }
+
+  /// One that is due and in the host's hand: by whichever listener of the port.
+  void work_off(int l) {
+    auto& hand = in_hand_[l % kPorts];
+    if (hand.empty()) return;
+    usiw_cm_req* e = *hand.begin();
+    hand.erase(hand.begin());
+    if (in_.flag()) {
+      usiw_cm_gate_discard(&gate_of(l), e, now_);
+      return drop(e);
+    }
+    usiw_cm_packet pkt{};
+    pkt.opcode = USIW_TRP_REQ;
+    pkt.psn = e->peer_isn;
+    decide(l, e, pkt);
+  }
+
+  void withdraw(int l) {
+    const usiw_cm_tuple t = tuple_of(in_.get());
+    usiw_cm_packet pkt{};
+    pkt.opcode = USIW_TRP_RESET;
+    pkt.psn = in_.below(3);
+    pkt.ack_psn = usiw_cm_cookie(net_.key, &t, pkt.psn, static_cast<uint32_t>(now_ >> 26));
+    if (usiw_cm_req* e = usiw_cm_gate_withdraw(&gate_of(l), &t, &pkt); e != nullptr) drop(e);
+  }
+
+  void drop(usiw_cm_req* e) {
+    FUZZ_CHECK(all_.erase(e) == 1, "an entry twice");
+    for (auto& g : gates_)
+      for (usiw_cm_req* x = g.first; x != nullptr; x = x->next) FUZZ_CHECK(x != e, "freed and still in the list");
+    delete e;
+  }
+  void free_chain(usiw_cm_req* e) {
+    while (e != nullptr) {
+      usiw_cm_req* next = e->next;
+      drop(e);
+      e = next;
+    }
+  }
+
+  void check() {
+    uint32_t queued[kListeners] = {}, offered[kListeners] = {};
+    size_t listed = 0;
+    for (auto& g : gates_) {
+      uint32_t held = 0;
+      for (usiw_cm_req* e = g.first; e != nullptr; e = e->next) {
+        listed++;
+        FUZZ_CHECK(all_.contains(e), "a foreign entry");
+        FUZZ_CHECK((e->next ? e->next->prev : g.last) == (e->next ? e : g.last), "a broken list");
+        held += e->state == USIW_CM_R_HELD;
+        for (int l = 0; l < kListeners; l++) {
+          if (e->listener != &listeners_[l]) continue;
+          FUZZ_CHECK(listeners_[l].gate == &g, "waits for one that has left");
+          queued[l] += e->state == USIW_CM_R_QUEUED;
+          offered[l] += e->state == USIW_CM_R_OFFERED;
+        }
+      }
+      FUZZ_CHECK(held == g.held && held <= USIW_CM_MAX_HELD, "held");
+    }
+    FUZZ_CHECK(listed == all_.size(), "an entry is lost");
+    uint32_t shared_open = 0, shared_queued = 0;
+    for (int l = 0; l < kListeners; l++) {
+      const usiw_cm_listener& x = listeners_[l];
+      FUZZ_CHECK(x.queued == queued[l] && x.queued <= USIW_CM_MAX_QUEUED, "queued");
+      FUZZ_CHECK(x.open == offered[l] + admitted_[l], "open");
+      if (x.open > USIW_CM_RESERVED) shared_open += x.open - USIW_CM_RESERVED;
+      if (x.queued > USIW_CM_RESERVED) shared_queued += x.queued - USIW_CM_RESERVED;
+    }
+    FUZZ_CHECK(net_.half_open.used == shared_open && shared_open <= net_.half_open.limit, "shared places");
+    FUZZ_CHECK(net_.queued.used == shared_queued && shared_queued <= net_.queued.limit, "shared room");
+  }
+
+  void end() {
+    for (auto& l : listeners_) free_chain(usiw_cm_gate_leave(&l, now_));
+    for (int l = 0; l < kListeners; l++)
+      for (; admitted_[l] != 0; admitted_[l]--) usiw_cm_gate_return(&listeners_[l], now_);
+    for (auto& g : gates_) {
+      while (g.first != nullptr) {
+        usiw_cm_req* e = g.first;
+        usiw_cm_gate_discard(&g, e, now_);
+        drop(e);
+      }
+    }
+    check();
+    FUZZ_CHECK(net_.half_open.used == 0 && net_.queued.used == 0, "room that nobody has");
+  }
+
+  Input& in_;
+  usiw_cm_gate_net net_;
+  usiw_cm_gate gates_[kPorts] = {};
+  usiw_cm_listener listeners_[kListeners] = {};
+  uint32_t admitted_[kListeners] = {};
+  std::set<usiw_cm_req*> all_, in_hand_[kPorts];
+  uint64_t now_ = 5'000'000;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  Net(in).run();
+  return 0;
+}

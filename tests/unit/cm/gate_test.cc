@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of cm/usiw_cm_gate.c and cm/usiw_cm_cookie.c: who is admitted, who waits, who has to go.
+#include "cm/usiw_cm_gate.h"
+
+#include <memory>
+#include <set>
+
+#include "fixture.h"
+
+namespace {
+
+constexpr __u64 kKey[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+
+usiw_cm_tuple tuple_of(uint32_t peer) {
+  usiw_cm_tuple t{};
+  t.local[10] = t.local[11] = t.remote[10] = t.remote[11] = 0xff;
+  for (int i = 0; i < 4; i++) t.remote[12 + i] = static_cast<uint8_t>(peer >> (24 - 8 * i));
+  t.local_port = 7174;
+  t.remote_port = 9000;
+  return t;
+}
+
+/// A port with its host: owns the entries, works off what is due.
+class Port {
+ public:
+  explicit Port(usiw_cm_gate_net& net) { gate.net = &net; }
+  ~Port() {
+    while (gate.first) {
+      usiw_cm_req* req = gate.first;
+      usiw_cm_gate_discard(&gate, req, now);
+      delete req;
+    }
+  }
+  Port(const Port&) = delete;
+
+  /// The verdict on a REQ of @p peer; with @p ack, the ISN that it brings back.
+  usiw_cm_gate_verdict req(usiw_cm_listener* l, uint32_t peer, uint32_t ack = 0, uint32_t isn = kPeerIsn) {
+    auto* e = new usiw_cm_req{};
+    e->tuple = tuple_of(peer);
+    return decide(l, e, ack, isn);
+  }
+  /// The same behind a PENDING that told the cookie.
+  usiw_cm_gate_verdict proven(usiw_cm_listener* l, uint32_t peer) { return req(l, peer, cookie(peer)); }
+  uint32_t cookie(uint32_t peer) {
+    const usiw_cm_tuple t = tuple_of(peer);
+    return usiw_cm_cookie(gate.net->key, &t, kPeerIsn, static_cast<uint32_t>(now >> 26));
+  }
+  /// Works off what is due for @p l; the peers that were admitted, in order.
+  std::vector<uint32_t> due(usiw_cm_listener* l) {
+    std::vector<uint32_t> admitted;
+    free_chain(usiw_cm_gate_expire(&gate, now));
+    while (usiw_cm_req* e = usiw_cm_gate_next(&gate, now)) {
+      uint32_t peer = 0;
+      for (int i = 12; i < 16; i++) peer = peer << 8 | e->tuple.remote[i];
+      const usiw_cm_gate_verdict v = decide(l, e, 0, kPeerIsn);
+      if (v.kind == USIW_CM_G_ADMIT) admitted.push_back(peer);
+      if (v.kind == USIW_CM_G_REFUSE) refused++;
+    }
+    return admitted;
+  }
+  void free_chain(usiw_cm_req* e) {
+    while (e) {
+      usiw_cm_req* next = e->next;
+      delete e;
+      e = next;
+      freed++;
+    }
+  }
+  unsigned entries() const {
+    unsigned n = 0;
+    for (const usiw_cm_req* e = gate.first; e; e = e->next) n++;
+    return n;
+  }
+
+  usiw_cm_gate gate{};
+  uint64_t now = kStart;
+  unsigned refused = 0, freed = 0;
+
+ private:
+  usiw_cm_gate_verdict decide(usiw_cm_listener* l, usiw_cm_req* e, uint32_t ack, uint32_t isn) {
+    usiw_cm_packet pkt = packet(USIW_TRP_REQ);
+    pkt.psn = isn;
+    pkt.ack_psn = ack;
+    usiw_cm_gate_verdict v;
+    usiw_cm_gate_request(&v, &gate, l, e, &pkt, now);
+    if (v.kind != USIW_CM_G_KEPT) delete e;
+    free_chain(v.out);
+    return v;
+  }
+};
+
+class Gate : public testing::Test {
+ protected:
+  Gate() { usiw_cm_gate_net_init(&net, kKey); }
+  void SetUp() override { usiw_cm_gate_join(&port.gate, &l, 4); }
+  void fill() {
+    for (uint32_t peer = 1; peer <= 4; peer++) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_ADMIT});
+  }
+
+  usiw_cm_gate_net net;
+  usiw_cm_listener l{};
+  Port port{net};
+};
+
+TEST(Cookie, is_siphash_of_what_names_the_attempt) {
+  // SipHash-2-4 of 48 bytes with this key, as `openssl mac` computes it: 00 01 .. 2b 00 00 00 00.
+  usiw_cm_tuple t;
+  auto* bytes = reinterpret_cast<uint8_t*>(&t);
+  for (uint8_t i = 0; i < sizeof t; i++) bytes[i] = i;
+  const uint32_t one = usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2bu);
+  EXPECT_EQ(one, 0x314a18f5u);
+  std::set<uint32_t> all{one};
+  all.insert(usiw_cm_cookie(kKey, &t, 0x24252628u, 0x28292a2bu));
+  all.insert(usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2cu));
+  bytes[0] ^= 1;
+  all.insert(usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2bu));
+  const __u64 other[2] = {kKey[0], kKey[1] ^ 1};
+  all.insert(usiw_cm_cookie(other, &t, 0x24252627u, 0x28292a2bu));
+  EXPECT_EQ(all.size(), 5u);
+}
+
+TEST_F(Gate, request__admitted_while_there_is_room_and_then_kept) {
+  EXPECT_EQ(port.req(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(port.req(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
+  const usiw_cm_gate_verdict v = port.req(&l, 3);  // half of the backlog is for proven ones
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_TRUE(v.pending);
+  EXPECT_EQ(v.isn, port.cookie(3));
+  EXPECT_EQ(l.open, 2u);
+  EXPECT_EQ(l.queued, 1u);
+}
+
+TEST_F(Gate, request__who_brings_the_cookie_back_gets_the_other_half) {
+  port.req(&l, 1);
+  port.req(&l, 2);
+  const uint32_t isn = port.req(&l, 3).isn;
+  EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_G_KEPT});  // another's
+  const usiw_cm_gate_verdict v = port.proven(&l, 5);
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(v.isn, port.cookie(5));
+}
+
+TEST_F(Gate, request__a_cookie_is_good_for_an_epoch_and_the_next) {
+  port.req(&l, 1);
+  port.req(&l, 2);
+  const uint32_t isn = port.cookie(3);
+  port.now += 1u << 26;
+  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_ADMIT});
+  port.now += 1u << 26;
+  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_KEPT});
+}
+
+TEST_F(Gate, d11_pending_tells_the_isn_that_the_connection_will_have) {
+  fill();
+  const usiw_cm_gate_verdict first = port.req(&l, 9);
+  EXPECT_TRUE(first.pending);
+  EXPECT_NE(first.isn, 0u);
+  const usiw_cm_packet req = packet(USIW_TRP_REQ);
+  Datagram d;
+  d.len = usiw_cm_build_pending(&req, first.isn, d.bytes);
+  d.decode();
+  EXPECT_EQ(d.rc, 0);
+  EXPECT_EQ(d.pkt.psn, first.isn);
+  EXPECT_EQ(d.pkt.flags, USIW_TRP_F_PENDING);
+  EXPECT_EQ(port.proven(&l, 9).isn, first.isn);
+  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
+  ASSERT_NE(e, nullptr);
+  usiw_cm_gate_verdict v;
+  usiw_cm_gate_request(&v, &port.gate, &l, e, &req, port.now);
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(v.isn, first.isn);
+  delete e;
+}
+
+TEST_F(Gate, return__the_first_that_is_proven_goes_first) {
+  fill();
+  for (uint32_t peer = 10; peer < 14; peer++) port.req(&l, peer);
+  port.proven(&l, 12);
+  port.proven(&l, 11);
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{12});
+  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));  // the others may use half of it only
+  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});
+}
+
+TEST_F(Gate, return__not_to_one_who_has_gone_without_a_word) {
+  fill();
+  port.proven(&l, 10);
+  port.now += USIW_CM_STALE_US - 1;
+  port.proven(&l, 11);
+  port.now += 1;
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
+  EXPECT_EQ(l.queued, 0u);  // swept
+}
+
+TEST_F(Gate, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first_turn) {
+  for (uint32_t peer = 1000; peer < 21000; peer++) port.req(&l, peer);
+  EXPECT_EQ(l.open, 2u);
+  EXPECT_EQ(l.queued, USIW_CM_MAX_QUEUED);
+  EXPECT_EQ(port.entries(), USIW_CM_MAX_QUEUED);
+  EXPECT_EQ(port.proven(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(port.proven(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(port.proven(&l, 3).kind, unsigned{USIW_CM_G_KEPT});
+  for (uint32_t peer = 21000; peer < 22000; peer++) port.req(&l, peer);
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{3});
+}
+
+TEST_F(Gate, flood__of_proven_reqs_drives_out_the_least_recently_repeated) {
+  fill();
+  for (uint32_t peer = 0; peer < USIW_CM_MAX_QUEUED; peer++) {
+    port.now++;
+    port.proven(&l, 100 + peer);
+  }
+  port.now++;
+  port.proven(&l, 100);  // repeated: 101 has waited longest without a word
+  EXPECT_EQ(port.req(&l, 5000).kind, unsigned{USIW_CM_G_DROP});
+  EXPECT_EQ(port.proven(&l, 5001).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.freed, 1u);
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{100});
+  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{102});
+}
+
+TEST_F(Gate, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
+  // One user's listeners, as many as it takes, each with the longest backlog there is.
+  std::vector<std::unique_ptr<usiw_cm_listener>> greedy;
+  std::vector<std::unique_ptr<Port>> ports;  // whose entries know the listeners: goes first
+  uint32_t peer = 100;
+  for (int i = 0; i < 64; i++) {
+    ports.push_back(std::make_unique<Port>(net));
+    greedy.push_back(std::make_unique<usiw_cm_listener>());
+    usiw_cm_gate_join(&ports.back()->gate, greedy.back().get(), 1024);
+    for (int n = 0; n < 3000; n++) ports.back()->proven(greedy.back().get(), ++peer);
+  }
+  EXPECT_LE(net.half_open.used, net.half_open.limit);
+  EXPECT_LE(net.queued.used, net.queued.limit);
+  // Another's gets what is reserved for it, of either kind.
+  usiw_cm_listener victim{};
+  Port other(net);
+  usiw_cm_gate_join(&other.gate, &victim, 64);
+  for (uint32_t n = 0; n < 64; n++) other.proven(&victim, 10 + n);
+  EXPECT_GE(victim.open, USIW_CM_RESERVED);
+  EXPECT_GE(victim.queued, USIW_CM_RESERVED);
+  // And what one gives back can be had by the others.
+  while (greedy[0]->open) {
+    usiw_cm_gate_return(greedy[0].get(), ports[0]->now);
+    ports[0]->due(greedy[0].get());
+    if (greedy[0]->queued == 0) break;
+  }
+  for (auto& g : greedy) {
+    while (g->open) usiw_cm_gate_return(g.get(), kStart + USIW_CM_STALE_US * 2);
+  }
+  EXPECT_LE(net.half_open.used, victim.open);
+}
+
+TEST_F(Gate, d4_another_namespace_is_not_concerned) {
+  for (uint32_t peer = 100; peer < 9000; peer++) port.proven(&l, peer);
+  usiw_cm_gate_net second;
+  usiw_cm_gate_net_init(&second, kKey);
+  EXPECT_EQ(second.half_open.used, 0u);
+  Port other(second);
+  usiw_cm_listener theirs{};
+  usiw_cm_gate_join(&other.gate, &theirs, 1024);
+  for (uint32_t peer = 1; peer <= 1024; peer++) EXPECT_EQ(other.proven(&theirs, peer).kind, unsigned{USIW_CM_G_ADMIT});
+}
+
+TEST_F(Gate, leave__what_waits_is_held_for_the_next_listener_in_order) {
+  fill();
+  for (uint32_t peer = 10; peer < 13; peer++) port.proven(&l, peer);
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  EXPECT_EQ(port.req(nullptr, 13).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.gate.held, 4u);
+  EXPECT_EQ(l.queued, 0u);
+  EXPECT_TRUE(port.due(nullptr).empty());
+  usiw_cm_listener next{};
+  usiw_cm_gate_join(&port.gate, &next, 16);
+  EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{10, 11, 12, 13}));
+  for (int i = 0; i < 4; i++) usiw_cm_gate_return(&l, port.now);  // of one that has left
+  EXPECT_EQ(l.open, 0u);
+}
+
+TEST_F(Gate, leave__who_nobody_comes_for_is_refused_in_time) {
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_FALSE(port.req(nullptr, 1).pending);  // a repetition: known, nothing to answer
+  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), port.now + USIW_CM_HOLD_US);
+  port.now += USIW_CM_HOLD_US;
+  port.due(nullptr);
+  EXPECT_EQ(port.refused, 1u);
+  EXPECT_EQ(port.entries(), 0u);
+  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), 0u);
+  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_REFUSE});
+}
+
+TEST_F(Gate, leave__what_is_held_is_bounded) {
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  for (uint32_t peer = 0; peer < USIW_CM_MAX_HELD; peer++)
+    EXPECT_EQ(port.req(nullptr, peer).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(nullptr, 1000).kind, unsigned{USIW_CM_G_REFUSE});
+}
+
+TEST_F(Gate, leave__while_the_host_works_one_off) {
+  fill();
+  port.proven(&l, 10);
+  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
+  ASSERT_NE(e, nullptr);
+  EXPECT_EQ(l.open, 4u);
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  EXPECT_EQ(l.open, 3u);
+  EXPECT_EQ(e->listener, nullptr);
+  EXPECT_FALSE(usiw_cm_gate_discard(&port.gate, e, port.now));
+  EXPECT_EQ(port.entries(), 0u);
+  delete e;
+}
+
+TEST_F(Gate, discard__the_place_goes_to_the_next_one) {
+  fill();
+  port.proven(&l, 10);
+  port.proven(&l, 11);
+  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
+  EXPECT_TRUE(usiw_cm_gate_discard(&port.gate, e, port.now));
+  delete e;
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
+  EXPECT_EQ(l.open, 4u);
+}
+
+TEST_F(Gate, request__another_attempt_of_the_same_peer_takes_over_if_it_may) {
+  fill();
+  port.proven(&l, 10);
+  const usiw_cm_gate_verdict forged = port.req(&l, 10, 0, kPeerIsn + 1);
+  EXPECT_EQ(forged.kind, unsigned{USIW_CM_G_DROP});  // not from who has proven nothing
+  EXPECT_TRUE(forged.pending);                       // but it may
+  const usiw_cm_gate_verdict v = port.req(&l, 10, forged.isn, kPeerIsn + 1);
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.freed, 1u);
+  EXPECT_EQ(port.entries(), 1u);
+}
+
+TEST_F(Gate, withdraw__with_both_isns_only) {
+  fill();
+  const uint32_t isn = port.proven(&l, 10).isn;
+  const usiw_cm_tuple t = tuple_of(10), other = tuple_of(11);
+  usiw_cm_packet reset = packet(USIW_TRP_RESET);
+  reset.ack_psn = isn + 1;
+  EXPECT_EQ(usiw_cm_gate_withdraw(&port.gate, &t, &reset), nullptr);
+  reset.ack_psn = isn;
+  EXPECT_EQ(usiw_cm_gate_withdraw(&port.gate, &other, &reset), nullptr);
+  usiw_cm_req* e = usiw_cm_gate_withdraw(&port.gate, &t, &reset);
+  ASSERT_NE(e, nullptr);
+  delete e;
+  EXPECT_EQ(l.queued, 0u);
+}
+
+}  // namespace

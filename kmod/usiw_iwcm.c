@@ -136,18 +136,6 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 	return ret;
 }
 
-/*
- * The port that is really used. iw_cm passes on the cm_id's own address with CONNECT_REPLY, not
- * the event's; before the connection starts, because CONNECT_REPLY may come at once then.
- */
-static void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
-{
-	if (cm_id->local_addr.ss_family == AF_INET)
-		((struct sockaddr_in *)&cm_id->local_addr)->sin_port = port;
-	else
-		((struct sockaddr_in6 *)&cm_id->local_addr)->sin6_port = port;
-}
-
 static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
 			      struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
 {
@@ -181,7 +169,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 
 /*
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
- * -ENETUNREACH and the like (no route out of the device), -EMSGSIZE (MTU too small),
+ * -ENETUNREACH and the like (another netns than the device's, no route out of the device), -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
@@ -197,6 +185,8 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		ret = usiw_iw_tuple(cm_id, &tuple);
 	if (ret)
 		return ret;
+	if (!usiw_iw_in_netns(cm_id))
+		return -ENETUNREACH;
 	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	ret = usiw_route_get(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &route);

@@ -217,6 +217,8 @@ int Process::answer() {
 // ---- CmId ----
 
 CmId::CmId() {
+  user.route.addr.dev_addr.net = &init_net;
+  id.context = &user;
   id.event_handler = [](iw_cm_id* at, iw_cm_event* event) {
     return container_of(at, CmId, id)->on_event(event);
   };

@@ -55,6 +55,30 @@ class Listen : public Connected {
   const u32 isn_ = next_isn += 1000;  ///< the module remembers requests, and is one for all tests
 };
 
+// rdma_cm listens on all devices, those of other namespaces as well, also when one is added later by
+// a process of any namespace.
+TEST_F(Listen, create__another_netns_takes_nothing) {
+  net other{.hash_mix = 9, .loopback_dev = nullptr};
+  CmId foreign, own;
+  foreign.user.route.addr.dev_addr.net = &other;
+  const int before = mock_sockets;
+  EXPECT_EQ(foreign.listen(server->device, ipv4("0.0.0.0"), 7300), 0);
+  EXPECT_EQ(mock_sockets, before);
+  EXPECT_EQ(own.listen(server->device, ipv4("0.0.0.0"), 7300), 0);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), 7300), 0);
+  settle({client.get(), server.get()});
+  EXPECT_EQ(own.requests.size(), 1u);
+  EXPECT_EQ(foreign.requests.size(), 0u);
+}
+
+TEST_F(Listen, create__port_in_use_here_does_not_concern_another_netns) {
+  net other{.hash_mix = 9, .loopback_dev = nullptr};
+  CmId foreign;
+  foreign.user.route.addr.dev_addr.net = &other;
+  mock_foreign_port = 7301;
+  EXPECT_EQ(foreign.listen(server->device, ipv4("0.0.0.0"), 7301), 0);
+}
+
 TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
   arrive_all(1, 6);
   EXPECT_EQ(listener.requests.size(), 4u);  // the backlog

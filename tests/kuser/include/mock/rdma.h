@@ -434,10 +434,21 @@ struct iw_cm_conn_param {
 	u32 ord, ird, qpn;
 };
 
+/* rdma_cm's id, which is the context of iw_cm's. */
+struct rdma_cm_id {
+	struct {
+		struct {
+			struct {
+				struct net *net;
+			} dev_addr;
+		} addr;
+	} route;
+};
+
 struct iw_cm_id {
 	struct ib_device *device;
 	struct sockaddr_storage local_addr, m_remote_addr;
-	void *provider_data;
+	void *provider_data, *context;
 	u8 tos;
 	bool tos_set, afonly;
 	int (*event_handler)(struct iw_cm_id *id, struct iw_cm_event *event);

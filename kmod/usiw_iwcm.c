@@ -9,7 +9,6 @@
  * this.
  */
 #include <net/ipv6.h>
-#include <rdma/rdma_cm.h>
 
 #include "usiw_conn.h"
 
@@ -61,19 +60,6 @@ void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *a
 	sin6->sin6_port = port;
 	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
 		sin6->sin6_scope_id = ifindex;
-}
-
-/*
- * Is the user of @cm_id in the device's netns? rdma_cm calls on the devices of all of them: to
- * listen on every device, for a new device in the context of who made it, and to connect from
- * a loopback address. iw_cm does not pass on for whom. But rdma_cm is its only user, and what
- * it gives as context begins with its struct rdma_cm_id.
- */
-bool usiw_iw_is_at_home(const struct iw_cm_id *cm_id)
-{
-	const struct rdma_cm_id *id = cm_id->context;
-
-	return net_eq(id->route.addr.dev_addr.net, read_pnet(&to_usiw_dev(cm_id->device)->net));
 }
 
 static bool usiw_addr_is_unicast(const struct in6_addr *addr)
@@ -150,18 +136,6 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 	return ret;
 }
 
-/*
- * The port that is really used. iw_cm passes on the cm_id's own address with CONNECT_REPLY, not
- * the event's; before the connection starts, because CONNECT_REPLY may come at once then.
- */
-static void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
-{
-	if (cm_id->local_addr.ss_family == AF_INET)
-		((struct sockaddr_in *)&cm_id->local_addr)->sin_port = port;
-	else
-		((struct sockaddr_in6 *)&cm_id->local_addr)->sin6_port = port;
-}
-
 static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
 			      struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
 {
@@ -195,8 +169,9 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 
 /*
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
- * -ENETUNREACH and the like (a device of another netns, no route out of the device), -EPROTONOSUPPORT (IPsec or an
- * encapsulation is due on the way), -EPERM (a policy forbids it), -EMSGSIZE (MTU too small),
+ * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
+ * -EPROTONOSUPPORT (IPsec or an encapsulation is due on the way), -EPERM (a policy forbids it),
+ * -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
@@ -210,10 +185,10 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	ret = usiw_check_param(param);
 	if (!ret)
 		ret = usiw_iw_tuple(cm_id, &tuple);
-	if (!ret && !usiw_iw_is_at_home(cm_id))
-		ret = -ENETUNREACH;
 	if (ret)
 		return ret;
+	if (!usiw_iw_in_netns(cm_id))
+		return -ENETUNREACH;
 	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);

@@ -250,11 +250,24 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 	}
 }
 
+static int usiw_listener_join_all(struct usiw_listener *listener, bool ipv4, __be16 port)
+{
+	struct iw_cm_id *cm_id = listener->cm_id;
+	int ret;
+
+	/* rdma_cm listens on all devices of the host; a failure would take them all from it. */
+	if (!usiw_iw_in_netns(cm_id))
+		return 0;
+	ret = usiw_listener_join(listener, ipv4, port);
+	if (!ret && listener->any && !ipv4 && !cm_id->afonly)
+		ret = usiw_listener_join(listener, true, port);
+	return ret;
+}
+
 /*
  * An address of the device, or all of them; the IPv6 wildcard takes IPv4 as well unless
- * the user has said otherwise. Return -EADDRINUSE if the UDP port is taken. On a device of
- * another netns than the user's there is nothing to hear, which is no error: rdma_cm gives up
- * listening on all devices, or a whole new device, when one of these calls fails.
+ * the user has said otherwise. A listener of another netns than the device's takes nothing and
+ * hears nothing. Return -EADDRINUSE if the UDP port is taken.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -263,9 +276,6 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	__be16 port;
 	int ret;
 
-	cm_id->provider_data = NULL;
-	if (!usiw_iw_is_at_home(cm_id))
-		return 0;
 	listener = kzalloc(sizeof(*listener), GFP_KERNEL_ACCOUNT);
 	if (!listener)
 		return -ENOMEM;
@@ -286,9 +296,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);
 
-	ret = usiw_listener_join(listener, ipv4, port);
-	if (!ret && listener->any && !ipv4 && !cm_id->afonly)
-		ret = usiw_listener_join(listener, true, port);
+	ret = usiw_listener_join_all(listener, ipv4, port);
 	if (ret) {
 		usiw_listener_leave(listener);
 		usiw_listener_put(listener);

@@ -106,7 +106,7 @@ class CmId {
   bool established() const;
 
   iw_cm_id id{};
-  rdma_cm_id user{};  ///< whose it is; in the initial netns
+  rdma_cm_id user{};  ///< rdma_cm's, made in init_net
   int refs = 1;  ///< own one and the driver's
   std::vector<Event> events;
   std::vector<std::unique_ptr<CmId>> requests;  ///< of a listener

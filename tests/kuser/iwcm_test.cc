@@ -48,6 +48,14 @@ TEST_F(Iwcm, connect__bad_addresses) {
   EXPECT_EQ(mock_sockets, 1);
 }
 
+TEST_F(Iwcm, connect__by_a_device_of_another_netns) {
+  net other{.hash_mix = 9, .loopback_dev = nullptr};
+  active.user.route.addr.dev_addr.net = &other;
+  EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -ENETUNREACH);
+  EXPECT_EQ(mock_sent(), 0u);
+  EXPECT_EQ(mock_sockets, 1);
+}
+
 TEST_F(Iwcm, connect__bad_parameters) {
   iw_cm_conn_param param{nullptr, 0, 4, 4, client->ibqp->qp_num};
   active.id.device = client->device;
@@ -71,15 +79,6 @@ TEST_F(Iwcm, connect__bad_parameters) {
   client->enter();
   active.id.local_addr.ss_family = AF_UNIX;
   EXPECT_EQ(connect(param), -EAFNOSUPPORT);
-}
-
-// rdma_cm takes the first device there is to connect from a loopback address: not one of another network namespace.
-TEST_F(Iwcm, connect__device_of_another_netns) {
-  net other{};
-  active.user.route.addr.dev_addr.net = &other;
-  EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -ENETUNREACH);
-  EXPECT_EQ(mock_sockets, 1);
-  active.user.route.addr.dev_addr.net = &init_net;
 }
 
 TEST_F(Iwcm, connect__mtu_is_too_small) {

@@ -11,6 +11,18 @@ from support.procs import Proc, run, until
 
 pytestmark = pytest.mark.netns
 
+SHARED_PORT = 7471
+
+TAKER = """
+import os, socket, sys, time
+os.setuid(65534)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, getattr(socket, sys.argv[1]), 1)
+s.bind((sys.argv[2], int(sys.argv[3])))
+print("bound", flush=True)
+time.sleep(60)
+"""
+
 
 @pytest.mark.parametrize("size", [64, 30000])
 def test_rping(size):
@@ -23,19 +35,6 @@ def test_rping_on_any_address():
 
 def test_same_namespace():
     rping(server=B, client=B)
-
-
-def test_one_port_in_both_namespaces():
-    """A wildcard listener in each, on one port: rdma_cm listens on the devices of both for either, and nothing crosses."""
-    port = next_port()
-    servers = {site: Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port, "-C", 5, "-v"], where=site.where).wait_listening(port)
-               for site in (A, B)}
-    run("rping", "-c", "-a", B.ip, "-p", port, "-C", 5, where=A.where)
-    assert "rdma-ping-4" in servers[B].expect(0)
-    assert servers[A].status is None
-    assert "rdma-ping" not in servers[A].output
-    run("rping", "-c", "-a", A.ip, "-p", port, "-C", 5, where=B.where)
-    assert "rdma-ping-4" in servers[A].expect(0)
 
 
 def test_listener_takes_no_port_of_another_namespace():
@@ -104,6 +103,56 @@ def test_link_delete_and_add():
     run("rdma", "link", "add", B.dev, "type", PEER or "usiw", "netdev", B.netdev, where=B.where)
     until(lambda: B.dev in rdma_links(), "the device")
     rping(count=5)
+
+
+def rping_server(site):
+    return Proc(["rping", "-s", "-a", "0.0.0.0", "-p", SHARED_PORT, "-C", 5], where=site.where)
+
+
+def rping_client(server, client):
+    return Proc(["rping", "-c", "-a", server.ip, "-p", SHARED_PORT, "-C", 5], where=client.where)
+
+
+def test_two_servers_on_one_port():
+    """rdma_cm lets each listen on both devices; each is reached by its own namespace's addresses only."""
+    in_a, in_b = rping_server(A), rping_server(B)
+    try:
+        in_a.wait_listening(SHARED_PORT)
+        in_b.wait_listening(SHARED_PORT)
+        rping_client(B, A).expect(0, 30)
+        in_b.expect(0, 30)
+        assert in_a.status is None, in_a.output
+        assert rping_client(B, A).wait(30) != 0
+        assert in_a.status is None, in_a.output
+        rping_client(A, B).expect(0, 30)
+        in_a.expect(0, 30)
+    finally:
+        in_a.kill()
+        in_b.kill()
+
+
+@pytest.mark.parametrize("option", ["SO_REUSEADDR", "SO_REUSEPORT"])
+def test_port_that_a_user_shares(option):
+    """An unprivileged user has bound one address first, and lets others in."""
+    taker = Proc(["python3", "-c", TAKER, option, B.ip, SHARED_PORT], where=B.where)
+    try:
+        taker.wait_for("^bound")
+        server = rping_server(B)
+        assert server.wait(30) != 0, server.output
+    finally:
+        taker.kill()
+
+
+@pytest.mark.parametrize("option", ["SO_REUSEADDR", "SO_REUSEPORT"])
+def test_port_of_a_listener_is_not_shared(option):
+    server = rping_server(B)
+    try:
+        server.wait_listening(SHARED_PORT)
+        taker = Proc(["python3", "-c", TAKER, option, B.ip, SHARED_PORT], where=B.where)
+        assert taker.wait(30) != 0
+        assert "Address already in use" in taker.output
+    finally:
+        server.kill()
 
 
 def test_namespace_goes_away_under_traffic(expected):

@@ -481,7 +481,7 @@ struct iw_cm_conn_param {
 	u32 ord, ird, qpn;
 };
 
-/* What rdma_cm gives as an iw_cm_id's context begins with one. */
+/* rdma_cm's id, which is the context of iw_cm's. */
 struct rdma_cm_id {
 	struct {
 		struct {
@@ -493,10 +493,9 @@ struct rdma_cm_id {
 };
 
 struct iw_cm_id {
-	void *context;
 	struct ib_device *device;
 	struct sockaddr_storage local_addr, m_remote_addr;
-	void *provider_data;
+	void *provider_data, *context;
 	u8 tos;
 	bool tos_set, afonly;
 	int (*event_handler)(struct iw_cm_id *id, struct iw_cm_event *event);

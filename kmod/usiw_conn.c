@@ -363,9 +363,18 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 	spin_unlock_bh(&dev->conn_lock);
 }
 
+/* The device is there, for the first time or again. */
+void usiw_conn_welcome_device(struct usiw_device *dev)
+{
+	spin_lock_bh(&dev->conn_lock);
+	dev->dying = false;
+	spin_unlock_bh(&dev->conn_lock);
+}
+
 /*
- * The device is going: QPs, contexts and cm_ids are gone, so what holds a connection now is
- * the table and work in flight, and both end by themselves.
+ * The device is going: all connections end, and those who wait for an answer get one. Once
+ * QPs, contexts and cm_ids are gone as well, what holds a connection is the table and work in
+ * flight, and both end by themselves.
  */
 void usiw_conn_flush_device(struct usiw_device *dev)
 {

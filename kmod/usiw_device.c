@@ -229,6 +229,19 @@ static void usiw_device_leave_net(struct usiw_device *dev)
 	wake_up_all(&usiw_device_gone);
 }
 
+static bool usiw_device_is_ours(const struct ib_device *ibdev)
+{
+	struct usiw_device *dev;
+	bool found = false;
+
+	spin_lock(&usiw_devices_lock);
+	list_for_each_entry(dev, &usiw_devices, node)
+		if (&dev->ibdev == ibdev)
+			found = true;
+	spin_unlock(&usiw_devices_lock);
+	return found;
+}
+
 static bool usiw_net_has_devices(const struct net *net)
 {
 	struct usiw_device *dev;
@@ -273,13 +286,48 @@ static struct pernet_operations usiw_net_ops = {
 	.exit = usiw_net_exit,
 };
 
+/*
+ * A device that goes is taken from its users one after the other, the latest first. rdma_cm waits
+ * for connects that have no answer yet, which a peer can put off for USIW_CM_REQ_LIMIT_US, and
+ * uverbs, whose end would end them, may come behind it. So the module is a user itself, behind
+ * rdma_cm (see MODULE_SOFTDEP), and ends all connections when it is asked. A device may come
+ * back: `rdma dev set netns` takes it away for a moment.
+ */
+static int usiw_client_add(struct ib_device *ibdev)
+{
+	if (!usiw_device_is_ours(ibdev))
+		return -EOPNOTSUPP;
+	usiw_conn_welcome_device(to_usiw_dev(ibdev));
+	return 0;
+}
+
+static void usiw_client_remove(struct ib_device *ibdev, void *client_data)
+{
+	usiw_conn_flush_device(to_usiw_dev(ibdev));
+}
+
+static struct ib_client usiw_client = {
+	.name = "usiw",
+	.add = usiw_client_add,
+	.remove = usiw_client_remove,
+};
+
 int usiw_device_init(void)
 {
-	return register_pernet_subsys(&usiw_net_ops);
+	int ret;
+
+	ret = register_pernet_subsys(&usiw_net_ops);
+	if (ret)
+		return ret;
+	ret = ib_register_client(&usiw_client);
+	if (ret)
+		unregister_pernet_subsys(&usiw_net_ops);
+	return ret;
 }
 
 void usiw_device_exit(void)
 {
+	ib_unregister_client(&usiw_client);
 	unregister_pernet_subsys(&usiw_net_ops);
 }
 

@@ -19,6 +19,7 @@ MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_VERSION("1.0");
 MODULE_ALIAS_RDMA_LINK("usiw");
+MODULE_SOFTDEP("pre: rdma_cm");		/* see usiw_client_add() */
 
 /* A name that is unknown or cannot carry a device costs one line and nothing else:
  * interfaces come and go, the module should load all the same. */

@@ -7,6 +7,20 @@ namespace {
 
 class Conn : public Connected {};
 
+// D13: rdma_cm waits for the answer, and the peer says PENDING for as long as it likes.
+TEST_F(Conn, flush__who_waits_for_an_answer_gets_one_when_the_device_goes) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  settle({client.get(), server.get()});
+  mock_take_from_client(client->device);
+  mock_run();
+  EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
+  EXPECT_EQ(client_conn(), nullptr);
+  CmId second;
+  EXPECT_EQ(second.connect(*client, ipv4("192.0.2.1"), 9001, ipv4("192.0.2.2"), kPort), -ENODEV);
+  mock_give_to_client(client->device);  // rdma dev set netns
+  EXPECT_NE(second.connect(*client, ipv4("192.0.2.1"), 9001, ipv4("192.0.2.2"), kPort), -ENODEV);
+}
+
 TEST_F(Conn, alloc__device_is_dying) {
   usiw_device* dev = to_usiw_dev(client->device);
   dev->dying = true;

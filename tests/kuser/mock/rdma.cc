@@ -222,6 +222,7 @@ int ib_register_device(struct ib_device* dev, const char* name, void*) {
   dev->registered = true;
   dev->next = devices;
   devices = dev;
+  mock_give_to_client(dev);
   if (mock_on_registered) mock_on_registered();
   return 0;
 }
@@ -253,7 +254,30 @@ void ib_device_put(struct ib_device* dev) {
   if (--dev->refs < 0) mock_violation("ib_device_put without get");
 }
 
+static struct ib_client* own_client;
+
+void mock_give_to_client(struct ib_device* dev) {
+  if (own_client && own_client->add(dev) != 0) mock_violation("the module's client does not take its device");
+}
+
+void mock_take_from_client(struct ib_device* dev) {
+  if (own_client) own_client->remove(dev, nullptr);
+}
+
+int ib_register_client(struct ib_client* client) {
+  mock_might_sleep("ib_register_client");
+  if (mock_fails(MOCK_CORE, "ib_register_client")) return -ENOMEM;
+  own_client = client;
+  return 0;
+}
+
+void ib_unregister_client(struct ib_client*) {
+  mock_might_sleep("ib_unregister_client");
+  own_client = nullptr;
+}
+
 void mock_unregister(struct ib_device* dev) {
+  mock_take_from_client(dev);
   unlink_device(dev);
   if (dev->refs) mock_violation("%d references of %s are left", dev->refs, dev->dev.name);
   ib_dealloc_device(dev);

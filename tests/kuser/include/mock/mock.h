@@ -114,6 +114,9 @@ struct ib_device *mock_device(const char *netdev);
  * whose unregistration was queued.
  */
 void mock_unregister(struct ib_device *dev);
+/* The first step of it: the device is taken from the module's own client; and given to it again. */
+void mock_take_from_client(struct ib_device *dev);
+void mock_give_to_client(struct ib_device *dev);
 bool mock_unregister_queued(void);
 extern struct ib_event mock_last_event;
 extern unsigned int mock_events;

@@ -73,6 +73,7 @@ struct module;
 #define MODULE_DESCRIPTION(s)
 #define MODULE_LICENSE(s)
 #define MODULE_VERSION(s)
+#define MODULE_SOFTDEP(s)
 #define MODULE_ALIAS_RDMA_LINK(s)
 #define MODULE_PARM_DESC(name, s)
 #define module_param(name, type, mode) char **const mock_param_##name = &name
@@ -448,6 +449,14 @@ bool ib_device_try_get(struct ib_device *dev);
 void ib_unregister_device_queued(struct ib_device *dev);
 void ib_unregister_device_and_put(struct ib_device *dev);
 void ib_unregister_driver(enum rdma_driver_id id);
+
+struct ib_client {
+	const char *name;
+	int (*add)(struct ib_device *dev);
+	void (*remove)(struct ib_device *dev, void *client_data);
+};
+int ib_register_client(struct ib_client *client);
+void ib_unregister_client(struct ib_client *client);
 void ib_dispatch_event(const struct ib_event *event);
 
 struct rdma_link_ops {

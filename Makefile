@@ -79,7 +79,7 @@ all: setup-check module unit
 # ---- the two commands ----
 demo: setup-demo module-6.1 provider
 	@scripts/demo
-demo-local: setup-local provider
+demo-local: setup-local provider tools
 	@scripts/demo-local
 compare-local: setup-local provider
 	@scripts/setup compare-local
@@ -145,6 +145,8 @@ install-local: provider tools
 	install -D -m 0644 tools/wireshark/usiw.lua $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua
 	install -D -m 0755 $(BUILD)/run/usiw-run $(DESTDIR)/usr/bin/usiw-run
 	install -D -m 0644 $(BUILD)/run/libusiw-run.so $(DESTDIR)$(LIBDIR)/libusiw-run.so
+	install -D -m 0644 docs/man/usiw-run.1 $(DESTDIR)/usr/share/man/man1/usiw-run.1
+	install -D -m 0644 docs/man/usiw.1 $(DESTDIR)$(PREFIX)/share/man/man1/usiw.1
 
 clean:
 	rm -rf $(BUILD)

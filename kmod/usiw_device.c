@@ -34,6 +34,7 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->max_mr_size = 1ull << 63;
 	attr->page_size_cap = PAGE_SIZE;
+	attr->vendor_id = USIW_VENDOR_ID;
 	attr->hw_ver = 1;
 	attr->fw_ver = USIW_ABI_VERSION;
 	attr->max_qp = USIW_MAX_QP;

@@ -26,6 +26,7 @@
 #define USIW_ABI_VERSION	3	/* of this header, and the newest that the module speaks */
 #define USIW_ABI_VERSION_MIN	3	/* the oldest that it still speaks */
 #define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core takes any number */
+#define USIW_VENDOR_ID		0x757369u	/* "usi": nobody's OUI, and not 0, which programs take for none */
 
 /* ---- Limits: the only place; query_device and every check use these ---- */
 #define USIW_MAX_QP		16384

@@ -10,13 +10,18 @@
 ///    one netdev, or two processes whose numbers fall together, would share the datagrams out
 ///    between them, or one could not be made;
 ///  - it maps its rings MAP_LOCKED, for which RLIMIT_MEMLOCK has no room where there is no
-///    CAP_IPC_LOCK. They are the kernel's pages, which stay in memory anyway.
+///    CAP_IPC_LOCK. They are the kernel's pages, which stay in memory anyway;
+///  - it makes sockets by libc's function, before which a preloaded library may stand that means the program's: librspreload
+///    made an rsocket of the one by which the driver asks for a netdev's flags, and closing that waited for ever. The call
+///    is the kernel's here, and such a library does not know the descriptor.
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdarg>
 
@@ -49,6 +54,10 @@ int __wrap_poll(pollfd* fds, nfds_t count, int timeout_ms) {
 int __wrap_setsockopt(int fd, int level, int name, const void* value, socklen_t len) {
   if (level == SOL_PACKET && name == PACKET_FANOUT) return 0;
   return __real_setsockopt(fd, level, name, value, len);
+}
+
+int __wrap_socket(int family, int type, int protocol) {
+  return static_cast<int>(syscall(SYS_socket, family, type, protocol));
 }
 
 void* __wrap_mmap64(void* at, size_t size, int prot, int flags, int fd, off64_t offset) {

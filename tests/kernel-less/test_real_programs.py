@@ -106,10 +106,10 @@ def bound_udp_sockets(port, pid):
 
 def test_iperf_by_rsockets(usiw_run, place):
     """Another preloaded library, whose table of descriptors the making of usiw-run's watcher once tore. It makes rsockets of
-    TCP sockets; what cannot be one stays one, so look at what listens. Not by raw packets: librspreload stands before the
-    calls by which DPDK starts, too, and does not let them through while it connects."""
+    TCP sockets; what cannot be one stays one, so look at what listens. To the other host by raw packets: DPDK's own
+    sockets are none of the program's."""
     port = next_port()
-    preload = {"LD_PRELOAD": RSPRELOAD, "USIW_RUN_PORT": "shm"}
+    preload = {"LD_PRELOAD": RSPRELOAD}
     server = place.start(usiw_run, ["iperf", "-s", "-p", port], env=preload).wait_listening(port)
     assert bound_udp_sockets(port, server.pid) > 0
     for _ in range(2):

@@ -28,6 +28,7 @@ ib_uverbs_query_device_resp device_attr() {
   r.node_guid = r.sys_image_guid = guid_be();
   r.max_mr_size = 1ull << 63;
   r.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  r.vendor_id = USIW_VENDOR_ID;
   r.hw_ver = 1;
   r.max_qp = USIW_MAX_QP;
   r.max_qp_wr = USIW_MAX_QP_WR;

@@ -76,6 +76,13 @@ CASE(mr_readonly, "mr/read-only-memory", .core = true) {
 }
 
 // Objects as large as the device says can be created, and hold that many entries.
+// rdma-core's own tests want one.
+CASE(vendor, "query/vendor-is-not-nobody", .core = true) {
+  ibv_device_attr attr;
+  CHECK_EQ(ibv_query_device(pd_a()->context, &attr), 0);
+  CHECK(attr.vendor_id != 0);
+}
+
 CASE(limits_true, "query/limits-can-be-used", .seconds = 60) {
   ibv_context* context = context_of(site_a().device);
   ibv_device_attr attr;

@@ -253,7 +253,7 @@ struct ib_port_attr {
 struct ib_device_attr {
 	__be64 sys_image_guid;
 	u64 max_mr_size, page_size_cap, kernel_cap_flags, fw_ver;
-	u32 hw_ver;
+	u32 vendor_id, hw_ver;
 	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
 };

@@ -46,6 +46,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 
 	WARN_ON_ONCE(conn->hashed || conn->qp || conn->cm_id);
 	usiw_conn_no_longer_half_open(conn);
+	usiw_conn_no_longer_orphan(conn);
 	xa_erase(&usiw_conn_ids, conn->id);
 	if (conn->sock)
 		usiw_sock_put(conn->sock);
@@ -266,6 +267,8 @@ static void usiw_conn_work(struct work_struct *work)
 	mutex_lock(&conn->lock);
 	if (test_and_clear_bit(USIW_CONN_FLUSH, &conn->flags))
 		usiw_conn_flush(conn, now);
+	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
+		usiw_conn_orphan(conn);
 	if (test_and_clear_bit(USIW_CONN_UNREACHABLE, &conn->flags))
 		usiw_conn_perform(conn, usiw_cm_unreachable(&conn->cm, now));
 	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))

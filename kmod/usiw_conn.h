@@ -26,6 +26,9 @@
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
 
+/* Requests whose listener has gone, and which may still be accepted; over all listeners. */
+#define USIW_MAX_ORPHANS	256
+
 /* Requests that wait for room in a listener's backlog, and for how long, ms. */
 #define USIW_MAX_PARKED		256
 #define USIW_PARKED_MS		30000
@@ -182,6 +185,7 @@ enum {
 	USIW_CONN_UNREACHABLE,
 	USIW_CONN_CHECK_ADDR,
 	USIW_CONN_FOLLOW,
+	USIW_CONN_ORPHANED,		/* its listener has gone */
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
@@ -199,6 +203,7 @@ enum {
  * @flushed:	the device is going: not to be entered into the table any more
  * @ledger:	upcalls that iw_cm has had and is owed
  * @half_open:	counted in the listener's backlog
+ * @orphan:	a request without a listener, counted among them
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
  * @announced:	the engine has been given the connection
@@ -234,6 +239,7 @@ struct usiw_conn {
 	struct usiw_cm_ledger ledger;
 	u8 tos;
 	bool half_open;
+	bool orphan;
 	bool waits_confirm;
 	bool resolving;
 	bool announced;
@@ -282,6 +288,8 @@ void usiw_conn_perform(struct usiw_conn *conn, u32 actions);
 void usiw_conn_resolve(struct usiw_conn *conn);
 int usiw_conn_tell_request(struct usiw_conn *conn);
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
+void usiw_conn_orphan(struct usiw_conn *conn);
+void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
 

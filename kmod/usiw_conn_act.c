@@ -183,6 +183,31 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 	conn->listener = NULL;
 }
 
+/* Requests without a listener. */
+static atomic_t usiw_orphans = ATOMIC_INIT(0);
+
+void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
+{
+	if (conn->orphan)
+		atomic_dec(&usiw_orphans);
+	conn->orphan = false;
+}
+
+/*
+ * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
+ * say which. Others may still be accepted; so this one goes on, but it holds no place in a
+ * backlog, and no more than USIW_MAX_ORPHANS do so.
+ */
+void usiw_conn_orphan(struct usiw_conn *conn)
+{
+	if (!conn->half_open || conn->cm_id || conn->cm.state != USIW_CM_REQ_RCVD)
+		return;
+	usiw_conn_no_longer_half_open(conn);
+	conn->orphan = true;
+	if (atomic_inc_return(&usiw_orphans) > USIW_MAX_ORPHANS)
+		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
+}
+
 /*
  * Tie the connection to the QP and to iw_cm's id of it. Return -EINVAL if the QP cannot
  * take one (state, being destroyed), -EISCONN if it has one.
@@ -193,6 +218,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 
 	if (ret)
 		return ret;
+	usiw_conn_no_longer_orphan(conn);
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;

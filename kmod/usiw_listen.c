@@ -234,6 +234,11 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 	return ret;
 }
 
+static bool usiw_listener_has(struct usiw_conn *conn, const void *listener)
+{
+	return READ_ONCE(conn->listener) == listener;
+}
+
 /* Afterwards no request finds the listener; one that has found it goes on with it. */
 static void usiw_listener_leave(struct usiw_listener *listener)
 {
@@ -248,6 +253,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 		spin_unlock_bh(&node->us->lock);
 		usiw_sock_put(node->us);
 	}
+	usiw_conn_kick_device(listener->dev, USIW_CONN_ORPHANED, usiw_listener_has, listener);
 }
 
 static int usiw_listener_join_all(struct usiw_listener *listener, bool ipv4, __be16 port)
@@ -356,11 +362,19 @@ struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_
  * the peer repeats its REQ, and there may be room by then. */
 static void usiw_listener_open(struct usiw_listener *listener, struct usiw_conn *conn)
 {
+	bool left;
+
 	kref_get(&listener->kref);
-	conn->listener = listener;
+	WRITE_ONCE(conn->listener, listener);
 	conn->half_open = true;
 	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
+		/* It has left meanwhile, and looked for its requests before this one was. */
+		spin_lock(&listener->park_lock);
+		left = listener->left;
+		spin_unlock(&listener->park_lock);
+		if (left)
+			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
 		usiw_conn_arm(conn);
 		return;
 	}

@@ -55,6 +55,24 @@ class Listen : public Connected {
   const u32 isn_ = next_isn += 1000;  ///< the module remembers requests, and is one for all tests
 };
 
+// iw_cm drops what it has not worked off; the peer's next REQ is for the next listener.
+TEST_F(Listen, destroy__requests_hold_no_place) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  settle({client.get(), server.get()});
+  ASSERT_EQ(listener.requests.size(), 1u);
+  auto* old = static_cast<usiw_listener*>(listener.id.provider_data);
+  kref_get(&old->kref);
+  ASSERT_EQ(atomic_read(&old->waiting), 1);
+  ASSERT_EQ(listener.id.device->ops->iw_destroy_listen(&listener.id), 0);
+  mock_run();
+  EXPECT_EQ(atomic_read(&old->waiting), 0);
+  usiw_listener_put(old);
+  // What has been given to a program can still be accepted.
+  EXPECT_EQ(listener.requests[0]->accept(*server), 0);
+  settle({client.get(), server.get()});
+  EXPECT_TRUE(active.established());
+}
+
 // rdma_cm listens on all devices, those of other namespaces as well, also when one is added later by
 // a process of any namespace.
 TEST_F(Listen, create__another_netns_takes_nothing) {

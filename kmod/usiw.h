@@ -110,14 +110,18 @@ struct usiw_device {
 };
 
 /**
- * struct usiw_evfile - event stream of a context, behind an anonymous file
+ * struct usiw_evfile - event stream of a context: the uverbs object behind its descriptor
+ * @uobj:	the core's; its references keep the memory, of the file, the context and the
+ *		connections. First, as the core allocates and frees it
+ * @read_lock:	one reader at a time: a record leaves the stream when it has been copied
  * @conns:	connections with a record to read; each holds a reference of its own
- * @gone:	the context has ended: DEVICE_GONE, then end of file
+ * @gone:	the context has ended, or the descriptor is closed: DEVICE_GONE, then end of file
  *
  * Queuing a record needs no memory: connections bring their list node and their bits.
  */
 struct usiw_evfile {
-	struct kref kref;
+	struct ib_uobject uobj;
+	struct mutex read_lock;
 	spinlock_t lock;		/* guards all below, and ev_* and info of the connections */
 	wait_queue_head_t wait;
 	struct list_head conns;
@@ -140,10 +144,21 @@ struct usiw_counters {
 	u64 seen[USIW_CNT_MAX];
 };
 
+/**
+ * struct usiw_ucontext - a device that a process has opened
+ * @node:	in usiw_device.contexts
+ * @caps:	USIW_CAP_* that the provider and the module have agreed on
+ * @events:	its event stream, with a reference; NULL until it is opened, then for good the
+ *		same. Written under usiw_device.ctx_lock
+ * @link_missed: the link has changed since the provider was told, and there was no @events;
+ *		guarded by usiw_device.ctx_lock
+ */
 struct usiw_ucontext {
 	struct ib_ucontext ibuc;
-	struct list_head node;		/* usiw_device.contexts */
+	struct list_head node;
+	u64 caps;
 	struct usiw_evfile *events;
+	bool link_missed;
 	struct usiw_counters counters;
 };
 
@@ -276,6 +291,8 @@ void usiw_port_work(struct work_struct *work);
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc);
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc);
+int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least);
+int usiw_write_response(struct ib_udata *udata, void *resp, size_t size);
 int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters);
 void usiw_counters_free(struct usiw_counters *counters);
 int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma);
@@ -332,11 +349,12 @@ void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters);
 extern const struct uapi_definition usiw_uapi_defs[];
 
 /* usiw_event.c */
-struct usiw_evfile *usiw_evfile_alloc(void);
-struct file *usiw_evfile_open(struct usiw_evfile *events);
+extern const struct file_operations usiw_event_fops;
+int usiw_evfile_open(struct usiw_evfile *events);
+void usiw_evfile_get(struct usiw_evfile *events);
 void usiw_evfile_put(struct usiw_evfile *events);
+void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link);
 void usiw_evfile_shutdown(struct usiw_evfile *events);
-void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *mac);

@@ -258,7 +258,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
 	usiw_evfile_forget(conn->events, conn->qpn);
-	kref_get(&conn->events->kref);
+	usiw_evfile_get(conn->events);
 	conn->tos = cm_id->tos_set ? cm_id->tos : 0;
 	cm_id->add_ref(cm_id);
 	conn->cm_id = cm_id;

@@ -12,6 +12,7 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_
 	struct usiw_device *dev = to_usiw_dev(ibcq->device);
 	struct usiw_cq *cq = to_usiw_cq(ibcq);
 	struct usiw_create_cq_resp resp = {};
+	struct usiw_create_cq_req req;
 	int cqn, ret;
 
 	if (!udata)
@@ -20,7 +21,12 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > USIW_MAX_CQE)
 		return -EINVAL;
-	if (udata->outlen < sizeof(resp))
+	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	if (ret)
+		return ret;
+	if (req.comp_mask)
+		return -EOPNOTSUPP;
+	if (req.reserved)
 		return -EINVAL;
 
 	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL);
@@ -29,7 +35,7 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_
 	cq->cqn = cqn;
 	ibcq->cqe = attr->cqe;
 	resp.cqn = cqn;
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	ret = usiw_write_response(udata, &resp, sizeof(resp));
 	if (ret)
 		ida_free(&dev->cqns, cqn);
 	return ret;

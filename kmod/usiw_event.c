@@ -3,12 +3,11 @@
  * Event stream of a context: read(2) returns whole records, poll(2) works. The file
  * outlives the context as long as somebody has it open.
  */
-#include <linux/anon_inodes.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/poll.h>
-#include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <rdma/uverbs_types.h>
 
 #include "usiw.h"
 #include "usiw_conn.h"
@@ -25,13 +24,10 @@ static bool usiw_evfile_ready(const struct usiw_evfile *events)
 	       !list_empty_careful(&events->conns);
 }
 
-/* Take the next record of the first connection; its reference is returned when it was the last. */
-static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events, struct usiw_event *record)
+static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_event *record)
 {
-	struct usiw_conn *conn;
 	int i;
 
-	conn = list_first_entry(&events->conns, struct usiw_conn, ev_node);
 	for (i = 0; i < ARRAY_SIZE(usiw_event_order); i++)
 		if (conn->ev_pending & BIT(usiw_event_order[i]))
 			break;
@@ -39,58 +35,114 @@ static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events, struct
 	record->qpn = conn->qpn;
 	record->conn_id = conn->id;
 	record->conn = conn->info;
-	conn->ev_pending &= ~BIT(record->type);
-	if (conn->ev_pending)
-		return NULL;
-	list_del_init(&conn->ev_node);
-	return conn;
 }
 
-/* Take the next record; false if there is none. DEVICE_GONE is the last one. */
-static bool usiw_evfile_pop(struct usiw_evfile *events, struct usiw_event *record)
+/*
+ * Look at the next record; false if there is none. DEVICE_GONE is the last one. @conn is the
+ * connection that it is of, with a reference, or NULL.
+ */
+static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record,
+			     struct usiw_conn **conn)
 {
-	struct usiw_conn *conn = NULL;
-	bool popped = true;
+	bool found = true;
 
 	memset(record, 0, sizeof(*record));
+	*conn = NULL;
 	spin_lock(&events->lock);
 	if (events->link_pending) {
-		events->link_pending = false;
 		record->type = USIW_EVENT_LINK;
 		record->link = events->link;
 	} else if (!list_empty(&events->conns)) {
-		conn = usiw_evfile_pop_conn(events, record);
+		*conn = list_first_entry(&events->conns, struct usiw_conn, ev_node);
+		usiw_conn_get(*conn);
+		usiw_evfile_peek_conn(*conn, record);
 	} else if (events->gone && !events->gone_read) {
-		events->gone_read = true;
 		record->type = USIW_EVENT_DEVICE_GONE;
 	} else {
-		popped = false;
+		found = false;
 	}
 	spin_unlock(&events->lock);
+	return found;
+}
+
+/* Does the stream still say what @record said? What has changed meanwhile is read again. */
+static bool usiw_evfile_is_current(const struct usiw_event *record, const struct usiw_conn *conn)
+{
+	if (record->type != USIW_EVENT_NEIGH)
+		return true;
+	return ether_addr_equal(record->conn.local_mac, conn->info.local_mac) &&
+	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac);
+}
+
+/* With events->lock held. Returns true if the caller has to drop the list's reference. */
+static bool usiw_evfile_pop_conn(struct usiw_conn *conn, const struct usiw_event *record)
+{
+	if (!(conn->ev_pending & BIT(record->type)) || !usiw_evfile_is_current(record, conn))
+		return false;
+	conn->ev_pending &= ~BIT(record->type);
+	if (conn->ev_pending)
+		return false;
+	list_del_init(&conn->ev_node);
+	return true;
+}
+
+/* @record has been read: take it off. It may be gone, the connection's QP with it. */
+static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event *record,
+			    struct usiw_conn *conn)
+{
+	bool dropped = false;
+
+	spin_lock(&events->lock);
 	if (conn)
+		dropped = usiw_evfile_pop_conn(conn, record);
+	else if (record->type == USIW_EVENT_DEVICE_GONE)
+		events->gone_read = true;
+	else if (!memcmp(&record->link, &events->link, sizeof(record->link)))
+		events->link_pending = false;
+	spin_unlock(&events->lock);
+	if (dropped)
 		usiw_conn_put(conn);
-	return popped;
+}
+
+/* Copy as many records as there are and as fit. With events->read_lock held. */
+static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
+{
+	struct usiw_event record;
+	struct usiw_conn *conn;
+	size_t done = 0;
+	bool fault;
+
+	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record, &conn)) {
+		fault = copy_to_user(buf + done, &record, sizeof(record));
+		if (!fault)
+			usiw_evfile_pop(events, &record, conn);
+		if (conn)
+			usiw_conn_put(conn);
+		if (fault)
+			return done ? done : -EFAULT;
+		done += sizeof(record);
+	}
+	return done;
 }
 
 static ssize_t usiw_event_read(struct file *file, char __user *buf, size_t count, loff_t *pos)
 {
 	struct usiw_evfile *events = file->private_data;
-	struct usiw_event record;
-	size_t done = 0;
+	ssize_t done;
 	int ret;
 
-	BUILD_BUG_ON(sizeof(record) != 128);
-	if (count < sizeof(record))
+	BUILD_BUG_ON(sizeof(struct usiw_event) != 128);
+	BUILD_BUG_ON(offsetof(struct usiw_evfile, uobj));
+	if (count < sizeof(struct usiw_event))
 		return -EINVAL;
 	for (;;) {
-		while (done + sizeof(record) <= count && usiw_evfile_pop(events, &record)) {
-			if (copy_to_user(buf + done, &record, sizeof(record)))
-				return done ? done : -EFAULT;
-			done += sizeof(record);
-		}
-		if (done || READ_ONCE(events->gone))
+		if (mutex_lock_interruptible(&events->read_lock))
+			return -ERESTARTSYS;
+		done = usiw_evfile_copy(events, buf, count);
+		mutex_unlock(&events->read_lock);
+		if (done || READ_ONCE(events->gone_read))
 			return done;
-		if (file->f_flags & O_NONBLOCK)
+		if (file->f_flags & O_NONBLOCK && !READ_ONCE(events->gone))
 			return -EAGAIN;
 		ret = wait_event_interruptible(events->wait, usiw_evfile_ready(events));
 		if (ret)
@@ -111,57 +163,59 @@ static __poll_t usiw_event_poll(struct file *file, poll_table *wait)
 	return mask;
 }
 
-static int usiw_event_release(struct inode *inode, struct file *file)
-{
-	usiw_evfile_put(file->private_data);
-	return 0;
-}
-
-static const struct file_operations usiw_event_fops = {
+const struct file_operations usiw_event_fops = {
 	.owner = THIS_MODULE,
 	.read = usiw_event_read,
 	.poll = usiw_event_poll,
-	.release = usiw_event_release,
+	.release = uverbs_uobject_fd_release,
 	.llseek = noop_llseek,
 };
 
-struct usiw_evfile *usiw_evfile_alloc(void)
+/*
+ * Make @events, new from the core, the stream of its context. Return -EBUSY if that has, or
+ * has had, one.
+ */
+int usiw_evfile_open(struct usiw_evfile *events)
 {
-	struct usiw_evfile *events = kzalloc(sizeof(*events), GFP_KERNEL);
+	struct usiw_ucontext *uctx = to_usiw_uctx(events->uobj.context);
+	struct usiw_device *dev = to_usiw_dev(uctx->ibuc.device);
+	int ret = 0;
 
-	if (!events)
-		return NULL;
-	kref_init(&events->kref);
+	mutex_init(&events->read_lock);
 	spin_lock_init(&events->lock);
 	init_waitqueue_head(&events->wait);
 	INIT_LIST_HEAD(&events->conns);
-	return events;
+	events->link_pending = false;
+
+	spin_lock(&dev->ctx_lock);
+	if (uctx->events) {
+		ret = -EBUSY;
+	} else {
+		usiw_link_info(dev, &events->link);
+		events->link_pending = uctx->link_missed;
+		usiw_evfile_get(events);
+		/* Pairs with usiw_create_qp(). */
+		smp_store_release(&uctx->events, events);
+	}
+	spin_unlock(&dev->ctx_lock);
+	return ret;
 }
 
-/* A file on @events, with a reference of its own. */
-struct file *usiw_evfile_open(struct usiw_evfile *events)
+void usiw_evfile_get(struct usiw_evfile *events)
 {
-	struct file *file;
-
-	kref_get(&events->kref);
-	file = anon_inode_getfile("[usiw]", &usiw_event_fops, events, O_RDONLY);
-	if (IS_ERR(file))
-		usiw_evfile_put(events);
-	return file;
-}
-
-static void usiw_evfile_release(struct kref *kref)
-{
-	kfree(container_of(kref, struct usiw_evfile, kref));
+	uverbs_uobject_get(&events->uobj);
 }
 
 /* Connections in the list hold no reference of the file's: shutdown has emptied it. */
 void usiw_evfile_put(struct usiw_evfile *events)
 {
-	kref_put(&events->kref, usiw_evfile_release);
+	uverbs_uobject_put(&events->uobj);
 }
 
-/* The context ends: nothing of its connections matters any more. */
+/*
+ * The context ends, or the last descriptor is closed: nothing of its connections matters
+ * any more. May be called again.
+ */
 void usiw_evfile_shutdown(struct usiw_evfile *events)
 {
 	struct usiw_conn *conn, *next;
@@ -183,7 +237,7 @@ void usiw_evfile_shutdown(struct usiw_evfile *events)
 	wake_up_all(&events->wait);
 }
 
-void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link)
+static void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link)
 {
 	spin_lock(&events->lock);
 	if (!events->gone) {
@@ -192,6 +246,15 @@ void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *l
 	}
 	spin_unlock(&events->lock);
 	wake_up(&events->wait);
+}
+
+/* With usiw_device.ctx_lock held. */
+void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link)
+{
+	if (uctx->events)
+		usiw_evfile_link(uctx->events, link);
+	else
+		uctx->link_missed = true;
 }
 
 /* With events->lock held. */

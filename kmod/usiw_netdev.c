@@ -40,7 +40,7 @@ static void usiw_link_changed(struct usiw_device *dev)
 	usiw_link_info(dev, &link);
 	spin_lock(&dev->ctx_lock);
 	list_for_each_entry(uctx, &dev->contexts, node)
-		usiw_evfile_link(uctx->events, &link);
+		usiw_ucontext_link_changed(uctx, &link);
 	spin_unlock(&dev->ctx_lock);
 }
 

@@ -71,6 +71,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	struct usiw_device *dev = to_usiw_dev(ibqp->device);
 	struct usiw_qp *qp = to_usiw_qp(ibqp);
 	struct usiw_create_qp_resp resp = {};
+	struct usiw_create_qp_req req;
 	u32 qpn;
 	int ret;
 
@@ -79,14 +80,20 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ret = usiw_check_qp_attr(attr);
 	if (ret)
 		return ret;
-	if (udata->outlen < sizeof(resp))
+	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	if (ret)
+		return ret;
+	if (req.comp_mask)
+		return -EOPNOTSUPP;
+	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
+	/* A QP's connection has a stream to tell of it. Pairs with usiw_evfile_open(). */
+	if (req.reserved || !smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;
 
 	if (atomic_inc_return(&dev->nr_qps) > USIW_MAX_QP) {
 		ret = -ENOMEM;
 		goto err_count;
 	}
-	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
 	qp->cap = attr->cap;
 	qp->sig_type = attr->sq_sig_type;
 	qp->state = IB_QPS_RESET;
@@ -110,7 +117,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	resp.qpn = qpn;
 	resp.stats_size = USIW_COUNTERS_SIZE;
 	resp.stats_offset = rdma_user_mmap_get_offset(qp->counters.entry);
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	ret = usiw_write_response(udata, &resp, sizeof(resp));
 	if (ret)
 		goto err_qpn;
 	ibqp->qp_num = qpn;

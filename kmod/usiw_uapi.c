@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The two methods that usiw adds to uverbs: wake a CQ's owner, and report on a QP's
- * connection. Ownership and lifetime of the objects are the core's to see to.
+ * What usiw adds to uverbs: the event file, and methods to wake a CQ's owner and to report on
+ * a QP's connection. Ownership and lifetime of the objects are the core's to see to.
  */
+#include <linux/fs.h>
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/uverbs_types.h>
 
@@ -11,6 +12,19 @@
 
 #include "usiw.h"
 #include "usiw_conn.h"
+
+static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_uobject *uobj = uverbs_attr_get_uobject(attrs, USIW_ATTR_EVENT_FILE_HANDLE);
+
+	return usiw_evfile_open(container_of(uobj, struct usiw_evfile, uobj));
+}
+
+/* The descriptor is closed, or the context ends. Who still reads does so to the end. */
+static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_reason why)
+{
+	usiw_evfile_shutdown(container_of(uobj, struct usiw_evfile, uobj));
+}
 
 static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs)
 {
@@ -58,7 +72,7 @@ static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attr
 	struct usiw_conn *conn;
 	int ret;
 
-	ret = uverbs_copy_from(&report, attrs, USIW_ATTR_QP_REPORT_DATA);
+	ret = uverbs_copy_from_or_zero(&report, attrs, USIW_ATTR_QP_REPORT_DATA);
 	if (ret)
 		return ret;
 	if (!usiw_report_is_valid(&report))
@@ -76,6 +90,15 @@ static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attr
 	return 0;
 }
 
+DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_EVENT_FILE_ALLOC,
+	UVERBS_ATTR_FD(USIW_ATTR_EVENT_FILE_HANDLE, USIW_OBJECT_EVENT_FILE, UVERBS_ACCESS_NEW,
+		       UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_OBJECT(USIW_OBJECT_EVENT_FILE,
+	UVERBS_TYPE_ALLOC_FD(sizeof(struct usiw_evfile), usiw_event_file_destroy,
+			     &usiw_event_fops, "[usiw]", O_RDONLY),
+	&UVERBS_METHOD(USIW_METHOD_EVENT_FILE_ALLOC));
+
 DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_CQ_EVENT,
 	UVERBS_ATTR_IDR(USIW_ATTR_CQ_EVENT_HANDLE, UVERBS_OBJECT_CQ, UVERBS_ACCESS_READ,
 			UA_MANDATORY),
@@ -84,13 +107,14 @@ DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_CQ_EVENT,
 DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_QP_REPORT,
 	UVERBS_ATTR_IDR(USIW_ATTR_QP_REPORT_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
 			UA_MANDATORY),
-	UVERBS_ATTR_PTR_IN(USIW_ATTR_QP_REPORT_DATA, UVERBS_ATTR_TYPE(struct usiw_qp_report),
-			   UA_MANDATORY));
+	UVERBS_ATTR_PTR_IN(USIW_ATTR_QP_REPORT_DATA,
+			   UVERBS_ATTR_STRUCT(struct usiw_qp_report, async_event), UA_MANDATORY));
 
 ADD_UVERBS_METHODS(usiw_cq_object, UVERBS_OBJECT_CQ, &UVERBS_METHOD(USIW_METHOD_CQ_EVENT));
 ADD_UVERBS_METHODS(usiw_qp_object, UVERBS_OBJECT_QP, &UVERBS_METHOD(USIW_METHOD_QP_REPORT));
 
 const struct uapi_definition usiw_uapi_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(USIW_OBJECT_EVENT_FILE),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_CQ, &usiw_cq_object),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &usiw_qp_object),
 	{},

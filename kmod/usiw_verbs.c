@@ -2,13 +2,35 @@
 /*
  * Contexts of user processes, the pages that they count in, protection domains.
  */
-#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "usiw.h"
+
+/* What the module does with data sockets and ports, if the provider understands it. */
+#define USIW_CAPS	0
+
+/*
+ * Read a command's driver data. A provider of another age may give less than @size, of which
+ * the rest is 0, or more, which has to be 0; but not less than @least.
+ */
+int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least)
+{
+	memset(req, 0, size);
+	if (udata->inlen < least)
+		return -EINVAL;
+	if (udata->inlen > size && !ib_is_udata_cleared(udata, size, udata->inlen - size))
+		return -EOPNOTSUPP;
+	return ib_copy_from_udata(req, udata, min(udata->inlen, size));
+}
+
+/* Answer with what the caller has room for. */
+int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
+{
+	return ib_copy_to_udata(udata, resp, min(udata->outlen, size));
+}
 
 /* A page of counters, of a context or a QP. While it is mapped it outlives them. */
 struct usiw_mmap_entry {
@@ -27,8 +49,9 @@ int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counte
 	struct usiw_mmap_entry *entry;
 	int ret;
 
-	BUILD_BUG_ON(USIW_CNT_MAX * sizeof(u64) > USIW_COUNTERS_SIZE);
-	BUILD_BUG_ON(sizeof(struct usiw_qp_stats) > USIW_COUNTERS_SIZE);
+	BUILD_BUG_ON(USIW_CNT_MAX > USIW_COUNTERS_ROOM);
+	BUILD_BUG_ON(USIW_GAUGE_MAX > USIW_GAUGES_ROOM);
+	BUILD_BUG_ON(sizeof(struct usiw_qp_stats) != USIW_COUNTERS_SIZE);
 	BUILD_BUG_ON(offsetof(struct usiw_qp_stats, counters));
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry)
@@ -79,76 +102,73 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 }
 
 /*
- * Return -EINVAL for driver data of another shape (not usiw's provider),
- * -EPROTONOSUPPORT for a provider of another ABI version.
+ * Read GET_CONTEXT's request. Return -EINVAL for driver data of another shape (not usiw's
+ * provider), -EPROTONOSUPPORT for a provider of another ABI version, which is told ours.
  */
+static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucontext_req *req,
+				  struct usiw_alloc_ucontext_resp *resp)
+{
+	u32 version;
+	int ret;
+
+	if (udata->inlen < sizeof(version))
+		return -EINVAL;
+	ret = ib_copy_from_udata(&version, udata, sizeof(version));
+	if (ret)
+		return ret;
+	if (version < USIW_ABI_VERSION_MIN || version > USIW_ABI_VERSION) {
+		ret = usiw_write_response(udata, resp, sizeof(*resp));
+		return ret ? ret : -EPROTONOSUPPORT;
+	}
+	ret = usiw_read_request(udata, req, sizeof(*req), sizeof(*req));
+	if (ret)
+		return ret;
+	return req->comp_mask ? -EOPNOTSUPP : 0;
+}
+
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibuc->device);
 	struct usiw_ucontext *uctx = to_usiw_uctx(ibuc);
-	struct usiw_alloc_ucontext_resp resp = {};
+	struct usiw_alloc_ucontext_resp resp = {
+		.abi_min = USIW_ABI_VERSION_MIN,
+		.abi_max = USIW_ABI_VERSION,
+	};
 	struct usiw_alloc_ucontext_req req;
-	struct file *file;
-	int fd, ret;
+	int ret;
 
-	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(resp))
-		return -EINVAL;
-	ret = ib_copy_from_udata(&req, udata, sizeof(req));
+	ret = usiw_read_ucontext_req(udata, &req, &resp);
 	if (ret)
 		return ret;
-	if (req.abi_version != USIW_ABI_VERSION)
-		return -EPROTONOSUPPORT;
-	if (req.reserved)
-		return -EINVAL;
-
-	uctx->events = usiw_evfile_alloc();
-	if (!uctx->events)
-		return -ENOMEM;
+	uctx->caps = req.caps & USIW_CAPS;
 	ret = usiw_counters_alloc(uctx, &uctx->counters);
 	if (ret)
-		goto err_events;
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0) {
-		ret = fd;
-		goto err_counters;
-	}
-	file = usiw_evfile_open(uctx->events);
-	if (IS_ERR(file)) {
-		ret = PTR_ERR(file);
-		goto err_fd;
-	}
+		return ret;
 
+	resp.caps = uctx->caps;
 	resp.counters_offset = rdma_user_mmap_get_offset(uctx->counters.entry);
 	resp.counters_size = USIW_COUNTERS_SIZE;
-	resp.event_fd = fd;
+	resp.port_kind = USIW_PORT_PACKET;
 	/* In this order: a change behind the look at the link comes as an event. */
 	spin_lock(&dev->ctx_lock);
 	list_add_tail(&uctx->node, &dev->contexts);
 	spin_unlock(&dev->ctx_lock);
 	usiw_link_info(dev, &resp.link);
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	ret = usiw_write_response(udata, &resp, sizeof(resp));
 	if (ret)
 		goto err_context;
-
 	usiw_stats_add(dev, &uctx->counters);
-	/* From here on the process can reach the file: nothing may fail behind it. */
-	fd_install(fd, file);
 	return 0;
 
 err_context:
 	spin_lock(&dev->ctx_lock);
 	list_del(&uctx->node);
 	spin_unlock(&dev->ctx_lock);
-	fput(file);
-err_fd:
-	put_unused_fd(fd);
-err_counters:
 	usiw_counters_free(&uctx->counters);
-err_events:
-	usiw_evfile_put(uctx->events);
 	return ret;
 }
 
+/* All objects are gone, the event file among them; its memory may not be. */
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
 	struct usiw_device *dev = to_usiw_dev(ibuc->device);
@@ -158,8 +178,10 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 	spin_lock(&dev->ctx_lock);
 	list_del(&uctx->node);
 	spin_unlock(&dev->ctx_lock);
-	usiw_evfile_shutdown(uctx->events);
-	usiw_evfile_put(uctx->events);
+	if (uctx->events) {
+		usiw_evfile_shutdown(uctx->events);
+		usiw_evfile_put(uctx->events);
+	}
 	usiw_counters_free(&uctx->counters);
 }
 

@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Kernel-user ABI between usiw.ko and the provider libusiw: driver data of the
- * uverbs commands, the event stream of a context, the custom uverbs methods,
- * and the counters pages. Host byte order unless a type says otherwise.
- * Every reserved or padding field is 0 when written and refused or ignored as
- * its comment says.
+ * Kernel-user ABI between usiw.ko (or usiw-run, which plays it) and the provider libusiw:
+ * driver data of the uverbs commands, the event stream of a context, the custom uverbs
+ * methods, and the counters pages. Host byte order unless a type says otherwise.
+ *
+ * How it grows without a new version:
+ * - Structures get new members at their end only. Who reads a request takes what is missing
+ *   at its end as 0, and refuses (EOPNOTSUPP) a longer one unless the rest is 0. Who writes
+ *   a response writes the smaller of its own size and the caller's; the caller clears its
+ *   buffer before.
+ * - @comp_mask of a request names new members that must be understood: an unknown bit is
+ *   refused (EOPNOTSUPP). @comp_mask of a response names the new members that are valid:
+ *   an unknown bit is ignored.
+ * - What one side must not do unless the other understands it has a bit in the capability
+ *   word (USIW_CAP_*): an unknown bit is ignored.
+ * - Counters and gauges have fixed room in their page.
+ * Every reserved or padding member is 0 when written; in a request another value is refused
+ * (EINVAL), elsewhere ignored.
  */
 #ifndef USIW_ABI_H
 #define USIW_ABI_H
 
 #include <linux/types.h>
 
-#define USIW_ABI_VERSION	2
+#define USIW_ABI_VERSION	3	/* of this header, and the newest that the module speaks */
+#define USIW_ABI_VERSION_MIN	3	/* the oldest that it still speaks */
 #define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core takes any number */
 
 /* ---- Limits: the only place; query_device and every check use these ---- */
@@ -27,10 +40,20 @@
 
 /* ---- Context ------------------------------------------------------------ */
 
-/* Driver data of GET_CONTEXT, request. */
+/*
+ * Capabilities. The provider says which it understands, the module answers which of those
+ * it will use: only these change what either does.
+ */
+#define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may bring a data socket: USIW_CONN_F_SOCKET */
+#define USIW_CAP_PORT_TELL	(1ull << 1)	/* reserved: the provider tells each connection's port */
+#define USIW_CAP_PORT_MOVE	(1ull << 2)	/* reserved: a live connection may change its port */
+
+/* Driver data of GET_CONTEXT, request. All of it is needed. */
 struct usiw_alloc_ucontext_req {
-	__u32 abi_version;		/* USIW_ABI_VERSION or the call fails with EPROTONOSUPPORT */
-	__u32 reserved;
+	__u32 abi_version;		/* USIW_ABI_VERSION; else the call fails with EPROTONOSUPPORT,
+					 * and the response has @abi_min and @abi_max */
+	__u32 comp_mask;		/* no bit yet */
+	__aligned_u64 caps;		/* USIW_CAP_*: understood by the provider */
 };
 
 /* State of the netdev below a device, as of now. */
@@ -42,42 +65,66 @@ struct usiw_link_info {
 	__u8 up;			/* 1: running with carrier */
 	__u8 is_loopback;		/* 1: the netdev is lo itself */
 	char ifname[16];
+	__u32 reserved[3];
 };
 
-/* How the provider reaches the wire. */
+/*
+ * Which port a context begins with. USIW_CONN_F_SOCKET says it for each connection. The module
+ * answers PACKET unless it hands out data sockets (USIW_CAP_DATA_SOCKET is agreed); usiw-run
+ * has sockets always.
+ */
 enum usiw_port_kind {
-	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link: what the module answers */
-	USIW_PORT_SOCKET	= 1,	/* the UDP sockets that come with CONNECT (no module) */
-	USIW_PORT_SHM		= 2,	/* the same, and shared memory to peers on this host that have it */
+	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, made with the context */
+	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT; a raw port is made when a
+					 * connection without one comes */
+	USIW_PORT_SHM		= 2,	/* as SOCKET, and shared memory to peers on this host that have it */
 };
 
-/* Driver data of GET_CONTEXT, response. */
+/* Driver data of GET_CONTEXT, response. The event stream is opened by USIW_METHOD_EVENT_FILE_ALLOC. */
 struct usiw_alloc_ucontext_resp {
-	__u64 counters_offset;		/* mmap offset of the counters page on the uverbs fd */
+	__aligned_u64 caps;		/* USIW_CAP_*: of the request's, those that the module will use */
+	__aligned_u64 counters_offset;	/* mmap offset of the counters page on the uverbs fd */
 	__u32 counters_size;		/* bytes to map */
-	__s32 event_fd;			/* read struct usiw_event; poll(2) works; close-on-exec */
-	struct usiw_link_info link;
+	__u32 comp_mask;		/* no bit yet */
+	__u32 abi_min;			/* versions that the module speaks: also when the call fails */
+	__u32 abi_max;			/* with EPROTONOSUPPORT, if there is room for them */
 	__u32 port_kind;		/* enum usiw_port_kind */
+	__u32 reserved;
+	struct usiw_link_info link;
 };
 
 /* ---- CQ, QP, MR --------------------------------------------------------- */
 
+struct usiw_create_cq_req {
+	__u32 comp_mask;		/* no bit yet */
+	__u32 reserved;
+};
+
 struct usiw_create_cq_resp {
 	__u32 cqn;
+	__u32 comp_mask;		/* no bit yet */
+};
+
+/* The context must have opened its event stream, or the call fails with EINVAL. */
+struct usiw_create_qp_req {
+	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
 
 struct usiw_create_qp_resp {
 	__u32 qpn;
 	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE */
-	__u64 stats_offset;		/* mmap offset of struct usiw_qp_stats on the uverbs fd */
+	__aligned_u64 stats_offset;	/* mmap offset of struct usiw_qp_stats on the uverbs fd */
+	__u32 comp_mask;		/* no bit yet */
+	__u32 reserved;
 };
 
 /* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response;
  * index is < USIW_MAX_MR and unique per device. No driver data. */
 
-/* ---- Events, kernel to provider: read(2) on the event fd ----------------- */
+/* ---- Events, kernel to provider: read(2) on the event file --------------- */
 
+/* A provider ignores types that it does not know. */
 enum usiw_event_type {
 	/* Install this connection on QP @qpn and answer with USIW_REPORT_READY. */
 	USIW_EVENT_CONNECT	= 1,
@@ -98,6 +145,7 @@ enum usiw_event_type {
 #define USIW_CONN_F_INITIATOR	0x1	/* this end sent the REQ */
 #define USIW_CONN_F_LOCAL	0x2	/* the route is RTN_LOCAL: data goes over lo */
 #define USIW_CONN_F_IPV6	0x4
+#define USIW_CONN_F_SOCKET	0x8	/* CONNECT: data goes by the socket @data_fd, not by a raw port */
 
 /* Parameters of a connection. Addresses are 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
 struct usiw_conn_info {
@@ -118,8 +166,14 @@ struct usiw_conn_info {
 	__u8 tos;
 	__u32 features;			/* as agreed */
 	__u32 reason;			/* KILL: enum usiw_kill_reason */
-	__s32 data_fd;			/* CONNECT without module: a socket of the local port that gets data
-					 * only, the reader's from then on, or -errno. 0: a raw port */
+	/*
+	 * With USIW_CONN_F_SOCKET a UDP socket for the connection's data datagrams; handshakes
+	 * stay with the control path. The descriptor is made for the process
+	 * that reads the record, which owns it from then on; -errno if it could not be made. 0
+	 * without the flag. usiw-run's socket is of the local port, and all connections of that
+	 * port get the same one; the module's is connected to the peer.
+	 */
+	__s32 data_fd;
 };
 
 enum usiw_kill_reason {
@@ -137,16 +191,33 @@ struct usiw_event {
 	union {
 		struct usiw_conn_info conn;
 		struct usiw_link_info link;
-		__u8 pad[112];
+		__u8 pad[112];		/* room: a record has 128 bytes for good */
 	};
 };
 
 /* ---- Custom uverbs methods, provider to kernel --------------------------- */
 
 /*
- * Methods on UVERBS_OBJECT_CQ and UVERBS_OBJECT_QP, and their attributes. Numbers
- * start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
+ * An object of its own, methods on it and on UVERBS_OBJECT_CQ and UVERBS_OBJECT_QP, and their
+ * attributes. Numbers start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
  */
+enum usiw_objects {
+	USIW_OBJECT_EVENT_FILE = (1u << 12),
+};
+
+/*
+ * Opens the context's event stream: read(2) gives whole struct usiw_event, poll(2) works,
+ * close-on-exec. Once for each context, before its first QP; EBUSY from then on, also when
+ * the descriptor has been closed, which ends the stream.
+ */
+enum usiw_event_file_methods {
+	USIW_METHOD_EVENT_FILE_ALLOC = (1u << 12),
+};
+
+enum usiw_event_file_alloc_attrs {
+	USIW_ATTR_EVENT_FILE_HANDLE = (1u << 12),	/* FD, new */
+};
+
 enum usiw_cq_methods {
 	USIW_METHOD_CQ_EVENT = (1u << 12),
 };
@@ -167,7 +238,7 @@ enum usiw_qp_methods {
 
 enum usiw_qp_report_attrs {
 	USIW_ATTR_QP_REPORT_HANDLE = (1u << 12),	/* IDR, the QP, read access */
-	USIW_ATTR_QP_REPORT_DATA,			/* struct usiw_qp_report */
+	USIW_ATTR_QP_REPORT_DATA,			/* struct usiw_qp_report, or longer with zeros */
 };
 
 enum usiw_report_kind {
@@ -197,7 +268,8 @@ struct usiw_qp_report {
  * `rdma resource show qp -dd` shows the page of a QP. What stands in a page is the process's
  * word: the kernel passes it on and decides nothing by it.
  *
- * New counters are added before USIW_CNT_MAX; names in kmod follow this order.
+ * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM; names in
+ * kmod follow this order. A module that does not know a counter does not show it.
  */
 enum usiw_counter {
 	USIW_CNT_TX_PKTS,
@@ -259,12 +331,15 @@ enum usiw_gauge {
 	USIW_GAUGE_MAX,
 };
 
-/* A QP's page. */
-struct usiw_qp_stats {
-	__u64 counters[USIW_CNT_MAX];
-	__u64 gauges[USIW_GAUGE_MAX];
-};
-
+#define USIW_COUNTERS_ROOM	256
+#define USIW_GAUGES_ROOM	64
 #define USIW_COUNTERS_SIZE	4096	/* of either page */
+
+/* A QP's page; a context's has the counters only. */
+struct usiw_qp_stats {
+	__aligned_u64 counters[USIW_COUNTERS_ROOM];	/* by enum usiw_counter */
+	__aligned_u64 gauges[USIW_GAUGES_ROOM];		/* by enum usiw_gauge */
+	__aligned_u64 reserved[192];
+};
 
 #endif /* USIW_ABI_H */

@@ -8,16 +8,18 @@
 #include <cerrno>
 #include <new>
 
+#include "verbs/kernel_methods.h"
 #include "verbs/runtime.h"
 
 namespace usiw {
 
-Context::Context(ibv_context* ctx, int fd, const usiw_alloc_ucontext_resp& resp)
+Context::Context(ibv_context* ctx, int fd, int events, const usiw_alloc_ucontext_resp& resp)
     : ibv(ctx),
       cmd_fd(fd),
-      event_fd(resp.event_fd),
+      event_fd(events),
       counters_offset(resp.counters_offset),
       counters_size(resp.counters_size),
+      caps(resp.caps),
       port_kind(resp.port_kind) {
   fcntl(event_fd, F_SETFL, fcntl(event_fd, F_GETFL) | O_NONBLOCK);
 }
@@ -48,9 +50,11 @@ using usiw::Context;
 using usiw::Runtime;
 
 extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc_ucontext_resp* resp) {
-  auto* context = new (std::nothrow) Context(&ctx->vctx.context, cmd_fd, *resp);
+  const int event_fd = usiw::kernel_event_file(cmd_fd);
+  if (event_fd < 0) return -event_fd;
+  auto* context = new (std::nothrow) Context(&ctx->vctx.context, cmd_fd, event_fd, *resp);
   if (context == nullptr) {
-    close(resp->event_fd);
+    close(event_fd);
     return ENOMEM;
   }
   int rc = Runtime::attach(*context, resp->link);

@@ -19,7 +19,7 @@ class Runtime;
 
 class Context final : public Watcher {
  public:
-  Context(ibv_context* ibv, int cmd_fd, const usiw_alloc_ucontext_resp& resp);
+  Context(ibv_context* ibv, int cmd_fd, int event_fd, const usiw_alloc_ucontext_resp& resp);
   ~Context() override;
 
   /// Of a context that usiw_context_open() has seen.
@@ -33,6 +33,7 @@ class Context final : public Watcher {
   const int event_fd;
   const uint64_t counters_offset;
   const uint32_t counters_size;
+  const uint64_t caps;       ///< USIW_CAP_* that the kernel half has agreed to
   const uint32_t port_kind;  ///< enum usiw_port_kind
   Runtime* runtime = nullptr;
 };

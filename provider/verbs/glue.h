@@ -23,7 +23,7 @@ struct usiw_context {
 
 /* ---- C calls C++: the verbs. Errors as the manual pages say. ---- */
 
-/* 0 or an errno value; on success takes over @resp->event_fd. */
+/* 0 or an errno value. */
 int usiw_context_open(struct usiw_context *ctx, int cmd_fd,
 		      const struct usiw_alloc_ucontext_resp *resp);
 void usiw_context_close(struct usiw_context *ctx);

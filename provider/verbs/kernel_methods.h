@@ -10,6 +10,9 @@
 
 namespace usiw {
 
+/// USIW_METHOD_EVENT_FILE_ALLOC: the descriptor of the context's event stream, or -errno.
+int kernel_event_file(int cmd_fd);
+
 /// USIW_METHOD_CQ_EVENT on the CQ with this uverbs handle. 0 or an errno value.
 int kernel_cq_event(int cmd_fd, uint32_t cq_handle, usiw_cq_event_kind kind);
 

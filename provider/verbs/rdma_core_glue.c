@@ -84,16 +84,29 @@ static const struct verbs_context_ops fault_ops = {
 	.post_send = usiw_post_send_fault,
 };
 
+/* What the provider understands of USIW_CAP_*. */
+#define USIW_PROVIDER_CAPS	USIW_CAP_DATA_SOCKET
+
+/* One line for people. A module of before version 3 does not say what it speaks: its device does. */
+static void say_versions_differ(const struct ibv_device *dev, const struct usiw_alloc_ucontext_resp *resp)
+{
+	unsigned int newest = ((const struct verbs_device *)dev)->sysfs->abi_ver;
+
+	fprintf(stderr, "usiw: module speaks ABI %u..%u, this provider %u; build and load both from one "
+		"source tree\n", resp->abi_max ? resp->abi_min : newest,
+		resp->abi_max ? resp->abi_max : newest, USIW_ABI_VERSION);
+}
+
 static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, void *priv)
 {
 	struct {
 		struct ibv_get_context core;
 		struct usiw_alloc_ucontext_req drv;
-	} cmd = { .drv.abi_version = USIW_ABI_VERSION };
+	} cmd = { .drv.abi_version = USIW_ABI_VERSION, .drv.caps = USIW_PROVIDER_CAPS };
 	struct {
 		struct ib_uverbs_get_context_resp core;
 		struct usiw_alloc_ucontext_resp drv;
-	} resp = { .drv.event_fd = -1 };
+	} resp = { .drv.caps = 0 };
 	struct usiw_context *ctx;
 	int ret;
 
@@ -106,9 +119,7 @@ static struct verbs_context *alloc_context(struct ibv_device *dev, int cmd_fd, v
 	ret = status(ibv_cmd_get_context(&ctx->vctx, &cmd.core, sizeof(cmd), &resp.core,
 					 sizeof(resp)));
 	if (ret == EPROTONOSUPPORT)
-		fprintf(stderr, "usiw: module usiw and provider libusiw speak different ABI versions "
-			"(provider: %d); build and load both from one source tree\n",
-			USIW_ABI_VERSION);
+		say_versions_differ(dev, &resp.drv);
 	if (ret)
 		goto err;
 	verbs_set_ops(&ctx->vctx, &context_ops);
@@ -158,13 +169,16 @@ int usiw_cmd_dereg_mr(void *mr)
 int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 		       int comp_vector, struct ibv_cq *cq)
 {
-	struct ibv_create_cq cmd;
+	struct {
+		struct ibv_create_cq core;
+		struct usiw_create_cq_req drv;
+	} cmd = { .drv.comp_mask = 0 };
 	struct {
 		struct ib_uverbs_create_cq_resp core;
 		struct usiw_create_cq_resp drv;
-	} resp;
+	} resp = { .drv.cqn = 0 };
 
-	return status(ibv_cmd_create_cq(ctx, cqe, channel, comp_vector, cq, &cmd, sizeof(cmd),
+	return status(ibv_cmd_create_cq(ctx, cqe, channel, comp_vector, cq, &cmd.core, sizeof(cmd),
 					&resp.core, sizeof(resp)));
 }
 
@@ -176,12 +190,15 @@ int usiw_cmd_destroy_cq(struct ibv_cq *cq)
 int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
 		       struct usiw_create_qp_resp *drv)
 {
-	struct ibv_create_qp cmd;
+	struct {
+		struct ibv_create_qp core;
+		struct usiw_create_qp_req drv;
+	} cmd = { .drv.comp_mask = 0 };
 	struct {
 		struct ib_uverbs_create_qp_resp core;
 		struct usiw_create_qp_resp drv;
 	} resp = { .drv.stats_size = 0 };
-	int ret = status(ibv_cmd_create_qp(pd, qp, attr, &cmd, sizeof(cmd), &resp.core,
+	int ret = status(ibv_cmd_create_qp(pd, qp, attr, &cmd.core, sizeof(cmd), &resp.core,
 					   sizeof(resp)));
 
 	*drv = resp.drv;
@@ -230,8 +247,9 @@ static const struct verbs_match_ent matches[] = {
 
 static const struct verbs_device_ops device_ops = {
 	.name = "usiw",
-	.match_min_abi_version = USIW_ABI_VERSION,
-	.match_max_abi_version = USIW_ABI_VERSION,
+	/* Any: opening the device decides, and says why it does not work. */
+	.match_min_abi_version = 0,
+	.match_max_abi_version = UINT32_MAX,
 	.match_table = matches,
 	.alloc_device = alloc_device,
 	.uninit_device = uninit_device,

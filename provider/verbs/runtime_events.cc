@@ -58,6 +58,9 @@ ConnAttr attr_of(const usiw_conn_info& c) {
           .initiator = (c.flags & USIW_CONN_F_INITIATOR) != 0};
 }
 
+/// The descriptor that came with CONNECT, or a negative number.
+int data_socket(const usiw_conn_info& conn) { return (conn.flags & USIW_CONN_F_SOCKET) != 0 ? conn.data_fd : -1; }
+
 }  // namespace
 
 // ---- From the kernel ---------------------------------------------------------------------
@@ -81,7 +84,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   Pin pinned(pin(event.qpn));
   VQp* qp = pinned.get();
   if (qp == nullptr) {  // destroyed meanwhile, and the kernel knows
-    if (event.type == USIW_EVENT_CONNECT && event.conn.data_fd > 0) close(event.conn.data_fd);
+    if (event.type == USIW_EVENT_CONNECT && data_socket(event.conn) >= 0) close(event.conn.data_fd);
     return;
   }
   if (event.type == USIW_EVENT_CONNECT) {
@@ -128,7 +131,8 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
   int error = 0;
   Reach reach = Reach::kSockets;
-  if (conn.data_fd == 0) {
+  const bool by_socket = (conn.flags & USIW_CONN_F_SOCKET) != 0;
+  if (!by_socket) {
     std::lock_guard hold(link_lock_);
     reach = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
   }
@@ -137,11 +141,11 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   {
     std::lock_guard hold(ports_lock_);
     PortSlot* slot = port_for(reach, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error);
-    if (slot == nullptr && conn.data_fd > 0) close(conn.data_fd);
+    if (slot == nullptr && data_socket(conn) >= 0) close(conn.data_fd);
     if (slot != nullptr) {
       Progress::Hold held(*progress_);
       qp.path = path_of(conn);
-      error = slot->port->add_flow(qp.path, conn.data_fd);
+      error = slot->port->add_flow(qp.path, by_socket ? conn.data_fd : -1);
       if (error == 0) {
         qp.port = slot->port.get();
         number = slot->number;

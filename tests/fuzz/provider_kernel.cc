@@ -71,7 +71,7 @@ class Process {
     static constexpr uint32_t kSizes[] = {USIW_COUNTERS_SIZE, 0, 1, UINT32_MAX};
     resp.counters_offset = in_.pick(kOffsets);
     resp.counters_size = in_.pick(kSizes);
-    resp.event_fd = ends[0];
+    kernel().event_fd = ends[0];
     resp.link = link();
     context_ = {};
     context_.vctx.context.device = &device_;
@@ -181,7 +181,7 @@ class Process {
       if ((what & 1) == 0) c.local_addr[10] = c.local_addr[11] = c.remote_addr[10] = c.remote_addr[11] = 0xff;
       c.local_port = in_.get() % 4;
       c.remote_port = in_.get() % 4;
-      c.flags = what >> 4;
+      c.flags = (what >> 4) & ~unsigned{USIW_CONN_F_SOCKET};
       c.snd_psn = in_.get<uint32_t>();
       c.rcv_psn = in_.get<uint32_t>();
       c.snd_window = (what & 2) != 0 ? in_.get<uint32_t>() : 64;

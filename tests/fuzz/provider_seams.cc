@@ -49,7 +49,9 @@ int usiw_cmd_destroy_cq(ibv_cq*) { return 0; }
 int usiw_cmd_create_qp(ibv_pd* pd, ibv_qp* qp, ibv_qp_init_attr*, usiw_create_qp_resp* resp) {
   qp->context = pd->context;
   qp->qp_num = kernel().next_qpn++;
-  *resp = {qp->qp_num, USIW_COUNTERS_SIZE, 0};
+  *resp = {};
+  resp->qpn = qp->qp_num;
+  resp->stats_size = USIW_COUNTERS_SIZE;
   return kernel().result();
 }
 int usiw_cmd_modify_qp(ibv_qp*, ibv_qp_attr*, int) { return kernel().result(); }
@@ -63,6 +65,7 @@ int usiw_cmd_destroy_qp(ibv_qp*) { return 0; }
 
 namespace usiw {
 
+int kernel_event_file(int) { return kernel().event_fd; }
 int kernel_cq_event(int, uint32_t, usiw_cq_event_kind) {
   ++kernel().cq_events;
   return kernel().result();

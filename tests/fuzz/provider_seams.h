@@ -19,6 +19,7 @@ struct FakeKernel {
   std::function<int()> result = [] { return 0; };   ///< of the next command: 0 or an errno value
   std::function<uint32_t()> number = [] { return 0u; };  ///< lkeys: any; QP numbers: made unique
   std::function<int()> port_error = [] { return 0; };    ///< of opening a netdev or adding a port
+  int event_fd = -1;                                     ///< of the next context; or -errno
   std::vector<usiw_qp_report> reports;
   unsigned cq_events = 0;
   uint32_t next_qpn = 1;

@@ -13,7 +13,7 @@
 void test_context(void)
 {
 	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION + 1 };
-	struct usiw_alloc_ucontext_resp resp;
+	struct usiw_alloc_ucontext_resp resp = {};
 	struct usiw_event ev;
 	struct pollfd pfd;
 	struct dev dev;
@@ -21,12 +21,15 @@ void test_context(void)
 
 	fd = dev_fd(a_dev);
 	CHECK(fd >= 0);
-	CHECK_EQ(dev_get_context(fd, NULL, 0, &resp, &async_fd), -EINVAL);
-	CHECK_EQ(dev_get_context(fd, &req, 4, &resp, &async_fd), -EINVAL);
-	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, &async_fd), -EPROTONOSUPPORT);
+	CHECK_EQ(dev_get_context(fd, NULL, 0, &resp, sizeof(resp), &async_fd), -EINVAL);
+	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, sizeof(resp), &async_fd), -EPROTONOSUPPORT);
+	CHECK_EQ(resp.abi_min, USIW_ABI_VERSION_MIN);
+	CHECK_EQ(resp.abi_max, USIW_ABI_VERSION);
 	req.abi_version = USIW_ABI_VERSION;
-	req.reserved = 1;
-	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, &async_fd), -EINVAL);
+	CHECK_EQ(dev_get_context(fd, &req, 8, &resp, sizeof(resp), &async_fd), -EINVAL);
+	req.comp_mask = 1;
+	CHECK_EQ(dev_get_context(fd, &req, sizeof(req), &resp, sizeof(resp), &async_fd), -EOPNOTSUPP);
+	CHECK_EQ(open_events(fd), -EINVAL);
 	close(fd);
 
 	CHECK_EQ(dev_open(&dev, a_dev), 0);

@@ -64,22 +64,39 @@ int dev_fd(const char *ibdev)
 	return fd;
 }
 
-int dev_get_context(int fd, const void *req, uint32_t req_len, struct usiw_alloc_ucontext_resp *resp,
-		    int *async_fd)
+int dev_get_context(int fd, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, int *async_fd)
 {
-	struct {
+	union {
 		struct ib_uverbs_get_context_resp core;
-		struct usiw_alloc_ucontext_resp drv;
+		uint8_t room[256];
 	} out = {};
 	struct ib_uverbs_get_context cmd = { .response = (uintptr_t)&out };
 	int ret;
 
-	ret = verb(fd, IB_USER_VERBS_CMD_GET_CONTEXT, &cmd, sizeof(cmd), req, req_len, sizeof(out));
-	if (!ret) {
-		*resp = out.drv;
+	memcpy(out.room + sizeof(out.core), resp, resp_len);
+	ret = verb(fd, IB_USER_VERBS_CMD_GET_CONTEXT, &cmd, sizeof(cmd), req, req_len,
+		   sizeof(out.core) + resp_len);
+	memcpy(resp, out.room + sizeof(out.core), resp_len);
+	if (!ret)
 		*async_fd = out.core.async_fd;
-	}
 	return ret;
+}
+
+int open_events(int fd)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attr;
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd), .object_id = USIW_OBJECT_EVENT_FILE,
+			.method_id = USIW_METHOD_EVENT_FILE_ALLOC, .num_attrs = 1,
+			.driver_id = USIW_DRIVER_ID,
+		},
+		.attr = { .attr_id = USIW_ATTR_EVENT_FILE_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY },
+	};
+
+	return ioctl(fd, RDMA_VERBS_IOCTL, &cmd) ? -errno : (int)cmd.attr.data_s64;
 }
 
 int alloc_pd(int fd, uint32_t *pd)
@@ -115,7 +132,7 @@ int destroy_cq(struct dev *dev, uint32_t cq)
 
 int dev_open(struct dev *dev, const char *ibdev)
 {
-	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION };
+	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION, .caps = USIW_CAP_DATA_SOCKET };
 	struct ib_uverbs_create_comp_channel channel = { .response = (uintptr_t)&dev->comp_fd };
 	int ret;
 
@@ -123,10 +140,12 @@ int dev_open(struct dev *dev, const char *ibdev)
 	dev->fd = dev_fd(ibdev);
 	if (dev->fd < 0)
 		return dev->fd;
-	ret = dev_get_context(dev->fd, &req, sizeof(req), &dev->info, &dev->async_fd);
+	ret = dev_get_context(dev->fd, &req, sizeof(req), &dev->info, sizeof(dev->info), &dev->async_fd);
 	if (ret)
 		return ret;
-	dev->event_fd = dev->info.event_fd;
+	dev->event_fd = open_events(dev->fd);
+	if (dev->event_fd < 0)
+		return dev->event_fd;
 	dev->counters = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, dev->fd,
 			     dev->info.counters_offset);
 	if (dev->counters == MAP_FAILED)

@@ -36,8 +36,10 @@ struct qp {
 };
 
 int dev_fd(const char *ibdev);
-int dev_get_context(int fd, const void *req, uint32_t req_len, struct usiw_alloc_ucontext_resp *resp,
-		    int *async_fd);
+/* @resp: of this length, at most 240; what it has before stays where the kernel writes nothing. */
+int dev_get_context(int fd, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, int *async_fd);
+/* The event stream of the context on @fd. */
+int open_events(int fd);
 int dev_open(struct dev *dev, const char *ibdev);
 void dev_close(struct dev *dev);
 int alloc_pd(int fd, uint32_t *pd);

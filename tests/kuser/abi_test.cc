@@ -6,13 +6,20 @@
 namespace kuser {
 namespace {
 
-static_assert(sizeof(usiw_alloc_ucontext_req) == 8);
-static_assert(sizeof(usiw_alloc_ucontext_resp) == 56);
-static_assert(offsetof(usiw_alloc_ucontext_resp, link) == 16);
-static_assert(sizeof(struct usiw_link_info) == 36);
+static_assert(sizeof(usiw_alloc_ucontext_req) == 16);
+static_assert(offsetof(usiw_alloc_ucontext_req, abi_version) == 0);
+static_assert(offsetof(usiw_alloc_ucontext_req, caps) == 8);
+static_assert(sizeof(usiw_alloc_ucontext_resp) == 88);
+static_assert(offsetof(usiw_alloc_ucontext_resp, counters_offset) == 8);
+static_assert(offsetof(usiw_alloc_ucontext_resp, comp_mask) == 20);
+static_assert(offsetof(usiw_alloc_ucontext_resp, port_kind) == 32);
+static_assert(offsetof(usiw_alloc_ucontext_resp, link) == 40);
+static_assert(sizeof(struct usiw_link_info) == 48);
 static_assert(offsetof(struct usiw_link_info, ifname) == 20);
+static_assert(sizeof(usiw_create_cq_req) == 8);
 static_assert(sizeof(usiw_create_cq_resp) == 8);
-static_assert(sizeof(usiw_create_qp_resp) == 16);
+static_assert(sizeof(usiw_create_qp_req) == 8);
+static_assert(sizeof(usiw_create_qp_resp) == 24);
 static_assert(offsetof(usiw_create_qp_resp, stats_offset) == 8);
 static_assert(sizeof(usiw_conn_info) == 84);
 static_assert(offsetof(usiw_conn_info, data_fd) == 80);
@@ -22,11 +29,14 @@ static_assert(offsetof(usiw_conn_info, reason) == 76);
 static_assert(sizeof(usiw_event) == 128);
 static_assert(offsetof(usiw_event, conn) == 16);
 static_assert(sizeof(usiw_qp_report) == 16);
+static_assert(sizeof(usiw_qp_stats) == USIW_COUNTERS_SIZE);
+static_assert(offsetof(usiw_qp_stats, gauges) == 2048);
+static_assert(USIW_CNT_MAX <= USIW_COUNTERS_ROOM && USIW_GAUGE_MAX <= USIW_GAUGES_ROOM);
 
 class Abi : public Connected {};
 
 TEST_F(Abi, responses__every_byte_is_written) {
-  usiw_alloc_ucontext_req req{USIW_ABI_VERSION, 0};
+  usiw_alloc_ucontext_req req{USIW_ABI_VERSION, 0, ~u64{0}};
   usiw_alloc_ucontext_resp resp;
   memset(&resp, 0xee, sizeof(resp));
   ib_udata udata{&req, &resp, sizeof(req), sizeof(resp), nullptr};
@@ -34,11 +44,10 @@ TEST_F(Abi, responses__every_byte_is_written) {
   c->device = client->device;
   ASSERT_EQ(client->device->ops->alloc_ucontext(c, &udata), 0);
   EXPECT_EQ(resp.counters_size, u32{USIW_COUNTERS_SIZE});
-  EXPECT_GE(resp.event_fd, 0);
+  EXPECT_EQ(resp.port_kind, u32{USIW_PORT_PACKET});
   const auto* bytes = reinterpret_cast<const u8*>(&resp);
   for (size_t i = 0; i < sizeof(resp); i++) EXPECT_NE(bytes[i], 0xee) << "byte " << i;
   client->device->ops->dealloc_ucontext(c);
-  mock_close(resp.event_fd);
   free(c);
 }
 

@@ -65,7 +65,7 @@ Process::~Process() {
 }
 
 int Process::open() {
-  usiw_alloc_ucontext_req req{.abi_version = USIW_ABI_VERSION};
+  usiw_alloc_ucontext_req req{.abi_version = USIW_ABI_VERSION, .comp_mask = 0, .caps = 0};
   usiw_alloc_ucontext_resp resp{};
   ib_udata udata{&req, &resp, sizeof(req), sizeof(resp), nullptr};
   enter();
@@ -75,11 +75,17 @@ int Process::open() {
   if (ret) {
     free(ibuc);
     ibuc = nullptr;
-  } else {
-    event_fd = resp.event_fd;
+    return ret;
   }
   mock_idle_check("alloc_ucontext");
-  return ret;
+  return open_events();
+}
+
+int Process::open_events() {
+  const int fd = mock_uverbs_open(ibuc, USIW_OBJECT_EVENT_FILE);
+  if (fd >= 0) event_fd = fd;
+  mock_idle_check("open_events");
+  return fd < 0 ? fd : 0;
 }
 
 int Process::create_cq() {
@@ -89,7 +95,8 @@ int Process::create_cq() {
   const ib_cq_init_attr attr{.cqe = 16};
   if (!ibuc) return -EINVAL;
   enter();
-  udata = {nullptr, &resp, 0, sizeof(resp), ibuc};
+  usiw_create_cq_req req{};
+  udata = {&req, &resp, sizeof(req), sizeof(resp), ibuc};
   ibcq = static_cast<ib_cq*>(calloc(1, device->ops->size_ib_cq));
   ibcq->device = device;
   ibcq->cq_context = this;
@@ -111,7 +118,8 @@ int Process::create_cq() {
 
 int Process::create_qp() {
   usiw_create_qp_resp resp{};
-  ib_udata udata{nullptr, &resp, 0, sizeof(resp), ibuc};
+  usiw_create_qp_req req{};
+  ib_udata udata{&req, &resp, sizeof(req), sizeof(resp), ibuc};
   if (!ibcq) return -EINVAL;
   enter();
   ib_qp_init_attr attr{};
@@ -169,6 +177,7 @@ void Process::close() {
     ibcq = nullptr;
   }
   if (ibuc) {
+    mock_uverbs_cleanup(ibuc, RDMA_REMOVE_CLOSE);
     device->ops->dealloc_ucontext(ibuc);
     free(ibuc);
     ibuc = nullptr;
@@ -200,9 +209,7 @@ int Process::report(uint32_t kind, uint32_t conn_id, int error, uint32_t async_e
   attrs.mock_len = sizeof(report);
   enter();
   if (!ibqp) return -EINVAL;
-  for (const uapi_definition* def = device->driver_def; def->tree; def++)
-    if (def->object == UVERBS_OBJECT_QP) return def->tree->method->handler(&attrs);
-  return -EOPNOTSUPP;
+  return mock_uverbs_call(device, UVERBS_OBJECT_QP, &attrs);
 }
 
 int Process::answer() {

@@ -37,7 +37,8 @@ class Process {
   Process(const Process&) = delete;
 
   /// Each returns what the driver said, and does nothing if a step before has failed.
-  int open();
+  int open();         ///< with the event stream
+  int open_events();  ///< again
   int create_cq();
   int create_qp();
   int open_all();

@@ -12,19 +12,24 @@ class Uapi : public Connected {
       if (def->object == object) return def->tree->method;
     return nullptr;
   }
-  int cq_event(u32 kind) {
+  int call(u32 object, void* handle, const void* data, size_t len) {
     uverbs_attr_bundle attrs{};
-    attrs.mock_object = client->ibcq;
-    attrs.mock_data = &kind;
-    attrs.mock_len = sizeof(kind);
-    return method(UVERBS_OBJECT_CQ)->handler(&attrs);
+    attrs.mock_object = handle;
+    attrs.mock_data = data;
+    attrs.mock_len = len;
+    return mock_uverbs_call(client->device, object, &attrs);
   }
+  int cq_event(u32 kind) { return call(UVERBS_OBJECT_CQ, client->ibcq, &kind, sizeof(kind)); }
 };
 
 TEST_F(Uapi, definitions__numbers_and_handles) {
   const auto* cq = method(UVERBS_OBJECT_CQ);
   const auto* qp = method(UVERBS_OBJECT_QP);
-  ASSERT_TRUE(cq && qp);
+  const auto* events = method(USIW_OBJECT_EVENT_FILE);
+  ASSERT_TRUE(cq && qp && events);
+  EXPECT_EQ(events->id, u32{USIW_METHOD_EVENT_FILE_ALLOC});
+  EXPECT_EQ(events->object_type, u32{USIW_OBJECT_EVENT_FILE});
+  EXPECT_EQ(events->object_attr, u32{USIW_ATTR_EVENT_FILE_HANDLE});
   EXPECT_EQ(cq->id, u32{USIW_METHOD_CQ_EVENT});
   EXPECT_EQ(cq->object_type, u32{UVERBS_OBJECT_CQ});
   EXPECT_EQ(cq->object_attr, u32{USIW_ATTR_CQ_EVENT_HANDLE});
@@ -75,6 +80,20 @@ TEST_F(Uapi, qp_report__async_event_only) {
 TEST_F(Uapi, qp_report__fault) {
   mock_errors[MOCK_COPY] = 1;
   EXPECT_EQ(client->report(USIW_REPORT_READY, 1), -EFAULT);
+}
+
+// An older provider's report is not shorter than the first one; a newer one's has zeros where this module knows nothing.
+TEST_F(Uapi, qp_report__longer_and_shorter) {
+  struct {
+    usiw_qp_report report;
+    u8 more[24];
+  } newer{{USIW_REPORT_ASYNC, 0, 0, IB_EVENT_QP_FATAL}, {}};
+  EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer)), 0);
+  EXPECT_EQ(client->async_events, std::vector<ib_event_type>{IB_EVENT_QP_FATAL});
+  EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer.report) - 1), -EINVAL);
+  newer.more[23] = 1;
+  EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer)), -EOPNOTSUPP);
+  EXPECT_EQ(client->async_events.size(), 1u);
 }
 
 TEST_F(Uapi, qp_report__each_kind_in_each_state) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Tests of kmod/usiw_verbs.c, usiw_mr.c, usiw_cq.c and usiw_stats.c.
+#include <algorithm>
+
 #include "fixture.h"
 
 namespace kuser {
@@ -15,18 +17,60 @@ class Verbs : public Kuser {
     process.reset();
     Kuser::TearDown();
   }
-  int alloc(const usiw_alloc_ucontext_req& req, size_t inlen, size_t outlen) {
-    usiw_alloc_ucontext_resp resp{};
-    ib_udata udata{&req, &resp, inlen, outlen, nullptr};
+  /// What the driver says to @p request, with this room for the response; which is in response_ then.
+  int alloc(const void* request, size_t inlen, size_t outlen) {
+    memset(response_, 0xee, sizeof(response_));
+    ib_udata udata{request, response_, inlen, outlen, nullptr};
     auto* c = static_cast<ib_ucontext*>(calloc(1, process->device->ops->size_ib_ucontext));
     c->device = process->device;
     const int ret = process->device->ops->alloc_ucontext(c, &udata);
-    if (!ret) {
-      process->device->ops->dealloc_ucontext(c);
-      mock_close(resp.event_fd);
-    }
+    caps_ = to_usiw_uctx(c)->caps;
+    if (!ret) process->device->ops->dealloc_ucontext(c);
     free(c);
     return ret;
+  }
+  int create_cq(const void* request, size_t inlen, size_t outlen, unsigned cqe = 1, unsigned flags = 0,
+                bool user = true) {
+    const auto* ops = process->device->ops;
+    uverbs_attr_bundle attrs{};
+    memset(response_, 0xee, sizeof(response_));
+    attrs.driver_udata = {request, response_, inlen, outlen, process->ibuc};
+    const ib_cq_init_attr attr{cqe, flags};
+    auto* cq = static_cast<ib_cq*>(calloc(1, ops->size_ib_cq));
+    cq->device = process->device;
+#if USIW_MOCK_KERNEL >= 611
+    const int ret = ops->create_cq(cq, &attr, user ? &attrs : nullptr);
+#else
+    const int ret = ops->create_cq(cq, &attr, user ? &attrs.driver_udata : nullptr);
+#endif
+    if (!ret) ops->destroy_cq(cq, nullptr);
+    free(cq);
+    return ret;
+  }
+  int create_qp(const void* request, size_t inlen, size_t outlen) {
+    const auto* ops = process->device->ops;
+    memset(response_, 0xee, sizeof(response_));
+    ib_udata udata{request, response_, inlen, outlen, process->ibuc};
+    ib_qp_init_attr attr{};
+    attr.qp_type = IB_QPT_RC;
+    attr.send_cq = attr.recv_cq = process->ibcq;
+    attr.cap = {1, 1, 1, 1, 0};
+    auto* qp = static_cast<ib_qp*>(calloc(1, ops->size_ib_qp));
+    qp->device = process->device;
+    const int ret = ops->create_qp(qp, &attr, &udata);
+    if (!ret) ops->destroy_qp(qp, nullptr);
+    free(qp);
+    return ret;
+  }
+  /// Bytes of the response that the driver has not touched, from @p at on.
+  bool untouched(size_t at) const {
+    return std::all_of(response_ + at, response_ + sizeof(response_), [](u8 byte) { return byte == 0xee; });
+  }
+  template <typename T>
+  T response() const {
+    T r;
+    memcpy(&r, response_, sizeof(r));
+    return r;
   }
   ib_mr* reg(u64 start, u64 length, int access) {
     ib_udata udata{};
@@ -41,30 +85,115 @@ class Verbs : public Kuser {
     return 0;
   }
   std::unique_ptr<Process> process;
+  u8 response_[256];
+  u64 caps_ = 0;
 };
 
+constexpr usiw_alloc_ucontext_req kRequest{USIW_ABI_VERSION, 0, 0};
+
 TEST_F(Verbs, alloc_ucontext__driver_data) {
-  usiw_alloc_ucontext_req req{USIW_ABI_VERSION, 0};
-  const size_t in = sizeof(req), out = sizeof(usiw_alloc_ucontext_resp);
-  EXPECT_EQ(alloc(req, in, out), 0);
-  EXPECT_EQ(alloc(req, in - 1, out), -EINVAL);
-  EXPECT_EQ(alloc(req, 0, out), -EINVAL);
-  EXPECT_EQ(alloc(req, in, out - 1), -EINVAL);
-  req.reserved = 1;
-  EXPECT_EQ(alloc(req, in, out), -EINVAL);
-  req = {USIW_ABI_VERSION + 1, 0};
-  EXPECT_EQ(alloc(req, in, out), -EPROTONOSUPPORT);
+  const size_t in = sizeof(kRequest), out = sizeof(usiw_alloc_ucontext_resp);
+  EXPECT_EQ(alloc(&kRequest, in, out), 0);
+  EXPECT_EQ(alloc(&kRequest, in - 1, out), -EINVAL);
+  EXPECT_EQ(alloc(&kRequest, 4, out), -EINVAL);
+  EXPECT_EQ(alloc(&kRequest, 3, out), -EINVAL);
+  EXPECT_EQ(alloc(&kRequest, 0, out), -EINVAL);
+}
+
+// A provider that is older or newer by members: its structures are shorter or longer than the module's.
+TEST_F(Verbs, alloc_ucontext__other_sizes) {
+  struct {
+    usiw_alloc_ucontext_req req;
+    u8 more[40];
+  } newer{kRequest, {}};
+  const size_t out = sizeof(usiw_alloc_ucontext_resp);
+  EXPECT_EQ(alloc(&newer, sizeof(newer), sizeof(response_)), 0);
+  EXPECT_EQ(response<usiw_alloc_ucontext_resp>().counters_size, u32{USIW_COUNTERS_SIZE});
+  EXPECT_TRUE(untouched(out));
+  for (const size_t shorter : {out - 1, out - sizeof(struct usiw_link_info), size_t{16}, size_t{1}, size_t{0}}) {
+    EXPECT_EQ(alloc(&kRequest, sizeof(kRequest), shorter), 0) << shorter;
+    EXPECT_TRUE(untouched(shorter)) << shorter;
+  }
+  newer.more[39] = 1;  // something that this module does not know
+  EXPECT_EQ(alloc(&newer, sizeof(newer), out), -EOPNOTSUPP);
+}
+
+TEST_F(Verbs, alloc_ucontext__unknown_bits) {
+  usiw_alloc_ucontext_req req = kRequest;
+  const size_t out = sizeof(usiw_alloc_ucontext_resp);
+  for (unsigned bit = 0; bit < 32; bit++) {
+    req.comp_mask = 1u << bit;
+    EXPECT_EQ(alloc(&req, sizeof(req), out), -EOPNOTSUPP) << bit;
+  }
+  // A capability of the future is not used, and no reason to fail.
+  req.comp_mask = 0;
+  req.caps = ~u64{0};
+  EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
+  EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, caps_);
+  constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
+  EXPECT_EQ(caps_ & ~known, 0u);
+  req.caps = 0;
+  EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
+  EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, 0u);
+  EXPECT_EQ(caps_, 0u);
+}
+
+// Both are told: the module by the request, the provider by the response. One of ABI 2 has a request of 8 bytes.
+TEST_F(Verbs, alloc_ucontext__other_version) {
+  usiw_alloc_ucontext_req req = kRequest;
+  for (const u32 version : {0u, 1u, 2u, u32{USIW_ABI_VERSION} + 1, ~0u}) {
+    req.abi_version = version;
+    for (const size_t in : {size_t{8}, sizeof(req)}) {
+      EXPECT_EQ(alloc(&req, in, sizeof(usiw_alloc_ucontext_resp)), -EPROTONOSUPPORT) << version;
+      EXPECT_EQ(response<usiw_alloc_ucontext_resp>().abi_min, u32{USIW_ABI_VERSION_MIN});
+      EXPECT_EQ(response<usiw_alloc_ucontext_resp>().abi_max, u32{USIW_ABI_VERSION});
+    }
+    EXPECT_EQ(alloc(&req, sizeof(req), 0), -EPROTONOSUPPORT);
+    mock_errors[MOCK_COPY] = 2;
+    EXPECT_EQ(alloc(&req, sizeof(req), 16), -EFAULT);
+  }
+}
+
+TEST_F(Verbs, create__other_sizes_and_unknown_bits) {
+  ASSERT_EQ(process->open_all(), 0);
+  struct Request {
+    u32 comp_mask, reserved;
+    u8 more[24];
+  };
+  const auto both = [&](const Request& r, size_t in, size_t out) {
+    const int cq = create_cq(&r, in, out);
+    const bool clean = untouched(std::min(out, sizeof(usiw_create_cq_resp)));
+    const int qp = create_qp(&r, in, out);
+    EXPECT_TRUE(clean && untouched(std::min(out, sizeof(usiw_create_qp_resp)))) << in << " " << out;
+    EXPECT_EQ(cq, qp);
+    return cq;
+  };
+  for (const size_t in : {0, 1, 4, 7, 8, 9, 32})
+    for (const size_t out : {0, 4, 8, 12, 16, 24, 256}) EXPECT_EQ(both({}, in, out), 0) << in << " " << out;
+  for (unsigned bit = 0; bit < 32; bit++) EXPECT_EQ(both({1u << bit, 0, {}}, 8, 24), -EOPNOTSUPP);
+  EXPECT_EQ(both({0, 1, {}}, 8, 24), -EINVAL);
+  EXPECT_EQ(both({0, 0, {1}}, 32, 24), -EOPNOTSUPP);
+  EXPECT_EQ(both({0, 0, {1}}, 8, 24), 0);
+}
+
+TEST_F(Verbs, create_qp__needs_the_event_stream) {
+  ASSERT_EQ(process->open(), 0);
+  ASSERT_EQ(process->create_cq(), 0);
+  usiw_evfile* events = process->context()->events;
+  process->context()->events = nullptr;
+  EXPECT_EQ(create_qp(nullptr, 0, 24), -EINVAL);
+  process->context()->events = events;
+  EXPECT_EQ(create_qp(nullptr, 0, 24), 0);
 }
 
 TEST_F(Verbs, alloc_ucontext__each_failure) {
   for (int n = 0;; n++) {
     mock_inject(u64{1} << n);
-    const int ret = alloc({USIW_ABI_VERSION, 0}, sizeof(usiw_alloc_ucontext_req), sizeof(usiw_alloc_ucontext_resp));
+    const int ret = alloc(&kRequest, sizeof(kRequest), sizeof(usiw_alloc_ucontext_resp));
     const bool more = mock_fallible > static_cast<unsigned>(n);
     mock_inject(0);
-    EXPECT_EQ(mock_open_fds(), 0);
     if (!more) {
-      EXPECT_GE(n, 6);
+      EXPECT_GE(n, 5);
       break;
     }
     EXPECT_LT(ret, 0) << "call " << n;
@@ -174,35 +303,22 @@ TEST_F(Verbs, pd__limit) {
 
 TEST_F(Verbs, cq__limits_and_failures) {
   ASSERT_EQ(process->open(), 0);
-  const auto* ops = process->device->ops;
-  const auto create = [&](unsigned cqe, unsigned flags, size_t outlen, bool user = true) {
-    usiw_create_cq_resp resp{};
-    uverbs_attr_bundle attrs{};
-    attrs.driver_udata = {nullptr, &resp, 0, outlen, process->ibuc};
-    const ib_cq_init_attr attr{cqe, flags};
-    auto* cq = static_cast<ib_cq*>(calloc(1, ops->size_ib_cq));
-    cq->device = process->device;
-#if USIW_MOCK_KERNEL >= 611
-    const int ret = ops->create_cq(cq, &attr, user ? &attrs : nullptr);
-#else
-    const int ret = ops->create_cq(cq, &attr, user ? &attrs.driver_udata : nullptr);
-#endif
-    if (!ret) ops->destroy_cq(cq, nullptr);
-    free(cq);
-    return ret;
-  };
   const size_t out = sizeof(usiw_create_cq_resp);
-  EXPECT_EQ(create(1, 0, out), 0);
-  EXPECT_EQ(create(USIW_MAX_CQE, 0, out), 0);
-  EXPECT_EQ(create(USIW_MAX_CQE + 1, 0, out), -EINVAL);
-  EXPECT_EQ(create(0, 0, out), -EINVAL);
-  EXPECT_EQ(create(1, 1, out), -EOPNOTSUPP);
-  EXPECT_EQ(create(1, 0, out - 1), -EINVAL);
-  EXPECT_EQ(create(1, 0, out, false), -EOPNOTSUPP);
+  const auto create = [&](unsigned cqe, unsigned flags, bool user = true) {
+    return create_cq(nullptr, 0, out, cqe, flags, user);
+  };
+  EXPECT_EQ(create(1, 0), 0);
+  EXPECT_EQ(create(USIW_MAX_CQE, 0), 0);
+  EXPECT_EQ(create(USIW_MAX_CQE + 1, 0), -EINVAL);
+  EXPECT_EQ(create(0, 0), -EINVAL);
+  EXPECT_EQ(create(1, 1), -EOPNOTSUPP);
+  EXPECT_EQ(create(1, 0, false), -EOPNOTSUPP);
   mock_errors[MOCK_ALLOC] = 1;
-  EXPECT_EQ(create(1, 0, out), -ENOMEM);
-  mock_errors[MOCK_COPY] = 1;
-  EXPECT_EQ(create(1, 0, out), -EFAULT);
+  EXPECT_EQ(create(1, 0), -ENOMEM);
+  for (const int copy : {1, 2}) {
+    mock_errors[MOCK_COPY] = copy;
+    EXPECT_EQ(create(1, 0), -EFAULT);
+  }
 }
 
 TEST_F(Verbs, reg_mr__ranges_and_rights) {

@@ -61,8 +61,9 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
   /// [world] Fills CONNECT's record; its data_fd is made when it is read.
   const usiw_conn_info& info() const { return info_; }
-  /// [world] What CONNECT's data_fd shall be.
-  int make_data_fd() { return by_packets_ ? 0 : sock_->dup_data_fd(); }
+  /// [world] Does CONNECT ask for a raw port, or bring a socket: what data_fd shall be?
+  bool by_packets() const { return by_packets_; }
+  int make_data_fd() { return sock_->dup_data_fd(); }
   /// [world] By raw packets: where they go first.
   const NextHop& hop() const { return hop_; }
 

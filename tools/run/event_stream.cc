@@ -16,7 +16,9 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
       if (r.event.type == USIW_EVENT_CONNECT) {
         // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
         // What cannot be made is answered by the provider's REFUSED.
-        r.event.conn.data_fd = r.conn->make_data_fd();
+        usiw_conn_info& info = r.event.conn;
+        info.data_fd = r.conn->by_packets() ? 0 : r.conn->make_data_fd();
+        info.flags = (info.flags & ~unsigned{USIW_CONN_F_SOCKET}) | (r.conn->by_packets() ? 0 : USIW_CONN_F_SOCKET);
       }
       std::memcpy(static_cast<char*>(buf) + done, &r.event, sizeof r.event);
       done += sizeof r.event;
@@ -25,6 +27,11 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
     if (records_.empty() && !gone_) set_readable(false);
     return done != 0 || gone_ ? static_cast<ssize_t>(done) : -EAGAIN;
   });
+}
+
+void EventStream::closed() {
+  World hold(world());
+  shutdown();
 }
 
 void EventStream::push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type) {

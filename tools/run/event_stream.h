@@ -15,6 +15,8 @@ namespace usiw::run {
 class EventStream final : public EventFile {
  public:
   ssize_t read(int fd, void* buf, size_t count) override;
+  /// The program has closed the last descriptor: as the end of the context.
+  void closed() override;
 
   // All [world].
   void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type);

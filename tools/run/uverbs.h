@@ -4,7 +4,7 @@
 ///
 /// Standard commands are answered over write(2), the older one of the kernel's two ABIs. Every
 /// libibverbs speaks it: a method of the ioctl ABI that answers EPROTONOSUPPORT makes it fall back.
-/// So there is one way to do each thing. Only the two methods that usiw itself adds come by ioctl.
+/// So there is one way to do each thing. Only the methods that usiw itself adds come by ioctl.
 #ifndef USIW_RUN_UVERBS_H
 #define USIW_RUN_UVERBS_H
 
@@ -117,6 +117,19 @@ class UverbsFile final : public File {
     return copy_to_program(c.response, &response, c.out_len < sizeof response ? c.out_len : sizeof response);
   }
 
+  /// The driver's data behind @p core bytes of a request. As kmod/usiw_verbs.c reads it: what is missing is 0, what is
+  /// too much has to be, and @p least bytes have to be there.
+  template <typename T>
+  static int read_request(const Command& c, size_t core, T& request, size_t least) {
+    request = {};
+    if (c.in_len < core + least) return -EINVAL;
+    const size_t len = c.in_len - core;
+    for (size_t i = sizeof request; i < len; i++)
+      if (c.in[core + i] != 0) return -EOPNOTSUPP;
+    std::memcpy(&request, c.in + core, len < sizeof request ? len : sizeof request);
+    return 0;
+  }
+
   // uverbs_context.cc
   int get_context(const Command& c);
   int query_device(const Command& c);
@@ -136,6 +149,7 @@ class UverbsFile final : public File {
   int query_qp(const Command& c);
   int destroy_qp(const Command& c);
   // uverbs_methods.cc
+  int open_events(uint64_t attr_at);
   int cq_event(uint32_t handle, uint32_t kind);
   int qp_report(uint32_t handle, const usiw_qp_report& report);
 

@@ -45,7 +45,11 @@ ib_uverbs_query_device_resp device_attr() {
 
 }  // namespace
 
+/// Data sockets are what there is: a provider that does not understand them has no use for this device.
+constexpr uint64_t kCaps = USIW_CAP_DATA_SOCKET;
+
 int UverbsFile::get_context(const Command& c) {
+  constexpr size_t kCore = sizeof(ib_uverbs_get_context);
   usiw_alloc_ucontext_req req;
   struct {
     uint32_t async_fd, num_comp_vectors;  // struct ib_uverbs_get_context_resp
@@ -53,34 +57,37 @@ int UverbsFile::get_context(const Command& c) {
   } resp{};
   static_assert(offsetof(decltype(resp), drv) == sizeof(ib_uverbs_get_context_resp));
   if (open_) return -EINVAL;
-  if (c.in_len < sizeof(ib_uverbs_get_context) + sizeof req || c.out_len < sizeof resp) return -EINVAL;
-  std::memcpy(&req, c.in + sizeof(ib_uverbs_get_context), sizeof req);
-  if (req.abi_version != USIW_ABI_VERSION) return -EPROTONOSUPPORT;
-  if (req.reserved != 0) return -EINVAL;
+  if (c.in_len < kCore + sizeof req.abi_version) return -EINVAL;
+  std::memcpy(&req.abi_version, c.in + kCore, sizeof req.abi_version);
+  resp.drv.abi_min = USIW_ABI_VERSION_MIN;
+  resp.drv.abi_max = USIW_ABI_VERSION;
+  if (req.abi_version < USIW_ABI_VERSION_MIN || req.abi_version > USIW_ABI_VERSION) {
+    const int ret = respond(c, resp);
+    return ret != 0 ? ret : -EPROTONOSUPPORT;
+  }
+  if (int ret = read_request(c, kCore, req, sizeof req); ret != 0) return ret;
+  if (req.comp_mask != 0) return -EOPNOTSUPP;
+  if ((req.caps & kCaps) != kCaps) return -EOPNOTSUPP;
 
   auto async = std::make_shared<AsyncFile>();
-  auto events = std::make_shared<EventStream>();
   world().unlock();  // opening takes it
   int async_fd = AsyncFile::open(async);
-  int event_fd = async_fd < 0 ? async_fd : EventStream::open(events);
   world().lock();
+  if (async_fd < 0) return async_fd;
   resp.async_fd = static_cast<uint32_t>(async_fd);
   resp.num_comp_vectors = static_cast<uint32_t>(get_nprocs());
+  resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = USIW_COUNTERS_SIZE;
-  resp.drv.event_fd = event_fd;
   resp.drv.link = link_info();
-  // Raw ports are made when a connection asks for one: CONNECT's data_fd says so.
+  // Raw ports are made when a connection asks for one: CONNECT says so.
   resp.drv.port_kind = settings().ports == Ports::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
-  int ret = event_fd < 0 ? event_fd : respond(c, resp);
-  if (ret != 0) {
+  if (int ret = respond(c, resp); ret != 0) {
     world().unlock();
-    for (int fd : {async_fd, event_fd})
-      if (fd >= 0) ::close(fd);
+    ::close(async_fd);
     world().lock();
     return ret;
   }
   async_ = async;
-  events_ = events;
   open_ = true;
   return 0;
 }

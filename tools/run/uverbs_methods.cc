@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_methods.cc
-/// The two methods that usiw adds to uverbs (uapi/usiw_abi.h), and the answer to all others.
+/// The methods that usiw adds to uverbs (uapi/usiw_abi.h), and the answer to all others.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "conn.h"
+#include "real.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -47,6 +49,40 @@ int UverbsFile::qp_report(uint32_t handle, const usiw_qp_report& report) {
   return 0;
 }
 
+/// The context's event stream, once. @p attr_at is where the program's attribute is, which gets the descriptor.
+int UverbsFile::open_events(uint64_t attr_at) {
+  auto events = std::make_shared<EventStream>();
+  {
+    World hold(world());
+    if (!open_) return -EINVAL;
+    if (events_) return -EBUSY;
+    events_ = events;
+  }
+  const int fd = EventStream::open(events);
+  const int64_t id = fd;
+  int ret = fd < 0 ? fd : copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
+  if (ret == 0) return 0;
+  if (fd >= 0) {
+    file_forget(fd);
+    USIW_REAL(close)(fd);
+  }
+  World hold(world());
+  events_.reset();
+  return ret;
+}
+
+/// Longer than this version's, if what is too much is 0: as the core does for UVERBS_ATTR_STRUCT.
+static int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
+  constexpr size_t kMost = 256;
+  uint8_t bytes[kMost];
+  if (data.len < sizeof report || data.len > kMost) return -EINVAL;
+  if (int ret = copy_from_program(bytes, data.data, data.len); ret != 0) return ret;
+  for (size_t i = sizeof report; i < data.len; i++)
+    if (bytes[i] != 0) return -EOPNOTSUPP;
+  std::memcpy(&report, bytes, sizeof report);
+  return 0;
+}
+
 int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (request != RDMA_VERBS_IOCTL) return -ENOTTY;
   ib_uverbs_ioctl_hdr hdr;
@@ -57,12 +93,16 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (hdr.length > 4096 || hdr.length != sizeof hdr + hdr.num_attrs * sizeof(ib_uverbs_attr) ||
       hdr.reserved1 != 0 || hdr.reserved2 != 0)
     return hdr.length > 4096 ? -E2BIG : -EINVAL;
-  bool is_cq = hdr.object_id == UVERBS_OBJECT_CQ && hdr.method_id == USIW_METHOD_CQ_EVENT;
-  bool is_qp = hdr.object_id == UVERBS_OBJECT_QP && hdr.method_id == USIW_METHOD_QP_REPORT;
-  if (!is_cq && !is_qp) return -EPROTONOSUPPORT;
-  if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != 2) return -EINVAL;
-  ret = copy_from_program(attrs, at + sizeof hdr, sizeof attrs);
+  const auto is = [&](uint16_t object, uint16_t method) { return hdr.object_id == object && hdr.method_id == method; };
+  const bool is_events = is(USIW_OBJECT_EVENT_FILE, USIW_METHOD_EVENT_FILE_ALLOC);
+  const bool is_cq = is(UVERBS_OBJECT_CQ, USIW_METHOD_CQ_EVENT);
+  if (!is_events && !is_cq && !is(UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT)) return -EPROTONOSUPPORT;
+  const uint16_t wanted = is_events ? 1 : 2;
+  if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != wanted) return -EINVAL;
+  ret = copy_from_program(attrs, at + sizeof hdr, wanted * sizeof attrs[0]);
   if (ret != 0) return ret;
+  if (is_events)
+    return attrs[0].attr_id == USIW_ATTR_EVENT_FILE_HANDLE && attrs[0].len == 0 ? open_events(at + sizeof hdr) : -EINVAL;
 
   const ib_uverbs_attr &handle = attrs[0], &data = attrs[1];
   if (is_cq) {
@@ -75,10 +115,8 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
     return cq_event(static_cast<uint32_t>(handle.data), kind);
   }
   usiw_qp_report report;
-  if (handle.attr_id != USIW_ATTR_QP_REPORT_HANDLE || data.attr_id != USIW_ATTR_QP_REPORT_DATA ||
-      data.len != sizeof report)
-    return -EINVAL;
-  ret = copy_from_program(&report, data.data, sizeof report);
+  if (handle.attr_id != USIW_ATTR_QP_REPORT_HANDLE || data.attr_id != USIW_ATTR_QP_REPORT_DATA) return -EINVAL;
+  ret = copy_report(data, report);
   if (ret != 0) return ret;
   World hold(world());
   return qp_report(static_cast<uint32_t>(handle.data), report);

@@ -126,13 +126,17 @@ int UverbsFile::create_cq(const Command& c) {
     ib_uverbs_create_cq_resp core;
     usiw_create_cq_resp drv;
   } r{};
+  usiw_create_cq_req req;
   if (cmd.comp_vector >= static_cast<uint32_t>(get_nprocs())) return -EINVAL;
   std::shared_ptr<ChannelFile> channel;
   if (cmd.comp_channel >= 0) {
     channel = std::dynamic_pointer_cast<ChannelFile>(file_of(cmd.comp_channel));
     if (!channel) return -EBADF;
   }
-  if (cmd.cqe == 0 || cmd.cqe > USIW_MAX_CQE || c.out_len < sizeof r) return -EINVAL;
+  if (cmd.cqe == 0 || cmd.cqe > USIW_MAX_CQE) return -EINVAL;
+  if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
+  if (req.comp_mask != 0) return -EOPNOTSUPP;
+  if (req.reserved != 0) return -EINVAL;
   if (cqs_.size() >= USIW_MAX_CQ) return -ENOMEM;
   r.core.cq_handle = r.drv.cqn = next_handle_++;
   r.core.cqe = cmd.cqe;

@@ -34,14 +34,18 @@ int UverbsFile::create_qp(const Command& c) {
     ib_uverbs_create_qp_resp core;
     usiw_create_qp_resp drv;
   } r{};
+  usiw_create_qp_req req;
   std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
   auto send_cq = find(cqs_, cmd.send_cq_handle), recv_cq = find(cqs_, cmd.recv_cq_handle);
   if (cmd.is_srq != 0) return -EOPNOTSUPP;
   if (!pd || !send_cq || !recv_cq) return -EINVAL;
   if (cmd.qp_type != IBV_QPT_RC) return -EOPNOTSUPP;
   if (cmd.max_send_wr > USIW_MAX_QP_WR || cmd.max_recv_wr > USIW_MAX_QP_WR || cmd.max_send_sge > USIW_MAX_SGE ||
-      cmd.max_recv_sge > USIW_MAX_SGE || cmd.max_inline_data > USIW_MAX_INLINE || c.out_len < sizeof r)
+      cmd.max_recv_sge > USIW_MAX_SGE || cmd.max_inline_data > USIW_MAX_INLINE)
     return -EINVAL;
+  if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
+  if (req.comp_mask != 0) return -EOPNOTSUPP;
+  if (req.reserved != 0 || !events_) return -EINVAL;
 
   auto qp = std::make_shared<Qp>();
   qp->user_handle = cmd.user_handle;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // ib_core, processes, files.
+#include <algorithm>
+
 #include "state.h"
 
 namespace {
@@ -8,6 +10,23 @@ ib_device* devices;
 std::map<int, file*> descriptors;  ///< nullptr: reserved
 std::map<std::string, u64> open_nest, driver_attrs;
 bool nest_is_open;
+ib_uobject* uobjects;
+
+const uverbs_object_tree* find_object(const ib_device* dev, u32 object) {
+  for (const uapi_definition* def = dev->driver_def; def->tree; def++)
+    if (def->object == object) return def->tree;
+  return nullptr;
+}
+
+void destroy_uobject(ib_uobject* uobj, rdma_remove_reason why) {
+  for (ib_uobject** at = &uobjects; *at; at = &(*at)->next) {
+    if (*at != uobj) continue;
+    *at = uobj->next;
+    break;
+  }
+  uobj->live = false;
+  uobj->mock_type->destroy(uobj, why);
+}
 
 void unlink_device(ib_device* dev) {
   for (ib_device** at = &devices; *at; at = &(*at)->next) {
@@ -23,6 +42,7 @@ namespace mock {
 
 void reset_rdma() {
   devices = nullptr;
+  uobjects = nullptr;
   for (auto& [fd, file] : descriptors) delete file;
   descriptors.clear();
   mock_link_ops = nullptr;
@@ -133,6 +153,7 @@ int mock_open_fds(void) { return descriptors.size(); }
 
 unsigned long copy_to_user(void* to, const void* from, unsigned long n) {
   mock_might_sleep("copy_to_user");
+  if (mock_on_copy_to_user) mock_on_copy_to_user();
   if (mock_fails(MOCK_COPY, "copy_to_user")) return n;
   memcpy(to, from, n);
   return 0;
@@ -153,6 +174,14 @@ int ib_copy_to_udata(struct ib_udata* udata, void* from, size_t n) {
   if (n > udata->outlen) mock_violation("driver data written beyond its end");
   memcpy(udata->outbuf, from, std::min(n, udata->outlen));
   return 0;
+}
+
+bool ib_is_udata_cleared(struct ib_udata* udata, size_t offset, size_t len) {
+  mock_might_sleep("ib_is_udata_cleared");
+  if (mock_fails(MOCK_COPY, "ib_is_udata_cleared")) return false;
+  if (offset + len > udata->inlen) mock_violation("driver data read beyond its end");
+  const auto* bytes = static_cast<const u8*>(udata->inbuf) + offset;
+  return std::all_of(bytes, bytes + len, [](u8 byte) { return byte == 0; });
 }
 
 // ---- Devices ----
@@ -326,11 +355,86 @@ int mock_driver_attrs(const char* name, u64* value) {
 
 void* uverbs_attr_get_obj(const struct uverbs_attr_bundle* attrs, u16) { return attrs->mock_object; }
 
-int mock_uverbs_copy_from(void* to, size_t size, const struct uverbs_attr_bundle* attrs, u16) {
+struct ib_uobject* uverbs_attr_get_uobject(const struct uverbs_attr_bundle* attrs, u16) {
+  return static_cast<ib_uobject*>(attrs->mock_object);
+}
+
+int mock_uverbs_copy_from(void* to, size_t size, bool longer, const struct uverbs_attr_bundle* attrs, u16) {
   mock_might_sleep("uverbs_copy_from");
   if (mock_fails(MOCK_COPY, "uverbs_copy_from")) return -EFAULT;
+  if (attrs->mock_len > size && !longer) return -EINVAL;
+  memset(to, 0, size);
   memcpy(to, attrs->mock_data, std::min(size, attrs->mock_len));
   return 0;
+}
+
+int mock_uverbs_call(struct ib_device* dev, u32 object, struct uverbs_attr_bundle* attrs) {
+  const uverbs_object_tree* tree = find_object(dev, object);
+  if (!tree) return -EPROTONOSUPPORT;
+  const uverbs_method_def& method = *tree->method;
+  const auto* bytes = static_cast<const u8*>(attrs->mock_data);
+  if (attrs->mock_len > method.data_size && method.zero_trailing &&
+      !std::all_of(bytes + method.data_size, bytes + attrs->mock_len, [](u8 byte) { return byte == 0; }))
+    return -EOPNOTSUPP;
+  if (attrs->mock_len < method.data_min || (attrs->mock_len > method.data_size && !method.zero_trailing))
+    return -EINVAL;
+  return method.handler(attrs);
+}
+
+// ---- Objects with a descriptor ----
+
+void uverbs_uobject_get(struct ib_uobject* uobj) { kref_get(&uobj->ref); }
+
+void uverbs_uobject_put(struct ib_uobject* uobj) {
+  kref_put(&uobj->ref, [](struct kref* k) { kfree(container_of(k, struct ib_uobject, ref)); });
+}
+
+int mock_uverbs_open(struct ib_ucontext* c, u32 object) {
+  const uverbs_object_tree* tree = find_object(c->device, object);
+  if (!tree || !tree->fd_type) return -EPROTONOSUPPORT;
+  if (tree->fd_type->fops->release != &uverbs_uobject_fd_release) mock_violation("the core wants its own release");
+  const int fd = get_unused_fd_flags(O_CLOEXEC);
+  if (fd < 0) return fd;
+  auto* uobj = static_cast<ib_uobject*>(kzalloc(tree->fd_type->size, GFP_KERNEL));
+  file* opened = uobj ? anon_inode_getfile(tree->fd_type->name, tree->fd_type->fops, nullptr, tree->fd_type->flags)
+                      : static_cast<file*>(ERR_PTR(-ENOMEM));
+  if (IS_ERR(opened)) {
+    kfree(uobj);
+    put_unused_fd(fd);
+    return PTR_ERR(opened);
+  }
+  uobj->context = c;
+  uobj->mock_type = tree->fd_type;
+  kref_init(&uobj->ref);
+  uverbs_attr_bundle attrs{};
+  attrs.mock_object = uobj;
+  if (const int ret = tree->method->handler(&attrs); ret != 0) {
+    fput(opened);
+    put_unused_fd(fd);
+    uverbs_uobject_put(uobj);
+    return ret;
+  }
+  uobj->live = true;
+  uobj->next = uobjects;
+  uobjects = uobj;
+  opened->private_data = uobj;
+  fd_install(fd, opened);
+  return fd;
+}
+
+int uverbs_uobject_fd_release(struct inode*, struct file* file) {
+  auto* uobj = static_cast<ib_uobject*>(file->private_data);
+  if (!uobj) return 0;
+  if (uobj->live) destroy_uobject(uobj, RDMA_REMOVE_CLOSE);
+  uverbs_uobject_put(uobj);
+  return 0;
+}
+
+void mock_uverbs_cleanup(struct ib_ucontext* c, enum rdma_remove_reason why) {
+  for (ib_uobject *at = uobjects, *next; at; at = next) {
+    next = at->next;
+    if (at->context == c) destroy_uobject(at, why);
+  }
 }
 
 }  // extern "C"

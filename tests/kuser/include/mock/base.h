@@ -73,7 +73,13 @@ typedef unsigned int mock_poll_t;
 #define BUILD_BUG_ON_MSG(cond, msg) _Static_assert(!(cond), msg)
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
 #define max(a, b)		((a) > (b) ? (a) : (b))
+#ifndef __cplusplus
+#define min(a, b)		((a) < (b) ? (a) : (b))
 #endif
+#endif
+#define offsetofend(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
+#define smp_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define smp_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))
 #define U64_MAX			(~0ULL)

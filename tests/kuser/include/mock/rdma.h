@@ -169,6 +169,7 @@ enum { IB_PORT_CM_SUP = 1 << 16, RDMA_CORE_PORT_IWARP = 8, RDMA_NODE_RNIC = 4 };
 enum { IB_ATOMIC_NONE, IBK_ALLOW_USER_UNREG = 32, IW_F_NO_PORT_MAP = 1 };
 
 struct ib_device_ops;
+struct ib_uobject;
 struct uapi_definition;
 struct mock_core_device {
 	char name[64];
@@ -272,6 +273,7 @@ struct ib_udata {
 };
 int ib_copy_from_udata(void *to, struct ib_udata *udata, size_t n);
 int ib_copy_to_udata(struct ib_udata *udata, void *from, size_t n);
+bool ib_is_udata_cleared(struct ib_udata *udata, size_t offset, size_t len);
 #define rdma_udata_to_drv_context(udata, type, member) \
 	container_of((udata)->mock_context, type, member)
 
@@ -294,7 +296,27 @@ static inline int ib_mtu_int_to_enum(int mtu)
 	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
 }
 
-/* ---- uverbs methods ---- */
+/* ---- uverbs objects and methods ---- */
+enum rdma_remove_reason { RDMA_REMOVE_DESTROY, RDMA_REMOVE_CLOSE, RDMA_REMOVE_DRIVER_REMOVE };
+struct mock_fd_type {
+	size_t size;
+	void (*destroy)(struct ib_uobject *uobj, enum rdma_remove_reason why);
+	const struct file_operations *fops;
+	const char *name;
+	int flags;
+};
+/* Its memory goes with the last reference; @live until destroyed, by whatever. */
+struct ib_uobject {
+	struct ib_ucontext *context;
+	struct kref ref;
+	const struct mock_fd_type *mock_type;
+	bool live;
+	struct ib_uobject *next;
+};
+void uverbs_uobject_get(struct ib_uobject *uobj);
+void uverbs_uobject_put(struct ib_uobject *uobj);
+int uverbs_uobject_fd_release(struct inode *inode, struct file *file);
+
 struct uverbs_attr_bundle {
 	struct ib_udata driver_udata;
 	void *mock_object;
@@ -304,22 +326,42 @@ struct uverbs_attr_bundle {
 struct uverbs_method_def {
 	u32 id;
 	int (*handler)(struct uverbs_attr_bundle *attrs);
-	u32 object_attr, object_type, data_attr, data_size;
+	u32 object_attr, object_type, data_attr;
+	size_t data_size, data_min;
+	bool zero_trailing;
 };
-struct uverbs_object_tree { u32 object; const struct uverbs_method_def *method; };
+struct uverbs_object_tree {
+	u32 object;
+	const struct uverbs_method_def *method;
+	const struct mock_fd_type *fd_type;
+};
 struct uapi_definition { u32 object; const struct uverbs_object_tree *tree; };
-enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_ACCESS_READ = 0, UA_MANDATORY = 0 };
+enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_ACCESS_READ = 0, UVERBS_ACCESS_NEW = 2, UA_MANDATORY = 0 };
 #define UVERBS_HANDLER(id)	mock_handler_##id
 #define UVERBS_METHOD(id)	mock_method_##id
-#define UVERBS_ATTR_TYPE(type)	sizeof(type)
+#define UVERBS_ATTR_TYPE(type)	sizeof(type), .data_min = sizeof(type)
+#define UVERBS_ATTR_STRUCT(type, last) sizeof(type), .data_min = offsetofend(type, last), .zero_trailing = true
 #define UVERBS_ATTR_IDR(id, object, access, mandatory) .object_attr = (id), .object_type = (object)
-#define UVERBS_ATTR_PTR_IN(id, size, mandatory) .data_attr = (id), .data_size = (size)
+#define UVERBS_ATTR_FD(id, object, access, mandatory) .object_attr = (id), .object_type = (object)
+#define UVERBS_ATTR_PTR_IN(id, size, mandatory) .data_attr = (id), .data_size = size
+#define UVERBS_TYPE_ALLOC_FD(size, destroy, fops, name, flags)				\
+	(const struct mock_fd_type){ size, destroy, fops, name, flags }
 #define DECLARE_UVERBS_NAMED_METHOD(method, ...)					\
 	static const struct uverbs_method_def UVERBS_METHOD(method) = {			\
 		.id = method, .handler = UVERBS_HANDLER(method), __VA_ARGS__ }
+#define DECLARE_UVERBS_NAMED_OBJECT(obj, type, m)					\
+	static const struct uverbs_object_tree mock_object_##obj = {			\
+		.object = obj, .method = m, .fd_type = &type }
 #define ADD_UVERBS_METHODS(name, obj, m)						\
 	static const struct uverbs_object_tree name = { .object = obj, .method = m }
 #define UAPI_DEF_CHAIN_OBJ_TREE(obj, t) { .object = obj, .tree = t }
+#define UAPI_DEF_CHAIN_OBJ_TREE_NAMED(obj) { .object = obj, .tree = &mock_object_##obj }
+/* What the core does with an ioctl: the attribute's length, then the handler. */
+int mock_uverbs_call(struct ib_device *dev, u32 object, struct uverbs_attr_bundle *attrs);
+/* A method that makes an object with a descriptor: the descriptor, or what the driver said. */
+int mock_uverbs_open(struct ib_ucontext *c, u32 object);
+/* The context ends, or the device goes: its objects do first. */
+void mock_uverbs_cleanup(struct ib_ucontext *c, enum rdma_remove_reason why);
 
 /* Netlink attributes of a driver: kept by name, read back by mock_driver_attr(). */
 struct sk_buff;
@@ -333,8 +375,10 @@ int rdma_nl_put_driver_u64(struct sk_buff *msg, const char *name, u64 value);
 int mock_driver_attrs(const char *name, u64 *value);
 
 void *uverbs_attr_get_obj(const struct uverbs_attr_bundle *attrs, u16 id);
-int mock_uverbs_copy_from(void *to, size_t size, const struct uverbs_attr_bundle *attrs, u16 id);
-#define uverbs_copy_from(to, attrs, id) mock_uverbs_copy_from(to, sizeof(*(to)), attrs, id)
+struct ib_uobject *uverbs_attr_get_uobject(const struct uverbs_attr_bundle *attrs, u16 id);
+int mock_uverbs_copy_from(void *to, size_t size, bool longer, const struct uverbs_attr_bundle *attrs, u16 id);
+#define uverbs_copy_from(to, attrs, id) mock_uverbs_copy_from(to, sizeof(*(to)), false, attrs, id)
+#define uverbs_copy_from_or_zero(to, attrs, id) mock_uverbs_copy_from(to, sizeof(*(to)), true, attrs, id)
 
 #define INIT_RDMA_OBJ_SIZE(ib, drv, member) .size_##ib = sizeof(struct drv)
 struct ib_device_ops {

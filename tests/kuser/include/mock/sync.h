@@ -60,6 +60,7 @@ struct mutex {
 #define DEFINE_MUTEX(name)	struct mutex name = { { #name, 0, 0 } }
 #define mutex_init(m)		((m)->dep = (struct mock_lock){ #m, 0, 0 })
 #define mutex_lock(m)		mock_acquire(&(m)->dep, MOCK_MUTEX, MOCK_SITE)
+#define mutex_lock_interruptible(m) (mutex_lock(m), 0)	/* no signal comes */
 #define mutex_unlock(m)		mock_release(&(m)->dep, MOCK_MUTEX, MOCK_SITE)
 
 struct rw_semaphore {
@@ -111,6 +112,8 @@ int kref_put(struct kref *k, void (*release)(struct kref *k));
 #define GFP_KERNEL		1u
 #define GFP_ATOMIC		2u
 #define __GFP_NOWARN		4u
+#define __GFP_ACCOUNT		8u
+#define GFP_KERNEL_ACCOUNT	(GFP_KERNEL | __GFP_ACCOUNT)
 
 void *mock_alloc(size_t size, gfp_t flags, bool zero, const char *site);
 #define kmalloc(size, flags)	mock_alloc(size, flags, false, MOCK_SITE)

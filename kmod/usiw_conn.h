@@ -310,16 +310,38 @@ struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx 
 struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx);
 
 /* usiw_route.c */
+
+/* Why the engine may not send a connection's frames itself. */
+enum usiw_route_reason {
+	USIW_ROUTE_ELIGIBLE,		/* it may */
+	USIW_ROUTE_OTHER_NETDEV,	/* the route leaves by another interface */
+	USIW_ROUTE_IPSEC,		/* a policy orders IPsec for this 4-tuple */
+	USIW_ROUTE_ENCAP,		/* a lightweight tunnel: the route adds headers */
+};
+
+/**
+ * struct usiw_route - where the datagrams of a 4-tuple go
+ * @dst:	with a reference; without what IPsec makes of it
+ * @reason:	why raw packets are not eligible
+ * @local:	to this host itself, over lo
+ * @mtu:	usable IP MTU, bytes: of the interface, the route, and what was learned of the path
+ * @hop_limit:	IPv4 TTL or IPv6 hop limit
+ *
+ * Not known here is NAT on this host: conntrack is asked by no look-up. Raw packets bypass it.
+ */
 struct usiw_route {
 	struct dst_entry *dst;
+	enum usiw_route_reason reason;
 	bool local;
-	u16 mtu;		/* usable IP MTU, bytes */
+	u16 mtu;
 	u8 hop_limit;
 };
 
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
 		   struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
+int usiw_route_eligible(const struct usiw_route *route);
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, u16 *mtu);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);

@@ -186,6 +186,11 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
 	if (ret)
 		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
+	ret = usiw_route_eligible(&route);
+	if (ret) {
+		usiw_route_put(&route);
+		return usiw_cm_refused(&conn->cm, ret, usiw_now_us());
+	}
 	ret = usiw_route_mac(&route, &conn->tuple, mac, &bucket);
 	if (!ret) {
 		usiw_conn_set_nexthop(conn, bucket);
@@ -213,7 +218,8 @@ void usiw_conn_check_neigh(struct usiw_conn *conn)
 	if (!conn->announced || conn->cm.released ||
 	    usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route))
 		return;
-	if (!route.local && !usiw_route_mac(&route, &conn->tuple, mac, &bucket)) {
+	if (!usiw_route_eligible(&route) && !route.local &&
+	    !usiw_route_mac(&route, &conn->tuple, mac, &bucket)) {
 		usiw_conn_set_nexthop(conn, bucket);
 		usiw_evfile_neigh(conn, mac);
 	}

@@ -164,15 +164,16 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 
 /*
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
- * -ENETUNREACH and the like (no route out of the device), -EMSGSIZE (MTU too small),
+ * -ENETUNREACH and the like (no route out of the device), -EPROTONOSUPPORT (IPsec or an
+ * encapsulation is due on the way), -EPERM (a policy forbids it), -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_tuple tuple;
-	struct usiw_route route;
 	struct usiw_qp *qp;
+	u16 mtu;
 	int ret;
 
 	ret = usiw_check_param(param);
@@ -182,17 +183,16 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		return ret;
 	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
-	ret = usiw_route_get(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &route);
+	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
 	if (ret)
 		return ret;
-	usiw_route_put(&route);
-	if (route.mtu < USIW_MIN_MTU)
+	if (mtu < USIW_MIN_MTU)
 		return -EMSGSIZE;
 
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_iw_connect_qp(cm_id, param, &tuple, route.mtu, qp);
+	ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp);
 	usiw_qp_put(qp);
 	return ret;
 }
@@ -297,14 +297,16 @@ out:
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone). An error is
- * the end of the request: iw_cm does not come back to it.
+ * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone), and for the
+ * way back what connect returns. An error is the end of the request: iw_cm does not come back
+ * to it.
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_conn *conn;
 	struct usiw_qp *qp;
+	u16 mtu;
 	int ret;
 
 	if (usiw_is_accepted(cm_id))
@@ -313,12 +315,14 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!conn)
 		return -ECONNRESET;
 	ret = usiw_check_param(param);
+	if (!ret)
+		ret = usiw_route_check(dev, &conn->tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
 	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
 	if (qp) {
 		ret = usiw_conn_accept(conn, qp, cm_id, param);
 		usiw_qp_put(qp);
 	} else {
-		ret = -EINVAL;
+		ret = ret ?: -EINVAL;
 		usiw_conn_abort(conn, USIW_KILL_LOCAL);
 	}
 	usiw_conn_put(conn);

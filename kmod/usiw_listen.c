@@ -368,14 +368,16 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 {
 	const struct usiw_tuple *tuple = &rx->tuple;
 	struct usiw_device *dev = listener->dev;
-	struct usiw_route route;
 	struct usiw_conn *conn;
 	int reason = 0;
+	u16 mtu;
 
 	usiw_count(dev, USIW_KCNT_CM_RX);
-	if (usiw_route_get(dev, tuple, 0, &route))
+	/* Where IPsec is due, accept() says so to the application. */
+	reason = usiw_route_check(dev, tuple, 0, &mtu);
+	if (reason && reason != -EPROTONOSUPPORT)
 		return 0;
-	usiw_route_put(&route);
+	reason = 0;
 	if (rx->slot_of == listener) {
 		rx->slot_of = NULL;
 		usiw_listener_put(listener);	/* the caller has one */
@@ -389,7 +391,7 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 	if (!usiw_sock_tryget(us))
 		goto put_conn;
 	conn->sock = us;
-	reason = usiw_cm_init_passive(&conn->cm, req, get_random_u32(), route.mtu,
+	reason = usiw_cm_init_passive(&conn->cm, req, get_random_u32(), mtu,
 				      USIW_TRP_MAX_WINDOW, usiw_now_us());
 	if (reason) {
 		usiw_count(dev, USIW_KCNT_CM_REFUSED);

@@ -9,15 +9,20 @@
 #include <net/addrconf.h>
 #include <net/inet_ecn.h>
 #include <net/ip6_route.h>
-#include <net/ipv6_stubs.h>
 #include <net/neighbour.h>
 #include <net/route.h>
+#include <net/xfrm.h>
 
 #include "usiw_conn.h"
 
-static int usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
-			   struct usiw_route *route)
+/*
+ * Each looks the plain route up and leaves it in route->dst, and returns what IPsec makes of it:
+ * the same, another one, or an error; with a reference.
+ */
+static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
+					 u8 tos, struct usiw_route *route)
 {
+	struct net *net = read_pnet(&dev->net);
 	struct flowi4 fl4 = {
 		.saddr = tuple->local.s6_addr32[3],
 		.daddr = tuple->remote.s6_addr32[3],
@@ -28,23 +33,26 @@ static int usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tup
 	};
 	struct rtable *rt;
 
-	rt = ip_route_output_key(read_pnet(&dev->net), &fl4);
+	rt = __ip_route_output_key(net, &fl4);
 	if (IS_ERR(rt))
-		return PTR_ERR(rt);
+		return ERR_CAST(rt);
 	if (rt->rt_type != RTN_LOCAL && rt->rt_type != RTN_UNICAST) {
 		ip_rt_put(rt);
-		return -ENETUNREACH;
+		return ERR_PTR(-ENETUNREACH);
 	}
 	route->dst = &rt->dst;
 	route->local = rt->rt_type == RTN_LOCAL;
 	route->hop_limit = ip4_dst_hoplimit(&rt->dst);
-	return 0;
+	fl4.flowi4_oif = rt->dst.dev->ifindex;
+	dst_hold(&rt->dst);
+	return xfrm_lookup(net, &rt->dst, flowi4_to_flowi(&fl4), NULL, 0);
 }
 
-static int usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
-			   struct usiw_route *route)
+static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple,
+					 u8 tos, struct usiw_route *route)
 {
 #if IS_ENABLED(CONFIG_IPV6)
+	struct net *net = read_pnet(&dev->net);
 	struct flowi6 fl6 = {
 		.saddr = tuple->local,
 		.daddr = tuple->remote,
@@ -58,41 +66,106 @@ static int usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tup
 	/* A link-local address means nothing without its link. */
 	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
 		fl6.flowi6_oif = dev->netdev->ifindex;
-	dst = ipv6_stub->ipv6_dst_lookup_flow(read_pnet(&dev->net), NULL, &fl6, NULL);
-	if (IS_ERR(dst))
-		return PTR_ERR(dst);
+	dst = ip6_route_output(net, NULL, &fl6);
+	if (dst->error) {
+		int ret = dst->error;
+
+		dst_release(dst);
+		return ERR_PTR(ret);
+	}
 	route->dst = dst;
 	route->local = !!(dst->dev->flags & IFF_LOOPBACK);
 	route->hop_limit = ip6_dst_hoplimit(dst);
-	return 0;
+	dst_hold(dst);
+	return xfrm_lookup(net, dst, flowi6_to_flowi(&fl6), NULL, 0);
 #else
-	return -EAFNOSUPPORT;
+	return ERR_PTR(-EAFNOSUPPORT);
 #endif
 }
 
+static enum usiw_route_reason usiw_route_judge(const struct usiw_device *dev,
+					       const struct usiw_route *route)
+{
+	const struct net_device *out = route->local ? dev->lo : dev->netdev;
+
+	if (route->dst->dev != out)
+		return USIW_ROUTE_OTHER_NETDEV;
+	if (route->dst->lwtstate)
+		return USIW_ROUTE_ENCAP;
+	return USIW_ROUTE_ELIGIBLE;
+}
+
 /*
- * The route of @tuple: out of the device's netdev, or to this host itself. Return
- * -ENETUNREACH if it leads elsewhere, or the error of the lookup. May sleep.
+ * The route of @tuple, whichever way it leads; usiw_route_eligible() says whether it is one for
+ * raw packets. Return the error of the look-up: there is no route, or a policy forbids it
+ * (-EPERM). May sleep.
  */
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
 		   struct usiw_route *route)
 {
+	struct dst_entry *dst;
 	u32 mtu;
-	int ret;
 
+	route->dst = NULL;
 	if (usiw_tuple_is_ipv4(tuple))
-		ret = usiw_route_get4(dev, tuple, tos, route);
+		dst = usiw_route_get4(dev, tuple, tos, route);
 	else
-		ret = usiw_route_get6(dev, tuple, tos, route);
-	if (ret)
-		return ret;
-	if (!route->local && route->dst->dev != dev->netdev) {
-		usiw_route_put(route);
-		return -ENETUNREACH;
-	}
+		dst = usiw_route_get6(dev, tuple, tos, route);
+	if (!route->dst)
+		return PTR_ERR(dst);
+	route->reason = usiw_route_judge(dev, route);
 	mtu = min_t(u32, dst_mtu(route->dst), READ_ONCE(route->dst->dev->mtu));
+	if (dst != route->dst) {
+		/* -EREMOTE and -EAGAIN: there is a policy, and no security association yet. */
+		if (IS_ERR(dst) && PTR_ERR(dst) != -EREMOTE && PTR_ERR(dst) != -EAGAIN) {
+			usiw_route_put(route);
+			return PTR_ERR(dst);
+		}
+		route->reason = USIW_ROUTE_IPSEC;
+		if (!IS_ERR(dst))
+			mtu = min_t(u32, mtu, dst_mtu(dst));
+	}
+	if (!IS_ERR(dst))
+		dst_release(dst);
 	route->mtu = min_t(u32, mtu, USIW_MAX_MTU);
 	return 0;
+}
+
+/*
+ * May the engine send the connection's frames itself, out of the device's netdev or over lo?
+ * Return 0 or why not, as connect and accept report it: -ENETUNREACH (the route leaves by
+ * another interface), -EPROTONOSUPPORT (IPsec or an encapsulation is due, which frames of the
+ * engine's own would bypass).
+ */
+int usiw_route_eligible(const struct usiw_route *route)
+{
+	switch (route->reason) {
+	case USIW_ROUTE_ELIGIBLE:
+		return 0;
+	case USIW_ROUTE_OTHER_NETDEV:
+		return -ENETUNREACH;
+	case USIW_ROUTE_IPSEC:
+	case USIW_ROUTE_ENCAP:
+		break;
+	}
+	return -EPROTONOSUPPORT;
+}
+
+/*
+ * The same for who wants to know no more than whether it is one for raw packets, and its MTU,
+ * and says so to the user: -ENETUNREACH, -EPROTONOSUPPORT, -EPERM and the like.
+ */
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, u16 *mtu)
+{
+	struct usiw_route route;
+	int ret;
+
+	ret = usiw_route_get(dev, tuple, tos, &route);
+	if (ret)
+		return ret;
+	usiw_route_put(&route);
+	*mtu = route.mtu;
+	return usiw_route_eligible(&route);
 }
 
 void usiw_route_put(struct usiw_route *route)

@@ -91,6 +91,7 @@ rtable* new_route(net_device* dev, u8 type) {
   auto* rt = new rtable{};
   rt->dst.dev = dev;
   rt->dst.refs = 1;
+  rt->dst.lwtstate = mock_route_encap;
   rt->rt_type = type;
   mock_routes++;
   return rt;
@@ -103,15 +104,9 @@ rtable* find_route(const in6_addr& from, const in6_addr& to) {
   net_device* dev = owner_of(from);
   if (!dev) return static_cast<rtable*>(ERR_PTR(-EINVAL));
   if (owner_of(to) == dev) return new_route(&netdevs[0], RTN_LOCAL);
+  if (mock_route_dev) dev = mock_route_dev;
   return new_route(dev, to.s6_addr[15] == 66 ? RTN_BLACKHOLE : RTN_UNICAST);
 }
-
-dst_entry* route6(net*, const ::sock*, flowi6* fl6, const in6_addr*) {
-  rtable* rt = find_route(fl6->saddr, fl6->daddr);
-  return IS_ERR(rt) ? reinterpret_cast<dst_entry*>(rt) : &rt->dst;
-}
-
-const mock_ipv6_stub stub = {route6};
 
 int add(Chain chain, notifier_block* nb) {
   mock_might_sleep("register_notifier");
@@ -214,6 +209,10 @@ void reset_net() {
   mock_neigh_known = true;
   mock_foreign_port = 0;
   mock_on_route = mock_on_random = nullptr;
+  mock_route_dev = nullptr;
+  mock_route_encap = nullptr;
+  mock_route_mtu = 0;
+  mock_ipsec = 0;
   mock_routes = mock_neighbours = mock_sockets = 0;
 }
 
@@ -222,7 +221,10 @@ void reset_net() {
 extern "C" {
 
 struct net init_net;
-const struct mock_ipv6_stub* ipv6_stub = &stub;
+net_device* mock_route_dev;
+const void* mock_route_encap;
+unsigned mock_route_mtu;
+int mock_ipsec;
 bool mock_neigh_known = true;
 int mock_routes, mock_neighbours, mock_sockets, mock_foreign_port;
 void (*mock_on_route)(void);
@@ -373,18 +375,45 @@ int ipv6_chk_addr(struct net*, const struct in6_addr* addr, const struct net_dev
   return owner_of(*addr) == dev;
 }
 
-struct rtable* ip_route_output_key(struct net*, struct flowi4* fl4) {
+struct rtable* __ip_route_output_key(struct net*, struct flowi4* fl4) {
   return find_route(mapped(be32_to_cpu(fl4->saddr)), mapped(be32_to_cpu(fl4->daddr)));
 }
 
+struct dst_entry* ip6_route_output(struct net*, const sock*, struct flowi6* fl6) {
+  rtable* rt = find_route(fl6->saddr, fl6->daddr);
+  if (!IS_ERR(rt)) return &rt->dst;
+  const int error = PTR_ERR(rt);
+  rt = new_route(&netdevs[0], RTN_UNICAST);
+  rt->dst.error = error;
+  return &rt->dst;
+}
+
+struct dst_entry* xfrm_lookup(struct net*, struct dst_entry* dst, const struct flowi*, const struct sock*, int) {
+  static const xfrm_state state{};
+  if (mock_ipsec == 0 || (dst->dev->flags & IFF_LOOPBACK)) return dst;
+  dst_entry* other = nullptr;
+  if (mock_ipsec > 0) {
+    other = &new_route(dst->dev, RTN_UNICAST)->dst;
+    other->xfrm = &state;
+  }
+  dst_release(dst);
+  return other ? other : static_cast<dst_entry*>(ERR_PTR(mock_ipsec));
+}
+
+void dst_hold(struct dst_entry* dst) { dst->refs++; }
+
 void dst_release(struct dst_entry* dst) {
-  if (--dst->refs) mock_violation("route released twice");
+  if (--dst->refs < 0) mock_violation("route released twice");
+  if (dst->refs) return;
   mock_routes--;
   delete container_of(dst, struct rtable, dst);
 }
 
 void ip_rt_put(struct rtable* rt) { dst_release(&rt->dst); }
-u32 dst_mtu(const struct dst_entry* dst) { return dst->dev->mtu; }
+u32 dst_mtu(const struct dst_entry* dst) {
+  const u32 path = mock_route_mtu ? mock_route_mtu : dst->dev->mtu;
+  return dst->xfrm ? path - 40 : path;  // as ESP would
+}
 
 struct neighbour* dst_neigh_lookup(const struct dst_entry* dst, const void* addr) {
   if (mock_fails(MOCK_NET, "neighbour")) return nullptr;

@@ -99,6 +99,11 @@ static inline void *ERR_PTR(long error)
 	return (void *)error;
 }
 
+static inline void *ERR_CAST(const void *p)
+{
+	return (void *)p;
+}
+
 static inline long PTR_ERR(const void *p)
 {
 	return (long)p;

@@ -71,6 +71,12 @@ void mock_neigh_update(struct net_device *dev, const struct in6_addr *addr, cons
 void mock_net_exit(struct net *net);
 extern bool mock_neigh_known;
 extern int mock_routes, mock_neighbours, mock_sockets;
+/* What routes are from now on: the interface that all leave by (NULL: that of the source address), a tunnel in them,
+ * the path's MTU (0: the interface's), and what IPsec says: 1 where a policy orders it, or an error. */
+extern struct net_device *mock_route_dev;
+extern const void *mock_route_encap;
+extern unsigned int mock_route_mtu;
+extern int mock_ipsec;
 
 /* Datagrams that were sent, oldest first. */
 struct mock_datagram {

@@ -250,9 +250,16 @@ int ipv6_chk_addr(struct net *net, const struct in6_addr *addr, const struct net
 		  int strict);
 
 /* ---- Routes and neighbours ---- */
+struct xfrm_state {
+	int unused;
+};
+
 struct dst_entry {
 	struct net_device *dev;
 	int refs;
+	short error;
+	const struct xfrm_state *xfrm;
+	const void *lwtstate;
 };
 
 #define RTN_UNICAST		1
@@ -266,6 +273,7 @@ struct rtable {
 struct flowi4 {
 	__be32 saddr, daddr;
 	u8 flowi4_tos, flowi4_proto;
+	int flowi4_oif;
 	__be16 fl4_sport, fl4_dport;
 };
 
@@ -281,19 +289,21 @@ struct flowi6 {
 #define IPTOS_TOS_MASK		0x1e
 #define INET_ECN_MASK		3
 #define ip6_make_flowinfo(tclass, label) cpu_to_be32((u32)(tclass) << 20 | (label))
-struct rtable *ip_route_output_key(struct net *net, struct flowi4 *fl4);
+struct sock;
+struct flowi;
+struct rtable *__ip_route_output_key(struct net *net, struct flowi4 *fl4);
+struct dst_entry *ip6_route_output(struct net *net, const struct sock *sk, struct flowi6 *fl6);
+#define flowi4_to_flowi(fl4)	((const struct flowi *)(fl4))
+#define flowi6_to_flowi(fl6)	((const struct flowi *)(fl6))
+/* Takes the caller's reference, and returns one: to the same or another route, or none and an error. */
+struct dst_entry *xfrm_lookup(struct net *net, struct dst_entry *dst, const struct flowi *fl,
+			      const struct sock *sk, int flags);
+void dst_hold(struct dst_entry *dst);
 void ip_rt_put(struct rtable *rt);
 void dst_release(struct dst_entry *dst);
 u32 dst_mtu(const struct dst_entry *dst);
 #define ip4_dst_hoplimit(dst)	((void)(dst), 64)
 #define ip6_dst_hoplimit(dst)	((void)(dst), 64)
-
-struct sock;
-struct mock_ipv6_stub {
-	struct dst_entry *(*ipv6_dst_lookup_flow)(struct net *net, const struct sock *sk,
-						  struct flowi6 *fl6, const struct in6_addr *final);
-};
-extern const struct mock_ipv6_stub *ipv6_stub;
 
 #define NUD_VALID 0xde
 struct neigh_table {

@@ -138,6 +138,7 @@ static void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
 	WRITE_ONCE(conn->nexthop_bucket, bucket);
 }
 
+/* @remote_mac: NULL if raw packets are not eligible. */
 static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
 			       const u8 *remote_mac)
 {
@@ -149,8 +150,16 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 	memcpy(info->remote_addr, &conn->tuple.remote, sizeof(info->remote_addr));
 	info->local_port = conn->tuple.local_port;
 	info->remote_port = conn->tuple.remote_port;
-	ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
-	ether_addr_copy(info->remote_mac, remote_mac);
+	if (remote_mac) {
+		ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
+		ether_addr_copy(info->remote_mac, remote_mac);
+	}
+	if (conn->takes_socket) {
+		info->flags |= USIW_CONN_F_SOCKET;
+		if (remote_mac)
+			info->flags |= USIW_CONN_F_PACKET;
+		info->not_packet = route->reason;
+	}
 	if (cm->initiator)
 		info->flags |= USIW_CONN_F_INITIATOR;
 	if (route->local)
@@ -188,8 +197,10 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
 	ret = usiw_route_eligible(&route);
 	if (ret) {
+		if (conn->takes_socket)
+			usiw_conn_announce(conn, &route, NULL);
 		usiw_route_put(&route);
-		return usiw_cm_refused(&conn->cm, ret, usiw_now_us());
+		return conn->takes_socket ? 0 : usiw_cm_refused(&conn->cm, ret, usiw_now_us());
 	}
 	ret = usiw_route_mac(&route, &conn->tuple, mac, &bucket);
 	if (!ret) {
@@ -229,6 +240,7 @@ void usiw_conn_check_neigh(struct usiw_conn *conn)
 static void usiw_conn_kill_engine(struct usiw_conn *conn)
 {
 	conn->resolving = false;
+	usiw_data_close(conn);
 	if (!conn->announced)
 		return;
 	/* Ahead of the event: a provider that did not see CONNECT asks for the state. */
@@ -263,6 +275,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
+	conn->takes_socket = usiw_qp_takes_socket(qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
 	conn->tos = cm_id->tos_set ? cm_id->tos : 0;

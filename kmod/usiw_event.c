@@ -104,21 +104,43 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 		usiw_conn_put(conn);
 }
 
+/* Copy @record. The data socket that it may bring is the process's only if that succeeds. */
+static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record,
+				    struct usiw_conn *conn)
+{
+	struct file *file = NULL;
+	bool copied;
+	int fd = -1;
+
+	if (record->type == USIW_EVENT_CONNECT && record->conn.flags & USIW_CONN_F_SOCKET) {
+		fd = usiw_data_open(conn, &file);
+		record->conn.data_fd = fd;
+	}
+	copied = !copy_to_user(to, record, sizeof(*record));
+	if (!file)
+		return copied;
+	if (copied)
+		usiw_data_install(fd, file);
+	else
+		usiw_data_drop(fd, file);
+	return copied;
+}
+
 /* Copy as many records as there are and as fit. With events->read_lock held. */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
 	struct usiw_event record;
 	struct usiw_conn *conn;
 	size_t done = 0;
-	bool fault;
+	bool copied;
 
 	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record, &conn)) {
-		fault = copy_to_user(buf + done, &record, sizeof(record));
-		if (!fault)
+		copied = usiw_evfile_copy_record(buf + done, &record, conn);
+		if (copied)
 			usiw_evfile_pop(events, &record, conn);
 		if (conn)
 			usiw_conn_put(conn);
-		if (fault)
+		if (!copied)
 			return done ? done : -EFAULT;
 		done += sizeof(record);
 	}

@@ -32,8 +32,11 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 	tuple->remote_port = uh->source;
 }
 
-/* Copy the UDP payload for the worker; dropped when memory or the queue's room is short. */
-static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
+/*
+ * Copy @len bytes of payload from @at on for the worker; dropped when memory or the queue's room
+ * is short.
+ */
+static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			  const struct usiw_tuple *tuple, u32 len)
 {
 	struct usiw_rx *rx;
@@ -47,7 +50,7 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
 	rx->tuple = *tuple;
 	rx->ifindex = skb->dev->ifindex;
 	rx->len = len;
-	if (skb_copy_bits(skb, sizeof(struct udphdr), rx->data, len)) {
+	if (skb_copy_bits(skb, at, rx->data, len)) {
 		kfree(rx);
 		return;
 	}
@@ -94,7 +97,24 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 	if (stray)
 		WRITE_ONCE(us->stray_next, jiffies + msecs_to_jiffies(USIW_STRAY_MS));
 	if (stray && !conn)
-		usiw_rx_queue(us, skb, &tuple, sizeof(*hdr));
+		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, sizeof(*hdr));
+}
+
+/* Is a datagram with @opflags the module's to answer? */
+static bool usiw_rx_is_handshake(u16 opflags)
+{
+	u32 opcode = opflags >> USIW_TRP_OPCODE_SHIFT;
+
+	if (opcode == USIW_TRP_RESET)
+		return !(opflags & USIW_TRP_F_STRAY);
+	return USIW_TRP_KERNEL_OPCODES & BIT(opcode);
+}
+
+static bool usiw_rx_is_data(u16 opflags)
+{
+	u32 opcode = opflags >> USIW_TRP_OPCODE_SHIFT;
+
+	return opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK;
 }
 
 /* UDP has verified the checksum. skb->data is at the UDP header. Takes the skb. */
@@ -115,33 +135,60 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 		goto drop;
 
 	opflags = be16_to_cpu(hdr->opflags);
-	switch (opflags >> USIW_TRP_OPCODE_SHIFT) {
-	case USIW_TRP_DATA:
-	case USIW_TRP_SHUTDOWN:
-	case USIW_TRP_SACK:
+	if (usiw_rx_is_handshake(opflags)) {
+		if (len <= USIW_CM_MAX_DATAGRAM) {
+			usiw_rx_tuple(skb, &tuple);
+			usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, len);
+		}
+	} else if (usiw_rx_is_data(opflags)) {
 		usiw_rx_data(us, skb, hdr);
-		break;
-	case USIW_TRP_RESET:
-		if (opflags & USIW_TRP_F_STRAY)
-			break;		/* the engine's */
-		fallthrough;
-	case USIW_TRP_REQ:
-	case USIW_TRP_ACCEPT:
-	case USIW_TRP_REJECT:
-	case USIW_TRP_CONFIRM:
-		if (len > USIW_CM_MAX_DATAGRAM)
-			break;
-		usiw_rx_tuple(skb, &tuple);
-		usiw_rx_queue(us, skb, &tuple, len);
-		break;
-	default:
-		break;
 	}
 	consume_skb(skb);
 	return 0;
 
 drop:
 	kfree_skb(skb);
+	return 0;
+}
+
+/*
+ * The same for a data socket (usiw_data.c): what is not a handshake is the process's. Returns 1
+ * for what is to be put into its queue, which may be several datagrams of one length, merged
+ * on their way. A handshake among these is taken out of turn, and the process's engine, which
+ * sees it as well, ignores it.
+ */
+int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
+	const struct usiw_trp_hdr *hdr;
+	struct usiw_trp_hdr buf;
+	struct usiw_tuple tuple;
+	bool wanted = false;
+	u32 at, len, size;
+
+	/* Between bind and connect what comes is as much others'. */
+	if (!us || sk->sk_state != TCP_ESTABLISHED)
+		return usiw_encap_rcv(sk, skb);
+	size = skb->len - sizeof(struct udphdr);
+	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
+		size = skb_shinfo(skb)->gso_size;
+	for (at = sizeof(struct udphdr); at < skb->len; at += size) {
+		len = min(size, skb->len - at);
+		hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
+		if (!hdr)
+			continue;
+		if (!usiw_rx_is_handshake(be16_to_cpu(hdr->opflags))) {
+			wanted = true;
+			if (usiw_rx_is_data(be16_to_cpu(hdr->opflags)))
+				usiw_rx_data(us, skb, hdr);
+		} else if (len <= USIW_CM_MAX_DATAGRAM) {
+			usiw_rx_tuple(skb, &tuple);
+			usiw_rx_queue(us, skb, at, &tuple, len);
+		}
+	}
+	if (wanted)
+		return 1;
+	consume_skb(skb);
 	return 0;
 }
 

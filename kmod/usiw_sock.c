@@ -38,15 +38,14 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4,
 	return NULL;
 }
 
-/* Let the sockets of a port bind beside each other, or not any more. */
-static void usiw_sock_set_reuse(const struct usiw_sock *us, struct socket *sock, bool reuse)
+/*
+ * Let @sock, which is not bound yet, share its port with other sockets of the module and with
+ * nobody else: sockets of one port must have one owner, and this one no process can be.
+ */
+void usiw_sock_share(struct socket *sock)
 {
-	struct usiw_sock *other;
-
-	sock->sk->sk_reuse = reuse ? SK_CAN_REUSE : SK_NO_REUSE;
-	hash_for_each_possible(usiw_socks, other, node, usiw_sock_hash(us->net, us->port))
-		if (net_eq(other->net, us->net) && other->port == us->port && other->sock)
-			other->sock->sk->sk_reuse = sock->sk->sk_reuse;
+	SOCK_INODE(sock)->i_uid = INVALID_UID;
+	sock->sk->sk_reuseport = 1;
 }
 
 static int usiw_sock_bind(struct usiw_sock *us, struct socket *sock)
@@ -90,14 +89,9 @@ static int usiw_sock_open(struct usiw_sock *us)
 			       &sock);
 	if (ret)
 		return ret;
-	/*
-	 * A socket for all addresses may come to a port where connections of one address have
-	 * sockets. They are the kernel's all of them, so that is no conflict; sharing is allowed
-	 * just for now, because it would let others in as well.
-	 */
-	usiw_sock_set_reuse(us, sock, true);
+	/* Beside those of single addresses, and data sockets: all of them are the kernel's. */
+	usiw_sock_share(sock);
 	ret = usiw_sock_bind(us, sock);
-	usiw_sock_set_reuse(us, sock, false);
 	if (ret) {
 		sock_release(sock);
 		return ret;

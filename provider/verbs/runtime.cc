@@ -6,7 +6,10 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,6 +38,16 @@ std::mutex& registry_lock() {
 std::vector<Runtime*>& registry() {
   static auto& list = *new std::vector<Runtime*>;
   return list;
+}
+
+/// Asked of the kernel once. A raw IP socket takes the same right as a packet socket, whose closing takes milliseconds.
+bool packets_permitted() {
+  static const bool once = [] {
+    const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  }();
+  return once;
 }
 
 uint64_t* map_page(void* at, int flags, int fd, uint64_t offset, size_t size) {
@@ -137,6 +150,8 @@ Runtime::Runtime(std::string device, const usiw_link_info& link, uint32_t port_k
   if (counters_ == nullptr) throw std::bad_alloc();
   engine_ = std::make_unique<Engine>(clock_, static_cast<EngineEvents&>(*this), counters_);
   progress_.reset(new Progress(*this, clock_, Progress::mode_from_environment()));
+  if (const char* wish = getenv(kPortVariable); wish != nullptr && *wish != 0 && !parse_port_wish(wish, wish_))
+    say_once(std::string(kPortVariable) + ": " + kPortNames + ", not '" + wish + "'; auto is taken");
 }
 
 Runtime::~Runtime() {
@@ -169,10 +184,14 @@ void Runtime::point_counters() {
 int Runtime::bring_up() {
   std::lock_guard hold(ports_lock_);
   if (up_) return 0;
+  bool sockets = true;
   {
     // Nobody has read the kernel's events yet: the link may have changed since the open.
     std::lock_guard registered(registry_lock());
-    for (Context* c : contexts_) c->ready(c->event_fd, 0);
+    for (Context* c : contexts_) {
+      c->ready(c->event_fd, 0);
+      sockets = sockets && (c->caps & USIW_CAP_DATA_SOCKET) != 0;
+    }
   }
   bool loopback, link_up;
   uint32_t mtu;
@@ -184,9 +203,7 @@ int Runtime::bring_up() {
     mtu = link_.mtu;
     ifname = link_.ifname;
   }
-  int error = 0;
-  const Reach reach = port_kind_ != USIW_PORT_PACKET ? Reach::kSockets : loopback ? Reach::kLoopback : Reach::kNetdev;
-  if (port_for(reach, mtu, error) == nullptr) return error;
+  if (const int rc = make_first_port(sockets, loopback, mtu); rc != 0) return rc;
   if (int rc = progress_->start(); rc != 0) {
     say_once(device_ + ": the progress thread could not be started: " + strerror(rc));
     return rc;
@@ -197,6 +214,24 @@ int Runtime::bring_up() {
              ifname + " up'");
   up_ = true;
   return 0;
+}
+
+/// [ports_lock_] Where it takes long, ahead of the first connection. What cannot be made matters now only if nothing
+/// can take its place.
+int Runtime::make_first_port(bool sockets, bool loopback, uint32_t mtu) {
+  int error = 0;
+  std::string why;
+  if (port_kind_ != USIW_PORT_PACKET) {
+    if (port_for(port_kind_ == USIW_PORT_SHM ? Reach::kMemory : Reach::kSockets, mtu, error, why) != nullptr) return 0;
+  } else {
+    const bool must = !sockets || wish_ == PortWish::kPacket;
+    if (!must && (loopback || wish_ != PortWish::kAuto || !packets_permitted())) return 0;
+    if (port_for(packet_reach(false), mtu, error, why) != nullptr) return 0;
+    packets_broken_ = true;
+    if (!must) return 0;
+  }
+  say_once(device_ + ": " + why);
+  return error;
 }
 
 /// [ports_lock_] Before the first QP; a program without a trace runs as well. A program with more
@@ -216,11 +251,11 @@ void Runtime::open_trace() {
 
 /// [ports_lock_] A port to there, for packets of up to @p mtu bytes: made when first needed (a
 /// connection of the host to itself, a netdev whose MTU has grown).
-Runtime::PortSlot* Runtime::port_for(Reach reach, uint32_t mtu, int& error) {
+Runtime::PortSlot* Runtime::port_for(Reach reach, uint32_t mtu, int& error, std::string& why) {
   for (PortSlot& slot : ports_)
     if (slot.reach == reach && slot.port->mtu() >= mtu) return &slot;
 
-  std::unique_ptr<NetPort> port = make_port(reach, mtu, error);
+  std::unique_ptr<NetPort> port = make_port(reach, mtu, error, why);
   if (!port) return nullptr;
   if (const Faults& faults = Faults::from_environment(); faults.on_wire())
     port = std::make_unique<FaultPort>(std::move(port), faults);
@@ -232,6 +267,7 @@ Runtime::PortSlot* Runtime::port_for(Reach reach, uint32_t mtu, int& error) {
   }
   if (number < 0) {
     error = ENOMEM;
+    why = "no room for another port";
     return nullptr;
   }
   progress_->watch(port->wait_fd(), Progress::Kind::kPacket, *this);
@@ -240,23 +276,23 @@ Runtime::PortSlot* Runtime::port_for(Reach reach, uint32_t mtu, int& error) {
   return &ports_.back();
 }
 
-std::unique_ptr<NetPort> Runtime::make_port(Reach reach, uint32_t mtu, int& error) {
-  if (reach == Reach::kSockets) return make_socket_port(error);
-  return make_packet_port(reach == Reach::kLoopback, mtu, error);
+std::unique_ptr<NetPort> Runtime::make_port(Reach reach, uint32_t mtu, int& error, std::string& why) {
+  if (reach == Reach::kSockets || reach == Reach::kMemory) return make_socket_port(reach == Reach::kMemory, error, why);
+  return make_packet_port(reach == Reach::kLoopback, mtu, error, why);
 }
 
 /// One for all: the kernel routes.
-std::unique_ptr<NetPort> Runtime::make_socket_port(int& error) {
+std::unique_ptr<NetPort> Runtime::make_socket_port(bool memory, int& error, std::string& why) {
   std::unique_ptr<NetPort> port;
-  if (port_kind_ == USIW_PORT_SOCKET)
-    port = SocketPort::create(USIW_MAX_MTU, error);
-  else
+  if (memory)
     port = ShmPort::create(USIW_MAX_MTU, error);
-  if (!port) say_once(device_ + ": no memory or descriptors for a port: " + strerror(error));
+  else
+    port = SocketPort::create(USIW_MAX_MTU, error);
+  if (!port) why = std::string("no memory or descriptors for a port: ") + strerror(error);
   return port;
 }
 
-std::unique_ptr<NetPort> Runtime::make_packet_port(bool loopback, uint32_t mtu, int& error) {
+std::unique_ptr<NetPort> Runtime::make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why) {
   EthdevPort::Spec spec;
   {
     std::lock_guard hold(link_lock_);
@@ -265,10 +301,58 @@ std::unique_ptr<NetPort> Runtime::make_packet_port(bool loopback, uint32_t mtu, 
     else
       spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu), &link_mtu_};
   }
+  return EthdevPort::create(spec, why, error);
+}
+
+Runtime::Reach Runtime::packet_reach(bool local) {
+  std::lock_guard hold(link_lock_);
+  return local || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
+}
+
+/// [ports_lock_] Which port a connection goes by, of those that the control path offers.
+PortChoice Runtime::choose(const usiw_conn_info& conn) const {
+  if ((conn.flags & USIW_CONN_F_SOCKET) == 0) return {PortKind::kPacket, USIW_PORT_WHY_ONLY};
+  if (port_kind_ != USIW_PORT_PACKET)  // usiw-run has chosen
+    return {port_kind_ == USIW_PORT_SHM ? PortKind::kShm : PortKind::kSocket, USIW_PORT_WHY_ONLY};
+  const bool eligible = (conn.flags & USIW_CONN_F_PACKET) != 0;
+  return choose_port(wish_, {.not_packet = eligible ? USIW_NOT_PACKET_NONE
+                                           : conn.not_packet != USIW_NOT_PACKET_NONE
+                                               ? static_cast<usiw_not_packet>(conn.not_packet)
+                                               : USIW_NOT_PACKET_NETDEV,
+                             .permitted = packets_permitted(),
+                             .broken = packets_broken_,
+                             .socket = conn.data_fd >= 0,
+                             .same_host = (conn.flags & USIW_CONN_F_LOCAL) != 0});
+}
+
+/// [ports_lock_] The port, or none and an errno value. A raw port that cannot be made has a data socket in its place.
+Runtime::PortSlot* Runtime::port_of(const usiw_conn_info& conn, PortChoice& choice, int& error) {
+  const uint32_t mtu = std::min<uint32_t>(conn.mtu, USIW_MAX_MTU);
   std::string why;
-  auto port = EthdevPort::create(spec, why, error);
-  if (!port) say_once(device_ + ": " + why);
-  return port;
+  choice = choose(conn);
+  if (choice.kind == PortKind::kPacket) {
+    if (PortSlot* slot = port_for(packet_reach((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why)) return slot;
+    packets_broken_ = true;
+    if ((conn.flags & USIW_CONN_F_SOCKET) != 0) choice = choose(conn);
+  }
+  switch (choice.kind) {
+    case PortKind::kSocket:
+      if (PortSlot* slot = port_for(Reach::kSockets, mtu, error, why)) return slot;
+      break;
+    case PortKind::kShm:
+      if (PortSlot* slot = port_for(Reach::kMemory, mtu, error, why)) return slot;
+      break;
+    case PortKind::kNone:
+      if (error == 0) error = conn.data_fd < 0 ? -conn.data_fd : EPERM;
+      if (why.empty())
+        why = wish_ == PortWish::kPacket ? "USIW_PORT=packet, and a connection cannot go by raw packets"
+                                         : std::string("no data socket for a connection: ") + strerror(error);
+      break;
+    case PortKind::kPacket:
+      break;
+  }
+  say_once(device_ + ": " + why);
+  return nullptr;
 }
 
 bool Runtime::arm() {

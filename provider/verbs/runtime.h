@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "port/choice.h"
 #include "port/net_port.h"
 #include "progress/clock.h"
 #include "progress/progress.h"
@@ -56,7 +57,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
 
  private:
   /// What a port reaches.
-  enum class Reach { kNetdev, kLoopback, kSockets };
+  enum class Reach { kNetdev, kLoopback, kSockets, kMemory };
   struct PortSlot {
     std::unique_ptr<NetPort> port;
     int number;  ///< the engine's
@@ -94,11 +95,16 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   bool ready(int fd, short revents) override;
 
   static usiw_link_info usable(usiw_link_info link);
-  PortSlot* port_for(Reach reach, uint32_t mtu, int& error);
+  PortSlot* port_for(Reach reach, uint32_t mtu, int& error, std::string& why);
+  int make_first_port(bool sockets, bool loopback, uint32_t mtu);
+  PortSlot* port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
+  PortChoice choose(const usiw_conn_info& conn) const;
+  Reach packet_reach(bool local);
   void on_never_connected(VQp& qp);
-  std::unique_ptr<NetPort> make_port(Reach reach, uint32_t mtu, int& error);
-  std::unique_ptr<NetPort> make_socket_port(int& error);
-  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error);
+  static void tell_port(VQp& qp, PortChoice choice);
+  std::unique_ptr<NetPort> make_port(Reach reach, uint32_t mtu, int& error, std::string& why);
+  static std::unique_ptr<NetPort> make_socket_port(bool memory, int& error, std::string& why);
+  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why);
   void on_connect(VQp& qp, const usiw_event& event);
   VQp* pin(uint32_t qpn);
   void point_counters();
@@ -116,6 +122,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   const uint32_t fork_generation_;
   const uint32_t ifindex_;
   const uint32_t port_kind_;  ///< enum usiw_port_kind
+  PortWish wish_ = PortWish::kAuto;
   std::mutex link_lock_;
   usiw_link_info link_;  ///< under link_lock_
   std::atomic<uint32_t> link_mtu_;  ///< link_.mtu, for the ports
@@ -133,6 +140,7 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
   std::vector<NetPort*> to_arm_;  ///< of ports_; engine held
   PortControl port_control_{*this};
   bool up_ = false;  ///< under ports_lock_
+  bool packets_broken_ = false;  ///< under ports_lock_: a raw port could not be made
   std::unique_ptr<TraceFile> trace_;  ///< under ports_lock_; the engine writes into it
 
   std::mutex qps_lock_;

@@ -116,6 +116,13 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   }
 }
 
+/// In the page of the QP, for those who look at it.
+void Runtime::tell_port(VQp& qp, PortChoice choice) {
+  if (qp.stats == nullptr) return;
+  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT]).store(static_cast<uint64_t>(choice.kind), std::memory_order_relaxed);
+  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
+}
+
 /// [engine held] A connection has ended that this end was never given. Its QP is in ERR and
 /// to be flushed, unless the program has reset it meanwhile: then the kernel knows, or will
 /// before the program's call gets the engine.
@@ -129,29 +136,27 @@ void Runtime::on_never_connected(VQp& qp) {
 
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
-  int error = 0;
-  Reach reach = Reach::kSockets;
-  const bool by_socket = (conn.flags & USIW_CONN_F_SOCKET) != 0;
-  if (!by_socket) {
-    std::lock_guard hold(link_lock_);
-    reach = (conn.flags & USIW_CONN_F_LOCAL) != 0 || link_.is_loopback != 0 ? Reach::kLoopback : Reach::kNetdev;
-  }
+  int error = 0, fd = data_socket(conn);
   release_port(qp);
   int number = -1;
   {
     std::lock_guard hold(ports_lock_);
-    PortSlot* slot = port_for(reach, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error);
-    if (slot == nullptr && data_socket(conn) >= 0) close(conn.data_fd);
+    PortChoice choice{};
+    PortSlot* slot = port_of(conn, choice, error);
     if (slot != nullptr) {
+      const bool by_socket = choice.kind != PortKind::kPacket;
       Progress::Hold held(*progress_);
       qp.path = path_of(conn);
       error = slot->port->add_flow(qp.path, by_socket ? conn.data_fd : -1);
+      if (by_socket) fd = -1;  // the port's
       if (error == 0) {
         qp.port = slot->port.get();
         number = slot->number;
       }
     }
+    tell_port(qp, error == 0 ? choice : PortChoice{PortKind::kNone, choice.why});
   }
+  if (fd >= 0) close(fd);
   if (error == 0) {
     Progress::Hold held(*progress_);
     error = qp.qp == nullptr ? ENOENT

@@ -156,6 +156,24 @@ struct usiw_cm_conn {
 	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
 };
 
+/* The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). */
+struct usiw_cm_tuple {
+	__u8	local[16];
+	__u8	remote[16];
+	__be16	local_port;
+	__be16	remote_port;
+};
+
+static inline int usiw_cm_tuple_is_ipv4(const struct usiw_cm_tuple *t)
+{
+	int i, bits = t->local[10] ^ 0xff;
+
+	bits |= t->local[11] ^ 0xff;
+	for (i = 0; i < 10; i++)
+		bits |= t->local[i];
+	return !bits;
+}
+
 /* A handshake datagram, decoded and checked (lengths, version, reserved values). */
 struct usiw_cm_packet {
 	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */

@@ -14,6 +14,7 @@
 #endif
 
 #include "usiw_cm.h"
+#include "usiw_cm_bytes.h"
 
 #define TRP_LEN		((__u32)sizeof(struct usiw_trp_hdr))
 #define PARAMS_LEN	((__u32)sizeof(struct usiw_cm_params))
@@ -22,28 +23,6 @@
 #define TRP(field)	offsetof(struct usiw_trp_hdr, field)
 #define PARAMS(field)	(TRP_LEN + offsetof(struct usiw_cm_params, field))
 #define REJECT(field)	(TRP_LEN + offsetof(struct usiw_cm_reject_hdr, field))
-
-static __u16 get16(const __u8 *p)
-{
-	return (__u16)(p[0] << 8 | p[1]);
-}
-
-static __u32 get32(const __u8 *p)
-{
-	return (__u32)get16(p) << 16 | get16(p + 2);
-}
-
-static void put16(__u8 *p, __u16 v)
-{
-	p[0] = (__u8)(v >> 8);
-	p[1] = (__u8)v;
-}
-
-static void put32(__u8 *p, __u32 v)
-{
-	put16(p, (__u16)(v >> 16));
-	put16(p + 2, (__u16)v);
-}
 
 /* ---- Decode ------------------------------------------------------------ */
 
@@ -67,14 +46,14 @@ static int decode_params(struct usiw_cm_packet *pkt, const __u8 *p, __u32 len)
 		return -EPROTONOSUPPORT;
 	if (len < TRP_LEN + PARAMS_LEN)
 		return -EINVAL;
-	pkt->features = get32(p + PARAMS(features));
-	pkt->ird = get16(p + PARAMS(ird));
-	pkt->ord = get16(p + PARAMS(ord));
-	pkt->mtu = get16(p + PARAMS(mtu));
-	pkt->window = get16(p + PARAMS(window));
+	pkt->features = usiw_get32(p + PARAMS(features));
+	pkt->ird = usiw_get16(p + PARAMS(ird));
+	pkt->ord = usiw_get16(p + PARAMS(ord));
+	pkt->mtu = usiw_get16(p + PARAMS(mtu));
+	pkt->window = usiw_get16(p + PARAMS(window));
 	if (!pkt->window)
 		return -EINVAL;
-	return take_private_data(pkt, p, len, TRP_LEN + PARAMS_LEN, get16(p + PARAMS(pd_len)));
+	return take_private_data(pkt, p, len, TRP_LEN + PARAMS_LEN, usiw_get16(p + PARAMS(pd_len)));
 }
 
 static int decode_reject(struct usiw_cm_packet *pkt, const __u8 *p, __u32 len)
@@ -85,7 +64,7 @@ static int decode_reject(struct usiw_cm_packet *pkt, const __u8 *p, __u32 len)
 	pkt->reason = p[REJECT(reason)];
 	if (pkt->version != USIW_WIRE_VERSION)
 		return 0;
-	return take_private_data(pkt, p, len, TRP_LEN + REJECT_LEN, get16(p + REJECT(pd_len)));
+	return take_private_data(pkt, p, len, TRP_LEN + REJECT_LEN, usiw_get16(p + REJECT(pd_len)));
 }
 
 int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len)
@@ -96,9 +75,9 @@ int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len)
 	memset(pkt, 0, sizeof(*pkt));
 	if (len < TRP_LEN)
 		return -EINVAL;
-	pkt->psn = get32(p + TRP(psn));
-	pkt->ack_psn = get32(p + TRP(ack_psn));
-	opflags = get16(p + TRP(opflags));
+	pkt->psn = usiw_get32(p + TRP(psn));
+	pkt->ack_psn = usiw_get32(p + TRP(ack_psn));
+	opflags = usiw_get16(p + TRP(opflags));
 	pkt->opcode = (__u8)(opflags >> USIW_TRP_OPCODE_SHIFT);
 	pkt->flags = opflags & USIW_TRP_FLAGS_MASK;
 
@@ -131,9 +110,9 @@ int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len)
 static __u32 put_header(__u8 *p, __u32 psn, __u32 ack_psn, __u8 opcode, __u16 flags)
 {
 	memset(p, 0, TRP_LEN);
-	put32(p + TRP(psn), psn);
-	put32(p + TRP(ack_psn), ack_psn);
-	put16(p + TRP(opflags), (__u16)(opcode << USIW_TRP_OPCODE_SHIFT | flags));
+	usiw_put32(p + TRP(psn), psn);
+	usiw_put32(p + TRP(ack_psn), ack_psn);
+	usiw_put16(p + TRP(opflags), (__u16)(opcode << USIW_TRP_OPCODE_SHIFT | flags));
 	return TRP_LEN;
 }
 
@@ -141,12 +120,12 @@ static __u32 put_params(const struct usiw_cm_conn *c, __u8 *p)
 {
 	p[PARAMS(version)] = USIW_WIRE_VERSION;
 	p[PARAMS(reserved)] = 0;
-	put16(p + PARAMS(pd_len), c->pd_len);
-	put32(p + PARAMS(features), c->features);
-	put16(p + PARAMS(ird), c->ird);
-	put16(p + PARAMS(ord), c->ord);
-	put16(p + PARAMS(mtu), c->mtu);
-	put16(p + PARAMS(window), c->window);
+	usiw_put16(p + PARAMS(pd_len), c->pd_len);
+	usiw_put32(p + PARAMS(features), c->features);
+	usiw_put16(p + PARAMS(ird), c->ird);
+	usiw_put16(p + PARAMS(ord), c->ord);
+	usiw_put16(p + PARAMS(mtu), c->mtu);
+	usiw_put16(p + PARAMS(window), c->window);
 	memcpy(p + TRP_LEN + PARAMS_LEN, c->pd, c->pd_len);
 	return TRP_LEN + PARAMS_LEN + c->pd_len;
 }
@@ -155,7 +134,7 @@ static __u32 put_reject(__u8 *p, __u8 reason, const __u8 *pd, __u16 pd_len)
 {
 	p[REJECT(version)] = USIW_WIRE_VERSION;
 	p[REJECT(reason)] = reason;
-	put16(p + REJECT(pd_len), pd_len);
+	usiw_put16(p + REJECT(pd_len), pd_len);
 	if (pd_len)
 		memcpy(p + TRP_LEN + REJECT_LEN, pd, pd_len);
 	return TRP_LEN + REJECT_LEN + pd_len;
@@ -170,7 +149,7 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 	switch (c->tx_opcode) {
 	case USIW_TRP_REQ:
 		/* The same bytes every time, also when PENDING has told the peer's ISN. */
-		put32(p + TRP(ack_psn), 0);
+		usiw_put32(p + TRP(ack_psn), 0);
 		return put_params(c, p);
 	case USIW_TRP_ACCEPT:
 		return c->tx_flags & USIW_TRP_F_PENDING ? len : put_params(c, p);
@@ -194,7 +173,7 @@ __u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf)
 
 	if (len < TRP_LEN)
 		return 0;
-	switch (get16(p + TRP(opflags)) >> USIW_TRP_OPCODE_SHIFT) {
+	switch (usiw_get16(p + TRP(opflags)) >> USIW_TRP_OPCODE_SHIFT) {
 	case USIW_TRP_DATA:
 	case USIW_TRP_SHUTDOWN:
 	case USIW_TRP_SACK:
@@ -207,5 +186,5 @@ __u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf)
 	default:
 		return 0;
 	}
-	return put_header(buf, get32(p + TRP(ack_psn)), get32(p + TRP(psn)), USIW_TRP_RESET, flags);
+	return put_header(buf, usiw_get32(p + TRP(ack_psn)), usiw_get32(p + TRP(psn)), USIW_TRP_RESET, flags);
 }

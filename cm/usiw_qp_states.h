@@ -24,7 +24,9 @@ enum usiw_qp_state {
  * @to:		any number
  *
  * RTS is reached by a connection only. SQD in ERR changes nothing: rdma_disconnect(3)
- * asks for it, and the peer may have ended the connection first.
+ * asks for it, and the peer may have ended the connection first. Nor do INIT and RTR in
+ * RTS: a program that makes its QPs by itself leads them through these states as it must
+ * with InfiniBand, and the connection may have been faster (rping -q).
  */
 static inline int usiw_qp_may_move(__u32 from, __u32 to)
 {
@@ -40,8 +42,8 @@ static inline int usiw_qp_may_move(__u32 from, __u32 to)
 		       USIW_QPS_BIT(ERR);
 		break;
 	case USIW_QPS_RTS:
-		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(RTS) | USIW_QPS_BIT(SQD) |
-		       USIW_QPS_BIT(ERR);
+		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(INIT) | USIW_QPS_BIT(RTR) |
+		       USIW_QPS_BIT(RTS) | USIW_QPS_BIT(SQD) | USIW_QPS_BIT(ERR);
 		break;
 	case USIW_QPS_SQD:
 	case USIW_QPS_ERR:
@@ -52,6 +54,20 @@ static inline int usiw_qp_may_move(__u32 from, __u32 to)
 		break;
 	}
 	return to <= USIW_QPS_ERR && (next >> to & 1);
+}
+
+/**
+ * usiw_qp_state_after - the state in which an allowed modify_qp leaves a QP
+ * @from:	enum usiw_qp_state
+ * @to:		what usiw_qp_may_move() allows
+ *
+ * RTS and SQD are the connection's to set, and it may have ended meanwhile.
+ */
+static inline __u32 usiw_qp_state_after(__u32 from, __u32 to)
+{
+	int undone = from == USIW_QPS_RTS && (to == USIW_QPS_INIT || to == USIW_QPS_RTR);
+
+	return to == USIW_QPS_RTS || to == USIW_QPS_SQD || undone ? from : to;
 }
 
 #undef USIW_QPS_BIT

@@ -15,14 +15,11 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "../cm/usiw_limits.h"
 #include "../uapi/usiw_abi.h"
 #include "usiw_compat.h"
 
 struct usiw_conn;
-
-/* First QPN: 0 and 1 are the management QPs of other transports. */
-#define USIW_QPN_FIRST		2
-#define USIW_QPN_LAST		0xffffff
 
 /* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
 #define USIW_NEXTHOP_BITS	6

@@ -5,6 +5,7 @@
 #ifndef USIW_COMPAT_H
 #define USIW_COMPAT_H
 
+#include <linux/mm.h>
 #include <linux/version.h>
 
 /*
@@ -19,6 +20,16 @@
 #define USIW_CREATE_CQ_ARG	struct ib_udata *driver_udata
 #define USIW_CREATE_CQ_UDATA	driver_udata
 #endif
+
+/* The flags of a mapping are set by a function since 6.3. */
+static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+}
 
 /* The ICMP error callback of a UDP tunnel got more arguments in 6.3; usiw needs two. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)

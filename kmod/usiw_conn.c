@@ -87,7 +87,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	struct usiw_conn *conn;
 	int ret;
 
-	conn = kzalloc(sizeof(*conn), GFP_KERNEL);
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
 	if (!conn)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&conn->lock);
@@ -216,16 +216,10 @@ void usiw_conn_kick(struct usiw_conn *conn, int flag)
 }
 
 /*
- * iw_cm owes its user an answer to connect or accept. Until it has it, rdma_cm cannot close
- * the id, and a process that is killed meanwhile hangs in the close of rdma_cm's file,
- * whose order with that of uverbs' file (which would end the connection) is open.
+ * While iw_cm's user is owed the answer to connect or accept, rdma_cm cannot close the id, and
+ * a process that is killed meanwhile hangs in the close of rdma_cm's file, whose order with
+ * that of uverbs' file (which would end the connection) is open: so the owner is looked at.
  */
-static bool usiw_conn_is_awaited(const struct usiw_conn *conn)
-{
-	return conn->cm_id &&
-	       !(conn->told & (USIW_TOLD_REPLY | USIW_TOLD_FAILURE | USIW_TOLD_ESTABLISHED));
-}
-
 void usiw_conn_arm(struct usiw_conn *conn)
 {
 	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
@@ -237,7 +231,7 @@ void usiw_conn_arm(struct usiw_conn *conn)
 	}
 	if (conn->resolving && (!at || conn->resolve_us < at))
 		at = conn->resolve_us;
-	if (usiw_conn_is_awaited(conn) && (!at || now + USIW_OWNER_US < at))
+	if (usiw_cm_awaited(&conn->ledger) && (!at || now + USIW_OWNER_US < at))
 		at = now + USIW_OWNER_US;
 	if (!at)
 		return;
@@ -280,7 +274,7 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	if (test_and_clear_bit(USIW_CONN_CHECK_NEIGH, &conn->flags))
 		usiw_conn_check_neigh(conn);
-	if (usiw_conn_is_awaited(conn) && usiw_qp_owner_is_dying(conn->qp))
+	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (conn->resolving && now >= conn->resolve_us)
 		usiw_conn_resolve(conn);
@@ -342,17 +336,15 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_unlock(&conn->lock);
 }
 
-/* False if the connection is gone and @pkt, a REQ, may open another one. */
-bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt)
+/* A handshake datagram of its 4-tuple: usiw_cm_input(). */
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer)
 {
-	bool gone;
-
 	mutex_lock(&conn->lock);
 	usiw_count(conn->dev, USIW_KCNT_CM_RX);
-	usiw_conn_do(conn, usiw_cm_receive(&conn->cm, pkt, usiw_now_us()));
-	gone = conn->cm.state == USIW_CM_DEAD;
+	usiw_cm_input(verdict, &conn->cm, data, len, usiw_now_us(), answer);
+	usiw_conn_do(conn, verdict->actions);
 	mutex_unlock(&conn->lock);
-	return !(gone && pkt->opcode == USIW_TRP_REQ);
 }
 
 /* ---- All connections of a device --------------------------------------- */

@@ -16,6 +16,8 @@
 #include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_input.h"
+#include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
 
 /* Requests without the peer's CONFIRM, over all listeners. */
@@ -44,9 +46,6 @@
 /* Between two looks whether the process still wants its connection, us. */
 #define USIW_OWNER_US		200000
 
-/* At most one RESET for a stray datagram per socket and this time, ms. */
-#define USIW_STRAY_MS		20
-
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
@@ -57,6 +56,12 @@ struct usiw_tuple {
 	__be16 local_port;
 	__be16 remote_port;
 };
+
+/* The same as cm/ sees it: usiw_conn_announce() holds the two against each other. */
+static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
+{
+	return (const struct usiw_cm_tuple *)tuple;
+}
 
 static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
 {
@@ -80,7 +85,7 @@ static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
  * @release:	@rx_work shall take what is held first of all
  * @closed:	nothing may be queued or held any more
  * @hold_work:	ends the holding, and what is still held is refused
- * @stray_next:	jiffies before which stray datagrams are not looked at
+ * @stray_next_us: time before which stray datagrams are not looked at
  */
 struct usiw_sock {
 	struct hlist_node node;
@@ -107,7 +112,7 @@ struct usiw_sock {
 	struct work_struct rx_work;
 	struct delayed_work hold_work;
 	atomic_t confirm_waiters;
-	unsigned long stray_next;
+	u64 stray_next_us;
 };
 
 /* A received handshake datagram (or a stray one to be answered), copied. */
@@ -170,13 +175,6 @@ enum {
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
-/* conn->told: upcalls that iw_cm has had. */
-#define USIW_TOLD_REPLY		0x1	/* with status 0 */
-#define USIW_TOLD_FAILURE	0x2	/* REPLY with another one */
-#define USIW_TOLD_ESTABLISHED	0x4
-#define USIW_TOLD_DISCONNECT	0x8
-#define USIW_TOLD_CLOSE		0x10
-
 /**
  * struct usiw_conn - a connection
  * @lock:	serialises the machine, its actions and the upcalls to iw_cm: so these come
@@ -190,7 +188,7 @@ enum {
  * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
- * @accepted:	iw_accept succeeded, so that iw_cm waits for ESTABLISHED
+ * @ledger:	upcalls that iw_cm has had and is owed
  * @half_open:	counted in the listener's backlog
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
@@ -222,9 +220,8 @@ struct usiw_conn {
 	struct usiw_qp *qp;
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
-	u8 told;
+	struct usiw_cm_ledger ledger;
 	u8 tos;
-	bool accepted;
 	bool half_open;
 	bool waits_confirm;
 	bool resolving;
@@ -259,7 +256,8 @@ void usiw_conn_arm(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
-bool usiw_conn_receive(struct usiw_conn *conn, const struct usiw_cm_packet *pkt);
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),

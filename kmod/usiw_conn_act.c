@@ -4,13 +4,10 @@
  * iw_cm. All with conn->lock held, so that each party is told things in the order in which
  * they happened.
  *
- * What iw_cm must not be told, on pain of BUG(), and why it is not:
- * - ESTABLISHED twice, or before accept, or for an initiator; CONNECT_REPLY twice: conn->told.
- * - CLOSE before ESTABLISHED or a successful CONNECT_REPLY: conn->told as well. iw_cm works
- *   the events of a cm_id off in order, so what was told first has taken effect.
- * - anything after iw_connect or iw_accept has returned an error: both make conn->cm_id
- *   known here only once they cannot fail any more, in the same section of conn->lock.
- * - nothing at all: RELEASE pays what is still owed before it lets go of the cm_id.
+ * What iw_cm must not be told, on pain of BUG(), cm/usiw_cm_notify.c decides. It is asked
+ * before each upcall; iw_cm works the events of a cm_id off in order, so what was told first
+ * has taken effect. iw_connect and iw_accept open the ledger only once they cannot fail any
+ * more, in the same section of conn->lock.
  *
  * What cannot be helped here: a user who rejects a cm_id between ESTABLISHED's being told and
  * its being worked off makes iw_cm run into BUG_ON(state != IW_CM_STATE_CONN_RECV), with any
@@ -68,14 +65,15 @@ int usiw_conn_tell_request(struct usiw_conn *conn)
 }
 
 /* iw_cm has prepared memory for each event but for the private data of a reply. */
-static void usiw_conn_tell(struct usiw_conn *conn, enum iw_cm_event_type type, u8 told)
+static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_type type)
 {
 	struct iw_cm_event event;
 
+	if (!usiw_cm_notify(&conn->ledger, action, 0))
+		return;
 	usiw_conn_fill_event(conn, &event, type, 0);
 	if (type == IW_CM_EVENT_ESTABLISHED)
 		usiw_conn_fill_depths(conn, &event);
-	conn->told |= told;
 	conn->cm_id->event_handler(conn->cm_id, &event);
 }
 
@@ -84,45 +82,20 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 {
 	struct iw_cm_event event;
 
-	if (!conn->cm_id || (conn->told & (USIW_TOLD_REPLY | USIW_TOLD_FAILURE)))
+	if (!usiw_cm_notify(&conn->ledger, USIW_CM_A_EV_REPLY, status))
 		return 0;
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
 	usiw_conn_fill_private_data(conn, &event);
 	usiw_conn_fill_depths(conn, &event);
-	conn->told |= status ? USIW_TOLD_FAILURE : USIW_TOLD_REPLY;
 	if (!conn->cm_id->event_handler(conn->cm_id, &event))
 		return 0;
 
 	event.status = -ENOMEM;
 	event.private_data = NULL;
 	event.private_data_len = 0;
-	conn->told = USIW_TOLD_FAILURE;
+	usiw_cm_reply_lost(&conn->ledger);
 	conn->cm_id->event_handler(conn->cm_id, &event);
 	return status ? 0 : usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us());
-}
-
-static void usiw_conn_tell_established(struct usiw_conn *conn)
-{
-	if (conn->cm_id && conn->accepted && !(conn->told & USIW_TOLD_ESTABLISHED))
-		usiw_conn_tell(conn, IW_CM_EVENT_ESTABLISHED, USIW_TOLD_ESTABLISHED);
-}
-
-static bool usiw_conn_may_tell_end(const struct usiw_conn *conn)
-{
-	return conn->cm_id && (conn->told & (USIW_TOLD_REPLY | USIW_TOLD_ESTABLISHED)) &&
-	       !(conn->told & USIW_TOLD_CLOSE);
-}
-
-static void usiw_conn_tell_disconnect(struct usiw_conn *conn)
-{
-	if (usiw_conn_may_tell_end(conn) && !(conn->told & USIW_TOLD_DISCONNECT))
-		usiw_conn_tell(conn, IW_CM_EVENT_DISCONNECT, USIW_TOLD_DISCONNECT);
-}
-
-static void usiw_conn_tell_close(struct usiw_conn *conn)
-{
-	if (usiw_conn_may_tell_end(conn))
-		usiw_conn_tell(conn, IW_CM_EVENT_CLOSE, USIW_TOLD_CLOSE);
 }
 
 /* ---- The engine -------------------------------------------------------- */
@@ -142,14 +115,13 @@ static void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
 static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
 			       const u8 *remote_mac)
 {
-	const struct usiw_cm_conn *cm = &conn->cm;
 	struct usiw_conn_info *info = &conn->info;
 
-	memset(info, 0, sizeof(*info));
-	memcpy(info->local_addr, &conn->tuple.local, sizeof(info->local_addr));
-	memcpy(info->remote_addr, &conn->tuple.remote, sizeof(info->remote_addr));
-	info->local_port = conn->tuple.local_port;
-	info->remote_port = conn->tuple.remote_port;
+	BUILD_BUG_ON(sizeof(struct usiw_cm_tuple) != sizeof(conn->tuple));
+	BUILD_BUG_ON(offsetof(struct usiw_cm_tuple, remote) != offsetof(struct usiw_tuple, remote) ||
+		     offsetof(struct usiw_cm_tuple, local_port) !=
+		     offsetof(struct usiw_tuple, local_port));
+	usiw_cm_fill_info(info, &conn->cm, usiw_cm_tuple(&conn->tuple));
 	if (remote_mac) {
 		ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
 		ether_addr_copy(info->remote_mac, remote_mac);
@@ -160,23 +132,12 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 			info->flags |= USIW_CONN_F_PACKET;
 		info->not_packet = route->reason;
 	}
-	if (cm->initiator)
-		info->flags |= USIW_CONN_F_INITIATOR;
 	if (route->local)
 		info->flags |= USIW_CONN_F_LOCAL;
-	if (!usiw_tuple_is_ipv4(&conn->tuple))
-		info->flags |= USIW_CONN_F_IPV6;
-	info->snd_psn = cm->local_isn;
-	info->rcv_psn = cm->peer_isn;
-	info->snd_window = cm->peer_window;
-	info->ird = cm->ird;
-	info->ord = cm->ord;
-	info->mtu = cm->mtu;
 	info->hop_limit = route->hop_limit;
 	info->tos = conn->tos;
-	info->features = cm->features;
 
-	usiw_qp_set_depths(conn->qp, cm->ird, cm->ord);
+	usiw_qp_set_depths(conn->qp, conn->cm.ird, conn->cm.ord);
 	conn->announced = true;
 	usiw_evfile_push(conn, USIW_EVENT_CONNECT);
 }
@@ -294,11 +255,15 @@ void usiw_conn_release(struct usiw_conn *conn)
 	usiw_conn_set_nexthop(conn, -1);
 	usiw_conn_no_longer_half_open(conn);
 	if (cm_id) {
-		if (conn->cm.initiator)
+		u32 owed = usiw_cm_owed(&conn->ledger, &conn->cm);
+
+		if (owed & USIW_CM_A_EV_REPLY)
 			usiw_conn_tell_reply(conn, -ECONNABORTED);
-		else
-			usiw_conn_tell_established(conn);
-		usiw_conn_tell_close(conn);
+		if (owed & USIW_CM_A_EV_ESTABLISHED)
+			usiw_conn_tell(conn, USIW_CM_A_EV_ESTABLISHED, IW_CM_EVENT_ESTABLISHED);
+		if (owed & USIW_CM_A_EV_CLOSE)
+			usiw_conn_tell(conn, USIW_CM_A_EV_CLOSE, IW_CM_EVENT_CLOSE);
+		usiw_cm_ledger_mute(&conn->ledger);
 		conn->cm_id = NULL;
 		cm_id->rem_ref(cm_id);
 	}
@@ -354,13 +319,13 @@ static u32 usiw_conn_perform_one(struct usiw_conn *conn, u32 action)
 		return usiw_conn_tell_reply(conn, conn->cm.status);
 	case USIW_CM_A_EV_ESTABLISHED:
 		usiw_conn_established(conn);
-		usiw_conn_tell_established(conn);
+		usiw_conn_tell(conn, action, IW_CM_EVENT_ESTABLISHED);
 		return 0;
 	case USIW_CM_A_EV_DISCONNECT:
-		usiw_conn_tell_disconnect(conn);
+		usiw_conn_tell(conn, action, IW_CM_EVENT_DISCONNECT);
 		return 0;
 	case USIW_CM_A_EV_CLOSE:
-		usiw_conn_tell_close(conn);
+		usiw_conn_tell(conn, action, IW_CM_EVENT_CLOSE);
 		return 0;
 	case USIW_CM_A_RELEASE:
 		usiw_conn_release(conn);

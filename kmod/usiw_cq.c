@@ -19,7 +19,7 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_
 		return -EOPNOTSUPP;
 	if (attr->flags)
 		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > USIW_MAX_CQE)
+	if (usiw_check_cqe(attr->cqe))
 		return -EINVAL;
 	ret = usiw_read_request(udata, &req, sizeof(req), 0);
 	if (ret)
@@ -29,7 +29,7 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_
 	if (req.reserved)
 		return -EINVAL;
 
-	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL);
+	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL_ACCOUNT);
 	if (cqn < 0)
 		return -ENOMEM;
 	cq->cqn = cqn;

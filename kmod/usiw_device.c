@@ -368,8 +368,8 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	usiw_device_enter_net(dev);
 	spin_lock_init(&dev->gid_lock);
-	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
-	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	ida_init(&dev->cqns);
 	spin_lock_init(&dev->ctx_lock);
 	INIT_LIST_HEAD(&dev->contexts);

@@ -91,10 +91,9 @@ static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 
 static int usiw_check_param(const struct iw_cm_conn_param *param)
 {
-	if (param->private_data_len > USIW_MAX_PRIVATE_DATA || param->ird > USIW_MAX_IRD ||
-	    param->ord > USIW_MAX_ORD)
+	if (param->private_data_len > USIW_MAX_PRIVATE_DATA)
 		return -EINVAL;
-	return 0;
+	return usiw_check_depths(param->ird, param->ord);
 }
 
 /* ---- Connect ----------------------------------------------------------- */
@@ -126,6 +125,7 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 			usiw_conn_unhash(conn);
 	}
 	if (!ret) {
+		usiw_cm_ledger_connected(&conn->ledger);
 		usiw_count(conn->dev, USIW_KCNT_CM_CONNECT);
 		usiw_conn_perform(conn, usiw_cm_connect(&conn->cm, usiw_now_us()));
 		usiw_conn_arm(conn);
@@ -203,6 +203,7 @@ static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
 	struct iw_cm_id *cm_id = conn->cm_id;
 
+	usiw_cm_ledger_mute(&conn->ledger);
 	conn->cm_id = NULL;
 	if (cm_id)
 		cm_id->rem_ref(cm_id);
@@ -284,7 +285,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	if (ret)
 		goto out;
 	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
-	conn->accepted = true;
+	usiw_cm_ledger_accepted(&conn->ledger);
 	usiw_set_accepted(cm_id, qp->proxy);
 	usiw_conn_perform(conn, actions);
 	usiw_conn_arm(conn);

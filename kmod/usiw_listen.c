@@ -262,7 +262,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	__be16 port;
 	int ret;
 
-	listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+	listener = kzalloc(sizeof(*listener), GFP_KERNEL_ACCOUNT);
 	if (!listener)
 		return -ENOMEM;
 	ret = usiw_addr_from_sockaddr(&listener->addr, &port, &cm_id->local_addr);

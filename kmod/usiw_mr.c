@@ -11,20 +11,6 @@
 
 #include "usiw.h"
 
-#define USIW_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_READ | IB_ACCESS_OPTIONAL)
-#define USIW_MR_INDEX_FIRST	1
-#define USIW_STAG_KEY_BITS	8
-
-static int usiw_check_access(int access)
-{
-	if (access & ~USIW_MR_ACCESS)
-		return -EOPNOTSUPP;
-	if ((access & IB_ACCESS_REMOTE_WRITE) && !(access & IB_ACCESS_LOCAL_WRITE))
-		return -EINVAL;
-	return 0;
-}
-
 /* 0 if [start, start + length) is mapped with the rights that @access needs. */
 static int usiw_check_mapped(u64 start, u64 length, int access)
 {
@@ -38,7 +24,7 @@ static int usiw_check_mapped(u64 start, u64 length, int access)
 		return 0;
 	if (check_add_overflow(start, length, &end) || end > TASK_SIZE)
 		return -EFAULT;
-	if (access & (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE))
+	if (usiw_access_writes(access))
 		need |= VM_WRITE;
 
 	ret = mmap_read_lock_killable(mm);
@@ -67,6 +53,10 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	struct usiw_mr *mr;
 	int ret;
 
+	BUILD_BUG_ON(USIW_ACCESS_KNOWN !=
+		     (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+		      IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_OPTIONAL));
+
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
 	ret = usiw_check_access(access);
@@ -76,19 +66,18 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	if (ret)
 		return ERR_PTR(ret);
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	/* Cyclic, so that an STag that a peer still has does not name another region soon. */
 	ret = xa_alloc_cyclic(&dev->mrs, &mr->index, mr,
-			      XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MAX_MR - 1), &dev->next_mr,
+			      XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST), &dev->next_mr,
 			      GFP_KERNEL);
 	if (ret < 0) {
 		kfree(mr);
 		return ERR_PTR(-ENOMEM);
 	}
-	mr->ibmr.lkey = mr->index << USIW_STAG_KEY_BITS |
-			(get_random_u32() & GENMASK(USIW_STAG_KEY_BITS - 1, 0));
+	mr->ibmr.lkey = usiw_stag(mr->index, get_random_u32());
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = length;

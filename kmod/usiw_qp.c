@@ -21,18 +21,16 @@ static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 		return -EOPNOTSUPP;
 	if (!attr->send_cq || !attr->recv_cq)
 		return -EINVAL;
-	if (attr->cap.max_send_wr > USIW_MAX_QP_WR || attr->cap.max_recv_wr > USIW_MAX_QP_WR ||
-	    attr->cap.max_send_sge > USIW_MAX_SGE || attr->cap.max_recv_sge > USIW_MAX_SGE ||
-	    attr->cap.max_inline_data > USIW_MAX_INLINE)
-		return -EINVAL;
 	if (attr->sq_sig_type != IB_SIGNAL_ALL_WR && attr->sq_sig_type != IB_SIGNAL_REQ_WR)
 		return -EINVAL;
-	return 0;
+	return usiw_check_qp_caps(attr->cap.max_send_wr, attr->cap.max_recv_wr,
+				  attr->cap.max_send_sge, attr->cap.max_recv_sge,
+				  attr->cap.max_inline_data);
 }
 
 static int usiw_qp_proxy_alloc(struct usiw_qp *qp)
 {
-	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL);
+	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL_ACCOUNT);
 
 	if (!proxy)
 		return -ENOMEM;
@@ -201,22 +199,22 @@ static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)
 			usiw_conn_abort(conn, USIW_KILL_LOCAL);
 		usiw_conn_put(conn);
 	}
-	/* RTS and SQD are the connection's to set, and it may have ended meanwhile. */
-	if (next != IB_QPS_RTS && next != IB_QPS_SQD)
-		usiw_qp_set_state(qp, next);
+	spin_lock(&qp->lock);
+	qp->state = usiw_qp_state_after(qp->state, next);
+	spin_unlock(&qp->lock);
 	return 0;
 }
 
 static int usiw_qp_modify(struct usiw_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	int ret = 0;
+	int ret;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	if ((mask & IB_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > USIW_MAX_ORD)
-		return -EINVAL;
-	if ((mask & IB_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > USIW_MAX_IRD)
-		return -EINVAL;
+	ret = usiw_check_depths(mask & IB_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0,
+				mask & IB_QP_MAX_QP_RD_ATOMIC ? attr->max_rd_atomic : 0);
+	if (ret)
+		return ret;
 
 	spin_lock(&qp->lock);
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp->state)

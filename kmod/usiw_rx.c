@@ -66,23 +66,15 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 	spin_unlock(&us->lock);
 }
 
-/* Is @hdr plausible as the first data of a connection that waits for CONFIRM? */
-static bool usiw_confirms(const struct usiw_conn *conn, const struct usiw_trp_hdr *hdr)
-{
-	return READ_ONCE(conn->waits_confirm) &&
-	       be32_to_cpu(hdr->psn) - conn->cm.peer_isn < USIW_TRP_MAX_WINDOW &&
-	       be32_to_cpu(hdr->ack_psn) - conn->cm.local_isn <= USIW_TRP_MAX_WINDOW;
-}
-
 /*
  * A datagram of the data path. Two may concern the kernel: the first one behind a lost
- * CONFIRM, and one of a connection that does not exist, of which one in USIW_STRAY_MS
- * is answered by RESET.
+ * CONFIRM, and one of a connection that does not exist.
  */
 static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 			 const struct usiw_trp_hdr *hdr)
 {
-	bool stray = time_after_eq(jiffies, READ_ONCE(us->stray_next));
+	__u64 next_us = READ_ONCE(us->stray_next_us);
+	bool stray = usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse()));
 	struct usiw_tuple tuple;
 	struct usiw_conn *conn;
 
@@ -91,30 +83,13 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 	usiw_rx_tuple(skb, &tuple);
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
-	if (conn && usiw_confirms(conn, hdr))
+	if (conn && READ_ONCE(conn->waits_confirm) && usiw_cm_confirms(&conn->cm, hdr))
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
 	rcu_read_unlock();
 	if (stray)
-		WRITE_ONCE(us->stray_next, jiffies + msecs_to_jiffies(USIW_STRAY_MS));
+		WRITE_ONCE(us->stray_next_us, next_us);
 	if (stray && !conn)
 		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, sizeof(*hdr));
-}
-
-/* Is a datagram with @opflags the module's to answer? */
-static bool usiw_rx_is_handshake(u16 opflags)
-{
-	u32 opcode = opflags >> USIW_TRP_OPCODE_SHIFT;
-
-	if (opcode == USIW_TRP_RESET)
-		return !(opflags & USIW_TRP_F_STRAY);
-	return USIW_TRP_KERNEL_OPCODES & BIT(opcode);
-}
-
-static bool usiw_rx_is_data(u16 opflags)
-{
-	u32 opcode = opflags >> USIW_TRP_OPCODE_SHIFT;
-
-	return opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK;
 }
 
 /* UDP has verified the checksum. skb->data is at the UDP header. Takes the skb. */
@@ -124,7 +99,6 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 	struct usiw_trp_hdr buf;
 	const struct usiw_trp_hdr *hdr;
 	struct usiw_tuple tuple;
-	u16 opflags;
 	u32 len;
 
 	if (!us || skb->len < sizeof(struct udphdr) + sizeof(*hdr))
@@ -134,14 +108,16 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 	if (!hdr)
 		goto drop;
 
-	opflags = be16_to_cpu(hdr->opflags);
-	if (usiw_rx_is_handshake(opflags)) {
-		if (len <= USIW_CM_MAX_DATAGRAM) {
-			usiw_rx_tuple(skb, &tuple);
-			usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, len);
-		}
-	} else if (usiw_rx_is_data(opflags)) {
+	switch (usiw_cm_look(hdr, len)) {
+	case USIW_CM_LOOK_DATA:
 		usiw_rx_data(us, skb, hdr);
+		break;
+	case USIW_CM_LOOK_HANDSHAKE:
+		usiw_rx_tuple(skb, &tuple);
+		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, len);
+		break;
+	default:
+		break;
 	}
 	consume_skb(skb);
 	return 0;
@@ -177,13 +153,20 @@ int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
 		hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
 		if (!hdr)
 			continue;
-		if (!usiw_rx_is_handshake(be16_to_cpu(hdr->opflags))) {
+		switch (usiw_cm_look(hdr, len)) {
+		case USIW_CM_LOOK_DATA:
+			usiw_rx_data(us, skb, hdr);
 			wanted = true;
-			if (usiw_rx_is_data(be16_to_cpu(hdr->opflags)))
-				usiw_rx_data(us, skb, hdr);
-		} else if (len <= USIW_CM_MAX_DATAGRAM) {
+			break;
+		case USIW_CM_LOOK_ENGINE:
+			wanted = true;
+			break;
+		case USIW_CM_LOOK_HANDSHAKE:
 			usiw_rx_tuple(skb, &tuple);
 			usiw_rx_queue(us, skb, at, &tuple, len);
+			break;
+		default:
+			break;
 		}
 	}
 	if (wanted)
@@ -194,7 +177,7 @@ int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
 
 /*
  * ICMP about something this socket sent: skb->data is at the IP header in it. Counts as an
- * answer to a REQ only; where ICMP carries enough of the REQ its PSN has to fit.
+ * answer to a REQ only, whose ISN it has to quote.
  */
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 {
@@ -242,7 +225,7 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
-	if (conn && (!psn || be32_to_cpu(*psn) == conn->cm.local_isn))
+	if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
 		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
 	rcu_read_unlock();
 }
@@ -333,19 +316,12 @@ void usiw_rx_hold_work(struct work_struct *work)
 
 /* ---- Worker ------------------------------------------------------------ */
 
-static void usiw_rx_answer(struct usiw_sock *us, const struct usiw_rx *rx, const void *data,
-			   u32 len)
-{
-	if (len)
-		usiw_sock_send(us, &rx->tuple, rx->ifindex, data, len);
-}
-
 static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
 			   const struct usiw_cm_packet *pkt, enum usiw_reject_reason reason)
 {
 	u8 buf[USIW_CM_MAX_DATAGRAM];
 
-	usiw_rx_answer(us, rx, buf, usiw_cm_build_refusal(pkt, reason, buf));
+	usiw_sock_send(us, &rx->tuple, rx->ifindex, buf, usiw_cm_build_refusal(pkt, reason, buf));
 }
 
 static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
@@ -375,29 +351,21 @@ static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
 
 static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 {
-	u8 buf[USIW_CM_MAX_DATAGRAM];
-	struct usiw_cm_packet pkt;
+	u8 answer[USIW_CM_MAX_DATAGRAM];
+	struct usiw_cm_verdict verdict;
 	struct usiw_conn *conn;
-	bool taken = false;
-	int ret;
-
-	ret = usiw_cm_decode(&pkt, rx->data, rx->len);
-	if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ) {
-		usiw_rx_refuse(us, rx, &pkt, USIW_REJECT_VERSION);
-		return;
-	}
 
 	conn = usiw_conn_lookup(us->net, &rx->tuple);
 	if (conn) {
-		taken = ret || usiw_conn_receive(conn, &pkt);
+		usiw_conn_input(conn, &verdict, rx->data, rx->len, answer);
 		usiw_conn_put(conn);
+	} else {
+		usiw_cm_input(&verdict, NULL, rx->data, rx->len, usiw_now_us(), answer);
 	}
-	if (taken)
-		return;
-	if (!ret && pkt.opcode == USIW_TRP_REQ)
-		usiw_rx_request(us, rx, &pkt);
-	else
-		usiw_rx_answer(us, rx, buf, usiw_cm_build_stray_reset(rx->data, rx->len, buf));
+	if (verdict.kind == USIW_CM_V_ADMIT)
+		usiw_rx_request(us, rx, &verdict.pkt);
+	else if (verdict.kind == USIW_CM_V_ANSWER)
+		usiw_sock_send(us, &rx->tuple, rx->ifindex, answer, verdict.len);
 }
 
 /* A place in a backlog that it was given and has not used is for the next one. */

@@ -123,7 +123,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 	struct usiw_sock *us;
 	int ret;
 
-	us = kzalloc(sizeof(*us), GFP_KERNEL);
+	us = kzalloc(sizeof(*us), GFP_KERNEL_ACCOUNT);
 	if (!us)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&us->refs, 1);
@@ -140,7 +140,6 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, const stru
 	INIT_WORK(&us->rx_work, usiw_rx_work);
 	INIT_DELAYED_WORK(&us->hold_work, usiw_rx_hold_work);
 	us->hold_until = jiffies;
-	us->stray_next = jiffies;
 
 	ret = usiw_sock_open(us);
 	if (ret) {

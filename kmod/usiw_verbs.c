@@ -4,7 +4,6 @@
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "usiw.h"
@@ -53,18 +52,18 @@ int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counte
 	BUILD_BUG_ON(USIW_GAUGE_MAX > USIW_GAUGES_ROOM);
 	BUILD_BUG_ON(sizeof(struct usiw_qp_stats) != USIW_COUNTERS_SIZE);
 	BUILD_BUG_ON(offsetof(struct usiw_qp_stats, counters));
-	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
+	BUILD_BUG_ON(USIW_COUNTERS_SIZE > PAGE_SIZE);
+	entry = kzalloc(sizeof(*entry), GFP_KERNEL_ACCOUNT);
 	if (!entry)
 		return -ENOMEM;
-	entry->page = vmalloc_user(PAGE_ALIGN(USIW_COUNTERS_SIZE));
+	entry->page = (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
 	if (!entry->page) {
 		kfree(entry);
 		return -ENOMEM;
 	}
-	ret = rdma_user_mmap_entry_insert(&uctx->ibuc, &entry->rdma_entry,
-					  PAGE_ALIGN(USIW_COUNTERS_SIZE));
+	ret = rdma_user_mmap_entry_insert(&uctx->ibuc, &entry->rdma_entry, PAGE_SIZE);
 	if (ret) {
-		vfree(entry->page);
+		free_page((unsigned long)entry->page);
 		kfree(entry);
 		return ret;
 	}
@@ -83,12 +82,13 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 	struct rdma_user_mmap_entry *entry;
 	int ret;
 
-	if (vma->vm_end - vma->vm_start != PAGE_ALIGN(USIW_COUNTERS_SIZE))
+	if (vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
 	entry = rdma_user_mmap_entry_get(ibuc, vma);
 	if (!entry)
 		return -EINVAL;
-	ret = remap_vmalloc_range(vma, to_usiw_mmap_entry(entry)->page, 0);
+	usiw_vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	ret = vm_insert_page(vma, vma->vm_start, virt_to_page(to_usiw_mmap_entry(entry)->page));
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }
@@ -97,7 +97,7 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 {
 	struct usiw_mmap_entry *entry = to_usiw_mmap_entry(rdma_entry);
 
-	vfree(entry->page);
+	free_page((unsigned long)entry->page);
 	kfree(entry);
 }
 

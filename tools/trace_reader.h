@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_reader.h
-/// Reads a trace (engine/trace_format.h) that another process writes, perhaps at this moment,
+/// Reads a trace (uapi/usiw_trace.h) that another process writes, perhaps at this moment,
 /// perhaps with ill will: whatever stands in it, the result is a list of events of known kinds
 /// with lengths that are true.
 #ifndef USIW_TOOLS_TRACE_READER_H
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/trace_format.h"
+#include "uapi/usiw_trace.h"
 
 namespace usiw::tools {
 

@@ -10,7 +10,7 @@
 #include <new>
 #include <vector>
 
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

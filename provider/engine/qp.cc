@@ -239,12 +239,14 @@ void Engine::Impl::publish(QpContext& qp) {
 }
 
 void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
+  // An orderly end that does not come to its SHUTDOWN has told the peer nothing: the kernel must (RESET), as for a failure.
+  const bool untold = qp.phase == Phase::kDraining && error != -ECONNRESET && error != -EREMOTEIO;
   kill(qp, at, status);
   if (error != 0) {
     note(TraceKind::kFailed, qp, static_cast<uint64_t>(-error));
     if (tracing_) tracing_ = tracer_.failed();
   }
-  if (qp.closing)
+  if (qp.closing && !untold)
     events_.qp_closed(qp);
   else
     events_.qp_failed(qp, error, event);

@@ -14,7 +14,7 @@
 #include "engine/rtt.h"
 #include "engine/timers.h"
 #include "engine/wire.h"
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/trace_format.h"
-#include "port/port.h"
+#include "uapi/usiw_trace.h"
+#include "engine/port.h"
 
 namespace usiw {
 

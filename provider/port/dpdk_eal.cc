@@ -19,7 +19,7 @@
 #include <set>
 #include <vector>
 
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 
 namespace usiw {
 namespace {

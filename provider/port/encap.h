@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

@@ -4,7 +4,7 @@
 #ifndef USIW_PORT_NET_PORT_H
 #define USIW_PORT_NET_PORT_H
 
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

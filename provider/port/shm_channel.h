@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "port/port.h"
+#include "engine/port.h"
 #include "port/shm_ring.h"
 
 namespace usiw {

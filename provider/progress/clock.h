@@ -6,7 +6,7 @@
 
 #include <ctime>
 
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw {
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "progress/spinlock.h"
-#include "quiet_thread.h"
+#include "base/spinlock.h"
+#include "base/quiet_thread.h"
 
 namespace usiw {
 namespace {

@@ -38,8 +38,8 @@
 #include <mutex>
 #include <vector>
 
-#include "port/port.h"
-#include "quiet_thread.h"
+#include "engine/port.h"
+#include "base/quiet_thread.h"
 
 namespace usiw {
 

@@ -5,7 +5,8 @@
 #include <cerrno>
 #include <new>
 
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
+#include "cm/usiw_limits.h"
 
 using namespace usiw;
 
@@ -68,7 +69,7 @@ extern "C" ibv_cq* usiw_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* c
   Context& context = Context::of(ctx);
   Runtime& runtime = *context.runtime;
   int rc = 0;
-  if (runtime.dead() || cqe < 1 || cqe > USIW_MAX_CQE) rc = EINVAL;
+  if (runtime.dead() || cqe < 1 || usiw_check_cqe(static_cast<uint32_t>(cqe)) != 0) rc = EINVAL;
   VCq* cq = rc == 0 ? new (std::nothrow) VCq{} : nullptr;
   if (cq == nullptr) {
     errno = rc != 0 ? rc : ENOMEM;

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <new>
 
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
 
 using namespace usiw;
 

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
 
 using namespace usiw;
 

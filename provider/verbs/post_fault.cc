@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "port/fault_port.h"
-#include "verbs/glue.h"
+#include "runtime/glue.h"
 
 using usiw::Faults;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "glue.h"
+#include "runtime/glue.h"
 #include "rdma_core_abi.h"
 
 USIW_ABI_SIZE(verbs_mr, USIW_VERBS_MR_SIZE);

@@ -18,7 +18,7 @@
 #include "engine/qp_context.h"
 #include "engine/wire.h"
 #include "input.h"
-#include "port/port.h"
+#include "engine/port.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::fuzz {

@@ -14,8 +14,8 @@
 #include "input.h"
 #include "provider_seams.h"
 #include "uapi/usiw_wire.h"
-#include "verbs/context.h"
-#include "verbs/runtime.h"
+#include "runtime/context.h"
+#include "runtime/runtime.h"
 
 namespace {
 

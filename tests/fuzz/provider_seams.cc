@@ -6,8 +6,8 @@
 #include "port/ethdev_port.h"
 #include "progress/progress.h"
 #include "uapi/usiw_wire.h"
-#include "verbs/glue.h"
-#include "verbs/kernel_methods.h"
+#include "runtime/glue.h"
+#include "runtime/kernel_methods.h"
 
 namespace usiw::fuzz {
 

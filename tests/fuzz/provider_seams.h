@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "port/port.h"
+#include "engine/port.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::fuzz {

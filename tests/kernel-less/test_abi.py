@@ -10,7 +10,7 @@ import pytest
 PROGRAM = str(pathlib.Path(os.environ["USIW_RUN"]).resolve().parents[1] / "tests" / "kmod" / "uapi_test")
 
 
-@pytest.mark.parametrize("case", ["queues", "qp_states", "mr", "methods", "connect", "reject", "refused_by_engine",
-                                  "destroy_qp_first", "abrupt", "wildcard", "many"])
+@pytest.mark.parametrize("case", ["queues", "qp_states", "mr", "methods", "abi", "any_ioctl", "connect", "reject",
+                                  "refused_by_engine", "destroy_qp_first", "abrupt", "wildcard", "many"])
 def test_case(usiw_run, case):
     usiw_run([PROGRAM, case]).expect(0, 90)

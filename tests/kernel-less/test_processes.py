@@ -90,7 +90,8 @@ def test_many_connections(usiw_run):
                                   "cancel/before-verbs", "cancel/at-any-time", "exit/calls-after-main",
                                   "exit/ends-after-its-last-thread", "exit/listeners-come-and-go",
                                   "fork/children-open-while-threads-call", "fork/child-reads-the-channel",
-                                  "fork/child-writes-to-the-channel", "query/gids", "query/ack-timeout"])
+                                  "fork/child-writes-to-the-channel", "query/gids", "query/ack-timeout",
+                                  "query/errno-is-left-alone"])
 def test_process_of_its_own(usiw_run, case):
     """What a program does to itself: tests/vm/programs/run_*.cc."""
     usiw_run([RUN_CASES, case]).expect(0, 150)

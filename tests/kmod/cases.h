@@ -23,6 +23,16 @@ void test_qp_states(void);
 void test_mr(void);
 void test_methods(void);
 
+/* abi.c */
+void test_abi(void);
+
+/* tenant.c */
+void test_pages(void);
+void test_handed_over(void);
+void test_closed_under_way(void);
+void test_fork_shares(void);
+void test_any_ioctl(void);
+
 /* connections.c */
 void test_connect(void);
 void test_reject(void);

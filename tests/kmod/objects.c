@@ -143,7 +143,9 @@ void test_mr(void)
 	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
 	CHECK_EQ(reg_mr(&a.dev, ro, 4096, LOCAL_WRITE, NULL, NULL), -EFAULT);
 	CHECK_EQ(reg_mr(&a.dev, mem, 10, REMOTE_WRITE, NULL, NULL), -EINVAL);
-	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | ATOMIC, NULL, NULL), -EOPNOTSUPP);
+	CHECK_EQ(reg_mr(&a.dev, mem, 10, ATOMIC, NULL, NULL), -EINVAL);
+	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | ATOMIC, &handle, &lkey), 0);
+	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
 	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | MW_BIND, NULL, NULL), -EOPNOTSUPP);
 	munmap(mem + 2 * 4096, 4096);
 	CHECK_EQ(reg_mr(&a.dev, mem, 4 * 4096, LOCAL_WRITE, NULL, NULL), -EFAULT);

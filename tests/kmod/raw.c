@@ -106,20 +106,38 @@ int alloc_pd(int fd, uint32_t *pd)
 	return verb(fd, IB_USER_VERBS_CMD_ALLOC_PD, &cmd, sizeof(cmd), NULL, 0, 4);
 }
 
-int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq)
+static int create_cq_any(struct dev *dev, uint32_t cqe, const void *req, uint32_t req_len, void *resp,
+			 uint32_t resp_len, uint32_t *cq)
 {
-	struct {
+	union {
 		struct ib_uverbs_create_cq_resp core;
-		struct usiw_create_cq_resp drv;
+		uint8_t room[320];
 	} out = {};
 	struct ib_uverbs_create_cq cmd = {
 		.response = (uintptr_t)&out, .cqe = cqe, .comp_channel = dev->comp_fd,
 	};
-	int ret = verb(dev->fd, IB_USER_VERBS_CMD_CREATE_CQ, &cmd, sizeof(cmd), NULL, 0, sizeof(out));
+	int ret;
 
+	memcpy(out.room + sizeof(out.core), resp, resp_len);
+	ret = verb(dev->fd, IB_USER_VERBS_CMD_CREATE_CQ, &cmd, sizeof(cmd), req, req_len,
+		   sizeof(out.core) + resp_len);
+	memcpy(resp, out.room + sizeof(out.core), resp_len);
 	if (!ret)
 		*cq = out.core.cq_handle;
 	return ret;
+}
+
+int create_cq_with(struct dev *dev, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, uint32_t *cq)
+{
+	return create_cq_any(dev, 16, req, req_len, resp, resp_len, cq);
+}
+
+int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq)
+{
+	struct usiw_create_cq_req req = {};
+	struct usiw_create_cq_resp resp = {};
+
+	return create_cq_any(dev, cqe, &req, sizeof(req), &resp, sizeof(resp), cq);
 }
 
 int destroy_cq(struct dev *dev, uint32_t cq)
@@ -167,11 +185,12 @@ void dev_close(struct dev *dev)
 	close(dev->fd);
 }
 
-int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8_t type)
+static int create_qp_any(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8_t type, const void *req,
+			 uint32_t req_len, void *resp, uint32_t resp_len)
 {
-	struct {
+	union {
 		struct ib_uverbs_create_qp_resp core;
-		struct usiw_create_qp_resp drv;
+		uint8_t room[320];
 	} out = {};
 	struct ib_uverbs_create_qp cmd = {
 		.response = (uintptr_t)&out, .pd_handle = dev->pd, .send_cq_handle = dev->cq,
@@ -179,21 +198,39 @@ int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8
 		.max_send_sge = caps[2], .max_recv_sge = caps[3], .max_inline_data = caps[4],
 		.qp_type = type,
 	};
-	int ret = verb(dev->fd, IB_USER_VERBS_CMD_CREATE_QP, &cmd, sizeof(cmd), NULL, 0, sizeof(out));
+	int ret;
 
+	memcpy(out.room + sizeof(out.core), resp, resp_len);
+	ret = verb(dev->fd, IB_USER_VERBS_CMD_CREATE_QP, &cmd, sizeof(cmd), req, req_len,
+		   sizeof(out.core) + resp_len);
+	memcpy(resp, out.room + sizeof(out.core), resp_len);
 	qp->dev = dev;
 	qp->handle = out.core.qp_handle;
 	qp->qpn = out.core.qpn;
-	qp->stats_size = out.drv.stats_size;
-	qp->stats_offset = out.drv.stats_offset;
-	return ret ? ret : out.core.qpn == out.drv.qpn ? 0 : -EPROTO;
+	return ret;
+}
+
+static const uint32_t usual_caps[5] = { 16, 16, 4, 4, 64 };
+
+int create_qp_with(struct dev *dev, struct qp *qp, const void *req, uint32_t req_len, void *resp, uint32_t resp_len)
+{
+	return create_qp_any(dev, qp, usual_caps, 2 /* RC */, req, req_len, resp, resp_len);
+}
+
+int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8_t type)
+{
+	struct usiw_create_qp_req req = {};
+	struct usiw_create_qp_resp resp = {};
+	int ret = create_qp_any(dev, qp, caps, type, &req, sizeof(req), &resp, sizeof(resp));
+
+	qp->stats_size = resp.stats_size;
+	qp->stats_offset = resp.stats_offset;
+	return ret ? ret : qp->qpn == resp.qpn ? 0 : -EPROTO;
 }
 
 int create_qp(struct dev *dev, struct qp *qp)
 {
-	static const uint32_t caps[5] = { 16, 16, 4, 4, 64 };
-
-	return create_qp_caps(dev, qp, caps, 2 /* RC */);
+	return create_qp_caps(dev, qp, usual_caps, 2 /* RC */);
 }
 
 int destroy_qp(struct qp *qp)
@@ -299,8 +336,13 @@ int qp_report(struct qp *qp, uint32_t kind, uint32_t conn_id, int error, uint32_
 		.kind = kind, .conn_id = conn_id, .error = error, .async_event = async_event,
 	};
 
+	return qp_report_with(qp, &report, sizeof(report));
+}
+
+int qp_report_with(struct qp *qp, const void *report, uint16_t len)
+{
 	return method(qp->dev->fd, UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT, USIW_ATTR_QP_REPORT_HANDLE,
-		      qp->handle, USIW_ATTR_QP_REPORT_DATA, &report, sizeof(report));
+		      qp->handle, USIW_ATTR_QP_REPORT_DATA, report, len);
 }
 
 /* ---- rdma_cm ----------------------------------------------------------- */

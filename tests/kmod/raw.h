@@ -57,6 +57,10 @@ int dereg_mr(struct dev *dev, uint32_t handle);
 int cq_event(struct dev *dev, uint32_t cq, uint32_t kind);
 int qp_report(struct qp *qp, uint32_t kind, uint32_t conn_id, int error, uint32_t async_event);
 int raw_post_send(struct qp *qp);
+/* The same with driver data of any length, a multiple of 4; @resp as above. */
+int create_cq_with(struct dev *dev, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, uint32_t *cq);
+int create_qp_with(struct dev *dev, struct qp *qp, const void *req, uint32_t req_len, void *resp, uint32_t resp_len);
+int qp_report_with(struct qp *qp, const void *report, uint16_t len);
 
 /* ---- rdma_cm ---- */
 

@@ -16,6 +16,10 @@ class Event : public Connected {
     file* events = mock_file(client->event_fd);
     return events->f_op->poll(events, nullptr);
   }
+  static void change_mtu(unsigned mtu) {
+    mock_netdev("eth0")->mtu = mtu;
+    mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEMTU);
+  }
   /// Connections with a record to read.
   static int unread(const usiw_evfile* events) {
     int n = 0;
@@ -38,18 +42,193 @@ TEST_F(Event, read__blocks_until_a_signal) {
   EXPECT_EQ(events->f_op->read(events, reinterpret_cast<char*>(records_), sizeof(records_), nullptr), -ERESTARTSYS);
 }
 
-TEST_F(Event, read__fault) {
-  mock_netdev("eth0")->mtu = 1400;
-  mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEMTU);
+// A record whose copy faults stays to be read: a CONNECT that is lost is a connection that times out.
+TEST_F(Event, read__fault_loses_nothing) {
+  change_mtu(1400);
   mock_errors[MOCK_COPY] = 1;
   EXPECT_EQ(read(sizeof(records_)), -EFAULT);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  pump();
+  ASSERT_EQ(listener.requests[0]->accept(*server), 0);
+  pump();
+  settle({server.get()});
+  mock_errors[MOCK_COPY] = 2;
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].type, USIW_EVENT_LINK);
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_EQ(read(sizeof(records_)), -EFAULT);
+  EXPECT_EQ(poll(), EPOLLIN | EPOLLRDNORM);
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].type, USIW_EVENT_CONNECT);
+  EXPECT_EQ(poll(), 0u);
+  const u32 id = records_[0].conn_id;
+  EXPECT_EQ(client->report(USIW_REPORT_READY, id), 0);
+  settle({client.get(), server.get()});
+  EXPECT_TRUE(active.established());
+
+  // The last record, too.
+  usiw_evfile_shutdown(client->context()->events);
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_EQ(read(sizeof(records_)), -EFAULT);
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].type, USIW_EVENT_DEVICE_GONE);
+}
+
+// What changes while a record is copied is read again, and what ends then is not read any more.
+TEST_F(Event, read__link_changes_meanwhile) {
+  change_mtu(1400);
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    change_mtu(1300);
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].link.mtu, 1400u);
+  EXPECT_EQ(records_[1].link.mtu, 1300u);
+  EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
+}
+
+TEST_F(Event, read__neighbour_changes_meanwhile) {
+  static constexpr u8 kFirst[ETH_ALEN] = {2, 0, 0, 0, 0, 8}, kSecond[ETH_ALEN] = {2, 0, 0, 0, 0, 9};
+  static usiw_conn* conn;
+  establish();
+  conn = client_conn();
+  usiw_evfile_neigh(conn, kFirst);
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    usiw_evfile_neigh(conn, kSecond);
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].conn.remote_mac[5], 8);
+  EXPECT_EQ(records_[1].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records_[1].conn.remote_mac[5], 9);
+  EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
+}
+
+TEST_F(Event, read__killed_meanwhile) {
+  static Process* process;
+  process = client.get();
+  establish();
+  usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    process->modify(IB_QPS_ERR);
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].type, USIW_EVENT_PROBE);
+  EXPECT_EQ(records_[1].type, USIW_EVENT_KILL);
+  EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
+}
+
+TEST_F(Event, read__qp_is_destroyed_meanwhile) {
+  static Process* process;
+  process = client.get();
+  establish();
+  usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    usiw_evfile_forget(process->context()->events, process->ibqp->qp_num);
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
+}
+
+TEST_F(Event, read__context_ends_meanwhile) {
+  static usiw_evfile* events;
+  events = client->context()->events;
+  change_mtu(1400);
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    usiw_evfile_shutdown(events);
+  };
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
+  EXPECT_EQ(records_[1].type, USIW_EVENT_DEVICE_GONE);
+  EXPECT_EQ(read(sizeof(records_)), 0);
+}
+
+TEST_F(Event, open__once_for_each_context) {
+  EXPECT_EQ(client->open_events(), -EBUSY);
+  mock_close(client->event_fd);
+  client->event_fd = -1;
+  EXPECT_EQ(client->open_events(), -EBUSY);
+  EXPECT_EQ(client->event_fd, -1);
+}
+
+TEST_F(Event, open__each_failure) {
+  Process other("eth0");
+  for (int n = 0;; n++) {
+    mock_inject(u64{1} << n);
+    const int ret = other.open();
+    const bool more = mock_fallible > static_cast<unsigned>(n);
+    mock_inject(0);
+    const bool open = other.event_fd >= 0;
+    EXPECT_EQ(ret == 0, open) << n;
+    other.close();
+    if (!more) break;
+  }
+}
+
+// The netdev changes when the provider has been told of it, and has no stream to hear of it yet.
+TEST_F(Event, open__tells_what_was_missed) {
+  Process other("eth0");
+  mock_on_copy_to_user = [] {
+    mock_on_copy_to_user = nullptr;
+    change_mtu(1400);
+  };
+  ASSERT_EQ(other.open(), 0);
+  const auto records = other.events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].type, USIW_EVENT_LINK);
+  EXPECT_EQ(records[0].link.mtu, 1400u);
+}
+
+// Who closes his stream has given up his connections' events, no more: they end as those of one who never answers.
+TEST_F(Event, closed__connections_time_out) {
+  mock_close(client->event_fd);
+  client->event_fd = -1;
+  change_mtu(1400);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  pump();
+  ASSERT_EQ(listener.requests[0]->accept(*server), 0);
+  settle({server.get()});
+  for (int i = 0; i < 200 && !active.told(IW_CM_EVENT_CONNECT_REPLY); i++) {
+    mock_advance_ms(500);
+    settle({server.get()});
+  }
+  EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
+  EXPECT_FALSE(active.established());
+}
+
+TEST_F(Event, closed__under_a_connection) {
+  establish();
+  usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
+  mock_close(client->event_fd);
+  client->event_fd = -1;
+  usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
+  usiw_evfile_neigh(client_conn(), records_[0].conn.remote_mac);
+  EXPECT_EQ(unread(client->context()->events), 0);
+  EXPECT_EQ(client->modify(IB_QPS_ERR), 0);
+  settle({server.get()});
+}
+
+// A descriptor in other hands: whoever reads takes the record, and the end of the context is the end for all.
+TEST_F(Event, handed_over__end_of_the_context) {
+  Process other("eth1");
+  establish();
+  usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
+  other.enter();
+  ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
+  EXPECT_EQ(records_[0].type, USIW_EVENT_PROBE);
+  file* theirs = mock_file(client->event_fd);
+  const int fd = client->event_fd;
+  client->event_fd = -1;
+  client->close();
+  other.enter();
+  EXPECT_EQ(theirs->f_op->poll(theirs, nullptr), EPOLLIN | EPOLLRDNORM | EPOLLHUP);
+  mock_close(fd);
 }
 
 TEST_F(Event, link__newest_state_once) {
-  for (const unsigned mtu : {1400u, 1300u}) {
-    mock_netdev("eth0")->mtu = mtu;
-    mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEMTU);
-  }
+  for (const unsigned mtu : {1400u, 1300u}) change_mtu(mtu);
   EXPECT_EQ(poll(), EPOLLIN | EPOLLRDNORM);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
   EXPECT_EQ(records_[0].type, USIW_EVENT_LINK);

@@ -75,12 +75,12 @@ TEST_F(Rx, encap_rcv__no_memory) {
 }
 
 TEST_F(Rx, data__stray_is_answered_at_a_bounded_rate) {
-  mock_advance_ms(USIW_STRAY_MS + 1);
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   const mock_datagram d = datagram(USIW_TRP_DATA << USIW_TRP_OPCODE_SHIFT, 200);
   for (int i = 0; i < 50; i++) mock_deliver(&d, 8);
   mock_run();
   EXPECT_EQ(drop_sent(), 1u);
-  mock_advance_ms(USIW_STRAY_MS + 1);
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   mock_deliver(&d, 8);
   mock_run();
   EXPECT_EQ(drop_sent(), 1u);
@@ -88,7 +88,7 @@ TEST_F(Rx, data__stray_is_answered_at_a_bounded_rate) {
 
 TEST_F(Rx, data__of_a_live_connection_is_the_engines) {
   establish();
-  mock_advance_ms(USIW_STRAY_MS + 1);
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   const mock_datagram d = datagram(USIW_TRP_DATA << USIW_TRP_OPCODE_SHIFT, 200);
   mock_deliver(&d, 8);
   mock_run();
@@ -123,9 +123,19 @@ TEST_F(Rx, encap_err_rcv__psn_has_to_fit) {
   mock_deliver_icmp(&req, 8);
   EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
   mock_run();
-  mock_deliver_icmp(&req, 0);  // ICMP carried the UDP header and no more
-  mock_run();
   drop_sent();
+}
+
+TEST_F(Rx, encap_err_rcv__d10_without_the_isn_it_is_not_believed) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  for (const unsigned quoted : {0u, 3u}) {  // the UDP header and no more
+    mock_deliver_icmp(&req, quoted);
+    EXPECT_FALSE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+  }
+  mock_deliver_icmp(&req, 4);
+  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
 }
 
 TEST_F(Rx, encap_err_rcv__ipv6) {

@@ -216,15 +216,29 @@ TEST_F(Verbs, alloc_ucontext__link_changes_meanwhile) {
 
 TEST_F(Verbs, mmap__counters_page) {
   ASSERT_EQ(process->open(), 0);
-  vm_area_struct vma{0, PAGE_ALIGN(USIW_COUNTERS_SIZE),
-                     reinterpret_cast<unsigned long>(process->context()->counters.entry)};
+  vm_area_struct vma{0, PAGE_SIZE, 0, reinterpret_cast<unsigned long>(process->context()->counters.entry)};
   EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), 0);
+  EXPECT_EQ(vma.vm_flags, VM_DONTEXPAND | VM_DONTDUMP);
   mock_errors[MOCK_CORE] = 1;
   EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -ENOMEM);
   vma.vm_end *= 2;
   EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -EINVAL);
-  vma = {0, PAGE_ALIGN(USIW_COUNTERS_SIZE), 0};
+  vma = {0, PAGE_SIZE, 0, 0};
   EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -EINVAL);
+}
+
+// What a process can make the kernel allocate is charged to it (GFP_KERNEL_ACCOUNT), whatever it makes.
+TEST_F(Verbs, memory__is_the_process_s) {
+  CmId listener, active;
+  mock_unaccounted = 0;
+  ASSERT_EQ(process->open_all(), 0);
+  ib_mr* mr = reg(0x10000, 1, 0);
+  ASSERT_FALSE(IS_ERR(mr));
+  ASSERT_EQ(listener.listen(process->device, in6_addr{}, kPort), 0);
+  ASSERT_EQ(active.connect(*process, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  EXPECT_EQ(mock_unaccounted, 0u) << mock_unaccounted_site;
+  mr->device = process->device;
+  process->device->ops->dereg_mr(mr, nullptr);
 }
 
 TEST_F(Verbs, counters__outlive_the_context) {
@@ -335,7 +349,9 @@ TEST_F(Verbs, reg_mr__ranges_and_rights) {
   EXPECT_EQ(reg_error(TASK_SIZE, 1, 0), -EFAULT);
   EXPECT_EQ(reg_error(0x20000, 1, IB_ACCESS_REMOTE_WRITE | rw), -EFAULT);
   EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_WRITE), -EINVAL);
-  EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC), -EOPNOTSUPP);
+  EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC), -EINVAL);
+  EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC | rw), 0);  // harmless: there are no atomics
+  EXPECT_EQ(reg_error(0x10000, 1, 1 << 4), -EOPNOTSUPP);              // memory windows
   EXPECT_EQ(reg_error(0x10000, 1, 1 << 20), 0);  // an optional right
   EXPECT_EQ(process->mm.readers, 0);
 }

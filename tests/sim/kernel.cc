@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "cm/usiw_cm_input.h"
+#include "cm/usiw_cm_notify.h"
 #include "process.h"
 
 namespace usiw::sim {
@@ -17,15 +19,27 @@ struct KConn {
   bool attached = false;     ///< the QP has this connection
   Process* process = nullptr;
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
-  bool told_reply = false, told_established = false, told_disconnect = false, told_close = false;
-  bool accepted = false, announced = false, hashed = false, requested = false;
+  usiw_cm_ledger ledger{};
+  bool announced = false, hashed = false, requested = false;
   uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
 };
 
 namespace {
 
 constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
-constexpr uint64_t kStrayNs = 20'000'000;
+void mute(KConn& conn) {
+  conn.user = nullptr;
+  usiw_cm_ledger_mute(&conn.ledger);
+}
+
+void tell(KConn& conn, uint32_t event, int status) {
+  if (!usiw_cm_notify(&conn.ledger, event, status)) return;
+  const usiw_cm_conn& cm = conn.cm;
+  if (event == USIW_CM_A_EV_REPLY) conn.user->on_reply(status, {cm.peer_pd, cm.peer_pd_len});
+  if (event == USIW_CM_A_EV_ESTABLISHED) conn.user->on_established();
+  if (event == USIW_CM_A_EV_DISCONNECT) conn.user->on_disconnected(status);
+  if (event == USIW_CM_A_EV_CLOSE) conn.user->on_closed();
+}
 
 }  // namespace
 
@@ -101,76 +115,52 @@ void Kernel::transmit(const FlowKey& flow, const void* data, uint32_t len) {
 }
 
 void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
-  TrpHeader h{};
   if (!has_socket(flow.local_port)) {
-    decode_trp(d, h);
-    // ICMP has no opcode of TRP: it goes as a datagram that no port would send.
+    // ICMP has no opcode of TRP: it goes as a datagram that no port would send. It quotes the PSN.
     std::byte icmp[5] = {std::byte{0xff}};
-    store_be32(icmp + 1, h.psn);
+    std::copy_n(d.begin(), std::min(d.size(), sizeof icmp - 1), icmp + 1);
     w_.wire.send(side_, icmp, flow);
     return;
   }
-  if (!decode_trp(d, h)) return;
-  switch (h.opcode) {
-    case USIW_TRP_DATA:
-    case USIW_TRP_SHUTDOWN:
-    case USIW_TRP_SACK:
-      return rx_data(h, d, flow);
-    case USIW_TRP_RESET:
-      if ((h.flags & USIW_TRP_F_STRAY) != 0) return;
+  switch (usiw_cm_look(d.data(), static_cast<uint32_t>(d.size()))) {
+    case USIW_CM_LOOK_DATA:
+      if (!rx_data(d, flow)) return;
+      d = d.first(kTrpBytes);
       break;
-    case USIW_TRP_REQ:
-    case USIW_TRP_ACCEPT:
-    case USIW_TRP_REJECT:
-    case USIW_TRP_CONFIRM:
+    case USIW_CM_LOOK_HANDSHAKE:
       break;
     default:
       return;
   }
-  if (d.size() > USIW_CM_MAX_DATAGRAM) return;
   // The worker, some time later and in order.
   rx_at_ = std::max(rx_at_, w_.clock.now + w_.rng.below(20'000));
   w_.after(rx_at_ - w_.clock.now, life_,
            [this, copy = std::vector(d.begin(), d.end()), flow] { rx_work(copy, flow); });
 }
 
-void Kernel::rx_data(const TrpHeader& h, std::span<const std::byte> d, const FlowKey& flow) {
+/// True if the worker shall answer it as stray.
+bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
+  const bool stray = usiw_cm_stray_due(&stray_next_, now_us()) != 0;
   const Conn conn = lookup(flow);
-  if (conn != nullptr) {
-    if (conn->cm.state == USIW_CM_ACCEPT_SENT && h.psn - conn->cm.peer_isn < USIW_TRP_MAX_WINDOW &&
-        h.ack_psn - conn->cm.local_isn <= USIW_TRP_MAX_WINDOW)
-      perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
-    return;
-  }
-  if (w_.clock.now < stray_next_) return;
-  stray_next_ = w_.clock.now + kStrayNs;
-  w_.after(w_.rng.below(20'000), life_, [this, copy = std::vector(d.begin(), d.begin() + kTrpBytes), flow] {
-    if (lookup(flow) != nullptr) return;
-    uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const uint32_t len = usiw_cm_build_stray_reset(copy.data(), static_cast<uint32_t>(copy.size()), buf);
-    if (len != 0) transmit(flow, buf, len);
-  });
+  if (conn != nullptr && conn->cm.state == USIW_CM_ACCEPT_SENT && usiw_cm_confirms(&conn->cm, d.data()))
+    perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
+  return stray && conn == nullptr;
 }
 
-void Kernel::icmp_unreachable(const FlowKey& flow, uint32_t psn) {
+void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted) {
   const Conn conn = lookup(flow);
-  if (conn != nullptr && psn == conn->cm.local_isn) perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
+  if (conn != nullptr && usiw_cm_quotes(&conn->cm, quoted.data(), static_cast<uint32_t>(quoted.size())))
+    perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  usiw_cm_packet pkt{};
-  const int ret = usiw_cm_decode(&pkt, d.data(), static_cast<uint32_t>(d.size()));
-  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ)
-    return transmit(flow, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_VERSION, buf));
-  if (const Conn conn = lookup(flow)) {
-    if (ret != 0) return;
-    perform(conn, usiw_cm_receive(&conn->cm, &pkt, now_us()));
-    if (conn->cm.state != USIW_CM_DEAD || pkt.opcode != USIW_TRP_REQ) return;
-  }
-  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) return request(flow, pkt);
-  const uint32_t len = usiw_cm_build_stray_reset(d.data(), static_cast<uint32_t>(d.size()), buf);
-  if (len != 0) transmit(flow, buf, len);
+  usiw_cm_verdict v{};
+  const Conn conn = lookup(flow);
+  usiw_cm_input(&v, conn ? &conn->cm : nullptr, d.data(), static_cast<uint32_t>(d.size()), now_us(), buf);
+  if (conn) perform(conn, v.actions);
+  if (v.kind == USIW_CM_V_ADMIT) request(flow, v.pkt);
+  if (v.kind == USIW_CM_V_ANSWER) transmit(flow, buf, v.len);
 }
 
 // ---- usiw_listen.c ----
@@ -243,6 +233,7 @@ int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t i
   }
   conn->hashed = true;
   conn->contract.connected();
+  usiw_cm_ledger_connected(&conn->ledger);
   perform(conn, usiw_cm_connect(&conn->cm, now_us()));
   return 0;
 }
@@ -256,11 +247,11 @@ int Kernel::accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& p
   if (ret == 0)
     actions = usiw_cm_accept(&conn->cm, p.ird, p.ord, p.pd.data(), static_cast<uint16_t>(p.pd.size()), now_us(), &ret);
   if (ret == 0) {
-    conn->accepted = true;
+    usiw_cm_ledger_accepted(&conn->ledger);
     conn->contract.accepted();
     perform(conn, actions);
   } else {
-    conn->user = nullptr;
+    mute(*conn);
     perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
   }
   return ret;
@@ -273,7 +264,7 @@ void Kernel::reject(uint32_t conn_id, std::span<const uint8_t> pd) {
 
 void Kernel::forget(CmUser* user) {
   for (const Conn& c : conns_)
-    if (c->user == user) c->user = nullptr;
+    if (c->user == user) mute(*c);
 }
 
 // ---- usiw_qp.c ----
@@ -379,13 +370,10 @@ bool Kernel::read_event(Process* process, KEvent& event) {
 // ---- usiw_conn_act.c ----
 
 void Kernel::release(const Conn& conn) {
-  CmUser* user = conn->user;
-  if (user != nullptr) {
-    if (conn->cm.initiator && !conn->told_reply) user->on_reply(-ECONNABORTED, {});
-    if (!conn->cm.initiator && conn->accepted && !conn->told_established) user->on_established();
-    if ((conn->told_reply || conn->told_established) && !conn->told_close) user->on_closed();
-    conn->user = nullptr;
-  }
+  const uint32_t owed = usiw_cm_owed(&conn->ledger, &conn->cm);
+  for (const uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
+    if ((owed & event) != 0) tell(*conn, event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);
+  mute(*conn);
   if (KQp* q = qp(conn->qpn); q != nullptr && q->conn == conn) {
     if (conn->announced) q->state = kErr;
     q->conn = nullptr;
@@ -395,7 +383,6 @@ void Kernel::release(const Conn& conn) {
 
 void Kernel::perform_one(const Conn& conn, uint32_t action) {
   usiw_cm_conn* cm = &conn->cm;
-  CmUser* user = conn->user;
   KQp* q = conn->attached ? qp(conn->qpn) : nullptr;
   switch (action) {
     case USIW_CM_A_INSTALL:
@@ -415,23 +402,12 @@ void Kernel::perform_one(const Conn& conn, uint32_t action) {
       return transmit(conn->tuple, buf, usiw_cm_build(cm, buf));
     }
     case USIW_CM_A_EV_REPLY:
-      if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
-      if (user == nullptr || conn->told_reply) return;
-      conn->told_reply = true;
-      return user->on_reply(cm->status, {cm->peer_pd, cm->peer_pd_len});
     case USIW_CM_A_EV_ESTABLISHED:
       if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
-      if (user == nullptr || !conn->accepted || conn->told_established) return;
-      conn->told_established = true;
-      return user->on_established();
+      return tell(*conn, action, cm->status);
     case USIW_CM_A_EV_DISCONNECT:
-      if (user == nullptr || conn->told_disconnect) return;
-      conn->told_disconnect = true;
-      return user->on_disconnected(cm->status);
     case USIW_CM_A_EV_CLOSE:
-      if (user == nullptr || conn->told_close) return;
-      conn->told_close = true;
-      return user->on_closed();
+      return tell(*conn, action, cm->status);
     case USIW_CM_A_RELEASE:
       return release(conn);
     case USIW_CM_A_DEAD:

@@ -55,7 +55,7 @@ class Kernel {
 
   // ---- The network ----
   void receive(std::span<const std::byte> d, const FlowKey& flow);
-  void icmp_unreachable(const FlowKey& flow, uint32_t psn);
+  void icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted);
   void run_timers();
   uint64_t next_deadline() const;
 
@@ -111,7 +111,7 @@ class Kernel {
   Conn make_conn(const FlowKey& tuple);
   bool has_socket(uint16_t port) const;
   void rx_work(const std::vector<std::byte>& d, const FlowKey& flow);
-  void rx_data(const TrpHeader& h, std::span<const std::byte> d, const FlowKey& flow);
+  bool rx_data(std::span<const std::byte> d, const FlowKey& flow);
   void request(const FlowKey& flow, const usiw_cm_packet& pkt);
   void transmit(const FlowKey& flow, const void* data, uint32_t len);
   void perform(const Conn& conn, uint32_t actions);
@@ -133,7 +133,7 @@ class Kernel {
   std::map<uint32_t, KQp> qps_;
   std::map<Process*, std::list<Conn>> events_;
   uint32_t next_id_ = 1;
-  uint64_t stray_next_ = 0;
+  __u64 stray_next_ = 0;
   uint64_t rx_at_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file process.h
 /// A process with the provider loaded: the engine that ships, its port on the wire, and what
-/// provider/verbs/runtime.cc, runtime_events.cc and qp.cc do between engine and kernel.
+/// provider/runtime/ and provider/verbs/qp.cc do between engine and kernel.
 #ifndef USIW_TESTS_SIM_PROCESS_H
 #define USIW_TESTS_SIM_PROCESS_H
 

@@ -254,7 +254,7 @@ void Run::arrivals() {
     while (w.wire.receive(m.side, d, flow)) {
       if (m.kernel == nullptr) continue;
       if (d.size() == 5 && d[0] == std::byte{0xff}) {
-        m.kernel->icmp_unreachable(flow, load_be32(&d[1]));
+        m.kernel->icmp_unreachable(flow, std::span(d).subspan(1));
         continue;
       }
       if (w.tracing()) w.trace("%c <wire %s", 'A' + m.side, describe(d).c_str());

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "engine/wire.h"
-#include "port/port.h"
+#include "engine/port.h"
 
 namespace usiw::sim {
 

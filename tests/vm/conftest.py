@@ -25,8 +25,9 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out what needs another topology; `veth` is what a test needs that says nothing."""
     keep, other = [], []
     for item in items:
-        needs_netns = item.get_closest_marker("netns") is not None
-        fits = needs_netns == (TOPOLOGY == "netns") and (WORLD == "module" or item.get_closest_marker("kernel") is None)
+        needs = next((name for name in ("netns", "exclusive") if item.get_closest_marker(name)), None)
+        own = TOPOLOGY if TOPOLOGY in ("netns", "exclusive") else None
+        fits = needs == own and (WORLD == "module" or item.get_closest_marker("kernel") is None)
         (keep if fits else other).append(item)
     if other:
         config.hook.pytest_deselected(items=other)

@@ -44,7 +44,7 @@ REASONS = ["none", "wish", "fastest", "same-host", "rights", "netdev", "ipsec", 
 
 def qps_of(pid):
     """[(port, reason)] of the QPs of a process, as `rdma resource show qp -dd` shows them."""
-    return [(PORTS[e["data_port"]], REASONS[e["data_port_why"]]) for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == pid]
+    return [(PORTS[e["drv_data_port"]], REASONS[e["drv_data_port_why"]]) for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == pid]
 
 
 def live(server, site, *options):

@@ -11,7 +11,7 @@
 #include "conn.h"
 #include "file.h"
 #include "packets.h"
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "real.h"
 #include "udp_socket.h"
 #include "world.h"

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
 #include "packets.h"
 #include "qp.h"
@@ -17,19 +18,13 @@
 namespace usiw::run {
 namespace {
 
-using TupleKey = std::array<uint8_t, 36>;
+struct Before {
+  bool operator()(const usiw_cm_tuple& a, const usiw_cm_tuple& b) const { return std::memcmp(&a, &b, sizeof a) < 0; }
+};
+using ConnTable = std::map<usiw_cm_tuple, std::shared_ptr<Conn>, Before>;
 
-TupleKey tuple_key(const Tuple& t) {
-  TupleKey key;
-  std::memcpy(key.data(), &t.local.addr, 16);
-  std::memcpy(key.data() + 16, &t.remote.addr, 16);
-  std::memcpy(key.data() + 32, &t.local.port, 2);
-  std::memcpy(key.data() + 34, &t.remote.port, 2);
-  return key;
-}
-
-std::map<TupleKey, std::shared_ptr<Conn>>& conn_table() {
-  static auto& conns = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+ConnTable& conn_table() {
+  static auto& conns = *new ConnTable;
   return conns;
 }
 
@@ -52,7 +47,7 @@ uint32_t next_conn_id() {
 }
 
 std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
-  auto it = conn_table().find(tuple_key(tuple));
+  auto it = conn_table().find(cm_tuple(tuple));
   return it == conn_table().end() ? nullptr : it->second;
 }
 
@@ -76,7 +71,7 @@ Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
     : id_(next_conn_id()), tuple_(tuple), sock_(sock) {}
 
 int Conn::insert() {
-  if (!conn_table().try_emplace(tuple_key(tuple_), shared_from_this()).second) return -EADDRINUSE;
+  if (!conn_table().try_emplace(cm_tuple(tuple_), shared_from_this()).second) return -EADDRINUSE;
   hashed_ = true;
   return 0;
 }
@@ -87,7 +82,7 @@ void Conn::unhash() {
   leave_packets();
   if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
   armed_us_ = 0;
-  conn_table().erase(tuple_key(tuple_));
+  conn_table().erase(cm_tuple(tuple_));
 }
 
 void Conn::arm() {
@@ -115,7 +110,7 @@ void conn_run_timers() {
 void conns_abandon() {
   conn_clock().clear();
   // Leaked on purpose: the parent's.
-  static auto& kept = *new std::map<TupleKey, std::shared_ptr<Conn>>;
+  static auto& kept = *new ConnTable;
   kept.merge(conn_table());
   conn_table().clear();
 }
@@ -139,6 +134,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
     return ret;
   }
   conn->tos_ = tos;
+  usiw_cm_ledger_connected(&conn->ledger_);
   out = conn;
   conn->act(usiw_cm_connect(&conn->cm_, now_us()));
   return 0;
@@ -152,12 +148,12 @@ int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, ui
     tos_ = tos;
     uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
     if (ret == 0) {
-      accepted_ = true;
+      usiw_cm_ledger_accepted(&ledger_);
       act(actions);
       return 0;
     }
   }
-  user_ = nullptr;  // an error is the end of the request, and the user has it already
+  forget_user();  // an error is the end of the request, and the user has it already
   abort(USIW_KILL_LOCAL);
   return ret;
 }
@@ -191,59 +187,56 @@ void Conn::report(const usiw_qp_report& report) {
 
 // ---- The network ------------------------------------------------------------------------
 
-
-void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
-  usiw_cm_packet pkt;
-  int ret = usiw_cm_decode(&pkt, data, len);
-  if (ret == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ) {
-    refuse(*sock, tuple, pkt, USIW_REJECT_VERSION);
-    return;
+/// A REQ that opens a connection.
+static void admit(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
+                  const void* data, uint32_t len) {
+  int reason = USIW_REJECT_NO_LISTENER;
+  Listener* listener = sock->listener;
+  if (listener == nullptr) {
+    // The socket of one address may stand beside one for all, where the listener is.
+    Endpoint any = endpoint_any(tuple.local.ipv4());
+    any.port = tuple.local.port;
+    if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
   }
-  if (std::shared_ptr<Conn> conn = lookup_conn(tuple)) {
-    if (ret != 0) return;
-    conn->act(usiw_cm_receive(&conn->cm_, &pkt, now_us()));
-    bool gone = conn->cm_.state == USIW_CM_DEAD;
-    if (!gone || pkt.opcode != USIW_TRP_REQ) return;
+  if (listener == nullptr && sock->hold(tuple, data, len)) return;
+  if (listener != nullptr) {
+    Route route;
+    reason = 0;
+    if (route_to(tuple.local, tuple.remote, route) == 0) reason = Conn::open(sock, tuple, req, route.mtu, *listener);
   }
-  if (ret == 0 && pkt.opcode == USIW_TRP_REQ) {
-    int reason = USIW_REJECT_NO_LISTENER;
-    Listener* listener = sock->listener;
-    if (listener == nullptr) {
-      // The socket of one address may stand beside one for all, where the listener is.
-      Endpoint any = endpoint_any(tuple.local.ipv4());
-      any.port = tuple.local.port;
-      if (std::shared_ptr<UdpSocket> wild = UdpSocket::find(any)) listener = wild->listener;
-    }
-    if (listener == nullptr && sock->hold(tuple, data, len)) return;
-    if (listener != nullptr) {
-      Route route;
-      reason = 0;
-      if (route_to(tuple.local, tuple.remote, route) == 0) {
-        std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-        reason = usiw_cm_init_passive(&conn->cm_, &pkt, random_u32(), static_cast<uint16_t>(route.mtu),
-                                      USIW_TRP_MAX_WINDOW, now_us());
-        conn->cm_.features |= pkt.features & own_features(tuple);
-        if (reason == 0 && conn->insert() == 0) {
-          if (listener->on_request(conn)) {
-            conn->arm();
-          } else {  // the peer repeats its REQ, and there may be room by then
-            conn->unhash();
-            send_pending(*sock, tuple, pkt);
-          }
-        }
-      }
-    }
-    if (reason != 0) refuse(*sock, tuple, pkt, reason);
-    return;
-  }
-  uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  if (uint32_t n = usiw_cm_build_stray_reset(data, len, buf); n != 0)
-    sock->send(tuple.local, tuple.remote, buf, n);
+  if (reason != 0) refuse(*sock, tuple, req, reason);
 }
 
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn) {
+int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
+               Listener& listener) {
+  std::shared_ptr<Conn> conn(new Conn(sock, tuple));
+  const int reason = usiw_cm_init_passive(&conn->cm_, &req, random_u32(), static_cast<uint16_t>(mtu),
+                                          USIW_TRP_MAX_WINDOW, now_us());
+  if (reason != 0) return reason;
+  conn->cm_.features |= req.features & own_features(tuple);
+  if (conn->insert() != 0) return 0;
+  if (listener.on_request(conn)) {
+    conn->arm();
+  } else {  // the peer repeats its REQ, and there may be room by then
+    conn->unhash();
+    send_pending(*sock, tuple, req);
+  }
+  return 0;
+}
+
+void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
+  usiw_cm_verdict v;
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  std::shared_ptr<Conn> conn = lookup_conn(tuple);
+  usiw_cm_input(&v, conn ? &conn->cm_ : nullptr, data, len, now_us(), buf);
+  if (conn) conn->act(v.actions);
+  if (v.kind == USIW_CM_V_ADMIT) admit(sock, tuple, v.pkt, data, len);
+  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, buf, v.len);
+}
+
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
-    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || conn->cm_.local_isn != psn) continue;
+    if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to) || !usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
     held->act(usiw_cm_unreachable(&held->cm_, now_us()));
     return;

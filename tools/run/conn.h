@@ -7,9 +7,11 @@
 #define USIW_RUN_CONN_H
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "cm/usiw_cm.h"
+#include "cm/usiw_cm_notify.h"
 #include "host.h"
 #include "next_hop.h"
 #include "uapi/usiw_abi.h"
@@ -19,6 +21,16 @@ namespace usiw::run {
 
 class Conn;
 class Qp;
+
+/// The same ends as cm/ sees them.
+inline usiw_cm_tuple cm_tuple(const Tuple& t) {
+  usiw_cm_tuple out{};
+  std::memcpy(out.local, &t.local.addr, sizeof out.local);
+  std::memcpy(out.remote, &t.remote.addr, sizeof out.remote);
+  out.local_port = t.local.port;
+  out.remote_port = t.remote.port;
+  return out;
+}
 
 /// The rdma_cm id of a connection. All calls [world].
 class ConnUser {
@@ -48,12 +60,18 @@ class Conn : public std::enable_shared_from_this<Conn> {
   /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
   int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
              const std::shared_ptr<Qp>& qp, ConnUser* user);
+  /// [world] A request: a connection of it, told to @p listener. 0 or the reason to refuse it with.
+  static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t mtu,
+                  Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_kill_reason reason);
   void report(const usiw_qp_report& report);
   /// [world] The user goes: nothing is told any more.
-  void forget_user() { user_ = nullptr; }
+  void forget_user() {
+    user_ = nullptr;
+    usiw_cm_ledger_mute(&ledger_);
+  }
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& cm() const { return cm_; }
@@ -69,7 +87,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t);
-  friend void conn_unreachable(UdpSocket&, const Endpoint&, uint32_t);
+  friend void conn_unreachable(UdpSocket&, const Endpoint&, const void*, uint32_t);
   friend void conn_run_timers();
   friend void conns_follow();
   friend void conns_use_next_hops();
@@ -88,9 +106,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void use_next_hop();
   void follow(const usiw_link_info& link);
   void established();
-  void tell_reply(int status);
-  void tell_established();
-  void tell_close();
+  void tell(uint32_t event, int status = 0);
   void release();
 
   usiw_cm_conn cm_{};
@@ -105,14 +121,14 @@ class Conn : public std::enable_shared_from_this<Conn> {
   uint8_t tos_ = 0;
   bool by_packets_ = false;
   NextHop hop_;
-  bool hashed_ = false, announced_ = false, accepted_ = false;
-  bool told_reply_ = false, told_failure_ = false, told_established_ = false, told_close_ = false;
+  bool hashed_ = false, announced_ = false;
+  usiw_cm_ledger ledger_{};
 };
 
 /// [world] A datagram of the handshake, or a stray one.
 void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
-/// [world] ICMP: nobody has the port @p to; @p psn is the answered datagram's.
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, uint32_t psn);
+/// [world] ICMP: nobody has the port @p to. @p quoted: what it has of the datagram's payload.
+void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len);
 /// [world] 0: none.
 uint64_t conn_next_deadline_us();
 /// [world]

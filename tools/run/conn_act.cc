@@ -28,32 +28,20 @@ void Conn::established() {
   if (cm_.state == USIW_CM_ESTABLISHED && qp_) qp_->state = IBV_QPS_RTS;
 }
 
-void Conn::tell_reply(int status) {
-  if (user_ == nullptr || told_reply_ || told_failure_) return;
-  (status != 0 ? told_failure_ : told_reply_) = true;
-  user_->on_reply(status, cm_);
-}
-
-void Conn::tell_established() {
-  if (user_ == nullptr || !accepted_ || told_established_) return;
-  told_established_ = true;
-  user_->on_established(cm_);
-}
-
-void Conn::tell_close() {
-  if (user_ == nullptr || !(told_reply_ || told_established_) || told_close_) return;
-  told_close_ = true;
-  user_->on_close();
+/// Tells the user, unless cm/usiw_cm_notify.c knows that it must not hear of it.
+void Conn::tell(uint32_t event, int status) {
+  if (!usiw_cm_notify(&ledger_, event, status)) return;
+  if (event == USIW_CM_A_EV_REPLY) user_->on_reply(status, cm_);
+  if (event == USIW_CM_A_EV_ESTABLISHED) user_->on_established(cm_);
+  if (event == USIW_CM_A_EV_CLOSE) user_->on_close();
 }
 
 /// Lets go of the user and of the QP, after what the user is still owed.
 void Conn::release() {
-  if (cm_.initiator != 0)
-    tell_reply(-ECONNABORTED);
-  else
-    tell_established();
-  tell_close();
-  user_ = nullptr;
+  const uint32_t owed = usiw_cm_owed(&ledger_, &cm_);
+  for (uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
+    if ((owed & event) != 0) tell(event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);
+  forget_user();
   leave_packets();
   watch_remove(watch_entry_);
   watch_entry_ = -1;
@@ -68,23 +56,10 @@ void Conn::release() {
 // ---- The engine -------------------------------------------------------------------------
 
 uint32_t Conn::announce() {
-  Endpoint remote = tuple_.remote;
-  std::memset(&info_, 0, sizeof info_);
-  std::memcpy(info_.local_addr, &tuple_.local.addr, sizeof info_.local_addr);
-  std::memcpy(info_.remote_addr, &remote.addr, sizeof info_.remote_addr);
-  info_.local_port = tuple_.local.port;
-  info_.remote_port = remote.port;
-  if (cm_.initiator != 0) info_.flags |= USIW_CONN_F_INITIATOR;
-  if (!tuple_.local.ipv4()) info_.flags |= USIW_CONN_F_IPV6;
-  info_.snd_psn = cm_.local_isn;
-  info_.rcv_psn = cm_.peer_isn;
-  info_.snd_window = cm_.peer_window;
-  info_.ird = cm_.ird;
-  info_.ord = cm_.ord;
-  info_.mtu = cm_.mtu;
+  const usiw_cm_tuple tuple = cm_tuple(tuple_);
+  usiw_cm_fill_info(&info_, &cm_, &tuple);
   info_.hop_limit = 64;
   info_.tos = tos_;
-  info_.features = cm_.features;
   announce_packets();
   qp_->ird = cm_.ird;
   qp_->ord = cm_.ord;
@@ -121,14 +96,15 @@ uint32_t Conn::act_one(uint32_t action) {
     }
     case USIW_CM_A_EV_REPLY:
       established();
-      tell_reply(cm_.status);
+      tell(action, cm_.status);
       return 0;
     case USIW_CM_A_EV_ESTABLISHED:
       established();
-      tell_established();
+      tell(action);
       return 0;
+    case USIW_CM_A_EV_DISCONNECT:
     case USIW_CM_A_EV_CLOSE:
-      tell_close();
+      tell(action);
       return 0;
     case USIW_CM_A_RELEASE:
       release();

@@ -12,9 +12,10 @@
 
 #include <cerrno>
 #include <cstdarg>
+#include <utility>
 
 #include "file.h"
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "real.h"
 
 using namespace usiw::run;
@@ -27,6 +28,10 @@ T answer(T ret) {
   errno = static_cast<int>(-ret);
   return -1;
 }
+
+/// What errno was when a method of uverbs' ioctl ABI was last refused in this thread; -1: it has not been since. libibverbs
+/// then says the same by write(2), and EPROTONOSUPPORT is no news for the program, which may look at errno later on.
+thread_local int t_errno_before_refusal = -1;
 
 void as_device(int fd, struct stat* st) {
   if (std::shared_ptr<File> file = file_of(fd))
@@ -56,7 +61,10 @@ EXPORT ssize_t __read_chk(int fd, void* buf, size_t count, size_t room) {
 EXPORT ssize_t write(int fd, const void* buf, size_t count) {
   if (std::shared_ptr<File> file = file_of(fd)) {
     pthread_testcancel();
-    return answer(file->write(fd, buf, count));
+    const ssize_t ret = file->write(fd, buf, count);
+    const int before = std::exchange(t_errno_before_refusal, -1);
+    if (ret >= 0 && before >= 0) errno = before;
+    return answer(ret);
   }
   return USIW_REAL(write)(fd, buf, count);
 }
@@ -67,7 +75,9 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   void* arg = va_arg(ap, void*);
   va_end(ap);
   if (std::shared_ptr<File> file = file_of(fd)) {
-    int ret = file->ioctl(fd, request, arg);
+    const int before = errno, ret = file->ioctl(fd, request, arg);
+    // Two refusals in a row, with nothing in between that would have set errno, are one.
+    if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0)) t_errno_before_refusal = before;
     if (ret != -ENOTTY) return answer(ret);
   }
   return USIW_REAL(ioctl)(fd, request, arg);

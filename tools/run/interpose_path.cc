@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "nodes.h"
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "real.h"
 #include "sysfs.h"
 

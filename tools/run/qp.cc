@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <map>
 
+#include "cm/usiw_limits.h"
 #include "cm/usiw_qp_states.h"
 #include "conn.h"
 #include "event_stream.h"
@@ -11,8 +12,6 @@
 
 namespace usiw::run {
 namespace {
-
-constexpr uint32_t kFirstQpn = 2, kLastQpn = 0xfffffe;  // 0, 1 and 0xffffff have meanings of their own
 
 std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
   static auto& qps = *new std::map<uint32_t, std::weak_ptr<Qp>>;
@@ -23,10 +22,10 @@ std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
 
 int qp_add(const std::shared_ptr<Qp>& qp) {
   // Processes of one host count from different numbers: a QPN means one QP, as far as that goes.
-  static uint32_t next = kFirstQpn + random_u32() % (kLastQpn - kFirstQpn);
+  static uint32_t next = USIW_QPN_FIRST + random_u32() % (USIW_QPN_LAST - USIW_QPN_FIRST);
   if (qp_table().size() >= USIW_MAX_QP) return -ENOMEM;
   do {
-    next = next >= kLastQpn ? kFirstQpn : next + 1;
+    next = next >= USIW_QPN_LAST ? USIW_QPN_FIRST : next + 1;
   } while (qp_table().count(next) != 0);
   qp->qpn = next;
   qp_table()[next] = qp;
@@ -43,8 +42,9 @@ std::shared_ptr<Qp> qp_by_number(uint32_t qpn) {
 int Qp::modify(const ib_uverbs_modify_qp& cmd) {
   uint32_t mask = cmd.attr_mask;
   auto next = static_cast<ibv_qp_state>(cmd.qp_state);
-  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && cmd.max_rd_atomic > USIW_MAX_ORD) return -EINVAL;
-  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && cmd.max_dest_rd_atomic > USIW_MAX_IRD) return -EINVAL;
+  const uint32_t new_ird = (mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 ? cmd.max_dest_rd_atomic : 0;
+  const uint32_t new_ord = (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 ? cmd.max_rd_atomic : 0;
+  if (int ret = usiw_check_depths(new_ird, new_ord); ret != 0) return ret;
   if ((mask & IBV_QP_CUR_STATE) != 0 && cmd.cur_qp_state != state) return -EINVAL;
   if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) return -EINVAL;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) access = cmd.qp_access_flags;
@@ -53,8 +53,7 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
     if (next == IBV_QPS_SQD) c->disconnect();
     if (next == IBV_QPS_ERR || next == IBV_QPS_RESET) c->abort(USIW_KILL_LOCAL);
   }
-  // RTS and SQD are the connection's to set, and it may have ended meanwhile.
-  if (next != IBV_QPS_RTS && next != IBV_QPS_SQD) state = next;
+  state = static_cast<ibv_qp_state>(usiw_qp_state_after(state, next));
   return 0;
 }
 

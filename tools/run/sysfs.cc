@@ -13,7 +13,7 @@
 #include <map>
 
 #include "host.h"
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "real.h"
 #include "settings.h"
 

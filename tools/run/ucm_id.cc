@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "cm/usiw_limits.h"
 #include "qp.h"
 #include "settings.h"
 #include "ucm.h"
@@ -236,7 +237,7 @@ int UcmId::resolve_route() {
 
 static int check_param(const rdma_ucm_conn_param& param) {
   if (param.valid == 0) return -EINVAL;
-  return param.responder_resources > USIW_MAX_IRD || param.initiator_depth > USIW_MAX_ORD ? -EINVAL : 0;
+  return usiw_check_depths(param.responder_resources, param.initiator_depth);
 }
 
 int UcmId::connect(const rdma_ucm_conn_param& param) {
@@ -301,6 +302,8 @@ bool UcmId::on_request(const std::shared_ptr<Conn>& conn) {
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
+  // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
+  if (conn_ && conn_->cm().initiator != 0 && param.valid == 0) return 0;
   std::shared_ptr<UcmId> listener = listener_.lock();
   if (state_ != State::kConnect || !conn_ || accepted_) return -EINVAL;
   std::shared_ptr<Qp> qp;

@@ -15,7 +15,7 @@
 #include <map>
 #include <utility>
 
-#include "cm/usiw_cm.h"
+#include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
 #include "conn.h"
 #include "file.h"
@@ -26,8 +26,6 @@
 namespace usiw::run {
 namespace {
 
-/// At most one RESET for a stray datagram per socket and this time.
-constexpr uint64_t kStrayUs = 20'000;
 /// REQs are held for so long after a listener has gone; their next repetition is refused. (That changes nothing for a peer
 /// that would be refused at last: it takes a refusal for true only 1 s after its first REQ.)
 constexpr uint64_t kHoldUs = 300'000;
@@ -298,14 +296,16 @@ void UdpSocket::receive() {
     ssize_t n = in.receive(fd_, data, sizeof data, 0);
     if (n < 0 && errno == EAGAIN) return;
     Endpoint from;
-    if (n < static_cast<ssize_t>(sizeof(usiw_trp_hdr)) || endpoint_from(in.sender, from) != 0) continue;
-    uint32_t opcode = static_cast<uint32_t>(static_cast<unsigned char>(data[offsetof(usiw_trp_hdr, opflags)])) >> 4;
-    bool is_data = opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK;
-    if (!is_data && (n > USIW_CM_MAX_DATAGRAM || (in.msg.msg_flags & MSG_TRUNC) != 0)) continue;
-    if (is_data) {  // no connection has ever been installed at this port
-      if (now_us() < stray_next_us_) continue;
-      stray_next_us_ = now_us() + kStrayUs;
-      n = sizeof(usiw_trp_hdr);
+    if (n < 0 || endpoint_from(in.sender, from) != 0) continue;
+    switch (usiw_cm_look(data, static_cast<uint32_t>(n))) {  // one byte longer than any of the handshake: cut off
+      case USIW_CM_LOOK_HANDSHAKE:
+        break;
+      case USIW_CM_LOOK_DATA:  // no connection has ever been installed at this port
+        if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
+        n = sizeof(usiw_trp_hdr);
+        break;
+      default:
+        continue;
     }
     conn_receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
   }
@@ -318,10 +318,8 @@ void UdpSocket::receive_errors() {
     ssize_t n = in.receive(fd_, data, sizeof data, MSG_ERRQUEUE);
     if (n < 0) return;
     Endpoint to;
-    if (n < 4 || !is_port_unreachable(in.msg) || endpoint_from(in.sender, to) != 0) continue;
-    uint32_t psn;
-    std::memcpy(&psn, data, sizeof psn);
-    conn_unreachable(*this, to, ntohl(psn));
+    if (!is_port_unreachable(in.msg) || endpoint_from(in.sender, to) != 0) continue;
+    conn_unreachable(*this, to, data, static_cast<uint32_t>(n));
   }
 }
 

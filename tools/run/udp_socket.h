@@ -70,7 +70,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   Endpoint local_;
   int fd_, data_fd_ = -1;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
-  uint64_t stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
+  __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
   uint64_t hold_until_us_ = 0;  ///< since then what is held is out of date
   std::vector<Held> held_;
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <set>
 
+#include "cm/usiw_limits.h"
 #include "random.h"
 #include "real.h"
 #include "uverbs.h"
@@ -15,18 +16,12 @@
 namespace usiw::run {
 namespace {
 
-constexpr uint32_t kKnownAccess =
-    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_OPTIONAL_RANGE;
-
-int check_access(uint32_t access) {
-  if ((access & ~kKnownAccess) != 0) return -EOPNOTSUPP;
-  if ((access & IBV_ACCESS_REMOTE_WRITE) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return -EINVAL;
-  return 0;
-}
+static_assert(USIW_ACCESS_KNOWN == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_OPTIONAL_RANGE));
 
 /// 0 if [start, start + length) is mapped with the rights that @p access needs; else -EFAULT.
 int check_mapped(uint64_t start, uint64_t length, uint32_t access) {
-  bool write = (access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != 0;
+  const bool write = usiw_access_writes(access) != 0;
   uint64_t end;
   if (length == 0) return 0;
   if (__builtin_add_overflow(start, length, &end)) return -EFAULT;
@@ -73,7 +68,7 @@ int UverbsFile::reg_mr(const Command& c) {
   const auto& cmd = c.core<ib_uverbs_reg_mr>();
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
   if ((cmd.start & page) != (cmd.hca_va & page)) return -EINVAL;
-  int ret = check_access(cmd.access_flags);
+  int ret = usiw_check_access(cmd.access_flags);
   if (ret != 0) return ret;
   std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
   if (!pd) return -EINVAL;
@@ -81,15 +76,15 @@ int UverbsFile::reg_mr(const Command& c) {
   if (ret != 0) return ret;
 
   // Cyclic, so that an STag that a peer still has does not name another region soon.
-  static uint32_t next = random_u32() % USIW_MAX_MR;
+  static uint32_t next = random_u32() % USIW_MR_INDEX_LAST;
   auto& used = mr_indices();
-  if (used.size() >= USIW_MAX_MR - 1) return -ENOMEM;
+  if (used.size() > USIW_MR_INDEX_LAST - USIW_MR_INDEX_FIRST) return -ENOMEM;
   do {
-    next = next + 1 >= USIW_MAX_MR ? 1 : next + 1;
+    next = next >= USIW_MR_INDEX_LAST ? USIW_MR_INDEX_FIRST : next + 1;
   } while (used.count(next) != 0);
   ib_uverbs_reg_mr_resp r{};
   r.mr_handle = next_handle_++;
-  r.lkey = r.rkey = next << 8 | (random_u32() & 0xff);
+  r.lkey = r.rkey = usiw_stag(next, random_u32());
   ret = respond(c, r);
   if (ret != 0) return ret;
   used.insert(next);
@@ -133,7 +128,7 @@ int UverbsFile::create_cq(const Command& c) {
     channel = std::dynamic_pointer_cast<ChannelFile>(file_of(cmd.comp_channel));
     if (!channel) return -EBADF;
   }
-  if (cmd.cqe == 0 || cmd.cqe > USIW_MAX_CQE) return -EINVAL;
+  if (int ret = usiw_check_cqe(cmd.cqe); ret != 0) return ret;
   if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
   if (req.reserved != 0) return -EINVAL;

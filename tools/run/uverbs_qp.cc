@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "cm/usiw_limits.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -40,9 +41,10 @@ int UverbsFile::create_qp(const Command& c) {
   if (cmd.is_srq != 0) return -EOPNOTSUPP;
   if (!pd || !send_cq || !recv_cq) return -EINVAL;
   if (cmd.qp_type != IBV_QPT_RC) return -EOPNOTSUPP;
-  if (cmd.max_send_wr > USIW_MAX_QP_WR || cmd.max_recv_wr > USIW_MAX_QP_WR || cmd.max_send_sge > USIW_MAX_SGE ||
-      cmd.max_recv_sge > USIW_MAX_SGE || cmd.max_inline_data > USIW_MAX_INLINE)
-    return -EINVAL;
+  if (int ret = usiw_check_qp_caps(cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge,
+                                   cmd.max_inline_data);
+      ret != 0)
+    return ret;
   if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
   if (req.reserved != 0 || !events_) return -EINVAL;

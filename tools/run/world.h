@@ -10,7 +10,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "quiet_thread.h"
+#include "base/quiet_thread.h"
 
 namespace usiw::run {
 

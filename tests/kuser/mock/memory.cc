@@ -39,10 +39,16 @@ void reset_memory() {
 extern "C" {
 
 void (*mock_on_alloc)(void);
+unsigned int mock_unaccounted;
+const char* mock_unaccounted_site;
 
 void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   if (mock_on_alloc) mock_on_alloc();
   if (flags & GFP_KERNEL) mock_might_sleep(site);
+  if ((flags & (GFP_KERNEL | __GFP_ACCOUNT)) == GFP_KERNEL) {
+    mock_unaccounted++;
+    mock_unaccounted_site = site;
+  }
   if (mock_fails(MOCK_ALLOC, site)) return nullptr;
   void* p = malloc(size);
   memset(p, zero ? 0 : 0xa5, size);  // what is used without being set shows

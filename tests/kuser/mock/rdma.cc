@@ -324,7 +324,7 @@ int rdma_user_mmap_entry_insert(struct ib_ucontext* c, struct rdma_user_mmap_ent
 }
 
 struct rdma_user_mmap_entry* rdma_user_mmap_entry_get(struct ib_ucontext*, struct vm_area_struct* vma) {
-  auto* e = reinterpret_cast<rdma_user_mmap_entry*>(vma->vm_flags);
+  auto* e = reinterpret_cast<rdma_user_mmap_entry*>(vma->vm_pgoff);
   if (e) e->refs++;
   return e;
 }
@@ -336,9 +336,9 @@ void rdma_user_mmap_entry_put(struct rdma_user_mmap_entry* e) {
 void rdma_user_mmap_entry_remove(struct rdma_user_mmap_entry* e) { rdma_user_mmap_entry_put(e); }
 u64 rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry* e) { return e->mock_offset; }
 
-int remap_vmalloc_range(struct vm_area_struct*, void* at, unsigned long) {
-  if (mock_fails(MOCK_CORE, "remap_vmalloc_range")) return -ENOMEM;
-  return at ? 0 : -EINVAL;
+int vm_insert_page(struct vm_area_struct*, unsigned long, struct page* page) {
+  if (mock_fails(MOCK_CORE, "vm_insert_page")) return -ENOMEM;
+  return page ? 0 : -EINVAL;
 }
 
 struct rdma_hw_stats* rdma_alloc_hw_stats_struct(const struct rdma_stat_desc* d, int n, unsigned long) {
@@ -420,7 +420,7 @@ int mock_uverbs_open(struct ib_ucontext* c, u32 object) {
   if (tree->fd_type->fops->release != &uverbs_uobject_fd_release) mock_violation("the core wants its own release");
   const int fd = get_unused_fd_flags(O_CLOEXEC);
   if (fd < 0) return fd;
-  auto* uobj = static_cast<ib_uobject*>(kzalloc(tree->fd_type->size, GFP_KERNEL));
+  auto* uobj = static_cast<ib_uobject*>(kzalloc(tree->fd_type->size, GFP_KERNEL_ACCOUNT));
   file* opened = uobj ? anon_inode_getfile(tree->fd_type->name, tree->fd_type->fops, nullptr, tree->fd_type->flags)
                       : static_cast<file*>(ERR_PTR(-ENOMEM));
   if (IS_ERR(opened)) {

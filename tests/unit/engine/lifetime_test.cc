@@ -257,6 +257,32 @@ TEST_F(Lifetime, close_to_a_vanished_peer_is_bounded) {
   ASSERT_TRUE(w.run([&] { return !w.a.events.closed.empty(); }, 2 * kSec));
 }
 
+/// A SEND for which the peer never posts a receive holds SHUTDOWN back, so the peer has to be told in another way: by the
+/// RESET that follows a failure.
+TEST_F(Lifetime, close_behind_a_send_that_is_not_received) {
+  send(qa, ra->sge(0, 8), 1);
+  w.a.engine.qp_shutdown(qa);
+  ASSERT_TRUE(w.run([&] { return !w.a.events.failed.empty() || !w.a.events.closed.empty(); }, 3 * kSec));
+  ASSERT_EQ(1u, w.a.events.failed.size());
+  EXPECT_EQ(-ETIMEDOUT, w.a.events.failed[0].error);
+  EXPECT_EQ(AsyncEvent::kNone, w.a.events.failed[0].event);
+  EXPECT_TRUE(w.a.events.closed.empty());
+  EXPECT_EQ(Statuses{kRnrRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(QpState::kError, qa->state());
+}
+
+/// The same for a work request that is at fault itself.
+TEST_F(Lifetime, close_behind_a_faulty_work_request) {
+  write(qa, ra->sge(0, 90'000), rb->addr(), rb->stag, 1);
+  Sge bad = ra->sge(0, 8);
+  bad.lkey ^= 1;
+  write(qa, bad, rb->addr(), rb->stag, 2);
+  w.a.engine.qp_shutdown(qa);
+  ASSERT_TRUE(w.run([&] { return !w.a.events.failed.empty() || !w.a.events.closed.empty(); }, 1 * kSec));
+  ASSERT_EQ(1u, w.a.events.failed.size());
+  EXPECT_TRUE(w.a.events.closed.empty());
+}
+
 TEST_F(Lifetime, close_of_peer_flushes_work_in_flight) {
   post_recv(qb, {}, 1);
   w.wire.faults.per_packet = 1000;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_file_test.cc
 /// USIW_TRACE, and the file or memfd behind a trace.
-#include "verbs/trace_file.h"
+#include "runtime/trace_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -100,6 +100,23 @@ CASE(limits_true, "query/limits-can-be-used", .seconds = 60) {
   CHECK_EQ(ibv_destroy_cq(cq), 0);
 }
 
+// Programs that ask for no inline data and post some (rdma_xclient, rstream).
+CASE(inline_unasked, "objects/inline-data-that-was-not-asked-for", .core = true) {
+  Options options;
+  options.inline_data = 0;
+  Pair p(options);
+  uint8_t source[64];
+  fill_pattern(source, sizeof source, 1);
+  Region sink(p.b.pd, sizeof source);
+  p.b.recv(1, {sink.sge()});
+  p.a.send({.wr_id = 1, .flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+            .sges = {{reinterpret_cast<uint64_t>(source), sizeof source, 0}}});
+  expect_wc(p.a.send_cq, 1);
+  expect_wc(p.b.recv_cq, 1);
+  sink.check(1, 0, sizeof source);
+  p.close();
+}
+
 CASE(query_qp, "query/qp-capabilities-and-state", .core = true) {
   Options options;
   options.send_wr = 33;

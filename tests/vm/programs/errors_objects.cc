@@ -90,6 +90,28 @@ CASE(create_mr, "create/bad-regions", .core = true) {
   if (errno != EFAULT && errno != EINVAL && errno != EACCES && errno != EPERM) FAIL("read-only memory: error %d", errno);
 }
 
+// Programs ask for all rights at once (libfabric, qperf): the right to atomics is given where there are none, and such a
+// region serves all else.
+CASE(create_mr_atomic, "create/region-with-the-right-to-atomics", .core = true) {
+  static uint8_t memory[4096];
+  constexpr unsigned kAll =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  Pair p;
+  ibv_mr* mr = ibv_reg_mr(p.b.pd, memory, sizeof memory, kAll);
+  if (!mr) FAIL("ibv_reg_mr: %s", std::strerror(errno));
+  Region source(p.a.pd, 100);
+  source.fill(1);
+  p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()},
+            .remote_addr = reinterpret_cast<uint64_t>(memory), .rkey = mr->rkey});
+  expect_wc(p.a.send_cq, 1);
+  wait_until("the data in place", [&] { return pattern_mismatch(memory, 100, 1) == 100; });
+  p.close();
+  CHECK_EQ(ibv_dereg_mr(mr), 0);
+  errno = 0;
+  CHECK(ibv_reg_mr(pd_b(), memory, sizeof memory, IBV_ACCESS_REMOTE_ATOMIC) == nullptr);
+  CHECK_EQ(errno, EINVAL);
+}
+
 // Verbs that the device does not have say so by EOPNOTSUPP.
 CASE(create_unsupported, "create/unsupported-verbs") {
   ibv_device_attr limits = device_limits();

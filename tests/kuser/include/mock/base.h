@@ -206,6 +206,7 @@ extern unsigned long jiffies;
 extern u64 mock_now_us;
 typedef s64 ktime_t;
 
+#define ktime_get_coarse ktime_get
 static inline ktime_t ktime_get(void)
 {
 	return mock_now_us * 1000;

@@ -58,6 +58,9 @@ void mock_advance_ms(unsigned int ms);
 unsigned int mock_allocations(void);
 unsigned int mock_pending_works(void);
 void mock_grace_period(void);
+/* Requests for memory without __GFP_ACCOUNT, those from softirq not counted; and the last one. */
+extern unsigned int mock_unaccounted;
+extern const char *mock_unaccounted_site;
 void mock_idle_check(const char *where);
 const char *mock_first_allocation(void);
 void *mock_tracked(void *p, size_t size, const char *site);

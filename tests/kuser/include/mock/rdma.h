@@ -13,7 +13,7 @@ extern "C" {
 
 /* ---- Processes ---- */
 struct vm_area_struct {
-	unsigned long vm_start, vm_end, vm_flags;
+	unsigned long vm_start, vm_end, vm_flags, vm_pgoff;
 };
 
 #define VM_READ			1ul
@@ -288,7 +288,10 @@ struct rdma_user_mmap_entry *rdma_user_mmap_entry_get(struct ib_ucontext *c,
 void rdma_user_mmap_entry_put(struct rdma_user_mmap_entry *e);
 void rdma_user_mmap_entry_remove(struct rdma_user_mmap_entry *e);
 u64 rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry *e);
-int remap_vmalloc_range(struct vm_area_struct *vma, void *at, unsigned long pgoff);
+int vm_insert_page(struct vm_area_struct *vma, unsigned long addr, struct page *page);
+#define VM_DONTEXPAND		0x40000ul
+#define VM_DONTDUMP		0x4000000ul
+#define vm_flags_set(vma, flags) ((void)((vma)->vm_flags |= (flags)))
 
 struct rdma_stat_desc { const char *name; };
 struct rdma_hw_stats { const struct rdma_stat_desc *descs; int num_counters; u64 value[64]; };

@@ -118,7 +118,10 @@ int kref_put(struct kref *k, void (*release)(struct kref *k));
 void *mock_alloc(size_t size, gfp_t flags, bool zero, const char *site);
 #define kmalloc(size, flags)	mock_alloc(size, flags, false, MOCK_SITE)
 #define kzalloc(size, flags)	mock_alloc(size, flags, true, MOCK_SITE)
-#define vmalloc_user(size)	mock_alloc(size, GFP_KERNEL, true, MOCK_SITE)
+#define get_zeroed_page(flags)	((unsigned long)mock_alloc(PAGE_SIZE, flags, true, MOCK_SITE))
+#define free_page(at)		kfree((const void *)(at))
+struct page;
+#define virt_to_page(at)	((struct page *)(at))
 void *mock_memdup(const void *from, size_t size, gfp_t flags, const char *site);
 #define kmemdup(from, size, flags) mock_memdup(from, size, flags, MOCK_SITE)
 #define kstrdup(s, flags)	((char *)mock_memdup(s, strlen(s) + 1, flags, MOCK_SITE))
@@ -213,6 +216,7 @@ struct xa_limit {
 #define XA_LIMIT(lo, hi)	((struct xa_limit){ .max = (hi), .min = (lo) })
 #define xa_limit_31b		XA_LIMIT(0, INT_MAX)
 #define XA_FLAGS_ALLOC		1u
+#define XA_FLAGS_ACCOUNT	32u
 #define DEFINE_XARRAY_ALLOC1(name) struct xarray name = { NULL, true }
 void xa_init_flags(struct xarray *xa, gfp_t flags);
 int xa_alloc_cyclic(struct xarray *xa, u32 *id, void *entry, struct xa_limit limit, u32 *next,

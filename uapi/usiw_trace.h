@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/// @file trace_format.h
+/// @file usiw_trace.h
 /// Layout of a trace: a header page, a table of connections, a ring of events. The engine
 /// writes it into memory that is shared with a file; `usiw trace` reads the file while the
 /// engine goes on, or when the process is long gone. Host byte order; whoever reads it
 /// believes nothing in it.
-#ifndef USIW_ENGINE_TRACE_FORMAT_H
-#define USIW_ENGINE_TRACE_FORMAT_H
+#ifndef USIW_TRACE_H
+#define USIW_TRACE_H
 
 #include <cstddef>
 #include <cstdint>
@@ -103,4 +103,4 @@ constexpr size_t trace_bytes(uint32_t events) {
 
 }  // namespace usiw
 
-#endif  // USIW_ENGINE_TRACE_FORMAT_H
+#endif  // USIW_TRACE_H

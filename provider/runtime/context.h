@@ -2,8 +2,8 @@
 /// @file context.h
 /// An open device (ibv_context): its event stream from the kernel and its share of the
 /// runtime.
-#ifndef USIW_VERBS_CONTEXT_H
-#define USIW_VERBS_CONTEXT_H
+#ifndef USIW_RUNTIME_CONTEXT_H
+#define USIW_RUNTIME_CONTEXT_H
 
 #include <infiniband/verbs.h>
 
@@ -11,7 +11,7 @@
 
 #include "progress/progress.h"
 #include "uapi/usiw_abi.h"
-#include "verbs/glue.h"
+#include "runtime/glue.h"
 
 namespace usiw {
 
@@ -40,4 +40,4 @@ class Context final : public Watcher {
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_CONTEXT_H
+#endif  // USIW_RUNTIME_CONTEXT_H

@@ -2,8 +2,8 @@
 /// @file objects.h
 /// The provider's objects. Each begins with the library's structure, so a pointer to one
 /// is a pointer to the other.
-#ifndef USIW_VERBS_OBJECTS_H
-#define USIW_VERBS_OBJECTS_H
+#ifndef USIW_RUNTIME_OBJECTS_H
+#define USIW_RUNTIME_OBJECTS_H
 
 #include <infiniband/verbs.h>
 
@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "engine/engine.h"
-#include "progress/spinlock.h"
+#include "base/spinlock.h"
 #include "uapi/usiw_abi.h"
-#include "verbs/glue.h"
+#include "runtime/glue.h"
 
 namespace usiw {
 
@@ -85,4 +85,4 @@ inline VQp* from(ibv_qp* p) { return reinterpret_cast<VQp*>(p); }
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_OBJECTS_H
+#endif  // USIW_RUNTIME_OBJECTS_H

@@ -2,8 +2,8 @@
 /// @file trace_file.h
 /// Where the engine's trace lies: in a memfd, which costs nothing until `usiw trace on` finds
 /// it by /proc/PID/fd and switches it on, or in a file, which outlives the process.
-#ifndef USIW_VERBS_TRACE_FILE_H
-#define USIW_VERBS_TRACE_FILE_H
+#ifndef USIW_RUNTIME_TRACE_FILE_H
+#define USIW_RUNTIME_TRACE_FILE_H
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "engine/trace_format.h"
+#include "uapi/usiw_trace.h"
 
 namespace usiw {
 
@@ -44,4 +44,4 @@ class TraceFile {
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_TRACE_FILE_H
+#endif  // USIW_RUNTIME_TRACE_FILE_H

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "uapi/usiw_wire.h"
-#include "verbs/kernel_methods.h"
-#include "verbs/runtime.h"
+#include "runtime/kernel_methods.h"
+#include "runtime/runtime.h"
 
 namespace usiw {
 namespace {

@@ -3,8 +3,8 @@
  * Between the C file that speaks rdma-core's private ABI (rdma_core_glue.c) and the
  * C++ that implements the verbs. Public verbs types only.
  */
-#ifndef USIW_VERBS_GLUE_H
-#define USIW_VERBS_GLUE_H
+#ifndef USIW_RUNTIME_GLUE_H
+#define USIW_RUNTIME_GLUE_H
 
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -73,4 +73,4 @@ int usiw_cmd_destroy_qp(struct ibv_qp *qp);
 }
 #endif
 
-#endif /* USIW_VERBS_GLUE_H */
+#endif /* USIW_RUNTIME_GLUE_H */

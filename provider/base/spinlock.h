@@ -2,8 +2,8 @@
 /// @file spinlock.h
 /// A lock for a few instructions: one byte, no system call while free. A waiter yields,
 /// because the holder may have been preempted on this very core.
-#ifndef USIW_PROGRESS_SPINLOCK_H
-#define USIW_PROGRESS_SPINLOCK_H
+#ifndef USIW_BASE_SPINLOCK_H
+#define USIW_BASE_SPINLOCK_H
 
 #include <sched.h>
 
@@ -35,4 +35,4 @@ class Spinlock {
 
 }  // namespace usiw
 
-#endif  // USIW_PROGRESS_SPINLOCK_H
+#endif  // USIW_BASE_SPINLOCK_H

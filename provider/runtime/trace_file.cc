@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "verbs/trace_file.h"
+#include "runtime/trace_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

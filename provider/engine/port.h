@@ -3,8 +3,8 @@
 /// What the engine needs from the world: datagrams and the time. A port moves
 /// whole TRP datagrams (UDP payloads); how they are wrapped (Ethernet/IP/UDP on
 /// DPDK, a simulated wire, a socket) is the port's business.
-#ifndef USIW_PORT_PORT_H
-#define USIW_PORT_PORT_H
+#ifndef USIW_ENGINE_PORT_H
+#define USIW_ENGINE_PORT_H
 
 #include <array>
 #include <cstddef>
@@ -105,4 +105,4 @@ class Port {
 
 }  // namespace usiw
 
-#endif  // USIW_PORT_PORT_H
+#endif  // USIW_ENGINE_PORT_H

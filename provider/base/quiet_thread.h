@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file quiet_thread.h
 /// Threads of our own in somebody else's program, and theirs in our calls.
-#ifndef USIW_QUIET_THREAD_H
-#define USIW_QUIET_THREAD_H
+#ifndef USIW_BASE_QUIET_THREAD_H
+#define USIW_BASE_QUIET_THREAD_H
 
 #include <pthread.h>
 
@@ -34,4 +34,4 @@ class NoCancel {
 
 }  // namespace usiw
 
-#endif  // USIW_QUIET_THREAD_H
+#endif  // USIW_BASE_QUIET_THREAD_H

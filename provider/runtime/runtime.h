@@ -4,8 +4,8 @@
 /// counters. Made with the first context, ends with the last. DPDK and the thread come to
 /// life with the first QP, so that programs that only look (ibv_devinfo) stay cheap and
 /// need no rights.
-#ifndef USIW_VERBS_RUNTIME_H
-#define USIW_VERBS_RUNTIME_H
+#ifndef USIW_RUNTIME_RUNTIME_H
+#define USIW_RUNTIME_RUNTIME_H
 
 #include <atomic>
 #include <memory>
@@ -19,9 +19,9 @@
 #include "port/net_port.h"
 #include "progress/clock.h"
 #include "progress/progress.h"
-#include "verbs/context.h"
-#include "verbs/objects.h"
-#include "verbs/trace_file.h"
+#include "runtime/context.h"
+#include "runtime/objects.h"
+#include "runtime/trace_file.h"
 
 namespace usiw {
 
@@ -158,4 +158,4 @@ class Runtime final : private EngineEvents, private Driven, private Watcher {
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_RUNTIME_H
+#endif  // USIW_RUNTIME_RUNTIME_H

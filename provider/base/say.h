@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file say.h
 /// Lines for people on stderr: what is missing and what to do.
-#ifndef USIW_VERBS_SAY_H
-#define USIW_VERBS_SAY_H
+#ifndef USIW_BASE_SAY_H
+#define USIW_BASE_SAY_H
 
 #include <string>
 
@@ -13,4 +13,4 @@ void say_once(const std::string& line);
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_SAY_H
+#endif  // USIW_BASE_SAY_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "verbs/say.h"
+#include "base/say.h"
 
 #include <unistd.h>
 

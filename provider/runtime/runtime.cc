@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file runtime.cc
 /// Life of a runtime: contexts, counters page, ports, fork and exit.
-#include "verbs/runtime.h"
+#include "runtime/runtime.h"
 
 #include <net/if.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 #include "port/shm_port.h"
 #include "port/socket_port.h"
 #include "uapi/usiw_wire.h"
-#include "verbs/say.h"
+#include "base/say.h"
 
 namespace usiw {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "verbs/context.h"
+#include "runtime/context.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <new>
 
-#include "verbs/kernel_methods.h"
-#include "verbs/runtime.h"
+#include "runtime/kernel_methods.h"
+#include "runtime/runtime.h"
 
 namespace usiw {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file kernel_methods.h
 /// The driver's own uverbs methods (uapi/usiw_abi.h), by ioctl on the context's fd.
-#ifndef USIW_VERBS_KERNEL_METHODS_H
-#define USIW_VERBS_KERNEL_METHODS_H
+#ifndef USIW_RUNTIME_KERNEL_METHODS_H
+#define USIW_RUNTIME_KERNEL_METHODS_H
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ int kernel_qp_report(int cmd_fd, uint32_t qp_handle, const usiw_qp_report& repor
 
 }  // namespace usiw
 
-#endif  // USIW_VERBS_KERNEL_METHODS_H
+#endif  // USIW_RUNTIME_KERNEL_METHODS_H

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Ledger of the notices to a connection's user; see usiw_cm_notify.h.
+ */
+#ifdef __KERNEL__
+#include <linux/string.h>
+#else
+#include <string.h>
+#endif
+
+#include "usiw_cm_notify.h"
+
+#define TOLD_REPLY		0x1	/* success */
+#define TOLD_FAILURE		0x2	/* REPLY with an error */
+#define TOLD_ESTABLISHED	0x4
+#define TOLD_DISCONNECT		0x8
+#define TOLD_CLOSE		0x10
+
+void usiw_cm_ledger_connected(struct usiw_cm_ledger *l)
+{
+	l->listens = 1;
+}
+
+void usiw_cm_ledger_accepted(struct usiw_cm_ledger *l)
+{
+	l->listens = 1;
+	l->accepted = 1;
+}
+
+void usiw_cm_ledger_mute(struct usiw_cm_ledger *l)
+{
+	l->listens = 0;
+}
+
+int usiw_cm_awaited(const struct usiw_cm_ledger *l)
+{
+	return l->listens && !(l->told & (TOLD_REPLY | TOLD_FAILURE | TOLD_ESTABLISHED));
+}
+
+/* The notice that @event would be, or 0 if it is not due. */
+static __u8 due(const struct usiw_cm_ledger *l, __u32 event, int status)
+{
+	int open = (l->told & (TOLD_REPLY | TOLD_ESTABLISHED)) && !(l->told & TOLD_CLOSE);
+
+	if (!l->listens)
+		return 0;
+	switch (event) {
+	case USIW_CM_A_EV_REPLY:
+		if (l->accepted || (l->told & (TOLD_REPLY | TOLD_FAILURE)))
+			return 0;
+		return status ? TOLD_FAILURE : TOLD_REPLY;
+	case USIW_CM_A_EV_ESTABLISHED:
+		return l->accepted && !(l->told & TOLD_ESTABLISHED) ? TOLD_ESTABLISHED : 0;
+	case USIW_CM_A_EV_DISCONNECT:
+		return open && !(l->told & TOLD_DISCONNECT) ? TOLD_DISCONNECT : 0;
+	case USIW_CM_A_EV_CLOSE:
+		return open ? TOLD_CLOSE : 0;
+	default:
+		return 0;
+	}
+}
+
+int usiw_cm_notify(struct usiw_cm_ledger *l, __u32 event, int status)
+{
+	__u8 notice = due(l, event, status);
+
+	l->told |= notice;
+	return notice != 0;
+}
+
+void usiw_cm_reply_lost(struct usiw_cm_ledger *l)
+{
+	l->told = TOLD_FAILURE;
+}
+
+__u32 usiw_cm_owed(const struct usiw_cm_ledger *l, const struct usiw_cm_conn *c)
+{
+	if (!l->listens)
+		return 0;
+	return (c->initiator ? USIW_CM_A_EV_REPLY : USIW_CM_A_EV_ESTABLISHED) | USIW_CM_A_EV_CLOSE;
+}
+
+void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
+		       const struct usiw_cm_tuple *tuple)
+{
+	memset(info, 0, sizeof(*info));
+	memcpy(info->local_addr, tuple->local, sizeof(info->local_addr));
+	memcpy(info->remote_addr, tuple->remote, sizeof(info->remote_addr));
+	info->local_port = tuple->local_port;
+	info->remote_port = tuple->remote_port;
+	if (c->initiator)
+		info->flags |= USIW_CONN_F_INITIATOR;
+	if (!usiw_cm_tuple_is_ipv4(tuple))
+		info->flags |= USIW_CONN_F_IPV6;
+	info->snd_psn = c->local_isn;
+	info->rcv_psn = c->peer_isn;
+	info->snd_window = c->peer_window;
+	info->ird = c->ird;
+	info->ord = c->ord;
+	info->mtu = c->mtu;
+	info->features = c->features;
+}

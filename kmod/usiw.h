@@ -282,6 +282,12 @@ static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
 	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
 }
 
+/* Does the QP's process take data sockets? */
+static inline bool usiw_qp_takes_socket(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_DATA_SOCKET;
+}
+
 static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
 {
 	return container_of(ibcq, struct usiw_cq, ibcq);

@@ -48,6 +48,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 	usiw_conn_no_longer_half_open(conn);
 	usiw_conn_no_longer_orphan(conn);
 	xa_erase(&usiw_conn_ids, conn->id);
+	usiw_data_close(conn);
 	if (conn->sock)
 		usiw_sock_put(conn->sock);
 	if (conn->events)
@@ -192,6 +193,7 @@ void usiw_conn_unhash(struct usiw_conn *conn)
 {
 	if (!conn->hashed)
 		return;
+	usiw_data_close(conn);
 	spin_lock_bh(&usiw_conns_lock);
 	hash_del_rcu(&conn->hash_node);
 	spin_unlock_bh(&usiw_conns_lock);

@@ -199,6 +199,7 @@ enum {
  *		unread, the QP, and who looks at it
  * @id:		of the event records, and iw_cm's provider_data for a request: a number
  *		cannot dangle when iw_cm drops a request silently
+ * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
  * @ledger:	upcalls that iw_cm has had and is owed
@@ -211,6 +212,7 @@ enum {
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
+ * @takes_socket: CONNECT brings a data socket
  * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
  */
 struct usiw_conn {
@@ -226,6 +228,7 @@ struct usiw_conn {
 	struct net *net;		/* the device's; for lookups, which may outlive the device */
 	struct usiw_device *dev;
 	struct usiw_sock *sock;
+	struct sock *data_sk;
 	struct usiw_tuple tuple;
 	struct hlist_node hash_node;
 	struct list_head dev_node;
@@ -244,6 +247,7 @@ struct usiw_conn {
 	bool resolving;
 	bool announced;
 	bool elsewhere;
+	bool takes_socket;
 	u64 resolve_us;
 	int nexthop_bucket;
 	unsigned int pass;
@@ -332,8 +336,18 @@ void usiw_sock_put(struct usiw_sock *us);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
 		   u32 len);
 
+/* usiw_data.c */
+int usiw_data_init(void);
+void usiw_data_exit(void);
+int usiw_data_open(struct usiw_conn *conn, struct file **file);
+void usiw_data_install(int fd, struct file *file);
+void usiw_data_drop(int fd, struct file *file);
+void usiw_data_close(struct usiw_conn *conn);
+bool usiw_data_is_open(const struct usiw_conn *conn);
+
 /* usiw_rx.c */
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
+int usiw_data_rcv(struct sock *sk, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
 void usiw_rx_hold_work(struct work_struct *work);
@@ -344,14 +358,6 @@ struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx 
 struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx);
 
 /* usiw_route.c */
-
-/* Why the engine may not send a connection's frames itself. */
-enum usiw_route_reason {
-	USIW_ROUTE_ELIGIBLE,		/* it may */
-	USIW_ROUTE_OTHER_NETDEV,	/* the route leaves by another interface */
-	USIW_ROUTE_IPSEC,		/* a policy orders IPsec for this 4-tuple */
-	USIW_ROUTE_ENCAP,		/* a lightweight tunnel: the route adds headers */
-};
 
 /**
  * struct usiw_route - where the datagrams of a 4-tuple go
@@ -365,7 +371,7 @@ enum usiw_route_reason {
  */
 struct usiw_route {
 	struct dst_entry *dst;
-	enum usiw_route_reason reason;
+	enum usiw_not_packet reason;
 	bool local;
 	u16 mtu;
 	u8 hop_limit;
@@ -375,7 +381,8 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 t
 		   struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
 int usiw_route_eligible(const struct usiw_route *route);
-int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, u16 *mtu);
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, bool sockets,
+		     u16 *mtu);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);

@@ -100,6 +100,7 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 
 /* ---- The engine -------------------------------------------------------- */
 
+/* @remote_mac: NULL if raw packets are not eligible. */
 static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
 			       const u8 *remote_mac)
 {
@@ -110,8 +111,16 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 		     offsetof(struct usiw_cm_tuple, local_port) !=
 		     offsetof(struct usiw_tuple, local_port));
 	usiw_cm_fill_info(info, &conn->cm, usiw_cm_tuple(&conn->tuple));
-	ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
-	ether_addr_copy(info->remote_mac, remote_mac);
+	if (remote_mac) {
+		ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
+		ether_addr_copy(info->remote_mac, remote_mac);
+	}
+	if (conn->takes_socket) {
+		info->flags |= USIW_CONN_F_SOCKET;
+		if (remote_mac)
+			info->flags |= USIW_CONN_F_PACKET;
+		info->not_packet = route->reason;
+	}
 	if (route->local)
 		info->flags |= USIW_CONN_F_LOCAL;
 	info->mtu = usiw_conn_mtu(conn, route);
@@ -139,8 +148,10 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
 	ret = usiw_route_eligible(&route);
 	if (ret) {
+		if (conn->takes_socket)
+			usiw_conn_announce(conn, &route, NULL);
 		usiw_route_put(&route);
-		return usiw_cm_refused(&conn->cm, ret, usiw_now_us());
+		return conn->takes_socket ? 0 : usiw_cm_refused(&conn->cm, ret, usiw_now_us());
 	}
 	ret = usiw_route_mac(&route, &conn->tuple, mac, &bucket);
 	if (!ret) {
@@ -162,6 +173,7 @@ void usiw_conn_resolve(struct usiw_conn *conn)
 static void usiw_conn_kill_engine(struct usiw_conn *conn)
 {
 	conn->resolving = false;
+	usiw_data_close(conn);
 	if (!conn->announced)
 		return;
 	/* Ahead of the event: a provider that did not see CONNECT asks for the state. */
@@ -222,6 +234,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
+	conn->takes_socket = usiw_qp_takes_socket(qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
 	conn->tos = cm_id->tos_set ? cm_id->tos : 0;

@@ -72,7 +72,8 @@ static bool usiw_evfile_is_current(const struct usiw_event *record, const struct
 	if (record->type != USIW_EVENT_NEIGH)
 		return true;
 	return ether_addr_equal(record->conn.local_mac, conn->info.local_mac) &&
-	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac);
+	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac) &&
+	       record->conn.mtu == conn->info.mtu;
 }
 
 /*
@@ -110,6 +111,38 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 		usiw_conn_put(conn);
 }
 
+/* The data socket that CONNECT brings; see usiw_data_open(). */
+static int usiw_evfile_open_data(const struct usiw_event *record, struct file **file)
+{
+	struct usiw_conn *conn = usiw_conn_by_id(record->conn_id);
+	int fd;
+
+	if (!conn)
+		return -ECONNRESET;
+	fd = usiw_data_open(conn, file);
+	usiw_conn_put(conn);
+	return fd;
+}
+
+/* Copy @record. The data socket that it may bring is the process's only if that succeeds. */
+static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
+{
+	struct file *file = NULL;
+	bool copied;
+	int fd = -1;
+
+	if (record->type == USIW_EVENT_CONNECT && record->conn.flags & USIW_CONN_F_SOCKET) {
+		fd = usiw_evfile_open_data(record, &file);
+		record->conn.data_fd = fd;
+	}
+	copied = !copy_to_user(to, record, sizeof(*record));
+	if (copied)
+		usiw_data_install(fd, file);
+	else
+		usiw_data_drop(fd, file);
+	return copied;
+}
+
 /* Copy as many records as there are and as fit. With events->read_lock held. */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
@@ -117,7 +150,7 @@ static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, si
 	size_t done = 0;
 
 	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record)) {
-		if (copy_to_user(buf + done, &record, sizeof(record)))
+		if (!usiw_evfile_copy_record(buf + done, &record))
 			return done ? done : -EFAULT;
 		usiw_evfile_pop(events, &record);
 		done += sizeof(record);

@@ -78,6 +78,16 @@ static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_rou
 }
 
 /*
+ * Does data go by a data socket, so that the kernel follows by itself? Where raw packets are
+ * possible the process shows it by keeping the socket.
+ */
+static bool usiw_conn_is_the_kernel_s(const struct usiw_conn *conn)
+{
+	return conn->takes_socket &&
+	       (!(conn->info.flags & USIW_CONN_F_PACKET) || usiw_data_is_open(conn));
+}
+
+/*
  * Tell the engine what has changed. Without a route, or while the next hop is not known, it goes
  * on as it was. conn->lock held.
  */
@@ -87,7 +97,7 @@ void usiw_conn_follow(struct usiw_conn *conn)
 	bool local;
 	int ret;
 
-	if (!conn->announced || conn->cm.released)
+	if (!conn->announced || conn->cm.released || usiw_conn_is_the_kernel_s(conn))
 		return;
 	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
 	if (ret == -EPERM)

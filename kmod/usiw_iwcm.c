@@ -191,16 +191,15 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		return -ENETUNREACH;
 	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
-	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
-	if (ret)
-		return ret;
-	if (mtu < USIW_MIN_MTU)
-		return -EMSGSIZE;
-
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp);
+	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0,
+			       usiw_qp_takes_socket(qp), &mtu);
+	if (!ret && mtu < USIW_MIN_MTU)
+		ret = -EMSGSIZE;
+	if (!ret)
+		ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp);
 	usiw_qp_put(qp);
 	return ret;
 }
@@ -324,16 +323,18 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!conn)
 		return -ECONNRESET;
 	ret = usiw_check_param(param);
-	if (!ret)
-		ret = usiw_route_check(dev, &conn->tuple, cm_id->tos_set ? cm_id->tos : 0, &mtu);
 	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
-	if (qp) {
+	if (!ret && !qp)
+		ret = -EINVAL;
+	if (!ret)
+		ret = usiw_route_check(dev, &conn->tuple, cm_id->tos_set ? cm_id->tos : 0,
+				       usiw_qp_takes_socket(qp), &mtu);
+	if (!ret)
 		ret = usiw_conn_accept(conn, qp, cm_id, param);
-		usiw_qp_put(qp);
-	} else {
-		ret = ret ?: -EINVAL;
+	else
 		usiw_conn_abort(conn, USIW_KILL_LOCAL);
-	}
+	if (qp)
+		usiw_qp_put(qp);
 	usiw_conn_put(conn);
 	return ret;
 }

@@ -399,11 +399,9 @@ int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
 	u16 mtu;
 
 	usiw_count(dev, USIW_KCNT_CM_RX);
-	/* Where IPsec is due, accept() says so to the application. */
-	reason = usiw_route_check(dev, tuple, 0, &mtu);
-	if (reason && reason != -EPROTONOSUPPORT)
+	/* Where raw packets are not possible, accept() says so to who takes no data socket. */
+	if (usiw_route_check(dev, tuple, 0, true, &mtu))
 		return 0;
-	reason = 0;
 	if (rx->slot_of == listener) {
 		rx->slot_of = NULL;
 		usiw_listener_put(listener);	/* the caller has one */

@@ -71,9 +71,12 @@ static int __init usiw_init(void)
 	usiw_wq = alloc_workqueue("usiw", WQ_UNBOUND, 0);
 	if (!usiw_wq)
 		return -ENOMEM;
-	ret = usiw_device_init();
+	ret = usiw_data_init();
 	if (ret)
 		goto err_wq;
+	ret = usiw_device_init();
+	if (ret)
+		goto err_data;
 	ret = usiw_netdev_init();
 	if (ret)
 		goto err_device;
@@ -83,6 +86,8 @@ static int __init usiw_init(void)
 
 err_device:
 	usiw_device_exit();
+err_data:
+	usiw_data_exit();
 err_wq:
 	destroy_workqueue(usiw_wq);
 	return ret;
@@ -96,6 +101,7 @@ static void __exit usiw_exit(void)
 	usiw_netdev_exit();
 	usiw_device_exit();
 	destroy_workqueue(usiw_wq);
+	usiw_data_exit();
 	/* References of QP proxies that go after a grace period. */
 	rcu_barrier();
 }

@@ -83,16 +83,16 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 #endif
 }
 
-static enum usiw_route_reason usiw_route_judge(const struct usiw_device *dev,
+static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 					       const struct usiw_route *route)
 {
 	const struct net_device *out = route->local ? dev->lo : dev->netdev;
 
 	if (route->dst->dev != out)
-		return USIW_ROUTE_OTHER_NETDEV;
+		return USIW_NOT_PACKET_NETDEV;
 	if (route->dst->lwtstate)
-		return USIW_ROUTE_ENCAP;
-	return USIW_ROUTE_ELIGIBLE;
+		return USIW_NOT_PACKET_ENCAP;
+	return USIW_NOT_PACKET_NONE;
 }
 
 /*
@@ -121,7 +121,7 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 t
 			usiw_route_put(route);
 			return -EPERM;
 		}
-		route->reason = USIW_ROUTE_IPSEC;
+		route->reason = USIW_NOT_PACKET_IPSEC;
 		if (!IS_ERR(dst))
 			mtu = min_t(u32, mtu, dst_mtu(dst));
 	}
@@ -140,22 +140,24 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 t
 int usiw_route_eligible(const struct usiw_route *route)
 {
 	switch (route->reason) {
-	case USIW_ROUTE_ELIGIBLE:
+	case USIW_NOT_PACKET_NONE:
 		return 0;
-	case USIW_ROUTE_OTHER_NETDEV:
+	case USIW_NOT_PACKET_NETDEV:
 		return -ENETUNREACH;
-	case USIW_ROUTE_IPSEC:
-	case USIW_ROUTE_ENCAP:
+	case USIW_NOT_PACKET_IPSEC:
+	case USIW_NOT_PACKET_ENCAP:
 		break;
 	}
 	return -EPROTONOSUPPORT;
 }
 
 /*
- * The same for who wants to know no more than whether it is one for raw packets, and its MTU,
- * and says so to the user: -ENETUNREACH, -EPROTONOSUPPORT, -EPERM and the like.
+ * The same for who wants to know no more than whether data gets there, and its MTU, and says so
+ * to the user: -ENETUNREACH, -EPROTONOSUPPORT, -EPERM and the like. @sockets: by a data socket,
+ * too, which goes wherever the kernel's routes lead.
  */
-int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, u16 *mtu)
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, bool sockets,
+		     u16 *mtu)
 {
 	struct usiw_route route;
 	int ret;
@@ -165,7 +167,7 @@ int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8
 		return ret;
 	usiw_route_put(&route);
 	*mtu = route.mtu;
-	return usiw_route_eligible(&route);
+	return sockets ? 0 : usiw_route_eligible(&route);
 }
 
 void usiw_route_put(struct usiw_route *route)

@@ -33,8 +33,11 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 	tuple->scope = usiw_tuple_is_link_local(tuple) ? inet6_iif(skb) : 0;
 }
 
-/* Copy the UDP payload for the worker; dropped when memory or the queue's room is short. */
-static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
+/*
+ * Copy @len bytes of payload from @at on for the worker; dropped when memory or the queue's room
+ * is short.
+ */
+static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			  const struct usiw_tuple *tuple, u32 len)
 {
 	struct usiw_rx *rx;
@@ -48,7 +51,7 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb,
 	rx->tuple = *tuple;
 	rx->ifindex = skb->dev->ifindex;
 	rx->len = len;
-	if (skb_copy_bits(skb, sizeof(struct udphdr), rx->data, len)) {
+	if (skb_copy_bits(skb, at, rx->data, len)) {
 		kfree(rx);
 		return;
 	}
@@ -87,7 +90,7 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
 	if (stray)
 		WRITE_ONCE(us->stray_next_us, next_us);
 	if (stray && !conn)
-		usiw_rx_queue(us, skb, &tuple, sizeof(*hdr));
+		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, sizeof(*hdr));
 }
 
 /*
@@ -126,7 +129,7 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 			break;
 		}
 		usiw_rx_tuple(skb, &tuple);
-		usiw_rx_queue(us, skb, &tuple, len);
+		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, len);
 		break;
 	default:
 		break;
@@ -173,6 +176,58 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
 	if (icmph->icmp6_type == ICMPV6_DEST_UNREACH && icmph->icmp6_code == ICMPV6_PORT_UNREACH)
 		return USIW_ICMP_UNREACHABLE;
 	return USIW_ICMP_OTHER;
+}
+
+/*
+ * The same for a data socket (usiw_data.c): what is not a handshake is the process's. Returns 1
+ * for what is to be put into its queue, which may be several datagrams of one length, merged
+ * on their way. A handshake among these is taken out of turn, and the process's engine, which
+ * sees it as well, ignores it.
+ */
+int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
+	const struct usiw_trp_hdr *hdr;
+	struct usiw_trp_hdr buf;
+	struct usiw_tuple tuple;
+	bool wanted = false;
+	u32 at, len, size;
+
+	/* Between bind and connect what comes is as much others'. */
+	if (!us || sk->sk_state != TCP_ESTABLISHED)
+		return usiw_encap_rcv(sk, skb);
+	size = skb->len - sizeof(struct udphdr);
+	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
+		size = skb_shinfo(skb)->gso_size;
+	for (at = sizeof(struct udphdr); at < skb->len; at += size) {
+		len = min(size, skb->len - at);
+		hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
+		if (!hdr)
+			continue;
+		switch (usiw_cm_look(hdr, len)) {
+		case USIW_CM_LOOK_DATA:
+			usiw_rx_data(us, skb, hdr);
+			wanted = true;
+			break;
+		case USIW_CM_LOOK_ENGINE:
+			wanted = true;
+			break;
+		case USIW_CM_LOOK_HANDSHAKE:
+			if (usiw_rx_has_no_checksum(skb)) {
+				usiw_netdev_count(skb->dev, USIW_KCNT_CM_NO_CHECKSUM);
+				break;
+			}
+			usiw_rx_tuple(skb, &tuple);
+			usiw_rx_queue(us, skb, at, &tuple, len);
+			break;
+		default:
+			break;
+		}
+	}
+	if (wanted)
+		return 1;
+	consume_skb(skb);
+	return 0;
 }
 
 /*

@@ -75,6 +75,8 @@ static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
 	[USIW_GAUGE_HELD] = "held",
 	[USIW_GAUGE_READS_OUT] = "reads_out",
 	[USIW_GAUGE_SQ_BUSY] = "sq_busy",
+	[USIW_GAUGE_PORT] = "data_port",
+	[USIW_GAUGE_PORT_WHY] = "data_port_why",
 };
 
 /* Port 0 is the device: all counters are the port's. */

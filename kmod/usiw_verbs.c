@@ -9,7 +9,7 @@
 #include "usiw.h"
 
 /* What the module does with data sockets and ports, if the provider understands it. */
-#define USIW_CAPS	0
+#define USIW_CAPS	USIW_CAP_DATA_SOCKET
 
 /*
  * Read a command's driver data. A provider of another age may give less than @size, of which

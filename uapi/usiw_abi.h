@@ -70,12 +70,12 @@ struct usiw_link_info {
 };
 
 /*
- * Which port a context begins with. USIW_CONN_F_SOCKET says it for each connection. The module
- * answers PACKET unless it hands out data sockets (USIW_CAP_DATA_SOCKET is agreed); usiw-run
- * has sockets always.
+ * Which ports a context has. The module answers PACKET, and where USIW_CAP_DATA_SOCKET is agreed
+ * the provider chooses for each connection from what CONNECT offers (provider/port/choice.h);
+ * usiw-run has chosen before it says CONNECT.
  */
 enum usiw_port_kind {
-	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, made with the context */
+	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link; others as CONNECT offers */
 	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT; a raw port is made when a
 					 * connection without one comes */
 	USIW_PORT_SHM		= 2,	/* as SOCKET, and shared memory to peers on this host that have it */
@@ -146,7 +146,9 @@ enum usiw_event_type {
 #define USIW_CONN_F_INITIATOR	0x1	/* this end sent the REQ */
 #define USIW_CONN_F_LOCAL	0x2	/* the route is RTN_LOCAL: data goes over lo */
 #define USIW_CONN_F_IPV6	0x4
-#define USIW_CONN_F_SOCKET	0x8	/* CONNECT: data goes by the socket @data_fd, not by a raw port */
+#define USIW_CONN_F_SOCKET	0x8	/* CONNECT: @data_fd is a data socket, or -errno */
+#define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET: raw packets get there as well, and the
+					 * provider chooses. Without SOCKET there is nothing else */
 
 /* Parameters of a connection. Addresses are 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
 struct usiw_conn_info {
@@ -175,6 +177,15 @@ struct usiw_conn_info {
 	 * port get the same one; the module's is connected to the peer.
 	 */
 	__s32 data_fd;
+	__u32 not_packet;		/* CONNECT without PACKET: enum usiw_not_packet */
+};
+
+/* Why a connection's frames are not the engine's to send. */
+enum usiw_not_packet {
+	USIW_NOT_PACKET_NONE		= 0,
+	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface */
+	USIW_NOT_PACKET_IPSEC		= 2,	/* a policy orders IPsec for this 4-tuple */
+	USIW_NOT_PACKET_ENCAP		= 3,	/* the route adds headers */
 };
 
 enum usiw_kill_reason {
@@ -329,7 +340,25 @@ enum usiw_gauge {
 	USIW_GAUGE_HELD,		/* datagrams that have arrived ahead of a gap */
 	USIW_GAUGE_READS_OUT,		/* own READs on the wire */
 	USIW_GAUGE_SQ_BUSY,		/* send work requests begun and not complete */
+	USIW_GAUGE_PORT,		/* the connection's port: 1 + enum usiw_port_kind; 0: none */
+	USIW_GAUGE_PORT_WHY,		/* enum usiw_port_why */
 	USIW_GAUGE_MAX,
+};
+
+/* Why a connection goes by the port it goes by. */
+enum usiw_port_why {
+	USIW_PORT_WHY_NONE	= 0,
+	USIW_PORT_WHY_WISH	= 1,	/* USIW_PORT says so */
+	USIW_PORT_WHY_FASTEST	= 2,	/* raw packets are permitted, and get there */
+	USIW_PORT_WHY_SAME_HOST	= 3,	/* the peer is on this host */
+	USIW_PORT_WHY_RIGHTS	= 4,	/* the process has no CAP_NET_RAW */
+	USIW_PORT_WHY_NETDEV	= 5,	/* the route leaves by another interface */
+	USIW_PORT_WHY_IPSEC	= 6,	/* IPsec is ordered */
+	USIW_PORT_WHY_ENCAP	= 7,	/* the route adds headers */
+	USIW_PORT_WHY_BROKEN	= 8,	/* the raw port could not be made */
+	USIW_PORT_WHY_ONLY	= 9,	/* nothing else was offered */
+	USIW_PORT_WHY_NO_SOCKET	= 10,	/* there is no data socket */
+	USIW_PORT_WHY_MAX,
 };
 
 #define USIW_COUNTERS_ROOM	256

@@ -45,6 +45,7 @@ struct Path {
   uint8_t hop_limit;
   uint8_t tos;
   uint32_t tag = 0;    ///< the port's own
+  uint32_t socket = UINT32_MAX;  ///< the socket port's own
   bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart
 };
 

@@ -41,11 +41,14 @@ size_t put(void* control, size_t at, int level, int type, const T& value) {
 }
 
 /// Fills in both ends as the message names them, and the length of the datagrams that the kernel has merged (left alone if it
-/// has not). False if it does not say where it was sent to.
-bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_port, FlowKey& flow, int& segment) {
+/// has not). False if it does not say where it was sent to. @p known: the socket's; all of it if that is @p connected.
+bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, FlowKey& flow,
+               int& segment) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
-  flow.local_port = local_port;
-  if (peer.ss_family == AF_INET) {
+  flow = known;
+  if (connected) {
+    // As it is.
+  } else if (peer.ss_family == AF_INET) {
     auto& sin = reinterpret_cast<const sockaddr_in&>(peer);
     set_ipv4(flow.remote_addr, sin.sin_addr);
     flow.remote_port = sin.sin_port;
@@ -54,14 +57,14 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, uint16_t local_po
     std::memcpy(flow.remote_addr.data(), &sin6.sin6_addr, 16);
     flow.remote_port = sin6.sin6_port;
   }
-  bool addressed = false;
+  bool addressed = connected;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
-    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+    if (!connected && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
       in_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof info);
       set_ipv4(flow.local_addr, info.ipi_addr);
       addressed = true;
-    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+    } else if (!connected && c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
       in6_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof info);
       std::memcpy(flow.local_addr.data(), &info.ipi6_addr, 16);
@@ -96,23 +99,34 @@ std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
 }
 
 SocketPort::~SocketPort() {
-  for (Socket& s : sockets_) close(s.fd);
+  for (Socket& s : sockets_)
+    if (s.fd >= 0) close(s.fd);
   if (epoll_ >= 0) close(epoll_);
   if (slab_ != nullptr) munmap(slab_, slab_size_);
 }
 
-// ---- Local ports ----------------------------------------------------------------------------
+// ---- Sockets --------------------------------------------------------------------------------
 
+bool SocketPort::Socket::serves(const FlowKey& key) const {
+  return fd >= 0 && (connected ? flow == key : flow.local_port == key.local_port);
+}
+
+/// One of all connections of a local port, or one of this connection alone, which the kernel has connected to its peer.
 int SocketPort::add_flow(Path& path, int fd) {
-  const uint16_t port = path.flow.local_port;
-  for (Socket& s : sockets_) {
-    if (s.port != port) continue;
-    s.users++;
+  sockaddr_storage peer;
+  socklen_t len = sizeof peer;
+  const bool connected = fd >= 0 && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &len) == 0;
+  for (uint32_t i = 0; !connected && i < sockets_.size(); i++) {
+    if (sockets_[i].connected || !sockets_[i].serves(path.flow)) continue;
+    sockets_[i].users++;
+    path.socket = i;
     if (fd >= 0) close(fd);  // another descriptor of the same socket
     return 0;
   }
   if (fd < 0) return -fd;
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = static_cast<uint64_t>(fd) << 16 | port}};
+  const auto slot = static_cast<uint32_t>(
+      std::find_if(sockets_.begin(), sockets_.end(), [](const Socket& s) { return s.fd < 0; }) - sockets_.begin());
+  epoll_event event{.events = EPOLLIN, .data = {.u32 = slot}};
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
     int error = errno;
     close(fd);
@@ -120,25 +134,32 @@ int SocketPort::add_flow(Path& path, int fd) {
   }
   widen(fd, SO_RCVBUFFORCE, SO_RCVBUF);
   widen(fd, SO_SNDBUFFORCE, SO_SNDBUF);
-  sockets_.push_back({fd, port, 1});
+  // Else whoever has made the socket has said it.
+  if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
+  if (slot == sockets_.size()) sockets_.emplace_back();
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .segments = true, .flow = path.flow};
+  path.socket = slot;
+  open_++;
   return 0;
 }
 
 void SocketPort::remove_flow(const Path& path) {
-  const uint16_t port = path.flow.local_port;
-  auto s = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& o) { return o.port == port; });
-  if (s == sockets_.end() || --s->users != 0) return;
+  Socket* s = socket_of(path);
+  if (s == nullptr || --s->users != 0) return;
   // The socket may live on in other descriptors, and epoll watches the socket.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
   close(s->fd);
-  sockets_.erase(s);
+  *s = {};
+  open_--;
   turn_ = turns_ = 0;  // it may be among these
 }
 
-int SocketPort::socket_of(uint16_t port) const {
-  for (const Socket& s : sockets_)
-    if (s.port == port) return s.fd;
-  return -1;
+/// A path may be out of date: a connection that has ended still answers repetitions.
+SocketPort::Socket* SocketPort::socket_of(const Path& path) {
+  if (path.socket < sockets_.size()) return sockets_[path.socket].serves(path.flow) ? &sockets_[path.socket] : nullptr;
+  for (Socket& s : sockets_)  // another peer of a port that has a socket for all
+    if (!s.connected && s.serves(path.flow)) return &s;
+  return nullptr;
 }
 
 // ---- Sending ----------------------------------------------------------------------------------
@@ -158,9 +179,13 @@ void SocketPort::tx_free(std::span<TxBuf> bufs) {
 }
 
 /// All of a message but its data.
-void SocketPort::address(mmsghdr& out, Message& m, const Path& path) {
+void SocketPort::address(mmsghdr& out, Message& m, const Path& path, bool connected) {
   msghdr& msg = out.msg_hdr;
   msg = {};
+  if (connected) {  // the socket knows
+    msg.msg_control = m.control;
+    return;
+  }
   msg.msg_name = &m.peer;
   msg.msg_control = m.control;
   if (path.flow.is_ipv4()) {
@@ -191,8 +216,8 @@ void SocketPort::address(mmsghdr& out, Message& m, const Path& path) {
 }
 
 /// How many from the front may go as one message: to one peer, of one length but for the last.
-size_t SocketPort::alike(std::span<const TxBuf> bufs) const {
-  if (!segments_ || !bufs[0].path->merge) return 1;
+size_t SocketPort::alike(std::span<const TxBuf> bufs) {
+  if (!bufs[0].path->merge) return 1;
   size_t n = 1, bytes = bufs[0].len;
   while (n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && bufs[n - 1].len == bufs[0].len &&
          bufs[n].len <= bufs[0].len && bufs[n].len != 0 && bytes + bufs[n].len <= kMessageMost)
@@ -205,13 +230,17 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
   bool room = true;
   while (done < bufs.size() && room) {
     // As many as go out by the same socket.
-    uint16_t port = bufs[done].path->flow.local_port;
+    Socket* const out = socket_of(*bufs[done].path);
+    if (out == nullptr) {
+      done++;  // of a connection that has ended
+      continue;
+    }
     unsigned n = 0;
     size_t used = 0;
-    while (used < kBatch && done + used < bufs.size() && bufs[done + used].path->flow.local_port == port) {
+    while (used < kBatch && done + used < bufs.size() && socket_of(*bufs[done + used].path) == out) {
       const auto rest = bufs.subspan(done + used, std::min(bufs.size() - done, kBatch) - used);
-      const size_t count = alike(rest);
-      address(headers_[n], messages_[n], *rest[0].path);
+      const size_t count = out->segments ? alike(rest) : 1;
+      address(headers_[n], messages_[n], *rest[0].path, out->connected);
       msghdr& msg = headers_[n].msg_hdr;
       for (size_t i = 0; i < count; i++) vecs_[used + i] = {rest[i].data, rest[i].len};
       msg.msg_iov = vecs_ + used;
@@ -219,17 +248,18 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
       if (count > 1)
         msg.msg_controllen = put(messages_[n].control, msg.msg_controllen, SOL_UDP, UDP_SEGMENT,
                                  static_cast<uint16_t>(rest[0].len));
+      if (msg.msg_controllen == 0) msg.msg_control = nullptr;
       messages_[n++].count = static_cast<unsigned>(count);
       used += count;
     }
-    int sent = sendmmsg(socket_of(port), headers_, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    int sent = sendmmsg(out->fd, headers_, n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       for (int i = 0; i < sent; i++) done += messages_[i].count;
     } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
       room = false;
     } else if (errno != EINTR) {
       if (messages_[0].count > 1)
-        segments_ = false;  // it may be that this netdev cannot: one by one
+        out->segments = false;  // it may be that this netdev cannot, or that the path has become too narrow: one by one
       else
         done++;  // this one cannot be sent (no route, too long ...): as if the wire had lost it
     }
@@ -242,9 +272,9 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
 
 size_t SocketPort::rx(std::span<RxBuf> bufs) {
   size_t got = take(bufs);
-  if (got == bufs.size() || sockets_.empty()) return got;
+  if (got == bufs.size() || open_ == 0) return got;
   if (sockets_.size() == 1) {
-    if (receive(sockets_[0].fd)) got += take(bufs.subspan(got));
+    if (receive(sockets_[0])) got += take(bufs.subspan(got));
     return got;
   }
   got += take_turns(bufs.subspan(got));
@@ -259,7 +289,7 @@ size_t SocketPort::rx(std::span<RxBuf> bufs) {
 size_t SocketPort::take_turns(std::span<RxBuf> bufs) {
   size_t got = 0;
   while (turn_ < turns_ && got < bufs.size())
-    if (receive(static_cast<int>(waiting_[turn_++].data.u64 >> 16))) got += take(bufs.subspan(got));
+    if (receive(sockets_[waiting_[turn_++].data.u32])) got += take(bufs.subspan(got));
   return got;
 }
 
@@ -313,17 +343,14 @@ void SocketPort::finish(Incoming& m) {
 }
 
 /// A batch from the socket, all of the last one having been taken. False: nothing.
-bool SocketPort::receive(int fd) {
+bool SocketPort::receive(const Socket& from) {
   prepare();
   if (ready_ == 0) {
     drops_.no_buffer++;
     return false;
   }
-  const int got = recvmmsg(fd, rx_headers_, static_cast<unsigned>(ready_), MSG_DONTWAIT, nullptr);
+  const int got = recvmmsg(from.fd, rx_headers_, static_cast<unsigned>(ready_), MSG_DONTWAIT, nullptr);
   if (got <= 0) return false;
-  uint16_t port = 0;
-  for (const Socket& s : sockets_)
-    if (s.fd == fd) port = s.port;
   arrived_ = static_cast<size_t>(got);
   size_t merged = 0;
   for (size_t i = 0; i < arrived_; i++) {
@@ -332,7 +359,7 @@ bool SocketPort::receive(int fd) {
     m.next = 0;
     m.len = rx_headers_[i].msg_len;
     const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    if (!whole || !read_flow(rx_headers_[i], m.peer, port, m.flow, segment) || segment < 0) {
+    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, m.flow, segment) || segment < 0) {
       drops_.malformed++;
       m.count = 0;
       continue;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file socket_port.h
-/// Plain UDP sockets as a port: one per local UDP port, made by the control path. Needs no
-/// rights at all; the kernel does IP, UDP, checksums and routing.
+/// Plain UDP sockets as a port, made by the control path: one per local UDP port, or one per
+/// connection that is connected to its peer. Needs no rights at all; the kernel does IP, UDP,
+/// checksums and routing.
 #ifndef USIW_PORT_SOCKET_PORT_H
 #define USIW_PORT_SOCKET_PORT_H
 
@@ -46,10 +47,14 @@ class SocketPort final : public NetPort {
   static constexpr size_t kRxVecs = kRxBuffers + kRxBatch;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
+  /// What Path::socket counts.
   struct Socket {
-    int fd;
-    uint16_t port;   ///< network byte order
-    unsigned users;  ///< connections
+    int fd = -1;         ///< -1: free
+    unsigned users = 0;  ///< connections
+    bool connected = false;
+    bool segments = true;  ///< the kernel has not refused to take messages apart
+    FlowKey flow{};        ///< of it the local port, if the socket is not connected
+    bool serves(const FlowKey& key) const;
   };
   /// One datagram on its way through a system call, or several to one peer that the kernel takes apart.
   struct Message {
@@ -74,9 +79,9 @@ class SocketPort final : public NetPort {
 
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
-  int socket_of(uint16_t port) const;
+  Socket* socket_of(const Path& path);
   size_t take_turns(std::span<RxBuf> bufs);
-  bool receive(int fd);
+  bool receive(const Socket& from);
   size_t take(std::span<RxBuf> bufs);
   bool take_one(RxBuf& out);
   void copy_out(const Incoming& m, size_t at, size_t len, std::byte* to) const;
@@ -84,8 +89,8 @@ class SocketPort final : public NetPort {
   void shape(size_t segment);
   void prepare();
   std::byte* spill_of(const Incoming& m) const { return spill_ + static_cast<size_t>(&m - incoming_) * kMessageRoom; }
-  void address(mmsghdr& out, Message& m, const Path& path);
-  size_t alike(std::span<const TxBuf> bufs) const;
+  static void address(mmsghdr& out, Message& m, const Path& path, bool connected);
+  static size_t alike(std::span<const TxBuf> bufs);
 
   uint32_t mtu_ = 0;
   int epoll_ = -1;
@@ -93,9 +98,9 @@ class SocketPort final : public NetPort {
   size_t slab_size_ = 0, slot_ = 0;
   std::vector<std::byte*> free_;  ///< last in, first out: few are ever touched
   std::vector<Socket> sockets_;
+  size_t open_ = 0;  ///< of these
   Message messages_[kBatch];
   iovec vecs_[kBatch];
-  bool segments_ = true;  ///< the kernel has not refused to take messages apart
   mmsghdr headers_[kBatch];
 
   // Receiving: a batch of messages, those before current_ empty, those from arrived_ on prepared for the next call.

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -39,6 +40,11 @@ void ContextSet::remove(Context& context, EngineGate& gate) {
 void ContextSet::read_events() {
   lock_rank::assert_held(LockRank::kRegistry);
   for (Context* c : contexts_) c->ready(c->event_fd, 0);
+}
+
+bool ContextSet::take_sockets() const {
+  return std::all_of(contexts_.begin(), contexts_.end(),
+                     [](const Context* c) { return (c->caps & USIW_CAP_DATA_SOCKET) != 0; });
 }
 
 /// The engine adds to one page for all contexts: that of the first living context, which

@@ -28,6 +28,8 @@ class ContextSet {
   void remove(Context& context, EngineGate& gate);
   /// Acts on what the kernel has said to each.
   void read_events();
+  /// Do connections of all of them bring data sockets?
+  bool take_sockets() const;
 
  private:
   void point_counters(const EngineGate::Held& held);

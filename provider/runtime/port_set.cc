@@ -2,10 +2,14 @@
 #include "runtime/port_set.h"
 
 #include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/say.h"
@@ -26,6 +30,23 @@ usiw_link_info usable(usiw_link_info link) {
   return link;
 }
 
+/// Asked of the kernel once. A raw IP socket takes the same right as a packet socket, whose closing takes milliseconds.
+bool packets_permitted() {
+  static const bool once = [] {
+    const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  }();
+  return once;
+}
+
+/// In the page of the QP, for those who look at it.
+void tell_port(VQp& qp, PortChoice choice) {
+  if (qp.stats == nullptr) return;
+  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT]).store(static_cast<uint64_t>(choice.kind), std::memory_order_relaxed);
+  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 PortSet::PortSet(EngineGate& gate, const std::string& device, const usiw_link_info& link, uint32_t port_kind)
@@ -34,7 +55,10 @@ PortSet::PortSet(EngineGate& gate, const std::string& device, const usiw_link_in
       ifindex_(link.ifindex),
       port_kind_(port_kind),
       link_(usable(link)),
-      link_mtu_(link_.mtu) {}
+      link_mtu_(link_.mtu) {
+  if (const char* wish = getenv(kPortVariable); wish != nullptr && *wish != 0 && !parse_port_wish(wish, wish_))
+    say_once(std::string(kPortVariable) + ": " + kPortNames + ", not '" + wish + "'; auto is taken");
+}
 
 void PortSet::set_link(const usiw_link_info& link) {
   std::lock_guard hold(link_lock_);
@@ -47,33 +71,98 @@ usiw_link_info PortSet::link() const {
   return link_;
 }
 
+/// What carries raw packets: to this host (@p local) or to others.
 PortScope PortSet::packet_scope(bool local) const {
   return local || link().is_loopback != 0 ? PortScope::kLoopback : PortScope::kNetdev;
 }
 
-int PortSet::open_first() {
-  const PortScope scope = port_kind_ != USIW_PORT_PACKET ? PortScope::kSockets : packet_scope(false);
+int PortSet::open_first(bool sockets) {
+  const usiw_link_info now = link();
   int error = 0;
+  std::string why;
   std::lock_guard hold(lock_);
-  return port_for(scope, link().mtu, error) == nullptr ? error : 0;
+  if (port_kind_ != USIW_PORT_PACKET) {
+    const PortScope scope = port_kind_ == USIW_PORT_SHM ? PortScope::kMemory : PortScope::kSockets;
+    if (port_for(scope, now.mtu, error, why) != nullptr) return 0;
+  } else {
+    const bool must = !sockets || wish_ == PortWish::kPacket;
+    if (!must && (now.is_loopback != 0 || wish_ != PortWish::kAuto || !packets_permitted())) return 0;
+    if (port_for(packet_scope(false), now.mtu, error, why) != nullptr) return 0;
+    packets_broken_ = true;
+    if (!must) return 0;
+  }
+  say_once(device_ + ": " + why);
+  return error;
 }
 
-int PortSet::give(VQp& qp, PortScope scope, uint32_t mtu, const Path& path, int fd, int& number) {
+/// [lock_] Which port a connection goes by, of those that the control path offers.
+PortChoice PortSet::choose(const usiw_conn_info& conn) const {
+  if ((conn.flags & USIW_CONN_F_SOCKET) == 0) return {PortKind::kPacket, USIW_PORT_WHY_ONLY};
+  if (port_kind_ != USIW_PORT_PACKET)  // usiw-run has chosen
+    return {port_kind_ == USIW_PORT_SHM ? PortKind::kShm : PortKind::kSocket, USIW_PORT_WHY_ONLY};
+  const bool eligible = (conn.flags & USIW_CONN_F_PACKET) != 0;
+  return choose_port(wish_, {.not_packet = eligible ? USIW_NOT_PACKET_NONE
+                                           : conn.not_packet != USIW_NOT_PACKET_NONE
+                                               ? static_cast<usiw_not_packet>(conn.not_packet)
+                                               : USIW_NOT_PACKET_NETDEV,
+                             .permitted = packets_permitted(),
+                             .broken = packets_broken_,
+                             .socket = conn.data_fd >= 0,
+                             .same_host = (conn.flags & USIW_CONN_F_LOCAL) != 0});
+}
+
+/// [lock_] The port, or none and an errno value. A raw port that cannot be made has a data socket in its place.
+PortSet::Slot* PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& error) {
+  const uint32_t mtu = std::min<uint32_t>(conn.mtu, USIW_MAX_MTU);
+  std::string why;
+  choice = choose(conn);
+  if (choice.kind == PortKind::kPacket) {
+    if (Slot* slot = port_for(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why)) return slot;
+    packets_broken_ = true;
+    if ((conn.flags & USIW_CONN_F_SOCKET) != 0) choice = choose(conn);
+  }
+  switch (choice.kind) {
+    case PortKind::kSocket:
+      if (Slot* slot = port_for(PortScope::kSockets, mtu, error, why)) return slot;
+      break;
+    case PortKind::kShm:
+      if (Slot* slot = port_for(PortScope::kMemory, mtu, error, why)) return slot;
+      break;
+    case PortKind::kNone:
+      if (error == 0) error = conn.data_fd < 0 ? -conn.data_fd : EPERM;
+      if (why.empty())
+        why = wish_ == PortWish::kPacket ? "USIW_PORT=packet, and a connection cannot go by raw packets"
+                                         : std::string("no data socket for a connection: ") + strerror(error);
+      break;
+    case PortKind::kPacket:
+      break;
+  }
+  say_once(device_ + ": " + why);
+  return nullptr;
+}
+
+int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path, int& number) {
   release(qp);
   int error = 0;
-  std::lock_guard hold(lock_);
-  Slot* slot = port_for(scope, mtu, error);
-  if (slot == nullptr) {
-    if (fd >= 0) close(fd);
-    return error;
+  int fd = (conn.flags & USIW_CONN_F_SOCKET) != 0 ? conn.data_fd : -1;
+  PortChoice choice{};
+  {
+    std::lock_guard hold(lock_);
+    if (Slot* slot = port_of(conn, choice, error)) {
+      const EngineGate::Held held = gate_.hold();
+      const bool by_socket = choice.kind != PortKind::kPacket;
+      qp.path = path;
+      error = slot->port->add_flow(qp.path, by_socket ? fd : -1);
+      if (by_socket) fd = -1;  // the port's
+      if (error == 0) {
+        qp.port = slot->port.get();
+        number = slot->number;
+      }
+    }
   }
-  const EngineGate::Held held = gate_.hold();
-  qp.path = path;
-  error = slot->port->add_flow(qp.path, fd);
-  if (error != 0) return error;
-  qp.port = slot->port.get();
-  number = slot->number;
-  return 0;
+  tell_port(qp, error == 0 ? choice : PortChoice{PortKind::kNone, choice.why});
+  if (fd >= 0) close(fd);
+  return error;
 }
 
 void PortSet::release(VQp& qp) {
@@ -86,11 +175,11 @@ void PortSet::release(VQp& qp) {
 
 /// [lock_] A port to there, for packets of up to @p mtu bytes: made when first needed (a
 /// connection of the host to itself, a netdev whose MTU has grown).
-PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error) {
+PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error, std::string& why) {
   for (Slot& slot : ports_)
     if (slot.scope == scope && slot.port->mtu() >= mtu) return &slot;
 
-  std::unique_ptr<NetPort> port = make_port(scope, mtu, error);
+  std::unique_ptr<NetPort> port = make_port(scope, mtu, error, why);
   if (!port) return nullptr;
   if (const Faults& faults = Faults::from_environment(); faults.on_wire())
     port = std::make_unique<FaultPort>(std::move(port), faults);
@@ -102,6 +191,7 @@ PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error) {
   }
   if (number < 0) {
     error = ENOMEM;
+    why = "no room for another port";
     return nullptr;
   }
   gate_.progress().watch(port->wait_fd(), Progress::Kind::kPacket, *this);
@@ -110,23 +200,24 @@ PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error) {
   return &ports_.back();
 }
 
-std::unique_ptr<NetPort> PortSet::make_port(PortScope scope, uint32_t mtu, int& error) {
-  if (scope == PortScope::kSockets) return make_socket_port(error);
-  return make_packet_port(scope == PortScope::kLoopback, mtu, error);
+std::unique_ptr<NetPort> PortSet::make_port(PortScope scope, uint32_t mtu, int& error, std::string& why) {
+  if (scope == PortScope::kSockets || scope == PortScope::kMemory)
+    return make_socket_port(scope == PortScope::kMemory, error, why);
+  return make_packet_port(scope == PortScope::kLoopback, mtu, error, why);
 }
 
 /// One for all: the kernel routes.
-std::unique_ptr<NetPort> PortSet::make_socket_port(int& error) {
+std::unique_ptr<NetPort> PortSet::make_socket_port(bool memory, int& error, std::string& why) {
   std::unique_ptr<NetPort> port;
-  if (port_kind_ == USIW_PORT_SOCKET)
-    port = SocketPort::create(USIW_MAX_MTU, error);
-  else
+  if (memory)
     port = ShmPort::create(USIW_MAX_MTU, error);
-  if (!port) say_once(device_ + ": no memory or descriptors for a port: " + strerror(error));
+  else
+    port = SocketPort::create(USIW_MAX_MTU, error);
+  if (!port) why = std::string("no memory or descriptors for a port: ") + strerror(error);
   return port;
 }
 
-std::unique_ptr<NetPort> PortSet::make_packet_port(bool loopback, uint32_t mtu, int& error) {
+std::unique_ptr<NetPort> PortSet::make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why) {
   EthdevPort::Spec spec;
   {
     std::lock_guard hold(link_lock_);
@@ -135,10 +226,7 @@ std::unique_ptr<NetPort> PortSet::make_packet_port(bool loopback, uint32_t mtu, 
     else
       spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu), &link_mtu_};
   }
-  std::string why;
-  auto port = EthdevPort::create(spec, why, error);
-  if (!port) say_once(device_ + ": " + why);
-  return port;
+  return EthdevPort::create(spec, why, error);
 }
 
 bool PortSet::arm() {

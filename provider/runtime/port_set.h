@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/lock_rank.h"
+#include "port/choice.h"
 #include "port/net_port.h"
 #include "progress/progress.h"
 #include "runtime/engine_gate.h"
@@ -21,7 +22,7 @@
 namespace usiw {
 
 /// What a port reaches.
-enum class PortScope { kNetdev, kLoopback, kSockets };
+enum class PortScope { kNetdev, kLoopback, kSockets, kMemory };
 
 class PortSet final : private Watcher {
  public:
@@ -29,16 +30,14 @@ class PortSet final : private Watcher {
 
   void set_link(const usiw_link_info& link);
   usiw_link_info link() const;
-  /// What carries connections without a socket of their own: to this host (@p local) or to others.
-  PortScope packet_scope(bool local) const;
+  /// Makes the port that most connections will use, where that takes long; what cannot be made matters now only if
+  /// nothing can take its place. @p sockets: connections bring data sockets. 0 or an errno value, and a line on stderr.
+  int open_first(bool sockets);
 
-  /// Makes the port that most connections will use. 0 or an errno value, and a line on stderr.
-  int open_first();
-
-  /// Gives @p qp a port of @p scope for packets of up to @p mtu bytes along @p path, and lets go of the one that it
-  /// has. @p fd, or -1, is the port's from then on, also when this fails. 0 and the engine's @p number of the port, or
-  /// an errno value.
-  int give(VQp& qp, PortScope scope, uint32_t mtu, const Path& path, int fd, int& number);
+  /// Gives @p qp a port for the connection @p conn along @p path, and lets go of the one that it has. The descriptor
+  /// that the connection brings belongs to this call, also when it fails. 0 and the engine's @p number of the port, or
+  /// an errno value, and a line on stderr.
+  int give(VQp& qp, const usiw_conn_info& conn, const Path& path, int& number);
   /// Lets go of the QP's port.
   void release(VQp& qp);
 
@@ -62,15 +61,19 @@ class PortSet final : private Watcher {
   /// Packet sockets.
   bool ready(int fd, short revents) override;
 
-  Slot* port_for(PortScope scope, uint32_t mtu, int& error);
-  std::unique_ptr<NetPort> make_port(PortScope scope, uint32_t mtu, int& error);
-  std::unique_ptr<NetPort> make_socket_port(int& error);
-  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error);
+  PortScope packet_scope(bool local) const;
+  PortChoice choose(const usiw_conn_info& conn) const;
+  Slot* port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
+  Slot* port_for(PortScope scope, uint32_t mtu, int& error, std::string& why);
+  std::unique_ptr<NetPort> make_port(PortScope scope, uint32_t mtu, int& error, std::string& why);
+  std::unique_ptr<NetPort> make_socket_port(bool memory, int& error, std::string& why);
+  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why);
 
   EngineGate& gate_;
   const std::string device_;
   const uint32_t ifindex_;
   const uint32_t port_kind_;  ///< enum usiw_port_kind
+  PortWish wish_ = PortWish::kAuto;
 
   mutable RankedMutex<LockRank::kLink> link_lock_;
   usiw_link_info link_;             ///< under link_lock_
@@ -78,6 +81,7 @@ class PortSet final : private Watcher {
 
   RankedMutex<LockRank::kPorts> lock_;
   std::vector<Slot> ports_;         ///< under lock_
+  bool packets_broken_ = false;     ///< under lock_: a raw port could not be made
   std::vector<NetPort*> to_arm_;    ///< of ports_; engine held
   Control control_{*this};
 };

@@ -22,13 +22,15 @@ Runtime::Runtime(std::string device, const usiw_link_info& link, uint32_t port_k
 int Runtime::bring_up() {
   std::lock_guard lock(bring_up_lock_);
   if (up_) return 0;
+  bool sockets;
   {
     // Nobody has read the kernel's events yet: the link may have changed since the open.
     std::lock_guard registered(Process::registry_lock());
     contexts_.read_events();
+    sockets = contexts_.take_sockets();
   }
   const usiw_link_info link = ports_.link();
-  if (int rc = ports_.open_first(); rc != 0) return rc;
+  if (int rc = ports_.open_first(sockets); rc != 0) return rc;
   if (int rc = progress().start(); rc != 0) {
     say_once(device_ + ": the progress thread could not be started: " + strerror(rc));
     return rc;

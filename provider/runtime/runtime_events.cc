@@ -127,12 +127,8 @@ void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
 
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
-  const bool by_socket = (conn.flags & USIW_CONN_F_SOCKET) != 0;
-  const PortScope scope =
-      by_socket ? PortScope::kSockets : ports_.packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0);
   int number = -1;
-  int error = ports_.give(qp, scope, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), path_of(conn),
-                          by_socket ? conn.data_fd : -1, number);
+  int error = ports_.give(qp, conn, path_of(conn), number);
   if (error == 0) {
     const EngineGate::Held held = hold();
     error = qp.qp == nullptr ? ENOENT

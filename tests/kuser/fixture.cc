@@ -65,7 +65,7 @@ Process::~Process() {
 }
 
 int Process::open() {
-  usiw_alloc_ucontext_req req{.abi_version = USIW_ABI_VERSION, .comp_mask = 0, .caps = 0};
+  usiw_alloc_ucontext_req req{.abi_version = USIW_ABI_VERSION, .comp_mask = 0, .caps = caps};
   usiw_alloc_ucontext_resp resp{};
   ib_udata udata{&req, &resp, sizeof(req), sizeof(resp), nullptr};
   enter();
@@ -184,6 +184,8 @@ void Process::close() {
   }
   if (event_fd >= 0) mock_close(event_fd);
   event_fd = -1;
+  for (int fd : data_fds) mock_close(fd);
+  data_fds.clear();
 }
 
 std::vector<usiw_event> Process::events() {
@@ -197,6 +199,8 @@ std::vector<usiw_event> Process::events() {
          sizeof(record)) {
     found.push_back(record);
     seen.push_back(record);
+    if (record.type == USIW_EVENT_CONNECT && (record.conn.flags & USIW_CONN_F_SOCKET) && record.conn.data_fd >= 0)
+      data_fds.push_back(record.conn.data_fd);
   }
   return found;
 }
@@ -489,6 +493,7 @@ void Story::tell_all() {
   client = std::make_unique<Process>("eth0");
   listener = std::make_unique<CmId>();
   active = std::make_unique<CmId>();
+  server->caps = client->caps = USIW_CAP_DATA_SOCKET;
   server->open_all();
   step();
   client->open_all();

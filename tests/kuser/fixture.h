@@ -71,8 +71,10 @@ class Process {
   ib_cq* ibcq = nullptr;
   ib_qp* ibqp = nullptr;
   int event_fd = -1;
+  uint64_t caps = 0;  ///< that it asks for
   std::vector<ib_event_type> async_events;
   int completions = 0;
+  std::vector<int> data_fds;     ///< that came with CONNECT; closed with the process
   std::vector<usiw_event> seen;  ///< every record read
 
  private:

@@ -24,7 +24,7 @@ class Route : public Connected {
 TEST_F(Route, eligible__out_of_the_netdev_and_over_lo) {
   usiw_route route;
   ASSERT_EQ(look(route), 0);
-  EXPECT_EQ(route.reason, USIW_ROUTE_ELIGIBLE);
+  EXPECT_EQ(route.reason, USIW_NOT_PACKET_NONE);
   EXPECT_EQ(usiw_route_eligible(&route), 0);
   ASSERT_EQ(look(route, "192.0.2.1"), 0);
   EXPECT_TRUE(route.local);
@@ -35,7 +35,7 @@ TEST_F(Route, eligible__not_by_another_netdev) {
   mock_route_dev = mock_netdev("eth1");
   usiw_route route;
   ASSERT_EQ(look(route), 0);
-  EXPECT_EQ(route.reason, USIW_ROUTE_OTHER_NETDEV);
+  EXPECT_EQ(route.reason, USIW_NOT_PACKET_NETDEV);
   EXPECT_EQ(usiw_route_eligible(&route), -ENETUNREACH);
   EXPECT_EQ(connect(), -ENETUNREACH);
 }
@@ -44,7 +44,7 @@ TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
   mock_route_encap = this;
   usiw_route route;
   ASSERT_EQ(look(route), 0);
-  EXPECT_EQ(route.reason, USIW_ROUTE_ENCAP);
+  EXPECT_EQ(route.reason, USIW_NOT_PACKET_ENCAP);
   EXPECT_EQ(connect(), -EPROTONOSUPPORT);
 }
 
@@ -54,7 +54,7 @@ TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
     mock_ipsec = says;
     usiw_route route;
     ASSERT_EQ(look(route), 0);
-    EXPECT_EQ(route.reason, USIW_ROUTE_IPSEC);
+    EXPECT_EQ(route.reason, USIW_NOT_PACKET_IPSEC);
     EXPECT_EQ(route.mtu, says == 1 ? 1460 : 1500);
     EXPECT_EQ(connect(), -EPROTONOSUPPORT) << says;
     EXPECT_EQ(connect(true), -EPROTONOSUPPORT) << says;

@@ -18,7 +18,7 @@ struct UserSocket {
     sockaddr_storage sa = endpoint(addr, port);
     sock_create_kern(&init_net, sa.ss_family, SOCK_DGRAM, 0, &sock);
     sock->sk->sk_reuse = sock->sk->sk_reuseport = 1;
-    sock->inode.i_uid = 1000;
+    sock->inode.i_uid = kuid_t{1000};
     error = kernel_bind(sock, reinterpret_cast<sockaddr*>(&sa), sizeof(sa));
   }
   ~UserSocket() { sock_release(sock); }

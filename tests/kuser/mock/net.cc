@@ -15,8 +15,13 @@ struct Socket {
   bool ipv4 = false;
   bool bound = false;
   bool down = false;
-  in6_addr addr{};
-  __be16 port = 0;
+  bool connected = false;
+  bool released = false;  ///< the struct sock goes with its last reference
+  bool locked = false;
+  int refs = 1;
+  int queued = 0;
+  in6_addr addr{}, peer{};
+  __be16 port = 0, peer_port = 0;
   udp_tunnel_sock_cfg cfg{};
 };
 
@@ -80,17 +85,28 @@ bool conflict(const Socket& a, const Socket& b) {
   return a.bound && b.bound && a.where == b.where && a.ipv4 == b.ipv4 && a.port == b.port &&
          (ipv6_addr_any(&a.addr) || ipv6_addr_any(&b.addr) || ipv6_addr_equal(&a.addr, &b.addr)) &&
          !(a.sk.sk_reuse && b.sk.sk_reuse) &&
-         !(a.sk.sk_reuseport && b.sk.sk_reuseport && a.sock.inode.i_uid == b.sock.inode.i_uid);
+         !(a.sk.sk_reuseport && b.sk.sk_reuseport && a.sock.inode.i_uid.val == b.sock.inode.i_uid.val);
 }
+
+/// The one that is connected to the sender, else as receiver().
+Socket* receiver_from(const mock_datagram& d);
 
 Socket* receiver(const in6_addr& addr, __be16 port) {
   Socket* found = nullptr;
   for (Socket* s : sockets) {
-    if (!s->bound || s->down || s->port != port || s->ipv4 != ipv6_addr_v4mapped(&addr)) continue;
+    if (!s->bound || s->connected || s->down || s->port != port || s->ipv4 != ipv6_addr_v4mapped(&addr)) continue;
     if (ipv6_addr_equal(&s->addr, &addr)) return s;
     if (ipv6_addr_any(&s->addr)) found = s;
   }
   return found;
+}
+
+Socket* receiver_from(const mock_datagram& d) {
+  for (Socket* s : sockets)
+    if (s->bound && s->connected && s->port == d.to_port && s->peer_port == d.from_port && ipv6_addr_equal(&s->addr, &d.to) &&
+        ipv6_addr_equal(&s->peer, &d.from))
+      return s;
+  return receiver(d.to, d.to_port);
 }
 
 rtable* new_route(net_device* dev, u8 type) {
@@ -178,6 +194,28 @@ void ip_header(sk_buff* skb, const in6_addr& from, const in6_addr& to) {
     header(skb, true, &ip, sizeof(ip));
   }
 }
+
+void udp_unhash(::sock* sk) { socket_of(sk)->bound = false; }
+
+int udp_sendmsg(::sock* sk, msghdr*, size_t len) {
+  Socket* s = socket_of(sk);
+  if (!s->connected) return -EDESTADDRREQ;
+  mock_datagram d{};
+  d.from = s->addr;
+  d.to = s->peer;
+  d.from_port = s->port;
+  d.to_port = s->peer_port;
+  d.len = len;
+  sent.push_back(d);
+  return len;
+}
+
+const proto udp_prot = {udp_unhash, udp_sendmsg};
+const proto_ops inet_ops = [] {
+  proto_ops ops{};
+  ops.release = inet_release;
+  return ops;
+}();
 
 }  // namespace
 
@@ -459,12 +497,22 @@ void neigh_release(struct neighbour* n) {
 
 // ---- Sockets ----
 
-int sock_create_kern(struct net* net, int family, int, int, struct socket** sock) {
-  mock_might_sleep("sock_create_kern");
-  if (mock_fails(MOCK_SOCKET, "sock_create_kern")) return -ENOBUFS;
+int sock_create_kern(struct net* net, int family, int type, int protocol, struct socket** sock) {
+  return __sock_create(net, family, type, protocol, sock, 1);
+}
+
+int __sock_create(struct net* net, int family, int, int, struct socket** sock, int) {
+  mock_might_sleep("sock_create");
+  if (mock_fails(MOCK_SOCKET, "sock_create")) return -ENOBUFS;
   auto* s = new Socket;
   s->sock.sk = &s->sk;
+  s->sock.ops = &inet_ops;
+  s->sock.inode.i_uid.val = 1000;
+  s->sk.sk_family = family;
+  s->sk.sk_state = TCP_CLOSE;
+  s->sk.sk_prot = &udp_prot;
   s->where = net;
+  mock_modules++;  // the family's, which counts as the module's here
   s->ipv4 = family == AF_INET;
   sockets.push_back(s);
   mock_sockets++;
@@ -472,14 +520,112 @@ int sock_create_kern(struct net* net, int family, int, int, struct socket** sock
   return 0;
 }
 
+int inet_release(struct socket* sock) {
+  Socket* s = socket_of(sock->sk);
+  if (!s) return 0;
+  if (s->released) mock_violation("socket released twice");
+  s->released = true;
+  udp_unhash(&s->sk);
+  sock_put(&s->sk);
+  return 0;
+}
+
+int inet6_release(struct socket* sock) { return inet_release(sock); }
+
 void sock_release(struct socket* sock) {
   mock_might_sleep("sock_release");
-  Socket* s = socket_of(sock->sk);
-  if (s && std::erase(sockets, s)) {
-    mock_sockets--;
-    delete s;
-  }
+  const proto_ops* ops = sock->ops;
+  ops->release(sock);
+  module_put(ops->owner);
 }
+
+void sock_hold(struct sock* sk) { socket_of(sk)->refs++; }
+
+void sock_put(struct sock* sk) {
+  Socket* s = socket_of(sk);
+  if (!s || --s->refs) return;
+  if (!s->released) mock_violation("last reference of a socket that is open");
+  std::erase(sockets, s);
+  mock_sockets--;
+  delete s;
+}
+
+void lock_sock(struct sock* sk) {
+  mock_might_sleep("lock_sock");
+  if (socket_of(sk)->locked) mock_violation("lock_sock: deadlock");
+  socket_of(sk)->locked = true;
+}
+
+void release_sock(struct sock* sk) { socket_of(sk)->locked = false; }
+bool sock_flag(const struct sock* sk, int) { return socket_of(sk)->released; }
+
+int __udp_disconnect(struct sock* sk, int) {
+  Socket* s = socket_of(sk);
+  if (!s->locked) mock_violation("__udp_disconnect without the lock");
+  s->connected = false;
+  sk->sk_state = TCP_CLOSE;
+  return 0;
+}
+
+int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
+  mock_might_sleep("kernel_connect");
+  Socket* s = socket_of(sock->sk);
+  if (mock_fails(MOCK_SOCKET, "kernel_connect")) return -ENETUNREACH;
+  if (!s->bound) mock_violation("connect of a socket that has no port: it gets any");
+  if (addr->sa_family == AF_INET) {
+    const auto* sin = reinterpret_cast<sockaddr_in*>(addr);
+    s->peer = mapped(be32_to_cpu(sin->sin_addr.s_addr));
+    s->peer_port = sin->sin_port;
+  } else {
+    const auto* sin6 = reinterpret_cast<sockaddr_in6*>(addr);
+    if ((ipv6_addr_type(&sin6->sin6_addr) & IPV6_ADDR_LINKLOCAL) && !sin6->sin6_scope_id)
+      mock_violation("link-local address without a link");
+    s->peer = sin6->sin6_addr;
+    s->peer_port = sin6->sin6_port;
+  }
+  s->connected = true;
+  s->sk.sk_state = TCP_ESTABLISHED;
+  return 0;
+}
+
+static int socket_file_release(struct inode*, struct file* file) {
+  sock_release(static_cast<struct socket*>(file->private_data));
+  return 0;
+}
+
+struct file* sock_alloc_file(struct socket* sock, int flags, const char*) {
+  static const file_operations fops = {nullptr, nullptr, nullptr, socket_file_release, nullptr};
+  file* made = anon_inode_getfile("socket", &fops, sock, flags);
+  if (IS_ERR(made)) sock_release(sock);
+  return made;
+}
+
+struct socket* mock_socket(int fd) {
+  file* f = mock_file(fd);
+  return f && f->f_op->release == socket_file_release ? static_cast<struct socket*>(f->private_data) : nullptr;
+}
+
+int mock_queued(const struct socket* sock) { return socket_of(sock->sk)->queued; }
+
+int inet_getname(struct socket*, struct sockaddr*, int) { return 0; }
+int inet6_getname(struct socket*, struct sockaddr*, int) { return 0; }
+__poll_t udp_poll(struct file*, struct socket*, struct poll_table_struct*) { return 0; }
+int sock_no_bind(struct socket*, struct sockaddr*, int) { return -EOPNOTSUPP; }
+int sock_no_connect(struct socket*, struct sockaddr*, int, int) { return -EOPNOTSUPP; }
+int sock_no_socketpair(struct socket*, struct socket*) { return -EOPNOTSUPP; }
+int sock_no_accept(struct socket*) { return -EOPNOTSUPP; }
+int sock_no_ioctl(struct socket*, unsigned, unsigned long) { return -EOPNOTSUPP; }
+int sock_gettstamp(struct socket*, void*, bool, bool) { return -EOPNOTSUPP; }
+int sock_no_listen(struct socket*, int) { return -EOPNOTSUPP; }
+int sock_no_shutdown(struct socket*, int) { return -EOPNOTSUPP; }
+int sock_no_mmap(struct file*, struct socket*, void*) { return -ENODEV; }
+int sock_common_setsockopt(struct socket*, int, int, sockptr_t, unsigned) {
+  return mock_fails(MOCK_SOCKET, "setsockopt") ? -EINVAL : 0;
+}
+int sock_common_getsockopt(struct socket*, int, int, char*, int*) { return 0; }
+int sock_common_recvmsg(struct socket*, struct msghdr*, size_t, int) { return -EAGAIN; }
+struct net* maybe_get_net(struct net* net) { return net; }
+void put_net(struct net*) {}
 
 int ip6_sock_set_v6only(struct sock*) { return mock_fails(MOCK_SOCKET, "v6only") ? -EINVAL : 0; }
 
@@ -571,8 +717,17 @@ bool mock_take(struct mock_datagram* d) {
   return true;
 }
 
+static unsigned gso_size;
+
+bool mock_deliver_merged(const struct mock_datagram* d, unsigned int size) {
+  gso_size = size;
+  const bool delivered = mock_deliver(d, ~0u);
+  gso_size = 0;
+  return delivered;
+}
+
 bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
-  Socket* s = receiver(d->to, d->to_port);
+  Socket* s = receiver_from(*d);
   if (!s) return false;
   const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len),
                      static_cast<__sum16>(d->no_checksum ? 0 : 0x1234)};
@@ -583,9 +738,15 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   ip_header(skb, d->from, d->to);
   header(skb, false, &uh, sizeof(uh));
   mock_softirq_begin();
+  skb->gso_size = gso_size;
   rcu_read_lock();
-  s->cfg.encap_rcv(&s->sk, skb);
+  const int ret = s->cfg.encap_rcv(&s->sk, skb);
   rcu_read_unlock();
+  if (ret > 0) {
+    if (!s->connected) mock_violation("a datagram into the queue of a socket that nobody reads");
+    s->queued++;
+    kfree_skb(skb);
+  }
   mock_softirq_end();
   return true;
 }

@@ -72,6 +72,117 @@ TEST_P(SocketPorts, merged_datagrams_arrive_one_by_one) {
   }
 }
 
+/// Several connections of one local port, each with a socket that is connected to its peer, as the module hands them out.
+class ConnectedPorts : public ::testing::TestWithParam<bool> {
+ protected:
+  struct Flow {
+    uint16_t port;
+    int fd;  ///< of the far end, which sends from it
+    Path path;
+  };
+  void SetUp() override {
+    int error = 0;
+    at = SocketPort::create(kMtu, error);
+    ASSERT_TRUE(at);
+    for (Flow& f : flows) {
+      f.fd = data_socket(GetParam(), f.port);
+      const int own = shared_socket();
+      f.path = path_between(GetParam(), local, f.port);
+      ASSERT_EQ(0, connect_to(own, f.port));
+      ASSERT_EQ(0, at->add_flow(f.path, own));
+      ASSERT_EQ(0, connect_to(f.fd, local));
+    }
+  }
+  void TearDown() override {
+    for (Flow& f : flows) close(f.fd);
+  }
+  int shared_socket() {
+    const int on = 1, fd = socket(GetParam() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+    sockaddr_storage sa;
+    socklen_t len = name(sa, local);
+    EXPECT_EQ(0, bind(fd, reinterpret_cast<sockaddr*>(&sa), len));
+    getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len);
+    local = GetParam() ? reinterpret_cast<sockaddr_in&>(sa).sin_port : reinterpret_cast<sockaddr_in6&>(sa).sin6_port;
+    return fd;
+  }
+  socklen_t name(sockaddr_storage& sa, uint16_t port) {
+    sa = {};
+    if (GetParam()) {
+      auto& sin = reinterpret_cast<sockaddr_in&>(sa);
+      sin.sin_family = AF_INET;
+      sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      sin.sin_port = port;
+      return sizeof sin;
+    }
+    auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
+    sin6.sin6_family = AF_INET6;
+    sin6.sin6_addr = in6addr_loopback;
+    sin6.sin6_port = port;
+    return sizeof sin6;
+  }
+  int connect_to(int fd, uint16_t port) {
+    sockaddr_storage sa;
+    const socklen_t len = name(sa, port);
+    return connect(fd, reinterpret_cast<sockaddr*>(&sa), len);
+  }
+
+  std::unique_ptr<SocketPort> at;
+  uint16_t local = 0;
+  Flow flows[3];
+};
+
+TEST_P(ConnectedPorts, each_connection_has_its_own_socket) {
+  for (Flow& f : flows) {
+    ASSERT_EQ(2u, send(*at, f.path, {100, 14}));
+    char data[200];
+    for (ssize_t len : {100, 14}) EXPECT_EQ(len, recv(f.fd, data, sizeof data, 0));
+    EXPECT_EQ(-1, recv(f.fd, data, sizeof data, MSG_DONTWAIT));
+    ASSERT_EQ(30, ::send(f.fd, data, 30, 0));
+    std::vector<Got> got = receive(*at, 1);
+    ASSERT_EQ(1u, got.size());
+    EXPECT_EQ(30u, got[0].bytes.size());
+    EXPECT_TRUE(got[0].flow == f.path.flow);
+  }
+}
+
+TEST_P(ConnectedPorts, a_burst_to_several_peers) {
+  std::vector<TxBuf> bufs(60);
+  ASSERT_EQ(bufs.size(), at->tx_alloc(bufs));
+  for (size_t i = 0; i < bufs.size(); i++) {
+    bufs[i].len = 20;
+    bufs[i].path = &flows[i / 4 % 3].path;
+    flows[i / 4 % 3].path.merge = i % 8 < 4;
+  }
+  EXPECT_EQ(bufs.size(), at->tx(bufs));
+  for (Flow& f : flows) {
+    char data[64];
+    for (int i = 0; i < 20; i++) EXPECT_EQ(20, recv(f.fd, data, sizeof data, 0)) << i;
+  }
+}
+
+TEST_P(ConnectedPorts, what_a_connection_that_has_ended_sends_is_lost_and_its_place_is_another_ones) {
+  const Path old = flows[1].path;
+  at->remove_flow(old);
+  EXPECT_EQ(1u, send(*at, old, {50}));
+  char data[64];
+  EXPECT_EQ(-1, recv(flows[1].fd, data, sizeof data, MSG_DONTWAIT));
+  // A new connection takes the slot.
+  uint16_t port;
+  const int far = data_socket(GetParam(), port), own = shared_socket();
+  Path fresh = path_between(GetParam(), local, port);
+  ASSERT_EQ(0, connect_to(own, port));
+  ASSERT_EQ(0, at->add_flow(fresh, own));
+  EXPECT_EQ(old.socket, fresh.socket);
+  EXPECT_EQ(1u, send(*at, old, {50}));
+  EXPECT_EQ(-1, recv(far, data, sizeof data, MSG_DONTWAIT));
+  EXPECT_EQ(1u, send(*at, fresh, {51}));
+  EXPECT_EQ(51, recv(far, data, sizeof data, 0));
+  close(far);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ConnectedPorts, ::testing::Bool());
+
 /// The receiver's socket asks the kernel not to take merged datagrams apart.
 class MergedPorts : public SocketPorts {
  protected:

@@ -96,6 +96,12 @@ unsigned int mock_sent(void);
 bool mock_take(struct mock_datagram *d);
 /* Gives one to the socket that it is for, from softirq; linear: bytes in the head of the skb. */
 bool mock_deliver(const struct mock_datagram *d, unsigned int linear);
+/* The same for several of @size bytes each (the last may be shorter) that have been merged on their way. */
+bool mock_deliver_merged(const struct mock_datagram *d, unsigned int size);
+/* The socket behind a descriptor of the process, and how many skbs wait in it. */
+struct socket *mock_socket(int fd);
+int mock_queued(const struct socket *sock);
+extern int mock_modules;	/* references of the module */
 void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
 void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, unsigned int mtu);
 bool mock_port_is_open(const struct in6_addr *addr, __be16 port);

@@ -15,6 +15,8 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -349,7 +351,10 @@ struct sk_buff {
 	u8 *network, *transport;	/* apart from data, each with its own length */
 	unsigned int network_len, transport_len;
 	u8 ip_summed;
+	unsigned int gso_size;
 };
+#define skb_shinfo(skb)		(skb)
+#define skb_is_gso(skb)		((skb)->gso_size != 0)
 
 static inline int inet6_iif(const struct sk_buff *skb)
 {
@@ -370,10 +375,23 @@ void kfree_skb(struct sk_buff *skb);
 /* ---- Sockets ---- */
 #define SK_NO_REUSE		0
 #define SK_CAN_REUSE		1
+#define PF_INET			2
+#define PF_INET6		10
+#define TCP_ESTABLISHED		1
+#define TCP_CLOSE		7
+struct sock;
+struct proto {
+	void (*unhash)(struct sock *sk);
+	int (*sendmsg)(struct sock *sk, struct msghdr *msg, size_t len);
+};
+
 struct sock {
 	int sk_reuse;
 	int sk_reuseport;
+	int sk_state;
+	int sk_family;
 	void *sk_user_data;
+	const struct proto *sk_prot;
 	struct inet_sock {
 		__be16 inet_sport;
 	} inet;
@@ -381,16 +399,51 @@ struct sock {
 
 #define inet_sk(sk)	(&(sk)->inet)
 
-#define INVALID_UID	(-1)
+typedef struct {
+	u32 val;
+} kuid_t;
+#define INVALID_UID		((kuid_t){ (u32)-1 })
 struct inode {
-	int i_uid;
+	kuid_t i_uid;
+};
+
+typedef struct {
+	void *kernel, *user;
+} sockptr_t;
+#define KERNEL_SOCKPTR(p)	((sockptr_t){ (p), NULL })
+
+struct socket;
+struct file;
+struct poll_table_struct;
+struct proto_ops {
+	int family;
+	struct module *owner;
+	int (*release)(struct socket *sock);
+	int (*bind)(struct socket *sock, struct sockaddr *addr, int len);
+	int (*connect)(struct socket *sock, struct sockaddr *addr, int len, int flags);
+	int (*socketpair)(struct socket *one, struct socket *other);
+	int (*accept)(struct socket *sock);
+	int (*getname)(struct socket *sock, struct sockaddr *addr, int peer);
+	__poll_t (*poll)(struct file *file, struct socket *sock, struct poll_table_struct *wait);
+	int (*ioctl)(struct socket *sock, unsigned int cmd, unsigned long arg);
+	int (*gettstamp)(struct socket *sock, void *stamp, bool timeval, bool time32);
+	int (*listen)(struct socket *sock, int len);
+	int (*shutdown)(struct socket *sock, int how);
+	int (*setsockopt)(struct socket *sock, int level, int name, sockptr_t value, unsigned int len);
+	int (*getsockopt)(struct socket *sock, int level, int name, char *value, int *len);
+	int (*sendmsg)(struct socket *sock, struct msghdr *msg, size_t len);
+	int (*recvmsg)(struct socket *sock, struct msghdr *msg, size_t len, int flags);
+	int (*mmap)(struct file *file, struct socket *sock, void *vma);
 };
 
 struct socket {
 	struct sock *sk;
+	const struct proto_ops *ops;
 	struct inode inode;
 };
-
+#ifndef SOL_UDP
+#define SOL_UDP			17
+#endif
 #define SOCK_INODE(sock)	(&(sock)->inode)
 
 /* The ports that are picked from for those who name none. */
@@ -420,6 +473,48 @@ struct udp_tunnel_sock_cfg {
 	void (*encap_err_rcv)(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset);
 #endif
 };
+
+int __sock_create(struct net *net, int family, int type, int protocol, struct socket **sock, int kern);
+struct file *sock_alloc_file(struct socket *sock, int flags, const char *name);
+int kernel_connect(struct socket *sock, struct sockaddr *addr, int len, int flags);
+int inet_release(struct socket *sock);
+int inet6_release(struct socket *sock);
+int inet_getname(struct socket *sock, struct sockaddr *addr, int peer);
+int inet6_getname(struct socket *sock, struct sockaddr *addr, int peer);
+__poll_t udp_poll(struct file *file, struct socket *sock, struct poll_table_struct *wait);
+int sock_no_bind(struct socket *sock, struct sockaddr *addr, int len);
+int sock_no_connect(struct socket *sock, struct sockaddr *addr, int len, int flags);
+int sock_no_socketpair(struct socket *one, struct socket *other);
+int sock_no_accept(struct socket *sock);
+int sock_no_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
+int sock_gettstamp(struct socket *sock, void *stamp, bool timeval, bool time32);
+int sock_no_listen(struct socket *sock, int len);
+int sock_no_shutdown(struct socket *sock, int how);
+int sock_common_setsockopt(struct socket *sock, int level, int name, sockptr_t value, unsigned int len);
+int sock_common_getsockopt(struct socket *sock, int level, int name, char *value, int *len);
+int sock_common_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
+int sock_no_mmap(struct file *file, struct socket *sock, void *vma);
+void sock_hold(struct sock *sk);
+void sock_put(struct sock *sk);
+void lock_sock(struct sock *sk);
+void release_sock(struct sock *sk);
+#define SOCK_DEAD		0
+bool sock_flag(const struct sock *sk, int flag);
+int __udp_disconnect(struct sock *sk, int flags);
+struct net *maybe_get_net(struct net *net);
+void put_net(struct net *net);
+#define CMSG_OK(msg, cmsg) \
+	((cmsg)->cmsg_len >= sizeof(struct cmsghdr) && \
+	 (cmsg)->cmsg_len <= (size_t)((char *)(msg)->msg_control + (msg)->msg_controllen - (char *)(cmsg)))
+#define for_each_cmsghdr(cmsg, msg) \
+	for (cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg))
+
+struct cred;
+struct task_struct;
+struct cred *prepare_kernel_cred(struct task_struct *task);
+void put_cred(const struct cred *cred);
+const struct cred *override_creds(const struct cred *cred);
+void revert_creds(const struct cred *cred);
 
 int sock_create_kern(struct net *net, int family, int type, int protocol, struct socket **sock);
 void sock_release(struct socket *sock);

@@ -69,6 +69,10 @@ struct task_struct *pid_task(struct pid *pid, enum pid_type type);
 /* ---- Modules ---- */
 struct module;
 #define THIS_MODULE ((struct module *)NULL)
+void __module_get(struct module *module);
+void module_put(struct module *module);
+extern struct task_struct init_task;
+#define task_tgid(task) ((struct pid *)(task))
 #define MODULE_AUTHOR(s)
 #define MODULE_DESCRIPTION(s)
 #define MODULE_LICENSE(s)

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Data sockets: what a process that may not send raw packets moves its data by. The module
+ * makes one for a connection when the process reads its CONNECT record, in that process's
+ * context: so the memory, the cgroup, the namespace and the user of the socket are its own.
+ *
+ * It is a UDP socket that shares the local port with the kernel's own socket of that port
+ * and is connected to the peer, and it can do nothing but that: it cannot be bound, connected,
+ * or made to send anywhere else. What the kernel does for UDP (routes, neighbours, firewall,
+ * IPsec, path MTU, accounting) it does for this, too. Handshakes that come in by it go to the
+ * module (usiw_data_rcv); see docs/security.md for what the process may send.
+ *
+ * The file is the process's, to be closed, passed on, or inherited. The connection only holds
+ * the struct sock, and takes the socket off the network when it ends, whoever has the file.
+ * Nobody waits for anybody: no call on this socket holds its lock while it copies from or to
+ * user memory (that is why options and MSG_MORE are refused), and usiw_data_close() takes
+ * nothing but that lock.
+ */
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/in.h>
+#include <linux/module.h>
+#include <linux/net.h>
+#include <linux/sched/task.h>
+#include <linux/udp.h>
+#include <net/inet_common.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+
+#include "usiw_conn.h"
+
+/* Who binds the sockets to the kernel's ports. */
+static struct cred *usiw_kernel_cred;
+
+int usiw_data_init(void)
+{
+	usiw_kernel_cred = prepare_kernel_cred(&init_task);
+	return usiw_kernel_cred ? 0 : -ENOMEM;
+}
+
+void usiw_data_exit(void)
+{
+	put_cred(usiw_kernel_cred);
+}
+
+/* ---- What the process may do with it ----------------------------------- */
+
+/* Of ancillary data, only the length of the datagrams that a message is to be cut into. */
+static bool usiw_data_control_is_fine(struct msghdr *msg)
+{
+	struct cmsghdr *cmsg;
+
+	if (!msg->msg_controllen)
+		return true;
+	for_each_cmsghdr(cmsg, msg)
+		if (!CMSG_OK(msg, cmsg) || cmsg->cmsg_level != SOL_UDP ||
+		    cmsg->cmsg_type != UDP_SEGMENT)
+			return false;
+	return true;
+}
+
+/* Not by way of inet_sendmsg(), which gives a socket without a port a new one. */
+static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	struct sock *sk = sock->sk;
+
+	if (!READ_ONCE(sk->sk_user_data))
+		return -ENOTCONN;
+	if (msg->msg_name)
+		return -EISCONN;
+	if (msg->msg_flags & (MSG_MORE | MSG_OOB | MSG_DONTROUTE))
+		return -EOPNOTSUPP;
+	if (!usiw_data_control_is_fine(msg))
+		return -EPERM;
+	return sk->sk_prot->sendmsg(sk, msg, len);
+}
+
+/*
+ * SOL_SOCKET does not come here. It has nothing that takes the socket to another port or peer,
+ * and nobody else binds to the port while it is there: see usiw_data_bind().
+ */
+static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
+				unsigned int optlen)
+{
+	if (level == SOL_UDP && (optname == UDP_GRO || optname == UDP_SEGMENT))
+		return sock_common_setsockopt(sock, level, optname, optval, optlen);
+	return -EPERM;
+}
+
+static int usiw_data_getsockopt(struct socket *sock, int level, int optname, char __user *optval,
+				int __user *optlen)
+{
+	if ((level == SOL_UDP && (optname == UDP_GRO || optname == UDP_SEGMENT)) ||
+	    (level == SOL_IP && (optname == IP_MTU || optname == IP_TOS)) ||
+	    (level == SOL_IPV6 && (optname == IPV6_MTU || optname == IPV6_TCLASS)))
+		return sock_common_getsockopt(sock, level, optname, optval, optlen);
+	return -EPERM;
+}
+
+static const struct proto_ops usiw_data_ops4 = {
+	.family = PF_INET,
+	.owner = THIS_MODULE,
+	.release = inet_release,
+	.bind = sock_no_bind,
+	.connect = sock_no_connect,
+	.socketpair = sock_no_socketpair,
+	.accept = sock_no_accept,
+	.getname = inet_getname,
+	.poll = udp_poll,
+	.ioctl = sock_no_ioctl,
+	.gettstamp = sock_gettstamp,
+	.listen = sock_no_listen,
+	.shutdown = sock_no_shutdown,
+	.setsockopt = usiw_data_setsockopt,
+	.getsockopt = usiw_data_getsockopt,
+	.sendmsg = usiw_data_sendmsg,
+	.recvmsg = sock_common_recvmsg,
+	.mmap = sock_no_mmap,
+};
+
+#if IS_ENABLED(CONFIG_IPV6)
+static const struct proto_ops usiw_data_ops6 = {
+	.family = PF_INET6,
+	.owner = THIS_MODULE,
+	.release = inet6_release,
+	.bind = sock_no_bind,
+	.connect = sock_no_connect,
+	.socketpair = sock_no_socketpair,
+	.accept = sock_no_accept,
+	.getname = inet6_getname,
+	.poll = udp_poll,
+	.ioctl = sock_no_ioctl,
+	.gettstamp = sock_gettstamp,
+	.listen = sock_no_listen,
+	.shutdown = sock_no_shutdown,
+	.setsockopt = usiw_data_setsockopt,
+	.getsockopt = usiw_data_getsockopt,
+	.sendmsg = usiw_data_sendmsg,
+	.recvmsg = sock_common_recvmsg,
+	.mmap = sock_no_mmap,
+};
+#endif
+
+/* The socket's owner is the module from here on: it may not go while a process has the file. */
+static void usiw_data_restrict(struct socket *sock)
+{
+	struct module *before = sock->ops->owner;
+
+	__module_get(THIS_MODULE);
+	WRITE_ONCE(sock->ops, &usiw_data_ops4);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sock->sk->sk_family == PF_INET6)
+		WRITE_ONCE(sock->ops, &usiw_data_ops6);
+#endif
+	module_put(before);
+}
+
+/* ---- Making one -------------------------------------------------------- */
+
+/*
+ * The data socket's descriptor is the process's, its port is the kernel's: what could not be
+ * bound by the process can be shared with it.
+ */
+static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
+{
+	const struct cred *own = override_creds(usiw_kernel_cred);
+	int ret;
+
+	ret = usiw_sock_bind_beside(conn->sock, sock, &conn->tuple.local, conn->tuple.scope);
+	revert_creds(own);
+	return ret;
+}
+
+static int usiw_data_set_tos(struct socket *sock, bool ipv4, int tos)
+{
+	if (!tos)
+		return 0;
+	return sock_common_setsockopt(sock, ipv4 ? SOL_IP : SOL_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS,
+				      KERNEL_SOCKPTR(&tos), sizeof(tos));
+}
+
+static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
+{
+	bool ipv4 = usiw_tuple_is_ipv4(&conn->tuple);
+	struct sockaddr_storage sa;
+	int ret, len;
+
+	ret = usiw_data_bind(conn, sock);
+	if (!ret)
+		ret = usiw_data_set_tos(sock, ipv4, conn->tos);
+	if (ret)
+		return ret;
+	usiw_addr_to_sockaddr(&sa, &conn->tuple.remote, conn->tuple.remote_port, conn->tuple.scope);
+	len = ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	return kernel_connect(sock, (struct sockaddr *)&sa, len, 0);
+}
+
+/* A socket of the process's, as if it had called socket(2) in the connection's namespace. */
+static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
+{
+	int family = usiw_tuple_is_ipv4(&conn->tuple) ? AF_INET : AF_INET6;
+	struct net *net = maybe_get_net(conn->net);
+	int ret;
+
+	if (!net)
+		return -ENETDOWN;
+	ret = __sock_create(net, family, SOCK_DGRAM, IPPROTO_UDP, sock, 0);
+	put_net(net);
+	return ret;
+}
+
+static struct file *usiw_data_make(struct usiw_conn *conn)
+{
+	struct udp_tunnel_sock_cfg cfg = {
+		.sk_user_data = conn->sock,
+		.encap_type = 1,
+		.encap_rcv = usiw_data_rcv,
+	};
+	struct socket *sock;
+	struct file *file;
+	int ret;
+
+	ret = usiw_data_create(conn, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	/* First of all: nothing of a handshake may get into the process's queue. */
+	setup_udp_tunnel_sock(conn->net, sock, &cfg);
+	ret = usiw_data_connect(conn, sock);
+	if (ret) {
+		rcu_assign_sk_user_data(sock->sk, NULL);
+		sock_release(sock);
+		return ERR_PTR(ret);
+	}
+	usiw_data_restrict(sock);
+	sock_hold(sock->sk);
+	conn->data_sk = sock->sk;
+	file = sock_alloc_file(sock, O_NONBLOCK | O_CLOEXEC, NULL);
+	if (IS_ERR(file))
+		usiw_data_close(conn);	/* the socket has been released */
+	return file;
+}
+
+/*
+ * The connection ends, or gets another socket: this one neither sends nor receives any more,
+ * and its port is free. What it has received can be read. conn->lock held, or the last
+ * reference.
+ */
+void usiw_data_close(struct usiw_conn *conn)
+{
+	struct sock *sk = conn->data_sk;
+
+	if (!sk)
+		return;
+	conn->data_sk = NULL;
+	rcu_assign_sk_user_data(sk, NULL);
+	lock_sock(sk);
+	/* Else the last file was closed, and udp_destroy_sock() is in charge. */
+	if (!sock_flag(sk, SOCK_DEAD)) {
+		sk->sk_prot->unhash(sk);
+		__udp_disconnect(sk, 0);
+	}
+	release_sock(sk);
+	sock_put(sk);
+}
+
+/*
+ * Does the process have the file still? It closes it when it takes raw packets. conn->lock held.
+ */
+bool usiw_data_is_open(const struct usiw_conn *conn)
+{
+	return conn->data_sk && !sock_flag(conn->data_sk, SOCK_DEAD);
+}
+
+/*
+ * The reader of the CONNECT record is about to get @conn's data socket: make it, and a place
+ * for its descriptor. Only the process that made the QP gets one; who reads another's events
+ * (a child of fork, somebody it gave the event file to) is given -EPERM. Return the descriptor,
+ * to which usiw_data_install() or usiw_data_drop() gives a meaning, or -errno.
+ */
+int usiw_data_open(struct usiw_conn *conn, struct file **file)
+{
+	int fd;
+
+	*file = NULL;
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	mutex_lock(&conn->lock);
+	if (!conn->qp || !conn->cm.installed || conn->flushed)
+		*file = ERR_PTR(-ECONNRESET);
+	else if (conn->qp->owner != task_tgid(current))
+		*file = ERR_PTR(-EPERM);
+	if (!*file) {
+		usiw_data_close(conn);	/* of a reader that could not be told */
+		*file = usiw_data_make(conn);
+	}
+	mutex_unlock(&conn->lock);
+	if (!IS_ERR(*file))
+		return fd;
+	put_unused_fd(fd);
+	fd = PTR_ERR(*file);
+	*file = NULL;
+	return fd;
+}
+
+void usiw_data_install(int fd, struct file *file)
+{
+	if (file)
+		fd_install(fd, file);
+}
+
+void usiw_data_drop(int fd, struct file *file)
+{
+	if (!file)
+		return;
+	put_unused_fd(fd);
+	fput(file);
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of kmod/usiw_data.c, and of the way of its sockets to the process (usiw_event.c) and of datagrams into them
+// (usiw_rx.c).
+#include "fixture.h"
+
+namespace kuser {
+namespace {
+
+class Data : public Kuser {
+ protected:
+  void SetUp() override {
+    Kuser::SetUp();
+    client = std::make_unique<Process>("eth0");
+    server = std::make_unique<Process>("eth1");
+    client->caps = server->caps = USIW_CAP_DATA_SOCKET;
+    ASSERT_EQ(client->open_all(), 0);
+    ASSERT_EQ(server->open_all(), 0);
+    ASSERT_EQ(listener.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
+  }
+  void TearDown() override {
+    if (active.id.device) active.destroy();
+    for (auto& request : listener.requests) request->destroy();
+    listener.destroy();
+    for (auto& p : {&client, &server})
+      if (*p) (*p)->close();
+    pump();
+    client.reset();
+    server.reset();
+    Kuser::TearDown();
+  }
+  /// Up to where the server's process may read CONNECT.
+  void begin() {
+    ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+    pump();
+    ASSERT_EQ(listener.requests.size(), 1u);
+    ASSERT_EQ(listener.requests[0]->accept(*server), 0);
+  }
+  void establish() {
+    begin();
+    settle({client.get(), server.get()});
+    ASSERT_TRUE(active.established());
+    ASSERT_EQ(server->data_fds.size(), 1u);
+    sock = mock_socket(server->data_fds[0]);
+    ASSERT_TRUE(sock);
+  }
+  int send(int flags = 0, void* name = nullptr, void* control = nullptr, size_t control_len = 0) {
+    msghdr msg{};
+    msg.msg_name = name;
+    msg.msg_flags = flags;
+    msg.msg_control = control;
+    msg.msg_controllen = control_len;
+    return sock->ops->sendmsg(sock, &msg, 20);
+  }
+  mock_datagram from_client(unsigned opcode, unsigned len) {
+    mock_datagram d{};
+    d.from = ipv4("192.0.2.1");
+    d.to = ipv4("192.0.2.2");
+    d.from_port = cpu_to_be16(9000);
+    d.to_port = cpu_to_be16(kPort);
+    d.len = len;
+    put(d, 0, opcode);
+    return d;
+  }
+  static void put(mock_datagram& d, unsigned at, unsigned opcode) { d.data[at + 8] = opcode << 4; }
+  int sockets_of_kernel() { return 2; }  // the listener's port and the client's
+
+  std::unique_ptr<Process> client, server;
+  CmId listener, active;
+  struct socket* sock = nullptr;
+};
+
+TEST_F(Data, open__comes_with_connect_for_who_asks) {
+  establish();
+  const usiw_conn_info& info = server->seen[0].conn;
+  EXPECT_EQ(info.flags & (USIW_CONN_F_SOCKET | USIW_CONN_F_PACKET), USIW_CONN_F_SOCKET | USIW_CONN_F_PACKET);
+  EXPECT_TRUE(mock_file(info.data_fd)->f_flags & O_CLOEXEC);
+  EXPECT_EQ(sock->sk->sk_state, TCP_ESTABLISHED);
+  EXPECT_EQ(mock_sockets, sockets_of_kernel() + 2);
+}
+
+TEST_F(Data, open__not_for_who_does_not_ask) {
+  server->close();
+  server->caps = 0;
+  ASSERT_EQ(server->open_all(), 0);
+  begin();
+  settle({client.get(), server.get()});
+  EXPECT_TRUE(active.established());
+  EXPECT_EQ(server->seen[0].conn.flags & USIW_CONN_F_SOCKET, 0u);
+  EXPECT_TRUE(server->data_fds.empty());
+}
+
+TEST_F(Data, open__where_raw_packets_are_not_eligible) {
+  mock_ipsec = 1;
+  establish();
+  EXPECT_EQ(server->seen[0].conn.flags & USIW_CONN_F_PACKET, 0u);
+  EXPECT_EQ(server->seen[0].conn.not_packet, uint32_t{USIW_NOT_PACKET_IPSEC});
+}
+
+TEST_F(Data, open__each_failure_is_told_in_its_place_and_leaves_nothing) {
+  for (unsigned n = 0; n < 12; n++) {
+    for (const auto kind : {MOCK_SOCKET, MOCK_FILE}) {
+      begin();
+      const int before = mock_sockets, files = mock_open_fds();
+      mock_errors[kind] = u64{1} << n;
+      const auto events = server->events();
+      mock_errors[kind] = 0;
+      ASSERT_EQ(events.size(), 1u);
+      if (events[0].conn.data_fd < 0) {
+        EXPECT_EQ(mock_sockets, before) << n;
+        EXPECT_EQ(mock_open_fds(), files) << n;
+      }
+      TearDown();
+      new (&listener) CmId;
+      new (&active) CmId;
+      ASSERT_NO_FATAL_FAILURE(SetUp());
+    }
+  }
+}
+
+TEST_F(Data, read__fault_takes_the_socket_back_and_keeps_the_record) {
+  begin();
+  const int before = mock_sockets, files = mock_open_fds();
+  mock_errors[MOCK_COPY] = 1;
+  EXPECT_TRUE(server->events().empty());
+  EXPECT_EQ(mock_open_fds(), files);
+  EXPECT_LE(mock_sockets, before + 1);  // its struct sock is the connection's until then
+  settle({client.get(), server.get()});
+  EXPECT_TRUE(active.established());
+  EXPECT_EQ(server->data_fds.size(), 1u);
+}
+
+TEST_F(Data, read__by_another_process_brings_none) {
+  begin();
+  Process stranger("eth1");
+  file* events = mock_file(server->event_fd);
+  events->f_flags |= O_NONBLOCK;
+  usiw_event record;
+  stranger.enter();
+  const int before = mock_sockets;
+  ASSERT_EQ(events->f_op->read(events, reinterpret_cast<char*>(&record), sizeof(record), nullptr),
+            static_cast<ssize_t>(sizeof(record)));
+  EXPECT_EQ(record.conn.data_fd, -EPERM);
+  EXPECT_EQ(mock_sockets, before);
+}
+
+TEST_F(Data, ops__nothing_but_its_own_peer) {
+  establish();
+  sockaddr_in elsewhere{};
+  EXPECT_EQ(send(), 20);
+  EXPECT_EQ(send(0, &elsewhere), -EISCONN);
+  EXPECT_EQ(send(MSG_MORE), -EOPNOTSUPP);
+  EXPECT_EQ(send(MSG_DONTROUTE), -EOPNOTSUPP);
+  EXPECT_EQ(sock->ops->connect(sock, nullptr, 0, 0), -EOPNOTSUPP);
+  EXPECT_EQ(sock->ops->bind(sock, nullptr, 0), -EOPNOTSUPP);
+  alignas(cmsghdr) char control[64] = {};
+  auto* cmsg = reinterpret_cast<cmsghdr*>(control);
+  *cmsg = {.cmsg_len = CMSG_LEN(2), .cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT};
+  EXPECT_EQ(send(0, nullptr, control, CMSG_SPACE(2)), 20);
+  cmsg->cmsg_len = 1000;
+  EXPECT_EQ(send(0, nullptr, control, CMSG_SPACE(2)), -EPERM);
+  *cmsg = {.cmsg_len = CMSG_LEN(12), .cmsg_level = SOL_IP, .cmsg_type = IP_PKTINFO};
+  EXPECT_EQ(send(0, nullptr, control, CMSG_SPACE(12)), -EPERM);
+  int one = 1;
+  EXPECT_EQ(sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one), sizeof(one)), 0);
+  for (const auto& [level, name] : {std::pair{SOL_UDP, UDP_ENCAP}, {SOL_UDP, UDP_CORK}, {SOL_IP, IP_TTL}, {SOL_IPV6, IPV6_TCLASS}})
+    EXPECT_EQ(sock->ops->setsockopt(sock, level, name, KERNEL_SOCKPTR(&one), sizeof(one)), -EPERM) << level << ' ' << name;
+  EXPECT_EQ(sock->ops->getsockopt(sock, SOL_IP, IP_OPTIONS, nullptr, nullptr), -EPERM);
+}
+
+TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
+  establish();
+  server->destroy_qp();
+  pump();
+  EXPECT_EQ(send(), -ENOTCONN);
+  mock_datagram d = from_client(USIW_TRP_DATA, 100);
+  mock_deliver(&d, ~0u);
+  EXPECT_EQ(mock_queued(sock), 0);
+}
+
+TEST_F(Data, close__by_the_process_leaves_the_connection) {
+  establish();
+  mock_close(server->data_fds[0]);
+  server->data_fds.clear();
+  pump();
+  EXPECT_TRUE(server->qp()->conn);
+  mock_datagram d = from_client(USIW_TRP_DATA, 100);
+  EXPECT_TRUE(mock_deliver(&d, ~0u));  // the kernel's socket has it, and swallows it
+}
+
+TEST_F(Data, rcv__data_to_the_process_handshakes_to_the_module) {
+  establish();
+  for (const unsigned opcode : {USIW_TRP_DATA, USIW_TRP_SACK, USIW_TRP_SHUTDOWN}) {
+    mock_datagram d = from_client(opcode, 60);
+    const int before = mock_queued(sock);
+    for (const unsigned linear : {~0u, 8u, 14u}) ASSERT_TRUE(mock_deliver(&d, linear));
+    EXPECT_EQ(mock_queued(sock), before + 3) << opcode;
+  }
+  const int before = mock_queued(sock);
+  for (const unsigned opcode : {USIW_TRP_REQ, USIW_TRP_ACCEPT, USIW_TRP_REJECT, USIW_TRP_CONFIRM, USIW_TRP_RESET})
+    for (const unsigned len : {14u, 60u, 1400u}) {
+      mock_datagram d = from_client(opcode, len);
+      ASSERT_TRUE(mock_deliver(&d, ~0u));
+    }
+  mock_datagram empty = from_client(USIW_TRP_DATA, 0), torso = from_client(USIW_TRP_DATA, 13);
+  mock_deliver(&empty, ~0u);
+  mock_deliver(&torso, ~0u);
+  EXPECT_EQ(mock_queued(sock), before);
+  pump();
+  EXPECT_TRUE(server->qp()->conn) << "none of these verifies";
+}
+
+// A CONFIRM that was merged with data on its way is as good as another one.
+TEST_F(Data, rcv__handshake_among_merged_datagrams) {
+  begin();
+  ASSERT_EQ(server->answer(), 1);
+  sock = mock_socket(server->data_fds.at(0));
+  ASSERT_TRUE(sock);
+  usiw_conn* conn = server->qp()->conn;
+  mock_datagram d = from_client(USIW_TRP_SACK, 3 * 14);
+  put(d, 14, USIW_TRP_CONFIRM);
+  put(d, 28, USIW_TRP_SACK);
+  const __be32 psn = cpu_to_be32(conn->cm.peer_isn), ack = cpu_to_be32(conn->cm.local_isn);
+  memcpy(d.data + 14, &psn, 4);
+  memcpy(d.data + 18, &ack, 4);
+  ASSERT_TRUE(mock_deliver_merged(&d, 14));
+  EXPECT_EQ(mock_queued(sock), 1);
+  for (mock_datagram lost; mock_take(&lost);) {
+  }
+  pump();
+  EXPECT_EQ(conn->cm.state, USIW_CM_ESTABLISHED);
+}
+
+}  // namespace
+}  // namespace kuser

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Programs without any right: user nobody, no capability. Their data goes by the sockets that the module hands out, by
+the kernel's own rules: routes, firewall, IPsec."""
+
+import contextlib
+import ctypes
+import errno
+import glob
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+from support.net import A, B
+from support.pairs import Server, next_port, pair, perftest, rping
+from support.procs import run, until
+
+NOBODY = ("setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --ambient-caps=-all "
+          "--no-new-privs")
+UA, UB = (site._replace(where=f"{site.where} {NOBODY}") for site in (A, B))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def devices_for_all():
+    """As udev makes them where rdma-core is installed."""
+    modes = {path: os.stat(path).st_mode & 0o777 for path in glob.glob("/dev/infiniband/*")}
+    for path in modes:
+        os.chmod(path, 0o666)
+    yield
+    for path, mode in modes.items():
+        with contextlib.suppress(OSError):
+            os.chmod(path, mode)
+
+
+#: uapi/usiw_abi.h: USIW_GAUGE_PORT and USIW_GAUGE_PORT_WHY.
+PORTS = ["none", "packet", "socket", "shm"]
+REASONS = ["none", "wish", "fastest", "same-host", "rights", "netdev", "ipsec", "encap", "broken", "only", "no-socket"]
+
+
+def qps_of(pid):
+    """[(port, reason)] of the QPs of a process, as `rdma resource show qp -dd` shows them."""
+    return [(PORTS[e["drv_data_port"]], REASONS[e["drv_data_port_why"]]) for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == pid]
+
+
+def live(server, site, *options):
+    """A client whose connection is established and moves data."""
+    client = server.client("--seconds", 120, *options, site=site)
+    client.wait_for("^connected")
+    return client
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("size", [64, 30000])
+def test_rping(size):
+    rping(server=UB, client=UA, size=size, count=20)
+
+
+def test_rping_ipv6():
+    rping(server=UB._replace(ip=B.ip6), client=UA._replace(ip=A.ip6), size=4096)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("server, client", [(UB, A), (B, UA)], ids=["server", "client"])
+def test_the_other_end_has_rights(server, client):
+    """One end by raw packets, the other by its socket."""
+    rping(server=server, client=client, size=20000, count=20)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw"])
+def test_perftest(tool):
+    perftest(tool, "-s", 4096, "-n", 100, server=UB, client=UA)
+
+
+def test_ucmatose():
+    port = next_port()
+    pair(["ucmatose", "-b", B.ip, "-p", port, "-C", 10, "-S", 4000],
+         ["ucmatose", "-s", B.ip, "-b", A.ip, "-p", port, "-C", 10, "-S", 4000], port, UB, UA)
+
+
+def test_processes_of_one_user_on_one_host():
+    """The route is local: shared memory."""
+    server = Server(UB)
+    client = live(server, UB)
+    shown = qps_of(client.pid)
+    assert shown and all(e == ("shm", "same-host") for e in shown), shown
+    client.kill()
+    server.stop()
+
+
+@pytest.mark.core
+def test_port_and_reason_are_shown():
+    server = Server(UB)
+    client = live(server, UA)
+    shown = qps_of(client.pid)
+    assert shown and all(e == ("socket", "rights") for e in shown), shown
+    client.kill()
+    client = live(server, A)
+    shown = qps_of(client.pid)
+    assert shown and all(e == ("packet", "fastest") for e in shown), shown
+    client.kill()
+    server.stop()
+
+
+@pytest.mark.parametrize("wish, port", [("socket", "socket"), ("shm", "socket"), ("packet", "packet"), ("auto", "packet")])
+def test_port_by_hand(wish, port, monkeypatch):
+    server = Server(UB)
+    monkeypatch.setenv("USIW_PORT", wish)
+    client = live(server, A)
+    shown = qps_of(client.pid)
+    assert shown and all(e[0] == port for e in shown), shown
+    client.kill()
+    server.stop()
+
+
+def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
+    server = Server(UB)
+    monkeypatch.setenv("USIW_PORT", "packet")
+    client = server.client("--rounds", 1, site=UA)
+    assert client.wait(30) != 0
+    assert "no permission for raw sockets" in client.output
+    server.stop()
+
+
+# ---- The kernel's rules ------------------------------------------------------------------
+
+@pytest.mark.skipif(not (shutil.which("nft") or shutil.which("iptables")), reason="no firewall tool")
+def test_a_firewall_rule_is_obeyed():
+    """Raw packets would go on."""
+    server = Server(UB)
+    client = live(server, UA)
+    if shutil.which("nft"):
+        run("nft", "add table inet usiw_test")
+        run("nft", "add chain inet usiw_test out { type filter hook output priority 0 ; }")
+        run("nft", f"add rule inet usiw_test out udp dport {server.port} drop")
+    else:
+        run("iptables", "-A", "OUTPUT", "-p", "udp", "--dport", server.port, "-j", "DROP")
+    try:
+        assert client.wait(60) != 0, "the connection outlives the rule that forbids it"
+    finally:
+        if shutil.which("nft"):
+            run("nft", "delete table inet usiw_test")
+        else:
+            run("iptables", "-D", "OUTPUT", "-p", "udp", "--dport", server.port, "-j", "DROP")
+    server.proc.kill()
+
+
+@contextlib.contextmanager
+def ipsec():
+    """Transport mode between both ends, in both directions (one namespace holds both)."""
+    if subprocess.run(["ip", "xfrm", "state"], capture_output=True).returncode != 0:
+        pytest.skip("this kernel has no XFRM_USER")
+    key = "0x" + "11" * 20
+    ends = [(A.ip, B.ip, 0x100), (B.ip, A.ip, 0x200)]
+    try:
+        for src, dst, spi in ends:
+            run("ip", "xfrm", "state", "add", "src", src, "dst", dst, "proto", "esp", "spi", spi, "mode", "transport",
+                "aead", "rfc4106(gcm(aes))", key, 128)
+        for src, dst, _ in ends:
+            for direction in ("out", "in"):
+                run("ip", "xfrm", "policy", "add", "src", src, "dst", dst, "proto", "udp", "dir", direction,
+                    "tmpl", "src", src, "dst", dst, "proto", "esp", "mode", "transport")
+        yield
+    finally:
+        run("ip", "xfrm", "policy", "flush")
+        run("ip", "xfrm", "state", "flush")
+
+
+@pytest.mark.parametrize("site", [UA, A], ids=["nobody", "root"])
+def test_ipsec_is_obeyed(site):
+    """Where a policy orders ESP, data leaves as ESP, also of a process that may send raw packets."""
+    with ipsec():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as tap:
+            tap.bind((A.netdev, 0))
+            tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+            server = Server(UB)
+            client = live(server, site)
+            shown = qps_of(client.pid)
+            protocols = {}
+            deadline = time.monotonic() + 30
+            while protocols.get(50, 0) < 200 and time.monotonic() < deadline:
+                tap.settimeout(5)
+                frame = tap.recv(200)
+                if frame[12:14] == b"\x08\x00":
+                    protocols[frame[23]] = protocols.get(frame[23], 0) + 1
+            client.kill()
+            server.proc.kill()
+    assert protocols.get(50, 0) >= 200 and 17 not in protocols, protocols
+    assert shown and all(e == ("socket", "ipsec") for e in shown), shown
+
+
+# ---- A process that means harm ---------------------------------------------------------------
+
+def steal(proc):
+    """A duplicate of the process's data socket, as passing it on makes it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(proc.pid)
+    try:
+        for entry in os.listdir(f"/proc/{proc.pid}/fd"):
+            with contextlib.suppress(OSError):
+                if not os.readlink(f"/proc/{proc.pid}/fd/{entry}").startswith("socket:"):
+                    continue
+                fd = libc.syscall(438, pidfd, int(entry), 0)
+                if fd < 0:
+                    continue
+                sock = socket.socket(fileno=fd)
+                with contextlib.suppress(OSError):
+                    sock.getpeername()
+                    if sock.type & socket.SOCK_DGRAM:
+                        return sock
+                sock.close()
+    finally:
+        os.close(pidfd)
+    raise AssertionError("no data socket found")
+
+
+def refused(errnos, call, *args):
+    """The call fails with one of these."""
+    with pytest.raises(OSError) as raised:
+        call(*args)
+    assert raised.value.errno in errnos, raised.value
+
+
+def datagram(opcode, flags=0, psn=1, ack=1, payload=b""):
+    """A TRP datagram."""
+    return struct.pack(">IIHHH", psn, ack, opcode << 12 | flags, 64, 0) + payload
+
+
+@pytest.mark.core
+def test_a_data_socket_can_do_nothing_else():
+    server = Server(UB)
+    client = live(server, UA)
+    sock = steal(client)
+    other = (B.ip, 9)
+    refused([errno.EISCONN], sock.sendto, b"x" * 20, other)
+    refused([errno.EISCONN], sock.sendmsg, [b"x" * 20], [], 0, other)
+    refused([errno.EOPNOTSUPP], sock.connect, other)
+    refused([errno.EOPNOTSUPP], sock.bind, ("0.0.0.0", 0))
+    refused([errno.EOPNOTSUPP], sock.listen)
+    refused([errno.EOPNOTSUPP], sock.shutdown, socket.SHUT_RDWR)
+    refused([errno.EOPNOTSUPP], sock.send, b"x" * 20, socket.MSG_MORE)
+    refused([errno.EOPNOTSUPP], sock.send, b"x" * 20, socket.MSG_DONTROUTE)
+    source = struct.pack("=I4s4s", 0, socket.inet_aton("127.0.0.1"), b"\0" * 4)
+    refused([errno.EPERM], sock.sendmsg, [b"x" * 20], [(socket.IPPROTO_IP, 8, source)])
+    refused([errno.EPERM], sock.sendmsg, [b"x" * 20], [(socket.IPPROTO_IP, socket.IP_TTL, struct.pack("=i", 1))])
+    udp_cork, udp_encap = 1, 100
+    for level, option in [(socket.IPPROTO_IP, socket.IP_OPTIONS), (socket.IPPROTO_IP, socket.IP_TRANSPARENT),
+                          (socket.IPPROTO_IP, socket.IP_TTL), (socket.IPPROTO_IP, socket.IP_MULTICAST_IF),
+                          (socket.IPPROTO_UDP, udp_cork), (socket.IPPROTO_UDP, udp_encap),
+                          (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), (socket.SOL_TCP, 31)]:
+        refused([errno.EPERM], sock.setsockopt, level, option, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
+        # Whoever has the socket says what it likes at SOL_SOCKET: nobody else gets the port by it.
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            for s in (sock, thief):
+                s.setsockopt(socket.SOL_SOCKET, option, 1)
+        refused([errno.EADDRINUSE], thief.bind, sock.getsockname())
+        refused([errno.EADDRINUSE], thief.bind, ("0.0.0.0", sock.getsockname()[1]))
+    assert client.status is None
+    sock.close()
+    client.kill()
+    server.stop()
+
+
+@pytest.mark.core
+def test_handshakes_from_a_data_socket_harm_its_own_connection_at_most():
+    """The peer's other connections go on, its listener takes new ones; see docs/security.md."""
+    server = Server(UB)
+    bystander, client = live(server, UA), live(server, UA)
+    sock = steal(client)
+    params = struct.pack(">BBHIHHHH", 1, 0, 0, 0, 1, 1, 1500, 64)
+    for opcode in range(16):
+        for payload in (b"", params, os.urandom(60)):
+            for flags in (0, 8, 16):
+                with contextlib.suppress(OSError):
+                    sock.send(datagram(opcode, flags, payload=payload))
+    sock.close()
+    time.sleep(1)
+    assert bystander.status is None
+    rounds = server.client("--rounds", 5, site=UA)
+    rounds.expect(0, 60)
+    client.kill()
+    bystander.kill()
+    server.proc.kill()
+
+
+@pytest.mark.core
+def test_the_socket_dies_with_its_connection():
+    """A duplicate that somebody else holds neither sends nor keeps the port."""
+    server = Server(UB)
+    client = live(server, UA)
+    sock = steal(client)
+    name = sock.getsockname()
+    client.kill()
+    def dead():
+        try:
+            sock.send(datagram(5))
+        except OSError as error:
+            return error.errno == errno.ENOTCONN
+        return False
+    until(dead, "the socket is dead")
+    server.proc.kill()
+    def free():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as fresh:
+            try:
+                fresh.bind(name)
+            except OSError:
+                return False
+        return True
+    until(free, "the port is free")
+    refused([errno.ENOTCONN], sock.send, b"x" * 20)
+    sock.close()
+
+
+def test_closing_it_under_way_ends_that_connection_only():
+    server = Server(UB)
+    bystander = live(server, UA)
+    victim = live(server, UA)
+    victim.signal(19)
+    # Its descriptors are its own to close: a debugger's call stands for the program's own.
+    sock = steal(victim)
+    sock.close()  # one of two descriptors: nothing ends
+    victim.signal(18)
+    time.sleep(0.5)
+    assert victim.status is None and bystander.status is None
+    victim.kill()
+    bystander.kill()
+    server.stop()

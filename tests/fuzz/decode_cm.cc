@@ -48,7 +48,7 @@ void build_again(const usiw_cm_packet& pkt) {
   b.len = usiw_cm_build(&c, b.buf.get());
   b.decode();
   FUZZ_CHECK(b.pkt.opcode == pkt.opcode && b.pkt.flags == pkt.flags && b.pkt.psn == pkt.psn, "header");
-  FUZZ_CHECK(b.pkt.ack_psn == (pkt.opcode == USIW_TRP_REQ ? 0 : pkt.ack_psn), "ack_psn");
+  FUZZ_CHECK(b.pkt.ack_psn == pkt.ack_psn, "ack_psn");
   FUZZ_CHECK(b.pkt.ird == pkt.ird && b.pkt.ord == pkt.ord && b.pkt.mtu == pkt.mtu &&
                  b.pkt.window == pkt.window && b.pkt.features == pkt.features, "parameters");
   FUZZ_CHECK(b.pkt.reason == pkt.reason && same_private_data(b.pkt, pkt), "private data");

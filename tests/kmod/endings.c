@@ -123,6 +123,10 @@ void test_netdev(void)
 	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.mtu, 1400);
 	CHECK_EQ(b.last[USIW_EVENT_CONNECT].conn.mtu, 1400);
 
+	/* Who takes raw packets closes the data socket, and is told what the kernel would do for that. */
+	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.flags & PORT_FLAGS, PORT_FLAGS);
+	CHECK_EQ(close(a.last[USIW_EVENT_CONNECT].conn.data_fd), 0);
+
 	/* The peer's MAC changes, and the kernel learns it. */
 	enter(&b);
 	mac_of(vb, mac);

@@ -45,6 +45,9 @@ void dev_close(struct dev *dev);
 int alloc_pd(int fd, uint32_t *pd);
 int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq);
 int destroy_cq(struct dev *dev, uint32_t cq);
+/* Which ports CONNECT offers differs between the module and usiw-run. */
+#define PORT_FLAGS	(USIW_CONN_F_SOCKET | USIW_CONN_F_PACKET)
+
 /* caps: send_wr, recv_wr, send_sge, recv_sge, inline */
 int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8_t type);
 int create_qp(struct dev *dev, struct qp *qp);

@@ -20,13 +20,17 @@
 #include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
 
-/* Requests without the peer's CONFIRM, over all listeners. */
+/*
+ * Requests without the peer's CONFIRM: each listener has some places of its own, and all those
+ * of a netns share more, of which no listener takes more than it leaves free.
+ */
+#define USIW_OWN_HALF_OPEN	16
 #define USIW_MAX_HALF_OPEN	4096
 
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
 
-/* Requests whose listener has gone, and which may still be accepted; over all listeners. */
+/* Requests whose listener has gone, and which may still be accepted; over all of a netns. */
 #define USIW_MAX_ORPHANS	256
 
 /* Requests that wait for room in a listener's backlog, and for how long, ms. */
@@ -83,6 +87,18 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 	return (ipv6_addr_type(&tuple->local) | ipv6_addr_type(&tuple->remote)) &
 	       IPV6_ADDR_LINKLOCAL;
 }
+
+/**
+ * struct usiw_net - what the users of a netns share
+ * @half_open:	places that its listeners have beyond their own
+ * @orphans:	requests without a listener
+ */
+struct usiw_net {
+	atomic_t half_open;
+	atomic_t orphans;
+};
+
+struct usiw_net *usiw_net(struct net *net);
 
 /**
  * struct usiw_sock - a UDP port that the module owns, and who uses it
@@ -154,7 +170,7 @@ struct usiw_listener_node {
  *		connections'
  * @nodes:	one, or two for a wildcard that takes both families
  * @any:	@addr is a wildcard
- * @waiting:	requests whose peer has not sent CONFIRM yet, accepted or not: also those cost
+ * @waiting:	places taken: by requests whose peer has not sent CONFIRM yet, accepted or not: also those cost
  *		the application a QP, and a forged REQ comes no further
  * @parked:	REQs that found no room, @nr_parked (at most USIW_MAX_PARKED), first the
  *		@nr_repeated that were repeated, the latest in front; guarded by @park_lock, which
@@ -170,7 +186,7 @@ struct usiw_listener {
 	struct in6_addr addr;
 	bool any;
 	unsigned int backlog;
-	atomic_t waiting;
+	unsigned int waiting;
 
 	spinlock_t park_lock;
 	struct list_head parked;

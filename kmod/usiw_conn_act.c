@@ -195,13 +195,10 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 	conn->listener = NULL;
 }
 
-/* Requests without a listener. */
-static atomic_t usiw_orphans = ATOMIC_INIT(0);
-
 void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
 {
 	if (conn->orphan)
-		atomic_dec(&usiw_orphans);
+		atomic_dec(&usiw_net(conn->net)->orphans);
 	conn->orphan = false;
 }
 
@@ -216,7 +213,7 @@ void usiw_conn_orphan(struct usiw_conn *conn)
 		return;
 	usiw_conn_no_longer_half_open(conn);
 	conn->orphan = true;
-	if (atomic_inc_return(&usiw_orphans) > USIW_MAX_ORPHANS)
+	if (atomic_inc_return(&usiw_net(conn->net)->orphans) > USIW_MAX_ORPHANS)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
 }
 

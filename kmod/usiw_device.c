@@ -11,6 +11,7 @@
 #include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
+#include <net/netns/generic.h>
 
 #include "usiw.h"
 #include "usiw_conn.h"
@@ -283,9 +284,19 @@ static void __net_exit usiw_net_exit(struct net *net)
 		usiw_net_unregister_devices(net);
 }
 
+static unsigned int usiw_net_id;
+
 static struct pernet_operations usiw_net_ops = {
 	.exit = usiw_net_exit,
+	.id = &usiw_net_id,
+	.size = sizeof(struct usiw_net),
 };
+
+/* As good as a device of the netns is. */
+struct usiw_net *usiw_net(struct net *net)
+{
+	return net_generic(net, usiw_net_id);
+}
 
 /*
  * A device that goes is taken from its users one after the other, the latest first. rdma_cm waits

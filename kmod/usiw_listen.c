@@ -10,9 +10,6 @@
 
 #include "usiw_conn.h"
 
-/* Requests without the peer's CONFIRM, over all listeners. */
-static atomic_t usiw_half_open = ATOMIC_INIT(0);
-
 static void usiw_listener_release(struct kref *kref)
 {
 	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
@@ -29,15 +26,33 @@ void usiw_listener_put(struct usiw_listener *listener)
 
 /* ---- Backlog ----------------------------------------------------------- */
 
+static atomic_t *usiw_listener_shared(const struct usiw_listener *listener)
+{
+	return &usiw_net(read_pnet(&listener->dev->net))->half_open;
+}
+
+/* Take one more of what the listeners of the netns share, beside the @has that it has of it. */
+static bool usiw_listener_take_shared(const struct usiw_listener *listener, unsigned int has)
+{
+	atomic_t *shared = usiw_listener_shared(listener);
+
+	if (atomic_inc_return(shared) + has < USIW_MAX_HALF_OPEN)
+		return true;
+	atomic_dec(shared);
+	return false;
+}
+
 static bool usiw_listener_take_slot(struct usiw_listener *listener)
 {
-	if (atomic_inc_return(&usiw_half_open) <= USIW_MAX_HALF_OPEN) {
-		if (atomic_inc_return(&listener->waiting) <= listener->backlog)
-			return true;
-		atomic_dec(&listener->waiting);
-	}
-	atomic_dec(&usiw_half_open);
-	return false;
+	bool taken;
+
+	spin_lock(&listener->park_lock);
+	taken = listener->waiting < listener->backlog &&
+		(listener->waiting < USIW_OWN_HALF_OPEN ||
+		 usiw_listener_take_shared(listener, listener->waiting - USIW_OWN_HALF_OPEN));
+	listener->waiting += taken;
+	spin_unlock(&listener->park_lock);
+	return taken;
 }
 
 static void usiw_listener_unpark(struct usiw_listener *listener, struct usiw_rx *rx)
@@ -78,15 +93,10 @@ static bool usiw_listener_pass_slot(struct usiw_listener *listener)
  */
 void usiw_listener_return_slot(struct usiw_listener *listener)
 {
-	bool passed;
-
 	spin_lock(&listener->park_lock);
-	passed = usiw_listener_pass_slot(listener);
+	if (!usiw_listener_pass_slot(listener) && listener->waiting-- > USIW_OWN_HALF_OPEN)
+		atomic_dec(usiw_listener_shared(listener));
 	spin_unlock(&listener->park_lock);
-	if (passed)
-		return;
-	atomic_dec(&listener->waiting);
-	atomic_dec(&usiw_half_open);
 }
 
 /*

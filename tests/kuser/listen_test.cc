@@ -62,10 +62,10 @@ TEST_F(Listen, destroy__requests_hold_no_place) {
   ASSERT_EQ(listener.requests.size(), 1u);
   auto* old = static_cast<usiw_listener*>(listener.id.provider_data);
   kref_get(&old->kref);
-  ASSERT_EQ(atomic_read(&old->waiting), 1);
+  ASSERT_EQ(old->waiting, 1u);
   ASSERT_EQ(listener.id.device->ops->iw_destroy_listen(&listener.id), 0);
   mock_run();
-  EXPECT_EQ(atomic_read(&old->waiting), 0);
+  EXPECT_EQ(old->waiting, 0u);
   usiw_listener_put(old);
   // What has been given to a program can still be accepted.
   EXPECT_EQ(listener.requests[0]->accept(*server), 0);
@@ -180,7 +180,7 @@ TEST_F(Listen, return_slot__is_for_the_parked_one) {
   mock_run();
   ASSERT_EQ(listener.requests.size(), 5u);
   EXPECT_EQ(latest(), 5);
-  EXPECT_EQ(atomic_read(&state()->waiting), 4);
+  EXPECT_EQ(state()->waiting, 4u);
   drop_sent();
 }
 
@@ -450,6 +450,33 @@ TEST_F(Deserted, release__listener_comes_meanwhile) {
 TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   arrive_all(1, 9);
   EXPECT_EQ(us_->nr_held, 9u);
+}
+
+// D4: what is left of the netns' places is divided; each listener has some of its own, whatever others take.
+TEST_F(Listen, take_slot__d4_others_cannot_take_the_listener_s_own) {
+  atomic_t* shared = &usiw_net(&init_net)->half_open;
+  CmId big;
+  ASSERT_EQ(big.listen(server->device, ipv4("192.0.2.2"), kPort + 1, 64), 0);
+  auto* state = static_cast<usiw_listener*>(big.id.provider_data);
+  const auto arrive_big = [&](u8 host) {
+    mock_datagram d = request(host);
+    d.to_port = cpu_to_be16(kPort + 1);
+    deliver(d);
+    mock_run();
+  };
+  for (u8 host = 1; host <= 20; host++) arrive_big(host);
+  EXPECT_EQ(state->waiting, 20u);
+  EXPECT_EQ(atomic_read(shared), 4);
+  // Others have taken nearly all: with one more it would have more than it leaves free.
+  atomic_add(USIW_MAX_HALF_OPEN - 9, shared);
+  arrive_big(21);
+  EXPECT_EQ(big.requests.size(), 20u);
+  EXPECT_EQ(state->nr_parked, 1u);
+  // Who has places of its own gets them all the same: the backlog of the fixture's listener.
+  arrive_all(1, 4);
+  EXPECT_EQ(listener.requests.size(), 4u);
+  atomic_add(9 - USIW_MAX_HALF_OPEN, shared);
+  drop_sent();
 }
 
 usiw_sock* left;

@@ -285,6 +285,9 @@ void (*mock_on_route)(void);
 int register_pernet_subsys(struct pernet_operations* ops) {
   mock_might_sleep("register_pernet_subsys");
   if (mock_fails(MOCK_CORE, "register_pernet_subsys")) return -ENOMEM;
+  *ops->id = 1;
+  if (ops->size > sizeof init_net.generic) mock_violation("no room for what is kept for each netns");
+  std::fill(std::begin(init_net.generic), std::end(init_net.generic), u8{0});
   pernet.push_back(ops);
   return 0;
 }

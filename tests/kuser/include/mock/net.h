@@ -36,7 +36,14 @@ struct net {
 	u32 hash_mix;
 	struct net_device *loopback_dev;
 	int genid_ipv4, genid_ipv6;
+	unsigned char generic[64];	/* one module's */
 };
+
+static inline void *net_generic(const struct net *net, unsigned int id)
+{
+	(void)id;
+	return (void *)net->generic;
+}
 
 typedef struct {
 	struct net *net;
@@ -74,6 +81,8 @@ static inline int rt_genid_ipv6(const struct net *net)
 
 struct pernet_operations {
 	void (*exit)(struct net *net);
+	unsigned int *id;
+	size_t size;
 };
 
 int register_pernet_subsys(struct pernet_operations *ops);

@@ -58,7 +58,7 @@ static void usiw_conn_elsewhere(struct usiw_conn *conn, const struct usiw_route 
 		return;
 	conn->elsewhere = true;
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
-	pr_warn_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on by %s\n",
+	pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on by %s\n",
 			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
 			    &conn->tuple.remote, route->dst->dev->name,
 			    conn->info.flags & USIW_CONN_F_LOCAL ? "lo" : conn->dev->netdev->name);

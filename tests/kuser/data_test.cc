@@ -110,8 +110,10 @@ TEST_F(Data, open__each_failure_is_told_in_its_place_and_leaves_nothing) {
         EXPECT_EQ(mock_open_fds(), files) << n;
       }
       TearDown();
-      new (&listener) CmId;
-      new (&active) CmId;
+      for (CmId* id : {&listener, &active}) {
+        std::destroy_at(id);
+        new (id) CmId;
+      }
       ASSERT_NO_FATAL_FAILURE(SetUp());
     }
   }

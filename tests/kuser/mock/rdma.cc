@@ -188,7 +188,7 @@ int ib_copy_from_udata(void* to, struct ib_udata* udata, size_t n) {
   mock_might_sleep("ib_copy_from_udata");
   if (mock_fails(MOCK_COPY, "ib_copy_from_udata")) return -EFAULT;
   if (n > udata->inlen) mock_violation("driver data read beyond its end");
-  memcpy(to, udata->inbuf, std::min(n, udata->inlen));
+  if (n != 0) memcpy(to, udata->inbuf, std::min(n, udata->inlen));
   return 0;
 }
 
@@ -197,7 +197,7 @@ int ib_copy_to_udata(struct ib_udata* udata, void* from, size_t n) {
   if (mock_on_copy_to_user) mock_on_copy_to_user();
   if (mock_fails(MOCK_COPY, "ib_copy_to_udata")) return -EFAULT;
   if (n > udata->outlen) mock_violation("driver data written beyond its end");
-  memcpy(udata->outbuf, from, std::min(n, udata->outlen));
+  if (n != 0) memcpy(udata->outbuf, from, std::min(n, udata->outlen));
   return 0;
 }
 

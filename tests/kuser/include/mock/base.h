@@ -131,6 +131,7 @@ bool mock_warn(bool on, const char *what);
 #define pr_info(...)		((void)0)
 #define pr_err(...)		((void)0)
 #define pr_warn_ratelimited(...) ((void)0)
+#define pr_info_ratelimited(...) ((void)0)
 
 /* ---- Byte order ---- */
 static inline u16 be16_to_cpu(__be16 v)

@@ -78,13 +78,17 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 }
 
 /*
- * SOL_SOCKET does not come here. It has nothing that takes the socket to another port or peer,
- * and nobody else binds to the port while it is there: see usiw_data_bind().
+ * SOL_SOCKET does not come here before 6.8 or so. It has nothing that takes the socket to another
+ * port or peer, and nobody else binds to the port while it is there: see usiw_data_bind().
+ * Where it comes here, the process may size its buffers and no more.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
 {
-	if (level == SOL_UDP && (optname == UDP_GRO || optname == UDP_SEGMENT))
+	if ((level == SOL_UDP && (optname == UDP_GRO || optname == UDP_SEGMENT)) ||
+	    (level == SOL_SOCKET &&
+	     (optname == SO_RCVBUF || optname == SO_SNDBUF || optname == SO_RCVBUFFORCE ||
+	      optname == SO_SNDBUFFORCE)))
 		return sock_common_setsockopt(sock, level, optname, optval, optlen);
 	return -EPERM;
 }

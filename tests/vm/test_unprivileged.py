@@ -244,10 +244,13 @@ def test_a_data_socket_can_do_nothing_else():
                           (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), (socket.SOL_TCP, 31)]:
         refused([errno.EPERM], sock.setsockopt, level, option, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
-        # Whoever has the socket says what it likes at SOL_SOCKET: nobody else gets the port by it.
+        # Whoever has the socket says what it likes at SOL_SOCKET, where the kernel does not ask the module: nobody else gets
+        # the port by it.
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-            for s in (sock, thief):
-                s.setsockopt(socket.SOL_SOCKET, option, 1)
+            thief.setsockopt(socket.SOL_SOCKET, option, 1)
+            with contextlib.suppress(PermissionError):
+                sock.setsockopt(socket.SOL_SOCKET, option, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         refused([errno.EADDRINUSE], thief.bind, sock.getsockname())
         refused([errno.EADDRINUSE], thief.bind, ("0.0.0.0", sock.getsockname()[1]))
     assert client.status is None

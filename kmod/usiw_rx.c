@@ -103,13 +103,25 @@ static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 	       skb->ip_summed != CHECKSUM_PARTIAL;
 }
 
+/* A handshake of @len bytes stands at @at: for the worker. */
+static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len)
+{
+	struct usiw_tuple tuple;
+
+	if (usiw_rx_has_no_checksum(skb)) {
+		usiw_netdev_count(skb->dev, USIW_KCNT_CM_NO_CHECKSUM);
+		return;
+	}
+	usiw_rx_tuple(skb, &tuple);
+	usiw_rx_queue(us, skb, at, &tuple, len);
+}
+
 /* UDP has verified the checksum, if there is one. skb->data is at the UDP header. Takes the skb. */
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 {
 	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	struct usiw_trp_hdr buf;
 	const struct usiw_trp_hdr *hdr;
-	struct usiw_tuple tuple;
 	u32 len;
 
 	if (!us || skb->len < sizeof(struct udphdr) + sizeof(*hdr))
@@ -124,12 +136,7 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 		usiw_rx_data(us, skb, hdr);
 		break;
 	case USIW_CM_LOOK_HANDSHAKE:
-		if (usiw_rx_has_no_checksum(skb)) {
-			usiw_netdev_count(skb->dev, USIW_KCNT_CM_NO_CHECKSUM);
-			break;
-		}
-		usiw_rx_tuple(skb, &tuple);
-		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, len);
+		usiw_rx_handshake(us, skb, sizeof(struct udphdr), len);
 		break;
 	default:
 		break;
@@ -189,7 +196,6 @@ int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
 	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	const struct usiw_trp_hdr *hdr;
 	struct usiw_trp_hdr buf;
-	struct usiw_tuple tuple;
 	bool wanted = false;
 	u32 at, len, size;
 
@@ -213,12 +219,7 @@ int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
 			wanted = true;
 			break;
 		case USIW_CM_LOOK_HANDSHAKE:
-			if (usiw_rx_has_no_checksum(skb)) {
-				usiw_netdev_count(skb->dev, USIW_KCNT_CM_NO_CHECKSUM);
-				break;
-			}
-			usiw_rx_tuple(skb, &tuple);
-			usiw_rx_queue(us, skb, at, &tuple, len);
+			usiw_rx_handshake(us, skb, at, len);
 			break;
 		default:
 			break;

@@ -158,3 +158,4 @@ def test_comparison_demands_every_figure_of_usiw_only():
     assert not comparison.incomplete({}, ["siw"], 2)
     full["usiw", "read", "bw", 65536] = [1.0, bench.FAILS]
     assert comparison.incomplete(full, ["usiw"], 2) == [("usiw", "read", "bw", 65536)]
+    assert len(comparison.incomplete(full, ["usiw:socket", "rxe:host"], 2)) == len(full)

@@ -2,7 +2,10 @@
 """Programs between the two ends, measured. Runs inside of a guest (or anywhere after scripts/topology up).
 
     bench.py demo                      the environment has A_DEV, B_IP ...; exit status 0 if every step worked
-    bench.py compare DRIVER=MODULE...  loads each driver in turn, measures, prints a JSON object a line for each cell
+    bench.py compare ROW=MODULE...     loads each row's driver in turn, measures, prints a JSON object a line for each cell
+
+A row is DRIVER or DRIVER:HOW. HOW is "packet" or "socket", the port that usiw takes between the ends of a veth pair;
+"shm", its port within one host; or "host", any driver within one host.
 
 Every program is bounded in time: a peer may never end.
 """
@@ -28,6 +31,9 @@ OPERATIONS = ("send", "write", "read")
 #: Message size in bytes and iterations.
 DEMO_CELLS = [("lat", 64, 1000), ("bw", 65536, 300)]
 COMPARE_CELLS = [("lat", 64, 1000), ("lat", 4096, 500), ("lat", 65536, 100), ("bw", 65536, 300), ("bw", 1048576, 30)]
+
+USIW_PORTS = ("packet", "socket", "shm")
+WITHIN_A_HOST = ("shm", "host")
 
 NEVER_ENDS = "never ends"
 FAILS = "fails"
@@ -209,41 +215,47 @@ def take_assignments(text):
             os.environ[name] = value.strip("'")
 
 
-def measure_driver(driver, module):
-    """Loads a driver, measures every cell, removes it again."""
+def measure_row(row, module):
+    """Loads a row's driver, measures every cell, removes it again."""
+    driver, _, how = row.partition(":")
     if driver != "usiw":
         os.environ.pop("RDMAV_DRIVERS", None)
+    if how in USIW_PORTS:
+        os.environ["USIW_PORT"] = how
+    else:
+        os.environ.pop("USIW_PORT", None)
+    topology = "host" if how in WITHIN_A_HOST else "veth"
     for words in (["modprobe", module] if "/" not in module else ["insmod", module],):
         quick(words)
-    take_assignments(quick([TOPOLOGY, "up", "veth", "--type", driver]))
+    take_assignments(quick([TOPOLOGY, "up", topology, "--type", driver]))
     try:
         for operation in OPERATIONS:
             for kind, size, iterations in COMPARE_CELLS:
-                result = {"driver": driver, "operation": operation, "kind": kind, "size": size}
+                result = {"driver": row, "operation": operation, "kind": kind, "size": size}
                 try:
                     result["value"] = perftest(operation, kind, size, iterations)
                 except StepFailed as error:
                     result["value"] = error.args[0]
-                    print(f"{driver} {operation} {kind} {size}: {error.args[0]}: {error.args[1][-600:]}",
+                    print(f"{row} {operation} {kind} {size}: {error.args[0]}: {error.args[1][-600:]}",
                           file=sys.stderr)
                 print(json.dumps(result), flush=True)
     finally:
-        quick([TOPOLOGY, "down", "veth", "--type", driver])
+        quick([TOPOLOGY, "down", topology, "--type", driver])
         quick(["rmmod", pathlib.Path(module).name.partition(".")[0]])
 
 
-def compare(drivers):
-    """Measures each DRIVER=MODULE; exit status 1 if one could not be set up or removed."""
+def compare(rows):
+    """Measures each ROW=MODULE; exit status 1 if one could not be set up or removed."""
     status = 0
     drivers_variable = os.environ.get("RDMAV_DRIVERS")
-    for item in drivers:
-        driver, _, module = item.partition("=")
+    for item in rows:
+        row, _, module = item.partition("=")
         if drivers_variable:
             os.environ["RDMAV_DRIVERS"] = drivers_variable
         try:
-            measure_driver(driver, module)
+            measure_row(row, module)
         except StepFailed as error:
-            print(f"{driver}: {error.args[0]}: {error.args[1]}", file=sys.stderr, flush=True)
+            print(f"{row}: {error.args[0]}: {error.args[1]}", file=sys.stderr, flush=True)
             status = 1
     return status
 

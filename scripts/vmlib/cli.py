@@ -37,7 +37,7 @@ def build_parser():
 def add_options(parser):
     """The options that describe a guest."""
     parser.add_argument("--kernel", default="6.1", metavar="VERSION", help="6.1 (default), 6.12, debug (docs/testing-kernel.md), or a full version")
-    parser.add_argument("--topology", default="veth", choices=("veth", "netns", "exclusive", "lo", "none"),
+    parser.add_argument("--topology", default="veth", choices=("veth", "netns", "exclusive", "lo", "host", "none"),
                         help="see scripts/topology; none: only the module")
     parser.add_argument("--peer", choices=("siw", "rxe"), help="this driver in place of usiw")
     parser.add_argument("--no-module", action="store_true", help="no RDMA driver at all")

@@ -11,8 +11,11 @@ from .paths import BUILD, OUT, PROJECT, HarnessError, say
 PEER_MESSAGES = r"rxe|siw|infiniband|rdma|va:|vb:|speed is unknown"
 
 
-def module_of(driver, kernel):
-    """What the guest has to load for a driver."""
+def module_of(row, kernel):
+    """What the guest has to load for a row of bench.py, DRIVER or DRIVER:HOW."""
+    driver, _, how = row.partition(":")
+    if how not in ("", "host") and (driver != "usiw" or how not in bench.USIW_PORTS):
+        raise HarnessError(f"{row}: {driver} has no {how}")
     if driver == "usiw":
         module = BUILD / "kmod" / kernel.version / "usiw.ko"
         if not module.exists():
@@ -75,7 +78,7 @@ def compare(options):
     results_file = OUT / "compare.jsonl"
     OUT.mkdir(parents=True, exist_ok=True)
     results_file.unlink(missing_ok=True)
-    items = [f"{driver}={module_of(driver, kernel)}" for driver in drivers]
+    items = [f"{row}={module_of(row, kernel)}" for row in drivers]
     options.no_module, options.topology = True, "none"
     options.allow_dmesg.append(PEER_MESSAGES)
     status = 0
@@ -92,8 +95,8 @@ def compare(options):
 
 
 def incomplete(results, drivers, rounds):
-    """The cells of usiw, if it was asked for, that lack a figure in some round. The peers may fail."""
-    cells = [("usiw", operation, kind, size) for operation in bench.OPERATIONS
-             for kind, size, _ in bench.COMPARE_CELLS if "usiw" in drivers]
+    """The cells of usiw, by whichever port, that lack a figure in some round. The peers may fail."""
+    cells = [(row, operation, kind, size) for row in drivers if row.partition(":")[0] == "usiw"
+             for operation in bench.OPERATIONS for kind, size, _ in bench.COMPARE_CELLS]
     return [cell for cell in cells
             if len([value for value in results.get(cell, []) if isinstance(value, (int, float))]) < rounds]

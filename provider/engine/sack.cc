@@ -139,9 +139,6 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
       // wrap: of what was repeated long ago they say nothing.)
       if (pkt.tx_count == 2 && now_ - pkt.sent_ns < 30'000'000) return;
     }
-    // An answer faster than any before is one to the first transmission: no sign of when
-    // the last one arrived.
-    if (now_ - pkt.sent_ns < qp.rtt.min_rtt()) return;
   }
   if (psn_lt(qp.highest_delivered, psn)) qp.highest_delivered = psn;
   if (pkt.sent_ns > qp.rack_sent || (pkt.sent_ns == qp.rack_sent && psn_lt(qp.rack_psn, psn))) {

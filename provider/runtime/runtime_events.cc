@@ -109,7 +109,9 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
       held->qp_probe(qp->qp);
       break;
     case USIW_EVENT_NEIGH:
-      held->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
+      qp->path.local_mac = mac(event.conn.local_mac);
+      qp->path.remote_mac = mac(event.conn.remote_mac);
+      held->qp_path(qp->qp, qp->path, event.conn.mtu);
       break;
   }
 }

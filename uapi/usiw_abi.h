@@ -358,6 +358,9 @@ enum usiw_port_why {
 	USIW_PORT_WHY_BROKEN	= 8,	/* the raw port could not be made */
 	USIW_PORT_WHY_ONLY	= 9,	/* nothing else was offered */
 	USIW_PORT_WHY_NO_SOCKET	= 10,	/* there is no data socket */
+	USIW_PORT_WHY_DOWN	= 11,	/* the interface is down */
+	USIW_PORT_WHY_MTU	= 12,	/* what is outstanding is longer than the path's MTU */
+	USIW_PORT_WHY_SILENT	= 13,	/* nothing came through by the other port */
 	USIW_PORT_WHY_MAX,
 };
 

@@ -387,7 +387,9 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   sk_buff* skb = Skb(*d, &uh, sizeof(uh), linear).skb;
   skb->ip_summed = d->partial ? CHECKSUM_PARTIAL : CHECKSUM_NONE;
   net_device* dev = owner_of(d->to);
-  skb->dev = dev ? dev : mock_netdev("eth0");  // the address may have gone meanwhile
+  skb->dev = d->via ? d->via : dev ? dev : mock_netdev("eth0");  // the address may have gone meanwhile
+  skb->secpath = d->decrypted;
+  skb->cb.frag_max_size = d->reassembled ? 1500 : 0;
   ip_header(skb, d->from, d->to);
   header(skb, false, &uh, sizeof(uh));
   mock_softirq_begin();
@@ -405,8 +407,11 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
 }
 
 static void deliver_icmp(const struct mock_datagram* d, unsigned int payload, u32 too_big) {
-  Socket* s = receiver(d->from, d->from_port);
-  if (!s) return;
+  mock_datagram answer{};
+  answer.from = d->to, answer.from_port = d->to_port;
+  answer.to = d->from, answer.to_port = d->from_port;
+  Socket* s = receiver_from(answer);
+  if (!s || !s->cfg.encap_err_rcv) return;
   const bool ipv4 = ipv6_addr_v4mapped(&d->to);
   sk_buff outer{};
   ip_header(&outer, d->from, d->to);

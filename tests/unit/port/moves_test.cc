@@ -10,8 +10,6 @@ constexpr uint64_t kMs = 1'000'000, kSec = 1'000'000'000;
 constexpr PortFacts kBoth{USIW_NOT_PACKET_NONE, true, false, true, false};
 constexpr PortChoice kByPacket{PortKind::kPacket, USIW_PORT_WHY_FASTEST};
 
-bool operator==(PortChoice a, PortChoice b) { return a.kind == b.kind && a.why == b.why; }
-
 PortMoves begun(PortWish wish = PortWish::kAuto, PortChoice first = kByPacket, PortFacts facts = kBoth) {
   PortMoves m;
   m.begin(wish, facts, first, 1500);

@@ -162,6 +162,8 @@ std::string describe(const TraceEvent& e) {
       return format("QP failed: %s", strerror(static_cast<int>(a & 0xfff)));
     case TraceKind::kAbort:
       return "ended from outside (user or kernel)";
+    case TraceKind::kMove:
+      return format("goes on by port %u, went by port %u%s", psn(a), psn(b), c != 0 ? ": nothing got through" : "");
     default:
       return "?";
   }

@@ -75,6 +75,7 @@ enum class TraceKind : uint16_t {
   kPeerClosed,  ///< no arguments
   kFailed,      ///< errno
   kAbort,       ///< no arguments: ended from outside (user, kernel)
+  kMove,        ///< the port by which it goes on, that by which it went, 1 if nothing got through there
   kEnd,
 };
 

@@ -194,10 +194,10 @@ void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
 void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
-void Engine::qp_set_macs(Qp* qp, const std::array<uint8_t, 6>& local, const std::array<uint8_t, 6>& remote) {
-  context(qp).path.local_mac = local;
-  context(qp).path.remote_mac = remote;
-}
+void Engine::qp_also(Qp* qp, int port) { impl_->qp_also(context(qp), port); }
+void Engine::qp_move(Qp* qp, int port, uint64_t review_at) { impl_->qp_move(context(qp), port, review_at); }
+void Engine::qp_path(Qp* qp, const Path& path, uint32_t mtu) { impl_->qp_path(context(qp), path, mtu); }
+uint32_t Engine::qp_longest(Qp* qp) const { return impl_->longest(context(qp)); }
 
 unsigned Engine::progress() { return impl_->progress(); }
 uint64_t Engine::next_deadline_ns() const { return impl_->next_deadline(); }

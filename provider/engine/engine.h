@@ -34,6 +34,22 @@ class EngineEvents {
   /// The QP went to ERROR by itself and is flushed, also in place of qp_closed() before SHUTDOWN was sent. @p error as in usiw_qp_report;
   /// @p event is the async event that goes with it (None for the requester's side).
   virtual void qp_failed(Qp& qp, int error, AsyncEvent event) = 0;
+
+  /// By which of its two ports shall a connection go on?
+  struct PortAsked {
+    bool silent;       ///< nothing gets through as it goes now; else the time for a review has come
+    uint32_t longest;  ///< IP packet of the longest datagram that is not acknowledged, bytes
+    uint64_t now;
+  };
+  struct PortAnswer {
+    int port = -1;                    ///< -1: as it does
+    uint64_t review_at = UINT64_MAX;  ///< when to be asked again even if all goes well
+  };
+  /// Only of a connection that has two (qp_also()).
+  virtual PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) {
+    (void)qp, (void)asked;
+    return {};
+  }
 };
 
 class Engine {
@@ -82,7 +98,17 @@ class Engine {
   /// end's own account, so that what the program has been told of is complete at the peer, too.
   void qp_acknowledge(Qp* qp);
   void qp_probe(Qp* qp);    ///< send the peer a keepalive probe now
-  void qp_set_macs(Qp* qp, const std::array<uint8_t, 6>& local, const std::array<uint8_t, 6>& remote);
+  /// A second port: what it brings for the connection is taken as well, and the connection may move to it.
+  void qp_also(Qp* qp, int port);
+  /// The connection goes on by @p port, one of its two: what is outstanding stays as it was cut, and nothing is lost.
+  /// Another port than now is another way, of which nothing is known: RTT and congestion window start anew.
+  /// @p review_at: as in PortAnswer.
+  void qp_move(Qp* qp, int port, uint64_t review_at = UINT64_MAX);
+  /// The way has changed: MACs and what the ports keep in @p path (its flow is the connection's), and the path MTU
+  /// (no more than the connection's is used), by which segments are cut from now on.
+  void qp_path(Qp* qp, const Path& path, uint32_t mtu);
+  /// IP packet of the longest datagram that is not acknowledged, bytes; 0 if there is none.
+  uint32_t qp_longest(Qp* qp) const;
 
   // ---- Data path: engine held ----
 

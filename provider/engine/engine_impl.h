@@ -46,6 +46,11 @@ inline constexpr uint64_t kKeepalive = 10'000'000'000;     ///< ns of silence be
 inline constexpr uint64_t kKeepaliveRead = 500'000'000;    ///< the same while a READ is outstanding
 inline constexpr uint64_t kProbeInterval = 400'000'000;
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes before giving up
+/// So long without a sign that anything gets through, besides two repetitions, and the other port is asked for: longer
+/// than a host that is busy keeps a program waiting. Twice as long before each further time, up to kSilenceShifts.
+inline constexpr uint64_t kSilence = 60'000'000;
+inline constexpr unsigned kSilenceShifts = 4;
+inline constexpr unsigned kRepeatsUnheard = 3;     ///< of what the peer has an acknowledgement of
 inline constexpr uint64_t kShutdownTime = 1'500'000'000;
 inline constexpr uint64_t kTerminateTime = 500'000'000;
 inline constexpr uint64_t kRnrMinDelay = 50'000;
@@ -53,6 +58,10 @@ inline constexpr uint64_t kRnrMaxDelay = 10'000'000;
 inline constexpr uint64_t kRnrReceiver = 10'000'000'000;  ///< the receiver terminates
 inline constexpr uint64_t kRnrSender = 12'000'000'000;    ///< the sender gives up by itself
 inline constexpr uint64_t kRnrClosing = 2'000'000'000;    ///< the same during qp_shutdown()
+
+/// What goes round a datagram.
+inline constexpr uint32_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8;
+inline uint32_t outer_bytes(const Path& path) { return (path.flow.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes; }
 
 /// Access of the engine to the private side of a CQ.
 struct CqAccess {
@@ -138,6 +147,16 @@ struct Engine::Impl {
   void drop_flow(QpContext& qp);
   void release_held(QpContext& qp);
   static void publish(QpContext& qp);
+
+  // ---- move.cc: by which port ----
+  void cut_by(QpContext& qp, uint32_t mtu);
+  void qp_also(QpContext& qp, int port);
+  void qp_move(QpContext& qp, int port, uint64_t review_at);
+  void qp_path(QpContext& qp, const Path& path, uint32_t mtu);
+  uint32_t longest(QpContext& qp) const;
+  void ask_port(QpContext& qp, bool silent);
+  bool silent_since(QpContext& qp, uint64_t since);
+  void peer_repeats(QpContext& qp);
 
   // ---- completion.cc ----
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);

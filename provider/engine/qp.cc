@@ -10,12 +10,6 @@
 
 namespace usiw {
 
-namespace {
-
-constexpr uint32_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8;
-
-}  // namespace
-
 Qp* Engine::Impl::qp_create(const QpAttr& attr) {
   if (attr.max_send_wr == 0 || attr.max_send_wr > USIW_MAX_QP_WR || attr.max_recv_wr == 0 ||
       attr.max_recv_wr > USIW_MAX_QP_WR || attr.max_send_sge > USIW_MAX_SGE ||
@@ -63,8 +57,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
       conn.mtu > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
   if (qp.attr.send_cq->dead() || qp.attr.recv_cq->dead()) return EOVERFLOW;  // nothing would be seen to complete
-  const uint32_t outer = (path.flow.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
-  const uint32_t payload = std::min(conn.mtu - outer, ports_[port].port->max_payload());
+  const uint32_t payload = std::min(conn.mtu - outer_bytes(path), ports_[port].port->max_payload());
   if (payload < USIW_MIN_MTU - kIpv6Bytes - kUdpBytes) return EINVAL;
   if (QpContext* other = flows_.find(path.flow)) {
     // A dead connection holds its 4-tuple only to answer repetitions.
@@ -83,9 +76,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.conn = conn;
   qp.ird = conn.ird;
   qp.ord = conn.ord;
-  // Payload in multiples of 8 bytes, so that every segment starts aligned in memory.
-  qp.seg_tagged = static_cast<uint16_t>((payload - kTrpBytes - kTaggedBytes) & ~7u);
-  qp.seg_untagged = static_cast<uint16_t>((payload - kTrpBytes - kUntaggedBytes) & ~7u);
+  cut_by(qp, conn.mtu);
   qp.snd_una = qp.snd_nxt = conn.snd_psn;
   qp.snd_edge = conn.snd_psn + std::min(conn.snd_window, kWindow);
   qp.highest_delivered = conn.snd_psn - 1;

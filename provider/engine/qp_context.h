@@ -238,8 +238,18 @@ struct QpConnection {
 
   ConnAttr conn{};
   Path path{};
-  int port = -1;
+  int port = -1;        ///< it sends by this one
+  int other_port = -1;  ///< and receives by this one, too; -1: there is none
+  uint32_t path_mtu = 0;  ///< segments are cut by it
   bool in_flows = false;
+
+  // Moving to the other port.
+  uint8_t port_asks = 0;       ///< in a row, while nothing got through
+  uint8_t peer_repeated = 0;   ///< what it has an acknowledgement of, while nothing new came
+  uint32_t repeated_nxt = 0;   ///< rcv_nxt then
+  uint64_t repeated_since = 0;
+  uint64_t port_asked_ns = 0;  ///< the last time
+  uint64_t review_at = kNever;
   uint32_t trace_flow = 0;
 };
 

@@ -44,9 +44,10 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
   QpContext* qp = last_flow_;
   if (qp == nullptr || !(qp->path.flow == buf.flow)) {
     qp = flows_.find(buf.flow);
-    if (qp == nullptr || qp->port != port) return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
+    if (qp == nullptr || (qp->port != port && qp->other_port != port))
+      return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
     last_flow_ = qp;
-  } else if (qp->port != port) {
+  } else if (qp->port != port && qp->other_port != port) {
     return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
   }
   count(*qp, USIW_CNT_RX_PKTS);
@@ -98,6 +99,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   if (ahead < 0 || (ahead > 0 && qp.arrived.test(h.psn))) {
     count(qp, USIW_CNT_RX_DUP);
     ack_at_once(qp);
+    if (ahead < 0 && (h.flags & USIW_TRP_F_RETRANS) != 0) peer_repeats(qp);
     return false;
   }
   if (qp.phase == Phase::kTerminating) {

@@ -22,7 +22,7 @@ uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
 }
 
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
-  uint64_t at = std::min(keepalive_at(qp), qp.phase_deadline);
+  uint64_t at = std::min({keepalive_at(qp), qp.phase_deadline, qp.review_at});
   if (qp.rnr_active) {
     at = std::min(at, qp.rnr_at);
   } else if (qp.snd_una != qp.snd_nxt) {
@@ -47,6 +47,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
     if (qp.reo_at <= now_) detect_losses(qp);
     if (rto_at(qp) <= now_) on_rto(qp);
   }
+  if (qp.connected() && qp.review_at <= now_) ask_port(qp, false);
   if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
   if (qp.connected()) timers_.arm(qp, std::max(deadline_of(qp), now_ + 1));
 }
@@ -70,6 +71,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   note(TraceKind::kRto, qp, qp.snd_una, qp.backoffs, qp.rtt.rto(qp.backoffs));
   qp.force_send = true;
   activate(qp);
+  if (qp.backoffs >= 2 && silent_since(qp, qp.stall_since)) ask_port(qp, true);
 }
 
 /// The peer is gone.
@@ -97,6 +99,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   note(TraceKind::kRnrRetry, qp, qp.snd_una, qp.rnr_backoffs, qp.rnr_at - now_);
   qp.force_send = true;
   activate(qp);
+  if (qp.rnr_unheard >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
@@ -109,6 +112,7 @@ void Engine::Impl::on_keepalive(QpContext& qp) {
   qp.probe_ns = now_;
   count(qp, USIW_CNT_PROBES);
   note(TraceKind::kProbe, qp, qp.probes);
+  if (qp.probes > 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
   send_sack(qp, USIW_TRP_F_ACK_REQ);
 }
 

@@ -40,6 +40,7 @@ struct PortFacts {
 struct PortChoice {
   PortKind kind;  ///< kNone: the connection cannot be
   usiw_port_why why;
+  bool operator==(const PortChoice&) const = default;
 };
 
 /// What speaks against raw packets; NONE: nothing does.

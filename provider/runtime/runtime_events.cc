@@ -108,8 +108,10 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
     case USIW_EVENT_PROBE:
       held->qp_probe(qp->qp);
       break;
-    case USIW_EVENT_NEIGH:
-      held->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
+    case USIW_EVENT_PATH:
+      qp->path.local_mac = mac(event.conn.local_mac);
+      qp->path.remote_mac = mac(event.conn.remote_mac);
+      held->qp_path(qp->qp, qp->path, event.conn.mtu);
       break;
   }
 }

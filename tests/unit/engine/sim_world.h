@@ -28,6 +28,12 @@ struct Events final : EngineEvents {
   void qp_peer_closed(Qp& qp) override { peer_closed.push_back(&qp); }
   void qp_closed(Qp& qp) override { closed.push_back(&qp); }
   void qp_failed(Qp& qp, int error, AsyncEvent event) override { failed.push_back({&qp, error, event}); }
+  PortAnswer qp_which_port(Qp&, const PortAsked& a) override {
+    asked.push_back(a);
+    return which_port ? which_port(a) : PortAnswer{};
+  }
+  std::function<PortAnswer(const PortAsked&)> which_port;
+  std::vector<PortAsked> asked;
   struct Failure {
     Qp* qp;
     int error;

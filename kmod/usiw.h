@@ -288,6 +288,12 @@ static inline bool usiw_qp_takes_socket(const struct usiw_qp *qp)
 	return qp->uctx->caps & USIW_CAP_DATA_SOCKET;
 }
 
+/* ... and nothing else? */
+static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
+}
+
 static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
 {
 	return container_of(ibcq, struct usiw_cq, ibcq);

@@ -228,7 +228,8 @@ enum {
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
- * @takes_socket: CONNECT brings a data socket
+ * @takes_socket: @takes_packets: what CONNECT may offer, by the QP's context. At least one
+ *		of them from when it has a QP; read by a peer on this host
  * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
  */
 struct usiw_conn {
@@ -264,6 +265,7 @@ struct usiw_conn {
 	bool announced;
 	bool elsewhere;
 	bool takes_socket;
+	bool takes_packets;
 	u64 resolve_us;
 	int nexthop_bucket;
 	unsigned int pass;
@@ -313,8 +315,13 @@ void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
 
-/* usiw_follow.c: all with conn->lock held */
+/* usiw_ports.c */
 struct usiw_route;
+int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
+void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
+void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
+
+/* usiw_follow.c: all with conn->lock held */
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
 void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
 void usiw_conn_follow(struct usiw_conn *conn);

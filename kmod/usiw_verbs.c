@@ -9,7 +9,7 @@
 #include "usiw.h"
 
 /* What the module does with data sockets and ports, if the provider understands it. */
-#define USIW_CAPS	USIW_CAP_DATA_SOCKET
+#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_SOCKETS_ONLY)
 
 /*
  * Read a command's driver data. A provider of another age may give less than @size, of which
@@ -142,6 +142,8 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	if (ret)
 		return ret;
 	uctx->caps = req.caps & USIW_CAPS;
+	if (!(uctx->caps & USIW_CAP_DATA_SOCKET))
+		uctx->caps &= ~USIW_CAP_SOCKETS_ONLY;
 	ret = usiw_counters_alloc(uctx, &uctx->counters);
 	if (ret)
 		return ret;

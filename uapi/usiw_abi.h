@@ -48,6 +48,9 @@
 #define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may bring a data socket: USIW_CONN_F_SOCKET */
 #define USIW_CAP_PORT_TELL	(1ull << 1)	/* reserved: the provider tells each connection's port */
 #define USIW_CAP_PORT_MOVE	(1ull << 2)	/* reserved: a live connection may change its port */
+#define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context ever goes
+						 * by raw packets. CONNECT never has PACKET, and the
+						 * handshake offers USIW_FEATURE_MERGED */
 
 /* Driver data of GET_CONTEXT, request. All of it is needed. */
 struct usiw_alloc_ucontext_req {
@@ -186,6 +189,9 @@ enum usiw_not_packet {
 	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface */
 	USIW_NOT_PACKET_IPSEC		= 2,	/* a policy orders IPsec for this 4-tuple */
 	USIW_NOT_PACKET_ENCAP		= 3,	/* the route adds headers */
+	USIW_NOT_PACKET_OWN		= 4,	/* this end is without: USIW_CAP_SOCKETS_ONLY, or it has told
+						 * the peer so (USIW_FEATURE_MERGED) */
+	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, is without */
 };
 
 enum usiw_kill_reason {

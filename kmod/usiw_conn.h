@@ -108,6 +108,7 @@ struct usiw_net *usiw_net(struct net *net);
  * @sem:	guards @sock: senders read, closing writes
  * @sock:	NULL once the last user has gone
  * @listeners:	guarded by @lock
+ * @data:	connections with a data socket; guarded by @lock
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
  * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
  * @held:	REQs that came between two listeners, in their order; @nr_held counts them.
@@ -140,6 +141,7 @@ struct usiw_sock {
 	bool closed;
 	struct work_struct rx_work;
 	struct delayed_work hold_work;
+	struct list_head data;
 	atomic_t confirm_waiters;
 	u64 stray_next_us;
 };
@@ -215,7 +217,8 @@ enum {
  *		unread, the QP, and who looks at it
  * @id:		of the event records, and iw_cm's provider_data for a request: a number
  *		cannot dangle when iw_cm drops a request silently
- * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
+ * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock.
+ *		While there is one @data_node is in @sock's list
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
  * @ledger:	upcalls that iw_cm has had and is owed
@@ -246,6 +249,7 @@ struct usiw_conn {
 	struct usiw_device *dev;
 	struct usiw_sock *sock;
 	struct sock *data_sk;
+	struct list_head data_node;
 	struct usiw_tuple tuple;
 	struct hlist_node hash_node;
 	struct list_head dev_node;

@@ -226,10 +226,19 @@ int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *re
 	c->peer_ord = at_most(req->ord, USIW_MAX_ORD);
 	c->window = window;
 	c->peer_window = req->window;
+	c->peer_features = req->features;
 	c->features = req->features & USIW_FEATURES_KNOWN;
 	set_peer_private_data(c, req);
 	set_timer(c, 0, now_us + USIW_CM_REQ_RCVD_US);
 	return 0;
+}
+
+void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features)
+{
+	if (c->state == USIW_CM_IDLE)
+		c->features |= features;
+	else if (c->state == USIW_CM_REQ_RCVD)
+		c->features |= features & c->peer_features;
 }
 
 /* ---- The user's calls -------------------------------------------------- */

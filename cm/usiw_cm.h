@@ -108,6 +108,7 @@ enum usiw_cm_state {
  * @window:	own initial receive window, datagrams
  * @peer_window: the peer's
  * @features:	offered, then agreed
+ * @peer_features: responder: what the REQ offers
  * @status:	of EV_REPLY and EV_DISCONNECT: 0 or -errno
  * @kill_reason: enum usiw_kill_reason, for the KILL event
  * @reject_reason: enum usiw_reject_reason, to send or as received
@@ -144,6 +145,7 @@ struct usiw_cm_conn {
 	__u16	pd_len;
 	__u16	peer_pd_len;
 	__u32	features;
+	__u32	peer_features;
 	__u32	local_isn;
 	__u32	peer_isn;
 	__s32	status;
@@ -217,6 +219,12 @@ int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord,
  */
 int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *req, __u32 isn,
 			 __u16 mtu, __u16 window, __u64 now_us);
+
+/*
+ * Features that are not every end's: an initiator offers them before it connects, a responder agrees to those of
+ * them that the peer has offered before it accepts. At any other time the call does nothing.
+ */
+void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features);
 
 /*
  * The user's and the engine's calls. Each returns the actions to carry out. An error

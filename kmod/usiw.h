@@ -291,6 +291,12 @@ static inline bool usiw_qp_takes_socket(const struct usiw_qp *qp)
 	return qp->uctx->caps & USIW_CAP_DATA_SOCKET;
 }
 
+/* ... and nothing else? */
+static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
+}
+
 /* Does it tell which port each connection goes by? */
 static inline bool usiw_qp_tells_port(const struct usiw_qp *qp)
 {

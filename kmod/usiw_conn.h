@@ -108,6 +108,7 @@ struct usiw_net *usiw_net(struct net *net);
  * @sem:	guards @sock: senders read, closing writes
  * @sock:	NULL once the last user has gone
  * @listeners:	guarded by @lock
+ * @data:	connections with a data socket; guarded by @lock
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
  * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
  * @held:	REQs that came between two listeners, in their order; @nr_held counts them.
@@ -140,6 +141,7 @@ struct usiw_sock {
 	bool closed;
 	struct work_struct rx_work;
 	struct delayed_work hold_work;
+	struct list_head data;
 	atomic_t confirm_waiters;
 	u64 stray_next_us;
 };
@@ -215,7 +217,8 @@ enum {
  *		unread, the QP, and who looks at it
  * @id:		of the event records, and iw_cm's provider_data for a request: a number
  *		cannot dangle when iw_cm drops a request silently
- * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
+ * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock.
+ *		While there is one @data_node is in @sock's list
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
  * @ledger:	upcalls that iw_cm has had and is owed
@@ -234,7 +237,8 @@ enum {
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
- * @takes_socket: CONNECT brings a data socket
+ * @takes_socket: @takes_packets: what CONNECT may offer, by the QP's context. At least one
+ *		of them from when it has a QP; read by a peer on this host
  * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
  */
 struct usiw_conn {
@@ -251,6 +255,7 @@ struct usiw_conn {
 	struct usiw_device *dev;
 	struct usiw_sock *sock;
 	struct sock *data_sk;
+	struct list_head data_node;
 	struct usiw_tuple tuple;
 	struct hlist_node hash_node;
 	struct list_head dev_node;
@@ -273,6 +278,7 @@ struct usiw_conn {
 	bool ready;
 	bool moves;
 	bool takes_socket;
+	bool takes_packets;
 	u8 port;
 	u8 port_why;
 	u64 move_us;
@@ -325,6 +331,12 @@ void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
 
+/* usiw_ports.c */
+struct usiw_route;
+int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
+void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
+void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
+
 /**
  * struct usiw_path - what PATH tells of a connection
  * @local_mac: @remote_mac: NULL: as before
@@ -340,7 +352,6 @@ struct usiw_path {
 };
 
 /* usiw_follow.c: all with conn->lock held */
-struct usiw_route;
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
 void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
 void usiw_conn_follow(struct usiw_conn *conn);

@@ -147,6 +147,7 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
 	if (ret)
 		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
+	usiw_conn_judge(conn, &route);
 	ret = usiw_route_eligible(&route);
 	if (ret) {
 		if (conn->takes_socket)
@@ -232,8 +233,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
-	conn->takes_socket = usiw_qp_takes_socket(qp);
-	conn->moves = usiw_qp_moves(qp);
+	usiw_conn_take_ports(conn, qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
 	conn->tos = cm_id->tos_set ? cm_id->tos : 0;

@@ -33,6 +33,9 @@
 
 #include "usiw_conn.h"
 
+/* So often a process can clear SO_REUSEPORT between two looks at it, and the next socket is made. */
+#define USIW_DATA_BIND_TRIES	16
+
 /* Who binds the sockets to the kernel's ports. */
 static struct cred *usiw_kernel_cred;
 
@@ -81,8 +84,8 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 
 /*
  * SOL_SOCKET does not come here before 6.8 or so. It has nothing that takes the socket to another
- * port or peer, and nobody else binds to the port while it is there: see usiw_data_bind().
- * Where it comes here, the process may size its buffers and no more.
+ * port or peer, nobody else binds to the port while it is there, and SO_REUSEPORT is mended when it
+ * matters: see usiw_data_bind(). Where it comes here, the process may size its buffers and no more.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
@@ -216,15 +219,37 @@ static void usiw_data_err_rcv(USIW_ENCAP_ERR_ARGS)
 /* ---- Making one -------------------------------------------------------- */
 
 /*
+ * Where the kernel does not ask the module, processes can clear SO_REUSEPORT of their sockets, next
+ * to which no other can be bound then. Without the sockets' locks, which a process may hold for as
+ * long as it likes by way of SOL_SOCKET: it can lose a change of its own to its SO_REUSEADDR, which
+ * means nothing here, and nothing else is in that word that ever changes.
+ */
+static void usiw_data_share_again(struct usiw_sock *us)
+{
+	struct usiw_conn *conn;
+
+	spin_lock_bh(&us->lock);
+	list_for_each_entry(conn, &us->data, data_node)
+		conn->data_sk->sk_reuseport = 1;
+	spin_unlock_bh(&us->lock);
+}
+
+/*
  * The data socket's descriptor is the process's, its port is the kernel's: what could not be
  * bound by the process can be shared with it.
  */
 static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 {
 	const struct cred *own = override_creds(usiw_kernel_cred);
-	int ret;
+	int ret, tries;
 
-	ret = usiw_sock_bind_beside(conn->sock, sock, &conn->tuple.local, conn->tuple.scope);
+	for (tries = 0; tries < USIW_DATA_BIND_TRIES; tries++) {
+		ret = usiw_sock_bind_beside(conn->sock, sock, &conn->tuple.local,
+					    conn->tuple.scope);
+		if (ret != -EADDRINUSE)
+			break;
+		usiw_data_share_again(conn->sock);
+	}
 	revert_creds(own);
 	return ret;
 }
@@ -293,6 +318,9 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 	usiw_data_restrict(sock);
 	sock_hold(sock->sk);
 	conn->data_sk = sock->sk;
+	spin_lock_bh(&conn->sock->lock);
+	list_add(&conn->data_node, &conn->sock->data);
+	spin_unlock_bh(&conn->sock->lock);
 	file = sock_alloc_file(sock, O_NONBLOCK | O_CLOEXEC, NULL);
 	if (IS_ERR(file))
 		usiw_data_close(conn);	/* the socket has been released */
@@ -310,6 +338,9 @@ void usiw_data_close(struct usiw_conn *conn)
 
 	if (!sk)
 		return;
+	spin_lock_bh(&conn->sock->lock);
+	list_del(&conn->data_node);
+	spin_unlock_bh(&conn->sock->lock);
 	conn->data_sk = NULL;
 	rcu_assign_sk_user_data(sk, NULL);
 	lock_sock(sk);

@@ -166,8 +166,13 @@ static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route 
 			break;
 		}
 		fallthrough;
-	default:
+	case USIW_NOT_PACKET_NETDEV:
 		usiw_conn_elsewhere(conn, route);
+		break;
+	case USIW_NOT_PACKET_OWN:
+	case USIW_NOT_PACKET_PEER:
+		if (conn->moves)
+			usiw_conn_lose_packets(conn, route->reason, usiw_conn_mtu(conn, route));
 		break;
 	}
 }
@@ -188,6 +193,7 @@ void usiw_conn_follow(struct usiw_conn *conn)
 		usiw_conn_forbid(conn, USIW_NOT_PACKET_IPSEC, 0);
 	if (ret)
 		return;
+	usiw_conn_judge(conn, &route);
 	usiw_conn_follow_to(conn, &route);
 	usiw_route_put(&route);
 }

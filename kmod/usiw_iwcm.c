@@ -314,7 +314,6 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_conn *conn;
 	struct usiw_qp *qp;
-	u16 mtu;
 	int ret;
 
 	if (usiw_is_accepted(cm_id))
@@ -327,8 +326,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret && !qp)
 		ret = -EINVAL;
 	if (!ret)
-		ret = usiw_route_check(dev, &conn->tuple, cm_id->tos_set ? cm_id->tos : 0,
-				       usiw_qp_takes_socket(qp), &mtu);
+		ret = usiw_conn_check_way(conn, qp, cm_id->tos_set ? cm_id->tos : 0);
 	if (!ret)
 		ret = usiw_conn_accept(conn, qp, cm_id, param);
 	else

@@ -135,7 +135,7 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 t
  * May the engine send the connection's frames itself, out of the device's netdev or over lo?
  * Return 0 or why not, as connect and accept report it: -ENETUNREACH (the route leaves by
  * another interface), -EPROTONOSUPPORT (IPsec or an encapsulation is due, which frames of the
- * engine's own would bypass).
+ * engine's own would bypass; or an end takes none: usiw_conn_judge()).
  */
 int usiw_route_eligible(const struct usiw_route *route)
 {
@@ -146,6 +146,8 @@ int usiw_route_eligible(const struct usiw_route *route)
 		return -ENETUNREACH;
 	case USIW_NOT_PACKET_IPSEC:
 	case USIW_NOT_PACKET_ENCAP:
+	case USIW_NOT_PACKET_OWN:
+	case USIW_NOT_PACKET_PEER:
 		break;
 	}
 	return -EPROTONOSUPPORT;

@@ -153,6 +153,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, __be16 por
 	INIT_LIST_HEAD(&us->listeners);
 	INIT_LIST_HEAD(&us->rxq);
 	INIT_LIST_HEAD(&us->held);
+	INIT_LIST_HEAD(&us->data);
 	INIT_WORK(&us->rx_work, usiw_rx_work);
 	INIT_DELAYED_WORK(&us->hold_work, usiw_rx_hold_work);
 	us->hold_until = jiffies;

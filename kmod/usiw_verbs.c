@@ -9,7 +9,8 @@
 #include "usiw.h"
 
 /* What the module does with data sockets and ports, if the provider understands it. */
-#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE)
+#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
+			 USIW_CAP_SOCKETS_ONLY)
 
 /* Of those that the provider understands: no connection moves without a socket, or unheard. */
 static u64 usiw_agree_caps(u64 caps)
@@ -17,6 +18,8 @@ static u64 usiw_agree_caps(u64 caps)
 	caps &= USIW_CAPS;
 	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
 		caps &= ~USIW_CAP_PORT_MOVE;
+	if (!(caps & USIW_CAP_DATA_SOCKET))
+		caps &= ~USIW_CAP_SOCKETS_ONLY;
 	return caps;
 }
 

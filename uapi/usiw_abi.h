@@ -50,6 +50,9 @@
 						 * USIW_REPORT_PORT */
 #define USIW_CAP_PORT_MOVE	(1ull << 2)	/* with the two above: a live connection may change its
 						 * port, as USIW_EVENT_PATH says */
+#define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context ever goes
+						 * by raw packets. CONNECT never has PACKET, and the
+						 * handshake offers USIW_FEATURE_MERGED */
 
 /* Driver data of GET_CONTEXT, request. All of it is needed. */
 struct usiw_alloc_ucontext_req {
@@ -210,6 +213,9 @@ enum usiw_not_packet {
 	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface */
 	USIW_NOT_PACKET_IPSEC		= 2,	/* a policy orders IPsec for this 4-tuple */
 	USIW_NOT_PACKET_ENCAP		= 3,	/* the route adds headers */
+	USIW_NOT_PACKET_OWN		= 4,	/* this end is without: USIW_CAP_SOCKETS_ONLY, or it has told
+						 * the peer so (USIW_FEATURE_MERGED) */
+	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, is without */
 };
 
 enum usiw_kill_reason {

@@ -116,8 +116,8 @@ enum usiw_trp_opcode {
 
 /* Feature bits. REQ: what the initiator offers and needs; ACCEPT: what both use. */
 #define USIW_FEATURES_KNOWN	0x00000000u	/* by every end */
-/* This end receives by UDP sockets: what the kernel below both ends hands over as one frame for several
- * datagrams (UDP GSO) arrives as datagrams. A raw port would see the frame. Offered by usiw-run. */
+/* This end receives by UDP sockets only, for the life of the connection: what the kernel below both ends hands
+ * over as one frame for several datagrams (UDP GSO) arrives as datagrams. A raw port would see the frame. */
 #define USIW_FEATURE_MERGED	0x00000001u
 
 /**

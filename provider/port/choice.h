@@ -47,7 +47,11 @@ struct PortChoice {
 constexpr usiw_port_why against_packets(const PortFacts& f) {
   switch (f.not_packet) {
     case USIW_NOT_PACKET_NONE:
-      return !f.permitted ? USIW_PORT_WHY_RIGHTS : f.broken ? USIW_PORT_WHY_BROKEN : USIW_PORT_WHY_NONE;
+    case USIW_NOT_PACKET_OWN:
+    case USIW_NOT_PACKET_PEER:
+      if (!f.permitted) return USIW_PORT_WHY_RIGHTS;
+      if (f.broken) return USIW_PORT_WHY_BROKEN;
+      return f.not_packet == USIW_NOT_PACKET_NONE ? USIW_PORT_WHY_NONE : USIW_PORT_WHY_ONLY;
     case USIW_NOT_PACKET_NETDEV:
       return USIW_PORT_WHY_NETDEV;
     case USIW_NOT_PACKET_IPSEC:

@@ -27,6 +27,8 @@ struct usiw_context {
 int usiw_context_open(struct usiw_context *ctx, int cmd_fd,
 		      const struct usiw_alloc_ucontext_resp *resp);
 void usiw_context_close(struct usiw_context *ctx);
+/* Of the capabilities that the provider understands those that this process wants, by USIW_PORT and its rights. */
+uint64_t usiw_own_caps(uint64_t all);
 
 struct ibv_pd *usiw_verb_alloc_pd(struct ibv_context *ctx);
 int usiw_verb_dealloc_pd(struct ibv_pd *pd);

@@ -2,14 +2,11 @@
 #include "runtime/port_set.h"
 
 #include <net/if.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/say.h"
@@ -17,6 +14,7 @@
 #include "port/fault_port.h"
 #include "port/shm_port.h"
 #include "port/socket_port.h"
+#include "runtime/port_wish.h"
 #include "uapi/usiw_wire.h"
 
 namespace usiw {
@@ -28,16 +26,6 @@ usiw_link_info usable(usiw_link_info link) {
   link.lo_mtu = std::min<uint32_t>(link.lo_mtu, USIW_MAX_MTU);
   link.ifname[sizeof link.ifname - 1] = 0;
   return link;
-}
-
-/// Asked of the kernel once. A raw IP socket takes the same right as a packet socket, whose closing takes milliseconds.
-bool packets_permitted() {
-  static const bool once = [] {
-    const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
-    if (fd >= 0) close(fd);
-    return fd >= 0;
-  }();
-  return once;
 }
 
 /// In the page of the QP, for those who look at it.
@@ -54,11 +42,9 @@ PortSet::PortSet(EngineGate& gate, const std::string& device, const usiw_link_in
       device_(device),
       ifindex_(link.ifindex),
       port_kind_(port_kind),
+      wish_(port_wish()),
       link_(usable(link)),
-      link_mtu_(link_.mtu) {
-  if (const char* wish = getenv(kPortVariable); wish != nullptr && *wish != 0 && !parse_port_wish(wish, wish_))
-    say_once(std::string(kPortVariable) + ": " + kPortNames + ", not '" + wish + "'; auto is taken");
-}
+      link_mtu_(link_.mtu) {}
 
 void PortSet::set_link(const usiw_link_info& link) {
   std::lock_guard hold(link_lock_);
@@ -97,7 +83,8 @@ int PortSet::open_first(bool sockets) {
 
 /// [lock_] Which port a connection goes by, of those that the control path offers.
 PortChoice PortSet::choose(const usiw_conn_info& conn) const {
-  if ((conn.flags & USIW_CONN_F_SOCKET) == 0) return {PortKind::kPacket, USIW_PORT_WHY_ONLY};
+  if ((conn.flags & USIW_CONN_F_SOCKET) == 0)
+    return {PortKind::kPacket, wish_ == PortWish::kPacket ? USIW_PORT_WHY_WISH : USIW_PORT_WHY_ONLY};
   if (port_kind_ != USIW_PORT_PACKET)  // usiw-run has chosen
     return {port_kind_ == USIW_PORT_SHM ? PortKind::kShm : PortKind::kSocket, USIW_PORT_WHY_ONLY};
   const bool eligible = (conn.flags & USIW_CONN_F_PACKET) != 0;

@@ -73,7 +73,7 @@ class PortSet final : private Watcher {
   const std::string device_;
   const uint32_t ifindex_;
   const uint32_t port_kind_;  ///< enum usiw_port_kind
-  PortWish wish_ = PortWish::kAuto;
+  const PortWish wish_;
 
   mutable RankedMutex<LockRank::kLink> link_lock_;
   usiw_link_info link_;             ///< under link_lock_

@@ -90,7 +90,7 @@ static const struct verbs_context_ops fault_ops = {
 #endif
 
 /* What the provider understands of USIW_CAP_*. */
-#define USIW_PROVIDER_CAPS	USIW_CAP_DATA_SOCKET
+#define USIW_PROVIDER_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_SOCKETS_ONLY)
 
 enum { USIW_ABI_ANSWERS = 3 };		/* from this version on a module tells which ones it speaks */
 
@@ -111,7 +111,7 @@ static int get_context(struct verbs_context *ctx, const struct ibv_device *dev,
 	struct {
 		struct ibv_get_context core;
 		struct usiw_alloc_ucontext_req drv;
-	} cmd = { .drv.abi_version = USIW_PROVIDER_ABI, .drv.caps = USIW_PROVIDER_CAPS };
+	} cmd = { .drv.abi_version = USIW_PROVIDER_ABI, .drv.caps = usiw_own_caps(USIW_PROVIDER_CAPS) };
 	struct {
 		struct ib_uverbs_get_context_resp core;
 		struct usiw_alloc_ucontext_resp drv;

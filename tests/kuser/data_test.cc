@@ -169,6 +169,29 @@ TEST_F(Data, ops__nothing_but_its_own_peer) {
   EXPECT_EQ(sock->ops->getsockopt(sock, SOL_IP, IP_OPTIONS, nullptr, nullptr), -EPERM);
 }
 
+// SOL_SOCKET passes the module by on older kernels. The next connection of the port has a socket all the same.
+TEST_F(Data, bind__beside_a_socket_whose_process_shares_its_port_no_more) {
+  establish();
+  sock->sk->sk_reuseport = 0;
+  Process client2("eth0"), server2("eth1");
+  CmId active2;
+  for (Process* p : {&client2, &server2}) {
+    p->caps = USIW_CAP_DATA_SOCKET;
+    ASSERT_EQ(p->open_all(), 0);
+  }
+  ASSERT_EQ(active2.connect(client2, ipv4("192.0.2.1"), 9001, ipv4("192.0.2.2"), kPort), 0);
+  pump();
+  ASSERT_EQ(listener.requests.size(), 2u);
+  ASSERT_EQ(listener.requests[1]->accept(server2), 0);
+  settle({client.get(), server.get(), &client2, &server2});
+  EXPECT_EQ(server2.data_fds.size(), 1u) << "bound to the same local address and port";
+  EXPECT_TRUE(active2.established());
+  active2.destroy();
+  client2.close();
+  server2.close();
+  pump();
+}
+
 TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
   establish();
   server->destroy_qp();

@@ -130,9 +130,13 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   req.caps = ~u64{0};
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, caps_);
-  constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
+  constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
+                        USIW_CAP_SOCKETS_ONLY;
   EXPECT_EQ(caps_ & ~known, 0u);
   EXPECT_EQ(caps_, known);
+  req.caps = USIW_CAP_SOCKETS_ONLY;  // means nothing without data sockets
+  EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
+  EXPECT_EQ(caps_, 0u);
   req.caps = 0;
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, 0u);

@@ -53,6 +53,24 @@ TEST(InitPassive, refusals) {
   EXPECT_EQ(usiw_cm_init_passive(&c, &accept, 1, 9000, 1, 1), USIW_REJECT_MALFORMED);
 }
 
+TEST(Offer, what_both_ends_offer_is_agreed__and_in_time_only) {
+  usiw_cm_conn c;
+  usiw_cm_packet req = packet(USIW_TRP_REQ);
+  for (const uint32_t asked : {0u, 1u, 2u, 3u}) {
+    req.features = asked;
+    ASSERT_EQ(usiw_cm_init_passive(&c, &req, 1, 9000, 1, 1), 0);
+    EXPECT_EQ(c.features, 0u) << "nothing that nobody here has offered";
+    usiw_cm_offer(&c, USIW_FEATURE_MERGED);
+    EXPECT_EQ(c.features, asked & USIW_FEATURE_MERGED);
+  }
+  ASSERT_EQ(usiw_cm_init_active(&c, 1, 1, 1, 1500, 1, nullptr, 0), 0);
+  usiw_cm_offer(&c, USIW_FEATURE_MERGED);
+  EXPECT_EQ(c.features, USIW_FEATURE_MERGED);
+  ASSERT_NE(usiw_cm_connect(&c, 1), 0u);
+  usiw_cm_offer(&c, 2);
+  EXPECT_EQ(c.features, USIW_FEATURE_MERGED) << "the REQ has gone out";
+}
+
 TEST(InitPassive, peer_limits__are_capped) {
   usiw_cm_conn c;
   usiw_cm_packet req = packet(USIW_TRP_REQ);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/port_wish.h"
+
 namespace usiw {
 namespace {
 
@@ -51,6 +53,30 @@ TEST(PortChoice, without_a_socket_raw_packets_or_nothing) {
 TEST(PortChoice, raw_packets_by_hand_do_not_pass_ipsec) {
   expect(PortWish::kPacket, but(&PortFacts::not_packet, USIW_NOT_PACKET_IPSEC), PortKind::kNone, USIW_PORT_WHY_IPSEC);
   expect(PortWish::kPacket, but(&PortFacts::permitted, false), PortKind::kNone, USIW_PORT_WHY_RIGHTS);
+}
+
+// The control path has the last word where one of the ends is without raw packets.
+TEST(PortChoice, not_where_an_end_is_without_raw_packets) {
+  for (const usiw_not_packet none : {USIW_NOT_PACKET_OWN, USIW_NOT_PACKET_PEER}) {
+    PortFacts f = but(&PortFacts::not_packet, none);
+    f.same_host = false;
+    expect(PortWish::kAuto, f, PortKind::kSocket, USIW_PORT_WHY_ONLY);
+    expect(PortWish::kPacket, f, PortKind::kNone, USIW_PORT_WHY_ONLY);
+    f.permitted = false;
+    expect(PortWish::kAuto, f, PortKind::kSocket, USIW_PORT_WHY_RIGHTS);
+  }
+}
+
+// So that its connections can take datagrams that are merged below it. Whoever may come to have a raw port must not say it.
+TEST(PortWish, sockets_only_is_what_a_process_says_that_will_never_have_a_raw_port) {
+  constexpr uint64_t kAll = USIW_CAP_DATA_SOCKET | USIW_CAP_SOCKETS_ONLY;
+  for (const bool permitted : {false, true}) {
+    EXPECT_EQ(kAll, caps_of(kAll, PortWish::kSocket, permitted));
+    EXPECT_EQ(kAll, caps_of(kAll, PortWish::kShm, permitted));
+    EXPECT_EQ(0u, caps_of(kAll, PortWish::kPacket, permitted));
+  }
+  EXPECT_EQ(kAll, caps_of(kAll, PortWish::kAuto, false));
+  EXPECT_EQ(uint64_t{USIW_CAP_DATA_SOCKET}, caps_of(kAll, PortWish::kAuto, true));
 }
 
 TEST(PortChoice, names) {

@@ -194,7 +194,7 @@ void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
 void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
-void Engine::qp_also(Qp* qp, int port) { impl_->qp_also(context(qp), port); }
+int Engine::qp_also(Qp* qp, int port) { return impl_->qp_also(context(qp), port); }
 void Engine::qp_move(Qp* qp, int port, uint64_t review_at) { impl_->qp_move(context(qp), port, review_at); }
 void Engine::qp_path(Qp* qp, const Path& path, uint32_t mtu) { impl_->qp_path(context(qp), path, mtu); }
 uint32_t Engine::qp_longest(Qp* qp) const { return impl_->longest(context(qp)); }

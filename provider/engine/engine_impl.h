@@ -150,7 +150,7 @@ struct Engine::Impl {
 
   // ---- move.cc: by which port ----
   void cut_by(QpContext& qp, uint32_t mtu);
-  void qp_also(QpContext& qp, int port);
+  int qp_also(QpContext& qp, int port);
   void qp_move(QpContext& qp, int port, uint64_t review_at);
   void qp_path(QpContext& qp, const Path& path, uint32_t mtu);
   uint32_t longest(QpContext& qp) const;

@@ -2,31 +2,37 @@
 /// @file move.cc
 /// By which port a connection goes, when that is asked, and what a move means.
 ///
-/// A datagram is the same by either port, and a PSN says what it is: so what was sent by one port may be acknowledged,
-/// and sent again, by the other, and nothing that was outstanding is cut again. Of the new way nothing is known: round
-/// trip time and congestion window start as for a new connection. What is still on the old way gets as long to arrive as
-/// the old time-out was before it is taken for lost: else a move to a faster way would have a window sent again.
+/// A datagram is the same by either port, and a PSN says what it is: so what was sent by one port may be
+/// acknowledged, and sent again, by the other, and nothing that was outstanding is cut again. Of the new way
+/// nothing is known: round trip time and congestion window start as for a new connection. What is still on the
+/// old way gets as long to arrive as the old time-out was before it is taken for lost: else a move to a faster way
+/// would have a window sent again.
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "engine/engine_impl.h"
 
 namespace usiw {
 
-/// Segments for IP packets of @p mtu bytes. Payload in multiples of 8 bytes, so that every segment starts aligned in memory.
+/// Segments for IP packets of @p mtu bytes. Payload in multiples of 8 bytes, so that every segment starts aligned in
+/// memory.
 void Engine::Impl::cut_by(QpContext& qp, uint32_t mtu) {
   uint32_t payload = std::clamp<uint32_t>(mtu, USIW_MIN_MTU, qp.conn.mtu) - outer_bytes(qp.path);
-  payload = std::min(payload, ports_[static_cast<size_t>(qp.port)].port->max_payload());
-  if (qp.other_port >= 0) payload = std::min(payload, ports_[static_cast<size_t>(qp.other_port)].port->max_payload());
+  payload = std::min(payload, ports_[qp.port].port->max_payload());
+  if (qp.other_port >= 0) payload = std::min(payload, ports_[qp.other_port].port->max_payload());
   qp.path_mtu = mtu;
   qp.seg_tagged = static_cast<uint16_t>((payload - kTrpBytes - kTaggedBytes) & ~7u);
   qp.seg_untagged = static_cast<uint16_t>((payload - kTrpBytes - kUntaggedBytes) & ~7u);
 }
 
-void Engine::Impl::qp_also(QpContext& qp, int port) {
-  if (!qp.connected() || port == qp.port || static_cast<size_t>(port) >= ports_.size()) return;
+int Engine::Impl::qp_also(QpContext& qp, int port) {
+  if (!qp.connected() || port == qp.port || port < 0 || static_cast<size_t>(port) >= ports_.size()) return EINVAL;
+  const uint32_t most = std::min(qp.conn.mtu - outer_bytes(qp.path), ports_[qp.port].port->max_payload());
+  if (ports_[port].port->max_payload() < most) return EINVAL;
   qp.other_port = port;
   cut_by(qp, qp.path_mtu);
+  return 0;
 }
 
 void Engine::Impl::qp_path(QpContext& qp, const Path& path, uint32_t mtu) {
@@ -87,8 +93,8 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
   qp_move(qp, answer.port, answer.review_at);
 }
 
-/// The peer repeats what it has an acknowledgement of: it may be that it does not hear this end, which has nothing to send
-/// that would tell.
+/// The peer repeats what it has an acknowledgement of: it may be that it does not hear this end, which has nothing to
+/// send that would tell.
 void Engine::Impl::peer_repeats(QpContext& qp) {
   if (qp.peer_repeated == 0 || qp.repeated_nxt != qp.rcv_nxt) {
     qp.peer_repeated = 0;

@@ -84,10 +84,13 @@ class PortMoves {
     if (present_.why == USIW_PORT_WHY_MTU) return now + kDrainLook;
     return present_.why == USIW_PORT_WHY_SILENT ? std::max(held_until_, now + kDrainLook) : UINT64_MAX;
   }
-  /// Raw packets may be what it goes by, now or later.
-  bool may_use_packets() const {
-    return wish_ == PortWish::kAuto && facts_.socket && against_packets(facts_) == USIW_PORT_WHY_NONE;
+  /// It may go by either port, once it has both.
+  bool leaves_choice() const {
+    const bool either = present_.kind == PortKind::kSocket || present_.kind == PortKind::kPacket;
+    return wish_ == PortWish::kAuto && facts_.socket && either;
   }
+  /// It has not come about.
+  void end() { present_.kind = PortKind::kNone; }
   PortChoice present() const { return present_; }
   uint32_t mtu() const { return mtu_; }
 

@@ -137,9 +137,10 @@ int SocketPort::add_flow(Path& path, int fd) {
   // Else whoever has made the socket has said it.
   if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
   if (slot == sockets_.size()) sockets_.emplace_back();
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .segments = true, .flow = path.flow};
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .segments = true, .flow = path.flow};
   path.socket = slot;
   open_++;
+  sending_++;
   return 0;
 }
 
@@ -149,9 +150,18 @@ void SocketPort::remove_flow(const Path& path) {
   // The socket may live on in other descriptors, and epoll watches the socket.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
   close(s->fd);
+  if (s->sends) sending_--;
   *s = {};
   open_--;
   turn_ = turns_ = 0;  // it may be among these
+}
+
+void SocketPort::sends(const Path& path, bool yes) {
+  Socket* s = socket_of(path);
+  if (s == nullptr || !s->connected || s->sends == yes) return;
+  s->sends = yes;
+  yes ? sending_++ : sending_--;
+  looks_ = kLooks;
 }
 
 /// A path may be out of date: a connection that has ended still answers repetitions.
@@ -272,7 +282,7 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
 
 size_t SocketPort::rx(std::span<RxBuf> bufs) {
   size_t got = take(bufs);
-  if (got == bufs.size() || open_ == 0) return got;
+  if (got == bufs.size() || open_ == 0 || passes()) return got;
   if (sockets_.size() == 1) {
     if (receive(sockets_[0])) got += take(bufs.subspan(got));
     return got;
@@ -282,6 +292,18 @@ size_t SocketPort::rx(std::span<RxBuf> bufs) {
   turn_ = 0;
   turns_ = epoll_wait(epoll_, waiting_, kTurns, 0);
   return got + take_turns(bufs.subspan(got));
+}
+
+/// Nothing is expected, and looking would cost a system call.
+bool SocketPort::passes() {
+  if (sending_ != 0 || turn_ < turns_) return false;
+  if (looks_ != 0) {
+    looks_--;
+    return false;
+  }
+  if (++passed_ < kPassMost) return true;
+  passed_ = 0;
+  return false;
 }
 
 /// From the sockets that epoll has named and that have not had their turn: one that is never empty
@@ -352,6 +374,7 @@ bool SocketPort::receive(const Socket& from) {
   const int got = recvmmsg(from.fd, rx_headers_, static_cast<unsigned>(ready_), MSG_DONTWAIT, nullptr);
   if (got <= 0) return false;
   arrived_ = static_cast<size_t>(got);
+  looks_ = kLooks;
   size_t merged = 0;
   for (size_t i = 0; i < arrived_; i++) {
     Incoming& m = incoming_[i];

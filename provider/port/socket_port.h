@@ -35,9 +35,13 @@ class SocketPort final : public NetPort {
   uint32_t mtu() const override { return mtu_; }
   int wait_fd() const override { return epoll_; }
   void clear_error() override {}
-  bool arm() override { return current_ == arrived_; }
+  bool arm() override {
+    passed_ = kPassMost;
+    return current_ == arrived_;
+  }
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
+  void sends(const Path& path, bool yes) override;
 
  private:
   static constexpr size_t kBatch = 64;    ///< messages per call, sending
@@ -45,6 +49,9 @@ class SocketPort final : public NetPort {
   /// Of a merged message: datagrams, and bytes. Of all messages of a batch: buffers, and pieces of memory.
   static constexpr size_t kMergedMost = 64, kMessageRoom = 65536, kRxBuffers = 256;
   static constexpr size_t kRxVecs = kRxBuffers + kRxBatch;
+  /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something has
+  /// come that way, so many looks follow one another.
+  static constexpr unsigned kPassMost = 64, kLooks = 4096;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
   /// What Path::socket counts.
@@ -52,6 +59,7 @@ class SocketPort final : public NetPort {
     int fd = -1;         ///< -1: free
     unsigned users = 0;  ///< connections
     bool connected = false;
+    bool sends = true;  ///< false: its connection sends by another port
     bool segments = true;  ///< the kernel has not refused to take messages apart
     FlowKey flow{};        ///< of it the local port, if the socket is not connected
     bool serves(const FlowKey& key) const;
@@ -82,6 +90,7 @@ class SocketPort final : public NetPort {
   Socket* socket_of(const Path& path);
   size_t take_turns(std::span<RxBuf> bufs);
   bool receive(const Socket& from);
+  bool passes();
   size_t take(std::span<RxBuf> bufs);
   bool take_one(RxBuf& out);
   void copy_out(const Incoming& m, size_t at, size_t len, std::byte* to) const;
@@ -98,7 +107,9 @@ class SocketPort final : public NetPort {
   size_t slab_size_ = 0, slot_ = 0;
   std::vector<std::byte*> free_;  ///< last in, first out: few are ever touched
   std::vector<Socket> sockets_;
-  size_t open_ = 0;  ///< of these
+  size_t open_ = 0;     ///< of these
+  size_t sending_ = 0;  ///< ... sockets by which is sent
+  unsigned passed_ = 0, looks_ = 0;
   Message messages_[kBatch];
   iovec vecs_[kBatch];
   mmsghdr headers_[kBatch];

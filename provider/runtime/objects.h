@@ -14,6 +14,7 @@
 #include "base/lock_rank.h"
 #include "base/spinlock.h"
 #include "engine/engine.h"
+#include "port/moves.h"
 #include "runtime/glue.h"
 #include "uapi/usiw_abi.h"
 
@@ -60,6 +61,11 @@ struct VCq {
 static_assert(offsetof(VCq, ibv) == 0);
 
 struct VQp {
+  /// A port that gets what is sent to the QP.
+  struct By {
+    NetPort* port = nullptr;  ///< or none
+    int number = -1;          ///< the engine's
+  };
   union {
     ibv_qp ibv;
     std::byte library_room[USIW_VERBS_QP_BYTES];
@@ -73,9 +79,13 @@ struct VQp {
   bool sq_sig_all;
   std::atomic<uint32_t> pins;
   uint32_t conn_id;  ///< of the installed connection; 0 for none. Engine held.
-  NetPort* port;     ///< that gets what is sent to the QP, or null. Under the runtime's port lock.
-  Path path;         ///< as the port knows it
-  Pending peer_closed, closed, failed;
+  By packet, socket; ///< one of them, or both; the second may share memory, too. Runtime's port lock and engine held
+  Path path;         ///< as the ports know it. Engine held
+  PortMoves moves;   ///< by which of them it sends. Engine held
+  Pending peer_closed, closed, failed, sends_by;
+
+  const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }
+  const By& other() const { return moves.present().kind == PortKind::kPacket ? socket : packet; }
 };
 static_assert(offsetof(VQp, ibv) == 0);
 

@@ -14,6 +14,7 @@
 #include "port/fault_port.h"
 #include "port/shm_port.h"
 #include "port/socket_port.h"
+#include "runtime/context.h"
 #include "runtime/port_wish.h"
 #include "uapi/usiw_wire.h"
 
@@ -26,13 +27,6 @@ usiw_link_info usable(usiw_link_info link) {
   link.lo_mtu = std::min<uint32_t>(link.lo_mtu, USIW_MAX_MTU);
   link.ifname[sizeof link.ifname - 1] = 0;
   return link;
-}
-
-/// In the page of the QP, for those who look at it.
-void tell_port(VQp& qp, PortChoice choice) {
-  if (qp.stats == nullptr) return;
-  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT]).store(static_cast<uint64_t>(choice.kind), std::memory_order_relaxed);
-  std::atomic_ref(qp.stats->gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -81,39 +75,44 @@ int PortSet::open_first(bool sockets) {
   return error;
 }
 
+/// [lock_] What is possible for a connection that begins.
+PortFacts PortSet::facts_of(const usiw_conn_info& conn) const {
+  usiw_not_packet why = USIW_NOT_PACKET_NONE;
+  if ((conn.flags & USIW_CONN_F_PACKET) == 0)
+    why = conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet)
+                                                  : USIW_NOT_PACKET_NETDEV;
+  return {.not_packet = why,
+          .permitted = packets_permitted(),
+          .broken = packets_broken_,
+          .socket = conn.data_fd >= 0,
+          .same_host = (conn.flags & USIW_CONN_F_LOCAL) != 0};
+}
+
 /// [lock_] Which port a connection goes by, of those that the control path offers.
 PortChoice PortSet::choose(const usiw_conn_info& conn) const {
   if ((conn.flags & USIW_CONN_F_SOCKET) == 0)
     return {PortKind::kPacket, wish_ == PortWish::kPacket ? USIW_PORT_WHY_WISH : USIW_PORT_WHY_ONLY};
   if (port_kind_ != USIW_PORT_PACKET)  // usiw-run has chosen
     return {port_kind_ == USIW_PORT_SHM ? PortKind::kShm : PortKind::kSocket, USIW_PORT_WHY_ONLY};
-  const bool eligible = (conn.flags & USIW_CONN_F_PACKET) != 0;
-  return choose_port(wish_, {.not_packet = eligible ? USIW_NOT_PACKET_NONE
-                                           : conn.not_packet != USIW_NOT_PACKET_NONE
-                                               ? static_cast<usiw_not_packet>(conn.not_packet)
-                                               : USIW_NOT_PACKET_NETDEV,
-                             .permitted = packets_permitted(),
-                             .broken = packets_broken_,
-                             .socket = conn.data_fd >= 0,
-                             .same_host = (conn.flags & USIW_CONN_F_LOCAL) != 0});
+  return choose_port(wish_, facts_of(conn));
 }
 
 /// [lock_] The port, or none and an errno value. A raw port that cannot be made has a data socket in its place.
-PortSet::Slot* PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& error) {
+VQp::By PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& error) {
   const uint32_t mtu = std::min<uint32_t>(conn.mtu, USIW_MAX_MTU);
   std::string why;
   choice = choose(conn);
   if (choice.kind == PortKind::kPacket) {
-    if (Slot* slot = port_for(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why)) return slot;
+    if (Slot* slot = port_for(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why)) return slot->by();
     packets_broken_ = true;
     if ((conn.flags & USIW_CONN_F_SOCKET) != 0) choice = choose(conn);
   }
   switch (choice.kind) {
     case PortKind::kSocket:
-      if (Slot* slot = port_for(PortScope::kSockets, mtu, error, why)) return slot;
+      if (Slot* slot = port_for(PortScope::kSockets, mtu, error, why)) return slot->by();
       break;
     case PortKind::kShm:
-      if (Slot* slot = port_for(PortScope::kMemory, mtu, error, why)) return slot;
+      if (Slot* slot = port_for(PortScope::kMemory, mtu, error, why)) return slot->by();
       break;
     case PortKind::kNone:
       if (error == 0) error = conn.data_fd < 0 ? -conn.data_fd : EPERM;
@@ -125,39 +124,91 @@ PortSet::Slot* PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, 
       break;
   }
   say_once(device_ + ": " + why);
-  return nullptr;
+  return {};
 }
 
-int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path, int& number) {
+/// [lock_] A port for the data socket of a connection by raw packets, which keeps it for what does not come by these, and
+/// to move to. None: as before, it ends when raw packets do not get there any more.
+VQp::By PortSet::beside_packets(const VQp& qp, const usiw_conn_info& conn) {
+  int error = 0;
+  std::string why;
+  if ((qp.context->caps & USIW_CAP_PORT_MOVE) == 0 || (conn.flags & USIW_CONN_F_SOCKET) == 0 || conn.data_fd < 0)
+    return {};
+  Slot* slot = port_for(PortScope::kSockets, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error, why);
+  return slot != nullptr ? slot->by() : VQp::By{};
+}
+
+int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
   release(qp);
   int error = 0;
-  int fd = (conn.flags & USIW_CONN_F_SOCKET) != 0 ? conn.data_fd : -1;
+  const int fd = (conn.flags & USIW_CONN_F_SOCKET) != 0 ? conn.data_fd : -1;
+  bool kept = false;  // the descriptor
   PortChoice choice{};
   {
     std::lock_guard hold(lock_);
-    if (Slot* slot = port_of(conn, choice, error)) {
-      const EngineGate::Held held = gate_.hold();
-      const bool by_socket = choice.kind != PortKind::kPacket;
+    VQp::By by = port_of(conn, choice, error), socket;
+    const bool by_packets = choice.kind == PortKind::kPacket;
+    if (by.port != nullptr && by_packets) socket = beside_packets(qp, conn);
+    const EngineGate::Held held = gate_.hold();
+    qp.moves.begin(wish_, {}, choice, conn.mtu);  // without a socket to move to
+    if (by.port != nullptr) {
       qp.path = path;
-      error = slot->port->add_flow(qp.path, by_socket ? fd : -1);
-      if (by_socket) fd = -1;  // the port's
-      if (error == 0) {
-        qp.port = slot->port.get();
-        number = slot->number;
+      if (by_packets) {
+        error = by.port->add_flow(qp.path, -1);
+        if (error == 0) qp.packet = by;
+      } else {
+        std::swap(by, socket);
       }
+      if (error == 0 && socket.port != nullptr) {
+        kept = true;  // the port's, also if it cannot use it
+        const int rc = socket.port->add_flow(qp.path, fd);
+        if (rc == 0) qp.socket = socket;
+        if (rc == 0 && by_packets) socket.port->sends(qp.path, false);
+        if (rc != 0 && !by_packets) error = rc;
+      }
+      if (qp.socket.port != nullptr && port_kind_ == USIW_PORT_PACKET &&
+          (qp.context->caps & USIW_CAP_PORT_MOVE) != 0)
+        qp.moves.begin(wish_, facts_of(conn), choice, conn.mtu);
     }
   }
-  tell_port(qp, error == 0 ? choice : PortChoice{PortKind::kNone, choice.why});
-  if (fd >= 0) close(fd);
+  if (fd >= 0 && !kept) close(fd);
   return error;
+}
+
+void PortSet::give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn) {
+  const uint32_t mtu = std::max<uint32_t>(link().mtu, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU));
+  std::lock_guard hold(lock_);
+  const auto wanted = [&] {
+    return qp.qp != nullptr && qp.conn_id == conn_id && qp.packet.port == nullptr && qp.moves.leaves_choice();
+  };
+  {
+    const EngineGate::Held held = gate_.hold();
+    if (!wanted()) return;
+  }
+  int error = EPERM;
+  std::string why;
+  Slot* slot = nullptr;
+  if (packets_permitted() && !packets_broken_) {
+    slot = port_for(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why);
+    packets_broken_ = slot == nullptr;
+  }
+  const EngineGate::Held held = gate_.hold();
+  if (!wanted()) return;
+  if (slot != nullptr) error = slot->port->add_flow(qp.path, -1);
+  if (error == 0 && (error = held->qp_also(qp.qp, slot->number)) != 0) slot->port->remove_flow(qp.path);
+  if (error == 0)
+    qp.packet = slot->by();
+  else
+    qp.moves.broken();
 }
 
 void PortSet::release(VQp& qp) {
   std::lock_guard hold(lock_);
-  if (qp.port == nullptr) return;
   const EngineGate::Held held = gate_.hold();
-  qp.port->remove_flow(qp.path);
-  qp.port = nullptr;
+  for (VQp::By* by : {&qp.packet, &qp.socket}) {
+    if (by->port != nullptr) by->port->remove_flow(qp.path);
+    *by = {};
+  }
 }
 
 /// [lock_] A port to there, for packets of up to @p mtu bytes: made when first needed (a

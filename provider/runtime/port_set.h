@@ -34,11 +34,13 @@ class PortSet final : private Watcher {
   /// nothing can take its place. @p sockets: connections bring data sockets. 0 or an errno value, and a line on stderr.
   int open_first(bool sockets);
 
-  /// Gives @p qp a port for the connection @p conn along @p path, and lets go of the one that it has. The descriptor
-  /// that the connection brings belongs to this call, also when it fails. 0 and the engine's @p number of the port, or
-  /// an errno value, and a line on stderr.
-  int give(VQp& qp, const usiw_conn_info& conn, const Path& path, int& number);
-  /// Lets go of the QP's port.
+  /// Gives @p qp its ports for the connection @p conn along @p path, and lets go of those that it has. The descriptor
+  /// that the connection brings belongs to this call, also when it fails. 0, or an errno value, and a line on stderr.
+  int give(VQp& qp, const usiw_conn_info& conn, const Path& path);
+  /// Raw packets of the connection @p conn_id, which goes by its socket, get there now: a port for them, unless it has
+  /// one or must not have one. [engine not held]
+  void give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn);
+  /// Lets go of the QP's ports.
   void release(VQp& qp);
 
   /// [engine held] The progress thread is about to sleep.
@@ -49,6 +51,7 @@ class PortSet final : private Watcher {
     std::unique_ptr<NetPort> port;
     int number;  ///< the engine's
     PortScope scope;
+    VQp::By by() const { return {port.get(), number}; }
   };
 
   /// Ports' control descriptors.
@@ -62,8 +65,10 @@ class PortSet final : private Watcher {
   bool ready(int fd, short revents) override;
 
   PortScope packet_scope(bool local) const;
+  PortFacts facts_of(const usiw_conn_info& conn) const;
   PortChoice choose(const usiw_conn_info& conn) const;
-  Slot* port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
+  VQp::By port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
+  VQp::By beside_packets(const VQp& qp, const usiw_conn_info& conn);
   Slot* port_for(PortScope scope, uint32_t mtu, int& error, std::string& why);
   std::unique_ptr<NetPort> make_port(PortScope scope, uint32_t mtu, int& error, std::string& why);
   std::unique_ptr<NetPort> make_socket_port(bool memory, int& error, std::string& why);

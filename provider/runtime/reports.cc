@@ -3,12 +3,24 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <mutex>
 
+#include "port/net_port.h"
 #include "runtime/context.h"
 #include "runtime/kernel_methods.h"
 
 namespace usiw {
+namespace {
+
+usiw_qp_report report(usiw_report_kind kind, uint32_t conn_id) {
+  usiw_qp_report r{};
+  r.kind = kind;
+  r.conn_id = conn_id;
+  return r;
+}
+
+}  // namespace
 
 // ---- From the engine, which is held ------------------------------------------------------
 
@@ -21,29 +33,61 @@ void Reports::cq_overrun(Cq& cq) { note(static_cast<VCq*>(cq.owner())->overrun);
 
 void Reports::qp_peer_closed(Qp& qp) {
   auto* v = static_cast<VQp*>(qp.owner());
-  v->peer_closed.report = {USIW_REPORT_PEER_CLOSED, v->conn_id, 0, 0};
-  note(v->peer_closed);
+  note(v->peer_closed, report(USIW_REPORT_PEER_CLOSED, v->conn_id));
 }
 
 void Reports::qp_closed(Qp& qp) {
   auto* v = static_cast<VQp*>(qp.owner());
-  v->closed.report = {USIW_REPORT_CLOSED, v->conn_id, 0, 0};
-  note(v->closed);
+  note(v->closed, report(USIW_REPORT_CLOSED, v->conn_id));
 }
 
 void Reports::qp_failed(Qp& qp, int error, AsyncEvent event) {
   auto* v = static_cast<VQp*>(qp.owner());
-  v->failed.report = {USIW_REPORT_FAILED, v->conn_id, error > 0 ? -error : error,
-                      event == AsyncEvent::kNone ? 0u : static_cast<uint32_t>(event)};
-  note(v->failed);
+  usiw_qp_report r = report(USIW_REPORT_FAILED, v->conn_id);
+  r.error = error > 0 ? -error : error;
+  r.async_event = event == AsyncEvent::kNone ? 0u : static_cast<uint32_t>(event);
+  note(v->failed, r);
+}
+
+EngineEvents::PortAnswer Reports::qp_which_port(Qp& qp, const PortAsked& asked) {
+  auto* v = static_cast<VQp*>(qp.owner());
+  const PortChoice before = v->moves.present();
+  v->moves.decide(asked.silent, asked.longest, asked.now);
+  if (v->by().port == nullptr) {  // the port for raw packets could not be made
+    v->moves.broken();
+    v->moves.decide(false, asked.longest, asked.now);
+  }
+  if (v->moves.present().kind != before.kind && v->by().port != nullptr && v->other().port != nullptr) {
+    v->by().port->sends(v->path, true);
+    v->other().port->sends(v->path, false);
+  }
+  if (v->moves.present() != before) sends_by(*v);
+  return {v->by().number, v->moves.review_at(asked.now)};
+}
+
+void Reports::sends_by(VQp& qp) {
+  lock_rank::assert_held(LockRank::kEngine);
+  const PortChoice choice = qp.moves.present();
+  if (qp.stats != nullptr) {
+    __u64* gauges = qp.stats->gauges;
+    std::atomic_ref(gauges[USIW_GAUGE_PORT]).store(static_cast<uint64_t>(choice.kind), std::memory_order_relaxed);
+    std::atomic_ref(gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
+  }
+  if ((qp.context->caps & USIW_CAP_PORT_TELL) == 0 || choice.kind == PortKind::kNone || qp.conn_id == 0) return;
+  usiw_qp_report r = report(USIW_REPORT_PORT, qp.conn_id);
+  r.port = static_cast<uint32_t>(choice.kind) - static_cast<uint32_t>(PortKind::kPacket);
+  r.port_why = choice.why;
+  note(qp.sends_by, r);
 }
 
 /// Queues @p p, and pins what it belongs to, unless it is queued. An event of a CQ that was
 /// armed again before the first one was raised needs no second one: both would be raised
 /// behind the completions that caused them.
-void Reports::note(Pending& p) {
+/// @p report is what it says from now on.
+void Reports::note(Pending& p, const usiw_qp_report& report) {
   lock_rank::assert_held(LockRank::kEngine);
   pending_lock_.lock();
+  p.report = report;
   if (!p.queued) {
     p.queued = true;
     p.next = nullptr;

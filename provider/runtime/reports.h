@@ -21,6 +21,10 @@ class Reports final : public EngineEvents {
   void qp_peer_closed(Qp& qp) override;
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+  PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
+
+  /// [engine held] The port by which the QP's connection sends now: in its page, and to the kernel.
+  void sends_by(VQp& qp);
 
   /// [any thread, engine not held] Tells the kernel what has been noted down, if anything.
   void flush() {
@@ -30,7 +34,7 @@ class Reports final : public EngineEvents {
   static void settle(VCq& cq);
 
  private:
-  void note(Pending& pending);
+  void note(Pending& pending, const usiw_qp_report& report = {});
   void flush_pending();
 
   Ranked<Spinlock, LockRank::kPending> pending_lock_;

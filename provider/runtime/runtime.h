@@ -86,6 +86,9 @@ class Runtime final : private EngineDriver {
 
   void on_never_connected(const EngineGate::Held& held, VQp& qp);
   void on_connect(VQp& qp, const usiw_event& event);
+  void on_path(VQp& qp, const usiw_event& event);
+  void on_link(const usiw_link_info& link);
+  void reconsider(const EngineGate::Held& held, VQp& qp);
   VQp* pin(uint32_t qpn);
   void open_trace();
   void abort_all();

@@ -70,7 +70,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   (void)context;
   switch (event.type) {
     case USIW_EVENT_LINK:
-      ports_.set_link(event.link);
+      on_link(event.link);
       return;
     case USIW_EVENT_DEVICE_GONE:
       abort_all();
@@ -87,6 +87,10 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   }
   if (event.type == USIW_EVENT_CONNECT) {
     on_connect(*qp, event);
+    return;
+  }
+  if (event.type == USIW_EVENT_PATH) {
+    on_path(*qp, event);
     return;
   }
   const EngineGate::Held held = hold();
@@ -108,11 +112,6 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
     case USIW_EVENT_PROBE:
       held->qp_probe(qp->qp);
       break;
-    case USIW_EVENT_PATH:
-      qp->path.local_mac = mac(event.conn.local_mac);
-      qp->path.remote_mac = mac(event.conn.remote_mac);
-      held->qp_path(qp->qp, qp->path, event.conn.mtu);
-      break;
   }
 }
 
@@ -129,20 +128,69 @@ void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
 
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
   const usiw_conn_info& conn = event.conn;
-  int number = -1;
-  int error = ports_.give(qp, conn, path_of(conn), number);
+  int error = ports_.give(qp, conn, path_of(conn));
   if (error == 0) {
     const EngineGate::Held held = hold();
-    error = qp.qp == nullptr ? ENOENT
-                             : held->qp_connect(qp.qp, number, qp.path, attr_of(conn));
-    if (error == 0) qp.conn_id = event.conn_id;
+    error = qp.qp == nullptr ? ENOENT : held->qp_connect(qp.qp, qp.by().number, qp.path, attr_of(conn));
+    if (error == 0) {
+      qp.conn_id = event.conn_id;
+      qp.moves.link(ports_.link().up != 0);
+      if (qp.other().port != nullptr) held->qp_also(qp.qp, qp.other().number);
+      reports_.sends_by(qp);
+    }
   }
-  if (error != 0) ports_.release(qp);
-  kernel_qp_report(qp.context->cmd_fd, qp.ibv.handle,
-                   {.kind = error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED,
-                    .conn_id = event.conn_id,
-                    .error = -error,
-                    .async_event = 0});
+  if (error != 0) {
+    ports_.release(qp);
+    const EngineGate::Held held = hold();
+    qp.moves.end();
+    reports_.sends_by(qp);
+  }
+  usiw_qp_report report{};
+  report.kind = error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED;
+  report.conn_id = event.conn_id;
+  report.error = -error;
+  kernel_qp_report(qp.context->cmd_fd, qp.ibv.handle, report);
+}
+
+/// Next hop, MTU, and whether raw packets may be used.
+void Runtime::on_path(VQp& qp, const usiw_event& event) {
+  const usiw_conn_info& conn = event.conn;
+  const bool moves = (qp.context->caps & USIW_CAP_PORT_MOVE) != 0;
+  const bool packets = !moves || (conn.flags & USIW_CONN_F_PACKET) != 0;
+  if (moves && packets) ports_.give_packets(qp, event.conn_id, conn);
+  const EngineGate::Held held = hold();
+  if (qp.qp == nullptr || qp.conn_id != event.conn_id) return;
+  if (packets) {
+    qp.path.local_mac = mac(conn.local_mac);
+    qp.path.remote_mac = mac(conn.remote_mac);
+  }
+  const uint32_t mtu = conn.mtu != 0 ? conn.mtu : qp.moves.mtu();
+  held->qp_path(qp.qp, qp.path, mtu);
+  if (!moves) return;
+  usiw_not_packet why = USIW_NOT_PACKET_NONE;
+  if (!packets)
+    why = conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet)
+                                                  : USIW_NOT_PACKET_NETDEV;
+  qp.moves.path(why, mtu);
+  reconsider(held, qp);
+}
+
+void Runtime::on_link(const usiw_link_info& link) {
+  ports_.set_link(link);
+  std::lock_guard lock(qps_lock_);
+  const EngineGate::Held held = hold();
+  for (auto& [qpn, qp] : qps_) {
+    if (qp->qp == nullptr || qp->conn_id == 0) continue;
+    qp->moves.link(link.up != 0);
+    reconsider(held, *qp);
+  }
+}
+
+/// Has the connection go on by the port that is the right one now.
+void Runtime::reconsider(const EngineGate::Held& held, VQp& qp) {
+  const EngineEvents::PortAnswer answer =
+      reports_.qp_which_port(*qp.qp, {.silent = false, .longest = held->qp_longest(qp.qp), .now = clock_.now_ns()});
+  held->qp_move(qp.qp, answer.port, answer.review_at);
 }
 
 void Runtime::abort_all() {

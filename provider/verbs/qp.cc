@@ -56,7 +56,7 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   }
   qp->context = &context;
   qp->runtime = &runtime;
-  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp;
+  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->sends_by.qp = qp;
 
   // Granted: what the rings will really hold (powers of two), at least one of each, so that
   // the engine's and the kernel's notions agree and ibv_query_qp() tells the truth.

@@ -96,7 +96,7 @@ TEST(PortMoves, only_where_the_user_leaves_the_choice) {
   EXPECT_EQ(wished, by_hand.decide(true, 1500, kSec));
   PortMoves by_socket = begun(PortWish::kSocket, socket);
   EXPECT_EQ(socket, by_socket.decide(true, 0, kSec));
-  EXPECT_FALSE(by_socket.may_use_packets());
+  EXPECT_FALSE(by_socket.leaves_choice());
 }
 
 TEST(PortMoves, memory_and_connections_without_a_socket_stay) {
@@ -116,7 +116,6 @@ TEST(PortMoves, without_the_right_to_raw_packets_it_stays_by_the_socket) {
   PortFacts facts = kBoth;
   facts.permitted = false;
   PortMoves m = begun(PortWish::kAuto, {PortKind::kSocket, USIW_PORT_WHY_RIGHTS}, facts);
-  EXPECT_FALSE(m.may_use_packets());
   EXPECT_EQ((PortChoice{PortKind::kSocket, USIW_PORT_WHY_RIGHTS}), m.decide(true, 0, kSec));
 }
 

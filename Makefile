@@ -44,7 +44,7 @@ define build_module
 	@mkdir -p $(BUILD)/kmod/$(1)
 	@cp -asf $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
 	@find $(BUILD)/kmod/$(1) -xtype l -delete
-	$(MAKE) -s -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
+	$(MAKE) -s -j$(JOBS) -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
 endef
 
 # usiw is the one module of the debug kernel, and the one part that UBSAN checks.

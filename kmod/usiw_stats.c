@@ -8,50 +8,14 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
+#include "../uapi/usiw_names.h"
 #include "usiw_conn.h"
 
+#define USIW_COUNTER_DESC(id, text)	[USIW_CNT_##id].name = text,
+#define USIW_GAUGE_NAME(id, text)	[USIW_GAUGE_##id] = text,
+
 static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
-	[USIW_CNT_TX_PKTS].name = "tx_pkts",
-	[USIW_CNT_TX_BYTES].name = "tx_bytes",
-	[USIW_CNT_RX_PKTS].name = "rx_pkts",
-	[USIW_CNT_RX_BYTES].name = "rx_bytes",
-	[USIW_CNT_TX_SACKS].name = "tx_sacks",
-	[USIW_CNT_RX_SACKS].name = "rx_sacks",
-	[USIW_CNT_RETRANS_FAST].name = "retrans_fast",
-	[USIW_CNT_RETRANS_RTO].name = "retrans_rto",
-	[USIW_CNT_RETRANS_RNR].name = "retrans_rnr",
-	[USIW_CNT_RETRANS_UNSENT].name = "retrans_unsent",
-	[USIW_CNT_SPURIOUS].name = "spurious",
-	[USIW_CNT_RTO].name = "rto",
-	[USIW_CNT_PROBES].name = "probes",
-	[USIW_CNT_RX_DUP].name = "rx_dup",
-	[USIW_CNT_RX_OOO].name = "rx_ooo",
-	[USIW_CNT_RX_HELD].name = "rx_held",
-	[USIW_CNT_NOT_READY_TX].name = "not_ready_tx",
-	[USIW_CNT_NOT_READY_RX].name = "not_ready_rx",
-	[USIW_CNT_DROP_MALFORMED].name = "drop_malformed",
-	[USIW_CNT_DROP_CHECKSUM].name = "drop_checksum",
-	[USIW_CNT_DROP_NO_CONN].name = "drop_no_conn",
-	[USIW_CNT_DROP_WINDOW].name = "drop_window",
-	[USIW_CNT_DROP_RESET].name = "drop_reset",
-	[USIW_CNT_DROP_STATE].name = "drop_state",
-	[USIW_CNT_DROP_NO_BUFFER].name = "drop_no_buffer",
-	[USIW_CNT_DROP_EARLY].name = "drop_early",
-	[USIW_CNT_TX_FULL].name = "tx_full",
-	[USIW_CNT_TERM_TX].name = "term_tx",
-	[USIW_CNT_TERM_RX].name = "term_rx",
-	[USIW_CNT_COMP_OK].name = "comp_ok",
-	[USIW_CNT_COMP_FLUSH].name = "comp_flush",
-	[USIW_CNT_COMP_LOC_LEN].name = "comp_loc_len",
-	[USIW_CNT_COMP_LOC_OP].name = "comp_loc_op",
-	[USIW_CNT_COMP_LOC_PROT].name = "comp_loc_prot",
-	[USIW_CNT_COMP_REM_INV].name = "comp_rem_inv",
-	[USIW_CNT_COMP_REM_ACCESS].name = "comp_rem_access",
-	[USIW_CNT_COMP_REM_OP].name = "comp_rem_op",
-	[USIW_CNT_COMP_RETRY].name = "comp_retry",
-	[USIW_CNT_COMP_RNR].name = "comp_rnr",
-	[USIW_CNT_COMP_ERR].name = "comp_err",
-	[USIW_CNT_CQ_OVERRUN].name = "cq_overrun",
+	USIW_COUNTER_NAMES(USIW_COUNTER_DESC)
 	[USIW_CNT_MAX + USIW_KCNT_CM_TX].name = "cm_tx",
 	[USIW_CNT_MAX + USIW_KCNT_CM_RX].name = "cm_rx",
 	[USIW_CNT_MAX + USIW_KCNT_CM_CONNECT].name = "cm_connect",
@@ -67,24 +31,13 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 };
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
-	[USIW_GAUGE_SRTT_NS] = "srtt_ns",
-	[USIW_GAUGE_MIN_RTT_NS] = "min_rtt_ns",
-	[USIW_GAUGE_RTO_NS] = "rto_ns",
-	[USIW_GAUGE_CWND] = "cwnd",
-	[USIW_GAUGE_CREDIT] = "credit",
-	[USIW_GAUGE_INFLIGHT] = "inflight",
-	[USIW_GAUGE_LOST] = "lost",
-	[USIW_GAUGE_HELD] = "held",
-	[USIW_GAUGE_READS_OUT] = "reads_out",
-	[USIW_GAUGE_SQ_BUSY] = "sq_busy",
-	[USIW_GAUGE_PORT] = "data_port",
-	[USIW_GAUGE_PORT_WHY] = "data_port_why",
+	USIW_GAUGE_NAMES(USIW_GAUGE_NAME)
 };
 
 /* Port 0 is the device: all counters are the port's. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
-	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_CQ_OVERRUN + 1, "name the new counter above");
+	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_CQ_OVERRUN + 1, "name the new counter in usiw_names.h");
 	return rdma_alloc_hw_stats_struct(usiw_stat_descs, ARRAY_SIZE(usiw_stat_descs),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }

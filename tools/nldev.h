@@ -26,7 +26,7 @@ struct QpInfo {
   uint32_t qpn = 0;
   uint32_t pid = 0;  ///< as this process's PID namespace has it; 0: not known
   uint8_t state = 0;  ///< enum ib_qp_state
-  Values values;
+  Values values = {};
 };
 
 // ---- Messages, decoded: payloads behind struct nlmsghdr, believed in nothing ----

@@ -16,12 +16,15 @@
 #include <thread>
 
 #include "tools/json.h"
+#include "tools/run_stat.h"
+#include "uapi/usiw_abi.h"
+#include "uapi/usiw_names.h"
 
 namespace usiw::tools {
 namespace {
 
-constexpr std::string_view kGauges[] = {"srtt_ns",  "min_rtt_ns", "rto_ns", "cwnd",      "credit",
-                                        "inflight", "lost",       "held",   "reads_out", "sq_busy"};
+#define USIW_NAME(id, text) text,
+constexpr std::string_view kGauges[] = {USIW_GAUGE_NAMES(USIW_NAME)};
 constexpr const char* kStates[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 constexpr size_t kLineWidth = 96;
 
@@ -78,12 +81,13 @@ struct Options {
   bool json = false;
 };
 
-int take_sample(Nldev& nldev, const Options& options, Sample& out) {
+/// Devices of the module; 0 or an errno value.
+int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
   std::vector<Device> devices;
   if (int rc = nldev.devices(devices); rc != 0) return rc;
   for (const Device& device : devices) {
     if (!options.device.empty() && device.name != options.device) continue;
-    DeviceSample sample{.name = device.name, .counters = {}, .qps = {}};
+    DeviceSample sample{.name = device.name};
     std::vector<QpInfo> qps;
     // ENODEV: gone meanwhile.
     if (nldev.statistics(device, sample.counters) != 0 || nldev.qps(device, qps) != 0) continue;
@@ -93,6 +97,20 @@ int take_sample(Nldev& nldev, const Options& options, Sample& out) {
       sample.qps.push_back({std::move(qp), std::move(process)});
     }
     out.push_back(std::move(sample));
+  }
+  return 0;
+}
+
+/// Those of programs under usiw-run, too. @p kernel_error is why the kernel cannot be asked; 0: it can.
+int take_sample(Nldev& nldev, int kernel_error, const Options& options, Sample& out) {
+  if (kernel_error == 0)
+    if (int rc = take_module_sample(nldev, options, out); rc != 0) return rc;
+  Sample run = run_sample();
+  for (DeviceSample& device : run) {
+    if (!options.device.empty() && device.name != options.device) continue;
+    std::erase_if(device.qps, [&](const QpSample& qp) { return options.qpn && qp.info.qpn != *options.qpn; });
+    for (QpSample& qp : device.qps) qp.process = process_name(qp.info.pid);
+    out.push_back(std::move(device));
   }
   return 0;
 }
@@ -128,12 +146,12 @@ bool parse_options(std::span<char*> arguments, Options& o) {
 /// The named device or QP must be there; 0 or the exit status.
 int check_found(const Sample& sample, const Options& o) {
   if (!o.device.empty() && sample.empty()) {
-    std::fprintf(stderr, "usiw: no usiw device %s ('rdma link' lists the devices)\n", o.device.c_str());
+    std::fprintf(stderr, "usiw: no usiw device %s ('rdma link' lists the module's, 'usiw stat' those in use under usiw-run, too)\n", o.device.c_str());
     return 1;
   }
   const bool any = std::any_of(sample.begin(), sample.end(), [](const auto& d) { return !d.qps.empty(); });
   if (o.qpn && !any) {
-    std::fprintf(stderr, "usiw: no QP %u ('rdma resource show qp' lists them)\n", *o.qpn);
+    std::fprintf(stderr, "usiw: no QP %u ('usiw stat' lists them)\n", *o.qpn);
     return 1;
   }
   return 0;
@@ -152,7 +170,9 @@ bool is_gauge(const std::string& name) { return std::find(std::begin(kGauges), s
 Sample difference(const Sample& now, const Sample& before) {
   Sample out = now;
   for (DeviceSample& device : out) {
-    const auto old = std::find_if(before.begin(), before.end(), [&](const auto& d) { return d.name == device.name; });
+    const auto old = std::find_if(before.begin(), before.end(), [&](const auto& d) {
+      return d.name == device.name && std::string_view(d.by) == device.by;
+    });
     if (old == before.end()) continue;
     device.counters = minus(device.counters, &old->counters);
     for (QpSample& qp : device.qps) {
@@ -168,7 +188,7 @@ Sample difference(const Sample& now, const Sample& before) {
 std::string stat_text(const Sample& sample) {
   std::string out;
   for (const DeviceSample& device : sample) {
-    out += "link " + printable(device.name) + "/1\n";
+    out += "link " + printable(device.name) + "/1" + (device.by == std::string_view(kByUsiwRun) ? " by usiw-run\n" : "\n");
     append_values(out, device.counters, 4);
     for (const QpSample& qp : device.qps) {
       out += "  qp " + std::to_string(qp.info.qpn) + " state " + state_name(qp.info.state) + " pid " +
@@ -183,7 +203,7 @@ std::string stat_json(const Sample& sample) {
   std::string out = "[";
   for (const DeviceSample& device : sample) {
     if (out.size() > 1) out += ",";
-    out += "{\"device\":" + json_string(device.name) + ",\"port\":1,\"counters\":" + json_values(device.counters, false) +
+    out += "{\"device\":" + json_string(device.name) + ",\"by\":" + json_string(device.by) + ",\"port\":1,\"counters\":" + json_values(device.counters, false) +
            ",\"qps\":[";
     bool first = true;
     for (const QpSample& qp : device.qps) {
@@ -206,11 +226,15 @@ int stat_command(std::span<char*> arguments) {
   }
   Nldev nldev;
   Sample now;
-  int rc = nldev.open();
-  if (rc == 0) rc = take_sample(nldev, o, now);
+  std::vector<Device> ignored;
+  int kernel_error = nldev.open();
+  if (kernel_error == 0) kernel_error = nldev.devices(ignored);
+  int rc = take_sample(nldev, kernel_error, o, now);
+  if (rc == 0 && now.empty() && o.device.empty()) rc = kernel_error;
   if (rc != 0) {
     std::fprintf(stderr, "usiw: RDMA netlink: %s%s\n", strerror(rc),
-                 rc == EPROTONOSUPPORT || rc == EINVAL ? " (is the module ib_core loaded?)" : "");
+                 rc == EPROTONOSUPPORT || rc == EINVAL
+                     ? " (is the module ib_core loaded?), and no program of yours uses RDMA under usiw-run" : "");
     return 1;
   }
   if (const int status = check_found(now, o); status != 0) return status;
@@ -224,7 +248,7 @@ int stat_command(std::span<char*> arguments) {
     std::this_thread::sleep_until(next);
     const Sample before = std::move(now);
     now.clear();
-    if (rc = take_sample(nldev, o, now); rc != 0) {
+    if (rc = take_sample(nldev, kernel_error, o, now); rc != 0) {
       std::fprintf(stderr, "usiw: RDMA netlink: %s\n", strerror(rc));
       return 1;
     }

@@ -18,10 +18,13 @@ struct QpSample {
   std::string process;  ///< name, not to be trusted; empty: gone or not visible
 };
 
+inline constexpr char kByModule[] = "module", kByUsiwRun[] = "usiw-run";
+
 struct DeviceSample {
-  std::string name;
-  Values counters;
-  std::vector<QpSample> qps;
+  std::string name = {};
+  const char* by = kByModule;  ///< who plays the kernel: one name may mean a device of each
+  Values counters = {};
+  std::vector<QpSample> qps = {};
 };
 
 using Sample = std::vector<DeviceSample>;

@@ -39,6 +39,9 @@ DESCRIPTION
     'rdma statistic show link DEV/1', and for each of its QPs (or for QPN) the counters and the
     state of its connection, with the process that owns it. Text shows what is not 0.
 
+    So with programs under usiw-run ("by usiw-run"): those of the same user, or for root of all,
+    whose counters are added up as long as they run. The cm_* ones are the module's only.
+
     The numbers of a QP are written by its process, and nobody vouches for them.
 
 OPTIONS

@@ -314,8 +314,8 @@ struct usiw_qp_report {
  * `rdma resource show qp -dd` shows the page of a QP. What stands in a page is the process's
  * word: the kernel passes it on and decides nothing by it.
  *
- * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM; names in
- * kmod follow this order. A module that does not know a counter does not show it.
+ * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM; their
+ * names stand in usiw_names.h. A module that does not know a counter does not show it.
  */
 enum usiw_counter {
 	USIW_CNT_TX_PKTS,

@@ -31,10 +31,12 @@ def silent_host():
             run("ip", "neigh", "del", SILENT_IP, "dev", A.netdev)
 
 
+@pytest.mark.provider
 def test_data(case, case_results):
     check(case_results(case))
 
 
+@pytest.mark.provider
 def test_errors(case, case_results):
     check(case_results(case))
 

@@ -15,6 +15,7 @@
 #include "program.h"
 #include "settings.h"
 #include "uapi/usiw_abi.h"
+#include "unused_trees.h"
 #include "watch_table.h"
 #include "watcher.h"
 
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
   if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
   preload(parts.library);
   raise_descriptor_limit();
+  remove_unused_trees();
   execv(path.c_str(), options.program);
   if (errno == ENOEXEC) {  // a script without "#!"
     std::vector<char*> command = {const_cast<char*>(kShell), path.data()};

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "stat_page.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::run {
@@ -20,6 +22,32 @@ class AsyncFile;
 struct Cq;
 struct Pd;
 
+/// The state as verbs see it, which `usiw stat` shows.
+class QpState {
+ public:
+  operator ibv_qp_state() const { return value_; }
+  QpState& operator=(ibv_qp_state value) {
+    value_ = value;
+    page_.set_state(value);
+    return *this;
+  }
+  void show_in(MappedPage page, uint32_t qpn) {
+    page_ = std::move(page);
+    page_.set_state(value_);
+    page_.show_qp(qpn);
+  }
+  /// Shown no more; what was counted goes to @p context.
+  void hide(MappedPage& context) {
+    context.retire(page_);
+    page_.hide();
+    page_ = MappedPage();
+  }
+
+ private:
+  ibv_qp_state value_ = IBV_QPS_RESET;
+  MappedPage page_;
+};
+
 /// All members and calls [world].
 class Qp {
  public:
@@ -27,7 +55,7 @@ class Qp {
   uint32_t handle = 0;
   uint32_t page = 0;  ///< of its counters
   uint64_t user_handle = 0;
-  ibv_qp_state state = IBV_QPS_RESET;
+  QpState state;
   uint32_t access = 0;
   uint16_t ird = 0, ord = 0;
   bool sq_sig_all = false;

@@ -23,6 +23,12 @@ inline std::string scratch_directory() {
   return {};
 }
 
+/// What the names of a user's trees there begin with.
+inline std::string tree_prefix() { return "usiw-run-" + std::to_string(geteuid()) + "-"; }
+
+/// The file in a tree that its users have locked (shared), and changed when they began.
+inline constexpr char kTreeLock[] = "lock";
+
 }  // namespace usiw::run
 
 #endif  // USIW_RUN_SCRATCH_H

@@ -2,16 +2,20 @@
 #include "sysfs.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 
+#include "file.h"
 #include "host.h"
 #include "base/quiet_thread.h"
 #include "real.h"
@@ -117,9 +121,33 @@ bool is_own_directory(const std::string& path) {
          (st.st_mode & 022) == 0;
 }
 
-/// The tree's name is a digest of what it holds: processes that mean the same device share it, and
-/// it is left in place. Whoever uses it makes what is missing first, because another process may be
-/// making it now, or something that cleans up may have taken a part of it.
+constexpr int kHoldTries = 500;
+constexpr unsigned kHoldPauseUs = 2000;
+
+/// Locks the tree for as long as this process (or a child of its fork) lives: unused_trees.cc removes those that nobody has
+/// locked. The lock is of a file that no other user can open. False: there is no locking it.
+bool hold(const std::string& root) {
+  const std::string path = root + "/" + kTreeLock;
+  for (int tries = 0; tries < kHoldTries; tries++) {
+    mkdir(root.c_str(), 0700);
+    if (!is_own_directory(root)) return false;
+    const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct stat mine, there;
+    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
+        USIW_REAL(lstat)(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino) {  // else it was removed before it was locked
+      futimens(fd, nullptr);
+      fd_out_of_the_way(fd);
+      return true;
+    }
+    if (fd >= 0) USIW_REAL(close)(fd);
+    usleep(kHoldPauseUs);
+  }
+  return false;
+}
+
+/// The tree's name is a digest of what it holds: processes that mean the same device share it. Whoever
+/// uses it makes what is missing first, because another process may be making it now, or something
+/// that cleans up may have taken a part of it.
 std::string make_tree() {
   NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
   std::map<std::string, std::string> all = files();
@@ -127,18 +155,18 @@ std::string make_tree() {
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
   const std::string place = scratch_directory();
-  const std::string base = (place.empty() ? "/tmp" : place) + "/usiw-run-" + std::to_string(geteuid()) + "-";
+  const std::string base = (place.empty() ? "/tmp" : place) + "/" + tree_prefix();
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
 
   std::string root = base + hex;
-  mkdir(root.c_str(), 0700);
-  if (!is_own_directory(root)) {  // somebody else took the name, or there is no making one here
+  if (!hold(root)) {  // somebody else took the name, or there is no making one here
     root = base + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) {
       fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
       return root;
     }
+    hold(root);
   }
   chmod(root.c_str(), kDirectory);
   fill(root, all);
@@ -171,8 +199,18 @@ bool is_played(const char* path) {
 }
 
 std::string played(const char* path) {
-  static const std::string& root = *new std::string(make_tree());
-  return root + (path + 4);  // behind "/sys"
+  static std::mutex making;
+  static std::atomic<const std::string*> root;
+  const auto is_there = [](const std::string* tree) {
+    return tree != nullptr && USIW_REAL(access)((*tree + "/class").c_str(), F_OK) == 0;
+  };
+  // A program that closes all its descriptors has let go of the lock.
+  if (!is_there(root.load(std::memory_order_acquire))) {
+    std::lock_guard hold_making(making);
+    if (!is_there(root.load(std::memory_order_relaxed)))
+      root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
+  }
+  return *root.load(std::memory_order_acquire) + (path + 4);  // behind "/sys"
 }
 
 }  // namespace usiw::run

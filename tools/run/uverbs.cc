@@ -48,12 +48,14 @@ UverbsFile::UverbsFile() = default;
 dev_t UverbsFile::device() const { return uverbs_device(); }
 
 int UverbsFile::open() {
-  int fd = memfd_create("usiw-uverbs", MFD_CLOEXEC);
+  int fd = memfd_create(kCountersMemfd, MFD_CLOEXEC);
   if (fd < 0) return -errno;
-  if (ftruncate(fd, USIW_COUNTERS_SIZE) != 0 || !file_install(fd, std::make_shared<UverbsFile>())) {
+  auto file = std::make_shared<UverbsFile>();
+  if (ftruncate(fd, USIW_COUNTERS_SIZE) != 0 || !file_install(fd, file)) {
     USIW_REAL(close)(fd);
     return -EMFILE;
   }
+  file->shown_ = MappedPage(fd, 0);
   return fd;
 }
 
@@ -138,6 +140,7 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
 /// As when a process ends without a word: objects go, connections with them.
 void UverbsFile::closed() {
   World hold(world());
+  shown_.hide();
   while (!qps_.empty()) {
     destroy_qp_object(qps_.begin()->second);
     qps_.erase(qps_.begin());

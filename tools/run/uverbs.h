@@ -19,6 +19,7 @@
 #include "event_file.h"
 #include "event_stream.h"
 #include "qp.h"
+#include "stat_page.h"
 
 namespace usiw::run {
 
@@ -169,9 +170,10 @@ class UverbsFile final : public File {
   }
   /// A page of the memfd for the counters of a QP, all zeros. 0 or -ENOMEM.
   int take_page(int fd, uint32_t& page);
-  void return_page(int fd, uint32_t page);
+  void return_page(int fd, Qp& qp);
   void destroy_qp_object(const std::shared_ptr<Qp>& qp);
 
+  MappedPage shown_;   ///< page 0 of the memfd
   bool open_ = false;  ///< has a context
   uint32_t next_handle_ = 0;
   uint32_t pages_ = 1;  ///< of the memfd

@@ -88,6 +88,7 @@ int UverbsFile::get_context(const Command& c) {
     world().lock();
     return ret;
   }
+  shown_.show_context(settings().device.c_str());
   async_ = async;
   open_ = true;
   return 0;

@@ -22,7 +22,9 @@ int UverbsFile::take_page(int fd, uint32_t& page) {
   return 0;
 }
 
-void UverbsFile::return_page(int fd, uint32_t page) {
+void UverbsFile::return_page(int fd, Qp& qp) {
+  const uint32_t page = qp.page;
+  qp.state.hide(shown_);
   // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page) * USIW_COUNTERS_SIZE,
                 USIW_COUNTERS_SIZE) == 0)
@@ -60,9 +62,10 @@ int UverbsFile::create_qp(const Command& c) {
   qp->async = async_;
   if (int ret = take_page(c.fd, qp->page); ret != 0) return ret;
   if (int ret = qp_add(qp); ret != 0) {
-    return_page(c.fd, qp->page);
+    return_page(c.fd, *qp);
     return ret;
   }
+  qp->state.show_in(MappedPage(c.fd, qp->page), qp->qpn);
   r.drv.stats_size = USIW_COUNTERS_SIZE;
   r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
   r.core.qp_handle = qp->handle = next_handle_++;
@@ -74,7 +77,7 @@ int UverbsFile::create_qp(const Command& c) {
   r.core.max_inline_data = cmd.max_inline_data;
   if (int ret = respond(c, r); ret != 0) {
     qp->destroy();
-    return_page(c.fd, qp->page);
+    return_page(c.fd, *qp);
     return ret;
   }
   qps_[qp->handle] = qp;
@@ -124,7 +127,7 @@ int UverbsFile::destroy_qp(const Command& c) {
   if (it == qps_.end()) return -ENOENT;
   std::shared_ptr<Qp> qp = it->second;
   destroy_qp_object(qp);
-  return_page(c.fd, qp->page);
+  return_page(c.fd, *qp);
   qps_.erase(it);
   return respond(c, ib_uverbs_destroy_qp_resp{*qp->async_events});
 }

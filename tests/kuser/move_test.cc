@@ -72,6 +72,27 @@ TEST_F(Move, path__route_by_another_netdev_and_back) {
   expect_path(true, USIW_NOT_PACKET_NONE, 1500);
 }
 
+// It may have agreed to merged datagrams, which a raw port does not take: its path changes, packets do not get possible.
+class MoveNot : public Move {
+ protected:
+  void SetUp() override {
+    caps = kMoves | USIW_CAP_SOCKETS_ONLY;
+    Connected::SetUp();
+  }
+};
+
+TEST_F(MoveNot, path__packets_stay_away_from_who_takes_sockets_only) {
+  connected();
+  mock_route_mtu = 1400;
+  routes_changed();
+  expect_path(false, USIW_NOT_PACKET_OWN, 1400);
+  mock_route_mtu = 0;
+  ipsec(1);
+  ipsec(0);
+  for (const usiw_event& r : paths()) EXPECT_FALSE(r.conn.flags & USIW_CONN_F_PACKET);
+  ASSERT_NE(client_conn(), nullptr);
+}
+
 TEST_F(Move, path__each_reason) {
   connected();
   ASSERT_EQ(tell(USIW_PORT_SOCKET, USIW_PORT_WHY_WISH), 0);

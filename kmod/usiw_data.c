@@ -179,8 +179,9 @@ static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 }
 
 /*
- * Has the connection's raw port seen the same, and can it use it? It has not if that came by another
- * interface, or out of IPsec; and it cannot if the datagram came in pieces, or several as one.
+ * Has the connection's raw port seen the same, and can it use it? It has not if that came by
+ * another interface, or out of IPsec; and it cannot if the datagram came in pieces, or several
+ * as one.
  */
 static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
 {

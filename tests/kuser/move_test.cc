@@ -440,7 +440,8 @@ TEST_F(Move, report_port__of_another_connection) {
 TEST_F(Move, report_port__in_each_state) {
   u32 id = 12345;
   const auto say = [&] {
-    for (const u32 port : {USIW_PORT_SOCKET, USIW_PORT_PACKET, USIW_PORT_SHM}) EXPECT_EQ(client->report_port(id, port), 0);
+    for (const u32 port : {USIW_PORT_SOCKET, USIW_PORT_PACKET, USIW_PORT_SHM})
+      EXPECT_EQ(client->report_port(id, port), 0);
   };
   say();  // no connection
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);

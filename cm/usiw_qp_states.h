@@ -33,9 +33,7 @@ static inline int usiw_qp_may_move(__u32 from, __u32 to)
 	__u32 next;
 
 	switch (from) {
-	case USIW_QPS_RESET:
-		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(INIT) | USIW_QPS_BIT(ERR);
-		break;
+	case USIW_QPS_RESET:	/* shown as INIT */
 	case USIW_QPS_INIT:
 	case USIW_QPS_RTR:
 		next = USIW_QPS_BIT(RESET) | USIW_QPS_BIT(INIT) | USIW_QPS_BIT(RTR) |
@@ -68,6 +66,30 @@ static inline __u32 usiw_qp_state_after(__u32 from, __u32 to)
 	int undone = from == USIW_QPS_RTS && (to == USIW_QPS_INIT || to == USIW_QPS_RTR);
 
 	return to == USIW_QPS_RTS || to == USIW_QPS_SQD || undone ? from : to;
+}
+
+/**
+ * usiw_qp_state_shown - the state that query_qp says
+ * @state:	enum usiw_qp_state
+ *
+ * A QP of an RNIC begins in IDLE, which is verbs' INIT for siw, erdma and cxgb4 as well:
+ * it takes receives, and rdma_cm connects it. RESET is a state of InfiniBand's.
+ */
+static inline __u32 usiw_qp_state_shown(__u32 state)
+{
+	if (state == USIW_QPS_RESET)
+		return USIW_QPS_INIT;
+	return state;
+}
+
+/**
+ * usiw_qp_is_in - does a caller of modify_qp name the state that the QP is in?
+ * @state:	enum usiw_qp_state
+ * @named:	cur_qp_state of the caller
+ */
+static inline int usiw_qp_is_in(__u32 state, __u32 named)
+{
+	return usiw_qp_state_shown(state) == usiw_qp_state_shown(named);
 }
 
 #undef USIW_QPS_BIT

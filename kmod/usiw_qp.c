@@ -217,7 +217,7 @@ static int usiw_qp_modify(struct usiw_qp *qp, struct ib_qp_attr *attr, int mask)
 		return ret;
 
 	spin_lock(&qp->lock);
-	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp->state)
+	if ((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state))
 		ret = -EINVAL;
 	else if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))
 		ret = -EINVAL;
@@ -259,7 +259,7 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init_attr, 0, sizeof(*init_attr));
 	spin_lock(&qp->lock);
-	attr->qp_state = qp->state;
+	attr->qp_state = usiw_qp_state_shown(qp->state);
 	attr->qp_access_flags = qp->access_flags;
 	attr->max_rd_atomic = qp->ord;
 	attr->max_dest_rd_atomic = qp->ird;

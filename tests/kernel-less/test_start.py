@@ -74,6 +74,60 @@ def test_set_user_id_program(usiw_run, tmp_path):
     assert proc.wait() == 0
 
 
+def lost_program(tmp_path, kind):
+    """A program into which the library does not get."""
+    source, program = tmp_path / "lost.c", tmp_path / "lost"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 3; }\n')
+    subprocess.run(["gcc", *(["-static"] if kind == "static" else []), "-o", program, source], check=True)
+    return program
+
+
+@pytest.mark.parametrize("how", [
+    "sh -c '{0}; exit $?'",
+    "sh -c 'exec {0}'",
+    "bash -c '{0}; exit $?'",
+    "env {0}",
+    "/usr/bin/python3 -c 'import os; os.execv(\"{0}\", [\"x\"])'",
+    "/usr/bin/python3 -c 'import os; os.execvp(\"lost\", [\"x\"])'",
+    "/usr/bin/python3 -c 'import os, sys; sys.exit(os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(\"lost\", [\"x\"], os.environ), 0)[1]))'",
+    "/usr/bin/python3 -c 'import subprocess, sys; sys.exit(subprocess.call([\"{0}\"]))'",
+    "/usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).execlp(b\"lost\", b\"x\", b\"y\", None)'",
+])
+def test_static_program_in_a_script(usiw_run, tmp_path, how):
+    """It runs without RDMA, which is said in one line; its exit status is its own."""
+    program = lost_program(tmp_path, "static")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = tmp_path / "s"
+    script.write_text(f"#!/bin/sh\n{how.format(program)}\n")
+    script.chmod(0o755)
+    proc = usiw_run([script], env=env)
+    assert proc.wait() == 3
+    said = [line for line in proc.output.splitlines() if line.startswith("usiw-run:")]
+    assert said == [f"usiw-run: {program} is statically linked: it runs without RDMA"], proc.output
+    assert "ran" in proc.output
+
+
+def test_script_of_a_static_interpreter_in_a_script(usiw_run, tmp_path):
+    program = lost_program(tmp_path, "static")
+    inner = tmp_path / "inner"
+    inner.write_text(f"#! {program}\n")
+    inner.chmod(0o755)
+    proc = usiw_run(["sh", "-c", f"{inner}; exit $?"])
+    assert proc.wait() == 3
+    assert f"usiw-run: {program} is statically linked" in proc.output
+
+
+def test_nothing_is_said_of_other_programs_in_a_script(usiw_run, tmp_path):
+    """Of dynamic ones, those that cannot be executed, and those that are not to have the library."""
+    lost = lost_program(tmp_path, "static")
+    plain = tmp_path / "plain"
+    shutil.copy(lost, plain)
+    plain.chmod(0o644)
+    script = f"true; {plain}; /nonesuch; env -u LD_PRELOAD {lost}; env -u LD_PRELOAD sh -c {lost}; true"
+    assert "usiw-run:" not in "\n".join(line for line in usiw_run(["sh", "-c", script]).expect(0).splitlines()
+                                        if "LD_PRELOAD" not in line)
+
+
 def test_script(usiw_run, tmp_path):
     script = tmp_path / "s"
     script.write_text("#!/bin/sh\nibv_devinfo -l\n")

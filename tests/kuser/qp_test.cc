@@ -121,7 +121,7 @@ TEST_F(Qp, get_qp__unknown_number) {
 
 TEST_F(Qp, modify__table_of_states) {
   const std::vector<std::pair<ib_qp_state, std::string>> allowed = {
-      {IB_QPS_RESET, "016"}, {IB_QPS_INIT, "0126"}, {IB_QPS_RTR, "0126"}, {IB_QPS_RTS, "012346"},
+      {IB_QPS_RESET, "0126"}, {IB_QPS_INIT, "0126"}, {IB_QPS_RTR, "0126"}, {IB_QPS_RTS, "012346"},
       {IB_QPS_SQD, "046"},   {IB_QPS_SQE, ""},      {IB_QPS_ERR, "046"}};
   for (const auto& [from, to] : allowed) {
     for (int next = 0; next <= IB_QPS_ERR; next++) {
@@ -141,6 +141,26 @@ TEST_F(Qp, modify__what_a_connection_has_set_stays) {
     EXPECT_EQ(process->modify(next), 0);
     EXPECT_EQ(process->qp()->state, IB_QPS_RTS) << next;
   }
+}
+
+// As other drivers of RNICs say, and rdma-core's tests expect. A caller may name the state by either name.
+TEST_F(Qp, query__a_fresh_one_is_in_INIT) {
+  process->qp()->state = IB_QPS_RESET;
+  ib_qp_attr attr{};
+  ib_qp_init_attr init{};
+  ASSERT_EQ(process->device->ops->query_qp(process->ibqp, &attr, IB_QP_STATE, &init), 0);
+  EXPECT_EQ(attr.qp_state, IB_QPS_INIT);
+  EXPECT_EQ(attr.cur_qp_state, IB_QPS_INIT);
+  for (const ib_qp_state named : {IB_QPS_RESET, IB_QPS_INIT}) {
+    attr = {};
+    attr.cur_qp_state = named;
+    EXPECT_EQ(modify(attr, IB_QP_CUR_STATE), 0);
+  }
+  attr.cur_qp_state = IB_QPS_RTR;
+  EXPECT_EQ(modify(attr, IB_QP_CUR_STATE), -EINVAL);
+  ASSERT_EQ(process->modify(IB_QPS_RESET), 0);
+  ASSERT_EQ(process->device->ops->query_qp(process->ibqp, &attr, IB_QP_STATE, &init), 0);
+  EXPECT_EQ(attr.qp_state, IB_QPS_INIT);
 }
 
 TEST_F(Qp, modify__attributes) {

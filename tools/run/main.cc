@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "check.h"
+#include "loadable.h"
 #include "options.h"
 #include "program.h"
 #include "settings.h"

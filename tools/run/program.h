@@ -8,9 +8,6 @@
 
 namespace usiw::run {
 
-/// Runs scripts that do not say by what.
-inline constexpr char kShell[] = "/bin/sh";
-
 /// The file that execvp(3) would run, or empty.
 std::string find_program(const std::string& name);
 /// Why there is none, in one line.

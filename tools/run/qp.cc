@@ -56,7 +56,7 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
   const uint32_t new_ird = (mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 ? cmd.max_dest_rd_atomic : 0;
   const uint32_t new_ord = (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 ? cmd.max_rd_atomic : 0;
   if (int ret = usiw_check_depths(new_ird, new_ord); ret != 0) return ret;
-  if ((mask & IBV_QP_CUR_STATE) != 0 && cmd.cur_qp_state != state) return -EINVAL;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && !usiw_qp_is_in(state, cmd.cur_qp_state)) return -EINVAL;
   if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) {
     if (next == IBV_QPS_RTS && !conn) hint_own_connect();
     return -EINVAL;

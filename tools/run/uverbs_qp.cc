@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "cm/usiw_limits.h"
+#include "cm/usiw_qp_states.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -98,7 +99,7 @@ int UverbsFile::query_qp(const Command& c) {
   std::shared_ptr<Qp> qp = find(qps_, handle);
   if (!qp) return no_such(handle);
   ib_uverbs_query_qp_resp r{};
-  r.qp_state = r.cur_qp_state = static_cast<uint8_t>(qp->state);
+  r.qp_state = r.cur_qp_state = static_cast<uint8_t>(usiw_qp_state_shown(qp->state));
   r.qp_access_flags = qp->access;
   r.max_rd_atomic = static_cast<uint8_t>(qp->ord);
   r.max_dest_rd_atomic = static_cast<uint8_t>(qp->ird);

@@ -49,7 +49,9 @@ class World final : public Kuser {
     peer_ = std::make_unique<Process>("eth1");
     FUZZ_CHECK(peer_->open_all() == 0, "the peer's objects");
     evil_ = std::make_unique<Process>("eth0");
-    if (in_.flag()) {  // the way in, for once
+    const u8 way = in_.get();
+    if (way & 1) {  // the way in, for once
+      evil_->caps = way >> 1;
       FUZZ_CHECK(evil_->open_all() == 0, "objects");
       cqs_.push_back(std::exchange(evil_->ibcq, nullptr));
       qps_.push_back(std::exchange(evil_->ibqp, nullptr));
@@ -64,6 +66,7 @@ class World final : public Kuser {
     while (!qps_.empty()) destroy_qp(0);
     while (!cqs_.empty()) destroy_cq(0);
     while (!mrs_.empty()) dereg_mr(0);
+    path_is(0, nullptr);
     evil_->close();
     pump();
     ids_.clear();
@@ -93,7 +96,9 @@ class World final : public Kuser {
   void op() {
     evil_->enter();
     if (in_.get() % 16 == 0) mock_errors[in_.flag() ? MOCK_ALLOC : MOCK_COPY] = u64{1} << in_.get() % 8;
-    switch (in_.get() % 20) {
+    const u8 what = in_.get();
+    if (what >= 0xf0) return what & 1 ? path_changes() : receive();
+    switch (what % 20) {
       case 0: get_context(); break;
       case 1: create_cq(); break;
       case 2: create_qp(); break;
@@ -300,6 +305,8 @@ class World final : public Kuser {
       if (records[i].type == USIW_EVENT_LINK || records[i].type == USIW_EVENT_DEVICE_GONE) continue;
       FUZZ_CHECK(records[i].conn_id != 0, "a record of no connection");
       conn_id_ = records[i].conn_id;
+      if (records[i].type != USIW_EVENT_CONNECT || !(records[i].conn.flags & USIW_CONN_F_SOCKET)) continue;
+      if (records[i].conn.data_fd >= 0) evil_->data_fds.push_back(records[i].conn.data_fd);
     }
   }
   void close_or_open_events() {
@@ -313,6 +320,41 @@ class World final : public Kuser {
     const int fd = mock_uverbs_open(evil_->ibuc, USIW_OBJECT_EVENT_FILE);
     FUZZ_CHECK(!had || fd < 0, "a second stream");
     if (fd >= 0) evil_->event_fd = fd;
+  }
+
+  /// Routes and policies are not the process's, but change at any time.
+  static void path_is(int ipsec, net_device* dev) {
+    mock_ipsec = ipsec;
+    mock_route_dev = dev;
+    mock_neigh_known = true;
+    init_net.genid_ipv4++;
+  }
+  void path_changes() {
+    const u8 what = in_.get();
+    path_is(what & 1 ? 1 : what & 2 ? -EPERM : 0, what & 4 ? mock_netdev("eth1") : nullptr);
+    mock_neigh_known = !(what & 8);
+    mock_neigh_mac[5] = what;
+    mock_advance_ms(USIW_FOLLOW_MS + 1);
+    if (!evil_->data_fds.empty() && what & 0x80) {
+      mock_close(evil_->data_fds.back());
+      evil_->data_fds.pop_back();
+    }
+  }
+  /// A datagram of the data path for one of its connections.
+  void receive() {
+    mock_datagram d{};
+    d.from = ipv4("192.0.2.2");
+    d.to = ipv4("192.0.2.1");
+    d.from_port = cpu_to_be16(kPort);
+    d.to_port = cpu_to_be16(kFirstPort + in_.get() % 8);
+    const u8 way = in_.get();
+    d.via = mock_netdev(way & 1 ? "eth0" : "eth1");
+    d.decrypted = way & 2;
+    d.reassembled = way & 4;
+    const auto bytes = in_.take(in_.get());
+    d.len = bytes.size();
+    std::copy(bytes.begin(), bytes.end(), d.data);
+    mock_deliver(&d, way);
   }
 
   /// The page of the context or of a QP; nullptr: there is none.

@@ -53,6 +53,9 @@ void test_netns(void);
 /* datagrams.c */
 void test_datagrams(void);
 
+/* moves.c */
+void test_moves(void);
+
 /* counters.c */
 void test_counters(void);
 

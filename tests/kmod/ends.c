@@ -45,10 +45,15 @@ static int open_ns(const char *name)
 
 void end_open(struct end *end, const char *ibdev, const char *ip)
 {
+	end_open_with(end, ibdev, ip, USIW_CAP_DATA_SOCKET);
+}
+
+void end_open_with(struct end *end, const char *ibdev, const char *ip, uint64_t caps)
+{
 	memset(end, 0, sizeof(*end));
 	end->ns_fd = open_ns(getenv(ip == a_ip ? "A_NS" : "B_NS"));
 	enter(end);
-	CHECK_EQ(dev_open(&end->dev, ibdev), 0);
+	CHECK_EQ(dev_open_with(&end->dev, ibdev, caps), 0);
 	CHECK_EQ(cm_open(&end->cm), 0);
 	CHECK_EQ(fcntl(end->dev.event_fd, F_SETFL, O_NONBLOCK), 0);
 	end->ip = ip;
@@ -111,6 +116,9 @@ static void on_connect(struct end *end, const struct usiw_event *ev)
 		end->nr_links = 0;
 	if (end->mute || !qp)
 		return;
+	if (end->dev.info.caps & USIW_CAP_PORT_TELL)
+		CHECK_EQ(qp_report_port(qp, ev->conn_id, ev->conn.flags & USIW_CONN_F_PACKET ?
+					USIW_PORT_PACKET : USIW_PORT_SOCKET, USIW_PORT_WHY_FASTEST), 0);
 	CHECK_EQ(qp_report(qp, end->refuse ? USIW_REPORT_REFUSED : USIW_REPORT_READY, ev->conn_id,
 			   end->refuse, 0), 0);
 }

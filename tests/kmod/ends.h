@@ -64,6 +64,7 @@ extern const char *a_dev, *b_dev, *a_ip, *b_ip, *a_ip6, *b_ip6;
 /* Sockets and ids that are made from here on are in the end's network namespace. */
 void enter(const struct end *end);
 void end_open(struct end *end, const char *ibdev, const char *ip);
+void end_open_with(struct end *end, const char *ibdev, const char *ip, uint64_t caps);
 void end_close(struct end *end);
 void ends_open(struct end *a, struct end *b);
 void ends_close(struct end *a, struct end *b);

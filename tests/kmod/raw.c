@@ -150,7 +150,12 @@ int destroy_cq(struct dev *dev, uint32_t cq)
 
 int dev_open(struct dev *dev, const char *ibdev)
 {
-	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION, .caps = USIW_CAP_DATA_SOCKET };
+	return dev_open_with(dev, ibdev, USIW_CAP_DATA_SOCKET);
+}
+
+int dev_open_with(struct dev *dev, const char *ibdev, uint64_t caps)
+{
+	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION, .caps = caps };
 	struct ib_uverbs_create_comp_channel channel = { .response = (uintptr_t)&dev->comp_fd };
 	int ret;
 
@@ -334,6 +339,15 @@ int qp_report(struct qp *qp, uint32_t kind, uint32_t conn_id, int error, uint32_
 {
 	struct usiw_qp_report report = {
 		.kind = kind, .conn_id = conn_id, .error = error, .async_event = async_event,
+	};
+
+	return qp_report_with(qp, &report, sizeof(report));
+}
+
+int qp_report_port(struct qp *qp, uint32_t conn_id, enum usiw_port_kind port, enum usiw_port_why why)
+{
+	struct usiw_qp_report report = {
+		.kind = USIW_REPORT_PORT, .conn_id = conn_id, .port = port, .port_why = why,
 	};
 
 	return qp_report_with(qp, &report, sizeof(report));

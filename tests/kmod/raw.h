@@ -41,6 +41,7 @@ int dev_get_context(int fd, const void *req, uint32_t req_len, void *resp, uint3
 /* The event stream of the context on @fd. */
 int open_events(int fd);
 int dev_open(struct dev *dev, const char *ibdev);
+int dev_open_with(struct dev *dev, const char *ibdev, uint64_t caps);
 void dev_close(struct dev *dev);
 int alloc_pd(int fd, uint32_t *pd);
 int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq);
@@ -59,6 +60,7 @@ int reg_mr(struct dev *dev, const void *addr, uint64_t len, uint32_t access, uin
 int dereg_mr(struct dev *dev, uint32_t handle);
 int cq_event(struct dev *dev, uint32_t cq, uint32_t kind);
 int qp_report(struct qp *qp, uint32_t kind, uint32_t conn_id, int error, uint32_t async_event);
+int qp_report_port(struct qp *qp, uint32_t conn_id, enum usiw_port_kind port, enum usiw_port_why why);
 int raw_post_send(struct qp *qp);
 /* The same with driver data of any length, a multiple of 4; @resp as above. */
 int create_cq_with(struct dev *dev, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, uint32_t *cq);

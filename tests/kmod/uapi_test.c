@@ -52,6 +52,7 @@ static const struct {
 	{ "kill", test_kill },
 	{ "netdev", test_netdev },
 	{ "datagrams", test_datagrams },
+	{ "moves", test_moves },
 	{ "remove", test_remove },
 	{ "netns", test_netns },
 };

@@ -206,7 +206,14 @@ std::vector<usiw_event> Process::events() {
 }
 
 int Process::report(uint32_t kind, uint32_t conn_id, int error, uint32_t async_event) {
-  const usiw_qp_report report{kind, conn_id, error, async_event, 0, 0};
+  return report({kind, conn_id, error, async_event, 0, 0});
+}
+
+int Process::report_port(uint32_t conn_id, uint32_t port, uint32_t why) {
+  return report({USIW_REPORT_PORT, conn_id, 0, 0, port, why});
+}
+
+int Process::report(const usiw_qp_report& report) {
   uverbs_attr_bundle attrs{};
   attrs.mock_object = ibqp;
   attrs.mock_data = &report;
@@ -219,6 +226,8 @@ int Process::report(uint32_t kind, uint32_t conn_id, int error, uint32_t async_e
 int Process::answer() {
   const auto found = events();
   for (const auto& event : found) {
+    if (event.type == USIW_EVENT_CONNECT && (context()->caps & USIW_CAP_PORT_TELL))
+      report_port(event.conn_id, event.conn.flags & USIW_CONN_F_PACKET ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
     if (event.type == USIW_EVENT_CONNECT) report(USIW_REPORT_READY, event.conn_id);
     if (event.type == USIW_EVENT_DISCONNECT) report(USIW_REPORT_CLOSED, event.conn_id);
   }
@@ -493,7 +502,8 @@ void Story::tell_all() {
   client = std::make_unique<Process>("eth0");
   listener = std::make_unique<CmId>();
   active = std::make_unique<CmId>();
-  server->caps = client->caps = USIW_CAP_DATA_SOCKET;
+  server->caps = USIW_CAP_DATA_SOCKET;
+  client->caps = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
   server->open_all();
   step();
   client->open_all();
@@ -540,6 +550,7 @@ void Connected::SetUp() {
   Kuser::SetUp();
   server = std::make_unique<Process>("eth1");
   client = std::make_unique<Process>("eth0");
+  server->caps = client->caps = caps;
   ASSERT_EQ(server->open_all(), 0);
   ASSERT_EQ(client->open_all(), 0);
   ASSERT_EQ(listener.listen(server->device, ipv4("192.0.2.2"), kPort), 0);

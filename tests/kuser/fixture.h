@@ -56,7 +56,10 @@ class Process {
   /// Records on the event file, as many as there are.
   std::vector<usiw_event> events();
   int report(uint32_t kind, uint32_t conn_id, int error = 0, uint32_t async_event = 0);
-  /// Answers what a provider answers: CONNECT by READY, DISCONNECT by CLOSED. Returns how many.
+  int report_port(uint32_t conn_id, uint32_t port, uint32_t why = USIW_PORT_WHY_FASTEST);
+  int report(const usiw_qp_report& report);
+  /// Answers what a provider answers: CONNECT by READY, with its port if that has been agreed, DISCONNECT by CLOSED.
+  /// Returns how many.
   int answer();
 
   void enter() { mock_current = &task; }
@@ -177,6 +180,7 @@ class Connected : public Kuser {
   usiw_conn* client_conn() { return client->qp()->conn; }
   usiw_conn* server_conn() { return server->qp()->conn; }
   std::unique_ptr<Process> client, server;
+  uint64_t caps = 0;  ///< that both ask for
   CmId listener, active;
   CmId* passive = nullptr;
 };

@@ -24,11 +24,12 @@ struct KConn {
   bool in_backlog = false;   ///< has one of the listener's places
   bool announced = false, hashed = false, requested = false;
   uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
+  bool by_socket = false;    ///< the process says so
 };
 
 namespace {
 
-constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
+constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
 usiw_cm_tuple cm_tuple(const FlowKey& flow) {
   usiw_cm_tuple t{};
   std::copy(flow.local_addr.begin(), flow.local_addr.end(), t.local);
@@ -425,6 +426,9 @@ void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error)
     case USIW_REPORT_REFUSED: return perform(conn, usiw_cm_refused(cm, error, now_us()));
     case USIW_REPORT_PEER_CLOSED: return perform(conn, usiw_cm_peer_closed(cm, now_us()));
     case USIW_REPORT_CLOSED: return perform(conn, usiw_cm_closed(cm, now_us()));
+    case USIW_REPORT_PORT:
+      conn->by_socket = error == USIW_PORT_SOCKET;
+      return;
     case USIW_REPORT_FAILED: return perform(conn, usiw_cm_failed(cm, error, now_us()));
     default: return;
   }
@@ -456,13 +460,40 @@ bool Kernel::read_event(Process* process, KEvent& event) {
     if ((conn->pending >> type & 1) == 0) continue;
     const usiw_cm_conn& cm = conn->cm;
     event = {type, conn->qpn, conn->id, conn->tuple,
-             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0}};
+             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0},
+             not_packet_, path_mtu(*conn)};
     conn->pending &= ~(1u << type);
     break;
   }
   if (conn->pending == 0) it->second.pop_front();
   reap();
   return true;
+}
+
+// ---- usiw_follow.c ----
+
+uint32_t Kernel::path_mtu(const KConn& conn) const {
+  const size_t outer = conn.tuple.is_ipv4() ? 28 : 48;
+  if (max_payload_ > conn.cm.mtu) return conn.cm.mtu;
+  return static_cast<uint32_t>(std::clamp<size_t>(max_payload_ + outer, USIW_MIN_MTU, conn.cm.mtu));
+}
+
+void Kernel::path_changes(usiw_not_packet not_packet, size_t max_payload) {
+  if (!w_.sc.two_ports) return;
+  not_packet_ = not_packet;
+  max_payload_ = max_payload;
+  for (const Conn& c : conns_)
+    if (c->attached && c->announced && c->cm.state != USIW_CM_DEAD) push_event(c, USIW_EVENT_PATH);
+}
+
+bool Kernel::goes_by_socket(const FlowKey& tuple) const {
+  const Conn c = lookup(tuple);
+  return c != nullptr && c->by_socket;
+}
+
+bool Kernel::must_go_by_socket(const FlowKey& tuple) const {
+  const Conn c = lookup(tuple);
+  return c != nullptr && c->by_socket && (c->pending >> USIW_EVENT_PATH & 1) == 0 && not_packet_ != USIW_NOT_PACKET_NONE;
 }
 
 // ---- usiw_conn_act.c ----

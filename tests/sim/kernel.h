@@ -48,6 +48,8 @@ struct KEvent {
   uint32_t type, qpn, conn_id;
   FlowKey tuple;
   ConnAttr attr;
+  usiw_not_packet not_packet;
+  uint32_t mtu;  ///< of the path
 };
 
 class Kernel {
@@ -83,6 +85,7 @@ class Kernel {
   bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == kErr; }
   void qp_error(uint32_t qpn) { qp_move(qpn, kErr); }
   void qp_reset(uint32_t qpn) { qp_move(qpn, kInit); }
+  /// @p error: of USIW_REPORT_PORT the port.
   void qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error);
   void process_died(Process* process);
   /// The next record for @p process; false: none.
@@ -90,6 +93,16 @@ class Kernel {
 
   /// Parameters of a passive end: the ISN and MTU come from the scenario.
   std::function<void(const FlowKey& tuple, uint32_t& isn, uint16_t& mtu)> passive;
+
+  // ---- Paths ----
+  /// Raw packets get there, or why not; the path takes UDP payloads of @p max_payload bytes.
+  void path_changes(usiw_not_packet not_packet, size_t max_payload);
+  void path_changes(usiw_not_packet not_packet) { path_changes(not_packet, max_payload_); }
+  void path_changes(size_t max_payload) { path_changes(not_packet_, max_payload); }
+  /// The process has said that the connection goes by its socket.
+  bool goes_by_socket(const FlowKey& tuple) const;
+  /// ... and has been told that it must.
+  bool must_go_by_socket(const FlowKey& tuple) const;
 
   // ---- For the rules ----
   size_t connections() const { return conns_.size(); }
@@ -100,6 +113,9 @@ class Kernel {
 
  private:
   enum QpState { kInit, kRts, kSqd, kErr };
+  usiw_not_packet not_packet_ = USIW_NOT_PACKET_NONE;
+  size_t max_payload_ = SIZE_MAX;
+  uint32_t path_mtu(const KConn& conn) const;
   struct KQp {
     uint32_t qpn;
     Process* process;

@@ -8,6 +8,7 @@ namespace usiw::sim {
 // ---- The port ----
 
 size_t HostPort::tx(std::span<TxBuf> bufs) {
+  fragments = which_ == 1 && w_.mtu_known;
   for (size_t i = 0; i < bufs.size(); ++i) {
     TxBuf& b = bufs[i];
     TrpHeader h;
@@ -17,6 +18,8 @@ size_t HostPort::tx(std::span<TxBuf> bufs) {
       store_be32(b.data + 4, h.ack_psn + 1);
     }
     watch_.offered(side_, b.path->flow, {b.data, b.len});
+    if (which_ == 0 && !reports_wait && kernel_.must_go_by_socket(b.path->flow))
+      w_.fail("move", "%c: a raw packet of a connection that must not, and says that it does not", 'A' + side_);
     if (i >= tx_limit) watch_.lost(side_, b.path->flow, {b.data, b.len});
     if (w_.mutation == Mutation::kRepeatDatagrams && decode_trp({b.data, b.len}, h) && h.opcode == USIW_TRP_DATA) {
       std::vector<std::byte> again(b.data, b.data + b.len);
@@ -27,6 +30,11 @@ size_t HostPort::tx(std::span<TxBuf> bufs) {
       w_.trace("%c engine> %s%s", 'A' + side_, describe({b.data, b.len}).c_str(), i < tx_limit ? "" : " (not taken)");
   }
   if (w_.mutation == Mutation::kLeakBuffer && w_.mutated == 0 && free_buffers() > 0) lose_buffer(), ++w_.mutated;
+  if (w_.dead[side_][which_][0]) {
+    for (const TxBuf& b : bufs) watch_.lost(side_, b.path->flow, {b.data, b.len});
+    tx_free(bufs);
+    return bufs.size();
+  }
   return SimPort::tx(bufs);
 }
 
@@ -49,10 +57,11 @@ bool HostPort::next(Datagram& d, FlowKey& flow) {
 
 Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn)
     : w_(world), watch_(watch), kernel_(kernel), side_(side), plan_(world.sc.hosts[static_cast<size_t>(side)]),
-      next_qpn_(next_qpn), port_(world, watch, side, plan_),
+      next_qpn_(next_qpn), port_(world, watch, kernel, side, 0, plan_), socket_(world, watch, kernel, side, 1, plan_),
       engine(std::make_unique<Engine>(world.clock, *this, counters.data())), port_no_(engine->add_port(port_)) {
   for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
   poll_at_.resize(cqs.size());
+  if (w_.sc.two_ports) socket_no_ = engine->add_port(socket_);
 }
 
 Process::~Process() = default;  // a process that dies says nothing
@@ -98,8 +107,17 @@ void Process::reset_qp(uint32_t qpn) {
   q.failures = q.closes = q.peer_closes = 0;
 }
 
+/// Raw packets are seen by the one port, unless they come by another netdev or in fragments. The kernel gives the socket
+/// what that port cannot have seen, and all while the process says that it goes by the socket.
 void Process::arrive(const Datagram& d, const FlowKey& flow) {
-  if (filter_.contains(flow.local_port)) port_.arrive(d, flow);
+  if (!filter_.contains(flow.local_port)) return;
+  const bool seen = !w_.dead[side_][0][1] && d.size() <= w_.wire.faults.max_payload;
+  if (seen || !w_.sc.two_ports) port_.arrive(d, flow);
+  if (!w_.sc.two_ports || (seen && !kernel_.goes_by_socket(flow))) return;
+  if (!w_.dead[side_][1][1])
+    socket_.arrive(d, flow);
+  else if (!seen)
+    watch_.lost(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow), d);
 }
 
 // ---- From the kernel ----
@@ -129,8 +147,14 @@ void Process::on_event(const KEvent& e) {
     if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
     q.port = 0;
     const Path path{e.tuple, {}, {}, 64, 0};
-    const int error = engine->qp_connect(q.qp, port_no_, path, e.attr);
+    const PortFacts facts{e.not_packet, true, false, w_.sc.two_ports, false};
+    q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.mtu);
+    const int error = engine->qp_connect(q.qp, number(q), path, e.attr);
     if (error == 0) {
+      if (w_.sc.two_ports) {
+        if (engine->qp_also(q.qp, number(q) == port_no_ ? socket_no_ : port_no_) != 0) w_.fail("setup", "qp_also");
+        engine->qp_path(q.qp, path, e.mtu);
+      }
       q.conn_id = e.conn_id;
       q.port = e.tuple.local_port;
       q.flow = e.tuple;
@@ -138,6 +162,8 @@ void Process::on_event(const KEvent& e) {
       ++filter_[q.port];
       watch_.open(side_, e.tuple, e.attr);
     }
+    if (error == 0 && w_.sc.two_ports)
+      kernel_.qp_report(e.qpn, USIW_REPORT_PORT, e.conn_id, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
     w_.after(w_.rng.below(plan_.kernel_pause / 4 + 1), life, [this, qpn = e.qpn, id = e.conn_id, error] {
       kernel_.qp_report(qpn, error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, id, -error);
     });
@@ -152,6 +178,12 @@ void Process::on_event(const KEvent& e) {
     case USIW_EVENT_DISCONNECT: return engine->qp_shutdown(q.qp);
     case USIW_EVENT_KILL: return engine->qp_abort(q.qp);
     case USIW_EVENT_PROBE: return engine->qp_probe(q.qp);
+    case USIW_EVENT_PATH: {
+      engine->qp_path(q.qp, {e.tuple, {}, {}, 64, 0}, e.mtu);
+      q.moves.path(e.not_packet, e.mtu);
+      const PortAnswer answer = qp_which_port(*q.qp, {false, engine->qp_longest(q.qp), w_.clock.now});
+      return engine->qp_move(q.qp, answer.port, answer.review_at);
+    }
     default: return;
   }
 }
@@ -202,10 +234,23 @@ void Process::qp_failed(Qp& qp, int error, AsyncEvent event) {
   note(q, USIW_REPORT_FAILED, error > 0 ? -error : error);
 }
 
+EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
+  auto& q = *static_cast<PQp*>(qp.owner());
+  if (w_.mutation == Mutation::kStayPut) return ++w_.mutated, PortAnswer{};
+  const PortChoice before = q.moves.present(), now = q.moves.decide(asked.silent, asked.longest, asked.now);
+  if (now.kind != before.kind) {
+    ++w_.moves;
+    w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q), asked.silent ? "silence" : "told");
+  }
+  if (now != before) note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
+  return {number(q), q.moves.review_at(asked.now)};
+}
+
 // ---- Running ----
 
 unsigned Process::run() {
   if (frozen) return 0;
+  port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
   poll();
   return work;
@@ -234,7 +279,7 @@ void Process::poll() {
 
 uint64_t Process::next_deadline() const {
   if (frozen) return UINT64_MAX;
-  if (port_.pending()) return 0;
+  if (port_.pending() || socket_.pending()) return 0;
   uint64_t at = engine->next_deadline_ns();
   for (size_t i = 0; i < cqs.size(); ++i)
     if (!cqs[i]->empty()) at = std::min(at, poll_at_[i]);
@@ -244,11 +289,12 @@ uint64_t Process::next_deadline() const {
 void Process::check_empty() {
   if (!qps_.empty()) return w_.fail("leak", "%c: %zu QPs left", 'A' + side_, qps_.size());
   // The engine may keep a batch of transmit buffers and nothing else.
-  while (port_.pending()) engine->progress();
+  while (port_.pending() || socket_.pending()) engine->progress();
   engine->progress();
   if (engine->next_deadline_ns() != UINT64_MAX) w_.fail("leak", "%c: a timer without a QP", 'A' + side_);
-  if (port_.total_buffers() - port_.free_buffers() > 32)
-    w_.fail("leak", "%c: %zu port buffers kept", 'A' + side_, port_.total_buffers() - port_.free_buffers());
+  for (const HostPort* p : {&port_, &socket_})
+    if (p->total_buffers() - p->free_buffers() > 32)
+      w_.fail("leak", "%c: %zu port buffers kept", 'A' + side_, p->total_buffers() - p->free_buffers());
   // Nothing is left in the flow table: a datagram of every connection there was is a stranger's.
   for (const FlowKey& flow : flows_) {
     const uint64_t before = counters[USIW_CNT_DROP_NO_CONN];
@@ -257,8 +303,9 @@ void Process::check_empty() {
     if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
   }
   engine.reset();
-  if (port_.total_buffers() != port_.free_buffers())
-    w_.fail("leak", "%c: %zu port buffers lost", 'A' + side_, port_.total_buffers() - port_.free_buffers());
+  for (const HostPort* p : {&port_, &socket_})
+    if (p->total_buffers() != p->free_buffers())
+      w_.fail("leak", "%c: %zu port buffers lost", 'A' + side_, p->total_buffers() - p->free_buffers());
 }
 
 }  // namespace usiw::sim

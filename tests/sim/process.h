@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "port/moves.h"
 #include "uapi/usiw_abi.h"
 #include "watch.h"
 #include "world.h"
@@ -30,20 +31,24 @@ constexpr uint32_t kPd = 7;
 /// it is shown to the rules of the wire.
 class HostPort final : public SimPort {
  public:
-  HostPort(World& w, Watch& watch, int side, const HostPlan& plan)
-      : SimPort(w.wire, side, plan.max_payload, plan.buffers), w_(w), watch_(watch), side_(side), ring_size_(plan.ring) {
+  /// @p which: 0 raw packets, 1 the socket.
+  HostPort(World& w, Watch& watch, const Kernel& kernel, int side, int which, const HostPlan& plan)
+      : SimPort(w.wire, side, plan.max_payload, plan.buffers), w_(w), watch_(watch), kernel_(kernel), side_(side),
+        which_(which), ring_size_(plan.ring) {
     tx_limit = plan.tx_limit;
   }
   size_t tx(std::span<TxBuf> bufs) override;
   void arrive(Datagram d, const FlowKey& flow);
   bool pending() const { return !ring_.empty(); }
   void lose_buffer() { take(); }
+  bool reports_wait = false;  ///< the kernel has not heard yet what the process says
 
  private:
   bool next(Datagram& d, FlowKey& flow) override;
   World& w_;
   Watch& watch_;
-  int side_;
+  const Kernel& kernel_;
+  int side_, which_;
   size_t ring_size_;
   std::deque<std::pair<Datagram, FlowKey>> ring_;
 };
@@ -78,6 +83,7 @@ class Process final : public EngineEvents {
   void qp_peer_closed(Qp& qp) override;
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+  PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
 
   struct PQp {
     uint32_t qpn = 0;
@@ -86,6 +92,7 @@ class Process final : public EngineEvents {
     uint16_t port = 0;           ///< in the packet filter; 0: none
     FlowKey flow{};
     int failures = 0, closes = 0, peer_closes = 0;
+    PortMoves moves;
     AsyncEvent event = AsyncEvent::kNone;
     int error = 0;
   };
@@ -109,13 +116,14 @@ class Process final : public EngineEvents {
   const int side_;
   const HostPlan& plan_;
   uint32_t& next_qpn_;
-  HostPort port_;
+  HostPort port_, socket_;
 
  public:
   std::unique_ptr<Engine> engine;
 
  private:
-  int port_no_;
+  int number(const PQp& q) const { return q.moves.present().kind == PortKind::kPacket ? port_no_ : socket_no_; }
+  int port_no_, socket_no_ = -1;
   std::map<uint32_t, std::unique_ptr<PQp>> qps_;
   std::map<uint16_t, int> filter_;  ///< UDP ports that the process receives from
   struct Report {

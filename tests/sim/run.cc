@@ -84,10 +84,31 @@ void Run::each_machine(const Incident& i, const std::function<void(Machine&)>& w
     if (i.side < 0 || m.side == i.side) what(m);
 }
 
+/// ICMP comes some time later.
+void Run::tell_mtu() {
+  w.after(w.rng.below(20'000'000), life_, [this] {
+    w.mtu_known = w.wire.faults.max_payload != faults_.max_payload;
+    for (Machine& m : machines)
+      if (m.kernel != nullptr) m.kernel->path_changes(w.wire.faults.max_payload);
+  });
+}
+
 void Run::begin(const Incident& i) {
   w.trace("-- %s begins, host %d", fault_name(i.kind), i.side);
   switch (i.kind) {
-    case kMtu: w.wire.faults.max_payload = 400 + i.value % 1200; break;
+    case kMtu:
+      w.wire.faults.max_payload = 400 + i.value % 1200;
+      tell_mtu();
+      break;
+    case kPort: {
+      const bool socket = (i.value & 1) != 0, told = !socket && (i.value & 2) != 0;
+      const uint64_t ways = 1 + (i.value >> 8) % 3;
+      each_machine(i, [&](Machine& m) {
+        for (int way : {0, 1}) w.dead[m.side][socket ? 1 : 0][way] = (ways >> way & 1) != 0;
+        if (told && m.kernel != nullptr) m.kernel->path_changes(i.value & 4 ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
+      });
+      break;
+    }
     case kCut:
     case kLongCut:
       each_machine(i, [this](Machine& m) { w.wire.faults.cut[m.side] = true; });
@@ -116,7 +137,16 @@ void Run::end(const Incident& i) {
   w.trace("-- %s is over", fault_name(i.kind));
   --incidents_open_;
   switch (i.kind) {
-    case kMtu: w.wire.faults.max_payload = faults_.max_payload; break;
+    case kMtu:
+      w.wire.faults.max_payload = faults_.max_payload;
+      tell_mtu();
+      break;
+    case kPort:
+      each_machine(i, [&](Machine& m) {
+        for (auto& port : w.dead[m.side]) port[0] = port[1] = false;
+        if (m.kernel != nullptr) m.kernel->path_changes(USIW_NOT_PACKET_NONE);
+      });
+      break;
     case kCut:
     case kLongCut:
       each_machine(i, [this](Machine& m) { w.wire.faults.cut[m.side] = false; });

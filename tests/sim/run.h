@@ -114,6 +114,7 @@ class Run {
   void start_session(size_t pair);
   void start_attempt(size_t pair, int tries);
   void finish_attempt(Attempt& a);
+  void tell_mtu();
   void begin(const Incident& i);
   void end(const Incident& i);
   void each_machine(const Incident& i, const std::function<void(Machine&)>& what);

@@ -11,7 +11,7 @@ constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
 constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
-    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject"};
+    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -146,12 +146,14 @@ void make_wire(Rng& rng, Scenario& sc) {
 
 void make_incidents(Rng& rng, Scenario& sc) {
   const auto hosts = sc.hosts.size();
-  for (unsigned f : {kMtu, kCut, kLongCut, kFreeze, kKill, kCrash}) {
+  for (unsigned f : {kMtu, kCut, kLongCut, kFreeze, kKill, kCrash, kPort}) {
     // As many numbers whether or not there is the fault: cutting it out changes nothing else.
     Incident i{rng.log_range(20 * kUs, 200 * kMs), rng.log_range(kMs, 1'500 * kMs), static_cast<Fault>(f),
                rng.chance(40) && f != kFreeze && f < kKill ? -1 : static_cast<int>(rng.below(hosts)), rng()};
     if (f == kLongCut) i.length = rng.range(5 * kSec, 30 * kSec);
     if (f == kMtu) i.side = -1;
+    if (f == kPort) i.at = rng.log_range(20 * kUs, 20 * kMs);
+    if (f == kPort && rng.chance(60)) i.length = rng.range(5 * kSec, 20 * kSec);
     if (f == kKill || f == kCrash) i.length = rng.chance(50) ? i.length / 100 : i.length * 4;
     if (sc.has(static_cast<Fault>(f))) sc.incidents.push_back(i);
   }
@@ -180,7 +182,11 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Scenario sc;
   sc.seed = seed;
   static constexpr unsigned kHowMany[] = {0, 1, 1, 1, 2, 2, 2, 3, 4, 6};
-  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= 1u << rng.below(kFaults);
+  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= 1u << rng.below(kDrawn);
+  // Numbers of their own: every other seed stays what it was.
+  Rng ports(seed ^ 0x9d0f5a11);
+  sc.two_ports = ports.chance(35);
+  if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);

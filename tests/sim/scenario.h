@@ -63,6 +63,8 @@ enum Fault : unsigned {
   kMidClose,    ///< disconnect in the middle of it
   kAbort,       ///< ... by QP state ERR or by destroying the QP
   kReject,      ///< the server does not want the first connection
+  kDrawn,       ///< those before it are drawn for each seed
+  kPort = kDrawn,  ///< of the two ports of a connection one is dead, one way or both: Incident::value says how
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -141,6 +143,7 @@ struct HostPlan {
 struct Scenario {
   uint64_t seed = 0;
   uint32_t faults = 0;  ///< bits of Fault
+  bool two_ports = false;  ///< connections have raw packets and a socket, and may move
   WireFaults wire;
   std::vector<HostPlan> hosts;
   std::vector<PairPlan> pairs;

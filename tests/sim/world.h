@@ -35,6 +35,7 @@ enum class Mutation {
   kOverrunWindow,      ///< an end is told of a smaller window than its engine believes
   kRepeatDatagrams,    ///< an end sends everything many times
   kDeafTimers,         ///< the kernel's timers do not fire
+  kStayPut,            ///< a connection stays by its port whatever happens
   kMutations,
 };
 const char* mutation_name(Mutation m);
@@ -72,6 +73,10 @@ class World {
   std::deque<std::string> lines;  ///< the trace's end
   uint64_t digest = 0xcbf29ce484222325ull;
   void mix(uint64_t v) { digest = (digest ^ v) * 0x100000001b3ull; }
+  /// Ports that are dead: [host][raw packets, socket][out, in].
+  bool dead[kMaxSides][2][2] = {};
+  bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
+  uint64_t moves = 0;      ///< of connections, to the other port
   uint64_t mutated = 0;  ///< times that the mutation did its damage
 
  private:

@@ -61,12 +61,13 @@ class SimWire {
   uint64_t sent = 0;
   std::string broken;  ///< "" or the first rule that a port's user has broken
 
-  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow) {
+  /// @p fragments: what is larger than the path takes is put together again on the other side.
+  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow, bool fragments = false) {
     ++sent;
     Datagram d(bytes.begin(), bytes.end());
     if (filter && !filter(side, d)) return;
     if (faults.cut[side]) return lose(side, d, flow, "cut");
-    if (d.size() > faults.max_payload) return lose(side, d, flow, "mtu");
+    if (d.size() > faults.max_payload && !fragments) return lose(side, d, flow, "mtu");
     if (clock_.now < burst_until_[side]) return lose(side, d, flow, "burst");
     if (chance(faults.burst)) {
       burst_until_[side] = clock_.now + faults.burst_ns;
@@ -170,7 +171,7 @@ class SimPort : public Port {
       if (bufs[i].len > max_payload_ || bufs[i].len < kTrpBytes)
         wire_.broken = "datagram of " + std::to_string(bufs[i].len) + " bytes given to the port";
       else if (i < n)
-        wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow);
+        wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow, fragments);
       free_.push_back(bufs[i].data);
     }
     return n;
@@ -198,6 +199,7 @@ class SimPort : public Port {
   size_t total_buffers() const { return total_; }
 
   size_t tx_limit = SIZE_MAX;  ///< datagrams that one tx() takes
+  bool fragments = false;      ///< what the path does not take whole goes in parts
   Drops drops_{};
 
  protected:

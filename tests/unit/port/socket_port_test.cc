@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "loopback.h"
@@ -131,6 +132,37 @@ class ConnectedPorts : public ::testing::TestWithParam<bool> {
   uint16_t local = 0;
   Flow flows[3];
 };
+
+/// Looking at a socket is a system call: while all connections send by another port it is not made in each run.
+TEST_P(ConnectedPorts, sockets_that_only_receive_are_looked_at_now_and_then_and_after_arm_at_once) {
+  const auto runs_until_one_comes = [&] {
+    RxBuf buf{};
+    unsigned runs = 1;
+    while (at->rx({&buf, 1}) == 0 && runs < 1000) ++runs;
+    if (runs < 1000) at->rx_free({&buf, 1});
+    return runs;
+  };
+  const auto quiet = [&](unsigned runs) {
+    RxBuf buf{};
+    for (unsigned i = 0; i < runs; ++i) ASSERT_EQ(0u, at->rx({&buf, 1}));
+  };
+  for (Flow& f : flows) at->sends(f.path, false);
+  quiet(10'000);
+  for (const char* way : {"now and then", "after arm"}) {
+    if (std::string(way) == "after arm") {
+      EXPECT_TRUE(at->arm());
+    }
+    ASSERT_EQ(1, ::send(flows[1].fd, "x", 1, 0));
+    const unsigned runs = runs_until_one_comes();
+    EXPECT_LE(runs, std::string(way) == "after arm" ? 1u : 64u) << way;
+    ASSERT_EQ(1, ::send(flows[2].fd, "y", 1, 0));
+    EXPECT_EQ(1u, runs_until_one_comes()) << "something has come that way just now";
+    quiet(10'000);
+  }
+  ASSERT_EQ(1, ::send(flows[0].fd, "z", 1, 0));
+  at->sends(flows[0].path, true);
+  EXPECT_EQ(1u, runs_until_one_comes());
+}
 
 TEST_P(ConnectedPorts, each_connection_has_its_own_socket) {
   for (Flow& f : flows) {

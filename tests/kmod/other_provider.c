@@ -10,6 +10,7 @@
 #define NEVER(type, name, ...) type name(__VA_ARGS__) { abort(); }
 
 int usiw_wants_post_fault(void) { return 0; }
+uint64_t usiw_own_caps(uint64_t all) { return all; }
 NEVER(int, usiw_context_open, struct usiw_context *c, int fd, const struct usiw_alloc_ucontext_resp *r)
 NEVER(void, usiw_context_close, struct usiw_context *c)
 NEVER(struct ibv_pd *, usiw_verb_alloc_pd, struct ibv_context *c)

@@ -17,7 +17,7 @@
 #include "engine/qp_context.h"
 #include "engine/timers.h"
 #include "engine/trace.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 
 namespace usiw {
 

@@ -2,6 +2,7 @@
 #include "tools/trace_text.h"
 
 #include <arpa/inet.h>
+#include <infiniband/verbs.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -9,8 +10,7 @@
 #include <ctime>
 
 #include "base/ip.h"
-#include "engine/types.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::tools {
@@ -38,27 +38,27 @@ const char* drop_reason(uint64_t counter) {
 }
 
 std::string status_text(unsigned status) {
-  switch (static_cast<WcStatus>(status)) {
-    case WcStatus::kSuccess: return "success";
-    case WcStatus::kLocLenErr: return "local length error";
-    case WcStatus::kLocQpOpErr: return "local QP operation error";
-    case WcStatus::kLocProtErr: return "local protection error";
-    case WcStatus::kWrFlushErr: return "flushed";
-    case WcStatus::kRemInvReqErr: return "remote invalid request";
-    case WcStatus::kRemAccessErr: return "remote access error";
-    case WcStatus::kRemOpErr: return "remote operation error";
-    case WcStatus::kRetryExcErr: return "retries exceeded";
-    case WcStatus::kRnrRetryExcErr: return "receiver not ready";
+  switch (status) {
+    case IBV_WC_SUCCESS: return "success";
+    case IBV_WC_LOC_LEN_ERR: return "local length error";
+    case IBV_WC_LOC_QP_OP_ERR: return "local QP operation error";
+    case IBV_WC_LOC_PROT_ERR: return "local protection error";
+    case IBV_WC_WR_FLUSH_ERR: return "flushed";
+    case IBV_WC_REM_INV_REQ_ERR: return "remote invalid request";
+    case IBV_WC_REM_ACCESS_ERR: return "remote access error";
+    case IBV_WC_REM_OP_ERR: return "remote operation error";
+    case IBV_WC_RETRY_EXC_ERR: return "retries exceeded";
+    case IBV_WC_RNR_RETRY_EXC_ERR: return "receiver not ready";
     default: return "status " + std::to_string(status);
   }
 }
 
 const char* work_name(unsigned opcode) {
-  switch (static_cast<WcOpcode>(opcode)) {
-    case WcOpcode::kSend: return "SEND";
-    case WcOpcode::kRdmaWrite: return "WRITE";
-    case WcOpcode::kRdmaRead: return "READ";
-    case WcOpcode::kRecv: return "RECV";
+  switch (opcode) {
+    case IBV_WC_SEND: return "SEND";
+    case IBV_WC_RDMA_WRITE: return "WRITE";
+    case IBV_WC_RDMA_READ: return "READ";
+    case IBV_WC_RECV: return "RECV";
   }
   return "?";
 }

@@ -28,6 +28,7 @@ enum class LockRank : unsigned {
   kPending,
   kLink,
   kQueue,  ///< of a CQ, or of one side of a QP
+  kWatch,  ///< which descriptors the progress thread watches
 };
 
 namespace lock_rank {
@@ -40,13 +41,13 @@ constexpr uint32_t bit(LockRank r) { return 1u << static_cast<unsigned>(r); }
 
 inline const char* name(unsigned rank) {
   static constexpr const char* kNames[] = {"bring-up", "registry", "regions", "ports", "qps",
-                                           "reports",  "engine",   "pending", "link",  "queue"};
+                                           "reports",  "engine",   "pending", "link",  "queue",   "watch"};
   return kNames[rank];
 }
 
 [[noreturn]] inline void fail(const char* what, LockRank r) {
   fprintf(stderr, "usiw: lock order: %s '%s'; held:", what, name(static_cast<unsigned>(r)));
-  for (unsigned i = 0; i <= static_cast<unsigned>(LockRank::kQueue); ++i)
+  for (unsigned i = 0; i <= static_cast<unsigned>(LockRank::kWatch); ++i)
     if ((t_held >> i & 1) != 0) fprintf(stderr, " '%s'", name(i));
   fputc('\n', stderr);
   abort();

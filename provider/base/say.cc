@@ -9,6 +9,7 @@
 namespace usiw {
 
 void say_once(const std::string& line) {
+  // Without a rank: a leaf, below which nothing but write(2) is called, and locks of every rank may be held.
   static std::mutex& lock = *new std::mutex;  // never destroyed: exit handlers may speak
   static auto& said = *new std::set<std::string>;
   std::lock_guard hold(lock);

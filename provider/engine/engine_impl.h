@@ -17,7 +17,7 @@
 #include "engine/qp_context.h"
 #include "engine/timers.h"
 #include "engine/trace.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 
 namespace usiw {
 
@@ -28,36 +28,36 @@ inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts be
 inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
 /// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
 /// Where replies have come soon lately, twice what the slowest of them took.
-inline constexpr uint64_t kAckDelayLast = 4'000;
-inline constexpr uint64_t kReplySoon = 500'000;
+inline constexpr uint64_t kAckDelayLastNs = 4'000;
+inline constexpr uint64_t kReplySoonNs = 500'000;
 /// The wait has to end well before the peer's time-out: half of the least there is
-/// (RttEstimator::kMinRto), or of what this end's own would be on the same way.
-inline constexpr uint64_t kReplyWaitMax = 200'000;
+/// (RttEstimator::kMinRtoNs), or of what this end's own would be on the same way.
+inline constexpr uint64_t kReplyWaitMaxNs = 200'000;
 /// Replies that came soon count up to so many, one that did not halves the count; so many
 /// and the next one is expected soon.
 inline constexpr uint8_t kReplyScoreMax = 8, kReplyScoreSoon = 2;
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
-inline constexpr uint64_t kLoneMessage = 20'000;
-inline constexpr uint64_t kAckDelay = 200'000;     ///< ns, within a message
+inline constexpr uint64_t kLoneMessageNs = 20'000;
+inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
-inline constexpr uint64_t kGiveUp = 4'000'000'000; ///< ... and ns without any progress
-inline constexpr uint64_t kKeepalive = 10'000'000'000;     ///< ns of silence before a probe
-inline constexpr uint64_t kKeepaliveRead = 500'000'000;    ///< the same while a READ is outstanding
-inline constexpr uint64_t kProbeInterval = 400'000'000;
+inline constexpr uint64_t kGiveUpNs = 4'000'000'000; ///< ... and ns without any progress
+inline constexpr uint64_t kKeepaliveNs = 10'000'000'000;     ///< ns of silence before a probe
+inline constexpr uint64_t kKeepaliveReadNs = 500'000'000;    ///< the same while a READ is outstanding
+inline constexpr uint64_t kProbeIntervalNs = 400'000'000;
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes before giving up
 /// So long without a sign that anything gets through, besides two repetitions, and the other port is asked for: longer
 /// than a host that is busy keeps a program waiting. Twice as long before each further time, up to kSilenceShifts.
-inline constexpr uint64_t kSilence = 60'000'000;
+inline constexpr uint64_t kSilenceNs = 60'000'000;
 inline constexpr unsigned kSilenceShifts = 4;
 inline constexpr unsigned kRepeatsUnheard = 3;     ///< of what the peer has an acknowledgement of
-inline constexpr uint64_t kShutdownTime = 1'500'000'000;
-inline constexpr uint64_t kTerminateTime = 500'000'000;
-inline constexpr uint64_t kRnrMinDelay = 50'000;
-inline constexpr uint64_t kRnrMaxDelay = 10'000'000;
-inline constexpr uint64_t kRnrReceiver = 10'000'000'000;  ///< the receiver terminates
-inline constexpr uint64_t kRnrSender = 12'000'000'000;    ///< the sender gives up by itself
-inline constexpr uint64_t kRnrClosing = 2'000'000'000;    ///< the same during qp_shutdown()
+inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
+inline constexpr uint64_t kTerminateTimeNs = 500'000'000;
+inline constexpr uint64_t kRnrMinDelayNs = 50'000;
+inline constexpr uint64_t kRnrMaxDelayNs = 10'000'000;
+inline constexpr uint64_t kRnrReceiverNs = 10'000'000'000;  ///< the receiver terminates
+inline constexpr uint64_t kRnrSenderNs = 12'000'000'000;    ///< the sender gives up by itself
+inline constexpr uint64_t kRnrClosingNs = 2'000'000'000;    ///< the same during qp_shutdown()
 
 /// What goes round a datagram.
 inline constexpr uint32_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8;
@@ -216,7 +216,7 @@ struct Engine::Impl {
     if (qp.asked_ns == 0) return;
     const uint64_t took = now_ - qp.asked_ns;
     qp.asked_ns = 0;
-    if (took > kReplySoon) return no_reply(qp);
+    if (took > kReplySoonNs) return no_reply(qp);
     // The slowest of late: what has to be waited for. Forgotten slowly.
     qp.reply_ns = std::max(static_cast<uint32_t>(took), qp.reply_ns - qp.reply_ns / 16);
     if (qp.reply_score < kReplyScoreMax) ++qp.reply_score;
@@ -227,11 +227,11 @@ struct Engine::Impl {
   }
   static bool reply_expected(const QpContext& qp) { return qp.reply_score >= kReplyScoreSoon; }
   static uint64_t reply_delay(const QpContext& qp) {
-    if (!reply_expected(qp)) return kAckDelayLast;
-    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLast, longest_reply_delay(qp));
+    if (!reply_expected(qp)) return kAckDelayLastNs;
+    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLastNs, longest_reply_delay(qp));
   }
   static uint64_t longest_reply_delay(const QpContext& qp) {
-    return qp.rtt.valid() ? std::max(kReplyWaitMax, qp.rtt.rto(0) / 2) : kReplyWaitMax;
+    return qp.rtt.valid() ? std::max(kReplyWaitMaxNs, qp.rtt.rto(0) / 2) : kReplyWaitMaxNs;
   }
   void ack_at_once(QpContext& qp) {
     qp.ack_now = true;

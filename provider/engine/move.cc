@@ -79,7 +79,7 @@ uint32_t Engine::Impl::longest(QpContext& qp) const {
 bool Engine::Impl::silent_since(QpContext& qp, uint64_t since) {
   if (qp.other_port < 0) return false;
   if (since > qp.port_asked_ns) qp.port_asks = 0;
-  if (now_ - std::max(since, qp.port_asked_ns) < kSilence << std::min<unsigned>(qp.port_asks, kSilenceShifts))
+  if (now_ - std::max(since, qp.port_asked_ns) < kSilenceNs << std::min<unsigned>(qp.port_asks, kSilenceShifts))
     return false;
   if (qp.port_asks != UINT8_MAX) ++qp.port_asks;
   return true;

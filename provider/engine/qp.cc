@@ -131,7 +131,7 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
 void Engine::Impl::check_drained(QpContext& qp) {
   if (qp.sq_head != qp.sq_limit || psn_lt(qp.rr_head, qp.rr_limit)) return;
   qp.phase = Phase::kShutdownSent;
-  qp.phase_deadline = now_ + kShutdownTime;
+  qp.phase_deadline = now_ + kShutdownTimeNs;
   touch_timer(qp, qp.phase_deadline);
   activate(qp);
 }

@@ -13,7 +13,7 @@
 #include "engine/qp.h"
 #include "engine/rtt.h"
 #include "engine/timers.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "engine/port.h"
 
 namespace usiw {

@@ -72,7 +72,7 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
       qp.recv_wanted_.store(true, std::memory_order_relaxed);
       // Either ring_recv() sees recv_wanted_ and rings, or its slot is seen here.
       std::atomic_thread_fence(std::memory_order_seq_cst);
-    } else if (now_ - qp.rnr_told_ns >= kRnrReceiver) {
+    } else if (now_ - qp.rnr_told_ns >= kRnrReceiverNs) {
       return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
     }
     if (!qp.recv_posted(qp.rq_head)) return Verdict::kNotReady;

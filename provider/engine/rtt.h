@@ -12,9 +12,9 @@ namespace usiw {
 
 class RttEstimator {
  public:
-  static constexpr uint64_t kMinRto = 400'000;
-  static constexpr uint64_t kInitialRto = 20'000'000;
-  static constexpr uint64_t kMaxRto = 500'000'000;
+  static constexpr uint64_t kMinRtoNs = 400'000;
+  static constexpr uint64_t kInitialRtoNs = 20'000'000;
+  static constexpr uint64_t kMaxRtoNs = 500'000'000;
   static constexpr uint64_t kMinRttWindow = 10'000'000'000;  ///< then the minimum is measured anew
 
   void sample(uint64_t rtt, uint64_t now) {
@@ -40,9 +40,9 @@ class RttEstimator {
 
   /// Time-out after @p backoffs time-outs in a row.
   uint64_t rto(unsigned backoffs) const {
-    uint64_t rto = kInitialRto;
-    if (valid()) rto = std::max(kMinRto, srtt_ + 4 * var_);
-    return std::min(kMaxRto, rto << std::min(backoffs, 12u));
+    uint64_t rto = kInitialRtoNs;
+    if (valid()) rto = std::max(kMinRtoNs, srtt_ + 4 * var_);
+    return std::min(kMaxRtoNs, rto << std::min(backoffs, 12u));
   }
 
  private:

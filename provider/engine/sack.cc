@@ -201,7 +201,7 @@ void Engine::Impl::not_ready(QpContext& qp) {
   qp.rnr_psn = qp.snd_una;
   qp.rnr_since = now_;
   qp.rnr_backoffs = 1;
-  qp.rnr_at = now_ + kRnrMinDelay;
+  qp.rnr_at = now_ + kRnrMinDelayNs;
   qp.backoffs = 0;
   touch_timer(qp, qp.rnr_at);
 }

@@ -162,11 +162,11 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
         const bool asks = last && qp.asked_ns == 0;
         if (asks) qp.asked_ns = now_;
-        if (last && silence_ns > kLoneMessage && !reply_expected(qp)) {
+        if (last && silence_ns > kLoneMessageNs && !reply_expected(qp)) {
           ack_at_once(qp);
         } else {
           if (asks) qp.ack_hook.unlink();  // what was due within the message
-          schedule_ack(qp, last ? reply_delay(qp) : kAckDelay);
+          schedule_ack(qp, last ? reply_delay(qp) : kAckDelayNs);
         }
       }
       break;

@@ -16,9 +16,9 @@ uint64_t Engine::Impl::rto_at(const QpContext& qp) const {
 }
 
 uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
-  if (qp.probes != 0) return qp.probe_ns + kProbeInterval;
+  if (qp.probes != 0) return qp.probe_ns + kProbeIntervalNs;
   if (qp.window_blocked) return std::max(qp.heard_ns, qp.probe_ns) + std::max<uint64_t>(qp.rtt.rto(3), 10'000'000);
-  return qp.heard_ns + (qp.reads_out() != 0 ? kKeepaliveRead : kKeepalive);
+  return qp.heard_ns + (qp.reads_out() != 0 ? kKeepaliveReadNs : kKeepaliveNs);
 }
 
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
@@ -56,7 +56,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
-  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= kGiveUp) return give_up(qp);
+  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= kGiveUpNs) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.backoffs != 0) qp.cc.on_timeout();
   if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
@@ -80,15 +80,15 @@ void Engine::Impl::give_up(QpContext& qp) {
 }
 
 void Engine::Impl::on_rnr_timer(QpContext& qp) {
-  const uint64_t limit = qp.closing ? kRnrClosing : kRnrSender;
+  const uint64_t limit = qp.closing ? kRnrClosingNs : kRnrSenderNs;
   if (now_ - qp.rnr_since >= limit) {
     fail(qp, qp.sq_head, WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.
-  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= kGiveUp + kRnrMaxDelay) return give_up(qp);
+  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= kGiveUpNs + kRnrMaxDelayNs) return give_up(qp);
   if (qp.rnr_unheard != UINT8_MAX) ++qp.rnr_unheard;
-  qp.rnr_at = now_ + std::min(kRnrMaxDelay, kRnrMinDelay << std::min<unsigned>(qp.rnr_backoffs, 10));
+  qp.rnr_at = now_ + std::min(kRnrMaxDelayNs, kRnrMinDelayNs << std::min<unsigned>(qp.rnr_backoffs, 10));
   if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
   if (!qp.lost.test(qp.snd_una)) {
     qp.lost.set(qp.snd_una);

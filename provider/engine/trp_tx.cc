@@ -157,7 +157,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     if (!qp.term_sent || psn_lt(psn, qp.end_psn)) qp.end_psn = psn;
     if (!qp.term_sent) {
       qp.term_sent = true;
-      qp.phase_deadline = now_ + kTerminateTime;
+      qp.phase_deadline = now_ + kTerminateTimeNs;
       touch_timer(qp, qp.phase_deadline);
       count(qp, USIW_CNT_TERM_TX);
     }

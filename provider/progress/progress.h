@@ -38,8 +38,9 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/port.h"
+#include "base/lock_rank.h"
 #include "base/quiet_thread.h"
+#include "engine/port.h"
 
 namespace usiw {
 
@@ -176,8 +177,8 @@ class Progress {
   int doorbell_ = -1;
   Stats stats_;
 
-  std::mutex watch_lock_;
-  std::condition_variable watch_changed_;
+  RankedMutex<LockRank::kWatch> watch_lock_;
+  std::condition_variable_any watch_changed_;
   std::vector<Watched> watched_;       ///< under watch_lock_
   std::atomic<uint64_t> watch_gen_{1};  ///< bumped under watch_lock_
   uint64_t watch_seen_ = 0;            ///< under watch_lock_: what the thread works with

@@ -2,7 +2,7 @@
 /// @file decode_segment.cc
 /// The engine's decoders (TRP header, DDP segment, READ request, Terminate): any bytes; what
 /// decodes is encoded again and must be the same.
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "input.h"
 
 namespace {

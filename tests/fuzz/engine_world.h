@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "engine/psn.h"
 #include "engine/qp_context.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "input.h"
 #include "engine/port.h"
 #include "uapi/usiw_abi.h"

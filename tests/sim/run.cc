@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kTick = 300;                     ///< ns that a run of an engine takes
 constexpr uint64_t kLimit = 2'000'000'000'000;      ///< ns of virtual time for everything
 constexpr uint64_t kMaxSteps = 30'000'000;
-constexpr uint64_t kLinger = 40'000'000'000;        ///< ns after which nothing may be left
+constexpr uint64_t kLingerNs = 40'000'000'000;        ///< ns after which nothing may be left
 constexpr int kTries = 8;
 
 }  // namespace
@@ -375,7 +375,7 @@ bool Run::go() {
 
 /// Some time later nothing is left of anything.
 void Run::check_final() {
-  const uint64_t until = w.clock.now + kLinger;
+  const uint64_t until = w.clock.now + kLingerNs;
   while (w.clock.now < until && !w.failed())
     if (!step()) break;
   for (Machine& m : machines) {

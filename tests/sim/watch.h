@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/types.h"
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "world.h"
 
 namespace usiw::sim {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/wire.h"
+#include "base/wire.h"
 #include "engine/port.h"
 
 namespace usiw::sim {

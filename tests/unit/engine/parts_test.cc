@@ -219,11 +219,11 @@ TEST(TimerHeap, pops_in_order_whatever_is_rearmed) {
 
 TEST(Rtt, follows_and_backs_off) {
   RttEstimator r;
-  EXPECT_EQ(RttEstimator::kInitialRto, r.rto(0));
+  EXPECT_EQ(RttEstimator::kInitialRtoNs, r.rto(0));
   for (int i = 0; i < 100; ++i) r.sample(10'000, kSec + i);
-  EXPECT_EQ(RttEstimator::kMinRto, r.rto(0));
-  EXPECT_EQ(RttEstimator::kMinRto * 8, r.rto(3));
-  EXPECT_EQ(RttEstimator::kMaxRto, r.rto(30));
+  EXPECT_EQ(RttEstimator::kMinRtoNs, r.rto(0));
+  EXPECT_EQ(RttEstimator::kMinRtoNs * 8, r.rto(3));
+  EXPECT_EQ(RttEstimator::kMaxRtoNs, r.rto(30));
   for (int i = 0; i < 100; ++i) r.sample(5 * kMs, 2 * kSec + i);
   EXPECT_GT(r.rto(0), 5 * kMs);
   EXPECT_EQ(10'000u, r.min_rtt());

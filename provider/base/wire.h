@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file wire.h
-/// Encoding and decoding of everything the engine puts into a datagram: the TRP
+/// Encoding and decoding of everything the engine puts into a datagram, for it and for tools/: the TRP
 /// header (uapi/usiw_wire.h), DDP (RFC 5041 section 4) and RDMAP (RFC 5040 section 4).
 /// Decoders take any bytes; they look at nothing beyond the length given.
-#ifndef USIW_ENGINE_WIRE_H
-#define USIW_ENGINE_WIRE_H
+#ifndef USIW_BASE_WIRE_H
+#define USIW_BASE_WIRE_H
 
 #include <cstddef>
 #include <cstdint>
@@ -276,4 +276,4 @@ inline bool decode_terminate(std::span<const std::byte> bytes, TermInfo& t) {
 
 }  // namespace usiw
 
-#endif  // USIW_ENGINE_WIRE_H
+#endif  // USIW_BASE_WIRE_H

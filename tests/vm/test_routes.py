@@ -182,7 +182,8 @@ def test_ipsec_policy_forbids_raw_packets(expected):
 
 def goes_by(client, *wanted):
     """Waits until the client's connections go by one of these ports (port, reason)."""
-    until(lambda: set(qps_of(client.pid)) <= set(wanted), f"going by {wanted}, not {qps_of(client.pid)}", timeout=30)
+    until(lambda: (shown := set(qps_of(client.pid))) and shown <= set(wanted),
+          f"going by {wanted}, not {qps_of(client.pid)}", timeout=30)
     assert client.status is None, client.output
 
 

@@ -98,10 +98,10 @@ class Engine {
   /// end's own account, so that what the program has been told of is complete at the peer, too.
   void qp_acknowledge(Qp* qp);
   void qp_probe(Qp* qp);    ///< send the peer a keepalive probe now
-  /// A second port: what it brings for the connection is taken as well, and the connection may move to it. 0, or EINVAL:
-  /// no connection, no such port, or one that has no room for what the connection's MTU allows.
+  /// A second port: what it brings for the connection is taken as well, and the connection may move to it. 0, or
+  /// EINVAL: no connection, no such port, or one that has no room for what the connection's MTU allows.
   int qp_also(Qp* qp, int port);
-  /// The connection goes on by @p port, one of its two: what is outstanding stays as it was cut, and nothing is lost.
+  /// The connection goes on by @p port, one of its two: what is outstanding stays as it was cut, nothing is lost.
   /// Another port than now is another way, of which nothing is known: RTT and congestion window start anew.
   /// @p review_at: as in PortAnswer.
   void qp_move(Qp* qp, int port, uint64_t review_at = UINT64_MAX);

@@ -29,7 +29,8 @@ constexpr PortChoice move_port(PortWish wish, const MoveFacts& m) {
   if (const usiw_port_why why = against_packets(m.port); why != USIW_PORT_WHY_NONE) return {PortKind::kSocket, why};
   if (m.down) return {PortKind::kSocket, USIW_PORT_WHY_DOWN};
   if (!m.fits) return {PortKind::kSocket, USIW_PORT_WHY_MTU};  // the kernel makes fragments of it
-  if (m.silent) return {m.present.kind == PortKind::kPacket ? PortKind::kSocket : PortKind::kPacket, USIW_PORT_WHY_SILENT};
+  if (m.silent)
+    return {m.present.kind == PortKind::kPacket ? PortKind::kSocket : PortKind::kPacket, USIW_PORT_WHY_SILENT};
   if (m.vanished) return {PortKind::kSocket, USIW_PORT_WHY_SILENT};
   return {PortKind::kPacket, USIW_PORT_WHY_FASTEST};
 }
@@ -38,7 +39,7 @@ constexpr PortChoice move_port(PortWish wish, const MoveFacts& m) {
 /// driven to by what is over.
 class PortMoves {
  public:
-  static constexpr uint64_t kDrainLook = 10'000'000;  ///< ns between looks whether what is too long has been acknowledged
+  static constexpr uint64_t kDrainLook = 10'000'000;  ///< ns between looks whether what is too long is acknowledged
   static constexpr uint64_t kFirstHold = 1'000'000'000;  ///< ns without raw packets after they have vanished ...
   static constexpr unsigned kMostHolds = 6;              ///< ... twice as long every time, so often
 

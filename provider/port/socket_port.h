@@ -49,8 +49,8 @@ class SocketPort final : public NetPort {
   /// Of a merged message: datagrams, and bytes. Of all messages of a batch: buffers, and pieces of memory.
   static constexpr size_t kMergedMost = 64, kMessageRoom = 65536, kRxBuffers = 256;
   static constexpr size_t kRxVecs = kRxBuffers + kRxBatch;
-  /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something has
-  /// come that way, so many looks follow one another.
+  /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something
+  /// has come that way, so many looks follow one another.
   static constexpr unsigned kPassMost = 64, kLooks = 4096;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 

@@ -127,8 +127,8 @@ VQp::By PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& er
   return {};
 }
 
-/// [lock_] A port for the data socket of a connection by raw packets, which keeps it for what does not come by these, and
-/// to move to. None: as before, it ends when raw packets do not get there any more.
+/// [lock_] A port for the data socket of a connection by raw packets, which keeps it for what does not come by these,
+/// and to move to. None: as before, it ends when raw packets do not get there any more.
 VQp::By PortSet::beside_packets(const VQp& qp, const usiw_conn_info& conn) {
   int error = 0;
   std::string why;

@@ -2,14 +2,16 @@
 """The kernel's rules change below live connections: MACs, routes, path MTU, IPsec policies."""
 
 import contextlib
+import pathlib
 import socket
 import struct
 import time
 
 import pytest
 
-from support.net import A, B, PEER, mac_of, rdma_links, statistics
+from support.net import A, B, PEER, mac_of, rdma_links
 from support.pairs import Server
+from support.ports import ipsec, pages_of, qps_of
 from support.procs import PATIENCE, run, until
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(PEER), reason="usiw's own frames")]
@@ -166,8 +168,8 @@ def test_ipsec_policy_forbids_raw_packets(expected):
     with Wire() as wire:
         client = traffic(server)
         with ipsec_ordered():
-            assert client.wait(30) not in (0, None), client.output
-            assert statistics(A.dev)["route_forbidden"] >= 1
+            # It has moved to its socket, which the kernel keeps to the policy: nothing gets through.
+            assert client.wait(60) not in (0, None), client.output
             list(wire.frames(0.5))
             new = server.client("--rounds", 3)
             assert new.wait(30) not in (0, None), new.output
@@ -175,6 +177,152 @@ def test_ipsec_policy_forbids_raw_packets(expected):
     server.client("--rounds", 5).expect(0, 60)
     server.proc.kill()
 
+
+# ---- A connection moves ----------------------------------------------------------------------
+
+def goes_by(client, *wanted):
+    """Waits until the client's connections go by one of these ports (port, reason)."""
+    until(lambda: (shown := set(qps_of(client.pid))) and shown <= set(wanted),
+          f"going by {wanted}, not {qps_of(client.pid)}", timeout=30)
+    assert client.status is None, client.output
+
+
+def moves_data(client):
+    """Work requests go on completing, for longer than a connection that hears nothing would live."""
+    done = lambda: sum(e["drv_comp_ok"] for e in pages_of(client.pid))  # noqa: E731
+    before = done()
+    time.sleep(5)
+    assert client.status is None, client.output
+    assert done() > before + 10, "no data moves"
+
+
+@contextlib.contextmanager
+def second_wire():
+    """Another veth pair between the ends, by which nothing goes yet."""
+    run("ip", "link", "add", "va2", "type", "veth", "peer", "name", "vb2")
+    try:
+        for netdev in ("va2", "vb2"):
+            for file, value in [("accept_local", 1), ("rp_filter", 0), ("arp_ignore", 1)]:
+                pathlib.Path(f"/proc/sys/net/ipv4/conf/{netdev}/{file}").write_text(str(value), encoding="ascii")
+            run("ip", "link", "set", netdev, "up")
+            run("ip", "rule", "add", "pref", "1002", "iif", netdev, "lookup", "local")
+        run("ip", "neigh", "replace", B.ip, "lladdr", mac_of("vb2"), "dev", "va2", "nud", "permanent")
+        yield "va2"
+    finally:
+        for _ in range(2):
+            run("ip", "rule", "del", "pref", "1002")
+        run("ip", "link", "del", "va2")
+
+
+TO_B = [f"{B.ip}/32", "src", A.ip, "table", "101"]
+
+
+def test_route_moves_to_another_interface_and_back():
+    """Data follows it by the socket. What comes by another interface the peer's raw port cannot see."""
+    server = Server()
+    client = traffic(server)
+    goes_by(client, ("packet", "fastest"))
+    with second_wire() as netdev:
+        run("ip", "route", "replace", *TO_B, "dev", netdev)
+        try:
+            goes_by(client, ("socket", "netdev"))
+            moves_data(client)
+        finally:
+            run("ip", "route", "replace", *TO_B, "dev", A.netdev)
+        goes_by(client, ("packet", "fastest"))
+        moves_data(client)
+    finish(server, client)
+
+
+def test_link_of_the_packet_port_goes_down_and_up():
+    """The route by it goes with it, and one by another interface is left."""
+    server = Server()
+    client = traffic(server)
+    goes_by(client, ("packet", "fastest"))
+    with second_wire() as netdev:
+        run("ip", "route", "add", *TO_B, "dev", netdev, "metric", "100")
+        back = [f"{A.ip}/32", "src", B.ip, "table", "102"]
+        run("ip", "neigh", "replace", A.ip, "lladdr", mac_of("va2"), "dev", "vb2", "nud", "permanent")
+        run("ip", "route", "add", *back, "dev", "vb2", "metric", "100")
+        # At B the link only loses its carrier, and routes by it stay.
+        linkdown = pathlib.Path(f"/proc/sys/net/ipv4/conf/{B.netdev}/ignore_routes_with_linkdown")
+        linkdown.write_text("1", encoding="ascii")
+        run("ip", "link", "set", A.netdev, "down")
+        try:
+            goes_by(client, ("socket", "netdev"), ("socket", "down"))
+            moves_data(client)
+        finally:
+            run("ip", "link", "set", A.netdev, "up")
+            linkdown.write_text("0", encoding="ascii")
+            run("ip", "route", "replace", *TO_B, "dev", A.netdev)
+            run("ip", "route", "replace", *back, "dev", B.netdev)
+            run("ip", "-6", "addr", "replace", f"{A.ip6}/128", "dev", A.netdev, "nodad")
+            run("ip", "-6", "route", "replace", B.ip6, "dev", A.netdev, "src", A.ip6, "table", "101")
+        goes_by(client, ("packet", "fastest"))
+        moves_data(client)
+    finish(server, client)
+
+
+@contextlib.contextmanager
+def nft(table, *rules):
+    """A table of these rules."""
+    run("nft", "add", "table", *table.split())
+    try:
+        for rule in rules:
+            run("nft", rule)
+        yield
+    finally:
+        run("nft", "delete", "table", *table.split())
+
+
+def test_raw_packets_vanish():
+    """A rule drops them and nobody says so: the connection goes on by its socket."""
+    server = Server()
+    client = traffic(server)
+    goes_by(client, ("packet", "fastest"))
+    chain = f"add chain netdev usiw_move out {{ type filter hook egress device {A.netdev} priority 0 ; }}"
+    with nft("inet usiw_mark", "add chain inet usiw_mark out { type filter hook output priority 0 ; }",
+             "add rule inet usiw_mark out meta l4proto udp meta mark set 7"), \
+         nft("netdev usiw_move", chain, "add rule netdev usiw_move out meta l4proto udp meta mark != 7 drop"):
+        goes_by(client, ("socket", "silent"))
+        moves_data(client)
+    goes_by(client, ("packet", "fastest"))
+    moves_data(client)
+    finish(server, client)
+
+
+def test_path_mtu_falls_under_traffic():
+    """Middle at 1400: what is on its way goes in fragments, what is cut later is short enough for raw packets."""
+    server = Server()
+    with Wire() as wire:
+        client = traffic(server, "--size", 30000)
+        frame = wire.wait(lambda f: f.ip_bytes > 1400, "of full size")
+        chain = f"add chain netdev usiw_move in {{ type filter hook ingress device {B.netdev} priority 0 ; }}"
+        with nft("netdev usiw_move", chain, "add rule netdev usiw_move in ip length > 1400 drop"):
+            too_big(frame, 1400)
+            try:
+                until(lambda: {f.ip_bytes > 1400 for f in wire.frames(0.5)} == {False}, "only frames that get through")
+                moves_data(client)
+                goes_by(client, ("packet", "fastest"))
+            finally:
+                run("ip", "route", "flush", "cache")
+    finish(server, client)
+
+
+def test_ipsec_comes_over_a_live_connection_and_goes():
+    """It goes on in ESP; not one datagram goes in clear once the process has said that it has moved."""
+    server = Server()
+    with Wire() as wire:
+        client = traffic(server)
+        goes_by(client, ("packet", "fastest"))
+        with ipsec():
+            goes_by(client, ("socket", "ipsec"))
+            list(wire.frames(0.5))
+            moves_data(client)
+            assert not list(wire.frames(2)), "data in clear"
+        goes_by(client, ("packet", "fastest"))
+        wire.wait(lambda f: True, "of raw packets")
+    finish(server, client)
 
 def test_lo_keeps_its_mac():
     """D9: what a device on lo needed, on kernels before 6.4, goes with it."""

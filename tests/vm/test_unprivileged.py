@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import errno
 import glob
-import json
 import os
 import socket
 import struct
@@ -16,6 +15,7 @@ import pytest
 
 from support.net import A, B
 from support.pairs import Server, next_port, pair, perftest, rping
+from support.ports import ipsec, qps_of
 from support.procs import run, until
 
 NOBODY = ("setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --ambient-caps=-all "
@@ -33,16 +33,6 @@ def devices_for_all():
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
             os.chmod(path, mode)
-
-
-#: uapi/usiw_abi.h: USIW_GAUGE_PORT and USIW_GAUGE_PORT_WHY.
-PORTS = ["none", "packet", "socket", "shm"]
-REASONS = ["none", "wish", "fastest", "same-host", "rights", "netdev", "ipsec", "encap", "broken", "only", "no-socket"]
-
-
-def qps_of(pid):
-    """[(port, reason)] of the QPs of a process, as `rdma resource show qp -dd` shows them."""
-    return [(PORTS[e["drv_data_port"]], REASONS[e["drv_data_port_why"]]) for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == pid]
 
 
 def live(server, site, *options):
@@ -139,25 +129,6 @@ def test_a_firewall_rule_is_obeyed():
     finally:
         run("nft", "delete table inet usiw_test")
     server.proc.kill()
-
-
-@contextlib.contextmanager
-def ipsec():
-    """Transport mode between both ends, in both directions (one namespace holds both)."""
-    key = "0x" + "11" * 20
-    ends = [(A.ip, B.ip, 0x100), (B.ip, A.ip, 0x200)]
-    try:
-        for src, dst, spi in ends:
-            run("ip", "xfrm", "state", "add", "src", src, "dst", dst, "proto", "esp", "spi", spi, "mode", "transport",
-                "aead", "rfc4106(gcm(aes))", key, 128)
-        for src, dst, _ in ends:
-            for direction in ("out", "in"):
-                run("ip", "xfrm", "policy", "add", "src", src, "dst", dst, "proto", "udp", "dir", direction,
-                    "tmpl", "src", src, "dst", dst, "proto", "esp", "mode", "transport")
-        yield
-    finally:
-        run("ip", "xfrm", "policy", "flush")
-        run("ip", "xfrm", "state", "flush")
 
 
 @pytest.mark.parametrize("site", [UA, A], ids=["nobody", "root"])

@@ -20,6 +20,7 @@
 #include "usiw_compat.h"
 
 struct usiw_conn;
+struct usiw_path;
 
 /* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
 #define USIW_NEXTHOP_BITS	6
@@ -52,6 +53,8 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_NO_CHECKSUM,	/* handshakes over IPv4 without a UDP checksum: dropped */
 	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that have moved to another interface */
 	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended since IPsec became due on their way */
+	USIW_KCNT_PORT_MOVES,		/* connections that told another port than before */
+	USIW_KCNT_RX_BESIDE,		/* datagrams that data sockets left to the raw port */
 	USIW_KCNT_MAX,
 };
 
@@ -294,6 +297,18 @@ static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
 	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
 }
 
+/* Does it tell which port each connection goes by? */
+static inline bool usiw_qp_tells_port(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_PORT_TELL;
+}
+
+/* May its connections change their ports? */
+static inline bool usiw_qp_moves(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_PORT_MOVE;
+}
+
 static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
 {
 	return container_of(ibcq, struct usiw_cq, ibcq);
@@ -408,7 +423,7 @@ void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_li
 void usiw_evfile_shutdown(struct usiw_evfile *events);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
 void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *local_mac, const u8 *remote_mac, u16 mtu);
+void usiw_evfile_path(struct usiw_conn *conn, const struct usiw_path *path);
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn);
 
 #endif /* USIW_H */

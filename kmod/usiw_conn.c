@@ -235,6 +235,8 @@ void usiw_conn_arm(struct usiw_conn *conn)
 	}
 	if (conn->resolving && (!at || conn->resolve_us < at))
 		at = conn->resolve_us;
+	if (conn->move_us && (!at || conn->move_us < at))
+		at = conn->move_us;
 	if (usiw_cm_awaited(&conn->ledger) && (!at || now + USIW_OWNER_US < at))
 		at = now + USIW_OWNER_US;
 	if (!at)
@@ -280,6 +282,8 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
 		usiw_conn_follow(conn);
+	if (conn->move_us && now >= conn->move_us)
+		usiw_conn_move_overdue(conn);
 	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (conn->resolving && now >= conn->resolve_us)
@@ -322,6 +326,7 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	if (conn->announced) {
 		switch (report->kind) {
 		case USIW_REPORT_READY:
+			conn->ready = true;
 			actions = usiw_cm_ready(cm, now);
 			break;
 		case USIW_REPORT_REFUSED:
@@ -335,6 +340,9 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 			break;
 		case USIW_REPORT_FAILED:
 			actions = usiw_cm_failed(cm, report->error, now);
+			break;
+		case USIW_REPORT_PORT:
+			usiw_conn_told_port(conn, report->port, report->port_why);
 			break;
 		}
 	}

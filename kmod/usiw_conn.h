@@ -227,7 +227,13 @@ enum {
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
  * @announced:	the engine has been given the connection
- * @elsewhere:	its route leaves by another interface than the engine's port, which was said
+ * @elsewhere:	its route leaves by another interface than the engine's raw port, which was said
+ * @forbidden:	raw packets would go past IPsec or an encapsulation
+ * @ready:	the engine has installed it
+ * @moves:	it may change its port
+ * @port:	that the process has told: 1 + enum usiw_port_kind; 0: none. Read in softirq
+ * @port_why:	why, as it said: enum usiw_port_why
+ * @move_us:	when it has to have told another port; 0: it need not
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
@@ -268,8 +274,14 @@ struct usiw_conn {
 	bool resolving;
 	bool announced;
 	bool elsewhere;
+	bool forbidden;
+	bool ready;
+	bool moves;
 	bool takes_socket;
 	bool takes_packets;
+	u8 port;
+	u8 port_why;
+	u64 move_us;
 	u64 resolve_us;
 	int nexthop_bucket;
 	unsigned int pass;
@@ -319,6 +331,20 @@ void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
 
+/**
+ * struct usiw_path - what PATH tells of a connection
+ * @local_mac: @remote_mac: NULL: as before
+ * @mtu:	0: as before
+ * @packet:	raw packets are permitted and get there; else @not_packet says why not
+ */
+struct usiw_path {
+	const u8 *local_mac;
+	const u8 *remote_mac;
+	u16 mtu;
+	bool packet;
+	enum usiw_not_packet not_packet;
+};
+
 /* usiw_ports.c */
 struct usiw_route;
 int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
@@ -329,6 +355,8 @@ void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
 void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
 void usiw_conn_follow(struct usiw_conn *conn);
+void usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why);
+void usiw_conn_move_overdue(struct usiw_conn *conn);
 
 /* usiw_iwcm.c */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
@@ -374,7 +402,7 @@ bool usiw_data_is_open(const struct usiw_conn *conn);
 
 /* usiw_rx.c */
 int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
-int usiw_data_rcv(struct sock *sk, struct sk_buff *skb);
+int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
 void usiw_rx_hold_work(struct work_struct *work);

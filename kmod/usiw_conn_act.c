@@ -126,6 +126,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 	info->mtu = usiw_conn_mtu(conn, route);
 	info->hop_limit = route->hop_limit;
 	info->tos = conn->tos;
+	conn->elsewhere = route->reason == USIW_NOT_PACKET_NETDEV;
 
 	usiw_qp_set_depths(conn->qp, conn->cm.ird, conn->cm.ord);
 	conn->announced = true;
@@ -248,6 +249,7 @@ void usiw_conn_release(struct usiw_conn *conn)
 	struct usiw_qp *qp = conn->qp;
 
 	conn->resolving = false;
+	conn->move_us = 0;
 	usiw_conn_set_nexthop(conn, -1);
 	usiw_conn_no_longer_half_open(conn);
 	if (cm_id) {

@@ -8,7 +8,8 @@
  * and is connected to the peer, and it can do nothing but that: it cannot be bound, connected,
  * or made to send anywhere else. What the kernel does for UDP (routes, neighbours, firewall,
  * IPsec, path MTU, accounting) it does for this, too. Handshakes that come in by it go to the
- * module (usiw_data_rcv); see docs/security.md for what the process may send.
+ * module (usiw_data_rcv); see docs/security.md for what the process may send. While the process
+ * has told that it takes raw packets, what its raw port sees as well goes no further than here.
  *
  * The file is the process's, to be closed, passed on, or inherited. The connection only holds
  * the struct sock, and takes the socket off the network when it ends, whoever has the file.
@@ -28,6 +29,7 @@
 #include <net/sock.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
+#include <net/xfrm.h>
 
 #include "usiw_conn.h"
 
@@ -164,6 +166,56 @@ static void usiw_data_restrict(struct socket *sock)
 	module_put(before);
 }
 
+/* ---- What it receives -------------------------------------------------- */
+
+/* Put together of fragments, which a raw port has seen one by one. */
+static bool usiw_data_was_fragmented(const struct sk_buff *skb)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (ip_hdr(skb)->version == 6)
+		return IP6CB(skb)->frag_max_size;
+#endif
+	return IPCB(skb)->frag_max_size;
+}
+
+/*
+ * Has the connection's raw port seen the same, and can it use it? It has not if that came by another
+ * interface, or out of IPsec; and it cannot if the datagram came in pieces, or several as one.
+ */
+static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
+{
+	const struct usiw_device *dev = conn->dev;
+	bool local = READ_ONCE(conn->info.flags) & USIW_CONN_F_LOCAL;
+
+	return READ_ONCE(conn->port) == 1 + USIW_PORT_PACKET &&
+	       skb->dev == (local ? dev->lo : dev->netdev) &&
+	       !secpath_exists(skb) && !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
+}
+
+/* Softirq. As usiw_encap_rcv(), or 1 for what is to be put into the process's queue. */
+static int usiw_data_encap_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
+	int ret = usiw_data_rcv(sk, conn ? conn->sock : NULL, skb);
+
+	if (ret <= 0 || !conn || !usiw_data_is_beside(conn, skb))
+		return ret;
+	usiw_count(conn->dev, USIW_KCNT_RX_BESIDE);
+	consume_skb(skb);
+	return 0;
+}
+
+/* ICMP about what the process has sent by it: the kernel has noted a smaller path MTU by now. */
+static void usiw_data_err_rcv(USIW_ENCAP_ERR_ARGS)
+{
+	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
+
+	if (!conn || time_before(jiffies, READ_ONCE(conn->icmp_next)))
+		return;
+	WRITE_ONCE(conn->icmp_next, jiffies + msecs_to_jiffies(USIW_ICMP_MS));
+	usiw_conn_kick(conn, USIW_CONN_FOLLOW);
+}
+
 /* ---- Making one -------------------------------------------------------- */
 
 /*
@@ -243,9 +295,10 @@ static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 static struct file *usiw_data_make(struct usiw_conn *conn)
 {
 	struct udp_tunnel_sock_cfg cfg = {
-		.sk_user_data = conn->sock,
+		.sk_user_data = conn,	/* taken out again while the connection is there */
 		.encap_type = 1,
-		.encap_rcv = usiw_data_rcv,
+		.encap_rcv = usiw_data_encap_rcv,
+		.encap_err_rcv = usiw_data_err_rcv,
 	};
 	struct socket *sock;
 	struct file *file;

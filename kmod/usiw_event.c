@@ -14,7 +14,7 @@
 
 /* Records of one connection are read in this order, whatever order they came in. */
 static const u8 usiw_event_order[] = {
-	USIW_EVENT_CONNECT, USIW_EVENT_NEIGH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
+	USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
 	USIW_EVENT_KILL,
 };
 
@@ -69,10 +69,12 @@ static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *reco
 /* Does the stream still say what @record said? What has changed meanwhile is read again. */
 static bool usiw_evfile_is_current(const struct usiw_event *record, const struct usiw_conn *conn)
 {
-	if (record->type != USIW_EVENT_NEIGH)
+	if (record->type != USIW_EVENT_PATH)
 		return true;
 	return ether_addr_equal(record->conn.local_mac, conn->info.local_mac) &&
 	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac) &&
+	       record->conn.flags == conn->info.flags &&
+	       record->conn.not_packet == conn->info.not_packet &&
 	       record->conn.mtu == conn->info.mtu;
 }
 
@@ -346,24 +348,33 @@ void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason)
 	wake_up(&events->wait);
 }
 
-/* What of it is new is told. @remote_mac: NULL if it is not known now. */
-void usiw_evfile_neigh(struct usiw_conn *conn, const u8 *local_mac, const u8 *remote_mac, u16 mtu)
+/* Write @path into what the connection's records say. Return whether anything of it is new. */
+static bool usiw_evfile_note_path(struct usiw_conn_info *info, const struct usiw_path *path)
+{
+	const struct usiw_conn_info before = *info;
+
+	if (path->local_mac)
+		memcpy(info->local_mac, path->local_mac, ETH_ALEN);
+	if (path->remote_mac)
+		memcpy(info->remote_mac, path->remote_mac, ETH_ALEN);
+	if (path->mtu)
+		WRITE_ONCE(info->mtu, path->mtu);
+	WRITE_ONCE(info->flags, (info->flags & ~USIW_CONN_F_PACKET) |
+				(path->packet ? USIW_CONN_F_PACKET : 0));
+	info->not_packet = path->not_packet;
+	return memcmp(&before, info, sizeof(before));
+}
+
+/* What of it is new is told. */
+void usiw_evfile_path(struct usiw_conn *conn, const struct usiw_path *path)
 {
 	struct usiw_evfile *events = conn->events;
-	struct usiw_conn_info *info = &conn->info;
 
 	if (!events)
 		return;
 	spin_lock(&events->lock);
-	if (!events->gone &&
-	    (memcmp(info->local_mac, local_mac, ETH_ALEN) || info->mtu != mtu ||
-	     (remote_mac && memcmp(info->remote_mac, remote_mac, ETH_ALEN)))) {
-		memcpy(info->local_mac, local_mac, ETH_ALEN);
-		if (remote_mac)
-			memcpy(info->remote_mac, remote_mac, ETH_ALEN);
-		WRITE_ONCE(info->mtu, mtu);
-		usiw_evfile_queue(conn, USIW_EVENT_NEIGH);
-	}
+	if (!events->gone && usiw_evfile_note_path(&conn->info, path))
+		usiw_evfile_queue(conn, USIW_EVENT_PATH);
 	spin_unlock(&events->lock);
 	wake_up(&events->wait);
 }

@@ -41,8 +41,18 @@ void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
 	WRITE_ONCE(conn->nexthop_bucket, bucket);
 }
 
-/* IPsec or an encapsulation is due from now on, or a policy forbids the flow: not a frame more. */
-static void usiw_conn_forbid(struct usiw_conn *conn)
+/*
+ * PATH without F_PACKET, to a process whose connection can go on by another port. @mtu: 0 if it is
+ * not known.
+ */
+static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet reason, u16 mtu)
+{
+	const struct usiw_path path = { .mtu = mtu, .not_packet = reason };
+
+	usiw_evfile_path(conn, &path);
+}
+
+static void usiw_conn_end_forbidden(struct usiw_conn *conn)
 {
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
 	pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
@@ -51,40 +61,132 @@ static void usiw_conn_forbid(struct usiw_conn *conn)
 	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
 }
 
-/* The engine has one port: it goes on as before, and reaches the peer or does not. */
+/* By its word. An engine sends nothing before it is ready, and need not have said its port. */
+static bool usiw_conn_sends_packets(const struct usiw_conn *conn)
+{
+	return conn->port ? conn->port == 1 + USIW_PORT_PACKET : conn->ready;
+}
+
+/*
+ * Have the process move a connection whose raw packets are forbidden, as it has been told: it gets
+ * USIW_MOVE_MS, if it has a socket to go on by.
+ */
+static void usiw_conn_expect_move(struct usiw_conn *conn)
+{
+	if (!conn->forbidden || !usiw_conn_sends_packets(conn))
+		conn->move_us = 0;
+	else if (!usiw_data_is_open(conn))
+		usiw_conn_end_forbidden(conn);
+	else if (!conn->move_us)
+		conn->move_us = usiw_now_us() + USIW_MOVE_MS * USEC_PER_MSEC;
+}
+
+/* IPsec or an encapsulation is due from now on, or a policy forbids the flow. */
+static void usiw_conn_forbid(struct usiw_conn *conn, enum usiw_not_packet reason, u16 mtu)
+{
+	if (!conn->moves) {
+		usiw_conn_end_forbidden(conn);
+		return;
+	}
+	conn->forbidden = true;
+	usiw_conn_lose_packets(conn, reason, mtu);
+	usiw_conn_expect_move(conn);
+}
+
+/* A process that cannot move it goes on as before, and reaches the peer or does not. */
 static void usiw_conn_elsewhere(struct usiw_conn *conn, const struct usiw_route *route)
 {
+	if (conn->moves) {
+		conn->forbidden = false;
+		usiw_conn_expect_move(conn);
+		usiw_conn_lose_packets(conn, route->reason ? route->reason : USIW_NOT_PACKET_NETDEV,
+				       usiw_conn_mtu(conn, route));
+	}
 	if (conn->elsewhere)
 		return;
 	conn->elsewhere = true;
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
-	pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on by %s\n",
+	pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now%s\n",
 			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
 			    &conn->tuple.remote, route->dst->dev->name,
-			    conn->info.flags & USIW_CONN_F_LOCAL ? "lo" : conn->dev->netdev->name);
+			    conn->moves ? "" : ", data goes on as before");
 }
 
+/*
+ * The route is one for raw packets. While its next hop is not known they go on to the old one, but
+ * none are begun with.
+ */
 static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_route *route)
 {
+	struct usiw_path path = {
+		.local_mac = route->dst->dev->dev_addr,
+		.mtu = usiw_conn_mtu(conn, route),
+		.packet = conn->moves || conn->info.flags & USIW_CONN_F_PACKET,
+	};
 	u8 mac[ETH_ALEN] __aligned(2);
 	int bucket, ret;
 
 	conn->elsewhere = false;
+	conn->forbidden = false;
+	usiw_conn_expect_move(conn);
 	ret = usiw_route_mac(route, &conn->tuple, mac, &bucket);
 	/* Also of one that is not known yet, so that its update is heard. */
 	usiw_conn_set_nexthop(conn, bucket);
-	usiw_evfile_neigh(conn, route->dst->dev->dev_addr, ret ? NULL : mac,
-			  usiw_conn_mtu(conn, route));
+	if (!ret)
+		path.remote_mac = mac;
+	else if (!(conn->info.flags & USIW_CONN_F_PACKET)) {
+		path.packet = false;
+		path.not_packet = conn->info.not_packet;
+	}
+	usiw_evfile_path(conn, &path);
+}
+
+/* Raw packets would get there by the route, and one of the ends takes none. */
+static void usiw_conn_follow_socket(struct usiw_conn *conn, const struct usiw_route *route)
+{
+	conn->elsewhere = false;
+	conn->forbidden = false;
+	usiw_conn_expect_move(conn);
+	usiw_conn_lose_packets(conn, route->reason, usiw_conn_mtu(conn, route));
 }
 
 /*
- * Does data go by a data socket, so that the kernel follows by itself? Where raw packets are
- * possible the process shows it by keeping the socket.
+ * Does data go by a data socket, so that the kernel follows by itself? Who cannot move a
+ * connection shows where raw packets are possible by keeping the socket.
  */
 static bool usiw_conn_is_the_kernel_s(const struct usiw_conn *conn)
 {
-	return conn->takes_socket &&
+	return conn->takes_socket && !conn->moves &&
 	       (!(conn->info.flags & USIW_CONN_F_PACKET) || usiw_data_is_open(conn));
+}
+
+static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route *route)
+{
+	bool local = conn->info.flags & USIW_CONN_F_LOCAL;
+
+	switch (route->reason) {
+	case USIW_NOT_PACKET_IPSEC:
+	case USIW_NOT_PACKET_ENCAP:
+		usiw_conn_forbid(conn, route->reason, usiw_conn_mtu(conn, route));
+		break;
+	case USIW_NOT_PACKET_OWN:
+	case USIW_NOT_PACKET_PEER:
+		if (conn->moves) {
+			usiw_conn_follow_socket(conn, route);
+			break;
+		}
+		usiw_conn_elsewhere(conn, route);
+		break;
+	case USIW_NOT_PACKET_NONE:
+		if (route->local == local) {
+			usiw_conn_follow_route(conn, route);
+			break;
+		}
+		fallthrough;
+	default:
+		usiw_conn_elsewhere(conn, route);
+		break;
+	}
 }
 
 /*
@@ -94,25 +196,39 @@ static bool usiw_conn_is_the_kernel_s(const struct usiw_conn *conn)
 void usiw_conn_follow(struct usiw_conn *conn)
 {
 	struct usiw_route route;
-	bool local;
 	int ret;
 
 	if (!conn->announced || conn->cm.released || usiw_conn_is_the_kernel_s(conn))
 		return;
 	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
 	if (ret == -EPERM)
-		usiw_conn_forbid(conn);
+		usiw_conn_forbid(conn, USIW_NOT_PACKET_IPSEC, 0);
 	if (ret)
 		return;
-	ret = usiw_route_eligible(&route);
-	local = conn->info.flags & USIW_CONN_F_LOCAL;
-	if (ret == -EPROTONOSUPPORT)
-		usiw_conn_forbid(conn);
-	else if (ret || route.local != local)
-		usiw_conn_elsewhere(conn, &route);
-	else
-		usiw_conn_follow_route(conn, &route);
+	usiw_conn_judge(conn, &route);
+	usiw_conn_follow_to(conn, &route);
 	usiw_route_put(&route);
+}
+
+/*
+ * The process says which port the connection sends by: nothing rests on it but what its data socket
+ * gives it, and whether a connection whose raw packets are forbidden may go on. conn->lock held.
+ */
+void usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why)
+{
+	if (conn->port && conn->port != 1 + port)
+		usiw_count(conn->dev, USIW_KCNT_PORT_MOVES);
+	WRITE_ONCE(conn->port, 1 + port);
+	WRITE_ONCE(conn->port_why, why);
+	if (!conn->cm.released)
+		usiw_conn_expect_move(conn);
+}
+
+/* conn->lock held. */
+void usiw_conn_move_overdue(struct usiw_conn *conn)
+{
+	conn->move_us = 0;
+	usiw_conn_end_forbidden(conn);
 }
 
 /* ---- All connections of a device --------------------------------------- */

@@ -81,6 +81,7 @@ void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp)
 {
 	WRITE_ONCE(conn->takes_socket, usiw_qp_takes_socket(qp));
 	WRITE_ONCE(conn->takes_packets, !usiw_qp_is_without_packets(qp));
+	conn->moves = usiw_qp_moves(qp);
 	if (!conn->takes_packets)
 		usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGED);
 }
@@ -95,8 +96,10 @@ void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route)
 
 	if (route->local)
 		usiw_conn_peer_lacks(conn, &no_sockets, &no_packets);
-	if (no_sockets)
+	if (no_sockets && !conn->announced) {
 		WRITE_ONCE(conn->takes_socket, false);
+		conn->moves = false;
+	}
 	if (route->reason != USIW_NOT_PACKET_NONE)
 		return;
 	if (!conn->takes_packets)

@@ -117,9 +117,8 @@ static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u
 }
 
 /* UDP has verified the checksum, if there is one. skb->data is at the UDP header. Takes the skb. */
-int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
+static int usiw_rx_take(struct usiw_sock *us, struct sk_buff *skb)
 {
-	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	struct usiw_trp_hdr buf;
 	const struct usiw_trp_hdr *hdr;
 	u32 len;
@@ -147,6 +146,11 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 drop:
 	kfree_skb(skb);
 	return 0;
+}
+
+int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	return usiw_rx_take(rcu_dereference_sk_user_data(sk), skb);
 }
 
 /* What ICMP says about a connection. */
@@ -186,14 +190,13 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
 }
 
 /*
- * The same for a data socket (usiw_data.c): what is not a handshake is the process's. Returns 1
+ * The same for a data socket (usiw_data.c) beside @us: what is not a handshake is the process's. Returns 1
  * for what is to be put into its queue, which may be several datagrams of one length, merged
  * on their way. A handshake among these is taken out of turn, and the process's engine, which
  * sees it as well, ignores it.
  */
-int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
+int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
-	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	const struct usiw_trp_hdr *hdr;
 	struct usiw_trp_hdr buf;
 	bool wanted = false;
@@ -201,7 +204,7 @@ int usiw_data_rcv(struct sock *sk, struct sk_buff *skb)
 
 	/* Between bind and connect what comes is as much others'. */
 	if (!us || sk->sk_state != TCP_ESTABLISHED)
-		return usiw_encap_rcv(sk, skb);
+		return usiw_rx_take(us, skb);
 	size = skb->len - sizeof(struct udphdr);
 	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
 		size = skb_shinfo(skb)->gso_size;

@@ -8,7 +8,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
-#include "usiw.h"
+#include "usiw_conn.h"
 
 static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 	[USIW_CNT_TX_PKTS].name = "tx_pkts",
@@ -62,6 +62,8 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_CM_NO_CHECKSUM].name = "cm_no_checksum",
 	[USIW_CNT_MAX + USIW_KCNT_ROUTE_ELSEWHERE].name = "route_elsewhere",
 	[USIW_CNT_MAX + USIW_KCNT_ROUTE_FORBIDDEN].name = "route_forbidden",
+	[USIW_CNT_MAX + USIW_KCNT_PORT_MOVES].name = "port_moves",
+	[USIW_CNT_MAX + USIW_KCNT_RX_BESIDE].name = "rx_beside",
 };
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
@@ -157,16 +159,38 @@ void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters)
 	mutex_unlock(&dev->stats_lock);
 }
 
-static int usiw_put_qp_stats(struct sk_buff *msg, const struct usiw_qp_stats *stats)
+/*
+ * What the process has told of its connection's port, in place of what it wrote into its page. The
+ * QP's memory is there, whether or not the QP is.
+ */
+static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 {
+	struct usiw_conn *conn = usiw_qp_get_conn(qp);
+
+	if (!conn)
+		return;
+	if (READ_ONCE(conn->port)) {
+		gauges[USIW_GAUGE_PORT] = READ_ONCE(conn->port);
+		gauges[USIW_GAUGE_PORT_WHY] = READ_ONCE(conn->port_why);
+	}
+	usiw_conn_put(conn);
+}
+
+static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
+{
+	const struct usiw_qp_stats *stats = (const struct usiw_qp_stats *)qp->counters.page;
+	u64 gauges[USIW_GAUGE_MAX];
 	int i, ret = 0;
+
+	for (i = 0; i < USIW_GAUGE_MAX; i++)
+		gauges[i] = READ_ONCE(stats->gauges[i]);
+	usiw_qp_told_port(qp, gauges);
 
 	for (i = 0; !ret && i < USIW_CNT_MAX; i++)
 		ret = rdma_nl_put_driver_u64(msg, usiw_stat_descs[i].name,
 					     READ_ONCE(stats->counters[i]));
 	for (i = 0; !ret && i < USIW_GAUGE_MAX; i++)
-		ret = rdma_nl_put_driver_u64(msg, usiw_gauge_names[i],
-					     READ_ONCE(stats->gauges[i]));
+		ret = rdma_nl_put_driver_u64(msg, usiw_gauge_names[i], gauges[i]);
 	return ret;
 }
 
@@ -186,7 +210,7 @@ int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
 		return -EMSGSIZE;
 	mutex_lock(&dev->stats_lock);
 	if (qp->counters.page)
-		ret = usiw_put_qp_stats(msg, (const struct usiw_qp_stats *)qp->counters.page);
+		ret = usiw_put_qp_stats(msg, qp);
 	mutex_unlock(&dev->stats_lock);
 	if (ret) {
 		nla_nest_cancel(msg, table);

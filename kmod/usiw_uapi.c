@@ -54,11 +54,22 @@ static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs
 	}
 }
 
-static bool usiw_report_is_valid(const struct usiw_qp_report *report)
+/* What is said of a port, by who has agreed to say it. */
+static bool usiw_report_port_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
 {
-	if (report->kind < USIW_REPORT_READY || report->kind > USIW_REPORT_ASYNC)
+	if (report->kind != USIW_REPORT_PORT)
+		return !report->port && !report->port_why;
+	return usiw_qp_tells_port(qp) && report->port < USIW_PORT_KIND_MAX &&
+	       report->port_why < USIW_PORT_WHY_MAX;
+}
+
+static bool usiw_report_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
+{
+	if (report->kind < USIW_REPORT_READY || report->kind > USIW_REPORT_PORT)
 		return false;
 	if (report->error > 0 || report->error < -MAX_ERRNO)
+		return false;
+	if (!usiw_report_port_is_valid(qp, report))
 		return false;
 	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP: here it says "none". */
 	return report->async_event <= IB_EVENT_SQ_DRAINED;
@@ -75,7 +86,7 @@ static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attr
 	ret = uverbs_copy_from_or_zero(&report, attrs, USIW_ATTR_QP_REPORT_DATA);
 	if (ret)
 		return ret;
-	if (!usiw_report_is_valid(&report))
+	if (!usiw_report_is_valid(qp, &report))
 		return -EINVAL;
 
 	if (report.kind != USIW_REPORT_ASYNC) {

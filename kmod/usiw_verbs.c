@@ -9,7 +9,19 @@
 #include "usiw.h"
 
 /* What the module does with data sockets and ports, if the provider understands it. */
-#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_SOCKETS_ONLY)
+#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
+			 USIW_CAP_SOCKETS_ONLY)
+
+/* Of those that the provider understands: no connection moves without a socket, or unheard. */
+static u64 usiw_agree_caps(u64 caps)
+{
+	caps &= USIW_CAPS;
+	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
+		caps &= ~USIW_CAP_PORT_MOVE;
+	if (!(caps & USIW_CAP_DATA_SOCKET))
+		caps &= ~USIW_CAP_SOCKETS_ONLY;
+	return caps;
+}
 
 /*
  * Read a command's driver data. A provider of another age may give less than @size, of which
@@ -141,9 +153,7 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	ret = usiw_read_ucontext_req(udata, &req, &resp);
 	if (ret)
 		return ret;
-	uctx->caps = req.caps & USIW_CAPS;
-	if (!(uctx->caps & USIW_CAP_DATA_SOCKET))
-		uctx->caps &= ~USIW_CAP_SOCKETS_ONLY;
+	uctx->caps = usiw_agree_caps(req.caps);
 	ret = usiw_counters_alloc(uctx, &uctx->counters);
 	if (ret)
 		return ret;

@@ -46,8 +46,10 @@
  * it will use: only these change what either does.
  */
 #define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may bring a data socket: USIW_CONN_F_SOCKET */
-#define USIW_CAP_PORT_TELL	(1ull << 1)	/* reserved: the provider tells each connection's port */
-#define USIW_CAP_PORT_MOVE	(1ull << 2)	/* reserved: a live connection may change its port */
+#define USIW_CAP_PORT_TELL	(1ull << 1)	/* the provider tells each connection's port:
+						 * USIW_REPORT_PORT */
+#define USIW_CAP_PORT_MOVE	(1ull << 2)	/* with the two above: a live connection may change its
+						 * port, as USIW_EVENT_PATH says */
 #define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context ever goes
 						 * by raw packets. CONNECT never has PACKET, and the
 						 * handshake offers USIW_FEATURE_MERGED */
@@ -75,13 +77,14 @@ struct usiw_link_info {
 /*
  * Which ports a context has. The module answers PACKET, and where USIW_CAP_DATA_SOCKET is agreed
  * the provider chooses for each connection from what CONNECT offers (provider/port/choice.h);
- * usiw-run has chosen before it says CONNECT.
+ * usiw-run has chosen before it says CONNECT. Of a connection: USIW_REPORT_PORT.
  */
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link; others as CONNECT offers */
 	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT; a raw port is made when a
 					 * connection without one comes */
 	USIW_PORT_SHM		= 2,	/* as SOCKET, and shared memory to peers on this host that have it */
+	USIW_PORT_KIND_MAX,
 };
 
 /* Driver data of GET_CONTEXT, response. The event stream is opened by USIW_METHOD_EVENT_FILE_ALLOC. */
@@ -142,16 +145,37 @@ enum usiw_event_type {
 	USIW_EVENT_LINK		= 5,
 	/* The device is being removed; the fd is at its end. */
 	USIW_EVENT_DEVICE_GONE	= 6,
-	/* A MAC of the connection has changed: @conn.local_mac, @conn.remote_mac. */
-	USIW_EVENT_NEIGH	= 7,
+	/*
+	 * The path of the connection has changed: @conn.local_mac, @conn.remote_mac, @conn.mtu (from
+	 * USIW_MIN_MTU up to that of CONNECT), and with USIW_CAP_PORT_MOVE also USIW_CONN_F_PACKET
+	 * in @conn.flags, which is set while raw packets are permitted and get there, and
+	 * @conn.not_packet, which says why not; the MACs count with the flag only. It is the newest
+	 * state: several changes may come as one record, and one may be as CONNECT or the one before.
+	 */
+	USIW_EVENT_PATH		= 7,
 };
+
+/*
+ * How a live connection moves (USIW_CAP_PORT_MOVE). The provider keeps @data_fd for the life of the
+ * connection and says by USIW_REPORT_PORT which port it sends by: before READY or with it, and
+ * after each move. From a report of another port than PACKET on it sends no frame of its own.
+ *
+ * When IPsec, an encapsulation or a policy that forbids the flow comes over a connection by raw
+ * packets, PATH says so, and the provider has USIW_MOVE_MS to report another port; else, and at once
+ * if it has closed @data_fd, the connection ends (KILL).
+ *
+ * It receives by both ports all the time. While it has reported PACKET, @data_fd gives what a raw
+ * port cannot have seen or used: what came by another interface or through IPsec, or was put together
+ * of fragments or of several datagrams. Else it gives all. Also then a datagram may come twice.
+ */
+#define USIW_MOVE_MS		2000
 
 #define USIW_CONN_F_INITIATOR	0x1	/* this end sent the REQ */
 #define USIW_CONN_F_LOCAL	0x2	/* the route is RTN_LOCAL: data goes over lo */
 #define USIW_CONN_F_IPV6	0x4
 #define USIW_CONN_F_SOCKET	0x8	/* CONNECT: @data_fd is a data socket, or -errno */
-#define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET: raw packets get there as well, and the
-					 * provider chooses. Without SOCKET there is nothing else */
+#define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET, PATH: raw packets get there as well, and
+					 * the provider chooses. Without SOCKET there is nothing else */
 
 /* Parameters of a connection. Addresses are 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
 struct usiw_conn_info {
@@ -180,7 +204,7 @@ struct usiw_conn_info {
 	 * port get the same one; the module's is connected to the peer.
 	 */
 	__s32 data_fd;
-	__u32 not_packet;		/* CONNECT without PACKET: enum usiw_not_packet */
+	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
 };
 
 /* Why a connection's frames are not the engine's to send. */
@@ -266,6 +290,7 @@ enum usiw_report_kind {
 	USIW_REPORT_CLOSED	= 4,	/* own SHUTDOWN acknowledged; the QP is flushed */
 	USIW_REPORT_FAILED	= 5,	/* the QP went to ERROR by itself; @error says why */
 	USIW_REPORT_ASYNC	= 6,	/* raise async event @async_event for the QP, nothing else */
+	USIW_REPORT_PORT	= 7,	/* the connection sends by @port; with USIW_CAP_PORT_TELL only */
 };
 
 struct usiw_qp_report {
@@ -275,6 +300,9 @@ struct usiw_qp_report {
 					 * stray RESET verified, EREMOTEIO Terminate received,
 					 * EPROTO Terminate sent, ENOMEM ... */
 	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report */
+	/* Of PORT only. A report is not shorter than up to here. */
+	__u32 port;			/* enum usiw_port_kind */
+	__u32 port_why;			/* enum usiw_port_why */
 };
 
 /* ---- Counters pages -------------------------------------------------------- */

@@ -108,7 +108,7 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
     case USIW_EVENT_PROBE:
       held->qp_probe(qp->qp);
       break;
-    case USIW_EVENT_NEIGH:
+    case USIW_EVENT_PATH:
       held->qp_set_macs(qp->qp, mac(event.conn.local_mac), mac(event.conn.remote_mac));
       break;
   }

@@ -267,7 +267,8 @@ class World final : public Kuser {
   }
   void report() {
     if (qps_.empty()) return;
-    usiw_qp_report right{1u + in_.get() % 6, conn_id_, 0, 0};
+    usiw_qp_report right{1u + in_.get() % 7, conn_id_, 0, 0, 0, 0};
+    if (right.kind == USIW_REPORT_PORT) right.port = in_.get() % 4, right.port_why = in_.get() % 16;
     if (in_.get() % 4 == 0) right.conn_id = in_.get<u32>();
     if (in_.get() % 4 == 0) right.error = -static_cast<int>(in_.get());
     if (in_.get() % 4 == 0) right.async_event = in_.get() % 8;
@@ -295,7 +296,7 @@ class World final : public Kuser {
     if (n <= 0) return;
     FUZZ_CHECK(n % sizeof records[0] == 0, "a part of a record");
     for (size_t i = 0; i < n / sizeof records[0]; i++) {
-      FUZZ_CHECK(records[i].type >= USIW_EVENT_CONNECT && records[i].type <= USIW_EVENT_NEIGH, "a record of no type");
+      FUZZ_CHECK(records[i].type >= USIW_EVENT_CONNECT && records[i].type <= USIW_EVENT_PATH, "a record of no type");
       if (records[i].type == USIW_EVENT_LINK || records[i].type == USIW_EVENT_DEVICE_GONE) continue;
       FUZZ_CHECK(records[i].conn_id != 0, "a record of no connection");
       conn_id_ = records[i].conn_id;

@@ -133,8 +133,8 @@ void test_netdev(void)
 	sh("ip link set %s address 02:00:00:00:00:77", vb);
 	enter(&a);
 	sh("ip neigh replace %s lladdr 02:00:00:00:00:77 dev %s", b_ip, va);
-	CHECK(expect_record(&a, USIW_EVENT_NEIGH, 1, 3000));
-	CHECK_EQ(a.last[USIW_EVENT_NEIGH].conn.remote_mac[5], 0x77);
+	CHECK(expect_record(&a, USIW_EVENT_PATH, 1, 3000));
+	CHECK_EQ(a.last[USIW_EVENT_PATH].conn.remote_mac[5], 0x77);
 	/* Who still knows the old one, by IPv6 say, would miss it for seconds. */
 	enter(&b);
 	sh("ip link set %s address %s", vb, mac);

@@ -185,7 +185,7 @@ TEST_F(Conn, neighbour_changes__provider_is_told) {
   mock_advance_ms(USIW_NEIGH_DELAY_MS + 1);
   const auto records = client->events();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records[0].type, USIW_EVENT_PATH);
   EXPECT_EQ(memcmp(records[0].conn.remote_mac, mac, ETH_ALEN), 0);
 }
 

@@ -5,6 +5,11 @@
 namespace kuser {
 namespace {
 
+void path(usiw_conn* conn, const u8* local_mac, const u8* remote_mac, u16 mtu) {
+  const usiw_path now{local_mac, remote_mac, mtu, false, USIW_NOT_PACKET_NONE};
+  usiw_evfile_path(conn, &now);
+}
+
 class Event : public Connected {
  protected:
   ssize_t read(size_t size) {
@@ -92,14 +97,14 @@ TEST_F(Event, read__neighbour_changes_meanwhile) {
   static usiw_conn* conn;
   establish();
   conn = client_conn();
-  usiw_evfile_neigh(conn, kFirst, kFirst, 1500);
+  path(conn, kFirst, kFirst, 1500);
   mock_on_copy_to_user = [] {
     mock_on_copy_to_user = nullptr;
-    usiw_evfile_neigh(conn, kFirst, kSecond, 1500);
+    path(conn, kFirst, kSecond, 1500);
   };
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
   EXPECT_EQ(records_[0].conn.remote_mac[5], 8);
-  EXPECT_EQ(records_[1].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records_[1].type, USIW_EVENT_PATH);
   EXPECT_EQ(records_[1].conn.remote_mac[5], 9);
   EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
 }
@@ -221,7 +226,7 @@ TEST_F(Event, closed__under_a_connection) {
   mock_close(client->event_fd);
   client->event_fd = -1;
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_neigh(client_conn(), records_[0].conn.local_mac, records_[0].conn.remote_mac, 1500);
+  path(client_conn(), records_[0].conn.local_mac, records_[0].conn.remote_mac, 1500);
   EXPECT_EQ(unread(client->context()->events), 0);
   EXPECT_EQ(client->modify(IB_QPS_ERR), 0);
   settle({server.get()});
@@ -309,10 +314,10 @@ TEST_F(Event, order__of_one_connection) {
   const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 9};
   usiw_evfile_push(client_conn(), USIW_EVENT_DISCONNECT);
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_neigh(client_conn(), mac, mac, 1500);
-  usiw_evfile_neigh(client_conn(), mac, nullptr, 1500);
+  path(client_conn(), mac, mac, 1500);
+  path(client_conn(), mac, nullptr, 1500);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(3 * sizeof(usiw_event)));
-  EXPECT_EQ(records_[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records_[0].type, USIW_EVENT_PATH);
   EXPECT_EQ(records_[1].type, USIW_EVENT_PROBE);
   EXPECT_EQ(records_[2].type, USIW_EVENT_DISCONNECT);
 }

@@ -206,7 +206,7 @@ std::vector<usiw_event> Process::events() {
 }
 
 int Process::report(uint32_t kind, uint32_t conn_id, int error, uint32_t async_event) {
-  const usiw_qp_report report{kind, conn_id, error, async_event};
+  const usiw_qp_report report{kind, conn_id, error, async_event, 0, 0};
   uverbs_attr_bundle attrs{};
   attrs.mock_object = ibqp;
   attrs.mock_data = &report;

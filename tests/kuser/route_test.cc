@@ -130,8 +130,8 @@ TEST_F(Follow, own_mac__reaches_live_connections) {
   mock_run();
   const auto records = events();
   ASSERT_EQ(records.size(), 2u);  // LINK, too
-  const usiw_event& neigh = records[records[0].type == USIW_EVENT_NEIGH ? 0 : 1];
-  ASSERT_EQ(neigh.type, USIW_EVENT_NEIGH);
+  const usiw_event& neigh = records[records[0].type == USIW_EVENT_PATH ? 0 : 1];
+  ASSERT_EQ(neigh.type, USIW_EVENT_PATH);
   EXPECT_EQ(neigh.conn.local_mac[5], 0x55);
   EXPECT_EQ(neigh.conn.remote_mac[5], 0x77);
   EXPECT_EQ(neigh.conn.mtu, 1500);
@@ -145,7 +145,7 @@ TEST_F(Follow, own_mac__while_the_next_hop_is_not_known) {
   mock_run();
   auto records = events();
   ASSERT_EQ(records.size(), 2u);
-  const usiw_event& neigh = records[records[0].type == USIW_EVENT_NEIGH ? 0 : 1];
+  const usiw_event& neigh = records[records[0].type == USIW_EVENT_PATH ? 0 : 1];
   EXPECT_EQ(neigh.conn.local_mac[5], 0x55);
   EXPECT_EQ(neigh.conn.remote_mac[5], 0x77);
   // What it gets known by is heard.
@@ -167,7 +167,7 @@ TEST_F(Follow, route__other_next_hop_of_which_nobody_tells) {
   routes_changed();
   const auto records = events();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records[0].type, USIW_EVENT_PATH);
   EXPECT_EQ(records[0].conn.remote_mac[5], 0x99);
   routes_changed();
   EXPECT_TRUE(events().empty());
@@ -262,7 +262,7 @@ TEST_F(PathMtu, too_big__reaches_a_live_connection) {
   too_big(1400);
   auto records = events();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].type, USIW_EVENT_NEIGH);
+  EXPECT_EQ(records[0].type, USIW_EVENT_PATH);
   EXPECT_EQ(records[0].conn.mtu, 1400);
   EXPECT_EQ(records[0].conn.remote_mac[5], 0x77);
   too_big(1400);

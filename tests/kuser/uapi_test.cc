@@ -63,7 +63,7 @@ TEST_F(Uapi, cq_event__fault) {
 }
 
 TEST_F(Uapi, qp_report__invalid_values) {
-  for (const u32 kind : {0u, 7u, 0x80000000u, ~0u}) EXPECT_EQ(client->report(kind, 1), -EINVAL);
+  for (const u32 kind : {0u, 8u, 0x80000000u, ~0u}) EXPECT_EQ(client->report(kind, 1), -EINVAL);
   for (const int error : {1, -MAX_ERRNO - 1, INT_MAX, INT_MIN})
     EXPECT_EQ(client->report(USIW_REPORT_FAILED, 1, error), -EINVAL);
   for (const u32 event : {6u, 0x80000000u, ~0u})
@@ -87,10 +87,10 @@ TEST_F(Uapi, qp_report__longer_and_shorter) {
   struct {
     usiw_qp_report report;
     u8 more[24];
-  } newer{{USIW_REPORT_ASYNC, 0, 0, IB_EVENT_QP_FATAL}, {}};
+  } newer{{USIW_REPORT_ASYNC, 0, 0, IB_EVENT_QP_FATAL, 0, 0}, {}};
   EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer)), 0);
   EXPECT_EQ(client->async_events, std::vector<ib_event_type>{IB_EVENT_QP_FATAL});
-  EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer.report) - 1), -EINVAL);
+  EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, offsetof(usiw_qp_report, port) - 1), -EINVAL);
   newer.more[23] = 1;
   EXPECT_EQ(call(UVERBS_OBJECT_QP, client->ibqp, &newer, sizeof(newer)), -EOPNOTSUPP);
   EXPECT_EQ(client->async_events.size(), 1u);

@@ -133,6 +133,7 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
                         USIW_CAP_SOCKETS_ONLY;
   EXPECT_EQ(caps_ & ~known, 0u);
+  EXPECT_EQ(caps_, known);
   req.caps = USIW_CAP_SOCKETS_ONLY;  // means nothing without data sockets
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(caps_, 0u);
@@ -140,6 +141,18 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, 0u);
   EXPECT_EQ(caps_, 0u);
+}
+
+// No connection moves without a socket to move to, or if the process does not say where it is.
+TEST_F(Verbs, alloc_ucontext__capabilities_that_need_others) {
+  usiw_alloc_ucontext_req req = kRequest;
+  constexpr u64 socket = USIW_CAP_DATA_SOCKET, tell = USIW_CAP_PORT_TELL, move = USIW_CAP_PORT_MOVE;
+  for (const auto& [asked, agreed] : {std::pair{move, u64{0}}, {tell, tell}, {tell | move, tell},
+                                      {socket | move, socket}, {socket | tell, socket | tell}}) {
+    req.caps = asked;
+    EXPECT_EQ(alloc(&req, sizeof(req), sizeof(usiw_alloc_ucontext_resp)), 0);
+    EXPECT_EQ(caps_, agreed) << asked;
+  }
 }
 
 // Both are told: the module by the request, the provider by the response. One of ABI 2 has a request of 8 bytes.

@@ -120,7 +120,7 @@ void Conn::follow(const usiw_link_info& link) {
   if (!moved && !moved_here) return;
   std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
   std::memcpy(info_.remote_mac, now.mac.data(), sizeof info_.remote_mac);
-  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_NEIGH);
+  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PATH);
 }
 
 // ---- All of them ------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ namespace {
 constexpr int kMaxErrno = 4095;
 constexpr uint32_t kLastQpEvent = IBV_EVENT_SQ_DRAINED;
 
+/// PORT is for who has agreed to USIW_CAP_PORT_TELL, which nobody has.
 bool report_is_valid(const usiw_qp_report& r) {
   return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_ASYNC && r.error <= 0 && r.error >= -kMaxErrno &&
-         r.async_event <= kLastQpEvent;
+         r.async_event <= kLastQpEvent && r.port == 0 && r.port_why == 0;
 }
 
 }  // namespace
@@ -71,11 +72,11 @@ int UverbsFile::open_events(uint64_t attr_at) {
   return ret;
 }
 
-/// Longer than this version's, if what is too much is 0: as the core does for UVERBS_ATTR_STRUCT.
+/// Shorter by what is new in it, or longer than this version's, if what is too much is 0: as the core does for UVERBS_ATTR_STRUCT.
 static int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
-  constexpr size_t kMost = 256;
-  uint8_t bytes[kMost];
-  if (data.len < sizeof report || data.len > kMost) return -EINVAL;
+  constexpr size_t kMost = 256, kLeast = offsetof(usiw_qp_report, port);
+  uint8_t bytes[kMost] = {};
+  if (data.len < kLeast || data.len > kMost) return -EINVAL;
   if (int ret = copy_from_program(bytes, data.data, data.len); ret != 0) return ret;
   for (size_t i = sizeof report; i < data.len; i++)
     if (bytes[i] != 0) return -EOPNOTSUPP;

@@ -4,26 +4,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "net.h"
 #include "state.h"
 
-namespace {
+using mock::mapped;
+using mock::owner_of;
 
-struct Socket {
-  struct socket sock{};
-  ::sock sk{};
-  net* where = nullptr;
-  bool ipv4 = false;
-  bool bound = false;
-  bool down = false;
-  bool connected = false;
-  bool released = false;  ///< the struct sock goes with its last reference
-  bool locked = false;
-  int refs = 1;
-  int queued = 0;
-  in6_addr addr{}, peer{};
-  __be16 port = 0, peer_port = 0;
-  udp_tunnel_sock_cfg cfg{};
-};
+namespace {
 
 struct Neighbour {
   neighbour n;
@@ -31,18 +18,10 @@ struct Neighbour {
 };
 
 net_device netdevs[3];
-std::vector<Socket*> sockets;
-std::deque<mock_datagram> sent;
 std::vector<pernet_operations*> pernet;
 enum Chain { kNetdev, kInet, kInet6, kNetevent, kChains };
 std::vector<notifier_block*> chains[kChains];
 bool rtnl_held;
-
-in6_addr mapped(u32 host_order) {
-  in6_addr a;
-  ipv6_addr_set_v4mapped(cpu_to_be32(host_order), &a);
-  return a;
-}
 
 in6_addr global6(u8 last) {
   in6_addr a{};
@@ -62,51 +41,10 @@ in6_addr link_local(u8 last) {
   return a;
 }
 
-Socket* socket_of(const ::sock* sk) {
-  for (Socket* s : sockets)
-    if (&s->sk == sk) return s;
-  mock_violation("use of a socket that was released");
-  return nullptr;
-}
-
 bool has(const net_device& dev, const in6_addr& addr) {
   for (const in6_addr& own : dev.addrs)
     if (!ipv6_addr_any(&own) && ipv6_addr_equal(&own, &addr)) return true;
   return false;
-}
-
-net_device* owner_of(const in6_addr& addr) {
-  for (net_device& dev : netdevs)
-    if (has(dev, addr)) return &dev;
-  return nullptr;
-}
-
-bool conflict(const Socket& a, const Socket& b) {
-  return a.bound && b.bound && a.where == b.where && a.ipv4 == b.ipv4 && a.port == b.port &&
-         (ipv6_addr_any(&a.addr) || ipv6_addr_any(&b.addr) || ipv6_addr_equal(&a.addr, &b.addr)) &&
-         !(a.sk.sk_reuse && b.sk.sk_reuse) &&
-         !(a.sk.sk_reuseport && b.sk.sk_reuseport && a.sock.inode.i_uid.val == b.sock.inode.i_uid.val);
-}
-
-/// The one that is connected to the sender, else as receiver().
-Socket* receiver_from(const mock_datagram& d);
-
-Socket* receiver(const in6_addr& addr, __be16 port) {
-  Socket* found = nullptr;
-  for (Socket* s : sockets) {
-    if (!s->bound || s->connected || s->down || s->port != port || s->ipv4 != ipv6_addr_v4mapped(&addr)) continue;
-    if (ipv6_addr_equal(&s->addr, &addr)) return s;
-    if (ipv6_addr_any(&s->addr)) found = s;
-  }
-  return found;
-}
-
-Socket* receiver_from(const mock_datagram& d) {
-  for (Socket* s : sockets)
-    if (s->bound && s->connected && s->port == d.to_port && s->peer_port == d.from_port && ipv6_addr_equal(&s->addr, &d.to) &&
-        ipv6_addr_equal(&s->peer, &d.from))
-      return s;
-  return receiver(d.to, d.to_port);
 }
 
 rtable* new_route(net_device* dev, u8 type) {
@@ -148,83 +86,17 @@ void call(Chain chain, unsigned long event, void* ptr) {
   for (notifier_block* nb : chains[chain]) nb->notifier_call(nb, event, ptr);
 }
 
-/// An skb whose head has exactly the size it says, so that ASan sees who reads beyond it.
-class Skb {
- public:
-  Skb(const mock_datagram& d, const void* head, unsigned head_len, unsigned linear) {
-    const unsigned total = head_len + d.len;
-    const unsigned in_head = std::min(std::max(linear, head_len), total);
-    std::vector<u8> all(total);
-    memcpy(all.data(), head, head_len);
-    memcpy(all.data() + head_len, d.data, d.len);
-    auto* copy = new sk_buff{};
-    copy->data = static_cast<u8*>(malloc(in_head));
-    memcpy(copy->data, all.data(), in_head);
-    copy->page = static_cast<u8*>(malloc(total - in_head + 1));
-    memcpy(copy->page, all.data() + in_head, total - in_head);
-    copy->len = total;
-    copy->head_len = in_head;
-    skb = copy;
-  }
-  sk_buff* skb;
-};
-
-u8* header(sk_buff* skb, bool network, const void* data, unsigned size) {
-  auto* copy = static_cast<u8*>(malloc(size));
-  memcpy(copy, data, size);
-  (network ? skb->network : skb->transport) = copy;
-  (network ? skb->network_len : skb->transport_len) = size;
-  return copy;
-}
-
-void ip_header(sk_buff* skb, const in6_addr& from, const in6_addr& to) {
-  if (ipv6_addr_v4mapped(&from)) {
-    iphdr ip{};
-    ip.version = 4;
-    ip.ihl = 5;
-    ip.saddr = from.s6_addr32[3];
-    ip.daddr = to.s6_addr32[3];
-    header(skb, true, &ip, sizeof(ip));
-  } else {
-    ipv6hdr ip{};
-    ip.version = 6;
-    ip.nexthdr = IPPROTO_UDP;
-    memcpy(&ip.saddr, &from, sizeof(from));
-    memcpy(&ip.daddr, &to, sizeof(to));
-    header(skb, true, &ip, sizeof(ip));
-  }
-}
-
-void udp_unhash(::sock* sk) { socket_of(sk)->bound = false; }
-
-int udp_sendmsg(::sock* sk, msghdr*, size_t len) {
-  Socket* s = socket_of(sk);
-  if (!s->connected) return -EDESTADDRREQ;
-  mock_datagram d{};
-  d.from = s->addr;
-  d.to = s->peer;
-  d.from_port = s->port;
-  d.to_port = s->peer_port;
-  d.len = len;
-  sent.push_back(d);
-  return len;
-}
-
-const proto udp_prot = {udp_unhash, udp_sendmsg};
-const proto_ops inet_ops = [] {
-  proto_ops ops{};
-  ops.release = inet_release;
-  return ops;
-}();
-
 }  // namespace
 
 namespace mock {
 
+net_device* owner_of(const in6_addr& addr) {
+  for (net_device& dev : netdevs)
+    if (has(dev, addr)) return &dev;
+  return nullptr;
+}
+
 void reset_net() {
-  for (Socket* s : sockets) delete s;
-  sockets.clear();
-  sent.clear();
   pernet.clear();
   for (auto& chain : chains) chain.clear();
   init_net = {.hash_mix = 7, .loopback_dev = &netdevs[0]};
@@ -256,13 +128,13 @@ void reset_net() {
   mock_neigh_used = 0;
   const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 0x77};
   memcpy(mock_neigh_mac, mac, sizeof(mac));
-  mock_foreign_port = 0;
   mock_on_route = mock_on_random = nullptr;
   mock_route_dev = nullptr;
   mock_route_encap = nullptr;
   mock_route_mtu = 0;
   mock_ipsec = 0;
-  mock_routes = mock_neighbours = mock_sockets = 0;
+  mock_routes = mock_neighbours = 0;
+  reset_sockets();
 }
 
 }  // namespace mock
@@ -277,7 +149,7 @@ int mock_ipsec;
 bool mock_neigh_known = true;
 u8 mock_neigh_mac[ETH_ALEN];
 unsigned mock_neigh_used;
-int mock_routes, mock_neighbours, mock_sockets, mock_foreign_port;
+int mock_routes, mock_neighbours;
 void (*mock_on_route)(void);
 
 // ---- Namespaces, interfaces ----
@@ -497,341 +369,5 @@ void neigh_release(struct neighbour* n) {
   mock_neighbours--;
   delete container_of(n, Neighbour, n);
 }
-
-// ---- Sockets ----
-
-int sock_create_kern(struct net* net, int family, int type, int protocol, struct socket** sock) {
-  return __sock_create(net, family, type, protocol, sock, 1);
-}
-
-int __sock_create(struct net* net, int family, int, int, struct socket** sock, int) {
-  mock_might_sleep("sock_create");
-  if (mock_fails(MOCK_SOCKET, "sock_create")) return -ENOBUFS;
-  auto* s = new Socket;
-  s->sock.sk = &s->sk;
-  s->sock.ops = &inet_ops;
-  s->sock.inode.i_uid.val = 1000;
-  s->sk.sk_family = family;
-  s->sk.sk_state = TCP_CLOSE;
-  s->sk.sk_prot = &udp_prot;
-  s->where = net;
-  mock_modules++;  // the family's, which counts as the module's here
-  s->ipv4 = family == AF_INET;
-  sockets.push_back(s);
-  mock_sockets++;
-  *sock = &s->sock;
-  return 0;
-}
-
-int inet_release(struct socket* sock) {
-  Socket* s = socket_of(sock->sk);
-  if (!s) return 0;
-  if (s->released) mock_violation("socket released twice");
-  s->released = true;
-  udp_unhash(&s->sk);
-  sock_put(&s->sk);
-  return 0;
-}
-
-int inet6_release(struct socket* sock) { return inet_release(sock); }
-
-void sock_release(struct socket* sock) {
-  mock_might_sleep("sock_release");
-  const proto_ops* ops = sock->ops;
-  ops->release(sock);
-  module_put(ops->owner);
-}
-
-void sock_hold(struct sock* sk) { socket_of(sk)->refs++; }
-
-void sock_put(struct sock* sk) {
-  Socket* s = socket_of(sk);
-  if (!s || --s->refs) return;
-  if (!s->released) mock_violation("last reference of a socket that is open");
-  std::erase(sockets, s);
-  mock_sockets--;
-  delete s;
-}
-
-void lock_sock(struct sock* sk) {
-  mock_might_sleep("lock_sock");
-  if (socket_of(sk)->locked) mock_violation("lock_sock: deadlock");
-  socket_of(sk)->locked = true;
-}
-
-void release_sock(struct sock* sk) { socket_of(sk)->locked = false; }
-bool sock_flag(const struct sock* sk, int) { return socket_of(sk)->released; }
-
-int __udp_disconnect(struct sock* sk, int) {
-  Socket* s = socket_of(sk);
-  if (!s->locked) mock_violation("__udp_disconnect without the lock");
-  s->connected = false;
-  sk->sk_state = TCP_CLOSE;
-  return 0;
-}
-
-int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
-  mock_might_sleep("kernel_connect");
-  Socket* s = socket_of(sock->sk);
-  if (mock_fails(MOCK_SOCKET, "kernel_connect")) return -ENETUNREACH;
-  if (!s->bound) mock_violation("connect of a socket that has no port: it gets any");
-  if (addr->sa_family == AF_INET) {
-    const auto* sin = reinterpret_cast<sockaddr_in*>(addr);
-    s->peer = mapped(be32_to_cpu(sin->sin_addr.s_addr));
-    s->peer_port = sin->sin_port;
-  } else {
-    const auto* sin6 = reinterpret_cast<sockaddr_in6*>(addr);
-    if ((ipv6_addr_type(&sin6->sin6_addr) & IPV6_ADDR_LINKLOCAL) && !sin6->sin6_scope_id)
-      mock_violation("link-local address without a link");
-    s->peer = sin6->sin6_addr;
-    s->peer_port = sin6->sin6_port;
-  }
-  s->connected = true;
-  s->sk.sk_state = TCP_ESTABLISHED;
-  return 0;
-}
-
-static int socket_file_release(struct inode*, struct file* file) {
-  sock_release(static_cast<struct socket*>(file->private_data));
-  return 0;
-}
-
-struct file* sock_alloc_file(struct socket* sock, int flags, const char*) {
-  static const file_operations fops = {nullptr, nullptr, nullptr, socket_file_release, nullptr};
-  file* made = anon_inode_getfile("socket", &fops, sock, flags);
-  if (IS_ERR(made)) sock_release(sock);
-  return made;
-}
-
-struct socket* mock_socket(int fd) {
-  file* f = mock_file(fd);
-  return f && f->f_op->release == socket_file_release ? static_cast<struct socket*>(f->private_data) : nullptr;
-}
-
-int mock_queued(const struct socket* sock) { return socket_of(sock->sk)->queued; }
-
-int inet_getname(struct socket*, struct sockaddr*, int) { return 0; }
-int inet6_getname(struct socket*, struct sockaddr*, int) { return 0; }
-__poll_t udp_poll(struct file*, struct socket*, struct poll_table_struct*) { return 0; }
-int sock_no_bind(struct socket*, struct sockaddr*, int) { return -EOPNOTSUPP; }
-int sock_no_connect(struct socket*, struct sockaddr*, int, int) { return -EOPNOTSUPP; }
-int sock_no_socketpair(struct socket*, struct socket*) { return -EOPNOTSUPP; }
-int sock_no_accept(struct socket*) { return -EOPNOTSUPP; }
-int sock_no_ioctl(struct socket*, unsigned, unsigned long) { return -EOPNOTSUPP; }
-int sock_gettstamp(struct socket*, void*, bool, bool) { return -EOPNOTSUPP; }
-int sock_no_listen(struct socket*, int) { return -EOPNOTSUPP; }
-int sock_no_shutdown(struct socket*, int) { return -EOPNOTSUPP; }
-int sock_no_mmap(struct file*, struct socket*, void*) { return -ENODEV; }
-int sock_common_setsockopt(struct socket*, int, int, sockptr_t, unsigned) {
-  return mock_fails(MOCK_SOCKET, "setsockopt") ? -EINVAL : 0;
-}
-int sock_common_getsockopt(struct socket*, int, int, char*, int*) { return 0; }
-int sock_common_recvmsg(struct socket*, struct msghdr*, size_t, int) { return -EAGAIN; }
-struct net* maybe_get_net(struct net* net) { return net; }
-void put_net(struct net*) {}
-
-int ip6_sock_set_v6only(struct sock*) { return mock_fails(MOCK_SOCKET, "v6only") ? -EINVAL : 0; }
-
-int kernel_bind(struct socket* sock, struct sockaddr* addr, int) {
-  mock_might_sleep("kernel_bind");
-  Socket* s = socket_of(sock->sk);
-  if (mock_fails(MOCK_SOCKET, "kernel_bind")) return -EADDRINUSE;
-  if (addr->sa_family == AF_INET) {
-    const auto* sin = reinterpret_cast<sockaddr_in*>(addr);
-    s->port = sin->sin_port;
-    s->addr = sin->sin_addr.s_addr ? mapped(be32_to_cpu(sin->sin_addr.s_addr)) : in6addr_any;
-  } else {
-    const auto* sin6 = reinterpret_cast<sockaddr_in6*>(addr);
-    s->port = sin6->sin6_port;
-    s->addr = sin6->sin6_addr;
-  }
-  if (!s->port) {
-    static uint16_t next = 40000;
-    s->port = cpu_to_be16(next++);
-  }
-  s->sk.inet.inet_sport = s->port;
-  s->bound = true;
-  for (Socket* other : sockets) {
-    if (other == s || !conflict(*s, *other)) continue;
-    s->bound = false;
-    return -EADDRINUSE;
-  }
-  if (be16_to_cpu(s->port) == mock_foreign_port) {
-    s->bound = false;
-    return -EADDRINUSE;
-  }
-  return 0;
-}
-
-int kernel_sendmsg(struct socket* sock, struct msghdr* msg, struct kvec* vec, size_t n, size_t len) {
-  mock_might_sleep("kernel_sendmsg");
-  Socket* s = socket_of(sock->sk);
-  if (mock_fails(MOCK_SOCKET, "kernel_sendmsg")) return -ENOBUFS;
-  if (n != 1 || len != vec->iov_len || len > sizeof(mock_datagram::data)) mock_violation("odd datagram");
-  mock_datagram d{};
-  const auto* cmsg = static_cast<cmsghdr*>(msg->msg_control);
-  const void* control = cmsg + 1;
-  if (s->ipv4) {
-    const auto* to = static_cast<sockaddr_in*>(msg->msg_name);
-    const auto* info = static_cast<const in_pktinfo*>(control);
-    if (cmsg->cmsg_level != SOL_IP || cmsg->cmsg_type != IP_PKTINFO) mock_violation("no source");
-    d.from = mapped(be32_to_cpu(info->ipi_spec_dst.s_addr));
-    d.to = mapped(be32_to_cpu(to->sin_addr.s_addr));
-    d.to_port = to->sin_port;
-  } else {
-    const auto* to = static_cast<sockaddr_in6*>(msg->msg_name);
-    const auto* info = static_cast<const in6_pktinfo*>(control);
-    if (cmsg->cmsg_level != SOL_IPV6 || cmsg->cmsg_type != IPV6_PKTINFO) mock_violation("no source");
-    if ((ipv6_addr_type(&to->sin6_addr) & IPV6_ADDR_LINKLOCAL) && !to->sin6_scope_id)
-      mock_violation("link-local address without a link");
-    d.from = info->ipi6_addr;
-    d.to = to->sin6_addr;
-    d.to_port = to->sin6_port;
-  }
-  d.from_port = s->port;
-  d.len = len;
-  memcpy(d.data, vec->iov_base, len);
-  sent.push_back(d);
-  return len;
-}
-
-int kernel_sock_shutdown(struct socket* sock, int) {
-  mock_might_sleep("kernel_sock_shutdown");
-  socket_of(sock->sk)->down = true;
-  return 0;
-}
-
-void setup_udp_tunnel_sock(struct net*, struct socket* sock, struct udp_tunnel_sock_cfg* cfg) {
-  Socket* s = socket_of(sock->sk);
-  s->cfg = *cfg;
-  s->sk.sk_user_data = cfg->sk_user_data;
-}
-
-bool mock_port_is_open(const struct in6_addr* addr, __be16 port) { return receiver(*addr, port); }
-
-// ---- Datagrams ----
-
-unsigned int mock_sent(void) { return sent.size(); }
-
-bool mock_take(struct mock_datagram* d) {
-  if (sent.empty()) return false;
-  *d = sent.front();
-  sent.pop_front();
-  return true;
-}
-
-static unsigned gso_size;
-
-bool mock_deliver_merged(const struct mock_datagram* d, unsigned int size) {
-  gso_size = size;
-  const bool delivered = mock_deliver(d, ~0u);
-  gso_size = 0;
-  return delivered;
-}
-
-bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
-  Socket* s = receiver_from(*d);
-  if (!s) return false;
-  const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len),
-                     static_cast<__sum16>(d->no_checksum ? 0 : 0x1234)};
-  sk_buff* skb = Skb(*d, &uh, sizeof(uh), linear).skb;
-  skb->ip_summed = d->partial ? CHECKSUM_PARTIAL : CHECKSUM_NONE;
-  net_device* dev = owner_of(d->to);
-  skb->dev = dev ? dev : &netdevs[1];  // the address may have gone meanwhile
-  ip_header(skb, d->from, d->to);
-  header(skb, false, &uh, sizeof(uh));
-  mock_softirq_begin();
-  skb->gso_size = gso_size;
-  rcu_read_lock();
-  const int ret = s->cfg.encap_rcv(&s->sk, skb);
-  rcu_read_unlock();
-  if (ret > 0) {
-    if (!s->connected) mock_violation("a datagram into the queue of a socket that nobody reads");
-    s->queued++;
-    kfree_skb(skb);
-  }
-  mock_softirq_end();
-  return true;
-}
-
-static void deliver_icmp(const struct mock_datagram* d, unsigned int payload, u32 too_big) {
-  Socket* s = receiver(d->from, d->from_port);
-  if (!s) return;
-  const bool ipv4 = ipv6_addr_v4mapped(&d->to);
-  sk_buff outer{};
-  ip_header(&outer, d->from, d->to);
-  const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len), 0};
-  std::vector<u8> head(outer.network, outer.network + outer.network_len);
-  head.insert(head.end(), reinterpret_cast<const u8*>(&uh), reinterpret_cast<const u8*>(&uh + 1));
-  free(outer.network);
-  mock_datagram part = *d;
-  part.len = std::min(d->len, payload);
-  sk_buff* skb = Skb(part, head.data(), head.size(), head.size()).skb;
-  skb->dev = &netdevs[1];
-  icmphdr icmp4{};
-  icmp4.type = ICMP_DEST_UNREACH;
-  icmp4.code = ICMP_PORT_UNREACH;
-  icmp6hdr icmp6{};
-  icmp6.icmp6_type = ICMPV6_DEST_UNREACH;
-  icmp6.icmp6_code = ICMPV6_PORT_UNREACH;
-  if (too_big) {
-    icmp4.code = ICMP_FRAG_NEEDED;
-    icmp4.un.frag.mtu = cpu_to_be16(too_big);
-    icmp6.icmp6_type = ICMPV6_PKT_TOOBIG;
-    icmp6.icmp6_code = 0;
-    icmp6.icmp6_mtu = cpu_to_be32(too_big);
-  }
-  header(skb, false, ipv4 ? static_cast<void*>(&icmp4) : &icmp6, ipv4 ? sizeof(icmp4) : sizeof(icmp6));
-  mock_softirq_begin();
-  rcu_read_lock();
-#if USIW_MOCK_KERNEL >= 603
-  s->cfg.encap_err_rcv(&s->sk, skb, ECONNREFUSED, d->to_port, 0, skb->data);
-#else
-  s->cfg.encap_err_rcv(&s->sk, skb, 0);
-#endif
-  rcu_read_unlock();
-  mock_softirq_end();
-  kfree_skb(skb);
-}
-
-void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) { deliver_icmp(d, payload, 0); }
-
-/// UDP notes the path's MTU ahead of the tunnel's callback.
-void mock_deliver_too_big(const struct mock_datagram* d, unsigned int payload, unsigned int mtu) {
-  mock_route_mtu = mtu;
-  deliver_icmp(d, payload, mtu);
-}
-
-void* mock_header(const struct sk_buff* skb, bool network, unsigned int size) {
-  const unsigned have = network ? skb->network_len : skb->transport_len;
-  u8* at = network ? skb->network : skb->transport;
-  // The version is looked at by way of the IPv4 header, whichever it is.
-  if (have < size) mock_violation("header of %u bytes where there are %u", size, have);
-  return at;
-}
-
-int skb_copy_bits(const struct sk_buff* skb, int at, void* to, int len) {
-  if (at < 0 || len < 0 || static_cast<unsigned>(at) + len > skb->len) return -EFAULT;
-  for (int i = 0; i < len; i++) {
-    const unsigned from = at + i;
-    static_cast<u8*>(to)[i] = from < skb->head_len ? skb->data[from] : skb->page[from - skb->head_len];
-  }
-  return 0;
-}
-
-void* skb_header_pointer(const struct sk_buff* skb, int at, int len, void* buffer) {
-  if (static_cast<unsigned>(at) + len <= skb->head_len) return skb->data + at;
-  return skb_copy_bits(skb, at, buffer, len) ? nullptr : buffer;
-}
-
-void kfree_skb(struct sk_buff* skb) {
-  free(skb->data);
-  free(skb->page);
-  free(skb->network);
-  free(skb->transport);
-  delete skb;
-}
-
-void consume_skb(struct sk_buff* skb) { kfree_skb(skb); }
 
 }  // extern "C"

@@ -226,6 +226,7 @@ static inline s64 ktime_to_us(ktime_t t)
 	return t / 1000;
 }
 
+#define USEC_PER_MSEC	1000L
 static inline unsigned long msecs_to_jiffies(unsigned int ms)
 {
 	return ms;

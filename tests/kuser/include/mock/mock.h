@@ -91,6 +91,8 @@ struct mock_datagram {
 	u8 data[2048];
 	bool no_checksum;	/* its field is 0 ... */
 	bool partial;		/* ... or holds what a NIC is to finish */
+	struct net_device *via;	/* came by this one; NULL: by that of its address */
+	bool decrypted, reassembled;
 };
 unsigned int mock_sent(void);
 bool mock_take(struct mock_datagram *d);

@@ -361,7 +361,12 @@ struct sk_buff {
 	unsigned int network_len, transport_len;
 	u8 ip_summed;
 	unsigned int gso_size;
+	struct { unsigned int frag_max_size; } cb;	/* of either family */
+	bool secpath;
 };
+#define IPCB(skb)		(&(skb)->cb)
+#define IP6CB(skb)		(&(skb)->cb)
+#define secpath_exists(skb)	((skb)->secpath)
 #define skb_shinfo(skb)		(skb)
 #define skb_is_gso(skb)		((skb)->gso_size != 0)
 

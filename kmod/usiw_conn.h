@@ -331,12 +331,6 @@ void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
 void usiw_conn_release(struct usiw_conn *conn);
 
-/* usiw_ports.c */
-struct usiw_route;
-int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
-void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
-void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
-
 /**
  * struct usiw_path - what PATH tells of a connection
  * @local_mac: @remote_mac: NULL: as before
@@ -350,6 +344,12 @@ struct usiw_path {
 	bool packet;
 	enum usiw_not_packet not_packet;
 };
+
+/* usiw_ports.c */
+struct usiw_route;
+int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
+void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
+void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
 
 /* usiw_follow.c: all with conn->lock held */
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);

@@ -141,6 +141,15 @@ static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_rou
 	usiw_evfile_path(conn, &path);
 }
 
+/* Raw packets would get there by the route, and one of the ends takes none. */
+static void usiw_conn_follow_socket(struct usiw_conn *conn, const struct usiw_route *route)
+{
+	conn->elsewhere = false;
+	conn->forbidden = false;
+	usiw_conn_expect_move(conn);
+	usiw_conn_lose_packets(conn, route->reason, usiw_conn_mtu(conn, route));
+}
+
 /*
  * Does data go by a data socket, so that the kernel follows by itself? Who cannot move a
  * connection shows where raw packets are possible by keeping the socket.
@@ -159,6 +168,14 @@ static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route 
 	case USIW_NOT_PACKET_IPSEC:
 	case USIW_NOT_PACKET_ENCAP:
 		usiw_conn_forbid(conn, route->reason, usiw_conn_mtu(conn, route));
+		break;
+	case USIW_NOT_PACKET_OWN:
+	case USIW_NOT_PACKET_PEER:
+		if (conn->moves) {
+			usiw_conn_follow_socket(conn, route);
+			break;
+		}
+		usiw_conn_elsewhere(conn, route);
 		break;
 	case USIW_NOT_PACKET_NONE:
 		if (route->local == local) {

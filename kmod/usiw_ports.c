@@ -96,7 +96,7 @@ void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route)
 
 	if (route->local)
 		usiw_conn_peer_lacks(conn, &no_sockets, &no_packets);
-	if (no_sockets) {
+	if (no_sockets && !conn->announced) {
 		WRITE_ONCE(conn->takes_socket, false);
 		conn->moves = false;
 	}

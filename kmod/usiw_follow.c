@@ -186,11 +186,6 @@ static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route 
 	case USIW_NOT_PACKET_NETDEV:
 		usiw_conn_elsewhere(conn, route);
 		break;
-	case USIW_NOT_PACKET_OWN:
-	case USIW_NOT_PACKET_PEER:
-		if (conn->moves)
-			usiw_conn_lose_packets(conn, route->reason, usiw_conn_mtu(conn, route));
-		break;
 	}
 }
 

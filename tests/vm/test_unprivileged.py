@@ -115,6 +115,50 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
     server.stop()
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("server, client, merged", [(UB, UA, True), (B, UA, False), (UB, A, False)],
+                         ids=["both", "client", "server"])
+def test_datagrams_are_merged_where_both_ends_receive_by_sockets(server, client, merged):
+    """They cross the virtual link as one frame, which a raw port would see whole."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as tap:
+        tap.bind((A.netdev, 0))
+        tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
+        perftest("ib_send_bw", "-s", 65536, "-n", 500, server=server, client=client)
+        tap.setblocking(False)
+        longest = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                longest = max(longest, tap.recv_into(bytearray(64), 64, socket.MSG_TRUNC))
+    mtu = int(run("cat", f"/sys/class/net/{A.netdev}/mtu"))
+    assert (longest > mtu + 14) == merged, longest
+
+
+@pytest.mark.parametrize("server, client", [("packet", "auto"), ("auto", "packet")])
+def test_one_host_an_end_follows_the_one_that_takes_raw_packets_only(server, client, monkeypatch):
+    """Over lo these reach raw ports only."""
+    monkeypatch.setenv("USIW_PORT", server)
+    listening = Server(B)
+    monkeypatch.setenv("USIW_PORT", client)
+    connected = live(listening, B)
+    shown = qps_of(connected.pid) + qps_of(listening.proc.pid)
+    assert len(shown) == 2 and all(e[0] == "packet" for e in shown), shown
+    connected.kill()
+    listening.stop()
+
+
+@pytest.mark.parametrize("server, client", [("packet", "shm"), ("shm", "packet")])
+def test_one_host_ends_without_a_common_port_say_so_at_once(server, client, monkeypatch):
+    """In place of a connection on which nothing arrives."""
+    monkeypatch.setenv("USIW_PORT", server)
+    listening = Server(B)
+    monkeypatch.setenv("USIW_PORT", client)
+    connecting = listening.client("--rounds", 1, site=B)
+    assert connecting.wait(20) != 0
+    assert "EJECTED" in connecting.output.upper(), connecting.output
+    assert listening.proc.status is None
+    listening.proc.kill()
+
+
 # ---- The kernel's rules ------------------------------------------------------------------
 
 def test_a_firewall_rule_is_obeyed():
@@ -227,6 +271,21 @@ def test_a_data_socket_can_do_nothing_else():
     assert client.status is None
     sock.close()
     client.kill()
+    server.stop()
+
+
+@pytest.mark.core
+def test_the_next_connection_has_a_socket_beside_one_that_shares_its_port_no_more():
+    """All connections of a listener have its port, and the kernel lets no other socket next to one without SO_REUSEPORT."""
+    server = Server(UB)
+    first = live(server, UA)
+    sock = steal(server.proc)
+    with contextlib.suppress(PermissionError):  # newer kernels ask the module, which refuses
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+    sock.close()
+    server.client("--rounds", 3, site=UA).expect(0, 60)
+    assert first.status is None
+    first.kill()
     server.stop()
 
 

@@ -52,6 +52,19 @@ void preload(const std::string& library) {
   setenv("LD_PRELOAD", value.c_str(), 1);
 }
 
+/// As with the module, unless --port says otherwise. The provider gets what usiw-run makes of it, connection by
+/// connection, and no wish of its own. Empty, or what is wrong.
+std::string take_port_wish() {
+  const char* wish = getenv(kProviderPortVariable);
+  if (wish == nullptr) return {};
+  Ports ports;
+  if (*wish != '\0' && !ports_of(wish, ports))
+    return std::string(kProviderPortVariable) + ": " + kPortNames + ", not '" + wish + "'";
+  if (*wish != '\0') setenv(kPortVariable, wish, 0);
+  unsetenv(kProviderPortVariable);
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -67,6 +80,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
+  if (std::string wrong = take_port_wish(); !wrong.empty()) return fail(kUsage, wrong);
   Parts parts = find_parts();
   if (options.check) return check(parts);
   if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);

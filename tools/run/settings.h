@@ -11,6 +11,8 @@ namespace usiw::run {
 inline constexpr char kDeviceVariable[] = "USIW_RUN_DEVICE";
 inline constexpr char kAddressVariable[] = "USIW_RUN_ADDRESS";
 inline constexpr char kPortVariable[] = "USIW_RUN_PORT";
+/// What says it with the module: provider/port/choice.h.
+inline constexpr char kProviderPortVariable[] = "USIW_PORT";
 /// The provider's own: provider/port/fault_port.h.
 inline constexpr char kFaultsVariable[] = "USIW_FAULTS";
 inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";

@@ -13,9 +13,9 @@
  *
  * The file is the process's, to be closed, passed on, or inherited. The connection only holds
  * the struct sock, and takes the socket off the network when it ends, whoever has the file.
- * Nobody waits for anybody: no call on this socket holds its lock while it copies from or to
- * user memory (that is why options and MSG_MORE are refused), and usiw_data_close() takes
- * nothing but that lock.
+ * It takes no lock that the process may hold for as long as it likes: options of SOL_SOCKET,
+ * which before 6.8 or so nobody asks the module about, copy from user memory under the
+ * socket's.
  */
 #include <linux/cred.h>
 #include <linux/file.h>
@@ -343,14 +343,11 @@ void usiw_data_close(struct usiw_conn *conn)
 	list_del(&conn->data_node);
 	spin_unlock_bh(&conn->sock->lock);
 	conn->data_sk = NULL;
+	/* Nothing is sent from here on (usiw_data_sendmsg), and nothing found by what comes. */
 	rcu_assign_sk_user_data(sk, NULL);
-	lock_sock(sk);
-	/* Else the last file was closed, and udp_destroy_sock() is in charge. */
-	if (!sock_flag(sk, SOCK_DEAD)) {
-		sk->sk_prot->unhash(sk);
-		__udp_disconnect(sk, 0);
-	}
-	release_sock(sk);
+	/* Also where the last file is just being closed: it is done once, under the table's lock. */
+	sk->sk_prot->unhash(sk);
+	sk_dst_reset(sk);
 	sock_put(sk);
 }
 

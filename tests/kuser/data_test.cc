@@ -202,6 +202,19 @@ TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
   EXPECT_EQ(mock_queued(sock), 0);
 }
 
+// setsockopt of SO_LINGER, before 6.8, whose argument lies in memory that never comes: the lock is held as long.
+TEST_F(Data, close__waits_for_no_lock_of_the_process) {
+  establish();
+  lock_sock(sock->sk);
+  server->destroy_qp();
+  pump();
+  EXPECT_EQ(send(), -ENOTCONN);
+  mock_datagram d = from_client(USIW_TRP_DATA, 100);
+  mock_deliver(&d, ~0u);
+  EXPECT_EQ(mock_queued(sock), 0);
+  release_sock(sock->sk);
+}
+
 TEST_F(Data, close__by_the_process_leaves_the_connection) {
   establish();
   mock_close(server->data_fds[0]);

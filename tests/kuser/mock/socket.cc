@@ -212,13 +212,7 @@ void lock_sock(struct sock* sk) {
 void release_sock(struct sock* sk) { socket_of(sk)->locked = false; }
 bool sock_flag(const struct sock* sk, int) { return socket_of(sk)->released; }
 
-int __udp_disconnect(struct sock* sk, int) {
-  Socket* s = socket_of(sk);
-  if (!s->locked) mock_violation("__udp_disconnect without the lock");
-  s->connected = false;
-  sk->sk_state = TCP_CLOSE;
-  return 0;
-}
+void sk_dst_reset(struct sock*) {}
 
 int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
   mock_might_sleep("kernel_connect");

@@ -514,7 +514,7 @@ void lock_sock(struct sock *sk);
 void release_sock(struct sock *sk);
 #define SOCK_DEAD		0
 bool sock_flag(const struct sock *sk, int flag);
-int __udp_disconnect(struct sock *sk, int flags);
+void sk_dst_reset(struct sock *sk);
 struct net *maybe_get_net(struct net *net);
 void put_net(struct net *net);
 #define CMSG_OK(msg, cmsg) \

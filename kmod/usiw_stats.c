@@ -13,6 +13,8 @@
 
 #define USIW_COUNTER_DESC(id, text)	[USIW_CNT_##id].name = text,
 #define USIW_GAUGE_NAME(id, text)	[USIW_GAUGE_##id] = text,
+#define USIW_PORT_NAME(id, text)	[1 + USIW_PORT_##id] = text,
+#define USIW_PORT_WHY_NAME(id, text)	[USIW_PORT_WHY_##id] = text,
 
 static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 	USIW_COUNTER_NAMES(USIW_COUNTER_DESC)
@@ -32,6 +34,15 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
 	USIW_GAUGE_NAMES(USIW_GAUGE_NAME)
+};
+
+static const char * const usiw_port_names[1 + USIW_PORT_KIND_MAX] = {
+	[0] = USIW_PORT_NAME_NONE,
+	USIW_PORT_NAMES(USIW_PORT_NAME)
+};
+
+static const char * const usiw_port_why_names[USIW_PORT_WHY_MAX] = {
+	USIW_PORT_WHY_NAMES(USIW_PORT_WHY_NAME)
 };
 
 /* Port 0 is the device: all counters are the port's. */
@@ -129,6 +140,31 @@ static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 	usiw_conn_put(conn);
 }
 
+/* Where nothing was told, any number may stand in the page. */
+static const char *usiw_name_of(const char * const *names, size_t n, u64 value)
+{
+	return value < n && names[value] ? names[value] : "?";
+}
+
+static int usiw_put_gauge(struct sk_buff *msg, int gauge, u64 value)
+{
+	const char *name = usiw_gauge_names[gauge];
+
+	switch (gauge) {
+	case USIW_GAUGE_PORT:
+		return rdma_nl_put_driver_string(msg, name,
+						 usiw_name_of(usiw_port_names,
+							      ARRAY_SIZE(usiw_port_names), value));
+	case USIW_GAUGE_PORT_WHY:
+		return rdma_nl_put_driver_string(msg, name,
+						 usiw_name_of(usiw_port_why_names,
+							      ARRAY_SIZE(usiw_port_why_names),
+							      value));
+	default:
+		return rdma_nl_put_driver_u64(msg, name, value);
+	}
+}
+
 static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
 {
 	const struct usiw_qp_stats *stats = (const struct usiw_qp_stats *)qp->counters.page;
@@ -143,7 +179,7 @@ static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
 		ret = rdma_nl_put_driver_u64(msg, usiw_stat_descs[i].name,
 					     READ_ONCE(stats->counters[i]));
 	for (i = 0; !ret && i < USIW_GAUGE_MAX; i++)
-		ret = rdma_nl_put_driver_u64(msg, usiw_gauge_names[i], gauges[i]);
+		ret = usiw_put_gauge(msg, i, gauges[i]);
 	return ret;
 }
 

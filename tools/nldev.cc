@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/gauge_words.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::tools {
@@ -65,8 +66,13 @@ void parse_driver_table(Bytes table, Values& out) {
   std::string name;
   for_each_attribute(table, [&](int type, Bytes payload) {
     switch (type) {
-      case RDMA_NLDEV_ATTR_DRIVER_STRING:
-        name = text(payload);
+      case RDMA_NLDEV_ATTR_DRIVER_STRING:  // a name, or the word that is the value of the name before
+        if (name.empty()) {
+          name = text(payload);
+          break;
+        }
+        out.emplace_back(name, gauge_value(name, text(payload)));
+        name.clear();
         break;
       case RDMA_NLDEV_ATTR_DRIVER_U32:
       case RDMA_NLDEV_ATTR_DRIVER_U64:

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <thread>
 
+#include "tools/gauge_words.h"
 #include "tools/json.h"
 #include "tools/run_stat.h"
 #include "uapi/usiw_abi.h"
@@ -53,7 +54,8 @@ void append_values(std::string& out, const Values& values, size_t indent) {
   std::string line;
   for (const auto& [name, value] : values) {
     if (value == 0) continue;
-    const std::string word = printable(name) + " " + std::to_string(value);
+    const char* is_word = gauge_word(name, value);
+    const std::string word = printable(name) + " " + (is_word != nullptr ? is_word : std::to_string(value));
     if (!line.empty() && indent + line.size() + 2 + word.size() > kLineWidth) {
       out += std::string(indent, ' ') + line + "\n";
       line.clear();
@@ -68,7 +70,8 @@ std::string json_values(const Values& values, bool gauges) {
   for (const auto& [name, value] : values) {
     if (is_gauge(name) != gauges) continue;
     if (out.size() > 1) out += ",";
-    out += json_string(name) + ":" + std::to_string(value);
+    const char* is_word = gauge_word(name, value);
+    out += json_string(name) + ":" + (is_word != nullptr ? json_string(is_word) : std::to_string(value));
   }
   return out + "}";
 }

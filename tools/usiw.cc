@@ -76,8 +76,8 @@ GAUGES (of QPs)
                                         on the wire, waiting to be sent again
     held reads_out sq_busy              datagrams ahead of a gap, own READs on the wire, send
                                         work requests begun and not complete
-    data_port data_port_why             how data goes (1 raw packets, 2 socket, 3 socket and shared
-                                        memory), and why (enum usiw_port_why in uapi/usiw_abi.h)
+    data_port data_port_why             how data goes: packet, socket or shm (shared memory beside a
+                                        socket); and why (enum usiw_port_why in uapi/usiw_abi.h)
     They are taken when a timer of the QP runs: at most an RTO ago while it sends.
 
 EXAMPLES

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them:
- * for the module, and for the tool, which reads the pages of programs under usiw-run.
+ * Names of the counters and gauges of usiw_abi.h, and of the values of those gauges that are
+ * no figures, as rdma(8) and `usiw stat` show them: for the module, and for the tool, which
+ * reads the pages of programs under usiw-run.
  */
 #ifndef USIW_NAMES_H
 #define USIW_NAMES_H
@@ -62,5 +63,28 @@
 	NAME(SQ_BUSY, "sq_busy") \
 	NAME(PORT, "data_port") \
 	NAME(PORT_WHY, "data_port_why")
+
+/* Of USIW_GAUGE_PORT, less 1; 0 is USIW_PORT_NAME_NONE. */
+#define USIW_PORT_NAMES(NAME) \
+	NAME(PACKET, "packet") \
+	NAME(SOCKET, "socket") \
+	NAME(SHM, "shm")
+#define USIW_PORT_NAME_NONE	"none"
+
+#define USIW_PORT_WHY_NAMES(NAME) \
+	NAME(NONE, "none") \
+	NAME(WISH, "wish") \
+	NAME(FASTEST, "fastest") \
+	NAME(SAME_HOST, "same-host") \
+	NAME(RIGHTS, "rights") \
+	NAME(NETDEV, "netdev") \
+	NAME(IPSEC, "ipsec") \
+	NAME(ENCAP, "encap") \
+	NAME(BROKEN, "broken") \
+	NAME(ONLY, "only") \
+	NAME(NO_SOCKET, "no-socket") \
+	NAME(DOWN, "down") \
+	NAME(MTU, "mtu") \
+	NAME(SILENT, "silent")
 
 #endif /* USIW_NAMES_H */

@@ -469,24 +469,24 @@ TEST_F(Move, report_port__in_each_state) {
 }
 
 TEST_F(Move, resource_show__port_as_told) {
-  u64 port = 0, why = 0;
+  std::string port, why;
   const auto show = [&] {
     ASSERT_EQ(client->device->ops->fill_res_qp_entry(nullptr, client->ibqp), 0);
-    mock_driver_attrs("data_port", &port);
-    mock_driver_attrs("data_port_why", &why);
+    port = mock_driver_word("data_port");
+    why = mock_driver_word("data_port_why");
   };
   auto* stats = reinterpret_cast<usiw_qp_stats*>(const_cast<u64*>(client->qp()->counters.page));
-  stats->gauges[USIW_GAUGE_PORT] = 77;
-  show();
-  EXPECT_EQ(port, 77u) << "nothing has been told";
+  for (const u64 odd : {u64{USIW_PORT_WHY_MAX}, u64{77}, ~u64{0}}) {
+    stats->gauges[USIW_GAUGE_PORT] = stats->gauges[USIW_GAUGE_PORT_WHY] = odd;
+    show();
+    EXPECT_EQ(port + why, "??") << "nothing has been told, and anything stands in the page";
+  }
   connected();
   show();
-  EXPECT_EQ(port, 1u + USIW_PORT_PACKET);
-  EXPECT_EQ(why, u64{USIW_PORT_WHY_FASTEST});
+  EXPECT_EQ(port + why, "packetfastest");
   ASSERT_EQ(tell(USIW_PORT_SOCKET, USIW_PORT_WHY_IPSEC), 0);
   show();
-  EXPECT_EQ(port, 1u + USIW_PORT_SOCKET);
-  EXPECT_EQ(why, u64{USIW_PORT_WHY_IPSEC});
+  EXPECT_EQ(port + why, "socketipsec");
 }
 
 // ---- What a data socket gives ----

@@ -397,6 +397,16 @@ int rdma_nl_put_driver_u64(struct sk_buff*, const char* name, u64 value) {
   return 0;
 }
 
+int rdma_nl_put_driver_string(struct sk_buff*, const char* name, const char* text) {
+  if (!nest_is_open || mock_fails(MOCK_CORE, "rdma_nl_put_driver_string")) return -EMSGSIZE;
+  open_nest[name] = reinterpret_cast<u64>(text);
+  return 0;
+}
+
+const char* mock_driver_word(const char* name) {
+  return driver_attrs.contains(name) ? reinterpret_cast<const char*>(driver_attrs[name]) : nullptr;
+}
+
 int mock_driver_attrs(const char* name, u64* value) {
   if (driver_attrs.contains(name)) *value = driver_attrs[name];
   return static_cast<int>(driver_attrs.size());

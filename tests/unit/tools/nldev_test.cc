@@ -43,7 +43,11 @@ Message qp_message() {
                            number<uint64_t>(RDMA_NLDEV_ATTR_DRIVER_U64, 1ull << 40),
                            text(RDMA_NLDEV_ATTR_DRIVER_STRING, "rto_ns"),
                            number<uint8_t>(RDMA_NLDEV_ATTR_DRIVER_PRINT_TYPE, 1),
-                           number<uint32_t>(RDMA_NLDEV_ATTR_DRIVER_U32, 5)})}),
+                           number<uint32_t>(RDMA_NLDEV_ATTR_DRIVER_U32, 5),
+                           text(RDMA_NLDEV_ATTR_DRIVER_STRING, "data_port"),
+                           text(RDMA_NLDEV_ATTR_DRIVER_STRING, "socket"),
+                           text(RDMA_NLDEV_ATTR_DRIVER_STRING, "data_port_why"),
+                           text(RDMA_NLDEV_ATTR_DRIVER_STRING, "no word of these")})}),
                nest(RDMA_NLDEV_ATTR_RES_QP_ENTRY, {number<uint32_t>(RDMA_NLDEV_ATTR_RES_LQPN, 1)})});
 }
 
@@ -53,7 +57,8 @@ TEST(Nldev, Qps) {
   EXPECT_EQ(17u, qps[0].qpn);
   EXPECT_EQ(4711u, qps[0].pid);
   EXPECT_EQ(3u, qps[0].state);
-  EXPECT_EQ((Values{{"tx_pkts", 1ull << 40}, {"rto_ns", 5}}), qps[0].values);
+  EXPECT_EQ((Values{{"tx_pkts", 1ull << 40}, {"rto_ns", 5}, {"data_port", 2}, {"data_port_why", UINT64_MAX}}),
+            qps[0].values);
 }
 
 TEST(Nldev, StatisticsInTheKernelsOrder) {

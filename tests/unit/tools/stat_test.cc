@@ -50,6 +50,15 @@ TEST(Stat, JsonIsJson) {
   EXPECT_EQ("18446744073709551615\n", python(stat_json(sample(UINT64_MAX, 0)), "d[0][\"counters\"][\"tx_pkts\"]"));
 }
 
+TEST(Stat, PortsByName) {
+  Sample s = sample(5, 70);
+  s[0].qps[0].info.values = {{"data_port", 3}, {"data_port_why", 4}};
+  EXPECT_NE(std::string::npos, stat_text(s).find("data_port shm  data_port_why rights\n")) << stat_text(s);
+  EXPECT_EQ("{'data_port': 'shm', 'data_port_why': 'rights'}\n", python(stat_json(s), "d[0][\"qps\"][0][\"gauges\"]"));
+  s[0].qps[0].info.values = {{"data_port", 77}};  // the process's word, where it has told the module nothing
+  EXPECT_EQ("?\n", python(stat_json(s), "d[0][\"qps\"][0][\"gauges\"][\"data_port\"]"));
+}
+
 TEST(Stat, HostileNames) {
   std::string name;
   for (int c = 1; c < 256; ++c) name += static_cast<char>(c);

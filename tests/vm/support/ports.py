@@ -7,11 +7,6 @@ import json
 from .net import A, B
 from .procs import run
 
-#: uapi/usiw_abi.h: USIW_GAUGE_PORT and USIW_GAUGE_PORT_WHY.
-PORTS = ["none", "packet", "socket", "shm"]
-REASONS = ["none", "wish", "fastest", "same-host", "rights", "netdev", "ipsec", "encap", "broken", "only", "no-socket",
-           "down", "mtu", "silent"]
-
 
 def pages_of(pid):
     """Entries of the QPs of a process, with their pages, as `rdma resource show qp -dd` shows them."""
@@ -19,8 +14,8 @@ def pages_of(pid):
 
 
 def qps_of(pid):
-    """[(port, reason)] of the QPs of a process."""
-    return [(PORTS[e["drv_data_port"]], REASONS[e["drv_data_port_why"]]) for e in pages_of(pid)]
+    """[(port, reason)] of the QPs of a process, by their names in uapi/usiw_names.h."""
+    return [(e["drv_data_port"], e["drv_data_port_why"]) for e in pages_of(pid)]
 
 
 @contextlib.contextmanager

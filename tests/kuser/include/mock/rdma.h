@@ -379,8 +379,11 @@ struct nlattr *nla_nest_start(struct sk_buff *msg, int type);
 void nla_nest_end(struct sk_buff *msg, struct nlattr *nest);
 void nla_nest_cancel(struct sk_buff *msg, struct nlattr *nest);
 int rdma_nl_put_driver_u64(struct sk_buff *msg, const char *name, u64 value);
+int rdma_nl_put_driver_string(struct sk_buff *msg, const char *name, const char *text);
 /* Number of attributes in nests that were ended; @value: of the last one named so. */
 int mock_driver_attrs(const char *name, u64 *value);
+/* The text of one that is no figure. */
+const char *mock_driver_word(const char *name);
 
 void *uverbs_attr_get_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *uverbs_attr_get_uobject(const struct uverbs_attr_bundle *attrs, u16 id);

@@ -336,6 +336,7 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
 void usiw_device_hold(struct usiw_device *dev);
 void usiw_device_release(struct usiw_device *dev);
 void usiw_device_wait_users(struct usiw_device *dev);
+void usiw_device_for_each_over(const struct net_device *lo, void (*fn)(struct usiw_device *dev));
 void usiw_device_read_mac(struct usiw_device *dev);
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata);

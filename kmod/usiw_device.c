@@ -231,6 +231,24 @@ static void usiw_device_leave_net(struct usiw_device *dev)
 	wake_up_all(&usiw_device_gone);
 }
 
+/*
+ * Calls @fn for each other device of the netns whose loopback interface @lo is. @fn must not
+ * sleep. With RTNL.
+ */
+void usiw_device_for_each_over(const struct net_device *lo, void (*fn)(struct usiw_device *dev))
+{
+	struct usiw_device *dev;
+
+	spin_lock(&usiw_devices_lock);
+	list_for_each_entry(dev, &usiw_devices, node) {
+		if (dev->lo != lo || dev->netdev == lo || !ib_device_try_get(&dev->ibdev))
+			continue;
+		fn(dev);
+		ib_device_put(&dev->ibdev);
+	}
+	spin_unlock(&usiw_devices_lock);
+}
+
 static bool usiw_device_is_ours(const struct ib_device *ibdev)
 {
 	struct usiw_device *dev;

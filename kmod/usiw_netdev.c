@@ -82,11 +82,29 @@ static void usiw_port_changed(struct usiw_device *dev)
 	usiw_link_changed(dev);
 }
 
+/* Local connections go over lo, whose MAC and MTU are theirs. In atomic context. */
+static void usiw_lo_changed(struct usiw_device *dev)
+{
+	usiw_link_changed(dev);
+	usiw_follow_all(dev);
+}
+
+/* Tools and the core name the device's interface by it. With RTNL; readers have no lock. */
+static void usiw_renamed(struct usiw_device *dev)
+{
+	strscpy(dev->ibdev.iw_ifname, dev->netdev->name, sizeof(dev->ibdev.iw_ifname));
+	usiw_link_changed(dev);
+}
+
 static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *netdev = netdev_notifier_info_to_dev(ptr);
-	struct usiw_device *dev = usiw_device_of(netdev);
+	struct usiw_device *dev;
 
+	if ((netdev->flags & IFF_LOOPBACK) &&
+	    (event == NETDEV_CHANGEADDR || event == NETDEV_CHANGEMTU))
+		usiw_device_for_each_over(netdev, usiw_lo_changed);
+	dev = usiw_device_of(netdev);
 	if (!dev)
 		return NOTIFY_DONE;
 	switch (event) {
@@ -102,8 +120,11 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		usiw_follow_all(dev);
 		break;
 	case NETDEV_CHANGEMTU:
-	case NETDEV_CHANGENAME:
 		usiw_link_changed(dev);
+		usiw_follow_all(dev);
+		break;
+	case NETDEV_CHANGENAME:
+		usiw_renamed(dev);
 		break;
 	case NETDEV_UNREGISTER:
 		cancel_delayed_work(&dev->port_work);

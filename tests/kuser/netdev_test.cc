@@ -56,6 +56,62 @@ TEST_F(Netdev, mac__gid_follows) {
   EXPECT_EQ(records[0].link.mac[5], 0x55);
 }
 
+TEST_F(Netdev, name__follows_a_rename) {
+  net_device* eth0 = mock_netdev("eth0");
+  snprintf(eth0->name, sizeof(eth0->name), "wan0");
+  mock_notify_netdev(eth0, NETDEV_CHANGENAME);
+  EXPECT_STREQ(client->device->iw_ifname, "wan0");
+  const auto records = client->events();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(records[0].link.ifname), "wan0");
+  snprintf(eth0->name, sizeof(eth0->name), "eth0");
+}
+
+// D16: connections to an own address go over lo, which has no device here.
+TEST_F(Netdev, lo__its_mtu_is_told_to_each_device_of_the_netns) {
+  net_device* lo = mock_netdev("lo");
+  const auto before = lo->mtu;
+  lo->mtu = 1300;
+  mock_notify_netdev(lo, NETDEV_CHANGEMTU);
+  for (Process* process : {client.get(), server.get()}) {
+    const auto records = process->events();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].type, u32{USIW_EVENT_LINK});
+    EXPECT_EQ(records[0].link.lo_mtu, 1300u);
+  }
+  lo->mtu = before;
+}
+
+TEST_F(Netdev, lo__of_another_netns_is_not_meant) {
+  net_device* lo = mock_netdev("lo");
+  net_device other = *lo;
+  mock_notify_netdev(&other, NETDEV_CHANGEMTU);
+  EXPECT_TRUE(client->events().empty());
+}
+
+// D16: a local connection's frames carry the MAC of lo, which may get another one.
+TEST_F(Netdev, lo__its_mac_is_told_to_local_connections) {
+  CmId own;
+  ASSERT_EQ(own.listen(client->device, ipv4("192.0.2.1"), 7600), 0);
+  Process second("eth0");
+  ASSERT_EQ(second.open_all(), 0);
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.1"), 7600), 0);
+  settle({client.get(), &second});
+  ASSERT_EQ(own.requests.size(), 1u);
+  ASSERT_EQ(own.requests[0]->accept(second), 0);
+  settle({client.get(), &second});
+  client->events();
+  net_device* lo = mock_netdev("lo");
+  lo->dev_addr[5] = 0x66;
+  mock_notify_netdev(lo, NETDEV_CHANGEADDR);
+  mock_advance_ms(1);
+  bool told = false;
+  for (const auto& record : client->events())
+    told |= record.type == USIW_EVENT_PATH && record.conn.local_mac[5] == 0x66 && record.conn.remote_mac[5] == 0x66;
+  EXPECT_TRUE(told);
+  lo->dev_addr[5] = 0;
+}
+
 TEST_F(Netdev, addr_removed__connections_of_it_end) {
   establish();
   const in6_addr other = ipv6("2001:db8::1"), own = ipv4("192.0.2.1");

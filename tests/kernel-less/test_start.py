@@ -33,6 +33,19 @@ def test_check_says_what_is_wrong(usiw_run):
     assert "192.0.2.77 is not an address of this host" in out
 
 
+def test_usiw_port_says_what_port_says(usiw_run, monkeypatch):
+    """USIW_PORT, which says it with the module, means the same here. --port wins, and the provider sees neither."""
+    monkeypatch.setenv("USIW_PORT", "socket")
+    by_hand = "UDP sockets, by --port or USIW_PORT"
+    assert by_hand in usiw_run([], ["--check"]).expect(0)
+    assert by_hand not in usiw_run([], ["--port", "shm", "--check"]).expect(0)
+    assert "USIW_PORT" not in [w.partition("=")[0] for w in usiw_run(["env"]).expect(0).split()]
+    monkeypatch.setenv("USIW_PORT", "pigeon")
+    proc = usiw_run(["true"])
+    assert proc.wait() == 2
+    assert "USIW_PORT: auto, socket, packet or shm, not 'pigeon'" in only_line(proc)
+
+
 @pytest.mark.parametrize("options, part", [
     (["--nonesuch"], "unknown option --nonesuch"),
     (["--device"], "--device needs a value"),

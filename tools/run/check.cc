@@ -40,10 +40,10 @@ void line(const std::string& what, const std::string& value) { printf("%-12s %s\
 /// Why raw packets are not used; empty: they are.
 std::string no_packets() {
   const usiw_link_info link = link_info();
-  switch (settings().ports) {
-    case Ports::kShm:
-    case Ports::kSocket:
-      return "by --port";
+  switch (settings().port) {
+    case PortWish::kShm:
+    case PortWish::kSocket:
+      return "by --port or USIW_PORT";
     default:
       break;
   }
@@ -56,8 +56,8 @@ std::string no_packets() {
 void print_ways() {
   const std::string ifname = link_info().ifname;
   const std::string why = no_packets();
-  line("this host", settings().ports == Ports::kSocket
-                        ? "UDP sockets, by --port"
+  line("this host", settings().port == PortWish::kSocket
+                        ? "UDP sockets, by --port or USIW_PORT"
                         : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
   if (why.empty()) {
     line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
@@ -112,7 +112,7 @@ std::string check_settings() {
     return "--address " + address + " is not an address of this host (see: ip address)";
   if (scratch_directory().empty())
     return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;
-  if (settings().ports == Ports::kPacket && !packets_permitted())
+  if (settings().port == PortWish::kPacket && !packets_permitted())
     return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
   return {};
 }

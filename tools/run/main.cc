@@ -55,13 +55,13 @@ void preload(const std::string& library) {
 /// As with the module, unless --port says otherwise. The provider gets what usiw-run makes of it, connection by
 /// connection, and no wish of its own. Empty, or what is wrong.
 std::string take_port_wish() {
-  const char* wish = getenv(kProviderPortVariable);
+  const char* wish = getenv(usiw::kPortVariable);
   if (wish == nullptr) return {};
-  Ports ports;
-  if (*wish != '\0' && !ports_of(wish, ports))
-    return std::string(kProviderPortVariable) + ": " + kPortNames + ", not '" + wish + "'";
-  if (*wish != '\0') setenv(kPortVariable, wish, 0);
-  unsetenv(kProviderPortVariable);
+  usiw::PortWish asked;
+  if (*wish != '\0' && !usiw::parse_port_wish(wish, asked))
+    return std::string(usiw::kPortVariable) + ": " + usiw::kPortNames + ", not '" + wish + "'";
+  if (*wish != '\0') setenv(kRunPortVariable, wish, 0);
+  unsetenv(usiw::kPortVariable);
   return {};
 }
 

@@ -120,9 +120,9 @@ std::string parse(int argc, char** argv, Options& out) {
       if (!is_device_name(value)) return "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
       out.environment.emplace_back(kDeviceVariable, value);
     } else if (option == "--port") {
-      Ports ports;
-      if (!ports_of(value, ports)) return std::string("--port: ") + kPortNames + ", not '" + value + "'";
-      out.environment.emplace_back(kPortVariable, value);
+      PortWish wish;
+      if (!parse_port_wish(value, wish)) return std::string("--port: ") + kPortNames + ", not '" + value + "'";
+      out.environment.emplace_back(kRunPortVariable, value);
     } else if (option != "--address") {
       if (std::string wrong = add_fault(option, value, faults); !wrong.empty()) return wrong;
     } else {

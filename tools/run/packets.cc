@@ -17,13 +17,19 @@ bool open_one() {
   return fd >= 0;
 }
 
-bool wanted() {
-  const Ports ports = settings().ports;
-  return (ports == Ports::kAuto || ports == Ports::kPacket) && !g_given_up;
+/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter here.)
+bool by_packets(usiw_not_packet not_packet) {
+  const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
+  const PortFacts facts{.not_packet = not_packet,
+                        .permitted = wish == PortWish::kAuto && packets_permitted(),  // asking takes milliseconds
+                        .broken = g_given_up,
+                        .socket = true,
+                        .same_host = false};
+  return choose_port(wish, facts).kind == PortKind::kPacket;
 }
 
-bool possible_by(const usiw_link_info& link) {
-  return std::to_array(link.mac) != std::array<uint8_t, 6>{} && packets_permitted();
+usiw_not_packet judge(const usiw_link_info& link) {
+  return std::to_array(link.mac) != std::array<uint8_t, 6>{} ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV;
 }
 
 }  // namespace
@@ -35,12 +41,11 @@ bool packets_permitted() {
 
 void packets_give_up() { g_given_up = true; }
 
-bool packets_possible() { return wanted() && possible_by(link_info()); }
+bool packets_possible() { return by_packets(judge(link_info())); }
 
 bool packets_reach(const Tuple& tuple, NextHop& hop) {
-  if (!wanted()) return false;
-  const usiw_link_info link = link_info();
-  return possible_by(link) && route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link.ifindex;
+  if (!packets_possible()) return false;
+  return route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link_info().ifindex;
 }
 
 }  // namespace usiw::run

@@ -81,7 +81,7 @@ int UverbsFile::get_context(const Command& c) {
   resp.drv.counters_size = USIW_COUNTERS_SIZE;
   resp.drv.link = link_info();
   // Raw ports are made when a connection asks for one: CONNECT says so.
-  resp.drv.port_kind = settings().ports == Ports::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
+  resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = respond(c, resp); ret != 0) {
     world().unlock();
     ::close(async_fd);

@@ -21,6 +21,9 @@ constexpr int kSocketBuffer = 8 << 20;
 constexpr size_t kSegmentsMost = 64, kMessageMost = 65'000;
 /// So many batches without a merged message end the expectation of more.
 constexpr unsigned kUnmergedMost = 64;
+/// When the kernel has refused to take a message apart, so many datagrams go out one by one before it is asked again; each
+/// further time twice as many, up to kSinglyShifts times.
+constexpr unsigned kSinglyLeast = 256, kSinglyShifts = 8;
 
 void widen(int fd, int force, int name) {
   if (setsockopt(fd, SOL_SOCKET, force, &kSocketBuffer, sizeof kSocketBuffer) != 0)
@@ -137,7 +140,7 @@ int SocketPort::add_flow(Path& path, int fd) {
   // Else whoever has made the socket has said it.
   if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
   if (slot == sockets_.size()) sockets_.emplace_back();
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .segments = true, .flow = path.flow};
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .flow = path.flow};
   path.socket = slot;
   open_++;
   sending_++;
@@ -249,7 +252,7 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
     size_t used = 0;
     while (used < kBatch && done + used < bufs.size() && socket_of(*bufs[done + used].path) == out) {
       const auto rest = bufs.subspan(done + used, std::min(bufs.size() - done, kBatch) - used);
-      const size_t count = out->segments ? alike(rest) : 1;
+      const size_t count = out->singly == 0 ? alike(rest) : 1;
       address(headers_[n], messages_[n], *rest[0].path, out->connected);
       msghdr& msg = headers_[n].msg_hdr;
       for (size_t i = 0; i < count; i++) vecs_[used + i] = {rest[i].data, rest[i].len};
@@ -265,13 +268,18 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
     int sent = sendmmsg(out->fd, headers_, n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       for (int i = 0; i < sent; i++) done += messages_[i].count;
+      if (out->singly != 0)
+        out->singly -= std::min(out->singly, static_cast<unsigned>(sent));
+      else if (std::any_of(messages_, messages_ + sent, [](const Message& m) { return m.count > 1; }))
+        out->refusals = 0;
     } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
       room = false;
+    } else if (messages_[0].count > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
+      // This netdev cannot, or the path has become too narrow for the datagrams: one by one for a while.
+      out->singly = kSinglyLeast << std::min(out->refusals, kSinglyShifts);
+      out->refusals++;
     } else if (errno != EINTR) {
-      if (messages_[0].count > 1)
-        out->segments = false;  // it may be that this netdev cannot, or that the path has become too narrow: one by one
-      else
-        done++;  // this one cannot be sent (no route, too long ...): as if the wire had lost it
+      done += messages_[0].count;  // cannot be sent (no route, too long, link down ...): as if the wire had lost it
     }
   }
   tx_free(bufs);

@@ -60,7 +60,8 @@ class SocketPort final : public NetPort {
     unsigned users = 0;  ///< connections
     bool connected = false;
     bool sends = true;  ///< false: its connection sends by another port
-    bool segments = true;  ///< the kernel has not refused to take messages apart
+    /// Datagrams that still go out one by one, since the kernel has refused to take a message apart; times in a row.
+    unsigned singly = 0, refusals = 0;
     FlowKey flow{};        ///< of it the local port, if the socket is not connected
     bool serves(const FlowKey& key) const;
   };

@@ -262,6 +262,41 @@ TEST_P(MergedPorts, datagrams_of_any_length_in_any_order) {
   for (int i = 0; i < 3; i++) exchange(mixed);
 }
 
+/// Without checksums no message is taken apart. That a netdev or a path cannot do it now does not mean that it never can.
+TEST_P(MergedPorts, a_refusal_is_not_for_ever) {
+  const int fa = data_socket(GetParam(), port_a);
+  path = path_between(GetParam(), port_a, port_b);
+  path.merge = true;
+  back = path_between(GetParam(), port_b, port_a);
+  ASSERT_EQ(0, a->add_flow(path, fa));
+  const auto checksums = [&](int off) {
+    const int rc = GetParam() ? setsockopt(fa, SOL_SOCKET, SO_NO_CHECK, &off, sizeof off)
+                              : setsockopt(fa, SOL_UDP, UDP_NO_CHECK6_TX, &off, sizeof off);
+    ASSERT_EQ(0, rc);
+  };
+  const int accept_none = 1;
+  if (!GetParam()) setsockopt(fd, SOL_UDP, UDP_NO_CHECK6_RX, &accept_none, sizeof accept_none);
+  // Whether 40 datagrams came as one message: nothing is left in the socket then when the first has been taken.
+  const auto merged = [&] {
+    EXPECT_EQ(40u, send(*a, path, std::vector<uint32_t>(40, 1000)));
+    RxBuf first;
+    EXPECT_EQ(1u, b->rx(std::span(&first, 1)));
+    pollfd p{b->wait_fd(), POLLIN, 0};
+    const bool rest_waits = poll(&p, 1, 0) == 1;
+    b->rx_free(std::span(&first, 1));
+    EXPECT_EQ(39u, receive(*b, 39).size());
+    return !rest_waits;
+  };
+  ASSERT_TRUE(merged());
+  checksums(1);
+  ASSERT_FALSE(merged());
+  checksums(0);
+  ASSERT_FALSE(merged()) << "asked again at once";
+  int bursts = 0;
+  while (bursts < 40 && !merged()) bursts++;
+  EXPECT_LT(bursts, 10);
+}
+
 TEST_P(MergedPorts, a_message_longer_than_a_burst_waits_in_the_port) {
   exchange(std::vector<uint32_t>(40, 1472), 8);
   ASSERT_EQ(40u, send(*a, path, std::vector<uint32_t>(40, 1472)));

@@ -21,6 +21,7 @@
 
 struct usiw_conn;
 struct usiw_path;
+struct usiw_qp_proxy;
 
 /* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
 #define USIW_NEXTHOP_BITS	6
@@ -213,26 +214,6 @@ struct usiw_mr {
 };
 
 /**
- * struct usiw_qp_proxy - what iw_cm holds in place of a QP
- * @ibqp:	only .device and .real_qp are set. iw_cm gets it from iw_get_qp, counts
- *		references to it, and gives it to ib_modify_qp, which comes out in
- *		usiw_modify_qp without udata
- * @qp:		NULL once the QP is being destroyed; guarded by @lock
- *
- * iw_cm keeps its reference for as long as users let it: one who accepts and rejects the
- * same connection makes it keep it until rdma_cm's file is closed, which in a dying
- * process happens after the QPs are destroyed. With the QP itself in iw_cm's hands that
- * process could not be killed; the proxy lets the QP go without asking iw_cm.
- */
-struct usiw_qp_proxy {
-	struct ib_qp ibqp;
-	struct kref kref;
-	struct rcu_head rcu;
-	spinlock_t lock;		/* taken with interrupts off: iw_cm has them off */
-	struct usiw_qp *qp;
-};
-
-/**
  * struct usiw_qp - queue pair
  * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
  *		this is the only check that a QP is connected by its owner
@@ -278,11 +259,6 @@ static inline struct usiw_ucontext *to_usiw_uctx(struct ib_ucontext *ibuc)
 static inline struct usiw_qp *to_usiw_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct usiw_qp, ibqp);
-}
-
-static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
-{
-	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
 }
 
 /* Does the QP's process take data sockets? */
@@ -390,14 +366,8 @@ int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr);
 int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		   const struct ib_recv_wr **bad_wr);
-struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
-void usiw_iw_add_ref(struct ib_qp *ibqp);
-void usiw_iw_rem_ref(struct ib_qp *ibqp);
-struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
-struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn);
 void usiw_qp_put(struct usiw_qp *qp);
-bool usiw_qp_owner_is_dying(const struct usiw_qp *qp);
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);

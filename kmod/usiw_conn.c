@@ -13,6 +13,7 @@
 #include <linux/xarray.h>
 
 #include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
 
 #define USIW_CONN_HASH_BITS	12
 

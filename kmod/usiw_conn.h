@@ -367,10 +367,6 @@ int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
 			   int ifindex);
 
-/* usiw_iwcm_quirks.c */
-bool usiw_iw_in_netns(const struct iw_cm_id *cm_id);
-void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port);
-
 /* usiw_listen.c */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);

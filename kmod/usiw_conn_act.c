@@ -16,6 +16,7 @@
 #include <linux/slab.h>
 
 #include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
 
 /* ---- Upcalls ----------------------------------------------------------- */
 
@@ -60,7 +61,7 @@ int usiw_conn_tell_request(struct usiw_conn *conn)
 	usiw_conn_fill_private_data(conn, &event);
 	event.ird = min_t(u16, conn->cm.peer_ird, U8_MAX);
 	event.ord = min_t(u16, conn->cm.peer_ord, U8_MAX);
-	event.provider_data = (void *)((unsigned long)conn->id << 1);
+	event.provider_data = usiw_iw_request_data(conn);
 	return cm_id->event_handler(cm_id, &event);
 }
 

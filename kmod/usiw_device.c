@@ -15,6 +15,7 @@
 
 #include "usiw.h"
 #include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
 
 static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 				   struct ib_port_immutable *immutable)

@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Calls of iw_cm: connect, accept, reject. Listening is in usiw_listen.c.
- *
- * provider_data of a cm_id made for a request: first the connection's id, shifted by one;
- * after accept, the proxy of the QP that iw_cm was given, with the lowest bit set. iw_cm
- * leaves the cm_id in the state in which it took accept until it has worked ESTABLISHED
- * off, and lets users accept and reject it again meanwhile; what to do then is found from
- * this.
  */
 #include <net/ipv6.h>
 
 #include "usiw_conn.h"
-
-#define USIW_ACCEPTED	1ul
-
-/*
- * Listeners and connections outlive the users of their cm_ids, and drop them by iw_cm's own
- * rem_ref: so iw_cm must not be unloaded before this module, which takes a symbol of it.
- */
-static const typeof(&iw_destroy_cm_id) usiw_needs_iw_cm __used = iw_destroy_cm_id;
+#include "usiw_iwcm_quirks.h"
 
 /* ---- Addresses --------------------------------------------------------- */
 
@@ -219,63 +206,6 @@ static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 	usiw_conn_arm(conn);
 }
 
-static struct usiw_qp_proxy *usiw_accepted_proxy(const struct iw_cm_id *cm_id)
-{
-	return (void *)((unsigned long)cm_id->provider_data & ~USIW_ACCEPTED);
-}
-
-static bool usiw_is_accepted(const struct iw_cm_id *cm_id)
-{
-	return (unsigned long)cm_id->provider_data & USIW_ACCEPTED;
-}
-
-static struct usiw_conn *usiw_request_conn(const struct iw_cm_id *cm_id)
-{
-	return usiw_conn_by_id((unsigned long)cm_id->provider_data >> 1);
-}
-
-static void usiw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
-{
-	cm_id->provider_data = (void *)((unsigned long)proxy | USIW_ACCEPTED);
-}
-
-/* The connection that an accepted cm_id still has, with a reference. */
-static struct usiw_conn *usiw_accepted_conn(struct iw_cm_id *cm_id)
-{
-	struct usiw_qp_proxy *proxy = usiw_accepted_proxy(cm_id);
-	struct usiw_conn *conn = NULL;
-	struct usiw_qp *qp;
-
-	qp = proxy ? usiw_qp_proxy_get_qp(proxy) : NULL;
-	if (qp) {
-		conn = usiw_qp_get_conn(qp);
-		usiw_qp_put(qp);
-	}
-	return conn;
-}
-
-/*
- * accept on a cm_id that was accepted, with another QP: iw_cm has put that QP in place of
- * the first one, whose reference it has forgotten. An error would make it forget the second
- * one too and trip over ESTABLISHED; so: success, of a connection that ends at once.
- */
-static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
-{
-	struct usiw_qp_proxy *first = usiw_accepted_proxy(cm_id);
-	struct usiw_conn *conn = usiw_accepted_conn(cm_id);
-
-	rcu_read_lock();
-	usiw_set_accepted(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
-	rcu_read_unlock();
-	if (conn) {
-		usiw_conn_abort(conn, USIW_KILL_LOCAL);
-		usiw_conn_put(conn);
-	}
-	if (first)
-		usiw_iw_rem_ref(&first->ibqp);
-	return 0;
-}
-
 static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			    const struct iw_cm_conn_param *param)
 {
@@ -294,7 +224,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 		goto out;
 	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
 	usiw_cm_ledger_accepted(&conn->ledger);
-	usiw_set_accepted(cm_id, qp->proxy);
+	usiw_iw_set_accepted(cm_id, qp);
 	usiw_conn_perform(conn, actions);
 	usiw_conn_arm(conn);
 out:
@@ -316,9 +246,9 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	struct usiw_qp *qp;
 	int ret;
 
-	if (usiw_is_accepted(cm_id))
+	if (usiw_iw_is_accepted(cm_id))
 		return usiw_iw_accept_again(cm_id, param->qpn);
-	conn = usiw_request_conn(cm_id);
+	conn = usiw_iw_request_conn(cm_id);
 	if (!conn)
 		return -ECONNRESET;
 	ret = usiw_check_param(param);
@@ -341,9 +271,9 @@ int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 {
 	struct usiw_conn *conn;
 
-	if (usiw_is_accepted(cm_id)) {
+	if (usiw_iw_is_accepted(cm_id)) {
 		/* iw_cm has moved the cm_id on, to where ESTABLISHED is not expected. */
-		conn = usiw_accepted_conn(cm_id);
+		conn = usiw_iw_accepted_conn(cm_id);
 		if (conn) {
 			mutex_lock(&conn->lock);
 			usiw_conn_mute_and_abort(conn);
@@ -352,7 +282,7 @@ int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 		}
 		return 0;
 	}
-	conn = usiw_request_conn(cm_id);
+	conn = usiw_iw_request_conn(cm_id);
 	if (!conn)
 		return -ECONNRESET;
 	mutex_lock(&conn->lock);

@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
 
 static void usiw_listener_release(struct kref *kref)
 {

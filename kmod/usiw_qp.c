@@ -6,7 +6,6 @@
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
@@ -14,6 +13,7 @@
 #include "../cm/usiw_qp_states.h"
 #include "usiw.h"
 #include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
 
 static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 {
@@ -26,42 +26,6 @@ static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 	return usiw_check_qp_caps(attr->cap.max_send_wr, attr->cap.max_recv_wr,
 				  attr->cap.max_send_sge, attr->cap.max_recv_sge,
 				  attr->cap.max_inline_data);
-}
-
-static int usiw_qp_proxy_alloc(struct usiw_qp *qp)
-{
-	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL_ACCOUNT);
-
-	if (!proxy)
-		return -ENOMEM;
-	proxy->ibqp.device = qp->ibqp.device;
-	proxy->ibqp.real_qp = &proxy->ibqp;
-	proxy->ibqp.qp_type = IB_QPT_RC;
-	kref_init(&proxy->kref);
-	spin_lock_init(&proxy->lock);
-	proxy->qp = qp;
-	qp->proxy = proxy;
-	return 0;
-}
-
-static void usiw_qp_proxy_put_rcu(struct rcu_head *rcu)
-{
-	usiw_iw_rem_ref(&container_of(rcu, struct usiw_qp_proxy, rcu)->ibqp);
-}
-
-/*
- * The QP is going, and its proxy is no longer found. iw_cm calls iw_get_qp and then
- * iw_add_ref in one section with interrupts off (iw_cm_connect, iw_cm_accept): so the
- * first reference goes a grace period later, when whoever found the proxy has its own.
- */
-static void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
-{
-	unsigned long irqs;
-
-	spin_lock_irqsave(&proxy->lock, irqs);
-	proxy->qp = NULL;
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	call_rcu(&proxy->rcu, usiw_qp_proxy_put_rcu);
 }
 
 int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
@@ -173,21 +137,6 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* Has the process been killed, or does it exit or exec? */
-bool usiw_qp_owner_is_dying(const struct usiw_qp *qp)
-{
-	struct task_struct *task;
-	bool dying;
-
-	if (!atomic_read(&qp->mm->mm_users))
-		return true;
-	rcu_read_lock();
-	task = pid_task(qp->owner, PIDTYPE_TGID);
-	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
-	rcu_read_unlock();
-	return dying;
-}
-
 static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)
 {
 	struct usiw_conn *conn = usiw_qp_get_conn(qp);
@@ -293,61 +242,7 @@ int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-/* ---- References. iw_cm calls get and add with interrupts off. ---- */
-
-struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
-{
-	return xa_load(&dev->qps, qpn);
-}
-
-struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
-{
-	unsigned long irqs;
-	struct usiw_qp *qp;
-
-	spin_lock_irqsave(&proxy->lock, irqs);
-	qp = proxy->qp;
-	if (qp)
-		kref_get(&qp->kref);
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	return qp;
-}
-
-/*
- * Called by connect and accept, in the user's own context. Another process's QP is not for
- * iw_cm to have, which would move it to ERR. Nor is one with a connection: for a user who
- * accepts twice on one QP this ends the second attempt before iw_cm forgets the first one's
- * reference.
- */
-struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
-{
-	struct usiw_qp_proxy *proxy = usiw_qp_proxy_by_qpn(to_usiw_dev(ibdev), qpn);
-	unsigned long irqs;
-	bool free = false;
-
-	if (!proxy)
-		return NULL;
-	spin_lock_irqsave(&proxy->lock, irqs);
-	if (proxy->qp)
-		free = proxy->qp->mm == current->mm && !READ_ONCE(proxy->qp->conn);
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	return free ? &proxy->ibqp : NULL;
-}
-
-void usiw_iw_add_ref(struct ib_qp *ibqp)
-{
-	kref_get(&to_usiw_qp_proxy(ibqp)->kref);
-}
-
-static void usiw_qp_proxy_release(struct kref *kref)
-{
-	kfree(container_of(kref, struct usiw_qp_proxy, kref));
-}
-
-void usiw_iw_rem_ref(struct ib_qp *ibqp)
-{
-	kref_put(&to_usiw_qp_proxy(ibqp)->kref, usiw_qp_proxy_release);
-}
+/* ---- References ---- */
 
 static void usiw_qp_release(struct kref *kref)
 {

@@ -16,6 +16,7 @@
 extern "C" {
 #include "kmod/usiw.h"
 #include "kmod/usiw_conn.h"
+#include "kmod/usiw_iwcm_quirks.h"
 }
 
 namespace kuser {

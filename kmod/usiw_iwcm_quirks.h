@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What usiw_iwcm_quirks.c, which see, gives to the others. */
+#ifndef USIW_IWCM_QUIRKS_H
+#define USIW_IWCM_QUIRKS_H
+
+#include <rdma/iw_cm.h>
+
+#include "usiw.h"
+
+/**
+ * struct usiw_qp_proxy - what iw_cm holds in place of a QP
+ * @ibqp:	only .device and .real_qp are set. iw_cm gets it from iw_get_qp, counts
+ *		references to it, and gives it to ib_modify_qp, which comes out in
+ *		usiw_modify_qp without udata
+ * @qp:		NULL once the QP is being destroyed; guarded by @lock
+ *
+ * iw_cm keeps its reference for as long as users let it: one who accepts and rejects the
+ * same connection makes it keep it until rdma_cm's file is closed, which in a dying
+ * process happens after the QPs are destroyed. With the QP itself in iw_cm's hands that
+ * process could not be killed; the proxy lets the QP go without asking iw_cm.
+ */
+struct usiw_qp_proxy {
+	struct ib_qp ibqp;
+	struct kref kref;
+	struct rcu_head rcu;
+	spinlock_t lock;		/* taken with interrupts off: iw_cm has them off */
+	struct usiw_qp *qp;
+};
+
+static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
+}
+
+/* QPs */
+int usiw_qp_proxy_alloc(struct usiw_qp *qp);
+void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy);
+struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
+struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
+struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
+void usiw_iw_add_ref(struct ib_qp *ibqp);
+void usiw_iw_rem_ref(struct ib_qp *ibqp);
+bool usiw_qp_owner_is_dying(const struct usiw_qp *qp);
+
+/* cm_ids */
+bool usiw_iw_in_netns(const struct iw_cm_id *cm_id);
+void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port);
+void *usiw_iw_request_data(const struct usiw_conn *conn);
+struct usiw_conn *usiw_iw_request_conn(const struct iw_cm_id *cm_id);
+void usiw_iw_set_accepted(struct iw_cm_id *cm_id, const struct usiw_qp *qp);
+bool usiw_iw_is_accepted(const struct iw_cm_id *cm_id);
+struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id);
+int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn);
+
+#endif /* USIW_IWCM_QUIRKS_H */

@@ -52,14 +52,15 @@ class Data : public Kuser {
     return sock->ops->sendmsg(sock, &msg, 20);
   }
   mock_datagram from_client(unsigned opcode, unsigned len) {
-    mock_datagram d{};
-    d.from = ipv4("192.0.2.1");
-    d.to = ipv4("192.0.2.2");
-    d.from_port = cpu_to_be16(9000);
-    d.to_port = cpu_to_be16(kPort);
-    d.len = len;
+    mock_datagram d = client_datagram(len);
     put(d, 0, opcode);
     return d;
+  }
+  void expect_off_the_network() {
+    EXPECT_EQ(send(), -ENOTCONN);
+    mock_datagram d = from_client(USIW_TRP_DATA, 100);
+    mock_deliver(&d, ~0u);
+    EXPECT_EQ(mock_queued(sock), 0);
   }
   static void put(mock_datagram& d, unsigned at, unsigned opcode) { d.data[at + 8] = opcode << 4; }
   int sockets_of_kernel() { return 2; }  // the listener's port and the client's
@@ -109,12 +110,7 @@ TEST_F(Data, open__each_failure_is_told_in_its_place_and_leaves_nothing) {
         EXPECT_EQ(mock_sockets, before) << n;
         EXPECT_EQ(mock_open_fds(), files) << n;
       }
-      TearDown();
-      for (CmId* id : {&listener, &active}) {
-        std::destroy_at(id);
-        new (id) CmId;
-      }
-      ASSERT_NO_FATAL_FAILURE(SetUp());
+      ASSERT_NO_FATAL_FAILURE(start_anew({&listener, &active}));
     }
   }
 }
@@ -196,10 +192,7 @@ TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
   establish();
   server->destroy_qp();
   pump();
-  EXPECT_EQ(send(), -ENOTCONN);
-  mock_datagram d = from_client(USIW_TRP_DATA, 100);
-  mock_deliver(&d, ~0u);
-  EXPECT_EQ(mock_queued(sock), 0);
+  expect_off_the_network();
 }
 
 // setsockopt of SO_LINGER, before 6.8, whose argument lies in memory that never comes: the lock is held as long.
@@ -208,10 +201,7 @@ TEST_F(Data, close__waits_for_no_lock_of_the_process) {
   lock_sock(sock->sk);
   server->destroy_qp();
   pump();
-  EXPECT_EQ(send(), -ENOTCONN);
-  mock_datagram d = from_client(USIW_TRP_DATA, 100);
-  mock_deliver(&d, ~0u);
-  EXPECT_EQ(mock_queued(sock), 0);
+  expect_off_the_network();
   release_sock(sock->sk);
 }
 

@@ -459,6 +459,25 @@ void Kuser::settle(std::initializer_list<Process*> processes) {
   } while (answers || mock_sent());
 }
 
+mock_datagram client_datagram(unsigned len) {
+  mock_datagram d{};
+  d.from = ipv4("192.0.2.1");
+  d.from_port = cpu_to_be16(9000);
+  d.to = ipv4("192.0.2.2");
+  d.to_port = cpu_to_be16(kPort);
+  d.len = len;
+  return d;
+}
+
+void Kuser::start_anew(std::initializer_list<CmId*> ids) {
+  TearDown();
+  for (CmId* id : ids) {
+    std::destroy_at(id);
+    new (id) CmId;
+  }
+  SetUp();
+}
+
 // ---- Story ----
 
 Story::Story() = default;

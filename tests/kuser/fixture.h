@@ -127,6 +127,9 @@ class CmId {
   ib_qp* proxy_ = nullptr;
 };
 
+/// UDP from the client's end of a connection to the server's, of @p len bytes.
+mock_datagram client_datagram(unsigned len);
+
 class Kuser : public ::testing::Test {
  protected:
   Kuser();
@@ -142,6 +145,8 @@ class Kuser : public ::testing::Test {
   void pump();
   /// The same with the processes answering.
   void settle(std::initializer_list<Process*> processes);
+  /// From the beginning: what the test has is torn down, @p ids too, and set up again.
+  void start_anew(std::initializer_list<CmId*> ids);
   bool loaded_ = false;
 };
 

@@ -187,12 +187,7 @@ TEST_F(Move, path__changes_while_it_is_read) {
 
 TEST_F(Move, path__mtu_by_icmp_to_the_data_socket) {
   connected();
-  mock_datagram data{};
-  data.from = ipv4("192.0.2.1");
-  data.from_port = cpu_to_be16(9000);
-  data.to = ipv4("192.0.2.2");
-  data.to_port = cpu_to_be16(kPort);
-  data.len = 1400;
+  mock_datagram data = client_datagram(1400);
   mock_deliver_too_big(&data, 8, 1400);
   mock_run();
   expect_path(true, USIW_NOT_PACKET_NONE, 1400);
@@ -239,12 +234,7 @@ TEST_F(Move, ipsec__connection_that_does_not_move_ends) {
     EXPECT_TRUE(client_is_killed());
     EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), before + 1);
     mock_ipsec = 0;
-    TearDown();
-    for (CmId* id : {&listener, &active}) {
-      std::destroy_at(id);
-      new (id) CmId;
-    }
-    ASSERT_NO_FATAL_FAILURE(SetUp());
+    ASSERT_NO_FATAL_FAILURE(start_anew({&listener, &active}));
   }
 }
 

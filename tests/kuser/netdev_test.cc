@@ -5,7 +5,19 @@
 namespace kuser {
 namespace {
 
-class Netdev : public Connected {};
+class Netdev : public Connected {
+ protected:
+  /// From the client to @p second, a process on the same device that listens by @p own.
+  void connect_to_own_address(CmId& own, Process& second) {
+    ASSERT_EQ(own.listen(client->device, ipv4("192.0.2.1"), 7600), 0);
+    ASSERT_EQ(second.open_all(), 0);
+    ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.1"), 7600), 0);
+    settle({client.get(), &second});
+    ASSERT_EQ(own.requests.size(), 1u);
+    ASSERT_EQ(own.requests[0]->accept(second), 0);
+    settle({client.get(), &second});
+  }
+};
 
 TEST_F(Netdev, port__event_after_it_is_clear_which) {
   net_device* eth0 = mock_netdev("eth0");
@@ -92,14 +104,8 @@ TEST_F(Netdev, lo__of_another_netns_is_not_meant) {
 // D16: a local connection's frames carry the MAC of lo, which may get another one.
 TEST_F(Netdev, lo__its_mac_is_told_to_local_connections) {
   CmId own;
-  ASSERT_EQ(own.listen(client->device, ipv4("192.0.2.1"), 7600), 0);
   Process second("eth0");
-  ASSERT_EQ(second.open_all(), 0);
-  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.1"), 7600), 0);
-  settle({client.get(), &second});
-  ASSERT_EQ(own.requests.size(), 1u);
-  ASSERT_EQ(own.requests[0]->accept(second), 0);
-  settle({client.get(), &second});
+  ASSERT_NO_FATAL_FAILURE(connect_to_own_address(own, second));
   client->events();
   net_device* lo = mock_netdev("lo");
   lo->dev_addr[5] = 0x66;
@@ -136,14 +142,8 @@ TEST_F(Netdev, neigh__others_do_not_matter) {
 
 TEST_F(Netdev, route__own_address_goes_over_lo) {
   CmId own;
-  ASSERT_EQ(own.listen(client->device, ipv4("192.0.2.1"), 7600), 0);
   Process second("eth0");
-  ASSERT_EQ(second.open_all(), 0);
-  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.1"), 7600), 0);
-  settle({client.get(), &second});
-  ASSERT_EQ(own.requests.size(), 1u);
-  ASSERT_EQ(own.requests[0]->accept(second), 0);
-  settle({client.get(), &second});
+  ASSERT_NO_FATAL_FAILURE(connect_to_own_address(own, second));
   ASSERT_EQ(client->seen.size(), 1u);
   EXPECT_EQ(client->seen[0].conn.flags, USIW_CONN_F_INITIATOR | USIW_CONN_F_LOCAL);
   EXPECT_EQ(client->seen[0].conn.mtu, USIW_MAX_MTU);

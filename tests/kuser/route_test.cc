@@ -246,12 +246,7 @@ TEST_F(Follow, ipsec__forbidden_flow) {
 class PathMtu : public Follow {
  protected:
   void too_big(unsigned mtu) {
-    mock_datagram data{};
-    data.from = ipv4("192.0.2.1");
-    data.from_port = cpu_to_be16(9000);
-    data.to = ipv4("192.0.2.2");
-    data.to_port = cpu_to_be16(kPort);
-    data.len = 1400;
+    mock_datagram data = client_datagram(1400);
     mock_deliver_too_big(&data, 8, mtu);
     mock_run();
     mock_advance_ms(USIW_ICMP_MS);

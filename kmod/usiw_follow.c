@@ -81,6 +81,12 @@ static void usiw_conn_expect_move(struct usiw_conn *conn)
 		conn->move_us = usiw_now_us() + USIW_MOVE_MS * USEC_PER_MSEC;
 }
 
+static void usiw_conn_permit(struct usiw_conn *conn)
+{
+	conn->forbidden = false;
+	conn->move_us = 0;
+}
+
 /* IPsec or an encapsulation is due from now on, or a policy forbids the flow. */
 static void usiw_conn_forbid(struct usiw_conn *conn, enum usiw_not_packet reason, u16 mtu)
 {
@@ -97,8 +103,7 @@ static void usiw_conn_forbid(struct usiw_conn *conn, enum usiw_not_packet reason
 static void usiw_conn_elsewhere(struct usiw_conn *conn, const struct usiw_route *route)
 {
 	if (conn->moves) {
-		conn->forbidden = false;
-		usiw_conn_expect_move(conn);
+		usiw_conn_permit(conn);
 		usiw_conn_lose_packets(conn, route->reason ? route->reason : USIW_NOT_PACKET_NETDEV,
 				       usiw_conn_mtu(conn, route));
 	}
@@ -127,8 +132,7 @@ static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_rou
 	int bucket, ret;
 
 	conn->elsewhere = false;
-	conn->forbidden = false;
-	usiw_conn_expect_move(conn);
+	usiw_conn_permit(conn);
 	ret = usiw_route_mac(route, &conn->tuple, mac, &bucket);
 	/* Also of one that is not known yet, so that its update is heard. */
 	usiw_conn_set_nexthop(conn, bucket);
@@ -145,8 +149,7 @@ static void usiw_conn_follow_route(struct usiw_conn *conn, const struct usiw_rou
 static void usiw_conn_follow_socket(struct usiw_conn *conn, const struct usiw_route *route)
 {
 	conn->elsewhere = false;
-	conn->forbidden = false;
-	usiw_conn_expect_move(conn);
+	usiw_conn_permit(conn);
 	usiw_conn_lose_packets(conn, route->reason, usiw_conn_mtu(conn, route));
 }
 

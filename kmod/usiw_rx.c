@@ -190,10 +190,10 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
 }
 
 /*
- * The same for a data socket (usiw_data.c) beside @us: what is not a handshake is the process's. Returns 1
- * for what is to be put into its queue, which may be several datagrams of one length, merged
- * on their way. A handshake among these is taken out of turn, and the process's engine, which
- * sees it as well, ignores it.
+ * The same for a data socket (usiw_data.c) beside @us: what is not a handshake is the process's.
+ * Returns 1 for what is to be put into its queue, which may be several datagrams of one length,
+ * merged on their way. A handshake among these is taken out of turn, and the process's engine,
+ * which sees it as well, ignores it.
  */
 int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {

@@ -17,21 +17,6 @@ bool open_one() {
   return fd >= 0;
 }
 
-/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter here.)
-bool by_packets(usiw_not_packet not_packet) {
-  const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
-  const PortFacts facts{.not_packet = not_packet,
-                        .permitted = wish == PortWish::kAuto && packets_permitted(),  // asking takes milliseconds
-                        .broken = g_given_up,
-                        .socket = true,
-                        .same_host = false};
-  return choose_port(wish, facts).kind == PortKind::kPacket;
-}
-
-usiw_not_packet judge(const usiw_link_info& link) {
-  return std::to_array(link.mac) != std::array<uint8_t, 6>{} ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV;
-}
-
 }  // namespace
 
 bool packets_permitted() {
@@ -41,7 +26,18 @@ bool packets_permitted() {
 
 void packets_give_up() { g_given_up = true; }
 
-bool packets_possible() { return by_packets(judge(link_info())); }
+/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter here.)
+bool packets_possible() {
+  const usiw_link_info link = link_info();
+  const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
+  const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
+  const PortFacts facts{.not_packet = ethernet ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV,
+                        .permitted = wish == PortWish::kAuto && packets_permitted(),  // asking takes milliseconds
+                        .broken = g_given_up,
+                        .socket = true,
+                        .same_host = false};
+  return choose_port(wish, facts).kind == PortKind::kPacket;
+}
 
 bool packets_reach(const Tuple& tuple, NextHop& hop) {
   if (!packets_possible()) return false;

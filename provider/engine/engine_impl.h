@@ -11,13 +11,13 @@
 #include <span>
 #include <vector>
 
+#include "base/wire.h"
 #include "engine/engine.h"
 #include "engine/flow_table.h"
 #include "engine/mr_table.h"
 #include "engine/qp_context.h"
 #include "engine/timers.h"
 #include "engine/trace.h"
-#include "base/wire.h"
 
 namespace usiw {
 

@@ -43,6 +43,12 @@ struct PortChoice {
   bool operator==(const PortChoice&) const = default;
 };
 
+/// What CONNECT or PATH says against raw packets; NONE: they get there. No reason given: another interface.
+constexpr usiw_not_packet not_packet_of(const usiw_conn_info& conn) {
+  if ((conn.flags & USIW_CONN_F_PACKET) != 0) return USIW_NOT_PACKET_NONE;
+  return conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet) : USIW_NOT_PACKET_NETDEV;
+}
+
 /// What speaks against raw packets; NONE: nothing does.
 constexpr usiw_port_why against_packets(const PortFacts& f) {
   switch (f.not_packet) {

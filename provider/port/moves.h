@@ -39,9 +39,9 @@ constexpr PortChoice move_port(PortWish wish, const MoveFacts& m) {
 /// driven to by what is over.
 class PortMoves {
  public:
-  static constexpr uint64_t kDrainLook = 10'000'000;  ///< ns between looks whether what is too long is acknowledged
-  static constexpr uint64_t kFirstHold = 1'000'000'000;  ///< ns without raw packets after they have vanished ...
-  static constexpr unsigned kMostHolds = 6;              ///< ... twice as long every time, so often
+  static constexpr uint64_t kDrainLookNs = 10'000'000;  ///< between looks whether what is too long is acknowledged
+  static constexpr uint64_t kFirstHoldNs = 1'000'000'000;  ///< without raw packets after they have vanished ...
+  static constexpr unsigned kMostHolds = 6;                 ///< ... twice as long every time, so often
 
   /// A connection begins. @p mtu: of its path, bytes.
   void begin(PortWish wish, const PortFacts& facts, PortChoice first, uint32_t mtu) {
@@ -70,8 +70,8 @@ class PortMoves {
                                               .vanished = now < held_until_,
                                               .silent = silent});
     if (silent && present_.kind == PortKind::kPacket && next.kind == PortKind::kSocket) {
-      if (now >= held_until_ + (kFirstHold << kMostHolds)) holds_ = 0;  // long ago
-      held_until_ = now + (kFirstHold << holds_);
+      if (now >= held_until_ + (kFirstHoldNs << kMostHolds)) holds_ = 0;  // long ago
+      held_until_ = now + (kFirstHoldNs << holds_);
       holds_ = std::min(holds_ + 1, kMostHolds);
     } else if (silent && next.kind == PortKind::kPacket) {
       held_until_ = 0;
@@ -82,8 +82,8 @@ class PortMoves {
   /// When to decide again though nothing is heard.
   uint64_t review_at(uint64_t now) const {
     if (present_.kind != PortKind::kSocket) return UINT64_MAX;
-    if (present_.why == USIW_PORT_WHY_MTU) return now + kDrainLook;
-    return present_.why == USIW_PORT_WHY_SILENT ? std::max(held_until_, now + kDrainLook) : UINT64_MAX;
+    if (present_.why == USIW_PORT_WHY_MTU) return now + kDrainLookNs;
+    return present_.why == USIW_PORT_WHY_SILENT ? std::max(held_until_, now + kDrainLookNs) : UINT64_MAX;
   }
   /// It may go by either port, once it has both.
   bool leaves_choice() const {

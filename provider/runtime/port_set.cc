@@ -77,11 +77,7 @@ int PortSet::open_first(bool sockets) {
 
 /// [lock_] What is possible for a connection that begins.
 PortFacts PortSet::facts_of(const usiw_conn_info& conn) const {
-  usiw_not_packet why = USIW_NOT_PACKET_NONE;
-  if ((conn.flags & USIW_CONN_F_PACKET) == 0)
-    why = conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet)
-                                                  : USIW_NOT_PACKET_NETDEV;
-  return {.not_packet = why,
+  return {.not_packet = not_packet_of(conn),
           .permitted = packets_permitted(),
           .broken = packets_broken_,
           .socket = conn.data_fd >= 0,

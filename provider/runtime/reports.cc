@@ -11,16 +11,13 @@
 #include "runtime/kernel_methods.h"
 
 namespace usiw {
-namespace {
 
-usiw_qp_report report(usiw_report_kind kind, uint32_t conn_id) {
+usiw_qp_report report_of(usiw_report_kind kind, uint32_t conn_id) {
   usiw_qp_report r{};
   r.kind = kind;
   r.conn_id = conn_id;
   return r;
 }
-
-}  // namespace
 
 // ---- From the engine, which is held ------------------------------------------------------
 
@@ -33,17 +30,17 @@ void Reports::cq_overrun(Cq& cq) { note(static_cast<VCq*>(cq.owner())->overrun);
 
 void Reports::qp_peer_closed(Qp& qp) {
   auto* v = static_cast<VQp*>(qp.owner());
-  note(v->peer_closed, report(USIW_REPORT_PEER_CLOSED, v->conn_id));
+  note(v->peer_closed, report_of(USIW_REPORT_PEER_CLOSED, v->conn_id));
 }
 
 void Reports::qp_closed(Qp& qp) {
   auto* v = static_cast<VQp*>(qp.owner());
-  note(v->closed, report(USIW_REPORT_CLOSED, v->conn_id));
+  note(v->closed, report_of(USIW_REPORT_CLOSED, v->conn_id));
 }
 
 void Reports::qp_failed(Qp& qp, int error, AsyncEvent event) {
   auto* v = static_cast<VQp*>(qp.owner());
-  usiw_qp_report r = report(USIW_REPORT_FAILED, v->conn_id);
+  usiw_qp_report r = report_of(USIW_REPORT_FAILED, v->conn_id);
   r.error = error > 0 ? -error : error;
   r.async_event = event == AsyncEvent::kNone ? 0u : static_cast<uint32_t>(event);
   note(v->failed, r);
@@ -74,7 +71,7 @@ void Reports::sends_by(VQp& qp) {
     std::atomic_ref(gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
   }
   if ((qp.context->caps & USIW_CAP_PORT_TELL) == 0 || choice.kind == PortKind::kNone || qp.conn_id == 0) return;
-  usiw_qp_report r = report(USIW_REPORT_PORT, qp.conn_id);
+  usiw_qp_report r = report_of(USIW_REPORT_PORT, qp.conn_id);
   r.port = static_cast<uint32_t>(choice.kind) - static_cast<uint32_t>(PortKind::kPacket);
   r.port_why = choice.why;
   note(qp.sends_by, r);

@@ -14,6 +14,9 @@
 
 namespace usiw {
 
+/// A report of the connection @p conn_id; its other members are 0.
+usiw_qp_report report_of(usiw_report_kind kind, uint32_t conn_id);
+
 class Reports final : public EngineEvents {
  public:
   void cq_ready(Cq& cq) override;

@@ -145,9 +145,7 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
     qp.moves.end();
     reports_.sends_by(qp);
   }
-  usiw_qp_report report{};
-  report.kind = error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED;
-  report.conn_id = event.conn_id;
+  usiw_qp_report report = report_of(error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, event.conn_id);
   report.error = -error;
   kernel_qp_report(qp.context->cmd_fd, qp.ibv.handle, report);
 }
@@ -167,11 +165,7 @@ void Runtime::on_path(VQp& qp, const usiw_event& event) {
   const uint32_t mtu = conn.mtu != 0 ? conn.mtu : qp.moves.mtu();
   held->qp_path(qp.qp, qp.path, mtu);
   if (!moves) return;
-  usiw_not_packet why = USIW_NOT_PACKET_NONE;
-  if (!packets)
-    why = conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet)
-                                                  : USIW_NOT_PACKET_NETDEV;
-  qp.moves.path(why, mtu);
+  qp.moves.path(not_packet_of(conn), mtu);
   reconsider(held, qp);
 }
 

@@ -38,7 +38,7 @@ TEST(PortMoves, what_is_longer_than_the_path_takes_goes_by_the_socket_until_it_i
   PortMoves m = begun();
   m.path(USIW_NOT_PACKET_NONE, 1400);
   EXPECT_EQ((PortChoice{PortKind::kSocket, USIW_PORT_WHY_MTU}), m.decide(false, 1496, kSec));
-  EXPECT_EQ(kSec + PortMoves::kDrainLook, m.review_at(kSec));
+  EXPECT_EQ(kSec + PortMoves::kDrainLookNs, m.review_at(kSec));
   EXPECT_EQ((PortChoice{PortKind::kSocket, USIW_PORT_WHY_MTU}), m.decide(false, 1401, kSec + kMs));
   EXPECT_EQ(kByPacket, m.decide(false, 1400, 2 * kSec));
 }
@@ -59,16 +59,16 @@ TEST(PortMoves, silence_tries_the_other_port_and_comes_back_later_and_later) {
     EXPECT_EQ((PortChoice{PortKind::kSocket, USIW_PORT_WHY_SILENT}), m.decide(true, 0, now));
     const uint64_t at = m.review_at(now);
     EXPECT_GE(at - now, held);
-    EXPECT_LE(at - now, PortMoves::kFirstHold << PortMoves::kMostHolds);
+    EXPECT_LE(at - now, PortMoves::kFirstHoldNs << PortMoves::kMostHolds);
     held = at - now;
     EXPECT_EQ(PortKind::kSocket, m.decide(false, 0, at - 1).kind);
     EXPECT_EQ(kByPacket, m.decide(false, 0, at));
     now = at + kMs;
   }
-  EXPECT_EQ(held, PortMoves::kFirstHold << PortMoves::kMostHolds);
+  EXPECT_EQ(held, PortMoves::kFirstHoldNs << PortMoves::kMostHolds);
   now += 3 * held;
   m.decide(true, 0, now);
-  EXPECT_EQ(now + PortMoves::kFirstHold, m.review_at(now)) << "that was long ago";
+  EXPECT_EQ(now + PortMoves::kFirstHoldNs, m.review_at(now)) << "that was long ago";
 }
 
 TEST(PortMoves, silence_by_the_socket_tries_raw_packets_where_they_are_possible) {

@@ -158,12 +158,16 @@ struct usiw_cm_conn {
 	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
 };
 
-/* The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). */
+/*
+ * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope: the interface of
+ * link-local ones, else 0: each link has its own.
+ */
 struct usiw_cm_tuple {
 	__u8	local[16];
 	__u8	remote[16];
 	__be16	local_port;
 	__be16	remote_port;
+	__u32	scope;
 };
 
 static inline int usiw_cm_tuple_is_ipv4(const struct usiw_cm_tuple *t)

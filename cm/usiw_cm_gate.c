@@ -79,8 +79,23 @@ static int is_stale(const struct usiw_cm_req *req, __u64 now_us)
 	return now_us - req->seen_us >= USIW_CM_STALE_US;
 }
 
-/* What the entry's state costs is given back. It stays where it is. */
-static void set_state(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state)
+static int is_due(__u8 state)
+{
+	return state == USIW_CM_R_OFFERED || state == USIW_CM_R_RETRY;
+}
+
+/* What the state costs has been taken, and that of the old one given back, or goes with it. */
+static void enter(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state,
+		  struct usiw_cm_listener *l)
+{
+	gate->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
+	gate->due += is_due(state) - is_due(req->state);
+	req->state = state;
+	req->listener = l;
+}
+
+/* To a state that costs nothing. What the present one costs is given back. */
+static void retire(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state)
 {
 	struct usiw_cm_listener *l = req->listener;
 
@@ -88,18 +103,12 @@ static void set_state(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 s
 		give(&l->net->queued, &l->queued);
 	else if (req->state == USIW_CM_R_OFFERED)
 		give(&l->net->half_open, &l->open);
-	else if (req->state == USIW_CM_R_HELD)
-		gate->held--;
-	req->state = state;
-	if (state != USIW_CM_R_QUEUED && state != USIW_CM_R_OFFERED)
-		req->listener = NULL;
-	if (state == USIW_CM_R_HELD)
-		gate->held++;
+	enter(gate, req, state, NULL);
 }
 
 static void remove_entry(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 {
-	set_state(gate, req, USIW_CM_R_NEW);
+	retire(gate, req, USIW_CM_R_NEW);
 	unlink(gate, req);
 	req->busy = 0;
 }
@@ -129,9 +138,8 @@ static int offer(struct usiw_cm_listener *l, __u64 now_us)
 				continue;
 			if (!take_place(l, proven))
 				return 0;
-			set_state(l->gate, req, USIW_CM_R_NEW);
-			req->state = USIW_CM_R_OFFERED;
-			req->listener = l;
+			give(&l->net->queued, &l->queued);
+			enter(l->gate, req, USIW_CM_R_OFFERED, l);
 			return 1;
 		}
 	}
@@ -187,8 +195,7 @@ static void queue(struct usiw_cm_gate_verdict *v, struct usiw_cm_listener *l,
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
-	req->state = USIW_CM_R_QUEUED;
-	req->listener = l;
+	enter(l->gate, req, USIW_CM_R_QUEUED, l);
 	link_last(l->gate, req);
 	if (!l->gate->sweep_us)
 		l->gate->sweep_us = now_us + USIW_CM_STALE_US;
@@ -208,10 +215,21 @@ static void hold(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate, stru
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	req->state = USIW_CM_R_NEW;
-	set_state(gate, req, USIW_CM_R_HELD);
+	enter(gate, req, USIW_CM_R_HELD, NULL);
 	link_last(gate, req);
 	v->kind = USIW_CM_G_KEPT;
+}
+
+/* A listener has come since the host last asked what is due: who was held for it goes first. */
+static int is_overtaking(const struct usiw_cm_gate *gate)
+{
+	const struct usiw_cm_req *req;
+
+	if (gate->due)
+		for (req = gate->first; req; req = req->next)
+			if (req->state == USIW_CM_R_RETRY && !req->busy)
+				return 1;
+	return 0;
 }
 
 /* ---- Listeners --------------------------------------------------------- */
@@ -231,7 +249,7 @@ static void retry_held(struct usiw_cm_gate *gate)
 
 	for (req = gate->first; req; req = req->next)
 		if (req->state == USIW_CM_R_HELD)
-			set_state(gate, req, USIW_CM_R_RETRY);
+			enter(gate, req, USIW_CM_R_RETRY, NULL);
 }
 
 void usiw_cm_gate_join(struct usiw_cm_gate *gate, struct usiw_cm_listener *l, __u32 backlog)
@@ -255,9 +273,9 @@ struct usiw_cm_req *usiw_cm_gate_leave(struct usiw_cm_listener *l, __u64 now_us)
 		if (req->listener != l)
 			continue;
 		if (req->busy) {
-			set_state(gate, req, USIW_CM_R_RETRY);
+			retire(gate, req, USIW_CM_R_RETRY);
 		} else if (gate->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
-			set_state(gate, req, USIW_CM_R_HELD);
+			retire(gate, req, USIW_CM_R_HELD);
 		} else {
 			remove_entry(gate, req);
 			req->next = out;
@@ -286,9 +304,12 @@ static void repeated(struct usiw_cm_gate_verdict *v, struct usiw_cm_req *known,
 	if (proven) {
 		known->proven = 1;
 		known->isn = pkt->ack_psn;
+		/* There may be a place in the half that it had no right to before. */
+		if (known->state == USIW_CM_R_QUEUED && !known->busy)
+			offer(known->listener, now_us);
 	}
 	v->isn = known->isn;
-	v->pending = known->state != USIW_CM_R_HELD;
+	v->pending = known->state == USIW_CM_R_QUEUED;
 }
 
 /* May another attempt from the same address and port take the place of @known? */
@@ -315,8 +336,8 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 
 		v->isn = req->isn;
 		proven = req->proven;
-		if (offered)
-			req->state = USIW_CM_R_NEW;	/* the place is the connection's */
+		if (offered)	/* the place is the connection's */
+			enter(gate, req, USIW_CM_R_NEW, NULL);
 		remove_entry(gate, req);
 		if (offered) {
 			v->kind = USIW_CM_G_ADMIT;
@@ -341,6 +362,12 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 		}
 		if (known)
 			put_out(v, gate, known);
+		if (is_overtaking(gate)) {
+			enter(gate, req, USIW_CM_R_RETRY, NULL);
+			link_last(gate, req);
+			v->kind = USIW_CM_G_KEPT;
+			return;
+		}
 	}
 	if (!l) {
 		hold(v, gate, req, now_us);
@@ -358,8 +385,10 @@ struct usiw_cm_req *usiw_cm_gate_next(struct usiw_cm_gate *gate, __u64 now_us)
 
 	if (gate->held && now_us >= gate->hold_until_us)
 		retry_held(gate);
+	if (!gate->due)
+		return NULL;
 	for (req = gate->first; req; req = req->next) {
-		if (!req->busy && (req->state == USIW_CM_R_OFFERED || req->state == USIW_CM_R_RETRY)) {
+		if (!req->busy && is_due(req->state)) {
 			req->busy = 1;
 			return req;
 		}
@@ -401,6 +430,8 @@ __u64 usiw_cm_gate_deadline(const struct usiw_cm_gate *gate)
 {
 	__u64 at = gate->sweep_us;
 
+	if (gate->due)
+		return 1;
 	if (gate->held && (!at || gate->hold_until_us < at))
 		at = gate->hold_until_us;
 	return at;

@@ -99,7 +99,10 @@ struct usiw_cm_req {
 
 /**
  * struct usiw_cm_gate - a port; zeroed, then @net set
- * @first: @last: entries, in the order of their arrival
+ * @first:	entries, in the order of their arrival
+ * @last:	the other end of these
+ * @held:	entries in state HELD
+ * @due:	entries in state OFFERED or RETRY
  * @hold_until_us: until then a REQ without a listener is held
  * @sweep_us:	when to look for stale ones; 0: nobody waits
  */
@@ -107,6 +110,7 @@ struct usiw_cm_gate {
 	struct usiw_cm_gate_net *net;
 	struct usiw_cm_req *first, *last;
 	__u32 held;
+	__u32 due;
 	__u64 hold_until_us;
 	__u64 sweep_us;
 };
@@ -168,7 +172,10 @@ int usiw_cm_gate_discard(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u
 /* Entries whose peers have gone without a word, to be freed: a chain by ->next. */
 struct usiw_cm_req *usiw_cm_gate_expire(struct usiw_cm_gate *gate, __u64 now_us);
 
-/* When to call usiw_cm_gate_expire() and usiw_cm_gate_next() without another cause, or 0. */
+/*
+ * When to call usiw_cm_gate_expire() and usiw_cm_gate_next() without another cause, or 0: never.
+ * In the past while somebody is due.
+ */
 __u64 usiw_cm_gate_deadline(const struct usiw_cm_gate *gate);
 
 /*

@@ -30,6 +30,7 @@ inline usiw_cm_tuple cm_tuple(const Tuple& t) {
   std::memcpy(out.remote, &t.remote.addr, sizeof out.remote);
   out.local_port = t.local.port;
   out.remote_port = t.remote.port;
+  out.scope = t.local.scope != 0 ? t.local.scope : t.remote.scope;
   return out;
 }
 

@@ -103,19 +103,19 @@ class Gate : public testing::Test {
 };
 
 TEST(Cookie, is_siphash_of_what_names_the_attempt) {
-  // SipHash-2-4 of 48 bytes with this key, as `openssl mac` computes it: 00 01 .. 2b 00 00 00 00.
+  // SipHash-2-4 of 48 bytes with this key, as `openssl mac` computes it: 00 01 .. 2f.
   usiw_cm_tuple t;
   auto* bytes = reinterpret_cast<uint8_t*>(&t);
   for (uint8_t i = 0; i < sizeof t; i++) bytes[i] = i;
-  const uint32_t one = usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2bu);
-  EXPECT_EQ(one, 0x314a18f5u);
+  const uint32_t one = usiw_cm_cookie(kKey, &t, 0x28292a2bu, 0x2c2d2e2fu);
+  EXPECT_EQ(one, 0x9ecba951u);
   std::set<uint32_t> all{one};
-  all.insert(usiw_cm_cookie(kKey, &t, 0x24252628u, 0x28292a2bu));
-  all.insert(usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2cu));
+  all.insert(usiw_cm_cookie(kKey, &t, 0x28292a2cu, 0x2c2d2e2fu));
+  all.insert(usiw_cm_cookie(kKey, &t, 0x28292a2bu, 0x2c2d2e30u));
   bytes[0] ^= 1;
-  all.insert(usiw_cm_cookie(kKey, &t, 0x24252627u, 0x28292a2bu));
+  all.insert(usiw_cm_cookie(kKey, &t, 0x28292a2bu, 0x2c2d2e2fu));
   const __u64 other[2] = {kKey[0], kKey[1] ^ 1};
-  all.insert(usiw_cm_cookie(other, &t, 0x24252627u, 0x28292a2bu));
+  all.insert(usiw_cm_cookie(other, &t, 0x28292a2bu, 0x2c2d2e2fu));
   EXPECT_EQ(all.size(), 5u);
 }
 
@@ -138,6 +138,18 @@ TEST_F(Gate, request__who_brings_the_cookie_back_gets_the_other_half) {
   const usiw_cm_gate_verdict v = port.proven(&l, 5);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(v.isn, port.cookie(5));
+}
+
+// It is kept, and answered PENDING, ahead of that: it must not wait for somebody to leave then.
+TEST_F(Gate, request__who_waits_and_brings_the_cookie_back_gets_the_other_half) {
+  for (uint32_t peer = 1; peer <= 5; peer++) port.req(&l, peer);
+  EXPECT_EQ(l.open, 2u);
+  for (uint32_t peer : {4, 3, 5}) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_DROP});
+  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), 1u);
+  EXPECT_EQ(port.due(&l), (std::vector<uint32_t>{3, 4}));
+  EXPECT_EQ(l.open, 4u);
+  EXPECT_EQ(l.queued, 1u);
+  EXPECT_GT(usiw_cm_gate_deadline(&port.gate), port.now);
 }
 
 TEST_F(Gate, request__a_cookie_is_good_for_an_epoch_and_the_next) {
@@ -287,6 +299,19 @@ TEST_F(Gate, leave__what_waits_is_held_for_the_next_listener_in_order) {
   EXPECT_EQ(l.open, 0u);
 }
 
+// It comes between two looks of the host at what is due.
+TEST_F(Gate, join__newcomer_does_not_overtake_who_was_held) {
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  port.req(nullptr, 1);
+  port.req(nullptr, 2);
+  usiw_cm_listener next{};
+  usiw_cm_gate_join(&port.gate, &next, 16);
+  EXPECT_EQ(port.req(&next, 3).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(&next, 1).kind, unsigned{USIW_CM_G_DROP});
+  EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{1, 2, 3}));
+  EXPECT_EQ(port.entries(), 0u);
+}
+
 TEST_F(Gate, leave__who_nobody_comes_for_is_refused_in_time) {
   port.free_chain(usiw_cm_gate_leave(&l, port.now));
   EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_KEPT});
@@ -344,6 +369,24 @@ TEST_F(Gate, request__another_attempt_of_the_same_peer_takes_over_if_it_may) {
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.freed, 1u);
   EXPECT_EQ(port.entries(), 1u);
+}
+
+TEST_F(Gate, d16_equal_link_local_ends_on_two_links_are_two) {
+  const usiw_cm_packet pkt = [] {
+    usiw_cm_packet p = packet(USIW_TRP_REQ);
+    p.psn = kPeerIsn;
+    return p;
+  }();
+  fill();
+  for (uint32_t scope : {1, 2}) {
+    auto* e = new usiw_cm_req{};
+    e->tuple = tuple_of(10);
+    e->tuple.scope = scope;
+    usiw_cm_gate_verdict v;
+    usiw_cm_gate_request(&v, &port.gate, &l, e, &pkt, port.now);
+    EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+  }
+  EXPECT_EQ(l.queued, 2u);
 }
 
 TEST_F(Gate, withdraw__with_both_isns_only) {

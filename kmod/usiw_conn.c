@@ -51,7 +51,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 	xa_erase(&usiw_conn_ids, conn->id);
 	usiw_data_close(conn);
 	if (conn->sock)
-		usiw_sock_put(conn->sock);
+		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(&conn->tuple));
 	if (conn->events)
 		usiw_evfile_put(conn->events);
 

@@ -16,33 +16,16 @@
 #include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_gate.h"
 #include "../cm/usiw_cm_input.h"
 #include "../cm/usiw_cm_notify.h"
 #include "usiw.h"
-
-/*
- * Requests without the peer's CONFIRM: each listener has some places of its own, and all those
- * of a netns share more, of which no listener takes more than it leaves free.
- */
-#define USIW_OWN_HALF_OPEN	16
-#define USIW_MAX_HALF_OPEN	4096
 
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
 
 /* Requests whose listener has gone, and which may still be accepted; over all of a netns. */
 #define USIW_MAX_ORPHANS	256
-
-/* Requests that wait for room in a listener's backlog, and for how long, ms. */
-#define USIW_MAX_PARKED		256
-#define USIW_PARKED_MS		30000
-
-/* REQs that found no room and are remembered as one number each, to know a repetition. */
-#define USIW_SEEN_BITS		14
-
-/* REQs per socket that wait for a new listener, and for how long after the last one left, ms. */
-#define USIW_MAX_HELD		64
-#define USIW_HOLD_MS		300
 
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
@@ -71,7 +54,13 @@ struct usiw_tuple {
 	u32 scope;
 };
 
-/* The same as cm/ sees it: usiw_conn_announce() holds the two against each other. */
+/* The same as cm/ sees it. */
+static_assert(sizeof(struct usiw_cm_tuple) == sizeof(struct usiw_tuple));
+static_assert(offsetof(struct usiw_cm_tuple, remote) == offsetof(struct usiw_tuple, remote));
+static_assert(offsetof(struct usiw_cm_tuple, local_port) ==
+	      offsetof(struct usiw_tuple, local_port));
+static_assert(offsetof(struct usiw_cm_tuple, scope) == offsetof(struct usiw_tuple, scope));
+
 static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
 {
 	return (const struct usiw_cm_tuple *)tuple;
@@ -90,11 +79,13 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 
 /**
  * struct usiw_net - what the users of a netns share
- * @half_open:	places that its listeners have beyond their own
+ * @gate_lock:	guards all gates of the netns, their listeners, and @gate
+ * @gate:	room that its listeners share
  * @orphans:	requests without a listener
  */
 struct usiw_net {
-	atomic_t half_open;
+	spinlock_t gate_lock;
+	struct usiw_cm_gate_net gate;
 	atomic_t orphans;
 };
 
@@ -102,99 +93,93 @@ struct usiw_net *usiw_net(struct net *net);
 
 /**
  * struct usiw_sock - a UDP port that the module owns, and who uses it
- * @refs:	listeners and connections, and whoever looks at it; guarded by the table's
- *		mutex when it rises from the table
- * @net: @ipv4: @port: what it is found by
- * @sem:	guards @sock: senders read, closing writes
- * @sock:	NULL once the last user has gone
- * @listeners:	guarded by @lock
- * @data:	connections with a data socket; guarded by @lock
+ * @net:	it is found by this
+ * @port:	and this
+ * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
+ *		table's mutex when it rises from 0
+ * @sem:	guards @sock: senders read, opening and closing write
+ * @sock:	by family, NULL while nobody uses it; bound to all addresses
+ * @gate:	REQs without a connection; guarded by the netns' gate_lock
+ * @listeners:	guarded by the netns' gate_lock
+ * @lock:	guards the next four and @data; inside of gate_lock
+ * @rxq:	handshake datagrams for @rx_work
+ * @rx_len:	how many these are
+ * @closed:	no work may be queued any more
+ * @rx_work:	works off what the gate gives, then @rxq
+ * @gate_work:	has @rx_work look at the gate when its time has come
+ * @data:	connections with a data socket
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
- * @rxq:	handshake datagrams for @rx_work; @rx_len counts them. Guarded by @lock
- * @held:	REQs that came between two listeners, in their order; @nr_held counts them.
- *		Guarded by @lock, as the next three
- * @hold_until:	jiffies before which a REQ without a listener is held
- * @release:	@rx_work shall take what is held first of all
- * @closed:	nothing may be queued or held any more
- * @hold_work:	ends the holding, and what is still held is refused
  * @stray_next_us: time before which stray datagrams are not looked at
  */
 struct usiw_sock {
 	struct hlist_node node;
-	refcount_t refs;
 	struct rcu_head rcu;
 	struct net *net;
-	bool ipv4;
 	__be16 port;
+	refcount_t users[2];
 
 	struct rw_semaphore sem;
-	struct socket *sock;
+	struct socket *sock[2];
+
+	struct usiw_cm_gate gate;
+	struct list_head listeners;
 
 	spinlock_t lock;
-	struct list_head listeners;
 	struct list_head rxq;
 	unsigned int rx_len;
-	struct list_head held;
-	unsigned int nr_held;
-	unsigned long hold_until;
-	bool release;
 	bool closed;
 	struct work_struct rx_work;
-	struct delayed_work hold_work;
+	struct delayed_work gate_work;
 	struct list_head data;
 	atomic_t confirm_waiters;
 	u64 stray_next_us;
 };
 
-/* A received handshake datagram (or a stray one to be answered), copied. */
+/**
+ * struct usiw_rx - a received handshake datagram (or a stray one to be answered), copied
+ * @node:	in usiw_sock.rxq
+ * @req:	with its 4-tuple; for the gate if it is a REQ
+ * @ifindex:	of the interface it came in by
+ * @len:	of @data, bytes
+ * @data:	UDP payload
+ */
 struct usiw_rx {
-	struct list_head node;		/* usiw_sock.rxq or .held, usiw_listener.parked */
-	struct usiw_sock *us;		/* of a parked one */
-	unsigned long parked_at;	/* jiffies */
-	struct usiw_listener *slot_of;	/* holds a place in its backlog, with a reference */
-	bool repeated;			/* the peer has sent it again meanwhile */
-	struct usiw_tuple tuple;
-	int ifindex;			/* of the interface it came in by */
+	struct list_head node;
+	struct usiw_cm_req req;
+	int ifindex;
 	u32 len;
 	u8 data[];
 };
 
-/* A listener's place at one socket, with a reference to it. */
-struct usiw_listener_node {
-	struct list_head node;		/* usiw_sock.listeners */
-	struct usiw_listener *listener;
-	struct usiw_sock *us;
-};
+static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
+{
+	return (const struct usiw_tuple *)&rx->req.tuple;
+}
 
 /**
  * struct usiw_listener - what iw_create_listen made
  * @kref:	the cm_id's, until iw_destroy_listen; a request's that has found it; half-open
  *		connections'
- * @nodes:	one, or two for a wildcard that takes both families
+ * @dev:	with a reference
+ * @cm_id:	with a reference
+ * @us:		of its port, NULL if it hears nothing
+ * @node:	in @us->listeners
+ * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
+ * @addr:	where it listens
  * @any:	@addr is a wildcard
- * @waiting:	places taken: by requests whose peer has not sent CONFIRM yet, accepted or not: also those cost
- *		the application a QP, and a forged REQ comes no further
- * @parked:	REQs that found no room, @nr_parked (at most USIW_MAX_PARKED), first the
- *		@nr_repeated that were repeated, the latest in front; guarded by @park_lock, which
- *		comes before usiw_sock.lock
- * @left:	no longer listening
+ * @places:	its backlog at the gate, from which it has left once @places.gate is NULL. Guarded
+ *		by the netns' gate_lock
  */
 struct usiw_listener {
 	struct kref kref;
 	struct usiw_device *dev;
 	struct iw_cm_id *cm_id;
-	struct usiw_listener_node nodes[2];
-	int nr_nodes;
+	struct usiw_sock *us;
+	struct list_head node;
+	unsigned int families;
 	struct in6_addr addr;
 	bool any;
-	unsigned int backlog;
-	unsigned int waiting;
-
-	spinlock_t park_lock;
-	struct list_head parked;
-	unsigned int nr_parked;
-	unsigned int nr_repeated;
-	bool left;
+	struct usiw_cm_listener places;
 };
 
 /* conn->flags: set from softirq, worked off by conn->work. */
@@ -370,20 +355,31 @@ void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *a
 /* usiw_listen.c */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);
-struct usiw_listener *usiw_listener_find(struct usiw_sock *us, const struct in6_addr *local,
-					 int ifindex);
 void usiw_listener_put(struct usiw_listener *listener);
-void usiw_listener_return_slot(struct usiw_listener *listener);
-int usiw_listener_request(struct usiw_listener *listener, struct usiw_sock *us,
-			  struct usiw_rx *rx, const struct usiw_cm_packet *req);
+int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
+		       const struct usiw_tuple *tuple, const struct usiw_cm_packet *req, u32 isn);
+
+/* usiw_gate.c */
+int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog);
+void usiw_gate_leave(struct usiw_listener *listener);
+bool usiw_gate_has_left(const struct usiw_listener *listener);
+void usiw_gate_return_place(struct usiw_listener *listener);
+void usiw_gate_request(struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		       void *answer);
+void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
+			const struct usiw_cm_packet *reset);
+void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx);
+struct usiw_rx *usiw_gate_next(struct usiw_sock *us);
+u64 usiw_gate_deadline(struct usiw_sock *us);
+void usiw_gate_purge(struct usiw_sock *us);
 
 /* usiw_sock.c */
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
 int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
 			  const struct in6_addr *local, int scope);
-bool usiw_sock_tryget(struct usiw_sock *us);
-void usiw_sock_put(struct usiw_sock *us);
+bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
+void usiw_sock_put(struct usiw_sock *us, bool ipv4);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
 		   u32 len);
 
@@ -401,12 +397,9 @@ int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
 int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
 void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
 void usiw_rx_work(struct work_struct *work);
-void usiw_rx_hold_work(struct work_struct *work);
-void usiw_rx_release(struct usiw_sock *us);
+void usiw_rx_gate_work(struct work_struct *work);
+void usiw_rx_wake(struct usiw_sock *us);
 void usiw_rx_purge(struct usiw_sock *us);
-bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx);
-struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx *rx);
-struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx);
 
 /* usiw_route.c */
 

@@ -107,10 +107,6 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 {
 	struct usiw_conn_info *info = &conn->info;
 
-	BUILD_BUG_ON(sizeof(struct usiw_cm_tuple) != offsetof(struct usiw_tuple, scope));
-	BUILD_BUG_ON(offsetof(struct usiw_cm_tuple, remote) != offsetof(struct usiw_tuple, remote) ||
-		     offsetof(struct usiw_cm_tuple, local_port) !=
-		     offsetof(struct usiw_tuple, local_port));
 	usiw_cm_fill_info(info, &conn->cm, usiw_cm_tuple(&conn->tuple));
 	if (remote_mac) {
 		ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
@@ -193,7 +189,7 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 	if (!conn->half_open)
 		return;
 	conn->half_open = false;
-	usiw_listener_return_slot(conn->listener);
+	usiw_gate_return_place(conn->listener);
 	usiw_listener_put(conn->listener);
 	conn->listener = NULL;
 }

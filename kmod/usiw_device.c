@@ -8,6 +8,7 @@
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
@@ -305,17 +306,29 @@ static void __net_exit usiw_net_exit(struct net *net)
 
 static unsigned int usiw_net_id;
 
-static struct pernet_operations usiw_net_ops = {
-	.exit = usiw_net_exit,
-	.id = &usiw_net_id,
-	.size = sizeof(struct usiw_net),
-};
-
-/* As good as a device of the netns is. */
+/* Good for as long as a device of the netns is. */
 struct usiw_net *usiw_net(struct net *net)
 {
 	return net_generic(net, usiw_net_id);
 }
+
+static int __net_init usiw_net_init(struct net *net)
+{
+	struct usiw_net *un = usiw_net(net);
+	__u64 key[2];
+
+	get_random_bytes(key, sizeof(key));
+	spin_lock_init(&un->gate_lock);
+	usiw_cm_gate_net_init(&un->gate, key);
+	return 0;
+}
+
+static struct pernet_operations usiw_net_ops = {
+	.init = usiw_net_init,
+	.exit = usiw_net_exit,
+	.id = &usiw_net_id,
+	.size = sizeof(struct usiw_net),
+};
 
 /*
  * A device that goes is taken from its users one after the other, the latest first. rdma_cm waits

@@ -138,7 +138,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	tuple->local_port = us->port;
 	conn = usiw_conn_alloc(dev, tuple);
 	if (IS_ERR(conn)) {
-		usiw_sock_put(us);
+		usiw_sock_put(us, usiw_tuple_is_ipv4(tuple));
 		return PTR_ERR(conn);
 	}
 	conn->sock = us;

@@ -47,8 +47,8 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 	rx = kmalloc(struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
 	if (!rx)
 		return;
-	rx->slot_of = NULL;
-	rx->tuple = *tuple;
+	memset(&rx->req, 0, sizeof(rx->req));
+	rx->req.tuple = *usiw_cm_tuple(tuple);
 	rx->ifindex = skb->dev->ifindex;
 	rx->len = len;
 	if (skb_copy_bits(skb, at, rx->data, len)) {
@@ -268,7 +268,7 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 
 	if (!us)
 		return;
-	if (us->ipv4) {
+	if (sk->sk_family == AF_INET) {
 		const struct iphdr *iph = (const struct iphdr *)skb->data;
 
 		what = usiw_icmp4(skb, &mtu);
@@ -305,157 +305,45 @@ void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	rcu_read_unlock();
 }
 
-/* ---- REQs that are kept ------------------------------------------------ */
-
-/* The one of @kept with the tuple of @rx. */
-struct usiw_rx *usiw_rx_find(const struct list_head *kept, const struct usiw_rx *rx)
-{
-	struct usiw_rx *other;
-
-	list_for_each_entry(other, kept, node)
-		if (!memcmp(&other->tuple, &rx->tuple, sizeof(rx->tuple)))
-			return other;
-	return NULL;
-}
-
-/* A copy that is in no list and has no place in a backlog. */
-struct usiw_rx *usiw_rx_copy(const struct usiw_rx *rx)
-{
-	struct usiw_rx *copy = kmemdup(rx, struct_size(rx, data, rx->len), GFP_KERNEL);
-
-	if (copy)
-		copy->slot_of = NULL;
-	return copy;
-}
-
-/* ---- Between two listeners --------------------------------------------- */
-
-/*
- * Nobody listens for @rx, a REQ. There are programs that close their listener behind a first
- * connection, listen again, and count on the order of the requests that come then (perftest
- * -R does). So for a moment after a listener has left, a REQ is kept for the next one: it
- * would be refused and repeated behind its successors otherwise. A repetition takes the place
- * of the first. False if it is to be refused: too long ago, or too many are held already,
- * which is all that forged ones can bring about.
- */
-static bool usiw_rx_hold(struct usiw_sock *us, const struct usiw_rx *rx)
-{
-	struct usiw_rx *copy, *known;
-	unsigned long now = jiffies;
-	bool held = false;
-
-	if (!time_before(now, READ_ONCE(us->hold_until)))
-		return false;
-	copy = usiw_rx_copy(rx);
-	if (!copy)
-		return false;
-	spin_lock_bh(&us->lock);
-	known = usiw_rx_find(&us->held, rx);
-	if (known || (!us->closed && us->nr_held < USIW_MAX_HELD)) {
-		list_add_tail(&copy->node, known ? &known->node : &us->held);
-		if (known)
-			list_del(&known->node);
-		else
-			us->nr_held++;
-		queue_delayed_work(usiw_wq, &us->hold_work, us->hold_until - now);
-		copy = known;
-		held = true;
-	}
-	spin_unlock_bh(&us->lock);
-	kfree(copy);
-	return held;
-}
-
-/*
- * With us->lock held: have the worker look at what is held once more, before all else. It does
- * so itself, because it may be about to hold another one, whose place is behind those.
- */
-void usiw_rx_release(struct usiw_sock *us)
-{
-	lockdep_assert_held(&us->lock);
-	if (us->closed)
-		return;
-	us->release = true;
-	queue_work(usiw_wq, &us->rx_work);
-}
-
-/* Nobody has come: what is held is refused now. */
-void usiw_rx_hold_work(struct work_struct *work)
-{
-	struct usiw_sock *us = container_of(to_delayed_work(work), struct usiw_sock, hold_work);
-
-	spin_lock_bh(&us->lock);
-	usiw_rx_release(us);
-	spin_unlock_bh(&us->lock);
-}
-
 /* ---- Worker ------------------------------------------------------------ */
 
-static void usiw_rx_refuse(struct usiw_sock *us, const struct usiw_rx *rx,
-			   const struct usiw_cm_packet *pkt, enum usiw_reject_reason reason)
-{
-	u8 buf[USIW_CM_MAX_DATAGRAM];
-
-	usiw_sock_send(us, &rx->tuple, buf, usiw_cm_build_refusal(pkt, reason, buf));
-}
-
-static void usiw_rx_request(struct usiw_sock *us, struct usiw_rx *rx,
-			    const struct usiw_cm_packet *pkt)
-{
-	struct usiw_listener *listener;
-	int reason = USIW_REJECT_NO_LISTENER;
-
-	listener = usiw_listener_find(us, &rx->tuple.local, rx->ifindex);
-	if (listener) {
-		reason = usiw_listener_request(listener, us, rx, pkt);
-		usiw_listener_put(listener);
-	} else if (usiw_rx_hold(us, rx)) {
-		return;
-	}
-	if (reason)
-		usiw_rx_refuse(us, rx, pkt, reason);
-}
-
+/* Takes @rx. */
 static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	u8 answer[USIW_CM_MAX_DATAGRAM];
 	struct usiw_cm_verdict verdict;
 	struct usiw_conn *conn;
 
-	conn = usiw_conn_lookup(us->net, &rx->tuple);
+	conn = usiw_conn_lookup(us->net, usiw_rx_ends(rx));
 	if (conn) {
 		usiw_conn_input(conn, &verdict, rx->data, rx->len, answer);
 		usiw_conn_put(conn);
 	} else {
 		usiw_cm_input(&verdict, NULL, rx->data, rx->len, usiw_now_us(), answer);
 	}
-	if (verdict.kind == USIW_CM_V_ADMIT)
-		usiw_rx_request(us, rx, &verdict.pkt);
-	else if (verdict.kind == USIW_CM_V_ANSWER)
-		usiw_sock_send(us, &rx->tuple, answer, verdict.len);
-}
-
-/* A place in a backlog that it was given and has not used is for the next one. */
-static void usiw_rx_free(struct usiw_rx *rx)
-{
-	if (rx->slot_of) {
-		usiw_listener_return_slot(rx->slot_of);
-		usiw_listener_put(rx->slot_of);
+	switch (verdict.kind) {
+	case USIW_CM_V_ADMIT:
+		usiw_gate_request(us, rx, &verdict.pkt, answer);
+		return;
+	case USIW_CM_V_WITHDRAW:
+		usiw_gate_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
+		break;
+	case USIW_CM_V_ANSWER:
+		usiw_sock_send(us, usiw_rx_ends(rx), answer, verdict.len);
+		break;
+	default:
+		break;
 	}
-	kfree(rx);
+	usiw_gate_discard(us, rx);
 }
 
 static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 {
-	struct usiw_rx *rx;
+	struct usiw_rx *rx = usiw_gate_next(us);
 
+	if (rx)
+		return rx;
 	spin_lock_bh(&us->lock);
-	if (us->release) {
-		us->release = false;
-		list_splice_init(&us->held, &us->rxq);
-		us->rx_len += us->nr_held;
-		us->nr_held = 0;
-	}
 	rx = list_first_entry_or_null(&us->rxq, struct usiw_rx, node);
 	if (rx) {
 		list_del(&rx->node);
@@ -463,6 +351,20 @@ static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 	}
 	spin_unlock_bh(&us->lock);
 	return rx;
+}
+
+/* Nothing is due now: have a look at the gate at its next time. */
+static void usiw_rx_rest(struct usiw_sock *us)
+{
+	u64 now = usiw_now_us(), at = usiw_gate_deadline(us);
+
+	if (!at)
+		return;
+	spin_lock_bh(&us->lock);
+	if (!us->closed)
+		mod_delayed_work(usiw_wq, &us->gate_work,
+				 at > now ? usecs_to_jiffies(at - now) + 1 : 1);
+	spin_unlock_bh(&us->lock);
 }
 
 void usiw_rx_work(struct work_struct *work)
@@ -473,28 +375,27 @@ void usiw_rx_work(struct work_struct *work)
 
 	for (i = 0; i < USIW_RX_BURST; i++) {
 		rx = usiw_rx_next(us);
-		if (!rx)
+		if (!rx) {
+			usiw_rx_rest(us);
 			return;
+		}
 		usiw_rx_one(us, rx);
-		usiw_rx_free(rx);
 	}
 	queue_work(usiw_wq, &us->rx_work);
 }
 
-/* Back to the worker with a datagram that had been put aside. Takes @rx unless it returns false. */
-bool usiw_rx_requeue(struct usiw_sock *us, struct usiw_rx *rx)
+/* The gate may have something for the worker. Any context but a hard interrupt. */
+void usiw_rx_wake(struct usiw_sock *us)
 {
-	bool open;
-
 	spin_lock_bh(&us->lock);
-	open = !us->closed;
-	if (open) {
-		list_add_tail(&rx->node, &us->rxq);
-		us->rx_len++;
+	if (!us->closed)
 		queue_work(usiw_wq, &us->rx_work);
-	}
 	spin_unlock_bh(&us->lock);
-	return open;
+}
+
+void usiw_rx_gate_work(struct work_struct *work)
+{
+	usiw_rx_wake(container_of(to_delayed_work(work), struct usiw_sock, gate_work));
 }
 
 /*
@@ -509,12 +410,11 @@ void usiw_rx_purge(struct usiw_sock *us)
 	spin_lock_bh(&us->lock);
 	us->closed = true;
 	list_splice_init(&us->rxq, &dropped);
-	list_splice_init(&us->held, &dropped);
 	us->rx_len = 0;
-	us->nr_held = 0;
 	spin_unlock_bh(&us->lock);
-	cancel_delayed_work_sync(&us->hold_work);
+	cancel_delayed_work_sync(&us->gate_work);
 	cancel_work_sync(&us->rx_work);
 	list_for_each_entry_safe(rx, next, &dropped, node)
-		usiw_rx_free(rx);
+		kfree(rx);
+	usiw_gate_purge(us);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * UDP sockets of the handshake, one per netns, family and port, for all addresses: listeners
- * and connections are found by address in it. While one uses the port it belongs to the kernel:
- * nobody else gets it, and data for the engine, which the kernel sees as well, draws no ICMP
- * error.
+ * UDP ports of the handshake, one object per netns and port, with a socket per family that is
+ * used, for all addresses: listeners and connections are found by address in it. While one uses
+ * the port it belongs to the kernel: nobody else gets it, and data for the engine, which the
+ * kernel sees as well, draws no ICMP error.
  */
 #include <linux/hashtable.h>
 #include <linux/in.h>
@@ -20,7 +20,7 @@
 
 #define USIW_SOCK_HASH_BITS	10
 
-/* Guarded by the mutex; a socket is found, and rises from the table, under it only. */
+/* Guarded by the mutex; a port is found, and gets its first user of a family, under it only. */
 static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
 static DEFINE_MUTEX(usiw_socks_mutex);
 
@@ -29,12 +29,12 @@ static u32 usiw_sock_hash(const struct net *net, __be16 port)
 	return jhash_2words(net_hash_mix(net), (__force u16)port, 0);
 }
 
-static struct usiw_sock *usiw_sock_find(const struct net *net, bool ipv4, __be16 port)
+static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
 
 	hash_for_each_possible(usiw_socks, us, node, usiw_sock_hash(net, port))
-		if (net_eq(us->net, net) && us->ipv4 == ipv4 && us->port == port)
+		if (net_eq(us->net, net) && us->port == port)
 			return us;
 	return NULL;
 }
@@ -76,8 +76,8 @@ static int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr 
 }
 
 /*
- * Bind another socket of the module's to a local address of @us's family, at the port that @us
- * owns. UDP prefers it to @us for datagrams to that address from then on, so @sock has to have
+ * Bind another socket of the module's to a local address, at the port that @us owns in that
+ * family. UDP prefers it to @us for datagrams to that address from then on, so @sock has to have
  * its encap_rcv before; once it is connected it gets its own peer's only. May sleep.
  */
 int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
@@ -85,14 +85,33 @@ int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
 {
 	usiw_sock_set_owner(sock);
 	sock->sk->sk_reuseport = 1;
-	return usiw_sock_bind(sock, us->ipv4, local, us->port, scope);
+	return usiw_sock_bind(sock, ipv6_addr_v4mapped(local), local, us->port, scope);
 }
 
 /*
  * A kernel socket holds no reference to its netns, which waits for the device instead. It is
  * bound alone (sharing is a matter for usiw_sock_bind_beside), so port 0 finds a free one.
  */
-static int usiw_sock_open(struct usiw_sock *us)
+static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(net, ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	usiw_sock_set_owner(sock);
+	ret = usiw_sock_bind(sock, ipv4, &in6addr_any, port, 0);
+	if (ret) {
+		sock_release(sock);
+		return ERR_PTR(ret);
+	}
+	sock->sk->sk_reuseport = 1;
+	return sock;
+}
+
+/* The first user of a family has come. */
+static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock)
 {
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = us,
@@ -100,87 +119,82 @@ static int usiw_sock_open(struct usiw_sock *us)
 		.encap_rcv = usiw_encap_rcv,
 		.encap_err_rcv = usiw_encap_err_rcv,
 	};
-	struct socket *sock;
-	int ret;
 
-	ret = sock_create_kern(us->net, us->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP,
-			       &sock);
-	if (ret)
-		return ret;
-	usiw_sock_set_owner(sock);
-	ret = usiw_sock_bind(sock, us->ipv4, &in6addr_any, us->port, 0);
-	if (ret) {
-		sock_release(sock);
-		return ret;
-	}
-	sock->sk->sk_reuseport = 1;
-	us->port = inet_sk(sock->sk)->inet_sport;
 	setup_udp_tunnel_sock(us->net, sock, &cfg);
-	us->sock = sock;
-	return 0;
+	down_write(&us->sem);
+	us->sock[ipv4] = sock;
+	up_write(&us->sem);
+	refcount_set(&us->users[ipv4], 1);
 }
 
 /* After this encap_rcv may still be running, with @us that lives until a grace period later. */
-static void usiw_sock_close(struct usiw_sock *us)
+static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 {
 	struct socket *sock;
 
 	down_write(&us->sem);
-	sock = us->sock;
-	us->sock = NULL;
+	sock = us->sock[ipv4];
+	us->sock[ipv4] = NULL;
 	up_write(&us->sem);
-	if (!sock)
-		return;
 	rcu_assign_sk_user_data(sock->sk, NULL);
 	kernel_sock_shutdown(sock, SHUT_RDWR);
 	sock_release(sock);
 }
 
-static struct usiw_sock *usiw_sock_create(struct net *net, bool ipv4, __be16 port)
+static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
-	int ret;
 
 	us = kzalloc(sizeof(*us), GFP_KERNEL_ACCOUNT);
 	if (!us)
-		return ERR_PTR(-ENOMEM);
-	refcount_set(&us->refs, 1);
+		return NULL;
 	us->net = net;
-	us->ipv4 = ipv4;
 	us->port = port;
+	us->gate.net = &usiw_net(net)->gate;
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
 	INIT_LIST_HEAD(&us->listeners);
 	INIT_LIST_HEAD(&us->rxq);
-	INIT_LIST_HEAD(&us->held);
 	INIT_LIST_HEAD(&us->data);
 	INIT_WORK(&us->rx_work, usiw_rx_work);
-	INIT_DELAYED_WORK(&us->hold_work, usiw_rx_hold_work);
-	us->hold_until = jiffies;
+	INIT_DELAYED_WORK(&us->gate_work, usiw_rx_gate_work);
+	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
+	return us;
+}
 
-	ret = usiw_sock_open(us);
-	if (ret) {
-		kfree(us);
-		return ERR_PTR(ret);
+static struct usiw_sock *usiw_sock_get_locked(struct net *net, bool ipv4, __be16 port)
+{
+	struct usiw_sock *us = port ? usiw_sock_find(net, port) : NULL;
+	struct socket *sock;
+
+	if (us && refcount_inc_not_zero(&us->users[ipv4]))
+		return us;
+	sock = usiw_sock_open(net, ipv4, port);
+	if (IS_ERR(sock))
+		return ERR_CAST(sock);
+	port = inet_sk(sock->sk)->inet_sport;
+	/* The other family may have it. */
+	us = usiw_sock_find(net, port);
+	if (!us)
+		us = usiw_sock_create(net, port);
+	if (!us) {
+		sock_release(sock);
+		return ERR_PTR(-ENOMEM);
 	}
-	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, us->port));
+	usiw_sock_adopt(us, ipv4, sock);
 	return us;
 }
 
 /*
- * The socket of a port, a new one if need be; 0 is a new port of the kernel's choice. Return
- * -EADDRINUSE if somebody else has the port. May sleep.
+ * A port, for a user of one family; 0 is a new port of the kernel's choice. Return -EADDRINUSE if
+ * somebody else has the port. May sleep.
  */
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us;
 
 	mutex_lock(&usiw_socks_mutex);
-	us = port ? usiw_sock_find(net, ipv4, port) : NULL;
-	if (us)
-		refcount_inc(&us->refs);
-	else
-		us = usiw_sock_create(net, ipv4, port);
+	us = usiw_sock_get_locked(net, ipv4, port);
 	mutex_unlock(&usiw_socks_mutex);
 	return us;
 }
@@ -204,24 +218,29 @@ struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 }
 
 /*
- * For the socket's worker, which has no reference of its own: false once the last user has
- * gone, who waits for the worker to end.
+ * For the port's worker, which is no user of its own: false once the last user of the family
+ * has gone, who waits for the worker to end.
  */
-bool usiw_sock_tryget(struct usiw_sock *us)
+bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4)
 {
-	return refcount_inc_not_zero(&us->refs);
+	return refcount_inc_not_zero(&us->users[ipv4]);
 }
 
-/* May sleep. Not for the socket's own worker, which it waits for. */
-void usiw_sock_put(struct usiw_sock *us)
+/* May sleep. Not for the port's own worker, which it waits for. */
+void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
-	if (!refcount_dec_and_mutex_lock(&us->refs, &usiw_socks_mutex))
+	bool last;
+
+	if (!refcount_dec_and_mutex_lock(&us->users[ipv4], &usiw_socks_mutex))
 		return;
 	/* Under the mutex, so that whoever wants the port next finds it free. */
-	hash_del(&us->node);
-	usiw_sock_close(us);
+	usiw_sock_close(us, ipv4);
+	last = !us->sock[!ipv4];
+	if (last)
+		hash_del(&us->node);
 	mutex_unlock(&usiw_socks_mutex);
-
+	if (!last)
+		return;
 	usiw_rx_purge(us);
 	kfree_rcu(us, rcu);
 }
@@ -292,15 +311,14 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const v
 		   u32 len)
 {
 	struct kvec vec = { .iov_base = (void *)data, .iov_len = len };
+	bool ipv4 = usiw_tuple_is_ipv4(tuple);
+	struct socket *sock;
 	int ret = -ENETDOWN;
 
 	down_read(&us->sem);
-	if (us->sock) {
-		if (us->ipv4)
-			ret = usiw_send4(us->sock, tuple, &vec);
-		else
-			ret = usiw_send6(us->sock, tuple, &vec);
-	}
+	sock = us->sock[ipv4];
+	if (sock)
+		ret = ipv4 ? usiw_send4(sock, tuple, &vec) : usiw_send6(sock, tuple, &vec);
 	up_read(&us->sem);
 	return ret < 0 ? ret : 0;
 }

@@ -36,12 +36,22 @@ class Listen : public Connected {
     return ntohl(reinterpret_cast<const sockaddr_in*>(&ss)->sin_addr.s_addr) & 0xff;
   }
   usiw_listener* state() const { return static_cast<usiw_listener*>(listener.id.provider_data); }
-  /// The backlog and all of the room for parked requests, with those of hosts 10 to 13 in the backlog.
+  /// The same with the ISN that PENDING has told, as an honest host does at once.
+  void arrive_proven(u8 host, u16 port = 9000) {
+    drop_sent();
+    mock_datagram req = request(host, port), pending;
+    deliver(req);
+    mock_run();
+    if (!mock_take(&pending)) return;  // there was room for one without a proof
+    EXPECT_EQ(pending.data[8] >> 4, USIW_TRP_ACCEPT);
+    memcpy(req.data + 4, pending.data, 4);
+    deliver(req);
+    mock_run();
+  }
+  /// All of the backlog, by hosts 10 to 13.
   void fill() {
-    arrive_all(10, 13);
-    for (int i = 0; i < USIW_MAX_PARKED; i++) arrive(20, 9000 + i);
+    for (u8 host = 10; host <= 13; host++) arrive_proven(host);
     ASSERT_EQ(listener.requests.size(), 4u);
-    ASSERT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
     drop_sent();
   }
   void drop_sent() {
@@ -62,10 +72,10 @@ TEST_F(Listen, destroy__requests_hold_no_place) {
   ASSERT_EQ(listener.requests.size(), 1u);
   auto* old = static_cast<usiw_listener*>(listener.id.provider_data);
   kref_get(&old->kref);
-  ASSERT_EQ(old->waiting, 1u);
+  ASSERT_EQ(old->places.open, 1u);
   ASSERT_EQ(listener.id.device->ops->iw_destroy_listen(&listener.id), 0);
   mock_run();
-  EXPECT_EQ(old->waiting, 0u);
+  EXPECT_EQ(old->places.open, 0u);
   usiw_listener_put(old);
   // What has been given to a program can still be accepted.
   EXPECT_EQ(listener.requests[0]->accept(*server), 0);
@@ -97,109 +107,70 @@ TEST_F(Listen, create__port_in_use_here_does_not_concern_another_netns) {
   EXPECT_EQ(foreign.listen(server->device, ipv4("0.0.0.0"), 7301), 0);
 }
 
-TEST_F(Listen, return_slot__parked_request_gets_its_turn) {
-  arrive_all(1, 6);
-  EXPECT_EQ(listener.requests.size(), 4u);  // the backlog
-  listener.requests[0]->reject();
+// ---- The gate's host: kmod/usiw_gate.c ----
+
+TEST_F(Listen, request__who_has_proven_its_address_gets_the_other_half) {
+  arrive_all(1, 3);
+  EXPECT_EQ(listener.requests.size(), 2u);
+  EXPECT_EQ(state()->places.queued, 1u);
+  EXPECT_EQ(mock_sent(), 1u);  // PENDING
+  arrive_proven(3);
+  EXPECT_EQ(latest(), 3);
+  EXPECT_EQ(state()->places.open, 3u);
+  EXPECT_EQ(state()->places.queued, 0u);
+  drop_sent();
+}
+
+TEST_F(Listen, request__connection_has_the_isn_that_pending_told) {
+  fill();
+  mock_datagram req = request(1), pending, accepted;
+  deliver(req);
   mock_run();
-  EXPECT_EQ(listener.requests.size(), 5u);
-  drop_sent();
-}
-
-TEST_F(Listen, park__repetition_is_answered_and_not_counted_twice) {
-  arrive_all(1, 5);
-  drop_sent();
-  arrive(5);
-  mock_datagram answer;
-  ASSERT_TRUE(mock_take(&answer));
-  EXPECT_EQ(answer.len, sizeof(usiw_trp_hdr));
-  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_ACCEPT);
-  EXPECT_FALSE(mock_take(&answer));
-}
-
-TEST_F(Listen, park__is_bounded) {
-  for (int i = 0; i < USIW_MAX_PARKED + 100; i++) arrive(i & 0xff, 9000 + i / 256);
-  EXPECT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
-  drop_sent();
-}
-
-// All but one were repeated, and that one makes room, wherever it is.
-TEST_F(Listen, evict__new_request_takes_the_place_of_one_that_was_not_repeated) {
-  fill();
-  for (int i = 0; i < USIW_MAX_PARKED - 1; i++) arrive(20, 9000 + i);
-  drop_sent();
-  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
-  for (u8 host = 100; host < 150; host++) {
-    arrive(host);
-    EXPECT_EQ(mock_sent(), 0u);
-    EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
-  }
-  arrive(149);  // it is there: so it is answered
-  EXPECT_EQ(mock_sent(), 1u);
-  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED});
-  EXPECT_EQ(state()->nr_parked, unsigned{USIW_MAX_PARKED});
-  drop_sent();
-}
-
-TEST_F(Listen, evict__what_was_repeated_stays) {
-  fill();
-  for (int i = 0; i < USIW_MAX_PARKED; i++) arrive(20, 9000 + i);
-  drop_sent();
-  arrive(100);
-  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED});
-  EXPECT_EQ(mock_sent(), 0u);
-  mock_advance_ms(USIW_PARKED_MS + 1);
-  arrive(101);
-  EXPECT_EQ(state()->nr_repeated, unsigned{USIW_MAX_PARKED - 1});
-  drop_sent();
-}
-
-// A flood drives it out before it is repeated; the repetition is known all the same, and gets the next place.
-TEST_F(Listen, park__repetition_is_known_behind_a_flood) {
-  fill();
-  arrive(100);
-  for (int i = 0; i < 4 * USIW_MAX_PARKED; i++) arrive(30 + i % 60, 10000 + i);
-  drop_sent();
-  arrive(100);
-  mock_datagram answer;
-  ASSERT_TRUE(mock_take(&answer));
-  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_ACCEPT);
-  for (int i = 0; i < 4 * USIW_MAX_PARKED; i++) arrive(30 + i % 60, 20000 + i);
+  ASSERT_TRUE(mock_take(&pending));
+  EXPECT_EQ(pending.len, sizeof(usiw_trp_hdr));
   listener.requests[0]->reject();
+  listener.requests[1]->reject();
+  listener.requests[2]->reject();  // the fourth place is the first of the half for all
   mock_run();
-  ASSERT_EQ(listener.requests.size(), 5u);
-  EXPECT_EQ(latest(), 100);
+  ASSERT_EQ(latest(), 1);
+  drop_sent();
+  ASSERT_EQ(listener.requests.back()->reject(), 0);
+  mock_run();
+  ASSERT_TRUE(mock_take(&accepted));
+  EXPECT_EQ(memcmp(accepted.data, pending.data, 4), 0);
+}
+
+TEST_F(Listen, request__waiting_ones_are_bounded) {
+  for (u32 i = 0; i < USIW_CM_MAX_QUEUED + 100; i++) arrive(i & 0xff, 9000 + i / 256);
+  EXPECT_EQ(state()->places.queued, USIW_CM_MAX_QUEUED);
+  drop_sent();
+}
+
+TEST_F(Listen, request__counted_when_there_is_no_room) {
+  atomic64_t* full = &to_usiw_dev(server->device)->kcounters[USIW_KCNT_CM_BACKLOG_FULL];
+  fill();
+  const auto before = atomic64_read(full);
+  arrive_all(1, 3);
+  EXPECT_EQ(atomic64_read(full), before + 3);
   drop_sent();
 }
 
 // What waits for the worker in front of it does not take the place.
-TEST_F(Listen, return_slot__is_for_the_parked_one) {
-  arrive_all(1, 5);
+TEST_F(Listen, return_place__is_for_who_waits) {
+  fill();
+  arrive_proven(5);
   for (u8 host = 6; host <= 20; host++) deliver(request(host));
   listener.requests[0]->reject();
   mock_run();
   ASSERT_EQ(listener.requests.size(), 5u);
   EXPECT_EQ(latest(), 5);
-  EXPECT_EQ(state()->waiting, 4u);
+  EXPECT_EQ(state()->places.open, 4u);
   drop_sent();
 }
 
-// The one that was given the place has become a connection meanwhile: the next one gets it.
-TEST_F(Listen, return_slot__goes_on_when_it_is_not_used) {
-  arrive_all(1, 6);
-  state()->backlog = 5;
-  arrive(5);
-  ASSERT_EQ(listener.requests.size(), 5u);  // by its repetition, and still parked
-  state()->backlog = 4;
-  listener.requests[0]->reject();
-  mock_run();
-  EXPECT_EQ(listener.requests.size(), 6u);
-  EXPECT_EQ(latest(), 6);
-  drop_sent();
-}
-
-TEST_F(Listen, return_slot__listener_leaves_before_it_is_used) {
-  arrive_all(1, 6);
+TEST_F(Listen, return_place__listener_leaves_before_it_is_used) {
+  fill();
+  arrive_proven(5);
   listener.requests[0]->reject();
   listener.destroy();
   mock_run();
@@ -207,16 +178,41 @@ TEST_F(Listen, return_slot__listener_leaves_before_it_is_used) {
   drop_sent();
 }
 
-TEST_F(Listen, park__old_requests_are_dropped) {
-  arrive_all(1, 5);
-  mock_advance_ms(USIW_PARKED_MS + 1);
+TEST_F(Listen, expire__who_has_gone_without_a_word_is_forgotten) {
+  fill();
+  arrive_all(5, 9);
+  EXPECT_EQ(state()->places.queued, 5u);
+  mock_advance_ms(2 * USIW_CM_STALE_US / 1000);
+  EXPECT_EQ(state()->places.queued, 0u);
   listener.requests[0]->reject();
   mock_run();
   EXPECT_EQ(listener.requests.size(), 4u);
   drop_sent();
 }
 
-TEST_F(Listen, leave__parked_requests_are_freed) {
+TEST_F(Listen, withdraw__who_waits_gives_up) {
+  fill();
+  mock_datagram req = request(5), pending;
+  deliver(req);
+  mock_run();
+  ASSERT_TRUE(mock_take(&pending));
+  mock_datagram reset = req;
+  reset.len = sizeof(usiw_trp_hdr);
+  memcpy(reset.data + 4, pending.data, 4);
+  reset.data[8] = USIW_TRP_RESET << 4;
+  reset.data[9] = 0;
+  mock_datagram forged = reset;
+  forged.data[7] ^= 1;
+  deliver(forged);
+  mock_run();
+  EXPECT_EQ(state()->places.queued, 1u);
+  deliver(reset);
+  mock_run();
+  EXPECT_EQ(state()->places.queued, 0u);
+}
+
+TEST_F(Listen, purge__waiting_requests_go_with_the_port) {
+  fill();
   arrive_all(1, 9);
   listener.destroy();
   drop_sent();
@@ -304,19 +300,20 @@ TEST_F(Listen, request__mtu_is_too_small) {
 
 class Deserted : public Listen {
  protected:
+  static constexpr int kHoldMs = USIW_CM_HOLD_US / 1000;
   void SetUp() override {
     Listen::SetUp();
     leave(listener);
   }
   void TearDown() override {
     again.destroy();
-    for (usiw_sock* us : kept_) usiw_sock_put(us);
+    for (usiw_sock* us : kept_) usiw_sock_put(us, true);
     Listen::TearDown();
   }
   /// @p id listens no more. Its port stays, as it does when a connection uses it.
   void leave(CmId& id) {
-    us_ = static_cast<usiw_listener*>(id.id.provider_data)->nodes[0].us;
-    refcount_inc(&us_->refs);
+    us_ = static_cast<usiw_listener*>(id.id.provider_data)->us;
+    refcount_inc(&us_->users[1]);
     kept_.push_back(us_);
     id.destroy();
   }
@@ -348,15 +345,15 @@ TEST_F(Deserted, hold__next_listener_gets_them_in_their_order) {
   arrive_all(1, 3);
   arrive(1);
   EXPECT_EQ(mock_sent(), 0u);
-  EXPECT_EQ(us_->nr_held, 3u);
+  EXPECT_EQ(us_->gate.held, 3u);
   deliver(request(4));
-  ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort, 8), 0);
+  ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort, 16), 0);
   deliver(request(5));
   mock_run();
   EXPECT_EQ(hosts(), (std::vector<int>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(us_->nr_held, 0u);
+  EXPECT_EQ(us_->gate.held, 0u);
   EXPECT_EQ(us_->rx_len, 0u);
-  mock_advance_ms(USIW_HOLD_MS);
+  mock_advance_ms(kHoldMs);
   EXPECT_EQ(hosts().size(), 5u);
   drop_sent();
 }
@@ -372,7 +369,7 @@ TEST_F(Deserted, hold__listener_of_another_device_comes_first) {
   mock_run();
   ASSERT_EQ(of_eth0.listen(client->device, ipv4("0.0.0.0"), kPort + 1), 0);
   mock_run();
-  EXPECT_EQ(us_->nr_held, 1u);
+  EXPECT_EQ(us_->gate.held, 1u);
   ASSERT_EQ(again.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
   mock_run();
   EXPECT_EQ(hosts(), std::vector<int>{2});
@@ -381,18 +378,18 @@ TEST_F(Deserted, hold__listener_of_another_device_comes_first) {
 
 TEST_F(Deserted, hold__nobody_comes) {
   arrive(1);
-  mock_advance_ms(USIW_HOLD_MS - 1);
+  mock_advance_ms(kHoldMs - 1);
   EXPECT_EQ(refused(), 0u);
   mock_advance_ms(2);
   EXPECT_EQ(refused(), 1u);
-  EXPECT_EQ(us_->nr_held, 0u);
+  EXPECT_EQ(us_->gate.held, 0u);
   arrive(1);
   EXPECT_EQ(refused(), 1u);
 }
 
 TEST_F(Deserted, hold__listener_comes_too_late) {
   arrive(1);
-  mock_advance_ms(USIW_HOLD_MS + 1);
+  mock_advance_ms(kHoldMs + 1);
   ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
   mock_run();
   EXPECT_TRUE(again.requests.empty());
@@ -402,59 +399,32 @@ TEST_F(Deserted, hold__listener_comes_too_late) {
 // The second one leaves as well: that is another moment to wait.
 TEST_F(Deserted, hold__longer_when_the_next_listener_leaves_too) {
   arrive(1);
-  mock_advance_ms(USIW_HOLD_MS / 2);
+  mock_advance_ms(kHoldMs / 2);
   ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
   again.destroy();
   mock_run();
-  mock_advance_ms(USIW_HOLD_MS - 1);
+  mock_advance_ms(kHoldMs - 1);
   EXPECT_EQ(refused(), 0u);
   mock_advance_ms(2);
   EXPECT_EQ(refused(), 1u);
 }
 
 TEST_F(Deserted, hold__is_bounded) {
-  for (int i = 0; i < USIW_MAX_HELD + 10; i++) arrive(1, 9100 + i);
-  EXPECT_EQ(us_->nr_held, unsigned{USIW_MAX_HELD});
+  for (int i = 0; i < int{USIW_CM_MAX_HELD} + 10; i++) arrive(1, 9100 + i);
+  EXPECT_EQ(us_->gate.held, USIW_CM_MAX_HELD);
   EXPECT_EQ(refused(), 10u);
-  mock_advance_ms(USIW_HOLD_MS + 1);
-  EXPECT_EQ(refused(), unsigned{USIW_MAX_HELD});
-}
-
-TEST_F(Deserted, hold__no_memory) {
-  deliver(request(1));
-  mock_errors[MOCK_ALLOC] = 1;
-  mock_run();
-  EXPECT_EQ(us_->nr_held, 0u);
-  EXPECT_EQ(refused(), 1u);
-}
-
-CmId* joining;
-ib_device* joining_at;
-
-// A listener comes when the worker has found none for a request: that one is still behind the older ones.
-TEST_F(Deserted, release__listener_comes_meanwhile) {
-  arrive_all(1, 2);
-  deliver(request(3));
-  deliver(request(4));
-  joining = &again;
-  joining_at = server->device;
-  mock_on_alloc = [] {
-    mock_on_alloc = nullptr;
-    EXPECT_EQ(joining->listen(joining_at, ipv4("192.0.2.2"), kPort), 0);
-  };
-  mock_run();
-  EXPECT_EQ(hosts(), (std::vector<int>{1, 2, 3, 4}));
-  drop_sent();
+  mock_advance_ms(kHoldMs + 1);
+  EXPECT_EQ(refused(), USIW_CM_MAX_HELD);
 }
 
 TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   arrive_all(1, 9);
-  EXPECT_EQ(us_->nr_held, 9u);
+  EXPECT_EQ(us_->gate.held, 9u);
 }
 
 // D4: what is left of the netns' places is divided; each listener has some of its own, whatever others take.
-TEST_F(Listen, take_slot__d4_others_cannot_take_the_listener_s_own) {
-  atomic_t* shared = &usiw_net(&init_net)->half_open;
+TEST_F(Listen, request__d4_others_cannot_take_the_listener_s_own) {
+  usiw_cm_pool& shared = usiw_net(&init_net)->gate.half_open;
   CmId big;
   ASSERT_EQ(big.listen(server->device, ipv4("192.0.2.2"), kPort + 1, 64), 0);
   auto* state = static_cast<usiw_listener*>(big.id.provider_data);
@@ -465,17 +435,35 @@ TEST_F(Listen, take_slot__d4_others_cannot_take_the_listener_s_own) {
     mock_run();
   };
   for (u8 host = 1; host <= 20; host++) arrive_big(host);
-  EXPECT_EQ(state->waiting, 20u);
-  EXPECT_EQ(atomic_read(shared), 4);
+  EXPECT_EQ(state->places.open, 20u);
+  EXPECT_EQ(shared.used, 20 - USIW_CM_RESERVED);
   // Others have taken nearly all: with one more it would have more than it leaves free.
-  atomic_add(USIW_MAX_HALF_OPEN - 9, shared);
+  shared.used += USIW_CM_NET_HALF_OPEN - 8;
   arrive_big(21);
   EXPECT_EQ(big.requests.size(), 20u);
-  EXPECT_EQ(state->nr_parked, 1u);
+  EXPECT_EQ(state->places.queued, 1u);
   // Who has places of its own gets them all the same: the backlog of the fixture's listener.
-  arrive_all(1, 4);
-  EXPECT_EQ(listener.requests.size(), 4u);
-  atomic_add(9 - USIW_MAX_HALF_OPEN, shared);
+  fill();
+  shared.used -= USIW_CM_NET_HALF_OPEN - 8;
+  drop_sent();
+}
+
+// One port of a namespace, whatever the family: so a listener has one backlog.
+TEST_F(Listen, join__one_backlog_for_both_families) {
+  CmId both;
+  ASSERT_EQ(both.listen(server->device, in6addr_any, 7100), 0);
+  auto* state = static_cast<usiw_listener*>(both.id.provider_data);
+  mock_datagram four = request(1);
+  four.to_port = cpu_to_be16(7100);
+  deliver(four);
+  mock_datagram six = request(2);
+  six.from = ipv6("2001:db8::9");
+  six.to = ipv6("2001:db8::2");
+  six.to_port = cpu_to_be16(7100);
+  deliver(six);
+  mock_run();
+  EXPECT_EQ(both.requests.size(), 2u);
+  EXPECT_EQ(state->places.open, 2u);
   drop_sent();
 }
 
@@ -485,18 +473,18 @@ usiw_sock* left;
 /// the closer waits for this worker.
 void leave() {
   mock_on_route = mock_on_alloc = nullptr;
-  left->refs.value--;
+  left->users[1].value--;
 }
 
 // The worker has found the listener, which leaves before the worker goes on. The socket's last
 // reference goes with it; the worker must not bring it back to life.
 TEST_F(Listen, request__listener_leaves_meanwhile) {
   deliver(request(1));
-  left = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  left = static_cast<usiw_listener*>(listener.id.provider_data)->us;
   mock_on_route = leave;
   mock_run();
-  EXPECT_EQ(left->refs.value, 0);
-  left->refs.value = 1;
+  EXPECT_EQ(left->users[1].value, 0);
+  left->users[1].value = 1;
   EXPECT_TRUE(listener.requests.empty());
   drop_sent();
 }
@@ -505,14 +493,14 @@ TEST_F(Listen, request__listener_leaves_meanwhile) {
 // who drops that one waits for the worker.
 TEST_F(Listen, request__listener_leaves_while_memory_is_short) {
   deliver(request(1));
-  left = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  left = static_cast<usiw_listener*>(listener.id.provider_data)->us;
   mock_on_alloc = [] {
     leave();
     mock_errors[MOCK_ALLOC] = 1;
   };
   mock_run();
-  EXPECT_EQ(left->refs.value, 0);
-  left->refs.value = 1;
+  EXPECT_EQ(left->users[1].value, 0);
+  left->users[1].value = 1;
   EXPECT_TRUE(listener.requests.empty());
   drop_sent();
 }

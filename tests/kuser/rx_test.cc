@@ -47,7 +47,7 @@ TEST_F(Rx, encap_rcv__every_opcode_length_and_split) {
 }
 
 TEST_F(Rx, encap_rcv__longest_and_too_long) {
-  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->us;
   mock_datagram d = datagram(USIW_TRP_REQ << USIW_TRP_OPCODE_SHIFT, USIW_CM_MAX_DATAGRAM);
   mock_deliver(&d, 8);
   EXPECT_EQ(us->rx_len, 1u);
@@ -57,7 +57,7 @@ TEST_F(Rx, encap_rcv__longest_and_too_long) {
 }
 
 TEST_F(Rx, encap_rcv__queue_is_bounded) {
-  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->us;
   const mock_datagram d = datagram(USIW_TRP_CONFIRM << USIW_TRP_OPCODE_SHIFT, 14);
   for (int i = 0; i < USIW_MAX_RX_QUEUE + 10; i++) mock_deliver(&d, 8);
   EXPECT_EQ(us->rx_len, unsigned{USIW_MAX_RX_QUEUE});
@@ -67,7 +67,7 @@ TEST_F(Rx, encap_rcv__queue_is_bounded) {
 }
 
 TEST_F(Rx, encap_rcv__no_memory) {
-  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us;
+  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->us;
   const mock_datagram d = datagram(USIW_TRP_REQ << USIW_TRP_OPCODE_SHIFT, 30);
   mock_errors[MOCK_ALLOC] = 1;
   mock_deliver(&d, 8);

@@ -8,7 +8,7 @@ namespace {
 class Sock : public Connected {
  protected:
   static usiw_sock* port_of(const CmId& listening) {
-    return static_cast<usiw_listener*>(listening.id.provider_data)->nodes[0].us;
+    return static_cast<usiw_listener*>(listening.id.provider_data)->us;
   }
 };
 
@@ -152,7 +152,7 @@ TEST_F(Sock, put__queued_datagrams_go_with_it) {
   mock_datagram req;
   ASSERT_TRUE(mock_take(&req));
   mock_deliver(&req, 8);
-  EXPECT_EQ(static_cast<usiw_listener*>(listener.id.provider_data)->nodes[0].us->rx_len, 1u);
+  EXPECT_EQ(static_cast<usiw_listener*>(listener.id.provider_data)->us->rx_len, 1u);
   listener.destroy();
   mock_run();
   EXPECT_TRUE(listener.requests.empty());

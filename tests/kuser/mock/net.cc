@@ -160,6 +160,7 @@ int register_pernet_subsys(struct pernet_operations* ops) {
   *ops->id = 1;
   if (ops->size > sizeof init_net.generic) mock_violation("no room for what is kept for each netns");
   std::fill(std::begin(init_net.generic), std::end(init_net.generic), u8{0});
+  if (ops->init && ops->init(&init_net)) return -ENOMEM;
   pernet.push_back(ops);
   return 0;
 }
@@ -245,6 +246,10 @@ u32 get_random_u32(void) {
   if (mock_on_random) mock_on_random();
   static u32 state = 12345;
   return state = state * 1664525 + 1013904223;
+}
+
+void get_random_bytes(void* buf, size_t len) {
+  for (auto* p = static_cast<u8*>(buf); len != 0; len--) *p++ = static_cast<u8>(get_random_u32());
 }
 
 // ---- Notifiers ----

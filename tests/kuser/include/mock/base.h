@@ -44,6 +44,7 @@ typedef unsigned int mock_poll_t;
 #define __force
 #define __init
 #define __exit
+#define __net_init
 #define __net_exit
 #undef __aligned
 #define __aligned(n)		__attribute__((aligned(n)))
@@ -69,6 +70,9 @@ typedef unsigned int mock_poll_t;
 #define container_of(ptr, type, member) \
 	((type *)((char *)(ptr) - offsetof(type, member)))
 #ifndef __cplusplus
+#ifndef __cplusplus
+#define static_assert		_Static_assert
+#endif
 #define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
 #define BUILD_BUG_ON_MSG(cond, msg) _Static_assert(!(cond), msg)
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
@@ -241,6 +245,7 @@ static inline unsigned long usecs_to_jiffies(unsigned int us)
 
 /* ---- Numbers ---- */
 u32 get_random_u32(void);
+void get_random_bytes(void *buf, size_t len);
 #define __used __attribute__((used))
 
 static inline u32 jhash_2words(u32 a, u32 b, u32 init)

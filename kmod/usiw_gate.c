@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * REQs before they are connections: cm/usiw_cm_gate.c decides, and this is its host. Each UDP
+ * port has a gate, whose entries are worked off by the port's worker only.
+ */
+#include <linux/slab.h>
+
+#include "usiw_conn.h"
+
+static spinlock_t *usiw_gate_lock(const struct usiw_sock *us)
+{
+	return &usiw_net(us->net)->gate_lock;
+}
+
+static struct usiw_rx *usiw_gate_rx(struct usiw_cm_req *req)
+{
+	return container_of(req, struct usiw_rx, req);
+}
+
+static void usiw_gate_free(struct usiw_cm_req *chain)
+{
+	struct usiw_cm_req *req;
+
+	while ((req = chain) != NULL) {
+		chain = req->next;
+		kfree(usiw_gate_rx(req));
+	}
+}
+
+/* ---- Listeners --------------------------------------------------------- */
+
+/* Two listeners of one device that would hear the same. */
+static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
+{
+	return a->dev == b->dev && a->families & b->families &&
+	       (a->any || b->any || ipv6_addr_equal(&a->addr, &b->addr));
+}
+
+/* @listener hears what comes to its port from now on; what was held for it goes first. */
+int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog)
+{
+	struct usiw_sock *us = listener->us;
+	struct usiw_listener *other;
+	int ret = 0;
+
+	spin_lock(usiw_gate_lock(us));
+	list_for_each_entry(other, &us->listeners, node)
+		if (usiw_listeners_conflict(other, listener))
+			ret = -EADDRINUSE;
+	if (!ret) {
+		list_add_tail(&listener->node, &us->listeners);
+		usiw_cm_gate_join(&us->gate, &listener->places, backlog);
+	}
+	spin_unlock(usiw_gate_lock(us));
+	if (!ret)
+		usiw_rx_wake(us);
+	return ret;
+}
+
+/* Afterwards no request finds @listener; one that has found it goes on with it. */
+void usiw_gate_leave(struct usiw_listener *listener)
+{
+	struct usiw_sock *us = listener->us;
+	struct usiw_cm_req *out;
+
+	spin_lock(usiw_gate_lock(us));
+	list_del_init(&listener->node);
+	out = usiw_cm_gate_leave(&listener->places, usiw_now_us());
+	spin_unlock(usiw_gate_lock(us));
+	usiw_gate_free(out);
+	/* What is held has its time, which the worker keeps. */
+	usiw_rx_wake(us);
+}
+
+/* Does it listen no more? */
+bool usiw_gate_has_left(const struct usiw_listener *listener)
+{
+	struct usiw_net *net = usiw_net(read_pnet(&listener->dev->net));
+	bool left;
+
+	spin_lock(&net->gate_lock);
+	left = !listener->places.gate;
+	spin_unlock(&net->gate_lock);
+	return left;
+}
+
+/* One of its places is free, also behind its leaving. */
+void usiw_gate_return_place(struct usiw_listener *listener)
+{
+	struct usiw_net *net = usiw_net(read_pnet(&listener->dev->net));
+
+	spin_lock(&net->gate_lock);
+	/* Somebody is due only while it listens, and has its socket. */
+	if (usiw_cm_gate_return(&listener->places, usiw_now_us()))
+		usiw_rx_wake(listener->us);
+	spin_unlock(&net->gate_lock);
+}
+
+/* Did it come in by the device's netdev, or over lo from this host itself? */
+static bool usiw_came_in_by(const struct usiw_device *dev, int ifindex)
+{
+	return ifindex == dev->netdev->ifindex || ifindex == dev->lo->ifindex;
+}
+
+/* Who listens for @rx, by the device whose address that is most; with a reference. */
+static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct usiw_rx *rx)
+{
+	const struct usiw_tuple *tuple = usiw_rx_ends(rx);
+	unsigned int family = BIT(usiw_tuple_is_ipv4(tuple));
+	enum usiw_addr_owner owner, best = USIW_ADDR_OTHERS;
+	struct usiw_listener *found = NULL, *listener;
+
+	list_for_each_entry(listener, &us->listeners, node) {
+		if (!(listener->families & family) ||
+		    (!listener->any && !ipv6_addr_equal(&listener->addr, &tuple->local)) ||
+		    !usiw_came_in_by(listener->dev, rx->ifindex))
+			continue;
+		owner = usiw_addr_owner(listener->dev, &tuple->local);
+		if (owner > best) {
+			best = owner;
+			found = listener;
+		}
+	}
+	if (found)
+		kref_get(&found->kref);
+	return found;
+}
+
+/* ---- Requests ---------------------------------------------------------- */
+
+/*
+ * @rx is a REQ, @req, that asks for a connection: it is admitted, kept, or refused. Takes @rx.
+ * @answer: room for a datagram.
+ */
+void usiw_gate_request(struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		       void *answer)
+{
+	struct usiw_tuple tuple = *usiw_rx_ends(rx);
+	struct usiw_cm_gate_verdict v;
+	struct usiw_listener *listener;
+	int reason = 0;
+	u32 len = 0;
+
+	spin_lock(usiw_gate_lock(us));
+	listener = usiw_gate_find(us, rx);
+	usiw_cm_gate_request(&v, &us->gate, listener ? &listener->places : NULL, &rx->req, req,
+			     usiw_now_us());
+	/* What is kept may be freed from here on by a listener that leaves. */
+	if (v.pending)
+		len = usiw_cm_build_pending(req, v.isn, answer);
+	spin_unlock(usiw_gate_lock(us));
+	usiw_gate_free(v.out);
+
+	if (listener) {
+		usiw_count(listener->dev, USIW_KCNT_CM_RX);
+		if (v.pending)
+			usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
+	}
+	if (v.kind == USIW_CM_G_ADMIT)
+		reason = usiw_listener_open(listener, us, &tuple, req, v.isn);
+	else if (v.kind == USIW_CM_G_REFUSE)
+		reason = USIW_REJECT_NO_LISTENER;
+	if (reason)
+		len = usiw_cm_build_refusal(req, reason, answer);
+	if (len)
+		usiw_sock_send(us, &tuple, answer, len);
+	if (listener)
+		usiw_listener_put(listener);
+	if (v.kind != USIW_CM_G_KEPT)
+		kfree(rx);
+}
+
+/* The peer of a REQ that waits has given up. */
+void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
+			const struct usiw_cm_packet *reset)
+{
+	struct usiw_cm_req *req;
+
+	spin_lock(usiw_gate_lock(us));
+	req = usiw_cm_gate_withdraw(&us->gate, usiw_cm_tuple(tuple), reset);
+	spin_unlock(usiw_gate_lock(us));
+	if (req)
+		kfree(usiw_gate_rx(req));
+}
+
+/* @rx, which usiw_gate_next() may have returned, turned out to be no request any more. Takes it. */
+void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx)
+{
+	if (rx->req.busy) {
+		spin_lock(usiw_gate_lock(us));
+		usiw_cm_gate_discard(&us->gate, &rx->req, usiw_now_us());
+		spin_unlock(usiw_gate_lock(us));
+	}
+	kfree(rx);
+}
+
+/* ---- The worker -------------------------------------------------------- */
+
+/* What is due, ahead of newer datagrams; or NULL. */
+struct usiw_rx *usiw_gate_next(struct usiw_sock *us)
+{
+	struct usiw_cm_req *req, *out;
+	u64 now = usiw_now_us();
+
+	spin_lock(usiw_gate_lock(us));
+	out = usiw_cm_gate_expire(&us->gate, now);
+	req = usiw_cm_gate_next(&us->gate, now);
+	spin_unlock(usiw_gate_lock(us));
+	usiw_gate_free(out);
+	return req ? usiw_gate_rx(req) : NULL;
+}
+
+/* When to look again without another cause, us; 0: no need. */
+u64 usiw_gate_deadline(struct usiw_sock *us)
+{
+	u64 at;
+
+	spin_lock(usiw_gate_lock(us));
+	at = usiw_cm_gate_deadline(&us->gate);
+	spin_unlock(usiw_gate_lock(us));
+	return at;
+}
+
+/* The port's last user and its worker are gone. */
+void usiw_gate_purge(struct usiw_sock *us)
+{
+	struct usiw_cm_req *req;
+
+	spin_lock(usiw_gate_lock(us));
+	while ((req = us->gate.first) != NULL) {
+		usiw_cm_gate_discard(&us->gate, req, usiw_now_us());
+		kfree(usiw_gate_rx(req));
+	}
+	spin_unlock(usiw_gate_lock(us));
+}

@@ -306,7 +306,6 @@ extern struct workqueue_struct *usiw_wq;
 /* usiw_device.c */
 int usiw_device_init(void);
 void usiw_device_exit(void);
-int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
 bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
 void usiw_device_hold(struct usiw_device *dev);
@@ -314,6 +313,14 @@ void usiw_device_release(struct usiw_device *dev);
 void usiw_device_wait_users(struct usiw_device *dev);
 void usiw_device_for_each_over(const struct net_device *lo, void (*fn)(struct usiw_device *dev));
 void usiw_device_read_mac(struct usiw_device *dev);
+void usiw_device_enter_net(struct usiw_device *dev);
+void usiw_device_leave_net(struct usiw_device *dev);
+bool usiw_device_is_ours(const struct ib_device *ibdev);
+
+/* usiw_link.c */
+int usiw_link_init(void);
+void usiw_link_exit(void);
+int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata);
 int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr);
@@ -327,7 +334,6 @@ void usiw_port_work(struct work_struct *work);
 
 /* usiw_follow.c */
 void usiw_follow_work(struct work_struct *work);
-void usiw_follow_start(struct usiw_device *dev);
 void usiw_follow_all(struct usiw_device *dev);
 
 /* usiw_verbs.c */
@@ -376,11 +382,14 @@ void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord);
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
 
 /* usiw_stats.c */
+extern const struct rdma_stat_desc usiw_stat_descs[];
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
-int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
 void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters);
 void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters);
+
+/* usiw_restrack.c */
+int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
 
 /* usiw_uapi.c */
 extern const struct uapi_definition usiw_uapi_defs[];

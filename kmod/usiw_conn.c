@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Connection objects: table, lifetime, timers, and what drives the machine in cm/.
- *
- * Everything that happens to a connection goes through conn->lock: calls of iw_cm and of
- * the provider, datagrams (from the worker of the socket) and the clock (conn->work).
- * Softirq only sets a bit in conn->flags and queues conn->work.
+ * Connection objects: numbers, references, the table of 4-tuples, and the bits by which softirq
+ * and other files have conn->work look at something. What happens then is in usiw_conn_run.c.
  */
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
 #include <linux/rculist.h>
-#include <linux/slab.h>
 #include <linux/xarray.h>
 
 #include "usiw_conn.h"
-#include "usiw_iwcm_quirks.h"
 
 #define USIW_CONN_HASH_BITS	12
 
@@ -38,30 +33,6 @@ static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *ne
 
 /* ---- Lifetime ---------------------------------------------------------- */
 
-static void usiw_conn_work(struct work_struct *work);
-
-static void usiw_conn_free_work(struct work_struct *work)
-{
-	struct usiw_conn *conn = container_of(work, struct usiw_conn, free_work);
-	struct usiw_device *dev = conn->dev;
-
-	WARN_ON_ONCE(conn->hashed || conn->qp || conn->cm_id);
-	usiw_conn_no_longer_half_open(conn);
-	usiw_conn_no_longer_orphan(conn);
-	xa_erase(&usiw_conn_ids, conn->id);
-	usiw_data_close(conn);
-	if (conn->sock)
-		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(&conn->tuple));
-	if (conn->events)
-		usiw_evfile_put(conn->events);
-
-	spin_lock_bh(&dev->conn_lock);
-	list_del(&conn->dev_node);
-	spin_unlock_bh(&dev->conn_lock);
-	usiw_device_release(dev);
-	kfree_rcu(conn, rcu);
-}
-
 /* May run in softirq, and what is to be done sleeps. */
 static void usiw_conn_release_kref(struct kref *kref)
 {
@@ -81,32 +52,18 @@ void usiw_conn_put(struct usiw_conn *conn)
 }
 
 /*
- * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
- * -ENODEV (the device is going).
+ * Give the connection a number, and its device another user. Return -ENOMEM, -ENODEV (the device
+ * is going).
  */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple)
+int usiw_conn_register(struct usiw_conn *conn)
 {
-	struct usiw_conn *conn;
+	struct usiw_device *dev = conn->dev;
 	int ret;
 
-	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
-	if (!conn)
-		return ERR_PTR(-ENOMEM);
-	mutex_init(&conn->lock);
-	kref_init(&conn->kref);
-	INIT_DELAYED_WORK(&conn->work, usiw_conn_work);
-	INIT_WORK(&conn->free_work, usiw_conn_free_work);
-	INIT_LIST_HEAD(&conn->ev_node);
-	conn->net = read_pnet(&dev->net);
-	conn->dev = dev;
-	conn->tuple = *tuple;
-	conn->nexthop_bucket = -1;
-	conn->icmp_next = jiffies;
 	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
 			      GFP_KERNEL);
 	if (ret < 0)
-		goto err_free;
-
+		return ret;
 	spin_lock_bh(&dev->conn_lock);
 	if (dev->dying) {
 		ret = -ENODEV;
@@ -114,18 +71,27 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 		conn->pass = dev->pass;
 		list_add_tail(&conn->dev_node, &dev->conns);
 		usiw_device_hold(dev);
-		usiw_follow_start(dev);
+		queue_delayed_work(usiw_wq, &dev->follow_work,
+				   msecs_to_jiffies(USIW_FOLLOW_MS));
 		ret = 0;
 	}
 	spin_unlock_bh(&dev->conn_lock);
-	if (!ret)
-		return conn;
-
 	/* Nobody has heard of its number, or found it. */
+	if (ret)
+		xa_erase(&usiw_conn_ids, conn->id);
+	return ret;
+}
+
+/* The device may go once this returns. */
+void usiw_conn_unregister(struct usiw_conn *conn)
+{
+	struct usiw_device *dev = conn->dev;
+
 	xa_erase(&usiw_conn_ids, conn->id);
-err_free:
-	kfree(conn);
-	return ERR_PTR(ret);
+	spin_lock_bh(&dev->conn_lock);
+	list_del(&conn->dev_node);
+	spin_unlock_bh(&dev->conn_lock);
+	usiw_device_release(dev);
 }
 
 /* ---- The table --------------------------------------------------------- */
@@ -189,12 +155,9 @@ int usiw_conn_insert(struct usiw_conn *conn)
 	return ret;
 }
 
-/* Leave the table, if it is there. conn->lock held; the caller has a reference too. */
-void usiw_conn_unhash(struct usiw_conn *conn)
+/* Leave the table. conn->lock held; the caller has a reference too. */
+void usiw_conn_remove(struct usiw_conn *conn)
 {
-	if (!conn->hashed)
-		return;
-	usiw_data_close(conn);
 	spin_lock_bh(&usiw_conns_lock);
 	hash_del_rcu(&conn->hash_node);
 	spin_unlock_bh(&usiw_conns_lock);
@@ -202,9 +165,10 @@ void usiw_conn_unhash(struct usiw_conn *conn)
 	usiw_conn_put(conn);
 }
 
-/* ---- The clock and softirq --------------------------------------------- */
+/* ---- Kicks ------------------------------------------------------------- */
 
-static void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay)
+/* Have conn->work run in @delay jiffies, whenever it was to run before. */
+void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay)
 {
 	/* The reference is the queued work's: one, however often it is queued. */
 	if (!kref_get_unless_zero(&conn->kref))
@@ -218,148 +182,6 @@ void usiw_conn_kick(struct usiw_conn *conn, int flag)
 {
 	set_bit(flag, &conn->flags);
 	usiw_conn_queue(conn, 0);
-}
-
-/*
- * While iw_cm's user is owed the answer to connect or accept, rdma_cm cannot close the id, and
- * a process that is killed meanwhile hangs in the close of rdma_cm's file, whose order with
- * that of uverbs' file (which would end the connection) is open: so the owner is looked at.
- */
-void usiw_conn_arm(struct usiw_conn *conn)
-{
-	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
-	bool waits = conn->cm.state == USIW_CM_ACCEPT_SENT;
-
-	if (waits != conn->waits_confirm) {
-		WRITE_ONCE(conn->waits_confirm, waits);
-		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
-	}
-	if (conn->resolving && (!at || conn->resolve_us < at))
-		at = conn->resolve_us;
-	if (conn->move_us && (!at || conn->move_us < at))
-		at = conn->move_us;
-	if (usiw_cm_awaited(&conn->ledger) && (!at || now + USIW_OWNER_US < at))
-		at = now + USIW_OWNER_US;
-	if (!at)
-		return;
-	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
-	/* That may have put off a kick; one that comes from here on queues by itself. */
-	if (READ_ONCE(conn->flags))
-		usiw_conn_queue(conn, 0);
-}
-
-static void usiw_conn_do(struct usiw_conn *conn, u32 actions)
-{
-	usiw_conn_perform(conn, actions);
-	usiw_conn_arm(conn);
-}
-
-/* The device is going: RESET once, no lingering. */
-static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
-{
-	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
-	conn->cm.state = USIW_CM_DEAD;
-	conn->cm.deadline_us = 0;
-	conn->flushed = true;
-	usiw_conn_unhash(conn);
-}
-
-static void usiw_conn_work(struct work_struct *work)
-{
-	struct usiw_conn *conn = container_of(to_delayed_work(work), struct usiw_conn, work);
-	u64 now = usiw_now_us();
-
-	mutex_lock(&conn->lock);
-	if (test_and_clear_bit(USIW_CONN_FLUSH, &conn->flags))
-		usiw_conn_flush(conn, now);
-	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
-		usiw_conn_orphan(conn);
-	if (test_and_clear_bit(USIW_CONN_UNREACHABLE, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_unreachable(&conn->cm, now));
-	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
-	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&
-	    usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
-	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
-		usiw_conn_follow(conn);
-	if (conn->move_us && now >= conn->move_us)
-		usiw_conn_move_overdue(conn);
-	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
-	if (conn->resolving && now >= conn->resolve_us)
-		usiw_conn_resolve(conn);
-	if (conn->cm.deadline_us && now >= conn->cm.deadline_us)
-		usiw_conn_perform(conn, usiw_cm_timer(&conn->cm, now));
-	usiw_conn_arm(conn);
-	mutex_unlock(&conn->lock);
-	usiw_conn_put(conn);
-}
-
-/* ---- Calls of iw_cm, of the provider, of the socket's worker ----------- */
-
-void usiw_conn_disconnect(struct usiw_conn *conn)
-{
-	mutex_lock(&conn->lock);
-	usiw_conn_do(conn, usiw_cm_disconnect(&conn->cm, usiw_now_us()));
-	mutex_unlock(&conn->lock);
-}
-
-/* When it returns, iw_cm has been told and QP and iw_cm are no longer held. */
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason)
-{
-	mutex_lock(&conn->lock);
-	usiw_conn_do(conn, usiw_cm_abort(&conn->cm, reason, usiw_now_us()));
-	mutex_unlock(&conn->lock);
-}
-
-/* A report on another connection than the QP's present one is out of date. */
-void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report)
-{
-	struct usiw_cm_conn *cm = &conn->cm;
-	u64 now = usiw_now_us();
-	u32 actions = 0;
-
-	if (report->conn_id != conn->id)
-		return;
-	mutex_lock(&conn->lock);
-	/* Who has not been given the connection cannot say anything about it. */
-	if (conn->announced) {
-		switch (report->kind) {
-		case USIW_REPORT_READY:
-			conn->ready = true;
-			actions = usiw_cm_ready(cm, now);
-			break;
-		case USIW_REPORT_REFUSED:
-			actions = usiw_cm_refused(cm, report->error, now);
-			break;
-		case USIW_REPORT_PEER_CLOSED:
-			actions = usiw_cm_peer_closed(cm, now);
-			break;
-		case USIW_REPORT_CLOSED:
-			actions = usiw_cm_closed(cm, now);
-			break;
-		case USIW_REPORT_FAILED:
-			actions = usiw_cm_failed(cm, report->error, now);
-			break;
-		case USIW_REPORT_PORT:
-			usiw_conn_told_port(conn, report->port, report->port_why);
-			break;
-		}
-	}
-	usiw_conn_do(conn, actions);
-	mutex_unlock(&conn->lock);
-}
-
-/* A handshake datagram of its 4-tuple: usiw_cm_input(). */
-void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
-		     u32 len, void *answer)
-{
-	mutex_lock(&conn->lock);
-	usiw_count(conn->dev, USIW_KCNT_CM_RX);
-	usiw_cm_input(verdict, &conn->cm, data, len, usiw_now_us(), answer);
-	usiw_conn_do(conn, verdict->actions);
-	mutex_unlock(&conn->lock);
 }
 
 /* ---- All connections of a device --------------------------------------- */

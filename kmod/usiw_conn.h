@@ -91,8 +91,27 @@ struct usiw_net {
 
 struct usiw_net *usiw_net(struct net *net);
 
+struct usiw_sock;
+
+/**
+ * struct usiw_sock_ops - who receives by the sockets of usiw_sock.c and usiw_data.c
+ * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
+ * @err_rcv:	encap_err_rcv, likewise
+ * @data_rcv:	a datagram by the data socket @sk, beside @us. 1: it is the process's; else as @rcv
+ * @work:	usiw_sock.rx_work
+ * @purge:	the last user has gone, and the sockets: ends @work and frees what waits for it
+ */
+struct usiw_sock_ops {
+	int (*rcv)(struct sock *sk, struct sk_buff *skb);
+	void (*err_rcv)(USIW_ENCAP_ERR_ARGS);
+	int (*data_rcv)(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
+	void (*work)(struct work_struct *work);
+	void (*purge)(struct usiw_sock *us);
+};
+
 /**
  * struct usiw_sock - a UDP port that the module owns, and who uses it
+ * @ops:	who receives
  * @net:	it is found by this
  * @port:	and this
  * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
@@ -114,6 +133,7 @@ struct usiw_net *usiw_net(struct net *net);
 struct usiw_sock {
 	struct hlist_node node;
 	struct rcu_head rcu;
+	const struct usiw_sock_ops *ops;
 	struct net *net;
 	__be16 port;
 	refcount_t users[2];
@@ -285,29 +305,35 @@ static inline u64 usiw_now_us(void)
 }
 
 /* usiw_conn.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple);
+int usiw_conn_register(struct usiw_conn *conn);
+void usiw_conn_unregister(struct usiw_conn *conn);
 int usiw_conn_insert(struct usiw_conn *conn);
-void usiw_conn_unhash(struct usiw_conn *conn);
+void usiw_conn_remove(struct usiw_conn *conn);
 void usiw_conn_get(struct usiw_conn *conn);
 void usiw_conn_put(struct usiw_conn *conn);
 struct usiw_conn *usiw_conn_by_id(u32 id);
 struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tuple);
 struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple);
+void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay);
 void usiw_conn_kick(struct usiw_conn *conn, int flag);
-void usiw_conn_arm(struct usiw_conn *conn);
-void usiw_conn_disconnect(struct usiw_conn *conn);
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
-void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
-		     u32 len, void *answer);
 void usiw_conn_welcome_device(struct usiw_device *dev);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
 			   const void *arg);
 
+/* usiw_conn_run.c */
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple);
+void usiw_conn_arm(struct usiw_conn *conn);
+void usiw_conn_disconnect(struct usiw_conn *conn);
+void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
+void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
+void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
+		     u32 len, void *answer);
+
 /* usiw_conn_act.c: what the machine asks for; all with conn->lock held */
 void usiw_conn_perform(struct usiw_conn *conn, u32 actions);
+void usiw_conn_unhash(struct usiw_conn *conn);
 void usiw_conn_resolve(struct usiw_conn *conn);
 int usiw_conn_tell_request(struct usiw_conn *conn);
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
@@ -336,36 +362,33 @@ int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, 
 void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
 void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
 
-/* usiw_follow.c: all with conn->lock held */
+/* usiw_follow.c: all with conn->lock held; u32: actions that are due */
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
 void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
-void usiw_conn_follow(struct usiw_conn *conn);
-void usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why);
-void usiw_conn_move_overdue(struct usiw_conn *conn);
+u32 usiw_conn_follow(struct usiw_conn *conn);
+u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why);
+u32 usiw_conn_move_overdue(struct usiw_conn *conn);
 
 /* usiw_iwcm.c */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
 int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len);
-int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
-			    const struct sockaddr_storage *sa);
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex);
 
 /* usiw_listen.c */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);
-void usiw_listener_put(struct usiw_listener *listener);
-int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
-		       const struct usiw_tuple *tuple, const struct usiw_cm_packet *req, u32 isn);
+void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
+			   const struct usiw_cm_packet *req, void *answer);
 
 /* usiw_gate.c */
+void usiw_listener_put(struct usiw_listener *listener);
 int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog);
 void usiw_gate_leave(struct usiw_listener *listener);
 bool usiw_gate_has_left(const struct usiw_listener *listener);
 void usiw_gate_return_place(struct usiw_listener *listener);
-void usiw_gate_request(struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
-		       void *answer);
+u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
+		      struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		      void *answer);
 void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			const struct usiw_cm_packet *reset);
 void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx);
@@ -374,6 +397,8 @@ u64 usiw_gate_deadline(struct usiw_sock *us);
 void usiw_gate_purge(struct usiw_sock *us);
 
 /* usiw_sock.c */
+void usiw_sock_init(const struct usiw_sock_ops *ops);
+void usiw_sock_wake(struct usiw_sock *us);
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
 int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
@@ -393,13 +418,7 @@ void usiw_data_close(struct usiw_conn *conn);
 bool usiw_data_is_open(const struct usiw_conn *conn);
 
 /* usiw_rx.c */
-int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb);
-int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
-void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS);
-void usiw_rx_work(struct work_struct *work);
-void usiw_rx_gate_work(struct work_struct *work);
-void usiw_rx_wake(struct usiw_sock *us);
-void usiw_rx_purge(struct usiw_sock *us);
+extern const struct usiw_sock_ops usiw_rx_ops;
 
 /* usiw_route.c */
 
@@ -438,5 +457,9 @@ enum usiw_addr_owner {
 };
 
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_addr *addr);
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
+			    const struct sockaddr_storage *sa);
+void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			   int ifindex);
 
 #endif /* USIW_CONN_H */

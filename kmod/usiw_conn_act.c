@@ -183,6 +183,15 @@ static void usiw_conn_kill_engine(struct usiw_conn *conn)
 
 /* ---- References -------------------------------------------------------- */
 
+/* No datagram reaches it any more. */
+void usiw_conn_unhash(struct usiw_conn *conn)
+{
+	if (!conn->hashed)
+		return;
+	usiw_data_close(conn);
+	usiw_conn_remove(conn);
+}
+
 /* The peer has confirmed, or the connection has ended. */
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 {

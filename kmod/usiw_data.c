@@ -8,7 +8,7 @@
  * and is connected to the peer, and it can do nothing but that: it cannot be bound, connected,
  * or made to send anywhere else. What the kernel does for UDP (routes, neighbours, firewall,
  * IPsec, path MTU, accounting) it does for this, too. Handshakes that come in by it go to the
- * module (usiw_data_rcv); see docs/security.md for what the process may send. While the process
+ * module (usiw_rx.c); see docs/security.md for what the process may send. While the process
  * has told that it takes raw packets, what its raw port sees as well goes no further than here.
  *
  * The file is the process's, to be closed, passed on, or inherited. The connection only holds
@@ -193,13 +193,18 @@ static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_bu
 	       !secpath_exists(skb) && !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
 }
 
-/* Softirq. As usiw_encap_rcv(), or 1 for what is to be put into the process's queue. */
+/* Softirq. As the port's own socket, or 1 for what is to be put into the process's queue. */
 static int usiw_data_encap_rcv(struct sock *sk, struct sk_buff *skb)
 {
 	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
-	int ret = usiw_data_rcv(sk, conn ? conn->sock : NULL, skb);
+	int ret;
 
-	if (ret <= 0 || !conn || !usiw_data_is_beside(conn, skb))
+	if (!conn) {
+		kfree_skb(skb);
+		return 0;
+	}
+	ret = conn->sock->ops->data_rcv(sk, conn->sock, skb);
+	if (ret <= 0 || !usiw_data_is_beside(conn, skb))
 		return ret;
 	usiw_count(conn->dev, USIW_KCNT_RX_BESIDE);
 	consume_skb(skb);

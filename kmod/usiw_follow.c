@@ -52,13 +52,15 @@ static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet 
 	usiw_evfile_path(conn, &path);
 }
 
-static void usiw_conn_end_forbidden(struct usiw_conn *conn)
+/* What follows returns the actions that are due: see usiw_conn_perform(). */
+
+static u32 usiw_conn_end_forbidden(struct usiw_conn *conn)
 {
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
 	pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
 			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
 			    &conn->tuple.remote);
-	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
+	return usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us());
 }
 
 /* By its word. An engine sends nothing before it is ready, and need not have said its port. */
@@ -71,14 +73,15 @@ static bool usiw_conn_sends_packets(const struct usiw_conn *conn)
  * Have the process move a connection whose raw packets are forbidden, as it has been told: it gets
  * USIW_MOVE_MS, if it has a socket to go on by.
  */
-static void usiw_conn_expect_move(struct usiw_conn *conn)
+static u32 usiw_conn_expect_move(struct usiw_conn *conn)
 {
 	if (!conn->forbidden || !usiw_conn_sends_packets(conn))
 		conn->move_us = 0;
 	else if (!usiw_data_is_open(conn))
-		usiw_conn_end_forbidden(conn);
+		return usiw_conn_end_forbidden(conn);
 	else if (!conn->move_us)
 		conn->move_us = usiw_now_us() + USIW_MOVE_MS * USEC_PER_MSEC;
+	return 0;
 }
 
 static void usiw_conn_permit(struct usiw_conn *conn)
@@ -88,15 +91,13 @@ static void usiw_conn_permit(struct usiw_conn *conn)
 }
 
 /* IPsec or an encapsulation is due from now on, or a policy forbids the flow. */
-static void usiw_conn_forbid(struct usiw_conn *conn, enum usiw_not_packet reason, u16 mtu)
+static u32 usiw_conn_forbid(struct usiw_conn *conn, enum usiw_not_packet reason, u16 mtu)
 {
-	if (!conn->moves) {
-		usiw_conn_end_forbidden(conn);
-		return;
-	}
+	if (!conn->moves)
+		return usiw_conn_end_forbidden(conn);
 	conn->forbidden = true;
 	usiw_conn_lose_packets(conn, reason, mtu);
-	usiw_conn_expect_move(conn);
+	return usiw_conn_expect_move(conn);
 }
 
 /* A process that cannot move it goes on as before, and reaches the peer or does not. */
@@ -163,15 +164,14 @@ static bool usiw_conn_is_the_kernel_s(const struct usiw_conn *conn)
 	       (!(conn->info.flags & USIW_CONN_F_PACKET) || usiw_data_is_open(conn));
 }
 
-static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route *route)
+static u32 usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route *route)
 {
 	bool local = conn->info.flags & USIW_CONN_F_LOCAL;
 
 	switch (route->reason) {
 	case USIW_NOT_PACKET_IPSEC:
 	case USIW_NOT_PACKET_ENCAP:
-		usiw_conn_forbid(conn, route->reason, usiw_conn_mtu(conn, route));
-		break;
+		return usiw_conn_forbid(conn, route->reason, usiw_conn_mtu(conn, route));
 	case USIW_NOT_PACKET_OWN:
 	case USIW_NOT_PACKET_PEER:
 		if (conn->moves) {
@@ -190,48 +190,50 @@ static void usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route 
 		usiw_conn_elsewhere(conn, route);
 		break;
 	}
+	return 0;
 }
 
 /*
  * Tell the engine what has changed. Without a route, or while the next hop is not known, it goes
  * on as it was. conn->lock held.
  */
-void usiw_conn_follow(struct usiw_conn *conn)
+u32 usiw_conn_follow(struct usiw_conn *conn)
 {
 	struct usiw_route route;
+	u32 actions;
 	int ret;
 
 	if (!conn->announced || conn->cm.released || usiw_conn_is_the_kernel_s(conn))
-		return;
+		return 0;
 	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
 	if (ret == -EPERM)
-		usiw_conn_forbid(conn, USIW_NOT_PACKET_IPSEC, 0);
+		return usiw_conn_forbid(conn, USIW_NOT_PACKET_IPSEC, 0);
 	if (ret)
-		return;
+		return 0;
 	usiw_conn_judge(conn, &route);
-	usiw_conn_follow_to(conn, &route);
+	actions = usiw_conn_follow_to(conn, &route);
 	usiw_route_put(&route);
+	return actions;
 }
 
 /*
  * The process says which port the connection sends by: nothing rests on it but what its data socket
  * gives it, and whether a connection whose raw packets are forbidden may go on. conn->lock held.
  */
-void usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why)
+u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why)
 {
 	if (conn->port && conn->port != 1 + port)
 		usiw_count(conn->dev, USIW_KCNT_PORT_MOVES);
 	WRITE_ONCE(conn->port, 1 + port);
 	WRITE_ONCE(conn->port_why, why);
-	if (!conn->cm.released)
-		usiw_conn_expect_move(conn);
+	return conn->cm.released ? 0 : usiw_conn_expect_move(conn);
 }
 
 /* conn->lock held. */
-void usiw_conn_move_overdue(struct usiw_conn *conn)
+u32 usiw_conn_move_overdue(struct usiw_conn *conn)
 {
 	conn->move_us = 0;
-	usiw_conn_end_forbidden(conn);
+	return usiw_conn_end_forbidden(conn);
 }
 
 /* ---- All connections of a device --------------------------------------- */
@@ -297,12 +299,6 @@ void usiw_follow_work(struct work_struct *work)
 	if (!list_empty(&dev->conns))
 		queue_delayed_work(usiw_wq, &dev->follow_work, msecs_to_jiffies(USIW_FOLLOW_MS));
 	spin_unlock_bh(&dev->conn_lock);
-}
-
-/* The device's first connection has come. dev->conn_lock held. */
-void usiw_follow_start(struct usiw_device *dev)
-{
-	queue_delayed_work(usiw_wq, &dev->follow_work, msecs_to_jiffies(USIW_FOLLOW_MS));
 }
 
 /* Something has changed that concerns all: now. Any context. */

@@ -29,6 +29,20 @@ static void usiw_gate_free(struct usiw_cm_req *chain)
 
 /* ---- Listeners --------------------------------------------------------- */
 
+static void usiw_listener_release(struct kref *kref)
+{
+	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
+
+	listener->cm_id->rem_ref(listener->cm_id);
+	usiw_device_release(listener->dev);
+	kfree(listener);
+}
+
+void usiw_listener_put(struct usiw_listener *listener)
+{
+	kref_put(&listener->kref, usiw_listener_release);
+}
+
 /* Two listeners of one device that would hear the same. */
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
@@ -53,7 +67,7 @@ int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog)
 	}
 	spin_unlock(usiw_gate_lock(us));
 	if (!ret)
-		usiw_rx_wake(us);
+		usiw_sock_wake(us);
 	return ret;
 }
 
@@ -69,7 +83,7 @@ void usiw_gate_leave(struct usiw_listener *listener)
 	spin_unlock(usiw_gate_lock(us));
 	usiw_gate_free(out);
 	/* What is held has its time, which the worker keeps. */
-	usiw_rx_wake(us);
+	usiw_sock_wake(us);
 }
 
 /* Does it listen no more? */
@@ -92,7 +106,7 @@ void usiw_gate_return_place(struct usiw_listener *listener)
 	spin_lock(&net->gate_lock);
 	/* Somebody is due only while it listens, and has its socket. */
 	if (usiw_cm_gate_return(&listener->places, usiw_now_us()))
-		usiw_rx_wake(listener->us);
+		usiw_sock_wake(listener->us);
 	spin_unlock(&net->gate_lock);
 }
 
@@ -129,45 +143,26 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * @rx is a REQ, @req, that asks for a connection: it is admitted, kept, or refused. Takes @rx.
- * @answer: room for a datagram.
+ * What becomes of @rx, a REQ, @req, that asks for a connection. Unless it is kept it is the caller's
+ * again. @answer: gets PENDING, if that is due. Returns its length; *@listener has a reference.
  */
-void usiw_gate_request(struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
-		       void *answer)
+u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
+		      struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		      void *answer)
 {
-	struct usiw_tuple tuple = *usiw_rx_ends(rx);
-	struct usiw_cm_gate_verdict v;
-	struct usiw_listener *listener;
-	int reason = 0;
+	struct usiw_listener *l;
 	u32 len = 0;
 
 	spin_lock(usiw_gate_lock(us));
-	listener = usiw_gate_find(us, rx);
-	usiw_cm_gate_request(&v, &us->gate, listener ? &listener->places : NULL, &rx->req, req,
-			     usiw_now_us());
+	l = usiw_gate_find(us, rx);
+	usiw_cm_gate_request(v, &us->gate, l ? &l->places : NULL, &rx->req, req, usiw_now_us());
 	/* What is kept may be freed from here on by a listener that leaves. */
-	if (v.pending)
-		len = usiw_cm_build_pending(req, v.isn, answer);
+	if (v->pending)
+		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(usiw_gate_lock(us));
-	usiw_gate_free(v.out);
-
-	if (listener) {
-		usiw_count(listener->dev, USIW_KCNT_CM_RX);
-		if (v.pending)
-			usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
-	}
-	if (v.kind == USIW_CM_G_ADMIT)
-		reason = usiw_listener_open(listener, us, &tuple, req, v.isn);
-	else if (v.kind == USIW_CM_G_REFUSE)
-		reason = USIW_REJECT_NO_LISTENER;
-	if (reason)
-		len = usiw_cm_build_refusal(req, reason, answer);
-	if (len)
-		usiw_sock_send(us, &tuple, answer, len);
-	if (listener)
-		usiw_listener_put(listener);
-	if (v.kind != USIW_CM_G_KEPT)
-		kfree(rx);
+	usiw_gate_free(v->out);
+	*listener = l;
+	return len;
 }
 
 /* The peer of a REQ that waits has given up. */

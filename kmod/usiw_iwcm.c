@@ -9,46 +9,6 @@
 
 /* ---- Addresses --------------------------------------------------------- */
 
-/* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */
-int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
-			    const struct sockaddr_storage *sa)
-{
-	const struct sockaddr_in *sin = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
-
-	switch (sa->ss_family) {
-	case AF_INET:
-		ipv6_addr_set_v4mapped(sin->sin_addr.s_addr, addr);
-		*port = sin->sin_port;
-		return 0;
-	case AF_INET6:
-		*addr = sin6->sin6_addr;
-		*port = sin6->sin6_port;
-		return 0;
-	default:
-		return -EAFNOSUPPORT;
-	}
-}
-
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex)
-{
-	struct sockaddr_in *sin = (struct sockaddr_in *)sa;
-	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)sa;
-
-	if (ipv6_addr_v4mapped(addr)) {
-		sin->sin_family = AF_INET;
-		sin->sin_addr.s_addr = addr->s6_addr32[3];
-		sin->sin_port = port;
-		return;
-	}
-	sin6->sin6_family = AF_INET6;
-	sin6->sin6_addr = *addr;
-	sin6->sin6_port = port;
-	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
-		sin6->sin6_scope_id = ifindex;
-}
-
 static bool usiw_addr_is_unicast(const struct in6_addr *addr)
 {
 	__be32 ipv4 = addr->s6_addr32[3];

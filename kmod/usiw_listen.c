@@ -7,20 +7,6 @@
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
 
-static void usiw_listener_release(struct kref *kref)
-{
-	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
-
-	listener->cm_id->rem_ref(listener->cm_id);
-	usiw_device_release(listener->dev);
-	kfree(listener);
-}
-
-void usiw_listener_put(struct usiw_listener *listener)
-{
-	kref_put(&listener->kref, usiw_listener_release);
-}
-
 /* ---- Listening --------------------------------------------------------- */
 
 static bool usiw_listener_has(struct usiw_conn *conn, const void *listener)
@@ -147,8 +133,9 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
  * A REQ that has taken a place of @listener: make a connection with @isn and tell the
  * application. Returns 0, or the enum usiw_reject_reason to refuse it with.
  */
-int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
-		       const struct usiw_tuple *tuple, const struct usiw_cm_packet *req, u32 isn)
+static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
+			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
+			      u32 isn)
 {
 	struct usiw_device *dev = listener->dev;
 	struct usiw_conn *conn;
@@ -181,4 +168,37 @@ put_conn:
 return_place:
 	usiw_gate_return_place(listener);
 	return reason;
+}
+
+/*
+ * @rx is a REQ, @req, that asks for a connection: it is admitted, kept, or refused. Takes @rx.
+ * @answer: room for a datagram.
+ */
+void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
+			   const struct usiw_cm_packet *req, void *answer)
+{
+	struct usiw_tuple tuple = *usiw_rx_ends(rx);
+	struct usiw_cm_gate_verdict v;
+	struct usiw_listener *listener;
+	int reason = 0;
+	u32 len;
+
+	len = usiw_gate_request(&v, &listener, us, rx, req, answer);
+	if (listener) {
+		usiw_count(listener->dev, USIW_KCNT_CM_RX);
+		if (v.pending)
+			usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
+	}
+	if (v.kind == USIW_CM_G_ADMIT)
+		reason = usiw_listener_open(listener, us, &tuple, req, v.isn);
+	else if (v.kind == USIW_CM_G_REFUSE)
+		reason = USIW_REJECT_NO_LISTENER;
+	if (reason)
+		len = usiw_cm_build_refusal(req, reason, answer);
+	if (len)
+		usiw_sock_send(us, &tuple, answer, len);
+	if (listener)
+		usiw_listener_put(listener);
+	if (v.kind != USIW_CM_G_KEPT)
+		kfree(rx);
 }

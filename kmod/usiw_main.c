@@ -27,8 +27,6 @@ static char *netdevs;
 module_param(netdevs, charp, 0444);
 MODULE_PARM_DESC(netdevs, "comma-separated network interfaces to make devices on at load");
 
-struct workqueue_struct *usiw_wq;
-
 static struct rdma_link_ops usiw_link_ops = {
 	.type = "usiw",
 	.newlink = usiw_newlink,
@@ -68,28 +66,29 @@ static int __init usiw_init(void)
 {
 	int ret;
 
-	usiw_wq = alloc_workqueue("usiw", WQ_UNBOUND, 0);
-	if (!usiw_wq)
-		return -ENOMEM;
+	usiw_sock_init(&usiw_rx_ops);
 	ret = usiw_data_init();
 	if (ret)
-		goto err_wq;
+		return ret;
 	ret = usiw_device_init();
 	if (ret)
 		goto err_data;
-	ret = usiw_netdev_init();
+	ret = usiw_link_init();
 	if (ret)
 		goto err_device;
+	ret = usiw_netdev_init();
+	if (ret)
+		goto err_link;
 	rdma_link_register(&usiw_link_ops);
 	usiw_add_netdevs();
 	return 0;
 
+err_link:
+	usiw_link_exit();
 err_device:
 	usiw_device_exit();
 err_data:
 	usiw_data_exit();
-err_wq:
-	destroy_workqueue(usiw_wq);
 	return ret;
 }
 
@@ -99,8 +98,8 @@ static void __exit usiw_exit(void)
 	/* Waits for each device, and so for its connections and their sockets. */
 	ib_unregister_driver((enum rdma_driver_id)USIW_DRIVER_ID);
 	usiw_netdev_exit();
+	usiw_link_exit();
 	usiw_device_exit();
-	destroy_workqueue(usiw_wq);
 	usiw_data_exit();
 	/* References of QP proxies that go after a grace period. */
 	rcu_barrier();

@@ -148,7 +148,7 @@ drop:
 	return 0;
 }
 
-int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
+static int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 {
 	return usiw_rx_take(rcu_dereference_sk_user_data(sk), skb);
 }
@@ -195,7 +195,7 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
  * merged on their way. A handshake among these is taken out of turn, and the process's engine,
  * which sees it as well, ignores it.
  */
-int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
+static int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
 	const struct usiw_trp_hdr *hdr;
 	struct usiw_trp_hdr buf;
@@ -252,7 +252,7 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
  * header in it. "Port unreachable" counts as an answer to a REQ only, and has to carry enough of
  * it to show its PSN.
  */
-void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
+static void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 {
 	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	struct {
@@ -323,7 +323,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	}
 	switch (verdict.kind) {
 	case USIW_CM_V_ADMIT:
-		usiw_gate_request(us, rx, &verdict.pkt, answer);
+		usiw_listener_request(us, rx, &verdict.pkt, answer);
 		return;
 	case USIW_CM_V_WITHDRAW:
 		usiw_gate_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
@@ -367,7 +367,7 @@ static void usiw_rx_rest(struct usiw_sock *us)
 	spin_unlock_bh(&us->lock);
 }
 
-void usiw_rx_work(struct work_struct *work)
+static void usiw_rx_work(struct work_struct *work)
 {
 	struct usiw_sock *us = container_of(work, struct usiw_sock, rx_work);
 	struct usiw_rx *rx;
@@ -384,25 +384,11 @@ void usiw_rx_work(struct work_struct *work)
 	queue_work(usiw_wq, &us->rx_work);
 }
 
-/* The gate may have something for the worker. Any context but a hard interrupt. */
-void usiw_rx_wake(struct usiw_sock *us)
-{
-	spin_lock_bh(&us->lock);
-	if (!us->closed)
-		queue_work(usiw_wq, &us->rx_work);
-	spin_unlock_bh(&us->lock);
-}
-
-void usiw_rx_gate_work(struct work_struct *work)
-{
-	usiw_rx_wake(container_of(to_delayed_work(work), struct usiw_sock, gate_work));
-}
-
 /*
  * The last user is gone: drop what waits. The caller is never the worker itself: a
  * connection that ends there drops its socket in a work of its own.
  */
-void usiw_rx_purge(struct usiw_sock *us)
+static void usiw_rx_purge(struct usiw_sock *us)
 {
 	struct usiw_rx *rx, *next;
 	LIST_HEAD(dropped);
@@ -418,3 +404,11 @@ void usiw_rx_purge(struct usiw_sock *us)
 		kfree(rx);
 	usiw_gate_purge(us);
 }
+
+const struct usiw_sock_ops usiw_rx_ops = {
+	.rcv = usiw_encap_rcv,
+	.err_rcv = usiw_encap_err_rcv,
+	.data_rcv = usiw_data_rcv,
+	.work = usiw_rx_work,
+	.purge = usiw_rx_purge,
+};

@@ -24,6 +24,28 @@
 static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
 static DEFINE_MUTEX(usiw_socks_mutex);
 
+/* What is above this file: who receives. */
+static const struct usiw_sock_ops *usiw_sock_ops;
+
+void usiw_sock_init(const struct usiw_sock_ops *ops)
+{
+	usiw_sock_ops = ops;
+}
+
+/* The gate may have something for the worker. Any context but a hard interrupt. */
+void usiw_sock_wake(struct usiw_sock *us)
+{
+	spin_lock_bh(&us->lock);
+	if (!us->closed)
+		queue_work(usiw_wq, &us->rx_work);
+	spin_unlock_bh(&us->lock);
+}
+
+static void usiw_sock_gate_work(struct work_struct *work)
+{
+	usiw_sock_wake(container_of(to_delayed_work(work), struct usiw_sock, gate_work));
+}
+
 static u32 usiw_sock_hash(const struct net *net, __be16 port)
 {
 	return jhash_2words(net_hash_mix(net), (__force u16)port, 0);
@@ -116,8 +138,8 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = us,
 		.encap_type = 1,
-		.encap_rcv = usiw_encap_rcv,
-		.encap_err_rcv = usiw_encap_err_rcv,
+		.encap_rcv = us->ops->rcv,
+		.encap_err_rcv = us->ops->err_rcv,
 	};
 
 	setup_udp_tunnel_sock(us->net, sock, &cfg);
@@ -150,14 +172,15 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 		return NULL;
 	us->net = net;
 	us->port = port;
+	us->ops = usiw_sock_ops;
 	us->gate.net = &usiw_net(net)->gate;
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
 	INIT_LIST_HEAD(&us->listeners);
 	INIT_LIST_HEAD(&us->rxq);
 	INIT_LIST_HEAD(&us->data);
-	INIT_WORK(&us->rx_work, usiw_rx_work);
-	INIT_DELAYED_WORK(&us->gate_work, usiw_rx_gate_work);
+	INIT_WORK(&us->rx_work, us->ops->work);
+	INIT_DELAYED_WORK(&us->gate_work, usiw_sock_gate_work);
 	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
 	return us;
 }
@@ -241,7 +264,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 	mutex_unlock(&usiw_socks_mutex);
 	if (!last)
 		return;
-	usiw_rx_purge(us);
+	us->ops->purge(us);
 	kfree_rcu(us, rcu);
 }
 

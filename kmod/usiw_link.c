@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * `rdma link add`: registration of a device with ib_core, and what it says about itself.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/ethtool.h>
+#include <linux/etherdevice.h>
+#include <linux/if_arp.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+#include <net/addrconf.h>
+#include <net/net_namespace.h>
+
+#include "usiw.h"
+#include "usiw_conn.h"
+#include "usiw_iwcm_quirks.h"
+
+/* ---- Attributes -------------------------------------------------------- */
+
+static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
+				   struct ib_port_immutable *immutable)
+{
+	immutable->gid_tbl_len = 1;
+	immutable->pkey_tbl_len = 1;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
+	return 0;
+}
+
+int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+		      struct ib_udata *udata)
+{
+	if (udata->inlen || udata->outlen)
+		return -EINVAL;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->sys_image_guid = ibdev->node_guid;
+	attr->max_mr_size = 1ull << 63;
+	attr->page_size_cap = PAGE_SIZE;
+	attr->vendor_id = USIW_VENDOR_ID;
+	attr->hw_ver = 1;
+	attr->fw_ver = USIW_ABI_VERSION;
+	attr->max_qp = USIW_MAX_QP;
+	attr->max_qp_wr = USIW_MAX_QP_WR;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->max_send_sge = USIW_MAX_SGE;
+	attr->max_recv_sge = USIW_MAX_SGE;
+	attr->max_sge_rd = USIW_MAX_SGE;
+	attr->max_cq = USIW_MAX_CQ;
+	attr->max_cqe = USIW_MAX_CQE;
+	attr->max_mr = USIW_MAX_MR - 1;
+	attr->max_pd = USIW_MAX_PD;
+	attr->max_qp_rd_atom = USIW_MAX_IRD;
+	attr->max_qp_init_rd_atom = USIW_MAX_ORD;
+	attr->max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	return 0;
+}
+
+/* Speeds as verbs can say them: the largest that is not above the netdev's, Mb/s. */
+static const struct {
+	u32 mbps;
+	u16 speed;
+	u8 width;
+} usiw_speeds[] = {
+	{ 400000, IB_SPEED_NDR, IB_WIDTH_4X },
+	{ 200000, IB_SPEED_HDR, IB_WIDTH_4X },
+	{ 100000, IB_SPEED_EDR, IB_WIDTH_4X },
+	{ 56000, IB_SPEED_FDR, IB_WIDTH_4X },
+	{ 50000, IB_SPEED_HDR, IB_WIDTH_1X },
+	{ 40000, IB_SPEED_FDR10, IB_WIDTH_4X },
+	{ 25000, IB_SPEED_EDR, IB_WIDTH_1X },
+	{ 20000, IB_SPEED_DDR, IB_WIDTH_4X },
+	{ 10000, IB_SPEED_FDR10, IB_WIDTH_1X },
+	{ 5000, IB_SPEED_DDR, IB_WIDTH_1X },
+};
+
+/* The slowest speed stands for all below it and for "unknown". ib_get_eth_speed() would do,
+ * but it warns about interfaces that do not say their speed. */
+static void usiw_port_speed(struct net_device *netdev, struct ib_port_attr *attr)
+{
+	struct ethtool_link_ksettings settings;
+	u32 mbps = 0;
+	int i;
+
+	rtnl_lock();
+	if (netdev->reg_state == NETREG_REGISTERED &&
+	    !__ethtool_get_link_ksettings(netdev, &settings) &&
+	    settings.base.speed != (u32)SPEED_UNKNOWN)
+		mbps = settings.base.speed;
+	rtnl_unlock();
+
+	attr->active_speed = IB_SPEED_SDR;
+	attr->active_width = IB_WIDTH_1X;
+	for (i = 0; i < ARRAY_SIZE(usiw_speeds); i++) {
+		if (mbps >= usiw_speeds[i].mbps) {
+			attr->active_speed = usiw_speeds[i].speed;
+			attr->active_width = usiw_speeds[i].width;
+			break;
+		}
+	}
+}
+
+int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+{
+	struct usiw_device *dev = to_usiw_dev(ibdev);
+	bool up = usiw_link_is_up(dev->netdev);
+
+	memset(attr, 0, sizeof(*attr));
+	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
+	attr->active_mtu = attr->max_mtu;
+	attr->gid_tbl_len = 1;
+	attr->pkey_tbl_len = 1;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
+	attr->max_msg_sz = USIW_MAX_MSG_SIZE;
+	usiw_port_speed(dev->netdev, attr);
+	return 0;
+}
+
+/* iWARP has no partitions, but rdma_cm wants a P_Key of a device that it binds to 127.0.0.1. */
+static int usiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	*pkey = IB_DEFAULT_PKEY_FULL;
+	return 0;
+}
+
+static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
+{
+	struct usiw_device *dev = to_usiw_dev(ibdev);
+
+	memset(gid, 0, sizeof(*gid));
+	spin_lock_bh(&dev->gid_lock);
+	memcpy(gid->raw, dev->gid, ETH_ALEN);
+	spin_unlock_bh(&dev->gid_lock);
+	return 0;
+}
+
+/* ---- A user of each device --------------------------------------------- */
+
+/*
+ * A device that goes is taken from its users one after the other, the latest first. rdma_cm waits
+ * for connects that have no answer yet, which a peer can put off for USIW_CM_REQ_LIMIT_US, and
+ * uverbs, whose end would end them, may come behind it. So the module is a user itself, behind
+ * rdma_cm (see MODULE_SOFTDEP), and ends all connections when it is asked. A device may come
+ * back: `rdma dev set netns` takes it away for a moment.
+ */
+static int usiw_client_add(struct ib_device *ibdev)
+{
+	if (!usiw_device_is_ours(ibdev))
+		return -EOPNOTSUPP;
+	usiw_conn_welcome_device(to_usiw_dev(ibdev));
+	return 0;
+}
+
+static void usiw_client_remove(struct ib_device *ibdev, void *client_data)
+{
+	usiw_conn_flush_device(to_usiw_dev(ibdev));
+}
+
+static struct ib_client usiw_client = {
+	.name = "usiw",
+	.add = usiw_client_add,
+	.remove = usiw_client_remove,
+};
+
+int usiw_link_init(void)
+{
+	return ib_register_client(&usiw_client);
+}
+
+void usiw_link_exit(void)
+{
+	ib_unregister_client(&usiw_client);
+}
+
+/* ---- Registration ------------------------------------------------------ */
+
+/* dev_set_mac_address() refuses the zeros that lo has by nature. With RTNL. */
+static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
+{
+	eth_hw_addr_set(lo, mac);
+	call_netdevice_notifiers(NETDEV_CHANGEADDR, lo);
+}
+
+/*
+ * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
+ * and takes a GID of zeros for none, so that one on lo is not found by 127.0.0.1 whatever its
+ * GID: there lo has a MAC for as long as it has a device. A random one, since each netns has a
+ * lo. With RTNL.
+ */
+static void usiw_lend_lo_a_mac(struct usiw_device *dev)
+{
+	if (!USIW_RDMA_CM_NEEDS_MAC || !(dev->netdev->flags & IFF_LOOPBACK) ||
+	    !is_zero_ether_addr(dev->netdev->dev_addr))
+		return;
+	eth_random_addr(dev->lent_mac);
+	usiw_lo_set_mac(dev->netdev, dev->lent_mac);
+}
+
+/* Unless somebody has given it another one since. */
+static void usiw_take_back_the_mac(struct usiw_device *dev)
+{
+	static const u8 none[ETH_ALEN];
+
+	if (is_zero_ether_addr(dev->lent_mac))
+		return;
+	rtnl_lock();
+	if (dev->netdev->reg_state == NETREG_REGISTERED &&
+	    !memcmp(dev->netdev->dev_addr, dev->lent_mac, ETH_ALEN))
+		usiw_lo_set_mac(dev->netdev, none);
+	rtnl_unlock();
+}
+
+/* Runs once, before the memory of the device goes; also when it was never registered. */
+static void usiw_dealloc_driver(struct ib_device *ibdev)
+{
+	struct usiw_device *dev = to_usiw_dev(ibdev);
+
+	usiw_conn_flush_device(dev);
+	usiw_device_wait_users(dev);
+	cancel_delayed_work_sync(&dev->follow_work);
+	cancel_delayed_work_sync(&dev->neigh_work);
+	cancel_delayed_work_sync(&dev->port_work);
+	WARN_ON(!xa_empty(&dev->qps));
+	xa_destroy(&dev->qps);
+	xa_destroy(&dev->mrs);
+	ida_destroy(&dev->cqns);
+	usiw_take_back_the_mac(dev);
+	netdev_put(dev->netdev, &dev->netdev_tracker);
+	usiw_device_leave_net(dev);
+}
+
+static const struct ib_device_ops usiw_device_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)USIW_DRIVER_ID,
+	.uverbs_abi_ver = USIW_ABI_VERSION,
+
+	.alloc_hw_port_stats = usiw_alloc_hw_port_stats,
+	.alloc_pd = usiw_alloc_pd,
+	.alloc_ucontext = usiw_alloc_ucontext,
+	.create_cq = usiw_create_cq,
+	.create_qp = usiw_create_qp,
+	.dealloc_driver = usiw_dealloc_driver,
+	.dealloc_pd = usiw_dealloc_pd,
+	.dealloc_ucontext = usiw_dealloc_ucontext,
+	.dereg_mr = usiw_dereg_mr,
+	.destroy_cq = usiw_destroy_cq,
+	.destroy_qp = usiw_destroy_qp,
+	.disassociate_ucontext = usiw_disassociate_ucontext,
+	.fill_res_qp_entry = usiw_fill_res_qp_entry,
+	.get_dma_mr = usiw_get_dma_mr,
+	.get_hw_stats = usiw_get_hw_stats,
+	.get_port_immutable = usiw_get_port_immutable,
+	.iw_accept = usiw_iw_accept,
+	.iw_add_ref = usiw_iw_add_ref,
+	.iw_connect = usiw_iw_connect,
+	.iw_create_listen = usiw_iw_create_listen,
+	.iw_destroy_listen = usiw_iw_destroy_listen,
+	.iw_get_qp = usiw_iw_get_qp,
+	.iw_reject = usiw_iw_reject,
+	.iw_rem_ref = usiw_iw_rem_ref,
+	.mmap = usiw_mmap,
+	.mmap_free = usiw_mmap_free,
+	.modify_qp = usiw_modify_qp,
+	.poll_cq = usiw_poll_cq,
+	.post_recv = usiw_post_recv,
+	.post_send = usiw_post_send,
+	.query_device = usiw_query_device,
+	.query_gid = usiw_query_gid,
+	.query_pkey = usiw_query_pkey,
+	.query_port = usiw_query_port,
+	.query_qp = usiw_query_qp,
+	.reg_user_mr = usiw_reg_user_mr,
+	.req_notify_cq = usiw_req_notify_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, usiw_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, usiw_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, usiw_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, usiw_ucontext, ibuc),
+};
+
+static bool usiw_netdev_fits(const struct net_device *netdev)
+{
+	return netdev->type == ARPHRD_ETHER || netdev->type == ARPHRD_LOOPBACK;
+}
+
+/* With RTNL. */
+static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
+{
+	struct usiw_device *dev;
+
+	dev = ib_alloc_device(usiw_device, ibdev);
+	if (!dev)
+		return NULL;
+	dev->netdev = netdev;
+	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
+	usiw_device_enter_net(dev);
+	spin_lock_init(&dev->gid_lock);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	ida_init(&dev->cqns);
+	spin_lock_init(&dev->ctx_lock);
+	INIT_LIST_HEAD(&dev->contexts);
+	mutex_init(&dev->stats_lock);
+	INIT_LIST_HEAD(&dev->counters);
+	spin_lock_init(&dev->conn_lock);
+	INIT_LIST_HEAD(&dev->conns);
+	init_waitqueue_head(&dev->users_gone);
+	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
+	INIT_DELAYED_WORK(&dev->follow_work, usiw_follow_work);
+	dev->use_next = jiffies;
+	INIT_DELAYED_WORK(&dev->port_work, usiw_port_work);
+	dev->port_up = usiw_link_is_up(netdev);
+	usiw_lend_lo_a_mac(dev);
+	usiw_device_read_mac(dev);
+	return dev;
+}
+
+static struct usiw_device *usiw_device_create(struct net_device *netdev)
+{
+	struct usiw_device *dev = ERR_PTR(-ENODEV);
+
+	rtnl_lock();
+	if (netdev->reg_state == NETREG_REGISTERED)
+		dev = usiw_device_alloc(netdev) ?: ERR_PTR(-ENOMEM);
+	rtnl_unlock();
+	return dev;
+}
+
+static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
+{
+	struct net_device *netdev = dev->netdev;
+	struct ib_device *ibdev = &dev->ibdev;
+	int ret;
+
+	ibdev->node_type = RDMA_NODE_RNIC;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = num_possible_cpus();
+	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid);
+	strscpy(ibdev->node_desc, "usiw software RNIC", sizeof(ibdev->node_desc));
+	strscpy(ibdev->iw_ifname, netdev->name, sizeof(ibdev->iw_ifname));
+	ib_set_device_ops(ibdev, &usiw_device_ops);
+	ibdev->driver_def = usiw_uapi_defs;
+
+	ret = ib_device_set_netdev(ibdev, netdev, 1);
+	if (!ret)
+		ret = ib_register_device(ibdev, ibdev_name, NULL);
+	if (ret)
+		return ret;
+	pr_info("%s on %s, MAC %pM, MTU %u\n", dev_name(&ibdev->dev), netdev->name, dev->gid,
+		netdev->mtu);
+	return 0;
+}
+
+/*
+ * The netdev may have left, or its netns been left by it, when a device could not be found by
+ * it yet: nobody else unregisters that device, which the netdev waits for. -ENODEV then.
+ */
+static int usiw_device_follow(struct net_device *netdev, const struct net *net)
+{
+	struct ib_device *ibdev;
+	bool there;
+
+	rtnl_lock();
+	there = netdev->reg_state == NETREG_REGISTERED && net_eq(dev_net(netdev), net);
+	rtnl_unlock();
+	if (there)
+		return 0;
+	ibdev = ib_device_get_by_netdev(netdev, (enum rdma_driver_id)USIW_DRIVER_ID);
+	if (ibdev)
+		ib_unregister_device_and_put(ibdev);
+	return -ENODEV;
+}
+
+static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
+{
+	struct ib_device *ibdev;
+	struct usiw_device *dev;
+	int ret;
+
+	ibdev = ib_device_get_by_netdev(netdev, (enum rdma_driver_id)USIW_DRIVER_ID);
+	if (ibdev) {
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
+
+	dev = usiw_device_create(netdev);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	/* Once it is registered it may be unregistered any time. */
+	get_device(&dev->ibdev.dev);
+	ret = usiw_device_register(dev, ibdev_name);
+	if (ret)
+		ib_dealloc_device(&dev->ibdev);
+	else
+		ret = usiw_device_follow(netdev, read_pnet(&dev->net));
+	put_device(&dev->ibdev.dev);
+	return ret;
+}
+
+/*
+ * Make a device on @netdev, to which the caller has a reference. Return -EINVAL for an
+ * interface that is not like Ethernet, -EEXIST if it has a device already, -ENODEV if it goes.
+ */
+int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
+{
+	static DEFINE_MUTEX(one_at_a_time);
+	int ret;
+
+	if (!usiw_netdev_fits(netdev))
+		return -EINVAL;
+	mutex_lock(&one_at_a_time);
+	ret = usiw_device_add(ibdev_name, netdev);
+	mutex_unlock(&one_at_a_time);
+	return ret;
+}

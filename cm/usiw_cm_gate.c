@@ -304,10 +304,10 @@ static void repeated(struct usiw_cm_gate_verdict *v, struct usiw_cm_req *known,
 	if (proven) {
 		known->proven = 1;
 		known->isn = pkt->ack_psn;
-		/* There may be a place in the half that it had no right to before. */
-		if (known->state == USIW_CM_R_QUEUED && !known->busy)
-			offer(known->listener, now_us);
 	}
+	/* There may be a place that it had no right to before, or was not given as one who had gone. */
+	if (known->state == USIW_CM_R_QUEUED && !known->busy)
+		offer(known->listener, now_us);
 	v->isn = known->isn;
 	v->pending = known->state == USIW_CM_R_QUEUED;
 }
@@ -336,13 +336,13 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 
 		v->isn = req->isn;
 		proven = req->proven;
-		if (offered)	/* the place is the connection's */
+		if (offered) {	/* the place is the connection's */
 			enter(gate, req, USIW_CM_R_NEW, NULL);
-		remove_entry(gate, req);
-		if (offered) {
+			remove_entry(gate, req);
 			v->kind = USIW_CM_G_ADMIT;
 			return;
 		}
+		usiw_cm_gate_discard(gate, req, now_us);
 	} else {
 		req->isn = proven ? pkt->ack_psn :
 				    usiw_cm_cookie(gate->net->key, &req->tuple, pkt->psn, epoch);

@@ -154,19 +154,25 @@ class Net {
     uint32_t queued[kListeners] = {}, offered[kListeners] = {};
     size_t listed = 0;
     for (auto& g : gates_) {
-      uint32_t held = 0;
+      uint32_t held = 0, due = 0;
       for (usiw_cm_req* e = g.first; e != nullptr; e = e->next) {
         listed++;
         FUZZ_CHECK(all_.contains(e), "a foreign entry");
         FUZZ_CHECK((e->next ? e->next->prev : g.last) == (e->next ? e : g.last), "a broken list");
         held += e->state == USIW_CM_R_HELD;
+        due += e->state == USIW_CM_R_OFFERED || e->state == USIW_CM_R_RETRY;
         for (int l = 0; l < kListeners; l++) {
           if (e->listener != &listeners_[l]) continue;
           FUZZ_CHECK(listeners_[l].gate == &g, "waits for one that has left");
           queued[l] += e->state == USIW_CM_R_QUEUED;
           offered[l] += e->state == USIW_CM_R_OFFERED;
+          const usiw_cm_listener& x = listeners_[l];
+          FUZZ_CHECK(e->state != USIW_CM_R_QUEUED || e->proven == 0 || e->busy != 0 || now_ - e->seen_us >= USIW_CM_STALE_US ||
+                         x.open >= x.backlog || x.open >= USIW_CM_RESERVED,
+                     "a proven one waits beside a free place");
         }
       }
+      FUZZ_CHECK(due == g.due, "due");
       FUZZ_CHECK(held == g.held && held <= USIW_CM_MAX_HELD, "held");
     }
     FUZZ_CHECK(listed == all_.size(), "an entry is lost");

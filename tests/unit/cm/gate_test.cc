@@ -211,6 +211,16 @@ TEST_F(Gate, return__not_to_one_who_has_gone_without_a_word) {
   EXPECT_EQ(l.queued, 0u);  // swept
 }
 
+// It was passed over as one who had gone, and comes again.
+TEST_F(Gate, return__to_one_who_comes_again) {
+  fill();
+  port.proven(&l, 10);
+  port.now += USIW_CM_STALE_US;
+  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));
+  port.req(&l, 10);
+  EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});
+}
+
 TEST_F(Gate, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first_turn) {
   for (uint32_t peer = 1000; peer < 21000; peer++) port.req(&l, peer);
   EXPECT_EQ(l.open, 2u);
@@ -357,6 +367,19 @@ TEST_F(Gate, discard__the_place_goes_to_the_next_one) {
   delete e;
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
   EXPECT_EQ(l.open, 4u);
+}
+
+// Another listener hears it by the time that it is worked off: the place goes to who waits for the first one.
+TEST_F(Gate, request__offered_one_that_is_for_another_listener_by_now) {
+  usiw_cm_listener second{};
+  usiw_cm_gate_join(&port.gate, &second, 4);
+  fill();
+  port.proven(&l, 10);
+  port.proven(&l, 11);
+  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_EQ(port.due(&second), (std::vector<uint32_t>{10, 11}));
+  EXPECT_EQ(l.open, 3u);
+  EXPECT_EQ(second.open, 2u);
 }
 
 TEST_F(Gate, request__another_attempt_of_the_same_peer_takes_over_if_it_may) {

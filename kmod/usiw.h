@@ -76,7 +76,7 @@ enum usiw_kcounter {
  * @dead_counters: sums of the pages of those that are gone
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
  * @nr_users:	connections and listeners that still point here; @users_gone is woken at 0
- * @dying:	no new connection
+ * @dying:	no new connection: it is going, or not there yet for all its users
  * @nexthops:	connections whose next hop hashes to the bucket
  * @port_work:	raises the port events; @port_up is what it said last
  * @neigh_pending: buckets with an update that @neigh_work has not looked at
@@ -350,7 +350,8 @@ int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 
 /* usiw_cq.c */
-int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_CREATE_CQ_ARG);
+int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct usiw_create_cq_arg *arg);
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);

@@ -8,17 +8,22 @@
 #include <linux/mm.h>
 #include <linux/version.h>
 
-/*
- * create_cq got the whole attribute bundle in 6.11. USIW_CREATE_CQ_ARG declares
- * the argument, USIW_CREATE_CQ_UDATA takes the driver data out of it.
- */
+/* create_cq got the whole attribute bundle in 6.11, in place of the driver's part of it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
 #include <rdma/uverbs_ioctl.h>
-#define USIW_CREATE_CQ_ARG	struct uverbs_attr_bundle *attrs
-#define USIW_CREATE_CQ_UDATA	(attrs ? &attrs->driver_udata : NULL)
+#define usiw_create_cq_arg uverbs_attr_bundle
+
+static inline struct ib_udata *usiw_create_cq_udata(struct usiw_create_cq_arg *arg)
+{
+	return arg ? &arg->driver_udata : NULL;
+}
 #else
-#define USIW_CREATE_CQ_ARG	struct ib_udata *driver_udata
-#define USIW_CREATE_CQ_UDATA	driver_udata
+#define usiw_create_cq_arg ib_udata
+
+static inline struct ib_udata *usiw_create_cq_udata(struct usiw_create_cq_arg *arg)
+{
+	return arg;
+}
 #endif
 
 /* The flags of a mapping are set by a function since 6.3. */
@@ -31,13 +36,8 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 #endif
 }
 
-/* The ICMP error callback of a UDP tunnel got more arguments in 6.3; usiw needs two. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-#define USIW_ENCAP_ERR_ARGS	struct sock *sk, struct sk_buff *skb, int err, __be16 port, \
-				u32 info, u8 *payload
-#else
-#define USIW_ENCAP_ERR_ARGS	struct sock *sk, struct sk_buff *skb, unsigned int udp_offset
-#endif
+/* encap_err_rcv of a UDP tunnel got all that UDP knows in 6.3. */
+#define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))
 
 /* rdma_cm finds an iWARP device by its netdev since 6.4, by the netdev's MAC before. */
 #define USIW_RDMA_CM_NEEDS_MAC	(LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0))

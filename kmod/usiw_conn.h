@@ -5,6 +5,7 @@
 #ifndef USIW_CONN_H
 #define USIW_CONN_H
 
+#include <linux/cred.h>
 #include <linux/etherdevice.h>
 #include <linux/in6.h>
 #include <linux/kref.h>
@@ -41,6 +42,28 @@
 
 /* iw_cm counts private data, IRD and ORD in a byte. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
+
+/**
+ * struct usiw_sender - what rules and policies may ask about who sends, beside the 4-tuple
+ * @uid:	the user whose process has connected or accepted, as of its data socket. The
+ *		handshake's own socket is the kernel's
+ * @tos:	IPv4 TOS or IPv6 traffic class
+ *
+ * There is no mark: rdma_cm has none, and no other socket is this connection's.
+ */
+struct usiw_sender {
+	kuid_t uid;
+	u8 tos;
+};
+
+/* In the context of connect or accept. */
+static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
+{
+	return (struct usiw_sender) {
+		.uid = current_fsuid(),
+		.tos = (u8)(cm_id->tos_set ? cm_id->tos : 0),
+	};
+}
 
 /*
  * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface
@@ -96,14 +119,14 @@ struct usiw_sock;
 /**
  * struct usiw_sock_ops - who receives by the sockets of usiw_sock.c and usiw_data.c
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	encap_err_rcv, likewise
+ * @err_rcv:	ICMP about what was sent by @sk: skb->data is at the IP header in it
  * @data_rcv:	a datagram by the data socket @sk, beside @us. 1: it is the process's; else as @rcv
  * @work:	usiw_sock.rx_work
  * @purge:	the last user has gone, and the sockets: ends @work and frees what waits for it
  */
 struct usiw_sock_ops {
 	int (*rcv)(struct sock *sk, struct sk_buff *skb);
-	void (*err_rcv)(USIW_ENCAP_ERR_ARGS);
+	void (*err_rcv)(struct sock *sk, struct usiw_sock *us, const struct sk_buff *skb);
 	int (*data_rcv)(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
 	void (*work)(struct work_struct *work);
 	void (*purge)(struct usiw_sock *us);
@@ -184,6 +207,7 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @cm_id:	with a reference
  * @us:		of its port, NULL if it hears nothing
  * @node:	in @us->listeners
+ * @uid:	of the process that listens
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	where it listens
  * @any:	@addr is a wildcard
@@ -196,6 +220,7 @@ struct usiw_listener {
 	struct iw_cm_id *cm_id;
 	struct usiw_sock *us;
 	struct list_head node;
+	kuid_t uid;
 	unsigned int families;
 	struct in6_addr addr;
 	bool any;
@@ -242,9 +267,12 @@ enum {
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
- * @takes_socket: @takes_packets: what CONNECT may offer, by the QP's context. At least one
- *		of them from when it has a QP; read by a peer on this host
- * @ev_node: @ev_pending: @info: guarded by @events->lock once announced
+ * @takes_socket: CONNECT may offer a data socket, by the QP's context; read by a peer on
+ *		this host
+ * @takes_packets: and raw packets, likewise; at least one of the two from when it has a QP
+ * @ev_node:	guarded by @events->lock once announced, as the next two
+ * @ev_pending:	records that are unread
+ * @info:	what the newest of them says
  */
 struct usiw_conn {
 	struct mutex lock;
@@ -272,7 +300,7 @@ struct usiw_conn {
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
 	struct usiw_cm_ledger ledger;
-	u8 tos;
+	struct usiw_sender sender;
 	bool half_open;
 	bool orphan;
 	bool waits_confirm;
@@ -317,6 +345,7 @@ struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple 
 void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay);
 void usiw_conn_kick(struct usiw_conn *conn, int flag);
 void usiw_conn_welcome_device(struct usiw_device *dev);
+bool usiw_conn_may_begin(struct usiw_device *dev);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
@@ -344,7 +373,8 @@ void usiw_conn_release(struct usiw_conn *conn);
 
 /**
  * struct usiw_path - what PATH tells of a connection
- * @local_mac: @remote_mac: NULL: as before
+ * @local_mac:	NULL: as before
+ * @remote_mac:	NULL: as before
  * @mtu:	0: as before
  * @packet:	raw packets are permitted and get there; else @not_packet says why not
  */
@@ -358,7 +388,8 @@ struct usiw_path {
 
 /* usiw_ports.c */
 struct usiw_route;
-int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos);
+int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
+			const struct usiw_sender *sender);
 void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
 void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
 
@@ -405,8 +436,8 @@ int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
 			  const struct in6_addr *local, int scope);
 bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
 void usiw_sock_put(struct usiw_sock *us, bool ipv4);
-int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
-		   u32 len);
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
+		   const void *data, u32 len);
 
 /* usiw_data.c */
 int usiw_data_init(void);
@@ -440,12 +471,12 @@ struct usiw_route {
 	u8 hop_limit;
 };
 
-int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
-		   struct usiw_route *route);
+int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		   const struct usiw_sender *sender, struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
 int usiw_route_eligible(const struct usiw_route *route);
-int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, bool sockets,
-		     u16 *mtu);
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		     const struct usiw_sender *sender, bool sockets, u16 *mtu);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);

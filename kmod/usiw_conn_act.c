@@ -122,7 +122,7 @@ static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *
 		info->flags |= USIW_CONN_F_LOCAL;
 	info->mtu = usiw_conn_mtu(conn, route);
 	info->hop_limit = route->hop_limit;
-	info->tos = conn->tos;
+	info->tos = conn->sender.tos;
 	conn->elsewhere = route->reason == USIW_NOT_PACKET_NETDEV;
 
 	usiw_qp_set_depths(conn->qp, conn->cm.ird, conn->cm.ord);
@@ -141,7 +141,7 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 	int bucket, ret;
 
 	conn->resolving = false;
-	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
+	ret = usiw_route_get(conn->dev, &conn->tuple, &conn->sender, &route);
 	if (ret)
 		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
 	usiw_conn_judge(conn, &route);
@@ -242,7 +242,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	usiw_conn_take_ports(conn, qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
-	conn->tos = cm_id->tos_set ? cm_id->tos : 0;
+	conn->sender = usiw_iw_sender(cm_id);
 	cm_id->add_ref(cm_id);
 	conn->cm_id = cm_id;
 	return 0;
@@ -288,7 +288,7 @@ static void usiw_conn_send(struct usiw_conn *conn)
 	u32 len = usiw_cm_build(&conn->cm, buf);
 
 	usiw_count(conn->dev, USIW_KCNT_CM_TX);
-	usiw_sock_send(conn->sock, &conn->tuple, buf, len);
+	usiw_sock_send(conn->sock, &conn->tuple, conn->sender.tos, buf, len);
 }
 
 static void usiw_conn_established(struct usiw_conn *conn)

@@ -6,9 +6,10 @@
 
 #include "usiw.h"
 
-int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, USIW_CREATE_CQ_ARG)
+int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct usiw_create_cq_arg *arg)
 {
-	struct ib_udata *udata = USIW_CREATE_CQ_UDATA;
+	struct ib_udata *udata = usiw_create_cq_udata(arg);
 	struct usiw_device *dev = to_usiw_dev(ibcq->device);
 	struct usiw_cq *cq = to_usiw_cq(ibcq);
 	struct usiw_create_cq_resp resp = {};

@@ -212,7 +212,12 @@ static int usiw_data_encap_rcv(struct sock *sk, struct sk_buff *skb)
 }
 
 /* ICMP about what the process has sent by it: the kernel has noted a smaller path MTU by now. */
-static void usiw_data_err_rcv(USIW_ENCAP_ERR_ARGS)
+#if USIW_ENCAP_ERR_KNOWS_ALL
+static void usiw_data_err_rcv(struct sock *sk, struct sk_buff *skb, int err, __be16 port,
+			      u32 info, u8 *payload)
+#else
+static void usiw_data_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset)
+#endif
 {
 	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
 
@@ -276,7 +281,7 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 
 	ret = usiw_data_bind(conn, sock);
 	if (!ret)
-		ret = usiw_data_set_tos(sock, ipv4, conn->tos);
+		ret = usiw_data_set_tos(sock, ipv4, conn->sender.tos);
 	if (ret)
 		return ret;
 	usiw_addr_to_sockaddr(&sa, &conn->tuple.remote, conn->tuple.remote_port, conn->tuple.scope);

@@ -205,7 +205,7 @@ u32 usiw_conn_follow(struct usiw_conn *conn)
 
 	if (!conn->announced || conn->cm.released || usiw_conn_is_the_kernel_s(conn))
 		return 0;
-	ret = usiw_route_get(conn->dev, &conn->tuple, conn->tos, &route);
+	ret = usiw_route_get(conn->dev, &conn->tuple, &conn->sender, &route);
 	if (ret == -EPERM)
 		return usiw_conn_forbid(conn, USIW_NOT_PACKET_IPSEC, 0);
 	if (ret)

@@ -123,6 +123,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
+	const struct usiw_sender sender = usiw_iw_sender(cm_id);
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_tuple tuple;
 	struct usiw_qp *qp;
@@ -141,8 +142,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_route_check(dev, &tuple, cm_id->tos_set ? cm_id->tos : 0,
-			       usiw_qp_takes_socket(qp), &mtu);
+	ret = usiw_route_check(dev, &tuple, &sender, usiw_qp_takes_socket(qp), &mtu);
 	if (!ret && mtu < USIW_MIN_MTU)
 		ret = -EMSGSIZE;
 	if (!ret)
@@ -201,6 +201,7 @@ out:
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
+	const struct usiw_sender sender = usiw_iw_sender(cm_id);
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_conn *conn;
 	struct usiw_qp *qp;
@@ -216,7 +217,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret && !qp)
 		ret = -EINVAL;
 	if (!ret)
-		ret = usiw_conn_check_way(conn, qp, cm_id->tos_set ? cm_id->tos : 0);
+		ret = usiw_conn_check_way(conn, qp, &sender);
 	if (!ret)
 		ret = usiw_conn_accept(conn, qp, cm_id, param);
 	else

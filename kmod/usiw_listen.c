@@ -54,6 +54,21 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
+ * While a device is being added rdma_cm repeats on it all its listeners on all addresses, and takes
+ * an error of one of them for the device's: no program could use that then. A port may be
+ * somebody else's there, who can be anybody; so that listener hears nothing by this device.
+ */
+static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port)
+{
+	if (!listener->any || usiw_conn_may_begin(listener->dev))
+		return false;
+	dev_warn_ratelimited(&listener->dev->ibdev.dev,
+			     "port %u is in use: who listens there on all addresses hears nothing by this device\n",
+			     be16_to_cpu(port));
+	return true;
+}
+
+/*
  * An address of the device, or all of them; the IPv6 wildcard takes IPv4 as well unless
  * the user has said otherwise. A listener of another netns than the device's takes nothing and
  * hears nothing. Return -EADDRINUSE if the UDP port is taken.
@@ -79,6 +94,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	INIT_LIST_HEAD(&listener->node);
 	listener->dev = to_usiw_dev(cm_id->device);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
+	listener->uid = current_fsuid();
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);
@@ -86,8 +102,10 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	ret = usiw_listener_join(listener, ipv4, port, backlog);
 	if (ret) {
 		usiw_listener_leave(listener);
-		usiw_listener_put(listener);
-		return ret;
+		if (ret != -EADDRINUSE || !usiw_listener_may_be_deaf(listener, port)) {
+			usiw_listener_put(listener);
+			return ret;
+		}
 	}
 	cm_id->provider_data = listener;
 	return 0;
@@ -137,13 +155,14 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
 			      u32 isn)
 {
+	const struct usiw_sender sender = { .uid = listener->uid };
 	struct usiw_device *dev = listener->dev;
 	struct usiw_conn *conn;
 	int reason = 0;
 	u16 mtu;
 
 	/* Where raw packets are not possible, accept() says so to who takes no data socket. */
-	if (usiw_route_check(dev, tuple, 0, true, &mtu))
+	if (usiw_route_check(dev, tuple, &sender, true, &mtu))
 		goto return_place;
 	conn = usiw_conn_alloc(dev, tuple);
 	if (IS_ERR(conn))
@@ -196,7 +215,7 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 	if (reason)
 		len = usiw_cm_build_refusal(req, reason, answer);
 	if (len)
-		usiw_sock_send(us, &tuple, answer, len);
+		usiw_sock_send(us, &tuple, 0, answer, len);
 	if (listener)
 		usiw_listener_put(listener);
 	if (v.kind != USIW_CM_G_KEPT)

@@ -60,12 +60,13 @@ static bool usiw_conn_ends_differ(const struct usiw_conn *conn, const struct usi
  * returns; -EPROTONOSUPPORT also if the other end is on this host, and one of them takes raw packets
  * only, the other sockets only. May sleep.
  */
-int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp, u8 tos)
+int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
+			const struct usiw_sender *sender)
 {
 	struct usiw_route route;
 	int ret;
 
-	ret = usiw_route_get(conn->dev, &conn->tuple, tos, &route);
+	ret = usiw_route_get(conn->dev, &conn->tuple, sender, &route);
 	if (ret)
 		return ret;
 	if (!usiw_qp_takes_socket(qp))

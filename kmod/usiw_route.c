@@ -20,13 +20,15 @@
  * the same, another one, or an error; with a reference.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
-					 u8 tos, struct usiw_route *route)
+					 const struct usiw_sender *sender,
+					 struct usiw_route *route)
 {
 	struct net *net = read_pnet(&dev->net);
 	struct flowi4 fl4 = {
 		.saddr = tuple->local.s6_addr32[3],
 		.daddr = tuple->remote.s6_addr32[3],
-		.flowi4_tos = tos & IPTOS_TOS_MASK & ~INET_ECN_MASK,
+		.flowi4_tos = sender->tos & IPTOS_TOS_MASK & ~INET_ECN_MASK,
+		.flowi4_uid = sender->uid,
 		.flowi4_proto = IPPROTO_UDP,
 		.fl4_sport = tuple->local_port,
 		.fl4_dport = tuple->remote_port,
@@ -49,14 +51,16 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 }
 
 static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple,
-					 u8 tos, struct usiw_route *route)
+					 const struct usiw_sender *sender,
+					 struct usiw_route *route)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	struct net *net = read_pnet(&dev->net);
 	struct flowi6 fl6 = {
 		.saddr = tuple->local,
 		.daddr = tuple->remote,
-		.flowlabel = ip6_make_flowinfo(tos, 0),
+		.flowlabel = ip6_make_flowinfo(sender->tos, 0),
+		.flowi6_uid = sender->uid,
 		.flowi6_proto = IPPROTO_UDP,
 		.fl6_sport = tuple->local_port,
 		.fl6_dport = tuple->remote_port,
@@ -100,17 +104,17 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
  * raw packets. Return the error of the look-up: there is no route, or a policy forbids it
  * (-EPERM). May sleep.
  */
-int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos,
-		   struct usiw_route *route)
+int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		   const struct usiw_sender *sender, struct usiw_route *route)
 {
 	struct dst_entry *dst;
 	u32 mtu;
 
 	route->dst = NULL;
 	if (usiw_tuple_is_ipv4(tuple))
-		dst = usiw_route_get4(dev, tuple, tos, route);
+		dst = usiw_route_get4(dev, tuple, sender, route);
 	else
-		dst = usiw_route_get6(dev, tuple, tos, route);
+		dst = usiw_route_get6(dev, tuple, sender, route);
 	if (!route->dst)
 		return PTR_ERR(dst);
 	route->reason = usiw_route_judge(dev, route);
@@ -158,13 +162,13 @@ int usiw_route_eligible(const struct usiw_route *route)
  * to the user: -ENETUNREACH, -EPROTONOSUPPORT, -EPERM and the like. @sockets: by a data socket,
  * too, which goes wherever the kernel's routes lead.
  */
-int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple, u8 tos, bool sockets,
-		     u16 *mtu)
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		     const struct usiw_sender *sender, bool sockets, u16 *mtu)
 {
 	struct usiw_route route;
 	int ret;
 
-	ret = usiw_route_get(dev, tuple, tos, &route);
+	ret = usiw_route_get(dev, tuple, sender, &route);
 	if (ret)
 		return ret;
 	usiw_route_put(&route);

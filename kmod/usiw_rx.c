@@ -248,13 +248,11 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * ICMP about something this socket, or an engine in its name, sent: skb->data is at the IP
- * header in it. "Port unreachable" counts as an answer to a REQ only, and has to carry enough of
+ * ICMP about something this socket, or an engine in its name, sent. "Port unreachable" counts as an answer to a REQ only, and has to carry enough of
  * it to show its PSN.
  */
-static void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
+static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, const struct sk_buff *skb)
 {
-	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 	struct {
 		struct udphdr uh;
 		__be32 psn;
@@ -266,8 +264,6 @@ static void usiw_encap_err_rcv(USIW_ENCAP_ERR_ARGS)
 	enum usiw_icmp what;
 	u32 at, mtu = 0;
 
-	if (!us)
-		return;
 	if (sk->sk_family == AF_INET) {
 		const struct iphdr *iph = (const struct iphdr *)skb->data;
 
@@ -329,7 +325,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 		usiw_gate_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
 		break;
 	case USIW_CM_V_ANSWER:
-		usiw_sock_send(us, usiw_rx_ends(rx), answer, verdict.len);
+		usiw_sock_send(us, usiw_rx_ends(rx), 0, answer, verdict.len);
 		break;
 	default:
 		break;
@@ -407,7 +403,7 @@ static void usiw_rx_purge(struct usiw_sock *us)
 
 const struct usiw_sock_ops usiw_rx_ops = {
 	.rcv = usiw_encap_rcv,
-	.err_rcv = usiw_encap_err_rcv,
+	.err_rcv = usiw_rx_icmp,
 	.data_rcv = usiw_data_rcv,
 	.work = usiw_rx_work,
 	.purge = usiw_rx_purge,

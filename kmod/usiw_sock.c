@@ -132,6 +132,19 @@ static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 	return sock;
 }
 
+#if USIW_ENCAP_ERR_KNOWS_ALL
+static void usiw_sock_err_rcv(struct sock *sk, struct sk_buff *skb, int err, __be16 port,
+			      u32 info, u8 *payload)
+#else
+static void usiw_sock_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset)
+#endif
+{
+	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
+
+	if (us)
+		us->ops->err_rcv(sk, us, skb);
+}
+
 /* The first user of a family has come. */
 static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock)
 {
@@ -139,7 +152,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 		.sk_user_data = us,
 		.encap_type = 1,
 		.encap_rcv = us->ops->rcv,
-		.encap_err_rcv = us->ops->err_rcv,
+		.encap_err_rcv = usiw_sock_err_rcv,
 	};
 
 	setup_udp_tunnel_sock(us->net, sock, &cfg);
@@ -270,12 +283,27 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 
 /* ---- Sending ----------------------------------------------------------- */
 
-static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, struct kvec *vec)
+/* Room for the source and the traffic class. */
+struct usiw_send_control {
+	u8 space[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
+} __aligned(__alignof__(struct cmsghdr));
+
+static void usiw_send_put(struct msghdr *msg, int level, int type, const void *data, size_t len)
 {
-	union {
-		struct cmsghdr hdr;
-		u8 space[CMSG_SPACE(sizeof(struct in_pktinfo))];
-	} control = {};
+	struct cmsghdr *cmsg = msg->msg_control + msg->msg_controllen;
+
+	cmsg->cmsg_level = level;
+	cmsg->cmsg_type = type;
+	cmsg->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(cmsg), data, len);
+	msg->msg_controllen += CMSG_SPACE(len);
+}
+
+static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, int tos,
+		      struct kvec *vec)
+{
+	const struct in_pktinfo info = { .ipi_spec_dst.s_addr = tuple->local.s6_addr32[3] };
+	struct usiw_send_control control = {};
 	struct sockaddr_in to = {
 		.sin_family = AF_INET,
 		.sin_addr.s_addr = tuple->remote.s6_addr32[3],
@@ -285,24 +313,19 @@ static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, struc
 		.msg_name = &to,
 		.msg_namelen = sizeof(to),
 		.msg_control = &control,
-		.msg_controllen = sizeof(control),
 		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
 	};
-	struct in_pktinfo *info = CMSG_DATA(&control.hdr);
 
-	control.hdr.cmsg_level = SOL_IP;
-	control.hdr.cmsg_type = IP_PKTINFO;
-	control.hdr.cmsg_len = CMSG_LEN(sizeof(*info));
-	info->ipi_spec_dst.s_addr = tuple->local.s6_addr32[3];
+	usiw_send_put(&msg, SOL_IP, IP_PKTINFO, &info, sizeof(info));
+	usiw_send_put(&msg, SOL_IP, IP_TOS, &tos, sizeof(tos));
 	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
 }
 
-static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, struct kvec *vec)
+static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int tos,
+		      struct kvec *vec)
 {
-	union {
-		struct cmsghdr hdr;
-		u8 space[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-	} control = {};
+	const struct in6_pktinfo info = { .ipi6_addr = tuple->local };
+	struct usiw_send_control control = {};
 	struct sockaddr_in6 to = {
 		.sin6_family = AF_INET6,
 		.sin6_addr = tuple->remote,
@@ -312,17 +335,13 @@ static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, struc
 		.msg_name = &to,
 		.msg_namelen = sizeof(to),
 		.msg_control = &control,
-		.msg_controllen = sizeof(control),
 		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
 	};
-	struct in6_pktinfo *info = CMSG_DATA(&control.hdr);
 
 	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
 		to.sin6_scope_id = tuple->scope;
-	control.hdr.cmsg_level = SOL_IPV6;
-	control.hdr.cmsg_type = IPV6_PKTINFO;
-	control.hdr.cmsg_len = CMSG_LEN(sizeof(*info));
-	info->ipi6_addr = tuple->local;
+	usiw_send_put(&msg, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	usiw_send_put(&msg, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
 	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
 }
 
@@ -330,8 +349,8 @@ static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, struc
  * Send one datagram from exactly @tuple's local address. Return 0 or -errno; the caller goes
  * on either way, since what matters is repeated. May sleep.
  */
-int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const void *data,
-		   u32 len)
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
+		   const void *data, u32 len)
 {
 	struct kvec vec = { .iov_base = (void *)data, .iov_len = len };
 	bool ipv4 = usiw_tuple_is_ipv4(tuple);
@@ -341,7 +360,8 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, const v
 	down_read(&us->sem);
 	sock = us->sock[ipv4];
 	if (sock)
-		ret = ipv4 ? usiw_send4(sock, tuple, &vec) : usiw_send6(sock, tuple, &vec);
+		ret = ipv4 ? usiw_send4(sock, tuple, tos, &vec) :
+			     usiw_send6(sock, tuple, tos, &vec);
 	up_read(&us->sem);
 	return ret < 0 ? ret : 0;
 }

@@ -232,6 +232,21 @@ TEST_F(Listen, create__port_is_taken) {
   EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
 }
 
+// rdma_cm repeats its listeners on a new device, ahead of its other users, and one that fails costs it the device.
+TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
+  usiw_device* dev = to_usiw_dev(server->device);
+  CmId any, one;
+  mock_foreign_port = 7001;
+  dev->dying = true;
+  EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), 0);
+  EXPECT_EQ(one.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
+  dev->dying = false;
+  const in6_addr local = ipv4("192.0.2.2");
+  EXPECT_FALSE(mock_port_is_open(&local, cpu_to_be16(7001)));
+  any.destroy();
+  EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), -EADDRINUSE);
+}
+
 TEST_F(Listen, create__ipv6_wildcard_takes_ipv4) {
   CmId both, only;
   const in6_addr v4 = ipv4("192.0.2.1"), v6 = ipv6("2001:db8::1");

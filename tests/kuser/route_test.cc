@@ -11,7 +11,8 @@ class Route : public Connected {
     usiw_tuple tuple{};
     tuple.local = ipv4("192.0.2.1");
     tuple.remote = ipv4(to);
-    const int ret = usiw_route_get(to_usiw_dev(client->device), &tuple, 0, &route);
+    const usiw_sender sender{};
+    const int ret = usiw_route_get(to_usiw_dev(client->device), &tuple, &sender, &route);
     if (ret == 0) usiw_route_put(&route);
     return ret;
   }
@@ -29,6 +30,27 @@ TEST_F(Route, eligible__out_of_the_netdev_and_over_lo) {
   ASSERT_EQ(look(route, "192.0.2.1"), 0);
   EXPECT_TRUE(route.local);
   EXPECT_EQ(usiw_route_eligible(&route), 0);
+}
+
+// `ip rule add uidrange`: as for the data socket, which is that user's.
+TEST_F(Route, get__for_the_user_who_connects_and_the_one_who_accepts) {
+  for (const bool v6 : {false, true}) {
+    mock_user = 1000;
+    ASSERT_EQ(connect(v6), 0);
+    EXPECT_EQ(mock_route_user, 1000u);
+    EXPECT_EQ(client_conn()->sender.uid.val, 1000u);
+    mock_user = 0;
+    pump();
+    if (v6) break;  // the fixture's listener is IPv4's
+    ASSERT_EQ(listener.requests.size(), 1u);
+    mock_user = 2000;
+    ASSERT_EQ(listener.requests[0]->accept(*server), 0);
+    EXPECT_EQ(mock_route_user, 2000u);
+    EXPECT_EQ(server_conn()->sender.uid.val, 2000u);
+    mock_user = 0;
+    settle({client.get(), server.get()});
+    start_anew({&active});
+  }
 }
 
 TEST_F(Route, eligible__not_by_another_netdev) {

@@ -145,6 +145,21 @@ TEST_F(Sock, send__error_is_made_good_by_repetition) {
   EXPECT_EQ(mock_sent(), 1u);
 }
 
+// rdma_set_option's TOS is that of the handshake, too.
+TEST_F(Sock, send__with_the_traffic_class_of_the_connection) {
+  for (const bool v6 : {false, true}) {
+    active.id.tos_set = true;
+    active.id.tos = 0x28;
+    ASSERT_EQ(active.connect(*client, v6 ? ipv6("2001:db8::1") : ipv4("192.0.2.1"), 9000,
+                             v6 ? ipv6("2001:db8::2") : ipv4("192.0.2.2"), kPort),
+              0);
+    mock_datagram req;
+    ASSERT_TRUE(mock_take(&req));
+    EXPECT_EQ(req.tos, 0x28);
+    start_anew({&active});
+  }
+}
+
 // What is queued when the last user goes must not be worked on behind it: the worker would look at
 // the netns, which waits for users only.
 TEST_F(Sock, put__queued_datagrams_go_with_it) {

@@ -130,6 +130,7 @@ void reset_net() {
   memcpy(mock_neigh_mac, mac, sizeof(mac));
   mock_on_route = mock_on_random = nullptr;
   mock_route_dev = nullptr;
+  mock_user = mock_route_user = 0;
   mock_route_encap = nullptr;
   mock_route_mtu = 0;
   mock_ipsec = 0;
@@ -143,6 +144,9 @@ extern "C" {
 
 struct net init_net;
 net_device* mock_route_dev;
+u32 mock_user, mock_route_user;
+
+kuid_t current_fsuid(void) { return kuid_t{mock_user}; }
 const void* mock_route_encap;
 unsigned mock_route_mtu;
 int mock_ipsec;
@@ -311,10 +315,12 @@ int ipv6_chk_addr(struct net*, const struct in6_addr* addr, const struct net_dev
 }
 
 struct rtable* __ip_route_output_key(struct net*, struct flowi4* fl4) {
+  mock_route_user = fl4->flowi4_uid.val;
   return find_route(mapped(be32_to_cpu(fl4->saddr)), mapped(be32_to_cpu(fl4->daddr)));
 }
 
 struct dst_entry* ip6_route_output(struct net*, const sock*, struct flowi6* fl6) {
+  mock_route_user = fl6->flowi6_uid.val;
   rtable* rt = find_route(fl6->saddr, fl6->daddr, fl6->flowi6_oif);
   if (!IS_ERR(rt)) return &rt->dst;
   const int error = PTR_ERR(rt);

@@ -313,22 +313,28 @@ int kernel_sendmsg(struct socket* sock, struct msghdr* msg, struct kvec* vec, si
   if (mock_fails(MOCK_SOCKET, "kernel_sendmsg")) return -ENOBUFS;
   if (n != 1 || len != vec->iov_len || len > sizeof(mock_datagram::data)) mock_violation("odd datagram");
   mock_datagram d{};
-  const auto* cmsg = static_cast<cmsghdr*>(msg->msg_control);
-  const void* control = cmsg + 1;
+  const void* source = nullptr;
+  for (size_t at = 0; at < msg->msg_controllen;) {
+    const auto* cmsg = reinterpret_cast<const cmsghdr*>(static_cast<const char*>(msg->msg_control) + at);
+    if (cmsg->cmsg_level != (s->ipv4 ? SOL_IP : SOL_IPV6)) mock_violation("control message of another family");
+    if (cmsg->cmsg_type == (s->ipv4 ? IP_PKTINFO : IPV6_PKTINFO)) source = CMSG_DATA(cmsg);
+    if (cmsg->cmsg_type == (s->ipv4 ? IP_TOS : IPV6_TCLASS)) d.tos = *reinterpret_cast<const int*>(CMSG_DATA(cmsg));
+    at += CMSG_ALIGN(cmsg->cmsg_len);
+  }
+  if (!source) {
+    mock_violation("no source");
+    return -EINVAL;
+  }
   if (s->ipv4) {
     const auto* to = static_cast<sockaddr_in*>(msg->msg_name);
-    const auto* info = static_cast<const in_pktinfo*>(control);
-    if (cmsg->cmsg_level != SOL_IP || cmsg->cmsg_type != IP_PKTINFO) mock_violation("no source");
-    d.from = mapped(be32_to_cpu(info->ipi_spec_dst.s_addr));
+    d.from = mapped(be32_to_cpu(static_cast<const in_pktinfo*>(source)->ipi_spec_dst.s_addr));
     d.to = mapped(be32_to_cpu(to->sin_addr.s_addr));
     d.to_port = to->sin_port;
   } else {
     const auto* to = static_cast<sockaddr_in6*>(msg->msg_name);
-    const auto* info = static_cast<const in6_pktinfo*>(control);
-    if (cmsg->cmsg_level != SOL_IPV6 || cmsg->cmsg_type != IPV6_PKTINFO) mock_violation("no source");
     if ((ipv6_addr_type(&to->sin6_addr) & IPV6_ADDR_LINKLOCAL) && !to->sin6_scope_id)
       mock_violation("link-local address without a link");
-    d.from = info->ipi6_addr;
+    d.from = static_cast<const in6_pktinfo*>(source)->ipi6_addr;
     d.to = to->sin6_addr;
     d.to_port = to->sin6_port;
   }

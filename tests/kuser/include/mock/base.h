@@ -136,6 +136,7 @@ bool mock_warn(bool on, const char *what);
 #define pr_err(...)		((void)0)
 #define pr_warn_ratelimited(...) ((void)0)
 #define pr_info_ratelimited(...) ((void)0)
+#define dev_warn_ratelimited(dev, ...) ((void)(dev))
 
 /* ---- Byte order ---- */
 static inline u16 be16_to_cpu(__be16 v)

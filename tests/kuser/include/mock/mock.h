@@ -79,6 +79,8 @@ extern int mock_routes, mock_neighbours, mock_sockets;
 /* What routes are from now on: the interface that all leave by (NULL: that of the source address), a tunnel in them,
  * the path's MTU (0: the interface's), and what IPsec says: 1 where a policy orders it, or an error. */
 extern struct net_device *mock_route_dev;
+extern u32 mock_user;			/* of the process that calls */
+extern u32 mock_route_user;		/* for whom a route was looked up last */
 extern const void *mock_route_encap;
 extern unsigned int mock_route_mtu;
 extern int mock_ipsec;
@@ -87,6 +89,7 @@ extern int mock_ipsec;
 struct mock_datagram {
 	struct in6_addr from, to;
 	__be16 from_port, to_port;
+	u8 tos;
 	u32 len;
 	u8 data[2048];
 	bool no_checksum;	/* its field is 0 ... */

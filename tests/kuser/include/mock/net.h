@@ -79,6 +79,12 @@ static inline int rt_genid_ipv6(const struct net *net)
 	return net->genid_ipv6;
 }
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
+kuid_t current_fsuid(void);
+
 struct pernet_operations {
 	int (*init)(struct net *net);
 	void (*exit)(struct net *net);
@@ -297,6 +303,7 @@ struct rtable {
 struct flowi4 {
 	__be32 saddr, daddr;
 	u8 flowi4_tos, flowi4_proto;
+	kuid_t flowi4_uid;
 	int flowi4_oif;
 	__be16 fl4_sport, fl4_dport;
 };
@@ -305,6 +312,7 @@ struct flowi6 {
 	struct in6_addr saddr, daddr;
 	__be32 flowlabel;
 	u8 flowi6_proto;
+	kuid_t flowi6_uid;
 	int flowi6_oif;
 	__be16 fl6_sport, fl6_dport;
 };
@@ -414,9 +422,6 @@ struct sock {
 
 #define inet_sk(sk)	(&(sk)->inet)
 
-typedef struct {
-	u32 val;
-} kuid_t;
 #define INVALID_UID		((kuid_t){ (u32)-1 })
 struct inode {
 	kuid_t i_uid;

@@ -7,7 +7,7 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make all         module for both guest kernels, provider, tests'
 	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'
 	@echo 'make install-local  the same without the module'
+	@echo 'make dkms        the module by DKMS, for this kernel and each that comes (KVER=)'
 	@echo 'make clean       remove build/'
 
 # ---- set-up: apt packages, nothing when all are there ----
@@ -137,6 +138,14 @@ install: install-local
 	$(call build_module,$(KVER),/lib/modules/$(KVER)/build)
 	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) modules_install
 	$(if $(DESTDIR),,depmod -a $(KVER))
+# The same module for each kernel that comes, by Debian's package dkms.
+DKMS_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+dkms:
+	rm -rf $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+	install -d $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+	cp -r Kbuild dkms.conf kmod cm uapi $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+	[ -n "$(DESTDIR)" ] || dkms install --force usiw/$(DKMS_VERSION) -k $(KVER)
+
 install-local: provider tools
 	install -D -m 0644 $(BUILD)/provider/libusiw-rdmav34.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-rdmav34.so
 	install -d $(DESTDIR)/etc/libibverbs.d

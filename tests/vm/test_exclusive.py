@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from support.net import A, B, rdma_links
-from support.pairs import Server, next_port, perftest, rping
+from support.net import A, B, devices_for_all, rdma_links, unprivileged
+from support.pairs import Server, next_port, pair, perftest, rping
 from support.procs import Proc, run, until
 
 pytestmark = pytest.mark.exclusive
@@ -55,6 +55,52 @@ def test_one_port_in_both_namespaces():
 @pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_lat"])
 def test_perftest(tool):
     perftest(tool, "-s", 4096, "-n", 100)
+
+
+#: /dev/infiniband as a container runtime makes it: the nodes of the pod's own device, and rdma_cm. Then the command.
+POD = """\
+set -e
+device=$1
+shift
+mount -t tmpfs none /mnt
+for node in rdma_cm $(grep -lx "$device" /sys/class/infiniband_verbs/*/ibdev | cut -d/ -f5); do
+    cp -a "/dev/infiniband/$node" "/mnt/$node"
+done
+mount --move /mnt /dev/infiniband
+exec "$@"
+"""
+
+
+@pytest.fixture(name="pods")
+def _pods(tmp_path):
+    """Both ends for programs of user nobody, each in a pod with one device."""
+    script = tmp_path / "pod"
+    script.write_text(POD, encoding="ascii")
+    with devices_for_all():
+        yield [unprivileged(site._replace(where=f"{site.where} unshare --mount sh {script} {site.dev}")) for site in (A, B)]
+
+
+def test_unprivileged_pod_sees_one_device(pods):
+    for site in pods:
+        assert run("ls", "/dev/infiniband", where=site.where).split()[0] == "rdma_cm"
+        assert len(run("ls", "/dev/infiniband", where=site.where).split()) == 2
+        assert devices(site) == [site.dev]
+
+
+def test_unprivileged_rping(pods):
+    rping(server=pods[1], client=pods[0], size=4096, count=20)
+    rping(bind="0.0.0.0", server=pods[1], client=pods[0])
+
+
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_lat"])
+def test_unprivileged_perftest(pods, tool):
+    perftest(tool, "-s", 4096, "-n", 100, server=pods[1], client=pods[0])
+
+
+def test_unprivileged_ucmatose(pods):
+    port = next_port()
+    pair(["ucmatose", "-b", B.ip, "-p", port, "-C", 10, "-S", 4000],
+         ["ucmatose", "-s", B.ip, "-b", A.ip, "-p", port, "-C", 10, "-S", 4000], port, pods[1], pods[0])
 
 
 def test_no_address_of_a_foreign_device():

@@ -13,26 +13,19 @@ import time
 
 import pytest
 
-from support.net import A, B
+from support.net import A, B, devices_for_all, unprivileged
 from support.pairs import Server, next_port, pair, perftest, rping
 from support.ports import ipsec, qps_of
 from support.procs import run, until
 
-NOBODY = ("setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --ambient-caps=-all "
-          "--no-new-privs")
-UA, UB = (site._replace(where=f"{site.where} {NOBODY}") for site in (A, B))
+UA, UB = unprivileged(A), unprivileged(B)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def devices_for_all():
-    """As udev makes them where rdma-core is installed."""
-    modes = {path: os.stat(path).st_mode & 0o777 for path in glob.glob("/dev/infiniband/*")}
-    for path in modes:
-        os.chmod(path, 0o666)
-    yield
-    for path, mode in modes.items():
-        with contextlib.suppress(OSError):
-            os.chmod(path, mode)
+def rights():
+    """None but those of everybody."""
+    with devices_for_all():
+        yield
 
 
 def live(server, site, *options):

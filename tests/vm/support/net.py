@@ -2,6 +2,7 @@
 """The two ends and the wire between them."""
 
 import contextlib
+import glob
 import json
 import os
 import subprocess
@@ -27,6 +28,30 @@ def site(letter):
 
 
 A, B = site("A"), site("B")
+
+#: Before a command: user nobody without any capability.
+NOBODY = ("setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --ambient-caps=-all "
+          "--no-new-privs")
+
+
+def unprivileged(end):
+    """The same end for programs of user nobody."""
+    return end._replace(where=f"{end.where} {NOBODY}")
+
+
+@contextlib.contextmanager
+def devices_for_all():
+    """/dev/infiniband as udev makes it where rdma-core is installed."""
+    modes = {path: os.stat(path).st_mode & 0o777 for path in glob.glob("/dev/infiniband/*")}
+    for path in modes:
+        os.chmod(path, 0o666)
+    try:
+        yield
+    finally:
+        for path, mode in modes.items():
+            with contextlib.suppress(OSError):
+                os.chmod(path, mode)
+
 PEER = os.environ.get("PEER", "")
 
 #: What answers the programs: the module in a guest, or usiw-run (tests/kernel-less).

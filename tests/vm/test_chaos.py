@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Processes, devices and the module go away at any moment: no hang, no message of the kernel, nothing left."""
 
+import contextlib
 import os
 import random
+import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
 from support.cases import path_of
-from support.net import A, B, PEER, rdma_links
+from support.net import A, B, PEER, netem, rdma_links, statistics
 from support.pairs import Server, next_port, rping
 from support.procs import Proc, run, until
 
@@ -161,6 +164,57 @@ def test_link_delete_while_waiting():
         server.proc.kill()
     finally:
         link_add(B)
+    rping(count=5)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("moment", ["pending", "unanswered", "established"])
+def test_link_delete_while_the_peer_is_silent(moment):
+    """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes all the
+    same, and whoever waits for that peer is told."""
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
+    if moment == "pending":
+        server.signal(signal.SIGSTOP)
+    requests, connects = statistics(B.dev)["cm_request"], statistics(A.dev)["cm_connect"]
+    with netem("loss 100%") if moment == "unanswered" else contextlib.nullcontext():
+        client = Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-C", 1000000])
+        if moment == "unanswered":
+            until(lambda: statistics(A.dev)["cm_connect"] > connects, "a connect")
+        else:
+            until(lambda: statistics(B.dev)["cm_request"] > requests, "the peer having the request")
+        if moment == "established":
+            until(lambda: "state RTS" in run("rdma", "resource", "show", "qp"), "a connection")
+            server.signal(signal.SIGSTOP)
+        try:
+            run("rdma", "link", "delete", A.dev, timeout=30)
+            assert client.wait(30) != 0, client.output
+            assert server.status is None
+        finally:
+            server.kill()
+            link_add(A)
+    rping(count=5)
+
+
+DEAF_LISTENER = r"port \d+ is in use: who listens there on all addresses hears nothing by this device"
+
+
+def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
+    """rdma_cm repeats its listeners on a new device. One whose port is somebody else's by then costs nobody the device."""
+    expected.messages += [DEAF_LISTENER, r"cma_listen_on_dev, error -98"]
+    port = next_port()
+    server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port]).wait_listening(port)
+    for site in (A, B):
+        run("rdma", "link", "delete", site.dev)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as user:
+        user.bind(("127.0.0.1", port))
+        for site in (A, B):
+            link_add(site)
+        rping(count=5)
+        server.kill()
+        late = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port])
+        assert late.wait(20) != 0
+        assert "Address already in use" in late.output
     rping(count=5)
 
 

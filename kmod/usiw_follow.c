@@ -112,10 +112,11 @@ static void usiw_conn_elsewhere(struct usiw_conn *conn, const struct usiw_route 
 		return;
 	conn->elsewhere = true;
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
-	pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now%s\n",
-			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
-			    &conn->tuple.remote, route->dst->dev->name,
-			    conn->moves ? "" : ", data goes on as before");
+	/* Who can move it has nothing to be told. */
+	if (!conn->moves)
+		pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
+				    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
+				    &conn->tuple.remote, route->dst->dev->name);
 }
 
 /*

@@ -3,6 +3,7 @@
 
 import contextlib
 import pathlib
+import random
 import socket
 import struct
 import time
@@ -231,6 +232,27 @@ def test_route_moves_to_another_interface_and_back():
             run("ip", "route", "replace", *TO_B, "dev", A.netdev)
         goes_by(client, ("packet", "fastest"))
         moves_data(client)
+    finish(server, client)
+
+
+def test_route_flaps_faster_than_moves_settle():
+    """Every 50 to 300 ms to another interface or back, with two connections: nothing is lost or comes twice."""
+    rng = random.Random(14)
+    server = Server()
+    client = traffic(server, "--connections", 2)
+    goes_by(client, ("packet", "fastest"))
+    flaps, end = 0, time.monotonic() + 15
+    with second_wire() as netdev:
+        try:
+            while time.monotonic() < end and client.status is None:
+                run("ip", "route", "replace", *TO_B, "dev", (netdev, A.netdev)[flaps % 2])
+                flaps += 1
+                time.sleep(rng.uniform(0.05, 0.3))
+        finally:
+            run("ip", "route", "replace", *TO_B, "dev", A.netdev)
+        goes_by(client, ("packet", "fastest"))
+        moves_data(client)
+    print(f"{flaps} flaps")
     finish(server, client)
 
 

@@ -12,6 +12,7 @@
 #include "base/say.h"
 #include "port/ethdev_port.h"
 #include "port/fault_port.h"
+#include "port/permitted.h"
 #include "port/shm_port.h"
 #include "port/socket_port.h"
 #include "runtime/context.h"

@@ -11,9 +11,6 @@ namespace usiw {
 /// USIW_PORT; auto, and a line on stderr, if it is none of the names.
 PortWish port_wish();
 
-/// True if this process may open raw ports. Asked of the kernel once.
-bool packets_permitted();
-
 /// Of the capabilities @p all (USIW_CAP_*) of this provider those that are its own for a process that wishes and may so:
 /// one without raw packets says so, since its connections can do more if they never come; one that wants nothing else
 /// takes no data sockets.

@@ -13,6 +13,7 @@
 
 #include "host.h"
 #include "packets.h"
+#include "port/permitted.h"
 #include "scratch.h"
 #include "settings.h"
 

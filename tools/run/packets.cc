@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "packets.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
+#include "port/permitted.h"
 #include "settings.h"
 
 namespace usiw::run {
@@ -11,18 +9,7 @@ namespace {
 
 bool g_given_up = false;
 
-bool open_one() {
-  int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-  if (fd >= 0) close(fd);
-  return fd >= 0;
-}
-
 }  // namespace
-
-bool packets_permitted() {
-  static const bool once = open_one();
-  return once;
-}
 
 void packets_give_up() { g_given_up = true; }
 
@@ -32,7 +19,7 @@ bool packets_possible() {
   const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
   const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
   const PortFacts facts{.not_packet = ethernet ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV,
-                        .permitted = wish == PortWish::kAuto && packets_permitted(),  // asking takes milliseconds
+                        .permitted = packets_permitted(),
                         .broken = g_given_up,
                         .socket = true,
                         .same_host = false};

@@ -9,8 +9,6 @@
 
 namespace usiw::run {
 
-/// True if this process may open raw packet sockets. Asked of the kernel once: it takes milliseconds.
-bool packets_permitted();
 /// [world] They have proved impossible here: sockets for all from now on.
 void packets_give_up();
 /// [world] True if packets between these ends go raw: that is wanted and permitted, and the route leaves by the device's

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/errqueue.h>
-#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 #include "cm_thread.h"
 #include "conn.h"
 #include "file.h"
+#include "opcode_filter.h"
 #include "packets.h"
 #include "real.h"
 #include "world.h"
@@ -34,27 +34,10 @@ uint64_t g_next_serial = 1;
 
 int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
 
-/// A program on the UDP payload that tells DATA, SHUTDOWN, SACK and stray RESETs, for which it returns
-/// @p data, from the handshake and verified RESETs: @p handshake. What is too short the handshake drops.
 int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) {
   // A socket filter also sees the UDP header; one for a group of sockets does not.
-  const uint32_t at = option == SO_ATTACH_FILTER ? 8 : 0;
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, at + static_cast<uint32_t>(sizeof(usiw_trp_hdr)), 0, 9),
-      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, at + static_cast<uint32_t>(offsetof(usiw_trp_hdr, opflags))),
-      BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, USIW_TRP_OPCODE_SHIFT),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_DATA, 6, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_SACK, 5, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_SHUTDOWN, 4, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USIW_TRP_RESET, 0, 2),
-      BPF_STMT(BPF_MISC | BPF_TXA, 0),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, USIW_TRP_F_STRAY, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, handshake),
-      BPF_STMT(BPF_RET | BPF_K, data),
-  };
-  sock_fprog program{sizeof code / sizeof *code, code};
+  auto code = opcode_filter(option == SO_ATTACH_FILTER ? sizeof(udphdr) : 0, data, handshake);
+  const sock_fprog program{code.size(), code.data()};
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 

@@ -24,6 +24,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 		if (listener->families & BIT(ipv4))
 			usiw_sock_put(listener->us, ipv4);
 	listener->families = 0;
+	listener->us = NULL;
 	usiw_conn_kick_device(listener->dev, USIW_CONN_ORPHANED, usiw_listener_has, listener);
 }
 

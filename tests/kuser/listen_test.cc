@@ -247,6 +247,19 @@ TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), -EADDRINUSE);
 }
 
+// It had one family's socket already, and must not remember that.
+TEST_F(Listen, create__second_family_is_taken_where_a_device_is_added) {
+  usiw_device* dev = to_usiw_dev(client->device);
+  CmId first, both;
+  ASSERT_EQ(first.listen(client->device, ipv4("0.0.0.0"), 7100), 0);
+  dev->dying = true;
+  EXPECT_EQ(both.listen(client->device, in6addr_any, 7100), 0);
+  dev->dying = false;
+  EXPECT_EQ(static_cast<usiw_listener*>(both.id.provider_data)->us, nullptr);
+  first.destroy();
+  both.destroy();
+}
+
 TEST_F(Listen, create__ipv6_wildcard_takes_ipv4) {
   CmId both, only;
   const in6_addr v4 = ipv4("192.0.2.1"), v6 = ipv6("2001:db8::1");

@@ -32,6 +32,14 @@ Process::Lock& Process::registry_lock() {
 
 // ---- fork and exit ------------------------------------------------------------------
 
+namespace {
+
+/// Exit handlers and static destructors of the program use verbs like any other code: they have run by now, and so have
+/// the ends of libraries that depend on this one. DPDK's, which this one depends on, come next.
+[[gnu::destructor]] void library_ends() { Process::finish(); }
+
+}  // namespace
+
 void Process::before_fork() { registry_lock().lock(); }
 void Process::after_fork_parent() { registry_lock().unlock(); }
 void Process::after_fork_child() {
@@ -40,8 +48,7 @@ void Process::after_fork_child() {
   registry_lock().unlock();
 }
 
-void Process::at_exit() {
-  // Exit handlers and destructors run from here on, DPDK's too: nobody may drive meanwhile.
+void Process::finish() {
   if (!registry_lock().try_lock()) return;
   for (Runtime* r : registry())
     if (r->progress().freeze()) r->acknowledge_all();
@@ -54,7 +61,6 @@ int Process::attach(Context& context, const usiw_link_info& link) try {
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    atexit(at_exit);
   });
   std::lock_guard hold(registry_lock());
   const char* name = context.ibv->device->name;

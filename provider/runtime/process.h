@@ -30,11 +30,13 @@ class Process {
   /// a parent's, and its engine and thread are not here.
   static uint32_t generation() { return g_generation.load(std::memory_order_relaxed); }
 
+  /// The process ends: what peers wait for is acknowledged, and nobody drives any more.
+  static void finish();
+
  private:
   static void before_fork();
   static void after_fork_parent();
   static void after_fork_child();
-  static void at_exit();
   static std::atomic<uint32_t> g_generation;
 };
 

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Ends of connections: from either side, from both, by objects or processes that go away.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
 #include "rig.h"
 
 namespace {
@@ -42,6 +50,64 @@ CASE(close_both, "close/by-both-at-once", .core = true) {
     p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
     settle(p);
   }
+}
+
+/// What runs when the program's static objects go: this one was made before any other library's.
+struct AtTheEnd {
+  ~AtTheEnd() {
+    if (!body) return;
+    int status = 1;
+    try {
+      body();
+      status = 0;
+    } catch (const std::exception& e) {
+      std::printf("%s\n", e.what());
+      std::fflush(stdout);
+    }
+    _exit(status);
+  }
+  std::function<void()> body;
+} at_the_end;
+
+constexpr char kChild[] = "USIW_CASE_CHILD";
+
+/// This program again, with one case only and @p progress as USIW_PROGRESS; its exit status.
+int run_again(const char* name, const char* progress) {
+  std::string words[] = {"again", name}, settings[] = {std::string(kChild) + "=1", std::string("USIW_PROGRESS=") + progress};
+  char* argv[] = {words[0].data(), words[1].data(), nullptr};
+  std::vector<char*> environment{settings[0].data(), settings[1].data()};
+  for (char** e = environ; *e != nullptr; ++e) environment.push_back(*e);
+  environment.push_back(nullptr);
+  std::fflush(stdout);
+  pid_t child = 0;
+  CHECK_EQ(posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, argv, environment.data()), 0);
+  int status = 0;
+  try {
+    wait_until("the end of the child", [&] { return waitpid(child, &status, WNOHANG) == child; });
+  } catch (...) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    throw;
+  }
+  return status;
+}
+
+// exit(3) has been called: exit handlers made later have run, and this object's turn has come.
+CASE(close_in_destructor, "close/in-a-static-destructor", .core = true) {
+  if (std::getenv(kChild) == nullptr) {
+    for (const char* progress : {"adaptive", "thread"}) CHECK_EQ(run_again("close/in-a-static-destructor", progress), 0);
+    return;
+  }
+  auto* p = new Pair;
+  exercise(*p);
+  at_the_end.body = [p] {
+    exercise(*p);
+    CHECK_CALL(rdma_disconnect(p->a.id));
+    p->b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    p->a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    p->a.destroy();
+    p->b.destroy();
+  };
 }
 
 // A SEND for which the peer has no receive holds the orderly end back. When that has taken its time (2 s) the peer is told all

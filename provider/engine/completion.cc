@@ -105,7 +105,7 @@ void Engine::Impl::reap(QpContext& qp) {
     const SqWork& w = qp.work(qp.sq_head);
     if (w.error != WcStatus::kSuccess) break;
     if (w.stage == SqWork::kWait) {
-      if (w.opcode == WrOpcode::kRdmaRead || !psn_le(w.end_psn, qp.snd_una)) break;
+      if (w.opcode == WrOpcode::kRdmaRead || !psn_le(w.end_psn, qp.snd.una())) break;
     } else if (w.stage != SqWork::kDone) {
       break;
     }

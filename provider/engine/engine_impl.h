@@ -249,7 +249,7 @@ struct Engine::Impl {
     uint16_t echo = 0;
   };
   bool apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
-  void deliver(QpContext& qp, uint32_t psn, AckSummary& sum);
+  void deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum);
   void detect_losses(QpContext& qp);
   void mark_lost(QpContext& qp, uint32_t psn);
   void not_ready(QpContext& qp);

@@ -54,7 +54,7 @@ void Engine::Impl::qp_move(QpContext& qp, int port, uint64_t review_at) {
   qp.reorder_seen = true;
   qp.rtt = {};
   qp.cc = {};
-  qp.cc.start(qp.snd_nxt);
+  qp.cc.start(qp.snd.nxt());
   qp.cwnd_limited = false;
   qp.rto_base = now_;
   ack_at_once(qp);  // the one before may have gone the way that nothing gets through
@@ -65,9 +65,9 @@ void Engine::Impl::qp_move(QpContext& qp, int port, uint64_t review_at) {
 uint32_t Engine::Impl::longest(QpContext& qp) const {
   if (!qp.connected()) return 0;
   uint32_t most = 0;
-  for (uint32_t psn = qp.snd_una; psn != qp.snd_nxt; ++psn) {
-    if (qp.acked.test(psn)) continue;
-    const TxPkt& pkt = qp.tx_pkt(psn);
+  for (uint32_t psn = qp.snd.una(); psn != qp.snd.nxt(); ++psn) {
+    if (qp.snd.has_arrived(psn)) continue;
+    const TxPkt& pkt = qp.snd.pkt(psn);
     const bool tagged = pkt.kind == PktKind::kReadResponse ||
                         (pkt.kind == PktKind::kSend && qp.work(pkt.owner).opcode == WrOpcode::kRdmaWrite);
     most = std::max<uint32_t>(most, (tagged ? kTaggedBytes : kUntaggedBytes) + pkt.len);

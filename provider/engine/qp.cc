@@ -69,7 +69,6 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
     return ENOMEM;
   flows_.insert(path.flow, &qp);
   qp.in_flows = true;
-  qp.tx_pkts = qp.tx_storage.data();
   qp.rx_pkts = qp.rx_storage.data();
   qp.port = port;
   qp.path = path;
@@ -77,8 +76,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.ird = conn.ird;
   qp.ord = conn.ord;
   cut_by(qp, conn.mtu);
-  qp.snd_una = qp.snd_nxt = conn.snd_psn;
-  qp.snd_edge = conn.snd_psn + std::min(conn.snd_window, kWindow);
+  qp.snd.start(conn.snd_psn, conn.snd_window, qp.tx_storage.data());
   qp.highest_delivered = conn.snd_psn - 1;
   qp.rcv_nxt = qp.rcv_max = conn.rcv_psn;
   qp.ack_told = static_cast<uint16_t>(conn.rcv_psn);
@@ -221,9 +219,9 @@ void Engine::Impl::publish(QpContext& qp) {
   g[USIW_GAUGE_MIN_RTT_NS] = qp.rtt.min_rtt();
   g[USIW_GAUGE_RTO_NS] = qp.rtt.rto(qp.backoffs);
   g[USIW_GAUGE_CWND] = qp.cc.window();
-  g[USIW_GAUGE_CREDIT] = qp.snd_edge - qp.snd_una;
-  g[USIW_GAUGE_INFLIGHT] = qp.inflight;
-  g[USIW_GAUGE_LOST] = qp.lost_count;
+  g[USIW_GAUGE_CREDIT] = qp.snd.edge() - qp.snd.una();
+  g[USIW_GAUGE_INFLIGHT] = qp.snd.in_flight();
+  g[USIW_GAUGE_LOST] = qp.snd.lost();
   g[USIW_GAUGE_HELD] = qp.arrived.count();
   g[USIW_GAUGE_READS_OUT] = qp.reads_out();
   g[USIW_GAUGE_SQ_BUSY] = qp.sq_next - qp.sq_head;

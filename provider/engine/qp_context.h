@@ -12,6 +12,7 @@
 #include "engine/psn.h"
 #include "engine/qp.h"
 #include "engine/rtt.h"
+#include "engine/send_window.h"
 #include "engine/timers.h"
 #include "base/wire.h"
 #include "engine/port.h"
@@ -97,21 +98,6 @@ struct RqWork {
   bool sized;
 };
 
-enum class PktKind : uint8_t { kSend, kReadResponse, kTerminate, kShutdown };
-
-/// A datagram with a PSN, until it is acknowledged: where its bytes come from.
-struct TxPkt {
-  uint64_t sent_ns;        ///< last transmission
-  uint32_t owner;          ///< kSend: send queue position; kReadResponse: responder position
-  uint32_t offset;         ///< in the message
-  uint16_t len;            ///< payload bytes
-  uint16_t retrans_stamp;  ///< time stamp of the first retransmission
-  PktKind kind;
-  uint8_t tx_count;        ///< transmissions, saturating
-  bool timed_out;          ///< resent by the time-out, not because others overtook it
-};
-static_assert(sizeof(TxPkt) == 24);
-
 /// A datagram that arrived ahead of its turn: what remains to be done in its turn.
 struct RxPkt {
   enum Kind : uint8_t { kNothing, kSendLast, kHeld };
@@ -139,12 +125,8 @@ struct ReadOp {
 /// All that belongs to one connection of a QP, and the queues' positions with it:
 /// qp_reset() assigns a fresh one.
 struct QpConnection {
-  // ---- Sending: one cache line ----
-  alignas(64) uint32_t snd_una = 0;  ///< oldest PSN not acknowledged
-  uint32_t snd_nxt = 0;              ///< next PSN to send
-  uint32_t snd_edge = 0;             ///< first PSN that the peer does not accept yet
-  uint32_t inflight = 0;             ///< sent, neither acknowledged nor lost
-  uint32_t lost_count = 0;           ///< to be sent again
+  // ---- Sending: one cache line, behind the bitmaps of what is outstanding ----
+  alignas(64) SendWindow snd;
   uint32_t sq_head = 0;              ///< oldest work request not completed
   uint32_t sq_next = 0;              ///< work request being sent, or the next one
   uint32_t sq_offset = 0;            ///< bytes of it sent
@@ -153,12 +135,10 @@ struct QpConnection {
   uint32_t rr_tail = 0;
   uint16_t seg_tagged = 0;           ///< payload bytes of a full tagged segment
   uint16_t seg_untagged = 0;
-  TxPkt* tx_pkts = nullptr;          ///< by PSN modulo kWindow
   Phase phase = Phase::kIdle;
   bool responder_turn = false;       ///< whose segment is next when both have one
   bool force_send = false;           ///< one datagram may go beyond the congestion window
   bool sq_error = false;             ///< a work request has failed; none is started any more
-  bool had_room = false;             ///< the port, which is full, took something of it in the last run
 
   // ---- Receiving: one cache line ----
   alignas(64) uint32_t rcv_nxt = 0;  ///< PSN expected
@@ -183,10 +163,9 @@ struct QpConnection {
   // ---- Both, less often ----
   alignas(64) Congestion cc;
   RttEstimator rtt;
-  PsnBitmap acked;  ///< sent and known to have arrived, ahead of snd_una
-  PsnBitmap lost;   ///< sent and to be sent again
   PsnBitmap arrived;  ///< received ahead of rcv_nxt
   uint16_t held = 0;  ///< of those, kept as they came until their turn
+  bool had_room = false;  ///< the port, which is full, took something of it in the last run
 
   // RACK (RFC 8985): the latest sent among what has been delivered.
   uint64_t rack_sent = 0;
@@ -278,7 +257,6 @@ struct QpContext final : Qp, TimerNode, QpConnection {
 
   SqWork& work(uint32_t index) { return sq_work[index & (sq_.capacity() - 1)]; }
   RqWork& recv_work(uint32_t index) { return rq_work[index & (rq_.capacity() - 1)]; }
-  TxPkt& tx_pkt(uint32_t psn) { return tx_pkts[psn & (kWindow - 1)]; }
   RxPkt& rx_pkt(uint32_t psn) { return rx_pkts[psn & (kWindow - 1)]; }
   ReadJob& job(uint32_t index) { return read_jobs[index & (USIW_MAX_IRD - 1)]; }
   ReadOp& read_op(uint32_t msn) { return read_ops[msn & (USIW_MAX_ORD - 1)]; }
@@ -294,7 +272,7 @@ struct QpContext final : Qp, TimerNode, QpConnection {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"  // no virtuals: GCC and Clang lay it out as C
-static_assert(offsetof(QpConnection, rcv_nxt) - offsetof(QpConnection, snd_una) == 64,
+static_assert(offsetof(QpConnection, rcv_nxt) - offsetof(QpConnection, snd) == SendWindow::kCold + 64,
               "sending fits into one cache line");
 static_assert(offsetof(QpConnection, cc) - offsetof(QpConnection, rcv_nxt) == 64,
               "receiving fits into one cache line");

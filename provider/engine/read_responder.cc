@@ -95,7 +95,7 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
 
 /// Frees the jobs whose responses are acknowledged.
 void Engine::Impl::free_read_jobs(QpContext& qp) {
-  while (qp.rr_head != qp.rr_next && psn_le(qp.job(qp.rr_head).end_psn, qp.snd_una)) ++qp.rr_head;
+  while (qp.rr_head != qp.rr_next && psn_le(qp.job(qp.rr_head).end_psn, qp.snd.una())) ++qp.rr_head;
 }
 
 }  // namespace usiw

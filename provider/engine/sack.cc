@@ -20,52 +20,25 @@ namespace {
 constexpr int32_t kDupThreshold = 3;
 constexpr uint64_t kMinReorder = 20'000;  ///< ns; hosts that are microseconds apart reorder, too
 
-/// 64 bits of a SACK bitmap from bit @p i on, a multiple of 64; 0 behind its end.
-uint64_t bitmap_word(std::span<const std::byte> bitmap, uint32_t i) {
-  uint64_t word = 0;
-  std::memcpy(&word, bitmap.data() + i / 8, std::min<size_t>(8, bitmap.size() - i / 8));
-  return word;
-}
-
 }  // namespace
 
 /// Takes the acknowledgement in @p h and, of a SACK, its bitmap (checked by the caller to
 /// have the length that h.psn says). false: it acknowledges what has never been sent, or is
 /// older than any window; nothing has been changed then. May end with the QP dead.
 bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
-  const int32_t step = psn_diff(h.ack_psn, qp.snd_una);
+  const int32_t step = psn_diff(h.ack_psn, qp.snd.una());
   if (step < 0) return step >= -static_cast<int32_t>(kWindow);  // late, but true when sent
-  if (psn_lt(qp.snd_nxt, h.ack_psn)) return false;
-  const uint32_t bits = static_cast<uint32_t>(bitmap.size()) * 8;
-  if (bits != 0 && psn_lt(qp.snd_nxt, h.psn)) return false;
+  if (psn_lt(qp.snd.nxt(), h.ack_psn)) return false;
+  if (!bitmap.empty() && psn_lt(qp.snd.nxt(), h.psn)) return false;
 
   AckSummary sum;
   sum.has_echo = h.opcode == USIW_TRP_SACK;
   sum.echo = h.echo;
-  for (; qp.snd_una != h.ack_psn; ++qp.snd_una) {
-    if (qp.acked.test(qp.snd_una))
-      qp.acked.clear(qp.snd_una);
-    else
-      deliver(qp, qp.snd_una, sum);
-  }
-  if (qp.acked.test(qp.snd_una)) {
-    // Reported by a bitmap, and now expected all the same: kept until its turn and then refused
-    // (uapi/usiw_wire.h), or the peer lies. It is on its way again, or all counts would be wrong.
-    qp.acked.clear(qp.snd_una);
-    ++qp.inflight;
-  }
-  for (uint32_t i = 0; i < bits; i += 64) {
-    uint64_t news = bitmap_word(bitmap, i) & ~qp.acked.extract(h.ack_psn + i);
-    for (; news != 0; news &= news - 1) {
-      const uint32_t psn = h.ack_psn + i + static_cast<uint32_t>(std::countr_zero(news));
-      deliver(qp, psn, sum);
-      qp.acked.set(psn);
-    }
-  }
-  const uint32_t edge = h.ack_psn + std::min<uint32_t>(h.credit, kWindow);
-  const bool opened = psn_lt(qp.snd_edge, edge);
-  qp.snd_edge = edge;
-  if (psn_lt(qp.snd_nxt, edge)) qp.window_blocked = false;
+  const auto news = [&](uint32_t psn, bool was_lost) { deliver(qp, psn, was_lost, sum); };
+  qp.snd.acknowledge(h.ack_psn, news);
+  qp.snd.report(bitmap, news);
+  const bool opened = qp.snd.accept(h.credit);
+  if (qp.snd.has_credit()) qp.window_blocked = false;
 
   if (sum.delivered == 0) {
     if (qp.reo_at <= now_) detect_losses(qp);
@@ -85,21 +58,21 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   }
   qp.backoffs = 0;
   qp.rto_base = qp.stall_since = now_;
-  qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd_una, qp.snd_nxt);
+  qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
   qp.cwnd_limited = false;
-  if (qp.snd_una != qp.snd_nxt) touch_timer(qp, rto_at(qp));  // shorter now, if there was a back-off or no sample
+  if (!qp.snd.empty()) touch_timer(qp, rto_at(qp));  // shorter now, if there was a back-off or no sample
   detect_losses(qp);
   activate(qp);
   if (step == 0) return true;
 
-  if (qp.rnr_active && psn_lt(qp.rnr_psn, qp.snd_una)) {
+  if (qp.rnr_active && psn_lt(qp.rnr_psn, qp.snd.una())) {
     qp.rnr_active = false;
-    qp.rnr_recover = qp.snd_nxt;
+    qp.rnr_recover = qp.snd.nxt();
     touch_timer(qp, rto_at(qp));
   }
   if (qp.rr_head != qp.rr_next) free_read_jobs(qp);
-  if ((qp.phase == Phase::kShutdownSent && qp.shutdown_sent && psn_lt(qp.end_psn, qp.snd_una)) ||
-      (qp.phase == Phase::kTerminating && qp.term_sent && psn_lt(qp.end_psn, qp.snd_una))) {
+  if ((qp.phase == Phase::kShutdownSent && qp.shutdown_sent && psn_lt(qp.end_psn, qp.snd.una())) ||
+      (qp.phase == Phase::kTerminating && qp.term_sent && psn_lt(qp.end_psn, qp.snd.una()))) {
     const bool orderly = qp.phase == Phase::kShutdownSent;
     qp.keep_acking = true;
     fail(qp, qp.sq_head, WcStatus::kWrFlushErr, orderly ? 0 : -EPROTO, qp.term_event);
@@ -109,19 +82,14 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   return true;
 }
 
-/// PSN @p psn is known to have arrived, for the first time.
-void Engine::Impl::deliver(QpContext& qp, uint32_t psn, AckSummary& sum) {
-  const TxPkt& pkt = qp.tx_pkt(psn);
+/// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again yet.
+void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum) {
+  const TxPkt& pkt = qp.snd.pkt(psn);
   ++sum.delivered;
   const bool first = pkt.tx_count == 1;
-  if (qp.lost.test(psn)) {
-    // Given up on, not sent again yet: it was only late.
-    qp.lost.clear(psn);
-    --qp.lost_count;
+  if (was_lost) {
     sum.spurious = true;
     if (!pkt.timed_out) sum.late = std::max(sum.late, now_ - pkt.sent_ns);
-  } else {
-    --qp.inflight;
   }
   if (first) {
     if (pkt.sent_ns >= sum.newest_sent) {
@@ -154,12 +122,10 @@ void Engine::Impl::detect_losses(QpContext& qp) {
   if (qp.rack_sent == 0) return;
   const uint64_t reo = std::max({qp.rtt.srtt() / 4, kMinReorder, qp.reo_late});
   bool more = true;
-  for (uint32_t base = qp.snd_una; more && psn_lt(base, qp.snd_nxt); base += 64) {
-    uint64_t open = ~(qp.acked.extract(base) | qp.lost.extract(base));
-    if (qp.snd_nxt - base < 64) open &= (uint64_t{1} << (qp.snd_nxt - base)) - 1;
-    for (; open != 0; open &= open - 1) {
+  for (uint32_t base = qp.snd.una(); more && psn_lt(base, qp.snd.nxt()); base += 64) {
+    for (uint64_t open = qp.snd.in_flight_from(base); open != 0; open &= open - 1) {
       const uint32_t psn = base + static_cast<uint32_t>(std::countr_zero(open));
-      const TxPkt& pkt = qp.tx_pkt(psn);
+      const TxPkt& pkt = qp.snd.pkt(psn);
       const bool before = pkt.sent_ns < qp.rack_sent ||
                           (pkt.sent_ns == qp.rack_sent && psn_lt(psn, qp.rack_psn));
       if (!before) {
@@ -181,12 +147,10 @@ void Engine::Impl::detect_losses(QpContext& qp) {
 }
 
 void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
-  qp.lost.set(psn);
-  ++qp.lost_count;
-  --qp.inflight;
+  qp.snd.lose(psn);
   count(qp, USIW_CNT_RETRANS_FAST);
-  note(TraceKind::kFast, qp, psn, now_ - qp.tx_pkt(psn).sent_ns, qp.rtt.srtt());
-  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(qp.tx_pkt(psn).sent_ns, now_);
+  note(TraceKind::kFast, qp, psn, now_ - qp.snd.pkt(psn).sent_ns, qp.rtt.srtt());
+  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
   activate(qp);
 }
 
@@ -194,11 +158,11 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
 /// datagrams already under way change nothing.
 void Engine::Impl::not_ready(QpContext& qp) {
   count(qp, USIW_CNT_NOT_READY_RX);
-  note(TraceKind::kNotReady, qp, qp.snd_una);
+  note(TraceKind::kNotReady, qp, qp.snd.una());
   qp.rnr_unheard = 0;
-  if (qp.snd_una == qp.snd_nxt || (qp.rnr_active && qp.rnr_psn == qp.snd_una)) return;
+  if (qp.snd.empty() || (qp.rnr_active && qp.rnr_psn == qp.snd.una())) return;
   qp.rnr_active = true;
-  qp.rnr_psn = qp.snd_una;
+  qp.rnr_psn = qp.snd.una();
   qp.rnr_since = now_;
   qp.rnr_backoffs = 1;
   qp.rnr_at = now_ + kRnrMinDelayNs;

@@ -111,8 +111,8 @@ void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint3
   if (sound && t.has_read) {
     const uint32_t msn = decode_read_request(t.read).sink_stag;
     if (psn_in(msn, qp.read_done, qp.reads_out())) at = qp.read_op(msn).sq_index;
-  } else if (sound && t.ddp_bytes != 0 && psn_in(ack_psn, qp.snd_una, qp.snd_nxt - qp.snd_una)) {
-    const TxPkt& pkt = qp.tx_pkt(ack_psn);
+  } else if (sound && t.ddp_bytes != 0 && psn_in(ack_psn, qp.snd.una(), qp.snd.nxt() - qp.snd.una())) {
+    const TxPkt& pkt = qp.snd.pkt(ack_psn);
     if (pkt.kind == PktKind::kSend) at = pkt.owner;
   }
   const bool found = at != qp.sq_head - 1;

@@ -295,19 +295,14 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
   qp.heard_ns = now_;
   if (!qp.connected()) return;
   if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) ack_at_once(qp);
-  if (h.ack_psn != qp.snd_una) return;
+  if (h.ack_psn != qp.snd.una()) return;
   if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
     not_ready(qp);
   } else if (qp.rnr_active) {
     qp.rnr_active = false;
-    qp.rnr_recover = qp.snd_nxt;
+    qp.rnr_recover = qp.snd.nxt();
     qp.rto_base = qp.stall_since = now_;
-    if (qp.snd_una != qp.snd_nxt && !qp.lost.test(qp.snd_una)) {
-      qp.lost.set(qp.snd_una);
-      ++qp.lost_count;
-      --qp.inflight;
-      count(qp, USIW_CNT_RETRANS_RNR);
-    }
+    if (!qp.snd.empty() && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
     touch_timer(qp, rto_at(qp));
     activate(qp);
   }
@@ -318,7 +313,7 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
 /// the peer's), so who cannot see the traffic has to guess some 40 bits.
 void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
   const bool acked = psn_in(h.psn, qp.rcv_nxt - kWindow, kWindow + 1);
-  const bool sent = psn_in(h.ack_psn, qp.snd_una - kWindow, qp.snd_nxt - qp.snd_una + kWindow);
+  const bool sent = psn_in(h.ack_psn, qp.snd.una() - kWindow, qp.snd.nxt() - qp.snd.una() + kWindow);
   const bool sacked = psn_in(h.ack_psn, qp.rcv_nxt - kWindow, 2 * kWindow);
   if (!acked || !(sent || sacked)) {
     drop(qp, USIW_CNT_DROP_RESET, h.psn);

@@ -25,7 +25,7 @@ uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
   uint64_t at = std::min({keepalive_at(qp), qp.phase_deadline, qp.review_at});
   if (qp.rnr_active) {
     at = std::min(at, qp.rnr_at);
-  } else if (qp.snd_una != qp.snd_nxt) {
+  } else if (!qp.snd.empty()) {
     at = std::min({at, rto_at(qp), qp.reo_at});
   }
   return at;
@@ -43,7 +43,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
   }
   if (qp.rnr_active) {
     if (qp.rnr_at <= now_) on_rnr_timer(qp);
-  } else if (qp.snd_una != qp.snd_nxt) {
+  } else if (!qp.snd.empty()) {
     if (qp.reo_at <= now_) detect_losses(qp);
     if (rto_at(qp) <= now_) on_rto(qp);
   }
@@ -61,14 +61,11 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.backoffs != 0) qp.cc.on_timeout();
   if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
   qp.rto_base = now_;
-  if (!qp.lost.test(qp.snd_una)) {
-    qp.lost.set(qp.snd_una);
-    ++qp.lost_count;
-    --qp.inflight;
-    qp.tx_pkt(qp.snd_una).timed_out = true;
+  if (qp.snd.lose(qp.snd.una())) {
+    qp.snd.pkt(qp.snd.una()).timed_out = true;
     count(qp, USIW_CNT_RETRANS_RTO);
   }
-  note(TraceKind::kRto, qp, qp.snd_una, qp.backoffs, qp.rtt.rto(qp.backoffs));
+  note(TraceKind::kRto, qp, qp.snd.una(), qp.backoffs, qp.rtt.rto(qp.backoffs));
   qp.force_send = true;
   activate(qp);
   if (qp.backoffs >= 2 && silent_since(qp, qp.stall_since)) ask_port(qp, true);
@@ -90,13 +87,8 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (qp.rnr_unheard != UINT8_MAX) ++qp.rnr_unheard;
   qp.rnr_at = now_ + std::min(kRnrMaxDelayNs, kRnrMinDelayNs << std::min<unsigned>(qp.rnr_backoffs, 10));
   if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
-  if (!qp.lost.test(qp.snd_una)) {
-    qp.lost.set(qp.snd_una);
-    ++qp.lost_count;
-    --qp.inflight;
-    count(qp, USIW_CNT_RETRANS_RNR);
-  }
-  note(TraceKind::kRnrRetry, qp, qp.snd_una, qp.rnr_backoffs, qp.rnr_at - now_);
+  if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
+  note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.rnr_backoffs, qp.rnr_at - now_);
   qp.force_send = true;
   activate(qp);
   if (qp.rnr_unheard >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);

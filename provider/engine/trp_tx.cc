@@ -14,15 +14,15 @@ bool Engine::Impl::transmit(QpContext& qp) {
     if (!qp.connected()) return false;
     if (qp.rnr_active && !qp.force_send) return false;  // the RNR timer goes on
     Sent sent;
-    if (qp.inflight >= qp.cc.window() && !qp.force_send) {
+    if (qp.snd.in_flight() >= qp.cc.window() && !qp.force_send) {
       qp.cwnd_limited = true;
       return false;
     }
-    if (qp.lost_count != 0) {
+    if (qp.snd.lost() != 0) {
       sent = resend(qp);
     } else {
-      if (qp.snd_nxt - qp.snd_una >= kWindow || !psn_lt(qp.snd_nxt, qp.snd_edge)) {
-        qp.window_blocked = qp.snd_una == qp.snd_nxt;
+      if (!qp.snd.has_room()) {
+        qp.window_blocked = qp.snd.empty();
         if (qp.window_blocked) touch_timer(qp, keepalive_at(qp));
         return false;
       }
@@ -52,19 +52,15 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     if (!found) return Sent::kNothing;
   }
 
-  const uint32_t psn = qp.snd_nxt;
-  if (qp.snd_una == psn) {
+  const uint32_t psn = qp.snd.nxt();
+  if (qp.snd.empty()) {
     qp.rto_base = now_;
     qp.stall_since = now_;
   }
   const Sent sent = emit(qp, psn, pkt);
   if (sent != Sent::kYes) return sent;
 
-  qp.tx_pkt(psn) = pkt;
-  qp.tx_pkt(psn).sent_ns = now_;
-  qp.tx_pkt(psn).tx_count = 1;
-  qp.snd_nxt = psn + 1;
-  ++qp.inflight;
+  qp.snd.sent(pkt, now_);
   touch_timer(qp, rto_at(qp));
   switch (pkt.kind) {
     case PktKind::kSend: {
@@ -98,21 +94,11 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
 
 /// Sends the oldest lost datagram again.
 Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
-  uint32_t psn = qp.snd_una;
-  while (true) {
-    const uint64_t bits = qp.lost.extract(psn);
-    if (bits != 0) {
-      psn += static_cast<uint32_t>(std::countr_zero(bits));
-      break;
-    }
-    psn += 64;
-  }
-  TxPkt& pkt = qp.tx_pkt(psn);
+  const uint32_t psn = qp.snd.oldest_lost();
+  TxPkt& pkt = qp.snd.pkt(psn);
   const Sent sent = emit(qp, psn, pkt);
   if (sent == Sent::kNoBuffer) return sent;
-  qp.lost.clear(psn);
-  --qp.lost_count;
-  ++qp.inflight;
+  qp.snd.resent(psn);
   pkt.sent_ns = now_;
   if (pkt.tx_count == 1) pkt.retrans_stamp = stamp();
   if (pkt.tx_count != UINT8_MAX) ++pkt.tx_count;
@@ -169,9 +155,8 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   const bool again = pkt.tx_count != 0;
   uint16_t flags = again ? USIW_TRP_F_RETRANS : 0;
   // The last one for now asks for an answer: only that lets more go.
-  const bool last = again ? qp.lost_count == 1
-                          : qp.inflight + 1 >= qp.cc.window() || psn + 1 - qp.snd_una >= kWindow ||
-                                psn + 1 == qp.snd_edge;
+  const bool last = again ? qp.snd.lost() == 1
+                          : qp.snd.in_flight() + 1 >= qp.cc.window() || qp.snd.has_room_for_one();
   if (last || pkt.kind == PktKind::kShutdown || pkt.kind == PktKind::kTerminate)
     flags |= USIW_TRP_F_ACK_REQ;
   const bool tells = flags != 0 || !acknowledges_later(qp, pkt);
@@ -287,10 +272,7 @@ void Engine::Impl::tx_flush(PortState& p) {
 /// The port did not take a datagram: it is sent again in the next run, and congestion
 /// control hears nothing of it, because the network has not seen it.
 void Engine::Impl::not_sent(QpContext& qp, uint32_t psn) {
-  if (!qp.connected() || psn_lt(psn, qp.snd_una) || qp.acked.test(psn) || qp.lost.test(psn)) return;
-  qp.lost.set(psn);
-  ++qp.lost_count;
-  --qp.inflight;
+  if (!qp.connected() || !qp.snd.lose(psn)) return;
   count(qp, USIW_CNT_RETRANS_UNSENT);
   note(TraceKind::kUnsent, qp, psn);
   activate(qp);

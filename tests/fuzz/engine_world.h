@@ -236,23 +236,14 @@ inline void check_books(Qp& ibqp) {
   auto& qp = static_cast<QpContext&>(ibqp);
   FUZZ_CHECK(qp.sq_next - qp.sq_head <= qp.sq_.capacity(), "send queue positions");
   if (!qp.connected()) return;
-  const uint32_t out = qp.snd_nxt - qp.snd_una;
-  FUZZ_CHECK(out <= kWindow, "more outstanding than the window");
-  uint32_t acked = 0, lost = 0, both = 0, beyond = 0, arrived = 0;
+  FUZZ_CHECK(qp.snd.consistent(), "what is outstanding");
+  uint32_t arrived = 0;
   const uint32_t early = qp.rcv_max - qp.rcv_nxt;
   for (uint32_t i = 0; i < kWindow; i += 64) {
-    const uint64_t a = qp.acked.extract(qp.snd_una + i), l = qp.lost.extract(qp.snd_una + i);
     const uint64_t r = qp.arrived.extract(qp.rcv_nxt + i);
     const auto behind = [i](uint32_t n) { return n <= i ? ~uint64_t{0} : n - i >= 64 ? 0 : ~uint64_t{0} << (n - i); };
-    acked += static_cast<uint32_t>(std::popcount(a));
-    lost += static_cast<uint32_t>(std::popcount(l));
-    both += static_cast<uint32_t>(std::popcount(a & l));
-    beyond += static_cast<uint32_t>(std::popcount((a | l) & behind(out)));
     arrived += static_cast<uint32_t>(std::popcount(r & behind(early)));
   }
-  FUZZ_CHECK(both == 0 && beyond == 0, "acknowledged and lost, or never sent");
-  FUZZ_CHECK(lost == qp.lost_count && out == acked + lost + qp.inflight, "counts of what is outstanding");
-  FUZZ_CHECK(out == 0 || !qp.acked.test(qp.snd_una), "the oldest outstanding one has arrived");
   FUZZ_CHECK(early <= kWindow && arrived == 0 && (early == 0 || qp.arrived.test(qp.rcv_max - 1)), "early arrivals");
   FUZZ_CHECK(!qp.arrived.test(qp.rcv_nxt), "the one expected has arrived");
   FUZZ_CHECK(qp.rr_tail - qp.rr_head <= qp.ird && qp.rr_next - qp.rr_head <= qp.rr_tail - qp.rr_head, "READs served");

@@ -8,15 +8,6 @@ namespace usiw {
 
 namespace {
 
-WcOpcode wc_opcode(WrOpcode op) {
-  switch (op) {
-    case WrOpcode::kRdmaWrite: return WcOpcode::kRdmaWrite;
-    case WrOpcode::kRdmaRead: return WcOpcode::kRdmaRead;
-    case WrOpcode::kSend: break;
-  }
-  return WcOpcode::kSend;
-}
-
 /// Of a completion that is not a success: out of the way of those that are.
 [[gnu::cold, gnu::noinline]] usiw_counter error_counter(WcStatus status) {
   switch (status) {
@@ -65,11 +56,12 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
   uint8_t flags = w.flags;
   if (w.stage == SqWork::kInit) {
     cqe.wr_id = wqe.wr_id;
-    cqe.opcode = wc_opcode(static_cast<WrOpcode>(wqe.opcode));
+    const auto opcode = static_cast<WrOpcode>(wqe.opcode);
+    if (is_known(opcode)) cqe.opcode = operation(opcode).completion;
     flags = wqe.flags;
   } else {
     cqe.wr_id = w.wr_id;
-    cqe.opcode = wc_opcode(w.opcode);
+    cqe.opcode = is_known(w.opcode) ? operation(w.opcode).completion : WcOpcode::kSend;
     cqe.byte_len = w.length;
   }
   cqe.qpn = qp.qpn_;
@@ -105,7 +97,7 @@ void Engine::Impl::reap(QpContext& qp) {
     const SqWork& w = qp.work(qp.sq_head);
     if (w.error != WcStatus::kSuccess) break;
     if (w.stage == SqWork::kWait) {
-      if (w.opcode == WrOpcode::kRdmaRead || !psn_le(w.end_psn, qp.snd.una())) break;
+      if (is_answered(w.opcode) || !psn_le(w.end_psn, qp.snd.una())) break;
     } else if (w.stage != SqWork::kDone) {
       break;
     }

@@ -258,6 +258,8 @@ struct Engine::Impl {
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
+  void work_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next);
+  bool work_goes_on(QpContext& qp, const TxPkt& pkt) const;
   size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
   bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out);
 
@@ -283,6 +285,7 @@ struct Engine::Impl {
   // ---- read_responder.cc ----
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
   bool next_response_packet(QpContext& qp, TxPkt& pkt);
+  void response_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next);
   size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
   void free_read_jobs(QpContext& qp);
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <span>
 
+#include "engine/operations.h"
 #include "engine/ring.h"
 #include "engine/types.h"
 
@@ -36,14 +37,12 @@ class Qp {
   /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, inline READ.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
-    if (wr.opcode != WrOpcode::kSend && wr.opcode != WrOpcode::kRdmaWrite &&
-        wr.opcode != WrOpcode::kRdmaRead)
-      return EINVAL;
+    if (!is_known(wr.opcode)) return EINVAL;
     uint64_t length = 0;
     for (const Sge& sge : sges) length += sge.length;
     const bool inlined = (wr.flags & kWrInline) != 0;
     if (inlined) {
-      if (wr.opcode == WrOpcode::kRdmaRead || length > max_inline_) return EINVAL;
+      if (is_answered(wr.opcode) || length > max_inline_) return EINVAL;
     } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
       return EINVAL;
     }

@@ -33,9 +33,9 @@ bool Engine::Impl::start_work(QpContext& qp) {
   __asm__ volatile("" ::: "memory");
 
   const auto opcode = static_cast<WrOpcode>(in.opcode);
-  const bool is_read = opcode == WrOpcode::kRdmaRead;
+  const bool known = is_known(opcode), answered = known && is_answered(opcode);
   if ((in.flags & kWrFence) != 0 && qp.reads_out() != 0) return false;
-  if (is_read && qp.ord != 0 && qp.reads_out() >= qp.ord) return false;
+  if (answered && qp.ord != 0 && qp.reads_out() >= qp.ord) return false;
 
   SqWork& w = qp.work(qp.sq_next);
   w = {.wr_id = in.wr_id,
@@ -52,8 +52,7 @@ bool Engine::Impl::start_work(QpContext& qp) {
 
   WcStatus bad = WcStatus::kSuccess;
   uint64_t length = 0;
-  if ((opcode != WrOpcode::kSend && opcode != WrOpcode::kRdmaWrite && !is_read) ||
-      (is_read && (qp.ord == 0 || (in.flags & kWrInline) != 0))) {
+  if (!known || (answered && (qp.ord == 0 || (in.flags & kWrInline) != 0))) {
     bad = WcStatus::kLocQpOpErr;
   } else if ((in.flags & kWrInline) != 0) {
     if (in.inline_len > qp.max_inline_) bad = WcStatus::kLocLenErr;
@@ -61,13 +60,13 @@ bool Engine::Impl::start_work(QpContext& qp) {
   } else if (in.num_sge > qp.max_send_sge_) {
     bad = WcStatus::kLocQpOpErr;
   } else {
+    const uint32_t access = operation(opcode).local_access;
     for (unsigned i = 0; i < in.num_sge && bad == WcStatus::kSuccess; ++i) {
       Sge sge;
       snapshot(&sge, wqe.sges() + i);
       length += sge.length;
       MrFault why;
-      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, is_read ? uint32_t{kAccessLocalWrite} : 0u,
-                                          sge.addr, sge.length, why) == nullptr)
+      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why) == nullptr)
         bad = WcStatus::kLocProtErr;
     }
     if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;
@@ -79,9 +78,9 @@ bool Engine::Impl::start_work(QpContext& qp) {
   }
   w.length = static_cast<uint32_t>(length);
   qp.sq_offset = 0;
-  if (opcode == WrOpcode::kSend) {
+  if (takes_receive(opcode)) {
     w.msn = qp.send_msn++;
-  } else if (is_read) {
+  } else if (answered) {
     w.msn = qp.read_msn++;
     qp.read_op(w.msn) = {.sq_index = qp.sq_next, .placed = 0};
     touch_timer(qp, keepalive_at(qp));
@@ -99,45 +98,55 @@ bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   pkt.kind = PktKind::kSend;
   pkt.owner = qp.sq_next;
   pkt.offset = qp.sq_offset;
-  const uint16_t full = w.opcode == WrOpcode::kSend ? qp.seg_untagged : qp.seg_tagged;
-  pkt.len = w.opcode == WrOpcode::kRdmaRead
-                ? 0
-                : static_cast<uint16_t>(std::min<uint32_t>(w.length - qp.sq_offset, full));
+  const uint32_t full = is_tagged(w.opcode) ? qp.seg_tagged : qp.seg_untagged;
+  pkt.len = is_answered(w.opcode) ? 0 : static_cast<uint16_t>(std::min(w.length - qp.sq_offset, full));
   return true;
+}
+
+/// What next_work_packet() has filled in is on its way, and its PSN is the one before @p next.
+void Engine::Impl::work_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next) {
+  SqWork& w = qp.work(pkt.owner);
+  qp.sq_offset += pkt.len;
+  qp.responder_turn = true;
+  if (!is_answered(w.opcode) && qp.sq_offset != w.length) return;
+  w.stage = SqWork::kWait;
+  w.end_psn = next;
+  qp.sq_offset = 0;
+  ++qp.sq_next;
+}
+
+/// More of the message is to come behind @p pkt.
+bool Engine::Impl::work_goes_on(QpContext& qp, const TxPkt& pkt) const {
+  const SqWork& w = qp.work(pkt.owner);
+  return !is_answered(w.opcode) && pkt.offset + pkt.len < w.length;
 }
 
 /// Writes DDP header and payload; returns their length, 0 when the memory is not
 /// accessible any more (the work request has failed then, and the QP may be dead).
 size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out) {
   const SqWork& w = qp.work(pkt.owner);
+  const Operation& op = operation(w.opcode);
   DdpSegment seg{};
-  switch (w.opcode) {
-    case WrOpcode::kSend:
-      seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? USIW_RDMAP_SEND_SE : USIW_RDMAP_SEND;
-      seg.qn = USIW_DDP_QN_SEND;
-      seg.msn = w.msn;
-      seg.mo = pkt.offset;
-      break;
-    case WrOpcode::kRdmaWrite:
-      seg.tagged = true;
-      seg.rdmap_opcode = USIW_RDMAP_WRITE;
-      seg.stag = w.rkey;
-      seg.to = w.remote_addr + pkt.offset;
-      break;
-    case WrOpcode::kRdmaRead: {
-      seg.rdmap_opcode = USIW_RDMAP_READ_REQ;
-      seg.qn = USIW_DDP_QN_READ_REQ;
-      seg.msn = w.msn;
-      seg.last = true;
-      // The sink is named by the READ's MSN, and its bytes count from 0: the response is
-      // spread over the SGEs here, and no STag of the application is shown to the peer.
-      encode_read_request(out + kUntaggedBytes, {.sink_stag = w.msn,
-                                                 .sink_to = 0,
-                                                 .size = w.length,
-                                                 .src_stag = w.rkey,
-                                                 .src_to = w.remote_addr});
-      return encode_ddp(out, seg) + kReadReqBytes;
-    }
+  seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? op.rdmap_solicited : op.rdmap;
+  if (op.tagged) {
+    seg.tagged = true;
+    seg.stag = w.rkey;
+    seg.to = w.remote_addr + pkt.offset;
+  } else {
+    seg.qn = op.qn;
+    seg.msn = w.msn;
+    seg.mo = pkt.offset;
+  }
+  if (op.answered) {
+    seg.last = true;
+    // The sink is named by the READ's MSN, and its bytes count from 0: the response is
+    // spread over the SGEs here, and no STag of the application is shown to the peer.
+    encode_read_request(out + kUntaggedBytes, {.sink_stag = w.msn,
+                                               .sink_to = 0,
+                                               .size = w.length,
+                                               .src_stag = w.rkey,
+                                               .src_to = w.remote_addr});
+    return encode_ddp(out, seg) + kReadReqBytes;
   }
   seg.last = pkt.offset + pkt.len == w.length;
   const size_t n = encode_ddp(out, seg);

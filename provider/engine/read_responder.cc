@@ -55,6 +55,16 @@ bool Engine::Impl::next_response_packet(QpContext& qp, TxPkt& pkt) {
   return true;
 }
 
+/// What next_response_packet() has filled in is on its way, and its PSN is the one before @p next.
+void Engine::Impl::response_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next) {
+  ReadJob& job = qp.job(pkt.owner);
+  job.sent += pkt.len;
+  qp.responder_turn = false;
+  if (job.sent != job.request.size) return;
+  job.end_psn = next;
+  ++qp.rr_next;
+}
+
 /// Writes DDP header and payload; returns their length, 0 for nothing to send now. When the source
 /// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
 /// do all others that cannot be sent (again); the peer heeds the first in order.

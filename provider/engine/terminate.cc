@@ -17,7 +17,7 @@ WcStatus status_of(const TermCode& code, WrOpcode opcode) {
   }
   if (code.layer != TermLayer::kDdp) return WcStatus::kRemOpErr;
   if (code.etype == 1) return code == term::kDdpTaggedVersion ? WcStatus::kRemInvReqErr : WcStatus::kRemAccessErr;
-  if (code == term::kDdpNoBuffer && opcode == WrOpcode::kSend) return WcStatus::kRnrRetryExcErr;
+  if (code == term::kDdpNoBuffer && takes_receive(opcode)) return WcStatus::kRnrRetryExcErr;
   return code.etype == 2 ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
 }
 

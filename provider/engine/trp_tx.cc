@@ -63,28 +63,12 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   qp.snd.sent(pkt, now_);
   touch_timer(qp, rto_at(qp));
   switch (pkt.kind) {
-    case PktKind::kSend: {
-      SqWork& w = qp.work(pkt.owner);
-      qp.sq_offset += pkt.len;
-      if (w.opcode == WrOpcode::kRdmaRead || qp.sq_offset == w.length) {
-        w.stage = SqWork::kWait;
-        w.end_psn = psn + 1;
-        qp.sq_offset = 0;
-        ++qp.sq_next;
-      }
-      qp.responder_turn = true;
+    case PktKind::kSend:
+      work_packet_sent(qp, pkt, psn + 1);
       break;
-    }
-    case PktKind::kReadResponse: {
-      ReadJob& job = qp.job(pkt.owner);
-      job.sent += pkt.len;
-      if (job.sent == job.request.size) {
-        job.end_psn = psn + 1;
-        ++qp.rr_next;
-      }
-      qp.responder_turn = false;
+    case PktKind::kReadResponse:
+      response_packet_sent(qp, pkt, psn + 1);
       break;
-    }
     case PktKind::kTerminate:
     case PktKind::kShutdown:
       break;
@@ -188,7 +172,7 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
   if (!qp.ack_hook.linked() || qp.ack_now || now_ >= qp.ack_at) return false;
   switch (pkt.kind) {
     case PktKind::kSend:
-      return qp.work(pkt.owner).opcode != WrOpcode::kRdmaRead && pkt.offset + pkt.len < qp.work(pkt.owner).length;
+      return work_goes_on(qp, pkt);
     case PktKind::kReadResponse:
       return pkt.offset + pkt.len < qp.job(pkt.owner).request.size;
     default:

@@ -75,8 +75,10 @@ static const struct {
 	{ 5000, IB_SPEED_DDR, IB_WIDTH_1X },
 };
 
-/* The slowest speed stands for all below it and for "unknown". ib_get_eth_speed() would do,
- * but it warns about interfaces that do not say their speed. */
+/*
+ * The slowest speed stands for all below it and for "unknown". ib_get_eth_speed() would do, but
+ * each call of it warns about an interface that does not say its speed, as lo and bridges do not.
+ */
 static void usiw_port_speed(struct net_device *netdev, struct ib_port_attr *attr)
 {
 	struct ethtool_link_ksettings settings;
@@ -101,14 +103,20 @@ static void usiw_port_speed(struct net_device *netdev, struct ib_port_attr *attr
 	}
 }
 
+static u8 usiw_phys_state(const struct net_device *netdev)
+{
+	if (usiw_link_is_up(netdev))
+		return IB_PORT_PHYS_STATE_LINK_UP;
+	return netif_running(netdev) ? IB_PORT_PHYS_STATE_POLLING : IB_PORT_PHYS_STATE_DISABLED;
+}
+
 int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
-	bool up = usiw_link_is_up(dev->netdev);
 
 	memset(attr, 0, sizeof(*attr));
-	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
-	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
+	attr->phys_state = usiw_phys_state(dev->netdev);
+	attr->state = attr->phys_state == IB_PORT_PHYS_STATE_LINK_UP ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->max_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
 	attr->active_mtu = attr->max_mtu;
 	attr->gid_tbl_len = 1;

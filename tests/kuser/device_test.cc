@@ -37,6 +37,23 @@ TEST_F(Device, query_port__follows_the_netdev) {
   EXPECT_EQ(attr.active_speed, IB_SPEED_NDR);
 }
 
+// `ip link set down` and a cable that is pulled are told apart, as by rxe.
+TEST_F(Device, query_port__down_is_disabled_and_without_carrier_polls) {
+  ib_device* dev = mock_device("eth0");
+  net_device* eth0 = mock_netdev("eth0");
+  ib_port_attr attr;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.phys_state, IB_PORT_PHYS_STATE_LINK_UP);
+  eth0->carrier = false;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.state, IB_PORT_DOWN);
+  EXPECT_EQ(attr.phys_state, IB_PORT_PHYS_STATE_POLLING);
+  eth0->flags &= ~IFF_UP;
+  EXPECT_EQ(dev->ops->query_port(dev, 1, &attr), 0);
+  EXPECT_EQ(attr.state, IB_PORT_DOWN);
+  EXPECT_EQ(attr.phys_state, IB_PORT_PHYS_STATE_DISABLED);
+}
+
 TEST_F(Device, query_gid__is_the_mac) {
   ib_device* dev = mock_device("eth0");
   union ib_gid gid;

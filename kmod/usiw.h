@@ -61,25 +61,40 @@ enum usiw_kcounter {
 
 /**
  * struct usiw_device - an RDMA device on a netdev
- * @netdev:	held until dealloc_driver
+ * @ibdev:	the core's part of it
  * @node:	among all devices
+ * @netdev:	held until dealloc_driver
+ * @netdev_tracker: of that reference
  * @net:	the netdev's netns when the device was made. It does not die before the
  *		device, nor before its sockets (see usiw_net_exit)
  * @lo:		its loopback netdev, held until dealloc_driver
- * @gid:	GID 0: the MAC, or a random one where there is none; guarded by @gid_lock
+ * @lo_tracker:	of that reference
+ * @gid_lock:	guards @gid
+ * @gid:	GID 0: the MAC, or a random one where there is none
  * @lent_mac:	what lo has been given while the device is there; zeros: nothing
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @mrs:	STag index -> struct usiw_mr
+ * @cqns:	numbers of CQs in use
+ * @next_qpn:	where the search for a free QPN goes on
+ * @next_mr:	the same of a STag index
+ * @nr_pds:	how many there are
+ * @nr_qps:	likewise
  * @ctx_lock:	guards @contexts
+ * @contexts:	processes that have opened it: struct usiw_ucontext
  * @stats_lock:	guards @counters and @dead_counters
  * @counters:	pages of the contexts and QPs that there are: struct usiw_counters
  * @dead_counters: sums of the pages of those that are gone
+ * @kcounters:	what the module itself counts: enum usiw_kcounter
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
- * @nr_users:	connections and listeners that still point here; @users_gone is woken at 0
+ * @conns:	its connections
+ * @nr_users:	connections and listeners that still point here
+ * @users_gone:	woken when @nr_users is 0
  * @dying:	no new connection: it is going, or not there yet for all its users
+ * @port_work:	raises the port events
+ * @port_up:	what it said last
  * @nexthops:	connections whose next hop hashes to the bucket
- * @port_work:	raises the port events; @port_up is what it said last
  * @neigh_pending: buckets with an update that @neigh_work has not looked at
+ * @neigh_work:	has connections look at the MACs of these
  * @follow_work: has connections look at their routes; runs while there are any
  * @follow_flags: USIW_FOLLOW_ALL: all of them shall, for a reason of its own
  * @genid_ipv4:	generation of the netns' routes when @follow_work looked last
@@ -149,15 +164,20 @@ enum {
  * @uobj:	the core's; its references keep the memory, of the file, the context and the
  *		connections. First, as the core allocates and frees it
  * @read_lock:	one reader at a time: a record leaves the stream when it has been copied
+ * @lock:	guards all below, and ev_node, ev_pending and info of the connections
+ * @wait:	readers and pollers
  * @conns:	connections with a record to read; each holds a reference of its own
+ * @link:	how the netdev is
+ * @link_pending: that is to be read
  * @gone:	the context has ended, or the descriptor is closed: DEVICE_GONE, then end of file
+ * @gone_read:	DEVICE_GONE has been
  *
  * Queuing a record needs no memory: connections bring their list node and their bits.
  */
 struct usiw_evfile {
 	struct ib_uobject uobj;
 	struct mutex read_lock;
-	spinlock_t lock;		/* guards all below, and ev_* and info of the connections */
+	spinlock_t lock;
 	wait_queue_head_t wait;
 	struct list_head conns;
 	struct usiw_link_info link;
@@ -170,6 +190,7 @@ struct usiw_evfile {
  * struct usiw_counters - a page that a process counts in, of a context or a QP
  * @node:	in usiw_device.counters
  * @page:	USIW_COUNTERS_SIZE bytes, counters first; written by the process
+ * @entry:	by which the process maps it
  * @seen:	the largest values read and believed: a total never goes back
  * @seen_ns:	when that was
  */
@@ -183,12 +204,14 @@ struct usiw_counters {
 
 /**
  * struct usiw_ucontext - a device that a process has opened
+ * @ibuc:	the core's part of it
  * @node:	in usiw_device.contexts
  * @caps:	USIW_CAP_* that the provider and the module have agreed on
  * @events:	its event stream, with a reference; NULL until it is opened, then for good the
  *		same. Written under usiw_device.ctx_lock
  * @link_missed: the link has changed since the provider was told, and there was no @events;
  *		guarded by usiw_device.ctx_lock
+ * @counters:	its own page, beside those of its QPs
  */
 struct usiw_ucontext {
 	struct ib_ucontext ibuc;
@@ -215,14 +238,23 @@ struct usiw_mr {
 
 /**
  * struct usiw_qp - queue pair
+ * @ibqp:	the core's part of it
+ * @uctx:	the context that made it
+ * @proxy:	what iw_cm holds in its place
  * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
  *		this is the only check that a QP is connected by its owner
  * @owner:	thread group of that process
- * @kref:	references of @conn and of who looks at it; @free completes with the last.
- *		iw_cm has none
+ * @cap:	as asked for
+ * @sig_type:	likewise
+ * @kref:	references of @conn and of who looks at it. iw_cm has none
+ * @free:	completes with the last of them
  * @counters:	its page is a struct usiw_qp_stats
  * @lock:	guards all below it
  * @conn:	its connection, until RELEASE
+ * @state:	as modify_qp and the connection leave it
+ * @access_flags: as modify_qp set them
+ * @ird:	of the connection
+ * @ord:	likewise
  * @destroying:	no connection may be attached any more
  */
 struct usiw_qp {

@@ -134,6 +134,8 @@ struct usiw_sock_ops {
 
 /**
  * struct usiw_sock - a UDP port that the module owns, and who uses it
+ * @node:	in the table of them
+ * @rcu:	encap_rcv may look at it for a grace period after its end
  * @ops:	who receives
  * @net:	it is found by this
  * @port:	and this
@@ -245,14 +247,30 @@ enum {
  *		calls from under one, do not)
  * @kref:	references: the table, @work while queued, the event file while a record is
  *		unread, the QP, and who looks at it
+ * @rcu:	it is looked up under RCU
+ * @free_work:	frees it, where that may sleep
+ * @work:	drives the machine: timers, and what @flags says
+ * @flags:	USIW_CONN_*: set from softirq, worked off by @work
  * @id:		of the event records, and iw_cm's provider_data for a request: a number
  *		cannot dangle when iw_cm drops a request silently
- * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock.
- *		While there is one @data_node is in @sock's list
+ * @qpn:	of @qp, also when that has gone
+ * @net:	the device's; for look-ups, which may outlive the device
+ * @dev:	as one of its users
+ * @sock:	of its local port, as a user of its family
+ * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
+ * @data_node:	in @sock's list, while there is a @data_sk
+ * @tuple:	its ends
+ * @hash_node:	in the table of connections
+ * @dev_node:	in @dev's list
  * @hashed:	in the table; guarded by @lock
  * @flushed:	the device is going: not to be entered into the table any more
+ * @cm_id:	from connect or accept to the last upcall, with a reference; else NULL
+ * @qp:		from connect or accept to RELEASE, with a reference; else NULL
+ * @events:	where its records go, with a reference
+ * @listener:	whose backlog it has a place in, with a reference
  * @ledger:	upcalls that iw_cm has had and is owed
- * @half_open:	counted in the listener's backlog
+ * @sender:	for whom routes are looked up
+ * @half_open:	it has that place
  * @orphan:	a request without a listener, counted among them
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
@@ -264,6 +282,7 @@ enum {
  * @port:	that the process has told: 1 + enum usiw_port_kind; 0: none. Read in softirq
  * @port_why:	why, as it said: enum usiw_port_why
  * @move_us:	when it has to have told another port; 0: it need not
+ * @resolve_us:	when to look for it again
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
@@ -273,6 +292,7 @@ enum {
  * @ev_node:	guarded by @events->lock once announced, as the next two
  * @ev_pending:	records that are unread
  * @info:	what the newest of them says
+ * @cm:		the machine
  */
 struct usiw_conn {
 	struct mutex lock;
@@ -284,7 +304,7 @@ struct usiw_conn {
 
 	u32 id;
 	u32 qpn;
-	struct net *net;		/* the device's; for lookups, which may outlive the device */
+	struct net *net;
 	struct usiw_device *dev;
 	struct usiw_sock *sock;
 	struct sock *data_sk;
@@ -376,7 +396,8 @@ void usiw_conn_release(struct usiw_conn *conn);
  * @local_mac:	NULL: as before
  * @remote_mac:	NULL: as before
  * @mtu:	0: as before
- * @packet:	raw packets are permitted and get there; else @not_packet says why not
+ * @packet:	raw packets are permitted and get there
+ * @not_packet:	why not
  */
 struct usiw_path {
 	const u8 *local_mac;

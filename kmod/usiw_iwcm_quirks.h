@@ -12,7 +12,10 @@
  * @ibqp:	only .device and .real_qp are set. iw_cm gets it from iw_get_qp, counts
  *		references to it, and gives it to ib_modify_qp, which comes out in
  *		usiw_modify_qp without udata
- * @qp:		NULL once the QP is being destroyed; guarded by @lock
+ * @kref:	iw_cm's references, and one until a grace period after @qp has gone
+ * @rcu:	ends that one
+ * @lock:	guards @qp; taken with interrupts off, as iw_cm has them off
+ * @qp:		NULL once the QP is being destroyed
  *
  * iw_cm keeps its reference for as long as users let it: one who accepts and rejects the
  * same connection makes it keep it until rdma_cm's file is closed, which in a dying
@@ -23,7 +26,7 @@ struct usiw_qp_proxy {
 	struct ib_qp ibqp;
 	struct kref kref;
 	struct rcu_head rcu;
-	spinlock_t lock;		/* taken with interrupts off: iw_cm has them off */
+	spinlock_t lock;
 	struct usiw_qp *qp;
 };
 

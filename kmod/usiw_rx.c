@@ -248,8 +248,8 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * ICMP about something this socket, or an engine in its name, sent. "Port unreachable" counts as an answer to a REQ only, and has to carry enough of
- * it to show its PSN.
+ * ICMP about something this socket, or an engine in its name, sent. "Port unreachable" counts as
+ * an answer to a REQ only, and has to carry enough of it to show its PSN.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, const struct sk_buff *skb)
 {

@@ -118,7 +118,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
  * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
  * -EPROTONOSUPPORT (IPsec or an encapsulation is due on the way), -EPERM (a policy forbids it),
- * -EMSGSIZE (MTU too small),
+ * -EOPNOTSUPP (the device is in a VRF), -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)

@@ -291,7 +291,8 @@ static const struct ib_device_ops usiw_device_ops = {
 
 static bool usiw_netdev_fits(const struct net_device *netdev)
 {
-	return netdev->type == ARPHRD_ETHER || netdev->type == ARPHRD_LOOPBACK;
+	return (netdev->type == ARPHRD_ETHER || netdev->type == ARPHRD_LOOPBACK) &&
+	       !netif_is_l3_master(netdev);
 }
 
 /* With RTNL. */

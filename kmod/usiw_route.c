@@ -100,9 +100,20 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
+ * Does the connection belong to a VRF? Neither look-ups here nor the module's sockets are for one:
+ * by the tables of all others both could lead to another network in which the same addresses are
+ * somebody else's. What goes over lo is this host's own, whatever device rdma_cm has taken for it.
+ */
+static bool usiw_route_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple)
+{
+	return netif_is_l3_slave(dev->netdev) &&
+	       usiw_addr_owner(dev, &tuple->local) != USIW_ADDR_OF_LO;
+}
+
+/*
  * The route of @tuple, whichever way it leads; usiw_route_eligible() says whether it is one for
  * raw packets. Return the error of the look-up: there is no route, or a policy forbids it
- * (-EPERM). May sleep.
+ * (-EPERM); -EOPNOTSUPP in a VRF. May sleep.
  */
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		   const struct usiw_sender *sender, struct usiw_route *route)
@@ -111,6 +122,8 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 	u32 mtu;
 
 	route->dst = NULL;
+	if (usiw_route_is_of_vrf(dev, tuple))
+		return -EOPNOTSUPP;
 	if (usiw_tuple_is_ipv4(tuple))
 		dst = usiw_route_get4(dev, tuple, sender, route);
 	else

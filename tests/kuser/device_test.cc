@@ -94,6 +94,12 @@ TEST_F(Device, newlink__not_like_ethernet) {
   EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -EINVAL);
 }
 
+// An address of it is one of the VRF's, for which look-ups and sockets are not.
+TEST_F(Device, newlink__not_on_a_vrf) {
+  mock_netdev("lo")->vrf = true;
+  EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -EINVAL);
+}
+
 TEST_F(Device, newlink__each_failure) {
   for (int n = 0;; n++) {
     mock_inject(u64{1} << n);

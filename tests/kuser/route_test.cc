@@ -118,6 +118,40 @@ TEST_F(Route, ipsec__not_installed) {
   EXPECT_EQ(client_conn(), nullptr);
 }
 
+// By the main table its frames and its handshakes would leave for other networks.
+TEST_F(Route, vrf__connect_is_refused_and_sends_nothing) {
+  mock_netdev("eth0")->in_vrf = true;
+  for (const bool sockets : {false, true}) {
+    if (sockets) client->context()->caps |= USIW_CAP_DATA_SOCKET;
+    EXPECT_EQ(connect(), -EOPNOTSUPP);
+    EXPECT_EQ(connect(true), -EOPNOTSUPP);
+  }
+  EXPECT_EQ(mock_routes, 0);
+  EXPECT_EQ(mock_sent(), 0u);
+}
+
+// The netdev joins a VRF between request and accept.
+TEST_F(Route, vrf__accept_is_refused) {
+  ASSERT_EQ(connect(), 0);
+  settle({client.get(), server.get()});
+  ASSERT_EQ(listener.requests.size(), 1u);
+  mock_netdev("eth1")->in_vrf = true;
+  EXPECT_EQ(listener.requests[0]->accept(*server), -EOPNOTSUPP);
+  EXPECT_FALSE(active.established());
+}
+
+// rdma_cm takes any device for 127.0.0.1.
+TEST_F(Route, vrf__connections_over_lo_are_not_meant) {
+  mock_netdev("eth0")->in_vrf = true;
+  usiw_tuple tuple{};
+  tuple.local = tuple.remote = ipv4("127.0.0.1");
+  const usiw_sender sender{};
+  usiw_route route;
+  ASSERT_EQ(usiw_route_get(to_usiw_dev(client->device), &tuple, &sender, &route), 0);
+  EXPECT_TRUE(route.local);
+  usiw_route_put(&route);
+}
+
 TEST_F(Route, get__errors_of_the_look_up) {
   usiw_route route;
   EXPECT_EQ(look(route, "192.0.2.66"), -ENETUNREACH);  // a blackhole

@@ -111,6 +111,8 @@ struct net_device {
 	u8 dev_addr[MAX_ADDR_LEN];
 	int reg_state;
 	bool carrier;
+	bool vrf;			/* it is one */
+	bool in_vrf;
 	int refs;
 	struct net *net;
 	u32 speed;
@@ -131,6 +133,16 @@ int call_netdevice_notifiers(unsigned long event, struct net_device *dev);
 static inline struct net *dev_net(const struct net_device *dev)
 {
 	return dev->net;
+}
+
+static inline bool netif_is_l3_master(const struct net_device *dev)
+{
+	return dev->vrf;
+}
+
+static inline bool netif_is_l3_slave(const struct net_device *dev)
+{
+	return dev->in_vrf;
 }
 
 static inline bool netif_running(const struct net_device *dev)

@@ -6,14 +6,16 @@ import pathlib
 import random
 import socket
 import struct
+import subprocess
 import time
 
 import pytest
 
+from support.cases import path_of
 from support.net import A, B, PEER, mac_of, rdma_links
-from support.pairs import Server
+from support.pairs import Server, next_port
 from support.ports import ipsec, pages_of, qps_of
-from support.procs import PATIENCE, run, until
+from support.procs import PATIENCE, Proc, run, until
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(PEER), reason="usiw's own frames")]
 
@@ -57,6 +59,18 @@ class Wire:
                     continue
                 if raw[26:34] == ends and (frame := Frame(raw)).opcode == 0:
                     yield frame
+
+    def hears_of(self, ip, seconds):
+        """Does anything of IPv4 arrive for this address?"""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                raw, where = self.sock.recvfrom(65536)
+                if where[2] == socket.PACKET_OUTGOING or raw[12:14] != b"\x08\x00":
+                    continue
+                if raw[30:34] == socket.inet_aton(ip):
+                    return True
+        return False
 
     def wait(self, which, what):
         """The first frame that fits."""
@@ -177,6 +191,41 @@ def test_ipsec_policy_forbids_raw_packets(expected):
             assert not list(wire.frames(1)), "data in clear"
     server.client("--rounds", 5).expect(0, 60)
     server.proc.kill()
+
+
+@contextlib.contextmanager
+def device_in_vrf(name):
+    """A device `name` in a VRF. Its peer's address is one of another host, too: of B, by the main table."""
+    run("modprobe", "vrf")
+    run("ip", "link", "add", "red", "type", "vrf", "table", "10")
+    try:
+        run("ip", "link", "add", "r0", "type", "veth", "peer", "name", "r1")
+        run("ip", "link", "set", "r0", "master", "red")
+        for netdev in ("red", "r0", "r1"):
+            run("ip", "link", "set", netdev, "up")
+        run("ip", "addr", "add", "10.77.0.1/24", "dev", "r0")
+        for netdev, mac in (("r0", mac_of("r1")), (A.netdev, mac_of(B.netdev))):
+            run("ip", "neigh", "replace", "10.77.0.2", "lladdr", mac, "dev", netdev, "nud", "permanent")
+        run("ip", "route", "add", "10.77.0.2/32", "dev", A.netdev)
+        run("rdma", "link", "add", name, "type", "usiw", "netdev", "r0")
+        yield
+    finally:
+        for args in (["route", "del", "10.77.0.2/32", "dev", A.netdev], ["neigh", "del", "10.77.0.2", "dev", A.netdev],
+                     ["link", "del", "r0"], ["link", "del", "red"]):
+            subprocess.run(["ip", *args], check=False)
+        until(lambda: name not in rdma_links(), "the device going with its netdev")
+
+
+def test_vrf_is_refused_and_nothing_leaves_by_another_network():
+    """connect says so; and the VRF itself takes no device."""
+    with device_in_vrf("usiw9"), Wire() as wire:
+        failed = subprocess.run(["rdma", "link", "add", "usiw8", "type", "usiw", "netdev", "red"], check=False)
+        assert failed.returncode != 0
+        client = Proc([path_of("traffic"), "client", "--from", "10.77.0.1", "--to", "10.77.0.2", "--port", next_port(),
+                       "--rounds", 3])
+        assert client.wait(30) not in (0, None), client.output
+        assert not wire.hears_of("10.77.0.2", 1), "a REQ for the VRF's host, at another"
+        assert "Operation not supported" in client.output, client.output
 
 
 # ---- A connection moves ----------------------------------------------------------------------

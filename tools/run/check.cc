@@ -12,7 +12,6 @@
 #include <fstream>
 
 #include "host.h"
-#include "packets.h"
 #include "port/permitted.h"
 #include "scratch.h"
 #include "settings.h"

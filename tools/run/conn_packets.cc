@@ -15,8 +15,10 @@
 #include "event_stream.h"
 #include "file.h"
 #include "packets.h"
+#include "port/permitted.h"
 #include "qp.h"
 #include "real.h"
+#include "settings.h"
 #include "world.h"
 
 namespace usiw::run {
@@ -27,6 +29,8 @@ constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
 /// Every so often the kernel is made to use each neighbour. It then verifies it as it does for anybody's traffic
 /// (REACHABLE, STALE, PROBE), asks for it anew when it does not answer, and what it learns comes as a message.
 constexpr uint64_t kUseUs = 5'000'000;
+
+bool g_given_up = false;
 
 struct Follower {
   std::set<Conn*> conns;
@@ -69,7 +73,28 @@ void stop_listening() {
   f.look_us = f.use_us = 0;
 }
 
+/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter here.)
+bool packets_possible(const usiw_link_info& link) {
+  const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
+  const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
+  const PortFacts facts{.not_packet = ethernet ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV,
+                        .permitted = packets_permitted(),
+                        .broken = g_given_up,
+                        .socket = true,
+                        .same_host = false};
+  return choose_port(wish, facts).kind == PortKind::kPacket;
+}
+
 }  // namespace
+
+void packets_give_up() { g_given_up = true; }
+
+bool packets_possible() { return packets_possible(link_info()); }
+
+bool packets_reach(const Tuple& tuple, NextHop& hop) {
+  const usiw_link_info link = link_info();
+  return packets_possible(link) && route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link.ifindex;
+}
 
 // ---- A connection ---------------------------------------------------------------------------
 

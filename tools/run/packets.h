@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.h
-/// Raw packets: which connections go by them. (Those that do, and how they follow their next hop: conn_packets.cc.)
+/// Raw packets: which connections go by them, and how these follow their next hop: conn_packets.cc.
 #ifndef USIW_RUN_PACKETS_H
 #define USIW_RUN_PACKETS_H
 

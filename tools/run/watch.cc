@@ -107,11 +107,8 @@ int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
     if (e.live.load(std::memory_order_relaxed) != 0) continue;
     e.local_isn = local_isn;
     e.peer_isn = peer_isn;
-    e.scope = tuple.remote.scope;
-    e.local = tuple.local.addr;
-    e.remote = tuple.remote.addr;
-    e.local_port = tuple.local.port;
-    e.remote_port = tuple.remote.port;
+    e.ends = tuple;
+    if (tuple.local.scope == 0) e.ends.local.scope = tuple.remote.scope;  // as cm_tuple()
     e.live.store(1, std::memory_order_release);
     return static_cast<int>(i);
   }

@@ -5,20 +5,18 @@
 #ifndef USIW_RUN_WATCH_TABLE_H
 #define USIW_RUN_WATCH_TABLE_H
 
-#include <netinet/in.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "host.h"
 
 namespace usiw::run {
 
 struct WatchEntry {
   std::atomic<uint32_t> live;  ///< 1: the rest is valid. Set last, cleared first
   uint32_t local_isn, peer_isn;
-  uint32_t scope;
-  in6_addr local, remote;      ///< IPv4 is mapped
-  uint16_t local_port, remote_port;  ///< network byte order
+  Tuple ends;
 };
 
 inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP

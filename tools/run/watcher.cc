@@ -8,30 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "cm/usiw_cm.h"
 #include "watch_table.h"
 
 namespace usiw::run {
 namespace {
-
-socklen_t sockaddr_of(const in6_addr& addr, uint16_t port, uint32_t scope, sockaddr_storage& sa) {
-  sa = {};
-  if (IN6_IS_ADDR_V4MAPPED(&addr)) {
-    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
-    sin.sin_family = AF_INET;
-    std::memcpy(&sin.sin_addr, &addr.s6_addr[12], 4);
-    sin.sin_port = port;
-    return sizeof sin;
-  }
-  auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
-  sin6.sin6_family = AF_INET6;
-  sin6.sin6_addr = addr;
-  sin6.sin6_port = port;
-  if (IN6_IS_ADDR_LINKLOCAL(&addr)) sin6.sin6_scope_id = scope;
-  return sizeof sin6;
-}
 
 /// Descriptors of a dead process are closed one after another, its ports perhaps last.
 constexpr int kTries = 100;
@@ -49,8 +31,8 @@ bool reset(const WatchEntry& e) {
   uint32_t len = usiw_cm_build(&cm, datagram);
 
   sockaddr_storage local, remote;
-  socklen_t local_len = sockaddr_of(e.local, e.local_port, e.scope, local);
-  socklen_t remote_len = sockaddr_of(e.remote, e.remote_port, e.scope, remote);
+  socklen_t local_len = endpoint_to(e.ends.local, local);
+  socklen_t remote_len = endpoint_to(e.ends.remote, remote);
   int fd = socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return true;
   bool bound = bind(fd, reinterpret_cast<sockaddr*>(&local), local_len) == 0;

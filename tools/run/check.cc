@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "check.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -68,18 +67,6 @@ void print_ways() {
   }
 }
 
-Endpoint parse_address(const std::string& text) {
-  Endpoint e;
-  in_addr v4;
-  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
-    e = endpoint_any(true);
-    e.addr.s6_addr32[3] = v4.s_addr;
-  } else {
-    inet_pton(AF_INET6, text.c_str(), &e.addr);
-  }
-  return e;
-}
-
 }  // namespace
 
 Parts find_parts() {
@@ -108,7 +95,7 @@ Parts find_parts() {
 
 std::string check_settings() {
   const std::string& address = settings().address;
-  if (!address.empty() && !is_own_address(parse_address(address)))
+  if (Endpoint own; !address.empty() && !(parse_address(address, own) && is_own_address(own)))
     return "--address " + address + " is not an address of this host (see: ip address)";
   if (scratch_directory().empty())
     return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;

@@ -24,7 +24,7 @@ int scratch_socket(bool ipv4) {
   return socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }
 
-/// Calls @p visit(name, endpoint) for each address of this host's interfaces.
+/// Calls @p visit(interface, endpoint) for each address of this host's interfaces.
 template <typename Visit>
 void each_address(Visit visit) {
   ifaddrs* list = nullptr;
@@ -39,7 +39,7 @@ void each_address(Visit visit) {
     else
       continue;
     Endpoint have;
-    if (endpoint_from(sa, have) == 0) visit(std::string(i->ifa_name), have);
+    if (endpoint_from(sa, have) == 0) visit(*i, have);
   }
   freeifaddrs(list);
 }
@@ -47,8 +47,8 @@ void each_address(Visit visit) {
 /// Name of the interface that has the address, or empty.
 std::string interface_of(const Endpoint& e) {
   std::string found;
-  each_address([&](const std::string& name, const Endpoint& have) {
-    if (IN6_ARE_ADDR_EQUAL(&have.addr, &e.addr)) found = name;
+  each_address([&](const ifaddrs& i, const Endpoint& have) {
+    if (IN6_ARE_ADDR_EQUAL(&have.addr, &e.addr)) found = i.ifa_name;
   });
   return found;
 }
@@ -56,31 +56,15 @@ std::string interface_of(const Endpoint& e) {
 /// One that is not lo if there is one.
 std::string first_running_interface() {
   std::string found = "lo";
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return found;
   constexpr unsigned kWanted = IFF_UP | IFF_RUNNING;
-  for (ifaddrs* i = list; i != nullptr && found == "lo"; i = i->ifa_next)
-    if ((i->ifa_flags & (kWanted | IFF_LOOPBACK)) == kWanted && i->ifa_addr != nullptr &&
-        (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6))
-      found = i->ifa_name;
-  freeifaddrs(list);
+  each_address([&](const ifaddrs& i, const Endpoint&) {
+    if (found == "lo" && (i.ifa_flags & (kWanted | IFF_LOOPBACK)) == kWanted) found = i.ifa_name;
+  });
   return found;
 }
 
 std::string choose_interface() {
-  Endpoint own;
-  in_addr v4;
-  sockaddr_storage sa{};
-  const std::string& address = settings().address;
-  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
-    auto* sin = reinterpret_cast<sockaddr_in*>(&sa);
-    sin->sin_family = AF_INET;
-    sin->sin_addr = v4;
-  } else {
-    auto* sin6 = reinterpret_cast<sockaddr_in6*>(&sa);
-    if (inet_pton(AF_INET6, address.c_str(), &sin6->sin6_addr) == 1) sin6->sin6_family = AF_INET6;
-  }
-  if (endpoint_from(sa, own) == 0) {
+  if (Endpoint own; parse_address(settings().address, own)) {
     if (std::string name = interface_of(own); !name.empty()) return name;
   }
   std::ifstream routes("/proc/net/route");
@@ -168,6 +152,12 @@ Endpoint endpoint_any(bool ipv4) {
   return e;
 }
 
+bool parse_address(const std::string& text, Endpoint& out) {
+  out = endpoint_any(true);
+  return inet_pton(AF_INET, text.c_str(), &out.addr.s6_addr32[3]) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &out.addr) == 1;
+}
+
 int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
   int fd = scratch_socket(to.ipv4());
   if (fd < 0) return -errno;
@@ -201,19 +191,17 @@ int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
 Endpoint device_address(bool ipv4) {
   Endpoint found = endpoint_any(ipv4);
   if (const Endpoint preferred = preferred_source(ipv4); !preferred.any()) return preferred;
-  each_address([&](const std::string& name, const Endpoint& have) {
-    if (name == the_interface() && have.ipv4() == ipv4 && found.any() && !IN6_IS_ADDR_LINKLOCAL(&have.addr)) found = have;
+  each_address([&](const ifaddrs& i, const Endpoint& have) {
+    if (i.ifa_name == the_interface() && have.ipv4() == ipv4 && found.any() && !IN6_IS_ADDR_LINKLOCAL(&have.addr))
+      found = have;
   });
   found.port = 0;
   return found;
 }
 
 Endpoint preferred_source(bool ipv4) {
-  Endpoint own = endpoint_any(ipv4);
-  in_addr v4;
-  if (ipv4 && inet_pton(AF_INET, settings().address.c_str(), &v4) == 1) own.addr.s6_addr32[3] = v4.s_addr;
-  if (!ipv4) inet_pton(AF_INET6, settings().address.c_str(), &own.addr);
-  return own;
+  Endpoint own;
+  return parse_address(settings().address, own) && own.ipv4() == ipv4 ? own : endpoint_any(ipv4);
 }
 
 bool is_own_address(const Endpoint& e) {

@@ -40,6 +40,8 @@ int endpoint_from(const sockaddr_storage& sa, Endpoint& out);
 /// The length of the address.
 socklen_t endpoint_to(const Endpoint& e, sockaddr_storage& sa);
 Endpoint endpoint_any(bool ipv4);
+/// An address without a port. False: @p text is none.
+bool parse_address(const std::string& text, Endpoint& out);
 
 struct Route {
   Endpoint local;     ///< source address (its port is 0)

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "options.h"
 
-#include <arpa/inet.h>
-
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
 
+#include "host.h"
 #include "settings.h"
 
 namespace usiw::run {
 namespace {
-
-bool is_address(const std::string& text) {
-  char buf[16];
-  return inet_pton(AF_INET, text.c_str(), buf) == 1 || inet_pton(AF_INET6, text.c_str(), buf) == 1;
-}
 
 bool is_device_name(const std::string& text) {
   if (text.empty() || text.size() > 60) return false;
@@ -126,7 +120,7 @@ std::string parse(int argc, char** argv, Options& out) {
     } else if (option != "--address") {
       if (std::string wrong = add_fault(option, value, faults); !wrong.empty()) return wrong;
     } else {
-      if (!is_address(value)) return "--address: an IPv4 or IPv6 address, not '" + value + "'";
+      if (Endpoint e; !parse_address(value, e)) return "--address: an IPv4 or IPv6 address, not '" + value + "'";
       out.environment.emplace_back(kAddressVariable, value);
     }
   }

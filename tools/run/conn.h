@@ -100,9 +100,9 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void unhash();
   int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
   void act(uint32_t actions);
-  uint32_t act_one(uint32_t action);
+  void act_one(uint32_t action);
   void arm();
-  uint32_t announce();
+  void announce();
   void announce_packets();
   void leave_packets();
   bool refused_packets();

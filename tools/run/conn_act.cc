@@ -58,7 +58,7 @@ void Conn::release() {
 
 // ---- The engine -------------------------------------------------------------------------
 
-uint32_t Conn::announce() {
+void Conn::announce() {
   const usiw_cm_tuple tuple = cm_tuple(tuple_);
   usiw_cm_fill_info(&info_, &cm_, &tuple);
   info_.hop_limit = 64;
@@ -69,54 +69,41 @@ uint32_t Conn::announce() {
   announced_ = true;
   watch_entry_ = watch_add(tuple_, cm_.local_isn, cm_.peer_isn);
   qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_CONNECT);
-  return 0;
 }
 
 // ---- Actions ----------------------------------------------------------------------------
 
-uint32_t Conn::act_one(uint32_t action) {
+void Conn::act_one(uint32_t action) {
   switch (action) {
     case USIW_CM_A_INSTALL:
       return announce();
     case USIW_CM_A_GRACE:
       qp_->state = IBV_QPS_SQD;
-      qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_DISCONNECT);
-      return 0;
+      return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_DISCONNECT);
     case USIW_CM_A_KILL:
-      if (!announced_ || !qp_) return 0;
+      if (!announced_ || !qp_) return;
       // Ahead of the event: a provider that did not see CONNECT asks for the state.
       qp_->state = IBV_QPS_ERR;
-      qp_->events->kill(shared_from_this(), qp_->qpn, static_cast<usiw_kill_reason>(cm_.kill_reason));
-      return 0;
+      return qp_->events->kill(shared_from_this(), qp_->qpn, static_cast<usiw_kill_reason>(cm_.kill_reason));
     case USIW_CM_A_PROBE:
-      qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PROBE);
-      return 0;
+      return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PROBE);
     case USIW_CM_A_TX: {
       uint8_t buf[USIW_CM_MAX_DATAGRAM];
-      uint32_t len = usiw_cm_build(&cm_, buf);
-      sock_->send(tuple_.local, tuple_.remote, buf, len);
-      return 0;
+      return sock_->send(tuple_.local, tuple_.remote, buf, usiw_cm_build(&cm_, buf));
     }
     case USIW_CM_A_EV_REPLY:
-      established();
-      tell(action, cm_.status);
-      return 0;
     case USIW_CM_A_EV_ESTABLISHED:
       established();
-      tell(action);
-      return 0;
+      return tell(action, cm_.status);
     case USIW_CM_A_EV_DISCONNECT:
     case USIW_CM_A_EV_CLOSE:
-      tell(action);
-      return 0;
+      return tell(action, cm_.status);
     case USIW_CM_A_RELEASE:
-      release();
-      return 0;
+      return release();
     case USIW_CM_A_DEAD:
-      unhash();
-      return 0;
+      return unhash();
     default:
-      return 0;
+      return;
   }
 }
 
@@ -126,7 +113,7 @@ void Conn::act(uint32_t actions) {
   while (actions != 0) {
     uint32_t action = actions & -actions;
     actions &= ~action;
-    actions |= act_one(action);
+    act_one(action);
   }
   arm();
 }

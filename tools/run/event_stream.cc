@@ -60,18 +60,16 @@ void EventStream::push_link(const usiw_link_info& link) {
   set_readable(true);
 }
 
-void EventStream::drop(const Conn& conn) {
+void EventStream::cancel(const Conn& conn) {
   std::erase_if(records_, [&](const Record& r) { return r.conn.get() == &conn; });
   if (records_.empty() && !gone_) set_readable(false);
 }
 
 void EventStream::kill(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_kill_reason reason) {
-  drop(*conn);  // out of date
+  cancel(*conn);  // out of date
   push(conn, qpn, USIW_EVENT_KILL);
   if (!records_.empty()) records_.back().event.conn.reason = reason;
 }
-
-void EventStream::cancel(const Conn& conn) { drop(conn); }
 
 void EventStream::shutdown() {
   records_.clear();

@@ -34,7 +34,6 @@ class EventStream final : public EventFile {
     std::shared_ptr<Conn> conn;
     usiw_event event;
   };
-  void drop(const Conn& conn);
 
   std::deque<Record> records_;
   bool gone_ = false;

@@ -33,6 +33,11 @@ def test_check_says_what_is_wrong(usiw_run):
     assert "192.0.2.77 is not an address of this host" in out
 
 
+def test_an_address_from_the_environment_that_is_none_is_refused(usiw_run, monkeypatch):
+    monkeypatch.setenv("USIW_RUN_ADDRESS", "junk")
+    assert "junk is not an address of this host" in usiw_run([], ["--check"]).expect(1)
+
+
 def test_usiw_port_says_what_port_says(usiw_run, monkeypatch):
     """USIW_PORT, which says it with the module, means the same here. --port wins, and the provider sees neither."""
     monkeypatch.setenv("USIW_PORT", "socket")

@@ -15,7 +15,6 @@
 #include <cstdarg>
 #include <cstring>
 
-#include "nodes.h"
 #include "base/quiet_thread.h"
 #include "real.h"
 #include "sysfs.h"
@@ -48,7 +47,7 @@ bool opened_node(const char* path, int& fd) {
   if (node == Node::kOther) return false;
   pthread_testcancel();  // as open(2)
   usiw::NoCancel no_cancel;
-  fd = node == Node::kAbsent ? -ENOENT : open_node(node);
+  fd = node == Node::kAbsent ? -ENOENT : node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
   if (fd < 0) {
     errno = -fd;
     fd = -1;

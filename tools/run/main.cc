@@ -14,11 +14,10 @@
 #include "loadable.h"
 #include "options.h"
 #include "program.h"
+#include "scratch.h"
 #include "settings.h"
 #include "uapi/usiw_abi.h"
-#include "unused_trees.h"
 #include "watch_table.h"
-#include "watcher.h"
 
 using namespace usiw::run;
 

@@ -17,6 +17,8 @@ enum class Node { kOther, kUverbs, kRdmaCm, kAbsent };
 Node node_of(const char* path);
 dev_t uverbs_device();
 dev_t rdma_cm_device();
+int open_uverbs();   ///< a descriptor or -errno
+int open_rdma_cm();  ///< a descriptor or -errno
 
 /// True if @p path is in the parts of /sys that this library plays.
 bool is_played(const char* path);

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "nodes.h"
 #include "sysfs.h"
 #include "ucm.h"
 #include "ucm_ids.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "unused_trees.h"
+#include "scratch.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,8 +11,6 @@
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include "scratch.h"
 
 namespace usiw::run {
 namespace {

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "nodes.h"
 #include "real.h"
 #include "sysfs.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "watcher.h"
+#include "watch_table.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,6 @@
 #include <cerrno>
 
 #include "cm/usiw_cm.h"
-#include "watch_table.h"
 
 namespace usiw::run {
 namespace {

@@ -9,7 +9,7 @@
 #include "file.h"
 #include "packets.h"
 #include "qp.h"
-#include "ucm_ids.h"
+#include "ucm.h"
 #include "udp_socket.h"
 #include "watch.h"
 #include "world.h"

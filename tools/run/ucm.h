@@ -113,6 +113,11 @@ class UcmFile final : public EventFile {
   std::deque<UcmEvent> events_;
 };
 
+/// [world] All ids of a file.
+std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file);
+/// [world] In a child of fork(): forgets all without a word.
+void ids_abandon();
+
 }  // namespace usiw::run
 
 #endif  // USIW_RUN_UCM_H

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "sysfs.h"
 #include "ucm.h"
-#include "ucm_ids.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -21,6 +21,28 @@ T as(const std::vector<uint8_t>& in) {
   T value{};
   std::memcpy(&value, in.data(), std::min(in.size(), sizeof value));
   return value;
+}
+
+/// Where the number of the id is that a command is about. In those not listed it comes first.
+constexpr std::pair<uint32_t, size_t> kIdAt[] = {
+    {RDMA_USER_CM_CMD_DESTROY_ID, offsetof(rdma_ucm_destroy_id, id)},
+    {RDMA_USER_CM_CMD_BIND_IP, offsetof(rdma_ucm_bind_ip, id)},
+    {RDMA_USER_CM_CMD_RESOLVE_IP, offsetof(rdma_ucm_resolve_ip, id)},
+    {RDMA_USER_CM_CMD_QUERY_ROUTE, offsetof(rdma_ucm_query, id)},
+    {RDMA_USER_CM_CMD_QUERY, offsetof(rdma_ucm_query, id)},
+    {RDMA_USER_CM_CMD_CONNECT, offsetof(rdma_ucm_connect, id)},
+    {RDMA_USER_CM_CMD_ACCEPT, offsetof(rdma_ucm_accept, id)},
+    {RDMA_USER_CM_CMD_INIT_QP_ATTR, offsetof(rdma_ucm_init_qp_attr, id)},
+    {RDMA_USER_CM_CMD_SET_OPTION, offsetof(rdma_ucm_set_option, id)},
+};
+
+uint32_t id_in(uint32_t cmd, const std::vector<uint8_t>& in) {
+  size_t at = 0;
+  for (auto [known, where] : kIdAt)
+    if (known == cmd) at = where;
+  uint32_t id = 0;
+  if (at + sizeof id <= in.size()) std::memcpy(&id, in.data() + at, sizeof id);
+  return id;
 }
 
 template <typename T>

@@ -10,7 +10,6 @@
 #include "qp.h"
 #include "settings.h"
 #include "ucm.h"
-#include "ucm_ids.h"
 
 namespace usiw::run {
 namespace {
@@ -81,42 +80,6 @@ std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file) {
   for (auto& [number, id] : id_table())
     if (id->file() == &file) found.push_back(id);
   return found;
-}
-
-uint32_t id_in(uint32_t cmd, const std::vector<uint8_t>& in) {
-  size_t at = 0;
-  switch (cmd) {
-    case RDMA_USER_CM_CMD_DESTROY_ID:
-      at = offsetof(rdma_ucm_destroy_id, id);
-      break;
-    case RDMA_USER_CM_CMD_BIND_IP:
-      at = offsetof(rdma_ucm_bind_ip, id);
-      break;
-    case RDMA_USER_CM_CMD_RESOLVE_IP:
-      at = offsetof(rdma_ucm_resolve_ip, id);
-      break;
-    case RDMA_USER_CM_CMD_QUERY_ROUTE:
-    case RDMA_USER_CM_CMD_QUERY:
-      at = offsetof(rdma_ucm_query, id);
-      break;
-    case RDMA_USER_CM_CMD_CONNECT:
-      at = offsetof(rdma_ucm_connect, id);
-      break;
-    case RDMA_USER_CM_CMD_ACCEPT:
-      at = offsetof(rdma_ucm_accept, id);
-      break;
-    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
-      at = offsetof(rdma_ucm_init_qp_attr, id);
-      break;
-    case RDMA_USER_CM_CMD_SET_OPTION:
-      at = offsetof(rdma_ucm_set_option, id);
-      break;
-    default:  // bind, resolve_addr, resolve_route, listen, reject, disconnect, notify
-      break;
-  }
-  uint32_t id = 0;
-  if (at + sizeof id <= in.size()) std::memcpy(&id, in.data() + at, sizeof id);
-  return id;
 }
 
 void UcmId::move_to(const std::shared_ptr<UcmFile>& file) {

@@ -77,8 +77,6 @@ void say_if_lost_by_name(const char* name, char* const envp[]) {
 
 }  // namespace
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 EXPORT int execve(const char* path, char* const argv[], char* const envp[]) noexcept {
   say_if_lost(path, envp);
   return USIW_REAL(execve)(path, argv, envp);

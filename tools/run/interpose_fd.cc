@@ -43,8 +43,6 @@ void as_device(int fd, struct stat* st) {
 
 }  // namespace
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 EXPORT ssize_t read(int fd, void* buf, size_t count) {
   if (std::shared_ptr<File> file = file_of(fd)) {
     pthread_testcancel();

@@ -41,18 +41,17 @@ class Path {
 
 bool needs_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
-/// True if @p path is a device node's: then @p fd is its answer.
-bool opened_node(const char* path, int& fd) {
+/// open(2), which @p real does for all but device nodes.
+template <typename Real>
+int open_path(const char* path, Real real) {
   Node node = node_of(path);
-  if (node == Node::kOther) return false;
+  if (node == Node::kOther) return real(Path(path));
   pthread_testcancel();  // as open(2)
   usiw::NoCancel no_cancel;
-  fd = node == Node::kAbsent ? -ENOENT : node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
-  if (fd < 0) {
-    errno = -fd;
-    fd = -1;
-  }
-  return true;
+  const int fd = node == Node::kAbsent ? -ENOENT : node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
+  if (fd >= 0) return fd;
+  errno = -fd;
+  return -1;
 }
 
 int stat_of_node(const char* path, struct stat* st) {
@@ -69,6 +68,14 @@ int stat_of_node(const char* path, struct stat* st) {
   return 0;
 }
 
+/// stat(2), which @p real does for all but device nodes.
+template <typename Stat, typename Real>
+int stat_path(const char* path, Stat* st, Real real) {
+  static_assert(sizeof *st == sizeof(struct stat));
+  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
+  return real(Path(path));
+}
+
 }  // namespace
 
 #define MODE_ARGUMENT(flags)            \
@@ -80,34 +87,24 @@ int stat_of_node(const char* path, struct stat* st) {
     va_end(ap);                         \
   }
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 EXPORT int open(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  int fd;
-  if (opened_node(path, fd)) return fd;
-  return USIW_REAL(open)(Path(path), flags, mode);
+  return open_path(path, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
 }
 
 EXPORT int open64(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  int fd;
-  if (opened_node(path, fd)) return fd;
-  return USIW_REAL(open64)(Path(path), flags, mode);
+  return open_path(path, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
 }
 
 EXPORT int openat(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  int fd;
-  if (opened_node(path, fd)) return fd;
-  return USIW_REAL(openat)(dir, Path(path), flags, mode);
+  return open_path(path, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
 }
 
 EXPORT int openat64(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  int fd;
-  if (opened_node(path, fd)) return fd;
-  return USIW_REAL(openat64)(dir, Path(path), flags, mode);
+  return open_path(path, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
 }
 
 EXPORT FILE* fopen(const char* path, const char* how) { return USIW_REAL(fopen)(Path(path), how); }
@@ -127,33 +124,27 @@ EXPORT ssize_t readlink(const char* path, char* buf, size_t size) noexcept {
 }
 
 EXPORT int stat(const char* path, struct stat* st) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
-  return USIW_REAL(stat)(Path(path), st);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(stat)(there, st); });
 }
 
 EXPORT int lstat(const char* path, struct stat* st) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
-  return USIW_REAL(lstat)(Path(path), st);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat)(there, st); });
 }
 
 EXPORT int stat64(const char* path, struct stat64* st) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
-  return USIW_REAL(stat64)(Path(path), st);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(stat64)(there, st); });
 }
 
 EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
-  return USIW_REAL(lstat64)(Path(path), st);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat64)(there, st); });
 }
 
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, st);
-  return USIW_REAL(fstatat)(dir, Path(path), st, flags);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
 
 EXPORT int fstatat64(int dir, const char* path, struct stat64* st, int flags) noexcept {
-  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
-  return USIW_REAL(fstatat64)(dir, Path(path), st, flags);
+  return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat64)(dir, there, st, flags); });
 }
 
 /// What ls(1) asks.

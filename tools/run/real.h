@@ -6,6 +6,9 @@
 
 #include <dlfcn.h>
 
+/// A function that this library stands before.
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
 /// Calls the next definition of @p fn, libc's as a rule: USIW_REAL(open)(path, flags). Looked up once
 /// per place of use.
 #define USIW_REAL(fn)                                                              \

@@ -42,8 +42,6 @@ int copy_from_program(void* to, uint64_t at, size_t len) {
 
 // ---- The file ---------------------------------------------------------------------------
 
-UverbsFile::UverbsFile() = default;
-
 dev_t UverbsFile::device() const { return uverbs_device(); }
 
 int UverbsFile::open() {

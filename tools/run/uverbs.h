@@ -96,7 +96,6 @@ struct Command {
 
 class UverbsFile final : public File {
  public:
-  UverbsFile();
   ssize_t write(int fd, const void* buf, size_t count) override;
   int ioctl(int fd, unsigned long request, void* arg) override;
   void closed() override;
@@ -159,10 +158,10 @@ class UverbsFile final : public File {
     auto it = table.find(handle);
     return it == table.end() ? nullptr : it->second;
   }
-  /// Does anybody but the handle table (and the caller) use it?
+  /// Does anybody but the handle table use it?
   template <typename T>
-  static bool busy(const std::shared_ptr<T>& object, long mine) {
-    return object.use_count() > mine;
+  static bool busy(const std::shared_ptr<T>& object) {
+    return object.use_count() > 1;
   }
   /// The error for a handle that is not of the kind wanted: of another kind, or of nothing.
   int no_such(uint32_t handle) const {

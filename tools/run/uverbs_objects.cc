@@ -59,7 +59,7 @@ int UverbsFile::alloc_pd(const Command& c) {
 int UverbsFile::dealloc_pd(const Command& c) {
   auto it = pds_.find(c.core<ib_uverbs_dealloc_pd>().pd_handle);
   if (it == pds_.end()) return -ENOENT;
-  if (busy(it->second, 1)) return -EBUSY;
+  if (busy(it->second)) return -EBUSY;
   pds_.erase(it);
   return 0;
 }
@@ -144,7 +144,7 @@ int UverbsFile::create_cq(const Command& c) {
 int UverbsFile::destroy_cq(const Command& c) {
   auto it = cqs_.find(c.core<ib_uverbs_destroy_cq>().cq_handle);
   if (it == cqs_.end()) return -ENOENT;
-  if (busy(it->second, 1)) return -EBUSY;
+  if (busy(it->second)) return -EBUSY;
   Cq& cq = *it->second;
   if (cq.channel) cq.channel->purge(cq.comp_events);
   async_->purge(cq.async_events);

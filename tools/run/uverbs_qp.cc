@@ -11,6 +11,18 @@
 #include "uverbs.h"
 
 namespace usiw::run {
+namespace {
+
+template <typename Response>
+void tell_caps(const ibv_qp_cap& cap, Response& r) {
+  r.max_send_wr = cap.max_send_wr;
+  r.max_recv_wr = cap.max_recv_wr;
+  r.max_send_sge = cap.max_send_sge;
+  r.max_recv_sge = cap.max_recv_sge;
+  r.max_inline_data = cap.max_inline_data;
+}
+
+}  // namespace
 
 int UverbsFile::take_page(int fd, uint32_t& page) {
   if (!free_pages_.empty()) {
@@ -71,11 +83,7 @@ int UverbsFile::create_qp(const Command& c) {
   r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
   r.core.qp_handle = qp->handle = next_handle_++;
   r.core.qpn = r.drv.qpn = qp->qpn;
-  r.core.max_send_wr = cmd.max_send_wr;
-  r.core.max_recv_wr = cmd.max_recv_wr;
-  r.core.max_send_sge = cmd.max_send_sge;
-  r.core.max_recv_sge = cmd.max_recv_sge;
-  r.core.max_inline_data = cmd.max_inline_data;
+  tell_caps(qp->cap, r.core);
   if (int ret = respond(c, r); ret != 0) {
     qp->destroy();
     return_page(c.fd, *qp);
@@ -105,11 +113,7 @@ int UverbsFile::query_qp(const Command& c) {
   r.max_dest_rd_atomic = static_cast<uint8_t>(qp->ird);
   r.path_mtu = IBV_MTU_4096;
   r.port_num = 1;
-  r.max_send_wr = qp->cap.max_send_wr;
-  r.max_recv_wr = qp->cap.max_recv_wr;
-  r.max_send_sge = qp->cap.max_send_sge;
-  r.max_recv_sge = qp->cap.max_recv_sge;
-  r.max_inline_data = qp->cap.max_inline_data;
+  tell_caps(qp->cap, r);
   r.sq_sig_all = qp->sq_sig_all;
   return respond(c, r);
 }

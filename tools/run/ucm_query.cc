@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_query.cc
 /// What rdma_cm ids are asked, and their options.
+#include <infiniband/ib.h>
+#include <sys/socket.h>
+
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -11,13 +15,6 @@ namespace usiw::run {
 namespace {
 
 constexpr uint8_t kPortNumber = 1;
-
-uint64_t guid_value() {
-  std::array<uint8_t, 8> bytes = node_guid();
-  uint64_t value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 template <typename SockaddrOrStorage>
 uint16_t fill_sockaddr(SockaddrOrStorage& to, const Endpoint& e) {
@@ -59,7 +56,7 @@ rdma_ucm_query_route_resp UcmId::query_route() const {
   if (state_ > State::kAddrBound && state_ != State::kListen) fill_sockaddr(r.dst_addr, dst_);
   if (has_device()) {
     std::array<uint8_t, 6> mac = device_mac();
-    r.node_guid = guid_value();
+    r.node_guid = std::bit_cast<uint64_t>(node_guid());
     r.port_num = kPortNumber;
     std::memcpy(r.ib_route[0].sgid, mac.data(), mac.size());
   }
@@ -71,7 +68,7 @@ rdma_ucm_query_addr_resp UcmId::query_addr() const {
   if (state_ != State::kIdle) r.src_size = fill_sockaddr(r.src_addr, told_source());
   if (state_ > State::kAddrBound && state_ != State::kListen) r.dst_size = fill_sockaddr(r.dst_addr, dst_);
   if (has_device()) {
-    r.node_guid = guid_value();
+    r.node_guid = std::bit_cast<uint64_t>(node_guid());
     r.port_num = kPortNumber;
     r.pkey = 0xffff;
   }
@@ -80,24 +77,17 @@ rdma_ucm_query_addr_resp UcmId::query_addr() const {
 
 /// GIDs as AF_IB addresses: the device's own, and none of the peer's.
 rdma_ucm_query_addr_resp UcmId::query_gid() const {
-  struct SockaddrIb {
-    uint16_t family, pkey;
-    uint32_t flowinfo;
-    uint8_t gid[16];
-    uint64_t sid, sid_mask, scope_id;
-  };
-  constexpr uint16_t kAfIb = 27;
   rdma_ucm_query_addr_resp r = query_addr();
   std::memset(&r.src_addr, 0, sizeof r.src_addr);
   std::memset(&r.dst_addr, 0, sizeof r.dst_addr);
-  SockaddrIb ib{};
-  ib.family = kAfIb;
-  ib.pkey = 0xffff;
+  sockaddr_ib ib{};
+  ib.sib_family = AF_IB;
+  ib.sib_pkey = 0xffff;
   r.src_size = r.dst_size = sizeof ib;
   std::memcpy(&r.dst_addr, &ib, sizeof ib);
   if (has_device()) {
     std::array<uint8_t, 6> mac = device_mac();
-    std::memcpy(ib.gid, mac.data(), mac.size());
+    std::memcpy(&ib.sib_addr, mac.data(), mac.size());
   }
   std::memcpy(&r.src_addr, &ib, sizeof ib);
   return r;

@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 
 #include "host.h"
@@ -15,17 +16,10 @@
 namespace usiw::run {
 namespace {
 
-uint64_t guid_be() {
-  std::array<uint8_t, 8> bytes = node_guid();
-  uint64_t guid;
-  std::memcpy(&guid, bytes.data(), sizeof guid);
-  return guid;
-}
-
 ib_uverbs_query_device_resp device_attr() {
   ib_uverbs_query_device_resp r{};
   r.fw_ver = USIW_ABI_VERSION;
-  r.node_guid = r.sys_image_guid = guid_be();
+  r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
   r.max_mr_size = 1ull << 63;
   r.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   r.vendor_id = USIW_VENDOR_ID;

@@ -24,8 +24,8 @@ bool g_running = false;
 
 int timeout_ms() {
   uint64_t at = conn_next_deadline_us(), now = now_us();
-  if (uint64_t other = packets_next_deadline_us(); other != 0 && (at == 0 || other < at)) at = other;
-  if (uint64_t other = gates_next_deadline_us(); other != 0 && (at == 0 || other < at)) at = other;
+  for (uint64_t other : {packets_next_deadline_us(), gates_next_deadline_us()})
+    if (other != 0 && (at == 0 || other < at)) at = other;
   if (at == 0) return -1;
   return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
 }

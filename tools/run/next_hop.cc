@@ -36,12 +36,7 @@ struct Question {
     std::memcpy(RTA_DATA(a), value, len);
     message.nl.nlmsg_len = static_cast<uint32_t>(NLMSG_ALIGN(message.nl.nlmsg_len) + RTA_SPACE(len));
   }
-  void add(uint16_t type, const Endpoint& e) {
-    if (e.ipv4())
-      add(type, &e.addr.s6_addr32[3], 4);
-    else
-      add(type, &e.addr, 16);
-  }
+  void add(uint16_t type, Endpoint e) { add(type, address_at(e), e.ipv4() ? 4 : 16); }
 };
 
 /// What follows the header of a message.

@@ -69,6 +69,15 @@ int bind_socket(int fd, const Endpoint& local) {
 union Control {
   cmsghdr align;
   char space[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
+
+  /// Its one item, for sending @p msg.
+  template <typename Info>
+  void set(msghdr& msg, int level, int type, const Info& info) {
+    align = {.cmsg_len = CMSG_LEN(sizeof info), .cmsg_level = level, .cmsg_type = type};
+    std::memcpy(CMSG_DATA(&align), &info, sizeof info);
+    msg.msg_control = this;
+    msg.msg_controllen = CMSG_SPACE(sizeof info);
+  }
 };
 
 /// One datagram out of a socket, or out of its error queue.
@@ -213,25 +222,15 @@ void UdpSocket::send(const Endpoint& from, const Endpoint& to, const void* data,
   msg.msg_name = &sa;
   msg.msg_iov = &vec;
   msg.msg_iovlen = 1;
-  msg.msg_control = &control;
-  cmsghdr& c = control.align;
   if (from.ipv4()) {
     in_pktinfo info{};
     info.ipi_spec_dst.s_addr = from.addr.s6_addr32[3];
-    c.cmsg_level = IPPROTO_IP;
-    c.cmsg_type = IP_PKTINFO;
-    c.cmsg_len = CMSG_LEN(sizeof info);
-    std::memcpy(CMSG_DATA(&c), &info, sizeof info);
-    msg.msg_controllen = CMSG_SPACE(sizeof info);
+    control.set(msg, IPPROTO_IP, IP_PKTINFO, info);
   } else {
     in6_pktinfo info{};
     info.ipi6_addr = from.addr;
     info.ipi6_ifindex = from.scope;
-    c.cmsg_level = IPPROTO_IPV6;
-    c.cmsg_type = IPV6_PKTINFO;
-    c.cmsg_len = CMSG_LEN(sizeof info);
-    std::memcpy(CMSG_DATA(&c), &info, sizeof info);
-    msg.msg_controllen = CMSG_SPACE(sizeof info);
+    control.set(msg, IPPROTO_IPV6, IPV6_PKTINFO, info);
   }
   // A pending error of the socket is reported in place of sending: once more.
   for (int tries = 0; tries < 3; tries++)

@@ -3,7 +3,6 @@
 /// What the connection machine asks for: datagrams, records for the provider, and events of
 /// rdma_cm. iw_cm's CLOSE is rdma_cm's DISCONNECTED; iw_cm's DISCONNECT is not shown to users.
 #include <cerrno>
-#include <cstring>
 
 #include "conn.h"
 #include "event_stream.h"

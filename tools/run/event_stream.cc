@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "event_stream.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 

@@ -5,7 +5,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <net/if_arp.h>
-#include <netpacket/packet.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -8,7 +8,6 @@
 
 #include "cm/usiw_limits.h"
 #include "qp.h"
-#include "settings.h"
 #include "ucm.h"
 
 namespace usiw::run {

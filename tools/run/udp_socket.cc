@@ -8,11 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <utility>
 
 #include "cm/usiw_cm_input.h"
 #include "cm_thread.h"

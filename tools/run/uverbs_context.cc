@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "host.h"
-#include "real.h"
 #include "settings.h"
 #include "uapi/usiw_wire.h"
 #include "uverbs.h"

@@ -5,7 +5,7 @@
 #ifndef USIW_RUN_WATCH_H
 #define USIW_RUN_WATCH_H
 
-#include "conn.h"
+#include "host.h"
 
 namespace usiw::run {
 

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "loadable.h"
@@ -52,26 +51,9 @@ void say_if_lost(const char* path, char* const envp[]) {
 
 /// The same for a name that is looked for in PATH.
 void say_if_lost_by_name(const char* name, char* const envp[]) {
-  if (name == nullptr || *name == '\0') return;
-  if (strchr(name, '/') != nullptr) return say_if_lost(name, envp);
   const int before = errno;
-  const char* dir = getenv("PATH");
-  if (dir == nullptr) dir = "/bin:/usr/bin";
-  for (bool more = true; more;) {
-    const size_t len = strcspn(dir, ":");
-    char path[PATH_MAX];
-    if (len + 1 + strlen(name) < sizeof path) {
-      memcpy(path, dir, len);
-      if (len != 0) path[len] = '/';
-      strcpy(path + len + (len != 0 ? 1 : 0), name);
-      if (syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0) {
-        say_if_lost(path, envp);
-        break;
-      }
-    }
-    more = dir[len] == ':';
-    dir += len + 1;
-  }
+  char path[PATH_MAX];
+  if (name != nullptr && find_program(name, path)) say_if_lost(path, envp);
   errno = before;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace usiw::run {
@@ -52,7 +53,30 @@ Loadable judge_elf(int fd, const Elf64_Ehdr& elf) {
   return is_dynamic(fd, elf) ? Loadable::kYes : Loadable::kStatic;
 }
 
+/// By number: in a program under usiw-run libc's functions are asked about the program's own files.
+bool is_program(const char* path) {
+  struct stat st;
+  return syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+         syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0;
+}
+
 }  // namespace
+
+bool find_program(const char* name, char (&out)[PATH_MAX]) {
+  const char* dir = strchr(name, '/') != nullptr ? "" : getenv("PATH");
+  if (dir == nullptr) dir = "/bin:/usr/bin";
+  for (;; dir++) {
+    const size_t len = strcspn(dir, ":");
+    if (len + 1 + strlen(name) < sizeof out) {
+      memcpy(out, dir, len);
+      if (len != 0) out[len] = '/';
+      strcpy(out + len + (len != 0 ? 1 : 0), name);
+      if (is_program(out)) return true;
+    }
+    dir += len;
+    if (*dir == '\0') return false;
+  }
+}
 
 Loadable is_loadable(const char* path, char (&which)[PATH_MAX]) {
   if (strlen(path) >= sizeof which) return Loadable::kUnknown;

@@ -21,6 +21,8 @@ enum class Loadable {
 /// Runs scripts that do not say by what.
 inline constexpr char kShell[] = "/bin/sh";
 
+/// The file that execvp(3) would run. False: there is none. Allocates and locks nothing, as what follows.
+bool find_program(const char* name, char (&out)[PATH_MAX]);
 /// Of a script its interpreter is looked at. @p which is the file that decides. Allocates and locks nothing: a child of
 /// vfork(2) may ask.
 Loadable is_loadable(const char* path, char (&which)[PATH_MAX]);

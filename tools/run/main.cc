@@ -85,8 +85,8 @@ int main(int argc, char** argv) {
   if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);
   if (std::string wrong = check_settings(); !wrong.empty()) return fail(kUsage, wrong);
 
-  std::string path = find_program(options.program[0]);
-  if (path.empty()) {
+  char path[PATH_MAX];
+  if (!find_program(options.program[0], path)) {
     const bool there = access(options.program[0], F_OK) == 0 && strchr(options.program[0], '/') != nullptr;
     return fail(there ? kNotRunnable : kNotFound, why_not_found(options.program[0]));
   }
@@ -97,12 +97,12 @@ int main(int argc, char** argv) {
   preload(parts.library);
   raise_descriptor_limit();
   remove_unused_trees();
-  execv(path.c_str(), options.program);
+  execv(path, options.program);
   if (errno == ENOEXEC) {  // a script without "#!"
-    std::vector<char*> command = {const_cast<char*>(kShell), path.data()};
+    std::vector<char*> command = {const_cast<char*>(kShell), path};
     for (char** word = options.program + 1; *word != nullptr; word++) command.push_back(*word);
     command.push_back(nullptr);
     execv(kShell, command.data());
   }
-  return fail(kNotRunnable, path + ": " + strerror(errno));
+  return fail(kNotRunnable, path + (std::string(": ") + strerror(errno)));
 }

@@ -2,36 +2,18 @@
 #include "program.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "loadable.h"
 
 namespace usiw::run {
+
 std::string why_not_found(const std::string& name) {
   struct stat st;
   if (name.find('/') == std::string::npos || stat(name.c_str(), &st) != 0) return name + ": program not found";
   return name + (S_ISDIR(st.st_mode) ? " is a directory" : " is not executable (chmod +x)");
-}
-
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    struct stat st;
-    return stat(name.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(name.c_str(), X_OK) == 0 ? name : "";
-  }
-  const char* path = getenv("PATH");
-  std::string dirs = path != nullptr ? path : "/usr/bin:/bin";
-  for (size_t at = 0; at <= dirs.size();) {
-    size_t end = std::min(dirs.find(':', at), dirs.size());
-    std::string file = (end == at ? std::string(".") : dirs.substr(at, end - at)) + "/" + name;
-    struct stat st;
-    if (stat(file.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(file.c_str(), X_OK) == 0) return file;
-    at = end + 1;
-  }
-  return {};
 }
 
 std::string why_not(const std::string& path) {

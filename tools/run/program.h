@@ -8,9 +8,7 @@
 
 namespace usiw::run {
 
-/// The file that execvp(3) would run, or empty.
-std::string find_program(const std::string& name);
-/// Why there is none, in one line.
+/// Why find_program() finds none, in one line.
 std::string why_not_found(const std::string& name);
 /// Empty, or why the dynamic linker would not load the library into @p path, in one line. Of a
 /// script its interpreter is looked at.

@@ -368,6 +368,24 @@ __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us)
 	}
 }
 
+__u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us)
+{
+	switch (kind) {
+	case USIW_REPORT_READY:
+		return usiw_cm_ready(c, now_us);
+	case USIW_REPORT_REFUSED:
+		return usiw_cm_refused(c, error, now_us);
+	case USIW_REPORT_PEER_CLOSED:
+		return usiw_cm_peer_closed(c, now_us);
+	case USIW_REPORT_CLOSED:
+		return usiw_cm_closed(c, now_us);
+	case USIW_REPORT_FAILED:
+		return usiw_cm_failed(c, error, now_us);
+	default:
+		return 0;
+	}
+}
+
 /* ---- The network ------------------------------------------------------- */
 
 static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)

@@ -255,6 +255,8 @@ __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: own SHUTD
 /* engine: QP in ERROR by itself. A Terminate is acknowledged or given up by then: the
  * RESET that goes out now would overtake it. */
 __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);
+/* Which of these a report of the provider is; @kind: enum usiw_report_kind. Others ask for nothing. */
+__u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us);
 
 /* The network's and the clock's. */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);

@@ -159,8 +159,6 @@ void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason)
 /* A report on another connection than the QP's present one is out of date. */
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report)
 {
-	struct usiw_cm_conn *cm = &conn->cm;
-	u64 now = usiw_now_us();
 	u32 actions = 0;
 
 	if (report->conn_id != conn->id)
@@ -168,27 +166,13 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_lock(&conn->lock);
 	/* Who has not been given the connection cannot say anything about it. */
 	if (conn->announced) {
-		switch (report->kind) {
-		case USIW_REPORT_READY:
+		if (report->kind == USIW_REPORT_READY)
 			conn->ready = true;
-			actions = usiw_cm_ready(cm, now);
-			break;
-		case USIW_REPORT_REFUSED:
-			actions = usiw_cm_refused(cm, report->error, now);
-			break;
-		case USIW_REPORT_PEER_CLOSED:
-			actions = usiw_cm_peer_closed(cm, now);
-			break;
-		case USIW_REPORT_CLOSED:
-			actions = usiw_cm_closed(cm, now);
-			break;
-		case USIW_REPORT_FAILED:
-			actions = usiw_cm_failed(cm, report->error, now);
-			break;
-		case USIW_REPORT_PORT:
+		if (report->kind == USIW_REPORT_PORT)
 			actions = usiw_conn_told_port(conn, report->port, report->port_why);
-			break;
-		}
+		else
+			actions = usiw_cm_report(&conn->cm, report->kind, report->error,
+						 usiw_now_us());
 	}
 	usiw_conn_do(conn, actions);
 	mutex_unlock(&conn->lock);

@@ -418,20 +418,12 @@ void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error)
   KQp* q = qp(qpn);
   if (q == nullptr || q->conn == nullptr || q->conn->id != conn_id || !q->conn->announced) return;
   const Conn conn = q->conn;
-  usiw_cm_conn* cm = &conn->cm;
   w_.trace("%c kernel: report %u of conn %u, error %d", 'A' + side_, kind, conn_id, error);
   if (w_.mutation == Mutation::kSwallowReport && kind == USIW_REPORT_CLOSED) return void(++w_.mutated);
-  switch (kind) {
-    case USIW_REPORT_READY: return perform(conn, usiw_cm_ready(cm, now_us()));
-    case USIW_REPORT_REFUSED: return perform(conn, usiw_cm_refused(cm, error, now_us()));
-    case USIW_REPORT_PEER_CLOSED: return perform(conn, usiw_cm_peer_closed(cm, now_us()));
-    case USIW_REPORT_CLOSED: return perform(conn, usiw_cm_closed(cm, now_us()));
-    case USIW_REPORT_PORT:
-      conn->by_socket = error == USIW_PORT_SOCKET;
-      return;
-    case USIW_REPORT_FAILED: return perform(conn, usiw_cm_failed(cm, error, now_us()));
-    default: return;
-  }
+  if (kind == USIW_REPORT_PORT)
+    conn->by_socket = error == USIW_PORT_SOCKET;
+  else
+    perform(conn, usiw_cm_report(&conn->cm, kind, error, now_us()));
 }
 
 // ---- usiw_event.c ----

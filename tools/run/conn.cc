@@ -152,23 +152,9 @@ void Conn::report(const usiw_qp_report& report) {
   // On another connection than the QP's present one it is out of date; and who has not been
   // given the connection cannot say anything about it.
   if (report.conn_id != id_ || !announced_) return;
-  uint64_t now = now_us();
-  switch (report.kind) {
-    case USIW_REPORT_READY:
-      return act(usiw_cm_ready(&cm_, now));
-    case USIW_REPORT_REFUSED:
-      // A raw port could not be made: once more, by sockets.
-      if (refused_packets()) return;
-      return act(usiw_cm_refused(&cm_, report.error, now));
-    case USIW_REPORT_PEER_CLOSED:
-      return act(usiw_cm_peer_closed(&cm_, now));
-    case USIW_REPORT_CLOSED:
-      return act(usiw_cm_closed(&cm_, now));
-    case USIW_REPORT_FAILED:
-      return act(usiw_cm_failed(&cm_, report.error, now));
-    default:
-      return;
-  }
+  // A raw port could not be made: once more, by sockets.
+  if (report.kind == USIW_REPORT_REFUSED && refused_packets()) return;
+  act(usiw_cm_report(&cm_, report.kind, report.error, now_us()));
 }
 
 // ---- The network ------------------------------------------------------------------------

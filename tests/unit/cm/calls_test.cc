@@ -236,6 +236,30 @@ TEST(PeerClosed, accept_sent__counts_as_confirm) {
   EXPECT_EQ(r.c.status, 0);
 }
 
+/// Both ends of each state go where the call of the report's name leads, and nowhere with any other report.
+TEST(Report, each_kind__is_its_call) {
+  using Call = uint32_t (*)(Conn&);
+  const std::pair<uint32_t, Call> kCalls[] = {
+      {USIW_REPORT_READY, [](Conn& c) { return c.ready(); }},
+      {USIW_REPORT_REFUSED, [](Conn& c) { return c.refused(-EPROTO); }},
+      {USIW_REPORT_PEER_CLOSED, [](Conn& c) { return c.peer_closed(); }},
+      {USIW_REPORT_CLOSED, [](Conn& c) { return c.closed(); }},
+      {USIW_REPORT_FAILED, [](Conn& c) { return c.failed(-EPROTO); }},
+      {0, [](Conn&) { return 0u; }},
+      {USIW_REPORT_ASYNC, [](Conn&) { return 0u; }},
+      {USIW_REPORT_PORT, [](Conn&) { return 0u; }},
+      {UINT32_MAX, [](Conn&) { return 0u; }},
+  };
+  for (Role role : {Role::kInitiator, Role::kResponder})
+    for (State state : {State::kInstalling, State::kEstablished, State::kClosing, State::kDead})
+      for (auto [kind, call] : kCalls) {
+        Conn called = Conn::in(role, state), reported = Conn::in(role, state);
+        EXPECT_EQ(reported.report(kind, -EPROTO), call(called)) << kind;
+        EXPECT_EQ(reported.c.state, called.c.state) << kind;
+        EXPECT_EQ(reported.c.status, called.c.status) << kind;
+      }
+}
+
 TEST(Failed, bad_error_code__eio) {
   Conn i = Conn::in(Role::kInitiator, State::kEstablished);
   i.failed(0);

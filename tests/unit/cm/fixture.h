@@ -116,6 +116,7 @@ class Conn {
   uint32_t peer_closed() { return check(usiw_cm_peer_closed(&c, now)); }
   uint32_t closed() { return check(usiw_cm_closed(&c, now)); }
   uint32_t failed(int error = -ETIMEDOUT) { return check(usiw_cm_failed(&c, error, now)); }
+  uint32_t report(uint32_t kind, int error) { return check(usiw_cm_report(&c, kind, error, now)); }
   uint32_t receive(const usiw_cm_packet& pkt) { return check(usiw_cm_receive(&c, &pkt, now)); }
   uint32_t data_seen() { return check(usiw_cm_data_seen(&c, now)); }
   uint32_t unreachable() { return check(usiw_cm_unreachable(&c, now)); }

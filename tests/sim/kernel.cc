@@ -22,7 +22,7 @@ struct KConn {
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
   usiw_cm_ledger ledger{};
   bool in_backlog = false;   ///< has one of the listener's places
-  bool announced = false, hashed = false, requested = false;
+  bool announced = false, hashed = false;
   uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
   bool by_socket = false;    ///< the process says so
 };
@@ -109,8 +109,6 @@ bool Kernel::has_socket(uint16_t port) const {
     if (c->tuple.local_port == port) return true;
   return false;
 }
-
-void Kernel::unhash(const Conn& conn) { conn->hashed = false; }
 
 /// Connections that nobody holds any more are freed.
 void Kernel::reap() {
@@ -258,7 +256,6 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
     return reason;
   }
   conn->hashed = true;
-  conn->requested = true;
   conn->contract.handed_up();
   listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
   perform(conn, 0);
@@ -320,7 +317,7 @@ int Kernel::attach(const Conn& conn, uint32_t qpn, CmUser* user) {
 }
 
 int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& p) {
-  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) unhash(old);
+  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) old->hashed = false;
   if (lookup(tuple) != nullptr) return -EADDRINUSE;
   const Conn conn = make_conn(tuple);
   int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_MAX_WINDOW, p.pd.data(),
@@ -401,7 +398,7 @@ void Kernel::disconnect(uint32_t qpn) {
 void Kernel::process_died(Process* process) {
   if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
-    if (c->requested && !c->attached && c->cm.state == USIW_CM_REQ_RCVD)
+    if (!c->attached && c->cm.state == USIW_CM_REQ_RCVD)
       perform(c, usiw_cm_reject(&c->cm, nullptr, 0, now_us()));
   std::vector<uint32_t> qpns;
   for (const auto& [qpn, q] : qps_)
@@ -431,9 +428,7 @@ void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error)
 void Kernel::push_event(const Conn& conn, uint32_t type) {
   Process* p = conn->process;
   if (p == nullptr) return;
-  if (type == USIW_EVENT_KILL) {
-    cancel_events(conn);  // what is unread is out of date
-  }
+  if (type == USIW_EVENT_KILL) cancel_events(conn);  // what is unread is out of date
   if (conn->pending == 0) events_[p].push_back(conn);
   conn->pending |= 1u << type;
   p->wake_events();
@@ -534,7 +529,8 @@ void Kernel::perform_one(const Conn& conn, uint32_t action) {
     case USIW_CM_A_RELEASE:
       return release(conn);
     case USIW_CM_A_DEAD:
-      return unhash(conn);
+      conn->hashed = false;
+      return;
     default:
       return;
   }

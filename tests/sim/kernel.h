@@ -12,7 +12,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -142,7 +141,6 @@ class Kernel {
   void perform(const Conn& conn, uint32_t actions);
   void perform_one(const Conn& conn, uint32_t action);
   void release(const Conn& conn);
-  void unhash(const Conn& conn);
   int attach(const Conn& conn, uint32_t qpn, CmUser* user);
   void push_event(const Conn& conn, uint32_t type);
   void cancel_events(const Conn& conn);

@@ -65,9 +65,7 @@ int EventFile::open(const std::shared_ptr<EventFile>& file) {
     if (own >= 0) USIW_REAL(close)(own);
     return -EMFILE;
   }
-  World hold(world());
   file->own_fd_ = own;
-  if (file->readable_) file->set_readable(true);  // something came before there was a descriptor
   return fd;
 }
 
@@ -83,7 +81,6 @@ void EventFile::set_readable(bool readable) {
   }
   if (!readable && !readable_) return;
   readable_ = readable;
-  if (own_fd_ < 0) return;
   if (!readable)
     drain(own_fd_);
   else if (!is_readable(own_fd_))  // else the counter may be such that this would wait

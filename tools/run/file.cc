@@ -99,6 +99,11 @@ void file_forget(int fd) {
   if (last) file->closed();
 }
 
+void file_close(int fd) {
+  file_forget(fd);
+  USIW_REAL(close)(fd);
+}
+
 void files_forget_range(unsigned first, unsigned last) {
   for (unsigned fd = first; fd <= last && fd < unsigned{kMaxFd}; fd++) {
     if (fd % 64 == 0 && g_ours[fd / 64].load(std::memory_order_acquire) == 0)

@@ -36,6 +36,8 @@ std::shared_ptr<File> file_of(int fd);
 void file_dup(int from, int to);
 /// @p fd is about to be closed, or is about to be replaced.
 void file_forget(int fd);
+/// Closes one of ours.
+void file_close(int fd);
 void files_forget_range(unsigned first, unsigned last);
 /// [world] Around fork(). Nobody takes the world with this lock held.
 void files_lock();

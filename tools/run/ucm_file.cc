@@ -73,6 +73,7 @@ dev_t UcmFile::device() const { return rdma_cm_device(); }
 int UcmFile::open() {
   auto file = std::make_shared<UcmFile>();
   file->self_ = file;
+  World hold(world());
   return EventFile::open(file);
 }
 

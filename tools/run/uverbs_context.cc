@@ -64,9 +64,7 @@ int UverbsFile::get_context(const Command& c) {
   if ((req.caps & kCaps) != kCaps) return -EOPNOTSUPP;
 
   auto async = std::make_shared<AsyncFile>();
-  world().unlock();  // opening takes it
   int async_fd = AsyncFile::open(async);
-  world().lock();
   if (async_fd < 0) return async_fd;
   resp.async_fd = static_cast<uint32_t>(async_fd);
   resp.num_comp_vectors = static_cast<uint32_t>(get_nprocs());
@@ -76,9 +74,7 @@ int UverbsFile::get_context(const Command& c) {
   // Raw ports are made when a connection asks for one: CONNECT says so.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = respond(c, resp); ret != 0) {
-    world().unlock();
-    ::close(async_fd);
-    world().lock();
+    file_close(async_fd);
     return ret;
   }
   shown_.show_context(settings().device.c_str());

@@ -3,12 +3,10 @@
 /// The methods that usiw adds to uverbs (uapi/usiw_abi.h), and the answer to all others.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "conn.h"
-#include "real.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -53,20 +51,19 @@ int UverbsFile::qp_report(uint32_t handle, const usiw_qp_report& report) {
 /// The context's event stream, once. @p attr_at is where the program's attribute is, which gets the descriptor.
 int UverbsFile::open_events(uint64_t attr_at) {
   auto events = std::make_shared<EventStream>();
+  int fd;
   {
     World hold(world());
     if (!open_) return -EINVAL;
     if (events_) return -EBUSY;
+    fd = EventStream::open(events);
+    if (fd < 0) return fd;
     events_ = events;
   }
-  const int fd = EventStream::open(events);
   const int64_t id = fd;
-  int ret = fd < 0 ? fd : copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
+  const int ret = copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
   if (ret == 0) return 0;
-  if (fd >= 0) {
-    file_forget(fd);
-    USIW_REAL(close)(fd);
-  }
+  file_close(fd);  // which takes the world
   World hold(world());
   events_.reset();
   return ret;

@@ -10,7 +10,6 @@
 
 #include "cm/usiw_limits.h"
 #include "random.h"
-#include "real.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -102,16 +101,11 @@ int UverbsFile::dereg_mr(const Command& c) {
 
 int UverbsFile::create_comp_channel(const Command& c) {
   auto channel = std::make_shared<ChannelFile>();
-  world().unlock();  // opening takes it
   int fd = ChannelFile::open(channel);
-  world().lock();
   if (fd < 0) return fd;
   ib_uverbs_create_comp_channel_resp r{static_cast<uint32_t>(fd)};
   int ret = respond(c, r);
-  if (ret != 0) {
-    file_forget(fd);
-    USIW_REAL(close)(fd);
-  }
+  if (ret != 0) file_close(fd);
   return ret;
 }
 

@@ -84,7 +84,6 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const usiw_conn_info& info() const { return info_; }
   /// [world] Does CONNECT ask for a raw port, or bring a socket: what data_fd shall be?
   bool by_packets() const { return by_packets_; }
-  int make_data_fd() { return sock_->dup_data_fd(); }
   /// [world] By raw packets: where they go first.
   const NextHop& hop() const { return hop_; }
 

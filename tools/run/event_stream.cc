@@ -16,7 +16,7 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
         // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
         // What cannot be made is answered by the provider's REFUSED.
         usiw_conn_info& info = r.event.conn;
-        info.data_fd = r.conn->by_packets() ? 0 : r.conn->make_data_fd();
+        info.data_fd = r.conn->by_packets() ? 0 : r.conn->sock()->dup_data_fd();
         info.flags = (info.flags & ~unsigned{USIW_CONN_F_SOCKET}) | (r.conn->by_packets() ? 0 : USIW_CONN_F_SOCKET);
       }
       std::memcpy(static_cast<char*>(buf) + done, &r.event, sizeof r.event);

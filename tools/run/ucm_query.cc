@@ -16,11 +16,10 @@ namespace {
 
 constexpr uint8_t kPortNumber = 1;
 
-template <typename SockaddrOrStorage>
-uint16_t fill_sockaddr(SockaddrOrStorage& to, const Endpoint& e) {
+uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
   sockaddr_storage sa;
   socklen_t len = endpoint_to(e, sa);
-  std::memcpy(&to, &sa, std::min(sizeof to, sizeof sa));
+  std::memcpy(&to, &sa, sizeof to);
   return static_cast<uint16_t>(len);
 }
 
@@ -52,14 +51,12 @@ Endpoint UcmId::told_source() const {
 
 rdma_ucm_query_route_resp UcmId::query_route() const {
   rdma_ucm_query_route_resp r{};
-  if (state_ != State::kIdle) fill_sockaddr(r.src_addr, told_source());
-  if (state_ > State::kAddrBound && state_ != State::kListen) fill_sockaddr(r.dst_addr, dst_);
-  if (has_device()) {
-    std::array<uint8_t, 6> mac = device_mac();
-    r.node_guid = std::bit_cast<uint64_t>(node_guid());
-    r.port_num = kPortNumber;
-    std::memcpy(r.ib_route[0].sgid, mac.data(), mac.size());
-  }
+  const rdma_ucm_query_addr_resp ends = query_addr();
+  std::memcpy(&r.src_addr, &ends.src_addr, sizeof r.src_addr);
+  std::memcpy(&r.dst_addr, &ends.dst_addr, sizeof r.dst_addr);
+  r.node_guid = ends.node_guid;
+  r.port_num = ends.port_num;
+  if (has_device()) std::memcpy(r.ib_route[0].sgid, device_mac().data(), device_mac().size());
   return r;
 }
 

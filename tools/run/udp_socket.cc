@@ -39,28 +39,32 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
-/// @p errors: ICMP's come to the socket's error queue, which somebody has to empty: epoll reports it until then.
-int open_socket(const Endpoint& local, bool errors) {
+/// A socket that is bound to @p local, or -errno. The handshake's gets ICMP's errors into its error queue, which somebody
+/// has to empty (epoll reports it until then), and shares its port once it has it. One for @p data comes to a shared port.
+int open_socket(const Endpoint& local, bool data) {
   bool v4 = local.ipv4();
   int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -errno;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-    set_option(fd, IPPROTO_IP, IP_RECVERR, errors);
+    set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine finds out by itself who is gone
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
   } else {
     set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, errors);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, !data);
     set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
   }
-  return fd;
-}
-
-int bind_socket(int fd, const Endpoint& local) {
-  sockaddr_storage sa;
-  socklen_t len = endpoint_to(local, sa);
-  return bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0 ? 0 : -errno;
+  const auto share = [&] { return set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) == 0; };
+  const auto take_port = [&] {
+    sockaddr_storage sa;
+    socklen_t len = endpoint_to(local, sa);
+    return bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0;
+  };
+  if (data ? share() && take_port() : take_port() && share()) return fd;
+  const int error = -errno;
+  USIW_REAL(close)(fd);
+  return error;
 }
 
 /// Ancillary data that names the local address of a datagram, for both families.
@@ -134,32 +138,24 @@ bool is_port_unreachable(msghdr& msg) {
 std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, int& error) {
   error = cm_thread_start();
   if (error != 0) return nullptr;
-  int fd = open_socket(local, true);
+  int fd = open_socket(local, false);
   if (fd < 0) {
     error = fd;
     return nullptr;
   }
-  error = bind_socket(fd, local);
-  if (error == 0 && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
-  Endpoint bound = local;
+  Endpoint bound = local, named;
   sockaddr_storage sa;
   socklen_t len = sizeof sa;
-  if (error == 0 && local.port == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) == 0) {
-    Endpoint named;
+  if (local.port == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) == 0) {
     endpoint_from(sa, named);
     bound.port = named.port;
   }
-  std::shared_ptr<UdpSocket> s;
-  if (error == 0) {
-    s.reset(new UdpSocket(bound, fd));
-    s->serial_ = g_next_serial++;
-    error = cm_thread_watch(fd, s->serial_);
-    if (error != 0) s.reset();  // closes it
-    else all_sockets()[s->serial_] = s.get();
-    return s;
-  }
-  USIW_REAL(close)(fd);
-  return nullptr;
+  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, fd));
+  s->serial_ = g_next_serial++;
+  error = cm_thread_watch(fd, s->serial_);
+  if (error != 0) return nullptr;
+  all_sockets()[s->serial_] = s.get();
+  return s;
 }
 
 std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
@@ -189,17 +185,13 @@ void sockets_abandon() {
 
 int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
-    int fd = open_socket(local_, false);  // the engine finds out by itself who is gone
+    int fd = open_socket(local_, true);
     if (fd < 0) return fd;
-    int error = 0;
-    if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) error = -errno;
-    if (error == 0) error = bind_socket(fd, local_);
     // What was sent as one message need not be taken apart. Not where raw packets may come to the same port: a netdev would
     // merge these, too, and packet sockets see frames as merged.
     if (!packets_possible()) set_option(fd, SOL_UDP, UDP_GRO, 1);
     // Of the two sockets on the port, which one gets it.
-    if (error == 0) error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0);
-    if (error != 0) {
+    if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) {
       USIW_REAL(close)(fd);
       return error;
     }

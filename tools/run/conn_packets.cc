@@ -73,7 +73,8 @@ void stop_listening() {
   f.look_us = f.use_us = 0;
 }
 
-/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter here.)
+/// The same rule as with the module; only what is possible differs. (Shared memory is the socket port's own matter
+/// here.)
 bool packets_possible(const usiw_link_info& link) {
   const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
   const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;

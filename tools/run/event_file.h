@@ -16,7 +16,8 @@ namespace usiw::run {
 
 class EventFile : public File {
  public:
-  /// [world] Makes the descriptor of @p file, before anything is to be read: O_CLOEXEC always. The program's fd or -errno.
+  /// [world] Makes the descriptor of @p file, before anything is to be read: O_CLOEXEC always. The program's fd or
+  /// -errno.
   static int open(const std::shared_ptr<EventFile>& file);
   ~EventFile() override;
 

@@ -39,8 +39,9 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
-/// A socket that is bound to @p local, or -errno. The handshake's gets ICMP's errors into its error queue, which somebody
-/// has to empty (epoll reports it until then), and shares its port once it has it. One for @p data comes to a shared port.
+/// A socket that is bound to @p local, or -errno. The handshake's gets ICMP's errors into its error queue, which
+/// somebody has to empty (epoll reports it until then), and shares its port once it has it. One for @p data comes to a
+/// shared port.
 int open_socket(const Endpoint& local, bool data) {
   bool v4 = local.ipv4();
   int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

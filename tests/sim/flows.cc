@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "flows.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "flow_host.h"
+#include "scenario.h"
+
+namespace usiw::sim {
+
+namespace {
+
+constexpr uint64_t kSampleNs = 10'000, kDrainNs = 30 * kSec;
+constexpr size_t kReverseBuffer = 16'384;  ///< packets; acknowledgements are not what is examined
+constexpr uint64_t kForever = UINT64_MAX;
+
+double percent(double part, double whole) { return whole == 0 ? 0 : 100 * part / whole; }
+double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+/// All that the world wants of a scenario is its seed.
+Scenario seeded(uint64_t seed) {
+  Scenario s;
+  s.seed = seed;
+  return s;
+}
+
+class FlowsRun {
+ public:
+  explicit FlowsRun(const FlowsPlan& plan)
+      : plan_(plan), scenario_(seeded(plan.seed)), w_(scenario_, Mutation::kNone, 0),
+        forward_(w_, {plan.rate, plan.buffer, plan.mark, plan.rtt / 2, plan.loss}, [this](Packet&& p) { come(p); }),
+        reverse_(w_, {plan.rate, kReverseBuffer, SIZE_MAX, plan.rtt / 2, plan.loss}, [this](Packet&& p) { come(p); }) {
+    // Sides: the sending hosts, the receiving ones, then pairs for the competitors.
+    const unsigned sinks = plan.incast ? 1 : plan.senders;
+    left_ = static_cast<int>(plan.senders);
+    for (unsigned i = 0; i < plan.senders + sinks; ++i) {
+      const bool left = i < plan.senders;
+      lines_.push_back(std::make_unique<Link>(
+          w_, LinkPlan{.rate = plan.access != 0 ? plan.access : 4 * plan.rate},
+          [this, left](Packet&& p) { (left ? forward_ : reverse_).send(std::move(p)); }));
+      hosts_.push_back(std::make_unique<FlowHost>(
+          w_, static_cast<int>(i), [line = lines_.back().get()](Packet&& p) { line->send(std::move(p)); }));
+    }
+    const Flow::Plan flow{plan.message, plan.incast ? 1 : plan.depth, plan.stop == FlowsPlan::kRead};
+    for (unsigned i = 0; i < plan.senders; ++i)
+      flows_.push_back(std::make_unique<Flow>(w_, flow, static_cast<int>(i), *hosts_[i],
+                                              *hosts_[plan.senders + (plan.incast ? 0 : i)], plan.mtu));
+    for (unsigned i = 0; i < plan.tcps; ++i) {
+      const auto side = static_cast<int>(hosts_.size() + 2 * i);
+      lines_.push_back(std::make_unique<Link>(w_, LinkPlan{.rate = plan.access != 0 ? plan.access : 4 * plan.rate},
+                                              [this](Packet&& p) { forward_.send(std::move(p)); }));
+      tcps_.push_back(std::make_unique<TcpModel>(
+          w_, plan.tcp, side, side + 1, plan.mark != SIZE_MAX, [this, side, line = lines_.back().get()](Packet&& p) {
+            if (p.from == side)
+              line->send(std::move(p));
+            else
+              reverse_.send(std::move(p));
+          }));
+    }
+  }
+
+  FlowsResult go();
+
+ private:
+  void come(Packet& p) {
+    if (p.tcp)
+      tcps_[(static_cast<size_t>(p.to) - hosts_.size()) / 2]->arrive(p);
+    else
+      hosts_.at(static_cast<size_t>(p.to))->arrive(std::move(p));
+  }
+  void start();
+  void round();
+  void trouble();
+  void change_rate();
+  void sample();
+  void run_until(uint64_t at, bool at_rest = false);
+  void measure(FlowsResult& r);
+  void drain();
+
+  const FlowsPlan& plan_;
+  const Scenario scenario_;
+  World w_;
+  Link forward_, reverse_;
+  std::vector<std::unique_ptr<Link>> lines_;
+  std::vector<std::unique_ptr<FlowHost>> hosts_;
+  std::vector<std::unique_ptr<Flow>> flows_;
+  std::vector<std::unique_ptr<TcpModel>> tcps_;
+  int left_ = 0;
+  uint64_t rounds_ = 0;
+  bool sampling_ = false, low_ = false, stopping_ = false;
+  std::vector<uint32_t> waits_;  ///< ns, of the queue
+  double capacity_ = 0;          ///< bytes that the bottleneck could have carried
+  uint64_t trouble_at_ = 0, back_at_ = 0;
+  const Life life_ = std::make_shared<int>(0);
+};
+
+void FlowsRun::start() {
+  for (auto& f : flows_) {
+    if (plan_.incast)
+      f->on_message = [this] { round(); };
+    else
+      w_.after(w_.rng.below(plan_.warm / 4 + 1), life_, [this, flow = f.get()] {
+        if (!stopping_) flow->want(kForever);
+      });
+  }
+  for (auto& t : tcps_) w_.after(w_.rng.below(plan_.warm / 4 + 1), life_, [tcp = t.get()] { tcp->start(); });
+  if (plan_.incast) round();
+  if (plan_.change != 0) w_.after(plan_.change, life_, [this] { change_rate(); });
+}
+
+/// All have come: the next message of each is asked for.
+void FlowsRun::round() {
+  for (const auto& f : flows_)
+    if (!f->finished()) return;
+  if (stopping_) return;
+  ++rounds_;
+  for (const auto& f : flows_) f->want(rounds_);
+}
+
+void FlowsRun::change_rate() {
+  low_ = !low_;
+  forward_.set_rate(low_ ? plan_.low_rate : plan_.rate);
+  w_.after(plan_.change, life_, [this] { change_rate(); });
+}
+
+void FlowsRun::sample() {
+  if (!sampling_) return;
+  waits_.push_back(static_cast<uint32_t>(std::min<uint64_t>(forward_.waiting(), UINT32_MAX)));
+  capacity_ += static_cast<double>(forward_.rate()) / 8 * kSampleNs / 1e9;
+  w_.after(kSampleNs, life_, [this] { sample(); });
+}
+
+void FlowsRun::run_until(uint64_t at, bool at_rest) {
+  const auto rest = [&] { return std::ranges::all_of(flows_, [](const auto& f) { return f->at_rest(); }); };
+  while (!w_.failed() && w_.next_due() <= at && !(at_rest && rest())) {
+    w_.clock.now = std::max(w_.clock.now, w_.next_due());
+    w_.run_due();
+  }
+  if (!at_rest) w_.clock.now = std::max(w_.clock.now, at);
+}
+
+void FlowsRun::trouble() {
+  trouble_at_ = w_.clock.now;
+  if (plan_.outage != 0) {
+    forward_.cut(true);
+    reverse_.cut(true);
+    run_until(w_.clock.now + plan_.outage);
+    forward_.cut(false);
+    reverse_.cut(false);
+  }
+  if (plan_.stop != FlowsPlan::kNobody) {
+    if (plan_.stop == FlowsPlan::kIdle) {
+      for (const auto& f : flows_) f->stop();
+      run_until(w_.clock.now + kSec, true);
+    }
+    std::vector<FlowHost*> stopped;
+    for (size_t i = 0; i < hosts_.size(); ++i)
+      if ((static_cast<int>(i) < left_) == (plan_.stop == FlowsPlan::kRead)) stopped.push_back(hosts_[i].get());
+    for (FlowHost* h : stopped) h->freeze(true);
+    run_until(w_.clock.now + plan_.stopped);
+    for (FlowHost* h : stopped) h->freeze(false);
+  }
+  back_at_ = w_.clock.now;
+  for (const auto& f : flows_) {
+    f->look_for_first();
+    if (plan_.stop == FlowsPlan::kIdle) f->want(kForever);
+  }
+}
+
+void FlowsRun::measure(FlowsResult& r) {
+  std::vector<uint64_t> before;
+  uint64_t tcp_before = 0, repeated = 0, sent = 0;
+  for (const auto& f : flows_) before.push_back(f->bytes());
+  for (const auto& t : tcps_) tcp_before += t->delivered();
+  const auto add_up = [&](int sign) {
+    for (const auto& h : hosts_) {
+      repeated += static_cast<uint64_t>(sign) * h->repeated();
+      sent += static_cast<uint64_t>(sign) * (h->count(USIW_CNT_TX_PKTS) - h->count(USIW_CNT_TX_SACKS));
+    }
+  };
+  add_up(-1);
+  const Link::Counts old = forward_.engine;
+  sampling_ = true;
+  sample();
+  run_until(w_.clock.now + plan_.measure);
+  sampling_ = false;
+
+  add_up(1);
+  const Link::Counts& now = forward_.engine;
+  double sum = 0, squares = 0, least = 1e300, tcp_bytes = 0;
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    const auto got = static_cast<double>(flows_[i]->bytes() - before[i]);
+    sum += got;
+    squares += got * got;
+    least = std::min(least, got);
+  }
+  for (const auto& t : tcps_) tcp_bytes += static_cast<double>(t->delivered());
+  tcp_bytes -= static_cast<double>(tcp_before);
+  const auto n = static_cast<double>(flows_.size());
+  r.goodput = percent(sum, capacity_);
+  r.tcp_goodput = percent(tcp_bytes, capacity_);
+  r.share = percent(sum, sum + tcp_bytes);
+  r.jain = squares == 0 ? 0 : sum * sum / (n * squares);
+  r.slowest = percent(least, sum / n);
+  const auto offered = static_cast<double>(now.offered - old.offered);
+  r.drops = percent(static_cast<double>(now.dropped - old.dropped), offered);
+  r.marks = percent(static_cast<double>(now.marked - old.marked), offered);
+  r.repeats = percent(static_cast<double>(repeated), static_cast<double>(sent));
+  std::ranges::sort(waits_);
+  r.queue_median = us(waits_[waits_.size() / 2]);
+  r.queue_p99 = us(waits_[waits_.size() * 99 / 100]);
+}
+
+/// Nothing more is posted; all that has been must complete, whatever the wire was like.
+void FlowsRun::drain() {
+  stopping_ = true;
+  for (const auto& f : flows_) f->stop();
+  run_until(w_.clock.now + kDrainNs, true);
+  for (size_t i = 0; i < flows_.size(); ++i)
+    if (!flows_[i]->at_rest())
+      w_.fail("hang", "flow %zu: what was posted is not complete %llu s later", i,
+              static_cast<unsigned long long>(kDrainNs / kSec));
+}
+
+FlowsResult FlowsRun::go() {
+  FlowsResult r;
+  start();
+  run_until(w_.clock.now + plan_.warm);
+  const bool troubled = plan_.outage != 0 || plan_.stop != FlowsPlan::kNobody;
+  if (troubled) trouble();
+  measure(r);
+  if (troubled && !w_.failed()) {
+    uint64_t first = UINT64_MAX, last = 0;
+    for (const auto& f : flows_) {
+      const uint64_t at = f->first() == 0 ? UINT64_MAX : f->first();
+      first = std::min(first, at);
+      last = std::max(last, at);
+    }
+    if (first != UINT64_MAX) r.recovery_first = us(first - back_at_);
+    if (last != UINT64_MAX) r.recovery_last = us(last - back_at_);
+  }
+  drain();
+  for (const auto& f : flows_) {
+    r.messages += f->received();
+    r.alive += !f->dead;
+    if (f->dead && (r.died_after == 0 || us(f->died_at - trouble_at_) / 1e6 < r.died_after))
+      r.died_after = us(f->died_at - trouble_at_) / 1e6;
+    if (f->dead && !troubled) w_.fail("lost", "a connection ended, error %d", f->error);
+  }
+  hosts_.clear();  // they look for what they have leaked
+  if (w_.failed()) r.broken = w_.rule + ": " + w_.why;
+  return r;
+}
+
+}  // namespace
+
+FlowsResult run_flows(const FlowsPlan& plan) { return FlowsRun(plan).go(); }
+
+}  // namespace usiw::sim

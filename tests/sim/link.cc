@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "link.h"
+
+#include <utility>
+
+namespace usiw::sim {
+
+void Link::send(Packet&& p) {
+  Counts& n = counts(p);
+  ++n.offered;
+  if (cut_) return void(++n.lost);
+  if (queue_.size() >= plan_.buffer) return void(++n.dropped);
+  if (p.capable && queue_.size() >= plan_.mark) {
+    p.marked = true;
+    ++n.marked;
+  }
+  queued_bytes_ += p.bytes;
+  queue_.push_back(std::move(p));
+  if (!serving_) serve();
+}
+
+void Link::serve() {
+  serving_ = true;
+  w_.after(time_of(queue_.front().bytes), life_, [this] { sent(); });
+}
+
+void Link::sent() {
+  Packet p = std::move(queue_.front());
+  queue_.pop_front();
+  queued_bytes_ -= p.bytes;
+  if (queue_.empty())
+    serving_ = false;
+  else
+    serve();
+  Counts& n = counts(p);
+  n.bytes += p.bytes;
+  if (cut_ || w_.wire.chance(plan_.loss)) return void(++n.lost);
+  if (plan_.delay == 0) return deliver_(std::move(p));
+  flying_.push_back(std::move(p));
+  w_.after(plan_.delay, life_, [this] {
+    Packet q = std::move(flying_.front());
+    flying_.pop_front();
+    deliver_(std::move(q));
+  });
+}
+
+void Link::cut(bool now) {
+  cut_ = now;
+  if (!now || queue_.empty()) return;
+  // The one that is being sent is lost when it is done.
+  while (queue_.size() > 1) {
+    ++counts(queue_.back()).lost;
+    queued_bytes_ -= queue_.back().bytes;
+    queue_.pop_back();
+  }
+}
+
+}  // namespace usiw::sim

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file link.h
+/// A line with a queue in front of it: a rate, a buffer of so many packets (what does not fit is
+/// dropped), marks above a threshold, a delay, random loss, and an end of all service (a cut).
+#ifndef USIW_TESTS_SIM_LINK_H
+#define USIW_TESTS_SIM_LINK_H
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "world.h"
+
+namespace usiw::sim {
+
+/// On its way between two hosts: a datagram of the engine, or a segment of the TCP model.
+struct Packet {
+  int from = 0, to = 0;
+  uint32_t bytes = 0;   ///< on the line: headers, checksum, preamble and gap included
+  bool capable = false; ///< may be marked instead of dropped (ECT)
+  bool marked = false;  ///< congestion was experienced (CE)
+  bool tcp = false;
+  uint64_t number = 0;  ///< TCP: of the transmission, or acknowledged by this one
+  Datagram data{};      ///< engine
+  FlowKey flow{};       ///< engine: as the sender sees it
+};
+
+struct LinkPlan {
+  uint64_t rate = 10'000'000'000;  ///< bits per second
+  size_t buffer = SIZE_MAX;        ///< packets waiting or being sent; more are dropped
+  size_t mark = SIZE_MAX;          ///< packets found waiting that get a capable one marked
+  uint64_t delay = 0;              ///< ns
+  double loss = 0;                 ///< chance of each packet
+};
+
+class Link {
+ public:
+  Link(World& world, const LinkPlan& plan, std::function<void(Packet&&)> deliver)
+      : w_(world), plan_(plan), deliver_(std::move(deliver)) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  void send(Packet&& p);
+  /// Packets that are being sent go on at the old rate.
+  void set_rate(uint64_t rate) { plan_.rate = rate; }
+  /// What waits is lost, and what comes, until the wire is back. What is beyond the line arrives.
+  void cut(bool now);
+
+  /// How long a packet that came now would wait, ns.
+  uint64_t waiting() const { return time_of(queued_bytes_); }
+  uint64_t rate() const { return plan_.rate; }
+
+  struct Counts {
+    uint64_t offered = 0, dropped = 0, marked = 0, lost = 0, bytes = 0;  ///< bytes: sent
+  };
+  Counts engine, tcp;
+
+ private:
+  uint64_t time_of(uint64_t bytes) const { return bytes * 8'000'000'000 / plan_.rate; }
+  Counts& counts(const Packet& p) { return p.tcp ? tcp : engine; }
+  void serve();
+  void sent();
+
+  World& w_;
+  LinkPlan plan_;
+  std::function<void(Packet&&)> deliver_;
+  std::deque<Packet> queue_, flying_;
+  uint64_t queued_bytes_ = 0;
+  bool serving_ = false, cut_ = false;
+  const Life life_ = std::make_shared<int>(0);
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_LINK_H

@@ -5,7 +5,7 @@ import argparse
 import subprocess
 import sys
 
-from . import kernels, session
+from . import guest, kernels, session
 from .paths import HarnessError, say
 
 EPILOG = """\
@@ -37,14 +37,19 @@ def build_parser():
 def add_options(parser):
     """The options that describe a guest."""
     parser.add_argument("--kernel", default="6.1", metavar="VERSION", help="6.1 (default), 6.12, debug (docs/testing-kernel.md), or a full version")
-    parser.add_argument("--topology", default="veth", choices=("veth", "netns", "exclusive", "lo", "host", "none"),
-                        help="see scripts/topology; none: only the module")
+    parser.add_argument("--topology", default="veth",
+                        choices=("veth", "netns", "exclusive", "lo", "host", "hosts", "none"),
+                        help="see scripts/topology; hosts: two guests on one wire; none: only the module")
     parser.add_argument("--peer", choices=("siw", "rxe"), help="this driver in place of usiw")
     parser.add_argument("--no-module", action="store_true", help="no RDMA driver at all")
     parser.add_argument("--timeout", type=int, default=120, metavar="SEC", help="for the command; 0: none (120)")
     parser.add_argument("--mem", type=int, default=2048, metavar="MB", help="memory of the guest (2048)")
     parser.add_argument("--smp", type=int, default=2, metavar="N", help="processors of the guest (2)")
-    parser.add_argument("--netdev-mtu", type=int, default=1500, metavar="N", help="MTU of the veth pair (1500)")
+    parser.add_argument("--kernel-b", metavar="VERSION", help="hosts: of the second guest (as --kernel)")
+    parser.add_argument("--smp-b", type=int, metavar="N", help="hosts: of the second guest (as --smp)")
+    parser.add_argument("--nic", default="virtio-net-pci", choices=tuple(guest.NICS),
+                        help="hosts: at both ends of the wire")
+    parser.add_argument("--netdev-mtu", type=int, default=1500, metavar="N", help="MTU of the wire (1500)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command's environment")
     parser.add_argument("--allow-dmesg", action="append", default=[], metavar="REGEX",
                         help="a kernel message that is expected")

@@ -22,37 +22,49 @@ SYSCTLS = (
 PEER_MODULES = {"siw": "siw", "rxe": "rdma_rxe"}
 
 
-def settings(kernel, options, command, tty=None, winsize=None):
+def settings(kernel, options, command, tty=None, winsize=None, patience=None):
     """The strings "key=value" for guest/.
 
     `options` has the attributes of the command line (topology, peer, no_module, timeout, netdev_mtu, env, unload).
     """
+    patience = patience or kernel.patience
     link_type = "none" if options.no_module and not options.peer else options.peer or "usiw"
     result = [f"base={path}" for path in kernel.initramfs_modules("base")]
     result += [f"late={path}" for path in kernel.initramfs_modules("late")]
     result += [f"sysctl={line}" for line in SYSCTLS]
     result += [f"project={PROJECT}", f"modules={kernel.modules}", f"kver={kernel.version}",
                f"timeout={options.timeout}"]
-    if kernel.patience > 1:
-        result.append(f"patience={kernel.patience}")
+    if patience > 1:
+        result.append(f"patience={patience}")
     if kernel.finds_leaks:
         result.append("leaks=1")
+    if options.topology.startswith("hosts"):
+        result += [f"ko={path}" for name in hosts_drivers(options) for path in kernel.module_order([name])]
     result += [f"ko={path}" for path in kernel_objects(kernel, options)]
     if options.topology != "none":
         script = str(PROJECT / "scripts" / "topology")
         arguments = [options.topology, "--type", link_type, "--mtu", str(options.netdev_mtu)]
         result += [f"setup={word}" for word in ["/bin/sh", script, "up", *arguments]]
-        if options.unload:
+        if options.unload or options.topology == "hosts-a":     # which has the other guest end in order
             result += [f"teardown={word}" for word in ["/bin/sh", script, "down", *arguments]]
     if options.unload and link_type != "none":
         result.append(f"unload={PEER_MODULES.get(link_type, link_type)}")
-    result += [f"env={item}" for item in environment(kernel, options)]
+    result += [f"env={item}" for item in environment(kernel, options, patience)]
     if tty:
         result += [f"tty={tty}", f"env=TERM={os.environ.get('TERM', 'vt100')}"]
     if winsize:
         result.append(f"winsize={winsize[0]} {winsize[1]}")
     result += [f"arg={word}" for word in command]
     return result
+
+
+#: QEMU's name of a NIC that two guests can be joined by, and its driver's.
+NICS = {"virtio-net-pci": "virtio_net", "e1000e": "e1000e", "vmxnet3": "vmxnet3"}
+
+
+def hosts_drivers(options):
+    """Drivers of the wire of control and of that of the data."""
+    return dict.fromkeys([NICS["virtio-net-pci"], NICS[options.nic]])
 
 
 def kernel_objects(kernel, options):
@@ -69,11 +81,11 @@ def kernel_objects(kernel, options):
     return [module]
 
 
-def environment(kernel, options):
+def environment(kernel, options, patience):
     """Environment of the command, without what the topology adds."""
     items = [f"PATH={STANDARD_PATH}", "HOME=/root", "USER=root", "LOGNAME=root", "LANG=C.UTF-8", "SHELL=/bin/bash",
-             f"KVER={kernel.version}", f"TOPOLOGY={options.topology}", f"PEER={options.peer or ''}",
-             f"VM_OUT={OUT}", f"VM_PATIENCE={kernel.patience}", "PYTHONDONTWRITEBYTECODE=1"]
+             f"KVER={kernel.version}", f"TOPOLOGY={options.topology.partition('-')[0]}", f"PEER={options.peer or ''}",
+             f"VM_OUT={OUT}", f"VM_PATIENCE={patience}", "PYTHONDONTWRITEBYTECODE=1"]
     if not options.peer:
         items.append(f"RDMAV_DRIVERS={BUILD / 'provider' / 'libusiw'}")
     return items + list(options.env)

@@ -212,10 +212,15 @@ def select_modules(dependencies):
 
 
 def build_init():
-    """The guest's process 1, built from guest/ when that has changed."""
-    sources = sorted(GUEST_INIT.glob("*.[ch]"))
+    """The guest's process 1."""
+    return build_program("init", GUEST_INIT)
+
+
+def build_program(name, folder):
+    """A static program of the guest, built from the C files of a folder when these have changed."""
+    sources = sorted(folder.glob("*.[ch]"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    program = VM / f"init-{digest}"
+    program = VM / f"{name}-{digest}"
     if not program.exists():
         VM.mkdir(parents=True, exist_ok=True)
         part = program.with_suffix(".part")

@@ -14,6 +14,7 @@ VM = BUILD / "vm"
 LOGS = VM / "log"
 OUT = VM / "out"
 GUEST_INIT = pathlib.Path(__file__).resolve().parent / "guest"
+REMOTE = pathlib.Path(__file__).resolve().parent / "remote"
 
 #: What the guest sees as PATH; also used to find Debian's own programs on the host.
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from typing import NamedTuple
 
 from . import guest
 from .paths import PROJECT, VM, locked, say, write_atomically
@@ -23,10 +24,28 @@ COMMAND_LINE = (
 )
 
 
+class Nic(NamedTuple):
+    """A network device of a guest, and what QEMU joins it to: perhaps a socket that it inherits."""
+    device: str
+    backend: str
+    fd: int | None = None
+
+
+def wire(device_a, device_b):
+    """((Nic of one guest, its socket), (Nic of the other, ...)) joined by a stream, which loses nothing by itself."""
+    pair = socket.socketpair()
+    return [(Nic(device, f"socket,fd={end.fileno()}", end.fileno()), end)
+            for device, end in zip((device_a, device_b), pair)]
+
+
+#: A NIC that is connected to nothing: the one netdev of the guest that outlives its namespace.
+NOWHERE = Nic("virtio-net-pci", "user,restrict=on")
+
+
 class Machine:
     """A running QEMU. `frames` and `console` are the read ends of pipes with the port's and the console's bytes."""
 
-    def __init__(self, kernel, strings, accelerator, memory=2048, processors=2, interactive=False):
+    def __init__(self, kernel, strings, accelerator, memory=2048, processors=2, interactive=False, nics=(NOWHERE,)):
         self._scratch = tempfile.TemporaryDirectory(prefix="usiw-vm-")
         scratch = pathlib.Path(self._scratch.name)
         initrd = scratch / "initrd"
@@ -47,12 +66,13 @@ class Machine:
                 "-chardev", f"file,id=frames,path=/proc/self/fd/{frames_in},append=on",
                 "-device", f"virtserialport,bus=ports.0,nr=2,chardev=frames,name={guest.PORT_NAME}",
                 "-qmp", f"unix:{self._qmp_path},server=on,wait=off",
-                # A NIC that is connected to nothing: the one netdev of the guest that outlives its namespace.
-                "-netdev", "user,id=nic,restrict=on", "-device", "virtio-net-pci,netdev=nic,romfile=",
                 *share("host", "/", "readonly=on"), *share("project", PROJECT, "readonly=off")]
+        for number, nic in enumerate(nics):
+            argv += ["-netdev", f"{nic.backend},id=nic{number}", "-device", f"{nic.device},netdev=nic{number},romfile="]
         if interactive:
             argv += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,bus=ports.0,nr=1,chardev=tty"]
-        self.process = subprocess.Popen([str(word) for word in argv], pass_fds=(frames_in, console_in),
+        inherited = (frames_in, console_in, *(nic.fd for nic in nics if nic.fd is not None))
+        self.process = subprocess.Popen([str(word) for word in argv], pass_fds=inherited,
                                         stdin=None if interactive else subprocess.DEVNULL, stderr=self._errors,
                                         stdout=None if interactive else self._errors,
                                         start_new_session=not interactive)

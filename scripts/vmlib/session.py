@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from . import guest, judge, kernels, peers, qemu
+from . import guest, hosts, judge, kernels, peers, qemu
 from .paths import LOGS, OUT, PROJECT, locked, say
 
 STATUS_HARNESS = 96     # the guest did not come as far as the command
@@ -40,9 +40,9 @@ class Outcome:
 
 
 class Session:
-    """Runs one guest."""
+    """Runs one guest. `second` is true for the one of two that only serves the other."""
 
-    def __init__(self, machine, log, options, patience=1):
+    def __init__(self, machine, log, options, patience=1, second=False):
         self.machine = machine
         self.log = log
         self.options = options
@@ -54,25 +54,44 @@ class Session:
         self.nmi_sent = False
         self.all_records = []
         self._console_line = b""
+        self._reader = guest.FrameReader()
+        self.sources = {machine.frames, machine.console}
+        self.second = second
+        self.ended = False
+        self.stopped = False    # only because the other guest had ended out of order
 
-    def run(self):
-        """Reads until the guest has ended or was ended; returns the Outcome."""
-        reader = guest.FrameReader()
-        sources = {self.machine.frames, self.machine.console}
-        while sources and not self.outcome.done:
-            left = None if self.deadline is None else max(0, self.deadline - time.monotonic())
-            readable = select.select(list(sources), [], [], left)[0]
-            for source in readable:
-                data = os.read(source, 65536)
-                if not data:
-                    sources.discard(source)
-                elif source == self.machine.console:
-                    self._console(data)
-                else:
-                    for kind, payload in reader.feed(data):
-                        self._frame(kind, payload)
-            if not readable and not self._late():
-                break
+    def read(self, source):
+        """Takes what has come from one of the sources."""
+        data = os.read(source, 65536)
+        if not data:
+            self.sources.discard(source)
+        elif source == self.machine.console:
+            self._console(data)
+        else:
+            for kind, payload in self._reader.feed(data):
+                self._frame(kind, payload)
+        if not self.sources or self.outcome.done:
+            self.end()
+
+    def check_time(self):
+        """Called when nothing came: does what is due when the deadline has passed."""
+        if self.deadline is not None and time.monotonic() >= self.deadline and not self._late():
+            self.end()
+
+    def other_ended(self, in_order):
+        """The other guest has ended. If that was in order, the second one has been told to end; else nothing is waited for."""
+        self._note("the other guest has ended")
+        if not in_order:
+            self.stopped = True
+            self.end()
+        elif self.second and not self.nmi_sent:
+            self.deadline = time.monotonic() + REACTION_SECONDS * self.patience
+
+    def end(self):
+        """Stops the guest and completes its log."""
+        if self.ended:
+            return
+        self.ended = True
         self.machine.end()
         while select.select([self.machine.console], [], [], 0)[0]:
             data = os.read(self.machine.console, 65536)
@@ -82,7 +101,6 @@ class Session:
         self.log.write("\n==== the kernel's messages ====\n".encode())
         for record in self.all_records:
             self.log.write(f"<{record.level}>[{record.seconds:12.6f}] {record.text}\n".encode())
-        return self.outcome
 
     def _late(self):
         """The deadline has passed. Returns False when there is nothing left to wait for."""
@@ -116,7 +134,8 @@ class Session:
     def _frame(self, kind, payload):
         if kind in "OE":
             self.log.write(payload)
-            write_all(1 if kind == "O" else 2, payload)
+            if not self.second:
+                write_all(1 if kind == "O" else 2, payload)
         elif kind == "K":
             record = judge.parse_record(payload)
             self.all_records.append(record)
@@ -143,9 +162,9 @@ class Session:
             self.judging = True
         elif word == "ready":
             outcome.boot_seconds = time.monotonic() - self.start
-            limit = self.options.timeout
+            limit = 0 if self.second else self.options.timeout
             self.deadline = time.monotonic() + limit + REACTION_SECONDS * self.patience if limit else None
-            if not self.options.quiet:
+            if not self.options.quiet and not self.second:
                 say(f"guest ready after {outcome.boot_seconds:.1f} s")
         elif word == "timeout":
             outcome.timed_out = True
@@ -164,6 +183,26 @@ class Session:
             outcome.failure = rest
         elif word == "done":
             outcome.done = True
+
+
+def follow(*sessions):
+    """Reads from the guests until each has ended or was ended."""
+    running = list(sessions)
+    while running:
+        owners = {source: session for session in running for source in session.sources}
+        deadlines = [session.deadline for session in running if session.deadline is not None]
+        left = max(0, min(deadlines) - time.monotonic()) if deadlines else None
+        readable = select.select(list(owners), [], [], left)[0]
+        for source in readable:
+            if not owners[source].ended:
+                owners[source].read(source)
+        for session in running:
+            if not session.ended and not session.sources.intersection(readable):
+                session.check_time()
+        for session in [session for session in running if session.ended]:
+            for other in [other for other in running if not other.ended]:
+                other.other_ended(session.outcome.done and not session.outcome.failure)
+        running = [session for session in running if not session.ended]
 
 
 def write_all(descriptor, data):
@@ -235,39 +274,70 @@ def one_at_a_time(options):
 
 
 def run_guest(options, command, interactive=False):
-    """Boots a guest and runs `command` in it. Returns the exit status for the caller's process."""
+    """Boots a guest, or two, and runs `command` in it (the first). Returns the exit status for the caller's process."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     OUT.mkdir(parents=True, exist_ok=True)
-    kernel = kernels.find(options.kernel).prepare()
+    two = options.topology == "hosts"
+    sides = hosts.sides(options, command) if two else [hosts.Side(options, command)]
+    found = [kernels.find(side.options.kernel).prepare() for side in sides]
+    accelerators = [options.accelerator or qemu.choose_accelerator(kernel) for kernel in found]
     if options.peer == "siw":
-        peers.build_siw(kernel.version)
-    accelerator = options.accelerator or qemu.choose_accelerator(kernel)
+        for kernel in found:
+            peers.build_siw(kernel.version)
     winsize = None
     if interactive and sys.stdin.isatty():
         size = os.get_terminal_size(sys.stdin.fileno())
         winsize = (size.lines, size.columns)
-    strings = guest.settings(kernel, options, command, "/dev/hvc0" if interactive else None, winsize)
-    with one_at_a_time(options), open_log(options, command) as (path, log):
+    patience = max(kernel.patience for kernel in found)
+    with one_at_a_time(options), open_log(options, command) as (path, log), contextlib.ExitStack() as stack:
+        logs = [log, stack.enter_context(open(second_log(path), "wb", buffering=0))] if two else [log]
+        nics = hosts.wires(options.nic, stack) if two else [(qemu.NOWHERE,)]
         if not options.quiet:
-            say(f"booting {kernel.version} ({accelerator}), log {relative(path)}")
-        log.write(f"command: {command}\nkernel: {kernel.version}\naccelerator: {accelerator}\n"
-                  f"topology: {options.topology}\npeer: {options.peer}\n".encode())
-        machine = qemu.Machine(kernel, strings, accelerator, options.mem, options.smp, interactive)
-        try:
-            outcome = Session(machine, log, options, kernel.patience).run()
-            errors = machine.errors().strip()
-        finally:
-            machine.close()
-        status, lines = verdict(outcome, options)
-        if errors:
-            lines.append(f"QEMU: {errors[-500:]}")
-        for line in lines:
-            log.write(f"\n[vm] {line}".encode())
-            say(line)
-        log.write(f"\n[vm] exit status {status}\n".encode())
+            versions = " and ".join(dict.fromkeys(kernel.version for kernel in found))
+            say(f"booting {versions} ({accelerators[0]}), log {relative(path)}")
+        sessions = []
+        # The second one first: the first one's command waits for it.
+        for number, (side, kernel, accelerator) in reversed(list(enumerate(zip(sides, found, accelerators)))):
+            logs[number].write(f"command: {side.command}\nkernel: {kernel.version}\naccelerator: {accelerator}\n"
+                               f"topology: {side.options.topology}\npeer: {options.peer}\n".encode())
+            tty = "/dev/hvc0" if interactive and number == 0 else None
+            strings = guest.settings(kernel, side.options, side.command, tty, winsize, patience)
+            machine = qemu.Machine(kernel, strings, accelerator, options.mem, side.options.smp, bool(tty), nics[number])
+            stack.callback(machine.close)
+            sessions.insert(0, Session(machine, logs[number], side.options, patience, second=number == 1))
+        follow(*sessions)
+        status = judge_sessions(sessions)
         if status:
             say(f"exit status {status}; the whole log: {relative(path)}")
         return status
+
+
+def judge_sessions(sessions):
+    """Says, here and in the logs, what was wrong with each guest; returns the exit status of all."""
+    total = None
+    for session in sessions:
+        outcome = session.outcome
+        status, lines = verdict(outcome, session.options)
+        if session.stopped and not (outcome.problems or outcome.failure or outcome.guest_hung):
+            lines = ["ended because the other guest had"]
+            if session.second:
+                status = 0
+        if len(sessions) > 1:
+            lines = [f"guest {'B' if session.second else 'A'}: {line}" for line in lines]
+        errors = session.machine.errors().strip()
+        if errors:
+            lines.append(f"QEMU: {errors[-500:]}")
+        for line in lines:
+            session.log.write(f"\n[vm] {line}".encode())
+            say(line)
+        session.log.write(f"\n[vm] exit status {status}\n".encode())
+        total = status if total is None else hosts.graver(total, status)
+    return total
+
+
+def second_log(path):
+    """Where the log of the second guest goes: beside that of the first."""
+    return path.with_name(f"{path.stem}.b{path.suffix}")
 
 
 def relative(path):

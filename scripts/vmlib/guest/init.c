@@ -58,7 +58,7 @@ static void run_setup(void)
 	static char text[16384];
 	struct run run = { .capture = text, .capture_size = sizeof(text) - 1 };
 
-	run_command(&run, settings.setup.item, 30000 * settings.patience, NULL);
+	run_command(&run, settings.setup.item, 60000 * settings.patience, NULL);
 	if (run.timed_out || !WIFEXITED(run.wait_status) || WEXITSTATUS(run.wait_status)) {
 		report_end("setup", &run);
 		fail("the topology could not be made");

@@ -159,3 +159,12 @@ def test_comparison_demands_every_figure_of_usiw_only():
     full["usiw", "read", "bw", 65536] = [1.0, bench.FAILS]
     assert comparison.incomplete(full, ["usiw"], 2) == [("usiw", "read", "bw", 65536)]
     assert len(comparison.incomplete(full, ["usiw:socket", "rxe:host"], 2)) == len(full)
+
+
+def test_comparison_shows_the_average_beside_the_typical_latency():
+    assert bench.parse_perftest(PERFTEST_LAT, "avg", 64) == 35.55
+    results = {("usiw", "send", "lat", 64): [30.0], ("usiw", "send", "avg", 64): [355.0]}
+    lines = comparison.table(results, ["usiw"], bench.BETWEEN_CELLS).splitlines()
+    places = [lines.index(line) for line in ("| send 64 B | 30.0 |", "| average latency, us | usiw |", "| send 64 B | 355 |")]
+    assert places == sorted(places)
+    assert not any("1 MB" in line for line in lines)

@@ -3,6 +3,7 @@
 
     bench.py demo                      the environment has A_DEV, B_IP ...; exit status 0 if every step worked
     bench.py compare ROW=MODULE...     loads each row's driver in turn, measures, prints a JSON object a line for each cell
+    bench.py between ROW               the same between the two ends of the environment, which are two guests, say
 
 A row is DRIVER or DRIVER:HOW. HOW is "packet" or "socket", the port that usiw takes between the ends of a veth pair;
 "shm", its port within one host; or "host", any driver within one host.
@@ -31,6 +32,9 @@ OPERATIONS = ("send", "write", "read")
 #: Message size in bytes and iterations.
 DEMO_CELLS = [("lat", 64, 1000), ("bw", 65536, 300)]
 COMPARE_CELLS = [("lat", 64, 1000), ("lat", 4096, 500), ("lat", 65536, 100), ("bw", 65536, 300), ("bw", 1048576, 30)]
+
+#: Between two guests a message can take 24 ms.
+BETWEEN_CELLS = [("lat", 64, 300), ("lat", 4096, 200), ("bw", 65536, 100)]
 
 USIW_PORTS = ("packet", "socket", "shm")
 WITHIN_A_HOST = ("shm", "host")
@@ -92,8 +96,10 @@ def quick(words, seconds=STEP_SECONDS):
 def wait_for_listener(server, port):
     """Returns when the device of end B has a listener on the port. rdma_cm shows it a little before it listens."""
     deadline = time.monotonic() + LISTEN_SECONDS
+    there = shlex.split(os.environ["B_EXEC"]) if os.environ.get("TOPOLOGY") == "hosts" else []
     while time.monotonic() < deadline and server.process.poll() is None:
-        shown = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
+        shown = subprocess.run([*there, "rdma", "resource", "show", "cm_id"], capture_output=True, text=True,
+                               check=False, stdin=subprocess.DEVNULL).stdout
         if any(f"link {os.environ['B_DEV']}/" in line and "LISTEN" in line and f":{port} " in line
                for line in shown.splitlines()):
             time.sleep(SETTLE_SECONDS)
@@ -137,12 +143,15 @@ def perftest_commands(operation, kind, size, iterations):
 
 
 def parse_perftest(text, kind, size):
-    """Typical one-way latency in microseconds, or average bandwidth in MiB/s; StepFailed if there is none."""
+    """Typical ("lat") or average ("avg") one-way latency in microseconds, or average bandwidth ("bw") in MiB/s.
+
+    StepFailed if there is none.
+    """
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 5 and words[0] == str(size) and words[1].isdigit():
-            # lat: bytes iterations min max typical ...; bw: bytes iterations peak average rate
-            value = float(words[4] if kind == "lat" else words[3])
+            # Of latency: bytes iterations min max typical average ...; of bandwidth: bytes iterations peak average rate
+            value = float(words[{"lat": 4, "avg": 5, "bw": 3}[kind]])
             if value > 0:   # a peer whose completions come at odd times makes perftest print 0.00
                 return value
     raise StepFailed(FAILS, text)
@@ -229,19 +238,26 @@ def measure_row(row, module):
         quick(words)
     take_assignments(quick([TOPOLOGY, "up", topology, "--type", driver]))
     try:
-        for operation in OPERATIONS:
-            for kind, size, iterations in COMPARE_CELLS:
-                result = {"driver": row, "operation": operation, "kind": kind, "size": size}
-                try:
-                    result["value"] = perftest(operation, kind, size, iterations)
-                except StepFailed as error:
-                    result["value"] = error.args[0]
-                    print(f"{row} {operation} {kind} {size}: {error.args[0]}: {error.args[1][-600:]}",
-                          file=sys.stderr)
-                print(json.dumps(result), flush=True)
+        measure_cells(row, COMPARE_CELLS)
     finally:
         quick([TOPOLOGY, "down", topology, "--type", driver])
         quick(["rmmod", pathlib.Path(module).name.partition(".")[0]])
+
+
+def measure_cells(row, cells):
+    """Measures each cell and prints what comes out; of latency the typical and the average one."""
+    for operation in OPERATIONS:
+        for kind, size, iterations in cells:
+            kinds = (kind, "avg") if kind == "lat" else (kind,)
+            try:
+                text = pair(*perftest_commands(operation, kind, size, iterations))
+                values = [parse_perftest(text, which, size) for which in kinds]
+            except StepFailed as error:
+                values = [error.args[0]] * len(kinds)
+                print(f"{row} {operation} {kind} {size}: {error.args[0]}: {error.args[1][-600:]}", file=sys.stderr)
+            for which, value in zip(kinds, values):
+                result = {"driver": row, "operation": operation, "kind": which, "size": size, "value": value}
+                print(json.dumps(result), flush=True)
 
 
 def compare(rows):
@@ -266,6 +282,9 @@ def main(words):
         return demo()
     if words[:1] == ["compare"] and len(words) > 1:
         return compare(words[1:])
+    if words[:1] == ["between"] and len(words) == 2:
+        measure_cells(words[1], BETWEEN_CELLS)
+        return 0
     print(__doc__, file=sys.stderr)
     return 2
 

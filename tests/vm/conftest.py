@@ -5,15 +5,12 @@ After every test that started a process: nothing of it runs any more, the kernel
 warning level, and `rdma resource show` and the sockets are as they were before.
 """
 
-import os
 import time
 
 import pytest
 
 from support import cases, procs, watch
-from support.net import A, B, WORLD
-
-TOPOLOGY = os.environ.get("TOPOLOGY", "")
+from support.net import A, B, TOPOLOGY, WORLD
 
 
 def pytest_addoption(parser):
@@ -29,6 +26,9 @@ def pytest_collection_modifyitems(config, items):
         own = TOPOLOGY if TOPOLOGY in ("netns", "exclusive") else None
         fits = needs == own and (WORLD == "module" or item.get_closest_marker("kernel") is None)
         (keep if fits else other).append(item)
+        apart = item.get_closest_marker("one_kernel") if TOPOLOGY == "hosts" else None
+        if apart:
+            item.add_marker(pytest.mark.skip(reason=f"needs both ends on one kernel: {apart.args[0]}"))
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = keep

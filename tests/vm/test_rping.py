@@ -39,8 +39,8 @@ def test_to_the_own_address():
 @pytest.mark.core
 def test_ipv6():
     port = next_port()
-    server = Proc(["rping", "-s", "-a", B.ip6, "-p", port, "-C", 5, "-V"]).wait_listening(port)
-    Proc(["rping", "-c", "-a", B.ip6, "-p", port, "-C", 5, "-V"]).expect(0)
+    server = Proc(["rping", "-s", "-a", B.ip6, "-p", port, "-C", 5, "-V"], where=B.where).wait_listening(port)
+    Proc(["rping", "-c", "-a", B.ip6, "-p", port, "-C", 5, "-V"], where=A.where).expect(0)
     server.expect(0, 20)
 
 
@@ -49,7 +49,7 @@ def test_persistent_server():
     variable: of two that come before its main thread has looked, it forgets the first, whose client then waits for ever. So
     no client starts here before the one before it is served.)"""
     port = next_port()
-    server = Proc(["rping", "-s", "-P", "-a", B.ip, "-p", port]).wait_listening(port)
+    server = Proc(["rping", "-s", "-P", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     client = ["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-V"]
     first = Proc([*client, "-v", "-C", 100_000_000])
     first.wait_for("ping data")

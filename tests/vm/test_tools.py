@@ -32,7 +32,7 @@ def test_ucmatose_100_at_once():
 
 def test_cmtime_1000_connections():
     port = next_port()
-    server = Proc(["cmtime", "-b", B.ip, "-p", port, "-c", 1000]).wait_listening(port)
+    server = Proc(["cmtime", "-b", B.ip, "-p", port, "-c", 1000], where=B.where).wait_listening(port)
     client = Proc(["cmtime", "-b", A.ip, "-s", B.ip, "-p", port, "-c", 1000])
     out = client.expect(0, 240)
     assert re.search(r"^\s*connect", out, re.M), out
@@ -107,7 +107,8 @@ def test_rdma_resource_show():
     assert len(mine) == 1 and mine[0]["ifname"] == A.dev and mine[0]["state"] == "RTS", qps
     ids = json.loads(run("rdma", "-j", "resource", "show", "cm_id"))
     assert any(i.get("pid") == client.pid and i.get("state") == "CONNECT" for i in ids), ids
-    assert any(i.get("pid") == server.proc.pid and i.get("state") == "LISTEN" for i in ids), ids
+    theirs = json.loads(run("rdma", "-j", "resource", "show", "cm_id", where=server.proc.where))
+    assert any(i.get("pid") == server.proc.pid_there and i.get("state") == "LISTEN" for i in theirs), theirs
     for kind in ("pd", "cq", "mr"):
         listed = json.loads(run("rdma", "-j", "resource", "show", kind))
         assert any(entry.get("comm") == "traffic" and entry["ifname"] == A.dev for entry in listed), (kind, listed)

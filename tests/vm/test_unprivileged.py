@@ -64,6 +64,7 @@ def test_ucmatose():
          ["ucmatose", "-s", B.ip, "-b", A.ip, "-p", port, "-C", 10, "-S", 4000], port, UB, UA)
 
 
+@pytest.mark.one_kernel("they share memory")
 def test_processes_of_one_user_on_one_host():
     """The route is local: shared memory."""
     server = Server(UB)
@@ -108,6 +109,7 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
     server.stop()
 
 
+@pytest.mark.one_kernel("only a virtual link takes merged datagrams as one frame")
 @pytest.mark.core
 @pytest.mark.parametrize("server, client, merged", [(UB, UA, True), (B, UA, False), (UB, A, False)],
                          ids=["both", "client", "server"])
@@ -126,6 +128,7 @@ def test_datagrams_are_merged_where_both_ends_receive_by_sockets(server, client,
     assert (longest > mtu + 14) == merged, longest
 
 
+@pytest.mark.one_kernel("one host")
 @pytest.mark.parametrize("server, client", [("packet", "auto"), ("auto", "packet")])
 def test_one_host_an_end_follows_the_one_that_takes_raw_packets_only(server, client, monkeypatch):
     """Over lo these reach raw ports only."""
@@ -139,6 +142,7 @@ def test_one_host_an_end_follows_the_one_that_takes_raw_packets_only(server, cli
     listening.stop()
 
 
+@pytest.mark.one_kernel("one host")
 @pytest.mark.parametrize("server, client", [("packet", "shm"), ("shm", "packet")])
 def test_one_host_ends_without_a_common_port_say_so_at_once(server, client, monkeypatch):
     """In place of a connection on which nothing arrives."""
@@ -168,6 +172,7 @@ def test_a_firewall_rule_is_obeyed():
     server.proc.kill()
 
 
+@pytest.mark.one_kernel("the keys of both ends are set in one namespace")
 @pytest.mark.parametrize("site", [UA, A], ids=["nobody", "root"])
 def test_ipsec_is_obeyed(site):
     """Where a policy orders ESP, data leaves as ESP, also of a process that may send raw packets."""
@@ -267,6 +272,7 @@ def test_a_data_socket_can_do_nothing_else():
     server.stop()
 
 
+@pytest.mark.one_kernel("takes a socket out of the server's process")
 @pytest.mark.core
 def test_the_next_connection_has_a_socket_beside_one_that_shares_its_port_no_more():
     """All connections of a listener have its port, and the kernel lets no other socket next to one without SO_REUSEPORT."""

@@ -8,6 +8,7 @@ import os
 import subprocess
 from typing import NamedTuple
 
+from . import there
 from .procs import Proc, run
 
 
@@ -45,6 +46,8 @@ def devices_for_all():
     modes = {path: os.stat(path).st_mode & 0o777 for path in glob.glob("/dev/infiniband/*")}
     for path in modes:
         os.chmod(path, 0o666)
+    if there.is_remote(B.where):
+        run("sh", "-c", "chmod 0666 /dev/infiniband/*", where=B.where)
     try:
         yield
     finally:
@@ -52,7 +55,9 @@ def devices_for_all():
             with contextlib.suppress(OSError):
                 os.chmod(path, mode)
 
+
 PEER = os.environ.get("PEER", "")
+TOPOLOGY = os.environ.get("TOPOLOGY", "")
 
 #: What answers the programs: the module in a guest, or usiw-run (tests/kernel-less).
 WORLD = os.environ.get("WORLD", "module")
@@ -86,14 +91,25 @@ def netem(args, sites=(A, B)):
     return qdisc(f"netem limit 20000 {args}", sites)
 
 
+#: What runs a command on each host that the ends are on: one, or two for the topology hosts.
+HOSTS = ["", B.where] if there.is_remote(B.where) else [""]
+
+
+def host_of(device):
+    """The one of HOSTS that has the device."""
+    return HOSTS[-1] if device == B.dev else HOSTS[0]
+
+
 def rdma_links():
     """{device: entry} of `rdma link show`."""
-    return {entry["ifname"]: entry for entry in json.loads(run("rdma", "-j", "link", "show") or "[]")}
+    return {entry["ifname"]: entry for host in HOSTS
+            for entry in json.loads(run("rdma", "-j", "link", "show", where=host) or "[]")}
 
 
 def statistics(device):
     """{counter: value} of `rdma statistic show`."""
     found = {}
-    for entry in json.loads(run("rdma", "-j", "statistic", "show", "link", f"{device}/1") or "[]"):
+    shown = run("rdma", "-j", "statistic", "show", "link", f"{device}/1", where=host_of(device))
+    for entry in json.loads(shown or "[]"):
         found.update({key: value for key, value in entry.items() if isinstance(value, int) and key != "port"})
     return found

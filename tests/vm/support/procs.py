@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 
+from . import there
+
 #: Factor for every time-out here: a guest under emulation on a busy host is slow.
 PATIENCE = float(os.environ.get("VM_PATIENCE", "1"))
 
@@ -27,6 +29,7 @@ class Proc:
 
     def __init__(self, argv, where="", env=None, cwd=None, stdin=subprocess.DEVNULL):
         Proc.started_total += 1
+        self.where = where
         self.argv = shlex.split(where) + [str(word) for word in argv]
         self._file = tempfile.TemporaryFile()
         self.started = time.monotonic()
@@ -35,6 +38,11 @@ class Proc:
                                       env=dict(os.environ, **{k: str(v) for k, v in (env or {}).items()}))
         self.pid = self._proc.pid
         _alive.append(self)
+
+    @property
+    def pid_there(self):
+        """Its process id on the host where it runs, which may be the other guest; None while it has none."""
+        return there.pid_of(self.pid) if there.is_remote(self.where) else self.pid
 
     @property
     def output(self):
@@ -97,31 +105,28 @@ class Proc:
             if time.monotonic() > deadline:
                 self.fail(f"does not listen on port {port}")
             time.sleep(0.03)
-            bound = sockets_bound(port, self.pid)
+            bound = sockets_bound(port, self.pid_there, self.where)
             quiet = quiet + 1 if bound and bound == before and (spins or self.sleeps()) else 0
             before = bound
         return self
 
     def sleeps(self):
         """True when none of its threads runs."""
-        for tid in os.listdir(f"/proc/{self.pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{tid}/stat", encoding="ascii",
-                                                    errors="replace") as f:
-                if f.read().rpartition(")")[2].split()[0] in "RD":
-                    return False
-        return True
+        return not any(text.rpartition(")")[2].split()[0] in "RD"
+                       for _, text in there.threads(self.pid_there, "stat", self.where) if text)
 
     def kernel_stack(self):
         """Where its threads sleep in the kernel."""
-        stacks = []
-        with contextlib.suppress(OSError):
-            for tid in os.listdir(f"/proc/{self.pid}/task"):
-                with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{tid}/stack", encoding="ascii") as f:
-                    stacks.append(f"thread {tid}: " + " < ".join(re.findall(r"\] (\S+?)\+", f.read())[:8]))
-        return "; ".join(stacks)
+        return "; ".join(f"thread {tid}: " + " < ".join(re.findall(r"\] (\S+?)\+", text)[:8])
+                         for tid, text in there.threads(self.pid_there, "stack", self.where))
 
     def signal(self, number):
         """Sends a signal to the process itself."""
+        if there.is_remote(self.where):
+            pid = self.pid_there
+            if pid:
+                there.ask(["kill", f"-{int(number)}", str(pid)], self.where)
+            return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -139,18 +144,16 @@ class Proc:
 
     def cpu_seconds(self):
         """CPU time of all its threads, children not included."""
-        with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as f:
-            fields = f.read().rpartition(")")[2].split()
+        (text,) = there.read(f"/proc/{self.pid_there}/stat", self.where).values()
+        fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def sockets_bound(port, pid="self"):
-    """Number of sockets in the network namespace of `pid` that are bound to the port."""
-    wanted, count = f":{port:04X}", 0
-    for name in ("udp", "udp6", "tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
-            count += sum(1 for line in f if line.split()[1].endswith(wanted))
-    return count
+def sockets_bound(port, pid="self", where=""):
+    """Number of sockets in the network namespace of `pid`, a process at the end `where`, that are bound to the port."""
+    wanted = f":{port:04X}"
+    return sum(line.split()[1].endswith(wanted) for name in ("udp", "udp6", "tcp", "tcp6")
+               for text in there.read(f"/proc/{pid}/net/{name}", where).values() for line in text.splitlines())
 
 
 def run(*argv, timeout=60, status=0, where="", env=None):

@@ -5,13 +5,13 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 from vmlib import judge  # noqa: E402
 
-from .net import WORLD  # noqa: E402
+from . import there  # noqa: E402
+from .net import HOSTS, WORLD  # noqa: E402
 
 
 #: Of the kernel's packet socket, about what was under way in it when the netdev's MTU fell.
@@ -45,34 +45,32 @@ class Kmsg:
         return [f"<{r.level}> {r.text}" for r in judge.suspicious(self.take(), expected)]
 
 
-def rdma_resources():
+def rdma_resources(host=""):
     """{device: {object: count}} of `rdma resource show`, without objects of the kernel's own."""
-    text = subprocess.run(["rdma", "-j", "resource", "show"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                          check=True, timeout=30).stdout
+    text = there.ask(["rdma", "-j", "resource", "show"], host)
     return {entry["ifname"]: {key: value for key, value in entry.items() if key in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
             for entry in json.loads(text or "[]")}
 
 
-def sockets():
+def sockets(host=""):
     """UDP, packet and raw sockets of this network namespace, as a sorted list of what tells them apart."""
     found = []
     for name, fields in (("udp", (1, 2)), ("udp6", (1, 2)), ("packet", (3, 4)), ("raw", (1, 2))):
-        with open(f"/proc/net/{name}", encoding="ascii") as f:
-            for line in f.readlines()[1:]:
+        for text in there.read(f"/proc/net/{name}", host).values():
+            for line in text.splitlines()[1:]:
                 words = line.split()
                 found.append(" ".join([name] + [words[i] for i in fields]))
     return sorted(found)
 
 
-def slabs():
+def slabs(host=""):
     """{cache: objects in use} of the module's own slab caches."""
-    found = {}
-    with open("/proc/slabinfo", encoding="ascii") as f:
-        for line in f:
-            if line.startswith("usiw"):
-                name, active = line.split()[:2]
-                found[name] = int(active)
-    return found
+    if host:
+        text = there.ask(["grep", "^usiw", "/proc/slabinfo"], host)
+    else:
+        with open("/proc/slabinfo", encoding="ascii") as f:
+            text = f.read()
+    return {line.split()[0]: int(line.split()[1]) for line in text.splitlines() if line.startswith("usiw")}
 
 
 def meminfo_kb(key):
@@ -92,4 +90,9 @@ def state():
     """All that has to be again as it was."""
     if WORLD != "module":
         return {"sockets": sockets()}
-    return {"rdma resource show": rdma_resources(), "sockets": sockets(), "slabs": slabs()}
+    state_of = {}
+    for number, host in enumerate(HOSTS):
+        of = " of guest B" if number else ""
+        state_of |= {f"rdma resource show{of}": rdma_resources(host), f"sockets{of}": sockets(host),
+                     f"slabs{of}": slabs(host)}
+    return state_of

@@ -135,7 +135,8 @@ def test_peer_rxe(kernel, tmp_path):
 @pytest.mark.parametrize("nic", ("virtio-net-pci", "e1000e", "vmxnet3"))
 def test_two_guests_on_one_wire(nic):
     script = ("$B_EXEC rping -s -a $B_IP -C 3 & sleep 2; rping -c -a $B_IP -C 3 -V || exit 1; wait; "
-              "$B_EXEC sh -c 'cat /sys/class/net/$B_NETDEV/statistics/rx_packets /proc/sys/kernel/random/boot_id; exit 7'; "
+              "$B_EXEC sh -c 'cat /sys/class/net/$B_NETDEV/statistics/rx_packets /proc/sys/kernel/random/boot_id; "
+              "exit 7'; "
               "echo $?; cat /proc/sys/kernel/random/boot_id")
     done = vm("--peer", "siw", "--topology", "hosts", "--nic", nic, "--smp", "1", "--unload", "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr

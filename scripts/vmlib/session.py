@@ -79,7 +79,7 @@ class Session:
             self.end()
 
     def other_ended(self, in_order):
-        """The other guest has ended. If that was in order, the second one has been told to end; else nothing is waited for."""
+        """The other guest has ended. In order: the second one has been told to end, too. Else nothing is waited for."""
         self._note("the other guest has ended")
         if not in_order:
             self.stopped = True

@@ -102,8 +102,19 @@ def host_of(device):
 
 def rdma_links():
     """{device: entry} of `rdma link show`."""
-    return {entry["ifname"]: entry for host in HOSTS
-            for entry in json.loads(run("rdma", "-j", "link", "show", where=host) or "[]")}
+    return {entry["ifname"]: entry for host in HOSTS for entry in _links_of(host)}
+
+
+def _links_of(host):
+    """`rdma` lists the devices and then asks for each: one that goes in between is an error, and it is asked again."""
+    while True:
+        proc = Proc(["rdma", "-j", "link", "show"], where=host)
+        try:
+            if proc.wait() != 0 and "Invalid argument" in proc.output:
+                continue
+            return json.loads(proc.expect() or "[]")
+        finally:
+            proc.kill()
 
 
 def statistics(device):

@@ -150,7 +150,8 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   qp.snd.lose(psn);
   count(qp, USIW_CNT_RETRANS_FAST);
   note(TraceKind::kFast, qp, psn, now_ - qp.snd.pkt(psn).sent_ns, qp.rtt.srtt());
-  if (!psn_lt(psn, qp.rnr_recover)) qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
+  const bool while_not_ready = psn_in(qp.rnr_recover, qp.snd.una(), qp.snd.nxt() - qp.snd.una() + 1) && psn_lt(psn, qp.rnr_recover);
+  if (!while_not_ready) qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
   activate(qp);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file outage_test.cc
-/// The wire carries nothing for a while, and a whole window is lost.
+/// The wire carries nothing for a while, and a whole window is lost; or it loses much all the time.
 #include "fixture.h"
 
 namespace usiw::sim {
@@ -51,6 +51,33 @@ TEST_F(Outage, lost_window_is_repeated_at_once) {
   EXPECT_LE(w.a.count(USIW_CNT_RTO), rtos + 2);
   EXPECT_GT(before, 50u);
   EXPECT_GE(done - resumed, before * 9 / 10);
+}
+
+/// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was taken
+/// for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
+TEST_F(EngineTest, much_loss_cuts_the_window_whatever_the_psn) {
+  for (const uint32_t psn : {0x1000u, 0x7fffff00u, 0x80001000u, 0xfffffe00u}) {
+    usiw_qp_stats stats{};
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 16;
+    attr.max_send_sge = attr.max_recv_sge = 1;
+    attr.stats = &stats;
+    Qp* from = w.a.qp(attr);
+    attr.stats = nullptr;
+    Qp* to = w.b.qp(attr);
+    PairOptions o;
+    o.psn[0] = psn;
+    w.connect(from, to, o);
+    Region* source = w.a.region(1 << 20);
+    Region* sink = w.b.region(1 << 20);
+    unsigned datagrams = 0;
+    w.wire.filter = [&](int side, Datagram&) { return side != 0 || ++datagrams % 5 != 0; };
+    write(from, source->sge(0, 1 << 20), sink->addr(), sink->stag);
+    wait(w.a, w.a.send_cq, 1);
+    w.wire.filter = nullptr;
+    EXPECT_GT(stats.counters[USIW_CNT_RETRANS_FAST], 100u) << psn;
+    EXPECT_LT(stats.gauges[USIW_GAUGE_CWND], 32u) << psn;
+  }
 }
 
 }  // namespace

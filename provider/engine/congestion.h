@@ -18,16 +18,18 @@ namespace usiw {
 ///    wake-up of a thread makes single RTTs a hundred times longer and means nothing;
 ///  - when a cut does not shorten the delay then this flow does not cause it (two
 ///    processes take turns on one CPU): the cut is taken back and the target raised;
-///  - a few per cent of loss is noise of the wire, repaired by SACK; only more than
-///    kLossPercent in a round is congestion, answered at once and once per window.
+///  - a few per cent of loss is noise of the wire, repaired by SACK. Congestion is more than
+///    kLossPercent in a round, and any loss in slow start or while the queue is as long as
+///    it has been of late: answered at once and once per window.
 class DelayCongestion {
  public:
   static constexpr float kInitial = 64;
-  static constexpr float kFloor = 16;
+  static constexpr float kFloor = 2;
   static constexpr float kCeiling = kWindow;
   static constexpr uint64_t kBaseTarget = 1'000'000;  ///< ns of standing queue
   static constexpr uint64_t kMaxTarget = 50'000'000;
   static constexpr uint32_t kLossPercent = 5;
+  static constexpr uint64_t kShortQueue = 10'000;  ///< ns; host noise, no queue
 
   uint32_t window() const { return static_cast<uint32_t>(cwnd_); }
 
@@ -37,10 +39,15 @@ class DelayCongestion {
               uint32_t snd_nxt) {
     acked_ += acked;
     limited_ |= limited;
-    if (rtt != 0) round_rtt_ = round_rtt_ == 0 ? rtt : std::min(round_rtt_, rtt);
+    if (rtt != 0) {
+      round_rtt_ = round_rtt_ == 0 ? rtt : std::min(round_rtt_, rtt);
+      queue_ = rtt - min_rtt;
+      longest_queue_ = std::max(longest_queue_, queue_);
+    }
     if (slow_start_ && limited) cwnd_ = std::min(kCeiling, cwnd_ + static_cast<float>(acked));
     if (psn_lt(snd_una, round_end_)) return;
     end_round(min_rtt);
+    longest_queue_ -= longest_queue_ / 64;
     round_end_ = snd_nxt;
     acked_ = lost_ = 0;
     round_rtt_ = 0;
@@ -52,7 +59,8 @@ class DelayCongestion {
     if (sent_ns < cut_at_) return;  // sent before the window was cut: known
     ++lost_;
     const float round = std::max(cwnd_, static_cast<float>(acked_ + lost_));
-    if (lost_ < 3 || static_cast<float>(lost_ * 100) <= round * kLossPercent) return;
+    const bool full = longest_queue_ > kShortQueue && queue_ * 4 >= longest_queue_ * 3;
+    if (!full && !slow_start_ && (lost_ < 3 || static_cast<float>(lost_ * 100) <= round * kLossPercent)) return;
     undo_cwnd_ = cwnd_;
     cut_at_ = now;
     lost_ = 0;
@@ -117,6 +125,8 @@ class DelayCongestion {
   uint32_t lost_ = 0;     ///< in this round
   uint64_t cut_at_ = 0;   ///< time of the last cut for loss
   uint64_t round_rtt_ = 0;
+  uint64_t queue_ = 0;          ///< ns by which the latest RTT exceeds the smallest
+  uint64_t longest_queue_ = 0;  ///< of late
   uint64_t cut_rtt_ = 0;  ///< smallest RTT of the round before them; 0: none
   uint64_t target_ = kBaseTarget;
 };

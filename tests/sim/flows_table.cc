@@ -20,11 +20,12 @@ void shared_lan(std::vector<FlowsPlan>& all) {
     p.name = number("share-", n);
     p.what = number("", n, " senders, 10 Gb/s, 20 us, 128 packets");
     p.senders = n;
+    p.warm = 250 * kMs;  // fair shares are not there from the first round trip on
     p.wants_jain = n >= 2 && n <= 32;
     p.wants_drops = n <= 16;
     p.wants_queue = true;
     p.min_goodput = 70;
-    if (n >= 2) p.min_jain = n <= 16 ? 0.4 : 0.3;
+    if (n >= 2) p.min_jain = n == 2 ? 0.75 : 0.85;
     all.push_back(p);
   }
 }
@@ -56,6 +57,7 @@ void marking(std::vector<FlowsPlan>& all) {
     p.senders = n;
     p.buffer = 1000;
     p.mark = 65;
+    p.warm = 250 * kMs;
     p.wants_jain = p.wants_queue = true;
     p.min_goodput = 60;
     p.min_jain = 0.5;

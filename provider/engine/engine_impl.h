@@ -190,6 +190,8 @@ struct Engine::Impl {
   }
   void on_timer(QpContext& qp);
   void on_rto(QpContext& qp);
+  void nudge(QpContext& qp);
+  void nudged(QpContext& qp);
   void on_rnr_timer(QpContext& qp);
   void on_keepalive(QpContext& qp);
   uint64_t rto_at(const QpContext& qp) const;

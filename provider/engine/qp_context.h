@@ -180,6 +180,7 @@ struct QpConnection {
   // Time-outs.
   uint64_t rto_base = 0;     ///< the time-out counts from here
   uint64_t stall_since = 0;  ///< last forward progress
+  uint64_t nudge_at = kNever;  ///< between two of them: ask whether the wire is there again
   uint8_t backoffs = 0;
   uint8_t probes = 0;        ///< unanswered keepalive probes
   bool window_blocked = false;  ///< the peer's window, not ours, stops sending

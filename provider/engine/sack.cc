@@ -57,6 +57,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     qp.reo_late = std::max(qp.reo_late, std::min(sum.late, qp.rtt.rto(0)));
   }
   qp.backoffs = 0;
+  qp.nudge_at = kNever;
   qp.rto_base = qp.stall_since = now_;
   qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
   qp.cwnd_limited = false;

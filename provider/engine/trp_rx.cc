@@ -298,6 +298,8 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
   if (h.ack_psn != qp.snd.una()) return;
   if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
     not_ready(qp);
+  } else if (qp.backoffs != 0 && !qp.rnr_active) {
+    nudged(qp);
   } else if (qp.rnr_active) {
     qp.rnr_active = false;
     qp.rnr_recover = qp.snd.nxt();

@@ -26,7 +26,7 @@ uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
   if (qp.rnr_active) {
     at = std::min(at, qp.rnr_at);
   } else if (!qp.snd.empty()) {
-    at = std::min({at, rto_at(qp), qp.reo_at});
+    at = std::min({at, rto_at(qp), qp.reo_at, qp.nudge_at});
   }
   return at;
 }
@@ -46,6 +46,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
   } else if (!qp.snd.empty()) {
     if (qp.reo_at <= now_) detect_losses(qp);
     if (rto_at(qp) <= now_) on_rto(qp);
+    if (qp.connected() && qp.nudge_at <= now_) nudge(qp);
   }
   if (qp.connected() && qp.review_at <= now_) ask_port(qp, false);
   if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
@@ -65,10 +66,34 @@ void Engine::Impl::on_rto(QpContext& qp) {
     qp.snd.pkt(qp.snd.una()).timed_out = true;
     count(qp, USIW_CNT_RETRANS_RTO);
   }
+  qp.nudge_at = now_ + std::max(RttEstimator::kMinRtoNs, (now_ - qp.stall_since) / 64);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.backoffs, qp.rtt.rto(qp.backoffs));
   qp.force_send = true;
   activate(qp);
   if (qp.backoffs >= 2 && silent_since(qp, qp.stall_since)) ask_port(qp, true);
+}
+
+/// Between time-outs, which back off: is the wire there again? A datagram without payload asks, so that who waits for the
+/// end of an outage hears of it within 1/64 of what it has lasted, and many who do so at once do not fill the wire.
+void Engine::Impl::nudge(QpContext& qp) {
+  if (qp.backoffs == 0) {  // something has come since
+    qp.nudge_at = kNever;
+    return;
+  }
+  qp.nudge_at = now_ + std::max(RttEstimator::kMinRtoNs, (now_ - qp.stall_since) / 64);
+  send_sack(qp, USIW_TRP_F_ACK_REQ);
+}
+
+/// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and the
+/// oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that is not.
+void Engine::Impl::nudged(QpContext& qp) {
+  if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < RttEstimator::kMinRtoNs) return;
+  if (qp.snd.lose(qp.snd.una())) {
+    qp.snd.pkt(qp.snd.una()).timed_out = true;
+    count(qp, USIW_CNT_RETRANS_RTO);
+  }
+  qp.force_send = true;
+  activate(qp);
 }
 
 /// The peer is gone.

@@ -128,8 +128,8 @@ void outages(std::vector<FlowsPlan>& all) {
       if (ms >= 5000) {
         p.wants_life = true;
       } else {
-        // The time-out that is on when the wire comes back is as long as the outage at most, and 500 ms.
-        p.max_recovery_us = static_cast<double>(std::min<uint64_t>(2 * ms, 510)) * 1e3 + (n == 1 ? 5e3 : 1000e3);
+        // One sender: the question that is due when the wire comes back, 1/64 of the outage later at most.
+        p.max_recovery_us = static_cast<double>(ms) * 1e3 / 64 + 5e3 + (n == 1 ? 0 : 1000e3);
       }
       if (ms <= 20) p.min_goodput = 50;
       all.push_back(p);

@@ -44,13 +44,26 @@ TEST_F(Outage, lost_window_is_repeated_at_once) {
   stream_for(20 * kMs);
   w.wire.faults.cut[0] = false;
   const uint64_t rtos = w.a.count(USIW_CNT_RTO);
-  // The time-out of 0.4 ms has doubled to 25.6 ms at most; then it goes on as before.
   stream_for(26 * kMs);
   const uint64_t resumed = done;
   stream_for(50 * kMs);
   EXPECT_LE(w.a.count(USIW_CNT_RTO), rtos + 2);
   EXPECT_GT(before, 50u);
   EXPECT_GE(done - resumed, before * 9 / 10);
+}
+
+/// Time-outs back off, the questions between them much less: however long the outage was, 1/64 of it and a few round trips
+/// after its end messages complete.
+TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
+  for (const uint64_t outage : {5 * kMs, 20 * kMs, 300 * kMs, 3 * kSec}) {
+    stream_for(50 * kMs);
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+    stream_for(outage);
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+    const uint64_t back = w.clock.now, before = done;
+    while (done == before && w.clock.now < back + kSec) stream_for(100'000);
+    EXPECT_LE(w.clock.now - back, outage / 64 + 3 * kMs) << outage;
+  }
 }
 
 /// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was taken

@@ -12,7 +12,7 @@ namespace {
 /// A pair whose QPs count in pages of their own; side a is traced.
 class TraceTest : public EngineTest {
  protected:
-  static constexpr uint32_t kEvents = 256;
+  static constexpr uint32_t kEvents = 1024;
 
   void open(bool on, uint32_t flags = 0) {
     Tracer::format(memory_, kEvents, on, flags, 42, 0, "usiw0");
@@ -227,7 +227,7 @@ TEST_F(TraceTest, OffRecordsNothingOnRecords) {
 TEST_F(TraceTest, RingWraps) {
   open(true);
   connect();
-  writes(8, 200'000);
+  writes(16, 400'000);
   const uint64_t next = header().next;
   ASSERT_GT(next, 2u * kEvents);
   uint64_t time = 0;

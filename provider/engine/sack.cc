@@ -18,6 +18,7 @@ namespace usiw {
 namespace {
 
 constexpr int32_t kDupThreshold = 3;
+constexpr uint64_t kStampHalfNs = 32'000'000;  ///< within which two time stamps can be told apart
 constexpr uint64_t kMinReorder = 20'000;  ///< ns; hosts that are microseconds apart reorder, too
 
 }  // namespace
@@ -101,12 +102,12 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummar
   } else {
     // Without an echo (RFC 8985, 6.2) it may be either transmission.
     if (!sum.has_echo) return;
-    if (static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
+    // Time stamps wrap: of what was repeated for the first time long ago they say nothing.
+    const bool tells = pkt.tx_count == 2 && now_ - pkt.sent_ns < kStampHalfNs;
+    if (tells && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
       sum.spurious = true;
       if (!pkt.timed_out) sum.late = std::max<uint64_t>(sum.late, uint16_t(stamp() - sum.echo) * 1000);
-      // The first one has arrived, which is no sign of when the last one does. (Time stamps
-      // wrap: of what was repeated long ago they say nothing.)
-      if (pkt.tx_count == 2 && now_ - pkt.sent_ns < 30'000'000) return;
+      return;  // the first one has arrived, which is no sign of when the last one does
     }
   }
   if (psn_lt(qp.highest_delivered, psn)) qp.highest_delivered = psn;

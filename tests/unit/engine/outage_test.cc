@@ -66,6 +66,24 @@ TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
   }
 }
 
+/// Time stamps wrap after 65 ms. On a path of 40 ms, where the answer to a repetition comes when they say that it is older than
+/// that, no repetition counts as needless.
+TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {
+  w.wire.faults.delay = 20 * kMs;
+  auto [from, to] = w.connect();
+  Region* source = w.a.region(1 << 18);
+  Region* sink = w.b.region(1 << 18);
+  write(from, source->sge(0, 1 << 18), sink->addr(), sink->stag);
+  wait(w.a, w.a.send_cq, 1);
+  const uint64_t before = w.a.count(USIW_CNT_SPURIOUS);  // the first time-out, before the path was measured
+  unsigned datagrams = 0;
+  w.wire.filter = [&](int side, Datagram&) { return side != 0 || ++datagrams % 40 != 5; };
+  for (int i = 0; i < 4; ++i) write(from, source->sge(0, 1 << 18), sink->addr(), sink->stag);
+  wait(w.a, w.a.send_cq, 4);
+  EXPECT_GE(w.a.count(USIW_CNT_RETRANS_FAST), 10u);
+  EXPECT_EQ(before, w.a.count(USIW_CNT_SPURIOUS));
+}
+
 /// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was taken
 /// for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
 TEST_F(EngineTest, much_loss_cuts_the_window_whatever_the_psn) {

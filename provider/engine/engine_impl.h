@@ -25,6 +25,7 @@ namespace usiw {
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
+inline constexpr unsigned kEndsShareMax = 240;      ///< QpConnection::ends_share when all are
 inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
 /// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
 /// Where replies have come soon lately, twice what the slowest of them took.
@@ -180,6 +181,7 @@ struct Engine::Impl {
   void sack_not_sent(QpContext& qp);
   void take_turns(QpList& turn);
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
+  static uint16_t credit(const QpContext& qp);
   void send_sack(QpContext& qp, uint16_t flags);
   void run_acks();
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }

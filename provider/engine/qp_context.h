@@ -146,7 +146,8 @@ struct QpConnection {
   uint32_t rcv_msn = 1;              ///< queue 0: MSN expected
   uint32_t rq_head = 0;              ///< its receive work request
   uint32_t read_msn_in = 1;          ///< queue 1: MSN expected
-  uint16_t ack_count = 0;            ///< datagrams since the last acknowledgement
+  uint8_t ack_count = 0;             ///< datagrams since the last acknowledgement, or as many and 256
+  uint8_t ends_share = 0;            ///< of 240, about: how many datagrams of late would be kept if they came early
   uint16_t ack_echo = 0;             ///< time stamp of the latest datagram
   bool ack_now : 1 = false;          ///< at the end of this run
   bool ack_retrans : 1 = false;      ///< a repetition has come: its echo goes ahead of any DATA

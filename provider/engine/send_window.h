@@ -55,7 +55,7 @@ class SendWindow {
   /// nxt() may be sent.
   bool has_room() const { return nxt_ - una_ < kWindow && has_credit(); }
   /// nxt() is the last one that may be sent for now.
-  bool has_room_for_one() const { return nxt_ + 1 - una_ >= kWindow || nxt_ + 1 == edge_; }
+  bool has_room_for_one() const { return nxt_ + 1 - una_ >= kWindow || !psn_lt(nxt_ + 1, edge_); }
   /// The peer accepts nxt().
   bool has_credit() const { return psn_lt(nxt_, edge_); }
   bool has_arrived(uint32_t psn) const { return arrived_.test(psn); }

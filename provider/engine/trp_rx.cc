@@ -8,6 +8,12 @@
 
 namespace usiw {
 
+namespace {
+
+constexpr unsigned kTaggedEnd = USIW_DDP_F_TAGGED | USIW_DDP_F_LAST;
+
+}  // namespace
+
 unsigned Engine::Impl::receive_burst(int port) {
   PortState& p = ports_[port];
   std::array<RxBuf, kBurst> bufs;
@@ -111,6 +117,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
     return false;
   }
+  const bool end_of_tagged = !payload.empty() && (std::to_integer<unsigned>(payload[0]) & kTaggedEnd) == kTaggedEnd;
+  qp.ends_share = static_cast<uint8_t>(qp.ends_share - qp.ends_share / 16 + (end_of_tagged ? kEndsShareMax / 16 : 0));
 
   if (ahead > 0) {
     RxPkt later{};

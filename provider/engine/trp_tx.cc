@@ -153,7 +153,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                    .flags = flags,
                    .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
                                                             : uint8_t{USIW_TRP_DATA},
-                   .credit = kWindow,
+                   .credit = credit(qp),
                    .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
   if (!again) note_reply(qp);
@@ -180,6 +180,14 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
   }
 }
 
+/// Datagrams that the peer may send beyond the one expected. The ends of tagged messages are kept when they come early, for
+/// which there is little room: so many are let in that those among them have a place.
+uint16_t Engine::Impl::credit(const QpContext& qp) {
+  static_assert(kWindow / 4 <= Port::kMaxHeld / 2, "what one QP may keep");
+  if (qp.ends_share <= kEndsShareMax / 4 + 4) return kWindow;
+  return qp.ends_share <= kEndsShareMax / 2 + 8 ? kWindow / 2 : kWindow / 4;
+}
+
 /// A SACK about the QP's present state; silently not sent when the port has no buffer.
 void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   PortState& port = ports_[qp.port];
@@ -195,7 +203,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
                    .ack_psn = qp.rcv_nxt,
                    .flags = flags,
                    .opcode = USIW_TRP_SACK,
-                   .credit = kWindow,
+                   .credit = credit(qp),
                    .echo = qp.ack_echo});
   tx_commit(port, qp, kTrpBytes + n, false, 0);
   if (n != 0) publish(qp);  // one that only receives has no timer that would do it

@@ -84,6 +84,33 @@ TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {
   EXPECT_EQ(before, w.a.count(USIW_CNT_SPURIOUS));
 }
 
+/// The last segment of a WRITE that is ahead of its turn is kept until then, and room for that is scarce. A stream of short
+/// WRITEs is all last segments: a peer that is told of more room than there is repeats all that found none.
+TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {
+  constexpr size_t kWrites = 30'000;
+  w.wire.faults.delay = kMs;
+  PairOptions o;
+  o.max_send_wr = 2048;
+  auto [from, to] = w.connect(o);
+  Region* source = w.a.region(1024);
+  Region* sink = w.b.region(1024);
+  unsigned datagrams = 0, lost = 0;
+  w.wire.filter = [&](int side, Datagram& d) {
+    const bool drop = side == 0 && d.size() > 1000 && ++datagrams % 3000 == 0;
+    lost += drop;
+    return !drop;
+  };
+  size_t posted = 0, done = 0;
+  w.run([&] {
+    for (; posted < std::min(kWrites, done + 1500); ++posted) write(from, source->sge(0, 1024), sink->addr(), sink->stag);
+    done += w.a.poll(w.a.send_cq).size();
+    return done == kWrites;
+  }, 60 * kSec);
+  EXPECT_EQ(kWrites, done);
+  EXPECT_GE(lost, 8u);
+  EXPECT_LE(w.a.count(USIW_CNT_RETRANS_FAST) + w.a.count(USIW_CNT_RETRANS_RTO), 10u * lost);
+}
+
 /// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was taken
 /// for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
 TEST_F(EngineTest, much_loss_cuts_the_window_whatever_the_psn) {

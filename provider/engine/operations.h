@@ -19,8 +19,8 @@ struct Operation {
   uint8_t rdmap_solicited = 0;  ///< ... with kWrSolicited
   bool tagged = false;          ///< its segments name memory of the peer; else they go to a queue
   uint8_t qn = 0;               ///< untagged: which one
-  /// Its one segment is a request, without payload. The data comes as the answer, with which it completes; at most ORD are
-  /// outstanding, and a fence waits for them.
+  /// Its one segment is a request, without payload. The data comes as the answer, with which it completes; at most
+  /// ORD are outstanding, and a fence waits for them.
   bool answered = false;
   bool takes_receive = false;  ///< it completes a receive work request of the peer
   uint32_t local_access = 0;   ///< rights that it needs on the memory of its SGEs

@@ -84,7 +84,8 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   return true;
 }
 
-/// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again yet.
+/// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again
+/// yet.
 void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum) {
   const TxPkt& pkt = qp.snd.pkt(psn);
   ++sum.delivered;
@@ -152,7 +153,8 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   qp.snd.lose(psn);
   count(qp, USIW_CNT_RETRANS_FAST);
   note(TraceKind::kFast, qp, psn, now_ - qp.snd.pkt(psn).sent_ns, qp.rtt.srtt());
-  const bool while_not_ready = psn_in(qp.rnr_recover, qp.snd.una(), qp.snd.nxt() - qp.snd.una() + 1) && psn_lt(psn, qp.rnr_recover);
+  const uint32_t out = qp.snd.nxt() - qp.snd.una();
+  const bool while_not_ready = psn_in(qp.rnr_recover, qp.snd.una(), out + 1) && psn_lt(psn, qp.rnr_recover);
   if (!while_not_ready) qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
   activate(qp);
 }

@@ -83,7 +83,8 @@ class SendWindow {
   /// lost() is not 0.
   uint32_t oldest_lost() const {
     for (uint32_t psn = una_;; psn += 64)
-      if (const uint64_t bits = lost_.extract(psn); bits != 0) return psn + static_cast<uint32_t>(std::countr_zero(bits));
+      if (const uint64_t bits = lost_.extract(psn); bits != 0)
+        return psn + static_cast<uint32_t>(std::countr_zero(bits));
   }
 
   /// A lost one has been sent again.
@@ -93,8 +94,8 @@ class SendWindow {
     ++in_flight_;
   }
 
-  /// Everything before @p ack_psn, which is in [una(), nxt()], has arrived. @p news(psn, was_lost) for each of which that was
-  /// not known.
+  /// Everything before @p ack_psn, which is in [una(), nxt()], has arrived. @p news(psn, was_lost) for each of which
+  /// that was not known.
   template <typename News>
   void acknowledge(uint32_t ack_psn, News&& news) {
     for (; una_ != ack_psn; ++una_) {

@@ -73,8 +73,9 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.backoffs >= 2 && silent_since(qp, qp.stall_since)) ask_port(qp, true);
 }
 
-/// Between time-outs, which back off: is the wire there again? A datagram without payload asks, so that who waits for the
-/// end of an outage hears of it within 1/64 of what it has lasted, and many who do so at once do not fill the wire.
+/// Between time-outs, which back off: is the wire there again? A datagram without payload asks, so that who waits for
+/// the end of an outage hears of it within 1/64 of what it has lasted, and many who do so at once do not fill the
+/// wire.
 void Engine::Impl::nudge(QpContext& qp) {
   if (qp.backoffs == 0) {  // something has come since
     qp.nudge_at = kNever;
@@ -84,8 +85,9 @@ void Engine::Impl::nudge(QpContext& qp) {
   send_sack(qp, USIW_TRP_F_ACK_REQ);
 }
 
-/// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and the
-/// oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that is not.
+/// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and
+/// the oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that
+/// is not.
 void Engine::Impl::nudged(QpContext& qp) {
   if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < RttEstimator::kMinRtoNs) return;
   if (qp.snd.lose(qp.snd.una())) {

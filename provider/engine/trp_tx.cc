@@ -165,9 +165,9 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   return Sent::kYes;
 }
 
-/// Whether the acknowledgement that is owed can wait and goes with the end of the message of which @p pkt is a part. It
-/// lets the peer's work request complete; a program that then waits for this message in memory polls no CQ any more, and
-/// each segment that comes later costs it a wake-up.
+/// Whether the acknowledgement that is owed can wait and goes with the end of the message of which @p pkt is a part.
+/// It lets the peer's work request complete; a program that then waits for this message in memory polls no CQ any
+/// more, and each segment that comes later costs it a wake-up.
 bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
   if (!qp.ack_hook.linked() || qp.ack_now || now_ >= qp.ack_at) return false;
   switch (pkt.kind) {
@@ -180,8 +180,8 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
   }
 }
 
-/// Datagrams that the peer may send beyond the one expected. The ends of tagged messages are kept when they come early, for
-/// which there is little room: so many are let in that those among them have a place.
+/// Datagrams that the peer may send beyond the one expected. The ends of tagged messages are kept when they come
+/// early, for which there is little room: so many are let in that those among them have a place.
 uint16_t Engine::Impl::credit(const QpContext& qp) {
   static_assert(kWindow / 4 <= Port::kMaxHeld / 2, "what one QP may keep");
   if (qp.ends_share <= kEndsShareMax / 4 + 4) return kWindow;

@@ -52,8 +52,8 @@ TEST_F(Outage, lost_window_is_repeated_at_once) {
   EXPECT_GE(done - resumed, before * 9 / 10);
 }
 
-/// Time-outs back off, the questions between them much less: however long the outage was, 1/64 of it and a few round trips
-/// after its end messages complete.
+/// Time-outs back off, the questions between them much less: however long the outage was, 1/64 of it and a few round
+/// trips after its end messages complete.
 TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
   for (const uint64_t outage : {5 * kMs, 20 * kMs, 300 * kMs, 3 * kSec}) {
     stream_for(50 * kMs);
@@ -66,8 +66,8 @@ TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
   }
 }
 
-/// Time stamps wrap after 65 ms. On a path of 40 ms, where the answer to a repetition comes when they say that it is older than
-/// that, no repetition counts as needless.
+/// Time stamps wrap after 65 ms. On a path of 40 ms, where the answer to a repetition comes when they say that it is
+/// older than that, no repetition counts as needless.
 TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {
   w.wire.faults.delay = 20 * kMs;
   auto [from, to] = w.connect();
@@ -84,8 +84,8 @@ TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {
   EXPECT_EQ(before, w.a.count(USIW_CNT_SPURIOUS));
 }
 
-/// The last segment of a WRITE that is ahead of its turn is kept until then, and room for that is scarce. A stream of short
-/// WRITEs is all last segments: a peer that is told of more room than there is repeats all that found none.
+/// The last segment of a WRITE that is ahead of its turn is kept until then, and room for that is scarce. A stream of
+/// short WRITEs is all last segments: a peer that is told of more room than there is repeats all that found none.
 TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {
   constexpr size_t kWrites = 30'000;
   w.wire.faults.delay = kMs;
@@ -102,7 +102,8 @@ TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {
   };
   size_t posted = 0, done = 0;
   w.run([&] {
-    for (; posted < std::min(kWrites, done + 1500); ++posted) write(from, source->sge(0, 1024), sink->addr(), sink->stag);
+    for (; posted < std::min(kWrites, done + 1500); ++posted)
+      write(from, source->sge(0, 1024), sink->addr(), sink->stag);
     done += w.a.poll(w.a.send_cq).size();
     return done == kWrites;
   }, 60 * kSec);
@@ -111,8 +112,8 @@ TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {
   EXPECT_LE(w.a.count(USIW_CNT_RETRANS_FAST) + w.a.count(USIW_CNT_RETRANS_RTO), 10u * lost);
 }
 
-/// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was taken
-/// for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
+/// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was
+/// taken for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
 TEST_F(EngineTest, much_loss_cuts_the_window_whatever_the_psn) {
   for (const uint32_t psn : {0x1000u, 0x7fffff00u, 0x80001000u, 0xfffffe00u}) {
     usiw_qp_stats stats{};

@@ -73,7 +73,8 @@ constexpr char kChild[] = "USIW_CASE_CHILD";
 
 /// This program again, with one case only and @p progress as USIW_PROGRESS; its exit status.
 int run_again(const char* name, const char* progress) {
-  std::string words[] = {"again", name}, settings[] = {std::string(kChild) + "=1", std::string("USIW_PROGRESS=") + progress};
+  std::string words[] = {"again", name};
+  std::string settings[] = {std::string(kChild) + "=1", std::string("USIW_PROGRESS=") + progress};
   char* argv[] = {words[0].data(), words[1].data(), nullptr};
   std::vector<char*> environment{settings[0].data(), settings[1].data()};
   for (char** e = environ; *e != nullptr; ++e) environment.push_back(*e);
@@ -95,7 +96,8 @@ int run_again(const char* name, const char* progress) {
 // exit(3) has been called: exit handlers made later have run, and this object's turn has come.
 CASE(close_in_destructor, "close/in-a-static-destructor", .core = true) {
   if (std::getenv(kChild) == nullptr) {
-    for (const char* progress : {"adaptive", "thread"}) CHECK_EQ(run_again("close/in-a-static-destructor", progress), 0);
+    for (const char* progress : {"adaptive", "thread"})
+      CHECK_EQ(run_again("close/in-a-static-destructor", progress), 0);
     return;
   }
   auto* p = new Pair;

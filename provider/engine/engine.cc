@@ -148,6 +148,8 @@ void Engine::trace_into(std::span<std::byte> memory) {
   impl_->tracing_ = impl_->tracer_.on();
 }
 
+void Engine::set_patience(uint64_t ns) { impl_->patience_ = ns; }
+
 int Engine::add_port(Port& port) {
   impl_->ports_.push_back({.port = &port, .bufs = {}, .tags = {}, .drops = port.drops()});
   return static_cast<int>(impl_->ports_.size()) - 1;

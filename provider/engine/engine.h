@@ -66,6 +66,10 @@ class Engine {
   /// engine. Before the first QP.
   void trace_into(std::span<std::byte> memory);
 
+  /// How long nothing may come of a peer that is waited for, ns, before it counts as gone.
+  void set_patience(uint64_t ns);
+  static constexpr uint64_t kPatienceNs = 4'000'000'000;
+
   /// The port stays the caller's and must outlive the engine's use of it. Returns its number.
   int add_port(Port& port);
 

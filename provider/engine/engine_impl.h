@@ -41,12 +41,11 @@ inline constexpr uint8_t kReplyScoreMax = 8, kReplyScoreSoon = 2;
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
-inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row before giving up ...
-inline constexpr uint64_t kGiveUpNs = 4'000'000'000; ///< ... and ns without any progress
+inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
 inline constexpr uint64_t kKeepaliveNs = 10'000'000'000;     ///< ns of silence before a probe
 inline constexpr uint64_t kKeepaliveReadNs = 500'000'000;    ///< the same while a READ is outstanding
 inline constexpr uint64_t kProbeIntervalNs = 400'000'000;
-inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes before giving up
+inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
 /// So long without a sign that anything gets through, besides two repetitions, and the other port is asked for: longer
 /// than a host that is busy keeps a program waiting. Twice as long before each further time, up to kSilenceShifts.
 inline constexpr uint64_t kSilenceNs = 60'000'000;
@@ -333,6 +332,7 @@ struct Engine::Impl {
     RxBuf buf;
     int port;
   };
+  uint64_t patience_ = Engine::kPatienceNs;   ///< ns; set_patience()
   std::array<Held, Port::kMaxHeld> held_;
   std::array<uint16_t, Port::kMaxHeld> held_free_;
   size_t held_free_count_ = Port::kMaxHeld;

@@ -57,7 +57,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
-  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= kGiveUpNs) return give_up(qp);
+  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.backoffs != 0) qp.cc.on_timeout();
   if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
@@ -110,7 +110,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.
-  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= kGiveUpNs + kRnrMaxDelayNs) return give_up(qp);
+  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= patience_ + kRnrMaxDelayNs) return give_up(qp);
   if (qp.rnr_unheard != UINT8_MAX) ++qp.rnr_unheard;
   qp.rnr_at = now_ + std::min(kRnrMaxDelayNs, kRnrMinDelayNs << std::min<unsigned>(qp.rnr_backoffs, 10));
   if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
@@ -126,8 +126,8 @@ void Engine::Impl::on_keepalive(QpContext& qp) {
     qp.probes = 0;  // answered
     return;
   }
-  if (qp.probes >= kMaxProbes) return give_up(qp);
-  ++qp.probes;
+  if (qp.probes >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
+  if (qp.probes != UINT8_MAX) ++qp.probes;
   qp.probe_ns = now_;
   count(qp, USIW_CNT_PROBES);
   note(TraceKind::kProbe, qp, qp.probes);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/say.h"
+#include "runtime/patience.h"
 
 namespace usiw {
 
@@ -36,6 +37,7 @@ int Runtime::bring_up() {
     return rc;
   }
   open_trace();
+  hold()->set_patience(patience_ns());
   if (link.up == 0) {
     const std::string ifname = link.ifname;
     say_once(device_ + ": netdev " + ifname + " is down; no connection will come about until 'ip link set " +

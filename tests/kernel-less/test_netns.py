@@ -89,7 +89,7 @@ def mac_of(device, where=""):
 
 
 def goes_on(*processes):
-    """Data still moves, later than a connection without any progress lasts (4 s)."""
+    """Data still moves, later than a connection without any progress lasts (4 s here)."""
     time.sleep(5)
     for proc in processes:
         if proc.status is not None:

@@ -73,6 +73,36 @@ def cpu_within(proc, seconds):
     return proc.cpu_seconds() - before
 
 
+@pytest.mark.parametrize("port", ["socket", "shm"])
+def test_stopped_peer_is_waited_for(usiw_run, port):
+    """It stands still for longer than the tests' USIW_PEER_TIMEOUT; data moves again as soon as it goes on."""
+    number, options = next_port(), ["--port", port]
+    env = ["env", "USIW_PEER_TIMEOUT=30", TRAFFIC]
+    server = usiw_run([*env, "server", "--to", SERVER_IP, "--port", number], options).wait_listening(number, spins=True)
+    client = usiw_run([*env, "client", "--from", "127.0.0.2", "--to", SERVER_IP, "--port", number, "--seconds", 10],
+                      options)
+    client.wait_for("^connected")
+    server.signal(signal.SIGSTOP)
+    time.sleep(7)
+    server.signal(signal.SIGCONT)
+    client.expect(0, 60)
+    server.kill()
+
+
+def test_silent_peer_is_given_up(usiw_run):
+    """USIW_PEER_TIMEOUT is heeded; a value that is none is told, and the default taken."""
+    number, options = next_port(), ["--port", "socket"]
+    server = usiw_run(["env", "USIW_PEER_TIMEOUT=1.5", TRAFFIC, "server", "--to", SERVER_IP, "--port", number], options)
+    server.wait_listening(number, spins=True)
+    client = usiw_run(["env", "USIW_PEER_TIMEOUT=1", TRAFFIC, "client", "--from", "127.0.0.2", "--to", SERVER_IP,
+                       "--port", number, "--seconds", 60], options)
+    client.wait_for("^connected")
+    server.signal(signal.SIGSTOP)
+    assert client.wait(30) != 0
+    server.kill()
+    assert "USIW_PEER_TIMEOUT: 1 to 3600 seconds, not '1.5'; 40 are taken" in server.output
+
+
 def test_watcher_ends_with_its_process(usiw_run):
     port = next_port()
     server = rping_server(usiw_run, port)

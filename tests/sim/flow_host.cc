@@ -7,6 +7,12 @@
 
 namespace usiw::sim {
 
+namespace {
+
+constexpr uint64_t kPatienceNs = 40'000'000'000;  // what the provider has it say by default
+
+}  // namespace
+
 // ---- The port ----
 
 size_t FlowPort::tx(std::span<TxBuf> bufs) {
@@ -38,6 +44,7 @@ bool FlowPort::next(Datagram& d, FlowKey& flow) {
 FlowHost::FlowHost(World& world, int number, std::function<void(Packet&&)> out)
     : side(number), port(world, number, std::move(out)),
       engine(std::make_unique<Engine>(world.clock, *this, counters_.data())), w_(world) {
+  engine->set_patience(kPatienceNs);
   port_no = engine->add_port(port);
   cq = engine->cq_create(16384, nullptr);
 }

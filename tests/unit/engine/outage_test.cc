@@ -112,6 +112,41 @@ TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {
   EXPECT_LE(w.a.count(USIW_CNT_RETRANS_FAST) + w.a.count(USIW_CNT_RETRANS_RTO), 10u * lost);
 }
 
+/// A peer that stands still (SIGSTOP, a debugger, a virtual machine that is moved) is waited for as long as was said,
+/// whatever the connection was doing: sending, reading, or nothing.
+TEST_F(Outage, stopped_peer_is_waited_for_as_long_as_was_said) {
+  w.a.engine.set_patience(40 * kSec);
+  w.b.engine.set_patience(40 * kSec);
+  for (const bool reads : {false, true}) {
+    stream_for(20 * kMs);
+    if (reads) {
+      w.run([&] {
+        done += w.a.poll(w.a.send_cq).size();
+        return done == posted;
+      });
+      const Sge into = ra->sge(0, 65536);
+      const Qp::SendWr wr{posted++, WrOpcode::kRdmaRead, kWrSignaled, rb->addr(), rb->stag};
+      ASSERT_EQ(0, qa->post_send(wr, std::span(&into, 1)));
+      qa->ring_send();
+    }
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+    w.run_for(35 * kSec);
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+    w.run([&] {
+      done += w.a.poll(w.a.send_cq).size();
+      return done == posted;
+    }, 2 * kSec);
+    EXPECT_EQ(posted, done) << reads;
+  }
+  EXPECT_EQ(QpState::kRts, qa->state());
+  w.wire.faults.cut[0] = true;
+  keep_busy();
+  w.run_for(39 * kSec);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  w.run_for(3 * kSec);
+  EXPECT_EQ(QpState::kError, qa->state());
+}
+
 /// Much loss is congestion, wherever a connection's PSNs begin. (Where they began in the upper half, all of it was
 /// taken for loss while the receiver was not ready, which says nothing about the network: the window only ever grew.)
 TEST_F(EngineTest, much_loss_cuts_the_window_whatever_the_psn) {

@@ -94,7 +94,7 @@ unsigned Engine::Impl::progress() {
       qp->active_hook.unlink();
       ++work;
       // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
-      if (qp->ack_retrans && qp->ack_now) send_sack(*qp, 0);
+      if (qp->ack.repetition_at_once()) send_sack(*qp, 0);
       if (transmit(*qp)) activate(*qp);
     }
   }
@@ -114,7 +114,7 @@ uint64_t Engine::Impl::next_deadline() const {
   if (!active_.empty() || overrun_ || more_rx_ || !doorbells_.empty()) return 0;
   uint64_t at = timers_.next();
   for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = h->next)
-    at = std::min(at, h->owner->ack_now ? 0 : h->owner->ack_at);
+    at = std::min(at, h->owner->ack.due_ns());
   return at;
 }
 

@@ -25,18 +25,6 @@ namespace usiw {
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
-inline constexpr unsigned kEndsShareMax = 240;      ///< QpConnection::ends_share when all are
-inline constexpr unsigned kAckEvery = 8;           ///< datagrams acknowledged by one SACK at most
-/// Behind the end of a message, ns: time for a reply, which then carries the acknowledgement.
-/// Where replies have come soon lately, twice what the slowest of them took.
-inline constexpr uint64_t kAckDelayLastNs = 4'000;
-inline constexpr uint64_t kReplySoonNs = 500'000;
-/// The wait has to end well before the peer's time-out: half of the least there is
-/// (RttEstimator::kMinRtoNs), or of what this end's own would be on the same way.
-inline constexpr uint64_t kReplyWaitMaxNs = 200'000;
-/// Replies that came soon count up to so many, one that did not halves the count; so many
-/// and the next one is expected soon.
-inline constexpr uint8_t kReplyScoreMax = 8, kReplyScoreSoon = 2;
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessageNs = 20'000;
@@ -180,7 +168,6 @@ struct Engine::Impl {
   void sack_not_sent(QpContext& qp);
   void take_turns(QpList& turn);
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
-  static uint16_t credit(const QpContext& qp);
   void send_sack(QpContext& qp, uint16_t flags);
   void run_acks();
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
@@ -210,34 +197,11 @@ struct Engine::Impl {
   void receive_dead(QpContext& qp, const TrpHeader& h);
   Verdict in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload);
   void advance(QpContext& qp);
-  bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf);
+  bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later);
   void give_back(QpContext& qp, uint16_t held);
   void schedule_ack(QpContext& qp, uint64_t delay);
-  /// A DATA goes out: has it answered a message? One late reply (a thread was preempted)
-  /// must not change what is expected, or a ping-pong falls apart into acknowledgements.
-  void note_reply(QpContext& qp) {
-    if (qp.asked_ns == 0) return;
-    const uint64_t took = now_ - qp.asked_ns;
-    qp.asked_ns = 0;
-    if (took > kReplySoonNs) return no_reply(qp);
-    // The slowest of late: what has to be waited for. Forgotten slowly.
-    qp.reply_ns = std::max(static_cast<uint32_t>(took), qp.reply_ns - qp.reply_ns / 16);
-    if (qp.reply_score < kReplyScoreMax) ++qp.reply_score;
-  }
-  static void no_reply(QpContext& qp) {
-    qp.reply_score /= 2;
-    qp.asked_ns = 0;
-  }
-  static bool reply_expected(const QpContext& qp) { return qp.reply_score >= kReplyScoreSoon; }
-  static uint64_t reply_delay(const QpContext& qp) {
-    if (!reply_expected(qp)) return kAckDelayLastNs;
-    return std::clamp<uint64_t>(2 * uint64_t{qp.reply_ns}, kAckDelayLastNs, longest_reply_delay(qp));
-  }
-  static uint64_t longest_reply_delay(const QpContext& qp) {
-    return qp.rtt.valid() ? std::max(kReplyWaitMaxNs, qp.rtt.rto(0) / 2) : kReplyWaitMaxNs;
-  }
   void ack_at_once(QpContext& qp) {
-    qp.ack_now = true;
+    qp.ack.at_once();
     ack_due_.push_back(qp.ack_hook);
   }
 
@@ -256,7 +220,6 @@ struct Engine::Impl {
   void detect_losses(QpContext& qp);
   void mark_lost(QpContext& qp, uint32_t psn);
   void not_ready(QpContext& qp);
-  size_t build_bitmap(const QpContext& qp, std::byte* out) const;
 
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);

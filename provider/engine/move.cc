@@ -96,9 +96,9 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
 /// The peer repeats what it has an acknowledgement of: it may be that it does not hear this end, which has nothing to
 /// send that would tell.
 void Engine::Impl::peer_repeats(QpContext& qp) {
-  if (qp.peer_repeated == 0 || qp.repeated_nxt != qp.rcv_nxt) {
+  if (qp.peer_repeated == 0 || qp.repeated_nxt != qp.rcv.nxt()) {
     qp.peer_repeated = 0;
-    qp.repeated_nxt = qp.rcv_nxt;
+    qp.repeated_nxt = qp.rcv.nxt();
     qp.repeated_since = now_;
   }
   if (qp.peer_repeated != UINT8_MAX) ++qp.peer_repeated;

@@ -69,7 +69,6 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
     return ENOMEM;
   flows_.insert(path.flow, &qp);
   qp.in_flows = true;
-  qp.rx_pkts = qp.rx_storage.data();
   qp.port = port;
   qp.path = path;
   qp.conn = conn;
@@ -78,8 +77,8 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tx_storage.data());
   qp.highest_delivered = conn.snd_psn - 1;
-  qp.rcv_nxt = qp.rcv_max = conn.rcv_psn;
-  qp.ack_told = static_cast<uint16_t>(conn.rcv_psn);
+  qp.rcv.start(conn.rcv_psn, qp.rx_storage.data());
+  qp.ack.start(conn.rcv_psn);
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();
   qp.heard_ns = qp.stall_since = qp.rto_base = now_;
@@ -204,7 +203,7 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   qp.active_hook.unlink();
   qp.ack_hook.unlink();
-  qp.ack_now = false;
+  qp.ack.not_at_once();
   timers_.disarm(qp);
   publish(qp);
   release_held(qp);
@@ -222,7 +221,7 @@ void Engine::Impl::publish(QpContext& qp) {
   g[USIW_GAUGE_CREDIT] = qp.snd.edge() - qp.snd.una();
   g[USIW_GAUGE_INFLIGHT] = qp.snd.in_flight();
   g[USIW_GAUGE_LOST] = qp.snd.lost();
-  g[USIW_GAUGE_HELD] = qp.arrived.count();
+  g[USIW_GAUGE_HELD] = qp.rcv.early();
   g[USIW_GAUGE_READS_OUT] = qp.reads_out();
   g[USIW_GAUGE_SQ_BUSY] = qp.sq_next - qp.sq_head;
 }
@@ -249,14 +248,9 @@ void Engine::Impl::drop_flow(QpContext& qp) {
 }
 
 void Engine::Impl::release_held(QpContext& qp) {
-  if (qp.rx_pkts == nullptr) return;
-  for (uint32_t psn = qp.rcv_nxt; psn_lt(psn, qp.rcv_max); ++psn) {
-    if (!qp.arrived.test(psn)) continue;
-    qp.arrived.clear(psn);
-    const RxPkt& rx = qp.rx_pkt(psn);
+  qp.rcv.clear([&](const RxPkt& rx) {
     if (rx.kind == RxPkt::kHeld) give_back(qp, rx.held);
-  }
-  qp.rcv_max = qp.rcv_nxt;
+  });
 }
 
 }  // namespace usiw

@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/ack_state.h"
 #include "engine/congestion.h"
 #include "engine/psn.h"
 #include "engine/qp.h"
+#include "engine/receive_window.h"
 #include "engine/rtt.h"
 #include "engine/send_window.h"
 #include "engine/timers.h"
@@ -98,16 +100,6 @@ struct RqWork {
   bool sized;
 };
 
-/// A datagram that arrived ahead of its turn: what remains to be done in its turn.
-struct RxPkt {
-  enum Kind : uint8_t { kNothing, kSendLast, kHeld };
-  Kind kind;
-  bool solicited;   ///< kSendLast
-  uint16_t held;    ///< kHeld: index in the pool of held buffers
-  uint32_t msn;     ///< kSendLast
-  uint32_t length;  ///< kSendLast: bytes of the message
-};
-
 /// A READ of the peer, from its request until its response is acknowledged.
 struct ReadJob {
   ReadRequest request;
@@ -140,32 +132,22 @@ struct QpConnection {
   bool force_send = false;           ///< one datagram may go beyond the congestion window
   bool sq_error = false;             ///< a work request has failed; none is started any more
 
-  // ---- Receiving: one cache line ----
-  alignas(64) uint32_t rcv_nxt = 0;  ///< PSN expected
-  uint32_t rcv_max = 0;              ///< behind the highest PSN that has arrived
-  uint32_t rcv_msn = 1;              ///< queue 0: MSN expected
+  // ---- Receiving: one cache line, behind the bitmap of what has arrived early ----
+  alignas(64) ReceiveWindow rcv;
+  AckState ack;
+  Replies replies;
+  uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
+
+  alignas(64) uint32_t rcv_msn = 1;              ///< queue 0: MSN expected
   uint32_t rq_head = 0;              ///< its receive work request
   uint32_t read_msn_in = 1;          ///< queue 1: MSN expected
-  uint8_t ack_count = 0;             ///< datagrams since the last acknowledgement, or as many and 256
-  uint8_t ends_share = 0;            ///< of 240, about: how many datagrams of late would be kept if they came early
-  uint16_t ack_echo = 0;             ///< time stamp of the latest datagram
-  bool ack_now : 1 = false;          ///< at the end of this run
-  bool ack_retrans : 1 = false;      ///< a repetition has come: its echo goes ahead of any DATA
   bool rnr_told : 1 = false;         ///< the peer knows that no receive is posted
   bool keep_acking : 1 = false;      ///< kDead: repetitions of the peer's end are acknowledged
-  uint8_t reply_score = 0;           ///< replies have come soon: 0 (no) to kReplyScoreMax
-  uint16_t ack_told = 0;             ///< lower half of the ACK PSN sent last
-  uint32_t reply_ns = 0;             ///< how long such replies take at most
-  uint64_t ack_at = 0;               ///< when the acknowledgement is due otherwise
-  uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
-  uint64_t asked_ns = 0;             ///< when a message ended that no DATA has followed yet; or 0
-  RxPkt* rx_pkts = nullptr;          ///< by PSN modulo kWindow
 
   // ---- Both, less often ----
   alignas(64) Congestion cc;
   RttEstimator rtt;
-  PsnBitmap arrived;  ///< received ahead of rcv_nxt
-  uint16_t held = 0;  ///< of those, kept as they came until their turn
+  uint16_t held = 0;  ///< of those that came early, kept as they came until their turn
   bool had_room = false;  ///< the port, which is full, took something of it in the last run
 
   // RACK (RFC 8985): the latest sent among what has been delivered.
@@ -227,7 +209,7 @@ struct QpConnection {
   // Moving to the other port.
   uint8_t port_asks = 0;       ///< in a row, while nothing got through
   uint8_t peer_repeated = 0;   ///< what it has an acknowledgement of, while nothing new came
-  uint32_t repeated_nxt = 0;   ///< rcv_nxt then
+  uint32_t repeated_nxt = 0;   ///< rcv.nxt() then
   uint64_t repeated_since = 0;
   uint64_t port_asked_ns = 0;  ///< the last time
   uint64_t review_at = kNever;
@@ -259,7 +241,6 @@ struct QpContext final : Qp, TimerNode, QpConnection {
 
   SqWork& work(uint32_t index) { return sq_work[index & (sq_.capacity() - 1)]; }
   RqWork& recv_work(uint32_t index) { return rq_work[index & (rq_.capacity() - 1)]; }
-  RxPkt& rx_pkt(uint32_t psn) { return rx_pkts[psn & (kWindow - 1)]; }
   ReadJob& job(uint32_t index) { return read_jobs[index & (USIW_MAX_IRD - 1)]; }
   ReadOp& read_op(uint32_t msn) { return read_ops[msn & (USIW_MAX_ORD - 1)]; }
   uint32_t reads_out() const { return read_msn - read_done; }
@@ -274,9 +255,9 @@ struct QpContext final : Qp, TimerNode, QpConnection {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"  // no virtuals: GCC and Clang lay it out as C
-static_assert(offsetof(QpConnection, rcv_nxt) - offsetof(QpConnection, snd) == SendWindow::kCold + 64,
+static_assert(offsetof(QpConnection, rcv) - offsetof(QpConnection, snd) == SendWindow::kCold + 64,
               "sending fits into one cache line");
-static_assert(offsetof(QpConnection, cc) - offsetof(QpConnection, rcv_nxt) == 64,
+static_assert(offsetof(QpConnection, rcv_msn) - offsetof(QpConnection, rcv) == ReceiveWindow::kCold + 64,
               "receiving fits into one cache line");
 #pragma GCC diagnostic pop
 

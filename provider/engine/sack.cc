@@ -175,16 +175,4 @@ void Engine::Impl::not_ready(QpContext& qp) {
   touch_timer(qp, qp.rnr_at);
 }
 
-/// Writes the bitmap of what has arrived ahead of its turn; returns its length in bytes,
-/// 0 when nothing has.
-size_t Engine::Impl::build_bitmap(const QpContext& qp, std::byte* out) const {
-  const uint32_t bits = qp.rcv_max - qp.rcv_nxt;
-  const size_t bytes = (bits + 7) / 8;
-  for (uint32_t i = 0; i < bits; i += 64) {
-    const uint64_t word = qp.arrived.extract(qp.rcv_nxt + i);
-    std::memcpy(out + i / 8, &word, std::min<size_t>(8, bytes - i / 8));
-  }
-  return bytes;
-}
-
 }  // namespace usiw

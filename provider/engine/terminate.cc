@@ -28,7 +28,7 @@ uint64_t term_word(const TermCode& code) {
 
 }  // namespace
 
-/// Refuses the segment at rcv_nxt for the reason in fault_. @p seg: its headers, if at hand.
+/// Refuses the segment at rcv.nxt() for the reason in fault_. @p seg: its headers, if at hand.
 void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
   if (qp.phase == Phase::kTerminating || !qp.connected()) return;
   // The end of the stream is under way and has the last PSN. What is refused comes again, until the peer has read that.
@@ -117,7 +117,7 @@ void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint3
   }
   const bool found = at != qp.sq_head - 1;
   const WcStatus status = found ? status_of(t.code, qp.work(at).opcode) : WcStatus::kWrFlushErr;
-  ++qp.rcv_nxt;
+  qp.rcv.accept();
   qp.keep_acking = true;
   fail(qp, at, status, -EREMOTEIO, found ? AsyncEvent::kNone : AsyncEvent::kQpFatal);
   ack_at_once(qp);

@@ -83,7 +83,7 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
 /// need not wait for its time-out.
 void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
   const bool repeated = (h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN) &&
-                        psn_in(h.psn, qp.rcv_nxt - kWindow, kWindow);
+                        psn_in(h.psn, qp.rcv.nxt() - kWindow, kWindow);
   if (qp.keep_acking && repeated)
     ack_at_once(qp);
   else
@@ -91,7 +91,7 @@ void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
 }
 
 bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf) {
-  const int32_t ahead = psn_diff(h.psn, qp.rcv_nxt);
+  const int32_t ahead = psn_diff(h.psn, qp.rcv.nxt());
   if (ahead >= static_cast<int32_t>(kWindow) || ahead < -static_cast<int32_t>(kWindow) ||
       !apply_ack(qp, h, {})) {
     drop(qp, USIW_CNT_DROP_WINDOW, h.psn);
@@ -100,9 +100,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   const uint64_t silence_ns = now_ - qp.heard_ns;
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
-  qp.ack_echo = h.echo;
-  qp.ack_retrans |= (h.flags & USIW_TRP_F_RETRANS) != 0;
-  if (ahead < 0 || (ahead > 0 && qp.arrived.test(h.psn))) {
+  qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
+  if (ahead < 0 || (ahead > 0 && qp.rcv.has_arrived(h.psn))) {
     count(qp, USIW_CNT_RX_DUP);
     ack_at_once(qp);
     if (ahead < 0 && (h.flags & USIW_TRP_F_RETRANS) != 0) peer_repeats(qp);
@@ -117,8 +116,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
     return false;
   }
-  const bool end_of_tagged = !payload.empty() && (std::to_integer<unsigned>(payload[0]) & kTaggedEnd) == kTaggedEnd;
-  qp.ends_share = static_cast<uint8_t>(qp.ends_share - qp.ends_share / 16 + (end_of_tagged ? kEndsShareMax / 16 : 0));
+  qp.rcv.saw(!payload.empty() && (std::to_integer<unsigned>(payload[0]) & kTaggedEnd) == kTaggedEnd);
 
   if (ahead > 0) {
     RxPkt later{};
@@ -135,19 +133,16 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       return false;
     }
     const bool held = verdict == Verdict::kHold;
-    if (held && !hold(qp, h.psn, port, buf)) return false;
-    if (!held) qp.rx_pkt(h.psn) = later;
+    if (held && !hold(qp, h.psn, port, buf, later)) return false;
     count(qp, USIW_CNT_RX_OOO);
-    qp.arrived.set(h.psn);
-    if (psn_lt(qp.rcv_max, h.psn + 1)) qp.rcv_max = h.psn + 1;
+    qp.rcv.accept_early(h.psn, later);
     return held;
   }
 
   switch (in_order(qp, h, payload)) {
     case Verdict::kAccept:
     case Verdict::kHold:
-      ++qp.rcv_nxt;
-      if (psn_lt(qp.rcv_max, qp.rcv_nxt)) qp.rcv_max = qp.rcv_nxt;
+      qp.rcv.accept();
       if (h.opcode == USIW_TRP_SHUTDOWN) {
         peer_shutdown(qp);
         return false;
@@ -157,24 +152,23 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         qp.rnr_told = false;
         qp.recv_wanted_.store(false, std::memory_order_relaxed);
       }
-      if (qp.rcv_max != qp.rcv_nxt) {
+      if (qp.rcv.has_gap()) {
         advance(qp);
-        note(TraceKind::kRelease, qp, h.psn, qp.rcv_nxt);
+        note(TraceKind::kRelease, qp, h.psn, qp.rcv.nxt());
         publish(qp);
         if (!qp.connected()) return false;
         ack_at_once(qp);
       } else if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 ||
-                 ++qp.ack_count >= kAckEvery) {
+                 qp.ack.one_more()) {
         ack_at_once(qp);
       } else {
         const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
-        const bool asks = last && qp.asked_ns == 0;
-        if (asks) qp.asked_ns = now_;
-        if (last && silence_ns > kLoneMessageNs && !reply_expected(qp)) {
+        const bool asks = last && qp.replies.asked(now_);
+        if (last && silence_ns > kLoneMessageNs && !qp.replies.expected()) {
           ack_at_once(qp);
         } else {
           if (asks) qp.ack_hook.unlink();  // what was due within the message
-          schedule_ack(qp, last ? reply_delay(qp) : kAckDelayNs);
+          schedule_ack(qp, last ? qp.replies.delay(qp.rtt) : kAckDelayNs);
         }
       }
       break;
@@ -219,14 +213,11 @@ Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<cons
   return verdict;
 }
 
-/// The gap at rcv_nxt has been filled: does what was waiting for it.
+/// The gap at rcv.nxt() has been filled: does what was waiting for it.
 void Engine::Impl::advance(QpContext& qp) {
-  while (qp.arrived.test(qp.rcv_nxt)) {
-    const uint32_t psn = qp.rcv_nxt;
-    const RxPkt rx = qp.rx_pkt(psn);
+  for (RxPkt rx; qp.rcv.take(rx);) {
     Verdict verdict = Verdict::kAccept;
     bool shutdown = false;
-    qp.arrived.clear(psn);
     if (rx.kind == RxPkt::kHeld) {
       Held& held = held_[rx.held];
       TrpHeader h{};
@@ -238,21 +229,17 @@ void Engine::Impl::advance(QpContext& qp) {
       verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
     }
-    if (verdict != Verdict::kAccept) {
-      // It may have been the highest that had arrived: a bitmap ends with one that has.
-      while (qp.rcv_max != qp.rcv_nxt && !qp.arrived.test(qp.rcv_max - 1)) --qp.rcv_max;
-      return;
-    }
-    ++qp.rcv_nxt;
+    if (verdict != Verdict::kAccept) return qp.rcv.refuse();
+    qp.rcv.accept();
     if (shutdown) return peer_shutdown(qp);
     if (!qp.connected()) return;
   }
-  if (psn_lt(qp.rcv_max, qp.rcv_nxt)) qp.rcv_max = qp.rcv_nxt;
 }
 
 /// Keeps a datagram until its turn. false: no room. One QP keeps at most as many as are left for others, since its peer
 /// need never fill the gap.
-bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf) {
+bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later) {
+  static_assert(ReceiveWindow::kLeastCredit <= Port::kMaxHeld / 2, "what one QP may keep");
   if (qp.held >= held_free_count_) {
     drop(qp, USIW_CNT_DROP_NO_BUFFER, psn);
     return false;
@@ -260,9 +247,9 @@ bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf)
   const uint16_t index = held_free_[--held_free_count_];
   held_[index] = {buf, port};
   ++qp.held;
-  qp.rx_pkt(psn) = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
+  later = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
   count(qp, USIW_CNT_RX_HELD);
-  note(TraceKind::kHold, qp, psn, qp.rcv_nxt);
+  note(TraceKind::kHold, qp, psn, qp.rcv.nxt());
   return true;
 }
 
@@ -275,8 +262,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
 
 /// An acknowledgement @p delay ns from now, unless one is due earlier or a DATA carries it.
 void Engine::Impl::schedule_ack(QpContext& qp, uint64_t delay) {
-  const uint64_t at = now_ + delay;
-  if (!qp.ack_hook.linked() || at < qp.ack_at) qp.ack_at = at;
+  qp.ack.by(now_ + delay, qp.ack_hook.linked());
   ack_due_.push_back(qp.ack_hook);
 }
 
@@ -322,9 +308,9 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
 /// sent within the last window (the second may come from a SACK, whose PSN is one of
 /// the peer's), so who cannot see the traffic has to guess some 40 bits.
 void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
-  const bool acked = psn_in(h.psn, qp.rcv_nxt - kWindow, kWindow + 1);
+  const bool acked = psn_in(h.psn, qp.rcv.nxt() - kWindow, kWindow + 1);
   const bool sent = psn_in(h.ack_psn, qp.snd.una() - kWindow, qp.snd.nxt() - qp.snd.una() + kWindow);
-  const bool sacked = psn_in(h.ack_psn, qp.rcv_nxt - kWindow, 2 * kWindow);
+  const bool sacked = psn_in(h.ack_psn, qp.rcv.nxt() - kWindow, 2 * kWindow);
   if (!acked || !(sent || sacked)) {
     drop(qp, USIW_CNT_DROP_RESET, h.psn);
     return;

@@ -145,21 +145,20 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     flags |= USIW_TRP_F_ACK_REQ;
   const bool tells = flags != 0 || !acknowledges_later(qp, pkt);
   if (tells)
-    qp.ack_told = static_cast<uint16_t>(qp.rcv_nxt);
-  else if (qp.asked_ns != 0)  // the reply has begun: its end may take as long as one is waited for
-    qp.ack_at = std::max(qp.ack_at, qp.asked_ns + longest_reply_delay(qp));
+    qp.ack.tell(qp.rcv.nxt());
+  else if (qp.replies.outstanding())  // it has begun: its end may take as long as one is waited for
+    qp.ack.put_off(qp.replies.complete_by(qp.rtt));
   encode_trp(out, {.psn = psn,
-                   .ack_psn = qp.rcv_nxt - static_cast<uint16_t>(qp.rcv_nxt - qp.ack_told),
+                   .ack_psn = qp.ack.told(qp.rcv.nxt()),
                    .flags = flags,
                    .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
                                                             : uint8_t{USIW_TRP_DATA},
-                   .credit = credit(qp),
+                   .credit = qp.rcv.credit(),
                    .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
-  if (!again) note_reply(qp);
-  if (tells && qp.rcv_max == qp.rcv_nxt && !qp.rnr_told) {  // it says all that a SACK would
-    qp.ack_count = 0;
-    qp.ack_now = false;
+  if (!again) qp.replies.sent(now_);
+  if (tells && !qp.rcv.has_gap() && !qp.rnr_told) {  // it says all that a SACK would
+    qp.ack.settled();
     qp.ack_hook.unlink();
   }
   return Sent::kYes;
@@ -169,7 +168,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
 /// It lets the peer's work request complete; a program that then waits for this message in memory polls no CQ any
 /// more, and each segment that comes later costs it a wake-up.
 bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
-  if (!qp.ack_hook.linked() || qp.ack_now || now_ >= qp.ack_at) return false;
+  if (!qp.ack_hook.linked() || qp.ack.is_due(now_)) return false;
   switch (pkt.kind) {
     case PktKind::kSend:
       return work_goes_on(qp, pkt);
@@ -178,14 +177,6 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
     default:
       return false;
   }
-}
-
-/// Datagrams that the peer may send beyond the one expected. The ends of tagged messages are kept when they come
-/// early, for which there is little room: so many are let in that those among them have a place.
-uint16_t Engine::Impl::credit(const QpContext& qp) {
-  static_assert(kWindow / 4 <= Port::kMaxHeld / 2, "what one QP may keep");
-  if (qp.ends_share <= kEndsShareMax / 4 + 4) return kWindow;
-  return qp.ends_share <= kEndsShareMax / 2 + 8 ? kWindow / 2 : kWindow / 4;
 }
 
 /// A SACK about the QP's present state; silently not sent when the port has no buffer.
@@ -197,19 +188,18 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
     flags |= USIW_TRP_F_NOT_READY;
     count(qp, USIW_CNT_NOT_READY_TX);
   }
-  const size_t n = build_bitmap(qp, out + kTrpBytes);
-  qp.ack_told = static_cast<uint16_t>(qp.rcv_nxt);
-  encode_trp(out, {.psn = n == 0 ? qp.rcv_nxt : qp.rcv_max,
-                   .ack_psn = qp.rcv_nxt,
+  const size_t n = qp.rcv.write_bitmap(out + kTrpBytes);
+  qp.ack.tell(qp.rcv.nxt());
+  encode_trp(out, {.psn = qp.rcv.max(),
+                   .ack_psn = qp.rcv.nxt(),
                    .flags = flags,
                    .opcode = USIW_TRP_SACK,
-                   .credit = credit(qp),
-                   .echo = qp.ack_echo});
+                   .credit = qp.rcv.credit(),
+                   .echo = qp.ack.echo()});
   tx_commit(port, qp, kTrpBytes + n, false, 0);
   if (n != 0) publish(qp);  // one that only receives has no timer that would do it
   count(qp, USIW_CNT_TX_SACKS);
-  qp.ack_count = 0;
-  qp.ack_now = qp.ack_retrans = false;
+  qp.ack.sacked();
   qp.ack_hook.unlink();
 }
 
@@ -218,8 +208,8 @@ void Engine::Impl::run_acks() {
   for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = next) {
     next = h->next;
     QpContext& qp = *h->owner;
-    if (!qp.ack_now && now_ < qp.ack_at) continue;
-    if (!qp.ack_now && qp.asked_ns != 0 && reply_expected(qp)) no_reply(qp);  // waited for in vain
+    if (!qp.ack.is_due(now_)) continue;
+    if (!qp.ack.is_at_once() && qp.replies.outstanding() && qp.replies.expected()) qp.replies.missed();
     send_sack(qp, 0);
   }
 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file receive_window.h
+/// What has arrived: everything before nxt(), and of the PSNs behind it those that the bitmap has, up to max().
+///
+/// nxt() itself has not arrived, or it would not be expected. max() is behind the highest that has, so the bitmap of a
+/// SACK ends with a set bit.
+#ifndef USIW_ENGINE_RECEIVE_WINDOW_H
+#define USIW_ENGINE_RECEIVE_WINDOW_H
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "engine/psn.h"
+
+namespace usiw {
+
+/// A datagram that arrived ahead of its turn: what remains to be done in its turn.
+struct RxPkt {
+  enum Kind : uint8_t { kNothing, kSendLast, kHeld };
+  Kind kind;
+  bool solicited;   ///< kSendLast
+  uint16_t held;    ///< kHeld: index in the pool of held buffers
+  uint32_t msn;     ///< kSendLast
+  uint32_t length;  ///< kSendLast: bytes of the message
+};
+
+class ReceiveWindow {
+ public:
+  /// @p psn: the first one. @p pkts: room for kWindow.
+  void start(uint32_t psn, RxPkt* pkts) {
+    pkts_ = pkts;
+    nxt_ = max_ = psn;
+  }
+
+  uint32_t nxt() const { return nxt_; }  ///< PSN expected
+  uint32_t max() const { return max_; }  ///< behind the highest PSN that has arrived
+  bool has_gap() const { return max_ != nxt_; }
+  bool has_arrived(uint32_t psn) const { return arrived_.test(psn); }
+  unsigned early() const { return arrived_.count(); }
+
+  /// A datagram that is new has come, wherever it belongs. @p ends_tagged: the end of a tagged message, which is kept
+  /// as it is when it comes early.
+  void saw(bool ends_tagged) {
+    ends_share_ = static_cast<uint8_t>(ends_share_ - ends_share_ / 16 + (ends_tagged ? kEndsShareMax / 16 : 0));
+  }
+
+  /// Datagrams that the peer may send from nxt() on. There is little room for those that are kept as they are: so many
+  /// are let in that those among them have a place.
+  uint16_t credit() const {
+    if (ends_share_ <= kEndsShareMax / 4 + 4) return kWindow;
+    return ends_share_ <= kEndsShareMax / 2 + 8 ? kWindow / 2 : kLeastCredit;
+  }
+  static constexpr uint32_t kLeastCredit = kWindow / 4;
+
+  /// nxt() has arrived, and all is done that is to be done about it.
+  void accept() {
+    if (++nxt_; psn_lt(max_, nxt_)) max_ = nxt_;
+  }
+
+  /// @p psn, which is behind nxt() and had not arrived, has.
+  void accept_early(uint32_t psn, const RxPkt& later) {
+    pkts_[psn & (kWindow - 1)] = later;
+    arrived_.set(psn);
+    if (psn_lt(max_, psn + 1)) max_ = psn + 1;
+  }
+
+  /// What came early and is nxt() by now, into @p later: accept() or refuse() follows. false: it has not arrived.
+  bool take(RxPkt& later) {
+    if (!arrived_.test(nxt_)) return false;
+    arrived_.clear(nxt_);
+    later = pkts_[nxt_ & (kWindow - 1)];
+    return true;
+  }
+
+  /// What take() gave is as if it had never arrived.
+  void refuse() {
+    while (max_ != nxt_ && !arrived_.test(max_ - 1)) --max_;
+  }
+
+  /// Forgets all that came early; @p each(RxPkt).
+  template <typename Each>
+  void clear(Each&& each) {
+    for (uint32_t psn = nxt_; psn_lt(psn, max_); ++psn) {
+      if (!arrived_.test(psn)) continue;
+      arrived_.clear(psn);
+      each(pkts_[psn & (kWindow - 1)]);
+    }
+    max_ = nxt_;
+  }
+
+  /// Writes the bitmap of a SACK, from nxt() to max(); returns its bytes.
+  size_t write_bitmap(std::byte* out) const {
+    const uint32_t bits = max_ - nxt_;
+    const size_t bytes = (bits + 7) / 8;
+    for (uint32_t i = 0; i < bits; i += 64) {
+      const uint64_t word = arrived_.extract(nxt_ + i);
+      std::memcpy(out + i / 8, &word, std::min<size_t>(8, bytes - i / 8));
+    }
+    return bytes;
+  }
+
+  /// Do positions and bitmap agree? For tests.
+  bool consistent() const {
+    const uint32_t ahead = max_ - nxt_;
+    if (ahead > kWindow || arrived_.test(nxt_) || (ahead != 0 && !arrived_.test(max_ - 1))) return false;
+    uint32_t arrived = 0;
+    for (uint32_t psn = nxt_; psn != max_; ++psn) arrived += arrived_.test(psn);
+    return arrived == arrived_.count();
+  }
+
+  static constexpr size_t kCold = sizeof(PsnBitmap);  ///< bytes ahead of what is looked at for each datagram
+
+ private:
+  static constexpr unsigned kEndsShareMax = 240;
+
+  PsnBitmap arrived_;
+  RxPkt* pkts_ = nullptr;  ///< by PSN modulo kWindow
+  uint32_t nxt_ = 0;
+  uint32_t max_ = 0;
+  uint8_t ends_share_ = 0;  ///< of kEndsShareMax, about: datagrams of late that end a tagged message
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_RECEIVE_WINDOW_H

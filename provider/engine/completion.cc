@@ -50,11 +50,11 @@ void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
 
 /// Completes the oldest send work request; it may never have been started.
 void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
-  SqWork& w = qp.work(qp.sq_head);
-  SendWqe& wqe = qp.sq_.at(qp.sq_head);
+  const SqWork& w = qp.sq.work(qp.sq.head());
   Cqe cqe{};
   uint8_t flags = w.flags;
   if (w.stage == SqWork::kInit) {
+    const SendWqe& wqe = qp.sq.wqe(qp.sq.head());
     cqe.wr_id = wqe.wr_id;
     const auto opcode = static_cast<WrOpcode>(wqe.opcode);
     if (is_known(opcode)) cqe.opcode = operation(opcode).completion;
@@ -66,67 +66,42 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
   }
   cqe.qpn = qp.qpn_;
   cqe.status = status;
-  w.stage = SqWork::kInit;
-  w.error = WcStatus::kSuccess;
-  if (qp.sq_next == qp.sq_head) ++qp.sq_next;
-  ++qp.sq_head;
-  wqe.valid.store(0, std::memory_order_release);
+  qp.sq.pop();
   if (status != WcStatus::kSuccess || (flags & kWrSignaled) != 0 || qp.attr.sq_sig_all)
     push(qp, qp.attr.send_cq, cqe, false);
 }
 
 /// Completes the oldest receive work request.
 void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited) {
-  RecvWqe& wqe = qp.rq_.at(qp.rq_head);
-  const Cqe cqe{.wr_id = wqe.wr_id,
+  const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
                 .byte_len = bytes,
                 .qpn = qp.qpn_,
                 .status = status,
                 .opcode = WcOpcode::kRecv,
                 .flags = 0,
                 .vendor_err = 0};
-  qp.recv_work(qp.rq_head) = {};
-  ++qp.rq_head;
-  wqe.valid.store(0, std::memory_order_release);
+  qp.rq.pop();
   push(qp, qp.attr.recv_cq, cqe, solicited);
 }
 
 /// Completes what is done, from the oldest on. May end with the QP dead.
 void Engine::Impl::reap(QpContext& qp) {
-  while (qp.sq_head != qp.sq_next) {
-    const SqWork& w = qp.work(qp.sq_head);
-    if (w.error != WcStatus::kSuccess) break;
-    if (w.stage == SqWork::kWait) {
-      if (is_answered(w.opcode) || !psn_le(w.end_psn, qp.snd.una())) break;
-    } else if (w.stage != SqWork::kDone) {
-      break;
-    }
-    complete_send(qp, WcStatus::kSuccess);
-  }
-  if (qp.sq_error && qp.work(qp.sq_head).error != WcStatus::kSuccess) {
-    fail(qp, qp.sq_head, qp.work(qp.sq_head).error, -EFAULT, AsyncEvent::kNone);
+  while (qp.sq.done(qp.snd.una())) complete_send(qp, WcStatus::kSuccess);
+  if (const WcStatus error = qp.sq.error(); error != WcStatus::kSuccess) {
+    fail(qp, qp.sq.head(), error, -EFAULT, AsyncEvent::kNone);
     return;
   }
-  if (qp.phase == Phase::kDraining) check_drained(qp);
-}
-
-/// The work request at @p index cannot succeed: no further one is started, and when it
-/// is the oldest the QP fails with @p status.
-void Engine::Impl::fail_work(QpContext& qp, uint32_t index, WcStatus status) {
-  SqWork& w = qp.work(index);
-  if (w.error != WcStatus::kSuccess) return;
-  w.error = status;
-  qp.sq_error = true;
+  if (qp.life.is(Phase::kDraining)) check_drained(qp);
 }
 
 /// Empties both queues of a dead QP. Bounded, whatever a producer does to the flags
 /// meanwhile; what is posted after this comes with a doorbell of its own.
 void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status) {
-  for (uint32_t n = qp.sq_.capacity(); n != 0; --n) {
-    if (qp.sq_.at(qp.sq_head).valid.load(std::memory_order_acquire) == 0) break;
-    complete_send(qp, qp.sq_head == at ? status : WcStatus::kWrFlushErr);
+  for (uint32_t n = qp.sq.capacity(); n != 0; --n) {
+    if (qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) == 0) break;
+    complete_send(qp, qp.sq.head() == at ? status : WcStatus::kWrFlushErr);
   }
-  for (uint32_t n = qp.rq_.capacity(); n != 0 && qp.recv_posted(qp.rq_head); --n)
+  for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.posted(qp.rq.msn()); --n)
     complete_recv(qp, WcStatus::kWrFlushErr, 0, false);
 }
 

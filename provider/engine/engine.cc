@@ -51,12 +51,11 @@ unsigned Engine::Impl::take_doorbells() {
     auto* next = static_cast<QpContext*>(qp->doorbell_next_);
     // acq_rel: work posted before a ring that found queued_ still set is seen below.
     qp->queued_.exchange(false, std::memory_order_acq_rel);
-    if (qp->phase == Phase::kDead) {
-      flush(*qp, qp->sq_head, WcStatus::kWrFlushErr);
+    if (qp->life.is(Phase::kDead)) {
+      flush(*qp, qp->sq.head(), WcStatus::kWrFlushErr);
     } else {
-      if (qp->rnr_told && qp->recv_posted(qp->rq_head)) {
-        qp->rnr_told = false;
-        qp->recv_wanted_.store(false, std::memory_order_relaxed);
+      if (qp->rq.told() && qp->rq.posted(qp->rq.msn())) {
+        qp->rq.serve();
         ack_at_once(*qp);
       }
       activate(*qp);
@@ -124,7 +123,7 @@ void Engine::Impl::handle_overruns() {
     if (!cq->dead()) continue;
     for (QpContext* qp : qps_) {
       if (qp->attr.send_cq != cq && qp->attr.recv_cq != cq) continue;
-      if (qp->connected()) fail(*qp, qp->sq_head, WcStatus::kWrFlushErr, -EOVERFLOW, AsyncEvent::kQpFatal);
+      if (qp->connected()) fail(*qp, qp->sq.head(), WcStatus::kWrFlushErr, -EOVERFLOW, AsyncEvent::kQpFatal);
     }
   }
 }

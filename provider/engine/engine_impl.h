@@ -153,7 +153,6 @@ struct Engine::Impl {
   void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited);
   void reap(QpContext& qp);
   void flush(QpContext& qp, uint32_t at, WcStatus status);
-  void fail_work(QpContext& qp, uint32_t index, WcStatus status);
 
   // ---- trp_tx.cc: datagrams out ----
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
@@ -224,8 +223,6 @@ struct Engine::Impl {
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
-  void work_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next);
-  bool work_goes_on(QpContext& qp, const TxPkt& pkt) const;
   size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
   bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out);
 
@@ -237,7 +234,6 @@ struct Engine::Impl {
   Verdict place_send(QpContext& qp, const DdpSegment& seg);
   Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited);
-  bool recv_sized(QpContext& qp, uint32_t index);
   template <typename Wqe>
   bool scatter(QpContext& qp, Wqe& wqe, uint32_t max_sge, uint32_t offset,
                std::span<const std::byte> bytes);
@@ -250,15 +246,12 @@ struct Engine::Impl {
 
   // ---- read_responder.cc ----
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
-  bool next_response_packet(QpContext& qp, TxPkt& pkt);
-  void response_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next);
   size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
-  void free_read_jobs(QpContext& qp);
 
   // ---- terminate.cc ----
   void terminate(QpContext& qp, const DdpSegment* seg);
   void terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code);
-  void start_terminating(QpContext& qp);
+  void start_terminating(QpContext& qp, AsyncEvent event);
   size_t build_terminate(QpContext& qp, std::byte* out);
   void receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn);
 

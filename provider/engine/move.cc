@@ -69,7 +69,7 @@ uint32_t Engine::Impl::longest(QpContext& qp) const {
     if (qp.snd.has_arrived(psn)) continue;
     const TxPkt& pkt = qp.snd.pkt(psn);
     const bool tagged = pkt.kind == PktKind::kReadResponse ||
-                        (pkt.kind == PktKind::kSend && is_tagged(qp.work(pkt.owner).opcode));
+                        (pkt.kind == PktKind::kSend && is_tagged(qp.sq.work(pkt.owner).opcode));
     most = std::max<uint32_t>(most, (tagged ? kTaggedBytes : kUntaggedBytes) + pkt.len);
   }
   return most == 0 ? 0 : most + outer_bytes(qp.path) + static_cast<uint32_t>(kTrpBytes);

@@ -31,7 +31,7 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
   const size_t send_tail = std::max<size_t>(qp->max_send_sge_ * sizeof(Sge), attr.max_inline);
   if (!qp->sq_.allocate(attr.max_send_wr, send_tail) ||
       !qp->rq_.allocate(attr.max_recv_wr, qp->max_recv_sge_ * sizeof(Sge)) ||
-      !qp->sq_work.allocate(qp->sq_.capacity()) || !qp->rq_work.allocate(qp->rq_.capacity()))
+      !qp->sq.create(qp->sq_) || !qp->rq.create(qp->rq_, qp->max_recv_sge_, qp->recv_wanted_))
     return nullptr;
   qp->all_index = qps_.size();
   qps_.push_back(qp.get());
@@ -52,7 +52,7 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
 }
 
 int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn) {
-  if (qp.phase != Phase::kIdle) return EISCONN;
+  if (!qp.life.is(Phase::kIdle)) return EISCONN;
   if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
       conn.mtu > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
@@ -61,19 +61,17 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   if (payload < USIW_MIN_MTU - kIpv6Bytes - kUdpBytes) return EINVAL;
   if (QpContext* other = flows_.find(path.flow)) {
     // A dead connection holds its 4-tuple only to answer repetitions.
-    if (other->phase != Phase::kDead) return EADDRINUSE;
+    if (!other->life.is(Phase::kDead)) return EADDRINUSE;
     drop_flow(*other);
   }
   if (!qp.tx_storage.allocate(kWindow) || !qp.rx_storage.allocate(kWindow) ||
-      !qp.read_jobs.allocate(USIW_MAX_IRD) || !qp.read_ops.allocate(USIW_MAX_ORD))
+      !qp.responder.start(conn.ird) || !qp.sq.start(conn.ord))
     return ENOMEM;
   flows_.insert(path.flow, &qp);
   qp.in_flows = true;
   qp.port = port;
   qp.path = path;
   qp.conn = conn;
-  qp.ird = conn.ird;
-  qp.ord = conn.ord;
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tx_storage.data());
   qp.highest_delivered = conn.snd_psn - 1;
@@ -82,7 +80,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();
   qp.heard_ns = qp.stall_since = qp.rto_base = now_;
-  qp.phase = Phase::kOpen;
+  qp.life.open();
   qp.state_.store(QpState::kRts, std::memory_order_release);
   publish(qp);
   qp.trace_flow = tracer_.connection(qp.qpn_, path);
@@ -94,30 +92,24 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
 
 void Engine::Impl::qp_shutdown(QpContext& qp) {
   now_ = clock_.now_ns();
-  switch (qp.phase) {
-    case Phase::kOpen: {
-      qp.closing = true;
-      qp.phase = Phase::kDraining;
+  switch (qp.life.phase()) {
+    case Phase::kOpen:
+      qp.life.drain();
       qp.state_.store(QpState::kClosing, std::memory_order_release);
-      uint32_t limit = qp.sq_next;
-      while (limit - qp.sq_head < qp.sq_.capacity() &&
-             qp.sq_.at(limit).valid.load(std::memory_order_acquire) != 0)
-        ++limit;
-      qp.sq_limit = limit;
-      qp.rr_limit = qp.rr_tail;
+      qp.sq.stop();
+      qp.responder.stop();
       activate(qp);
       check_drained(qp);
       break;
-    }
     case Phase::kTerminating:
-      qp.closing = true;  // told when the Terminate is through
+      qp.life.close();  // told when the Terminate is through
       break;
     case Phase::kDraining:
     case Phase::kShutdownSent:
       break;
     case Phase::kIdle:
     case Phase::kDead:
-      kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
+      kill(qp, qp.sq.head(), WcStatus::kWrFlushErr);
       events_.qp_closed(qp);
       break;
   }
@@ -126,19 +118,18 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
 /// In kDraining: sends SHUTDOWN once all work is complete and the READs that the peer had
 /// asked for at the call of qp_shutdown() are served.
 void Engine::Impl::check_drained(QpContext& qp) {
-  if (qp.sq_head != qp.sq_limit || psn_lt(qp.rr_head, qp.rr_limit)) return;
-  qp.phase = Phase::kShutdownSent;
-  qp.phase_deadline = now_ + kShutdownTimeNs;
-  touch_timer(qp, qp.phase_deadline);
+  if (!qp.sq.drained() || !qp.responder.served()) return;
+  qp.life.shut(now_ + kShutdownTimeNs);
+  touch_timer(qp, qp.life.deadline());
   activate(qp);
 }
 
 /// The peer's SHUTDOWN is in sequence.
 void Engine::Impl::peer_shutdown(QpContext& qp) {
-  const bool closing = qp.closing;
-  qp.keep_acking = true;
+  const bool closing = qp.life.closing();
+  qp.life.answer(true);
   note(TraceKind::kPeerClosed, qp);
-  kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
+  kill(qp, qp.sq.head(), WcStatus::kWrFlushErr);
   ack_at_once(qp);
   if (closing)
     events_.qp_closed(qp);
@@ -148,13 +139,13 @@ void Engine::Impl::peer_shutdown(QpContext& qp) {
 
 void Engine::Impl::qp_abort(QpContext& qp) {
   // The peer may answer a Terminate by the end of the connection before it acknowledges it.
-  const bool owed = qp.phase == Phase::kTerminating && qp.term_event != AsyncEvent::kNone;
+  const bool owed = qp.life.is(Phase::kTerminating) && qp.life.event() != AsyncEvent::kNone;
   if (qp.connected()) note(TraceKind::kAbort, qp);
-  kill(qp, qp.sq_head, WcStatus::kWrFlushErr);
-  qp.keep_acking = false;
+  kill(qp, qp.sq.head(), WcStatus::kWrFlushErr);
+  qp.life.answer(false);
   qp.ack_hook.unlink();
   drop_flow(qp);
-  if (owed) events_.qp_failed(qp, -EPROTO, qp.term_event);
+  if (owed) events_.qp_failed(qp, -EPROTO, qp.life.event());
 }
 
 void Engine::Impl::qp_reset(QpContext& qp) {
@@ -165,9 +156,8 @@ void Engine::Impl::qp_reset(QpContext& qp) {
   qp.sq_.clear();
   qp.rq_.clear();
   qp.sq_tail_ = qp.rq_tail_ = 0;
-  qp.sq_work.clear();
-  qp.rq_work.clear();
-  qp.recv_wanted_.store(false, std::memory_order_relaxed);
+  qp.sq.reset();
+  qp.rq.reset();
   qp.state_.store(QpState::kIdle, std::memory_order_release);
 }
 
@@ -196,11 +186,9 @@ void Engine::Impl::qp_probe(QpContext& qp) {
 }
 
 void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
-  qp.phase = Phase::kDead;
+  qp.life.die();
   qp.state_.store(QpState::kError, std::memory_order_release);
-  qp.recv_wanted_.store(true, std::memory_order_relaxed);
-  // Either the producer sees recv_wanted_ and rings, or its slot is seen by flush().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  qp.rq.want();  // a producer that does not see it has its slot seen by flush()
   qp.active_hook.unlink();
   qp.ack_hook.unlink();
   qp.ack.not_at_once();
@@ -222,19 +210,19 @@ void Engine::Impl::publish(QpContext& qp) {
   g[USIW_GAUGE_INFLIGHT] = qp.snd.in_flight();
   g[USIW_GAUGE_LOST] = qp.snd.lost();
   g[USIW_GAUGE_HELD] = qp.rcv.early();
-  g[USIW_GAUGE_READS_OUT] = qp.reads_out();
-  g[USIW_GAUGE_SQ_BUSY] = qp.sq_next - qp.sq_head;
+  g[USIW_GAUGE_READS_OUT] = qp.sq.reads_out();
+  g[USIW_GAUGE_SQ_BUSY] = qp.sq.busy();
 }
 
 void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
   // An orderly end that does not come to its SHUTDOWN has told the peer nothing: the kernel must (RESET), as for a failure.
-  const bool untold = qp.phase == Phase::kDraining && error != -ECONNRESET && error != -EREMOTEIO;
+  const bool untold = qp.life.is(Phase::kDraining) && error != -ECONNRESET && error != -EREMOTEIO;
   kill(qp, at, status);
   if (error != 0) {
     note(TraceKind::kFailed, qp, static_cast<uint64_t>(-error));
     if (tracing_) tracing_ = tracer_.failed();
   }
-  if (qp.closing && !untold)
+  if (qp.life.closing() && !untold)
     events_.qp_closed(qp);
   else
     events_.qp_failed(qp, error, event);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp_context.h
-/// What the engine keeps about a QP. PSNs and MSNs are serial numbers; sq_*, rq_* and
-/// rr_* positions run freely and are reduced to their ring on use. Times are ns.
+/// What the engine keeps about a QP: the owners of its state, each with its invariant in a file of its own, and what
+/// is left. PSNs and MSNs are serial numbers; times are ns.
 #ifndef USIW_ENGINE_QP_CONTEXT_H
 #define USIW_ENGINE_QP_CONTEXT_H
 
@@ -10,14 +10,18 @@
 
 #include "engine/ack_state.h"
 #include "engine/congestion.h"
+#include "engine/lifecycle.h"
+#include "engine/port.h"
 #include "engine/psn.h"
 #include "engine/qp.h"
 #include "engine/receive_window.h"
+#include "engine/recv_queue.h"
+#include "engine/responder.h"
 #include "engine/rtt.h"
+#include "engine/send_queue.h"
 #include "engine/send_window.h"
 #include "engine/timers.h"
 #include "base/wire.h"
-#include "engine/port.h"
 
 namespace usiw {
 
@@ -68,69 +72,15 @@ class QpList {
   ListHook end_;
 };
 
-enum class Phase : uint8_t {
-  kIdle,          ///< no connection yet
-  kOpen,
-  kDraining,      ///< qp_shutdown(): finishing the send queue
-  kShutdownSent,
-  kTerminating,   ///< our Terminate is on its way; nothing more is accepted
-  kDead,          ///< flushed
-};
-
-/// A send work request from its start to its completion.
-struct SqWork {
-  enum Stage : uint8_t { kInit, kTransfer, kWait, kDone };
-  uint64_t wr_id;
-  uint64_t remote_addr;
-  uint32_t rkey;
-  uint32_t length;    ///< bytes of the message
-  uint32_t end_psn;   ///< behind its last datagram; valid from kWait on
-  uint32_t msn;       ///< SEND: MSN of queue 0. READ: MSN of queue 1, which is the sink STag too
-  Stage stage;
-  WrOpcode opcode;
-  uint8_t flags;      ///< WrFlags
-  uint8_t num_sge;
-  WcStatus error;     ///< kSuccess, or what it will complete with once it is the oldest
-};
-
-/// A receive work request that segments have been placed into.
-struct RqWork {
-  uint64_t received;  ///< bytes placed
-  uint32_t capacity;  ///< sum of its SGEs, valid when sized
-  bool sized;
-};
-
-/// A READ of the peer, from its request until its response is acknowledged.
-struct ReadJob {
-  ReadRequest request;
-  uint32_t msn;
-  uint32_t sent;     ///< bytes
-  uint32_t end_psn;  ///< behind its last datagram; valid when all are sent
-};
-
-/// Own READ on the wire, by MSN.
-struct ReadOp {
-  uint32_t sq_index;
-  uint64_t placed;  ///< bytes
-};
-
-/// All that belongs to one connection of a QP, and the queues' positions with it:
-/// qp_reset() assigns a fresh one.
+/// All that belongs to one connection of a QP: qp_reset() assigns a fresh one.
 struct QpConnection {
   // ---- Sending: one cache line, behind the bitmaps of what is outstanding ----
   alignas(64) SendWindow snd;
-  uint32_t sq_head = 0;              ///< oldest work request not completed
-  uint32_t sq_next = 0;              ///< work request being sent, or the next one
-  uint32_t sq_offset = 0;            ///< bytes of it sent
-  uint32_t rr_head = 0;              ///< oldest READ job not acknowledged
-  uint32_t rr_next = 0;              ///< READ job being sent
-  uint32_t rr_tail = 0;
+  Lifecycle life;
   uint16_t seg_tagged = 0;           ///< payload bytes of a full tagged segment
   uint16_t seg_untagged = 0;
-  Phase phase = Phase::kIdle;
   bool responder_turn = false;       ///< whose segment is next when both have one
   bool force_send = false;           ///< one datagram may go beyond the congestion window
-  bool sq_error = false;             ///< a work request has failed; none is started any more
 
   // ---- Receiving: one cache line, behind the bitmap of what has arrived early ----
   alignas(64) ReceiveWindow rcv;
@@ -138,11 +88,7 @@ struct QpConnection {
   Replies replies;
   uint64_t heard_ns = 0;             ///< last datagram of the peer that made sense
 
-  alignas(64) uint32_t rcv_msn = 1;              ///< queue 0: MSN expected
-  uint32_t rq_head = 0;              ///< its receive work request
-  uint32_t read_msn_in = 1;          ///< queue 1: MSN expected
-  bool rnr_told : 1 = false;         ///< the peer knows that no receive is posted
-  bool keep_acking : 1 = false;      ///< kDead: repetitions of the peer's end are acknowledged
+  alignas(64) Responder responder;
 
   // ---- Both, less often ----
   alignas(64) Congestion cc;
@@ -168,7 +114,6 @@ struct QpConnection {
   uint8_t probes = 0;        ///< unanswered keepalive probes
   bool window_blocked = false;  ///< the peer's window, not ours, stops sending
   uint64_t probe_ns = 0;     ///< last one asked for
-  uint64_t phase_deadline = kNever;  ///< end of kShutdownSent or kTerminating
 
   // Receiver not ready, this end sending.
   bool rnr_active = false;
@@ -178,26 +123,10 @@ struct QpConnection {
   uint32_t rnr_recover = 0;  ///< losses before this PSN say nothing about the network
   uint64_t rnr_since = 0;
   uint64_t rnr_at = kNever;
-  // Receiver not ready, this end receiving.
-  uint64_t rnr_told_ns = 0;
 
-  // Work.
   ZeroedArray<TxPkt> tx_storage;
   ZeroedArray<RxPkt> rx_storage;
-  ZeroedArray<ReadJob> read_jobs;
-  ZeroedArray<ReadOp> read_ops;
-  uint32_t sq_limit = 0;     ///< kDraining: the first work request that is not sent any more
-  uint32_t rr_limit = 0;     ///< kDraining: the first READ of the peer that is not waited for
-  uint32_t send_msn = 1;     ///< next of queue 0
-  uint32_t read_msn = 1;     ///< next of queue 1
-  uint32_t read_done = 1;    ///< MSN of the oldest own READ not complete
-  uint16_t ird = 0, ord = 0;
-  bool closing = false;      ///< qp_shutdown() was called: the end is told by qp_closed()
-  bool shutdown_sent = false;
-  bool term_sent = false;
-  uint32_t end_psn = 0;      ///< PSN of our SHUTDOWN or Terminate
-  TermInfo term_info{};
-  AsyncEvent term_event = AsyncEvent::kNone;
+  TermInfo refusal{};  ///< what our Terminate says
 
   ConnAttr conn{};
   Path path{};
@@ -236,28 +165,17 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   QpAttr attr{};
   size_t all_index = 0;  ///< in the engine's list of all QPs
   ListHook active_hook{this}, ack_hook{this};
-  ZeroedArray<SqWork> sq_work;
-  ZeroedArray<RqWork> rq_work;
+  alignas(64) SendQueue sq;
+  alignas(64) RecvQueue rq;
 
-  SqWork& work(uint32_t index) { return sq_work[index & (sq_.capacity() - 1)]; }
-  RqWork& recv_work(uint32_t index) { return rq_work[index & (rq_.capacity() - 1)]; }
-  ReadJob& job(uint32_t index) { return read_jobs[index & (USIW_MAX_IRD - 1)]; }
-  ReadOp& read_op(uint32_t msn) { return read_ops[msn & (USIW_MAX_ORD - 1)]; }
-  uint32_t reads_out() const { return read_msn - read_done; }
-  bool connected() const {
-    return phase != Phase::kIdle && phase != Phase::kDead;
-  }
-  /// The oldest receive work request is posted.
-  bool recv_posted(uint32_t index) {
-    return rq_.at(index).valid.load(std::memory_order_acquire) != 0;
-  }
+  bool connected() const { return life.connected(); }
 };
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"  // no virtuals: GCC and Clang lay it out as C
 static_assert(offsetof(QpConnection, rcv) - offsetof(QpConnection, snd) == SendWindow::kCold + 64,
               "sending fits into one cache line");
-static_assert(offsetof(QpConnection, rcv_msn) - offsetof(QpConnection, rcv) == ReceiveWindow::kCold + 64,
+static_assert(offsetof(QpConnection, responder) - offsetof(QpConnection, rcv) == ReceiveWindow::kCold + 64,
               "receiving fits into one cache line");
 #pragma GCC diagnostic pop
 

@@ -64,18 +64,13 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
   }
   if (seg.qn != USIW_DDP_QN_SEND) return fault(term::kDdpInvalidQn);
   if (!is_send(seg.rdmap_opcode)) return fault(term::kRdmapOpcode);
-  if (seg.msn != qp.rcv_msn) return fault(term::kDdpMsnRange);
-  if (!qp.recv_posted(qp.rq_head)) {
-    if (!qp.rnr_told) {
-      qp.rnr_told = true;
-      qp.rnr_told_ns = now_;
-      qp.recv_wanted_.store(true, std::memory_order_relaxed);
-      // Either ring_recv() sees recv_wanted_ and rings, or its slot is seen here.
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    } else if (now_ - qp.rnr_told_ns >= kRnrReceiverNs) {
+  if (seg.msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
+  if (!qp.rq.posted(seg.msn)) {
+    if (!qp.rq.told())
+      qp.rq.tell(now_);
+    else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs)
       return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
-    }
-    if (!qp.recv_posted(qp.rq_head)) return Verdict::kNotReady;
+    if (!qp.rq.posted(seg.msn)) return Verdict::kNotReady;
   }
   const Verdict v = place_send(qp, seg);
   if (v != Verdict::kAccept || !seg.last) return v;
@@ -93,10 +88,7 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
   } else if (seg.qn != USIW_DDP_QN_SEND) {
     return seg.qn <= USIW_DDP_QN_TERMINATE ? Verdict::kHold : Verdict::kDrop;
   } else if (is_send(seg.rdmap_opcode)) {
-    const uint32_t ahead = seg.msn - qp.rcv_msn;
-    // Every receive work request up to this message's must be posted, or the ring position
-    // would be a guess.
-    if (ahead >= qp.rq_.capacity() || !qp.recv_posted(qp.rq_head + ahead)) return Verdict::kDrop;
+    if (!qp.rq.posted(seg.msn)) return Verdict::kDrop;
     v = place_send(qp, seg);
     if (seg.last)
       later = {.kind = RxPkt::kSendLast,
@@ -121,69 +113,43 @@ Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
 }
 
 Verdict Engine::Impl::place_read_response(QpContext& qp, const DdpSegment& seg) {
-  if (!psn_in(seg.stag, qp.read_done, qp.reads_out())) return fault(term::kDdpInvalidStag);
-  ReadOp& op = qp.read_op(seg.stag);
-  SqWork& w = qp.work(op.sq_index);
-  if (seg.to > w.length || seg.len > w.length - seg.to || op.placed + seg.len > w.length)
+  ReadOp* op = qp.sq.read(seg.stag);
+  if (op == nullptr) return fault(term::kDdpInvalidStag);
+  const SqWork& w = qp.sq.work(op->sq_index);
+  if (seg.to > w.length || seg.len > w.length - seg.to || op->placed + seg.len > w.length)
     return fault(term::kDdpBounds);
-  if (seg.len != 0 && !scatter(qp, qp.sq_.at(op.sq_index), w.num_sge, static_cast<uint32_t>(seg.to),
+  if (seg.len != 0 && !scatter(qp, qp.sq.wqe(op->sq_index), w.num_sge, static_cast<uint32_t>(seg.to),
                                {seg.payload, seg.len})) {
     // The sink went away under the READ: a local error, the peer has done nothing wrong.
-    fail_work(qp, op.sq_index, WcStatus::kLocProtErr);
+    qp.sq.fail(op->sq_index, WcStatus::kLocProtErr);
     reap(qp);
     return Verdict::kGone;
   }
-  op.placed += seg.len;
+  op->placed += seg.len;
   return Verdict::kAccept;
 }
 
 /// The last segment of a READ response is in place, and all before it.
 Verdict Engine::Impl::finish_read_response(QpContext& qp, const DdpSegment& seg) {
-  const ReadOp& op = qp.read_op(seg.stag);
-  SqWork& w = qp.work(op.sq_index);
-  if (seg.stag != qp.read_done || op.placed != w.length) return fault(term::kRdmapStream);
-  w.stage = SqWork::kDone;
-  ++qp.read_done;
+  if (!qp.sq.answered(seg.stag)) return fault(term::kRdmapStream);
   activate(qp);  // ORD and fence may have held something back
   reap(qp);
   return Verdict::kAccept;
 }
 
-/// Sums up a receive work request once. false: too many SGEs in the slot.
-bool Engine::Impl::recv_sized(QpContext& qp, uint32_t index) {
-  RqWork& r = qp.recv_work(index);
-  if (r.sized) return true;
-  RecvWqe& wqe = qp.rq_.at(index);
-  uint8_t num_sge;
-  snapshot(&num_sge, &wqe.num_sge);
-  if (num_sge > qp.max_recv_sge_) return false;
-  uint64_t sum = 0;
-  for (unsigned i = 0; i < num_sge; ++i) {
-    Sge sge;
-    snapshot(&sge, wqe.sges() + i);
-    sum += sge.length;
-  }
-  r = {.received = 0, .capacity = static_cast<uint32_t>(std::min<uint64_t>(sum, USIW_MAX_MSG_SIZE)), .sized = true};
-  return true;
-}
-
 /// Places a segment of queue 0 whose receive work request is posted.
 Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
-  const uint32_t index = qp.rq_head + (seg.msn - qp.rcv_msn);
   WcStatus bad = WcStatus::kSuccess;
-  if (!recv_sized(qp, index)) {
+  RqWork* r = qp.rq.sized(seg.msn);
+  if (r == nullptr) {
     bad = WcStatus::kLocQpOpErr;
+  } else if (seg.mo > r->capacity || seg.len > r->capacity - seg.mo) {
+    bad = WcStatus::kLocLenErr;
+  } else if (seg.len != 0 && !scatter(qp, qp.rq.wqe(seg.msn), qp.rq.max_sge(), seg.mo, {seg.payload, seg.len})) {
+    bad = WcStatus::kLocProtErr;
   } else {
-    RqWork& r = qp.recv_work(index);
-    if (seg.mo > r.capacity || seg.len > r.capacity - seg.mo) {
-      bad = WcStatus::kLocLenErr;
-    } else if (seg.len != 0 && !scatter(qp, qp.rq_.at(index), qp.max_recv_sge_, seg.mo,
-                                        {seg.payload, seg.len})) {
-      bad = WcStatus::kLocProtErr;
-    } else {
-      r.received += seg.len;
-      return Verdict::kAccept;
-    }
+    r->received += seg.len;
+    return Verdict::kAccept;
   }
   return fault(bad == WcStatus::kLocLenErr ? term::kDdpTooLong : term::kLocalCatastrophic,
                AsyncEvent::kQpReqErr, bad);
@@ -191,10 +157,8 @@ Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
 
 /// A SEND is complete: all of it is placed, and all PSNs before its end.
 Verdict Engine::Impl::finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited) {
-  if (msn != qp.rcv_msn) return fault(term::kDdpMsnRange);
-  const RqWork& r = qp.recv_work(qp.rq_head);
-  if (!r.sized || r.received != length) return fault(term::kDdpInvalidMo);
-  ++qp.rcv_msn;
+  if (msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
+  if (!qp.rq.filled(length)) return fault(term::kDdpInvalidMo);
   complete_recv(qp, WcStatus::kSuccess, length, solicited);
   return Verdict::kAccept;
 }

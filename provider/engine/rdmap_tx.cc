@@ -8,14 +8,12 @@
 
 namespace usiw {
 
-/// Takes the work request at sq_next from the ring: INIT -> TRANSFER. false: there is none,
-/// it has to wait, or it is bad (and then the QP may be dead).
+/// Takes the next work request from the ring: INIT -> TRANSFER. false: there is none, it has to wait, or it is bad (and
+/// then the QP may be dead).
 bool Engine::Impl::start_work(QpContext& qp) {
-  if (qp.sq_error || (qp.phase == Phase::kDraining && qp.sq_next == qp.sq_limit)) return false;
-  SendWqe& wqe = qp.sq_.at(qp.sq_next);
-  if (wqe.valid.load(std::memory_order_acquire) == 0) return false;
-  // The ring has wrapped: this is still the oldest one, sent and not complete.
-  if (qp.sq_next - qp.sq_head == qp.sq_.capacity()) return false;
+  SendWqe* const posted = qp.sq.posted();
+  if (posted == nullptr) return false;
+  SendWqe& wqe = *posted;
 
   struct {
     uint8_t opcode, flags, num_sge, reserved;
@@ -34,10 +32,10 @@ bool Engine::Impl::start_work(QpContext& qp) {
 
   const auto opcode = static_cast<WrOpcode>(in.opcode);
   const bool known = is_known(opcode), answered = known && is_answered(opcode);
-  if ((in.flags & kWrFence) != 0 && qp.reads_out() != 0) return false;
-  if (answered && qp.ord != 0 && qp.reads_out() >= qp.ord) return false;
+  if ((in.flags & kWrFence) != 0 && qp.sq.reads_out() != 0) return false;
+  if (answered && qp.sq.ord() != 0 && !qp.sq.may_read()) return false;
 
-  SqWork& w = qp.work(qp.sq_next);
+  SqWork& w = qp.sq.work(qp.sq.next());
   w = {.wr_id = in.wr_id,
        .remote_addr = in.remote_addr,
        .rkey = in.rkey,
@@ -52,7 +50,7 @@ bool Engine::Impl::start_work(QpContext& qp) {
 
   WcStatus bad = WcStatus::kSuccess;
   uint64_t length = 0;
-  if (!known || (answered && (qp.ord == 0 || (in.flags & kWrInline) != 0))) {
+  if (!known || (answered && (qp.sq.ord() == 0 || (in.flags & kWrInline) != 0))) {
     bad = WcStatus::kLocQpOpErr;
   } else if ((in.flags & kWrInline) != 0) {
     if (in.inline_len > qp.max_inline_) bad = WcStatus::kLocLenErr;
@@ -72,59 +70,32 @@ bool Engine::Impl::start_work(QpContext& qp) {
     if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;
   }
   if (bad != WcStatus::kSuccess) {
-    fail_work(qp, qp.sq_next, bad);
+    qp.sq.fail(qp.sq.next(), bad);
     reap(qp);
     return false;
   }
-  w.length = static_cast<uint32_t>(length);
-  qp.sq_offset = 0;
-  if (takes_receive(opcode)) {
-    w.msn = qp.send_msn++;
-  } else if (answered) {
-    w.msn = qp.read_msn++;
-    qp.read_op(w.msn) = {.sq_index = qp.sq_next, .placed = 0};
-    touch_timer(qp, keepalive_at(qp));
-  }
+  qp.sq.begin(static_cast<uint32_t>(length));
+  if (answered) touch_timer(qp, keepalive_at(qp));
   return true;
 }
 
 /// Fills @p pkt with the next segment of the send queue. false: nothing can be sent.
 bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   if (!qp.connected()) return false;
-  const bool started = qp.sq_next - qp.sq_head < qp.sq_.capacity() &&
-                       qp.work(qp.sq_next).stage == SqWork::kTransfer;
-  if (started ? qp.sq_error : !start_work(qp)) return false;
-  const SqWork& w = qp.work(qp.sq_next);
+  if (qp.sq.started() ? qp.sq.failed() : !start_work(qp)) return false;
+  const SqWork& w = qp.sq.work(qp.sq.next());
   pkt.kind = PktKind::kSend;
-  pkt.owner = qp.sq_next;
-  pkt.offset = qp.sq_offset;
+  pkt.owner = qp.sq.next();
+  pkt.offset = qp.sq.offset();
   const uint32_t full = is_tagged(w.opcode) ? qp.seg_tagged : qp.seg_untagged;
-  pkt.len = is_answered(w.opcode) ? 0 : static_cast<uint16_t>(std::min(w.length - qp.sq_offset, full));
+  pkt.len = is_answered(w.opcode) ? 0 : static_cast<uint16_t>(std::min(w.length - pkt.offset, full));
   return true;
-}
-
-/// What next_work_packet() has filled in is on its way, and its PSN is the one before @p next.
-void Engine::Impl::work_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next) {
-  SqWork& w = qp.work(pkt.owner);
-  qp.sq_offset += pkt.len;
-  qp.responder_turn = true;
-  if (!is_answered(w.opcode) && qp.sq_offset != w.length) return;
-  w.stage = SqWork::kWait;
-  w.end_psn = next;
-  qp.sq_offset = 0;
-  ++qp.sq_next;
-}
-
-/// More of the message is to come behind @p pkt.
-bool Engine::Impl::work_goes_on(QpContext& qp, const TxPkt& pkt) const {
-  const SqWork& w = qp.work(pkt.owner);
-  return !is_answered(w.opcode) && pkt.offset + pkt.len < w.length;
 }
 
 /// Writes DDP header and payload; returns their length, 0 when the memory is not
 /// accessible any more (the work request has failed then, and the QP may be dead).
 size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out) {
-  const SqWork& w = qp.work(pkt.owner);
+  const SqWork& w = qp.sq.work(pkt.owner);
   const Operation& op = operation(w.opcode);
   DdpSegment seg{};
   seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? op.rdmap_solicited : op.rdmap;
@@ -151,7 +122,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
   seg.last = pkt.offset + pkt.len == w.length;
   const size_t n = encode_ddp(out, seg);
   if (pkt.len != 0 && !gather(qp, pkt.owner, pkt.offset, pkt.len, out + n)) {
-    fail_work(qp, pkt.owner, WcStatus::kLocProtErr);
+    qp.sq.fail(pkt.owner, WcStatus::kLocProtErr);
     reap(qp);
     return 0;
   }
@@ -161,8 +132,8 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
 /// Copies @p len bytes at @p offset of a message from the work request's memory. false when
 /// some of it is not registered any more.
 bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out) {
-  const SqWork& w = qp.work(index);
-  SendWqe& wqe = qp.sq_.at(index);
+  const SqWork& w = qp.sq.work(index);
+  SendWqe& wqe = qp.sq.wqe(index);
   if ((w.flags & kWrInline) != 0) {
     std::memcpy(out, wqe.inline_data() + offset, len);
     return true;

@@ -27,49 +27,26 @@ TermCode source_fault(MrFault why) {
 }  // namespace
 
 Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) {
-  if (seg.msn != qp.read_msn_in) return fault(term::kDdpMsnRange);
+  if (seg.msn != qp.responder.msn()) return fault(term::kDdpMsnRange);
   if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
   if (seg.len != kReadReqBytes) return fault(term::kDdpTooLong);
-  if (qp.rr_tail - qp.rr_head >= qp.ird) return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+  if (qp.responder.full()) return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
   const ReadRequest request = decode_read_request(seg.payload);
   MrFault why;
   if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);
   if (request.size != 0 && mrs_.resolve(request.src_stag, qp.attr.pd, kAccessRemoteRead, request.src_to,
                                         request.size, why) == nullptr)
     return fault(source_fault(why), AsyncEvent::kQpAccessErr);
-  ++qp.read_msn_in;
-  qp.job(qp.rr_tail) = {.request = request, .msn = seg.msn, .sent = 0, .end_psn = 0};
-  ++qp.rr_tail;
+  qp.responder.accept(request);
   activate(qp);
   return Verdict::kAccept;
-}
-
-/// Fills @p pkt with the next segment of a READ response. false: there is none.
-bool Engine::Impl::next_response_packet(QpContext& qp, TxPkt& pkt) {
-  if (!qp.connected() || qp.rr_next == qp.rr_tail) return false;
-  const ReadJob& job = qp.job(qp.rr_next);
-  pkt.kind = PktKind::kReadResponse;
-  pkt.owner = qp.rr_next;
-  pkt.offset = job.sent;
-  pkt.len = static_cast<uint16_t>(std::min<uint32_t>(job.request.size - job.sent, qp.seg_tagged));
-  return true;
-}
-
-/// What next_response_packet() has filled in is on its way, and its PSN is the one before @p next.
-void Engine::Impl::response_packet_sent(QpContext& qp, const TxPkt& pkt, uint32_t next) {
-  ReadJob& job = qp.job(pkt.owner);
-  job.sent += pkt.len;
-  qp.responder_turn = false;
-  if (job.sent != job.request.size) return;
-  job.end_psn = next;
-  ++qp.rr_next;
 }
 
 /// Writes DDP header and payload; returns their length, 0 for nothing to send now. When the source
 /// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
 /// do all others that cannot be sent (again); the peer heeds the first in order.
 size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
-  const ReadJob& job = qp.job(pkt.owner);
+  const ReadJob& job = qp.responder.at(pkt.owner);
   const ReadRequest& r = job.request;
   const size_t n = encode_ddp(out, {.tagged = true,
                                     .last = pkt.offset + pkt.len == r.size,
@@ -94,18 +71,13 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
       send_sack(qp, USIW_TRP_F_ACK_REQ);
       return 0;
     }
-    if (!qp.term_sent) terminate_read_job(qp, job, source_fault(why));
-    qp.rr_tail = qp.rr_next;  // nothing behind it is served
+    if (!qp.life.terminate_sent()) terminate_read_job(qp, job, source_fault(why));
+    qp.responder.cut();
     pkt.kind = PktKind::kTerminate;
     return build_terminate(qp, out);
   }
   std::memcpy(out + n, from, pkt.len);
   return n + pkt.len;
-}
-
-/// Frees the jobs whose responses are acknowledged.
-void Engine::Impl::free_read_jobs(QpContext& qp) {
-  while (qp.rr_head != qp.rr_next && psn_le(qp.job(qp.rr_head).end_psn, qp.snd.una())) ++qp.rr_head;
 }
 
 }  // namespace usiw

@@ -72,12 +72,11 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     qp.rnr_recover = qp.snd.nxt();
     touch_timer(qp, rto_at(qp));
   }
-  if (qp.rr_head != qp.rr_next) free_read_jobs(qp);
-  if ((qp.phase == Phase::kShutdownSent && qp.shutdown_sent && psn_lt(qp.end_psn, qp.snd.una())) ||
-      (qp.phase == Phase::kTerminating && qp.term_sent && psn_lt(qp.end_psn, qp.snd.una()))) {
-    const bool orderly = qp.phase == Phase::kShutdownSent;
-    qp.keep_acking = true;
-    fail(qp, qp.sq_head, WcStatus::kWrFlushErr, orderly ? 0 : -EPROTO, qp.term_event);
+  qp.responder.acknowledged(qp.snd.una());
+  if (qp.life.end_acknowledged(qp.snd.una())) {
+    const bool orderly = qp.life.is(Phase::kShutdownSent);
+    qp.life.answer(true);
+    fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, orderly ? 0 : -EPROTO, qp.life.event());
     return true;
   }
   reap(qp);

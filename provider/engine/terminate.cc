@@ -30,10 +30,10 @@ uint64_t term_word(const TermCode& code) {
 
 /// Refuses the segment at rcv.nxt() for the reason in fault_. @p seg: its headers, if at hand.
 void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
-  if (qp.phase == Phase::kTerminating || !qp.connected()) return;
+  if (qp.life.is(Phase::kTerminating) || !qp.connected()) return;
   // The end of the stream is under way and has the last PSN. What is refused comes again, until the peer has read that.
-  if (qp.shutdown_sent) return;
-  TermInfo& t = qp.term_info;
+  if (qp.life.shutdown_sent()) return;
+  TermInfo& t = qp.refusal;
   t = {};
   t.code = fault_.code;
   if (seg != nullptr) {
@@ -45,15 +45,14 @@ void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
       std::memcpy(t.read, seg->payload, kReadReqBytes);
     }
   }
-  qp.term_event = fault_.event;
   const WcStatus recv = fault_.recv;
-  start_terminating(qp);
+  start_terminating(qp, fault_.event);
   if (recv != WcStatus::kSuccess) complete_recv(qp, recv, 0, false);
 }
 
 /// A READ that was accepted cannot be served any more.
 void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code) {
-  TermInfo& t = qp.term_info;
+  TermInfo& t = qp.refusal;
   t = {};
   t.code = code;
   t.ddp_bytes = kUntaggedBytes;
@@ -71,16 +70,15 @@ void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCod
                      .len = kReadReqBytes});
   t.has_read = true;
   encode_read_request(t.read, job.request);
-  qp.term_event = AsyncEvent::kQpAccessErr;
-  start_terminating(qp);
+  start_terminating(qp, AsyncEvent::kQpAccessErr);
 }
 
 /// From here on nothing is accepted; what has been sent is still repeated, so that the
 /// Terminate gets its turn at the peer.
-void Engine::Impl::start_terminating(QpContext& qp) {
-  note(TraceKind::kTermTx, qp, term_word(qp.term_info.code));
-  qp.phase = Phase::kTerminating;
-  qp.rnr_told = false;
+void Engine::Impl::start_terminating(QpContext& qp, AsyncEvent event) {
+  note(TraceKind::kTermTx, qp, term_word(qp.refusal.code));
+  qp.life.terminate(event);
+  qp.rq.stop();
   qp.force_send = true;
   activate(qp);
 }
@@ -97,7 +95,7 @@ size_t Engine::Impl::build_terminate(QpContext& qp, std::byte* out) {
                                     .header = nullptr,
                                     .payload = nullptr,
                                     .len = 0});
-  return n + encode_terminate(out + n, qp.term_info);
+  return n + encode_terminate(out + n, qp.refusal);
 }
 
 /// A Terminate in its turn; its ack_psn is the PSN that the peer refuses, if it is about
@@ -107,18 +105,18 @@ void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint3
   TermInfo t;
   const bool sound = decode_terminate({seg.payload, seg.len}, t);
   if (sound) note(TraceKind::kTermRx, qp, term_word(t.code));
-  uint32_t at = qp.sq_head - 1;  // none
+  const uint32_t none = qp.sq.head() - 1;
+  uint32_t at = none;
   if (sound && t.has_read) {
-    const uint32_t msn = decode_read_request(t.read).sink_stag;
-    if (psn_in(msn, qp.read_done, qp.reads_out())) at = qp.read_op(msn).sq_index;
+    if (const ReadOp* op = qp.sq.read(decode_read_request(t.read).sink_stag)) at = op->sq_index;
   } else if (sound && t.ddp_bytes != 0 && psn_in(ack_psn, qp.snd.una(), qp.snd.nxt() - qp.snd.una())) {
     const TxPkt& pkt = qp.snd.pkt(ack_psn);
     if (pkt.kind == PktKind::kSend) at = pkt.owner;
   }
-  const bool found = at != qp.sq_head - 1;
-  const WcStatus status = found ? status_of(t.code, qp.work(at).opcode) : WcStatus::kWrFlushErr;
+  const bool found = at != none;
+  const WcStatus status = found ? status_of(t.code, qp.sq.work(at).opcode) : WcStatus::kWrFlushErr;
   qp.rcv.accept();
-  qp.keep_acking = true;
+  qp.life.answer(true);
   fail(qp, at, status, -EREMOTEIO, found ? AsyncEvent::kNone : AsyncEvent::kQpFatal);
   ack_at_once(qp);
 }

@@ -59,7 +59,7 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
   count(*qp, USIW_CNT_RX_PKTS);
   count(*qp, USIW_CNT_RX_BYTES, buf.len);
   note_packet(TraceKind::kRx, *qp, buf.data, buf.len);
-  if (qp->phase == Phase::kDead) {
+  if (qp->life.is(Phase::kDead)) {
     receive_dead(*qp, h);
     return false;
   }
@@ -84,7 +84,7 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
 void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
   const bool repeated = (h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN) &&
                         psn_in(h.psn, qp.rcv.nxt() - kWindow, kWindow);
-  if (qp.keep_acking && repeated)
+  if (qp.life.answers() && repeated)
     ack_at_once(qp);
   else
     drop(qp, USIW_CNT_DROP_STATE, h.psn);
@@ -107,7 +107,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     if (ahead < 0 && (h.flags & USIW_TRP_F_RETRANS) != 0) peer_repeats(qp);
     return false;
   }
-  if (qp.phase == Phase::kTerminating) {
+  if (qp.life.is(Phase::kTerminating)) {
     drop(qp, USIW_CNT_DROP_STATE, h.psn);
     return false;
   }
@@ -148,10 +148,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         return false;
       }
       if (!qp.connected()) return false;
-      if (qp.rnr_told) {
-        qp.rnr_told = false;
-        qp.recv_wanted_.store(false, std::memory_order_relaxed);
-      }
+      if (qp.rq.told()) qp.rq.serve();
       if (qp.rcv.has_gap()) {
         advance(qp);
         note(TraceKind::kRelease, qp, h.psn, qp.rcv.nxt());
@@ -315,7 +312,7 @@ void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
     drop(qp, USIW_CNT_DROP_RESET, h.psn);
     return;
   }
-  fail(qp, qp.sq_head, WcStatus::kWrFlushErr, -ECONNRESET, AsyncEvent::kNone);
+  fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -ECONNRESET, AsyncEvent::kNone);
 }
 
 }  // namespace usiw

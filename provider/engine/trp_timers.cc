@@ -18,11 +18,11 @@ uint64_t Engine::Impl::rto_at(const QpContext& qp) const {
 uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
   if (qp.probes != 0) return qp.probe_ns + kProbeIntervalNs;
   if (qp.window_blocked) return std::max(qp.heard_ns, qp.probe_ns) + std::max<uint64_t>(qp.rtt.rto(3), 10'000'000);
-  return qp.heard_ns + (qp.reads_out() != 0 ? kKeepaliveReadNs : kKeepaliveNs);
+  return qp.heard_ns + (qp.sq.reads_out() != 0 ? kKeepaliveReadNs : kKeepaliveNs);
 }
 
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
-  uint64_t at = std::min({keepalive_at(qp), qp.phase_deadline, qp.review_at});
+  uint64_t at = std::min({keepalive_at(qp), qp.life.deadline(), qp.review_at});
   if (qp.rnr_active) {
     at = std::min(at, qp.rnr_at);
   } else if (!qp.snd.empty()) {
@@ -35,10 +35,10 @@ void Engine::Impl::on_timer(QpContext& qp) {
   if (!qp.connected()) return;
   publish(qp);
   poll_drops(ports_[qp.port]);  // where all is dropped no burst comes that would do it
-  if (qp.phase_deadline <= now_) {
+  if (qp.life.deadline() <= now_) {
     // SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
-    qp.keep_acking = true;
-    fail(qp, qp.sq_head, WcStatus::kWrFlushErr, -EPROTO, qp.term_event);
+    qp.life.answer(true);
+    fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -EPROTO, qp.life.event());
     return;
   }
   if (qp.rnr_active) {
@@ -100,13 +100,13 @@ void Engine::Impl::nudged(QpContext& qp) {
 
 /// The peer is gone.
 void Engine::Impl::give_up(QpContext& qp) {
-  fail(qp, qp.sq_head, WcStatus::kRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
+  fail(qp, qp.sq.head(), WcStatus::kRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
 }
 
 void Engine::Impl::on_rnr_timer(QpContext& qp) {
-  const uint64_t limit = qp.closing ? kRnrClosingNs : kRnrSenderNs;
+  const uint64_t limit = qp.life.closing() ? kRnrClosingNs : kRnrSenderNs;
   if (now_ - qp.rnr_since >= limit) {
-    fail(qp, qp.sq_head, WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
+    fail(qp, qp.sq.head(), WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.

@@ -38,17 +38,17 @@ bool Engine::Impl::transmit(QpContext& qp) {
 /// Sends the next datagram that has no PSN yet. The responder and the send queue take turns.
 Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   TxPkt pkt{};
-  if (qp.phase == Phase::kTerminating) {
-    if (qp.term_sent) return Sent::kNothing;
+  if (qp.life.is(Phase::kTerminating)) {
+    if (qp.life.terminate_sent()) return Sent::kNothing;
     // READs accepted before the fault are served first: they succeed at the peer.
-    if (!next_response_packet(qp, pkt)) pkt.kind = PktKind::kTerminate;
-  } else if (qp.phase == Phase::kShutdownSent) {
-    if (qp.shutdown_sent) return Sent::kNothing;
+    if (!qp.responder.next(qp.seg_tagged, pkt)) pkt.kind = PktKind::kTerminate;
+  } else if (qp.life.is(Phase::kShutdownSent)) {
+    if (qp.life.shutdown_sent()) return Sent::kNothing;
     pkt.kind = PktKind::kShutdown;
   } else {
-    const bool found = qp.responder_turn
-                           ? next_response_packet(qp, pkt) || next_work_packet(qp, pkt)
-                           : next_work_packet(qp, pkt) || next_response_packet(qp, pkt);
+    bool found = qp.responder_turn && qp.responder.next(qp.seg_tagged, pkt);
+    if (!found) found = next_work_packet(qp, pkt);
+    if (!found) found = qp.connected() && !qp.responder_turn && qp.responder.next(qp.seg_tagged, pkt);
     if (!found) return Sent::kNothing;
   }
 
@@ -64,10 +64,12 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   touch_timer(qp, rto_at(qp));
   switch (pkt.kind) {
     case PktKind::kSend:
-      work_packet_sent(qp, pkt, psn + 1);
+      qp.sq.sent(pkt.len, psn + 1);
+      qp.responder_turn = true;
       break;
     case PktKind::kReadResponse:
-      response_packet_sent(qp, pkt, psn + 1);
+      qp.responder.sent(pkt, psn + 1);
+      qp.responder_turn = false;
       break;
     case PktKind::kTerminate:
     case PktKind::kShutdown:
@@ -124,16 +126,14 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   if (n == 0 && pkt.kind != PktKind::kShutdown) return Sent::kNothing;
   // A response whose source is gone has become the Terminate by now.
   if (pkt.kind == PktKind::kTerminate) {
-    if (!qp.term_sent || psn_lt(psn, qp.end_psn)) qp.end_psn = psn;
-    if (!qp.term_sent) {
-      qp.term_sent = true;
-      qp.phase_deadline = now_ + kTerminateTimeNs;
-      touch_timer(qp, qp.phase_deadline);
+    if (!qp.life.terminate_sent()) {
+      qp.life.end_by(now_ + kTerminateTimeNs);
+      touch_timer(qp, qp.life.deadline());
       count(qp, USIW_CNT_TERM_TX);
     }
+    qp.life.send_terminate(psn);
   } else if (pkt.kind == PktKind::kShutdown) {
-    qp.shutdown_sent = true;
-    if (!qp.term_sent) qp.end_psn = psn;  // a repetition behind a READ response that has become the Terminate
+    qp.life.send_shutdown(psn);
   }
 
   const bool again = pkt.tx_count != 0;
@@ -157,7 +157,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                    .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
   if (!again) qp.replies.sent(now_);
-  if (tells && !qp.rcv.has_gap() && !qp.rnr_told) {  // it says all that a SACK would
+  if (tells && !qp.rcv.has_gap() && !qp.rq.told()) {  // it says all that a SACK would
     qp.ack.settled();
     qp.ack_hook.unlink();
   }
@@ -171,9 +171,9 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
   if (!qp.ack_hook.linked() || qp.ack.is_due(now_)) return false;
   switch (pkt.kind) {
     case PktKind::kSend:
-      return work_goes_on(qp, pkt);
+      return qp.sq.goes_on(pkt);
     case PktKind::kReadResponse:
-      return pkt.offset + pkt.len < qp.job(pkt.owner).request.size;
+      return qp.responder.goes_on(pkt);
     default:
       return false;
   }
@@ -184,7 +184,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   PortState& port = ports_[qp.port];
   std::byte* out = tx_buffer(port);
   if (out == nullptr) return;
-  if (qp.rnr_told) {
+  if (qp.rq.told()) {
     flags |= USIW_TRP_F_NOT_READY;
     count(qp, USIW_CNT_NOT_READY_TX);
   }
@@ -262,7 +262,7 @@ void Engine::Impl::not_sent(QpContext& qp, uint32_t psn) {
 
 /// What it said is said again.
 void Engine::Impl::sack_not_sent(QpContext& qp) {
-  if (qp.connected() || qp.keep_acking) ack_at_once(qp);
+  if (qp.connected() || qp.life.answers()) ack_at_once(qp);
 }
 
 /// The active QPs in the order in which they send: while the port is full, those that it took nothing of first, or one

@@ -233,12 +233,11 @@ struct HostLimits {
 /// The books of a connection agree.
 inline void check_books(Qp& ibqp) {
   auto& qp = static_cast<QpContext&>(ibqp);
-  FUZZ_CHECK(qp.sq_next - qp.sq_head <= qp.sq_.capacity(), "send queue positions");
+  FUZZ_CHECK(qp.sq.consistent(), "send queue");
   if (!qp.connected()) return;
   FUZZ_CHECK(qp.snd.consistent(), "what is outstanding");
   FUZZ_CHECK(qp.rcv.consistent(), "what has arrived early");
-  FUZZ_CHECK(qp.rr_tail - qp.rr_head <= qp.ird && qp.rr_next - qp.rr_head <= qp.rr_tail - qp.rr_head, "READs served");
-  FUZZ_CHECK(qp.reads_out() <= qp.ord, "READs outstanding");
+  FUZZ_CHECK(qp.responder.consistent(), "READs served");
 }
 
 /// One end: engine, port, memory, a QP, and an account of its work requests.

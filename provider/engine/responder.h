@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file responder.h
+/// The peer's READs, up to IRD at a time and in order, each from its request until its response is acknowledged.
+/// Positions run freely: jobs before head() are done, those before next() have been sent and wait for acknowledgement,
+/// the one at next() is being sent, and those up to tail() wait for it.
+#ifndef USIW_ENGINE_RESPONDER_H
+#define USIW_ENGINE_RESPONDER_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/wire.h"
+#include "engine/psn.h"
+#include "engine/ring.h"
+#include "engine/send_window.h"
+
+namespace usiw {
+
+/// A READ of the peer.
+struct ReadJob {
+  ReadRequest request;
+  uint32_t msn;
+  uint32_t sent;     ///< bytes
+  uint32_t end_psn;  ///< behind its last datagram; valid when all are sent
+};
+
+class Responder {
+ public:
+  /// A connection. false: out of memory.
+  bool start(uint16_t ird) {
+    if (!storage_.allocate(USIW_MAX_IRD)) return false;
+    jobs_ = storage_.data();
+    ird_ = ird;
+    return true;
+  }
+
+  uint32_t msn() const { return msn_; }  ///< of the request expected
+  bool full() const { return tail_ - head_ >= ird_; }
+  /// The request expected, which is in order; not while full().
+  void accept(const ReadRequest& request) {
+    job(tail_++) = {.request = request, .msn = msn_++, .sent = 0, .end_psn = 0};
+  }
+
+  const ReadJob& at(uint32_t position) const { return job(position); }
+
+  /// Fills @p pkt with the next segment of a response, of @p full bytes at most. false: there is none.
+  bool next(uint32_t full, TxPkt& pkt) const {
+    if (next_ == tail_) return false;
+    const ReadJob& j = job(next_);
+    pkt.kind = PktKind::kReadResponse;
+    pkt.owner = next_;
+    pkt.offset = j.sent;
+    pkt.len = static_cast<uint16_t>(std::min(j.request.size - j.sent, full));
+    return true;
+  }
+  /// What next() has filled in is on its way, and @p psn is the one behind it.
+  void sent(const TxPkt& pkt, uint32_t psn) {
+    ReadJob& j = job(next_);
+    j.sent += pkt.len;
+    if (j.sent != j.request.size) return;
+    j.end_psn = psn;
+    ++next_;
+  }
+  /// More of the response is to come behind @p pkt.
+  bool goes_on(const TxPkt& pkt) const { return pkt.offset + pkt.len < job(pkt.owner).request.size; }
+
+  /// All before @p una is acknowledged.
+  void acknowledged(uint32_t una) {
+    while (head_ != next_ && psn_le(job(head_).end_psn, una)) ++head_;
+  }
+
+  /// The one at next() is not served to its end, nor are those behind it.
+  void cut() { tail_ = next_; }
+
+  /// What has been accepted by now is waited for by served(); what comes later is not.
+  void stop() { limit_ = tail_; }
+  bool served() const { return !psn_lt(head_, limit_); }
+
+  /// For tests.
+  bool consistent() const { return tail_ - head_ <= ird_ && next_ - head_ <= tail_ - head_; }
+
+ private:
+  ReadJob& job(uint32_t position) const { return jobs_[position & (USIW_MAX_IRD - 1)]; }
+
+  ReadJob* jobs_ = nullptr;
+  uint32_t head_ = 0;
+  uint32_t next_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t limit_ = 0;
+  uint32_t msn_ = 1;
+  uint16_t ird_ = 0;
+  ZeroedArray<ReadJob> storage_;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_RESPONDER_H

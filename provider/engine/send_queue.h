@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file send_queue.h
+/// Send work requests, from the ring to their completion. Positions run freely and are reduced to the ring on use:
+///
+///   head()   the oldest that has not completed
+///   next()   the one being sent, or the next one to be taken; at most one ring ahead of head()
+///
+/// A READ completes by its answer, all else by the acknowledgement of its last datagram; work requests complete in
+/// order. Once one has failed none is taken any more.
+#ifndef USIW_ENGINE_SEND_QUEUE_H
+#define USIW_ENGINE_SEND_QUEUE_H
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine/operations.h"
+#include "engine/psn.h"
+#include "engine/ring.h"
+#include "engine/send_window.h"
+#include "engine/types.h"
+
+namespace usiw {
+
+/// A send work request from its start to its completion.
+struct SqWork {
+  enum Stage : uint8_t { kInit, kTransfer, kWait, kDone };
+  uint64_t wr_id;
+  uint64_t remote_addr;
+  uint32_t rkey;
+  uint32_t length;    ///< bytes of the message
+  uint32_t end_psn;   ///< behind its last datagram; valid from kWait on
+  uint32_t msn;       ///< SEND: MSN of queue 0. READ: MSN of queue 1, which is the sink STag too
+  Stage stage;
+  WrOpcode opcode;
+  uint8_t flags;      ///< WrFlags
+  uint8_t num_sge;
+  WcStatus error;     ///< kSuccess, or what it will complete with once it is the oldest
+};
+
+/// Own READ on the wire, by MSN.
+struct ReadOp {
+  uint32_t sq_index;
+  uint64_t placed;  ///< bytes
+};
+
+class SendQueue {
+ public:
+  /// For the life of the QP, whose ring it is. false: out of memory.
+  bool create(WqeRing<SendWqe>& ring) {
+    if (!work_storage_.allocate(ring.capacity())) return false;
+    ring_ = &ring;
+    work_ = work_storage_.data();
+    mask_ = ring.capacity() - 1;
+    return true;
+  }
+  /// A connection, with @p ord READs outstanding at most. false: out of memory.
+  bool start(uint16_t ord) {
+    if (!op_storage_.allocate(USIW_MAX_ORD)) return false;
+    ops_ = op_storage_.data();
+    ord_ = ord;
+    return true;
+  }
+  /// As after create().
+  void reset() {
+    work_storage_.clear();
+    op_storage_ = {};
+    ops_ = nullptr;
+    head_ = next_ = offset_ = limit_ = 0;
+    send_msn_ = read_msn_ = read_done_ = 1;
+    ord_ = 0;
+    failed_ = stopped_ = false;
+  }
+
+  uint32_t head() const { return head_; }
+  uint32_t next() const { return next_; }
+  uint32_t busy() const { return next_ - head_; }
+  uint32_t capacity() const { return mask_ + 1; }
+  SendWqe& wqe(uint32_t index) const { return ring_->at(index); }
+  SqWork& work(uint32_t index) const { return work_[index & mask_]; }
+
+  // ---- Sending ----
+
+  /// The work request at next() is being sent.
+  bool started() const { return busy() <= mask_ && work(next_).stage == SqWork::kTransfer; }
+  /// The WQE at next(), if it may be taken now.
+  SendWqe* posted() const {
+    // When the ring has wrapped it is still the oldest one, sent and not complete.
+    if (failed_ || (stopped_ && next_ == limit_) || busy() > mask_) return nullptr;
+    SendWqe& wqe = this->wqe(next_);
+    return wqe.valid.load(std::memory_order_acquire) != 0 ? &wqe : nullptr;
+  }
+  /// The message of next(), which has been taken, begins; it has @p length bytes.
+  void begin(uint32_t length) {
+    SqWork& w = work(next_);
+    w.length = length;
+    offset_ = 0;
+    if (takes_receive(w.opcode)) {
+      w.msn = send_msn_++;
+    } else if (is_answered(w.opcode)) {
+      w.msn = read_msn_++;
+      op(w.msn) = {.sq_index = next_, .placed = 0};
+    }
+  }
+  uint32_t offset() const { return offset_; }  ///< bytes of next() that have been sent
+  /// @p len bytes more have, and @p psn is the one behind them.
+  void sent(uint32_t len, uint32_t psn) {
+    SqWork& w = work(next_);
+    offset_ += len;
+    if (!is_answered(w.opcode) && offset_ != w.length) return;
+    w.stage = SqWork::kWait;
+    w.end_psn = psn;
+    offset_ = 0;
+    ++next_;
+  }
+  /// More of the message is to come behind @p pkt.
+  bool goes_on(const TxPkt& pkt) const {
+    const SqWork& w = work(pkt.owner);
+    return !is_answered(w.opcode) && pkt.offset + pkt.len < w.length;
+  }
+
+  /// No further work request is taken than those that are posted by now.
+  void stop() {
+    limit_ = next_;
+    while (limit_ - head_ <= mask_ && wqe(limit_).valid.load(std::memory_order_acquire) != 0) ++limit_;
+    stopped_ = true;
+  }
+  /// Behind stop(): all have completed.
+  bool drained() const { return head_ == limit_; }
+
+  // ---- READs ----
+
+  uint16_t ord() const { return ord_; }
+  uint32_t reads_out() const { return read_msn_ - read_done_; }
+  bool may_read() const { return reads_out() < ord_; }
+  /// The READ outstanding with this MSN, or nullptr.
+  ReadOp* read(uint32_t msn) const { return psn_in(msn, read_done_, reads_out()) ? &op(msn) : nullptr; }
+  /// All of an outstanding READ's answer is in place. false: it is not, or one before it is outstanding.
+  bool answered(uint32_t msn) {
+    const ReadOp& r = op(msn);
+    SqWork& w = work(r.sq_index);
+    if (msn != read_done_ || r.placed != w.length) return false;
+    w.stage = SqWork::kDone;
+    ++read_done_;
+    return true;
+  }
+
+  // ---- Completing ----
+
+  /// The work request at @p index cannot succeed: no further one is taken.
+  void fail(uint32_t index, WcStatus status) {
+    SqWork& w = work(index);
+    if (w.error != WcStatus::kSuccess) return;
+    w.error = status;
+    failed_ = true;
+  }
+  bool failed() const { return failed_; }
+  /// What the oldest has failed with, or kSuccess.
+  WcStatus error() const { return failed_ ? work(head_).error : WcStatus::kSuccess; }
+
+  /// The oldest has succeeded; all before @p una is acknowledged.
+  bool done(uint32_t una) const {
+    if (head_ == next_) return false;
+    const SqWork& w = work(head_);
+    if (w.error != WcStatus::kSuccess) return false;
+    if (w.stage == SqWork::kWait) return !is_answered(w.opcode) && psn_le(w.end_psn, una);
+    return w.stage == SqWork::kDone;
+  }
+  /// Gives the oldest one's slot back to the producer. It may never have been taken.
+  void pop() {
+    SqWork& w = work(head_);
+    SendWqe& wqe = this->wqe(head_);
+    w.stage = SqWork::kInit;
+    w.error = WcStatus::kSuccess;
+    if (next_ == head_) ++next_;
+    ++head_;
+    wqe.valid.store(0, std::memory_order_release);
+  }
+
+  /// For tests.
+  bool consistent() const { return busy() <= capacity() && reads_out() <= ord_; }
+
+ private:
+  ReadOp& op(uint32_t msn) const { return ops_[msn & (USIW_MAX_ORD - 1)]; }
+
+  WqeRing<SendWqe>* ring_ = nullptr;
+  SqWork* work_ = nullptr;
+  ReadOp* ops_ = nullptr;
+  uint32_t mask_ = 0;
+  uint32_t head_ = 0;
+  uint32_t next_ = 0;
+  uint32_t offset_ = 0;
+  uint32_t limit_ = 0;
+  uint32_t send_msn_ = 1;   ///< next of queue 0
+  uint32_t read_msn_ = 1;   ///< next of queue 1
+  uint32_t read_done_ = 1;  ///< MSN of the oldest own READ not complete
+  uint16_t ord_ = 0;
+  bool failed_ = false;
+  bool stopped_ = false;
+
+ public:
+  static constexpr size_t kHot = 64;  ///< bytes that sending looks at
+
+ private:
+  ZeroedArray<SqWork> work_storage_;
+  ZeroedArray<ReadOp> op_storage_;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_SEND_QUEUE_H

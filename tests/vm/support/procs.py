@@ -12,11 +12,11 @@ import time
 
 from . import there
 
-#: Of the programs under test. Many tests wait until a peer counts as gone, 40 s by default.
-ENVIRONMENT = {"USIW_PEER_TIMEOUT": "4", **os.environ}
-
 #: Factor for every time-out here: a guest under emulation on a busy host is slow.
 PATIENCE = float(os.environ.get("VM_PATIENCE", "1"))
+
+#: For the programs under test. Many tests wait until a peer counts as gone, 40 s by default.
+PEER_TIMEOUT = str(round(4 * PATIENCE))
 
 _alive = []
 
@@ -38,7 +38,8 @@ class Proc:
         self.started = time.monotonic()
         self._proc = subprocess.Popen(self.argv, stdin=stdin, stdout=self._file, stderr=subprocess.STDOUT,
                                       start_new_session=True, cwd=cwd,
-                                      env=dict(ENVIRONMENT, **{k: str(v) for k, v in (env or {}).items()}))
+                                      env={"USIW_PEER_TIMEOUT": PEER_TIMEOUT, **os.environ,
+                                           **{k: str(v) for k, v in (env or {}).items()}})
         self.pid = self._proc.pid
         _alive.append(self)
 

@@ -30,9 +30,6 @@ inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts be
 inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
-inline constexpr uint64_t kKeepaliveNs = 10'000'000'000;     ///< ns of silence before a probe
-inline constexpr uint64_t kKeepaliveReadNs = 500'000'000;    ///< the same while a READ is outstanding
-inline constexpr uint64_t kProbeIntervalNs = 400'000'000;
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
 /// So long without a sign that anything gets through, besides two repetitions, and the other port is asked for: longer
 /// than a host that is busy keeps a program waiting. Twice as long before each further time, up to kSilenceShifts.
@@ -41,8 +38,6 @@ inline constexpr unsigned kSilenceShifts = 4;
 inline constexpr unsigned kRepeatsUnheard = 3;     ///< of what the peer has an acknowledgement of
 inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
 inline constexpr uint64_t kTerminateTimeNs = 500'000'000;
-inline constexpr uint64_t kRnrMinDelayNs = 50'000;
-inline constexpr uint64_t kRnrMaxDelayNs = 10'000'000;
 inline constexpr uint64_t kRnrReceiverNs = 10'000'000'000;  ///< the receiver terminates
 inline constexpr uint64_t kRnrSenderNs = 12'000'000'000;    ///< the sender gives up by itself
 inline constexpr uint64_t kRnrClosingNs = 2'000'000'000;    ///< the same during qp_shutdown()
@@ -181,7 +176,6 @@ struct Engine::Impl {
   void nudged(QpContext& qp);
   void on_rnr_timer(QpContext& qp);
   void on_keepalive(QpContext& qp);
-  uint64_t rto_at(const QpContext& qp) const;
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
   void give_up(QpContext& qp);
@@ -218,7 +212,7 @@ struct Engine::Impl {
   void deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum);
   void detect_losses(QpContext& qp);
   void mark_lost(QpContext& qp, uint32_t psn);
-  void not_ready(QpContext& qp);
+  void peer_not_ready(QpContext& qp);
 
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);

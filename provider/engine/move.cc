@@ -50,13 +50,12 @@ void Engine::Impl::qp_move(QpContext& qp, int port, uint64_t review_at) {
   qp.other_port = std::exchange(qp.port, port);
   note(TraceKind::kMove, qp, static_cast<uint64_t>(qp.port), static_cast<uint64_t>(qp.other_port), qp.port_asks);
   if (!qp.connected()) return;  // it only answers repetitions, by the new port from now on
-  qp.reo_late = std::max(qp.reo_late, qp.rtt.rto(0));
-  qp.reorder_seen = true;
+  qp.losses.expect_late(qp.rtt.rto(0));
   qp.rtt = {};
   qp.cc = {};
   qp.cc.start(qp.snd.nxt());
   qp.cwnd_limited = false;
-  qp.rto_base = now_;
+  qp.timeout.prolong(now_);
   ack_at_once(qp);  // the one before may have gone the way that nothing gets through
   activate(qp);
   touch_timer(qp, deadline_of(qp));

@@ -74,12 +74,13 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.conn = conn;
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tx_storage.data());
-  qp.highest_delivered = conn.snd_psn - 1;
+  qp.losses.start(conn.snd_psn);
   qp.rcv.start(conn.rcv_psn, qp.rx_storage.data());
   qp.ack.start(conn.rcv_psn);
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();
-  qp.heard_ns = qp.stall_since = qp.rto_base = now_;
+  qp.heard_ns = now_;
+  qp.timeout.start(now_);
   qp.life.open();
   qp.state_.store(QpState::kRts, std::memory_order_release);
   publish(qp);
@@ -177,10 +178,9 @@ void Engine::Impl::send_sack_now(QpContext& qp, uint16_t flags) {
 void Engine::Impl::qp_probe(QpContext& qp) {
   if (!qp.connected()) return;
   now_ = clock_.now_ns();
-  qp.probes = 1;
-  qp.probe_ns = now_;
+  qp.keepalive.probe_first(now_);
   count(qp, USIW_CNT_PROBES);
-  note(TraceKind::kProbe, qp, qp.probes);
+  note(TraceKind::kProbe, qp, qp.keepalive.unanswered());
   send_sack_now(qp, USIW_TRP_F_ACK_REQ);
   touch_timer(qp, keepalive_at(qp));
 }
@@ -204,7 +204,7 @@ void Engine::Impl::publish(QpContext& qp) {
   __u64* g = qp.attr.stats->gauges;
   g[USIW_GAUGE_SRTT_NS] = qp.rtt.srtt();
   g[USIW_GAUGE_MIN_RTT_NS] = qp.rtt.min_rtt();
-  g[USIW_GAUGE_RTO_NS] = qp.rtt.rto(qp.backoffs);
+  g[USIW_GAUGE_RTO_NS] = qp.timeout.length(qp.rtt);
   g[USIW_GAUGE_CWND] = qp.cc.window();
   g[USIW_GAUGE_CREDIT] = qp.snd.edge() - qp.snd.una();
   g[USIW_GAUGE_INFLIGHT] = qp.snd.in_flight();

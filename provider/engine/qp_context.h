@@ -11,6 +11,7 @@
 #include "engine/ack_state.h"
 #include "engine/congestion.h"
 #include "engine/lifecycle.h"
+#include "engine/loss_detector.h"
 #include "engine/port.h"
 #include "engine/psn.h"
 #include "engine/qp.h"
@@ -21,6 +22,7 @@
 #include "engine/send_queue.h"
 #include "engine/send_window.h"
 #include "engine/timers.h"
+#include "engine/waits.h"
 #include "base/wire.h"
 
 namespace usiw {
@@ -96,33 +98,11 @@ struct QpConnection {
   uint16_t held = 0;  ///< of those that came early, kept as they came until their turn
   bool had_room = false;  ///< the port, which is full, took something of it in the last run
 
-  // RACK (RFC 8985): the latest sent among what has been delivered.
-  uint64_t rack_sent = 0;
-  uint64_t rack_rtt = 0;
-  uint32_t rack_psn = 0;
-  uint32_t highest_delivered = 0;
-  uint64_t reo_at = kNever;  ///< look for losses again
-  uint64_t reo_late = 0;     ///< ns that what was merely late has taken
-  bool reorder_seen = false;
-  bool cwnd_limited = false;
-
-  // Time-outs.
-  uint64_t rto_base = 0;     ///< the time-out counts from here
-  uint64_t stall_since = 0;  ///< last forward progress
-  uint64_t nudge_at = kNever;  ///< between two of them: ask whether the wire is there again
-  uint8_t backoffs = 0;
-  uint8_t probes = 0;        ///< unanswered keepalive probes
-  bool window_blocked = false;  ///< the peer's window, not ours, stops sending
-  uint64_t probe_ns = 0;     ///< last one asked for
-
-  // Receiver not ready, this end sending.
-  bool rnr_active = false;
-  uint8_t rnr_backoffs = 0;
-  uint8_t rnr_unheard = 0;   ///< repetitions since a SACK
-  uint32_t rnr_psn = 0;
-  uint32_t rnr_recover = 0;  ///< losses before this PSN say nothing about the network
-  uint64_t rnr_since = 0;
-  uint64_t rnr_at = kNever;
+  LossDetector losses;
+  TimeOut timeout;
+  NotReady not_ready;
+  Keepalive keepalive;
+  bool cwnd_limited = false;  ///< the congestion window has held something back since the last acknowledgement
 
   ZeroedArray<TxPkt> tx_storage;
   ZeroedArray<RxPkt> rx_storage;

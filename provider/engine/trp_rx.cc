@@ -288,15 +288,14 @@ void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<con
   if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) ack_at_once(qp);
   if (h.ack_psn != qp.snd.una()) return;
   if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
-    not_ready(qp);
-  } else if (qp.backoffs != 0 && !qp.rnr_active) {
+    peer_not_ready(qp);
+  } else if (qp.timeout.in_a_row() != 0 && !qp.not_ready.active()) {
     nudged(qp);
-  } else if (qp.rnr_active) {
-    qp.rnr_active = false;
-    qp.rnr_recover = qp.snd.nxt();
-    qp.rto_base = qp.stall_since = now_;
+  } else if (qp.not_ready.active()) {
+    qp.not_ready.end(qp.snd.nxt());
+    qp.timeout.start(now_);
     if (!qp.snd.empty() && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
-    touch_timer(qp, rto_at(qp));
+    touch_timer(qp, qp.timeout.at(qp.rtt));
     activate(qp);
   }
 }

@@ -11,22 +11,16 @@
 
 namespace usiw {
 
-uint64_t Engine::Impl::rto_at(const QpContext& qp) const {
-  return qp.rto_base + qp.rtt.rto(qp.backoffs);
-}
-
 uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
-  if (qp.probes != 0) return qp.probe_ns + kProbeIntervalNs;
-  if (qp.window_blocked) return std::max(qp.heard_ns, qp.probe_ns) + std::max<uint64_t>(qp.rtt.rto(3), 10'000'000);
-  return qp.heard_ns + (qp.sq.reads_out() != 0 ? kKeepaliveReadNs : kKeepaliveNs);
+  return qp.keepalive.at(qp.heard_ns, qp.sq.reads_out() != 0, qp.rtt);
 }
 
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
   uint64_t at = std::min({keepalive_at(qp), qp.life.deadline(), qp.review_at});
-  if (qp.rnr_active) {
-    at = std::min(at, qp.rnr_at);
+  if (qp.not_ready.active()) {
+    at = std::min(at, qp.not_ready.at());
   } else if (!qp.snd.empty()) {
-    at = std::min({at, rto_at(qp), qp.reo_at, qp.nudge_at});
+    at = std::min({at, qp.timeout.at(qp.rtt), qp.losses.at(), qp.timeout.ask_at()});
   }
   return at;
 }
@@ -41,12 +35,12 @@ void Engine::Impl::on_timer(QpContext& qp) {
     fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -EPROTO, qp.life.event());
     return;
   }
-  if (qp.rnr_active) {
-    if (qp.rnr_at <= now_) on_rnr_timer(qp);
+  if (qp.not_ready.active()) {
+    if (qp.not_ready.at() <= now_) on_rnr_timer(qp);
   } else if (!qp.snd.empty()) {
-    if (qp.reo_at <= now_) detect_losses(qp);
-    if (rto_at(qp) <= now_) on_rto(qp);
-    if (qp.connected() && qp.nudge_at <= now_) nudge(qp);
+    if (qp.losses.at() <= now_) detect_losses(qp);
+    if (qp.timeout.at(qp.rtt) <= now_) on_rto(qp);
+    if (qp.connected() && qp.timeout.ask_at() <= now_) nudge(qp);
   }
   if (qp.connected() && qp.review_at <= now_) ask_port(qp, false);
   if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
@@ -57,31 +51,24 @@ void Engine::Impl::on_timer(QpContext& qp) {
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
-  if (qp.backoffs >= kMinRetries && now_ - qp.stall_since >= patience_) return give_up(qp);
+  if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
-  if (qp.backoffs != 0) qp.cc.on_timeout();
-  if (qp.backoffs != UINT8_MAX) ++qp.backoffs;
-  qp.rto_base = now_;
+  if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
+  qp.timeout.expired(now_);
   if (qp.snd.lose(qp.snd.una())) {
     qp.snd.pkt(qp.snd.una()).timed_out = true;
     count(qp, USIW_CNT_RETRANS_RTO);
   }
-  qp.nudge_at = now_ + std::max(RttEstimator::kMinRtoNs, (now_ - qp.stall_since) / 64);
-  note(TraceKind::kRto, qp, qp.snd.una(), qp.backoffs, qp.rtt.rto(qp.backoffs));
+  note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));
   qp.force_send = true;
   activate(qp);
-  if (qp.backoffs >= 2 && silent_since(qp, qp.stall_since)) ask_port(qp, true);
+  if (qp.timeout.in_a_row() >= 2 && silent_since(qp, qp.timeout.since_ns())) ask_port(qp, true);
 }
 
-/// Between time-outs, which back off: is the wire there again? A datagram without payload asks, so that who waits for
-/// the end of an outage hears of it within 1/64 of what it has lasted, and many who do so at once do not fill the
-/// wire.
+/// Between time-outs, which back off: is the wire there again? A datagram without payload asks.
 void Engine::Impl::nudge(QpContext& qp) {
-  if (qp.backoffs == 0) {  // something has come since
-    qp.nudge_at = kNever;
-    return;
-  }
-  qp.nudge_at = now_ + std::max(RttEstimator::kMinRtoNs, (now_ - qp.stall_since) / 64);
+  if (qp.timeout.in_a_row() == 0) return qp.timeout.ask_no_more();  // something has come since
+  qp.timeout.asked(now_);
   send_sack(qp, USIW_TRP_F_ACK_REQ);
 }
 
@@ -105,33 +92,28 @@ void Engine::Impl::give_up(QpContext& qp) {
 
 void Engine::Impl::on_rnr_timer(QpContext& qp) {
   const uint64_t limit = qp.life.closing() ? kRnrClosingNs : kRnrSenderNs;
-  if (now_ - qp.rnr_since >= limit) {
+  if (now_ - qp.not_ready.since_ns() >= limit) {
     fail(qp, qp.sq.head(), WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.
-  if (qp.rnr_unheard >= kMinRetries && now_ - qp.heard_ns >= patience_ + kRnrMaxDelayNs) return give_up(qp);
-  if (qp.rnr_unheard != UINT8_MAX) ++qp.rnr_unheard;
-  qp.rnr_at = now_ + std::min(kRnrMaxDelayNs, kRnrMinDelayNs << std::min<unsigned>(qp.rnr_backoffs, 10));
-  if (qp.rnr_backoffs != UINT8_MAX) ++qp.rnr_backoffs;
+  if (qp.not_ready.unheard() >= kMinRetries && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
+    return give_up(qp);
+  qp.not_ready.tried(now_);
   if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
-  note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.rnr_backoffs, qp.rnr_at - now_);
+  note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = true;
   activate(qp);
-  if (qp.rnr_unheard >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
+  if (qp.not_ready.unheard() >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
-  if (qp.probes != 0 && qp.heard_ns > qp.probe_ns) {
-    qp.probes = 0;  // answered
-    return;
-  }
-  if (qp.probes >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
-  if (qp.probes != UINT8_MAX) ++qp.probes;
-  qp.probe_ns = now_;
+  if (qp.keepalive.answered(qp.heard_ns)) return;
+  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
+  qp.keepalive.probed(now_);
   count(qp, USIW_CNT_PROBES);
-  note(TraceKind::kProbe, qp, qp.probes);
-  if (qp.probes > 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
+  note(TraceKind::kProbe, qp, qp.keepalive.unanswered());
+  if (qp.keepalive.unanswered() > 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
   send_sack(qp, USIW_TRP_F_ACK_REQ);
 }
 

@@ -12,7 +12,7 @@ namespace usiw {
 bool Engine::Impl::transmit(QpContext& qp) {
   for (unsigned n = 0; n < kQuantum; ++n) {
     if (!qp.connected()) return false;
-    if (qp.rnr_active && !qp.force_send) return false;  // the RNR timer goes on
+    if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
     Sent sent;
     if (qp.snd.in_flight() >= qp.cc.window() && !qp.force_send) {
       qp.cwnd_limited = true;
@@ -22,8 +22,8 @@ bool Engine::Impl::transmit(QpContext& qp) {
       sent = resend(qp);
     } else {
       if (!qp.snd.has_room()) {
-        qp.window_blocked = qp.snd.empty();
-        if (qp.window_blocked) touch_timer(qp, keepalive_at(qp));
+        qp.keepalive.window_closed(qp.snd.empty());
+        if (qp.snd.empty()) touch_timer(qp, keepalive_at(qp));
         return false;
       }
       sent = send_new(qp);
@@ -53,15 +53,12 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   }
 
   const uint32_t psn = qp.snd.nxt();
-  if (qp.snd.empty()) {
-    qp.rto_base = now_;
-    qp.stall_since = now_;
-  }
+  if (qp.snd.empty()) qp.timeout.start(now_);
   const Sent sent = emit(qp, psn, pkt);
   if (sent != Sent::kYes) return sent;
 
   qp.snd.sent(pkt, now_);
-  touch_timer(qp, rto_at(qp));
+  touch_timer(qp, qp.timeout.at(qp.rtt));
   switch (pkt.kind) {
     case PktKind::kSend:
       qp.sq.sent(pkt.len, psn + 1);
@@ -88,7 +85,7 @@ Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
   pkt.sent_ns = now_;
   if (pkt.tx_count == 1) pkt.retrans_stamp = stamp();
   if (pkt.tx_count != UINT8_MAX) ++pkt.tx_count;
-  touch_timer(qp, rto_at(qp));
+  touch_timer(qp, qp.timeout.at(qp.rtt));
   return qp.connected() ? Sent::kYes : Sent::kNothing;
 }
 

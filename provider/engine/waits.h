@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file waits.h
+/// What a sender waits for, and how long: an acknowledgement (time-out), a receive work request of the peer (receiver not
+/// ready), a sign of life (keepalive). Times in ns.
+#ifndef USIW_ENGINE_WAITS_H
+#define USIW_ENGINE_WAITS_H
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/psn.h"
+#include "engine/rtt.h"
+#include "engine/timers.h"
+
+namespace usiw {
+
+/// Adds one, up to the largest value.
+inline void count_up(uint8_t& n) { n += n != UINT8_MAX; }
+
+/// The retransmission time-out (RFC 6298), which backs off, and the questions between two of them, which do so much less.
+class TimeOut {
+ public:
+  /// The wait begins: something has been sent, or the wait for something else is over.
+  void start(uint64_t now) { base_ns_ = since_ns_ = now; }
+  /// Something new has been acknowledged.
+  void progress(uint64_t now) {
+    in_a_row_ = 0;
+    ask_at_ = kNever;
+    start(now);
+  }
+  /// It is the peer's program that is waited for.
+  void forgive() { in_a_row_ = 0; }
+  /// What is in flight gets a whole time-out from @p now.
+  void prolong(uint64_t now) { base_ns_ = now; }
+
+  uint64_t at(const RttEstimator& rtt) const { return base_ns_ + rtt.rto(in_a_row_); }
+  uint64_t length(const RttEstimator& rtt) const { return rtt.rto(in_a_row_); }
+  unsigned in_a_row() const { return in_a_row_; }
+  uint64_t since_ns() const { return since_ns_; }  ///< last progress
+
+  void expired(uint64_t now) {
+    count_up(in_a_row_);
+    base_ns_ = now;
+    asked(now);
+  }
+  /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it within
+  /// 1/64 of what it has lasted, and many who do so at once do not fill the wire.
+  uint64_t ask_at() const { return ask_at_; }
+  void asked(uint64_t now) { ask_at_ = now + std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 64); }
+  void ask_no_more() { ask_at_ = kNever; }
+
+ private:
+  uint64_t base_ns_ = 0;   ///< the time-out counts from here
+  uint64_t since_ns_ = 0;
+  uint64_t ask_at_ = kNever;
+  uint8_t in_a_row_ = 0;
+};
+
+/// The peer has no receive work request for the oldest datagram, which is tried again and again.
+class NotReady {
+ public:
+  bool active() const { return active_; }
+  uint64_t at() const { return at_; }              ///< of the next try
+  uint64_t since_ns() const { return since_ns_; }
+  unsigned tries() const { return tries_; }
+  unsigned unheard() const { return unheard_; }    ///< tries since the peer has said so
+
+  /// The peer says so of @p psn, the oldest.
+  void told(uint32_t psn, uint64_t now) {
+    active_ = true;
+    psn_ = psn;
+    since_ns_ = now;
+    tries_ = 1;
+    at_ = now + kMinDelayNs;
+  }
+  bool knows(uint32_t psn) const { return active_ && psn_ == psn; }
+  void heard() { unheard_ = 0; }
+  void tried(uint64_t now) {
+    count_up(unheard_);
+    at_ = now + std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10));
+    count_up(tries_);
+  }
+
+  /// All before @p una is acknowledged: it is over.
+  bool over(uint32_t una) const { return active_ && psn_lt(psn_, una); }
+  /// @p nxt: the next PSN to send.
+  void end(uint32_t nxt) {
+    active_ = false;
+    was_ = true;
+    recover_ = nxt;
+  }
+  /// The loss of @p psn says nothing about the network: the receiver did not take it.
+  bool excuses(uint32_t psn, uint32_t una, uint32_t nxt) const {
+    return was_ && psn_in(recover_, una, nxt - una + 1) && psn_lt(psn, recover_);
+  }
+
+  static constexpr uint64_t kMinDelayNs = 50'000;
+  static constexpr uint64_t kMaxDelayNs = 10'000'000;
+
+ private:
+  bool active_ = false;
+  bool was_ = false;
+  uint8_t tries_ = 0;
+  uint8_t unheard_ = 0;
+  uint32_t psn_ = 0;
+  uint32_t recover_ = 0;  ///< what was sent before this PSN met a receiver that was not ready
+  uint64_t since_ns_ = 0;
+  uint64_t at_ = kNever;
+};
+
+/// Probes of a peer that is silent.
+class Keepalive {
+ public:
+  /// When the next one is due. @p heard_ns: the last sign of the peer. @p reading: READs are outstanding.
+  uint64_t at(uint64_t heard_ns, bool reading, const RttEstimator& rtt) const {
+    if (unanswered_ != 0) return probed_ns_ + kIntervalNs;
+    if (window_closed_) return std::max(heard_ns, probed_ns_) + std::max(rtt.rto(3), kWindowMinNs);
+    return heard_ns + (reading ? kReadingNs : kIdleNs);
+  }
+  unsigned unanswered() const { return unanswered_; }
+  /// The peer has been heard at @p heard_ns. true: a probe was unanswered until then.
+  bool answered(uint64_t heard_ns) {
+    if (unanswered_ == 0 || heard_ns <= probed_ns_) return false;
+    unanswered_ = 0;
+    return true;
+  }
+  void probed(uint64_t now) {
+    count_up(unanswered_);
+    probed_ns_ = now;
+  }
+  /// The kernel has one sent.
+  void probe_first(uint64_t now) {
+    unanswered_ = 1;
+    probed_ns_ = now;
+  }
+  /// Nothing is outstanding, and the peer's window lets nothing go.
+  void window_closed(bool closed) { window_closed_ = closed; }
+
+ private:
+  static constexpr uint64_t kIdleNs = 10'000'000'000;
+  static constexpr uint64_t kReadingNs = 500'000'000;
+  static constexpr uint64_t kIntervalNs = 400'000'000;
+  static constexpr uint64_t kWindowMinNs = 10'000'000;
+
+  uint64_t probed_ns_ = 0;
+  uint8_t unanswered_ = 0;
+  bool window_closed_ = false;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_WAITS_H

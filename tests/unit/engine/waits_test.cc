@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Tests of engine/waits.h.
+#include "engine/waits.h"
+
+#include <gtest/gtest.h>
+
+namespace usiw {
+namespace {
+
+constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
+
+TEST(TimeOut, expired__backs_off_until_there_is_progress) {
+  RttEstimator rtt;
+  rtt.sample(100 * kUs, 0);
+  TimeOut t;
+  t.start(0);
+  EXPECT_EQ(t.at(rtt), 400 * kUs);
+  t.expired(400 * kUs);
+  EXPECT_EQ(t.at(rtt), 1'200 * kUs);
+  t.expired(1'200 * kUs);
+  EXPECT_EQ(t.in_a_row(), 2u);
+  EXPECT_EQ(t.since_ns(), 0u);
+  t.progress(2 * kMs);
+  EXPECT_EQ(t.in_a_row(), 0u);
+  EXPECT_EQ(t.at(rtt), 2'400 * kUs);
+  EXPECT_EQ(t.ask_at(), kNever);
+}
+
+TEST(TimeOut, in_a_row__does_not_begin_anew_after_255) {
+  TimeOut t;
+  for (int i = 0; i < 1000; ++i) t.expired(0);
+  EXPECT_EQ(t.in_a_row(), 255u);
+}
+
+TEST(TimeOut, asked__every_64th_of_what_it_has_lasted) {
+  TimeOut t;
+  t.start(0);
+  EXPECT_EQ(t.ask_at(), kNever);
+  t.expired(kMs);
+  EXPECT_EQ(t.ask_at(), kMs + 400 * kUs);
+  t.asked(6'400 * kMs);
+  EXPECT_EQ(t.ask_at(), 6'500 * kMs);
+}
+
+TEST(NotReady, tried__backs_off_to_ten_milliseconds) {
+  NotReady n;
+  n.told(7, 0);
+  EXPECT_EQ(n.at(), 50 * kUs);
+  n.tried(n.at());
+  EXPECT_EQ(n.at(), 150 * kUs);
+  for (int i = 0; i < 300; ++i) n.tried(kSec);
+  EXPECT_EQ(n.at(), kSec + 10 * kMs);
+  EXPECT_EQ(n.unheard(), 255u);
+  n.heard();
+  EXPECT_EQ(n.unheard(), 0u);
+}
+
+TEST(NotReady, over__when_that_datagram_is_acknowledged) {
+  NotReady n;
+  EXPECT_FALSE(n.over(7));
+  n.told(7, 0);
+  EXPECT_TRUE(n.knows(7));
+  EXPECT_FALSE(n.knows(8));
+  EXPECT_FALSE(n.over(7));
+  EXPECT_TRUE(n.over(8));
+}
+
+TEST(NotReady, excuses__what_was_under_way_then_and_nothing_else) {
+  for (const uint32_t first : {100u, 0x80000000u, 0xfffffffeu}) {  // wherever the PSNs begin
+    NotReady n;
+    EXPECT_FALSE(n.excuses(first, first, first + 50)) << "it was never so";
+    n.told(first + 7, 0);
+    n.end(first + 20);
+    EXPECT_TRUE(n.excuses(first + 19, first + 8, first + 30));
+    EXPECT_FALSE(n.excuses(first + 20, first + 8, first + 30));
+    EXPECT_FALSE(n.excuses(first + 40, first + 35, first + 60)) << "all of it is acknowledged";
+  }
+}
+
+TEST(Keepalive, at__sooner_while_something_is_waited_for) {
+  const RttEstimator rtt;
+  Keepalive k;
+  EXPECT_EQ(k.at(kSec, false, rtt), 11 * kSec);
+  EXPECT_EQ(k.at(kSec, true, rtt), 1'500 * kMs);
+  k.window_closed(true);
+  EXPECT_EQ(k.at(kSec, false, rtt), kSec + rtt.rto(3));
+  k.probed(2 * kSec);
+  EXPECT_EQ(k.at(kSec, false, rtt), 2'400 * kMs);
+}
+
+TEST(Keepalive, answered__by_what_was_heard_behind_the_probe) {
+  Keepalive k;
+  EXPECT_FALSE(k.answered(5));
+  k.probed(10);
+  k.probed(20);
+  EXPECT_EQ(k.unanswered(), 2u);
+  EXPECT_FALSE(k.answered(20));
+  EXPECT_TRUE(k.answered(21));
+  EXPECT_EQ(k.unanswered(), 0u);
+  k.probe_first(30);
+  EXPECT_EQ(k.unanswered(), 1u);
+}
+
+}  // namespace
+}  // namespace usiw

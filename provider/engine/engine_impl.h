@@ -31,11 +31,6 @@ inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
-/// So long without a sign that anything gets through, besides two repetitions, and the other port is asked for: longer
-/// than a host that is busy keeps a program waiting. Twice as long before each further time, up to kSilenceShifts.
-inline constexpr uint64_t kSilenceNs = 60'000'000;
-inline constexpr unsigned kSilenceShifts = 4;
-inline constexpr unsigned kRepeatsUnheard = 3;     ///< of what the peer has an acknowledgement of
 inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
 inline constexpr uint64_t kTerminateTimeNs = 500'000'000;
 inline constexpr uint64_t kRnrReceiverNs = 10'000'000'000;  ///< the receiver terminates

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file loss_detector.h
-/// Which of the datagrams in flight are lost, found by time as RACK (RFC 8985) does it: one is lost when another that was
-/// sent later has been delivered, and a round trip plus a reordering window has passed. Until reordering has been seen on
-/// the path, three datagrams delivered beyond one are enough. Times in ns.
+/// Which of the datagrams in flight are lost, found by time as RACK (RFC 8985) does it: one is lost when another that
+/// was sent later has been delivered, and a round trip plus a reordering window has passed. Until reordering has been
+/// seen on the path, three datagrams delivered beyond one are enough. Times in ns.
 #ifndef USIW_ENGINE_LOSS_DETECTOR_H
 #define USIW_ENGINE_LOSS_DETECTOR_H
 
@@ -32,8 +32,8 @@ class LossDetector {
     rtt_ = rtt;
   }
 
-  /// An acknowledgement has told something new. @p late: how late, at most, came what had been taken for lost; 0: nothing
-  /// did. A spike is forgotten, lasting reordering shows itself again.
+  /// An acknowledgement has told something new. @p late: how late, at most, came what had been taken for lost; 0:
+  /// nothing did. A spike is forgotten, lasting reordering shows itself again.
   void acknowledged(uint64_t late, const RttEstimator& rtt) {
     late_ -= late_ / 256;
     if (late != 0) expect_late(std::min(late, rtt.rto(0)));

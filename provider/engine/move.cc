@@ -48,7 +48,7 @@ void Engine::Impl::qp_move(QpContext& qp, int port, uint64_t review_at) {
   if (qp.connected()) touch_timer(qp, deadline_of(qp));
   if (port != qp.other_port || port < 0) return;
   qp.other_port = std::exchange(qp.port, port);
-  note(TraceKind::kMove, qp, static_cast<uint64_t>(qp.port), static_cast<uint64_t>(qp.other_port), qp.port_asks);
+  note(TraceKind::kMove, qp, static_cast<uint64_t>(qp.port), static_cast<uint64_t>(qp.other_port), qp.watch.asks());
   if (!qp.connected()) return;  // it only answers repetitions, by the new port from now on
   qp.losses.expect_late(qp.rtt.rto(0));
   qp.rtt = {};
@@ -76,33 +76,21 @@ uint32_t Engine::Impl::longest(QpContext& qp) const {
 
 /// Nothing has got through since @p since, and it is time for the other port, if there is one.
 bool Engine::Impl::silent_since(QpContext& qp, uint64_t since) {
-  if (qp.other_port < 0) return false;
-  if (since > qp.port_asked_ns) qp.port_asks = 0;
-  if (now_ - std::max(since, qp.port_asked_ns) < kSilenceNs << std::min<unsigned>(qp.port_asks, kSilenceShifts))
-    return false;
-  if (qp.port_asks != UINT8_MAX) ++qp.port_asks;
-  return true;
+  return qp.other_port >= 0 && qp.watch.silent(since, now_);
 }
 
 void Engine::Impl::ask_port(QpContext& qp, bool silent) {
   qp.review_at = kNever;
   if (qp.other_port < 0) return;
-  if (silent) qp.port_asked_ns = now_;
+  if (silent) qp.watch.asked(now_);
   const EngineEvents::PortAnswer answer = events_.qp_which_port(qp, {silent, longest(qp), now_});
   qp_move(qp, answer.port, answer.review_at);
 }
 
-/// The peer repeats what it has an acknowledgement of: it may be that it does not hear this end, which has nothing to
-/// send that would tell.
+/// The peer repeats what it has an acknowledgement of.
 void Engine::Impl::peer_repeats(QpContext& qp) {
-  if (qp.peer_repeated == 0 || qp.repeated_nxt != qp.rcv.nxt()) {
-    qp.peer_repeated = 0;
-    qp.repeated_nxt = qp.rcv.nxt();
-    qp.repeated_since = now_;
-  }
-  if (qp.peer_repeated != UINT8_MAX) ++qp.peer_repeated;
-  if (qp.peer_repeated < kRepeatsUnheard || !silent_since(qp, qp.repeated_since)) return;
-  qp.peer_repeated = 1;
+  if (!qp.watch.repeated(qp.rcv.nxt(), now_) || !silent_since(qp, qp.watch.repeats_since())) return;
+  qp.watch.repeats_told();
   ask_port(qp, true);
 }
 

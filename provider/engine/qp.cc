@@ -215,7 +215,8 @@ void Engine::Impl::publish(QpContext& qp) {
 }
 
 void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
-  // An orderly end that does not come to its SHUTDOWN has told the peer nothing: the kernel must (RESET), as for a failure.
+  // An orderly end that does not come to its SHUTDOWN has told the peer nothing: the kernel must (RESET), as for a
+  // failure.
   const bool untold = qp.life.is(Phase::kDraining) && error != -ECONNRESET && error != -EREMOTEIO;
   kill(qp, at, status);
   if (error != 0) {

@@ -13,6 +13,7 @@
 #include "engine/lifecycle.h"
 #include "engine/loss_detector.h"
 #include "engine/port.h"
+#include "engine/port_watch.h"
 #include "engine/psn.h"
 #include "engine/qp.h"
 #include "engine/receive_window.h"
@@ -115,13 +116,8 @@ struct QpConnection {
   uint32_t path_mtu = 0;  ///< segments are cut by it
   bool in_flows = false;
 
-  // Moving to the other port.
-  uint8_t port_asks = 0;       ///< in a row, while nothing got through
-  uint8_t peer_repeated = 0;   ///< what it has an acknowledgement of, while nothing new came
-  uint32_t repeated_nxt = 0;   ///< rcv.nxt() then
-  uint64_t repeated_since = 0;
-  uint64_t port_asked_ns = 0;  ///< the last time
-  uint64_t review_at = kNever;
+  PortWatch watch;
+  uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;
 };
 

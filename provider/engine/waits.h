@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file waits.h
-/// What a sender waits for, and how long: an acknowledgement (time-out), a receive work request of the peer (receiver not
-/// ready), a sign of life (keepalive). Times in ns.
+/// What a sender waits for, and how long: an acknowledgement (time-out), a receive work request of the peer (receiver
+/// not ready), a sign of life (keepalive). Times in ns.
 #ifndef USIW_ENGINE_WAITS_H
 #define USIW_ENGINE_WAITS_H
 
@@ -17,7 +17,8 @@ namespace usiw {
 /// Adds one, up to the largest value.
 inline void count_up(uint8_t& n) { n += n != UINT8_MAX; }
 
-/// The retransmission time-out (RFC 6298), which backs off, and the questions between two of them, which do so much less.
+/// The retransmission time-out (RFC 6298), which backs off, and the questions between two of them, which do so much
+/// less.
 class TimeOut {
  public:
   /// The wait begins: something has been sent, or the wait for something else is over.
@@ -43,8 +44,8 @@ class TimeOut {
     base_ns_ = now;
     asked(now);
   }
-  /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it within
-  /// 1/64 of what it has lasted, and many who do so at once do not fill the wire.
+  /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it
+  /// within 1/64 of what it has lasted, and many who do so at once do not fill the wire.
   uint64_t ask_at() const { return ask_at_; }
   void asked(uint64_t now) { ask_at_ = now + std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 64); }
   void ask_no_more() { ask_at_ = kNever; }

@@ -186,6 +186,12 @@ struct TermCode {
   bool operator==(const TermCode&) const = default;
 };
 
+/// As completions tell it: 0x8000, the layer in bits 12 to 14, the error type in 8 to 11, the code in 0 to 7.
+constexpr uint16_t vendor_err_of(const TermCode& code) {
+  const unsigned layer = static_cast<unsigned>(code.layer);
+  return static_cast<uint16_t>(0x8000u | layer << 12 | (code.etype & 15u) << 8 | code.ecode);
+}
+
 namespace term {
 inline constexpr TermCode kLocalCatastrophic{TermLayer::kRdmap, 0, 0x00};
 inline constexpr TermCode kRdmapInvalidStag{TermLayer::kRdmap, 1, 0x00};

@@ -49,7 +49,7 @@ void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
 }
 
 /// Completes the oldest send work request; it may never have been started.
-void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
+void Engine::Impl::complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err) {
   const SqWork& w = qp.sq.work(qp.sq.head());
   Cqe cqe{};
   uint8_t flags = w.flags;
@@ -66,20 +66,21 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status) {
   }
   cqe.qpn = qp.qpn_;
   cqe.status = status;
+  cqe.vendor_err = vendor_err;
   qp.sq.pop();
   if (status != WcStatus::kSuccess || (flags & kWrSignaled) != 0 || qp.attr.sq_sig_all)
     push(qp, qp.attr.send_cq, cqe, false);
 }
 
 /// Completes the oldest receive work request.
-void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited) {
+void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited,
+                                 uint16_t vendor_err) {
   const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
                 .byte_len = bytes,
                 .qpn = qp.qpn_,
                 .status = status,
                 .opcode = WcOpcode::kRecv,
-                .flags = 0,
-                .vendor_err = 0};
+                .vendor_err = vendor_err};
   qp.rq.pop();
   push(qp, qp.attr.recv_cq, cqe, solicited);
 }
@@ -96,10 +97,13 @@ void Engine::Impl::reap(QpContext& qp) {
 
 /// Empties both queues of a dead QP. Bounded, whatever a producer does to the flags
 /// meanwhile; what is posted after this comes with a doorbell of its own.
-void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status) {
+void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err) {
   for (uint32_t n = qp.sq.capacity(); n != 0; --n) {
     if (qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) == 0) break;
-    complete_send(qp, qp.sq.head() == at ? status : WcStatus::kWrFlushErr);
+    if (qp.sq.head() == at)
+      complete_send(qp, status, vendor_err);
+    else
+      complete_send(qp, WcStatus::kWrFlushErr);
   }
   for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.posted(qp.rq.msn()); --n)
     complete_recv(qp, WcStatus::kWrFlushErr, 0, false);

@@ -117,9 +117,9 @@ struct Engine::Impl {
   void send_sack_now(QpContext& qp, uint16_t flags);
   /// To kDead: stops everything and flushes; the work request at @p at completes with
   /// @p status, all others with kWrFlushErr.
-  void kill(QpContext& qp, uint32_t at, WcStatus status);
+  void kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
   /// kill() and tell the owner (qp_closed() when it is closing anyway).
-  void fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event);
+  void fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event, uint16_t vendor_err = 0);
   void check_drained(QpContext& qp);
   void peer_shutdown(QpContext& qp);
   void drop_flow(QpContext& qp);
@@ -139,10 +139,10 @@ struct Engine::Impl {
   // ---- completion.cc ----
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);
   void note_completion(const QpContext& qp, const Cqe& cqe);
-  void complete_send(QpContext& qp, WcStatus status);
-  void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited);
+  void complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
+  void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited, uint16_t vendor_err = 0);
   void reap(QpContext& qp);
-  void flush(QpContext& qp, uint32_t at, WcStatus status);
+  void flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
 
   // ---- trp_tx.cc: datagrams out ----
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };

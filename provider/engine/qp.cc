@@ -185,7 +185,7 @@ void Engine::Impl::qp_probe(QpContext& qp) {
   touch_timer(qp, keepalive_at(qp));
 }
 
-void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
+void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err) {
   qp.life.die();
   qp.state_.store(QpState::kError, std::memory_order_release);
   qp.rq.want();  // a producer that does not see it has its slot seen by flush()
@@ -195,7 +195,7 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status) {
   timers_.disarm(qp);
   publish(qp);
   release_held(qp);
-  flush(qp, at, status);
+  flush(qp, at, status, vendor_err);
 }
 
 /// The gauges: written at times that cost the data path nothing.
@@ -214,11 +214,12 @@ void Engine::Impl::publish(QpContext& qp) {
   g[USIW_GAUGE_SQ_BUSY] = qp.sq.busy();
 }
 
-void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event) {
+void Engine::Impl::fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event,
+                        uint16_t vendor_err) {
   // An orderly end that does not come to its SHUTDOWN has told the peer nothing: the kernel must (RESET), as for a
   // failure.
   const bool untold = qp.life.is(Phase::kDraining) && error != -ECONNRESET && error != -EREMOTEIO;
-  kill(qp, at, status);
+  kill(qp, at, status, vendor_err);
   if (error != 0) {
     note(TraceKind::kFailed, qp, static_cast<uint64_t>(-error));
     if (tracing_) tracing_ = tracer_.failed();

@@ -47,7 +47,7 @@ void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
   }
   const WcStatus recv = fault_.recv;
   start_terminating(qp, fault_.event);
-  if (recv != WcStatus::kSuccess) complete_recv(qp, recv, 0, false);
+  if (recv != WcStatus::kSuccess) complete_recv(qp, recv, 0, false, vendor_err_of(t.code));
 }
 
 /// A READ that was accepted cannot be served any more.
@@ -117,7 +117,8 @@ void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint3
   const WcStatus status = found ? status_of(t.code, qp.sq.work(at).opcode) : WcStatus::kWrFlushErr;
   qp.rcv.accept();
   qp.life.answer(true);
-  fail(qp, at, status, -EREMOTEIO, found ? AsyncEvent::kNone : AsyncEvent::kQpFatal);
+  fail(qp, at, status, -EREMOTEIO, found ? AsyncEvent::kNone : AsyncEvent::kQpFatal,
+       found ? vendor_err_of(t.code) : uint16_t{0});
   ack_at_once(qp);
 }
 

@@ -97,15 +97,14 @@ struct ConnAttr {
   bool initiator;
 };
 
-/// A completion as poll_cq takes it out of the ring. 64 bytes: one slot.
+/// A completion as poll_cq takes it out of the ring.
 struct Cqe {
   uint64_t wr_id;
   uint32_t byte_len;
   uint32_t qpn;
   WcStatus status;
   WcOpcode opcode;
-  uint8_t flags;
-  uint8_t vendor_err;
+  uint16_t vendor_err;  ///< 0, or vendor_err_of() the Terminate that it comes of
 };
 
 }  // namespace usiw

@@ -94,18 +94,19 @@ TEST_P(Errors, remote_access) {
     WrOpcode op;
     uint64_t to;
     uint32_t rkey;
-  } bad[] = {{WrOpcode::kRdmaWrite, rb->addr(), rb->stag + 1},
-             {WrOpcode::kRdmaWrite, rb->addr(), 0xffffff00},
-             {WrOpcode::kRdmaWrite, rb->addr() - 1, rb->stag},
-             {WrOpcode::kRdmaWrite, rb->addr() + 100'000 - 3999, rb->stag},
-             {WrOpcode::kRdmaWrite, UINT64_MAX - 100, rb->stag},
-             {WrOpcode::kRdmaWrite, foreign->addr(), foreign->stag},
-             {WrOpcode::kRdmaWrite, readable->addr(), readable->stag},
-             {WrOpcode::kRdmaRead, rb->addr(), rb->stag + 1},
-             {WrOpcode::kRdmaRead, rb->addr() + 96'001, rb->stag},
-             {WrOpcode::kRdmaRead, UINT64_MAX - 100, rb->stag},
-             {WrOpcode::kRdmaRead, foreign->addr(), foreign->stag},
-             {WrOpcode::kRdmaRead, writable->addr(), writable->stag}};
+    TermCode why;
+  } bad[] = {{WrOpcode::kRdmaWrite, rb->addr(), rb->stag + 1, term::kDdpInvalidStag},
+             {WrOpcode::kRdmaWrite, rb->addr(), 0xffffff00, term::kDdpInvalidStag},
+             {WrOpcode::kRdmaWrite, rb->addr() - 1, rb->stag, term::kDdpBounds},
+             {WrOpcode::kRdmaWrite, rb->addr() + 100'000 - 3999, rb->stag, term::kDdpBounds},
+             {WrOpcode::kRdmaWrite, UINT64_MAX - 100, rb->stag, term::kDdpToWrap},
+             {WrOpcode::kRdmaWrite, foreign->addr(), foreign->stag, term::kDdpStagNotAssociated},
+             {WrOpcode::kRdmaWrite, readable->addr(), readable->stag, term::kRdmapAccess},
+             {WrOpcode::kRdmaRead, rb->addr(), rb->stag + 1, term::kRdmapInvalidStag},
+             {WrOpcode::kRdmaRead, rb->addr() + 96'001, rb->stag, term::kRdmapBounds},
+             {WrOpcode::kRdmaRead, UINT64_MAX - 100, rb->stag, term::kRdmapToWrap},
+             {WrOpcode::kRdmaRead, foreign->addr(), foreign->stag, term::kRdmapStagNotAssociated},
+             {WrOpcode::kRdmaRead, writable->addr(), writable->stag, term::kRdmapAccess}};
   for (const auto& b : bad) {
     SCOPED_TRACE(&b - bad);
     auto [q, p] = w.connect();
@@ -123,6 +124,7 @@ TEST_P(Errors, remote_access) {
     for (size_t i = 0; i < 5; ++i) {
       EXPECT_EQ(want[i], got[i].status) << i;
       EXPECT_EQ(i + 1, got[i].wr_id);
+      EXPECT_EQ(i == 2 ? vendor_err_of(b.why) : 0, got[i].vendor_err) << i;
     }
     EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.recv_cq, 1));
     expect_failed(w.a, -EREMOTEIO, AsyncEvent::kNone);

@@ -52,6 +52,9 @@ class Cq {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
+  /// [any thread] Somebody sleeps until a completion comes, or is about to.
+  bool armed() const { return arm_.load(std::memory_order_relaxed) != kNotArmed; }
+
   void* owner() const { return owner_; }
   uint32_t capacity() const { return mask_ + 1; }
   /// [any thread] true once the ring has overrun.

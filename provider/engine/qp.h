@@ -75,6 +75,12 @@ class Qp {
   /// [any thread]
   void ring_send() { ring(); }
 
+  /// [as post_send()] The work request that was posted @p n before the last one has not completed, and so nor has any
+  /// behind it.
+  bool under_way(uint32_t n) {
+    return n + 1 < sq_.capacity() && sq_.at(sq_tail_ - 1 - n).valid.load(std::memory_order_acquire) != 0;
+  }
+
   /// [any thread, one at a time per QP] ENOMEM: queue full; EINVAL: too many SGEs, or
   /// lengths that sum up to more than USIW_MAX_MSG_SIZE.
   int post_recv(uint64_t wr_id, std::span<const Sge> sges) {

@@ -101,6 +101,10 @@ class Progress {
   /// [any thread] Work was made visible in a ring: drive it now, or make sure that whoever
   /// holds the engine does.
   void posted();
+  /// [any thread] Work was made visible in a ring behind other work, which has not completed: the run of the engine
+  /// that completes that takes the new work along. Only if the other work is found not to be complete after this call:
+  /// else posted() must follow.
+  void posted_behind() { kicks_.fetch_add(1, std::memory_order_seq_cst); }
   /// [any thread] A completion queue was empty: drive the engine, if nobody else does.
   /// @p empty_polls: how many times in a row, for yielding where cores are scarce.
   void polled_empty(unsigned empty_polls);

@@ -249,6 +249,9 @@ void Progress::standby() {
     if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
     wait(false, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
+    // posted_behind(), and the run that it waits for has not come: soon, then, and look more often.
+    const bool behind = kicked();
+    if (behind) thread_drive();
     uint32_t runs_now = polled_runs_.load(std::memory_order_relaxed);
     uint64_t cpu_now = thread_cpu_ns(tid);
     pid_t tid_now = driver_tid_.load(std::memory_order_relaxed);
@@ -258,7 +261,7 @@ void Progress::standby() {
       runs = runs_now;
       tid = tid_now;
       cpu = thread_cpu_ns(tid);
-      nap = std::min(2 * nap, kStandbyMaxNs);
+      nap = behind ? kStandbyMinNs : std::min(2 * nap, kStandbyMaxNs);
       continue;
     }
     nap = kStandbyMinNs;

@@ -75,6 +75,7 @@ struct VQp {
   Qp* qp;
   usiw_qp_stats* stats;  ///< the kernel's page of this QP, USIW_COUNTERS_SIZE bytes; or null
   Ranked<Spinlock, LockRank::kQueue> send_lock, recv_lock;
+  unsigned behind;  ///< posts in a row that wait for the next run of the engine. Under send_lock
   ibv_qp_cap cap;
   bool sq_sig_all;
   std::atomic<uint32_t> pins;

@@ -50,8 +50,10 @@ void Process::after_fork_child() {
 
 void Process::finish() {
   if (!registry_lock().try_lock()) return;
-  for (Runtime* r : registry())
+  for (Runtime* r : registry()) {
+    r->progress().posted();  // what waits for the next run: there is none
     if (r->progress().freeze()) r->acknowledge_all();
+  }
   registry_lock().unlock();
 }
 

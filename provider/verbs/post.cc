@@ -26,6 +26,28 @@ std::span<const Sge> sges_of(const ibv_sge* list, int count) {
   return {reinterpret_cast<const Sge*>(list), static_cast<size_t>(count)};
 }
 
+/// One run of the engine for each post is most of what a stream of small messages costs. So a small one behind
+/// kUnderWay others waits for the next run, which sends it together with those that come meanwhile: the program's next
+/// look at an empty completion queue, an acknowledgement, or the kMostBehind-th post. Not where somebody sleeps until a
+/// completion comes: he will not look.
+constexpr uint32_t kUnderWay = 8, kMostBehind = 16;
+constexpr uint64_t kSmallBytes = 4096;
+
+bool is_small(const ibv_send_wr& wr) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
+  return wr.opcode == IBV_WR_RDMA_READ || bytes <= kSmallBytes;
+}
+
+/// [send_lock] The last post, of @p wr alone, has been rung, and can wait.
+bool waits(VQp& qp, const ibv_send_wr& wr) {
+  if (qp.behind >= kMostBehind || !qp.qp->under_way(kUnderWay) || !is_small(wr) ||
+      from(qp.ibv.send_cq)->cq->armed() || from(qp.ibv.recv_cq)->cq->armed())
+    return false;
+  qp.runtime->progress().posted_behind();
+  return qp.qp->under_way(kUnderWay);
+}
+
 int post_one(VQp& qp, const ibv_send_wr& wr) {
   constexpr unsigned kFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   if (wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_RDMA_WRITE && wr.opcode != IBV_WR_RDMA_READ)
@@ -48,17 +70,22 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
     *bad = wr;
     return EINVAL;
   }
-  bool any = false;
+  const ibv_send_wr* const first = wr;
+  bool run = false;
   qp.send_lock.lock();
   for (; wr != nullptr; wr = wr->next) {
     rc = post_one(qp, *wr);
     if (rc != 0) break;
-    any = true;
+    run = true;
   }
-  if (any) qp.qp->ring_send();
+  if (run) {
+    qp.qp->ring_send();
+    run = first->next != nullptr || !waits(qp, *first);
+    qp.behind = run ? 0 : qp.behind + 1;
+  }
   qp.send_lock.unlock();
   if (rc != 0) *bad = wr;
-  if (any) qp.runtime->progress().posted();
+  if (run) qp.runtime->progress().posted();
   return rc;
 }
 

@@ -24,6 +24,7 @@ class FakeEngine final : public EngineDriver {
     EXPECT_EQ(inside_.fetch_add(1), 0) << "two drivers at once";
     runs_.fetch_add(1, std::memory_order_relaxed);
     unsigned work = posted.exchange(0);
+    spin(spins);
     done.fetch_add(work);
     if (deadline.load() <= clock.now_ns()) {
       deadline = UINT64_MAX;
@@ -38,8 +39,12 @@ class FakeEngine final : public EngineDriver {
   void released() override { releases.fetch_add(1); }
 
   uint64_t runs() const { return runs_.load(); }
+  static void spin(unsigned n) {
+    for (; n != 0; n--) __asm__ volatile("");
+  }
 
   MonotonicClock clock;
+  unsigned spins = 0;  ///< from taking what is posted to having done it
   std::atomic<unsigned> posted{0};
   std::atomic<uint64_t> done{0}, timers{0}, releases{0}, deadline{UINT64_MAX};
   std::atomic<pthread_t> last_driver{};
@@ -171,6 +176,46 @@ TEST_F(ProgressTest, NoPostIsEverLost) {
   for (auto& t : threads) t.join();
   EXPECT_TRUE(eventually([&] { return engine.posted == 0; }));
   EXPECT_EQ(engine.done, total);
+}
+
+/// A post behind other work is driven by the very run that completes that, however the two meet, or by posted() if it is
+/// complete already: in each round there is one run, and no thread to help.
+TEST_F(ProgressTest, NoPostBehindOthersIsEverLost) {
+  constexpr unsigned kRounds = 4000;
+  std::atomic<unsigned> begun{0}, ended{0};
+  std::thread other([&] {
+    for (unsigned round = 1; round <= kRounds; round++) {
+      while (begun != round) std::this_thread::yield();
+      progress.polled_empty(0);
+      ended = round;
+    }
+  });
+  unsigned lost = 0;
+  engine.spins = 20000;
+  for (unsigned round = 1; round <= kRounds; round++) {
+    const uint64_t before = engine.done;
+    engine.posted = 1;
+    begun = round;
+    FakeEngine::spin(round * 37 % 50000);
+    engine.posted.fetch_add(1);
+    progress.posted_behind();
+    if (engine.done != before) progress.posted();
+    while (ended != round) std::this_thread::yield();
+    lost += engine.done != before + 2;
+    engine.posted = 0;
+  }
+  other.join();
+  EXPECT_EQ(lost, 0u);
+}
+
+/// The application has polled, so the thread stands by; then it posts behind others and calls nothing any more.
+TEST_F(ProgressTest, InStandbyAPostBehindOthersIsDrivenSoon) {
+  ASSERT_EQ(progress.start(), 0);
+  const auto until = std::chrono::steady_clock::now() + 20ms;
+  for (unsigned i = 0; std::chrono::steady_clock::now() < until; i++) progress.polled_empty(i);
+  engine.posted = 1;
+  progress.posted_behind();
+  EXPECT_TRUE(eventually([&] { return engine.done == 1; }));
 }
 
 TEST_F(ProgressTest, APostDuringAHoldIsDrivenAfterIt) {

@@ -55,6 +55,33 @@ CASE(order_flag, "order/flag-by-second-write", .core = true) {
   p.close();
 }
 
+// Small WRITEs in a row, posted one by one, all leave without a further call: a program that has polled until now looks
+// at memory only. (Those behind others wait for the run of the engine that completes these.)
+CASE(order_stream, "order/last-of-a-stream-without-a-call", .core = true) {
+  Options options;
+  options.send_wr = 64;
+  Pair p(options);
+  Region at_a(p.a.pd, 256), at_b(p.b.pd, 256);
+  for (uint32_t i = 0; i < 256; ++i) at_a.data()[i] = static_cast<uint8_t>(i);
+  const auto write = [&](uint32_t value) {
+    p.a.send({.wr_id = value, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge(value, 1)},
+              .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+  };
+  for (uint32_t round = 0; round < 100; ++round) {
+    at_b.data()[0] = 0;
+    const uint32_t polled = round % 3 * 40, in_a_row = 1 + round * 7 % 64;
+    for (uint32_t i = 1; i <= polled; ++i) {
+      write(i);
+      if (i > 32) expect_wc(p.a.send_cq, i - 32);
+    }
+    for (uint32_t i = polled > 32 ? polled - 31 : 1; i <= polled; ++i) expect_wc(p.a.send_cq, i);
+    for (uint32_t i = 1; i <= in_a_row; ++i) write(100 + i);
+    wait_byte(at_b.data(), static_cast<uint8_t>(100 + in_a_row));
+    for (uint32_t i = 1; i <= in_a_row; ++i) expect_wc(p.a.send_cq, 100 + i);
+  }
+  p.close();
+}
+
 // A receive completion says that every WRITE in front of the SEND is in place.
 CASE(order_send, "order/send-after-writes", .core = true) {
   Pair p;

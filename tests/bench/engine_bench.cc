@@ -27,6 +27,15 @@ class SteadyClock final : public Clock {
   }
 };
 
+/// For cases with many QPs: what is due by time is then the same however fast the machine is.
+class StepClock final : public Clock {
+ public:
+  uint64_t now_ns() override { return now_ += 500; }
+
+ private:
+  uint64_t now_ = 1'000'000'000;
+};
+
 /// One end of a wire whose datagrams are passed as pointers.
 class PipePort final : public Port {
  public:
@@ -37,10 +46,7 @@ class PipePort final : public Port {
     for (size_t i = 0; i < kBufs; ++i) free_.push_back(storage_.get() + i * kBufBytes);
     queue_.resize(kBufs);
   }
-  void join(PipePort& peer, const FlowKey& flow) {
-    peer_ = &peer;
-    flow_ = flow;
-  }
+  void join(PipePort& peer) { peer_ = &peer; }
   uint32_t max_payload() const override { return kBufBytes; }
   size_t tx_alloc(std::span<TxBuf> bufs) override {
     size_t n = 0;
@@ -52,7 +58,12 @@ class PipePort final : public Port {
     return n;
   }
   size_t tx(std::span<TxBuf> bufs) override {
-    for (TxBuf& b : bufs) peer_->queue_[peer_->tail_++ % kBufs] = {b.data, b.len, peer_->flow_, b.handle};
+    for (TxBuf& b : bufs) {
+      FlowKey flow = b.path->flow;
+      std::swap(flow.local_addr, flow.remote_addr);
+      std::swap(flow.local_port, flow.remote_port);
+      peer_->queue_[peer_->tail_++ % kBufs] = {b.data, b.len, flow, b.handle};
+    }
     return bufs.size();
   }
   void tx_free(std::span<TxBuf> bufs) override {
@@ -74,7 +85,6 @@ class PipePort final : public Port {
   std::vector<RxBuf> queue_;
   size_t head_ = 0, tail_ = 0;
   PipePort* peer_ = nullptr;
-  FlowKey flow_{};
 };
 
 struct Quiet final : EngineEvents {
@@ -89,14 +99,14 @@ struct Quiet final : EngineEvents {
 };
 
 struct End {
-  explicit End(Clock& clock) : engine(clock, events, counters) {
+  End(Clock& clock, unsigned number) : engine(clock, events, counters) {
     engine.add_port(port);
     send_cq = engine.cq_create(4096, nullptr);
     recv_cq = engine.cq_create(4096, nullptr);
     const QpAttr attr{.qpn = 1, .pd = 1, .send_cq = send_cq, .recv_cq = recv_cq, .max_send_wr = 128,
                       .max_recv_wr = 512, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 64,
                       .sq_sig_all = false, .owner = nullptr};
-    qp = engine.qp_create(attr);
+    for (unsigned i = 0; i < number; ++i) qps.push_back(engine.qp_create(attr));
     memory.resize(1 << 20);
     engine.mr_add({0x100, 1, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead,
                    reinterpret_cast<uint64_t>(memory.data()), memory.size(),
@@ -107,7 +117,7 @@ struct End {
   PipePort port;
   Engine engine;
   Cq *send_cq, *recv_cq;
-  Qp* qp;
+  std::vector<Qp*> qps;
   std::vector<std::byte> memory;
 };
 
@@ -118,10 +128,13 @@ struct Case {
   unsigned depth;
   bool inlined;
   uint16_t mtu;
+  unsigned qps = 1;  ///< which take turns
 };
 
 constexpr Case kCases[] = {
     {"pingpong_send_8_inline", WrOpcode::kSend, 8, 1, true, 1500},
+    {"pingpong_100_qps", WrOpcode::kSend, 8, 1, true, 1500, 100},
+    {"pingpong_1000_qps", WrOpcode::kSend, 8, 1, true, 1500, 1000},
     {"send_64", WrOpcode::kSend, 64, 64, false, 1500},
     {"write_8_inline", WrOpcode::kRdmaWrite, 8, 64, true, 1500},
     {"write_64", WrOpcode::kRdmaWrite, 64, 64, false, 1500},
@@ -133,19 +146,26 @@ constexpr Case kCases[] = {
 };
 
 void run(const Case& c, uint64_t messages) {
-  SteadyClock clock;
-  End a(clock), b(clock);
-  FlowKey flow{};
-  flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
-  flow.remote_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2};
-  FlowKey back = flow;
-  std::swap(back.local_addr, back.remote_addr);
-  a.port.join(b.port, flow);
-  b.port.join(a.port, back);
+  SteadyClock steady;
+  StepClock step;
+  Clock& clock = c.qps == 1 ? static_cast<Clock&>(steady) : step;
+  End a(clock, c.qps), b(clock, c.qps);
+  a.port.join(b.port);
+  b.port.join(a.port);
   ConnAttr conn{.snd_psn = 1, .rcv_psn = 1, .snd_window = 1024, .ird = 16, .ord = 16, .mtu = c.mtu, .initiator = true};
-  if (a.engine.qp_connect(a.qp, 0, {flow, {}, {}, 64, 0}, conn) != 0 ||
-      b.engine.qp_connect(b.qp, 0, {back, {}, {}, 64, 0}, conn) != 0)
-    std::abort();
+  for (unsigned i = 0; i < c.qps; ++i) {
+    FlowKey flow{};
+    flow.local_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
+    flow.remote_addr = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2};
+    flow.local_port = static_cast<uint16_t>(1000 + i);
+    flow.remote_port = 4791;
+    FlowKey back = flow;
+    std::swap(back.local_addr, back.remote_addr);
+    std::swap(back.local_port, back.remote_port);
+    if (a.engine.qp_connect(a.qps[i], 0, {flow, {}, {}, 64, 0}, conn) != 0 ||
+        b.engine.qp_connect(b.qps[i], 0, {back, {}, {}, 64, 0}, conn) != 0)
+      std::abort();
+  }
 
   const Sge local{reinterpret_cast<uint64_t>(a.memory.data()), c.bytes, 0x100};
   const Sge remote{reinterpret_cast<uint64_t>(b.memory.data()), c.bytes, 0x100};
@@ -153,34 +173,43 @@ void run(const Case& c, uint64_t messages) {
   const bool pingpong = c.depth == 1;  // the peer answers each message; a round trip is one message
   Qp::SendWr reply = wr;
   reply.flags = kWrInline;
-  uint64_t posted = 0, done = 0, recv_posted = 0, a_recv_posted = 0;
+  uint64_t posted = 0, done = 0;
+  std::vector<uint64_t> a_receives(c.qps), b_receives(c.qps);
+  const auto receives = [](Qp* qp, uint64_t& number, const Sge& sge) {
+    for (; number < 256 && qp->post_recv(1, std::span(&sge, 1)) == 0; ++number) {}
+  };
   Cqe cqes[64];
   const auto start = std::chrono::steady_clock::now();
   while (done < messages) {
+    const size_t turn = done % c.qps;
+    Qp *qa = a.qps[turn], *qb = b.qps[turn];
     if (c.opcode == WrOpcode::kSend) {
-      for (; recv_posted < messages && recv_posted < done + 256; ++recv_posted)
-        if (b.qp->post_recv(1, std::span(&remote, 1)) != 0) break;
-      for (; pingpong && a_recv_posted < messages && a_recv_posted < done + 256; ++a_recv_posted)
-        if (a.qp->post_recv(1, std::span(&local, 1)) != 0) break;
+      receives(qb, b_receives[turn], remote);
+      if (pingpong) receives(qa, a_receives[turn], local);
     }
     const uint64_t before = posted;
-    while (posted < messages && posted - done < c.depth && a.qp->post_send(wr, std::span(&local, 1)) == 0) ++posted;
-    if (posted != before) a.qp->ring_send();
+    while (posted < messages && posted - done < c.depth && qa->post_send(wr, std::span(&local, 1)) == 0) ++posted;
+    if (posted != before) qa->ring_send();
     a.engine.progress();
     b.engine.progress();
     const size_t received = b.recv_cq->poll(cqes);
+    b_receives[turn] -= received;
     if (!pingpong) {
       done += a.send_cq->poll(cqes);
       continue;
     }
     a.send_cq->poll(cqes);
     if (received != 0) {
-      if (b.qp->post_send(reply, std::span(&remote, 1)) != 0) std::abort();
-      b.qp->ring_send();
+      if (qb->post_send(reply, std::span(&remote, 1)) != 0) std::abort();
+      qb->ring_send();
       b.engine.progress();
     }
     a.engine.progress();
-    done += a.recv_cq->poll(cqes);
+    a.engine.next_deadline_ns();
+    b.engine.next_deadline_ns();
+    const size_t replies = a.recv_cq->poll(cqes);
+    a_receives[turn] -= replies;
+    done += replies;
   }
   const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%-24s %10.0f msg/s %9.1f MB/s %8.1f ns/msg  %llu datagrams, %llu SACKs, %llu time-outs\n", c.name,

@@ -24,6 +24,7 @@ namespace usiw {
 // ---- Tunables ----
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
+inline constexpr unsigned kRunBudget = 8 * kBurst;  ///< datagrams of all QPs between two looks at what has come
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
@@ -259,6 +260,7 @@ struct Engine::Impl {
   std::vector<Cq*> cqs_;
   QpList active_;  ///< may have something to send
   QpList ack_due_;
+  unsigned sent_ = 0;     ///< datagrams in this run
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
   bool port_full_ = false;  ///< a port took less than it was offered in the last run

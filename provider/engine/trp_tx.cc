@@ -95,6 +95,7 @@ inline void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, boo
   buf.path = &qp.path;
   p.tags[p.filled] = {&qp, has_psn, psn};
   ++p.filled;
+  ++sent_;
   count(qp, USIW_CNT_TX_PKTS);
   count(qp, USIW_CNT_TX_BYTES, len);
   note_packet(TraceKind::kTx, qp, buf.data, buf.len);

@@ -57,6 +57,30 @@ TEST_F(Fairness, full_port_is_shared) {
   }
 }
 
+/// However many connections have something to send, the engine looks soon at what has come; and who has not had its turn
+/// is the first in the next run.
+TEST_F(Fairness, one_run_sends_only_so_much) {
+  constexpr unsigned kQps = 100, kEach = 12, kBudget = 256, kQuantum = 16;
+  std::vector<Qp*> qps;
+  for (unsigned i = 0; i < kQps; ++i) qps.push_back(w.connect().first);
+  const Sge from = ra->sge(0, 8);
+  for (Qp* q : qps) {
+    for (unsigned i = 0; i < kEach; ++i)
+      ASSERT_EQ(0, q->post_send({i, WrOpcode::kRdmaWrite, 0, rb->addr(), rb->stag}, std::span(&from, 1)));
+    q->ring_send();
+  }
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  unsigned runs = 0;
+  for (uint64_t sent = 0; sent < kQps * kEach; ++runs) {
+    w.a.engine.progress();
+    const uint64_t now = w.a.count(USIW_CNT_TX_PKTS) - before;
+    ASSERT_GT(now, sent);
+    EXPECT_LT(now - sent, kBudget + kQuantum);
+    sent = now;
+  }
+  EXPECT_EQ(runs, (kQps * kEach + kBudget - 1) / kBudget);
+}
+
 /// A peer that leaves a gap has what comes behind it kept for as long as it likes. Another connection still has room for
 /// what one lost datagram of its own holds up.
 TEST_F(Fairness, room_for_held_datagrams_is_shared) {

@@ -30,6 +30,7 @@ inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts be
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
+inline constexpr uint64_t kNudgeNs = 100'000;      ///< from one QP's question whether the wire is back to another's
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
 inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
@@ -170,6 +171,8 @@ struct Engine::Impl {
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
   void nudged(QpContext& qp);
+  /// QPs that wait for the end of an outage take turns.
+  uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
   void on_keepalive(QpContext& qp);
   uint64_t keepalive_at(const QpContext& qp) const;
@@ -261,6 +264,7 @@ struct Engine::Impl {
   QpList active_;  ///< may have something to send
   QpList ack_due_;
   unsigned sent_ = 0;     ///< datagrams in this run
+  uint64_t nudge_ns_ = 0;  ///< the last turn that next_nudge() has given away
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
   bool port_full_ = false;  ///< a port took less than it was offered in the last run

@@ -6,6 +6,7 @@
 /// armed again for what is really next.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
@@ -54,7 +55,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
-  qp.timeout.expired(now_);
+  qp.timeout.expired(now_, next_nudge());
   if (qp.snd.lose(qp.snd.una())) {
     qp.snd.pkt(qp.snd.una()).timed_out = true;
     count(qp, USIW_CNT_RETRANS_RTO);
@@ -68,15 +69,18 @@ void Engine::Impl::on_rto(QpContext& qp) {
 /// Between time-outs, which back off: is the wire there again? A datagram without payload asks.
 void Engine::Impl::nudge(QpContext& qp) {
   if (qp.timeout.in_a_row() == 0) return qp.timeout.ask_no_more();  // something has come since
-  qp.timeout.asked(now_);
+  qp.timeout.asked(now_, next_nudge());
+  const bool tracing = std::exchange(tracing_, tracing_ && qp.timeout.asks_first(now_));
   send_sack(qp, USIW_TRP_F_ACK_REQ);
+  tracing_ = tracing;
 }
 
 /// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and
 /// the oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that
 /// is not.
 void Engine::Impl::nudged(QpContext& qp) {
-  if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < RttEstimator::kMinRtoNs) return;
+  // What answers a question that was sent before the last repetition says nothing of that.
+  if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < std::max(RttEstimator::kMinRtoNs, qp.rtt.srtt() / 2)) return;
   if (qp.snd.lose(qp.snd.una())) {
     qp.snd.pkt(qp.snd.una()).timed_out = true;
     count(qp, USIW_CNT_RETRANS_RTO);

@@ -39,18 +39,28 @@ class TimeOut {
   unsigned in_a_row() const { return in_a_row_; }
   uint64_t since_ns() const { return since_ns_; }  ///< last progress
 
-  void expired(uint64_t now) {
+  /// @p next_ns: as for asked().
+  void expired(uint64_t now, uint64_t next_ns) {
     count_up(in_a_row_);
     base_ns_ = now;
-    asked(now);
+    asked(now, next_ns);
   }
-  /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it
-  /// within 1/64 of what it has lasted, and many who do so at once do not fill the wire.
+  /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it at
+  /// once. Many who do so at the same time must not fill the wire, nor one for ever: @p next_ns is when the turn of
+  /// this one comes, but 1/64 of what the outage has lasted is not too soon, and in a long one soon enough.
   uint64_t ask_at() const { return ask_at_; }
-  void asked(uint64_t now) { ask_at_ = now + std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 64); }
+  void asked(uint64_t now, uint64_t next_ns) {
+    const uint64_t stall = now - since_ns_;
+    const uint64_t turn = stall < kPromptNs && next_ns > now ? std::min(next_ns - now, stall / 64) : stall / 64;
+    ask_at_ = now + std::max(RttEstimator::kMinRtoNs, turn);
+  }
+  /// The first question since a time-out: the others tell nothing more.
+  bool asks_first(uint64_t now) const { return now - base_ns_ < 2 * RttEstimator::kMinRtoNs; }
   void ask_no_more() { ask_at_ = kNever; }
 
  private:
+  static constexpr uint64_t kPromptNs = 8'000'000'000;
+
   uint64_t base_ns_ = 0;   ///< the time-out counts from here
   uint64_t since_ns_ = 0;
   uint64_t ask_at_ = kNever;

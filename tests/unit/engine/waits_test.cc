@@ -15,9 +15,9 @@ TEST(TimeOut, expired__backs_off_until_there_is_progress) {
   TimeOut t;
   t.start(0);
   EXPECT_EQ(t.at(rtt), 400 * kUs);
-  t.expired(400 * kUs);
+  t.expired(400 * kUs, 0);
   EXPECT_EQ(t.at(rtt), 1'200 * kUs);
-  t.expired(1'200 * kUs);
+  t.expired(1'200 * kUs, 0);
   EXPECT_EQ(t.in_a_row(), 2u);
   EXPECT_EQ(t.since_ns(), 0u);
   t.progress(2 * kMs);
@@ -28,18 +28,27 @@ TEST(TimeOut, expired__backs_off_until_there_is_progress) {
 
 TEST(TimeOut, in_a_row__does_not_begin_anew_after_255) {
   TimeOut t;
-  for (int i = 0; i < 1000; ++i) t.expired(0);
+  for (int i = 0; i < 1000; ++i) t.expired(0, 0);
   EXPECT_EQ(t.in_a_row(), 255u);
 }
 
-TEST(TimeOut, asked__every_64th_of_what_it_has_lasted) {
+TEST(TimeOut, asked__when_its_turn_comes_but_not_more_often_than_a_time_out) {
   TimeOut t;
   t.start(0);
   EXPECT_EQ(t.ask_at(), kNever);
-  t.expired(kMs);
+  t.expired(kMs, kMs + 100 * kUs);
   EXPECT_EQ(t.ask_at(), kMs + 400 * kUs);
-  t.asked(6'400 * kMs);
+  t.asked(kSec, kSec + 5 * kMs);
+  EXPECT_EQ(t.ask_at(), kSec + 5 * kMs);
+}
+
+TEST(TimeOut, asked__64th_of_what_it_has_lasted_is_soon_enough) {
+  TimeOut t;
+  t.start(0);
+  t.asked(6'400 * kMs, 6'900 * kMs);  // others wait, too
   EXPECT_EQ(t.ask_at(), 6'500 * kMs);
+  t.asked(32 * kSec, 32 * kSec + kMs);  // it may last for ever
+  EXPECT_EQ(t.ask_at(), 32 * kSec + 500 * kMs);
 }
 
 TEST(NotReady, tried__backs_off_to_ten_milliseconds) {

@@ -30,10 +30,11 @@ def test_data_survives(usiw_run, options):
 def test_everything_is_lost(usiw_run):
     """The client's work request completes with RETRY_EXC_ERR; nobody waits for ever. (rping's exit status says nothing.)"""
     port = next_port()
-    usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port]).wait_listening(port)
+    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port]).wait_listening(port)
     client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-C", 5], ["--loss", "1"])
     client.wait(60)
     assert "status 12" in client.output, client.output
+    server.wait(60)
 
 
 def test_failing_work_request(usiw_run):

@@ -8,6 +8,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
+.PHONY: bench bench-quick bench-instructions
 .PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
 
 help:
@@ -24,6 +25,8 @@ help:
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
 	@echo 'make compare-local  usiw-run beside libfabric and UCX on this machine'
+	@echo 'make bench       usiw-run beside its peers on this machine into build/bench/DATE (bench-quick: few cells)'
+	@echo 'make bench-instructions  instructions per message beside tests/bench/instructions.txt'
 	@echo 'make all         module for both guest kernels, provider, tests'
 	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'
 	@echo 'make install-local  the same without the module'
@@ -85,6 +88,13 @@ demo-local: setup-local provider tools
 compare-local: setup-local provider
 	@scripts/setup compare-local
 	@scripts/compare-local
+bench bench-quick: setup-local provider
+	@scripts/setup bench
+	@scripts/bench $(if $(filter bench-quick,$@),--quick)
+bench-instructions: setup-local $(BUILD)/build.ninja
+	@scripts/setup bench
+	@cmake --build $(BUILD) --target engine_bench -- -j$(JOBS)
+	@scripts/bench instructions
 compare: setup-check module-6.1 provider
 	@scripts/compare
 

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Where two programs run, and how a server and its client are run there within bounds of time."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+from typing import NamedTuple
+
+LISTEN_SECONDS = 5
+
+
+class Failed(Exception):
+    """A cell gave no figure; the text says why."""
+
+
+class Ends(NamedTuple):
+    """What is put before the commands of both programs, and the server's address."""
+    name: str
+    server: list
+    client: list
+    address: str
+
+
+LO = Ends("lo", [], [], "127.0.0.1")
+
+
+class Outcome(NamedTuple):
+    """What a pair of programs left: the client's output, processor seconds of both, peak memory of the client in KiB."""
+    text: str
+    processor_seconds: float
+    client_kib: int
+
+
+@contextlib.contextmanager
+def two_namespaces():
+    """Ends in two new network namespaces with a veth pair between them. Each is held by a process that the kernel ends
+    with this one, however that ends. Each has a sysfs of its own: UCX looks for netdevs there."""
+    hold = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "sh", "-c",
+            "mount -t sysfs sysfs /sys && exec sleep infinity"]
+    with contextlib.ExitStack() as stack:
+        where = []
+        for _ in range(2):
+            holder = stack.enter_context(subprocess.Popen(hold))
+            stack.callback(holder.kill)
+            while pathlib.Path(f"/proc/{holder.pid}/comm").read_text(encoding="ascii") != "sleep\n":
+                if holder.poll() is not None:
+                    raise OSError("a network namespace could not be made")
+                time.sleep(0.01)
+            where.append((str(holder.pid), ["nsenter", "--target", str(holder.pid), "--net", "--mount"]))
+        (_, a), (b_pid, b) = where
+
+        def ip(at, *words):
+            subprocess.run([*at, "ip", *words], check=True)
+        ip(a, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", b_pid)
+        for at, device, address in ((a, "va", "10.77.0.1"), (b, "vb", "10.77.0.2")):
+            ip(at, "address", "add", f"{address}/24", "dev", device)
+            ip(at, "link", "set", device, "up")
+            ip(at, "link", "set", "lo", "up")
+        # Until the carrier is noticed usiw-run would take lo for its device.
+        for at, device in ((a, "va"), (b, "vb")):
+            while b"state UP" not in subprocess.check_output([*at, "ip", "-o", "link", "show", "dev", device]):
+                time.sleep(0.05)
+        yield Ends("veth", b, a, "10.77.0.2")
+
+
+@contextlib.contextmanager
+def loss(ends, percent):
+    """While it lasts, the veth pair loses so many per cent of the packets, in both directions. Failed without netem."""
+    sides = ((ends.client, "va"), (ends.server, "vb"))
+    try:
+        for at, device in sides:
+            done = subprocess.run([*at, "tc", "qdisc", "add", "dev", device, "root", "netem", "limit", "100000",
+                                   "loss", f"{percent}%"], check=False, capture_output=True, text=True)
+            if done.returncode:
+                raise Failed(f"netem: {done.stderr.strip()}")
+        yield
+    finally:
+        for at, device in sides:
+            subprocess.run([*at, "tc", "qdisc", "del", "dev", device, "root"], check=False, capture_output=True)
+
+
+def listens(pid, port):
+    """Whether anybody in the network namespace of the process has a socket bound to the port, UDP or listening."""
+    tail = f":{port:04X}"
+    for name, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        with open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
+            if any(line.split()[1].endswith(tail) and line.split()[3] == state for line in f):
+                return True
+    return False
+
+
+class _Program:
+    """A process in a session of its own, its output in a file."""
+
+    def __init__(self, words, env):
+        # It lives as long as the process does. pylint: disable=consider-using-with
+        self._output = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(words, env=dict(os.environ, **env), stdin=subprocess.DEVNULL,
+                                            stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True)
+        except OSError as error:
+            self._output.close()
+            raise Failed(str(error)) from error
+        self.status = None
+        self.usage = None
+
+    def ended(self):
+        """Whether it has ended; keeps its status and what it used."""
+        if self.status is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if pid:
+                self.status = self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.usage = usage
+        return self.status is not None
+
+    def wait(self, seconds):
+        """Whether it ended by then."""
+        deadline = time.monotonic() + seconds
+        while not self.ended():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def output(self):
+        """What it has printed."""
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace")
+
+    def end(self):
+        """Ends it and its children."""
+        if not self.ended():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.wait(5)
+        self._output.close()
+
+
+def both(ends, server, client, port, seconds=30, env=None):
+    """Runs a server and a client and returns their Outcome; Failed if the client does not succeed in time."""
+    first = _Program([*ends.server, *server], env or {})
+    second = None
+    try:
+        deadline = time.monotonic() + LISTEN_SECONDS
+        while not first.ended() and not listens(first.process.pid, port):
+            if time.monotonic() >= deadline:
+                raise Failed("the server does not listen")
+            time.sleep(0.02)
+        if first.ended():
+            raise Failed(f"the server ended with {first.status}: {_last_line(first.output())}")
+        second = _Program([*ends.client, *client], env or {})
+        if not second.wait(seconds):
+            raise Failed(f"not done after {seconds} s")
+        if second.status:
+            raise Failed(f"the client ended with {second.status}: {_last_line(second.output() or first.output())}")
+        used = [second.usage]
+        if first.wait(5):   # A server that goes on has told no usage.
+            used.append(first.usage)
+        processor = sum(u.ru_utime + u.ru_stime for u in used) if len(used) == 2 else 0.0
+        return Outcome(second.output(), processor, second.usage.ru_maxrss)
+    except OSError as error:
+        raise Failed(str(error)) from error
+    finally:
+        if second:
+            second.end()
+        first.end()
+
+
+def _last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no output"

@@ -5,7 +5,7 @@ import shutil
 from typing import Callable, NamedTuple
 
 from . import parse
-from .ends import both, loss
+from .ends import Failed, both, loss
 from .results import Cell
 
 FI_PORT = 47592  # where fi_pingpong listens
@@ -74,7 +74,10 @@ class Perftest(NamedTuple):
             return both(where, command, [*command, where.address], 19001, seconds=60 + qps // 20).client_kib
 
         def measure(where):
-            return {"kib_per_qp": (memory(where, number) - memory(where, 1)) / (number - 1)}
+            grown = memory(where, number) - memory(where, 1)
+            if grown <= 0:   # The peak that the kernel tells is at least that of the process that forked, which is this one.
+                raise Failed("the QPs are hidden behind the memory of the harness")
+            return {"kib_per_qp": grown / (number - 1)}
         return Job(Cell(f"{ends.name}, QPs of one client", f"usiw-run, {self.name}", str(number), number),
                    "ib_send_bw", ends, measure)
 

@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: bench bench-quick bench-instructions
-.PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local compare-local check-local
+.PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -24,8 +24,8 @@ help:
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
-	@echo 'make compare-local  usiw-run beside libfabric and UCX on this machine'
-	@echo 'make bench       usiw-run beside its peers on this machine into build/bench/DATE (bench-quick: few cells)'
+	@echo 'make bench       usiw beside all its peers, for hours, into build/bench/DATE (BENCH_GUESTS=0: no guests)'
+	@echo 'make bench-quick  few cells of it on this machine itself, in 5 minutes'
 	@echo 'make bench-instructions  instructions per message beside tests/bench/instructions.txt'
 	@echo 'make all         module for both guest kernels, provider, tests'
 	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'
@@ -85,11 +85,13 @@ demo: setup-demo module-6.1 provider
 	@scripts/demo
 demo-local: setup-local provider tools
 	@scripts/demo-local
-compare-local: setup-local provider
-	@scripts/setup compare-local
-	@scripts/compare-local
+# BENCH_GUESTS=0 leaves the guests out, and with them all that only they need.
+BENCH_GUESTS ?= 1
+export BENCH_GUESTS
+bench: $(if $(filter 0,$(BENCH_GUESTS)),,setup-check module-6.1)
 bench bench-quick: setup-local provider
 	@scripts/setup bench
+	@cmake --build $(BUILD) --target bare many_qps -- -j$(JOBS)
 	@scripts/bench $(if $(filter bench-quick,$@),--quick)
 bench-instructions: setup-local $(BUILD)/build.ninja
 	@scripts/setup bench

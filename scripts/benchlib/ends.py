@@ -17,22 +17,37 @@ class Failed(Exception):
     """A cell gave no figure; the text says why."""
 
 
+class Missing(Failed):
+    """This machine cannot give the figure, whatever is measured; the text says why."""
+
+
 class Ends(NamedTuple):
-    """What is put before the commands of both programs, and the server's address."""
+    """What is put before the commands of both programs, the server's address, and the device of each end."""
     name: str
     server: list
     client: list
     address: str
+    devices: tuple = ()
+
+    @property
+    def sides(self):
+        """(words before a command, device) of each end."""
+        return list(zip((self.client, self.server), self.devices))
 
 
 LO = Ends("lo", [], [], "127.0.0.1")
 
 
 class Outcome(NamedTuple):
-    """What a pair of programs left: the client's output, processor seconds of both, peak memory of the client in KiB."""
-    text: str
+    """What programs left: the output of each client and of the server, and the processor seconds of all."""
+    texts: list
+    server_text: str
     processor_seconds: float
-    client_kib: int
+
+    @property
+    def text(self):
+        """The output of the only client."""
+        return self.texts[0]
 
 
 @contextlib.contextmanager
@@ -64,32 +79,19 @@ def two_namespaces():
         for at, device in ((a, "va"), (b, "vb")):
             while b"state UP" not in subprocess.check_output([*at, "ip", "-o", "link", "show", "dev", device]):
                 time.sleep(0.05)
-        yield Ends("veth", b, a, "10.77.0.2")
-
-
-@contextlib.contextmanager
-def loss(ends, percent):
-    """While it lasts, the veth pair loses so many per cent of the packets, in both directions. Failed without netem."""
-    sides = ((ends.client, "va"), (ends.server, "vb"))
-    try:
-        for at, device in sides:
-            done = subprocess.run([*at, "tc", "qdisc", "add", "dev", device, "root", "netem", "limit", "100000",
-                                   "loss", f"{percent}%"], check=False, capture_output=True, text=True)
-            if done.returncode:
-                raise Failed(f"netem: {done.stderr.strip()}")
-        yield
-    finally:
-        for at, device in sides:
-            subprocess.run([*at, "tc", "qdisc", "del", "dev", device, "root"], check=False, capture_output=True)
+        yield Ends("veth", b, a, "10.77.0.2", ("va", "vb"))
 
 
 def listens(pid, port):
     """Whether anybody in the network namespace of the process has a socket bound to the port, UDP or listening."""
     tail = f":{port:04X}"
     for name, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
-        with open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
-            if any(line.split()[1].endswith(tail) and line.split()[3] == state for line in f):
-                return True
+        try:
+            with open(f"/proc/{pid}/net/{name}", encoding="ascii") as f:
+                if any(line.split()[1].endswith(tail) and line.split()[3] == state for line in f):
+                    return True
+        except OSError:   # It has ended meanwhile.
+            return False
     return False
 
 
@@ -140,33 +142,48 @@ class _Program:
 
 
 def both(ends, server, client, port, seconds=30, env=None):
-    """Runs a server and a client and returns their Outcome; Failed if the client does not succeed in time."""
-    first = _Program([*ends.server, *server], env or {})
-    second = None
+    """Runs a server, unless it is None, and a client and returns their Outcome; Failed if one is not done in time."""
+    return several(ends, server, [client], port, seconds, env)
+
+
+def several(ends, server, clients, port, seconds=30, env=None):
+    """The same with several clients at once."""
+    started = []
+
+    def start(before, words):
+        started.append(_Program([*before, *words], env or {}))
+        return started[-1]
     try:
-        deadline = time.monotonic() + LISTEN_SECONDS
-        while not first.ended() and not listens(first.process.pid, port):
-            if time.monotonic() >= deadline:
-                raise Failed("the server does not listen")
-            time.sleep(0.02)
-        if first.ended():
-            raise Failed(f"the server ended with {first.status}: {_last_line(first.output())}")
-        second = _Program([*ends.client, *client], env or {})
-        if not second.wait(seconds):
-            raise Failed(f"not done after {seconds} s")
-        if second.status:
-            raise Failed(f"the client ended with {second.status}: {_last_line(second.output() or first.output())}")
-        used = [second.usage]
-        if first.wait(5):   # A server that goes on has told no usage.
-            used.append(first.usage)
-        processor = sum(u.ru_utime + u.ru_stime for u in used) if len(used) == 2 else 0.0
-        return Outcome(second.output(), processor, second.usage.ru_maxrss)
+        first = start(ends.server, server) if server else None
+        if first:
+            _until_it_listens(first, port)
+        those = [start(ends.client, client) for client in clients]
+        deadline = time.monotonic() + seconds
+        for one in those:
+            if not one.wait(deadline - time.monotonic()):
+                raise Failed(f"not done after {seconds} s")
+            if one.status:
+                said = _last_line(one.output() or (first.output() if first else ""))
+                raise Failed(f"the client ended with {one.status}: {said}")
+        if first and not first.wait(5):   # fi_pingpong, ucx_perftest and others end with their client.
+            raise Failed("the server goes on when its client has ended")
+        processor = sum(p.usage.ru_utime + p.usage.ru_stime for p in started)
+        return Outcome([one.output() for one in those], first.output() if first else "", processor)
     except OSError as error:
         raise Failed(str(error)) from error
     finally:
-        if second:
-            second.end()
-        first.end()
+        for one in reversed(started):
+            one.end()
+
+
+def _until_it_listens(server, port):
+    deadline = time.monotonic() + LISTEN_SECONDS
+    while not server.ended() and not listens(server.process.pid, port):
+        if time.monotonic() >= deadline:
+            raise Failed("the server does not listen")
+        time.sleep(0.02)
+    if server.ended():
+        raise Failed(f"the server ended with {server.status}: {_last_line(server.output())}")
 
 
 def _last_line(text):

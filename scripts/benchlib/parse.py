@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """What each tool prints, as figures: microseconds one way, and MB/s of 10^6 bytes whatever the tool's own unit is.
 
-Each function returns a dictionary of the figures it finds ("us", "p99_us", "mb_s") and raises Failed where there is none.
+Each function returns a dictionary of the figures it finds ("us" is the median, "p99_us", "avg_us"; "mb_s") and raises
+Failed where there is none.
 """
 
 import re
@@ -29,7 +30,7 @@ def perftest_lat(text, size):
     for line in text.splitlines():
         row = _numbers(line)
         if len(row) >= 8 and row[0] == size:
-            return _positive({"us": row[4], "p99_us": row[7]}, text)
+            return _positive({"us": row[4], "p99_us": row[7], "avg_us": row[5]}, text)
     raise Failed(f"no figure in: {text.strip()[-200:]}")
 
 
@@ -47,28 +48,23 @@ def fi_pingpong(text):
     for line in text.splitlines():
         words = line.split()
         if len(words) == 8 and words[0][0].isdigit() and words[4].endswith("s"):
-            return _positive({"us": float(words[6]), "mb_s": float(words[5])}, text)
+            return _positive({"avg_us": float(words[6]), "mb_s": float(words[5])}, text)
     raise Failed(f"no figure in: {text.strip()[-200:]}")
 
 
 def ucx_perftest(text, kind):
-    """The last row: of latencies (iterations, percentile, average, overall) or of rates (the same, then MB/s)."""
+    """The last row: iterations, a percentile, average of late and of all; of rates then MB/s, of late and of all."""
     rows = [line.replace("Final:", "") for line in text.splitlines() if re.match(r"^\s*(Final:)?\s*\d+\s", line)]
     row = _numbers(rows[-1]) if rows else []
     if len(row) < 6:
         raise Failed(f"no figure in: {text.strip()[-200:]}")
-    return _positive({"us": row[1]} if kind == "lat" else {"mb_s": row[5] * MIB}, text)
+    return _positive({"us": row[1], "avg_us": row[3]} if kind == "lat" else {"mb_s": row[5] * MIB}, text)
 
 
-def qperf(text):
-    """tcp_lat, tcp_bw: "latency = NUMBER UNIT" or "bw = NUMBER UNIT". No percentiles."""
-    units = {"ns": 1e-3, "us": 1, "ms": 1e3, "sec": 1e6, "bytes/sec": 1e-6, "KB/sec": 1e-3, "MB/sec": 1, "GB/sec": 1e3}
-    figures = {}
-    for name, key in (("latency", "us"), ("bw", "mb_s")):
-        found = re.search(rf"^\s*{name}\s*=\s*([0-9.,]+)\s*(\S+)?", text, re.M)
-        if found and found[2] in units:
-            figures[key] = float(found[1].replace(",", "")) * units[found[2]]
-    return _positive(figures, text)
+def own(text):
+    """The programs of tests/bench: NAME=NUMBER, some of them, in a line. A processor may have had nothing to do."""
+    figures = {name: float(value) for name, value in re.findall(r"\b([a-z0-9_]+)=([0-9.]+)", text)}
+    return dict(_positive({k: v for k, v in figures.items() if k != "processor"}, text), **figures)
 
 
 def callgrind_total(text):

@@ -1,59 +1,100 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Which cells a run on this machine has, and their execution in turns."""
 
-from . import results, tools
-from .ends import LO, Failed
-from .tools import Perftest
+from typing import NamedTuple
 
-SIZES = tuple(2 << (2 * n) for n in range(12))          # 2 B to 8 MiB
+from . import many, results, tools
+from .ends import LO, Failed, Missing
+from .tools import Bare, Fabric, Perftest, Ucx
+
+SIZES = (2, 8, 64, 512, 4096, 32768, 65536, 1 << 20, 8 << 20)
 QUICK_SIZES = (64, 65536)
-OPERATIONS = ("send", "write", "read")
-QPS, QUICK_QPS = (10, 100, 1000, 10000), (10,)
+PROCESSOR_SIZES, QUICK_PROCESSOR_SIZES = (65536, 1 << 20), (65536,)
+OPERATIONS = ("SEND", "WRITE", "READ")
+QPS, QUICK_QPS = (1, 10, 100, 1000, 5000, 10000), (1, 100)
 LOSSES, QUICK_LOSSES = (0.01, 0.1, 1, 5), (1,)
+LARGE = 65536
+POLLED_TCP, BLOCKING_TCP = "kernel TCP, polled", "kernel TCP, blocking"
+LOSSY_PEERS = ("libfabric tcp (ping-pong)", BLOCKING_TCP)
 
 
-def _peers(ends, quick, sizes, fabrics, transports):
-    table = f"{ends.name}, "
-    out = []
-    for size in sizes:
-        for provider in fabrics:
-            out.append(tools.libfabric(ends, provider, size, quick, table + "SEND"))
-        for metric in ("lat", "bw"):
-            out.append(tools.tcp(ends, metric, size, quick, table + "SEND"))
-            for transport in transports:
-                for operation in ("SEND", "WRITE"):
-                    out.append(tools.ucx(ends, transport, metric, size, quick, table + operation, operation))
+class Programs(NamedTuple):
+    """Paths of what this repository builds."""
+    run: str
+    bare: str
+    many_qps: str
+
+
+class Setting(NamedTuple):
+    """What is measured between two ends."""
+    ends: object
+    ports: tuple
+    peers: tuple
+    limits: tuple
+
+
+def settings(programs, veth):
+    """lo, and the veth pair if there is one."""
+    def fabrics(*providers):
+        return tuple(Fabric(p, f"libfabric {p} (ping-pong)") for p in providers)
+    tcp = (Bare(programs.bare, "tcp", POLLED_TCP), Bare(programs.bare, "tcp-blocking", BLOCKING_TCP))
+    udp = tuple(Bare(programs.bare, kind, name) for kind, name in (("udp", "UDP"), ("udp-gso", "UDP with GSO and GRO")))
+    ring = Bare(programs.bare, "shm", "a ring in shared memory")
+    packets = Bare(programs.bare, "packet", "AF_PACKET")
+    sockets = Perftest(programs.run, "socket", "usiw-run, UDP sockets")
+    out = [Setting(LO, (Perftest(programs.run, "shm", "usiw-run, shared memory"), sockets),
+                   (*fabrics("tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "shm"), Ucx("tcp,self", "UCX tcp"),
+                    Ucx("posix,self", "UCX posix"), *tcp), (ring, *udp))]
+    if veth:
+        out.append(Setting(veth, (Perftest(programs.run, "packet", "usiw-run, raw packets"), sockets),
+                           (*fabrics("tcp", "tcp;ofi_rxm", "udp;ofi_rxd"), Ucx("tcp,self", "UCX tcp"), *tcp),
+                           (packets, *udp)))
     return out
 
 
-def jobs(run, veth, quick):
-    """Every cell; those of a veth pair only if there is one."""
-    sizes = QUICK_SIZES if quick else SIZES
+def _of(setting, programs, quick):
+    ends, sizes = setting.ends, QUICK_SIZES if quick else SIZES
     out = []
-    settings = [(LO, (Perftest(run, "shm", "shared memory"), Perftest(run, "socket", "UDP sockets")),
-                 ("tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "shm"), ("tcp,self", "posix,self"))]
-    if veth:
-        settings.append((veth, (Perftest(run, "packet", "raw packets"), Perftest(run, "socket", "UDP sockets")),
-                         ("tcp", "tcp;ofi_rxm", "udp;ofi_rxd"), ("tcp,self",)))
-    for ends, ports, fabrics, transports in settings:
-        for port in ports:
-            for operation in OPERATIONS:
-                for metric in ("lat", "bw"):
-                    out += [port.job(ends, operation, metric, size, quick) for size in sizes]
-            out.append(port.job(ends, "send", "lat", 64, quick, f"{ends.name}, SEND, event mode", ["-e"]))
-            out += [port.queue_pairs(ends, number) for number in (QUICK_QPS if quick else QPS)]
-        out += _peers(ends, quick, sizes, fabrics, transports)
-    if veth:
+    for size in sizes:
+        for operation in OPERATIONS:
+            for tool in (*setting.ports, *setting.peers):
+                if operation != "SEND" and not isinstance(tool, Perftest) and (operation, type(tool)) != ("WRITE", Ucx):
+                    continue
+                # fi_pingpong gives both figures at once. The streams of kernel TCP block.
+                metrics = ("lat",) if isinstance(tool, Fabric) or tool.row == POLLED_TCP else ("lat", "bw")
+                out += [tools.job(tool, ends, operation, metric, size, quick) for metric in metrics]
+    out += [tools.events(port, ends, quick) for port in setting.ports]
+    out += [tools.job(tool, ends, "SEND", "lat", 64, quick, f"{ends.name}, SEND, blocking") for tool in setting.peers
+            if tool.row == BLOCKING_TCP]
+    for size in QUICK_PROCESSOR_SIZES if quick else PROCESSOR_SIZES:
+        out += [tools.processor(tool, ends, size, quick) for tool in (*setting.ports, *setting.peers)
+                if tool.row != POLLED_TCP]
+    for tool in setting.limits:
+        out += [tools.job(tool, ends, "SEND", metric, size, quick, f"{ends.name}, what the ports could do", column)
+                for metric, size, column in (("lat", 64, "64 B"), ("bw", LARGE, "as much as goes"))]
+    out += [many.queue_pairs(port, programs.many_qps, ends, number, quick) for port in setting.ports
+            for number in (QUICK_QPS if quick else QPS)]
+    out += [many.incast(port, programs.many_qps, ends, quick) for port in setting.ports]
+    out += [many.incast(tool, programs.bare, ends, quick) for tool in setting.peers if tool.row == BLOCKING_TCP]
+    return out
+
+
+def jobs(programs, veth, quick):
+    """Every cell; those of a veth pair only if there is one."""
+    out = []
+    for setting in settings(programs, veth):
+        out += _of(setting, programs, quick)
+        if setting.ends is not veth:
+            continue
         for percent in QUICK_LOSSES if quick else LOSSES:
-            table = f"veth, {percent} % loss, SEND"
-            out += [port.job(veth, "send", "bw", 65536, quick, table, lossy=percent) for port in settings[1][1]]
-            out.append(tools.libfabric(veth, "tcp", 65536, quick, table, lossy=percent))
+            for tool in (*setting.ports, *(peer for peer in setting.peers if peer.row in LOSSY_PEERS)):
+                out.append(tools.under_loss(tools.job(tool, veth, "SEND", "bw", LARGE, quick), percent))
     return out
 
 
 def execute(all_jobs, rounds, tell):
-    """Measures all cells in turns, as often as there are rounds; says what is missing or failed instead of ending."""
-    out = []
+    """Measures all cells in turns, as often as there are rounds, and yields each result; says what is missing or failed
+    instead of ending."""
     for number in range(1, rounds + 1):
         for job in all_jobs:
             state, figures, detail = results.OK, {}, ""
@@ -62,9 +103,10 @@ def execute(all_jobs, rounds, tell):
             else:
                 try:
                     figures = job.measure(job.ends)
+                except Missing as error:
+                    state, detail = results.MISSING, str(error)
                 except Failed as error:
                     state, detail = results.FAILED, str(error)
-            out.append(results.Result(number, job.cell, state, figures, detail))
-            tell(f"{number}/{rounds} {job.cell.table}: {job.cell.row}, {job.cell.column}: "
-                 + (" ".join(f"{name}={results.number(value)}" for name, value in figures.items()) or f"{state} {detail}"))
-    return out
+            said = " ".join(f"{name}={results.number(value)}" for name, value in figures.items()) or f"{state} {detail}"
+            tell(f"{number}/{rounds} {job.cell.table}: {job.cell.row}, {job.cell.column}: {said}")
+            yield results.Result(number, job.cell, state, figures, detail)

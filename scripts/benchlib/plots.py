@@ -5,7 +5,7 @@ import re
 
 from . import results
 
-PLOTTED = ("us", "mb_s")
+PLOTTED = ("us", "p99_us", "avg_us", "mb_s")
 
 
 def series(found, table, metric):

@@ -7,10 +7,12 @@ import statistics
 from typing import NamedTuple
 
 OK, FAILED, MISSING = "ok", "failed", "missing"
-METRICS = ("us", "p99_us", "mb_s", "processor_s_per_gb", "kib_per_qp")
-PARTS = {"us": "lat", "p99_us": "lat", "mb_s": "bw", "processor_s_per_gb": "bw", "kib_per_qp": ""}
-UNITS = {"us": "us", "p99_us": "us, 99 %", "mb_s": "MB/s", "processor_s_per_gb": "processor s per GB",
-         "kib_per_qp": "KiB per QP"}
+UNITS = {"us": "us, median", "p99_us": "us, 99 %", "avg_us": "us, average", "mb_s": "MB/s",
+         "slowest": "the slowest client, % of an equal share", "processor_s_per_gb": "processor s of both ends per GB",
+         "client_idle": "processor ms per s of the client", "server_idle": "processor ms per s of the server",
+         "kib_per_qp": "KiB per QP of the client", "server_kib": "KiB per QP of the server"}
+METRICS = tuple(UNITS)
+PARTS = {"us": "lat", "p99_us": "lat", "avg_us": "lat", "mb_s": "bw", "slowest": "bw"}
 
 
 class Cell(NamedTuple):
@@ -92,7 +94,8 @@ def markdown(results, conditions):
     found = summaries(results)
     why = {r.cell: r.state for r in results if r.state != OK}
     lines = ["# usiw beside its peers", "", *(f"- {line}" for line in conditions), "",
-             "Medians of the rounds, in brackets the least and the greatest; \"us, 99 %\" is the 99th percentile."]
+             "Medians of the rounds, in brackets the least and the greatest. us: one way, half of a round trip (READ: "
+             "a whole one). A tool that tells no percentiles stands in the tables of averages only."]
     for table in dict.fromkeys(cell.table for cell in found):
         cells = {cell: found[cell] for cell in found if cell.table == table}
         columns = list(dict.fromkeys(cell.column for cell in cells))
@@ -106,11 +109,13 @@ def markdown(results, conditions):
             for row in rows:
                 words = []
                 for column in used:
-                    here = [c for c in cells if c.row == row and c.column == column and c.part in (PARTS[metric], "")]
+                    parts = (PARTS.get(metric, ""), "")
+                    here = [c for c in cells if c.row == row and c.column == column and c.part in parts]
                     figures = next((cells[c] for c in here if metric in cells[c]), {})
                     words.append(shown(figures[metric]) if metric in figures else
                                  next((why[c] for c in here if c in why), "-"))
-                lines.append(f"| {row} | " + " | ".join(words) + " |")
+                if set(words) != {"-"}:
+                    lines.append(f"| {row} | " + " | ".join(words) + " |")
     reasons = dict.fromkeys((r.state, r.cell.table, r.cell.row, r.cell.column if r.state == FAILED else "", r.detail)
                             for r in results if r.state != OK)
     if reasons:

@@ -4,12 +4,16 @@
 import shutil
 from typing import Callable, NamedTuple
 
-from . import parse
-from .ends import Failed, both, loss
+from . import loss, parse
+from .ends import Missing, both
 from .results import Cell
 
 FI_PORT = 47592  # where fi_pingpong listens
 BYTES_OF_A_STREAM = 256 << 20
+BYTES_FOR_PROCESSOR = 1 << 30
+MOST_LATENCIES, MOST_MESSAGES = 5000, 20000
+LEAST = 20
+FABRIC_DIVISOR = 4  # fi_pingpong sends both ways, and by some providers slowly
 
 
 class Job(NamedTuple):
@@ -20,10 +24,10 @@ class Job(NamedTuple):
     measure: Callable
 
 
-def rounds_of(kind, size, quick):
-    """Messages of a run: enough for a median, no more bytes than a stream should have."""
-    most = (1000 if quick else 5000) if kind == "lat" else (2000 if quick else 5000)
-    return max(20, min(most, (BYTES_OF_A_STREAM // (8 if quick else 1)) // size))
+def rounds_of(metric, size, quick):
+    """Messages of a run: enough for a median and 99 %, no more bytes than a stream should have."""
+    most = MOST_LATENCIES if metric == "lat" else MOST_MESSAGES
+    return max(LEAST, min(most // (5 if quick else 1), BYTES_OF_A_STREAM // (4 if quick else 1) // size))
 
 
 def size_name(size):
@@ -34,97 +38,144 @@ def size_name(size):
     return f"{size} B"
 
 
-def _with_processor(figures, outcome, sent):
-    if "mb_s" in figures and outcome.processor_seconds > 0:
-        figures["processor_s_per_gb"] = outcome.processor_seconds * 1e9 / sent
-    return figures
-
-
 class Perftest(NamedTuple):
     """perftest under usiw-run, by one kind of port."""
     run: str
     kind: str
-    name: str
+    row: str
 
-    def command(self, operation, metric, size, count, extra=()):
-        """The server's command; the client's has the address behind it."""
-        return [self.run, "--port", self.kind, f"ib_{operation}_{metric}", "-R", "-F", "-s", str(size),
-                "-n", str(count), "-p", "19001", *extra]
+    def program(self, operation, metric):
+        """What has to be installed."""
+        return f"ib_{operation.lower()}_{metric}"
 
-    def job(self, ends, operation, metric, size, quick, table=None, extra=(), lossy=0):
-        """One cell of an operation."""
-        count = rounds_of(metric, size, quick)
+    def measure(self, where, operation, metric, size, count, extra=()):
+        """Runs both ends."""
+        command = [self.run, "--port", self.kind, self.program(operation, metric), "-R", "-F", "-s", str(size),
+                   "-n", str(count), "-p", "19001", *extra]
+        return both(where, command, [*command, where.address], 19001)
 
-        def measure(where):
-            command = self.command(operation, metric, size, count, extra)
-            if lossy:
-                with loss(where, lossy):
-                    out = both(where, command, [*command, where.address], 19001)
-            else:
-                out = both(where, command, [*command, where.address], 19001)
-            figures = getattr(parse, f"perftest_{metric}")(out.text, size)
-            return _with_processor(figures, out, size * count)
-        cell = Cell(table or f"{ends.name}, {operation.upper()}", f"usiw-run, {self.name}", size_name(size), size, metric)
-        return Job(cell, f"ib_{operation}_{metric}", ends, measure)
-
-    def queue_pairs(self, ends, number):
-        """Memory per QP: peak memory of a client with so many QPs less that of one with a single QP."""
-        def memory(where, qps):
-            command = self.command("send", "bw", 64, 20, ["-q", str(qps), "-t", "16", "-r", "16"])
-            return both(where, command, [*command, where.address], 19001, seconds=60 + qps // 20).client_kib
-
-        def measure(where):
-            grown = memory(where, number) - memory(where, 1)
-            if grown <= 0:   # The peak that the kernel tells is at least that of the process that forked, which is this one.
-                raise Failed("the QPs are hidden behind the memory of the harness")
-            return {"kib_per_qp": grown / (number - 1)}
-        return Job(Cell(f"{ends.name}, QPs of one client", f"usiw-run, {self.name}", str(number), number),
-                   "ib_send_bw", ends, measure)
+    def figures(self, text, metric, size):
+        """What the client printed."""
+        return getattr(parse, f"perftest_{metric}")(text, size)
 
 
-def libfabric(ends, provider, size, quick, table, lossy=0):
-    """fi_pingpong: latency, and the rate of a ping-pong."""
-    count = rounds_of("lat", size, quick)
+class Fabric(NamedTuple):
+    """fi_pingpong: latency, and the rate of a ping-pong, which its row says."""
+    provider: str
+    row: str
 
-    def measure(where):
-        base = ["fi_pingpong", "-p", provider, "-e", "msg" if provider == "tcp" else "rdm", "-I", str(count),
+    def program(self, _operation, _metric):
+        """What has to be installed."""
+        return "fi_pingpong"
+
+    def measure(self, where, _operation, _metric, size, count):
+        """Runs both ends."""
+        base = ["fi_pingpong", "-p", self.provider, "-e", "msg" if self.provider == "tcp" else "rdm", "-I", str(count),
                 "-S", str(size)]
-        if lossy:
-            with loss(where, lossy):
-                out = both(where, base, [*base, where.address], FI_PORT)
-        else:
-            out = both(where, base, [*base, where.address], FI_PORT)
-        return _with_processor(parse.fi_pingpong(out.text), out, 2 * count * size)
-    return Job(Cell(table, f"libfabric {provider} (ping-pong)", size_name(size), size), "fi_pingpong", ends, measure)
+        return both(where, base, [*base, where.address], FI_PORT)
+
+    def figures(self, text, _metric, _size):
+        """What the client printed."""
+        return parse.fi_pingpong(text)
 
 
-UCX_TESTS = {"SEND": "tag", "WRITE": "ucp_put"}
-
-
-def ucx(ends, transports, metric, size, quick, table, operation="SEND"):
+class Ucx(NamedTuple):
     """ucx_perftest by tags or puts."""
+    transports: str
+    row: str
+
+    def program(self, _operation, _metric):
+        """What has to be installed."""
+        return "ucx_perftest"
+
+    def measure(self, where, operation, metric, size, count, rank="50"):
+        """Runs both ends; the percentile of that rank is printed."""
+        base = ["ucx_perftest", "-f", "-t", f"{'ucp_put' if operation == 'WRITE' else 'tag'}_{metric}", "-s", str(size),
+                "-n", str(count), "-w", str(count // 10 + 1), "-R", rank, "-p", "19003"]
+        return both(where, base, [*base, where.address], 19003, env={"UCX_TLS": self.transports})
+
+    def figures(self, text, metric, _size):
+        """What the client printed."""
+        return parse.ucx_perftest(text, metric)
+
+
+class Bare(NamedTuple):
+    """tests/bench/bare: kernel TCP, or the raw limit of a port. Its streams have seconds, not messages."""
+    path: str
+    kind: str
+    row: str
+
+    def program(self, _operation, _metric):
+        """What has to be there."""
+        return self.path
+
+    def measure(self, where, _operation, metric, size, count):
+        """Runs both ends."""
+        amount = count if metric == "lat" else seconds_of(count, size)
+        base = [self.path, self.kind, metric, str(size), str(amount), "19005"]
+        if self.kind == "shm":
+            return both(where, None, base, 0)
+        return both(where, [*base, "server"], [*base, "client", where.address], 19005)
+
+    def figures(self, text, _metric, _size):
+        """What the client printed."""
+        return parse.own(text)
+
+
+def seconds_of(count, size):
+    """A short stream for few bytes."""
+    return 1 if count * size > BYTES_OF_A_STREAM // 8 else 0.5
+
+
+def job(tool, ends, operation, metric, size, quick, table=None, column=None):
+    """One cell of a tool. fi_pingpong has one for both metrics."""
     count = rounds_of(metric, size, quick)
-    test = f"{UCX_TESTS[operation]}_{metric}"
 
     def measure(where):
-        base = ["ucx_perftest", "-f", "-t", test, "-s", str(size), "-n", str(count), "-p", "19003"]
-        out = both(where, base, [*base, where.address], 19003, env={"UCX_TLS": transports})
-        return _with_processor(parse.ucx_perftest(out.text, metric), out, size * count)
-    return Job(Cell(table, f"UCX {transports}", size_name(size), size, metric), "ucx_perftest", ends, measure)
+        figures = tool.figures(tool.measure(where, operation, metric, size, count).text, metric, size)
+        if isinstance(tool, Ucx) and metric == "lat":
+            high = tool.figures(tool.measure(where, operation, metric, size, count, rank="99").text, metric, size)
+            figures["p99_us"] = high["us"]
+        return figures
+    part = "" if isinstance(tool, Fabric) else metric
+    return Job(Cell(table or f"{ends.name}, {operation}", tool.row, column or size_name(size), size, part),
+               tool.program(operation, metric), ends, measure)
 
 
-def tcp(ends, metric, size, quick, table):
-    """qperf: kernel TCP, blocking."""
-    seconds = "1" if quick else "2"
+def events(tool, ends, quick):
+    """SEND of 64 B by a program that blocks in ibv_get_cq_event."""
+    count = rounds_of("lat", 64, quick)
 
     def measure(where):
-        out = both(where, ["qperf", "-lp", "19005"],
-                   ["qperf", "-lp", "19005", "-t", seconds, "-m", str(size), where.address,
-                    f"tcp_{metric}", "quit"], 19005)
-        return parse.qperf(out.text)
-    return Job(Cell(table, "kernel TCP (qperf, blocking)", size_name(size), size, metric), "qperf", ends, measure)
+        return tool.figures(tool.measure(where, "SEND", "lat", 64, count, extra=["-e"]).text, "lat", 64)
+    return Job(Cell(f"{ends.name}, SEND, blocking", tool.row, "64 B", 64, "lat"), tool.program("SEND", "lat"), ends,
+               measure)
+
+
+def processor(tool, ends, size, quick):
+    """Processor time of both ends per GB, start and end of the programs included. Polling is work, too."""
+    count = BYTES_FOR_PROCESSOR // (8 if quick else 1) // (FABRIC_DIVISOR if isinstance(tool, Fabric) else 1) // size
+
+    def measure(where):
+        out = tool.measure(where, "SEND", "bw", size, count)
+        sent = parse.own(out.text)["bytes"] if isinstance(tool, Bare) else count * size
+        return {"processor_s_per_gb": out.processor_seconds * 1e9 / sent / (2 if isinstance(tool, Fabric) else 1)}
+    return Job(Cell(f"{ends.name}, processor time", tool.row, size_name(size), size), tool.program("SEND", "bw"), ends,
+               measure)
+
+
+def under_loss(cell_job, percent):
+    """The same while the wire loses packets."""
+    def measure(where):
+        try:
+            with loss.at_both(where.sides, percent):
+                return {"mb_s": cell_job.measure(where)["mb_s"]}
+        except loss.Unable as error:
+            raise Missing(f"nothing here loses packets: {error}") from error
+    cell = cell_job.cell._replace(table=f"{cell_job.cell.table}, loss", column=f"{percent} %", size=0)
+    return cell_job._replace(cell=cell, measure=measure)
 
 
 def is_there(program):
-    """Whether the program is installed."""
+    """Whether the program is installed, or built."""
     return shutil.which(program) is not None

@@ -2,12 +2,17 @@
 """scripts/bench, with recorded outputs of the tools and programs that stand for them."""
 
 import os
+import pathlib
 import subprocess
 
 import pytest
 
-from benchlib import ends, guests, instructions, loss, parse, plan, results, tools
+from benchlib import ends, guests, instructions, loss, many, parse, plan, results, tools
 from benchlib.ends import LO, Failed, Missing
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+BARE, MANY, RUN = (str(BUILD / path) for path in ("tests/bench/bare", "tests/bench/many_qps", "run/usiw-run"))
+needs_veth = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
 
 LAT = " #bytes #iterations t_min\n" \
       " 64      500   7.41   1864.17   118.75   \t 299.64  \t398.93 \t\t1702.72 \t\t1864.17\n"
@@ -88,7 +93,7 @@ def test_share_of_what_is_lost():
     assert shares == [0, 1 << 30, 0xffffffff]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+@needs_veth
 def test_loss_loses_and_ends():
     def answers(veth):
         done = subprocess.run([*veth.client, "ping", "-q", "-n", "-c", "300", "-i", "0.002", "-W", "1", veth.address],
@@ -129,6 +134,33 @@ def test_a_whole_run_has_all_that_is_asked_of_it():
     assert {"1 QP", "100 QPs", "10000 QPs"} <= set(columns("lo, idle QPs", "usiw-run, shared memory"))
     assert sum(" clients at once to one server" in cell.table for cell in cells) == 6
     assert len(plan.jobs(programs, None, quick=True)) < len(plan.jobs(programs, veth, quick=True)) < len(cells) / 2
+
+
+@needs_veth
+@pytest.mark.skipif(not os.path.exists(BARE), reason="bare is not built")
+def test_bare_ports_give_their_figures():
+    with ends.two_namespaces() as veth:
+        for kind in ("tcp", "tcp-blocking", "udp", "udp-gso", "packet", "shm"):
+            tool = tools.Bare(BARE, kind, kind)
+            out = tool.measure(veth, "SEND", "lat", 64, 50)
+            assert set(tool.figures(out.text, "lat", 64)) == {"us", "p99_us", "avg_us"}, kind
+            out = tool.measure(veth, "SEND", "bw", 4096, 20)
+            assert set(tool.figures(out.text, "bw", 4096)) == {"mb_s", "bytes"}, kind
+        crowd = many.incast(tools.Bare(BARE, "tcp", "tcp"), BARE, veth, quick=True)
+        assert set(crowd.measure(veth)) == {"mb_s", "slowest"}
+
+
+@needs_veth
+@pytest.mark.skipif(not os.path.exists(MANY) or not os.path.exists(RUN), reason="many_qps or usiw-run is not built")
+def test_many_connections_give_their_figures():
+    port = tools.Perftest(RUN, "socket", "usiw-run")
+    with ends.two_namespaces() as veth:
+        figures = many.queue_pairs(port, MANY, veth, 30, quick=True).measure(veth)
+        assert figures["kib_per_qp"] > 0 and figures["server_kib"] > 0
+        assert {"client_idle", "server_idle"} < set(figures)
+        assert set(many.incast(port, MANY, veth, quick=True).measure(veth)) == {"mb_s", "slowest"}
+        with pytest.raises(Missing, match="may open"):
+            many.queue_pairs(port, MANY, veth, 1 << 40, quick=True).measure(veth)
 
 
 @pytest.mark.parametrize("status, state", [(0, results.OK), (96, results.MISSING), (1, results.FAILED)])

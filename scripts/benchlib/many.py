@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Many connections at once, by tests/bench/many_qps and bare: memory, idle processors, incast."""
 
+import itertools
 import resource
 
 from . import parse
@@ -8,7 +9,8 @@ from .ends import Missing, both, several
 from .results import Cell
 from .tools import Bare, Job, Perftest, size_name
 
-PORT = 19007
+# Of many connections: who tells the other end that a process has ended keeps the listener's port for a moment.
+PORTS = itertools.cycle(range(19100, 19600))
 FILES_PER_QP = 3
 CLIENTS, INCAST_SIZE = 8, 65536
 
@@ -16,8 +18,9 @@ CLIENTS, INCAST_SIZE = 8, 65536
 def queue_pairs(tool, program, ends, number, quick):
     """Connected QPs that stay idle: processor time of each end, and memory beyond that of a single one."""
     def idle(where, qps, seconds):
-        base = [tool.run, "--port", tool.kind, program, "idle", str(seconds), str(PORT)]
-        out = both(where, [*base, "server", str(qps)], [*base, "client", where.address, str(qps)], PORT,
+        port = next(PORTS)
+        base = [tool.run, "--port", tool.kind, program, "idle", str(seconds), str(port)]
+        out = both(where, [*base, "server", str(qps)], [*base, "client", where.address, str(qps)], port,
                    seconds=30 + qps // 20)
         return parse.own(out.server_text), parse.own(out.text)
 
@@ -42,11 +45,12 @@ def incast(tool, program, ends, quick):
     seconds = str(1 if quick else 3)
 
     def measure(where):
+        port = next(PORTS)
         if isinstance(tool, Perftest):
-            base = [tool.run, "--port", tool.kind, program, "stream", seconds, str(PORT), str(INCAST_SIZE)]
+            base = [tool.run, "--port", tool.kind, program, "stream", seconds, str(port), str(INCAST_SIZE)]
         else:
-            base = [program, tool.kind, "bw", str(INCAST_SIZE), seconds, str(PORT)]
-        out = several(where, [*base, "server", str(CLIENTS)], [[*base, "client", where.address]] * CLIENTS, PORT)
+            base = [program, tool.kind, "bw", str(INCAST_SIZE), seconds, str(port)]
+        out = several(where, [*base, "server", str(CLIENTS)], [[*base, "client", where.address]] * CLIENTS, port)
         rates = [parse.own(text)["mb_s"] for text in out.texts]
         return {"mb_s": sum(rates), "slowest": 100 * min(rates) * CLIENTS / sum(rates)}
     return Job(Cell(f"{ends.name}, {CLIENTS} clients at once to one server, SEND of {size_name(INCAST_SIZE)}", tool.row,

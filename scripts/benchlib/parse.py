@@ -48,7 +48,8 @@ def fi_pingpong(text):
     for line in text.splitlines():
         words = line.split()
         if len(words) == 8 and words[0][0].isdigit() and words[4].endswith("s"):
-            return _positive({"avg_us": float(words[6]), "mb_s": float(words[5])}, text)
+            figures = {"avg_us": float(words[6]), "mb_s": float(words[5])}
+            return _positive({k: v for k, v in figures.items() if v or k != "mb_s"}, text)   # 0.00 MB/s: few bytes
     raise Failed(f"no figure in: {text.strip()[-200:]}")
 
 

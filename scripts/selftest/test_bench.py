@@ -29,6 +29,8 @@ def test_each_tools_output():
     assert parse.fi_pingpong(FI) == {"avg_us": 3748.04, "mb_s": 17.49}
     assert parse.ucx_perftest(UCX, "lat") == {"us": 0.633, "avg_us": 1.307}
     assert parse.ucx_perftest(UCX, "bw")["mb_s"] == pytest.approx(46.75 * 1.048576)
+    slow = FI.replace("17.49", "0.00").replace("64k ", "2 ")
+    assert parse.fi_pingpong(slow) == {"avg_us": 3748.04}
     assert parse.own("us=1.5 p99_us=3 avg_us=2.0\n") == {"us": 1.5, "p99_us": 3, "avg_us": 2}
     assert parse.own("processor=0.000000 peak_kib=7716\n") == {"processor": 0, "peak_kib": 7716}
     assert parse.callgrind_total("==7== Collected : 12345\n") == 12345

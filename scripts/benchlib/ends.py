@@ -11,6 +11,7 @@ import time
 from typing import NamedTuple
 
 LISTEN_SECONDS = 5
+SECONDS = 60   # for what takes some, so that a machine with other work gives a figure, too
 
 
 class Failed(Exception):
@@ -141,12 +142,12 @@ class _Program:
         self._output.close()
 
 
-def both(ends, server, client, port, seconds=30, env=None):
+def both(ends, server, client, port, seconds=SECONDS, env=None):
     """Runs a server, unless it is None, and a client and returns their Outcome; Failed if one is not done in time."""
     return several(ends, server, [client], port, seconds, env)
 
 
-def several(ends, server, clients, port, seconds=30, env=None):
+def several(ends, server, clients, port, seconds=SECONDS, env=None):
     """The same with several clients at once."""
     started = []
 

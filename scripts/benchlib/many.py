@@ -21,7 +21,7 @@ def queue_pairs(tool, program, ends, number, quick):
         port = next(PORTS)
         base = [tool.run, "--port", tool.kind, program, "idle", str(seconds), str(port)]
         out = both(where, [*base, "server", str(qps)], [*base, "client", where.address, str(qps)], port,
-                   seconds=30 + qps // 20)
+                   seconds=60 + qps // 20)
         return parse.own(out.server_text), parse.own(out.text)
 
     def measure(where):

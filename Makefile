@@ -25,7 +25,7 @@ help:
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
 	@echo 'make bench       usiw beside all its peers, for hours, into build/bench/DATE (BENCH_GUESTS=0: no guests)'
-	@echo 'make bench-quick  few cells of it on this machine itself, in 5 minutes'
+	@echo 'make bench-quick  few cells of it on this machine itself, in minutes'
 	@echo 'make bench-instructions  instructions per message beside tests/bench/instructions.txt'
 	@echo 'make all         module for both guest kernels, provider, tests'
 	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'

@@ -135,6 +135,8 @@ def test_a_whole_run_has_all_that_is_asked_of_it():
     assert columns("lo, processor time", "usiw-run, shared memory") == ["64 KiB", "1 MiB"]
     assert {"1 QP", "100 QPs", "10000 QPs"} <= set(columns("lo, idle QPs", "usiw-run, shared memory"))
     assert sum(" clients at once to one server" in cell.table for cell in cells) == 6
+    assert any("ofi_rxd" in cell.row for cell in cells)
+    assert not any("ofi_rx" in job.cell.row for job in plan.jobs(programs, veth, quick=True))
     assert len(plan.jobs(programs, None, quick=True)) < len(plan.jobs(programs, veth, quick=True)) < len(cells) / 2
 
 

@@ -57,8 +57,8 @@ TEST_F(Fairness, full_port_is_shared) {
   }
 }
 
-/// However many connections have something to send, the engine looks soon at what has come; and who has not had its turn
-/// is the first in the next run.
+/// However many connections have something to send, the engine looks soon at what has come; and who has not had its
+/// turn is the first in the next run.
 TEST_F(Fairness, one_run_sends_only_so_much) {
   constexpr unsigned kQps = 100, kEach = 12, kBudget = 256, kQuantum = 16;
   std::vector<Qp*> qps;

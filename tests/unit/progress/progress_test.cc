@@ -178,8 +178,8 @@ TEST_F(ProgressTest, NoPostIsEverLost) {
   EXPECT_EQ(engine.done, total);
 }
 
-/// A post behind other work is driven by the very run that completes that, however the two meet, or by posted() if it is
-/// complete already: in each round there is one run, and no thread to help.
+/// A post behind other work is driven by the very run that completes that, however the two meet, or by posted() if it
+/// is complete already: in each round there is one run, and no thread to help.
 TEST_F(ProgressTest, NoPostBehindOthersIsEverLost) {
   constexpr unsigned kRounds = 4000;
   std::atomic<unsigned> begun{0}, ended{0};

@@ -102,7 +102,7 @@ unsigned Engine::Impl::progress() {
       active_.take(turn);
     }
   }
-  if (!ack_due_.empty()) run_acks();
+  if (acks_.due(now_)) run_acks();
   bool full = false;
   for (PortState& p : ports_) {
     tx_flush(p);
@@ -116,10 +116,7 @@ unsigned Engine::Impl::progress() {
 
 uint64_t Engine::Impl::next_deadline() const {
   if (!active_.empty() || overrun_ || more_rx_ || !doorbells_.empty()) return 0;
-  uint64_t at = timers_.next();
-  for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = h->next)
-    at = std::min(at, h->owner->ack.due_ns());
-  return at;
+  return std::min(timers_.next(), acks_.next());
 }
 
 void Engine::Impl::handle_overruns() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/wire.h"
+#include "engine/ack_queue.h"
 #include "engine/engine.h"
 #include "engine/flow_table.h"
 #include "engine/mr_table.h"
@@ -191,11 +192,7 @@ struct Engine::Impl {
   void advance(QpContext& qp);
   bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later);
   void give_back(QpContext& qp, uint16_t held);
-  void schedule_ack(QpContext& qp, uint64_t delay);
-  void ack_at_once(QpContext& qp) {
-    qp.ack.at_once();
-    ack_due_.push_back(qp.ack_hook);
-  }
+  void ack_at_once(QpContext& qp) { acks_.at_once(qp); }
 
   // ---- sack.cc: acknowledgements and losses ----
   struct AckSummary {
@@ -262,7 +259,7 @@ struct Engine::Impl {
   std::vector<QpContext*> qps_;
   std::vector<Cq*> cqs_;
   QpList active_;  ///< may have something to send
-  QpList ack_due_;
+  AckQueue acks_;
   unsigned sent_ = 0;     ///< datagrams in this run
   uint64_t nudge_ns_ = 0;  ///< the last turn that next_nudge() has given away
   bool overrun_ = false;  ///< a CQ died in this run

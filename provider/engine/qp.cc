@@ -41,7 +41,7 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
 void Engine::Impl::qp_destroy(QpContext& qp) {
   take_doorbells();  // it may be among them
   qp.active_hook.unlink();
-  qp.ack_hook.unlink();
+  acks_.settle(qp);
   timers_.disarm(qp);
   release_held(qp);
   drop_flow(qp);
@@ -144,7 +144,7 @@ void Engine::Impl::qp_abort(QpContext& qp) {
   if (qp.connected()) note(TraceKind::kAbort, qp);
   kill(qp, qp.sq.head(), WcStatus::kWrFlushErr);
   qp.life.answer(false);
-  qp.ack_hook.unlink();
+  acks_.settle(qp);
   drop_flow(qp);
   if (owed) events_.qp_failed(qp, -EPROTO, qp.life.event());
 }
@@ -163,7 +163,7 @@ void Engine::Impl::qp_reset(QpContext& qp) {
 }
 
 void Engine::Impl::qp_acknowledge(QpContext& qp) {
-  if (!qp.ack_hook.linked()) return;
+  if (!acks_.owes(qp)) return;
   now_ = clock_.now_ns();
   send_sack_now(qp, 0);
 }
@@ -190,7 +190,7 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t ve
   qp.state_.store(QpState::kError, std::memory_order_release);
   qp.rq.want();  // a producer that does not see it has its slot seen by flush()
   qp.active_hook.unlink();
-  qp.ack_hook.unlink();
+  acks_.settle(qp);
   qp.ack.not_at_once();
   timers_.disarm(qp);
   publish(qp);

@@ -164,8 +164,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         if (last && silence_ns > kLoneMessageNs && !qp.replies.expected()) {
           ack_at_once(qp);
         } else {
-          if (asks) qp.ack_hook.unlink();  // what was due within the message
-          schedule_ack(qp, last ? qp.replies.delay(qp.rtt) : kAckDelayNs);
+          if (asks) acks_.settle(qp);  // what was due within the message
+          acks_.by(qp, now_ + (last ? qp.replies.delay(qp.rtt) : kAckDelayNs));
         }
       }
       break;
@@ -255,12 +255,6 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   ports_[held_[held].port].port->rx_free(std::span(&held_[held].buf, 1));
   held_free_[held_free_count_++] = held;
   --qp.held;
-}
-
-/// An acknowledgement @p delay ns from now, unless one is due earlier or a DATA carries it.
-void Engine::Impl::schedule_ack(QpContext& qp, uint64_t delay) {
-  qp.ack.by(now_ + delay, qp.ack_hook.linked());
-  ack_due_.push_back(qp.ack_hook);
 }
 
 void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {

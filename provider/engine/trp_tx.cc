@@ -157,7 +157,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   if (!again) qp.replies.sent(now_);
   if (tells && !qp.rcv.has_gap() && !qp.rq.told()) {  // it says all that a SACK would
     qp.ack.settled();
-    qp.ack_hook.unlink();
+    acks_.settle(qp);
   }
   return Sent::kYes;
 }
@@ -166,7 +166,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
 /// It lets the peer's work request complete; a program that then waits for this message in memory polls no CQ any
 /// more, and each segment that comes later costs it a wake-up.
 bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
-  if (!qp.ack_hook.linked() || qp.ack.is_due(now_)) return false;
+  if (!acks_.owes(qp) || qp.ack.is_due(now_)) return false;
   switch (pkt.kind) {
     case PktKind::kSend:
       return qp.sq.goes_on(pkt);
@@ -198,18 +198,14 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   if (n != 0) publish(qp);  // one that only receives has no timer that would do it
   count(qp, USIW_CNT_TX_SACKS);
   qp.ack.sacked();
-  qp.ack_hook.unlink();
+  acks_.settle(qp);
 }
 
 void Engine::Impl::run_acks() {
-  const ListHook* next;
-  for (const ListHook* h = ack_due_.begin(); h->owner != nullptr; h = next) {
-    next = h->next;
-    QpContext& qp = *h->owner;
-    if (!qp.ack.is_due(now_)) continue;
+  acks_.run(now_, [&](QpContext& qp) {
     if (!qp.ack.is_at_once() && qp.replies.outstanding() && qp.replies.expected()) qp.replies.missed();
     send_sack(qp, 0);
-  }
+  });
 }
 
 // ---- The batch ----

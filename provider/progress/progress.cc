@@ -29,6 +29,8 @@ bool cores_are_scarce() {
   return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) <= 2;
 }
 
+thread_local const Progress* t_progress = nullptr;  ///< whose thread this is
+
 pid_t own_tid() {
   static thread_local pid_t tid = gettid();
   return tid;
@@ -142,7 +144,10 @@ bool Progress::drive_inline(bool polling) {
   return drove;
 }
 
+bool Progress::is_own_thread() const { return t_progress == this; }
+
 void Progress::ring_doorbell() {
+  if (is_own_thread()) return;
   NoCancel no_cancel;  // cancelled in write(2), it would leave a doorbell that counts as rung
   if (rung_.exchange(true, std::memory_order_seq_cst)) return;
   stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
@@ -197,6 +202,12 @@ bool Progress::freeze() {
 }
 
 // ---- The thread's beginning -------------------------------------------------------
+
+void* Progress::thread_entry(void* self) {
+  t_progress = static_cast<const Progress*>(self);
+  static_cast<Progress*>(self)->run();
+  return nullptr;
+}
 
 int Progress::start() {
   if (doorbell_ < 0) return EMFILE;

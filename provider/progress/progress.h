@@ -149,6 +149,8 @@ class Progress {
   bool kicked() const;
   bool drive_inline(bool polling);
   void ring_doorbell();
+  /// The progress thread itself, in a watcher: it looks at everything before it sleeps again.
+  bool is_own_thread() const;
 
   static void* thread_entry(void* self);
   void run();
@@ -185,7 +187,7 @@ class Progress {
   std::condition_variable_any watch_changed_;
   std::vector<Watched> watched_;       ///< under watch_lock_
   std::atomic<uint64_t> watch_gen_{1};  ///< bumped under watch_lock_
-  uint64_t watch_seen_ = 0;            ///< under watch_lock_: what the thread works with
+  uint64_t watch_seen_ = 0;            ///< what the thread works with; written by it, under watch_lock_
 
   bool running_ = false;  ///< under watch_lock_
   pthread_t thread_{};

@@ -95,11 +95,6 @@ void prefer_early_wakeup() {
 
 }  // namespace
 
-void* Progress::thread_entry(void* self) {
-  static_cast<Progress*>(self)->run();
-  return nullptr;
-}
-
 void Progress::run() {
   pthread_setname_np(pthread_self(), "usiw");
   prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
@@ -249,6 +244,7 @@ void Progress::standby() {
     if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
     wait(false, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
+    if (watch_gen_.load(std::memory_order_acquire) != watch_seen_) break;  // a watcher has changed what is watched
     // posted_behind(), and the run that it waits for has not come: soon, then, and look more often.
     const bool behind = kicked();
     if (behind) thread_drive();

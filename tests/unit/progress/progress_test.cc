@@ -244,6 +244,62 @@ class CountingWatcher final : public Watcher {
   std::atomic<bool> go_on{true};
 };
 
+/// A watcher that makes a control call, and one that has something else watched: the thread is awake, and needs no
+/// doorbell for either.
+TEST_F(ProgressTest, TheThreadRingsNoDoorbellForItself) {
+  class Caller final : public Watcher {
+   public:
+    Caller(Progress& p, int other, Watcher& watcher) : progress_(p), other_(other), watcher_(watcher) {}
+    bool ready(int fd, short) override {
+      uint64_t v;
+      EXPECT_EQ(read(fd, &v, sizeof v), 8);
+      { Progress::Hold hold(progress_); }
+      if (calls.fetch_add(1) == 0) progress_.watch(other_, Progress::Kind::kControl, watcher_);
+      return true;
+    }
+    std::atomic<int> calls{0};
+
+   private:
+    Progress& progress_;
+    int other_;
+    Watcher& watcher_;
+  };
+  const int a = eventfd(0, EFD_NONBLOCK), b = eventfd(0, EFD_NONBLOCK);
+  CountingWatcher second;
+  Caller caller(progress, b, second);
+  ASSERT_EQ(progress.start(), 0);
+  progress.watch(a, Progress::Kind::kControl, caller);
+  std::this_thread::sleep_for(20ms);
+  const uint64_t before = progress.stats().doorbells;
+  const uint64_t one = 1;
+  for (int i = 1; i <= 5; i++) {
+    ASSERT_EQ(write(a, &one, 8), 8);
+    EXPECT_TRUE(eventually([&] { return caller.calls == i; }));
+  }
+  ASSERT_EQ(write(b, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return second.calls == 1; }));
+  EXPECT_EQ(progress.stats().doorbells, before);
+
+  // The same while an application drives, and the thread stands by.
+  std::atomic<bool> stop{false};
+  std::thread application([&] {
+    for (unsigned i = 0; !stop; i++) progress.polled_empty(i);
+  });
+  progress.unwatch(b);
+  caller.calls = 0;
+  std::this_thread::sleep_for(20ms);
+  ASSERT_EQ(write(a, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return caller.calls == 1; }));
+  ASSERT_EQ(write(b, &one, 8), 8);
+  EXPECT_TRUE(eventually([&] { return second.calls == 2; }));
+  stop = true;
+  application.join();
+  progress.unwatch(a);
+  progress.unwatch(b);
+  close(a);
+  close(b);
+}
+
 TEST_F(ProgressTest, WatchersAreCalledAndLetGo) {
   ASSERT_EQ(progress.start(), 0);
   CountingWatcher control, packet;

@@ -36,7 +36,7 @@ def make_words(text):
 
 def test_make_targets():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([\w.-]+):(?!=)", makefile, re.M))
+    targets = {word for line in re.findall(r"^([\w. -]+):(?!=)", makefile, re.M) for word in line.split()}
     named = {word for page in PAGES for line in code_of(page).splitlines() for word in make_words(line.partition("#")[0].partition("&&")[0])}
     named |= {word for path in EXAMPLES for line in path.read_text(encoding="utf-8").splitlines() if "/usiw" in line
               for word in make_words(line)}

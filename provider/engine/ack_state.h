@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ack_state.h
 /// The acknowledgement that this end owes, and how soon the program's reply, which would carry it, can be expected.
-/// Whether one is owed at all is told by the QP's place in the engine's list of those. Times in ns.
+/// AckQueue knows whether one is owed at all. Times in ns.
 #ifndef USIW_ENGINE_ACK_STATE_H
 #define USIW_ENGINE_ACK_STATE_H
 
@@ -86,7 +86,6 @@ class AckState {
   bool one_more() { return ++count_ >= kEvery; }
 
   void at_once() { now_ = true; }
-  void not_at_once() { now_ = false; }
   /// At @p at, or when it was due if that is earlier; @p owed: it was.
   void by(uint64_t at, bool owed) { due_ns_ = owed ? std::min(due_ns_, at) : at; }
   void put_off(uint64_t at) { due_ns_ = std::max(due_ns_, at); }
@@ -99,7 +98,7 @@ class AckState {
   /// What a datagram says that does not acknowledge all: what was said last. @p rcv_nxt: all.
   uint32_t told(uint32_t rcv_nxt) const { return rcv_nxt - static_cast<uint16_t>(rcv_nxt - told_); }
   void tell(uint32_t rcv_nxt) { told_ = static_cast<uint16_t>(rcv_nxt); }
-  /// A DATA has said all that a SACK would.
+  /// A DATA has said all that a SACK would, or nothing is to be said any more.
   void settled() {
     count_ = 0;
     now_ = false;

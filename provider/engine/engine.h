@@ -32,8 +32,7 @@ class EngineEvents {
   /// Own SHUTDOWN acknowledged (or given up on after bounded retries); QP in ERROR, flushed.
   virtual void qp_closed(Qp& qp) = 0;
   /// The QP went to ERROR by itself and is flushed, also in place of qp_closed() before SHUTDOWN was sent. @p error as
-  /// in usiw_qp_report;
-  /// @p event is the async event that goes with it (None for the requester's side).
+  /// in usiw_qp_report; @p event is the async event that goes with it (None for the requester's side).
   virtual void qp_failed(Qp& qp, int error, AsyncEvent event) = 0;
 
   /// By which of its two ports shall a connection go on?

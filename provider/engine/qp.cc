@@ -191,7 +191,7 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t ve
   qp.rq.want();  // a producer that does not see it has its slot seen by flush()
   qp.active_hook.unlink();
   acks_.settle(qp);
-  qp.ack.not_at_once();
+  qp.ack.settled();
   timers_.disarm(qp);
   publish(qp);
   release_held(qp);

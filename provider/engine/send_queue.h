@@ -197,10 +197,6 @@ class SendQueue {
   bool failed_ = false;
   bool stopped_ = false;
 
- public:
-  static constexpr size_t kHot = 64;  ///< bytes that sending looks at
-
- private:
   ZeroedArray<SqWork> work_storage_;
   ZeroedArray<ReadOp> op_storage_;
 };

@@ -84,7 +84,7 @@ Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
   qp.snd.resent(psn);
   pkt.sent_ns = now_;
   if (pkt.tx_count == 1) pkt.retrans_stamp = stamp();
-  if (pkt.tx_count != UINT8_MAX) ++pkt.tx_count;
+  count_up(pkt.tx_count);
   touch_timer(qp, qp.timeout.at(qp.rtt));
   return qp.connected() ? Sent::kYes : Sent::kNothing;
 }

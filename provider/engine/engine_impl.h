@@ -62,10 +62,12 @@ struct PortState {
     uint32_t psn;
   };
   Port* port;
-  std::array<TxBuf, kBurst> bufs;
-  std::array<Tag, kBurst> tags;
-  size_t filled = 0;     ///< bufs[0, filled) are to be sent
-  size_t allocated = 0;  ///< bufs[filled, allocated) are free buffers
+  /// Twice what goes to the port at a time: the free ones behind a batch stay where they are.
+  std::array<TxBuf, 2 * kBurst> bufs;
+  std::array<Tag, 2 * kBurst> tags;
+  size_t begin = 0;      ///< bufs[begin, filled) are to be sent; kBurst of them at most
+  size_t filled = 0;     ///< bufs[filled, allocated) are free buffers
+  size_t allocated = 0;
   bool blocked = false;  ///< took less than offered: wait for the next run
   Port::Drops drops{};   ///< as counted so far
 };

@@ -213,10 +213,11 @@ void Engine::Impl::run_acks() {
 /// A free buffer, the same one until tx_commit(); nullptr when the port has none.
 std::byte* Engine::Impl::tx_buffer(PortState& p) {
   if (p.blocked) return nullptr;
+  if (p.filled - p.begin == kBurst || p.filled == p.bufs.size()) tx_flush(p);
   if (p.filled == p.allocated) {
-    if (p.filled == p.bufs.size()) tx_flush(p);
-    if (p.filled == p.allocated)
-      p.allocated += p.port->tx_alloc(std::span(p.bufs).subspan(p.allocated));
+    if (p.begin == p.filled) p.begin = p.filled = p.allocated = 0;
+    const size_t room = std::min(kBurst, p.bufs.size() - p.allocated);
+    p.allocated += p.port->tx_alloc(std::span(p.bufs).subspan(p.allocated, room));
     if (p.filled == p.allocated) {
       p.blocked = true;
       return nullptr;
@@ -226,23 +227,20 @@ std::byte* Engine::Impl::tx_buffer(PortState& p) {
 }
 
 void Engine::Impl::tx_flush(PortState& p) {
-  const size_t n = p.filled;
+  const size_t n = p.filled - p.begin;
   if (n == 0) return;
-  const size_t taken = p.port->tx(std::span(p.bufs).first(n));
+  const std::span batch = std::span(p.bufs).subspan(p.begin, n);
+  const std::span tags = std::span(p.tags).subspan(p.begin, n);
+  const size_t taken = p.port->tx(batch);
   if (taken < n) {
     count(USIW_CNT_TX_FULL);
     p.blocked = true;
-    for (size_t i = taken; i < n; ++i) {
-      const PortState::Tag& tag = p.tags[i];
+    for (const PortState::Tag& tag : tags.subspan(taken))
       tag.has_psn ? not_sent(*tag.qp, tag.psn) : sack_not_sent(*tag.qp);
-    }
   }
   if (taken < n || port_full_)
-    for (size_t i = 0; i < taken; ++i) p.tags[i].qp->had_room = true;
-  std::move(p.bufs.begin() + static_cast<ptrdiff_t>(n),
-            p.bufs.begin() + static_cast<ptrdiff_t>(p.allocated), p.bufs.begin());
-  p.allocated -= n;
-  p.filled = 0;
+    for (const PortState::Tag& tag : tags.first(taken)) tag.qp->had_room = true;
+  p.begin = p.filled;
 }
 
 /// The port did not take a datagram: it is sent again in the next run, and congestion

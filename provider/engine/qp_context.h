@@ -105,8 +105,8 @@ struct QpConnection {
   Keepalive keepalive;
   bool cwnd_limited = false;  ///< the congestion window has held something back since the last acknowledgement
 
-  ZeroedArray<TxPkt> tx_storage;
-  ZeroedArray<RxPkt> rx_storage;
+  UnsetArray<TxPkt> tx_storage;
+  UnsetArray<RxPkt> rx_storage;
   TermInfo refusal{};  ///< what our Terminate says
 
   ConnAttr conn{};

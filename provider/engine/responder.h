@@ -89,7 +89,7 @@ class Responder {
   uint32_t limit_ = 0;
   uint32_t msn_ = 1;
   uint16_t ird_ = 0;
-  ZeroedArray<ReadJob> storage_;
+  UnsetArray<ReadJob> storage_;
 };
 
 }  // namespace usiw

@@ -69,27 +69,27 @@ constexpr uint32_t round_up_pow2(uint32_t n) {
   return p;
 }
 
-/// Zeroed, cache-line aligned memory that large rings do not touch before use
-/// (pages of calloc come zeroed from the kernel). T must be fine with all bits zero.
-template <typename T>
-class ZeroedArray {
+/// Cache-line aligned memory for a T that needs no constructor.
+template <typename T, bool kZeroed>
+class AlignedArray {
  public:
-  ZeroedArray() = default;
-  ZeroedArray(ZeroedArray&& o) noexcept { *this = std::move(o); }
-  ZeroedArray& operator=(ZeroedArray&& o) noexcept {
+  AlignedArray() = default;
+  AlignedArray(AlignedArray&& o) noexcept { *this = std::move(o); }
+  AlignedArray& operator=(AlignedArray&& o) noexcept {
     std::swap(raw_, o.raw_);
     std::swap(data_, o.data_);
     std::swap(size_, o.size_);
     return *this;
   }
-  ~ZeroedArray() { std::free(raw_); }
+  ~AlignedArray() { std::free(raw_); }
 
   /// false when out of memory; what was there before is gone.
   bool allocate(size_t n) {
     std::free(raw_);
     size_ = 0;
     data_ = nullptr;
-    raw_ = std::calloc(1, n * sizeof(T) + kSlotBytes);
+    const size_t bytes = n * sizeof(T) + kSlotBytes;
+    raw_ = kZeroed ? std::calloc(1, bytes) : std::malloc(bytes);
     if (raw_ == nullptr) return false;
     const auto addr = (reinterpret_cast<uintptr_t>(raw_) + kSlotBytes - 1) & ~(kSlotBytes - 1);
     data_ = reinterpret_cast<T*>(addr);
@@ -107,6 +107,13 @@ class ZeroedArray {
   T* data_ = nullptr;
   size_t size_ = 0;
 };
+
+template <typename T>
+using ZeroedArray = AlignedArray<T, true>;
+/// Read only where it has been written before: calloc() would write to all of it, and a connection that never uses it
+/// would take its pages.
+template <typename T>
+using UnsetArray = AlignedArray<T, false>;
 
 /// Ring of WQEs of type W (SendWqe or RecvWqe) with their tails.
 template <typename W>

@@ -198,7 +198,7 @@ class SendQueue {
   bool stopped_ = false;
 
   ZeroedArray<SqWork> work_storage_;
-  ZeroedArray<ReadOp> op_storage_;
+  UnsetArray<ReadOp> op_storage_;
 };
 
 }  // namespace usiw

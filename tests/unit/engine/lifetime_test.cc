@@ -2,6 +2,8 @@
 /// @file lifetime_test.cc
 /// How connections wait and end: receiver not ready, orderly close from either side and both,
 /// a peer that vanishes, RESET, abort and reuse.
+#include <cstdio>
+
 #include "fixture.h"
 
 namespace usiw::sim {
@@ -30,6 +32,30 @@ class Lifetime : public EngineTest {
 };
 
 // ---- Receiver not ready ----
+
+#if !defined(__SANITIZE_ADDRESS__)
+/// Memory of this process that is in use, bytes.
+size_t resident() {
+  long pages = 0;
+  if (FILE* f = std::fopen("/proc/self/statm", "r"); f != nullptr) {
+    EXPECT_EQ(1, std::fscanf(f, "%*d %ld", &pages));
+    std::fclose(f);
+  }
+  return static_cast<size_t>(pages) * 4096;
+}
+
+/// Both ends of a connection that has carried nothing yet take memory for what they use only.
+TEST(Idle, connections_are_small) {
+  constexpr size_t kPairs = 500, kMostBytes = 24 * 1024;
+  World w;
+  PairOptions options;
+  options.max_send_wr = options.max_recv_wr = 16;
+  w.connect(options);
+  const size_t before = resident();
+  for (size_t i = 0; i < kPairs; ++i) w.connect(options);
+  EXPECT_LT(resident() - before, 2 * kPairs * kMostBytes);
+}
+#endif
 
 TEST_F(Lifetime, send_waits_for_receive) {
   send(qa, ra->sge(0, 5000));

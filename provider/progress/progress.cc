@@ -171,6 +171,8 @@ void Progress::polled_empty(unsigned empty_polls) {
 void Progress::arming() {
   arms_.fetch_add(1, std::memory_order_seq_cst);
   if (state_.load(std::memory_order_seq_cst) == State::kStandby) ring_doorbell();
+  // What was posted behind other work need not wait for that: this thread will not look for completions for a while.
+  if (mode_ == Mode::kAdaptive && kicked()) drive_inline(false);
 }
 
 // ---- Watched file descriptors ---------------------------------------------------

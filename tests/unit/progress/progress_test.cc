@@ -218,6 +218,15 @@ TEST_F(ProgressTest, InStandbyAPostBehindOthersIsDrivenSoon) {
   EXPECT_TRUE(eventually([&] { return engine.done == 1; }));
 }
 
+/// Who arms a completion queue does not look into it any more, and there is no thread to help.
+TEST_F(ProgressTest, ArmingDrivesWhatWaitsBehindOthers) {
+  engine.posted = 1;
+  progress.posted_behind();
+  EXPECT_EQ(engine.done, 0u);
+  progress.arming();
+  EXPECT_EQ(engine.done, 1u);
+}
+
 TEST_F(ProgressTest, APostDuringAHoldIsDrivenAfterIt) {
   std::thread poster;
   {

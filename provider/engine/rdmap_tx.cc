@@ -59,10 +59,14 @@ bool Engine::Impl::start_work(QpContext& qp) {
     bad = WcStatus::kLocQpOpErr;
   } else {
     const uint32_t access = operation(opcode).local_access;
+    const uint32_t full = is_tagged(opcode) ? qp.seg_tagged : qp.seg_untagged;
     for (unsigned i = 0; i < in.num_sge && bad == WcStatus::kSuccess; ++i) {
       Sge sge;
       snapshot(&sge, wqe.sges() + i);
       length += sge.length;
+      // What one datagram takes from one place is looked up when that is filled. Of all else nothing is sent unless
+      // all of its memory is there.
+      if (!answered && in.num_sge == 1 && sge.length <= full) break;
       MrFault why;
       if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why) == nullptr)
         bad = WcStatus::kLocProtErr;

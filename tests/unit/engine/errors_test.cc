@@ -52,6 +52,15 @@ TEST_P(Errors, local_protection) {
   }
 }
 
+/// Of a message that has more than one segment nothing is sent when some of its memory is not there.
+TEST_P(Errors, local_protection_at_the_end_of_a_long_message) {
+  w.run_for(1 * kMs);
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  post(qa, WrOpcode::kRdmaWrite, {ra->sge(0, 50'000), {ra->addr(), 8, 0xdeadbe00}}, 1, 0, rb->addr(), rb->stag);
+  EXPECT_EQ(Statuses{kLocProtErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(before, w.a.count(USIW_CNT_TX_PKTS));
+}
+
 TEST_P(Errors, work_posted_in_error_state_is_flushed) {
   send(qa, {0, 8, 1}, 1);
   EXPECT_EQ(Statuses{kLocProtErr}, statuses(w.a, w.a.send_cq, 1));

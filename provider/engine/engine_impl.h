@@ -151,6 +151,7 @@ struct Engine::Impl {
 
   // ---- trp_tx.cc: datagrams out ----
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
+  bool has_more(const QpContext& qp) const;
   bool transmit(QpContext& qp);
   Sent send_new(QpContext& qp);
   Sent resend(QpContext& qp);

@@ -43,9 +43,11 @@ class Responder {
 
   const ReadJob& at(uint32_t position) const { return job(position); }
 
+  /// There is no response to send, or more of one.
+  bool idle() const { return next_ == tail_; }
   /// Fills @p pkt with the next segment of a response, of @p full bytes at most. false: there is none.
   bool next(uint32_t full, TxPkt& pkt) const {
-    if (next_ == tail_) return false;
+    if (idle()) return false;
     const ReadJob& j = job(next_);
     pkt.kind = PktKind::kReadResponse;
     pkt.owner = next_;

@@ -51,7 +51,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   qp.cwnd_limited = false;
   if (!qp.snd.empty()) touch_timer(qp, qp.timeout.at(qp.rtt));  // shorter now, if there was a back-off or no sample
   detect_losses(qp);
-  activate(qp);
+  if (has_more(qp)) activate(qp);
   if (step == 0) return true;
 
   if (qp.not_ready.over(qp.snd.una())) {

@@ -8,6 +8,20 @@
 
 namespace usiw {
 
+/// There may be something to send, now or as soon as a window lets it go. One that was asked in vain would cost more than
+/// half of what a datagram does.
+bool Engine::Impl::has_more(const QpContext& qp) const {
+  if (qp.snd.lost() != 0 || !qp.responder.idle()) return true;
+  switch (qp.life.phase()) {
+    case Phase::kTerminating:
+      return !qp.life.terminate_sent();
+    case Phase::kShutdownSent:
+      return !qp.life.shutdown_sent();
+    default:
+      return qp.sq.started() || qp.sq.posted() != nullptr;
+  }
+}
+
 /// Sends up to kQuantum datagrams. true: there is more to send at once.
 bool Engine::Impl::transmit(QpContext& qp) {
   for (unsigned n = 0; n < kQuantum; ++n) {
@@ -18,6 +32,7 @@ bool Engine::Impl::transmit(QpContext& qp) {
       qp.cwnd_limited = true;
       return false;
     }
+    if (n != 0 && !has_more(qp)) return false;
     if (qp.snd.lost() != 0) {
       sent = resend(qp);
     } else {

@@ -39,6 +39,23 @@ TEST_F(Messages, send_of_every_size) {
   EXPECT_EQ(0u, w.a.count(USIW_CNT_RETRANS_FAST));
 }
 
+/// The acknowledgement of all that there was is one unit of work: the QP is not asked for what it has not.
+TEST_F(Messages, nobody_is_asked_in_vain) {
+  auto [qa, qb] = w.connect();
+  (void)qb;
+  Region* src = w.a.region(64);
+  Region* dst = w.b.region(64);
+  w.run_for(1 * kMs);
+  write(qa, src->sge(0, 8), dst->addr(), dst->stag);
+  EXPECT_EQ(2u, w.a.engine.progress()) << "a doorbell, a QP";
+  EXPECT_EQ(0u, w.a.engine.progress());
+  w.clock.now += 10'000;
+  w.b.engine.progress();
+  w.clock.now += 10'000;
+  EXPECT_EQ(1u, w.a.engine.progress());
+  EXPECT_EQ(1u, w.a.poll(w.a.send_cq).size());
+}
+
 TEST_F(Messages, write_of_every_size) {
   auto [qa, qb] = w.connect();
   (void)qb;

@@ -89,13 +89,15 @@ unsigned Engine::Impl::progress() {
     if (work != 0) now_ = clock_.now_ns();
     QpList turn;  // a QP that becomes active again meanwhile waits for the next run
     take_turns(turn);
+    // Each run costs a look at the ports and at the clock, whoever sends in it.
+    const unsigned quantum = turn.has_one() ? kLoneQuantum : kQuantum;
     for (sent_ = 0; sent_ < kRunBudget && !turn.empty();) {
       QpContext* qp = turn.front();
       qp->active_hook.unlink();
       ++work;
       // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
       if (qp->ack.repetition_at_once()) send_sack(*qp, 0);
-      if (transmit(*qp)) activate(*qp);
+      if (transmit(*qp, quantum)) activate(*qp);
     }
     if (!turn.empty()) {  // who has not had its turn is the first next time
       turn.take(active_);

@@ -24,7 +24,8 @@ namespace usiw {
 
 // ---- Tunables ----
 inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
-inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run
+inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run ...
+inline constexpr unsigned kLoneQuantum = 48;       ///< ... where no other QP waits for its turn
 inline constexpr unsigned kRunBudget = 8 * kBurst;  ///< datagrams of all QPs between two looks at what has come
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
@@ -152,7 +153,7 @@ struct Engine::Impl {
   // ---- trp_tx.cc: datagrams out ----
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
   bool has_more(const QpContext& qp) const;
-  bool transmit(QpContext& qp);
+  bool transmit(QpContext& qp, unsigned quantum);
   Sent send_new(QpContext& qp);
   Sent resend(QpContext& qp);
   Sent emit(QpContext& qp, uint32_t psn, TxPkt& pkt);

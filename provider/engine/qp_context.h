@@ -51,6 +51,7 @@ struct ListHook {
 class QpList {
  public:
   bool empty() const { return !end_.linked(); }
+  bool has_one() const { return !empty() && end_.next == end_.prev; }
   /// nullptr at the end.
   QpContext* front() const { return end_.next->owner; }
   const ListHook* begin() const { return end_.next; }

@@ -22,9 +22,9 @@ bool Engine::Impl::has_more(const QpContext& qp) const {
   }
 }
 
-/// Sends up to kQuantum datagrams. true: there is more to send at once.
-bool Engine::Impl::transmit(QpContext& qp) {
-  for (unsigned n = 0; n < kQuantum; ++n) {
+/// Sends up to @p quantum datagrams. true: there is more to send at once.
+bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
+  for (unsigned n = 0; n < quantum; ++n) {
     if (!qp.connected()) return false;
     if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
     Sent sent;

@@ -81,6 +81,25 @@ TEST_F(Fairness, one_run_sends_only_so_much) {
   EXPECT_EQ(runs, (kQps * kEach + kBudget - 1) / kBudget);
 }
 
+/// Who has the wire for himself sends more between two looks at the port.
+TEST_F(Fairness, one_that_is_alone_sends_more_in_a_run) {
+  constexpr unsigned kEach = 50, kQuantum = 16, kLoneQuantum = 48;
+  for (const unsigned qps : {1, 2}) {
+    const Sge from = ra->sge(0, 8);
+    for (unsigned i = 0; i < qps; ++i) {
+      Qp* q = w.connect().first;
+      w.a.engine.progress();
+      for (unsigned n = 0; n < kEach; ++n)
+        ASSERT_EQ(0, q->post_send({n, WrOpcode::kRdmaWrite, 0, rb->addr(), rb->stag}, std::span(&from, 1)));
+      q->ring_send();
+    }
+    const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+    w.a.engine.progress();
+    EXPECT_EQ(w.a.count(USIW_CNT_TX_PKTS) - before, qps == 1 ? kLoneQuantum : qps * kQuantum);
+    w.run_for(10 * kMs);
+  }
+}
+
 /// A peer that leaves a gap has what comes behind it kept for as long as it likes. Another connection still has room for
 /// what one lost datagram of its own holds up.
 TEST_F(Fairness, room_for_held_datagrams_is_shared) {

@@ -64,18 +64,16 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
     if (!other->life.is(Phase::kDead)) return EADDRINUSE;
     drop_flow(*other);
   }
-  if (!qp.tx_storage.allocate(kWindow) || !qp.rx_storage.allocate(kWindow) ||
-      !qp.responder.start(conn.ird) || !qp.sq.start(conn.ord))
-    return ENOMEM;
+  if (!qp.tables.allocate(1) || !qp.responder.start(conn.ird) || !qp.sq.start(conn.ord)) return ENOMEM;
   flows_.insert(path.flow, &qp);
   qp.in_flows = true;
   qp.port = port;
   qp.path = path;
   qp.conn = conn;
   cut_by(qp, conn.mtu);
-  qp.snd.start(conn.snd_psn, conn.snd_window, qp.tx_storage.data());
+  qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);
-  qp.rcv.start(conn.rcv_psn, qp.rx_storage.data());
+  qp.rcv.start(conn.rcv_psn, qp.tables[0].rx);
   qp.ack.start(conn.rcv_psn);
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();

@@ -76,6 +76,12 @@ class QpList {
   ListHook end_;
 };
 
+/// What is known of the datagrams of both windows: in one piece, which borders on others' pages at two ends only.
+struct Tables {
+  TxPkt tx[kWindow];
+  RxPkt rx[kWindow];
+};
+
 /// All that belongs to one connection of a QP: qp_reset() assigns a fresh one.
 struct QpConnection {
   // ---- Sending: one cache line, behind the bitmaps of what is outstanding ----
@@ -106,8 +112,7 @@ struct QpConnection {
   Keepalive keepalive;
   bool cwnd_limited = false;  ///< the congestion window has held something back since the last acknowledgement
 
-  UnsetArray<TxPkt> tx_storage;
-  UnsetArray<RxPkt> rx_storage;
+  UnsetArray<Tables> tables;
   TermInfo refusal{};  ///< what our Terminate says
 
   ConnAttr conn{};

@@ -28,8 +28,10 @@ class Responder {
  public:
   /// A connection. false: out of memory.
   bool start(uint16_t ird) {
-    if (!storage_.allocate(USIW_MAX_IRD)) return false;
+    const uint32_t places = round_up_pow2(std::max<uint32_t>(ird, 1));
+    if (!storage_.allocate(places)) return false;
     jobs_ = storage_.data();
+    mask_ = places - 1;
     ird_ = ird;
     return true;
   }
@@ -82,9 +84,10 @@ class Responder {
   bool consistent() const { return tail_ - head_ <= ird_ && next_ - head_ <= tail_ - head_; }
 
  private:
-  ReadJob& job(uint32_t position) const { return jobs_[position & (USIW_MAX_IRD - 1)]; }
+  ReadJob& job(uint32_t position) const { return jobs_[position & mask_]; }
 
   ReadJob* jobs_ = nullptr;
+  uint32_t mask_ = 0;
   uint32_t head_ = 0;
   uint32_t next_ = 0;
   uint32_t tail_ = 0;

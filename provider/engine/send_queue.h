@@ -10,6 +10,7 @@
 #ifndef USIW_ENGINE_SEND_QUEUE_H
 #define USIW_ENGINE_SEND_QUEUE_H
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -55,8 +56,10 @@ class SendQueue {
   }
   /// A connection, with @p ord READs outstanding at most. false: out of memory.
   bool start(uint16_t ord) {
-    if (!op_storage_.allocate(USIW_MAX_ORD)) return false;
+    const uint32_t places = round_up_pow2(std::max<uint32_t>(ord, 1));
+    if (!op_storage_.allocate(places)) return false;
     ops_ = op_storage_.data();
+    op_mask_ = places - 1;
     ord_ = ord;
     return true;
   }
@@ -180,12 +183,13 @@ class SendQueue {
   bool consistent() const { return busy() <= capacity() && reads_out() <= ord_; }
 
  private:
-  ReadOp& op(uint32_t msn) const { return ops_[msn & (USIW_MAX_ORD - 1)]; }
+  ReadOp& op(uint32_t msn) const { return ops_[msn & op_mask_]; }
 
   WqeRing<SendWqe>* ring_ = nullptr;
   SqWork* work_ = nullptr;
   ReadOp* ops_ = nullptr;
   uint32_t mask_ = 0;
+  uint32_t op_mask_ = 0;
   uint32_t head_ = 0;
   uint32_t next_ = 0;
   uint32_t offset_ = 0;

@@ -46,7 +46,7 @@ size_t resident() {
 
 /// Both ends of a connection that has carried nothing yet take memory for what they use only.
 TEST(Idle, connections_are_small) {
-  constexpr size_t kPairs = 500, kMostBytes = 24 * 1024;
+  constexpr size_t kPairs = 500, kMostBytes = 20 * 1024;
   World w;
   PairOptions options;
   options.max_send_wr = options.max_recv_wr = 16;

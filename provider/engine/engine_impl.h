@@ -83,6 +83,9 @@ enum class Verdict : uint8_t {
   kGone,      ///< the QP died meanwhile
 };
 
+/// What a datagram in order passes through is inlined into progress() as a whole ([[gnu::flatten]]): some thirty
+/// functions of a few lines, whose prologues were a sixth of its instructions. What is rare stays out of it by
+/// [[gnu::noinline]].
 struct Engine::Impl {
   Impl(Clock& clock, EngineEvents& events, __u64* counters);
   ~Impl();
@@ -91,7 +94,7 @@ struct Engine::Impl {
   unsigned progress();
   uint64_t next_deadline() const;
   unsigned take_doorbells();
-  void handle_overruns();
+  [[gnu::noinline]] void handle_overruns();
   void poll_drops(PortState& port);
   void count(usiw_counter which, uint64_t n = 1) { counters_[which] += n; }
   /// What belongs to a QP is counted there and only there: the kernel adds up all pages.
@@ -99,7 +102,7 @@ struct Engine::Impl {
     qp.counters[which] += n;
   }
   /// A datagram that belongs to @p qp and is not taken.
-  void drop(QpContext& qp, usiw_counter why, uint32_t psn) {
+  [[gnu::noinline]] void drop(QpContext& qp, usiw_counter why, uint32_t psn) {
     count(qp, why);
     note(TraceKind::kDrop, qp, psn, why);
   }
@@ -113,7 +116,7 @@ struct Engine::Impl {
 
   // ---- qp.cc: life of a QP ----
   Qp* qp_create(const QpAttr& attr);
-  void qp_destroy(QpContext& qp);
+  [[gnu::noinline]] void qp_destroy(QpContext& qp);
   int qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn);
   void qp_shutdown(QpContext& qp);
   void qp_abort(QpContext& qp);
@@ -123,14 +126,15 @@ struct Engine::Impl {
   void send_sack_now(QpContext& qp, uint16_t flags);
   /// To kDead: stops everything and flushes; the work request at @p at completes with
   /// @p status, all others with kWrFlushErr.
-  void kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
+  [[gnu::noinline]] void kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
   /// kill() and tell the owner (qp_closed() when it is closing anyway).
-  void fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event, uint16_t vendor_err = 0);
-  void check_drained(QpContext& qp);
-  void peer_shutdown(QpContext& qp);
-  void drop_flow(QpContext& qp);
-  void release_held(QpContext& qp);
-  static void publish(QpContext& qp);
+  [[gnu::noinline]] void fail(QpContext& qp, uint32_t at, WcStatus status, int error, AsyncEvent event,
+                              uint16_t vendor_err = 0);
+  [[gnu::noinline]] void check_drained(QpContext& qp);
+  [[gnu::noinline]] void peer_shutdown(QpContext& qp);
+  [[gnu::noinline]] void drop_flow(QpContext& qp);
+  [[gnu::noinline]] void release_held(QpContext& qp);
+  [[gnu::noinline]] static void publish(QpContext& qp);
 
   // ---- move.cc: by which port ----
   void cut_by(QpContext& qp, uint32_t mtu);
@@ -138,9 +142,9 @@ struct Engine::Impl {
   void qp_move(QpContext& qp, int port, uint64_t review_at);
   void qp_path(QpContext& qp, const Path& path, uint32_t mtu);
   uint32_t longest(QpContext& qp) const;
-  void ask_port(QpContext& qp, bool silent);
-  bool silent_since(QpContext& qp, uint64_t since);
-  void peer_repeats(QpContext& qp);
+  [[gnu::noinline]] void ask_port(QpContext& qp, bool silent);
+  [[gnu::noinline]] bool silent_since(QpContext& qp, uint64_t since);
+  [[gnu::noinline]] void peer_repeats(QpContext& qp);
 
   // ---- completion.cc ----
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);
@@ -148,34 +152,34 @@ struct Engine::Impl {
   void complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
   void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited, uint16_t vendor_err = 0);
   void reap(QpContext& qp);
-  void flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
+  [[gnu::noinline]] void flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
 
   // ---- trp_tx.cc: datagrams out ----
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
   bool has_more(const QpContext& qp) const;
   bool transmit(QpContext& qp, unsigned quantum);
   Sent send_new(QpContext& qp);
-  Sent resend(QpContext& qp);
+  [[gnu::noinline]] Sent resend(QpContext& qp);
   Sent emit(QpContext& qp, uint32_t psn, TxPkt& pkt);
   std::byte* tx_buffer(PortState& port);
   void tx_commit(PortState& port, QpContext& qp, size_t len, bool has_psn, uint32_t psn);
   void tx_flush(PortState& port);
-  void not_sent(QpContext& qp, uint32_t psn);
-  void sack_not_sent(QpContext& qp);
+  [[gnu::noinline]] void not_sent(QpContext& qp, uint32_t psn);
+  [[gnu::noinline]] void sack_not_sent(QpContext& qp);
   void take_turns(QpList& turn);
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
-  void send_sack(QpContext& qp, uint16_t flags);
-  void run_acks();
+  [[gnu::noinline]] void send_sack(QpContext& qp, uint16_t flags);
+  [[gnu::noinline]] void run_acks();
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
 
   // ---- trp_timers.cc ----
   void touch_timer(QpContext& qp, uint64_t at) {
     if (at < qp.deadline) timers_.arm(qp, at);
   }
-  void on_timer(QpContext& qp);
+  [[gnu::noinline]] void on_timer(QpContext& qp);
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
-  void nudged(QpContext& qp);
+  [[gnu::noinline]] void nudged(QpContext& qp);
   /// QPs that wait for the end of an outage take turns.
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
@@ -187,15 +191,15 @@ struct Engine::Impl {
   // ---- trp_rx.cc: datagrams in ----
   unsigned receive_burst(int port);
   bool receive(int port, RxBuf& buf);
-  bool drop_unmatched(const RxBuf& buf, usiw_counter why);
+  [[gnu::noinline]] bool drop_unmatched(const RxBuf& buf, usiw_counter why);
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
-  void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
-  void receive_reset(QpContext& qp, const TrpHeader& h);
-  void receive_dead(QpContext& qp, const TrpHeader& h);
+  [[gnu::noinline]] void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
+  [[gnu::noinline]] void receive_reset(QpContext& qp, const TrpHeader& h);
+  [[gnu::noinline]] void receive_dead(QpContext& qp, const TrpHeader& h);
   Verdict in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload);
-  void advance(QpContext& qp);
-  bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later);
-  void give_back(QpContext& qp, uint16_t held);
+  [[gnu::noinline]] void advance(QpContext& qp);
+  [[gnu::noinline]] bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later);
+  [[gnu::noinline]] void give_back(QpContext& qp, uint16_t held);
   void ack_at_once(QpContext& qp) { acks_.at_once(qp); }
 
   // ---- sack.cc: acknowledgements and losses ----
@@ -211,8 +215,8 @@ struct Engine::Impl {
   bool apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   void deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum);
   void detect_losses(QpContext& qp);
-  void mark_lost(QpContext& qp, uint32_t psn);
-  void peer_not_ready(QpContext& qp);
+  [[gnu::noinline]] void mark_lost(QpContext& qp, uint32_t psn);
+  [[gnu::noinline]] void peer_not_ready(QpContext& qp);
 
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);
@@ -222,7 +226,7 @@ struct Engine::Impl {
 
   // ---- rdmap_rx.cc: segments to memory ----
   Verdict place(QpContext& qp, const DdpSegment& seg);
-  Verdict place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later);
+  [[gnu::noinline]] Verdict place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later);
   Verdict place_write(QpContext& qp, const DdpSegment& seg);
   Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict place_send(QpContext& qp, const DdpSegment& seg);
@@ -243,11 +247,11 @@ struct Engine::Impl {
   size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
 
   // ---- terminate.cc ----
-  void terminate(QpContext& qp, const DdpSegment* seg);
-  void terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code);
-  void start_terminating(QpContext& qp, AsyncEvent event);
-  size_t build_terminate(QpContext& qp, std::byte* out);
-  void receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn);
+  [[gnu::noinline]] void terminate(QpContext& qp, const DdpSegment* seg);
+  [[gnu::noinline]] void terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code);
+  [[gnu::noinline]] void start_terminating(QpContext& qp, AsyncEvent event);
+  [[gnu::noinline]] size_t build_terminate(QpContext& qp, std::byte* out);
+  [[gnu::noinline]] void receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn);
 
   Clock& clock_;
   EngineEvents& events_;

@@ -72,7 +72,7 @@ void Tracer::commit(TraceEvent& e) {
   __atomic_store_n(&header_->next, next_, __ATOMIC_RELEASE);
 }
 
-[[gnu::cold]] void Tracer::packet(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow,
+[[gnu::cold, gnu::noinline]] void Tracer::packet(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow,
                                   const std::byte* data, uint32_t len) {
   TraceEvent& e = begin(kind, now, qpn, flow);
   e.len = len;
@@ -81,7 +81,7 @@ void Tracer::commit(TraceEvent& e) {
   commit(e);
 }
 
-[[gnu::cold]] void Tracer::note(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow, uint64_t a,
+[[gnu::cold, gnu::noinline]] void Tracer::note(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow, uint64_t a,
                                 uint64_t b, uint64_t c) {
   TraceEvent& e = begin(kind, now, qpn, flow);
   e.arg = {a, b, c};

@@ -257,7 +257,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   --qp.held;
 }
 
-void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
+[[gnu::flatten]] void Engine::Impl::receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap) {
   count(qp, USIW_CNT_RX_SACKS);
   const uint32_t bits = h.psn - h.ack_psn;
   if (bits > kWindow || bitmap.size() != (bits + 7) / 8) {

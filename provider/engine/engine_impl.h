@@ -33,6 +33,8 @@ inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts be
 inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
 inline constexpr uint64_t kNudgeNs = 100'000;      ///< from one QP's question whether the wire is back to another's
+inline constexpr uint64_t kBackNs = 10'000'000;    ///< from one time that all are told that it is to the next
+inline constexpr uint64_t kBackTurnNs = 2'000;     ///< from one QP's question then to another's
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
 inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
@@ -180,6 +182,7 @@ struct Engine::Impl {
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
   [[gnu::noinline]] void nudged(QpContext& qp);
+  [[gnu::noinline]] void wire_is_back(const QpContext& heard);
   /// QPs that wait for the end of an outage take turns.
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
@@ -270,6 +273,7 @@ struct Engine::Impl {
   AckQueue acks_;
   unsigned sent_ = 0;     ///< datagrams in this run
   uint64_t nudge_ns_ = 0;  ///< the last turn that next_nudge() has given away
+  uint64_t back_ns_ = 0;   ///< the last wire_is_back()
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
   bool port_full_ = false;  ///< a port took less than it was offered in the last run

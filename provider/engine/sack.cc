@@ -46,6 +46,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     note(TraceKind::kSpurious, qp, h.ack_psn);
   }
   qp.losses.acknowledged(sum.late, qp.rtt);
+  if (qp.timeout.in_a_row() != 0) wire_is_back(qp);
   qp.timeout.progress(now_);
   qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
   qp.cwnd_limited = false;

@@ -75,10 +75,26 @@ void Engine::Impl::nudge(QpContext& qp) {
   tracing_ = tracing;
 }
 
+/// Something has come for @p heard, whose time-outs back off: whoever waits for the same peer asks now, one behind the
+/// other, and not when its turn comes, which with many is long.
+void Engine::Impl::wire_is_back(const QpContext& heard) {
+  if (now_ - back_ns_ < kBackNs) return;
+  back_ns_ = now_;
+  uint64_t at = now_;
+  for (QpContext* qp : qps_) {
+    if (qp == &heard || !qp->connected() || qp->timeout.in_a_row() == 0 ||
+        qp->path.flow.remote_addr != heard.path.flow.remote_addr)
+      continue;
+    qp->timeout.ask_by(at += kBackTurnNs);
+    touch_timer(*qp, at);
+  }
+}
+
 /// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and
 /// the oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that
 /// is not.
 void Engine::Impl::nudged(QpContext& qp) {
+  wire_is_back(qp);
   // What answers a question that was sent before the last repetition says nothing of that.
   if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < std::max(RttEstimator::kMinRtoNs, qp.rtt.srtt() / 2)) return;
   if (qp.snd.lose(qp.snd.una())) {

@@ -46,14 +46,16 @@ class TimeOut {
     asked(now, next_ns);
   }
   /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it at
-  /// once. Many who do so at the same time must not fill the wire, nor one for ever: @p next_ns is when the turn of
-  /// this one comes, but 1/64 of what the outage has lasted is not too soon, and in a long one soon enough.
+  /// once. Many who do so at the same time must not fill the wire, so this one waits until its turn comes at
+  /// @p next_ns; nor one for ever, so in a long outage 1/64 of what it has lasted is soon enough.
   uint64_t ask_at() const { return ask_at_; }
   void asked(uint64_t now, uint64_t next_ns) {
     const uint64_t stall = now - since_ns_;
-    const uint64_t turn = stall < kPromptNs && next_ns > now ? std::min(next_ns - now, stall / 64) : stall / 64;
-    ask_at_ = now + std::max(RttEstimator::kMinRtoNs, turn);
+    const uint64_t enough = now + (stall < kPromptNs ? RttEstimator::kMinRtoNs : stall / 64);
+    ask_at_ = std::max(enough, next_ns);
   }
+  /// Another one has heard from the same peer.
+  void ask_by(uint64_t at) { ask_at_ = std::min(ask_at_, at); }
   /// The first question since a time-out: the others tell nothing more.
   bool asks_first(uint64_t now) const { return now - base_ns_ < 2 * RttEstimator::kMinRtoNs; }
   void ask_no_more() { ask_at_ = kNever; }

@@ -66,6 +66,39 @@ TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
   }
 }
 
+/// Those that wait for the same wire take turns with their questions, however many they are: the wire is not filled with
+/// them, the first hears of its return at once, and the last soon.
+TEST_F(EngineTest, a_thousand_connections_wait_for_one_wire) {
+  constexpr size_t kQps = 1000;
+  constexpr uint64_t kOutage = 2 * kSec;
+  PairOptions o;
+  o.max_send_wr = o.max_recv_wr = 2;
+  Region* source = w.a.region(64);
+  Region* sink = w.b.region(64);
+  std::vector<Qp*> qps;
+  for (size_t i = 0; i < kQps; ++i) qps.push_back(w.connect(o).first);
+  for (int round = 0; round < 2; ++round) {
+    w.wire.faults.cut[0] = w.wire.faults.cut[1] = round == 1;
+    for (Qp* q : qps) write(q, source->sge(0, 64), sink->addr(), sink->stag);
+    if (round == 0) wait(w.a, w.a.send_cq, kQps);
+  }
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  w.run_for(kOutage);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS) - before, kOutage / 100'000 + 12 * kQps);
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+  const uint64_t back = w.clock.now;
+  size_t done = 0;
+  const auto wait_for = [&](size_t number) {
+    w.run([&] {
+      done += w.a.poll(w.a.send_cq).size();
+      return done >= number;
+    }, kSec);
+    return w.clock.now - back;
+  };
+  EXPECT_LE(wait_for(1), 2 * kMs);
+  EXPECT_LE(wait_for(kQps), 20 * kMs);
+}
+
 /// Time stamps wrap after 65 ms. On a path of 40 ms, where the answer to a repetition comes when they say that it is
 /// older than that, no repetition counts as needless.
 TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {

@@ -192,6 +192,9 @@ enum usiw_rdmap_opcode {
 	USIW_RDMAP_SEND_SE	= 5,
 	USIW_RDMAP_SEND_SE_INV	= 6,
 	USIW_RDMAP_TERMINATE	= 7,	/* untagged, queue 2 */
+	/* 12 and 13 are free in RFC 7306: a SEND whose header has immediate data in place of the STag to invalidate */
+	USIW_RDMAP_SEND_IMM	= 12,
+	USIW_RDMAP_SEND_SE_IMM	= 13,
 };
 
 enum usiw_ddp_queue {
@@ -214,7 +217,7 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_ddp_tagged) == 14, "tagged header");
 struct usiw_ddp_untagged {
 	__u8	ddp_ctrl;
 	__u8	rdmap_ctrl;
-	__be32	inv_stag;		/* reserved unless SEND with Invalidate */
+	__be32	inv_stag;		/* SEND with Invalidate, with Immediate; else reserved */
 	__be32	qn;
 	__be32	msn;
 	__be32	mo;

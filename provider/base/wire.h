@@ -31,6 +31,8 @@ inline uint64_t load_be64(const std::byte* p) {
   std::memcpy(&v, p, sizeof v);
   return __builtin_bswap64(v);
 }
+/// Between a number and what it is as the bytes of a big endian one.
+constexpr uint32_t to_be32(uint32_t v) { return __builtin_bswap32(v); }
 inline void store_be16(std::byte* p, uint16_t v) {
   v = __builtin_bswap16(v);
   std::memcpy(p, &v, sizeof v);
@@ -91,7 +93,7 @@ struct DdpSegment {
   bool tagged;
   bool last;
   uint8_t rdmap_opcode;        ///< enum usiw_rdmap_opcode
-  uint32_t stag;               ///< tagged; untagged: STag to invalidate
+  uint32_t stag;               ///< tagged; untagged: STag to invalidate, or immediate data
   uint64_t to;                 ///< tagged
   uint32_t qn;                 ///< untagged
   uint32_t msn;                ///< untagged

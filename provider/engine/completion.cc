@@ -72,17 +72,35 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status, uint16_t vendor
     push(qp, qp.attr.send_cq, cqe, false);
 }
 
-/// Completes the oldest receive work request.
-void Engine::Impl::complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited,
-                                 uint16_t vendor_err) {
+/// The oldest receive work request has succeeded.
+void Engine::Impl::complete_recv(QpContext& qp, WcOpcode opcode, const MessageEnd& end) {
+  const uint8_t flags = wc_flags_of(end.rdmap);
+  uint32_t imm = 0;
+  if (flags != 0) [[unlikely]] imm = (flags & kWcWithImm) != 0 ? to_be32(end.imm) : end.imm;
   const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
-                .byte_len = bytes,
+                .byte_len = end.length,
                 .qpn = qp.qpn_,
+                .imm = imm,
+                .status = WcStatus::kSuccess,
+                .opcode = opcode,
+                .vendor_err = 0,
+                .flags = flags};
+  qp.rq.pop();
+  push(qp, qp.attr.recv_cq, cqe, is_solicited(end.rdmap));
+}
+
+/// The oldest receive work request has failed.
+void Engine::Impl::fail_recv(QpContext& qp, WcStatus status, uint16_t vendor_err) {
+  const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
+                .byte_len = 0,
+                .qpn = qp.qpn_,
+                .imm = 0,
                 .status = status,
                 .opcode = WcOpcode::kRecv,
-                .vendor_err = vendor_err};
+                .vendor_err = vendor_err,
+                .flags = 0};
   qp.rq.pop();
-  push(qp, qp.attr.recv_cq, cqe, solicited);
+  push(qp, qp.attr.recv_cq, cqe, false);
 }
 
 /// Completes what is done, from the oldest on. May end with the QP dead.
@@ -106,7 +124,7 @@ void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t v
       complete_send(qp, WcStatus::kWrFlushErr);
   }
   for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.posted(qp.rq.msn()); --n)
-    complete_recv(qp, WcStatus::kWrFlushErr, 0, false);
+    fail_recv(qp, WcStatus::kWrFlushErr);
 }
 
 }  // namespace usiw

@@ -58,6 +58,13 @@ struct CqAccess {
   static Push push(Cq& cq, const Cqe& cqe, bool solicited);
 };
 
+/// The end of a message of queue 0, as its last segment has it.
+struct MessageEnd {
+  uint8_t rdmap;    ///< RDMAP opcode
+  uint32_t length;  ///< bytes of the message
+  uint32_t imm;     ///< immediate data, or the STag to invalidate; of other messages anything
+};
+
 struct PortState {
   struct Tag {
     QpContext* qp;
@@ -152,7 +159,8 @@ struct Engine::Impl {
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);
   void note_completion(const QpContext& qp, const Cqe& cqe);
   void complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
-  void complete_recv(QpContext& qp, WcStatus status, uint32_t bytes, bool solicited, uint16_t vendor_err = 0);
+  void complete_recv(QpContext& qp, WcOpcode opcode, const MessageEnd& end);
+  void fail_recv(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
   void reap(QpContext& qp);
   [[gnu::noinline]] void flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
 
@@ -234,10 +242,8 @@ struct Engine::Impl {
   Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict place_send(QpContext& qp, const DdpSegment& seg);
   Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
-  Verdict finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited);
-  template <typename Wqe>
-  bool scatter(QpContext& qp, Wqe& wqe, uint32_t max_sge, uint32_t offset,
-               std::span<const std::byte> bytes);
+  Verdict finish_send(QpContext& qp, uint32_t msn, const MessageEnd& end);
+  bool scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uint32_t offset, std::span<const std::byte> bytes);
   /// Notes why a segment is refused; always kFault.
   Verdict fault(TermCode code, AsyncEvent event = AsyncEvent::kQpFatal,
                 WcStatus recv = WcStatus::kSuccess) {

@@ -23,6 +23,8 @@ struct Operation {
   /// ORD are outstanding, and a fence waits for them.
   bool answered = false;
   bool takes_receive = false;  ///< it completes a receive work request of the peer
+  bool immediate = false;      ///< SendWqe::imm goes with it
+  bool atomic = false;         ///< its WQE holds operands behind one SGE, into which kAtomicBytes are answered
   uint32_t local_access = 0;   ///< rights that it needs on the memory of its SGEs
 };
 
@@ -47,11 +49,21 @@ inline constexpr Operation kRead{.known = true,
                                  .answered = true,
                                  .local_access = kAccessLocalWrite};
 
+/// A SEND whose header holds the immediate data where one with Invalidate has its STag.
+inline constexpr Operation kSendImm{.known = true,
+                                    .completion = WcOpcode::kSend,
+                                    .rdmap = USIW_RDMAP_SEND_IMM,
+                                    .rdmap_solicited = USIW_RDMAP_SEND_SE_IMM,
+                                    .qn = USIW_DDP_QN_SEND,
+                                    .takes_receive = true,
+                                    .immediate = true};
+
 /// By WrOpcode.
-inline constexpr std::array<Operation, 5> kTable = [] {
-  std::array<Operation, 5> table{};
+inline constexpr std::array<Operation, 16> kTable = [] {
+  std::array<Operation, 16> table{};
   table[static_cast<size_t>(WrOpcode::kRdmaWrite)] = kWrite;
   table[static_cast<size_t>(WrOpcode::kSend)] = kSend;
+  table[static_cast<size_t>(WrOpcode::kSendImm)] = kSendImm;
   table[static_cast<size_t>(WrOpcode::kRdmaRead)] = kRead;
   return table;
 }();
@@ -76,9 +88,31 @@ constexpr bool is_known(WrOpcode opcode) {
 constexpr bool is_tagged(WrOpcode opcode) { return operations::is<&Operation::tagged>(opcode); }
 constexpr bool is_answered(WrOpcode opcode) { return operations::is<&Operation::answered>(opcode); }
 constexpr bool takes_receive(WrOpcode opcode) { return operations::is<&Operation::takes_receive>(opcode); }
+constexpr bool is_immediate(WrOpcode opcode) { return operations::is<&Operation::immediate>(opcode); }
+constexpr bool is_atomic(WrOpcode opcode) { return operations::is<&Operation::atomic>(opcode); }
 
 /// The whole row.
 constexpr const Operation& operation(WrOpcode opcode) { return operations::kTable[static_cast<size_t>(opcode)]; }
+
+inline constexpr uint32_t kAtomicBytes = 8;
+
+// ---- The messages of queue 0, by their RDMAP opcode ----
+
+namespace messages {
+constexpr uint32_t bit(unsigned rdmap) { return uint32_t{1} << rdmap; }
+/// With bytes for a receive work request.
+inline constexpr uint32_t kSends = bit(USIW_RDMAP_SEND) | bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_IMM) |
+                                   bit(USIW_RDMAP_SEND_SE_IMM);
+inline constexpr uint32_t kSolicited = bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_SE_IMM);
+inline constexpr uint32_t kWithImm = bit(USIW_RDMAP_SEND_IMM) | bit(USIW_RDMAP_SEND_SE_IMM);
+}  // namespace messages
+
+constexpr bool is_send(uint8_t rdmap) { return (messages::kSends >> rdmap & 1) != 0; }
+constexpr bool is_solicited(uint8_t rdmap) { return (messages::kSolicited >> rdmap & 1) != 0; }
+/// WcFlags of the completion of the receive work request.
+constexpr uint8_t wc_flags_of(uint8_t rdmap) {
+  return (messages::kWithImm >> rdmap & 1) != 0 ? uint8_t{kWcWithImm} : uint8_t{0};
+}
 
 }  // namespace usiw
 

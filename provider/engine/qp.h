@@ -25,8 +25,10 @@ class Qp {
     uint64_t wr_id;
     WrOpcode opcode;
     uint8_t flags;         ///< WrFlags
-    uint64_t remote_addr;  ///< WRITE, READ
+    uint64_t remote_addr;  ///< of what names memory of the peer
     uint32_t rkey;
+    uint32_t imm = 0;            ///< as SendWqe has it
+    AtomicOperands operands{};   ///< of atomics
   };
 
   Qp(const Qp&) = delete;
@@ -34,7 +36,8 @@ class Qp {
 
   /// [any thread, one at a time per QP] Writes a send slot. With kWrInline the bytes that
   /// @p sges point to are copied now (lkeys ignored). 0; ENOMEM: queue full; EINVAL: too many
-  /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, inline READ.
+  /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, something answered inline,
+  /// an atomic whose result does not have one SGE of kAtomicBytes at least.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
     if (!is_known(wr.opcode)) return EINVAL;
@@ -46,6 +49,8 @@ class Qp {
     } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
       return EINVAL;
     }
+    const bool atomic = is_atomic(wr.opcode);
+    if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
     SendWqe& wqe = sq_.at(sq_tail_);
     if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
     wqe.opcode = static_cast<uint8_t>(wr.opcode);
@@ -53,9 +58,9 @@ class Qp {
     wqe.wr_id = wr.wr_id;
     wqe.remote_addr = wr.remote_addr;
     wqe.rkey = wr.rkey;
+    wqe.imm = wr.imm;
     if (inlined) {
-      wqe.num_sge = 0;
-      wqe.inline_len = static_cast<uint32_t>(length);
+      wqe.count = static_cast<uint16_t>(length);
       std::byte* at = wqe.inline_data();
       for (const Sge& sge : sges) {
         if (sge.length == 0) continue;
@@ -63,9 +68,9 @@ class Qp {
         at += sge.length;
       }
     } else {
-      wqe.num_sge = static_cast<uint8_t>(sges.size());
-      wqe.inline_len = 0;
+      wqe.count = static_cast<uint16_t>(sges.size());
       if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+      if (atomic) *wqe.operands() = wr.operands;
     }
     wqe.valid.store(1, std::memory_order_release);
     ++sq_tail_;

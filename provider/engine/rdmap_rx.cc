@@ -47,8 +47,6 @@ void copy_last_byte_last(std::byte* to, const std::byte* from, uint32_t len) {
       .store(std::to_integer<uint8_t>(from[len - 1]), std::memory_order_release);
 }
 
-bool is_send(uint8_t opcode) { return opcode == USIW_RDMAP_SEND || opcode == USIW_RDMAP_SEND_SE; }
-
 }  // namespace
 
 Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
@@ -74,7 +72,7 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
   }
   const Verdict v = place_send(qp, seg);
   if (v != Verdict::kAccept || !seg.last) return v;
-  return finish_send(qp, seg.msn, seg.mo + seg.len, seg.rdmap_opcode == USIW_RDMAP_SEND_SE);
+  return finish_send(qp, seg.msn, {.rdmap = seg.rdmap_opcode, .length = seg.mo + seg.len, .imm = seg.stag});
 }
 
 /// kAccept: placed, with @p later to be done in turn. kHold: kept whole. A segment at fault
@@ -92,10 +90,10 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
     v = place_send(qp, seg);
     if (seg.last)
       later = {.kind = RxPkt::kSendLast,
-               .solicited = seg.rdmap_opcode == USIW_RDMAP_SEND_SE,
-               .held = 0,
+               .rdmap = seg.rdmap_opcode,
                .msn = seg.msn,
-               .length = seg.mo + seg.len};
+               .length = seg.mo + seg.len,
+               .imm = seg.stag};
   }
   return v == Verdict::kAccept ? v : Verdict::kDrop;
 }
@@ -118,7 +116,7 @@ Verdict Engine::Impl::place_read_response(QpContext& qp, const DdpSegment& seg) 
   const SqWork& w = qp.sq.work(op->sq_index);
   if (seg.to > w.length || seg.len > w.length - seg.to || op->placed + seg.len > w.length)
     return fault(term::kDdpBounds);
-  if (seg.len != 0 && !scatter(qp, qp.sq.wqe(op->sq_index), w.num_sge, static_cast<uint32_t>(seg.to),
+  if (seg.len != 0 && !scatter(qp, qp.sq.wqe(op->sq_index).sges(), w.num_sge, static_cast<uint32_t>(seg.to),
                                {seg.payload, seg.len})) {
     // The sink went away under the READ: a local error, the peer has done nothing wrong.
     qp.sq.fail(op->sq_index, WcStatus::kLocProtErr);
@@ -145,7 +143,8 @@ Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
     bad = WcStatus::kLocQpOpErr;
   } else if (seg.mo > r->capacity || seg.len > r->capacity - seg.mo) {
     bad = WcStatus::kLocLenErr;
-  } else if (seg.len != 0 && !scatter(qp, qp.rq.wqe(seg.msn), qp.rq.max_sge(), seg.mo, {seg.payload, seg.len})) {
+  } else if (seg.len != 0 && !scatter(qp, qp.rq.wqe(seg.msn).sges(), qp.rq.num_sge(seg.msn), seg.mo,
+                                      {seg.payload, seg.len})) {
     bad = WcStatus::kLocProtErr;
   } else {
     r->received += seg.len;
@@ -156,23 +155,20 @@ Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
 }
 
 /// A SEND is complete: all of it is placed, and all PSNs before its end.
-Verdict Engine::Impl::finish_send(QpContext& qp, uint32_t msn, uint32_t length, bool solicited) {
+Verdict Engine::Impl::finish_send(QpContext& qp, uint32_t msn, const MessageEnd& end) {
   if (msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
-  if (!qp.rq.filled(length)) return fault(term::kDdpInvalidMo);
-  complete_recv(qp, WcStatus::kSuccess, length, solicited);
+  if (!qp.rq.filled(end.length)) return fault(term::kDdpInvalidMo);
+  complete_recv(qp, WcOpcode::kRecv, end);
   return Verdict::kAccept;
 }
 
-/// Copies @p bytes to @p offset of a work request's SGEs. false when some of the memory is not
+/// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request. false when some of the memory is not
 /// registered for local writing (part of the bytes may have been copied then).
-template <typename Wqe>
-bool Engine::Impl::scatter(QpContext& qp, Wqe& wqe, uint32_t max_sge, uint32_t offset,
+bool Engine::Impl::scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uint32_t offset,
                            std::span<const std::byte> bytes) {
-  uint8_t num_sge;
-  snapshot(&num_sge, &wqe.num_sge);
-  for (unsigned i = 0; i < std::min<uint32_t>(num_sge, max_sge) && !bytes.empty(); ++i) {
+  for (unsigned i = 0; i < num_sge && !bytes.empty(); ++i) {
     Sge sge;
-    snapshot(&sge, wqe.sges() + i);
+    snapshot(&sge, sges + i);
     if (offset >= sge.length) {
       offset -= sge.length;
       continue;

@@ -16,18 +16,17 @@ bool Engine::Impl::start_work(QpContext& qp) {
   SendWqe& wqe = *posted;
 
   struct {
-    uint8_t opcode, flags, num_sge, reserved;
+    uint8_t opcode, flags;
+    uint16_t count;
     uint64_t wr_id, remote_addr;
-    uint32_t rkey, inline_len;
+    uint32_t rkey;
   } in;
-  static_assert(sizeof in == sizeof(SendWqe));
   in.opcode = wqe.opcode;
   in.flags = wqe.flags;
-  in.num_sge = wqe.num_sge;
+  in.count = wqe.count;
   in.wr_id = wqe.wr_id;
   in.remote_addr = wqe.remote_addr;
   in.rkey = wqe.rkey;
-  in.inline_len = wqe.inline_len;
   __asm__ volatile("" ::: "memory");
 
   const auto opcode = static_cast<WrOpcode>(in.opcode);
@@ -45,7 +44,7 @@ bool Engine::Impl::start_work(QpContext& qp) {
        .stage = SqWork::kTransfer,
        .opcode = opcode,
        .flags = in.flags,
-       .num_sge = in.num_sge,
+       .num_sge = static_cast<uint8_t>(in.count),  // what is more than can be is refused below
        .error = WcStatus::kSuccess};
 
   WcStatus bad = WcStatus::kSuccess;
@@ -53,20 +52,20 @@ bool Engine::Impl::start_work(QpContext& qp) {
   if (!known || (answered && (qp.sq.ord() == 0 || (in.flags & kWrInline) != 0))) {
     bad = WcStatus::kLocQpOpErr;
   } else if ((in.flags & kWrInline) != 0) {
-    if (in.inline_len > qp.max_inline_) bad = WcStatus::kLocLenErr;
-    length = in.inline_len;
-  } else if (in.num_sge > qp.max_send_sge_) {
+    if (in.count > qp.max_inline_) bad = WcStatus::kLocLenErr;
+    length = in.count;
+  } else if (in.count > qp.max_send_sge_) {
     bad = WcStatus::kLocQpOpErr;
   } else {
     const uint32_t access = operation(opcode).local_access;
     const uint32_t full = is_tagged(opcode) ? qp.seg_tagged : qp.seg_untagged;
-    for (unsigned i = 0; i < in.num_sge && bad == WcStatus::kSuccess; ++i) {
+    for (unsigned i = 0; i < in.count && bad == WcStatus::kSuccess; ++i) {
       Sge sge;
       snapshot(&sge, wqe.sges() + i);
       length += sge.length;
       // What one datagram takes from one place is looked up when that is filled. Of all else nothing is sent unless
       // all of its memory is there.
-      if (!answered && in.num_sge == 1 && sge.length <= full) break;
+      if (!answered && in.count == 1 && sge.length <= full) break;
       MrFault why;
       if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why) == nullptr)
         bad = WcStatus::kLocProtErr;
@@ -108,6 +107,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
     seg.stag = w.rkey;
     seg.to = w.remote_addr + pkt.offset;
   } else {
+    if (op.immediate) seg.stag = to_be32(qp.sq.wqe(pkt.owner).imm);
     seg.qn = op.qn;
     seg.msn = w.msn;
     seg.mo = pkt.offset;

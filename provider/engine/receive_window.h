@@ -19,12 +19,14 @@ namespace usiw {
 /// A datagram that arrived ahead of its turn: what remains to be done in its turn.
 struct RxPkt {
   enum Kind : uint8_t { kNothing, kSendLast, kHeld };
-  Kind kind;
-  bool solicited;   ///< kSendLast
-  uint16_t held;    ///< kHeld: index in the pool of held buffers
-  uint32_t msn;     ///< kSendLast
-  uint32_t length;  ///< kSendLast: bytes of the message
+  Kind kind = kNothing;
+  uint8_t rdmap = 0;    ///< kSendLast: the RDMAP opcode
+  uint16_t held = 0;    ///< kHeld: index in the pool of held buffers
+  uint32_t msn = 0;     ///< kSendLast
+  uint32_t length = 0;  ///< kSendLast: bytes of the message
+  uint32_t imm = 0;     ///< kSendLast: what the header says of immediate data, or of an STag to invalidate
 };
+static_assert(sizeof(RxPkt) == 16);
 
 class ReceiveWindow {
  public:

@@ -47,7 +47,12 @@ class RecvQueue {
     return msn - msn_ <= mask_ && wqe(msn).valid.load(std::memory_order_acquire) != 0;
   }
   RecvWqe& wqe(uint32_t msn) const { return ring_->at(msn - 1); }
-  uint32_t max_sge() const { return max_sge_; }
+  /// As many as a posted one may have, whatever its slot says by now.
+  uint32_t num_sge(uint32_t msn) const {
+    uint8_t num_sge;
+    snapshot(&num_sge, &wqe(msn).num_sge);
+    return std::min<uint32_t>(num_sge, max_sge_);
+  }
   uint32_t capacity() const { return mask_ + 1; }
 
   /// What is known of a posted one: nullptr if the slot says more SGEs than there can be.

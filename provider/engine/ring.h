@@ -25,22 +25,30 @@ namespace usiw {
 
 inline constexpr size_t kSlotBytes = 64;
 
-/// Head of a send WQE; SGEs or inline bytes follow it.
+/// What an atomic works with.
+struct AtomicOperands {
+  uint64_t compare_add;  ///< compare-and-swap: what is expected; fetch-and-add: what is added
+  uint64_t swap;         ///< compare-and-swap only
+};
+
+/// Head of a send WQE; SGEs or inline bytes follow it, and the operands of an atomic its one SGE.
 struct SendWqe {
   std::atomic<uint32_t> valid;
   uint8_t opcode;  ///< WrOpcode
   uint8_t flags;   ///< WrFlags
-  uint8_t num_sge;
-  uint8_t reserved;
+  uint16_t count;  ///< SGEs behind the head; with kWrInline bytes
   uint64_t wr_id;
-  uint64_t remote_addr;  ///< WRITE, READ
-  uint32_t rkey;         ///< WRITE, READ
-  uint32_t inline_len;   ///< bytes behind the head, with kWrInline
+  uint64_t remote_addr;  ///< of what the peer's memory is named for
+  uint32_t rkey;         ///< the same
+  uint32_t imm;          ///< immediate data, big endian; or an STag to invalidate
 
   Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
   std::byte* inline_data() { return reinterpret_cast<std::byte*>(this + 1); }
+  AtomicOperands* operands() { return reinterpret_cast<AtomicOperands*>(sges() + 1); }
 };
 static_assert(sizeof(SendWqe) == 32, "two SGEs or 32 inline bytes share the first slot");
+static_assert(sizeof(SendWqe) + sizeof(Sge) + sizeof(AtomicOperands) <= kSlotBytes, "every tail has room for operands");
+static_assert(USIW_MAX_INLINE <= UINT16_MAX);
 
 /// Head of a receive WQE; SGEs follow it.
 struct RecvWqe {

@@ -47,7 +47,7 @@ void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
   }
   const WcStatus recv = fault_.recv;
   start_terminating(qp, fault_.event);
-  if (recv != WcStatus::kSuccess) complete_recv(qp, recv, 0, false, vendor_err_of(t.code));
+  if (recv != WcStatus::kSuccess) fail_recv(qp, recv, vendor_err_of(t.code));
 }
 
 /// A READ that was accepted cannot be served any more.

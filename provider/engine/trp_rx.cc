@@ -223,7 +223,7 @@ void Engine::Impl::advance(QpContext& qp) {
       verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
       give_back(qp, rx.held);
     } else if (rx.kind == RxPkt::kSendLast) {
-      verdict = finish_send(qp, rx.msn, rx.length, rx.solicited);
+      verdict = finish_send(qp, rx.msn, {.rdmap = rx.rdmap, .length = rx.length, .imm = rx.imm});
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
     }
     if (verdict != Verdict::kAccept) return qp.rcv.refuse();
@@ -244,7 +244,7 @@ bool Engine::Impl::hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf,
   const uint16_t index = held_free_[--held_free_count_];
   held_[index] = {buf, port};
   ++qp.held;
-  later = {.kind = RxPkt::kHeld, .solicited = false, .held = index, .msn = 0, .length = 0};
+  later = {.kind = RxPkt::kHeld, .held = index};
   count(qp, USIW_CNT_RX_HELD);
   note(TraceKind::kHold, qp, psn, qp.rcv.nxt());
   return true;

@@ -34,10 +34,34 @@ enum class WcStatus : uint8_t {
 };
 
 /// Completion opcode; values of enum ibv_wc_opcode.
-enum class WcOpcode : uint8_t { kSend = 0, kRdmaWrite = 1, kRdmaRead = 2, kRecv = 128 };
+enum class WcOpcode : uint8_t {
+  kSend = 0,
+  kRdmaWrite = 1,
+  kRdmaRead = 2,
+  kCompSwap = 3,
+  kFetchAdd = 4,
+  kBindMw = 5,
+  kLocalInv = 6,
+  kRecv = 128,
+  kRecvRdmaWithImm = 129,
+};
+
+/// What else a completion holds; values of enum ibv_wc_flags.
+enum WcFlags : uint8_t { kWcWithImm = 2, kWcWithInv = 8 };
 
 /// Send work request opcode; values of enum ibv_wr_opcode.
-enum class WrOpcode : uint8_t { kRdmaWrite = 0, kSend = 2, kRdmaRead = 4 };
+enum class WrOpcode : uint8_t {
+  kRdmaWrite = 0,
+  kRdmaWriteImm = 1,
+  kSend = 2,
+  kSendImm = 3,
+  kRdmaRead = 4,
+  kCompareSwap = 5,
+  kFetchAdd = 6,
+  kLocalInv = 7,
+  kBindMw = 8,
+  kSendInv = 9,
+};
 
 /// Send work request flags; values of enum ibv_send_flags.
 enum WrFlags : uint8_t { kWrFence = 1, kWrSignaled = 2, kWrSolicited = 4, kWrInline = 8 };
@@ -47,6 +71,9 @@ enum Access : uint32_t {
   kAccessLocalWrite = 1,
   kAccessRemoteWrite = 2,
   kAccessRemoteRead = 4,
+  kAccessRemoteAtomic = 8,
+  kAccessMwBind = 16,
+  kAccessZeroBased = 32,
 };
 
 /// Async events of a QP; values of enum ibv_event_type.
@@ -102,9 +129,11 @@ struct Cqe {
   uint64_t wr_id;
   uint32_t byte_len;
   uint32_t qpn;
+  uint32_t imm;  ///< kWcWithImm: the immediate data, big endian; kWcWithInv: the STag invalidated
   WcStatus status;
   WcOpcode opcode;
   uint16_t vendor_err;  ///< 0, or vendor_err_of() the Terminate that it comes of
+  uint8_t flags;        ///< WcFlags
 };
 
 }  // namespace usiw

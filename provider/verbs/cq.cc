@@ -28,7 +28,14 @@ static_assert(static_cast<int>(WcStatus::kGeneralErr) == IBV_WC_GENERAL_ERR);
 static_assert(static_cast<int>(WcOpcode::kSend) == IBV_WC_SEND);
 static_assert(static_cast<int>(WcOpcode::kRdmaWrite) == IBV_WC_RDMA_WRITE);
 static_assert(static_cast<int>(WcOpcode::kRdmaRead) == IBV_WC_RDMA_READ);
+static_assert(static_cast<int>(WcOpcode::kCompSwap) == IBV_WC_COMP_SWAP);
+static_assert(static_cast<int>(WcOpcode::kFetchAdd) == IBV_WC_FETCH_ADD);
+static_assert(static_cast<int>(WcOpcode::kBindMw) == IBV_WC_BIND_MW);
+static_assert(static_cast<int>(WcOpcode::kLocalInv) == IBV_WC_LOCAL_INV);
 static_assert(static_cast<int>(WcOpcode::kRecv) == IBV_WC_RECV);
+static_assert(static_cast<int>(WcOpcode::kRecvRdmaWithImm) == IBV_WC_RECV_RDMA_WITH_IMM);
+static_assert(static_cast<int>(kWcWithImm) == IBV_WC_WITH_IMM && static_cast<int>(kWcWithInv) == IBV_WC_WITH_INV);
+static_assert(offsetof(ibv_wc, imm_data) == offsetof(ibv_wc, invalidated_rkey));
 
 namespace {
 
@@ -49,10 +56,10 @@ int take(VCq& cq, int count, ibv_wc* wc) {
       w.opcode = static_cast<ibv_wc_opcode>(c.opcode);
       w.vendor_err = c.vendor_err;
       w.byte_len = c.byte_len;
-      w.imm_data = 0;
+      w.imm_data = c.imm;  // or the STag that was invalidated, in the same place
       w.qp_num = c.qpn;
       w.src_qp = 0;
-      w.wc_flags = 0;
+      w.wc_flags = c.flags;
       w.pkey_index = 0;
       w.slid = 0;
       w.sl = 0;

@@ -9,8 +9,15 @@
 using namespace usiw;
 
 static_assert(static_cast<int>(WrOpcode::kRdmaWrite) == IBV_WR_RDMA_WRITE);
+static_assert(static_cast<int>(WrOpcode::kRdmaWriteImm) == IBV_WR_RDMA_WRITE_WITH_IMM);
 static_assert(static_cast<int>(WrOpcode::kSend) == IBV_WR_SEND);
+static_assert(static_cast<int>(WrOpcode::kSendImm) == IBV_WR_SEND_WITH_IMM);
 static_assert(static_cast<int>(WrOpcode::kRdmaRead) == IBV_WR_RDMA_READ);
+static_assert(static_cast<int>(WrOpcode::kCompareSwap) == IBV_WR_ATOMIC_CMP_AND_SWP);
+static_assert(static_cast<int>(WrOpcode::kFetchAdd) == IBV_WR_ATOMIC_FETCH_AND_ADD);
+static_assert(static_cast<int>(WrOpcode::kLocalInv) == IBV_WR_LOCAL_INV);
+static_assert(static_cast<int>(WrOpcode::kBindMw) == IBV_WR_BIND_MW);
+static_assert(static_cast<int>(WrOpcode::kSendInv) == IBV_WR_SEND_WITH_INV);
 static_assert(static_cast<int>(kWrFence) == IBV_SEND_FENCE);
 static_assert(static_cast<int>(kWrSignaled) == IBV_SEND_SIGNALED);
 static_assert(static_cast<int>(kWrSolicited) == IBV_SEND_SOLICITED);
@@ -50,15 +57,20 @@ bool waits(VQp& qp, const ibv_send_wr& wr) {
 
 int post_one(VQp& qp, const ibv_send_wr& wr) {
   constexpr unsigned kFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
-  if (wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_RDMA_WRITE && wr.opcode != IBV_WR_RDMA_READ)
-    return EINVAL;
+  const auto opcode = static_cast<WrOpcode>(wr.opcode);
+  if (static_cast<unsigned>(wr.opcode) > UINT8_MAX || !is_known(opcode)) return EINVAL;
   if ((wr.send_flags & ~kFlags) != 0 || wr.num_sge < 0) return EINVAL;
-  return qp.qp->post_send({.wr_id = wr.wr_id,
-                           .opcode = static_cast<WrOpcode>(wr.opcode),
-                           .flags = static_cast<uint8_t>(wr.send_flags),
-                           .remote_addr = wr.wr.rdma.remote_addr,
-                           .rkey = wr.wr.rdma.rkey},
-                          sges_of(wr.sg_list, wr.num_sge));
+  Qp::SendWr out{.wr_id = wr.wr_id,
+                 .opcode = opcode,
+                 .flags = static_cast<uint8_t>(wr.send_flags),
+                 .remote_addr = wr.wr.rdma.remote_addr,
+                 .rkey = wr.wr.rdma.rkey,
+                 .imm = wr.imm_data};
+  if (is_atomic(opcode)) {
+    out.rkey = wr.wr.atomic.rkey;
+    out.operands = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
+  }
+  return qp.qp->post_send(out, sges_of(wr.sg_list, wr.num_sge));
 }
 
 }  // namespace

@@ -103,17 +103,19 @@ class Hostile {
   void write_send(uint32_t index) {
     SendWqe& w = send_slot(index);
     const size_t tail = (host_.qp->*(&Rings::sq_)).tail_bytes();
-    static constexpr uint8_t kOpcodes[] = {0, 2, 4, 0, 2, 4, 1, 0xff};
+    static constexpr uint8_t kOpcodes[] = {0, 2, 4, 3, 2, 4, 1, 0xff, 5, 6, 7, 8, 9, 15, 16, 0};
     w.opcode = in_.pick(kOpcodes);
     w.flags = in_.get();
     if (in_.flag()) w.flags &= static_cast<uint8_t>(~kWrInline);
-    w.num_sge = in_.get() % 8 != 7 ? in_.get() % 4 : in_.get();
+    const uint16_t sges = in_.get() % 8 != 7 ? in_.get() % 4 : in_.get<uint16_t>();
     w.wr_id = in_.get();
     const Sge remote = sge_from(in_);
     w.remote_addr = remote.addr;
     w.rkey = remote.lkey;
-    w.inline_len = in_.get() % 8 != 7 ? in_.get() % 65u : in_.get<uint32_t>();
-    for (size_t i = 0; i < tail / sizeof(Sge) && i < (w.num_sge & 3); ++i) w.sges()[i] = sge_from(in_);
+    const uint16_t bytes = in_.get() % 8 != 7 ? in_.get() % 65u : in_.get<uint16_t>();
+    w.count = (w.flags & kWrInline) != 0 ? bytes : sges;
+    w.imm = in_.get();
+    for (size_t i = 0; i < tail / sizeof(Sge) && i < (sges & 3u); ++i) w.sges()[i] = sge_from(in_);
     w.valid.store(1);
   }
   void write_recv(uint32_t index) {

@@ -106,8 +106,8 @@ TEST_F(Hostile, hostile_slots) {
         *b = std::byte(rng());
       for (std::byte* b = reinterpret_cast<std::byte*>(&rq.at(i)) + 4, *e = b + 12 + rq.tail_bytes(); b != e; ++b)
         *b = std::byte(rng());
-      if (rng() % 2) sq.at(i).opcode = static_cast<uint8_t>(rng() % 3 * 2);
-      if (rng() % 2) sq.at(i).num_sge = static_cast<uint8_t>(rng() % 3);
+      if (rng() % 2) sq.at(i).opcode = static_cast<uint8_t>(rng() % 10);
+      if (rng() % 2) sq.at(i).count = static_cast<uint16_t>(rng() % 3);
       for (int k = 0; k < 2; ++k)
         if (rng() % 2) sq.at(i).sges()[k] = mem->sge(rng() % 60'000, rng() % 9000);
       sq.at(i).valid.store(1 + static_cast<uint32_t>(rng() % 5));

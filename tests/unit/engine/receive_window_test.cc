@@ -18,7 +18,7 @@ class ReceiveWindowTest : public testing::Test {
   ReceiveWindowTest() { w_.start(kFirst, pkts_.data()); }
 
   void early(uint32_t n) {
-    w_.accept_early(kFirst + n, {.kind = RxPkt::kSendLast, .solicited = false, .held = 0, .msn = n, .length = 0});
+    w_.accept_early(kFirst + n, {.kind = RxPkt::kSendLast, .msn = n});
     EXPECT_TRUE(w_.consistent());
   }
   void next() {

@@ -384,6 +384,7 @@ int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 /* usiw_cq.c */
 int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct usiw_create_cq_arg *arg);
+int usiw_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);

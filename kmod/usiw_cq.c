@@ -42,6 +42,22 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	return ret;
 }
 
+/*
+ * The provider moves what its ring holds, before or behind this: only it knows how much that is.
+ * Two calls at a time are possible; the last number counts.
+ */
+int usiw_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+{
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	if (usiw_check_cqe(cqe))
+		return -EINVAL;
+	WRITE_ONCE(ibcq->cqe, cqe);
+	return 0;
+}
+
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	ida_free(&to_usiw_dev(ibcq->device)->cqns, to_usiw_cq(ibcq)->cqn);

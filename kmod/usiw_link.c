@@ -54,6 +54,8 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_init_rd_atom = USIW_MAX_ORD;
 	attr->max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
 	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->timestamp_mask = USIW_TIMESTAMP_MASK;
+	attr->hca_core_clock = USIW_CLOCK_KHZ;
 	return 0;
 }
 
@@ -282,6 +284,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.query_qp = usiw_query_qp,
 	.reg_user_mr = usiw_reg_user_mr,
 	.req_notify_cq = usiw_req_notify_cq,
+	.resize_cq = usiw_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, usiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, usiw_pd, ibpd),

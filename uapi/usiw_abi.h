@@ -39,6 +39,10 @@
 #define USIW_MAX_INLINE		1024	/* bytes */
 #define USIW_MAX_MSG_SIZE	0x80000000u	/* 2 GiB */
 
+/* The clock of the completions' time stamps: CLOCK_MONOTONIC in nanoseconds, all 64 bits of it. */
+#define USIW_CLOCK_KHZ		1000000u
+#define USIW_TIMESTAMP_MASK	0xffffffffffffffffull
+
 /* ---- Context ------------------------------------------------------------ */
 
 /*

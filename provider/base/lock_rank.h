@@ -27,8 +27,8 @@ enum class LockRank : unsigned {
   kEngine,  ///< the engine's token (progress/)
   kPending,
   kLink,
-  kQueue,  ///< of a CQ, or of one side of a QP
   kWatch,  ///< which descriptors the progress thread watches
+  kLast = kWatch
 };
 
 namespace lock_rank {
@@ -41,7 +41,7 @@ constexpr uint32_t bit(LockRank r) { return 1u << static_cast<unsigned>(r); }
 
 inline const char* name(unsigned rank) {
   static constexpr const char* kNames[] = {"bring-up", "registry", "regions", "ports", "qps",
-                                           "reports",  "engine",   "pending", "link",  "queue",   "watch"};
+                                           "reports",  "engine",   "pending", "link",  "watch"};
   return kNames[rank];
 }
 

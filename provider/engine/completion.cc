@@ -34,8 +34,11 @@ namespace {
 void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
   count(qp, cqe.status == WcStatus::kSuccess ? USIW_CNT_COMP_OK : error_counter(cqe.status));
   if (tracing_) [[unlikely]] note_completion(qp, cqe);
-  switch (CqAccess::push(*cq, cqe, solicited)) {
+  switch (CqAccess::push(*cq, cqe, solicited, cq->timed() ? clock_.now_ns() : 0)) {
     case CqAccess::Push::kPlain:
+      break;
+    case CqAccess::Push::kLost:
+      count(qp, USIW_CNT_CQ_OVERRUN);
       break;
     case CqAccess::Push::kNotify:
       events_.cq_ready(*cq);

@@ -3,13 +3,15 @@
 /// The engine's side of a completion queue.
 #include "engine/cq.h"
 
+#include <cerrno>
 #include <new>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
 namespace usiw {
 
-Cq* CqAccess::create(uint32_t capacity, void* owner) {
+Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
   if (capacity == 0 || capacity > USIW_MAX_CQE) return nullptr;
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return nullptr;
@@ -20,21 +22,46 @@ Cq* CqAccess::create(uint32_t capacity, void* owner) {
   }
   cq->slots_ = cq->storage_.data();
   cq->mask_ = slots - 1;
+  cq->options_ = options;
   cq->owner_ = owner;
   return cq;
 }
 
 void CqAccess::destroy(Cq* cq) { delete cq; }
 
-CqAccess::Push CqAccess::push(Cq& cq, const Cqe& cqe, bool solicited) {
+int CqAccess::resize(Cq& cq, uint32_t capacity) {
+  if (capacity == 0 || capacity > USIW_MAX_CQE) return EINVAL;
+  const uint32_t head = cq.head(), tail = cq.tail_.load(std::memory_order_relaxed);
+  if (cq.dead() || tail - head > capacity) return EINVAL;
+  const uint32_t slots = round_up_pow2(capacity);
+  if (slots == cq.capacity()) return 0;
+  ZeroedArray<Cq::Slot> storage;
+  if (!storage.allocate(slots)) return ENOMEM;
+  for (uint32_t at = head; at != tail; ++at) {
+    const Cq::Slot& from = cq.slots_[at & cq.mask_];
+    Cq::Slot& to = storage[at & (slots - 1)];
+    to.cqe = from.cqe;
+    to.pushed_ns = from.pushed_ns;
+    to.valid.store(1, std::memory_order_relaxed);
+  }
+  cq.storage_ = std::move(storage);
+  cq.slots_ = cq.storage_.data();
+  cq.mask_ = slots - 1;
+  return 0;
+}
+
+CqAccess::Push CqAccess::push(Cq& cq, const Cqe& cqe, bool solicited, uint64_t now) {
   if (cq.dead_.load(std::memory_order_relaxed)) return Push::kPlain;
-  Cq::Slot& slot = cq.slots_[cq.tail_ & cq.mask_];
+  const uint32_t tail = cq.tail_.load(std::memory_order_relaxed);
+  Cq::Slot& slot = cq.slots_[tail & cq.mask_];
   if (slot.valid.load(std::memory_order_acquire) != 0) {
+    if (cq.options_.ignore_overrun) return Push::kLost;
     cq.dead_.store(true, std::memory_order_release);
     return Push::kOverrun;
   }
   slot.cqe = cqe;
-  ++cq.tail_;
+  slot.pushed_ns = now;
+  cq.tail_.store(tail + 1, std::memory_order_relaxed);
   // seq_cst store, then seq_cst load: see Cq::arm().
   slot.valid.store(1, std::memory_order_seq_cst);
   const uint32_t armed = cq.arm_.load(std::memory_order_seq_cst);

@@ -16,23 +16,47 @@
 
 namespace usiw {
 
+/// What a CQ does beyond the usual.
+struct CqOptions {
+  bool timed = false;           ///< each completion gets the time when it was pushed
+  bool ignore_overrun = false;  ///< a completion that finds the ring full is lost, and nothing else happens
+};
+
 class Cq {
  public:
-  /// [any thread, one at a time] Takes up to out.size() completions; returns how many.
+  struct alignas(kSlotBytes) Slot {
+    Cqe cqe;
+    uint64_t pushed_ns;  ///< of the engine's clock; with CqOptions::timed, else 0
+    std::atomic<uint32_t> valid;
+  };
+  static_assert(sizeof(Slot) == kSlotBytes);
+
+  /// [any thread, one at a time] The oldest completion, in its place until pop(); or nullptr.
+  const Slot* front() const {
+    const Slot& slot = slots_[head() & mask_];
+    return slot.valid.load(std::memory_order_acquire) != 0 ? &slot : nullptr;
+  }
+  /// [as front()] Takes what front() has shown.
+  void pop() {
+    const uint32_t head = this->head();
+    slots_[head & mask_].valid.store(0, std::memory_order_release);  // the engine may fill it again
+    head_.store(head + 1, std::memory_order_relaxed);
+  }
+  /// [as front()] Takes up to out.size() completions; returns how many.
   size_t poll(std::span<Cqe> out) {
     size_t n = 0;
     for (; n < out.size(); ++n) {
-      Slot& slot = slots_[head_ & mask_];
-      if (slot.valid.load(std::memory_order_acquire) == 0) break;
-      out[n] = slot.cqe;
-      slot.valid.store(0, std::memory_order_release);  // the engine may fill it again
-      ++head_;
+      const Slot* slot = front();
+      if (slot == nullptr) break;
+      out[n] = slot->cqe;
+      pop();
     }
     return n;
   }
 
-  /// [any thread, as poll()] true when poll() would return nothing.
-  bool empty() const { return slots_[head_ & mask_].valid.load(std::memory_order_acquire) == 0; }
+  /// [any thread] There is nothing to take. What this thread's own run of the engine has pushed is seen; what another
+  /// thread's has, soon.
+  bool empty() const { return tail_.load(std::memory_order_relaxed) == head(); }
 
   /// [any thread] Arms the CQ: the next completion (or, with @p solicited_only, the next
   /// solicited or failed one) calls EngineEvents::cq_ready once. Completions that came
@@ -57,6 +81,7 @@ class Cq {
 
   void* owner() const { return owner_; }
   uint32_t capacity() const { return mask_ + 1; }
+  bool timed() const { return options_.timed; }
   /// [any thread] true once the ring has overrun.
   bool dead() const { return dead_.load(std::memory_order_acquire); }
 
@@ -66,20 +91,17 @@ class Cq {
 
   enum Arm : uint32_t { kNotArmed = 0, kArmedSolicited = 1, kArmedAny = 2 };
 
-  struct alignas(kSlotBytes) Slot {
-    Cqe cqe;
-    std::atomic<uint32_t> valid;
-  };
-  static_assert(sizeof(Slot) == kSlotBytes);
+  uint32_t head() const { return head_.load(std::memory_order_relaxed); }
 
-  // Read-only after creation.
+  // Changed by resizing only: by who is both the consumer and the engine then.
   Slot* slots_ = nullptr;
   uint32_t mask_ = 0;
+  CqOptions options_;
   void* owner_ = nullptr;
   ZeroedArray<Slot> storage_;
 
-  alignas(kSlotBytes) uint32_t head_ = 0;             ///< consumer's position
-  alignas(kSlotBytes) uint32_t tail_ = 0;             ///< engine's position
+  alignas(kSlotBytes) std::atomic<uint32_t> head_{0};  ///< consumer's position
+  alignas(kSlotBytes) std::atomic<uint32_t> tail_{0};  ///< engine's position
   alignas(kSlotBytes) std::atomic<uint32_t> arm_{0};  ///< written by both, rarely
   std::atomic<bool> dead_{false};
 };

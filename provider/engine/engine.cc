@@ -161,8 +161,8 @@ int Engine::add_port(Port& port) {
 int Engine::mr_add(const MrAttr& attr) { return impl_->mrs_.add(attr); }
 int Engine::mr_remove(uint32_t stag) { return impl_->mrs_.remove(stag); }
 
-Cq* Engine::cq_create(uint32_t capacity, void* owner) {
-  Cq* cq = CqAccess::create(capacity, owner);
+Cq* Engine::cq_create(uint32_t capacity, void* owner, const CqOptions& options) {
+  Cq* cq = CqAccess::create(capacity, owner, options);
   if (cq == nullptr) return nullptr;
   try {
     impl_->cqs_.push_back(cq);
@@ -172,6 +172,8 @@ Cq* Engine::cq_create(uint32_t capacity, void* owner) {
   }
   return cq;
 }
+
+int Engine::cq_resize(Cq* cq, uint32_t capacity) { return CqAccess::resize(*cq, capacity); }
 
 void Engine::cq_destroy(Cq* cq) {
   std::erase(impl_->cqs_, cq);

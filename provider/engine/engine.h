@@ -79,8 +79,10 @@ class Engine {
   int mr_remove(uint32_t stag);
 
   /// nullptr when out of memory. Capacities are rounded up to powers of two.
-  Cq* cq_create(uint32_t capacity, void* owner);
-  int cq_resize_supported() const { return 0; }
+  Cq* cq_create(uint32_t capacity, void* owner, const CqOptions& options = {});
+  /// Of the consumer, whose turn it is: completions are kept, in order. 0; EINVAL: no room for what is in it, or it has
+  /// overrun; ENOMEM. What front() has shown is in another place then.
+  int cq_resize(Cq* cq, uint32_t capacity);
   void cq_destroy(Cq* cq);  ///< no QP uses it any more
 
   Qp* qp_create(const QpAttr& attr);

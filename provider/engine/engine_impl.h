@@ -49,13 +49,16 @@ inline uint32_t outer_bytes(const Path& path) { return (path.flow.is_ipv4() ? kI
 
 /// Access of the engine to the private side of a CQ.
 struct CqAccess {
-  static Cq* create(uint32_t capacity, void* owner);
+  static Cq* create(uint32_t capacity, void* owner, const CqOptions& options);
   static void destroy(Cq* cq);
+  /// As Engine::cq_resize().
+  static int resize(Cq& cq, uint32_t capacity);
 
-  enum class Push { kPlain, kNotify, kOverrun };
+  enum class Push { kPlain, kNotify, kOverrun, kLost };
   /// Publishes a completion. kNotify: the CQ was armed for it and is disarmed now.
   /// kOverrun: it did not fit; returned once, then the CQ is dead and swallows all.
-  static Push push(Cq& cq, const Cqe& cqe, bool solicited);
+  /// kLost: it did not fit, and that is the program's wish (CqOptions::ignore_overrun).
+  static Push push(Cq& cq, const Cqe& cqe, bool solicited, uint64_t now);
 };
 
 /// The end of a message of queue 0, as its last segment has it.

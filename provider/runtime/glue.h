@@ -36,9 +36,12 @@ struct ibv_mr *usiw_verb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, ui
 int usiw_verb_dereg_mr(struct ibv_mr *mr);
 struct ibv_cq *usiw_verb_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 			      int comp_vector);
+struct ibv_cq_ex *usiw_verb_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
+int usiw_verb_resize_cq(struct ibv_cq *cq, int cqe);
 int usiw_verb_destroy_cq(struct ibv_cq *cq);
 int usiw_verb_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int usiw_verb_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+int usiw_verb_query_rt_values(struct ibv_context *ctx, struct ibv_values_ex *values);
 struct ibv_qp *usiw_verb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int usiw_verb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int usiw_verb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
@@ -61,6 +64,7 @@ int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 int usiw_cmd_dereg_mr(void *mr);
 int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 		       int comp_vector, struct ibv_cq *cq);
+int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe);	/* sets cq->cqe */
 int usiw_cmd_destroy_cq(struct ibv_cq *cq);
 /* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
 #define USIW_VERBS_QP_BYTES 368

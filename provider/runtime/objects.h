@@ -11,8 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/lock_rank.h"
-#include "base/spinlock.h"
+#include "base/turn.h"
 #include "engine/engine.h"
 #include "port/moves.h"
 #include "runtime/glue.h"
@@ -49,16 +48,20 @@ struct VMr {
 static_assert(sizeof(VMr) == USIW_VERBS_MR_SIZE);
 
 struct VCq {
-  ibv_cq ibv;
+  union {
+    ibv_cq_ex ex;  ///< its functions are set for who has asked for them (ibv_create_cq_ex())
+    ibv_cq ibv;
+  };
   Context* context;
   Runtime* runtime;
   Cq* cq;
-  Ranked<Spinlock, LockRank::kQueue> lock;  ///< consumers take turns
-  unsigned empty_polls;   ///< in a row; under lock or roughly right
+  Turn turn;              ///< of consumers
+  unsigned empty_polls;   ///< in a row; in turn or roughly right
+  const Cq::Slot* current;  ///< the completion that ibv_start_poll() or ibv_next_poll() shows, not yet taken. In turn
   std::atomic<uint32_t> pins;  ///< uses by the event path; freed only at 0
   Pending completion, overrun;
 };
-static_assert(offsetof(VCq, ibv) == 0);
+static_assert(offsetof(VCq, ibv) == 0 && offsetof(VCq, ex) == 0);
 
 struct VQp {
   /// A port that gets what is sent to the QP.
@@ -74,8 +77,8 @@ struct VQp {
   Runtime* runtime;
   Qp* qp;
   usiw_qp_stats* stats;  ///< the kernel's page of this QP, USIW_COUNTERS_SIZE bytes; or null
-  Ranked<Spinlock, LockRank::kQueue> send_lock, recv_lock;
-  unsigned behind;  ///< posts in a row that wait for the next run of the engine. Under send_lock
+  Turn send_turn, recv_turn;  ///< of producers
+  unsigned behind;  ///< posts in a row that wait for the next run of the engine. In send_turn
   ibv_qp_cap cap;
   bool sq_sig_all;
   std::atomic<uint32_t> pins;

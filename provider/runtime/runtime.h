@@ -7,6 +7,8 @@
 ///
 /// Lock order. A thread that holds one of these takes only those further down; base/lock_rank.h aborts a debug build
 /// that does not.
+///   0 turn      spinlock  the consumers' and producers' turns on a CQ or on one side of a QP (base/turn.h): the program
+///                         may hold one while it calls anything
 ///   1 bring-up  mutex     one thread at a time makes the first port and starts the progress thread; the trace
 ///   2 registry  mutex     the process's runtimes and their contexts (Process, ContextSet); held across fork(2)
 ///   3 regions   mutex     an STag index changes in the kernel and in the engine as one
@@ -15,8 +17,7 @@
 ///   6 reports   mutex     one thread at a time talks to the kernel, so that reports keep their order (Reports)
 ///   7 engine    token     the engine, and every port's data path (EngineGate). Letting go of it may take 6, and the
 ///                         token again: with 1 to 5 held, but never with 6 or with one of the leaves
-///   8 pending, link, queue  leaves: the list of reports (spinlock), the link's state (mutex), the consumers' and
-///                         producers' turns on a CQ or on one side of a QP (spinlock)
+///   8 pending, link  leaves: the list of reports (spinlock), the link's state (mutex)
 /// Whoever waits for events in flight (unwatch(), settle(), remove_qp()) holds none of 1 to 7: the thread that it
 /// waits for may need them.
 #ifndef USIW_RUNTIME_RUNTIME_H

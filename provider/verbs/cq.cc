@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cq.cc
 /// Completion queues.
-#include <algorithm>
+#include "verbs/cq.h"
+
 #include <cerrno>
+#include <mutex>
 #include <new>
 
-#include "runtime/runtime.h"
 #include "cm/usiw_limits.h"
 
 using namespace usiw;
@@ -39,44 +40,36 @@ static_assert(offsetof(ibv_wc, imm_data) == offsetof(ibv_wc, invalidated_rkey));
 
 namespace {
 
-constexpr int kPollBatch = 16;
-
-/// [cq.lock] Takes up to @p count completions.
+/// [cq.turn] Takes up to @p count completions.
 int take(VCq& cq, int count, ibv_wc* wc) {
-  int n = 0;
-  while (n < count) {
-    Cqe cqes[kPollBatch];
-    size_t want = static_cast<size_t>(std::min(count - n, kPollBatch));
-    size_t got = cq.cq->poll(std::span(cqes, want));
-    for (size_t i = 0; i < got; i++) {
-      ibv_wc& w = wc[n++];
-      const Cqe& c = cqes[i];
-      w.wr_id = c.wr_id;
-      w.status = static_cast<ibv_wc_status>(c.status);
-      w.opcode = static_cast<ibv_wc_opcode>(c.opcode);
-      w.vendor_err = c.vendor_err;
-      w.byte_len = c.byte_len;
-      w.imm_data = c.imm;  // or the STag that was invalidated, in the same place
-      w.qp_num = c.qpn;
-      w.src_qp = 0;
-      w.wc_flags = c.flags;
-      w.pkey_index = 0;
-      w.slid = 0;
-      w.sl = 0;
-      w.dlid_path_bits = 0;
-    }
-    if (got < want) break;
+  for (int n = 0; n < count; ++n) {
+    const Cq::Slot* slot = cq.cq->front();
+    if (slot == nullptr) return n;
+    const Cqe& c = slot->cqe;
+    wc[n] = {.wr_id = c.wr_id,
+             .status = static_cast<ibv_wc_status>(c.status),
+             .opcode = static_cast<ibv_wc_opcode>(c.opcode),
+             .vendor_err = c.vendor_err,
+             .byte_len = c.byte_len,
+             .imm_data = c.imm,  // or the STag that was invalidated, in the same place
+             .qp_num = c.qpn,
+             .src_qp = 0,
+             .wc_flags = c.flags,
+             .pkey_index = 0,
+             .slid = 0,
+             .sl = 0,
+             .dlid_path_bits = 0};
+    cq.cq->pop();
   }
-  return n;
+  return count;
 }
 
 }  // namespace
 
-extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
+VCq* usiw::create_cq(ibv_context* ctx, const CqWish& wish) {
   Context& context = Context::of(ctx);
   Runtime& runtime = *context.runtime;
-  int rc = 0;
-  if (runtime.dead() || cqe < 1 || usiw_check_cqe(static_cast<uint32_t>(cqe)) != 0) rc = EINVAL;
+  int rc = runtime.dead() ? EINVAL : -usiw_check_cqe(wish.cqe);
   VCq* cq = rc == 0 ? new (std::nothrow) VCq{} : nullptr;
   if (cq == nullptr) {
     errno = rc != 0 ? rc : ENOMEM;
@@ -86,10 +79,11 @@ extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_chann
   cq->runtime = &runtime;
   cq->completion.cq = cq->overrun.cq = cq;
   cq->overrun.kind = USIW_CQ_OVERRUN;
-  rc = usiw_cmd_create_cq(ctx, cqe, channel, comp_vector, &cq->ibv);
+  if (wish.one_thread) cq->turn.never_contended();
+  rc = usiw_cmd_create_cq(ctx, static_cast<int>(wish.cqe), wish.channel, static_cast<int>(wish.comp_vector), &cq->ibv);
   if (rc == 0) {
-    cq->ibv.channel = channel;  // the library sets it after us; events may come before
-    cq->cq = runtime.hold()->cq_create(static_cast<uint32_t>(cqe), cq);
+    cq->ibv.channel = wish.channel;  // the library sets it after us; events may come before
+    cq->cq = runtime.hold()->cq_create(wish.cqe, cq, wish.options);
     if (cq->cq == nullptr) {
       usiw_cmd_destroy_cq(&cq->ibv);
       rc = ENOMEM;
@@ -100,7 +94,14 @@ extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_chann
     errno = rc;
     return nullptr;
   }
-  return &cq->ibv;
+  return cq;
+}
+
+extern "C" ibv_cq* usiw_verb_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel* channel, int comp_vector) {
+  VCq* cq = create_cq(ctx, {.cqe = static_cast<uint32_t>(cqe),
+                            .channel = channel,
+                            .comp_vector = static_cast<uint32_t>(comp_vector)});
+  return cq != nullptr ? &cq->ibv : nullptr;
 }
 
 extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
@@ -114,21 +115,34 @@ extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
   return 0;
 }
 
+/// The kernel keeps the number for who asks it (rdma resource show cq); the ring is ours.
+extern "C" int usiw_verb_resize_cq(ibv_cq* ibcq, int cqe) {
+  VCq& cq = *from(ibcq);
+  Runtime& runtime = *cq.runtime;
+  if (runtime.dead()) return EINVAL;
+  std::lock_guard in_turn(cq.turn);
+  if (cq.current != nullptr) return EBUSY;  // of one thread, which is between start_poll and end_poll
+  const int before = ibcq->cqe;
+  if (int rc = usiw_cmd_resize_cq(ibcq, cqe); rc != 0) return rc;
+  const int rc = runtime.hold()->cq_resize(cq.cq, static_cast<uint32_t>(cqe));
+  if (rc != 0) usiw_cmd_resize_cq(ibcq, before);
+  return rc;
+}
+
 extern "C" int usiw_verb_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   VCq& cq = *from(ibcq);
   if (cq.runtime->dead() || cq.cq->dead()) return -1;
-  cq.lock.lock();
+  cq.turn.lock();
   int n = take(cq, count, wc);
-  unsigned empty = n != 0 ? (cq.empty_polls = 0) : cq.empty_polls++;
-  cq.lock.unlock();
-  if (n != 0 || count <= 0) return n;
-
-  cq.runtime->progress().polled_empty(empty);
-  if (cq.cq->empty()) return 0;
-  cq.lock.lock();
-  n = take(cq, count, wc);
-  cq.empty_polls = 0;
-  cq.lock.unlock();
+  if (n > 0) {
+    cq.empty_polls = 0;
+  } else if (count <= 0) {
+    n = 0;
+  } else {
+    if (!turn_of_news(cq)) return 0;
+    n = take(cq, count, wc);
+  }
+  cq.turn.unlock();
   return n;
 }
 

@@ -46,7 +46,7 @@ bool is_small(const ibv_send_wr& wr) {
   return wr.opcode == IBV_WR_RDMA_READ || bytes <= kSmallBytes;
 }
 
-/// [send_lock] The last post, of @p wr alone, has been rung, and can wait.
+/// [send_turn] The last post, of @p wr alone, has been rung, and can wait.
 bool waits(VQp& qp, const ibv_send_wr& wr) {
   if (qp.behind >= kMostBehind || !qp.qp->under_way(kUnderWay) || !is_small(wr) ||
       from(qp.ibv.send_cq)->cq->armed() || from(qp.ibv.recv_cq)->cq->armed())
@@ -84,7 +84,7 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
   }
   const ibv_send_wr* const first = wr;
   bool run = false;
-  qp.send_lock.lock();
+  qp.send_turn.lock();
   for (; wr != nullptr; wr = wr->next) {
     rc = post_one(qp, *wr);
     if (rc != 0) break;
@@ -95,7 +95,7 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
     run = first->next != nullptr || !waits(qp, *first);
     qp.behind = run ? 0 : qp.behind + 1;
   }
-  qp.send_lock.unlock();
+  qp.send_turn.unlock();
   if (rc != 0) *bad = wr;
   if (run) qp.runtime->progress().posted();
   return rc;
@@ -109,7 +109,7 @@ extern "C" int usiw_verb_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** 
     return EINVAL;
   }
   bool any = false;
-  qp.recv_lock.lock();
+  qp.recv_turn.lock();
   for (; wr != nullptr; wr = wr->next) {
     rc = wr->num_sge < 0 ? EINVAL : qp.qp->post_recv(wr->wr_id, sges_of(wr->sg_list, wr->num_sge));
     if (rc != 0) break;
@@ -117,7 +117,7 @@ extern "C" int usiw_verb_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** 
   }
   // As a rule a receive waits for the peer and there is nothing to drive.
   bool wanted = any && qp.qp->ring_recv();
-  qp.recv_lock.unlock();
+  qp.recv_turn.unlock();
   if (rc != 0) *bad = wr;
   if (wanted) qp.runtime->progress().posted();
   return rc;

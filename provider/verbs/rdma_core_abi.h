@@ -123,7 +123,7 @@ struct verbs_context_ops {
 	usiw_unused_op create_ah;
 	usiw_unused_op create_counters;
 	struct ibv_cq *(*create_cq)(struct ibv_context *, int, struct ibv_comp_channel *, int);
-	usiw_unused_op create_cq_ex;
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *, struct ibv_cq_init_attr_ex *);
 	usiw_unused_op create_flow;
 	usiw_unused_op create_flow_action_esp;
 	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
@@ -171,7 +171,7 @@ struct verbs_context_ops {
 	int (*query_port)(struct ibv_context *, uint8_t, struct ibv_port_attr *);
 	int (*query_qp)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
 	usiw_unused_op query_qp_data_in_order;
-	usiw_unused_op query_rt_values;
+	int (*query_rt_values)(struct ibv_context *, struct ibv_values_ex *);
 	usiw_unused_op query_srq;
 	usiw_unused_op read_counters;
 	usiw_unused_op reg_dm_mr;
@@ -179,7 +179,7 @@ struct verbs_context_ops {
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *, void *, size_t, uint64_t, int);
 	int (*req_notify_cq)(struct ibv_cq *, int);
 	usiw_unused_op rereg_mr;
-	usiw_unused_op resize_cq;
+	int (*resize_cq)(struct ibv_cq *, int);
 	usiw_unused_op set_ece;
 	usiw_unused_op unimport_dm;
 	usiw_unused_op unimport_mr;
@@ -214,6 +214,10 @@ struct ibv_create_cq {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct ib_uverbs_create_cq core;
 };
+struct ibv_resize_cq {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_resize_cq core;
+};
 struct ibv_create_qp {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct ib_uverbs_create_qp core;
@@ -244,6 +248,8 @@ int ibv_cmd_dereg_mr(struct verbs_mr *mr);
 int ibv_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 		      int comp_vector, struct ibv_cq *cq, struct ibv_create_cq *cmd,
 		      size_t cmd_size, struct ib_uverbs_create_cq_resp *resp, size_t resp_size);
+int ibv_cmd_resize_cq(struct ibv_cq *cq, int cqe, struct ibv_resize_cq *cmd, size_t cmd_size,
+		      struct ib_uverbs_resize_cq_resp *resp, size_t resp_size);
 int ibv_cmd_destroy_cq(struct ibv_cq *cq);
 int ibv_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
 		      struct ibv_create_qp *cmd, size_t cmd_size,

@@ -62,6 +62,7 @@ static int dereg_mr(struct verbs_mr *mr)
 static const struct verbs_context_ops context_ops = {
 	.alloc_pd = usiw_verb_alloc_pd,
 	.create_cq = usiw_verb_create_cq,
+	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,
 	.dealloc_pd = usiw_verb_dealloc_pd,
 	.dereg_mr = dereg_mr,
@@ -75,8 +76,10 @@ static const struct verbs_context_ops context_ops = {
 	.query_device_ex = query_device_ex,
 	.query_port = query_port,
 	.query_qp = usiw_verb_query_qp,
+	.query_rt_values = usiw_verb_query_rt_values,
 	.reg_mr = usiw_verb_reg_mr,
 	.req_notify_cq = usiw_verb_req_notify_cq,
+	.resize_cq = usiw_verb_resize_cq,
 };
 
 /* In place of the one above, so that those who want no fault pay nothing for it. */
@@ -207,6 +210,14 @@ int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel
 
 	return status(ibv_cmd_create_cq(ctx, cqe, channel, comp_vector, cq, &cmd.core, sizeof(cmd),
 					&resp.core, sizeof(resp)));
+}
+
+int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	struct ibv_resize_cq cmd;
+	struct ib_uverbs_resize_cq_resp resp;
+
+	return status(ibv_cmd_resize_cq(cq, cqe, &cmd, sizeof(cmd), &resp, sizeof(resp)));
 }
 
 int usiw_cmd_destroy_cq(struct ibv_cq *cq)

@@ -17,6 +17,8 @@ TEST_F(Device, query_device__limits) {
   EXPECT_EQ(attr.max_qp, USIW_MAX_QP);
   EXPECT_EQ(attr.max_send_sge, USIW_MAX_SGE);
   EXPECT_EQ(attr.max_qp_rd_atom, USIW_MAX_IRD);
+  EXPECT_EQ(attr.timestamp_mask, USIW_TIMESTAMP_MASK);
+  EXPECT_EQ(attr.hca_core_clock, USIW_CLOCK_KHZ);
   none.inlen = 1;
   EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);
 }

@@ -362,6 +362,27 @@ TEST_F(Verbs, cq__limits_and_failures) {
   }
 }
 
+TEST_F(Verbs, resize_cq__keeps_the_number) {
+  ASSERT_EQ(process->open(), 0);
+  ASSERT_EQ(process->create_cq(), 0);
+  ib_cq* cq = process->ibcq;
+  const auto* ops = process->device->ops;
+  ib_udata none{};
+  EXPECT_EQ(ops->resize_cq(cq, 1, &none), 0);
+  EXPECT_EQ(cq->cqe, 1);
+  EXPECT_EQ(ops->resize_cq(cq, USIW_MAX_CQE, &none), 0);
+  EXPECT_EQ(cq->cqe, USIW_MAX_CQE);
+  for (const int cqe : {0, -1, USIW_MAX_CQE + 1, INT_MIN, INT_MAX}) EXPECT_EQ(ops->resize_cq(cq, cqe, &none), -EINVAL);
+  EXPECT_EQ(ops->resize_cq(cq, 16, nullptr), -EOPNOTSUPP);
+  const uint64_t zero = 0, more = 1;
+  ib_udata data{&more, nullptr, sizeof(more), 0, process->ibuc};
+  EXPECT_EQ(ops->resize_cq(cq, 16, &data), -EOPNOTSUPP);
+  EXPECT_EQ(cq->cqe, USIW_MAX_CQE);
+  data.inbuf = &zero;
+  EXPECT_EQ(ops->resize_cq(cq, 16, &data), 0);
+  EXPECT_EQ(cq->cqe, 16);
+}
+
 TEST_F(Verbs, reg_mr__ranges_and_rights) {
   const int rw = IB_ACCESS_LOCAL_WRITE;
   EXPECT_EQ(reg_error(0x10000, 0x1000, rw), 0);

@@ -75,6 +75,7 @@ const UverbsFile::Method* UverbsFile::find_method(uint32_t command, bool extende
       {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
        {&F::create_comp_channel, sizeof(ib_uverbs_create_comp_channel), sizeof(ib_uverbs_create_comp_channel_resp)}},
       {IB_USER_VERBS_CMD_CREATE_CQ, {&F::create_cq, sizeof(ib_uverbs_create_cq), sizeof(ib_uverbs_create_cq_resp)}},
+      {IB_USER_VERBS_CMD_RESIZE_CQ, {&F::resize_cq, sizeof(ib_uverbs_resize_cq), sizeof(ib_uverbs_resize_cq_resp)}},
       {IB_USER_VERBS_CMD_DESTROY_CQ,
        {&F::destroy_cq, sizeof(ib_uverbs_destroy_cq), sizeof(ib_uverbs_destroy_cq_resp)}},
       {IB_USER_VERBS_CMD_CREATE_QP, {&F::create_qp, sizeof(ib_uverbs_create_qp), sizeof(ib_uverbs_create_qp_resp)}},

@@ -142,6 +142,7 @@ class UverbsFile final : public File {
   int dereg_mr(const Command& c);
   int create_comp_channel(const Command& c);
   int create_cq(const Command& c);
+  int resize_cq(const Command& c);
   int destroy_cq(const Command& c);
   // uverbs_qp.cc
   int create_qp(const Command& c);

@@ -93,6 +93,8 @@ int UverbsFile::query_device_ex(const Command& c) {
   if (cmd.comp_mask != 0 || cmd.reserved != 0 || c.driver_in != 0 || c.driver_out != 0) return -EINVAL;
   ib_uverbs_ex_query_device_resp r{};
   r.base = device_attr();
+  r.timestamp_mask = USIW_TIMESTAMP_MASK;
+  r.hca_core_clock = USIW_CLOCK_KHZ;
   r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
   return respond(c, r);
 }

@@ -135,6 +135,18 @@ int UverbsFile::create_cq(const Command& c) {
   return 0;
 }
 
+int UverbsFile::resize_cq(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_resize_cq>();
+  std::shared_ptr<Cq> cq = find(cqs_, cmd.cq_handle);
+  if (!cq) return no_such(cmd.cq_handle);
+  struct {
+  } none;
+  if (int ret = read_request(c, sizeof cmd, none, 0); ret != 0) return ret;
+  if (int ret = usiw_check_cqe(cmd.cqe); ret != 0) return ret;
+  cq->cqe = cmd.cqe;
+  return respond(c, ib_uverbs_resize_cq_resp{.cqe = cmd.cqe});
+}
+
 int UverbsFile::destroy_cq(const Command& c) {
   auto it = cqs_.find(c.core<ib_uverbs_destroy_cq>().cq_handle);
   if (it == cqs_.end()) return -ENOENT;

@@ -12,6 +12,7 @@
 
 #include "base/lock_rank.h"
 #include "base/spinlock.h"
+#include "base/turn.h"
 #include "progress/clock.h"
 #include "runtime/engine_gate.h"
 #include "uapi/usiw_abi.h"
@@ -46,7 +47,7 @@ struct World final : EngineDriver {
   RankedMutex<LockRank::kReports> reports;
   RankedMutex<LockRank::kLink> link;
   Spin<LockRank::kPending> pending;
-  Spin<LockRank::kQueue> queue;
+  Turn turn;
   unsigned releases = 0;
   std::array<uint64_t, USIW_COUNTERS_SIZE / 8> counters{};
   MonotonicClock clock;
@@ -130,10 +131,33 @@ TEST_F(LockOrderDeathTest, NothingIsTakenUnderALeaf) {
       "out of order: 'link'; held: 'pending'");
   EXPECT_DEATH(
       {
-        std::lock_guard queue(w.queue);
+        std::lock_guard link(w.link);
         auto engine = w.gate.hold();
       },
-      "out of order: 'engine'; held: 'queue'");
+      "out of order: 'engine'; held: 'link'");
+}
+
+TEST_F(LockOrderDeathTest, AnythingMayBeTakenInATurn) {
+  Turn other;
+  std::lock_guard turn(w.turn);
+  std::lock_guard of_another_queue(other);
+  std::lock_guard registry(w.registry);
+  EXPECT_NE(w.gate.hold()->cq_create(16, nullptr), nullptr);
+}
+
+TEST_F(LockOrderDeathTest, ATurnIsNotWaitedForUnderALock) {
+  EXPECT_DEATH(
+      {
+        auto engine = w.gate.hold();
+        std::lock_guard turn(w.turn);
+      },
+      "may need up to 'watch'; held: 'engine'");
+}
+
+TEST_F(LockOrderDeathTest, ATurnThatNobodyElseWantsIsFree) {
+  w.turn.never_contended();
+  std::lock_guard once(w.turn);
+  std::lock_guard again(w.turn);
 }
 
 TEST_F(LockOrderDeathTest, DrivingWithoutTheTokenAborts) {

@@ -260,6 +260,7 @@ struct ib_device_attr {
 	u32 vendor_id, hw_ver;
 	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
+	u64 timestamp_mask, hca_core_clock;
 };
 struct ib_port_immutable { int gid_tbl_len, pkey_tbl_len; u32 core_cap_flags; };
 union ib_gid { u8 raw[16]; };
@@ -437,6 +438,7 @@ struct ib_device_ops {
 	int (*query_qp)(struct ib_qp *, struct ib_qp_attr *, int, struct ib_qp_init_attr *);
 	struct ib_mr *(*reg_user_mr)(struct ib_pd *, u64, u64, u64, int, struct ib_udata *);
 	int (*req_notify_cq)(struct ib_cq *, enum ib_cq_notify_flags);
+	int (*resize_cq)(struct ib_cq *, int, struct ib_udata *);
 	size_t size_ib_cq, size_ib_pd, size_ib_qp, size_ib_ucontext;
 };
 

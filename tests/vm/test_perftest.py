@@ -51,7 +51,7 @@ def test_both_directions(tool):
 
 @pytest.mark.parametrize("tool", BANDWIDTH)
 def test_several_qps(tool):
-    perftest(tool, "-q", 4, "-s", 4096, "-n", 100)
+    perftest(tool, "-q", 16, "-s", 4096, "-n", 100)
 
 
 @pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_lat", "ib_send_bw", "ib_write_bw"])
@@ -65,9 +65,30 @@ def test_queue_depths(tool):
     perftest(tool, *options, "-s", 1024, "-n", 1000)
 
 
-def test_cq_moderation_and_post_lists():
+def test_cq_moderation():
     perftest("ib_write_bw", "-Q", 50, "-s", 512, "-n", 1000)
-    perftest("ib_send_bw", "-l", 8, "-s", 512, "-n", 1000)
+
+
+@pytest.mark.parametrize("tool", BANDWIDTH)
+def test_post_lists(tool):
+    perftest(tool, "-l", 8, *(["--recv_post_list", 8] if "send" in tool else []), "-s", 512, "-n", 1000)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_read_lat"])
+def test_duration(tool):
+    """-D: it ends by a signal in its own time, with work under way."""
+    perftest(tool, "-D", 1, "-s", 4096)
+
+
+@pytest.mark.parametrize("tool,options", [
+    ("ib_write_bw", ["-N", "-t", 64, "-x", 0, "-T", 32, "-m", 1024, "--use_old_post_send"]),
+    ("ib_write_bw", ["-b", "--report-both", "--mr_per_qp", "-q", 2]),
+    ("ib_read_bw", ["--perform_warm_up", "-Q", 1]),
+    ("ib_send_bw", ["--inline_recv", 64, "--rate_limit_type", "SW", "--rate_limit", 1]),
+    ("ib_send_lat", ["-C", "-H", "-U"])], ids=["write", "both-directions", "warm-up", "rate-limit", "histogram"])
+def test_further_options(tool, options):
+    """Those that change what it asks of the verbs, or how it posts."""
+    perftest(tool, *options, "-s", 64, "-n", 500)
 
 
 def test_reads_in_flight():

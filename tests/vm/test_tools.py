@@ -58,6 +58,28 @@ def test_rstream(options):
     assert re.search(rf"^custom\s.*\s{options[3]}\s", client, re.M), client
 
 
+@pytest.mark.parametrize("options", [["-S", 4096, "-C", 50], ["-S", 65536, "-C", 20, "-T", "v"]],
+                         ids=["nonblocking", "validated"])
+def test_riostream(options):
+    """rstream by riomap(3) and riowrite(3): RDMA WRITE into what the other end has mapped."""
+    port = next_port()
+    _, client = pair(["riostream", "-b", B.ip, "-p", port, *options],
+                     ["riostream", "-b", A.ip, "-s", B.ip, "-p", port, *options], port, timeout=120, spins=True)
+    assert re.search(rf"^custom\s.*\s{options[3]}\s", client, re.M), client
+
+
+def test_rcopy(tmp_path):
+    """A file over rsockets."""
+    port = next_port()
+    content = bytes(range(256)) * 8000 + b"end"
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(content)
+    server = Proc(["rcopy", "-p", port], where=B.where).wait_listening(port)
+    run("rcopy", source, f"{B.ip}:{copy}", "-p", port, where=A.where)
+    server.kill()
+    assert copy.read_bytes() == content
+
+
 def test_udaddy_is_refused():
     """Datagram ids are not supported: an error, not a hang."""
     client = Proc(["udaddy", "-b", A.ip, "-s", B.ip, "-p", next_port()])

@@ -25,9 +25,15 @@ INSTALLED = "/usr/share/doc/rdma-core/tests"
 #: No test of theirs waits longer than its own 15 s for anything, but some do so more than once.
 SECONDS = 60
 
+#: Until the first one begins: what they import is much where every page comes by 9p.
+SECONDS_TO_START = 120
+
 
 #: The reason of those that connect by themselves.
 CONNECTS = "connects"
+
+#: The reasons of those that ask for a certain device.
+HARDWARE = ("mlx5", "efa", "cuda")
 
 
 #: In front of a name: the test with its QPs connected by rdma_cm, for the runner.
@@ -156,7 +162,7 @@ class Suite:
             now = self._journal.stat().st_size if self._journal.exists() else 0
             if now != size:
                 size, since = now, time.monotonic()
-            if time.monotonic() - since > SECONDS * patience():
+            if time.monotonic() - since > (SECONDS if size > 0 else SECONDS_TO_START) * patience():
                 return False
             time.sleep(0.05)
         return True

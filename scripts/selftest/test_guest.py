@@ -2,34 +2,13 @@
 """The harness with real guests: what must end in which exit status. Takes about two minutes for each kernel."""
 
 import pathlib
-import shutil
 import subprocess
 import time
 
 import pytest
 
-from vmlib import kernels
-from vmlib.paths import BUILD, PROJECT, run
-
-HERE = pathlib.Path(__file__).resolve().parent
-KERNELS = ("6.1", "6.12")
-
-
-def vm(*words, kernel="6.1"):
-    return subprocess.run([PROJECT / "scripts" / "vm", "run", "--kernel", kernel, *words], capture_output=True,
-                          text=True, check=False, stdin=subprocess.DEVNULL)
-
-
-@pytest.fixture(scope="session", name="faults")
-def build_faults():
-    """Path of the module of faults for a short kernel name."""
-    def build(short):
-        version = kernels.find(short).version
-        folder = BUILD / "vm" / f"faults-{version}"
-        shutil.copytree(HERE / "faults", folder, dirs_exist_ok=True)
-        run("make", "-C", f"/lib/modules/{version}/build", f"M={folder}", "modules")
-        return str(folder / "faults.ko")
-    return build
+from guests import KERNELS, vm
+from vmlib.paths import BUILD, PROJECT
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -44,7 +23,7 @@ def test_output_and_status(kernel):
 
 
 def test_much_binary_output():
-    command = f"{PROJECT}/scripts/vm run --no-module --topology none --quiet -- head -c 5000000 /dev/zero | wc -c"
+    command = f"{PROJECT}/scripts/vm run --no-wait --no-module --topology none --quiet -- head -c 5000000 /dev/zero | wc -c"
     assert subprocess.check_output(command, shell=True, text=True).strip() == "5000000"
 
 
@@ -130,47 +109,3 @@ def test_peer_rxe(kernel, tmp_path):
         if done.returncode != 97 or "[rdma_rxe]" not in log.read_text(errors="replace"):
             break
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("nic", ("virtio-net-pci", "e1000e", "vmxnet3"))
-def test_two_guests_on_one_wire(nic):
-    script = ("$B_EXEC rping -s -a $B_IP -C 3 & sleep 2; rping -c -a $B_IP -C 3 -V || exit 1; wait; "
-              "$B_EXEC sh -c 'cat /sys/class/net/$B_NETDEV/statistics/rx_packets /proc/sys/kernel/random/boot_id; "
-              "exit 7'; "
-              "echo $?; cat /proc/sys/kernel/random/boot_id")
-    done = vm("--peer", "siw", "--topology", "hosts", "--nic", nic, "--smp", "1", "--unload", "--", "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
-    packets, kernel_b, status, kernel_a = done.stdout.splitlines()[-4:]
-    assert int(packets) > 10 and status == "7" and kernel_a != kernel_b
-
-
-def test_two_guests_of_two_kernels():
-    done = vm("--no-module", "--topology", "hosts", "--kernel-b", "6.12", "--",
-              "sh", "-c", "uname -r; $B_EXEC uname -r")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("6.1.") and "\n6.12." in done.stdout
-
-
-@pytest.mark.parametrize("kind, status, text",
-                         (("warn", 97, "guest B: "), ("warning", 98, "guest B: "), ("info", 0, "")))
-def test_kernel_messages_of_the_second_guest(faults, kind, status, text):
-    done = vm("--no-module", "--topology", "hosts", "--",
-              "sh", "-c", f"$B_EXEC insmod {faults('6.1')} kind={kind}; true")
-    assert done.returncode == status, done.stderr
-    assert text in done.stderr
-
-
-def test_the_second_guest_hangs(faults, tmp_path):
-    """One that spins without interrupts does not end in order; the stacks of all its tasks are in its log."""
-    log = tmp_path / "log"
-    done = vm("--log", log, "--no-module", "--topology", "hosts", "--smp-b", "1", "--timeout", "5", "--", "sh", "-c",
-              f"$B_EXEC insmod {faults('6.1')} kind=hang")
-    assert done.returncode in (97, 124), done.stderr
-    assert "guest B: the guest hung" in done.stderr
-    assert "spin_without_interrupts" in (tmp_path / "log.b").read_text(errors="replace")
-
-
-def test_the_command_times_out_in_both_guests():
-    done = vm("--no-module", "--topology", "hosts", "--timeout", "3", "--",
-              "sh", "-c", "$B_EXEC sh -c 'echo first; sleep 1000'")
-    assert (done.stdout, done.returncode) == ("first\n", 124)

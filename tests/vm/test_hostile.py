@@ -32,12 +32,12 @@ KEPT_KB = meminfo_kb("MemTotal") // 16 if os.path.exists("/sys/kernel/debug/kmem
 def test_handshakes_at_a_listener():
     """Also under the flood a real client gets its connection, at the latest when the flood is over."""
     server = Server()
-    witness = server.client("--seconds", 12)
+    witness = server.client("--seconds", 60)
     witness.wait_for("^connected")
     sent = hostile("listener", "--to", B.ip, "--port", server.port, "--from", A.ip, "--count", 100)
     assert sent["flood of right requests"] == 1000
     server.client("--rounds", 5).expect(0, 60)
-    witness.expect(0, 60)
+    server.end_client(witness)
     server.stop()
     rping(count=3)
 
@@ -57,11 +57,11 @@ def test_handshake_flood_needs_bounded_memory():
 def test_off_path():
     """The right 4-tuple, wrong sequence numbers, exact replays: the connection does not care."""
     server = Server()
-    client = server.client("--seconds", 14, "--connections", 2)
+    client = server.client("--seconds", 60, "--connections", 2)
     client.wait_for("^connected")
     before = statistics(B.dev)
     hostile("offpath", "--netdev", B.netdev, "--count", 150)
-    client.expect(0, 90)
+    server.end_client(client)
     server.stop()
     after = statistics(B.dev)
     for counter in ("drop_malformed", "drop_window", "drop_reset", "drop_checksum"):

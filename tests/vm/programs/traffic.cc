@@ -8,7 +8,7 @@
 //
 // The server prints `listening PORT` and serves until SIGTERM. Each round of the client is a WRITE in
 // four pieces, a READ of what was written, a SEND, and the server's SEND in answer; all of it is
-// compared. `persist` keeps three rounds in flight and connects again whenever it loses a connection, until
+// compared. SIGUSR1 ends its time early. `persist` keeps three rounds in flight and connects again whenever it loses a connection, until
 // SIGTERM. See traffic.h for the exit statuses.
 #include "traffic.h"
 

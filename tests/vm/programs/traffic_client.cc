@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,16 @@ void make_child(uint32_t n) {
   if (status) FAIL("a forked child ended with wait status 0x%x", status);
 }
 
+/// SIGUSR1: the time is over, after the round that is under way.
+volatile sig_atomic_t over = 0;
+
+void end_by_signal() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { over = 1; };
+  action.sa_flags = SA_RESTART;
+  CHECK_CALL(sigaction(SIGUSR1, &action, nullptr));
+}
+
 }  // namespace
 
 int run_client(const Arguments& arguments) {
@@ -113,13 +124,14 @@ int run_client(const Arguments& arguments) {
   uint32_t n = 0;
   uint64_t start = tap::now_ms(), last_good = start;
   try {
+    end_by_signal();
     std::vector<std::unique_ptr<Connection>> connections;
     for (int i = 0; i < arguments.connections; ++i) connections.push_back(std::make_unique<Connection>(arguments, i));
     std::printf("connected %d\n", arguments.connections);
     start = tap::now_ms();
     const uint64_t ms = static_cast<uint64_t>(arguments.seconds) * 1000 * tap::patience();
     const uint64_t end = ms ? start + ms : ~0ull;
-    for (; n < rounds && tap::now_ms() < end; ++n) {
+    for (; n < rounds && !over && tap::now_ms() < end; ++n) {
       for (size_t i = 0; i < connections.size(); ++i) {
         if (!connections[i]->round(n)) {
           std::printf("CORRUPT answer in round %u on connection %zu\n", n, i);

@@ -3,6 +3,8 @@
 
 import itertools
 import re
+import signal
+import time
 
 from .cases import path_of
 from .net import A, B
@@ -79,6 +81,13 @@ class Server:
         """Starts `traffic client` and returns the Proc."""
         return Proc([path_of("traffic"), "client", "--from", site.ip, "--to", self.site.ip, "--port", self.port,
                      *options], where=site.where)
+
+    @staticmethod
+    def end_client(client, timeout=60):
+        """Ends its time: what has disturbed it is over. The round that is under way then still has to be right."""
+        time.sleep(0.5)
+        client.signal(signal.SIGUSR1)
+        client.expect(0, timeout)
 
     def stop(self):
         """Ends it in order; Failed unless it found all data right. Returns its last line."""

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from support import nldev
 from support.net import A, B, PEER, rdma_links, statistics
 from support.pairs import Server, next_port, pair, rping
 from support.procs import Proc, run
@@ -48,7 +49,8 @@ def test_rdma_server_and_client():
 
 @pytest.mark.core
 @pytest.mark.parametrize("options", [["-S", 4096, "-C", 50], ["-S", 65536, "-C", 20, "-T", "v"],
-                                     ["-S", 4096, "-C", 50, "-T", "b"], ["-S", 100000, "-C", 20, "-T", "r"]],
+                                     pytest.param(["-S", 4096, "-C", 50, "-T", "b"], marks=pytest.mark.provider),
+                                     ["-S", 100000, "-C", 20, "-T", "r"]],
                          ids=["nonblocking", "validated", "blocking", "resolved-by-rdma_cm"])
 def test_rstream(options):
     """rsockets: a program's sockets over RDMA. A server that does not block spins in raccept(3)."""
@@ -131,6 +133,10 @@ def test_rdma_resource_show():
     assert any(i.get("pid") == client.pid and i.get("state") == "CONNECT" for i in ids), ids
     theirs = json.loads(run("rdma", "-j", "resource", "show", "cm_id", where=server.proc.where))
     assert any(i.get("pid") == server.proc.pid_there and i.get("state") == "LISTEN" for i in theirs), theirs
+    shown = {entry["ifname"]: entry for entry in json.loads(run("rdma", "-j", "resource", "show"))}
+    counted = nldev.resources()
+    assert {device: {key: shown[device][key] for key in counts} for device, counts in counted.items()} == counted
+    assert counted[A.dev]["qp"] >= 1
     for kind in ("pd", "cq", "mr"):
         listed = json.loads(run("rdma", "-j", "resource", "show", kind))
         assert any(entry.get("comm") == "traffic" and entry["ifname"] == A.dev for entry in listed), (kind, listed)

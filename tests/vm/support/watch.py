@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 from vmlib import judge  # noqa: E402
 
-from . import there  # noqa: E402
+from . import nldev, there  # noqa: E402
 from .net import HOSTS, WORLD  # noqa: E402
 
 
@@ -47,9 +47,13 @@ class Kmsg:
 
 def rdma_resources(host=""):
     """{device: {object: count}} of `rdma resource show`, without objects of the kernel's own."""
-    text = there.ask(["rdma", "-j", "resource", "show"], host)
-    return {entry["ifname"]: {key: value for key, value in entry.items() if key in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
-            for entry in json.loads(text or "[]")}
+    if host:
+        text = there.ask(["rdma", "-j", "resource", "show"], host)
+        found = {entry["ifname"]: entry for entry in json.loads(text or "[]")}
+    else:
+        found = nldev.resources()
+    return {device: {key: value for key, value in counts.items() if key in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
+            for device, counts in found.items()}
 
 
 def sockets(host=""):

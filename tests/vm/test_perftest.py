@@ -12,7 +12,8 @@ BANDWIDTH = ["ib_send_bw", "ib_write_bw", "ib_read_bw"]
 
 @pytest.mark.core
 @pytest.mark.parametrize("tool", LATENCY)
-@pytest.mark.parametrize("size", [2, 4096, 65536])
+@pytest.mark.parametrize("size", [2, pytest.param(4096, marks=pytest.mark.provider),
+                                  pytest.param(65536, marks=pytest.mark.provider)])
 def test_latency(tool, size):
     rows = perftest(tool, "-s", size, "-n", 100)
     assert rows[-1][0] == size and all(number > 0 for number in rows[-1][2:5])
@@ -20,7 +21,7 @@ def test_latency(tool, size):
 
 @pytest.mark.core
 @pytest.mark.parametrize("tool", BANDWIDTH)
-@pytest.mark.parametrize("size", [64, 65536])
+@pytest.mark.parametrize("size", [pytest.param(64, marks=pytest.mark.provider), 65536])
 def test_bandwidth(tool, size):
     rows = perftest(tool, "-s", size, "-n", 200)
     assert rows[-1][0] == size and rows[-1][3] > 0

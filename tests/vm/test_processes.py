@@ -87,6 +87,7 @@ def burning_threads(pid, seconds):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_polling_programs_use_one_cpu_each():
     """While a program polls its progress thread stays out of the way: a ping-pong of two pollers burns two threads."""
     port = next_port()

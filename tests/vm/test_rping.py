@@ -11,7 +11,8 @@ from support.procs import Proc
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("size", [64, 1472, 4096, 65535])
+@pytest.mark.parametrize("size", [64, pytest.param(1472, marks=pytest.mark.provider),
+                                  pytest.param(4096, marks=pytest.mark.provider), 65535])
 def test_sizes(size):
     rping(size=size, count=20)
 

@@ -65,6 +65,7 @@ def test_qp_counters_and_totals():
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_interval_shows_differences():
     server = Server()
     client = server.client("--seconds", 30)
@@ -90,6 +91,7 @@ def test_causes_of_retransmission():
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_trace_of_a_running_process(tmp_path):
     """Off at first; switched on and off from outside; opened by tshark."""
     server = Server()

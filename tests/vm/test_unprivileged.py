@@ -53,7 +53,8 @@ def test_the_other_end_has_rights(server, client):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw"])
+@pytest.mark.parametrize("tool", ["ib_send_lat", pytest.param("ib_write_bw", marks=pytest.mark.provider),
+                                  pytest.param("ib_read_bw", marks=pytest.mark.provider)])
 def test_perftest(tool):
     perftest(tool, "-s", 4096, "-n", 100, server=UB, client=UA)
 

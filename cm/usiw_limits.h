@@ -20,6 +20,13 @@
 #define USIW_QPN_FIRST		2u
 #define USIW_QPN_LAST		0xfffffeu
 
+/*
+ * Completion events of a process come of one source, its progress thread on the device, which no
+ * interrupt and so no processor stands behind. So there is one completion vector: more would
+ * promise a spread that nobody makes.
+ */
+#define USIW_COMP_VECTORS	1
+
 /* An STag is an index, never 0, and a key: eight random bits. */
 #define USIW_MR_INDEX_FIRST	1u
 #define USIW_MR_INDEX_LAST	((__u32)USIW_MAX_MR - 1)

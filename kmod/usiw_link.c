@@ -350,7 +350,7 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 
 	ibdev->node_type = RDMA_NODE_RNIC;
 	ibdev->phys_port_cnt = 1;
-	ibdev->num_comp_vectors = num_possible_cpus();
+	ibdev->num_comp_vectors = USIW_COMP_VECTORS;
 	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid);
 	strscpy(ibdev->node_desc, "usiw software RNIC", sizeof(ibdev->node_desc));

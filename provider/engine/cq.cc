@@ -11,12 +11,23 @@
 
 namespace usiw {
 
+namespace {
+
+template <typename Slot>
+bool place(ZeroedArray<Slot>& ring, uint32_t slots, std::byte* memory) {
+  if (memory == nullptr) return ring.allocate(slots);
+  ring.borrow(memory, slots);
+  return true;
+}
+
+}  // namespace
+
 Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
   if (capacity == 0 || capacity > USIW_MAX_CQE) return nullptr;
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return nullptr;
   const uint32_t slots = round_up_pow2(capacity);
-  if (!cq->storage_.allocate(slots)) {
+  if (!place(cq->storage_, slots, options.memory)) {
     delete cq;
     return nullptr;
   }
@@ -29,14 +40,14 @@ Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
 
 void CqAccess::destroy(Cq* cq) { delete cq; }
 
-int CqAccess::resize(Cq& cq, uint32_t capacity) {
+int CqAccess::resize(Cq& cq, uint32_t capacity, std::byte* memory) {
   if (capacity == 0 || capacity > USIW_MAX_CQE) return EINVAL;
   const uint32_t head = cq.head(), tail = cq.tail_.load(std::memory_order_relaxed);
   if (cq.dead() || tail - head > capacity) return EINVAL;
   const uint32_t slots = round_up_pow2(capacity);
-  if (slots == cq.capacity()) return 0;
+  if (slots == cq.capacity() && memory == nullptr) return 0;
   ZeroedArray<Cq::Slot> storage;
-  if (!storage.allocate(slots)) return ENOMEM;
+  if (!place(storage, slots, memory)) return ENOMEM;
   for (uint32_t at = head; at != tail; ++at) {
     const Cq::Slot& from = cq.slots_[at & cq.mask_];
     Cq::Slot& to = storage[at & (slots - 1)];

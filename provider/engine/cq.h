@@ -20,6 +20,7 @@ namespace usiw {
 struct CqOptions {
   bool timed = false;           ///< each completion gets the time when it was pushed
   bool ignore_overrun = false;  ///< a completion that finds the ring full is lost, and nothing else happens
+  std::byte* memory = nullptr;  ///< Cq::bytes() for the ring, zeros, until the CQ is gone; nullptr: the engine's own
 };
 
 class Cq {
@@ -30,6 +31,9 @@ class Cq {
     std::atomic<uint32_t> valid;
   };
   static_assert(sizeof(Slot) == kSlotBytes);
+
+  /// What a ring of @p capacity takes.
+  static size_t bytes(uint32_t capacity) { return round_up_pow2(capacity) * sizeof(Slot); }
 
   /// [any thread, one at a time] The oldest completion, in its place until pop(); or nullptr.
   const Slot* front() const {

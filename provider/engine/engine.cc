@@ -173,7 +173,7 @@ Cq* Engine::cq_create(uint32_t capacity, void* owner, const CqOptions& options) 
   return cq;
 }
 
-int Engine::cq_resize(Cq* cq, uint32_t capacity) { return CqAccess::resize(*cq, capacity); }
+int Engine::cq_resize(Cq* cq, uint32_t capacity, std::byte* memory) { return CqAccess::resize(*cq, capacity, memory); }
 
 void Engine::cq_destroy(Cq* cq) {
   std::erase(impl_->cqs_, cq);
@@ -186,6 +186,10 @@ Qp* Engine::qp_create(const QpAttr& attr) {
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
+}
+Engine::RingBytes Engine::ring_bytes(const QpAttr& attr) {
+  return {.send = WqeRing<SendWqe>::bytes(attr.max_send_wr, Impl::send_tail(attr)),
+          .recv = WqeRing<RecvWqe>::bytes(attr.max_recv_wr, Impl::recv_tail(attr))};
 }
 void Engine::qp_destroy(Qp* qp) { impl_->qp_destroy(context(qp)); }
 

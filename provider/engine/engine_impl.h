@@ -52,7 +52,7 @@ struct CqAccess {
   static Cq* create(uint32_t capacity, void* owner, const CqOptions& options);
   static void destroy(Cq* cq);
   /// As Engine::cq_resize().
-  static int resize(Cq& cq, uint32_t capacity);
+  static int resize(Cq& cq, uint32_t capacity, std::byte* memory = nullptr);
 
   enum class Push { kPlain, kNotify, kOverrun, kLost };
   /// Publishes a completion. kNotify: the CQ was armed for it and is disarmed now.
@@ -128,6 +128,11 @@ struct Engine::Impl {
 
   // ---- qp.cc: life of a QP ----
   Qp* qp_create(const QpAttr& attr);
+  /// Bytes behind the head of a WQE.
+  static size_t send_tail(const QpAttr& attr) {
+    return std::max<size_t>(std::max(1u, attr.max_send_sge) * sizeof(Sge), attr.max_inline);
+  }
+  static size_t recv_tail(const QpAttr& attr) { return std::max(1u, attr.max_recv_sge) * sizeof(Sge); }
   [[gnu::noinline]] void qp_destroy(QpContext& qp);
   int qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn);
   void qp_shutdown(QpContext& qp);

@@ -28,9 +28,8 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
   qp->doorbells_ = &doorbells_;
   qp->attr = attr;
   qp->counters = attr.stats != nullptr ? attr.stats->counters : counters_;
-  const size_t send_tail = std::max<size_t>(qp->max_send_sge_ * sizeof(Sge), attr.max_inline);
-  if (!qp->sq_.allocate(attr.max_send_wr, send_tail) ||
-      !qp->rq_.allocate(attr.max_recv_wr, qp->max_recv_sge_ * sizeof(Sge)) ||
+  if (!qp->sq_.allocate(attr.max_send_wr, send_tail(attr), attr.send_ring) ||
+      !qp->rq_.allocate(attr.max_recv_wr, recv_tail(attr), attr.recv_ring) ||
       !qp->sq.create(qp->sq_) || !qp->rq.create(qp->rq_, qp->max_recv_sge_, qp->recv_wanted_))
     return nullptr;
   qp->all_index = qps_.size();

@@ -40,6 +40,14 @@ class Qp {
   /// an atomic whose result does not have one SGE of kAtomicBytes at least.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
+    const int rc = prepare(0, wr, sges);
+    if (rc == 0) publish(1);
+    return rc;
+  }
+
+  /// [as post_send()] Writes the slot of the @p n-th work request from now on, counted from 0, after those before it.
+  /// It is nothing to the engine until publish(). As post_send() otherwise.
+  int prepare(uint32_t n, const SendWr& wr, std::span<const Sge> sges) {
     if (!is_known(wr.opcode)) return EINVAL;
     uint64_t length = 0;
     for (const Sge& sge : sges) length += sge.length;
@@ -51,8 +59,8 @@ class Qp {
     }
     const bool atomic = is_atomic(wr.opcode);
     if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
-    SendWqe& wqe = sq_.at(sq_tail_);
-    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    SendWqe& wqe = sq_.at(sq_tail_ + n);
+    if (n >= sq_.capacity() || wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
     wqe.opcode = static_cast<uint8_t>(wr.opcode);
     wqe.flags = wr.flags;
     wqe.wr_id = wr.wr_id;
@@ -72,9 +80,13 @@ class Qp {
       if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
       if (atomic) *wqe.operands() = wr.operands;
     }
-    wqe.valid.store(1, std::memory_order_release);
-    ++sq_tail_;
     return 0;
+  }
+  /// [as post_send()] The @p n work requests that have been prepared are posted, all at a time: the engine takes none
+  /// before the first, which is the last to be shown.
+  void publish(uint32_t n) {
+    for (uint32_t i = n; i-- != 0;) sq_.at(sq_tail_ + i).valid.store(1, std::memory_order_release);
+    sq_tail_ += n;
   }
 
   /// [any thread]

@@ -104,6 +104,13 @@ class AlignedArray {
     size_ = n;
     return true;
   }
+  /// Memory that somebody else frees, later than this: zeros, aligned, for @p n.
+  void borrow(std::byte* memory, size_t n) {
+    std::free(raw_);
+    raw_ = nullptr;
+    data_ = reinterpret_cast<T*>(memory);
+    size_ = n;
+  }
   void clear() { std::memset(static_cast<void*>(data_), 0, size_ * sizeof(T)); }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
@@ -128,14 +135,20 @@ template <typename W>
 class WqeRing {
  public:
   /// @p entries: wanted capacity, rounded up to a power of two; @p tail_bytes: room for
-  /// SGEs or inline data behind each head.
-  bool allocate(uint32_t entries, size_t tail_bytes) {
+  /// SGEs or inline data behind each head. @p memory: bytes() to lie in, as AlignedArray::borrow() takes it; or
+  /// nullptr.
+  bool allocate(uint32_t entries, size_t tail_bytes, std::byte* memory = nullptr) {
     const uint32_t cap = round_up_pow2(entries);
-    stride_ = (sizeof(W) + tail_bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
-    if (!bytes_.allocate(cap * stride_)) return false;
+    stride_ = stride(tail_bytes);
+    if (memory != nullptr)
+      bytes_.borrow(memory, cap * stride_);
+    else if (!bytes_.allocate(cap * stride_))
+      return false;
     mask_ = cap - 1;
     return true;
   }
+  /// What a ring like this takes.
+  static size_t bytes(uint32_t entries, size_t tail_bytes) { return round_up_pow2(entries) * stride(tail_bytes); }
   /// @p index runs freely; it is reduced to the ring here.
   W& at(uint32_t index) {
     return *reinterpret_cast<W*>(bytes_.data() + size_t{index & mask_} * stride_);
@@ -145,6 +158,10 @@ class WqeRing {
   void clear() { bytes_.clear(); }
 
  private:
+  static constexpr size_t stride(size_t tail_bytes) {
+    return (sizeof(W) + tail_bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
+  }
+
   ZeroedArray<std::byte> bytes_;
   size_t stride_ = 0;
   uint32_t mask_ = 0;

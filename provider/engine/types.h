@@ -5,6 +5,7 @@
 #ifndef USIW_ENGINE_TYPES_H
 #define USIW_ENGINE_TYPES_H
 
+#include <cstddef>
 #include <cstdint>
 
 #include "uapi/usiw_abi.h"
@@ -111,6 +112,9 @@ struct QpAttr {
   bool sq_sig_all;
   void* owner;            ///< the caller's; Qp::owner()
   usiw_qp_stats* stats = nullptr;  ///< where the QP counts; only written. nullptr: nowhere
+  /// Memory of Engine::ring_bytes(), zeros, until the QP is gone; nullptr: the engine's own.
+  std::byte* send_ring = nullptr;
+  std::byte* recv_ring = nullptr;
 };
 
 /// A connection as negotiated by the handshake.

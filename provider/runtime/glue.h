@@ -32,6 +32,9 @@ uint64_t usiw_own_caps(uint64_t all);
 
 struct ibv_pd *usiw_verb_alloc_pd(struct ibv_context *ctx);
 int usiw_verb_dealloc_pd(struct ibv_pd *pd);
+struct ibv_td *usiw_verb_alloc_td(struct ibv_context *ctx, struct ibv_td_init_attr *attr);
+int usiw_verb_dealloc_td(struct ibv_td *td);
+struct ibv_pd *usiw_verb_alloc_parent_domain(struct ibv_context *ctx, struct ibv_parent_domain_init_attr *attr);
 struct ibv_mr *usiw_verb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 int usiw_verb_dereg_mr(struct ibv_mr *mr);
 struct ibv_cq *usiw_verb_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
@@ -43,6 +46,7 @@ int usiw_verb_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int usiw_verb_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int usiw_verb_query_rt_values(struct ibv_context *ctx, struct ibv_values_ex *values);
 struct ibv_qp *usiw_verb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+struct ibv_qp *usiw_verb_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 int usiw_verb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int usiw_verb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init);
@@ -68,6 +72,8 @@ int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe);	/* sets cq->cqe */
 int usiw_cmd_destroy_cq(struct ibv_cq *cq);
 /* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
 #define USIW_VERBS_QP_BYTES 368
+/* @qp has the functions of a struct ibv_qp_ex: ibv_qp_to_qp_ex() says so from now on. */
+void usiw_glue_is_qp_ex(struct ibv_qp *qp);
 int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
 		       struct usiw_create_qp_resp *drv);
 int usiw_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);

@@ -36,16 +36,51 @@ struct Pending {
   usiw_qp_report report{};                       ///< qp
 };
 
+struct VTd {
+  ibv_td ibv;
+  std::atomic<uint32_t> users;  ///< parent domains
+};
+
 struct VPd {
   ibv_pd ibv;
   uint32_t number;  ///< unique in the runtime (uverbs handles are unique per context only)
+  std::atomic<uint32_t> users;  ///< objects made with it and parent domains of it
+
+  // Of a parent domain (ibv_alloc_parent_domain()), which has its PD's number and handle.
+  VPd* extends;  ///< its PD; nullptr: this is a PD
+  VTd* td;       ///< or nullptr
+  decltype(ibv_parent_domain_init_attr::alloc) alloc;  ///< or nullptr: as without
+  decltype(ibv_parent_domain_init_attr::free) free;
+  void* pd_context;
+
+  bool one_thread() const { return td != nullptr; }
+};
+
+/// What a parent domain's allocator is told that the memory is for: the lower half of its resource_type, of which the
+/// upper half is USIW_DRIVER_ID.
+enum class RingKind : uint32_t { kSend = 1, kRecv = 2, kCompletion = 3 };
+
+/// Memory for a ring by the allocator of a parent domain, which outlives it (verbs/domains.cc).
+class DomainMemory {
+ public:
+  /// 0, or ENOMEM as the allocator says. There may be none behind it: at() is nullptr then, and who needs memory takes
+  /// his own. @p domain may be nullptr.
+  int allocate(VPd* domain, size_t bytes, RingKind kind);
+  void free();
+  std::byte* at() const { return at_; }
+
+ private:
+  VPd* domain_ = nullptr;
+  std::byte* at_ = nullptr;
+  RingKind kind_ = RingKind::kSend;
 };
 
 struct VMr {
   ibv_mr ibv;
   std::byte library_room[USIW_VERBS_MR_SIZE - sizeof(ibv_mr)];
+  VPd* domain;  ///< that it was made with
 };
-static_assert(sizeof(VMr) == USIW_VERBS_MR_SIZE);
+static_assert(offsetof(VMr, domain) == USIW_VERBS_MR_SIZE);
 
 struct VCq {
   union {
@@ -57,11 +92,22 @@ struct VCq {
   Cq* cq;
   Turn turn;              ///< of consumers
   unsigned empty_polls;   ///< in a row; in turn or roughly right
+  VPd* domain;            ///< the parent domain that it was made with, or nullptr
+  DomainMemory ring;      ///< where it lies, if the parent domain says so
   const Cq::Slot* current;  ///< the completion that ibv_start_poll() or ibv_next_poll() shows, not yet taken. In turn
   std::atomic<uint32_t> pins;  ///< uses by the event path; freed only at 0
   Pending completion, overrun;
 };
 static_assert(offsetof(VCq, ibv) == 0 && offsetof(VCq, ex) == 0);
+
+/// Work requests from ibv_wr_start() on.
+struct Batch {
+  Qp::SendWr wr;   ///< the last one that was begun
+  uint32_t count;  ///< how many have been written
+  bool begun;      ///< wr has not been written: its data comes
+  bool small;      ///< the last one that was written moves little
+  int error;       ///< what ibv_wr_complete() will say
+};
 
 struct VQp {
   /// A port that gets what is sent to the QP.
@@ -70,8 +116,9 @@ struct VQp {
     int number = -1;          ///< the engine's
   };
   union {
+    std::byte library_room[USIW_VERBS_QP_BYTES];  ///< first, so that all of it is zero in a new QP
     ibv_qp ibv;
-    std::byte library_room[USIW_VERBS_QP_BYTES];
+    ibv_qp_ex ex;  ///< its functions are set for who has asked for them (ibv_create_qp_ex())
   };
   Context* context;
   Runtime* runtime;
@@ -79,6 +126,10 @@ struct VQp {
   usiw_qp_stats* stats;  ///< the kernel's page of this QP, USIW_COUNTERS_SIZE bytes; or null
   Turn send_turn, recv_turn;  ///< of producers
   unsigned behind;  ///< posts in a row that wait for the next run of the engine. In send_turn
+  bool faults;      ///< work requests of a batch may be made to fail (verbs/post.h)
+  Batch batch;      ///< in send_turn
+  VPd* domain;      ///< that it was made with
+  DomainMemory send_ring, recv_ring;  ///< where they lie, if the domain says so
   ibv_qp_cap cap;
   bool sq_sig_all;
   std::atomic<uint32_t> pins;
@@ -91,8 +142,9 @@ struct VQp {
   const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }
   const By& other() const { return moves.present().kind == PortKind::kPacket ? socket : packet; }
 };
-static_assert(offsetof(VQp, ibv) == 0);
+static_assert(offsetof(VQp, ibv) == 0 && offsetof(VQp, ex) == 0 && sizeof(ibv_qp_ex) <= USIW_VERBS_QP_BYTES);
 
+inline VTd* from(ibv_td* p) { return reinterpret_cast<VTd*>(p); }
 inline VPd* from(ibv_pd* p) { return reinterpret_cast<VPd*>(p); }
 inline VMr* from(ibv_mr* p) { return reinterpret_cast<VMr*>(p); }
 inline VCq* from(ibv_cq* p) { return reinterpret_cast<VCq*>(p); }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "cm/usiw_limits.h"
 
@@ -79,21 +80,29 @@ VCq* usiw::create_cq(ibv_context* ctx, const CqWish& wish) {
   cq->runtime = &runtime;
   cq->completion.cq = cq->overrun.cq = cq;
   cq->overrun.kind = USIW_CQ_OVERRUN;
-  if (wish.one_thread) cq->turn.never_contended();
-  rc = usiw_cmd_create_cq(ctx, static_cast<int>(wish.cqe), wish.channel, static_cast<int>(wish.comp_vector), &cq->ibv);
+  cq->domain = wish.domain;
+  if (wish.one_thread || (cq->domain != nullptr && cq->domain->one_thread())) cq->turn.never_contended();
+  CqOptions options = wish.options;
+  rc = cq->ring.allocate(cq->domain, Cq::bytes(wish.cqe), RingKind::kCompletion);
+  options.memory = cq->ring.at();
+  if (rc == 0)
+    rc = usiw_cmd_create_cq(ctx, static_cast<int>(wish.cqe), wish.channel, static_cast<int>(wish.comp_vector),
+                            &cq->ibv);
   if (rc == 0) {
     cq->ibv.channel = wish.channel;  // the library sets it after us; events may come before
-    cq->cq = runtime.hold()->cq_create(wish.cqe, cq, wish.options);
+    cq->cq = runtime.hold()->cq_create(wish.cqe, cq, options);
     if (cq->cq == nullptr) {
       usiw_cmd_destroy_cq(&cq->ibv);
       rc = ENOMEM;
     }
   }
   if (rc != 0) {
+    cq->ring.free();
     delete cq;
     errno = rc;
     return nullptr;
   }
+  if (cq->domain != nullptr) ++cq->domain->users;
   return cq;
 }
 
@@ -111,6 +120,8 @@ extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
   if (int rc = usiw_cmd_destroy_cq(ibcq); rc != 0) return rc;  // EBUSY while a QP uses it
   runtime.hold()->cq_destroy(cq->cq);
   Reports::settle(*cq);
+  cq->ring.free();
+  if (cq->domain != nullptr) --cq->domain->users;
   delete cq;
   return 0;
 }
@@ -124,8 +135,16 @@ extern "C" int usiw_verb_resize_cq(ibv_cq* ibcq, int cqe) {
   if (cq.current != nullptr) return EBUSY;  // of one thread, which is between start_poll and end_poll
   const int before = ibcq->cqe;
   if (int rc = usiw_cmd_resize_cq(ibcq, cqe); rc != 0) return rc;
-  const int rc = runtime.hold()->cq_resize(cq.cq, static_cast<uint32_t>(cqe));
-  if (rc != 0) usiw_cmd_resize_cq(ibcq, before);
+  const auto capacity = static_cast<uint32_t>(cqe);
+  const bool moves = round_up_pow2(capacity) != cq.cq->capacity();
+  DomainMemory ring;
+  int rc = moves ? ring.allocate(cq.domain, Cq::bytes(capacity), RingKind::kCompletion) : 0;
+  if (rc == 0) rc = runtime.hold()->cq_resize(cq.cq, capacity, ring.at());
+  if (rc != 0)
+    usiw_cmd_resize_cq(ibcq, before);
+  else if (moves)
+    std::swap(ring, cq.ring);
+  ring.free();  // the one that is not in use
   return rc;
 }
 

@@ -15,6 +15,7 @@ struct CqWish {
   uint32_t comp_vector;
   CqOptions options = {};
   bool one_thread = false;  ///< only one thread will ever poll it
+  VPd* domain = nullptr;    ///< a parent domain, or nullptr
 };
 
 /// nullptr, with errno set, when there is none.

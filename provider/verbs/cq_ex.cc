@@ -108,9 +108,14 @@ void set_functions(VCq& cq) {
 }
 
 /// 0 or why a CQ like this cannot be.
-int check(const ibv_cq_init_attr_ex& attr) {
+int check(ibv_context* ctx, const ibv_cq_init_attr_ex& attr) {
   if ((attr.wc_flags & ~kWcFlags) != 0) return EOPNOTSUPP;
-  if ((attr.comp_mask & ~uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0) return EOPNOTSUPP;
+  constexpr uint32_t kMask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if ((attr.comp_mask & ~kMask) != 0) return EOPNOTSUPP;
+  if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 &&
+      (attr.parent_domain == nullptr || attr.parent_domain->context != ctx ||
+       from(attr.parent_domain)->extends == nullptr))
+    return EINVAL;
   if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr.flags & ~kCqFlags) != 0) return EOPNOTSUPP;
   return 0;
 }
@@ -118,17 +123,19 @@ int check(const ibv_cq_init_attr_ex& attr) {
 }  // namespace
 
 extern "C" ibv_cq_ex* usiw_verb_create_cq_ex(ibv_context* ctx, ibv_cq_init_attr_ex* attr) {
-  if (const int rc = check(*attr); rc != 0) {
+  if (const int rc = check(ctx, *attr); rc != 0) {
     errno = rc;
     return nullptr;
   }
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
+  VPd* domain = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 ? from(attr->parent_domain) : nullptr;
   VCq* cq = create_cq(ctx, {.cqe = attr->cqe,
                             .channel = attr->channel,
                             .comp_vector = attr->comp_vector,
                             .options = {.timed = (attr->wc_flags & kTimeFlags) != 0,
                                         .ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0},
-                            .one_thread = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0});
+                            .one_thread = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0,
+                            .domain = domain});
   if (cq == nullptr) return nullptr;
   set_functions(*cq);
   return &cq->ex;

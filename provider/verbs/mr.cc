@@ -29,14 +29,6 @@ extern "C" ibv_pd* usiw_verb_alloc_pd(ibv_context* ctx) {
   return &pd->ibv;
 }
 
-extern "C" int usiw_verb_dealloc_pd(ibv_pd* ibpd) {
-  VPd* pd = from(ibpd);
-  if (Context::of(ibpd->context).runtime->dead()) return EINVAL;
-  if (int rc = usiw_cmd_dealloc_pd(ibpd); rc != 0) return rc;
-  delete pd;
-  return 0;
-}
-
 extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uint64_t iova, int access) {
   Runtime& runtime = *Context::of(ibpd->context).runtime;
   if (runtime.dead()) {
@@ -66,6 +58,8 @@ extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uin
     errno = rc;
     return nullptr;
   }
+  mr->domain = from(ibpd);
+  ++mr->domain->users;
   return &mr->ibv;
 }
 
@@ -78,6 +72,7 @@ extern "C" int usiw_verb_dereg_mr(ibv_mr* ibmr) {
     if (int rc = usiw_cmd_dereg_mr(mr); rc != 0) return rc;
     runtime.hold()->mr_remove(mr->ibv.lkey);
   }
+  --mr->domain->users;
   delete mr;
   return 0;
 }

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "runtime/runtime.h"
+#include "verbs/post.h"
 
 using namespace usiw;
 
@@ -28,31 +28,10 @@ static_assert(offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
 
 namespace {
 
-/// The same bytes under the engine's name (this file is built without strict aliasing).
-std::span<const Sge> sges_of(const ibv_sge* list, int count) {
-  return {reinterpret_cast<const Sge*>(list), static_cast<size_t>(count)};
-}
-
-/// One run of the engine for each post is most of what a stream of small messages costs. So a small one behind
-/// kUnderWay others waits for the next run, which sends it together with those that come meanwhile: the program's next
-/// look at an empty completion queue, an acknowledgement, or the kMostBehind-th post. Not where somebody sleeps until a
-/// completion comes: he will not look.
-constexpr uint32_t kUnderWay = 8, kMostBehind = 16;
-constexpr uint64_t kSmallBytes = 4096;
-
 bool is_small(const ibv_send_wr& wr) {
   uint64_t bytes = 0;
   for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
-  return wr.opcode == IBV_WR_RDMA_READ || bytes <= kSmallBytes;
-}
-
-/// [send_turn] The last post, of @p wr alone, has been rung, and can wait.
-bool waits(VQp& qp, const ibv_send_wr& wr) {
-  if (qp.behind >= kMostBehind || !qp.qp->under_way(kUnderWay) || !is_small(wr) ||
-      from(qp.ibv.send_cq)->cq->armed() || from(qp.ibv.recv_cq)->cq->armed())
-    return false;
-  qp.runtime->progress().posted_behind();
-  return qp.qp->under_way(kUnderWay);
+  return is_answered(static_cast<WrOpcode>(wr.opcode)) || bytes <= kSmallBytes;
 }
 
 int post_one(VQp& qp, const ibv_send_wr& wr) {
@@ -70,7 +49,7 @@ int post_one(VQp& qp, const ibv_send_wr& wr) {
     out.rkey = wr.wr.atomic.rkey;
     out.operands = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
   }
-  return qp.qp->post_send(out, sges_of(wr.sg_list, wr.num_sge));
+  return qp.qp->post_send(out, sges_of(wr.sg_list, static_cast<size_t>(wr.num_sge)));
 }
 
 }  // namespace
@@ -91,9 +70,7 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
     run = true;
   }
   if (run) {
-    qp.qp->ring_send();
-    run = first->next != nullptr || !waits(qp, *first);
-    qp.behind = run ? 0 : qp.behind + 1;
+    run = ring(qp, [&] { return first->next == nullptr && is_small(*first); });
   }
   qp.send_turn.unlock();
   if (rc != 0) *bad = wr;
@@ -111,7 +88,7 @@ extern "C" int usiw_verb_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** 
   bool any = false;
   qp.recv_turn.lock();
   for (; wr != nullptr; wr = wr->next) {
-    rc = wr->num_sge < 0 ? EINVAL : qp.qp->post_recv(wr->wr_id, sges_of(wr->sg_list, wr->num_sge));
+    rc = wr->num_sge < 0 ? EINVAL : qp.qp->post_recv(wr->wr_id, sges_of(wr->sg_list, static_cast<size_t>(wr->num_sge)));
     if (rc != 0) break;
     any = true;
   }

@@ -5,14 +5,11 @@
 #include <atomic>
 
 #include "port/faults.h"
-#include "runtime/glue.h"
+#include "verbs/post.h"
 
-using usiw::Faults;
+using namespace usiw;
 
 namespace {
-
-/// STag index 0 is never given out.
-constexpr uint32_t kNoRegion = 0;
 
 std::atomic<uint64_t> g_posted{0};
 
@@ -25,19 +22,23 @@ int post_alone(ibv_qp* qp, ibv_send_wr wr) {
 
 }  // namespace
 
+bool usiw::post_fault_is_due() {
+  return g_posted.fetch_add(1, std::memory_order_relaxed) + 1 == Faults::from_environment().fail_wr;
+}
+
 extern "C" int usiw_wants_post_fault(void) { return Faults::from_environment().fail_wr != 0; }
 
 extern "C" int usiw_verb_post_send_fault(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   for (; wr != nullptr; wr = wr->next) {
     int rc;
-    if (g_posted.fetch_add(1, std::memory_order_relaxed) + 1 == Faults::from_environment().fail_wr) {
-      ibv_send_wr faulty = *wr;
-      ibv_sge sge{1, 1, kNoRegion};
-      if (wr->num_sge > 0) sge = {wr->sg_list[0].addr, wr->sg_list[0].length != 0 ? wr->sg_list[0].length : 1, kNoRegion};
-      faulty.sg_list = &sge;
-      faulty.num_sge = 1;
-      faulty.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);
-      rc = post_alone(qp, faulty);
+    if (post_fault_is_due()) {
+      ibv_send_wr bad_wr = *wr;
+      const Sge bad_sge = faulty(wr->num_sge > 0 ? sges_of(wr->sg_list, 1)[0] : Sge{1, 1, 0});
+      ibv_sge sge{bad_sge.addr, bad_sge.length, bad_sge.lkey};
+      bad_wr.sg_list = &sge;
+      bad_wr.num_sge = 1;
+      bad_wr.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);
+      rc = post_alone(qp, bad_wr);
     } else {
       rc = post_alone(qp, *wr);
     }

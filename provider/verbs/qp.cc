@@ -42,6 +42,21 @@ void unmap_stats(const VQp& qp) {
   if (qp.stats != nullptr) munmap(qp.stats, USIW_COUNTERS_SIZE);
 }
 
+/// Where a parent domain wants the rings. 0 or ENOMEM.
+int place_rings(VQp& qp, VPd* domain, QpAttr& attr) {
+  const Engine::RingBytes bytes = Engine::ring_bytes(attr);
+  int rc = qp.send_ring.allocate(domain, bytes.send, RingKind::kSend);
+  if (rc == 0) rc = qp.recv_ring.allocate(domain, bytes.recv, RingKind::kRecv);
+  attr.send_ring = qp.send_ring.at();
+  attr.recv_ring = qp.recv_ring.at();
+  return rc;
+}
+
+void free_rings(VQp& qp) {
+  qp.send_ring.free();
+  qp.recv_ring.free();
+}
+
 }  // namespace
 
 extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
@@ -74,24 +89,27 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
     qp->stats = map_stats(context.cmd_fd, resp);
     if (qp->stats == nullptr) rc = ENOMEM;
   }
+  QpAttr of_engine{.qpn = qp->ibv.qp_num,
+                   .pd = from(ibpd)->number,
+                   .send_cq = from(attr->send_cq)->cq,
+                   .recv_cq = from(attr->recv_cq)->cq,
+                   .max_send_wr = cap.max_send_wr,
+                   .max_recv_wr = cap.max_recv_wr,
+                   .max_send_sge = cap.max_send_sge,
+                   .max_recv_sge = cap.max_recv_sge,
+                   .max_inline = cap.max_inline_data,
+                   .sq_sig_all = attr->sq_sig_all != 0,
+                   .owner = qp,
+                   .stats = qp->stats};
+  if (rc == 0) rc = place_rings(*qp, from(ibpd), of_engine);
   if (rc == 0) {
-    qp->qp = runtime.hold()->qp_create({.qpn = qp->ibv.qp_num,
-                                         .pd = from(ibpd)->number,
-                                         .send_cq = from(attr->send_cq)->cq,
-                                         .recv_cq = from(attr->recv_cq)->cq,
-                                         .max_send_wr = cap.max_send_wr,
-                                         .max_recv_wr = cap.max_recv_wr,
-                                         .max_send_sge = cap.max_send_sge,
-                                         .max_recv_sge = cap.max_recv_sge,
-                                         .max_inline = cap.max_inline_data,
-                                         .sq_sig_all = attr->sq_sig_all != 0,
-                                         .owner = qp,
-                                         .stats = qp->stats});
+    qp->qp = runtime.hold()->qp_create(of_engine);
     if (qp->qp == nullptr) rc = ENOMEM;
   }
   if (rc != 0) {
     if (in_kernel) usiw_cmd_destroy_qp(&qp->ibv);
     unmap_stats(*qp);
+    free_rings(*qp);
     delete qp;
     errno = rc;
     return nullptr;
@@ -99,6 +117,12 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   qp->cap = cap;
   qp->sq_sig_all = attr->sq_sig_all != 0;
   attr->cap = cap;
+  qp->domain = from(ibpd);
+  ++qp->domain->users;
+  if (qp->domain->one_thread()) {
+    qp->send_turn.never_contended();
+    qp->recv_turn.never_contended();
+  }
   runtime.add_qp(*qp);
   return &qp->ibv;
 }
@@ -150,6 +174,8 @@ extern "C" int usiw_verb_destroy_qp(ibv_qp* ibqp) {
   runtime.remove_qp(*qp);
   if (int rc = usiw_cmd_destroy_qp(ibqp); rc != 0) return rc;
   unmap_stats(*qp);
+  free_rings(*qp);
+  --qp->domain->users;
   delete qp;
   return 0;
 }

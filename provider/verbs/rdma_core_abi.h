@@ -101,6 +101,20 @@ struct verbs_mr {
 	int access;
 };
 
+/* In comp_mask of struct verbs_qp: the functions of its struct ibv_qp_ex are set. */
+#define USIW_VERBS_QP_EX	(1u << 1)
+
+struct verbs_xrcd;
+
+struct verbs_qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex qp_ex;
+	};
+	uint32_t comp_mask;
+	struct verbs_xrcd *xrcd;
+};
+
 /* ---- Operations of a context ------------------------------------------------- */
 
 typedef void (*usiw_unused_op)(void);
@@ -111,9 +125,9 @@ struct verbs_context_ops {
 	usiw_unused_op alloc_dm;
 	usiw_unused_op alloc_mw;
 	usiw_unused_op alloc_null_mr;
-	usiw_unused_op alloc_parent_domain;
+	struct ibv_pd *(*alloc_parent_domain)(struct ibv_context *, struct ibv_parent_domain_init_attr *);
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *);
-	usiw_unused_op alloc_td;
+	struct ibv_td *(*alloc_td)(struct ibv_context *, struct ibv_td_init_attr *);
 	usiw_unused_op async_event;
 	usiw_unused_op attach_counters_point_flow;
 	usiw_unused_op attach_mcast;
@@ -127,14 +141,14 @@ struct verbs_context_ops {
 	usiw_unused_op create_flow;
 	usiw_unused_op create_flow_action_esp;
 	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
-	usiw_unused_op create_qp_ex;
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 	usiw_unused_op create_rwq_ind_table;
 	usiw_unused_op create_srq;
 	usiw_unused_op create_srq_ex;
 	usiw_unused_op create_wq;
 	usiw_unused_op dealloc_mw;
 	int (*dealloc_pd)(struct ibv_pd *);
-	usiw_unused_op dealloc_td;
+	int (*dealloc_td)(struct ibv_td *);
 	int (*dereg_mr)(struct verbs_mr *);
 	usiw_unused_op destroy_ah;
 	usiw_unused_op destroy_counters;
@@ -311,6 +325,13 @@ USIW_ABI_AT(verbs_mr, ibv_mr, 0);
 USIW_ABI_AT(verbs_mr, mr_type, 48);
 USIW_ABI_AT(verbs_mr, access, 52);
 USIW_ABI_SIZE(verbs_mr, 56);
+USIW_ABI_SIZE(ibv_cq_ex, 288);	/* as verbs_cq; ibv_cq has its beginning */
+USIW_ABI_SIZE(ibv_qp_ex, 352);
+USIW_ABI_AT(verbs_qp, qp, 0);
+USIW_ABI_AT(verbs_qp, qp_ex, 0);
+USIW_ABI_AT(verbs_qp, comp_mask, 352);
+USIW_ABI_AT(verbs_qp, xrcd, 360);
+USIW_ABI_SIZE(verbs_qp, 368);
 USIW_ABI_AT(verbs_context_ops, advise_mr, 0);
 USIW_ABI_AT(verbs_context_ops, alloc_dm, 8);
 USIW_ABI_AT(verbs_context_ops, alloc_mw, 16);

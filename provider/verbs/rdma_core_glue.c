@@ -12,6 +12,7 @@
 #include "rdma_core_abi.h"
 
 USIW_ABI_SIZE(verbs_mr, USIW_VERBS_MR_SIZE);
+USIW_ABI_SIZE(verbs_qp, USIW_VERBS_QP_BYTES);
 
 /* The ibv_cmd_ functions answer an errno value, some old paths -1 with errno set. */
 static int status(int ret)
@@ -60,11 +61,15 @@ static int dereg_mr(struct verbs_mr *mr)
 }
 
 static const struct verbs_context_ops context_ops = {
+	.alloc_parent_domain = usiw_verb_alloc_parent_domain,
 	.alloc_pd = usiw_verb_alloc_pd,
+	.alloc_td = usiw_verb_alloc_td,
 	.create_cq = usiw_verb_create_cq,
 	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,
+	.create_qp_ex = usiw_verb_create_qp_ex,
 	.dealloc_pd = usiw_verb_dealloc_pd,
+	.dealloc_td = usiw_verb_dealloc_td,
 	.dereg_mr = dereg_mr,
 	.destroy_cq = usiw_verb_destroy_cq,
 	.destroy_qp = usiw_verb_destroy_qp,
@@ -223,6 +228,11 @@ int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe)
 int usiw_cmd_destroy_cq(struct ibv_cq *cq)
 {
 	return status(ibv_cmd_destroy_cq(cq));
+}
+
+void usiw_glue_is_qp_ex(struct ibv_qp *qp)
+{
+	((struct verbs_qp *)qp)->comp_mask |= USIW_VERBS_QP_EX;
 }
 
 int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,

@@ -82,14 +82,20 @@ class Program {
   ibv_context* ibv() { return &context_.vctx.context; }
 
   void op() {
-    switch (in_.get() % 16) {
+    const uint8_t what = in_.get();
+    const bool extended = what >= 128;
+    switch (what % 16) {
       case 0:
         if (pd_ == nullptr) pd_ = usiw_verb_alloc_pd(ibv());
         break;
       case 1:
-        if (cq_ == nullptr) cq_ = usiw_verb_create_cq(ibv(), in_.get<int16_t>(), nullptr, 0);
+        if (cq_ != nullptr) break;
+        if (extended)
+          create_cq_ex();
+        else
+          cq_ = usiw_verb_create_cq(ibv(), in_.get<int16_t>(), nullptr, 0);
         break;
-      case 2: create_qp(); break;
+      case 2: create_qp(extended); break;
       case 3:
       case 4:
       case 5:
@@ -106,9 +112,16 @@ class Program {
         usiw_verb_destroy_qp(qps_.back());
         qps_.pop_back();
         break;
-      case 11: post(); break;
+      case 11:
+        if (extended)
+          post_batch();
+        else
+          post();
+        break;
       case 12:
-        if (cq_ != nullptr) {
+        if (extended) {
+          poll_extended();
+        } else if (cq_ != nullptr) {
           ibv_wc wc[4];
           usiw_verb_poll_cq(cq_, 4, wc);
           usiw_verb_req_notify_cq(cq_, in_.flag());
@@ -133,13 +146,44 @@ class Program {
     }
   }
 
-  void create_qp() {
+  void create_cq_ex() {
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = in_.get<uint16_t>();
+    attr.wc_flags = in_.get<uint16_t>();
+    attr.comp_mask = in_.get() & ~unsigned{IBV_CQ_INIT_ATTR_MASK_PD};
+    attr.flags = in_.get();
+    if (ibv_cq_ex* ex = usiw_verb_create_cq_ex(ibv(), &attr)) cq_ = ibv_cq_ex_to_cq(ex);
+  }
+  /// What the completions say is whatever the engine was led to; that each comes once is the rings' fuzzer's to see.
+  void poll_extended() {
+    if (cq_ == nullptr) return;
+    if (in_.flag()) usiw_verb_resize_cq(cq_, in_.get<int16_t>());
+    ibv_cq_ex& ex = from(cq_)->ex;
+    ibv_poll_cq_attr none{};
+    if (ex.start_poll == nullptr || ex.start_poll(&ex, &none) != 0) return;
+    unsigned n = in_.get() % 8;
+    do {
+      FUZZ_CHECK(ex.read_opcode(&ex) <= IBV_WC_RECV_RDMA_WITH_IMM, "a completion of no operation");
+      FUZZ_CHECK(ex.read_byte_len(&ex) <= USIW_MAX_MSG_SIZE, "more bytes than a message has");
+      FUZZ_CHECK(ex.read_completion_ts(&ex) == 0 || ex.read_completion_wallclock_ns(&ex) != 0, "one time of two");
+    } while (n-- != 0 && ex.next_poll(&ex) == 0);
+    ex.end_poll(&ex);
+  }
+
+  void create_qp(bool extended) {
     if (pd_ == nullptr || cq_ == nullptr || qps_.size() == 4) return;
-    ibv_qp_init_attr attr{};
+    ibv_qp_init_attr_ex attr{};
     attr.qp_type = IBV_QPT_RC;
     attr.send_cq = attr.recv_cq = cq_;
     attr.cap = {in_.get() * 4u, in_.get() * 4u, in_.get() % 40u, in_.get() % 40u, in_.get() * 8u};
-    if (ibv_qp* qp = usiw_verb_create_qp(pd_, &attr)) {
+    if (extended) {
+      attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+      attr.pd = pd_;
+      attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+    }
+    ibv_qp* qp = extended ? usiw_verb_create_qp_ex(ibv(), &attr)
+                          : usiw_verb_create_qp(pd_, reinterpret_cast<ibv_qp_init_attr*>(&attr));
+    if (qp != nullptr) {
       qps_.push_back(qp);
       qpns_.push_back(qp->qp_num);
     }
@@ -165,6 +209,34 @@ class Program {
       usiw_verb_post_recv(qp, &recv, &bad_recv);
     else
       usiw_verb_post_send(qp, &wr, &bad);
+  }
+
+  void post_batch() {
+    if (qps_.empty()) return;
+    ibv_qp_ex& ex = from(qps_[in_.get() % qps_.size()])->ex;
+    if (ex.wr_start == nullptr) return;
+    ibv_sge sges[2] = {{in_.get(), in_.get<uint32_t>(), in_.get<uint32_t>()}, {0, in_.get(), 0}};
+    if (!mrs_.empty() && in_.flag()) sges[0].lkey = mrs_[0]->lkey;
+    ex.wr_start(&ex);
+    for (unsigned n = in_.get() % 20; n != 0; --n) {
+      const uint8_t what = in_.get();
+      ex.wr_flags = in_.get() % 32;
+      if (what % 4 == 1) ex.wr_send(&ex);
+      if (what % 4 == 2) ex.wr_rdma_write(&ex, 0x123, what);
+      if (what % 4 == 3) ex.wr_rdma_read(&ex, 0x123, what);
+      const ibv_data_buf bufs[] = {{memory_.data(), what * 6u}, {memory_.data(), what * 3u}};
+      switch (what / 4 % 8) {
+        case 0: ex.wr_set_sge(&ex, sges[0].lkey, sges[0].addr, sges[0].length); break;
+        case 1: ex.wr_set_sge_list(&ex, 2, sges); break;
+        case 2: ex.wr_set_inline_data(&ex, memory_.data(), what * 5u); break;
+        case 3: ex.wr_set_inline_data_list(&ex, 2, bufs); break;
+        default: break;
+      }
+    }
+    if (in_.get() % 4 == 0)
+      ex.wr_abort(&ex);
+    else
+      ex.wr_complete(&ex);
   }
 
   void event() {

@@ -46,7 +46,14 @@ int usiw_cmd_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel*, int, ibv_cq
   cq->cqe = cqe;
   return kernel().result();
 }
+int usiw_cmd_resize_cq(ibv_cq* cq, int cqe) {
+  if (const int rc = kernel().result(); rc != 0) return rc;
+  if (cqe < 1 || cqe > USIW_MAX_CQE) return EINVAL;
+  cq->cqe = cqe;
+  return 0;
+}
 int usiw_cmd_destroy_cq(ibv_cq*) { return 0; }
+void usiw_glue_is_qp_ex(ibv_qp*) {}
 int usiw_cmd_create_qp(ibv_pd* pd, ibv_qp* qp, ibv_qp_init_attr*, usiw_create_qp_resp* resp) {
   qp->context = pd->context;
   qp->qp_num = kernel().next_qpn++;

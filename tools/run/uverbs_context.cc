@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_context.cc
 /// Contexts, and what the device says about itself: as kmod/usiw_device.c answers.
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
 
+#include "cm/usiw_limits.h"
 #include "host.h"
 #include "settings.h"
 #include "uapi/usiw_wire.h"
@@ -67,7 +67,7 @@ int UverbsFile::get_context(const Command& c) {
   int async_fd = AsyncFile::open(async);
   if (async_fd < 0) return async_fd;
   resp.async_fd = static_cast<uint32_t>(async_fd);
-  resp.num_comp_vectors = static_cast<uint32_t>(get_nprocs());
+  resp.num_comp_vectors = USIW_COMP_VECTORS;
   resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = USIW_COUNTERS_SIZE;
   resp.drv.link = link_info();

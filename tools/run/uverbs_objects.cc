@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_objects.cc
 /// Protection domains, memory regions, completion channels and queues.
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -116,7 +115,7 @@ int UverbsFile::create_cq(const Command& c) {
     usiw_create_cq_resp drv;
   } r{};
   usiw_create_cq_req req;
-  if (cmd.comp_vector >= static_cast<uint32_t>(get_nprocs())) return -EINVAL;
+  if (cmd.comp_vector >= USIW_COMP_VECTORS) return -EINVAL;
   std::shared_ptr<ChannelFile> channel;
   if (cmd.comp_channel >= 0) {
     channel = std::dynamic_pointer_cast<ChannelFile>(file_of(cmd.comp_channel));
@@ -144,7 +143,9 @@ int UverbsFile::resize_cq(const Command& c) {
   if (int ret = read_request(c, sizeof cmd, none, 0); ret != 0) return ret;
   if (int ret = usiw_check_cqe(cmd.cqe); ret != 0) return ret;
   cq->cqe = cmd.cqe;
-  return respond(c, ib_uverbs_resize_cq_resp{.cqe = cmd.cqe});
+  ib_uverbs_resize_cq_resp r{};
+  r.cqe = cmd.cqe;
+  return respond(c, r);
 }
 
 int UverbsFile::destroy_cq(const Command& c) {

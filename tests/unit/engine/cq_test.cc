@@ -18,7 +18,9 @@ struct Destroy {
 
 class CqTest : public testing::Test {
  protected:
-  void create(uint32_t capacity, const CqOptions& options = {}) { cq_.reset(CqAccess::create(capacity, this, options)); }
+  void create(uint32_t capacity, const CqOptions& options = {}) {
+    cq_.reset(CqAccess::create(capacity, this, options));
+  }
   CqAccess::Push push(uint64_t wr_id, uint64_t now = 0) {
     Cqe cqe{};
     cqe.wr_id = wr_id;
@@ -121,6 +123,21 @@ TEST_F(CqTest, resize__times_and_arming_stay) {
   ASSERT_EQ(CqAccess::resize(*cq_, 100), 0);
   EXPECT_EQ(cq_->front()->pushed_ns, 77u);
   EXPECT_EQ(push(2), CqAccess::Push::kNotify);
+}
+
+TEST_F(CqTest, resize__memory_of_the_caller) {
+  ZeroedArray<std::byte> first, second;
+  ASSERT_TRUE(first.allocate(Cq::bytes(4)) && second.allocate(Cq::bytes(16)));
+  create(4, {.memory = first.data()});
+  push_all(1, 5);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(cq_->front()), first.data());
+  ASSERT_EQ(CqAccess::resize(*cq_, 10, second.data()), 0);
+  first.clear();
+  push_all(5, 17);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(cq_->front()), second.data());
+  ASSERT_EQ(CqAccess::resize(*cq_, 100), 0);  // of its own from now on
+  second.clear();
+  expect(1, 17);
 }
 
 /// empty() may be asked by any thread, also of a CQ that is being resized and filled.

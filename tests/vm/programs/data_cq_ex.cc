@@ -296,6 +296,10 @@ CASE(cq_ex_refused, "cq_ex/refused", .core = true) {
   CHECK_EQ(refused(0, IBV_CQ_INIT_ATTR_MASK_FLAGS, 1u << 20), EOPNOTSUPP);
   CHECK_EQ(refused(0, 0, 0, 0), EINVAL);
   CHECK_EQ(refused(0, 0, 0, 0xffffffffu), EINVAL);
+  CHECK(context()->num_comp_vectors >= 1);
+  const auto vectors = static_cast<uint32_t>(context()->num_comp_vectors);
+  for (uint32_t vector = 0; vector < vectors; ++vector) CHECK_EQ(refused(0, 0, 0, 16, vector), 0);
+  CHECK_EQ(refused(0, 0, 0, 16, vectors), EINVAL);
   CHECK_EQ(refused(0, 0, 0, 16, 1u << 20), EINVAL);
   CHECK_EQ(refused(0, 0, 1u << 20), 0);  // flags that the mask does not name
   ExCq cq(0);

@@ -170,7 +170,16 @@ void Endpoint::create_qp(const Options& o) {
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = o.sig_all;
   attr.cap = {o.send_wr, o.recv_wr, o.send_sge, o.recv_sge, o.inline_data};
-  CHECK_CALL(rdma_create_qp(id, pd, &attr));
+  if (o.send_ops != 0) {
+    ibv_qp_init_attr_ex ex = {};
+    std::memcpy(static_cast<void*>(&ex), &attr, offsetof(ibv_qp_init_attr_ex, comp_mask));
+    ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    ex.pd = pd;
+    ex.send_ops_flags = o.send_ops;
+    CHECK_CALL(rdma_create_qp_ex(id, &ex));
+  } else {
+    CHECK_CALL(rdma_create_qp(id, pd, &attr));
+  }
   qp = id->qp;
 }
 

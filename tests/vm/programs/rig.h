@@ -99,6 +99,7 @@ struct Options {
   uint8_t ird = 8, ord = 8;
   ibv_cq* cq = nullptr;            ///< both CQs, when not null (the caller's)
   ibv_pd* pd = nullptr;            ///< instead of pd_of()
+  uint64_t send_ops = 0;           ///< IBV_QP_EX_WITH_*: the QP is made for ibv_wr_*
 };
 
 struct SendWr {

@@ -192,6 +192,11 @@ enum usiw_rdmap_opcode {
 	USIW_RDMAP_SEND_SE	= 5,
 	USIW_RDMAP_SEND_SE_INV	= 6,
 	USIW_RDMAP_TERMINATE	= 7,	/* untagged, queue 2 */
+	/* RFC 7306 */
+	USIW_RDMAP_IMM		= 8,	/* untagged, queue 0, behind the WRITE that it belongs to */
+	USIW_RDMAP_IMM_SE	= 9,
+	USIW_RDMAP_ATOMIC_REQ	= 10,	/* untagged, queue 1 */
+	USIW_RDMAP_ATOMIC_RESP	= 11,	/* untagged, queue 3 */
 	/* 12 and 13 are free in RFC 7306: a SEND whose header has immediate data in place of the STag to invalidate */
 	USIW_RDMAP_SEND_IMM	= 12,
 	USIW_RDMAP_SEND_SE_IMM	= 13,
@@ -201,6 +206,7 @@ enum usiw_ddp_queue {
 	USIW_DDP_QN_SEND	= 0,
 	USIW_DDP_QN_READ_REQ	= 1,
 	USIW_DDP_QN_TERMINATE	= 2,
+	USIW_DDP_QN_ATOMIC_RESP	= 3,
 };
 
 /* Tagged DDP segment header (RFC 5041 section 4.1 with the RDMAP control byte). */
@@ -235,6 +241,41 @@ struct usiw_read_req {
 } __packed;
 
 USIW_STATIC_ASSERT(sizeof(struct usiw_read_req) == 28, "read request");
+
+/* Payload of Immediate Data (RFC 7306 section 6), whose eight bytes are the user's. */
+struct usiw_immediate {
+	__be32	data;			/* as verbs have it */
+	__be32	length;			/* bytes of the WRITE */
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_immediate) == 8, "immediate data");
+
+enum usiw_atomic_opcode {
+	USIW_ATOMIC_FETCH_ADD	= 0,
+	USIW_ATOMIC_CMP_SWAP	= 2,
+};
+
+/* Payload of an Atomic Request (RFC 7306 section 5.2.1). */
+struct usiw_atomic_req {
+	__be32	opcode;			/* reserved(28) opcode(4) */
+	__be32	id;
+	__be32	stag;
+	__be64	to;
+	__be64	add_swap;
+	__be64	add_swap_mask;		/* FetchAdd: 0, one sum of 64 bits; CmpSwap: ~0 */
+	__be64	compare;
+	__be64	compare_mask;		/* FetchAdd: 0; CmpSwap: ~0 */
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_atomic_req) == 52, "atomic request");
+
+/* Payload of an Atomic Response (RFC 7306 section 5.2.2). */
+struct usiw_atomic_resp {
+	__be32	id;			/* of the request */
+	__be64	value;			/* what was in memory before */
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_atomic_resp) == 12, "atomic response");
 
 /* Payload of Terminate (RFC 5040 section 4.8): control word, then, as its HDRCT
  * bits say, the DDP segment length (2 bytes), DDP header and RDMAP header of the

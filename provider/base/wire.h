@@ -51,6 +51,9 @@ inline constexpr size_t kTrpBytes = sizeof(usiw_trp_hdr);
 inline constexpr size_t kTaggedBytes = sizeof(usiw_ddp_tagged);
 inline constexpr size_t kUntaggedBytes = sizeof(usiw_ddp_untagged);
 inline constexpr size_t kReadReqBytes = sizeof(usiw_read_req);
+inline constexpr size_t kImmediateBytes = sizeof(usiw_immediate);
+inline constexpr size_t kAtomicReqBytes = sizeof(usiw_atomic_req);
+inline constexpr size_t kAtomicRespBytes = sizeof(usiw_atomic_resp);
 
 // ---- TRP ----
 
@@ -174,6 +177,53 @@ inline ReadRequest decode_read_request(const std::byte* p) {
           load_be32(p + offsetof(usiw_read_req, size)),
           load_be32(p + offsetof(usiw_read_req, src_stag)),
           load_be64(p + offsetof(usiw_read_req, src_to))};
+}
+
+// ---- Immediate data and atomics (RFC 7306) ----
+
+/// @p p has room for kImmediateBytes; @p data is the number that its big endian bytes are.
+inline void encode_immediate(std::byte* p, uint32_t data, uint32_t length) {
+  store_be32(p + offsetof(usiw_immediate, data), data);
+  store_be32(p + offsetof(usiw_immediate, length), length);
+}
+
+struct AtomicRequest {
+  uint32_t opcode;  ///< usiw_atomic_opcode, or any other
+  uint32_t id;
+  uint32_t stag;
+  uint64_t to;
+  uint64_t add_swap;
+  uint64_t add_swap_mask;
+  uint64_t compare;
+  uint64_t compare_mask;
+};
+
+inline void encode_atomic_request(std::byte* p, const AtomicRequest& r) {
+  store_be32(p + offsetof(usiw_atomic_req, opcode), r.opcode);
+  store_be32(p + offsetof(usiw_atomic_req, id), r.id);
+  store_be32(p + offsetof(usiw_atomic_req, stag), r.stag);
+  store_be64(p + offsetof(usiw_atomic_req, to), r.to);
+  store_be64(p + offsetof(usiw_atomic_req, add_swap), r.add_swap);
+  store_be64(p + offsetof(usiw_atomic_req, add_swap_mask), r.add_swap_mask);
+  store_be64(p + offsetof(usiw_atomic_req, compare), r.compare);
+  store_be64(p + offsetof(usiw_atomic_req, compare_mask), r.compare_mask);
+}
+
+/// @p p holds kAtomicReqBytes.
+inline AtomicRequest decode_atomic_request(const std::byte* p) {
+  return {load_be32(p + offsetof(usiw_atomic_req, opcode)) & 0xf,
+          load_be32(p + offsetof(usiw_atomic_req, id)),
+          load_be32(p + offsetof(usiw_atomic_req, stag)),
+          load_be64(p + offsetof(usiw_atomic_req, to)),
+          load_be64(p + offsetof(usiw_atomic_req, add_swap)),
+          load_be64(p + offsetof(usiw_atomic_req, add_swap_mask)),
+          load_be64(p + offsetof(usiw_atomic_req, compare)),
+          load_be64(p + offsetof(usiw_atomic_req, compare_mask))};
+}
+
+inline void encode_atomic_response(std::byte* p, uint32_t id, uint64_t value) {
+  store_be32(p + offsetof(usiw_atomic_resp, id), id);
+  store_be64(p + offsetof(usiw_atomic_resp, value), value);
 }
 
 // ---- Terminate (RFC 5040 section 4.8) ----

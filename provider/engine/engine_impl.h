@@ -241,6 +241,8 @@ struct Engine::Impl {
   bool start_work(QpContext& qp);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
   size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
+  [[gnu::noinline]] size_t build_immediate(QpContext& qp, const TxPkt& pkt, std::byte* out);
+  [[gnu::noinline]] size_t build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSegment& seg, std::byte* out);
   bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out);
 
   // ---- rdmap_rx.cc: segments to memory ----
@@ -250,7 +252,9 @@ struct Engine::Impl {
   Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict place_send(QpContext& qp, const DdpSegment& seg);
   Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
-  Verdict finish_send(QpContext& qp, uint32_t msn, const MessageEnd& end);
+  Verdict place_immediate(QpContext& qp, const DdpSegment& seg);
+  [[gnu::noinline]] Verdict place_atomic_response(QpContext& qp, const DdpSegment& seg);
+  Verdict finish_message(QpContext& qp, uint32_t msn, const MessageEnd& end);
   bool scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uint32_t offset, std::span<const std::byte> bytes);
   /// Notes why a segment is refused; always kFault.
   Verdict fault(TermCode code, AsyncEvent event = AsyncEvent::kQpFatal,
@@ -260,12 +264,14 @@ struct Engine::Impl {
   }
 
   // ---- read_responder.cc ----
+  bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
+  [[gnu::noinline]] Verdict accept_atomic_request(QpContext& qp, const DdpSegment& seg);
   size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
 
   // ---- terminate.cc ----
   [[gnu::noinline]] void terminate(QpContext& qp, const DdpSegment* seg);
-  [[gnu::noinline]] void terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code);
+  [[gnu::noinline]] void terminate_read_job(QpContext& qp, const Job& job, TermCode code);
   [[gnu::noinline]] void start_terminating(QpContext& qp, AsyncEvent event);
   [[gnu::noinline]] size_t build_terminate(QpContext& qp, std::byte* out);
   [[gnu::noinline]] void receive_terminate(QpContext& qp, const DdpSegment& seg, uint32_t ack_psn);

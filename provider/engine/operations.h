@@ -23,7 +23,8 @@ struct Operation {
   /// ORD are outstanding, and a fence waits for them.
   bool answered = false;
   bool takes_receive = false;  ///< it completes a receive work request of the peer
-  bool immediate = false;      ///< SendWqe::imm goes with it
+  bool immediate = false;      ///< SendWqe::imm goes with it, in each header ...
+  bool trailed = false;        ///< ... or in a message of its own behind the last segment
   bool atomic = false;         ///< its WQE holds operands behind one SGE, into which kAtomicBytes are answered
   uint32_t local_access = 0;   ///< rights that it needs on the memory of its SGEs
 };
@@ -49,6 +50,15 @@ inline constexpr Operation kRead{.known = true,
                                  .answered = true,
                                  .local_access = kAccessLocalWrite};
 
+/// A WRITE and an Immediate Data message, which is all that an empty one is.
+inline constexpr Operation kWriteImm{.known = true,
+                                     .completion = WcOpcode::kRdmaWrite,
+                                     .rdmap = USIW_RDMAP_WRITE,
+                                     .rdmap_solicited = USIW_RDMAP_WRITE,
+                                     .tagged = true,
+                                     .takes_receive = true,
+                                     .immediate = true,
+                                     .trailed = true};
 /// A SEND whose header holds the immediate data where one with Invalidate has its STag.
 inline constexpr Operation kSendImm{.known = true,
                                     .completion = WcOpcode::kSend,
@@ -58,13 +68,30 @@ inline constexpr Operation kSendImm{.known = true,
                                     .takes_receive = true,
                                     .immediate = true};
 
+inline constexpr Operation kFetchAdd{.known = true,
+                                     .completion = WcOpcode::kFetchAdd,
+                                     .rdmap = USIW_RDMAP_ATOMIC_REQ,
+                                     .rdmap_solicited = USIW_RDMAP_ATOMIC_REQ,
+                                     .qn = USIW_DDP_QN_READ_REQ,
+                                     .answered = true,
+                                     .atomic = true,
+                                     .local_access = kAccessLocalWrite};
+inline constexpr Operation kCompareSwap = [] {
+  Operation op = kFetchAdd;
+  op.completion = WcOpcode::kCompSwap;
+  return op;
+}();
+
 /// By WrOpcode.
 inline constexpr std::array<Operation, 16> kTable = [] {
   std::array<Operation, 16> table{};
   table[static_cast<size_t>(WrOpcode::kRdmaWrite)] = kWrite;
+  table[static_cast<size_t>(WrOpcode::kRdmaWriteImm)] = kWriteImm;
   table[static_cast<size_t>(WrOpcode::kSend)] = kSend;
   table[static_cast<size_t>(WrOpcode::kSendImm)] = kSendImm;
   table[static_cast<size_t>(WrOpcode::kRdmaRead)] = kRead;
+  table[static_cast<size_t>(WrOpcode::kCompareSwap)] = kCompareSwap;
+  table[static_cast<size_t>(WrOpcode::kFetchAdd)] = kFetchAdd;
   return table;
 }();
 
@@ -88,7 +115,7 @@ constexpr bool is_known(WrOpcode opcode) {
 constexpr bool is_tagged(WrOpcode opcode) { return operations::is<&Operation::tagged>(opcode); }
 constexpr bool is_answered(WrOpcode opcode) { return operations::is<&Operation::answered>(opcode); }
 constexpr bool takes_receive(WrOpcode opcode) { return operations::is<&Operation::takes_receive>(opcode); }
-constexpr bool is_immediate(WrOpcode opcode) { return operations::is<&Operation::immediate>(opcode); }
+constexpr bool is_trailed(WrOpcode opcode) { return operations::is<&Operation::trailed>(opcode); }
 constexpr bool is_atomic(WrOpcode opcode) { return operations::is<&Operation::atomic>(opcode); }
 
 /// The whole row.
@@ -103,11 +130,14 @@ constexpr uint32_t bit(unsigned rdmap) { return uint32_t{1} << rdmap; }
 /// With bytes for a receive work request.
 inline constexpr uint32_t kSends = bit(USIW_RDMAP_SEND) | bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_IMM) |
                                    bit(USIW_RDMAP_SEND_SE_IMM);
-inline constexpr uint32_t kSolicited = bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_SE_IMM);
-inline constexpr uint32_t kWithImm = bit(USIW_RDMAP_SEND_IMM) | bit(USIW_RDMAP_SEND_SE_IMM);
+/// Without: they say that the WRITE before them is complete.
+inline constexpr uint32_t kImmediates = bit(USIW_RDMAP_IMM) | bit(USIW_RDMAP_IMM_SE);
+inline constexpr uint32_t kSolicited = bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_SE_IMM) | bit(USIW_RDMAP_IMM_SE);
+inline constexpr uint32_t kWithImm = bit(USIW_RDMAP_SEND_IMM) | bit(USIW_RDMAP_SEND_SE_IMM) | kImmediates;
 }  // namespace messages
 
 constexpr bool is_send(uint8_t rdmap) { return (messages::kSends >> rdmap & 1) != 0; }
+constexpr bool is_immediate(uint8_t rdmap) { return (messages::kImmediates >> rdmap & 1) != 0; }
 constexpr bool is_solicited(uint8_t rdmap) { return (messages::kSolicited >> rdmap & 1) != 0; }
 /// WcFlags of the completion of the receive work request.
 constexpr uint8_t wc_flags_of(uint8_t rdmap) {

@@ -47,6 +47,13 @@ void copy_last_byte_last(std::byte* to, const std::byte* from, uint32_t len) {
       .store(std::to_integer<uint8_t>(from[len - 1]), std::memory_order_release);
 }
 
+/// @p seg has kImmediateBytes of payload.
+MessageEnd immediate_end(const DdpSegment& seg) {
+  return {.rdmap = seg.rdmap_opcode,
+          .length = load_be32(seg.payload + offsetof(usiw_immediate, length)),
+          .imm = load_be32(seg.payload + offsetof(usiw_immediate, data))};
+}
+
 }  // namespace
 
 Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
@@ -57,11 +64,16 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
     return v == Verdict::kAccept && seg.last ? finish_read_response(qp, seg) : v;
   }
   if (seg.qn == USIW_DDP_QN_READ_REQ) {
+    if (seg.rdmap_opcode == USIW_RDMAP_ATOMIC_REQ) return accept_atomic_request(qp, seg);
     if (seg.rdmap_opcode != USIW_RDMAP_READ_REQ) return fault(term::kRdmapOpcode);
     return accept_read_request(qp, seg);
   }
-  if (seg.qn != USIW_DDP_QN_SEND) return fault(term::kDdpInvalidQn);
-  if (!is_send(seg.rdmap_opcode)) return fault(term::kRdmapOpcode);
+  if (seg.qn != USIW_DDP_QN_SEND) {
+    if (seg.qn != USIW_DDP_QN_ATOMIC_RESP) return fault(term::kDdpInvalidQn);
+    if (seg.rdmap_opcode != USIW_RDMAP_ATOMIC_RESP) return fault(term::kRdmapOpcode);
+    return place_atomic_response(qp, seg);
+  }
+  if (!is_send(seg.rdmap_opcode) && !is_immediate(seg.rdmap_opcode)) return fault(term::kRdmapOpcode);
   if (seg.msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
   if (!qp.rq.posted(seg.msn)) {
     if (!qp.rq.told())
@@ -70,9 +82,13 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
       return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
     if (!qp.rq.posted(seg.msn)) return Verdict::kNotReady;
   }
+  if (is_immediate(seg.rdmap_opcode)) {
+    const Verdict v = place_immediate(qp, seg);
+    return v == Verdict::kAccept ? finish_message(qp, seg.msn, immediate_end(seg)) : v;
+  }
   const Verdict v = place_send(qp, seg);
   if (v != Verdict::kAccept || !seg.last) return v;
-  return finish_send(qp, seg.msn, {.rdmap = seg.rdmap_opcode, .length = seg.mo + seg.len, .imm = seg.stag});
+  return finish_message(qp, seg.msn, {.rdmap = seg.rdmap_opcode, .length = seg.mo + seg.len, .imm = seg.stag});
 }
 
 /// kAccept: placed, with @p later to be done in turn. kHold: kept whole. A segment at fault
@@ -84,7 +100,7 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
     if (seg.rdmap_opcode == USIW_RDMAP_WRITE) v = place_write(qp, seg);
     if (seg.rdmap_opcode == USIW_RDMAP_READ_RESP) v = place_read_response(qp, seg);
   } else if (seg.qn != USIW_DDP_QN_SEND) {
-    return seg.qn <= USIW_DDP_QN_TERMINATE ? Verdict::kHold : Verdict::kDrop;
+    return seg.qn <= USIW_DDP_QN_ATOMIC_RESP ? Verdict::kHold : Verdict::kDrop;
   } else if (is_send(seg.rdmap_opcode)) {
     if (!qp.rq.posted(seg.msn)) return Verdict::kDrop;
     v = place_send(qp, seg);
@@ -94,6 +110,12 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
                .msn = seg.msn,
                .length = seg.mo + seg.len,
                .imm = seg.stag};
+  } else if (is_immediate(seg.rdmap_opcode)) {
+    if (!qp.rq.posted(seg.msn)) return Verdict::kDrop;
+    v = place_immediate(qp, seg);
+    if (v != Verdict::kAccept) return Verdict::kDrop;
+    const MessageEnd end = immediate_end(seg);
+    later = {.kind = RxPkt::kSendLast, .rdmap = end.rdmap, .msn = seg.msn, .length = end.length, .imm = end.imm};
   }
   return v == Verdict::kAccept ? v : Verdict::kDrop;
 }
@@ -114,6 +136,7 @@ Verdict Engine::Impl::place_read_response(QpContext& qp, const DdpSegment& seg) 
   ReadOp* op = qp.sq.read(seg.stag);
   if (op == nullptr) return fault(term::kDdpInvalidStag);
   const SqWork& w = qp.sq.work(op->sq_index);
+  if (w.opcode != WrOpcode::kRdmaRead) return fault(term::kDdpInvalidStag);
   if (seg.to > w.length || seg.len > w.length - seg.to || op->placed + seg.len > w.length)
     return fault(term::kDdpBounds);
   if (seg.len != 0 && !scatter(qp, qp.sq.wqe(op->sq_index).sges(), w.num_sge, static_cast<uint32_t>(seg.to),
@@ -154,9 +177,43 @@ Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
                AsyncEvent::kQpReqErr, bad);
 }
 
-/// A SEND is complete: all of it is placed, and all PSNs before its end.
-Verdict Engine::Impl::finish_send(QpContext& qp, uint32_t msn, const MessageEnd& end) {
+/// Whether immediate data behind a WRITE is as it must be; there is nothing to place.
+Verdict Engine::Impl::place_immediate(QpContext&, const DdpSegment& seg) {
+  if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
+  if (seg.len != kImmediateBytes || immediate_end(seg).length > USIW_MAX_MSG_SIZE) return fault(term::kDdpTooLong);
+  return Verdict::kAccept;
+}
+
+/// What an atomic has found, into the memory of its work request and in the byte order of this host.
+Verdict Engine::Impl::place_atomic_response(QpContext& qp, const DdpSegment& seg) {
+  if (seg.msn != qp.sq.atomic_msn()) return fault(term::kDdpMsnRange);
+  if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
+  if (seg.len != kAtomicRespBytes) return fault(term::kDdpTooLong);
+  const uint32_t id = load_be32(seg.payload + offsetof(usiw_atomic_resp, id));
+  const uint64_t value = load_be64(seg.payload + offsetof(usiw_atomic_resp, value));
+  ReadOp* op = qp.sq.read(id);
+  if (op == nullptr || !is_atomic(qp.sq.work(op->sq_index).opcode)) return fault(term::kRdmapStream);
+  if (!scatter(qp, qp.sq.wqe(op->sq_index).sges(), 1, 0, std::as_bytes(std::span(&value, 1)))) {
+    qp.sq.fail(op->sq_index, WcStatus::kLocProtErr);
+    reap(qp);
+    return Verdict::kGone;
+  }
+  op->placed = kAtomicBytes;
+  if (!qp.sq.answered(id)) return fault(term::kRdmapStream);
+  qp.sq.atomic_answered();
+  activate(qp);  // as behind a READ
+  reap(qp);
+  return Verdict::kAccept;
+}
+
+/// A message of queue 0 is complete: all of it is placed, and all PSNs before its end.
+Verdict Engine::Impl::finish_message(QpContext& qp, uint32_t msn, const MessageEnd& end) {
   if (msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
+  if (is_immediate(end.rdmap)) {
+    if (!qp.rq.untouched()) return fault(term::kDdpInvalidMo);
+    complete_recv(qp, WcOpcode::kRecvRdmaWithImm, end);
+    return Verdict::kAccept;
+  }
   if (!qp.rq.filled(end.length)) return fault(term::kDdpInvalidMo);
   complete_recv(qp, WcOpcode::kRecv, end);
   return Verdict::kAccept;

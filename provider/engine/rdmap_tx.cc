@@ -71,6 +71,11 @@ bool Engine::Impl::start_work(QpContext& qp) {
         bad = WcStatus::kLocProtErr;
     }
     if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;
+    if (answered && is_atomic(opcode)) {
+      if (in.count != 1) bad = WcStatus::kLocQpOpErr;  // the operands would not be where they are
+      if (bad == WcStatus::kSuccess && length < kAtomicBytes) bad = WcStatus::kLocLenErr;
+      length = kAtomicBytes;
+    }
   }
   if (bad != WcStatus::kSuccess) {
     qp.sq.fail(qp.sq.next(), bad);
@@ -103,6 +108,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
   DdpSegment seg{};
   seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? op.rdmap_solicited : op.rdmap;
   if (op.tagged) {
+    if (pkt.len == 0 && op.trailed) return build_immediate(qp, pkt, out);
     seg.tagged = true;
     seg.stag = w.rkey;
     seg.to = w.remote_addr + pkt.offset;
@@ -114,6 +120,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
   }
   if (op.answered) {
     seg.last = true;
+    if (op.atomic) return build_atomic_request(qp, pkt, seg, out);
     // The sink is named by the READ's MSN, and its bytes count from 0: the response is
     // spread over the SGEs here, and no STag of the application is shown to the peer.
     encode_read_request(out + kUntaggedBytes, {.sink_stag = w.msn,
@@ -131,6 +138,41 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
     return 0;
   }
   return n + pkt.len;
+}
+
+/// The message behind a WRITE with immediate data.
+size_t Engine::Impl::build_immediate(QpContext& qp, const TxPkt& pkt, std::byte* out) {
+  const SqWork& w = qp.sq.work(pkt.owner);
+  DdpSegment seg{};
+  seg.last = true;
+  seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? USIW_RDMAP_IMM_SE : USIW_RDMAP_IMM;
+  seg.qn = USIW_DDP_QN_SEND;
+  seg.msn = w.msn;
+  encode_immediate(out + kUntaggedBytes, to_be32(qp.sq.wqe(pkt.owner).imm), w.length);
+  return encode_ddp(out, seg) + kImmediateBytes;
+}
+
+/// Whatever the slot says by the time that it is sent again: the peer does the first that comes.
+size_t Engine::Impl::build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSegment& seg, std::byte* out) {
+  const SqWork& w = qp.sq.work(pkt.owner);
+  AtomicOperands operands;
+  snapshot(&operands, qp.sq.wqe(pkt.owner).operands());
+  AtomicRequest request{.opcode = USIW_ATOMIC_FETCH_ADD,
+                        .id = w.msn,
+                        .stag = w.rkey,
+                        .to = w.remote_addr,
+                        .add_swap = operands.compare_add,
+                        .add_swap_mask = 0,
+                        .compare = 0,
+                        .compare_mask = 0};
+  if (w.opcode == WrOpcode::kCompareSwap) {
+    request.opcode = USIW_ATOMIC_CMP_SWAP;
+    request.add_swap = operands.swap;
+    request.compare = operands.compare_add;
+    request.add_swap_mask = request.compare_mask = ~uint64_t{0};
+  }
+  encode_atomic_request(out + kUntaggedBytes, request);
+  return encode_ddp(out, seg) + kAtomicReqBytes;
 }
 
 /// Copies @p len bytes at @p offset of a message from the work request's memory. false when

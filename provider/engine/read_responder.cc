@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file read_responder.cc
-/// Serving the peer's READs: up to IRD at a time, in order, each from its request until
+/// Serving the peer's READs and atomics: up to IRD at a time, in order, each from its request until
 /// its response is acknowledged.
 #include <algorithm>
+#include <atomic>
 
 #include "engine/engine_impl.h"
 
@@ -24,13 +25,56 @@ TermCode source_fault(MrFault why) {
   return term::kRdmapInvalidStag;
 }
 
+/// Does it to a word that the program's own processors may be at work on; returns what was there before.
+uint64_t do_atomic(uint64_t* word, const AtomicRequest& r) {
+  std::atomic_ref<uint64_t> there(*word);
+  if (r.opcode == USIW_ATOMIC_FETCH_ADD) return there.fetch_add(r.add_swap);
+  uint64_t found = r.compare;
+  there.compare_exchange_strong(found, r.add_swap);
+  return found;
+}
+
+/// Verbs have no masks: all of the word is compared and swapped, and a sum carries through all of it.
+bool is_offered(const AtomicRequest& r) {
+  if (r.opcode == USIW_ATOMIC_FETCH_ADD) return r.add_swap_mask == 0;
+  return r.opcode == USIW_ATOMIC_CMP_SWAP && r.add_swap_mask == ~uint64_t{0} && r.compare_mask == ~uint64_t{0};
+}
+
 }  // namespace
 
+/// A request of queue 1 with @p bytes of payload is in order, and there is room for it; false: see fault_.
+bool Engine::Impl::may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes) {
+  if (seg.msn != qp.responder.msn())
+    fault(term::kDdpMsnRange);
+  else if (seg.mo != 0 || !seg.last)
+    fault(term::kDdpInvalidMo);
+  else if (seg.len != bytes)
+    fault(term::kDdpTooLong);
+  else if (qp.responder.full())
+    fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+  else
+    return true;
+  return false;
+}
+
+/// In its turn, and so once: the reliability of TRP lets no request pass a second time.
+Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg) {
+  if (!may_accept_request(qp, seg, kAtomicReqBytes)) return Verdict::kFault;
+  const AtomicRequest request = decode_atomic_request(seg.payload);
+  if (!is_offered(request)) return fault(term::kRdmapOpcode, AsyncEvent::kQpReqErr);
+  MrFault why;
+  std::byte* at = mrs_.resolve(request.stag, qp.attr.pd, kAccessRemoteAtomic, request.to, kAtomicBytes, why);
+  if (at == nullptr) return fault(source_fault(why), AsyncEvent::kQpAccessErr);
+  // Where a region has an address of its own for peers, both matter: one to them, one to the processor.
+  if ((request.to | reinterpret_cast<uintptr_t>(at)) % kAtomicBytes != 0)
+    return fault(term::kRdmapStream, AsyncEvent::kQpReqErr);
+  qp.responder.accept_atomic(request.id, do_atomic(reinterpret_cast<uint64_t*>(at), request));
+  activate(qp);
+  return Verdict::kAccept;
+}
+
 Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) {
-  if (seg.msn != qp.responder.msn()) return fault(term::kDdpMsnRange);
-  if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
-  if (seg.len != kReadReqBytes) return fault(term::kDdpTooLong);
-  if (qp.responder.full()) return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+  if (!may_accept_request(qp, seg, kReadReqBytes)) return Verdict::kFault;
   const ReadRequest request = decode_read_request(seg.payload);
   MrFault why;
   if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);
@@ -46,8 +90,17 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
 /// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
 /// do all others that cannot be sent (again); the peer heeds the first in order.
 size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
-  const ReadJob& job = qp.responder.at(pkt.owner);
+  const Job& job = qp.responder.at(pkt.owner);
   const ReadRequest& r = job.request;
+  if (job.atomic) {
+    DdpSegment seg{};
+    seg.last = true;
+    seg.rdmap_opcode = USIW_RDMAP_ATOMIC_RESP;
+    seg.qn = USIW_DDP_QN_ATOMIC_RESP;
+    seg.msn = job.response_msn;
+    encode_atomic_response(out + kUntaggedBytes, r.sink_stag, job.value);
+    return encode_ddp(out, seg) + kAtomicRespBytes;
+  }
   const size_t n = encode_ddp(out, {.tagged = true,
                                     .last = pkt.offset + pkt.len == r.size,
                                     .rdmap_opcode = USIW_RDMAP_READ_RESP,

@@ -75,6 +75,9 @@ class RecvQueue {
   /// The oldest message has @p length bytes, and all of them are in place.
   bool filled(uint32_t length) const { return work(msn_).sized && work(msn_).received == length; }
 
+  /// Nothing has been placed for the oldest message.
+  bool untouched() const { return work(msn_).received == 0; }
+
   /// Gives the oldest one's slot back to the producer.
   void pop() {
     RecvWqe& wqe = this->wqe(msn_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file responder.h
-/// The peer's READs, up to IRD at a time and in order, each from its request until its response is acknowledged.
+/// The peer's READs and atomics, up to IRD at a time and in order, each from its request until its response is
+/// acknowledged.
 /// Positions run freely: jobs before head() are done, those before next() have been sent and wait for acknowledgement,
 /// the one at next() is being sent, and those up to tail() wait for it.
 #ifndef USIW_ENGINE_RESPONDER_H
@@ -16,12 +17,15 @@
 
 namespace usiw {
 
-/// A READ of the peer.
-struct ReadJob {
-  ReadRequest request;
+/// A READ of the peer, or an atomic, which has been done: what it found is kept for as long as it may be told again.
+struct Job {
+  ReadRequest request;    ///< atomic: the sink STag is its identifier, all else is 0
   uint32_t msn;
-  uint32_t sent;     ///< bytes
-  uint32_t end_psn;  ///< behind its last datagram; valid when all are sent
+  uint32_t sent;          ///< bytes
+  uint32_t end_psn;       ///< behind its last datagram; valid when all are sent
+  bool atomic;
+  uint32_t response_msn;  ///< atomic: in queue 3
+  uint64_t value;         ///< atomic: what was there before
 };
 
 class Responder {
@@ -40,17 +44,28 @@ class Responder {
   bool full() const { return tail_ - head_ >= ird_; }
   /// The request expected, which is in order; not while full().
   void accept(const ReadRequest& request) {
-    job(tail_++) = {.request = request, .msn = msn_++, .sent = 0, .end_psn = 0};
+    job(tail_++) = {.request = request, .msn = msn_++, .sent = 0, .end_psn = 0, .atomic = false, .response_msn = 0,
+                    .value = 0};
+  }
+  /// The same of an atomic that has found @p value.
+  void accept_atomic(uint32_t id, uint64_t value) {
+    job(tail_++) = {.request = {.sink_stag = id, .sink_to = 0, .size = 0, .src_stag = 0, .src_to = 0},
+                    .msn = msn_++,
+                    .sent = 0,
+                    .end_psn = 0,
+                    .atomic = true,
+                    .response_msn = response_msn_++,
+                    .value = value};
   }
 
-  const ReadJob& at(uint32_t position) const { return job(position); }
+  const Job& at(uint32_t position) const { return job(position); }
 
   /// There is no response to send, or more of one.
   bool idle() const { return next_ == tail_; }
   /// Fills @p pkt with the next segment of a response, of @p full bytes at most. false: there is none.
   bool next(uint32_t full, TxPkt& pkt) const {
     if (idle()) return false;
-    const ReadJob& j = job(next_);
+    const Job& j = job(next_);
     pkt.kind = PktKind::kReadResponse;
     pkt.owner = next_;
     pkt.offset = j.sent;
@@ -59,7 +74,7 @@ class Responder {
   }
   /// What next() has filled in is on its way, and @p psn is the one behind it.
   void sent(const TxPkt& pkt, uint32_t psn) {
-    ReadJob& j = job(next_);
+    Job& j = job(next_);
     j.sent += pkt.len;
     if (j.sent != j.request.size) return;
     j.end_psn = psn;
@@ -84,17 +99,18 @@ class Responder {
   bool consistent() const { return tail_ - head_ <= ird_ && next_ - head_ <= tail_ - head_; }
 
  private:
-  ReadJob& job(uint32_t position) const { return jobs_[position & mask_]; }
+  Job& job(uint32_t position) const { return jobs_[position & mask_]; }
 
-  ReadJob* jobs_ = nullptr;
+  Job* jobs_ = nullptr;
   uint32_t mask_ = 0;
   uint32_t head_ = 0;
   uint32_t next_ = 0;
   uint32_t tail_ = 0;
   uint32_t limit_ = 0;
   uint32_t msn_ = 1;
+  uint32_t response_msn_ = 1;
   uint16_t ird_ = 0;
-  UnsetArray<ReadJob> storage_;
+  UnsetArray<Job> storage_;
 };
 
 }  // namespace usiw

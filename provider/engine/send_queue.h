@@ -5,8 +5,8 @@
 ///   head()   the oldest that has not completed
 ///   next()   the one being sent, or the next one to be taken; at most one ring ahead of head()
 ///
-/// A READ completes by its answer, all else by the acknowledgement of its last datagram; work requests complete in
-/// order. Once one has failed none is taken any more.
+/// READs and atomics complete by their answer, all else by the acknowledgement of its last datagram; work requests
+/// complete in order. Once one has failed none is taken any more.
 #ifndef USIW_ENGINE_SEND_QUEUE_H
 #define USIW_ENGINE_SEND_QUEUE_H
 
@@ -30,7 +30,7 @@ struct SqWork {
   uint32_t rkey;
   uint32_t length;    ///< bytes of the message
   uint32_t end_psn;   ///< behind its last datagram; valid from kWait on
-  uint32_t msn;       ///< SEND: MSN of queue 0. READ: MSN of queue 1, which is the sink STag too
+  uint32_t msn;       ///< what takes a receive: MSN of queue 0. READ, atomic: of queue 1, by which the answer names it
   Stage stage;
   WrOpcode opcode;
   uint8_t flags;      ///< WrFlags
@@ -38,7 +38,7 @@ struct SqWork {
   WcStatus error;     ///< kSuccess, or what it will complete with once it is the oldest
 };
 
-/// Own READ on the wire, by MSN.
+/// Own READ or atomic on the wire, by MSN.
 struct ReadOp {
   uint32_t sq_index;
   uint64_t placed;  ///< bytes
@@ -69,7 +69,7 @@ class SendQueue {
     op_storage_ = {};
     ops_ = nullptr;
     head_ = next_ = offset_ = limit_ = 0;
-    send_msn_ = read_msn_ = read_done_ = 1;
+    send_msn_ = read_msn_ = read_done_ = atomic_msn_ = 1;
     ord_ = 0;
     failed_ = stopped_ = false;
   }
@@ -110,6 +110,7 @@ class SendQueue {
     SqWork& w = work(next_);
     offset_ += len;
     if (!is_answered(w.opcode) && offset_ != w.length) return;
+    if (len != 0 && is_trailed(w.opcode)) return;
     w.stage = SqWork::kWait;
     w.end_psn = psn;
     offset_ = 0;
@@ -118,7 +119,8 @@ class SendQueue {
   /// More of the message is to come behind @p pkt.
   bool goes_on(const TxPkt& pkt) const {
     const SqWork& w = work(pkt.owner);
-    return !is_answered(w.opcode) && pkt.offset + pkt.len < w.length;
+    if (is_answered(w.opcode)) return false;
+    return pkt.offset + pkt.len < w.length || (pkt.len != 0 && is_trailed(w.opcode));
   }
 
   /// No further work request is taken than those that are posted by now.
@@ -130,7 +132,7 @@ class SendQueue {
   /// Behind stop(): all have completed.
   bool drained() const { return head_ == limit_; }
 
-  // ---- READs ----
+  // ---- READs and atomics ----
 
   uint16_t ord() const { return ord_; }
   uint32_t reads_out() const { return read_msn_ - read_done_; }
@@ -146,6 +148,10 @@ class SendQueue {
     ++read_done_;
     return true;
   }
+
+  /// MSN of queue 3 of the next answer to an atomic.
+  uint32_t atomic_msn() const { return atomic_msn_; }
+  void atomic_answered() { ++atomic_msn_; }
 
   // ---- Completing ----
 
@@ -196,7 +202,8 @@ class SendQueue {
   uint32_t limit_ = 0;
   uint32_t send_msn_ = 1;   ///< next of queue 0
   uint32_t read_msn_ = 1;   ///< next of queue 1
-  uint32_t read_done_ = 1;  ///< MSN of the oldest own READ not complete
+  uint32_t read_done_ = 1;  ///< MSN of the oldest own READ or atomic not complete
+  uint32_t atomic_msn_ = 1;
   uint16_t ord_ = 0;
   bool failed_ = false;
   bool stopped_ = false;

@@ -13,6 +13,7 @@ namespace {
 /// What the work request completes with (RFC 5040 figure 11, ibv_poll_cq(3)).
 WcStatus status_of(const TermCode& code, WrOpcode opcode) {
   if (code.layer == TermLayer::kRdmap) {
+    if (code == term::kRdmapStream && is_atomic(opcode)) return WcStatus::kRemInvReqErr;  // misaligned
     return code.etype == 1 ? WcStatus::kRemAccessErr : WcStatus::kRemOpErr;
   }
   if (code.layer != TermLayer::kDdp) return WcStatus::kRemOpErr;
@@ -51,7 +52,7 @@ void Engine::Impl::terminate(QpContext& qp, const DdpSegment* seg) {
 }
 
 /// A READ that was accepted cannot be served any more.
-void Engine::Impl::terminate_read_job(QpContext& qp, const ReadJob& job, TermCode code) {
+void Engine::Impl::terminate_read_job(QpContext& qp, const Job& job, TermCode code) {
   TermInfo& t = qp.refusal;
   t = {};
   t.code = code;

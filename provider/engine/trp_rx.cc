@@ -223,7 +223,7 @@ void Engine::Impl::advance(QpContext& qp) {
       verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
       give_back(qp, rx.held);
     } else if (rx.kind == RxPkt::kSendLast) {
-      verdict = finish_send(qp, rx.msn, {.rdmap = rx.rdmap, .length = rx.length, .imm = rx.imm});
+      verdict = finish_message(qp, rx.msn, {.rdmap = rx.rdmap, .length = rx.length, .imm = rx.imm});
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
     }
     if (verdict != Verdict::kAccept) return qp.rcv.refuse();

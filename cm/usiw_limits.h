@@ -38,9 +38,7 @@ static inline __u32 usiw_stag(__u32 index, __u32 random)
 }
 
 /*
- * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags. The
- * right to atomics is taken, because many programs ask for all rights at once; the device has no
- * atomics (atomic_cap), so nobody can make use of it.
+ * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags.
  */
 #define USIW_ACCESS_LOCAL_WRITE		0x1u
 #define USIW_ACCESS_REMOTE_WRITE	0x2u

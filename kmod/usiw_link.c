@@ -53,7 +53,8 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = USIW_MAX_IRD;
 	attr->max_qp_init_rd_atom = USIW_MAX_ORD;
 	attr->max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	/* The processor does them: they are atomic with all that it does itself. */
+	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->timestamp_mask = USIW_TIMESTAMP_MASK;
 	attr->hca_core_clock = USIW_CLOCK_KHZ;
 	return 0;

@@ -44,7 +44,7 @@ extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uin
   std::lock_guard hold(runtime.region_lock());
   int rc = usiw_cmd_reg_mr(ibpd, addr, length, iova, access, mr);
   if (rc == 0) {
-    constexpr uint32_t kAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead;
+    constexpr uint32_t kAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
     rc = runtime.hold()->mr_add({.stag = mr->ibv.lkey,
                                   .pd = from(ibpd)->number,
                                   .access = static_cast<uint32_t>(access) & kAccess,

@@ -33,6 +33,7 @@ ib_uverbs_query_device_resp device_attr() {
   r.max_qp_rd_atom = USIW_MAX_IRD;
   r.max_qp_init_rd_atom = USIW_MAX_ORD;
   r.max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
+  r.atomic_cap = IBV_ATOMIC_GLOB;
   r.phys_port_cnt = 1;
   return r;
 }

@@ -192,8 +192,13 @@ int Endpoint::try_send(const SendWr& w) {
   wr.send_flags = w.flags;
   wr.sg_list = sges.data();
   wr.num_sge = static_cast<int>(sges.size());
-  wr.wr.rdma.remote_addr = w.remote_addr;
-  wr.wr.rdma.rkey = w.rkey;
+  wr.imm_data = w.imm_data;
+  if (w.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    wr.wr.atomic = {.remote_addr = w.remote_addr, .compare_add = w.compare_add, .swap = w.swap, .rkey = w.rkey};
+  } else {
+    wr.wr.rdma.remote_addr = w.remote_addr;
+    wr.wr.rdma.rkey = w.rkey;
+  }
   const int error = ibv_post_send(qp, &wr, &bad);
   if (error && bad != &wr) FAIL("ibv_post_send failed (%d) without naming the work request", error);
   return error;

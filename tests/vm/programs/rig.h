@@ -109,6 +109,8 @@ struct SendWr {
   std::vector<ibv_sge> sges = {};
   uint64_t remote_addr = 0;
   uint32_t rkey = 0;
+  uint32_t imm_data = 0;                ///< big endian, as verbs have it
+  uint64_t compare_add = 0, swap = 0;   ///< of atomics
 };
 
 class Endpoint {

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -58,17 +59,21 @@ const char* work_name(unsigned opcode) {
     case IBV_WC_SEND: return "SEND";
     case IBV_WC_RDMA_WRITE: return "WRITE";
     case IBV_WC_RDMA_READ: return "READ";
+    case IBV_WC_COMP_SWAP: return "CMP_SWAP";
+    case IBV_WC_FETCH_ADD: return "FETCH_ADD";
     case IBV_WC_RECV: return "RECV";
+    case IBV_WC_RECV_RDMA_WITH_IMM: return "RECV_IMM";
   }
   return "?";
 }
 
 std::string segment_text(std::span<const std::byte> kept, uint32_t missing) {
-  static constexpr const char* kNames[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND",
-                                           "SEND_INV", "SEND_SE", "SEND_SE_INV", "TERMINATE"};
+  static constexpr std::array kNames = {"WRITE",     "READ_REQ",    "READ_RESP", "SEND", "SEND_INV",
+                                        "SEND_SE",   "SEND_SE_INV", "TERMINATE", "IMM",  "IMM_SE",
+                                        "ATOMIC_REQ", "ATOMIC_RESP", "SEND_IMM",  "SEND_SE_IMM"};
   DdpSegment seg;
   if (decode_ddp(kept, seg) == DdpDecode::kShort) return " | cut short";
-  std::string out = format(" | %s", seg.rdmap_opcode < 8 ? kNames[seg.rdmap_opcode] : "?");
+  std::string out = format(" | %s", seg.rdmap_opcode < kNames.size() ? kNames[seg.rdmap_opcode] : "?");
   if (seg.tagged)
     out += format(" stag=0x%08x to=0x%llx", seg.stag, static_cast<unsigned long long>(seg.to));
   else

@@ -287,7 +287,17 @@ def patched(segment, at, value):
     (patched(w.send(), 0, 0x42), "DDP version 2"),
     (patched(w.send(), 1, 0x83), "RDMAP version 2"),
     (patched(w.send(), 1, 0x53), "reserved RDMAP bits"),
-    (patched(w.send(), 1, 0x48), "RDMAP opcode 8"),
+    (patched(w.send(), 1, 0x4e), "RDMAP opcode 14"),
+    (w.data(A, 0, 0, w.imm(payload=b"x" * 7)), "immediate data of 7"),
+    (w.data(A, 0, 0, w.imm(mo=8)), "IMM in more than one segment"),
+    (w.data(A, 0, 0, w.untagged(8, 1, 1, payload=b"x" * 8)), "IMM in queue 1"),
+    (w.data(A, 0, 0, w.untagged(10, 1, 1, payload=b"x" * 51)), "ATOMIC_REQ of 51"),
+    (w.data(A, 0, 0, w.untagged(10, 0, 1, payload=b"x" * 52)), "ATOMIC_REQ in queue 0"),
+    (w.data(A, 0, 0, w.atomic_req(op=1)), "atomic operation 1"),
+    (w.data(A, 0, 0, w.atomic_req(mask=1)), "FetchAdd with a mask"),
+    (w.data(A, 0, 0, w.atomic_req(op=2, mask=7)), "CmpSwap of a part"),
+    (w.data(A, 0, 0, w.untagged(11, 3, 1, payload=b"x" * 13)), "ATOMIC_RESP of 13"),
+    (w.data(A, 0, 0, w.untagged(11, 2, 1, payload=b"x" * 12)), "ATOMIC_RESP in queue 2"),
     (patched(w.write(), 1, 0x43), "SEND in a tagged"),
     (w.data(A, 0, 0, w.untagged(0, 0, 1)), "WRITE in an untagged"),
     (w.data(A, 0, 0, w.untagged(3, 1, 1)), "SEND in queue 1"),
@@ -408,7 +418,7 @@ def test_psn_problems(tmp_path):
     expect(tmp_path, HANDSHAKE + [(A, w.shutdown(A, 0, 0)), (A, w.data(A, 1, 0, w.send(1)))],
            "behind the end of the stream")
     expect(tmp_path, HANDSHAKE + [d0, (B, w.data(B, 0, 1, w.write())),
-                                  (A, w.sack(A, 0, flags=u.F_NOT_READY))], "which is no SEND")
+                                  (A, w.sack(A, 0, flags=u.F_NOT_READY))], "which takes no receive")
 
 
 def test_window_moves_with_the_credit(tmp_path):
@@ -448,9 +458,26 @@ def stream(*segments, who=A):
     ((w.write(0, last=False), w.write(8, stag=0x101)), "does not go on"),
     ((w.read_req(2),), "MSN 2 in queue 1"),
     ((w.read_resp(),), "without a READ request"),
+    ((w.write(0, b"x" * 8), w.imm(length=7)), "of a WRITE of 7 bytes"),
+    ((w.imm(length=8),), "of a WRITE of 8 bytes"),
+    ((w.write(0, b"x" * 8), w.send(), w.imm(2, length=8)), "of a WRITE of 8 bytes"),
+    ((w.imm(2),), "MSN 2 in queue 0"),
+    ((w.write(last=False), w.imm(1)), "inside a WRITE"),
+    ((w.atomic_resp(),), "where none is due"),
 ])
 def test_message_problems(tmp_path, segments, needle):
     expect(tmp_path, stream(*segments), needle)
+
+
+def test_immediate_data_and_atomics(tmp_path):
+    good = stream(w.write(0, b"x" * 8, last=False), w.write(8), w.imm(1, length=16), w.imm(2), w.untagged(12, 0, 3, inv=9),
+                  w.atomic_req(1), w.read_req(2), w.atomic_req(3, op=2, ident=3, mask=u.ALL_ONES, compare_mask=u.ALL_ONES))
+    answers = [w.atomic_resp(1, 1), w.read_resp(b"x" * 8), w.atomic_resp(2, 3)]
+    good += [(B, w.data(B, i, 8, s)) for i, s in enumerate(answers)]
+    assert u.check_stream(capture(tmp_path, good)) == []
+    expect(tmp_path, good[:-3] + [(B, w.data(B, 0, 8, w.atomic_resp(1, 2)))], "Atomic Response to 2 where 1 is due")
+    expect(tmp_path, good[:-3] + [(B, w.data(B, 0, 8, w.read_resp()))], "READ response to an atomic")
+    expect(tmp_path, good[:-2] + [(B, w.data(B, 1, 8, w.atomic_resp(2, 2)))], "where none is due")
 
 
 def test_read_response_problems(tmp_path):
@@ -479,7 +506,7 @@ def test_read_response_between_segments_of_a_write(tmp_path):
 def test_ord(tmp_path):
     conversation = [(A, w.req(ord_=8)), (B, w.accept(ird=2)), (A, w.confirm())]
     conversation += [(A, w.data(A, i, 0, w.read_req(i + 1))) for i in range(3)]
-    expect(tmp_path, conversation, "3 READs outstanding, ORD is 2")
+    expect(tmp_path, conversation, "3 READs and atomics outstanding, ORD is 2")
 
 
 def test_a_gap_ends_the_check_of_messages_not_the_run(tmp_path):

@@ -20,7 +20,9 @@ FIELDS = ["frame.number", "psn", "ack_psn", "opcode", "flags", "credit", "echo",
           "cm.window", "cm.features", "cm.reason", "cm.private_data", "sack.have", "ddp.tagged", "ddp.last", "rdmap.opcode",
           "ddp.stag", "ddp.to", "ddp.inv_stag", "ddp.qn", "ddp.msn", "ddp.mo", "ddp.length", "ddp.payload",
           "read.sink_stag", "read.sink_to", "read.size", "read.src_stag", "read.src_to", "term.layer", "term.etype",
-          "term.ecode", "term.seg_len", "term.ddp", "term.read"]
+          "term.ecode", "term.seg_len", "term.ddp", "term.read", "imm.data", "imm.length", "atomic.op", "atomic.id",
+          "atomic.stag", "atomic.to", "atomic.add_swap", "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask",
+          "found.id", "found.value"]
 
 
 def tshark(*words):
@@ -58,6 +60,13 @@ def expected(d):
                   "ddp.length": len(b.payload), "ddp.payload": b.payload}
         if b.read:
             found |= dict(zip(("read.sink_stag", "read.sink_to", "read.size", "read.src_stag", "read.src_to"), b.read))
+        if b.imm_length is not None:
+            found |= {"imm.data": b.imm, "imm.length": b.imm_length}
+        if b.atomic:
+            found |= dict(zip(("atomic.op", "atomic.id", "atomic.stag", "atomic.to", "atomic.add_swap",
+                               "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask"), b.atomic))
+        if b.found:
+            found |= dict(zip(("found.id", "found.value"), b.found))
         if b.term:
             found |= dict(zip(("term.layer", "term.etype", "term.ecode", "term.seg_len", "term.ddp", "term.read"), b.term))
     return found

@@ -40,13 +40,17 @@ MIN_MTU, MAX_MTU = 576, 9216
 MAX_IRD = MAX_ORD = 128
 REJECT_REASONS = ("user", "no listener", "version", "features", "malformed", "no resource", "MTU")
 
-# RDMAP opcodes (RFC 5040 section 4.3).
-WRITE, READ_REQ, READ_RESP, SEND, SEND_INV, SEND_SE, SEND_SE_INV, TERMINATE = range(8)
+# RDMAP opcodes (RFC 5040 section 4.3, RFC 7306 section 4; the last two are usiw's own).
+(WRITE, READ_REQ, READ_RESP, SEND, SEND_INV, SEND_SE, SEND_SE_INV, TERMINATE, IMM, IMM_SE, ATOMIC_REQ, ATOMIC_RESP,
+ SEND_IMM, SEND_SE_IMM) = range(14)
 RDMAP_OPCODES = ("WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE", "SEND_SE_INV",
-                 "TERMINATE")
+                 "TERMINATE", "IMM", "IMM_SE", "ATOMIC_REQ", "ATOMIC_RESP", "SEND_IMM", "SEND_SE_IMM")
 TAGGED_OPCODES = (WRITE, READ_RESP)
-SENDS = (SEND, SEND_INV, SEND_SE, SEND_SE_INV)
-QN_OF = {READ_REQ: 1, TERMINATE: 2, SEND: 0, SEND_INV: 0, SEND_SE: 0, SEND_SE_INV: 0}
+SENDS = (SEND, SEND_INV, SEND_SE, SEND_SE_INV, SEND_IMM, SEND_SE_IMM)
+WITH_IMM = (SEND_IMM, SEND_SE_IMM)
+QN_OF = dict.fromkeys(SENDS + (IMM, IMM_SE), 0) | {READ_REQ: 1, ATOMIC_REQ: 1, TERMINATE: 2, ATOMIC_RESP: 3}
+FETCH_ADD, CMP_SWAP = 0, 2
+ALL_ONES = (1 << 64) - 1
 
 
 @dataclasses.dataclass
@@ -84,6 +88,10 @@ class Segment:
     read: tuple = None      # READ_REQ: (sink STag, sink TO, size, source STag, source TO)
     term: tuple = None      # TERMINATE: (layer, etype, ecode, DDP segment length or None,
                             #             DDP header, RDMAP header)
+    imm: int = None         # with immediate data: the number that its bytes are
+    imm_length: int = None  # IMM: bytes of the WRITE
+    atomic: tuple = None    # ATOMIC_REQ: (operation, id, STag, TO, add or swap, mask, compare, mask)
+    found: tuple = None     # ATOMIC_RESP: (id, value)
 
 
 @dataclasses.dataclass
@@ -142,13 +150,19 @@ class Datagram:
             return f" have={''.join(str(bit) for bit in b)}" if b else ""
         if not isinstance(b, Segment):
             return ""
-        line = " | " + RDMAP_OPCODES[b.opcode] if b.opcode < 8 else " | ?"
+        line = " | " + name_of(b.opcode)
         if b.tagged:
             line += f" stag=0x{b.stag:08x} to=0x{b.to:x}"
         else:
             line += f" qn={b.qn} msn={b.msn} mo={b.mo}"
         if b.read:
             line += " sink=0x%08x:0x%x size=%d source=0x%08x:0x%x" % b.read
+        elif b.imm is not None:
+            line += f" imm=0x{b.imm:08x}"
+        elif b.atomic:
+            line += " op=%d id=%d stag=0x%08x to=0x%x add_swap=0x%x mask=0x%x compare=0x%x mask=0x%x" % b.atomic
+        elif b.found:
+            line += " id=%d found=0x%x" % b.found
         elif b.term:
             line += " layer=%d etype=%d ecode=0x%02x" % b.term[:3]
         return line + f" len={len(b.payload)}" + (" L" if b.last else "")
@@ -419,7 +433,7 @@ def decode_segment(data, problems):
         problems.append(f"RDMAP version {rdmap >> 6}")
     if rdmap & 0x30:
         problems.append("reserved RDMAP bits")
-    if opcode > TERMINATE:
+    if opcode > SEND_SE_IMM:
         problems.append(f"RDMAP opcode {opcode}")
     elif tagged != (opcode in TAGGED_OPCODES):
         problems.append(f"{RDMAP_OPCODES[opcode]} in a{' ' if tagged else 'n un'}tagged segment")
@@ -436,22 +450,57 @@ def decode_segment(data, problems):
     s = Segment(False, last, opcode, data[18:], inv_stag=inv_stag, qn=qn, msn=msn, mo=mo)
     if opcode in QN_OF and qn != QN_OF[opcode]:
         problems.append(f"{RDMAP_OPCODES[opcode]} in queue {qn}")
-    if inv_stag and opcode not in (SEND_INV, SEND_SE_INV):
+    if opcode in WITH_IMM:
+        s.imm = inv_stag
+    elif inv_stag and opcode not in (SEND_INV, SEND_SE_INV):
         problems.append("reserved STag field is set")
     if msn == 0:
         problems.append("MSN 0")
-    if opcode in (READ_REQ, TERMINATE) and (mo or not last):
+    if opcode in QN_OF and opcode not in SENDS and (mo or not last):
         problems.append(f"{RDMAP_OPCODES[opcode]} in more than one segment")
     if opcode == READ_REQ:
         if len(s.payload) != 28:
             problems.append(f"READ_REQ of {len(s.payload)} bytes")
         else:
             s.read = struct.unpack(">IQIIQ", s.payload)
+    elif opcode in (IMM, IMM_SE):
+        if len(s.payload) != 8:
+            problems.append(f"immediate data of {len(s.payload)} bytes")
+        else:
+            s.imm, s.imm_length = struct.unpack(">II", s.payload)
+    elif opcode == ATOMIC_REQ:
+        decode_atomic(s, problems)
+    elif opcode == ATOMIC_RESP:
+        if len(s.payload) != 12:
+            problems.append(f"ATOMIC_RESP of {len(s.payload)} bytes")
+        else:
+            s.found = struct.unpack(">IQ", s.payload)
     elif opcode == TERMINATE:
         if msn != 1:
             problems.append(f"Terminate with MSN {msn}")
         s.term = decode_terminate(s.payload, problems)
     return s
+
+
+def name_of(opcode):
+    return RDMAP_OPCODES[opcode] if opcode < len(RDMAP_OPCODES) else "?"
+
+
+def decode_atomic(s, problems):
+    """RFC 7306 section 5.2.1; usiw sends no masks but these."""
+    if len(s.payload) != 52:
+        problems.append(f"ATOMIC_REQ of {len(s.payload)} bytes")
+        return
+    s.atomic = struct.unpack(">IIIQQQQQ", s.payload)
+    op, _, _, _, _, mask, compare, compare_mask = s.atomic
+    if op == FETCH_ADD:
+        if mask or compare or compare_mask:
+            problems.append("FetchAdd with a mask or something to compare with")
+    elif op == CMP_SWAP:
+        if mask != ALL_ONES or compare_mask != ALL_ONES:
+            problems.append("CmpSwap of a part of the word")
+    else:
+        problems.append(f"atomic operation {op}")
 
 
 def decode_terminate(data, problems):
@@ -505,14 +554,15 @@ def annotate(d):
                    (16, 2, f"{len(b.private_data)} bytes of private data"),
                    (18, len(b.private_data), "private data")]
     elif isinstance(b, Segment):
-        name = RDMAP_OPCODES[b.opcode] if b.opcode < 8 else "unknown"
+        name = name_of(b.opcode)
         kind = ("tagged" if b.tagged else "untagged") + (", last" if b.last else "")
         fields += [(14, 1, f"DDP: {kind}, version 1"), (15, 1, f"RDMAP: version 1, {name}")]
         if b.tagged:
             fields += [(16, 4, f"STag 0x{b.stag:08x}"), (20, 8, f"TO 0x{b.to:x}")]
             at = 28
         else:
-            fields += [(16, 4, "reserved, or STag to invalidate"), (20, 4, f"QN {b.qn}"),
+            what = "immediate data" if b.opcode in WITH_IMM else "reserved, or STag to invalidate"
+            fields += [(16, 4, what), (20, 4, f"QN {b.qn}"),
                        (24, 4, f"MSN {b.msn}"), (28, 4, f"MO {b.mo}")]
             at = 32
         if b.read:

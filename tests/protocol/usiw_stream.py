@@ -186,12 +186,12 @@ class Connection:
             me.end = at if me.end is None else min(me.end, at)
             if not again and any(other > at for other in me.psns):
                 self.bad(d, f"the end of the stream at +{at}, before PSNs already sent")
-        if segment and segment.read:
+        if segment and (segment.read or segment.atomic):
             me.reads.append(d)
             outstanding = len(me.reads) - self.sent[d.dst].responses
             if me.ord is not None and outstanding > me.ord:
-                self.bad(d, f"{outstanding} READs outstanding, ORD is {me.ord}")
-        if segment and segment.opcode == u.READ_RESP and segment.last:
+                self.bad(d, f"{outstanding} READs and atomics outstanding, ORD is {me.ord}")
+        if segment and segment.opcode in (u.READ_RESP, u.ATOMIC_RESP) and segment.last:
             me.responses += 1
         return None
 
@@ -214,8 +214,8 @@ class Connection:
         if d.flags & u.F_NOT_READY:
             waiting = self.sent[d.dst].psns.get(base)
             if waiting is None or not isinstance(waiting.body, u.Segment) \
-                    or waiting.body.opcode not in u.SENDS:
-                self.bad(d, f"NOT_READY for +{base}, which is no SEND")
+                    or waiting.body.opcode not in u.SENDS + (u.IMM, u.IMM_SE):
+                self.bad(d, f"NOT_READY for +{base}, which takes no receive")
         return None
 
     def on_ack(self, d):
@@ -246,9 +246,10 @@ class Connection:
 
     def check_messages(self, who):
         me, peer = self.sent[who], self.sent[self.other(who)]
-        msn = {0: 1, 1: 1, 2: 1}
+        msn = {0: 1, 1: 1, 2: 1, 3: 1}
+        written = None                  # bytes of the WRITE that was the message before, or is open
         send = write = response = None  # what comes next of an open message
-        served = 0                      # READ responses complete
+        served = 0                      # responses complete
         reads = sorted(peer.reads, key=lambda d: d.body.msn)
         at = 0
         while at in me.psns and (me.end is None or at <= me.end):
@@ -257,21 +258,42 @@ class Connection:
             s = d.body
             if not isinstance(s, u.Segment) or d.problems:
                 continue
-            if s.opcode != u.READ_RESP and s.opcode != u.TERMINATE:
+            if s.opcode not in (u.READ_RESP, u.ATOMIC_RESP, u.TERMINATE):
                 if write is not None and s.opcode != u.WRITE:
                     self.bad(d, "inside a WRITE")
                 if send is not None and s.opcode not in u.SENDS:
                     self.bad(d, "inside a SEND")
             if s.opcode in u.SENDS:
                 send = self.next_untagged(d, s, msn, send)
-            elif s.opcode in (u.READ_REQ, u.TERMINATE):
+            elif s.opcode in (u.READ_REQ, u.ATOMIC_REQ, u.TERMINATE):
                 self.next_untagged(d, s, msn, None)
+            elif s.opcode in (u.IMM, u.IMM_SE):
+                self.next_untagged(d, s, msn, None)
+                if s.imm_length not in (0, written):
+                    self.bad(d, f"immediate data of a WRITE of {s.imm_length} bytes, which is not before it")
+            elif s.opcode == u.ATOMIC_RESP:
+                self.next_untagged(d, s, msn, None)
+                served = self.next_atomic(d, s, reads, response, served)
             elif s.opcode == u.WRITE:
                 if write is not None and (s.stag, s.to) != write:
                     self.bad(d, "WRITE does not go on where its segment before ended")
+                written = (written if write else 0) + len(s.payload)
                 write = None if s.last else (s.stag, s.to + len(s.payload))
             elif s.opcode == u.READ_RESP:
                 response, served = self.next_response(d, s, reads, response, served)
+            if s.opcode not in (u.WRITE, u.READ_RESP, u.ATOMIC_RESP):
+                written = None
+
+    def next_atomic(self, d, s, reads, response, served):
+        """Responses complete behind this one, which is one segment."""
+        if response is not None:
+            self.bad(d, "Atomic Response inside a READ response")
+        if served >= len(reads) or not reads[served].body.atomic:
+            self.bad(d, "Atomic Response where none is due")
+            return served
+        if s.found[0] != reads[served].body.atomic[1]:
+            self.bad(d, f"Atomic Response to {s.found[0]} where {reads[served].body.atomic[1]} is due")
+        return served + 1
 
     def next_untagged(self, d, s, msn, open_message):
         """State behind this segment: None, or (opcode, MO expected)."""
@@ -295,6 +317,9 @@ class Connection:
         if served >= len(reads):
             self.bad(d, "READ response without a READ request")
             return None, served
+        if not reads[served].body.read:
+            self.bad(d, "READ response to an atomic")
+            return None, served + 1
         sink_stag, sink_to, size = reads[served].body.read[:3]
         placed = placed or 0
         if s.stag != sink_stag or s.to != sink_to + placed & (1 << 64) - 1:

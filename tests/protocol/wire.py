@@ -92,6 +92,19 @@ def read_resp(payload=b"z" * 8, last=True, sink=(1, 0)):
     return tagged(2, *sink, payload, last)
 
 
+def imm(msn=1, data=7, length=0, mo=0, payload=None):
+    return untagged(8, 0, msn, mo, struct.pack(">II", data, length) if payload is None else payload)
+
+
+def atomic_req(msn=1, op=0, ident=1, add_swap=5, mask=0, compare=0, compare_mask=0):
+    return untagged(10, 1, msn, payload=struct.pack(">IIIQQQQQ", op, ident, 0x200, 0x2000, add_swap, mask, compare,
+                                                    compare_mask))
+
+
+def atomic_resp(msn=1, ident=1, found=0):
+    return untagged(11, 3, msn, payload=struct.pack(">IQ", ident, found))
+
+
 def terminate(layer=0, etype=1, ecode=0, ddp=b"", rdmap=b"", length=0):
     ctrl = layer << 28 | etype << 24 | ecode << 16
     body = b""

@@ -27,13 +27,17 @@ local REASONS = {
   [0] = "user", "no listener", "version", "features", "malformed", "no resource", "MTU",
 }
 local WRITE, READ_REQ, READ_RESP, SEND, SEND_INV, SEND_SE, SEND_SE_INV, TERMINATE = 0, 1, 2, 3, 4, 5, 6, 7
+local IMM, IMM_SE, ATOMIC_REQ, ATOMIC_RESP, SEND_IMM, SEND_SE_IMM = 8, 9, 10, 11, 12, 13
 local RDMAP = {
   [0] = "WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE", "SEND_SE_INV", "TERMINATE",
+  "IMM", "IMM_SE", "ATOMIC_REQ", "ATOMIC_RESP", "SEND_IMM", "SEND_SE_IMM",
 }
 local QN_OF = {
   [READ_REQ] = 1, [SEND] = 0, [SEND_INV] = 0, [SEND_SE] = 0, [SEND_SE_INV] = 0, [TERMINATE] = 2,
+  [IMM] = 0, [IMM_SE] = 0, [ATOMIC_REQ] = 1, [ATOMIC_RESP] = 3, [SEND_IMM] = 0, [SEND_SE_IMM] = 0,
 }
-local QUEUES = { [0] = "SEND", "READ request", "Terminate" }
+local QUEUES = { [0] = "SEND", "READ request", "Terminate", "Atomic response" }
+local ATOMICS = { [0] = "FetchAdd", [2] = "CmpSwap" }
 local LAYERS = { [0] = "RDMAP", "DDP", "LLP" }
 -- layer, error type, error code (RFC 5040 figure 11)
 local ERRORS = {
@@ -48,6 +52,7 @@ local ERRORS = {
 }
 
 local TRP_BYTES, TAGGED_BYTES, UNTAGGED_BYTES, READ_BYTES, PARAMS_BYTES = 14, 14, 18, 28, 16
+local IMM_BYTES, ATOMIC_REQ_BYTES, ATOMIC_RESP_BYTES = 8, 52, 12
 local MAX_WINDOW, MAX_PRIVATE_DATA, WIRE_VERSION = 1024, 512, 1
 
 -- ---- Fields ----------------------------------------------------------------------------
@@ -87,7 +92,7 @@ local f = {
   rdmap = ProtoField.uint8("usiw.rdmap.opcode", "RDMAP opcode", base.DEC, RDMAP, 0x0f),
   stag = ProtoField.uint32("usiw.ddp.stag", "STag", base.HEX),
   to = ProtoField.uint64("usiw.ddp.to", "Tagged offset", base.HEX),
-  inv_stag = ProtoField.uint32("usiw.ddp.inv_stag", "STag to invalidate", base.HEX),
+  inv_stag = ProtoField.uint32("usiw.ddp.inv_stag", "STag to invalidate, or immediate data", base.HEX),
   qn = ProtoField.uint32("usiw.ddp.qn", "Queue", base.DEC, QUEUES),
   msn = ProtoField.uint32("usiw.ddp.msn", "MSN", base.DEC),
   mo = ProtoField.uint32("usiw.ddp.mo", "Message offset", base.DEC),
@@ -99,6 +104,20 @@ local f = {
   read_size = ProtoField.uint32("usiw.read.size", "Size", base.DEC),
   src_stag = ProtoField.uint32("usiw.read.src_stag", "Source STag", base.HEX),
   src_to = ProtoField.uint64("usiw.read.src_to", "Source offset", base.HEX),
+
+  imm = ProtoField.uint32("usiw.imm.data", "Immediate data", base.HEX),
+  imm_length = ProtoField.uint32("usiw.imm.length", "Bytes of the WRITE", base.DEC),
+
+  atomic_op = ProtoField.uint32("usiw.atomic.op", "Operation", base.DEC, ATOMICS, 0x0f),
+  atomic_id = ProtoField.uint32("usiw.atomic.id", "Request identifier", base.DEC),
+  atomic_stag = ProtoField.uint32("usiw.atomic.stag", "STag", base.HEX),
+  atomic_to = ProtoField.uint64("usiw.atomic.to", "Tagged offset", base.HEX),
+  add_swap = ProtoField.uint64("usiw.atomic.add_swap", "Add or swap data", base.HEX),
+  add_swap_mask = ProtoField.uint64("usiw.atomic.add_swap_mask", "Add or swap mask", base.HEX),
+  compare = ProtoField.uint64("usiw.atomic.compare", "Compare data", base.HEX),
+  compare_mask = ProtoField.uint64("usiw.atomic.compare_mask", "Compare mask", base.HEX),
+  found_id = ProtoField.uint32("usiw.found.id", "Original request identifier", base.DEC),
+  found = ProtoField.uint64("usiw.found.value", "Original remote value", base.HEX),
 
   layer = ProtoField.uint8("usiw.term.layer", "Layer", base.DEC, LAYERS, 0xf0),
   etype = ProtoField.uint8("usiw.term.etype", "Error type", base.DEC, nil, 0x0f),
@@ -202,6 +221,36 @@ local function dissect_read_request(tvb, at, tree)
   return string.format(" size=%d", tvb(at + 12, 4):uint())
 end
 
+local function dissect_immediate(tvb, at, tree)
+  if tvb:len() < at + IMM_BYTES then return "" end
+  local sub = tree:add(trp, tvb(at, IMM_BYTES), "Immediate data")
+  sub:add(f.imm, tvb(at, 4))
+  sub:add(f.imm_length, tvb(at + 4, 4))
+  return string.format(" imm=0x%08x", tvb(at, 4):uint())
+end
+
+local function dissect_atomic_request(tvb, at, tree)
+  if tvb:len() < at + ATOMIC_REQ_BYTES then return "" end
+  local sub = tree:add(trp, tvb(at, ATOMIC_REQ_BYTES), "Atomic request")
+  sub:add(f.atomic_op, tvb(at, 4))
+  sub:add(f.atomic_id, tvb(at + 4, 4))
+  sub:add(f.atomic_stag, tvb(at + 8, 4))
+  sub:add(f.atomic_to, tvb(at + 12, 8))
+  sub:add(f.add_swap, tvb(at + 20, 8))
+  sub:add(f.add_swap_mask, tvb(at + 28, 8))
+  sub:add(f.compare, tvb(at + 36, 8))
+  sub:add(f.compare_mask, tvb(at + 44, 8))
+  return " " .. (ATOMICS[tvb(at + 3, 1):bitfield(4, 4)] or "?")
+end
+
+local function dissect_atomic_response(tvb, at, tree)
+  if tvb:len() < at + ATOMIC_RESP_BYTES then return "" end
+  local sub = tree:add(trp, tvb(at, ATOMIC_RESP_BYTES), "Atomic response")
+  sub:add(f.found_id, tvb(at, 4))
+  sub:add(f.found, tvb(at + 4, 8))
+  return string.format(" id=%d", tvb(at, 4):uint())
+end
+
 local function dissect_terminate(tvb, at, tree)
   if tvb:len() < at + 4 then return "" end
   local sub = tree:add(trp, tvb(at), "Terminate")
@@ -264,6 +313,9 @@ local function dissect_segment(tvb, length, tree)
   if tvb:len() > at then
     tree:add(f.payload, tvb(at))
     if opcode == READ_REQ then text = text .. dissect_read_request(tvb, at, tree) end
+    if opcode == IMM or opcode == IMM_SE then text = text .. dissect_immediate(tvb, at, tree) end
+    if opcode == ATOMIC_REQ then text = text .. dissect_atomic_request(tvb, at, tree) end
+    if opcode == ATOMIC_RESP then text = text .. dissect_atomic_response(tvb, at, tree) end
     if opcode == TERMINATE then text = text .. dissect_terminate(tvb, at, tree) end
   end
   return text .. " len=" .. (length - at) .. (last and " L" or "")

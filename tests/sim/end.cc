@@ -35,7 +35,7 @@ void End::make_qp() {
     attr.sq_sig_all = s.sig_all;
     attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
     attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
-    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source})
+    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words})
       if (process_->engine->mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
   }
   if (qpn == 0) qpn = process_->create_qp(attr);
@@ -111,7 +111,7 @@ void End::post_recvs() {
     const size_t i = lane->recv_end.posted;
     const Op& op = lane->recv_op(i);
     if (op.plan->wrong == Wrong::kNoRecv) break;
-    if (q->post_recv(uint64_t{attempt_->id} << 32 | i, lane->recv.sges(op.remote)) != 0) break;
+    if (q->post_recv(uint64_t{attempt_->id} << 32 | i, lane->recv.sges(op.receive)) != 0) break;
     ++lane->recv_end.posted;
     any = true;
   }
@@ -141,7 +141,14 @@ void End::wake_send() {
     Block& from = lane->block_of(op);
     auto sges = op.plan->inlined ? from.raw_sges(op.local) : from.sges(op.local);
     if (op.plan->wrong == Wrong::kLkey) sges[0].lkey ^= 1;
-    const int rc = q->post_send({uint64_t{attempt_->id} << 32 | i, op.plan->opcode, flags, op.remote_addr, op.rkey}, sges);
+    const int rc = q->post_send({.wr_id = uint64_t{attempt_->id} << 32 | i,
+                                 .opcode = op.plan->opcode,
+                                 .flags = flags,
+                                 .remote_addr = op.remote_addr,
+                                 .rkey = op.rkey,
+                                 .imm = op.imm,
+                                 .operands = op.operands},
+                                sges);
     if (rc != 0) {
       if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
       full = true;
@@ -166,7 +173,7 @@ void End::on_cqe(const Cqe& c) {
   if (w_.tracing())
     w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
              static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode), static_cast<int>(c.status));
-  if (c.opcode == WcOpcode::kRecv) {
+  if (c.opcode == WcOpcode::kRecv || c.opcode == WcOpcode::kRecvRdmaWithImm) {
     in()->on_recv(c, attempt_->end[0]->failures == 0);
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
   } else {
@@ -236,7 +243,7 @@ void End::finish() {
   w_.trace("%c app: qp %u is over%s", 'A' + machine_.side, qpn, flushed ? ", all flushed" : "");
   machine_.kernel->forget(this);
   if (attempt_ != nullptr)
-    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source})
+    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words})
       if (process_->engine->mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
   const bool keep = which_ == 0 && attempt_ != nullptr && flushed &&
                     run_.session_[attempt_->pair] + 1 < w_.sc.pairs[attempt_->pair].sessions.size() &&

@@ -39,7 +39,17 @@ bool equal(const std::byte* at, uint64_t salt, uint64_t from, uint64_t length) {
 }
 
 const char* op_name(WrOpcode o) {
-  return o == WrOpcode::kSend ? "SEND" : o == WrOpcode::kRdmaWrite ? "WRITE" : "READ";
+  static constexpr const char* kNames[] = {"WRITE", "WRITE_IMM", "SEND", "SEND_IMM", "READ", "CMP_SWAP", "FETCH_ADD"};
+  return kNames[static_cast<size_t>(o)];
+}
+
+bool is_send(WrOpcode o) { return o == WrOpcode::kSend || o == WrOpcode::kSendImm; }
+bool is_write(WrOpcode o) { return is_tagged(o); }
+
+uint64_t load_word(const Block& b, const Piece& at) {
+  uint64_t word;
+  std::memcpy(&word, b.bytes.data() + at.offset, sizeof word);
+  return word;
 }
 
 }  // namespace
@@ -139,43 +149,55 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       recv((first_stag + 2) << 8 | 0x33, kAccessLocalWrite, salt + 3),
       target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, salt + 4),
       source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead, salt + 5),
+      words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic, salt + 6),
       w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), name_(name) {
   uint64_t data = salt + 1000;
+  word_ = words.take(kAtomicBytes);
   for (const OpPlan& p : plan.ops) {
     Op op{.plan = &p, .data = data += 10, .local = {}, .remote = {}};
-    if (p.opcode == WrOpcode::kSend) {
-      op.local = src.take(p.local);
+    op.imm = static_cast<uint32_t>(op.data);
+    if (takes_receive(p.opcode)) {
       std::vector<uint32_t> lengths = p.recv;
       if (p.wrong == Wrong::kShortRecv) lengths = {p.size - 1};
-      op.remote = recv.take(lengths);
+      op.receive = recv.take(lengths);
       op.send_no = static_cast<int>(send_ops_.size());
       send_ops_.push_back(ops_.size());
-    } else if (p.opcode == WrOpcode::kRdmaWrite) {
+    }
+    if (is_send(p.opcode)) {
+      op.local = src.take(p.local);
+      op.remote = op.receive;
+    } else if (is_write(p.opcode)) {
       op.local = src.take(p.local);
       op.remote = {target.take(p.size)};
+    } else if (is_atomic(p.opcode)) {
+      op.local = sink.take(p.local);
+      op.remote = {word_};
     } else {
       op.local = sink.take(p.local);
       op.remote = {source.take(p.size)};
     }
     ops_.push_back(std::move(op));
   }
-  for (Block* b : {&src, &sink, &recv, &target, &source}) b->make();
+  for (Block* b : {&src, &sink, &recv, &target, &source, &words}) b->make();
+  word_values_ = {load_word(words, word_)};
   for (Op& op : ops_) {
     const OpPlan& p = *op.plan;
     const bool read = p.opcode == WrOpcode::kRdmaRead;
-    Block& far = read ? source : target;
-    if (p.opcode != WrOpcode::kSend) {
+    Block& far = read ? source : is_atomic(p.opcode) ? words : target;
+    if (!is_send(p.opcode)) {
       op.remote_addr = far.iova(op.remote[0].offset);
       op.rkey = far.stag;
     }
-    if (read && p.read_of >= 0) {
+    if (is_atomic(p.opcode)) {
+      plan_atomic(op);
+    } else if (read && p.read_of >= 0) {
       const Op& w = ops_[static_cast<size_t>(p.read_of)];
       op.remote_addr = w.remote_addr;
       op.rkey = w.rkey;
       op.data = w.data;
     } else if (p.size != 0) {
       // The last byte has to change, so that it can be seen when it does.
-      Block& to = read ? sink : p.opcode == WrOpcode::kSend ? recv : target;
+      Block& to = read ? sink : is_send(p.opcode) ? recv : target;
       const auto& pieces = read ? op.local : op.remote;
       for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
         if (it->length == 0) continue;
@@ -185,7 +207,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     }
     if (read)
       source.write(op.remote, p.read_of >= 0 ? source.salt + 99 : op.data);
-    else
+    else if (!is_atomic(p.opcode))
       src.write(op.local, op.data);
     switch (p.wrong) {
       case Wrong::kRkey: op.rkey ^= 0x1; break;
@@ -197,6 +219,39 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       default: break;
     }
   }
+}
+
+/// What an atomic is to do, and what it finds if all before it have been done once.
+void Lane::plan_atomic(Op& op) {
+  const uint64_t now = word_values_.back();
+  op.found = now;
+  const bool matches = op.data % 20 != 0;
+  if (op.plan->opcode == WrOpcode::kFetchAdd)
+    op.operands = {op.data | 1, 0};
+  else
+    op.operands = {matches ? now : ~now, op.data};
+  if (op.plan->wrong != Wrong::kNone) return;
+  word_values_.push_back(op.plan->opcode == WrOpcode::kFetchAdd ? now + op.operands.compare_add
+                         : matches                              ? op.data
+                                                                : now);
+}
+
+bool Lane::result_there(const Op& op) const { return load_word(sink, op.local[0]) == op.found; }
+
+/// The word is as some number of atomics have left it: all that have succeeded, and none that was not posted.
+void Lane::check_word(size_t posted) {
+  size_t succeeded = 0, right = 0;
+  for (size_t i = 0; i < posted; ++i) {
+    if (!is_atomic(ops_[i].plan->opcode) || ops_[i].plan->wrong != Wrong::kNone) continue;
+    ++right;
+    succeeded += i < send.succeeded;
+  }
+  const uint64_t word = load_word(words, word_);
+  const auto from = word_values_.begin() + static_cast<std::ptrdiff_t>(succeeded);
+  const auto to = word_values_.begin() + static_cast<std::ptrdiff_t>(right) + 1;
+  if (std::find(from, to, word) == to)
+    w_.fail("atomic", "lane %c: %zu to %zu atomics have been done, and the word is %llx", name_, succeeded, right,
+            static_cast<unsigned long long>(word));
 }
 
 bool Lane::last_byte_new(const Block& b, const Op& op) const {
@@ -212,9 +267,10 @@ void Lane::effect(size_t i, const char* when) {
   const Op& op = ops_[i];
   bool there = true;
   switch (op.plan->opcode) {
-    case WrOpcode::kSend: there = recv.holds(op.remote, op.data); break;
-    case WrOpcode::kRdmaWrite: there = target.holds(op.remote, op.data); break;
     case WrOpcode::kRdmaRead: there = sink.holds(op.local, op.data); break;
+    case WrOpcode::kCompareSwap:
+    case WrOpcode::kFetchAdd: there = result_there(op); break;
+    default: there = (is_send(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
   }
   if (!there)
     w_.fail("bytes", "lane %c: %s %zu of %u bytes: wrong bytes %s", name_, op_name(op.plan->opcode), i, op.plan->size,
@@ -223,7 +279,7 @@ void Lane::effect(size_t i, const char* when) {
 
 void Lane::verify_through(size_t i, const char* when) {
   for (; verified_ <= i; ++verified_)
-    if (ops_[verified_].plan->opcode != WrOpcode::kRdmaRead && ops_[verified_].plan->wrong == Wrong::kNone)
+    if (!is_answered(ops_[verified_].plan->opcode) && ops_[verified_].plan->wrong == Wrong::kNone)
       effect(verified_, when);
 }
 
@@ -231,7 +287,7 @@ void Lane::check_order() {
   if (raw_) return;
   for (size_t i = verified_; i < send.posted; ++i) {
     const Op& op = ops_[i];
-    if (op.plan->opcode != WrOpcode::kRdmaWrite || op.plan->size == 0 || op.plan->wrong != Wrong::kNone) continue;
+    if (!is_write(op.plan->opcode) || op.plan->size == 0 || op.plan->wrong != Wrong::kNone) continue;
     if (last_byte_new(target, op)) verify_through(i, "behind a last byte that is there");
   }
 }
@@ -257,14 +313,14 @@ bool Lane::status_allowed(const Op& op, WcStatus status) const {
     case WcStatus::kRetryExcErr:
       return w_.sc.may_break();
     case WcStatus::kRemAccessErr:
-      return o != WrOpcode::kSend && (op.plan->wrong == Wrong::kRkey || op.plan->wrong == Wrong::kBounds ||
-                                      op.plan->wrong == Wrong::kRights);
+      return !is_send(o) && (op.plan->wrong == Wrong::kRkey || op.plan->wrong == Wrong::kBounds ||
+                             op.plan->wrong == Wrong::kRights);
     case WcStatus::kLocProtErr:
       return op.plan->wrong == Wrong::kLkey;
     case WcStatus::kRemInvReqErr:
       return op.plan->wrong == Wrong::kShortRecv;
     case WcStatus::kRnrRetryExcErr:
-      return o == WrOpcode::kSend && (op.plan->wrong == Wrong::kNoRecv || w_.sc.has(kFreeze) || w_.sc.may_break());
+      return takes_receive(o) && (op.plan->wrong == Wrong::kNoRecv || w_.sc.has(kFreeze) || w_.sc.may_break());
     default:
       return false;
   }
@@ -304,10 +360,8 @@ void Lane::on_send(const Cqe& c) {
   ++send.succeeded;
   if (op.plan->wrong != Wrong::kNone && !raw_)
     return w_.fail("status", "lane %c: %s %zu succeeds, which it must not", name_, op_name(op.plan->opcode), i);
-  static constexpr WcOpcode kCodes[] = {WcOpcode::kRdmaWrite, WcOpcode::kSend, WcOpcode::kSend, WcOpcode::kSend,
-                                        WcOpcode::kRdmaRead};
-  if (c.opcode != kCodes[static_cast<size_t>(op.plan->opcode)] ||
-      (op.plan->opcode == WrOpcode::kRdmaRead && c.byte_len != op.plan->size))
+  if (c.opcode != operation(op.plan->opcode).completion || c.flags != 0 ||
+      (is_answered(op.plan->opcode) && c.byte_len != op.plan->size))
     w_.fail("completion", "lane %c: %zu: opcode %d, %u bytes", name_, i, static_cast<int>(c.opcode), c.byte_len);
   if (!op.plan->signalled && !sig_all_)
     w_.fail("completion", "lane %c: %zu was not signalled", name_, i);
@@ -338,8 +392,13 @@ void Lane::on_recv(const Cqe& c, bool connected) {
   if (raw_) return;
   const size_t at = send_ops_[i];
   if (at >= send.posted) return w_.fail("completion", "lane %c: receive %zu of what was never sent", name_, i);
-  if (c.byte_len != recv_op(i).plan->size || c.opcode != WcOpcode::kRecv)
-    w_.fail("completion", "lane %c: receive %zu: %u bytes, sent %u", name_, i, c.byte_len, recv_op(i).plan->size);
+  const Op& op = recv_op(i);
+  const WrOpcode o = op.plan->opcode;
+  if (c.byte_len != op.plan->size || c.opcode != (is_send(o) ? WcOpcode::kRecv : WcOpcode::kRecvRdmaWithImm))
+    w_.fail("completion", "lane %c: receive %zu: %u bytes, sent %u", name_, i, c.byte_len, op.plan->size);
+  const bool imm = o == WrOpcode::kSendImm || o == WrOpcode::kRdmaWriteImm;
+  if (c.flags != (imm ? kWcWithImm : 0) || c.imm != (imm ? op.imm : 0))
+    w_.fail("immediate", "lane %c: receive %zu: flags %u, immediate data %08x", name_, i, c.flags, c.imm);
   effect(at, "in a receive that is complete");
   if (at != 0) verify_through(at - 1, "before a receive that is complete");
 }
@@ -383,11 +442,17 @@ void Lane::check_end(bool may_break, bool flushed) {
         w_.fail("memory", "lane %c: source of READ %zu has changed", name_, i);
       continue;
     }
+    if (is_atomic(o)) {
+      in_sink.push_back(op.local);
+      if (!raw_ && !sink.untouched(op.local) && (!posted || !result_there(op)))
+        w_.fail("memory", "lane %c: result of atomic %zu is what was never there", name_, i);
+      continue;
+    }
     in_src.push_back(op.local);
     if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
-    Block& b = o == WrOpcode::kSend ? recv : target;
-    (o == WrOpcode::kSend ? in_recv : in_target).push_back(op.remote);
-    const bool may_be_there = posted && (o != WrOpcode::kSend || static_cast<size_t>(op.send_no) < recv_end.posted);
+    Block& b = is_send(o) ? recv : target;
+    (is_send(o) ? in_recv : in_target).push_back(op.remote);
+    const bool may_be_there = posted && (!is_send(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
     if (!raw_ && (may_be_there ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
       w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
   }
@@ -397,11 +462,13 @@ void Lane::check_end(bool may_break, bool flushed) {
   check_block(source, in_source, "source");
   // What a damaged datagram may reach is memory with remote rights, and no other.
   if (!raw_) check_block(target, in_target, "target");
+  if (!raw_) check_block(words, {{word_}}, "words");
+  if (!raw_) check_word(send.posted);
   if (!raw_ && send.succeeded > 0) {
     size_t sent = 0;
-    for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += ops_[i].plan->opcode == WrOpcode::kSend;
+    for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += takes_receive(ops_[i].plan->opcode);
     if (sent > recv_end.succeeded && recv_end.completed == recv_end.posted)
-      w_.fail("agree", "lane %c: %zu SENDs succeeded, %zu were received", name_, sent, recv_end.succeeded);
+      w_.fail("agree", "lane %c: %zu that take a receive succeeded, %zu were received", name_, sent, recv_end.succeeded);
   }
 }
 

@@ -58,11 +58,15 @@ std::byte pattern_byte(uint64_t salt, uint64_t at);
 struct Op {
   const OpPlan* plan;
   uint64_t data;               ///< pattern of the bytes that it moves
-  std::vector<Piece> local;    ///< in src (SEND, WRITE) or sink (READ)
-  std::vector<Piece> remote;   ///< in recv (SEND), target (WRITE), source or target (READ)
+  std::vector<Piece> local;    ///< in src (SEND, WRITE) or sink (READ, atomic)
+  std::vector<Piece> remote;   ///< in recv (SEND), target (WRITE), source or target (READ), words (atomic)
+  std::vector<Piece> receive = {};  ///< in recv: of the receive that it takes
   uint64_t remote_addr = 0;
   uint32_t rkey = 0;
-  int send_no = -1;            ///< SEND: how many SENDs are before it
+  int send_no = -1;            ///< what takes a receive: how many such are before it
+  uint32_t imm = 0;            ///< with immediate data
+  AtomicOperands operands{};   ///< atomic ...
+  uint64_t found = 0;          ///< ... and what it finds, being done once and in its turn
 };
 
 struct LaneEnd {
@@ -76,7 +80,7 @@ class Lane {
   Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag, uint64_t salt);
 
   // Blocks of the requester and of the responder, to be registered there.
-  Block src, sink, recv, target, source;
+  Block src, sink, recv, target, source, words;
 
   /// Next work request or receive to post; its index. The caller says how it went.
   size_t next_send() const { return send.posted; }
@@ -84,7 +88,7 @@ class Lane {
   size_t size() const { return ops_.size(); }
   size_t sends() const { return send_ops_.size(); }
   const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
-  Block& block_of(const Op& op) { return op.plan->opcode == WrOpcode::kRdmaRead ? sink : src; }
+  Block& block_of(const Op& op) { return is_answered(op.plan->opcode) ? sink : src; }
 
   void on_send(const Cqe& c);
   /// @p connected: the client has not given up on its set-up, which explains the flush of what the
@@ -109,6 +113,9 @@ class Lane {
   void verify_through(size_t i, const char* when);
   bool last_byte_new(const Block& b, const Op& op) const;
   bool status_allowed(const Op& op, WcStatus status) const;
+  void plan_atomic(Op& op);
+  bool result_there(const Op& op) const;
+  void check_word(size_t posted);
   void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
 
   World& w_;
@@ -118,6 +125,8 @@ class Lane {
   std::vector<size_t> send_ops_;
   size_t verified_ = 0;       ///< everything before it is known to be in place
   size_t reads_seen_ = 0;     ///< READs before it are complete
+  Piece word_{};              ///< in words: what all atomics work on
+  std::vector<uint64_t> word_values_;  ///< what is there before the first, and behind each
 };
 
 }  // namespace usiw::sim

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/operations.h"
+
 namespace usiw::sim {
 namespace {
 
@@ -68,6 +70,25 @@ LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
   return lane;
 }
 
+/// Some have immediate data, and some READs are atomics.
+void vary(Rng& rng, LanePlan& lane) {
+  for (OpPlan& op : lane.ops) {
+    const bool now = rng.chance(25);
+    const bool swap = rng.chance(50);
+    if (!now) continue;
+    switch (op.opcode) {
+      case WrOpcode::kSend: op.opcode = WrOpcode::kSendImm; break;
+      case WrOpcode::kRdmaWrite: op.opcode = WrOpcode::kRdmaWriteImm; break;
+      default:
+        if (op.read_of >= 0) break;
+        op.opcode = swap ? WrOpcode::kCompareSwap : WrOpcode::kFetchAdd;
+        op.size = kAtomicBytes;
+        op.local = op.recv = {kAtomicBytes};
+        break;
+    }
+  }
+}
+
 /// One operation is wrong, somewhere.
 void spoil(Rng& rng, LanePlan& lane) {
   if (lane.ops.empty()) return;
@@ -75,14 +96,15 @@ void spoil(Rng& rng, LanePlan& lane) {
   OpPlan& op = lane.ops[at];
   for (const OpPlan& o : lane.ops)
     if (o.read_of == static_cast<int>(at)) return;
-  op.size = std::max(op.size, 1u);
+  op.size = std::max(op.size, 1u);  // an atomic's is as it must be
   op.local = {op.size};
   op.recv = {op.size};
   op.inlined = false;
   op.read_of = -1;
   static constexpr Wrong kTagged[] = {Wrong::kRkey, Wrong::kBounds, Wrong::kRights, Wrong::kLkey};
   static constexpr Wrong kSend[] = {Wrong::kLkey, Wrong::kShortRecv, Wrong::kNoRecv};
-  op.wrong = op.opcode == WrOpcode::kSend ? kSend[rng.below(3)] : kTagged[rng.below(4)];
+  const bool send = op.opcode == WrOpcode::kSend || op.opcode == WrOpcode::kSendImm;
+  op.wrong = send ? kSend[rng.below(3)] : kTagged[rng.below(4)];
 }
 
 SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before) {
@@ -111,6 +133,9 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
                                        : static_cast<uint32_t>(rng());
   }
   for (int i : {0, 1}) s.lane[i] = make_lane(rng, s, sc);
+  // Numbers of their own: every other seed stays what it was.
+  Rng more(sc.seed ^ 0x3c1f8e27 ^ uint64_t{s.isn[0]} << 32 ^ s.isn[1]);
+  for (LanePlan& lane : s.lane) vary(more, lane);
   if (sc.has(kBadOp) && rng.chance(70)) spoil(rng, s.lane[rng.below(2)]);
   s.closer = static_cast<int>(rng.below(2));
   s.ending = rng.chance(80) ? Ending::kDisconnect : Ending::kBoth;

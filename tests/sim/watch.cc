@@ -160,7 +160,7 @@ void Watch::delivered(int side, const FlowKey& flow, std::span<const std::byte> 
   }
   DdpSegment s{};
   if (!e->arrived[at] && h.opcode == USIW_TRP_DATA && decode_ddp(d.subspan(kTrpBytes), s) == DdpDecode::kOk &&
-      s.tagged && s.last && s.rdmap_opcode == USIW_RDMAP_READ_RESP) {
+      s.last && (s.tagged ? s.rdmap_opcode == USIW_RDMAP_READ_RESP : s.qn == USIW_DDP_QN_ATOMIC_RESP)) {
     ++e->reads_answered;
     e->answers[at] = true;
   }

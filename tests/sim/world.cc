@@ -61,8 +61,9 @@ void World::fail(const char* name, const char* fmt, ...) {
 
 std::string describe(std::span<const std::byte> d) {
   static constexpr const char* kOps[] = {"DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET"};
-  static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND",
-                                           "SEND_INV", "SEND_SE", "SEND_SE_INV", "TERMINATE"};
+  static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE", "SEND_SE_INV",
+                                           "TERM", "IMM", "IMM_SE", "ATOMIC_REQ", "ATOMIC_RESP", "SEND_IMM",
+                                           "SEND_SE_IMM", "?", "?"};
   TrpHeader h;
   if (!decode_trp(d, h)) return "short";
   char text[200];
@@ -84,10 +85,10 @@ std::string describe(std::span<const std::byte> d) {
   if (decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk) {
     add("%s", " ?");
   } else if (s.tagged) {
-    add(" %s stag=%08x to=%llx len=%u%s", s.rdmap_opcode < 8 ? kRdmap[s.rdmap_opcode] : "?", s.stag,
+    add(" %s stag=%08x to=%llx len=%u%s", kRdmap[s.rdmap_opcode], s.stag,
         static_cast<unsigned long long>(s.to), s.len, s.last ? " L" : "");
   } else {
-    add(" %s qn=%u msn=%u mo=%u len=%u%s", s.rdmap_opcode < 8 ? kRdmap[s.rdmap_opcode] : "?", s.qn, s.msn, s.mo,
+    add(" %s qn=%u msn=%u mo=%u len=%u%s", kRdmap[s.rdmap_opcode], s.qn, s.msn, s.mo,
         s.len, s.last ? " L" : "");
   }
   return text;

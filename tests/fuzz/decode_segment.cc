@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file decode_segment.cc
-/// The engine's decoders (TRP header, DDP segment, READ request, Terminate): any bytes; what
+/// The engine's decoders (TRP header, DDP segment, READ and Atomic Request, Terminate): any bytes; what
 /// decodes is encoded again and must be the same.
 #include "base/wire.h"
 #include "input.h"
@@ -41,6 +41,13 @@ void check_read_request(const DdpSegment& seg) {
   FUZZ_CHECK(std::memcmp(again, seg.payload, kReadReqBytes) == 0, "READ request");
 }
 
+void check_atomic_request(const DdpSegment& seg) {
+  std::byte again[kAtomicReqBytes];
+  encode_atomic_request(again, decode_atomic_request(seg.payload));
+  FUZZ_CHECK((seg.payload[3] & std::byte{0xf}) == again[3], "atomic operation");
+  FUZZ_CHECK(std::memcmp(again + 4, seg.payload + 4, kAtomicReqBytes - 4) == 0, "Atomic Request");
+}
+
 void check_ddp(std::span<const std::byte> bytes) {
   DdpSegment seg{};
   const DdpDecode result = decode_ddp(bytes, seg);
@@ -58,6 +65,7 @@ void check_ddp(std::span<const std::byte> bytes) {
   FUZZ_CHECK(std::memcmp(again, seg.header, seg.header_bytes()) == 0, "DDP header");
   if (!seg.tagged && seg.qn == USIW_DDP_QN_TERMINATE) check_terminate({seg.payload, seg.len});
   if (!seg.tagged && seg.qn == USIW_DDP_QN_READ_REQ && seg.len >= kReadReqBytes) check_read_request(seg);
+  if (!seg.tagged && seg.qn == USIW_DDP_QN_READ_REQ && seg.len >= kAtomicReqBytes) check_atomic_request(seg);
 }
 
 }  // namespace

@@ -93,7 +93,9 @@ class Pair {
   }
 
   void post_send(Host& h) {
-    static constexpr WrOpcode kOps[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead};
+    static constexpr WrOpcode kOps[] = {WrOpcode::kSend,    WrOpcode::kRdmaWrite,    WrOpcode::kRdmaRead,
+                                       WrOpcode::kSendImm, WrOpcode::kRdmaWriteImm, WrOpcode::kFetchAdd,
+                                       WrOpcode::kCompareSwap};
     const WrOpcode op = in_.pick(kOps);
     const auto flags = static_cast<uint8_t>(in_.get() & (kWrFence | kWrSignaled | kWrSolicited | kWrInline));
     std::vector<Sge> sges(in_.get() % 4);

@@ -155,7 +155,9 @@ class Hostile {
   }
 
   void peer_work() {
-    static constexpr WrOpcode kOps[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead, WrOpcode::kSend};
+    static constexpr WrOpcode kOps[] = {WrOpcode::kSend,    WrOpcode::kRdmaWrite,    WrOpcode::kRdmaRead, WrOpcode::kSend,
+                                        WrOpcode::kSendImm, WrOpcode::kRdmaWriteImm, WrOpcode::kFetchAdd,
+                                        WrOpcode::kCompareSwap};
     const uint8_t what = in_.get();
     if ((what & 0x80) != 0) {
       peer_.post_recv({{to_of(kSink), 1024, stag_of(kSink)}});

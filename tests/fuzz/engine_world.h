@@ -48,7 +48,12 @@ inline void check_sent(std::span<const std::byte> d) {
       if (!s.tagged && s.qn == USIW_DDP_QN_TERMINATE)
         FUZZ_CHECK(decode_terminate({s.payload, s.len}, t), "sent a Terminate that does not decode");
       if (!s.tagged && s.qn == USIW_DDP_QN_READ_REQ)
-        FUZZ_CHECK(s.len == kReadReqBytes, "sent a READ request of another length");
+        FUZZ_CHECK(s.len == (s.rdmap_opcode == USIW_RDMAP_ATOMIC_REQ ? kAtomicReqBytes : kReadReqBytes),
+                   "sent a request of another length");
+      if (!s.tagged && s.qn == USIW_DDP_QN_ATOMIC_RESP)
+        FUZZ_CHECK(s.len == kAtomicRespBytes, "sent an Atomic Response of another length");
+      if (!s.tagged && s.qn == USIW_DDP_QN_SEND && is_immediate(s.rdmap_opcode))
+        FUZZ_CHECK(s.len == kImmediateBytes, "sent immediate data of another length");
       break;
     }
     case USIW_TRP_SHUTDOWN:
@@ -144,9 +149,9 @@ constexpr uint64_t to_of(uint32_t kind) { return 0x100000u * (1 + kind); }
 class Memory {
  public:
   void add_to(Engine& engine) {
-    static constexpr uint32_t kAccess[kRegions] = {
-        kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, kAccessRemoteRead, kAccessLocalWrite,
-        kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead};
+    static constexpr uint32_t kAll =
+        kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
+    static constexpr uint32_t kAccess[kRegions] = {kAll, kAccessRemoteRead, kAccessLocalWrite, kAll};
     for (uint32_t kind = 0; kind < kRegions; ++kind) {
       bytes_[kind].reset(new uint8_t[kRegionBytes]);
       std::memset(bytes_[kind].get(), 0x40 + static_cast<int>(kind), kRegionBytes);
@@ -285,7 +290,7 @@ class Host {
       sges = {{reinterpret_cast<uint64_t>(kInline), length, 0}};
     }
     if (qp->post_send({next_id_, op, flags, remote, rkey}, sges) != 0) return false;
-    sends_.push_back({next_id_++, op == WrOpcode::kRdmaRead ? sges : std::vector<Sge>{}, op});
+    sends_.push_back({next_id_++, is_answered(op) ? sges : std::vector<Sge>{}, op});
     for (const Sge& s : sends_.back().sinks) memory.cover(s, 1);
     qp->ring_send();
     return true;
@@ -338,7 +343,7 @@ class Host {
         FUZZ_CHECK(c.wr_id == posted.front().wr_id, "completions out of order, or twice");
         uint64_t room = 0;
         for (const Sge& s : posted.front().sinks) room += s.length;
-        if (&cq == recv_cq && c.status == WcStatus::kSuccess)
+        if (c.opcode == WcOpcode::kRecv && c.status == WcStatus::kSuccess)
           FUZZ_CHECK(c.byte_len <= room, "received more than there was room for");
         for (const Sge& s : posted.front().sinks) memory.cover(s, -1);
         if (&cq == send_cq && on_send_done) on_send_done(sends_done_, c);

@@ -74,6 +74,19 @@ static inline int usiw_check_qp_caps(__u32 send_wr, __u32 recv_wr, __u32 send_sg
 	return 0;
 }
 
+/* Of a QP with a shared receive queue, whose own receive queue is none: what is asked of it is ignored. */
+static inline int usiw_check_srq_qp_caps(__u32 send_wr, __u32 send_sge, __u32 inline_data)
+{
+	return usiw_check_qp_caps(send_wr, 0, send_sge, 0, inline_data);
+}
+
+static inline int usiw_check_srq(__u32 max_wr, __u32 max_sge)
+{
+	if (!max_wr || max_wr > USIW_MAX_SRQ_WR || max_sge > USIW_MAX_SGE)
+		return -EINVAL;
+	return 0;
+}
+
 static inline int usiw_check_cqe(__u32 cqe)
 {
 	return cqe && cqe <= USIW_MAX_CQE ? 0 : -EINVAL;

@@ -31,9 +31,11 @@
 /* ---- Limits: the only place; query_device and every check use these ---- */
 #define USIW_MAX_QP		16384
 #define USIW_MAX_CQ		16384
+#define USIW_MAX_SRQ		16384
 #define USIW_MAX_PD		65536
 #define USIW_MAX_MR		(1 << 20)
 #define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
+#define USIW_MAX_SRQ_WR		65536	/* work requests of a shared receive queue */
 #define USIW_MAX_CQE		(1 << 20)
 #define USIW_MAX_SGE		32	/* of every operation, READ included */
 #define USIW_MAX_INLINE		1024	/* bytes */
@@ -104,7 +106,7 @@ struct usiw_alloc_ucontext_resp {
 	struct usiw_link_info link;
 };
 
-/* ---- CQ, QP, MR --------------------------------------------------------- */
+/* ---- CQ, SRQ, QP, MR --------------------------------------------------------- */
 
 struct usiw_create_cq_req {
 	__u32 comp_mask;		/* no bit yet */
@@ -114,6 +116,11 @@ struct usiw_create_cq_req {
 struct usiw_create_cq_resp {
 	__u32 cqn;
 	__u32 comp_mask;		/* no bit yet */
+};
+
+struct usiw_create_srq_req {
+	__u32 comp_mask;		/* no bit yet */
+	__u32 reserved;
 };
 
 /* The context must have opened its event stream, or the call fails with EINVAL. */
@@ -244,8 +251,8 @@ struct usiw_event {
 /* ---- Custom uverbs methods, provider to kernel --------------------------- */
 
 /*
- * An object of its own, methods on it and on UVERBS_OBJECT_CQ and UVERBS_OBJECT_QP, and their
- * attributes. Numbers start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
+ * An object of its own, methods on it and on UVERBS_OBJECT_CQ, UVERBS_OBJECT_SRQ and
+ * UVERBS_OBJECT_QP, and their attributes. Numbers start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
  */
 enum usiw_objects {
 	USIW_OBJECT_EVENT_FILE = (1u << 12),
@@ -278,6 +285,19 @@ enum usiw_cq_event_kind {
 	USIW_CQ_OVERRUN		= 1,	/* raise IBV_EVENT_CQ_ERR */
 };
 
+enum usiw_srq_methods {
+	USIW_METHOD_SRQ_EVENT = (1u << 12),
+};
+
+enum usiw_srq_event_attrs {
+	USIW_ATTR_SRQ_EVENT_HANDLE = (1u << 12),	/* IDR, the SRQ, read access */
+	USIW_ATTR_SRQ_EVENT_KIND,		/* const __u32: enum usiw_srq_event_kind */
+};
+
+enum usiw_srq_event_kind {
+	USIW_SRQ_LIMIT		= 0,	/* raise IBV_EVENT_SRQ_LIMIT_REACHED */
+};
+
 enum usiw_qp_methods {
 	USIW_METHOD_QP_REPORT = (1u << 12),
 };
@@ -303,7 +323,8 @@ struct usiw_qp_report {
 	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET
 					 * stray RESET verified, EREMOTEIO Terminate received,
 					 * EPROTO Terminate sent, ENOMEM ... */
-	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report */
+	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report. Up to
+					 * SQ_DRAINED, or QP_LAST_WQE_REACHED */
 	/* Of PORT only. A report is not shorter than up to here. */
 	__u32 port;			/* enum usiw_port_kind */
 	__u32 port_why;			/* enum usiw_port_why */

@@ -75,12 +75,12 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status, uint16_t vendor
     push(qp, qp.attr.send_cq, cqe, false);
 }
 
-/// The oldest receive work request has succeeded.
+/// The oldest receive work request, which has been taken, has succeeded.
 void Engine::Impl::complete_recv(QpContext& qp, WcOpcode opcode, const MessageEnd& end) {
   const uint8_t flags = wc_flags_of(end.rdmap);
   uint32_t imm = 0;
   if (flags != 0) [[unlikely]] imm = (flags & kWcWithImm) != 0 ? to_be32(end.imm) : end.imm;
-  const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
+  const Cqe cqe{.wr_id = qp.rq.oldest().wqe->wr_id,
                 .byte_len = end.length,
                 .qpn = qp.qpn_,
                 .imm = imm,
@@ -92,9 +92,9 @@ void Engine::Impl::complete_recv(QpContext& qp, WcOpcode opcode, const MessageEn
   push(qp, qp.attr.recv_cq, cqe, is_solicited(end.rdmap));
 }
 
-/// The oldest receive work request has failed.
+/// The oldest receive work request, which has been taken, has failed.
 void Engine::Impl::fail_recv(QpContext& qp, WcStatus status, uint16_t vendor_err) {
-  const Cqe cqe{.wr_id = qp.rq.wqe(qp.rq.msn()).wr_id,
+  const Cqe cqe{.wr_id = qp.rq.oldest().wqe->wr_id,
                 .byte_len = 0,
                 .qpn = qp.qpn_,
                 .imm = 0,
@@ -126,7 +126,7 @@ void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t v
     else
       complete_send(qp, WcStatus::kWrFlushErr);
   }
-  for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.posted(qp.rq.msn()); --n)
+  for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.next_to_flush(); --n)
     fail_recv(qp, WcStatus::kWrFlushErr);
 }
 

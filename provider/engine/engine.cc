@@ -28,6 +28,7 @@ Engine::Impl::Impl(Clock& clock, EngineEvents& events, __u64* counters)
 
 Engine::Impl::~Impl() {
   while (!qps_.empty()) qp_destroy(*qps_.back());
+  while (!srqs_.empty()) srq_destroy(*srqs_.back());
   while (!cqs_.empty()) {
     CqAccess::destroy(cqs_.back());
     cqs_.pop_back();
@@ -38,31 +39,36 @@ Engine::Impl::~Impl() {
 
 unsigned Engine::Impl::take_doorbells() {
   // The list is newest first: turn it round, so that QPs are served in the order of ringing.
-  Qp* newest = doorbells_.take_all();
-  QpContext* oldest = nullptr;
+  Doorbell* newest = doorbells_.take_all();
+  Doorbell* oldest = nullptr;
   while (newest != nullptr) {
-    auto* qp = static_cast<QpContext*>(newest);
-    newest = qp->doorbell_next_;
-    qp->doorbell_next_ = oldest;
-    oldest = qp;
+    Doorbell* bell = newest;
+    newest = bell->next;
+    bell->next = oldest;
+    oldest = bell;
   }
   unsigned n = 0;
-  for (QpContext* qp = oldest; qp != nullptr; ++n) {
-    auto* next = static_cast<QpContext*>(qp->doorbell_next_);
-    // acq_rel: work posted before a ring that found queued_ still set is seen below.
-    qp->queued_.exchange(false, std::memory_order_acq_rel);
-    if (qp->life.is(Phase::kDead)) {
-      flush(*qp, qp->sq.head(), WcStatus::kWrFlushErr);
-    } else {
-      if (qp->rq.told() && qp->rq.posted(qp->rq.msn())) {
-        qp->rq.serve();
-        ack_at_once(*qp);
-      }
-      activate(*qp);
-    }
-    qp = next;
+  for (Doorbell* bell = oldest; bell != nullptr; ++n) {
+    Doorbell* next = bell->next;
+    // acq_rel: work posted before a ring that found it still set is seen below.
+    bell->queued.exchange(false, std::memory_order_acq_rel);
+    if (bell->qp != nullptr) [[likely]]
+      take_posted(*static_cast<QpContext*>(bell->qp));
+    else
+      serve_waiting(*static_cast<SrqContext*>(bell->srq));
+    bell = next;
   }
   return n;
+}
+
+/// The QP's producers have rung.
+void Engine::Impl::take_posted(QpContext& qp) {
+  if (qp.life.is(Phase::kDead)) return flush(qp, qp.sq.head(), WcStatus::kWrFlushErr);
+  if (qp.rq.told() && qp.rq.take(qp.rq.msn()) != nullptr) {
+    qp.rq.serve();
+    ack_at_once(qp);
+  }
+  activate(qp);
 }
 
 [[gnu::flatten]] unsigned Engine::Impl::progress() {
@@ -180,6 +186,17 @@ void Engine::cq_destroy(Cq* cq) {
   CqAccess::destroy(cq);
 }
 
+Srq* Engine::srq_create(const SrqAttr& attr) {
+  try {
+    return impl_->srq_create(attr);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void Engine::srq_arm(Srq* srq, uint32_t limit) { static_cast<SrqContext*>(srq)->arm(limit); }
+uint32_t Engine::srq_limit(const Srq* srq) const { return static_cast<const SrqContext*>(srq)->limit(); }
+void Engine::srq_destroy(Srq* srq) { impl_->srq_destroy(*static_cast<SrqContext*>(srq)); }
+
 Qp* Engine::qp_create(const QpAttr& attr) {
   try {
     return impl_->qp_create(attr);
@@ -189,7 +206,7 @@ Qp* Engine::qp_create(const QpAttr& attr) {
 }
 Engine::RingBytes Engine::ring_bytes(const QpAttr& attr) {
   return {.send = WqeRing<SendWqe>::bytes(attr.max_send_wr, Impl::send_tail(attr)),
-          .recv = WqeRing<RecvWqe>::bytes(attr.max_recv_wr, Impl::recv_tail(attr))};
+          .recv = attr.srq != nullptr ? 0 : WqeRing<RecvWqe>::bytes(attr.max_recv_wr, Impl::recv_tail(attr))};
 }
 void Engine::qp_destroy(Qp* qp) { impl_->qp_destroy(context(qp)); }
 

@@ -13,6 +13,7 @@
 
 #include "engine/cq.h"
 #include "engine/qp.h"
+#include "engine/srq.h"
 #include "engine/types.h"
 #include "engine/port.h"
 
@@ -34,6 +35,11 @@ class EngineEvents {
   /// The QP went to ERROR by itself and is flushed, also in place of qp_closed() before SHUTDOWN was sent. @p error as
   /// in usiw_qp_report; @p event is the async event that goes with it (None for the requester's side).
   virtual void qp_failed(Qp& qp, int error, AsyncEvent event) = 0;
+
+  /// The QP, which is in ERROR and flushed, takes nothing more from its SRQ: once for each connection of a QP with one.
+  virtual void qp_last_wqe(Qp& qp) { (void)qp; }
+  /// Fewer work requests are in the SRQ than srq_arm() has said; it is not armed any more.
+  virtual void srq_limit(Srq& srq) { (void)srq; }
 
   /// By which of its two ports shall a connection go on?
   struct PortAsked {
@@ -86,13 +92,21 @@ class Engine {
   int cq_resize(Cq* cq, uint32_t capacity, std::byte* memory = nullptr);
   void cq_destroy(Cq* cq);  ///< no QP uses it any more
 
+  /// nullptr when out of memory. The capacity is rounded up to a power of two.
+  Srq* srq_create(const SrqAttr& attr);
+  /// EngineEvents::srq_limit() once when fewer than @p limit work requests are in the SRQ, at once if they are. 0: never.
+  void srq_arm(Srq* srq, uint32_t limit);
+  /// What it is armed with; 0: it is not.
+  uint32_t srq_limit(const Srq* srq) const;
+  void srq_destroy(Srq* srq);  ///< no QP uses it any more
+
   Qp* qp_create(const QpAttr& attr);
   /// What the rings of such a QP take.
   struct RingBytes {
     size_t send, recv;
   };
   static RingBytes ring_bytes(const QpAttr& attr);
-  /// Flushes nothing: the queues are gone with it. Tells nobody.
+  /// Flushes nothing: the queues are gone with it. What it has taken from an SRQ goes back there. Tells nobody.
   void qp_destroy(Qp* qp);
 
   /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple

@@ -106,6 +106,7 @@ struct Engine::Impl {
   unsigned progress();
   uint64_t next_deadline() const;
   unsigned take_doorbells();
+  void take_posted(QpContext& qp);
   [[gnu::noinline]] void handle_overruns();
   void poll_drops(PortState& port);
   void count(usiw_counter which, uint64_t n = 1) { counters_[which] += n; }
@@ -250,18 +251,26 @@ struct Engine::Impl {
   [[gnu::noinline]] Verdict place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later);
   Verdict place_write(QpContext& qp, const DdpSegment& seg);
   Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
-  Verdict place_send(QpContext& qp, const DdpSegment& seg);
+  Verdict place_send(QpContext& qp, const DdpSegment& seg, RqWork& work);
   Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict place_immediate(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict place_atomic_response(QpContext& qp, const DdpSegment& seg);
   Verdict finish_message(QpContext& qp, uint32_t msn, const MessageEnd& end);
-  bool scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uint32_t offset, std::span<const std::byte> bytes);
+  bool scatter(uint32_t pd, const Sge* sges, uint32_t num_sge, uint32_t offset, std::span<const std::byte> bytes);
   /// Notes why a segment is refused; always kFault.
   Verdict fault(TermCode code, AsyncEvent event = AsyncEvent::kQpFatal,
                 WcStatus recv = WcStatus::kSuccess) {
     fault_ = {code, event, recv};
     return Verdict::kFault;
   }
+
+  // ---- srq.cc: shared receive queues ----
+  Srq* srq_create(const SrqAttr& attr);
+  void srq_destroy(SrqContext& srq);
+  [[gnu::noinline]] void serve_waiting(SrqContext& srq);
+  [[gnu::noinline]] void leave_waiting(QpContext& qp);
+  enum class Awaited : uint8_t { kTaken, kNotReady, kTooLong };
+  [[gnu::noinline]] Awaited await_receive(QpContext& qp);
 
   // ---- read_responder.cc ----
   bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
@@ -289,6 +298,7 @@ struct Engine::Impl {
   std::vector<PortState> ports_;
   std::vector<QpContext*> qps_;
   std::vector<Cq*> cqs_;
+  std::vector<SrqContext*> srqs_;
   QpList active_;  ///< may have something to send
   AckQueue acks_;
   unsigned sent_ = 0;     ///< datagrams in this run

@@ -5,15 +5,19 @@
 #include <cerrno>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
 namespace usiw {
 
 Qp* Engine::Impl::qp_create(const QpAttr& attr) {
-  if (attr.max_send_wr == 0 || attr.max_send_wr > USIW_MAX_QP_WR || attr.max_recv_wr == 0 ||
-      attr.max_recv_wr > USIW_MAX_QP_WR || attr.max_send_sge > USIW_MAX_SGE ||
-      attr.max_recv_sge > USIW_MAX_SGE || attr.max_inline > USIW_MAX_INLINE)
+  auto* srq = static_cast<SrqContext*>(attr.srq);
+  if (attr.max_send_wr == 0 || attr.max_send_wr > USIW_MAX_QP_WR || attr.max_send_sge > USIW_MAX_SGE ||
+      attr.max_inline > USIW_MAX_INLINE)
+    return nullptr;
+  if (srq == nullptr &&
+      (attr.max_recv_wr == 0 || attr.max_recv_wr > USIW_MAX_QP_WR || attr.max_recv_sge > USIW_MAX_SGE))
     return nullptr;
   if (qps_.size() == qps_.capacity()) {
     qps_.reserve(2 * qps_.size() + 16);
@@ -28,9 +32,10 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
   qp->doorbells_ = &doorbells_;
   qp->attr = attr;
   qp->counters = attr.stats != nullptr ? attr.stats->counters : counters_;
-  if (!qp->sq_.allocate(attr.max_send_wr, send_tail(attr), attr.send_ring) ||
-      !qp->rq_.allocate(attr.max_recv_wr, recv_tail(attr), attr.recv_ring) ||
-      !qp->sq.create(qp->sq_) || !qp->rq.create(qp->rq_, qp->max_recv_sge_, qp->recv_wanted_))
+  if (!qp->sq_.allocate(attr.max_send_wr, send_tail(attr), attr.send_ring) || !qp->sq.create(qp->sq_)) return nullptr;
+  if (srq != nullptr ? !qp->rq.create(*srq, kWindow)
+                     : !qp->rq_.allocate(attr.max_recv_wr, recv_tail(attr), attr.recv_ring) ||
+                           !qp->rq.create(qp->rq_, qp->max_recv_sge_, attr.pd, qp->recv_wanted_))
     return nullptr;
   qp->all_index = qps_.size();
   qps_.push_back(qp.get());
@@ -44,6 +49,11 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
   timers_.disarm(qp);
   release_held(qp);
   drop_flow(qp);
+  leave_waiting(qp);
+  if (SrqContext* srq = qp.rq.srq(); srq != nullptr) {
+    qp.rq.give_back();
+    serve_waiting(*srq);
+  }
   qps_[qp.all_index] = qps_.back();
   qps_[qp.all_index]->all_index = qp.all_index;
   qps_.pop_back();
@@ -147,12 +157,13 @@ void Engine::Impl::qp_abort(QpContext& qp) {
 }
 
 void Engine::Impl::qp_reset(QpContext& qp) {
+  qp.last_wqe_told = true;  // it does not stay in ERROR
   qp_abort(qp);
   take_doorbells();  // a late ring must not meet the new state
   static_cast<QpConnection&>(qp) = QpConnection{};
   // The producers' positions start anew too: nobody posts during a reset.
   qp.sq_.clear();
-  qp.rq_.clear();
+  if (qp.rq.srq() == nullptr) qp.rq_.clear();
   qp.sq_tail_ = qp.rq_tail_ = 0;
   qp.sq.reset();
   qp.rq.reset();
@@ -185,7 +196,8 @@ void Engine::Impl::qp_probe(QpContext& qp) {
 void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err) {
   qp.life.die();
   qp.state_.store(QpState::kError, std::memory_order_release);
-  qp.rq.want();  // a producer that does not see it has its slot seen by flush()
+  leave_waiting(qp);
+  if (qp.rq.srq() == nullptr) qp.rq.want();  // a producer that does not see it has its slot seen by flush()
   qp.active_hook.unlink();
   acks_.settle(qp);
   qp.ack.settled();
@@ -193,6 +205,7 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t ve
   publish(qp);
   release_held(qp);
   flush(qp, at, status, vendor_err);
+  if (qp.rq.srq() != nullptr && !std::exchange(qp.last_wqe_told, true)) events_.qp_last_wqe(qp);
 }
 
 /// The gauges: written at times that cost the data path nothing.

@@ -99,17 +99,12 @@ class Qp {
   }
 
   /// [any thread, one at a time per QP] ENOMEM: queue full; EINVAL: too many SGEs, or
-  /// lengths that sum up to more than USIW_MAX_MSG_SIZE.
+  /// lengths that sum up to more than USIW_MAX_MSG_SIZE. Not of a QP with an SRQ.
   int post_recv(uint64_t wr_id, std::span<const Sge> sges) {
-    if (sges.size() > max_recv_sge_) return EINVAL;
-    uint64_t length = 0;
-    for (const Sge& sge : sges) length += sge.length;
-    if (length > USIW_MAX_MSG_SIZE) return EINVAL;
+    if (int rc = check_recv_sges(sges, max_recv_sge_); rc != 0) return rc;
     RecvWqe& wqe = rq_.at(rq_tail_);
     if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
-    wqe.wr_id = wr_id;
-    wqe.num_sge = static_cast<uint8_t>(sges.size());
-    if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+    write_recv(wqe, wr_id, sges);
     wqe.valid.store(1, std::memory_order_release);
     ++rq_tail_;
     return 0;
@@ -134,17 +129,13 @@ class Qp {
 
   /// True capacities (rounded up): what post_send()/post_recv() take before ENOMEM.
   uint32_t send_capacity() const { return sq_.capacity(); }
-  uint32_t recv_capacity() const { return rq_.capacity(); }
+  uint32_t recv_capacity() const { return rq_.capacity(); }  ///< not of a QP with an SRQ
 
  protected:
-  Qp() = default;
+  Qp() { doorbell_.qp = this; }
   ~Qp() = default;
 
-  void ring() {
-    // acq_rel: the slots written before are visible to the engine, which clears queued_
-    // before it reads the ring; if it has not cleared it yet it will see the slots.
-    if (!queued_.exchange(true, std::memory_order_acq_rel)) doorbells_->push(this);
-  }
+  void ring() { doorbells_->ring(doorbell_); }
 
   // Read-only after creation (state_ aside, which changes rarely).
   uint32_t qpn_ = 0;
@@ -161,18 +152,8 @@ class Qp {
   alignas(kSlotBytes) uint32_t sq_tail_ = 0;  ///< send producer's position
   alignas(kSlotBytes) uint32_t rq_tail_ = 0;  ///< receive producer's position
 
-  friend class DoorbellList;
-  alignas(kSlotBytes) std::atomic<bool> queued_{false};  ///< in the doorbell list
-  Qp* doorbell_next_ = nullptr;
+  alignas(kSlotBytes) Doorbell doorbell_;
 };
-
-inline void DoorbellList::push(Qp* qp) {
-  Qp* head = head_.load(std::memory_order_relaxed);
-  do {
-    qp->doorbell_next_ = head;
-  } while (!head_.compare_exchange_weak(head, qp, std::memory_order_release,
-                                        std::memory_order_relaxed));
-}
 
 }  // namespace usiw
 

@@ -16,6 +16,7 @@
 #include "engine/port_watch.h"
 #include "engine/psn.h"
 #include "engine/qp.h"
+#include "engine/qp_list.h"
 #include "engine/receive_window.h"
 #include "engine/recv_queue.h"
 #include "engine/responder.h"
@@ -27,54 +28,6 @@
 #include "base/wire.h"
 
 namespace usiw {
-
-struct QpContext;
-
-/// Membership of a QP in one list of the engine: circular, so that leaving needs no list.
-struct ListHook {
-  explicit ListHook(QpContext* qp = nullptr) : owner(qp) {}
-  ListHook(const ListHook&) = delete;
-  ListHook& operator=(const ListHook&) = delete;
-
-  bool linked() const { return next != this; }
-  void unlink() {
-    prev->next = next;
-    next->prev = prev;
-    prev = next = this;
-  }
-
-  ListHook* prev = this;
-  ListHook* next = this;
-  QpContext* owner;  ///< nullptr: the list's own end
-};
-
-class QpList {
- public:
-  bool empty() const { return !end_.linked(); }
-  bool has_one() const { return !empty() && end_.next == end_.prev; }
-  /// nullptr at the end.
-  QpContext* front() const { return end_.next->owner; }
-  const ListHook* begin() const { return end_.next; }
-  void push_back(ListHook& hook) {
-    if (hook.linked()) return;
-    hook.prev = end_.prev;
-    hook.next = &end_;
-    end_.prev->next = &hook;
-    end_.prev = &hook;
-  }
-  /// Takes over all members of @p other, behind its own.
-  void take(QpList& other) {
-    if (other.empty()) return;
-    end_.prev->next = other.end_.next;
-    other.end_.next->prev = end_.prev;
-    end_.prev = other.end_.prev;
-    end_.prev->next = &end_;
-    other.end_.prev = other.end_.next = &other.end_;
-  }
-
- private:
-  ListHook end_;
-};
 
 /// What is known of the datagrams of both windows: in one piece, which borders on others' pages at two ends only.
 struct Tables {
@@ -121,6 +74,7 @@ struct QpConnection {
   int other_port = -1;  ///< and receives by this one, too; -1: there is none
   uint32_t path_mtu = 0;  ///< segments are cut by it
   bool in_flows = false;
+  bool last_wqe_told = false;  ///< to the owner of a QP with an SRQ
 
   PortWatch watch;
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
@@ -128,14 +82,13 @@ struct QpConnection {
 };
 
 struct QpContext final : Qp, TimerNode, QpConnection {
-  using Qp::doorbell_next_;
+  using Qp::doorbell_;
   using Qp::doorbells_;
   using Qp::max_inline_;
   using Qp::max_recv_sge_;
   using Qp::max_send_sge_;
   using Qp::owner_;
   using Qp::qpn_;
-  using Qp::queued_;
   using Qp::recv_wanted_;
   using Qp::rq_;
   using Qp::rq_tail_;
@@ -147,6 +100,7 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   QpAttr attr{};
   size_t all_index = 0;  ///< in the engine's list of all QPs
   ListHook active_hook{this}, ack_hook{this};
+  ListHook srq_hook{this};  ///< among those that wait for a receive of their SRQ
   alignas(64) SendQueue sq;
   alignas(64) RecvQueue rq;
 

@@ -75,18 +75,20 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
   }
   if (!is_send(seg.rdmap_opcode) && !is_immediate(seg.rdmap_opcode)) return fault(term::kRdmapOpcode);
   if (seg.msn != qp.rq.msn()) return fault(term::kDdpMsnRange);
-  if (!qp.rq.posted(seg.msn)) {
-    if (!qp.rq.told())
-      qp.rq.tell(now_);
-    else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs)
-      return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
-    if (!qp.rq.posted(seg.msn)) return Verdict::kNotReady;
+  RqWork* work = qp.rq.take(seg.msn);
+  if (work == nullptr) {
+    switch (await_receive(qp)) {
+      case Awaited::kTaken: break;
+      case Awaited::kNotReady: return Verdict::kNotReady;
+      case Awaited::kTooLong: return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
+    }
+    work = qp.rq.take(seg.msn);
   }
   if (is_immediate(seg.rdmap_opcode)) {
     const Verdict v = place_immediate(qp, seg);
     return v == Verdict::kAccept ? finish_message(qp, seg.msn, immediate_end(seg)) : v;
   }
-  const Verdict v = place_send(qp, seg);
+  const Verdict v = place_send(qp, seg, *work);
   if (v != Verdict::kAccept || !seg.last) return v;
   return finish_message(qp, seg.msn, {.rdmap = seg.rdmap_opcode, .length = seg.mo + seg.len, .imm = seg.stag});
 }
@@ -102,8 +104,9 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
   } else if (seg.qn != USIW_DDP_QN_SEND) {
     return seg.qn <= USIW_DDP_QN_ATOMIC_RESP ? Verdict::kHold : Verdict::kDrop;
   } else if (is_send(seg.rdmap_opcode)) {
-    if (!qp.rq.posted(seg.msn)) return Verdict::kDrop;
-    v = place_send(qp, seg);
+    RqWork* work = qp.rq.take_early(seg.msn);
+    if (work == nullptr) return Verdict::kDrop;
+    v = place_send(qp, seg, *work);
     if (seg.last)
       later = {.kind = RxPkt::kSendLast,
                .rdmap = seg.rdmap_opcode,
@@ -139,7 +142,7 @@ Verdict Engine::Impl::place_read_response(QpContext& qp, const DdpSegment& seg) 
   if (w.opcode != WrOpcode::kRdmaRead) return fault(term::kDdpInvalidStag);
   if (seg.to > w.length || seg.len > w.length - seg.to || op->placed + seg.len > w.length)
     return fault(term::kDdpBounds);
-  if (seg.len != 0 && !scatter(qp, qp.sq.wqe(op->sq_index).sges(), w.num_sge, static_cast<uint32_t>(seg.to),
+  if (seg.len != 0 && !scatter(qp.attr.pd, qp.sq.wqe(op->sq_index).sges(), w.num_sge, static_cast<uint32_t>(seg.to),
                                {seg.payload, seg.len})) {
     // The sink went away under the READ: a local error, the peer has done nothing wrong.
     qp.sq.fail(op->sq_index, WcStatus::kLocProtErr);
@@ -158,19 +161,18 @@ Verdict Engine::Impl::finish_read_response(QpContext& qp, const DdpSegment& seg)
   return Verdict::kAccept;
 }
 
-/// Places a segment of queue 0 whose receive work request is posted.
-Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg) {
+/// Places a segment of queue 0, whose message has taken @p work.
+Verdict Engine::Impl::place_send(QpContext& qp, const DdpSegment& seg, RqWork& work) {
   WcStatus bad = WcStatus::kSuccess;
-  RqWork* r = qp.rq.sized(seg.msn);
-  if (r == nullptr) {
+  if (work.broken()) {
     bad = WcStatus::kLocQpOpErr;
-  } else if (seg.mo > r->capacity || seg.len > r->capacity - seg.mo) {
+  } else if (seg.mo > work.capacity || seg.len > work.capacity - seg.mo) {
     bad = WcStatus::kLocLenErr;
-  } else if (seg.len != 0 && !scatter(qp, qp.rq.wqe(seg.msn).sges(), qp.rq.num_sge(seg.msn), seg.mo,
-                                      {seg.payload, seg.len})) {
+  } else if (seg.len != 0 &&
+             !scatter(qp.rq.pd(), work.wqe->sges(), work.num_sge, seg.mo, {seg.payload, seg.len})) {
     bad = WcStatus::kLocProtErr;
   } else {
-    r->received += seg.len;
+    work.received += seg.len;
     return Verdict::kAccept;
   }
   return fault(bad == WcStatus::kLocLenErr ? term::kDdpTooLong : term::kLocalCatastrophic,
@@ -219,9 +221,9 @@ Verdict Engine::Impl::finish_message(QpContext& qp, uint32_t msn, const MessageE
   return Verdict::kAccept;
 }
 
-/// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request. false when some of the memory is not
-/// registered for local writing (part of the bytes may have been copied then).
-bool Engine::Impl::scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uint32_t offset,
+/// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request, which name memory of @p pd. false when some of
+/// the memory is not registered for local writing (part of the bytes may have been copied then).
+bool Engine::Impl::scatter(uint32_t pd, const Sge* sges, uint32_t num_sge, uint32_t offset,
                            std::span<const std::byte> bytes) {
   for (unsigned i = 0; i < num_sge && !bytes.empty(); ++i) {
     Sge sge;
@@ -232,7 +234,7 @@ bool Engine::Impl::scatter(QpContext& qp, const Sge* sges, uint32_t num_sge, uin
     }
     const auto n = static_cast<uint32_t>(std::min<size_t>(bytes.size(), sge.length - offset));
     MrFault why;
-    std::byte* to = mrs_.resolve(sge.lkey, qp.attr.pd, kAccessLocalWrite, sge.addr + offset, n, why);
+    std::byte* to = mrs_.resolve(sge.lkey, pd, kAccessLocalWrite, sge.addr + offset, n, why);
     if (to == nullptr) return false;
     std::memcpy(to, bytes.data(), n);
     bytes = bytes.subspan(n);

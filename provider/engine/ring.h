@@ -12,10 +12,12 @@
 #define USIW_ENGINE_RING_H
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "engine/types.h"
@@ -167,21 +169,54 @@ class WqeRing {
   uint32_t mask_ = 0;
 };
 
-/// Lock-free list of QPs with news for the engine: many producers, the engine takes
-/// all at once. A QP is in it at most once (Qp::queued_), so idle QPs cost nothing.
+/// The doorbell of a QP or an SRQ, which has news for the engine.
+struct Doorbell {
+  std::atomic<bool> queued{false};  ///< in the list
+  Doorbell* next = nullptr;
+  Qp* qp = nullptr;                 ///< whose it is ...
+  Srq* srq = nullptr;               ///< ... one of them
+};
+
+/// Lock-free list of doorbells: many producers, the engine takes all at once. Each is in it at most once, so idle QPs
+/// cost nothing.
 class DoorbellList {
  public:
-  inline void push(Qp* qp);
-  /// Newest first; linked by Qp::doorbell_next_.
-  Qp* take_all() {
+  /// acq_rel: the slots written before are visible to the engine, which clears @ref Doorbell::queued before it reads
+  /// the ring; if it has not cleared it yet it will see the slots.
+  void ring(Doorbell& bell) {
+    if (!bell.queued.exchange(true, std::memory_order_acq_rel)) push(bell);
+  }
+  /// Newest first; linked by Doorbell::next.
+  Doorbell* take_all() {
     if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
     return head_.exchange(nullptr, std::memory_order_acquire);
   }
   bool empty() const { return head_.load(std::memory_order_acquire) == nullptr; }
 
  private:
-  alignas(kSlotBytes) std::atomic<Qp*> head_{nullptr};
+  void push(Doorbell& bell) {
+    Doorbell* head = head_.load(std::memory_order_relaxed);
+    do {
+      bell.next = head;
+    } while (!head_.compare_exchange_weak(head, &bell, std::memory_order_release, std::memory_order_relaxed));
+  }
+
+  alignas(kSlotBytes) std::atomic<Doorbell*> head_{nullptr};
 };
+
+/// Whether a receive work request may have these SGEs: 0 or EINVAL.
+inline int check_recv_sges(std::span<const Sge> sges, uint32_t max_sge) {
+  if (sges.size() > max_sge) return EINVAL;
+  uint64_t length = 0;
+  for (const Sge& sge : sges) length += sge.length;
+  return length > USIW_MAX_MSG_SIZE ? EINVAL : 0;
+}
+/// Fills in all of a receive WQE but its valid flag.
+inline void write_recv(RecvWqe& wqe, uint64_t wr_id, std::span<const Sge> sges) {
+  wqe.wr_id = wr_id;
+  wqe.num_sge = static_cast<uint8_t>(sges.size());
+  if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+}
 
 }  // namespace usiw
 

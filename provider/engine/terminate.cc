@@ -79,6 +79,7 @@ void Engine::Impl::terminate_read_job(QpContext& qp, const Job& job, TermCode co
 void Engine::Impl::start_terminating(QpContext& qp, AsyncEvent event) {
   note(TraceKind::kTermTx, qp, term_word(qp.refusal.code));
   qp.life.terminate(event);
+  leave_waiting(qp);
   qp.rq.stop();
   qp.force_send = true;
   activate(qp);

@@ -148,7 +148,10 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         return false;
       }
       if (!qp.connected()) return false;
-      if (qp.rq.told()) qp.rq.serve();
+      if (qp.rq.told()) {
+        leave_waiting(qp);
+        qp.rq.serve();
+      }
       if (qp.rcv.has_gap()) {
         advance(qp);
         note(TraceKind::kRelease, qp, h.psn, qp.rcv.nxt());

@@ -14,6 +14,7 @@ namespace usiw {
 
 class Cq;
 class Qp;
+class Srq;
 
 /// Completion status; values of enum ibv_wc_status.
 enum class WcStatus : uint8_t {
@@ -105,7 +106,7 @@ struct QpAttr {
   Cq* send_cq;
   Cq* recv_cq;
   uint32_t max_send_wr;   ///< work requests, not 0
-  uint32_t max_recv_wr;   ///< work requests, not 0
+  uint32_t max_recv_wr;   ///< work requests, not 0; without meaning, as the next but one, where there is an srq
   uint32_t max_send_sge;  ///< 1..USIW_MAX_SGE
   uint32_t max_recv_sge;
   uint32_t max_inline;    ///< bytes, up to USIW_MAX_INLINE
@@ -115,6 +116,14 @@ struct QpAttr {
   /// Memory of Engine::ring_bytes(), zeros, until the QP is gone; nullptr: the engine's own.
   std::byte* send_ring = nullptr;
   std::byte* recv_ring = nullptr;
+  Srq* srq = nullptr;     ///< from which it takes its receive work requests; nullptr: it has a queue of its own
+};
+
+struct SrqAttr {
+  uint32_t pd;       ///< of the memory that its SGEs name, whatever the QPs' is
+  uint32_t max_wr;   ///< work requests, 1..USIW_MAX_SRQ_WR
+  uint32_t max_sge;  ///< up to USIW_MAX_SGE
+  void* owner;       ///< the caller's; Srq::owner()
 };
 
 /// A connection as negotiated by the handshake.

@@ -10,7 +10,7 @@ namespace {
 class RecvQueueTest : public testing::Test {
  protected:
   static constexpr uint32_t kCapacity = 4, kSges = 2;
-  RecvQueueTest() { EXPECT_TRUE(ring_.allocate(kCapacity, kSges * sizeof(Sge)) && rq_.create(ring_, kSges, wanted_)); }
+  RecvQueueTest() { EXPECT_TRUE(ring_.allocate(kCapacity, kSges * sizeof(Sge)) && rq_.create(ring_, kSges, 7, wanted_)); }
   void post(uint32_t length = 100, unsigned sges = 1) {
     RecvWqe& wqe = ring_.at(tail_++);
     ASSERT_EQ(wqe.valid.load(), 0u);
@@ -24,38 +24,39 @@ class RecvQueueTest : public testing::Test {
   uint32_t tail_ = 0;
 };
 
-TEST_F(RecvQueueTest, posted__a_message_ahead_only_as_far_as_the_ring_reaches) {
-  EXPECT_FALSE(rq_.posted(1));
+TEST_F(RecvQueueTest, take__a_message_ahead_only_as_far_as_the_ring_reaches) {
+  EXPECT_EQ(rq_.take(1), nullptr);
   for (uint32_t i = 0; i < kCapacity; ++i) post();
-  for (uint32_t msn = 1; msn <= kCapacity; ++msn) EXPECT_TRUE(rq_.posted(msn));
-  EXPECT_FALSE(rq_.posted(kCapacity + 1)) << "the slot is that of message 1";
-  EXPECT_FALSE(rq_.posted(0)) << "done, or never sent";
+  for (uint32_t msn = 1; msn <= kCapacity; ++msn) EXPECT_NE(rq_.take(msn), nullptr);
+  EXPECT_EQ(rq_.take(kCapacity + 1), nullptr) << "the slot is that of message 1";
+  EXPECT_EQ(rq_.take(0), nullptr) << "done, or never sent";
   rq_.pop();
-  EXPECT_FALSE(rq_.posted(1));
-  EXPECT_TRUE(rq_.posted(2));
-  EXPECT_FALSE(rq_.posted(kCapacity + 1));
+  EXPECT_EQ(rq_.take(1), nullptr);
+  EXPECT_NE(rq_.take(2), nullptr);
+  EXPECT_EQ(rq_.take(kCapacity + 1), nullptr);
   post();
-  EXPECT_TRUE(rq_.posted(kCapacity + 1));
+  EXPECT_NE(rq_.take_early(kCapacity + 1), nullptr);
 }
 
-TEST_F(RecvQueueTest, sized__the_sum_of_what_the_slot_says_once) {
+TEST_F(RecvQueueTest, take__the_sum_of_what_the_slot_says_once) {
   post(100, 2);
   post(USIW_MAX_MSG_SIZE, 2);
   post(100, 3);
-  ASSERT_NE(rq_.sized(1), nullptr);
-  EXPECT_EQ(rq_.sized(1)->capacity, 200u);
+  ASSERT_NE(rq_.take(1), nullptr);
+  EXPECT_EQ(rq_.take(1)->capacity, 200u);
   ring_.at(0).sges()[0].length = 5000;  // a producer that changes it meanwhile
-  EXPECT_EQ(rq_.sized(1)->capacity, 200u);
-  EXPECT_EQ(rq_.sized(2)->capacity, uint32_t{USIW_MAX_MSG_SIZE});
-  EXPECT_EQ(rq_.sized(3), nullptr);
+  EXPECT_EQ(rq_.take(1)->capacity, 200u);
+  EXPECT_EQ(rq_.take(2)->capacity, uint32_t{USIW_MAX_MSG_SIZE});
+  EXPECT_FALSE(rq_.take(2)->broken());
+  EXPECT_TRUE(rq_.take(3)->broken());
 }
 
 TEST_F(RecvQueueTest, filled__all_bytes_of_the_oldest) {
   post();
   post();
   EXPECT_FALSE(rq_.filled(0)) << "no segment has come";
-  rq_.sized(1)->received = 60;
-  rq_.sized(2)->received = 70;
+  rq_.take(1)->received = 60;
+  rq_.take(2)->received = 70;
   EXPECT_FALSE(rq_.filled(70));
   EXPECT_TRUE(rq_.filled(60));
   rq_.pop();
@@ -65,11 +66,11 @@ TEST_F(RecvQueueTest, filled__all_bytes_of_the_oldest) {
 
 TEST_F(RecvQueueTest, pop__a_slot_used_again_knows_nothing_of_the_message_before) {
   for (uint32_t i = 0; i < kCapacity; ++i) post();
-  rq_.sized(1)->received = 60;
+  rq_.take(1)->received = 60;
   rq_.pop();
   post(300);
-  EXPECT_EQ(rq_.sized(kCapacity + 1)->capacity, 300u);
-  EXPECT_EQ(rq_.sized(kCapacity + 1)->received, 0u);
+  EXPECT_EQ(rq_.take(kCapacity + 1)->capacity, 300u);
+  EXPECT_EQ(rq_.take(kCapacity + 1)->received, 0u);
 }
 
 TEST_F(RecvQueueTest, tell__the_producer_rings_until_one_is_posted) {

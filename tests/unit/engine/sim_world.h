@@ -28,6 +28,8 @@ struct Events final : EngineEvents {
   void qp_peer_closed(Qp& qp) override { peer_closed.push_back(&qp); }
   void qp_closed(Qp& qp) override { closed.push_back(&qp); }
   void qp_failed(Qp& qp, int error, AsyncEvent event) override { failed.push_back({&qp, error, event}); }
+  void qp_last_wqe(Qp& qp) override { last_wqe.push_back(&qp); }
+  void srq_limit(Srq& srq) override { srq_limits.push_back(&srq); }
   PortAnswer qp_which_port(Qp&, const PortAsked& a) override {
     asked.push_back(a);
     return which_port ? which_port(a) : PortAnswer{};
@@ -40,7 +42,8 @@ struct Events final : EngineEvents {
     AsyncEvent event;
   };
   std::vector<Cq*> ready, overrun;
-  std::vector<Qp*> peer_closed, closed;
+  std::vector<Qp*> peer_closed, closed, last_wqe;
+  std::vector<Srq*> srq_limits;
   std::vector<Failure> failed;
 };
 
@@ -83,6 +86,7 @@ struct Host {
     if (attr.recv_cq == nullptr) attr.recv_cq = recv_cq;
     return engine.qp_create(attr);
   }
+  Srq* srq(uint32_t max_wr, uint32_t max_sge = 2) { return engine.srq_create({kPd, max_wr, max_sge, nullptr}); }
   std::vector<Cqe> poll(Cq* cq) {
     std::vector<Cqe> out(64);
     out.resize(cq->poll(out));
@@ -110,6 +114,7 @@ struct PairOptions {
   uint16_t ird = 16, ord = 16, mtu = 1500;
   uint32_t window = 1024;
   bool sig_all = false, ipv6 = false;
+  Srq* srq_of_b = nullptr;
 };
 
 class World {
@@ -133,6 +138,7 @@ class World {
     attr.max_inline = o.max_inline;
     attr.sq_sig_all = o.sig_all;
     Qp* qa = a.qp(attr);
+    attr.srq = o.srq_of_b;
     Qp* qb = b.qp(attr);
     connect(qa, qb, o);
     return {qa, qb};

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file srq.cc
+/// Shared receive queues: life, and who gets what is posted.
+#include <algorithm>
+#include <memory>
+
+#include "engine/engine_impl.h"
+
+namespace usiw {
+
+bool SrqContext::create(const SrqAttr& attr, DoorbellList& doorbells, EngineEvents& events) {
+  if (!slots_.allocate(attr.max_wr, attr.max_sge * sizeof(Sge))) return false;
+  const uint32_t capacity = slots_.capacity();
+  if (!posted_.allocate(capacity) || !free_.allocate(capacity) || !taken_.allocate(capacity) ||
+      !back_.allocate(capacity))
+    return false;
+  for (uint32_t i = 0; i < capacity; ++i) free_[i].store(i + 1, std::memory_order_relaxed);
+  mask_ = capacity - 1;
+  max_sge_ = attr.max_sge;
+  owner_ = attr.owner;
+  doorbells_ = &doorbells;
+  pd_ = attr.pd;
+  events_ = &events;
+  return true;
+}
+
+void SrqContext::limit_reached() {
+  limit_ = 0;
+  events_->srq_limit(*this);
+}
+
+Srq* Engine::Impl::srq_create(const SrqAttr& attr) {
+  if (attr.max_wr == 0 || attr.max_wr > USIW_MAX_SRQ_WR || attr.max_sge > USIW_MAX_SGE) return nullptr;
+  auto srq = std::make_unique<SrqContext>();
+  SrqAttr with_sge = attr;
+  with_sge.max_sge = std::max(1u, attr.max_sge);
+  if (!srq->create(with_sge, doorbells_, events_)) return nullptr;
+  srq->all_index = srqs_.size();
+  srqs_.push_back(srq.get());
+  return srq.release();
+}
+
+void Engine::Impl::srq_destroy(SrqContext& srq) {
+  take_doorbells();  // it may be among them
+  srqs_[srq.all_index] = srqs_.back();
+  srqs_[srq.all_index]->all_index = srq.all_index;
+  srqs_.pop_back();
+  delete &srq;
+}
+
+/// Each work request goes to the QP that has waited longest, before its peer hears of it: whoever sends most takes none
+/// of what others wait for.
+void Engine::Impl::serve_waiting(SrqContext& srq) {
+  while (QpContext* qp = srq.waiting.front()) {
+    if (!qp->rq.take_in_turn()) return;
+    qp->srq_hook.unlink();
+    qp->rq.serve();
+    ack_at_once(*qp);
+    activate(*qp);
+  }
+  srq.want_no_more();
+}
+
+/// The QP takes nothing more from its SRQ, if it has one.
+void Engine::Impl::leave_waiting(QpContext& qp) {
+  if (!qp.srq_hook.linked()) return;
+  qp.srq_hook.unlink();
+  if (qp.rq.srq()->waiting.empty()) qp.rq.srq()->want_no_more();
+}
+
+/// There is no receive work request for the oldest message: the peer is told, unless there is one by now. kTooLong: it
+/// has been kept waiting for as long as it may be.
+Engine::Impl::Awaited Engine::Impl::await_receive(QpContext& qp) {
+  SrqContext* srq = qp.rq.srq();
+  if (!qp.rq.told()) {
+    if (srq != nullptr) srq->waiting.push_back(qp.srq_hook);
+    qp.rq.tell(now_);
+  } else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs) {
+    return Awaited::kTooLong;
+  }
+  if (srq != nullptr) serve_waiting(*srq);
+  return qp.rq.take(qp.rq.msn()) != nullptr ? Awaited::kTaken : Awaited::kNotReady;
+}
+
+}  // namespace usiw

@@ -78,6 +78,7 @@ enum usiw_kcounter {
  * @next_qpn:	where the search for a free QPN goes on
  * @next_mr:	the same of a STag index
  * @nr_pds:	how many there are
+ * @nr_srqs:	likewise
  * @nr_qps:	likewise
  * @ctx_lock:	guards @contexts
  * @contexts:	processes that have opened it: struct usiw_ucontext
@@ -122,6 +123,7 @@ struct usiw_device {
 	u32 next_qpn;
 	u32 next_mr;
 	atomic_t nr_pds;
+	atomic_t nr_srqs;
 	atomic_t nr_qps;
 
 	spinlock_t ctx_lock;
@@ -231,6 +233,20 @@ struct usiw_cq {
 	u32 cqn;
 };
 
+/**
+ * struct usiw_srq - shared receive queue
+ * @ibsrq:	the core's part of it
+ * @max_wr:	as asked for
+ * @max_sge:	likewise
+ * @limit:	as modify_srq set it; 0: it has been reached, or nobody wants to hear of it
+ */
+struct usiw_srq {
+	struct ib_srq ibsrq;
+	u32 max_wr;
+	u32 max_sge;
+	u32 limit;
+};
+
 struct usiw_mr {
 	struct ib_mr ibmr;
 	u32 index;
@@ -322,6 +338,11 @@ static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
 	return container_of(ibcq, struct usiw_cq, ibcq);
 }
 
+static inline struct usiw_srq *to_usiw_srq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct usiw_srq, ibsrq);
+}
+
 static inline struct usiw_mr *to_usiw_mr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct usiw_mr, ibmr);
@@ -388,6 +409,16 @@ int usiw_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+/* usiw_srq.c */
+int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata);
+int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		    struct ib_udata *udata);
+int usiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int usiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr);
+void usiw_srq_limit_reached(struct usiw_srq *srq);
 
 /* usiw_mr.c */
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,

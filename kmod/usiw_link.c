@@ -48,6 +48,9 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_sge_rd = USIW_MAX_SGE;
 	attr->max_cq = USIW_MAX_CQ;
 	attr->max_cqe = USIW_MAX_CQE;
+	attr->max_srq = USIW_MAX_SRQ;
+	attr->max_srq_wr = USIW_MAX_SRQ_WR;
+	attr->max_srq_sge = USIW_MAX_SGE;
 	attr->max_mr = USIW_MAX_MR - 1;
 	attr->max_pd = USIW_MAX_PD;
 	attr->max_qp_rd_atom = USIW_MAX_IRD;
@@ -253,12 +256,14 @@ static const struct ib_device_ops usiw_device_ops = {
 	.alloc_ucontext = usiw_alloc_ucontext,
 	.create_cq = usiw_create_cq,
 	.create_qp = usiw_create_qp,
+	.create_srq = usiw_create_srq,
 	.dealloc_driver = usiw_dealloc_driver,
 	.dealloc_pd = usiw_dealloc_pd,
 	.dealloc_ucontext = usiw_dealloc_ucontext,
 	.dereg_mr = usiw_dereg_mr,
 	.destroy_cq = usiw_destroy_cq,
 	.destroy_qp = usiw_destroy_qp,
+	.destroy_srq = usiw_destroy_srq,
 	.disassociate_ucontext = usiw_disassociate_ucontext,
 	.fill_res_qp_entry = usiw_fill_res_qp_entry,
 	.get_dma_mr = usiw_get_dma_mr,
@@ -275,14 +280,17 @@ static const struct ib_device_ops usiw_device_ops = {
 	.mmap = usiw_mmap,
 	.mmap_free = usiw_mmap_free,
 	.modify_qp = usiw_modify_qp,
+	.modify_srq = usiw_modify_srq,
 	.poll_cq = usiw_poll_cq,
 	.post_recv = usiw_post_recv,
 	.post_send = usiw_post_send,
+	.post_srq_recv = usiw_post_srq_recv,
 	.query_device = usiw_query_device,
 	.query_gid = usiw_query_gid,
 	.query_pkey = usiw_query_pkey,
 	.query_port = usiw_query_port,
 	.query_qp = usiw_query_qp,
+	.query_srq = usiw_query_srq,
 	.reg_user_mr = usiw_reg_user_mr,
 	.req_notify_cq = usiw_req_notify_cq,
 	.resize_cq = usiw_resize_cq,
@@ -290,6 +298,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, usiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, usiw_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, usiw_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, usiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, usiw_ucontext, ibuc),
 };
 

@@ -17,12 +17,15 @@
 
 static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 {
-	if (attr->create_flags || attr->srq || attr->qp_type != IB_QPT_RC)
+	if (attr->create_flags || attr->qp_type != IB_QPT_RC)
 		return -EOPNOTSUPP;
 	if (!attr->send_cq || !attr->recv_cq)
 		return -EINVAL;
 	if (attr->sq_sig_type != IB_SIGNAL_ALL_WR && attr->sq_sig_type != IB_SIGNAL_REQ_WR)
 		return -EINVAL;
+	if (attr->srq)
+		return usiw_check_srq_qp_caps(attr->cap.max_send_wr, attr->cap.max_send_sge,
+					      attr->cap.max_inline_data);
 	return usiw_check_qp_caps(attr->cap.max_send_wr, attr->cap.max_recv_wr,
 				  attr->cap.max_send_sge, attr->cap.max_recv_sge,
 				  attr->cap.max_inline_data);
@@ -57,6 +60,8 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 		goto err_count;
 	}
 	qp->cap = attr->cap;
+	if (attr->srq)
+		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
 	qp->sig_type = attr->sq_sig_type;
 	qp->state = IB_QPS_RESET;
 	kref_init(&qp->kref);
@@ -220,6 +225,7 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	init_attr->send_cq = ibqp->send_cq;
 	init_attr->recv_cq = ibqp->recv_cq;
+	init_attr->srq = ibqp->srq;
 	init_attr->cap = qp->cap;
 	init_attr->sq_sig_type = qp->sig_type;
 	init_attr->qp_type = ibqp->qp_type;

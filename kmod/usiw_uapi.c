@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What usiw adds to uverbs: the event file, and methods to wake a CQ's owner and to report on
- * a QP's connection. Ownership and lifetime of the objects are the core's to see to.
+ * What usiw adds to uverbs: the event file, and methods to wake the owner of a CQ or an SRQ and to
+ * report on a QP's connection. Ownership and lifetime of the objects are the core's to see to.
  */
 #include <linux/fs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -54,6 +54,21 @@ static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs
 	}
 }
 
+static int UVERBS_HANDLER(USIW_METHOD_SRQ_EVENT)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *ibsrq = uverbs_attr_get_obj(attrs, USIW_ATTR_SRQ_EVENT_HANDLE);
+	u32 kind;
+	int ret;
+
+	ret = uverbs_copy_from(&kind, attrs, USIW_ATTR_SRQ_EVENT_KIND);
+	if (ret)
+		return ret;
+	if (kind != USIW_SRQ_LIMIT)
+		return -EINVAL;
+	usiw_srq_limit_reached(to_usiw_srq(ibsrq));
+	return 0;
+}
+
 /* What is said of a port, by who has agreed to say it. */
 static bool usiw_report_port_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
 {
@@ -72,7 +87,8 @@ static bool usiw_report_is_valid(const struct usiw_qp *qp, const struct usiw_qp_
 	if (!usiw_report_port_is_valid(qp, report))
 		return false;
 	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP: here it says "none". */
-	return report->async_event <= IB_EVENT_SQ_DRAINED;
+	return report->async_event <= IB_EVENT_SQ_DRAINED ||
+	       report->async_event == IB_EVENT_QP_LAST_WQE_REACHED;
 }
 
 static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attrs)
@@ -115,6 +131,11 @@ DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_CQ_EVENT,
 			UA_MANDATORY),
 	UVERBS_ATTR_PTR_IN(USIW_ATTR_CQ_EVENT_KIND, UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_SRQ_EVENT,
+	UVERBS_ATTR_IDR(USIW_ATTR_SRQ_EVENT_HANDLE, UVERBS_OBJECT_SRQ, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(USIW_ATTR_SRQ_EVENT_KIND, UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
+
 DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_QP_REPORT,
 	UVERBS_ATTR_IDR(USIW_ATTR_QP_REPORT_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
 			UA_MANDATORY),
@@ -122,11 +143,13 @@ DECLARE_UVERBS_NAMED_METHOD(USIW_METHOD_QP_REPORT,
 			   UVERBS_ATTR_STRUCT(struct usiw_qp_report, async_event), UA_MANDATORY));
 
 ADD_UVERBS_METHODS(usiw_cq_object, UVERBS_OBJECT_CQ, &UVERBS_METHOD(USIW_METHOD_CQ_EVENT));
+ADD_UVERBS_METHODS(usiw_srq_object, UVERBS_OBJECT_SRQ, &UVERBS_METHOD(USIW_METHOD_SRQ_EVENT));
 ADD_UVERBS_METHODS(usiw_qp_object, UVERBS_OBJECT_QP, &UVERBS_METHOD(USIW_METHOD_QP_REPORT));
 
 const struct uapi_definition usiw_uapi_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(USIW_OBJECT_EVENT_FILE),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_CQ, &usiw_cq_object),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &usiw_srq_object),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &usiw_qp_object),
 	{},
 };

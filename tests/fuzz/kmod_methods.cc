@@ -65,6 +65,7 @@ class World final : public Kuser {
     mock_inject(0);
     while (!qps_.empty()) destroy_qp(0);
     while (!cqs_.empty()) destroy_cq(0);
+    while (!srqs_.empty()) destroy_srq(0);
     while (!mrs_.empty()) dereg_mr(0);
     path_is(0, nullptr);
     evil_->close();
@@ -98,6 +99,7 @@ class World final : public Kuser {
     if (in_.get() % 16 == 0) mock_errors[in_.flag() ? MOCK_ALLOC : MOCK_COPY] = u64{1} << in_.get() % 8;
     const u8 what = in_.get();
     if (what >= 0xf0) return what & 1 ? path_changes() : receive();
+    if (what >= 0xe8) return srq();
     switch (what % 20) {
       case 0: get_context(); break;
       case 1: create_cq(); break;
@@ -203,10 +205,12 @@ class World final : public Kuser {
     if (in_.get() % 4 == 0)
       attr.cap = {in_.get<u32>(), in_.get<u16>(), in_.get(), in_.get(), in_.get<u16>()};
     attr.sq_sig_type = static_cast<ib_sig_type>(in_.flag());
+    if (!srqs_.empty() && in_.flag()) attr.srq = srqs_[in_.get() % srqs_.size()];
     const auto* ops = evil_->device->ops;
     auto* qp = static_cast<ib_qp*>(calloc(1, ops->size_ib_qp));
     qp->device = evil_->device;
     qp->qp_type = attr.qp_type;
+    qp->srq = attr.srq;
     qp->send_cq = qp->recv_cq = attr.send_cq;
     if (in_.flag()) qp->event_handler = [](ib_event*, void*) {};
     if (errno_of(ops->create_qp(qp, &attr, &udata)) != 0) {
@@ -276,7 +280,7 @@ class World final : public Kuser {
     if (right.kind == USIW_REPORT_PORT) right.port = in_.get() % 4, right.port_why = in_.get() % 16;
     if (in_.get() % 4 == 0) right.conn_id = in_.get<u32>();
     if (in_.get() % 4 == 0) right.error = -static_cast<int>(in_.get());
-    if (in_.get() % 4 == 0) right.async_event = in_.get() % 8;
+    if (in_.get() % 4 == 0) right.async_event = in_.get() % 20;
     const auto bytes = request(right);
     call(UVERBS_OBJECT_QP, qps_[in_.get() % qps_.size()], bytes.data(), bytes.size());
   }
@@ -284,6 +288,48 @@ class World final : public Kuser {
     if (cqs_.empty()) return;
     const auto bytes = request(u32{in_.get() % 3u});
     call(UVERBS_OBJECT_CQ, cqs_[in_.get() % cqs_.size()], bytes.data(), bytes.size());
+  }
+
+  void srq() {
+    const u8 what = in_.get();
+    if (srqs_.empty() || what % 8 == 0) return create_srq();
+    const size_t n = in_.get() % srqs_.size();
+    const auto* ops = evil_->device->ops;
+    ib_udata udata{};
+    ib_srq_attr attr{in_.get<u32>(), in_.get(), in_.flag() ? in_.get() % 20u : in_.get<u32>()};
+    const auto bytes = request(u32{in_.get() % 2u});
+    switch (what % 8) {
+      case 1: return destroy_srq(n);
+      case 2:
+      case 3: errno_of(ops->modify_srq(srqs_[n], &attr, static_cast<ib_srq_attr_mask>(in_.get() % 8), &udata)); return;
+      case 4:
+        FUZZ_CHECK(ops->query_srq(srqs_[n], &attr) == 0, "query");
+        FUZZ_CHECK(attr.max_wr != 0 && attr.max_wr <= USIW_MAX_SRQ_WR && attr.srq_limit <= attr.max_wr, "limits");
+        return;
+      default: call(UVERBS_OBJECT_SRQ, srqs_[n], bytes.data(), bytes.size());
+    }
+  }
+  void create_srq() {
+    if (!evil_->ibuc || srqs_.size() == 3) return;
+    const auto req = request(usiw_create_srq_req{0, 0});
+    ib_udata udata{req.data(), response_.data(), req.size(), room(), evil_->ibuc};
+    ib_srq_init_attr attr{{in_.flag() ? 16 : in_.get<u32>(), in_.get() % 40u, in_.get<u32>()},
+                          in_.get() % 8 == 0 ? static_cast<ib_srq_type>(in_.get()) : IB_SRQT_BASIC};
+    const auto* ops = evil_->device->ops;
+    auto* srq = static_cast<ib_srq*>(calloc(1, ops->size_ib_srq));
+    srq->device = evil_->device;
+    if (in_.flag()) srq->event_handler = [](ib_event*, void*) {};
+    if (errno_of(ops->create_srq(srq, &attr, &udata)) == 0)
+      srqs_.push_back(srq);
+    else
+      free(srq);
+  }
+  void destroy_srq(size_t n) {
+    const bool used = std::any_of(qps_.begin(), qps_.end(), [&](ib_qp* qp) { return qp->srq == srqs_[n]; });
+    if (used) return;  // the core's rule
+    evil_->device->ops->destroy_srq(srqs_[n], nullptr);
+    free(srqs_[n]);
+    srqs_.erase(srqs_.begin() + n);
   }
 
   void read_events() {
@@ -423,6 +469,7 @@ class World final : public Kuser {
   std::vector<std::unique_ptr<CmId>> ids_;
   std::set<CmId*> answered_;  ///< requests
   std::vector<ib_cq*> cqs_;
+  std::vector<ib_srq*> srqs_;
   std::vector<ib_qp*> qps_;
   std::vector<ib_mr*> mrs_;
   std::array<u8, 256> response_{};

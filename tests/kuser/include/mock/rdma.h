@@ -147,6 +147,8 @@ enum ib_event_type {
 	IB_EVENT_PORT_ACTIVE,
 	IB_EVENT_PORT_ERR,
 	IB_EVENT_GID_CHANGE,
+	IB_EVENT_SRQ_LIMIT_REACHED = 15,
+	IB_EVENT_QP_LAST_WQE_REACHED,
 };
 
 enum ib_qp_state { IB_QPS_RESET, IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS, IB_QPS_SQD, IB_QPS_SQE, IB_QPS_ERR };
@@ -211,12 +213,24 @@ struct ib_cq {
 	void (*event_handler)(struct ib_event *event, void *context);
 };
 struct ib_mr { struct ib_device *device; u32 lkey, rkey; u64 iova, length; };
-struct ib_srq;
+enum ib_srq_type { IB_SRQT_BASIC, IB_SRQT_XRC, IB_SRQT_TM };
+enum ib_srq_attr_mask { IB_SRQ_MAX_WR = 1, IB_SRQ_LIMIT = 2 };
+struct ib_srq_attr { u32 max_wr, max_sge, srq_limit; };
+struct ib_srq_init_attr {
+	struct ib_srq_attr attr;
+	enum ib_srq_type srq_type;
+};
+struct ib_srq {
+	struct ib_device *device;
+	void *srq_context;
+	void (*event_handler)(struct ib_event *event, void *context);
+};
 struct ib_qp_cap { u32 max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data; };
 struct ib_qp {
 	struct ib_device *device;
 	struct ib_qp *real_qp;
 	struct ib_cq *send_cq, *recv_cq;
+	struct ib_srq *srq;
 	enum ib_qp_type qp_type;
 	u32 qp_num;
 	void *qp_context;
@@ -227,6 +241,7 @@ struct ib_event {
 	union {
 		struct ib_cq *cq;
 		struct ib_qp *qp;
+		struct ib_srq *srq;
 		u32 port_num;
 	} element;
 	enum ib_event_type event;
@@ -258,7 +273,8 @@ struct ib_device_attr {
 	__be64 sys_image_guid;
 	u64 max_mr_size, page_size_cap, kernel_cap_flags, fw_ver;
 	u32 vendor_id, hw_ver;
-	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
+	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd,
+	    max_srq, max_srq_wr, max_srq_sge;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
 	u64 timestamp_mask, hca_core_clock;
 };
@@ -345,7 +361,8 @@ struct uverbs_object_tree {
 	const struct mock_fd_type *fd_type;
 };
 struct uapi_definition { u32 object; const struct uverbs_object_tree *tree; };
-enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_ACCESS_READ = 0, UVERBS_ACCESS_NEW = 2, UA_MANDATORY = 0 };
+enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_OBJECT_SRQ = 5, UVERBS_ACCESS_READ = 0, UVERBS_ACCESS_NEW = 2,
+       UA_MANDATORY = 0 };
 #define UVERBS_HANDLER(id)	mock_handler_##id
 #define UVERBS_METHOD(id)	mock_method_##id
 #define UVERBS_ATTR_TYPE(type)	sizeof(type), .data_min = sizeof(type)
@@ -406,12 +423,14 @@ struct ib_device_ops {
 	int (*create_cq)(struct ib_cq *, const struct ib_cq_init_attr *, struct ib_udata *);
 #endif
 	int (*create_qp)(struct ib_qp *, struct ib_qp_init_attr *, struct ib_udata *);
+	int (*create_srq)(struct ib_srq *, struct ib_srq_init_attr *, struct ib_udata *);
 	void (*dealloc_driver)(struct ib_device *);
 	int (*dealloc_pd)(struct ib_pd *, struct ib_udata *);
 	void (*dealloc_ucontext)(struct ib_ucontext *);
 	int (*dereg_mr)(struct ib_mr *, struct ib_udata *);
 	int (*destroy_cq)(struct ib_cq *, struct ib_udata *);
 	int (*destroy_qp)(struct ib_qp *, struct ib_udata *);
+	int (*destroy_srq)(struct ib_srq *, struct ib_udata *);
 	void (*disassociate_ucontext)(struct ib_ucontext *);
 	int (*fill_res_qp_entry)(struct sk_buff *, struct ib_qp *);
 	struct ib_mr *(*get_dma_mr)(struct ib_pd *, int);
@@ -428,18 +447,21 @@ struct ib_device_ops {
 	int (*mmap)(struct ib_ucontext *, struct vm_area_struct *);
 	void (*mmap_free)(struct rdma_user_mmap_entry *);
 	int (*modify_qp)(struct ib_qp *, struct ib_qp_attr *, int, struct ib_udata *);
+	int (*modify_srq)(struct ib_srq *, struct ib_srq_attr *, enum ib_srq_attr_mask, struct ib_udata *);
 	int (*poll_cq)(struct ib_cq *, int, struct ib_wc *);
 	int (*post_recv)(struct ib_qp *, const struct ib_recv_wr *, const struct ib_recv_wr **);
 	int (*post_send)(struct ib_qp *, const struct ib_send_wr *, const struct ib_send_wr **);
+	int (*post_srq_recv)(struct ib_srq *, const struct ib_recv_wr *, const struct ib_recv_wr **);
 	int (*query_device)(struct ib_device *, struct ib_device_attr *, struct ib_udata *);
 	int (*query_gid)(struct ib_device *, u32, int, union ib_gid *);
 	int (*query_pkey)(struct ib_device *, u32, u16, u16 *);
 	int (*query_port)(struct ib_device *, u32, struct ib_port_attr *);
 	int (*query_qp)(struct ib_qp *, struct ib_qp_attr *, int, struct ib_qp_init_attr *);
+	int (*query_srq)(struct ib_srq *, struct ib_srq_attr *);
 	struct ib_mr *(*reg_user_mr)(struct ib_pd *, u64, u64, u64, int, struct ib_udata *);
 	int (*req_notify_cq)(struct ib_cq *, enum ib_cq_notify_flags);
 	int (*resize_cq)(struct ib_cq *, int, struct ib_udata *);
-	size_t size_ib_cq, size_ib_pd, size_ib_qp, size_ib_ucontext;
+	size_t size_ib_cq, size_ib_pd, size_ib_qp, size_ib_srq, size_ib_ucontext;
 };
 
 struct ib_device *mock_ib_alloc(size_t size);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Shared receive queues: the ring is the provider's, the kernel keeps the object. The core sees to
+ * it that none goes while a QP uses it.
+ */
+#include <rdma/uverbs_ioctl.h>
+
+#include "usiw.h"
+
+int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
+{
+	struct usiw_device *dev = to_usiw_dev(ibsrq->device);
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+	struct usiw_create_srq_req req;
+	int ret;
+
+	if (!udata || attr->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	ret = usiw_check_srq(attr->attr.max_wr, attr->attr.max_sge);
+	if (ret)
+		return ret;
+	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	if (ret)
+		return ret;
+	if (req.comp_mask)
+		return -EOPNOTSUPP;
+	if (req.reserved)
+		return -EINVAL;
+
+	if (atomic_inc_return(&dev->nr_srqs) > USIW_MAX_SRQ) {
+		atomic_dec(&dev->nr_srqs);
+		return -ENOMEM;
+	}
+	srq->max_wr = attr->attr.max_wr;
+	srq->max_sge = attr->attr.max_sge;
+	srq->limit = 0;		/* verbs: of no meaning until modify_srq */
+	return 0;
+}
+
+/* A queue keeps its size: the device does not say IB_DEVICE_SRQ_RESIZE. */
+int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		    struct ib_udata *udata)
+{
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
+	if (mask & IB_SRQ_MAX_WR)
+		return -EOPNOTSUPP;
+	if (mask & IB_SRQ_LIMIT) {
+		if (attr->srq_limit > srq->max_wr)
+			return -EINVAL;
+		WRITE_ONCE(srq->limit, attr->srq_limit);
+	}
+	return 0;
+}
+
+int usiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+
+	attr->max_wr = srq->max_wr;
+	attr->max_sge = srq->max_sge;
+	attr->srq_limit = READ_ONCE(srq->limit);
+	return 0;
+}
+
+int usiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	atomic_dec(&to_usiw_dev(ibsrq->device)->nr_srqs);
+	return 0;
+}
+
+/* See usiw_poll_cq(). */
+int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return -EOPNOTSUPP;
+}
+
+/* The caller holds the user's handle of the SRQ, so that it is not being destroyed. */
+void usiw_srq_limit_reached(struct usiw_srq *srq)
+{
+	struct ib_event event = {
+		.device = srq->ibsrq.device,
+		.element.srq = &srq->ibsrq,
+		.event = IB_EVENT_SRQ_LIMIT_REACHED,
+	};
+
+	WRITE_ONCE(srq->limit, 0);
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}

@@ -114,7 +114,7 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
                .length = seg.mo + seg.len,
                .imm = seg.stag};
   } else if (is_immediate(seg.rdmap_opcode)) {
-    if (!qp.rq.posted(seg.msn)) return Verdict::kDrop;
+    if (qp.rq.take_early(seg.msn) == nullptr) return Verdict::kDrop;
     v = place_immediate(qp, seg);
     if (v != Verdict::kAccept) return Verdict::kDrop;
     const MessageEnd end = immediate_end(seg);
@@ -195,7 +195,7 @@ Verdict Engine::Impl::place_atomic_response(QpContext& qp, const DdpSegment& seg
   const uint64_t value = load_be64(seg.payload + offsetof(usiw_atomic_resp, value));
   ReadOp* op = qp.sq.read(id);
   if (op == nullptr || !is_atomic(qp.sq.work(op->sq_index).opcode)) return fault(term::kRdmapStream);
-  if (!scatter(qp, qp.sq.wqe(op->sq_index).sges(), 1, 0, std::as_bytes(std::span(&value, 1)))) {
+  if (!scatter(qp.attr.pd, qp.sq.wqe(op->sq_index).sges(), 1, 0, std::as_bytes(std::span(&value, 1)))) {
     qp.sq.fail(op->sq_index, WcStatus::kLocProtErr);
     reap(qp);
     return Verdict::kGone;

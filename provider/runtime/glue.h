@@ -45,6 +45,12 @@ int usiw_verb_destroy_cq(struct ibv_cq *cq);
 int usiw_verb_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int usiw_verb_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int usiw_verb_query_rt_values(struct ibv_context *ctx, struct ibv_values_ex *values);
+struct ibv_srq *usiw_verb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+struct ibv_srq *usiw_verb_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
+int usiw_verb_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int usiw_verb_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+int usiw_verb_destroy_srq(struct ibv_srq *srq);
+int usiw_verb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_qp *usiw_verb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *usiw_verb_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 int usiw_verb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
@@ -70,6 +76,12 @@ int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel
 		       int comp_vector, struct ibv_cq *cq);
 int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe);	/* sets cq->cqe */
 int usiw_cmd_destroy_cq(struct ibv_cq *cq);
+/* Room behind a struct ibv_srq that the library may read (struct verbs_srq). */
+#define USIW_VERBS_SRQ_BYTES 160
+int usiw_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq, struct ibv_srq_init_attr *attr);
+int usiw_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int usiw_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+int usiw_cmd_destroy_srq(struct ibv_srq *srq);
 /* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
 #define USIW_VERBS_QP_BYTES 368
 /* @qp has the functions of a struct ibv_qp_ex: ibv_qp_to_qp_ex() says so from now on. */

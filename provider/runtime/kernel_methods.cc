@@ -42,6 +42,13 @@ ib_uverbs_attr attr(uint16_t id, uint16_t len, uint64_t data) {
   return a;
 }
 
+/// Data of up to 8 bytes travels in the attribute.
+ib_uverbs_attr number(uint16_t id, uint32_t value) {
+  uint64_t in_place = 0;
+  std::memcpy(&in_place, &value, sizeof value);
+  return attr(id, sizeof value, in_place);
+}
+
 }  // namespace
 
 int kernel_event_file(int cmd_fd) {
@@ -51,12 +58,13 @@ int kernel_event_file(int cmd_fd) {
 }
 
 int kernel_cq_event(int cmd_fd, uint32_t cq_handle, usiw_cq_event_kind kind) {
-  uint32_t value = kind;
-  uint64_t in_place = 0;  // data of up to 8 bytes travels in the attribute
-  std::memcpy(&in_place, &value, sizeof value);
-  ib_uverbs_attr attrs[] = {attr(USIW_ATTR_CQ_EVENT_HANDLE, 0, cq_handle),
-                            attr(USIW_ATTR_CQ_EVENT_KIND, sizeof value, in_place)};
+  ib_uverbs_attr attrs[] = {attr(USIW_ATTR_CQ_EVENT_HANDLE, 0, cq_handle), number(USIW_ATTR_CQ_EVENT_KIND, kind)};
   return call(cmd_fd, UVERBS_OBJECT_CQ, USIW_METHOD_CQ_EVENT, attrs, 2);
+}
+
+int kernel_srq_event(int cmd_fd, uint32_t srq_handle, usiw_srq_event_kind kind) {
+  ib_uverbs_attr attrs[] = {attr(USIW_ATTR_SRQ_EVENT_HANDLE, 0, srq_handle), number(USIW_ATTR_SRQ_EVENT_KIND, kind)};
+  return call(cmd_fd, UVERBS_OBJECT_SRQ, USIW_METHOD_SRQ_EVENT, attrs, 2);
 }
 
 int kernel_qp_report(int cmd_fd, uint32_t qp_handle, const usiw_qp_report& report) {

@@ -24,13 +24,15 @@ class NetPort;
 class Runtime;
 struct VCq;
 struct VQp;
+struct VSrq;
 
-/// Something that the engine has reported and that the kernel must hear. Part of its CQ
-/// or QP, so that noting it down needs no memory; it is queued at most once.
+/// Something that the engine has reported and that the kernel must hear. Part of its CQ,
+/// SRQ or QP, so that noting it down needs no memory; it is queued at most once.
 struct Pending {
   Pending* next = nullptr;
   bool queued = false;
-  VCq* cq = nullptr;  ///< one of cq and qp is set
+  VCq* cq = nullptr;  ///< one of cq, srq and qp is set
+  VSrq* srq = nullptr;
   VQp* qp = nullptr;
   usiw_cq_event_kind kind = USIW_CQ_COMPLETION;  ///< cq
   usiw_qp_report report{};                       ///< qp
@@ -100,6 +102,20 @@ struct VCq {
 };
 static_assert(offsetof(VCq, ibv) == 0 && offsetof(VCq, ex) == 0);
 
+struct VSrq {
+  union {
+    ibv_srq ibv;
+    std::byte library_room[USIW_VERBS_SRQ_BYTES];
+  };
+  Context* context;
+  Runtime* runtime;
+  Srq* srq;
+  Turn turn;  ///< of producers
+  std::atomic<uint32_t> pins;
+  Pending limit;
+};
+static_assert(offsetof(VSrq, ibv) == 0);
+
 /// Work requests from ibv_wr_start() on.
 struct Batch {
   Qp::SendWr wr;   ///< the last one that was begun
@@ -137,7 +153,7 @@ struct VQp {
   By packet, socket; ///< one of them, or both; the second may share memory, too. Runtime's port lock and engine held
   Path path;         ///< as the ports know it. Engine held
   PortMoves moves;   ///< by which of them it sends. Engine held
-  Pending peer_closed, closed, failed, sends_by;
+  Pending peer_closed, closed, failed, last_wqe, sends_by;
 
   const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }
   const By& other() const { return moves.present().kind == PortKind::kPacket ? socket : packet; }
@@ -148,6 +164,7 @@ inline VTd* from(ibv_td* p) { return reinterpret_cast<VTd*>(p); }
 inline VPd* from(ibv_pd* p) { return reinterpret_cast<VPd*>(p); }
 inline VMr* from(ibv_mr* p) { return reinterpret_cast<VMr*>(p); }
 inline VCq* from(ibv_cq* p) { return reinterpret_cast<VCq*>(p); }
+inline VSrq* from(ibv_srq* p) { return reinterpret_cast<VSrq*>(p); }
 inline VQp* from(ibv_qp* p) { return reinterpret_cast<VQp*>(p); }
 
 }  // namespace usiw

@@ -19,6 +19,14 @@ usiw_qp_report report_of(usiw_report_kind kind, uint32_t conn_id) {
   return r;
 }
 
+namespace {
+
+std::atomic<uint32_t>& pins_of(const Pending& p) {
+  return p.cq != nullptr ? p.cq->pins : p.srq != nullptr ? p.srq->pins : p.qp->pins;
+}
+
+}  // namespace
+
 // ---- From the engine, which is held ------------------------------------------------------
 
 void Reports::cq_ready(Cq& cq) {
@@ -45,6 +53,15 @@ void Reports::qp_failed(Qp& qp, int error, AsyncEvent event) {
   r.async_event = event == AsyncEvent::kNone ? 0u : static_cast<uint32_t>(event);
   note(v->failed, r);
 }
+
+void Reports::qp_last_wqe(Qp& qp) {
+  auto* v = static_cast<VQp*>(qp.owner());
+  usiw_qp_report r = report_of(USIW_REPORT_ASYNC, v->conn_id);
+  r.async_event = IBV_EVENT_QP_LAST_WQE_REACHED;
+  note(v->last_wqe, r);
+}
+
+void Reports::srq_limit(Srq& srq) { note(static_cast<VSrq*>(srq.owner())->limit); }
 
 EngineEvents::PortAnswer Reports::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto* v = static_cast<VQp*>(qp.owner());
@@ -90,7 +107,7 @@ void Reports::note(Pending& p, const usiw_qp_report& report) {
     p.next = nullptr;
     *tail_ = &p;
     tail_ = &p.next;
-    (p.cq != nullptr ? p.cq->pins : p.qp->pins).fetch_add(1, std::memory_order_relaxed);
+    pins_of(p).fetch_add(1, std::memory_order_relaxed);
   }
   have_pending_.store(true, std::memory_order_relaxed);
   pending_lock_.unlock();
@@ -117,19 +134,22 @@ void Reports::flush_pending() {
     pending_lock_.unlock();
 
     // Errors are ignored: the object, or the whole device, is on its way out.
-    if (p->cq != nullptr) {
+    if (p->cq != nullptr)
       kernel_cq_event(p->cq->context->cmd_fd, p->cq->ibv.handle, p->kind);
-      p->cq->pins.fetch_sub(1, std::memory_order_release);
-    } else {
+    else if (p->srq != nullptr)
+      kernel_srq_event(p->srq->context->cmd_fd, p->srq->ibv.handle, USIW_SRQ_LIMIT);
+    else
       kernel_qp_report(p->qp->context->cmd_fd, p->qp->ibv.handle, report);
-      p->qp->pins.fetch_sub(1, std::memory_order_release);
-    }
+    pins_of(*p).fetch_sub(1, std::memory_order_release);
   }
 }
 
-void Reports::settle(VCq& cq) {
+static void wait_for_none(const std::atomic<uint32_t>& pins) {
   lock_rank::assert_none_up_to(LockRank::kEngine);
-  while (cq.pins.load(std::memory_order_acquire) != 0) sched_yield();
+  while (pins.load(std::memory_order_acquire) != 0) sched_yield();
 }
+
+void Reports::settle(VCq& cq) { wait_for_none(cq.pins); }
+void Reports::settle(VSrq& srq) { wait_for_none(srq.pins); }
 
 }  // namespace usiw

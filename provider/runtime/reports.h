@@ -24,6 +24,8 @@ class Reports final : public EngineEvents {
   void qp_peer_closed(Qp& qp) override;
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+  void qp_last_wqe(Qp& qp) override;
+  void srq_limit(Srq& srq) override;
   PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
 
   /// [engine held] The port by which the QP's connection sends now: in its page, and to the kernel.
@@ -33,8 +35,9 @@ class Reports final : public EngineEvents {
   void flush() {
     if (have_pending_.load(std::memory_order_seq_cst)) flush_pending();
   }
-  /// Waits until no event of the CQ is on its way to the kernel.
+  /// Waits until no event of the CQ or SRQ is on its way to the kernel.
   static void settle(VCq& cq);
+  static void settle(VSrq& srq);
 
  private:
   void note(Pending& pending, const usiw_qp_report& report = {});

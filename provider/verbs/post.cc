@@ -52,6 +52,25 @@ int post_one(VQp& qp, const ibv_send_wr& wr) {
   return qp.qp->post_send(out, sges_of(wr.sg_list, static_cast<size_t>(wr.num_sge)));
 }
 
+/// To @p queue, a Qp or an Srq, in turn.
+template <typename Queue>
+int post_receives(Runtime& runtime, Queue& queue, Turn& turn, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  int rc = 0;
+  bool any = false;
+  turn.lock();
+  for (; wr != nullptr; wr = wr->next) {
+    rc = wr->num_sge < 0 ? EINVAL : queue.post_recv(wr->wr_id, sges_of(wr->sg_list, static_cast<size_t>(wr->num_sge)));
+    if (rc != 0) break;
+    any = true;
+  }
+  // As a rule a receive waits for the peer and there is nothing to drive.
+  const bool wanted = any && queue.ring_recv();
+  turn.unlock();
+  if (rc != 0) *bad = wr;
+  if (wanted) runtime.progress().posted();
+  return rc;
+}
+
 }  // namespace
 
 extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
@@ -80,22 +99,18 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
 
 extern "C" int usiw_verb_post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   VQp& qp = *from(ibqp);
-  int rc = 0;
-  if (qp.runtime->dead()) {
+  if (qp.runtime->dead() || ibqp->srq != nullptr) {
     *bad = wr;
     return EINVAL;
   }
-  bool any = false;
-  qp.recv_turn.lock();
-  for (; wr != nullptr; wr = wr->next) {
-    rc = wr->num_sge < 0 ? EINVAL : qp.qp->post_recv(wr->wr_id, sges_of(wr->sg_list, static_cast<size_t>(wr->num_sge)));
-    if (rc != 0) break;
-    any = true;
+  return post_receives(*qp.runtime, *qp.qp, qp.recv_turn, wr, bad);
+}
+
+extern "C" int usiw_verb_post_srq_recv(ibv_srq* ibsrq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  VSrq& srq = *from(ibsrq);
+  if (srq.runtime->dead()) {
+    *bad = wr;
+    return EINVAL;
   }
-  // As a rule a receive waits for the peer and there is nothing to drive.
-  bool wanted = any && qp.qp->ring_recv();
-  qp.recv_turn.unlock();
-  if (rc != 0) *bad = wr;
-  if (wanted) qp.runtime->progress().posted();
-  return rc;
+  return post_receives(*srq.runtime, *srq.srq, srq.turn, wr, bad);
 }

@@ -21,10 +21,14 @@ constexpr uint32_t kInlineAtLeast = 64;
 static_assert(kInlineAtLeast <= USIW_MAX_INLINE);
 
 /// 0 or why a QP like this cannot be.
-int check_init(const ibv_qp_init_attr& attr) {
-  if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
+int check_init(const Context& context, const ibv_qp_init_attr& attr) {
+  if (attr.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = attr.cap;
+  if (attr.srq != nullptr) {
+    if (from(attr.srq)->context != &context) return EINVAL;
+    return -usiw_check_srq_qp_caps(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
+  }
   return -usiw_check_qp_caps(cap.max_send_wr, cap.max_recv_wr, cap.max_send_sge, cap.max_recv_sge, cap.max_inline_data);
 }
 
@@ -46,7 +50,7 @@ void unmap_stats(const VQp& qp) {
 int place_rings(VQp& qp, VPd* domain, QpAttr& attr) {
   const Engine::RingBytes bytes = Engine::ring_bytes(attr);
   int rc = qp.send_ring.allocate(domain, bytes.send, RingKind::kSend);
-  if (rc == 0) rc = qp.recv_ring.allocate(domain, bytes.recv, RingKind::kRecv);
+  if (rc == 0 && bytes.recv != 0) rc = qp.recv_ring.allocate(domain, bytes.recv, RingKind::kRecv);
   attr.send_ring = qp.send_ring.at();
   attr.recv_ring = qp.recv_ring.at();
   return rc;
@@ -62,7 +66,7 @@ void free_rings(VQp& qp) {
 extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   Context& context = Context::of(ibpd->context);
   Runtime& runtime = *context.runtime;
-  int rc = runtime.dead() ? EINVAL : check_init(*attr);
+  int rc = runtime.dead() ? EINVAL : check_init(context, *attr);
   if (rc == 0) rc = runtime.bring_up();
   VQp* qp = rc == 0 ? new (std::nothrow) VQp{} : nullptr;
   if (qp == nullptr) {
@@ -71,16 +75,18 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   }
   qp->context = &context;
   qp->runtime = &runtime;
-  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->sends_by.qp = qp;
+  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->last_wqe.qp = qp->sends_by.qp = qp;
 
   // Granted: what the rings will really hold (powers of two), at least one of each, so that
   // the engine's and the kernel's notions agree and ibv_query_qp() tells the truth.
   ibv_qp_init_attr granted = *attr;
+  if (attr->srq != nullptr) granted.cap.max_recv_wr = 1;  // whatever it says
   granted.cap.max_send_wr = std::bit_ceil(std::max(1u, granted.cap.max_send_wr));
   granted.cap.max_recv_wr = std::bit_ceil(std::max(1u, granted.cap.max_recv_wr));
   granted.cap.max_send_sge = std::max(1u, granted.cap.max_send_sge);
   granted.cap.max_recv_sge = std::max(1u, granted.cap.max_recv_sge);
   granted.cap.max_inline_data = std::max(kInlineAtLeast, granted.cap.max_inline_data);
+  if (attr->srq != nullptr) granted.cap.max_recv_wr = granted.cap.max_recv_sge = 0;  // there is no such queue
   const ibv_qp_cap cap = granted.cap;
   usiw_create_qp_resp resp{};
   rc = usiw_cmd_create_qp(ibpd, &qp->ibv, &granted, &resp);
@@ -100,7 +106,8 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
                    .max_inline = cap.max_inline_data,
                    .sq_sig_all = attr->sq_sig_all != 0,
                    .owner = qp,
-                   .stats = qp->stats};
+                   .stats = qp->stats,
+                   .srq = attr->srq != nullptr ? from(attr->srq)->srq : nullptr};
   if (rc == 0) rc = place_rings(*qp, from(ibpd), of_engine);
   if (rc == 0) {
     qp->qp = runtime.hold()->qp_create(of_engine);
@@ -164,6 +171,7 @@ extern "C" int usiw_verb_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv
   }
   attr->cap = init->cap = qp->cap;
   init->sq_sig_all = qp->sq_sig_all;
+  init->srq = ibqp->srq;
   return 0;
 }
 

@@ -115,6 +115,14 @@ struct verbs_qp {
 	struct verbs_xrcd *xrcd;
 };
 
+struct verbs_srq {
+	struct ibv_srq srq;
+	enum ibv_srq_type srq_type;
+	void *xrcd;
+	struct ibv_cq *cq;
+	uint32_t srq_num;
+};
+
 /* ---- Operations of a context ------------------------------------------------- */
 
 typedef void (*usiw_unused_op)(void);
@@ -143,8 +151,8 @@ struct verbs_context_ops {
 	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
 	struct ibv_qp *(*create_qp_ex)(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 	usiw_unused_op create_rwq_ind_table;
-	usiw_unused_op create_srq;
-	usiw_unused_op create_srq_ex;
+	struct ibv_srq *(*create_srq)(struct ibv_pd *, struct ibv_srq_init_attr *);
+	struct ibv_srq *(*create_srq_ex)(struct ibv_context *, struct ibv_srq_init_attr_ex *);
 	usiw_unused_op create_wq;
 	usiw_unused_op dealloc_mw;
 	int (*dealloc_pd)(struct ibv_pd *);
@@ -157,7 +165,7 @@ struct verbs_context_ops {
 	usiw_unused_op destroy_flow_action;
 	int (*destroy_qp)(struct ibv_qp *);
 	usiw_unused_op destroy_rwq_ind_table;
-	usiw_unused_op destroy_srq;
+	int (*destroy_srq)(struct ibv_srq *);
 	usiw_unused_op destroy_wq;
 	usiw_unused_op detach_mcast;
 	void (*free_context)(struct ibv_context *);
@@ -170,7 +178,7 @@ struct verbs_context_ops {
 	usiw_unused_op modify_flow_action_esp;
 	int (*modify_qp)(struct ibv_qp *, struct ibv_qp_attr *, int);
 	usiw_unused_op modify_qp_rate_limit;
-	usiw_unused_op modify_srq;
+	int (*modify_srq)(struct ibv_srq *, struct ibv_srq_attr *, int);
 	usiw_unused_op modify_wq;
 	usiw_unused_op open_qp;
 	usiw_unused_op open_xrcd;
@@ -178,7 +186,7 @@ struct verbs_context_ops {
 	int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 	usiw_unused_op post_srq_ops;
-	usiw_unused_op post_srq_recv;
+	int (*post_srq_recv)(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 	int (*query_device_ex)(struct ibv_context *, const struct ibv_query_device_ex_input *,
 	       struct ibv_device_attr_ex *, size_t);
 	usiw_unused_op query_ece;
@@ -186,7 +194,7 @@ struct verbs_context_ops {
 	int (*query_qp)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
 	usiw_unused_op query_qp_data_in_order;
 	int (*query_rt_values)(struct ibv_context *, struct ibv_values_ex *);
-	usiw_unused_op query_srq;
+	int (*query_srq)(struct ibv_srq *, struct ibv_srq_attr *);
 	usiw_unused_op read_counters;
 	usiw_unused_op reg_dm_mr;
 	usiw_unused_op reg_dmabuf_mr;
@@ -232,6 +240,18 @@ struct ibv_resize_cq {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct ib_uverbs_resize_cq core;
 };
+struct ibv_create_srq {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_create_srq core;
+};
+struct ibv_modify_srq {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_modify_srq core;
+};
+struct ibv_query_srq {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_query_srq core;
+};
 struct ibv_create_qp {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct ib_uverbs_create_qp core;
@@ -265,6 +285,14 @@ int ibv_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel 
 int ibv_cmd_resize_cq(struct ibv_cq *cq, int cqe, struct ibv_resize_cq *cmd, size_t cmd_size,
 		      struct ib_uverbs_resize_cq_resp *resp, size_t resp_size);
 int ibv_cmd_destroy_cq(struct ibv_cq *cq);
+int ibv_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq, struct ibv_srq_init_attr *attr,
+		       struct ibv_create_srq *cmd, size_t cmd_size,
+		       struct ib_uverbs_create_srq_resp *resp, size_t resp_size);
+int ibv_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask,
+		       struct ibv_modify_srq *cmd, size_t cmd_size);
+int ibv_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, struct ibv_query_srq *cmd,
+		      size_t cmd_size);
+int ibv_cmd_destroy_srq(struct ibv_srq *srq);
 int ibv_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,
 		      struct ibv_create_qp *cmd, size_t cmd_size,
 		      struct ib_uverbs_create_qp_resp *resp, size_t resp_size);
@@ -332,6 +360,12 @@ USIW_ABI_AT(verbs_qp, qp_ex, 0);
 USIW_ABI_AT(verbs_qp, comp_mask, 352);
 USIW_ABI_AT(verbs_qp, xrcd, 360);
 USIW_ABI_SIZE(verbs_qp, 368);
+USIW_ABI_AT(verbs_srq, srq, 0);
+USIW_ABI_AT(verbs_srq, srq_type, 128);
+USIW_ABI_AT(verbs_srq, xrcd, 136);
+USIW_ABI_AT(verbs_srq, cq, 144);
+USIW_ABI_AT(verbs_srq, srq_num, 152);
+USIW_ABI_SIZE(verbs_srq, 160);
 USIW_ABI_AT(verbs_context_ops, advise_mr, 0);
 USIW_ABI_AT(verbs_context_ops, alloc_dm, 8);
 USIW_ABI_AT(verbs_context_ops, alloc_mw, 16);

@@ -13,6 +13,7 @@
 
 USIW_ABI_SIZE(verbs_mr, USIW_VERBS_MR_SIZE);
 USIW_ABI_SIZE(verbs_qp, USIW_VERBS_QP_BYTES);
+USIW_ABI_SIZE(verbs_srq, USIW_VERBS_SRQ_BYTES);
 
 /* The ibv_cmd_ functions answer an errno value, some old paths -1 with errno set. */
 static int status(int ret)
@@ -68,20 +69,26 @@ static const struct verbs_context_ops context_ops = {
 	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,
 	.create_qp_ex = usiw_verb_create_qp_ex,
+	.create_srq = usiw_verb_create_srq,
+	.create_srq_ex = usiw_verb_create_srq_ex,
 	.dealloc_pd = usiw_verb_dealloc_pd,
 	.dealloc_td = usiw_verb_dealloc_td,
 	.dereg_mr = dereg_mr,
 	.destroy_cq = usiw_verb_destroy_cq,
 	.destroy_qp = usiw_verb_destroy_qp,
+	.destroy_srq = usiw_verb_destroy_srq,
 	.free_context = free_context,
 	.modify_qp = usiw_verb_modify_qp,
+	.modify_srq = usiw_verb_modify_srq,
 	.poll_cq = usiw_verb_poll_cq,
 	.post_recv = usiw_verb_post_recv,
 	.post_send = usiw_verb_post_send,
+	.post_srq_recv = usiw_verb_post_srq_recv,
 	.query_device_ex = query_device_ex,
 	.query_port = query_port,
 	.query_qp = usiw_verb_query_qp,
 	.query_rt_values = usiw_verb_query_rt_values,
+	.query_srq = usiw_verb_query_srq,
 	.reg_mr = usiw_verb_reg_mr,
 	.req_notify_cq = usiw_verb_req_notify_cq,
 	.resize_cq = usiw_verb_resize_cq,
@@ -233,6 +240,36 @@ int usiw_cmd_destroy_cq(struct ibv_cq *cq)
 void usiw_glue_is_qp_ex(struct ibv_qp *qp)
 {
 	((struct verbs_qp *)qp)->comp_mask |= USIW_VERBS_QP_EX;
+}
+
+int usiw_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq, struct ibv_srq_init_attr *attr)
+{
+	struct {
+		struct ibv_create_srq core;
+		struct usiw_create_srq_req drv;
+	} cmd = { .drv.comp_mask = 0 };
+	struct ib_uverbs_create_srq_resp resp;
+
+	return status(ibv_cmd_create_srq(pd, srq, attr, &cmd.core, sizeof(cmd), &resp, sizeof(resp)));
+}
+
+int usiw_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct ibv_modify_srq cmd;
+
+	return status(ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd)));
+}
+
+int usiw_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd;
+
+	return status(ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd)));
+}
+
+int usiw_cmd_destroy_srq(struct ibv_srq *srq)
+{
+	return status(ibv_cmd_destroy_srq(srq));
 }
 
 int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,

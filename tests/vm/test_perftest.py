@@ -55,6 +55,16 @@ def test_several_qps(tool):
     perftest(tool, "-q", 16, "-s", 4096, "-n", 100)
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_send_bw"])
+def test_shared_receive_queue(tool):
+    perftest(tool, "--use-srq", "-s", 4096, "-n", 200)
+
+
+def test_shared_receive_queue_of_several_qps():
+    perftest("ib_send_bw", "--use-srq", "-q", 4, "-s", 4096, "-n", 200)
+
+
 @pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_lat", "ib_send_bw", "ib_write_bw"])
 def test_inline(tool):
     perftest(tool, "-I", 128, "-s", 64, "-n", 200)

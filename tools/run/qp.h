@@ -21,6 +21,7 @@ class EventStream;
 class AsyncFile;
 struct Cq;
 struct Pd;
+struct Srq;
 
 /// The state as verbs see it, which `usiw stat` shows.
 class QpState {
@@ -62,6 +63,7 @@ class Qp {
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;
   std::shared_ptr<Cq> send_cq, recv_cq;
+  std::shared_ptr<Srq> srq;
   std::shared_ptr<EventStream> events;
   std::shared_ptr<AsyncFile> async;
   std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< that the program has read

@@ -78,6 +78,14 @@ const UverbsFile::Method* UverbsFile::find_method(uint32_t command, bool extende
       {IB_USER_VERBS_CMD_RESIZE_CQ, {&F::resize_cq, sizeof(ib_uverbs_resize_cq), sizeof(ib_uverbs_resize_cq_resp)}},
       {IB_USER_VERBS_CMD_DESTROY_CQ,
        {&F::destroy_cq, sizeof(ib_uverbs_destroy_cq), sizeof(ib_uverbs_destroy_cq_resp)}},
+      {IB_USER_VERBS_CMD_CREATE_SRQ,
+       {&F::create_srq, sizeof(ib_uverbs_create_srq), sizeof(ib_uverbs_create_srq_resp)}},
+      {IB_USER_VERBS_CMD_CREATE_XSRQ,
+       {&F::create_xsrq, sizeof(ib_uverbs_create_xsrq), sizeof(ib_uverbs_create_srq_resp)}},
+      {IB_USER_VERBS_CMD_MODIFY_SRQ, {&F::modify_srq, sizeof(ib_uverbs_modify_srq), 0}},
+      {IB_USER_VERBS_CMD_QUERY_SRQ, {&F::query_srq, sizeof(ib_uverbs_query_srq), sizeof(ib_uverbs_query_srq_resp)}},
+      {IB_USER_VERBS_CMD_DESTROY_SRQ,
+       {&F::destroy_srq, sizeof(ib_uverbs_destroy_srq), sizeof(ib_uverbs_destroy_srq_resp)}},
       {IB_USER_VERBS_CMD_CREATE_QP, {&F::create_qp, sizeof(ib_uverbs_create_qp), sizeof(ib_uverbs_create_qp_resp)}},
       {IB_USER_VERBS_CMD_MODIFY_QP, {&F::modify_qp, sizeof(ib_uverbs_modify_qp), 0}},
       {IB_USER_VERBS_CMD_QUERY_QP, {&F::query_qp, sizeof(ib_uverbs_query_qp), sizeof(ib_uverbs_query_qp_resp)}},
@@ -143,6 +151,7 @@ void UverbsFile::closed() {
     destroy_qp_object(qps_.begin()->second);
     qps_.erase(qps_.begin());
   }
+  srqs_.clear();
   cqs_.clear();
   mrs_.clear();
   pds_.clear();

@@ -78,6 +78,24 @@ struct Cq {
   std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);
 };
 
+/// What either command that creates an SRQ asks for.
+struct SrqAsked {
+  uint64_t user_handle;
+  uint32_t pd_handle, max_wr, max_sge;
+};
+struct Srq {
+  Srq(std::shared_ptr<Pd> of, const SrqAsked& asked);
+  ~Srq();
+  Srq(const Srq&) = delete;
+  Srq& operator=(const Srq&) = delete;
+
+  std::shared_ptr<Pd> pd;
+  uint64_t user_handle;
+  uint32_t max_wr, max_sge;
+  uint32_t limit = 0;
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);
+};
+
 /// One command of write(2), decoded.
 struct Command {
   int fd;                  ///< of the call: the memfd
@@ -144,6 +162,14 @@ class UverbsFile final : public File {
   int create_cq(const Command& c);
   int resize_cq(const Command& c);
   int destroy_cq(const Command& c);
+  // uverbs_srq.cc
+  int new_srq(const Command& c, size_t core, const SrqAsked& asked);
+  int create_srq(const Command& c);
+  int create_xsrq(const Command& c);
+  int modify_srq(const Command& c);
+  int query_srq(const Command& c);
+  int destroy_srq(const Command& c);
+  int srq_event(uint32_t handle, uint32_t kind);
   // uverbs_qp.cc
   int create_qp(const Command& c);
   int modify_qp(const Command& c);
@@ -166,7 +192,9 @@ class UverbsFile final : public File {
   }
   /// The error for a handle that is not of the kind wanted: of another kind, or of nothing.
   int no_such(uint32_t handle) const {
-    return pds_.count(handle) + mrs_.count(handle) + cqs_.count(handle) + qps_.count(handle) != 0 ? -EINVAL : -ENOENT;
+    return pds_.count(handle) + mrs_.count(handle) + cqs_.count(handle) + srqs_.count(handle) + qps_.count(handle) != 0
+               ? -EINVAL
+               : -ENOENT;
   }
   /// A page of the memfd for the counters of a QP, all zeros. 0 or -ENOMEM.
   int take_page(int fd, uint32_t& page);
@@ -183,6 +211,7 @@ class UverbsFile final : public File {
   std::map<uint32_t, std::shared_ptr<Pd>> pds_;
   std::map<uint32_t, std::shared_ptr<Mr>> mrs_;
   std::map<uint32_t, std::shared_ptr<Cq>> cqs_;
+  std::map<uint32_t, std::shared_ptr<Srq>> srqs_;
   std::map<uint32_t, std::shared_ptr<Qp>> qps_;
 };
 

@@ -28,6 +28,9 @@ ib_uverbs_query_device_resp device_attr() {
   r.max_sge = r.max_sge_rd = USIW_MAX_SGE;
   r.max_cq = USIW_MAX_CQ;
   r.max_cqe = USIW_MAX_CQE;
+  r.max_srq = USIW_MAX_SRQ;
+  r.max_srq_wr = USIW_MAX_SRQ_WR;
+  r.max_srq_sge = USIW_MAX_SGE;
   r.max_mr = USIW_MAX_MR - 1;
   r.max_pd = USIW_MAX_PD;
   r.max_qp_rd_atom = USIW_MAX_IRD;

@@ -18,7 +18,7 @@ constexpr uint32_t kLastQpEvent = IBV_EVENT_SQ_DRAINED;
 /// PORT is for who has agreed to USIW_CAP_PORT_TELL, which nobody has.
 bool report_is_valid(const usiw_qp_report& r) {
   return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_ASYNC && r.error <= 0 && r.error >= -kMaxErrno &&
-         r.async_event <= kLastQpEvent && r.port == 0 && r.port_why == 0;
+         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && r.port == 0 && r.port_why == 0;
 }
 
 }  // namespace
@@ -94,7 +94,8 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   const auto is = [&](uint16_t object, uint16_t method) { return hdr.object_id == object && hdr.method_id == method; };
   const bool is_events = is(USIW_OBJECT_EVENT_FILE, USIW_METHOD_EVENT_FILE_ALLOC);
   const bool is_cq = is(UVERBS_OBJECT_CQ, USIW_METHOD_CQ_EVENT);
-  if (!is_events && !is_cq && !is(UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT)) return -EPROTONOSUPPORT;
+  const bool is_srq = is(UVERBS_OBJECT_SRQ, USIW_METHOD_SRQ_EVENT);
+  if (!is_events && !is_cq && !is_srq && !is(UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT)) return -EPROTONOSUPPORT;
   const uint16_t wanted = is_events ? 1 : 2;
   if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != wanted) return -EINVAL;
   ret = copy_from_program(attrs, at + sizeof hdr, wanted * sizeof attrs[0]);
@@ -111,6 +112,15 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
     std::memcpy(&kind, &data.data, sizeof kind);  // data of up to 8 bytes travels in the attribute
     World hold(world());
     return cq_event(static_cast<uint32_t>(handle.data), kind);
+  }
+  if (is_srq) {
+    uint32_t kind;
+    if (handle.attr_id != USIW_ATTR_SRQ_EVENT_HANDLE || data.attr_id != USIW_ATTR_SRQ_EVENT_KIND ||
+        data.len != sizeof kind)
+      return -EINVAL;
+    std::memcpy(&kind, &data.data, sizeof kind);
+    World hold(world());
+    return srq_event(static_cast<uint32_t>(handle.data), kind);
   }
   usiw_qp_report report;
   if (handle.attr_id != USIW_ATTR_QP_REPORT_HANDLE || data.attr_id != USIW_ATTR_QP_REPORT_DATA) return -EINVAL;

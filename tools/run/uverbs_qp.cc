@@ -53,13 +53,14 @@ int UverbsFile::create_qp(const Command& c) {
   usiw_create_qp_req req;
   std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
   auto send_cq = find(cqs_, cmd.send_cq_handle), recv_cq = find(cqs_, cmd.recv_cq_handle);
-  if (cmd.is_srq != 0) return -EOPNOTSUPP;
+  std::shared_ptr<Srq> srq;
+  if (cmd.is_srq != 0 && !(srq = find(srqs_, cmd.srq_handle))) return -EINVAL;
   if (!pd || !send_cq || !recv_cq) return -EINVAL;
   if (cmd.qp_type != IBV_QPT_RC) return -EOPNOTSUPP;
-  if (int ret = usiw_check_qp_caps(cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge,
-                                   cmd.max_inline_data);
-      ret != 0)
-    return ret;
+  const int fits = srq ? usiw_check_srq_qp_caps(cmd.max_send_wr, cmd.max_send_sge, cmd.max_inline_data)
+                       : usiw_check_qp_caps(cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge,
+                                            cmd.max_inline_data);
+  if (fits != 0) return fits;
   if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
   if (req.reserved != 0 || !events_) return -EINVAL;
@@ -68,6 +69,8 @@ int UverbsFile::create_qp(const Command& c) {
   qp->user_handle = cmd.user_handle;
   qp->sq_sig_all = cmd.sq_sig_all != 0;
   qp->cap = {cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge, cmd.max_inline_data};
+  if (srq) qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+  qp->srq = srq;
   qp->pd = pd;
   qp->send_cq = send_cq;
   qp->recv_cq = recv_cq;
@@ -125,6 +128,7 @@ void UverbsFile::destroy_qp_object(const std::shared_ptr<Qp>& qp) {
   qp->pd.reset();
   qp->send_cq.reset();
   qp->recv_cq.reset();
+  qp->srq.reset();
 }
 
 int UverbsFile::destroy_qp(const Command& c) {

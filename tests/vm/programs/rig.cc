@@ -167,6 +167,7 @@ void Endpoint::create_qp(const Options& o) {
   attr.qp_context = this;
   attr.send_cq = send_cq;
   attr.recv_cq = recv_cq;
+  attr.srq = o.srq;
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = o.sig_all;
   attr.cap = {o.send_wr, o.recv_wr, o.send_sge, o.recv_sge, o.inline_data};

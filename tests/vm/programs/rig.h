@@ -100,6 +100,7 @@ struct Options {
   ibv_cq* cq = nullptr;            ///< both CQs, when not null (the caller's)
   ibv_pd* pd = nullptr;            ///< instead of pd_of()
   uint64_t send_ops = 0;           ///< IBV_QP_EX_WITH_*: the QP is made for ibv_wr_*
+  ibv_srq* srq = nullptr;          ///< instead of a receive queue of its own (the caller's)
 };
 
 struct SendWr {
@@ -177,7 +178,7 @@ ibv_wc expect_wc(ibv_cq* cq, uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCE
 void expect_no_wc(ibv_cq* cq, int ms);
 /// Waits for a completion event of @p channel and acknowledges it; false on time-out.
 bool wait_cq_event(ibv_comp_channel* channel, int timeout_ms);
-/// Waits for an async event of @p context of that type for @p qp or @p cq (either may be null).
+/// Waits for an async event of @p context of that type for @p object, a QP, CQ or SRQ (or null: any).
 void expect_async(ibv_context* context, ibv_event_type type, const void* object,
                   int timeout_ms = kWaitMs);
 /// Takes all async events that are there.

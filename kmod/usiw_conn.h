@@ -20,6 +20,7 @@
 #include "../cm/usiw_cm_gate.h"
 #include "../cm/usiw_cm_input.h"
 #include "../cm/usiw_cm_notify.h"
+#include "../cm/usiw_limits.h"
 #include "usiw.h"
 
 /* Received handshake datagrams that wait for the worker, per socket. */
@@ -47,7 +48,8 @@
  * struct usiw_sender - what rules and policies may ask about who sends, beside the 4-tuple
  * @uid:	the user whose process has connected or accepted, as of its data socket. The
  *		handshake's own socket is the kernel's
- * @tos:	IPv4 TOS or IPv6 traffic class
+ * @tos:	IPv4 TOS or IPv6 traffic class. That of who is asked is the listener's: rdma_cm does
+ *		not hand over what is set between the request and accept
  *
  * There is no mark: rdma_cm has none, and no other socket is this connection's.
  */
@@ -56,12 +58,12 @@ struct usiw_sender {
 	u8 tos;
 };
 
-/* In the context of connect or accept. */
+/* In the context of connect or listen. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 {
 	return (struct usiw_sender) {
 		.uid = current_fsuid(),
-		.tos = (u8)(cm_id->tos_set ? cm_id->tos : 0),
+		.tos = (u8)(cm_id->tos_set ? usiw_traffic_class(cm_id->tos) : 0),
 	};
 }
 
@@ -209,7 +211,7 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @cm_id:	with a reference
  * @us:		of its port, NULL if it hears nothing
  * @node:	in @us->listeners
- * @uid:	of the process that listens
+ * @sender:	for whom its requests are looked at, and answered
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	where it listens
  * @any:	@addr is a wildcard
@@ -222,7 +224,7 @@ struct usiw_listener {
 	struct iw_cm_id *cm_id;
 	struct usiw_sock *us;
 	struct list_head node;
-	kuid_t uid;
+	struct usiw_sender sender;
 	unsigned int families;
 	struct in6_addr addr;
 	bool any;
@@ -388,7 +390,8 @@ int usiw_conn_tell_request(struct usiw_conn *conn);
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
 void usiw_conn_orphan(struct usiw_conn *conn);
 void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
-int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id);
+int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
+			const struct usiw_sender *sender);
 void usiw_conn_release(struct usiw_conn *conn);
 
 /**

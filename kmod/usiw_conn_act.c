@@ -229,7 +229,8 @@ void usiw_conn_orphan(struct usiw_conn *conn)
  * Tie the connection to the QP and to iw_cm's id of it. Return -EINVAL if the QP cannot
  * take one (state, being destroyed), -EISCONN if it has one.
  */
-int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id)
+int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
+			const struct usiw_sender *sender)
 {
 	int ret = usiw_qp_attach(qp, conn);
 
@@ -242,7 +243,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	usiw_conn_take_ports(conn, qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
-	conn->sender = usiw_iw_sender(cm_id);
+	conn->sender = *sender;
 	cm_id->add_ref(cm_id);
 	conn->cm_id = cm_id;
 	return 0;

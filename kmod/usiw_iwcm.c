@@ -62,14 +62,15 @@ static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tupl
 }
 
 /* The first datagram goes out here; everything that can fail has been done before. */
-static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id)
+static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
+			 const struct usiw_sender *sender)
 {
 	int ret;
 
 	mutex_lock(&conn->lock);
 	ret = usiw_conn_insert(conn);
 	if (!ret) {
-		ret = usiw_conn_attach_qp(conn, qp, cm_id);
+		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 		if (ret)
 			usiw_conn_unhash(conn);
 	}
@@ -84,7 +85,8 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 }
 
 static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
-			      struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp)
+			      struct usiw_tuple *tuple, u16 mtu, struct usiw_qp *qp,
+			      const struct usiw_sender *sender)
 {
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_sock *us;
@@ -108,7 +110,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	if (!ret) {
 		usiw_iw_evict(dev, tuple);
 		usiw_iw_set_local_port(cm_id, tuple->local_port);
-		ret = usiw_iw_start(conn, qp, cm_id);
+		ret = usiw_iw_start(conn, qp, cm_id, sender);
 	}
 	usiw_conn_put(conn);
 	return ret;
@@ -146,7 +148,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret && mtu < USIW_MIN_MTU)
 		ret = -EMSGSIZE;
 	if (!ret)
-		ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp);
+		ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp, &sender);
 	usiw_qp_put(qp);
 	return ret;
 }
@@ -167,7 +169,8 @@ static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 }
 
 static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
-			    const struct iw_cm_conn_param *param)
+			    const struct iw_cm_conn_param *param,
+			    const struct usiw_sender *sender)
 {
 	u32 actions;
 	int ret;
@@ -175,7 +178,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	mutex_lock(&conn->lock);
 	ret = conn->cm.state == USIW_CM_REQ_RCVD && !conn->cm_id ? 0 : -ECONNRESET;
 	if (!ret)
-		ret = usiw_conn_attach_qp(conn, qp, cm_id);
+		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (ret)
 		goto out;
 	actions = usiw_cm_accept(&conn->cm, param->ird, param->ord, param->private_data,
@@ -201,7 +204,7 @@ out:
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
-	const struct usiw_sender sender = usiw_iw_sender(cm_id);
+	struct usiw_sender sender = { .uid = current_fsuid() };
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
 	struct usiw_conn *conn;
 	struct usiw_qp *qp;
@@ -212,6 +215,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	conn = usiw_iw_request_conn(cm_id);
 	if (!conn)
 		return -ECONNRESET;
+	sender.tos = conn->sender.tos;
 	ret = usiw_check_param(param);
 	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
 	if (!ret && !qp)
@@ -219,7 +223,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret)
 		ret = usiw_conn_check_way(conn, qp, &sender);
 	if (!ret)
-		ret = usiw_conn_accept(conn, qp, cm_id, param);
+		ret = usiw_conn_accept(conn, qp, cm_id, param, &sender);
 	else
 		usiw_conn_abort(conn, USIW_KILL_LOCAL);
 	if (qp)

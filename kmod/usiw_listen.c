@@ -95,7 +95,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	INIT_LIST_HEAD(&listener->node);
 	listener->dev = to_usiw_dev(cm_id->device);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
-	listener->uid = current_fsuid();
+	listener->sender = usiw_iw_sender(cm_id);
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);
@@ -156,14 +156,13 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
 			      u32 isn)
 {
-	const struct usiw_sender sender = { .uid = listener->uid };
 	struct usiw_device *dev = listener->dev;
 	struct usiw_conn *conn;
 	int reason = 0;
 	u16 mtu;
 
 	/* Where raw packets are not possible, accept() says so to who takes no data socket. */
-	if (usiw_route_check(dev, tuple, &sender, true, &mtu))
+	if (usiw_route_check(dev, tuple, &listener->sender, true, &mtu))
 		goto return_place;
 	conn = usiw_conn_alloc(dev, tuple);
 	if (IS_ERR(conn))
@@ -171,6 +170,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 	if (!usiw_sock_tryget(us, usiw_tuple_is_ipv4(tuple)))
 		goto put_conn;
 	conn->sock = us;
+	conn->sender = listener->sender;
 	reason = usiw_cm_init_passive(&conn->cm, req, isn, mtu, USIW_TRP_MAX_WINDOW,
 				      usiw_now_us());
 	if (reason) {
@@ -216,7 +216,7 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 	if (reason)
 		len = usiw_cm_build_refusal(req, reason, answer);
 	if (len)
-		usiw_sock_send(us, &tuple, 0, answer, len);
+		usiw_sock_send(us, &tuple, listener ? listener->sender.tos : 0, answer, len);
 	if (listener)
 		usiw_listener_put(listener);
 	if (v.kind != USIW_CM_G_KEPT)

@@ -309,10 +309,12 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	u8 answer[USIW_CM_MAX_DATAGRAM];
 	struct usiw_cm_verdict verdict;
 	struct usiw_conn *conn;
+	u8 tos = 0;
 
 	conn = usiw_conn_lookup(us->net, usiw_rx_ends(rx));
 	if (conn) {
 		usiw_conn_input(conn, &verdict, rx->data, rx->len, answer);
+		tos = READ_ONCE(conn->sender.tos);
 		usiw_conn_put(conn);
 	} else {
 		usiw_cm_input(&verdict, NULL, rx->data, rx->len, usiw_now_us(), answer);
@@ -325,7 +327,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 		usiw_gate_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
 		break;
 	case USIW_CM_V_ANSWER:
-		usiw_sock_send(us, usiw_rx_ends(rx), 0, answer, verdict.len);
+		usiw_sock_send(us, usiw_rx_ends(rx), tos, answer, verdict.len);
 		break;
 	default:
 		break;

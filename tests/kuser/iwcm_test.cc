@@ -13,6 +13,19 @@ class Iwcm : public Connected {
     EXPECT_EQ(listener.requests.size(), 1u);
     return *listener.requests[0];
   }
+  /// A request at a listener with a traffic class (and bits of ECN's), which is given another one.
+  CmId& request_marked(CmId& marked) {
+    marked.id.tos_set = true;
+    marked.id.tos = 0x2b;
+    EXPECT_EQ(marked.listen(server->device, ipv4("192.0.2.2"), kPort + 1), 0);
+    EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort + 1), 0);
+    settle({client.get(), server.get()});
+    EXPECT_EQ(marked.requests.size(), 1u);
+    CmId& passive_id = *marked.requests[0];
+    passive_id.id.tos_set = true;
+    passive_id.id.tos = 0x50;
+    return passive_id;
+  }
 };
 
 TEST_F(Iwcm, sockaddr__there_and_back) {
@@ -181,6 +194,30 @@ TEST_F(Iwcm, connect__address_is_removed_meanwhile) {
   EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EADDRNOTAVAIL);
   EXPECT_EQ(client->qp()->conn, nullptr);
   EXPECT_EQ(mock_sent(), 0u);
+}
+
+// rdma_cm hands the listener's over, and of what is set on a request nothing.
+TEST_F(Iwcm, accept__with_the_traffic_class_of_the_listener) {
+  CmId marked;
+  CmId& passive_id = request_marked(marked);
+  EXPECT_EQ(passive_id.accept(*server), 0);
+  ASSERT_GT(server->answer(), 0);
+  EXPECT_EQ(server->seen.back().conn.tos, 0x28);
+  mock_run();
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_ACCEPT);
+  EXPECT_EQ(answer.tos, 0x28);
+}
+
+TEST_F(Iwcm, reject__with_the_traffic_class_of_the_listener) {
+  CmId marked;
+  EXPECT_EQ(request_marked(marked).reject(), 0);
+  mock_run();
+  mock_datagram answer;
+  ASSERT_TRUE(mock_take(&answer));
+  EXPECT_EQ(answer.data[8] >> 4, USIW_TRP_REJECT);
+  EXPECT_EQ(answer.tos, 0x28);
 }
 
 TEST_F(Iwcm, reject__private_data_reaches_the_peer) {

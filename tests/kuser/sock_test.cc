@@ -160,6 +160,16 @@ TEST_F(Sock, send__with_the_traffic_class_of_the_connection) {
   }
 }
 
+// ECN's bits are the network's: no datagram claims that its loss would be noticed by them.
+TEST_F(Sock, send__without_the_bits_of_ecn) {
+  active.id.tos_set = true;
+  active.id.tos = 0xff;
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  EXPECT_EQ(req.tos, 0xfc);
+}
+
 // What is queued when the last user goes must not be worked on behind it: the worker would look at
 // the netns, which waits for users only.
 TEST_F(Sock, put__queued_datagrams_go_with_it) {

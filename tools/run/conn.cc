@@ -126,12 +126,11 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
   return 0;
 }
 
-int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
-                 const std::shared_ptr<Qp>& qp, ConnUser* user) {
+int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
+                 ConnUser* user) {
   int ret = cm_.state == USIW_CM_REQ_RCVD && !qp_ ? 0 : -ECONNRESET;
   if (ret == 0) ret = attach(qp, user);
   if (ret == 0) {
-    tos_ = tos;
     uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
     if (ret == 0) {
       usiw_cm_ledger_accepted(&ledger_);
@@ -173,6 +172,7 @@ int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const
   Route route;
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
   conn->places_ = places;
+  conn->tos_ = listener.tos();
   int reason = 0;
   if (route_to(tuple.local, tuple.remote, route) == 0) {
     const auto mtu = static_cast<uint16_t>(route.mtu);
@@ -202,7 +202,7 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
   if (conn) conn->act(v.actions);
   if (v.kind == USIW_CM_V_ADMIT) return sock->gate().request(sock, tuple, v.pkt, data, len, kept);
   if (v.kind == USIW_CM_V_WITHDRAW) sock->gate().withdraw(tuple, v.pkt);
-  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, buf, v.len);
+  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, conn ? conn->tos_ : 0, buf, v.len);
   if (kept != nullptr) sock->gate().discard(kept);
 }
 

@@ -50,6 +50,8 @@ class Listener {
   virtual ~Listener() = default;
   virtual void on_request(const std::shared_ptr<Conn>& conn) = 0;
   virtual const std::shared_ptr<Places>& places() = 0;
+  /// What its connections and answers are sent with.
+  virtual uint8_t tos() const = 0;
 };
 
 class Conn : public std::enable_shared_from_this<Conn> {
@@ -60,8 +62,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
                      uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len,
                      const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
   /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
-  int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, uint8_t tos,
-             const std::shared_ptr<Qp>& qp, ConnUser* user);
+  int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
+             ConnUser* user);
   /// [world] A request that was admitted, with its place: a connection of it, told to @p listener. 0 or the reason to
   /// refuse it with.
   static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,

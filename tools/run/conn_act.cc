@@ -88,7 +88,7 @@ void Conn::act_one(uint32_t action) {
       return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PROBE);
     case USIW_CM_A_TX: {
       uint8_t buf[USIW_CM_MAX_DATAGRAM];
-      return sock_->send(tuple_.local, tuple_.remote, buf, usiw_cm_build(&cm_, buf));
+      return sock_->send(tuple_.local, tuple_.remote, tos_, buf, usiw_cm_build(&cm_, buf));
     }
     case USIW_CM_A_EV_REPLY:
     case USIW_CM_A_EV_ESTABLISHED:

@@ -130,7 +130,7 @@ bool Conn::refused_packets() {
 }
 
 /// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
-void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, nullptr, 0); }
+void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos_, nullptr, 0); }
 
 /// Where a route leaves by another interface, or is gone, the packets go where they went: the port has one interface.
 void Conn::follow(const usiw_link_info& link) {

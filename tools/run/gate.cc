@@ -120,7 +120,7 @@ void Gate::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
     answer = usiw_cm_build_refusal(&req, static_cast<uint8_t>(reason), buf);
   else if (v.pending)
     answer = usiw_cm_build_pending(&req, v.isn, buf);
-  if (answer != 0) sock->send(tuple.local, tuple.remote, buf, answer);
+  if (answer != 0) sock->send(tuple.local, tuple.remote, listener != nullptr ? listener->tos() : 0, buf, answer);
   if (v.kind != USIW_CM_G_KEPT) delete kept;  // last: req may point into it
 }
 

@@ -41,14 +41,19 @@ class Path {
 
 bool needs_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
+void make_nonblocking(int fd) {
+  USIW_REAL(fcntl)(fd, F_SETFL, USIW_REAL(fcntl)(fd, F_GETFL) | O_NONBLOCK);
+}
+
 /// open(2), which @p real does for all but device nodes.
 template <typename Real>
-int open_path(const char* path, Real real) {
+int open_path(const char* path, int flags, Real real) {
   Node node = node_of(path);
   if (node == Node::kOther) return real(Path(path));
   pthread_testcancel();  // as open(2)
   usiw::NoCancel no_cancel;
   const int fd = node == Node::kAbsent ? -ENOENT : node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
+  if (fd >= 0 && (flags & O_NONBLOCK) != 0) make_nonblocking(fd);
   if (fd >= 0) return fd;
   errno = -fd;
   return -1;
@@ -89,22 +94,22 @@ int stat_path(const char* path, Stat* st, Real real) {
 
 EXPORT int open(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
+  return open_path(path, flags, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
 }
 
 EXPORT int open64(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
+  return open_path(path, flags, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
 }
 
 EXPORT int openat(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
+  return open_path(path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
 }
 
 EXPORT int openat64(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
+  return open_path(path, flags, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
 }
 
 EXPORT FILE* fopen(const char* path, const char* how) { return USIW_REAL(fopen)(Path(path), how); }

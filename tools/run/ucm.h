@@ -38,12 +38,14 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
 
   int bind(const Endpoint& addr);
   int resolve_addr(const Endpoint* src, const Endpoint& dst);
-  int resolve_route();
+  int resolve_route(uint32_t timeout_ms);
   int listen(uint32_t backlog);
   int connect(const rdma_ucm_conn_param& param);
   int accept(uint64_t uid, const rdma_ucm_conn_param& param);
-  int reject(const void* pd, uint8_t len);
+  int reject(const void* pd, uint8_t len, uint8_t reason);
   int disconnect();
+  int notify() const;
+  int join() const;
   int set_option(uint32_t level, uint32_t name, const void* value, uint32_t len);
   /// Out of the tables, with its connection, its unread events and the requests among them.
   void destroy();
@@ -64,11 +66,13 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   void on_close() override;
   void on_request(const std::shared_ptr<Conn>& conn) override;
   const std::shared_ptr<Places>& places() override { return places_; }
+  uint8_t tos() const override { return listen_tos_; }
 
  private:
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
 
   void tell(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);
+  int check_port(const Endpoint& addr, bool reuse) const;
   int bind_port(const Endpoint& addr);
   void unbind();
   bool has_device() const;
@@ -82,12 +86,14 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   Endpoint src_, dst_;
   uint16_t mtu_ = 0;
   uint8_t tos_ = 0;
-  bool reuse_ = false, accepted_ = false;
+  uint8_t listen_tos_ = 0;              ///< as it was when listening began
+  bool reuse_ = false;
+  bool answered_ = false;               ///< a request, accepted or rejected
   bool asks_address_ = false;           ///< bound to a loopback address and no port: see told_source()
   std::shared_ptr<Places> places_;      ///< listening
   std::weak_ptr<UcmId> listener_;       ///< of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both
-  int afonly_ = -1;                     ///< -1: not said
+  int afonly_ = -1;                     ///< -1: neither said nor bound
   std::shared_ptr<Conn> conn_;
 };
 
@@ -107,10 +113,12 @@ class UcmFile final : public EventFile {
   int command(uint32_t cmd, const std::vector<uint8_t>& in, size_t out_len);
   int query(const rdma_ucm_query& cmd, UcmId& id, size_t out_len);
   int migrate(const rdma_ucm_migrate_id& cmd, size_t out_len);
+  int join(const rdma_ucm_join_mcast& cmd, size_t addr_len, size_t out_len);
   ssize_t get_event(uint64_t response, size_t out_len);
 
   std::weak_ptr<UcmFile> self_;
   std::deque<UcmEvent> events_;
+  bool closed_ = false;  ///< by another thread than the one that is in a call
 };
 
 /// [world] All ids of a file.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_file.cc
 /// The file: commands by write(2), and the events that wait.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "real.h"
 #include "sysfs.h"
 #include "ucm.h"
 #include "uverbs.h"
@@ -51,19 +53,23 @@ int answer_with(uint64_t at, size_t room, const T& value) {
   return copy_to_program(at, &value, sizeof value);
 }
 
+/// The length of an address of its family; 0: of none that rdma_cm knows.
+size_t address_size(sa_family_t family) {
+  return family == AF_INET ? sizeof(sockaddr_in) : family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
+}
+
 int endpoint_of(const __kernel_sockaddr_storage& sa, size_t len, Endpoint& out) {
   sockaddr_storage storage{};
   static_assert(sizeof storage == sizeof sa);
   std::memcpy(&storage, &sa, sizeof storage);
-  if (storage.ss_family == AF_INET && len < sizeof(sockaddr_in)) return -EINVAL;
-  if (storage.ss_family == AF_INET6 && len < sizeof(sockaddr_in6)) return -EINVAL;
+  if (len == 0 || len != address_size(storage.ss_family)) return -EINVAL;
   return endpoint_from(storage, out);
 }
 
 int endpoint_of(const sockaddr_in6& sa, Endpoint& out) {
   sockaddr_storage storage{};
   std::memcpy(&storage, &sa, sizeof sa);
-  return endpoint_from(storage, out);
+  return address_size(sa.sin6_family) == 0 ? -EINVAL : endpoint_from(storage, out);
 }
 
 }  // namespace
@@ -97,6 +103,7 @@ std::vector<UcmEvent> UcmFile::take(const UcmId& id) {
 
 void UcmFile::closed() {
   World hold(world());
+  closed_ = true;
   for (auto& id : ids_of(*this)) id->destroy();
   events_.clear();
 }
@@ -129,7 +136,7 @@ ssize_t UcmFile::write(int, const void* buf, size_t count) {
     ret = static_cast<int>(get_event(as<rdma_ucm_get_event>(in).response, hdr.out));
   } else {
     World hold(world());
-    ret = command(hdr.cmd, in, hdr.out);
+    ret = closed_ ? -EBADF : command(hdr.cmd, in, hdr.out);
   }
   return ret != 0 ? ret : static_cast<ssize_t>(count);
 }
@@ -150,13 +157,23 @@ int UcmFile::query(const rdma_ucm_query& cmd, UcmId& id, size_t room) {
 }
 
 int UcmFile::migrate(const rdma_ucm_migrate_id& cmd, size_t room) {
-  auto from = std::dynamic_pointer_cast<UcmFile>(file_of(static_cast<int>(cmd.fd)));
-  if (!from) return -EINVAL;
+  const int fd = static_cast<int>(cmd.fd);
+  auto from = std::dynamic_pointer_cast<UcmFile>(file_of(fd));
+  if (!from) return USIW_REAL(fcntl)(fd, F_GETFD) < 0 ? -ENOENT : -EINVAL;
   int error;
   std::shared_ptr<UcmId> id = UcmId::find(*from, cmd.id, error);
   if (!id) return error;
   if (from.get() != this) id->move_to(self_.lock());
   return answer_with(cmd.response, room, rdma_ucm_migrate_resp{id->events_reported});
+}
+
+int UcmFile::join(const rdma_ucm_join_mcast& cmd, size_t addr_len, size_t room) {
+  if (room < sizeof(rdma_ucm_create_id_resp)) return -ENOSPC;
+  if (addr_len == 0 || cmd.addr_size != addr_len) return -EINVAL;
+  if (cmd.join_flags >= RDMA_MC_JOIN_FLAG_RESERVED) return -EINVAL;
+  int error;
+  std::shared_ptr<UcmId> id = UcmId::find(*this, cmd.id, error);
+  return id ? id->join() : error;
 }
 
 int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) {
@@ -175,10 +192,31 @@ int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) 
       return migrate(as<rdma_ucm_migrate_id>(in), room);
     case RDMA_USER_CM_CMD_GET_OPTION:
       return -ENOSYS;
-    case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
-    case RDMA_USER_CM_CMD_JOIN_MCAST:
-    case RDMA_USER_CM_CMD_LEAVE_MCAST:
-      return -EINVAL;
+    case RDMA_USER_CM_CMD_JOIN_IP_MCAST: {
+      auto c = as<rdma_ucm_join_ip_mcast>(in);
+      const size_t len = address_size(c.addr.sin6_family);
+      rdma_ucm_join_mcast join_cmd{};
+      join_cmd.id = c.id;
+      join_cmd.addr_size = static_cast<uint16_t>(len);
+      return len == 0 ? -EINVAL : join(join_cmd, len, room);
+    }
+    case RDMA_USER_CM_CMD_JOIN_MCAST: {
+      auto c = as<rdma_ucm_join_mcast>(in);
+      const size_t len = address_size(c.addr.ss_family);
+      return len == 0 ? -EINVAL : join(c, len, room);
+    }
+    case RDMA_USER_CM_CMD_LEAVE_MCAST:  // of a group that nobody could join
+      return room < sizeof(rdma_ucm_destroy_id_resp) ? -ENOSPC : -ENOENT;
+    case RDMA_USER_CM_CMD_CONNECT:
+      if (in.size() < offsetof(rdma_ucm_connect, ece) || as<rdma_ucm_connect>(in).conn_param.valid == 0) return -EINVAL;
+      break;
+    case RDMA_USER_CM_CMD_ACCEPT:
+      if (in.size() < offsetof(rdma_ucm_accept, ece)) return -EINVAL;
+      break;
+    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+      if (room < sizeof(ib_uverbs_qp_attr)) return -ENOSPC;
+      if (as<rdma_ucm_init_qp_attr>(in).qp_state > IBV_QPS_ERR) return -EINVAL;
+      break;
     default:
       break;
   }
@@ -219,7 +257,7 @@ int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) 
       return error != 0 ? error : id->resolve_addr(c.src_size != 0 ? &src : nullptr, dst);
     }
     case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
-      return id->resolve_route();
+      return id->resolve_route(as<rdma_ucm_resolve_route>(in).timeout_ms);
     case RDMA_USER_CM_CMD_QUERY_ROUTE: {
       rdma_ucm_query_route_resp r = id->query_route();
       if (room < offsetof(rdma_ucm_query_route_resp, ibdev_index)) return -ENOSPC;
@@ -237,7 +275,7 @@ int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) 
     }
     case RDMA_USER_CM_CMD_REJECT: {
       auto c = as<rdma_ucm_reject>(in);
-      return id->reject(c.private_data, c.private_data_len);
+      return id->reject(c.private_data, c.private_data_len, c.reason);
     }
     case RDMA_USER_CM_CMD_DISCONNECT:
       return id->disconnect();
@@ -250,12 +288,11 @@ int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) 
     case RDMA_USER_CM_CMD_SET_OPTION: {
       auto c = as<rdma_ucm_set_option>(in);
       uint8_t value[64] = {};
-      if (c.optlen > sizeof value) return -EINVAL;
-      error = copy_from_program(value, c.optval, c.optlen);
+      error = copy_from_program(value, c.optval, std::min<size_t>(c.optlen, sizeof value));
       return error != 0 ? error : id->set_option(c.level, c.optname, value, c.optlen);
     }
     case RDMA_USER_CM_CMD_NOTIFY:
-      return 0;  // of use to InfiniBand only
+      return id->notify();
     default:
       return -ENOSYS;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "cm/usiw_limits.h"
@@ -16,6 +17,8 @@ namespace {
 constexpr uint32_t kMaxBacklog = 1024;
 /// iw_cm counts private data, IRD and ORD in a byte.
 constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
+/// Reasons of InfiniBand that a program may give.
+constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
 
 enum : uint32_t {  // enum rdma_cm_event_type
   kAddrResolved = 0,
@@ -40,6 +43,14 @@ uint32_t next_id_number() {
     last++;
   } while (id_table().count(last) != 0);
   return last;
+}
+
+/// Does an IPv6 wildcard leave IPv4 alone, unless the program says otherwise?
+bool bound_v6_only() {
+  std::ifstream setting("/proc/sys/net/ipv6/bindv6only");
+  int value = 0;
+  setting >> value;
+  return value != 0;
 }
 
 uint8_t as_depth(uint16_t value) { return static_cast<uint8_t>(std::min(value, kMaxDepth)); }
@@ -101,7 +112,7 @@ void UcmId::destroy() {
     if (e.child && e.child.get() != this) e.child->destroy();
   if (std::shared_ptr<Conn> conn = std::move(conn_)) {
     conn->forget_user();
-    if (listener_.lock() && !accepted_)
+    if (listener_.lock() && !answered_)
       conn->reject(nullptr, 0);
     else if (conn->cm().state != USIW_CM_CLOSING)  // which goes on to its orderly end
       conn->abort(USIW_KILL_LOCAL);
@@ -120,15 +131,28 @@ void UcmId::unbind() {
   sockets_.clear();
 }
 
-/// Takes the UDP port. Ids of one process share it if all of them have said so; a port where
-/// only connections are left is free.
+/// Does another id of this process have the port? As rdma_cm sees it, where a port belongs to ids and not to sockets; a
+/// port where only connections are left is free.
+int UcmId::check_port(const Endpoint& addr, bool reuse) const {
+  if (addr.port == 0) return 0;
+  for (auto& [number, other] : id_table()) {
+    if (other.get() == this || other->sockets_.empty() || other->src_.port != addr.port) continue;
+    if (reuse && other->reuse_) continue;
+    if (afonly_ == 1 && other->afonly_ == 1 && addr.ipv4() != other->src_.ipv4()) continue;
+    if (addr.any() || other->src_.any()) return -EADDRNOTAVAIL;
+    if (addr == other->src_) return -EADDRINUSE;
+  }
+  return 0;
+}
+
+/// Takes the UDP port. Other processes' ids are known by their sockets alone.
 int UcmId::bind_port(const Endpoint& addr) {
-  int error = 0;
+  if (afonly_ < 0) afonly_ = addr.ipv4() || bound_v6_only();
+  int error = check_port(addr, reuse_);
+  if (error != 0) return error;
   std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
-  if (s && s->bound_ids != 0 && !(reuse_ && s->reusable && s->listener == nullptr)) return -EADDRINUSE;
   if (!s) s = UdpSocket::open(addr, error);
   if (!s) return error;
-  s->reusable = reuse_ && (s->bound_ids == 0 || s->reusable);
   s->bound_ids++;
   sockets_.push_back(s);
   src_ = addr;
@@ -139,6 +163,7 @@ int UcmId::bind_port(const Endpoint& addr) {
 int UcmId::bind(const Endpoint& addr) {
   if (state_ != State::kIdle) return -EINVAL;
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
+  if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
   int ret = bind_port(addr);
   if (ret == 0) state_ = State::kAddrBound;
   asks_address_ = addr.loopback() && addr.port == 0;
@@ -148,6 +173,7 @@ int UcmId::bind(const Endpoint& addr) {
 /// What is wrong with the addresses is told by an event, as the kernel's resolution does.
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+  if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
   if (state_ == State::kAddrBound && asks_address_ && !dst.loopback() && !dst.any()) {
     unbind();
     state_ = State::kIdle;
@@ -183,8 +209,8 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   return 0;
 }
 
-int UcmId::resolve_route() {
-  if (state_ != State::kAddrResolved) return -EINVAL;
+int UcmId::resolve_route(uint32_t timeout_ms) {
+  if (state_ != State::kAddrResolved || timeout_ms == 0) return -EINVAL;
   state_ = State::kRouteResolved;
   tell(kRouteResolved, 0);
   return 0;
@@ -217,7 +243,10 @@ int UcmId::listen(uint32_t backlog) {
     if (ret != 0) return ret;
   }
   if (state_ != State::kAddrBound) return -EINVAL;
+  // A port where somebody listens is nobody else's, whatever they said when they bound it.
+  if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
+  reuse_ = false;
   if (src_.any() && !src_.ipv4() && afonly_ != 1) {
     // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does
     // without it unless the program has asked for both.
@@ -229,6 +258,7 @@ int UcmId::listen(uint32_t backlog) {
   }
   for (auto& s : sockets_) s->listener = this;
   state_ = State::kListen;
+  listen_tos_ = tos_;
   places_ = std::make_shared<Places>();
   sockets_.front()->gate().join(*places_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
   return 0;
@@ -239,7 +269,6 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   child->state_ = State::kConnect;
   child->src_ = conn->tuple().local;
   child->dst_ = conn->tuple().remote;
-  child->tos_ = tos_;
   child->listener_ = weak_from_this();
   child->conn_ = conn;
   const usiw_cm_conn& cm = conn->cm();
@@ -256,7 +285,7 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
   if (conn_ && conn_->cm().initiator != 0 && param.valid == 0) return 0;
-  if (state_ != State::kConnect || !conn_ || accepted_) return -EINVAL;
+  if (state_ != State::kConnect || !conn_ || conn_->cm().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
   int ret = check_param(param);
   if (ret == 0 && !(qp = qp_by_number(param.qp_num))) ret = -EINVAL;
@@ -264,23 +293,42 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
     conn_->abort(USIW_KILL_LOCAL);
   else
     ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
-                        param.private_data_len, tos_, qp, this);
+                        param.private_data_len, qp, this);
   listener_.reset();
-  accepted_ = true;
+  answered_ = true;
   if (ret == 0) uid_ = uid;
   return ret;
 }
 
-int UcmId::reject(const void* pd, uint8_t len) {
-  if (!conn_) return -EINVAL;
-  if (accepted_) {
+/// The reason is of InfiniBand's answer: what the peer of an iWARP connection sees is the private data. It is looked at all
+/// the same, as the kernel does.
+int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
+  if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
+  if (!conn_ || conn_->cm().initiator != 0) return -EINVAL;
+  if (answered_) {
+    // Accepted, and the peer has not confirmed it yet: the end of the connection. Else it is too late.
+    const uint8_t state = conn_->cm().state;
+    if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
     conn_->abort(USIW_KILL_LOCAL);
     return 0;
   }
+  answered_ = true;
   bool known = conn_->cm().state == USIW_CM_REQ_RCVD;
   conn_->reject(pd, len);
   return known ? 0 : -ECONNRESET;
+}
+
+/// What a program has seen of its QP before rdma_cm has: of use to InfiniBand only.
+int UcmId::notify() const {
+  const bool listens_by_device = state_ == State::kListen && has_device();
+  return listens_by_device || conn_ ? 0 : -EINVAL;
+}
+
+/// No iWARP device has multicast.
+int UcmId::join() const {
+  const bool may = state_ == State::kAddrBound || state_ == State::kAddrResolved;
+  return has_device() && may && (ps_ == RDMA_PS_UDP || ps_ == RDMA_PS_IPOIB) ? -ENOSYS : -EINVAL;
 }
 
 int UcmId::disconnect() {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cm/usiw_limits.h"
 #include "ucm.h"
 #include "uverbs.h"
 
@@ -90,37 +91,45 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   return r;
 }
 
+/// Before there is a connection rdma_cm asks for a change of state only; from then on iw_cm knows which states those are.
 int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   if (!has_device()) return -EINVAL;
   attr.qp_state = qp_state;
+  attr.port_num = kPortNumber;
+  attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+  if (!conn_) return 0;
   switch (qp_state) {
     case IBV_QPS_INIT:
-      attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-      attr.port_num = kPortNumber;
-      if (conn_) attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-      return 0;
     case IBV_QPS_RTR:
+      attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      return 0;
     case IBV_QPS_RTS:
-      attr.qp_attr_mask = conn_ ? 0 : IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
+      attr.qp_attr_mask = IBV_QP_PORT;
       return 0;
     default:
       return -EINVAL;
   }
 }
 
+/// A path that the program gives is for InfiniBand's routes, and nothing here would go by it. The kernel takes one for an
+/// address that has been resolved, and iWARP does not look at it.
+static int set_ib_option(uint32_t name) { return name == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS; }
+
 int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {
   int flag = 0;
-  if (level != RDMA_OPTION_ID) return level == RDMA_OPTION_IB ? -EINVAL : -ENOSYS;
+  if (level == RDMA_OPTION_IB) return set_ib_option(name);
+  if (level != RDMA_OPTION_ID) return -ENOSYS;
   switch (name) {
     case RDMA_OPTION_ID_TOS:
       if (len != 1) return -EINVAL;
-      tos_ = *static_cast<const uint8_t*>(value);
+      tos_ = usiw_traffic_class(*static_cast<const uint8_t*>(value));
       return 0;
     case RDMA_OPTION_ID_REUSEADDR:
     case RDMA_OPTION_ID_AFONLY:
       if (len != sizeof flag) return -EINVAL;
       std::memcpy(&flag, value, sizeof flag);
       if (name == RDMA_OPTION_ID_REUSEADDR) {
+        if (flag != 0 ? state_ == State::kListen : state_ != State::kIdle) return -EINVAL;
         reuse_ = flag != 0;
         return 0;
       }

@@ -68,18 +68,19 @@ int open_socket(const Endpoint& local, bool data) {
   return error;
 }
 
-/// Ancillary data that names the local address of a datagram, for both families.
+/// Ancillary data: the local address of a datagram, for both families, and its traffic class or an error.
 union Control {
   cmsghdr align;
   char space[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
 
-  /// Its one item, for sending @p msg.
+  /// One more item, for sending @p msg.
   template <typename Info>
-  void set(msghdr& msg, int level, int type, const Info& info) {
-    align = {.cmsg_len = CMSG_LEN(sizeof info), .cmsg_level = level, .cmsg_type = type};
-    std::memcpy(CMSG_DATA(&align), &info, sizeof info);
+  void add(msghdr& msg, int level, int type, const Info& info) {
+    const cmsghdr item = {.cmsg_len = CMSG_LEN(sizeof info), .cmsg_level = level, .cmsg_type = type};
+    std::memcpy(space + msg.msg_controllen, &item, sizeof item);
+    std::memcpy(space + msg.msg_controllen + CMSG_LEN(0), &info, sizeof info);
     msg.msg_control = this;
-    msg.msg_controllen = CMSG_SPACE(sizeof info);
+    msg.msg_controllen += CMSG_SPACE(sizeof info);
   }
 };
 
@@ -204,7 +205,7 @@ int UdpSocket::dup_data_fd() {
 
 int UdpSocket::ignore_data() { return attach_opcode_filter(fd_, SO_ATTACH_FILTER, 0, UINT32_MAX); }
 
-void UdpSocket::send(const Endpoint& from, const Endpoint& to, const void* data, size_t len) {
+void UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len) {
   sockaddr_storage sa;
   Control control{};
   iovec vec{const_cast<void*>(data), len};
@@ -216,12 +217,14 @@ void UdpSocket::send(const Endpoint& from, const Endpoint& to, const void* data,
   if (from.ipv4()) {
     in_pktinfo info{};
     info.ipi_spec_dst.s_addr = from.addr.s6_addr32[3];
-    control.set(msg, IPPROTO_IP, IP_PKTINFO, info);
+    control.add(msg, IPPROTO_IP, IP_PKTINFO, info);
+    if (tos != 0) control.add(msg, IPPROTO_IP, IP_TOS, int{tos});
   } else {
     in6_pktinfo info{};
     info.ipi6_addr = from.addr;
     info.ipi6_ifindex = from.scope;
-    control.set(msg, IPPROTO_IPV6, IPV6_PKTINFO, info);
+    control.add(msg, IPPROTO_IPV6, IPV6_PKTINFO, info);
+    if (tos != 0) control.add(msg, IPPROTO_IPV6, IPV6_TCLASS, int{tos});
   }
   // A pending error of the socket is reported in place of sending: once more.
   for (int tries = 0; tries < 3; tries++)

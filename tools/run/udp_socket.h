@@ -29,8 +29,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   const Endpoint& local() const { return local_; }
 
-  /// [world] Sends from exactly @p from; errors do not matter, what does is repeated.
-  void send(const Endpoint& from, const Endpoint& to, const void* data, size_t len);
+  /// [world] Sends from exactly @p from with this TOS or traffic class; errors do not matter, what does is repeated.
+  void send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
   /// [world] Data for this port is somebody else's from now on (a raw port's): the handshake does not
   /// see it, and does not answer it as stray. 0 or -errno.
   int ignore_data();
@@ -46,9 +46,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [world] Where requests to this port pass.
   Gate& gate() { return *gate_; }
 
-  /// [world] Ids that are bound here; connections do not count. Shared by ids that all allow it.
+  /// [world] Ids that are bound here; connections do not count.
   unsigned bound_ids = 0;
-  bool reusable = false;
 
  private:
   friend void sockets_abandon();

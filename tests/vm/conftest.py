@@ -60,8 +60,8 @@ def pytest_generate_tests(metafunc):
 
 
 def cuts_wire(case):
-    """True for cases that cut the wire: under usiw-run no shared memory may stand in for it."""
-    return case.name.startswith("peer-gone/")
+    """True for cases that cut the wire, or listen to it: under usiw-run no shared memory may stand in for it."""
+    return case.name.startswith(("peer-gone/", "tos/"))
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,12 @@
 
 import json
 import os
+import re
 import time
 
 import pytest
 
+from support.cases import path_of
 from support.net import A, B, PEER
 from support.pairs import Server, next_port
 from support.procs import PATIENCE, Proc, run
@@ -22,6 +24,23 @@ def test_several_processes_on_one_device():
         client.expect(0, 120)
     for server in servers:
         server.stop()
+
+
+@pytest.mark.core
+def test_server_killed_with_requests_in_hand():
+    """kill -9 between the request and accept: each client is told at once, and the port is free again."""
+    holder = Proc([path_of("cm_holder"), B.ip, 3], where=B.where)
+    port = holder.wait_for(r"^listening (\d+)")[1]
+    clients = [Proc(["rping", "-c", "-a", B.ip, "-p", port, "-C", 1], where=A.where) for _ in range(3)]
+    holder.wait_for("^request 3", timeout=30)
+    assert all(client.status is None for client in clients)
+    holder.signal(9)
+    for client in clients:
+        assert client.wait(20) != 0, client.output
+        assert re.search("REJECTED|CONNECT_ERROR", client.output), client.output
+    server = Proc(["rping", "-s", "-a", B.ip, "-p", port, "-C", 1], where=B.where).wait_listening(int(port))
+    Proc(["rping", "-c", "-a", B.ip, "-p", port, "-C", 1], where=A.where).expect(0, 30)
+    server.wait(20)
 
 
 def test_traffic_in_both_directions():

@@ -10,11 +10,9 @@ from support.net import A, WORLD
 from support.procs import Proc
 
 REASONS, TESTS = rdma_core.table()
-if WORLD == "module":
-    # What asks for other hardware finds out without the kernel that it is not there: once is enough.
-    LEFT_OUT = {name for name, test in TESTS.items() if test.reason in rdma_core.HARDWARE}
-else:
-    LEFT_OUT = set()
+#: What asks for other hardware finds out without the kernel that it is not there: once is enough.
+ELSEWHERE = rdma_core.HARDWARE if WORLD == "module" else ()
+LEFT_OUT = {test.name for test in TESTS.values() if test.reason in ELSEWHERE or test.by_cm == rdma_core.NOT_RUN}
 CONNECTING = [test for test in TESTS.values() if test.reason == rdma_core.CONNECTS]
 
 
@@ -25,7 +23,7 @@ def not_here(files):
 
 def not_here_by_cm(files):
     """The same of those that run once more, connected by rdma_cm."""
-    return [test for test in CONNECTING if test.by_cm and test.file in files]
+    return [test for test in CONNECTING if test.by_cm and test.file in files and test.name not in LEFT_OUT]
 
 
 #: The device, and the first entry of its GID table: an iWARP port has no other.
@@ -106,6 +104,6 @@ def test_not_here(file, outcomes):
     must_not_pass({test.name: outcomes[test.name] for test in not_here([file])})
 
 
-@pytest.mark.parametrize("file", sorted({test.file for test in CONNECTING if test.by_cm}))
+@pytest.mark.parametrize("file", sorted({test.file for test in CONNECTING if not_here_by_cm([test.file])}))
 def test_not_here_by_cm(file, outcomes):
     must_not_pass({test.name: outcomes[rdma_core.BY_CM + test.name] for test in not_here_by_cm([file])})

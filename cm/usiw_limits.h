@@ -27,28 +27,59 @@
  */
 #define USIW_COMP_VECTORS	1
 
-/* An STag is an index, never 0, and a key: eight random bits. */
+/*
+ * An STag is an index, never 0, and a key: eight random bits. Regions and windows have indices of
+ * their own, so that an index tells which of them it names.
+ */
 #define USIW_MR_INDEX_FIRST	1u
 #define USIW_MR_INDEX_LAST	((__u32)USIW_MAX_MR - 1)
+#define USIW_MW_INDEX_FIRST	((__u32)USIW_MAX_MR)
+#define USIW_MW_INDEX_LAST	((__u32)USIW_MAX_MR + USIW_MAX_MW - 1)
 #define USIW_STAG_KEY_BITS	8
+#define USIW_STAG_KEY_MASK	((1u << USIW_STAG_KEY_BITS) - 1)
 
 static inline __u32 usiw_stag(__u32 index, __u32 random)
 {
-	return index << USIW_STAG_KEY_BITS | (random & ((1u << USIW_STAG_KEY_BITS) - 1));
+	return index << USIW_STAG_KEY_BITS | (random & USIW_STAG_KEY_MASK);
+}
+
+/* The same index with another key: what a peer still has of @stag names nothing. */
+static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
+{
+	__u32 key = (stag + 1 + random % USIW_STAG_KEY_MASK) & USIW_STAG_KEY_MASK;
+
+	return (stag & ~USIW_STAG_KEY_MASK) | key;
 }
 
 /*
  * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags.
+ *
+ * ON_DEMAND: pages are never pinned, so each region is what this asks for. HUGETLB is a promise
+ * about the pages of such a region, of which nothing depends on their size.
  */
 #define USIW_ACCESS_LOCAL_WRITE		0x1u
 #define USIW_ACCESS_REMOTE_WRITE	0x2u
 #define USIW_ACCESS_REMOTE_READ		0x4u
 #define USIW_ACCESS_REMOTE_ATOMIC	0x8u
-#define USIW_ACCESS_OPTIONAL		0x3ff00000u	/* may be ignored */
+#define USIW_ACCESS_MW_BIND		0x10u
+#define USIW_ACCESS_ZERO_BASED		0x20u
+#define USIW_ACCESS_ON_DEMAND		0x40u
+#define USIW_ACCESS_HUGETLB		0x80u
+#define USIW_ACCESS_OPTIONAL		0x3ff00000u	/* may be ignored; RELAXED_ORDERING is one */
 #define USIW_ACCESS_KNOWN		(USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_REMOTE_WRITE | \
 					 USIW_ACCESS_REMOTE_READ | USIW_ACCESS_REMOTE_ATOMIC | \
+					 USIW_ACCESS_MW_BIND | USIW_ACCESS_ZERO_BASED | \
+					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
+
+/* Rights that a memory window may give; values of the same enums. */
+#define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_READ | \
+					 USIW_ACCESS_REMOTE_ATOMIC | USIW_ACCESS_ZERO_BASED)
+
+/* What works on a region with ON_DEMAND; values of enum ib_odp_*_cap_bits and their user twins. */
+#define USIW_ODP_GENERAL_CAPS		0x1u	/* explicit regions, not the implicit one */
+#define USIW_ODP_RC_CAPS		0xfu	/* SEND, RECV, WRITE, READ */
 
 static inline int usiw_check_access(__u32 access)
 {
@@ -59,10 +90,42 @@ static inline int usiw_check_access(__u32 access)
 	return 0;
 }
 
+/*
+ * The implicit region of all addresses is refused: the process itself reads and writes for its
+ * peers, so an address of theirs where nothing is mapped would be its SIGSEGV.
+ */
+static inline int usiw_check_region(__u64 start, __u64 length, __u32 access)
+{
+	int ret = usiw_check_access(access);
+
+	if (!ret && (access & USIW_ACCESS_ON_DEMAND) && !start && length == ~(__u64)0)
+		ret = -EOPNOTSUPP;
+	return ret;
+}
+
 /* Must the region's memory be writable? */
 static inline int usiw_access_writes(__u32 access)
 {
 	return (access & (USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_OF_WRITERS)) != 0;
+}
+
+/* What of a region is registered anew; values of IB_MR_REREG_* and enum ibv_rereg_mr_flags. */
+#define USIW_REREG_TRANSLATION		0x1u
+#define USIW_REREG_PD			0x2u
+#define USIW_REREG_ACCESS		0x4u
+#define USIW_REREG_KNOWN		(USIW_REREG_TRANSLATION | USIW_REREG_PD | USIW_REREG_ACCESS)
+
+static inline int usiw_check_rereg(__u32 flags)
+{
+	if (flags & ~USIW_REREG_KNOWN)
+		return -EOPNOTSUPP;
+	return flags ? 0 : -EINVAL;
+}
+
+/* Types of memory windows; values of enum ib_mw_type and enum ibv_mw_type. */
+static inline int usiw_check_mw_type(__u32 type)
+{
+	return type == 1 || type == 2 ? 0 : -EINVAL;
 }
 
 static inline int usiw_check_qp_caps(__u32 send_wr, __u32 recv_wr, __u32 send_sge, __u32 recv_sge,

@@ -73,10 +73,11 @@ enum usiw_kcounter {
  * @gid:	GID 0: the MAC, or a random one where there is none
  * @lent_mac:	what lo has been given while the device is there; zeros: nothing
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
- * @mrs:	STag index -> struct usiw_mr
+ * @stags:	STag index -> struct usiw_stag
  * @cqns:	numbers of CQs in use
  * @next_qpn:	where the search for a free QPN goes on
- * @next_mr:	the same of a STag index
+ * @next_mr:	the same of a region's STag index
+ * @next_mw:	the same of a window's
  * @nr_pds:	how many there are
  * @nr_srqs:	likewise
  * @nr_qps:	likewise
@@ -118,10 +119,11 @@ struct usiw_device {
 	u8 lent_mac[ETH_ALEN];
 
 	struct xarray qps;
-	struct xarray mrs;
+	struct xarray stags;
 	struct ida cqns;
 	u32 next_qpn;
 	u32 next_mr;
+	u32 next_mw;
 	atomic_t nr_pds;
 	atomic_t nr_srqs;
 	atomic_t nr_qps;
@@ -247,9 +249,31 @@ struct usiw_srq {
 	u32 limit;
 };
 
+/* What an STag names: a region or a window. */
+struct usiw_stag {
+	u32 index;
+};
+
+/**
+ * struct usiw_mr - memory region
+ * @ibmr:	the core's part of it
+ * @stag:	its number
+ * @start:	first byte
+ * @length:	bytes
+ * @access:	IB_ACCESS_*
+ */
 struct usiw_mr {
 	struct ib_mr ibmr;
-	u32 index;
+	struct usiw_stag stag;
+	u64 start;
+	u64 length;
+	int access;
+};
+
+/* Memory window. What it is bound to is the provider's. */
+struct usiw_mw {
+	struct ib_mw ibmw;
+	struct usiw_stag stag;
 };
 
 /**
@@ -348,6 +372,11 @@ static inline struct usiw_mr *to_usiw_mr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct usiw_mr, ibmr);
 }
 
+static inline struct usiw_mw *to_usiw_mw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct usiw_mw, ibmw);
+}
+
 static inline void usiw_count(struct usiw_device *dev, enum usiw_kcounter counter)
 {
 	atomic64_inc(&dev->kcounters[counter]);
@@ -423,8 +452,12 @@ void usiw_srq_limit_reached(struct usiw_srq *srq);
 /* usiw_mr.c */
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 			       struct ib_udata *udata);
+struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				 int access, struct ib_pd *ibpd, struct ib_udata *udata);
 struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access);
 int usiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+int usiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int usiw_dealloc_mw(struct ib_mw *ibmw);
 
 /* usiw_qp.c */
 int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);

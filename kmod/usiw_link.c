@@ -42,7 +42,7 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->fw_ver = USIW_ABI_VERSION;
 	attr->max_qp = USIW_MAX_QP;
 	attr->max_qp_wr = USIW_MAX_QP_WR;
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_ON_DEMAND_PAGING;
 	attr->max_send_sge = USIW_MAX_SGE;
 	attr->max_recv_sge = USIW_MAX_SGE;
 	attr->max_sge_rd = USIW_MAX_SGE;
@@ -52,6 +52,7 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_srq_wr = USIW_MAX_SRQ_WR;
 	attr->max_srq_sge = USIW_MAX_SGE;
 	attr->max_mr = USIW_MAX_MR - 1;
+	attr->max_mw = USIW_MAX_MW;
 	attr->max_pd = USIW_MAX_PD;
 	attr->max_qp_rd_atom = USIW_MAX_IRD;
 	attr->max_qp_init_rd_atom = USIW_MAX_ORD;
@@ -60,6 +61,8 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->timestamp_mask = USIW_TIMESTAMP_MASK;
 	attr->hca_core_clock = USIW_CLOCK_KHZ;
+	attr->odp_caps.general_caps = USIW_ODP_GENERAL_CAPS;
+	attr->odp_caps.per_transport_caps.rc_odp_caps = USIW_ODP_RC_CAPS;
 	return 0;
 }
 
@@ -239,7 +242,7 @@ static void usiw_dealloc_driver(struct ib_device *ibdev)
 	cancel_delayed_work_sync(&dev->port_work);
 	WARN_ON(!xa_empty(&dev->qps));
 	xa_destroy(&dev->qps);
-	xa_destroy(&dev->mrs);
+	xa_destroy(&dev->stags);
 	ida_destroy(&dev->cqns);
 	usiw_take_back_the_mac(dev);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
@@ -252,12 +255,14 @@ static const struct ib_device_ops usiw_device_ops = {
 	.uverbs_abi_ver = USIW_ABI_VERSION,
 
 	.alloc_hw_port_stats = usiw_alloc_hw_port_stats,
+	.alloc_mw = usiw_alloc_mw,
 	.alloc_pd = usiw_alloc_pd,
 	.alloc_ucontext = usiw_alloc_ucontext,
 	.create_cq = usiw_create_cq,
 	.create_qp = usiw_create_qp,
 	.create_srq = usiw_create_srq,
 	.dealloc_driver = usiw_dealloc_driver,
+	.dealloc_mw = usiw_dealloc_mw,
 	.dealloc_pd = usiw_dealloc_pd,
 	.dealloc_ucontext = usiw_dealloc_ucontext,
 	.dereg_mr = usiw_dereg_mr,
@@ -294,8 +299,10 @@ static const struct ib_device_ops usiw_device_ops = {
 	.reg_user_mr = usiw_reg_user_mr,
 	.req_notify_cq = usiw_req_notify_cq,
 	.resize_cq = usiw_resize_cq,
+	.rereg_user_mr = usiw_rereg_user_mr,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, usiw_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, usiw_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, usiw_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, usiw_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, usiw_srq, ibsrq),
@@ -321,7 +328,7 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	usiw_device_enter_net(dev);
 	spin_lock_init(&dev->gid_lock);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->stags, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	ida_init(&dev->cqns);
 	spin_lock_init(&dev->ctx_lock);
 	INIT_LIST_HEAD(&dev->contexts);

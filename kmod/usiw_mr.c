@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions. The kernel never touches payload, so nothing is pinned or mapped: the
+ * Memory regions and windows. The kernel never touches payload, so nothing is pinned or mapped: the
  * process itself reads and writes the memory, by its own rights. What registration
  * checks is what would otherwise show as a crash of the process later.
  */
@@ -46,6 +46,33 @@ static int usiw_check_mapped(u64 start, u64 length, int access)
 	return ret;
 }
 
+/* Cyclic, so that an STag that a peer still has does not name something else soon. */
+static int usiw_stag_alloc(struct usiw_device *dev, struct usiw_stag *stag, struct xa_limit limit,
+			   u32 *next)
+{
+	int ret = xa_alloc_cyclic(&dev->stags, &stag->index, stag, limit, next, GFP_KERNEL);
+
+	return ret < 0 ? -ENOMEM : 0;
+}
+
+static void usiw_stag_free(struct usiw_device *dev, struct usiw_stag *stag)
+{
+	xa_erase(&dev->stags, stag->index);
+}
+
+static int usiw_check_mr(u64 start, u64 length, int access)
+{
+	int ret;
+
+	BUILD_BUG_ON(USIW_ACCESS_KNOWN !=
+		     (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+		      IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED |
+		      IB_ACCESS_ON_DEMAND | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL));
+
+	ret = usiw_check_region(start, length, access);
+	return ret ? ret : usiw_check_mapped(start, length, access);
+}
+
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 			       struct ib_udata *udata)
 {
@@ -53,35 +80,69 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	struct usiw_mr *mr;
 	int ret;
 
-	BUILD_BUG_ON(USIW_ACCESS_KNOWN !=
-		     (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
-		      IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_OPTIONAL));
-
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
-	ret = usiw_check_access(access);
-	if (ret)
-		return ERR_PTR(ret);
-	ret = usiw_check_mapped(start, length, access);
+	ret = usiw_check_mr(start, length, access);
 	if (ret)
 		return ERR_PTR(ret);
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	/* Cyclic, so that an STag that a peer still has does not name another region soon. */
-	ret = xa_alloc_cyclic(&dev->mrs, &mr->index, mr,
-			      XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST), &dev->next_mr,
-			      GFP_KERNEL);
-	if (ret < 0) {
+	ret = usiw_stag_alloc(dev, &mr->stag, XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST),
+			      &dev->next_mr);
+	if (ret) {
 		kfree(mr);
-		return ERR_PTR(-ENOMEM);
+		return ERR_PTR(ret);
 	}
-	mr->ibmr.lkey = usiw_stag(mr->index, get_random_u32());
+	mr->start = start;
+	mr->length = length;
+	mr->access = access;
+	mr->ibmr.lkey = usiw_stag(mr->stag.index, get_random_u32());
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = length;
 	return &mr->ibmr;
+}
+
+/*
+ * In place: the region keeps its index and gets another key. The core has locked it, takes its PD
+ * from one to the other, and tells the new STag.
+ */
+struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				 int access, struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct usiw_mr *mr = to_usiw_mr(ibmr);
+	int ret;
+
+	BUILD_BUG_ON(USIW_REREG_TRANSLATION != IB_MR_REREG_TRANS);
+	BUILD_BUG_ON(USIW_REREG_PD != IB_MR_REREG_PD);
+	BUILD_BUG_ON(USIW_REREG_ACCESS != IB_MR_REREG_ACCESS);
+
+	if (!udata)
+		return ERR_PTR(-EOPNOTSUPP);
+	/* No flag is left where the new PD is the old one. */
+	ret = flags ? usiw_check_rereg(flags) : 0;
+	if (ret)
+		return ERR_PTR(ret);
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		start = mr->start;
+		length = mr->length;
+	}
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = mr->access;
+	if (flags & (IB_MR_REREG_TRANS | IB_MR_REREG_ACCESS)) {
+		ret = usiw_check_mr(start, length, access);
+		if (ret)
+			return ERR_PTR(ret);
+	}
+
+	mr->start = start;
+	mr->length = length;
+	mr->access = access;
+	ibmr->lkey = usiw_stag_renewed(ibmr->lkey, get_random_u32());
+	ibmr->rkey = ibmr->lkey;
+	return NULL;
 }
 
 struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access)
@@ -93,7 +154,32 @@ int usiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct usiw_mr *mr = to_usiw_mr(ibmr);
 
-	xa_erase(&to_usiw_dev(ibmr->device)->mrs, mr->index);
+	usiw_stag_free(to_usiw_dev(ibmr->device), &mr->stag);
 	kfree(mr);
+	return 0;
+}
+
+int usiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct usiw_device *dev = to_usiw_dev(ibmw->device);
+	struct usiw_mw *mw = to_usiw_mw(ibmw);
+	int ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	ret = usiw_check_mw_type(ibmw->type);
+	if (ret)
+		return ret;
+	ret = usiw_stag_alloc(dev, &mw->stag, XA_LIMIT(USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST),
+			      &dev->next_mw);
+	if (ret)
+		return ret;
+	ibmw->rkey = usiw_stag(mw->stag.index, get_random_u32());
+	return 0;
+}
+
+int usiw_dealloc_mw(struct ib_mw *ibmw)
+{
+	usiw_stag_free(to_usiw_dev(ibmw->device), &to_usiw_mw(ibmw)->stag);
 	return 0;
 }

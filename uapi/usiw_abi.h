@@ -34,6 +34,7 @@
 #define USIW_MAX_SRQ		16384
 #define USIW_MAX_PD		65536
 #define USIW_MAX_MR		(1 << 20)
+#define USIW_MAX_MW		(1 << 20)
 #define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
 #define USIW_MAX_SRQ_WR		65536	/* work requests of a shared receive queue */
 #define USIW_MAX_CQE		(1 << 20)
@@ -137,8 +138,9 @@ struct usiw_create_qp_resp {
 	__u32 reserved;
 };
 
-/* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response;
- * index is < USIW_MAX_MR and unique per device. No driver data. */
+/* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response; an MW's rkey is of
+ * the same shape, but for its low byte, which binding changes. An index is unique per device: 1 to
+ * USIW_MAX_MR - 1 of MRs, the USIW_MAX_MW next ones of MWs. No driver data. */
 
 /* ---- Events, kernel to provider: read(2) on the event file --------------- */
 

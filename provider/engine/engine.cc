@@ -165,7 +165,17 @@ int Engine::add_port(Port& port) {
 }
 
 int Engine::mr_add(const MrAttr& attr) { return impl_->mrs_.add(attr); }
+int Engine::mr_add_null(uint32_t stag, uint32_t pd) { return impl_->mrs_.add_null(stag, pd); }
+int Engine::mr_close(uint32_t stag) { return impl_->mrs_.close(stag); }
+void Engine::mr_reopen(uint32_t stag) { impl_->mrs_.reopen(stag); }
+int Engine::mr_change(uint32_t stag, const MrAttr& now) { return impl_->mrs_.change(stag, now); }
 int Engine::mr_remove(uint32_t stag) { return impl_->mrs_.remove(stag); }
+std::byte* Engine::mr_find(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len,
+                           MrFault& fault) const {
+  return impl_->mrs_.resolve(stag, pd, access, to, len, fault);
+}
+int Engine::mw_add(const WindowAttr& attr) { return impl_->mrs_.add_window(attr); }
+int Engine::mw_remove(uint32_t stag) { return impl_->mrs_.remove_window(stag); }
 
 Cq* Engine::cq_create(uint32_t capacity, void* owner, const CqOptions& options) {
   Cq* cq = CqAccess::create(capacity, owner, options);

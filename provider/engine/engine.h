@@ -81,8 +81,23 @@ class Engine {
 
   /// Returns 0, EEXIST or ENOMEM. @p attr.stag is the kernel's.
   int mr_add(const MrAttr& attr);
-  /// After it returns the memory is not touched again. 0 or ENOENT.
+  /// A region without memory: what is read is zeros, what is written vanishes. As mr_add().
+  int mr_add_null(uint32_t stag, uint32_t pd);
+  /// No window is bound to it from here on: the kernel may be asked to change or remove it. 0, ENOENT, or EBUSY: one
+  /// is.
+  int mr_close(uint32_t stag);
+  void mr_reopen(uint32_t stag);
+  /// Behind mr_close(): the region @p stag is @p now from here on, with the same index. 0, ENOENT, EBUSY or EINVAL.
+  int mr_change(uint32_t stag, const MrAttr& now);
+  /// After it returns the memory is not touched again. 0, ENOENT, or EBUSY: a window is bound to it.
   int mr_remove(uint32_t stag);
+  /// Where @p to of a region lies, if @p len bytes from there on have all rights in @p access; else nullptr, and why.
+  std::byte* mr_find(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const;
+
+  /// 0, EEXIST or ENOMEM. @p attr.stag is the kernel's.
+  int mw_add(const WindowAttr& attr);
+  /// Unbinds it. @p stag: with any key. 0 or ENOENT.
+  int mw_remove(uint32_t stag);
 
   /// nullptr when out of memory. Capacities are rounded up to powers of two.
   Cq* cq_create(uint32_t capacity, void* owner, const CqOptions& options = {});

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file mr_table.h
-/// Registered memory by STag, and the one place where an STag and an address become
-/// a pointer: every access of the engine to user memory is checked here, each time.
+/// What STags name: regions of registered memory, and windows that are bound to parts of them. The one place where an
+/// STag and an address become a pointer: every access of the engine to user memory is checked here, each time.
+///
+/// Indices below USIW_MAX_MR are those of regions, the USIW_MAX_MW next ones those of windows. A window that is not
+/// bound names nothing. Work requests name regions only, peers name both.
 #ifndef USIW_ENGINE_MR_TABLE_H
 #define USIW_ENGINE_MR_TABLE_H
 
@@ -14,75 +17,236 @@
 
 #include "engine/types.h"
 #include "uapi/usiw_abi.h"
+#include "uapi/usiw_wire.h"
 
 namespace usiw {
 
-enum class MrFault : uint8_t { kNone, kStag, kPd, kAccess, kBounds, kWrap };
-
 class MrTable {
  public:
+  // ---- Regions ----
+
   /// 0, EEXIST (the index is taken), EINVAL (index too large, range wraps) or ENOMEM.
   int add(const MrAttr& mr) {
-    const uint32_t index = mr.stag >> 8;
-    if (index >= USIW_MAX_MR) return EINVAL;
-    if (mr.addr + mr.length < mr.addr || mr.iova + mr.length < mr.iova) return EINVAL;
-    auto& chunk = chunks_[index / kChunk];
-    if (!chunk) {
-      chunk.reset(new (std::nothrow) Chunk{});
-      if (!chunk) return ENOMEM;
-    }
-    Entry& e = (*chunk)[index % kChunk];
-    if (e.used) return EEXIST;
-    e = {mr, true};
+    if (index_of(mr.stag) >= kRegions || wraps(mr)) return EINVAL;
+    Entry* e = make(mr.stag);
+    if (e == nullptr) return ENOMEM;
+    if (e->kind != Kind::kFree) return EEXIST;
+    *e = {.mr = mr, .kind = Kind::kRegion, .valid = true};
     return 0;
   }
 
-  /// 0 or ENOENT.
-  int remove(uint32_t stag) {
-    Entry* e = const_cast<Entry*>(find(stag));
+  /// A region without memory: what is read is zeros, what is written vanishes, and peers have no rights. As add().
+  int add_null(uint32_t stag, uint32_t pd) {
+    if (!null_) {
+      null_.reset(new (std::nothrow) Null{});
+      if (!null_) return ENOMEM;
+    }
+    const int rc = add({.stag = stag, .pd = pd, .access = kAccessLocalWrite, .addr = 0, .length = 0, .iova = 0});
+    if (rc == 0) make(stag)->kind = Kind::kNull;
+    return rc;
+  }
+
+  /// No window is bound to the region from here on. 0, ENOENT, or EBUSY: one is.
+  int close(uint32_t stag) {
+    Entry* e = region(stag);
     if (e == nullptr) return ENOENT;
+    if (e->windows != 0) return EBUSY;
+    e->closed = true;
+    return 0;
+  }
+  void reopen(uint32_t stag) {
+    if (Entry* e = region(stag)) e->closed = false;
+  }
+  /// The region that was @p stag, and to which no window is bound, becomes @p now, of the same index, and is open.
+  /// 0, ENOENT, EBUSY or EINVAL.
+  int change(uint32_t stag, const MrAttr& now) {
+    Entry* e = region(stag);
+    if (e == nullptr) return ENOENT;
+    if (index_of(stag) != index_of(now.stag) || wraps(now)) return EINVAL;
+    if (e->windows != 0) return EBUSY;
+    *e = {.mr = now, .kind = e->kind, .valid = true};
+    return 0;
+  }
+  /// 0, ENOENT, or EBUSY: a window is bound to it.
+  int remove(uint32_t stag) {
+    Entry* e = region(stag);
+    if (e == nullptr) return ENOENT;
+    if (e->windows != 0) return EBUSY;
     *e = {};
     return 0;
   }
 
-  /// Checks @p len > 0 bytes at @p to for all rights in @p access; nullptr and @p fault when
-  /// they are not there. The pointer is good until the next remove().
-  std::byte* resolve(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len,
-                     MrFault& fault) const {
-    const Entry* e = find(stag);
-    if (e == nullptr) return fail(fault, MrFault::kStag);
-    if (e->mr.pd != pd) return fail(fault, MrFault::kPd);
-    if ((e->mr.access & access) != access) return fail(fault, MrFault::kAccess);
-    if (to + len < to) return fail(fault, MrFault::kWrap);
-    const uint64_t offset = to - e->mr.iova;
-    if (to < e->mr.iova || offset > e->mr.length || len > e->mr.length - offset)
-      return fail(fault, MrFault::kBounds);
-    fault = MrFault::kNone;
-    return reinterpret_cast<std::byte*>(e->mr.addr + offset);
+  // ---- Windows ----
+
+  /// Any key; it is not bound. 0, EEXIST, EINVAL (not a window's index) or ENOMEM.
+  int add_window(const WindowAttr& window) {
+    const uint32_t index = index_of(window.stag);
+    if (index < kRegions || index >= kRegions + kWindows) return EINVAL;
+    Entry* e = make(window.stag);
+    if (e == nullptr) return ENOMEM;
+    if (e->kind != Kind::kFree) return EEXIST;
+    *e = {.kind = window.type2 ? Kind::kWindow2 : Kind::kWindow1};
+    e->mr.stag = window.stag;
+    e->mr.pd = window.pd;
+    return 0;
+  }
+  /// Whatever its key is by now. 0 or ENOENT.
+  int remove_window(uint32_t stag) {
+    Entry* e = window(stag);
+    if (e == nullptr) return ENOENT;
+    unbind(*e);
+    *e = {};
+    return 0;
   }
 
+  /// Binds, for a QP of @p pd, of which @p stream is the connection. false: not permitted, and nothing has changed.
+  ///
+  /// Type 1 may be bound already, and is unbound by a length of 0. Type 2 must not be, and belongs to the connection.
+  bool bind(const WindowBind& b, uint32_t pd, uint64_t stream) {
+    Entry* w = window(b.stag);
+    if (w == nullptr || w->mr.pd != pd) return false;
+    if (w->kind == Kind::kWindow2 ? w->valid || b.length == 0 : b.type2) return false;
+    if (b.length == 0) {
+      unbind(*w);
+      w->mr.stag = b.stag;
+      return true;
+    }
+    Entry* r = region(b.region);
+    if (r == nullptr || r->kind != Kind::kRegion || r->closed || r->mr.pd != pd) return false;
+    if ((r->mr.access & kAccessMwBind) == 0) return false;
+    if ((b.access & kRemoteWriters) != 0 && (r->mr.access & kAccessLocalWrite) == 0) return false;
+    const uint64_t offset = b.addr - r->mr.iova;
+    if (b.addr < r->mr.iova || offset > r->mr.length || b.length > r->mr.length - offset) return false;
+    unbind(*w);
+    w->mr = {.stag = b.stag,
+             .pd = pd,
+             .access = b.access & (kRemoteWriters | kAccessRemoteRead),
+             .addr = r->mr.addr + offset,
+             .length = b.length,
+             .iova = (b.access & kAccessZeroBased) != 0 ? 0 : b.addr};
+    w->region = b.region;
+    w->stream = w->kind == Kind::kWindow2 ? stream : 0;
+    w->valid = true;
+    ++r->windows;
+    return true;
+  }
+
+  /// Unbinds a window of type 2 that is bound by that name, PD and connection. false: there is none, and nothing has
+  /// changed. Regions of a program cannot be invalidated.
+  bool invalidate(uint32_t stag, uint32_t pd, uint64_t stream) {
+    Entry* w = window(stag);
+    if (w == nullptr || w->kind != Kind::kWindow2 || !w->valid || w->mr.stag != stag) return false;
+    if (w->mr.pd != pd || w->stream != stream) return false;
+    unbind(*w);
+    return true;
+  }
+
+  // ---- Access ----
+
+  /// Checks @p len > 0 bytes at @p to of a region for all rights in @p access; nullptr and @p fault when they are not
+  /// there. The pointer is good until the next change. Of a region without memory it is good for kNullBytes.
+  std::byte* resolve(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
+    const Entry* e = find(stag, kRegions);
+    if (e == nullptr) return fail(fault, MrFault::kStag);
+    return within(*e, pd, access, to, len, fault);
+  }
+  /// The same of what a peer names, by the connection @p stream: regions and windows.
+  std::byte* resolve_remote(uint32_t stag, uint32_t pd, uint64_t stream, uint32_t access, uint64_t to, uint32_t len,
+                            MrFault& fault) const {
+    const Entry* e = find(stag, kRegions + kWindows);
+    if (e == nullptr) return fail(fault, MrFault::kStag);
+    if (e->stream != 0 && e->stream != stream) return fail(fault, MrFault::kPd);
+    return within(*e, pd, access, to, len, fault);
+  }
+
+  static constexpr uint32_t kNullBytes = 16384;
+  static_assert(kNullBytes >= USIW_MAX_MTU, "what one datagram takes");
+
  private:
+  enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2 };
   struct Entry {
-    MrAttr mr{};
-    bool used = false;
+    MrAttr mr{};  ///< of a window as it is bound; else its STag and PD
+    Kind kind = Kind::kFree;
+    bool valid = false;    ///< names memory
+    bool closed = false;   ///< region: no window may be bound
+    uint32_t windows = 0;  ///< region: bound to it
+    uint32_t region = 0;   ///< window that is bound: to what
+    uint64_t stream = 0;   ///< window of type 2 that is bound: whose it is
   };
+  static_assert(sizeof(Entry) == 64);
+  static constexpr uint32_t kRegions = USIW_MAX_MR, kWindows = USIW_MAX_MW;
+  static constexpr uint32_t kRemoteWriters = kAccessRemoteWrite | kAccessRemoteAtomic;
   static constexpr uint32_t kChunk = 1024;
   using Chunk = std::array<Entry, kChunk>;
+  struct Null {
+    std::byte zeros[kNullBytes]{};
+    std::byte sink[kNullBytes]{};
+  };
 
-  const Entry* find(uint32_t stag) const {
-    const uint32_t index = stag >> 8;
-    if (index >= USIW_MAX_MR) return nullptr;
+  static uint32_t index_of(uint32_t stag) { return stag >> 8; }
+  static bool wraps(const MrAttr& mr) { return mr.addr + mr.length < mr.addr || mr.iova + mr.length < mr.iova; }
+
+  /// The place of an index that there can be; nullptr when out of memory.
+  Entry* make(uint32_t stag) {
+    auto& chunk = chunks_[index_of(stag) / kChunk];
+    if (!chunk) chunk.reset(new (std::nothrow) Chunk{});
+    return chunk ? &(*chunk)[index_of(stag) % kChunk] : nullptr;
+  }
+  Entry* at(uint32_t stag) const {
+    const uint32_t index = index_of(stag);
+    if (index >= kRegions + kWindows) return nullptr;
+    const auto& chunk = chunks_[index / kChunk];
+    return chunk ? &(*chunk)[index % kChunk] : nullptr;
+  }
+  Entry* region(uint32_t stag) const {
+    Entry* e = at(stag);
+    if (e == nullptr || e->mr.stag != stag) return nullptr;
+    return e->kind == Kind::kRegion || e->kind == Kind::kNull ? e : nullptr;
+  }
+  /// Whatever its key is.
+  Entry* window(uint32_t stag) const {
+    Entry* e = at(stag);
+    return e != nullptr && (e->kind == Kind::kWindow1 || e->kind == Kind::kWindow2) ? e : nullptr;
+  }
+  void unbind(Entry& w) {
+    if (!w.valid) return;
+    w.valid = false;
+    w.stream = 0;
+    if (Entry* r = region(w.region)) --r->windows;
+  }
+
+  const Entry* find(uint32_t stag, uint32_t indices) const {
+    const uint32_t index = index_of(stag);
+    if (index >= indices) return nullptr;
     const auto& chunk = chunks_[index / kChunk];
     if (!chunk) return nullptr;
     const Entry& e = (*chunk)[index % kChunk];
-    return e.used && e.mr.stag == stag ? &e : nullptr;
+    return e.valid && e.mr.stag == stag ? &e : nullptr;
+  }
+  std::byte* within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
+    if (e.mr.pd != pd) return fail(fault, MrFault::kPd);
+    if ((e.mr.access & access) != access) return fail(fault, MrFault::kAccess);
+    const uint64_t offset = to - e.mr.iova;
+    if (to + len < to || to < e.mr.iova || offset > e.mr.length || len > e.mr.length - offset) [[unlikely]]
+      return outside(e, access, to, len, fault);
+    fault = MrFault::kNone;
+    return reinterpret_cast<std::byte*>(e.mr.addr + offset);
+  }
+  [[gnu::cold, gnu::noinline]] std::byte* outside(const Entry& e, uint32_t access, uint64_t to, uint32_t len,
+                                                  MrFault& fault) const {
+    if (e.kind == Kind::kNull) {
+      fault = MrFault::kNone;
+      return (access & kAccessLocalWrite) != 0 ? null_->sink : null_->zeros;
+    }
+    return fail(fault, to + len < to ? MrFault::kWrap : MrFault::kBounds);
   }
   static std::byte* fail(MrFault& out, MrFault why) {
     out = why;
     return nullptr;
   }
 
-  std::array<std::unique_ptr<Chunk>, USIW_MAX_MR / kChunk> chunks_;
+  std::array<std::unique_ptr<Chunk>, (USIW_MAX_MR + USIW_MAX_MW) / kChunk> chunks_;
+  std::unique_ptr<Null> null_;
 };
 
 }  // namespace usiw

@@ -75,8 +75,12 @@ enum Access : uint32_t {
   kAccessRemoteRead = 4,
   kAccessRemoteAtomic = 8,
   kAccessMwBind = 16,
-  kAccessZeroBased = 32,
+  kAccessZeroBased = 32,  ///< of a window: its TO counts from 0
+  kAccessOnDemand = 64,   ///< of a region: kept, and no more
 };
+
+/// Why an STag and an address do not name memory.
+enum class MrFault : uint8_t { kNone, kStag, kPd, kAccess, kBounds, kWrap };
 
 /// Async events of a QP; values of enum ibv_event_type.
 enum class AsyncEvent : int32_t { kNone = -1, kQpFatal = 1, kQpReqErr = 2, kQpAccessErr = 3 };
@@ -98,6 +102,23 @@ struct MrAttr {
   uint64_t addr;    ///< virtual address of the first byte
   uint64_t length;  ///< bytes
   uint64_t iova;    ///< TO of the first byte as peers and SGEs name it (== addr as a rule)
+};
+
+/// A memory window, not bound yet.
+struct WindowAttr {
+  uint32_t stag;  ///< any key
+  uint32_t pd;
+  bool type2;
+};
+
+/// What a window is to become.
+struct WindowBind {
+  uint32_t stag;    ///< its index with the new key
+  bool type2;       ///< asked for by a work request of type 2
+  uint32_t region;  ///< lkey
+  uint32_t access;  ///< remote rights, kAccessZeroBased
+  uint64_t addr;    ///< as SGEs name it
+  uint64_t length;  ///< bytes
 };
 
 struct QpAttr {

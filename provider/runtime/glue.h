@@ -37,6 +37,13 @@ int usiw_verb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *usiw_verb_alloc_parent_domain(struct ibv_context *ctx, struct ibv_parent_domain_init_attr *attr);
 struct ibv_mr *usiw_verb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 int usiw_verb_dereg_mr(struct ibv_mr *mr);
+int usiw_verb_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		       int access);
+struct ibv_mr *usiw_verb_alloc_null_mr(struct ibv_pd *pd);
+int usiw_verb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+			struct ibv_sge *sges, uint32_t num_sge);
+struct ibv_mw *usiw_verb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int usiw_verb_dealloc_mw(struct ibv_mw *mw);
 struct ibv_cq *usiw_verb_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 			      int comp_vector);
 struct ibv_cq_ex *usiw_verb_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
@@ -72,6 +79,13 @@ int usiw_cmd_dealloc_pd(struct ibv_pd *pd);
 int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,
 		    void *mr);
 int usiw_cmd_dereg_mr(void *mr);
+/* With IBV_REREG_MR_* in @flags; the STag in @mr is the new one. */
+int usiw_cmd_rereg_mr(void *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+		      int access);
+/* The library neither registers it anew nor gives its memory back to children. */
+void usiw_mr_is_null(void *mr);
+int usiw_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type, struct ibv_mw *mw);
+int usiw_cmd_dealloc_mw(struct ibv_mw *mw);
 int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 		       int comp_vector, struct ibv_cq *cq);
 int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe);	/* sets cq->cqe */

@@ -80,9 +80,18 @@ class DomainMemory {
 struct VMr {
   ibv_mr ibv;
   std::byte library_room[USIW_VERBS_MR_SIZE - sizeof(ibv_mr)];
-  VPd* domain;  ///< that it was made with
+  VPd* domain;      ///< that it was made with, or registered anew with. Under the regions' lock, as the next two
+  unsigned access;  ///< as asked for
+  MrAttr attr;      ///< as the engine has it
+  bool null;        ///< has no memory
 };
 static_assert(offsetof(VMr, domain) == USIW_VERBS_MR_SIZE);
+
+struct VMw {
+  ibv_mw ibv;
+  VPd* domain;  ///< that it was made with
+};
+static_assert(offsetof(VMw, ibv) == 0);
 
 struct VCq {
   union {
@@ -163,6 +172,7 @@ static_assert(offsetof(VQp, ibv) == 0 && offsetof(VQp, ex) == 0 && sizeof(ibv_qp
 inline VTd* from(ibv_td* p) { return reinterpret_cast<VTd*>(p); }
 inline VPd* from(ibv_pd* p) { return reinterpret_cast<VPd*>(p); }
 inline VMr* from(ibv_mr* p) { return reinterpret_cast<VMr*>(p); }
+inline VMw* from(ibv_mw* p) { return reinterpret_cast<VMw*>(p); }
 inline VCq* from(ibv_cq* p) { return reinterpret_cast<VCq*>(p); }
 inline VSrq* from(ibv_srq* p) { return reinterpret_cast<VSrq*>(p); }
 inline VQp* from(ibv_qp* p) { return reinterpret_cast<VQp*>(p); }

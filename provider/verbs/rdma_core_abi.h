@@ -93,7 +93,7 @@ struct verbs_device_ops {
 
 /* ---- Objects ---------------------------------------------------------------- */
 
-enum usiw_mr_type { USIW_MR_TYPE_MR = 0 };
+enum usiw_mr_type { USIW_MR_TYPE_MR = 0, USIW_MR_TYPE_NULL = 1 };
 
 struct verbs_mr {
 	struct ibv_mr ibv_mr;
@@ -129,17 +129,17 @@ typedef void (*usiw_unused_op)(void);
 
 /* Filled by position; a NULL entry leaves the library's default (EOPNOTSUPP). */
 struct verbs_context_ops {
-	usiw_unused_op advise_mr;
+	int (*advise_mr)(struct ibv_pd *, enum ibv_advise_mr_advice, uint32_t, struct ibv_sge *, uint32_t);
 	usiw_unused_op alloc_dm;
-	usiw_unused_op alloc_mw;
-	usiw_unused_op alloc_null_mr;
+	struct ibv_mw *(*alloc_mw)(struct ibv_pd *, enum ibv_mw_type);
+	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *);
 	struct ibv_pd *(*alloc_parent_domain)(struct ibv_context *, struct ibv_parent_domain_init_attr *);
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *);
 	struct ibv_td *(*alloc_td)(struct ibv_context *, struct ibv_td_init_attr *);
 	usiw_unused_op async_event;
 	usiw_unused_op attach_counters_point_flow;
 	usiw_unused_op attach_mcast;
-	usiw_unused_op bind_mw;
+	int (*bind_mw)(struct ibv_qp *, struct ibv_mw *, struct ibv_mw_bind *);
 	usiw_unused_op close_xrcd;
 	usiw_unused_op cq_event;
 	usiw_unused_op create_ah;
@@ -154,7 +154,7 @@ struct verbs_context_ops {
 	struct ibv_srq *(*create_srq)(struct ibv_pd *, struct ibv_srq_init_attr *);
 	struct ibv_srq *(*create_srq_ex)(struct ibv_context *, struct ibv_srq_init_attr_ex *);
 	usiw_unused_op create_wq;
-	usiw_unused_op dealloc_mw;
+	int (*dealloc_mw)(struct ibv_mw *);
 	int (*dealloc_pd)(struct ibv_pd *);
 	int (*dealloc_td)(struct ibv_td *);
 	int (*dereg_mr)(struct verbs_mr *);
@@ -200,7 +200,7 @@ struct verbs_context_ops {
 	usiw_unused_op reg_dmabuf_mr;
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *, void *, size_t, uint64_t, int);
 	int (*req_notify_cq)(struct ibv_cq *, int);
-	usiw_unused_op rereg_mr;
+	int (*rereg_mr)(struct verbs_mr *, int, struct ibv_pd *, void *, size_t, int);
 	int (*resize_cq)(struct ibv_cq *, int);
 	usiw_unused_op set_ece;
 	usiw_unused_op unimport_dm;
@@ -231,6 +231,14 @@ struct ibv_alloc_pd {
 struct ibv_reg_mr {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct ib_uverbs_reg_mr core;
+};
+struct ibv_rereg_mr {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_rereg_mr core;
+};
+struct ibv_alloc_mw {
+	struct ib_uverbs_cmd_hdr hdr;
+	struct ib_uverbs_alloc_mw core;
 };
 struct ibv_create_cq {
 	struct ib_uverbs_cmd_hdr hdr;
@@ -279,6 +287,13 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct verbs_mr *mr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size);
 int ibv_cmd_dereg_mr(struct verbs_mr *mr);
+int ibv_cmd_rereg_mr(struct verbs_mr *mr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
+		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
+int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type, struct ibv_mw *mw,
+		     struct ibv_alloc_mw *cmd, size_t cmd_size, struct ib_uverbs_alloc_mw_resp *resp,
+		     size_t resp_size);
+int ibv_cmd_dealloc_mw(struct ibv_mw *mw);
 int ibv_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 		      int comp_vector, struct ibv_cq *cq, struct ibv_create_cq *cmd,
 		      size_t cmd_size, struct ib_uverbs_create_cq_resp *resp, size_t resp_size);

@@ -61,13 +61,23 @@ static int dereg_mr(struct verbs_mr *mr)
 	return usiw_verb_dereg_mr(&mr->ibv_mr);
 }
 
+static int rereg_mr(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		    int access)
+{
+	return usiw_verb_rereg_mr(&mr->ibv_mr, flags, pd, addr, length, access);
+}
+
 static const struct verbs_context_ops context_ops = {
+	.advise_mr = usiw_verb_advise_mr,
+	.alloc_mw = usiw_verb_alloc_mw,
+	.alloc_null_mr = usiw_verb_alloc_null_mr,
 	.alloc_parent_domain = usiw_verb_alloc_parent_domain,
 	.alloc_pd = usiw_verb_alloc_pd,
 	.alloc_td = usiw_verb_alloc_td,
 	.create_cq = usiw_verb_create_cq,
 	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,
+	.dealloc_mw = usiw_verb_dealloc_mw,
 	.create_qp_ex = usiw_verb_create_qp_ex,
 	.create_srq = usiw_verb_create_srq,
 	.create_srq_ex = usiw_verb_create_srq_ex,
@@ -92,6 +102,7 @@ static const struct verbs_context_ops context_ops = {
 	.reg_mr = usiw_verb_reg_mr,
 	.req_notify_cq = usiw_verb_req_notify_cq,
 	.resize_cq = usiw_verb_resize_cq,
+	.rereg_mr = rereg_mr,
 };
 
 /* In place of the one above, so that those who want no fault pay nothing for it. */
@@ -206,6 +217,34 @@ int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 int usiw_cmd_dereg_mr(void *mr)
 {
 	return status(ibv_cmd_dereg_mr(mr));
+}
+
+int usiw_cmd_rereg_mr(void *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+		      int access)
+{
+	struct ibv_rereg_mr cmd;
+	struct ib_uverbs_rereg_mr_resp resp;
+
+	return status(ibv_cmd_rereg_mr(mr, flags, addr, length, iova, access, pd, &cmd, sizeof(cmd),
+				       &resp, sizeof(resp)));
+}
+
+void usiw_mr_is_null(void *mr)
+{
+	((struct verbs_mr *)mr)->mr_type = USIW_MR_TYPE_NULL;
+}
+
+int usiw_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type, struct ibv_mw *mw)
+{
+	struct ibv_alloc_mw cmd;
+	struct ib_uverbs_alloc_mw_resp resp;
+
+	return status(ibv_cmd_alloc_mw(pd, type, mw, &cmd, sizeof(cmd), &resp, sizeof(resp)));
+}
+
+int usiw_cmd_dealloc_mw(struct ibv_mw *mw)
+{
+	return status(ibv_cmd_dealloc_mw(mw));
 }
 
 int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,

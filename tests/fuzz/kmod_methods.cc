@@ -66,6 +66,7 @@ class World final : public Kuser {
     while (!qps_.empty()) destroy_qp(0);
     while (!cqs_.empty()) destroy_cq(0);
     while (!srqs_.empty()) destroy_srq(0);
+    while (!mws_.empty()) dealloc_mw(0);
     while (!mrs_.empty()) dereg_mr(0);
     path_is(0, nullptr);
     evil_->close();
@@ -100,7 +101,7 @@ class World final : public Kuser {
     const u8 what = in_.get();
     if (what >= 0xf0) return what & 1 ? path_changes() : receive();
     if (what >= 0xe8) return srq();
-    switch (what % 20) {
+    switch (what % 23) {
       case 0: get_context(); break;
       case 1: create_cq(); break;
       case 2: create_qp(); break;
@@ -127,6 +128,13 @@ class World final : public Kuser {
       case 17: mock_advance_ms(in_.get() * 16); break;
       case 18: statistics(); break;
       case 19: settle({peer_.get()}); break;
+      case 20:
+        if (!mrs_.empty()) rereg_mr(mrs_[in_.get() % mrs_.size()]);
+        break;
+      case 21: alloc_mw(); break;
+      case 22:
+        if (!mws_.empty()) dealloc_mw(in_.get() % mws_.size());
+        break;
     }
     evil_->enter();
     if (in_.flag()) settle({peer_.get()});
@@ -265,6 +273,41 @@ class World final : public Kuser {
   void dereg_mr(size_t n) {
     evil_->device->ops->dereg_mr(mrs_[n], nullptr);
     mrs_.erase(mrs_.begin() + n);
+  }
+
+  void rereg_mr(ib_mr* mr) {
+    ib_udata udata{};
+    ib_pd pd{evil_->device};
+    const u32 old = mr->lkey;
+    const u64 start = in_.flag() ? 0x10000u + in_.get<u16>() : in_.get<u64>();
+    const u64 length = in_.flag() ? in_.get<u16>() : in_.get<u64>();
+    const int flags = in_.get() % 16, access = in_.get<int>() & INT_MAX;
+    const ib_mr* now =
+        evil_->device->ops->rereg_user_mr(mr, flags, start, length, start, access, &pd, &udata);
+    FUZZ_CHECK(mr->lkey == mr->rkey && mr->lkey >> 8 == old >> 8, "the STag of another region");
+    FUZZ_CHECK((mr->lkey != old) == (now == nullptr), "the key changes when the region does");
+    if (now != nullptr) errno_of(PTR_ERR(now));
+  }
+  void alloc_mw() {
+    if (mws_.size() == 4) return;
+    const auto* ops = evil_->device->ops;
+    ib_udata udata{};
+    auto* mw = static_cast<ib_mw*>(calloc(1, ops->size_ib_mw));
+    mw->device = evil_->device;
+    mw->type = static_cast<ib_mw_type>(in_.get() % 4);
+    if (const int ret = ops->alloc_mw(mw, &udata); ret != 0) {
+      errno_of(ret);
+      free(mw);
+      return;
+    }
+    for (const ib_mw* other : mws_) FUZZ_CHECK(other->rkey >> 8 != mw->rkey >> 8, "an STag twice");
+    for (const ib_mr* region : mrs_) FUZZ_CHECK(region->rkey >> 8 != mw->rkey >> 8, "the STag of a region");
+    mws_.push_back(mw);
+  }
+  void dealloc_mw(size_t n) {
+    FUZZ_CHECK(evil_->device->ops->dealloc_mw(mws_[n]) == 0, "dealloc_mw");
+    free(mws_[n]);
+    mws_.erase(mws_.begin() + n);
   }
 
   int call(u32 object, void* handle, const void* data, size_t len) {
@@ -472,6 +515,7 @@ class World final : public Kuser {
   std::vector<ib_srq*> srqs_;
   std::vector<ib_qp*> qps_;
   std::vector<ib_mr*> mrs_;
+  std::vector<ib_mw*> mws_;
   std::array<u8, 256> response_{};
   std::array<u64, USIW_CNT_MAX> totals_{};
   u32 conn_id_ = 1;  ///< of the last record

@@ -41,6 +41,21 @@ int usiw_cmd_reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t, int, void* 
   return kernel().result();
 }
 int usiw_cmd_dereg_mr(void*) { return 0; }
+int usiw_cmd_rereg_mr(void* out, int, ibv_pd*, void*, size_t, uint64_t, int) {
+  auto* mr = static_cast<ibv_mr*>(out);
+  const int rc = kernel().result();
+  if (rc == 0) mr->lkey = mr->rkey = (mr->lkey & ~0xffu) | (kernel().number() & 0xffu);
+  return rc;
+}
+void usiw_mr_is_null(void*) {}
+int usiw_cmd_alloc_mw(ibv_pd* pd, ibv_mw_type type, ibv_mw* mw) {
+  mw->context = pd->context;
+  mw->pd = pd;
+  mw->type = type;
+  mw->rkey = kernel().number();
+  return kernel().result();
+}
+int usiw_cmd_dealloc_mw(ibv_mw*) { return 0; }
 int usiw_cmd_create_cq(ibv_context* ctx, int cqe, ibv_comp_channel*, int, ibv_cq* cq) {
   cq->context = ctx;
   cq->cqe = cqe;

@@ -399,9 +399,75 @@ TEST_F(Verbs, reg_mr__ranges_and_rights) {
   EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_WRITE), -EINVAL);
   EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC), -EINVAL);
   EXPECT_EQ(reg_error(0x10000, 1, IB_ACCESS_REMOTE_ATOMIC | rw), 0);  // harmless: there are no atomics
-  EXPECT_EQ(reg_error(0x10000, 1, 1 << 4), -EOPNOTSUPP);              // memory windows
-  EXPECT_EQ(reg_error(0x10000, 1, 1 << 20), 0);  // an optional right
+  for (const int bit : {IB_ACCESS_MW_BIND, IB_ZERO_BASED, IB_ACCESS_ON_DEMAND, IB_ACCESS_HUGETLB, 1 << 20})
+    EXPECT_EQ(reg_error(0x10000, 1, bit), 0) << bit;
+  EXPECT_EQ(reg_error(0x10000, 1, 1 << 8), -EOPNOTSUPP);
+  EXPECT_EQ(reg_error(0, ~u64{0}, IB_ACCESS_ON_DEMAND), -EOPNOTSUPP);  // the implicit region
+  EXPECT_EQ(reg_error(0, ~u64{0}, 0), -EFAULT);
   EXPECT_EQ(process->mm.readers, 0);
+}
+
+// Only what the flags name is taken of the arguments; the rest is as it was registered.
+TEST_F(Verbs, rereg_mr__each_property_by_its_flag) {
+  const auto* ops = process->device->ops;
+  ib_mr* mr = reg(0x10000, 0x1000, IB_ACCESS_LOCAL_WRITE);
+  ASSERT_FALSE(IS_ERR(mr));
+  mr->device = process->device;
+  ib_pd other{process->device};
+  ib_udata udata{};
+  u32 stag = mr->lkey;
+  const auto rereg = [&](int flags, u64 start, u64 length, int access) -> long {
+    ib_mr* now = ops->rereg_user_mr(mr, flags, start, length, start, access, &other, &udata);
+    EXPECT_EQ(mr->lkey, mr->rkey);
+    EXPECT_EQ(mr->lkey >> 8, stag >> 8);
+    EXPECT_EQ(mr->lkey != stag, now == nullptr);
+    stag = mr->lkey;
+    return PTR_ERR(now);
+  };
+  EXPECT_EQ(rereg(IB_MR_REREG_PD, 0x50000, 1, IB_ACCESS_REMOTE_WRITE), 0);   // neither is looked at
+  EXPECT_EQ(rereg(0, 0, 0, 0), 0);  // the same PD again: the core has cleared the flag
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x20000, 0x1000, 0), -EFAULT);          // read-only memory, and it may be written
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS | IB_MR_REREG_ACCESS, 0x20000, 0x1000, 0), 0);
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0x10000, 1, IB_ACCESS_LOCAL_WRITE), -EFAULT);  // of where it lies now
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x50000, 1, 0), -EFAULT);
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_WRITE), -EINVAL);
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, 1 << 9), -EOPNOTSUPP);
+  EXPECT_EQ(rereg(8, 0, 0, 0), -EOPNOTSUPP);
+  EXPECT_EQ(PTR_ERR(ops->rereg_user_mr(mr, IB_MR_REREG_PD, 0, 0, 0, 0, &other, nullptr)), -EOPNOTSUPP);
+  ops->dereg_mr(mr, nullptr);
+}
+
+TEST_F(Verbs, alloc_mw__types_and_names) {
+  const auto* ops = process->device->ops;
+  ib_udata udata{};
+  usiw_mw window[3] = {};
+  for (usiw_mw& mw : window) mw.ibmw.device = process->device;
+  window[0].ibmw.type = IB_MW_TYPE_1;
+  window[1].ibmw.type = IB_MW_TYPE_2;
+  window[2].ibmw.type = static_cast<ib_mw_type>(3);
+  EXPECT_EQ(ops->alloc_mw(&window[0].ibmw, &udata), 0);
+  EXPECT_EQ(ops->alloc_mw(&window[1].ibmw, &udata), 0);
+  EXPECT_EQ(ops->alloc_mw(&window[2].ibmw, &udata), -EINVAL);
+  ib_mr* mr = reg(0x10000, 1, 0);
+  ASSERT_FALSE(IS_ERR(mr));
+  mr->device = process->device;
+  for (const usiw_mw& mw : {window[0], window[1]}) {
+    EXPECT_GE(mw.ibmw.rkey >> 8, USIW_MW_INDEX_FIRST);
+    EXPECT_LE(mw.ibmw.rkey >> 8, USIW_MW_INDEX_LAST);
+  }
+  EXPECT_LE(mr->rkey >> 8, USIW_MR_INDEX_LAST);
+  const u32 first = window[0].ibmw.rkey >> 8;
+  EXPECT_NE(first, window[1].ibmw.rkey >> 8);
+  EXPECT_EQ(ops->dealloc_mw(&window[0].ibmw), 0);
+  EXPECT_EQ(ops->alloc_mw(&window[0].ibmw, &udata), 0);
+  EXPECT_NE(first, window[0].ibmw.rkey >> 8);  // not used again soon
+  mock_errors[MOCK_ALLOC] = 1;
+  window[2].ibmw.type = IB_MW_TYPE_2;
+  EXPECT_EQ(ops->alloc_mw(&window[2].ibmw, &udata), -ENOMEM);
+  EXPECT_EQ(ops->alloc_mw(&window[2].ibmw, nullptr), -EOPNOTSUPP);
+  EXPECT_EQ(ops->dealloc_mw(&window[0].ibmw), 0);
+  EXPECT_EQ(ops->dealloc_mw(&window[1].ibmw), 0);
+  ops->dereg_mr(mr, nullptr);
 }
 
 TEST_F(Verbs, reg_mr__failures) {

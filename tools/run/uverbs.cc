@@ -71,7 +71,11 @@ const UverbsFile::Method* UverbsFile::find_method(uint32_t command, bool extende
       {IB_USER_VERBS_CMD_ALLOC_PD, {&F::alloc_pd, sizeof(ib_uverbs_alloc_pd), sizeof(ib_uverbs_alloc_pd_resp)}},
       {IB_USER_VERBS_CMD_DEALLOC_PD, {&F::dealloc_pd, sizeof(ib_uverbs_dealloc_pd), 0}},
       {IB_USER_VERBS_CMD_REG_MR, {&F::reg_mr, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp)}},
+      {IB_USER_VERBS_CMD_REREG_MR,
+       {&F::rereg_mr, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp)}},
       {IB_USER_VERBS_CMD_DEREG_MR, {&F::dereg_mr, sizeof(ib_uverbs_dereg_mr), 0}},
+      {IB_USER_VERBS_CMD_ALLOC_MW, {&F::alloc_mw, sizeof(ib_uverbs_alloc_mw), sizeof(ib_uverbs_alloc_mw_resp)}},
+      {IB_USER_VERBS_CMD_DEALLOC_MW, {&F::dealloc_mw, sizeof(ib_uverbs_dealloc_mw), 0}},
       {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
        {&F::create_comp_channel, sizeof(ib_uverbs_create_comp_channel), sizeof(ib_uverbs_create_comp_channel_resp)}},
       {IB_USER_VERBS_CMD_CREATE_CQ, {&F::create_cq, sizeof(ib_uverbs_create_cq), sizeof(ib_uverbs_create_cq_resp)}},
@@ -153,6 +157,7 @@ void UverbsFile::closed() {
   }
   srqs_.clear();
   cqs_.clear();
+  mws_.clear();
   mrs_.clear();
   pds_.clear();
   if (events_) events_->shutdown();

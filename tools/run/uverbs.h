@@ -67,9 +67,22 @@ class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {};
 /// Users of an object are counted by the shared pointers of those that need it: see busy().
 struct Pd {};
 struct Mr {
+  Mr(std::shared_ptr<Pd> of, uint32_t name, uint64_t first, uint64_t bytes, uint32_t rights)
+      : pd(std::move(of)), stag(name), start(first), length(bytes), access(rights) {}
+  ~Mr();
   std::shared_ptr<Pd> pd;
-  uint32_t index;
+  uint32_t stag;
+  uint64_t start, length;
+  uint32_t access;
 };
+/// What it is bound to is the provider's.
+struct Mw {
+  Mw(std::shared_ptr<Pd> of, uint32_t name) : pd(std::move(of)), rkey(name) {}
+  ~Mw();
+  std::shared_ptr<Pd> pd;
+  uint32_t rkey;
+};
+inline uint32_t index_of(uint32_t stag) { return stag >> 8; }
 struct Cq {
   uint64_t user_handle;
   uint32_t cqe;
@@ -156,8 +169,6 @@ class UverbsFile final : public File {
   // uverbs_objects.cc
   int alloc_pd(const Command& c);
   int dealloc_pd(const Command& c);
-  int reg_mr(const Command& c);
-  int dereg_mr(const Command& c);
   int create_comp_channel(const Command& c);
   int create_cq(const Command& c);
   int resize_cq(const Command& c);
@@ -170,6 +181,12 @@ class UverbsFile final : public File {
   int query_srq(const Command& c);
   int destroy_srq(const Command& c);
   int srq_event(uint32_t handle, uint32_t kind);
+  // uverbs_memory.cc
+  int reg_mr(const Command& c);
+  int rereg_mr(const Command& c);
+  int dereg_mr(const Command& c);
+  int alloc_mw(const Command& c);
+  int dealloc_mw(const Command& c);
   // uverbs_qp.cc
   int create_qp(const Command& c);
   int modify_qp(const Command& c);
@@ -192,9 +209,9 @@ class UverbsFile final : public File {
   }
   /// The error for a handle that is not of the kind wanted: of another kind, or of nothing.
   int no_such(uint32_t handle) const {
-    return pds_.count(handle) + mrs_.count(handle) + cqs_.count(handle) + srqs_.count(handle) + qps_.count(handle) != 0
-               ? -EINVAL
-               : -ENOENT;
+    const size_t of_another_kind = pds_.count(handle) + mrs_.count(handle) + mws_.count(handle) + cqs_.count(handle) +
+                                   srqs_.count(handle) + qps_.count(handle);
+    return of_another_kind != 0 ? -EINVAL : -ENOENT;
   }
   /// A page of the memfd for the counters of a QP, all zeros. 0 or -ENOMEM.
   int take_page(int fd, uint32_t& page);
@@ -210,6 +227,7 @@ class UverbsFile final : public File {
   std::shared_ptr<EventStream> events_;
   std::map<uint32_t, std::shared_ptr<Pd>> pds_;
   std::map<uint32_t, std::shared_ptr<Mr>> mrs_;
+  std::map<uint32_t, std::shared_ptr<Mw>> mws_;
   std::map<uint32_t, std::shared_ptr<Cq>> cqs_;
   std::map<uint32_t, std::shared_ptr<Srq>> srqs_;
   std::map<uint32_t, std::shared_ptr<Qp>> qps_;

@@ -32,6 +32,7 @@ ib_uverbs_query_device_resp device_attr() {
   r.max_srq_wr = USIW_MAX_SRQ_WR;
   r.max_srq_sge = USIW_MAX_SGE;
   r.max_mr = USIW_MAX_MR - 1;
+  r.max_mw = USIW_MAX_MW;
   r.max_pd = USIW_MAX_PD;
   r.max_qp_rd_atom = USIW_MAX_IRD;
   r.max_qp_init_rd_atom = USIW_MAX_ORD;
@@ -99,6 +100,8 @@ int UverbsFile::query_device_ex(const Command& c) {
   r.base = device_attr();
   r.timestamp_mask = USIW_TIMESTAMP_MASK;
   r.hca_core_clock = USIW_CLOCK_KHZ;
+  r.odp_caps.general_caps = USIW_ODP_GENERAL_CAPS;
+  r.odp_caps.per_transport_caps.rc_odp_caps = USIW_ODP_RC_CAPS;
   r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
   return respond(c, r);
 }

@@ -17,6 +17,38 @@ TEST(Limits, stag__index_and_key_do_not_meet) {
   EXPECT_NE(usiw_stag(USIW_MR_INDEX_FIRST, 0), 0u);
 }
 
+TEST(Limits, stag__another_key_each_time) {
+  for (uint32_t random : {0u, 1u, 254u, 255u, 256u, 0xffffffffu}) {
+    const uint32_t stag = usiw_stag(7, 0xff);
+    EXPECT_NE(usiw_stag_renewed(stag, random), stag) << random;
+    EXPECT_EQ(usiw_stag_renewed(stag, random) >> USIW_STAG_KEY_BITS, 7u) << random;
+  }
+}
+
+// The indices of windows are not those of regions, and all of them fit an STag.
+TEST(Limits, stag__windows_have_their_own_indices) {
+  EXPECT_GT(USIW_MW_INDEX_FIRST, USIW_MR_INDEX_LAST);
+  EXPECT_EQ(USIW_MW_INDEX_LAST - USIW_MW_INDEX_FIRST + 1, uint32_t{USIW_MAX_MW});
+  EXPECT_EQ(usiw_stag(USIW_MW_INDEX_LAST, 0) >> USIW_STAG_KEY_BITS, USIW_MW_INDEX_LAST);
+}
+
+TEST(Limits, region__the_implicit_one_is_refused) {
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), -EOPNOTSUPP);
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), 0);  // whose memory is not there
+  EXPECT_EQ(usiw_check_region(4096, 1, USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB), 0);
+  EXPECT_EQ(usiw_check_region(0, 0, USIW_ACCESS_REMOTE_ATOMIC), -EINVAL);
+}
+
+TEST(Limits, rereg_and_windows) {
+  EXPECT_EQ(usiw_check_rereg(0), -EINVAL);
+  for (uint32_t flags = 1; flags <= USIW_REREG_KNOWN; flags++) EXPECT_EQ(usiw_check_rereg(flags), 0) << flags;
+  EXPECT_EQ(usiw_check_rereg(USIW_REREG_KNOWN + 1), -EOPNOTSUPP);
+  EXPECT_EQ(usiw_check_mw_type(0), -EINVAL);
+  EXPECT_EQ(usiw_check_mw_type(1), 0);
+  EXPECT_EQ(usiw_check_mw_type(2), 0);
+  EXPECT_EQ(usiw_check_mw_type(3), -EINVAL);
+}
+
 TEST(Limits, access) {
   EXPECT_EQ(usiw_check_access(0), 0);
   EXPECT_EQ(usiw_check_access(USIW_ACCESS_KNOWN), 0);

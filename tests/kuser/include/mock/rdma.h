@@ -165,7 +165,13 @@ enum ib_cq_notify_flags { IB_CQ_SOLICITED = 1 };
 #define IB_ACCESS_REMOTE_WRITE		0x2
 #define IB_ACCESS_REMOTE_READ		0x4
 #define IB_ACCESS_REMOTE_ATOMIC		0x8
+#define IB_ACCESS_MW_BIND		0x10
+#define IB_ZERO_BASED			0x20
+#define IB_ACCESS_ON_DEMAND		0x40
+#define IB_ACCESS_HUGETLB		0x80
 #define IB_ACCESS_OPTIONAL		0x3ff00000
+enum { IB_MR_REREG_TRANS = 1, IB_MR_REREG_PD = 2, IB_MR_REREG_ACCESS = 4 };
+enum ib_mw_type { IB_MW_TYPE_1 = 1, IB_MW_TYPE_2 = 2 };
 #define IB_DEFAULT_PKEY_FULL		0xffff
 enum { IB_PORT_DOWN = 1, IB_PORT_ACTIVE = 4 };
 enum { IB_PORT_PHYS_STATE_POLLING = 2, IB_PORT_PHYS_STATE_DISABLED = 3, IB_PORT_PHYS_STATE_LINK_UP = 5 };
@@ -173,7 +179,8 @@ enum { IB_SPEED_SDR = 1, IB_SPEED_DDR = 2, IB_SPEED_FDR10 = 8, IB_SPEED_FDR = 16
        IB_SPEED_HDR = 64, IB_SPEED_NDR = 128 };
 enum { IB_WIDTH_1X = 1, IB_WIDTH_4X = 2 };
 enum { IB_PORT_CM_SUP = 1 << 16, RDMA_CORE_PORT_IWARP = 8, RDMA_NODE_RNIC = 4 };
-enum { IB_ATOMIC_NONE, IB_ATOMIC_HCA, IB_ATOMIC_GLOB, IBK_ALLOW_USER_UNREG = 32, IW_F_NO_PORT_MAP = 1 };
+enum { IB_ATOMIC_NONE, IB_ATOMIC_HCA, IB_ATOMIC_GLOB, IBK_ON_DEMAND_PAGING = 4, IBK_ALLOW_USER_UNREG = 32,
+       IW_F_NO_PORT_MAP = 1 };
 
 struct ib_device_ops;
 struct ib_uobject;
@@ -213,6 +220,7 @@ struct ib_cq {
 	void (*event_handler)(struct ib_event *event, void *context);
 };
 struct ib_mr { struct ib_device *device; u32 lkey, rkey; u64 iova, length; };
+struct ib_mw { struct ib_device *device; struct ib_pd *pd; u32 rkey; enum ib_mw_type type; };
 enum ib_srq_type { IB_SRQT_BASIC, IB_SRQT_XRC, IB_SRQT_TM };
 enum ib_srq_attr_mask { IB_SRQ_MAX_WR = 1, IB_SRQ_LIMIT = 2 };
 struct ib_srq_attr { u32 max_wr, max_sge, srq_limit; };
@@ -273,8 +281,12 @@ struct ib_device_attr {
 	__be64 sys_image_guid;
 	u64 max_mr_size, page_size_cap, kernel_cap_flags, fw_ver;
 	u32 vendor_id, hw_ver;
-	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd,
+	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_mw, max_pd,
 	    max_srq, max_srq_wr, max_srq_sge;
+	struct {
+		u64 general_caps;
+		struct { u32 rc_odp_caps, uc_odp_caps, ud_odp_caps, xrc_odp_caps; } per_transport_caps;
+	} odp_caps;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
 	u64 timestamp_mask, hca_core_clock;
 };
@@ -415,6 +427,7 @@ struct ib_device_ops {
 	enum rdma_driver_id driver_id;
 	u32 uverbs_abi_ver;
 	struct rdma_hw_stats *(*alloc_hw_port_stats)(struct ib_device *, u32);
+	int (*alloc_mw)(struct ib_mw *, struct ib_udata *);
 	int (*alloc_pd)(struct ib_pd *, struct ib_udata *);
 	int (*alloc_ucontext)(struct ib_ucontext *, struct ib_udata *);
 #if USIW_MOCK_KERNEL >= 611
@@ -425,6 +438,7 @@ struct ib_device_ops {
 	int (*create_qp)(struct ib_qp *, struct ib_qp_init_attr *, struct ib_udata *);
 	int (*create_srq)(struct ib_srq *, struct ib_srq_init_attr *, struct ib_udata *);
 	void (*dealloc_driver)(struct ib_device *);
+	int (*dealloc_mw)(struct ib_mw *);
 	int (*dealloc_pd)(struct ib_pd *, struct ib_udata *);
 	void (*dealloc_ucontext)(struct ib_ucontext *);
 	int (*dereg_mr)(struct ib_mr *, struct ib_udata *);
@@ -461,7 +475,8 @@ struct ib_device_ops {
 	struct ib_mr *(*reg_user_mr)(struct ib_pd *, u64, u64, u64, int, struct ib_udata *);
 	int (*req_notify_cq)(struct ib_cq *, enum ib_cq_notify_flags);
 	int (*resize_cq)(struct ib_cq *, int, struct ib_udata *);
-	size_t size_ib_cq, size_ib_pd, size_ib_qp, size_ib_srq, size_ib_ucontext;
+	struct ib_mr *(*rereg_user_mr)(struct ib_mr *, int, u64, u64, u64, int, struct ib_pd *, struct ib_udata *);
+	size_t size_ib_cq, size_ib_mw, size_ib_pd, size_ib_qp, size_ib_srq, size_ib_ucontext;
 };
 
 struct ib_device *mock_ib_alloc(size_t size);

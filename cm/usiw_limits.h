@@ -77,6 +77,12 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 #define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_READ | \
 					 USIW_ACCESS_REMOTE_ATOMIC | USIW_ACCESS_ZERO_BASED)
 
+/*
+ * Memory windows of type 1 and 2B, SEND with Invalidate, local invalidate; values of enum
+ * ib_uverbs_device_cap_flags: MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+ */
+#define USIW_DEVICE_CAPS_OF_WINDOWS	(1u << 17 | 1u << 21 | 1u << 24)
+
 /* What works on a region with ON_DEMAND; values of enum ib_odp_*_cap_bits and their user twins. */
 #define USIW_ODP_GENERAL_CAPS		0x1u	/* explicit regions, not the implicit one */
 #define USIW_ODP_RC_CAPS		0xfu	/* SEND, RECV, WRITE, READ */

@@ -42,6 +42,10 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->fw_ver = USIW_ABI_VERSION;
 	attr->max_qp = USIW_MAX_QP;
 	attr->max_qp_wr = USIW_MAX_QP_WR;
+	BUILD_BUG_ON(USIW_DEVICE_CAPS_OF_WINDOWS !=
+		     (IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_MGT_EXTENSIONS |
+		      IB_DEVICE_MEM_WINDOW_TYPE_2B));
+	attr->device_cap_flags = USIW_DEVICE_CAPS_OF_WINDOWS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_ON_DEMAND_PAGING;
 	attr->max_send_sge = USIW_MAX_SGE;
 	attr->max_recv_sge = USIW_MAX_SGE;

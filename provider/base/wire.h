@@ -251,6 +251,7 @@ inline constexpr TermCode kRdmapBounds{TermLayer::kRdmap, 1, 0x01};
 inline constexpr TermCode kRdmapAccess{TermLayer::kRdmap, 1, 0x02};
 inline constexpr TermCode kRdmapStagNotAssociated{TermLayer::kRdmap, 1, 0x03};
 inline constexpr TermCode kRdmapToWrap{TermLayer::kRdmap, 1, 0x04};
+inline constexpr TermCode kRdmapCannotInvalidate{TermLayer::kRdmap, 1, 0x09};
 inline constexpr TermCode kRdmapVersion{TermLayer::kRdmap, 2, 0x05};
 inline constexpr TermCode kRdmapOpcode{TermLayer::kRdmap, 2, 0x06};
 inline constexpr TermCode kRdmapStream{TermLayer::kRdmap, 2, 0x07};

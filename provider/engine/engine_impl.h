@@ -240,6 +240,7 @@ struct Engine::Impl {
 
   // ---- rdmap_tx.cc: work requests to segments ----
   bool start_work(QpContext& qp);
+  [[gnu::noinline]] void do_local_work(QpContext& qp, SendWqe& wqe);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
   size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
   [[gnu::noinline]] size_t build_immediate(QpContext& qp, const TxPkt& pkt, std::byte* out);
@@ -293,6 +294,7 @@ struct Engine::Impl {
   uint64_t now_ = 0;  ///< read twice per run
   DoorbellList doorbells_;
   MrTable mrs_;
+  uint64_t streams_ = 0;  ///< connections so far
   FlowTable<QpContext> flows_;
   TimerHeap timers_;
   std::vector<PortState> ports_;

@@ -25,6 +25,8 @@ struct Operation {
   bool takes_receive = false;  ///< it completes a receive work request of the peer
   bool immediate = false;      ///< SendWqe::imm goes with it, in each header ...
   bool trailed = false;        ///< ... or in a message of its own behind the last segment
+  bool invalidates = false;    ///< SendWqe::imm is the STag that its end invalidates at the peer
+  bool local = false;          ///< of this end alone: it takes effect in its turn, and nothing is sent
   bool atomic = false;         ///< its WQE holds operands behind one SGE, into which kAtomicBytes are answered
   uint32_t local_access = 0;   ///< rights that it needs on the memory of its SGEs
 };
@@ -81,6 +83,15 @@ inline constexpr Operation kCompareSwap = [] {
   op.completion = WcOpcode::kCompSwap;
   return op;
 }();
+inline constexpr Operation kSendInv{.known = true,
+                                    .completion = WcOpcode::kSend,
+                                    .rdmap = USIW_RDMAP_SEND_INV,
+                                    .rdmap_solicited = USIW_RDMAP_SEND_SE_INV,
+                                    .qn = USIW_DDP_QN_SEND,
+                                    .takes_receive = true,
+                                    .invalidates = true};
+inline constexpr Operation kLocalInv{.known = true, .completion = WcOpcode::kLocalInv, .local = true};
+inline constexpr Operation kBindMw{.known = true, .completion = WcOpcode::kBindMw, .local = true};
 
 /// By WrOpcode.
 inline constexpr std::array<Operation, 16> kTable = [] {
@@ -92,6 +103,9 @@ inline constexpr std::array<Operation, 16> kTable = [] {
   table[static_cast<size_t>(WrOpcode::kRdmaRead)] = kRead;
   table[static_cast<size_t>(WrOpcode::kCompareSwap)] = kCompareSwap;
   table[static_cast<size_t>(WrOpcode::kFetchAdd)] = kFetchAdd;
+  table[static_cast<size_t>(WrOpcode::kSendInv)] = kSendInv;
+  table[static_cast<size_t>(WrOpcode::kLocalInv)] = kLocalInv;
+  table[static_cast<size_t>(WrOpcode::kBindMw)] = kBindMw;
   return table;
 }();
 
@@ -116,6 +130,7 @@ constexpr bool is_tagged(WrOpcode opcode) { return operations::is<&Operation::ta
 constexpr bool is_answered(WrOpcode opcode) { return operations::is<&Operation::answered>(opcode); }
 constexpr bool takes_receive(WrOpcode opcode) { return operations::is<&Operation::takes_receive>(opcode); }
 constexpr bool is_trailed(WrOpcode opcode) { return operations::is<&Operation::trailed>(opcode); }
+constexpr bool is_local(WrOpcode opcode) { return operations::is<&Operation::local>(opcode); }
 constexpr bool is_atomic(WrOpcode opcode) { return operations::is<&Operation::atomic>(opcode); }
 
 /// The whole row.
@@ -129,19 +144,24 @@ namespace messages {
 constexpr uint32_t bit(unsigned rdmap) { return uint32_t{1} << rdmap; }
 /// With bytes for a receive work request.
 inline constexpr uint32_t kSends = bit(USIW_RDMAP_SEND) | bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_IMM) |
-                                   bit(USIW_RDMAP_SEND_SE_IMM);
+                                   bit(USIW_RDMAP_SEND_SE_IMM) | bit(USIW_RDMAP_SEND_INV) |
+                                   bit(USIW_RDMAP_SEND_SE_INV);
 /// Without: they say that the WRITE before them is complete.
 inline constexpr uint32_t kImmediates = bit(USIW_RDMAP_IMM) | bit(USIW_RDMAP_IMM_SE);
-inline constexpr uint32_t kSolicited = bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_SE_IMM) | bit(USIW_RDMAP_IMM_SE);
+inline constexpr uint32_t kSolicited = bit(USIW_RDMAP_SEND_SE) | bit(USIW_RDMAP_SEND_SE_IMM) |
+                                       bit(USIW_RDMAP_SEND_SE_INV) | bit(USIW_RDMAP_IMM_SE);
 inline constexpr uint32_t kWithImm = bit(USIW_RDMAP_SEND_IMM) | bit(USIW_RDMAP_SEND_SE_IMM) | kImmediates;
+inline constexpr uint32_t kWithInv = bit(USIW_RDMAP_SEND_INV) | bit(USIW_RDMAP_SEND_SE_INV);
 }  // namespace messages
 
 constexpr bool is_send(uint8_t rdmap) { return (messages::kSends >> rdmap & 1) != 0; }
 constexpr bool is_immediate(uint8_t rdmap) { return (messages::kImmediates >> rdmap & 1) != 0; }
 constexpr bool is_solicited(uint8_t rdmap) { return (messages::kSolicited >> rdmap & 1) != 0; }
+constexpr bool invalidates(uint8_t rdmap) { return (messages::kWithInv >> rdmap & 1) != 0; }
 /// WcFlags of the completion of the receive work request.
 constexpr uint8_t wc_flags_of(uint8_t rdmap) {
-  return (messages::kWithImm >> rdmap & 1) != 0 ? uint8_t{kWcWithImm} : uint8_t{0};
+  if (((messages::kWithImm | messages::kWithInv) >> rdmap & 1) == 0) return 0;
+  return invalidates(rdmap) ? uint8_t{kWcWithInv} : uint8_t{kWcWithImm};
 }
 
 }  // namespace usiw

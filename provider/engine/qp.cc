@@ -79,6 +79,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.port = port;
   qp.path = path;
   qp.conn = conn;
+  qp.stream = ++streams_;
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);

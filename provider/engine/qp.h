@@ -29,6 +29,7 @@ class Qp {
     uint32_t rkey;
     uint32_t imm = 0;            ///< as SendWqe has it
     AtomicOperands operands{};   ///< of atomics
+    BindDetails bind{};          ///< of kBindMw
   };
 
   Qp(const Qp&) = delete;
@@ -37,7 +38,7 @@ class Qp {
   /// [any thread, one at a time per QP] Writes a send slot. With kWrInline the bytes that
   /// @p sges point to are copied now (lkeys ignored). 0; ENOMEM: queue full; EINVAL: too many
   /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, something answered inline,
-  /// an atomic whose result does not have one SGE of kAtomicBytes at least.
+  /// SGEs for what is of this end alone, an atomic whose result does not have one SGE of kAtomicBytes at least.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
     const int rc = prepare(0, wr, sges);
@@ -57,6 +58,7 @@ class Qp {
     } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
       return EINVAL;
     }
+    if (is_local(wr.opcode) && (inlined || !sges.empty())) return EINVAL;
     const bool atomic = is_atomic(wr.opcode);
     if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
     SendWqe& wqe = sq_.at(sq_tail_ + n);
@@ -79,6 +81,7 @@ class Qp {
       wqe.count = static_cast<uint16_t>(sges.size());
       if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
       if (atomic) *wqe.operands() = wr.operands;
+      if (wr.opcode == WrOpcode::kBindMw) *wqe.bind() = wr.bind;
     }
     return 0;
   }

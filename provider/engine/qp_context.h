@@ -68,6 +68,7 @@ struct QpConnection {
   UnsetArray<Tables> tables;
   TermInfo refusal{};  ///< what our Terminate says
 
+  uint64_t stream = 0;  ///< names the connection among all of the engine: whose a window of type 2 is
   ConnAttr conn{};
   Path path{};
   int port = -1;        ///< it sends by this one

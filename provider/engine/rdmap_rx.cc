@@ -106,6 +106,8 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
   } else if (is_send(seg.rdmap_opcode)) {
     RqWork* work = qp.rq.take_early(seg.msn);
     if (work == nullptr) return Verdict::kDrop;
+    // What it may not invalidate is refused by its headers.
+    if (seg.last && invalidates(seg.rdmap_opcode)) return Verdict::kHold;
     v = place_send(qp, seg, *work);
     if (seg.last)
       later = {.kind = RxPkt::kSendLast,
@@ -126,7 +128,7 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
 Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
   if (seg.len == 0) return Verdict::kAccept;  // nothing to check for nothing
   MrFault why;
-  std::byte* to = mrs_.resolve(seg.stag, qp.attr.pd, kAccessRemoteWrite, seg.to, seg.len, why);
+  std::byte* to = mrs_.resolve_remote(seg.stag, qp.attr.pd, qp.stream, kAccessRemoteWrite, seg.to, seg.len, why);
   if (to == nullptr) return fault(tagged_fault(why), AsyncEvent::kQpAccessErr);
   if (seg.last)
     copy_last_byte_last(to, seg.payload, seg.len);
@@ -217,6 +219,8 @@ Verdict Engine::Impl::finish_message(QpContext& qp, uint32_t msn, const MessageE
     return Verdict::kAccept;
   }
   if (!qp.rq.filled(end.length)) return fault(term::kDdpInvalidMo);
+  if (invalidates(end.rdmap) && !mrs_.invalidate(end.imm, qp.attr.pd, qp.stream)) [[unlikely]]
+    return fault(term::kRdmapCannotInvalidate, AsyncEvent::kQpAccessErr);
   complete_recv(qp, WcOpcode::kRecv, end);
   return Verdict::kAccept;
 }

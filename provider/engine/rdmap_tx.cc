@@ -47,6 +47,11 @@ bool Engine::Impl::start_work(QpContext& qp) {
        .num_sge = static_cast<uint8_t>(in.count),  // what is more than can be is refused below
        .error = WcStatus::kSuccess};
 
+  if (known && is_local(opcode)) [[unlikely]] {
+    do_local_work(qp, wqe);
+    return false;
+  }
+
   WcStatus bad = WcStatus::kSuccess;
   uint64_t length = 0;
   if (!known || (answered && (qp.sq.ord() == 0 || (in.flags & kWrInline) != 0))) {
@@ -87,10 +92,50 @@ bool Engine::Impl::start_work(QpContext& qp) {
   return true;
 }
 
+/// The work request at next(), which is of this end alone, takes effect: behind all that were posted before it have been
+/// sent, and before any that come behind it.
+void Engine::Impl::do_local_work(QpContext& qp, SendWqe& wqe) {
+  const SqWork& w = qp.sq.work(qp.sq.next());
+  uint32_t imm;
+  snapshot(&imm, &wqe.imm);
+  bool done;
+  if (w.opcode == WrOpcode::kLocalInv) {
+    done = mrs_.invalidate(imm, qp.attr.pd, qp.stream);
+  } else {
+    BindDetails bind;
+    snapshot(&bind, wqe.bind());
+    done = mrs_.bind({.stag = w.rkey,
+                      .type2 = imm != 0,
+                      .region = bind.region,
+                      .access = bind.access,
+                      .addr = w.remote_addr,
+                      .length = bind.length},
+                     qp.attr.pd, qp.stream);
+  }
+  if (done)
+    qp.sq.done_here();
+  else
+    qp.sq.fail(qp.sq.next(), WcStatus::kMwBindErr);
+  reap(qp);
+}
+
 /// Fills @p pkt with the next segment of the send queue. false: nothing can be sent.
 bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   if (!qp.connected()) return false;
-  if (qp.sq.started() ? qp.sq.failed() : !start_work(qp)) return false;
+  if (qp.sq.started()) {
+    if (qp.sq.failed()) return false;
+  } else {
+    for (unsigned left = kQuantum;; --left) {
+      const uint32_t at = qp.sq.next();
+      if (start_work(qp)) break;
+      if (qp.sq.next() == at || !qp.connected()) return false;
+      // That was one of this end alone. A producer that adds others as fast gets no more than its share of the run.
+      if (left == 0) {
+        activate(qp);
+        return false;
+      }
+    }
+  }
   const SqWork& w = qp.sq.work(qp.sq.next());
   pkt.kind = PktKind::kSend;
   pkt.owner = qp.sq.next();
@@ -114,6 +159,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
     seg.to = w.remote_addr + pkt.offset;
   } else {
     if (op.immediate) seg.stag = to_be32(qp.sq.wqe(pkt.owner).imm);
+    if (op.invalidates) seg.stag = qp.sq.wqe(pkt.owner).imm;
     seg.qn = op.qn;
     seg.msn = w.msn;
     seg.mo = pkt.offset;

@@ -33,6 +33,14 @@ struct AtomicOperands {
   uint64_t swap;         ///< compare-and-swap only
 };
 
+/// The rest of what a window is bound to, in place of the first SGE. remote_addr is the address, rkey the new name.
+struct BindDetails {
+  uint64_t length;
+  uint32_t access;  ///< rights of the window, kAccessZeroBased
+  uint32_t region;  ///< lkey
+};
+static_assert(sizeof(BindDetails) == sizeof(Sge));
+
 /// Head of a send WQE; SGEs or inline bytes follow it, and the operands of an atomic its one SGE.
 struct SendWqe {
   std::atomic<uint32_t> valid;
@@ -42,10 +50,11 @@ struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_addr;  ///< of what the peer's memory is named for
   uint32_t rkey;         ///< the same
-  uint32_t imm;          ///< immediate data, big endian; or an STag to invalidate
+  uint32_t imm;          ///< immediate data, big endian; or an STag to invalidate; or 1 for a bind of type 2
 
   Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
   std::byte* inline_data() { return reinterpret_cast<std::byte*>(this + 1); }
+  BindDetails* bind() { return reinterpret_cast<BindDetails*>(this + 1); }
   AtomicOperands* operands() { return reinterpret_cast<AtomicOperands*>(sges() + 1); }
 };
 static_assert(sizeof(SendWqe) == 32, "two SGEs or 32 inline bytes share the first slot");

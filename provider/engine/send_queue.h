@@ -104,6 +104,11 @@ class SendQueue {
       op(w.msn) = {.sq_index = next_, .placed = 0};
     }
   }
+  /// next() has been done, and nothing is sent of it.
+  void done_here() {
+    work(next_).stage = SqWork::kDone;
+    ++next_;
+  }
   uint32_t offset() const { return offset_; }  ///< bytes of next() that have been sent
   /// @p len bytes more have, and @p psn is the one behind them.
   void sent(uint32_t len, uint32_t psn) {

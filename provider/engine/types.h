@@ -23,6 +23,7 @@ enum class WcStatus : uint8_t {
   kLocQpOpErr = 2,
   kLocProtErr = 4,
   kWrFlushErr = 5,
+  kMwBindErr = 6,
   kBadRespErr = 7,
   kLocAccessErr = 8,
   kRemInvReqErr = 9,

@@ -44,6 +44,7 @@ int usiw_verb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uin
 			struct ibv_sge *sges, uint32_t num_sge);
 struct ibv_mw *usiw_verb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int usiw_verb_dealloc_mw(struct ibv_mw *mw);
+int usiw_verb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 struct ibv_cq *usiw_verb_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
 			      int comp_vector);
 struct ibv_cq_ex *usiw_verb_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "cm/usiw_limits.h"
 #include "verbs/post.h"
 
 using namespace usiw;
@@ -29,6 +30,7 @@ static_assert(offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
 namespace {
 
 bool is_small(const ibv_send_wr& wr) {
+  if (is_local(static_cast<WrOpcode>(wr.opcode))) return true;
   uint64_t bytes = 0;
   for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
   return is_answered(static_cast<WrOpcode>(wr.opcode)) || bytes <= kSmallBytes;
@@ -45,6 +47,15 @@ int post_one(VQp& qp, const ibv_send_wr& wr) {
                  .remote_addr = wr.wr.rdma.remote_addr,
                  .rkey = wr.wr.rdma.rkey,
                  .imm = wr.imm_data};
+  if (is_local(opcode)) [[unlikely]] {
+    out.flags &= kWrFence | kWrSignaled;
+    if (opcode == WrOpcode::kBindMw) {
+      const ibv_mw* mw = wr.bind_mw.mw;
+      if (mw == nullptr || mw->type != IBV_MW_TYPE_2 || mw->context != qp.ibv.context) return EINVAL;
+      if (int rc = fill_bind(mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, out); rc != 0) return rc;
+    }
+    return qp.qp->post_send(out, {});
+  }
   if (is_atomic(opcode)) {
     out.rkey = wr.wr.atomic.rkey;
     out.operands = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
@@ -73,6 +84,21 @@ int post_receives(Runtime& runtime, Queue& queue, Turn& turn, ibv_recv_wr* wr, i
 
 }  // namespace
 
+int usiw::fill_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& info, Qp::SendWr& out) {
+  constexpr uint32_t kIndex = ~USIW_STAG_KEY_MASK;
+  if ((rkey & kIndex) != (mw->rkey & kIndex) || (info.mw_access_flags & ~USIW_ACCESS_OF_WINDOWS) != 0) return EINVAL;
+  const bool type2 = mw->type == IBV_MW_TYPE_2;
+  if (info.length != 0 ? info.mr == nullptr : type2) return EINVAL;
+  if (info.length != 0 && info.mr->context != mw->context) return EINVAL;
+  out.remote_addr = info.addr;
+  out.rkey = rkey;
+  out.imm = type2 ? 1 : 0;
+  out.bind = {.length = info.length,
+              .access = info.mw_access_flags,
+              .region = info.length != 0 ? info.mr->lkey : 0};
+  return 0;
+}
+
 extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
   VQp& qp = *from(ibqp);
   int rc = 0;
@@ -94,6 +120,30 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
   qp.send_turn.unlock();
   if (rc != 0) *bad = wr;
   if (run) qp.runtime->progress().posted();
+  return rc;
+}
+
+/// Type 1: the verb posts the work request itself, and chooses the new name.
+extern "C" int usiw_verb_bind_mw(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
+  VQp& qp = *from(ibqp);
+  if (qp.runtime->dead() || qp.qp->state() == QpState::kIdle || mw->context != ibqp->context) return EINVAL;
+  if ((bind->send_flags & ~unsigned{IBV_SEND_FENCE | IBV_SEND_SIGNALED}) != 0) return EINVAL;
+  const uint32_t rkey = ibv_inc_rkey(mw->rkey);
+  Qp::SendWr out{.wr_id = bind->wr_id,
+                 .opcode = WrOpcode::kBindMw,
+                 .flags = static_cast<uint8_t>(bind->send_flags),
+                 .remote_addr = 0,
+                 .rkey = 0};
+  if (int rc = fill_bind(mw, rkey, bind->bind_info, out); rc != 0) return rc;
+  qp.send_turn.lock();
+  const int rc = qp.qp->post_send(out, {});
+  if (rc == 0) {
+    mw->rkey = rkey;
+    qp.qp->ring_send();
+    qp.behind = 0;
+  }
+  qp.send_turn.unlock();
+  if (rc == 0) qp.runtime->progress().posted();
   return rc;
 }
 

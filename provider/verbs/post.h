@@ -41,6 +41,10 @@ bool ring(VQp& qp, Small small) {
   return run;
 }
 
+/// Fills @p out with a bind of @p mw, which is to have the name @p rkey. An errno value where the arguments alone are
+/// wrong; what does not fit what they name is a completion with IBV_WC_MW_BIND_ERR.
+int fill_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& info, Qp::SendWr& out);
+
 /// The next send work request is the one that USIW_FAULTS wants to fail. Counts it.
 bool post_fault_is_due();
 

@@ -74,6 +74,7 @@ static const struct verbs_context_ops context_ops = {
 	.alloc_parent_domain = usiw_verb_alloc_parent_domain,
 	.alloc_pd = usiw_verb_alloc_pd,
 	.alloc_td = usiw_verb_alloc_td,
+	.bind_mw = usiw_verb_bind_mw,
 	.create_cq = usiw_verb_create_cq,
 	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,

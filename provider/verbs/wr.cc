@@ -59,7 +59,8 @@ void begin(ibv_qp_ex* ex, WrOpcode opcode, uint64_t remote_addr, uint32_t rkey, 
                  .remote_addr = remote_addr,
                  .rkey = rkey,
                  .imm = extra.imm,
-                 .operands = extra.operands};
+                 .operands = extra.operands,
+                 .bind = {}};
   qp.batch.begun = true;
 }
 
@@ -69,6 +70,12 @@ void wr_send(ibv_qp_ex* ex) { begin(ex, WrOpcode::kSend, 0, 0); }
 void wr_send_imm(ibv_qp_ex* ex, __be32 imm) { begin(ex, WrOpcode::kSendImm, 0, 0, {.imm = imm}); }
 void wr_send_inv(ibv_qp_ex* ex, uint32_t rkey) { begin(ex, WrOpcode::kSendInv, 0, 0, {.imm = rkey}); }
 void wr_local_inv(ibv_qp_ex* ex, uint32_t rkey) { begin(ex, WrOpcode::kLocalInv, 0, 0, {.imm = rkey}); }
+void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+  begin(ex, WrOpcode::kBindMw, 0, 0);
+  Batch& batch = of(ex).batch;
+  if (batch.error != 0) return;
+  batch.error = mw->type != IBV_MW_TYPE_2 ? EINVAL : fill_bind(mw, rkey, *info, batch.wr);
+}
 void wr_rdma_write(ibv_qp_ex* ex, uint32_t rkey, uint64_t addr) { begin(ex, WrOpcode::kRdmaWrite, addr, rkey); }
 void wr_rdma_write_imm(ibv_qp_ex* ex, uint32_t rkey, uint64_t addr, __be32 imm) {
   begin(ex, WrOpcode::kRdmaWriteImm, addr, rkey, {.imm = imm});
@@ -158,6 +165,7 @@ constexpr Builder kBuilders[] = {
     {IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, WrOpcode::kFetchAdd,
      [](ibv_qp_ex& ex) { ex.wr_atomic_fetch_add = wr_atomic_fetch_add; }},
     {IBV_QP_EX_WITH_LOCAL_INV, WrOpcode::kLocalInv, [](ibv_qp_ex& ex) { ex.wr_local_inv = wr_local_inv; }},
+    {IBV_QP_EX_WITH_BIND_MW, WrOpcode::kBindMw, [](ibv_qp_ex& ex) { ex.wr_bind_mw = wr_bind_mw; }},
     {IBV_QP_EX_WITH_SEND_WITH_INV, WrOpcode::kSendInv, [](ibv_qp_ex& ex) { ex.wr_send_inv = wr_send_inv; }},
 };
 

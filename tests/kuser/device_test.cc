@@ -19,6 +19,9 @@ TEST_F(Device, query_device__limits) {
   EXPECT_EQ(attr.max_qp_rd_atom, USIW_MAX_IRD);
   EXPECT_EQ(attr.timestamp_mask, USIW_TIMESTAMP_MASK);
   EXPECT_EQ(attr.hca_core_clock, USIW_CLOCK_KHZ);
+  EXPECT_EQ(attr.max_mw, USIW_MAX_MW);
+  EXPECT_EQ(attr.device_cap_flags, u64{USIW_DEVICE_CAPS_OF_WINDOWS});
+  EXPECT_EQ(attr.odp_caps.per_transport_caps.rc_odp_caps, USIW_ODP_RC_CAPS);
   none.inlen = 1;
   EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);
 }

@@ -32,6 +32,7 @@ ib_uverbs_query_device_resp device_attr() {
   r.max_srq_wr = USIW_MAX_SRQ_WR;
   r.max_srq_sge = USIW_MAX_SGE;
   r.max_mr = USIW_MAX_MR - 1;
+  r.device_cap_flags = USIW_DEVICE_CAPS_OF_WINDOWS;
   r.max_mw = USIW_MAX_MW;
   r.max_pd = USIW_MAX_PD;
   r.max_qp_rd_atom = USIW_MAX_IRD;

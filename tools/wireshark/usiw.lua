@@ -44,6 +44,7 @@ local ERRORS = {
   [0x0000] = "local catastrophic error",
   [0x0100] = "invalid STag", [0x0101] = "base or bounds", [0x0102] = "access rights",
   [0x0103] = "STag not associated", [0x0104] = "TO wrap",
+  [0x0109] = "STag cannot be invalidated",
   [0x0205] = "RDMAP version", [0x0206] = "unexpected opcode", [0x0207] = "catastrophic, stream",
   [0x1100] = "invalid STag", [0x1101] = "base or bounds", [0x1102] = "STag not associated",
   [0x1103] = "TO wrap", [0x1104] = "DDP version",

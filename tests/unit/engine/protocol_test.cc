@@ -264,7 +264,7 @@ TEST_F(Protocol, refused_segments_and_their_terminate) {
   cases.emplace_back("untagged WRITE", s, term::kRdmapOpcode);
   s = send_seg(1, 0, true);
   s.rdmap_opcode = USIW_RDMAP_SEND_INV;
-  cases.emplace_back("SEND with Invalidate", s, term::kRdmapOpcode);
+  cases.emplace_back("SEND with Invalidate of nothing", s, term::kRdmapCannotInvalidate);
   s = send_seg(2, 0, true);
   cases.emplace_back("SEND with a later MSN", s, term::kDdpMsnRange);
   s = send_seg(1, 4, true);
@@ -303,7 +303,10 @@ TEST_F(Protocol, refused_segments_and_their_terminate) {
     ASSERT_EQ(1u, w.a.events.failed.size());
     EXPECT_EQ(-EPROTO, w.a.events.failed[0].error);
     EXPECT_EQ(QpState::kError, p->state());
-    EXPECT_EQ(std::string(64, '\0'), memory(hole ? 64 : 0, 64));
+    // What names an STag that cannot be invalidated has been placed by then.
+    if (code != term::kRdmapCannotInvalidate) {
+      EXPECT_EQ(std::string(64, '\0'), memory(hole ? 64 : 0, 64));
+    }
     std::fill(mem->bytes.begin(), mem->bytes.end(), std::byte{0});
     w.a.poll(w.a.recv_cq);
     w.a.engine.qp_destroy(p);

@@ -170,6 +170,8 @@ enum ib_cq_notify_flags { IB_CQ_SOLICITED = 1 };
 #define IB_ACCESS_ON_DEMAND		0x40
 #define IB_ACCESS_HUGETLB		0x80
 #define IB_ACCESS_OPTIONAL		0x3ff00000
+enum { IB_DEVICE_MEM_WINDOW = 1 << 17, IB_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21,
+       IB_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24 };
 enum { IB_MR_REREG_TRANS = 1, IB_MR_REREG_PD = 2, IB_MR_REREG_ACCESS = 4 };
 enum ib_mw_type { IB_MW_TYPE_1 = 1, IB_MW_TYPE_2 = 2 };
 #define IB_DEFAULT_PKEY_FULL		0xffff
@@ -279,7 +281,7 @@ struct ib_port_attr {
 };
 struct ib_device_attr {
 	__be64 sys_image_guid;
-	u64 max_mr_size, page_size_cap, kernel_cap_flags, fw_ver;
+	u64 max_mr_size, page_size_cap, device_cap_flags, kernel_cap_flags, fw_ver;
 	u32 vendor_id, hw_ver;
 	int max_qp, max_qp_wr, max_send_sge, max_recv_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_mw, max_pd,
 	    max_srq, max_srq_wr, max_srq_sge;

@@ -71,6 +71,8 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_MW_BIND | USIW_ACCESS_ZERO_BASED | \
 					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
+/* Of a QP: the rights above and memory windows. They are told back; the regions decide. */
+#define USIW_ACCESS_OF_QP		(0x1fu | USIW_ACCESS_OPTIONAL)
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 
 /* Rights that a memory window may give; values of the same enums. */
@@ -106,6 +108,8 @@ static inline int usiw_check_region(__u64 start, __u64 length, __u32 access)
 
 	if (!ret && (access & USIW_ACCESS_ON_DEMAND) && !start && length == ~(__u64)0)
 		ret = -EOPNOTSUPP;
+	if (!ret && length > USIW_MAX_MR_SIZE)
+		ret = -EINVAL;
 	return ret;
 }
 

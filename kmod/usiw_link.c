@@ -12,6 +12,7 @@
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
 
+#include "../cm/usiw_device_attr.h"
 #include "usiw.h"
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
@@ -21,8 +22,8 @@
 static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 				   struct ib_port_immutable *immutable)
 {
-	immutable->gid_tbl_len = 1;
-	immutable->pkey_tbl_len = 1;
+	immutable->gid_tbl_len = USIW_GIDS;
+	immutable->pkey_tbl_len = USIW_PKEYS;
 	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	return 0;
 }
@@ -34,35 +35,15 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
+	usiw_tell_device(attr, PAGE_SIZE);
 	attr->sys_image_guid = ibdev->node_guid;
-	attr->max_mr_size = 1ull << 63;
-	attr->page_size_cap = PAGE_SIZE;
-	attr->vendor_id = USIW_VENDOR_ID;
-	attr->hw_ver = 1;
-	attr->fw_ver = USIW_ABI_VERSION;
-	attr->max_qp = USIW_MAX_QP;
-	attr->max_qp_wr = USIW_MAX_QP_WR;
 	BUILD_BUG_ON(USIW_DEVICE_CAPS_OF_WINDOWS !=
 		     (IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_MGT_EXTENSIONS |
 		      IB_DEVICE_MEM_WINDOW_TYPE_2B));
-	attr->device_cap_flags = USIW_DEVICE_CAPS_OF_WINDOWS;
+	BUILD_BUG_ON(USIW_ATOMIC_GLOB != IB_ATOMIC_GLOB);
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_ON_DEMAND_PAGING;
 	attr->max_send_sge = USIW_MAX_SGE;
 	attr->max_recv_sge = USIW_MAX_SGE;
-	attr->max_sge_rd = USIW_MAX_SGE;
-	attr->max_cq = USIW_MAX_CQ;
-	attr->max_cqe = USIW_MAX_CQE;
-	attr->max_srq = USIW_MAX_SRQ;
-	attr->max_srq_wr = USIW_MAX_SRQ_WR;
-	attr->max_srq_sge = USIW_MAX_SGE;
-	attr->max_mr = USIW_MAX_MR - 1;
-	attr->max_mw = USIW_MAX_MW;
-	attr->max_pd = USIW_MAX_PD;
-	attr->max_qp_rd_atom = USIW_MAX_IRD;
-	attr->max_qp_init_rd_atom = USIW_MAX_ORD;
-	attr->max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
-	/* The processor does them: they are atomic with all that it does itself. */
-	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->timestamp_mask = USIW_TIMESTAMP_MASK;
 	attr->hca_core_clock = USIW_CLOCK_KHZ;
 	attr->odp_caps.general_caps = USIW_ODP_GENERAL_CAPS;
@@ -70,33 +51,14 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-/* Speeds as verbs can say them: the largest that is not above the netdev's, Mb/s. */
-static const struct {
-	u32 mbps;
-	u16 speed;
-	u8 width;
-} usiw_speeds[] = {
-	{ 400000, IB_SPEED_NDR, IB_WIDTH_4X },
-	{ 200000, IB_SPEED_HDR, IB_WIDTH_4X },
-	{ 100000, IB_SPEED_EDR, IB_WIDTH_4X },
-	{ 56000, IB_SPEED_FDR, IB_WIDTH_4X },
-	{ 50000, IB_SPEED_HDR, IB_WIDTH_1X },
-	{ 40000, IB_SPEED_FDR10, IB_WIDTH_4X },
-	{ 25000, IB_SPEED_EDR, IB_WIDTH_1X },
-	{ 20000, IB_SPEED_DDR, IB_WIDTH_4X },
-	{ 10000, IB_SPEED_FDR10, IB_WIDTH_1X },
-	{ 5000, IB_SPEED_DDR, IB_WIDTH_1X },
-};
-
 /*
- * The slowest speed stands for all below it and for "unknown". ib_get_eth_speed() would do, but
- * each call of it warns about an interface that does not say its speed, as lo and bridges do not.
+ * Mb/s, 0 if it is not known. ib_get_eth_speed() would do, but each call of it warns about an
+ * interface that does not say its speed, as lo and bridges do not.
  */
-static void usiw_port_speed(struct net_device *netdev, struct ib_port_attr *attr)
+static u32 usiw_netdev_speed(struct net_device *netdev)
 {
 	struct ethtool_link_ksettings settings;
 	u32 mbps = 0;
-	int i;
 
 	rtnl_lock();
 	if (netdev->reg_state == NETREG_REGISTERED &&
@@ -104,39 +66,21 @@ static void usiw_port_speed(struct net_device *netdev, struct ib_port_attr *attr
 	    settings.base.speed != (u32)SPEED_UNKNOWN)
 		mbps = settings.base.speed;
 	rtnl_unlock();
-
-	attr->active_speed = IB_SPEED_SDR;
-	attr->active_width = IB_WIDTH_1X;
-	for (i = 0; i < ARRAY_SIZE(usiw_speeds); i++) {
-		if (mbps >= usiw_speeds[i].mbps) {
-			attr->active_speed = usiw_speeds[i].speed;
-			attr->active_width = usiw_speeds[i].width;
-			break;
-		}
-	}
-}
-
-static u8 usiw_phys_state(const struct net_device *netdev)
-{
-	if (usiw_link_is_up(netdev))
-		return IB_PORT_PHYS_STATE_LINK_UP;
-	return netif_running(netdev) ? IB_PORT_PHYS_STATE_POLLING : IB_PORT_PHYS_STATE_DISABLED;
+	return mbps;
 }
 
 int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
-	struct usiw_device *dev = to_usiw_dev(ibdev);
+	struct net_device *netdev = to_usiw_dev(ibdev)->netdev;
+	const struct usiw_netdev_is is = {
+		.up = usiw_link_is_up(netdev),
+		.enabled = netif_running(netdev),
+		.mtu = READ_ONCE(netdev->mtu),
+		.mbps = usiw_netdev_speed(netdev),
+	};
 
 	memset(attr, 0, sizeof(*attr));
-	attr->phys_state = usiw_phys_state(dev->netdev);
-	attr->state = attr->phys_state == IB_PORT_PHYS_STATE_LINK_UP ? IB_PORT_ACTIVE : IB_PORT_DOWN;
-	attr->max_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
-	attr->active_mtu = attr->max_mtu;
-	attr->gid_tbl_len = 1;
-	attr->pkey_tbl_len = 1;
-	attr->port_cap_flags = IB_PORT_CM_SUP;
-	attr->max_msg_sz = USIW_MAX_MSG_SIZE;
-	usiw_port_speed(dev->netdev, attr);
+	usiw_tell_port(attr, &is);
 	return 0;
 }
 

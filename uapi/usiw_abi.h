@@ -35,6 +35,7 @@
 #define USIW_MAX_PD		65536
 #define USIW_MAX_MR		(1 << 20)
 #define USIW_MAX_MW		(1 << 20)
+#define USIW_MAX_MR_SIZE	(1ull << 46)	/* bytes: half of what a process may map */
 #define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
 #define USIW_MAX_SRQ_WR		65536	/* work requests of a shared receive queue */
 #define USIW_MAX_CQE		(1 << 20)

@@ -11,6 +11,7 @@
 #include "conn.h"
 #include "file.h"
 #include "packets.h"
+#include "port_events.h"
 #include "base/quiet_thread.h"
 #include "real.h"
 #include "udp_socket.h"
@@ -33,6 +34,7 @@ int timeout_ms() {
 void forget() {
   if (g_epoll >= 0) USIW_REAL(close)(g_epoll);
   if (g_wake >= 0) USIW_REAL(close)(g_wake);
+  port_events_close();
   g_epoll = g_wake = -1;
   g_running = false;
 }
@@ -50,6 +52,8 @@ void* cm_thread_main(void*) {
         [[maybe_unused]] ssize_t got = USIW_REAL(read)(g_wake, &value, sizeof value);
       else if (events[i].data.u64 == kCmThreadRoutes)
         packets_ready();
+      else if (events[i].data.u64 == kCmThreadLinks)
+        port_events_ready();
       else
         UdpSocket::ready(events[i].data.u64, events[i].events);
     }
@@ -85,6 +89,8 @@ int start_cm_thread() {
   }
   pthread_detach(id);
   g_running = true;
+  // Without them all else goes on.
+  if (const int links = port_events_open(); links >= 0 && cm_thread_watch(links, kCmThreadLinks) != 0) port_events_close();
   return 0;
 }
 

@@ -11,6 +11,8 @@ namespace usiw::run {
 
 /// Names the socket by which the kernel tells of routes and neighbours.
 inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
+/// ... and of interfaces.
+inline constexpr uint64_t kCmThreadLinks = UINT64_MAX - 1;
 
 /// [world] Starts it if need be. 0 or -errno.
 int cm_thread_start();

@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if_arp.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -234,6 +236,28 @@ usiw_link_info link_info() {
   }
   close(fd);
   return link;
+}
+
+bool link_enabled() {
+  ifreq req{};
+  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
+  const int fd = scratch_socket(true);
+  const bool enabled = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
+  close(fd);
+  return enabled;
+}
+
+uint32_t link_speed() {
+  ethtool_cmd settings{};
+  settings.cmd = ETHTOOL_GSET;
+  ifreq req{};
+  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
+  req.ifr_data = reinterpret_cast<char*>(&settings);
+  const int fd = scratch_socket(true);
+  const bool known = ioctl(fd, SIOCETHTOOL, &req) == 0;
+  close(fd);
+  const uint32_t mbps = static_cast<uint32_t>(settings.speed_hi) << 16 | settings.speed;
+  return known && mbps != static_cast<uint32_t>(SPEED_UNKNOWN) && mbps != 0xffff ? mbps : 0;
 }
 
 static std::array<uint8_t, 6> make_mac() {

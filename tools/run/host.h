@@ -61,6 +61,10 @@ bool is_own_address(const Endpoint& e);
 /// The interface that the device stands for: that of --address, else that of the default route,
 /// else one that is running, else lo. Its MAC is zeros where it is not an Ethernet.
 usiw_link_info link_info();
+/// Is it to be up, whether there is a carrier or not?
+bool link_enabled();
+/// Mb/s, 0 if it is not known.
+uint32_t link_speed();
 /// GID 0 and node GUID: the interface's MAC, or for one without a random one per host.
 std::array<uint8_t, 6> device_mac();
 std::array<uint8_t, 8> node_guid();

@@ -64,8 +64,24 @@ class DescFile : public EventFile {
 class AsyncFile final : public DescFile<ib_uverbs_async_event_desc> {};
 class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {};
 
+/// A member of what a device has a limited number of, in all of the process's contexts. [world]
+template <typename Object>
+class Counted {
+ public:
+  Counted() { ++number_; }
+  Counted(const Counted&) { ++number_; }
+  ~Counted() { --number_; }
+  Counted& operator=(const Counted&) = default;
+  static uint32_t number() { return number_; }
+
+ private:
+  static inline uint32_t number_ = 0;
+};
+
 /// Users of an object are counted by the shared pointers of those that need it: see busy().
-struct Pd {};
+struct Pd {
+  Counted<Pd> counted{};
+};
 struct Mr {
   Mr(std::shared_ptr<Pd> of, uint32_t name, uint64_t first, uint64_t bytes, uint32_t rights)
       : pd(std::move(of)), stag(name), start(first), length(bytes), access(rights) {}
@@ -89,6 +105,7 @@ struct Cq {
   std::shared_ptr<ChannelFile> channel;
   std::shared_ptr<uint32_t> comp_events = std::make_shared<uint32_t>(0);
   std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);
+  Counted<Cq> counted{};
 };
 
 /// What either command that creates an SRQ asks for.

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_context.cc
-/// Contexts, and what the device says about itself: as kmod/usiw_device.c answers.
+/// Contexts, and what the device says about itself: as kmod/usiw_link.c answers.
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
 
+#include "cm/usiw_device_attr.h"
 #include "cm/usiw_limits.h"
 #include "host.h"
+#include "port_events.h"
 #include "settings.h"
-#include "uapi/usiw_wire.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -17,28 +18,9 @@ namespace {
 
 ib_uverbs_query_device_resp device_attr() {
   ib_uverbs_query_device_resp r{};
-  r.fw_ver = USIW_ABI_VERSION;
+  usiw_tell_device(&r, static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
   r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
-  r.max_mr_size = 1ull << 63;
-  r.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  r.vendor_id = USIW_VENDOR_ID;
-  r.hw_ver = 1;
-  r.max_qp = USIW_MAX_QP;
-  r.max_qp_wr = USIW_MAX_QP_WR;
-  r.max_sge = r.max_sge_rd = USIW_MAX_SGE;
-  r.max_cq = USIW_MAX_CQ;
-  r.max_cqe = USIW_MAX_CQE;
-  r.max_srq = USIW_MAX_SRQ;
-  r.max_srq_wr = USIW_MAX_SRQ_WR;
-  r.max_srq_sge = USIW_MAX_SGE;
-  r.max_mr = USIW_MAX_MR - 1;
-  r.device_cap_flags = USIW_DEVICE_CAPS_OF_WINDOWS;
-  r.max_mw = USIW_MAX_MW;
-  r.max_pd = USIW_MAX_PD;
-  r.max_qp_rd_atom = USIW_MAX_IRD;
-  r.max_qp_init_rd_atom = USIW_MAX_ORD;
-  r.max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;
-  r.atomic_cap = IBV_ATOMIC_GLOB;
+  r.max_sge = USIW_MAX_SGE;
   r.phys_port_cnt = 1;
   return r;
 }
@@ -85,6 +67,7 @@ int UverbsFile::get_context(const Command& c) {
   }
   shown_.show_context(settings().device.c_str());
   async_ = async;
+  port_events_to(async);
   open_ = true;
   return 0;
 }
@@ -103,6 +86,7 @@ int UverbsFile::query_device_ex(const Command& c) {
   r.hca_core_clock = USIW_CLOCK_KHZ;
   r.odp_caps.general_caps = USIW_ODP_GENERAL_CAPS;
   r.odp_caps.per_transport_caps.rc_odp_caps = USIW_ODP_RC_CAPS;
+  r.device_cap_flags_ex = r.base.device_cap_flags;
   r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
   return respond(c, r);
 }
@@ -111,17 +95,9 @@ int UverbsFile::query_port(const Command& c) {
   if (c.core<ib_uverbs_query_port>().port_num != 1) return -EINVAL;
   usiw_link_info link = link_info();
   ib_uverbs_query_port_resp r{};
-  constexpr uint32_t kCmSup = 1 << 16;
-  constexpr uint8_t kLinkUp = 5, kDisabled = 3, kSpeedSdr = 1, kWidth1x = 1, kEthernet = 2;
-  r.port_cap_flags = kCmSup;
-  r.max_msg_sz = USIW_MAX_MSG_SIZE;
-  r.gid_tbl_len = 1;
-  r.pkey_tbl_len = 1;
-  r.state = link.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  r.phys_state = link.up ? kLinkUp : kDisabled;
-  r.max_mtu = r.active_mtu = link.mtu >= 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
-  r.active_speed = kSpeedSdr;
-  r.active_width = kWidth1x;
+  const usiw_netdev_is is{.up = link.up, .enabled = link_enabled(), .mtu = link.mtu, .mbps = link_speed()};
+  usiw_tell_port(&r, &is);
+  constexpr uint8_t kEthernet = 2;
   r.link_layer = kEthernet;
   return respond(c, r);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_objects.cc
 /// Protection domains, completion channels and queues.
-
 #include <cerrno>
 
 #include "cm/usiw_limits.h"
 #include "uverbs.h"
 
 namespace usiw::run {
+
 int UverbsFile::alloc_pd(const Command& c) {
+  if (Counted<Pd>::number() >= USIW_MAX_PD) return -ENOMEM;
   ib_uverbs_alloc_pd_resp r{};
   r.pd_handle = next_handle_++;
   if (int ret = respond(c, r); ret != 0) return ret;
@@ -51,7 +52,7 @@ int UverbsFile::create_cq(const Command& c) {
   if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
   if (req.reserved != 0) return -EINVAL;
-  if (cqs_.size() >= USIW_MAX_CQ) return -ENOMEM;
+  if (Counted<Cq>::number() >= USIW_MAX_CQ) return -ENOMEM;
   r.core.cq_handle = r.drv.cqn = next_handle_++;
   r.core.cqe = cmd.cqe;
   if (int ret = respond(c, r); ret != 0) return ret;

@@ -268,9 +268,12 @@ struct ib_qp_init_attr {
 struct ib_qp_attr {
 	enum ib_qp_state qp_state, cur_qp_state;
 	int path_mtu, qp_access_flags;
+	u32 rq_psn, sq_psn, dest_qp_num;
 	struct ib_qp_cap cap;
-	u8 max_rd_atomic, max_dest_rd_atomic;
+	u16 pkey_index;
+	u8 sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer;
 	u32 port_num;
+	u8 timeout, retry_cnt, rnr_retry;
 };
 struct ib_cq_init_attr { unsigned int cqe, flags; };
 struct ib_port_attr {
@@ -291,6 +294,8 @@ struct ib_device_attr {
 	} odp_caps;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
 	u64 timestamp_mask, hca_core_clock;
+	u64 device_cap_flags;
+	u16 max_pkeys;
 };
 struct ib_port_immutable { int gid_tbl_len, pkey_tbl_len; u32 core_cap_flags; };
 union ib_gid { u8 raw[16]; };
@@ -329,11 +334,6 @@ struct rdma_stat_desc { const char *name; };
 struct rdma_hw_stats { const struct rdma_stat_desc *descs; int num_counters; u64 value[64]; };
 #define RDMA_HW_STATS_DEFAULT_LIFESPAN 10
 struct rdma_hw_stats *rdma_alloc_hw_stats_struct(const struct rdma_stat_desc *d, int n, unsigned long t);
-
-static inline int ib_mtu_int_to_enum(int mtu)
-{
-	return mtu >= 4096 ? 5 : mtu >= 2048 ? 4 : mtu >= 1024 ? 3 : mtu >= 512 ? 2 : 1;
-}
 
 /* ---- uverbs objects and methods ---- */
 enum rdma_remove_reason { RDMA_REMOVE_DESTROY, RDMA_REMOVE_CLOSE, RDMA_REMOVE_DRIVER_REMOVE };

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the device and its port say about themselves: the module and usiw-run fill the kernel's
+ * structures and uverbs' responses by these, whose members have the same names. What is not
+ * named is 0, which says that the device does not have it. The limits are those of
+ * uapi/usiw_abi.h, which every check uses too; tests/vm/programs/query_device.cc holds the
+ * answers against them in both worlds.
+ */
+#ifndef USIW_DEVICE_ATTR_H
+#define USIW_DEVICE_ATTR_H
+
+#include "../uapi/usiw_abi.h"
+#include "../uapi/usiw_wire.h"
+#include "usiw_limits.h"
+
+/* Values of enum ib_device_cap_flags and enum ibv_device_cap_flags. */
+#define USIW_DEVICE_CURR_QP_STATE_MOD	(1u << 7)	/* modify_qp checks IBV_QP_CUR_STATE */
+#define USIW_DEVICE_PORT_ACTIVE_EVENT	(1u << 10)
+#define USIW_DEVICE_SYS_IMAGE_GUID	(1u << 11)
+#define USIW_DEVICE_RC_RNR_NAK_GEN	(1u << 12)	/* a SEND waits for a receive */
+
+#define USIW_DEVICE_CAP_FLAGS	(USIW_DEVICE_CURR_QP_STATE_MOD | USIW_DEVICE_PORT_ACTIVE_EVENT | \
+				 USIW_DEVICE_SYS_IMAGE_GUID | USIW_DEVICE_RC_RNR_NAK_GEN | \
+				 USIW_DEVICE_CAPS_OF_WINDOWS)
+
+/*
+ * Value of enum ib_atomic_cap and enum ibv_atomic_cap: the processor does them, so they are atomic
+ * with all that it does itself.
+ */
+#define USIW_ATOMIC_GLOB	2
+
+/* @attr: struct ib_device_attr or ib_uverbs_query_device_resp, zeros. GUIDs and SGEs are named by each. */
+#define usiw_tell_device(attr, page_size)						\
+do {											\
+	(attr)->fw_ver = USIW_ABI_VERSION;						\
+	(attr)->hw_ver = 1;								\
+	(attr)->vendor_id = USIW_VENDOR_ID;						\
+	(attr)->page_size_cap = (page_size);						\
+	(attr)->device_cap_flags = USIW_DEVICE_CAP_FLAGS;				\
+	(attr)->max_mr_size = USIW_MAX_MR_SIZE;						\
+	(attr)->max_mr = USIW_MAX_MR - 1;	/* index 0 is none */			\
+	(attr)->max_pd = USIW_MAX_PD;							\
+	(attr)->max_cq = USIW_MAX_CQ;							\
+	(attr)->max_cqe = USIW_MAX_CQE;							\
+	(attr)->max_srq = USIW_MAX_SRQ;							\
+	(attr)->max_srq_wr = USIW_MAX_SRQ_WR;						\
+	(attr)->max_srq_sge = USIW_MAX_SGE;						\
+	(attr)->max_mw = USIW_MAX_MW;							\
+	(attr)->atomic_cap = USIW_ATOMIC_GLOB;						\
+	(attr)->max_qp = USIW_MAX_QP;							\
+	(attr)->max_qp_wr = USIW_MAX_QP_WR;						\
+	(attr)->max_sge_rd = USIW_MAX_SGE;						\
+	(attr)->max_qp_rd_atom = USIW_MAX_IRD;						\
+	(attr)->max_qp_init_rd_atom = USIW_MAX_ORD;					\
+	(attr)->max_res_rd_atom = USIW_MAX_QP * USIW_MAX_IRD;				\
+	(attr)->max_pkeys = USIW_PKEYS;							\
+} while (0)
+
+/* Values of enum ib_mtu: the largest that is not above @mtu, bytes. */
+static inline __u8 usiw_mtu_named(__u32 mtu)
+{
+	__u8 named = 1;			/* 256 */
+
+	while (named < 5 && (256u << named) <= mtu)
+		named++;
+	return named;
+}
+
+/* Values of enum ib_port_state, of its physical state, and of IB_PORT_CM_SUP. */
+#define USIW_PORT_IS_DOWN	1
+#define USIW_PORT_IS_ACTIVE	4
+#define USIW_PHYS_POLLING	2
+#define USIW_PHYS_DISABLED	3
+#define USIW_PHYS_LINK_UP	5
+#define USIW_PORT_CM_SUP	(1u << 16)
+
+/* One each: the MAC's GID, and the P_Key that rdma_cm wants of a device that it binds to 127.0.0.1. */
+#define USIW_GIDS	1
+#define USIW_PKEYS	1
+
+struct usiw_speed {
+	__u32 mbps;
+	__u16 speed;
+	__u8 width;
+};
+
+/*
+ * A netdev's speed as verbs can say it: the largest that is not above it. The slowest stands for
+ * all below it and for "unknown" (@mbps 0). Values of enum ib_port_speed and ib_port_width.
+ */
+static inline struct usiw_speed usiw_speed_named(__u32 mbps)
+{
+	static const struct usiw_speed speeds[] = {
+		{ 400000, 128, 2 },	/* NDR 4x */
+		{ 200000, 64, 2 },	/* HDR 4x */
+		{ 100000, 32, 2 },	/* EDR 4x */
+		{ 56000, 16, 2 },	/* FDR 4x */
+		{ 50000, 64, 1 },	/* HDR 1x */
+		{ 40000, 8, 2 },	/* FDR10 4x */
+		{ 25000, 32, 1 },	/* EDR 1x */
+		{ 20000, 2, 2 },	/* DDR 4x */
+		{ 10000, 8, 1 },	/* FDR10 1x */
+		{ 5000, 2, 1 },		/* DDR 1x */
+		{ 0, 1, 1 },		/* SDR 1x */
+	};
+	unsigned int i = 0;
+
+	while (mbps < speeds[i].mbps)
+		i++;
+	return speeds[i];
+}
+
+/* The netdev below the port. */
+struct usiw_netdev_is {
+	int up;			/* running with carrier */
+	int enabled;
+	__u32 mtu;		/* bytes */
+	__u32 mbps;		/* 0: not known */
+};
+
+/* @attr: struct ib_port_attr or ib_uverbs_query_port_resp, zeros. */
+#define usiw_tell_port(attr, netdev)							\
+do {											\
+	const struct usiw_netdev_is *is_ = (netdev);					\
+	const struct usiw_speed speed_ = usiw_speed_named(is_->mbps);			\
+	const __u8 mtu_ = usiw_mtu_named(is_->mtu);					\
+											\
+	(attr)->state = is_->up ? USIW_PORT_IS_ACTIVE : USIW_PORT_IS_DOWN;		\
+	(attr)->phys_state = is_->up ? USIW_PHYS_LINK_UP :				\
+			     is_->enabled ? USIW_PHYS_POLLING : USIW_PHYS_DISABLED;	\
+	(attr)->max_mtu = (attr)->active_mtu = mtu_;					\
+	(attr)->gid_tbl_len = USIW_GIDS;						\
+	(attr)->pkey_tbl_len = USIW_PKEYS;						\
+	(attr)->port_cap_flags = USIW_PORT_CM_SUP;					\
+	(attr)->max_msg_sz = USIW_MAX_MSG_SIZE;						\
+	(attr)->active_speed = speed_.speed;						\
+	(attr)->active_width = speed_.width;						\
+} while (0)
+
+#endif

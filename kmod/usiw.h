@@ -16,6 +16,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "../cm/usiw_limits.h"
+#include "../cm/usiw_qp_attrs.h"
 #include "../uapi/usiw_abi.h"
 #include "usiw_compat.h"
 
@@ -291,10 +292,8 @@ struct usiw_mw {
  * @counters:	its page is a struct usiw_qp_stats
  * @lock:	guards all below it
  * @conn:	its connection, until RELEASE
- * @state:	as modify_qp and the connection leave it
- * @access_flags: as modify_qp set them
- * @ird:	of the connection
- * @ord:	likewise
+ * @state:	as modify_qp and the connection leave it, enum usiw_qp_state
+ * @attrs:	as modify_qp set them; the depths of the connection, once there is one
  * @destroying:	no connection may be attached any more
  */
 struct usiw_qp {
@@ -311,10 +310,8 @@ struct usiw_qp {
 
 	spinlock_t lock;
 	struct usiw_conn *conn;
-	enum ib_qp_state state;
-	int access_flags;
-	u8 ird;
-	u8 ord;
+	u32 state;
+	struct usiw_qp_attrs attrs;
 	bool destroying;
 };
 
@@ -475,7 +472,7 @@ void usiw_qp_put(struct usiw_qp *qp);
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);
-void usiw_qp_set_state(struct usiw_qp *qp, enum ib_qp_state state);
+void usiw_qp_set_state(struct usiw_qp *qp, enum usiw_qp_state state);
 void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord);
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
 

@@ -177,7 +177,7 @@ static void usiw_conn_kill_engine(struct usiw_conn *conn)
 		return;
 	/* Ahead of the event: a provider that did not see CONNECT asks for the state. */
 	if (conn->qp)
-		usiw_qp_set_state(conn->qp, IB_QPS_ERR);
+		usiw_qp_set_state(conn->qp, USIW_QPS_ERR);
 	usiw_evfile_kill(conn, conn->cm.kill_reason);
 }
 
@@ -275,7 +275,7 @@ void usiw_conn_release(struct usiw_conn *conn)
 	if (qp) {
 		/* The engine has flushed it, or will when it reads KILL. */
 		if (conn->announced)
-			usiw_qp_set_state(qp, IB_QPS_ERR);
+			usiw_qp_set_state(qp, USIW_QPS_ERR);
 		conn->qp = NULL;
 		usiw_qp_detach(qp, conn);
 	}
@@ -298,7 +298,7 @@ static void usiw_conn_established(struct usiw_conn *conn)
 		return;
 	usiw_conn_no_longer_half_open(conn);
 	usiw_count(conn->dev, USIW_KCNT_CM_ESTABLISHED);
-	usiw_qp_set_state(conn->qp, IB_QPS_RTS);
+	usiw_qp_set_state(conn->qp, USIW_QPS_RTS);
 }
 
 static u32 usiw_conn_perform_one(struct usiw_conn *conn, u32 action)
@@ -307,7 +307,7 @@ static u32 usiw_conn_perform_one(struct usiw_conn *conn, u32 action)
 	case USIW_CM_A_INSTALL:
 		return usiw_conn_try_install(conn);
 	case USIW_CM_A_GRACE:
-		usiw_qp_set_state(conn->qp, IB_QPS_SQD);
+		usiw_qp_set_state(conn->qp, USIW_QPS_CLOSING);
 		usiw_evfile_push(conn, USIW_EVENT_DISCONNECT);
 		return 0;
 	case USIW_CM_A_KILL:

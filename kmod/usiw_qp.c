@@ -10,7 +10,7 @@
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "../cm/usiw_qp_states.h"
+#include "../cm/usiw_device_attr.h"
 #include "usiw.h"
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
@@ -63,7 +63,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	if (attr->srq)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
 	qp->sig_type = attr->sq_sig_type;
-	qp->state = IB_QPS_RESET;
+	qp->state = USIW_QPS_RESET;
 	kref_init(&qp->kref);
 	init_completion(&qp->free);
 	spin_lock_init(&qp->lock);
@@ -142,52 +142,71 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-static int usiw_qp_move(struct usiw_qp *qp, enum ib_qp_state next)
+/* May the caller's request be, as the QP is now? With qp->lock. */
+static int usiw_qp_check_move(const struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
-	struct usiw_conn *conn = usiw_qp_get_conn(qp);
-
-	if (conn) {
-		if (next == IB_QPS_SQD)
-			usiw_conn_disconnect(conn);
-		else if (next == IB_QPS_ERR || next == IB_QPS_RESET)
-			usiw_conn_abort(conn, USIW_KILL_LOCAL);
-		usiw_conn_put(conn);
-	}
-	spin_lock(&qp->lock);
-	qp->state = usiw_qp_state_after(qp->state, next);
-	spin_unlock(&qp->lock);
+	if ((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state))
+		return -EINVAL;
+	if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))
+		return -EINVAL;
 	return 0;
 }
 
-static int usiw_qp_modify(struct usiw_qp *qp, struct ib_qp_attr *attr, int mask)
+/* All that is asked for, or nothing. What ends the connection ends it ahead of the state. */
+static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
+	bool ends = (mask & IB_QP_STATE) &&
+		    (attr->qp_state == IB_QPS_ERR || attr->qp_state == IB_QPS_RESET);
+	struct usiw_conn *conn;
 	int ret;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
-		return -EOPNOTSUPP;
-	ret = usiw_check_depths(mask & IB_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0,
-				mask & IB_QP_MAX_QP_RD_ATOMIC ? attr->max_rd_atomic : 0);
+	usiw_check_qp_attrs(ret, attr, mask);
 	if (ret)
 		return ret;
-
 	spin_lock(&qp->lock);
-	if ((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state))
-		ret = -EINVAL;
-	else if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))
-		ret = -EINVAL;
-	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
-		qp->access_flags = attr->qp_access_flags;
+	ret = usiw_qp_check_move(qp, attr, mask);
+	if (!ret)
+		usiw_keep_qp_attrs(&qp->attrs, attr, mask, qp->state);
+	if (!ret && !ends && (mask & IB_QP_STATE))
+		qp->state = usiw_qp_state_after(qp->state, attr->qp_state);
 	spin_unlock(&qp->lock);
+	if (ret || !ends)
+		return ret;
 
-	if (!ret && (mask & IB_QP_STATE))
-		ret = usiw_qp_move(qp, attr->qp_state);
-	return ret;
+	conn = usiw_qp_get_conn(qp);
+	if (conn) {
+		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_put(conn);
+	}
+	usiw_qp_set_state(qp, attr->qp_state == IB_QPS_ERR ? USIW_QPS_ERR : USIW_QPS_RESET);
+	return 0;
 }
 
-/*
- * Users call this for their QPs, and iw_cm to disconnect for proxies, without udata: SQD in
- * order, ERR at once. May sleep.
- */
+/* iw_cm's user disconnects: SQD in order, ERR at once. */
+static int usiw_qp_end(struct usiw_qp *qp, u32 how)
+{
+	struct usiw_conn *conn;
+	bool may;
+
+	spin_lock(&qp->lock);
+	may = usiw_qp_may_end(qp->state, how);
+	spin_unlock(&qp->lock);
+	if (!may)
+		return -EINVAL;
+	conn = usiw_qp_get_conn(qp);
+	if (conn) {
+		if (how == USIW_QPS_SQD)
+			usiw_conn_disconnect(conn);
+		else
+			usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_put(conn);
+	}
+	if (how == USIW_QPS_ERR)
+		usiw_qp_set_state(qp, USIW_QPS_ERR);
+	return 0;
+}
+
+/* Users call this for their QPs, and iw_cm for proxies, without udata. May sleep. */
 int usiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
 {
@@ -199,7 +218,7 @@ int usiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	qp = usiw_qp_proxy_get_qp(to_usiw_qp_proxy(ibqp));
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_qp_modify(qp, attr, mask);
+	ret = usiw_qp_end(qp, attr->qp_state);
 	usiw_qp_put(qp);
 	return ret;
 }
@@ -213,14 +232,9 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init_attr, 0, sizeof(*init_attr));
 	spin_lock(&qp->lock);
-	attr->qp_state = usiw_qp_state_shown(qp->state);
-	attr->qp_access_flags = qp->access_flags;
-	attr->max_rd_atomic = qp->ord;
-	attr->max_dest_rd_atomic = qp->ird;
+	usiw_tell_qp_attrs(attr, &qp->attrs, qp->state);
 	spin_unlock(&qp->lock);
-	attr->cur_qp_state = attr->qp_state;
-	attr->path_mtu = ib_mtu_int_to_enum(READ_ONCE(dev->netdev->mtu));
-	attr->port_num = 1;
+	attr->path_mtu = usiw_mtu_named(READ_ONCE(dev->netdev->mtu));
 	attr->cap = qp->cap;
 
 	init_attr->send_cq = ibqp->send_cq;
@@ -285,7 +299,7 @@ int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
 	int ret = 0;
 
 	spin_lock(&qp->lock);
-	if (qp->destroying || qp->state > IB_QPS_RTR) {
+	if (qp->destroying || qp->state > USIW_QPS_RTR) {
 		ret = -EINVAL;
 	} else if (qp->conn) {
 		ret = -EISCONN;
@@ -325,7 +339,7 @@ struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp)
 	return conn;
 }
 
-void usiw_qp_set_state(struct usiw_qp *qp, enum ib_qp_state state)
+void usiw_qp_set_state(struct usiw_qp *qp, enum usiw_qp_state state)
 {
 	spin_lock(&qp->lock);
 	qp->state = state;
@@ -335,8 +349,8 @@ void usiw_qp_set_state(struct usiw_qp *qp, enum ib_qp_state state)
 void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
 {
 	spin_lock(&qp->lock);
-	qp->ird = ird;
-	qp->ord = ord;
+	qp->attrs.ird = min_t(u16, ird, U8_MAX);
+	qp->attrs.ord = min_t(u16, ord, U8_MAX);
 	spin_unlock(&qp->lock);
 }
 

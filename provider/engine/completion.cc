@@ -2,6 +2,8 @@
 /// @file completion.cc
 /// Completions: in order per queue, each work request exactly once. The ring slot is
 /// free for the producer before the completion can be seen.
+#include <utility>
+
 #include "engine/engine_impl.h"
 
 namespace usiw {
@@ -113,7 +115,7 @@ void Engine::Impl::reap(QpContext& qp) {
     fail(qp, qp.sq.head(), error, -EFAULT, AsyncEvent::kNone);
     return;
   }
-  if (qp.life.is(Phase::kDraining)) check_drained(qp);
+  if (qp.sq.stopped()) [[unlikely]] check_drained(qp);
 }
 
 /// Empties both queues of a dead QP. Bounded, whatever a producer does to the flags
@@ -128,6 +130,7 @@ void Engine::Impl::flush(QpContext& qp, uint32_t at, WcStatus status, uint16_t v
   }
   for (uint32_t n = qp.rq.capacity(); n != 0 && qp.rq.next_to_flush(); --n)
     fail_recv(qp, WcStatus::kWrFlushErr);
+  if (qp.rq.srq() != nullptr && !std::exchange(qp.last_wqe_told, true)) events_.qp_last_wqe(qp);
 }
 
 }  // namespace usiw

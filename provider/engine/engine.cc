@@ -227,6 +227,9 @@ int Engine::qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn)
     return ENOMEM;
   }
 }
+void Engine::qp_pause(Qp* qp, bool tell) { impl_->qp_pause(context(qp), tell); }
+void Engine::qp_resume(Qp* qp) { impl_->qp_resume(context(qp)); }
+bool Engine::qp_draining(Qp* qp) const { return context(qp).sq.stopped() && !context(qp).sq.drained(); }
 void Engine::qp_shutdown(Qp* qp) { impl_->qp_shutdown(context(qp)); }
 void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }

@@ -40,6 +40,8 @@ class EngineEvents {
   virtual void qp_last_wqe(Qp& qp) { (void)qp; }
   /// Fewer work requests are in the SRQ than srq_arm() has said; it is not armed any more.
   virtual void srq_limit(Srq& srq) { (void)srq; }
+  /// Behind qp_pause() with the wish to be told: all that was posted has completed.
+  virtual void qp_drained(Qp& qp) { (void)qp; }
 
   /// By which of its two ports shall a connection go on?
   struct PortAsked {
@@ -127,14 +129,21 @@ class Engine {
   /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple
   /// taken), EINVAL, ENOMEM.
   int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
+  /// Verbs' SQD: the send queue takes no more than what is posted by now; what is posted later waits for qp_resume().
+  /// With @p tell qp_drained() says when all has completed, at once if it has. All else goes on. Of a QP that is not in
+  /// kRts nothing is changed.
+  void qp_pause(Qp* qp, bool tell);
+  void qp_resume(Qp* qp);
+  /// The send queue is to take no more, and has work that has not completed.
+  bool qp_draining(Qp* qp) const;
   /// Orderly: drains the send queue, SHUTDOWN, then qp_closed(). QP state Closing (SQD).
   /// May be called at any state; a QP without a connection answers qp_closed() at once.
   void qp_shutdown(Qp* qp);
   /// At once: no packet is sent, everything is flushed, QP in ERROR. No event but completions,
   /// and qp_failed() when a Terminate of this end was on its way, for its async event.
   void qp_abort(Qp* qp);
-  /// As qp_abort(), and the next qp_connect() needs a new QP or qp_reset().
-  void qp_reset(Qp* qp);    ///< ERROR -> Idle, queues emptied without completions
+  /// At once, from any state to Idle: the queues are emptied without completions.
+  void qp_reset(Qp* qp);
   /// Sends the acknowledgement that this end may still owe its peer: before the QP is given up on this
   /// end's own account, so that what the program has been told of is complete at the peer, too.
   void qp_acknowledge(Qp* qp);

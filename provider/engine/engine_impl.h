@@ -136,12 +136,17 @@ struct Engine::Impl {
   static size_t recv_tail(const QpAttr& attr) { return std::max(1u, attr.max_recv_sge) * sizeof(Sge); }
   [[gnu::noinline]] void qp_destroy(QpContext& qp);
   int qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn);
+  void qp_pause(QpContext& qp, bool tell);
+  void qp_resume(QpContext& qp);
   void qp_shutdown(QpContext& qp);
   void qp_abort(QpContext& qp);
   void qp_reset(QpContext& qp);
   void qp_acknowledge(QpContext& qp);
   void qp_probe(QpContext& qp);
   void send_sack_now(QpContext& qp, uint16_t flags);
+  /// To kDead: stops everything, but leaves the queues as they are.
+  void stop(QpContext& qp);
+  void end_silently(QpContext& qp);
   /// To kDead: stops everything and flushes; the work request at @p at completes with
   /// @p status, all others with kWrFlushErr.
   [[gnu::noinline]] void kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err = 0);
@@ -196,6 +201,7 @@ struct Engine::Impl {
     if (at < qp.deadline) timers_.arm(qp, at);
   }
   [[gnu::noinline]] void on_timer(QpContext& qp);
+  void lose_oldest(QpContext& qp);
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
   [[gnu::noinline]] void nudged(QpContext& qp);

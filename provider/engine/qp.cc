@@ -124,12 +124,29 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
   }
 }
 
-/// In kDraining: sends SHUTDOWN once all work is complete and the READs that the peer had
-/// asked for at the call of qp_shutdown() are served.
+/// The send queue takes nothing more. In kDraining: sends SHUTDOWN once all work is complete and the READs that the
+/// peer had asked for at the call of qp_shutdown() are served.
 void Engine::Impl::check_drained(QpContext& qp) {
+  if (!qp.life.is(Phase::kDraining)) {
+    if (qp.life.is(Phase::kOpen) && qp.sq.take_drained()) events_.qp_drained(qp);
+    return;
+  }
   if (!qp.sq.drained() || !qp.responder.served()) return;
   qp.life.shut(now_ + kShutdownTimeNs);
   touch_timer(qp, qp.life.deadline());
+  activate(qp);
+}
+
+void Engine::Impl::qp_pause(QpContext& qp, bool tell) {
+  if (!qp.life.is(Phase::kOpen) || qp.sq.stopped()) return;
+  qp.sq.stop();
+  if (tell) qp.sq.tell_drained();
+  check_drained(qp);
+}
+
+void Engine::Impl::qp_resume(QpContext& qp) {
+  if (!qp.life.is(Phase::kOpen)) return;
+  qp.sq.go_on();
   activate(qp);
 }
 
@@ -147,10 +164,16 @@ void Engine::Impl::peer_shutdown(QpContext& qp) {
 }
 
 void Engine::Impl::qp_abort(QpContext& qp) {
+  end_silently(qp);
+  flush(qp, qp.sq.head(), WcStatus::kWrFlushErr);
+}
+
+/// No packet is sent, and nothing completes.
+void Engine::Impl::end_silently(QpContext& qp) {
   // The peer may answer a Terminate by the end of the connection before it acknowledges it.
   const bool owed = qp.life.is(Phase::kTerminating) && qp.life.event() != AsyncEvent::kNone;
   if (qp.connected()) note(TraceKind::kAbort, qp);
-  kill(qp, qp.sq.head(), WcStatus::kWrFlushErr);
+  stop(qp);
   qp.life.answer(false);
   acks_.settle(qp);
   drop_flow(qp);
@@ -158,13 +181,17 @@ void Engine::Impl::qp_abort(QpContext& qp) {
 }
 
 void Engine::Impl::qp_reset(QpContext& qp) {
-  qp.last_wqe_told = true;  // it does not stay in ERROR
-  qp_abort(qp);
+  end_silently(qp);
   take_doorbells();  // a late ring must not meet the new state
   static_cast<QpConnection&>(qp) = QpConnection{};
   // The producers' positions start anew too: nobody posts during a reset.
   qp.sq_.clear();
-  if (qp.rq.srq() == nullptr) qp.rq_.clear();
+  if (SrqContext* srq = qp.rq.srq(); srq != nullptr) {
+    qp.rq.give_back();
+    serve_waiting(*srq);
+  } else {
+    qp.rq_.clear();
+  }
   qp.sq_tail_ = qp.rq_tail_ = 0;
   qp.sq.reset();
   qp.rq.reset();
@@ -195,6 +222,11 @@ void Engine::Impl::qp_probe(QpContext& qp) {
 }
 
 void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t vendor_err) {
+  stop(qp);
+  flush(qp, at, status, vendor_err);
+}
+
+void Engine::Impl::stop(QpContext& qp) {
   qp.life.die();
   qp.state_.store(QpState::kError, std::memory_order_release);
   leave_waiting(qp);
@@ -205,8 +237,6 @@ void Engine::Impl::kill(QpContext& qp, uint32_t at, WcStatus status, uint16_t ve
   timers_.disarm(qp);
   publish(qp);
   release_held(qp);
-  flush(qp, at, status, vendor_err);
-  if (qp.rq.srq() != nullptr && !std::exchange(qp.last_wqe_told, true)) events_.qp_last_wqe(qp);
 }
 
 /// The gauges: written at times that cost the data path nothing.

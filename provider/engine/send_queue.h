@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "engine/operations.h"
 #include "engine/psn.h"
@@ -71,7 +72,7 @@ class SendQueue {
     head_ = next_ = offset_ = limit_ = 0;
     send_msn_ = read_msn_ = read_done_ = atomic_msn_ = 1;
     ord_ = 0;
-    failed_ = stopped_ = false;
+    failed_ = stopped_ = tells_drained_ = false;
   }
 
   uint32_t head() const { return head_; }
@@ -128,14 +129,21 @@ class SendQueue {
     return pkt.offset + pkt.len < w.length || (pkt.len != 0 && is_trailed(w.opcode));
   }
 
-  /// No further work request is taken than those that are posted by now.
+  /// No further work request is taken than those that are posted by now; or were by the first stop().
   void stop() {
+    if (stopped_) return;
     limit_ = next_;
     while (limit_ - head_ <= mask_ && wqe(limit_).valid.load(std::memory_order_acquire) != 0) ++limit_;
     stopped_ = true;
   }
+  bool stopped() const { return stopped_; }
   /// Behind stop(): all have completed.
   bool drained() const { return head_ == limit_; }
+  /// What was posted meanwhile may be taken.
+  void go_on() { stopped_ = tells_drained_ = false; }
+  /// The owner wants to hear when all have completed. take_drained() says so, once.
+  void tell_drained() { tells_drained_ = true; }
+  bool take_drained() { return drained() && std::exchange(tells_drained_, false); }
 
   // ---- READs and atomics ----
 
@@ -212,6 +220,7 @@ class SendQueue {
   uint16_t ord_ = 0;
   bool failed_ = false;
   bool stopped_ = false;
+  bool tells_drained_ = false;
 
   ZeroedArray<SqWork> work_storage_;
   UnsetArray<ReadOp> op_storage_;

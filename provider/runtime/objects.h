@@ -162,7 +162,7 @@ struct VQp {
   By packet, socket; ///< one of them, or both; the second may share memory, too. Runtime's port lock and engine held
   Path path;         ///< as the ports know it. Engine held
   PortMoves moves;   ///< by which of them it sends. Engine held
-  Pending peer_closed, closed, failed, last_wqe, sends_by;
+  Pending peer_closed, closed, failed, last_wqe, drained, sends_by;
 
   const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }
   const By& other() const { return moves.present().kind == PortKind::kPacket ? socket : packet; }

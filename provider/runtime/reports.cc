@@ -63,6 +63,13 @@ void Reports::qp_last_wqe(Qp& qp) {
 
 void Reports::srq_limit(Srq& srq) { note(static_cast<VSrq*>(srq.owner())->limit); }
 
+void Reports::qp_drained(Qp& qp) {
+  auto* v = static_cast<VQp*>(qp.owner());
+  usiw_qp_report r = report_of(USIW_REPORT_ASYNC, v->conn_id);
+  r.async_event = IBV_EVENT_SQ_DRAINED;
+  note(v->drained, r);
+}
+
 EngineEvents::PortAnswer Reports::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto* v = static_cast<VQp*>(qp.owner());
   const PortChoice before = v->moves.present();

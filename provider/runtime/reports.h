@@ -26,6 +26,7 @@ class Reports final : public EngineEvents {
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
   void qp_last_wqe(Qp& qp) override;
   void srq_limit(Srq& srq) override;
+  void qp_drained(Qp& qp) override;
   PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
 
   /// [engine held] The port by which the QP's connection sends now: in its page, and to the kernel.

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "runtime/runtime.h"
 #include "cm/usiw_limits.h"
@@ -75,7 +76,7 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   }
   qp->context = &context;
   qp->runtime = &runtime;
-  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->last_wqe.qp = qp->sends_by.qp = qp;
+  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->last_wqe.qp = qp->drained.qp = qp->sends_by.qp = qp;
 
   // Granted: what the rings will really hold (powers of two), at least one of each, so that
   // the engine's and the kernel's notions agree and ibv_query_qp() tells the truth.
@@ -138,37 +139,57 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   VQp* qp = from(ibqp);
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;
-  if ((mask & IBV_QP_STATE) != 0 && (attr->qp_state == IBV_QPS_ERR || attr->qp_state == IBV_QPS_RESET)) {
-    runtime.hold()->qp_acknowledge(qp->qp);  // ahead of the kernel's RESET
+  const bool moves = (mask & IBV_QP_STATE) != 0, resets = moves && attr->qp_state == IBV_QPS_RESET;
+  uint32_t conn_id = 0;
+  if (resets || (moves && attr->qp_state == IBV_QPS_ERR)) {
+    auto engine = runtime.hold();
+    engine->qp_acknowledge(qp->qp);  // ahead of the kernel's RESET
+    // The kernel ends the connection and says so, at which queues are flushed: RESET empties them without completions.
+    if (resets) conn_id = std::exchange(qp->conn_id, 0);
   }
-  if (int rc = usiw_cmd_modify_qp(ibqp, attr, mask); rc != 0) return rc;
-  if ((mask & IBV_QP_STATE) == 0) return 0;
-  // The kernel announces what follows from SQD (it drives the disconnect); ERR and RESET
-  // are complete when this returns.
-  if (attr->qp_state == IBV_QPS_ERR) {
-    runtime.hold()->qp_abort(qp->qp);
-  } else if (attr->qp_state == IBV_QPS_RESET) {
-    {
+  if (int rc = usiw_cmd_modify_qp(ibqp, attr, mask); rc != 0) {
+    if (resets) {
       auto engine = runtime.hold();
-      engine->qp_reset(qp->qp);
-      qp->conn_id = 0;
+      qp->conn_id = conn_id;
     }
-    runtime.ports().release(*qp);
-  } else if (qp->qp->state() == QpState::kError) {
-    ibqp->state = IBV_QPS_ERR;  // SQD came behind the end of the connection
+    return rc;
   }
+  if (!moves) return 0;
+  // The kernel has allowed it. ERR and RESET are complete when this returns.
+  switch (attr->qp_state) {
+    case IBV_QPS_ERR:
+      runtime.hold()->qp_abort(qp->qp);
+      break;
+    case IBV_QPS_RESET:
+      runtime.hold()->qp_reset(qp->qp);
+      runtime.ports().release(*qp);
+      break;
+    case IBV_QPS_SQD:
+      runtime.hold()->qp_pause(qp->qp, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && attr->en_sqd_async_notify != 0);
+      break;
+    case IBV_QPS_RTS:
+      runtime.hold()->qp_resume(qp->qp);
+      runtime.progress().posted();
+      break;
+    default:
+      break;
+  }
+  // A state that changes nothing: SQD behind the end of the connection, INIT and RTR where it was faster.
+  if (qp->qp->state() == QpState::kError) ibqp->state = IBV_QPS_ERR;
   return 0;
 }
 
 extern "C" int usiw_verb_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   VQp* qp = from(ibqp);
-  if (qp->runtime->dead()) return EINVAL;
+  Runtime& runtime = *qp->runtime;
+  if (runtime.dead()) return EINVAL;
   if (int rc = usiw_cmd_query_qp(ibqp, attr, mask, init); rc != 0) return rc;
   // The engine knows of a failure before the kernel has been told.
   if (qp->qp->state() == QpState::kError) {
     attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
     ibqp->state = IBV_QPS_ERR;
   }
+  if (attr->qp_state == IBV_QPS_SQD) attr->sq_draining = runtime.hold()->qp_draining(qp->qp);
   attr->cap = init->cap = qp->cap;
   init->sq_sig_all = qp->sq_sig_all;
   init->srq = ibqp->srq;

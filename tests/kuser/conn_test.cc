@@ -76,7 +76,7 @@ TEST_F(Conn, established__both_ends_agree) {
 TEST_F(Conn, disconnect__orderly) {
   establish();
   EXPECT_EQ(active.disconnect(), 0);
-  EXPECT_EQ(client->qp()->state, IB_QPS_SQD);
+  EXPECT_EQ(client->qp()->state, USIW_QPS_CLOSING);
   const uint32_t server_id = server_conn()->id;
   const auto records = client->events();
   ASSERT_EQ(records.size(), 1u);
@@ -89,6 +89,21 @@ TEST_F(Conn, disconnect__orderly) {
   mock_advance_ms(15000);
   settle({client.get(), server.get()});
   EXPECT_TRUE(passive->told(IW_CM_EVENT_CLOSE));
+}
+
+// The user's own SQD is none of the connection's business; iw_cm's wish comes behind it (rdma_disconnect).
+TEST_F(Conn, disconnect__out_of_SQD) {
+  establish();
+  ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
+  EXPECT_TRUE(client->events().empty());
+  EXPECT_EQ(client_conn()->cm.state, USIW_CM_ESTABLISHED);
+  ASSERT_EQ(client->modify(IB_QPS_RTS), 0);
+  ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
+  EXPECT_EQ(active.disconnect(), 0);
+  EXPECT_EQ(client->qp()->state, USIW_QPS_CLOSING);
+  EXPECT_EQ(client->modify(IB_QPS_RTS), -EINVAL);
+  ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
+  EXPECT_EQ(client->qp()->state, USIW_QPS_CLOSING);
 }
 
 TEST_F(Conn, abort__peer_is_told) {

@@ -119,18 +119,57 @@ TEST_F(Qp, get_qp__unknown_number) {
 }
 
 TEST_F(Qp, modify__table_of_states) {
-  const std::vector<std::pair<ib_qp_state, std::string>> allowed = {
-      {IB_QPS_RESET, "0126"}, {IB_QPS_INIT, "0126"}, {IB_QPS_RTR, "0126"}, {IB_QPS_RTS, "012346"},
-      {IB_QPS_SQD, "046"},   {IB_QPS_SQE, ""},      {IB_QPS_ERR, "046"}};
+  const std::vector<std::pair<usiw_qp_state, std::string>> allowed = {
+      {USIW_QPS_RESET, "0126"}, {USIW_QPS_INIT, "0126"}, {USIW_QPS_RTR, "06"}, {USIW_QPS_RTS, "012346"},
+      {USIW_QPS_SQD, "0346"},   {USIW_QPS_SQE, ""},      {USIW_QPS_ERR, "046"}, {USIW_QPS_CLOSING, "046"}};
   for (const auto& [from, to] : allowed) {
     for (int next = 0; next <= IB_QPS_ERR; next++) {
       process->qp()->state = from;
       const bool ok = to.find('0' + next) != std::string::npos;
       EXPECT_EQ(process->modify(static_cast<ib_qp_state>(next)), ok ? 0 : -EINVAL) << from << " to " << next;
+      if (!ok) {
+        EXPECT_EQ(process->qp()->state, from) << "to " << next;
+      }
     }
   }
   EXPECT_EQ(process->modify(static_cast<ib_qp_state>(7)), -EINVAL);
   EXPECT_EQ(process->modify(static_cast<ib_qp_state>(0x7fffffff)), -EINVAL);
+}
+
+TEST_F(Qp, modify__where_it_leads) {
+  const struct {
+    usiw_qp_state from;
+    ib_qp_state to;
+    u32 then;
+  } cases[] = {{USIW_QPS_RTS, IB_QPS_SQD, USIW_QPS_SQD},     {USIW_QPS_SQD, IB_QPS_RTS, USIW_QPS_RTS},
+               {USIW_QPS_SQD, IB_QPS_SQD, USIW_QPS_SQD},     {USIW_QPS_CLOSING, IB_QPS_SQD, USIW_QPS_CLOSING},
+               {USIW_QPS_ERR, IB_QPS_SQD, USIW_QPS_ERR},     {USIW_QPS_CLOSING, IB_QPS_ERR, USIW_QPS_ERR},
+               {USIW_QPS_SQD, IB_QPS_RESET, USIW_QPS_RESET}, {USIW_QPS_INIT, IB_QPS_RTR, USIW_QPS_RTR}};
+  for (const auto& c : cases) {
+    process->qp()->state = c.from;
+    EXPECT_EQ(process->modify(c.to), 0);
+    EXPECT_EQ(process->qp()->state, c.then) << c.from << " to " << c.to;
+  }
+}
+
+// iw_cm's SQD is the end of the connection, whatever the user has made of the QP meanwhile; it needs one.
+TEST_F(Qp, modify__by_iw_cm) {
+  const auto* ops = process->device->ops;
+  ib_qp* proxy = ops->iw_get_qp(process->device, process->ibqp->qp_num);
+  ASSERT_NE(proxy, nullptr);
+  ib_qp_attr attr{};
+  for (const usiw_qp_state state : {USIW_QPS_RESET, USIW_QPS_INIT, USIW_QPS_RTR, USIW_QPS_RTS, USIW_QPS_SQD,
+                                    USIW_QPS_CLOSING, USIW_QPS_ERR}) {
+    process->qp()->state = state;
+    attr.qp_state = IB_QPS_SQD;
+    EXPECT_EQ(ops->modify_qp(proxy, &attr, IB_QP_STATE, nullptr), state < USIW_QPS_RTS ? -EINVAL : 0) << state;
+    EXPECT_EQ(process->qp()->state, state);
+    attr.qp_state = IB_QPS_RTS;
+    EXPECT_EQ(ops->modify_qp(proxy, &attr, IB_QP_STATE, nullptr), -EINVAL) << state;
+    attr.qp_state = IB_QPS_ERR;
+    EXPECT_EQ(ops->modify_qp(proxy, &attr, IB_QP_STATE, nullptr), 0) << state;
+    EXPECT_EQ(process->qp()->state, USIW_QPS_ERR);
+  }
 }
 
 // A program that leads its QP through the states by itself may find that the connection was faster.
@@ -162,28 +201,74 @@ TEST_F(Qp, query__a_fresh_one_is_in_INIT) {
   EXPECT_EQ(attr.qp_state, IB_QPS_INIT);
 }
 
-TEST_F(Qp, modify__attributes) {
-  ib_qp_attr attr{};
-  attr.max_rd_atomic = USIW_MAX_ORD + 1;
-  EXPECT_EQ(modify(attr, IB_QP_MAX_QP_RD_ATOMIC), -EINVAL);
-  attr = {};
-  attr.max_dest_rd_atomic = USIW_MAX_IRD + 1;
-  EXPECT_EQ(modify(attr, IB_QP_MAX_DEST_RD_ATOMIC), -EINVAL);
-  EXPECT_EQ(modify({}, 1 << 25), -EOPNOTSUPP);
-  attr = {};
-  attr.cur_qp_state = IB_QPS_RTS;
-  EXPECT_EQ(modify(attr, IB_QP_CUR_STATE), -EINVAL);
+TEST_F(Qp, modify__refused_attributes) {
+  const struct {
+    u32 mask;
+    int error;
+    std::function<void(ib_qp_attr&)> set;
+  } cases[] = {{USIW_QP_MAX_QP_RD_ATOMIC, -EINVAL, [](auto& a) { a.max_rd_atomic = USIW_MAX_ORD + 1; }},
+               {USIW_QP_MAX_DEST_RD_ATOMIC, -EINVAL, [](auto& a) { a.max_dest_rd_atomic = USIW_MAX_IRD + 1; }},
+               {USIW_QP_CUR_STATE, -EINVAL, [](auto& a) { a.cur_qp_state = IB_QPS_RTS; }},
+               {USIW_QP_PORT, -EINVAL, [](auto& a) { a.port_num = 2; }},
+               {USIW_QP_PKEY_INDEX, -EINVAL, [](auto& a) { a.pkey_index = 1; }},
+               {USIW_QP_TIMEOUT, -EINVAL, [](auto& a) { a.timeout = 32; }},
+               {USIW_QP_RETRY_CNT, -EINVAL, [](auto& a) { a.retry_cnt = 8; }},
+               {USIW_QP_RNR_RETRY, -EINVAL, [](auto& a) { a.rnr_retry = 8; }},
+               {USIW_QP_MIN_RNR_TIMER, -EINVAL, [](auto& a) { a.min_rnr_timer = 32; }},
+               {USIW_QP_ACCESS_FLAGS, -EINVAL, [](auto& a) { a.qp_access_flags = 0x8000; }},
+               {USIW_QP_PATH_MTU, -EINVAL, [](auto& a) { a.path_mtu = 0; }},
+               {USIW_QP_PATH_MTU, -EINVAL, [](auto& a) { a.path_mtu = 6; }},
+               {USIW_QP_CAP, -EOPNOTSUPP, [](auto&) {}},
+               {USIW_QP_QKEY, -EOPNOTSUPP, [](auto&) {}},
+               {USIW_QP_ALT_PATH, -EOPNOTSUPP, [](auto&) {}},
+               {USIW_QP_PATH_MIG_STATE, -EOPNOTSUPP, [](auto&) {}},
+               {1u << 25, -EOPNOTSUPP, [](auto&) {}}};
+  const u32 before = process->qp()->state;
+  for (const auto& c : cases) {
+    ib_qp_attr attr{};
+    attr.qp_state = IB_QPS_ERR;
+    c.set(attr);
+    EXPECT_EQ(modify(attr, static_cast<int>(c.mask | USIW_QP_STATE)), c.error) << c.mask;
+    EXPECT_EQ(process->qp()->state, before) << c.mask;
+  }
 }
 
 TEST_F(Qp, query__says_what_was_set) {
-  ib_qp_attr attr{};
+  ib_qp_attr attr{}, said{};
   ib_qp_init_attr init{};
-  process->qp()->ird = 3;
-  process->qp()->ord = 4;
-  EXPECT_EQ(process->device->ops->query_qp(process->ibqp, &attr, 0, &init), 0);
-  EXPECT_EQ(attr.qp_state, IB_QPS_INIT);
-  EXPECT_EQ(attr.max_rd_atomic, 4);
-  EXPECT_EQ(attr.max_dest_rd_atomic, 3);
+  attr.qp_access_flags = USIW_ACCESS_REMOTE_READ;
+  attr.timeout = 31;
+  attr.retry_cnt = attr.rnr_retry = 7;
+  attr.min_rnr_timer = 30;
+  attr.dest_qp_num = 99;
+  attr.rq_psn = 7;
+  attr.sq_psn = 8;
+  attr.max_dest_rd_atomic = 3;
+  attr.max_rd_atomic = 4;
+  attr.path_mtu = 1;
+  const u32 all = USIW_QP_ACCESS_FLAGS | USIW_QP_TIMEOUT | USIW_QP_RETRY_CNT | USIW_QP_RNR_RETRY |
+                  USIW_QP_MIN_RNR_TIMER | USIW_QP_DEST_QPN | USIW_QP_RQ_PSN | USIW_QP_SQ_PSN |
+                  USIW_QP_MAX_DEST_RD_ATOMIC | USIW_QP_MAX_QP_RD_ATOMIC | USIW_QP_PATH_MTU;
+  ASSERT_EQ(modify(attr, static_cast<int>(all)), 0);
+  // The depths are the connection's as soon as there is one.
+  process->qp()->state = USIW_QPS_RTS;
+  attr.max_dest_rd_atomic = attr.max_rd_atomic = 1;
+  ASSERT_EQ(modify(attr, USIW_QP_MAX_DEST_RD_ATOMIC | USIW_QP_MAX_QP_RD_ATOMIC), 0);
+  process->qp()->state = USIW_QPS_RESET;
+  EXPECT_EQ(process->device->ops->query_qp(process->ibqp, &said, 0, &init), 0);
+  EXPECT_EQ(said.qp_state, IB_QPS_INIT);
+  EXPECT_EQ(said.qp_access_flags, static_cast<int>(USIW_ACCESS_REMOTE_READ));
+  EXPECT_EQ(said.timeout, 31);
+  EXPECT_EQ(said.retry_cnt, 7);
+  EXPECT_EQ(said.rnr_retry, 7);
+  EXPECT_EQ(said.min_rnr_timer, 30);
+  EXPECT_EQ(said.dest_qp_num, 99u);
+  EXPECT_EQ(said.rq_psn, 7u);
+  EXPECT_EQ(said.sq_psn, 8u);
+  EXPECT_EQ(said.max_rd_atomic, 4);
+  EXPECT_EQ(said.max_dest_rd_atomic, 3);
+  EXPECT_EQ(said.path_mtu, 3);  // of 1500 bytes, whatever was asked for
+  EXPECT_EQ(said.port_num, 1u);
   EXPECT_EQ(init.send_cq, process->ibcq);
 }
 

@@ -41,6 +41,11 @@ def test_errors(case, case_results):
     check(case_results(case))
 
 
+@pytest.mark.provider
+def test_states(case, case_results):
+    check(case_results(case))
+
+
 def test_connections(case, case_results, silent_host):
     check(case_results(case, {"SILENT_IP": silent_host}))
 
@@ -51,6 +56,7 @@ def test_bystander(case, case_results):
 
 test_data.program = "verbs_data"
 test_errors.program = "verbs_errors"
+test_states.program = "verbs_states"
 test_connections.program = "cm_cases"
 test_bystander.program = "bystander"
 

@@ -13,7 +13,7 @@ namespace usiw::run {
 
 /// Ties the connection to the QP and to the user's id.
 int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
-  if (qp->destroying || qp->state > IBV_QPS_RTR) return -EINVAL;
+  if (qp->destroying || qp->state > USIW_QPS_RTR) return -EINVAL;
   if (qp->conn) return -EISCONN;
   qp->conn = shared_from_this();
   qp_ = qp;
@@ -26,7 +26,7 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
 void Conn::established() {
   if (cm_.state != USIW_CM_ESTABLISHED) return;
   leave_backlog();
-  if (qp_) qp_->state = IBV_QPS_RTS;
+  if (qp_) qp_->state = USIW_QPS_RTS;
 }
 
 /// Tells the user, unless cm/usiw_cm_notify.c knows that it must not hear of it.
@@ -50,7 +50,7 @@ void Conn::release() {
   if (std::shared_ptr<Qp> qp = std::move(qp_)) {
     qp_.reset();
     // The engine has flushed it, or will when it reads KILL.
-    if (announced_) qp->state = IBV_QPS_ERR;
+    if (announced_) qp->state = USIW_QPS_ERR;
     if (qp->conn.get() == this) qp->conn.reset();
   }
 }
@@ -63,8 +63,8 @@ void Conn::announce() {
   info_.hop_limit = 64;
   info_.tos = tos_;
   announce_packets();
-  qp_->ird = cm_.ird;
-  qp_->ord = cm_.ord;
+  qp_->attrs.ird = static_cast<uint8_t>(cm_.ird);
+  qp_->attrs.ord = static_cast<uint8_t>(cm_.ord);
   announced_ = true;
   watch_entry_ = watch_add(tuple_, cm_.local_isn, cm_.peer_isn);
   qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_CONNECT);
@@ -77,12 +77,12 @@ void Conn::act_one(uint32_t action) {
     case USIW_CM_A_INSTALL:
       return announce();
     case USIW_CM_A_GRACE:
-      qp_->state = IBV_QPS_SQD;
+      qp_->state = USIW_QPS_CLOSING;
       return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_DISCONNECT);
     case USIW_CM_A_KILL:
       if (!announced_ || !qp_) return;
       // Ahead of the event: a provider that did not see CONNECT asks for the state.
-      qp_->state = IBV_QPS_ERR;
+      qp_->state = USIW_QPS_ERR;
       return qp_->events->kill(shared_from_this(), qp_->qpn, static_cast<usiw_kill_reason>(cm_.kill_reason));
     case USIW_CM_A_PROBE:
       return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PROBE);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cm/usiw_limits.h"
-#include "cm/usiw_qp_states.h"
 #include "conn.h"
 #include "event_stream.h"
 #include "random.h"
@@ -51,23 +50,20 @@ std::shared_ptr<Qp> qp_by_number(uint32_t qpn) {
 }
 
 int Qp::modify(const ib_uverbs_modify_qp& cmd) {
-  uint32_t mask = cmd.attr_mask;
-  auto next = static_cast<ibv_qp_state>(cmd.qp_state);
-  const uint32_t new_ird = (mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 ? cmd.max_dest_rd_atomic : 0;
-  const uint32_t new_ord = (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 ? cmd.max_rd_atomic : 0;
-  if (int ret = usiw_check_depths(new_ird, new_ord); ret != 0) return ret;
-  if ((mask & IBV_QP_CUR_STATE) != 0 && !usiw_qp_is_in(state, cmd.cur_qp_state)) return -EINVAL;
-  if ((mask & IBV_QP_STATE) != 0 && !usiw_qp_may_move(state, next)) {
-    if (next == IBV_QPS_RTS && !conn) hint_own_connect();
+  const uint32_t mask = cmd.attr_mask;
+  int ret;
+  usiw_check_qp_attrs(ret, &cmd, mask);
+  if (ret != 0) return ret;
+  if ((mask & USIW_QP_CUR_STATE) != 0 && !usiw_qp_is_in(state, cmd.cur_qp_state)) return -EINVAL;
+  if ((mask & USIW_QP_STATE) != 0 && !usiw_qp_may_move(state, cmd.qp_state)) {
+    if (cmd.qp_state == USIW_QPS_RTS && !conn) hint_own_connect();
     return -EINVAL;
   }
-  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) access = cmd.qp_access_flags;
-  if ((mask & IBV_QP_STATE) == 0) return 0;
-  if (std::shared_ptr<Conn> c = conn) {
-    if (next == IBV_QPS_SQD) c->disconnect();
-    if (next == IBV_QPS_ERR || next == IBV_QPS_RESET) c->abort(USIW_KILL_LOCAL);
-  }
-  state = static_cast<ibv_qp_state>(usiw_qp_state_after(state, next));
+  usiw_keep_qp_attrs(&attrs, &cmd, mask, state);
+  if ((mask & USIW_QP_STATE) == 0) return 0;
+  if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
+    if (std::shared_ptr<Conn> c = conn) c->abort(USIW_KILL_LOCAL);
+  state = static_cast<usiw_qp_state>(usiw_qp_state_after(state, cmd.qp_state));
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include "cm/usiw_qp_attrs.h"
 #include "stat_page.h"
 #include "uapi/usiw_abi.h"
 
@@ -26,15 +27,15 @@ struct Srq;
 /// The state as verbs see it, which `usiw stat` shows.
 class QpState {
  public:
-  operator ibv_qp_state() const { return value_; }
-  QpState& operator=(ibv_qp_state value) {
+  operator usiw_qp_state() const { return value_; }
+  QpState& operator=(usiw_qp_state value) {
     value_ = value;
-    page_.set_state(value);
+    show();
     return *this;
   }
   void show_in(MappedPage page, uint32_t qpn) {
     page_ = std::move(page);
-    page_.set_state(value_);
+    show();
     page_.show_qp(qpn);
   }
   /// Shown no more; what was counted goes to @p context.
@@ -45,7 +46,10 @@ class QpState {
   }
 
  private:
-  ibv_qp_state value_ = IBV_QPS_RESET;
+  /// As verbs name it: a reader of the page knows no other names.
+  void show() { page_.set_state(value_ == USIW_QPS_CLOSING ? USIW_QPS_SQD : value_); }
+
+  usiw_qp_state value_ = USIW_QPS_RESET;
   MappedPage page_;
 };
 
@@ -57,8 +61,7 @@ class Qp {
   uint32_t page = 0;  ///< of its counters
   uint64_t user_handle = 0;
   QpState state;
-  uint32_t access = 0;
-  uint16_t ird = 0, ord = 0;
+  usiw_qp_attrs attrs{};
   bool sq_sig_all = false;
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;

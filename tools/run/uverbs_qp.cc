@@ -6,8 +6,9 @@
 
 #include <cerrno>
 
+#include "cm/usiw_device_attr.h"
 #include "cm/usiw_limits.h"
-#include "cm/usiw_qp_states.h"
+#include "host.h"
 #include "uverbs.h"
 
 namespace usiw::run {
@@ -100,8 +101,6 @@ int UverbsFile::modify_qp(const Command& c) {
   const auto& cmd = c.core<ib_uverbs_modify_qp>();
   std::shared_ptr<Qp> qp = find(qps_, cmd.qp_handle);
   if (!qp) return no_such(cmd.qp_handle);
-  if ((cmd.attr_mask & IBV_QP_PORT) != 0 && cmd.port_num != 1) return -EINVAL;
-  if ((cmd.attr_mask & ~0x1fffffu) != 0) return -EOPNOTSUPP;
   return qp->modify(cmd);
 }
 
@@ -110,12 +109,8 @@ int UverbsFile::query_qp(const Command& c) {
   std::shared_ptr<Qp> qp = find(qps_, handle);
   if (!qp) return no_such(handle);
   ib_uverbs_query_qp_resp r{};
-  r.qp_state = r.cur_qp_state = static_cast<uint8_t>(usiw_qp_state_shown(qp->state));
-  r.qp_access_flags = qp->access;
-  r.max_rd_atomic = static_cast<uint8_t>(qp->ord);
-  r.max_dest_rd_atomic = static_cast<uint8_t>(qp->ird);
-  r.path_mtu = IBV_MTU_4096;
-  r.port_num = 1;
+  usiw_tell_qp_attrs(&r, &qp->attrs, qp->state);
+  r.path_mtu = usiw_mtu_named(link_info().mtu);
   tell_caps(qp->cap, r);
   r.sq_sig_all = qp->sq_sig_all;
   return respond(c, r);

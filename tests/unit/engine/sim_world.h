@@ -30,6 +30,7 @@ struct Events final : EngineEvents {
   void qp_failed(Qp& qp, int error, AsyncEvent event) override { failed.push_back({&qp, error, event}); }
   void qp_last_wqe(Qp& qp) override { last_wqe.push_back(&qp); }
   void srq_limit(Srq& srq) override { srq_limits.push_back(&srq); }
+  void qp_drained(Qp& qp) override { drained.push_back(&qp); }
   PortAnswer qp_which_port(Qp&, const PortAsked& a) override {
     asked.push_back(a);
     return which_port ? which_port(a) : PortAnswer{};
@@ -42,7 +43,7 @@ struct Events final : EngineEvents {
     AsyncEvent event;
   };
   std::vector<Cq*> ready, overrun;
-  std::vector<Qp*> peer_closed, closed, last_wqe;
+  std::vector<Qp*> peer_closed, closed, last_wqe, drained;
   std::vector<Srq*> srq_limits;
   std::vector<Failure> failed;
 };

@@ -69,7 +69,7 @@ enum class TraceKind : uint16_t {
   kRelease,     ///< PSN that was missing, PSN that is missing now
   kNoReceive,   ///< PSN for which no receive is posted at this end
   kProbe,       ///< keepalive probes not answered
-  kTermTx,      ///< layer << 16 | type << 8 | code of a Terminate
+  kTermTx,      ///< a Terminate, as vendor_err has it: 0x8000 | layer << 12 | type << 8 | code
   kTermRx,      ///< the same
   kComplete,    ///< wr_id, bytes, opcode << 8 | status (enum ibv_wc_opcode, ibv_wc_status)
   kPeerClosed,  ///< no arguments

@@ -49,7 +49,7 @@ bool Engine::Impl::may_accept_request(QpContext& qp, const DdpSegment& seg, size
   else if (seg.mo != 0 || !seg.last)
     fault(term::kDdpInvalidMo);
   else if (seg.len != bytes)
-    fault(term::kDdpTooLong);
+    fault(seg.len > bytes ? term::kDdpTooLong : term::kRdmapStream);
   else if (qp.responder.full())
     fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
   else

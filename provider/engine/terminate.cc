@@ -10,21 +10,20 @@ namespace usiw {
 
 namespace {
 
-/// What the work request completes with (RFC 5040 figure 11, ibv_poll_cq(3)).
+/// What the work request completes with (RFC 5040 section 4.8, docs/errors.md).
 WcStatus status_of(const TermCode& code, WrOpcode opcode) {
+  constexpr uint8_t kProtection = 1, kOperation = 2;
   if (code.layer == TermLayer::kRdmap) {
+    if (code.etype == kProtection) return WcStatus::kRemAccessErr;
     if (code == term::kRdmapStream && is_atomic(opcode)) return WcStatus::kRemInvReqErr;  // misaligned
-    return code.etype == 1 ? WcStatus::kRemAccessErr : WcStatus::kRemOpErr;
+    // The responder does not know such a request; else it could not do what it was asked for.
+    return code == term::kRdmapVersion || code == term::kRdmapOpcode ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
   }
   if (code.layer != TermLayer::kDdp) return WcStatus::kRemOpErr;
-  if (code.etype == 1) return code == term::kDdpTaggedVersion ? WcStatus::kRemInvReqErr : WcStatus::kRemAccessErr;
+  if (code == term::kDdpTaggedVersion) return WcStatus::kRemInvReqErr;
+  if (code.etype == kProtection) return WcStatus::kRemAccessErr;
   if (code == term::kDdpNoBuffer && takes_receive(opcode)) return WcStatus::kRnrRetryExcErr;
-  return code.etype == 2 ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
-}
-
-/// As TraceKind::kTermTx has it.
-uint64_t term_word(const TermCode& code) {
-  return static_cast<unsigned>(code.layer) << 16 | unsigned{code.etype} << 8 | code.ecode;
+  return code.etype == kOperation ? WcStatus::kRemInvReqErr : WcStatus::kRemOpErr;
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ void Engine::Impl::terminate_read_job(QpContext& qp, const Job& job, TermCode co
 /// From here on nothing is accepted; what has been sent is still repeated, so that the
 /// Terminate gets its turn at the peer.
 void Engine::Impl::start_terminating(QpContext& qp, AsyncEvent event) {
-  note(TraceKind::kTermTx, qp, term_word(qp.refusal.code));
+  note(TraceKind::kTermTx, qp, vendor_err_of(qp.refusal.code));
   qp.life.terminate(event);
   leave_waiting(qp);
   qp.rq.stop();
@@ -106,7 +105,7 @@ void Engine::Impl::receive_terminate(QpContext& qp, const DdpSegment& seg, uint3
   count(qp, USIW_CNT_TERM_RX);
   TermInfo t;
   const bool sound = decode_terminate({seg.payload, seg.len}, t);
-  if (sound) note(TraceKind::kTermRx, qp, term_word(t.code));
+  if (sound) note(TraceKind::kTermRx, qp, vendor_err_of(t.code));
   const uint32_t none = qp.sq.head() - 1;
   uint32_t at = none;
   if (sound && t.has_read) {

@@ -48,6 +48,13 @@ void Engine::Impl::on_timer(QpContext& qp) {
   if (qp.connected()) timers_.arm(qp, std::max(deadline_of(qp), now_ + 1));
 }
 
+/// The oldest datagram that is not acknowledged goes out again, because of the time.
+void Engine::Impl::lose_oldest(QpContext& qp) {
+  if (!qp.snd.lose(qp.snd.una())) return;
+  qp.snd.pkt(qp.snd.una()).timed_out = true;
+  count(qp, USIW_CNT_RETRANS_RTO);
+}
+
 /// Nothing acknowledged for one RTO. Only the oldest datagram goes out again: its
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
@@ -56,10 +63,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   qp.timeout.expired(now_, next_nudge());
-  if (qp.snd.lose(qp.snd.una())) {
-    qp.snd.pkt(qp.snd.una()).timed_out = true;
-    count(qp, USIW_CNT_RETRANS_RTO);
-  }
+  lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));
   qp.force_send = true;
   activate(qp);
@@ -97,10 +101,7 @@ void Engine::Impl::nudged(QpContext& qp) {
   wire_is_back(qp);
   // What answers a question that was sent before the last repetition says nothing of that.
   if (now_ - qp.snd.pkt(qp.snd.una()).sent_ns < std::max(RttEstimator::kMinRtoNs, qp.rtt.srtt() / 2)) return;
-  if (qp.snd.lose(qp.snd.una())) {
-    qp.snd.pkt(qp.snd.una()).timed_out = true;
-    count(qp, USIW_CNT_RETRANS_RTO);
-  }
+  lose_oldest(qp);
   qp.force_send = true;
   activate(qp);
 }

@@ -150,6 +150,19 @@ def test_link_delete_under_traffic(site):
     rping(count=5)
 
 
+def test_link_delete_is_told():
+    """A program that waits for events of the device gets DEVICE_FATAL, and can go on to close it."""
+    watcher = Proc(["stdbuf", "-oL", "ibv_asyncwatch", "-d", A.dev])
+    watcher.wait_for("async event FD")
+    try:
+        run("rdma", "link", "delete", A.dev, timeout=30)
+        watcher.wait_for("fatal")
+    finally:
+        watcher.kill()
+        link_add(A)
+    rping(count=5)
+
+
 def test_link_delete_while_waiting():
     """The same with processes that sleep in event mode and in rdma_get_cm_event()."""
     port = next_port()

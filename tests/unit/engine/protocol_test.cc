@@ -278,7 +278,7 @@ TEST_F(Protocol, refused_segments_and_their_terminate) {
   s.qn = USIW_DDP_QN_READ_REQ;
   cases.emplace_back("SEND on the READ queue", s, term::kRdmapOpcode);
   s.rdmap_opcode = USIW_RDMAP_READ_REQ;
-  cases.emplace_back("short READ request", s, term::kDdpTooLong);
+  cases.emplace_back("short READ request", s, term::kRdmapStream);
   cases.emplace_back("READ response to no READ", read_stag(1, 1, 0), term::kDdpInvalidStag);
   for (const auto& [name, seg, code] : cases) {
     SCOPED_TRACE(name);
@@ -314,10 +314,27 @@ TEST_F(Protocol, refused_segments_and_their_terminate) {
 }
 
 TEST_F(Protocol, versions) {
-  Datagram d = data(kRcv, write_seg(0, true), bytes("x"));
-  d[kTrpBytes] ^= std::byte{2};
-  inject(d);
-  EXPECT_EQ(term::kDdpTaggedVersion, terminate_in(settle(50'000)).code);
+  const struct {
+    bool tagged;
+    size_t at;
+    std::byte flip;
+    TermCode code;
+  } cases[] = {{true, 0, std::byte{2}, term::kDdpTaggedVersion},
+               {false, 0, std::byte{2}, term::kDdpUntaggedVersion},
+               {true, 1, std::byte{0x80}, term::kRdmapVersion},
+               {false, 1, std::byte{0x80}, term::kRdmapVersion}};
+  for (const auto& c : cases) {
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 8;
+    Qp* p = w.a.qp(attr);
+    flow = w.next_flow(false);
+    ASSERT_EQ(0, w.a.engine.qp_connect(p, 0, {flow, {}, {}, 64, 0}, {kSnd, kRcv, 64, 4, 4, 1500, true}));
+    Datagram d = data(kRcv, c.tagged ? write_seg(0, true) : send_seg(1, 0, true), bytes("x"));
+    d[kTrpBytes + c.at] ^= c.flip;
+    inject(d);
+    EXPECT_EQ(c.code, terminate_in(settle(50'000)).code);
+    w.a.engine.qp_destroy(p);
+  }
 }
 
 TEST_F(Protocol, terminate_is_given_up_on) {

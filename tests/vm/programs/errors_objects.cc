@@ -221,6 +221,7 @@ CASE(cq_overrun, "cq/overrun", .core = true) {
     if (error && i <= capacity) FAIL("work request %d: error %d", i, error);
   }
   expect_async(p.a.id->verbs, IBV_EVENT_CQ_ERR, p.a.send_cq);
+  expect_async(p.a.id->verbs, IBV_EVENT_QP_FATAL, p.a.qp);
   wait_until("QP A in state ERROR", [&] { return p.a.state() == IBV_QPS_ERR; });
   p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
   exercise(witness);

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """A bad fabric on demand: programs come through it, or hear of it as the verbs say."""
 
+import os
+
 import pytest
 
 from support.pairs import next_port
 
 SERVER_IP = "127.0.0.3"
+VERBS_DATA = os.path.join(os.environ["VM_PROGRAMS"], "verbs_data")
 
 
 def both(usiw_run, options, server, client):
@@ -45,6 +48,13 @@ def test_failing_work_request(usiw_run):
     client.wait(60)
     assert "status 4" in client.output, client.output
     server.wait(60)
+
+
+def test_failing_work_request_of_a_batch(usiw_run):
+    """The same of the second one that ibv_wr_* posts: a SEND, in the midst of others."""
+    client = usiw_run([VERBS_DATA, "wr/send-write-read"], ["--fail-wr", "2"])
+    assert client.wait(60) != 0
+    assert "work request 11 with 'local protection error'" in client.output, client.output
 
 
 def test_killed_connection(usiw_run):

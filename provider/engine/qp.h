@@ -41,49 +41,18 @@ class Qp {
   /// SGEs for what is of this end alone, an atomic whose result does not have one SGE of kAtomicBytes at least.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
-    const int rc = prepare(0, wr, sges);
-    if (rc == 0) publish(1);
-    return rc;
+    SendWqe& wqe = sq_.at(sq_tail_);
+    const int rc = fill(wqe, wr, sges);
+    if (rc != 0) return rc;
+    wqe.valid.store(1, std::memory_order_release);
+    ++sq_tail_;
+    return 0;
   }
 
   /// [as post_send()] Writes the slot of the @p n-th work request from now on, counted from 0, after those before it.
   /// It is nothing to the engine until publish(). As post_send() otherwise.
   int prepare(uint32_t n, const SendWr& wr, std::span<const Sge> sges) {
-    if (!is_known(wr.opcode)) return EINVAL;
-    uint64_t length = 0;
-    for (const Sge& sge : sges) length += sge.length;
-    const bool inlined = (wr.flags & kWrInline) != 0;
-    if (inlined) {
-      if (is_answered(wr.opcode) || length > max_inline_) return EINVAL;
-    } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
-      return EINVAL;
-    }
-    if (is_local(wr.opcode) && (inlined || !sges.empty())) return EINVAL;
-    const bool atomic = is_atomic(wr.opcode);
-    if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
-    SendWqe& wqe = sq_.at(sq_tail_ + n);
-    if (n >= sq_.capacity() || wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
-    wqe.opcode = static_cast<uint8_t>(wr.opcode);
-    wqe.flags = wr.flags;
-    wqe.wr_id = wr.wr_id;
-    wqe.remote_addr = wr.remote_addr;
-    wqe.rkey = wr.rkey;
-    wqe.imm = wr.imm;
-    if (inlined) {
-      wqe.count = static_cast<uint16_t>(length);
-      std::byte* at = wqe.inline_data();
-      for (const Sge& sge : sges) {
-        if (sge.length == 0) continue;
-        std::memcpy(at, reinterpret_cast<const void*>(sge.addr), sge.length);
-        at += sge.length;
-      }
-    } else {
-      wqe.count = static_cast<uint16_t>(sges.size());
-      if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
-      if (atomic) *wqe.operands() = wr.operands;
-      if (wr.opcode == WrOpcode::kBindMw) *wqe.bind() = wr.bind;
-    }
-    return 0;
+    return n < sq_.capacity() ? fill(sq_.at(sq_tail_ + n), wr, sges) : ENOMEM;
   }
   /// [as post_send()] The @p n work requests that have been prepared are posted, all at a time: the engine takes none
   /// before the first, which is the last to be shown.
@@ -137,6 +106,44 @@ class Qp {
  protected:
   Qp() { doorbell_.qp = this; }
   ~Qp() = default;
+
+  /// Checks a work request and writes it into a slot, which stays the producer's. As post_send().
+  int fill(SendWqe& wqe, const SendWr& wr, std::span<const Sge> sges) {
+    if (!is_known(wr.opcode)) return EINVAL;
+    uint64_t length = 0;
+    for (const Sge& sge : sges) length += sge.length;
+    const bool inlined = (wr.flags & kWrInline) != 0;
+    if (inlined) {
+      if (is_answered(wr.opcode) || length > max_inline_) return EINVAL;
+    } else if (sges.size() > max_send_sge_ || length > USIW_MAX_MSG_SIZE) {
+      return EINVAL;
+    }
+    if (is_local(wr.opcode) && (inlined || !sges.empty())) return EINVAL;
+    const bool atomic = is_atomic(wr.opcode);
+    if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
+    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    wqe.opcode = static_cast<uint8_t>(wr.opcode);
+    wqe.flags = wr.flags;
+    wqe.wr_id = wr.wr_id;
+    wqe.remote_addr = wr.remote_addr;
+    wqe.rkey = wr.rkey;
+    wqe.imm = wr.imm;
+    if (inlined) {
+      wqe.count = static_cast<uint16_t>(length);
+      std::byte* at = wqe.inline_data();
+      for (const Sge& sge : sges) {
+        if (sge.length == 0) continue;
+        std::memcpy(at, reinterpret_cast<const void*>(sge.addr), sge.length);
+        at += sge.length;
+      }
+    } else {
+      wqe.count = static_cast<uint16_t>(sges.size());
+      if (!sges.empty()) std::memcpy(wqe.sges(), sges.data(), sges.size_bytes());
+      if (atomic) *wqe.operands() = wr.operands;
+      if (wr.opcode == WrOpcode::kBindMw) *wqe.bind() = wr.bind;
+    }
+    return 0;
+  }
 
   void ring() { doorbells_->ring(doorbell_); }
 

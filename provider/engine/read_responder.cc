@@ -63,7 +63,8 @@ Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg
   const AtomicRequest request = decode_atomic_request(seg.payload);
   if (!is_offered(request)) return fault(term::kRdmapOpcode, AsyncEvent::kQpReqErr);
   MrFault why;
-  std::byte* at = mrs_.resolve(request.stag, qp.attr.pd, kAccessRemoteAtomic, request.to, kAtomicBytes, why);
+  std::byte* at = mrs_.resolve_remote(request.stag, qp.attr.pd, qp.stream, kAccessRemoteAtomic, request.to, kAtomicBytes,
+                                      why);
   if (at == nullptr) return fault(source_fault(why), AsyncEvent::kQpAccessErr);
   // Where a region has an address of its own for peers, both matter: one to them, one to the processor.
   if ((request.to | reinterpret_cast<uintptr_t>(at)) % kAtomicBytes != 0)

@@ -362,7 +362,7 @@ CASE(cq_ex_threads, "cq_ex/threads", .seconds = 60) {
   of_a.send_wr = 200;
   Pair p(of_a, Options());
   Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
-  constexpr uint64_t kTotal = 5000;
+  constexpr uint64_t kTotal = 2000;
   std::vector<std::atomic<int>> seen(kTotal);
   std::atomic<uint64_t> done{0};
   const auto note = [&](uint64_t wr_id) {

@@ -300,7 +300,7 @@ CASE(wr_threads, "wr/threads", .seconds = 60, .core = true) {
   ibv_qp_ex* ex = ex_of(p.a);
   Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
   at_a.fill(1);
-  constexpr unsigned kThreads = 3, kRounds = 300, kBatch = 4;
+  constexpr unsigned kThreads = 3, kRounds = 100, kBatch = 4;
   std::atomic<unsigned> under_way{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

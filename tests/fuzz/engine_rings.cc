@@ -155,7 +155,8 @@ class Hostile {
   }
 
   void peer_work() {
-    static constexpr WrOpcode kOps[] = {WrOpcode::kSend,    WrOpcode::kRdmaWrite,    WrOpcode::kRdmaRead, WrOpcode::kSend,
+    static constexpr WrOpcode kOps[] = {WrOpcode::kSend,    WrOpcode::kRdmaWrite,    WrOpcode::kRdmaRead,
+                                        WrOpcode::kSend,
                                         WrOpcode::kSendImm, WrOpcode::kRdmaWriteImm, WrOpcode::kFetchAdd,
                                         WrOpcode::kCompareSwap};
     const uint8_t what = in_.get();

@@ -470,8 +470,10 @@ def test_message_problems(tmp_path, segments, needle):
 
 
 def test_immediate_data_and_atomics(tmp_path):
-    good = stream(w.write(0, b"x" * 8, last=False), w.write(8), w.imm(1, length=16), w.imm(2), w.untagged(12, 0, 3, inv=9),
-                  w.atomic_req(1), w.read_req(2), w.atomic_req(3, op=2, ident=3, mask=u.ALL_ONES, compare_mask=u.ALL_ONES))
+    good = stream(w.write(0, b"x" * 8, last=False), w.write(8), w.imm(1, length=16), w.imm(2),
+                  w.untagged(12, 0, 3, inv=9),
+                  w.atomic_req(1), w.read_req(2),
+                  w.atomic_req(3, op=2, ident=3, mask=u.ALL_ONES, compare_mask=u.ALL_ONES))
     answers = [w.atomic_resp(1, 1), w.read_resp(b"x" * 8), w.atomic_resp(2, 3)]
     good += [(B, w.data(B, i, 8, s)) for i, s in enumerate(answers)]
     assert u.check_stream(capture(tmp_path, good)) == []

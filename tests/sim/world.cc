@@ -61,7 +61,8 @@ void World::fail(const char* name, const char* fmt, ...) {
 
 std::string describe(std::span<const std::byte> d) {
   static constexpr const char* kOps[] = {"DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET"};
-  static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE", "SEND_SE_INV",
+  static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE",
+                                           "SEND_SE_INV",
                                            "TERM", "IMM", "IMM_SE", "ATOMIC_REQ", "ATOMIC_RESP", "SEND_IMM",
                                            "SEND_SE_IMM", "?", "?"};
   TrpHeader h;

@@ -148,7 +148,8 @@ TEST_F(Atomics, what_cannot_be_posted) {
   auto [qa, qb] = w.connect();
   Region* ra = w.a.region(64);
   const auto post = [&, qa = qa](std::vector<Sge> sges, uint8_t flags = 0) {
-    return qa->post_send({.wr_id = 1, .opcode = WrOpcode::kFetchAdd, .flags = flags, .remote_addr = 0, .rkey = 0}, sges);
+    return qa->post_send({.wr_id = 1, .opcode = WrOpcode::kFetchAdd, .flags = flags, .remote_addr = 0, .rkey = 0},
+                         sges);
   };
   EXPECT_EQ(EINVAL, post({}));
   EXPECT_EQ(EINVAL, post({ra->sge(0, 7)}));

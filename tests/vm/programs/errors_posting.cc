@@ -83,7 +83,8 @@ CASE(post_atomics, "post/atomics-that-cannot-be", .core = true) {
     CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = opcode}), EINVAL);
     CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = opcode, .sges = {at_a.sge(0, 7)}}), EINVAL);
     CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = opcode, .sges = {at_a.sge(0, 4), at_a.sge(4, 4)}}), EINVAL);
-    CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = opcode, .flags = IBV_SEND_INLINE, .sges = {at_a.sge(0, 8)}}), EINVAL);
+    CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = opcode, .flags = IBV_SEND_INLINE, .sges = {at_a.sge(0, 8)}}),
+             EINVAL);
   }
   exercise(p);
   p.close();

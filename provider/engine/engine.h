@@ -111,7 +111,8 @@ class Engine {
 
   /// nullptr when out of memory. The capacity is rounded up to a power of two.
   Srq* srq_create(const SrqAttr& attr);
-  /// EngineEvents::srq_limit() once when fewer than @p limit work requests are in the SRQ, at once if they are. 0: never.
+  /// EngineEvents::srq_limit() once when fewer than @p limit work requests are in the SRQ, at once if they are.
+  /// 0: never.
   void srq_arm(Srq* srq, uint32_t limit);
   /// What it is armed with; 0: it is not.
   uint32_t srq_limit(const Srq* srq) const;

@@ -225,8 +225,8 @@ Verdict Engine::Impl::finish_message(QpContext& qp, uint32_t msn, const MessageE
   return Verdict::kAccept;
 }
 
-/// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request, which name memory of @p pd. false when some of
-/// the memory is not registered for local writing (part of the bytes may have been copied then).
+/// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request, which name memory of @p pd. false when some
+/// of the memory is not registered for local writing (part of the bytes may have been copied then).
 bool Engine::Impl::scatter(uint32_t pd, const Sge* sges, uint32_t num_sge, uint32_t offset,
                            std::span<const std::byte> bytes) {
   for (unsigned i = 0; i < num_sge && !bytes.empty(); ++i) {

@@ -97,8 +97,8 @@ class RecvQueue {
     }
   }
 
-  /// Behind the end of the connection: goes on to the next one that is to be flushed, which is the oldest() then. A ring
-  /// is flushed to its end; what is still in an SRQ stays there. false: there is none.
+  /// Behind the end of the connection: goes on to the next one that is to be flushed, which is the oldest() then. A
+  /// ring is flushed to its end; what is still in an SRQ stays there. false: there is none.
   bool next_to_flush() {
     if (srq_ == nullptr) return take(msn_) != nullptr;
     if (taken_ == 0) return false;

@@ -5,8 +5,8 @@
 /// Messages of many QPs take work requests from it, and complete in any order between QPs. So a work request keeps its
 /// slot until its message is complete, and the slots themselves are in no order: their numbers go round. The producer
 /// takes a number from the ring of free ones, fills the slot, and puts the number into the ring of posted ones, which
-/// the engine takes them from, first in first out. An entry of either ring is a number + 1, or 0 for none, and so passes
-/// itself, like the valid flag of a WQE. There are as many numbers as entries in a ring: neither can overflow.
+/// the engine takes them from, first in first out. An entry of either ring is a number + 1, or 0 for none, and so
+/// passes itself, like the valid flag of a WQE. There are as many numbers as entries in a ring: neither can overflow.
 /// CONTRACT between engine and verbs: the public names and signatures below.
 #ifndef USIW_ENGINE_SRQ_H
 #define USIW_ENGINE_SRQ_H
@@ -26,8 +26,8 @@ class Srq {
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
 
-  /// [any thread, one at a time per SRQ] ENOMEM: as many as it takes are posted and not complete; EINVAL: too many SGEs,
-  /// or lengths that sum up to more than USIW_MAX_MSG_SIZE.
+  /// [any thread, one at a time per SRQ] ENOMEM: as many as it takes are posted and not complete; EINVAL: too many
+  /// SGEs, or lengths that sum up to more than USIW_MAX_MSG_SIZE.
   int post_recv(uint64_t wr_id, std::span<const Sge> sges) {
     if (int rc = check_recv_sges(sges, max_sge_); rc != 0) return rc;
     std::atomic<uint32_t>& free = free_[tail_ & mask_];

@@ -173,7 +173,8 @@ TEST_F(Srq, qp__has_no_receive_queue_of_its_own) {
 TEST_F(Srq, qp_report__last_wqe) {
   EXPECT_EQ(process->report(USIW_REPORT_ASYNC, 0, 0, IB_EVENT_QP_LAST_WQE_REACHED), 0);
   EXPECT_EQ(process->async_events, std::vector<ib_event_type>{IB_EVENT_QP_LAST_WQE_REACHED});
-  for (const u32 other : {IB_EVENT_SRQ_LIMIT_REACHED - 1, IB_EVENT_SRQ_LIMIT_REACHED + 0, IB_EVENT_SRQ_LIMIT_REACHED + 2})
+  constexpr u32 kLimit = IB_EVENT_SRQ_LIMIT_REACHED;
+  for (const u32 other : {kLimit - 1, kLimit, kLimit + 2})
     EXPECT_EQ(process->report(USIW_REPORT_ASYNC, 0, 0, other), -EINVAL) << other;
 }
 

@@ -18,7 +18,8 @@ constexpr uint32_t kLastQpEvent = IBV_EVENT_SQ_DRAINED;
 /// PORT is for who has agreed to USIW_CAP_PORT_TELL, which nobody has.
 bool report_is_valid(const usiw_qp_report& r) {
   return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_ASYNC && r.error <= 0 && r.error >= -kMaxErrno &&
-         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && r.port == 0 && r.port_why == 0;
+         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && r.port == 0 &&
+         r.port_why == 0;
 }
 
 }  // namespace

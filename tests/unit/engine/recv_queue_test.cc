@@ -10,7 +10,9 @@ namespace {
 class RecvQueueTest : public testing::Test {
  protected:
   static constexpr uint32_t kCapacity = 4, kSges = 2;
-  RecvQueueTest() { EXPECT_TRUE(ring_.allocate(kCapacity, kSges * sizeof(Sge)) && rq_.create(ring_, kSges, 7, wanted_)); }
+  RecvQueueTest() {
+    EXPECT_TRUE(ring_.allocate(kCapacity, kSges * sizeof(Sge)) && rq_.create(ring_, kSges, 7, wanted_));
+  }
   void post(uint32_t length = 100, unsigned sges = 1) {
     RecvWqe& wqe = ring_.at(tail_++);
     ASSERT_EQ(wqe.valid.load(), 0u);

@@ -71,13 +71,14 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_MW_BIND | USIW_ACCESS_ZERO_BASED | \
 					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
-/* Of a QP: the rights above and memory windows. They are told back; the regions decide. */
-#define USIW_ACCESS_OF_QP		(0x1fu | USIW_ACCESS_OPTIONAL)
+/* Of a QP: programs give it the flags of their regions. They are told back; the regions decide. */
+#define USIW_ACCESS_OF_QP		USIW_ACCESS_KNOWN
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 
-/* Rights that a memory window may give; values of the same enums. */
-#define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_READ | \
-					 USIW_ACCESS_REMOTE_ATOMIC | USIW_ACCESS_ZERO_BASED)
+/* Rights that a memory window may give; values of the same enums. LOCAL_WRITE is taken and gives nothing. */
+#define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_REMOTE_WRITE | \
+					 USIW_ACCESS_REMOTE_READ | USIW_ACCESS_REMOTE_ATOMIC | \
+					 USIW_ACCESS_ZERO_BASED)
 
 /*
  * Memory windows of type 1 and 2B, SEND with Invalidate, local invalidate; values of enum
@@ -87,7 +88,7 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 
 /* What works on a region with ON_DEMAND; values of enum ib_odp_*_cap_bits and their user twins. */
 #define USIW_ODP_GENERAL_CAPS		0x1u	/* explicit regions, not the implicit one */
-#define USIW_ODP_RC_CAPS		0xfu	/* SEND, RECV, WRITE, READ */
+#define USIW_ODP_RC_CAPS		0x3fu	/* SEND, RECV, WRITE, READ, atomics, receives of an SRQ */
 
 static inline int usiw_check_access(__u32 access)
 {

@@ -182,8 +182,6 @@ void Engine::Impl::end_silently(QpContext& qp) {
 
 void Engine::Impl::qp_reset(QpContext& qp) {
   end_silently(qp);
-  take_doorbells();  // a late ring must not meet the new state
-  static_cast<QpConnection&>(qp) = QpConnection{};
   // The producers' positions start anew too: nobody posts during a reset.
   qp.sq_.clear();
   if (SrqContext* srq = qp.rq.srq(); srq != nullptr) {
@@ -192,6 +190,8 @@ void Engine::Impl::qp_reset(QpContext& qp) {
   } else {
     qp.rq_.clear();
   }
+  take_doorbells();  // a late ring must not meet the new state
+  static_cast<QpConnection&>(qp) = QpConnection{};
   qp.sq_tail_ = qp.rq_tail_ = 0;
   qp.sq.reset();
   qp.rq.reset();

@@ -119,6 +119,7 @@ struct VSrq {
   Context* context;
   Runtime* runtime;
   Srq* srq;
+  VPd* domain;
   Turn turn;  ///< of producers
   std::atomic<uint32_t> pins;
   Pending limit;

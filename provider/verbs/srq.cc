@@ -42,6 +42,9 @@ extern "C" ibv_srq* usiw_verb_create_srq(ibv_pd* ibpd, ibv_srq_init_attr* attr) 
     errno = rc;
     return nullptr;
   }
+  srq->domain = from(ibpd);
+  ++srq->domain->users;
+  if (srq->domain->one_thread()) srq->turn.never_contended();
   attr->attr.max_wr = cap.max_wr;
   attr->attr.max_sge = cap.max_sge;
   return &srq->ibv;
@@ -94,6 +97,7 @@ extern "C" int usiw_verb_destroy_srq(ibv_srq* ibsrq) {
   if (int rc = usiw_cmd_destroy_srq(ibsrq); rc != 0) return rc;  // EBUSY while a QP uses it
   runtime.hold()->srq_destroy(srq->srq);
   Reports::settle(*srq);
+  --srq->domain->users;
   delete srq;
   return 0;
 }

@@ -93,6 +93,7 @@ int kernel_cq_event(int, uint32_t, usiw_cq_event_kind) {
   ++kernel().cq_events;
   return kernel().result();
 }
+int kernel_srq_event(int, uint32_t, usiw_srq_event_kind) { return kernel().result(); }
 int kernel_qp_report(int, uint32_t, const usiw_qp_report& report) {
   kernel().reports.push_back(report);
   return kernel().result();

@@ -145,14 +145,16 @@ void test_mr(void)
 	CHECK_EQ(reg_mr(&a.dev, mem, 10, ATOMIC, NULL, NULL), -EINVAL);
 	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | ATOMIC, &handle, &lkey), 0);
 	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
-	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | MW_BIND, NULL, NULL), -EOPNOTSUPP);
+	CHECK_EQ(reg_mr(&a.dev, mem, 10, LOCAL_WRITE | MW_BIND, &handle, &lkey), 0);
+	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
 	munmap(mem + 2 * 4096, 4096);
 	CHECK_EQ(reg_mr(&a.dev, mem, 4 * 4096, LOCAL_WRITE, NULL, NULL), -EFAULT);
 	CHECK_EQ(reg_mr(&a.dev, mem, 2 * 4096, LOCAL_WRITE, &handle, NULL), 0);
 	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
 	CHECK_EQ(reg_mr(&a.dev, (void *)4096, 4096, 0, NULL, NULL), -EFAULT);
-	CHECK_EQ(reg_mr(&a.dev, mem, 1ull << 63, LOCAL_WRITE, NULL, NULL), -EFAULT);
-	CHECK_EQ(reg_mr(&a.dev, mem, UINT64_MAX, LOCAL_WRITE, NULL, NULL), -EFAULT);
+	CHECK_EQ(reg_mr(&a.dev, mem, USIW_MAX_MR_SIZE, LOCAL_WRITE, NULL, NULL), -EFAULT);
+	CHECK_EQ(reg_mr(&a.dev, mem, USIW_MAX_MR_SIZE + 1, LOCAL_WRITE, NULL, NULL), -EINVAL);
+	CHECK_EQ(reg_mr(&a.dev, mem, UINT64_MAX, LOCAL_WRITE, NULL, NULL), -EINVAL);
 	munmap(mem, 4 * 4096);
 	munmap(ro, 4096);
 }

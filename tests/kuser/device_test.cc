@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Tests of kmod/usiw_device.c and usiw_main.c.
+#include "../../cm/usiw_device_attr.h"
 #include "fixture.h"
 
 namespace kuser {
@@ -20,7 +21,9 @@ TEST_F(Device, query_device__limits) {
   EXPECT_EQ(attr.timestamp_mask, USIW_TIMESTAMP_MASK);
   EXPECT_EQ(attr.hca_core_clock, USIW_CLOCK_KHZ);
   EXPECT_EQ(attr.max_mw, USIW_MAX_MW);
-  EXPECT_EQ(attr.device_cap_flags, u64{USIW_DEVICE_CAPS_OF_WINDOWS});
+  EXPECT_EQ(attr.device_cap_flags, u64{USIW_DEVICE_CAP_FLAGS});
+  EXPECT_EQ(attr.atomic_cap, IB_ATOMIC_GLOB);
+  EXPECT_EQ(attr.max_srq, USIW_MAX_SRQ);
   EXPECT_EQ(attr.odp_caps.per_transport_caps.rc_odp_caps, USIW_ODP_RC_CAPS);
   none.inlen = 1;
   EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);

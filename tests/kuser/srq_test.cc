@@ -90,7 +90,7 @@ TEST_F(Srq, create__driver_data) {
   EXPECT_EQ(create(attr, &r, sizeof(r)), -EOPNOTSUPP);
   mock_errors[MOCK_COPY] = 1;
   r.req = {};
-  EXPECT_EQ(create(attr, &r, sizeof(r)), -EFAULT);
+  EXPECT_EQ(create(attr, &r, sizeof(r.req)), -EFAULT);
 }
 
 TEST_F(Srq, create__so_many_on_a_device) {

@@ -12,7 +12,7 @@ from support.procs import Proc
 REASONS, TESTS = rdma_core.table()
 #: What asks for other hardware finds out without the kernel that it is not there: once is enough.
 ELSEWHERE = rdma_core.HARDWARE if WORLD == "module" else ()
-LEFT_OUT = {test.name for test in TESTS.values() if test.reason in ELSEWHERE or test.by_cm == rdma_core.NOT_RUN}
+LEFT_OUT = {test.name for test in TESTS.values() if test.reason in ELSEWHERE}
 CONNECTING = [test for test in TESTS.values() if test.reason == rdma_core.CONNECTS]
 
 

@@ -34,7 +34,9 @@ TEST(Limits, stag__windows_have_their_own_indices) {
 
 TEST(Limits, region__the_implicit_one_is_refused) {
   EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), -EOPNOTSUPP);
-  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), 0);  // whose memory is not there
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), -EINVAL);  // longer than a region may be
+  EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE, 0), 0);
+  EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE + 1, 0), -EINVAL);
   EXPECT_EQ(usiw_check_region(4096, 1, USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB), 0);
   EXPECT_EQ(usiw_check_region(0, 0, USIW_ACCESS_REMOTE_ATOMIC), -EINVAL);
 }

@@ -272,8 +272,10 @@ TEST_F(Protocol, refused_segments_and_their_terminate) {
   s = send_seg(1, 0xfffffff0, true);
   cases.emplace_back("SEND far behind the buffer", s, term::kDdpTooLong);
   s = send_seg(1, 0, true);
-  s.qn = 3;
-  cases.emplace_back("queue 3", s, term::kDdpInvalidQn);
+  s.qn = 4;
+  cases.emplace_back("queue 4", s, term::kDdpInvalidQn);
+  s.qn = USIW_DDP_QN_ATOMIC_RESP;
+  cases.emplace_back("SEND on the queue of atomic responses", s, term::kRdmapOpcode);
   s = send_seg(1, 0, true);
   s.qn = USIW_DDP_QN_READ_REQ;
   cases.emplace_back("SEND on the READ queue", s, term::kRdmapOpcode);

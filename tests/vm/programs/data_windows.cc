@@ -91,7 +91,7 @@ void write(Pair& p, Region& from, uint64_t to, uint32_t rkey, ibv_wc_status stat
 
 // Bound, bound anew elsewhere, unbound: the peer reaches what is bound, and nothing else.
 CASE(mw_type1, "mw/type-1", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   Pair p;
   Region source(p.a.pd, 1000), at_b(p.b.pd, 8000, kBindable);
   ibv_mw* mw = window(p.b.pd, IBV_MW_TYPE_1);
@@ -122,7 +122,7 @@ CASE(mw_type1, "mw/type-1", .core = true) {
 }
 
 CASE(mw_type2, "mw/type-2", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   Pair p;
   Region source(p.a.pd, 1000), at_b(p.b.pd, 8000, kBindable);
   ibv_mw* mw = window(p.b.pd, IBV_MW_TYPE_2);
@@ -142,7 +142,7 @@ CASE(mw_type2, "mw/type-2", .core = true) {
 
 // The message says which name is no more, and behind it nothing is bound.
 CASE(mw_send_inv, "mw/send-with-invalidate", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   Pair p;
   Region source(p.a.pd, 5000), at_b(p.b.pd, 8000, kBindable), inbox(p.b.pd, 5000);
   ibv_mw* mw = window(p.b.pd, IBV_MW_TYPE_2);
@@ -170,12 +170,12 @@ CASE(mw_send_inv, "mw/send-with-invalidate", .core = true) {
 
 // Rights, place and names that do not fit: at once where the arguments say it, else by a completion.
 CASE(mw_bad_bind, "mw/bad-binds", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   {
     Pair p;
     Region at_b(p.b.pd, 4096, kBindable);
     ibv_mw *one = window(p.b.pd, IBV_MW_TYPE_1), *two = window(p.b.pd, IBV_MW_TYPE_2);
-    CHECK_EQ(try_bind(p.b, one, info(at_b, 0, 100, IBV_ACCESS_LOCAL_WRITE)), EINVAL);
+    CHECK_EQ(try_bind(p.b, one, info(at_b, 0, 100, IBV_ACCESS_MW_BIND)), EINVAL);
     CHECK_EQ(try_bind(p.b, one, {nullptr, at_b.addr(), 100, kBothWays}), EINVAL);
     CHECK_EQ(try_bind(p.b, two, info(at_b, 0, 100, kBothWays)), EINVAL);   // ibv_bind_mw() is for type 1
     CHECK_EQ(try_bind2(p.b, one, info(at_b, 0, 100, kBothWays)), EINVAL);  // and the work request for type 2,
@@ -206,7 +206,7 @@ CASE(mw_bad_bind, "mw/bad-binds", .core = true) {
 
 // A window of type 2 is the connection's that has bound it, one of type 1 the PD's.
 CASE(mw_whose, "mw/whose", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   Pair p, q;
   Region source(p.a.pd, 100), at_b(p.b.pd, 4096, kBindable);
   source.fill(1);
@@ -231,7 +231,7 @@ CASE(mw_whose, "mw/whose", .core = true) {
 // What may not be invalidated: a region, a window of type 1, one of another connection, one that is not bound. The
 // receive of such a message does not succeed, and the requester is told.
 CASE(mw_refused_inv, "mw/refused-invalidation", .core = true) {
-  if (!has_windows()) return;
+  CHECK(has_windows());
   for (int what = 0; what < 5; ++what) {
     Pair p, q;
     Region source(p.a.pd, 100), at_b(p.b.pd, 4096, kBindable), inbox(p.b.pd, 100);

@@ -90,8 +90,7 @@ CASE(create_mr, "create/bad-regions", .core = true) {
   if (errno != EFAULT && errno != EINVAL && errno != EACCES && errno != EPERM) FAIL("read-only memory: error %d", errno);
 }
 
-// Programs ask for all rights at once (libfabric, qperf): the right to atomics is given where there are none, and such a
-// region serves all else.
+// Programs ask for all rights at once (libfabric, qperf), whatever they use: such a region serves all else, too.
 CASE(create_mr_atomic, "create/region-with-the-right-to-atomics", .core = true) {
   static uint8_t memory[4096];
   constexpr unsigned kAll =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // What the device says of itself: the same in both worlds, by one table, and each limit is reached and
-// refused one beyond. Of max_mr (a million, minutes of system calls) the check itself is tested, in
-// tests/kuser/verbs_test.cc.
+// refused one beyond. Of max_mr and max_mw (a million each, minutes of system calls) only the number told is tested.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -97,7 +96,8 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.max_qp, USIW_MAX_QP),
       ROW(d.max_qp_wr, USIW_MAX_QP_WR),
       ROW(d.device_cap_flags, IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-                                  IBV_DEVICE_RC_RNR_NAK_GEN),
+                                  IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+                                  IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B),
       ROW(d.max_sge, USIW_MAX_SGE),
       ROW(d.max_sge_rd, USIW_MAX_SGE),
       ROW(d.max_cq, USIW_MAX_CQ),
@@ -109,10 +109,10 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.max_res_rd_atom, USIW_MAX_QP * USIW_MAX_IRD),
       ROW(d.max_qp_init_rd_atom, USIW_MAX_ORD),
       ROW(d.max_ee_init_rd_atom, 0),
-      ROW(d.atomic_cap, IBV_ATOMIC_NONE),
+      ROW(d.atomic_cap, IBV_ATOMIC_GLOB),
       ROW(d.max_ee, 0),
       ROW(d.max_rdd, 0),
-      ROW(d.max_mw, 0),
+      ROW(d.max_mw, USIW_MAX_MW),
       ROW(d.max_raw_ipv6_qp, 0),
       ROW(d.max_raw_ethy_qp, 0),
       ROW(d.max_mcast_grp, 0),
@@ -121,16 +121,18 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.max_ah, 0),
       ROW(d.max_fmr, 0),
       ROW(d.max_map_per_fmr, 0),
-      ROW(d.max_srq, 0),
-      ROW(d.max_srq_wr, 0),
-      ROW(d.max_srq_sge, 0),
+      ROW(d.max_srq, USIW_MAX_SRQ),
+      ROW(d.max_srq_wr, USIW_MAX_SRQ_WR),
+      ROW(d.max_srq_sge, USIW_MAX_SGE),
       ROW(d.max_pkeys, 1),
       ROW(d.local_ca_ack_delay, 0),
       ROW(d.phys_port_cnt, 1),
       ROW(ex.phys_port_cnt_ex, 1),
       ROW(ex.comp_mask, 0),
-      ROW(ex.odp_caps.general_caps, 0),
-      ROW(ex.odp_caps.per_transport_caps.rc_odp_caps, 0),
+      ROW(ex.odp_caps.general_caps, IBV_ODP_SUPPORT),
+      ROW(ex.odp_caps.per_transport_caps.rc_odp_caps,
+          IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+              IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV),
       ROW(ex.odp_caps.per_transport_caps.uc_odp_caps, 0),
       ROW(ex.odp_caps.per_transport_caps.ud_odp_caps, 0),
       ROW(ex.completion_timestamp_mask, USIW_TIMESTAMP_MASK),

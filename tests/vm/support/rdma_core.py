@@ -35,10 +35,6 @@ CONNECTS = "connects"
 #: The reasons of those that ask for a certain device.
 HARDWARE = ("mlx5", "efa", "cuda")
 
-#: The reason of those that are not run because they end the process by what is not here.
-NOT_RUN = "no SRQ"
-
-
 #: In front of a name: the test with its QPs connected by rdma_cm, for the runner.
 BY_CM = "by rdma_cm: "
 

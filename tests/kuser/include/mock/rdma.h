@@ -294,7 +294,6 @@ struct ib_device_attr {
 	} odp_caps;
 	int max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom, atomic_cap;
 	u64 timestamp_mask, hca_core_clock;
-	u64 device_cap_flags;
 	u16 max_pkeys;
 };
 struct ib_port_immutable { int gid_tbl_len, pkey_tbl_len; u32 core_cap_flags; };

@@ -19,6 +19,8 @@ Lane* End::out() const { return attempt_ == nullptr ? nullptr : attempt_->lane[w
 Lane* End::in() const { return attempt_ == nullptr ? nullptr : attempt_->lane[1 - which_].get(); }
 Qp* End::qp() const { return process_ == nullptr || qpn == 0 || no_qp_ ? nullptr : process_->qp(qpn); }
 
+bool End::shared() const { return attempt_ != nullptr && attempt_->plan->lane[1 - which_].shared; }
+
 // ---- Opening ----
 
 void End::make_qp() {
@@ -33,6 +35,7 @@ void End::make_qp() {
     attr.max_send_sge = attr.max_recv_sge = s.max_sge;
     attr.max_inline = s.max_inline;
     attr.sq_sig_all = s.sig_all;
+    attr.srq = shared() ? process_->shared->srq() : nullptr;
     attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
     attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
     for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words})
@@ -103,7 +106,7 @@ void End::opened() {
 void End::post_recvs() {
   Lane* lane = in();
   Qp* q = qp();
-  if (lane == nullptr || q == nullptr || gone_) return;
+  if (lane == nullptr || q == nullptr || gone_ || shared()) return;
   const bool ahead = attempt_->plan->lane[1 - which_].ahead;
   unsigned left = ahead ? UINT32_MAX : 1 + static_cast<unsigned>(w_.rng.below(4));
   bool any = false;
@@ -119,7 +122,7 @@ void End::post_recvs() {
 }
 
 void End::wake_recv() {
-  if (over || gone_ || in() == nullptr) return;
+  if (over || gone_ || in() == nullptr || shared()) return;
   post_recvs();
   if (in()->recv_end.posted < in()->sends())
     w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_, [s = shared_from_this()] { s->wake_recv(); });
@@ -183,6 +186,14 @@ void End::on_cqe(const Cqe& c) {
   if (!attempt_->finished) run_.attempt_progress(*attempt_);
 }
 
+void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
+  if (w_.tracing())
+    w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn,
+             static_cast<unsigned long long>(c.wr_id), static_cast<int>(c.status));
+  in()->on_shared_recv(c, attempt_->end[0]->failures == 0, machine_.process->shared->block(), b.at, !b.returned);
+  if (!attempt_->finished) run_.attempt_progress(*attempt_);
+}
+
 // ---- Ending ----
 
 void End::close() {
@@ -219,13 +230,18 @@ void End::gone() {
   try_finish(w_.clock.now);
 }
 
+bool End::flushed_recvs() const {
+  if (shared()) return process_->state(qpn).last_wqe != 0;
+  return in()->recv_end.completed == in()->recv_end.posted;
+}
+
 /// Everything that was posted has to complete before the program destroys the QP.
 void End::try_finish(uint64_t since) {
   if (over) return;
   // A CQ that has not been emptied may hold the flush of what looks like a silent success.
   bool ended = qp() != nullptr && qp()->state() == QpState::kError;
   for (const Cq* cq : process_->cqs) ended &= cq->empty();
-  if (attempt_ == nullptr || (ended && out()->settled() && in()->recv_end.completed == in()->recv_end.posted)) {
+  if (attempt_ == nullptr || (ended && out()->settled() && flushed_recvs())) {
     flushed = true;
     return finish();
   }

@@ -112,6 +112,17 @@ void Block::write(const std::vector<Piece>& pieces, uint64_t data) {
   }
 }
 
+void Block::write_old(const std::vector<Piece>& pieces) {
+  for (const Piece& piece : pieces) {
+    std::byte* to = bytes.data() + piece.offset;
+    each(salt, piece.offset, piece.length, [&](const std::byte* p, uint64_t n) {
+      std::memcpy(to, p, n);
+      to += n;
+      return true;
+    });
+  }
+}
+
 bool Block::holds(const std::vector<Piece>& pieces, uint64_t data) const {
   uint64_t at = 0;
   for (const Piece& p : pieces) {
@@ -150,7 +161,8 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, salt + 4),
       source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead, salt + 5),
       words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic, salt + 6),
-      w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), name_(name) {
+      w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), shared_(plan.shared),
+      name_(name) {
   uint64_t data = salt + 1000;
   word_ = words.take(kAtomicBytes);
   for (const OpPlan& p : plan.ops) {
@@ -270,6 +282,10 @@ void Lane::effect(size_t i, const char* when) {
     case WrOpcode::kRdmaRead: there = sink.holds(op.local, op.data); break;
     case WrOpcode::kCompareSwap:
     case WrOpcode::kFetchAdd: there = result_there(op); break;
+    case WrOpcode::kSend:
+    case WrOpcode::kSendImm:
+      if (shared_) return;  // it is seen by its completion where it has gone
+      [[fallthrough]];
     default: there = (is_send(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
   }
   if (!there)
@@ -374,22 +390,56 @@ void Lane::on_recv(const Cqe& c, bool connected) {
     return w_.fail("completion", "lane %c: receive %zu completes, expected %zu of %zu", name_, i, recv_end.completed,
                    recv_end.posted);
   ++recv_end.completed;
-  if (c.status != WcStatus::kSuccess) {
-    if (c.status != WcStatus::kWrFlushErr) {
-      const bool expected = c.status == WcStatus::kLocLenErr && recv_op(i).plan->wrong == Wrong::kShortRecv;
-      if (recv_end.failed || (!expected && !raw_))
-        w_.fail("status", "lane %c: receive %zu: status %d", name_, i, static_cast<int>(c.status));
-      recv_end.error = c.status;
-    }
-    if (!w_.sc.may_break() && connected)
-      w_.fail("status", "lane %c: receive %zu: status %d and nothing that explains it", name_, i,
-              static_cast<int>(c.status));
-    recv_end.failed = true;
-    return;
-  }
-  if (recv_end.failed) return w_.fail("status", "lane %c: receive %zu succeeds behind an error", name_, i);
+  if (failed_recv(c, connected)) return;
+  ++recv_end.succeeded;
+  if (!raw_) check_recv(c, i);
+}
+
+void Lane::on_shared_recv(const Cqe& c, bool connected, const Block& b, const std::vector<Piece>& at, bool whole) {
+  const size_t i = recv_end.completed;
+  if (!shared_ || (i >= sends() && !raw_))
+    return w_.fail("completion", "lane %c: receive %zu of an SRQ completes, of %zu", name_, i, sends());
+  ++recv_end.completed;
+  if (failed_recv(c, connected)) return;
   ++recv_end.succeeded;
   if (raw_) return;
+  check_recv(c, i);
+  // Bytes of the message, and behind them none.
+  std::vector<Piece> message, rest;
+  uint32_t left = is_send(recv_op(i).plan->opcode) ? c.byte_len : 0;
+  for (const Piece& p : at) {
+    const uint32_t n = std::min(p.length, left);
+    message.push_back({p.offset, n});
+    rest.push_back({p.offset + n, p.length - n});
+    left -= n;
+  }
+  if (left != 0 || !b.holds(message, recv_op(i).data))
+    w_.fail("bytes", "lane %c: receive %zu of an SRQ, %u bytes: wrong bytes", name_, i, c.byte_len);
+  if (whole && !b.untouched(rest))
+    w_.fail("memory", "lane %c: receive %zu of an SRQ: bytes behind the message have changed", name_, i);
+}
+
+bool Lane::failed_recv(const Cqe& c, bool connected) {
+  const size_t i = recv_end.completed - 1;
+  if (c.status == WcStatus::kSuccess) {
+    if (!recv_end.failed) return false;
+    w_.fail("status", "lane %c: receive %zu succeeds behind an error", name_, i);
+    return true;
+  }
+  if (c.status != WcStatus::kWrFlushErr) {
+    const bool expected = c.status == WcStatus::kLocLenErr && i < sends() && short_recv(i);
+    if (recv_end.failed || (!expected && !raw_))
+      w_.fail("status", "lane %c: receive %zu: status %d", name_, i, static_cast<int>(c.status));
+    recv_end.error = c.status;
+  }
+  if (!w_.sc.may_break() && connected)
+    w_.fail("status", "lane %c: receive %zu: status %d and nothing that explains it", name_, i,
+            static_cast<int>(c.status));
+  recv_end.failed = true;
+  return true;
+}
+
+void Lane::check_recv(const Cqe& c, size_t i) {
   const size_t at = send_ops_[i];
   if (at >= send.posted) return w_.fail("completion", "lane %c: receive %zu of what was never sent", name_, i);
   const Op& op = recv_op(i);
@@ -423,7 +473,7 @@ void Lane::check_block(Block& b, const std::vector<std::vector<Piece>>& used, co
   }
 }
 
-void Lane::check_end(bool may_break, bool flushed) {
+void Lane::check_end(bool may_break, bool flushed, bool received) {
   if (flushed && !send.failed)
     for (size_t i = send.completed; i < send.posted; ++i) effect(i, "though nothing was flushed");
   std::vector<std::vector<Piece>> in_src, in_sink, in_recv, in_target, in_source;
@@ -450,6 +500,7 @@ void Lane::check_end(bool may_break, bool flushed) {
     }
     in_src.push_back(op.local);
     if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
+    if (is_send(o) && shared_) continue;
     Block& b = is_send(o) ? recv : target;
     (is_send(o) ? in_recv : in_target).push_back(op.remote);
     const bool may_be_there = posted && (!is_send(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
@@ -467,7 +518,7 @@ void Lane::check_end(bool may_break, bool flushed) {
   if (!raw_ && send.succeeded > 0) {
     size_t sent = 0;
     for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += takes_receive(ops_[i].plan->opcode);
-    if (sent > recv_end.succeeded && recv_end.completed == recv_end.posted)
+    if (sent > recv_end.succeeded && (shared_ ? received : recv_end.completed == recv_end.posted))
       w_.fail("agree", "lane %c: %zu that take a receive succeeded, %zu were received", name_, sent, recv_end.succeeded);
   }
 }

@@ -37,6 +37,7 @@ struct Block {
   std::vector<Sge> raw_sges(const std::vector<Piece>& pieces) const;  ///< addresses in this process: inline
 
   void write(const std::vector<Piece>& pieces, uint64_t data);
+  void write_old(const std::vector<Piece>& pieces);  ///< as they were
   /// All of @p pieces hold the pattern @p data.
   bool holds(const std::vector<Piece>& pieces, uint64_t data) const;
   bool untouched(const std::vector<Piece>& pieces) const;
@@ -94,13 +95,15 @@ class Lane {
   /// @p connected: the client has not given up on its set-up, which explains the flush of what the
   /// server had posted by then.
   void on_recv(const Cqe& c, bool connected);
+  /// The same of a receive of an SRQ, at @p at of @p b. @p whole: nobody has written to it before.
+  void on_shared_recv(const Cqe& c, bool connected, const Block& b, const std::vector<Piece>& at, bool whole);
   /// Memory of the responder has perhaps changed: is what is there allowed to be there yet?
   void check_order();
   /// Memory of the requester has perhaps changed: the end of a READ is not there before the rest.
   void check_reads();
   /// Nothing comes any more: every byte of every block. @p flushed: the requester has seen
-  /// the end of its QP.
-  void check_end(bool may_break, bool flushed);
+  /// the end of its QP. @p received: and the responder the end of its own.
+  void check_end(bool may_break, bool flushed, bool received);
 
   bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
   /// No completion of the requester is missing.
@@ -118,8 +121,14 @@ class Lane {
   void check_word(size_t posted);
   void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
 
+  /// A receive has failed, with this status or a flush; false: it has not.
+  bool failed_recv(const Cqe& c, bool connected);
+  /// What it says of message @p i.
+  void check_recv(const Cqe& c, size_t i);
+  bool short_recv(size_t i) const { return recv_op(i).plan->wrong == Wrong::kShortRecv; }
+
   World& w_;
-  const bool sig_all_, raw_;
+  const bool sig_all_, raw_, shared_;
   const char name_;
   std::vector<Op> ops_;
   std::vector<size_t> send_ops_;

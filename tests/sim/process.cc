@@ -55,13 +55,15 @@ bool HostPort::next(Datagram& d, FlowKey& flow) {
 
 // ---- The process ----
 
-Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn)
+Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn,
+                 uint32_t srq_stag)
     : w_(world), watch_(watch), kernel_(kernel), side_(side), plan_(world.sc.hosts[static_cast<size_t>(side)]),
       next_qpn_(next_qpn), port_(world, watch, kernel, side, 0, plan_), socket_(world, watch, kernel, side, 1, plan_),
       engine(std::make_unique<Engine>(world.clock, *this, counters.data())), port_no_(engine->add_port(port_)) {
   for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
   poll_at_.resize(cqs.size());
   if (w_.sc.two_ports) socket_no_ = engine->add_port(socket_);
+  if (plan_.srq.wr != 0) shared = std::make_unique<SharedQueue>(world, *engine, side, plan_.srq, srq_stag, life);
 }
 
 Process::~Process() = default;  // a process that dies says nothing
@@ -71,6 +73,8 @@ uint32_t Process::create_qp(QpAttr attr) {
   q->qpn = attr.qpn = next_qpn_++;
   attr.pd = kPd;
   attr.owner = q.get();
+  q->recv_cq = attr.recv_cq;
+  q->shared = attr.srq != nullptr;
   kernel_.qp_create(attr.qpn, this);
   q->qp = engine->qp_create(attr);
   if (q->qp == nullptr) w_.fail("setup", "qp_create");
@@ -85,7 +89,9 @@ Qp* Process::qp(uint32_t qpn) const {
 
 void Process::destroy_qp(uint32_t qpn) {
   PQp& q = *qps_.at(qpn);
+  if (q.shared && q.last_wqe == 0) shared->given_back();
   engine->qp_destroy(q.qp);
+  if (q.shared && w_.mutation == Mutation::kLoseReceive) shared->lose_one();
   flush();
   if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
   qps_.erase(qpn);
@@ -101,6 +107,8 @@ void Process::reset_qp(uint32_t qpn) {
   kernel_.qp_reset(qpn);
   PQp& q = *qps_.at(qpn);
   engine->qp_reset(q.qp);
+  q.last_wqe = 0;
+  q.quiet = false;
   q.conn_id = 0;
   if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
   q.port = 0;
@@ -234,6 +242,14 @@ void Process::qp_failed(Qp& qp, int error, AsyncEvent event) {
   note(q, USIW_REPORT_FAILED, error > 0 ? -error : error);
 }
 
+void Process::qp_last_wqe(Qp& qp) {
+  auto& q = *static_cast<PQp*>(qp.owner());
+  w_.trace("%c engine: qp %u takes nothing more from the SRQ", 'A' + side_, q.qpn);
+  if (w_.mutation == Mutation::kSwallowLastWqe) return void(++w_.mutated);
+  if (!q.shared || ++q.last_wqe > 1 || qp.state() != QpState::kError)
+    w_.fail("srq", "%c: QP %u is told of its last receive, times: %d", 'A' + side_, q.qpn, q.last_wqe);
+}
+
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto& q = *static_cast<PQp*>(qp.owner());
   if (w_.mutation == Mutation::kStayPut) return ++w_.mutated, PortAnswer{};
@@ -252,6 +268,7 @@ unsigned Process::run() {
   if (frozen) return 0;
   port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
+  if (shared != nullptr) shared->check();
   poll();
   return work;
 }
@@ -262,6 +279,9 @@ void Process::poll() {
     std::array<Cqe, 16> out;
     const size_t n = cqs[i]->poll(out);
     for (size_t k = 0; k < n; ++k) {
+      if (const auto q = qps_.find(out[k].qpn);
+          (out[k].wr_id & SharedQueue::kWrId) != 0 && q != qps_.end() && q->second->quiet)
+        w_.fail("srq", "%c: QP %u takes a receive behind its last", 'A' + side_, out[k].qpn);
       const auto once = [&] { return w_.mutated == 0 && k == n - 1 && w_.rng.chance(20); };
       if (w_.mutation == Mutation::kSwallowCompletion && once()) {
         ++w_.mutated;
@@ -273,6 +293,7 @@ void Process::poll() {
         ++w_.mutated, std::swap(out[k], out[k + 1]);
       on_cqe(*this, out[k]);
     }
+    for (auto& [qpn, q] : qps_) q->quiet |= q->last_wqe != 0 && q->recv_cq == cqs[i] && cqs[i]->empty();
     if (plan_.poll_pause != 0) poll_at_[i] = w_.clock.now + w_.rng.below(plan_.poll_pause);
   }
 }
@@ -302,6 +323,7 @@ void Process::check_empty() {
     engine->progress();
     if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
   }
+  if (shared != nullptr) shared->check_end();
   engine.reset();
   for (const HostPort* p : {&port_, &socket_})
     if (p->total_buffers() != p->free_buffers())

@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "port/moves.h"
+#include "shared_queue.h"
 #include "uapi/usiw_abi.h"
 #include "watch.h"
 #include "world.h"
@@ -55,7 +56,8 @@ class HostPort final : public SimPort {
 
 class Process final : public EngineEvents {
  public:
-  Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn);
+  /// @p srq_stag: of the memory of the SRQ, if the host has one.
+  Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t srq_stag);
   ~Process() override;
 
   // ---- What a program does ----
@@ -83,6 +85,8 @@ class Process final : public EngineEvents {
   void qp_peer_closed(Qp& qp) override;
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+  void qp_last_wqe(Qp& qp) override;
+  void srq_limit(Srq& srq) override { static_cast<SharedQueue*>(srq.owner())->on_limit(); }
   PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
 
   struct PQp {
@@ -92,6 +96,10 @@ class Process final : public EngineEvents {
     uint16_t port = 0;           ///< in the packet filter; 0: none
     FlowKey flow{};
     int failures = 0, closes = 0, peer_closes = 0;
+    Cq* recv_cq = nullptr;
+    bool shared = false;         ///< takes its receives from the SRQ ...
+    int last_wqe = 0;            ///< ... the times that it was told that it does no more
+    bool quiet = false;          ///< told, and what was in the CQ by then has been polled
     PortMoves moves;
     AsyncEvent event = AsyncEvent::kNone;
     int error = 0;
@@ -120,6 +128,7 @@ class Process final : public EngineEvents {
 
  public:
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<SharedQueue> shared;  ///< nullptr: the host has none
 
  private:
   int number(const PQp& q) const { return q.moves.present().kind == PortKind::kPacket ? port_no_ : socket_no_; }

@@ -54,18 +54,30 @@ void Run::start_process(Machine& m) {
       }
     };
   }
-  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn);
-  m.process->on_cqe = [this](Process& p, const Cqe& c) {
-    Attempt* a = attempt(static_cast<uint32_t>(c.wr_id >> 32));
-    if (a == nullptr) return w.fail("completion", "a completion of nobody's work request");
-    if (a->finished) return;
-    for (const auto& e : a->end)
-      if (e != nullptr && e->qpn == c.qpn && e->life_.lock() == p.life) return e->on_cqe(c);
-    w.fail("completion", "a completion on QP %u, which did not post it", c.qpn);
-  };
+  const bool with_srq = w.sc.hosts[static_cast<size_t>(m.side)].srq.wr != 0;
+  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, with_srq ? take_stags() : 0);
+  m.process->on_cqe = [this](Process& p, const Cqe& c) { on_cqe(p, c); };
   Listener& l = listeners_[static_cast<size_t>(m.side)];
   m.process->listener = &l;
   m.kernel->listen(&l);
+}
+
+void Run::on_cqe(Process& p, const Cqe& c) {
+  const auto is_of = [&](const End& e) { return e.qpn == c.qpn && e.life_.lock() == p.life; };
+  if ((c.wr_id & SharedQueue::kWrId) != 0) {
+    SharedQueue::Buffer* b = p.shared == nullptr ? nullptr : p.shared->completed(c);
+    if (b == nullptr) return w.fail("completion", "a completion of nobody's receive");
+    for (const auto& a : attempts_)
+      for (const auto& e : a->end)
+        if (!a->finished && e != nullptr && is_of(*e)) e->on_shared_cqe(c, *b);
+    return p.shared->reuse(*b);
+  }
+  Attempt* a = attempt(static_cast<uint32_t>(c.wr_id >> 32));
+  if (a == nullptr) return w.fail("completion", "a completion of nobody's work request");
+  if (a->finished) return;
+  for (const auto& e : a->end)
+    if (e != nullptr && is_of(*e)) return e->on_cqe(c);
+  w.fail("completion", "a completion on QP %u, which did not post it", c.qpn);
 }
 
 void Run::kill(Machine& m) {
@@ -259,7 +271,8 @@ void Run::finish_attempt(Attempt& a) {
     w.fail("agree", "the client was connected, and accept said %d", s->failures);
   if (c.machine_opens > 1 || (s != nullptr && s->machine_opens > 1)) w.fail("cm", "told twice that it is open");
   const bool complete = !w.sc.may_break() && opened && s != nullptr && s->machine_opens != 0;
-  for (int i : {0, 1}) a.lane[i]->check_end(!complete, a.end[i] != nullptr && a.end[i]->flushed);
+  const auto flushed = [&](int i) { return a.end[i] != nullptr && a.end[i]->flushed; };
+  for (int i : {0, 1}) a.lane[i]->check_end(!complete, flushed(i), flushed(1 - i));
   if (w.sc.clean() && opened && s != nullptr && (c.status != 0 || s->status != 0))
     w.fail("agree", "an orderly end, and the statuses are %d and %d", c.status, s->status);
   if (w.sc.clean() && !opened && !a.rejected) w.fail("connect", "no connection over a clean wire: %d", c.failures);

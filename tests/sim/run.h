@@ -40,6 +40,7 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void on_closed() override;
 
   void on_cqe(const Cqe& c);
+  void on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b);
   void close();
   void process_died();
   void describe(std::string& out) const;
@@ -53,6 +54,8 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   uint32_t qpn = 0;
 
  private:
+  bool shared() const;  ///< its receives are those of the host's SRQ
+  bool flushed_recvs() const;
   void make_qp();
   void post_recvs();
   void wake_send();
@@ -111,6 +114,7 @@ class Run {
   };
   void serve(Machine& m, uint32_t conn_id, uint32_t attempt_id);
   void start_process(Machine& m);
+  void on_cqe(Process& p, const Cqe& c);
   void start_session(size_t pair);
   void start_attempt(size_t pair, int tries);
   void finish_attempt(Attempt& a);

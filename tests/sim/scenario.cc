@@ -13,7 +13,8 @@ constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
 constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
-    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port"};
+    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
+    "srq"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -148,6 +149,62 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
   return s;
 }
 
+SrqPlan make_srq(Rng& rng, const Scenario& sc) {
+  SrqPlan q;
+  q.wr = static_cast<uint32_t>(rng.log_range(4, 64));
+  q.lengths = split(rng, static_cast<uint32_t>(rng.log_range(16, 32768)), 4);
+  q.limit = rng.chance(30) ? 0 : 1 + static_cast<uint32_t>(rng.below(q.wr));
+  q.eager = q.limit == 0 || rng.chance(40);
+  q.pause = sc.has(kLateRecv) ? rng.log_range(kUs, 20 * kMs) : rng.log_range(100, 5 * kUs);
+  return q;
+}
+
+/// The receives of a lane are those of an SRQ: no SEND is longer than they are, but one that is to be.
+void share(Rng& rng, LanePlan& lane, const SessionPlan& s, uint32_t bytes) {
+  lane.shared = true;
+  for (OpPlan& op : lane.ops) {
+    const auto size = static_cast<uint32_t>(1 + rng.below(bytes));
+    if (op.wrong == Wrong::kNoRecv) op.wrong = Wrong::kShortRecv;
+    if (op.wrong == Wrong::kShortRecv) {
+      op.size = bytes + size;
+      op.local = {op.size};
+    } else if (takes_receive(op.opcode) && !is_tagged(op.opcode) && op.size > bytes) {
+      op.size = size;
+      op.local = op.wrong == Wrong::kNone ? split(rng, size, s.max_sge) : std::vector{size};
+    }
+  }
+}
+
+/// Some hosts have an SRQ, and most connections to them take from it.
+void share_receives(Rng& rng, Scenario& sc) {
+  for (HostPlan& h : sc.hosts)
+    if (rng.chance(70) || &h == &sc.hosts.back()) h.srq = make_srq(rng, sc);
+  for (PairPlan& pair : sc.pairs)
+    for (const int end : {0, 1}) {
+      const SrqPlan& q = sc.hosts[static_cast<size_t>(pair.host[end])].srq;
+      if (q.wr == 0 || rng.chance(15)) continue;
+      for (SessionPlan& s : pair.sessions) share(rng, s.lane[1 - end], s, q.bytes());
+    }
+}
+
+PairPlan make_pair(Rng& rng, const Scenario& sc, size_t number) {
+  PairPlan pair;
+  pair.host[0] = static_cast<int>(rng.below(sc.hosts.size()));
+  pair.host[1] = static_cast<int>((static_cast<size_t>(pair.host[0]) + 1 + rng.below(sc.hosts.size() - 1)) %
+                                  sc.hosts.size());
+  pair.ipv6 = rng.chance(20);
+  pair.port = static_cast<uint16_t>(1000 + number);
+  pair.start = rng.log_range(100, 5 * kMs);
+  for (int end : {0, 1})
+    for (int which : {0, 1})
+      pair.cq[end][which] = static_cast<int>(rng.below(sc.hosts[static_cast<size_t>(pair.host[end])].cqs));
+  const size_t sessions = rng.chance(60) ? 1 : 1 + rng.below(3);
+  for (size_t s = 0; s < sessions; ++s)
+    pair.sessions.push_back(make_session(rng, sc, s == 0 ? nullptr : &pair.sessions.back()));
+  if (sc.has(kReject)) pair.sessions[0].reject = true;
+  return pair;
+}
+
 void make_wire(Rng& rng, Scenario& sc) {
   WireFaults& w = sc.wire;
   w.delay = rng.log_range(500, 200 * kUs);
@@ -212,6 +269,15 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Rng ports(seed ^ 0x9d0f5a11);
   sc.two_ports = ports.chance(35);
   if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
+  Rng more(seed ^ 0x51a2b3c4);
+  // Without a kind of what follows, all is as it was before there was that kind.
+  const auto also = [&](Fault kind, unsigned percent) {
+    const bool now = more.chance(percent) && (cuts.without >> kind & 1) == 0;
+    if (now) sc.faults |= 1u << kind;
+    return now;
+  };
+  const bool dying = more.chance(50);
+  if (also(kSrq, 25) && dying) sc.faults |= 1u << kAbort;
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);
@@ -229,23 +295,12 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
     sc.hosts.push_back(h);
   }
   const size_t pairs = rng.chance(50) ? 1 : 1 + rng.below(4);
-  for (size_t p = 0; p < pairs; ++p) {
-    PairPlan pair;
-    pair.host[0] = static_cast<int>(rng.below(sc.hosts.size()));
-    pair.host[1] = static_cast<int>((static_cast<size_t>(pair.host[0]) + 1 + rng.below(sc.hosts.size() - 1)) %
-                                    sc.hosts.size());
-    pair.ipv6 = rng.chance(20);
-    pair.port = static_cast<uint16_t>(1000 + p);
-    pair.start = rng.log_range(100, 5 * kMs);
-    for (int end : {0, 1})
-      for (int which : {0, 1})
-        pair.cq[end][which] = static_cast<int>(rng.below(sc.hosts[static_cast<size_t>(pair.host[end])].cqs));
-    const size_t sessions = rng.chance(60) ? 1 : 1 + rng.below(3);
-    for (size_t s = 0; s < sessions; ++s) pair.sessions.push_back(make_session(rng, sc, s == 0 ? nullptr : &pair.sessions.back()));
-    if (sc.has(kReject)) pair.sessions[0].reject = true;
-    sc.pairs.push_back(std::move(pair));
-  }
+  for (size_t p = 0; p < pairs; ++p) sc.pairs.push_back(make_pair(rng, sc, p));
   Rng wire_rng(rng());
+  if (sc.has(kSrq)) {
+    while (sc.pairs.size() < 4 && more.chance(60)) sc.pairs.push_back(make_pair(more, sc, sc.pairs.size()));
+    share_receives(more, sc);
+  }
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
   make_incidents(wire_rng, sc);

@@ -7,6 +7,7 @@
 #define USIW_TESTS_SIM_SCENARIO_H
 
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ enum Fault : unsigned {
   kReject,      ///< the server does not want the first connection
   kDrawn,       ///< those before it are drawn for each seed
   kPort = kDrawn,  ///< of the two ports of a connection one is dead, one way or both: Incident::value says how
+  // No trouble, but behind the others for the same reason: seeds of before are what they were without them.
+  kSrq,         ///< hosts have a shared receive queue, and connections that take from it
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -94,6 +97,7 @@ struct LanePlan {
   unsigned burst = 1;   ///< work requests per burst, at most
   bool ahead = true;    ///< all receives are posted before the connection
   uint64_t recv_pause = 0;  ///< otherwise: ns between posting receives, at most
+  bool shared = false;  ///< the receives are those of the SRQ of the responder's host
 };
 
 enum class Ending : uint8_t { kDisconnect, kBoth, kError, kDestroy };
@@ -129,6 +133,17 @@ struct Incident {
   uint64_t value;
 };
 
+struct SrqPlan {
+  uint32_t wr = 0;                ///< receives that it takes at least; 0: there is no SRQ
+  std::vector<uint32_t> lengths;  ///< of the SGEs of each
+  uint32_t limit = 0;             ///< it is armed with up to that many; 0: never
+  bool eager = true;              ///< receives are posted when they can be; else when the limit is reached
+  uint64_t pause = 1;             ///< ns until they are, at most
+
+  uint32_t sges() const { return static_cast<uint32_t>(lengths.size()); }
+  uint32_t bytes() const { return std::accumulate(lengths.begin(), lengths.end(), 0u); }
+};
+
 struct HostPlan {
   unsigned cqs = 1;
   uint32_t cqe = 4096;
@@ -138,6 +153,7 @@ struct HostPlan {
   uint64_t poll_pause = 0;     ///< ns between looks at a CQ, at most
   uint64_t kernel_pause = 0;   ///< ns of delay between kernel and process, at most
   uint64_t timer_slop = 0;     ///< ns that the kernel's timers are late
+  SrqPlan srq;
 };
 
 struct Scenario {
@@ -153,7 +169,7 @@ struct Scenario {
   /// Connections may end before their time.
   bool may_break() const;
   /// The wire and the processes do nothing bad at all.
-  bool clean() const { return (faults & ~(1u << kSlowLine | 1u << kReject | 1u << kDuplicate)) == 0; }
+  bool clean() const { return (faults & ~(1u << kSlowLine | 1u << kReject | 1u << kDuplicate | 1u << kSrq)) == 0; }
 };
 
 /// What is left out of a scenario.

@@ -10,7 +10,8 @@ const char* mutation_name(Mutation m) {
   static constexpr std::array kNames = {
       "none",        "flip-placed",   "flip-wire",      "swallow-completion", "repeat-completion",
       "swap-completions", "swallow-event", "swallow-report", "place-early",   "leak-buffer",
-      "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers", "stay-put"};
+      "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers", "stay-put",
+      "lose-receive", "swallow-last-wqe", "swallow-limit"};
   static_assert(kNames.size() == static_cast<size_t>(Mutation::kMutations));
   return kNames[static_cast<size_t>(m)];
 }

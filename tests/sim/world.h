@@ -36,6 +36,9 @@ enum class Mutation {
   kRepeatDatagrams,    ///< an end sends everything many times
   kDeafTimers,         ///< the kernel's timers do not fire
   kStayPut,            ///< a connection stays by its port whatever happens
+  kLoseReceive,        ///< a receive vanishes with the QP that had taken it from the SRQ
+  kSwallowLastWqe,     ///< a process never hears that a QP takes nothing more from the SRQ
+  kSwallowLimit,       ///< ... that the SRQ's limit is reached
   kMutations,
 };
 const char* mutation_name(Mutation m);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "shared_queue.h"
+
+#include <cerrno>
+
+#include "engine/srq_context.h"
+
+namespace usiw::sim {
+namespace {
+
+SrqContext& context(Srq* srq) { return *static_cast<SrqContext*>(srq); }
+
+}  // namespace
+
+SharedQueue::SharedQueue(World& world, Engine& engine, int side, const SrqPlan& plan, uint32_t stag, LifeOf life)
+    : w_(world), engine_(engine), side_(side), plan_(plan), life_(std::move(life)),
+      block_(stag << 8 | 0x77, kAccessLocalWrite, world.sc.seed + stag) {
+  srq_ = engine.srq_create({.pd = 7, .max_wr = plan.wr, .max_sge = plan.sges(), .owner = this});
+  if (srq_ == nullptr) w_.fail("setup", "srq_create");
+  // More than it takes, so that it is full now and then.
+  buffers_.resize(srq_->capacity() + 2);
+  for (Buffer& b : buffers_) b.at = block_.take(plan.lengths);
+  block_.make();
+  if (engine.mr_add(block_.attr()) != 0) w_.fail("setup", "mr_add");
+  refill();
+}
+
+void SharedQueue::refill_soon() {
+  if (refilling_) return;
+  refilling_ = true;
+  w_.after(1 + w_.rng.below(plan_.pause), life_, [this] { refill(); });
+}
+
+void SharedQueue::refill() {
+  refilling_ = false;
+  bool any = false;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    Buffer& b = buffers_[i];
+    if (b.posted) continue;
+    ++b.times;
+    if (const int rc = srq_->post_recv(wr_id(i), block_.sges(b.at)); rc != 0) {
+      if (rc != ENOMEM) return w_.fail("post", "post_srq_recv: %d", rc);
+      if (posted_ < srq_->capacity())
+        w_.fail("srq", "%c: the SRQ takes no more than %zu of %u", 'A' + side_, posted_, srq_->capacity());
+      break;
+    }
+    b.posted = any = true;
+    ++posted_;
+  }
+  if (any) srq_->ring_recv();
+  w_.trace("%c app: the SRQ has %zu receives", 'A' + side_, posted_);
+  if (plan_.limit == 0 || limit_ != 0) return;
+  limit_ = 1 + static_cast<uint32_t>(w_.rng.below(plan_.limit));
+  engine_.srq_arm(srq_, limit_);
+}
+
+SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
+  const size_t i = c.wr_id & 0xffff;
+  if (i >= buffers_.size() || !buffers_[i].posted || c.wr_id != wr_id(i)) {
+    w_.fail("srq", "%c: receive %llx of the SRQ completes, which is not posted", 'A' + side_,
+            static_cast<unsigned long long>(c.wr_id));
+    return nullptr;
+  }
+  buffers_[i].posted = false;
+  --posted_;
+  return &buffers_[i];
+}
+
+void SharedQueue::reuse(Buffer& b) {
+  block_.write_old(b.at);
+  b.returned = false;
+  // With a limit the program waits for its event, until it has come.
+  if (plan_.eager || limit_ == 0) refill_soon();
+}
+
+void SharedQueue::given_back() {
+  for (Buffer& b : buffers_) b.returned |= b.posted;
+}
+
+void SharedQueue::on_limit() {
+  w_.trace("%c engine: fewer than %u in the SRQ", 'A' + side_, limit_);
+  if (w_.mutation == Mutation::kSwallowLimit) return void(++w_.mutated);
+  if (limit_ == 0) return w_.fail("srq", "%c: the SRQ's limit is told, and it is not armed", 'A' + side_);
+  if (context(srq_).has(limit_)) w_.fail("srq", "%c: the SRQ's limit is told, and it is not reached", 'A' + side_);
+  limit_ = 0;
+  refill_soon();
+}
+
+void SharedQueue::check() {
+  if (limit_ != 0 && (posted_ < limit_ || !context(srq_).has(limit_)))
+    w_.fail("srq", "%c: nobody was told that there are fewer than %u in the SRQ", 'A' + side_, limit_);
+}
+
+void SharedQueue::lose_one() {
+  uint32_t slot;
+  limit_ = 0;
+  engine_.srq_arm(srq_, 0);
+  if (context(srq_).take(slot) != nullptr) ++w_.mutated;
+}
+
+void SharedQueue::check_end() {
+  limit_ = 0;
+  engine_.srq_arm(srq_, 0);
+  uint32_t slot;
+  while (const RecvWqe* wqe = context(srq_).take(slot)) {
+    const size_t i = wqe->wr_id & 0xffff;
+    if (i >= buffers_.size() || !buffers_[i].posted || wqe->wr_id != wr_id(i))
+      return w_.fail("srq", "%c: receive %llx is in the SRQ twice, or after its completion", 'A' + side_,
+                     static_cast<unsigned long long>(wqe->wr_id));
+    buffers_[i].posted = false;
+    --posted_;
+  }
+  if (posted_ != 0)
+    w_.fail("srq", "%c: %zu receives have not completed, and are not in the SRQ", 'A' + side_, posted_);
+  uint32_t at = 0;
+  for (const Buffer& b : buffers_)
+    for (const Piece& p : b.at) {
+      if (!block_.untouched({{at, p.offset - at}}))
+        w_.fail("memory", "%c: a byte between the SRQ's buffers has changed", 'A' + side_);
+      at = p.offset + p.length;
+    }
+  if (engine_.mr_remove(block_.stag) != 0) w_.fail("setup", "mr_remove");
+  engine_.srq_destroy(srq_);
+}
+
+}  // namespace usiw::sim

@@ -38,11 +38,36 @@ void End::make_qp() {
     attr.srq = shared() ? process_->shared->srq() : nullptr;
     attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
     attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
-    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words})
-      if (process_->engine->mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
+    register_memory(*out(), *in());
   }
   if (qpn == 0) qpn = process_->create_qp(attr);
   if (attempt_ != nullptr && attempt_->plan->lane[1 - which_].ahead) post_recvs();
+}
+
+void End::register_memory(Lane& requester, Lane& responder) {
+  Engine& e = *process_->engine;
+  for (Block* b :
+       {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words})
+    if (e.mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
+  std::vector<bool> made(responder.slots());
+  for (const Window& w : responder.windows())
+    if (const auto slot = static_cast<size_t>(w.plan->slot); !made[slot]) {
+      made[slot] = true;
+      if (e.mw_add({w.stag, kPd, w.plan->type2}) != 0) w_.fail("setup", "mw_add");
+    }
+}
+
+void End::remove_memory(Lane& requester, Lane& responder) {
+  Engine& e = *process_->engine;
+  std::vector<bool> gone(responder.slots());
+  for (const Window& w : responder.windows())
+    if (const auto slot = static_cast<size_t>(w.plan->slot); !gone[slot]) {
+      gone[slot] = true;
+      if (e.mw_remove(w.stag) != 0) w_.fail("setup", "mw_remove");
+    }
+  for (Block* b :
+       {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words})
+    if (e.mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
 }
 
 void End::start_client() {
@@ -128,6 +153,20 @@ void End::wake_recv() {
     w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_, [s = shared_from_this()] { s->wake_recv(); });
 }
 
+bool End::may_post(const OpPlan& p) const {
+  return in()->recv_end.succeeded >= p.after && (!p.alone || out()->send.completed == out()->send.posted);
+}
+
+/// Something has completed.
+void End::wake_waiting() {
+  if (!waiting_ || !may_post(*out()->op(out()->next_send()).plan)) return;
+  waiting_ = false;
+  sending_ = true;
+  w_.after(1 + w_.rng.below(attempt_->plan->lane[which_].pause + 1), life_, [s = shared_from_this()] {
+    if (s->sending_) s->wake_send();
+  });
+}
+
 void End::wake_send() {
   sending_ = false;
   Lane* lane = out();
@@ -138,20 +177,25 @@ void End::wake_send() {
   for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size(); --n) {
     const size_t i = lane->next_send();
     const Op& op = lane->op(i);
+    if (!may_post(*op.plan)) {
+      waiting_ = true;
+      break;
+    }
     const auto flags = static_cast<uint8_t>(
         (op.plan->signalled ? kWrSignaled : 0) | (op.plan->inlined ? kWrInline : 0) |
         (op.plan->solicited ? kWrSolicited : 0) | (op.plan->fence ? kWrFence : 0));
     Block& from = lane->block_of(op);
     auto sges = op.plan->inlined ? from.raw_sges(op.local) : from.sges(op.local);
     if (op.plan->wrong == Wrong::kLkey) sges[0].lkey ^= 1;
-    const int rc = q->post_send({.wr_id = uint64_t{attempt_->id} << 32 | i,
-                                 .opcode = op.plan->opcode,
-                                 .flags = flags,
-                                 .remote_addr = op.remote_addr,
-                                 .rkey = op.rkey,
-                                 .imm = op.imm,
-                                 .operands = op.operands},
-                                sges);
+    Qp::SendWr wr{.wr_id = uint64_t{attempt_->id} << 32 | i,
+                  .opcode = op.plan->opcode,
+                  .flags = flags,
+                  .remote_addr = op.remote_addr,
+                  .rkey = op.rkey,
+                  .imm = op.imm,
+                  .operands = op.operands};
+    if (is_local(wr.opcode)) in()->fill_local(*op.plan, wr);
+    const int rc = q->post_send(wr, sges);
     if (rc != 0) {
       if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
       full = true;
@@ -163,7 +207,7 @@ void End::wake_send() {
   if (any) q->ring_send();
   if (any && w_.tracing())
     w_.trace("%c app: qp %u has posted %zu of %zu", 'A' + machine_.side, qpn, lane->send.posted, lane->size());
-  if (lane->next_send() == lane->size()) return;
+  if (lane->next_send() == lane->size() || waiting_) return;
   stall_ = full ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
   sending_ = true;
   w_.after(full ? stall_ : 1 + w_.rng.below(plan.pause + 1), life_, [s = shared_from_this()] {
@@ -182,7 +226,11 @@ void End::on_cqe(const Cqe& c) {
   } else {
     out()->on_send(c);
     stall_ = 2'000;
+    for (; local_done_ < out()->send.succeeded; ++local_done_)
+      if (const OpPlan& p = *out()->op(local_done_).plan; p.unbind || p.opcode == WrOpcode::kLocalInv)
+        in()->unbound(p.window);
   }
+  wake_waiting();
   if (!attempt_->finished) run_.attempt_progress(*attempt_);
 }
 
@@ -191,6 +239,7 @@ void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
     w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn,
              static_cast<unsigned long long>(c.wr_id), static_cast<int>(c.status));
   in()->on_shared_recv(c, attempt_->end[0]->failures == 0, machine_.process->shared->block(), b.at, !b.returned);
+  wake_waiting();
   if (!attempt_->finished) run_.attempt_progress(*attempt_);
 }
 
@@ -259,8 +308,7 @@ void End::finish() {
   w_.trace("%c app: qp %u is over%s", 'A' + machine_.side, qpn, flushed ? ", all flushed" : "");
   machine_.kernel->forget(this);
   if (attempt_ != nullptr)
-    for (Block* b : {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words})
-      if (process_->engine->mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
+    remove_memory(*out(), *in());
   const bool keep = which_ == 0 && attempt_ != nullptr && flushed &&
                     run_.session_[attempt_->pair] + 1 < w_.sc.pairs[attempt_->pair].sessions.size() &&
                     w_.sc.pairs[attempt_->pair].sessions[run_.session_[attempt_->pair] + 1].reset_qp;

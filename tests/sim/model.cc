@@ -39,12 +39,14 @@ bool equal(const std::byte* at, uint64_t salt, uint64_t from, uint64_t length) {
 }
 
 const char* op_name(WrOpcode o) {
-  static constexpr const char* kNames[] = {"WRITE", "WRITE_IMM", "SEND", "SEND_IMM", "READ", "CMP_SWAP", "FETCH_ADD"};
+  static constexpr const char* kNames[] = {"WRITE", "WRITE_IMM", "SEND", "SEND_IMM", "READ",
+                                           "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW", "SEND_INV"};
   return kNames[static_cast<size_t>(o)];
 }
 
-bool is_send(WrOpcode o) { return o == WrOpcode::kSend || o == WrOpcode::kSendImm; }
 bool is_write(WrOpcode o) { return is_tagged(o); }
+
+uint32_t bindable(const LanePlan& plan) { return plan.windows.empty() ? 0u : kAccessMwBind; }
 
 uint64_t load_word(const Block& b, const Piece& at) {
   uint64_t word;
@@ -53,6 +55,8 @@ uint64_t load_word(const Block& b, const Piece& at) {
 }
 
 }  // namespace
+
+bool takes_bytes(WrOpcode o) { return takes_receive(o) && !is_tagged(o); }
 
 std::byte pattern_byte(uint64_t salt, uint64_t at) {
   return static_cast<std::byte>(pattern_word(salt, at / 8) >> at % 8 * 8);
@@ -154,13 +158,13 @@ std::byte Block::old_byte(uint32_t offset) const { return pattern_byte(salt, off
 // ---- Lane ----
 
 Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
-           uint64_t salt)
+           uint32_t first_window, uint64_t salt)
     : src((first_stag + 0) << 8 | 0x11, 0, salt + 1),
       sink((first_stag + 1) << 8 | 0x22, kAccessLocalWrite, salt + 2),
       recv((first_stag + 2) << 8 | 0x33, kAccessLocalWrite, salt + 3),
-      target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead, salt + 4),
-      source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead, salt + 5),
-      words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic, salt + 6),
+      target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | bindable(plan), salt + 4),
+      source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead | bindable(plan), salt + 5),
+      words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic | bindable(plan), salt + 6),
       w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), shared_(plan.shared),
       name_(name) {
   uint64_t data = salt + 1000;
@@ -175,7 +179,9 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.send_no = static_cast<int>(send_ops_.size());
       send_ops_.push_back(ops_.size());
     }
-    if (is_send(p.opcode)) {
+    if (is_local(p.opcode)) {
+      // It moves nothing.
+    } else if (takes_bytes(p.opcode)) {
       op.local = src.take(p.local);
       op.remote = op.receive;
     } else if (is_write(p.opcode)) {
@@ -194,9 +200,10 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
   word_values_ = {load_word(words, word_)};
   for (Op& op : ops_) {
     const OpPlan& p = *op.plan;
+    if (is_local(p.opcode)) continue;
     const bool read = p.opcode == WrOpcode::kRdmaRead;
     Block& far = read ? source : is_atomic(p.opcode) ? words : target;
-    if (!is_send(p.opcode)) {
+    if (!takes_bytes(p.opcode)) {
       op.remote_addr = far.iova(op.remote[0].offset);
       op.rkey = far.stag;
     }
@@ -209,7 +216,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.data = w.data;
     } else if (p.size != 0) {
       // The last byte has to change, so that it can be seen when it does.
-      Block& to = read ? sink : is_send(p.opcode) ? recv : target;
+      Block& to = read ? sink : takes_bytes(p.opcode) ? recv : target;
       const auto& pieces = read ? op.local : op.remote;
       for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
         if (it->length == 0) continue;
@@ -231,6 +238,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       default: break;
     }
   }
+  make_windows(plan, first_window);
 }
 
 /// What an atomic is to do, and what it finds if all before it have been done once.
@@ -284,9 +292,10 @@ void Lane::effect(size_t i, const char* when) {
     case WrOpcode::kFetchAdd: there = result_there(op); break;
     case WrOpcode::kSend:
     case WrOpcode::kSendImm:
+    case WrOpcode::kSendInv:
       if (shared_) return;  // it is seen by its completion where it has gone
       [[fallthrough]];
-    default: there = (is_send(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
+    default: there = (takes_bytes(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
   }
   if (!there)
     w_.fail("bytes", "lane %c: %s %zu of %u bytes: wrong bytes %s", name_, op_name(op.plan->opcode), i, op.plan->size,
@@ -329,8 +338,11 @@ bool Lane::status_allowed(const Op& op, WcStatus status) const {
     case WcStatus::kRetryExcErr:
       return w_.sc.may_break();
     case WcStatus::kRemAccessErr:
-      return !is_send(o) && (op.plan->wrong == Wrong::kRkey || op.plan->wrong == Wrong::kBounds ||
-                             op.plan->wrong == Wrong::kRights);
+      if (op.plan->wrong == Wrong::kRkey) return !takes_bytes(o) || o == WrOpcode::kSendInv;
+      return op.plan->risky || op.plan->wrong == Wrong::kBounds || op.plan->wrong == Wrong::kRights ||
+             op.plan->wrong == Wrong::kBeyond || op.plan->wrong == Wrong::kUnbound;
+    case WcStatus::kMwBindErr:
+      return op.plan->wrong == Wrong::kBadBind;
     case WcStatus::kLocProtErr:
       return op.plan->wrong == Wrong::kLkey;
     case WcStatus::kRemInvReqErr:
@@ -406,7 +418,7 @@ void Lane::on_shared_recv(const Cqe& c, bool connected, const Block& b, const st
   check_recv(c, i);
   // Bytes of the message, and behind them none.
   std::vector<Piece> message, rest;
-  uint32_t left = is_send(recv_op(i).plan->opcode) ? c.byte_len : 0;
+  uint32_t left = takes_bytes(recv_op(i).plan->opcode) ? c.byte_len : 0;
   for (const Piece& p : at) {
     const uint32_t n = std::min(p.length, left);
     message.push_back({p.offset, n});
@@ -444,11 +456,12 @@ void Lane::check_recv(const Cqe& c, size_t i) {
   if (at >= send.posted) return w_.fail("completion", "lane %c: receive %zu of what was never sent", name_, i);
   const Op& op = recv_op(i);
   const WrOpcode o = op.plan->opcode;
-  if (c.byte_len != op.plan->size || c.opcode != (is_send(o) ? WcOpcode::kRecv : WcOpcode::kRecvRdmaWithImm))
+  if (c.byte_len != op.plan->size || c.opcode != (takes_bytes(o) ? WcOpcode::kRecv : WcOpcode::kRecvRdmaWithImm))
     w_.fail("completion", "lane %c: receive %zu: %u bytes, sent %u", name_, i, c.byte_len, op.plan->size);
-  const bool imm = o == WrOpcode::kSendImm || o == WrOpcode::kRdmaWriteImm;
-  if (c.flags != (imm ? kWcWithImm : 0) || c.imm != (imm ? op.imm : 0))
+  const bool imm = o == WrOpcode::kSendImm || o == WrOpcode::kRdmaWriteImm, inv = o == WrOpcode::kSendInv;
+  if (c.flags != (imm ? kWcWithImm : inv ? kWcWithInv : 0) || c.imm != (imm || inv ? op.imm : 0))
     w_.fail("immediate", "lane %c: receive %zu: flags %u, immediate data %08x", name_, i, c.flags, c.imm);
+  if (inv) unbound(op.plan->window);
   effect(at, "in a receive that is complete");
   if (at != 0) verify_through(at - 1, "before a receive that is complete");
 }
@@ -500,13 +513,15 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     }
     in_src.push_back(op.local);
     if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
-    if (is_send(o) && shared_) continue;
-    Block& b = is_send(o) ? recv : target;
-    (is_send(o) ? in_recv : in_target).push_back(op.remote);
-    const bool may_be_there = posted && (!is_send(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
-    if (!raw_ && (may_be_there ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
+    if (takes_bytes(o) && shared_) continue;
+    Block& b = takes_bytes(o) ? recv : target;
+    (takes_bytes(o) ? in_recv : in_target).push_back(op.remote);
+    const bool may_be_there = posted && (!takes_bytes(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
+    const bool none = op.plan->wrong == Wrong::kUnbound && op.plan->alone;
+    if (!raw_ && (may_be_there && !none ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
       w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
   }
+  check_windows();
   check_block(src, in_src, "src");
   check_block(sink, in_sink, "sink");
   check_block(recv, in_recv, "recv");

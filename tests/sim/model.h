@@ -54,6 +54,9 @@ struct Block {
   uint64_t base() const { return uint64_t{stag} << 24; }
 };
 
+/// A message with bytes for a receive.
+bool takes_bytes(WrOpcode o);
+
 std::byte pattern_byte(uint64_t salt, uint64_t at);
 
 struct Op {
@@ -70,6 +73,19 @@ struct Op {
   uint64_t found = 0;          ///< ... and what it finds, being done once and in its turn
 };
 
+/// A memory window of the responder, as it is bound once.
+struct Window {
+  const WindowPlan* plan;
+  uint32_t stag;
+  Block* block = nullptr;  ///< whose memory it is bound to ...
+  Piece at{};              ///< ... from where to where
+  std::vector<Piece> users = {};  ///< what is there of those that go by it
+  bool frozen = false;     ///< it is known to be unbound ...
+  std::vector<std::byte> kept = {};  ///< ... and what they had by then
+
+  std::vector<std::byte> bytes() const;  ///< of the users
+};
+
 struct LaneEnd {
   size_t posted = 0, completed = 0, succeeded = 0;
   bool failed = false;
@@ -78,7 +94,9 @@ struct LaneEnd {
 
 class Lane {
  public:
-  Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag, uint64_t salt);
+  /// @p first_window: index of the first window, behind those of all regions.
+  Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
+       uint32_t first_window, uint64_t salt);
 
   // Blocks of the requester and of the responder, to be registered there.
   Block src, sink, recv, target, source, words;
@@ -109,6 +127,15 @@ class Lane {
   /// No completion of the requester is missing.
   bool settled() const;
 
+  // ---- Windows, of the responder ----
+
+  const std::vector<Window>& windows() const { return windows_; }
+  uint32_t slots() const;  ///< that they are in
+  /// A work request of the responder (lane_windows.cc): what its slot says.
+  void fill_local(const OpPlan& p, Qp::SendWr& wr) const;
+  /// The responder knows that it is.
+  void unbound(int window);
+
   LaneEnd send, recv_end;
 
  private:
@@ -117,6 +144,8 @@ class Lane {
   bool last_byte_new(const Block& b, const Op& op) const;
   bool status_allowed(const Op& op, WcStatus status) const;
   void plan_atomic(Op& op);
+  void make_windows(const LanePlan& plan, uint32_t first_index);
+  void check_windows();
   bool result_there(const Op& op) const;
   void check_word(size_t posted);
   void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
@@ -136,6 +165,7 @@ class Lane {
   size_t reads_seen_ = 0;     ///< READs before it are complete
   Piece word_{};              ///< in words: what all atomics work on
   std::vector<uint64_t> word_values_;  ///< what is there before the first, and behind each
+  std::vector<Window> windows_;
 };
 
 }  // namespace usiw::sim

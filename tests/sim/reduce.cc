@@ -103,9 +103,11 @@ bool parse_cut(const std::string& arg, const std::function<std::string()>& value
   std::string item;
   if (arg == "--without") {
     std::stringstream in(value());
-    while (std::getline(in, item, ','))
+    while (std::getline(in, item, ',')) {
+      if (item == "added") cuts.without |= ~0u << kAdded;
       for (unsigned f = 0; f < kFaults; ++f)
         if (item == fault_name(f)) cuts.without |= 1u << f;
+    }
   } else if (arg == "--drop-pairs") {
     std::stringstream in(value());
     while (std::getline(in, item, ',')) cuts.drop_pairs.push_back(std::atoi(item.c_str()));

@@ -197,7 +197,7 @@ void Run::start_attempt(size_t pair, int tries) {
   a->flow = {SimWire::address(plan.host[0], plan.ipv6), SimWire::address(plan.host[1], plan.ipv6), plan.port, kListenPort};
   for (int i : {0, 1})
     a->lane[i] = std::make_unique<Lane>(w, a->plan->lane[i], *a->plan, static_cast<char>('0' + 2 * pair + static_cast<size_t>(i)),
-                                        take_stags(), w.rng());
+                                        take_stags(), take_windows(), w.rng());
   a->end[0] = std::make_shared<End>(*this, a.get(), 0, m);
   End& e = *a->end[0];
   ends_.push_back(a->end[0]);

@@ -59,6 +59,10 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void make_qp();
   void post_recvs();
   void wake_send();
+  void wake_waiting();
+  bool may_post(const OpPlan& p) const;
+  void register_memory(Lane& requester, Lane& responder);
+  void remove_memory(Lane& requester, Lane& responder);
   void wake_recv();
   void opened();
   void gone();
@@ -76,6 +80,8 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   Process* process_;
   LifeOf life_;
   bool gone_ = false, closing_ = false, sending_ = false, no_qp_ = false;
+  bool waiting_ = false;  ///< the next work request is for later than something that has not come
+  size_t local_done_ = 0;  ///< work requests before it have succeeded, and those of windows were looked at
   uint64_t stall_ = 2'000;
   friend class Run;
 };
@@ -105,6 +111,7 @@ class Run {
   void end_is_over(Attempt* a);
   void ghost(std::shared_ptr<End> e) { ghosts_.push_back(std::move(e)); }
   uint32_t take_stags() { return (next_stag_ += 10) - 10; }
+  uint32_t take_windows() { return (next_window_ += 10) - 10; }
 
  private:
   struct Listener final : CmListener {
@@ -138,7 +145,7 @@ class Run {
   std::vector<size_t> session_;  ///< per pair: the one that is on
   std::vector<std::shared_ptr<End>> old_client_;  ///< per pair: whose QP may be used again
   size_t pairs_over_ = 0, incidents_open_ = 0;
-  uint32_t next_stag_ = 16;
+  uint32_t next_stag_ = 16, next_window_ = 0;
   WireFaults faults_;
   Life life_ = std::make_shared<int>(0);
   friend class End;

@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq"};
+    "srq",       "mw"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -27,17 +27,6 @@ uint32_t message_size(Rng& rng) {
   if (d < 970) return static_cast<uint32_t>(rng.range(8192, 65536));
   if (d < 998) return static_cast<uint32_t>(rng.range(65536, 512 * 1024));
   return static_cast<uint32_t>(rng.range(512 * 1024, 8 * 1024 * 1024));
-}
-
-std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
-  std::vector<uint32_t> out;
-  for (unsigned n = 1 + static_cast<unsigned>(rng.below(max_sge)); n > 1; --n) {
-    const auto len = static_cast<uint32_t>(rng.below(size + 1));
-    out.push_back(len);
-    size -= len;
-  }
-  out.push_back(size);
-  return out;
 }
 
 LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
@@ -251,6 +240,17 @@ uint64_t Rng::log_range(uint64_t from, uint64_t to) {
   return std::min(to, low + below(low + 1));
 }
 
+std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
+  std::vector<uint32_t> out;
+  for (unsigned n = 1 + static_cast<unsigned>(rng.below(max_sge)); n > 1; --n) {
+    const auto len = static_cast<uint32_t>(rng.below(size + 1));
+    out.push_back(len);
+    size -= len;
+  }
+  out.push_back(size);
+  return out;
+}
+
 const char* fault_name(unsigned fault) { return kNames[fault]; }
 
 bool Scenario::may_break() const {
@@ -269,15 +269,14 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Rng ports(seed ^ 0x9d0f5a11);
   sc.two_ports = ports.chance(35);
   if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
-  Rng more(seed ^ 0x51a2b3c4);
   // Without a kind of what follows, all is as it was before there was that kind.
-  const auto also = [&](Fault kind, unsigned percent) {
-    const bool now = more.chance(percent) && (cuts.without >> kind & 1) == 0;
-    if (now) sc.faults |= 1u << kind;
-    return now;
+  Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09);
+  const auto also = [&](Rng& more, Fault kind, Fault with) {
+    const bool worse = more.chance(50);
+    if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= 1u << kind | (worse ? 1u << with : 0);
   };
-  const bool dying = more.chance(50);
-  if (also(kSrq, 25) && dying) sc.faults |= 1u << kAbort;
+  also(srq, kSrq, kAbort);
+  also(mw, kMw, kBadOp);
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);
@@ -298,9 +297,12 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   for (size_t p = 0; p < pairs; ++p) sc.pairs.push_back(make_pair(rng, sc, p));
   Rng wire_rng(rng());
   if (sc.has(kSrq)) {
-    while (sc.pairs.size() < 4 && more.chance(60)) sc.pairs.push_back(make_pair(more, sc, sc.pairs.size()));
-    share_receives(more, sc);
+    while (sc.pairs.size() < 4 && srq.chance(60)) sc.pairs.push_back(make_pair(srq, sc, sc.pairs.size()));
   }
+  if (sc.has(kMw))
+    for (PairPlan& pair : sc.pairs)
+      for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
+  if (sc.has(kSrq)) share_receives(srq, sc);
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
   make_incidents(wire_rng, sc);
@@ -312,17 +314,22 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
       if (!sc.has(kMidClose) && !sc.has(kAbort)) s.early_end = 0;
       if (!sc.has(kAbort) && s.ending >= Ending::kError) s.ending = Ending::kDisconnect;
       if (!sc.has(kReject)) s.reject = false;
+      size_t first_recv[2];
       for (LanePlan& lane : s.lane) {
         if (!sc.has(kLateRecv)) lane.ahead = true;
         if (lane.ops.size() > cuts.ops) lane.ops.resize(cuts.ops);
         const auto first = std::min(cuts.first_op, lane.ops.size());
-        lane.ops.erase(lane.ops.begin(), lane.ops.begin() + static_cast<ptrdiff_t>(first));
+        const auto kept = lane.ops.begin() + static_cast<ptrdiff_t>(first);
+        first_recv[&lane - s.lane] = static_cast<size_t>(
+            std::count_if(lane.ops.begin(), kept, [](const OpPlan& o) { return takes_receive(o.opcode); }));
+        lane.ops.erase(lane.ops.begin(), kept);
         for (OpPlan& op : lane.ops) {
           if (op.read_of >= 0) op.read_of = std::max(-1, op.read_of - static_cast<int>(first));
           if (!sc.has(kBadOp)) op.wrong = Wrong::kNone;
         }
         if (!lane.ops.empty()) lane.ops.back().signalled = true;
       }
+      if (cuts.ops != SIZE_MAX || cuts.first_op != 0) cut_windows(s, first_recv);
     }
   }
   for (auto it = cuts.drop_pairs.rbegin(); it != cuts.drop_pairs.rend(); ++it)

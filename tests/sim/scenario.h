@@ -67,7 +67,9 @@ enum Fault : unsigned {
   kDrawn,       ///< those before it are drawn for each seed
   kPort = kDrawn,  ///< of the two ports of a connection one is dead, one way or both: Incident::value says how
   // No trouble, but behind the others for the same reason: seeds of before are what they were without them.
-  kSrq,         ///< hosts have a shared receive queue, and connections that take from it
+  kAdded,
+  kSrq = kAdded,  ///< hosts have a shared receive queue, and connections that take from it
+  kMw,          ///< memory windows
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -80,6 +82,10 @@ enum class Wrong : uint8_t {
   kLkey,        ///< own memory is not registered
   kShortRecv,   ///< the receive is too small
   kNoRecv,      ///< the receive is never posted
+  kBeyond,      ///< beyond the window
+  kUnbound,     ///< by a window that is not bound any more
+  kBadBind,     ///< a bind to more than there is
+  kRisk,        ///< the window may be unbound under way: of a plan; its work requests are OpPlan::risky
 };
 
 struct OpPlan {
@@ -88,11 +94,24 @@ struct OpPlan {
   bool signalled = true, inlined = false, solicited = false, fence = false;
   Wrong wrong = Wrong::kNone;
   int read_of = -1;                        ///< READ: of what this WRITE has written
+  int window = -1;                         ///< by this one of the lane; BIND_MW, LOCAL_INV: of the other lane
+  bool unbind = false;                     ///< LOCAL_INV, or BIND_MW to nothing
+  bool risky = false;                      ///< may fail, since the window may be unbound under way
+  bool alone = false;                      ///< posted when all before it have completed
+  uint32_t after = 0;                      ///< ... when so many messages of the other lane have been received
   std::vector<uint32_t> local, recv;       ///< lengths of the SGEs
+};
+
+/// A memory window as it is bound once.
+struct WindowPlan {
+  bool type2 = true, zero_based = false;
+  int slot = 0;      ///< windows with the same one are one window, with other keys
+  uint32_t cut = 0;  ///< bytes by which it is too short
 };
 
 struct LanePlan {
   std::vector<OpPlan> ops;
+  std::vector<WindowPlan> windows;  ///< of the responder
   uint64_t pause = 0;   ///< ns between bursts of posting, at most
   unsigned burst = 1;   ///< work requests per burst, at most
   bool ahead = true;    ///< all receives are posted before the connection
@@ -169,8 +188,17 @@ struct Scenario {
   /// Connections may end before their time.
   bool may_break() const;
   /// The wire and the processes do nothing bad at all.
-  bool clean() const { return (faults & ~(1u << kSlowLine | 1u << kReject | 1u << kDuplicate | 1u << kSrq)) == 0; }
+  bool clean() const {
+    constexpr uint32_t kHarmless = 1u << kSlowLine | 1u << kReject | 1u << kDuplicate | ~0u << kAdded;
+    return (faults & ~kHarmless) == 0;
+  }
 };
+
+std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge);
+/// Adds windows to a connection. @p bad: one is used wrongly.
+void plan_windows(Rng& rng, SessionPlan& session, bool bad);
+/// Behind the cutting of work requests. @p first: messages that each lane lacks at its beginning.
+void cut_windows(SessionPlan& session, const size_t first[2]);
 
 /// What is left out of a scenario.
 struct Cuts {

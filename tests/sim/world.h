@@ -39,6 +39,8 @@ enum class Mutation {
   kLoseReceive,        ///< a receive vanishes with the QP that had taken it from the SRQ
   kSwallowLastWqe,     ///< a process never hears that a QP takes nothing more from the SRQ
   kSwallowLimit,       ///< ... that the SRQ's limit is reached
+  kWriteUnbound,       ///< what is to fail by a window goes by the region
+  kFlipUnbound,        ///< a byte of what was a window changes
   kMutations,
 };
 const char* mutation_name(Mutation m);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file lane_windows.cc
+/// Memory windows of a lane: the responder binds and unbinds them, the requester goes by them. What a window was bound
+/// to does not change any more from the moment at which the responder knows that it is unbound.
+#include <algorithm>
+
+#include "model.h"
+
+namespace usiw::sim {
+
+void Lane::make_windows(const LanePlan& plan, uint32_t first_index) {
+  for (size_t i = 0; i < plan.windows.size(); ++i) {
+    const WindowPlan& p = plan.windows[i];
+    const uint32_t index = USIW_MAX_MR + first_index + static_cast<uint32_t>(p.slot);
+    Window w{.plan = &p, .stag = index << 8 | static_cast<uint32_t>(i)};
+    // It reaches from the first that goes by it to the last.
+    for (const Op& op : ops_) {
+      if (op.plan->window != static_cast<int>(i) || is_local(op.plan->opcode) || takes_bytes(op.plan->opcode)) continue;
+      Block& b = op.plan->opcode == WrOpcode::kRdmaRead ? source : is_atomic(op.plan->opcode) ? words : target;
+      const Piece& piece = op.remote[0];
+      if (w.block == nullptr) w.at = {op.remote[0].offset, 0};
+      w.block = &b;
+      w.users.push_back(piece);
+      w.at.length = piece.offset + piece.length - w.at.offset;
+    }
+    if (w.block == nullptr) w.block = &target, w.at = {0, target.size};
+    w.at.length = std::max(w.at.length, 1 + p.cut);  // of nothing there is no window
+    windows_.push_back(w);
+  }
+  for (Op& op : ops_) {
+    const OpPlan& p = *op.plan;
+    if (p.window < 0 || is_local(p.opcode)) continue;
+    const Window& w = windows_[static_cast<size_t>(p.window)];
+    if (p.opcode == WrOpcode::kSendInv) {
+      op.imm = p.wrong == Wrong::kRkey ? w.stag ^ 1 : w.stag;
+      continue;
+    }
+    op.rkey = w.stag;
+    if (w.plan->zero_based) op.remote_addr = op.remote[0].offset - w.at.offset;
+    if (p.wrong == Wrong::kUnbound && w_.mutation == Mutation::kWriteUnbound) {
+      ++w_.mutated;
+      op.rkey = w.block->stag;
+      op.remote_addr = w.block->iova(op.remote[0].offset);
+    }
+  }
+}
+
+std::vector<std::byte> Window::bytes() const {
+  std::vector<std::byte> out;
+  for (const Piece& p : users) {
+    const auto from = block->bytes.begin() + p.offset;
+    out.insert(out.end(), from, from + p.length);
+  }
+  return out;
+}
+
+uint32_t Lane::slots() const {
+  int most = -1;
+  for (const Window& w : windows_) most = std::max(most, w.plan->slot);
+  return static_cast<uint32_t>(most + 1);
+}
+
+void Lane::fill_local(const OpPlan& p, Qp::SendWr& wr) const {
+  const Window& w = windows_[static_cast<size_t>(p.window)];
+  if (p.opcode == WrOpcode::kLocalInv) {
+    wr.imm = w.stag;
+    return;
+  }
+  const uint32_t rights = w.block == &source ? kAccessRemoteRead
+                          : w.block == &words ? kAccessRemoteAtomic
+                                              : kAccessRemoteWrite;
+  wr.rkey = w.stag;
+  wr.imm = w.plan->type2 ? 1 : 0;
+  wr.remote_addr = w.block->iova(w.at.offset);
+  wr.bind = {.length = w.at.length - w.plan->cut,
+             .access = rights | (w.plan->zero_based ? kAccessZeroBased : 0u),
+             .region = w.block->stag};
+  if (p.unbind) wr.bind.length = 0;
+  if (p.wrong == Wrong::kBadBind) wr.bind.length = uint64_t{w.block->size} + 1;
+}
+
+void Lane::unbound(int window) {
+  Window& w = windows_[static_cast<size_t>(window)];
+  if (raw_ || w.frozen) return;
+  w.frozen = true;
+  w.kept = w.bytes();
+  if (w_.mutation == Mutation::kFlipUnbound && w.block != &words && !w.kept.empty())
+    w.block->bytes[w.users[0].offset] ^= std::byte{1}, ++w_.mutated;
+}
+
+void Lane::check_windows() {
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    const Window& w = windows_[i];
+    // Atomics by the region go on with the word.
+    if (w.frozen && w.block != &words && w.kept != w.bytes())
+      w_.fail("window", "lane %c: memory of window %zu has changed behind its end", name_, i);
+  }
+}
+
+}  // namespace usiw::sim

@@ -39,6 +39,7 @@ void End::make_qp() {
     attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
     attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
     register_memory(*out(), *in());
+    in()->shared_words = process_->words;
   }
   if (qpn == 0) qpn = process_->create_qp(attr);
   if (attempt_ != nullptr && attempt_->plan->lane[1 - which_].ahead) post_recvs();
@@ -120,6 +121,8 @@ void End::opened() {
     e.wake_send();
     if (!e.attempt_->plan->lane[1 - e.which_].ahead) e.wake_recv();
     const SessionPlan& plan = *e.attempt_->plan;
+    for (const PausePlan& p : plan.pauses)
+      if (p.end == e.which_) e.w_.after(p.at, e.life_, [s, &p] { s->pause(p); });
     if (plan.early_end != 0 && (e.which_ == plan.closer || plan.ending == Ending::kBoth))
       e.w_.after(plan.early_end, e.life_, [s] { s->close(); });
     e.run_.attempt_progress(*e.attempt_);
@@ -194,9 +197,11 @@ void End::wake_send() {
                   .rkey = op.rkey,
                   .imm = op.imm,
                   .operands = op.operands};
+    if (op.plan->contended) out()->post_contended(i, wr);
     if (is_local(wr.opcode)) in()->fill_local(*op.plan, wr);
     const int rc = q->post_send(wr, sges);
     if (rc != 0) {
+      if (op.plan->contended) out()->shared_words->withdraw(wr.opcode, wr.operands);
       if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
       full = true;
       break;
@@ -224,6 +229,8 @@ void End::on_cqe(const Cqe& c) {
     in()->on_recv(c, attempt_->end[0]->failures == 0);
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
   } else {
+    if (paused_ && c.status == WcStatus::kSuccess && (c.wr_id & 0xffffffff) >= pause_limit_)
+      w_.fail("drain", "%c: QP %u: %u completes in SQD", 'A' + machine_.side, qpn, static_cast<unsigned>(c.wr_id));
     out()->on_send(c);
     stall_ = 2'000;
     for (; local_done_ < out()->send.succeeded; ++local_done_)

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shared_words.h"
+
 namespace usiw::sim {
 namespace {
 
@@ -243,6 +245,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
 
 /// What an atomic is to do, and what it finds if all before it have been done once.
 void Lane::plan_atomic(Op& op) {
+  if (op.plan->contended) return;
   const uint64_t now = word_values_.back();
   op.found = now;
   const bool matches = op.data % 20 != 0;
@@ -256,13 +259,45 @@ void Lane::plan_atomic(Op& op) {
                                                                 : now);
 }
 
+void Lane::post_contended(size_t i, Qp::SendWr& wr) {
+  Op& op = ops_[i];
+  op.operands = shared_words->post(op.plan->opcode, op.data * 0x9e3779b97f4a7c15ull + w_.clock.now);
+  wr.operands = op.operands;
+  wr.remote_addr = shared_words->address(op.plan->opcode);
+  wr.rkey = shared_words->block().stag;
+}
+
+bool Lane::completed_before(size_t limit) const {
+  for (size_t i = send.completed; i < limit; ++i)
+    if (ops_[i].plan->signalled || sig_all_) return false;
+  return true;
+}
+
+void Lane::check_not_begun(size_t limit) {
+  if (raw_) return;
+  size_t received = 0;
+  for (size_t i = 0; i < send.posted; ++i) {
+    const Op& op = ops_[i];
+    const WrOpcode o = op.plan->opcode;
+    if (i < limit) {
+      received += takes_receive(o);
+      continue;
+    }
+    const bool none = is_answered(o) ? sink.untouched(op.local) : is_write(o) ? target.untouched(op.remote) : true;
+    if (!none) w_.fail("drain", "lane %c: %s %zu has begun in SQD", name_, op_name(o), i);
+  }
+  if (recv_end.succeeded > received)
+    w_.fail("drain", "lane %c: %zu messages have been received, %zu were sent before SQD", name_, recv_end.succeeded,
+            received);
+}
+
 bool Lane::result_there(const Op& op) const { return load_word(sink, op.local[0]) == op.found; }
 
 /// The word is as some number of atomics have left it: all that have succeeded, and none that was not posted.
 void Lane::check_word(size_t posted) {
   size_t succeeded = 0, right = 0;
   for (size_t i = 0; i < posted; ++i) {
-    if (!is_atomic(ops_[i].plan->opcode) || ops_[i].plan->wrong != Wrong::kNone) continue;
+    if (!is_atomic(ops_[i].plan->opcode) || ops_[i].plan->contended || ops_[i].plan->wrong != Wrong::kNone) continue;
     ++right;
     succeeded += i < send.succeeded;
   }
@@ -289,7 +324,10 @@ void Lane::effect(size_t i, const char* when) {
   switch (op.plan->opcode) {
     case WrOpcode::kRdmaRead: there = sink.holds(op.local, op.data); break;
     case WrOpcode::kCompareSwap:
-    case WrOpcode::kFetchAdd: there = result_there(op); break;
+    case WrOpcode::kFetchAdd:
+      if (op.plan->contended) return shared_words->done(op.plan->opcode, op.operands, load_word(sink, op.local[0]));
+      there = result_there(op);
+      break;
     case WrOpcode::kSend:
     case WrOpcode::kSendImm:
     case WrOpcode::kSendInv:
@@ -507,7 +545,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     }
     if (is_atomic(o)) {
       in_sink.push_back(op.local);
-      if (!raw_ && !sink.untouched(op.local) && (!posted || !result_there(op)))
+      if (!raw_ && !sink.untouched(op.local) && (!posted || !(op.plan->contended || result_there(op))))
         w_.fail("memory", "lane %c: result of atomic %zu is what was never there", name_, i);
       continue;
     }

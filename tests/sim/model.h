@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,8 @@ struct LaneEnd {
   WcStatus error = WcStatus::kSuccess;  ///< the first one that is not a flush
 };
 
+class SharedWords;
+
 class Lane {
  public:
   /// @p first_window: index of the first window, behind those of all regions.
@@ -122,6 +125,16 @@ class Lane {
   /// Nothing comes any more: every byte of every block. @p flushed: the requester has seen
   /// the end of its QP. @p received: and the responder the end of its own.
   void check_end(bool may_break, bool flushed, bool received);
+
+  /// All that are told of by completions and are before @p limit have succeeded.
+  bool completed_before(size_t limit) const;
+  /// Of those from @p limit on nothing has been done.
+  void check_not_begun(size_t limit);
+
+  /// The words that contended atomics work on: the responder's. Before anything is posted.
+  std::shared_ptr<SharedWords> shared_words;
+  /// What a contended atomic does, being posted now.
+  void post_contended(size_t i, Qp::SendWr& wr);
 
   bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
   /// No completion of the requester is missing.

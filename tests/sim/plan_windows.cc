@@ -57,7 +57,10 @@ class Dialogue {
     for (unsigned n = 0; n < users; ++n) {
       OpPlan op = access(kind, atomic, number, n);
       if (wrong == Wrong::kRisk) op.risky = true;
-      if (wrong == Wrong::kBeyond && n + 1 == users) op.wrong = wrong;
+      if (wrong == Wrong::kBeyond && n + 1 == users) {
+        op.wrong = wrong;
+        if (op.size == 0) op.size = 1, op.local = op.recv = {1};  // nothing is beyond nothing
+      }
       add(user, op, ready);
     }
 

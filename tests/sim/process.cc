@@ -56,14 +56,18 @@ bool HostPort::next(Datagram& d, FlowKey& flow) {
 // ---- The process ----
 
 Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn,
-                 uint32_t srq_stag)
+                 uint32_t stags)
     : w_(world), watch_(watch), kernel_(kernel), side_(side), plan_(world.sc.hosts[static_cast<size_t>(side)]),
       next_qpn_(next_qpn), port_(world, watch, kernel, side, 0, plan_), socket_(world, watch, kernel, side, 1, plan_),
       engine(std::make_unique<Engine>(world.clock, *this, counters.data())), port_no_(engine->add_port(port_)) {
   for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
   poll_at_.resize(cqs.size());
   if (w_.sc.two_ports) socket_no_ = engine->add_port(socket_);
-  if (plan_.srq.wr != 0) shared = std::make_unique<SharedQueue>(world, *engine, side, plan_.srq, srq_stag, life);
+  if (plan_.srq.wr != 0) shared = std::make_unique<SharedQueue>(world, *engine, side, plan_.srq, stags, life);
+  if (w_.sc.has(kWord)) {
+    words = std::make_shared<SharedWords>(world, side, stags + 1);
+    if (engine->mr_add(words->block().attr()) != 0) w_.fail("setup", "mr_add");
+  }
 }
 
 Process::~Process() = default;  // a process that dies says nothing
@@ -269,6 +273,7 @@ unsigned Process::run() {
   port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
   if (shared != nullptr) shared->check();
+  if (words != nullptr && work != 0 && w_.rng.chance(1)) words->add();
   poll();
   return work;
 }
@@ -324,6 +329,7 @@ void Process::check_empty() {
     if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
   }
   if (shared != nullptr) shared->check_end();
+  if (words != nullptr && !w_.sc.has(kRaw)) words->check();
   engine.reset();
   for (const HostPort* p : {&port_, &socket_})
     if (p->total_buffers() != p->free_buffers())

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "port/moves.h"
 #include "shared_queue.h"
+#include "shared_words.h"
 #include "uapi/usiw_abi.h"
 #include "watch.h"
 #include "world.h"
@@ -56,8 +57,8 @@ class HostPort final : public SimPort {
 
 class Process final : public EngineEvents {
  public:
-  /// @p srq_stag: of the memory of the SRQ, if the host has one.
-  Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t srq_stag);
+  /// @p stags: two, if it shares memory between its connections.
+  Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t stags);
   ~Process() override;
 
   // ---- What a program does ----
@@ -69,6 +70,7 @@ class Process final : public EngineEvents {
   bool is_listener(const CmListener* l) const { return listener == l; }
   /// Gets every completion that is polled.
   std::function<void(Process&, const Cqe&)> on_cqe;
+  std::function<void(Process&, uint32_t qpn)> on_drained;
   CmListener* listener = nullptr;
 
   // ---- What the world does ----
@@ -86,6 +88,7 @@ class Process final : public EngineEvents {
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
   void qp_last_wqe(Qp& qp) override;
+  void qp_drained(Qp& qp) override { on_drained(*this, qp.qpn()); }
   void srq_limit(Srq& srq) override { static_cast<SharedQueue*>(srq.owner())->on_limit(); }
   PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) override;
 
@@ -129,6 +132,7 @@ class Process final : public EngineEvents {
  public:
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SharedQueue> shared;  ///< nullptr: the host has none
+  std::shared_ptr<SharedWords> words;   ///< nullptr: nobody contends
 
  private:
   int number(const PQp& q) const { return q.moves.present().kind == PortKind::kPacket ? port_no_ : socket_no_; }

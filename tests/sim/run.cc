@@ -55,7 +55,13 @@ void Run::start_process(Machine& m) {
     };
   }
   const bool with_srq = w.sc.hosts[static_cast<size_t>(m.side)].srq.wr != 0;
-  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, with_srq ? take_stags() : 0);
+  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, with_srq || w.sc.has(kWord) ? take_stags() : 0);
+  m.process->on_drained = [this](Process& p, uint32_t qpn) {
+    for (const auto& a : attempts_)
+      for (const auto& e : a->end)
+        if (!a->finished && e != nullptr && e->qpn == qpn && e->life_.lock() == p.life) return e->drained();
+    w.fail("drain", "QP %u is drained, and nobody's", qpn);
+  };
   m.process->on_cqe = [this](Process& p, const Cqe& c) { on_cqe(p, c); };
   Listener& l = listeners_[static_cast<size_t>(m.side)];
   m.process->listener = &l;

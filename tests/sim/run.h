@@ -61,6 +61,9 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void wake_send();
   void wake_waiting();
   bool may_post(const OpPlan& p) const;
+  void pause(const PausePlan& p);
+  void drained();
+  void resume();
   void register_memory(Lane& requester, Lane& responder);
   void remove_memory(Lane& requester, Lane& responder);
   void wake_recv();
@@ -81,6 +84,9 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   LifeOf life_;
   bool gone_ = false, closing_ = false, sending_ = false, no_qp_ = false;
   bool waiting_ = false;  ///< the next work request is for later than something that has not come
+  bool paused_ = false, asked_ = false, drained_ = false;  ///< in SQD; SQ_DRAINED is to come, has come
+  size_t pause_limit_ = 0;     ///< what was posted before
+  uint64_t pause_length_ = 0;
   size_t local_done_ = 0;  ///< work requests before it have succeeded, and those of windows were looked at
   uint64_t stall_ = 2'000;
   friend class Run;

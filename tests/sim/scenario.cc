@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw"};
+    "srq",       "mw",        "word",     "sqd"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -136,6 +136,29 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
   if ((sc.has(kMidClose) || sc.has(kAbort)) && end_early) s.early_end = early;
   if (sc.has(kAbort)) s.ending = destroy ? Ending::kDestroy : Ending::kError;
   return s;
+}
+
+/// Atomics, and READs that become some, work on the words of the responder's host.
+void contend(Rng& rng, LanePlan& lane) {
+  for (size_t i = 0; i < lane.ops.size(); ++i) {
+    OpPlan& op = lane.ops[i];
+    const bool now = rng.chance(is_atomic(op.opcode) ? 70 : 30), swap = rng.chance(50);
+    if (!now || !is_answered(op.opcode) || op.wrong != Wrong::kNone || op.window >= 0 || op.read_of >= 0) continue;
+    op.contended = true;
+    op.opcode = swap ? WrOpcode::kCompareSwap : WrOpcode::kFetchAdd;
+    op.size = kAtomicBytes;
+    op.local = op.recv = {kAtomicBytes};
+  }
+}
+
+std::vector<PausePlan> make_pauses(Rng& rng) {
+  std::vector<PausePlan> out;
+  for (unsigned n = 1 + static_cast<unsigned>(rng.below(4)); n > 0; --n)
+    out.push_back({.end = static_cast<int>(rng.below(2)),
+                   .at = rng.log_range(kUs, 20 * kMs),
+                   .length = rng.log_range(100, 5 * kMs),
+                   .tell = rng.chance(70)});
+  return out;
 }
 
 SrqPlan make_srq(Rng& rng, const Scenario& sc) {
@@ -270,13 +293,15 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   sc.two_ports = ports.chance(35);
   if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
   // Without a kind of what follows, all is as it was before there was that kind.
-  Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09);
+  Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
     if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= 1u << kind | (worse ? 1u << with : 0);
   };
   also(srq, kSrq, kAbort);
   also(mw, kMw, kBadOp);
+  also(word, kWord, kMidClose);
+  also(sqd, kSqd, kMidClose);
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);
@@ -303,6 +328,15 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
     for (PairPlan& pair : sc.pairs)
       for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
   if (sc.has(kSrq)) share_receives(srq, sc);
+  if (sc.has(kWord)) {
+    while (sc.pairs.size() < 4 && word.chance(60)) sc.pairs.push_back(make_pair(word, sc, sc.pairs.size()));
+    for (PairPlan& pair : sc.pairs)
+      for (SessionPlan& s : pair.sessions)
+        for (LanePlan& lane : s.lane) contend(word, lane);
+  }
+  if (sc.has(kSqd))
+    for (PairPlan& pair : sc.pairs)
+      for (SessionPlan& s : pair.sessions) s.pauses = make_pauses(sqd);
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
   make_incidents(wire_rng, sc);

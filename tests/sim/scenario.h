@@ -70,6 +70,8 @@ enum Fault : unsigned {
   kAdded,
   kSrq = kAdded,  ///< hosts have a shared receive queue, and connections that take from it
   kMw,          ///< memory windows
+  kWord,        ///< atomics of all connections to a host work on the same words
+  kSqd,         ///< QPs go to SQD and back amid their work
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -97,6 +99,7 @@ struct OpPlan {
   int window = -1;                         ///< by this one of the lane; BIND_MW, LOCAL_INV: of the other lane
   bool unbind = false;                     ///< LOCAL_INV, or BIND_MW to nothing
   bool risky = false;                      ///< may fail, since the window may be unbound under way
+  bool contended = false;                  ///< an atomic, and its word is that of the responder's host
   bool alone = false;                      ///< posted when all before it have completed
   uint32_t after = 0;                      ///< ... when so many messages of the other lane have been received
   std::vector<uint32_t> local, recv;       ///< lengths of the SGEs
@@ -119,6 +122,13 @@ struct LanePlan {
   bool shared = false;  ///< the receives are those of the SRQ of the responder's host
 };
 
+struct PausePlan {
+  int end = 0;
+  uint64_t at = 0;      ///< ns after ESTABLISHED
+  uint64_t length = 0;  ///< ns until it goes on, behind being told if it wants to
+  bool tell = false;
+};
+
 enum class Ending : uint8_t { kDisconnect, kBoth, kError, kDestroy };
 
 struct SessionPlan {
@@ -133,6 +143,7 @@ struct SessionPlan {
   bool reject = false;
   uint64_t think = 0;      ///< ns until the server accepts
   uint64_t gap = 0;        ///< ns between this session and the next
+  std::vector<PausePlan> pauses;
   bool reset_qp = false;   ///< the client uses the QP of the session before again
 };
 

@@ -41,6 +41,10 @@ enum class Mutation {
   kSwallowLimit,       ///< ... that the SRQ's limit is reached
   kWriteUnbound,       ///< what is to fail by a window goes by the region
   kFlipUnbound,        ///< a byte of what was a window changes
+  kRepeatAtomic,       ///< what is added is added twice
+  kTwoWinners,         ///< a compare-and-swap is undone
+  kGoOnEarly,          ///< a QP goes on while its program believes it in SQD
+  kSwallowDrained,     ///< a program never hears that its QP is drained
   kMutations,
 };
 const char* mutation_name(Mutation m);

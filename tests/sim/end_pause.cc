@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file end_pause.cc
+/// SQD of a QP amid its work: what is posted by then completes, nothing that is posted later begins until the program
+/// goes on. With the wish to be told, the program waits for SQ_DRAINED.
+#include "run.h"
+
+namespace usiw::sim {
+
+void End::pause(const PausePlan& p) {
+  Qp* q = qp();
+  if (over || gone_ || closing_ || paused_ || q == nullptr || q->state() != QpState::kRts) return;
+  w_.trace("%c app: qp %u pauses behind %zu", 'A' + machine_.side, qpn, out()->send.posted);
+  paused_ = true;
+  asked_ = p.tell;
+  drained_ = false;
+  pause_limit_ = out()->send.posted;
+  pause_length_ = p.length;
+  process_->engine->qp_pause(q, p.tell);
+  if (w_.mutation == Mutation::kGoOnEarly) ++w_.mutated, process_->engine->qp_resume(q);
+  if (!p.tell) w_.after(p.length, life_, [s = shared_from_this()] { s->resume(); });
+}
+
+void End::drained() {
+  w_.trace("%c engine: qp %u is drained", 'A' + machine_.side, qpn);
+  if (w_.mutation == Mutation::kSwallowDrained) return void(++w_.mutated);
+  if (!paused_ || !asked_ || drained_)
+    return w_.fail("drain", "%c: QP %u is drained, which nobody has asked for", 'A' + machine_.side, qpn);
+  drained_ = true;
+  w_.after(pause_length_, life_, [s = shared_from_this()] { s->resume(); });
+}
+
+void End::resume() {
+  Qp* q = qp();
+  if (over || gone_ || q == nullptr || !paused_) return;
+  if (q->state() == QpState::kRts) {
+    bool polled = true;
+    for (const Cq* cq : process_->cqs) polled &= cq->empty();
+    if (drained_ && polled && !out()->completed_before(pause_limit_))
+      w_.fail("drain", "%c: QP %u was drained, and what was posted before has not completed", 'A' + machine_.side, qpn);
+    out()->check_not_begun(pause_limit_);
+  }
+  w_.trace("%c app: qp %u goes on, posted %zu", 'A' + machine_.side, qpn, out()->send.posted);
+  paused_ = false;
+  process_->engine->qp_resume(q);
+}
+
+}  // namespace usiw::sim

@@ -156,7 +156,7 @@ def test_link_delete_is_told():
     watcher.wait_for("async event FD")
     try:
         run("rdma", "link", "delete", A.dev, timeout=30)
-        watcher.wait_for("fatal")
+        watcher.wait_for("IBV_EVENT_DEVICE_FATAL")
     finally:
         watcher.kill()
         link_add(A)

@@ -34,11 +34,21 @@ def pytest_collection_modifyitems(config, items):
         items[:] = keep
 
 
-class Failures:
-    """Tells what failed, and why, at once: the run may be cut off before its summary."""
+class Reports:
+    """Tells what failed, and why, at once: the run may be cut off before its summary. And how long the cases of programs
+    took, each of which pytest sees only as a part of the first."""
 
     def __init__(self, config):
         self.config = config
+        self.seconds = {}
+
+    def pytest_terminal_summary(self, terminalreporter):
+        slow = sorted(((seconds, name) for name, seconds in self.seconds.items() if seconds >= 1), reverse=True)[:25]
+        if slow:
+            terminalreporter.section("slowest cases of programs")
+            for seconds, (program, name) in slow:
+                terminalreporter.write_line(f"{seconds:7.2f}s {program} {name}")
+            terminalreporter.write_line(f"{sum(self.seconds.values()):7.2f}s all {len(self.seconds)}")
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
@@ -47,7 +57,7 @@ class Failures:
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(Failures(config))
+    config.pluginmanager.register(Reports(config), "cases-reports")
 
 
 def pytest_generate_tests(metafunc):
@@ -73,6 +83,7 @@ def case_results(request):
         if case:
             selected.setdefault(case.program, []).append(case)
     results = {}
+    reports = request.config.pluginmanager.get_plugin("cases-reports")
 
     def get(case, env=None):
         if (case.program, case.name) not in results:
@@ -80,6 +91,7 @@ def case_results(request):
             port = {"USIW_RUN_PORT": "socket"} if cuts_wire(case) else {}
             for name, result in cases.run_cases(case.program, together, {**(env or {}), **port}).items():
                 results[case.program, name] = result
+                reports.seconds[case.program, name] = result.seconds
         return results[case.program, case.name]
     return get
 

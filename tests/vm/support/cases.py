@@ -24,6 +24,7 @@ class Result(NamedTuple):
     """How a case ended."""
     passed: bool
     text: str
+    seconds: float = 0
 
 
 def path_of(program):
@@ -82,11 +83,11 @@ def _collect(output, status, results):
         if line.startswith("run "):
             running, notes = words[1], []
         elif line.startswith("ok "):
-            results[words[1]] = Result(True, line)
+            results[words[1]] = Result(True, line, int(words[2]) / 1000)
             running = None
         elif line.startswith("not ok "):
-            name, _, text = line[len("not ok "):].partition(" ")
-            results[name] = Result(False, "\n".join([text] + notes))
+            name, took, text = (line[len("not ok "):] + " ").split(" ", 2)
+            results[name] = Result(False, "\n".join([text.strip()] + notes), int(took) / 1000)
             running = None
         else:
             notes.append(line)

@@ -12,7 +12,7 @@ using namespace usiw::fuzz;
 
 class Pair {
  public:
-  explicit Pair(Input& in) : in_(in), hosts_{{clock_, 0}, {clock_, 1}} {
+  explicit Pair(Input& in) : in_(in), hosts_{{clock_, 0}, {clock_, 1, {.srq = in.last() >= 0xc0}}} {
     for (Host& h : hosts_) h.connect();
   }
 
@@ -84,6 +84,8 @@ class Pair {
           h.engine().qp_probe(h.qp);
         else if (const uint8_t kind = in_.get(); kind < kRegions)
           h.remove(kind);
+        else if (kind >= 0xf0)
+          h.arm(kind & 0xfu);
         break;
       case 19:
         h.port.tx_limit = in_.flag() ? SIZE_MAX : in_.get() % 4;
@@ -92,12 +94,50 @@ class Pair {
     }
   }
 
+  /// Binds a window, invalidates one, by itself or by a SEND, or goes by one.
+  void post_window(Host& h) {
+    const uint8_t what = in_.get();
+    const bool type2 = (what & 1) != 0;
+    const uint32_t stag = window_of(type2, what >> 1 & 3);
+    std::vector<Sge> sges;
+    Qp::SendWr wr{.wr_id = 0, .opcode = WrOpcode::kBindMw, .flags = 0, .remote_addr = 0, .rkey = stag};
+    switch (what >> 3 & 3) {
+      case 0: {
+        const Sge to = sge_from(in_);
+        wr.remote_addr = to.addr;
+        wr.imm = type2 || (what & 0xe0) == 0xe0 ? 1 : 0;
+        wr.bind = {.length = to.length, .access = in_.get(), .region = to.lkey};
+        break;
+      }
+      case 1:
+        wr.opcode = WrOpcode::kLocalInv;
+        wr.imm = (what & 0xe0) == 0xe0 ? stag_of(kOpen) : stag;
+        break;
+      case 2:
+        wr.opcode = WrOpcode::kSendInv;
+        wr.imm = (what & 0xe0) == 0xe0 ? stag_of(kOpen) : stag;
+        wr.flags = static_cast<uint8_t>(in_.get() & (kWrFence | kWrSolicited));
+        if (in_.flag()) sges.push_back(sge_from(in_));
+        break;
+      default: {
+        static constexpr WrOpcode kOps[] = {WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead, WrOpcode::kFetchAdd};
+        sges.push_back(sge_from(in_));
+        const uint64_t to = (what & 0x80) != 0 ? in_.get() : to_of(in_.get() % kRegions) + in_.get();
+        h.post_send(in_.pick(kOps), 0, std::move(sges), to, stag);
+        return;
+      }
+    }
+    h.post_window(wr, std::move(sges));
+  }
+
   void post_send(Host& h) {
     static constexpr WrOpcode kOps[] = {WrOpcode::kSend,    WrOpcode::kRdmaWrite,    WrOpcode::kRdmaRead,
                                        WrOpcode::kSendImm, WrOpcode::kRdmaWriteImm, WrOpcode::kFetchAdd,
                                        WrOpcode::kCompareSwap};
     const WrOpcode op = in_.pick(kOps);
-    const auto flags = static_cast<uint8_t>(in_.get() & (kWrFence | kWrSignaled | kWrSolicited | kWrInline));
+    const uint8_t what = in_.get();
+    if ((what & 0xc0) == 0xc0) return post_window(h);
+    const auto flags = static_cast<uint8_t>(what & (kWrFence | kWrSignaled | kWrSolicited | kWrInline));
     std::vector<Sge> sges(in_.get() % 4);
     for (Sge& s : sges) s = sge_from(in_);
     const Sge remote = sge_from(in_);

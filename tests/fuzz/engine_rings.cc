@@ -25,10 +25,15 @@ struct Rings : Qp {
   using Qp::rq_;
   using Qp::sq_;
 };
+struct SharedRings : Srq {
+  using Srq::free_;
+  using Srq::posted_;
+  using Srq::slots_;
+};
 
 class Hostile {
  public:
-  explicit Hostile(Input& in) : in_(in), host_(clock_, 0, kLimits), peer_(clock_, 1) {
+  explicit Hostile(Input& in) : in_(in), host_(clock_, 0, limits(in)), peer_(clock_, 1) {
     host_.hostile_ring = true;
     host_.connect();
     peer_.connect();
@@ -54,10 +59,21 @@ class Hostile {
   }
 
  private:
-  static constexpr HostLimits kLimits{.wr = 4, .sge = 3, .max_inline = 64, .cqe = 16};
+  static HostLimits limits(const Input& in) {
+    return {.wr = 4, .sge = 3, .max_inline = 64, .cqe = 16, .srq = in.last() >= 0xc0};
+  }
 
   SendWqe& send_slot(uint32_t i) { return (host_.qp->*(&Rings::sq_)).at(i); }
-  RecvWqe& recv_slot(uint32_t i) { return (host_.qp->*(&Rings::rq_)).at(i); }
+  WqeRing<RecvWqe>& recv_ring() {
+    return host_.srq != nullptr ? host_.srq->*(&SharedRings::slots_) : host_.qp->*(&Rings::rq_);
+  }
+  RecvWqe& recv_slot(uint32_t i) { return recv_ring().at(i); }
+  /// An entry of the SRQ's rings of numbers.
+  void write_number(uint8_t what) {
+    auto& ring = host_.srq->*((what & 1) != 0 ? &SharedRings::posted_ : &SharedRings::free_);
+    static constexpr uint32_t kNumbers[] = {0, 1, 2, 3, 4, 5, 0x10000, UINT32_MAX};
+    ring[(what >> 1) % host_.srq->capacity()].store(in_.pick(kNumbers));
+  }
 
   void op() {
     const uint8_t what = in_.get();
@@ -69,13 +85,13 @@ class Hostile {
       case 4: write_send(what >> 4); break;
       case 5: write_recv(what >> 4); break;
       case 6: host_.qp->ring_send(); break;
-      case 7: host_.qp->ring_recv(); break;
+      case 7: host_.srq != nullptr ? host_.srq->ring_recv() : host_.qp->ring_recv(); break;
       case 8: scribble(); break;
       case 9: racing_ = in_.get() % 32; break;
       case 10: {  // the honest producer's side, on slots that may be anything
         const Sge s = sge_from(in_);
         if (in_.flag())
-          host_.qp->post_recv(1, {&s, 1});
+          host_.srq != nullptr ? host_.srq->post_recv(1, {&s, 1}) : host_.qp->post_recv(1, {&s, 1});
         else
           host_.qp->post_send({2, WrOpcode::kSend, kWrSignaled, 0, 0}, {&s, 1});
         host_.qp->ring_send();
@@ -91,7 +107,18 @@ class Hostile {
           case 2: host_.engine().qp_abort(host_.qp); break;
           case 3:
             host_.engine().qp_reset(host_.qp);
+            host_.told.last_wqe = 0;
             break;
+          case 4:
+            if (host_.srq != nullptr) {
+              const uint8_t n = in_.get();
+              if ((n & 0x80) != 0)
+                write_number(n);
+              else if (host_.engine().srq_limit(host_.srq) == 0 || (n & 0x40) != 0)
+                host_.told.armed = true, host_.engine().srq_arm(host_.srq, n % 8);
+              break;
+            }
+            [[fallthrough]];
           default: clock_.now += in_.get<uint16_t>() * 1'000u; break;
         }
         break;
@@ -116,6 +143,15 @@ class Hostile {
     w.count = (w.flags & kWrInline) != 0 ? bytes : sges;
     w.imm = in_.get();
     for (size_t i = 0; i < tail / sizeof(Sge) && i < (sges & 3u); ++i) w.sges()[i] = sge_from(in_);
+    if ((w.imm & 0xe0) == 0xe0) {  // a window: to bind, or to invalidate
+      w.rkey = w.imm = window_of((w.imm & 1) != 0, w.imm >> 1 & 3);
+      if (static_cast<WrOpcode>(w.opcode) == WrOpcode::kBindMw && tail >= sizeof(BindDetails)) {
+        const Sge to = sge_from(in_);
+        w.imm = in_.flag() ? 1 : 0;
+        w.remote_addr = to.addr;
+        *w.bind() = {.length = to.length, .access = in_.get(), .region = to.lkey};
+      }
+    }
     w.valid.store(1);
   }
   void write_recv(uint32_t index) {
@@ -137,7 +173,7 @@ class Hostile {
         break;
       }
       case 2: {
-        auto& ring = host_.qp->*(&Rings::rq_);
+        auto& ring = recv_ring();
         bytes = {reinterpret_cast<uint8_t*>(&ring.at(what >> 4)), sizeof(RecvWqe) + ring.tail_bytes()};
         break;
       }
@@ -166,7 +202,17 @@ class Hostile {
     }
     const Sge local{to_of(kOpen), in_.get() * 16u, stag_of(kOpen)};
     const Sge remote = sge_from(in_);
-    peer_.post_send(kOps[what % 4], 0, {local}, remote.addr, remote.lkey);
+    if ((what & 0x60) == 0x60) {
+      const uint32_t stag = window_of(what % 4 != 0, what / 4 % 4);
+      Qp::SendWr wr{.wr_id = 0, .opcode = WrOpcode::kSendInv, .flags = 0, .remote_addr = 0, .rkey = 0};
+      wr.imm = stag;
+      if ((what & 0x10) != 0)
+        peer_.post_window(wr, {local});
+      else
+        peer_.post_send(kOps[what % 8], 0, {local}, remote.addr, stag);
+      return;
+    }
+    peer_.post_send((what & 0x40) != 0 ? kOps[what % 8] : kOps[what % 4], 0, {local}, remote.addr, remote.lkey);
   }
 
   void turn() {

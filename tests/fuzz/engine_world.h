@@ -6,16 +6,19 @@
 #ifndef USIW_TESTS_FUZZ_ENGINE_WORLD_H
 #define USIW_TESTS_FUZZ_ENGINE_WORLD_H
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <deque>
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/psn.h"
 #include "engine/qp_context.h"
+#include "engine/srq_context.h"
 #include "base/wire.h"
 #include "input.h"
 #include "engine/port.h"
@@ -145,13 +148,17 @@ inline constexpr size_t kRegionBytes = 4096;
 
 constexpr uint32_t stag_of(uint32_t kind) { return (17 + kind) << 8 | 0x5a; }
 constexpr uint64_t to_of(uint32_t kind) { return 0x100000u * (1 + kind); }
+/// Windows, one of each type, with their keys. They may be bound to what peers may reach anyway.
+constexpr uint32_t window_of(bool type2, uint32_t key) { return (USIW_MAX_MR + (type2 ? 1u : 0u)) << 8 | key; }
 
 class Memory {
  public:
   void add_to(Engine& engine) {
     static constexpr uint32_t kAll =
         kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
-    static constexpr uint32_t kAccess[kRegions] = {kAll, kAccessRemoteRead, kAccessLocalWrite, kAll};
+    static constexpr uint32_t kAccess[kRegions] = {kAll | kAccessMwBind, kAccessRemoteRead | kAccessMwBind,
+                                                    kAccessLocalWrite, kAll | kAccessMwBind};
+    for (const bool type2 : {false, true}) FUZZ_CHECK(engine.mw_add({window_of(type2, 0), kPd, type2}) == 0, "mw_add");
     for (uint32_t kind = 0; kind < kRegions; ++kind) {
       bytes_[kind].reset(new uint8_t[kRegionBytes]);
       std::memset(bytes_[kind].get(), 0x40 + static_cast<int>(kind), kRegionBytes);
@@ -216,6 +223,10 @@ struct Told final : EngineEvents {
     FUZZ_CHECK(error <= 0 && error >= -4095, "not an error");
     ++ended;
   }
+  void qp_last_wqe(Qp&) override { FUZZ_CHECK(++last_wqe == 1, "the last receive of a QP is told twice"); }
+  void srq_limit(Srq&) override { FUZZ_CHECK(std::exchange(armed, false), "the limit of an SRQ that is not armed"); }
+  bool armed = false;  ///< srq_limit() may come, once
+  unsigned last_wqe = 0;
   unsigned ready = 0, overrun = 0, ended = 0, closed = 0;
 };
 
@@ -233,6 +244,7 @@ struct HostLimits {
   uint32_t wr = 8, sge = 3, max_inline = 64, cqe = 64;
   uint16_t ird = 4, ord = 4, mtu = 1500;
   uint32_t window = 1024;
+  bool srq = false;  ///< receives are taken from an SRQ
 };
 
 /// The books of a connection agree.
@@ -263,6 +275,8 @@ class Host {
     attr.max_send_sge = attr.max_recv_sge = limits.sge;
     attr.max_inline = limits.max_inline;
     attr.sq_sig_all = true;
+    if (limits.srq)
+      attr.srq = srq = owned_->srq_create({.pd = kPd, .max_wr = limits.wr, .max_sge = limits.sge, .owner = nullptr});
     qp = owned_->qp_create(attr);
   }
   ~Host() {
@@ -296,11 +310,26 @@ class Host {
     return true;
   }
   bool post_recv(std::vector<Sge> sges) {
-    if (qp->post_recv(next_id_, sges) != 0) return false;
+    if ((srq != nullptr ? srq->post_recv(next_id_, sges) : qp->post_recv(next_id_, sges)) != 0) return false;
     recvs_.push_back({next_id_++, std::move(sges), {}});
     for (const Sge& s : recvs_.back().sinks) memory.cover(s, 1);
-    qp->ring_recv();
+    srq != nullptr ? srq->ring_recv() : qp->ring_recv();
     return true;
+  }
+
+  /// What is of this end alone, or invalidates by a SEND: nothing is read but @p sges.
+  bool post_window(Qp::SendWr wr, std::vector<Sge> sges) {
+    wr.wr_id = next_id_;
+    if (qp->post_send(wr, sges) != 0) return false;
+    sends_.push_back({next_id_++, {}, wr.opcode});
+    qp->ring_send();
+    return true;
+  }
+  void arm(uint32_t limit) {
+    if (srq == nullptr) return;
+    told.armed = limit != 0;
+    owned_->srq_arm(srq, limit);
+    FUZZ_CHECK((owned_->srq_limit(srq) != 0) == told.armed, "armed, or told");
   }
 
   /// Takes completions: each work request once, in the order of posting. Those of a dead CQ
@@ -311,7 +340,8 @@ class Host {
     take(*send_cq, sends_);
     take(*recv_cq, recvs_);
   }
-  size_t outstanding() const { return sends_.size() + recvs_.size(); }
+  /// Work requests that have not completed; those that are in the SRQ need not.
+  size_t outstanding() const { return sends_.size() + recvs_.size() - in_srq(); }
   size_t sends_outstanding() const { return sends_.size(); }
   uint64_t count(usiw_counter c) const { return counters[c]; }
 
@@ -326,6 +356,7 @@ class Host {
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
   Qp* qp = nullptr;
+  Srq* srq = nullptr;
   bool hostile_ring = false;
   std::function<void(size_t sent_index, const Cqe&)> on_send_done;
 
@@ -335,11 +366,21 @@ class Host {
     std::vector<Sge> sinks;
     WrOpcode op;
   };
+  size_t in_srq() const {
+    if (srq == nullptr) return 0;
+    uint32_t n = 0;
+    while (n < srq->capacity() && static_cast<const SrqContext*>(srq)->has(n + 1)) ++n;
+    FUZZ_CHECK(n <= recvs_.size(), "more is in the SRQ than was posted");
+    return n;
+  }
   void take(Cq& cq, std::deque<Posted>& posted) {
     std::array<Cqe, 16> got;
     for (size_t n; (n = cq.poll(got)) != 0;) {
       for (const Cqe& c : std::span(got).first(n)) {
         FUZZ_CHECK(!posted.empty(), "a completion of nothing");
+        // Those of an SRQ complete in the order of their messages, which may have taken them in another.
+        const auto of = std::find_if(posted.begin(), posted.end(), [&](const Posted& p) { return p.wr_id == c.wr_id; });
+        if (srq != nullptr && &cq == recv_cq && of != posted.end()) std::iter_swap(of, posted.begin());
         FUZZ_CHECK(c.wr_id == posted.front().wr_id, "completions out of order, or twice");
         uint64_t room = 0;
         for (const Sge& s : posted.front().sinks) room += s.length;

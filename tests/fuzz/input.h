@@ -33,6 +33,9 @@ class Input {
 
   bool done() const { return rest_.empty(); }
   size_t left() const { return rest_.size(); }
+  /// The last byte of all, which is taken in its turn all the same: for what was added later, so that inputs of before
+  /// mean what they did.
+  uint8_t last() const { return rest_.empty() ? uint8_t{0} : rest_.back(); }
   std::span<const uint8_t> take(size_t n) {
     const auto out = rest_.first(std::min(n, rest_.size()));
     rest_ = rest_.subspan(out.size());

@@ -131,6 +131,10 @@ inline Datagram craft(Input& in, uint32_t psn, uint32_t ack_psn) {
       s.rdmap_opcode = (what & 0x40) != 0 ? USIW_RDMAP_SEND : USIW_RDMAP_SEND_SE;
       s.msn = 1 + in.get() % 16;
       s.mo = in.get() * 8u;
+      if ((h.flags & 0x18) == 0x18) {
+        s.rdmap_opcode = USIW_RDMAP_SEND_INV;
+        s.stag = (s.mo & 8) != 0 ? window_of(true, s.msn % 4) : stag_from(in, 1);
+      }
       break;
     case 3: {
       s.last = true;

@@ -86,7 +86,10 @@ class Program {
     const bool extended = what >= 128;
     switch (what % 16) {
       case 0:
-        if (pd_ == nullptr) pd_ = usiw_verb_alloc_pd(ibv());
+        if (extended && pd_ != nullptr)
+          create_srq();
+        else if (pd_ == nullptr)
+          pd_ = usiw_verb_alloc_pd(ibv());
         break;
       case 1:
         if (cq_ != nullptr) break;
@@ -106,8 +109,17 @@ class Program {
         if (!bytes.empty()) feed(bytes.data(), bytes.size());
         break;
       }
-      case 9: reg_mr(); break;
+      case 9:
+        if (extended)
+          change_memory();
+        else
+          reg_mr();
+        break;
       case 10:
+        if (extended && qps_.empty() && srq_ != nullptr) {
+          FUZZ_CHECK(usiw_verb_destroy_srq(srq_) == 0, "destroy_srq");
+          srq_ = nullptr;
+        }
         if (qps_.empty()) break;
         usiw_verb_destroy_qp(qps_.back());
         qps_.pop_back();
@@ -129,7 +141,9 @@ class Program {
         break;
       case 13: fail_next_ = in_.get() % 8; break;
       case 14:
-        if (!qps_.empty()) {
+        if (extended && srq_ != nullptr) {
+          use_srq();
+        } else if (!qps_.empty()) {
           ibv_qp_attr attr{};
           static constexpr ibv_qp_state kStates[] = {IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_SQD, IBV_QPS_RTS};
           attr.qp_state = in_.pick(kStates);
@@ -170,16 +184,81 @@ class Program {
     ex.end_poll(&ex);
   }
 
+  void create_srq() {
+    if (srq_ != nullptr) return;
+    ibv_srq_init_attr basic{};
+    basic.attr = {in_.get<uint16_t>() % 300u, in_.get() % 40u, 0};
+    if (in_.flag()) {
+      ibv_srq_init_attr_ex attr{};
+      attr.attr = basic.attr;
+      attr.comp_mask = in_.get();
+      attr.srq_type = static_cast<ibv_srq_type>(in_.get() % 4);
+      attr.pd = pd_;
+      srq_ = usiw_verb_create_srq_ex(ibv(), &attr);
+    } else {
+      srq_ = usiw_verb_create_srq(pd_, &basic);
+    }
+  }
+  void use_srq() {
+    const uint8_t what = in_.get();
+    ibv_srq_attr attr{in_.get(), in_.get(), in_.get<uint16_t>()};
+    if (what % 4 == 0) usiw_verb_modify_srq(srq_, &attr, what / 4 % 4);
+    if (what % 4 == 1) usiw_verb_query_srq(srq_, &attr);
+    if (what % 4 < 2) return;
+    ibv_sge sge{in_.get(), in_.get<uint32_t>(), in_.get<uint32_t>()};
+    ibv_recv_wr recv{}, *bad = nullptr;
+    recv.sg_list = &sge;
+    recv.num_sge = what / 4 % 2;
+    for (unsigned n = 1 + what / 8; n != 0; --n) usiw_verb_post_srq_recv(srq_, &recv, &bad);
+  }
+  /// Windows, and regions that are registered anew.
+  void change_memory() {
+    const uint8_t what = in_.get();
+    if (pd_ == nullptr) return;
+    ibv_mr* mr = mrs_.empty() ? nullptr : mrs_[in_.get() % mrs_.size()];
+    switch (what % 4) {
+      case 0:
+        if (mr != nullptr)
+          usiw_verb_rereg_mr(mr, what / 4 % 16, pd_, memory_.data() + in_.get(), in_.get() * 8u, in_.get());
+        break;
+      case 1:
+        if (mws_.size() == 4) break;
+        if (ibv_mw* mw = usiw_verb_alloc_mw(pd_, static_cast<ibv_mw_type>(what / 4 % 4))) mws_.push_back(mw);
+        break;
+      case 2:
+        if (mws_.empty() || qps_.empty()) break;
+        {
+          ibv_mw_bind bind{};
+          bind.send_flags = what / 4 % 32;
+          bind.bind_info = bind_info(mr);
+          usiw_verb_bind_mw(qps_[0], mws_[in_.get() % mws_.size()], &bind);
+        }
+        break;
+      default:
+        if (mws_.empty()) break;
+        FUZZ_CHECK(usiw_verb_dealloc_mw(mws_.back()) == 0, "dealloc_mw");
+        mws_.pop_back();
+        break;
+    }
+  }
+  ibv_mw_bind_info bind_info(ibv_mr* mr) {
+    return {mr, reinterpret_cast<uint64_t>(memory_.data()) + in_.get(), in_.get() * 4u, in_.get()};
+  }
+
   void create_qp(bool extended) {
     if (pd_ == nullptr || cq_ == nullptr || qps_.size() == 4) return;
     ibv_qp_init_attr_ex attr{};
     attr.qp_type = IBV_QPT_RC;
     attr.send_cq = attr.recv_cq = cq_;
     attr.cap = {in_.get() * 4u, in_.get() * 4u, in_.get() % 40u, in_.get() % 40u, in_.get() * 8u};
+    if (srq_ != nullptr && in_.flag()) attr.srq = srq_;
     if (extended) {
       attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
       attr.pd = pd_;
-      attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+      attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
+                            IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                            IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+                            IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     }
     ibv_qp* qp = extended ? usiw_verb_create_qp_ex(ibv(), &attr)
                           : usiw_verb_create_qp(pd_, reinterpret_cast<ibv_qp_init_attr*>(&attr));
@@ -201,6 +280,13 @@ class Program {
     wr.num_sge = in_.get() % 2;
     wr.opcode = static_cast<ibv_wr_opcode>(in_.get() % 16);
     wr.send_flags = in_.get() & ~unsigned{IBV_SEND_INLINE};
+    if (wr.opcode == IBV_WR_BIND_MW && !mws_.empty()) {
+      wr.num_sge = 0;
+      wr.bind_mw.mw = mws_[0];
+      wr.bind_mw.rkey = mws_[0]->rkey + in_.get();
+      wr.bind_mw.bind_info = bind_info(mrs_.empty() ? nullptr : mrs_[0]);
+    }
+    if (wr.opcode == IBV_WR_LOCAL_INV && !mws_.empty()) wr.num_sge = 0, wr.invalidate_rkey = mws_[0]->rkey;
     ibv_qp* qp = qps_[in_.get() % qps_.size()];
     ibv_recv_wr recv{}, *bad_recv = nullptr;
     recv.sg_list = &sge;
@@ -211,6 +297,24 @@ class Program {
       usiw_verb_post_send(qp, &wr, &bad);
   }
 
+  void begin_other(ibv_qp_ex& ex, unsigned kind) {
+    const uint32_t rkey = mws_.empty() ? in_.get() : mws_[0]->rkey;
+    switch (kind) {
+      case 0: ex.wr_send_imm(&ex, rkey); break;
+      case 1: ex.wr_rdma_write_imm(&ex, rkey, 0x123, 1); break;
+      case 2: ex.wr_send_inv(&ex, rkey); break;
+      case 3: ex.wr_local_inv(&ex, rkey); break;
+      case 4: ex.wr_atomic_cmp_swp(&ex, rkey, 0x128, 1, 2); break;
+      case 5: ex.wr_atomic_fetch_add(&ex, rkey, 0x128, 1); break;
+      case 6:
+        if (!mws_.empty()) {
+          const ibv_mw_bind_info info = bind_info(mrs_.empty() ? nullptr : mrs_[0]);
+          ex.wr_bind_mw(&ex, mws_[0], rkey + in_.get(), &info);
+        }
+        break;
+      default: break;
+    }
+  }
   void post_batch() {
     if (qps_.empty()) return;
     ibv_qp_ex& ex = from(qps_[in_.get() % qps_.size()])->ex;
@@ -221,6 +325,7 @@ class Program {
     for (unsigned n = in_.get() % 20; n != 0; --n) {
       const uint8_t what = in_.get();
       ex.wr_flags = in_.get() % 32;
+      if (what % 4 == 0) begin_other(ex, what / 32);
       if (what % 4 == 1) ex.wr_send(&ex);
       if (what % 4 == 2) ex.wr_rdma_write(&ex, 0x123, what);
       if (what % 4 == 3) ex.wr_rdma_read(&ex, 0x123, what);
@@ -289,6 +394,8 @@ class Program {
   void close_all() {
     fail_next_ = 0;
     for (ibv_qp* qp : qps_) FUZZ_CHECK(usiw_verb_destroy_qp(qp) == 0, "destroy_qp");
+    if (srq_ != nullptr) FUZZ_CHECK(usiw_verb_destroy_srq(srq_) == 0, "destroy_srq");
+    for (ibv_mw* mw : mws_) FUZZ_CHECK(usiw_verb_dealloc_mw(mw) == 0, "dealloc_mw");
     for (ibv_mr* mr : mrs_) FUZZ_CHECK(usiw_verb_dereg_mr(mr) == 0, "dereg_mr");
     if (cq_ != nullptr) FUZZ_CHECK(usiw_verb_destroy_cq(cq_) == 0, "destroy_cq");
     if (pd_ != nullptr) FUZZ_CHECK(usiw_verb_dealloc_pd(pd_) == 0, "dealloc_pd");
@@ -305,6 +412,8 @@ class Program {
   uint32_t next_stag_ = 1;
   ibv_pd* pd_ = nullptr;
   ibv_cq* cq_ = nullptr;
+  ibv_srq* srq_ = nullptr;
+  std::vector<ibv_mw*> mws_;
   std::vector<ibv_qp*> qps_;
   std::vector<uint32_t> qpns_;  ///< also of QPs that are gone
   std::vector<ibv_mr*> mrs_;

@@ -52,7 +52,7 @@ int usiw_cmd_alloc_mw(ibv_pd* pd, ibv_mw_type type, ibv_mw* mw) {
   mw->context = pd->context;
   mw->pd = pd;
   mw->type = type;
-  mw->rkey = kernel().number();
+  mw->rkey = kernel().number() ^ USIW_MAX_MR << 8;  // as a rule an index of a window
   return kernel().result();
 }
 int usiw_cmd_dealloc_mw(ibv_mw*) { return 0; }
@@ -68,9 +68,21 @@ int usiw_cmd_resize_cq(ibv_cq* cq, int cqe) {
   return 0;
 }
 int usiw_cmd_destroy_cq(ibv_cq*) { return 0; }
+int usiw_cmd_create_srq(ibv_pd* pd, ibv_srq* srq, ibv_srq_init_attr*) {
+  srq->context = pd->context;
+  srq->pd = pd;
+  return kernel().result();
+}
+int usiw_cmd_modify_srq(ibv_srq*, ibv_srq_attr*, int) { return kernel().result(); }
+int usiw_cmd_query_srq(ibv_srq*, ibv_srq_attr* attr) {
+  *attr = {};
+  return kernel().result();
+}
+int usiw_cmd_destroy_srq(ibv_srq*) { return 0; }
 void usiw_glue_is_qp_ex(ibv_qp*) {}
-int usiw_cmd_create_qp(ibv_pd* pd, ibv_qp* qp, ibv_qp_init_attr*, usiw_create_qp_resp* resp) {
+int usiw_cmd_create_qp(ibv_pd* pd, ibv_qp* qp, ibv_qp_init_attr* attr, usiw_create_qp_resp* resp) {
   qp->context = pd->context;
+  qp->srq = attr->srq;  // as the library does
   qp->qp_num = kernel().next_qpn++;
   *resp = {};
   resp->qpn = qp->qp_num;

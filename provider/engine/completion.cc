@@ -56,16 +56,15 @@ void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
 /// Completes the oldest send work request; it may never have been started.
 void Engine::Impl::complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err) {
   const SqWork& w = qp.sq.work(qp.sq.head());
+  const SendWqe& wqe = qp.sq.wqe(qp.sq.head());
   Cqe cqe{};
+  cqe.wr_id = wqe.wr_id;
   uint8_t flags = w.flags;
   if (w.stage == SqWork::kInit) {
-    const SendWqe& wqe = qp.sq.wqe(qp.sq.head());
-    cqe.wr_id = wqe.wr_id;
     const auto opcode = static_cast<WrOpcode>(wqe.opcode);
     if (is_known(opcode)) cqe.opcode = operation(opcode).completion;
     flags = wqe.flags;
   } else {
-    cqe.wr_id = w.wr_id;
     cqe.opcode = is_known(w.opcode) ? operation(w.opcode).completion : WcOpcode::kSend;
     cqe.byte_len = w.length;
   }

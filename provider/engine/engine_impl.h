@@ -196,6 +196,10 @@ struct Engine::Impl {
   [[gnu::noinline]] void run_acks();
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
 
+  // ---- short_messages.cc ----
+  unsigned send_short(QpContext& qp, unsigned most);
+  bool place_short(QpContext& qp, std::span<const std::byte> segment);
+
   // ---- trp_timers.cc ----
   void touch_timer(QpContext& qp, uint64_t at) {
     if (at < qp.deadline) timers_.arm(qp, at);
@@ -218,6 +222,7 @@ struct Engine::Impl {
   unsigned receive_burst(int port);
   bool receive(int port, RxBuf& buf);
   [[gnu::noinline]] bool drop_unmatched(const RxBuf& buf, usiw_counter why);
+  bool says_nothing_new(const QpContext& qp, const TrpHeader& h) const;
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
   [[gnu::noinline]] void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   [[gnu::noinline]] void receive_reset(QpContext& qp, const TrpHeader& h);

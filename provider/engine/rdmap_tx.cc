@@ -15,37 +15,32 @@ bool Engine::Impl::start_work(QpContext& qp) {
   if (posted == nullptr) return false;
   SendWqe& wqe = *posted;
 
-  struct {
+  const struct {
     uint8_t opcode, flags;
     uint16_t count;
-    uint64_t wr_id, remote_addr;
+    uint64_t remote_addr;
     uint32_t rkey;
-  } in;
-  in.opcode = wqe.opcode;
-  in.flags = wqe.flags;
-  in.count = wqe.count;
-  in.wr_id = wqe.wr_id;
-  in.remote_addr = wqe.remote_addr;
-  in.rkey = wqe.rkey;
-  __asm__ volatile("" ::: "memory");
+  } in{.opcode = read_once(wqe.opcode),
+       .flags = read_once(wqe.flags),
+       .count = read_once(wqe.count),
+       .remote_addr = read_once(wqe.remote_addr),
+       .rkey = read_once(wqe.rkey)};
 
   const auto opcode = static_cast<WrOpcode>(in.opcode);
   const bool known = is_known(opcode), answered = known && is_answered(opcode);
   if ((in.flags & kWrFence) != 0 && qp.sq.reads_out() != 0) return false;
   if (answered && qp.sq.ord() != 0 && !qp.sq.may_read()) return false;
 
-  SqWork& w = qp.sq.work(qp.sq.next());
-  w = {.wr_id = in.wr_id,
-       .remote_addr = in.remote_addr,
-       .rkey = in.rkey,
-       .length = 0,
-       .end_psn = 0,
-       .msn = 0,
-       .stage = SqWork::kTransfer,
-       .opcode = opcode,
-       .flags = in.flags,
-       .num_sge = static_cast<uint8_t>(in.count),  // what is more than can be is refused below
-       .error = WcStatus::kSuccess};
+  qp.sq.take({.remote_addr = in.remote_addr,
+              .rkey = in.rkey,
+              .length = 0,
+              .end_psn = 0,
+              .msn = 0,
+              .stage = SqWork::kTransfer,
+              .opcode = opcode,
+              .flags = in.flags,
+              .num_sge = static_cast<uint8_t>(in.count),  // what is more than can be is refused below
+              .error = WcStatus::kSuccess});
 
   if (known && is_local(opcode)) [[unlikely]] {
     do_local_work(qp, wqe);

@@ -67,8 +67,19 @@ class RecvQueue {
     if (wqe.valid.load(std::memory_order_acquire) == 0) return nullptr;
     return begin(r, wqe);
   }
-  /// The same for a message that is ahead of its turn. Of an SRQ, from which others take, this QP holds at most as many
-  /// as are left for them: its peer need never fill the gap.
+  /// That of the oldest message, if it is posted, has not been taken, and is in no SRQ.
+  RecvWqe* fresh() const {
+    if (srq_ != nullptr || work(msn_).wqe != nullptr) return nullptr;
+    RecvWqe& wqe = ring_->at(msn_ - 1);
+    return wqe.valid.load(std::memory_order_acquire) != 0 ? &wqe : nullptr;
+  }
+  /// The message of fresh() is complete, at once.
+  void pop(RecvWqe& fresh) {
+    ++msn_;
+    fresh.valid.store(0, std::memory_order_release);
+  }
+  /// As take(), for a message that is ahead of its turn. Of an SRQ, from which others take, this QP holds at most as
+  /// many as are left for them: its peer need never fill the gap.
   RqWork* take_early(uint32_t msn) {
     if (srq_ != nullptr && msn - msn_ <= mask_ && work(msn).wqe == nullptr && !srq_->has(taken_ + 1)) return nullptr;
     return take(msn);

@@ -17,7 +17,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "engine/types.h"
@@ -54,6 +56,8 @@ struct SendWqe {
 
   Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
   std::byte* inline_data() { return reinterpret_cast<std::byte*>(this + 1); }
+  const Sge* sges() const { return reinterpret_cast<const Sge*>(this + 1); }
+  const std::byte* inline_data() const { return reinterpret_cast<const std::byte*>(this + 1); }
   BindDetails* bind() { return reinterpret_cast<BindDetails*>(this + 1); }
   AtomicOperands* operands() { return reinterpret_cast<AtomicOperands*>(sges() + 1); }
 };
@@ -69,16 +73,29 @@ struct RecvWqe {
   uint64_t wr_id;
 
   Sge* sges() { return reinterpret_cast<Sge*>(this + 1); }
+  const Sge* sges() const { return reinterpret_cast<const Sge*>(this + 1); }
 };
 static_assert(sizeof(RecvWqe) == 16, "three SGEs share the first slot");
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-/// Copies what another thread or process may be changing. The barrier keeps the
-/// compiler from reading the shared memory a second time after the checks.
+/// Reads what another thread or process may be changing, once: the compiler cannot read it again behind the checks of
+/// what was read. It is no barrier, so that all else may stay in registers.
 template <typename T>
-inline void snapshot(T* dst, const T* src, size_t n = 1) {
-  std::memcpy(static_cast<void*>(dst), static_cast<const void*>(src), n * sizeof(T));
-  __asm__ volatile("" ::: "memory");
+inline T read_once(const T& shared) {
+  static_assert(std::is_integral_v<T>);
+  return *static_cast<const volatile T*>(&shared);
+}
+/// The same of a structure, piece by piece.
+template <typename T>
+inline void snapshot(T* dst, const T* src) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  using Piece = std::conditional_t<alignof(T) % 8 == 0, uint64_t,
+                                   std::conditional_t<alignof(T) % 4 == 0, uint32_t, uint8_t>>;
+  typedef Piece __attribute__((may_alias)) Alias;
+  Piece pieces[sizeof(T) / sizeof(Piece)];
+  const auto* from = reinterpret_cast<const volatile Alias*>(src);
+  for (size_t i = 0; i < std::size(pieces); ++i) pieces[i] = from[i];
+  std::memcpy(static_cast<void*>(dst), pieces, sizeof(T));
 }
 
 /// Smallest power of two that is >= @p n (n > 0).

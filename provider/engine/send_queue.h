@@ -26,7 +26,6 @@ namespace usiw {
 /// A send work request from its start to its completion.
 struct SqWork {
   enum Stage : uint8_t { kInit, kTransfer, kWait, kDone };
-  uint64_t wr_id;
   uint64_t remote_addr;
   uint32_t rkey;
   uint32_t length;    ///< bytes of the message
@@ -38,6 +37,7 @@ struct SqWork {
   uint8_t num_sge;
   WcStatus error;     ///< kSuccess, or what it will complete with once it is the oldest
 };
+static_assert(sizeof(SqWork) == 32, "two share a cache line");
 
 /// Own READ or atomic on the wire, by MSN.
 struct ReadOp {
@@ -70,6 +70,7 @@ class SendQueue {
     op_storage_ = {};
     ops_ = nullptr;
     head_ = next_ = offset_ = limit_ = 0;
+    started_ = false;
     send_msn_ = read_msn_ = read_done_ = atomic_msn_ = 1;
     ord_ = 0;
     failed_ = stopped_ = tells_drained_ = false;
@@ -85,11 +86,23 @@ class SendQueue {
   // ---- Sending ----
 
   /// The work request at next() is being sent.
-  bool started() const { return busy() <= mask_ && work(next_).stage == SqWork::kTransfer; }
+  bool started() const { return started_; }
+  /// The work request at next(), which is posted(), is taken.
+  SqWork& take(const SqWork& taken) {
+    started_ = true;
+    return work(next_) = taken;
+  }
   /// The WQE at next(), if it may be taken now.
   SendWqe* posted() const {
     // When the ring has wrapped it is still the oldest one, sent and not complete.
-    if (failed_ || (stopped_ && next_ == limit_) || busy() > mask_) return nullptr;
+    if (failed_ || (stopped_ && next_ == limit_)) return nullptr;
+    return shown();
+  }
+  /// The next one is still to be taken, and no reason is known not to.
+  bool fresh() const { return !started_ && !failed_ && !stopped_; }
+  /// posted(), while it is fresh().
+  SendWqe* shown() const {
+    if (busy() > mask_) return nullptr;
     SendWqe& wqe = this->wqe(next_);
     return wqe.valid.load(std::memory_order_acquire) != 0 ? &wqe : nullptr;
   }
@@ -108,7 +121,7 @@ class SendQueue {
   /// next() has been done, and nothing is sent of it.
   void done_here() {
     work(next_).stage = SqWork::kDone;
-    ++next_;
+    advance();
   }
   uint32_t offset() const { return offset_; }  ///< bytes of next() that have been sent
   /// @p len bytes more have, and @p psn is the one behind them.
@@ -120,7 +133,15 @@ class SendQueue {
     w.stage = SqWork::kWait;
     w.end_psn = psn;
     offset_ = 0;
-    ++next_;
+    advance();
+  }
+  /// What is shown() has been taken, and sent by one datagram. @p sent but for its MSN, which it has if it
+  /// @p takes_receive.
+  const SqWork& sent_whole(const SqWork& sent, bool takes_receive) {
+    SqWork& w = work(next_++);
+    w = sent;
+    if (takes_receive) w.msn = send_msn_++;
+    return w;
   }
   /// More of the message is to come behind @p pkt.
   bool goes_on(const TxPkt& pkt) const {
@@ -193,7 +214,7 @@ class SendQueue {
     SendWqe& wqe = this->wqe(head_);
     w.stage = SqWork::kInit;
     w.error = WcStatus::kSuccess;
-    if (next_ == head_) ++next_;
+    if (next_ == head_) advance();
     ++head_;
     wqe.valid.store(0, std::memory_order_release);
   }
@@ -203,6 +224,10 @@ class SendQueue {
 
  private:
   ReadOp& op(uint32_t msn) const { return ops_[msn & op_mask_]; }
+  void advance() {
+    started_ = false;
+    ++next_;
+  }
 
   WqeRing<SendWqe>* ring_ = nullptr;
   SqWork* work_ = nullptr;
@@ -218,6 +243,7 @@ class SendQueue {
   uint32_t read_done_ = 1;  ///< MSN of the oldest own READ or atomic not complete
   uint32_t atomic_msn_ = 1;
   uint16_t ord_ = 0;
+  bool started_ = false;
   bool failed_ = false;
   bool stopped_ = false;
   bool tells_drained_ = false;

@@ -54,6 +54,11 @@ class SendWindow {
   bool empty() const { return una_ == nxt_; }
   /// nxt() may be sent.
   bool has_room() const { return nxt_ - una_ < kWindow && has_credit(); }
+  /// So many may be sent from nxt() on.
+  uint32_t room() const {
+    const int32_t credit = psn_diff(edge_, nxt_);
+    return credit <= 0 ? 0 : std::min(kWindow - (nxt_ - una_), static_cast<uint32_t>(credit));
+  }
   /// nxt() is the last one that may be sent for now.
   bool has_room_for_one() const { return nxt_ + 1 - una_ >= kWindow || !psn_lt(nxt_ + 1, edge_); }
   /// The peer accepts nxt().

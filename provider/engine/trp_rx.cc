@@ -24,7 +24,9 @@ unsigned Engine::Impl::receive_burst(int port) {
   for (size_t i = 0; i < n; ++i) {
     if (i + 1 < n) __builtin_prefetch(bufs[i + 1].data);
     // What is not kept moves to the front, to be given back together.
-    if (!receive(port, bufs[i])) bufs[to_free++] = bufs[i];
+    if (receive(port, bufs[i])) continue;
+    if (to_free != i) bufs[to_free] = bufs[i];
+    ++to_free;
   }
   p.port->rx_free(std::span(bufs).first(to_free));
   poll_drops(p);
@@ -37,6 +39,12 @@ bool Engine::Impl::drop_unmatched(const RxBuf& buf, usiw_counter why) {
   count(USIW_CNT_RX_BYTES, buf.len);
   if (why != USIW_CNT_MAX) count(why);
   return false;
+}
+
+/// apply_ack() of a datagram without a bitmap would change nothing.
+bool Engine::Impl::says_nothing_new(const QpContext& qp, const TrpHeader& h) const {
+  return h.ack_psn == qp.snd.una() && h.ack_psn + std::min<uint32_t>(h.credit, kWindow) == qp.snd.edge() &&
+         qp.losses.at() > now_;
 }
 
 /// true: the buffer is kept.
@@ -93,7 +101,7 @@ void Engine::Impl::receive_dead(QpContext& qp, const TrpHeader& h) {
 bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf) {
   const int32_t ahead = psn_diff(h.psn, qp.rcv.nxt());
   if (ahead >= static_cast<int32_t>(kWindow) || ahead < -static_cast<int32_t>(kWindow) ||
-      !apply_ack(qp, h, {})) {
+      (!says_nothing_new(qp, h) && !apply_ack(qp, h, {}))) {
     drop(qp, USIW_CNT_DROP_WINDOW, h.psn);
     return false;
   }
@@ -186,7 +194,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
 
 /// Deals with a datagram whose turn it is.
 Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload) {
-  if (h.opcode == USIW_TRP_SHUTDOWN) return Verdict::kAccept;
+  if (h.opcode == USIW_TRP_SHUTDOWN || place_short(qp, payload)) return Verdict::kAccept;
   DdpSegment seg;
   Verdict verdict = Verdict::kDrop;
   switch (decode_ddp(payload, seg)) {

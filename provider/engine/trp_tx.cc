@@ -27,6 +27,7 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
   for (unsigned n = 0; n < quantum; ++n) {
     if (!qp.connected()) return false;
     if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
+    if (qp.snd.lost() == 0 && (n += send_short(qp, quantum - n)) == quantum) break;
     Sent sent;
     if (qp.snd.in_flight() >= qp.cc.window() && !qp.force_send) {
       qp.cwnd_limited = true;

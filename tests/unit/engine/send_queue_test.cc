@@ -22,9 +22,8 @@ class SendQueueTest : public testing::Test {
   /// Takes the next one, of @p length bytes.
   void take(WrOpcode opcode, uint32_t length = 100) {
     ASSERT_NE(sq_.posted(), nullptr);
-    sq_.work(sq_.next()) = {.wr_id = 0, .remote_addr = 0, .rkey = 0, .length = 0, .end_psn = 0, .msn = 0,
-                            .stage = SqWork::kTransfer, .opcode = opcode, .flags = 0, .num_sge = 0,
-                            .error = WcStatus::kSuccess};
+    sq_.take({.remote_addr = 0, .rkey = 0, .length = 0, .end_psn = 0, .msn = 0, .stage = SqWork::kTransfer,
+              .opcode = opcode, .flags = 0, .num_sge = 0, .error = WcStatus::kSuccess});
     sq_.begin(length);
   }
   /// Takes and sends one; @p psn is behind it.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file short_messages.cc
+/// SENDs and WRITEs of one datagram on their usual way, from the slot to the port and from the port to the memory, each
+/// in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) with a third of its
+/// instructions. Messages of several datagrams, of other kinds or in less usual states take the general way, and so
+/// does whatever has to be judged: here nothing fails.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+#include "engine/ordered_copy.h"
+
+namespace usiw {
+
+namespace {
+
+/// The first two bytes of a segment that is the last of its message, as one number.
+constexpr uint16_t last_segment(unsigned ddp, unsigned rdmap) {
+  return static_cast<uint16_t>(ddp | USIW_DDP_F_LAST | USIW_DDP_VERSION |
+                               (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | rdmap) << 8);
+}
+constexpr uint16_t kSendEnd = last_segment(0, USIW_RDMAP_SEND);
+constexpr uint16_t kSolicitedEnd = last_segment(0, USIW_RDMAP_SEND_SE);
+constexpr uint16_t kWriteEnd = last_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
+
+constexpr bool has_short_way(uint8_t opcode) {
+  return opcode == static_cast<uint8_t>(WrOpcode::kSend) || opcode == static_cast<uint8_t>(WrOpcode::kRdmaWrite);
+}
+
+}  // namespace
+
+/// Sends from the oldest work request that has not been taken, up to @p most and as far as windows allow, until there
+/// is one for the general way. Returns how many. The QP is connected, and receivers are ready.
+unsigned Engine::Impl::send_short(QpContext& qp, unsigned most) {
+  if (!qp.sq.fresh() || !qp.responder.idle() || !qp.life.is(Phase::kOpen) || qp.force_send) return 0;
+  const SendWqe* wqe = qp.sq.shown();
+  if (wqe == nullptr || !has_short_way(read_once(wqe->opcode))) return 0;
+  const uint32_t in_flight = qp.snd.in_flight(), window = qp.cc.window();
+  if (in_flight >= window) return 0;
+  const uint32_t room = std::min(window - in_flight, qp.snd.room());
+  most = std::min(most, room);
+  PortState& port = ports_[qp.port];
+  const bool empty = qp.snd.empty();
+  const uint32_t ack_psn = qp.rcv.nxt();
+  const uint16_t credit = qp.rcv.credit();
+  unsigned n = 0;
+  for (; n != most && wqe != nullptr; ++n, wqe = qp.sq.shown()) {
+    const uint8_t flags = read_once(wqe->flags);
+    const uint32_t count = read_once(wqe->count);
+    const uint8_t opcode = read_once(wqe->opcode);
+    if (!has_short_way(opcode) || (flags & kWrFence) != 0) break;
+    const bool tagged = opcode == static_cast<uint8_t>(WrOpcode::kRdmaWrite);
+    const uint32_t full = tagged ? qp.seg_tagged : qp.seg_untagged;
+    const std::byte* from;
+    uint32_t length;
+    if ((flags & kWrInline) != 0) {
+      length = count;
+      if (length > std::min(full, qp.max_inline_)) break;
+      from = wqe->inline_data();
+    } else {
+      Sge sge;
+      if (count != 1) break;
+      snapshot(&sge, wqe->sges());
+      length = sge.length;
+      if (length - 1 >= full) break;
+      MrFault why;
+      from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr, length, why);
+      if (from == nullptr) break;
+    }
+    std::byte* const out = tx_buffer(port);
+    if (out == nullptr || qp.snd.lost() != 0) break;
+
+    const uint32_t psn = qp.snd.nxt();
+    const SqWork& w = qp.sq.sent_whole({.remote_addr = read_once(wqe->remote_addr),
+                                        .rkey = read_once(wqe->rkey),
+                                        .length = length,
+                                        .end_psn = psn + 1,
+                                        .msn = 0,
+                                        .stage = SqWork::kWait,
+                                        .opcode = static_cast<WrOpcode>(opcode),
+                                        .flags = flags,
+                                        .num_sge = static_cast<uint8_t>(count),
+                                        .error = WcStatus::kSuccess},
+                                       !tagged);
+    // The last one for now asks for an answer: only that lets more go.
+    const uint16_t asks = n + 1 == room ? USIW_TRP_F_ACK_REQ : 0;
+    encode_trp(out, {.psn = psn,
+                     .ack_psn = ack_psn,
+                     .flags = asks,
+                     .opcode = USIW_TRP_DATA,
+                     .credit = credit,
+                     .echo = stamp()});
+    DdpSegment seg{};
+    seg.last = true;
+    size_t len = kTrpBytes;
+    if (tagged) {
+      seg.tagged = true;
+      seg.rdmap_opcode = USIW_RDMAP_WRITE;
+      seg.stag = w.rkey;
+      seg.to = w.remote_addr;
+      len += encode_ddp(out + kTrpBytes, seg);
+    } else {
+      seg.rdmap_opcode = (flags & kWrSolicited) != 0 ? USIW_RDMAP_SEND_SE : USIW_RDMAP_SEND;
+      seg.qn = USIW_DDP_QN_SEND;
+      seg.msn = w.msn;
+      len += encode_ddp(out + kTrpBytes, seg);
+    }
+    std::memcpy(out + len, from, length);
+    tx_commit(port, qp, len + length, true, psn);
+    qp.snd.sent({.sent_ns = now_,
+                 .owner = qp.sq.next() - 1,
+                 .offset = 0,
+                 .len = static_cast<uint16_t>(length),
+                 .retrans_stamp = 0,
+                 .kind = PktKind::kSend,
+                 .tx_count = 0,
+                 .timed_out = false},
+                now_);
+  }
+  if (n == 0) return 0;
+  if (empty) {  // else it counts from an earlier one
+    qp.timeout.start(now_);
+    touch_timer(qp, qp.timeout.at(qp.rtt));
+  }
+  qp.responder_turn = true;
+  qp.replies.sent(now_);
+  qp.ack.tell(ack_psn);
+  if (!qp.rcv.has_gap() && !qp.rq.told()) {  // they say all that a SACK would
+    qp.ack.settled();
+    acks_.settle(qp);
+  }
+  return n;
+}
+
+/// Places a segment whose turn it is and that is a whole SEND, and completes that, or the end of a WRITE. false: it is
+/// something else, and nothing has been done.
+bool Engine::Impl::place_short(QpContext& qp, std::span<const std::byte> segment) {
+  if (segment.size() <= kUntaggedBytes) return false;
+  const std::byte* p = segment.data();
+  uint16_t kind;
+  std::memcpy(&kind, p, sizeof kind);
+  MrFault why;
+  if (kind == kWriteEnd) {
+    const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
+    std::byte* to = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.attr.pd, qp.stream,
+                                        kAccessRemoteWrite, load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why);
+    if (to == nullptr) return false;
+    copy_last_byte_last(to, p + kTaggedBytes, len);
+    return true;
+  }
+  if (kind != kSendEnd && kind != kSolicitedEnd) return false;
+  if (load_be32(p + offsetof(usiw_ddp_untagged, qn)) != USIW_DDP_QN_SEND ||
+      load_be32(p + offsetof(usiw_ddp_untagged, msn)) != qp.rq.msn() ||
+      load_be32(p + offsetof(usiw_ddp_untagged, mo)) != 0)
+    return false;
+  RecvWqe* wqe = qp.rq.fresh();
+  if (wqe == nullptr || read_once(wqe->num_sge) != 1) return false;
+  Sge sge;
+  snapshot(&sge, wqe->sges());
+  const auto len = static_cast<uint32_t>(segment.size() - kUntaggedBytes);
+  if (len > sge.length) return false;
+  std::byte* to = mrs_.resolve(sge.lkey, qp.rq.pd(), kAccessLocalWrite, sge.addr, len, why);
+  if (to == nullptr) return false;
+  std::memcpy(to, p + kUntaggedBytes, len);
+  const Cqe cqe{.wr_id = read_once(wqe->wr_id),
+                .byte_len = len,
+                .qpn = qp.qpn_,
+                .imm = 0,
+                .status = WcStatus::kSuccess,
+                .opcode = WcOpcode::kRecv,
+                .vendor_err = 0,
+                .flags = 0};
+  qp.rq.pop(*wqe);
+  push(qp, qp.attr.recv_cq, cqe, kind == kSolicitedEnd);
+  return true;
+}
+
+}  // namespace usiw

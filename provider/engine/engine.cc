@@ -77,7 +77,8 @@ void Engine::Impl::take_posted(QpContext& qp) {
   unsigned work = take_doorbells();
 
   more_rx_ = false;
-  for (size_t i = 0; i < ports_.size(); ++i) work += receive_burst(static_cast<int>(i));
+  int number = 0;
+  for (PortState& port : ports_) work += receive_burst(port, number++);
 
   // Behind the receive burst, so that an acknowledgement that was only waiting for this
   // thread to run does not count as lost; but not for ever, when bursts never end.
@@ -93,22 +94,7 @@ void Engine::Impl::take_posted(QpContext& qp) {
   if (port_full_) run_acks();
   if (!active_.empty()) {
     if (work != 0) now_ = clock_.now_ns();
-    QpList turn;  // a QP that becomes active again meanwhile waits for the next run
-    take_turns(turn);
-    // Each run costs a look at the ports and at the clock, whoever sends in it.
-    const unsigned quantum = turn.has_one() ? kLoneQuantum : kQuantum;
-    for (sent_ = 0; sent_ < kRunBudget && !turn.empty();) {
-      QpContext* qp = turn.front();
-      qp->active_hook.unlink();
-      ++work;
-      // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
-      if (qp->ack.repetition_at_once()) send_sack(*qp, 0);
-      if (transmit(*qp, quantum)) activate(*qp);
-    }
-    if (!turn.empty()) {  // who has not had its turn is the first next time
-      turn.take(active_);
-      active_.take(turn);
-    }
+    work += send_turns();
   }
   if (acks_.due(now_)) run_acks();
   bool full = false;
@@ -120,6 +106,32 @@ void Engine::Impl::take_posted(QpContext& qp) {
   port_full_ = full;
   if (overrun_) handle_overruns();
   return work;
+}
+
+/// The active QPs send; those that become active again meanwhile wait for the next run. Returns how many.
+unsigned Engine::Impl::send_turns() {
+  // Each run costs a look at the ports and at the clock, whoever sends in it.
+  if (active_.has_one() && !port_full_) [[likely]] {
+    send_turn(*active_.front(), kLoneQuantum);
+    return 1;
+  }
+  QpList turn;
+  take_turns(turn);
+  const unsigned quantum = turn.has_one() ? kLoneQuantum : kQuantum;
+  unsigned n = 0;
+  for (sent_ = 0; sent_ < kRunBudget && !turn.empty(); ++n) send_turn(*turn.front(), quantum);
+  if (!turn.empty()) {  // who has not had its turn is the first next time
+    turn.take(active_);
+    active_.take(turn);
+  }
+  return n;
+}
+
+void Engine::Impl::send_turn(QpContext& qp, unsigned quantum) {
+  qp.active_hook.unlink();
+  // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
+  if (qp.ack.repetition_at_once()) send_sack(qp, 0);
+  if (transmit(qp, quantum)) activate(qp);
 }
 
 uint64_t Engine::Impl::next_deadline() const {

@@ -105,6 +105,8 @@ struct Engine::Impl {
   // ---- engine.cc: the run ----
   unsigned progress();
   uint64_t next_deadline() const;
+  unsigned send_turns();
+  void send_turn(QpContext& qp, unsigned quantum);
   unsigned take_doorbells();
   void take_posted(QpContext& qp);
   [[gnu::noinline]] void handle_overruns();
@@ -197,7 +199,7 @@ struct Engine::Impl {
   uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
 
   // ---- short_messages.cc ----
-  unsigned send_short(QpContext& qp, unsigned most);
+  unsigned send_short(QpContext& qp, unsigned most, bool& dry);
   bool place_short(QpContext& qp, std::span<const std::byte> segment);
 
   // ---- trp_timers.cc ----
@@ -219,7 +221,7 @@ struct Engine::Impl {
   void give_up(QpContext& qp);
 
   // ---- trp_rx.cc: datagrams in ----
-  unsigned receive_burst(int port);
+  unsigned receive_burst(PortState& p, int port);
   bool receive(int port, RxBuf& buf);
   [[gnu::noinline]] bool drop_unmatched(const RxBuf& buf, usiw_counter why);
   bool says_nothing_new(const QpContext& qp, const TrpHeader& h) const;

@@ -32,6 +32,12 @@ class LossDetector {
     rtt_ = rtt;
   }
 
+  /// The same for all from @p from to @p psn, the last of which was sent at @p sent_ns, and all once.
+  void delivered_in_order(uint32_t from, uint32_t psn, uint64_t sent_ns, uint64_t rtt) {
+    if (psn_lt(from, highest_)) reordering_seen_ = true;
+    delivered(psn, sent_ns, rtt, true);
+  }
+
   /// An acknowledgement has told something new. @p late: how late, at most, came what had been taken for lost; 0:
   /// nothing did. A spike is forgotten, lasting reordering shows itself again.
   void acknowledged(uint64_t late, const RttEstimator& rtt) {
@@ -48,7 +54,9 @@ class LossDetector {
   template <typename Lost>
   void detect(SendWindow& window, const RttEstimator& rtt, uint64_t now, Lost&& lost) {
     at_ = kNever;
-    if (sent_ns_ == 0) return;
+    if (sent_ns_ == 0 || window.empty()) return;
+    const TxPkt& oldest = window.pkt(window.una());
+    if (oldest.tx_count == 1 && !before(oldest.sent_ns, window.una())) return;  // as below
     const uint64_t reordering = std::max({rtt.srtt() / 4, kMinReorderingNs, late_});
     for (uint32_t base = window.una(); psn_lt(base, window.nxt()); base += 64) {
       for (uint64_t open = window.in_flight_from(base); open != 0; open &= open - 1) {

@@ -28,9 +28,16 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   AckSummary sum;
   sum.has_echo = h.opcode == USIW_TRP_SACK;
   sum.echo = h.echo;
-  const auto news = [&](uint32_t psn, bool was_lost) { deliver(qp, psn, was_lost, sum); };
-  qp.snd.acknowledge(h.ack_psn, news);
-  qp.snd.report(bitmap, news);
+  const TxPkt* last = step != 0 && bitmap.empty() ? qp.snd.acknowledge_in_order(h.ack_psn) : nullptr;
+  if (last != nullptr) {
+    sum.delivered = static_cast<uint32_t>(step);
+    sum.rtt = std::max<uint64_t>(now_ - last->sent_ns, 1);
+    qp.losses.delivered_in_order(h.ack_psn - sum.delivered, h.ack_psn - 1, last->sent_ns, now_ - last->sent_ns);
+  } else {
+    const auto news = [&](uint32_t psn, bool was_lost) { deliver(qp, psn, was_lost, sum); };
+    qp.snd.acknowledge(h.ack_psn, news);
+    qp.snd.report(bitmap, news);
+  }
   const bool opened = qp.snd.accept(h.credit);
   if (qp.snd.has_credit()) qp.keepalive.window_closed(false);
 

@@ -111,12 +111,7 @@ class SendQueue {
     SqWork& w = work(next_);
     w.length = length;
     offset_ = 0;
-    if (takes_receive(w.opcode)) {
-      w.msn = send_msn_++;
-    } else if (is_answered(w.opcode)) {
-      w.msn = read_msn_++;
-      op(w.msn) = {.sq_index = next_, .placed = 0};
-    }
+    number(w);
   }
   /// next() has been done, and nothing is sent of it.
   void done_here() {
@@ -135,12 +130,12 @@ class SendQueue {
     offset_ = 0;
     advance();
   }
-  /// What is shown() has been taken, and sent by one datagram. @p sent but for its MSN, which it has if it
-  /// @p takes_receive.
-  const SqWork& sent_whole(const SqWork& sent, bool takes_receive) {
-    SqWork& w = work(next_++);
+  /// What is shown() has been taken, and sent by one datagram: @p sent, but for the MSN that it gets.
+  const SqWork& sent_whole(const SqWork& sent) {
+    SqWork& w = work(next_);
     w = sent;
-    if (takes_receive) w.msn = send_msn_++;
+    number(w);
+    ++next_;
     return w;
   }
   /// More of the message is to come behind @p pkt.
@@ -224,6 +219,15 @@ class SendQueue {
 
  private:
   ReadOp& op(uint32_t msn) const { return ops_[msn & op_mask_]; }
+  /// The message of next() gets the MSN by which it is known, if it has one.
+  void number(SqWork& w) {
+    if (takes_receive(w.opcode)) {
+      w.msn = send_msn_++;
+    } else if (is_answered(w.opcode)) {
+      w.msn = read_msn_++;
+      op(w.msn) = {.sq_index = next_, .placed = 0};
+    }
+  }
   void advance() {
     started_ = false;
     ++next_;

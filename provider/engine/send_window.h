@@ -117,6 +117,17 @@ class SendWindow {
     }
   }
 
+  /// acknowledge() of some, where nothing is known of any that is outstanding, and of these each has been sent once. The
+  /// last of them; nullptr: it is not so, and nothing has changed.
+  const TxPkt* acknowledge_in_order(uint32_t ack_psn) {
+    if (in_flight_ != nxt_ - una_) return nullptr;
+    for (uint32_t psn = una_; psn != ack_psn; ++psn)
+      if (pkt(psn).tx_count != 1) return nullptr;
+    in_flight_ -= ack_psn - una_;
+    una_ = ack_psn;
+    return &pkt(ack_psn - 1);
+  }
+
   /// Behind acknowledge(): the bitmap of a SACK from una() on, whose first bit is 0 and whose last is before nxt().
   template <typename News>
   void report(std::span<const std::byte> bitmap, News&& news) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file short_messages.cc
-/// SENDs and WRITEs of one datagram on their usual way, from the slot to the port and from the port to the memory, each
-/// in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) with a third of its
-/// instructions. Messages of several datagrams, of other kinds or in less usual states take the general way, and so
-/// does whatever has to be judged: here nothing fails.
+/// SENDs, WRITEs and requests of READs that are one datagram on their usual way, from the slot to the port and from the
+/// port to the memory, each in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) with a
+/// third of its instructions. Messages of several datagrams, of other kinds or in less usual states take the general
+/// way, and so does whatever has to be judged: here nothing fails.
 #include <algorithm>
 
 #include "engine/engine_impl.h"
@@ -20,17 +20,36 @@ constexpr uint16_t last_segment(unsigned ddp, unsigned rdmap) {
 }
 constexpr uint16_t kSendEnd = last_segment(0, USIW_RDMAP_SEND);
 constexpr uint16_t kSolicitedEnd = last_segment(0, USIW_RDMAP_SEND_SE);
+constexpr uint16_t kReadEnd = last_segment(0, USIW_RDMAP_READ_REQ);
 constexpr uint16_t kWriteEnd = last_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
 
-constexpr bool has_short_way(uint8_t opcode) {
-  return opcode == static_cast<uint8_t>(WrOpcode::kSend) || opcode == static_cast<uint8_t>(WrOpcode::kRdmaWrite);
+/// A SEND, a WRITE, and of a READ the request.
+constexpr uint8_t kSend = static_cast<uint8_t>(WrOpcode::kSend), kWrite = static_cast<uint8_t>(WrOpcode::kRdmaWrite),
+                  kRead = static_cast<uint8_t>(WrOpcode::kRdmaRead);
+constexpr bool has_short_way(uint8_t opcode) { return opcode == kSend || opcode == kWrite || opcode == kRead; }
+
+/// Writes the header of a segment that is all of its message but for the payload; returns its length.
+size_t encode_send(std::byte* p, uint16_t kind, uint32_t qn, uint32_t msn) {
+  std::memcpy(p, &kind, sizeof kind);
+  store_be32(p + offsetof(usiw_ddp_untagged, inv_stag), 0);
+  store_be32(p + offsetof(usiw_ddp_untagged, qn), qn);
+  store_be32(p + offsetof(usiw_ddp_untagged, msn), msn);
+  store_be32(p + offsetof(usiw_ddp_untagged, mo), 0);
+  return kUntaggedBytes;
+}
+size_t encode_write(std::byte* p, uint32_t stag, uint64_t to) {
+  std::memcpy(p, &kWriteEnd, sizeof kWriteEnd);
+  store_be32(p + offsetof(usiw_ddp_tagged, stag), stag);
+  store_be64(p + offsetof(usiw_ddp_tagged, to), to);
+  return kTaggedBytes;
 }
 
 }  // namespace
 
 /// Sends from the oldest work request that has not been taken, up to @p most and as far as windows allow, until there
-/// is one for the general way. Returns how many. The QP is connected, and receivers are ready.
-unsigned Engine::Impl::send_short(QpContext& qp, unsigned most) {
+/// is one for the general way. Returns how many; @p dry: there is nothing more to send. The QP is connected, nothing is
+/// lost, and receivers are ready.
+unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
   if (!qp.sq.fresh() || !qp.responder.idle() || !qp.life.is(Phase::kOpen) || qp.force_send) return 0;
   const SendWqe* wqe = qp.sq.shown();
   if (wqe == nullptr || !has_short_way(read_once(wqe->opcode))) return 0;
@@ -41,35 +60,35 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most) {
   PortState& port = ports_[qp.port];
   const bool empty = qp.snd.empty();
   const uint32_t ack_psn = qp.rcv.nxt();
-  const uint16_t credit = qp.rcv.credit();
+  const uint16_t credit = qp.rcv.credit(), echo = stamp();
   unsigned n = 0;
   for (; n != most && wqe != nullptr; ++n, wqe = qp.sq.shown()) {
-    const uint8_t flags = read_once(wqe->flags);
+    const uint8_t flags = read_once(wqe->flags), opcode = read_once(wqe->opcode);
     const uint32_t count = read_once(wqe->count);
-    const uint8_t opcode = read_once(wqe->opcode);
     if (!has_short_way(opcode) || (flags & kWrFence) != 0) break;
-    const bool tagged = opcode == static_cast<uint8_t>(WrOpcode::kRdmaWrite);
-    const uint32_t full = tagged ? qp.seg_tagged : qp.seg_untagged;
+    const bool reads = opcode == kRead;
+    const uint32_t full = reads ? uint32_t{USIW_MAX_MSG_SIZE} : opcode == kWrite ? qp.seg_tagged : qp.seg_untagged;
     const std::byte* from;
     uint32_t length;
     if ((flags & kWrInline) != 0) {
       length = count;
-      if (length > std::min(full, qp.max_inline_)) break;
+      if (reads || length > std::min(full, qp.max_inline_)) break;
       from = wqe->inline_data();
     } else {
       Sge sge;
-      if (count != 1) break;
+      if (count != 1 || (reads && !qp.sq.may_read())) break;
       snapshot(&sge, wqe->sges());
       length = sge.length;
       if (length - 1 >= full) break;
+      const uint32_t access = reads ? uint32_t{kAccessLocalWrite} : 0;
       MrFault why;
-      from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr, length, why);
+      from = mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, length, why);
       if (from == nullptr) break;
     }
     std::byte* const out = tx_buffer(port);
     if (out == nullptr || qp.snd.lost() != 0) break;
 
-    const uint32_t psn = qp.snd.nxt();
+    const uint32_t psn = qp.snd.nxt(), owner = qp.sq.next();
     const SqWork& w = qp.sq.sent_whole({.remote_addr = read_once(wqe->remote_addr),
                                         .rkey = read_once(wqe->rkey),
                                         .length = length,
@@ -79,35 +98,35 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most) {
                                         .opcode = static_cast<WrOpcode>(opcode),
                                         .flags = flags,
                                         .num_sge = static_cast<uint8_t>(count),
-                                        .error = WcStatus::kSuccess},
-                                       !tagged);
+                                        .error = WcStatus::kSuccess});
     // The last one for now asks for an answer: only that lets more go.
-    const uint16_t asks = n + 1 == room ? USIW_TRP_F_ACK_REQ : 0;
     encode_trp(out, {.psn = psn,
                      .ack_psn = ack_psn,
-                     .flags = asks,
+                     .flags = n + 1 == room ? uint16_t{USIW_TRP_F_ACK_REQ} : uint16_t{0},
                      .opcode = USIW_TRP_DATA,
                      .credit = credit,
-                     .echo = stamp()});
-    DdpSegment seg{};
-    seg.last = true;
-    size_t len = kTrpBytes;
-    if (tagged) {
-      seg.tagged = true;
-      seg.rdmap_opcode = USIW_RDMAP_WRITE;
-      seg.stag = w.rkey;
-      seg.to = w.remote_addr;
-      len += encode_ddp(out + kTrpBytes, seg);
+                     .echo = echo});
+    std::byte* at = out + kTrpBytes;
+    if (opcode == kSend) {
+      const uint16_t kind = (flags & kWrSolicited) != 0 ? kSolicitedEnd : kSendEnd;
+      at += encode_send(at, kind, USIW_DDP_QN_SEND, w.msn);
+    } else if (!reads) {
+      at += encode_write(at, w.rkey, w.remote_addr);
     } else {
-      seg.rdmap_opcode = (flags & kWrSolicited) != 0 ? USIW_RDMAP_SEND_SE : USIW_RDMAP_SEND;
-      seg.qn = USIW_DDP_QN_SEND;
-      seg.msn = w.msn;
-      len += encode_ddp(out + kTrpBytes, seg);
+      at += encode_send(at, kReadEnd, USIW_DDP_QN_READ_REQ, w.msn);
+      encode_read_request(at, {.sink_stag = w.msn,
+                               .sink_to = 0,
+                               .size = length,
+                               .src_stag = w.rkey,
+                               .src_to = w.remote_addr});
+      at += kReadReqBytes;
+      length = 0;
+      touch_timer(qp, keepalive_at(qp));
     }
-    std::memcpy(out + len, from, length);
-    tx_commit(port, qp, len + length, true, psn);
+    std::memcpy(at, from, length);
+    tx_commit(port, qp, static_cast<size_t>(at - out) + length, true, psn);
     qp.snd.sent({.sent_ns = now_,
-                 .owner = qp.sq.next() - 1,
+                 .owner = owner,
                  .offset = 0,
                  .len = static_cast<uint16_t>(length),
                  .retrans_stamp = 0,
@@ -117,6 +136,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most) {
                 now_);
   }
   if (n == 0) return 0;
+  dry = wqe == nullptr && qp.snd.lost() == 0;
   if (empty) {  // else it counts from an earlier one
     qp.timeout.start(now_);
     touch_timer(qp, qp.timeout.at(qp.rtt));

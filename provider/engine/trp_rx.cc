@@ -14,8 +14,8 @@ constexpr unsigned kTaggedEnd = USIW_DDP_F_TAGGED | USIW_DDP_F_LAST;
 
 }  // namespace
 
-unsigned Engine::Impl::receive_burst(int port) {
-  PortState& p = ports_[port];
+/// @p port: the number of @p p.
+unsigned Engine::Impl::receive_burst(PortState& p, int port) {
   std::array<RxBuf, kBurst> bufs;
   const size_t n = p.port->rx(bufs);
   if (n == 0) return 0;

@@ -27,13 +27,14 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
   for (unsigned n = 0; n < quantum; ++n) {
     if (!qp.connected()) return false;
     if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
-    if (qp.snd.lost() == 0 && (n += send_short(qp, quantum - n)) == quantum) break;
+    bool dry = false;
+    if (qp.snd.lost() == 0 && (n += send_short(qp, quantum - n, dry)) == quantum) break;
     Sent sent;
     if (qp.snd.in_flight() >= qp.cc.window() && !qp.force_send) {
       qp.cwnd_limited = true;
       return false;
     }
-    if (n != 0 && !has_more(qp)) return false;
+    if (dry || (n != 0 && !has_more(qp))) return false;
     if (qp.snd.lost() != 0) {
       sent = resend(qp);
     } else {

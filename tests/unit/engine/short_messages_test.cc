@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file short_messages_test.cc
 /// Messages of one datagram have a way of their own through the engine, of which nobody may notice anything but that it
-/// is shorter: the same traffic by the general way, which a fence and a second SGE ask for, is the same bit by bit.
+/// is shorter: the same traffic by the general way, which a fence or a second SGE asks for, is the same bit by bit.
 #include <string>
 
 #include "fixture.h"
@@ -16,6 +16,7 @@ struct Traffic {
   uint16_t mtu = 1500;
   uint64_t seed = 1;
   bool answers = false;   ///< each message is the answer to one before it
+  bool reads = false;     ///< a third are READs
 };
 
 /// All that can be seen of it.
@@ -33,18 +34,34 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
   static constexpr uint32_t kSourceTag = 0x1100, kSinkTag = 0x1200;
 
   /// Sizes on both sides of each border, SENDs and WRITEs, by SGE and inline, with each flag.
-  static void post(Qp* qp, unsigned i, uint32_t full, bool general) {
+  static void post(Qp* qp, const Traffic& t, unsigned i, uint32_t full, bool general) {
     const uint32_t sizes[] = {8, 64, 0, 1, full, 4, full + 1, full - 1, 2 * full, 200, full + 4, full + 5};
     const uint32_t size = sizes[i % std::size(sizes)];
-    Qp::SendWr wr{.wr_id = i, .opcode = i % 5 > 2 ? WrOpcode::kRdmaWrite : WrOpcode::kSend, .flags = 0,
+    Qp::SendWr wr{.wr_id = i, .opcode = opcode_of(t, i), .flags = 0,
                   .remote_addr = kSink + kMessages * kReceiveBytes + 8 * i + i % 3, .rkey = kSinkTag};
     if (i % 2 == 0) wr.flags |= kWrSignaled;
     if (i % 7 < 2) wr.flags |= kWrSolicited;
-    if (i % 3 == 0 && size <= 256) wr.flags |= kWrInline;
-    if (general) wr.flags |= kWrFence;  // there is nothing to wait for
-    const uint64_t at = (wr.flags & kWrInline) != 0 ? reinterpret_cast<uint64_t>(inlined) : kSource;
-    const Sge sge{at + i, size, kSourceTag};
-    ASSERT_EQ(0, qp->post_send(wr, std::span(&sge, 1)));
+    if (wr.opcode == WrOpcode::kRdmaRead) {
+      // From what the peer has received to behind what can be written here.
+      wr.remote_addr = kSink + 8 * i;
+      const uint64_t to = kSink + (kMessages + 2) * kReceiveBytes;
+      post(qp, wr, {to, size, kSinkTag}, general);
+    } else if (i % 3 == 0 && size <= 256 && !t.reads) {
+      wr.flags |= kWrInline;
+      if (general) wr.flags |= kWrFence;  // there is nothing to wait for
+      post(qp, wr, {reinterpret_cast<uint64_t>(inlined) + i, size, 0}, false);
+    } else {
+      post(qp, wr, {kSource + i, size, kSourceTag}, general);
+    }
+  }
+  static void post(Qp* qp, const Qp::SendWr& wr, const Sge& sge, bool split) {
+    const Sge halves[] = {{sge.addr, sge.length / 2, sge.lkey},
+                          {sge.addr + sge.length / 2, sge.length - sge.length / 2, sge.lkey}};
+    ASSERT_EQ(0, qp->post_send(wr, split ? std::span(halves) : std::span(&sge, 1)));
+  }
+  static WrOpcode opcode_of(const Traffic& t, unsigned i) {
+    if (t.reads && i % 5 == 2) return WrOpcode::kRdmaRead;
+    return i % 5 > 2 ? WrOpcode::kRdmaWrite : WrOpcode::kSend;
   }
 
   static Seen run(const Traffic& t, bool general) {
@@ -67,7 +84,7 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
     fill(source, 5);
     fill(inlined, 6);
     for (int side : {0, 1}) {
-      seen.memory[side].resize(kMessages * kReceiveBytes + 20'000);
+      seen.memory[side].resize((kMessages + 4) * kReceiveBytes);
       for (const MrAttr& mr : {MrAttr{kSourceTag, Host::kPd, 0, reinterpret_cast<uint64_t>(source.data()),
                                       source.size(), kSource},
                                MrAttr{kSinkTag, Host::kPd, Host::kAllRights,
@@ -85,10 +102,10 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
       for (unsigned side : {0u, 1u}) {
         // In crowds and alone.
         unsigned n = turn % 3 == 0 ? 0 : turn % 16;
-        const bool heard = seen.completions[2 * side + 1].size() == sends_of(posted[1 - side]);
+        const bool heard = seen.completions[2 * side + 1].size() == sends_of(t, posted[1 - side]);
         if (t.answers) n = heard && posted[0] - posted[1] == side;
         for (; n != 0 && posted[side] < kMessages; --n)
-          post(qps[side], posted[side]++, full, general);
+          post(qps[side], t, posted[side]++, full, general);
         qps[side]->ring_send();
       }
       w.step();
@@ -102,21 +119,21 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
         }
       }
       done = seen.completions[1].size() + seen.completions[3].size();
-      if (done == sends_of(kMessages) * 2 && seen.completions[0].size() == kMessages / 2 &&
+      if (done == sends_of(t, kMessages) * 2 && seen.completions[0].size() == kMessages / 2 &&
           seen.completions[2].size() == kMessages / 2)
         break;
     }
     for (int side : {0, 1}) {
       EXPECT_EQ(kMessages / 2, seen.completions[2 * side].size());
-      EXPECT_EQ(sends_of(kMessages), seen.completions[2 * side + 1].size());
+      EXPECT_EQ(sends_of(t, kMessages), seen.completions[2 * side + 1].size());
       EXPECT_TRUE(hosts[side]->events.failed.empty());
       seen.counters[side] = hosts[side]->counters;
     }
     return seen;
   }
-  static size_t sends_of(unsigned messages) {
+  static size_t sends_of(const Traffic& t, unsigned messages) {
     size_t n = 0;
-    for (unsigned i = 0; i < messages; ++i) n += i % 5 <= 2;
+    for (unsigned i = 0; i < messages; ++i) n += opcode_of(t, i) == WrOpcode::kSend;
     return n;
   }
 
@@ -140,6 +157,8 @@ INSTANTIATE_TEST_SUITE_P(Wires, ShortMessages,
                          ::testing::Values(Traffic{.name = "good"}, Traffic{.name = "narrow", .window = 3},
                                            Traffic{.name = "jumbo", .mtu = 9000},
                                            Traffic{.name = "answers", .answers = true},
+                                           Traffic{.name = "reads", .reads = true},
+                                           Traffic{.name = "bad_reads", .faults = 0.1, .seed = 5, .reads = true},
                                            Traffic{.name = "bad", .faults = 0.05, .seed = 2},
                                            Traffic{.name = "worse", .faults = 0.2, .seed = 3},
                                            Traffic{.name = "bad_and_narrow", .faults = 0.1, .window = 5, .seed = 4}),

@@ -200,6 +200,7 @@ struct Engine::Impl {
 
   // ---- short_messages.cc ----
   unsigned send_short(QpContext& qp, unsigned most, bool& dry);
+  bool receive_short(QpContext& qp, std::span<const std::byte> segment);
   bool place_short(QpContext& qp, std::span<const std::byte> segment);
 
   // ---- trp_timers.cc ----
@@ -225,6 +226,7 @@ struct Engine::Impl {
   bool receive(int port, RxBuf& buf);
   [[gnu::noinline]] bool drop_unmatched(const RxBuf& buf, usiw_counter why);
   bool says_nothing_new(const QpContext& qp, const TrpHeader& h) const;
+  void owe_ack(QpContext& qp, const TrpHeader& h, bool last, uint64_t silence_ns);
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
   [[gnu::noinline]] void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   [[gnu::noinline]] void receive_reset(QpContext& qp, const TrpHeader& h);

@@ -52,8 +52,11 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
   const std::span datagram(buf.data, buf.len);
   TrpHeader h;
   if (!decode_trp(datagram, h)) return drop_unmatched(buf, USIW_CNT_DROP_MALFORMED);
-  if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return drop_unmatched(buf, USIW_CNT_MAX);
-  if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return drop_unmatched(buf, USIW_CNT_MAX);
+  const bool data = h.opcode == USIW_TRP_DATA;
+  if (!data) {
+    if ((USIW_TRP_KERNEL_OPCODES >> h.opcode & 1) != 0) return drop_unmatched(buf, USIW_CNT_MAX);
+    if (h.opcode == USIW_TRP_RESET && (h.flags & USIW_TRP_F_STRAY) == 0) return drop_unmatched(buf, USIW_CNT_MAX);
+  }
 
   QpContext* qp = last_flow_;
   if (qp == nullptr || !(qp->path.flow == buf.flow)) {
@@ -109,6 +112,11 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
   qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
+  const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
+  if (ahead == 0 && h.opcode == USIW_TRP_DATA && receive_short(qp, payload)) {
+    if (qp.connected()) owe_ack(qp, h, true, silence_ns);
+    return false;
+  }
   if (ahead < 0 || (ahead > 0 && qp.rcv.has_arrived(h.psn))) {
     count(qp, USIW_CNT_RX_DUP);
     ack_at_once(qp);
@@ -119,7 +127,6 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     drop(qp, USIW_CNT_DROP_STATE, h.psn);
     return false;
   }
-  const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
   if (h.opcode == USIW_TRP_SHUTDOWN ? !payload.empty() : payload.size() < kTaggedBytes) {
     drop(qp, USIW_CNT_DROP_MALFORMED, h.psn);
     return false;
@@ -166,18 +173,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         publish(qp);
         if (!qp.connected()) return false;
         ack_at_once(qp);
-      } else if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 ||
-                 qp.ack.one_more()) {
-        ack_at_once(qp);
       } else {
-        const bool last = (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0;
-        const bool asks = last && qp.replies.asked(now_);
-        if (last && silence_ns > kLoneMessageNs && !qp.replies.expected()) {
-          ack_at_once(qp);
-        } else {
-          if (asks) acks_.settle(qp);  // what was due within the message
-          acks_.by(qp, now_ + (last ? qp.replies.delay(qp.rtt) : kAckDelayNs));
-        }
+        owe_ack(qp, h, (std::to_integer<uint8_t>(payload[0]) & USIW_DDP_F_LAST) != 0, silence_ns);
       }
       break;
     case Verdict::kNotReady:
@@ -192,9 +189,19 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   return false;
 }
 
+/// One more datagram has been accepted in order, and there is no gap. @p last: it ends a message; @p silence_ns: from
+/// the one before it.
+void Engine::Impl::owe_ack(QpContext& qp, const TrpHeader& h, bool last, uint64_t silence_ns) {
+  if ((h.flags & (USIW_TRP_F_ACK_REQ | USIW_TRP_F_RETRANS)) != 0 || qp.ack.one_more()) return ack_at_once(qp);
+  const bool asks = last && qp.replies.asked(now_);
+  if (last && silence_ns > kLoneMessageNs && !qp.replies.expected()) return ack_at_once(qp);
+  if (asks) acks_.settle(qp);  // what was due within the message
+  acks_.by(qp, now_ + (last ? qp.replies.delay(qp.rtt) : kAckDelayNs));
+}
+
 /// Deals with a datagram whose turn it is.
 Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload) {
-  if (h.opcode == USIW_TRP_SHUTDOWN || place_short(qp, payload)) return Verdict::kAccept;
+  if (h.opcode == USIW_TRP_SHUTDOWN) return Verdict::kAccept;
   DdpSegment seg;
   Verdict verdict = Verdict::kDrop;
   switch (decode_ddp(payload, seg)) {

@@ -88,6 +88,7 @@ enum usiw_kcounter {
  * @counters:	pages of the contexts and QPs that there are: struct usiw_counters
  * @dead_counters: sums of the pages of those that are gone
  * @kcounters:	what the module itself counts: enum usiw_kcounter
+ * @order:	among all devices, as clients of ib_core have got to know them
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
  * @conns:	its connections
  * @nr_users:	connections and listeners that still point here
@@ -137,6 +138,7 @@ struct usiw_device {
 	u64 dead_counters[USIW_CNT_MAX];
 	atomic64_t kcounters[USIW_KCNT_MAX];
 
+	atomic64_t order;
 	spinlock_t conn_lock;
 	struct list_head conns;
 	atomic_t nr_users;
@@ -390,8 +392,11 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
 void usiw_device_hold(struct usiw_device *dev);
 void usiw_device_release(struct usiw_device *dev);
 void usiw_device_wait_users(struct usiw_device *dev);
-void usiw_device_for_each_over(const struct net_device *lo, void (*fn)(struct usiw_device *dev));
+void usiw_device_for_each(const struct net *net,
+			  void (*fn)(struct usiw_device *dev, const void *arg), const void *arg);
 void usiw_device_read_mac(struct usiw_device *dev);
+void usiw_device_is_last(struct usiw_device *dev);
+bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_device *other);
 void usiw_device_enter_net(struct usiw_device *dev);
 void usiw_device_leave_net(struct usiw_device *dev);
 bool usiw_device_is_ours(const struct ib_device *ibdev);

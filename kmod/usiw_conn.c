@@ -141,7 +141,7 @@ int usiw_conn_insert(struct usiw_conn *conn)
 
 	if (conn->flushed)
 		return -ENODEV;
-	if (usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
+	if (usiw_addr_owner(conn->dev, &conn->tuple) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	spin_lock_bh(&usiw_conns_lock);
 	if (usiw_conn_lookup_rcu(conn->net, &conn->tuple)) {
@@ -204,6 +204,7 @@ void usiw_conn_welcome_device(struct usiw_device *dev)
 {
 	spin_lock_bh(&dev->conn_lock);
 	dev->dying = false;
+	usiw_device_is_last(dev);
 	spin_unlock_bh(&dev->conn_lock);
 }
 

@@ -214,6 +214,7 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @sender:	for whom its requests are looked at, and answered
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	where it listens
+ * @scope:	the interface that it is of, if it is link-local
  * @any:	@addr is a wildcard
  * @places:	its backlog at the gate, from which it has left once @places.gate is NULL. Guarded
  *		by the netns' gate_lock
@@ -227,6 +228,7 @@ struct usiw_listener {
 	struct usiw_sender sender;
 	unsigned int families;
 	struct in6_addr addr;
+	u32 scope;
 	bool any;
 	struct usiw_cm_listener places;
 };
@@ -505,13 +507,19 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);
 
+/* usiw_addr.c */
+
+/* A device whose address that is more goes before the others. */
 enum usiw_addr_owner {
 	USIW_ADDR_OTHERS,
 	USIW_ADDR_OF_LO,
-	USIW_ADDR_OURS,
+	USIW_ADDR_OURS,		/* of the device's netdev, or of one that rdma_cm takes for it */
 };
 
-enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_addr *addr);
+enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);
+bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple);
+bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex);
+u32 usiw_addr_scope(const struct sockaddr_storage *sa);
 int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 			    const struct sockaddr_storage *sa);
 void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,

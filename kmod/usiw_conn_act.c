@@ -23,15 +23,13 @@
 static void usiw_conn_fill_event(struct usiw_conn *conn, struct iw_cm_event *event,
 				 enum iw_cm_event_type type, int status)
 {
-	int ifindex = conn->dev->netdev->ifindex;
-
 	memset(event, 0, sizeof(*event));
 	event->event = type;
 	event->status = status;
 	usiw_addr_to_sockaddr(&event->local_addr, &conn->tuple.local, conn->tuple.local_port,
-			      ifindex);
+			      conn->tuple.scope);
 	usiw_addr_to_sockaddr(&event->remote_addr, &conn->tuple.remote, conn->tuple.remote_port,
-			      ifindex);
+			      conn->tuple.scope);
 }
 
 static void usiw_conn_fill_private_data(struct usiw_conn *conn, struct iw_cm_event *event)

@@ -122,7 +122,7 @@ static void usiw_conn_work(struct work_struct *work)
 	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
 		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
 	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&
-	    usiw_addr_owner(conn->dev, &conn->tuple.local) == USIW_ADDR_OTHERS)
+	    usiw_addr_owner(conn->dev, &conn->tuple) == USIW_ADDR_OTHERS)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
 	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
 		usiw_conn_perform(conn, usiw_conn_follow(conn));

@@ -86,46 +86,58 @@ static LIST_HEAD(usiw_devices);
 static DEFINE_SPINLOCK(usiw_devices_lock);
 static DECLARE_WAIT_QUEUE_HEAD(usiw_device_gone);
 
+static atomic64_t usiw_last_order;
+
+/* Clients are given it now, for the first time or again. */
+void usiw_device_is_last(struct usiw_device *dev)
+{
+	atomic64_set(&dev->order, atomic64_inc_return(&usiw_last_order));
+}
+
+bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_device *other)
+{
+	return atomic64_read(&dev->order) < atomic64_read(&other->order);
+}
+
 /* With RTNL, under which the netdev leaves its netns, and lo not before it. */
 void usiw_device_enter_net(struct usiw_device *dev)
 {
 	struct net *net = dev_net(dev->netdev);
 
 	ASSERT_RTNL();
+	usiw_device_is_last(dev);
 	write_pnet(&dev->net, net);
 	dev->lo = net->loopback_dev;
 	netdev_hold(dev->lo, &dev->lo_tracker, GFP_KERNEL);
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_add_tail(&dev->node, &usiw_devices);
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 }
 
 /* Nothing looks at the netns for this device any more. */
 void usiw_device_leave_net(struct usiw_device *dev)
 {
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_del(&dev->node);
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 	netdev_put(dev->lo, &dev->lo_tracker);
 	wake_up_all(&usiw_device_gone);
 }
 
-/*
- * Calls @fn for each other device of the netns whose loopback interface @lo is. @fn must not
- * sleep. With RTNL.
- */
-void usiw_device_for_each_over(const struct net_device *lo, void (*fn)(struct usiw_device *dev))
+/* Calls @fn for each device of the netns. @fn must not sleep. Any context. */
+void usiw_device_for_each(const struct net *net,
+			  void (*fn)(struct usiw_device *dev, const void *arg), const void *arg)
 {
 	struct usiw_device *dev;
 
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_for_each_entry(dev, &usiw_devices, node) {
-		if (dev->lo != lo || dev->netdev == lo || !ib_device_try_get(&dev->ibdev))
+		if (!net_eq(read_pnet(&dev->net), net) || !ib_device_try_get(&dev->ibdev))
 			continue;
-		fn(dev);
+		fn(dev, arg);
 		ib_device_put(&dev->ibdev);
 	}
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 }
 
 bool usiw_device_is_ours(const struct ib_device *ibdev)
@@ -133,11 +145,11 @@ bool usiw_device_is_ours(const struct ib_device *ibdev)
 	struct usiw_device *dev;
 	bool found = false;
 
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_for_each_entry(dev, &usiw_devices, node)
 		if (&dev->ibdev == ibdev)
 			found = true;
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 	return found;
 }
 
@@ -146,11 +158,11 @@ static bool usiw_net_has_devices(const struct net *net)
 	struct usiw_device *dev;
 	bool found = false;
 
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_for_each_entry(dev, &usiw_devices, node)
 		if (net_eq(read_pnet(&dev->net), net))
 			found = true;
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 	return found;
 }
 
@@ -158,14 +170,14 @@ static void usiw_net_unregister_devices(const struct net *net)
 {
 	struct usiw_device *dev;
 
-	spin_lock(&usiw_devices_lock);
+	spin_lock_bh(&usiw_devices_lock);
 	list_for_each_entry(dev, &usiw_devices, node) {
 		if (!net_eq(read_pnet(&dev->net), net) || !ib_device_try_get(&dev->ibdev))
 			continue;
 		ib_unregister_device_queued(&dev->ibdev);
 		ib_device_put(&dev->ibdev);
 	}
-	spin_unlock(&usiw_devices_lock);
+	spin_unlock_bh(&usiw_devices_lock);
 }
 
 /*

@@ -47,7 +47,8 @@ void usiw_listener_put(struct usiw_listener *listener)
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
 	return a->dev == b->dev && a->families & b->families &&
-	       (a->any || b->any || ipv6_addr_equal(&a->addr, &b->addr));
+	       (a->any || b->any ||
+		(a->scope == b->scope && ipv6_addr_equal(&a->addr, &b->addr)));
 }
 
 /* @listener hears what comes to its port from now on; what was held for it goes first. */
@@ -110,13 +111,17 @@ void usiw_gate_return_place(struct usiw_listener *listener)
 	spin_unlock(&net->gate_lock);
 }
 
-/* Did it come in by the device's netdev, or over lo from this host itself? */
-static bool usiw_came_in_by(const struct usiw_device *dev, int ifindex)
+static bool usiw_listens_at(const struct usiw_listener *listener, const struct usiw_tuple *tuple)
 {
-	return ifindex == dev->netdev->ifindex || ifindex == dev->lo->ifindex;
+	return listener->any || (ipv6_addr_equal(&listener->addr, &tuple->local) &&
+				 (!listener->scope || listener->scope == tuple->scope));
 }
 
-/* Who listens for @rx, by the device whose address that is most; with a reference. */
+/*
+ * Who listens for @rx, by the device whose address that is most; with a reference. Of several such
+ * devices rdma_cm takes the one that it knows longest for a request to a listener on all addresses,
+ * whichever the request came by, and lets nobody accept what another one has brought.
+ */
 static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
 	const struct usiw_tuple *tuple = usiw_rx_ends(rx);
@@ -125,12 +130,12 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 	struct usiw_listener *found = NULL, *listener;
 
 	list_for_each_entry(listener, &us->listeners, node) {
-		if (!(listener->families & family) ||
-		    (!listener->any && !ipv6_addr_equal(&listener->addr, &tuple->local)) ||
-		    !usiw_came_in_by(listener->dev, rx->ifindex))
+		if (!(listener->families & family) || !usiw_listens_at(listener, tuple) ||
+		    !usiw_addr_comes_by(listener->dev, rx->ifindex))
 			continue;
-		owner = usiw_addr_owner(listener->dev, &tuple->local);
-		if (owner > best) {
+		owner = usiw_addr_owner(listener->dev, tuple);
+		if (owner > best || (owner == best && found &&
+				     usiw_device_is_before(listener->dev, found->dev))) {
 			best = owner;
 			found = listener;
 		}

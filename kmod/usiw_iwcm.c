@@ -19,6 +19,26 @@ static bool usiw_addr_is_unicast(const struct in6_addr *addr)
 	return !ipv6_addr_any(addr) && !ipv6_addr_is_multicast(addr);
 }
 
+/*
+ * The interface of link-local addresses: what either end says, and both if both do; else the
+ * device's netdev. 0: they are none.
+ */
+static int usiw_iw_scope(const struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
+{
+	u32 local = usiw_addr_scope(&cm_id->local_addr);
+	u32 remote = usiw_addr_scope(&cm_id->m_remote_addr);
+
+	tuple->scope = 0;
+	if (!usiw_tuple_is_link_local(tuple))
+		return 0;
+	if (local && remote && local != remote)
+		return -EINVAL;
+	tuple->scope = local | remote;
+	if (!tuple->scope)
+		tuple->scope = to_usiw_dev(cm_id->device)->netdev->ifindex;
+	return 0;
+}
+
 static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 {
 	int ret;
@@ -33,9 +53,7 @@ static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 	    !usiw_addr_is_unicast(&tuple->local) || !usiw_addr_is_unicast(&tuple->remote) ||
 	    !tuple->local_port || !tuple->remote_port)
 		return -EINVAL;
-	tuple->scope = usiw_tuple_is_link_local(tuple) ?
-			       to_usiw_dev(cm_id->device)->netdev->ifindex : 0;
-	return 0;
+	return usiw_iw_scope(cm_id, tuple);
 }
 
 static int usiw_check_param(const struct iw_cm_conn_param *param)
@@ -117,7 +135,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device),
+ * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device's),
  * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
  * -EPROTONOSUPPORT (IPsec or an encapsulation is due on the way), -EPERM (a policy forbids it),
  * -EOPNOTSUPP (the device is in a VRF), -EMSGSIZE (MTU too small),
@@ -139,7 +157,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		return ret;
 	if (!usiw_iw_in_netns(cm_id))
 		return -ENETUNREACH;
-	if (usiw_addr_owner(dev, &tuple.local) == USIW_ADDR_OTHERS)
+	if (usiw_addr_owner(dev, &tuple) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)

@@ -70,7 +70,7 @@ static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be
 }
 
 /*
- * An address of the device, or all of them; the IPv6 wildcard takes IPv4 as well unless
+ * An address that rdma_cm has found the device by, or all of them; the IPv6 wildcard takes IPv4 as well unless
  * the user has said otherwise. A listener of another netns than the device's takes nothing and
  * hears nothing. Return -EADDRINUSE if the UDP port is taken.
  */
@@ -94,6 +94,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	kref_init(&listener->kref);
 	INIT_LIST_HEAD(&listener->node);
 	listener->dev = to_usiw_dev(cm_id->device);
+	listener->scope = usiw_addr_scope(&cm_id->local_addr);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
 	listener->sender = usiw_iw_sender(cm_id);
 	listener->cm_id = cm_id;

@@ -83,8 +83,11 @@ static void usiw_port_changed(struct usiw_device *dev)
 }
 
 /* Local connections go over lo, whose MAC and MTU are theirs. In atomic context. */
-static void usiw_lo_changed(struct usiw_device *dev)
+static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 {
+	/* Who has lo as its netdev hears of it as of any. */
+	if (dev->netdev == dev->lo)
+		return;
 	usiw_link_changed(dev);
 	usiw_follow_all(dev);
 }
@@ -103,7 +106,7 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 
 	if ((netdev->flags & IFF_LOOPBACK) &&
 	    (event == NETDEV_CHANGEADDR || event == NETDEV_CHANGEMTU))
-		usiw_device_for_each_over(netdev, usiw_lo_changed);
+		usiw_device_for_each(dev_net(netdev), usiw_lo_changed, NULL);
 	dev = usiw_device_of(netdev);
 	if (!dev)
 		return NOTIFY_DONE;
@@ -147,14 +150,15 @@ static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
 }
 
 /* Each connection looks by itself whether the address is still there; see usiw_conn_work(). */
-static void usiw_addr_removed(struct net_device *netdev, const struct in6_addr *addr)
+static void usiw_addr_check(struct usiw_device *dev, const void *addr)
 {
-	struct usiw_device *dev = usiw_device_of(netdev);
-
-	if (!dev)
-		return;
 	usiw_conn_kick_device(dev, USIW_CONN_CHECK_ADDR, usiw_conn_has_local, addr);
-	ib_device_put(&dev->ibdev);
+}
+
+/* Of a netdev that need not have a device: see usiw_addr_owner(). */
+static void usiw_addr_removed(const struct net_device *netdev, const struct in6_addr *addr)
+{
+	usiw_device_for_each(dev_net(netdev), usiw_addr_check, addr);
 }
 
 static int usiw_inetaddr_event(struct notifier_block *nb, unsigned long event, void *ptr)

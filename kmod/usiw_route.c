@@ -4,9 +4,7 @@
  * build Ethernet frames by itself.
  */
 #include <linux/etherdevice.h>
-#include <linux/inetdevice.h>
 #include <linux/jhash.h>
-#include <net/addrconf.h>
 #include <net/inet_ecn.h>
 #include <net/ip6_route.h>
 #include <net/neighbour.h>
@@ -69,7 +67,7 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 
 	/* A link-local address means nothing without its link. */
 	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
-		fl6.flowi6_oif = dev->netdev->ifindex;
+		fl6.flowi6_oif = tuple->scope;
 	dst = ip6_route_output(net, NULL, &fl6);
 	if (dst->error) {
 		int ret = dst->error;
@@ -100,17 +98,6 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * Does the connection belong to a VRF? Neither look-ups here nor the module's sockets are for one:
- * by the tables of all others both could lead to another network in which the same addresses are
- * somebody else's. What goes over lo is this host's own, whatever device rdma_cm has taken for it.
- */
-static bool usiw_route_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple)
-{
-	return netif_is_l3_slave(dev->netdev) &&
-	       usiw_addr_owner(dev, &tuple->local) != USIW_ADDR_OF_LO;
-}
-
-/*
  * The route of @tuple, whichever way it leads; usiw_route_eligible() says whether it is one for
  * raw packets. Return the error of the look-up: there is no route, or a policy forbids it
  * (-EPERM); -EOPNOTSUPP in a VRF. May sleep.
@@ -122,7 +109,11 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 	u32 mtu;
 
 	route->dst = NULL;
-	if (usiw_route_is_of_vrf(dev, tuple))
+	/*
+	 * Neither look-ups here nor the module's sockets are for one: by the tables of all others
+	 * both could lead to another network in which the same addresses are somebody else's.
+	 */
+	if (usiw_addr_is_of_vrf(dev, tuple))
 		return -EOPNOTSUPP;
 	if (usiw_tuple_is_ipv4(tuple))
 		dst = usiw_route_get4(dev, tuple, sender, route);
@@ -234,75 +225,4 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 	neigh_event_send(neigh, NULL);
 	neigh_release(neigh);
 	return ret;
-}
-
-/*
- * Whose address is @addr? One of lo belongs to every device a little: rdma_cm takes any
- * device to connect from 127.0.0.1 or ::1; but to listen, it insists on that of lo.
- */
-enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct in6_addr *addr)
-{
-	enum usiw_addr_owner owner = USIW_ADDR_OTHERS;
-	struct net *net = read_pnet(&dev->net);
-	struct net_device *netdev;
-
-	if (ipv6_addr_v4mapped(addr)) {
-		rcu_read_lock();
-		netdev = __ip_dev_find(net, addr->s6_addr32[3], false);
-		if (netdev == dev->netdev)
-			owner = USIW_ADDR_OURS;
-		else if (netdev && netdev->flags & IFF_LOOPBACK)
-			owner = USIW_ADDR_OF_LO;
-		rcu_read_unlock();
-	} else {
-#if IS_ENABLED(CONFIG_IPV6)
-		if (ipv6_chk_addr(net, addr, dev->netdev, 1))
-			owner = USIW_ADDR_OURS;
-		else if (ipv6_chk_addr(net, addr, dev->lo, 1))
-			owner = USIW_ADDR_OF_LO;
-#endif
-	}
-	return owner;
-}
-
-/* ---- Addresses as users have them -------------------------------------- */
-
-/* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */
-int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
-			    const struct sockaddr_storage *sa)
-{
-	const struct sockaddr_in *sin = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
-
-	switch (sa->ss_family) {
-	case AF_INET:
-		ipv6_addr_set_v4mapped(sin->sin_addr.s_addr, addr);
-		*port = sin->sin_port;
-		return 0;
-	case AF_INET6:
-		*addr = sin6->sin6_addr;
-		*port = sin6->sin6_port;
-		return 0;
-	default:
-		return -EAFNOSUPPORT;
-	}
-}
-
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex)
-{
-	struct sockaddr_in *sin = (struct sockaddr_in *)sa;
-	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)sa;
-
-	if (ipv6_addr_v4mapped(addr)) {
-		sin->sin_family = AF_INET;
-		sin->sin_addr.s_addr = addr->s6_addr32[3];
-		sin->sin_port = port;
-		return;
-	}
-	sin6->sin6_family = AF_INET6;
-	sin6->sin6_addr = *addr;
-	sin6->sin6_port = port;
-	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
-		sin6->sin6_scope_id = ifindex;
 }

@@ -320,7 +320,7 @@ void CmId::drop_qp() {
 
 int CmId::listen(ib_device* device, const in6_addr& addr, uint16_t port, int backlog, bool only) {
   id.device = device;
-  id.local_addr = endpoint(addr, port);
+  id.local_addr = endpoint(addr, port, scope);
   id.afonly = only;
   const int ret = device->ops->iw_create_listen(&id, backlog);
   mock_idle_check("iw_create_listen");
@@ -331,8 +331,8 @@ int CmId::listen(ib_device* device, const in6_addr& addr, uint16_t port, int bac
 int CmId::connect(Process& process, const in6_addr& from, uint16_t from_port, const in6_addr& to,
                   uint16_t to_port, const std::string& private_data) {
   if (!take_qp(process)) return -EINVAL;
-  id.local_addr = endpoint(from, from_port);
-  id.m_remote_addr = endpoint(to, to_port);
+  id.local_addr = endpoint(from, from_port, scope);
+  id.m_remote_addr = endpoint(to, to_port, scope);
   iw_cm_conn_param param{private_data.data(), static_cast<u16>(private_data.size()), 4, 8, process.ibqp->qp_num};
   state_ = State::kConnecting;
   const int ret = id.device->ops->iw_connect(&id, &param);
@@ -430,7 +430,7 @@ std::string Kuser::unload() {
   if (mock_sockets) left += "sockets are left\n";
   if (mock_routes || mock_neighbours) left += "routes or neighbours are left\n";
   if (mock_open_fds()) left += "files are left\n";
-  for (const char* name : {"lo", "eth0", "eth1"})
+  for (const char* name : {"lo", "eth0", "eth1", "eth0.3", "eth0.4"})
     if (mock_netdev(name)->refs) left += std::string("references of ") + name + " are left\n";
   return left;
 }

@@ -113,6 +113,7 @@ class CmId {
 
   iw_cm_id id{};
   rdma_cm_id user{};  ///< rdma_cm's, made in init_net
+  int scope = 0;      ///< of link-local addresses, as the program says
   int refs = 1;  ///< own one and the driver's
   std::vector<Event> events;
   std::vector<std::unique_ptr<CmId>> requests;  ///< of a listener

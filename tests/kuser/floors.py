@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
-FLOORS = [["device", "route", "mr"], ["stats", "conn", "sock"], ["gate", "data", "ports"], ["event"], ["follow", "verbs"],
+FLOORS = [["device", "addr", "mr"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
+          ["follow", "verbs"],
           ["conn_run + conn_act + qp + iwcm_quirks", "srq"], ["cq", "restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 
 

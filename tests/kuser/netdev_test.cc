@@ -95,8 +95,9 @@ TEST_F(Netdev, lo__its_mtu_is_told_to_each_device_of_the_netns) {
 }
 
 TEST_F(Netdev, lo__of_another_netns_is_not_meant) {
-  net_device* lo = mock_netdev("lo");
-  net_device other = *lo;
+  net foreign{.hash_mix = 9, .loopback_dev = nullptr};
+  net_device other = *mock_netdev("lo");
+  other.net = &foreign;
   mock_notify_netdev(&other, NETDEV_CHANGEMTU);
   EXPECT_TRUE(client->events().empty());
 }

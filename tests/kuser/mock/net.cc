@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// One host with lo, eth0 and eth1. What eth0's address sends to eth1's leaves by eth0, as if they
+// One host with lo, eth0 and eth1, and two VLANs. What eth0's address sends to eth1's leaves by eth0, as if they
 // were two hosts: so both ends of a connection live in one module.
 #include <algorithm>
 #include <memory>
@@ -17,7 +17,7 @@ struct Neighbour {
   neigh_table table;
 };
 
-net_device netdevs[3];
+net_device netdevs[5];
 std::vector<pernet_operations*> pernet;
 enum Chain { kNetdev, kInet, kInet6, kNetevent, kChains };
 std::vector<notifier_block*> chains[kChains];
@@ -100,10 +100,11 @@ void reset_net() {
   pernet.clear();
   for (auto& chain : chains) chain.clear();
   init_net = {.hash_mix = 7, .loopback_dev = &netdevs[0]};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 5; i++) {
     net_device& dev = netdevs[i];
+    const bool vlan = i > 2;
     dev = {};
-    snprintf(dev.name, sizeof(dev.name), i ? "eth%d" : "lo", i - 1);
+    snprintf(dev.name, sizeof(dev.name), vlan ? "eth0.%d" : i ? "eth%d" : "lo", vlan ? i : i - 1);
     dev.ifindex = i + 1;
     dev.type = i ? ARPHRD_ETHER : ARPHRD_LOOPBACK;
     dev.flags = IFF_UP | (i ? 0 : IFF_LOOPBACK);
@@ -113,12 +114,13 @@ void reset_net() {
     dev.carrier = true;
     dev.net = &init_net;
     dev.speed = 10000;
+    if (vlan) dev.vlan_of = &netdevs[1];
     if (i) {
       dev.dev_addr[0] = 2;
-      dev.dev_addr[5] = i;
+      dev.dev_addr[5] = vlan ? 1 : i;
       dev.addrs[0] = mapped(0xc0000200 + i);
       dev.addrs[1] = global6(i);
-      dev.addrs[2] = link_local(i);
+      dev.addrs[2] = link_local(i == 3 ? 1 : i);
     } else {
       dev.addrs[0] = mapped(0x7f000001);
       dev.addrs[1] = in6addr_loopback;
@@ -308,6 +310,19 @@ void mock_neigh_update(struct net_device* dev, const struct in6_addr* addr, cons
 struct net_device* __ip_dev_find(struct net*, __be32 addr, bool) {
   mock_check_rcu("__ip_dev_find");
   return owner_of(mapped(be32_to_cpu(addr)));
+}
+
+struct net_device* dev_get_by_index_rcu(struct net*, int ifindex) {
+  mock_check_rcu("dev_get_by_index_rcu");
+  for (net_device& dev : netdevs)
+    if (dev.ifindex == ifindex) return &dev;
+  return nullptr;
+}
+
+struct net_device* ipv6_dev_find(struct net*, const struct in6_addr* addr, struct net_device*) {
+  mock_check_rcu("ipv6_dev_find");
+  net_device* dev = owner_of(*addr);
+  return dev && !dev->in_vrf ? dev : nullptr;
 }
 
 int ipv6_chk_addr(struct net*, const struct in6_addr* addr, const struct net_device* dev, int) {

@@ -200,6 +200,8 @@ typedef struct {
 #define atomic_add(n, a)	((void)((a)->value += (n)))
 #define atomic64_inc(a)		((void)++(a)->value)
 #define atomic64_read(a)	((a)->value)
+#define atomic64_set(a, v)	((void)((a)->value = (v)))
+#define atomic64_inc_return(a)	(++(a)->value)
 void mock_atomic_dec(atomic_t *a, const char *what);
 #define atomic_dec(a)		mock_atomic_dec(a, #a)
 

@@ -65,7 +65,10 @@ void mock_idle_check(const char *where);
 const char *mock_first_allocation(void);
 void *mock_tracked(void *p, size_t size, const char *site);
 
-/* Interfaces: "lo", "eth0" (192.0.2.1, 2001:db8::1), "eth1" (192.0.2.2, 2001:db8::2). */
+/*
+ * Interfaces: "lo", "eth0" (192.0.2.1, 2001:db8::1, fe80::1), "eth1" (192.0.2.2, 2001:db8::2, fe80::2), and two VLANs
+ * of eth0 with its MAC: "eth0.3" (192.0.2.3, 2001:db8::3, fe80::1, too) and "eth0.4" (192.0.2.4, 2001:db8::4, fe80::4).
+ */
 extern struct net init_net;
 struct net_device *mock_netdev(const char *name);
 void mock_notify_netdev(struct net_device *dev, unsigned long event);

@@ -117,6 +117,7 @@ struct net_device {
 	struct net *net;
 	u32 speed;
 	struct in6_addr addrs[4];	/* mapped IPv4 or IPv6 */
+	struct net_device *vlan_of;
 };
 
 typedef struct {
@@ -133,6 +134,16 @@ int call_netdevice_notifiers(unsigned long event, struct net_device *dev);
 static inline struct net *dev_net(const struct net_device *dev)
 {
 	return dev->net;
+}
+
+static inline bool is_vlan_dev(const struct net_device *dev)
+{
+	return dev->vlan_of;
+}
+
+static inline struct net_device *vlan_dev_real_dev(const struct net_device *dev)
+{
+	return dev->vlan_of;
 }
 
 static inline bool netif_is_l3_master(const struct net_device *dev)
@@ -288,6 +299,8 @@ static inline bool ipv4_is_lbcast(__be32 a)
 }
 
 struct net_device *__ip_dev_find(struct net *net, __be32 addr, bool hold);
+struct net_device *dev_get_by_index_rcu(struct net *net, int ifindex);
+struct net_device *ipv6_dev_find(struct net *net, const struct in6_addr *addr, struct net_device *dev);
 int ipv6_chk_addr(struct net *net, const struct in6_addr *addr, const struct net_device *dev,
 		  int strict);
 

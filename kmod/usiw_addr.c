@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Addresses: which of them a device is asked for, and how users have them.
+ */
+#include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
+#include <net/addrconf.h>
+
+#include "usiw_conn.h"
+
+/* ---- Whose it is ------------------------------------------------------- */
+
+static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct net_device *below)
+{
+	return is_vlan_dev(vlan) && vlan_dev_real_dev(vlan) == below;
+}
+
+/*
+ * Does rdma_cm take the one for the other when it looks for the device of an address? It goes by
+ * the netdev's MAC, which a VLAN has from the netdev below it, and a bond or bridge shares with
+ * one of these; since 6.4 by the netdev itself, but for a VLAN and what is below it. The first of
+ * their devices that it knows is the one that it asks, so this is no matter of choice. The data
+ * goes by sockets, since by the route it leaves by another netdev than the device's.
+ */
+static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
+{
+	if (USIW_RDMA_CM_NEEDS_MAC)
+		return a->addr_len == ETH_ALEN && b->addr_len == ETH_ALEN &&
+		       !is_zero_ether_addr(a->dev_addr) &&
+		       ether_addr_equal(a->dev_addr, b->dev_addr);
+	return usiw_netdev_is_vlan_on(a, b) || usiw_netdev_is_vlan_on(b, a);
+}
+
+/* The netdev that has the local address of @tuple, or NULL. RCU. */
+static struct net_device *usiw_addr_netdev(struct usiw_device *dev, const struct usiw_tuple *tuple)
+{
+	const struct in6_addr *addr = &tuple->local;
+	struct net *net = read_pnet(&dev->net);
+
+	if (ipv6_addr_v4mapped(addr))
+		return __ip_dev_find(net, addr->s6_addr32[3], false);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL) {
+		struct net_device *netdev = dev_get_by_index_rcu(net, tuple->scope);
+
+		return netdev && ipv6_chk_addr(net, addr, netdev, 1) ? netdev : NULL;
+	}
+	if (ipv6_chk_addr(net, addr, dev->netdev, 1))
+		return dev->netdev;
+	if (ipv6_chk_addr(net, addr, dev->lo, 1))
+		return dev->lo;
+	return ipv6_dev_find(net, addr, NULL);
+#else
+	return NULL;
+#endif
+}
+
+static enum usiw_addr_owner usiw_addr_owner_by(const struct usiw_device *dev,
+					       const struct net_device *netdev)
+{
+	if (!netdev)
+		return USIW_ADDR_OTHERS;
+	if (netdev == dev->netdev || usiw_netdevs_are_twins(netdev, dev->netdev))
+		return USIW_ADDR_OURS;
+	return netdev->flags & IFF_LOOPBACK ? USIW_ADDR_OF_LO : USIW_ADDR_OTHERS;
+}
+
+/*
+ * Whose is the local address of @tuple? One of lo belongs to every device a little: rdma_cm takes
+ * any device to connect from 127.0.0.1 or ::1; but to listen, it insists on that of lo.
+ */
+enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple)
+{
+	enum usiw_addr_owner owner;
+
+	rcu_read_lock();
+	owner = usiw_addr_owner_by(dev, usiw_addr_netdev(dev, tuple));
+	rcu_read_unlock();
+	return owner;
+}
+
+/* Has the device, or whoever has the address, been put into a VRF? Not for what goes over lo. */
+bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple)
+{
+	const struct net_device *netdev;
+	bool of_vrf;
+
+	rcu_read_lock();
+	netdev = usiw_addr_netdev(dev, tuple);
+	of_vrf = usiw_addr_owner_by(dev, netdev) != USIW_ADDR_OF_LO &&
+		 (netif_is_l3_slave(dev->netdev) || (netdev && netif_is_l3_slave(netdev)));
+	rcu_read_unlock();
+	return of_vrf;
+}
+
+/*
+ * May what came in by this interface be for the device? It may by the device's own netdev, and by
+ * those that rdma_cm takes for it; and by lo, from this host itself.
+ */
+bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex)
+{
+	const struct net_device *netdev;
+	bool comes;
+
+	if (ifindex == dev->netdev->ifindex || ifindex == dev->lo->ifindex)
+		return true;
+	rcu_read_lock();
+	netdev = dev_get_by_index_rcu(read_pnet(&dev->net), ifindex);
+	comes = netdev && usiw_netdevs_are_twins(netdev, dev->netdev);
+	rcu_read_unlock();
+	return comes;
+}
+
+/* ---- Addresses as users have them -------------------------------------- */
+
+/* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
+			    const struct sockaddr_storage *sa)
+{
+	const struct sockaddr_in *sin = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
+
+	switch (sa->ss_family) {
+	case AF_INET:
+		ipv6_addr_set_v4mapped(sin->sin_addr.s_addr, addr);
+		*port = sin->sin_port;
+		return 0;
+	case AF_INET6:
+		*addr = sin6->sin6_addr;
+		*port = sin6->sin6_port;
+		return 0;
+	default:
+		return -EAFNOSUPPORT;
+	}
+}
+
+/* The interface that a link-local address is of, as its user says; 0: it does not. */
+u32 usiw_addr_scope(const struct sockaddr_storage *sa)
+{
+	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
+
+	if (sa->ss_family != AF_INET6 || !(ipv6_addr_type(&sin6->sin6_addr) & IPV6_ADDR_LINKLOCAL))
+		return 0;
+	return sin6->sin6_scope_id;
+}
+
+void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			   int ifindex)
+{
+	struct sockaddr_in *sin = (struct sockaddr_in *)sa;
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)sa;
+
+	if (ipv6_addr_v4mapped(addr)) {
+		sin->sin_family = AF_INET;
+		sin->sin_addr.s_addr = addr->s6_addr32[3];
+		sin->sin_port = port;
+		return;
+	}
+	sin6->sin6_family = AF_INET6;
+	sin6->sin6_addr = *addr;
+	sin6->sin6_port = port;
+	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
+		sin6->sin6_scope_id = ifindex;
+}

@@ -174,3 +174,66 @@ def test_preferred_address(usiw_run, other_host):
     client = usiw_run(["rping", "-c", "-a", B4, *options], ["--address", "10.77.0.9"])
     client.expect(0)
     server.expect(0)
+
+
+def link_local_of(device, where=""):
+    """The address that the kernel has given it, once it may be used."""
+    found = until(lambda: re.search(r"inet6 (fe80\S+)/64 scope link(?! tentative)",
+                                    run("ip", "-o", "-6", "addr", "show", "dev", device, where=where)), "an address")
+    return found[1]
+
+
+def test_link_local(usiw_run, other_host, kinds):
+    """Addresses with their interface."""
+    to, own = link_local_of("vb", other_host), link_local_of("va")
+    port = next_port()
+    options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
+    both(usiw_run, other_host, ["rping", "-s", "-a", f"{to}%vb", *options],
+         ["rping", "-c", "-a", f"{to}%va", "-I", f"{own}%va", *options], port, kinds)
+
+
+def test_link_local_of_this_host(usiw_run, other_host):
+    """A process to another on one host, by shared memory and by sockets; the other host has no part in it."""
+    own = f"{link_local_of('va')}%va"
+    for kind in ("shm", "socket"):
+        port = next_port()
+        options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
+        server = usiw_run(["rping", "-s", "-a", own, *options], ["--port", kind]).wait_listening(port)
+        usiw_run(["rping", "-c", "-a", own, *options], ["--port", kind]).expect(0, 60)
+        server.expect(0, 60)
+
+
+def test_one_address_on_two_links(usiw_run, other_host):
+    """Two addresses that differ in nothing but their link: two listeners at one port, and whoever asks reaches that of
+    the link; from one address on both."""
+    run("ip", "link", "add", "va2", "type", "veth", "peer", "name", "vb2")
+    run("ip", "link", "set", "vb2", "netns", re.search(r"--target (\d+)", other_host)[1])
+    try:
+        for device, where, address in (("va", "", "fe80::78"), ("va2", "", "fe80::78"), ("vb", other_host, "fe80::77"),
+                                       ("vb2", other_host, "fe80::77")):
+            run("ip", "link", "set", device, "up", where=where)
+            run("ip", "addr", "add", f"{address}/64", "dev", device, "nodad", where=where)
+        port = next_port()
+        options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
+        servers = {}
+        for link in ("", "2"):
+            run("ping", "-q", "-c", 1, "-w", 10, f"fe80::77%va{link}")
+            servers[link] = Proc([*other_host.split(), usiw_run.path, "rping", "-s", "-a", f"fe80::77%vb{link}",
+                                  *options])
+            servers[link].wait_listening(port)
+        for link in ("2", ""):
+            client = usiw_run(["rping", "-c", "-a", f"fe80::77%va{link}", "-I", f"fe80::78%va{link}", *options])
+            client.expect(0, 60)
+            servers[link].expect(0, 60)
+            assert link == "" or servers[""].status is None, servers[""].output
+    finally:
+        run("ip", "link", "del", "va2")
+        run("ip", "addr", "del", "fe80::78/64", "dev", "va")
+        run("ip", "addr", "del", "fe80::77/64", "dev", "vb", where=other_host)
+
+
+def test_link_local_without_its_link(usiw_run, other_host):
+    """Neither to bind nor to connect."""
+    address = link_local_of("va")
+    assert "Invalid argument" in usiw_run(["rping", "-s", "-a", address, "-p", str(next_port())]).expect(255, 30)
+    assert usiw_run(["rping", "-c", "-a", link_local_of("vb", other_host), "-p", str(next_port())]).wait(30) != 0

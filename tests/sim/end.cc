@@ -201,7 +201,7 @@ void End::wake_send() {
     if (is_local(wr.opcode)) in()->fill_local(*op.plan, wr);
     const int rc = q->post_send(wr, sges);
     if (rc != 0) {
-      if (op.plan->contended) out()->shared_words->withdraw(wr.opcode, wr.operands);
+      if (op.plan->contended && out()->shared_words != nullptr) out()->shared_words->withdraw(wr.opcode, wr.operands);
       if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
       full = true;
       break;

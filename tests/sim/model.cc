@@ -260,6 +260,7 @@ void Lane::plan_atomic(Op& op) {
 }
 
 void Lane::post_contended(size_t i, Qp::SendWr& wr) {
+  if (shared_words == nullptr) return;  // on a raw wire one can be connected to nobody
   Op& op = ops_[i];
   op.operands = shared_words->post(op.plan->opcode, op.data * 0x9e3779b97f4a7c15ull + w_.clock.now);
   wr.operands = op.operands;

@@ -133,6 +133,16 @@ static inline int usiw_check_rereg(__u32 flags)
 	return flags ? 0 : -EINVAL;
 }
 
+/*
+ * Does a region get another key? Where it lies elsewhere or is addressed otherwise: who has the old
+ * name means the old place. Other rights or another PD leave a name what it is.
+ */
+static inline int usiw_rereg_renews(__u32 flags, __u32 access_before, __u32 access_now)
+{
+	return (flags & USIW_REREG_TRANSLATION) ||
+	       ((access_before ^ access_now) & USIW_ACCESS_ZERO_BASED);
+}
+
 /* Types of memory windows; values of enum ib_mw_type and enum ibv_mw_type. */
 static inline int usiw_check_mw_type(__u32 type)
 {

@@ -106,8 +106,8 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 }
 
 /*
- * In place: the region keeps its index and gets another key. The core has locked it, takes its PD
- * from one to the other, and tells the new STag.
+ * In place: the region keeps its index. The core has locked it, takes its PD from one to the other,
+ * and tells the STag.
  */
 struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				 int access, struct ib_pd *ibpd, struct ib_udata *udata)
@@ -137,11 +137,13 @@ struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 			return ERR_PTR(ret);
 	}
 
+	if (usiw_rereg_renews(flags, mr->access, access)) {
+		ibmr->lkey = usiw_stag_renewed(ibmr->lkey, get_random_u32());
+		ibmr->rkey = ibmr->lkey;
+	}
 	mr->start = start;
 	mr->length = length;
 	mr->access = access;
-	ibmr->lkey = usiw_stag_renewed(ibmr->lkey, get_random_u32());
-	ibmr->rkey = ibmr->lkey;
 	return NULL;
 }
 

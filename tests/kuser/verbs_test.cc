@@ -417,18 +417,21 @@ TEST_F(Verbs, rereg_mr__each_property_by_its_flag) {
   ib_pd other{process->device};
   ib_udata udata{};
   u32 stag = mr->lkey;
-  const auto rereg = [&](int flags, u64 start, u64 length, int access) -> long {
+  const auto rereg = [&](int flags, u64 start, u64 length, int access, bool renews = false) -> long {
     ib_mr* now = ops->rereg_user_mr(mr, flags, start, length, start, access, &other, &udata);
     EXPECT_EQ(mr->lkey, mr->rkey);
     EXPECT_EQ(mr->lkey >> 8, stag >> 8);
-    EXPECT_EQ(mr->lkey != stag, now == nullptr);
+    EXPECT_EQ(mr->lkey != stag, renews);
     stag = mr->lkey;
     return PTR_ERR(now);
   };
   EXPECT_EQ(rereg(IB_MR_REREG_PD, 0x50000, 1, IB_ACCESS_REMOTE_WRITE), 0);   // neither is looked at
   EXPECT_EQ(rereg(0, 0, 0, 0), 0);  // the same PD again: the core has cleared the flag
   EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x20000, 0x1000, 0), -EFAULT);          // read-only memory, and it may be written
-  EXPECT_EQ(rereg(IB_MR_REREG_TRANS | IB_MR_REREG_ACCESS, 0x20000, 0x1000, 0), 0);
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS | IB_MR_REREG_ACCESS, 0x20000, 0x1000, 0, true), 0);
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_READ), 0);  // other rights are no other place
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ZERO_BASED, true), 0);    // other addresses are
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, 0, true), 0);
   EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0x10000, 1, IB_ACCESS_LOCAL_WRITE), -EFAULT);  // of where it lies now
   EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x50000, 1, 0), -EFAULT);
   EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_WRITE), -EINVAL);

@@ -118,7 +118,8 @@ int UverbsFile::rereg_mr(const Command& c) {
   const uint32_t access = other_access ? cmd.access_flags : mr->access;
   if (moves || other_access)
     if (int ret = check_mr(start, length, access); ret != 0) return ret;
-  const uint32_t stag = usiw_stag_renewed(mr->stag, random_u32());
+  const bool renews = usiw_rereg_renews(cmd.flags, mr->access, access) != 0;
+  const uint32_t stag = renews ? usiw_stag_renewed(mr->stag, random_u32()) : mr->stag;
   if (int ret = respond(c, ib_uverbs_rereg_mr_resp{stag, stag}); ret != 0) return ret;
   mr->pd = pd;
   mr->stag = stag;

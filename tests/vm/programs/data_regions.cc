@@ -146,7 +146,32 @@ CASE(rereg_all, "mr/rereg", .core = true) {
   p.close();
 }
 
-// What a peer still has of the old name gives it nothing.
+// Other rights, another PD: the name that a peer has goes on, by the new rights.
+CASE(rereg_keeps_name, "mr/rereg-keeps-the-name-of-the-place", .core = true) {
+  Pair p;
+  std::vector<uint8_t> place(4096);
+  Region source(p.a.pd, 500);
+  ibv_mr* mr = ibv_reg_mr(p.b.pd, place.data(), place.size(), kRemote);
+  CHECK(mr != nullptr);
+  const uint32_t rkey = mr->rkey, lkey = mr->lkey;
+  const auto at = reinterpret_cast<uint64_t>(place.data());
+  ibv_pd* other = ibv_alloc_pd(p.b.pd->context);
+  CHECK(other != nullptr);
+  CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), 0);
+  CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, p.b.pd, nullptr, 0, 0), 0);
+  CHECK(mr->rkey == rkey && mr->lkey == lkey);
+  CHECK_EQ(ibv_dealloc_pd(other), 0);
+  write_to(p, source, at, rkey, place.data(), 1);
+  CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+  CHECK_EQ(mr->rkey, rkey);
+  p.a.send({.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()}, .remote_addr = at, .rkey = rkey});
+  expect_wc(p.a.send_cq, 2, IBV_WC_REM_ACCESS_ERR);
+  CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+// What a peer still has of the name of the old place gives it nothing.
 CASE(rereg_old_name, "mr/rereg-takes-the-old-name", .core = true) {
   Pair p;
   std::vector<uint8_t> old_place(4096, 0x11), new_place(4096, 0x22);

@@ -226,7 +226,7 @@ class MrTable {
   std::byte* within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
     if (e.mr.pd != pd) return fail(fault, MrFault::kPd);
     if ((e.mr.access & access) != access) return fail(fault, MrFault::kAccess);
-    // Of what is before iova the offset is beyond any length, since iova + length does not wrap; nor then does to + len.
+    // Of what is before iova the offset is beyond any length, as iova + length does not wrap. Nor then does to + len.
     const uint64_t offset = to - e.mr.iova;
     if (offset > e.mr.length || len > e.mr.length - offset) [[unlikely]]
       return outside(e, access, to, len, fault);

@@ -117,8 +117,8 @@ class SendWindow {
     }
   }
 
-  /// acknowledge() of some, where nothing is known of any that is outstanding, and of these each has been sent once. The
-  /// last of them; nullptr: it is not so, and nothing has changed.
+  /// acknowledge() of some, where nothing is known of any that is outstanding, and of these each has been sent once.
+  /// The last of them; nullptr: it is not so, and nothing has changed.
   const TxPkt* acknowledge_in_order(uint32_t ack_psn) {
     if (in_flight_ != nxt_ - una_) return nullptr;
     for (uint32_t psn = una_; psn != ack_psn; ++psn)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file short_messages.cc
-/// SENDs, WRITEs and requests of READs that are one datagram on their usual way, from the slot to the port and from the
-/// port to the memory, each in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) with a
-/// third of its instructions. Messages of several datagrams, of other kinds or in less usual states take the general
-/// way, and so does whatever has to be judged: here nothing fails.
+/// SENDs, WRITEs and requests of READs that are one datagram, on their usual way: from the slot to the port and from
+/// the port to the memory, each in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc)
+/// with a third of its instructions. Messages of several datagrams, of other kinds or in less usual states take the
+/// general way, and so does whatever has to be judged: here nothing fails.
 #include <algorithm>
 
 #include "engine/engine_impl.h"

@@ -25,7 +25,8 @@ def kinds(request):
 def test_rping(usiw_run, other_host, address, kinds):
     port = next_port()
     options = ["-p", str(port), "-C", "30", "-S", "30000", "-V"]
-    both(usiw_run, other_host, ["rping", "-s", "-a", address, *options], ["rping", "-c", "-a", address, *options], port, kinds)
+    both(usiw_run, other_host, ["rping", "-s", "-a", address, *options], ["rping", "-c", "-a", address, *options],
+         port, kinds)
 
 
 @pytest.mark.parametrize("tool", ["ib_send_bw", "ib_read_bw", "ib_write_bw"])

@@ -509,7 +509,7 @@ int usiw_nexthop_bucket(const void *key, u32 key_len);
 
 /* usiw_addr.c */
 
-/* A device whose address that is more goes before the others. */
+/* Of several devices that hear a request the one with the highest value gets it. */
 enum usiw_addr_owner {
 	USIW_ADDR_OTHERS,
 	USIW_ADDR_OF_LO,

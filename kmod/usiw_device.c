@@ -166,18 +166,9 @@ static bool usiw_net_has_devices(const struct net *net)
 	return found;
 }
 
-static void usiw_net_unregister_devices(const struct net *net)
+static void usiw_device_unregister(struct usiw_device *dev, const void *arg)
 {
-	struct usiw_device *dev;
-
-	spin_lock_bh(&usiw_devices_lock);
-	list_for_each_entry(dev, &usiw_devices, node) {
-		if (!net_eq(read_pnet(&dev->net), net) || !ib_device_try_get(&dev->ibdev))
-			continue;
-		ib_unregister_device_queued(&dev->ibdev);
-		ib_device_put(&dev->ibdev);
-	}
-	spin_unlock_bh(&usiw_devices_lock);
+	ib_unregister_device_queued(&dev->ibdev);
 }
 
 /*
@@ -190,7 +181,7 @@ static void usiw_net_unregister_devices(const struct net *net)
 static void __net_exit usiw_net_exit(struct net *net)
 {
 	while (!wait_event_timeout(usiw_device_gone, !usiw_net_has_devices(net), HZ))
-		usiw_net_unregister_devices(net);
+		usiw_device_for_each(net, usiw_device_unregister, NULL);
 }
 
 static unsigned int usiw_net_id;

@@ -135,7 +135,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (not an address of the device's),
+ * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (no address that the device serves),
  * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
  * -EPROTONOSUPPORT (IPsec or an encapsulation is due on the way), -EPERM (a policy forbids it),
  * -EOPNOTSUPP (the device is in a VRF), -EMSGSIZE (MTU too small),

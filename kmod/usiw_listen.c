@@ -70,9 +70,9 @@ static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be
 }
 
 /*
- * An address that rdma_cm has found the device by, or all of them; the IPv6 wildcard takes IPv4 as well unless
- * the user has said otherwise. A listener of another netns than the device's takes nothing and
- * hears nothing. Return -EADDRINUSE if the UDP port is taken.
+ * Listens at an address that rdma_cm has found the device by, or at all of them. The IPv6 wildcard
+ * takes IPv4 as well unless the user has said otherwise. A listener of another netns than the
+ * device's takes nothing and hears nothing. Return -EADDRINUSE if the UDP port is taken.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file end.cc
 /// The program at one end of a connection.
+#include <array>
 #include <cerrno>
 
 #include "run.h"
@@ -9,7 +10,12 @@ namespace usiw::sim {
 
 namespace {
 constexpr uint64_t kFlushLimit = 10'000'000'000;
+
+/// What an end registers for the two lanes of a connection.
+std::array<Block*, 6> blocks_of(Lane& requester, Lane& responder) {
+  return {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words};
 }
+}  // namespace
 
 End::End(Run& run, Attempt* attempt, int which, Machine& machine)
     : run_(run), w_(run.w), attempt_(attempt), which_(which), machine_(machine), process_(machine.process.get()),
@@ -47,27 +53,17 @@ void End::make_qp() {
 
 void End::register_memory(Lane& requester, Lane& responder) {
   Engine& e = *process_->engine;
-  for (Block* b :
-       {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words})
+  for (Block* b : blocks_of(requester, responder))
     if (e.mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
-  std::vector<bool> made(responder.slots());
-  for (const Window& w : responder.windows())
-    if (const auto slot = static_cast<size_t>(w.plan->slot); !made[slot]) {
-      made[slot] = true;
-      if (e.mw_add({w.stag, kPd, w.plan->type2}) != 0) w_.fail("setup", "mw_add");
-    }
+  for (const Window* w : responder.first_windows())
+    if (e.mw_add({w->stag, kPd, w->plan->type2}) != 0) w_.fail("setup", "mw_add");
 }
 
 void End::remove_memory(Lane& requester, Lane& responder) {
   Engine& e = *process_->engine;
-  std::vector<bool> gone(responder.slots());
-  for (const Window& w : responder.windows())
-    if (const auto slot = static_cast<size_t>(w.plan->slot); !gone[slot]) {
-      gone[slot] = true;
-      if (e.mw_remove(w.stag) != 0) w_.fail("setup", "mw_remove");
-    }
-  for (Block* b :
-       {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words})
+  for (const Window* w : responder.first_windows())
+    if (e.mw_remove(w->stag) != 0) w_.fail("setup", "mw_remove");
+  for (Block* b : blocks_of(requester, responder))
     if (e.mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
 }
 

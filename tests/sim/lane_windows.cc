@@ -54,10 +54,13 @@ std::vector<std::byte> Window::bytes() const {
   return out;
 }
 
-uint32_t Lane::slots() const {
-  int most = -1;
-  for (const Window& w : windows_) most = std::max(most, w.plan->slot);
-  return static_cast<uint32_t>(most + 1);
+std::vector<const Window*> Lane::first_windows() const {
+  std::vector<const Window*> first;
+  for (const Window& w : windows_) {
+    const auto same = [&](const Window* other) { return other->plan->slot == w.plan->slot; };
+    if (std::none_of(first.begin(), first.end(), same)) first.push_back(&w);
+  }
+  return first;
 }
 
 void Lane::fill_local(const OpPlan& p, Qp::SendWr& wr) const {

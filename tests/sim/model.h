@@ -143,7 +143,7 @@ class Lane {
   // ---- Windows, of the responder ----
 
   const std::vector<Window>& windows() const { return windows_; }
-  uint32_t slots() const;  ///< that they are in
+  std::vector<const Window*> first_windows() const;  ///< the first one of each slot
   /// A work request of the responder (lane_windows.cc): what its slot says.
   void fill_local(const OpPlan& p, Qp::SendWr& wr) const;
   /// The responder knows that it is.

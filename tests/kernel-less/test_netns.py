@@ -9,6 +9,7 @@ import time
 import pytest
 
 from hosts import A4, B4, B6, both
+from support.net import link_local_of
 from support.pairs import next_port
 from support.procs import Proc, run, until
 
@@ -175,13 +176,6 @@ def test_preferred_address(usiw_run, other_host):
     client = usiw_run(["rping", "-c", "-a", B4, *options], ["--address", "10.77.0.9"])
     client.expect(0)
     server.expect(0)
-
-
-def link_local_of(device, where=""):
-    """The address that the kernel has given it, once it may be used."""
-    found = until(lambda: re.search(r"inet6 (fe80\S+)/64 scope link(?! tentative)",
-                                    run("ip", "-o", "-6", "addr", "show", "dev", device, where=where)), "an address")
-    return found[1]
 
 
 def test_link_local(usiw_run, other_host, kinds):

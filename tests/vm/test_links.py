@@ -9,7 +9,7 @@ import re
 import pytest
 
 from support.cases import PROGRAMS
-from support.net import A, B, rdma_links
+from support.net import A, B, link_local_of, rdma_links
 from support.pairs import Server, next_port, pair, rping
 from support.procs import Proc, run, until
 
@@ -29,13 +29,6 @@ def ip(end, *words):
 def frames(end, netdev):
     """Frames that a netdev has received."""
     return int(re.search(r"RX:.*?\\\s+\d+\s+(\d+)", ip(end, "-s", "-o", "link", "show", "dev", netdev))[1])
-
-
-def link_local_of(end, netdev):
-    """The address that the kernel has given it, once it may be used."""
-    found = until(lambda: re.search(r"inet6 (fe80\S+)/64 scope link(?! tentative)",
-                                    ip(end, "-o", "-6", "addr", "show", "dev", netdev)), f"an address of {netdev}")
-    return found[1]
 
 
 @contextlib.contextmanager
@@ -131,9 +124,9 @@ def test_vlan_without_the_module(vlan):
 @pytest.mark.parametrize("vlan", ["none", "device"], indirect=True)
 def test_link_local_of_a_vlan(vlan):
     """It has that of the netdev below, whose MAC it has."""
-    addresses = [f"{link_local_of(end, end.netdev)}%{end.netdev}" for end in vlan]
+    addresses = [f"{link_local_of(end.netdev, end.where)}%{end.netdev}" for end in vlan]
     a, b = vlan
-    assert link_local_of(A, A.netdev) == addresses[0].partition("%")[0]
+    assert link_local_of(A.netdev, A.where) == addresses[0].partition("%")[0]
     port = next_port()
     common = ["-p", port, "-C", 10, "-S", 30000, "-V"]
     to_b = addresses[1].partition("%")[0] + "%" + a.netdev
@@ -250,12 +243,12 @@ def test_link_local_of_the_wire():
     """The addresses that the kernel has given the ends, with a listener on all addresses."""
     port = next_port()
     common = ["-p", port, "-C", 10, "-S", 30000, "-V"]
-    to = f"{link_local_of(B, B.netdev)}%{A.netdev}"
+    to = f"{link_local_of(B.netdev, B.where)}%{A.netdev}"
     run("ping", "-q", "-c", 1, "-w", 10, to, where=A.where)
     pair(["rping", "-s", "-a", "::", *common], ["rping", "-c", "-a", to, *common], port)
 
 
 def test_link_local_without_its_link():
     """To bind it takes the interface's name, too."""
-    server = Proc(["rping", "-s", "-a", link_local_of(B, B.netdev), "-p", next_port()], where=B.where)
+    server = Proc(["rping", "-s", "-a", link_local_of(B.netdev, B.where), "-p", next_port()], where=B.where)
     assert server.wait(30) != 0 and "Invalid argument" in server.output, server.output

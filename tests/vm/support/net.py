@@ -5,11 +5,12 @@ import contextlib
 import glob
 import json
 import os
+import re
 import subprocess
 from typing import NamedTuple
 
 from . import there
-from .procs import Proc, run
+from .procs import Proc, run, until
 
 
 class Site(NamedTuple):
@@ -20,6 +21,13 @@ class Site(NamedTuple):
     netdev: str
     ns: str
     where: str  # what to put before a command to run it there
+
+
+def link_local_of(netdev, where=""):
+    """The address that the kernel has given it, once it may be used."""
+    return until(lambda: re.search(r"inet6 (fe80\S+)/64 scope link(?! tentative)",
+                                   run("ip", "-o", "-6", "addr", "show", "dev", netdev, where=where)),
+                 f"a link-local address of {netdev}")[1]
 
 
 def site(letter):

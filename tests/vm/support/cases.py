@@ -86,8 +86,8 @@ def _collect(output, status, results):
             results[words[1]] = Result(True, line, int(words[2]) / 1000)
             running = None
         elif line.startswith("not ok "):
-            name, took, text = (line[len("not ok "):] + " ").split(" ", 2)
-            results[name] = Result(False, "\n".join([text.strip()] + notes), int(took) / 1000)
+            took, _, text = words[3].partition(" ")
+            results[words[2]] = Result(False, "\n".join([text] + notes), int(took) / 1000)
             running = None
         else:
             notes.append(line)

@@ -71,7 +71,10 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_MW_BIND | USIW_ACCESS_ZERO_BASED | \
 					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
-/* Of a QP: programs give it the flags of their regions. They are told back; the regions decide. */
+/*
+ * Of a QP: programs give it the flags of their regions. What they leave the peer is the provider's matter,
+ * which serves it, and which tells what is so (rights_of() in provider/engine/types.h).
+ */
 #define USIW_ACCESS_OF_QP		USIW_ACCESS_KNOWN
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 

@@ -239,6 +239,8 @@ int Engine::qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn)
     return ENOMEM;
   }
 }
+void Engine::qp_permit(Qp* qp, uint32_t access) { context(qp).permit(access); }
+uint32_t Engine::qp_access(const Qp* qp) const { return static_cast<const QpContext*>(qp)->access; }
 void Engine::qp_pause(Qp* qp, bool tell) { impl_->qp_pause(context(qp), tell); }
 void Engine::qp_resume(Qp* qp) { impl_->qp_resume(context(qp)); }
 bool Engine::qp_draining(Qp* qp) const { return context(qp).sq.stopped() && !context(qp).sq.drained(); }

@@ -130,6 +130,11 @@ class Engine {
   /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple
   /// taken), EINVAL, ENOMEM.
   int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
+  /// What the peer may ask for from here on, whatever its regions allow: Access bits, as rights_of() reads them. 0 at a
+  /// QP without a connection: what rdma_cm's connections have (kAccessOfConnection).
+  void qp_permit(Qp* qp, uint32_t access);
+  uint32_t qp_access(const Qp* qp) const;
+
   /// Verbs' SQD: the send queue takes no more than what is posted by now; what is posted later waits for qp_resume().
   /// With @p tell qp_drained() says when all has completed, at once if it has. All else goes on. Of a QP that is not in
   /// kRts nothing is changed.

@@ -150,13 +150,19 @@ class MrTable {
     if (e == nullptr) return fail(fault, MrFault::kStag);
     return within(*e, pd, access, to, len, fault);
   }
-  /// The same of what a peer names, by the connection @p stream: regions and windows.
-  std::byte* resolve_remote(uint32_t stag, uint32_t pd, uint64_t stream, uint32_t access, uint64_t to, uint32_t len,
+  /// Who asks from the other end of a connection.
+  struct Peer {
+    uint32_t pd;      ///< of this end's QP
+    uint32_t rights;  ///< that the QP leaves it
+    uint64_t stream;  ///< the connection
+  };
+  /// The same of what a peer names: regions and windows.
+  std::byte* resolve_remote(uint32_t stag, const Peer& peer, uint32_t access, uint64_t to, uint32_t len,
                             MrFault& fault) const {
     const Entry* e = find(stag, kRegions + kWindows);
     if (e == nullptr) return fail(fault, MrFault::kStag);
-    if (e->stream != 0 && e->stream != stream) return fail(fault, MrFault::kPd);
-    return within(*e, pd, access, to, len, fault);
+    if (e->stream != 0 && e->stream != peer.stream) return fail(fault, MrFault::kPd);
+    return within(*e, peer.pd, access, to, len, fault, peer.rights);
   }
 
   static constexpr uint32_t kNullBytes = 16384;
@@ -223,9 +229,10 @@ class MrTable {
     const Entry& e = (*chunk)[index % kChunk];
     return e.valid && e.mr.stag == stag ? &e : nullptr;
   }
-  std::byte* within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
+  std::byte* within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault,
+                    uint32_t rights = ~0u) const {
     if (e.mr.pd != pd) return fail(fault, MrFault::kPd);
-    if ((e.mr.access & access) != access) return fail(fault, MrFault::kAccess);
+    if ((e.mr.access & rights & access) != access) return fail(fault, MrFault::kAccess);
     // Of what is before iova the offset is beyond any length, as iova + length does not wrap. Nor then does to + len.
     const uint64_t offset = to - e.mr.iova;
     if (offset > e.mr.length || len > e.mr.length - offset) [[unlikely]]

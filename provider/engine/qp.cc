@@ -80,6 +80,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.path = path;
   qp.conn = conn;
   qp.stream = ++streams_;
+  if (qp.access == 0) qp.permit(kAccessOfConnection);
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);

@@ -12,6 +12,7 @@
 #include "engine/congestion.h"
 #include "engine/lifecycle.h"
 #include "engine/loss_detector.h"
+#include "engine/mr_table.h"
 #include "engine/port.h"
 #include "engine/port_watch.h"
 #include "engine/psn.h"
@@ -98,6 +99,8 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   using Qp::state_;
 
   __u64* counters = nullptr;  ///< the QP's own, or the engine's
+  uint32_t access = 0;  ///< as the program has set it, or the connection
+  uint32_t rights = 0;  ///< that it leaves the peer
   QpAttr attr{};
   size_t all_index = 0;  ///< in the engine's list of all QPs
   ListHook active_hook{this}, ack_hook{this};
@@ -106,6 +109,13 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   alignas(64) RecvQueue rq;
 
   bool connected() const { return life.connected(); }
+  void permit(uint32_t flags) {
+    access = flags;
+    rights = rights_of(flags);
+  }
+  MrTable::Peer peer() const { return {.pd = attr.pd, .rights = rights, .stream = stream}; }
+  /// What the peer has been granted already, whatever the QP's flags are by now.
+  MrTable::Peer granted() const { return {.pd = attr.pd, .rights = ~0u, .stream = stream}; }
 };
 
 #pragma GCC diagnostic push

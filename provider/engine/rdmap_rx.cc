@@ -106,7 +106,7 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
 Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
   if (seg.len == 0) return Verdict::kAccept;  // nothing to check for nothing
   MrFault why;
-  std::byte* to = mrs_.resolve_remote(seg.stag, qp.attr.pd, qp.stream, kAccessRemoteWrite, seg.to, seg.len, why);
+  std::byte* to = mrs_.resolve_remote(seg.stag, qp.peer(), kAccessRemoteWrite, seg.to, seg.len, why);
   if (to == nullptr) return fault(tagged_fault(why), AsyncEvent::kQpAccessErr);
   if (seg.last)
     copy_last_byte_last(to, seg.payload, seg.len);

@@ -63,8 +63,7 @@ Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg
   const AtomicRequest request = decode_atomic_request(seg.payload);
   if (!is_offered(request)) return fault(term::kRdmapOpcode, AsyncEvent::kQpReqErr);
   MrFault why;
-  std::byte* at = mrs_.resolve_remote(request.stag, qp.attr.pd, qp.stream, kAccessRemoteAtomic, request.to, kAtomicBytes,
-                                      why);
+  std::byte* at = mrs_.resolve_remote(request.stag, qp.peer(), kAccessRemoteAtomic, request.to, kAtomicBytes, why);
   if (at == nullptr) return fault(source_fault(why), AsyncEvent::kQpAccessErr);
   // Where a region has an address of its own for peers, both matter: one to them, one to the processor.
   if ((request.to | reinterpret_cast<uintptr_t>(at)) % kAtomicBytes != 0)
@@ -79,8 +78,8 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
   const ReadRequest request = decode_read_request(seg.payload);
   MrFault why;
   if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);
-  if (request.size != 0 && mrs_.resolve_remote(request.src_stag, qp.attr.pd, qp.stream, kAccessRemoteRead,
-                                               request.src_to, request.size, why) == nullptr)
+  if (request.size != 0 && mrs_.resolve_remote(request.src_stag, qp.peer(), kAccessRemoteRead, request.src_to,
+                                               request.size, why) == nullptr)
     return fault(source_fault(why), AsyncEvent::kQpAccessErr);
   qp.responder.accept(request);
   activate(qp);
@@ -116,7 +115,7 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
   if (pkt.len == 0) return n;
   MrFault why;
   const std::byte* from =
-      mrs_.resolve_remote(r.src_stag, qp.attr.pd, qp.stream, kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
+      mrs_.resolve_remote(r.src_stag, qp.granted(), kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
   if (from == nullptr) {
     // A time-out does not say that the response was lost (the peer may have slept): the READ may be
     // complete, and the program have heard of it in another way before it deregistered the source.

@@ -170,8 +170,8 @@ bool Engine::Impl::place_short(QpContext& qp, std::span<const std::byte> segment
   MrFault why;
   if (kind == kWriteEnd) {
     const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
-    std::byte* to = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.attr.pd, qp.stream,
-                                        kAccessRemoteWrite, load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why);
+    std::byte* to = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.peer(), kAccessRemoteWrite,
+                                        load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why);
     if (to == nullptr) return false;
     copy_last_byte_last(to, p + kTaggedBytes, len);
     return true;

@@ -80,6 +80,16 @@ enum Access : uint32_t {
   kAccessOnDemand = 64,   ///< of a region: kept, and no more
 };
 
+/// What iw_cm says of a QP that rdma_cm connects.
+inline constexpr uint32_t kAccessOfConnection = kAccessRemoteWrite | kAccessRemoteRead;
+
+/// What a peer may do by the access flags of a QP. iw_cm has no word for atomics: what may be read and written may be
+/// both at a time.
+constexpr uint32_t rights_of(uint32_t qp_access) {
+  const uint32_t rights = qp_access & (kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
+  return (rights & kAccessOfConnection) == kAccessOfConnection ? rights | kAccessRemoteAtomic : rights;
+}
+
 /// Why an STag and an address do not name memory.
 enum class MrFault : uint8_t { kNone, kStag, kPd, kAccess, kBounds, kWrap };
 

@@ -154,6 +154,7 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     }
     return rc;
   }
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) runtime.hold()->qp_permit(qp->qp, attr->qp_access_flags);
   if (!moves) return 0;
   // The kernel has allowed it. ERR and RESET are complete when this returns.
   switch (attr->qp_state) {
@@ -189,6 +190,7 @@ extern "C" int usiw_verb_query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv
     attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
     ibqp->state = IBV_QPS_ERR;
   }
+  attr->qp_access_flags = static_cast<int>(runtime.hold()->qp_access(qp->qp));
   if (attr->qp_state == IBV_QPS_SQD) attr->sq_draining = runtime.hold()->qp_draining(qp->qp);
   attr->cap = init->cap = qp->cap;
   init->sq_sig_all = qp->sq_sig_all;

@@ -142,6 +142,71 @@ TEST_P(Errors, remote_access) {
   }
 }
 
+/// The QP's own flags, set while it is connected. What a region allows beside is another matter.
+TEST_P(Errors, rights_of_the_queue_pair) {
+  const uint32_t kBoth = kAccessRemoteWrite | kAccessRemoteRead;
+  const struct {
+    WrOpcode op;
+    uint32_t flags;
+    bool permitted;
+  } asked[] = {{WrOpcode::kRdmaWrite, 0, false},
+               {WrOpcode::kRdmaWrite, kAccessRemoteWrite, true},
+               {WrOpcode::kRdmaWrite, kAccessLocalWrite | kAccessRemoteRead | kAccessRemoteAtomic, false},
+               {WrOpcode::kRdmaWriteImm, kAccessRemoteRead, false},
+               {WrOpcode::kRdmaWriteImm, kAccessRemoteWrite, true},
+               {WrOpcode::kRdmaRead, kAccessLocalWrite, false},
+               {WrOpcode::kRdmaRead, kAccessRemoteRead, true},
+               {WrOpcode::kRdmaRead, kAccessRemoteWrite | kAccessRemoteAtomic, false},
+               {WrOpcode::kFetchAdd, kAccessRemoteAtomic, true},
+               {WrOpcode::kFetchAdd, kBoth, true},
+               {WrOpcode::kFetchAdd, kAccessRemoteWrite, false},
+               {WrOpcode::kFetchAdd, kAccessRemoteRead, false}};
+  Region* words = w.b.region(64, Host::kAllRights | kAccessRemoteAtomic);
+  for (const auto& ask : asked) {
+    SCOPED_TRACE(&ask - asked);
+    auto [q, p] = w.connect();
+    EXPECT_EQ(kBoth, w.b.engine.qp_access(p));  // nobody has said anything
+    w.a.events.failed.clear();
+    w.b.events.failed.clear();
+    post_recv(p, {}, 1);
+    read(q, ra->sge(0, 8), rb->addr(), rb->stag, 1);
+    EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+    w.b.engine.qp_permit(p, ask.flags);
+    EXPECT_EQ(ask.flags, w.b.engine.qp_access(p));
+    post(q, ask.op, {ra->sge(0, 8)}, 2, kWrSignaled, words->addr(), words->stag);
+    const auto got = wait(w.a, w.a.send_cq, 1);
+    EXPECT_EQ(ask.permitted ? kSuccess : kRemAccessErr, got.at(0).status);
+    EXPECT_EQ(ask.permitted ? 0 : vendor_err_of(term::kRdmapAccess), got.at(0).vendor_err);
+    if (!ask.permitted) {
+      ASSERT_TRUE(failed(w.b));
+      expect_failed(w.b, -EPROTO, AsyncEvent::kQpAccessErr);
+    }
+    w.a.engine.qp_abort(q);
+    w.b.engine.qp_abort(p);
+    w.b.poll(w.b.recv_cq);
+  }
+}
+
+/// READs that were accepted go on; what comes later is refused.
+TEST_P(Errors, rights_are_taken_under_a_read) {
+  read(qa, ra->sge(0, 100'000), rb->addr(), rb->stag, 1);
+  ASSERT_TRUE(w.run([&] { return w.b.count(USIW_CNT_TX_PKTS) > 5; }, 10 * kSec));
+  w.b.engine.qp_permit(qb, kAccessLocalWrite);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag, 2);
+  EXPECT_EQ(Statuses{kRemAccessErr}, statuses(w.a, w.a.send_cq, 1));
+}
+
+/// Flags that were set ahead of the connection are those that it has.
+TEST_P(Errors, rights_set_ahead_of_the_connection) {
+  w.a.engine.qp_reset(qa);
+  w.b.engine.qp_reset(qb);
+  w.b.engine.qp_permit(qb, kAccessLocalWrite);
+  w.connect(qa, qb, {});
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag, 1);
+  EXPECT_EQ(Statuses{kRemAccessErr}, statuses(w.a, w.a.send_cq, 1));
+}
+
 TEST_P(Errors, zero_length_needs_no_memory) {
   write(qa, {0, 0, 0}, 1, 2, 1);
   read(qa, {0, 0, 0}, 3, 4, 2);

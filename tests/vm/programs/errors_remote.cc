@@ -143,6 +143,123 @@ CASE(remote_long, "remote/long-write-beyond-the-end", .core = true) {
   r.check_guards();
 }
 
+namespace {
+
+ibv_qp_attr flags_of(ibv_qp* qp) {
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_ACCESS_FLAGS, &init), 0);
+  return attr;
+}
+
+void permit(ibv_qp* qp, unsigned flags) {
+  ibv_qp_attr attr = {};
+  attr.qp_access_flags = flags;
+  CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+  CHECK_EQ(flags_of(qp).qp_access_flags, flags);
+}
+
+constexpr unsigned kWrite = IBV_ACCESS_REMOTE_WRITE, kRead = IBV_ACCESS_REMOTE_READ, kAtomic = IBV_ACCESS_REMOTE_ATOMIC;
+
+/// The rights that a request needs of a QP, any of them.
+std::vector<unsigned> needs(ibv_wr_opcode opcode) {
+  if (opcode == IBV_WR_RDMA_READ) return {kRead};
+  if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return {kWrite};
+  return {kAtomic, kWrite | kRead};
+}
+
+}  // namespace
+
+// The access flags of a QP, set in RTS and in SQD, whatever the region allows. A new connection per refusal.
+CASE(remote_qp_rights, "remote/qp-access-flags", .seconds = 120, .core = true) {
+  constexpr unsigned kAll = IBV_ACCESS_LOCAL_WRITE | kWrite | kRead | kAtomic;
+  for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
+                               IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    std::unique_ptr<Pair> p;
+    for (unsigned flags : {0u, kWrite, kRead, kAtomic, kWrite | kRead, kWrite | kAtomic, kRead | kAtomic}) {
+      if (!p) {
+        p = std::make_unique<Pair>();
+        exercise(*p);
+      }
+      drain_async(p->b.id->verbs);
+      Region at_a(p->a.pd, 4096), at_b(p->b.pd, 4096, kAll);
+      at_a.fill(1);
+      const auto ask = [&](uint64_t id) {
+        const SendWr wr{.wr_id = id, .opcode = opcode, .sges = {at_a.sge(0, 8)}, .remote_addr = at_b.addr(),
+                        .rkey = at_b.rkey()};
+        if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) p->b.recv(id, {});
+        p->a.send(wr);
+      };
+      permit(p->b.qp, kAll);
+      ask(1);
+      expect_wc(p->a.send_cq, 1);
+      permit(p->b.qp, flags);
+      // This end's own requests are the peer's matter.
+      p->b.send({.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_b.sge(64, 8)}, .remote_addr = at_a.addr() + 64,
+                 .rkey = at_a.rkey()});
+      expect_wc(p->b.send_cq, 2);
+      bool permitted = false;
+      for (unsigned rights : needs(opcode)) permitted = permitted || (flags & rights) == rights;
+      ask(3);
+      if (permitted) {
+        expect_wc(p->a.send_cq, 3);
+      } else {
+        expect_vendor_err(expect_wc(p->a.send_cq, 3, IBV_WC_REM_ACCESS_ERR), kRights.write);
+        expect_async(p->b.id->verbs, IBV_EVENT_QP_ACCESS_ERR, p->b.qp);
+        p->a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+        p->b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+      }
+      if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        expect_wc(p->b.recv_cq, 1);
+        expect_wc(p->b.recv_cq, 3, permitted ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
+      }
+      if (!permitted) p.reset();
+    }
+  }
+  drain_async(pd_b()->context);
+}
+
+// What rdma_cm says of a QP, and what comes of it: both ends are readable and writable, whoever has connected.
+CASE(remote_cm_rights, "remote/qp-access-flags-of-rdma-cm", .core = true) {
+  Pair p;
+  for (Endpoint* e : {&p.a, &p.b})
+    CHECK_EQ(flags_of(e->qp).qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  {
+    // Before it the initiator's librdmacm has said 0, since the kernel's iw_cm knows nothing of the connection yet, and
+    // says nothing later; the other end's says the same twice, the second time in rdma_accept().
+    Endpoint a, b;
+    a.resolve(site_a().ip, site_b().ip, shared_listener().port());
+    a.create_qp({});
+    CHECK_EQ(flags_of(a.qp).qp_access_flags, 0);
+    permit(a.qp, kWrite);
+    rdma_conn_param param = conn_param({});
+    CHECK_EQ(rdma_connect(a.id, &param), 0);
+    b.adopt(shared_listener().wait_request().id);
+    b.create_qp({});
+    CHECK_EQ(flags_of(b.qp).qp_access_flags, kWrite | kRead);
+    permit(b.qp, kRead);
+    CHECK_EQ(rdma_accept(b.id, &param), 0);
+    a.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+    b.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+    CHECK_EQ(flags_of(a.qp).qp_access_flags, kWrite);
+    CHECK_EQ(flags_of(b.qp).qp_access_flags, kWrite | kRead);
+    CHECK_EQ(rdma_disconnect(a.id), 0);
+    b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  }
+  exercise(p);
+  // In SQD, and back: what was refused is permitted again.
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_SQD;
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  CHECK_EQ(ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
+  CHECK_EQ(flags_of(p.b.qp).qp_access_flags, IBV_ACCESS_REMOTE_READ);
+  permit(p.b.qp, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  attr.qp_state = IBV_QPS_RTS;
+  CHECK_EQ(ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE), 0);
+  exercise(p);
+  p.close();
+}
+
 // Deregistering under remote use: bytes stop changing when ibv_dereg_mr has returned.
 CASE(remote_dereg, "remote/deregister-under-use", .seconds = 60, .core = true) {
   for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {

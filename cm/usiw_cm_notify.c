@@ -88,6 +88,7 @@ void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c
 	memcpy(info->remote_addr, tuple->remote, sizeof(info->remote_addr));
 	info->local_port = tuple->local_port;
 	info->remote_port = tuple->remote_port;
+	info->scope = tuple->scope;
 	if (c->initiator)
 		info->flags |= USIW_CONN_F_INITIATOR;
 	if (!usiw_cm_tuple_is_ipv4(tuple))

@@ -214,11 +214,12 @@ struct usiw_conn_info {
 	 * With USIW_CONN_F_SOCKET a UDP socket for the connection's data datagrams; handshakes
 	 * stay with the control path. The descriptor is made for the process
 	 * that reads the record, which owns it from then on; -errno if it could not be made. 0
-	 * without the flag. usiw-run's socket is of the local port, and all connections of that
-	 * port get the same one; the module's is connected to the peer.
+	 * without the flag. usiw-run's socket is as the id was bound, and all connections of that
+	 * address (or of all) and port get the same one; the module's is connected to the peer.
 	 */
 	__s32 data_fd;
 	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
+	__u32 scope;			/* interface of link-local addresses; 0: they are none */
 };
 
 /* Why a connection's frames are not the engine's to send. */

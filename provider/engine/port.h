@@ -44,6 +44,7 @@ struct Path {
   std::array<uint8_t, 6> remote_mac;
   uint8_t hop_limit;
   uint8_t tos;
+  uint32_t scope = 0;  ///< interface of link-local addresses, for sockets that are bound to all
   uint32_t tag = 0;    ///< the port's own
   uint32_t socket = UINT32_MAX;  ///< the socket port's own
   bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart

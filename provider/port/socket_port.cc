@@ -219,8 +219,10 @@ void SocketPort::address(mmsghdr& out, Message& m, const Path& path, bool connec
     sin6.sin6_family = AF_INET6;
     sin6.sin6_port = path.flow.remote_port;
     std::memcpy(&sin6.sin6_addr, path.flow.remote_addr.data(), 16);
+    sin6.sin6_scope_id = path.scope;
     msg.msg_namelen = sizeof sin6;
     in6_pktinfo info{};
+    info.ipi6_ifindex = path.scope;
     std::memcpy(&info.ipi6_addr, path.flow.local_addr.data(), 16);
     msg.msg_controllen = put(m.control, 0, IPPROTO_IPV6, IPV6_PKTINFO, info);
     if (path.tos != 0)

@@ -45,6 +45,7 @@ Path path_of(const usiw_conn_info& c) {
   p.remote_mac = mac(c.remote_mac);
   p.hop_limit = c.hop_limit;
   p.tos = c.tos;
+  p.scope = c.scope;
   p.merge = (c.features & USIW_FEATURE_MERGED) != 0;
   return p;
 }

@@ -9,12 +9,15 @@ import time
 import pytest
 
 from hosts import A4, B4, B6, both
+from support.cases import path_of
 from support.net import link_local_of
 from support.pairs import next_port
 from support.procs import Proc, run, until
 
 #: --port of the server and of the client. Shared memory does not reach beyond the namespace; auto is packets here.
 KINDS = [("auto", "auto"), ("shm", "shm"), ("packet", "socket"), ("socket", "auto")]
+
+CM_USER = path_of("cm_user")
 
 
 @pytest.fixture(params=KINDS, ids="-".join)
@@ -178,13 +181,15 @@ def test_preferred_address(usiw_run, other_host):
     server.expect(0)
 
 
-def test_link_local(usiw_run, other_host, kinds):
-    """Addresses with their interface."""
-    to, own = link_local_of("vb", other_host), link_local_of("va")
+@pytest.mark.parametrize("bind", ["named", "any"])
+def test_link_local(usiw_run, other_host, kinds, bind):
+    """An address with its interface, at a listener of this address and at one on all."""
+    to = f"{link_local_of('vb', other_host)}%va"
     port = next_port()
     options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
-    both(usiw_run, other_host, ["rping", "-s", "-a", f"{to}%vb", *options],
-         ["rping", "-c", "-a", f"{to}%va", "-I", f"{own}%va", *options], port, kinds)
+    own = ["-I", f"{link_local_of('va')}%va"] if bind == "named" else []
+    both(usiw_run, other_host, ["rping", "-s", "-a", to.replace("%va", "%vb") if bind == "named" else "::", *options],
+         ["rping", "-c", "-a", to, *own, *options], port, kinds)
 
 
 def test_link_local_of_this_host(usiw_run, other_host):
@@ -198,9 +203,9 @@ def test_link_local_of_this_host(usiw_run, other_host):
         server.expect(0, 60)
 
 
-def test_one_address_on_two_links(usiw_run, other_host):
-    """Two addresses that differ in nothing but their link: two listeners at one port, and whoever asks reaches that of
-    the link; from one address on both."""
+@pytest.fixture
+def two_links(other_host):
+    """A second wire; at each end both netdevs have one and the same link-local address."""
     run("ip", "link", "add", "va2", "type", "veth", "peer", "name", "vb2")
     run("ip", "link", "set", "vb2", "netns", re.search(r"--target (\d+)", other_host)[1])
     try:
@@ -208,23 +213,46 @@ def test_one_address_on_two_links(usiw_run, other_host):
                                        ("vb2", other_host, "fe80::77")):
             run("ip", "link", "set", device, "up", where=where)
             run("ip", "addr", "add", f"{address}/64", "dev", device, "nodad", where=where)
-        port = next_port()
-        options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
-        servers = {}
-        for link in ("", "2"):
-            run("ping", "-q", "-c", 1, "-w", 10, f"fe80::77%va{link}")
-            servers[link] = Proc([*other_host.split(), usiw_run.path, "rping", "-s", "-a", f"fe80::77%vb{link}",
-                                  *options])
-            servers[link].wait_listening(port)
-        for link in ("2", ""):
-            client = usiw_run(["rping", "-c", "-a", f"fe80::77%va{link}", "-I", f"fe80::78%va{link}", *options])
-            client.expect(0, 60)
-            servers[link].expect(0, 60)
-            assert link == "" or servers[""].status is None, servers[""].output
+        for device in ("va", "va2"):
+            run("ping", "-q", "-c", 1, "-w", 10, f"fe80::77%{device}")
+        yield
     finally:
         run("ip", "link", "del", "va2")
         run("ip", "addr", "del", "fe80::78/64", "dev", "va")
         run("ip", "addr", "del", "fe80::77/64", "dev", "vb", where=other_host)
+
+
+def test_one_address_on_two_links(usiw_run, other_host, two_links):
+    """Two addresses that differ in nothing but their link: two listeners at one port, and whoever asks reaches that of
+    the link; from one address on both."""
+    port = next_port()
+    options = ["-p", str(port), "-C", "10", "-S", "30000", "-V"]
+    servers = {}
+    for link in ("", "2"):
+        servers[link] = Proc([*other_host.split(), usiw_run.path, "rping", "-s", "-a", f"fe80::77%vb{link}", *options])
+        servers[link].wait_listening(port)
+    for link in ("2", ""):
+        client = usiw_run(["rping", "-c", "-a", f"fe80::77%va{link}", "-I", f"fe80::78%va{link}", *options])
+        client.expect(0, 60)
+        servers[link].expect(0, 60)
+        assert link == "" or servers[""].status is None, servers[""].output
+
+
+@pytest.mark.parametrize("own", [[], ["bind", "::", 0], ["bind", "fe80::78%va", 0]], ids=["none", "any", "named"])
+def test_one_listener_for_all_links(usiw_run, other_host, two_links, kinds, own):
+    """A listener on all addresses, and who connects to the same address of one link and of the other: the route says from
+    where, or the id is bound to all or to an address. Each link carries its own connection."""
+    port = next_port()
+    server = Proc([*other_host.split(), usiw_run.path, "--port", kinds[0], CM_USER, "bind", "::", port, "listen",
+                   "serve", 2])
+    server.wait_for("^listen 0")
+    for link, other in (("va", "va2"), ("va2", "va")):
+        before = frames(link), frames(other)
+        bound = [str(word).replace("%va", f"%{link}") for word in own]
+        client = usiw_run([CM_USER, *bound, "connect", f"fe80::77%{link}", port], ["--port", kinds[1]])
+        assert "connect 0" in client.expect(0, 60)
+        assert frames(link) - before[0] > frames(other) - before[1] + 10
+    assert server.expect(0, 60).count("serve 0") == 2
 
 
 def test_link_local_without_its_link(usiw_run, other_host):

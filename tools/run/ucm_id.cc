@@ -196,7 +196,7 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
     if (state_ == State::kIdle)
       ret = bind_port(route.local);
     else
-      src_.addr = route.local.addr;
+      src_ = route.local;
   }
   if (ret == -EADDRINUSE) return ret;
   if (ret != 0) {

@@ -99,6 +99,7 @@ TEST(FillInfo, final_parameters_and_both_ends) {
   t.remote[15] = 2;
   t.local_port = 0x1234;
   t.remote_port = 0x5678;
+  t.scope = 7;
   usiw_conn_info info;
   std::memset(&info, 0xee, sizeof info);
   usiw_cm_fill_info(&info, &i.c, &t);
@@ -112,6 +113,7 @@ TEST(FillInfo, final_parameters_and_both_ends) {
   EXPECT_EQ(info.ird, i.c.ird);
   EXPECT_EQ(info.ord, i.c.ord);
   EXPECT_EQ(info.mtu, 1500);
+  EXPECT_EQ(info.scope, 7u);
   EXPECT_EQ(info.hop_limit | info.tos | info.data_fd | static_cast<int>(info.reason), 0);
   t.local[0] = 0xfd;
   usiw_cm_fill_info(&info, &i.c, &t);

@@ -79,6 +79,26 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
   return addressed;
 }
 
+/// The local address and port to which a socket is bound, and the interface where the address is a link's.
+void read_bound(const sockaddr_storage& name, FlowKey& flow, uint32_t& scope) {
+  if (name.ss_family == AF_INET) {
+    auto& sin = reinterpret_cast<const sockaddr_in&>(name);
+    set_ipv4(flow.local_addr, sin.sin_addr);
+    flow.local_port = sin.sin_port;
+  } else {
+    auto& sin6 = reinterpret_cast<const sockaddr_in6&>(name);
+    std::memcpy(flow.local_addr.data(), &sin6.sin6_addr, 16);
+    flow.local_port = sin6.sin6_port;
+    scope = sin6.sin6_scope_id;
+  }
+}
+
+bool is_any(const FlowKey& flow) {
+  constexpr uint8_t kZeros[16] = {};
+  const size_t prefix = flow.is_ipv4() ? sizeof kMappedPrefix : 0;
+  return std::memcmp(flow.local_addr.data() + prefix, kZeros, 16 - prefix) == 0;
+}
+
 }  // namespace
 
 std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
@@ -110,17 +130,30 @@ SocketPort::~SocketPort() {
 
 // ---- Sockets --------------------------------------------------------------------------------
 
-bool SocketPort::Socket::serves(const FlowKey& key) const {
-  return fd >= 0 && (connected ? flow == key : flow.local_port == key.local_port);
+bool SocketPort::Socket::serves(const Path& path) const {
+  const FlowKey& key = path.flow;
+  if (fd < 0) return false;
+  if (connected) return flow == key;
+  if (flow.local_port != key.local_port) return false;
+  if (is_any(flow)) return flow.is_ipv4() == key.is_ipv4();
+  return flow.local_addr == key.local_addr && (scope == 0 || scope == path.scope);
 }
 
-/// One of all connections of a local port, or one of this connection alone, which the kernel has connected to its peer.
+/// One of all connections of a local address and port, or one of this connection alone, which the kernel has connected to
+/// its peer. One port may have several of the first kind: of both families, of several addresses, of one address on several
+/// links.
 int SocketPort::add_flow(Path& path, int fd) {
-  sockaddr_storage peer;
-  socklen_t len = sizeof peer;
-  const bool connected = fd >= 0 && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &len) == 0;
+  sockaddr_storage name;
+  socklen_t len = sizeof name;
+  const bool connected = fd >= 0 && getpeername(fd, reinterpret_cast<sockaddr*>(&name), &len) == 0;
+  FlowKey bound{};
+  uint32_t scope = 0;
+  len = sizeof name;
+  if (fd >= 0 && !connected && getsockname(fd, reinterpret_cast<sockaddr*>(&name), &len) == 0)
+    read_bound(name, bound, scope);
   for (uint32_t i = 0; !connected && i < sockets_.size(); i++) {
-    if (sockets_[i].connected || !sockets_[i].serves(path.flow)) continue;
+    const Socket& s = sockets_[i];
+    if (s.connected || !s.serves(path) || (fd >= 0 && !(s.flow == bound && s.scope == scope))) continue;
     sockets_[i].users++;
     path.socket = i;
     if (fd >= 0) close(fd);  // another descriptor of the same socket
@@ -140,7 +173,8 @@ int SocketPort::add_flow(Path& path, int fd) {
   // Else whoever has made the socket has said it.
   if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
   if (slot == sockets_.size()) sockets_.emplace_back();
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .flow = path.flow};
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .flow = connected ? path.flow : bound,
+                     .scope = scope};
   path.socket = slot;
   open_++;
   sending_++;
@@ -169,9 +203,9 @@ void SocketPort::sends(const Path& path, bool yes) {
 
 /// A path may be out of date: a connection that has ended still answers repetitions.
 SocketPort::Socket* SocketPort::socket_of(const Path& path) {
-  if (path.socket < sockets_.size()) return sockets_[path.socket].serves(path.flow) ? &sockets_[path.socket] : nullptr;
+  if (path.socket < sockets_.size()) return sockets_[path.socket].serves(path) ? &sockets_[path.socket] : nullptr;
   for (Socket& s : sockets_)  // another peer of a port that has a socket for all
-    if (!s.connected && s.serves(path.flow)) return &s;
+    if (!s.connected && s.serves(path)) return &s;
   return nullptr;
 }
 

@@ -62,8 +62,9 @@ class SocketPort final : public NetPort {
     bool sends = true;  ///< false: its connection sends by another port
     /// Datagrams that still go out one by one, since the kernel has refused to take a message apart; times in a row.
     unsigned singly = 0, refusals = 0;
-    FlowKey flow{};        ///< of it the local port, if the socket is not connected
-    bool serves(const FlowKey& key) const;
+    FlowKey flow{};      ///< if the socket is not connected, only the local address and port, as it is bound
+    uint32_t scope = 0;  ///< the interface of a link-local address to which it is bound
+    bool serves(const Path& path) const;
   };
   /// One datagram on its way through a system call, or several to one peer that the kernel takes apart.
   struct Message {

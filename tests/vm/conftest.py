@@ -70,8 +70,9 @@ def pytest_generate_tests(metafunc):
 
 
 def cuts_wire(case):
-    """True for cases that cut the wire, or listen to it: under usiw-run no shared memory may stand in for it."""
-    return case.name.startswith(("peer-gone/", "tos/"))
+    """True for cases that cut the wire, listen to it, or share its ports: under usiw-run no shared memory may stand in for
+    it."""
+    return case.name.startswith(("peer-gone/", "tos/", "port/"))
 
 
 @pytest.fixture(scope="session")

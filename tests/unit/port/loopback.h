@@ -18,8 +18,8 @@ namespace usiw {
 
 inline constexpr uint32_t kMtu = 9216;
 
-/// A socket as the control path makes them, on 127.0.0.1 or ::1; its port in network byte order.
-inline int data_socket(bool ipv4, uint16_t& port) {
+/// A socket as the control path makes them, on 127.0.0.1 or ::1; its port in network byte order (@p wanted, or any).
+inline int data_socket(bool ipv4, uint16_t& port, uint16_t wanted = 0) {
   int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
   sockaddr_storage sa{};
   socklen_t len;
@@ -27,12 +27,14 @@ inline int data_socket(bool ipv4, uint16_t& port) {
     auto& sin = reinterpret_cast<sockaddr_in&>(sa);
     sin.sin_family = AF_INET;
     sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sin.sin_port = wanted;
     len = sizeof sin;
     setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
   } else {
     auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
     sin6.sin6_family = AF_INET6;
     sin6.sin6_addr = in6addr_loopback;
+    sin6.sin6_port = wanted;
     len = sizeof sin6;
     setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
   }

@@ -409,6 +409,24 @@ TEST_P(SocketPorts, several_local_ports) {
   EXPECT_NE(got[0].flow.local_port, got[1].flow.local_port);
 }
 
+/// The sockets of one port do not stand in for one another.
+TEST_P(SocketPorts, one_port_of_both_families) {
+  const bool other = !GetParam();
+  int from = data_socket(other, port_a, port_a), to = data_socket(other, port_b, port_b);
+  Path there = path_between(other, port_a, port_b), back_there = path_between(other, port_b, port_a);
+  ASSERT_EQ(0, a->add_flow(there, from));
+  ASSERT_EQ(0, b->add_flow(back_there, to));
+  ASSERT_EQ(1u, send(*a, path, {30}));
+  ASSERT_EQ(1u, send(*a, there, {40}));
+  std::vector<Got> got = receive(*b, 2);
+  ASSERT_EQ(2u, got.size());
+  EXPECT_NE(got[0].flow.is_ipv4(), got[1].flow.is_ipv4());
+  a->remove_flow(there);
+  ASSERT_EQ(1u, send(*a, there, {40}));  // as if lost
+  ASSERT_EQ(1u, send(*a, path, {30}));
+  EXPECT_EQ(1u, receive(*b, 2).size());
+}
+
 /// Two sockets of the receiver are always full: each burst is one socket's.
 TEST_P(SocketPorts, every_socket_has_its_turn) {
   uint16_t ports[3] = {port_b};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""The six programs of perftest, unmodified (-R): they end with status 0 and print numbers. No number is judged."""
+"""The programs of perftest, unmodified (-R): they end with status 0 and print numbers. No number is judged."""
 
 import pytest
 
@@ -100,3 +100,16 @@ def test_further_options(tool, options):
 
 def test_reads_in_flight():
     perftest("ib_read_bw", "-o", 16, "-s", 8192, "-n", 200)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("tool", ["ib_atomic_lat", "ib_atomic_bw"])
+@pytest.mark.parametrize("operation", ["FETCH_AND_ADD", "CMP_AND_SWAP"])
+def test_atomics(tool, operation):
+    rows = perftest(tool, "-A", operation, "-n", 100)
+    assert rows[-1][0] == 8 and rows[-1][3] > 0
+
+
+def test_atomics_of_several_qps():
+    """Several in flight on each, in both directions."""
+    perftest("ib_atomic_bw", "-A", "FETCH_AND_ADD", "-b", "-q", 4, "-o", 16, "-n", 100)

@@ -27,7 +27,8 @@ def test_bandwidth(tool, size):
     assert rows[-1][0] == size and rows[-1][3] > 0
 
 
-@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw"])
+# A guest's processor is ten times slower than this machine's: one tool there.
+@pytest.mark.parametrize("tool", ["ib_read_bw"] + ([] if WORLD == "module" else ["ib_send_lat", "ib_write_bw"]))
 def test_all_sizes(tool):
     """-a: 2 B to 8 MB, as few rounds as perftest allows."""
     rows = perftest(tool, "-a", "-n", 5, timeout=300)

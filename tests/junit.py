@@ -23,3 +23,18 @@ def count(path):
         elif case.find("skipped") is None and case.get("status") not in ("notrun", "disabled"):
             passed += 1
     return passed, failed
+
+
+def failures(path):
+    """A line for each testcase that failed: its name, and what its report begins with."""
+    return [f"{case.get('name')}: {_reason(case)[:200]}" for case in failed_cases(path)]
+
+
+def _reason(case):
+    """The first line of what a failed testcase says."""
+    for kind in ("failure", "error"):
+        for element in case.iter(kind):
+            said = (element.get("message") or element.text or "").strip()
+            if said:
+                return said.splitlines()[0]
+    return "no reason given"

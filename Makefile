@@ -146,9 +146,12 @@ sim-night: setup-check $(BUILD)/build.ninja
 LIBDIR = $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')
 PREFIX ?= /usr/local
 KVER ?= $(shell uname -r)
+# Debian's headers want modules signed and have no key for it: without the word for it the installation looks failed.
+UNSIGNED = $(if $(wildcard /lib/modules/$(KVER)/build/certs/signing_key.pem),,CONFIG_MODULE_SIG_ALL=)
 install: install-local
 	$(call build_module,$(KVER),/lib/modules/$(KVER)/build)
-	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) modules_install
+	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) $(UNSIGNED) \
+		modules_install
 	$(if $(DESTDIR),,depmod -a $(KVER))
 # The same module for each kernel that comes, by Debian's package dkms.
 DKMS_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)

@@ -79,9 +79,10 @@ class RecvQueue {
     fresh.valid.store(0, std::memory_order_release);
   }
   /// As take(), for a message that is ahead of its turn. Of an SRQ, from which others take, this QP holds at most as
-  /// many as are left for them: its peer need never fill the gap.
+  /// many as are left for them: its peer need never fill the gap. So the last one is left for a message whose turn it
+  /// is, which needs no other to complete: QPs that hold early messages cannot wait for each other.
   RqWork* take_early(uint32_t msn) {
-    if (srq_ != nullptr && msn - msn_ <= mask_ && work(msn).wqe == nullptr && !srq_->has(taken_ + 1)) return nullptr;
+    if (srq_ != nullptr && msn - msn_ <= mask_ && work(msn).wqe == nullptr && !srq_->has(taken_ + 2)) return nullptr;
     return take(msn);
   }
   /// For the oldest message of a QP that is the first among SrqContext::waiting.

@@ -445,6 +445,26 @@ TEST_F(SrqPeers, early_messages__half_is_left_to_others) {
   for (uint64_t i = 1; i < 9; ++i) EXPECT_EQ(got[i].wr_id, i - 1);
 }
 
+// Several peers that leave gaps open do not take what the others need to fill theirs.
+TEST_F(SrqPeers, early_messages__the_last_one_is_left) {
+  share(3, 2, 2);
+  for (unsigned i = 0; i < 2; ++i) segment_on(i, 1, 2, 0, true);
+  EXPECT_TRUE(completed().empty());
+  EXPECT_EQ(context(0).rcv.early(), 1u);
+  EXPECT_EQ(context(1).rcv.early(), 0u) << "it would be the last";
+  EXPECT_EQ(w.a.count(USIW_CNT_DROP_EARLY), 1u);
+  segment_on(1, 0, 1, 0, true);
+  auto got = completed();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].wr_id, 1u);
+  ASSERT_EQ(post(1), 0);
+  segment_on(0, 0, 1, 0, true);
+  got = completed();
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(got[0].wr_id, 1u);
+  EXPECT_EQ(got[1].wr_id, 0u) << "the one that was ahead";
+}
+
 TEST_F(SrqPeers, early_messages__only_as_far_as_there_are_receives) {
   share(1, 4, 4);
   segment_on(0, 1, 5, 0, true);   // the queue has four

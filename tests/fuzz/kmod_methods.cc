@@ -278,14 +278,15 @@ class World final : public Kuser {
   void rereg_mr(ib_mr* mr) {
     ib_udata udata{};
     ib_pd pd{evil_->device};
-    const u32 old = mr->lkey;
+    const u32 old = mr->lkey, rights = to_usiw_mr(mr)->access;
     const u64 start = in_.flag() ? 0x10000u + in_.get<u16>() : in_.get<u64>();
     const u64 length = in_.flag() ? in_.get<u16>() : in_.get<u64>();
     const int flags = in_.get() % 16, access = in_.get<int>() & INT_MAX;
     const ib_mr* now =
         evil_->device->ops->rereg_user_mr(mr, flags, start, length, start, access, &pd, &udata);
     FUZZ_CHECK(mr->lkey == mr->rkey && mr->lkey >> 8 == old >> 8, "the STag of another region");
-    FUZZ_CHECK((mr->lkey != old) == (now == nullptr), "the key changes when the region does");
+    const bool renewed = now == nullptr && usiw_rereg_renews(flags, rights, to_usiw_mr(mr)->access);
+    FUZZ_CHECK((mr->lkey != old) == renewed, "the key changes when the region lies elsewhere, and only then");
     if (now != nullptr) errno_of(PTR_ERR(now));
   }
   void alloc_mw() {

@@ -82,7 +82,9 @@ int usiw_cmd_destroy_srq(ibv_srq*) { return 0; }
 void usiw_glue_is_qp_ex(ibv_qp*) {}
 int usiw_cmd_create_qp(ibv_pd* pd, ibv_qp* qp, ibv_qp_init_attr* attr, usiw_create_qp_resp* resp) {
   qp->context = pd->context;
-  qp->srq = attr->srq;  // as the library does
+  qp->send_cq = attr->send_cq;  // as the library does
+  qp->recv_cq = attr->recv_cq;
+  qp->srq = attr->srq;
   qp->qp_num = kernel().next_qpn++;
   *resp = {};
   resp->qpn = qp->qp_num;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "process.h"
 
+#include <algorithm>
+
+#include "engine/qp_context.h"
 #include "kernel.h"
 
 namespace usiw::sim {
@@ -272,7 +275,13 @@ unsigned Process::run() {
   if (frozen) return 0;
   port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
-  if (shared != nullptr) shared->check();
+  if (shared != nullptr)
+    shared->check([this](const Qp* qp) {
+      return std::any_of(qps_.begin(), qps_.end(), [qp](const auto& q) {
+        const Lifecycle& phase = static_cast<const QpContext*>(q.second->qp)->life;
+        return q.second->qp == qp && phase.connected() && !phase.is(Phase::kTerminating);
+      });
+    });
   if (words != nullptr && work != 0 && w_.rng.chance(1)) words->add();
   poll();
   return work;

@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw",        "word",     "sqd"};
+    "srq",       "mw",        "word",     "sqd",      "scarce"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -171,6 +171,15 @@ SrqPlan make_srq(Rng& rng, const Scenario& sc) {
   return q;
 }
 
+/// There are so few receives that QPs wait for them most of the time.
+void make_scarce(Rng& rng, SrqPlan& q) {
+  q.wr = 1 + static_cast<uint32_t>(rng.below(3));
+  q.most = q.wr == 3 || rng.chance(70) ? q.wr : 0;
+  q.limit = rng.chance(30) ? 0 : 1 + static_cast<uint32_t>(rng.below(q.wr));
+  q.eager = q.limit == 0 || rng.chance(40);
+  q.early = rng.chance(40);
+}
+
 /// The receives of a lane are those of an SRQ: no SEND is longer than they are, but one that is to be.
 void share(Rng& rng, LanePlan& lane, const SessionPlan& s, uint32_t bytes) {
   lane.shared = true;
@@ -294,6 +303,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
   // Without a kind of what follows, all is as it was before there was that kind.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
+  Rng scarce(seed ^ 0x73a91f55);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
     if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= 1u << kind | (worse ? 1u << with : 0);
@@ -302,6 +312,8 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   also(mw, kMw, kBadOp);
   also(word, kWord, kMidClose);
   also(sqd, kSqd, kMidClose);
+  if ((cuts.without >> kSrq & 1) == 0) also(scarce, kScarce, kSrq);
+  if (sc.has(kScarce)) sc.faults |= 1u << kSrq;
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);
@@ -324,10 +336,15 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.has(kSrq)) {
     while (sc.pairs.size() < 4 && srq.chance(60)) sc.pairs.push_back(make_pair(srq, sc, sc.pairs.size()));
   }
+  if (sc.has(kScarce))
+    while (sc.pairs.size() < 7 && scarce.chance(75)) sc.pairs.push_back(make_pair(scarce, sc, sc.pairs.size()));
   if (sc.has(kMw))
     for (PairPlan& pair : sc.pairs)
       for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
   if (sc.has(kSrq)) share_receives(srq, sc);
+  if (sc.has(kScarce))
+    for (HostPlan& h : sc.hosts)
+      if (h.srq.wr != 0) make_scarce(scarce, h.srq);
   if (sc.has(kWord)) {
     while (sc.pairs.size() < 4 && word.chance(60)) sc.pairs.push_back(make_pair(word, sc, sc.pairs.size()));
     for (PairPlan& pair : sc.pairs)

@@ -72,6 +72,7 @@ enum Fault : unsigned {
   kMw,          ///< memory windows
   kWord,        ///< atomics of all connections to a host work on the same words
   kSqd,         ///< QPs go to SQD and back amid their work
+  kScarce,      ///< an SRQ has one to three receives, and more connections take from it
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -169,6 +170,8 @@ struct SrqPlan {
   uint32_t limit = 0;             ///< it is armed with up to that many; 0: never
   bool eager = true;              ///< receives are posted when they can be; else when the limit is reached
   uint64_t pause = 1;             ///< ns until they are, at most
+  uint32_t most = 0;              ///< receives that there are; 0: more than it takes
+  bool early = false;             ///< the limit is armed before they are posted, not behind that
 
   uint32_t sges() const { return static_cast<uint32_t>(lengths.size()); }
   uint32_t bytes() const { return std::accumulate(lengths.begin(), lengths.end(), 0u); }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "shared_queue.h"
 
+#include <algorithm>
 #include <cerrno>
 
+#include "engine/qp_context.h"
 #include "engine/srq_context.h"
 
 namespace usiw::sim {
@@ -18,7 +20,7 @@ SharedQueue::SharedQueue(World& world, Engine& engine, int side, const SrqPlan& 
   srq_ = engine.srq_create({.pd = 7, .max_wr = plan.wr, .max_sge = plan.sges(), .owner = this});
   if (srq_ == nullptr) w_.fail("setup", "srq_create");
   // More than it takes, so that it is full now and then.
-  buffers_.resize(srq_->capacity() + 2);
+  buffers_.resize(plan.most != 0 ? plan.most : srq_->capacity() + 2);
   for (Buffer& b : buffers_) b.at = block_.take(plan.lengths);
   block_.make();
   if (engine.mr_add(block_.attr()) != 0) w_.fail("setup", "mr_add");
@@ -33,6 +35,7 @@ void SharedQueue::refill_soon() {
 
 void SharedQueue::refill() {
   refilling_ = false;
+  if (plan_.early && posted_ < std::min<size_t>(buffers_.size(), srq_->capacity())) arm();
   bool any = false;
   for (size_t i = 0; i < buffers_.size(); ++i) {
     Buffer& b = buffers_[i];
@@ -49,9 +52,17 @@ void SharedQueue::refill() {
   }
   if (any) srq_->ring_recv();
   w_.trace("%c app: the SRQ has %zu receives", 'A' + side_, posted_);
+  // Where nothing was posted the event would come at once, and again and again.
+  if (!plan_.early && (any || plan_.most == 0)) arm();
+  if (w_.mutation == Mutation::kJumpQueue) jump_queue();
+}
+
+void SharedQueue::arm() {
   if (plan_.limit == 0 || limit_ != 0) return;
   limit_ = 1 + static_cast<uint32_t>(w_.rng.below(plan_.limit));
-  engine_.srq_arm(srq_, limit_);
+  const bool late = w_.mutation == Mutation::kLateLimit;
+  w_.mutated += late;
+  engine_.srq_arm(srq_, late ? limit_ - 1 : limit_);
 }
 
 SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
@@ -86,7 +97,36 @@ void SharedQueue::on_limit() {
   refill_soon();
 }
 
-void SharedQueue::check() {
+/// Those who have waited longest go first, and others behind them: of the ones that waited before the first has got its
+/// receive, or is gone, before the second has.
+void SharedQueue::check_turns(const std::function<bool(const Qp*)>& lives) {
+  std::vector<Waiting> now;
+  for (const ListHook* h = context(srq_).waiting.begin(); h->owner != nullptr; h = h->next)
+    now.push_back({h->owner, h->owner->rq.told_ns()});
+  size_t next = 0;  // of those now, which of those before come first
+  for (const Waiting& w : waiting_) {
+    if (next < now.size() && now[next] == w) {
+      ++next;
+      continue;
+    }
+    const bool waits = std::find(now.begin(), now.end(), w) != now.end();
+    if (waits || (next != 0 && lives(w.qp)))
+      w_.fail("turn", "%c: QP %u is passed by another that waits for the SRQ, or passes it", 'A' + side_, w.qp->qpn());
+  }
+  waiting_ = std::move(now);
+}
+
+void SharedQueue::jump_queue() {
+  QpList& waiting = context(srq_).waiting;
+  if (waiting.empty() || waiting.has_one()) return;
+  ListHook& first = waiting.front()->srq_hook;
+  first.unlink();
+  waiting.push_back(first);
+  ++w_.mutated;
+}
+
+void SharedQueue::check(const std::function<bool(const Qp*)>& lives) {
+  check_turns(lives);
   if (limit_ != 0 && (posted_ < limit_ || !context(srq_).has(limit_)))
     w_.fail("srq", "%c: nobody was told that there are fewer than %u in the SRQ", 'A' + side_, limit_);
 }

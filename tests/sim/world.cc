@@ -12,7 +12,8 @@ const char* mutation_name(Mutation m) {
       "swap-completions", "swallow-event", "swallow-report", "place-early",   "leak-buffer",
       "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers", "stay-put",
       "lose-receive", "swallow-last-wqe", "swallow-limit", "write-unbound", "flip-unbound",
-      "repeat-atomic", "two-winners", "go-on-early", "swallow-drained"};
+      "repeat-atomic", "two-winners", "go-on-early", "swallow-drained", "jump-queue",
+      "late-limit"};
   static_assert(kNames.size() == static_cast<size_t>(Mutation::kMutations));
   return kNames[static_cast<size_t>(m)];
 }

@@ -45,6 +45,8 @@ enum class Mutation {
   kTwoWinners,         ///< a compare-and-swap is undone
   kGoOnEarly,          ///< a QP goes on while its program believes it in SQD
   kSwallowDrained,     ///< a program never hears that its QP is drained
+  kJumpQueue,          ///< who waits longest for a receive of the SRQ becomes the last
+  kLateLimit,          ///< the SRQ's limit is told one receive late
   kMutations,
 };
 const char* mutation_name(Mutation m);

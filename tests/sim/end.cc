@@ -25,6 +25,8 @@ Lane* End::out() const { return attempt_ == nullptr ? nullptr : attempt_->lane[w
 Lane* End::in() const { return attempt_ == nullptr ? nullptr : attempt_->lane[1 - which_].get(); }
 Qp* End::qp() const { return process_ == nullptr || qpn == 0 || no_qp_ ? nullptr : process_->qp(qpn); }
 
+uint32_t End::pd() const { return w_.sc.pairs[attempt_->pair].pd[which_]; }
+
 bool End::shared() const { return attempt_ != nullptr && attempt_->plan->lane[1 - which_].shared; }
 
 // ---- Opening ----
@@ -32,6 +34,7 @@ bool End::shared() const { return attempt_ != nullptr && attempt_->plan->lane[1 
 void End::make_qp() {
   QpAttr attr{};
   attr.max_send_wr = attr.max_recv_wr = attr.max_send_sge = attr.max_recv_sge = 1;
+  attr.pd = kPd;
   attr.send_cq = attr.recv_cq = process_->cqs[0];
   if (attempt_ != nullptr) {
     const SessionPlan& s = *attempt_->plan;
@@ -41,6 +44,7 @@ void End::make_qp() {
     attr.max_send_sge = attr.max_recv_sge = s.max_sge;
     attr.max_inline = s.max_inline;
     attr.sq_sig_all = s.sig_all;
+    attr.pd = pd();
     attr.srq = shared() ? process_->shared->srq() : nullptr;
     attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
     attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
@@ -53,10 +57,13 @@ void End::make_qp() {
 
 void End::register_memory(Lane& requester, Lane& responder) {
   Engine& e = *process_->engine;
-  for (Block* b : blocks_of(requester, responder))
+  for (Block* b : blocks_of(requester, responder)) {
+    b->pd = pd();
     if (e.mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
+  }
   for (const Window* w : responder.first_windows())
-    if (e.mw_add({w->stag, kPd, w->plan->type2}) != 0) w_.fail("setup", "mw_add");
+    if (e.mw_add({w->stag, pd(), w->plan->type2}) != 0) w_.fail("setup", "mw_add");
+  if (responder.lent() != 0) process_->lent->add(responder.lent(), pd(), attempt_->id);  // it stays when this is over
 }
 
 void End::remove_memory(Lane& requester, Lane& responder) {
@@ -166,18 +173,49 @@ void End::wake_waiting() {
   });
 }
 
+/// The windows of others at the end where @p opcode is carried out; nullptr: nobody is there.
+LentWindows* End::others_windows(WrOpcode opcode) const {
+  if (is_local(opcode)) return process_->lent.get();
+  const End* peer = attempt_->end[1 - which_].get();
+  return peer == nullptr || peer->life_.expired() ? nullptr : peer->machine_.process->lent.get();
+}
+
+/// Nobody has bound one yet, and it is worth while to wait for that.
+bool End::looks_for_window(WrOpcode opcode) {
+  const LentWindows* windows = others_windows(opcode);
+  return windows != nullptr && windows->of_another(attempt_->id) == nullptr && ++looked_ < 12;
+}
+
+void End::fill_foreign(size_t i, Qp::SendWr& wr) {
+  const Op& op = out()->op(i);
+  if (op.plan->wrong != Wrong::kForeign) return process_->lent->fill_bind(in()->lent(), wr);
+  constexpr uint32_t kNobodys = (USIW_MAX_MR + USIW_MAX_MW - 1) << 8;
+  const LentWindows* windows = others_windows(wr.opcode);
+  const LentWindows::Window* w = windows == nullptr ? nullptr : windows->of_another(attempt_->id);
+  if (w == nullptr) return out()->post_foreign(i, wr, kNobodys, 0, false);
+  if (w_.tracing())
+    w_.trace("%c app: %zu names window %08x, which connection %u has bound", 'A' + machine_.side, i, w->stag, w->owner);
+  const uint64_t more = w_.rng.below((kLentBytes - op.plan->size) / 8 + 1) * 8;
+  out()->post_foreign(i, wr, w->stag, windows->address(w->pd) + more, true);
+  ++w_.trespasses;
+}
+
 void End::wake_send() {
   sending_ = false;
   Lane* lane = out();
   Qp* q = qp();
   if (lane == nullptr || q == nullptr || gone_ || over) return;
   const LanePlan& plan = attempt_->plan->lane[which_];
-  bool full = false, any = false;
+  bool full = false, any = false, later = false;
   for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size(); --n) {
     const size_t i = lane->next_send();
     const Op& op = lane->op(i);
     if (!may_post(*op.plan)) {
       waiting_ = true;
+      break;
+    }
+    if (op.plan->wrong == Wrong::kForeign && looks_for_window(op.plan->opcode)) {
+      later = true;
       break;
     }
     const auto flags = static_cast<uint8_t>(
@@ -194,7 +232,10 @@ void End::wake_send() {
                   .imm = op.imm,
                   .operands = op.operands};
     if (op.plan->contended) out()->post_contended(i, wr);
-    if (is_local(wr.opcode)) in()->fill_local(*op.plan, wr);
+    if (op.plan->foreign)
+      fill_foreign(i, wr);
+    else if (is_local(wr.opcode))
+      in()->fill_local(*op.plan, wr);
     const int rc = q->post_send(wr, sges);
     if (rc != 0) {
       if (op.plan->contended && out()->shared_words != nullptr) out()->shared_words->withdraw(wr.opcode, wr.operands);
@@ -209,6 +250,7 @@ void End::wake_send() {
   if (any && w_.tracing())
     w_.trace("%c app: qp %u has posted %zu of %zu", 'A' + machine_.side, qpn, lane->send.posted, lane->size());
   if (lane->next_send() == lane->size() || waiting_) return;
+  if (later) full = true;
   stall_ = full ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
   sending_ = true;
   w_.after(full ? stall_ : 1 + w_.rng.below(plan.pause + 1), life_, [s = shared_from_this()] {
@@ -230,7 +272,9 @@ void End::on_cqe(const Cqe& c) {
     out()->on_send(c);
     stall_ = 2'000;
     for (; local_done_ < out()->send.succeeded; ++local_done_)
-      if (const OpPlan& p = *out()->op(local_done_).plan; p.unbind || p.opcode == WrOpcode::kLocalInv)
+      if (const OpPlan& p = *out()->op(local_done_).plan; p.foreign && p.opcode == WrOpcode::kBindMw)
+        process_->lent->bound(in()->lent());
+      else if (!p.foreign && (p.unbind || p.opcode == WrOpcode::kLocalInv))
         in()->unbound(p.window);
   }
   wake_waiting();

@@ -90,7 +90,7 @@ void Block::make() {
 }
 
 MrAttr Block::attr() const {
-  return {stag, 7, access, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
+  return {stag, pd, access, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
 }
 
 std::vector<Sge> Block::sges(const std::vector<Piece>& pieces) const {
@@ -241,6 +241,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     }
   }
   make_windows(plan, first_window);
+  if (plan.lent) lent_ = (USIW_MAX_MR + first_window + 9) << 8 | 0xa1;  // behind those of make_windows()
 }
 
 /// What an atomic is to do, and what it finds if all before it have been done once.
@@ -266,6 +267,29 @@ void Lane::post_contended(size_t i, Qp::SendWr& wr) {
   wr.operands = op.operands;
   wr.remote_addr = shared_words->address(op.plan->opcode);
   wr.rkey = shared_words->block().stag;
+}
+
+void Lane::post_foreign(size_t i, Qp::SendWr& wr, uint32_t stag, uint64_t addr, bool bound) {
+  Op& op = ops_[i];
+  const WrOpcode o = op.plan->opcode;
+  if (takes_bytes(o)) {
+    op.imm = wr.imm = stag;
+  } else if (o == WrOpcode::kLocalInv) {
+    wr.imm = stag;
+  } else if (o == WrOpcode::kBindMw) {
+    wr.rkey = stag;
+    wr.imm = 1;
+    wr.remote_addr = addr;
+    wr.bind = {.length = 1, .access = kAccessRemoteRead, .region = src.stag};
+  } else {
+    wr.rkey = stag;
+    wr.remote_addr = addr;
+    const TermCode code = is_write(o) ? bound ? term::kDdpStagNotAssociated : term::kDdpInvalidStag
+                          : bound     ? term::kRdmapStagNotAssociated
+                                      : term::kRdmapInvalidStag;
+    op.refused = vendor_err_of(code);
+  }
+  if (takes_bytes(o)) op.refused = vendor_err_of(term::kRdmapCannotInvalidate);
 }
 
 bool Lane::completed_before(size_t limit) const {
@@ -379,9 +403,10 @@ bool Lane::status_allowed(const Op& op, WcStatus status) const {
     case WcStatus::kRemAccessErr:
       if (op.plan->wrong == Wrong::kRkey) return !takes_bytes(o) || o == WrOpcode::kSendInv;
       return op.plan->risky || op.plan->wrong == Wrong::kBounds || op.plan->wrong == Wrong::kRights ||
-             op.plan->wrong == Wrong::kBeyond || op.plan->wrong == Wrong::kUnbound;
+             op.plan->wrong == Wrong::kBeyond || op.plan->wrong == Wrong::kUnbound ||
+             (op.plan->wrong == Wrong::kForeign && !is_local(o));
     case WcStatus::kMwBindErr:
-      return op.plan->wrong == Wrong::kBadBind;
+      return op.plan->wrong == Wrong::kBadBind || (op.plan->wrong == Wrong::kForeign && is_local(o));
     case WcStatus::kLocProtErr:
       return op.plan->wrong == Wrong::kLkey;
     case WcStatus::kRemInvReqErr:
@@ -416,6 +441,9 @@ void Lane::on_send(const Cqe& c) {
       send.error = c.status;
       if (!raw_ && !status_allowed(op, c.status))
         w_.fail("status", "lane %c: %s %zu: status %d", name_, op_name(op.plan->opcode), i, static_cast<int>(c.status));
+      if (!raw_ && op.refused != 0 && c.status == WcStatus::kRemAccessErr && c.vendor_err != op.refused)
+        w_.fail("status", "lane %c: %s %zu by a window of another connection: vendor_err %x, expected %x", name_,
+                op_name(op.plan->opcode), i, c.vendor_err, op.refused);
     }
     if (!w_.sc.may_break())
       w_.fail("status", "lane %c: %s %zu: status %d and nothing that explains it", name_, op_name(op.plan->opcode), i,
@@ -500,6 +528,8 @@ void Lane::check_recv(const Cqe& c, size_t i) {
   const bool imm = o == WrOpcode::kSendImm || o == WrOpcode::kRdmaWriteImm, inv = o == WrOpcode::kSendInv;
   if (c.flags != (imm ? kWcWithImm : inv ? kWcWithInv : 0) || c.imm != (imm || inv ? op.imm : 0))
     w_.fail("immediate", "lane %c: receive %zu: flags %u, immediate data %08x", name_, i, c.flags, c.imm);
+  if (op.plan->wrong == Wrong::kForeign)
+    return w_.fail("status", "lane %c: receive %zu: of what is to be refused", name_, i);
   if (inv) unbound(op.plan->window);
   effect(at, "in a receive that is complete");
   if (at != 0) verify_through(at - 1, "before a receive that is complete");
@@ -533,12 +563,13 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     const Op& op = ops_[i];
     const WrOpcode o = op.plan->opcode;
     const bool known_done = i < send.completed && !send.failed, posted = i < send.posted;
+    const bool foreign = op.plan->wrong == Wrong::kForeign;
     if (!may_break && !known_done && !(posted && !op.plan->signalled))
       w_.fail("lost", "lane %c: %s %zu did not complete", name_, op_name(o), i);
     if (o == WrOpcode::kRdmaRead) {
       in_sink.push_back(op.local);
       in_source.push_back(op.remote);
-      if (!raw_ && (posted ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
+      if (!raw_ && (posted && !foreign ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
         w_.fail("memory", "lane %c: sink of READ %zu holds what nobody has sent", name_, i);
       if (!source.holds(op.remote, op.plan->read_of >= 0 ? source.salt + 99 : op.data))
         w_.fail("memory", "lane %c: source of READ %zu has changed", name_, i);
@@ -546,7 +577,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     }
     if (is_atomic(o)) {
       in_sink.push_back(op.local);
-      if (!raw_ && !sink.untouched(op.local) && (!posted || !(op.plan->contended || result_there(op))))
+      if (!raw_ && !sink.untouched(op.local) && (!posted || foreign || !(op.plan->contended || result_there(op))))
         w_.fail("memory", "lane %c: result of atomic %zu is what was never there", name_, i);
       continue;
     }
@@ -556,7 +587,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     Block& b = takes_bytes(o) ? recv : target;
     (takes_bytes(o) ? in_recv : in_target).push_back(op.remote);
     const bool may_be_there = posted && (!takes_bytes(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
-    const bool none = op.plan->wrong == Wrong::kUnbound && op.plan->alone;
+    const bool none = (op.plan->wrong == Wrong::kUnbound && op.plan->alone) || (foreign && !takes_bytes(o));
     if (!raw_ && (may_be_there && !none ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
       w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
   }

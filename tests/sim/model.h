@@ -48,6 +48,7 @@ struct Block {
 
   const uint32_t stag, access;
   const uint64_t salt;
+  uint32_t pd = kPd;
   uint32_t size = 0;
   std::vector<std::byte> bytes;
 
@@ -72,6 +73,7 @@ struct Op {
   uint32_t imm = 0;            ///< with immediate data
   AtomicOperands operands{};   ///< atomic ...
   uint64_t found = 0;          ///< ... and what it finds, being done once and in its turn
+  uint16_t refused = 0;        ///< by a window of another connection: the vendor_err that it must fail with; 0: any
 };
 
 /// A memory window of the responder, as it is bound once.
@@ -135,6 +137,8 @@ class Lane {
   std::shared_ptr<SharedWords> shared_words;
   /// What a contended atomic does, being posted now.
   void post_contended(size_t i, Qp::SendWr& wr);
+  /// The same of one that names the window @p stag of another connection. @p bound: and that one has bound it.
+  void post_foreign(size_t i, Qp::SendWr& wr, uint32_t stag, uint64_t addr, bool bound);
 
   bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
   /// No completion of the requester is missing.
@@ -144,6 +148,7 @@ class Lane {
 
   const std::vector<Window>& windows() const { return windows_; }
   std::vector<const Window*> first_windows() const;  ///< the first one of each slot
+  uint32_t lent() const { return lent_; }            ///< STag of the one that others use; 0: there is none
   /// A work request of the responder (lane_windows.cc): what its slot says.
   void fill_local(const OpPlan& p, Qp::SendWr& wr) const;
   /// The responder knows that it is.
@@ -179,6 +184,7 @@ class Lane {
   Piece word_{};              ///< in words: what all atomics work on
   std::vector<uint64_t> word_values_;  ///< what is there before the first, and behind each
   std::vector<Window> windows_;
+  uint32_t lent_ = 0;
 };
 
 }  // namespace usiw::sim

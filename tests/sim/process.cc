@@ -71,6 +71,7 @@ Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t&
     words = std::make_shared<SharedWords>(world, side, stags + 1);
     if (engine->mr_add(words->block().attr()) != 0) w_.fail("setup", "mr_add");
   }
+  if (w_.sc.has(kForeign)) lent = std::make_unique<LentWindows>(world, *engine, side, stags + 2);
 }
 
 Process::~Process() = default;  // a process that dies says nothing
@@ -78,7 +79,6 @@ Process::~Process() = default;  // a process that dies says nothing
 uint32_t Process::create_qp(QpAttr attr) {
   auto q = std::make_unique<PQp>();
   q->qpn = attr.qpn = next_qpn_++;
-  attr.pd = kPd;
   attr.owner = q.get();
   q->recv_cq = attr.recv_cq;
   q->shared = attr.srq != nullptr;
@@ -282,6 +282,7 @@ unsigned Process::run() {
         return q.second->qp == qp && phase.connected() && !phase.is(Phase::kTerminating);
       });
     });
+  if (lent != nullptr && work != 0) lent->check();
   if (words != nullptr && work != 0 && w_.rng.chance(1)) words->add();
   poll();
   return work;
@@ -338,6 +339,7 @@ void Process::check_empty() {
     if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
   }
   if (shared != nullptr) shared->check_end();
+  if (lent != nullptr) lent->check_end();
   if (words != nullptr && !w_.sc.has(kRaw)) words->check();
   engine.reset();
   for (const HostPort* p : {&port_, &socket_})

@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "port/moves.h"
+#include "lent_windows.h"
 #include "shared_queue.h"
 #include "shared_words.h"
 #include "uapi/usiw_abi.h"
@@ -27,7 +28,6 @@ class Kernel;
 struct KEvent;
 
 constexpr uint16_t kListenPort = 4791;
-constexpr uint32_t kPd = 7;
 
 /// A port with a ring of its own, as an AF_PACKET socket has one; every datagram offered to
 /// it is shown to the rules of the wire.
@@ -57,7 +57,7 @@ class HostPort final : public SimPort {
 
 class Process final : public EngineEvents {
  public:
-  /// @p stags: two, if it shares memory between its connections.
+  /// @p stags: four, if it shares memory between its connections.
   Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t stags);
   ~Process() override;
 
@@ -133,6 +133,7 @@ class Process final : public EngineEvents {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SharedQueue> shared;  ///< nullptr: the host has none
   std::shared_ptr<SharedWords> words;   ///< nullptr: nobody contends
+  std::unique_ptr<LentWindows> lent;    ///< nullptr: windows are for who has bound them
 
  private:
   int number(const PQp& q) const { return q.moves.present().kind == PortKind::kPacket ? port_no_ : socket_no_; }

@@ -54,8 +54,8 @@ void Run::start_process(Machine& m) {
       }
     };
   }
-  const bool with_srq = w.sc.hosts[static_cast<size_t>(m.side)].srq.wr != 0;
-  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, with_srq || w.sc.has(kWord) ? take_stags() : 0);
+  const bool shares = w.sc.hosts[static_cast<size_t>(m.side)].srq.wr != 0 || w.sc.has(kWord) || w.sc.has(kForeign);
+  m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, shares ? take_stags() : 0);
   m.process->on_drained = [this](Process& p, uint32_t qpn) {
     for (const auto& a : attempts_)
       for (const auto& e : a->end)

@@ -55,10 +55,14 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
 
  private:
   bool shared() const;  ///< its receives are those of the host's SRQ
+  uint32_t pd() const;
   bool flushed_recvs() const;
   void make_qp();
   void post_recvs();
   void wake_send();
+  LentWindows* others_windows(WrOpcode opcode) const;
+  bool looks_for_window(WrOpcode opcode);
+  void fill_foreign(size_t i, Qp::SendWr& wr);
   void wake_waiting();
   bool may_post(const OpPlan& p) const;
   void pause(const PausePlan& p);
@@ -86,6 +90,7 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   bool waiting_ = false;  ///< the next work request is for later than something that has not come
   bool paused_ = false, asked_ = false, drained_ = false;  ///< in SQD; SQ_DRAINED is to come, has come
   size_t pause_limit_ = 0;     ///< what was posted before
+  unsigned looked_ = 0;        ///< for a window of another connection
   uint64_t pause_length_ = 0;
   size_t local_done_ = 0;  ///< work requests before it have succeeded, and those of windows were looked at
   uint64_t stall_ = 2'000;

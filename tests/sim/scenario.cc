@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw",        "word",     "sqd",      "scarce"};
+    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -303,7 +303,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
   // Without a kind of what follows, all is as it was before there was that kind.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
-  Rng scarce(seed ^ 0x73a91f55);
+  Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
     if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= 1u << kind | (worse ? 1u << with : 0);
@@ -314,6 +314,8 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   also(sqd, kSqd, kMidClose);
   if ((cuts.without >> kSrq & 1) == 0) also(scarce, kScarce, kSrq);
   if (sc.has(kScarce)) sc.faults |= 1u << kSrq;
+  also(foreign, kForeign, kAbort);
+  if (sc.has(kForeign)) sc.faults |= 1u << kBadOp;
   // The plan is made with all faults; what is cut out is only not done.
   const uint32_t all = sc.faults;
   const bool three = rng.chance(20);
@@ -341,6 +343,11 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.has(kMw))
     for (PairPlan& pair : sc.pairs)
       for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
+  if (sc.has(kForeign)) {
+    while (sc.pairs.size() < 4 && foreign.chance(60)) sc.pairs.push_back(make_pair(foreign, sc, sc.pairs.size()));
+    // The words that all work on are in one PD.
+    for (PairPlan& pair : sc.pairs) plan_foreign(foreign, pair, !sc.has(kWord));
+  }
   if (sc.has(kSrq)) share_receives(srq, sc);
   if (sc.has(kScarce))
     for (HostPlan& h : sc.hosts)
@@ -367,6 +374,8 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
       if (!sc.has(kReject)) s.reject = false;
       size_t first_recv[2];
       for (LanePlan& lane : s.lane) {
+        // It is the last one of its lane.
+        if (!sc.has(kBadOp)) std::erase_if(lane.ops, [](const OpPlan& o) { return o.wrong == Wrong::kForeign; });
         if (!sc.has(kLateRecv)) lane.ahead = true;
         if (lane.ops.size() > cuts.ops) lane.ops.resize(cuts.ops);
         const auto first = std::min(cuts.first_op, lane.ops.size());

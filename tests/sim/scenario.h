@@ -17,6 +17,9 @@
 
 namespace usiw::sim {
 
+constexpr uint32_t kPd = 7, kOtherPd = 8;
+constexpr uint32_t kLentBytes = 16384;  ///< of a window that connections use which have not bound it
+
 /// Small, fast and the same everywhere.
 class Rng {
  public:
@@ -73,6 +76,7 @@ enum Fault : unsigned {
   kWord,        ///< atomics of all connections to a host work on the same words
   kSqd,         ///< QPs go to SQD and back amid their work
   kScarce,      ///< an SRQ has one to three receives, and more connections take from it
+  kForeign,     ///< windows are used by others than the connections that have bound them
   kFaults,
 };
 const char* fault_name(unsigned fault);
@@ -88,6 +92,7 @@ enum class Wrong : uint8_t {
   kBeyond,      ///< beyond the window
   kUnbound,     ///< by a window that is not bound any more
   kBadBind,     ///< a bind to more than there is
+  kForeign,     ///< by a window of another connection
   kRisk,        ///< the window may be unbound under way: of a plan; its work requests are OpPlan::risky
 };
 
@@ -100,6 +105,7 @@ struct OpPlan {
   int window = -1;                         ///< by this one of the lane; BIND_MW, LOCAL_INV: of the other lane
   bool unbind = false;                     ///< LOCAL_INV, or BIND_MW to nothing
   bool risky = false;                      ///< may fail, since the window may be unbound under way
+  bool foreign = false;                    ///< BIND_MW of what others use, or wrong: such a use
   bool contended = false;                  ///< an atomic, and its word is that of the responder's host
   bool alone = false;                      ///< posted when all before it have completed
   uint32_t after = 0;                      ///< ... when so many messages of the other lane have been received
@@ -121,6 +127,7 @@ struct LanePlan {
   bool ahead = true;    ///< all receives are posted before the connection
   uint64_t recv_pause = 0;  ///< otherwise: ns between posting receives, at most
   bool shared = false;  ///< the receives are those of the SRQ of the responder's host
+  bool lent = false;    ///< the responder binds a window that others use
 };
 
 struct PausePlan {
@@ -154,6 +161,7 @@ struct PairPlan {
   uint16_t port = 0;     ///< the client's
   uint64_t start = 0;    ///< ns
   int cq[2][2] = {};     ///< [client, server][send, recv]: which CQ
+  uint32_t pd[2] = {kPd, kPd};
   std::vector<SessionPlan> sessions;
 };
 
@@ -211,6 +219,8 @@ struct Scenario {
 std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge);
 /// Adds windows to a connection. @p bad: one is used wrongly.
 void plan_windows(Rng& rng, SessionPlan& session, bool bad);
+/// Windows of which some are used by other connections.
+void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds);
 /// Behind the cutting of work requests. @p first: messages that each lane lacks at its beginning.
 void cut_windows(SessionPlan& session, const size_t first[2]);
 

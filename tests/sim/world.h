@@ -47,6 +47,7 @@ enum class Mutation {
   kSwallowDrained,     ///< a program never hears that its QP is drained
   kJumpQueue,          ///< who waits longest for a receive of the SRQ becomes the last
   kLateLimit,          ///< the SRQ's limit is told one receive late
+  kForgetStream,       ///< a window of type 2 is everybody's in its PD
   kMutations,
 };
 const char* mutation_name(Mutation m);
@@ -88,6 +89,7 @@ class World {
   bool dead[kMaxSides][2][2] = {};
   bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
   uint64_t moves = 0;      ///< of connections, to the other port
+  uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound
   uint64_t mutated = 0;  ///< times that the mutation did its damage
 
  private:

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file plan_foreign.cc
+/// Windows of type 2 in the hands of others. An end binds one at the beginning of its connection, to memory of its host,
+/// and nobody unbinds it. The last work request of another connection names that window: whether the one that has bound
+/// it works still, has failed, or was destroyed, it must be refused.
+#include "engine/operations.h"
+#include "scenario.h"
+
+namespace usiw::sim {
+namespace {
+
+void lend(LanePlan& lane) {
+  OpPlan bind;
+  bind.opcode = WrOpcode::kBindMw;
+  bind.foreign = true;
+  lane.ops.insert(lane.ops.begin(), bind);
+  for (OpPlan& op : lane.ops)
+    if (op.read_of >= 0) ++op.read_of;
+}
+
+void trespass(Rng& rng, LanePlan& lane, const SessionPlan& s) {
+  static constexpr WrOpcode kAll[] = {WrOpcode::kRdmaWrite, WrOpcode::kRdmaWrite,   WrOpcode::kRdmaWriteImm,
+                                      WrOpcode::kRdmaRead,  WrOpcode::kRdmaRead,    WrOpcode::kFetchAdd,
+                                      WrOpcode::kSendInv,   WrOpcode::kCompareSwap, WrOpcode::kLocalInv,
+                                      WrOpcode::kBindMw};
+  OpPlan op;
+  op.opcode = kAll[rng.below(std::size(kAll))];
+  op.foreign = true;
+  op.wrong = Wrong::kForeign;
+  const auto size = static_cast<uint32_t>(rng.log_range(1, kLentBytes));
+  op.size = is_local(op.opcode) ? 0 : is_atomic(op.opcode) ? kAtomicBytes : size;
+  op.local = split(rng, op.size, s.max_sge);
+  op.recv = split(rng, op.size, s.max_sge);
+  if (is_atomic(op.opcode)) op.local = op.recv = {kAtomicBytes};
+  op.fence = rng.chance(20);
+  lane.ops.push_back(std::move(op));
+}
+
+}  // namespace
+
+void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds) {
+  for (const int end : {0, 1})
+    if (two_pds && rng.chance(30)) pair.pd[end] = kOtherPd;
+  for (SessionPlan& s : pair.sessions) {
+    for (const int end : {0, 1}) {
+      if (!rng.chance(60)) continue;
+      s.lane[1 - end].lent = true;
+      lend(s.lane[end]);
+    }
+    if (rng.chance(60)) trespass(rng, s.lane[rng.below(2)], s);
+  }
+}
+
+}  // namespace usiw::sim

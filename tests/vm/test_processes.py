@@ -43,6 +43,31 @@ def test_server_killed_with_requests_in_hand():
     server.wait(20)
 
 
+@pytest.mark.core
+@pytest.mark.provider
+def test_killed_with_a_shared_receive_queue():
+    """kill -9 of a process at whose SRQ the messages of some peers are under way, and others have posted receives: each
+    is told at once, and others on the device go on. (After each test: no object is left.)"""
+    others = Server()
+    witness = others.client("--seconds", 120, "--connections", 2)
+    witness.wait_for("^connected")
+    server = Proc([path_of("srq_peers"), "server", B.ip, 5], where=B.where)
+    port = server.wait_for(r"^listening (\d+)")[1]
+    peers = [Proc([path_of("srq_peers"), role, A.ip, B.ip, port], where=A.where)
+             for role in 3 * ["stream"] + 2 * ["idle"]]
+    server.wait_for("^received", timeout=60)
+    assert all(peer.status is None for peer in peers)
+    server.signal(9)
+    killed = time.monotonic()
+    for peer in peers:
+        assert "disconnected" in peer.expect(0, 20)
+    # A peer that is given up for its silence takes 4 s.
+    assert time.monotonic() - killed < 3 * PATIENCE
+    server.wait()
+    others.end_client(witness)
+    others.stop()
+
+
 def test_traffic_in_both_directions():
     """Each end has servers and clients."""
     servers = [Server(B), Server(A)]

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// A server whose connections share a receive queue, and its peers, for tests that kill one of them:
+//
+//   srq_peers server ADDRESS COUNT         accepts COUNT connections and gives each receive back
+//   srq_peers stream|idle FROM TO PORT     sends long messages all the time, or only waits with receives posted
+//
+// A peer ends with 0 once it has been told of the end: DISCONNECTED, and a completion for each work request that was posted,
+// flushed but for those that were through.
+#include <cstdio>
+#include <string>
+
+#include "rig.h"
+
+namespace {
+
+constexpr uint32_t kMessage = 4 << 20;
+constexpr uint64_t kReceives = 4, kSends = 4;
+
+void say(const char* text, unsigned number) {
+  std::printf("%s %u\n", text, number);
+  std::fflush(stdout);
+}
+
+int serve(const std::string& ip, unsigned count) {
+  Listener listener(ip);
+  say("listening", listener.port());
+  std::vector<std::unique_ptr<Endpoint>> peers;
+  std::unique_ptr<Region> memory;
+  Options options;
+  const auto post = [&](uint64_t slot) {
+    ibv_sge sge = memory->sge(slot * kMessage, kMessage);
+    ibv_recv_wr wr = {.wr_id = slot, .next = nullptr, .sg_list = &sge, .num_sge = 1}, *bad;
+    CHECK_EQ(ibv_post_srq_recv(options.srq, &wr, &bad), 0);
+  };
+  while (peers.size() < count) {
+    auto& peer = *peers.emplace_back(std::make_unique<Endpoint>());
+    peer.adopt(listener.wait_request(4 * kWaitMs).id);
+    if (!options.srq) {
+      ibv_pd* const pd = pd_of(peer.id->verbs);
+      ibv_srq_init_attr attr = {};
+      attr.attr.max_wr = kReceives;
+      attr.attr.max_sge = 1;
+      options.srq = ibv_create_srq(pd, &attr);
+      options.cq = ibv_create_cq(peer.id->verbs, 256, nullptr, nullptr, 0);
+      CHECK(options.srq && options.cq);
+      memory = std::make_unique<Region>(pd, kReceives * kMessage);
+      for (uint64_t i = 0; i < kReceives; ++i) post(i);
+    }
+    peer.create_qp(options);
+    rdma_conn_param param = conn_param(options);
+    CHECK_CALL(rdma_accept(peer.id, &param));
+    peer.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  }
+  say("connected", count);
+  for (unsigned received = 0;;) {
+    const ibv_wc wc = wait_wc(options.cq, 8 * kWaitMs);
+    if (wc.status == IBV_WC_SUCCESS && ++received == count) say("received", received);
+    if (wc.status == IBV_WC_SUCCESS) post(wc.wr_id);
+  }
+}
+
+int peer(bool streams, const std::string& from, const std::string& to, uint16_t port) {
+  Endpoint end;
+  end.resolve(from, to, port);
+  end.create_qp({});
+  Region source(end.pd, kMessage), sink(end.pd, 64);
+  for (uint64_t i = 0; i < kReceives; ++i) end.recv(100 + i, {sink.sge()});
+  rdma_conn_param param = conn_param({});
+  CHECK_CALL(rdma_connect(end.id, &param));
+  end.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  say("connected", port);
+  uint64_t sends = 0;
+  if (streams)
+    for (; sends < kSends; ++sends) end.send({.wr_id = sends, .sges = {source.sge()}});
+  bool over = false;
+  for (uint64_t left = sends; left > 0;) {
+    const ibv_wc wc = wait_wc(end.send_cq, 8 * kWaitMs);
+    --left;
+    if (wc.status != IBV_WC_SUCCESS) over = true;
+    if (over && wc.status != IBV_WC_WR_FLUSH_ERR) FAIL("a SEND completed with '%s'", ibv_wc_status_str(wc.status));
+    if (over) continue;
+    end.send({.wr_id = wc.wr_id, .sges = {source.sge()}});
+    ++left;
+  }
+  for (uint64_t i = 0; i < kReceives; ++i)
+    CHECK_EQ(wait_wc(end.recv_cq, 8 * kWaitMs).status, IBV_WC_WR_FLUSH_ERR);
+  end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  say("disconnected", port);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::string role = argc > 1 ? argv[1] : "";
+    if (role == "server" && argc == 4) return serve(argv[2], static_cast<unsigned>(std::stoi(argv[3])));
+    if (argc == 5) return peer(role == "stream", argv[2], argv[3], static_cast<uint16_t>(std::stoi(argv[4])));
+    return 2;
+  } catch (const tap::Failure& failure) {
+    std::printf("%s\n", failure.what());
+    return 1;
+  }
+}

@@ -99,6 +99,17 @@ TEST_F(Listen, create__another_netns_takes_nothing) {
   EXPECT_EQ(foreign.requests.size(), 0u);
 }
 
+// rdma_cm knows the device by its MAC, which a netdev of another namespace may have as well.
+TEST_F(Listen, create__an_address_of_another_netns_is_refused) {
+  net other{.hash_mix = 9, .loopback_dev = nullptr};
+  CmId foreign, own;
+  foreign.user.route.addr.dev_addr.net = &other;
+  const int before = mock_sockets;
+  EXPECT_EQ(foreign.listen(server->device, ipv4("192.0.2.2"), 7302), -ENETUNREACH);
+  EXPECT_EQ(mock_sockets, before);
+  EXPECT_EQ(own.listen(server->device, ipv4("192.0.2.2"), 7302), 0);
+}
+
 TEST_F(Listen, create__port_in_use_here_does_not_concern_another_netns) {
   net other{.hash_mix = 9, .loopback_dev = nullptr};
   CmId foreign;

@@ -5,16 +5,18 @@ a namespace per end (--topology netns)."""
 import contextlib
 import pathlib
 import re
+import subprocess
 
 import pytest
 
-from support.cases import PROGRAMS
+from support.cases import PROGRAMS, path_of
 from support.net import A, B, link_local_of, rdma_links
 from support.pairs import Server, next_port, pair, rping
 from support.procs import Proc, run, until
 
 pytestmark = [pytest.mark.netns, pytest.mark.kernel]
 
+CM_USER = path_of("cm_user")
 USIW_RUN = str(pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run")
 
 VLAN_ID = 5
@@ -149,6 +151,36 @@ def test_vlan_goes_under_traffic(vlan, expected):
     server.proc.kill()
     until(lambda: "usiwv1" not in rdma_links(), "the device going with its netdev")
     rping(count=3)  # the wire below goes on
+
+
+def test_vlan_in_another_namespace():
+    """A VLAN of A's netdev in a namespace without a device: before 6.4 rdma_cm takes A's, which has its MAC. Nothing goes
+    by that device; the program is told so at once, and usiw-run works there."""
+    with contextlib.ExitStack() as stack:
+        c = stack.enter_context(third())
+        there, here = f"{A.netdev}.{VLAN_ID}", f"{B.netdev}.{VLAN_ID}"
+        for end, netdev in ((A, there), (B, here)):
+            ip(end, "link", "add", "link", end.netdev, "name", netdev, "type", "vlan", "id", str(VLAN_ID))
+            stack.callback(drop_link, end if end is B else c, netdev)
+        ip(A, "link", "set", there, "netns", c.ns)
+        a = stack.enter_context(addressed(c, there, "10.5.0.1/24"))
+        b = stack.enter_context(addressed(B, here, "10.5.0.2/24"))
+        greet(a, b)
+        port = next_port()
+        server = Proc([CM_USER, "bind", b.ip, port, "listen", "wait"], where=b.where, stdin=subprocess.PIPE)
+        server.wait_for("^listen 0")
+        client = Proc([CM_USER, "bind", a.ip, 0, "connect", b.ip, port], where=a.where)
+        client.wait(20)
+        assert re.search("^bind (ENODEV|0\nconnect ENETUNREACH)$", client.output, re.M), client.output
+        listener = Proc([CM_USER, "bind", a.ip, port, "listen"], where=a.where)
+        listener.wait(20)
+        assert re.search("^bind (ENODEV|0\nlisten ENETUNREACH)$", listener.output, re.M), listener.output
+        server.line()
+        server.expect(0)
+        rping(count=3)
+        port = next_port()
+        pair([USIW_RUN, CM_USER, "bind", a.ip, port, "listen", "serve", 1],
+             [CM_USER, "connect", a.ip, port], port, server=a, client=b)
 
 
 # ---- Bond ----------------------------------------------------------------------------------

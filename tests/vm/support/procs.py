@@ -67,6 +67,11 @@ class Proc:
         with contextlib.suppress(BrokenPipeError), self._proc.stdin as stdin:
             stdin.write(text.encode())
 
+    def line(self):
+        """Gives it an empty line on its standard input, which stays open."""
+        self._proc.stdin.write(b"\n")
+        self._proc.stdin.flush()
+
     def wait(self, timeout=60):
         """Its exit status; Failed when it does not end in `timeout` seconds."""
         try:

@@ -151,7 +151,7 @@ int UcmId::bind_port(const Endpoint& addr) {
   int error = check_port(addr, reuse_);
   if (error != 0) return error;
   std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
-  if (!s) s = UdpSocket::open(addr, error);
+  if (!s) s = UdpSocket::open(addr, reuse_, error);
   if (!s) return error;
   s->bound_ids++;
   sockets_.push_back(s);
@@ -160,11 +160,22 @@ int UcmId::bind_port(const Endpoint& addr) {
   return 0;
 }
 
+/// An IPv6 wildcard that is to be one of IPv4 as well is told at once when another process has the port there.
+int UcmId::check_other_family() const {
+  if (!src_.any() || src_.ipv4() || afonly_ == 1 || reuse_) return 0;
+  Endpoint v4 = endpoint_any(true);
+  v4.port = src_.port;
+  int error = 0;
+  if (!UdpSocket::find(v4)) UdpSocket::open(v4, false, error);
+  return error == -EADDRINUSE ? error : 0;
+}
+
 int UcmId::bind(const Endpoint& addr) {
   if (state_ != State::kIdle) return -EINVAL;
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
   if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
   int ret = bind_port(addr);
+  if (ret == 0 && addr.port != 0 && (ret = check_other_family()) != 0) unbind();
   if (ret == 0) state_ = State::kAddrBound;
   asks_address_ = addr.loopback() && addr.port == 0;
   return ret;
@@ -230,6 +241,7 @@ int UcmId::connect(const rdma_ucm_conn_param& param) {
   if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
   std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
   if (!qp) return -EINVAL;
+  if (ret = sockets_.front()->claim(); ret != 0) return ret;
   state_ = State::kConnect;
   ret = Conn::connect(sockets_.front(), {src_, dst_}, param.responder_resources, param.initiator_depth, mtu_, tos_,
                       param.private_data, param.private_data_len, qp, this, conn_);
@@ -246,6 +258,7 @@ int UcmId::listen(uint32_t backlog) {
   // A port where somebody listens is nobody else's, whatever they said when they bound it.
   if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
+  if (int ret = sockets_.front()->claim(); ret != 0) return ret;
   reuse_ = false;
   if (src_.any() && !src_.ipv4() && afonly_ != 1) {
     // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does

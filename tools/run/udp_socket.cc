@@ -6,11 +6,13 @@
 #include <netinet/udp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <vector>
 
 #include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
@@ -19,6 +21,7 @@
 #include "opcode_filter.h"
 #include "packets.h"
 #include "real.h"
+#include "shared_port.h"
 #include "world.h"
 
 namespace usiw::run {
@@ -39,10 +42,15 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
+/// Who may be bound to a port beside a new socket: nobody; sockets of this process, one of which is there (the new one
+/// is for data); anybody's who shares it, too.
+enum class Sharing { kNobody, kOwnData, kOthers };
+
 /// A socket that is bound to @p local, or -errno. The handshake's gets ICMP's errors into its error queue, which
 /// somebody has to empty (epoll reports it until then), and shares its port once it has it. One for @p data comes to a
 /// shared port.
-int open_socket(const Endpoint& local, bool data) {
+int open_socket(const Endpoint& local, Sharing sharing) {
+  const bool data = sharing == Sharing::kOwnData;
   bool v4 = local.ipv4();
   int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -errno;
@@ -57,6 +65,7 @@ int open_socket(const Endpoint& local, bool data) {
     set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
   }
   const auto share = [&] { return set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) == 0; };
+  if (sharing == Sharing::kOthers) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   const auto take_port = [&] {
     sockaddr_storage sa;
     socklen_t len = endpoint_to(local, sa);
@@ -137,10 +146,10 @@ bool is_port_unreachable(msghdr& msg) {
 
 }  // namespace
 
-std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, int& error) {
+std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, int& error) {
   error = cm_thread_start();
   if (error != 0) return nullptr;
-  int fd = open_socket(local, false);
+  int fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
   if (fd < 0) {
     error = fd;
     return nullptr;
@@ -152,12 +161,32 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, int& error) {
     endpoint_from(sa, named);
     bound.port = named.port;
   }
+  // Not before: the kernel would choose a port that is shared already.
+  if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   std::shared_ptr<UdpSocket> s(new UdpSocket(bound, fd));
+  s->shared_ = shared;
   s->serial_ = g_next_serial++;
   error = cm_thread_watch(fd, s->serial_);
   if (error != 0) return nullptr;
   all_sockets()[s->serial_] = s.get();
   return s;
+}
+
+/// Who is bound to the port keeps others out that come later. So it is first made known that nobody may come, and then
+/// looked who is there; of two processes that do this at a time at most one finds itself alone.
+int UdpSocket::claim() {
+  if (!shared_) return 0;
+  std::vector<ino_t> own;
+  for (auto& [serial, s] : all_sockets())
+    for (int fd : {s->fd_, s->data_fd_})
+      if (struct stat about; fd >= 0 && USIW_REAL(fstat)(fd, &about) == 0) own.push_back(about.st_ino);
+  if (set_option(fd_, SOL_SOCKET, SO_REUSEADDR, 0) != 0) return -errno;
+  if (port_is_shared(local_, own)) {
+    set_option(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
+    return -EADDRINUSE;
+  }
+  shared_ = false;
+  return 0;
 }
 
 std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
@@ -187,7 +216,7 @@ void sockets_abandon() {
 
 int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
-    int fd = open_socket(local_, true);
+    int fd = open_socket(local_, Sharing::kOwnData);
     if (fd < 0) return fd;
     // What was sent as one message need not be taken apart. Not where raw packets may come to the same port: a netdev would
     // merge these, too, and packet sockets see frames as merged.

@@ -20,14 +20,18 @@ class Listener;
 
 class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
  public:
-  /// [world] A new one; port 0 asks for any. The socket, or null and -errno in @p error:
-  /// -EADDRINUSE, -EADDRNOTAVAIL ...
-  static std::shared_ptr<UdpSocket> open(const Endpoint& local, int& error);
+  /// [world] A new one; port 0 asks for any. @p shared: other processes, of whatever user, may be bound to the port as
+  /// well, if they say so, too. The socket, or null and -errno in @p error: -EADDRINUSE, -EADDRNOTAVAIL ...
+  static std::shared_ptr<UdpSocket> open(const Endpoint& local, bool shared, int& error);
   /// [world] The one of exactly this address, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
   ~UdpSocket();
 
   const Endpoint& local() const { return local_; }
+
+  /// [world] Before anything is to be received: the port is this process's alone from now on. 0; -EADDRINUSE: there are
+  /// others, and it stays shared.
+  int claim();
 
   /// [world] Sends from exactly @p from with this TOS or traffic class; errors do not matter, what does is repeated.
   void send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
@@ -56,6 +60,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   void receive_errors();
   Endpoint local_;
   int fd_, data_fd_ = -1;
+  bool shared_ = false;
   std::shared_ptr<Gate> gate_;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered

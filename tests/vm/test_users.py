@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Ports of two users: what RDMA_OPTION_ID_REUSEADDR and RDMA_OPTION_ID_AFONLY let one take beside the other, and that
+nobody gets at another one's listener. With the module and under usiw-run alike."""
+
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+
+from support.cases import PROGRAMS, path_of
+from support.net import A, B, NOBODY, devices_for_all
+from support.pairs import next_port
+from support.procs import Proc
+
+USIW_RUN = str(pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run")
+
+ROOT = ""
+ONE, OTHER = (NOBODY.replace("65534", uid) for uid in ("1001", "1002"))
+#: Who comes first, who comes second.
+USERS = {"root-nobody": (ROOT, NOBODY), "nobody-root": (NOBODY, ROOT), "two-users": (ONE, OTHER)}
+
+TAKEN = "(EADDRINUSE|EADDRNOTAVAIL)"  # the latter from rdma_cm where one of both is a wildcard
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rights():
+    """None but those of everybody."""
+    with devices_for_all():
+        yield
+
+
+@pytest.fixture(params=["module", "usiw-run"])
+def user(request):
+    """user(who, commands of cm_user): a process of that user."""
+    prefix = [USIW_RUN] if request.param == "usiw-run" else []
+
+    def start(who, *commands, site=B):
+        return Proc([*prefix, path_of("cm_user"), *commands], where=f"{site.where} {who}", stdin=subprocess.PIPE)
+    return start
+
+
+every_pair = pytest.mark.parametrize("users", USERS.values(), ids=USERS)
+two_users = pytest.mark.parametrize("users", [(ONE, OTHER)], ids=["two-users"])
+
+
+def intrude(user, who, port):
+    """Whatever a second user says, it does not get the port."""
+    took = []
+    for at in (B.ip, "0.0.0.0"):
+        took += ["bind", at, port]
+    said = user(who, *took, "reuse", *took).expect(0)
+    assert len(re.findall(f"^bind {TAKEN}$", said, re.M)) == 4, said
+
+
+@every_pair
+def test_a_listener_has_its_port_alone(user, users):
+    """Whatever the other one says, and whatever the listener has said before it listened."""
+    first, second = users
+    port = next_port()
+    listener = user(first, "reuse", "bind", B.ip, port, "listen", "serve", 1)
+    listener.wait_for("^listen 0")
+    intrude(user, second, port)
+    assert "connect 0" in user(second, "connect", B.ip, port, site=A).expect(0)
+    listener.expect(0)
+
+
+@two_users
+def test_both_reuse_the_port(user, users):
+    """Both are bound, and nobody listens until the other one has gone; then nobody comes in any more. One side alone
+    that says so is not enough."""
+    first, second = users
+    port = next_port()
+    alone = user(first, "bind", B.ip, port, "wait")
+    alone.wait_for("^bind 0")
+    intrude(user, second, port)
+    alone.line()
+    alone.expect(0)
+    one = user(first, "reuse", "bind", B.ip, port, "wait", "listen", "wait", "listen", "serve", 1)
+    one.wait_for("^bind 0")
+    other = user(second, "bind", B.ip, port, "reuse", "bind", B.ip, port, "wait", "listen", "wait")
+    other.wait_for(f"^bind {TAKEN}\nreuse 0\nbind 0")
+    one.line()
+    one.wait_for(f"^listen {TAKEN}")
+    other.line()
+    other.wait_for(f"^listen {TAKEN}")
+    other.line()
+    other.expect(0)
+    one.line()
+    one.wait_for("^listen 0")
+    intrude(user, second, port)
+    assert "connect 0" in user(second, "connect", B.ip, port, site=A).expect(0)
+    one.expect(0)
+
+
+@two_users
+@pytest.mark.parametrize("order", [("::", "0.0.0.0"), ("0.0.0.0", "::")], ids=["6-4", "4-6"])
+def test_one_port_of_each_family(user, users, order):
+    """All IPv6 addresses are one user's, all IPv4 addresses another's, and each gets its own connections."""
+    port = next_port()
+    listeners = {}
+    for who, at in zip(users, order):
+        listeners[at] = user(who, *(["afonly"] if at == "::" else []), "bind", at, port, "listen", "serve", 1)
+        listeners[at].wait_for("^listen 0")
+    for at, to in (("0.0.0.0", B.ip), ("::", B.ip6)):
+        assert "connect 0" in user(users[0], "connect", to, port, site=A).expect(0)
+        listeners[at].expect(0)
+
+
+@two_users
+def test_both_families_are_taken_by_one(user, users):
+    """Without the option IPv4 is not left to others, and not taken from them."""
+    for port, (at, beside) in ((next_port(), ("::", "0.0.0.0")), (next_port(), ("0.0.0.0", "::"))):
+        listener = user(users[0], "bind", at, port, "listen", "wait")
+        listener.wait_for("^listen 0")
+        assert re.search(f"^bind {TAKEN}$", user(users[1], "bind", beside, port).expect(0), re.M)
+        listener.line()
+        listener.expect(0)
+
+
+#: Tries to have a UDP port at addresses, with each option of SOL_SOCKET; prints what it got. What it gets it keeps until
+#: standard input ends.
+PLAIN = """import socket, sys
+for address in sys.argv[2:]:
+    for option in (0, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if option:
+            s.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            s.bind((address, int(sys.argv[1])))
+            print("bound", flush=True)
+            sys.stdin.read()
+        except OSError:
+            print("refused", flush=True)
+        s.close()
+"""
+
+
+@every_pair
+def test_sockets_of_another_user(user, users):
+    """A UDP socket, whatever its options, gets into no listener's port, and no listener takes one where a socket is."""
+    first, second = users
+    port = next_port()
+
+    def plain(*at):
+        return Proc(["/usr/bin/python3", "-c", PLAIN, port, *at], where=f"{B.where} {second}", stdin=subprocess.PIPE)
+    listener = user(first, "reuse", "bind", B.ip, port, "listen", "serve", 1)
+    listener.wait_for("^listen 0")
+    assert plain(B.ip, "0.0.0.0").expect(0).split() == 6 * ["refused"]
+    assert "connect 0" in user(second, "connect", B.ip, port, site=A).expect(0)
+    listener.expect(0)
+    port = next_port()  # the other one is a connection's, which lingers
+    squatter = plain("0.0.0.0")
+    squatter.wait_for("^bound")
+    late = user(first, "bind", B.ip, port, "listen").expect(0)
+    # An id that could not be bound listens at a port of the system's choice.
+    assert "EADDRINUSE" in late and "bind 0\nlisten 0" not in late, late
+    squatter.kill()
+
+
+@pytest.mark.parametrize("who", [NOBODY, ROOT], ids=["nobody", "root"])
+def test_socket_that_shares_its_port(user, who):
+    """A UDP socket with SO_REUSEADDR becomes nobody's neighbour either, whatever the listener says."""
+    port = next_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind((B.ip, port))
+        late = user(who, "reuse", "bind", B.ip, port, "listen").expect(0)
+        assert "EADDRINUSE" in late and "bind 0\nlisten 0" not in late, late

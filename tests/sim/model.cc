@@ -582,6 +582,8 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
       continue;
     }
     in_src.push_back(op.local);
+    // Immediate data behind a WRITE has no bytes, unless damage has made a SEND of it.
+    if (raw_ && takes_receive(o) && !takes_bytes(o)) in_recv.push_back(op.receive);
     if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
     if (takes_bytes(o) && shared_) continue;
     Block& b = takes_bytes(o) ? recv : target;

@@ -154,8 +154,8 @@ def test_vlan_goes_under_traffic(vlan, expected):
 
 
 def test_vlan_in_another_namespace():
-    """A VLAN of A's netdev in a namespace without a device: before 6.4 rdma_cm takes A's, which has its MAC. Nothing goes
-    by that device; the program is told so at once, and usiw-run works there."""
+    """A VLAN of A's netdev in a namespace without a device: before 6.4 rdma_cm takes A's, which has its MAC. Nothing
+    goes by that device; the program is told so at once, and usiw-run works there."""
     with contextlib.ExitStack() as stack:
         c = stack.enter_context(third())
         there, here = f"{A.netdev}.{VLAN_ID}", f"{B.netdev}.{VLAN_ID}"
@@ -269,6 +269,14 @@ def test_one_address_on_two_links():
             server.wait(30)
             assert "DISCONNECT" in server.output, server.output
             assert server is links[0][1] or links[0][1].status is None, links[0][1].output
+        # The same of listeners on all addresses, and of ids that leave it to the route from where.
+        port = next_port()
+        servers = [Proc([CM_USER, "bind", "::", port, "listen", "serve", 1], where=peer.where) for peer in (B, c)]
+        for server in servers:
+            server.wait_for("^listen 0")
+        for (to, _), server in zip(links, servers):
+            assert "connect 0" in Proc([CM_USER, "connect", to, port], where=A.where).expect(0, 60)
+            assert "serve 0" in server.expect(0, 60)
 
 
 def test_link_local_of_the_wire():

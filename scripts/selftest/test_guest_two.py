@@ -8,7 +8,10 @@ from guests import vm
 
 @pytest.mark.parametrize("nic", ("virtio-net-pci", "e1000e", "vmxnet3"))
 def test_two_guests_on_one_wire(nic):
-    script = ("$B_EXEC rping -s -a $B_IP -C 3 & sleep 2; rping -c -a $B_IP -C 3 -V || exit 1; wait; "
+    # Whether siw and rping come to an end on a busy machine is not the harness's affair: the server is ended, the
+    # client gets a second try.
+    script = ("$B_EXEC rping -s -P -a $B_IP & sleep 2; ping='timeout 40 rping -c -a '$B_IP' -C 3 -V'; "
+              "$ping || $ping || exit 1; $B_EXEC pkill -x rping; wait; "
               "$B_EXEC sh -c 'cat /sys/class/net/$B_NETDEV/statistics/rx_packets /proc/sys/kernel/random/boot_id; "
               "exit 7'; "
               "echo $?; cat /proc/sys/kernel/random/boot_id")

@@ -18,10 +18,11 @@
 #define USIW_DEVICE_PORT_ACTIVE_EVENT	(1u << 10)
 #define USIW_DEVICE_SYS_IMAGE_GUID	(1u << 11)
 #define USIW_DEVICE_RC_RNR_NAK_GEN	(1u << 12)	/* a SEND waits for a receive */
+#define USIW_DEVICE_SRQ_RESIZE		(1u << 13)	/* modify_srq takes IBV_SRQ_MAX_WR */
 
 #define USIW_DEVICE_CAP_FLAGS	(USIW_DEVICE_CURR_QP_STATE_MOD | USIW_DEVICE_PORT_ACTIVE_EVENT | \
 				 USIW_DEVICE_SYS_IMAGE_GUID | USIW_DEVICE_RC_RNR_NAK_GEN | \
-				 USIW_DEVICE_CAPS_OF_WINDOWS)
+				 USIW_DEVICE_SRQ_RESIZE | USIW_DEVICE_CAPS_OF_WINDOWS)
 
 /*
  * Value of enum ib_atomic_cap and enum ibv_atomic_cap: the processor does them, so they are atomic

@@ -174,6 +174,23 @@ static inline int usiw_check_srq(__u32 max_wr, __u32 max_sge)
 	return 0;
 }
 
+/* What of an SRQ is modified; values of enum ib_srq_attr_mask and enum ibv_srq_attr_mask. */
+#define USIW_SRQ_ATTR_MAX_WR			0x1u
+#define USIW_SRQ_ATTR_LIMIT			0x2u
+
+/* @now_wr: the work requests that it takes now. How many it holds is the provider's knowledge. */
+static inline int usiw_check_modify_srq(__u32 mask, __u32 max_wr, __u32 limit, __u32 now_wr)
+{
+	if (mask & ~(USIW_SRQ_ATTR_MAX_WR | USIW_SRQ_ATTR_LIMIT))
+		return -EINVAL;
+	if (mask & USIW_SRQ_ATTR_MAX_WR) {
+		if (!max_wr || max_wr > USIW_MAX_SRQ_WR)
+			return -EINVAL;
+		now_wr = max_wr;
+	}
+	return (mask & USIW_SRQ_ATTR_LIMIT) && limit > now_wr ? -EINVAL : 0;
+}
+
 static inline int usiw_check_cqe(__u32 cqe)
 {
 	return cqe && cqe <= USIW_MAX_CQE ? 0 : -EINVAL;

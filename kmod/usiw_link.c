@@ -40,6 +40,7 @@ int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	BUILD_BUG_ON(USIW_DEVICE_CAPS_OF_WINDOWS !=
 		     (IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_MGT_EXTENSIONS |
 		      IB_DEVICE_MEM_WINDOW_TYPE_2B));
+	BUILD_BUG_ON(USIW_DEVICE_SRQ_RESIZE != IB_DEVICE_SRQ_RESIZE);
 	BUILD_BUG_ON(USIW_ATOMIC_GLOB != IB_ATOMIC_GLOB);
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_ON_DEMAND_PAGING;
 	attr->max_send_sge = USIW_MAX_SGE;

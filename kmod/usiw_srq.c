@@ -37,21 +37,26 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 	return 0;
 }
 
-/* A queue keeps its size: the device does not say IB_DEVICE_SRQ_RESIZE. */
+/*
+ * The provider has resized its ring before it calls: only it knows how much is in there, and by which
+ * limit the queue is armed now. Two calls at a time are possible; the last number counts.
+ */
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata)
 {
 	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+	int ret;
 
-	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
-		return -EINVAL;
-	if (mask & IB_SRQ_MAX_WR)
-		return -EOPNOTSUPP;
-	if (mask & IB_SRQ_LIMIT) {
-		if (attr->srq_limit > srq->max_wr)
-			return -EINVAL;
-		WRITE_ONCE(srq->limit, attr->srq_limit);
+	BUILD_BUG_ON(USIW_SRQ_ATTR_MAX_WR != IB_SRQ_MAX_WR || USIW_SRQ_ATTR_LIMIT != IB_SRQ_LIMIT);
+	ret = usiw_check_modify_srq(mask, attr->max_wr, attr->srq_limit, READ_ONCE(srq->max_wr));
+	if (ret)
+		return ret;
+	if (mask & IB_SRQ_MAX_WR) {
+		WRITE_ONCE(srq->max_wr, attr->max_wr);
+		WRITE_ONCE(srq->limit, min(READ_ONCE(srq->limit), attr->max_wr));
 	}
+	if (mask & IB_SRQ_LIMIT)
+		WRITE_ONCE(srq->limit, attr->srq_limit);
 	return 0;
 }
 
@@ -59,7 +64,7 @@ int usiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct usiw_srq *srq = to_usiw_srq(ibsrq);
 
-	attr->max_wr = srq->max_wr;
+	attr->max_wr = READ_ONCE(srq->max_wr);
 	attr->max_sge = srq->max_sge;
 	attr->srq_limit = READ_ONCE(srq->limit);
 	return 0;

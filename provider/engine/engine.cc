@@ -215,6 +215,9 @@ Srq* Engine::srq_create(const SrqAttr& attr) {
     return nullptr;
   }
 }
+int Engine::srq_resize(Srq* srq, uint32_t max_wr) {
+  return impl_->srq_resize(*static_cast<SrqContext*>(srq), max_wr);
+}
 void Engine::srq_arm(Srq* srq, uint32_t limit) { static_cast<SrqContext*>(srq)->arm(limit); }
 uint32_t Engine::srq_limit(const Srq* srq) const { return static_cast<const SrqContext*>(srq)->limit(); }
 void Engine::srq_destroy(Srq* srq) { impl_->srq_destroy(*static_cast<SrqContext*>(srq)); }

@@ -111,6 +111,10 @@ class Engine {
 
   /// nullptr when out of memory. The capacity is rounded up to a power of two.
   Srq* srq_create(const SrqAttr& attr);
+  /// Of the producer, whose turn it is: work requests are kept, in order, also those that QPs have taken. The capacity
+  /// is rounded up to a power of two. 0; EINVAL: no room for what is posted and not complete; ENOMEM. Then nothing has
+  /// changed.
+  int srq_resize(Srq* srq, uint32_t max_wr);
   /// EngineEvents::srq_limit() once when fewer than @p limit work requests are in the SRQ, at once if they are.
   /// 0: never.
   void srq_arm(Srq* srq, uint32_t limit);

@@ -282,6 +282,7 @@ struct Engine::Impl {
 
   // ---- srq.cc: shared receive queues ----
   Srq* srq_create(const SrqAttr& attr);
+  int srq_resize(SrqContext& srq, uint32_t max_wr);
   void srq_destroy(SrqContext& srq);
   [[gnu::noinline]] void serve_waiting(SrqContext& srq);
   [[gnu::noinline]] void leave_waiting(QpContext& qp);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "engine/ring.h"
 #include "engine/srq_context.h"
@@ -126,6 +127,24 @@ class RecvQueue {
       r = {};
       --taken_;
     }
+  }
+
+  /// The SRQ has another size, in which slot @p moved[n] is what n was. Of a larger one messages further ahead are
+  /// looked at, up to @p reach, if there is memory for that.
+  void resized(const ZeroedArray<uint32_t>& moved, uint32_t reach) {
+    for (uint32_t i = 0; i <= mask_; ++i) {
+      RqWork& r = work_[i];
+      if (r.wqe == nullptr) continue;
+      r.slot = static_cast<uint16_t>(moved[r.slot]);
+      r.wqe = &srq_->slot(r.slot);
+    }
+    const uint32_t size = std::min(srq_->capacity(), reach);
+    ZeroedArray<RqWork> larger;
+    if (size <= capacity() || !larger.allocate(size)) return;
+    for (uint32_t i = 0; i <= mask_; ++i) larger[(msn_ + i - 1) & (size - 1)] = work(msn_ + i);
+    work_storage_ = std::move(larger);
+    work_ = work_storage_.data();
+    mask_ = size - 1;
   }
 
   // ---- None is posted ----

@@ -184,6 +184,10 @@ class WqeRing {
   uint32_t capacity() const { return mask_ + 1; }
   size_t tail_bytes() const { return stride_ - sizeof(W); }
   void clear() { bytes_.clear(); }
+  /// All of one, of a ring with tails as long.
+  void copy(uint32_t to, WqeRing& from, uint32_t index) {
+    std::memcpy(static_cast<void*>(&at(to)), static_cast<const void*>(&from.at(index)), stride_);
+  }
 
  private:
   static constexpr size_t stride(size_t tail_bytes) {

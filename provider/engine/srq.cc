@@ -2,7 +2,9 @@
 /// @file srq.cc
 /// Shared receive queues: life, and who gets what is posted.
 #include <algorithm>
+#include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
@@ -24,6 +26,40 @@ bool SrqContext::create(const SrqAttr& attr, DoorbellList& doorbells, EngineEven
   return true;
 }
 
+int SrqContext::resize(uint32_t capacity, ZeroedArray<uint32_t>& moved) {
+  WqeRing<RecvWqe> slots;
+  ZeroedArray<std::atomic<uint32_t>> posted, free;
+  ZeroedArray<bool> taken;
+  ZeroedArray<uint32_t> back, order;
+  const uint32_t before = this->capacity();
+  if (!slots.allocate(capacity, max_sge_ * sizeof(Sge)) || !posted.allocate(capacity) || !free.allocate(capacity) ||
+      !taken.allocate(capacity) || !back.allocate(capacity) || !order.allocate(before) || !moved.allocate(before))
+    return ENOMEM;
+
+  // All that is in the queue is taken, and put back in the order in which it was: it lies in back_ then.
+  uint32_t queued = 0, kept = 0, slot;
+  while (next(slot)) order[queued++] = slot;
+  for (uint32_t n = queued; n-- != 0;) give_back(order[n]);
+  for (slot = 0; slot < before; ++slot)
+    if (taken_[slot]) moved[slot] = kept++;
+  if (kept > capacity) return EINVAL;
+
+  for (slot = 0; slot < before; ++slot)
+    if (taken_[slot]) slots.copy(moved[slot], slots_, slot);
+  for (uint32_t n = 0; n < queued; ++n) back[n] = moved[back_[n]];
+  for (uint32_t n = 0; n < kept; ++n) taken[n] = true;
+  for (uint32_t n = kept; n < capacity; ++n) free[n - kept].store(n + 1, std::memory_order_relaxed);
+  slots_ = std::move(slots);
+  posted_ = std::move(posted);
+  free_ = std::move(free);
+  taken_ = std::move(taken);
+  back_ = std::move(back);
+  mask_ = capacity - 1;
+  head_ = tail_ = 0;
+  freed_ = capacity - kept;
+  return 0;
+}
+
 void SrqContext::limit_reached() {
   limit_ = 0;
   events_->srq_limit(*this);
@@ -38,6 +74,17 @@ Srq* Engine::Impl::srq_create(const SrqAttr& attr) {
   srq->all_index = srqs_.size();
   srqs_.push_back(srq.get());
   return srq.release();
+}
+
+int Engine::Impl::srq_resize(SrqContext& srq, uint32_t max_wr) {
+  if (max_wr == 0 || max_wr > USIW_MAX_SRQ_WR) return EINVAL;
+  const uint32_t capacity = round_up_pow2(max_wr);
+  if (capacity == srq.capacity()) return 0;
+  ZeroedArray<uint32_t> moved;
+  if (int rc = srq.resize(capacity, moved); rc != 0) return rc;
+  for (QpContext* qp : qps_)
+    if (qp->rq.srq() == &srq) qp->rq.resized(moved, kWindow);
+  return 0;
 }
 
 void Engine::Impl::srq_destroy(SrqContext& srq) {

@@ -22,6 +22,12 @@ struct SrqContext final : Srq {
   /// false: out of memory.
   bool create(const SrqAttr& attr, DoorbellList& doorbells, EngineEvents& events);
 
+  /// What is posted and not complete moves to a queue of @p capacity, a power of two, while the producer stands still.
+  /// @p moved: by the old number of each slot of these the new one. 0; EINVAL: they are more than that; ENOMEM. Then
+  /// nothing has changed.
+  int resize(uint32_t capacity, ZeroedArray<uint32_t>& moved);
+  RecvWqe& slot(uint32_t number) { return slots_.at(number); }
+
   uint32_t pd() const { return pd_; }
 
   /// At least @p n work requests are in the queue.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <mutex>
 #include <new>
 
 #include "runtime/runtime.h"
@@ -76,9 +77,25 @@ extern "C" ibv_srq* usiw_verb_create_srq_ex(ibv_context* ctx, ibv_srq_init_attr_
 
 extern "C" int usiw_verb_modify_srq(ibv_srq* ibsrq, ibv_srq_attr* attr, int mask) {
   VSrq& srq = *from(ibsrq);
-  if (srq.runtime->dead()) return EINVAL;
-  if (int rc = usiw_cmd_modify_srq(ibsrq, attr, mask); rc != 0) return rc;
-  if ((mask & IBV_SRQ_LIMIT) != 0) srq.runtime->hold()->srq_arm(srq.srq, attr->srq_limit);
+  Runtime& runtime = *srq.runtime;
+  if (runtime.dead()) return EINVAL;
+  std::lock_guard in_turn(srq.turn);
+  const uint32_t before = srq.srq->capacity();
+  const auto what = static_cast<uint32_t>(mask);
+  if (int rc = usiw_check_modify_srq(what, attr->max_wr, attr->srq_limit, before); rc != 0) return -rc;
+  ibv_srq_attr granted = *attr;
+  if ((what & USIW_SRQ_ATTR_MAX_WR) != 0) {
+    // Ahead of the kernel: only the engine knows whether what is in the queue has room.
+    granted.max_wr = std::bit_ceil(attr->max_wr);
+    auto engine = runtime.hold();
+    if ((what & USIW_SRQ_ATTR_LIMIT) == 0 && engine->srq_limit(srq.srq) > granted.max_wr) return EINVAL;
+    if (int rc = engine->srq_resize(srq.srq, granted.max_wr); rc != 0) return rc;
+  }
+  if (int rc = usiw_cmd_modify_srq(ibsrq, &granted, mask); rc != 0) {
+    if ((what & USIW_SRQ_ATTR_MAX_WR) != 0) runtime.hold()->srq_resize(srq.srq, before);
+    return rc;
+  }
+  if ((what & USIW_SRQ_ATTR_LIMIT) != 0) runtime.hold()->srq_arm(srq.srq, attr->srq_limit);
   return 0;
 }
 

@@ -112,7 +112,9 @@ class Hostile {
           case 4:
             if (host_.srq != nullptr) {
               const uint8_t n = in_.get();
-              if ((n & 0x80) != 0)
+              if ((n & 0xc0) == 0xc0)
+                host_.engine().srq_resize(host_.srq, n & 0x1f);
+              else if ((n & 0x80) != 0)
                 write_number(n);
               else if (host_.engine().srq_limit(host_.srq) == 0 || (n & 0x40) != 0)
                 host_.told.armed = true, host_.engine().srq_arm(host_.srq, n % 8);

@@ -109,8 +109,6 @@ TEST_F(Srq, modify_and_query) {
   ASSERT_TRUE(srq);
   EXPECT_EQ(modify(srq, IB_SRQ_LIMIT, 0, 16), 0);
   EXPECT_EQ(modify(srq, IB_SRQ_LIMIT, 0, 17), -EINVAL);
-  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR, 32, 0), -EOPNOTSUPP);
-  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR | IB_SRQ_LIMIT, 32, 3), -EOPNOTSUPP);
   EXPECT_EQ(modify(srq, 4, 0, 0), -EINVAL);
   EXPECT_EQ(modify(srq, ~0, 0, 0), -EINVAL);
   EXPECT_EQ(modify(srq, 0, 9, 9), 0);
@@ -118,6 +116,24 @@ TEST_F(Srq, modify_and_query) {
   EXPECT_EQ(attr.max_wr, 16u);
   EXPECT_EQ(attr.max_sge, 4u);
   EXPECT_EQ(attr.srq_limit, 16u);
+}
+
+TEST_F(Srq, modify__size) {
+  ib_srq* srq = make();
+  ASSERT_TRUE(srq);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR, 0, 0), -EINVAL);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR, USIW_MAX_SRQ_WR + 1, 0), -EINVAL);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR | IB_SRQ_LIMIT, 32, 33), -EINVAL);
+  EXPECT_EQ(query(srq).max_wr, 16u);
+  EXPECT_EQ(query(srq).srq_limit, 0u);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR | IB_SRQ_LIMIT, 32, 32), 0);
+  EXPECT_EQ(query(srq).max_wr, 32u);
+  EXPECT_EQ(query(srq).srq_limit, 32u);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR, 8, 99), 0) << "a limit that is not asked for";
+  EXPECT_EQ(query(srq).max_wr, 8u);
+  EXPECT_EQ(query(srq).srq_limit, 8u) << "never beyond the size";
+  EXPECT_EQ(modify(srq, IB_SRQ_LIMIT, 0, 9), -EINVAL);
+  EXPECT_EQ(modify(srq, IB_SRQ_MAX_WR, USIW_MAX_SRQ_WR, 0), 0);
 }
 
 TEST_F(Srq, event__limit) {

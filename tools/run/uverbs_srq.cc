@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_srq.cc
 /// Shared receive queues: as kmod/usiw_srq.c answers.
+#include <algorithm>
 #include <cerrno>
 
 #include "cm/usiw_limits.h"
@@ -58,11 +59,12 @@ int UverbsFile::modify_srq(const Command& c) {
   const auto& cmd = c.core<ib_uverbs_modify_srq>();
   std::shared_ptr<Srq> srq = find(srqs_, cmd.srq_handle);
   if (!srq) return no_such(cmd.srq_handle);
-  if ((cmd.attr_mask & ~uint32_t{IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT}) != 0) return -EINVAL;
-  if ((cmd.attr_mask & IBV_SRQ_MAX_WR) != 0) return -EOPNOTSUPP;
-  if ((cmd.attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
-  if (cmd.srq_limit > srq->max_wr) return -EINVAL;
-  srq->limit = cmd.srq_limit;
+  if (int ret = usiw_check_modify_srq(cmd.attr_mask, cmd.max_wr, cmd.srq_limit, srq->max_wr); ret != 0) return ret;
+  if ((cmd.attr_mask & USIW_SRQ_ATTR_MAX_WR) != 0) {
+    srq->max_wr = cmd.max_wr;
+    srq->limit = std::min(srq->limit, srq->max_wr);
+  }
+  if ((cmd.attr_mask & USIW_SRQ_ATTR_LIMIT) != 0) srq->limit = cmd.srq_limit;
   return 0;
 }
 

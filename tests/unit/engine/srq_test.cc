@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Shared receive queues: the rings between producer and engine, and QPs that share one.
+#include <deque>
 #include <map>
 #include <random>
 #include <set>
@@ -94,6 +95,66 @@ TEST_F(SrqContextTest, limit__once_and_at_once_if_it_is_so) {
   srq_.arm(0);
   take();
   EXPECT_EQ(events_.srq_limits.size(), 2u);
+}
+
+// A model of the queue beside it: sizes change while some are taken and some have come back.
+TEST_F(SrqContextTest, resize__order_and_room_are_kept) {
+  std::mt19937 rng(1);
+  std::deque<uint64_t> queued;
+  std::map<uint32_t, uint64_t> taken;
+  uint64_t next = 1;
+  uint32_t capacity = kCapacity, refused = 0, done = 0;
+  for (int round = 0; round < 20000; ++round) {
+    switch (rng() % 6) {
+      case 0:
+      case 1: {
+        const bool full = queued.size() + taken.size() == capacity;
+        ASSERT_EQ(post(next), full ? ENOMEM : 0);
+        if (!full) queued.push_back(next++);
+        break;
+      }
+      case 2: {
+        const uint64_t got = take();
+        ASSERT_EQ(got, queued.empty() ? 0 : queued.front());
+        if (got == 0) break;
+        taken[slot_] = got;
+        queued.pop_front();
+        break;
+      }
+      case 3:
+        if (taken.empty()) break;
+        srq_.complete(taken.begin()->first);
+        taken.erase(taken.begin());
+        break;
+      case 4:
+        if (taken.empty()) break;
+        srq_.give_back(taken.rbegin()->first);
+        queued.push_front(taken.rbegin()->second);
+        taken.erase(std::prev(taken.end()));
+        break;
+      default: {
+        const uint32_t wanted = 1u << rng() % 6;
+        ZeroedArray<uint32_t> moved;
+        const bool fits = queued.size() + taken.size() <= wanted;
+        ASSERT_EQ(srq_.resize(wanted, moved), fits ? 0 : EINVAL);
+        ++(fits ? done : refused);
+        if (!fits) break;
+        capacity = wanted;
+        std::map<uint32_t, uint64_t> at;
+        for (const auto& [slot, wr_id] : taken) {
+          ASSERT_TRUE(at.emplace(moved[slot], wr_id).second);
+          ASSERT_EQ(srq_.slot(moved[slot]).wr_id, wr_id);
+          ASSERT_EQ(srq_.slot(moved[slot]).num_sge, 1);
+        }
+        taken = std::move(at);
+      }
+    }
+    ASSERT_EQ(srq_.capacity(), capacity);
+    ASSERT_TRUE(srq_.has(static_cast<uint32_t>(queued.size())));
+    ASSERT_FALSE(srq_.has(static_cast<uint32_t>(queued.size()) + 1));
+  }
+  EXPECT_GT(done, 500u);
+  EXPECT_GT(refused, 500u);
 }
 
 TEST_F(SrqContextTest, post_recv__refusals) {
@@ -200,6 +261,36 @@ TEST_F(SrqTest, none_posted_ever__bounded_as_with_a_queue_of_ones_own) {
   post_srq(0);  // the one that has failed takes nothing
   send_on(1, 100);
   EXPECT_EQ(received(1)[0].qpn, b_[1]->qpn());
+}
+
+/// Sizes change while messages of several datagrams have begun, are held up by a lost one, or wait for a receive.
+TEST_F(SrqTest, resize__under_traffic) {
+  w.wire.faults.loss = 0.05;
+  w.wire.faults.reorder = 0.1;
+  share(3, 64);
+  uint64_t posted = 0, taken = 0;
+  std::mt19937 rng(7);
+  unsigned resized = 0, refused = 0, sent = 0, got = 0;
+  std::map<uint32_t, uint64_t> bytes;
+  constexpr unsigned kMessages = 600;
+  while (got < kMessages) {
+    while (posted - taken < 64 && rng() % 8 != 0 && try_post_srq(posted % 64) == 0) ++posted;
+    for (unsigned i = 0; i < 3 && sent < kMessages; ++i)
+      if (sent - got < 90) send_on(i, 100 + rng() % 3900), ++sent;
+    const int rc = w.b.engine.srq_resize(srq_, 1u << rng() % 8);
+    ASSERT_TRUE(rc == 0 || rc == EINVAL) << rc;
+    ++(rc == 0 ? resized : refused);
+    w.run_for(rng() % 200'000);
+    for (const Cqe& c : w.b.poll(w.b.recv_cq)) {
+      ASSERT_EQ(c.status, kSuccess);
+      EXPECT_EQ(std::memcmp(sink_->bytes.data() + c.wr_id * kSlot, source_->bytes.data(), c.byte_len), 0);
+      ++got;
+      ++taken;
+    }
+    w.a.poll(w.a.send_cq);
+  }
+  EXPECT_GT(resized, 20u);
+  EXPECT_GT(refused, 20u);
 }
 
 TEST_F(SrqTest, reset__no_event_and_the_qp_takes_again) {

@@ -166,8 +166,6 @@ CASE(srq_limits, "srq/create-query-modify-destroy", .core = true) {
 
   Shared s(16);
   CHECK_EQ(s.modify(IBV_SRQ_LIMIT, 0, s.max_wr_ + 1), EINVAL);
-  CHECK_EQ(s.modify(IBV_SRQ_MAX_WR, 64, 0), EOPNOTSUPP);  // IBV_DEVICE_SRQ_RESIZE is not told
-  CHECK((device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) == 0);
   s.post(0, 16);
   s.arm(7);
   CHECK_EQ(s.query().srq_limit, 7);
@@ -496,6 +494,95 @@ CASE(srq_threads, "srq/two-threads-post", .seconds = 60, .core = true) {
   stop = true;
   first.join();
   second.join();
+  if (!why.empty()) throw tap::Failure(why);
+}
+
+CASE(srq_resize, "srq/resize", .core = true) {
+  ibv_device_attr device;
+  CHECK_EQ(ibv_query_device(pd_b()->context, &device), 0);
+  CHECK((device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0);
+  Shared s(64);
+  Sharing one(s, 0);
+  const auto resize = [&](uint32_t to) { return s.modify(IBV_SRQ_MAX_WR, to, 0); };
+  CHECK_EQ(resize(0), EINVAL);
+  CHECK_EQ(resize(static_cast<uint32_t>(device.max_srq_wr) + 1), EINVAL);
+  CHECK_EQ(s.modify(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT, 16, 17), EINVAL);
+  CHECK_EQ(s.query().max_wr, 64);
+  s.post(0, 12);
+  CHECK_EQ(resize(8), EINVAL);  // 12 are in it
+  CHECK_EQ(s.query().max_wr, 64);
+  CHECK_EQ(resize(16), 0);
+  CHECK_EQ(s.query().max_wr, 16);
+  s.post(12, 16);
+  CHECK_EQ(s.try_post(16), ENOMEM);  // the room is real
+  s.arm(10);
+  CHECK_EQ(resize(8), EINVAL);
+  CHECK_EQ(resize(32), 0);
+  CHECK_EQ(s.query().max_wr, 32);
+  CHECK_EQ(s.query().srq_limit, 10);  // it stays
+  s.arm(0);
+  s.post(16, 32);
+  CHECK_EQ(s.try_post(32), ENOMEM);
+  for (uint32_t i = 0; i < 32; ++i) {  // all there, in the order in which they were posted
+    one.send(i, bytes_of(i));
+    const ibv_wc wc = wait_wc(s.cq);
+    CHECK_EQ(wc.wr_id, i);
+    CHECK_EQ(received(s, wc).second, i);
+    expect_wc(one.pair.a.send_cq, i);
+  }
+  CHECK_EQ(resize(1), 0);
+  CHECK_EQ(resize(static_cast<uint32_t>(device.max_srq_wr)), 0);
+  CHECK_EQ(s.modify(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT, 64, 64), 0);
+}
+
+// One thread posts, one resizes, two QPs receive: each receive once, each message in order.
+CASE(srq_resize_traffic, "srq/resize-under-traffic", .seconds = 60, .core = true) {
+  constexpr uint32_t kEach = 400, kReceives = 32;
+  Shared s(kReceives);
+  Sharing one(s, 0), two(s, 1);
+  std::atomic<uint64_t> free_slots[kReceives] = {};
+  for (auto& f : free_slots) f = 1;
+  std::atomic<bool> stop{false};
+  std::atomic<uint32_t> resized{0}, wrong{0};
+  std::thread poster([&] {
+    for (; !stop; std::this_thread::yield())
+      for (uint64_t i = 0; i < kReceives; ++i)
+        if (free_slots[i].exchange(0) != 0 && s.try_post(i) != 0) free_slots[i] = 1;
+  });
+  std::thread resizer([&] {
+    for (uint32_t i = 0; !stop; ++i, std::this_thread::sleep_for(std::chrono::microseconds(200))) {
+      const int error = s.modify(IBV_SRQ_MAX_WR, 2u << i % 8, 0);
+      if (error == 0) ++resized;
+      if (error != 0 && error != EINVAL) wrong = static_cast<uint32_t>(error);
+    }
+  });
+  std::string why;
+  try {
+    uint32_t sent[2] = {}, done[2] = {}, next[2] = {};
+    const uint64_t end = tap::now_ms() + 2 * static_cast<uint64_t>(kWaitMs);
+    while (next[0] + next[1] < 2 * kEach || resized < 20) {
+      if (tap::now_ms() > end) FAIL("%u and %u messages, resized %u times", next[0], next[1], resized.load());
+      for (Sharing* s1 : {&one, &two}) {
+        const uint32_t i = s1->number;
+        for (ibv_wc wc; ibv_poll_cq(s1->pair.a.send_cq, 1, &wc) > 0; ++done[i]) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+        for (; sent[i] < kEach && sent[i] - done[i] < 20; ++sent[i]) s1->send(sent[i], bytes_of(sent[i]));
+      }
+      ibv_wc wc;
+      if (ibv_poll_cq(s.cq, 1, &wc) <= 0) {
+        std::this_thread::yield();
+        continue;
+      }
+      const auto [pair, message] = received(s, wc);
+      CHECK_EQ(message, next[pair]++);
+      free_slots[wc.wr_id] = 1;
+    }
+    CHECK_EQ(wrong.load(), 0);
+  } catch (const tap::Failure& failure) {
+    why = failure.what();
+  }
+  stop = true;
+  poster.join();
+  resizer.join();
   if (!why.empty()) throw tap::Failure(why);
 }
 

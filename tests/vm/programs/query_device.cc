@@ -96,7 +96,7 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.max_qp, USIW_MAX_QP),
       ROW(d.max_qp_wr, USIW_MAX_QP_WR),
       ROW(d.device_cap_flags, IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-                                  IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+                                  IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
                                   IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B),
       ROW(d.max_sge, USIW_MAX_SGE),
       ROW(d.max_sge_rd, USIW_MAX_SGE),

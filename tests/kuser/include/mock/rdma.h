@@ -171,7 +171,7 @@ enum ib_cq_notify_flags { IB_CQ_SOLICITED = 1 };
 #define IB_ACCESS_HUGETLB		0x80
 #define IB_ACCESS_OPTIONAL		0x3ff00000
 enum { IB_DEVICE_MEM_WINDOW = 1 << 17, IB_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21,
-       IB_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24 };
+       IB_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24, IB_DEVICE_SRQ_RESIZE = 1 << 13 };
 enum { IB_MR_REREG_TRANS = 1, IB_MR_REREG_PD = 2, IB_MR_REREG_ACCESS = 4 };
 enum ib_mw_type { IB_MW_TYPE_1 = 1, IB_MW_TYPE_2 = 2 };
 #define IB_DEFAULT_PKEY_FULL		0xffff

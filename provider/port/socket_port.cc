@@ -43,23 +43,26 @@ size_t put(void* control, size_t at, int level, int type, const T& value) {
   return at + CMSG_SPACE(sizeof value);
 }
 
+/// An end of a flow as a socket address names it; its interface stays with the caller.
+void read_end(const sockaddr_storage& name, std::array<uint8_t, 16>& addr, uint16_t& port) {
+  if (name.ss_family == AF_INET) {
+    auto& sin = reinterpret_cast<const sockaddr_in&>(name);
+    set_ipv4(addr, sin.sin_addr);
+    port = sin.sin_port;
+  } else {
+    auto& sin6 = reinterpret_cast<const sockaddr_in6&>(name);
+    std::memcpy(addr.data(), &sin6.sin6_addr, 16);
+    port = sin6.sin6_port;
+  }
+}
+
 /// Fills in both ends as the message names them, and the length of the datagrams that the kernel has merged (left alone if it
 /// has not). False if it does not say where it was sent to. @p known: the socket's; all of it if that is @p connected.
 bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, FlowKey& flow,
                int& segment) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
   flow = known;
-  if (connected) {
-    // As it is.
-  } else if (peer.ss_family == AF_INET) {
-    auto& sin = reinterpret_cast<const sockaddr_in&>(peer);
-    set_ipv4(flow.remote_addr, sin.sin_addr);
-    flow.remote_port = sin.sin_port;
-  } else {
-    auto& sin6 = reinterpret_cast<const sockaddr_in6&>(peer);
-    std::memcpy(flow.remote_addr.data(), &sin6.sin6_addr, 16);
-    flow.remote_port = sin6.sin6_port;
-  }
+  if (!connected) read_end(peer, flow.remote_addr, flow.remote_port);
   bool addressed = connected;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
     if (!connected && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
@@ -81,16 +84,8 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
 
 /// The local address and port to which a socket is bound, and the interface where the address is a link's.
 void read_bound(const sockaddr_storage& name, FlowKey& flow, uint32_t& scope) {
-  if (name.ss_family == AF_INET) {
-    auto& sin = reinterpret_cast<const sockaddr_in&>(name);
-    set_ipv4(flow.local_addr, sin.sin_addr);
-    flow.local_port = sin.sin_port;
-  } else {
-    auto& sin6 = reinterpret_cast<const sockaddr_in6&>(name);
-    std::memcpy(flow.local_addr.data(), &sin6.sin6_addr, 16);
-    flow.local_port = sin6.sin6_port;
-    scope = sin6.sin6_scope_id;
-  }
+  read_end(name, flow.local_addr, flow.local_port);
+  if (name.ss_family == AF_INET6) scope = reinterpret_cast<const sockaddr_in6&>(name).sin6_scope_id;
 }
 
 bool is_any(const FlowKey& flow) {

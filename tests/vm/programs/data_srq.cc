@@ -445,6 +445,30 @@ CASE(srq_flushed, "srq/qp-fails-under-way", .seconds = 60, .core = true) {
   }
 }
 
+/// Both send messages 0 to @p each, and what comes is taken and its slot freed, until all have come and @p enough is so.
+template <size_t kSlots, class Enough>
+void exchange(const Shared& s, Sharing& one, Sharing& two, uint32_t each, std::atomic<uint64_t> (&free_slots)[kSlots],
+              Enough enough) {
+  uint32_t sent[2] = {}, done[2] = {}, next[2] = {};
+  const uint64_t end = tap::now_ms() + 2 * static_cast<uint64_t>(kWaitMs);
+  while (next[0] + next[1] < 2 * each || !enough()) {
+    if (tap::now_ms() > end) FAIL("%u and %u of %u messages, enough: %d", next[0], next[1], each, enough());
+    for (Sharing* s1 : {&one, &two}) {
+      const uint32_t i = s1->number;
+      for (ibv_wc wc; ibv_poll_cq(s1->pair.a.send_cq, 1, &wc) > 0; ++done[i]) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+      for (; sent[i] < each && sent[i] - done[i] < 20; ++sent[i]) s1->send(sent[i], bytes_of(sent[i]));
+    }
+    ibv_wc wc;
+    if (ibv_poll_cq(s.cq, 1, &wc) <= 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    const auto [pair, message] = received(s, wc);
+    CHECK_EQ(message, next[pair]++);
+    free_slots[wc.wr_id] = 1;
+  }
+}
+
 // Two threads post to one SRQ, two QPs take from it.
 CASE(srq_threads, "srq/two-threads-post", .seconds = 60, .core = true) {
   constexpr uint32_t kEach = 400, kReceives = 32;
@@ -470,24 +494,7 @@ CASE(srq_threads, "srq/two-threads-post", .seconds = 60, .core = true) {
   std::thread first(poster), second(poster);
   std::string why;
   try {
-    uint32_t sent[2] = {}, done[2] = {}, next[2] = {};
-    const uint64_t end = tap::now_ms() + 2 * static_cast<uint64_t>(kWaitMs);
-    while (next[0] + next[1] < 2 * kEach) {
-      if (tap::now_ms() > end) FAIL("%u and %u of %u messages", next[0], next[1], kEach);
-      for (Sharing* s1 : {&one, &two}) {
-        const uint32_t i = s1->number;
-        for (ibv_wc wc; ibv_poll_cq(s1->pair.a.send_cq, 1, &wc) > 0; ++done[i]) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-        for (; sent[i] < kEach && sent[i] - done[i] < 20; ++sent[i]) s1->send(sent[i], bytes_of(sent[i]));
-      }
-      ibv_wc wc;
-      if (ibv_poll_cq(s.cq, 1, &wc) <= 0) {
-        std::this_thread::yield();
-        continue;
-      }
-      const auto [pair, message] = received(s, wc);
-      CHECK_EQ(message, next[pair]++);
-      free_slots[wc.wr_id] = 1;
-    }
+    exchange(s, one, two, kEach, free_slots, [&] { return true; });
   } catch (const tap::Failure& failure) {
     why = failure.what();
   }
@@ -558,24 +565,7 @@ CASE(srq_resize_traffic, "srq/resize-under-traffic", .seconds = 60, .core = true
   });
   std::string why;
   try {
-    uint32_t sent[2] = {}, done[2] = {}, next[2] = {};
-    const uint64_t end = tap::now_ms() + 2 * static_cast<uint64_t>(kWaitMs);
-    while (next[0] + next[1] < 2 * kEach || resized < 20) {
-      if (tap::now_ms() > end) FAIL("%u and %u messages, resized %u times", next[0], next[1], resized.load());
-      for (Sharing* s1 : {&one, &two}) {
-        const uint32_t i = s1->number;
-        for (ibv_wc wc; ibv_poll_cq(s1->pair.a.send_cq, 1, &wc) > 0; ++done[i]) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-        for (; sent[i] < kEach && sent[i] - done[i] < 20; ++sent[i]) s1->send(sent[i], bytes_of(sent[i]));
-      }
-      ibv_wc wc;
-      if (ibv_poll_cq(s.cq, 1, &wc) <= 0) {
-        std::this_thread::yield();
-        continue;
-      }
-      const auto [pair, message] = received(s, wc);
-      CHECK_EQ(message, next[pair]++);
-      free_slots[wc.wr_id] = 1;
-    }
+    exchange(s, one, two, kEach, free_slots, [&] { return resized >= 20; });
     CHECK_EQ(wrong.load(), 0);
   } catch (const tap::Failure& failure) {
     why = failure.what();

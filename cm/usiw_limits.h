@@ -54,8 +54,9 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 /*
  * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags.
  *
- * ON_DEMAND: pages are never pinned, so each region is what this asks for. HUGETLB is a promise
- * about the pages of such a region, of which nothing depends on their size.
+ * ON_DEMAND: what of the region is mapped may change at any time. (Pages are never pinned, so another
+ * region is one whose program promises that it stays mapped.) HUGETLB is a promise about the pages of
+ * such a region, of which nothing depends on their size.
  */
 #define USIW_ACCESS_LOCAL_WRITE		0x1u
 #define USIW_ACCESS_REMOTE_WRITE	0x2u
@@ -90,7 +91,7 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 #define USIW_DEVICE_CAPS_OF_WINDOWS	(1u << 17 | 1u << 21 | 1u << 24)
 
 /* What works on a region with ON_DEMAND; values of enum ib_odp_*_cap_bits and their user twins. */
-#define USIW_ODP_GENERAL_CAPS		0x1u	/* explicit regions, not the implicit one */
+#define USIW_ODP_GENERAL_CAPS		0x3u	/* explicit regions, and the implicit one */
 #define USIW_ODP_RC_CAPS		0x3fu	/* SEND, RECV, WRITE, READ, atomics, receives of an SRQ */
 
 static inline int usiw_check_access(__u32 access)
@@ -102,19 +103,16 @@ static inline int usiw_check_access(__u32 access)
 	return 0;
 }
 
-/*
- * The implicit region of all addresses is refused: the process itself reads and writes for its
- * peers, so an address of theirs where nothing is mapped would be its SIGSEGV.
- */
 static inline int usiw_check_region(__u64 start, __u64 length, __u32 access)
 {
 	int ret = usiw_check_access(access);
 
-	if (!ret && (access & USIW_ACCESS_ON_DEMAND) && !start && length == ~(__u64)0)
-		ret = -EOPNOTSUPP;
-	if (!ret && length > USIW_MAX_MR_SIZE)
-		ret = -EINVAL;
-	return ret;
+	if (ret)
+		return ret;
+	/* The implicit region: all addresses. */
+	if ((access & USIW_ACCESS_ON_DEMAND) && !start && length == ~(__u64)0)
+		return 0;
+	return length > USIW_MAX_MR_SIZE ? -EINVAL : 0;
 }
 
 /* Must the region's memory be writable? */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Memory regions and windows. The kernel never touches payload, so nothing is pinned or mapped: the
- * process itself reads and writes the memory, by its own rights. What registration
- * checks is what would otherwise show as a crash of the process later.
+ * process itself reads and writes the memory, by its own rights. What registration checks is what
+ * would otherwise show as a crash of the process later: of memory that is registered on demand the
+ * process finds out at each access.
  */
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -70,7 +71,9 @@ static int usiw_check_mr(u64 start, u64 length, int access)
 		      IB_ACCESS_ON_DEMAND | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL));
 
 	ret = usiw_check_region(start, length, access);
-	return ret ? ret : usiw_check_mapped(start, length, access);
+	if (ret || (access & IB_ACCESS_ON_DEMAND))
+		return ret;
+	return usiw_check_mapped(start, length, access);
 }
 
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,

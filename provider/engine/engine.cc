@@ -184,7 +184,7 @@ int Engine::mr_change(uint32_t stag, const MrAttr& now) { return impl_->mrs_.cha
 int Engine::mr_remove(uint32_t stag) { return impl_->mrs_.remove(stag); }
 std::byte* Engine::mr_find(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len,
                            MrFault& fault) const {
-  return impl_->mrs_.resolve(stag, pd, access, to, len, fault);
+  return impl_->mrs_.resolve(stag, pd, access, to, len, fault).address();
 }
 int Engine::mw_add(const WindowAttr& attr) { return impl_->mrs_.add_window(attr); }
 int Engine::mw_remove(uint32_t stag) { return impl_->mrs_.remove_window(stag); }

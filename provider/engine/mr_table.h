@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file mr_table.h
 /// What STags name: regions of registered memory, and windows that are bound to parts of them. The one place where an
-/// STag and an address become a pointer: every access of the engine to user memory is checked here, each time.
+/// STag and an address become memory: every access of the engine to user memory is checked here, each time.
 ///
 /// Indices below USIW_MAX_MR are those of regions, the USIW_MAX_MW next ones those of windows. A window that is not
 /// bound names nothing. Work requests name regions only, peers name both.
@@ -16,6 +16,7 @@
 #include <new>
 
 #include "engine/types.h"
+#include "engine/user_memory.h"
 #include "uapi/usiw_abi.h"
 #include "uapi/usiw_wire.h"
 
@@ -31,7 +32,7 @@ class MrTable {
     Entry* e = make(mr.stag);
     if (e == nullptr) return ENOMEM;
     if (e->kind != Kind::kFree) return EEXIST;
-    *e = {.mr = mr, .kind = Kind::kRegion, .valid = true};
+    *e = open(mr, Kind::kRegion);
     return 0;
   }
 
@@ -50,7 +51,7 @@ class MrTable {
   int close(uint32_t stag) {
     Entry* e = region(stag);
     if (e == nullptr) return ENOENT;
-    if (e->windows != 0) return EBUSY;
+    if (e->link != 0) return EBUSY;
     e->closed = true;
     return 0;
   }
@@ -63,15 +64,15 @@ class MrTable {
     Entry* e = region(stag);
     if (e == nullptr) return ENOENT;
     if (index_of(stag) != index_of(now.stag) || wraps(now)) return EINVAL;
-    if (e->windows != 0) return EBUSY;
-    *e = {.mr = now, .kind = e->kind, .valid = true};
+    if (e->link != 0) return EBUSY;
+    *e = open(now, e->kind);
     return 0;
   }
   /// 0, ENOENT, or EBUSY: a window is bound to it.
   int remove(uint32_t stag) {
     Entry* e = region(stag);
     if (e == nullptr) return ENOENT;
-    if (e->windows != 0) return EBUSY;
+    if (e->link != 0) return EBUSY;
     *e = {};
     return 0;
   }
@@ -124,10 +125,11 @@ class MrTable {
              .addr = r->mr.addr + offset,
              .length = b.length,
              .iova = (b.access & kAccessZeroBased) != 0 ? 0 : b.addr};
-    w->region = b.region;
+    w->direct = r->direct != 0 ? b.length : 0;
+    w->link = b.region;
     w->stream = w->kind == Kind::kWindow2 ? stream : 0;
     w->valid = true;
-    ++r->windows;
+    ++r->link;
     return true;
   }
 
@@ -143,9 +145,9 @@ class MrTable {
 
   // ---- Access ----
 
-  /// Checks @p len > 0 bytes at @p to of a region for all rights in @p access; nullptr and @p fault when they are not
-  /// there. The pointer is good until the next change. Of a region without memory it is good for kNullBytes.
-  std::byte* resolve(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
+  /// Checks @p len > 0 bytes at @p to of a region for all rights in @p access; none and @p fault when they are not
+  /// there. What it says is good until the next change. Of a region without memory it is good for kNullBytes.
+  UserMemory resolve(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
     const Entry* e = find(stag, kRegions);
     if (e == nullptr) return fail(fault, MrFault::kStag);
     return within(*e, pd, access, to, len, fault);
@@ -157,7 +159,7 @@ class MrTable {
     uint64_t stream;  ///< the connection
   };
   /// The same of what a peer names: regions and windows.
-  std::byte* resolve_remote(uint32_t stag, const Peer& peer, uint32_t access, uint64_t to, uint32_t len,
+  UserMemory resolve_remote(uint32_t stag, const Peer& peer, uint32_t access, uint64_t to, uint32_t len,
                             MrFault& fault) const {
     const Entry* e = find(stag, kRegions + kWindows);
     if (e == nullptr) return fail(fault, MrFault::kStag);
@@ -174,10 +176,10 @@ class MrTable {
     MrAttr mr{};  ///< of a window as it is bound; else its STag and PD
     Kind kind = Kind::kFree;
     bool valid = false;    ///< names memory
-    bool closed = false;   ///< region: no window may be bound
-    uint32_t windows = 0;  ///< region: bound to it
-    uint32_t region = 0;   ///< window that is bound: to what
-    uint64_t stream = 0;   ///< window of type 2 that is bound: whose it is
+    bool closed = false;  ///< region: no window may be bound
+    uint32_t link = 0;    ///< region: how many windows are bound to it; window that is bound: to which region
+    uint64_t direct = 0;  ///< bytes: all, or none of what is not mapped all the time
+    uint64_t stream = 0;  ///< window of type 2 that is bound: whose it is
   };
   static_assert(sizeof(Entry) == 64);
   static constexpr uint32_t kRegions = USIW_MAX_MR, kWindows = USIW_MAX_MW;
@@ -190,6 +192,12 @@ class MrTable {
   };
 
   static uint32_t index_of(uint32_t stag) { return stag >> 8; }
+  static Entry open(const MrAttr& mr, Kind kind) {
+    return {.mr = mr,
+            .kind = kind,
+            .valid = true,
+            .direct = (mr.access & kAccessOnDemand) != 0 ? 0 : mr.length};
+  }
   static bool wraps(const MrAttr& mr) { return mr.addr + mr.length < mr.addr || mr.iova + mr.length < mr.iova; }
 
   /// The place of an index that there can be; nullptr when out of memory.
@@ -218,7 +226,7 @@ class MrTable {
     if (!w.valid) return;
     w.valid = false;
     w.stream = 0;
-    if (Entry* r = region(w.region)) --r->windows;
+    if (Entry* r = region(w.link)) --r->link;
   }
 
   const Entry* find(uint32_t stag, uint32_t indices) const {
@@ -229,28 +237,32 @@ class MrTable {
     const Entry& e = (*chunk)[index % kChunk];
     return e.valid && e.mr.stag == stag ? &e : nullptr;
   }
-  std::byte* within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault,
+  UserMemory within(const Entry& e, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault,
                     uint32_t rights = ~0u) const {
     if (e.mr.pd != pd) return fail(fault, MrFault::kPd);
     if ((e.mr.access & rights & access) != access) return fail(fault, MrFault::kAccess);
     // Of what is before iova the offset is beyond any length, as iova + length does not wrap. Nor then does to + len.
     const uint64_t offset = to - e.mr.iova;
-    if (offset > e.mr.length || len > e.mr.length - offset) [[unlikely]]
-      return outside(e, access, to, len, fault);
+    if (offset > e.direct || len > e.direct - offset) [[unlikely]] return elsewhere(e, access, to, len, fault);
     fault = MrFault::kNone;
-    return reinterpret_cast<std::byte*>(e.mr.addr + offset);
+    return UserMemory::mapped(reinterpret_cast<std::byte*>(e.mr.addr + offset));
   }
-  [[gnu::cold, gnu::noinline]] std::byte* outside(const Entry& e, uint32_t access, uint64_t to, uint32_t len,
-                                                  MrFault& fault) const {
-    if (e.kind == Kind::kNull) {
-      fault = MrFault::kNone;
-      return (access & kAccessLocalWrite) != 0 ? null_->sink : null_->zeros;
-    }
-    return fail(fault, to + len < to ? MrFault::kWrap : MrFault::kBounds);
+  /// What is not simply there.
+  [[gnu::cold, gnu::noinline]] UserMemory elsewhere(const Entry& e, uint32_t access, uint64_t to, uint32_t len,
+                                                    MrFault& fault) const {
+    fault = MrFault::kNone;
+    if (e.kind == Kind::kNull)
+      return UserMemory::mapped((access & kAccessLocalWrite) != 0 ? null_->sink : null_->zeros);
+    const uint64_t offset = to - e.mr.iova;
+    if (offset > e.mr.length || len > e.mr.length - offset)
+      return fail(fault, to + len < to ? MrFault::kWrap : MrFault::kBounds);
+    const uint64_t at = e.mr.addr + offset;
+    if (at == 0) return fail(fault, MrFault::kBounds);  // in the region of all addresses
+    return UserMemory::on_demand(reinterpret_cast<std::byte*>(at));
   }
-  static std::byte* fail(MrFault& out, MrFault why) {
+  static UserMemory fail(MrFault& out, MrFault why) {
     out = why;
-    return nullptr;
+    return {};
   }
 
   std::array<std::unique_ptr<Chunk>, (USIW_MAX_MR + USIW_MAX_MW) / kChunk> chunks_;

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "engine/engine_impl.h"
-#include "engine/ordered_copy.h"
 
 namespace usiw {
 
@@ -106,12 +105,10 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
 Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
   if (seg.len == 0) return Verdict::kAccept;  // nothing to check for nothing
   MrFault why;
-  std::byte* to = mrs_.resolve_remote(seg.stag, qp.peer(), kAccessRemoteWrite, seg.to, seg.len, why);
-  if (to == nullptr) return fault(tagged_fault(why), AsyncEvent::kQpAccessErr);
-  if (seg.last)
-    copy_last_byte_last(to, seg.payload, seg.len);
-  else
-    std::memcpy(to, seg.payload, seg.len);
+  const UserMemory to = mrs_.resolve_remote(seg.stag, qp.peer(), kAccessRemoteWrite, seg.to, seg.len, why);
+  if (!to) return fault(tagged_fault(why), AsyncEvent::kQpAccessErr);
+  if (!(seg.last ? to.write_end(seg.payload, seg.len) : to.write(seg.payload, seg.len)))
+    return fault(tagged_fault(MrFault::kBounds), AsyncEvent::kQpAccessErr);
   return Verdict::kAccept;
 }
 
@@ -204,7 +201,7 @@ Verdict Engine::Impl::finish_message(QpContext& qp, uint32_t msn, const MessageE
 }
 
 /// Copies @p bytes to @p offset of the @p num_sge SGEs of a work request, which name memory of @p pd. false when some
-/// of the memory is not registered for local writing (part of the bytes may have been copied then).
+/// of the memory is not there for local writing (part of the bytes may have been copied then).
 bool Engine::Impl::scatter(uint32_t pd, const Sge* sges, uint32_t num_sge, uint32_t offset,
                            std::span<const std::byte> bytes) {
   for (unsigned i = 0; i < num_sge && !bytes.empty(); ++i) {
@@ -216,9 +213,8 @@ bool Engine::Impl::scatter(uint32_t pd, const Sge* sges, uint32_t num_sge, uint3
     }
     const auto n = static_cast<uint32_t>(std::min<size_t>(bytes.size(), sge.length - offset));
     MrFault why;
-    std::byte* to = mrs_.resolve(sge.lkey, pd, kAccessLocalWrite, sge.addr + offset, n, why);
-    if (to == nullptr) return false;
-    std::memcpy(to, bytes.data(), n);
+    const UserMemory to = mrs_.resolve(sge.lkey, pd, kAccessLocalWrite, sge.addr + offset, n, why);
+    if (!to || !to.write(bytes.data(), n)) return false;
     bytes = bytes.subspan(n);
     offset = 0;
   }

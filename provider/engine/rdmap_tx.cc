@@ -67,7 +67,7 @@ bool Engine::Impl::start_work(QpContext& qp) {
       // all of its memory is there.
       if (!answered && in.count == 1 && sge.length <= full) break;
       MrFault why;
-      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why) == nullptr)
+      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why).address() == nullptr)
         bad = WcStatus::kLocProtErr;
     }
     if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;
@@ -217,7 +217,7 @@ size_t Engine::Impl::build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSe
 }
 
 /// Copies @p len bytes at @p offset of a message from the work request's memory. false when
-/// some of it is not registered any more.
+/// some of it is not there any more.
 bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out) {
   const SqWork& w = qp.sq.work(index);
   SendWqe& wqe = qp.sq.wqe(index);
@@ -234,9 +234,8 @@ bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32
     }
     const uint32_t n = std::min(len, sge.length - offset);
     MrFault why;
-    const std::byte* from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr + offset, n, why);
-    if (from == nullptr) return false;
-    std::memcpy(out, from, n);
+    const UserMemory from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr + offset, n, why);
+    if (!from || !from.read(out, n)) return false;
     out += n;
     len -= n;
     offset = 0;

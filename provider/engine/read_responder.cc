@@ -63,12 +63,15 @@ Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg
   const AtomicRequest request = decode_atomic_request(seg.payload);
   if (!is_offered(request)) return fault(term::kRdmapOpcode, AsyncEvent::kQpReqErr);
   MrFault why;
-  std::byte* at = mrs_.resolve_remote(request.stag, qp.peer(), kAccessRemoteAtomic, request.to, kAtomicBytes, why);
-  if (at == nullptr) return fault(source_fault(why), AsyncEvent::kQpAccessErr);
+  const UserMemory at =
+      mrs_.resolve_remote(request.stag, qp.peer(), kAccessRemoteAtomic, request.to, kAtomicBytes, why);
+  if (!at) return fault(source_fault(why), AsyncEvent::kQpAccessErr);
   // Where a region has an address of its own for peers, both matter: one to them, one to the processor.
-  if ((request.to | reinterpret_cast<uintptr_t>(at)) % kAtomicBytes != 0)
+  if ((request.to | reinterpret_cast<uintptr_t>(at.address())) % kAtomicBytes != 0)
     return fault(term::kRdmapStream, AsyncEvent::kQpReqErr);
-  qp.responder.accept_atomic(request.id, do_atomic(reinterpret_cast<uint64_t*>(at), request));
+  uint64_t* word = at.word();
+  if (word == nullptr) return fault(source_fault(MrFault::kBounds), AsyncEvent::kQpAccessErr);
+  qp.responder.accept_atomic(request.id, do_atomic(word, request));
   activate(qp);
   return Verdict::kAccept;
 }
@@ -78,8 +81,8 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
   const ReadRequest request = decode_read_request(seg.payload);
   MrFault why;
   if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);
-  if (request.size != 0 && mrs_.resolve_remote(request.src_stag, qp.peer(), kAccessRemoteRead, request.src_to,
-                                               request.size, why) == nullptr)
+  if (request.size != 0 &&
+      !mrs_.resolve_remote(request.src_stag, qp.peer(), kAccessRemoteRead, request.src_to, request.size, why))
     return fault(source_fault(why), AsyncEvent::kQpAccessErr);
   qp.responder.accept(request);
   activate(qp);
@@ -114,9 +117,10 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
                                     .len = pkt.len});
   if (pkt.len == 0) return n;
   MrFault why;
-  const std::byte* from =
+  const UserMemory from =
       mrs_.resolve_remote(r.src_stag, qp.granted(), kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
-  if (from == nullptr) {
+  if (!from || !from.read(out + n, pkt.len)) {
+    if (from) why = MrFault::kBounds;  // nothing is mapped there
     // A time-out does not say that the response was lost (the peer may have slept): the READ may be
     // complete, and the program have heard of it in another way before it deregistered the source.
     // So the peer is asked what it has.
@@ -129,7 +133,6 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
     pkt.kind = PktKind::kTerminate;
     return build_terminate(qp, out);
   }
-  std::memcpy(out + n, from, pkt.len);
   return n + pkt.len;
 }
 

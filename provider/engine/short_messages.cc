@@ -2,12 +2,11 @@
 /// @file short_messages.cc
 /// SENDs, WRITEs and requests of READs that are one datagram, on their usual way: from the slot to the port and from
 /// the port to the memory, each in one piece. It does what the general way does (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc)
-/// with a third of its instructions. Messages of several datagrams, of other kinds or in less usual states take the
-/// general way, and so does whatever has to be judged: here nothing fails.
+/// with a third of its instructions. Messages of several datagrams, of other kinds, in less usual states or from and to
+/// memory that is registered on demand take the general way, and so does whatever has to be judged: here nothing fails.
 #include <algorithm>
 
 #include "engine/engine_impl.h"
-#include "engine/ordered_copy.h"
 
 namespace usiw {
 
@@ -82,7 +81,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
       if (length - 1 >= full) break;
       const uint32_t access = reads ? uint32_t{kAccessLocalWrite} : 0;
       MrFault why;
-      from = mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, length, why);
+      from = mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, length, why).direct();
       if (from == nullptr) break;
     }
     std::byte* const out = tx_buffer(port);
@@ -171,10 +170,8 @@ bool Engine::Impl::place_short(QpContext& qp, std::span<const std::byte> segment
   if (kind == kWriteEnd) {
     const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
     std::byte* to = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.peer(), kAccessRemoteWrite,
-                                        load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why);
-    if (to == nullptr) return false;
-    copy_last_byte_last(to, p + kTaggedBytes, len);
-    return true;
+                                        load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why).direct();
+    return to != nullptr && UserMemory::mapped(to).write_end(p + kTaggedBytes, len);
   }
   if (kind != kSendEnd && kind != kSolicitedEnd) return false;
   if (load_be32(p + offsetof(usiw_ddp_untagged, qn)) != USIW_DDP_QN_SEND ||
@@ -187,7 +184,7 @@ bool Engine::Impl::place_short(QpContext& qp, std::span<const std::byte> segment
   snapshot(&sge, wqe->sges());
   const auto len = static_cast<uint32_t>(segment.size() - kUntaggedBytes);
   if (len > sge.length) return false;
-  std::byte* to = mrs_.resolve(sge.lkey, qp.rq.pd(), kAccessLocalWrite, sge.addr, len, why);
+  std::byte* to = mrs_.resolve(sge.lkey, qp.rq.pd(), kAccessLocalWrite, sge.addr, len, why).direct();
   if (to == nullptr) return false;
   std::memcpy(to, p + kUntaggedBytes, len);
   const Cqe cqe{.wr_id = read_once(wqe->wr_id),

@@ -77,7 +77,7 @@ enum Access : uint32_t {
   kAccessRemoteAtomic = 8,
   kAccessMwBind = 16,
   kAccessZeroBased = 32,  ///< of a window: its TO counts from 0
-  kAccessOnDemand = 64,   ///< of a region: kept, and no more
+  kAccessOnDemand = 64,   ///< of a region: mapped or not at any moment
 };
 
 /// What iw_cm says of a QP that rdma_cm connects.

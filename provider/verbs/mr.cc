@@ -9,6 +9,7 @@
 #include <new>
 
 #include "cm/usiw_limits.h"
+#include "engine/user_memory.h"
 #include "runtime/runtime.h"
 
 using namespace usiw;
@@ -55,6 +56,12 @@ uint64_t kernel_iova(const void* addr, uint64_t iova) {
   return (at & page) == (iova & page) ? iova : at;
 }
 
+/// 0, or why there cannot be such a region.
+int check_region(uint64_t start, uint64_t length, unsigned access) {
+  if (const int rc = usiw_check_region(start, length, access); rc != 0) return -rc;
+  return (access & IBV_ACCESS_ON_DEMAND) == 0 || UserMemory::can_be_on_demand() ? 0 : EOPNOTSUPP;
+}
+
 template <typename T>
 T* failed(int error) {
   errno = error;
@@ -68,7 +75,7 @@ extern "C" ibv_mr* usiw_verb_reg_mr(ibv_pd* ibpd, void* addr, size_t length, uin
   if (runtime.dead()) return failed<ibv_mr>(EINVAL);
   const auto rights = static_cast<unsigned>(access);
   const auto start = reinterpret_cast<uintptr_t>(addr);
-  if (int rc = usiw_check_region(start, length, rights); rc != 0) return failed<ibv_mr>(-rc);
+  if (int rc = check_region(start, length, rights); rc != 0) return failed<ibv_mr>(rc);
   auto* mr = new (std::nothrow) VMr{};
   if (mr == nullptr) return failed<ibv_mr>(ENOMEM);
   if ((rights & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
@@ -148,7 +155,7 @@ extern "C" int usiw_verb_rereg_mr(ibv_mr* ibmr, int flags, ibv_pd* ibpd, void* a
     now.iova = 0;
   else if ((mr->access & IBV_ACCESS_ZERO_BASED) != 0)
     now.iova = now.addr;
-  if (int rc = usiw_check_region(now.addr, now.length, rights); rc != 0) return -rc;
+  if (int rc = check_region(now.addr, now.length, rights); rc != 0) return rc;
 
   if (int rc = runtime.hold()->mr_close(mr->attr.stag); rc != 0) return rc;
   const auto* start = reinterpret_cast<const void*>(now.addr);

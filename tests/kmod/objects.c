@@ -123,7 +123,7 @@ void test_qp_states(void)
 void test_mr(void)
 {
 	enum { LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, ATOMIC = 8, MW_BIND = 16,
-	       RELAXED = 1 << 20 };
+	       ON_DEMAND = 64, RELAXED = 1 << 20 };
 	uint32_t handle, lkey, lkey2;
 	char *mem, *ro;
 
@@ -155,6 +155,11 @@ void test_mr(void)
 	CHECK_EQ(reg_mr(&a.dev, mem, USIW_MAX_MR_SIZE, LOCAL_WRITE, NULL, NULL), -EFAULT);
 	CHECK_EQ(reg_mr(&a.dev, mem, USIW_MAX_MR_SIZE + 1, LOCAL_WRITE, NULL, NULL), -EINVAL);
 	CHECK_EQ(reg_mr(&a.dev, mem, UINT64_MAX, LOCAL_WRITE, NULL, NULL), -EINVAL);
+	CHECK_EQ(reg_mr(&a.dev, mem, UINT64_MAX, LOCAL_WRITE | ON_DEMAND, NULL, NULL), -EINVAL);
+	CHECK_EQ(reg_mr(&a.dev, NULL, UINT64_MAX, LOCAL_WRITE | ON_DEMAND, &handle, NULL), 0);
+	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
+	CHECK_EQ(reg_mr(&a.dev, mem + 2 * 4096, 4096, LOCAL_WRITE | ON_DEMAND, &handle, NULL), 0);
+	CHECK_EQ(dereg_mr(&a.dev, handle), 0);
 	munmap(mem, 4 * 4096);
 	munmap(ro, 4096);
 }

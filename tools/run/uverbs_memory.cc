@@ -44,7 +44,8 @@ int check_mapped(uint64_t start, uint64_t length, uint32_t access) {
 
 int check_mr(uint64_t start, uint64_t length, uint32_t access) {
   const int ret = usiw_check_region(start, length, access);
-  return ret != 0 ? ret : check_mapped(start, length, access);
+  if (ret != 0 || (access & USIW_ACCESS_ON_DEMAND) != 0) return ret;
+  return check_mapped(start, length, access);
 }
 
 /// Numbers of STags from @p first to @p last, of this process. Cyclic, so that an STag that a peer still has does not

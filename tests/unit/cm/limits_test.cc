@@ -32,8 +32,10 @@ TEST(Limits, stag__windows_have_their_own_indices) {
   EXPECT_EQ(usiw_stag(USIW_MW_INDEX_LAST, 0) >> USIW_STAG_KEY_BITS, USIW_MW_INDEX_LAST);
 }
 
-TEST(Limits, region__the_implicit_one_is_refused) {
-  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), -EOPNOTSUPP);
+TEST(Limits, region__longer_than_can_be_or_of_all_addresses) {
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), 0);
+  EXPECT_EQ(usiw_check_region(1, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), -EINVAL);
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0} - 1, USIW_ACCESS_ON_DEMAND), -EINVAL);
   EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), -EINVAL);  // longer than a region may be
   EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE, 0), 0);
   EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE + 1, 0), -EINVAL);

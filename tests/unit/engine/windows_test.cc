@@ -59,7 +59,7 @@ TEST(MrTable, windows_of_both_types) {
   EXPECT_EQ(EINVAL, t->add_window({0x1234, 1, true}));
   EXPECT_EQ(EINVAL, t->add_window({uint32_t{USIW_MAX_MR + USIW_MAX_MW} << 8, 1, true}));
   EXPECT_EQ(EINVAL, t->add({kOne, 1, 0, 0, 0, 0}));
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne, {1, ~0u, 9}, 0, 0x5000, 1, why));
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne, {1, ~0u, 9}, 0, 0x5000, 1, why).address());
   EXPECT_EQ(MrFault::kStag, why);
 
   const WindowBind good{kOne | 7, false, 0x1234, kBothWays, 0x5010, 16};
@@ -75,13 +75,13 @@ TEST(MrTable, windows_of_both_types) {
     EXPECT_FALSE(t->bind(bad, 1, 9)) << bad.stag << ' ' << bad.region;
   EXPECT_FALSE(t->bind(good, 2, 9)) << "another PD";
   ASSERT_TRUE(t->bind(good, 1, 9));
-  EXPECT_EQ(mem.data() + 16, t->resolve_remote(kOne | 7, {1, ~0u, 8}, kAccessRemoteWrite, 0x5010, 16, why));
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 7, {1, ~0u, 9}, kAccessRemoteWrite, 0x5010, 17, why));
+  EXPECT_EQ(mem.data() + 16, t->resolve_remote(kOne | 7, {1, ~0u, 8}, kAccessRemoteWrite, 0x5010, 16, why).address());
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 7, {1, ~0u, 9}, kAccessRemoteWrite, 0x5010, 17, why).address());
   EXPECT_EQ(MrFault::kBounds, why);
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 7, {2, ~0u, 9}, kAccessRemoteWrite, 0x5010, 16, why));
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 7, {2, ~0u, 9}, kAccessRemoteWrite, 0x5010, 16, why).address());
   EXPECT_EQ(MrFault::kPd, why);
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne, {1, ~0u, 9}, kAccessRemoteWrite, 0x5010, 16, why));
-  EXPECT_EQ(nullptr, t->resolve(kOne | 7, 1, 0, 0x5010, 16, why)) << "no work request names a window";
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne, {1, ~0u, 9}, kAccessRemoteWrite, 0x5010, 16, why).address());
+  EXPECT_EQ(nullptr, t->resolve(kOne | 7, 1, 0, 0x5010, 16, why).address()) << "no work request names a window";
   EXPECT_EQ(EBUSY, t->close(0x1234));
   EXPECT_EQ(EBUSY, t->remove(0x1234));
   EXPECT_EQ(EBUSY, t->change(0x1234, {0x1201, 1, 0, addr, 100, 0}));
@@ -90,22 +90,22 @@ TEST(MrTable, windows_of_both_types) {
   // Bound anew, then unbound.
   ASSERT_TRUE(t->bind({kOne | 8, false, 0x5600, kAccessRemoteRead | kAccessZeroBased, 0x5020, 4}, 1, 9));
   EXPECT_EQ(0, t->close(0x1234));
-  EXPECT_EQ(mem.data() + 33, t->resolve_remote(kOne | 8, {1, ~0u, 9}, kAccessRemoteRead, 1, 3, why));
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 8, {1, ~0u, 9}, kAccessRemoteWrite, 1, 3, why));
+  EXPECT_EQ(mem.data() + 33, t->resolve_remote(kOne | 8, {1, ~0u, 9}, kAccessRemoteRead, 1, 3, why).address());
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 8, {1, ~0u, 9}, kAccessRemoteWrite, 1, 3, why).address());
   EXPECT_EQ(MrFault::kAccess, why);
   EXPECT_FALSE(t->bind(good, 1, 9)) << "the region is closed";
   t->reopen(0x1234);
   ASSERT_TRUE(t->bind({kOne | 9, false, 0, 0, 0, 0}, 1, 9));
   EXPECT_EQ(0, t->remove(0x5600));
-  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 9, {1, ~0u, 9}, 0, 0, 1, why));
+  EXPECT_EQ(nullptr, t->resolve_remote(kOne | 9, {1, ~0u, 9}, 0, 0, 1, why).address());
 
   // Type 2 belongs to a connection, and is not bound twice.
   const WindowBind second{kTwo | 1, true, 0x1234, kBothWays, 0x5000, 100};
   ASSERT_TRUE(t->bind(second, 1, 9));
   EXPECT_FALSE(t->bind(second, 1, 9));
   EXPECT_FALSE(t->bind({kTwo | 2, true, 0, 0, 0, 0}, 1, 9));
-  EXPECT_NE(nullptr, t->resolve_remote(kTwo | 1, {1, ~0u, 9}, kBothWays, 0x5000, 100, why));
-  EXPECT_EQ(nullptr, t->resolve_remote(kTwo | 1, {1, ~0u, 8}, kBothWays, 0x5000, 100, why));
+  EXPECT_NE(nullptr, t->resolve_remote(kTwo | 1, {1, ~0u, 9}, kBothWays, 0x5000, 100, why).address());
+  EXPECT_EQ(nullptr, t->resolve_remote(kTwo | 1, {1, ~0u, 8}, kBothWays, 0x5000, 100, why).address());
   EXPECT_EQ(MrFault::kPd, why);
   for (const auto& [stag, pd, stream] : {std::tuple{kTwo | 1, 1u, 8u}, {kTwo | 1, 2u, 9u}, {kTwo | 2, 1u, 9u},
                                          {0x1234u, 1u, 9u}, {UINT32_MAX, 1u, 9u}})
@@ -124,19 +124,19 @@ TEST(MrTable, null_region_has_no_memory) {
   auto t = std::make_unique<MrTable>();
   MrFault why;
   ASSERT_EQ(0, t->add_null(0x300, 1));
-  const std::byte* zeros = t->resolve(0x300, 1, 0, 0x1234, 9000, why);
+  const std::byte* zeros = t->resolve(0x300, 1, 0, 0x1234, 9000, why).address();
   ASSERT_NE(nullptr, zeros);
-  std::byte* sink = t->resolve(0x300, 1, kAccessLocalWrite, UINT64_MAX - 3, 9000, why);
+  std::byte* sink = t->resolve(0x300, 1, kAccessLocalWrite, UINT64_MAX - 3, 9000, why).address();
   ASSERT_NE(nullptr, sink);
   EXPECT_NE(zeros, sink);
   std::fill_n(sink, 9000, std::byte{1});
   EXPECT_TRUE(std::all_of(zeros, zeros + 9000, [](std::byte b) { return b == std::byte{0}; }));
-  EXPECT_EQ(nullptr, t->resolve(0x300, 2, 0, 0, 1, why));
-  EXPECT_EQ(nullptr, t->resolve_remote(0x300, {1, ~0u, 9}, kAccessRemoteRead, 0, 1, why));
+  EXPECT_EQ(nullptr, t->resolve(0x300, 2, 0, 0, 1, why).address());
+  EXPECT_EQ(nullptr, t->resolve_remote(0x300, {1, ~0u, 9}, kAccessRemoteRead, 0, 1, why).address());
   ASSERT_EQ(0, t->add_window({kWindowStag, 1, false}));
   EXPECT_FALSE(t->bind({kWindowStag, false, 0x300, 0, 0, 1}, 1, 9));
   EXPECT_EQ(0, t->remove(0x300));
-  EXPECT_EQ(nullptr, t->resolve(0x300, 1, 0, 0, 1, why));
+  EXPECT_EQ(nullptr, t->resolve(0x300, 1, 0, 0, 1, why).address());
 }
 
 // A region registered anew keeps its index, and its old name is nobody's.
@@ -150,8 +150,8 @@ TEST(MrTable, change_takes_the_old_name) {
   EXPECT_EQ(EINVAL, t->change(0x301, {0x401, 1, 0, addr, 10, addr}));
   EXPECT_EQ(EINVAL, t->change(0x301, {0x302, 1, 0, UINT64_MAX, 10, 0}));
   ASSERT_EQ(0, t->change(0x301, {0x302, 2, kAccessLocalWrite, addr + 50, 10, 0}));
-  EXPECT_EQ(nullptr, t->resolve(0x301, 1, 0, addr, 1, why));
-  EXPECT_EQ(mem.data() + 53, t->resolve(0x302, 2, kAccessLocalWrite, 3, 7, why));
+  EXPECT_EQ(nullptr, t->resolve(0x301, 1, 0, addr, 1, why).address());
+  EXPECT_EQ(mem.data() + 53, t->resolve(0x302, 2, kAccessLocalWrite, 3, 7, why).address());
 }
 
 // The completions of what is of this end alone come in the order of the queue, and what comes behind sees it done.

@@ -129,7 +129,7 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.phys_port_cnt, 1),
       ROW(ex.phys_port_cnt_ex, 1),
       ROW(ex.comp_mask, 0),
-      ROW(ex.odp_caps.general_caps, IBV_ODP_SUPPORT),
+      ROW(ex.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
       ROW(ex.odp_caps.per_transport_caps.rc_odp_caps,
           IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
               IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV),

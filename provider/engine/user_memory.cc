@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file user_memory.cc
+/// What process_vm_readv(2) does for a debugger it does for the process itself, too: it brings pages in as an access
+/// would, obeys their protection, and where nothing is mapped it ends in place of the process.
+#include "engine/user_memory.h"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace usiw {
+
+namespace {
+
+iovec piece(const std::byte* at, size_t n) { return {const_cast<std::byte*>(at), n}; }
+
+}  // namespace
+
+bool UserMemory::read_on_demand(std::byte* out, size_t n) const {
+  const iovec here = piece(out, n), there = piece(at_, n);
+  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(n);
+}
+
+bool UserMemory::write_on_demand(const std::byte* from, size_t n) const {
+  const iovec here = piece(from, n), there = piece(at_, n);
+  return process_vm_writev(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(n);
+}
+
+/// The kernel goes through the pieces one after the other.
+bool UserMemory::write_end_on_demand(const std::byte* from, size_t n) const {
+  const iovec here = piece(from, n);
+  const std::array there = {piece(at_, n - 1), piece(at_ + n - 1, 1)};
+  return process_vm_writev(getpid(), &here, 1, there.data(), there.size(), 0) == static_cast<ssize_t>(n);
+}
+
+uint64_t* UserMemory::word_on_demand() const {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), at = reinterpret_cast<uintptr_t>(at_);
+  if (madvise(reinterpret_cast<void*>(at / page * page), page, MADV_POPULATE_WRITE) != 0) return nullptr;
+  return reinterpret_cast<uint64_t*>(at_);
+}
+
+bool UserMemory::can_be_on_demand() {
+  std::byte from{1}, to{0};
+  const UserMemory memory = on_demand(&from);
+  return memory.read(&to, 1) && memory.write(&to, 1);
+}
+
+}  // namespace usiw

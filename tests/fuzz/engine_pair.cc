@@ -12,7 +12,8 @@ using namespace usiw::fuzz;
 
 class Pair {
  public:
-  explicit Pair(Input& in) : in_(in), hosts_{{clock_, 0}, {clock_, 1, {.srq = in.last() >= 0xc0}}} {
+  explicit Pair(Input& in) : in_(in), hosts_{{clock_, 0, {.on_demand = in.last() % 8 == 7}},
+                                           {clock_, 1, {.srq = in.last() >= 0xc0, .on_demand = in.last() % 4 == 3}}} {
     for (Host& h : hosts_) h.connect();
   }
 

@@ -60,7 +60,7 @@ class Hostile {
 
  private:
   static HostLimits limits(const Input& in) {
-    return {.wr = 4, .sge = 3, .max_inline = 64, .cqe = 16, .srq = in.last() >= 0xc0};
+    return {.wr = 4, .sge = 3, .max_inline = 64, .cqe = 16, .srq = in.last() >= 0xc0, .on_demand = in.last() % 4 == 3};
   }
 
   SendWqe& send_slot(uint32_t i) { return (host_.qp->*(&Rings::sq_)).at(i); }

@@ -6,12 +6,16 @@
 #ifndef USIW_TESTS_FUZZ_ENGINE_WORLD_H
 #define USIW_TESTS_FUZZ_ENGINE_WORLD_H
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -153,19 +157,33 @@ constexpr uint32_t window_of(bool type2, uint32_t key) { return (USIW_MAX_MR + (
 
 class Memory {
  public:
-  void add_to(Engine& engine) {
+  Memory() = default;
+  ~Memory() {
+    if (hole_ != nullptr) munmap(hole_, 2 * kRegionBytes);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// @p on_demand: all regions are, and behind its first kOpenBytes nothing of kOpen is mapped.
+  void add_to(Engine& engine, bool on_demand) {
     static constexpr uint32_t kAll =
         kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
     static constexpr uint32_t kAccess[kRegions] = {kAll | kAccessMwBind, kAccessRemoteRead | kAccessMwBind,
                                                     kAccessLocalWrite, kAll | kAccessMwBind};
     for (const bool type2 : {false, true}) FUZZ_CHECK(engine.mw_add({window_of(type2, 0), kPd, type2}) == 0, "mw_add");
     for (uint32_t kind = 0; kind < kRegions; ++kind) {
-      bytes_[kind].reset(new uint8_t[kRegionBytes]);
-      std::memset(bytes_[kind].get(), 0x40 + static_cast<int>(kind), kRegionBytes);
-      FUZZ_CHECK(engine.mr_add({stag_of(kind), kind == kForeign ? kForeignPd : kPd, kAccess[kind],
-                                reinterpret_cast<uint64_t>(bytes_[kind].get()), kRegionBytes,
+      if (on_demand && kind == kOpen) {
+        bytes_[kind] = before_a_hole();
+      } else {
+        owned_[kind].reset(new uint8_t[kRegionBytes]);
+        bytes_[kind] = {owned_[kind].get(), kRegionBytes};
+      }
+      std::ranges::fill(bytes_[kind], static_cast<uint8_t>(0x40 + kind));
+      FUZZ_CHECK(engine.mr_add({stag_of(kind), kind == kForeign ? kForeignPd : kPd,
+                                kAccess[kind] | (on_demand ? kAccessOnDemand : 0u),
+                                reinterpret_cast<uint64_t>(bytes_[kind].data()), kRegionBytes,
                                 to_of(kind)}) == 0, "mr_add");
-      shadow_[kind].assign(bytes_[kind].get(), bytes_[kind].get() + kRegionBytes);
+      shadow_[kind].assign(bytes_[kind].begin(), bytes_[kind].end());
     }
     covered_.assign(kRegionBytes, 0);
   }
@@ -180,7 +198,7 @@ class Memory {
   }
   /// Registered no more: from now on nothing there may change.
   void removed(uint32_t kind) {
-    std::copy_n(bytes_[kind].get(), kRegionBytes, shadow_[kind].begin());
+    std::ranges::copy(bytes_[kind], shadow_[kind].begin());
     if (kind == kOpen) open_removed_ = true;
     if (kind == kSink) covered_.assign(kRegionBytes, 0), sink_removed_ = true;
   }
@@ -189,10 +207,10 @@ class Memory {
   /// may write.
   void check(bool hostile_ring = false) const {
     for (const uint32_t kind : {uint32_t{kSource}, uint32_t{kForeign}})
-      FUZZ_CHECK(std::memcmp(bytes_[kind].get(), shadow_[kind].data(), kRegionBytes) == 0,
+      FUZZ_CHECK(std::ranges::equal(bytes_[kind], shadow_[kind]),
                  "memory without the right to write it has changed");
     if (open_removed_)
-      FUZZ_CHECK(std::memcmp(bytes_[kOpen].get(), shadow_[kOpen].data(), kRegionBytes) == 0,
+      FUZZ_CHECK(std::ranges::equal(bytes_[kOpen], shadow_[kOpen]),
                  "memory has changed behind its deregistration");
     if (hostile_ring && !sink_removed_) return;
     constexpr size_t kStep = 64;
@@ -207,7 +225,19 @@ class Memory {
   }
 
  private:
-  std::array<std::unique_ptr<uint8_t[]>, kRegions> bytes_;
+  static constexpr size_t kOpenBytes = 3072;
+  static_assert(kRegionBytes == 4096, "a page");
+  std::span<uint8_t> before_a_hole() {
+    void* at = mmap(nullptr, 2 * kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FUZZ_CHECK(at != MAP_FAILED, "mmap");
+    hole_ = static_cast<uint8_t*>(at);
+    FUZZ_CHECK(mprotect(hole_ + kRegionBytes, kRegionBytes, PROT_NONE) == 0, "mprotect");
+    return {hole_ + kRegionBytes - kOpenBytes, kOpenBytes};
+  }
+
+  uint8_t* hole_ = nullptr;  ///< two pages, of which the second is none
+  std::array<std::unique_ptr<uint8_t[]>, kRegions> owned_;
+  std::array<std::span<uint8_t>, kRegions> bytes_;
   std::array<std::vector<uint8_t>, kRegions> shadow_;
   std::vector<uint16_t> covered_;  ///< of kSink: posted work requests that name the byte
   bool open_removed_ = false, sink_removed_ = false;
@@ -245,6 +275,7 @@ struct HostLimits {
   uint16_t ird = 4, ord = 4, mtu = 1500;
   uint32_t window = 1024;
   bool srq = false;  ///< receives are taken from an SRQ
+  bool on_demand = false;  ///< memory is registered on demand
 };
 
 /// The books of a connection agree.
@@ -263,7 +294,7 @@ class Host {
   Host(VirtualClock& clock, int side, const HostLimits& limits = {})
       : side_(side), limits_(limits), owned_(std::make_unique<Engine>(clock, told, counters.data())) {
     owned_->add_port(port);
-    memory.add_to(*owned_);
+    memory.add_to(*owned_, limits.on_demand);
     send_cq = owned_->cq_create(limits.cqe, nullptr);
     recv_cq = owned_->cq_create(limits.cqe, nullptr);
     QpAttr attr{};

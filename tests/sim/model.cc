@@ -90,7 +90,8 @@ void Block::make() {
 }
 
 MrAttr Block::attr() const {
-  return {stag, pd, access, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
+  const uint32_t how = salt % 4 == 0 ? uint32_t{kAccessOnDemand} : 0u;  // no difference that the model knows of
+  return {stag, pd, access | how, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
 }
 
 std::vector<Sge> Block::sges(const std::vector<Piece>& pieces) const {

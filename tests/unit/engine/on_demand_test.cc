@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file on_demand_test.cc
-/// Regions that are registered on demand, the one of all addresses among them: what is mapped works as elsewhere, what is
-/// not is an error of the work request or of the peer's, and never one of the process.
+/// Regions that are registered on demand, the one of all addresses among them: what is mapped works as elsewhere, what
+/// is not is an error of the work request or of the peer's, and never one of the process.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "shared_port.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,36 +27,65 @@ bool parse_bound(const std::string& text, Endpoint& out) {
   return true;
 }
 
-/// A socket on all addresses of IPv6 may get datagrams of IPv4, too; but those go to a socket of IPv4 first.
-bool overlap(const Endpoint& a, const Endpoint& b) {
-  return a.port == b.port && a.ipv4() == b.ipv4() && (a.any() || b.any() || IN6_ARE_ADDR_EQUAL(&a.addr, &b.addr));
+/// Where a socket is bound, and whether it is connected.
+struct Bound {
+  Endpoint at;
+  bool ipv6 = false;  ///< a socket of IPv6; its address may be one of IPv4, mapped
+  bool connected = false;
+};
+
+/// May datagrams to @p local come to it, now or after a connect(2) of its own?
+bool overlap(const Bound& other, const Endpoint& local) {
+  if (other.at.port != local.port) return false;
+  // On all addresses of IPv6 it may be on those of IPv4, too, which is not shown. As it is, a socket of IPv4 has the
+  // first turn; once it is connected to a peer it gets all that this peer sends.
+  if (other.at.any()) return !other.at.ipv4() || local.ipv4();
+  // The address may be what connect(2) has chosen for it. Without the peer it is on all addresses again, next to
+  // whoever is bound there by then.
+  if (other.connected) return other.ipv6 || local.ipv4();
+  return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
 }
 
-bool listed(const char* path, const Endpoint& local, const std::vector<ino_t>& own) {
+bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vector<ino_t>& own) {
   std::ifstream sockets(path);
-  std::string line, slot, bound, word;
+  std::string line, slot, bound, peer, word;
   if (!std::getline(sockets, line)) return true;
   while (std::getline(sockets, line)) {
     std::istringstream fields(line);
     ino_t inode = 0;
-    Endpoint at;
+    Endpoint at, to;
     // Its number, the two ends, then six fields before the inode.
-    fields >> slot >> bound;
-    for (int i = 0; i < 7; i++) fields >> word;
-    if (!(fields >> inode)) return true;
-    if (!parse_bound(bound, at) || !overlap(at, local)) continue;
+    fields >> slot >> bound >> peer;
+    for (int i = 0; i < 6; i++) fields >> word;
+    if (!(fields >> inode) || !parse_bound(bound, at) || !parse_bound(peer, to)) return true;
+    if (!overlap({.at = at, .ipv6 = ipv6, .connected = to.port != 0 || !to.any()}, local)) continue;
     if (std::find(own.begin(), own.end(), inode) == own.end()) return true;
   }
   return false;
 }
 
+/// Is a UDP socket of this network namespace, other than those of the inodes @p own, where it may get datagrams to
+/// @p local? Yes if that cannot be found out.
+bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
+  if (local.ipv4() && listed("/proc/thread-self/net/udp", false, local, own)) return true;
+  return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", true, local, own)
+                                                            : !local.ipv4();
+}
+
+int set_reuse(int fd, int value) {
+  return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &value, sizeof value) == 0 ? 0 : -errno;
+}
+
 }  // namespace
 
-bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
-  if (local.ipv4() && listed("/proc/thread-self/net/udp", local, own)) return true;
-  // Of IPv4 here are the sockets of IPv6 that are bound to a mapped address.
-  return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", local, own)
-                                                            : !local.ipv4();
+/// Who is bound to the port keeps others out that come later. So it is first made known that nobody may come, and then
+/// looked who is there; of two processes that do this at a time at most one finds itself alone.
+int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own, const std::function<void()>& between) {
+  if (int error = set_reuse(fd, 0); error != 0) return error;
+  if (between) between();
+  if (!port_is_shared(local, own)) return 0;
+  set_reuse(fd, 1);
+  return -EADDRINUSE;
 }
 
 }  // namespace usiw::run

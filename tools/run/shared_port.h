@@ -6,15 +6,19 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <vector>
 
 #include "host.h"
 
 namespace usiw::run {
 
-/// Is a UDP socket of this network namespace, other than those of the inodes @p own, bound where it would get datagrams
-/// to @p local? Yes if that cannot be found out.
-bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own);
+/// The UDP port to which @p fd is bound at @p local, and to which others may be bound too (SO_REUSEADDR), is this
+/// process's alone from now on: no other user gets what comes there, whatever he asks of the kernel. 0; -EADDRINUSE:
+/// there is another socket than those of the inodes @p own that might, and the port stays shared; so it does when that
+/// cannot be found out. @p between, for tests: called between the two steps.
+int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own,
+               const std::function<void()>& between = nullptr);
 
 }  // namespace usiw::run
 

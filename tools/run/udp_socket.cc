@@ -172,21 +172,15 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, i
   return s;
 }
 
-/// Who is bound to the port keeps others out that come later. So it is first made known that nobody may come, and then
-/// looked who is there; of two processes that do this at a time at most one finds itself alone.
 int UdpSocket::claim() {
   if (!shared_) return 0;
   std::vector<ino_t> own;
   for (auto& [serial, s] : all_sockets())
     for (int fd : {s->fd_, s->data_fd_})
       if (struct stat about; fd >= 0 && USIW_REAL(fstat)(fd, &about) == 0) own.push_back(about.st_ino);
-  if (set_option(fd_, SOL_SOCKET, SO_REUSEADDR, 0) != 0) return -errno;
-  if (port_is_shared(local_, own)) {
-    set_option(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
-    return -EADDRINUSE;
-  }
-  shared_ = false;
-  return 0;
+  const int error = claim_port(fd_, local_, own);
+  if (error == 0) shared_ = false;
+  return error;
 }
 
 std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {

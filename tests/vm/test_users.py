@@ -95,6 +95,36 @@ def test_both_reuse_the_port(user, users):
 
 
 @two_users
+def test_both_connect_from_a_shared_port(user, users, request):
+    """With the module each to a listener of its own. Under usiw-run no one does while the other one is bound: what
+    comes to a UDP port that two users share can be had by either."""
+    first, second = users
+    ports = next_port(), next_port()
+    source = next_port()
+    listeners = [user(first, "bind", B.ip, port, "listen", "serve", 1) for port in ports]
+    for listener in listeners:
+        listener.wait_for("^listen 0")
+    one, other = (user(who, "reuse", "bind", A.ip, source, "wait", "connect", B.ip, port, "wait", site=A)
+                  for who, port in zip(users, ports))
+    one.wait_for("^bind 0")
+    other.wait_for("^bind 0")
+    one.line()
+    if request.node.callspec.params["user"] == "module":
+        one.wait_for("^connect 0")
+        listeners[0].expect(0)
+    else:
+        one.wait_for("^connect EADDRINUSE")
+        listeners[0].kill()
+    one.line()
+    one.expect(0)
+    other.line()
+    other.wait_for("^connect 0")
+    listeners[1].expect(0)
+    other.line()
+    other.expect(0)
+
+
+@two_users
 @pytest.mark.parametrize("order", [("::", "0.0.0.0"), ("0.0.0.0", "::")], ids=["6-4", "4-6"])
 def test_one_port_of_each_family(user, users, order):
     """All IPv6 addresses are one user's, all IPv4 addresses another's, and each gets its own connections."""

@@ -110,7 +110,7 @@ CASE(option_reuse, "option/reuse-address", .core = true) {
   CHECK_EQ(set_flag(fourth, RDMA_OPTION_ID_REUSEADDR, 1), EINVAL);  // it listens
 }
 
-// A client's port for several connections, to different listeners.
+// A client's port for several connections, to different listeners; to one of them it has one at a time.
 CASE(option_reuse_connect, "option/reuse-address-to-connect-twice") {
   Listener one(site_b().ip), two(site_b().ip);
   Endpoint clients[2], servers[2];
@@ -132,6 +132,17 @@ CASE(option_reuse_connect, "option/reuse-address-to-connect-twice") {
     CHECK_CALL(rdma_accept(servers[i].id, &param));
     c.events.expect(RDMA_CM_EVENT_ESTABLISHED);
     servers[i].events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  }
+  {
+    Endpoint again;
+    again.id = again.events.create_id();
+    CHECK_EQ(set_flag(again.id, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+    CHECK_EQ(try_bind(again.id, site_a().ip, port), 0);
+    resolve(again, nullptr, Address(site_b().ip, one.port()));
+    again.create_qp({});
+    rdma_conn_param param = conn_param({});
+    CHECK_EQ(rdma_connect(again.id, &param), -1);
+    CHECK_EQ(errno, EADDRINUSE);
   }
   for (int i = 0; i < 2; ++i) {
     Region source(clients[i].pd, 100), sink(servers[i].pd, 100);

@@ -20,7 +20,7 @@ PROBE_SECONDS = 20
 COMMAND_LINE = (
     "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic panic_print=0x41 mitigations=off tsc=reliable no_timer_check "
     "nokaslr random.trust_cpu=on cryptomgr.notests audit=0 lsm= raid=noautodetect 8250.nr_uarts=1 "
-    "net.ifnames=0 modprobe.blacklist=pcspkr rdinit=/init"
+    "init_on_alloc=0 net.ifnames=0 modprobe.blacklist=pcspkr rdinit=/init"
 )
 
 
@@ -115,7 +115,9 @@ class Machine:
 
 
 ACCELERATORS = {
-    "tcg": ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"),
+    # Without what is quick in hardware only: "rep movsb" of any length (here a loop of bytes, by which the kernel would clear
+    # and copy all pages), a fifth level of page tables, protection keys of pages.
+    "tcg": ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-erms,-la57,-pku"),
     "kvm": ("-accel", "kvm", "-cpu", "host"),
 }
 

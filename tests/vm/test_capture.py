@@ -45,6 +45,7 @@ def judge(datagrams):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_rping(tmp_path):
     capture = Capture(tmp_path / "rping.pcap")
     rping(size=5000, count=5)

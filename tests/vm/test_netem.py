@@ -20,6 +20,7 @@ CASES = ["send/sizes", "write/sizes", "read/sizes", "write/1MiB", "read/1MiB", "
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_rping():
     with netem(BAD_WIRE):
         rping(size=4096, count=100, timeout=90)
@@ -95,7 +96,8 @@ def lost_in(client, seconds):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("events", [False, True], ids=["polling", "events"])
+@pytest.mark.parametrize("events", [pytest.param(False, marks=pytest.mark.provider), True],
+                         ids=["polling", "events"])
 def test_peer_gone(events):
     """All datagrams get lost: both ends end in bounded time, and all is cleaned up. (Which completion has which status is
     the business of verbs_errors peer-gone/*; a client that only waits for an answer has nothing but a receive to flush.)"""

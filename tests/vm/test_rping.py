@@ -11,13 +11,14 @@ from support.procs import Proc
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("size", [64, pytest.param(1472, marks=pytest.mark.provider),
+@pytest.mark.parametrize("size", [pytest.param(64, marks=pytest.mark.provider), pytest.param(1472, marks=pytest.mark.provider),
                                   pytest.param(4096, marks=pytest.mark.provider), 65535])
 def test_sizes(size):
     rping(size=size, count=20)
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_data_is_printed():
     server, client = rping("-v", count=5)
     assert len(re.findall(r"^ping data: rdma-ping-\d", client, re.M)) == 5

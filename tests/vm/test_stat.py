@@ -112,6 +112,7 @@ def test_trace_of_a_running_process(tmp_path):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_trace_outlives_kill_9(tmp_path, monkeypatch):
     monkeypatch.setenv("USIW_TRACE", f"{tmp_path},events=4096")
     server = Server()

@@ -41,6 +41,7 @@ def test_cmtime_1000_connections():
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_rdma_server_and_client():
     port = next_port()
     _, client = pair(["rdma_server", "-s", B.ip, "-p", port], ["rdma_client", "-s", B.ip, "-p", port], port)
@@ -48,7 +49,8 @@ def test_rdma_server_and_client():
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("options", [["-S", 4096, "-C", 50], ["-S", 65536, "-C", 20, "-T", "v"],
+@pytest.mark.parametrize("options", [pytest.param(["-S", 4096, "-C", 50], marks=pytest.mark.provider),
+                                     pytest.param(["-S", 65536, "-C", 20, "-T", "v"], marks=pytest.mark.provider),
                                      pytest.param(["-S", 4096, "-C", 50, "-T", "b"], marks=pytest.mark.provider),
                                      ["-S", 100000, "-C", 20, "-T", "r"]],
                          ids=["nonblocking", "validated", "blocking", "resolved-by-rdma_cm"])

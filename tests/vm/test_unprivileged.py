@@ -36,7 +36,7 @@ def live(server, site, *options):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("size", [64, 30000])
+@pytest.mark.parametrize("size", [pytest.param(64, marks=pytest.mark.provider), 30000])
 def test_rping(size):
     rping(server=UB, client=UA, size=size, count=20)
 
@@ -53,8 +53,8 @@ def test_the_other_end_has_rights(server, client):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("tool", ["ib_send_lat", pytest.param("ib_write_bw", marks=pytest.mark.provider),
-                                  pytest.param("ib_read_bw", marks=pytest.mark.provider)])
+@pytest.mark.provider
+@pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_bw"])
 def test_perftest(tool):
     perftest(tool, "-s", 4096, "-n", 100, server=UB, client=UA)
 

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "time_units.h"
+
 namespace usiw {
 namespace {
-
-constexpr uint64_t kUs = 1'000;
 
 class RepliesTest : public testing::Test {
  protected:

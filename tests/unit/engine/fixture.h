@@ -5,10 +5,9 @@
 #define USIW_TESTS_ENGINE_FIXTURE_H
 
 #include "sim_world.h"
+#include "time_units.h"
 
 namespace usiw::sim {
-
-constexpr uint64_t kMs = 1'000'000, kSec = 1'000'000'000;
 
 class EngineTest : public ::testing::Test {
  protected:

@@ -7,10 +7,10 @@
 #include <array>
 #include <vector>
 
+#include "time_units.h"
+
 namespace usiw {
 namespace {
-
-constexpr uint64_t kUs = 1'000;
 
 class LossDetectorTest : public testing::Test {
  protected:

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "time_units.h"
+
 namespace usiw {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 TEST(PortWatch, silent__each_time_twice_as_long_until_something_gets_through) {
   PortWatch w;

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "time_units.h"
+
 namespace usiw {
 namespace {
-
-constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
 
 TEST(TimeOut, expired__backs_off_until_there_is_progress) {
   RttEstimator rtt;

@@ -11,7 +11,7 @@
 namespace usiw::sim {
 namespace {
 
-constexpr uint32_t kRights = Host::kAllRights | kAccessMwBind;
+constexpr uint32_t kBindable = Host::kAllRights | kAccessMwBind;
 constexpr uint32_t kWindowStag = uint32_t{USIW_MAX_MR} << 8;
 constexpr uint32_t kBothWays = kAccessRemoteRead | kAccessRemoteWrite;
 
@@ -50,7 +50,7 @@ TEST(MrTable, windows_of_both_types) {
   const auto addr = reinterpret_cast<uint64_t>(mem.data());
   constexpr uint32_t kOne = kWindowStag, kTwo = kWindowStag + 0x100;
   MrFault why;
-  ASSERT_EQ(0, t->add({0x1234, 1, kRights, addr, 100, 0x5000}));
+  ASSERT_EQ(0, t->add({0x1234, 1, kBindable, addr, 100, 0x5000}));
   ASSERT_EQ(0, t->add({0x5600, 1, kAccessRemoteRead | kAccessMwBind, addr, 100, 0x5000}));
   ASSERT_EQ(0, t->add({0x7700, 1, Host::kAllRights, addr, 100, 0x5000}));
   ASSERT_EQ(0, t->add_window({kOne, 1, false}));
@@ -158,7 +158,7 @@ TEST(MrTable, change_takes_the_old_name) {
 TEST_F(Windows, bind_write_invalidate) {
   auto [qa, qb] = w.connect();
   Region* src = w.a.region(3000);
-  Region* dst = w.b.region(3000, kRights);
+  Region* dst = w.b.region(3000, kBindable);
   fill(src->bytes, 1);
   const uint32_t mw = window(w.b, true);
   bind(qb, mw | 5, *dst, 1000, 1500, kBothWays, true, 11);
@@ -185,7 +185,7 @@ TEST_F(Windows, many_of_this_end_alone_between_sends_keep_their_order) {
   PairOptions o;
   o.max_send_wr = o.max_recv_wr = 512;
   auto [qa, qb] = w.connect(o);
-  Region* src = w.a.region(100, kRights);
+  Region* src = w.a.region(100, kBindable);
   Region* dst = w.b.region(100);
   const uint32_t mw = window(w.a, true);
   for (uint32_t i = 0; i < 40; ++i) post_recv(qb, {dst->sge(0, 100)}, i);
@@ -220,7 +220,7 @@ TEST_F(Windows, a_bind_that_is_not_permitted_fails_in_order) {
 
 TEST_F(Windows, a_region_cannot_be_invalidated_here) {
   auto [qa, qb] = w.connect();
-  Region* src = w.a.region(100, kRights);
+  Region* src = w.a.region(100, kBindable);
   local_inv(qa, src->stag, 7);
   EXPECT_EQ(kMwBindErr, wait(w.a, w.a.send_cq, 1)[0].status);
 }
@@ -232,7 +232,7 @@ TEST_F(Windows, send_invalidates_before_it_completes) {
   w.wire.faults.jitter = 20'000;
   auto [qa, qb] = w.connect();
   Region* src = w.a.region(5000);
-  Region* dst = w.b.region(5000, kRights);
+  Region* dst = w.b.region(5000, kBindable);
   const uint32_t mw = window(w.b, true);
   for (uint32_t i = 0; i < 60; ++i) {
     const uint32_t stag = mw | i;
@@ -262,7 +262,7 @@ TEST_F(Windows, a_send_that_may_not_invalidate_is_refused) {
     auto [qa, qb] = world.connect();
     auto [qc, qd] = world.connect();
     Region* src = world.a.region(5000);
-    Region* dst = world.b.region(5000, kRights);
+    Region* dst = world.b.region(5000, kBindable);
     const uint32_t one = kWindowStag + 0x1000, two = kWindowStag + 0x1100;
     ASSERT_EQ(0, world.b.engine.mw_add({one, Host::kPd, false}));
     ASSERT_EQ(0, world.b.engine.mw_add({two, Host::kPd, true}));
@@ -292,7 +292,7 @@ TEST_F(Windows, a_send_that_may_not_invalidate_is_refused) {
 TEST_F(Windows, unbound_under_a_write) {
   auto [qa, qb] = w.connect();
   Region* src = w.a.region(1 << 20);
-  Region* dst = w.b.region(1 << 20, kRights);
+  Region* dst = w.b.region(1 << 20, kBindable);
   fill(src->bytes, 4);
   const uint32_t mw = window(w.b, true);
   bind(qb, mw, *dst, 0, 1 << 20, kAccessRemoteWrite, true);
@@ -313,7 +313,7 @@ TEST_F(Windows, a_window_does_not_outlive_its_connection) {
   PairOptions o;
   auto [qa, qb] = w.connect(o);
   Region* src = w.a.region(100);
-  Region* dst = w.b.region(100, kRights);
+  Region* dst = w.b.region(100, kBindable);
   const uint32_t mw = window(w.b, true);
   bind(qb, mw, *dst, 0, 100, kBothWays, true);
   wait(w.b, w.b.send_cq, 1);

@@ -12,8 +12,6 @@ namespace {
 
 constexpr uint64_t kTimes = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-ibv_context* context() { return context_of(site_a().device); }
-
 /// An extended CQ at A.
 struct ExCq {
   explicit ExCq(uint64_t wc_flags, uint32_t cqe = 64, uint32_t flags = 0, ibv_comp_channel* channel = nullptr) {

@@ -6,7 +6,7 @@
 
 namespace {
 
-const std::vector<size_t> kSizes = {0, 1, 8, 100, 1430, 1440, 9000, 65536};
+const std::vector<size_t> kWithImmediate = {0, 1, 8, 100, 1430, 1440, 9000, 65536};
 
 ibv_wc expect_immediate(ibv_cq* cq, uint64_t wr_id, ibv_wc_opcode opcode, size_t length, uint32_t imm) {
   const ibv_wc wc = expect_wc(cq, wr_id);
@@ -23,7 +23,7 @@ CASE(imm_send, "immediate/send", .core = true) {
   Pair p;
   Region source(p.a.pd, 65536), sink(p.b.pd, 65536);
   uint64_t seed = 1;
-  for (size_t size : kSizes) {
+  for (size_t size : kWithImmediate) {
     source.fill(++seed);
     sink.clear();
     p.b.recv(seed, {sink.sge()});
@@ -47,7 +47,7 @@ CASE(imm_write, "immediate/write", .core = true) {
   Pair p;
   Region source(p.a.pd, 65536), sink(p.b.pd, 65536), receive(p.b.pd, 64);
   uint64_t seed = 1;
-  for (size_t size : kSizes) {
+  for (size_t size : kWithImmediate) {
     source.fill(++seed);
     sink.clear();
     p.b.recv(seed, {receive.sge()});

@@ -7,10 +7,8 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 /// A WRITE of all of @p from to @p to.
-void write(Pair& p, uint64_t wr_id, const Region& from, const Region& to) {
+void write_all(Pair& p, uint64_t wr_id, const Region& from, const Region& to) {
   p.a.send({.wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE, .sges = {from.sge()},
             .remote_addr = to.addr(), .rkey = to.rkey()});
 }
@@ -27,7 +25,7 @@ CASE(resize_keeps, "resize_cq/completions-are-kept", .core = true) {
   ibv_cq* const cq = p.a.send_cq;
   uint64_t posted = 0, seen = 0;
   const auto post = [&](unsigned count) {
-    while (count-- > 0) write(p, posted++, at_a, at_b);
+    while (count-- > 0) write_all(p, posted++, at_a, at_b);
     // What is behind them is complete, so they are; it is in the other CQ.
     p.a.recv(0, {at_a.sge()});
     p.b.recv(0, {at_b.sge()});
@@ -83,7 +81,7 @@ CASE(resize_room, "resize_cq/room-is-real", .core = true) {
   drain_async(p.a.id->verbs);
   Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
   CHECK_EQ(ibv_resize_cq(p.a.send_cq, 200), 0);
-  for (uint64_t i = 0; i < 200; ++i) write(p, i, at_a, at_b);
+  for (uint64_t i = 0; i < 200; ++i) write_all(p, i, at_a, at_b);
   uint64_t next = 0;
   for (const ibv_wc& wc : wait_wcs(p.a.send_cq, 200)) {
     CHECK_EQ(wc.status, IBV_WC_SUCCESS);
@@ -125,7 +123,7 @@ CASE(resize_traffic, "resize_cq/under-traffic", .seconds = 60, .core = true) {
   const uint64_t until = tap::now_ms() + 8000;
   for (uint64_t i = 0; i < total.load() && !wrong.load(); ++i) {
     while (i - done.load() >= 60 && !wrong.load()) std::this_thread::yield();
-    write(p, i, at_a, at_b);
+    write_all(p, i, at_a, at_b);
     if (tap::now_ms() > until) total.store(i + 1);
   }
   poller.join();
@@ -143,7 +141,7 @@ CASE(resize_armed, "resize_cq/armed", .core = true) {
   Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
   CHECK_EQ(ibv_req_notify_cq(p.a.send_cq, 0), 0);
   CHECK_EQ(ibv_resize_cq(p.a.send_cq, 500), 0);
-  write(p, 1, at_a, at_b);
+  write_all(p, 1, at_a, at_b);
   CHECK(wait_cq_event(p.a.send_channel, kWaitMs));
   expect_wc(p.a.send_cq, 1);
   p.close();

@@ -10,8 +10,6 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 constexpr uint64_t kBasic = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 
 Options extended(uint64_t ops = kBasic) {

@@ -6,8 +6,6 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 ibv_device_attr device_limits() {
   ibv_device_attr attr;
   CHECK_EQ(ibv_query_device(context(), &attr), 0);

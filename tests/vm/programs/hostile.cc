@@ -52,12 +52,6 @@ void kind(const Forger& forger, const char* name, uint32_t count, F send) {
   std::printf("%-40s %llu\n", name, static_cast<unsigned long long>(forger.sent() - before));
 }
 
-Bytes random_bytes(Random& random, size_t length) {
-  Bytes bytes(length);
-  random.fill(bytes);
-  return bytes;
-}
-
 void attack_listener(const Arguments& a) {
   Forger forger;
   Random random(a.seed);

@@ -34,6 +34,12 @@ class Random {
   uint64_t state_;
 };
 
+inline Bytes random_bytes(Random& random, size_t length) {
+  Bytes bytes(length);
+  random.fill(bytes);
+  return bytes;
+}
+
 struct Address {
   in_addr ip;
   uint16_t port;  ///< host byte order

@@ -66,12 +66,6 @@ Address stranger(Random& random) {
   return {{htonl(0xc6120000u + random.below(1u << 17))}, static_cast<uint16_t>(1024 + random.below(64000))};
 }
 
-Bytes random_bytes(Random& random, size_t length) {
-  Bytes bytes(length);
-  random.fill(bytes);
-  return bytes;
-}
-
 Bytes right_request(Random& random, uint32_t isn) {
   const Bytes private_data = random_bytes(random, random.below(32));
   return trp(isn, 0, USIW_TRP_REQ, 0, 0, 0,

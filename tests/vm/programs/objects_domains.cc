@@ -7,8 +7,6 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 /// What an allocator was asked for, and what is still out.
 struct Memory {
   enum Answer { kOwn, kDefault, kNone } answer = kOwn;

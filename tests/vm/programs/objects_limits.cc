@@ -10,8 +10,6 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 /// Memory of this process, KiB.
 long resident() {
   long pages = 0, kib = 0;

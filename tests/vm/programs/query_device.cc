@@ -12,8 +12,6 @@
 
 namespace {
 
-ibv_context* context() { return context_of(site_a().device); }
-
 ibv_device_attr_ex device() {
   ibv_device_attr_ex attr;
   std::memset(&attr, 0x5a, sizeof attr);

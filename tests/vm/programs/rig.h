@@ -30,6 +30,7 @@ Site site_b();
 
 /// The context that librdmacm uses for a device in this process.
 ibv_context* context_of(const std::string& device);
+inline ibv_context* context() { return context_of(site_a().device); }
 /// One PD per device for the life of the process.
 ibv_pd* pd_of(ibv_context* context);
 ibv_pd* pd_a();

@@ -15,8 +15,15 @@ class RttEstimator {
   static constexpr uint64_t kMinRtoNs = 400'000;
   static constexpr uint64_t kInitialRtoNs = 20'000'000;
   static constexpr uint64_t kMaxRtoNs = 500'000'000;
+  static constexpr uint64_t kOutageNs = 1'000'000'000;
   static constexpr uint64_t kMinRttWindow = 10'000'000'000;  ///< then the minimum is measured anew
 
+  /// The sample tells how long an outage was, which is no round trip: of a datagram sent before an acknowledgement came
+  /// for which @p time_outs in a row have passed. If that happens again soon, the path has become so long.
+  bool is_outage(uint64_t rtt, unsigned time_outs, uint64_t now) {
+    if (time_outs >= 2 && valid() && now - outage_at_ > kOutageNs) outage_at_ = now;
+    return now - rtt < outage_at_;
+  }
   void sample(uint64_t rtt, uint64_t now) {
     if (srtt_ == 0) {
       srtt_ = rtt;
@@ -50,6 +57,7 @@ class RttEstimator {
   uint64_t var_ = 0;
   uint64_t min_ = 0;
   uint64_t min_at_ = 0;
+  uint64_t outage_at_ = 0;  ///< when the last one was over
 };
 
 }  // namespace usiw

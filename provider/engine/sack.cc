@@ -46,6 +46,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     if (opened) activate(qp);
     return true;
   }
+  if (sum.rtt != 0 && qp.rtt.is_outage(sum.rtt, qp.timeout.in_a_row(), now_)) sum.rtt = 0;
   if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
   if (sum.spurious) {
     qp.cc.on_spurious();

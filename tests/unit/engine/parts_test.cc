@@ -229,6 +229,18 @@ TEST(Rtt, follows_and_backs_off) {
   EXPECT_EQ(10'000u, r.min_rtt());
 }
 
+TEST(Rtt, an_outage_is_no_round_trip) {
+  RttEstimator r;
+  EXPECT_FALSE(r.is_outage(kSec, 5, 2 * kSec)) << "the first sample is one, whatever it is";
+  r.sample(10'000, 2 * kSec);
+  EXPECT_FALSE(r.is_outage(kMs, 1, 3 * kSec)) << "one time-out may have been too short";
+  EXPECT_TRUE(r.is_outage(kSec, 9, 4 * kSec));
+  EXPECT_TRUE(r.is_outage(kSec, 0, 4 * kSec + 20'000)) << "also one of those behind it";
+  EXPECT_FALSE(r.is_outage(10'000, 0, 4 * kSec + 20'000)) << "sent since it is over";
+  EXPECT_FALSE(r.is_outage(50 * kMs, 3, 4 * kSec + 60 * kMs)) << "again at once: the path has become longer";
+  EXPECT_TRUE(r.is_outage(kSec, 2, 7 * kSec));
+}
+
 TEST(Congestion, survives_a_shared_cpu) {
   // Every round takes 4 ms whatever the window is: cutting does not help, so it is undone.
   DelayCongestion cc;

@@ -24,7 +24,8 @@ class Clock {
 };
 
 /// A connection's 4-tuple as this end sees it. IPv4 is mapped (::ffff:a.b.c.d);
-/// ports in network byte order. No padding: compared and hashed as bytes.
+/// ports in network byte order. No padding: compared and hashed as bytes. A link-local address of another
+/// link than that of the raw port is marked with it (base/link_local.h), the local one alone.
 struct FlowKey {
   std::array<uint8_t, 16> local_addr;
   std::array<uint8_t, 16> remote_addr;
@@ -48,6 +49,7 @@ struct Path {
   uint32_t tag = 0;    ///< the port's own
   uint32_t socket = UINT32_MAX;  ///< the socket port's own
   bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart
+  bool marked = false;  ///< flow.local_addr is marked with the interface, and nothing goes by raw packets
 };
 
 /// A datagram to send. @ref data has room for the port's max_payload() bytes.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/link_local.h"
+
 namespace usiw {
 
 const uint32_t Tracer::kNever = 0;
@@ -42,6 +44,7 @@ uint32_t Tracer::connection(uint32_t qpn, const Path& path) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
   f.qpn = qpn;
   std::memcpy(f.local_addr, path.flow.local_addr.data(), 16);
+  if (path.marked) take_link(f.local_addr);
   std::memcpy(f.remote_addr, path.flow.remote_addr.data(), 16);
   std::memcpy(f.local_port, &path.flow.local_port, 2);
   std::memcpy(f.remote_port, &path.flow.remote_port, 2);

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+
+#include "base/link_local.h"
 
 namespace usiw {
 namespace {
@@ -23,8 +26,17 @@ FlowKey reversed(const FlowKey& f) { return {f.remote_addr, f.local_addr, f.remo
 
 }  // namespace
 
-std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error) {
-  std::unique_ptr<SocketPort> sockets = SocketPort::create(mtu, error);
+/// The key, in words that another process understands: no mark; link-local addresses, both, with their interface.
+FlowKey ShmPort::Flow::told() const {
+  FlowKey out = key;
+  if (marked) take_link(out.local_addr.data());
+  for (auto* addr : {&out.local_addr, &out.remote_addr})
+    if (is_link_local(addr->data())) std::memcpy(addr->data() + 4, &link, sizeof link);
+  return out;
+}
+
+std::unique_ptr<ShmPort> ShmPort::create(uint32_t mtu, int& error, uint32_t unmarked) {
+  std::unique_ptr<SocketPort> sockets = SocketPort::create(mtu, error, unmarked);
   if (!sockets) return nullptr;
   std::unique_ptr<ShmPort> port(new ShmPort(std::move(sockets)));
   port->epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -152,6 +164,8 @@ int ShmPort::add_flow(Path& path, int fd) {
   free_flows_.pop_back();
   Flow& f = flows_[path.tag];
   f.key = path.flow;
+  f.marked = path.marked;
+  f.link = path.scope;
   f.used = true;
   on_sockets_++;
   offer(path.tag);
@@ -174,7 +188,7 @@ void ShmPort::remove_flow(const Path& path) {
   resume_listening();
   if (!f.listens) return;
   auto l = std::find_if(listeners_.begin(), listeners_.end(),
-                        [&](const Listener& o) { return o.end == ShmEnd::local(f.key); });
+                        [&](const Listener& o) { return o.end == ShmEnd::local(f.told()); });
   if (--l->users != 0) return;
   stop_listening(*l);
   listeners_.erase(l);
@@ -190,7 +204,7 @@ void ShmPort::stop_listening(const Listener& listener) {
 /// Asks the peer's process, if there is one of this user here, to use memory for the flow; else
 /// this end is the first to be installed, and waits to be asked.
 void ShmPort::offer(uint32_t tag) {
-  const ShmEnd peer = ShmEnd::remote(flows_[tag].key);
+  const ShmEnd peer = ShmEnd::remote(flows_[tag].told());
   for (auto& c : channels_)
     if (c->connected_here() && !c->over() && c->peer() == peer && offer_by(*c, tag)) return;
   std::unique_ptr<ShmChannel> fresh;
@@ -206,7 +220,7 @@ void ShmPort::offer(uint32_t tag) {
 bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {
   Flow& f = flows_[tag];
   const uint32_t number = channel.free_number();
-  if (number == ShmChannel::kNoFlow || !channel.send({ShmMessage::kFlow, number, f.key})) return false;
+  if (number == ShmChannel::kNoFlow || !channel.send({ShmMessage::kFlow, number, f.told()})) return false;
   channel.set_flow(number, tag);  // the peer may send by it as soon as it has answered
   f.channel = &channel;
   f.number = number;
@@ -214,7 +228,7 @@ bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {
 }
 
 void ShmPort::listen_for(Flow& flow) {
-  const ShmEnd end = ShmEnd::local(flow.key);
+  const ShmEnd end = ShmEnd::local(flow.told());
   auto l = std::find_if(listeners_.begin(), listeners_.end(), [&](const Listener& o) { return o.end == end; });
   if (l == listeners_.end()) {
     const int fd = end.listen();
@@ -308,13 +322,13 @@ void ShmPort::read_messages(ShmChannel& channel) {
 void ShmPort::on_message(ShmChannel& channel, const ShmMessage& message) {
   if (message.kind == ShmMessage::kFlowOk) {
     const uint32_t tag = channel.flow_at(message.number);
-    if (tag != ShmChannel::kNoFlow && flows_[tag].key == message.flow) attach(flows_[tag]);
+    if (tag != ShmChannel::kNoFlow && flows_[tag].told() == message.flow) attach(flows_[tag]);
     return;
   }
   const FlowKey key = reversed(message.flow);
   for (uint32_t tag = 0; tag < flows_.size(); tag++) {
     Flow& f = flows_[tag];
-    if (!f.used || f.channel != nullptr || !(f.key == key)) continue;
+    if (!f.used || f.channel != nullptr || !(f.told() == key)) continue;
     if (!channel.send({ShmMessage::kFlowOk, message.number, message.flow})) return;
     channel.set_flow(message.number, tag);
     f.channel = &channel;

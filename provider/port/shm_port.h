@@ -20,7 +20,7 @@ namespace usiw {
 class ShmPort final : public ForwardingPort<SocketPort> {
  public:
   /// As SocketPort::create().
-  static std::unique_ptr<ShmPort> create(uint32_t mtu, int& error);
+  static std::unique_ptr<ShmPort> create(uint32_t mtu, int& error, uint32_t unmarked = 0);
   ~ShmPort() override;
 
   size_t tx(std::span<TxBuf> bufs) override;
@@ -46,6 +46,9 @@ class ShmPort final : public ForwardingPort<SocketPort> {
     bool used = false;
     bool in_memory = false;  ///< what is sent goes by the channel, else by the socket
     bool listens = false;    ///< counted by a Listener
+    bool marked = false;     ///< the key is
+    uint32_t link = 0;       ///< the interface, where the addresses are a link's
+    FlowKey told() const;
   };
   struct Listener {
     ShmEnd end;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/link_local.h"
+
 namespace usiw {
 namespace {
 
@@ -58,8 +60,9 @@ void read_end(const sockaddr_storage& name, std::array<uint8_t, 16>& addr, uint1
 
 /// Fills in both ends as the message names them, and the length of the datagrams that the kernel has merged (left alone if it
 /// has not). False if it does not say where it was sent to. @p known: the socket's; all of it if that is @p connected.
-bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, FlowKey& flow,
-               int& segment) {
+/// @p unmarked: the interface whose link-local addresses are not marked.
+bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, uint32_t unmarked,
+               FlowKey& flow, int& segment) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
   flow = known;
   if (!connected) read_end(peer, flow.remote_addr, flow.remote_port);
@@ -74,6 +77,8 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
       in6_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof info);
       std::memcpy(flow.local_addr.data(), &info.ipi6_addr, 16);
+      if (info.ipi6_ifindex != unmarked && is_link_local(&info.ipi6_addr))
+        put_link(flow.local_addr.data(), info.ipi6_ifindex);
       addressed = true;
     } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
       std::memcpy(&segment, CMSG_DATA(c), sizeof segment);
@@ -96,9 +101,10 @@ bool is_any(const FlowKey& flow) {
 
 }  // namespace
 
-std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error) {
+std::unique_ptr<SocketPort> SocketPort::create(uint32_t mtu, int& error, uint32_t unmarked) {
   std::unique_ptr<SocketPort> port(new SocketPort);
   port->mtu_ = mtu;
+  port->unmarked_ = unmarked;
   port->slot_ = (mtu + kOffset + 63) & ~size_t{63};
   port->slab_size_ = port->slot_ * kBuffers;
   const size_t spill_at = port->slab_size_;
@@ -146,6 +152,8 @@ int SocketPort::add_flow(Path& path, int fd) {
   len = sizeof name;
   if (fd >= 0 && !connected && getsockname(fd, reinterpret_cast<sockaddr*>(&name), &len) == 0)
     read_bound(name, bound, scope);
+  if (scope != 0 && scope != unmarked_ && is_link_local(bound.local_addr.data()))
+    put_link(bound.local_addr.data(), scope);
   for (uint32_t i = 0; !connected && i < sockets_.size(); i++) {
     const Socket& s = sockets_[i];
     if (s.connected || !s.serves(path) || (fd >= 0 && !(s.flow == bound && s.scope == scope))) continue;
@@ -253,6 +261,7 @@ void SocketPort::address(mmsghdr& out, Message& m, const Path& path, bool connec
     in6_pktinfo info{};
     info.ipi6_ifindex = path.scope;
     std::memcpy(&info.ipi6_addr, path.flow.local_addr.data(), 16);
+    if (path.marked) take_link(&info.ipi6_addr);
     msg.msg_controllen = put(m.control, 0, IPPROTO_IPV6, IPV6_PKTINFO, info);
     if (path.tos != 0)
       msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IPV6, IPV6_TCLASS, int{path.tos});
@@ -421,7 +430,8 @@ bool SocketPort::receive(const Socket& from) {
     m.next = 0;
     m.len = rx_headers_[i].msg_len;
     const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, m.flow, segment) || segment < 0) {
+    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow,
+                                                                 segment) || segment < 0) {
       drops_.malformed++;
       m.count = 0;
       continue;

@@ -20,8 +20,9 @@ namespace usiw {
 
 class SocketPort final : public NetPort {
  public:
-  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU.
-  static std::unique_ptr<SocketPort> create(uint32_t mtu, int& error);
+  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU. @p unmarked: the interface whose
+  /// link-local addresses are not marked (base/link_local.h), or 0.
+  static std::unique_ptr<SocketPort> create(uint32_t mtu, int& error, uint32_t unmarked = 0);
   ~SocketPort() override;
 
   uint32_t max_payload() const override { return mtu_ - kIpv4UdpLen; }
@@ -103,7 +104,7 @@ class SocketPort final : public NetPort {
   static void address(mmsghdr& out, Message& m, const Path& path, bool connected);
   static size_t alike(std::span<const TxBuf> bufs);
 
-  uint32_t mtu_ = 0;
+  uint32_t mtu_ = 0, unmarked_ = 0;
   int epoll_ = -1;
   std::byte* slab_ = nullptr;
   size_t slab_size_ = 0, slot_ = 0;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/link_local.h"
 #include "base/say.h"
 #include "port/ethdev_port.h"
 #include "port/fault_port.h"
@@ -76,9 +77,20 @@ int PortSet::open_first(bool sockets) {
   return error;
 }
 
+/// Raw packets do not say which link they have come by, nor need they: those of the netdev have come by that one. So what
+/// cannot go by a raw port is marked with its link. The module's raw port on lo has all links of this host.
+bool PortSet::is_marked(const usiw_conn_info& conn) const {
+  const bool raw_on_lo = port_kind_ == USIW_PORT_PACKET && (conn.flags & USIW_CONN_F_LOCAL) != 0;
+  return conn.scope != 0 && conn.scope != ifindex_ && !raw_on_lo && is_link_local(conn.local_addr);
+}
+
+usiw_not_packet PortSet::not_packet(const usiw_conn_info& conn) const {
+  return is_marked(conn) ? USIW_NOT_PACKET_NETDEV : not_packet_of(conn);
+}
+
 /// [lock_] What is possible for a connection that begins.
 PortFacts PortSet::facts_of(const usiw_conn_info& conn) const {
-  return {.not_packet = not_packet_of(conn),
+  return {.not_packet = not_packet(conn),
           .permitted = packets_permitted(),
           .broken = packets_broken_,
           .socket = conn.data_fd >= 0,
@@ -150,8 +162,10 @@ int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
     qp.moves.begin(wish_, {}, choice, conn.mtu);  // without a socket to move to
     if (by.port != nullptr) {
       qp.path = path;
+      qp.path.marked = is_marked(conn);
+      if (qp.path.marked) put_link(qp.path.flow.local_addr.data(), conn.scope);
       if (by_packets) {
-        error = by.port->add_flow(qp.path, -1);
+        error = qp.path.marked ? ENETUNREACH : by.port->add_flow(qp.path, -1);
         if (error == 0) qp.packet = by;
       } else {
         std::swap(by, socket);
@@ -173,6 +187,7 @@ int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
 }
 
 void PortSet::give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn) {
+  if (is_marked(conn)) return;
   const uint32_t mtu = std::max<uint32_t>(link().mtu, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU));
   std::lock_guard hold(lock_);
   const auto wanted = [&] {
@@ -245,9 +260,9 @@ std::unique_ptr<NetPort> PortSet::make_port(PortScope scope, uint32_t mtu, int& 
 std::unique_ptr<NetPort> PortSet::make_socket_port(bool memory, int& error, std::string& why) {
   std::unique_ptr<NetPort> port;
   if (memory)
-    port = ShmPort::create(USIW_MAX_MTU, error);
+    port = ShmPort::create(USIW_MAX_MTU, error, ifindex_);
   else
-    port = SocketPort::create(USIW_MAX_MTU, error);
+    port = SocketPort::create(USIW_MAX_MTU, error, ifindex_);
   if (!port) why = std::string("no memory or descriptors for a port: ") + strerror(error);
   return port;
 }

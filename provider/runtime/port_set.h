@@ -40,6 +40,8 @@ class PortSet final : private Watcher {
   /// Raw packets of the connection @p conn_id, which goes by its socket, get there now: a port for them, unless it has
   /// one or must not have one. [engine not held]
   void give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn);
+  /// Why the connection's frames are not the engine's to send: what the control path says, or its link.
+  usiw_not_packet not_packet(const usiw_conn_info& conn) const;
   /// Lets go of the QP's ports.
   void release(VQp& qp);
 
@@ -65,6 +67,7 @@ class PortSet final : private Watcher {
   bool ready(int fd, short revents) override;
 
   PortScope packet_scope(bool local) const;
+  bool is_marked(const usiw_conn_info& conn) const;
   PortFacts facts_of(const usiw_conn_info& conn) const;
   PortChoice choose(const usiw_conn_info& conn) const;
   VQp::By port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);

@@ -166,7 +166,7 @@ void Runtime::on_path(VQp& qp, const usiw_event& event) {
   const uint32_t mtu = conn.mtu != 0 ? conn.mtu : qp.moves.mtu();
   held->qp_path(qp.qp, qp.path, mtu);
   if (!moves) return;
-  qp.moves.path(not_packet_of(conn), mtu);
+  qp.moves.path(ports_.not_packet(conn), mtu);
   reconsider(held, qp);
 }
 

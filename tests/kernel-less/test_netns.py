@@ -17,7 +17,7 @@ from support.procs import Proc, run, until
 #: --port of the server and of the client. Shared memory does not reach beyond the namespace; auto is packets here.
 KINDS = [("auto", "auto"), ("shm", "shm"), ("packet", "socket"), ("socket", "auto")]
 
-CM_USER = path_of("cm_user")
+CM_USER, CM_LINKS = path_of("cm_user"), path_of("cm_links")
 
 
 @pytest.fixture(params=KINDS, ids="-".join)
@@ -253,6 +253,33 @@ def test_one_listener_for_all_links(usiw_run, other_host, two_links, kinds, own)
         assert "connect 0" in client.expect(0, 60)
         assert frames(link) - before[0] > frames(other) - before[1] + 10
     assert server.expect(0, 60).count("serve 0") == 2
+
+
+@pytest.mark.parametrize("device", [[], ["--address", "fd77::1"]], ids=["any", "of-one-link"])
+def test_connections_that_differ_in_their_link(usiw_run, other_host, two_links, kinds, device):
+    """Two at a time with the same addresses and ports, at either end in one process: each gets its own messages. One of
+    the links may be that of the device, where packets go raw if the port is for these."""
+    port = next_port()
+    server = Proc([*other_host.split(), usiw_run.path, "--port", kinds[0], CM_LINKS, "serve", port])
+    server.wait_for("^listening")
+    before = {link: frames(link) for link in ("va", "va2")}
+    ends = [f"fe80::{end}%{link}" for link in before for end in ("78", "77")]
+    usiw_run([CM_LINKS, "connect", port, *ends], ["--port", kinds[1], *device]).expect(0, 60)
+    server.expect(0, 60)
+    for link, count in before.items():
+        assert frames(link) > count + 20
+
+
+def test_connections_of_this_host_that_differ_in_their_link(usiw_run, other_host, two_links):
+    """From an address to itself, by shared memory and by sockets: two links, and nothing else to tell two connections
+    apart. The processes stand for devices of different links."""
+    for kind in ("shm", "socket"):
+        port = next_port()
+        server = usiw_run([CM_LINKS, "serve", port], ["--port", kind])
+        server.wait_for("^listening")
+        ends = [f"fe80::78%{link}" for link in ("va", "va", "va2", "va2")]
+        usiw_run([CM_LINKS, "connect", port, *ends], ["--port", kind, "--address", "fd77::1"]).expect(0, 60)
+        server.expect(0, 60)
 
 
 def test_link_local_without_its_link(usiw_run, other_host):

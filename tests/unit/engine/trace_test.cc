@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_test.cc
 /// What the engine says about itself: counters of a QP by cause, gauges, events.
+#include <cerrno>
+#include <cstring>
 #include <set>
 
+#include "base/link_local.h"
 #include "engine/trace.h"
 #include "fixture.h"
 
@@ -78,6 +81,27 @@ TEST_F(TraceTest, QpWithoutAPageCountsForTheDevice) {
   wait(w.a, w.a.send_cq, 1);
   EXPECT_EQ(1u, w.a.count(USIW_CNT_COMP_OK));
   EXPECT_EQ(1u, w.a.count(USIW_CNT_TX_PKTS));
+}
+
+TEST_F(TraceTest, FlowsOfTwoLinksAreShownAsTheWireHasThem) {
+  open(true);
+  FlowKey plain = w.next_flow(true);
+  std::memcpy(plain.local_addr.data(), kLinkLocalPrefix, sizeof kLinkLocalPrefix);
+  const ConnAttr conn{1, 2, 64, 1, 1, 1500, true};
+  for (uint32_t link : {0u, 2u, 3u}) {  // 0: that of the raw port
+    Path path{plain, {}, {}, 64, 0};
+    path.marked = link != 0;
+    if (path.marked) put_link(path.flow.local_addr.data(), link);
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = 1;
+    ASSERT_EQ(0, w.a.engine.qp_connect(w.a.qp(attr), w.a.port_no, path, conn)) << link;
+    EXPECT_EQ(EADDRINUSE, w.a.engine.qp_connect(w.a.qp(attr), w.a.port_no, path, conn)) << link;
+  }
+  const auto* flows = reinterpret_cast<const TraceFlow*>(memory_.data() + kTraceHeaderBytes);
+  for (uint32_t id : {1u, 2u, 3u}) {
+    EXPECT_EQ(id, flows[id].id);
+    EXPECT_EQ(0, std::memcmp(flows[id].local_addr, plain.local_addr.data(), 16)) << id;
+  }
 }
 
 TEST_F(TraceTest, StrayDatagramsAreTheDevices) {

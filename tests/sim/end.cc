@@ -63,7 +63,12 @@ void End::register_memory(Lane& requester, Lane& responder) {
   }
   for (const Window* w : responder.first_windows())
     if (e.mw_add({w->stag, pd(), w->plan->type2}) != 0) w_.fail("setup", "mw_add");
-  if (responder.lent() != 0) process_->lent->add(responder.lent(), pd(), attempt_->id);  // it stays when this is over
+  if (responder.lent() == 0) return;
+  // It stays when this is over.
+  process_->lent->add(responder.lent(), pd(), attempt_->id, [self = weak_from_this()] {
+    const auto end = self.lock();
+    return end != nullptr && !end->over && !end->gone_ && end->qp() != nullptr && end->qp()->state() == QpState::kRts;
+  });
 }
 
 void End::remove_memory(Lane& requester, Lane& responder) {
@@ -180,24 +185,33 @@ LentWindows* End::others_windows(WrOpcode opcode) const {
   return peer == nullptr || peer->life_.expired() ? nullptr : peer->machine_.process->lent.get();
 }
 
-/// Nobody has bound one yet, and it is worth while to wait for that.
-bool End::looks_for_window(WrOpcode opcode) {
-  const LentWindows* windows = others_windows(opcode);
-  return windows != nullptr && windows->of_another(attempt_->id) == nullptr && ++looked_ < 12;
+/// Nobody has bound one yet, or not one of those who live, and it is worth while to wait for that.
+bool End::looks_for_window(const OpPlan& p) {
+  const LentWindows* windows = others_windows(p.opcode);
+  return windows != nullptr && windows->of_another(attempt_->id, p.living) == nullptr && ++looked_ < 40;
 }
 
-void End::fill_foreign(size_t i, Qp::SendWr& wr) {
+/// The window of another connection that it names; nullptr: none.
+const LentWindows::Window* End::fill_foreign(size_t i, Qp::SendWr& wr) {
   const Op& op = out()->op(i);
-  if (op.plan->wrong != Wrong::kForeign) return process_->lent->fill_bind(in()->lent(), wr);
+  if (op.plan->wrong != Wrong::kForeign) {
+    process_->lent->fill_bind(in()->lent(), wr);
+    return nullptr;
+  }
   constexpr uint32_t kNobodys = (USIW_MAX_MR + USIW_MAX_MW - 1) << 8;
   const LentWindows* windows = others_windows(wr.opcode);
-  const LentWindows::Window* w = windows == nullptr ? nullptr : windows->of_another(attempt_->id);
-  if (w == nullptr) return out()->post_foreign(i, wr, kNobodys, 0, false);
+  const LentWindows::Window* w = windows == nullptr ? nullptr : windows->of_another(attempt_->id, op.plan->living);
+  if (w == nullptr && windows != nullptr) w = windows->of_another(attempt_->id, false);
+  if (w == nullptr) {
+    out()->post_foreign(i, wr, kNobodys, 0, false);
+    return nullptr;
+  }
   if (w_.tracing())
-    w_.trace("%c app: %zu names window %08x, which connection %u has bound", 'A' + machine_.side, i, w->stag, w->owner);
+    w_.trace("%c app: %zu names window %08x, which connection %u has bound, %s", 'A' + machine_.side, i, w->stag,
+             w->owner, w->lives() ? "and lives" : "and is over");
   const uint64_t more = w_.rng.below((kLentBytes - op.plan->size) / 8 + 1) * 8;
   out()->post_foreign(i, wr, w->stag, windows->address(w->pd) + more, true);
-  ++w_.trespasses;
+  return w;
 }
 
 void End::wake_send() {
@@ -214,7 +228,7 @@ void End::wake_send() {
       waiting_ = true;
       break;
     }
-    if (op.plan->wrong == Wrong::kForeign && looks_for_window(op.plan->opcode)) {
+    if (op.plan->wrong == Wrong::kForeign && looks_for_window(*op.plan)) {
       later = true;
       break;
     }
@@ -232,8 +246,9 @@ void End::wake_send() {
                   .imm = op.imm,
                   .operands = op.operands};
     if (op.plan->contended) out()->post_contended(i, wr);
+    const LentWindows::Window* others = nullptr;
     if (op.plan->foreign)
-      fill_foreign(i, wr);
+      others = fill_foreign(i, wr);
     else if (is_local(wr.opcode))
       in()->fill_local(*op.plan, wr);
     const int rc = q->post_send(wr, sges);
@@ -244,6 +259,7 @@ void End::wake_send() {
       break;
     }
     ++lane->send.posted;
+    if (others != nullptr) ++w_.trespasses, w_.of_living += others->lives();
     any = true;
   }
   if (any) q->ring_send();

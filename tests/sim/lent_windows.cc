@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace usiw::sim {
 namespace {
@@ -24,11 +25,11 @@ LentWindows::LentWindows(World& world, Engine& engine, int side, uint32_t stag)
   }
 }
 
-void LentWindows::add(uint32_t stag, uint32_t pd, uint32_t owner) {
+void LentWindows::add(uint32_t stag, uint32_t pd, uint32_t owner, std::function<bool()> lives) {
   // A window of type 1 is everybody's in its PD.
   const bool type2 = w_.mutation != Mutation::kForgetStream;
   if (engine_.mw_add({stag, pd, type2}) != 0) w_.fail("setup", "mw_add");
-  windows_.push_back({stag, pd, owner});
+  windows_.push_back({stag, pd, owner, std::move(lives)});
 }
 
 void LentWindows::fill_bind(uint32_t stag, Qp::SendWr& wr) const {
@@ -45,10 +46,10 @@ void LentWindows::bound(uint32_t stag) {
   if (w_.mutation == Mutation::kForgetStream) ++w_.mutated;
 }
 
-const LentWindows::Window* LentWindows::of_another(uint32_t owner) const {
+const LentWindows::Window* LentWindows::of_another(uint32_t owner, bool living) const {
   std::vector<const Window*> some;
   for (const Window& w : windows_)
-    if (w.bound && w.owner != owner) some.push_back(&w);
+    if (w.bound && w.owner != owner && (!living || w.lives())) some.push_back(&w);
   return some.empty() ? nullptr : some[w_.rng.below(some.size())];
 }
 

@@ -5,6 +5,7 @@
 #ifndef USIW_TESTS_SIM_LENT_WINDOWS_H
 #define USIW_TESTS_SIM_LENT_WINDOWS_H
 
+#include <functional>
 #include <vector>
 
 #include "engine/engine.h"
@@ -17,6 +18,7 @@ class LentWindows {
  public:
   struct Window {
     uint32_t stag, pd, owner;
+    std::function<bool()> lives;  ///< the owner is connected
     bool bound = false;  ///< the completion of its bind was polled
   };
 
@@ -24,11 +26,11 @@ class LentWindows {
   LentWindows(World& world, Engine& engine, int side, uint32_t stag);
 
   /// The connection @p owner of @p pd is to bind @p stag.
-  void add(uint32_t stag, uint32_t pd, uint32_t owner);
+  void add(uint32_t stag, uint32_t pd, uint32_t owner, std::function<bool()> lives);
   void fill_bind(uint32_t stag, Qp::SendWr& wr) const;
   void bound(uint32_t stag);
-  /// One that is bound by another connection than @p owner; nullptr: there is none.
-  const Window* of_another(uint32_t owner) const;
+  /// One that is bound by another connection than @p owner, @p living: which is connected; nullptr: there is none.
+  const Window* of_another(uint32_t owner, bool living) const;
   /// Where a window to the memory of @p pd begins.
   uint64_t address(uint32_t pd) const { return block(pd).iova(kAt); }
 

@@ -2,7 +2,7 @@
 /// @file plan_foreign.cc
 /// Windows of type 2 in the hands of others. An end binds one at the beginning of its connection, to memory of its host,
 /// and nobody unbinds it. The last work request of another connection names that window: whether the one that has bound
-/// it works still, has failed, or was destroyed, it must be refused.
+/// it works still (mostly), has failed, or was destroyed, it must be refused.
 #include "engine/operations.h"
 #include "scenario.h"
 
@@ -33,21 +33,34 @@ void trespass(Rng& rng, LanePlan& lane, const SessionPlan& s) {
   op.recv = split(rng, op.size, s.max_sge);
   if (is_atomic(op.opcode)) op.local = op.recv = {kAtomicBytes};
   op.fence = rng.chance(20);
+  op.living = rng.chance(80);
   lane.ops.push_back(std::move(op));
+}
+
+/// It is to live until others have named its windows: nothing in it is wrong, or ends it before its time.
+void keep_alive(SessionPlan& s) {
+  s.early_end = 0;
+  for (LanePlan& lane : s.lane)
+    for (OpPlan& op : lane.ops)
+      if (op.window < 0) op.wrong = Wrong::kNone;
 }
 
 }  // namespace
 
-void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds) {
+void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds, bool lender) {
   for (const int end : {0, 1})
     if (two_pds && rng.chance(30)) pair.pd[end] = kOtherPd;
   for (SessionPlan& s : pair.sessions) {
     for (const int end : {0, 1}) {
-      if (!rng.chance(60)) continue;
+      const bool lends = rng.chance(60);
+      if (!lends && !lender) continue;
       s.lane[1 - end].lent = true;
       lend(s.lane[end]);
     }
-    if (rng.chance(60)) trespass(rng, s.lane[rng.below(2)], s);
+    if (lender)
+      keep_alive(s);
+    else if (rng.chance(70))
+      trespass(rng, s.lane[rng.below(2)], s);
   }
 }
 

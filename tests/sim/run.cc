@@ -253,9 +253,11 @@ void Run::attempt_progress(Attempt& a) {
   if (a.finished || a.end[1] == nullptr || !a.end[0]->established || !a.end[1]->established) return;
   if (!a.lane[0]->done() || !a.lane[1]->done()) return;
   const bool both = a.plan->ending == Ending::kBoth;
+  // Who has bound a window that others name waits a while for them.
+  const bool lent = a.plan->lane[0].lent || a.plan->lane[1].lent;
   for (int i : {0, 1})
     if (both || i == a.plan->closer)
-      w.after(w.rng.below(10'000), a.end[i]->life_, [e = a.end[i]] { e->close(); });
+      w.after(lent ? w.rng.log_range(20'000'000, 3'000'000'000) : w.rng.below(10'000), a.end[i]->life_, [e = a.end[i]] { e->close(); });
 }
 
 void Run::end_is_over(Attempt* a) {

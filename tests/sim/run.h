@@ -61,8 +61,8 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void post_recvs();
   void wake_send();
   LentWindows* others_windows(WrOpcode opcode) const;
-  bool looks_for_window(WrOpcode opcode);
-  void fill_foreign(size_t i, Qp::SendWr& wr);
+  bool looks_for_window(const OpPlan& p);
+  const LentWindows::Window* fill_foreign(size_t i, Qp::SendWr& wr);
   void wake_waiting();
   bool may_post(const OpPlan& p) const;
   void pause(const PausePlan& p);

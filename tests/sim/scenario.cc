@@ -346,7 +346,8 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.has(kForeign)) {
     while (sc.pairs.size() < 4 && foreign.chance(60)) sc.pairs.push_back(make_pair(foreign, sc, sc.pairs.size()));
     // The words that all work on are in one PD.
-    for (PairPlan& pair : sc.pairs) plan_foreign(foreign, pair, !sc.has(kWord));
+    for (PairPlan& pair : sc.pairs)
+      plan_foreign(foreign, pair, !sc.has(kWord), &pair == &sc.pairs.front() || foreign.chance(25));
   }
   if (sc.has(kSrq)) share_receives(srq, sc);
   if (sc.has(kScarce))

@@ -108,6 +108,7 @@ struct OpPlan {
   bool foreign = false;                    ///< BIND_MW of what others use, or wrong: such a use
   bool contended = false;                  ///< an atomic, and its word is that of the responder's host
   bool alone = false;                      ///< posted when all before it have completed
+  bool living = false;                     ///< by a window of another connection: of one that lives, if there is one
   uint32_t after = 0;                      ///< ... when so many messages of the other lane have been received
   std::vector<uint32_t> local, recv;       ///< lengths of the SGEs
 };
@@ -219,8 +220,8 @@ struct Scenario {
 std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge);
 /// Adds windows to a connection. @p bad: one is used wrongly.
 void plan_windows(Rng& rng, SessionPlan& session, bool bad);
-/// Windows of which some are used by other connections.
-void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds);
+/// Windows of which some are used by other connections. @p lender: not by this one, which waits for them.
+void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds, bool lender);
 /// Behind the cutting of work requests. @p first: messages that each lane lacks at its beginning.
 void cut_windows(SessionPlan& session, const size_t first[2]);
 

@@ -89,7 +89,8 @@ class World {
   bool dead[kMaxSides][2][2] = {};
   bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
   uint64_t moves = 0;      ///< of connections, to the other port
-  uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound
+  uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound ...
+  uint64_t of_living = 0;   ///< ... and is connected
   uint64_t mutated = 0;  ///< times that the mutation did its damage
 
  private:

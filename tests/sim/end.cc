@@ -52,7 +52,18 @@ void End::make_qp() {
     in()->shared_words = process_->words;
   }
   if (qpn == 0) qpn = process_->create_qp(attr);
+  if (attempt_ != nullptr && w_.sc.has(kQpAccess)) permit(attempt_->plan->access[which_], false);
   if (attempt_ != nullptr && attempt_->plan->lane[1 - which_].ahead) post_recvs();
+}
+
+void End::permit(uint32_t access, bool connected) {
+  if (over || gone_ || qp() == nullptr) return;
+  w_.trace("%c app: qp %u permits %x", 'A' + machine_.side, qpn, access);
+  in()->permit(access, connected);
+  if (w_.mutation == Mutation::kIgnoreAccess) access = kAccessOfConnection, ++w_.mutated;
+  if (w_.mutation == Mutation::kNoAccess && connected) access = 0, ++w_.mutated;
+  if (w_.mutation == Mutation::kKeepAccess && connected) return void(++w_.mutated);
+  process_->engine->qp_permit(qp(), access);
 }
 
 void End::register_memory(Lane& requester, Lane& responder) {
@@ -131,6 +142,8 @@ void End::opened() {
     const SessionPlan& plan = *e.attempt_->plan;
     for (const PausePlan& p : plan.pauses)
       if (p.end == e.which_) e.w_.after(p.at, e.life_, [s, &p] { s->pause(p); });
+    for (const PermitPlan& p : plan.permits)
+      if (p.end == e.which_) e.w_.after(p.at, e.life_, [s, &p] { s->permit(p.access, true); });
     if (plan.early_end != 0 && (e.which_ == plan.closer || plan.ending == Ending::kBoth))
       e.w_.after(plan.early_end, e.life_, [s] { s->close(); });
     e.run_.attempt_progress(*e.attempt_);
@@ -258,7 +271,7 @@ void End::wake_send() {
       full = true;
       break;
     }
-    ++lane->send.posted;
+    lane->posted();
     if (others != nullptr) ++w_.trespasses, w_.of_living += others->lives();
     any = true;
   }

@@ -86,7 +86,8 @@ Options parse(int argc, char** argv) {
 
 /// What the workers share.
 struct Board {
-  std::atomic<uint64_t> next{0}, done{0}, failed{0}, sent{0}, repeated{0}, moves{0}, trespasses{0}, of_living{0};
+  std::atomic<uint64_t> next{0}, done{0}, failed{0}, sent{0}, repeated{0}, moves{0};
+  std::atomic<uint64_t> trespasses{0}, of_living{0}, refusals{0};
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 64> current{};  ///< per worker: the seed at work, 0: none
 };
@@ -129,6 +130,7 @@ void work(const Options& o, Board& board, unsigned me, const std::string& progra
     board.moves += run.w.moves;
     board.trespasses += run.w.trespasses;
     board.of_living += run.w.of_living;
+    board.refusals += run.w.refusals;
     if (!good) {
       const uint64_t n = ++board.failed;
       if (o.expect_violation) {
@@ -195,11 +197,13 @@ int run_many(const Options& o, const std::string& program) {
     }
   }
   std::printf("%llu seeds in %llu s: %llu failed; %llu datagrams with a PSN, %llu of them repetitions; "
-              "%llu moves to the other port; %llu uses of others' windows, %llu of them while they live\n",
+              "%llu moves to the other port; %llu uses of others' windows, %llu of them while they live; "
+              "%llu refusals by access flags\n",
               static_cast<unsigned long long>(board.done), static_cast<unsigned long long>(seconds()),
               static_cast<unsigned long long>(board.failed), static_cast<unsigned long long>(board.sent),
               static_cast<unsigned long long>(board.repeated), static_cast<unsigned long long>(board.moves),
-              static_cast<unsigned long long>(board.trespasses), static_cast<unsigned long long>(board.of_living));
+              static_cast<unsigned long long>(board.trespasses), static_cast<unsigned long long>(board.of_living),
+              static_cast<unsigned long long>(board.refusals));
   return (board.failed != 0) == o.expect_violation ? 0 : 1;
 }
 

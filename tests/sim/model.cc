@@ -396,14 +396,15 @@ void Lane::check_reads() {
 }
 
 /// Not a flush: was it to be expected of this work request?
-bool Lane::status_allowed(const Op& op, WcStatus status) const {
+bool Lane::status_allowed(size_t i, WcStatus status) const {
+  const Op& op = ops_[i];
   const WrOpcode o = op.plan->opcode;
   switch (status) {
     case WcStatus::kRetryExcErr:
       return w_.sc.may_break();
     case WcStatus::kRemAccessErr:
       if (op.plan->wrong == Wrong::kRkey) return !takes_bytes(o) || o == WrOpcode::kSendInv;
-      return op.plan->risky || op.plan->wrong == Wrong::kBounds || op.plan->wrong == Wrong::kRights ||
+      return op.plan->risky || may_be_refused(i) || op.plan->wrong == Wrong::kBounds || op.plan->wrong == Wrong::kRights ||
              op.plan->wrong == Wrong::kBeyond || op.plan->wrong == Wrong::kUnbound ||
              (op.plan->wrong == Wrong::kForeign && !is_local(o));
     case WcStatus::kMwBindErr:
@@ -430,6 +431,7 @@ void Lane::on_send(const Cqe& c) {
       return w_.fail("completion", "lane %c: no completion of %zu before that of %zu", name_, send.completed, i);
     if (send.failed) return w_.fail("completion", "lane %c: %zu was not flushed", name_, send.completed);
     ++send.succeeded;
+    check_permitted(send.completed);
     effect(send.completed, "though completed silently");
   }
   const Op& op = ops_[i];
@@ -440,12 +442,13 @@ void Lane::on_send(const Cqe& c) {
       if (raw_ ? send.error != WcStatus::kSuccess : send.failed)
         w_.fail("status", "lane %c: %zu: a second error, %d", name_, i, static_cast<int>(c.status));
       send.error = c.status;
-      if (!raw_ && !status_allowed(op, c.status))
+      if (!raw_ && !status_allowed(i, c.status))
         w_.fail("status", "lane %c: %s %zu: status %d", name_, op_name(op.plan->opcode), i, static_cast<int>(c.status));
       if (!raw_ && op.refused != 0 && c.status == WcStatus::kRemAccessErr && c.vendor_err != op.refused)
         w_.fail("status", "lane %c: %s %zu by a window of another connection: vendor_err %x, expected %x", name_,
                 op_name(op.plan->opcode), i, c.vendor_err, op.refused);
     }
+    check_refusal(op, c);
     if (!w_.sc.may_break())
       w_.fail("status", "lane %c: %s %zu: status %d and nothing that explains it", name_, op_name(op.plan->opcode), i,
               static_cast<int>(c.status));
@@ -456,6 +459,7 @@ void Lane::on_send(const Cqe& c) {
   ++send.succeeded;
   if (op.plan->wrong != Wrong::kNone && !raw_)
     return w_.fail("status", "lane %c: %s %zu succeeds, which it must not", name_, op_name(op.plan->opcode), i);
+  check_permitted(i);
   if (c.opcode != operation(op.plan->opcode).completion || c.flags != 0 ||
       (is_answered(op.plan->opcode) && c.byte_len != op.plan->size))
     w_.fail("completion", "lane %c: %zu: opcode %d, %u bytes", name_, i, static_cast<int>(c.opcode), c.byte_len);
@@ -564,13 +568,13 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     const Op& op = ops_[i];
     const WrOpcode o = op.plan->opcode;
     const bool known_done = i < send.completed && !send.failed, posted = i < send.posted;
-    const bool foreign = op.plan->wrong == Wrong::kForeign;
+    const bool refused = op.plan->wrong == Wrong::kForeign || must_be_refused(op);
     if (!may_break && !known_done && !(posted && !op.plan->signalled))
       w_.fail("lost", "lane %c: %s %zu did not complete", name_, op_name(o), i);
     if (o == WrOpcode::kRdmaRead) {
       in_sink.push_back(op.local);
       in_source.push_back(op.remote);
-      if (!raw_ && (posted && !foreign ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
+      if (!raw_ && (posted && !refused ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
         w_.fail("memory", "lane %c: sink of READ %zu holds what nobody has sent", name_, i);
       if (!source.holds(op.remote, op.plan->read_of >= 0 ? source.salt + 99 : op.data))
         w_.fail("memory", "lane %c: source of READ %zu has changed", name_, i);
@@ -578,7 +582,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     }
     if (is_atomic(o)) {
       in_sink.push_back(op.local);
-      if (!raw_ && !sink.untouched(op.local) && (!posted || foreign || !(op.plan->contended || result_there(op))))
+      if (!raw_ && !sink.untouched(op.local) && (!posted || refused || !(op.plan->contended || result_there(op))))
         w_.fail("memory", "lane %c: result of atomic %zu is what was never there", name_, i);
       continue;
     }
@@ -590,11 +594,12 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     Block& b = takes_bytes(o) ? recv : target;
     (takes_bytes(o) ? in_recv : in_target).push_back(op.remote);
     const bool may_be_there = posted && (!takes_bytes(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
-    const bool none = (op.plan->wrong == Wrong::kUnbound && op.plan->alone) || (foreign && !takes_bytes(o));
+    const bool none = (op.plan->wrong == Wrong::kUnbound && op.plan->alone) || (refused && !takes_bytes(o));
     if (!raw_ && (may_be_there && !none ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
       w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
   }
   check_windows();
+  check_withheld();
   check_block(src, in_src, "src");
   check_block(sink, in_sink, "sink");
   check_block(recv, in_recv, "recv");

@@ -73,6 +73,7 @@ struct Op {
   uint32_t imm = 0;            ///< with immediate data
   AtomicOperands operands{};   ///< atomic ...
   uint64_t found = 0;          ///< ... and what it finds, being done once and in its turn
+  uint64_t posted_at = 0;      ///< ns
   uint16_t refused = 0;        ///< by a window of another connection: the vendor_err that it must fail with; 0: any
 };
 
@@ -97,6 +98,24 @@ struct LaneEnd {
 
 class SharedWords;
 
+/// What a QP leaves its peer, from when on.
+class Rights {
+ public:
+  void become(uint64_t at, uint32_t rights);
+  uint32_t now() const;
+  bool ever(uint32_t right, uint64_t from) const;    ///< at some time since @p from
+  bool always(uint32_t right, uint64_t from) const;  ///< at all times since then
+
+ private:
+  template <typename F>
+  bool any(uint64_t from, F what) const;
+  struct Change {
+    uint64_t at;
+    uint32_t rights;
+  };
+  std::vector<Change> changes_;  ///< none: all rights, always
+};
+
 class Lane {
  public:
   /// @p first_window: index of the first window, behind those of all regions.
@@ -108,6 +127,7 @@ class Lane {
 
   /// Next work request or receive to post; its index. The caller says how it went.
   size_t next_send() const { return send.posted; }
+  void posted() { ops_[send.posted++].posted_at = w_.clock.now; }
   const Op& op(size_t i) const { return ops_[i]; }
   size_t size() const { return ops_.size(); }
   size_t sends() const { return send_ops_.size(); }
@@ -144,6 +164,9 @@ class Lane {
   /// No completion of the requester is missing.
   bool settled() const;
 
+  /// The responder's QP has the access flags @p flags from here on (lane_rights.cc).
+  void permit(uint32_t flags, bool connected);
+
   // ---- Windows, of the responder ----
 
   const std::vector<Window>& windows() const { return windows_; }
@@ -160,10 +183,15 @@ class Lane {
   void effect(size_t i, const char* when);
   void verify_through(size_t i, const char* when);
   bool last_byte_new(const Block& b, const Op& op) const;
-  bool status_allowed(const Op& op, WcStatus status) const;
+  bool status_allowed(size_t i, WcStatus status) const;
   void plan_atomic(Op& op);
   void make_windows(const LanePlan& plan, uint32_t first_index);
   void check_windows();
+  bool must_be_refused(const Op& op) const;
+  bool may_be_refused(size_t i) const;
+  void check_permitted(size_t i);
+  void check_refusal(const Op& op, const Cqe& c);
+  void check_withheld();
   bool result_there(const Op& op) const;
   void check_word(size_t posted);
   void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
@@ -185,6 +213,10 @@ class Lane {
   std::vector<uint64_t> word_values_;  ///< what is there before the first, and behind each
   std::vector<Window> windows_;
   uint32_t lent_ = 0;
+  Rights rights_;
+  bool no_right_ = false;  ///< a work request was refused by the QP's flags
+  size_t accepted_ = 0;  ///< work requests before it are not refused any more, whatever the flags become
+  std::vector<std::byte> kept_target_, kept_words_;  ///< as it is while it may not be changed; empty: it may
 };
 
 }  // namespace usiw::sim

@@ -65,7 +65,7 @@ Reduced reduce(uint64_t seed, const Cuts& start, Mutation mutation) {
   for (unsigned f = 0; f < kFaults; ++f) {
     if (!whole.has(static_cast<Fault>(f))) continue;
     Cuts c = best;
-    c.without |= 1u << f;
+    c.without |= bit(f);
     attempt(c);
   }
   for (size_t n = 1; n < 3; ++n) {
@@ -104,9 +104,9 @@ bool parse_cut(const std::string& arg, const std::function<std::string()>& value
   if (arg == "--without") {
     std::stringstream in(value());
     while (std::getline(in, item, ',')) {
-      if (item == "added") cuts.without |= ~0u << kAdded;
+      if (item == "added") cuts.without |= kAllAdded;
       for (unsigned f = 0; f < kFaults; ++f)
-        if (item == fault_name(f)) cuts.without |= 1u << f;
+        if (item == fault_name(f)) cuts.without |= bit(f);
     }
   } else if (arg == "--drop-pairs") {
     std::stringstream in(value());

@@ -65,6 +65,7 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   const LentWindows::Window* fill_foreign(size_t i, Qp::SendWr& wr);
   void wake_waiting();
   bool may_post(const OpPlan& p) const;
+  void permit(uint32_t access, bool connected);
   void pause(const PausePlan& p);
   void drained();
   void resume();

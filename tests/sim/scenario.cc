@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign"};
+    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -286,8 +286,8 @@ std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
 const char* fault_name(unsigned fault) { return kNames[fault]; }
 
 bool Scenario::may_break() const {
-  constexpr uint32_t kBreaks = 1u << kRaw | 1u << kLongCut | 1u << kKill | 1u << kCrash | 1u << kBadOp |
-                               1u << kMidClose | 1u << kAbort;
+  constexpr Faults kBreaks = bit(kRaw) | bit(kLongCut) | bit(kKill) | bit(kCrash) | bit(kBadOp) |
+                             bit(kMidClose) | bit(kAbort);
   return (faults & kBreaks) != 0;
 }
 
@@ -296,28 +296,29 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Scenario sc;
   sc.seed = seed;
   static constexpr unsigned kHowMany[] = {0, 1, 1, 1, 2, 2, 2, 3, 4, 6};
-  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= 1u << rng.below(kDrawn);
+  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= bit(rng.below(kDrawn));
   // Numbers of their own: every other seed stays what it was.
   Rng ports(seed ^ 0x9d0f5a11);
   sc.two_ports = ports.chance(35);
-  if (sc.two_ports && ports.chance(70)) sc.faults |= 1u << kPort;
+  if (sc.two_ports && ports.chance(70)) sc.faults |= bit(kPort);
   // Without a kind of what follows, all is as it was before there was that kind.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
-  Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9);
+  Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9), rights(seed ^ 0x5e8b3a61);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
-    if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= 1u << kind | (worse ? 1u << with : 0);
+    if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= bit(kind) | (worse ? bit(with) : 0);
   };
   also(srq, kSrq, kAbort);
   also(mw, kMw, kBadOp);
   also(word, kWord, kMidClose);
   also(sqd, kSqd, kMidClose);
   if ((cuts.without >> kSrq & 1) == 0) also(scarce, kScarce, kSrq);
-  if (sc.has(kScarce)) sc.faults |= 1u << kSrq;
+  if (sc.has(kScarce)) sc.faults |= bit(kSrq);
   also(foreign, kForeign, kAbort);
-  if (sc.has(kForeign)) sc.faults |= 1u << kBadOp;
+  if (sc.has(kForeign)) sc.faults |= bit(kBadOp);
+  also(rights, kQpAccess, kBadOp);
   // The plan is made with all faults; what is cut out is only not done.
-  const uint32_t all = sc.faults;
+  const Faults all = sc.faults;
   const bool three = rng.chance(20);
   for (int i = 0; i < (three ? 3 : 2); ++i) {
     HostPlan h;
@@ -362,6 +363,9 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.has(kSqd))
     for (PairPlan& pair : sc.pairs)
       for (SessionPlan& s : pair.sessions) s.pauses = make_pauses(sqd);
+  if (sc.has(kQpAccess))
+    for (PairPlan& pair : sc.pairs)
+      for (SessionPlan& s : pair.sessions) plan_rights(rights, s);
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
   make_incidents(wire_rng, sc);
@@ -391,6 +395,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
         if (!lane.ops.empty()) lane.ops.back().signalled = true;
       }
       if (cuts.ops != SIZE_MAX || cuts.first_op != 0) cut_windows(s, first_recv);
+      if (!sc.has(kBadOp)) refuse_nothing(s);
     }
   }
   for (auto it = cuts.drop_pairs.rbegin(); it != cuts.drop_pairs.rend(); ++it)

@@ -77,9 +77,15 @@ enum Fault : unsigned {
   kSqd,         ///< QPs go to SQD and back amid their work
   kScarce,      ///< an SRQ has one to three receives, and more connections take from it
   kForeign,     ///< windows are used by others than the connections that have bound them
+  kQpAccess,    ///< QPs permit their peers less than everything, and other things under way
   kFaults,
 };
 const char* fault_name(unsigned fault);
+
+using Faults = uint64_t;  ///< a bit for each
+constexpr Faults bit(unsigned fault) { return Faults{1} << fault; }
+constexpr Faults kAllAdded = ~Faults{0} << kAdded;
+static_assert(kFaults <= 64);
 
 enum class Wrong : uint8_t {
   kNone,
@@ -138,6 +144,13 @@ struct PausePlan {
   bool tell = false;
 };
 
+/// Other access flags of a QP.
+struct PermitPlan {
+  int end;
+  uint64_t at;  ///< ns after ESTABLISHED
+  uint32_t access;
+};
+
 enum class Ending : uint8_t { kDisconnect, kBoth, kError, kDestroy };
 
 struct SessionPlan {
@@ -153,6 +166,8 @@ struct SessionPlan {
   uint64_t think = 0;      ///< ns until the server accepts
   uint64_t gap = 0;        ///< ns between this session and the next
   std::vector<PausePlan> pauses;
+  uint32_t access[2] = {0, 0};  ///< flags of the QP of each end; 0: those of a connection
+  std::vector<PermitPlan> permits;
   bool reset_qp = false;   ///< the client uses the QP of the session before again
 };
 
@@ -200,7 +215,7 @@ struct HostPlan {
 
 struct Scenario {
   uint64_t seed = 0;
-  uint32_t faults = 0;  ///< bits of Fault
+  Faults faults = 0;
   bool two_ports = false;  ///< connections have raw packets and a socket, and may move
   WireFaults wire;
   std::vector<HostPlan> hosts;
@@ -212,7 +227,7 @@ struct Scenario {
   bool may_break() const;
   /// The wire and the processes do nothing bad at all.
   bool clean() const {
-    constexpr uint32_t kHarmless = 1u << kSlowLine | 1u << kReject | 1u << kDuplicate | ~0u << kAdded;
+    constexpr Faults kHarmless = bit(kSlowLine) | bit(kReject) | bit(kDuplicate) | kAllAdded;
     return (faults & ~kHarmless) == 0;
   }
 };
@@ -222,12 +237,16 @@ std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge);
 void plan_windows(Rng& rng, SessionPlan& session, bool bad);
 /// Windows of which some are used by other connections. @p lender: not by this one, which waits for them.
 void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds, bool lender);
+/// Access flags of the QPs of a connection, of which some refuse what its lanes do.
+void plan_rights(Rng& rng, SessionPlan& session);
+/// Behind that, and behind all cutting: no flags refuse anything of the lanes.
+void refuse_nothing(SessionPlan& session);
 /// Behind the cutting of work requests. @p first: messages that each lane lacks at its beginning.
 void cut_windows(SessionPlan& session, const size_t first[2]);
 
 /// What is left out of a scenario.
 struct Cuts {
-  uint32_t without = 0;           ///< bits of Fault
+  Faults without = 0;
   std::vector<int> drop_pairs;
   size_t sessions = SIZE_MAX;     ///< of each pair, at most
   size_t ops = SIZE_MAX;          ///< of each lane, at most

@@ -13,7 +13,7 @@ const char* mutation_name(Mutation m) {
       "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers", "stay-put",
       "lose-receive", "swallow-last-wqe", "swallow-limit", "write-unbound", "flip-unbound",
       "repeat-atomic", "two-winners", "go-on-early", "swallow-drained", "jump-queue",
-      "late-limit",  "forget-stream"};
+      "late-limit",  "forget-stream", "ignore-access", "keep-access", "no-access"};
   static_assert(kNames.size() == static_cast<size_t>(Mutation::kMutations));
   return kNames[static_cast<size_t>(m)];
 }

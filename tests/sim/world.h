@@ -48,6 +48,9 @@ enum class Mutation {
   kJumpQueue,          ///< who waits longest for a receive of the SRQ becomes the last
   kLateLimit,          ///< the SRQ's limit is told one receive late
   kForgetStream,       ///< a window of type 2 is everybody's in its PD
+  kIgnoreAccess,       ///< a QP permits everything, whatever its access flags are
+  kKeepAccess,         ///< it goes on with the flags that it had when it was connected
+  kNoAccess,           ///< it permits nothing once its flags are changed
   kMutations,
 };
 const char* mutation_name(Mutation m);
@@ -91,6 +94,7 @@ class World {
   uint64_t moves = 0;      ///< of connections, to the other port
   uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound ...
   uint64_t of_living = 0;   ///< ... and is connected
+  uint64_t refusals = 0;   ///< work requests that the flags of a QP have refused
   uint64_t mutated = 0;  ///< times that the mutation did its damage
 
  private:

@@ -292,5 +292,27 @@ def test_module_unload_with_devices():
     rping(count=3)
 
 
+@pytest.mark.core
+@pytest.mark.skipif(bool(PEER), reason="the module of usiw")
+@pytest.mark.parametrize("first", ["server", "peers"])
+def test_module_unload_behind_a_kill(first):
+    """kill -9 of a process with QPs at an SRQ amid the messages of its peers, and of those, and rmmod at once, while
+    the kernel ends what they have left: it goes as soon as nobody has a device open."""
+    server = Proc([path_of("srq_peers"), "server", B.ip, 5], where=B.where)
+    port = server.wait_for(r"^listening (\d+)")[1]
+    peers = [Proc([path_of("srq_peers"), role, A.ip, B.ip, port], where=A.where)
+             for role in 3 * ["stream"] + 2 * ["idle"]]
+    server.wait_for("^received", timeout=60)
+    assert all(proc.status is None for proc in [server, *peers])
+    for proc in [server, *peers] if first == "server" else [*peers, server]:
+        proc.signal(signal.SIGKILL)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, timeout=60, check=False).returncode == 0,
+          "rmmod", timeout=20, every=0)
+    assert "usiw" not in open("/proc/modules", encoding="ascii").read()
+    assert not rdma_links()
+    reload_module()
+    rping(count=3)
+
+
 def test_programs_are_there():
     assert os.access(path_of("traffic"), os.X_OK)

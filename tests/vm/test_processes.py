@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import signal
 import time
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from support.cases import path_of
 from support.net import A, B, PEER
 from support.pairs import Server, next_port
-from support.procs import PATIENCE, Proc, run
+from support.procs import PATIENCE, Proc, run, until
 
 
 @pytest.mark.core
@@ -66,6 +67,34 @@ def test_killed_with_a_shared_receive_queue():
     server.wait()
     others.end_client(witness)
     others.stop()
+
+
+@pytest.mark.core
+@pytest.mark.provider
+def test_stopped_while_its_shared_receive_queue_is_resized():
+    """SIGSTOP of a process that changes the size of its SRQ all the time, amid the messages of four peers, for a second
+    and for less: no message is lost, none comes twice, and the peers live."""
+    server = Proc([path_of("srq_resizing"), "server", B.ip, 4], where=B.where)
+    port = server.wait_for(r"^listening (\d+)")[1]
+    peers = [Proc([path_of("srq_resizing"), "peer", A.ip, B.ip, port], where=A.where) for _ in range(4)]
+
+    def numbers(word):
+        return [int((re.findall(rf"^{word} (\d+)", proc.output, re.M) or [0])[-1]) for proc in peers]
+
+    server.wait_for("^resizes", timeout=60)
+    until(lambda: all(numbers("sent")), "messages of all peers", timeout=60)
+    for seconds in (1, 0.05, 0.2, 1):
+        server.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        server.signal(signal.SIGCONT)
+        before = numbers("sent")
+        until(lambda: all(now > then for now, then in zip(numbers("sent"), before)), "more of them", timeout=60)
+    assert all(proc.status is None for proc in [server, *peers])
+    for peer in peers:
+        peer.signal(signal.SIGTERM)
+    for peer in peers:
+        peer.expect(0, 60)
+    assert int(re.search(r"^messages (\d+)", server.expect(0, 60), re.M)[1]) == sum(numbers("all"))
 
 
 def test_traffic_in_both_directions():

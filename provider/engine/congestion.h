@@ -20,7 +20,10 @@ namespace usiw {
 ///    processes take turns on one CPU): the cut is taken back and the target raised;
 ///  - a few per cent of loss is noise of the wire, repaired by SACK. Congestion is more than
 ///    kLossPercent in a round, and any loss in slow start or while the queue is as long as
-///    it has been of late: answered at once and once per window.
+///    it has been of late: answered at once and once per window;
+///  - where losses come with the longest queue, as those of a buffer that overflows do, the window
+///    at which they came is remembered: it is approached by ever smaller steps and left by ever
+///    larger ones, in the manner of BIC (INFOCOM 2004), so that few datagrams tell where it is.
 class DelayCongestion {
  public:
   static constexpr float kInitial = 64;
@@ -30,6 +33,11 @@ class DelayCongestion {
   static constexpr uint64_t kMaxTarget = 50'000'000;
   static constexpr uint32_t kLossPercent = 5;
   static constexpr uint64_t kShortQueue = 10'000;  ///< ns; host noise, no queue
+  static constexpr float kFullLosses = 0.4f;       ///< share of losses with the longest queue: a buffer overflows
+  static constexpr float kFewest = 4;              ///< datagrams; in smaller windows steps are too coarse to matter
+  static constexpr float kStep = 0.04f;            ///< datagrams by which the window grows in a round where it is full
+  static constexpr float kLonger = 1.06f;          ///< from a step to the next, beyond
+  static constexpr float kYield = 0.85f;           ///< of a window that shrinks: room for others to grow
 
   uint32_t window() const { return static_cast<uint32_t>(cwnd_); }
 
@@ -60,10 +68,13 @@ class DelayCongestion {
     ++lost_;
     const float round = std::max(cwnd_, static_cast<float>(acked_ + lost_));
     const bool full = longest_queue_ > kShortQueue && queue_ * 4 >= longest_queue_ * 3;
+    full_losses_ += ((full ? 1.0f : 0.0f) - full_losses_) / 16;
     if (!full && !slow_start_ && (lost_ < 3 || static_cast<float>(lost_ * 100) <= round * kLossPercent)) return;
     undo_cwnd_ = cwnd_;
     cut_at_ = now;
     lost_ = 0;
+    full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
+    step_ = kStep;
     cut(0.7f);
   }
 
@@ -107,8 +118,16 @@ class DelayCongestion {
     } else {
       cut_rtt_ = 0;
       if (target_ > kBaseTarget) target_ -= (target_ - kBaseTarget) / 64 + 1;
-      if (limited_ && !slow_start_) cwnd_ = std::min(kCeiling, cwnd_ + std::max(1.0f, cwnd_ / 16));
+      if (limited_ && !slow_start_) cwnd_ = std::min(kCeiling, cwnd_ + growth());
     }
+  }
+  /// By how much the window grows in a round.
+  float growth() {
+    const float most = std::max(1.0f, cwnd_ / 16);
+    if (full_losses_ < kFullLosses || full_cwnd_ < kFewest) full_cwnd_ = 0;
+    if (full_cwnd_ == 0) return most;
+    if (cwnd_ < full_cwnd_) return std::clamp((full_cwnd_ - cwnd_) / 4, kStep, most);
+    return step_ = std::min(most, step_ * kLonger);
   }
   void cut(float factor) {
     cwnd_ = std::max(kFloor, cwnd_ * factor);
@@ -118,6 +137,9 @@ class DelayCongestion {
   float cwnd_ = kInitial;
   float cut_cwnd_ = 0;    ///< window before the cuts for delay that are being judged
   float undo_cwnd_ = 0;   ///< window before the last cut for loss
+  float full_cwnd_ = 0;    ///< window at which a buffer has overflowed; 0: not known
+  float step_ = kStep;     ///< the last one beyond that
+  float full_losses_ = 1;  ///< share of the last losses that came with the longest queue
   bool slow_start_ = true;
   bool limited_ = false;
   uint32_t round_end_ = 0;

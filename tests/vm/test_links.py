@@ -16,7 +16,7 @@ from support.procs import Proc, run, until
 
 pytestmark = [pytest.mark.netns, pytest.mark.kernel]
 
-CM_USER = path_of("cm_user")
+CM_USER, CM_LINKS = path_of("cm_user"), path_of("cm_links")
 USIW_RUN = str(pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run")
 
 VLAN_ID = 5
@@ -136,6 +136,18 @@ def test_link_local_of_a_vlan(vlan):
     pair(["rping", "-s", "-a", addresses[1], *common],
          ["rping", "-c", "-a", to_b, "-I", addresses[0], *common], port, b, a)
     assert frames(B, b.netdev) > before + 200
+
+
+@pytest.mark.parametrize("vlan", ["none", "device"], indirect=True)
+def test_wire_and_vlan_at_a_time(vlan):
+    """Two connections of a process that differ in nothing but the link: by one device, or by one on each."""
+    here, there = (link_local_of(end.netdev, end.where) for end in vlan)
+    both = [address for end in (A, vlan[0]) for address in (f"{here}%{end.netdev}", f"{there}%{end.netdev}")]
+    port = next_port()
+    server = Proc([CM_LINKS, "serve", port], where=B.where)
+    server.wait_for("^listening")
+    Proc([CM_LINKS, "connect", port, *both], where=A.where).expect(0, 120)
+    server.expect(0, 60)
 
 
 @pytest.mark.parametrize("vlan", ["none", "device"], indirect=True)
@@ -277,6 +289,15 @@ def test_one_address_on_two_links():
         for (to, _), server in zip(links, servers):
             assert "connect 0" in Proc([CM_USER, "connect", to, port], where=A.where).expect(0, 60)
             assert "serve 0" in server.expect(0, 60)
+        # Two connections of one process at a time, of which all addresses and ports are the same.
+        port = next_port()
+        servers = [Proc([CM_LINKS, "serve", port, n], where=peer.where) for n, peer in enumerate((B, c))]
+        for server in servers:
+            server.wait_for("^listening")
+        both = [address for to, _ in links for address in (to.replace("::77", "::78"), to)]
+        Proc([CM_LINKS, "connect", port, *both], where=A.where).expect(0, 120)
+        for server in servers:
+            server.expect(0, 60)
 
 
 def test_link_local_of_the_wire():

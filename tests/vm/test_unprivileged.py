@@ -84,8 +84,8 @@ def test_port_and_reason_are_shown():
     assert shown and all(e == ("socket", "rights") for e in shown), shown
     client.kill()
     client = live(server, A)
-    shown = qps_of(client.pid)
-    assert shown and all(e == ("packet", "fastest") for e in shown), shown
+    # Where the machine has stood still meanwhile, the connection has left its port as silent, and comes back.
+    until(lambda: set(qps_of(client.pid)) == {("packet", "fastest")}, "raw packets", timeout=60)
     client.kill()
     server.stop()
 

@@ -4,58 +4,25 @@
 //   srq_peers server ADDRESS COUNT         accepts COUNT connections and gives each receive back
 //   srq_peers stream|idle FROM TO PORT     sends long messages all the time, or only waits with receives posted
 //
-// A peer ends with 0 once it has been told of the end: DISCONNECTED, and a completion for each work request that was posted,
-// flushed but for those that were through.
+// A peer ends with 0 once it has been told of the end: DISCONNECTED, and a completion for each work request that was
+// posted, flushed but for those that were through.
 #include <cstdio>
 #include <string>
 
-#include "rig.h"
+#include "srq_server.h"
 
 namespace {
 
 constexpr uint32_t kMessage = 4 << 20;
 constexpr uint64_t kReceives = 4, kSends = 4;
 
-void say(const char* text, unsigned number) {
-  std::printf("%s %u\n", text, number);
-  std::fflush(stdout);
-}
-
 int serve(const std::string& ip, unsigned count) {
-  Listener listener(ip);
-  say("listening", listener.port());
-  std::vector<std::unique_ptr<Endpoint>> peers;
-  std::unique_ptr<Region> memory;
-  Options options;
-  const auto post = [&](uint64_t slot) {
-    ibv_sge sge = memory->sge(slot * kMessage, kMessage);
-    ibv_recv_wr wr = {.wr_id = slot, .next = nullptr, .sg_list = &sge, .num_sge = 1}, *bad;
-    CHECK_EQ(ibv_post_srq_recv(options.srq, &wr, &bad), 0);
-  };
-  while (peers.size() < count) {
-    auto& peer = *peers.emplace_back(std::make_unique<Endpoint>());
-    peer.adopt(listener.wait_request(4 * kWaitMs).id);
-    if (!options.srq) {
-      ibv_pd* const pd = pd_of(peer.id->verbs);
-      ibv_srq_init_attr attr = {};
-      attr.attr.max_wr = kReceives;
-      attr.attr.max_sge = 1;
-      options.srq = ibv_create_srq(pd, &attr);
-      options.cq = ibv_create_cq(peer.id->verbs, 256, nullptr, nullptr, 0);
-      CHECK(options.srq && options.cq);
-      memory = std::make_unique<Region>(pd, kReceives * kMessage);
-      for (uint64_t i = 0; i < kReceives; ++i) post(i);
-    }
-    peer.create_qp(options);
-    rdma_conn_param param = conn_param(options);
-    CHECK_CALL(rdma_accept(peer.id, &param));
-    peer.events.expect(RDMA_CM_EVENT_ESTABLISHED);
-  }
+  SrqServer server(ip, count, kReceives, kMessage);
   say("connected", count);
   for (unsigned received = 0;;) {
-    const ibv_wc wc = wait_wc(options.cq, 8 * kWaitMs);
+    const ibv_wc wc = wait_wc(server.cq(), 8 * kWaitMs);
     if (wc.status == IBV_WC_SUCCESS && ++received == count) say("received", received);
-    if (wc.status == IBV_WC_SUCCESS) post(wc.wr_id);
+    if (wc.status == IBV_WC_SUCCESS) server.post(wc.wr_id);
   }
 }
 

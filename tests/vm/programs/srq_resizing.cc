@@ -9,12 +9,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
 
-#include "rig.h"
+#include "srq_server.h"
 
 namespace {
 
@@ -25,11 +24,6 @@ struct Head {
 };
 
 volatile std::sig_atomic_t told_to_end = 0;
-
-void say(const char* text, unsigned number) {
-  std::printf("%s %u\n", text, number);
-  std::fflush(stdout);
-}
 
 uint32_t bytes_of(uint32_t number) { return static_cast<uint32_t>(sizeof(Head)) + number * 397 % (kSlot - 64); }
 
@@ -49,13 +43,13 @@ unsigned resize_until(ibv_srq* srq, const std::atomic<bool>& over) {
 }
 
 /// Receives from all until each has told of its last message. Returns how many messages came.
-unsigned receive(ibv_cq* cq, const Region& memory, const std::function<void(uint64_t)>& post, size_t peers) {
+unsigned receive(SrqServer& server, size_t peers) {
   std::map<uint32_t, uint32_t> next;  // by QP
   unsigned messages = 0;
   for (size_t ended = 0; ended < peers;) {
-    const ibv_wc wc = wait_wc(cq, 4 * kWaitMs);
+    const ibv_wc wc = wait_wc(server.cq(), 4 * kWaitMs);
     if (wc.status != IBV_WC_SUCCESS) FAIL("a receive completed with '%s'", ibv_wc_status_str(wc.status));
-    const uint8_t* at = memory.data() + wc.wr_id * kSlot;
+    const uint8_t* at = server.at(wc.wr_id);
     Head head;
     CHECK(wc.byte_len >= sizeof head);
     std::memcpy(&head, at, sizeof head);
@@ -67,47 +61,19 @@ unsigned receive(ibv_cq* cq, const Region& memory, const std::function<void(uint
     CHECK_EQ(pattern_mismatch(at + sizeof head, rest, head.number), rest);
     ended += head.last;
     ++messages;
-    post(wc.wr_id);
+    server.post(wc.wr_id);
   }
   return messages;
 }
 
 int serve(const std::string& ip, unsigned count) {
-  Listener listener(ip);
-  say("listening", listener.port());
-  std::vector<std::unique_ptr<Endpoint>> peers;
-  std::unique_ptr<Region> memory;
-  Options options;
-  const auto post = [&](uint64_t slot) {
-    ibv_sge sge = memory->sge(slot * kSlot, kSlot);
-    ibv_recv_wr wr = {.wr_id = slot, .next = nullptr, .sg_list = &sge, .num_sge = 1}, *bad;
-    CHECK_EQ(ibv_post_srq_recv(options.srq, &wr, &bad), 0);
-  };
-  while (peers.size() < count) {
-    auto& peer = *peers.emplace_back(std::make_unique<Endpoint>());
-    peer.adopt(listener.wait_request(4 * kWaitMs).id);
-    if (!options.srq) {
-      ibv_srq_init_attr attr = {};
-      attr.attr.max_wr = kReceives;
-      attr.attr.max_sge = 1;
-      ibv_pd* const pd = pd_of(peer.id->verbs);
-      options.srq = ibv_create_srq(pd, &attr);
-      options.cq = ibv_create_cq(peer.id->verbs, 1024, nullptr, nullptr, 0);
-      CHECK(options.srq && options.cq);
-      memory = std::make_unique<Region>(pd, kReceives * kSlot);
-      for (uint64_t i = 0; i < kReceives; ++i) post(i);
-    }
-    peer.create_qp(options);
-    rdma_conn_param param = conn_param(options);
-    CHECK_CALL(rdma_accept(peer.id, &param));
-    peer.events.expect(RDMA_CM_EVENT_ESTABLISHED);
-  }
+  SrqServer server(ip, count, kReceives, kSlot);
   std::atomic<bool> over = false;
   unsigned resizes = 0;
   std::string wrong;
   std::thread resizer([&] {
     try {
-      resizes = resize_until(options.srq, over);
+      resizes = resize_until(server.srq(), over);
     } catch (const tap::Failure& failure) {
       wrong = failure.what();
     }
@@ -115,7 +81,7 @@ int serve(const std::string& ip, unsigned count) {
   unsigned messages = 0;
   std::string bad;
   try {
-    messages = receive(options.cq, *memory, post, count);
+    messages = receive(server, count);
   } catch (const tap::Failure& failure) {
     bad = failure.what();
   }
@@ -125,8 +91,8 @@ int serve(const std::string& ip, unsigned count) {
   if (!bad.empty()) FAIL("%s", bad.c_str());
   say("resizes", resizes);
   say("messages", messages);
-  for (auto& peer : peers) CHECK_CALL(rdma_disconnect(peer->id));
-  for (auto& peer : peers) peer->events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  for (auto& peer : server.peers()) CHECK_CALL(rdma_disconnect(peer->id));
+  for (auto& peer : server.peers()) peer->events.expect(RDMA_CM_EVENT_DISCONNECTED);
   return 0;
 }
 

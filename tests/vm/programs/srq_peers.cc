@@ -6,7 +6,6 @@
 //
 // A peer ends with 0 once it has been told of the end: DISCONNECTED, and a completion for each work request that was
 // posted, flushed but for those that were through.
-#include <cstdio>
 #include <string>
 
 #include "srq_server.h"
@@ -26,7 +25,7 @@ int serve(const std::string& ip, unsigned count) {
   }
 }
 
-int peer(bool streams, const std::string& from, const std::string& to, uint16_t port) {
+int peer(const std::string& role, const std::string& from, const std::string& to, uint16_t port) {
   Endpoint end;
   end.resolve(from, to, port);
   end.create_qp({});
@@ -37,7 +36,7 @@ int peer(bool streams, const std::string& from, const std::string& to, uint16_t 
   end.events.expect(RDMA_CM_EVENT_ESTABLISHED);
   say("connected", port);
   uint64_t sends = 0;
-  if (streams)
+  if (role == "stream")
     for (; sends < kSends; ++sends) end.send({.wr_id = sends, .sges = {source.sge()}});
   bool over = false;
   for (uint64_t left = sends; left > 0;) {
@@ -58,14 +57,4 @@ int peer(bool streams, const std::string& from, const std::string& to, uint16_t 
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    const std::string role = argc > 1 ? argv[1] : "";
-    if (role == "server" && argc == 4) return serve(argv[2], static_cast<unsigned>(std::stoi(argv[3])));
-    if (argc == 5) return peer(role == "stream", argv[2], argv[3], static_cast<uint16_t>(std::stoi(argv[4])));
-    return 2;
-  } catch (const tap::Failure& failure) {
-    std::printf("%s\n", failure.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return server_or_peer(argc, argv, serve, peer); }

@@ -8,7 +8,6 @@
 // succeeded.
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <thread>
@@ -96,7 +95,7 @@ int serve(const std::string& ip, unsigned count) {
   return 0;
 }
 
-int send_all(const std::string& from, const std::string& to, uint16_t port) {
+int send_all(const std::string&, const std::string& from, const std::string& to, uint16_t port) {
   std::signal(SIGTERM, [](int) { told_to_end = 1; });
   Endpoint end;
   end.resolve(from, to, port);
@@ -130,14 +129,4 @@ int send_all(const std::string& from, const std::string& to, uint16_t port) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    const std::string role = argc > 1 ? argv[1] : "";
-    if (role == "server" && argc == 4) return serve(argv[2], static_cast<unsigned>(std::stoi(argv[3])));
-    if (role == "peer" && argc == 5) return send_all(argv[2], argv[3], static_cast<uint16_t>(std::stoi(argv[4])));
-    return 2;
-  } catch (const tap::Failure& failure) {
-    std::printf("%s\n", failure.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return server_or_peer(argc, argv, serve, send_all); }

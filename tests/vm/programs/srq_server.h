@@ -17,6 +17,21 @@ inline void say(const char* text, unsigned number) {
   std::fflush(stdout);
 }
 
+/// The main() of such a program: `server ADDRESS COUNT` or, with the role of a peer, `ROLE FROM TO PORT`.
+inline int server_or_peer(int argc, char** argv, int (*server)(const std::string& ip, unsigned count),
+                          int (*peer)(const std::string& role, const std::string& from, const std::string& to,
+                                      uint16_t port)) {
+  try {
+    const std::string role = argc > 1 ? argv[1] : "";
+    if (role == "server" && argc == 4) return server(argv[2], static_cast<unsigned>(std::stoi(argv[3])));
+    if (argc == 5) return peer(role, argv[2], argv[3], static_cast<uint16_t>(std::stoi(argv[4])));
+    return 2;
+  } catch (const tap::Failure& failure) {
+    std::printf("%s\n", failure.what());
+    return 1;
+  }
+}
+
 class SrqServer {
  public:
   /// Says where it listens and accepts @p count connections. All of @p receives, each with a slot of @p slot bytes, are

@@ -25,7 +25,7 @@ inline uint64_t link_mark(uint32_t ifindex) {
   static const uint64_t secret = [] {
     uint64_t random = 0;
     [[maybe_unused]] const ssize_t got = getrandom(&random, sizeof random, 0);
-    return random >> 17;  // with any interface added it is still no longer
+    return random >> 17;  // with any interface added it still has 48 bits
   }();
   return secret + ifindex;
 }

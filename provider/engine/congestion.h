@@ -124,8 +124,10 @@ class DelayCongestion {
   /// By how much the window grows in a round.
   float growth() {
     const float most = std::max(1.0f, cwnd_ / 16);
-    if (full_losses_ < kFullLosses || full_cwnd_ < kFewest) full_cwnd_ = 0;
-    if (full_cwnd_ == 0) return most;
+    if (full_losses_ < kFullLosses || full_cwnd_ < kFewest) {
+      full_cwnd_ = 0;
+      return most;
+    }
     if (cwnd_ < full_cwnd_) return std::clamp((full_cwnd_ - cwnd_) / 4, kStep, most);
     return step_ = std::min(most, step_ * kLonger);
   }

@@ -67,7 +67,7 @@ bool Engine::Impl::start_work(QpContext& qp) {
       // all of its memory is there.
       if (!answered && in.count == 1 && sge.length <= full) break;
       MrFault why;
-      if (sge.length != 0 && mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why).address() == nullptr)
+      if (sge.length != 0 && !mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, sge.length, why))
         bad = WcStatus::kLocProtErr;
     }
     if (bad == WcStatus::kSuccess && length > USIW_MAX_MSG_SIZE) bad = WcStatus::kLocLenErr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file user_memory.cc
 /// What process_vm_readv(2) does for a debugger it does for the process itself, too: it brings pages in as an access
-/// would, obeys their protection, and where nothing is mapped it ends in place of the process.
+/// would and obeys their protection, and where nothing is mapped it returns an error in place of SIGSEGV.
 #include "engine/user_memory.h"
 
 #include <sys/mman.h>

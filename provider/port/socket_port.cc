@@ -430,8 +430,8 @@ bool SocketPort::receive(const Socket& from) {
     m.next = 0;
     m.len = rx_headers_[i].msg_len;
     const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow,
-                                                                 segment) || segment < 0) {
+    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow, segment) ||
+        segment < 0) {
       drops_.malformed++;
       m.count = 0;
       continue;

@@ -77,8 +77,8 @@ int PortSet::open_first(bool sockets) {
   return error;
 }
 
-/// Raw packets do not say which link they have come by, nor need they: those of the netdev have come by that one. So what
-/// cannot go by a raw port is marked with its link. The module's raw port on lo has all links of this host.
+/// Raw packets do not say which link they have come by, nor need they: those of the netdev have come by that one. So
+/// what cannot go by a raw port is marked with its link. The module's raw port on lo has all links of this host.
 bool PortSet::is_marked(const usiw_conn_info& conn) const {
   const bool raw_on_lo = port_kind_ == USIW_PORT_PACKET && (conn.flags & USIW_CONN_F_LOCAL) != 0;
   return conn.scope != 0 && conn.scope != ifindex_ && !raw_on_lo && is_link_local(conn.local_addr);

@@ -257,7 +257,8 @@ void Run::attempt_progress(Attempt& a) {
   const bool lent = a.plan->lane[0].lent || a.plan->lane[1].lent;
   for (int i : {0, 1})
     if (both || i == a.plan->closer)
-      w.after(lent ? w.rng.log_range(20'000'000, 3'000'000'000) : w.rng.below(10'000), a.end[i]->life_, [e = a.end[i]] { e->close(); });
+      w.after(lent ? w.rng.log_range(20'000'000, 3'000'000'000) : w.rng.below(10'000), a.end[i]->life_,
+              [e = a.end[i]] { e->close(); });
 }
 
 void Run::end_is_over(Attempt* a) {

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 
 #include "engine/mr_table.h"
 #include "fixture.h"
@@ -20,11 +19,8 @@
 namespace usiw::sim {
 namespace {
 
-using Statuses = std::vector<WcStatus>;
-
 constexpr size_t kPage = 4096;
-constexpr uint32_t kRights =
-    Host::kAllRights | kAccessRemoteAtomic | kAccessMwBind | kAccessOnDemand;
+constexpr uint32_t kRights = Host::kAllRights | kAccessRemoteAtomic | kAccessMwBind | kAccessOnDemand;
 
 /// Pages that are mapped at first, with a number in each byte.
 class Pages {

@@ -202,8 +202,8 @@ static inline int usiw_check_depths(__u32 ird, __u32 ord)
 
 /*
  * The IPv4 TOS or IPv6 traffic class of what a connection sends, of the one that the user has set
- * (RDMA_OPTION_ID_TOS). Its two lowest bits are ECN's: nothing here answers a router that sets
- * them, so no datagram may say that it is ECN-capable. TCP takes them from its users likewise.
+ * (RDMA_OPTION_ID_TOS). Its two lowest bits are ECN's: the engine sets them when the peer
+ * tells of marks, and nobody else may. TCP takes them from its users likewise.
  */
 static inline __u8 usiw_traffic_class(__u8 tos)
 {

@@ -25,6 +25,7 @@
 #include <linux/sched/task.h>
 #include <linux/udp.h>
 #include <net/inet_common.h>
+#include <net/inet_ecn.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
 #include <net/udp.h>
@@ -83,6 +84,37 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 }
 
 /*
+ * Congestion marks (ECN, RFC 3168): the process may ask for those of what comes, and say that what
+ * it sends can be marked. The rest of the traffic class is the CM user's word.
+ */
+static bool usiw_data_option_is_ecn(const struct socket *sock, int level, int optname)
+{
+	if (sock->sk->sk_family == AF_INET)
+		return level == SOL_IP && (optname == IP_TOS || optname == IP_RECVTOS);
+	return level == SOL_IPV6 && (optname == IPV6_TCLASS || optname == IPV6_RECVTCLASS);
+}
+
+static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockptr_t optval,
+			     unsigned int optlen)
+{
+	const struct sock *sk = sock->sk;
+	int value;
+
+	if (optlen != sizeof(value))
+		return -EINVAL;
+	if (copy_from_sockptr(&value, optval, sizeof(value)))
+		return -EFAULT;
+	if (level == SOL_IP && optname == IP_TOS && (value ^ inet_sk(sk)->tos) & ~INET_ECN_MASK)
+		return -EPERM;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (level == SOL_IPV6 && optname == IPV6_TCLASS &&
+	    (value ^ inet6_sk(sk)->tclass) & ~INET_ECN_MASK)
+		return -EPERM;
+#endif
+	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
+}
+
+/*
  * SOL_SOCKET does not come here before 6.8 or so. It has nothing that takes the socket to another
  * port or peer, nobody else binds to the port while it is there, and SO_REUSEPORT is mended when it
  * matters: see usiw_data_bind(). Where it comes here, the process may size its buffers and no more.
@@ -95,6 +127,8 @@ static int usiw_data_setsockopt(struct socket *sock, int level, int optname, soc
 	     (optname == SO_RCVBUF || optname == SO_SNDBUF || optname == SO_RCVBUFFORCE ||
 	      optname == SO_SNDBUFFORCE)))
 		return sock_common_setsockopt(sock, level, optname, optval, optlen);
+	if (usiw_data_option_is_ecn(sock, level, optname))
+		return usiw_data_set_ecn(sock, level, optname, optval, optlen);
 	return -EPERM;
 }
 

@@ -30,7 +30,7 @@ const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 /* Port 0 is the device: all counters are the port's. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
-	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_CQ_OVERRUN + 1, "name the new counter in usiw_names.h");
+	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_TX_CE + 1, "name the new counter in usiw_names.h");
 	return rdma_alloc_hw_stats_struct(usiw_stat_descs, ARRAY_SIZE(usiw_stat_descs),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }

@@ -388,6 +388,8 @@ enum usiw_counter {
 	USIW_CNT_COMP_RNR,
 	USIW_CNT_COMP_ERR,		/* any other status */
 	USIW_CNT_CQ_OVERRUN,
+	USIW_CNT_RX_CE,			/* datagrams that a router had marked: congestion (RFC 3168) */
+	USIW_CNT_TX_CE,			/* datagrams sent that the peer told to be marked, roughly */
 	USIW_CNT_MAX,
 };
 

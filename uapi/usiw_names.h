@@ -48,7 +48,9 @@
 	NAME(COMP_RETRY, "comp_retry") \
 	NAME(COMP_RNR, "comp_rnr") \
 	NAME(COMP_ERR, "comp_err") \
-	NAME(CQ_OVERRUN, "cq_overrun")
+	NAME(CQ_OVERRUN, "cq_overrun") \
+	NAME(RX_CE, "rx_ce") \
+	NAME(TX_CE, "tx_ce")
 
 #define USIW_GAUGE_NAMES(NAME) \
 	NAME(SRTT_NS, "srtt_ns") \

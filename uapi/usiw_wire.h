@@ -78,6 +78,14 @@ enum usiw_trp_opcode {
 #define USIW_TRP_F_NOT_READY	0x002
 /* DATA, SHUTDOWN: sent before (Karn: the echo of it is ambiguous). */
 #define USIW_TRP_F_RETRANS	0x004
+/* DATA, SHUTDOWN, SACK: congestion marks (ECN) of what the sender gets are told by CE_COUNT. */
+#define USIW_TRP_F_TELLS_CE	0x020
+/*
+ * With TELLS_CE: modulo 8, how many datagrams that acknowledge have told of marks: one is added
+ * when any of the datagrams that came since the last such one was marked.
+ */
+#define USIW_TRP_F_CE_COUNT	0x1c0
+#define USIW_TRP_CE_SHIFT	6
 /* ACCEPT: no payload; the REQ has arrived and the application has not decided yet. */
 #define USIW_TRP_F_PENDING	0x008
 /*

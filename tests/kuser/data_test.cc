@@ -165,6 +165,27 @@ TEST_F(Data, ops__nothing_but_its_own_peer) {
   EXPECT_EQ(sock->ops->getsockopt(sock, SOL_IP, IP_OPTIONS, nullptr, nullptr), -EPERM);
 }
 
+// The two bits of the traffic class that are congestion's are the process's, the class is what the CM user has set.
+TEST_F(Data, ops__congestion_marks_and_no_other_class) {
+  active.id.tos_set = true;
+  active.id.tos = 0x28;
+  establish();
+  sock = mock_socket(client->data_fds.at(0));
+  auto set = [&](int level, int name, int value, unsigned len = sizeof(int)) {
+    return sock->ops->setsockopt(sock, level, name, KERNEL_SOCKPTR(&value), len);
+  };
+  EXPECT_EQ(set(SOL_IP, IP_TOS, 0x28 | 2), 0);
+  EXPECT_EQ(inet_sk(sock->sk)->tos, 0x28 | 2);
+  EXPECT_EQ(set(SOL_IP, IP_TOS, 0x28), 0);
+  for (int value : {0, 2, 0x2c, 0x128, -1}) EXPECT_EQ(set(SOL_IP, IP_TOS, value), -EPERM) << value;
+  EXPECT_EQ(inet_sk(sock->sk)->tos, 0x28);
+  EXPECT_EQ(set(SOL_IP, IP_TOS, 0x28, 1), -EINVAL);
+  EXPECT_EQ(sock->ops->setsockopt(sock, SOL_IP, IP_TOS, KERNEL_SOCKPTR(nullptr), sizeof(int)), -EFAULT);
+  EXPECT_EQ(set(SOL_IP, IP_RECVTOS, 1), 0);
+  EXPECT_EQ(set(SOL_IPV6, IPV6_TCLASS, 0x2a), -EPERM) << "a socket of the other family";
+  EXPECT_EQ(set(SOL_IPV6, IPV6_RECVTCLASS, 1), -EPERM);
+}
+
 // SOL_SOCKET passes the module by on older kernels. The next connection of the port has a socket all the same.
 TEST_F(Data, bind__beside_a_socket_whose_process_shares_its_port_no_more) {
   establish();

@@ -255,8 +255,14 @@ def test_a_data_socket_can_do_nothing_else():
     for level, option in [(socket.IPPROTO_IP, socket.IP_OPTIONS), (socket.IPPROTO_IP, socket.IP_TRANSPARENT),
                           (socket.IPPROTO_IP, socket.IP_TTL), (socket.IPPROTO_IP, socket.IP_MULTICAST_IF),
                           (socket.IPPROTO_UDP, udp_cork), (socket.IPPROTO_UDP, udp_encap),
-                          (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), (socket.SOL_TCP, 31)]:
+                          (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), (socket.SOL_TCP, 31),
+                          (socket.IPPROTO_IPV6, socket.IPV6_TCLASS)]:
         refused([errno.EPERM], sock.setsockopt, level, option, 1)
+    ecn_capable, another_class = 2, 0x28
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn_capable)
+    refused([errno.EPERM], sock.setsockopt, socket.IPPROTO_IP, socket.IP_TOS, another_class)
+    refused([errno.EINVAL], sock.setsockopt, socket.IPPROTO_IP, socket.IP_TOS, b"\2")
+    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == ecn_capable
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
         # Whoever has the socket says what it likes at SOL_SOCKET, where the kernel does not ask the module: nobody else gets
         # the port by it.

@@ -266,8 +266,15 @@ int sock_gettstamp(struct socket*, void*, bool, bool) { return -EOPNOTSUPP; }
 int sock_no_listen(struct socket*, int) { return -EOPNOTSUPP; }
 int sock_no_shutdown(struct socket*, int) { return -EOPNOTSUPP; }
 int sock_no_mmap(struct file*, struct socket*, void*) { return -ENODEV; }
-int sock_common_setsockopt(struct socket*, int, int, sockptr_t, unsigned) {
-  return mock_fails(MOCK_SOCKET, "setsockopt") ? -EINVAL : 0;
+int sock_common_setsockopt(struct socket* sock, int level, int name, sockptr_t value, unsigned len) {
+  if (mock_fails(MOCK_SOCKET, "setsockopt")) return -EINVAL;
+  uint8_t* known = level == SOL_IP && name == IP_TOS          ? &sock->sk->inet.tos
+                   : level == SOL_IPV6 && name == IPV6_TCLASS ? &sock->sk->inet6.tclass
+                                                              : nullptr;
+  int i = 0;
+  if (known && (len != sizeof(i) || copy_from_sockptr(&i, value, sizeof(i)))) return -EFAULT;
+  if (known) *known = static_cast<uint8_t>(i);
+  return 0;
 }
 int sock_common_getsockopt(struct socket*, int, int, char*, int*) { return 0; }
 int sock_common_recvmsg(struct socket*, struct msghdr*, size_t, int) { return -EAGAIN; }

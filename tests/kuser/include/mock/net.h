@@ -442,10 +442,15 @@ struct sock {
 	const struct proto *sk_prot;
 	struct inet_sock {
 		__be16 inet_sport;
+		__u8 tos;
 	} inet;
+	struct ipv6_pinfo {
+		__u8 tclass;
+	} inet6;
 };
 
 #define inet_sk(sk)	(&(sk)->inet)
+#define inet6_sk(sk)	(&(sk)->inet6)
 
 #define INVALID_UID		((kuid_t){ (u32)-1 })
 struct inode {
@@ -456,6 +461,15 @@ typedef struct {
 	void *kernel, *user;
 } sockptr_t;
 #define KERNEL_SOCKPTR(p)	((sockptr_t){ (p), NULL })
+
+/* Memory of the kernel's only: no test hands a user's. */
+static inline int copy_from_sockptr(void *to, sockptr_t from, size_t size)
+{
+	if (!from.kernel)
+		return -EFAULT;
+	memcpy(to, from.kernel, size);
+	return 0;
+}
 
 struct socket;
 struct file;

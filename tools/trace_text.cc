@@ -97,6 +97,8 @@ std::string packet_text(const TraceEvent& e) {
     if ((h.flags & bit) != 0) flags += (flags.empty() ? "" : "|") + std::string(name);
   std::string out = way + (h.opcode < 8 ? kNames[h.opcode] : "?") + (flags.empty() ? "" : "[" + flags + "]") +
                     format(" psn=0x%08x ack=0x%08x credit=%u echo=%u", h.psn, h.ack_psn, h.credit, h.echo);
+  if ((h.flags & USIW_TRP_F_TELLS_CE) != 0)
+    out += format(" ce=%u", (h.flags & USIW_TRP_F_CE_COUNT) >> USIW_TRP_CE_SHIFT);
   if (h.opcode == USIW_TRP_DATA) out += segment_text(kept.subspan(kTrpBytes), e.len - e.kept);
   if (h.opcode == USIW_TRP_SACK && h.psn != h.ack_psn) {
     out += " have=";

@@ -17,6 +17,9 @@ inline constexpr size_t kUdpLen = 8;    ///< RFC 768
 /// What an IP packet of IPv4 spends on headers before the UDP payload.
 inline constexpr size_t kIpv4UdpLen = kIpv4Len + kUdpLen;
 
+/// The two lowest bits of the traffic class (RFC 3168): can be marked, and has been.
+inline constexpr uint8_t kEcnMask = 3, kEct0 = 2, kEcnCe = 3;
+
 /// An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) begins so, and ends with the IPv4 address.
 inline constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 

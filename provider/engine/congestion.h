@@ -23,7 +23,8 @@ namespace usiw {
 ///    it has been of late: answered at once and once per window;
 ///  - where losses come with the longest queue, as those of a buffer that overflows do, the window
 ///    at which they came is remembered: it is approached by ever smaller steps and left by ever
-///    larger ones, in the manner of BIC (INFOCOM 2004), so that few datagrams tell where it is.
+///    larger ones, in the manner of BIC (INFOCOM 2004), so that few datagrams tell where it is;
+///  - marks of a router (ECN) say the same without a loss.
 class DelayCongestion {
  public:
   static constexpr float kInitial = 64;
@@ -37,6 +38,7 @@ class DelayCongestion {
   static constexpr float kFewest = 4;              ///< datagrams; in smaller windows steps are too coarse to matter
   static constexpr float kStep = 0.04f;            ///< datagrams by which the window grows in a round where it is full
   static constexpr float kLonger = 1.06f;          ///< from a step to the next, beyond
+  static constexpr float kMarkCut = 0.85f;          ///< a window in which something was marked (RFC 8511)
   static constexpr float kYield = 0.85f;           ///< of a window that shrinks: room for others to grow
 
   uint32_t window() const { return static_cast<uint32_t>(cwnd_); }
@@ -76,6 +78,18 @@ class DelayCongestion {
     full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
     step_ = kStep;
     cut(0.7f);
+  }
+
+  /// The peer tells of marks, up to @p snd_una at least: answered once per window, as a loss in a full buffer.
+  void on_mark(uint32_t snd_una, uint32_t snd_nxt) {
+    if (marked_ && psn_lt(snd_una, mark_end_)) return;
+    marked_ = true;
+    mark_end_ = snd_nxt;
+    undo_cwnd_ = 0;
+    full_losses_ += (1.0f - full_losses_) / 16;
+    full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
+    step_ = kStep;
+    cut(kMarkCut);
   }
 
   /// A second time-out in a row: nothing gets through, start over gently.
@@ -144,6 +158,8 @@ class DelayCongestion {
   float full_losses_ = 1;  ///< share of the last losses that came with the longest queue
   bool slow_start_ = true;
   bool limited_ = false;
+  bool marked_ = false;    ///< ever
+  uint32_t mark_end_ = 0;  ///< marks before this PSN are answered
   uint32_t round_end_ = 0;
   uint32_t acked_ = 0;    ///< in this round
   uint32_t lost_ = 0;     ///< in this round

@@ -248,6 +248,8 @@ struct Engine::Impl {
     uint16_t echo = 0;
   };
   bool apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
+  [[gnu::noinline]] void hear_marks(QpContext& qp, uint16_t flags, uint32_t delivered);
+  [[gnu::noinline]] void ask_for_marks(QpContext& qp);
   void deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum);
   void detect_losses(QpContext& qp);
   [[gnu::noinline]] void mark_lost(QpContext& qp, uint32_t psn);

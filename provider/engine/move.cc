@@ -38,6 +38,7 @@ int Engine::Impl::qp_also(QpContext& qp, int port) {
 void Engine::Impl::qp_path(QpContext& qp, const Path& path, uint32_t mtu) {
   if (!qp.in_flows || !(path.flow == qp.path.flow)) return;
   qp.path = path;
+  qp.path.ect = qp.marks.asks();
   cut_by(qp, mtu);
 }
 
@@ -89,6 +90,8 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
 
 /// The peer repeats what it has an acknowledgement of.
 void Engine::Impl::peer_repeats(QpContext& qp) {
+  qp.marks.pause();
+  qp.path.ect = false;
   if (!qp.watch.repeated(qp.rcv.nxt(), now_) || !silent_since(qp, qp.watch.repeats_since())) return;
   qp.watch.repeats_told();
   ask_port(qp, true);

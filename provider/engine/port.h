@@ -49,7 +49,12 @@ struct Path {
   uint32_t tag = 0;    ///< the port's own
   uint32_t socket = UINT32_MAX;  ///< the socket port's own
   bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart
+  bool sees_ce = true;  ///< RxBuf::ce is true of what has been marked; the ports' word
+  bool ect = false;  ///< what is sent may be marked (ECT(0), RFC 3168); the engine's word
   bool marked = false;  ///< flow.local_addr is marked with the interface, and nothing goes by raw packets
+
+  /// The field of the IP header.
+  uint8_t traffic_class() const { return ect ? tos | kEct0 : tos; }
 };
 
 /// A datagram to send. @ref data has room for the port's max_payload() bytes.
@@ -67,6 +72,7 @@ struct RxBuf {
   uint32_t len;           ///< UDP payload, bytes; may be anything from 0
   FlowKey flow;
   void* handle;           ///< the port's own
+  bool ce;                ///< a router has marked it: congestion experienced (RFC 3168)
 };
 
 /// A packet port. Only the thread that holds the engine calls it. Nothing here

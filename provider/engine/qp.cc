@@ -86,6 +86,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.losses.start(conn.snd_psn);
   qp.rcv.start(conn.rcv_psn, qp.tables[0].rx);
   qp.ack.start(conn.rcv_psn);
+  qp.marks.start(path.sees_ce);
   qp.cc.start(conn.snd_psn);
   now_ = clock_.now_ns();
   qp.heard_ns = now_;

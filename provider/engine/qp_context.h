@@ -12,6 +12,7 @@
 #include "engine/congestion.h"
 #include "engine/lifecycle.h"
 #include "engine/loss_detector.h"
+#include "engine/marks.h"
 #include "engine/mr_table.h"
 #include "engine/port.h"
 #include "engine/port_watch.h"
@@ -71,6 +72,8 @@ struct QpConnection {
 
   uint64_t stream = 0;  ///< names the connection among all of the engine: whose a window of type 2 is
   ConnAttr conn{};
+  // ---- What a datagram is known by, and its mark: one cache line, and what only ports want of the path ----
+  alignas(64) Marks marks;
   Path path{};
   int port = -1;        ///< it sends by this one
   int other_port = -1;  ///< and receives by this one, too; -1: there is none

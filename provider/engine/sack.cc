@@ -39,6 +39,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     qp.snd.report(bitmap, news);
   }
   const bool opened = qp.snd.accept(h.credit);
+  if (!qp.marks.known(h.flags)) hear_marks(qp, h.flags, sum.delivered);
   if (qp.snd.has_credit()) qp.keepalive.window_closed(false);
 
   if (sum.delivered == 0) {
@@ -55,6 +56,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   }
   qp.losses.acknowledged(sum.late, qp.rtt);
   if (qp.timeout.in_a_row() != 0) wire_is_back(qp);
+  if (sum.rtt != 0 && !qp.marks.settled()) [[unlikely]] ask_for_marks(qp);
   qp.timeout.progress(now_);
   qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
   qp.cwnd_limited = false;
@@ -77,6 +79,18 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   reap(qp);
   return true;
 }
+
+/// The peer tells something else of congestion marks than before, with an acknowledgement of so many datagrams.
+void Engine::Impl::hear_marks(QpContext& qp, uint16_t flags, uint32_t delivered) {
+  if (qp.marks.hear(flags)) {
+    count(qp, USIW_CNT_TX_CE, delivered);
+    qp.cc.on_mark(qp.snd.una(), qp.snd.nxt());
+  }
+  qp.path.ect = qp.marks.begin(qp.snd.nxt());
+}
+
+/// Something that was sent once has arrived: may what is sent be marked?
+void Engine::Impl::ask_for_marks(QpContext& qp) { qp.path.ect = qp.marks.arrived(qp.snd.una(), qp.snd.nxt()); }
 
 /// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again
 /// yet.

@@ -59,7 +59,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
   PortState& port = ports_[qp.port];
   const bool empty = qp.snd.empty();
   const uint32_t ack_psn = qp.rcv.nxt();
-  const uint16_t credit = qp.rcv.credit(), echo = stamp();
+  const uint16_t credit = qp.rcv.credit(), echo = stamp(), told = qp.marks.flags();
   unsigned n = 0;
   for (; n != most && wqe != nullptr; ++n, wqe = qp.sq.shown()) {
     const uint8_t flags = read_once(wqe->flags), opcode = read_once(wqe->opcode);
@@ -101,7 +101,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
     // The last one for now asks for an answer: only that lets more go.
     encode_trp(out, {.psn = psn,
                      .ack_psn = ack_psn,
-                     .flags = n + 1 == room ? uint16_t{USIW_TRP_F_ACK_REQ} : uint16_t{0},
+                     .flags = static_cast<uint16_t>(n + 1 == room ? told | USIW_TRP_F_ACK_REQ : told),
                      .opcode = USIW_TRP_DATA,
                      .credit = credit,
                      .echo = echo});

@@ -44,7 +44,7 @@ bool Engine::Impl::drop_unmatched(const RxBuf& buf, usiw_counter why) {
 /// apply_ack() of a datagram without a bitmap would change nothing.
 bool Engine::Impl::says_nothing_new(const QpContext& qp, const TrpHeader& h) const {
   return h.ack_psn == qp.snd.una() && h.ack_psn + std::min<uint32_t>(h.credit, kWindow) == qp.snd.edge() &&
-         qp.losses.at() > now_;
+         qp.marks.known(h.flags) && qp.losses.at() > now_;
 }
 
 /// true: the buffer is kept.
@@ -112,6 +112,10 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
   qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
+  if (buf.ce) [[unlikely]] {
+    qp.marks.came();
+    count(qp, USIW_CNT_RX_CE);
+  }
   const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
   if (ahead == 0 && h.opcode == USIW_TRP_DATA && receive_short(qp, payload)) {
     if (qp.connected()) owe_ack(qp, h, true, silence_ns);

@@ -62,6 +62,8 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
+  qp.marks.timed_out();
+  qp.path.ect = false;
   qp.timeout.expired(now_, next_nudge());
   lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));

@@ -165,7 +165,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     qp.ack.put_off(qp.replies.complete_by(qp.rtt));
   encode_trp(out, {.psn = psn,
                    .ack_psn = qp.ack.told(qp.rcv.nxt()),
-                   .flags = flags,
+                   .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
                    .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
                                                             : uint8_t{USIW_TRP_DATA},
                    .credit = qp.rcv.credit(),
@@ -207,7 +207,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   qp.ack.tell(qp.rcv.nxt());
   encode_trp(out, {.psn = qp.rcv.max(),
                    .ack_psn = qp.rcv.nxt(),
-                   .flags = flags,
+                   .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
                    .opcode = USIW_TRP_SACK,
                    .credit = qp.rcv.credit(),
                    .echo = qp.ack.echo()});

@@ -99,6 +99,7 @@ Decap take_ipv4(const std::byte* p, size_t len, RxBuf& out) {
   if (checksum_fold(checksum_add(0, &ip, sizeof ip)) != 0xffff) return Decap::kChecksum;
   map_ipv4(out.flow.local_addr.data(), ip.dst);
   map_ipv4(out.flow.remote_addr.data(), ip.src);
+  out.ce = (ip.tos & kEcnMask) == kEcnCe;
   size_t udp_len = total - sizeof ip;
   return take_udp(p + sizeof ip, udp_len, pseudo_sum(ip.src, 8, udp_len), out);
 }
@@ -116,6 +117,7 @@ Decap take_ipv6(const std::byte* p, size_t len, RxBuf& out) {
     return Decap::kMalformed;
   std::memcpy(out.flow.local_addr.data(), ip.dst, 16);
   std::memcpy(out.flow.remote_addr.data(), ip.src, 16);
+  out.ce = (ntohl(ip.version_class_flow) >> 20 & kEcnMask) == kEcnCe;
   return take_udp(p + sizeof ip, udp_len, pseudo_sum(ip.src, 32, udp_len), out);
 }
 
@@ -129,7 +131,7 @@ size_t encap(std::byte* payload, uint32_t len, const Path& path) {
   if (ipv4) {
     Ipv4 ip{};
     ip.version_ihl = 0x45;
-    ip.tos = path.tos;
+    ip.tos = path.traffic_class();
     ip.total_len = htons(static_cast<uint16_t>(udp_len + kIpv4Len));
     ip.frag = htons(0x4000);  // DF
     ip.ttl = path.hop_limit;
@@ -141,7 +143,7 @@ size_t encap(std::byte* payload, uint32_t len, const Path& path) {
     put_udp(payload, len, flow, pseudo_sum(ip.src, 8, udp_len));
   } else {
     Ipv6 ip{};
-    ip.version_class_flow = htonl(6u << 28 | static_cast<uint32_t>(path.tos) << 20);
+    ip.version_class_flow = htonl(6u << 28 | static_cast<uint32_t>(path.traffic_class()) << 20);
     ip.payload_len = htons(static_cast<uint16_t>(udp_len));
     ip.next = kProtoUdp;
     ip.hop_limit = path.hop_limit;

@@ -141,7 +141,7 @@ size_t FaultPort::rx(std::span<RxBuf> bufs) {
     Reset& r = resets_.back();
     auto* copy = new std::byte[r.len];
     std::memcpy(copy, r.data, r.len);
-    bufs[0] = {copy, r.len, r.flow, nullptr};
+    bufs[0] = {copy, r.len, r.flow, nullptr, false};
     resets_.pop_back();
     return 1;
   }

@@ -138,7 +138,7 @@ size_t ShmPort::receive(ShmChannel& channel, std::span<RxBuf> bufs) {
       continue;
     }
     channel.strays = 0;
-    bufs[n++] = {room.data, len, flows_[tag].key, room.handle};
+    bufs[n++] = {room.data, len, flows_[tag].key, room.handle, false};
   }
   return n;
 }

@@ -58,13 +58,29 @@ void read_end(const sockaddr_storage& name, std::array<uint8_t, 16>& addr, uint1
   }
 }
 
-/// Fills in both ends as the message names them, and the length of the datagrams that the kernel has merged (left alone if it
-/// has not). False if it does not say where it was sent to. @p known: the socket's; all of it if that is @p connected.
-/// @p unmarked: the interface whose link-local addresses are not marked.
+/// The IP header's field of what the socket receives is asked for. True if the kernel will tell of it.
+bool ask_for_marks(int fd, bool ipv4) {
+  const int on = 1;
+  return setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, &on, sizeof on) == 0;
+}
+
+/// The kernel has it for IPv4 as one byte, for IPv6 as an int.
+bool is_marked(const cmsghdr& c) {
+  int tclass = 0;
+  if (c.cmsg_level == IPPROTO_IP) return (*CMSG_DATA(&c) & kEcnMask) == kEcnCe;
+  std::memcpy(&tclass, CMSG_DATA(&c), sizeof tclass);
+  return (tclass & kEcnMask) == kEcnCe;
+}
+
+/// Fills in both ends as the message names them, whether it has been marked, and the length of the datagrams that the
+/// kernel has merged (left alone if it has not): it merges none with others' marks. False if it does not say where it was
+/// sent to. @p known: the socket's; all of it if that is @p connected. @p unmarked: the interface whose link-local
+/// addresses are not marked.
 bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, uint32_t unmarked,
-               FlowKey& flow, int& segment) {
+               FlowKey& flow, bool& ce, int& segment) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
   flow = known;
+  ce = false;
   if (!connected) read_end(peer, flow.remote_addr, flow.remote_port);
   bool addressed = connected;
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
@@ -80,6 +96,9 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
       if (info.ipi6_ifindex != unmarked && is_link_local(&info.ipi6_addr))
         put_link(flow.local_addr.data(), info.ipi6_ifindex);
       addressed = true;
+    } else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
+               (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
+      ce = is_marked(*c);
     } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
       std::memcpy(&segment, CMSG_DATA(c), sizeof segment);
     }
@@ -159,6 +178,7 @@ int SocketPort::add_flow(Path& path, int fd) {
     if (s.connected || !s.serves(path) || (fd >= 0 && !(s.flow == bound && s.scope == scope))) continue;
     sockets_[i].users++;
     path.socket = i;
+    path.sees_ce = s.sees_ce;
     if (fd >= 0) close(fd);  // another descriptor of the same socket
     return 0;
   }
@@ -176,8 +196,9 @@ int SocketPort::add_flow(Path& path, int fd) {
   // Else whoever has made the socket has said it.
   if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
   if (slot == sockets_.size()) sockets_.emplace_back();
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .flow = connected ? path.flow : bound,
-                     .scope = scope};
+  path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .sees_ce = path.sees_ce,
+                     .flow = connected ? path.flow : bound, .scope = scope};
   path.socket = slot;
   open_++;
   sending_++;
@@ -248,8 +269,8 @@ void SocketPort::address(mmsghdr& out, Message& m, const Path& path, bool connec
     in_pktinfo info{};
     std::memcpy(&info.ipi_spec_dst, path.flow.local_addr.data() + 12, 4);
     msg.msg_controllen = put(m.control, 0, IPPROTO_IP, IP_PKTINFO, info);
-    if (path.tos != 0)
-      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IP, IP_TOS, int{path.tos});
+    if (const int tos = path.traffic_class(); tos != 0)
+      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IP, IP_TOS, tos);
   } else {
     auto& sin6 = reinterpret_cast<sockaddr_in6&>(m.peer);
     sin6 = {};
@@ -263,9 +284,17 @@ void SocketPort::address(mmsghdr& out, Message& m, const Path& path, bool connec
     std::memcpy(&info.ipi6_addr, path.flow.local_addr.data(), 16);
     if (path.marked) take_link(&info.ipi6_addr);
     msg.msg_controllen = put(m.control, 0, IPPROTO_IPV6, IPV6_PKTINFO, info);
-    if (path.tos != 0)
-      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IPV6, IPV6_TCLASS, int{path.tos});
+    if (const int tos = path.traffic_class(); tos != 0)
+      msg.msg_controllen = put(m.control, msg.msg_controllen, IPPROTO_IPV6, IPV6_TCLASS, tos);
   }
+}
+
+/// What a connected socket sends may be marked from now on, or no more, as the engine says.
+void SocketPort::set_ect(Socket& s, const Path& path) {
+  const int tos = path.traffic_class();
+  const bool ipv4 = path.flow.is_ipv4();
+  setsockopt(s.fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof tos);
+  s.ect = path.ect;
 }
 
 /// How many from the front may go as one message: to one peer, of one length but for the last.
@@ -288,6 +317,7 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
       done++;  // of a connection that has ended
       continue;
     }
+    if (out->connected && out->ect != bufs[done].path->ect) set_ect(*out, *bufs[done].path);
     unsigned n = 0;
     size_t used = 0;
     while (used < kBatch && done + used < bufs.size() && socket_of(*bufs[done + used].path) == out) {
@@ -430,7 +460,7 @@ bool SocketPort::receive(const Socket& from) {
     m.next = 0;
     m.len = rx_headers_[i].msg_len;
     const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow, segment) ||
+    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow, m.ce, segment) ||
         segment < 0) {
       drops_.malformed++;
       m.count = 0;
@@ -490,6 +520,7 @@ bool SocketPort::take_one(RxBuf& out) {
   out.len = static_cast<uint32_t>(len);
   out.flow = m.flow;
   out.handle = buffer;
+  out.ce = m.ce;
   return true;
 }
 

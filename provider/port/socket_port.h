@@ -61,6 +61,8 @@ class SocketPort final : public NetPort {
     unsigned users = 0;  ///< connections
     bool connected = false;
     bool sends = true;  ///< false: its connection sends by another port
+    bool sees_ce = false;  ///< the kernel tells of congestion marks
+    bool ect = false;  ///< of a connected one: what it sends may be marked
     /// Datagrams that still go out one by one, since the kernel has refused to take a message apart; times in a row.
     unsigned singly = 0, refusals = 0;
     FlowKey flow{};      ///< if the socket is not connected, only the local address and port, as it is bound
@@ -80,8 +82,9 @@ class SocketPort final : public NetPort {
   /// have been, so that each arrives in a buffer of its own.
   struct Incoming {
     sockaddr_storage peer;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int))];
     FlowKey flow;
+    bool ce;                          ///< marked
     std::byte* buffers[kMergedMost];  ///< nullptr: handed out
     uint32_t len, segment;            ///< bytes; of each datagram but the last
     uint32_t count, next;             ///< datagrams; the next one to be taken
@@ -91,6 +94,7 @@ class SocketPort final : public NetPort {
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
   Socket* socket_of(const Path& path);
+  static void set_ect(Socket& s, const Path& path);
   size_t take_turns(std::span<RxBuf> bufs);
   bool receive(const Socket& from);
   bool passes();

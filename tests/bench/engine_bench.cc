@@ -62,7 +62,7 @@ class PipePort final : public Port {
       FlowKey flow = b.path->flow;
       std::swap(flow.local_addr, flow.remote_addr);
       std::swap(flow.local_port, flow.remote_port);
-      peer_->queue_[peer_->tail_++ % kBufs] = {b.data, b.len, flow, b.handle};
+      peer_->queue_[peer_->tail_++ % kBufs] = {b.data, b.len, flow, b.handle, false};
     }
     return bufs.size();
   }

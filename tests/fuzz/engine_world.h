@@ -116,7 +116,7 @@ class FuzzPort final : public Port {
       auto& [flow, d] = arrived.front();
       auto* p = new std::byte[d.size()];
       if (!d.empty()) std::memcpy(p, d.data(), d.size());
-      bufs[n] = {p, static_cast<uint32_t>(d.size()), flow, nullptr};
+      bufs[n] = {p, static_cast<uint32_t>(d.size()), flow, nullptr, d.size() % 4 == 3};
       arrived.pop_front();
     }
     live_ += n;

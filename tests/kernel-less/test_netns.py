@@ -9,6 +9,7 @@ import time
 import pytest
 
 from hosts import A4, B4, B6, both
+from stats import counters_of
 from support.cases import path_of
 from support.net import link_local_of
 from support.pairs import next_port
@@ -138,6 +139,26 @@ def test_mac_changes(traffic, other_host, pair, end):
     run("ip", "link", "set", device, "address", f"{was[:-2]}{int(was[-2:], 16) ^ 0x55:02x}", where=where)
     if kind == "socket":
         run("bash", "-c", f"echo > /dev/udp/{peer}/9", where=where)
+    goes_on(server, client)
+
+
+@pytest.mark.parametrize("pair", [("packet", "packet"), ("socket", "socket"), ("packet", "socket")], ids="-".join)
+def test_congestion_marks(traffic, pair):
+    """The wire marks a part of what may be marked: the one end sees it, tells, and the other hears. Nothing is lost."""
+    server, client = traffic(pair)
+    was = counters_of(client)
+    assert was["tx_ce"] == counters_of(server)["rx_ce"] == 0
+    run("nft", "add table netdev usiw_ce")
+    try:
+        run("nft", 'add chain netdev usiw_ce out { type filter hook egress device "va" priority 0 ; }')
+        run("nft", "add rule netdev usiw_ce out udp dport != 0 ip ecn ect0 numgen random mod 3 == 0 ip ecn set ce")
+        until(lambda: counters_of(server)["rx_ce"] > 100, "marked datagrams")
+        until(lambda: counters_of(client)["tx_ce"] > 30, "news of them")
+    finally:
+        run("nft", "delete table netdev usiw_ce")
+    now = counters_of(client)
+    assert now["rx_ce"] == counters_of(server)["tx_ce"] == 0, "of the other direction"
+    assert now["retrans_fast"] - was["retrans_fast"] < 20
     goes_on(server, client)
 
 

@@ -3,34 +3,19 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 
 import pytest
 
+from stats import USIW, devices, stat
 from support.pairs import next_port
 from support.procs import until
 
 SERVER_IP = "127.0.0.3"
 TRAFFIC = os.path.join(os.environ["VM_PROGRAMS"], "traffic")
-USIW = str(pathlib.Path(os.environ["USIW_RUN"]).resolve().parents[1] / "tools" / "usiw")
 #: A user namespace of its own: nobody there may look into processes outside (ptrace(2)).
 STRANGER = ["unshare", "--user", "--map-root-user"]
-
-
-def stat(*words, by=()):
-    """Exit status and output; the text or the document that it prints."""
-    done = subprocess.run([*by, USIW, "stat", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                          check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def devices():
-    """By name, of usiw-run only."""
-    status, out, err = stat("-j")
-    assert status == 0 or "under usiw-run" in err, err
-    return {d["device"]: d for d in json.loads(out or "[]") if d["by"] == "usiw-run"}
 
 
 def qps(device, pid):

@@ -22,7 +22,7 @@ FIELDS = ["frame.number", "psn", "ack_psn", "opcode", "flags", "credit", "echo",
           "read.sink_stag", "read.sink_to", "read.size", "read.src_stag", "read.src_to", "term.layer", "term.etype",
           "term.ecode", "term.seg_len", "term.ddp", "term.read", "imm.data", "imm.length", "atomic.op", "atomic.id",
           "atomic.stag", "atomic.to", "atomic.add_swap", "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask",
-          "found.id", "found.value"]
+          "found.id", "found.value", "ce"]
 
 
 def tshark(*words):
@@ -46,6 +46,8 @@ def seen_by_tshark(path, extra=()):
 def expected(d):
     """{field: value} that the decoder finds; what it does not find is not compared."""
     found = {"psn": d.psn, "ack_psn": d.ack_psn, "opcode": d.opcode, "flags": d.flags, "credit": d.credit, "echo": d.echo}
+    if d.flags & u.F_TELLS_CE:
+        found["ce"] = (d.flags & u.F_CE_COUNT) >> u.CE_SHIFT
     b = d.body
     if isinstance(b, u.Params):
         found |= {"cm.version": b.version, "cm.ird": b.ird, "cm.ord": b.ord, "cm.mtu": b.mtu, "cm.window": b.window,
@@ -141,6 +143,7 @@ def test_every_kind_of_datagram(tmp_path):
         (A, w.data(A, 3, 0, w.untagged(5, 0, 2, payload=b"z"))),
         (B, w.sack(B, 1, (0, 1, 0, 0, 1, 1, 0, 0, 0, 1))),
         (B, w.sack(B, 1, flags=u.F_NOT_READY)),
+        (B, w.sack(B, 1, flags=u.F_TELLS_CE | 5 << u.CE_SHIFT)),
         (B, w.data(B, 1, 4, w.terminate(1, 1, 2, ddp, b"", 14))),
         (B, w.data(B, 2, 4, w.terminate(0, 1, 1, w.untagged(1, 1, 3), read, 46))),
         (B, w.data(B, 3, 4, w.terminate(2, 0, 0))),

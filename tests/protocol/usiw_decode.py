@@ -25,10 +25,12 @@ import sys
 DATA, REQ, ACCEPT, REJECT, SHUTDOWN, SACK, CONFIRM, RESET = range(8)
 OPCODES = ("DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET")
 F_ACK_REQ, F_NOT_READY, F_RETRANS, F_PENDING, F_STRAY = 0x001, 0x002, 0x004, 0x008, 0x010
+F_TELLS_CE, F_CE_COUNT, CE_SHIFT = 0x020, 0x1c0, 6
+F_CE = F_TELLS_CE | F_CE_COUNT
 FLAG_NAMES = ((F_ACK_REQ, "ACK_REQ"), (F_NOT_READY, "NOT_READY"), (F_RETRANS, "RETRANS"),
               (F_PENDING, "PENDING"), (F_STRAY, "STRAY"))
-FLAGS_OF = {DATA: F_ACK_REQ | F_RETRANS, SHUTDOWN: F_ACK_REQ | F_RETRANS,
-            SACK: F_ACK_REQ | F_NOT_READY, ACCEPT: F_PENDING, RESET: F_STRAY}
+FLAGS_OF = {DATA: F_ACK_REQ | F_RETRANS | F_CE, SHUTDOWN: F_ACK_REQ | F_RETRANS | F_CE,
+            SACK: F_ACK_REQ | F_NOT_READY | F_CE, ACCEPT: F_PENDING, RESET: F_STRAY}
 HANDSHAKE = (REQ, ACCEPT, REJECT, CONFIRM, RESET)
 
 TRP_BYTES = 14
@@ -134,6 +136,8 @@ class Datagram:
             who = self.dst if self.opcode == SACK else self.src
             line += f" psn={rel(self.psn, who)} ack={rel(self.ack_psn, self.dst)}"
             line += f" credit={self.credit} echo={self.echo}"
+            if self.flags & F_TELLS_CE:
+                line += f" ce={(self.flags & F_CE_COUNT) >> CE_SHIFT}"
         else:
             line += f" psn=0x{self.psn:08x} ack=0x{self.ack_psn:08x}"
         return line + self._body_text() + self._trouble()
@@ -338,6 +342,8 @@ def decode_trp(d):
         return d
     if d.flags & ~FLAGS_OF.get(d.opcode, 0):
         d.problems.append(f"flags 0x{d.flags:03x} that {d.name} does not have")
+    if d.flags & F_CE_COUNT and not d.flags & F_TELLS_CE:
+        d.problems.append("counts congestion marks, and does not say so")
     if d.opcode in HANDSHAKE and (d.credit or d.echo):
         d.problems.append("credit or echo set in a handshake datagram")
     if d.opcode == DATA:

@@ -20,6 +20,7 @@ size_t FlowPort::tx(std::span<TxBuf> bufs) {
     out_({.from = side_,
           .to = b.path->flow.remote_addr[15] - 1,
           .bytes = b.len + kAroundDatagram,
+          .capable = b.path->ect,
           .data = Datagram(b.data, b.data + b.len),
           .flow = b.path->flow});
   tx_free(bufs);
@@ -31,8 +32,9 @@ void FlowPort::arrive(Packet&& p) {
   ring_.push_back(std::move(p));
 }
 
-bool FlowPort::next(Datagram& d, FlowKey& flow) {
+bool FlowPort::next(Datagram& d, FlowKey& flow, bool& ce) {
   if (ring_.empty()) return false;
+  ce = ring_.front().marked;
   d = std::move(ring_.front().data);
   flow = SimWire::reversed(ring_.front().flow);
   ring_.pop_front();

@@ -35,7 +35,7 @@ class FlowPort final : public SimPort {
 
  private:
   static constexpr size_t kBuffers = 2048, kRing = 4096;
-  bool next(Datagram& d, FlowKey& flow) override;
+  bool next(Datagram& d, FlowKey& flow, bool& ce) override;
   const int side_;
   std::function<void(Packet&&)> out_;
   std::deque<Packet> ring_;

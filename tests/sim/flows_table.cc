@@ -59,8 +59,8 @@ void marking(std::vector<FlowsPlan>& all) {
     p.mark = 65;
     p.warm = 250 * kMs;
     p.wants_jain = p.wants_queue = true;
-    p.min_goodput = 60;
-    p.min_jain = 0.5;
+    p.min_goodput = 85;
+    p.min_jain = 0.95;
     all.push_back(p);
   }
 }

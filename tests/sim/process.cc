@@ -41,16 +41,17 @@ size_t HostPort::tx(std::span<TxBuf> bufs) {
   return SimPort::tx(bufs);
 }
 
-void HostPort::arrive(Datagram d, const FlowKey& flow) {
+void HostPort::arrive(Datagram d, const FlowKey& flow, bool ce) {
   if (ring_.size() >= ring_size_)
     return watch_.lost(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow), d);
-  ring_.emplace_back(std::move(d), flow);
+  ring_.push_back({std::move(d), flow, ce});
 }
 
-bool HostPort::next(Datagram& d, FlowKey& flow) {
+bool HostPort::next(Datagram& d, FlowKey& flow, bool& ce) {
   if (ring_.empty()) return false;
-  d = std::move(ring_.front().first);
-  flow = ring_.front().second;
+  d = std::move(ring_.front().data);
+  flow = ring_.front().flow;
+  ce = ring_.front().ce;
   ring_.pop_front();
   watch_.delivered(side_, flow, d);
   return true;
@@ -124,13 +125,13 @@ void Process::reset_qp(uint32_t qpn) {
 
 /// Raw packets are seen by the one port, unless they come by another netdev or in fragments. The kernel gives the socket
 /// what that port cannot have seen, and all while the process says that it goes by the socket.
-void Process::arrive(const Datagram& d, const FlowKey& flow) {
+void Process::arrive(const Datagram& d, const FlowKey& flow, bool ce) {
   if (!filter_.contains(flow.local_port)) return;
   const bool seen = !w_.dead[side_][0][1] && d.size() <= w_.wire.faults.max_payload;
-  if (seen || !w_.sc.two_ports) port_.arrive(d, flow);
+  if (seen || !w_.sc.two_ports) port_.arrive(d, flow, ce);
   if (!w_.sc.two_ports || (seen && !kernel_.goes_by_socket(flow))) return;
   if (!w_.dead[side_][1][1])
-    socket_.arrive(d, flow);
+    socket_.arrive(d, flow, ce);
   else if (!seen)
     watch_.lost(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow), d);
 }
@@ -334,7 +335,7 @@ void Process::check_empty() {
   // Nothing is left in the flow table: a datagram of every connection there was is a stranger's.
   for (const FlowKey& flow : flows_) {
     const uint64_t before = counters[USIW_CNT_DROP_NO_CONN];
-    port_.arrive(Datagram(40), flow);
+    port_.arrive(Datagram(40), flow, false);
     engine->progress();
     if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
   }

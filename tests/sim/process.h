@@ -40,19 +40,24 @@ class HostPort final : public SimPort {
     tx_limit = plan.tx_limit;
   }
   size_t tx(std::span<TxBuf> bufs) override;
-  void arrive(Datagram d, const FlowKey& flow);
+  void arrive(Datagram d, const FlowKey& flow, bool ce);
   bool pending() const { return !ring_.empty(); }
   void lose_buffer() { take(); }
   bool reports_wait = false;  ///< the kernel has not heard yet what the process says
 
  private:
-  bool next(Datagram& d, FlowKey& flow) override;
+  bool next(Datagram& d, FlowKey& flow, bool& ce) override;
   World& w_;
   Watch& watch_;
   const Kernel& kernel_;
   int side_, which_;
   size_t ring_size_;
-  std::deque<std::pair<Datagram, FlowKey>> ring_;
+  struct Arrived {
+    Datagram data;
+    FlowKey flow;
+    bool ce;
+  };
+  std::deque<Arrived> ring_;
 };
 
 class Process final : public EngineEvents {
@@ -74,7 +79,7 @@ class Process final : public EngineEvents {
   CmListener* listener = nullptr;
 
   // ---- What the world does ----
-  void arrive(const Datagram& d, const FlowKey& flow);
+  void arrive(const Datagram& d, const FlowKey& flow, bool ce);
   void wake_events();
   /// Runs the engine and looks at the CQs. Returns the work done.
   unsigned run();

@@ -302,15 +302,16 @@ void Run::finish_attempt(Attempt& a) {
 void Run::arrivals() {
   Datagram d;
   FlowKey flow;
+  bool ce;
   for (Machine& m : machines) {
-    while (w.wire.receive(m.side, d, flow)) {
+    while (w.wire.receive(m.side, d, flow, ce)) {
       if (m.kernel == nullptr) continue;
       if (d.size() == 5 && d[0] == std::byte{0xff}) {
         m.kernel->icmp_unreachable(flow, std::span(d).subspan(1));
         continue;
       }
       if (w.tracing()) w.trace("%c <wire %s", 'A' + m.side, describe(d).c_str());
-      if (m.process != nullptr) m.process->arrive(d, flow);
+      if (m.process != nullptr) m.process->arrive(d, flow, ce);
       m.kernel->receive(d, flow);
     }
   }

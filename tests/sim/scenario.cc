@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access"};
+    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access",  "ecn"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -303,7 +303,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.two_ports && ports.chance(70)) sc.faults |= bit(kPort);
   // Without a kind of what follows, all is as it was before there was that kind.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
-  Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9), rights(seed ^ 0x5e8b3a61);
+  Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9), rights(seed ^ 0x5e8b3a61), ecn(seed ^ 0x38d1f7c2);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
     if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= bit(kind) | (worse ? bit(with) : 0);
@@ -317,6 +317,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   also(foreign, kForeign, kAbort);
   if (sc.has(kForeign)) sc.faults |= bit(kBadOp);
   also(rights, kQpAccess, kBadOp);
+  also(ecn, kEcn, kBurst);
   // The plan is made with all faults; what is cut out is only not done.
   const Faults all = sc.faults;
   const bool three = rng.chance(20);
@@ -368,6 +369,10 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
       for (SessionPlan& s : pair.sessions) plan_rights(rights, s);
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
+  if (sc.has(kEcn)) {
+    sc.wire.drops_ect = ecn.chance(25);
+    sc.wire.mark = static_cast<double>(ecn.range(1, 1000)) / 1000;
+  }
   make_incidents(wire_rng, sc);
 
   // ---- Cuts ----

@@ -78,6 +78,7 @@ enum Fault : unsigned {
   kScarce,      ///< an SRQ has one to three receives, and more connections take from it
   kForeign,     ///< windows are used by others than the connections that have bound them
   kQpAccess,    ///< QPs permit their peers less than everything, and other things under way
+  kEcn,         ///< the wire marks what may be marked, or loses it
   kFaults,
 };
 const char* fault_name(unsigned fault);

@@ -43,6 +43,8 @@ struct WireFaults {
   uint64_t per_packet = 0;       ///< ns on the sender's line: a rate limit
   size_t queue = SIZE_MAX;       ///< datagrams waiting for a receiver; more are dropped
   size_t max_payload = SIZE_MAX; ///< larger datagrams vanish: the path's MTU
+  double mark = 0;               ///< of those that may be marked (ECN)
+  bool drops_ect = false;        ///< those that may be marked are lost, all of them
   bool cut[kMaxSides] = {};      ///< nothing passes from this side
 };
 
@@ -61,12 +63,14 @@ class SimWire {
   uint64_t sent = 0;
   std::string broken;  ///< "" or the first rule that a port's user has broken
 
-  /// @p fragments: what is larger than the path takes is put together again on the other side.
-  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow, bool fragments = false) {
+  /// @p fragments: what is larger than the path takes is put together again on the other side. @p ect: may be marked.
+  void send(int side, std::span<const std::byte> bytes, const FlowKey& flow, bool fragments = false, bool ect = false) {
     ++sent;
     Datagram d(bytes.begin(), bytes.end());
     if (filter && !filter(side, d)) return;
     if (faults.cut[side]) return lose(side, d, flow, "cut");
+    if (faults.drops_ect && ect) return lose(side, d, flow, "ect");
+    const bool ce = ect && faults.mark > 0 && to_chance(marks_()) < faults.mark;
     if (d.size() > faults.max_payload && !fragments) return lose(side, d, flow, "mtu");
     if (clock_.now < burst_until_[side]) return lose(side, d, flow, "burst");
     if (chance(faults.burst)) {
@@ -89,19 +93,20 @@ class SimWire {
       if (to < 0 || arriving_[to].size() >= faults.queue)
         lose(side, d, flow, "queue");
       else
-        inject(to, std::move(c), reversed(flow), at);
+        inject(to, std::move(c), reversed(flow), at, ce);
     }
   }
-  /// Delivers to @p side at time @p at (0: now).
-  void inject(int side, Datagram d, const FlowKey& flow, uint64_t at = 0) {
+  /// Delivers to @p side at time @p at (0: now). @p ce: marked.
+  void inject(int side, Datagram d, const FlowKey& flow, uint64_t at = 0, bool ce = false) {
     if (arriving_[side].size() >= faults.queue) return;
-    arriving_[side].emplace(std::pair(std::max(at, clock_.now), order_++), Arrival{std::move(d), flow});
+    arriving_[side].emplace(std::pair(std::max(at, clock_.now), order_++), Arrival{std::move(d), flow, ce});
   }
-  bool receive(int side, Datagram& d, FlowKey& flow) {
+  bool receive(int side, Datagram& d, FlowKey& flow, bool& ce) {
     auto& q = arriving_[side];
     if (q.empty() || q.begin()->first.first > clock_.now) return false;
     d = std::move(q.begin()->second.data);
     flow = q.begin()->second.flow;
+    ce = q.begin()->second.ce;
     q.erase(q.begin());
     return true;
   }
@@ -111,7 +116,7 @@ class SimWire {
       if (!q.empty()) at = std::min(at, q.begin()->first.first);
     return at;
   }
-  bool chance(double p) { return p > 0 && static_cast<double>(rng_() >> 11) * 0x1p-53 < p; }
+  bool chance(double p) { return p > 0 && to_chance(rng_()) < p; }
   std::mt19937_64& rng() { return rng_; }
 
   static FlowKey reversed(const FlowKey& f) {
@@ -131,7 +136,9 @@ class SimWire {
   struct Arrival {
     Datagram data;
     FlowKey flow;
+    bool ce;
   };
+  static double to_chance(uint64_t random) { return static_cast<double>(random >> 11) * 0x1p-53; }
   void lose(int side, const Datagram& d, const FlowKey& flow, const char* why) {
     if (lost) lost(side, d, flow, why);
   }
@@ -145,6 +152,7 @@ class SimWire {
 
   SimClock& clock_;
   std::mt19937_64 rng_;
+  std::mt19937_64 marks_{1};  ///< of its own: what else happens is the same with and without marks
   std::map<std::pair<uint64_t, uint64_t>, Arrival> arriving_[kMaxSides];
   uint64_t order_ = 0;
   uint64_t line_free_[kMaxSides] = {};
@@ -171,7 +179,7 @@ class SimPort : public Port {
       if (bufs[i].len > max_payload_ || bufs[i].len < kTrpBytes)
         wire_.broken = "datagram of " + std::to_string(bufs[i].len) + " bytes given to the port";
       else if (i < n)
-        wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow, fragments);
+        wire_.send(side_, {bufs[i].data, bufs[i].len}, bufs[i].path->flow, fragments, bufs[i].path->ect);
       free_.push_back(bufs[i].data);
     }
     return n;
@@ -183,10 +191,11 @@ class SimPort : public Port {
     size_t n = 0;
     Datagram d;
     FlowKey flow;
-    while (n < bufs.size() && !free_.empty() && next(d, flow)) {
+    bool ce = false;
+    while (n < bufs.size() && !free_.empty() && next(d, flow, ce)) {
       std::byte* p = take();
       if (!d.empty()) std::memcpy(p, d.data(), d.size());
-      bufs[n++] = {p, static_cast<uint32_t>(d.size()), flow, nullptr};
+      bufs[n++] = {p, static_cast<uint32_t>(d.size()), flow, nullptr, ce};
     }
     return n;
   }
@@ -203,8 +212,10 @@ class SimPort : public Port {
   Drops drops_{};
 
  protected:
-  /// The next datagram that has arrived; false: none.
-  virtual bool next(Datagram& d, FlowKey& flow) { return wire_.receive(side_, d, flow); }
+  /// The next datagram that has arrived, and whether it has been marked on its way; false: none.
+  virtual bool next(Datagram& d, FlowKey& flow, bool& ce) {
+    return wire_.receive(side_, d, flow, ce);
+  }
   std::byte* take() {
     std::byte* p = free_.back();
     free_.pop_back();

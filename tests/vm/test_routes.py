@@ -230,11 +230,11 @@ def test_vrf_is_refused_and_nothing_leaves_by_another_network():
 
 # ---- A connection moves ----------------------------------------------------------------------
 
-def goes_by(client, *wanted):
-    """Waits until the client's connections go by one of these ports (port, reason)."""
-    until(lambda: (shown := set(qps_of(client.pid))) and shown <= set(wanted),
-          f"going by {wanted}, not {qps_of(client.pid)}", timeout=30)
-    assert client.status is None, client.output
+def goes_by(proc, *wanted):
+    """Waits until the connections of a client or a server go by one of these ports (port, reason)."""
+    until(lambda: (shown := set(qps_of(proc.pid))) and shown <= set(wanted),
+          f"going by {wanted}, not {qps_of(proc.pid)}", timeout=30)
+    assert proc.status is None, proc.output
 
 
 def moves_data(client):
@@ -381,14 +381,15 @@ def test_path_mtu_falls_under_traffic():
 
 
 def test_ipsec_comes_over_a_live_connection_and_goes():
-    """It goes on in ESP; not one datagram goes in clear once the process has said that it has moved."""
+    """It goes on in ESP; not one datagram goes in clear once both processes have said that they have moved."""
     server = Server()
     with Wire() as wire:
         client = traffic(server)
         goes_by(client, ("packet", "fastest"))
         with ipsec():
-            goes_by(client, ("socket", "ipsec"))
-            list(wire.frames(0.5))
+            for proc in (client, server.proc):
+                goes_by(proc, ("socket", "ipsec"))
+            list(wire.frames(0.5 * PATIENCE))
             moves_data(client)
             assert not list(wire.frames(2)), "data in clear"
         goes_by(client, ("packet", "fastest"))

@@ -19,8 +19,9 @@ local FLAGS = {
   { F_ACK_REQ, "ACK_REQ" }, { F_NOT_READY, "NOT_READY" }, { F_RETRANS, "RETRANS" },
   { F_PENDING, "PENDING" }, { F_STRAY, "STRAY" },
 }
+local F_TELLS_CE, CE_COUNT = 0x020, 0x1c0
 local FLAGS_OF = {
-  [DATA] = 0x005, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0x005, [SACK] = 0x003,
+  [DATA] = 0x1e5, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0x1e5, [SACK] = 0x1e3,
   [CONFIRM] = 0, [RESET] = F_STRAY,
 }
 local REASONS = {
@@ -67,6 +68,8 @@ local f = {
   not_ready = ProtoField.bool("usiw.flags.not_ready", "Receiver not ready", 16, nil, F_NOT_READY),
   retrans = ProtoField.bool("usiw.flags.retrans", "Sent before", 16, nil, F_RETRANS),
   pending = ProtoField.bool("usiw.flags.pending", "Not decided yet", 16, nil, F_PENDING),
+  tells_ce = ProtoField.bool("usiw.flags.tells_ce", "Tells of congestion marks", 16, nil, F_TELLS_CE),
+  ce = ProtoField.uint16("usiw.ce", "Headers that have told of marks", base.DEC, nil, CE_COUNT),
   stray = ProtoField.bool("usiw.flags.stray", "Answer to a stray datagram", 16, nil, F_STRAY),
   credit = ProtoField.uint16("usiw.credit", "Credit", base.DEC),
   echo = ProtoField.uint16("usiw.echo", "Time stamp", base.DEC),
@@ -343,7 +346,11 @@ function trp.dissector(tvb, pinfo, root)
   tree:add(f.ack_psn, tvb(4, 4))
   tree:add(f.opcode, tvb(8, 2))
   local sub = tree:add(f.flags, tvb(8, 2))
-  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray }) do sub:add(flag, tvb(8, 2)) end
+  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce }) do
+    sub:add(flag, tvb(8, 2))
+  end
+  local tells_ce = math.floor(flags / F_TELLS_CE) % 2 == 1
+  if tells_ce then sub:add(f.ce, tvb(8, 2)) end
   tree:add(f.credit, tvb(10, 2))
   tree:add(f.echo, tvb(12, 2))
 
@@ -391,10 +398,9 @@ local function looks_like_trp(tvb)
   local opcode, flags = tvb(8, 2):bitfield(0, 4), tvb(8, 2):bitfield(4, 12)
   local allowed = FLAGS_OF[opcode]
   if allowed == nil then return false end
-  for _, flag in ipairs(FLAGS) do
-    if math.floor(allowed / flag[1]) % 2 == 1 and math.floor(flags / flag[1]) % 2 == 1 then flags = flags - flag[1] end
+  for bit = 0, 11 do
+    if math.floor(flags / 2 ^ bit) % 2 > math.floor(allowed / 2 ^ bit) % 2 then return false end
   end
-  if flags ~= 0 then return false end
   local credit, echo = tvb(10, 2):uint(), tvb(12, 2):uint()
   if opcode == DATA or opcode == SACK or opcode == SHUTDOWN then
     if credit == 0 or credit > MAX_WINDOW then return false end

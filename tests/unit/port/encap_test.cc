@@ -111,6 +111,21 @@ TEST_P(RoundTrip, EverySizeComesBack) {
   }
 }
 
+TEST_P(RoundTrip, CongestionMarks) {
+  Path p = path();
+  for (const uint8_t tos : {0x10, 0x11, 0x12, 0x13, 0xff}) {
+    p.tos = tos;
+    RxBuf out{};
+    EXPECT_EQ(parse(frame_of(p, payload_of(20)), out), Decap::kOk);
+    EXPECT_EQ(out.ce, (tos & 3) == 3) << int{tos};
+  }
+  p.tos = 0x10;
+  p.ect = true;
+  const Bytes frame = frame_of(p, payload_of(20));
+  const auto at = [&](size_t i) { return std::to_integer<unsigned>(frame[kEthernetLen + i]); };
+  EXPECT_EQ(GetParam() ? at(1) : (at(0) << 4 & 0xf0) | at(1) >> 4, 0x12u);
+}
+
 TEST_P(RoundTrip, EthernetPaddingIsIgnored) {
   Bytes frame = frame_of(path(), payload_of(14));
   frame.resize(frame.size() + 30, std::byte{0xee});

@@ -87,6 +87,7 @@ class NoDescriptors {
 struct Got {
   std::vector<std::byte> bytes;
   FlowKey flow;
+  bool ce;
 };
 /// What arrives until @p count datagrams have, or nothing more does.
 inline std::vector<Got> receive(NetPort& at, size_t count) {
@@ -94,7 +95,8 @@ inline std::vector<Got> receive(NetPort& at, size_t count) {
   for (int tries = 0; all.size() < count && tries < 200; tries++) {
     RxBuf bufs[8];
     size_t n = at.rx(bufs);
-    for (size_t i = 0; i < n; i++) all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow});
+    for (size_t i = 0; i < n; i++)
+      all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow, bufs[i].ce});
     at.rx_free({bufs, n});
     pollfd p{at.wait_fd(), POLLIN, 0};
     if (n == 0) poll(&p, 1, 10);

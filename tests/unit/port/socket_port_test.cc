@@ -51,6 +51,19 @@ TEST_P(SocketPorts, datagrams_arrive_with_both_ends_named) {
   EXPECT_EQ(kMtu - 28 - 20, got[2].bytes.size());
 }
 
+TEST_P(SocketPorts, marks_are_seen_datagram_by_datagram) {
+  EXPECT_TRUE(back.sees_ce);
+  path.merge = true;
+  const uint8_t kinds[] = {0, kEcnCe, kEcnCe | 0x28, kEct0, 0x28};
+  for (const uint8_t tos : kinds) {
+    path.tos = tos;
+    ASSERT_EQ(3u, send(*a, path, {100, 100, 50}));
+  }
+  const std::vector<Got> got = receive(*b, 15);
+  ASSERT_EQ(15u, got.size());
+  for (size_t i = 0; i < 15; i++) EXPECT_EQ((kinds[i / 3] & kEcnMask) == kEcnCe, got[i].ce) << i;
+}
+
 TEST_P(SocketPorts, bursts_longer_than_a_batch) {
   std::vector<uint32_t> lengths(150, 100);
   ASSERT_EQ(150u, send(*a, path, lengths));
@@ -175,6 +188,30 @@ TEST_P(ConnectedPorts, each_connection_has_its_own_socket) {
     ASSERT_EQ(1u, got.size());
     EXPECT_EQ(30u, got[0].bytes.size());
     EXPECT_TRUE(got[0].flow == f.path.flow);
+  }
+}
+
+TEST_P(ConnectedPorts, what_may_be_marked_goes_out_so) {
+  const bool ipv4 = GetParam();
+  const int on = 1;
+  Flow& f = flows[0];
+  setsockopt(f.fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, &on, sizeof on);
+  for (const bool ect : {false, true, true, false}) {
+    f.path.ect = ect;
+    ASSERT_EQ(1u, send(*at, f.path, {20}));
+    char data[64];
+    alignas(cmsghdr) char control[256];
+    iovec vec{data, sizeof data};
+    msghdr msg{};
+    msg.msg_iov = &vec;
+    msg.msg_iovlen = 1;
+    msg.msg_control = control;
+    msg.msg_controllen = sizeof control;
+    ASSERT_EQ(20, recvmsg(f.fd, &msg, 0));
+    int tclass = -1;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c))
+      if (c->cmsg_type == (ipv4 ? IP_TOS : IPV6_TCLASS)) tclass = *CMSG_DATA(c);
+    EXPECT_EQ(ect ? kEct0 : 0, tclass);
   }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file marks.h
+/// Congestion marks of routers (ECN, RFC 3168): those of what comes, which the peer is told of, and what the peer tells of
+/// those of what is sent. A header has three bits for them: how many headers have told of marks so far.
+#ifndef USIW_ENGINE_MARKS_H
+#define USIW_ENGINE_MARKS_H
+
+#include <cstdint>
+
+#include "base/wire.h"
+#include "engine/psn.h"
+
+namespace usiw {
+
+/// The marks of one connection, both ways.
+class Marks {
+ public:
+  /// @p reads: this end's ports see marks. One that does not see them tells nothing, and sends nothing that can be marked.
+  void start(bool reads) { tell_ = reads ? USIW_TRP_F_TELLS_CE : 0; }
+
+  /// A datagram in the window has come with a mark.
+  void came() { fresh_ = true; }
+  /// Of the next header.
+  uint16_t flags() {
+    if (fresh_) [[unlikely]] {
+      fresh_ = false;
+      if (tell_ != 0) tell_ = static_cast<uint16_t>((tell_ & ~kCount) | ((tell_ + kOne) & kCount));
+    }
+    return tell_;
+  }
+
+  /// The peer's header says what the one before it said.
+  bool known(uint16_t flags) const { return (flags & kAll) == heard_; }
+  /// The peer has told, by a header whose numbers fit. true: of new marks.
+  bool hear(uint16_t flags) {
+    const auto bits = static_cast<uint16_t>(flags & kAll);
+    if (bits == heard_ || (bits & USIW_TRP_F_TELLS_CE) == 0) return false;
+    const unsigned step = (bits - heard_) & kCount;
+    if (step > kCount / 2) return false;  // overtaken by a later one
+    heard_ = bits;
+    return step != 0;
+  }
+
+  /// What is sent may be marked, acknowledgements as well (as in QUIC, RFC 9000, 13.4): the peer tells of it, this end sees
+  /// it, and such datagrams are not lost on the way.
+  bool asks() const { return asks_; }
+  /// arrived() would change nothing.
+  bool settled() const { return asks_ && vain_ == 0; }
+  /// What the peer tells has changed. @p nxt: the next PSN. Returns asks().
+  bool begin(uint32_t nxt) {
+    if (asks_ || vain_ == kVainMost || paused_ || tell_ == 0 || heard_ == 0) return asks_;
+    from_ = nxt;
+    return asks_ = true;
+  }
+  /// Something has arrived that was sent once, all before @p una among it. Returns asks().
+  bool arrived(uint32_t una, uint32_t nxt) {
+    if (asks_) {
+      if (psn_lt(from_, una)) vain_ = 0;
+      return true;
+    }
+    paused_ = false;
+    return begin(nxt);
+  }
+  /// Nothing that can be marked goes out until something has arrived: the peer repeats what has been acknowledged.
+  void pause() {
+    asks_ = false;
+    paused_ = true;
+  }
+  /// A time-out. Nor ever again if it is the third one without any arrival of what could be marked: there are routers that
+  /// drop all of it.
+  void timed_out() {
+    if (!asks_) return;
+    ++vain_;
+    pause();
+  }
+
+ private:
+  static constexpr uint8_t kVainMost = 3;
+  static constexpr uint16_t kCount = USIW_TRP_F_CE_COUNT, kOne = 1 << USIW_TRP_CE_SHIFT,
+                            kAll = USIW_TRP_F_TELLS_CE | kCount;
+
+  uint16_t tell_ = 0;    ///< what the flags of the next header are, but for fresh_
+  uint16_t heard_ = 0;   ///< the peer's; 0: it has told nothing yet
+  bool fresh_ = false;   ///< marks have come that no header has told of
+  bool asks_ = false;
+  bool paused_ = false;
+  uint8_t vain_ = 0;     ///< time-outs since a datagram that could be marked has arrived
+  uint32_t from_ = 0;    ///< the first PSN that could be marked
+};
+
+}  // namespace usiw
+
+#endif  // USIW_ENGINE_MARKS_H

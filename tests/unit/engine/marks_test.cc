@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file marks_test.cc
+/// Congestion marks (ECN): who tells of them, who asks for them, and what a sender makes of those that it is told of.
+#include "engine/marks.h"
+
+#include "played_peer.h"
+
+namespace usiw::sim {
+namespace {
+
+constexpr uint16_t kTells = USIW_TRP_F_TELLS_CE;
+constexpr uint16_t told(unsigned count) { return static_cast<uint16_t>(kTells | count << USIW_TRP_CE_SHIFT); }
+
+TEST(Marks, each_header_tells_once_of_all_that_came_before_it) {
+  Marks m;
+  m.start(true);
+  EXPECT_EQ(told(0), m.flags());
+  for (unsigned n = 1; n < 20; ++n) {
+    for (unsigned i = 0; i < n; ++i) m.came();
+    EXPECT_EQ(told(n % 8), m.flags());
+    EXPECT_EQ(told(n % 8), m.flags()) << "nothing new";
+  }
+}
+
+TEST(Marks, a_port_that_sees_none_tells_nothing_and_asks_for_nothing) {
+  Marks m;
+  m.start(false);
+  m.came();
+  EXPECT_EQ(0, m.flags());
+  EXPECT_TRUE(m.hear(told(1)));
+  EXPECT_FALSE(m.begin(10));
+}
+
+TEST(Marks, what_is_heard_late_or_again_is_not_news) {
+  Marks m;
+  m.start(true);
+  EXPECT_FALSE(m.hear(told(0)));
+  EXPECT_TRUE(m.known(told(0) | USIW_TRP_F_ACK_REQ)) << "other flags do not matter";
+  EXPECT_TRUE(m.hear(told(1)));
+  EXPECT_FALSE(m.hear(told(1)));
+  EXPECT_TRUE(m.hear(told(4))) << "headers in between were lost";
+  EXPECT_FALSE(m.hear(told(2))) << "overtaken";
+  EXPECT_FALSE(m.hear(0)) << "of a peer that does not tell";
+  EXPECT_TRUE(m.hear(told(7)));
+  EXPECT_TRUE(m.hear(told(1))) << "modulo 8";
+}
+
+class Asking : public ::testing::Test {
+ protected:
+  Asking() {
+    m.start(true);
+    m.hear(told(0));
+    EXPECT_TRUE(m.begin(10));
+  }
+  Marks m;
+};
+
+TEST_F(Asking, goes_on_after_outages) {
+  for (uint32_t psn = 20; psn != 100; psn += 10) {
+    m.timed_out();
+    EXPECT_FALSE(m.asks());
+    EXPECT_FALSE(m.begin(psn)) << "not until something has arrived";
+    EXPECT_TRUE(m.arrived(psn, psn));
+    EXPECT_TRUE(m.arrived(psn + 1, psn + 10)) << "sent since";
+  }
+}
+
+TEST_F(Asking, ends_for_good_where_all_of_it_is_lost) {
+  uint32_t psn = 10;
+  for (int n = 0; n < 2; ++n, psn += 10) {
+    EXPECT_TRUE(m.arrived(psn, psn + 10)) << "sent before";
+    m.timed_out();
+  }
+  EXPECT_TRUE(m.arrived(psn, psn));
+  m.timed_out();
+  EXPECT_FALSE(m.arrived(psn + 10, psn + 10));
+  EXPECT_FALSE(m.hear(told(0)));
+  EXPECT_FALSE(m.begin(psn + 10));
+}
+
+TEST_F(Asking, a_pause_is_no_refusal) {
+  m.pause();
+  EXPECT_FALSE(m.begin(20));
+  EXPECT_TRUE(m.arrived(20, 20));
+}
+
+// ---- With a played peer ----
+
+class PlayedMarks : public Protocol {
+ protected:
+  /// What the engine's next SACK tells.
+  uint16_t tells() {
+    inject(trp(USIW_TRP_SACK, kSnd, kSnd, USIW_TRP_F_ACK_REQ));
+    const auto out = settle();
+    return out.empty() ? 0 : header(out.back()).flags & (kTells | USIW_TRP_F_CE_COUNT);
+  }
+};
+
+TEST_F(PlayedMarks, only_datagrams_of_the_window_count) {
+  EXPECT_EQ(told(0), tells());
+  w.wire.inject(0, data(kRcv + 5000, write_seg(0, true), bytes("x")), flow, 0, true);
+  w.wire.inject(0, Datagram(3), flow, 0, true);
+  w.wire.inject(0, trp(USIW_TRP_DATA, kRcv, kSnd + 1), flow, 0, true);
+  settle();
+  EXPECT_EQ(told(0), tells());
+  w.wire.inject(0, data(kRcv, write_seg(0, true), bytes("x")), flow, 0, true);
+  settle();
+  EXPECT_EQ(told(1), tells());
+  EXPECT_EQ(1u, w.a.count(USIW_CNT_RX_CE));
+}
+
+// ---- Two engines ----
+
+class MarkingWire : public EngineTest {
+ protected:
+  MarkingWire() {
+    w.wire.faults.per_packet = 12'000;
+    w.wire.faults.delay = 50'000;
+    from = w.a.region(65536);
+    to = w.b.region(65536);
+    std::tie(qa, qb) = w.connect();
+  }
+  /// Microseconds that so many WRITEs of 64 KB take.
+  uint64_t stream(uint64_t messages) {
+    const uint64_t start = w.clock.now, end = done + messages;
+    const Sge sge = from->sge(0, 65536);
+    w.run([&] {
+      for (; posted < done + 2 && posted < end; ++posted)
+        EXPECT_EQ(0, qa->post_send({posted, WrOpcode::kRdmaWrite, kWrSignaled, to->addr(), to->stag}, std::span(&sge, 1)));
+      qa->ring_send();
+      for (const Cqe& c : w.a.poll(w.a.send_cq)) {
+        EXPECT_EQ(WcStatus::kSuccess, c.status);
+        ++done;
+      }
+      return done == end;
+    }, 20 * kSec);
+    EXPECT_EQ(end, done);
+    return (w.clock.now - start) / 1000;
+  }
+  Region *from, *to;
+  Qp *qa, *qb;
+  uint64_t posted = 0, done = 0;
+};
+
+TEST_F(MarkingWire, marks_are_answered_by_a_smaller_window) {
+  const uint64_t usual = stream(20);
+  EXPECT_EQ(0u, w.b.count(USIW_CNT_RX_CE));
+  w.wire.faults.mark = 1;
+  EXPECT_GT(stream(20), usual * 3 / 2);
+  EXPECT_GT(w.b.count(USIW_CNT_RX_CE), 500u);
+  EXPECT_GT(w.a.count(USIW_CNT_TX_CE), 500u);
+  EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+  w.wire.faults.mark = 0;
+  stream(60);
+  EXPECT_LE(stream(20), usual * 3 / 2);
+}
+
+/// RFC 3168, 6.1: there are routers that drop all that can be marked. A connection loses few time-outs to them.
+TEST_F(MarkingWire, a_way_that_drops_what_can_be_marked) {
+  const uint64_t usual = stream(20);
+  EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+  w.wire.faults.drops_ect = true;
+  stream(20);
+  const uint64_t timed_out = w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO);
+  EXPECT_GE(timed_out, 1u);
+  EXPECT_LE(stream(20), usual * 3 / 2);
+  EXPECT_EQ(timed_out, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
+}
+
+}  // namespace
+}  // namespace usiw::sim

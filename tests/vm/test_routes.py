@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.cases import path_of
-from support.net import A, B, PEER, mac_of, rdma_links
+from support.net import A, B, PEER, mac_of, rdma_links, statistics
 from support.pairs import Server, next_port
 from support.ports import ipsec, pages_of, qps_of
 from support.procs import PATIENCE, Proc, run, until
@@ -358,6 +358,22 @@ def test_raw_packets_vanish():
         goes_by(client, ("socket", "silent"))
         moves_data(client)
     goes_by(client, ("packet", "fastest"))
+    moves_data(client)
+    finish(server, client)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("port", ["packet", "socket"])
+def test_a_router_marks(monkeypatch, port):
+    """Congestion marks (ECN) on a part of what may be marked: the server sees them, the client is told, nothing is lost."""
+    monkeypatch.setenv("USIW_PORT", port)
+    server = Server()
+    client = traffic(server, "--size", 30000)
+    was = statistics(A.dev)
+    chain = f"add chain netdev usiw_ce out {{ type filter hook egress device {A.netdev} priority 0 ; }}"
+    with nft("netdev usiw_ce", chain, "add rule netdev usiw_ce out ip ecn ect0 numgen random mod 3 == 0 ip ecn set ce"):
+        until(lambda: statistics(B.dev)["rx_ce"] > 100, "marked datagrams")
+        until(lambda: statistics(A.dev)["tx_ce"] > was["tx_ce"] + 30, "news of them")
     moves_data(client)
     finish(server, client)
 

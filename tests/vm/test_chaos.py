@@ -13,7 +13,7 @@ import pytest
 
 from support.cases import path_of
 from support.net import A, B, PEER, netem, rdma_links, statistics
-from support.pairs import Server, next_port, rping
+from support.pairs import Server, next_port, rping, srq_pairs
 from support.procs import Proc, run, until
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
@@ -298,12 +298,10 @@ def test_module_unload_with_devices():
 def test_module_unload_behind_a_kill(first):
     """kill -9 of a process with QPs at an SRQ amid the messages of its peers, and of those, and rmmod at once, while
     the kernel ends what they have left: it goes as soon as nobody has a device open."""
-    server = Proc([path_of("srq_peers"), "server", B.ip, 5], where=B.where)
-    port = server.wait_for(r"^listening (\d+)")[1]
-    peers = [Proc([path_of("srq_peers"), role, A.ip, B.ip, port], where=A.where)
-             for role in 3 * ["stream"] + 2 * ["idle"]]
+    server, peers = srq_pairs("srq_peers", "stream", "stream", "stream", "idle", "idle")
     server.wait_for("^received", timeout=60)
-    assert all(proc.status is None for proc in [server, *peers])
+    for proc in [server, *peers]:
+        assert proc.status is None, proc.output
     for proc in [server, *peers] if first == "server" else [*peers, server]:
         proc.signal(signal.SIGKILL)
     until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, timeout=60, check=False).returncode == 0,

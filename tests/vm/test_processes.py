@@ -11,7 +11,7 @@ import pytest
 
 from support.cases import path_of
 from support.net import A, B, PEER
-from support.pairs import Server, next_port
+from support.pairs import Server, next_port, srq_pairs
 from support.procs import PATIENCE, Proc, run, until
 
 
@@ -52,12 +52,10 @@ def test_killed_with_a_shared_receive_queue():
     others = Server()
     witness = others.client("--seconds", 120, "--connections", 2)
     witness.wait_for("^connected")
-    server = Proc([path_of("srq_peers"), "server", B.ip, 5], where=B.where)
-    port = server.wait_for(r"^listening (\d+)")[1]
-    peers = [Proc([path_of("srq_peers"), role, A.ip, B.ip, port], where=A.where)
-             for role in 3 * ["stream"] + 2 * ["idle"]]
+    server, peers = srq_pairs("srq_peers", "stream", "stream", "stream", "idle", "idle")
     server.wait_for("^received", timeout=60)
-    assert all(peer.status is None for peer in peers)
+    for proc in [server, *peers]:
+        assert proc.status is None, proc.output
     server.signal(9)
     killed = time.monotonic()
     for peer in peers:
@@ -74,9 +72,7 @@ def test_killed_with_a_shared_receive_queue():
 def test_stopped_while_its_shared_receive_queue_is_resized():
     """SIGSTOP of a process that changes the size of its SRQ all the time, amid the messages of four peers, for a second
     and for less: no message is lost, none comes twice, and the peers live."""
-    server = Proc([path_of("srq_resizing"), "server", B.ip, 4], where=B.where)
-    port = server.wait_for(r"^listening (\d+)")[1]
-    peers = [Proc([path_of("srq_resizing"), "peer", A.ip, B.ip, port], where=A.where) for _ in range(4)]
+    server, peers = srq_pairs("srq_resizing", "peer", "peer", "peer", "peer")
 
     def numbers(word):
         return [int((re.findall(rf"^{word} (\d+)", proc.output, re.M) or [0])[-1]) for proc in peers]
@@ -89,7 +85,8 @@ def test_stopped_while_its_shared_receive_queue_is_resized():
         server.signal(signal.SIGCONT)
         before = numbers("sent")
         until(lambda: all(now > then for now, then in zip(numbers("sent"), before)), "more of them", timeout=60)
-    assert all(proc.status is None for proc in [server, *peers])
+    for proc in [server, *peers]:
+        assert proc.status is None, proc.output
     for peer in peers:
         peer.signal(signal.SIGTERM)
     for peer in peers:

@@ -8,7 +8,7 @@ import time
 
 from .cases import path_of
 from .net import A, B
-from .procs import Proc
+from .procs import PATIENCE, Proc
 
 _ports = itertools.count(20000)
 
@@ -94,3 +94,13 @@ class Server:
         self.proc.signal(15)
         output = self.proc.expect(0, 30)
         return output.splitlines()[-1]
+
+
+def srq_pairs(program, *roles):
+    """A server of `program` with an SRQ at B, and peers of these roles at A; the server listens. All of them poll, and so
+    does a thread of each: beside a dozen of those RCU's own threads starve on the debug kernel, so there two peers do."""
+    if PATIENCE > 1:
+        roles = (roles[0], roles[-1])
+    server = Proc([path_of(program), "server", B.ip, len(roles)], where=B.where)
+    port = server.wait_for(r"^listening (\d+)")[1]
+    return server, [Proc([path_of(program), role, A.ip, B.ip, port], where=A.where) for role in roles]

@@ -23,7 +23,9 @@ namespace usiw {
 ///    it has been of late: answered at once and once per window;
 ///  - where losses come with the longest queue, as those of a buffer that overflows do, the window
 ///    at which they came is remembered: it is approached by ever smaller steps and left by ever
-///    larger ones, in the manner of BIC (INFOCOM 2004), so that few datagrams tell where it is;
+///    larger ones, in the manner of BIC (INFOCOM 2004), so that few datagrams tell where it is.
+///    Time counts there, not round trips alone: on a LAN they are so short that the window would
+///    be back at once;
 ///  - marks of a router (ECN) say the same without a loss.
 class DelayCongestion {
  public:
@@ -38,8 +40,9 @@ class DelayCongestion {
   static constexpr float kFewest = 4;              ///< datagrams; in smaller windows steps are too coarse to matter
   static constexpr float kStep = 0.04f;            ///< datagrams by which the window grows in a round where it is full
   static constexpr float kLonger = 1.06f;          ///< from a step to the next, beyond
-  static constexpr float kMarkCut = 0.85f;          ///< a window in which something was marked (RFC 8511)
-  static constexpr float kYield = 0.85f;           ///< of a window that shrinks: room for others to grow
+  static constexpr float kMarkCut = 0.85f;         ///< a window in which something was marked (RFC 8511)
+  static constexpr float kRefill = 4'000'000;      ///< ns in which a window that was cut comes back, about
+  static constexpr float kYield = 0.75f;           ///< of a window that shrinks: room for others to grow
 
   uint32_t window() const { return static_cast<uint32_t>(cwnd_); }
 
@@ -142,7 +145,10 @@ class DelayCongestion {
       full_cwnd_ = 0;
       return most;
     }
-    if (cwnd_ < full_cwnd_) return std::clamp((full_cwnd_ - cwnd_) / 4, kStep, most);
+    if (cwnd_ < full_cwnd_) {
+      const float part = std::clamp(static_cast<float>(round_rtt_) / kRefill, 1.0f / 32, 1.0f / 4);
+      return std::clamp((full_cwnd_ - cwnd_) * part, kStep, most);
+    }
     return step_ = std::min(most, step_ * kLonger);
   }
   void cut(float factor) {

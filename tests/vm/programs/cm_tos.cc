@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // RDMA_OPTION_ID_TOS: the field is in every datagram of the connection, of the handshake and of data, as a packet socket
-// sees it on the wire. (usiw's own wire.)
+// sees it on the wire. (usiw's own wire.) The two bits of ECN are the engine's: ECT(0) in what it sends, sooner or later,
+// and nothing in the handshake.
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <netinet/ip.h>
@@ -33,6 +34,8 @@ class Tap {
   }
   /// The classes of what goes to the port, or comes from there, with this opcode.
   const std::set<int>& classes(bool to_port, int opcode) { return seen_[to_port][opcode]; }
+  /// The engine has said that some of its datagrams may be marked.
+  bool ect() const { return ect_; }
 
  private:
   void see(const char* packet, size_t len) {
@@ -57,12 +60,18 @@ class Tap {
     std::memcpy(&udp, packet + at, sizeof udp);
     if (udp.dest != port_ && udp.source != port_) return;
     const int opcode = static_cast<uint8_t>(packet[at + sizeof udp + 8]) >> 4;
+    constexpr int kEcn = 3, kEct0 = 2;
+    if ((tos & kEcn) == kEct0 && (opcode == USIW_TRP_DATA || opcode == USIW_TRP_SACK)) {
+      ect_ = true;
+      tos &= ~kEcn;
+    }
     seen_[udp.dest == port_][opcode].insert(tos);
   }
 
   const uint16_t port_;
   const int fd_;
   std::set<int> seen_[2][16];
+  bool ect_ = false;
 };
 
 void set_tos(rdma_cm_id* id, uint8_t value) {
@@ -111,6 +120,7 @@ void check_connection(const std::string& from_ip, const std::string& to_ip, uint
   check_only(tap, false, USIW_TRP_DATA, l);
   check_only(tap, true, USIW_TRP_SACK, c);
   check_only(tap, false, USIW_TRP_SACK, l);
+  if (!tap.ect()) FAIL("no datagram of the engine that may be marked");
   CHECK_CALL(rdma_disconnect(client.id));
   server.events.expect(RDMA_CM_EVENT_DISCONNECTED);
   client.events.expect(RDMA_CM_EVENT_DISCONNECTED);

@@ -85,8 +85,7 @@ class DelayCongestion {
 
   /// The peer tells of marks, up to @p snd_una at least: answered once per window, as a loss in a full buffer.
   void on_mark(uint32_t snd_una, uint32_t snd_nxt) {
-    if (marked_ && psn_lt(snd_una, mark_end_)) return;
-    marked_ = true;
+    if (psn_in(mark_end_, snd_una + 1, kWindow)) return;
     mark_end_ = snd_nxt;
     undo_cwnd_ = 0;
     full_losses_ += (1.0f - full_losses_) / 16;
@@ -109,7 +108,7 @@ class DelayCongestion {
     lost_ = 0;
   }
 
-  void start(uint32_t psn) { round_end_ = psn; }
+  void start(uint32_t psn) { round_end_ = mark_end_ = psn; }
 
  private:
   void end_round(uint64_t min_rtt) {
@@ -164,8 +163,7 @@ class DelayCongestion {
   float full_losses_ = 1;  ///< share of the last losses that came with the longest queue
   bool slow_start_ = true;
   bool limited_ = false;
-  bool marked_ = false;    ///< ever
-  uint32_t mark_end_ = 0;  ///< marks before this PSN are answered
+  uint32_t mark_end_ = 0;  ///< marks of what was sent before this PSN are answered
   uint32_t round_end_ = 0;
   uint32_t acked_ = 0;    ///< in this round
   uint32_t lost_ = 0;     ///< in this round

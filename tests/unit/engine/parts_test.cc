@@ -2,6 +2,7 @@
 /// @file parts_test.cc
 /// The small headers one by one: serial arithmetic, bitmap, codecs, tables, timers, rings.
 #include <thread>
+#include <utility>
 
 #include "engine/congestion.h"
 #include "engine/flow_table.h"
@@ -303,6 +304,28 @@ TEST(Congestion, comes_close_to_what_overflows_by_small_steps) {
   EXPECT_LT(lost * 2000, path.sent) << "0.05 %; with steps of a sixteenth they were 0.6 %";
   EXPECT_GT(lost, 0u) << "it does look for more";
   EXPECT_GE(least, SmallBuffer::kRoom * 6 / 10);
+}
+
+TEST(Congestion, marks_are_answered_once_per_window_however_rare_they_are) {
+  DelayCongestion cc;
+  cc.start(100);
+  uint32_t window = cc.window();
+  const auto cuts = [&](uint32_t una, uint32_t nxt) {
+    cc.on_mark(una, nxt);
+    return std::exchange(window, cc.window()) > cc.window();
+  };
+  EXPECT_TRUE(cuts(101, 165));
+  EXPECT_FALSE(cuts(110, 170));
+  EXPECT_FALSE(cuts(164, 220));
+  EXPECT_TRUE(cuts(165, 221));
+  for (const uint32_t later : {uint32_t{1} << 30, uint32_t{1} << 31, uint32_t{3} << 30}) {
+    EXPECT_TRUE(cuts(221 + later, 241 + later)) << later;
+    EXPECT_FALSE(cuts(222 + later, 242 + later)) << later;
+    EXPECT_TRUE(cuts(221, 241)) << "PSNs wrap";
+    cc = {};
+    cc.start(221);
+    window = cc.window();
+  }
 }
 
 TEST(Congestion, losses_without_a_queue_do_not_make_it_slow) {

@@ -78,14 +78,6 @@ enum usiw_trp_opcode {
 #define USIW_TRP_F_NOT_READY	0x002
 /* DATA, SHUTDOWN: sent before (Karn: the echo of it is ambiguous). */
 #define USIW_TRP_F_RETRANS	0x004
-/* DATA, SHUTDOWN, SACK: congestion marks (ECN) of what the sender gets are told by CE_COUNT. */
-#define USIW_TRP_F_TELLS_CE	0x020
-/*
- * With TELLS_CE: modulo 8, how many datagrams that acknowledge have told of marks: one is added
- * when any of the datagrams that came since the last such one was marked.
- */
-#define USIW_TRP_F_CE_COUNT	0x1c0
-#define USIW_TRP_CE_SHIFT	6
 /* ACCEPT: no payload; the REQ has arrived and the application has not decided yet. */
 #define USIW_TRP_F_PENDING	0x008
 /*
@@ -95,6 +87,14 @@ enum usiw_trp_opcode {
  * an off-path attacker does not know) and is verified by the kernel.
  */
 #define USIW_TRP_F_STRAY	0x010
+/* DATA, SHUTDOWN, SACK: the sender sees congestion marks (ECN), and tells of them by CE_COUNT. */
+#define USIW_TRP_F_TELLS_CE	0x020
+/*
+ * With TELLS_CE: how many headers have told of marks, modulo 8. One is added in the first header
+ * behind a DATA or SHUTDOWN that was marked, however many of them came.
+ */
+#define USIW_TRP_F_CE_COUNT	0x1c0
+#define USIW_TRP_CE_SHIFT	6
 
 /*
  * SACK payload: a bitmap of what has arrived from ack_psn on, (psn - ack_psn + 7) / 8

@@ -78,9 +78,7 @@ class DelayCongestion {
     undo_cwnd_ = cwnd_;
     cut_at_ = now;
     lost_ = 0;
-    full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
-    step_ = kStep;
-    cut(0.7f);
+    overflowed(0.7f);
   }
 
   /// The peer tells of marks, up to @p snd_una at least: answered once per window, as a loss in a full buffer.
@@ -89,9 +87,7 @@ class DelayCongestion {
     mark_end_ = snd_nxt;
     undo_cwnd_ = 0;
     full_losses_ += (1.0f - full_losses_) / 16;
-    full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
-    step_ = kStep;
-    cut(kMarkCut);
+    overflowed(kMarkCut);
   }
 
   /// A second time-out in a row: nothing gets through, start over gently.
@@ -149,6 +145,12 @@ class DelayCongestion {
       return std::clamp((full_cwnd_ - cwnd_) * part, kStep, most);
     }
     return step_ = std::min(most, step_ * kLonger);
+  }
+  /// The window was more than the buffer holds: remembers it, and cuts it.
+  void overflowed(float factor) {
+    full_cwnd_ = cwnd_ < full_cwnd_ ? cwnd_ * kYield : cwnd_;
+    step_ = kStep;
+    cut(factor);
   }
   void cut(float factor) {
     cwnd_ = std::max(kFloor, cwnd_ * factor);

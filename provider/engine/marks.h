@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file marks.h
-/// Congestion marks of routers (ECN, RFC 3168): those of what comes, which the peer is told of, and what the peer tells of
-/// those of what is sent. A header has three bits for them: how many headers have told of marks so far.
+/// Congestion marks of routers (ECN, RFC 3168): this end tells the peer of those on what comes, and hears from the peer
+/// of those on what it sends. A header has three bits for them: how many headers have told of marks so far.
 #ifndef USIW_ENGINE_MARKS_H
 #define USIW_ENGINE_MARKS_H
 
@@ -15,8 +15,8 @@ namespace usiw {
 /// The marks of one connection, both ways.
 class Marks {
  public:
-  /// @p reads: this end's ports see marks. One that does not see them tells nothing, and sends nothing that can be marked.
-  void start(bool reads) { tell_ = reads ? USIW_TRP_F_TELLS_CE : 0; }
+  /// @p sees: this end's ports see marks. An end that does not tells nothing, and sends nothing that can be marked.
+  void start(bool sees) { tell_ = sees ? USIW_TRP_F_TELLS_CE : 0; }
 
   /// A datagram in the window has come with a mark.
   void came() { fresh_ = true; }
@@ -41,33 +41,33 @@ class Marks {
     return step != 0;
   }
 
-  /// What is sent may be marked, acknowledgements as well (as in QUIC, RFC 9000, 13.4): the peer tells of it, this end sees
-  /// it, and such datagrams are not lost on the way.
+  /// What is sent may be marked, acknowledgements as well (as in QUIC, RFC 9000, 13.4): the peer tells of marks, this
+  /// end sees them, and such datagrams are not lost on the way.
   bool asks() const { return asks_; }
   /// arrived() would change nothing.
   bool settled() const { return asks_ && vain_ == 0; }
-  /// What the peer tells has changed. @p nxt: the next PSN. Returns asks().
-  bool begin(uint32_t nxt) {
-    if (asks_ || vain_ == kVainMost || paused_ || tell_ == 0 || heard_ == 0) return asks_;
+  /// What the peer tells has changed. @p nxt: the next PSN.
+  void begin(uint32_t nxt) {
+    if (asks_ || vain_ == kVainMost || paused_ || tell_ == 0 || heard_ == 0) return;
     from_ = nxt;
-    return asks_ = true;
+    asks_ = true;
   }
-  /// Something has arrived that was sent once, all before @p una among it. Returns asks().
-  bool arrived(uint32_t una, uint32_t nxt) {
-    if (asks_) {
-      if (psn_lt(from_, una)) vain_ = 0;
-      return true;
+  /// Something that was sent once has arrived, and so has everything before @p una.
+  void arrived(uint32_t una, uint32_t nxt) {
+    if (!asks_) {
+      paused_ = false;
+      begin(nxt);
+    } else if (psn_lt(from_, una)) {
+      vain_ = 0;
     }
-    paused_ = false;
-    return begin(nxt);
   }
   /// Nothing that can be marked goes out until something has arrived: the peer repeats what has been acknowledged.
   void pause() {
     asks_ = false;
     paused_ = true;
   }
-  /// A time-out. Nor ever again if it is the third one without any arrival of what could be marked: there are routers that
-  /// drop all of it.
+  /// A time-out has passed. The third one without any arrival of what could be marked ends asking for good: there are
+  /// routers that drop all of it.
   void timed_out() {
     if (!asks_) return;
     ++vain_;

@@ -86,11 +86,15 @@ void Engine::Impl::hear_marks(QpContext& qp, uint16_t flags, uint32_t delivered)
     count(qp, USIW_CNT_TX_CE, delivered);
     qp.cc.on_mark(qp.snd.una(), qp.snd.nxt());
   }
-  qp.path.ect = qp.marks.begin(qp.snd.nxt());
+  qp.marks.begin(qp.snd.nxt());
+  qp.path.ect = qp.marks.asks();
 }
 
 /// Something that was sent once has arrived: may what is sent be marked?
-void Engine::Impl::ask_for_marks(QpContext& qp) { qp.path.ect = qp.marks.arrived(qp.snd.una(), qp.snd.nxt()); }
+void Engine::Impl::ask_for_marks(QpContext& qp) {
+  qp.marks.arrived(qp.snd.una(), qp.snd.nxt());
+  qp.path.ect = qp.marks.asks();
+}
 
 /// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again
 /// yet.

@@ -63,7 +63,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   qp.marks.timed_out();
-  qp.path.ect = false;
+  qp.path.ect = qp.marks.asks();
   qp.timeout.expired(now_, next_nudge());
   lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));

@@ -213,9 +213,7 @@ class SimPort : public Port {
 
  protected:
   /// The next datagram that has arrived, and whether it has been marked on its way; false: none.
-  virtual bool next(Datagram& d, FlowKey& flow, bool& ce) {
-    return wire_.receive(side_, d, flow, ce);
-  }
+  virtual bool next(Datagram& d, FlowKey& flow, bool& ce) { return wire_.receive(side_, d, flow, ce); }
   std::byte* take() {
     std::byte* p = free_.back();
     free_.pop_back();

@@ -349,8 +349,7 @@ function trp.dissector(tvb, pinfo, root)
   for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce }) do
     sub:add(flag, tvb(8, 2))
   end
-  local tells_ce = math.floor(flags / F_TELLS_CE) % 2 == 1
-  if tells_ce then sub:add(f.ce, tvb(8, 2)) end
+  if math.floor(flags / F_TELLS_CE) % 2 == 1 then sub:add(f.ce, tvb(8, 2)) end
   tree:add(f.credit, tvb(10, 2))
   tree:add(f.echo, tvb(12, 2))
 

@@ -11,7 +11,7 @@ import pytest
 from hosts import A4, B4, B6, both
 from stats import counters_of
 from support.cases import path_of
-from support.net import link_local_of
+from support.net import link_local_of, nft
 from support.pairs import next_port
 from support.procs import Proc, run, until
 
@@ -148,14 +148,10 @@ def test_congestion_marks(traffic, pair):
     server, client = traffic(pair)
     was = counters_of(client)
     assert was["tx_ce"] == counters_of(server)["rx_ce"] == 0
-    run("nft", "add table netdev usiw_ce")
-    try:
-        run("nft", 'add chain netdev usiw_ce out { type filter hook egress device "va" priority 0 ; }')
-        run("nft", "add rule netdev usiw_ce out udp dport != 0 ip ecn ect0 numgen random mod 3 == 0 ip ecn set ce")
+    with nft("netdev usiw_ce", "add chain netdev usiw_ce out { type filter hook egress device va priority 0 ; }",
+             "add rule netdev usiw_ce out ip ecn ect0 numgen random mod 3 == 0 ip ecn set ce"):
         until(lambda: counters_of(server)["rx_ce"] > 100, "marked datagrams")
         until(lambda: counters_of(client)["tx_ce"] > 30, "news of them")
-    finally:
-        run("nft", "delete table netdev usiw_ce")
     now = counters_of(client)
     assert now["rx_ce"] == counters_of(server)["tx_ce"] == 0, "of the other direction"
     assert now["retrans_fast"] - was["retrans_fast"] < 20

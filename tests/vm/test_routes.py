@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.cases import path_of
-from support.net import A, B, PEER, mac_of, rdma_links, statistics
+from support.net import A, B, PEER, mac_of, nft, rdma_links, statistics
 from support.pairs import Server, next_port
 from support.ports import ipsec, pages_of, qps_of
 from support.procs import PATIENCE, Proc, run, until
@@ -332,18 +332,6 @@ def test_link_of_the_packet_port_goes_down_and_up():
         goes_by(client, ("packet", "fastest"))
         moves_data(client)
     finish(server, client)
-
-
-@contextlib.contextmanager
-def nft(table, *rules):
-    """A table of these rules."""
-    run("nft", "add", "table", *table.split())
-    try:
-        for rule in rules:
-            run("nft", rule)
-        yield
-    finally:
-        run("nft", "delete", "table", *table.split())
 
 
 def test_raw_packets_vanish():

@@ -99,6 +99,18 @@ def netem(args, sites=(A, B)):
     return qdisc(f"netem limit 20000 {args}", sites)
 
 
+@contextlib.contextmanager
+def nft(table, *rules):
+    """A table of these rules."""
+    run("nft", "add", "table", *table.split())
+    try:
+        for rule in rules:
+            run("nft", rule)
+        yield
+    finally:
+        run("nft", "delete", "table", *table.split())
+
+
 #: What runs a command on each host that the ends are on: one, or two for the topology hosts.
 HOSTS = ["", B.where] if there.is_remote(B.where) else [""]
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Forged and malformed datagrams: live traffic goes on, listeners listen, memory stays what it was."""
 
-import os
 import re
 import time
 
@@ -11,7 +10,7 @@ from support.cases import path_of
 from support.net import A, B, PEER, statistics
 from support.pairs import Server, rping
 from support.procs import Proc
-from support.watch import meminfo_kb
+from support.watch import KEPT_KB, meminfo_kb
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="speaks usiw's protocol")
 
@@ -22,10 +21,6 @@ def hostile(*args, timeout=120):
     counts = {name.strip(): int(n) for name, n in re.findall(r"^(\S.*?)\s{2,}(\d+)$", output, re.M)}
     assert counts and all(counts.values()), output
     return counts
-
-
-#: The debug kernel keeps freed memory for a while, up to 1/32 of all, and remembers who allocated it.
-KEPT_KB = meminfo_kb("MemTotal") // 16 if os.path.exists("/sys/kernel/debug/kmemleak") else 0
 
 
 @pytest.mark.core

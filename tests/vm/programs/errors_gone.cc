@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// A peer that cannot be reached any more: the wire is cut by tc on A's netdev (A_NETDEV), so nothing that A
-// sends arrives, and no acknowledgement comes. lo is taken down.
+// A peer that cannot be reached any more: the wire is cut by tc on both ends' netdevs (A_NETDEV, B_NETDEV), so nothing
+// that one of them sends arrives. lo is taken down.
 #include <cstdlib>
 
 #include "rig.h"
 
 namespace {
 
-/// Cuts the wire from A to B while it lives.
+/// Cuts the wire while it lives. Both ways: B may give up first, if tc takes seconds, and A is not to hear of that.
 class Cut {
  public:
   Cut() {
-    const std::string command = netdev() == "lo" ? "ip link set lo down"
-                                                 : "tc qdisc replace dev " + netdev() + " root netem loss 100%";
+    const std::string command = on_lo() ? "ip link set lo down"
+                                        : "tc qdisc replace dev " + netdev("B") + " root netem loss 100% && "
+                                          "tc qdisc replace dev " + netdev("A") + " root netem loss 100%";
     if (std::system(command.c_str())) FAIL("%s", command.c_str());
   }
   ~Cut() {
-    const std::string command = netdev() == "lo" ? "ip link set lo up" : "tc qdisc del dev " + netdev() + " root";
+    const std::string command = on_lo() ? "ip link set lo up"
+                                        : "tc qdisc del dev " + netdev("A") + " root; "
+                                          "tc qdisc del dev " + netdev("B") + " root";
     if (std::system(command.c_str())) tap::note("the wire stays cut");
     // Neighbour discovery may have given up meanwhile. rdma_cm does not see an answer that comes before it
     // begins to wait, as on veth, and would take its whole time-out.
@@ -28,10 +31,11 @@ class Cut {
   Cut& operator=(const Cut&) = delete;
 
  private:
-  static std::string netdev() {
-    const char* name = std::getenv("A_NETDEV");
+  static std::string netdev(const std::string& end) {
+    const char* name = std::getenv((end + "_NETDEV").c_str());
     return name ? name : "";
   }
+  static bool on_lo() { return netdev("A") == "lo"; }
 };
 
 const int kPatienceMs = 40000 * static_cast<int>(tap::patience());  ///< "bounded time"
@@ -53,7 +57,8 @@ void gone(ibv_wr_opcode opcode, bool events) {
   {
     Cut cut;
     for (uint64_t i = 0; i < 4; ++i)
-      p.a.send({.wr_id = i, .opcode = i ? IBV_WR_SEND : opcode, .flags = i == 2 ? 0u : static_cast<unsigned>(IBV_SEND_SIGNALED), .sges = {at_a.sge()},
+      p.a.send({.wr_id = i, .opcode = i ? IBV_WR_SEND : opcode,
+                .flags = i == 2 ? 0u : static_cast<unsigned>(IBV_SEND_SIGNALED), .sges = {at_a.sge()},
                 .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
     if (events && !wait_cq_event(p.a.send_channel, kPatienceMs)) FAIL("no completion event");
     for (uint64_t i = 0; i < 4; ++i) {

@@ -83,6 +83,10 @@ def meminfo_kb(key):
         return int(re.search(rf"^{key}:\s+(\d+)", f.read(), re.M)[1])
 
 
+#: The debug kernel keeps freed memory for a while, up to 1/32 of all, and remembers who allocated it.
+KEPT_KB = meminfo_kb("MemTotal") // 16 if os.path.exists("/sys/kernel/debug/kmemleak") else 0
+
+
 def kernel_memory_kb():
     """(slab, all that is not free), without what the kernel can give back."""
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as f:

@@ -114,7 +114,7 @@ def test_reads_in_flight():
 @pytest.mark.parametrize("operation", first_of("FETCH_AND_ADD", "CMP_AND_SWAP"))
 def test_atomics(tool, operation):
     rows = perftest(tool, "-A", operation, "-n", 100)
-    assert rows[-1][0] == 8 and rows[-1][-1] > 0  # messages per second, where MB of those few round to 0
+    assert rows[-1][0] == 8 and rows[-1][-1] > 0  # ib_atomic_bw: messages per second; MB/s round to 0
 
 
 def test_atomics_of_several_qps():

@@ -19,10 +19,10 @@ from support.procs import PATIENCE, Proc, run, until
 def test_several_processes_on_one_device():
     """Three servers and six clients at the same time, data verified. On the debug kernel, where what polls takes all of
     a processor and others wait for half a minute, one of each polls and one of each waits for events."""
-    processes = 3 if PATIENCE == 1 else 2
-    servers = [Server(B, *(["--events"] if i else [])) for i in range(processes)]
-    clients = [servers[i % processes].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
-               for i in range(2 * processes if PATIENCE == 1 else processes)]
+    n_servers, n_clients = (3, 6) if PATIENCE == 1 else (2, 2)
+    servers = [Server(B, *(["--events"] if i else [])) for i in range(n_servers)]
+    clients = [servers[i % n_servers].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
+               for i in range(n_clients)]
     for client in clients:
         client.expect(0, 120)
     for server in servers:

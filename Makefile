@@ -19,7 +19,7 @@ help:
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
-	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to an hour, cached)'
+	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to half an hour, cached)'
 	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'

@@ -31,7 +31,7 @@ class DebugKernel(kernels.Kernel):
     machine = "q35"
 
     def prepare(self):
-        """Unpacks, configures and builds the kernel unless that has been done; needs up to an hour."""
+        """Unpacks, configures and builds the kernel unless that has been done; needs up to half an hour."""
         with locked(FOLDER / ".lock", "waiting for the build of the debug kernel"):
             build()
         with locked(self.cache / ".lock"):
@@ -68,7 +68,7 @@ def build():
     wanted = wanted_stamp()
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
-    say("building the debug kernel (once; half an hour to an hour on two processors)")
+    say("building the debug kernel (once; six minutes to half an hour on two processors)")
     unpack(wanted.split()[0])
     OBJECTS.mkdir(exist_ok=True)
     make("allnoconfig", f"KCONFIG_ALLCONFIG={CONFIG}")

@@ -208,6 +208,8 @@ struct Engine::Impl {
     if (at < qp.deadline) timers_.arm(qp, at);
   }
   [[gnu::noinline]] void on_timer(QpContext& qp);
+  void end_unanswered(QpContext& qp);
+  void missed_answer(QpContext& qp);
   void lose_oldest(QpContext& qp);
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
@@ -250,6 +252,7 @@ struct Engine::Impl {
   bool apply_ack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   [[gnu::noinline]] void hear_marks(QpContext& qp, uint16_t flags, uint32_t delivered);
   [[gnu::noinline]] void ask_for_marks(QpContext& qp);
+  void pause_marks(QpContext& qp);
   void deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum);
   void detect_losses(QpContext& qp);
   [[gnu::noinline]] void mark_lost(QpContext& qp, uint32_t psn);

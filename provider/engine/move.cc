@@ -90,8 +90,7 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
 
 /// The peer repeats what it has an acknowledgement of.
 void Engine::Impl::peer_repeats(QpContext& qp) {
-  qp.marks.pause();
-  qp.path.ect = qp.marks.asks();
+  pause_marks(qp);
   if (!qp.watch.repeated(qp.rcv.nxt(), now_) || !silent_since(qp, qp.watch.repeats_since())) return;
   qp.watch.repeats_told();
   ask_port(qp, true);

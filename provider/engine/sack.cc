@@ -96,6 +96,11 @@ void Engine::Impl::ask_for_marks(QpContext& qp) {
   qp.path.ect = qp.marks.asks();
 }
 
+void Engine::Impl::pause_marks(QpContext& qp) {
+  qp.marks.pause();
+  qp.path.ect = qp.marks.asks();
+}
+
 /// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again
 /// yet.
 void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummary& sum) {
@@ -144,7 +149,7 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
 void Engine::Impl::peer_not_ready(QpContext& qp) {
   count(qp, USIW_CNT_NOT_READY_RX);
   note(TraceKind::kNotReady, qp, qp.snd.una());
-  qp.not_ready.heard();
+  qp.not_ready.heard(now_);
   if (qp.snd.empty() || qp.not_ready.knows(qp.snd.una())) return;
   qp.not_ready.told(qp.snd.una(), now_);
   qp.timeout.forgive();

@@ -183,6 +183,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       break;
     case Verdict::kNotReady:
       note(TraceKind::kNoReceive, qp, h.psn);
+      pause_marks(qp);  // the peer tries again and again, answered or not
       ack_at_once(qp);
       break;
     case Verdict::kFault:
@@ -301,7 +302,10 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   }
   qp.heard_ns = now_;
   if (!qp.connected()) return;
-  if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) ack_at_once(qp);
+  if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) {
+    pause_marks(qp);  // the answer before this one may be what the peer lacks
+    ack_at_once(qp);
+  }
   if (h.ack_psn != qp.snd.una()) return;
   if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
     peer_not_ready(qp);

@@ -31,9 +31,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
   publish(qp);
   poll_drops(ports_[qp.port]);  // where all is dropped no burst comes that would do it
   if (qp.life.deadline() <= now_) {
-    // SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
-    qp.life.answer(true);
-    fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -EPROTO, qp.life.event());
+    end_unanswered(qp);
     return;
   }
   if (qp.not_ready.active()) {
@@ -46,6 +44,18 @@ void Engine::Impl::on_timer(QpContext& qp) {
   if (qp.connected() && qp.review_at <= now_) ask_port(qp, false);
   if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
   if (qp.connected()) timers_.arm(qp, std::max(deadline_of(qp), now_ + 1));
+}
+
+/// SHUTDOWN or Terminate was not acknowledged in time: the end comes all the same.
+void Engine::Impl::end_unanswered(QpContext& qp) {
+  qp.life.answer(true);
+  fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -EPROTO, qp.life.event());
+}
+
+/// What asks for an answer got none in time. Where that could be marked, it may be what the way drops.
+void Engine::Impl::missed_answer(QpContext& qp) {
+  qp.marks.timed_out();
+  qp.path.ect = qp.marks.asks();
 }
 
 /// The oldest datagram that is not acknowledged goes out again, because of the time.
@@ -62,8 +72,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
-  qp.marks.timed_out();
-  qp.path.ect = qp.marks.asks();
+  missed_answer(qp);
   qp.timeout.expired(now_, next_nudge());
   lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));
@@ -116,12 +125,15 @@ void Engine::Impl::give_up(QpContext& qp) {
 void Engine::Impl::on_rnr_timer(QpContext& qp) {
   const uint64_t limit = qp.life.closing() ? kRnrClosingNs : kRnrSenderNs;
   if (now_ - qp.not_ready.since_ns() >= limit) {
+    // What the peer did is what has failed, not the request that it does not take: the Terminate waits behind that.
+    if (qp.life.is(Phase::kTerminating)) return end_unanswered(qp);
     fail(qp, qp.sq.head(), WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.
   if (qp.not_ready.unheard() >= kMinRetries && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
     return give_up(qp);
+  if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_);
   if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
@@ -133,6 +145,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
   if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
+  if (qp.keepalive.unanswered() != 0) missed_answer(qp);
   qp.keepalive.probed(now_);
   count(qp, USIW_CNT_PROBES);
   note(TraceKind::kProbe, qp, qp.keepalive.unanswered());

@@ -77,6 +77,7 @@ class NotReady {
   uint64_t since_ns() const { return since_ns_; }
   unsigned tries() const { return tries_; }
   unsigned unheard() const { return unheard_; }    ///< tries since the peer has said so
+  uint64_t heard_ns() const { return heard_ns_; }  ///< when that was
 
   /// The peer says so of @p psn, the oldest.
   void told(uint32_t psn, uint64_t now) {
@@ -87,7 +88,10 @@ class NotReady {
     at_ = now + kMinDelayNs;
   }
   bool knows(uint32_t psn) const { return active_ && psn_ == psn; }
-  void heard() { unheard_ = 0; }
+  void heard(uint64_t now) {
+    unheard_ = 0;
+    heard_ns_ = now;
+  }
   void tried(uint64_t now) {
     count_up(unheard_);
     at_ = now + std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10));
@@ -118,6 +122,7 @@ class NotReady {
   uint32_t psn_ = 0;
   uint32_t recover_ = 0;  ///< what was sent before this PSN met a receiver that was not ready
   uint64_t since_ns_ = 0;
+  uint64_t heard_ns_ = 0;
   uint64_t at_ = kNever;
 };
 

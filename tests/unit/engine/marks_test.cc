@@ -172,5 +172,27 @@ TEST_F(MarkingWire, a_way_that_drops_what_can_be_marked) {
   EXPECT_EQ(timed_out, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
 }
 
+/// Nor those without a time-out: tries at a receiver that is not ready, its answers, and probes of an idle connection.
+TEST_F(MarkingWire, a_way_that_begins_to_drop_it_while_the_receiver_is_not_ready) {
+  stream(20);
+  send(qa, from->sge(0, 100));
+  w.run_for(50 * kMs);
+  w.wire.faults.drops_ect = true;
+  w.run_for(8 * kSec);
+  post_recv(qb, {to->sge(0, 100)});
+  EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kSec));
+  EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.b, w.b.recv_cq, 1, 1 * kSec));
+}
+
+TEST_F(MarkingWire, a_way_that_begins_to_drop_it_while_nothing_is_sent) {
+  stream(20);
+  w.wire.faults.drops_ect = true;
+  w.run_for(60 * kSec);
+  EXPECT_GT(w.a.count(USIW_CNT_PROBES) + w.b.count(USIW_CNT_PROBES), 2u);
+  EXPECT_TRUE(w.a.events.failed.empty());
+  EXPECT_TRUE(w.b.events.failed.empty());
+  stream(20);
+}
+
 }  // namespace
 }  // namespace usiw::sim

@@ -68,8 +68,9 @@ TEST(NotReady, tried__backs_off_to_ten_milliseconds) {
   for (int i = 0; i < 300; ++i) n.tried(kSec);
   EXPECT_EQ(n.at(), kSec + 10 * kMs);
   EXPECT_EQ(n.unheard(), 255u);
-  n.heard();
+  n.heard(2 * kSec);
   EXPECT_EQ(n.unheard(), 0u);
+  EXPECT_EQ(n.heard_ns(), 2 * kSec);
 }
 
 TEST(NotReady, over__when_that_datagram_is_acknowledged) {

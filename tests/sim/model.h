@@ -134,9 +134,9 @@ class Lane {
   const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
   Block& block_of(const Op& op) { return is_answered(op.plan->opcode) ? sink : src; }
 
-  void on_send(const Cqe& c);
   /// @p connected: the client has not given up on its set-up, which explains the flush of what the
   /// server had posted by then.
+  void on_send(const Cqe& c, bool connected);
   void on_recv(const Cqe& c, bool connected);
   /// The same of a receive of an SRQ, at @p at of @p b. @p whole: nobody has written to it before.
   void on_shared_recv(const Cqe& c, bool connected, const Block& b, const std::vector<Piece>& at, bool whole);

@@ -56,6 +56,7 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
  private:
   bool shared() const;  ///< its receives are those of the host's SRQ
   uint32_t pd() const;
+  bool client_goes_on() const;  ///< it has not given up on its set-up
   bool flushed_recvs() const;
   void make_qp();
   void post_recvs();

@@ -231,6 +231,7 @@ void Run::serve(Machine& m, uint32_t conn_id, uint32_t id) {
   if (m.process->frozen)
     return w.after(1'000'000, m.process->life, [this, &m, conn_id, id] { serve(m, conn_id, id); });
   Attempt* a = attempt(id);
+  if (a != nullptr && w.sc.pairs[a->pair].host[1] != m.side) a = nullptr;  // damage has made one of another host of it
   const bool first = a != nullptr && !a->requested && !a->finished;
   if (a != nullptr) a->requested = true;
   const uint8_t no[] = {'n', 'o'};

@@ -158,6 +158,21 @@ def test_congestion_marks(traffic, pair):
     goes_on(server, client)
 
 
+def test_what_may_be_marked_is_dropped(traffic):
+    """There are such routers (RFC 3168, 6.1). They cost time-outs, no connection, and none any more once that is known.
+    Not with raw packets: one that their own host drops stops the ring (docs/troubleshooting.md)."""
+    server, client = traffic(("socket", "socket"))
+    chains = [f"add chain netdev usiw_ect {way} {{ type filter hook {way} device va priority 0 ; }}"
+              for way in ("ingress", "egress")]
+    rules = [f"add rule netdev usiw_ect {way} ip ecn ect0 drop" for way in ("ingress", "egress")]
+    with nft("netdev usiw_ect", *chains, *rules):
+        goes_on(server, client)
+        was = counters_of(client)
+        until(lambda: counters_of(client)["tx_pkts"] > was["tx_pkts"] + 2000, "traffic that cannot be marked")
+        assert counters_of(client)["rto"] < was["rto"] + 20
+    goes_on(server, client)
+
+
 def test_route_changes(traffic, other_host):
     """The route gets a gateway: packets go to its MAC from then on."""
     run("ip", "link", "add", "gw", "link", "vb", "type", "macvlan", where=other_host)

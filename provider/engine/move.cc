@@ -90,7 +90,7 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
 
 /// The peer repeats what it has an acknowledgement of.
 void Engine::Impl::peer_repeats(QpContext& qp) {
-  pause_marks(qp);
+  missed_answer(qp);
   if (!qp.watch.repeated(qp.rcv.nxt(), now_) || !silent_since(qp, qp.watch.repeats_since())) return;
   qp.watch.repeats_told();
   ask_port(qp, true);

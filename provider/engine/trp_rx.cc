@@ -303,7 +303,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   qp.heard_ns = now_;
   if (!qp.connected()) return;
   if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) {
-    pause_marks(qp);  // the answer before this one may be what the peer lacks
+    missed_answer(qp);  // the one before this one may be what the peer lacks
     ack_at_once(qp);
   }
   if (h.ack_psn != qp.snd.una()) return;

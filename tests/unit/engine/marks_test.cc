@@ -172,6 +172,22 @@ TEST_F(MarkingWire, a_way_that_drops_what_can_be_marked) {
   EXPECT_EQ(timed_out, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
 }
 
+/// Back and forth, each end gets what the other repeats before its own time-out.
+TEST_F(MarkingWire, both_ways_drop_what_can_be_marked) {
+  w.wire.faults.drops_ect = true;
+  uint64_t rtos = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (i == 200) rtos = w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO);
+    post_recv(qa, {from->sge(0, 100)});
+    post_recv(qb, {to->sge(0, 100)});
+    send(qa, from->sge(0, 100));
+    EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.b, w.b.recv_cq, 1));
+    send(qb, to->sge(0, 100));
+    EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.a, w.a.recv_cq, 1));
+  }
+  EXPECT_EQ(rtos, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
+}
+
 /// Nor those without a time-out: tries at a receiver that is not ready, its answers, and probes of an idle connection.
 TEST_F(MarkingWire, a_way_that_begins_to_drop_it_while_the_receiver_is_not_ready) {
   stream(20);

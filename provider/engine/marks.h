@@ -48,7 +48,8 @@ class Marks {
   bool settled() const { return asks_ && vain_ == 0; }
   /// What the peer tells has changed. @p nxt: the next PSN.
   void begin(uint32_t nxt) {
-    if (asks_ || vain_ == kVainMost || paused_ || tell_ == 0 || heard_ == 0) return;
+    if (asks_ || paused_ || tell_ == 0 || heard_ == 0) return;
+    if (vain_ >= kVainMost && psn_lt(nxt, from_ + (kHold << vain_))) return;
     from_ = nxt;
     asks_ = true;
   }
@@ -66,16 +67,18 @@ class Marks {
     asks_ = false;
     paused_ = true;
   }
-  /// A time-out has passed. The third one without any arrival of what could be marked ends asking for good: there are
-  /// routers that drop all of it.
+  /// A time-out has passed. After the third one without any arrival of what could be marked it is asked again only when
+  /// kHold << 3 datagrams more have been sent, and twice as many every time: there are routers that drop all of it, and
+  /// hosts that are late.
   void timed_out() {
     if (!asks_) return;
-    ++vain_;
+    if (vain_ < kVainLast) ++vain_;
     pause();
   }
 
  private:
-  static constexpr uint8_t kVainMost = 3;
+  static constexpr uint8_t kVainMost = 3, kVainLast = 20;
+  static constexpr uint32_t kHold = 1024;  ///< datagrams
   static constexpr uint16_t kCount = USIW_TRP_F_CE_COUNT, kOne = 1 << USIW_TRP_CE_SHIFT,
                             kAll = USIW_TRP_F_TELLS_CE | kCount;
 

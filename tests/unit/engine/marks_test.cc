@@ -69,17 +69,33 @@ TEST_F(Asking, goes_on_after_outages) {
   }
 }
 
-TEST_F(Asking, ends_for_good_where_all_of_it_is_lost) {
+TEST_F(Asking, waits_ever_longer_where_all_of_it_is_lost) {
   uint32_t psn = 10;
   for (int n = 0; n < 2; ++n, psn += 10) {
     EXPECT_TRUE(arrived(psn, psn + 10)) << "sent before";
     m.timed_out();
   }
   EXPECT_TRUE(arrived(psn, psn));
+  for (uint32_t hold = 8192; hold <= 1u << 30; hold *= 2) {
+    m.timed_out();
+    EXPECT_FALSE(arrived(psn + 1, psn + 1));
+    EXPECT_FALSE(m.hear(told(0)));
+    EXPECT_FALSE(begin(psn + hold - 1));
+    psn += hold;
+    EXPECT_TRUE(arrived(psn, psn));
+  }
   m.timed_out();
-  EXPECT_FALSE(arrived(psn + 10, psn + 10));
-  EXPECT_FALSE(m.hear(told(0)));
-  EXPECT_FALSE(begin(psn + 10));
+  EXPECT_TRUE(arrived(psn + (1 << 30), psn + (1 << 30))) << "no longer than that";
+}
+
+TEST_F(Asking, goes_on_as_before_once_some_has_arrived) {
+  for (uint32_t psn = 10; psn != 50; psn += 10) {
+    m.timed_out();
+    arrived(psn, psn);
+  }
+  EXPECT_TRUE(arrived(60'000, 60'000));
+  EXPECT_TRUE(arrived(60'001, 60'010));
+  EXPECT_TRUE(m.settled());
 }
 
 TEST_F(Asking, a_pause_is_no_refusal) {

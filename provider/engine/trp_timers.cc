@@ -52,8 +52,8 @@ void Engine::Impl::end_unanswered(QpContext& qp) {
   fail(qp, qp.sq.head(), WcStatus::kWrFlushErr, -EPROTO, qp.life.event());
 }
 
-/// What asks for an answer got none in time, or the peer asks for what it has been told. Where the one or the other could
-/// be marked, it may be what the way drops.
+/// What asks for an answer got none in time, or the peer asks for what it has been told. Where the one or the other
+/// could be marked, it may be what the way drops.
 void Engine::Impl::missed_answer(QpContext& qp) {
   qp.marks.timed_out();
   qp.path.ect = qp.marks.asks();

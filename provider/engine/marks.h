@@ -67,9 +67,9 @@ class Marks {
     asks_ = false;
     paused_ = true;
   }
-  /// A time-out has passed. After the third one without any arrival of what could be marked it is asked again only when
-  /// kHold << 3 datagrams more have been sent, and twice as many every time: there are routers that drop all of it, and
-  /// hosts that are late.
+  /// A time-out has passed, or an answer was missed. After the third time without any arrival of what could be marked,
+  /// this end asks again only when kHold << 3 datagrams more have been sent, and twice as many every time: there are
+  /// routers that drop all of it, and hosts that are late.
   void timed_out() {
     if (!asks_) return;
     if (vain_ < kVainLast) ++vain_;

@@ -96,6 +96,7 @@ void Engine::Impl::ask_for_marks(QpContext& qp) {
   qp.path.ect = qp.marks.asks();
 }
 
+/// What is sent next must get through, and says nothing of what was lost.
 void Engine::Impl::pause_marks(QpContext& qp) {
   qp.marks.pause();
   qp.path.ect = qp.marks.asks();

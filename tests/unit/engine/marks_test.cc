@@ -204,7 +204,7 @@ TEST_F(MarkingWire, both_ways_drop_what_can_be_marked) {
   EXPECT_EQ(rtos, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
 }
 
-/// Nor those without a time-out: tries at a receiver that is not ready, its answers, and probes of an idle connection.
+/// Tries at a receiver that is not ready have no time-out, nor have its answers and probes of an idle connection.
 TEST_F(MarkingWire, a_way_that_begins_to_drop_it_while_the_receiver_is_not_ready) {
   stream(20);
   send(qa, from->sge(0, 100));

@@ -287,7 +287,10 @@ void End::wake_send() {
   });
 }
 
-bool End::client_goes_on() const { return attempt_->end[0]->failures == 0; }
+bool End::set_up_holds() const {
+  const End* server = attempt_->end[1].get();
+  return attempt_->end[0]->failures == 0 && (server == nullptr || server->status != -ETIMEDOUT);
+}
 
 void End::on_cqe(const Cqe& c) {
   if (c.qpn != qpn) return w_.fail("completion", "a completion of QP %u on that of %u", c.qpn, qpn);
@@ -295,12 +298,12 @@ void End::on_cqe(const Cqe& c) {
     w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
              static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode), static_cast<int>(c.status));
   if (c.opcode == WcOpcode::kRecv || c.opcode == WcOpcode::kRecvRdmaWithImm) {
-    in()->on_recv(c, client_goes_on());
+    in()->on_recv(c, set_up_holds());
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
   } else {
     if (paused_ && c.status == WcStatus::kSuccess && (c.wr_id & 0xffffffff) >= pause_limit_)
       w_.fail("drain", "%c: QP %u: %u completes in SQD", 'A' + machine_.side, qpn, static_cast<unsigned>(c.wr_id));
-    out()->on_send(c, client_goes_on());
+    out()->on_send(c, set_up_holds());
     stall_ = 2'000;
     for (; local_done_ < out()->send.succeeded; ++local_done_)
       if (const OpPlan& p = *out()->op(local_done_).plan; p.foreign && p.opcode == WrOpcode::kBindMw)
@@ -316,7 +319,7 @@ void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
   if (w_.tracing())
     w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn,
              static_cast<unsigned long long>(c.wr_id), static_cast<int>(c.status));
-  in()->on_shared_recv(c, client_goes_on(), machine_.process->shared->block(), b.at, !b.returned);
+  in()->on_shared_recv(c, set_up_holds(), machine_.process->shared->block(), b.at, !b.returned);
   wake_waiting();
   if (!attempt_->finished) run_.attempt_progress(*attempt_);
 }

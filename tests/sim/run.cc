@@ -280,7 +280,7 @@ void Run::finish_attempt(Attempt& a) {
   if (opened && s != nullptr && s->failures != 0 && !w.sc.has(kRaw))
     w.fail("agree", "the client was connected, and accept said %d", s->failures);
   if (c.machine_opens > 1 || (s != nullptr && s->machine_opens > 1)) w.fail("cm", "told twice that it is open");
-  const bool complete = !w.sc.may_break() && opened && s != nullptr && s->machine_opens != 0;
+  const bool complete = !w.sc.may_break() && opened && s != nullptr && s->machine_opens != 0 && c.set_up_holds();
   const auto flushed = [&](int i) { return a.end[i] != nullptr && a.end[i]->flushed; };
   for (int i : {0, 1}) a.lane[i]->check_end(!complete, flushed(i), flushed(1 - i));
   if (w.sc.clean() && opened && s != nullptr && (c.status != 0 || s->status != 0))

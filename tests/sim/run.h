@@ -44,6 +44,7 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void close();
   void process_died();
   void describe(std::string& out) const;
+  bool set_up_holds() const;  ///< no end has given up: no client for want of ACCEPT, no server for want of CONFIRM
 
   bool established = false;  ///< the program has been told
   bool over = false;         ///< nothing will happen here any more
@@ -56,7 +57,6 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
  private:
   bool shared() const;  ///< its receives are those of the host's SRQ
   uint32_t pd() const;
-  bool client_goes_on() const;  ///< it has not given up on its set-up
   bool flushed_recvs() const;
   void make_qp();
   void post_recvs();

@@ -25,8 +25,9 @@ class NetPort : public Port {
   /// @p path as add_flow() left it.
   virtual void remove_flow(const Path& path) = 0;
   /// The connection of @p path sends by this port (as it does from add_flow() on), or only receives by it what the
-  /// other one cannot: as a rule nothing, so that it need not be looked for in each run. [engine held]
-  virtual void sends(const Path& path, bool yes) { (void)path, (void)yes; }
+  /// other one cannot: as a rule nothing, so that it need not be looked for in each run. Saying the same twice changes
+  /// nothing. [engine held]
+  virtual void sends(Path& path, bool yes) { (void)path, (void)yes; }
 
   /// poll(2) says readable when control() has something to do; -1: never. Belongs to the port.
   virtual int control_fd() const { return -1; }

@@ -168,7 +168,7 @@ int ShmPort::add_flow(Path& path, int fd) {
   f.link = path.scope;
   f.used = true;
   on_sockets_++;
-  offer(path.tag);
+  if (!path.other_host) offer(path.tag);
   return 0;
 }
 

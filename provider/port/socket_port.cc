@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/link_local.h"
+#include "port/beside_filter.h"
 
 namespace usiw {
 namespace {
@@ -174,11 +175,14 @@ int SocketPort::add_flow(Path& path, int fd) {
   if (scope != 0 && scope != unmarked_ && is_link_local(bound.local_addr.data()))
     put_link(bound.local_addr.data(), scope);
   for (uint32_t i = 0; !connected && i < sockets_.size(); i++) {
-    const Socket& s = sockets_[i];
+    Socket& s = sockets_[i];
     if (s.connected || !s.serves(path) || (fd >= 0 && !(s.flow == bound && s.scope == scope))) continue;
-    sockets_[i].users++;
+    s.users++;
     path.socket = i;
+    path.by_socket = true;
     path.sees_ce = s.sees_ce;
+    set_sender(s, path.flow.remote_port, true);
+    filter(s);
     if (fd >= 0) close(fd);  // another descriptor of the same socket
     return 0;
   }
@@ -195,34 +199,62 @@ int SocketPort::add_flow(Path& path, int fd) {
   widen(fd, SO_SNDBUFFORCE, SO_SNDBUF);
   // Else whoever has made the socket has said it.
   if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
+  // Nor is it new, as a rule, where connections share it: what it was told to take last is over.
+  if (!connected) detach_filter(fd);
   if (slot == sockets_.size()) sockets_.emplace_back();
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sends = true, .sees_ce = path.sees_ce,
+  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sees_ce = path.sees_ce,
                      .flow = connected ? path.flow : bound, .scope = scope};
   path.socket = slot;
+  path.by_socket = true;
   open_++;
-  sending_++;
+  set_sender(sockets_[slot], path.flow.remote_port, true);
   return 0;
 }
 
 void SocketPort::remove_flow(const Path& path) {
   Socket* s = socket_of(path);
-  if (s == nullptr || --s->users != 0) return;
+  if (s == nullptr) return;
+  if (path.by_socket) set_sender(*s, path.flow.remote_port, false);
+  if (--s->users != 0) return filter(*s);
   // The socket may live on in other descriptors, and epoll watches the socket.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
   close(s->fd);
-  if (s->sends) sending_--;
+  if (!s->senders.empty()) sending_--;
   *s = {};
   open_--;
   turn_ = turns_ = 0;  // it may be among these
 }
 
-void SocketPort::sends(const Path& path, bool yes) {
+void SocketPort::sends(Path& path, bool yes) {
   Socket* s = socket_of(path);
-  if (s == nullptr || !s->connected || s->sends == yes) return;
-  s->sends = yes;
-  yes ? sending_++ : sending_--;
+  if (s == nullptr || path.by_socket == yes) return;
+  path.by_socket = yes;
+  set_sender(*s, path.flow.remote_port, yes);
+  filter(*s);
   looks_ = kLooks;
+}
+
+/// A connection of the socket to the peer's port @p peer sends by it from now on, or no more.
+void SocketPort::set_sender(Socket& s, uint16_t peer, bool yes) {
+  const bool sent = !s.senders.empty();
+  if (yes)
+    s.senders.push_back(peer);
+  else if (auto at = std::find(s.senders.begin(), s.senders.end(), peer); at != s.senders.end())
+    s.senders.erase(at);
+  if (const bool now_sends = !s.senders.empty(); now_sends != sent) now_sends ? sending_++ : sending_--;
+}
+
+/// Of connections that share the socket those that send by another port receive by that, too: here their datagrams
+/// would come a second time. One that cannot be told of, or of too many others, takes all: slower, not wrong.
+void SocketPort::filter(Socket& s) const {
+  const bool wanted = !s.connected && unmarked_ != 0 && s.senders.size() < s.users && s.senders.size() <= kBesideMost;
+  if (wanted && attach_beside_filter(s.fd, s.flow.is_ipv4(), unmarked_, s.senders) == 0) {
+    s.filtered = true;
+  } else if (s.filtered) {
+    detach_filter(s.fd);
+    s.filtered = false;
+  }
 }
 
 /// A path may be out of date: a connection that has ended still answers repetitions.

@@ -20,8 +20,8 @@ namespace usiw {
 
 class SocketPort final : public NetPort {
  public:
-  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU. @p unmarked: the interface whose
-  /// link-local addresses are not marked (base/link_local.h), or 0.
+  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU. @p unmarked: the device's interface,
+  /// whose link-local addresses are not marked (base/link_local.h) and which a raw port may listen to, or 0.
   static std::unique_ptr<SocketPort> create(uint32_t mtu, int& error, uint32_t unmarked = 0);
   ~SocketPort() override;
 
@@ -42,7 +42,7 @@ class SocketPort final : public NetPort {
   }
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
-  void sends(const Path& path, bool yes) override;
+  void sends(Path& path, bool yes) override;
 
  private:
   static constexpr size_t kBatch = 64;    ///< messages per call, sending
@@ -60,7 +60,8 @@ class SocketPort final : public NetPort {
     int fd = -1;         ///< -1: free
     unsigned users = 0;  ///< connections
     bool connected = false;
-    bool sends = true;  ///< false: its connection sends by another port
+    bool filtered = false;  ///< takes only what attach_beside_filter() lets through
+    std::vector<uint16_t> senders{};  ///< the peers' ports of those connections that send by it
     bool sees_ce = false;  ///< the kernel tells of congestion marks
     bool ect = false;  ///< of a connected one: what it sends may be marked
     /// Datagrams that still go out one by one, since the kernel has refused to take a message apart; times in a row.
@@ -94,6 +95,8 @@ class SocketPort final : public NetPort {
   SocketPort() = default;
   void give_buffer(void* buffer) { free_.push_back(static_cast<std::byte*>(buffer)); }
   Socket* socket_of(const Path& path);
+  void set_sender(Socket& s, uint16_t peer, bool yes);
+  void filter(Socket& s) const;
   static void set_ect(Socket& s, const Path& path);
   size_t take_turns(std::span<RxBuf> bufs);
   bool receive(const Socket& from);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/socket_port.h"
 
+#include <net/if.h>
 #include <netinet/udp.h>
 #include <unistd.h>
 
@@ -251,6 +252,174 @@ TEST_P(ConnectedPorts, what_a_connection_that_has_ended_sends_is_lost_and_its_pl
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ConnectedPorts, ::testing::Bool());
+
+/// Connections of one local port with one socket for all of them, as usiw-run hands it out; a raw port listens to lo.
+class SharedSocket : public ::testing::TestWithParam<bool> {
+ protected:
+  struct Peer {
+    uint16_t port;
+    int fd;
+    Path path;
+  };
+  void SetUp() override { start(if_nametoindex("lo")); }
+  void TearDown() override {
+    for (Peer& p : peers) close(p.fd);
+    close(own);
+  }
+  /// @p netdev: that of the raw port.
+  void start(uint32_t netdev) {
+    int error = 0;
+    at = SocketPort::create(kMtu, error, netdev);
+    ASSERT_TRUE(at);
+    if (own < 0) own = data_socket(GetParam(), local);
+    for (Peer& p : peers) {
+      if (p.fd < 0) p.fd = data_socket(GetParam(), p.port);
+      add(p);
+    }
+  }
+  void add(Peer& p) {
+    p.path = path_between(GetParam(), local, p.port);
+    ASSERT_EQ(0, at->add_flow(p.path, dup(own)));
+  }
+  /// Whether what the peer sends comes in here.
+  bool hears(const Peer& p) {
+    sockaddr_storage to{};
+    socklen_t len = sizeof to;
+    EXPECT_EQ(0, getsockname(own, reinterpret_cast<sockaddr*>(&to), &len));
+    EXPECT_EQ(1, sendto(p.fd, "x", 1, 0, reinterpret_cast<sockaddr*>(&to), len));
+    pollfd ready{at->wait_fd(), POLLIN, 0};
+    if (poll(&ready, 1, 0) == 0) return false;  // over lo it is there at once, or never
+    at->arm();
+    const std::vector<Got> got = receive(*at, 1);
+    return got.size() == 1 && got[0].flow == p.path.flow;
+  }
+  std::vector<bool> heard() {
+    std::vector<bool> all;
+    for (const Peer& p : peers) all.push_back(hears(p));
+    return all;
+  }
+
+  std::unique_ptr<SocketPort> at;
+  int own = -1;
+  uint16_t local = 0;
+  Peer peers[3] = {{0, -1, {}}, {0, -1, {}}, {0, -1, {}}};
+  using Heard = std::vector<bool>;
+};
+
+TEST_P(SharedSocket, it_takes_what_comes_for_those_that_send_by_it) {
+  EXPECT_EQ((Heard{true, true, true}), heard());
+  at->sends(peers[1].path, false);
+  EXPECT_EQ((Heard{true, false, true}), heard());
+  for (Peer& p : peers) at->sends(p.path, false);
+  EXPECT_EQ((Heard{false, false, false}), heard());
+  at->sends(peers[2].path, true);
+  EXPECT_EQ((Heard{false, false, true}), heard());
+  for (Peer& p : peers) at->sends(p.path, true);
+  EXPECT_EQ((Heard{true, true, true}), heard());
+}
+
+TEST_P(SharedSocket, saying_it_twice_changes_nothing) {
+  for (int twice = 0; twice < 2; twice++)
+    for (Peer& p : peers) at->sends(p.path, false);
+  for (int twice = 0; twice < 2; twice++) at->sends(peers[0].path, true);
+  EXPECT_EQ((Heard{true, false, false}), heard());
+  at->sends(peers[0].path, false);
+  EXPECT_EQ((Heard{false, false, false}), heard());
+}
+
+/// One that sends by it goes: the rest goes by another port. One that does not: all that is left sends by it.
+TEST_P(SharedSocket, who_goes_counts_no_more) {
+  at->sends(peers[1].path, false);
+  at->sends(peers[2].path, false);
+  at->remove_flow(peers[0].path);
+  EXPECT_EQ((Heard{false, false, false}), heard());
+  add(peers[0]);
+  at->remove_flow(peers[1].path);
+  at->sends(peers[2].path, true);
+  EXPECT_TRUE(hears(peers[0]));
+  EXPECT_TRUE(hears(peers[2]));
+}
+
+/// The socket outlives the port's last connection, in the hands of who has made it.
+TEST_P(SharedSocket, what_it_was_told_to_take_is_forgotten_with_the_last_connection) {
+  for (Peer& p : peers) at->sends(p.path, false);
+  for (Peer& p : peers) at->remove_flow(p.path);
+  add(peers[0]);
+  EXPECT_TRUE(hears(peers[0]));
+}
+
+TEST_P(SharedSocket, what_comes_by_another_interface_is_always_taken) {
+  for (const uint32_t netdev : {0u, 0x7ffffffeu}) {
+    for (Peer& p : peers) at->remove_flow(p.path);
+    start(netdev);
+    for (Peer& p : peers) at->sends(p.path, false);
+    EXPECT_EQ((Heard{true, true, true}), heard());
+  }
+}
+
+/// Fragments a raw port cannot use. What they are put together to has no DF, if it is IPv4.
+TEST_P(SharedSocket, what_may_have_been_fragmented_is_taken) {
+  if (!GetParam()) return;
+  for (Peer& p : peers) at->sends(p.path, false);
+  const int may = IP_PMTUDISC_DONT;
+  ASSERT_EQ(0, setsockopt(peers[1].fd, IPPROTO_IP, IP_MTU_DISCOVER, &may, sizeof may));
+  EXPECT_EQ((Heard{false, true, false}), heard());
+}
+
+/// Of so many the filter does not tell.
+TEST_P(SharedSocket, many_that_send_by_it) {
+  std::vector<Path> others(100);
+  for (size_t i = 0; i < others.size(); i++) {
+    others[i] = path_between(GetParam(), local, htons(static_cast<uint16_t>(2000 + i)));
+    ASSERT_EQ(0, at->add_flow(others[i], -1));
+  }
+  for (Peer& p : peers) at->sends(p.path, false);
+  EXPECT_EQ((Heard{true, true, true}), heard());
+  for (size_t i = 1; i < others.size(); i++) at->sends(others[i], false);
+  EXPECT_EQ((Heard{false, false, false}), heard());
+  at->sends(peers[0].path, true);
+  EXPECT_EQ((Heard{true, false, false}), heard());
+}
+
+/// As of connected ones: no system call in each run.
+TEST_P(SharedSocket, while_nobody_sends_by_it_it_is_looked_at_now_and_then) {
+  const auto quiet = [&](unsigned runs) {
+    RxBuf buf{};
+    for (unsigned i = 0; i < runs; ++i) ASSERT_EQ(0u, at->rx({&buf, 1}));
+  };
+  const auto runs_until_one_comes = [&] {
+    RxBuf buf{};
+    unsigned runs = 1;
+    while (at->rx({&buf, 1}) == 0 && runs < 1000) ++runs;
+    if (runs < 1000) at->rx_free({&buf, 1});
+    return runs;
+  };
+  sockaddr_storage to{};
+  socklen_t len = sizeof to;
+  ASSERT_EQ(0, getsockname(own, reinterpret_cast<sockaddr*>(&to), &len));
+  const auto send_one = [&] {
+    ASSERT_EQ(1, sendto(peers[0].fd, "x", 1, 0, reinterpret_cast<sockaddr*>(&to), len));
+  };
+  for (Peer& p : peers) at->remove_flow(p.path);
+  start(0x7ffffffe);
+  for (Peer& p : peers) at->sends(p.path, false);
+  quiet(10'000);
+  send_one();
+  const unsigned runs = runs_until_one_comes();
+  EXPECT_GT(runs, 1u);
+  EXPECT_LE(runs, 64u);
+  at->sends(peers[1].path, true);
+  quiet(10'000);
+  send_one();
+  EXPECT_EQ(1u, runs_until_one_comes());
+  at->sends(peers[1].path, false);
+  at->remove_flow(peers[1].path);
+  quiet(10'000);
+  send_one();
+  EXPECT_GT(runs_until_one_comes(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, SharedSocket, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });
 
 /// The receiver's socket asks the kernel not to take merged datagrams apart.
 class MergedPorts : public SocketPorts {

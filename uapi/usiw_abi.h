@@ -84,14 +84,15 @@ struct usiw_link_info {
 
 /*
  * Which ports a context has. The module answers PACKET, and where USIW_CAP_DATA_SOCKET is agreed
- * the provider chooses for each connection from what CONNECT offers (provider/port/choice.h);
- * usiw-run has chosen before it says CONNECT. Of a connection: USIW_REPORT_PORT.
+ * the provider chooses for each connection from what CONNECT offers (provider/port/choice.h).
+ * usiw-run answers SOCKET or SHM, as its user says; of these SHM leaves the provider the choice.
+ * Of a connection: USIW_REPORT_PORT.
  */
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link; others as CONNECT offers */
-	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT; a raw port is made when a
-					 * connection without one comes */
-	USIW_PORT_SHM		= 2,	/* as SOCKET, and shared memory to peers on this host that have it */
+	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT, and nothing else */
+	USIW_PORT_SHM		= 2,	/* these, shared memory to peers on this host that have it, and a raw
+					 * port, made when the first connection comes that it can serve */
 	USIW_PORT_KIND_MAX,
 };
 
@@ -181,6 +182,7 @@ enum usiw_event_type {
  * It receives by both ports all the time. While it has reported PACKET, @data_fd gives what a raw
  * port cannot have seen or used: what came by another interface or through IPsec, or was put together
  * of fragments or of several datagrams. Else it gives all. Also then a datagram may come twice.
+ * (usiw-run leaves that to the provider, whose socket it is: provider/port/beside_filter.h.)
  */
 #define USIW_MOVE_MS		2000
 

@@ -58,14 +58,19 @@ PortScope PortSet::packet_scope(bool local) const {
   return local || link().is_loopback != 0 ? PortScope::kLoopback : PortScope::kNetdev;
 }
 
+/// What carries datagrams of data sockets. Of usiw-run several connections share one, and only one port can read it:
+/// that which has memory for some of them.
+PortScope PortSet::socket_scope() const {
+  return port_kind_ == USIW_PORT_SHM ? PortScope::kMemory : PortScope::kSockets;
+}
+
 int PortSet::open_first(bool sockets) {
   const usiw_link_info now = link();
   int error = 0;
   std::string why;
   std::lock_guard hold(lock_);
   if (port_kind_ != USIW_PORT_PACKET) {
-    const PortScope scope = port_kind_ == USIW_PORT_SHM ? PortScope::kMemory : PortScope::kSockets;
-    if (port_for(scope, now.mtu, error, why) != nullptr) return 0;
+    if (port_for(socket_scope(), now.mtu, error, why) != nullptr) return 0;
   } else {
     const bool must = !sockets || wish_ == PortWish::kPacket;
     if (!must && (now.is_loopback != 0 || wish_ != PortWish::kAuto || !packets_permitted())) return 0;
@@ -88,12 +93,13 @@ usiw_not_packet PortSet::not_packet(const usiw_conn_info& conn) const {
   return is_marked(conn) ? USIW_NOT_PACKET_NETDEV : not_packet_of(conn);
 }
 
-/// [lock_] What is possible for a connection that begins.
+/// [lock_] What is possible for a connection that begins. (Of usiw-run the port may have the socket already, from
+/// another connection that shares it, where no descriptor could be made.)
 PortFacts PortSet::facts_of(const usiw_conn_info& conn) const {
   return {.not_packet = not_packet(conn),
           .permitted = packets_permitted(),
           .broken = packets_broken_,
-          .socket = conn.data_fd >= 0,
+          .socket = conn.data_fd >= 0 || port_kind_ != USIW_PORT_PACKET,
           .same_host = (conn.flags & USIW_CONN_F_LOCAL) != 0};
 }
 
@@ -101,8 +107,8 @@ PortFacts PortSet::facts_of(const usiw_conn_info& conn) const {
 PortChoice PortSet::choose(const usiw_conn_info& conn) const {
   if ((conn.flags & USIW_CONN_F_SOCKET) == 0)
     return {PortKind::kPacket, wish_ == PortWish::kPacket ? USIW_PORT_WHY_WISH : USIW_PORT_WHY_ONLY};
-  if (port_kind_ != USIW_PORT_PACKET)  // usiw-run has chosen
-    return {port_kind_ == USIW_PORT_SHM ? PortKind::kShm : PortKind::kSocket, USIW_PORT_WHY_ONLY};
+  if (port_kind_ == USIW_PORT_SOCKET)  // usiw-run's user has chosen
+    return {PortKind::kSocket, USIW_PORT_WHY_WISH};
   return choose_port(wish_, facts_of(conn));
 }
 
@@ -114,11 +120,15 @@ VQp::By PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& er
   if (choice.kind == PortKind::kPacket) {
     if (Slot* slot = port_for(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), mtu, error, why)) return slot->by();
     packets_broken_ = true;
-    if ((conn.flags & USIW_CONN_F_SOCKET) != 0) choice = choose(conn);
+    if ((conn.flags & USIW_CONN_F_SOCKET) != 0) {
+      if (port_kind_ != USIW_PORT_PACKET) say_once(device_ + ": " + why);  // the first that is heard of it
+      choice = choose(conn);
+      error = 0;
+    }
   }
   switch (choice.kind) {
     case PortKind::kSocket:
-      if (Slot* slot = port_for(PortScope::kSockets, mtu, error, why)) return slot->by();
+      if (Slot* slot = port_for(socket_scope(), mtu, error, why)) return slot->by();
       break;
     case PortKind::kShm:
       if (Slot* slot = port_for(PortScope::kMemory, mtu, error, why)) return slot->by();
@@ -141,9 +151,10 @@ VQp::By PortSet::port_of(const usiw_conn_info& conn, PortChoice& choice, int& er
 VQp::By PortSet::beside_packets(const VQp& qp, const usiw_conn_info& conn) {
   int error = 0;
   std::string why;
-  if ((qp.context->caps & USIW_CAP_PORT_MOVE) == 0 || (conn.flags & USIW_CONN_F_SOCKET) == 0 || conn.data_fd < 0)
+  if ((qp.context->caps & USIW_CAP_PORT_MOVE) == 0 || (conn.flags & USIW_CONN_F_SOCKET) == 0 ||
+      !facts_of(conn).socket)
     return {};
-  Slot* slot = port_for(PortScope::kSockets, std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error, why);
+  Slot* slot = port_for(socket_scope(), std::min<uint32_t>(conn.mtu, USIW_MAX_MTU), error, why);
   return slot != nullptr ? slot->by() : VQp::By{};
 }
 
@@ -177,7 +188,7 @@ int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
         if (rc == 0 && by_packets) socket.port->sends(qp.path, false);
         if (rc != 0 && !by_packets) error = rc;
       }
-      if (qp.socket.port != nullptr && port_kind_ == USIW_PORT_PACKET &&
+      if (qp.socket.port != nullptr && port_kind_ != USIW_PORT_SOCKET &&
           (qp.context->caps & USIW_CAP_PORT_MOVE) != 0)
         qp.moves.begin(wish_, facts_of(conn), choice, conn.mtu);
     }

@@ -67,6 +67,7 @@ class PortSet final : private Watcher {
   bool ready(int fd, short revents) override;
 
   PortScope packet_scope(bool local) const;
+  PortScope socket_scope() const;
   bool is_marked(const usiw_conn_info& conn) const;
   PortFacts facts_of(const usiw_conn_info& conn) const;
   PortChoice choose(const usiw_conn_info& conn) const;

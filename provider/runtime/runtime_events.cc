@@ -47,6 +47,7 @@ Path path_of(const usiw_conn_info& c) {
   p.tos = c.tos;
   p.scope = c.scope;
   p.merge = (c.features & USIW_FEATURE_MERGED) != 0;
+  p.other_host = (c.flags & (USIW_CONN_F_PACKET | USIW_CONN_F_LOCAL)) == USIW_CONN_F_PACKET;
   return p;
 }
 

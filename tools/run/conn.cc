@@ -35,10 +35,7 @@ std::set<std::pair<uint64_t, Conn*>>& conn_clock() {
 }
 
 /// Beside those of every end.
-uint32_t own_features(const Tuple& tuple) {
-  NextHop hop;
-  return packets_reach(tuple, hop) ? 0 : USIW_FEATURE_MERGED;
-}
+uint32_t own_features(const Tuple& tuple) { return packets_reach(tuple) ? 0 : USIW_FEATURE_MERGED; }
 
 uint32_t next_conn_id() {
   static uint32_t last = 0;
@@ -151,8 +148,7 @@ void Conn::report(const usiw_qp_report& report) {
   // On another connection than the QP's present one it is out of date; and who has not been
   // given the connection cannot say anything about it.
   if (report.conn_id != id_ || !announced_) return;
-  // A raw port could not be made: once more, by sockets.
-  if (report.kind == USIW_REPORT_REFUSED && refused_packets()) return;
+  if (report.kind == USIW_REPORT_PORT) return told_port(report.port_why);
   act(usiw_cm_report(&cm_, report.kind, report.error, now_us()));
 }
 

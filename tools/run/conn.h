@@ -84,10 +84,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
   /// [world] Fills CONNECT's record; its data_fd is made when it is read.
   const usiw_conn_info& info() const { return info_; }
-  /// [world] Does CONNECT ask for a raw port, or bring a socket: what data_fd shall be?
-  bool by_packets() const { return by_packets_; }
-  /// [world] By raw packets: where they go first.
-  const NextHop& hop() const { return hop_; }
+  /// [world] Does a neighbour's MAC mean that the path has changed?
+  bool is_news(const NextHop& heard) const;
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Gate::Kept*);
@@ -106,7 +104,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void announce();
   void announce_packets();
   void leave_packets();
-  bool refused_packets();
+  void send_packets_to(const usiw_link_info& link, bool known);
+  void told_port(uint32_t why);
   void use_next_hop();
   void follow(const usiw_link_info& link);
   void established();
@@ -125,8 +124,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   uint64_t armed_us_ = 0;
   int watch_entry_ = -1;
   uint8_t tos_ = 0;
-  bool by_packets_ = false;
-  NextHop hop_;
+  NextHop hop_;  ///< where raw packets go first, by the last route that was one for them
   bool hashed_ = false, announced_ = false;
   usiw_cm_ledger ledger_{};
 };

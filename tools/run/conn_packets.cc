@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_packets.cc
-/// Connections whose data goes by raw packets. The kernel does not know of these packets, so what it does for those of
-/// sockets is done here, off the data path: a changed next hop is followed, and unused neighbours are verified.
+/// Connections whose data may go by raw packets. The kernel does not know of these packets, so what it does for those of
+/// sockets is done here, off the data path: routes and next hops are followed, and unused neighbours are verified.
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
@@ -30,6 +30,9 @@ constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
 /// (REACHABLE, STALE, PROBE), asks for it anew when it does not answer, and what it learns comes as a message.
 constexpr uint64_t kUseUs = 5'000'000;
 
+/// For which there is no macro.
+constexpr uint32_t kIpv6Rules = 1u << (RTNLGRP_IPV6_RULE - 1);
+
 bool g_given_up = false;
 
 struct Follower {
@@ -50,13 +53,13 @@ void look_soon() {
   if (f.look_us == 0) f.look_us = std::max(now_us() + kGatherUs, f.looked_us + kApartUs);
 }
 
-/// Without it connections are what they were: good until the next hop moves.
+/// Without it connections go on as they began, and by their sockets when nothing gets through.
 void start_listening() {
   Follower& f = follower();
   f.fd = fd_out_of_the_way(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   sockaddr_nl name{};
   name.nl_family = AF_NETLINK;
-  name.nl_groups = RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
+  name.nl_groups = RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_IPV4_RULE | kIpv6Rules;
   if (f.fd >= 0 && (bind(f.fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 ||
                     cm_thread_watch(f.fd, kCmThreadRoutes) != 0)) {
     USIW_REAL(close)(f.fd);
@@ -86,28 +89,42 @@ bool packets_possible(const usiw_link_info& link) {
   return choose_port(wish, facts).kind == PortKind::kPacket;
 }
 
+/// Why raw packets do not get there by the kernel's route, which has an interface and a neighbour in @p hop (the MAC is
+/// left alone); NONE: they do.
+usiw_not_packet not_packet_by_route(const Tuple& tuple, const usiw_link_info& link, NextHop& hop) {
+  const int error = route_of(tuple.local, tuple.remote, hop);
+  if (error == -EPROTONOSUPPORT) return USIW_NOT_PACKET_ENCAP;
+  return error == 0 && hop.ifindex == link.ifindex ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV;
+}
+
 }  // namespace
 
 void packets_give_up() { g_given_up = true; }
 
 bool packets_possible() { return packets_possible(link_info()); }
 
-bool packets_reach(const Tuple& tuple, NextHop& hop) {
+bool packets_reach(const Tuple& tuple) {
   const usiw_link_info link = link_info();
-  return packets_possible(link) && route_of(tuple.local, tuple.remote, hop) == 0 && hop.ifindex == link.ifindex;
+  NextHop hop;
+  return packets_possible(link) && not_packet_by_route(tuple, link, hop) == USIW_NOT_PACKET_NONE;
 }
 
 // ---- A connection ---------------------------------------------------------------------------
 
-/// By raw packets, where those get there; else by the data socket. Never if the peer has been told that this end takes
-/// merged datagrams.
+/// Whether raw packets get there, and the connection is followed then: the provider chooses, now and whenever that
+/// changes. Never if the peer has been told that this end takes merged datagrams.
 void Conn::announce_packets() {
-  if ((cm_.features & USIW_FEATURE_MERGED) != 0 || !packets_reach(tuple_, hop_) || resolve(hop_) != 0) return;
-  if (sock_->ignore_data() != 0) return;
   const usiw_link_info link = link_info();
-  by_packets_ = true;
-  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
-  std::memcpy(info_.remote_mac, hop_.mac.data(), sizeof info_.remote_mac);
+  const usiw_not_packet against = not_packet_by_route(tuple_, link, hop_);
+  if (hop_.local) info_.flags |= USIW_CONN_F_LOCAL;
+  info_.flags |= USIW_CONN_F_SOCKET;
+  if ((cm_.features & USIW_FEATURE_MERGED) != 0 || !packets_possible(link)) {
+    info_.not_packet = USIW_NOT_PACKET_OWN;
+    return;
+  }
+  info_.not_packet = against;
+  if (hop_.local) return;
+  if (against == USIW_NOT_PACKET_NONE) send_packets_to(link, resolve(hop_) == 0);
   qp_->events->push_link(link);
   Follower& f = follower();
   f.conns.insert(this);
@@ -115,38 +132,58 @@ void Conn::announce_packets() {
   look_soon();  // it may have moved between the question and the subscription
 }
 
+/// Raw packets get there, to the next hop, whose MAC is @p known. While it is not they go on as they were, but none are
+/// begun with.
+void Conn::send_packets_to(const usiw_link_info& link, bool known) {
+  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
+  std::memcpy(info_.remote_mac, hop_.mac.data(), sizeof info_.remote_mac);
+  if (known) info_.flags |= USIW_CONN_F_PACKET;
+  info_.not_packet = (info_.flags & USIW_CONN_F_PACKET) != 0 ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV;
+}
+
 void Conn::leave_packets() {
   Follower& f = follower();
   if (f.conns.erase(this) != 0 && f.conns.empty()) stop_listening();
 }
 
-bool Conn::refused_packets() {
-  if (!by_packets_ || !qp_) return false;
-  packets_give_up();
-  by_packets_ = false;
-  leave_packets();
-  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_CONNECT);
-  return true;
-}
-
 /// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
 void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos_, nullptr, 0); }
 
-/// Where a route leaves by another interface, or is gone, the packets go where they went: the port has one interface.
+/// What has changed of the path is told. Where its route leaves by another interface, or is gone, the connection goes by
+/// its socket, with which the kernel does the rest.
 void Conn::follow(const usiw_link_info& link) {
+  if (!qp_) return;
+  const usiw_conn_info before = info_;
   NextHop now = hop_;
-  if (!qp_ || route_of(tuple_.local, tuple_.remote, now) != 0 || now.ifindex != link.ifindex) return;
-  const bool moved_here = std::memcmp(info_.local_mac, link.mac, sizeof link.mac) != 0;
-  const bool known = resolve(now) == 0;
-  if (!known) now.mac = hop_.mac;
-  // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
-  if (!known || moved_here) use_next_hop();
-  const bool moved = now.mac != hop_.mac;
-  hop_ = now;
-  if (!moved && !moved_here) return;
-  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
-  std::memcpy(info_.remote_mac, now.mac.data(), sizeof info_.remote_mac);
-  qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PATH);
+  const usiw_not_packet against = not_packet_by_route(tuple_, link, now);
+  if (against == USIW_NOT_PACKET_NONE) {
+    const bool moved_here = std::memcmp(info_.local_mac, link.mac, sizeof link.mac) != 0;
+    const bool known = resolve(now) == 0;
+    if (!known) now.mac = hop_.mac;
+    // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
+    if (!known || moved_here) use_next_hop();
+    hop_ = now;
+    send_packets_to(link, known);
+  } else {
+    info_.flags &= ~unsigned{USIW_CONN_F_PACKET};
+    info_.not_packet = against;
+  }
+  if (Route route; route_to(tuple_.local, tuple_.remote, route) == 0)
+    info_.mtu = static_cast<uint16_t>(std::clamp<uint32_t>(route.mtu, USIW_MIN_MTU, cm_.mtu));
+  if (std::memcmp(&before, &info_, sizeof before) != 0)
+    qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PATH);
+}
+
+/// Is what has been heard of a neighbour new to it?
+bool Conn::is_news(const NextHop& heard) const {
+  return hop_.ifindex == heard.ifindex && hop_.address == heard.address &&
+         (hop_.mac != heard.mac || (info_.flags & USIW_CONN_F_PACKET) == 0);
+}
+
+/// The process says by which port the connection sends. Where it has tried raw packets in vain none are offered any more,
+/// so that peers may hear that this end takes merged datagrams.
+void Conn::told_port(uint32_t why) {
+  if (why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }
 
 // ---- All of them ------------------------------------------------------------------------------
@@ -170,10 +207,8 @@ void conns_use_next_hops() {
 
 /// Whether what a neighbour message says is new to some connection.
 static bool is_news(const NextHop& heard) {
-  return std::any_of(follower().conns.begin(), follower().conns.end(), [&](const Conn* conn) {
-    const NextHop& hop = conn->hop();
-    return hop.ifindex == heard.ifindex && hop.address == heard.address && hop.mac != heard.mac;
-  });
+  return std::any_of(follower().conns.begin(), follower().conns.end(),
+                     [&](const Conn* conn) { return conn->is_news(heard); });
 }
 
 void packets_ready() {
@@ -194,6 +229,8 @@ void packets_ready() {
         case RTM_NEWLINK:
         case RTM_NEWROUTE:
         case RTM_DELROUTE:
+        case RTM_NEWRULE:
+        case RTM_DELRULE:
           look_soon();
           break;
         default:

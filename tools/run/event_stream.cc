@@ -14,10 +14,10 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
       Record& r = records_.front();
       if (r.event.type == USIW_EVENT_CONNECT) {
         // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
-        // What cannot be made is answered by the provider's REFUSED.
+        // What cannot be made is answered by the provider's REFUSED, or it goes by raw packets alone.
         usiw_conn_info& info = r.event.conn;
-        info.data_fd = r.conn->by_packets() ? 0 : r.conn->sock()->dup_data_fd();
-        info.flags = (info.flags & ~unsigned{USIW_CONN_F_SOCKET}) | (r.conn->by_packets() ? 0 : USIW_CONN_F_SOCKET);
+        info.data_fd = r.conn->sock()->dup_data_fd();
+        if (info.data_fd < 0 && r.conn->sock()->ignore_data() != 0) info.flags &= ~unsigned{USIW_CONN_F_PACKET};
       }
       std::memcpy(static_cast<char*>(buf) + done, &r.event, sizeof r.event);
       done += sizeof r.event;

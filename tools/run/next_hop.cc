@@ -111,10 +111,10 @@ int route_of(const Endpoint& from, const Endpoint& to, NextHop& out) {
   if (to.scope != 0) route.add(RTA_OIF, &to.scope, sizeof to.scope);
   Answer answer;
   if (int ret = answer.ask(route); ret != 0) return ret;
-  uint16_t encap;
-  if (answer.header<rtmsg>().rtm_type != RTN_UNICAST || answer.get(RTA_ENCAP_TYPE, &encap, sizeof encap) ||
-      !answer.get(RTA_OIF, &out.ifindex, sizeof out.ifindex))
-    return -EHOSTUNREACH;
+  const unsigned char type = answer.header<rtmsg>().rtm_type;
+  out.local = type == RTN_LOCAL;
+  if (uint16_t encap; answer.get(RTA_ENCAP_TYPE, &encap, sizeof encap)) return -EPROTONOSUPPORT;
+  if (type != RTN_UNICAST || !answer.get(RTA_OIF, &out.ifindex, sizeof out.ifindex)) return -EHOSTUNREACH;
   out.address = to;
   out.address.port = 0;
   out.address.scope = 0;

@@ -16,14 +16,15 @@ namespace usiw::run {
 
 struct NextHop {
   uint32_t ifindex = 0;
+  bool local = false;  ///< it leads to this host itself
   Endpoint address;  ///< the neighbour's: a gateway's, or the peer's own
   std::array<uint8_t, 6> mac{};
   bool operator==(const NextHop&) const = default;
 };
 
 /// The interface and the neighbour by which a packet leaves from one of this host's addresses to @p to; the MAC is
-/// left alone. 0 or -errno: -EHOSTUNREACH where a raw packet would not get there: @p to is this host (the kernel takes raw packets
-/// on lo from nobody), or the route puts the packet into another one.
+/// left alone. 0 or -errno: -EHOSTUNREACH where a raw packet would not get there: @p to is this host (@p out says so; the
+/// kernel takes raw packets on lo from nobody), or -EPROTONOSUPPORT: the route puts the packet into another one.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
 /// The neighbour's MAC. 0 or -errno: -EHOSTUNREACH while the kernel does not know it (who has just heard from it does).
 int resolve(NextHop& hop);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.h
-/// Raw packets: which connections go by them, and how these follow their next hop: conn_packets.cc.
+/// Raw packets: which connections may go by them, and how these follow their routes: conn_packets.cc.
 #ifndef USIW_RUN_PACKETS_H
 #define USIW_RUN_PACKETS_H
 
 #include "host.h"
-#include "next_hop.h"
 
 namespace usiw::run {
 
 /// [world] They have proved impossible here: sockets for all from now on.
 void packets_give_up();
-/// [world] True if packets between these ends go raw: that is wanted and permitted, and the route leaves by the device's
-/// interface, an Ethernet. Its neighbour is in @p hop, the MAC left alone.
-bool packets_reach(const Tuple& tuple, NextHop& hop);
+/// [world] True if packets between these ends can go raw: that is wanted and permitted, and the route leaves by the
+/// device's interface, an Ethernet.
+bool packets_reach(const Tuple& tuple);
 
 /// [world] True if some connection of this process may go by raw packets.
 bool packets_possible();

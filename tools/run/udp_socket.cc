@@ -57,12 +57,12 @@ int open_socket(const Endpoint& local, Sharing sharing) {
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
     set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine finds out by itself who is gone
-    set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, data ? IP_PMTUDISC_WANT : IP_PMTUDISC_DO);
   } else {
     set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, !data);
-    set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, data ? IPV6_PMTUDISC_WANT : IPV6_PMTUDISC_DO);
   }
   const auto share = [&] { return set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) == 0; };
   if (sharing == Sharing::kOthers) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);

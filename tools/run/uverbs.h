@@ -237,6 +237,7 @@ class UverbsFile final : public File {
 
   MappedPage shown_;   ///< page 0 of the memfd
   bool open_ = false;  ///< has a context
+  uint64_t caps_ = 0;  ///< USIW_CAP_*, agreed
   uint32_t next_handle_ = 0;
   uint32_t pages_ = 1;  ///< of the memfd
   std::vector<uint32_t> free_pages_;

@@ -27,8 +27,9 @@ ib_uverbs_query_device_resp device_attr() {
 
 }  // namespace
 
-/// Data sockets are what there is: a provider that does not understand them has no use for this device.
-constexpr uint64_t kCaps = USIW_CAP_DATA_SOCKET;
+/// Data sockets are what there always is: a provider that does not understand them has no use for this device.
+constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
+constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
 
 int UverbsFile::get_context(const Command& c) {
   constexpr size_t kCore = sizeof(ib_uverbs_get_context);
@@ -49,7 +50,7 @@ int UverbsFile::get_context(const Command& c) {
   }
   if (int ret = read_request(c, kCore, req, sizeof req); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
-  if ((req.caps & kCaps) != kCaps) return -EOPNOTSUPP;
+  if ((req.caps & kCapsNeeded) != kCapsNeeded) return -EOPNOTSUPP;
 
   auto async = std::make_shared<AsyncFile>();
   int async_fd = AsyncFile::open(async);
@@ -59,7 +60,7 @@ int UverbsFile::get_context(const Command& c) {
   resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = USIW_COUNTERS_SIZE;
   resp.drv.link = link_info();
-  // Raw ports are made when a connection asks for one: CONNECT says so.
+  // Raw ports are made when a connection comes that they can serve: CONNECT says so.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = respond(c, resp); ret != 0) {
     file_close(async_fd);
@@ -68,6 +69,7 @@ int UverbsFile::get_context(const Command& c) {
   shown_.show_context(settings().device.c_str());
   async_ = async;
   port_events_to(async);
+  caps_ = resp.drv.caps;
   open_ = true;
   return 0;
 }

@@ -15,11 +15,14 @@ namespace {
 constexpr int kMaxErrno = 4095;
 constexpr uint32_t kLastQpEvent = IBV_EVENT_SQ_DRAINED;
 
-/// PORT is for who has agreed to USIW_CAP_PORT_TELL, which nobody has.
-bool report_is_valid(const usiw_qp_report& r) {
-  return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_ASYNC && r.error <= 0 && r.error >= -kMaxErrno &&
-         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && r.port == 0 &&
-         r.port_why == 0;
+bool port_is_valid(const usiw_qp_report& r, uint64_t caps) {
+  if (r.kind != USIW_REPORT_PORT) return r.port == 0 && r.port_why == 0;
+  return (caps & USIW_CAP_PORT_TELL) != 0 && r.port < USIW_PORT_KIND_MAX && r.port_why < USIW_PORT_WHY_MAX;
+}
+
+bool report_is_valid(const usiw_qp_report& r, uint64_t caps) {
+  return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_PORT && r.error <= 0 && r.error >= -kMaxErrno &&
+         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && port_is_valid(r, caps);
 }
 
 }  // namespace
@@ -42,7 +45,7 @@ int UverbsFile::cq_event(uint32_t handle, uint32_t kind) {
 int UverbsFile::qp_report(uint32_t handle, const usiw_qp_report& report) {
   std::shared_ptr<Qp> qp = find(qps_, handle);
   if (!qp) return no_such(handle);
-  if (!report_is_valid(report)) return -EINVAL;
+  if (!report_is_valid(report, caps_)) return -EINVAL;
   if (report.kind != USIW_REPORT_ASYNC)
     if (std::shared_ptr<Conn> conn = qp->conn) conn->report(report);
   if (report.async_event != 0) async_->push({qp->user_handle, report.async_event, 0}, qp->async_events);

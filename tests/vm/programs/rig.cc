@@ -63,6 +63,18 @@ sockaddr_in ipv4(const std::string& ip, uint16_t port) {
   return address;
 }
 
+sockaddr_storage address_of(const std::string& ip, uint16_t port) {
+  sockaddr_storage address = {};
+  auto& sin6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (inet_pton(AF_INET6, ip.c_str(), &sin6.sin6_addr) != 1) {
+    reinterpret_cast<sockaddr_in&>(address) = ipv4(ip, port);
+    return address;
+  }
+  sin6.sin6_family = AF_INET6;
+  sin6.sin6_port = htons(port);
+  return address;
+}
+
 // ---- Connection manager ----
 
 EventChannel::EventChannel() : channel_(rdma_create_event_channel()) {
@@ -105,7 +117,7 @@ void make_event(rdma_cm_id* id) {
 }
 
 Listener::Listener(const std::string& ip, int backlog, uint16_t port) {
-  sockaddr_in address = ipv4(ip, port);
+  sockaddr_storage address = address_of(ip, port);
   id_ = events_.create_id(this);
   if (rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&address)) || rdma_listen(id_, backlog)) {
     const int error = errno;
@@ -131,7 +143,7 @@ Listener& shared_listener() {
 Endpoint::~Endpoint() { destroy(); }
 
 void Endpoint::resolve(const std::string& from, const std::string& to, uint16_t port) {
-  sockaddr_in source = ipv4(from, 0), target = ipv4(to, port);
+  sockaddr_storage source = address_of(from, 0), target = address_of(to, port);
   id = events.create_id(this);
   CHECK_CALL(rdma_resolve_addr(id, reinterpret_cast<sockaddr*>(&source),
                                reinterpret_cast<sockaddr*>(&target), 5000));

@@ -36,6 +36,8 @@ ibv_pd* pd_of(ibv_context* context);
 ibv_pd* pd_a();
 ibv_pd* pd_b();
 sockaddr_in ipv4(const std::string& ip, uint16_t port);
+/// Of either family.
+sockaddr_storage address_of(const std::string& ip, uint16_t port);
 
 // ---- Connection manager ----
 

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""A connection by raw packets goes on by its data socket, and back: its route moves, its link goes down, its packets
+vanish. Two namespaces with two wires; all data is verified, and `usiw stat` says by which port it goes."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+
+from hosts import A4, A6, B4, B6
+from stats import devices
+from support.net import nft
+from support.pairs import next_port
+from support.procs import Proc, run, until
+
+TRAFFIC = os.path.join(os.environ["VM_PROGRAMS"], "traffic")
+
+PACKETS = ("packet", "fastest")
+ELSEWHERE = ("socket", "netdev")
+DOWN = ("socket", "down")
+SILENT = ("socket", "silent")
+
+#: Of A and B, by the name of the family.
+ENDS = {"ipv4": (A4, B4), "ipv6": (A6, B6)}
+
+
+def qps_of(proc):
+    """The QPs of a program, as `usiw stat` shows them."""
+    return [q for d in devices().values() for q in d["qps"] if q["pid"] == proc.pid]
+
+
+def ways_of(proc):
+    """By which port, and why, each of its connections goes."""
+    return sorted((q["gauges"]["data_port"], q["gauges"]["data_port_why"]) for q in qps_of(proc)
+                  if q["gauges"]["data_port"] != "none")
+
+
+def goes_by(proc, *wanted):
+    """Waits until its connections go by these, one for each; of a set any will do."""
+    def fits():
+        shown = ways_of(proc)
+        return len(shown) == len(wanted) and all(
+            way in want if isinstance(want, set) else way == want for way, want in zip(shown, wanted))
+    try:
+        until(fits, "", timeout=30)
+    except AssertionError:
+        proc.fail(f"goes by {ways_of(proc)}, not {wanted}")
+    if proc.status is not None:
+        proc.fail("has ended")
+
+
+def rounds_of(client):
+    return sum(q["counters"]["comp_ok"] for q in qps_of(client))
+
+
+def moves_data(*clients):
+    """Work requests go on completing, for longer than a connection that hears nothing would live (4 s here)."""
+    before = [rounds_of(c) for c in clients]
+    time.sleep(5)
+    for client, was in zip(clients, before):
+        if client.status is not None:
+            client.fail("has ended")
+        if rounds_of(client) < was + 10:
+            client.fail("moves no data")
+
+
+@pytest.fixture
+def server(usiw_run, other_host):
+    """server(at=B4): one for any number of clients."""
+    def start(at=B4):
+        port = next_port()
+        proc = Proc([*other_host.split(), usiw_run.path, TRAFFIC, "server", "--to", at, "--port", port, "--events"])
+        proc.wait_for("^listening")
+        proc.port = port
+        started.append(proc)
+        return proc
+    started = []
+    yield start
+    for proc in started:
+        proc.kill()
+
+
+@pytest.fixture
+def client(usiw_run):
+    """client(server, to=B4, at=A4, ...): one that runs until its time is ended."""
+    def start(peer, *options, to=B4, at=A4, where=""):
+        proc = Proc([*where.split(), usiw_run.path, TRAFFIC, "client", "--from", at, "--to", to, "--port", peer.port,
+                     "--seconds", 300, "--events", *options])
+        proc.wait_for("^connected")
+        started.append(proc)
+        return proc
+    started = []
+    yield start
+    for proc in started:
+        proc.kill()
+
+
+def finish(*clients):
+    """All that they have exchanged was right, and the connections ended in order."""
+    for c in clients:
+        c.signal(signal.SIGUSR1)
+    for c in clients:
+        c.expect(0, 60)
+
+
+def mac_of(device, where):
+    return re.search(r"link/ether (\S+)", run("ip", "-o", "link", "show", "dev", device, where=where))[1]
+
+
+def frames(device, where=""):
+    """Frames that a device has received."""
+    out = run("ip", "-s", "-o", "link", "show", "dev", device, where=where)
+    return int(re.search(r"RX:.*?\\\s+\d+\s+(\d+)", out)[1])
+
+
+def setting(device, name, value, where=""):
+    run("sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/{device}/{name}", where=where)
+
+
+class Wires:
+    """Both wires; by the second one nothing goes yet."""
+
+    def __init__(self, other_host):
+        #: Its device on the first wire and on the second one, where it is, and the peer's address.
+        self.a, self.b = ("va", "va2", ""), ("vb", "vb2", other_host)
+
+    def by(self, number, end, address):
+        """The route of this end to the address leaves by a wire."""
+        run("ip", "route", "replace", f"{address}/{128 if ':' in address else 32}", "dev", end[number], where=end[2])
+
+    def back(self, end, address):
+        """... as at first."""
+        run("ip", "route", "del", f"{address}/{128 if ':' in address else 32}", where=end[2])
+
+
+@pytest.fixture
+def wires(other_host):
+    pid = re.search(r"--target (\d+)", other_host)[1]
+    run("ip", "link", "add", "va2", "type", "veth", "peer", "name", "vb2", "netns", pid)
+    try:
+        for device, where in (("va", ""), ("va2", ""), ("vb", other_host), ("vb2", other_host)):
+            setting(device, "rp_filter", 0, where)
+            run("ip", "link", "set", device, "up", where=where)
+        for where in ("", other_host):
+            setting("all", "rp_filter", 0, where)
+        # IPv6 answers for an address only where that is.
+        for device, where, peer, there in (("va2", "", "vb2", other_host), ("vb2", other_host, "va2", "")):
+            mac = mac_of(peer, there)
+            for address in (B4, B6) if device == "va2" else (A4, A6):
+                run("ip", "neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent", where=where)
+        yield Wires(other_host)
+    finally:
+        run("ip", "link", "del", "va2")
+
+
+@pytest.mark.parametrize("family", ENDS)
+@pytest.mark.parametrize("ends", ["one", "both"])
+def test_route_moves_to_another_interface_and_back(wires, server, client, ends, family):
+    """The other end's route may not: then it hears by its data socket what its raw port cannot."""
+    own, peer = ENDS[family]
+    s = server(peer)
+    c = client(s, to=peer, at=own)
+    goes_by(c, PACKETS)
+    goes_by(s, PACKETS)
+    wires.by(1, wires.a, peer)
+    if ends == "both":
+        wires.by(1, wires.b, own)
+    before = frames("vb2", wires.b[2])
+    goes_by(c, ELSEWHERE)
+    goes_by(s, ELSEWHERE if ends == "both" else PACKETS)
+    moves_data(c)
+    assert frames("vb2", wires.b[2]) > before + 100
+    wires.back(wires.a, peer)
+    if ends == "both":
+        wires.back(wires.b, own)
+    goes_by(c, PACKETS)
+    goes_by(s, PACKETS)
+    before = frames("vb2", wires.b[2])
+    moves_data(c)
+    assert frames("vb2", wires.b[2]) < before + 20
+    finish(c)
+
+
+def test_route_moves_to_a_narrower_wire(wires, server, client):
+    """What was cut for the old one is sent in fragments, what is cut later is shorter."""
+    for device, where in (("va2", ""), ("vb2", wires.b[2])):
+        run("ip", "link", "set", device, "mtu", 1300, where=where)
+    s = server()
+    c = client(s, "--size", 300000)
+    goes_by(c, PACKETS)
+    wires.by(1, wires.a, B4)
+    goes_by(c, ELSEWHERE)
+    moves_data(c)
+    wires.by(1, wires.b, A4)
+    goes_by(s, ELSEWHERE)
+    moves_data(c)
+    wires.back(wires.a, B4)
+    wires.back(wires.b, A4)
+    goes_by(c, PACKETS)
+    goes_by(s, PACKETS)
+    moves_data(c)
+    finish(c)
+
+
+def test_connection_begins_elsewhere(wires, server, client):
+    """By the socket, since the route at one end is for nothing else; and by raw packets once it leads there."""
+    wires.by(1, wires.a, B4)
+    s = server()
+    c = client(s)
+    goes_by(c, ELSEWHERE)
+    goes_by(s, PACKETS)
+    wires.back(wires.a, B4)
+    goes_by(c, PACKETS)
+    moves_data(c)
+    finish(c)
+
+
+def test_route_flaps(wires, server, client):
+    """Faster than moves settle, at both ends, with two connections of each of two processes."""
+    rng = random.Random(14)
+    s = server()
+    clients = [client(s, "--connections", 2) for _ in range(2)]
+    for c in clients:
+        goes_by(c, PACKETS, PACKETS)
+    end = time.monotonic() + 10
+    flaps = 0
+    while time.monotonic() < end:
+        flaps += 1
+        wires.by(flaps % 2, wires.a, B4)
+        if rng.random() < 0.5:
+            wires.by(flaps % 2, wires.b, A4)
+        time.sleep(rng.uniform(0.05, 0.3))
+    wires.back(wires.a, B4)
+    wires.by(0, wires.b, A4)
+    wires.back(wires.b, A4)
+    for c in clients:
+        goes_by(c, PACKETS, PACKETS)
+    goes_by(s, *[PACKETS] * 4)
+    moves_data(*clients)
+    finish(*clients)
+
+
+def test_link_goes_down_and_up(wires, server, client, other_host):
+    """That of the raw port at one end; at the other one the carrier goes. A second wire carries the route meanwhile."""
+    s = server()
+    c = client(s)
+    goes_by(c, PACKETS)
+    run("ip", "route", "add", "10.77.0.0/24", "dev", "va2", "src", A4, "metric", "1000")
+    run("ip", "route", "add", "10.77.0.0/24", "dev", "vb2", "src", B4, "metric", "1000", where=other_host)
+    setting("vb", "ignore_routes_with_linkdown", 1, other_host)
+    run("ip", "link", "set", "va", "down")
+    try:
+        goes_by(c, {ELSEWHERE, DOWN})
+        goes_by(s, {ELSEWHERE, DOWN})
+        moves_data(c)
+    finally:
+        run("ip", "link", "set", "va", "up")
+        run("ip", "addr", "replace", f"{A6}/64", "dev", "va", "nodad")
+        setting("vb", "ignore_routes_with_linkdown", 0, other_host)
+    goes_by(c, PACKETS)
+    goes_by(s, PACKETS)
+    moves_data(c)
+    finish(c)
+
+
+def drop_raw(device):
+    """On this host's way out raw packets are dropped, and nothing else: they alone do not pass the output hook, where
+    everything gets a mark."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(nft("inet usiw_mark", "add chain inet usiw_mark out { type filter hook output priority 0 ; }",
+                            "add rule inet usiw_mark out meta l4proto udp meta mark set 7"))
+    chain = f"add chain netdev usiw_move out {{ type filter hook egress device {device} priority 0 ; }}"
+    stack.enter_context(nft("netdev usiw_move", chain,
+                            "add rule netdev usiw_move out meta l4proto udp meta mark != 7 counter drop"))
+    return stack
+
+
+@pytest.mark.parametrize("family", ENDS)
+def test_raw_packets_vanish(server, client, other_host, family):
+    """A rule drops those of one end, and nobody says so."""
+    own, peer = ENDS[family]
+    s = server(peer)
+    c = client(s, to=peer, at=own)
+    goes_by(c, PACKETS)
+    with drop_raw("va"):
+        goes_by(c, SILENT)
+        moves_data(c)
+        goes_by(s, PACKETS)
+        table = run("nft", "list", "table", "netdev", "usiw_move")
+        assert int(re.search(r"counter packets (\d+)", table)[1]) > 0
+    goes_by(c, PACKETS)
+    moves_data(c)
+    finish(c)
+
+
+@pytest.fixture
+def second_address():
+    run("ip", "addr", "replace", "10.77.0.9/24", "dev", "va")
+    yield "10.77.0.9"
+    run("ip", "addr", "del", "10.77.0.9/24", "dev", "va")
+
+
+def test_one_of_several_moves(wires, server, client, second_address):
+    """They share a listener, and so its data socket. The others go on as they were, and nothing of theirs comes twice."""
+    run("ip", "neigh", "replace", second_address, "lladdr", mac_of("va2", ""), "dev", "vb2", "nud", "permanent",
+        where=wires.b[2])
+    s = server()
+    stays, moves = client(s, "--connections", 2), client(s, at=second_address)
+    goes_by(s, PACKETS, PACKETS, PACKETS)
+    wires.by(1, wires.b, second_address)
+    goes_by(s, PACKETS, PACKETS, ELSEWHERE)
+    was = {q["qpn"]: q["counters"] for q in qps_of(s)}
+    moves_data(stays, moves)
+    for qp in qps_of(s):
+        now, before = qp["counters"], was[qp["qpn"]]
+        if qp["gauges"]["data_port"] == "packet":
+            assert now["rx_dup"] - before["rx_dup"] <= (now["rx_pkts"] - before["rx_pkts"]) // 10, (before, now)
+    wires.back(wires.b, second_address)
+    goes_by(s, PACKETS, PACKETS, PACKETS)
+    goes_by(stays, PACKETS, PACKETS)
+    moves_data(stays, moves)
+    finish(stays, moves)
+
+
+def test_listener_for_this_host_and_others(wires, server, client):
+    """Shared memory to the one client, raw packets to the other, which moves, by one data socket."""
+    s = server("0.0.0.0")
+    local = client(s, to="127.0.0.1", at="127.0.0.1", where=wires.b[2])
+    remote = client(s)
+    goes_by(local, ("shm", "same-host"))
+    goes_by(s, PACKETS, ("shm", "same-host"))
+    moves_data(local, remote)
+    (qp,) = [q for q in qps_of(s) if q["gauges"]["data_port"] == "packet"]
+    assert qp["counters"]["rx_dup"] <= qp["counters"]["rx_pkts"] // 10
+    wires.by(1, wires.a, B4)
+    wires.by(1, wires.b, A4)
+    goes_by(s, ("shm", "same-host"), ELSEWHERE)
+    goes_by(remote, ELSEWHERE)
+    moves_data(local, remote)
+    wires.back(wires.a, B4)
+    wires.back(wires.b, A4)
+    goes_by(s, PACKETS, ("shm", "same-host"))
+    finish(local, remote)
+
+
+@pytest.mark.parametrize("killed", ["moved", "other"])
+def test_killed_peer_is_told(wires, usiw_run, killed):
+    """kill -9 of an end whose connection has moved, and of its peer: no time-outs (status 12)."""
+    port = next_port()
+    server = Proc([*wires.b[2].split(), usiw_run.path, "rping", "-s", "-a", B4, "-p", str(port)]).wait_listening(port)
+    client = usiw_run(["rping", "-c", "-a", B4, "-p", port, "-v", "-C", 100000000])
+    goes_by(client, PACKETS)
+    wires.by(1, wires.a, B4)
+    try:
+        goes_by(client, ELSEWHERE)
+        goes_by(server, PACKETS)
+        gone, left = (client, server) if killed == "moved" else (server, client)
+        gone.signal(9)
+        gone.wait()
+        left.wait(30)
+        assert "DISCONNECT" in left.output and "status 12" not in left.output
+    finally:
+        wires.back(wires.a, B4)
+
+
+def test_children_of_fork(wires, server, client):
+    """They come and go, exec or exit, while the parent's connection goes by either port."""
+    s = server()
+    c = client(s, "--forks")
+    for _ in range(3):
+        goes_by(c, PACKETS)
+        wires.by(1, wires.a, B4)
+        goes_by(c, ELSEWHERE)
+        time.sleep(1)
+        wires.back(wires.a, B4)
+    goes_by(c, PACKETS)
+    moves_data(c)
+    finish(c)

@@ -158,10 +158,11 @@ def test_congestion_marks(traffic, pair):
     goes_on(server, client)
 
 
-def test_what_may_be_marked_is_dropped(traffic):
+@pytest.mark.parametrize("pair", [("socket", "socket"), ("auto", "auto")], ids="-".join)
+def test_what_may_be_marked_is_dropped(traffic, pair):
     """There are such routers (RFC 3168, 6.1). They cost time-outs, no connection, and none any more once that is known.
-    Not with raw packets: one that their own host drops stops the ring (docs/troubleshooting.md)."""
-    server, client = traffic(("socket", "socket"))
+    A raw packet that its own host drops stops the ring (docs/troubleshooting.md): the connection leaves by its socket."""
+    server, client = traffic(pair)
     chains = [f"add chain netdev usiw_ect {way} {{ type filter hook {way} device va priority 0 ; }}"
               for way in ("ingress", "egress")]
     rules = [f"add rule netdev usiw_ect {way} ip ecn ect0 drop" for way in ("ingress", "egress")]

@@ -46,8 +46,8 @@ void test_connect(void)
 	CHECK(!memcmp(ia->local_addr, ib->remote_addr, 16));
 	CHECK(!memcmp(ia->remote_mac, ib->local_mac, 6));
 	CHECK(!memcmp(ib->remote_mac, ia->local_mac, 6));
-	CHECK_EQ(ia->flags & ~PORT_FLAGS, USIW_CONN_F_INITIATOR);
-	CHECK_EQ(ib->flags & ~PORT_FLAGS, 0);
+	CHECK_EQ(ia->flags & ~WAY_FLAGS, USIW_CONN_F_INITIATOR);
+	CHECK_EQ(ib->flags & ~WAY_FLAGS, 0);
 	CHECK(ia->ord == 8 && ib->ird >= 8 && ia->ird >= 4 && ib->ord == 4);
 	CHECK(ia->mtu == ib->mtu && ia->mtu >= 576 && ia->hop_limit > 1 && ia->snd_window > 0);
 	CHECK_EQ(qp_state(&p.qa, &ird, &ord), QPS_RTS);
@@ -356,7 +356,7 @@ void test_wildcard(void)
 	while (expect(&a, EV_DISCONNECTED, NULL, 20) || expect(&b, EV_DISCONNECTED, NULL, 20))
 		;
 	establish(&a, &b, id, b_ip6, PORT, &p);
-	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.flags & ~PORT_FLAGS, USIW_CONN_F_INITIATOR | USIW_CONN_F_IPV6);
+	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.flags & ~WAY_FLAGS, USIW_CONN_F_INITIATOR | USIW_CONN_F_IPV6);
 	hang_up(&b, &p);
 	finish(&a, &b, &p);
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);

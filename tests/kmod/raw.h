@@ -48,6 +48,8 @@ int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq);
 int destroy_cq(struct dev *dev, uint32_t cq);
 /* Which ports CONNECT offers differs between the module and usiw-run. */
 #define PORT_FLAGS	(USIW_CONN_F_SOCKET | USIW_CONN_F_PACKET)
+/* ... and over what: usiw-run's tests have lo. */
+#define WAY_FLAGS	(PORT_FLAGS | USIW_CONN_F_LOCAL)
 
 /* caps: send_wr, recv_wr, send_sge, recv_sge, inline */
 int create_qp_caps(struct dev *dev, struct qp *qp, const uint32_t caps[5], uint8_t type);

@@ -60,6 +60,7 @@ void print_ways() {
                         : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
   if (why.empty()) {
     line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
+    line("", "UDP sockets while these do not get there: another route, the link down, a rule in their way");
     line("", "past this host's firewall rules, NAT and IPsec; where these must hold: --port shm");
     line("elsewhere", "UDP sockets, to peers that the route reaches by another interface or a tunnel");
   } else {
@@ -115,7 +116,7 @@ int check(const Parts& parts) {
   line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
   line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
   print_ways();
-  line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs two or three");
+  line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs up to four");
   long rmem = read_number("/proc/sys/net/core/rmem_max");
   constexpr long kGoodBuffer = 8 << 20;
   line("buffers", std::to_string(rmem / 1024) + " KiB per socket" +

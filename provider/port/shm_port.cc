@@ -14,8 +14,8 @@
 namespace usiw {
 namespace {
 
-/// While every flow has a channel only what a peer sends that has given its channel up comes by the
-/// sockets, and a thread that sleeps is woken by it: one look at them in so many runs.
+/// While no flow goes by its socket only what a peer sends that has given its channel up comes by the
+/// sockets, or what another port cannot hear, and a thread that sleeps is woken by it: one look at them in so many runs.
 constexpr size_t kLooksPerSocketLook = 32;
 /// More processes than these meet by sockets.
 constexpr size_t kMaxChannels = 1024;
@@ -167,7 +167,7 @@ int ShmPort::add_flow(Path& path, int fd) {
   f.marked = path.marked;
   f.link = path.scope;
   f.used = true;
-  on_sockets_++;
+  count(f);
   if (!path.other_host) offer(path.tag);
   return 0;
 }
@@ -177,7 +177,7 @@ void ShmPort::remove_flow(const Path& path) {
   const Flow f = flows_[path.tag];
   flows_[path.tag] = {};
   free_flows_.push_back(path.tag);
-  if (!f.in_memory) on_sockets_--;
+  if (f.on_socket) on_sockets_--;
   for (auto& c : channels_) {
     if (c.get() == f.channel && c->flow_at(f.number) == path.tag) c->set_flow(f.number, ShmChannel::kNoFlow);
     if (c->over()) c->forget(path.tag);
@@ -243,18 +243,30 @@ void ShmPort::listen_for(Flow& flow) {
   flow.listens = true;
 }
 
+void ShmPort::sends(Path& path, bool yes) {
+  inner_->sends(path, yes);
+  flows_[path.tag].sends = yes;
+  count(flows_[path.tag]);
+}
+
+void ShmPort::count(Flow& flow) {
+  const bool on_socket = flow.used && flow.sends && !flow.in_memory;
+  if (on_socket != flow.on_socket) on_socket ? on_sockets_++ : on_sockets_--;
+  flow.on_socket = on_socket;
+}
+
 void ShmPort::attach(Flow& flow) {
-  if (!flow.in_memory) on_sockets_--;
   flow.in_memory = true;
+  count(flow);
 }
 
 /// Nothing more goes by this channel; what it holds may still be received.
 void ShmPort::leave(ShmChannel& channel) {
   for (Flow& f : flows_) {
     if (f.channel != &channel) continue;
-    if (f.in_memory) on_sockets_++;
     f.in_memory = false;
     f.channel = nullptr;
+    count(f);
   }
 }
 

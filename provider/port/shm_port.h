@@ -8,6 +8,7 @@
 #ifndef USIW_PORT_SHM_PORT_H
 #define USIW_PORT_SHM_PORT_H
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -29,13 +30,16 @@ class ShmPort final : public ForwardingPort<SocketPort> {
 
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
+  void sends(Path& path, bool yes) override;
   int control_fd() const override { return epoll_; }
   void control() override;
   bool arm() override;
 
   /// Channels, those that are over and not yet empty included; and flows that use one.
   size_t channels() const { return channels_.size(); }
-  size_t flows_in_memory() const { return flows_.size() - free_flows_.size() - on_sockets_; }
+  size_t flows_in_memory() const {
+    return static_cast<size_t>(std::count_if(flows_.begin(), flows_.end(), [](const Flow& f) { return f.in_memory; }));
+  }
 
  private:
   /// What Path::tag counts.
@@ -45,6 +49,8 @@ class ShmPort final : public ForwardingPort<SocketPort> {
     uint32_t number = 0;            ///< in the channel
     bool used = false;
     bool in_memory = false;  ///< what is sent goes by the channel, else by the socket
+    bool sends = true;       ///< false: it goes by another port
+    bool on_socket = false;  ///< counted by on_sockets_
     bool listens = false;    ///< counted by a Listener
     bool marked = false;     ///< the key is
     uint32_t link = 0;       ///< the interface, where the addresses are a link's
@@ -64,6 +70,7 @@ class ShmPort final : public ForwardingPort<SocketPort> {
   void offer(uint32_t tag);
   bool offer_by(ShmChannel& channel, uint32_t tag);
   void listen_for(Flow& flow);
+  void count(Flow& flow);
   void attach(Flow& flow);
   void leave(ShmChannel& channel);
   void on_message(ShmChannel& channel, const ShmMessage& message);
@@ -80,7 +87,7 @@ class ShmPort final : public ForwardingPort<SocketPort> {
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_flows_;
   std::vector<Listener> listeners_;
-  size_t on_sockets_ = 0;      ///< flows that are not in memory
+  size_t on_sockets_ = 0;      ///< flows that go by their socket
   size_t first_ = 0;           ///< channel that is looked at first: in turns
   size_t looks_ = 0;           ///< runs since the last look at the sockets
   uint64_t malformed_ = 0;

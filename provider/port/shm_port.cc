@@ -14,8 +14,8 @@
 namespace usiw {
 namespace {
 
-/// While no flow goes by its socket only what a peer sends that has given its channel up comes by the
-/// sockets, or what another port cannot hear, and a thread that sleeps is woken by it: one look at them in so many runs.
+/// While no flow goes by its socket only what a peer sends that has given its channel up comes by the sockets, or what
+/// another port cannot hear, and a thread that sleeps is woken by it: one look at them in so many runs.
 constexpr size_t kLooksPerSocketLook = 32;
 /// More processes than these meet by sockets.
 constexpr size_t kMaxChannels = 1024;

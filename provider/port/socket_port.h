@@ -20,8 +20,8 @@ namespace usiw {
 
 class SocketPort final : public NetPort {
  public:
-  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU. @p unmarked: the device's interface,
-  /// whose link-local addresses are not marked (base/link_local.h) and which a raw port may listen to, or 0.
+  /// nullptr and an errno value. @p mtu: largest IP packet, bytes, up to USIW_MAX_MTU. @p unmarked: the device's
+  /// interface, whose link-local addresses are not marked (base/link_local.h) and which a raw port may hear, or 0.
   static std::unique_ptr<SocketPort> create(uint32_t mtu, int& error, uint32_t unmarked = 0);
   ~SocketPort() override;
 

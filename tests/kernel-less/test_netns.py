@@ -161,7 +161,8 @@ def test_congestion_marks(traffic, pair):
 @pytest.mark.parametrize("pair", [("socket", "socket"), ("auto", "auto")], ids="-".join)
 def test_what_may_be_marked_is_dropped(traffic, pair):
     """There are such routers (RFC 3168, 6.1). They cost time-outs, no connection, and none any more once that is known.
-    A raw packet that its own host drops stops the ring (docs/troubleshooting.md): the connection leaves by its socket."""
+    A raw packet that its own host drops stops the ring (docs/troubleshooting.md): the connection goes on by its
+    socket."""
     server, client = traffic(pair)
     chains = [f"add chain netdev usiw_ect {way} {{ type filter hook {way} device va priority 0 ; }}"
               for way in ("ingress", "egress")]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_packets.cc
-/// Connections whose data may go by raw packets. The kernel does not know of these packets, so what it does for those of
-/// sockets is done here, off the data path: routes and next hops are followed, and unused neighbours are verified.
+/// Connections whose data may go by raw packets. The kernel does not know of these packets, so what it does for those
+/// of sockets is done here, off the data path: routes and next hops are followed, and unused neighbours are verified.
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
@@ -149,8 +149,8 @@ void Conn::leave_packets() {
 /// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
 void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos_, nullptr, 0); }
 
-/// What has changed of the path is told. Where its route leaves by another interface, or is gone, the connection goes by
-/// its socket, with which the kernel does the rest.
+/// What has changed of the path is told. Where its route leaves by another interface, or is gone, the connection goes
+/// by its socket, with which the kernel does the rest.
 void Conn::follow(const usiw_link_info& link) {
   if (!qp_) return;
   const usiw_conn_info before = info_;
@@ -180,8 +180,8 @@ bool Conn::is_news(const NextHop& heard) const {
          (hop_.mac != heard.mac || (info_.flags & USIW_CONN_F_PACKET) == 0);
 }
 
-/// The process says by which port the connection sends. Where it has tried raw packets in vain none are offered any more,
-/// so that peers may hear that this end takes merged datagrams.
+/// The process says why the connection sends by the port that it sends by. Where it has tried raw packets in vain none
+/// are offered any more, so that peers may hear that this end takes merged datagrams.
 void Conn::told_port(uint32_t why) {
   if (why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }

@@ -35,8 +35,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   /// [world] Sends from exactly @p from with this TOS or traffic class; errors do not matter, what does is repeated.
   void send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
-  /// [world] There is no socket for this port's data, which is a raw port's from now on: the handshake does not see it, and
-  /// does not answer it as stray. 0 or -errno.
+  /// [world] There is no socket for this port's data, which is a raw port's from now on: the handshake does not see it,
+  /// and does not answer it as stray. 0 or -errno.
   int ignore_data();
   /// [world] A new descriptor of the socket that gets data, close-on-exec; -errno.
   int dup_data_fd();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/socket_port.h"
 
+#include <linux/in6.h>
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <unistd.h>
@@ -286,7 +287,8 @@ class SharedSocket : public ::testing::TestWithParam<bool> {
     sockaddr_storage to{};
     socklen_t len = sizeof to;
     EXPECT_EQ(0, getsockname(own, reinterpret_cast<sockaddr*>(&to), &len));
-    EXPECT_EQ(1, sendto(p.fd, "x", 1, 0, reinterpret_cast<sockaddr*>(&to), len));
+    const std::vector<char> data(size);
+    EXPECT_EQ(static_cast<ssize_t>(size), sendto(p.fd, data.data(), size, 0, reinterpret_cast<sockaddr*>(&to), len));
     pollfd ready{at->wait_fd(), POLLIN, 0};
     if (poll(&ready, 1, 0) == 0) return false;  // over lo it is there at once, or never
     at->arm();
@@ -302,6 +304,7 @@ class SharedSocket : public ::testing::TestWithParam<bool> {
   std::unique_ptr<SocketPort> at;
   int own = -1;
   uint16_t local = 0;
+  size_t size = 1;
   Peer peers[3] = {{0, -1, {}}, {0, -1, {}}, {0, -1, {}}};
   using Heard = std::vector<bool>;
 };
@@ -357,13 +360,20 @@ TEST_P(SharedSocket, what_comes_by_another_interface_is_always_taken) {
   }
 }
 
-/// Fragments a raw port cannot use. What they are put together to has no DF, if it is IPv4.
+/// Fragments a raw port cannot use. What they are put together to has no DF, or of IPv6 is long and has a flow label.
 TEST_P(SharedSocket, what_may_have_been_fragmented_is_taken) {
-  if (!GetParam()) return;
   for (Peer& p : peers) at->sends(p.path, false);
-  const int may = IP_PMTUDISC_DONT;
-  ASSERT_EQ(0, setsockopt(peers[1].fd, IPPROTO_IP, IP_MTU_DISCOVER, &may, sizeof may));
-  EXPECT_EQ((Heard{false, true, false}), heard());
+  const int dont = IP_PMTUDISC_DONT, off = 0;
+  if (GetParam()) {
+    ASSERT_EQ(0, setsockopt(peers[1].fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont));
+    EXPECT_EQ((Heard{false, true, false}), heard());
+  } else {
+    ASSERT_EQ(0, setsockopt(peers[1].fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, &off, sizeof off));
+    size = 1232;
+    EXPECT_EQ((Heard{false, false, false}), heard());
+    size = 1233;
+    EXPECT_EQ((Heard{true, false, true}), heard());
+  }
 }
 
 /// Of so many the filter does not tell.

@@ -189,7 +189,7 @@ def test_route_moves_to_another_interface_and_back(wires, server, client, ends, 
     goes_by(c, PACKETS)
     goes_by(s, PACKETS)
     before = frames("vb2", wires.b[2])
-    moves_data(c)
+    goes_on(c)
     assert frames("vb2", wires.b[2]) < before + 20
     finish(c)
 
@@ -206,7 +206,7 @@ def test_route_moves_to_a_narrower_wire(wires, server, client):
     moves_data(c)
     wires.by(1, wires.b, A4)
     goes_by(s, ELSEWHERE)
-    moves_data(c)
+    goes_on(c)
     wires.back(wires.a, B4)
     wires.back(wires.b, A4)
     goes_by(c, PACKETS)
@@ -362,7 +362,7 @@ def test_listener_for_this_host_and_others(wires, server, client):
     remote = client(s)
     goes_by(local, ("shm", "same-host"))
     goes_by(s, PACKETS, ("shm", "same-host"))
-    moves_data(local, remote)
+    goes_on(local, remote)
     (qp,) = [q for q in qps_of(s) if q["gauges"]["data_port"] == "packet"]
     assert qp["counters"]["rx_dup"] <= qp["counters"]["rx_pkts"] // 10
     wires.by(1, wires.a, B4)

@@ -396,6 +396,25 @@ def test_killed_peer_is_told(wires, usiw_run, killed):
         wires.back(wires.a, B4)
 
 
+@pytest.mark.parametrize("way", ["packets", "moved", "sockets"])
+def test_killed_peer_with_a_child_is_told(wires, server, client, monkeypatch, way):
+    """A child of fork() goes on to hold its parent's data socket. The server would not find out by itself for long."""
+    monkeypatch.setenv("USIW_PEER_TIMEOUT", "600")
+    if way == "sockets":
+        monkeypatch.setenv("USIW_PORT", "socket")
+    s = server()
+    c = client(s, "--child")
+    if way == "moved":
+        wires.by(1, wires.a, B4)
+        goes_by(c, ELSEWHERE)
+    goes_by(s, ("socket", "wish") if way == "sockets" else PACKETS)
+    c.signal(signal.SIGKILL)
+    c.wait()
+    until(lambda: not qps_of(s), "the server's connection ends")
+    if way == "moved":
+        wires.back(wires.a, B4)
+
+
 def test_children_of_fork(wires, server, client):
     """They come and go, exec or exit, while the parent's connection goes by either port."""
     s = server()

@@ -17,10 +17,13 @@ namespace {
 /// Descriptors of a dead process are closed one after another, its ports perhaps last.
 constexpr int kTries = 100;
 constexpr useconds_t kTryUs = 10'000;
+/// A child of fork() may hold the data socket for as long as it likes. That one can be shared by the same user, which is
+/// left for later, since somebody else's can be as well: until it is connected it may take what is for him.
+constexpr int kTriesAlone = 10;
 
 /// From the port of the dead process. False if it is taken: still, or by somebody else, who then
 /// answers what comes.
-bool reset(const WatchEntry& e) {
+bool reset(const WatchEntry& e, bool share) {
   usiw_cm_conn cm{};
   uint8_t datagram[USIW_CM_MAX_DATAGRAM];
   cm.local_isn = e.local_isn;
@@ -34,11 +37,11 @@ bool reset(const WatchEntry& e) {
   socklen_t remote_len = endpoint_to(e.ends.remote, remote);
   int fd = socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return true;
+  if (const int on = 1; share) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   bool bound = bind(fd, reinterpret_cast<sockaddr*>(&local), local_len) == 0;
   bool taken = !bound && errno == EADDRINUSE;
-  if (bound)
-    for (int copies = 0; copies < 2; copies++)
-      sendto(fd, datagram, len, MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&remote), remote_len);
+  if (bound && connect(fd, reinterpret_cast<sockaddr*>(&remote), remote_len) == 0)
+    for (int copies = 0; copies < 2; copies++) send(fd, datagram, len, MSG_DONTWAIT | MSG_NOSIGNAL);
   close(fd);
   return !taken;
 }
@@ -61,7 +64,7 @@ int watcher_main() {
     bool again = false;
     for (WatchEntry& e : table.entries) {
       if (e.live.load(std::memory_order_acquire) == 0) continue;
-      if (reset(e))
+      if (reset(e, tries >= kTriesAlone))
         e.live.store(0, std::memory_order_relaxed);
       else
         again = true;

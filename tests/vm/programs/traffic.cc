@@ -3,7 +3,7 @@
 //
 //   traffic server [--to IP] [--port P] [--events] [--strict] [--backlog N]
 //   traffic client --from IP --to IP --port P [--connections N] [--seconds S | --rounds N] [--size B]
-//                  [--events] [--forks] [--pause-ms M]
+//                  [--events] [--forks] [--child] [--pause-ms M]
 //   traffic persist --progress FILE --from IP --to IP --port P [--connections N] [--size B] [--events] [--pause-ms M]
 //
 // The server prints `listening PORT` and serves until SIGTERM. Each round of the client is a WRITE in
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
       {"connections", 1, nullptr, 'c'}, {"seconds", 1, nullptr, 's'}, {"rounds", 1, nullptr, 'r'},
       {"size", 1, nullptr, 'b'},    {"events", 0, nullptr, 'e'},  {"forks", 0, nullptr, 'k'},
       {"pause-ms", 1, nullptr, 'm'}, {"strict", 0, nullptr, 'S'},   {"progress", 1, nullptr, 'P'},
-      {"backlog", 1, nullptr, 'B'}, {nullptr, 0, nullptr, 0}};
+      {"backlog", 1, nullptr, 'B'}, {"child", 0, nullptr, 'C'},     {nullptr, 0, nullptr, 0}};
   if (argc > 1) arguments.role = argv[1];
   optind = 2;
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
       case 'b': arguments.size = static_cast<uint32_t>(std::atoi(optarg)); break;
       case 'e': arguments.events = true; break;
       case 'k': arguments.forks = true; break;
+      case 'C': arguments.child = true; break;
       case 'm': arguments.pause_ms = std::atoi(optarg); break;
       case 'S': arguments.strict = true; break;
       case 'P': arguments.progress = optarg; break;

@@ -38,6 +38,7 @@ struct Arguments {
   uint32_t size = 20000;
   bool events = false;   ///< wait in completion channels instead of polling
   bool forks = false;    ///< make children that exit or exec, now and then
+  bool child = false;    ///< leave a child of fork() that lives on
   int pause_ms = 0;      ///< between rounds
   bool strict = false;   ///< server: a completion status that no lost connection explains is as bad as wrong data
   int backlog = 128;     ///< server

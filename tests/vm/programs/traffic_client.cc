@@ -112,6 +112,13 @@ void make_child(uint32_t n) {
   if (status) FAIL("a forked child ended with wait status 0x%x", status);
 }
 
+/// A child that lives on, with all descriptors of its parent, and does nothing.
+void leave_child() {
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  while (child == 0) pause();
+}
+
 /// SIGUSR1: the time is over, after the round that is under way.
 volatile sig_atomic_t over = 0;
 
@@ -132,6 +139,7 @@ int run_client(const Arguments& arguments) {
     end_by_signal();
     std::vector<std::unique_ptr<Connection>> connections;
     for (int i = 0; i < arguments.connections; ++i) connections.push_back(std::make_unique<Connection>(arguments, i));
+    if (arguments.child) leave_child();
     std::printf("connected %d\n", arguments.connections);
     start = tap::now_ms();
     const uint64_t ms = static_cast<uint64_t>(arguments.seconds) * 1000 * tap::patience();

@@ -128,7 +128,9 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (now_ - qp.not_ready.since_ns() >= limit) {
     // What the peer did is what has failed, not the request that it does not take: the Terminate waits behind that.
     if (qp.life.is(Phase::kTerminating)) return end_unanswered(qp);
-    fail(qp, qp.sq.head(), WcStatus::kRnrRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
+    // A READ ahead of what is not taken waits for its answer, and is not at fault.
+    const bool takes = takes_receive(qp.sq.work(qp.sq.head()).opcode);
+    fail(qp, qp.sq.head(), takes ? WcStatus::kRnrRetryExcErr : WcStatus::kWrFlushErr, -ETIMEDOUT, AsyncEvent::kNone);
     return;
   }
   // Repetitions count as well as time: it may have been this end that was stopped.

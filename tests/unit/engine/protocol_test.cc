@@ -96,6 +96,21 @@ TEST_F(Protocol, future_send_without_receive_is_not_accepted) {
   EXPECT_EQ(kRcv, header(out.back()).psn) << "nothing arrived";
 }
 
+/// The peer has taken the READ and gone, and its kernel says of the SEND behind it that nothing is ready.
+TEST_F(Protocol, a_read_ahead_of_what_is_not_received_is_not_at_fault) {
+  read(q, mem->sge(0, 8), 0x1000, 0x77);
+  send(q, mem->sge(8, 8), 2);
+  settle();
+  w.a.engine.qp_shutdown(q);
+  for (int i = 0; i < 300 && w.a.events.failed.empty(); ++i) {
+    inject(trp(USIW_TRP_SACK, kSnd + 1, kSnd + 1, USIW_TRP_F_NOT_READY));
+    settle(10 * kMs);
+  }
+  ASSERT_EQ(1u, w.a.events.failed.size());
+  EXPECT_EQ(-ETIMEDOUT, w.a.events.failed[0].error);
+  EXPECT_EQ((std::vector{kWrFlushErr, kWrFlushErr}), statuses(w.a, w.a.send_cq, 2));
+}
+
 TEST_F(Protocol, not_ready_and_go_on) {
   inject(data(kRcv, send_seg(1, 0, true), bytes("hello")));
   auto out = settle();

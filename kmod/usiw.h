@@ -344,6 +344,12 @@ static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
 	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
 }
 
+/* Do its connections heed USIW_TRP_F_MERGED? */
+static inline bool usiw_qp_merges(const struct usiw_qp *qp)
+{
+	return qp->uctx->caps & USIW_CAP_MERGES;
+}
+
 /* Does it tell which port each connection goes by? */
 static inline bool usiw_qp_tells_port(const struct usiw_qp *qp)
 {

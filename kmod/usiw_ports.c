@@ -5,7 +5,8 @@
  * A context may be without raw packets (USIW_CAP_SOCKETS_ONLY) or without data sockets. To other
  * hosts that is each end's own affair: on the wire there are datagrams either way. Who receives by
  * sockets only says so in the handshake, and where both do, their kernels may hand over several
- * datagrams as one frame (USIW_FEATURE_MERGED).
+ * datagrams as one frame (USIW_FEATURE_MERGED). Who may do so for a while, while messages are long,
+ * says that in the handshake, too (USIW_FEATURE_MERGES), and when it does in each header.
  *
  * Within one host it is not: over lo IP takes no datagram that carries an address of its own host
  * and did not come out of its own sockets, so a raw packet reaches raw ports only, and the ends
@@ -85,6 +86,8 @@ void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp)
 	conn->moves = usiw_qp_moves(qp);
 	if (!conn->takes_packets)
 		usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGED);
+	if (usiw_qp_merges(qp))
+		usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
 }
 
 /*

@@ -10,7 +10,7 @@
 
 /* What the module does with data sockets and ports, if the provider understands it. */
 #define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
-			 USIW_CAP_SOCKETS_ONLY)
+			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
 
 /* Of those that the provider understands: no connection moves without a socket, or unheard. */
 static u64 usiw_agree_caps(u64 caps)
@@ -19,7 +19,7 @@ static u64 usiw_agree_caps(u64 caps)
 	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
 		caps &= ~USIW_CAP_PORT_MOVE;
 	if (!(caps & USIW_CAP_DATA_SOCKET))
-		caps &= ~USIW_CAP_SOCKETS_ONLY;
+		caps &= ~(USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES);
 	return caps;
 }
 

@@ -87,7 +87,8 @@ std::string packet_text(const TraceEvent& e) {
                                                                 {USIW_TRP_F_NOT_READY, "NOT_READY"},
                                                                 {USIW_TRP_F_RETRANS, "RETRANS"},
                                                                 {USIW_TRP_F_PENDING, "PENDING"},
-                                                                {USIW_TRP_F_STRAY, "STRAY"}};
+                                                                {USIW_TRP_F_STRAY, "STRAY"},
+                                                                {USIW_TRP_F_MERGED, "MERGED"}};
   const std::string way = e.kind == TraceKind::kTx ? "TX " : "RX ";
   const std::span kept(reinterpret_cast<const std::byte*>(e.bytes), e.kept);
   TrpHeader h;

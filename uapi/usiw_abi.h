@@ -61,6 +61,8 @@
 #define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context ever goes
 						 * by raw packets. CONNECT never has PACKET, and the
 						 * handshake offers USIW_FEATURE_MERGED */
+#define USIW_CAP_MERGES		(1ull << 4)	/* with DATA_SOCKET: connections heed USIW_TRP_F_MERGED. The
+						 * handshake offers USIW_FEATURE_MERGES */
 
 /* Driver data of GET_CONTEXT, request. All of it is needed. */
 struct usiw_alloc_ucontext_req {
@@ -428,6 +430,7 @@ enum usiw_port_why {
 	USIW_PORT_WHY_DOWN	= 11,	/* the interface is down */
 	USIW_PORT_WHY_MTU	= 12,	/* what is outstanding is longer than the path's MTU */
 	USIW_PORT_WHY_SILENT	= 13,	/* nothing came through by the other port */
+	USIW_PORT_WHY_LONG	= 14,	/* its messages are long, and the kernel moves many datagrams at once */
 	USIW_PORT_WHY_MAX,
 };
 

@@ -87,6 +87,7 @@
 	NAME(NO_SOCKET, "no-socket") \
 	NAME(DOWN, "down") \
 	NAME(MTU, "mtu") \
-	NAME(SILENT, "silent")
+	NAME(SILENT, "silent") \
+	NAME(LONG, "long")
 
 #endif /* USIW_NAMES_H */

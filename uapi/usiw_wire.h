@@ -95,6 +95,11 @@ enum usiw_trp_opcode {
  */
 #define USIW_TRP_F_CE_COUNT	0x1c0
 #define USIW_TRP_CE_SHIFT	6
+/*
+ * DATA, SHUTDOWN, SACK: for now this end receives by its UDP socket, and takes datagrams there that
+ * its kernel gets as one frame. Where both have agreed on USIW_FEATURE_MERGES.
+ */
+#define USIW_TRP_F_MERGED	0x200
 
 /*
  * SACK payload: a bitmap of what has arrived from ack_psn on, (psn - ack_psn + 7) / 8
@@ -127,6 +132,9 @@ enum usiw_trp_opcode {
 /* This end receives by UDP sockets only, for the life of the connection: what the kernel below both ends hands
  * over as one frame for several datagrams (UDP GSO) arrives as datagrams. A raw port would see the frame. */
 #define USIW_FEATURE_MERGED	0x00000001u
+/* Both: may receive by UDP sockets for a while, where one says so by USIW_TRP_F_MERGED the other sends such
+ * frames, and the connection carries long messages. */
+#define USIW_FEATURE_MERGES	0x00000002u
 
 /**
  * struct usiw_cm_params - payload of REQ and ACCEPT, followed by private data

@@ -62,7 +62,8 @@ static void test_context_sizes(void)
 	memcpy(&info, resp, sizeof(info));
 	CHECK_EQ(info.counters_size, USIW_COUNTERS_SIZE);
 	CHECK_EQ(info.comp_mask, 0);
-	CHECK_EQ(info.caps & ~(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY), 0);
+	CHECK_EQ(info.caps & ~(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
+			       USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES), 0);
 
 	/* What it does not know is refused, unless it is a capability. */
 	newer.more[7] = 1;

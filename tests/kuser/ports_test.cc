@@ -77,6 +77,17 @@ TEST_F(Ports, merged__agreed_where_both_ends_take_sockets_only) {
   }
 }
 
+TEST_F(Ports, merges__agreed_where_both_processes_heed_it) {
+  constexpr uint64_t kMerges = kAny | USIW_CAP_MERGES, kOnlyMerges = kSocketsOnly | USIW_CAP_MERGES;
+  for (const auto& [c, s] : {std::pair{kMerges, kMerges}, {kMerges, kAny}, {kAny, kMerges}, {kMerges, kOnlyMerges},
+                             {kOnlyMerges, kMerges}, {kMerges, kPacketsOnly}}) {
+    ASSERT_EQ(meet(c, s, false), 0);
+    const uint32_t agreed = (c & s & USIW_CAP_MERGES) != 0 ? USIW_FEATURE_MERGES : 0;
+    EXPECT_EQ(at_client().features, agreed) << c << s;
+    EXPECT_EQ(at_server().features, agreed) << c << s;
+  }
+}
+
 // It may have been told that it can merge: a raw port must not come into being behind that.
 TEST_F(Ports, packets__never_offered_to_who_takes_sockets_only) {
   ASSERT_EQ(meet(kSocketsOnly, kAny, false), 0);

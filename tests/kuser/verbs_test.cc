@@ -131,10 +131,10 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, caps_);
   constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
-                        USIW_CAP_SOCKETS_ONLY;
+                        USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;
   EXPECT_EQ(caps_ & ~known, 0u);
   EXPECT_EQ(caps_, known);
-  req.caps = USIW_CAP_SOCKETS_ONLY;  // means nothing without data sockets
+  req.caps = USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;  // mean nothing without data sockets
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(caps_, 0u);
   req.caps = 0;

@@ -395,6 +395,14 @@ def test_handshake_problems(tmp_path):
     expect(tmp_path, [req, (A, w.data(A, 0, 0, w.send()))], "before ACCEPT")
 
 
+def test_merged_is_said_where_it_was_agreed_on(tmp_path):
+    req, accept, confirm = HANDSHAKE
+    told = (B, w.sack(B, 0, flags=u.F_MERGED))
+    expect(tmp_path, [req, accept, confirm, told], "has not agreed to")
+    agreed = [(A, w.req(features=u.FEATURE_MERGES)), (B, w.accept(features=u.FEATURE_MERGES)), confirm, told]
+    assert u.check_stream(load(tmp_path, [w.frame(who, w.other(who), p) for who, p in agreed])) == []
+
+
 def test_without_a_request(tmp_path):
     frames = [w.frame(A, B, w.data(A, 0, 0, w.send()))]
     problems = u.check_stream(load(tmp_path, frames, port=B[1]))

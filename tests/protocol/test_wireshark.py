@@ -144,6 +144,7 @@ def test_every_kind_of_datagram(tmp_path):
         (B, w.sack(B, 1, (0, 1, 0, 0, 1, 1, 0, 0, 0, 1))),
         (B, w.sack(B, 1, flags=u.F_NOT_READY)),
         (B, w.sack(B, 1, flags=u.F_TELLS_CE | 5 << u.CE_SHIFT)),
+        (B, w.sack(B, 1, flags=u.F_TELLS_CE | u.F_MERGED)),
         (B, w.data(B, 1, 4, w.terminate(1, 1, 2, ddp, b"", 14))),
         (B, w.data(B, 2, 4, w.terminate(0, 1, 1, w.untagged(1, 1, 3), read, 46))),
         (B, w.data(B, 3, 4, w.terminate(2, 0, 0))),

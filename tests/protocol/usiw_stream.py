@@ -66,6 +66,7 @@ class Connection:
         self.told = set()          # ISNs that PENDING has told
         self.sent = {who: Direction() for who in self.flow}
         self.mtu = None
+        self.merges = False
         if req:
             self.sent[req.src].isn = req.psn
 
@@ -128,6 +129,7 @@ class Connection:
         self.mtu = min(mine.mtu, offer.mtu)
         self.sent[self.initiator].edge = mine.window
         self.sent[d.src].edge = offer.window
+        self.merges = bool(mine.features & u.FEATURE_MERGES)
         self.sent[self.initiator].ord = min(offer.ord, mine.ird)
         self.sent[d.src].ord = mine.ord
         return None
@@ -223,6 +225,8 @@ class Connection:
         acked = self.offset(d.ack_psn, d.dst)
         if acked < 0:
             return self.bad(d, "acknowledges what is before the ISN")
+        if d.flags & u.F_MERGED and self.accept is not None and not self.merges:
+            self.bad(d, "takes merged datagrams, and has not agreed to")
         peer.acked = max(peer.acked, acked)
         if d.credit and peer.edge is not None:
             peer.edge = max(peer.edge, acked + d.credit)

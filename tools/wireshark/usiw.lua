@@ -17,11 +17,11 @@ local OPCODES = { [0] = "DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "
 local F_ACK_REQ, F_NOT_READY, F_RETRANS, F_PENDING, F_STRAY = 0x001, 0x002, 0x004, 0x008, 0x010
 local FLAGS = {
   { F_ACK_REQ, "ACK_REQ" }, { F_NOT_READY, "NOT_READY" }, { F_RETRANS, "RETRANS" },
-  { F_PENDING, "PENDING" }, { F_STRAY, "STRAY" },
+  { F_PENDING, "PENDING" }, { F_STRAY, "STRAY" }, { 0x200, "MERGED" },
 }
-local F_TELLS_CE, CE_COUNT = 0x020, 0x1c0
+local F_TELLS_CE, CE_COUNT, F_MERGED = 0x020, 0x1c0, 0x200
 local FLAGS_OF = {
-  [DATA] = 0x1e5, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0x1e5, [SACK] = 0x1e3,
+  [DATA] = 0x3e5, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0x3e5, [SACK] = 0x3e3,
   [CONFIRM] = 0, [RESET] = F_STRAY,
 }
 local REASONS = {
@@ -69,6 +69,7 @@ local f = {
   retrans = ProtoField.bool("usiw.flags.retrans", "Sent before", 16, nil, F_RETRANS),
   pending = ProtoField.bool("usiw.flags.pending", "Not decided yet", 16, nil, F_PENDING),
   tells_ce = ProtoField.bool("usiw.flags.tells_ce", "Tells of congestion marks", 16, nil, F_TELLS_CE),
+  merged = ProtoField.bool("usiw.flags.merged", "Takes merged datagrams", 16, nil, F_MERGED),
   ce = ProtoField.uint16("usiw.ce", "Headers that have told of marks", base.DEC, nil, CE_COUNT),
   stray = ProtoField.bool("usiw.flags.stray", "Answer to a stray datagram", 16, nil, F_STRAY),
   credit = ProtoField.uint16("usiw.credit", "Credit", base.DEC),
@@ -346,7 +347,7 @@ function trp.dissector(tvb, pinfo, root)
   tree:add(f.ack_psn, tvb(4, 4))
   tree:add(f.opcode, tvb(8, 2))
   local sub = tree:add(f.flags, tvb(8, 2))
-  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce }) do
+  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce, f.merged }) do
     sub:add(flag, tvb(8, 2))
   end
   if math.floor(flags / F_TELLS_CE) % 2 == 1 then sub:add(f.ce, tvb(8, 2)) end

@@ -49,9 +49,11 @@ struct Path {
   uint32_t tag = 0;    ///< the port's own
   uint32_t socket = UINT32_MAX;  ///< the socket port's own
   bool merge = false;  ///< the peer can be sent frames that the kernel has yet to take apart
+  uint32_t merge_above = 0;  ///< ... if they carry more UDP payload than this, bytes
   bool sees_ce = true;  ///< RxBuf::ce is true of what has been marked; the ports' word
   bool ect = false;  ///< what is sent may be marked (ECT(0), RFC 3168); the engine's word
   bool by_socket = false;  ///< sends by its socket; the socket port's own
+  bool merging = false;    ///< takes merged datagrams for now; the socket port's own
   bool other_host = false;  ///< the peer is elsewhere: no memory is shared with it
   bool marked = false;  ///< flow.local_addr is marked with the interface, and nothing goes by raw packets
 

@@ -150,7 +150,7 @@ bool EthdevPort::open(const Spec& spec, std::string& why, int& error) {
   // Until a connection names its port nothing may pass: the netdev's whole traffic would.
   fcntl(fd_, F_SETFD, FD_CLOEXEC);
   int on = 1;
-  if (int rc = filter_.attach(fd_); rc != 0) {
+  if (int rc = filter_.attach(fd_, kEthernetLen + mtu_); rc != 0) {
     error = rc;
     why = "socket filter on " + spec.ifname + " failed: " + strerror(rc);
     return false;

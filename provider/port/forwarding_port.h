@@ -28,6 +28,7 @@ class ForwardingPort : public NetPort {
   int add_flow(Path& path, int fd) override { return inner_->add_flow(path, fd); }
   void remove_flow(const Path& path) override { inner_->remove_flow(path); }
   void sends(Path& path, bool yes) override { inner_->sends(path, yes); }
+  void merges(Path& path, bool yes) override { inner_->merges(path, yes); }
   int control_fd() const override { return inner_->control_fd(); }
   void control() override { inner_->control(); }
   bool arm() override { return inner_->arm(); }

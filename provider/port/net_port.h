@@ -29,6 +29,11 @@ class NetPort : public Port {
   /// nothing. [engine held]
   virtual void sends(Path& path, bool yes) { (void)path, (void)yes; }
 
+  /// What is sent to the connection of @p path, which goes by this port and hears nothing else, may come merged for
+  /// now, or no more; Path::merge says it of all the time. Saying the same again looks whether it still can be.
+  /// [engine held]
+  virtual void merges(Path& path, bool yes) { (void)path, (void)yes; }
+
   /// poll(2) says readable when control() has something to do; -1: never. Belongs to the port.
   virtual int control_fd() const { return -1; }
   /// What is neither data nor urgent. [engine held, not on the data path]

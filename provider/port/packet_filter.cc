@@ -23,6 +23,8 @@ class Program {
   void load_ancillary(uint32_t what) {
     stmt(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(SKF_AD_OFF) + what);
   }
+  void load_length() { stmt(BPF_LD | BPF_W | BPF_LEN, 0); }
+  void reject_above(uint32_t value) { code_.push_back({BPF_JMP | BPF_JGT | BPF_K, kReject, 0, value}); }
   void require(uint32_t value) { code_.push_back({BPF_JMP | BPF_JEQ | BPF_K, 0, kReject, value}); }
   void reject_if(uint32_t value) { code_.push_back({BPF_JMP | BPF_JEQ | BPF_K, kReject, 0, value}); }
   void reject_if_bits(uint32_t bits) {
@@ -81,8 +83,9 @@ void reject_kernel_opcodes(Program& p, uint32_t trp_at) {
 
 }  // namespace
 
-int PacketFilter::attach(int fd) {
+int PacketFilter::attach(int fd, uint32_t longest) {
   fd_ = fd;
+  longest_ = longest;
   return install();
 }
 
@@ -109,6 +112,9 @@ int PacketFilter::install() {
   p.require(PACKET_HOST);
   p.load_ancillary(SKF_AD_VLAN_TAG_PRESENT);
   p.require(0);
+  // Several datagrams as one frame: a socket gets them.
+  p.load_length();
+  p.reject_above(longest_);
   std::vector<size_t> to_ports;
 
   p.load_half(12);

@@ -14,13 +14,15 @@ namespace usiw {
 /// The set of local UDP ports (with a count of users each) behind the filter of one
 /// socket. Takes UDP over IPv4 (no options, no fragments) and IPv6, addressed to this
 /// host, without VLAN tag, with an opcode that the engine handles, to one of the
-/// ports. Above kMaxPorts ports every UDP port passes. Not thread-safe.
+/// ports, as long as one packet may be: what is longer is several datagrams that the
+/// kernel has yet to take apart, which a UDP socket gets. Above kMaxPorts ports every UDP
+/// port passes. Not thread-safe.
 class PacketFilter {
  public:
   static constexpr size_t kMaxPorts = 64;
 
-  /// Attaches the filter that rejects everything. 0 or an errno value.
-  int attach(int fd);
+  /// Attaches the filter that rejects everything. @p longest: frame, bytes. 0 or an errno value.
+  int attach(int fd, uint32_t longest);
   /// @p port in network byte order. 0 or an errno value.
   int add(uint16_t port);
   void remove(uint16_t port);
@@ -29,6 +31,7 @@ class PacketFilter {
   int install();
 
   int fd_ = -1;
+  uint32_t longest_ = 0;
   std::map<uint16_t, unsigned> ports_;  ///< host byte order -> users
 };
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "port/socket_port.h"
 
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/udp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -107,6 +111,15 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
   return addressed;
 }
 
+/// The netdev may put several datagrams into one frame on their way up (GRO). Also if that cannot be told.
+bool netdev_merges(int fd, uint32_t ifindex) {
+  ethtool_value gro{.cmd = ETHTOOL_GGRO, .data = 1};
+  ifreq request{};
+  request.ifr_data = reinterpret_cast<char*>(&gro);
+  if (if_indextoname(ifindex, request.ifr_name) == nullptr || ioctl(fd, SIOCETHTOOL, &request) != 0) return true;
+  return gro.data != 0;
+}
+
 /// The local address and port to which a socket is bound, and the interface where the address is a link's.
 void read_bound(const sockaddr_storage& name, FlowKey& flow, uint32_t& scope) {
   read_end(name, flow.local_addr, flow.local_port);
@@ -178,6 +191,8 @@ int SocketPort::add_flow(Path& path, int fd) {
     Socket& s = sockets_[i];
     if (s.connected || !s.serves(path) || (fd >= 0 && !(s.flow == bound && s.scope == scope))) continue;
     s.users++;
+    s.merging += path.merge;
+    set_gro(s);
     path.socket = i;
     path.by_socket = true;
     path.sees_ce = s.sees_ce;
@@ -197,14 +212,13 @@ int SocketPort::add_flow(Path& path, int fd) {
   }
   widen(fd, SO_RCVBUFFORCE, SO_RCVBUF);
   widen(fd, SO_SNDBUFFORCE, SO_SNDBUF);
-  // Else whoever has made the socket has said it.
-  if (const int on = 1; connected && path.merge) setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on);
   // Nor is it new, as a rule, where connections share it: what it was told to take last is over.
   if (!connected) detach_filter(fd);
   if (slot == sockets_.size()) sockets_.emplace_back();
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
-  sockets_[slot] = {.fd = fd, .users = 1, .connected = connected, .sees_ce = path.sees_ce,
-                     .flow = connected ? path.flow : bound, .scope = scope};
+  sockets_[slot] = {.fd = fd, .users = 1, .merging = path.merge, .connected = connected, .sees_ce = path.sees_ce,
+                    .flow = connected ? path.flow : bound, .scope = scope};
+  set_gro(sockets_[slot]);
   path.socket = slot;
   path.by_socket = true;
   open_++;
@@ -215,9 +229,12 @@ int SocketPort::add_flow(Path& path, int fd) {
 void SocketPort::remove_flow(const Path& path) {
   Socket* s = socket_of(path);
   if (s == nullptr) return;
+  s->merging -= path.merge + path.merging;
   if (path.by_socket) set_sender(*s, path.flow.remote_port, false);
-  if (--s->users != 0) return filter(*s);
-  // The socket may live on in other descriptors, and epoll watches the socket.
+  s->users--;
+  set_gro(*s);  // the socket may live on in other descriptors
+  if (s->users != 0) return filter(*s);
+  // ... and epoll watches the socket.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
   close(s->fd);
   if (!s->senders.empty()) sending_--;
@@ -233,6 +250,25 @@ void SocketPort::sends(Path& path, bool yes) {
   set_sender(*s, path.flow.remote_port, yes);
   filter(*s);
   looks_ = kLooks;
+}
+
+void SocketPort::merges(Path& path, bool yes) {
+  Socket* s = socket_of(path);
+  if (s == nullptr) return;
+  s->merging += yes;
+  s->merging -= path.merging;
+  path.merging = yes;
+  set_gro(*s);
+}
+
+/// Merged datagrams come as such (UDP_GRO) while every connection of the socket takes them and hears nothing else, or
+/// the netdev merges nothing by itself: what it merges on its way to one of the others a raw port could not tell from a
+/// datagram. What comes merged all the same is taken apart by the kernel.
+void SocketPort::set_gro(Socket& s) const {
+  const int on = s.merging != 0 && (s.merging == s.users || !netdev_merges(s.fd, unmarked_));
+  if (s.gro == (on != 0)) return;
+  s.gro = on != 0;
+  setsockopt(s.fd, SOL_UDP, UDP_GRO, &on, sizeof on);
 }
 
 /// A connection of the socket to the peer's port @p peer sends by it from now on, or no more.
@@ -336,7 +372,7 @@ size_t SocketPort::alike(std::span<const TxBuf> bufs) {
   while (n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && bufs[n - 1].len == bufs[0].len &&
          bufs[n].len <= bufs[0].len && bufs[n].len != 0 && bytes + bufs[n].len <= kMessageMost)
     bytes += bufs[n++].len;
-  return n;
+  return bytes > bufs[0].path->merge_above ? n : 1;
 }
 
 size_t SocketPort::tx(std::span<TxBuf> bufs) {

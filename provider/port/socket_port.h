@@ -43,6 +43,7 @@ class SocketPort final : public NetPort {
   int add_flow(Path& path, int fd) override;
   void remove_flow(const Path& path) override;
   void sends(Path& path, bool yes) override;
+  void merges(Path& path, bool yes) override;
 
  private:
   static constexpr size_t kBatch = 64;    ///< messages per call, sending
@@ -58,7 +59,9 @@ class SocketPort final : public NetPort {
   /// What Path::socket counts.
   struct Socket {
     int fd = -1;         ///< -1: free
-    unsigned users = 0;  ///< connections
+    unsigned users = 0;    ///< connections
+    unsigned merging = 0;  ///< of these, those that take merged datagrams, for now or always
+    bool gro = false;      ///< the kernel hands them over as such
     bool connected = false;
     bool filtered = false;  ///< takes only what attach_beside_filter() lets through
     std::vector<uint16_t> senders{};  ///< the peers' ports of those connections that send by it
@@ -98,6 +101,7 @@ class SocketPort final : public NetPort {
   void set_sender(Socket& s, uint16_t peer, bool yes);
   void filter(Socket& s) const;
   static void set_ect(Socket& s, const Path& path);
+  void set_gro(Socket& s) const;
   size_t take_turns(std::span<RxBuf> bufs);
   bool receive(const Socket& from);
   bool passes();

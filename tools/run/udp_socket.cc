@@ -212,9 +212,6 @@ int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
     int fd = open_socket(local_, Sharing::kOwnData);
     if (fd < 0) return fd;
-    // What was sent as one message need not be taken apart. Not where raw packets may come to the same port: a netdev would
-    // merge these, too, and packet sockets see frames as merged.
-    if (!packets_possible()) set_option(fd, SOL_UDP, UDP_GRO, 1);
     // Of the two sockets on the port, which one gets it.
     if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) {
       USIW_REAL(close)(fd);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <net/if.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -170,6 +171,26 @@ TEST_F(EthdevPortTest, ManyBurstsDoNotStall) {
   }
   EXPECT_EQ(sent, 32000u);
   EXPECT_EQ(got, sent);
+  close(fd);
+}
+
+/// Several datagrams as one frame, which the kernel has yet to take apart: nobody could tell where each ends.
+TEST_F(EthdevPortTest, MergedDatagramsAreTheSockets) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  const int fd = sink(), from = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), each = 1000;
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  sockaddr_in to{};
+  socklen_t len = sizeof to;
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&to), &len), 0);
+  ASSERT_EQ(connect(from, reinterpret_cast<sockaddr*>(&to), len), 0);
+  const char five[5000] = {};
+  ASSERT_EQ(::send(from, five, each, 0), each);
+  EXPECT_EQ(receive(*port, 1), 1u);
+  ASSERT_EQ(setsockopt(from, SOL_UDP, UDP_SEGMENT, &each, sizeof each), 0);
+  ASSERT_EQ(::send(from, five, sizeof five, 0), static_cast<ssize_t>(sizeof five));
+  EXPECT_EQ(receive(*port, 1), 0u);
+  close(from);
   close(fd);
 }
 

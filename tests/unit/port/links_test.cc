@@ -118,5 +118,30 @@ TEST_P(TwoLinks, a_flow_of_one_link_gets_nothing_by_the_other) {
   }
 }
 
+/// A netdev that puts several datagrams into one frame may do so with those that another connection of the socket hears
+/// as raw packets. A veth device does not, unless it is told to.
+TEST(Merging, beside_raw_packets_only_while_the_netdev_merges_nothing) {
+  if (!make_two_links()) GTEST_SKIP() << "needs root";
+  int error = 0;
+  uint16_t from = 0, to = 0;
+  auto a = SocketPort::create(kMtu, error), b = SocketPort::create(kMtu, error, if_nametoindex("d0"));
+  const int fa = data_socket(true, from), fb = data_socket(true, to);
+  Path path = path_between(true, from, to), back = path_between(true, to, from), other = path_between(true, to, 9);
+  ASSERT_EQ(0, a->add_flow(path, fa));
+  ASSERT_EQ(0, b->add_flow(back, fb));
+  ASSERT_EQ(0, b->add_flow(other, -1));
+  b->sends(other, false);
+  path.merge = true;
+  EXPECT_FALSE(comes_merged(*a, path, *b));
+  b->merges(back, true);
+  EXPECT_TRUE(comes_merged(*a, path, *b));
+  ASSERT_EQ(0, std::system("ethtool -K d0 gro on"));
+  b->merges(back, true);
+  EXPECT_FALSE(comes_merged(*a, path, *b));
+  ASSERT_EQ(0, std::system("ethtool -K d0 gro off"));
+  b->merges(back, true);
+  EXPECT_TRUE(comes_merged(*a, path, *b));
+}
+
 }  // namespace
 }  // namespace usiw

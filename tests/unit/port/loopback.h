@@ -104,6 +104,18 @@ inline std::vector<Got> receive(NetPort& at, size_t count) {
   return all;
 }
 
+/// Whether 40 datagrams come as one message: nothing is left in the socket then when the first has been taken.
+inline bool comes_merged(NetPort& from, const Path& path, NetPort& at) {
+  EXPECT_EQ(40u, send(from, path, std::vector<uint32_t>(40, 1000)));
+  RxBuf first;
+  EXPECT_EQ(1u, at.rx(std::span(&first, 1)));
+  pollfd p{at.wait_fd(), POLLIN, 0};
+  const bool rest_waits = poll(&p, 1, 0) == 1;
+  at.rx_free(std::span(&first, 1));
+  EXPECT_EQ(39u, receive(at, 39).size());
+  return !rest_waits;
+}
+
 }  // namespace usiw
 
 #endif  // USIW_TESTS_PORT_LOOPBACK_H

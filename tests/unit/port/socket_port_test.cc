@@ -34,6 +34,8 @@ class SocketPorts : public ::testing::TestWithParam<bool> {
     ASSERT_EQ(0, b->add_flow(back, fb));
   }
 
+  bool merged() { return comes_merged(*a, path, *b); }
+
   std::unique_ptr<SocketPort> a, b;
   uint16_t port_a = 0, port_b = 0;
   Path path{}, back{};
@@ -478,6 +480,50 @@ TEST_P(MergedPorts, datagrams_of_any_length_in_any_order) {
   for (int i = 0; i < 3; i++) exchange(mixed);
 }
 
+/// ... for the connections that take them so, and while all of a socket do.
+class MergingPorts : public SocketPorts {
+ protected:
+  void SetUp() override {
+    SocketPorts::SetUp();
+    path.merge = true;
+  }
+};
+
+TEST_P(MergingPorts, for_a_while) {
+  EXPECT_FALSE(merged()) << "the kernel takes it apart";
+  b->merges(back, true);
+  EXPECT_TRUE(merged());
+  b->merges(back, false);
+  EXPECT_FALSE(merged());
+}
+
+TEST_P(MergingPorts, not_while_another_connection_of_the_socket_may_hear_raw_packets) {
+  b->merges(back, true);
+  Path other = path_between(GetParam(), port_b, 9);
+  ASSERT_EQ(0, b->add_flow(other, -1));
+  EXPECT_FALSE(merged());
+  b->merges(other, true);
+  EXPECT_TRUE(merged());
+  b->merges(other, false);
+  EXPECT_FALSE(merged());
+  b->remove_flow(other);
+  EXPECT_TRUE(merged());
+  other.merge = true;  // all the time
+  ASSERT_EQ(0, b->add_flow(other, -1));
+  EXPECT_TRUE(merged());
+  b->remove_flow(other);
+  EXPECT_TRUE(merged());
+}
+
+/// What the peer might take for one datagram goes out as several.
+TEST_P(MergingPorts, only_what_is_longer_than_any_datagram_of_the_connection) {
+  b->merges(back, true);
+  path.merge_above = 40'000;
+  EXPECT_FALSE(merged());
+  path.merge_above = 39'999;
+  EXPECT_TRUE(merged());
+}
+
 /// Without checksums no message is taken apart. That a netdev or a path cannot do it now does not mean that it never can.
 TEST_P(MergedPorts, a_refusal_is_not_for_ever) {
   const int fa = data_socket(GetParam(), port_a);
@@ -492,17 +538,6 @@ TEST_P(MergedPorts, a_refusal_is_not_for_ever) {
   };
   const int accept_none = 1;
   if (!GetParam()) setsockopt(fd, SOL_UDP, UDP_NO_CHECK6_RX, &accept_none, sizeof accept_none);
-  // Whether 40 datagrams came as one message: nothing is left in the socket then when the first has been taken.
-  const auto merged = [&] {
-    EXPECT_EQ(40u, send(*a, path, std::vector<uint32_t>(40, 1000)));
-    RxBuf first;
-    EXPECT_EQ(1u, b->rx(std::span(&first, 1)));
-    pollfd p{b->wait_fd(), POLLIN, 0};
-    const bool rest_waits = poll(&p, 1, 0) == 1;
-    b->rx_free(std::span(&first, 1));
-    EXPECT_EQ(39u, receive(*b, 39).size());
-    return !rest_waits;
-  };
   ASSERT_TRUE(merged());
   checksums(1);
   ASSERT_FALSE(merged());
@@ -570,6 +605,7 @@ TEST_P(MergedPorts, too_long_datagrams_are_counted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, MergedPorts, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });
+INSTANTIATE_TEST_SUITE_P(, MergingPorts, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });
 
 TEST_P(SocketPorts, wait_fd_is_readable_while_something_waits) {
   pollfd p{b->wait_fd(), POLLIN, 0};

@@ -131,6 +131,7 @@ void Engine::Impl::send_turn(QpContext& qp, unsigned quantum) {
   qp.active_hook.unlink();
   // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
   if (qp.ack.repetition_at_once()) send_sack(qp, 0);
+  if (qp.longs.due()) [[unlikely]] look_for_long(qp);
   if (transmit(qp, quantum)) activate(qp);
 }
 
@@ -253,9 +254,9 @@ void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
 void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
 int Engine::qp_also(Qp* qp, int port) { return impl_->qp_also(context(qp), port); }
-void Engine::qp_move(Qp* qp, int port, uint64_t review_at) { impl_->qp_move(context(qp), port, review_at); }
+void Engine::qp_move(Qp* qp, const EngineEvents::PortAnswer& to) { impl_->qp_move(context(qp), to); }
 void Engine::qp_path(Qp* qp, const Path& path, uint32_t mtu) { impl_->qp_path(context(qp), path, mtu); }
-uint32_t Engine::qp_longest(Qp* qp) const { return impl_->longest(context(qp)); }
+EngineEvents::PortAsked Engine::qp_ways(Qp* qp) const { return impl_->ways(context(qp), impl_->clock_.now_ns()); }
 
 unsigned Engine::progress() { return impl_->progress(); }
 uint64_t Engine::next_deadline_ns() const { return impl_->next_deadline(); }

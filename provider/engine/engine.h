@@ -48,12 +48,15 @@ class EngineEvents {
     bool silent;       ///< nothing gets through as it goes now; else the time for a review has come
     uint32_t longest;  ///< IP packet of the longest datagram that is not acknowledged, bytes
     uint64_t now;
+    bool long_messages = false;  ///< most of what is sent and received belongs to long messages
   };
   struct PortAnswer {
     int port = -1;                    ///< -1: as it does
     uint64_t review_at = UINT64_MAX;  ///< when to be asked again even if all goes well
+    bool merging = false;  ///< that port takes merged datagrams: the peer is told
+    bool alone = false;    ///< nothing that the other one brings is taken
   };
-  /// Only of a connection that has two (qp_also()).
+  /// Only of a connection that has two (qp_also()), or merges.
   virtual PortAnswer qp_which_port(Qp& qp, const PortAsked& asked) {
     (void)qp, (void)asked;
     return {};
@@ -161,15 +164,14 @@ class Engine {
   /// A second port: what it brings for the connection is taken as well, and the connection may move to it. 0, or
   /// EINVAL: no connection, no such port, or one that has no room for what the connection's MTU allows.
   int qp_also(Qp* qp, int port);
-  /// The connection goes on by @p port, one of its two: what is outstanding stays as it was cut, nothing is lost.
+  /// The connection goes on by one of its two ports: what is outstanding stays as it was cut, nothing is lost.
   /// Another port than now is another way, of which nothing is known: RTT and congestion window start anew.
-  /// @p review_at: as in PortAnswer.
-  void qp_move(Qp* qp, int port, uint64_t review_at = UINT64_MAX);
+  void qp_move(Qp* qp, const EngineEvents::PortAnswer& to);
   /// The way has changed: MACs and what the ports keep in @p path (its flow is the connection's), and the path MTU
   /// (no more than the connection's is used), by which segments are cut from now on.
   void qp_path(Qp* qp, const Path& path, uint32_t mtu);
-  /// IP packet of the longest datagram that is not acknowledged, bytes; 0 if there is none.
-  uint32_t qp_longest(Qp* qp) const;
+  /// What qp_which_port() would be asked now, but for silence.
+  EngineEvents::PortAsked qp_ways(Qp* qp) const;
 
   // ---- Data path: engine held ----
 

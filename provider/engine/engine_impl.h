@@ -164,10 +164,14 @@ struct Engine::Impl {
   // ---- move.cc: by which port ----
   void cut_by(QpContext& qp, uint32_t mtu);
   int qp_also(QpContext& qp, int port);
-  void qp_move(QpContext& qp, int port, uint64_t review_at);
+  void qp_move(QpContext& qp, const EngineEvents::PortAnswer& to);
   void qp_path(QpContext& qp, const Path& path, uint32_t mtu);
+  static void refresh_path(QpContext& qp);
   uint32_t longest(QpContext& qp) const;
+  EngineEvents::PortAsked ways(QpContext& qp, uint64_t now) const;
   [[gnu::noinline]] void ask_port(QpContext& qp, bool silent);
+  [[gnu::noinline]] void look_for_long(QpContext& qp);
+  [[gnu::noinline]] bool drop_unheard(QpContext& qp, int port, const RxBuf& buf);
   [[gnu::noinline]] bool silent_since(QpContext& qp, uint64_t since);
   [[gnu::noinline]] void peer_repeats(QpContext& qp);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file marks.h
 /// Congestion marks of routers (ECN, RFC 3168): this end tells the peer of those on what comes, and hears from the peer
-/// of those on what it sends. A header has three bits for them: how many headers have told of marks so far.
+/// of those on what it sends. A header has three bits for them: how many headers have told of marks so far. One more
+/// bit of each header says whether its sender takes merged datagrams, and is told and heard here as well.
 #ifndef USIW_ENGINE_MARKS_H
 #define USIW_ENGINE_MARKS_H
 
@@ -16,7 +17,7 @@ namespace usiw {
 class Marks {
  public:
   /// @p sees: this end's ports see marks. An end that does not tells nothing, and sends nothing that can be marked.
-  void start(bool sees) { tell_ = sees ? USIW_TRP_F_TELLS_CE : 0; }
+  void start(bool sees) { tell_ = sees ? kTells : uint16_t{0}; }
 
   /// A datagram in the window has come with a mark.
   void came() { fresh_ = true; }
@@ -24,7 +25,7 @@ class Marks {
   uint16_t flags() {
     if (fresh_) [[unlikely]] {
       fresh_ = false;
-      if (tell_ != 0) tell_ = static_cast<uint16_t>((tell_ & ~kCount) | ((tell_ + kOne) & kCount));
+      if ((tell_ & kTells) != 0) tell_ = static_cast<uint16_t>((tell_ & ~kCount) | ((tell_ + kOne) & kCount));
     }
     return tell_;
   }
@@ -34,12 +35,22 @@ class Marks {
   /// The peer has told, by a header whose numbers fit. true: of new marks.
   bool hear(uint16_t flags) {
     const auto bits = static_cast<uint16_t>(flags & kAll);
-    if (bits == heard_ || (bits & USIW_TRP_F_TELLS_CE) == 0) return false;
-    const unsigned step = (bits - heard_) & kCount;
+    const unsigned step = ((bits & kCount) - (heard_ & kCount)) & kCount;
     if (step > kCount / 2) return false;  // overtaken by a later one
-    heard_ = bits;
-    return step != 0;
+    const bool tells = (bits & kTells) != 0;
+    heard_ = static_cast<uint16_t>(tells ? bits : (heard_ & ~kMerged) | (bits & kMerged));
+    return tells && step != 0;
   }
+
+  /// This end takes merged datagrams from now on, or no more. true: that is news.
+  bool merge(bool yes) {
+    const auto tell = static_cast<uint16_t>(yes ? tell_ | kMerged : tell_ & ~kMerged);
+    const bool news = tell != tell_;
+    tell_ = tell;
+    return news;
+  }
+  bool merges() const { return (tell_ & kMerged) != 0; }
+  bool peer_merges() const { return (heard_ & kMerged) != 0; }
 
   /// What is sent may be marked, acknowledgements as well (as in QUIC, RFC 9000, 13.4): the peer tells of marks, this
   /// end sees them, and such datagrams are not lost on the way.
@@ -48,7 +59,7 @@ class Marks {
   bool settled() const { return asks_ && vain_ == 0; }
   /// What the peer tells has changed. @p nxt: the next PSN.
   void begin(uint32_t nxt) {
-    if (asks_ || paused_ || tell_ == 0 || heard_ == 0) return;
+    if (asks_ || paused_ || (tell_ & heard_ & kTells) == 0) return;
     if (vain_ >= kVainMost && psn_lt(nxt, from_ + (kHold << vain_))) return;
     from_ = nxt;
     asks_ = true;
@@ -79,8 +90,8 @@ class Marks {
  private:
   static constexpr uint8_t kVainMost = 3, kVainLast = 20;
   static constexpr uint32_t kHold = 1024;  ///< datagrams
-  static constexpr uint16_t kCount = USIW_TRP_F_CE_COUNT, kOne = 1 << USIW_TRP_CE_SHIFT,
-                            kAll = USIW_TRP_F_TELLS_CE | kCount;
+  static constexpr uint16_t kTells = USIW_TRP_F_TELLS_CE, kMerged = USIW_TRP_F_MERGED, kCount = USIW_TRP_F_CE_COUNT,
+                            kOne = 1 << USIW_TRP_CE_SHIFT, kAll = kTells | kMerged | kCount;
 
   uint16_t tell_ = 0;    ///< what the flags of the next header are, but for fresh_
   uint16_t heard_ = 0;   ///< the peer's; 0: it has told nothing yet

@@ -30,25 +30,38 @@ int Engine::Impl::qp_also(QpContext& qp, int port) {
   if (!qp.connected() || port == qp.port || port < 0 || static_cast<size_t>(port) >= ports_.size()) return EINVAL;
   const uint32_t most = std::min(qp.conn.mtu - outer_bytes(qp.path), ports_[qp.port].port->max_payload());
   if (ports_[port].port->max_payload() < most) return EINVAL;
-  qp.other_port = port;
+  qp.other_port = qp.hears_also = port;
   cut_by(qp, qp.path_mtu);
   return 0;
+}
+
+/// What the ports are told by the path, besides the way itself, follows what has been heard of the peer.
+void Engine::Impl::refresh_path(QpContext& qp) {
+  qp.path.ect = qp.marks.asks();
+  const bool taken = qp.merged || (qp.conn.merges && qp.marks.peer_merges());
+  qp.path.merge = taken && qp.merge_trust.holds(qp.snd.nxt());
+  // One that comes when the peer takes them no more is told from a datagram by its length.
+  qp.path.merge_above = qp.merged ? 0 : qp.conn.mtu;
 }
 
 void Engine::Impl::qp_path(QpContext& qp, const Path& path, uint32_t mtu) {
   if (!qp.in_flows || !(path.flow == qp.path.flow)) return;
   qp.path = path;
-  qp.path.ect = qp.marks.asks();
+  refresh_path(qp);
   cut_by(qp, mtu);
 }
 
-void Engine::Impl::qp_move(QpContext& qp, int port, uint64_t review_at) {
+void Engine::Impl::qp_move(QpContext& qp, const EngineEvents::PortAnswer& to) {
   if (qp.port < 0) return;
   now_ = clock_.now_ns();
-  qp.review_at = review_at;
+  qp.review_at = to.review_at;
   if (qp.connected()) touch_timer(qp, deadline_of(qp));
-  if (port != qp.other_port || port < 0) return;
-  qp.other_port = std::exchange(qp.port, port);
+  const bool news = qp.marks.merge(to.merging);
+  if (news && qp.connected()) ack_at_once(qp);
+  const bool moves = to.port == qp.other_port && to.port >= 0;
+  if (moves) qp.other_port = std::exchange(qp.port, to.port);
+  qp.hears_also = to.alone ? -1 : qp.other_port;
+  if (!moves) return;
   note(TraceKind::kMove, qp, static_cast<uint64_t>(qp.port), static_cast<uint64_t>(qp.other_port), qp.watch.asks());
   if (!qp.connected()) return;  // it only answers repetitions, by the new port from now on
   qp.losses.expect_late(qp.rtt.rto(0));
@@ -75,6 +88,27 @@ uint32_t Engine::Impl::longest(QpContext& qp) const {
   return most == 0 ? 0 : most + outer_bytes(qp.path) + static_cast<uint32_t>(kTrpBytes);
 }
 
+EngineEvents::PortAsked Engine::Impl::ways(QpContext& qp, uint64_t now) const {
+  return {.silent = false, .longest = longest(qp), .now = now, .long_messages = qp.longs.now(now)};
+}
+
+/// So many segments have others of their message behind them that it is time to look whether most have. What still
+/// waits for room in a port would be overtaken by what goes out by the other one.
+void Engine::Impl::look_for_long(QpContext& qp) {
+  if (port_full_) return;
+  refresh_path(qp);
+  if (qp.longs.look(qp.snd.nxt() + qp.rcv.nxt(), now_) && qp.conn.merges && !qp.marks.merges()) ask_port(qp, false);
+}
+
+/// A datagram has come by a port from which the connection takes nothing. The other one has it, too, unless nothing
+/// gets through there. Or several have come as one, merged for who took that until now.
+bool Engine::Impl::drop_unheard(QpContext& qp, int port, const RxBuf& buf) {
+  if (port != qp.port && port != qp.other_port) return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
+  if (buf.len > qp.longest) return drop_unmatched(buf, USIW_CNT_DROP_MALFORMED);
+  if (qp.connected() && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
+  return drop_unmatched(buf, USIW_CNT_MAX);
+}
+
 /// Nothing has got through since @p since, and it is time for the other port, if there is one.
 bool Engine::Impl::silent_since(QpContext& qp, uint64_t since) {
   return qp.other_port >= 0 && qp.watch.silent(since, now_);
@@ -82,10 +116,11 @@ bool Engine::Impl::silent_since(QpContext& qp, uint64_t since) {
 
 void Engine::Impl::ask_port(QpContext& qp, bool silent) {
   qp.review_at = kNever;
-  if (qp.other_port < 0) return;
+  if (qp.other_port < 0 && !qp.conn.merges) return;
   if (silent) qp.watch.asked(now_);
-  const EngineEvents::PortAnswer answer = events_.qp_which_port(qp, {silent, longest(qp), now_});
-  qp_move(qp, answer.port, answer.review_at);
+  EngineEvents::PortAsked asked = ways(qp, now_);
+  asked.silent = silent;
+  qp_move(qp, events_.qp_which_port(qp, asked));
 }
 
 /// The peer repeats what it has an acknowledgement of.

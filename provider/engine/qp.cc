@@ -78,6 +78,8 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.in_flows = true;
   qp.port = port;
   qp.path = path;
+  qp.merged = path.merge;
+  qp.longest = conn.merges ? conn.mtu : UINT32_MAX;
   qp.conn = conn;
   qp.stream = ++streams_;
   if (qp.access == 0) qp.permit(kAccessOfConnection);

@@ -11,8 +11,10 @@
 #include "engine/ack_state.h"
 #include "engine/congestion.h"
 #include "engine/lifecycle.h"
+#include "engine/long_messages.h"
 #include "engine/loss_detector.h"
 #include "engine/marks.h"
+#include "engine/merge_trust.h"
 #include "engine/mr_table.h"
 #include "engine/port.h"
 #include "engine/port_watch.h"
@@ -76,11 +78,16 @@ struct QpConnection {
   alignas(64) Marks marks;
   Path path{};
   int port = -1;        ///< it sends by this one
-  int other_port = -1;  ///< and receives by this one, too; -1: there is none
+  int other_port = -1;  ///< the other one; -1: there is none
+  int hears_also = -1;  ///< it receives by that one, too, or -1
+  uint32_t longest = UINT32_MAX;  ///< bytes of what is received; what is longer is not one datagram
   uint32_t path_mtu = 0;  ///< segments are cut by it
   bool in_flows = false;
   bool last_wqe_told = false;  ///< to the owner of a QP with an SRQ
 
+  bool merged = false;  ///< the peer takes merged datagrams all the time
+  MergeTrust merge_trust;
+  LongMessages longs;
   PortWatch watch;
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;

@@ -87,19 +87,19 @@ void Engine::Impl::hear_marks(QpContext& qp, uint16_t flags, uint32_t delivered)
     qp.cc.on_mark(qp.snd.una(), qp.snd.nxt());
   }
   qp.marks.begin(qp.snd.nxt());
-  qp.path.ect = qp.marks.asks();
+  refresh_path(qp);
 }
 
 /// Something that was sent once has arrived: may what is sent be marked?
 void Engine::Impl::ask_for_marks(QpContext& qp) {
   qp.marks.arrived(qp.snd.una(), qp.snd.nxt());
-  qp.path.ect = qp.marks.asks();
+  refresh_path(qp);
 }
 
 /// What is sent next must get through, and says nothing of what was lost.
 void Engine::Impl::pause_marks(QpContext& qp) {
   qp.marks.pause();
-  qp.path.ect = qp.marks.asks();
+  refresh_path(qp);
 }
 
 /// PSN @p psn is known to have arrived, for the first time. @p was_lost: it had been given up on, and not sent again

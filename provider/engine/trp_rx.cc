@@ -61,12 +61,11 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
   QpContext* qp = last_flow_;
   if (qp == nullptr || !(qp->path.flow == buf.flow)) {
     qp = flows_.find(buf.flow);
-    if (qp == nullptr || (qp->port != port && qp->other_port != port))
-      return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
+    if (qp == nullptr) return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
     last_flow_ = qp;
-  } else if (qp->port != port && qp->other_port != port) {
-    return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
   }
+  if ((qp->port != port && qp->hears_also != port) || buf.len > qp->longest) [[unlikely]]
+    return drop_unheard(*qp, port, buf);
   count(*qp, USIW_CNT_RX_PKTS);
   count(*qp, USIW_CNT_RX_BYTES, buf.len);
   note_packet(TraceKind::kRx, *qp, buf.data, buf.len);
@@ -136,6 +135,10 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     return false;
   }
   qp.rcv.saw(!payload.empty() && (std::to_integer<unsigned>(payload[0]) & kTaggedEnd) == kTaggedEnd);
+  if (!payload.empty() && (std::to_integer<unsigned>(payload[0]) & USIW_DDP_F_LAST) == 0) {
+    qp.longs.one_more();
+    if (qp.longs.due()) [[unlikely]] look_for_long(qp);
+  }
 
   if (ahead > 0) {
     RxPkt later{};

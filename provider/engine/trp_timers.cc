@@ -56,7 +56,7 @@ void Engine::Impl::end_unanswered(QpContext& qp) {
 /// could be marked, it may be what the way drops.
 void Engine::Impl::missed_answer(QpContext& qp) {
   qp.marks.timed_out();
-  qp.path.ect = qp.marks.asks();
+  refresh_path(qp);
 }
 
 /// The oldest datagram that is not acknowledged goes out again, because of the time.
@@ -73,6 +73,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
+  if (qp.path.merge) qp.merge_trust.timed_out(qp.snd.una(), qp.snd.nxt());
   missed_answer(qp);
   qp.timeout.expired(now_, next_nudge());
   lose_oldest(qp);

@@ -80,10 +80,12 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     case PktKind::kSend:
       qp.sq.sent(pkt.len, psn + 1);
       qp.responder_turn = true;
+      if (qp.sq.started()) qp.longs.one_more();
       break;
     case PktKind::kReadResponse:
       qp.responder.sent(pkt, psn + 1);
       qp.responder_turn = false;
+      if (qp.responder.goes_on(pkt)) qp.longs.one_more();
       break;
     case PktKind::kTerminate:
     case PktKind::kShutdown:

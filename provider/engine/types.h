@@ -167,6 +167,7 @@ struct ConnAttr {
   uint16_t ord;         ///< own READs outstanding at a time
   uint16_t mtu;         ///< IP MTU, bytes
   bool initiator;
+  bool merges = false;  ///< either end may take merged datagrams for a while, and tells by its headers
 };
 
 /// A completion as poll_cq takes it out of the ring.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "uapi/usiw_abi.h"
+#include "uapi/usiw_wire.h"
 
 namespace usiw {
 
@@ -47,6 +48,11 @@ struct PortChoice {
 constexpr usiw_not_packet not_packet_of(const usiw_conn_info& conn) {
   if ((conn.flags & USIW_CONN_F_PACKET) != 0) return USIW_NOT_PACKET_NONE;
   return conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet) : USIW_NOT_PACKET_NETDEV;
+}
+
+/// The ends take merged datagrams for a while, when one of them says so; else never, or all the time (MERGED).
+constexpr bool merges_at_times(const usiw_conn_info& conn) {
+  return (conn.features & (USIW_FEATURE_MERGED | USIW_FEATURE_MERGES)) == USIW_FEATURE_MERGES;
 }
 
 /// What speaks against raw packets; NONE: nothing does.

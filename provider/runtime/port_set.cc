@@ -170,7 +170,8 @@ int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
     const bool by_packets = choice.kind == PortKind::kPacket;
     if (by.port != nullptr && by_packets) socket = beside_packets(qp, conn);
     const EngineGate::Held held = gate_.hold();
-    qp.moves.begin(wish_, {}, choice, conn.mtu);  // without a socket to move to
+    const bool merges = merges_at_times(conn);
+    qp.moves.begin(wish_, {}, choice, conn.mtu, merges);  // without a socket to move to
     if (by.port != nullptr) {
       qp.path = path;
       qp.path.marked = is_marked(conn);
@@ -190,7 +191,7 @@ int PortSet::give(VQp& qp, const usiw_conn_info& conn, const Path& path) {
       }
       if (qp.socket.port != nullptr && port_kind_ != USIW_PORT_SOCKET &&
           (qp.context->caps & USIW_CAP_PORT_MOVE) != 0)
-        qp.moves.begin(wish_, facts_of(conn), choice, conn.mtu);
+        qp.moves.begin(wish_, facts_of(conn), choice, conn.mtu, merges);
     }
   }
   if (fd >= 0 && !kept) close(fd);
@@ -228,6 +229,7 @@ void PortSet::give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn
 void PortSet::release(VQp& qp) {
   std::lock_guard hold(lock_);
   const EngineGate::Held held = gate_.hold();
+  qp.moves.end();
   for (VQp::By* by : {&qp.packet, &qp.socket}) {
     if (by->port != nullptr) by->port->remove_flow(qp.path);
     *by = {};

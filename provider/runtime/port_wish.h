@@ -15,7 +15,8 @@ PortWish port_wish();
 /// one without raw packets says so, since its connections can do more if they never come; one that wants nothing else
 /// takes no data sockets.
 constexpr uint64_t caps_of(uint64_t all, PortWish wish, bool permitted) {
-  constexpr uint64_t kOfSockets = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY;
+  constexpr uint64_t kOfSockets =
+      USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;
   if (wish == PortWish::kPacket) return all & ~kOfSockets;
   return wish == PortWish::kAuto && permitted ? all & ~uint64_t{USIW_CAP_SOCKETS_ONLY} : all;
 }

@@ -73,17 +73,23 @@ void Reports::qp_drained(Qp& qp) {
 EngineEvents::PortAnswer Reports::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto* v = static_cast<VQp*>(qp.owner());
   const PortChoice before = v->moves.present();
-  v->moves.decide(asked.silent, asked.longest, asked.now);
+  const bool merged = v->moves.merging();
+  v->moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (v->by().port == nullptr) {  // the port for raw packets could not be made
     v->moves.broken();
-    v->moves.decide(false, asked.longest, asked.now);
+    v->moves.decide(false, asked.longest, asked.now, asked.long_messages);
   }
   if (v->moves.present().kind != before.kind && v->by().port != nullptr && v->other().port != nullptr) {
     v->by().port->sends(v->path, true);
     v->other().port->sends(v->path, false);
   }
+  if ((merged || v->moves.merging()) && v->socket.port != nullptr)
+    v->socket.port->merges(v->path, v->moves.merging());
   if (v->moves.present() != before) sends_by(*v);
-  return {v->by().number, v->moves.review_at(asked.now)};
+  return {.port = v->by().number,
+          .review_at = v->moves.review_at(asked.now),
+          .merging = v->moves.merging(),
+          .alone = v->moves.hears_socket_only()};
 }
 
 void Reports::sends_by(VQp& qp) {

@@ -58,7 +58,8 @@ ConnAttr attr_of(const usiw_conn_info& c) {
           .ird = c.ird,
           .ord = c.ord,
           .mtu = c.mtu,
-          .initiator = (c.flags & USIW_CONN_F_INITIATOR) != 0};
+          .initiator = (c.flags & USIW_CONN_F_INITIATOR) != 0,
+          .merges = merges_at_times(c)};
 }
 
 /// The descriptor that came with CONNECT, or a negative number.
@@ -184,9 +185,7 @@ void Runtime::on_link(const usiw_link_info& link) {
 
 /// Has the connection go on by the port that is the right one now.
 void Runtime::reconsider(const EngineGate::Held& held, VQp& qp) {
-  const EngineEvents::PortAnswer answer =
-      reports_.qp_which_port(*qp.qp, {.silent = false, .longest = held->qp_longest(qp.qp), .now = clock_.now_ns()});
-  held->qp_move(qp.qp, answer.port, answer.review_at);
+  held->qp_move(qp.qp, reports_.qp_which_port(*qp.qp, held->qp_ways(qp.qp)));
 }
 
 void Runtime::abort_all() {

@@ -118,7 +118,7 @@ static const struct verbs_context_ops fault_ops = {
 
 /* What the provider understands of USIW_CAP_*. */
 #define USIW_PROVIDER_CAPS \
-	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY)
+	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
 
 enum { USIW_ABI_ANSWERS = 3 };		/* from this version on a module tells which ones it speaks */
 

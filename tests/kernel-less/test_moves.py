@@ -3,6 +3,7 @@
 vanish. Two namespaces with two wires; all data is verified, and `usiw stat` says by which port it goes."""
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -23,6 +24,10 @@ PACKETS = ("packet", "fastest")
 ELSEWHERE = ("socket", "netdev")
 DOWN = ("socket", "down")
 SILENT = ("socket", "silent")
+LONG = ("socket", "long")
+
+#: Messages of one datagram, which go by raw packets, and such of many.
+SHORT, MANY = ("--size", 1000), ("--size", 60000)
 
 #: Of A and B, by the name of the family.
 ENDS = {"ipv4": (A4, B4), "ipv6": (A6, B6)}
@@ -97,8 +102,9 @@ def server(usiw_run, other_host):
 def client(usiw_run):
     """client(server, to=B4, at=A4, ...): one that runs until its time is ended."""
     def start(peer, *options, to=B4, at=A4, where=""):
+        sized = options if "--size" in options else (*SHORT, *options)
         proc = Proc([*where.split(), usiw_run.path, TRAFFIC, "client", "--from", at, "--to", to, "--port", peer.port,
-                     "--seconds", 300, "--events", *options])
+                     "--seconds", 300, "--events", *sized])
         proc.wait_for("^connected")
         started.append(proc)
         return proc
@@ -200,7 +206,7 @@ def test_route_moves_to_a_narrower_wire(wires, server, client):
         run("ip", "link", "set", device, "mtu", 1300, where=where)
     s = server()
     c = client(s, "--size", 300000)
-    goes_by(c, PACKETS)
+    goes_by(c, {PACKETS, LONG})
     wires.by(1, wires.a, B4)
     goes_by(c, ELSEWHERE)
     moves_data(c)
@@ -209,8 +215,8 @@ def test_route_moves_to_a_narrower_wire(wires, server, client):
     goes_on(c)
     wires.back(wires.a, B4)
     wires.back(wires.b, A4)
-    goes_by(c, PACKETS)
-    goes_by(s, PACKETS)
+    goes_by(c, {PACKETS, LONG})
+    goes_by(s, {PACKETS, LONG})
     goes_on(c)
     finish(c)
 
@@ -220,7 +226,7 @@ def test_wire_becomes_narrower(server, client, other_host, family):
     """What is on its way goes in fragments, which the peer's raw port cannot use; then by raw packets again."""
     own, peer = ENDS[family]
     s = server(peer)
-    c = client(s, "--size", 300000, to=peer, at=own)
+    c = client(s, "--size", 1400, to=peer, at=own)
     goes_by(c, PACKETS)
     try:
         for device, where in (("va", ""), ("vb", other_host)):
@@ -324,6 +330,76 @@ def test_raw_packets_vanish(server, client, other_host, family):
     goes_by(c, PACKETS)
     goes_on(c)
     finish(c)
+
+
+# ---- Long messages ----
+
+def frame_bytes(device, where):
+    """The mean length of the frames that a device has received in the last second."""
+    def received():
+        link, = json.loads(run("ip", "-j", "-s", "link", "show", "dev", device, where=where))
+        return link["stats64"]["rx"]["bytes"], link["stats64"]["rx"]["packets"]
+    before = received()
+    time.sleep(1)
+    now = received()
+    return (now[0] - before[0]) / max(now[1] - before[1], 1)
+
+
+@pytest.mark.parametrize("family", ENDS)
+@pytest.mark.parametrize("gro", ["off", "on"])
+def test_long_messages_go_by_the_socket_and_come_back(server, client, other_host, family, gro):
+    """As frames of many datagrams; and when they cease, by raw packets again. Also where the netdev itself merges what
+    comes, raw packets as well."""
+    own, peer = ENDS[family]
+    for device, where in (("va", ""), ("vb", other_host)):
+        run("ethtool", "-K", device, "gro", gro, where=where)
+    s = server(peer)
+    c = client(s, *MANY, to=peer, at=own)
+    goes_by(c, LONG)
+    goes_by(s, LONG)
+    assert frame_bytes("vb", other_host) > 3000
+    moves_data(c)
+    c.signal(signal.SIGSTOP)
+    try:
+        goes_by(s, PACKETS)
+    finally:
+        c.signal(signal.SIGCONT)
+    goes_by(s, LONG)
+    finish(c)
+
+
+@pytest.mark.parametrize("gro", ["off", "on"])
+def test_short_messages_beside_long_ones(server, client, other_host, gro):
+    """Two connections of one listener, which share its data socket: each goes its own way, with all data right."""
+    for device, where in (("va", ""), ("vb", other_host)):
+        run("ethtool", "-K", device, "gro", gro, where=where)
+    s = server()
+    short, many = client(s), client(s, *MANY)
+    goes_by(many, LONG)
+    goes_by(short, PACKETS)
+    goes_by(s, PACKETS, LONG)
+    moves_data(short, many)
+    goes_by(s, PACKETS, LONG)
+    finish(short, many)
+
+
+@pytest.mark.parametrize("without", ["client", "server"])
+def test_long_messages_to_an_end_without_the_right(usiw_run, other_host, without):
+    """It has sockets only, and tells and is told of merged datagrams all the same."""
+    no_raw = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
+    port = next_port()
+    server = Proc([*other_host.split(), *(no_raw if without == "server" else []), usiw_run.path, TRAFFIC, "server",
+                   "--to", B4, "--port", port, "--events"])
+    server.wait_for("^listening")
+    client = Proc([*(no_raw if without == "client" else []), usiw_run.path, TRAFFIC, "client", "--from", A4, "--to", B4,
+                   "--port", port, "--seconds", 300, "--events", *MANY])
+    client.wait_for("^connected")
+    for proc, name in ((server, "server"), (client, "client")):
+        goes_by(proc, ("socket", "rights") if name == without else LONG)
+    until(lambda: frame_bytes("vb", other_host) > 3000, "merged frames")
+    moves_data(client)
+    finish(client)
+    server.kill()
 
 
 @pytest.fixture

@@ -255,6 +255,7 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
     conns_.pop_back();
     return reason;
   }
+  usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
   conn->hashed = true;
   conn->contract.handed_up();
   listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
@@ -322,6 +323,7 @@ int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t i
   const Conn conn = make_conn(tuple);
   int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_MAX_WINDOW, p.pd.data(),
                                 static_cast<uint16_t>(p.pd.size()));
+  usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
   if (ret == 0) ret = attach(conn, qpn, user);
   if (ret != 0) {
     conns_.pop_back();
@@ -447,7 +449,8 @@ bool Kernel::read_event(Process* process, KEvent& event) {
     if ((conn->pending >> type & 1) == 0) continue;
     const usiw_cm_conn& cm = conn->cm;
     event = {type, conn->qpn, conn->id, conn->tuple,
-             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0},
+             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0,
+              (cm.features & USIW_FEATURE_MERGES) != 0},
              not_packet_, path_mtu(*conn)};
     conn->pending &= ~(1u << type);
     break;

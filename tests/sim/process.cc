@@ -164,7 +164,7 @@ void Process::on_event(const KEvent& e) {
     q.port = 0;
     const Path path{e.tuple, {}, {}, 64, 0};
     const PortFacts facts{e.not_packet, true, false, w_.sc.two_ports, false};
-    q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.mtu);
+    q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.mtu, e.attr.merges);
     const int error = engine->qp_connect(q.qp, number(q), path, e.attr);
     if (error == 0) {
       if (w_.sc.two_ports) {
@@ -197,8 +197,7 @@ void Process::on_event(const KEvent& e) {
     case USIW_EVENT_PATH: {
       engine->qp_path(q.qp, {e.tuple, {}, {}, 64, 0}, e.mtu);
       q.moves.path(e.not_packet, e.mtu);
-      const PortAnswer answer = qp_which_port(*q.qp, {false, engine->qp_longest(q.qp), w_.clock.now});
-      return engine->qp_move(q.qp, answer.port, answer.review_at);
+      return engine->qp_move(q.qp, qp_which_port(*q.qp, engine->qp_ways(q.qp)));
     }
     default: return;
   }
@@ -261,13 +260,13 @@ void Process::qp_last_wqe(Qp& qp) {
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto& q = *static_cast<PQp*>(qp.owner());
   if (w_.mutation == Mutation::kStayPut) return ++w_.mutated, PortAnswer{};
-  const PortChoice before = q.moves.present(), now = q.moves.decide(asked.silent, asked.longest, asked.now);
+  const PortChoice before = q.moves.present(), now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (now.kind != before.kind) {
     ++w_.moves;
     w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q), asked.silent ? "silence" : "told");
   }
   if (now != before) note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
-  return {number(q), q.moves.review_at(asked.now)};
+  return {number(q), q.moves.review_at(asked.now), q.moves.merging(), q.moves.hears_socket_only()};
 }
 
 // ---- Running ----

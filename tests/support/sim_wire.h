@@ -192,7 +192,7 @@ class SimPort : public Port {
     Datagram d;
     FlowKey flow;
     bool ce = false;
-    while (n < bufs.size() && !free_.empty() && next(d, flow, ce)) {
+    while (!deaf && n < bufs.size() && !free_.empty() && next(d, flow, ce)) {
       std::byte* p = take();
       if (!d.empty()) std::memcpy(p, d.data(), d.size());
       bufs[n++] = {p, static_cast<uint32_t>(d.size()), flow, nullptr, ce};
@@ -208,6 +208,7 @@ class SimPort : public Port {
   size_t total_buffers() const { return total_; }
 
   size_t tx_limit = SIZE_MAX;  ///< datagrams that one tx() takes
+  bool deaf = false;  ///< what arrives is left for another port of the side
   bool fragments = false;      ///< what the path does not take whole goes in parts
   Drops drops_{};
 

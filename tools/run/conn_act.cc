@@ -18,6 +18,7 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   qp->conn = shared_from_this();
   qp_ = qp;
   user_ = user;
+  if (qp->merges) usiw_cm_offer(&cm_, USIW_FEATURE_MERGES);
   return 0;
 }
 

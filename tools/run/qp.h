@@ -63,6 +63,7 @@ class Qp {
   QpState state;
   usiw_qp_attrs attrs{};
   bool sq_sig_all = false;
+  bool merges = false;  ///< its process heeds USIW_TRP_F_MERGED
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;
   std::shared_ptr<Cq> send_cq, recv_cq;

@@ -29,7 +29,7 @@ ib_uverbs_query_device_resp device_attr() {
 
 /// Data sockets are what there always is: a provider that does not understand them has no use for this device.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
-constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
+constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 
 int UverbsFile::get_context(const Command& c) {
   constexpr size_t kCore = sizeof(ib_uverbs_get_context);

@@ -69,6 +69,7 @@ int UverbsFile::create_qp(const Command& c) {
   auto qp = std::make_shared<Qp>();
   qp->user_handle = cmd.user_handle;
   qp->sq_sig_all = cmd.sq_sig_all != 0;
+  qp->merges = (caps_ & USIW_CAP_MERGES) != 0;
   qp->cap = {cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge, cmd.max_inline_data};
   if (srq) qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
   qp->srq = srq;

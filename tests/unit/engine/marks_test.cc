@@ -46,6 +46,39 @@ TEST(Marks, what_is_heard_late_or_again_is_not_news) {
   EXPECT_TRUE(m.hear(told(1))) << "modulo 8";
 }
 
+TEST(Marks, whether_merged_datagrams_are_taken_is_told_beside_them) {
+  Marks m;
+  m.start(true);
+  EXPECT_TRUE(m.merge(true));
+  EXPECT_FALSE(m.merge(true)) << "nothing new";
+  EXPECT_EQ(told(0) | USIW_TRP_F_MERGED, m.flags());
+  for (unsigned n = 1; n < 10; ++n) {
+    m.came();
+    EXPECT_EQ(told(n % 8) | USIW_TRP_F_MERGED, m.flags()) << "the count does not run into it";
+  }
+  EXPECT_TRUE(m.merge(false));
+  EXPECT_EQ(told(1), m.flags());
+}
+
+TEST(Marks, whether_merged_datagrams_are_taken_is_heard_of_ends_that_tell_marks_and_of_others) {
+  Marks m;
+  m.start(true);
+  EXPECT_FALSE(m.peer_merges());
+  EXPECT_FALSE(m.hear(USIW_TRP_F_MERGED));
+  EXPECT_TRUE(m.known(USIW_TRP_F_MERGED));
+  EXPECT_TRUE(m.peer_merges());
+  m.begin(10);
+  EXPECT_FALSE(m.asks()) << "it does not tell of marks";
+  EXPECT_FALSE(m.hear(0));
+  EXPECT_FALSE(m.peer_merges());
+  EXPECT_TRUE(m.hear(told(3) | USIW_TRP_F_MERGED));
+  EXPECT_TRUE(m.peer_merges());
+  EXPECT_FALSE(m.hear(told(2))) << "overtaken";
+  EXPECT_TRUE(m.peer_merges());
+  EXPECT_FALSE(m.hear(told(3)));
+  EXPECT_FALSE(m.peer_merges());
+}
+
 class Asking : public ::testing::Test {
  protected:
   Asking() {

@@ -8,13 +8,11 @@ namespace {
 /// Hears nothing unless it is told to: what arrives is left for the other port. Watches what it is given.
 class SecondPort final : public SimPort {
  public:
-  using SimPort::SimPort;
+  SecondPort(SimWire& wire, int side) : SimPort(wire, side, 9000, 2048) { deaf = true; }
   size_t tx(std::span<TxBuf> bufs) override {
     for (const TxBuf& b : bufs) longest = std::max(longest, b.len), ++offered;
     return SimPort::tx(bufs);
   }
-  size_t rx(std::span<RxBuf> bufs) override { return deaf ? 0 : SimPort::rx(bufs); }
-  bool deaf = true;
   uint32_t longest = 0;
   uint64_t offered = 0;
 };
@@ -54,7 +52,7 @@ class EngineMove : public EngineTest {
     EXPECT_TRUE(w.b.events.failed.empty());
   }
   static constexpr size_t kBytes = 1 << 20;
-  SecondPort second_a{w.wire, 0, 9000, 2048}, second_b{w.wire, 1, 9000, 2048};
+  SecondPort second_a{w.wire, 0}, second_b{w.wire, 1};
   int more_a, more_b, now_a, now_b;
   Qp *qa, *qb;
   Region *from, *to;
@@ -65,7 +63,7 @@ TEST_F(EngineMove, in_the_middle_of_a_message_loses_nothing_and_sends_little_aga
   for (int i = 0; i < 40; ++i) {
     w.run_for(20'000);
     now_a = i % 2 == 0 ? more_a : w.a.port_no;
-    w.a.engine.qp_move(qa, now_a);
+    w.a.engine.qp_move(qa, {now_a});
   }
   expect_written(1);
   EXPECT_GT(second_a.offered, 100u);
@@ -122,17 +120,17 @@ TEST_F(EngineMove, a_path_that_shrinks_cuts_new_segments_shorter_and_leaves_old_
   w.wire.filter = [this](int side, Datagram&) { return side != 0 || now_a == more_a; };
   write(qa, from->sge(0, kBytes), to->addr(), to->stag);
   w.run_for(3'000'000);
-  EXPECT_EQ(1500u - 4, w.a.engine.qp_longest(qa));  // cut in multiples of 8
+  EXPECT_EQ(1500u - 4, w.a.engine.qp_ways(qa).longest);  // cut in multiples of 8
   w.a.engine.qp_path(qa, {w.last_flow, {}, {}, 64, 0}, 1000);
-  EXPECT_EQ(1500u - 4, w.a.engine.qp_longest(qa));
-  w.a.engine.qp_move(qa, now_a = more_a);
-  w.run([&] { return w.a.engine.qp_longest(qa) <= 1000; });
+  EXPECT_EQ(1500u - 4, w.a.engine.qp_ways(qa).longest);
+  w.a.engine.qp_move(qa, {now_a = more_a});
+  w.run([&] { return w.a.engine.qp_ways(qa).longest <= 1000; });
   const uint32_t then = second_a.longest;
   EXPECT_GT(then, 1400u);  // what was outstanding, sent again as it was cut
   second_a.longest = 0;
   expect_written(1);
   EXPECT_LE(second_a.longest, 1000u - 28);
-  EXPECT_EQ(0u, w.a.engine.qp_longest(qa));
+  EXPECT_EQ(0u, w.a.engine.qp_ways(qa).longest);
 }
 
 TEST_F(EngineMove, is_asked_again_at_the_time_of_the_review) {
@@ -142,7 +140,7 @@ TEST_F(EngineMove, is_asked_again_at_the_time_of_the_review) {
     EXPECT_GE(a.now, at);
     return {};
   };
-  w.a.engine.qp_move(qa, more_a, at);
+  w.a.engine.qp_move(qa, {more_a, at});
   w.run_for(20 * kMs);
   EXPECT_EQ(1u, w.a.events.asked.size());
 }
@@ -151,7 +149,7 @@ TEST_F(EngineMove, of_an_ended_connection_moves_what_it_still_answers) {
   w.b.engine.qp_shutdown(qb);
   ASSERT_TRUE(w.run([&] { return !w.b.events.closed.empty(); }));
   const uint64_t before = second_a.offered;
-  w.a.engine.qp_move(qa, more_a);
+  w.a.engine.qp_move(qa, {more_a});
   w.b.engine.qp_reset(qb);
   EXPECT_EQ(before, second_a.offered);
   EXPECT_EQ(QpState::kError, qa->state());

@@ -119,5 +119,108 @@ TEST(PortMoves, without_the_right_to_raw_packets_it_stays_by_the_socket) {
   EXPECT_EQ((PortChoice{PortKind::kSocket, USIW_PORT_WHY_RIGHTS}), m.decide(true, 0, kSec));
 }
 
+// ---- Long messages ----
+
+constexpr PortChoice kForLong{PortKind::kSocket, USIW_PORT_WHY_LONG};
+
+class LongMoves : public ::testing::Test {
+ protected:
+  LongMoves() { m.begin(PortWish::kAuto, kBoth, kByPacket, 1500, true); }
+  PortChoice decide(bool is_long, bool silent = false) { return m.decide(silent, 0, now, is_long); }
+  /// To where it takes merged datagrams.
+  void merge() {
+    EXPECT_EQ(kForLong, decide(true));
+    now = m.review_at(now);
+    EXPECT_EQ(kForLong, decide(true));
+    ASSERT_TRUE(m.merging());
+  }
+  PortMoves m;
+  uint64_t now = kSec;
+};
+
+TEST_F(LongMoves, go_by_the_socket_and_hear_nothing_else_once_the_kernel_knows) {
+  EXPECT_EQ(kForLong, decide(true));
+  EXPECT_FALSE(m.merging());
+  EXPECT_FALSE(m.hears_socket_only());
+  EXPECT_EQ(now + PortMoves::kBeforeMergingNs, m.review_at(now));
+  now += PortMoves::kBeforeMergingNs - 1;
+  decide(true);
+  EXPECT_FALSE(m.merging());
+  ++now;
+  decide(true);
+  EXPECT_TRUE(m.merging());
+  EXPECT_TRUE(m.hears_socket_only());
+  EXPECT_EQ(now + PortMoves::kLongReviewNs, m.review_at(now));
+}
+
+TEST_F(LongMoves, return_when_what_was_merged_is_through) {
+  merge();
+  now += kSec;
+  EXPECT_EQ(kForLong, decide(false));
+  EXPECT_FALSE(m.merging());
+  EXPECT_TRUE(m.hears_socket_only());
+  EXPECT_EQ(now + PortMoves::kAfterMergingNs, m.review_at(now));
+  now += PortMoves::kAfterMergingNs;
+  EXPECT_EQ(kByPacket, decide(false));
+  EXPECT_FALSE(m.hears_socket_only());
+}
+
+TEST_F(LongMoves, that_end_before_anything_was_merged_return_at_once) {
+  EXPECT_EQ(kForLong, decide(true));
+  EXPECT_EQ(kByPacket, decide(false));
+}
+
+TEST_F(LongMoves, that_come_again_soon_are_merged_at_once) {
+  merge();
+  decide(false);
+  decide(true);
+  EXPECT_TRUE(m.merging());
+}
+
+TEST_F(LongMoves, by_a_silent_socket_return_and_stay_away_for_a_while) {
+  merge();
+  now += kSec;
+  decide(true, true);
+  EXPECT_FALSE(m.merging());
+  now = m.review_at(now);
+  EXPECT_EQ(kByPacket, decide(true));
+  now += kSec / 2;
+  EXPECT_EQ(kByPacket, decide(true));
+  now += kSec / 2;
+  merge();
+  decide(true, true);
+  now = m.review_at(now);
+  EXPECT_EQ(kByPacket, decide(true));
+  now += kSec;
+  EXPECT_EQ(kByPacket, decide(true)) << "longer the second time";
+  now += kSec;
+  EXPECT_EQ(kForLong, decide(true));
+}
+
+TEST_F(LongMoves, are_merged_by_a_socket_that_is_taken_for_another_reason) {
+  m.path(USIW_NOT_PACKET_IPSEC, 1438);
+  EXPECT_EQ(USIW_PORT_WHY_IPSEC, decide(true).why);
+  now = m.review_at(now);
+  EXPECT_EQ(USIW_PORT_WHY_IPSEC, decide(true).why);
+  EXPECT_TRUE(m.merging());
+  m.path(USIW_NOT_PACKET_NONE, 1500);
+  EXPECT_EQ(kForLong, decide(false)) << "what is on its way may be merged";
+  now = m.review_at(now);
+  EXPECT_EQ(kByPacket, decide(false));
+}
+
+TEST_F(LongMoves, of_an_end_without_raw_packets_are_merged) {
+  m.begin(PortWish::kAuto, {}, {PortKind::kSocket, USIW_PORT_WHY_RIGHTS}, 1500, true);
+  EXPECT_EQ(USIW_PORT_WHY_RIGHTS, decide(true).why);
+  now = m.review_at(now);
+  decide(true);
+  EXPECT_TRUE(m.merging());
+}
+
+TEST_F(LongMoves, mean_nothing_to_a_peer_that_does_not_know_of_it) {
+  m.begin(PortWish::kAuto, kBoth, kByPacket, 1500, false);
+  EXPECT_EQ(kByPacket, decide(true));
+}
+
 }  // namespace
 }  // namespace usiw

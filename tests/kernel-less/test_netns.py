@@ -171,7 +171,8 @@ def test_what_may_be_marked_is_dropped(traffic, pair):
         goes_on(server, client)
         was = counters_of(client)
         until(lambda: counters_of(client)["tx_pkts"] > was["tx_pkts"] + 2000, "traffic that cannot be marked")
-        assert pair == ("auto", "auto") or counters_of(client)["rto"] < was["rto"] + 20
+        # A message would cost one each; a busy machine has some without that.
+        assert pair == ("auto", "auto") or counters_of(client)["rto"] < was["rto"] + 200
     goes_on(server, client)
 
 

@@ -46,7 +46,7 @@ def settings(programs, veth):
                    (*fabrics("tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "shm"), Ucx("tcp,self", "UCX tcp"),
                     Ucx("posix,self", "UCX posix"), *tcp), (ring, *udp))]
     if veth:
-        out.append(Setting(veth, (Perftest(programs.run, "packet", "usiw-run, raw packets"), sockets),
+        out.append(Setting(veth, (Perftest(programs.run, "packet", "usiw-run, packets and sockets"), sockets),
                            (*fabrics("tcp", "tcp;ofi_rxm", "udp;ofi_rxd"), Ucx("tcp,self", "UCX tcp"), *tcp),
                            (packets, *udp)))
     return out

@@ -131,7 +131,7 @@ def test_a_whole_run_has_all_that_is_asked_of_it():
         return [cell.column for cell in cells if cell.table == table and cell.row == row and cell.part != "lat"]
     for table in ("lo, SEND", "lo, WRITE", "lo, READ", "veth, SEND"):
         assert {"2 B", "64 B", "4 KiB", "64 KiB", "1 MiB", "8 MiB"} <= set(columns(table, "usiw-run, UDP sockets"))
-    assert columns("veth, SEND, loss", "usiw-run, raw packets") == ["0.01 %", "0.1 %", "1 %", "5 %"]
+    assert columns("veth, SEND, loss", "usiw-run, packets and sockets") == ["0.01 %", "0.1 %", "1 %", "5 %"]
     assert columns("lo, processor time", "usiw-run, shared memory") == ["64 KiB", "1 MiB"]
     assert {"1 QP", "100 QPs", "10000 QPs"} <= set(columns("lo, idle QPs", "usiw-run, shared memory"))
     assert sum(" clients at once to one server" in cell.table for cell in cells) == 6

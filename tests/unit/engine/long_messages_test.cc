@@ -55,27 +55,45 @@ TEST_F(Counting, nor_do_those_of_a_long_time) {
 
 // ---- The trust ----
 
-TEST(MergeTrust, ends_with_the_third_time_out_between_which_little_arrives_and_returns) {
+class Trust : public ::testing::Test {
+ protected:
+  /// Time-outs, each after @p step datagrams have arrived since the one before. Whether it holds.
+  bool after(int time_outs, uint32_t step) {
+    for (int i = 0; i < time_outs; ++i) {
+      una += step;
+      t.timed_out(una, una + 20);
+    }
+    return t.holds(una + 20);
+  }
   MergeTrust t;
-  EXPECT_TRUE(t.holds(0xfffffff0));
-  t.timed_out(0xfffffff0, 0x100);
-  t.timed_out(0xfffffff1, 0x100);
-  EXPECT_TRUE(t.holds(0x100));
-  t.timed_out(2, 0x100);
-  EXPECT_FALSE(t.holds(0x100));
-  EXPECT_FALSE(t.holds(0x100 + 4095));
-  EXPECT_TRUE(t.holds(0x100 + 4096));
-  for (uint32_t una : {5000u, 5001u, 5002u}) t.timed_out(una, 6000);
-  EXPECT_FALSE(t.holds(6000 + 8191)) << "longer the second time";
-  EXPECT_TRUE(t.holds(6000 + 8192));
+  uint32_t una = 0xfffffff0;  // wraps
+};
+
+TEST_F(Trust, ends_when_one_datagram_arrives_for_each_time_out_and_returns) {
+  after(1, 100);
+  EXPECT_TRUE(after(2, 1));
+  EXPECT_FALSE(after(1, 1));
+  const uint32_t ended = una + 20;
+  EXPECT_FALSE(t.holds(ended + 4095));
+  EXPECT_TRUE(t.holds(ended + 4096));
+  una += 4096;
+  after(1, 100);
+  EXPECT_FALSE(after(3, 2));
+  EXPECT_FALSE(t.holds(una + 20 + 8191)) << "longer the second time";
+  EXPECT_TRUE(t.holds(una + 20 + 8192));
+  una += 3'000'000;
+  after(1, 100);
+  EXPECT_FALSE(after(3, 1));
+  EXPECT_TRUE(t.holds(una + 20 + 4096)) << "that was long ago";
 }
 
-TEST(MergeTrust, stands_time_outs_between_which_much_arrives) {
-  MergeTrust t;
-  for (uint32_t i = 0; i < 20; ++i) {
-    t.timed_out(1000 * i, 1000 * i + 50);
-    EXPECT_TRUE(t.holds(1000 * i + 50));
-  }
+TEST_F(Trust, stands_time_outs_in_which_nothing_arrives) { EXPECT_TRUE(after(20, 0)); }
+
+TEST_F(Trust, stands_time_outs_between_which_much_arrives) {
+  EXPECT_TRUE(after(20, 1000));
+  EXPECT_TRUE(after(2, 1));
+  EXPECT_TRUE(after(1, 30));
+  EXPECT_TRUE(after(2, 1));
 }
 
 // ---- Two ends ----

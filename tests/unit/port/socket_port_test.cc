@@ -19,6 +19,19 @@
 namespace usiw {
 namespace {
 
+unsigned runs_until_one_comes(NetPort& at) {
+  RxBuf buf{};
+  unsigned runs = 1;
+  while (at.rx({&buf, 1}) == 0 && runs < 1000) ++runs;
+  if (runs < 1000) at.rx_free({&buf, 1});
+  return runs;
+}
+
+void quiet(NetPort& at, unsigned runs) {
+  RxBuf buf{};
+  for (unsigned i = 0; i < runs; ++i) ASSERT_EQ(0u, at.rx({&buf, 1}));
+}
+
 /// Two ports with a socket each, and a path between them.
 class SocketPorts : public ::testing::TestWithParam<bool> {
  protected:
@@ -152,33 +165,22 @@ class ConnectedPorts : public ::testing::TestWithParam<bool> {
 
 /// Looking at a socket is a system call: while all connections send by another port it is not made in each run.
 TEST_P(ConnectedPorts, sockets_that_only_receive_are_looked_at_now_and_then_and_after_arm_at_once) {
-  const auto runs_until_one_comes = [&] {
-    RxBuf buf{};
-    unsigned runs = 1;
-    while (at->rx({&buf, 1}) == 0 && runs < 1000) ++runs;
-    if (runs < 1000) at->rx_free({&buf, 1});
-    return runs;
-  };
-  const auto quiet = [&](unsigned runs) {
-    RxBuf buf{};
-    for (unsigned i = 0; i < runs; ++i) ASSERT_EQ(0u, at->rx({&buf, 1}));
-  };
   for (Flow& f : flows) at->sends(f.path, false);
-  quiet(10'000);
+  quiet(*at, 10'000);
   for (const char* way : {"now and then", "after arm"}) {
     if (std::string(way) == "after arm") {
       EXPECT_TRUE(at->arm());
     }
     ASSERT_EQ(1, ::send(flows[1].fd, "x", 1, 0));
-    const unsigned runs = runs_until_one_comes();
+    const unsigned runs = runs_until_one_comes(*at);
     EXPECT_LE(runs, std::string(way) == "after arm" ? 1u : 64u) << way;
     ASSERT_EQ(1, ::send(flows[2].fd, "y", 1, 0));
-    EXPECT_EQ(1u, runs_until_one_comes()) << "something has come that way just now";
-    quiet(10'000);
+    EXPECT_EQ(1u, runs_until_one_comes(*at)) << "something has come that way just now";
+    quiet(*at, 10'000);
   }
   ASSERT_EQ(1, ::send(flows[0].fd, "z", 1, 0));
   at->sends(flows[0].path, true);
-  EXPECT_EQ(1u, runs_until_one_comes());
+  EXPECT_EQ(1u, runs_until_one_comes(*at));
 }
 
 TEST_P(ConnectedPorts, each_connection_has_its_own_socket) {
@@ -395,17 +397,6 @@ TEST_P(SharedSocket, many_that_send_by_it) {
 
 /// As of connected ones: no system call in each run.
 TEST_P(SharedSocket, while_nobody_sends_by_it_it_is_looked_at_now_and_then) {
-  const auto quiet = [&](unsigned runs) {
-    RxBuf buf{};
-    for (unsigned i = 0; i < runs; ++i) ASSERT_EQ(0u, at->rx({&buf, 1}));
-  };
-  const auto runs_until_one_comes = [&] {
-    RxBuf buf{};
-    unsigned runs = 1;
-    while (at->rx({&buf, 1}) == 0 && runs < 1000) ++runs;
-    if (runs < 1000) at->rx_free({&buf, 1});
-    return runs;
-  };
   sockaddr_storage to{};
   socklen_t len = sizeof to;
   ASSERT_EQ(0, getsockname(own, reinterpret_cast<sockaddr*>(&to), &len));
@@ -415,20 +406,20 @@ TEST_P(SharedSocket, while_nobody_sends_by_it_it_is_looked_at_now_and_then) {
   for (Peer& p : peers) at->remove_flow(p.path);
   start(0x7ffffffe);
   for (Peer& p : peers) at->sends(p.path, false);
-  quiet(10'000);
+  quiet(*at, 10'000);
   send_one();
-  const unsigned runs = runs_until_one_comes();
+  const unsigned runs = runs_until_one_comes(*at);
   EXPECT_GT(runs, 1u);
   EXPECT_LE(runs, 64u);
   at->sends(peers[1].path, true);
-  quiet(10'000);
+  quiet(*at, 10'000);
   send_one();
-  EXPECT_EQ(1u, runs_until_one_comes());
+  EXPECT_EQ(1u, runs_until_one_comes(*at));
   at->sends(peers[1].path, false);
   at->remove_flow(peers[1].path);
-  quiet(10'000);
+  quiet(*at, 10'000);
   send_one();
-  EXPECT_GT(runs_until_one_comes(), 1u);
+  EXPECT_GT(runs_until_one_comes(*at), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, SharedSocket, ::testing::Bool(), [](auto& p) { return p.param ? "ipv4" : "ipv6"; });

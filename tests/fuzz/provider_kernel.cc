@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <vector>
 
 #include "input.h"
 #include "provider_seams.h"
@@ -105,7 +106,9 @@ class Program {
       case 6:
       case 7: event(); break;
       case 8: {  // a record cut short, or two in one
-        const auto bytes = in_.take(in_.get());
+        const auto taken = in_.take(in_.get());
+        std::vector<uint8_t> bytes(taken.begin(), taken.end());
+        bring_no_descriptor(bytes);
         if (!bytes.empty()) feed(bytes.data(), bytes.size());
         break;
       }
@@ -382,6 +385,16 @@ class Program {
     }
     FUZZ_CHECK(answers <= 1, "CONNECT is answered twice");
     if (live && e.type == USIW_EVENT_CONNECT && whole_) FUZZ_CHECK(answers == 1, "CONNECT is not answered");
+  }
+
+  /// The descriptor that a record brings is the provider's to close: it must not be one of the fuzzer's.
+  static void bring_no_descriptor(std::vector<uint8_t>& records) {
+    for (size_t at = 0; at + sizeof(usiw_event) <= records.size(); at += sizeof(usiw_event)) {
+      usiw_event e;
+      std::memcpy(&e, &records[at], sizeof e);
+      if (e.type == USIW_EVENT_CONNECT) e.conn.flags &= ~unsigned{USIW_CONN_F_SOCKET};
+      std::memcpy(&records[at], &e, sizeof e);
+    }
   }
 
   void feed(const void* bytes, size_t n) {

@@ -40,7 +40,7 @@ void Engine::Impl::refresh_path(QpContext& qp) {
   qp.path.ect = qp.marks.asks();
   const bool taken = qp.merged || (qp.conn.merges && qp.marks.peer_merges());
   qp.path.merge = taken && qp.merge_trust.holds(qp.snd.nxt());
-  // One that comes when the peer takes them no more is told from a datagram by its length.
+  // A peer that takes no such frames any more knows one that comes late by its length.
   qp.path.merge_above = qp.merged ? 0 : qp.conn.mtu;
 }
 
@@ -101,7 +101,8 @@ void Engine::Impl::look_for_long(QpContext& qp) {
 }
 
 /// A datagram has come by a port from which the connection takes nothing. The other one has it, too, unless nothing
-/// gets through there. Or several have come as one, merged for who took that until now.
+/// gets through there. Or several datagrams have come as one, merged by a peer that has not yet heard that this end
+/// takes them so no more.
 bool Engine::Impl::drop_unheard(QpContext& qp, int port, const RxBuf& buf) {
   if (port != qp.port && port != qp.other_port) return drop_unmatched(buf, USIW_CNT_DROP_NO_CONN);
   if (buf.len > qp.longest) return drop_unmatched(buf, USIW_CNT_DROP_MALFORMED);

@@ -212,7 +212,7 @@ int SocketPort::add_flow(Path& path, int fd) {
   }
   widen(fd, SO_RCVBUFFORCE, SO_RCVBUF);
   widen(fd, SO_SNDBUFFORCE, SO_SNDBUF);
-  // Nor is it new, as a rule, where connections share it: what it was told to take last is over.
+  // Where connections share it it may have served others before: what it was told to take then is over.
   if (!connected) detach_filter(fd);
   if (slot == sockets_.size()) sockets_.emplace_back();
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
@@ -232,9 +232,9 @@ void SocketPort::remove_flow(const Path& path) {
   s->merging -= path.merge + path.merging;
   if (path.by_socket) set_sender(*s, path.flow.remote_port, false);
   s->users--;
-  set_gro(*s);  // the socket may live on in other descriptors
+  set_gro(*s);  // off with the last one: the socket may live on in other descriptors
   if (s->users != 0) return filter(*s);
-  // ... and epoll watches the socket.
+  // For the same reason epoll would go on watching the socket.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, s->fd, nullptr);
   close(s->fd);
   if (!s->senders.empty()) sending_--;
@@ -282,7 +282,8 @@ void SocketPort::set_sender(Socket& s, uint16_t peer, bool yes) {
 }
 
 /// Of connections that share the socket those that send by another port receive by that, too: here their datagrams
-/// would come a second time. One that cannot be told of, or of too many others, takes all: slower, not wrong.
+/// would come a second time. Where the kernel takes no filter, or too many connections send by the socket, it takes
+/// all: slower, not wrong.
 void SocketPort::filter(Socket& s) const {
   const bool wanted = !s.connected && unmarked_ != 0 && s.senders.size() < s.users && s.senders.size() <= kBesideMost;
   if (wanted && attach_beside_filter(s.fd, s.flow.is_ipv4(), unmarked_, s.senders) == 0) {

@@ -2,7 +2,9 @@
 """Two network namespaces with a veth pair between them, which stand for two hosts."""
 
 import contextlib
+import json
 import os
+import re
 import subprocess
 
 from support.procs import Proc, run, until
@@ -29,6 +31,20 @@ def other_host():
             run("ip", "link", "del", "va")  # it would go with the other namespace, some time later
         finally:
             holder.kill()
+
+
+def received(device, where=""):
+    """Bytes and frames that a device has received."""
+    link, = json.loads(run("ip", "-j", "-s", "link", "show", "dev", device, where=where))
+    return link["stats64"]["rx"]["bytes"], link["stats64"]["rx"]["packets"]
+
+
+def frames(device, where=""):
+    return received(device, where)[1]
+
+
+def mac_of(device, where=""):
+    return re.search(r"link/ether (\S+)", run("ip", "-o", "link", "show", "dev", device, where=where))[1]
 
 
 def both(usiw_run, where, server, client, port, kinds=("auto", "auto")):

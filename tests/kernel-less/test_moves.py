@@ -3,7 +3,6 @@
 vanish. Two namespaces with two wires; all data is verified, and `usiw stat` says by which port it goes."""
 
 import contextlib
-import json
 import os
 import random
 import re
@@ -12,7 +11,7 @@ import time
 
 import pytest
 
-from hosts import A4, A6, B4, B6
+from hosts import A4, A6, B4, B6, frames, mac_of, received
 from stats import devices
 from support.net import nft
 from support.pairs import next_port
@@ -83,7 +82,16 @@ def moves_data(*clients):
 
 
 @pytest.fixture
-def server(usiw_run, other_host):
+def started():
+    """Processes that end with the test."""
+    procs = []
+    yield procs
+    for proc in procs:
+        proc.kill()
+
+
+@pytest.fixture
+def server(usiw_run, other_host, started):
     """server(at=B4): one for any number of clients."""
     def start(at=B4):
         port = next_port()
@@ -92,14 +100,11 @@ def server(usiw_run, other_host):
         proc.port = port
         started.append(proc)
         return proc
-    started = []
-    yield start
-    for proc in started:
-        proc.kill()
+    return start
 
 
 @pytest.fixture
-def client(usiw_run):
+def client(usiw_run, started):
     """client(server, to=B4, at=A4, ...): one that runs until its time is ended."""
     def start(peer, *options, to=B4, at=A4, where=""):
         sized = options if "--size" in options else (*SHORT, *options)
@@ -108,10 +113,7 @@ def client(usiw_run):
         proc.wait_for("^connected")
         started.append(proc)
         return proc
-    started = []
-    yield start
-    for proc in started:
-        proc.kill()
+    return start
 
 
 def finish(*clients):
@@ -120,16 +122,6 @@ def finish(*clients):
         c.signal(signal.SIGUSR1)
     for c in clients:
         c.expect(0, 60)
-
-
-def mac_of(device, where):
-    return re.search(r"link/ether (\S+)", run("ip", "-o", "link", "show", "dev", device, where=where))[1]
-
-
-def frames(device, where=""):
-    """Frames that a device has received."""
-    out = run("ip", "-s", "-o", "link", "show", "dev", device, where=where)
-    return int(re.search(r"RX:.*?\\\s+\d+\s+(\d+)", out)[1])
 
 
 def setting(device, name, value, where=""):
@@ -336,12 +328,9 @@ def test_raw_packets_vanish(server, client, other_host, family):
 
 def frame_bytes(device, where):
     """The mean length of the frames that a device has received in the last second."""
-    def received():
-        link, = json.loads(run("ip", "-j", "-s", "link", "show", "dev", device, where=where))
-        return link["stats64"]["rx"]["bytes"], link["stats64"]["rx"]["packets"]
-    before = received()
+    before = received(device, where)
     time.sleep(1)
-    now = received()
+    now = received(device, where)
     return (now[0] - before[0]) / max(now[1] - before[1], 1)
 
 
@@ -384,22 +373,23 @@ def test_short_messages_beside_long_ones(server, client, other_host, gro):
 
 
 @pytest.mark.parametrize("without", ["client", "server"])
-def test_long_messages_to_an_end_without_the_right(usiw_run, other_host, without):
+def test_long_messages_to_an_end_without_the_right(usiw_run, other_host, started, without):
     """It has sockets only, and tells and is told of merged datagrams all the same."""
     no_raw = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
     port = next_port()
     server = Proc([*other_host.split(), *(no_raw if without == "server" else []), usiw_run.path, TRAFFIC, "server",
                    "--to", B4, "--port", port, "--events"])
+    started.append(server)
     server.wait_for("^listening")
     client = Proc([*(no_raw if without == "client" else []), usiw_run.path, TRAFFIC, "client", "--from", A4, "--to", B4,
                    "--port", port, "--seconds", 300, "--events", *MANY])
+    started.append(client)
     client.wait_for("^connected")
     for proc, name in ((server, "server"), (client, "client")):
         goes_by(proc, ("socket", "rights") if name == without else LONG)
     until(lambda: frame_bytes("vb", other_host) > 1500, "frames that are longer than a packet may be", timeout=30)
     moves_data(client)
     finish(client)
-    server.kill()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hosts import A4, B4, B6, both
+from hosts import A4, B4, B6, both, frames, mac_of
 from stats import counters_of
 from support.cases import path_of
 from support.net import link_local_of, nft
@@ -81,17 +81,6 @@ def traffic(usiw_run, other_host):
     yield start
     for proc in both_ends:
         proc.kill()
-
-
-def frames(device, where=""):
-    """Frames that a device has received."""
-    out = run("ip", "-s", "-o", "link", "show", "dev", device, where=where)
-    return int(re.search(r"RX:.*?\\\s+\d+\s+(\d+)", out)[1])
-
-
-def mac_of(device, where=""):
-    """Its MAC."""
-    return re.search(r"link/ether (\S+)", run("ip", "-o", "link", "show", "dev", device, where=where))[1]
 
 
 def goes_on(*processes):

@@ -23,10 +23,11 @@
 namespace usiw {
 
 // ---- Tunables ----
-inline constexpr size_t kBurst = 32;               ///< datagrams per call of the port
+/// Datagrams per call of the port: two messages of a socket that the kernel takes apart, at an MTU of 1500.
+inline constexpr size_t kBurst = 96;
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run ...
-inline constexpr unsigned kLoneQuantum = 48;       ///< ... where no other QP waits for its turn
-inline constexpr unsigned kRunBudget = 8 * kBurst;  ///< datagrams of all QPs between two looks at what has come
+inline constexpr unsigned kLoneQuantum = 92;       ///< ... where no other QP waits for its turn
+inline constexpr unsigned kRunBudget = 256;        ///< datagrams of all QPs between two looks at what has come
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.

@@ -46,7 +46,7 @@ class SocketPort final : public NetPort {
   void merges(Path& path, bool yes) override;
 
  private:
-  static constexpr size_t kBatch = 64;    ///< messages per call, sending
+  static constexpr size_t kBatch = 96;    ///< messages per call, sending
   static constexpr size_t kRxBatch = 32;  ///< ... and receiving
   /// Of a merged message: datagrams, and bytes. Of all messages of a batch: buffers, and pieces of memory.
   static constexpr size_t kMergedMost = 64, kMessageRoom = 65536, kRxBuffers = 256;

@@ -127,10 +127,9 @@ bool Progress::drive_inline(bool polling) {
     drove = true;
     drive_held();
     uint64_t deadline = driven_.next_deadline_ns();
-    if (polling) {
-      driver_tid_.store(own_tid(), std::memory_order_relaxed);
-      polled_runs_.store(polled_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
+    driver_tid_.store(own_tid(), std::memory_order_relaxed);
+    inline_runs_.store(inline_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (polling) polled_runs_.store(polled_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     release();
     if (state_.load(std::memory_order_seq_cst) == State::kSleeping && deadline != UINT64_MAX &&
         deadline + kDeadlineSlackNs < sleep_until_.load(std::memory_order_seq_cst))

@@ -172,7 +172,8 @@ class Progress {
   std::atomic<uint32_t> waiters_{0};     ///< control calls that wait for the token
   std::atomic<uint32_t> kicks_{0};       ///< posts that found the token taken
   std::atomic<uint32_t> kicks_seen_{0};  ///< kicks_ when the last run began
-  std::atomic<uint32_t> polled_runs_{0};  ///< runs by application threads that poll
+  std::atomic<uint32_t> inline_runs_{0};  ///< runs by application threads ...
+  std::atomic<uint32_t> polled_runs_{0};  ///< ... of these, because a completion queue was empty
   std::atomic<pid_t> driver_tid_{0};      ///< the application thread that drove last
   alignas(64) std::atomic<State> state_{State::kPolling};
   std::atomic<uint64_t> sleep_until_{0};  ///< when the sleeping thread will wake, ns
@@ -198,7 +199,7 @@ class Progress {
   uint64_t now_ = 0, last_work_ = 0, last_control_ = 0;
   uint64_t crowded_until_ = 0, crowded_for_ = 0;
   bool napped_ = false;        ///< the last sleep was a nap for the holder's sake
-  uint32_t runs_seen_ = 0;
+  uint32_t runs_seen_ = 0, polls_seen_ = 0;
   uint32_t arms_seen_ = 0;
   uint64_t streak_since_ = 0;  ///< an application thread drives since then; 0: it does not
   unsigned streak_samples_ = 0, streak_misses_ = 0;

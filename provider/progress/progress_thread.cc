@@ -117,7 +117,7 @@ void Progress::run() {
     bool crowded = scarce_cores_ || now_ < crowded_until_;
     if (!driven && !crowded && thread_drive() != 0) last_work_ = now_;
     if (streak_since_ != 0 && now_ - streak_since_ > kStreakNs && streak_samples_ >= kStreakSamples &&
-        now_ >= no_standby_until_)
+        polled_runs_.load(std::memory_order_relaxed) != polls_seen_ && now_ >= no_standby_until_)
       standby();
     else if (crowded || now_ - last_work_ > kPollWindowNs)
       sleep(crowded);
@@ -212,7 +212,7 @@ void Progress::look_at_control() {
 /// True if an application thread that polls has driven the engine since the last look.
 bool Progress::look() {
   look_at_control();
-  uint32_t runs = polled_runs_.load(std::memory_order_relaxed);
+  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
   if (runs == runs_seen_) {
     if (++streak_misses_ >= kStreakMisses) streak_since_ = streak_samples_ = 0;
     return false;
@@ -222,6 +222,7 @@ bool Progress::look() {
   streak_samples_++;
   if (streak_since_ == 0) {
     streak_since_ = now_;
+    polls_seen_ = polled_runs_.load(std::memory_order_relaxed);
     arms_seen_ = arms_.load(std::memory_order_seq_cst);
   }
   last_work_ = now_;
@@ -236,7 +237,7 @@ void Progress::standby() {
   count(stats_.standbys);
   uint64_t began = now_, nap = kStandbyMinNs;
   pid_t tid = driver_tid_.load(std::memory_order_relaxed);
-  uint32_t runs = polled_runs_.load(std::memory_order_relaxed);
+  uint32_t runs = inline_runs_.load(std::memory_order_relaxed);
   uint64_t cpu = thread_cpu_ns(tid);
   for (;;) {
     state_.store(State::kStandby, std::memory_order_seq_cst);
@@ -248,7 +249,7 @@ void Progress::standby() {
     // posted_behind(), and the run that it waits for has not come: soon, then, and look more often.
     const bool behind = kicked();
     if (behind) thread_drive();
-    uint32_t runs_now = polled_runs_.load(std::memory_order_relaxed);
+    uint32_t runs_now = inline_runs_.load(std::memory_order_relaxed);
     uint64_t cpu_now = thread_cpu_ns(tid);
     pid_t tid_now = driver_tid_.load(std::memory_order_relaxed);
     busy = tid_now == tid && cpu_now > cpu + kMaxRunGapNs * (runs_now - runs + 1);
@@ -266,7 +267,7 @@ void Progress::standby() {
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
   streak_since_ = streak_samples_ = 0;
-  runs_seen_ = polled_runs_.load(std::memory_order_relaxed);
+  runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
   if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
   if (busy && thread_drive() != 0) {
     count(stats_.penalties);

@@ -149,6 +149,28 @@ TEST_F(ProgressTest, WhileAnApplicationPollsTheThreadStaysAway) {
   EXPECT_LT(foreign, runs / 4);
 }
 
+/// A stream of messages: the program's runs are those of posting, mostly, and something arrives all the time.
+TEST_F(ProgressTest, WhileAnApplicationPostsAndNowAndThenPollsTheThreadStaysAway) {
+  FakePackets packets(engine);
+  const uint64_t one = 1;
+  ASSERT_EQ(write(packets.fd, &one, sizeof one), 8);  // never read: like a socket that always has something
+  struct : Watcher {
+    bool ready(int, short) override { return true; }
+  } unread;
+  progress.watch(packets.fd, Progress::Kind::kPacket, unread);
+  ASSERT_EQ(progress.start(), 0);
+  engine.spins = 50'000;
+  constexpr unsigned kRuns = 4000, kPerPoll = 100, kMostSleeps = kRuns / 10, kRounds = 20;
+  uint64_t least = UINT64_MAX;  // where this thread has to give its processor away the other one stands in for it
+  for (unsigned round = 0; round < kRounds && least >= kMostSleeps; round++) {
+    const uint64_t before = progress.stats().sleeps;
+    for (unsigned i = 0; i < kRuns; i++) i % kPerPoll == 0 ? progress.polled_empty(i) : progress.posted();
+    least = std::min(least, progress.stats().sleeps - before);
+  }
+  EXPECT_LT(least, kMostSleeps);
+  progress.unwatch(packets.fd);
+}
+
 TEST_F(ProgressTest, ArmingInStandbyWakesTheThreadAtOnce) {
   ASSERT_EQ(progress.start(), 0);
   auto until = std::chrono::steady_clock::now() + 50ms;

@@ -173,7 +173,8 @@ void Engine::trace_into(std::span<std::byte> memory) {
 void Engine::set_patience(uint64_t ns) { impl_->patience_ = ns; }
 
 int Engine::add_port(Port& port) {
-  impl_->ports_.push_back({.port = &port, .bufs = {}, .tags = {}, .drops = port.drops()});
+  impl_->ports_.push_back(
+      {.port = &port, .refers = port.takes_references(), .bufs = {}, .tags = {}, .drops = port.drops()});
   return static_cast<int>(impl_->ports_.size()) - 1;
 }
 

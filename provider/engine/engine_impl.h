@@ -25,9 +25,12 @@ namespace usiw {
 // ---- Tunables ----
 /// Datagrams per call of the port: two messages of a socket that the kernel takes apart, at an MTU of 1500.
 inline constexpr size_t kBurst = 96;
+inline constexpr size_t kAllocation = 32;          ///< free buffers that are taken from the port at a time
 inline constexpr unsigned kQuantum = 16;           ///< datagrams per QP and run ...
 inline constexpr unsigned kLoneQuantum = 92;       ///< ... where no other QP waits for its turn
 inline constexpr unsigned kRunBudget = 256;        ///< datagrams of all QPs between two looks at what has come
+/// Bytes of the program's memory from which on a port that can reads them there: less is copied sooner than described.
+inline constexpr uint32_t kReferLeast = 512;
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
@@ -76,6 +79,7 @@ struct PortState {
     uint32_t psn;
   };
   Port* port;
+  bool refers;  ///< takes_references()
   /// Twice what goes to the port at a time: the free ones behind a batch stay where they are.
   std::array<TxBuf, 2 * kBurst> bufs;
   std::array<Tag, 2 * kBurst> tags;
@@ -125,8 +129,9 @@ struct Engine::Impl {
   void note(TraceKind kind, const QpContext& qp, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
     if (tracing_) [[unlikely]] tracer_.note(kind, now_, qp.qpn_, qp.trace_flow, a, b, c);
   }
-  void note_packet(TraceKind kind, const QpContext& qp, const std::byte* data, uint32_t len) {
-    if (tracing_) [[unlikely]] tracer_.packet(kind, now_, qp.qpn_, qp.trace_flow, data, len);
+  void note_packet(TraceKind kind, const QpContext& qp, std::span<const std::byte> head,
+                   std::span<const std::byte> rest = {}) {
+    if (tracing_) [[unlikely]] tracer_.packet(kind, now_, qp.qpn_, qp.trace_flow, head, rest);
   }
   void activate(QpContext& qp) { active_.push_back(qp.active_hook); }
 
@@ -192,7 +197,14 @@ struct Engine::Impl {
   Sent send_new(QpContext& qp);
   [[gnu::noinline]] Sent resend(QpContext& qp);
   Sent emit(QpContext& qp, uint32_t psn, TxPkt& pkt);
-  std::byte* tx_buffer(PortState& port);
+  TxBuf* tx_buffer(PortState& port);
+  /// The rest of the datagram in @p buf is that memory, which the port reads where it is. false: it has to be copied.
+  bool refer(const PortState& port, TxBuf& buf, const std::byte* to, uint32_t len) {
+    if (!port.refers || len < kReferLeast || to == nullptr) return false;
+    buf.more = to;
+    buf.more_len = len;
+    return true;
+  }
   void tx_commit(PortState& port, QpContext& qp, size_t len, bool has_psn, uint32_t psn);
   void tx_flush(PortState& port);
   [[gnu::noinline]] void not_sent(QpContext& qp, uint32_t psn);
@@ -267,10 +279,10 @@ struct Engine::Impl {
   bool start_work(QpContext& qp);
   [[gnu::noinline]] void do_local_work(QpContext& qp, SendWqe& wqe);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
-  size_t build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out);
+  size_t build_work_segment(QpContext& qp, const TxPkt& pkt, TxBuf& buf);
   [[gnu::noinline]] size_t build_immediate(QpContext& qp, const TxPkt& pkt, std::byte* out);
   [[gnu::noinline]] size_t build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSegment& seg, std::byte* out);
-  bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out);
+  bool gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out, TxBuf& buf);
 
   // ---- rdmap_rx.cc: segments to memory ----
   Verdict place(QpContext& qp, const DdpSegment& seg);
@@ -303,7 +315,7 @@ struct Engine::Impl {
   bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict accept_atomic_request(QpContext& qp, const DdpSegment& seg);
-  size_t build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out);
+  size_t build_response_segment(QpContext& qp, TxPkt& pkt, TxBuf& buf);
 
   // ---- terminate.cc ----
   [[gnu::noinline]] void terminate(QpContext& qp, const DdpSegment* seg);

@@ -61,12 +61,18 @@ struct Path {
   uint8_t traffic_class() const { return ect ? tos | kEct0 : tos; }
 };
 
-/// A datagram to send. @ref data has room for the port's max_payload() bytes.
+/// A datagram to send: what is in the buffer, and behind it what is still where the program has it. @ref data has room for
+/// the port's max_payload() bytes. All but @ref data and @ref handle is set by the engine; what is pointed to stays valid
+/// until tx() returns.
 struct TxBuf {
   std::byte* data;   ///< start of the TRP header
-  uint32_t len;      ///< bytes to send, set by the engine
-  const Path* path;  ///< set by the engine; must stay valid until tx() returns
+  uint32_t len;      ///< bytes there
+  const Path* path;
   void* handle;      ///< the port's own
+  const std::byte* more = nullptr;  ///< memory of the program, which may write to it meanwhile
+  uint32_t more_len = 0;  ///< bytes there; 0 unless the port takes_references()
+
+  uint32_t total() const { return len + more_len; }
 };
 
 /// A datagram received: UDP checksum verified (unless the port says that it need
@@ -95,6 +101,9 @@ class Port {
   /// port again afterwards: what was not taken is dropped (and may be sent again by
   /// the engine from its source, as if the wire had lost it).
   virtual size_t tx(std::span<TxBuf> bufs) = 0;
+
+  /// Whether what the program's memory holds need not be copied into the buffers: tx() reads it there.
+  virtual bool takes_references() const { return false; }
 
   /// Gives back buffers of tx_alloc() that were not used.
   virtual void tx_free(std::span<TxBuf> bufs) = 0;

@@ -140,9 +140,10 @@ bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   return true;
 }
 
-/// Writes DDP header and payload; returns their length, 0 when the memory is not
-/// accessible any more (the work request has failed then, and the QP may be dead).
-size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::byte* out) {
+/// DDP header and payload, in the buffer and where they are; returns their length, 0 when the memory is not accessible any
+/// more (the work request has failed then, and the QP may be dead).
+size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, TxBuf& buf) {
+  std::byte* const out = buf.data + kTrpBytes;
   const SqWork& w = qp.sq.work(pkt.owner);
   const Operation& op = operation(w.opcode);
   DdpSegment seg{};
@@ -173,7 +174,7 @@ size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, std::by
   }
   seg.last = pkt.offset + pkt.len == w.length;
   const size_t n = encode_ddp(out, seg);
-  if (pkt.len != 0 && !gather(qp, pkt.owner, pkt.offset, pkt.len, out + n)) {
+  if (pkt.len != 0 && !gather(qp, pkt.owner, pkt.offset, pkt.len, out + n, buf)) {
     qp.sq.fail(pkt.owner, WcStatus::kLocProtErr);
     reap(qp);
     return 0;
@@ -216,9 +217,9 @@ size_t Engine::Impl::build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSe
   return encode_ddp(out, seg) + kAtomicReqBytes;
 }
 
-/// Copies @p len bytes at @p offset of a message from the work request's memory. false when
-/// some of it is not there any more.
-bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out) {
+/// The @p len bytes at @p offset of a message, which end the datagram in @p buf: copied to @p out from the work request's
+/// memory, the last piece if it can be by reference. false when some of it is not there any more.
+bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out, TxBuf& buf) {
   const SqWork& w = qp.sq.work(index);
   SendWqe& wqe = qp.sq.wqe(index);
   if ((w.flags & kWrInline) != 0) {
@@ -235,6 +236,7 @@ bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32
     const uint32_t n = std::min(len, sge.length - offset);
     MrFault why;
     const UserMemory from = mrs_.resolve(sge.lkey, qp.attr.pd, 0, sge.addr + offset, n, why);
+    if (n == len && refer(ports_[qp.port], buf, from.direct(), n)) return true;
     if (!from || !from.read(out, n)) return false;
     out += n;
     len -= n;

@@ -89,10 +89,11 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
   return Verdict::kAccept;
 }
 
-/// Writes DDP header and payload; returns their length, 0 for nothing to send now. When the source
+/// DDP header and payload, as build_work_segment(); returns their length, 0 for nothing to send now. When the source
 /// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
 /// do all others that cannot be sent (again); the peer heeds the first in order.
-size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte* out) {
+size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, TxBuf& buf) {
+  std::byte* const out = buf.data + kTrpBytes;
   const Job& job = qp.responder.at(pkt.owner);
   const ReadRequest& r = job.request;
   if (job.atomic) {
@@ -119,6 +120,7 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, std::byte
   MrFault why;
   const UserMemory from =
       mrs_.resolve_remote(r.src_stag, qp.granted(), kAccessRemoteRead, r.src_to + pkt.offset, pkt.len, why);
+  if (refer(ports_[qp.port], buf, from.direct(), pkt.len)) return n + pkt.len;
   if (!from || !from.read(out + n, pkt.len)) {
     if (from) why = MrFault::kBounds;  // nothing is mapped there
     // A time-out does not say that the response was lost (the peer may have slept): the READ may be

@@ -84,8 +84,9 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
       from = mrs_.resolve(sge.lkey, qp.attr.pd, access, sge.addr, length, why).direct();
       if (from == nullptr) break;
     }
-    std::byte* const out = tx_buffer(port);
-    if (out == nullptr || qp.snd.lost() != 0) break;
+    TxBuf* const buf = tx_buffer(port);
+    if (buf == nullptr || qp.snd.lost() != 0) break;
+    std::byte* const out = buf->data;
 
     const uint32_t psn = qp.snd.nxt(), owner = qp.sq.next();
     const SqWork& w = qp.sq.sent_whole({.remote_addr = read_once(wqe->remote_addr),
@@ -122,7 +123,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
       length = 0;
       touch_timer(qp, keepalive_at(qp));
     }
-    std::memcpy(at, from, length);
+    if (!refer(port, *buf, from, length)) std::memcpy(at, from, length);
     tx_commit(port, qp, static_cast<size_t>(at - out) + length, true, psn);
     qp.snd.sent({.sent_ns = now_,
                  .owner = owner,

@@ -76,11 +76,13 @@ void Tracer::commit(TraceEvent& e) {
 }
 
 [[gnu::cold, gnu::noinline]] void Tracer::packet(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow,
-                                  const std::byte* data, uint32_t len) {
+                                                std::span<const std::byte> head, std::span<const std::byte> rest) {
   TraceEvent& e = begin(kind, now, qpn, flow);
-  e.len = len;
-  e.kept = static_cast<uint16_t>(std::min<size_t>(len, kTraceKept));
-  std::memcpy(e.bytes, data, e.kept);
+  e.len = static_cast<uint32_t>(head.size() + rest.size());
+  e.kept = static_cast<uint16_t>(std::min<size_t>(e.len, kTraceKept));
+  const size_t from_head = std::min<size_t>(e.kept, head.size());
+  std::memcpy(e.bytes, head.data(), from_head);
+  if (from_head < e.kept) std::memcpy(e.bytes + from_head, rest.data(), e.kept - from_head);
   commit(e);
 }
 

@@ -30,7 +30,8 @@ class Tracer {
   /// Remembers a connection, recording or not; returns its TraceFlow::id.
   uint32_t connection(uint32_t qpn, const Path& path);
 
-  void packet(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow, const std::byte* data, uint32_t len);
+  void packet(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow, std::span<const std::byte> head,
+              std::span<const std::byte> rest);
   void note(TraceKind kind, uint64_t now, uint32_t qpn, uint32_t flow, uint64_t a, uint64_t b, uint64_t c);
   /// A QP has failed, and that has been noted. Returns whether recording goes on.
   bool failed();

@@ -68,7 +68,7 @@ bool Engine::Impl::receive(int port, RxBuf& buf) {
     return drop_unheard(*qp, port, buf);
   count(*qp, USIW_CNT_RX_PKTS);
   count(*qp, USIW_CNT_RX_BYTES, buf.len);
-  note_packet(TraceKind::kRx, *qp, buf.data, buf.len);
+  note_packet(TraceKind::kRx, *qp, datagram);
   if (qp->life.is(Phase::kDead)) {
     receive_dead(*qp, h);
     return false;

@@ -108,34 +108,35 @@ Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
   return qp.connected() ? Sent::kYes : Sent::kNothing;
 }
 
+/// The datagram in tx_buffer() is complete; @p len: all of it.
 inline void Engine::Impl::tx_commit(PortState& p, QpContext& qp, size_t len, bool has_psn, uint32_t psn) {
   TxBuf& buf = p.bufs[p.filled];
-  buf.len = static_cast<uint32_t>(len);
+  buf.len = static_cast<uint32_t>(len) - buf.more_len;
   buf.path = &qp.path;
   p.tags[p.filled] = {&qp, has_psn, psn};
   ++p.filled;
   ++sent_;
   count(qp, USIW_CNT_TX_PKTS);
   count(qp, USIW_CNT_TX_BYTES, len);
-  note_packet(TraceKind::kTx, qp, buf.data, buf.len);
+  note_packet(TraceKind::kTx, qp, {buf.data, buf.len}, {buf.more, buf.more_len});
 }
 
 /// Builds the datagram of @p pkt. kNothing: its source is not accessible any more, which
 /// has been dealt with (the work request has failed, or the QP is terminating).
 Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   PortState& port = ports_[qp.port];
-  std::byte* out = tx_buffer(port);
-  if (out == nullptr) return Sent::kNoBuffer;
+  TxBuf* const buf = tx_buffer(port);
+  if (buf == nullptr) return Sent::kNoBuffer;
   size_t n = 0;
   switch (pkt.kind) {
     case PktKind::kSend:
-      n = build_work_segment(qp, pkt, out + kTrpBytes);
+      n = build_work_segment(qp, pkt, *buf);
       break;
     case PktKind::kReadResponse:
-      n = build_response_segment(qp, pkt, out + kTrpBytes);
+      n = build_response_segment(qp, pkt, *buf);
       break;
     case PktKind::kTerminate:
-      n = build_terminate(qp, out + kTrpBytes);
+      n = build_terminate(qp, buf->data + kTrpBytes);
       break;
     case PktKind::kShutdown:
       break;
@@ -165,13 +166,13 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     qp.ack.tell(qp.rcv.nxt());
   else if (qp.replies.outstanding())  // it has begun: its end may take as long as one is waited for
     qp.ack.put_off(qp.replies.complete_by(qp.rtt));
-  encode_trp(out, {.psn = psn,
-                   .ack_psn = qp.ack.told(qp.rcv.nxt()),
-                   .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
-                   .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
-                                                            : uint8_t{USIW_TRP_DATA},
-                   .credit = qp.rcv.credit(),
-                   .echo = stamp()});
+  encode_trp(buf->data, {.psn = psn,
+                         .ack_psn = qp.ack.told(qp.rcv.nxt()),
+                         .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
+                         .opcode = pkt.kind == PktKind::kShutdown ? uint8_t{USIW_TRP_SHUTDOWN}
+                                                                  : uint8_t{USIW_TRP_DATA},
+                         .credit = qp.rcv.credit(),
+                         .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
   if (!again) qp.replies.sent(now_);
   if (tells && !qp.rcv.has_gap() && !qp.rq.told()) {  // it says all that a SACK would
@@ -199,20 +200,20 @@ bool Engine::Impl::acknowledges_later(QpContext& qp, const TxPkt& pkt) const {
 /// A SACK about the QP's present state; silently not sent when the port has no buffer.
 void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   PortState& port = ports_[qp.port];
-  std::byte* out = tx_buffer(port);
-  if (out == nullptr) return;
+  const TxBuf* const buf = tx_buffer(port);
+  if (buf == nullptr) return;
   if (qp.rq.told()) {
     flags |= USIW_TRP_F_NOT_READY;
     count(qp, USIW_CNT_NOT_READY_TX);
   }
-  const size_t n = qp.rcv.write_bitmap(out + kTrpBytes);
+  const size_t n = qp.rcv.write_bitmap(buf->data + kTrpBytes);
   qp.ack.tell(qp.rcv.nxt());
-  encode_trp(out, {.psn = qp.rcv.max(),
-                   .ack_psn = qp.rcv.nxt(),
-                   .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
-                   .opcode = USIW_TRP_SACK,
-                   .credit = qp.rcv.credit(),
-                   .echo = qp.ack.echo()});
+  encode_trp(buf->data, {.psn = qp.rcv.max(),
+                         .ack_psn = qp.rcv.nxt(),
+                         .flags = static_cast<uint16_t>(flags | qp.marks.flags()),
+                         .opcode = USIW_TRP_SACK,
+                         .credit = qp.rcv.credit(),
+                         .echo = qp.ack.echo()});
   tx_commit(port, qp, kTrpBytes + n, false, 0);
   if (n != 0) publish(qp);  // one that only receives has no timer that would do it
   count(qp, USIW_CNT_TX_SACKS);
@@ -230,19 +231,21 @@ void Engine::Impl::run_acks() {
 // ---- The batch ----
 
 /// A free buffer, the same one until tx_commit(); nullptr when the port has none.
-std::byte* Engine::Impl::tx_buffer(PortState& p) {
+TxBuf* Engine::Impl::tx_buffer(PortState& p) {
   if (p.blocked) return nullptr;
   if (p.filled - p.begin == kBurst || p.filled == p.bufs.size()) tx_flush(p);
   if (p.filled == p.allocated) {
     if (p.begin == p.filled) p.begin = p.filled = p.allocated = 0;
-    const size_t room = std::min(kBurst, p.bufs.size() - p.allocated);
+    const size_t room = std::min(kAllocation, p.bufs.size() - p.allocated);
     p.allocated += p.port->tx_alloc(std::span(p.bufs).subspan(p.allocated, room));
     if (p.filled == p.allocated) {
       p.blocked = true;
       return nullptr;
     }
   }
-  return p.bufs[p.filled].data;
+  TxBuf& buf = p.bufs[p.filled];
+  buf.more_len = 0;
+  return &buf;
 }
 
 void Engine::Impl::tx_flush(PortState& p) {

@@ -19,6 +19,7 @@ class FaultPort final : public ForwardingPort<NetPort> {
   ~FaultPort() override;
 
   size_t tx(std::span<TxBuf> bufs) override;
+  bool takes_references() const override { return false; }  // some are kept for a while
   size_t rx(std::span<RxBuf> bufs) override;
   void rx_free(std::span<RxBuf> bufs) override;
   int wait_fd() const override { return epoll_; }

@@ -17,6 +17,7 @@ class ForwardingPort : public NetPort {
   uint32_t max_payload() const override { return inner_->max_payload(); }
   size_t tx_alloc(std::span<TxBuf> bufs) override { return inner_->tx_alloc(bufs); }
   size_t tx(std::span<TxBuf> bufs) override { return inner_->tx(bufs); }
+  bool takes_references() const override { return inner_->takes_references(); }
   void tx_free(std::span<TxBuf> bufs) override { inner_->tx_free(bufs); }
   size_t rx(std::span<RxBuf> bufs) override { return inner_->rx(bufs); }
   void rx_free(std::span<RxBuf> bufs) override { inner_->rx_free(bufs); }

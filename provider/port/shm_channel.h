@@ -74,7 +74,9 @@ class ShmChannel {
     over_ = true;
   }
 
-  bool push(uint32_t number, const std::byte* data, uint32_t len) { return writer_.push(number, data, len); }
+  bool push(uint32_t number, std::span<const std::byte> head, std::span<const std::byte> rest) {
+    return writer_.push(number, head, rest);
+  }
   bool wake_wanted() { return writer_.wake_wanted(); }
   void wake();
   bool ready() const { return base_ != nullptr && reader_.ready(); }

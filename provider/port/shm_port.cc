@@ -78,9 +78,10 @@ size_t ShmPort::tx(std::span<TxBuf> bufs) {
     if (channel == nullptr) {
       taken = inner_->tx(run);
     } else {
-      while (taken < run.size() &&
-             channel->push(flows_[run[taken].path->tag].number, run[taken].data, run[taken].len))
+      for (const TxBuf& b : run) {
+        if (!channel->push(flows_[b.path->tag].number, {b.data, b.len}, {b.more, b.more_len})) break;
         taken++;
+      }
       channel->dirty = pushed = true;
       inner_->tx_free(run);
       if (channel->over()) leave(*channel);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace usiw {
 
@@ -48,14 +49,17 @@ class ShmWriter {
   /// @p memory: 2 * kShmRingBytes, the second half the first one again; zeros at first.
   ShmWriter(ShmRingShared* shared, std::byte* memory) : shared_(shared), memory_(memory) {}
 
-  /// False: no room, or the reader writes nonsense (broken()).
-  bool push(uint32_t flow, const std::byte* data, uint32_t len) {
+  /// A datagram in two pieces. False: no room, or the reader writes nonsense (broken()).
+  bool push(uint32_t flow, std::span<const std::byte> head, std::span<const std::byte> rest) {
+    const auto len = static_cast<uint32_t>(head.size() + rest.size());
     const size_t need = ShmRecord::size(len);
     // The header behind this record is written, too.
     if (written_ + need + kRecordUnit - consumed_ > kShmRingBytes && !make_room(need)) return false;
     ShmRecord* r = record(written_);
     record(written_ + need)->word.store(0, std::memory_order_relaxed);
-    std::memcpy(reinterpret_cast<std::byte*>(r) + sizeof *r, data, len);
+    std::byte* const to = reinterpret_cast<std::byte*>(r) + sizeof *r;
+    std::memcpy(to, head.data(), head.size());
+    if (!rest.empty()) std::memcpy(to + head.size(), rest.data(), rest.size());
     r->flow = flow;
     r->word.store(ShmRecord::kComplete | len, std::memory_order_release);
     written_ += need;

@@ -369,10 +369,13 @@ void SocketPort::set_ect(Socket& s, const Path& path) {
 /// How many from the front may go as one message: to one peer, of one length but for the last.
 size_t SocketPort::alike(std::span<const TxBuf> bufs) {
   if (!bufs[0].path->merge) return 1;
-  size_t n = 1, bytes = bufs[0].len;
-  while (n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && bufs[n - 1].len == bufs[0].len &&
-         bufs[n].len <= bufs[0].len && bufs[n].len != 0 && bytes + bufs[n].len <= kMessageMost)
-    bytes += bufs[n++].len;
+  const uint32_t each = bufs[0].total();
+  size_t n = 1, bytes = each;
+  for (uint32_t last = each; n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && last == each; n++) {
+    last = bufs[n].total();
+    if (last == 0 || last > each || bytes + last > kMessageMost) break;
+    bytes += last;
+  }
   return bytes > bufs[0].path->merge_above ? n : 1;
 }
 
@@ -388,18 +391,21 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
     }
     if (out->connected && out->ect != bufs[done].path->ect) set_ect(*out, *bufs[done].path);
     unsigned n = 0;
-    size_t used = 0;
+    size_t used = 0, vecs = 0;
     while (used < kBatch && done + used < bufs.size() && socket_of(*bufs[done + used].path) == out) {
       const auto rest = bufs.subspan(done + used, std::min(bufs.size() - done, kBatch) - used);
       const size_t count = out->singly == 0 ? alike(rest) : 1;
       address(headers_[n], messages_[n], *rest[0].path, out->connected);
       msghdr& msg = headers_[n].msg_hdr;
-      for (size_t i = 0; i < count; i++) vecs_[used + i] = {rest[i].data, rest[i].len};
-      msg.msg_iov = vecs_ + used;
-      msg.msg_iovlen = count;
+      msg.msg_iov = vecs_ + vecs;
+      for (const TxBuf& b : rest.first(count)) {
+        vecs_[vecs++] = {b.data, b.len};
+        if (b.more_len != 0) vecs_[vecs++] = {const_cast<std::byte*>(b.more), b.more_len};
+      }
+      msg.msg_iovlen = static_cast<size_t>(vecs_ + vecs - msg.msg_iov);
       if (count > 1)
         msg.msg_controllen = put(messages_[n].control, msg.msg_controllen, SOL_UDP, UDP_SEGMENT,
-                                 static_cast<uint16_t>(rest[0].len));
+                                 static_cast<uint16_t>(rest[0].total()));
       if (msg.msg_controllen == 0) msg.msg_control = nullptr;
       messages_[n++].count = static_cast<unsigned>(count);
       used += count;
@@ -418,7 +424,8 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
       out->singly = kSinglyLeast << std::min(out->refusals, kSinglyShifts);
       out->refusals++;
     } else if (errno != EINTR) {
-      done += messages_[0].count;  // cannot be sent (no route, too long, link down ...): as if the wire had lost it
+      // Cannot be sent (no route, too long, link down, memory that the program has unmapped ...): as if the wire had lost it.
+      done += messages_[0].count;
     }
   }
   tx_free(bufs);

@@ -28,6 +28,7 @@ class SocketPort final : public NetPort {
   uint32_t max_payload() const override { return mtu_ - kIpv4UdpLen; }
   size_t tx_alloc(std::span<TxBuf> bufs) override;
   size_t tx(std::span<TxBuf> bufs) override;
+  bool takes_references() const override { return true; }
   void tx_free(std::span<TxBuf> bufs) override;
   size_t rx(std::span<RxBuf> bufs) override;
   void rx_free(std::span<RxBuf> bufs) override;
@@ -125,7 +126,7 @@ class SocketPort final : public NetPort {
   size_t sending_ = 0;  ///< ... sockets by which is sent
   unsigned passed_ = 0, looks_ = 0;
   Message messages_[kBatch];
-  iovec vecs_[kBatch];
+  iovec vecs_[2 * kBatch];
   mmsghdr headers_[kBatch];
 
   // Receiving: a batch of messages, those before current_ empty, those from arrived_ on prepared for the next call.

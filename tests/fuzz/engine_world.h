@@ -86,6 +86,7 @@ class FuzzPort final : public Port {
 
   ~FuzzPort() override { FUZZ_CHECK(live_ == 0, "buffers leaked"); }
   uint32_t max_payload() const override { return kMaxPayload; }
+  bool takes_references() const override { return true; }
   size_t tx_alloc(std::span<TxBuf> bufs) override {
     if (hook) hook();
     const size_t n = std::min<size_t>(bufs.size(), buffers);
@@ -96,7 +97,9 @@ class FuzzPort final : public Port {
   size_t tx(std::span<TxBuf> bufs) override {
     const size_t taken = std::min<size_t>(bufs.size(), tx_limit);
     for (size_t i = 0; i < bufs.size(); ++i) {
-      FUZZ_CHECK(bufs[i].len <= kMaxPayload, "longer than the port takes");
+      FUZZ_CHECK(bufs[i].total() <= kMaxPayload, "longer than the port takes");
+      if (bufs[i].more_len != 0) std::memcpy(bufs[i].data + bufs[i].len, bufs[i].more, bufs[i].more_len);
+      bufs[i].len = bufs[i].total();
       check_sent({bufs[i].data, bufs[i].len});
       FUZZ_CHECK(bufs[i].path != nullptr, "sent nowhere");
       if (on_tx) on_tx({bufs[i].data, bufs[i].len});

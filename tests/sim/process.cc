@@ -14,6 +14,7 @@ size_t HostPort::tx(std::span<TxBuf> bufs) {
   fragments = which_ == 1 && w_.mtu_known;
   for (size_t i = 0; i < bufs.size(); ++i) {
     TxBuf& b = bufs[i];
+    join(b);
     TrpHeader h;
     if (w_.mutation == Mutation::kAckFuture && decode_trp({b.data, b.len}, h) && h.opcode == USIW_TRP_SACK &&
         b.len == kTrpBytes && ++w_.mutated % 8 == 1) {

@@ -161,8 +161,10 @@ class SimWire {
 
 class SimPort : public Port {
  public:
-  SimPort(SimWire& wire, int side, uint32_t max_payload, size_t buffers)
-      : wire_(wire), side_(side), max_payload_(max_payload), storage_(new std::byte[buffers * kBufBytes]) {
+  /// @p refers: payload is given by reference, as to a socket.
+  SimPort(SimWire& wire, int side, uint32_t max_payload, size_t buffers, bool refers = false)
+      : wire_(wire), side_(side), max_payload_(max_payload), refers_(refers),
+        storage_(new std::byte[buffers * kBufBytes]) {
     for (size_t i = 0; i < buffers; ++i) free_.push_back(storage_.get() + i * kBufBytes);
     total_ = buffers;
   }
@@ -173,9 +175,11 @@ class SimPort : public Port {
     for (; n < bufs.size() && !free_.empty(); ++n) bufs[n] = {take(), 0, nullptr, nullptr};
     return n;
   }
+  bool takes_references() const override { return refers_; }
   size_t tx(std::span<TxBuf> bufs) override {
     const size_t n = std::min(bufs.size(), tx_limit);
     for (size_t i = 0; i < bufs.size(); ++i) {
+      join(bufs[i]);
       if (bufs[i].len > max_payload_ || bufs[i].len < kTrpBytes)
         wire_.broken = "datagram of " + std::to_string(bufs[i].len) + " bytes given to the port";
       else if (i < n)
@@ -221,11 +225,26 @@ class SimPort : public Port {
     return p;
   }
 
+ protected:
+  /// All of the datagram in the buffer.
+  void join(TxBuf& b) {
+    if (b.more_len == 0) return;
+    if (!refers_ || b.len > kBufBytes || b.more_len > kBufBytes - b.len) {
+      wire_.broken = "a reference to " + std::to_string(b.more_len) + " bytes given to the port";
+      b.more_len = 0;
+      return;
+    }
+    std::memcpy(b.data + b.len, b.more, b.more_len);
+    b.len += b.more_len;
+    b.more_len = 0;
+  }
+
  private:
   static constexpr size_t kBufBytes = 9216;
   SimWire& wire_;
   int side_;
   uint32_t max_payload_;
+  bool refers_;
   std::unique_ptr<std::byte[]> storage_;
   std::vector<std::byte*> free_;
   size_t total_ = 0;

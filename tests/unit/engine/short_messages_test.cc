@@ -64,9 +64,9 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
     return i % 5 > 2 ? WrOpcode::kRdmaWrite : WrOpcode::kSend;
   }
 
-  static Seen run(const Traffic& t, bool general) {
+  static Seen run(const Traffic& t, bool general, bool by_reference) {
     Seen seen;
-    World w(t.seed);
+    World w(t.seed, 9000, by_reference);
     w.wire.faults.loss = w.wire.faults.duplicate = w.wire.faults.reorder = t.faults;
     w.wire.filter = [&](int side, Datagram& d) {
       seen.wire[side].push_back(d);
@@ -137,20 +137,28 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
     return n;
   }
 
+  static void compare(const Seen& is, const Seen& ought) {
+    for (int side : {0, 1}) {
+      ASSERT_EQ(ought.wire[side].size(), is.wire[side].size());
+      for (size_t i = 0; i < is.wire[side].size(); ++i)
+        ASSERT_EQ(ought.wire[side][i], is.wire[side][i]) << "datagram " << i << " of side " << side;
+      EXPECT_EQ(ought.counters[side], is.counters[side]);
+      EXPECT_EQ(ought.memory[side], is.memory[side]);
+    }
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(ought.completions[i], is.completions[i]);
+  }
+
   static std::byte inlined[512];
 };
 std::byte ShortMessages::inlined[512];
 
 TEST_P(ShortMessages, are_as_by_the_general_way) {
-  const Seen is = run(GetParam(), false), ought = run(GetParam(), true);
-  for (int side : {0, 1}) {
-    ASSERT_EQ(ought.wire[side].size(), is.wire[side].size());
-    for (size_t i = 0; i < is.wire[side].size(); ++i)
-      ASSERT_EQ(ought.wire[side][i], is.wire[side][i]) << "datagram " << i << " of side " << side;
-    EXPECT_EQ(ought.counters[side], is.counters[side]);
-    EXPECT_EQ(ought.memory[side], is.memory[side]);
-  }
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(ought.completions[i], is.completions[i]);
+  compare(run(GetParam(), false, false), run(GetParam(), true, false));
+}
+
+/// A port that reads the program's memory itself gets the same to send.
+TEST_P(ShortMessages, are_the_same_by_reference) {
+  for (bool general : {false, true}) compare(run(GetParam(), general, true), run(GetParam(), general, false));
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, ShortMessages,

@@ -60,10 +60,11 @@ struct Region {
 
 struct Host {
   static constexpr uint32_t kPd = 7;
+  static constexpr size_t kBuffers = 2048;
   static constexpr uint32_t kAllRights = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead;
 
-  Host(SimClock& clock, SimWire& wire, int side, uint32_t max_payload = 9000, size_t buffers = 2048)
-      : port(wire, side, max_payload, buffers),
+  Host(SimClock& clock, SimWire& wire, int side, uint32_t max_payload = 9000, bool refers = false)
+      : port(wire, side, max_payload, kBuffers, refers),
         owned(std::make_unique<Engine>(clock, events, counters.data())),
         engine(*owned) {
     port_no = engine.add_port(port);
@@ -120,8 +121,9 @@ struct PairOptions {
 
 class World {
  public:
-  explicit World(uint64_t seed = 1, uint32_t max_payload = 9000)
-      : wire(clock, seed), a(clock, wire, 0, max_payload), b(clock, wire, 1, max_payload) {}
+  /// @p refers: as SimPort.
+  explicit World(uint64_t seed = 1, uint32_t max_payload = 9000, bool refers = false)
+      : wire(clock, seed), a(clock, wire, 0, max_payload, refers), b(clock, wire, 1, max_payload, refers) {}
   ~World() {
     for (Host* h : {&a, &b}) {
       h->owned.reset();

@@ -4,6 +4,7 @@
 #include <linux/in6.h>
 #include <net/if.h>
 #include <netinet/udp.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -100,6 +101,31 @@ TEST_P(SocketPorts, merged_datagrams_arrive_one_by_one) {
     ASSERT_EQ(lengths[i], got[i].bytes.size()) << i;
     for (std::byte x : got[i].bytes) ASSERT_EQ(static_cast<std::byte>(i), x) << i;
     EXPECT_TRUE(got[i].flow == back.flow);
+  }
+}
+
+/// A program may unmap what it has registered: its datagrams are lost then, and nobody else's.
+TEST_P(SocketPorts, memory_that_is_gone_is_as_if_lost) {
+  for (const bool merge : {false, true}) {
+    path.merge = merge;
+    TxBuf bufs[3] = {};
+    ASSERT_EQ(3u, a->tx_alloc(bufs));
+    std::byte there[100] = {};
+    void* const gone = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(MAP_FAILED, gone);
+    for (TxBuf& one : bufs) {
+      memset(one.data, 1, 100);
+      one.len = one.more_len = 100;
+      one.path = &path;
+      one.more = there;
+    }
+    bufs[1].more = static_cast<std::byte*>(gone);
+    bufs[2].len = 200;  // not to be merged with that
+    EXPECT_EQ(3u, a->tx(bufs));
+    const size_t arrive = merge ? 1 : 2;
+    EXPECT_EQ(arrive, receive(*b, arrive).size());
+    quiet(*b, 1);
+    munmap(gone, 4096);
   }
 }
 

@@ -138,7 +138,7 @@ TEST_F(TraceReader, ConnectionsThatTheTableHasForgotten) {
   Tracer tracer;
   tracer.attach(memory_);
   const std::byte datagram[14] = {};
-  tracer.packet(TraceKind::kTx, 1, 1, 99, datagram, sizeof datagram);
+  tracer.packet(TraceKind::kTx, 1, 1, 99, datagram, {});
   Trace t;
   ASSERT_EQ("", parse(t));
   EXPECT_NE(std::string::npos, tshark(to_pcapng(t), "-T fields -e frame.comment").find("addresses not known"));

@@ -46,7 +46,8 @@ class Replies {
   /// How long an acknowledgement waits for a reply that could carry it.
   uint64_t delay(const RttEstimator& rtt) const {
     if (!expected()) return kUnexpectedNs;
-    return std::clamp<uint64_t>(2 * uint64_t{slowest_ns_}, kUnexpectedNs, longest(rtt));
+    const uint64_t least = score_ == kScoreMax ? kSureNs : kUnexpectedNs;
+    return std::clamp<uint64_t>(2 * uint64_t{slowest_ns_}, least, longest(rtt));
   }
 
   /// By then a reply that has begun must have ended to carry it.
@@ -54,6 +55,9 @@ class Replies {
 
  private:
   static constexpr uint64_t kUnexpectedNs = 4'000;
+  /// Where every reply of late came soon, an acknowledgement ahead of it is worth nothing; and a program that waits for
+  /// the reply in memory, once its own message is complete, does not drive its end any more.
+  static constexpr uint64_t kSureNs = 100'000;
   static constexpr uint64_t kSoonNs = 500'000;
   /// The wait has to end well before the peer's time-out: half of the least there is (RttEstimator::kMinRtoNs), or of
   /// what this end's own would be on the same way.

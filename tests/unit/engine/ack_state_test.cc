@@ -31,6 +31,17 @@ TEST_F(RepliesTest, expected__after_two_that_came_soon) {
   EXPECT_EQ(replies_.delay(rtt_), 60 * kUs) << "twice the slowest of late";
 }
 
+/// The acknowledgement must not overtake the reply because that one comes somewhat later than the others.
+TEST_F(RepliesTest, delay__longer_where_each_reply_has_come_soon) {
+  for (int i = 0; i < 7; ++i) exchange(5 * kUs);
+  EXPECT_EQ(replies_.delay(rtt_), 10 * kUs);
+  exchange(5 * kUs);
+  EXPECT_EQ(replies_.delay(rtt_), 100 * kUs);
+  ASSERT_TRUE(replies_.asked(now_));
+  replies_.missed();
+  EXPECT_EQ(replies_.delay(rtt_), 10 * kUs) << "one that does not come ends it";
+}
+
 TEST_F(RepliesTest, expected__one_late_reply_changes_nothing) {
   for (int i = 0; i < 8; ++i) exchange(20 * kUs);
   exchange(600 * kUs);

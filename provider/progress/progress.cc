@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,12 +14,11 @@
 #include "base/lock_rank.h"
 #include "base/quiet_thread.h"
 #include "base/spinlock.h"
+#include "progress/times.h"
 
 namespace usiw {
 namespace {
 
-/// A deadline may be missed by this much rather than pay for a doorbell.
-constexpr uint64_t kDeadlineSlackNs = 200'000;
 /// Empty polls in a row after which an application thread yields, if cores are scarce.
 constexpr unsigned kEmptyPollsPerYield = 64;
 /// Times that one thread drives again for others before it leaves that to the thread.
@@ -30,11 +30,6 @@ bool cores_are_scarce() {
 }
 
 thread_local const Progress* t_progress = nullptr;  ///< whose thread this is
-
-pid_t own_tid() {
-  static thread_local pid_t tid = gettid();
-  return tid;
-}
 
 }  // namespace
 
@@ -48,7 +43,7 @@ Progress::Mode Progress::mode_from_environment() {
 
 Progress::Progress(EngineDriver& driven, Clock& clock, Mode mode)
     : driven_(driven), clock_(clock), mode_(mode), scarce_cores_(cores_are_scarce()) {
-  doorbell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  for (Sleeper* sleeper : {&self_, &blocked_}) sleeper->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
 Progress::~Progress() {
@@ -62,7 +57,8 @@ Progress::~Progress() {
     ring_doorbell();
     pthread_join(thread_, nullptr);
   }
-  if (doorbell_ >= 0) close(doorbell_);
+  for (Sleeper* sleeper : {&self_, &blocked_})
+    if (sleeper->bell.fd >= 0) close(sleeper->bell.fd);
 }
 
 // ---- The token --------------------------------------------------------------
@@ -114,7 +110,9 @@ Progress::Hold::~Hold() {
   progress_.release();
   // The thread may have gone to sleep because it found the engine held; and the call may
   // have left work behind.
-  if (progress_.state_.load(std::memory_order_seq_cst) == State::kSleeping) progress_.ring_doorbell();
+  const State state = progress_.state_.load(std::memory_order_seq_cst);
+  if (state == State::kSleeping) progress_.ring_doorbell();
+  if (state == State::kBehind && progress_.blocked_until_.load(std::memory_order_seq_cst) != 0) progress_.wake_blocked();
   if (progress_.kicked()) progress_.drive_inline(false);
 }
 
@@ -131,9 +129,7 @@ bool Progress::drive_inline(bool polling) {
     inline_runs_.store(inline_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (polling) polled_runs_.store(polled_runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     release();
-    if (state_.load(std::memory_order_seq_cst) == State::kSleeping && deadline != UINT64_MAX &&
-        deadline + kDeadlineSlackNs < sleep_until_.load(std::memory_order_seq_cst))
-      ring_doorbell();
+    tell_deadline(deadline);
     if (!kicked()) break;
     if (reruns == kMaxReruns) {
       ring_doorbell();
@@ -145,13 +141,32 @@ bool Progress::drive_inline(bool polling) {
 
 bool Progress::is_own_thread() const { return t_progress == this; }
 
+bool Progress::Bell::ring() {
+  NoCancel no_cancel;  // cancelled in write(2), it would leave a bell that counts as rung
+  if (rung.exchange(true, std::memory_order_seq_cst)) return false;
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t n = write(fd, &one, sizeof one);
+  return true;
+}
+
+void Progress::Bell::hear() {
+  uint64_t value;
+  [[maybe_unused]] ssize_t n = read(fd, &value, sizeof value);
+  rung.store(false, std::memory_order_seq_cst);
+}
+
 void Progress::ring_doorbell() {
-  if (is_own_thread()) return;
-  NoCancel no_cancel;  // cancelled in write(2), it would leave a doorbell that counts as rung
-  if (rung_.exchange(true, std::memory_order_seq_cst)) return;
-  stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
-  uint64_t one = 1;
-  [[maybe_unused]] ssize_t n = write(doorbell_, &one, sizeof one);
+  if (!is_own_thread() && self_.bell.ring()) stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// The engine wants to run at @p deadline, and this thread does not see to that: one that sleeps must.
+void Progress::tell_deadline(uint64_t deadline) {
+  if (deadline == UINT64_MAX) return;
+  if (state_.load(std::memory_order_seq_cst) == State::kSleeping) {
+    if (deadline + kDeadlineSlackNs < sleep_until_.load(std::memory_order_seq_cst)) ring_doorbell();
+  } else if (deadline + kDeadlineSlackNs < blocked_until_.load(std::memory_order_seq_cst)) {
+    wake_blocked();
+  }
 }
 
 // ---- Application threads ------------------------------------------------------
@@ -180,24 +195,74 @@ void Progress::watch(int fd, Kind kind, Watcher& watcher) {
   {
     std::lock_guard hold(watch_lock_);
     watched_.push_back({fd, kind, &watcher});
-    watch_gen_.fetch_add(1, std::memory_order_release);
+    watch_gen_.fetch_add(1, std::memory_order_seq_cst);
   }
   ring_doorbell();
+  if (kind != Kind::kControl && blocked_tid_.load(std::memory_order_seq_cst) != 0) wake_blocked();
 }
 
 void Progress::unwatch(int fd) {
   NoCancel no_cancel;  // the caller is about to free what the watcher uses
   std::unique_lock hold(watch_lock_);
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
-  uint64_t gen = watch_gen_.fetch_add(1, std::memory_order_release) + 1;
-  if (!running_ || pthread_equal(pthread_self(), thread_)) return;
-  lock_rank::assert_none_up_to(LockRank::kEngine);  // the thread may be in a watcher, which takes them
-  ring_doorbell();
-  watch_changed_.wait(hold, [&] { return watch_seen_ >= gen; });
+  const uint64_t gen = watch_gen_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  const bool sleeps_itself = !running_ || pthread_equal(pthread_self(), thread_);
+  if (!sleeps_itself) ring_doorbell();
+  const auto blocked = [this] { return blocked_tid_.load(std::memory_order_seq_cst) != 0; };
+  if (blocked()) wake_blocked();
+  if (sleeps_itself && !blocked()) return;
+  lock_rank::assert_none_up_to(LockRank::kEngine);  // they may be in a watcher, which takes them
+  watch_changed_.wait(hold, [&] { return (sleeps_itself || self_.seen >= gen) && (!blocked() || blocked_.seen >= gen); });
+}
+
+/// The sleeper's list is as the watchers are now.
+void Progress::refresh(Sleeper& sleeper, Kind first) {
+  std::lock_guard hold(watch_lock_);
+  const uint64_t gen = watch_gen_.load(std::memory_order_acquire);
+  if (gen == sleeper.seen) return;
+  sleeper.active.clear();
+  for (const Watched& w : watched_)
+    if (w.kind >= first) sleeper.active.push_back(w);
+  // Packet sockets last: poll() gets a prefix of the list while somebody else drives.
+  std::stable_sort(sleeper.active.begin(), sleeper.active.end(),
+                   [](const Watched& a, const Watched& b) { return a.kind < b.kind; });
+  sleeper.pollfds.clear();
+  sleeper.pollfds.push_back({sleeper.bell.fd, POLLIN, 0});
+  for (const Watched& w : sleeper.active) sleeper.pollfds.push_back({w.fd, POLLIN, 0});
+  sleeper.seen = gen;
+  watch_changed_.notify_all();
+}
+
+/// How many of its pollfds are the bell's or of these kinds.
+size_t Progress::count_up_to(const Sleeper& sleeper, Kind last) {
+  return 1 + static_cast<size_t>(std::count_if(sleeper.active.begin(), sleeper.active.end(),
+                                               [last](const Watched& w) { return w.kind <= last; }));
+}
+
+/// Hears the bell and calls the watchers of what poll(2) has found among the first @p count. True if a port's was there.
+bool Progress::serve(Sleeper& sleeper, size_t count, bool* rung) {
+  bool port = false;
+  *rung = sleeper.pollfds[0].revents != 0;
+  if (*rung) sleeper.bell.hear();
+  // Until refresh() runs again an entry may be gone from watched_, but its owner still waits in unwatch(): the watcher
+  // is alive.
+  for (size_t i = 1; i < count; i++) {
+    const pollfd& found = sleeper.pollfds[i];
+    if (found.revents == 0) continue;
+    const Watched& w = sleeper.active[i - 1];
+    port = port || w.kind != Kind::kControl;
+    if (!w.watcher->ready(w.fd, found.revents)) {
+      std::lock_guard hold(watch_lock_);
+      std::erase_if(watched_, [&](const Watched& other) { return other.fd == w.fd; });
+      watch_gen_.fetch_add(1, std::memory_order_seq_cst);
+    }
+  }
+  return port;
 }
 
 bool Progress::freeze() {
   frozen_.store(true, std::memory_order_seq_cst);
+  wake_blocked();
   for (int i = 0; i < 50 && token_.load(std::memory_order_seq_cst) != 0; i++) usleep(1000);
   return token_.load(std::memory_order_seq_cst) == 0;
 }
@@ -211,7 +276,7 @@ void* Progress::thread_entry(void* self) {
 }
 
 int Progress::start() {
-  if (doorbell_ < 0) return EMFILE;
+  if (self_.bell.fd < 0 || blocked_.bell.fd < 0) return EMFILE;
   std::lock_guard hold(watch_lock_);
   if (running_) return 0;
   const int rc = start_quiet_thread(thread_, thread_entry, this);

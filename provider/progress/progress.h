@@ -5,6 +5,8 @@
 ///
 ///  - an application thread drives inline, right after posting and whenever it finds a
 ///    completion queue empty: a ping-pong then needs one core;
+///  - a thread that blocks until a completion event comes drives while it waits, if it can
+///    say so (drive_until(): of usiw-run): a packet then wakes the thread that it is for;
 ///  - the progress thread drives when nobody else does, and sleeps when there is nothing
 ///    to do.
 ///
@@ -17,6 +19,16 @@
 ///            doorbell, until the engine's next deadline (for ever when it has none).
 ///            Woken by packets while somebody else holds the engine, it naps without
 ///            looking at them: the holder may be the very thread that it has preempted.
+///  BEHIND    a blocked thread drives, or has just left and will be back: the thread leaves it the
+///            packets and looks every 1 to 4 ms. When the other one has left and not come back
+///            for a whole nap, or has not run for 50 ms, or somebody rings, it goes on as before.
+///
+/// A blocked thread drives if it is the only one that blocks: of several the one that has an
+/// event leaves the others alone, so they are the progress thread's. Nothing depends on it. While
+/// the progress thread is SLEEPING it watches the packets, too, whoever blocks; woken by them it
+/// lets the blocked thread have them, and takes them itself if they are still there 0.1 ms later.
+/// So a thread that was stopped, or that a signal handler has jumped away with, loses a nap.
+/// A blocked thread that left and let packets wait is not trusted for a while.
 ///
 /// No lost wake-up. Posting: write the ring, then try the token; failing that, count a
 /// "kick" and try again. Whoever releases the token looks at the kicks afterwards and drives
@@ -25,6 +37,11 @@
 /// seq_cst): the holder sees the kick. Going to sleep: the thread first announces SLEEPING
 /// and the time it will wake, then drives once more; whoever drives after that compares
 /// the engine's deadline with the announced time and rings the doorbell if it is too late.
+/// A blocked thread announces the time it will wake in the same way (blocked_until_), and drives
+/// after that; while the progress thread is BEHIND, whoever drives compares with this time, and
+/// rings the blocked thread. What it waits for is a word in memory: it says that it is about to
+/// poll(2), then looks at the word; who changes that looks afterwards whether it polls (both
+/// seq_cst). Whoever leaves while the progress thread is SLEEPING compares deadlines once more.
 #ifndef USIW_PROGRESS_PROGRESS_H
 #define USIW_PROGRESS_PROGRESS_H
 
@@ -59,11 +76,12 @@ class EngineDriver {
   virtual bool arm() { return true; }
 };
 
-/// Waits for a file descriptor in the progress thread.
+/// Waits for a file descriptor in the progress thread; for a port's also in a thread that blocks.
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  /// [progress thread, token not held] @p revents as of poll(2). False: do not watch any more.
+  /// [token not held; of a port's descriptors two threads may call it at once] @p revents as of poll(2). False: do not
+  /// watch any more.
   virtual bool ready(int fd, short revents) = 0;
 };
 
@@ -111,11 +129,27 @@ class Progress {
   /// [any thread] The application is about to sleep (it armed a completion queue).
   void arming();
 
+  /// What drive_until() says.
+  enum class Blocked {
+    kChanged,
+    kElsewhere,  ///< the thread must wait in another way: it is not the only one, or must not drive
+    kSignal,     ///< a signal handler has run
+  };
+  /// [any thread] It is going to block, with or without drive_until(), from begin_blocking() to end_blocking().
+  void begin_blocking() { blocking_.fetch_add(1, std::memory_order_seq_cst); }
+  void end_blocking();
+  /// [a thread that blocks] Drives the engine until @p word is not @p seen any more. A cancellation point, where
+  /// nothing is held.
+  Blocked drive_until(const std::atomic<uint32_t>& word, uint32_t seen);
+  /// [any thread] @p word has changed: wakes who waits for it in drive_until(). Does not wait.
+  void changed(const std::atomic<uint32_t>& word);
+
   enum class Kind {
-    kControl,  ///< watched in every state
+    kControl,  ///< watched in every state, by the progress thread only
+    kPort,     ///< what wakes a port besides packets: watched by who drives while he sleeps, and in STANDBY
     kPacket,   ///< a port's socket: watched while nobody drives
   };
-  /// [any thread] The watcher is called in the progress thread only.
+  /// [any thread]
   void watch(int fd, Kind kind, Watcher& watcher);
   /// [any thread] When it returns the watcher is not called for @p fd any more.
   void unwatch(int fd);
@@ -127,6 +161,8 @@ class Progress {
     std::atomic<uint64_t> standbys{0};   ///< STANDBY entered
     std::atomic<uint64_t> penalties{0};  ///< STANDBY was a mistake
     std::atomic<uint64_t> doorbells{0};
+    std::atomic<uint64_t> behinds{0};       ///< BEHIND entered
+    std::atomic<uint64_t> blocked_runs{0};  ///< of the engine by threads that block
   };
   const Stats& stats() const { return stats_; }
 
@@ -135,12 +171,27 @@ class Progress {
   bool freeze();
 
  private:
-  enum class State : uint32_t { kPolling, kStandby, kSleeping };
+  enum class State : uint32_t { kPolling, kStandby, kSleeping, kBehind };
   struct Watched {
     int fd;
     Kind kind;
     Watcher* watcher;
   };
+  /// An eventfd that ends a poll(2), written to once until it is heard.
+  struct Bell {
+    int fd = -1;
+    std::atomic<bool> rung{false};
+    bool ring();  ///< false: it has been rung already
+    void hear();
+  };
+  /// What a thread sleeps on: a bell, and of what is watched all that is of its kinds, in their order.
+  struct Sleeper {
+    Bell bell;
+    std::vector<Watched> active;
+    std::vector<pollfd> pollfds;  ///< the bell first
+    uint64_t seen = 0;            ///< watch_gen_ of these; written by its thread, under watch_lock_
+  };
+  class Driver;
 
   bool try_acquire();
   void acquire();
@@ -148,17 +199,25 @@ class Progress {
   unsigned drive_held();
   bool kicked() const;
   bool drive_inline(bool polling);
+  void tell_deadline(uint64_t deadline);
   void ring_doorbell();
+  void wake_blocked();
+  bool leaves_packets_to_others() const;
+  void refresh(Sleeper& sleeper, Kind first);
+  bool serve(Sleeper& sleeper, size_t count, bool* rung);
+  static size_t count_up_to(const Sleeper& sleeper, Kind last);
   /// The progress thread itself, in a watcher: it looks at everything before it sleeps again.
   bool is_own_thread() const;
 
   static void* thread_entry(void* self);
   void run();
-  void refresh_watched();
-  bool wait(bool packets, uint64_t until_ns, bool* rung);
+  bool wait(Kind last, uint64_t until_ns, bool* rung);
   void look_at_control();
   bool look();
   void standby();
+  bool blocked_thread_drives();
+  void behind(bool woken);
+  void distrust_blocked();
   void sleep(bool crowded);
   void yield();
   unsigned thread_drive();
@@ -178,27 +237,38 @@ class Progress {
   alignas(64) std::atomic<State> state_{State::kPolling};
   std::atomic<uint64_t> sleep_until_{0};  ///< when the sleeping thread will wake, ns
   std::atomic<uint32_t> arms_{0};
-  std::atomic<bool> rung_{false};  ///< the doorbell has been rung and not yet heard
   std::atomic<bool> stopping_{false};
   std::atomic<bool> frozen_{false};
-  int doorbell_ = -1;
   Stats stats_;
+
+  // The thread that blocks and drives.
+  alignas(64) std::atomic<pid_t> blocked_tid_{0};  ///< 0: there is none
+  std::atomic<pid_t> blocked_last_{0};             ///< the last one
+  std::atomic<uint32_t> blocked_runs_{0};
+  std::atomic<uint64_t> blocked_until_{0};  ///< when it will wake, ns; 0: it does not sleep
+  std::atomic<const std::atomic<uint32_t>*> blocked_word_{nullptr};  ///< it is in poll(2), or about to be, for this
+  std::atomic<uint32_t> blocking_{0};        ///< threads that block, in whichever way
+  std::atomic<uint64_t> refuse_until_{0};    ///< blocked threads do not drive until then, ns
+  Sleeper blocked_;                          ///< of who is in blocked_tid_; its bell is anybody's
+  uint64_t blocked_work_ = 0;                ///< likewise: the last work, ns
 
   RankedMutex<LockRank::kWatch> watch_lock_;
   std::condition_variable_any watch_changed_;
   std::vector<Watched> watched_;       ///< under watch_lock_
   std::atomic<uint64_t> watch_gen_{1};  ///< bumped under watch_lock_
-  uint64_t watch_seen_ = 0;            ///< what the thread works with; written by it, under watch_lock_
 
   bool running_ = false;  ///< under watch_lock_
   pthread_t thread_{};
 
+  Sleeper self_;  ///< the progress thread's; its bell, the doorbell, is anybody's
+
   // Of the progress thread alone.
-  std::vector<Watched> active_;
-  std::vector<pollfd> pollfds_;
   uint64_t now_ = 0, last_work_ = 0, last_control_ = 0;
   uint64_t crowded_until_ = 0, crowded_for_ = 0;
   bool napped_ = false;        ///< the last sleep was a nap for the holder's sake
+  bool port_woke_ = false;     ///< a port's descriptor has ended it
+  uint32_t blocked_runs_seen_ = 0;
+  uint64_t blocked_penalty_ = 0;
   uint32_t runs_seen_ = 0, polls_seen_ = 0;
   uint32_t arms_seen_ = 0;
   uint64_t streak_since_ = 0;  ///< an application thread drives since then; 0: it does not

@@ -12,13 +12,13 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "progress/progress.h"
+#include "progress/times.h"
 
 namespace usiw {
 namespace {
-
-constexpr uint64_t kUs = 1000, kMs = 1'000'000;
 
 /// POLLING goes on for so long after the last work.
 constexpr uint64_t kPollWindowNs = 50 * kUs;
@@ -27,12 +27,6 @@ constexpr uint64_t kPollWindowNs = 50 * kUs;
 constexpr uint64_t kCrowdedYieldNs = 50 * kUs, kCrowdedMinNs = 100 * kMs, kCrowdedMaxNs = 1600 * kMs;
 /// Between two looks at the control fds while polling.
 constexpr uint64_t kControlPeriodNs = 20 * kUs;
-/// Right after work the thread wakes this often even without a deadline, so that the next
-/// post (which sets a deadline) needs no doorbell.
-constexpr uint64_t kRecentNs = 50 * kMs, kRecentNapNs = 1 * kMs;
-/// For the holder of the engine to take the packets that woke this thread. He may have been
-/// preempted by it, and poll(2) would not sleep while they wait.
-constexpr uint64_t kHeldNapNs = 100 * kUs;
 /// EngineDriver by the application for so long, with so many looks: STANDBY. So many looks in a
 /// row that saw no run end the streak.
 constexpr uint64_t kStreakNs = 50 * kUs;
@@ -44,6 +38,9 @@ constexpr uint64_t kPenaltyMinNs = 100 * kMs, kPenaltyMaxNs = 1600 * kMs;
 /// An application that polls runs the engine every few microseconds of its processor time;
 /// one that takes longer on average is busy elsewhere.
 constexpr uint64_t kMaxRunGapNs = 200 * kUs;
+/// A thread that blocks finds a completion queue empty once or twice for each event. So many times for each of its runs
+/// are somebody else's.
+constexpr uint32_t kPollsPerBlockedRun = 16;
 /// What the thread asks of the scheduler: to run soon when it wakes, for a short time. It
 /// stands in for a NIC; a program that spins in memory waits for it.
 constexpr int kNice = -10;
@@ -101,7 +98,7 @@ void Progress::run() {
   if (mode_ == Mode::kAdaptive) prefer_early_wakeup();
   now_ = last_work_ = clock_.now_ns();
   while (!stopping_.load(std::memory_order_seq_cst)) {
-    refresh_watched();  // while frozen, too: unwatch() waits for it
+    refresh(self_, Kind::kControl);  // while frozen, too: unwatch() waits for it
     if (frozen_.load(std::memory_order_seq_cst)) {
       usleep(10'000);  // the process is exiting
       continue;
@@ -113,6 +110,11 @@ void Progress::run() {
       continue;
     }
     bool driven = look();
+    const bool woken = std::exchange(port_woke_, false);
+    if (blocked_thread_drives() || (woken && leaves_packets_to_others())) {
+      behind(woken);
+      continue;
+    }
     // Where cores are scarce it would spin on the core of a thread that waits for it.
     bool crowded = scarce_cores_ || now_ < crowded_until_;
     if (!driven && !crowded && thread_drive() != 0) last_work_ = now_;
@@ -125,58 +127,21 @@ void Progress::run() {
       yield();
   }
   std::lock_guard hold(watch_lock_);
-  watch_seen_ = UINT64_MAX;
+  self_.seen = UINT64_MAX;
   watch_changed_.notify_all();
 }
 
-void Progress::refresh_watched() {
-  std::lock_guard hold(watch_lock_);
-  uint64_t gen = watch_gen_.load(std::memory_order_acquire);
-  if (gen == watch_seen_) return;
-  active_ = watched_;
-  // Packet sockets last: poll() gets a prefix of the list while an application drives.
-  std::stable_sort(active_.begin(), active_.end(),
-                   [](const Watched& a, const Watched& b) { return a.kind < b.kind; });
-  pollfds_.clear();
-  pollfds_.push_back({doorbell_, POLLIN, 0});
-  for (const Watched& w : active_) pollfds_.push_back({w.fd, POLLIN, 0});
-  watch_seen_ = gen;
-  watch_changed_.notify_all();
-}
-
-/// Polls the doorbell, the control fds and, if @p packets, the packet sockets until
-/// @p until_ns (0: look only) and calls the watchers. True if anything was ready.
-bool Progress::wait(bool packets, uint64_t until_ns, bool* rung) {
-  nfds_t count = 1;
-  for (const Watched& w : active_) count += packets || w.kind == Kind::kControl;
-  timespec timeout{0, 0};
-  if (until_ns != 0 && until_ns != UINT64_MAX) {
-    uint64_t now = clock_.now_ns();
-    uint64_t left = until_ns > now ? until_ns - now : 0;
-    timeout = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-  }
-  int n = ppoll(pollfds_.data(), count, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+/// Polls the doorbell and what is watched of kinds up to @p last until @p until_ns (0: look only) and calls the
+/// watchers. True if anything was ready.
+bool Progress::wait(Kind last, uint64_t until_ns, bool* rung) {
+  const size_t count = count_up_to(self_, last);
+  const timespec timeout = until_ns == 0 ? timespec{} : time_left(until_ns, clock_.now_ns());
+  int n = ppoll(self_.pollfds.data(), count, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
   now_ = clock_.now_ns();
   last_control_ = now_;
   *rung = false;
   if (n <= 0) return false;
-  if (pollfds_[0].revents != 0) {
-    uint64_t value;
-    [[maybe_unused]] ssize_t got = read(doorbell_, &value, sizeof value);
-    rung_.store(false, std::memory_order_seq_cst);
-    *rung = true;
-  }
-  // Until refresh_watched() runs again an entry may be gone from watched_, but its owner
-  // still waits in unwatch(): the watcher is alive.
-  for (nfds_t i = 1; i < count; i++) {
-    if (pollfds_[i].revents == 0) continue;
-    const Watched& w = active_[i - 1];
-    if (!w.watcher->ready(w.fd, pollfds_[i].revents)) {
-      std::lock_guard hold(watch_lock_);
-      std::erase_if(watched_, [&](const Watched& other) { return other.fd == w.fd; });
-      watch_gen_.fetch_add(1, std::memory_order_release);
-    }
-  }
+  port_woke_ = serve(self_, count, rung) || port_woke_;
   return true;
 }
 
@@ -187,7 +152,9 @@ unsigned Progress::thread_drive() {
     if (!try_acquire()) return work;
     count(stats_.runs);
     work += drive_held();
+    const uint64_t deadline = driven_.next_deadline_ns();
     release();
+    tell_deadline(deadline);
   } while (kicked());
   return work;
 }
@@ -206,7 +173,7 @@ void Progress::yield() {
 void Progress::look_at_control() {
   bool rung;
   now_ = clock_.now_ns();
-  if (now_ - last_control_ > kControlPeriodNs && wait(false, 0, &rung)) last_work_ = now_;
+  if (now_ - last_control_ > kControlPeriodNs && wait(Kind::kPort, 0, &rung)) last_work_ = now_;
 }
 
 /// True if an application thread that polls has driven the engine since the last look.
@@ -241,11 +208,12 @@ void Progress::standby() {
   uint64_t cpu = thread_cpu_ns(tid);
   for (;;) {
     state_.store(State::kStandby, std::memory_order_seq_cst);
+    if (blocked_tid_.load(std::memory_order_seq_cst) != 0) wake_blocked();  // packets are not for it now
     // An application that armed a CQ before it could see STANDBY rang no doorbell.
     if (arms_.load(std::memory_order_seq_cst) != arms_seen_) break;
-    wait(false, now_ + nap, &rung);
+    wait(Kind::kPort, now_ + nap, &rung);
     if (rung || stopping_.load(std::memory_order_seq_cst)) break;
-    if (watch_gen_.load(std::memory_order_acquire) != watch_seen_) break;  // a watcher has changed what is watched
+    if (watch_gen_.load(std::memory_order_acquire) != self_.seen) break;  // a watcher has changed what is watched
     // posted_behind(), and the run that it waits for has not come: soon, then, and look more often.
     const bool behind = kicked();
     if (behind) thread_drive();
@@ -274,6 +242,78 @@ void Progress::standby() {
     standby_penalty_ = std::clamp(2 * standby_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
     no_standby_until_ = now_ + standby_penalty_;
   }
+  last_work_ = now_;
+}
+
+/// True if a thread that blocks, and is there, has driven since the last look.
+bool Progress::blocked_thread_drives() {
+  const uint32_t runs = blocked_runs_.load(std::memory_order_relaxed);
+  return std::exchange(blocked_runs_seen_, runs) != runs && leaves_packets_to_others();
+}
+
+bool Progress::leaves_packets_to_others() const {
+  return blocked_tid_.load(std::memory_order_seq_cst) != 0 && blocking_.load(std::memory_order_seq_cst) <= 1 &&
+         now_ >= refuse_until_.load(std::memory_order_relaxed);
+}
+
+void Progress::distrust_blocked() {
+  count(stats_.penalties);
+  blocked_penalty_ = std::clamp(2 * blocked_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
+  refuse_until_.store(now_ + blocked_penalty_, std::memory_order_relaxed);
+}
+
+/// Sleeps while a thread that blocks drives, which has left when it does not drive for a whole nap and is not there,
+/// unless it is only preempted. @p woken: packets wait for it, and that it is there is all that is known.
+void Progress::behind(bool woken) {
+  count(stats_.behinds);
+  const uint64_t began = now_;
+  uint64_t nap = woken ? kHeldNapNs : kStandbyMinNs, moved = now_;
+  uint32_t runs = blocked_runs_.load(std::memory_order_relaxed);
+  uint32_t polls = polled_runs_.load(std::memory_order_relaxed);
+  pid_t tid = blocked_last_.load(std::memory_order_relaxed);
+  uint64_t cpu = thread_cpu_ns(tid);
+  for (;;) {
+    bool rung;
+    state_.store(State::kBehind, std::memory_order_seq_cst);
+    wait(Kind::kControl, now_ + nap, &rung);
+    if (rung || stopping_.load(std::memory_order_seq_cst) || frozen_.load(std::memory_order_seq_cst)) break;
+    if (watch_gen_.load(std::memory_order_acquire) != self_.seen) break;
+    const uint32_t runs_now = blocked_runs_.load(std::memory_order_relaxed);
+    const uint32_t polls_now = polled_runs_.load(std::memory_order_relaxed);
+    if (polls_now - polls > kPollsPerBlockedRun * (runs_now - runs + 1)) {  // somebody polls, and takes the packets
+      distrust_blocked();
+      break;
+    }
+    polls = polls_now;
+    if (runs_now != runs) {
+      runs = runs_now;
+      moved = now_;
+      nap = kStandbyMinNs;
+      tid = blocked_last_.load(std::memory_order_relaxed);
+      cpu = thread_cpu_ns(tid);
+      continue;
+    }
+    const bool there = blocked_tid_.load(std::memory_order_seq_cst) != 0;
+    const bool work = thread_drive() != 0;
+    if (blocked_runs_.load(std::memory_order_relaxed) != runs) continue;
+    if (work || !there) {
+      const bool busy = thread_cpu_ns(tid) > cpu + kMaxRunGapNs;
+      if (!busy && thread_is_runnable(tid)) {  // preempted, or woken this moment: stand in for it
+        nap = kStandbyMinNs;
+        continue;
+      }
+      if (work) distrust_blocked();
+      break;
+    }
+    if (now_ - moved > kRecentNs) break;
+    nap = std::min(2 * nap, kStandbyMaxNs);
+  }
+  state_.store(State::kPolling, std::memory_order_seq_cst);
+  if (now_ - began > kPenaltyMaxNs) blocked_penalty_ = 0;
+  streak_since_ = streak_samples_ = 0;
+  runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
+  blocked_runs_seen_ = blocked_runs_.load(std::memory_order_relaxed);
+  port_woke_ = false;
   last_work_ = now_;
 }
 
@@ -306,7 +346,7 @@ void Progress::sleep(bool crowded) {
   if (!again && until > now_ && !stopping_.load(std::memory_order_seq_cst)) {
     bool rung;
     count(stats_.sleeps);
-    wait(packets, until, &rung);
+    wait(packets ? Kind::kPacket : Kind::kPort, until, &rung);
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
 }

@@ -26,6 +26,32 @@ Context::Context(ibv_context* ctx, int fd, int events, const usiw_alloc_ucontext
 
 Context::~Context() { close(event_fd); }
 
+static Progress& progress_of(void* engine) { return *static_cast<Progress*>(engine); }
+
+void Context::lend_engine() {
+  if (usiw_run_lend == nullptr || usiw_run_take_back == nullptr) return;  // with the module
+  loan_.engine = &runtime->progress();
+  loan_.begin = [](void* engine) { progress_of(engine).begin_blocking(); };
+  loan_.end = [](void* engine) { progress_of(engine).end_blocking(); };
+  loan_.changed = [](void* engine, const std::atomic<uint32_t>* word) { progress_of(engine).changed(*word); };
+  loan_.drive_until = [](void* engine, const std::atomic<uint32_t>* word, uint32_t seen) {
+    switch (progress_of(engine).drive_until(*word, seen)) {
+      case Progress::Blocked::kChanged:
+        return 0;
+      case Progress::Blocked::kSignal:
+        return EINTR;
+      default:
+        return EAGAIN;
+    }
+  };
+  lent_ = usiw_run_lend(cmd_fd, &loan_);
+}
+
+void Context::take_engine_back() {
+  if (lent_) usiw_run_take_back(&loan_);
+  lent_ = false;
+}
+
 Context& Context::of(ibv_context* ctx) {
   auto* outer = reinterpret_cast<usiw_context*>(reinterpret_cast<char*>(ctx) -
                                                 offsetof(usiw_context, vctx.context));
@@ -62,12 +88,14 @@ extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc
     return rc;
   }
   ctx->state = context;
+  context->lend_engine();
   return 0;
 }
 
 extern "C" void usiw_context_close(usiw_context* ctx) {
   auto* context = static_cast<Context*>(ctx->state);
   if (context->runtime->dead()) return;  // a child of fork(): all of it is the parent's
+  context->take_engine_back();
   usiw::Process::detach(*context);
   delete context;
 }

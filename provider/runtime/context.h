@@ -9,6 +9,7 @@
 
 #include <cstddef>
 
+#include "base/engine_loan.h"
 #include "progress/progress.h"
 #include "uapi/usiw_abi.h"
 #include "runtime/glue.h"
@@ -36,6 +37,15 @@ class Context final : public Watcher {
   const uint64_t caps;       ///< USIW_CAP_* that the kernel half has agreed to
   const uint32_t port_kind;  ///< enum usiw_port_kind
   Runtime* runtime = nullptr;
+
+  /// Lends the runtime's engine to threads that block in this context's channels, where that is possible.
+  void lend_engine();
+  /// When it returns none of them is in there.
+  void take_engine_back();
+
+ private:
+  usiw_engine_loan loan_{};
+  bool lent_ = false;
 };
 
 }  // namespace usiw

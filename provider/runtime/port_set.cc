@@ -258,7 +258,7 @@ PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error, std:
     return nullptr;
   }
   gate_.progress().watch(port->wait_fd(), Progress::Kind::kPacket, *this);
-  if (port->control_fd() >= 0) gate_.progress().watch(port->control_fd(), Progress::Kind::kControl, control_);
+  if (port->control_fd() >= 0) gate_.progress().watch(port->control_fd(), Progress::Kind::kPort, control_);
   ports_.push_back({std::move(port), number, scope});
   return &ports_.back();
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <climits>
 
 #include "real.h"
@@ -32,6 +33,38 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
   const bool interrupted = futex(word, FUTEX_WAIT, value) != 0 && errno == EINTR;
   pthread_setcanceltype(type, nullptr);
   return !interrupted;
+}
+
+// poll(2), in which a thread waits that drives the engine, does not go on behind a handler with SA_RESTART, and does not
+// say which handler has run. So it must not matter.
+
+constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that do
+
+/// What handlers there are for signals that this thread takes and that others send.
+unsigned kinds_of_handlers() {
+  unsigned kinds = 0;
+  sigset_t blocked;
+  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (int sig = 1; sig <= SIGRTMAX; sig++) {
+    struct sigaction act;
+    if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS ||
+        sig == SIGABRT || sigismember(&blocked, sig) != 0 || sigaction(sig, nullptr, &act) != 0 ||
+        ((act.sa_flags & SA_SIGINFO) == 0 && (act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN)))
+      continue;
+    kinds |= (act.sa_flags & SA_RESTART) != 0 ? kRestarts : kInterrupts;
+  }
+  return kinds;
+}
+
+/// The same, as it was at most a second ago.
+unsigned recent_kinds_of_handlers() {
+  static thread_local unsigned kinds = 0;
+  static thread_local uint64_t as_of = 0;
+  if (const uint64_t now = now_us(); as_of == 0 || now - as_of > 1'000'000) {
+    kinds = kinds_of_handlers();
+    as_of = now;
+  }
+  return kinds;
 }
 
 // The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited. Waiting
@@ -74,11 +107,14 @@ EventFile::~EventFile() {
   if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
 }
 
+void EventFile::look_again() {
+  changes_.fetch_add(1, std::memory_order_seq_cst);
+  futex(changes_, FUTEX_WAKE, INT_MAX);
+  if (engine_) engine_->changed(changes_);
+}
+
 void EventFile::set_readable(bool readable) {
-  if (readable) {
-    changes_.fetch_add(1, std::memory_order_release);
-    futex(changes_, FUTEX_WAKE, INT_MAX);
-  }
+  if (readable) look_again();
   if (!readable && !readable_) return;
   readable_ = readable;
   if (!readable)
@@ -87,7 +123,25 @@ void EventFile::set_readable(bool readable) {
     [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
 }
 
+/// Waits while changes_ is @p seen; false if a signal has ended that. Where there is an engine to drive, and either all
+/// handlers end a read(2) or none does, it drives.
+bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
+  const usiw_engine_loan* loan = engine.blocks();
+  if (loan == nullptr) return futex_wait(changes_, seen);
+  const unsigned handlers = recent_kinds_of_handlers();
+  if (handlers == (kRestarts | kInterrupts)) return futex_wait(changes_, seen);
+  switch (loan->drive_until(loan->engine, &changes_, seen)) {
+    case 0:
+      return true;
+    case EINTR:
+      return (handlers | kinds_of_handlers()) == kRestarts;
+    default:
+      return futex_wait(changes_, seen);
+  }
+}
+
 ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
+  BorrowedEngine::Use engine(engine_.get(), *this);
   for (;;) {
     uint32_t seen;
     {
@@ -99,7 +153,7 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
     // The program's descriptor may be closed by another thread meanwhile, which does not end a read.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
-    if (!futex_wait(changes_, seen)) return -EINTR;
+    if (!wait(engine, seen)) return -EINTR;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "borrowed.h"
 #include "file.h"
 #include "world.h"
 
@@ -20,8 +21,13 @@ class EventFile : public File {
   /// -errno.
   static int open(const std::shared_ptr<EventFile>& file);
   ~EventFile() override;
+  /// [world] Wakes who waits, as if something had come.
+  void look_again();
 
  protected:
+  EventFile() = default;
+  /// Threads that wait drive @p engine meanwhile, if they can.
+  explicit EventFile(std::shared_ptr<BorrowedEngine> engine) : engine_(std::move(engine)) {}
   /// [world] Says whether something waits. Wakes who waits for it.
   void set_readable(bool readable);
   /// Runs @p take under the lock until it does not answer -EAGAIN, waiting in between unless the
@@ -30,9 +36,12 @@ class EventFile : public File {
   ssize_t wait_for(const std::function<ssize_t()>& take);
 
  private:
+  bool wait(BorrowedEngine::Use& engine, uint32_t seen);
+
+  const std::shared_ptr<BorrowedEngine> engine_;  ///< or null
   int own_fd_ = -1;  ///< the same eventfd, kept while the file lives
   bool readable_ = false;
-  std::atomic<uint32_t> changes_{0};  ///< futex
+  std::atomic<uint32_t> changes_{0};  ///< futex; seq_cst, as who drives the engine wants it
 };
 
 }  // namespace usiw::run

@@ -31,6 +31,7 @@ int copy_from_program(void* to, uint64_t at, size_t len);
 template <typename Desc>
 class DescFile : public EventFile {
  public:
+  using EventFile::EventFile;
   ssize_t read(int, void* buf, size_t count) override {
     return wait_for([&]() -> ssize_t {
       if (queue_.empty()) return -EAGAIN;
@@ -62,7 +63,10 @@ class DescFile : public EventFile {
 };
 
 class AsyncFile final : public DescFile<ib_uverbs_async_event_desc> {};
-class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {};
+class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {
+ public:
+  explicit ChannelFile(std::shared_ptr<BorrowedEngine> engine) : DescFile(std::move(engine)) {}
+};
 
 /// A member of what a device has a limited number of, in all of the process's contexts. [world]
 template <typename Object>
@@ -150,6 +154,8 @@ class UverbsFile final : public File {
   dev_t device() const override;
   /// The memfd behind the descriptor; it holds the counters pages, the context's at offset 0.
   static int open();
+  /// Of the provider's that has this context.
+  const std::shared_ptr<BorrowedEngine>& engine() const { return engine_; }
 
  private:
   using Handler = int (UverbsFile::*)(const Command&);
@@ -235,6 +241,7 @@ class UverbsFile final : public File {
   void return_page(int fd, Qp& qp);
   void destroy_qp_object(const std::shared_ptr<Qp>& qp);
 
+  const std::shared_ptr<BorrowedEngine> engine_ = std::make_shared<BorrowedEngine>();
   MappedPage shown_;   ///< page 0 of the memfd
   bool open_ = false;  ///< has a context
   uint64_t caps_ = 0;  ///< USIW_CAP_*, agreed

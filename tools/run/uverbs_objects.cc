@@ -26,7 +26,7 @@ int UverbsFile::dealloc_pd(const Command& c) {
 }
 
 int UverbsFile::create_comp_channel(const Command& c) {
-  auto channel = std::make_shared<ChannelFile>();
+  auto channel = std::make_shared<ChannelFile>(engine_);
   int fd = ChannelFile::open(channel);
   if (fd < 0) return fd;
   ib_uverbs_create_comp_channel_resp r{static_cast<uint32_t>(fd)};

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "borrowed.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "event_file.h"
+#include "real.h"
+#include "uverbs.h"
+#include "world.h"
+
+namespace usiw::run {
+
+bool BorrowedEngine::take(usiw_engine_loan& loan) {
+  if (loan_ != nullptr) return false;
+  loan_ = &loan;
+  return true;
+}
+
+void BorrowedEngine::give_back() {
+  usiw_engine_loan* before = nullptr;
+  for (;;) {
+    {
+      World hold(world());
+      if (before == nullptr) {
+        for (const User& user : users_) {
+          user.file->look_again();
+          loan_->end(loan_->engine);
+        }
+        before = std::exchange(loan_, nullptr);
+      }
+      // This thread itself may have jumped out of its wait, by a signal handler.
+      std::erase_if(users_, [](const User& user) { return user.tid == gettid(); });
+      if (users_.empty()) return;
+    }
+    sched_yield();
+  }
+}
+
+const usiw_engine_loan* BorrowedEngine::Use::blocks() {
+  if (engine_ == nullptr) return nullptr;
+  World hold(world());
+  if (engine_->loan_ == nullptr) {
+    leave();
+    return nullptr;
+  }
+  if (!in_) {
+    leave_as(gettid());  // a signal handler has jumped out of its last wait
+    engine_->users_.push_back({&file_, gettid()});
+    in_ = true;
+    engine_->loan_->begin(engine_->loan_->engine);
+  }
+  return engine_->loan_;
+}
+
+BorrowedEngine::Use::~Use() {
+  if (!in_) return;
+  World hold(world());
+  leave();
+}
+
+/// [world]
+void BorrowedEngine::Use::leave() {
+  if (in_) leave_as(gettid());
+  in_ = false;
+}
+
+void BorrowedEngine::Use::leave_as(pid_t tid) {
+  if (std::erase_if(engine_->users_, [tid](const User& user) { return user.tid == tid; }) == 0) return;
+  if (engine_->loan_ != nullptr) engine_->loan_->end(engine_->loan_->engine);
+}
+
+}  // namespace usiw::run
+
+using namespace usiw::run;
+
+EXPORT bool usiw_run_lend(int cmd_fd, usiw_engine_loan* loan) {
+  auto context = std::dynamic_pointer_cast<UverbsFile>(file_of(cmd_fd));
+  if (!context) return false;
+  auto borrower = std::make_unique<std::shared_ptr<BorrowedEngine>>(context->engine());
+  World hold(world());
+  if (!(*borrower)->take(*loan)) return false;
+  loan->borrower = borrower.release();
+  return true;
+}
+
+EXPORT void usiw_run_take_back(usiw_engine_loan* loan) {
+  const std::unique_ptr<std::shared_ptr<BorrowedEngine>> borrower(
+      static_cast<std::shared_ptr<BorrowedEngine>*>(loan->borrower));
+  (*borrower)->give_back();
+}

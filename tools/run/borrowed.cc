@@ -14,6 +14,15 @@
 
 namespace usiw::run {
 
+namespace {
+
+pid_t own_tid() {
+  static thread_local pid_t tid = gettid();
+  return tid;
+}
+
+}  // namespace
+
 bool BorrowedEngine::take(usiw_engine_loan& loan) {
   if (loan_ != nullptr) return false;
   loan_ = &loan;
@@ -33,7 +42,7 @@ void BorrowedEngine::give_back() {
         before = std::exchange(loan_, nullptr);
       }
       // This thread itself may have jumped out of its wait, by a signal handler.
-      std::erase_if(users_, [](const User& user) { return user.tid == gettid(); });
+      std::erase_if(users_, [](const User& user) { return user.tid == own_tid(); });
       if (users_.empty()) return;
     }
     sched_yield();
@@ -48,8 +57,8 @@ const usiw_engine_loan* BorrowedEngine::Use::blocks() {
     return nullptr;
   }
   if (!in_) {
-    leave_as(gettid());  // a signal handler has jumped out of its last wait
-    engine_->users_.push_back({&file_, gettid()});
+    leave_as(own_tid());  // a signal handler has jumped out of its last wait
+    engine_->users_.push_back({&file_, own_tid()});
     in_ = true;
     engine_->loan_->begin(engine_->loan_->engine);
   }
@@ -64,7 +73,7 @@ BorrowedEngine::Use::~Use() {
 
 /// [world]
 void BorrowedEngine::Use::leave() {
-  if (in_) leave_as(gettid());
+  if (in_) leave_as(own_tid());
   in_ = false;
 }
 

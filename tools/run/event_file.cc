@@ -109,7 +109,7 @@ EventFile::~EventFile() {
 
 void EventFile::look_again() {
   changes_.fetch_add(1, std::memory_order_seq_cst);
-  futex(changes_, FUTEX_WAKE, INT_MAX);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(changes_, FUTEX_WAKE, INT_MAX);
   if (engine_) engine_->changed(changes_);
 }
 
@@ -123,20 +123,30 @@ void EventFile::set_readable(bool readable) {
     [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
 }
 
+/// The same, counted, so that nobody is woken where nobody sleeps.
+bool EventFile::sleep(uint32_t seen) {
+  struct Counted {
+    explicit Counted(std::atomic<uint32_t>& n) : number(n) { number.fetch_add(1, std::memory_order_seq_cst); }
+    ~Counted() { number.fetch_sub(1, std::memory_order_relaxed); }
+    std::atomic<uint32_t>& number;
+  } counted(sleepers_);
+  return futex_wait(changes_, seen);
+}
+
 /// Waits while changes_ is @p seen; false if a signal has ended that. Where there is an engine to drive, and either all
 /// handlers end a read(2) or none does, it drives.
 bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
   const usiw_engine_loan* loan = engine.blocks();
-  if (loan == nullptr) return futex_wait(changes_, seen);
+  if (loan == nullptr) return sleep(seen);
   const unsigned handlers = recent_kinds_of_handlers();
-  if (handlers == (kRestarts | kInterrupts)) return futex_wait(changes_, seen);
+  if (handlers == (kRestarts | kInterrupts)) return sleep(seen);
   switch (loan->drive_until(loan->engine, &changes_, seen)) {
     case 0:
       return true;
     case EINTR:
       return (handlers | kinds_of_handlers()) == kRestarts;
     default:
-      return futex_wait(changes_, seen);
+      return sleep(seen);
   }
 }
 

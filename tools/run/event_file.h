@@ -36,11 +36,13 @@ class EventFile : public File {
   ssize_t wait_for(const std::function<ssize_t()>& take);
 
  private:
+  bool sleep(uint32_t seen);
   bool wait(BorrowedEngine::Use& engine, uint32_t seen);
 
   const std::shared_ptr<BorrowedEngine> engine_;  ///< or null
   int own_fd_ = -1;  ///< the same eventfd, kept while the file lives
   bool readable_ = false;
+  std::atomic<uint32_t> sleepers_{0};  ///< threads that wait for the next one by futex; at times one too many
   std::atomic<uint32_t> changes_{0};  ///< futex; seq_cst, as who drives the engine wants it
 };
 

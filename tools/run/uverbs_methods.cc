@@ -87,11 +87,15 @@ static int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
 
 int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (request != RDMA_VERBS_IOCTL) return -ENOTTY;
+  // As the provider has them, one behind the other: read at once. A shorter command may end where its memory does.
   ib_uverbs_ioctl_hdr hdr;
   ib_uverbs_attr attrs[2];
+  std::byte command[sizeof hdr + sizeof attrs];
   const auto at = reinterpret_cast<uint64_t>(arg);
-  int ret = copy_from_program(&hdr, at, sizeof hdr);
-  if (ret != 0) return ret;
+  const bool is_whole = copy_from_program(command, at, sizeof command) == 0;
+  if (!is_whole)
+    if (int ret = copy_from_program(command, at, sizeof hdr); ret != 0) return ret;
+  std::memcpy(&hdr, command, sizeof hdr);
   if (hdr.length > 4096 || hdr.length != sizeof hdr + hdr.num_attrs * sizeof(ib_uverbs_attr) ||
       hdr.reserved1 != 0 || hdr.reserved2 != 0)
     return hdr.length > 4096 ? -E2BIG : -EINVAL;
@@ -102,8 +106,9 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (!is_events && !is_cq && !is_srq && !is(UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT)) return -EPROTONOSUPPORT;
   const uint16_t wanted = is_events ? 1 : 2;
   if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != wanted) return -EINVAL;
-  ret = copy_from_program(attrs, at + sizeof hdr, wanted * sizeof attrs[0]);
-  if (ret != 0) return ret;
+  if (!is_whole)
+    if (int ret = copy_from_program(command + sizeof hdr, at + sizeof hdr, wanted * sizeof attrs[0]); ret != 0) return ret;
+  std::memcpy(attrs, command + sizeof hdr, sizeof attrs);
   if (is_events)
     return attrs[0].attr_id == USIW_ATTR_EVENT_FILE_HANDLE && attrs[0].len == 0 ? open_events(at + sizeof hdr) : -EINVAL;
 
@@ -128,8 +133,7 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   }
   usiw_qp_report report;
   if (handle.attr_id != USIW_ATTR_QP_REPORT_HANDLE || data.attr_id != USIW_ATTR_QP_REPORT_DATA) return -EINVAL;
-  ret = copy_report(data, report);
-  if (ret != 0) return ret;
+  if (int ret = copy_report(data, report); ret != 0) return ret;
   World hold(world());
   return qp_report(static_cast<uint32_t>(handle.data), report);
 }

@@ -41,6 +41,8 @@ constexpr uint64_t kMaxRunGapNs = 200 * kUs;
 /// A thread that blocks finds a completion queue empty once or twice for each event. So many times for each of its runs
 /// are somebody else's.
 constexpr uint32_t kPollsPerBlockedRun = 16;
+/// So often work is found that a blocked thread ought to have seen, before it is taken for stopped.
+constexpr unsigned kInVain = 3;
 /// What the thread asks of the scheduler: to run soon when it wakes, for a short time. It
 /// stands in for a NIC; a program that spins in memory waits for it.
 constexpr int kNice = -10;
@@ -272,6 +274,7 @@ void Progress::behind(bool woken) {
   uint32_t polls = polled_runs_.load(std::memory_order_relaxed);
   pid_t tid = blocked_last_.load(std::memory_order_relaxed);
   uint64_t cpu = thread_cpu_ns(tid);
+  unsigned in_vain = 0;
   for (;;) {
     bool rung;
     state_.store(State::kBehind, std::memory_order_seq_cst);
@@ -289,6 +292,7 @@ void Progress::behind(bool woken) {
       runs = runs_now;
       moved = now_;
       nap = kStandbyMinNs;
+      in_vain = 0;
       tid = blocked_last_.load(std::memory_order_relaxed);
       cpu = thread_cpu_ns(tid);
       continue;
@@ -298,7 +302,8 @@ void Progress::behind(bool woken) {
     if (blocked_runs_.load(std::memory_order_relaxed) != runs) continue;
     if (work || !there) {
       const bool busy = thread_cpu_ns(tid) > cpu + kMaxRunGapNs;
-      if (!busy && thread_is_runnable(tid)) {  // preempted, or woken this moment: stand in for it
+      // Preempted, or woken this moment: stand in for it. Once or twice it may only seem to be there in vain.
+      if ((!busy && thread_is_runnable(tid)) || (there && ++in_vain < kInVain)) {
         nap = kStandbyMinNs;
         continue;
       }

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/engine_loan.h"
+
 namespace usiw {
 namespace {
 
@@ -58,6 +60,7 @@ int kernel_event_file(int cmd_fd) {
 }
 
 int kernel_cq_event(int cmd_fd, uint32_t cq_handle, usiw_cq_event_kind kind) {
+  if (usiw_run_cq_event != nullptr) return usiw_run_cq_event(cmd_fd, cq_handle, kind);
   ib_uverbs_attr attrs[] = {attr(USIW_ATTR_CQ_EVENT_HANDLE, 0, cq_handle), number(USIW_ATTR_CQ_EVENT_KIND, kind)};
   return call(cmd_fd, UVERBS_OBJECT_CQ, USIW_METHOD_CQ_EVENT, attrs, 2);
 }

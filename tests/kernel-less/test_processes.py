@@ -145,7 +145,9 @@ def test_many_connections(usiw_run):
     server.expect(0, 60)
 
 
-@pytest.mark.parametrize("case", ["cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
+@pytest.mark.parametrize("case", ["blocked/whatever-the-other-end-does", "blocked/cancelled-in-traffic",
+                                  "blocked/its-device-is-closed", "blocked/signals", "blocked/signals-of-both-kinds",
+                                  "cancel/waits-for-events", "cancel/not-while-it-is-off", "cancel/before-rdma-cm",
                                   "cancel/before-verbs", "cancel/at-any-time", "exit/calls-after-main",
                                   "exit/ends-after-its-last-thread", "exit/listeners-come-and-go",
                                   "fork/children-open-while-threads-call", "fork/child-reads-the-channel",

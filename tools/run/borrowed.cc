@@ -69,6 +69,7 @@ BorrowedEngine::Use::~Use() {
   if (!in_) return;
   World hold(world());
   leave();
+  file_.show_rest();
 }
 
 /// [world]
@@ -94,6 +95,14 @@ EXPORT bool usiw_run_lend(int cmd_fd, usiw_engine_loan* loan) {
   if (!(*borrower)->take(*loan)) return false;
   loan->borrower = borrower.release();
   return true;
+}
+
+EXPORT int usiw_run_cq_event(int cmd_fd, uint32_t cq_handle, uint32_t kind) {
+  const std::shared_ptr<File> file = file_of(cmd_fd);
+  auto* context = dynamic_cast<UverbsFile*>(file.get());
+  if (context == nullptr) return EBADF;
+  World hold(world());
+  return -context->cq_event(cq_handle, kind);
 }
 
 EXPORT void usiw_run_take_back(usiw_engine_loan* loan) {

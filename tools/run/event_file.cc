@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <utility>
 #include <climits>
 
 #include "real.h"
@@ -23,6 +24,10 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr,
                  nullptr, 0);
 }
+
+/// The file for whose next event this thread drives the engine. Of what it brings there itself the eventfd need not tell,
+/// unless more comes than this thread takes.
+thread_local const EventFile* t_drives_for = nullptr;
 
 /// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
 /// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a frame
@@ -114,12 +119,19 @@ void EventFile::look_again() {
 }
 
 void EventFile::set_readable(bool readable) {
-  if (readable) look_again();
-  if (!readable && !readable_) return;
-  readable_ = readable;
-  if (!readable)
+  const bool before = std::exchange(readable_, readable);
+  if (readable) {
+    look_again();
+    if (t_drives_for != this) show();
+  } else if (before && std::exchange(shown_, false)) {
     drain(own_fd_);
-  else if (!is_readable(own_fd_))  // else the counter may be such that this would wait
+  }
+}
+
+/// [world] The eventfd says that something waits.
+void EventFile::show() {
+  shown_ = true;
+  if (!is_readable(own_fd_))  // else the counter may be such that this would wait
     [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
 }
 
@@ -140,7 +152,15 @@ bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
   if (loan == nullptr) return sleep(seen);
   const unsigned handlers = recent_kinds_of_handlers();
   if (handlers == (kRestarts | kInterrupts)) return sleep(seen);
-  switch (loan->drive_until(loan->engine, &changes_, seen)) {
+  struct Drives {
+    explicit Drives(EventFile* file) { t_drives_for = file; }
+    ~Drives() { t_drives_for = nullptr; }
+  };
+  const auto drive = [&] {
+    Drives drives(this);
+    return loan->drive_until(loan->engine, &changes_, seen);
+  };
+  switch (drive()) {
     case 0:
       return true;
     case EINTR:
@@ -157,6 +177,7 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
     {
       World hold(world());
       ssize_t n = take();
+      show_rest();
       if (n != -EAGAIN) return n;
       seen = changes_.load(std::memory_order_acquire);
     }

@@ -23,6 +23,10 @@ class EventFile : public File {
   ~EventFile() override;
   /// [world] Wakes who waits, as if something had come.
   void look_again();
+  /// [world] A thread that has driven for this file leaves: what it has not taken is for others.
+  void show_rest() {
+    if (readable_ && !shown_) show();
+  }
 
  protected:
   EventFile() = default;
@@ -36,12 +40,14 @@ class EventFile : public File {
   ssize_t wait_for(const std::function<ssize_t()>& take);
 
  private:
+  void show();
   bool sleep(uint32_t seen);
   bool wait(BorrowedEngine::Use& engine, uint32_t seen);
 
   const std::shared_ptr<BorrowedEngine> engine_;  ///< or null
   int own_fd_ = -1;  ///< the same eventfd, kept while the file lives
   bool readable_ = false;
+  bool shown_ = false;  ///< ... by the eventfd, too
   std::atomic<uint32_t> sleepers_{0};  ///< threads that wait for the next one by futex; at times one too many
   std::atomic<uint32_t> changes_{0};  ///< futex; seq_cst, as who drives the engine wants it
 };

@@ -156,6 +156,8 @@ class UverbsFile final : public File {
   static int open();
   /// Of the provider's that has this context.
   const std::shared_ptr<BorrowedEngine>& engine() const { return engine_; }
+  /// [world] 0 or -errno.
+  int cq_event(uint32_t handle, uint32_t kind);
 
  private:
   using Handler = int (UverbsFile::*)(const Command&);
@@ -217,7 +219,6 @@ class UverbsFile final : public File {
   int destroy_qp(const Command& c);
   // uverbs_methods.cc
   int open_events(uint64_t attr_at);
-  int cq_event(uint32_t handle, uint32_t kind);
   int qp_report(uint32_t handle, const usiw_qp_report& report);
 
   template <typename T>

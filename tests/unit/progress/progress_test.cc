@@ -558,7 +558,11 @@ struct BlockedTest : ProgressTest {
     progress.watch(packets.fd, Progress::Kind::kPacket, packets);
     EXPECT_EQ(0, progress.start());
   }
-  ~BlockedTest() override { progress.unwatch(packets.fd); }
+  ~BlockedTest() override {
+    progress.unwatch(packets.fd);
+    Progress::Hold hold(progress);
+    engine.packets = -1;
+  }
   /// What arrives is driven by @p blocker some time: it may be stood in for, or not be trusted for a while, and then it
   /// tries again with the next event only.
   bool drives(Blocker& blocker) {

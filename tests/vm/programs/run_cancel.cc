@@ -10,8 +10,6 @@
 
 namespace {
 
-void settle() { usleep(100000 * tap::patience()); }
-
 /// A thread that has been cancelled before it makes @p call; then others still can call.
 void cancelled_before(const std::function<void()>& call) {
   volatile bool go = false;

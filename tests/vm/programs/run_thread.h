@@ -5,12 +5,16 @@
 #define USIW_TESTS_RUN_THREAD_H
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <functional>
 #include <utility>
 
 #include "tap.h"
+
+/// Until a thread that has been started blocks where it is meant to, as a rule.
+inline void settle() { usleep(100000 * tap::patience()); }
 
 /// A thread that runs @p body, and how it ended.
 class Thread {

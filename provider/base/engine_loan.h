@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file engine_loan.h
-/// Between the provider and libusiw-run.so, which plays the kernel in the same process: a thread that blocks there until
-/// a completion event comes may drive the provider's engine while it waits, and raises that event itself. The real kernel
-/// cannot let it.
+/// Between the provider and libusiw-run.so, which plays the kernel in the same process: a thread that blocks there
+/// until a completion event comes may drive the provider's engine while it waits, and raises that event itself. The
+/// real kernel cannot let it.
 #ifndef USIW_BASE_ENGINE_LOAN_H
 #define USIW_BASE_ENGINE_LOAN_H
 
@@ -18,8 +18,8 @@ struct usiw_engine_loan {
   /// A thread is going to block from begin() to end(), whichever way it waits. Neither waits.
   void (*begin)(void* engine);
   void (*end)(void* engine);
-  /// Drives until @p word is not @p seen any more: 0. EAGAIN: the thread must wait in another way. EINTR: a signal handler
-  /// has run. A cancellation point: where the thread is unwound from, nothing is held.
+  /// Drives until @p word is not @p seen any more: 0. EAGAIN: the thread must wait in another way. EINTR: a signal
+  /// handler has run. A cancellation point: where the thread is unwound from, nothing is held.
   int (*drive_until)(void* engine, const std::atomic<uint32_t>* word, uint32_t seen);
   /// @p word has changed. Does not wait.
   void (*changed)(void* engine, const std::atomic<uint32_t>* word);

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,7 +113,8 @@ Progress::Hold::~Hold() {
   // have left work behind.
   const State state = progress_.state_.load(std::memory_order_seq_cst);
   if (state == State::kSleeping) progress_.ring_doorbell();
-  if (state == State::kBehind && progress_.blocked_until_.load(std::memory_order_seq_cst) != 0) progress_.wake_blocked();
+  if (state == State::kBehind && progress_.blocked_until_.load(std::memory_order_seq_cst) != 0)
+    progress_.wake_blocked();
   if (progress_.kicked()) progress_.drive_inline(false);
 }
 
@@ -142,16 +144,16 @@ bool Progress::drive_inline(bool polling) {
 bool Progress::is_own_thread() const { return t_progress == this; }
 
 bool Progress::Bell::ring() {
-  NoCancel no_cancel;  // cancelled in write(2), it would leave a bell that counts as rung
   if (rung.exchange(true, std::memory_order_seq_cst)) return false;
   const uint64_t one = 1;
-  [[maybe_unused]] ssize_t n = write(fd, &one, sizeof one);
+  // Not by write(3): cancelled in there, a thread would leave a bell that counts as rung.
+  [[maybe_unused]] long n = syscall(SYS_write, fd, &one, sizeof one);
   return true;
 }
 
 void Progress::Bell::hear() {
   uint64_t value;
-  [[maybe_unused]] ssize_t n = read(fd, &value, sizeof value);
+  [[maybe_unused]] long n = syscall(SYS_read, fd, &value, sizeof value);
   rung.store(false, std::memory_order_seq_cst);
 }
 
@@ -212,7 +214,9 @@ void Progress::unwatch(int fd) {
   if (blocked()) wake_blocked();
   if (sleeps_itself && !blocked()) return;
   lock_rank::assert_none_up_to(LockRank::kEngine);  // they may be in a watcher, which takes them
-  watch_changed_.wait(hold, [&] { return (sleeps_itself || self_.seen >= gen) && (!blocked() || blocked_.seen >= gen); });
+  watch_changed_.wait(hold, [&] {
+    return (sleeps_itself || self_.seen >= gen) && (!blocked() || blocked_.seen >= gen);
+  });
 }
 
 /// The sleeper's list is as the watchers are now.
@@ -239,7 +243,8 @@ size_t Progress::count_up_to(const Sleeper& sleeper, Kind last) {
                                                [last](const Watched& w) { return w.kind <= last; }));
 }
 
-/// Hears the bell and calls the watchers of what poll(2) has found among the first @p count. True if a port's was there.
+/// Hears the bell and calls the watchers of what poll(2) has found among the first @p count. True if a port's was
+/// there.
 bool Progress::serve(Sleeper& sleeper, size_t count, bool* rung) {
   bool port = false;
   *rung = sleeper.pollfds[0].revents != 0;

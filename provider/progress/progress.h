@@ -24,11 +24,13 @@
 ///            for a whole nap, or has not run for 50 ms, or somebody rings, it goes on as before.
 ///
 /// A blocked thread drives if it is the only one that blocks: of several the one that has an
-/// event leaves the others alone, so they are the progress thread's. Nothing depends on it. While
-/// the progress thread is SLEEPING it watches the packets, too, whoever blocks; woken by them it
-/// lets the blocked thread have them, and takes them itself if they are still there 0.1 ms later.
-/// So a thread that was stopped, or that a signal handler has jumped away with, loses a nap.
-/// A blocked thread that left and let packets wait is not trusted for a while.
+/// event leaves the others alone, so they are the progress thread's. No packet depends on it:
+///  - BEHIND, the progress thread drives at each look that finds the blocked thread idle or gone;
+///  - SLEEPING, it watches the packets, too, whoever blocks. Woken by them it lets the blocked
+///    thread have them, and takes them itself if they are still there 0.1 ms later.
+/// So a blocked thread that was stopped, or that a signal handler has jumped away with, costs naps.
+/// One that left and let packets wait (it computes between two events) is not trusted for a while.
+/// With no traffic both sleep until the engine's next deadline.
 ///
 /// No lost wake-up. Posting: write the ring, then try the token; failing that, count a
 /// "kick" and try again. Whoever releases the token looks at the kicks afterwards and drives
@@ -41,7 +43,8 @@
 /// after that; while the progress thread is BEHIND, whoever drives compares with this time, and
 /// rings the blocked thread. What it waits for is a word in memory: it says that it is about to
 /// poll(2), then looks at the word; who changes that looks afterwards whether it polls (both
-/// seq_cst). Whoever leaves while the progress thread is SLEEPING compares deadlines once more.
+/// seq_cst). When it leaves while the progress thread is SLEEPING it compares deadlines once more;
+/// while that is BEHIND, what is due waits for the next look, 5 ms at most.
 #ifndef USIW_PROGRESS_PROGRESS_H
 #define USIW_PROGRESS_PROGRESS_H
 
@@ -159,7 +162,7 @@ class Progress {
     std::atomic<uint64_t> runs{0};       ///< of the engine by the thread
     std::atomic<uint64_t> sleeps{0};     ///< SLEEPING entered
     std::atomic<uint64_t> standbys{0};   ///< STANDBY entered
-    std::atomic<uint64_t> penalties{0};  ///< STANDBY was a mistake
+    std::atomic<uint64_t> penalties{0};  ///< STANDBY or BEHIND was a mistake
     std::atomic<uint64_t> doorbells{0};
     std::atomic<uint64_t> behinds{0};       ///< BEHIND entered
     std::atomic<uint64_t> blocked_runs{0};  ///< of the engine by threads that block

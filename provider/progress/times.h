@@ -19,8 +19,8 @@ constexpr uint64_t kDeadlineSlackNs = 200 * kUs;
 /// Right after work a sleeping thread wakes this often even without a deadline, so that the next
 /// post (which sets a deadline) needs no doorbell.
 constexpr uint64_t kRecentNs = 50 * kMs, kRecentNapNs = 1 * kMs;
-/// For who else is to take the packets that woke a thread: the holder of the engine, or a thread that blocks. It may have
-/// been preempted by this one, and poll(2) would not sleep while they wait.
+/// For who else is to take the packets that woke a thread: the holder of the engine, or a thread that blocks. It may
+/// have been preempted by this one, and poll(2) would not sleep while they wait.
 constexpr uint64_t kHeldNapNs = 100 * kUs;
 
 inline timespec time_left(uint64_t until_ns, uint64_t now_ns) {

@@ -2,10 +2,10 @@
 #include "borrowed.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "event_file.h"
 #include "real.h"
@@ -13,15 +13,6 @@
 #include "world.h"
 
 namespace usiw::run {
-
-namespace {
-
-pid_t own_tid() {
-  static thread_local pid_t tid = gettid();
-  return tid;
-}
-
-}  // namespace
 
 bool BorrowedEngine::take(usiw_engine_loan& loan) {
   if (loan_ != nullptr) return false;
@@ -42,7 +33,7 @@ void BorrowedEngine::give_back() {
         before = std::exchange(loan_, nullptr);
       }
       // This thread itself may have jumped out of its wait, by a signal handler.
-      std::erase_if(users_, [](const User& user) { return user.tid == own_tid(); });
+      std::erase_if(users_, is_this_thread);
       if (users_.empty()) return;
     }
     sched_yield();
@@ -57,8 +48,8 @@ const usiw_engine_loan* BorrowedEngine::Use::blocks() {
     return nullptr;
   }
   if (!in_) {
-    leave_as(own_tid());  // a signal handler has jumped out of its last wait
-    engine_->users_.push_back({&file_, own_tid()});
+    leave_as_user();  // a signal handler has jumped out of its last wait
+    engine_->users_.push_back({&file_, pthread_self()});
     in_ = true;
     engine_->loan_->begin(engine_->loan_->engine);
   }
@@ -74,12 +65,12 @@ BorrowedEngine::Use::~Use() {
 
 /// [world]
 void BorrowedEngine::Use::leave() {
-  if (in_) leave_as(own_tid());
+  if (in_) leave_as_user();
   in_ = false;
 }
 
-void BorrowedEngine::Use::leave_as(pid_t tid) {
-  if (std::erase_if(engine_->users_, [tid](const User& user) { return user.tid == tid; }) == 0) return;
+void BorrowedEngine::Use::leave_as_user() {
+  if (std::erase_if(engine_->users_, is_this_thread) == 0) return;
   if (engine_->loan_ != nullptr) engine_->loan_->end(engine_->loan_->engine);
 }
 

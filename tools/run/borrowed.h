@@ -4,7 +4,7 @@
 #ifndef USIW_RUN_BORROWED_H
 #define USIW_RUN_BORROWED_H
 
-#include <sys/types.h>
+#include <pthread.h>
 
 #include <vector>
 
@@ -38,7 +38,7 @@ class BorrowedEngine {
 
    private:
     void leave();
-    void leave_as(pid_t tid);
+    void leave_as_user();
     BorrowedEngine* const engine_;
     EventFile& file_;
     bool in_ = false;
@@ -47,8 +47,9 @@ class BorrowedEngine {
  private:
   struct User {
     EventFile* file;
-    pid_t tid;
+    pthread_t thread;
   };
+  static bool is_this_thread(const User& user) { return pthread_equal(user.thread, pthread_self()) != 0; }
   usiw_engine_loan* loan_ = nullptr;  ///< [world]
   std::vector<User> users_;           ///< [world]
 };

@@ -25,8 +25,8 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
                  nullptr, 0);
 }
 
-/// The file for whose next event this thread drives the engine. Of what it brings there itself the eventfd need not tell,
-/// unless more comes than this thread takes.
+/// The file for whose next event this thread drives the engine. Of what it brings there itself the eventfd need not
+/// tell, unless more comes than this thread takes.
 thread_local const EventFile* t_drives_for = nullptr;
 
 /// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
@@ -40,8 +40,8 @@ thread_local const EventFile* t_drives_for = nullptr;
   return !interrupted;
 }
 
-// poll(2), in which a thread waits that drives the engine, does not go on behind a handler with SA_RESTART, and does not
-// say which handler has run. So it must not matter.
+// poll(2), in which a thread waits that drives the engine, does not go on behind a handler with SA_RESTART, and does
+// not say which handler has run. So it must not matter.
 
 constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that do
 
@@ -72,6 +72,10 @@ unsigned recent_kinds_of_handlers() {
   return kinds;
 }
 
+// A thread that futex(2) has woken while another one cancels it may get glibc's signal for that a moment later: in any
+// of libc's cancellation points then, although cancellation is off by now (glibc 2.36 looks at its type alone). It would
+// have an event that nobody acknowledges. So what follows calls the kernel itself.
+//
 // The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited. Waiting
 // for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
 
@@ -79,16 +83,17 @@ constexpr uint64_t kOne = 1;
 
 bool is_readable(int fd) {
   pollfd p{fd, POLLIN, 0};
-  return poll(&p, 1, 0) > 0;
+  const timespec at_once{};
+  return syscall(SYS_ppoll, &p, 1, &at_once, nullptr, 0) > 0;
 }
 
 /// The counter is 0 afterwards.
 void drain(int fd) {
   uint64_t value;
   iovec to{&value, sizeof value};
-  if (preadv2(fd, &to, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  if (syscall(SYS_preadv2, fd, &to, 1, -1L, -1L, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
   // A kernel before 5.8, or a sandbox that forbids it.
-  if (is_readable(fd)) [[maybe_unused]] ssize_t n = USIW_REAL(read)(fd, &value, sizeof value);
+  if (is_readable(fd)) [[maybe_unused]] long n = syscall(SYS_read, fd, &value, sizeof value);
 }
 
 }  // namespace
@@ -132,7 +137,7 @@ void EventFile::set_readable(bool readable) {
 void EventFile::show() {
   shown_ = true;
   if (!is_readable(own_fd_))  // else the counter may be such that this would wait
-    [[maybe_unused]] ssize_t n = USIW_REAL(write)(own_fd_, &kOne, sizeof kOne);
+    [[maybe_unused]] long n = syscall(SYS_write, own_fd_, &kOne, sizeof kOne);
 }
 
 /// The same, counted, so that nobody is woken where nobody sleeps.

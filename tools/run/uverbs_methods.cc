@@ -106,8 +106,10 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (!is_events && !is_cq && !is_srq && !is(UVERBS_OBJECT_QP, USIW_METHOD_QP_REPORT)) return -EPROTONOSUPPORT;
   const uint16_t wanted = is_events ? 1 : 2;
   if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != wanted) return -EINVAL;
-  if (!is_whole)
-    if (int ret = copy_from_program(command + sizeof hdr, at + sizeof hdr, wanted * sizeof attrs[0]); ret != 0) return ret;
+  if (!is_whole) {
+    const int ret = copy_from_program(command + sizeof hdr, at + sizeof hdr, wanted * sizeof attrs[0]);
+    if (ret != 0) return ret;
+  }
   std::memcpy(attrs, command + sizeof hdr, sizeof attrs);
   if (is_events)
     return attrs[0].attr_id == USIW_ATTR_EVENT_FILE_HANDLE && attrs[0].len == 0 ? open_events(at + sizeof hdr) : -EINVAL;

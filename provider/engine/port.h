@@ -61,9 +61,9 @@ struct Path {
   uint8_t traffic_class() const { return ect ? tos | kEct0 : tos; }
 };
 
-/// A datagram to send: what is in the buffer, and behind it what is still where the program has it. @ref data has room for
-/// the port's max_payload() bytes. All but @ref data and @ref handle is set by the engine; what is pointed to stays valid
-/// until tx() returns.
+/// A datagram to send: what is in the buffer, and behind it what is still where the program has it. @ref data has room
+/// for the port's max_payload() bytes. All but @ref data and @ref handle is set by the engine; what is pointed to stays
+/// valid until tx() returns.
 struct TxBuf {
   std::byte* data;   ///< start of the TRP header
   uint32_t len;      ///< bytes there

@@ -140,8 +140,8 @@ bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   return true;
 }
 
-/// DDP header and payload, in the buffer and where they are; returns their length, 0 when the memory is not accessible any
-/// more (the work request has failed then, and the QP may be dead).
+/// DDP header and payload, in the buffer and where they are; returns their length, 0 when the memory is not accessible
+/// any more (the work request has failed then, and the QP may be dead).
 size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, TxBuf& buf) {
   std::byte* const out = buf.data + kTrpBytes;
   const SqWork& w = qp.sq.work(pkt.owner);
@@ -217,8 +217,8 @@ size_t Engine::Impl::build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSe
   return encode_ddp(out, seg) + kAtomicReqBytes;
 }
 
-/// The @p len bytes at @p offset of a message, which end the datagram in @p buf: copied to @p out from the work request's
-/// memory, the last piece if it can be by reference. false when some of it is not there any more.
+/// The @p len bytes at @p offset of a message, which end the datagram in @p buf: copied to @p out from the work
+/// request's memory, the last piece if it can be by reference. false when some of it is not there any more.
 bool Engine::Impl::gather(QpContext& qp, uint32_t index, uint32_t offset, uint32_t len, std::byte* out, TxBuf& buf) {
   const SqWork& w = qp.sq.work(index);
   SendWqe& wqe = qp.sq.wqe(index);

@@ -370,8 +370,9 @@ void SocketPort::set_ect(Socket& s, const Path& path) {
 size_t SocketPort::alike(std::span<const TxBuf> bufs) {
   if (!bufs[0].path->merge) return 1;
   const uint32_t each = bufs[0].total();
+  const size_t most = std::min(bufs.size(), kSegmentsMost);
   size_t n = 1, bytes = each;
-  for (uint32_t last = each; n < bufs.size() && n < kSegmentsMost && bufs[n].path == bufs[0].path && last == each; n++) {
+  for (uint32_t last = each; n < most && bufs[n].path == bufs[0].path && last == each; n++) {
     last = bufs[n].total();
     if (last == 0 || last > each || bytes + last > kMessageMost) break;
     bytes += last;
@@ -424,7 +425,8 @@ size_t SocketPort::tx(std::span<TxBuf> bufs) {
       out->singly = kSinglyLeast << std::min(out->refusals, kSinglyShifts);
       out->refusals++;
     } else if (errno != EINTR) {
-      // Cannot be sent (no route, too long, link down, memory that the program has unmapped ...): as if the wire had lost it.
+      // Cannot be sent (no route, too long, link down, memory that the program has unmapped ...): as if the wire had
+      // lost it.
       done += messages_[0].count;
     }
   }

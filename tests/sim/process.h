@@ -35,8 +35,8 @@ class HostPort final : public SimPort {
  public:
   /// @p which: 0 raw packets, 1 the socket.
   HostPort(World& w, Watch& watch, const Kernel& kernel, int side, int which, const HostPlan& plan)
-      : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1), w_(w), watch_(watch), kernel_(kernel), side_(side),
-        which_(which), ring_size_(plan.ring) {
+      : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1), w_(w), watch_(watch),
+        kernel_(kernel), side_(side), which_(which), ring_size_(plan.ring) {
     tx_limit = plan.tx_limit;
   }
   size_t tx(std::span<TxBuf> bufs) override;

@@ -58,8 +58,8 @@ inline Path path_between(bool ipv4, uint16_t from, uint16_t to) {
   return p;
 }
 
-/// Sends datagrams of these lengths; the i-th is filled with i. Of every other one half is given by reference, where the
-/// port takes that.
+/// Sends datagrams of these lengths; the i-th is filled with i. Of every other one half is given by reference, where
+/// the port takes that.
 inline size_t send(NetPort& from, const Path& path, const std::vector<uint32_t>& lengths) {
   std::vector<TxBuf> bufs(lengths.size());
   bufs.resize(from.tx_alloc(bufs));

@@ -241,6 +241,7 @@ void SocketPort::remove_flow(const Path& path) {
   *s = {};
   open_--;
   turn_ = turns_ = 0;  // it may be among these
+  lone_looks_ = 0;
 }
 
 void SocketPort::sends(Path& path, bool yes) {
@@ -250,6 +251,7 @@ void SocketPort::sends(Path& path, bool yes) {
   set_sender(*s, path.flow.remote_port, yes);
   filter(*s);
   looks_ = kLooks;
+  lone_looks_ = 0;
 }
 
 void SocketPort::merges(Path& path, bool yes) {
@@ -443,10 +445,23 @@ size_t SocketPort::rx(std::span<RxBuf> bufs) {
     if (receive(sockets_[0])) got += take(bufs.subspan(got));
     return got;
   }
-  got += take_turns(bufs.subspan(got));
-  if (got == bufs.size()) return got;
+  if (turn_ < turns_) {
+    got += take_turns(bufs.subspan(got));
+    if (got == bufs.size()) return got;
+  } else if (lone_looks_ != 0) {
+    // To ask which sockets have something costs as much as to look at the one that had.
+    if (receive(sockets_[lone_])) {
+      lone_looks_--;
+      return got + take(bufs.subspan(got));
+    }
+    lone_looks_ = 0;
+    if (!armed_) return got;
+  }
+  armed_ = false;
   turn_ = 0;
   turns_ = epoll_wait(epoll_, waiting_, kTurns, 0);
+  if (turns_ == 1) lone_ = waiting_[0].data.u32;
+  lone_looks_ = turns_ <= 1 && lone_ < sockets_.size() && sockets_[lone_].fd >= 0 ? kLoneLooks : 0;
   return got + take_turns(bufs.subspan(got));
 }
 

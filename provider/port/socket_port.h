@@ -39,6 +39,7 @@ class SocketPort final : public NetPort {
   void clear_error() override {}
   bool arm() override {
     passed_ = kPassMost;
+    armed_ = true;
     return current_ == arrived_;
   }
   int add_flow(Path& path, int fd) override;
@@ -55,6 +56,8 @@ class SocketPort final : public NetPort {
   /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something
   /// has come that way, so many looks follow one another.
   static constexpr unsigned kPassMost = 64, kLooks = 4096;
+  /// Where but one of several sockets had something, it is looked at so often before the others are again, or once in vain.
+  static constexpr unsigned kLoneLooks = 8;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
   /// What Path::socket counts.
@@ -140,6 +143,9 @@ class SocketPort final : public NetPort {
   unsigned unmerged_ = 0;                                ///< batches in a row without a merged message
   epoll_event waiting_[kTurns];  ///< sockets, as epoll has named them; those from turn_ on have yet to be looked at
   int turn_ = 0, turns_ = 0;
+  uint32_t lone_ = UINT32_MAX;  ///< the socket that alone had something the last time that anything had
+  unsigned lone_looks_ = 0;     ///< so many more, at it alone
+  bool armed_ = false;          ///< somebody has slept, or will: what has come must be found at once
   Drops drops_{};
 };
 

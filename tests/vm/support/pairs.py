@@ -18,9 +18,21 @@ def next_port():
     return next(_ports)
 
 
-#: rping's server may close its event channel under its own thread, which then ends the process with 255: main() and the
-#: thread race when the client has disconnected. All data has been verified by then.
-RPING_ENDS = re.compile(r"^server DISCONNECT EVENT\.\.\.$(.*\n)*^rdma_get_cm_event: Bad file descriptor\n*\Z", re.M)
+#: rping may close its event channel under its own thread, which then ends the process with 255: main() and the thread
+#: race when they have disconnected. All data has been verified by then; a client that has nothing to say but this has
+#: done all its rounds.
+RPING_ENDS = {
+    "-s": re.compile(r"^server DISCONNECT EVENT\.\.\.$(.*\n)*^rdma_get_cm_event: Bad file descriptor\n*\Z", re.M),
+    "-c": re.compile(r"\Aclient DISCONNECT EVENT\.\.\.\nrdma_get_cm_event: Bad file descriptor\n*\Z"),
+}
+
+
+def _ends(proc, argv, timeout):
+    """Its output, when it has ended with 0 or as rping may."""
+    ends_so = RPING_ENDS.get(argv[1]) if argv[0] == "rping" else None
+    if ends_so and proc.wait(timeout) == 255 and ends_so.search(proc.output):
+        return proc.output
+    return proc.expect(0, timeout)
 
 
 def pair(server_argv, client_argv, port, server=B, client=A, timeout=60, server_timeout=20, spins=False):
@@ -28,10 +40,8 @@ def pair(server_argv, client_argv, port, server=B, client=A, timeout=60, server_
     s = Proc(server_argv, where=server.where).wait_listening(port, spins=spins)
     c = Proc(client_argv, where=client.where)
     try:
-        out = c.expect(0, timeout)
-        if s.wait(server_timeout) == 255 and server_argv[0] == "rping" and RPING_ENDS.search(s.output):
-            return s.output, out
-        return s.expect(0), out
+        out = _ends(c, client_argv, timeout)
+        return _ends(s, server_argv, server_timeout), out
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- the server said:\n{s.output[-2000:]}") from error
     finally:

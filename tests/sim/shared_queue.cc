@@ -52,8 +52,8 @@ void SharedQueue::refill() {
   }
   if (any) srq_->ring_recv();
   w_.trace("%c app: the SRQ has %zu receives", 'A' + side_, posted_);
-  // Where nothing was posted the event would come at once, and again and again.
-  if (!plan_.early && (any || plan_.most == 0)) arm();
+  // Where nothing was posted, as QPs have taken what there is, the event might come at once, and again and again.
+  if (!plan_.early && (any || (plan_.most == 0 && context(srq_).has(plan_.limit)))) arm();
   if (w_.mutation == Mutation::kJumpQueue) jump_queue();
 }
 

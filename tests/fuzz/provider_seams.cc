@@ -191,5 +191,9 @@ void Progress::unwatch(int fd) {
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });
 }
 bool Progress::freeze() { return true; }
+// For threads that block in usiw-run, which is not here.
+void Progress::end_blocking() { std::abort(); }
+void Progress::changed(const std::atomic<uint32_t>&) { std::abort(); }
+Progress::Blocked Progress::drive_until(const std::atomic<uint32_t>&, uint32_t) { std::abort(); }
 
 }  // namespace usiw

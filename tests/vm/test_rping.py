@@ -6,7 +6,7 @@ import re
 import pytest
 
 from support.net import A, B
-from support.pairs import next_port, rping
+from support.pairs import ends, next_port, rping
 from support.procs import Proc
 
 
@@ -56,10 +56,10 @@ def test_persistent_server():
     first = Proc([*client, "-v", "-C", 100_000_000])
     first.wait_for("ping data")
     for _ in range(5):
-        Proc([*client, "-C", 10]).expect(0)
+        ends(Proc([*client, "-C", 10]), client)
     assert first.status is None
     first.kill()
-    Proc([*client, "-C", 10]).expect(0)
+    ends(Proc([*client, "-C", 10]), client)
     assert server.status is None
     server.kill()
 

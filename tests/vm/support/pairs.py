@@ -27,7 +27,7 @@ RPING_ENDS = {
 }
 
 
-def _ends(proc, argv, timeout):
+def ends(proc, argv, timeout=60):
     """Its output, when it has ended with 0 or as rping may."""
     ends_so = RPING_ENDS.get(argv[1]) if argv[0] == "rping" else None
     if ends_so and proc.wait(timeout) == 255 and ends_so.search(proc.output):
@@ -40,8 +40,8 @@ def pair(server_argv, client_argv, port, server=B, client=A, timeout=60, server_
     s = Proc(server_argv, where=server.where).wait_listening(port, spins=spins)
     c = Proc(client_argv, where=client.where)
     try:
-        out = _ends(c, client_argv, timeout)
-        return _ends(s, server_argv, server_timeout), out
+        out = ends(c, client_argv, timeout)
+        return ends(s, server_argv, server_timeout), out
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- the server said:\n{s.output[-2000:]}") from error
     finally:

@@ -77,6 +77,13 @@ bool Progress::try_acquire() {
   return false;
 }
 
+/// The token for a thread that packets have woken. False: somebody holds it, and will see to them.
+bool Progress::acquire_or_kick() {
+  if (try_acquire()) return true;
+  kicks_.fetch_add(1, std::memory_order_seq_cst);
+  return try_acquire();
+}
+
 void Progress::acquire() {
   lock_rank::check(LockRank::kEngine);
   waiters_.fetch_add(1, std::memory_order_seq_cst);

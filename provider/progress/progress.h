@@ -197,6 +197,7 @@ class Progress {
   class Driver;
 
   bool try_acquire();
+  bool acquire_or_kick();
   void acquire();
   void release();
   unsigned drive_held();

@@ -92,11 +92,7 @@ Progress::Blocked Progress::drive_until(const std::atomic<uint32_t>& word, uint3
     if (watch_gen_.load(std::memory_order_seq_cst) != blocked_.seen) refresh(blocked_, Kind::kPort);
 
     blocked_until_.store(UINT64_MAX, std::memory_order_seq_cst);
-    bool held = try_acquire();
-    if (!held) {
-      kicks_.fetch_add(1, std::memory_order_seq_cst);  // the packets that woke this thread
-      held = try_acquire();
-    }
+    const bool held = acquire_or_kick();
     const bool packets = held || napped;
     napped = !packets;
     uint64_t until = now + (packets ? kRecentNapNs : kHeldNapNs);

@@ -327,11 +327,7 @@ void Progress::behind(bool woken) {
 void Progress::sleep(bool crowded) {
   sleep_until_.store(UINT64_MAX, std::memory_order_seq_cst);
   state_.store(State::kSleeping, std::memory_order_seq_cst);
-  bool held = try_acquire();
-  if (!held) {
-    kicks_.fetch_add(1, std::memory_order_seq_cst);  // the packets that woke this thread
-    held = try_acquire();
-  }
+  const bool held = acquire_or_kick();
   const bool packets = held || napped_;
   napped_ = !packets;
   uint64_t until = now_ + (packets ? kRecentNapNs : kHeldNapNs);

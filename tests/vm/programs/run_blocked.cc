@@ -146,42 +146,38 @@ CASE(closed, "blocked/its-device-is-closed", .seconds = 60) {
   p.close();
 }
 
-CASE(signals, "blocked/signals", .seconds = 30) {
-  struct sigaction act = handler(SA_RESTART);
-  CHECK_EQ(sigaction(SIGUSR1, &act, nullptr), 0);
+/// A thread blocks: three times @p restarting does not end that, @p ending does. @p between is called ahead of that one.
+template <typename Between>
+static void ends_by_signal(int restarting, int ending, Between between) {
   ibv_comp_channel* channel = ibv_create_comp_channel(context());
   std::atomic<int> ended{-1};
   Thread blocked([&] { ended = block(channel); });
   for (int i = 0; i < 3; i++) {
     settle();
-    pthread_kill(blocked.id(), SIGUSR1);
+    pthread_kill(blocked.id(), restarting);
   }
   settle();
   CHECK_EQ(ended, -1);
-  act = handler(0);
-  CHECK_EQ(sigaction(SIGUSR1, &act, nullptr), 0);
-  pthread_kill(blocked.id(), SIGUSR1);
+  between();
+  pthread_kill(blocked.id(), ending);
   CHECK(!blocked.was_cancelled());
   CHECK_EQ(ended, EINTR);
   CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
+static void handle(int signal, int flags) {
+  const struct sigaction act = handler(flags);
+  CHECK_EQ(sigaction(signal, &act, nullptr), 0);
+}
+
+CASE(signals, "blocked/signals", .seconds = 30) {
+  handle(SIGUSR1, SA_RESTART);
+  ends_by_signal(SIGUSR1, SIGUSR1, [] { handle(SIGUSR1, 0); });
+}
+
 /// Handlers of both kinds: which of them has run decides.
 CASE(mixed, "blocked/signals-of-both-kinds", .seconds = 30) {
-  struct sigaction restarts = handler(SA_RESTART), ends = handler(0);
-  CHECK_EQ(sigaction(SIGUSR1, &restarts, nullptr), 0);
-  CHECK_EQ(sigaction(SIGUSR2, &ends, nullptr), 0);
-  ibv_comp_channel* channel = ibv_create_comp_channel(context());
-  std::atomic<int> ended{-1};
-  Thread blocked([&] { ended = block(channel); });
-  for (int i = 0; i < 3; i++) {
-    settle();
-    pthread_kill(blocked.id(), SIGUSR1);
-  }
-  settle();
-  CHECK_EQ(ended, -1);
-  pthread_kill(blocked.id(), SIGUSR2);
-  CHECK(!blocked.was_cancelled());
-  CHECK_EQ(ended, EINTR);
-  CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
+  handle(SIGUSR1, SA_RESTART);
+  handle(SIGUSR2, 0);
+  ends_by_signal(SIGUSR1, SIGUSR2, [] {});
 }

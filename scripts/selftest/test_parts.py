@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """The harness's functions that need no guest."""
 
+import os
 import shutil
 import struct
 import subprocess
@@ -52,6 +53,7 @@ def test_kmsg_record():
     "BUG: KASAN: use-after-free in usiw_conn_work+0x1/0x2 [usiw]",
     "ODEBUG: free active (active state 0) object type: timer_list",
     "UBSAN: shift-out-of-bounds in kmod/usiw_rx.c:1:2",
+    "divide error: 0000 [#1] PREEMPT SMP NOPTI",
 ))
 def test_fatal(text):
     assert judge.fatal_line(text)
@@ -71,6 +73,28 @@ def test_suspicious():
     info = Record(6, 1.0, "usiw va: added")
     assert judge.suspicious([taint, warning, info]) == [warning]
     assert judge.suspicious([warning], ["REQ .* dropped"]) == []
+
+
+class Silent:
+    """A machine of which only the console counts."""
+    frames, console = 1, 2
+
+
+@pytest.mark.parametrize("lines, emulator", (
+    (["Oops: int3: 0000 [#1] PREEMPT SMP NOPTI", "RIP: 0010:f+0x98/0xbf0", "Code: 84 85 0f <1f> 44 00 00"], True),
+    (["int3: 0000 [#1] PREEMPT SMP NOPTI", "Code: 84 85 66 <90> 44 00 00"], True),
+    (["Oops: int3: 0000 [#1] PREEMPT SMP NOPTI", "Code: 84 85 cc <cc> cc cc cc"], False),   # in memory: a wild jump
+    (["BUG: unable to handle page fault for address: ff", "Oops: int3: 0000 [#1] SMP", "Code: 0f <1f> 44"], False),
+    (["Oops: 0002 [#1] PREEMPT SMP NOPTI", "Code: 84 85 0f <1f> 44 00 00"], False),
+    (["Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"], False),
+))
+def test_breakpoint_of_the_emulator(lines, emulator):
+    options = cli.build_parser().parse_args(["run", "--", "true"])
+    with open(os.devnull, "wb") as log:
+        run = session.Session(Silent(), log, options)
+        run._console("".join(f"[    7.514803] {line}\r\n" for line in lines).encode())
+    assert run.outcome.problems
+    assert run.outcome.emulator == emulator
 
 
 def test_leaks():
@@ -109,6 +133,7 @@ WARNED = [Record(4, 1.0, "usiw: odd")]
     ({"exit_status": 143, "timed_out": True}, 124),
     ({"exit_status": 143, "timed_out": True, "problems": ["WARNING: x"]}, 97),
     ({"exit_status": None, "done": False}, 97),
+    ({"exit_status": None, "done": False, "problems": ["Oops: int3: 0000 [#1] PREEMPT SMP"], "emulator": True}, 99),
     ({"exit_status": 0, "done": False}, 97),
     ({"exit_status": None, "done": False, "guest_hung": True}, 124),
     ({"boot_seconds": None, "failure": "the topology could not be made"}, 96),

@@ -17,7 +17,7 @@ from .paths import REMOTE
 AGENT = "169.254.9.2:9"
 
 #: Statuses of scripts/vm in the order of their weight: one guest's goes before the other's (and the command's own).
-GRAVE = (97, 96, 124)
+GRAVE = (97, 99, 96, 124)
 
 
 class Side(NamedTuple):

@@ -12,6 +12,7 @@ FATAL = tuple(re.compile(pattern) for pattern in (
     r"\bBUG: ",
     r"kernel BUG at ",
     r"\bOops: ",
+    r": [0-9a-f]{4} \[#\d+\]",             # what Linux before 6.10 prints of an exception without the word Oops
     r"general protection fault",
     r"\bWARNING: ",                        # WARN(), and most reports of lockdep
     r"INFO: task .* blocked for more than",
@@ -64,6 +65,22 @@ def parse_record(raw):
 def fatal_line(text):
     """True for a message that means that the kernel is broken."""
     return any(pattern.search(text) for pattern in FATAL)
+
+
+def is_breakpoint(text):
+    """True for the first line of an oops by a breakpoint (int3) of which the kernel knows nothing."""
+    return re.search(r"\bint3: [0-9a-f]{4} \[#1\]", text) is not None
+
+
+def breakpoint_is_not_in_memory(text):
+    """Of the line "Code: ..." that follows is_breakpoint(): True if the code has no int3 where one was executed.
+
+    Such an oops is QEMU's. The kernel changes its code by way of an int3 (jump labels, at each first and last user of a
+    facility); QEMU up to 8.0 can translate the int3 for one processor while another one takes it away, and executes it
+    afterwards. The marked byte is the one after the int3.
+    """
+    before = re.search(r"([0-9a-f]{2}) <[0-9a-f]{2}>", text)
+    return before is not None and before[1] != "cc"
 
 
 def leak_of_usiw(report):

@@ -17,6 +17,7 @@ from .paths import LOGS, OUT, PROJECT, locked, say
 STATUS_HARNESS = 96     # the guest did not come as far as the command
 STATUS_KERNEL = 97      # panic, oops, WARN, hang ... of the guest's kernel
 STATUS_DMESG = 98       # the command succeeded, but the kernel printed a warning
+STATUS_EMULATOR = 99    # QEMU ran an instruction that is not in the guest's memory
 STATUS_TIMEOUT = 124
 
 BOOT_SECONDS = 120      # until the command starts, on a busy machine
@@ -35,6 +36,7 @@ class Outcome:
         self.timed_out = False      # the command took too long
         self.guest_hung = False     # the guest did not react
         self.failure = None         # why the guest did not come to the command
+        self.emulator = False       # the first problem is QEMU's own: judge.breakpoint_is_not_in_memory
         self.problems = []          # fatal lines, stuck processes, failed unloading
         self.records = []           # judged kernel messages: those after the module began to load
 
@@ -51,6 +53,7 @@ class Session:
         self.patience = patience
         self.deadline = self.start + BOOT_SECONDS * patience
         self.judging = False
+        self._breakpoint = False    # the first problem is a breakpoint whose code has not been seen
         self.nmi_sent = False
         self.all_records = []
         self._console_line = b""
@@ -121,6 +124,11 @@ class Session:
             self.outcome.problems.append(text)
 
     def _judge(self, text):
+        if judge.is_breakpoint(text) and not self.outcome.problems:
+            self._breakpoint = True
+        elif self._breakpoint and text.startswith("Code: "):
+            self._breakpoint = False
+            self.outcome.emulator = judge.breakpoint_is_not_in_memory(text)
         if judge.fatal_line(text) and not judge.allowed(text, self.options.allow_dmesg):
             self._problem(text)
 
@@ -233,6 +241,9 @@ def verdict(outcome, options):
         lines.append("the kernel printed warnings:")
         lines += [f"  [{record.seconds:.6f}] {record.text}" for record in warnings[:20]]
 
+    if outcome.emulator:
+        lines.append("which is QEMU's fault: it ran a breakpoint that is not in memory (docs/testing-guest.md)")
+        return STATUS_EMULATOR, lines
     if outcome.problems:
         return STATUS_KERNEL, lines
     if outcome.boot_seconds is None:

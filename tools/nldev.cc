@@ -175,7 +175,8 @@ int Nldev::ask(uint16_t command, bool dump, Bytes attributes, const Take& take) 
       rest = rest.subspan(std::min(rest.size(), aligned(head.nlmsg_len)));
       if (head.nlmsg_seq != sequence_) continue;
       if (head.nlmsg_type == NLMSG_DONE) return 0;
-      if (head.nlmsg_type == NLMSG_ERROR) return payload.size() < 4 ? EBADMSG : -static_cast<int>(number(payload.first(4)));
+      if (head.nlmsg_type == NLMSG_ERROR)
+        return payload.size() < 4 ? EBADMSG : -static_cast<int>(number(payload.first(4)));
       take(payload);
     }
   }

@@ -77,7 +77,8 @@ void put_headers(Buffer& out, const TraceFlow& f, bool tx, uint32_t len) {
   out.be16(v4 ? 0x0800 : 0x86dd);
   if (v4) {
     const unsigned total = usiw::kIpv4UdpLen + len;
-    uint8_t ip[20] = {0x45, 0, static_cast<uint8_t>(total >> 8), static_cast<uint8_t>(total), 0, 0, 0x40, 0, kHopLimit, kUdp};
+    uint8_t ip[20] = {0x45,      0,   static_cast<uint8_t>(total >> 8), static_cast<uint8_t>(total), 0, 0, 0x40, 0,
+                      kHopLimit, kUdp};
     std::memcpy(ip + 12, from + 12, 4);
     std::memcpy(ip + 16, to + 12, 4);
     const uint16_t sum = ipv4_checksum(ip);

@@ -80,7 +80,8 @@ void add_process(const std::string& process, uint32_t pid, Sample& out) {
     if (fd < 0) continue;
     struct stat st;
     DeviceSample found{.by = kByUsiwRun};
-    if (fstat(fd, &st) == 0 && seen.emplace(st.st_dev, st.st_ino).second && read_run_context(fd, inner_pid(process), found)) {
+    if (fstat(fd, &st) == 0 && seen.emplace(st.st_dev, st.st_ino).second &&
+        read_run_context(fd, inner_pid(process), found)) {
       auto device = std::find_if(out.begin(), out.end(), [&](const auto& d) { return d.name == found.name; });
       if (device == out.end()) device = out.insert(out.end(), DeviceSample{.name = found.name, .by = kByUsiwRun});
       for (size_t i = 0; i < device->counters.size(); ++i) device->counters[i].second += found.counters[i].second;
@@ -124,7 +125,8 @@ Sample run_sample(const std::string& proc) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
     uint32_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == 0) continue;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == 0)
+      continue;
     add_process(entry->path(), pid, out);
   }
   for (DeviceSample& device : out)

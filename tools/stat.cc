@@ -43,7 +43,8 @@ Values minus(const Values& now, const Values* before) {
   if (before == nullptr) return out;
   for (auto& [name, value] : out) {
     if (is_gauge(name)) continue;
-    const auto old = std::find_if(before->begin(), before->end(), [&key = name](const auto& v) { return v.first == key; });
+    const auto old =
+        std::find_if(before->begin(), before->end(), [&key = name](const auto& v) { return v.first == key; });
     if (old != before->end()) value = value >= old->second ? value - old->second : 0;
   }
   return out;
@@ -149,7 +150,10 @@ bool parse_options(std::span<char*> arguments, Options& o) {
 /// The named device or QP must be there; 0 or the exit status.
 int check_found(const Sample& sample, const Options& o) {
   if (!o.device.empty() && sample.empty()) {
-    std::fprintf(stderr, "usiw: no usiw device %s ('rdma link' lists the module's, 'usiw stat' those in use under usiw-run, too)\n", o.device.c_str());
+    std::fprintf(
+        stderr,
+        "usiw: no usiw device %s ('rdma link' lists the module's, 'usiw stat' those in use under usiw-run, too)\n",
+        o.device.c_str());
     return 1;
   }
   const bool any = std::any_of(sample.begin(), sample.end(), [](const auto& d) { return !d.qps.empty(); });
@@ -168,7 +172,9 @@ void print(const Sample& sample, const Options& o) {
 
 }  // namespace
 
-bool is_gauge(const std::string& name) { return std::find(std::begin(kGauges), std::end(kGauges), name) != std::end(kGauges); }
+bool is_gauge(const std::string& name) {
+  return std::find(std::begin(kGauges), std::end(kGauges), name) != std::end(kGauges);
+}
 
 Sample difference(const Sample& now, const Sample& before) {
   Sample out = now;
@@ -191,7 +197,8 @@ Sample difference(const Sample& now, const Sample& before) {
 std::string stat_text(const Sample& sample) {
   std::string out;
   for (const DeviceSample& device : sample) {
-    out += "link " + printable(device.name) + "/1" + (device.by == std::string_view(kByUsiwRun) ? " by usiw-run\n" : "\n");
+    out +=
+        "link " + printable(device.name) + "/1" + (device.by == std::string_view(kByUsiwRun) ? " by usiw-run\n" : "\n");
     append_values(out, device.counters, 4);
     for (const QpSample& qp : device.qps) {
       out += "  qp " + std::to_string(qp.info.qpn) + " state " + state_name(qp.info.state) + " pid " +
@@ -206,15 +213,16 @@ std::string stat_json(const Sample& sample) {
   std::string out = "[";
   for (const DeviceSample& device : sample) {
     if (out.size() > 1) out += ",";
-    out += "{\"device\":" + json_string(device.name) + ",\"by\":" + json_string(device.by) + ",\"port\":1,\"counters\":" + json_values(device.counters, false) +
-           ",\"qps\":[";
+    out += "{\"device\":" + json_string(device.name) + ",\"by\":" + json_string(device.by) +
+           ",\"port\":1,\"counters\":" + json_values(device.counters, false) + ",\"qps\":[";
     bool first = true;
     for (const QpSample& qp : device.qps) {
       if (!first) out += ",";
       first = false;
       out += "{\"qpn\":" + std::to_string(qp.info.qpn) + ",\"state\":" + json_string(state_name(qp.info.state)) +
              ",\"pid\":" + std::to_string(qp.info.pid) + ",\"comm\":" + json_string(qp.process) +
-             ",\"counters\":" + json_values(qp.info.values, false) + ",\"gauges\":" + json_values(qp.info.values, true) + "}";
+             ",\"counters\":" + json_values(qp.info.values, false) +
+             ",\"gauges\":" + json_values(qp.info.values, true) + "}";
     }
     out += "]}";
   }

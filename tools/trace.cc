@@ -37,7 +37,8 @@ struct Options {
 };
 
 bool is_pid(const std::string& what) {
-  return !what.empty() && what.size() < 10 && std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !what.empty() && what.size() < 10 &&
+         std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 template <typename Number>
@@ -53,13 +54,16 @@ std::vector<std::string> traces_of(const std::string& pid, std::error_code& erro
     const std::string target = fs::read_symlink(entry.path(), gone).string();
     const size_t slash = target.rfind("/");
     const std::string_view name = std::string_view(target).substr(slash == std::string::npos ? 0 : slash + 1);
-    if (name.starts_with(kMark) || name.starts_with("memfd:" + std::string(kMark))) out.push_back(entry.path().string());
+    if (name.starts_with(kMark) || name.starts_with("memfd:" + std::string(kMark)))
+      out.push_back(entry.path().string());
   }
   return out;
 }
 
 /// What a hostile process has open may be anything: never wait for it, never run it.
-int open_trace(const std::string& path, int access) { return open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }
+int open_trace(const std::string& path, int access) {
+  return open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
 
 /// 0 or an exit status, with a line on stderr.
 int find(const Options& o, std::vector<std::string>& paths) {
@@ -144,7 +148,8 @@ int switch_on(const Options& o, bool on) {
     Trace trace;
     std::string why = fd < 0 ? strerror(errno) : read_trace(fd, trace);
     const uint32_t value = on ? 1 : 0;
-    if (why.empty() && pwrite(fd, &value, sizeof value, offsetof(TraceHeader, on)) != sizeof value) why = strerror(errno);
+    if (why.empty() && pwrite(fd, &value, sizeof value, offsetof(TraceHeader, on)) != sizeof value)
+      why = strerror(errno);
     if (fd >= 0) close(fd);
     if (!why.empty()) return complain(path, why);
   }

@@ -24,7 +24,9 @@ inline constexpr uint8_t kEcnMask = 3, kEct0 = 2, kEcnCe = 3;
 inline constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /// @p address has 16 bytes.
-inline bool is_mapped_ipv4(const void* address) { return std::memcmp(address, kMappedPrefix, sizeof kMappedPrefix) == 0; }
+inline bool is_mapped_ipv4(const void* address) {
+  return std::memcmp(address, kMappedPrefix, sizeof kMappedPrefix) == 0;
+}
 
 /// Fills the 16 bytes at @p to from the 4 at @p ipv4.
 inline void map_ipv4(void* to, const void* ipv4) {

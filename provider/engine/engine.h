@@ -107,8 +107,8 @@ class Engine {
   /// nullptr when out of memory. Capacities are rounded up to powers of two.
   Cq* cq_create(uint32_t capacity, void* owner, const CqOptions& options = {});
   /// Of the consumer, whose turn it is: completions are kept, in order. 0; EINVAL: no room for what is in it, or it has
-  /// overrun; ENOMEM. What front() has shown is in another place then. @p memory as in CqOptions; that of before is free
-  /// then.
+  /// overrun; ENOMEM. What front() has shown is in another place then. @p memory as in CqOptions; that of before is
+  /// free then.
   int cq_resize(Cq* cq, uint32_t capacity, std::byte* memory = nullptr);
   void cq_destroy(Cq* cq);  ///< no QP uses it any more
 

@@ -87,8 +87,8 @@ bool Engine::Impl::start_work(QpContext& qp) {
   return true;
 }
 
-/// The work request at next(), which is of this end alone, takes effect: behind all that were posted before it have been
-/// sent, and before any that come behind it.
+/// The work request at next(), which is of this end alone, takes effect: behind all that were posted before it have
+/// been sent, and before any that come behind it.
 void Engine::Impl::do_local_work(QpContext& qp, SendWqe& wqe) {
   const SqWork& w = qp.sq.work(qp.sq.next());
   uint32_t imm;

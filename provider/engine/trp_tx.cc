@@ -8,8 +8,8 @@
 
 namespace usiw {
 
-/// There may be something to send, now or as soon as a window lets it go. One that was asked in vain would cost more than
-/// half of what a datagram does.
+/// There may be something to send, now or as soon as a window lets it go. One that was asked in vain would cost more
+/// than half of what a datagram does.
 bool Engine::Impl::has_more(const QpContext& qp) const {
   if (qp.snd.lost() != 0 || !qp.responder.idle()) return true;
   switch (qp.life.phase()) {

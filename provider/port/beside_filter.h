@@ -21,12 +21,12 @@ namespace usiw {
 /// Of so many peers' ports a program is made.
 inline constexpr size_t kBesideMost = 64;
 
-/// From now on @p fd, a UDP socket, takes only what comes from @p ports, up to kBesideMost, network byte order, and what
-/// the raw port of the interface @p ifindex has not heard or cannot use: what came by another interface, and what was put
-/// together of fragments. These leave no trace in the header, but: of IPv4 they have no DF, which raw packets have and
-/// whole ones of sockets. Of IPv6 they are longer than what every path takes, and have a flow label, as sockets' have
-/// unless net.ipv6.auto_flowlabels is off, and raw packets have not; whole ones that look so come twice. 0 or an errno
-/// value.
+/// From now on @p fd, a UDP socket, takes only what comes from @p ports, up to kBesideMost, network byte order, and
+/// what the raw port of the interface @p ifindex has not heard or cannot use: what came by another interface, and what
+/// was put together of fragments. These leave no trace in the header, but: of IPv4 they have no DF, which raw packets
+/// have and whole ones of sockets. Of IPv6 they are longer than what every path takes, and have a flow label, as
+/// sockets' have unless net.ipv6.auto_flowlabels is off, and raw packets have not; whole ones that look so come twice.
+/// 0 or an errno value.
 inline int attach_beside_filter(int fd, bool ipv4, uint32_t ifindex, std::span<const uint16_t> ports) {
   constexpr auto kAncillary = static_cast<uint32_t>(SKF_AD_OFF), kIpHeader = static_cast<uint32_t>(SKF_NET_OFF);
   constexpr uint32_t kDf = 0x40, kFlowLabel = 0xfffff, kWhole = UINT32_MAX;

@@ -47,7 +47,8 @@ struct PortChoice {
 /// What CONNECT or PATH says against raw packets; NONE: they get there. No reason given: another interface.
 constexpr usiw_not_packet not_packet_of(const usiw_conn_info& conn) {
   if ((conn.flags & USIW_CONN_F_PACKET) != 0) return USIW_NOT_PACKET_NONE;
-  return conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet) : USIW_NOT_PACKET_NETDEV;
+  return conn.not_packet != USIW_NOT_PACKET_NONE ? static_cast<usiw_not_packet>(conn.not_packet)
+                                                 : USIW_NOT_PACKET_NETDEV;
 }
 
 /// The ends take merged datagrams for a while, when one of them says so; else never, or all the time (MERGED).

@@ -27,8 +27,8 @@ namespace {
 /// Address space for every mempool and ring of the process; pages are touched as used.
 constexpr unsigned kMemoryMib = 256;
 
-/// Without a rank, like the next one: whoever holds it waits for init_thread(), which takes no lock of the provider's but
-/// g_log_lock, a leaf.
+/// Without a rank, like the next one: whoever holds it waits for init_thread(), which takes no lock of the provider's
+/// but g_log_lock, a leaf.
 std::mutex g_lock;
 pid_t g_owner = 0;  ///< process that initialised EAL
 std::string g_failure;

@@ -11,9 +11,9 @@
 ///    between them, or one could not be made;
 ///  - it maps its rings MAP_LOCKED, for which RLIMIT_MEMLOCK has no room where there is no
 ///    CAP_IPC_LOCK. They are the kernel's pages, which stay in memory anyway;
-///  - it makes sockets by libc's function, before which a preloaded library may stand that means the program's: librspreload
-///    made an rsocket of the one by which the driver asks for a netdev's flags, and closing that waited for ever. The call
-///    is the kernel's here, and such a library does not know the descriptor.
+///  - it makes sockets by libc's function, before which a preloaded library may stand that means the program's:
+///    librspreload made an rsocket of the one by which the driver asks for a netdev's flags, and closing that waited
+///    for ever. The call is the kernel's here, and such a library does not know the descriptor.
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <poll.h>

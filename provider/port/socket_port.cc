@@ -28,8 +28,8 @@ constexpr int kSocketBuffer = 8 << 20;
 constexpr size_t kSegmentsMost = 64, kMessageMost = 65'000;
 /// So many batches without a merged message end the expectation of more.
 constexpr unsigned kUnmergedMost = 64;
-/// When the kernel has refused to take a message apart, so many datagrams go out one by one before it is asked again; each
-/// further time twice as many, up to kSinglyShifts times.
+/// When the kernel has refused to take a message apart, so many datagrams go out one by one before it is asked again;
+/// each further time twice as many, up to kSinglyShifts times.
 constexpr unsigned kSinglyLeast = 256, kSinglyShifts = 8;
 
 void widen(int fd, int force, int name) {
@@ -78,8 +78,8 @@ bool is_marked(const cmsghdr& c) {
 }
 
 /// Fills in both ends as the message names them, whether it has been marked, and the length of the datagrams that the
-/// kernel has merged (left alone if it has not): it merges none with others' marks. False if it does not say where it was
-/// sent to. @p known: the socket's; all of it if that is @p connected. @p unmarked: the interface whose link-local
+/// kernel has merged (left alone if it has not): it merges none with others' marks. False if it does not say where it
+/// was sent to. @p known: the socket's; all of it if that is @p connected. @p unmarked: the interface whose link-local
 /// addresses are not marked.
 bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, uint32_t unmarked,
                FlowKey& flow, bool& ce, int& segment) {
@@ -173,9 +173,9 @@ bool SocketPort::Socket::serves(const Path& path) const {
   return flow.local_addr == key.local_addr && (scope == 0 || scope == path.scope);
 }
 
-/// One of all connections of a local address and port, or one of this connection alone, which the kernel has connected to
-/// its peer. One port may have several of the first kind: of both families, of several addresses, of one address on several
-/// links.
+/// One of all connections of a local address and port, or one of this connection alone, which the kernel has connected
+/// to its peer. One port may have several of the first kind: of both families, of several addresses, of one address on
+/// several links.
 int SocketPort::add_flow(Path& path, int fd) {
   sockaddr_storage name;
   socklen_t len = sizeof name;
@@ -591,7 +591,8 @@ size_t SocketPort::take(std::span<RxBuf> bufs) {
   return n;
 }
 
-/// The next datagram of the current message: in place where it has a buffer to itself, else copied. False: no buffer for it.
+/// The next datagram of the current message: in place where it has a buffer to itself, else copied. False: no buffer
+/// for it.
 bool SocketPort::take_one(RxBuf& out) {
   Incoming& m = incoming_[current_];
   const uint32_t i = m.next++;

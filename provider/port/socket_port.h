@@ -56,7 +56,8 @@ class SocketPort final : public NetPort {
   /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something
   /// has come that way, so many looks follow one another.
   static constexpr unsigned kPassMost = 64, kLooks = 4096;
-  /// Where but one of several sockets had something, it is looked at so often before the others are again, or once in vain.
+  /// Where but one of several sockets had something, it is looked at so often before the others are again, or once in
+  /// vain.
   static constexpr unsigned kLoneLooks = 8;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
@@ -86,8 +87,8 @@ class SocketPort final : public NetPort {
   };
 
   /// A message received, from which datagrams are taken one by one. Its bytes stand in buffers of rx_part_ bytes each
-  /// and, what goes beyond these, in a place of its own (spill). As a rule a buffer is as long as the datagrams of merged messages
-  /// have been, so that each arrives in a buffer of its own.
+  /// and, what goes beyond these, in a place of its own (spill). As a rule a buffer is as long as the datagrams of
+  /// merged messages have been, so that each arrives in a buffer of its own.
   struct Incoming {
     sockaddr_storage peer;
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int))];

@@ -11,9 +11,9 @@ namespace usiw {
 /// USIW_PORT; auto, and a line on stderr, if it is none of the names.
 PortWish port_wish();
 
-/// Of the capabilities @p all (USIW_CAP_*) of this provider those that are its own for a process that wishes and may so:
-/// one without raw packets says so, since its connections can do more if they never come; one that wants nothing else
-/// takes no data sockets.
+/// Of the capabilities @p all (USIW_CAP_*) of this provider those that are its own for a process that wishes and may
+/// so: one without raw packets says so, since its connections can do more if they never come; one that wants nothing
+/// else takes no data sockets.
 constexpr uint64_t caps_of(uint64_t all, PortWish wish, bool permitted) {
   constexpr uint64_t kOfSockets =
       USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;

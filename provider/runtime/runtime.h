@@ -7,8 +7,8 @@
 ///
 /// Lock order. A thread that holds one of these takes only those further down; base/lock_rank.h aborts a debug build
 /// that does not.
-///   0 turn      spinlock  the consumers' and producers' turns on a CQ or on one side of a QP (base/turn.h): the program
-///                         may hold one while it calls anything
+///   0 turn      spinlock  the consumers' and producers' turns on a CQ or on one side of a QP (base/turn.h): the
+///                         program may hold one while it calls anything
 ///   1 bring-up  mutex     one thread at a time makes the first port and starts the progress thread; the trace
 ///   2 registry  mutex     the process's runtimes and their contexts (Process, ContextSet); held across fork(2)
 ///   3 regions   mutex     an STag index changes in the kernel and in the engine as one

@@ -167,8 +167,8 @@ class Net {
           queued[l] += e->state == USIW_CM_R_QUEUED;
           offered[l] += e->state == USIW_CM_R_OFFERED;
           const usiw_cm_listener& x = listeners_[l];
-          FUZZ_CHECK(e->state != USIW_CM_R_QUEUED || e->proven == 0 || e->busy != 0 || now_ - e->seen_us >= USIW_CM_STALE_US ||
-                         x.open >= x.backlog || x.open >= USIW_CM_RESERVED,
+          FUZZ_CHECK(e->state != USIW_CM_R_QUEUED || e->proven == 0 || e->busy != 0 ||
+                         now_ - e->seen_us >= USIW_CM_STALE_US || x.open >= x.backlog || x.open >= USIW_CM_RESERVED,
                      "a proven one waits beside a free place");
         }
       }

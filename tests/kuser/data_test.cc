@@ -160,8 +160,10 @@ TEST_F(Data, ops__nothing_but_its_own_peer) {
   EXPECT_EQ(send(0, nullptr, control, CMSG_SPACE(12)), -EPERM);
   int one = 1;
   EXPECT_EQ(sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one), sizeof(one)), 0);
-  for (const auto& [level, name] : {std::pair{SOL_UDP, UDP_ENCAP}, {SOL_UDP, UDP_CORK}, {SOL_IP, IP_TTL}, {SOL_IPV6, IPV6_TCLASS}})
-    EXPECT_EQ(sock->ops->setsockopt(sock, level, name, KERNEL_SOCKPTR(&one), sizeof(one)), -EPERM) << level << ' ' << name;
+  for (const auto& [level, name] :
+       {std::pair{SOL_UDP, UDP_ENCAP}, {SOL_UDP, UDP_CORK}, {SOL_IP, IP_TTL}, {SOL_IPV6, IPV6_TCLASS}})
+    EXPECT_EQ(sock->ops->setsockopt(sock, level, name, KERNEL_SOCKPTR(&one), sizeof(one)), -EPERM)
+        << level << ' ' << name;
   EXPECT_EQ(sock->ops->getsockopt(sock, SOL_IP, IP_OPTIONS, nullptr, nullptr), -EPERM);
 }
 

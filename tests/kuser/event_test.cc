@@ -150,7 +150,8 @@ TEST_F(Event, read__context_ends_meanwhile) {
   EXPECT_EQ(read(sizeof(records_)), 0);
 }
 
-// The reader's memory may let the copy wait for ever (userfaultfd): nobody waits for him, a device that is removed least.
+// The reader's memory may let the copy wait for ever (userfaultfd): nobody waits for him, a device that is removed
+// least.
 TEST_F(Event, read__holds_nothing_meanwhile) {
   static usiw_conn* conn;
   static int within;

@@ -508,8 +508,8 @@ TEST_F(Listen, join__one_backlog_for_both_families) {
 
 usiw_sock* left;
 
-/// The listener of @p left leaves on another processor, whose socket's last user it was: there the socket is closed, and
-/// the closer waits for this worker.
+/// The listener of @p left leaves on another processor, whose socket's last user it was: there the socket is closed,
+/// and the closer waits for this worker.
 void leave() {
   mock_on_route = mock_on_alloc = nullptr;
   left->users[1].value--;
@@ -528,8 +528,8 @@ TEST_F(Listen, request__listener_leaves_meanwhile) {
   drop_sent();
 }
 
-// The same when there is no memory for a connection: what the worker gives up then must not be the last reference, because
-// who drops that one waits for the worker.
+// The same when there is no memory for a connection: what the worker gives up then must not be the last reference,
+// because who drops that one waits for the worker.
 TEST_F(Listen, request__listener_leaves_while_memory_is_short) {
   deliver(request(1));
   left = static_cast<usiw_listener*>(listener.id.provider_data)->us;

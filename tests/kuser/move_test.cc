@@ -72,7 +72,8 @@ TEST_F(Move, path__route_by_another_netdev_and_back) {
   expect_path(true, USIW_NOT_PACKET_NONE, 1500);
 }
 
-// It may have agreed to merged datagrams, which a raw port does not take: its path changes, packets do not get possible.
+// It may have agreed to merged datagrams, which a raw port does not take: its path changes, packets do not get
+// possible.
 class MoveNot : public Move {
  protected:
   void SetUp() override {

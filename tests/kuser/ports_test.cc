@@ -67,8 +67,12 @@ class Ports : public Kuser {
 };
 
 TEST_F(Ports, merged__agreed_where_both_ends_take_sockets_only) {
-  for (const auto& [c, s] : {std::pair{kSocketsOnly, kSocketsOnly}, {kSocketsOnly, kAny}, {kAny, kSocketsOnly}, {kAny, kAny},
-                             {kSocketsOnly, kPacketsOnly}, {kPacketsOnly, kSocketsOnly}}) {
+  for (const auto& [c, s] : {std::pair{kSocketsOnly, kSocketsOnly},
+                             {kSocketsOnly, kAny},
+                             {kAny, kSocketsOnly},
+                             {kAny, kAny},
+                             {kSocketsOnly, kPacketsOnly},
+                             {kPacketsOnly, kSocketsOnly}}) {
     ASSERT_EQ(meet(c, s, false), 0);
     ASSERT_TRUE(active->established());
     const uint32_t agreed = c == kSocketsOnly && s == kSocketsOnly ? USIW_FEATURE_MERGED : 0;

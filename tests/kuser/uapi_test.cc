@@ -82,7 +82,8 @@ TEST_F(Uapi, qp_report__fault) {
   EXPECT_EQ(client->report(USIW_REPORT_READY, 1), -EFAULT);
 }
 
-// An older provider's report is not shorter than the first one; a newer one's has zeros where this module knows nothing.
+// An older provider's report is not shorter than the first one; a newer one's has zeros where this module knows
+// nothing.
 TEST_F(Uapi, qp_report__longer_and_shorter) {
   struct {
     usiw_qp_report report;

@@ -97,7 +97,8 @@ void End::start_client() {
   std::memcpy(pd, &attempt_->id, 4);
   const uint32_t isn = attempt_->tries == 0 ? s.isn[0] : static_cast<uint32_t>(w_.rng());
   const int ret = machine_.kernel->connect(this, qpn, attempt_->flow, isn, {s.ird[0], s.ord[0], s.mtu[0], pd});
-  w_.trace("%c app: connect port %u, attempt %u: %d", 'A' + machine_.side, attempt_->flow.local_port, attempt_->id, ret);
+  w_.trace("%c app: connect port %u, attempt %u: %d", 'A' + machine_.side, attempt_->flow.local_port, attempt_->id,
+           ret);
   if (ret == 0) return;
   if (ret != -EADDRINUSE) w_.fail("connect", "connect: %d", ret);
   failures = ret;
@@ -174,7 +175,8 @@ void End::wake_recv() {
   if (over || gone_ || in() == nullptr || shared()) return;
   post_recvs();
   if (in()->recv_end.posted < in()->sends())
-    w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_, [s = shared_from_this()] { s->wake_recv(); });
+    w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_,
+             [s = shared_from_this()] { s->wake_recv(); });
 }
 
 bool End::may_post(const OpPlan& p) const {
@@ -234,7 +236,8 @@ void End::wake_send() {
   if (lane == nullptr || q == nullptr || gone_ || over) return;
   const LanePlan& plan = attempt_->plan->lane[which_];
   bool full = false, any = false, later = false;
-  for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size(); --n) {
+  for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size();
+       --n) {
     const size_t i = lane->next_send();
     const Op& op = lane->op(i);
     if (!may_post(*op.plan)) {
@@ -296,7 +299,8 @@ void End::on_cqe(const Cqe& c) {
   if (c.qpn != qpn) return w_.fail("completion", "a completion of QP %u on that of %u", c.qpn, qpn);
   if (w_.tracing())
     w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
-             static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode), static_cast<int>(c.status));
+             static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode),
+             static_cast<int>(c.status));
   if (c.opcode == WcOpcode::kRecv || c.opcode == WcOpcode::kRecvRdmaWithImm) {
     in()->on_recv(c, set_up_holds());
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();

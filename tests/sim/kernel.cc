@@ -29,7 +29,8 @@ struct KConn {
 
 namespace {
 
-constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT, USIW_EVENT_KILL};
+constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
+                                    USIW_EVENT_KILL};
 usiw_cm_tuple cm_tuple(const FlowKey& flow) {
   usiw_cm_tuple t{};
   std::copy(flow.local_addr.begin(), flow.local_addr.end(), t.local);
@@ -483,7 +484,8 @@ bool Kernel::goes_by_socket(const FlowKey& tuple) const {
 
 bool Kernel::must_go_by_socket(const FlowKey& tuple) const {
   const Conn c = lookup(tuple);
-  return c != nullptr && c->by_socket && (c->pending >> USIW_EVENT_PATH & 1) == 0 && not_packet_ != USIW_NOT_PACKET_NONE;
+  return c != nullptr && c->by_socket && (c->pending >> USIW_EVENT_PATH & 1) == 0 &&
+         not_packet_ != USIW_NOT_PACKET_NONE;
 }
 
 // ---- usiw_conn_act.c ----

@@ -165,10 +165,14 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     : src((first_stag + 0) << 8 | 0x11, 0, salt + 1),
       sink((first_stag + 1) << 8 | 0x22, kAccessLocalWrite, salt + 2),
       recv((first_stag + 2) << 8 | 0x33, kAccessLocalWrite, salt + 3),
-      target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | bindable(plan), salt + 4),
+      target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | bindable(plan),
+             salt + 4),
       source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead | bindable(plan), salt + 5),
       words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic | bindable(plan), salt + 6),
-      w_(world), sig_all_(session.sig_all), raw_(world.sc.has(kRaw)), shared_(plan.shared),
+      w_(world),
+      sig_all_(session.sig_all),
+      raw_(world.sc.has(kRaw)),
+      shared_(plan.shared),
       name_(name) {
   uint64_t data = salt + 1000;
   word_ = words.take(kAtomicBytes);
@@ -404,9 +408,9 @@ bool Lane::status_allowed(size_t i, WcStatus status) const {
       return w_.sc.may_break();
     case WcStatus::kRemAccessErr:
       if (op.plan->wrong == Wrong::kRkey) return !takes_bytes(o) || o == WrOpcode::kSendInv;
-      return op.plan->risky || may_be_refused(i) || op.plan->wrong == Wrong::kBounds || op.plan->wrong == Wrong::kRights ||
-             op.plan->wrong == Wrong::kBeyond || op.plan->wrong == Wrong::kUnbound ||
-             (op.plan->wrong == Wrong::kForeign && !is_local(o));
+      return op.plan->risky || may_be_refused(i) || op.plan->wrong == Wrong::kBounds ||
+             op.plan->wrong == Wrong::kRights || op.plan->wrong == Wrong::kBeyond ||
+             op.plan->wrong == Wrong::kUnbound || (op.plan->wrong == Wrong::kForeign && !is_local(o));
     case WcStatus::kMwBindErr:
       return op.plan->wrong == Wrong::kBadBind || (op.plan->wrong == Wrong::kForeign && is_local(o));
     case WcStatus::kLocProtErr:
@@ -612,7 +616,8 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     size_t sent = 0;
     for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += takes_receive(ops_[i].plan->opcode);
     if (sent > recv_end.succeeded && (shared_ ? received : recv_end.completed == recv_end.posted))
-      w_.fail("agree", "lane %c: %zu that take a receive succeeded, %zu were received", name_, sent, recv_end.succeeded);
+      w_.fail("agree", "lane %c: %zu that take a receive succeeded, %zu were received", name_, sent,
+              recv_end.succeeded);
   }
 }
 

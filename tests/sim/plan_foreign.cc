@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file plan_foreign.cc
-/// Windows of type 2 in the hands of others. An end binds one at the beginning of its connection, to memory of its host,
-/// and nobody unbinds it. The last work request of another connection names that window: whether the one that has bound
-/// it works still (mostly), has failed, or was destroyed, it must be refused.
+/// Windows of type 2 in the hands of others. An end binds one at the beginning of its connection, to memory of its
+/// host, and nobody unbinds it. The last work request of another connection names that window: whether the one that has
+/// bound it works still (mostly), has failed, or was destroyed, it must be refused.
 #include "engine/operations.h"
 #include "scenario.h"
 

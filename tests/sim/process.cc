@@ -124,8 +124,8 @@ void Process::reset_qp(uint32_t qpn) {
   q.failures = q.closes = q.peer_closes = 0;
 }
 
-/// Raw packets are seen by the one port, unless they come by another netdev or in fragments. The kernel gives the socket
-/// what that port cannot have seen, and all while the process says that it goes by the socket.
+/// Raw packets are seen by the one port, unless they come by another netdev or in fragments. The kernel gives the
+/// socket what that port cannot have seen, and all while the process says that it goes by the socket.
 void Process::arrive(const Datagram& d, const FlowKey& flow, bool ce) {
   if (!filter_.contains(flow.local_port)) return;
   const bool seen = !w_.dead[side_][0][1] && d.size() <= w_.wire.faults.max_payload;
@@ -180,7 +180,8 @@ void Process::on_event(const KEvent& e) {
       watch_.open(side_, e.tuple, e.attr);
     }
     if (error == 0 && w_.sc.two_ports)
-      kernel_.qp_report(e.qpn, USIW_REPORT_PORT, e.conn_id, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
+      kernel_.qp_report(e.qpn, USIW_REPORT_PORT, e.conn_id,
+                        number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
     w_.after(w_.rng.below(plan_.kernel_pause / 4 + 1), life, [this, qpn = e.qpn, id = e.conn_id, error] {
       kernel_.qp_report(qpn, error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, id, -error);
     });
@@ -261,10 +262,12 @@ void Process::qp_last_wqe(Qp& qp) {
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto& q = *static_cast<PQp*>(qp.owner());
   if (w_.mutation == Mutation::kStayPut) return ++w_.mutated, PortAnswer{};
-  const PortChoice before = q.moves.present(), now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
+  const PortChoice before = q.moves.present(),
+                   now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (now.kind != before.kind) {
     ++w_.moves;
-    w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q), asked.silent ? "silence" : "told");
+    w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q),
+             asked.silent ? "silence" : "told");
   }
   if (now != before) note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
   return {number(q), q.moves.review_at(asked.now), q.moves.merging(), q.moves.hears_socket_only()};

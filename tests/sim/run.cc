@@ -123,7 +123,8 @@ void Run::begin(const Incident& i) {
       const uint64_t ways = 1 + (i.value >> 8) % 3;
       each_machine(i, [&](Machine& m) {
         for (int way : {0, 1}) w.dead[m.side][socket ? 1 : 0][way] = (ways >> way & 1) != 0;
-        if (told && m.kernel != nullptr) m.kernel->path_changes(i.value & 4 ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
+        if (told && m.kernel != nullptr)
+          m.kernel->path_changes(i.value & 4 ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
       });
       break;
     }
@@ -200,10 +201,12 @@ void Run::start_attempt(size_t pair, int tries) {
   a->pair = pair;
   a->plan = &plan.sessions[session_[pair]];
   a->tries = tries;
-  a->flow = {SimWire::address(plan.host[0], plan.ipv6), SimWire::address(plan.host[1], plan.ipv6), plan.port, kListenPort};
+  a->flow = {SimWire::address(plan.host[0], plan.ipv6), SimWire::address(plan.host[1], plan.ipv6), plan.port,
+             kListenPort};
   for (int i : {0, 1})
-    a->lane[i] = std::make_unique<Lane>(w, a->plan->lane[i], *a->plan, static_cast<char>('0' + 2 * pair + static_cast<size_t>(i)),
-                                        take_stags(), take_windows(), w.rng());
+    a->lane[i] = std::make_unique<Lane>(w, a->plan->lane[i], *a->plan,
+                                        static_cast<char>('0' + 2 * pair + static_cast<size_t>(i)), take_stags(),
+                                        take_windows(), w.rng());
   a->end[0] = std::make_shared<End>(*this, a.get(), 0, m);
   End& e = *a->end[0];
   ends_.push_back(a->end[0]);
@@ -404,7 +407,8 @@ void Run::check_final() {
     if (!step()) break;
   for (Machine& m : machines) {
     if (w.failed() || m.kernel == nullptr) continue;
-    if (m.kernel->connections() != 0) w.fail("leak", "%c: connections left: %s", 'A' + m.side, m.kernel->describe().c_str());
+    if (m.kernel->connections() != 0)
+      w.fail("leak", "%c: connections left: %s", 'A' + m.side, m.kernel->describe().c_str());
     if (m.process == nullptr) continue;
     if (m.kernel->qps() != 0) w.fail("leak", "%c: %zu QPs left in the kernel", 'A' + m.side, m.kernel->qps());
     for (const auto& e : old_client_)

@@ -34,9 +34,9 @@ bool World::run_due() {
 void World::add_line(const char* fmt, va_list args) {
   char text[400];
   const auto us = (clock.now - 1'000'000'000) / 1000;
-  const int n = std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", static_cast<unsigned long long>(us / 1'000'000),
-                              static_cast<unsigned long long>(us % 1'000'000),
-                              static_cast<unsigned long long>(clock.now % 1000));
+  const int n =
+      std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", static_cast<unsigned long long>(us / 1'000'000),
+                    static_cast<unsigned long long>(us % 1'000'000), static_cast<unsigned long long>(clock.now % 1000));
   std::vsnprintf(text + n, sizeof text - static_cast<size_t>(n), fmt, args);
   lines.emplace_back(text);
   if (lines.size() > trace_lines_) lines.pop_front();

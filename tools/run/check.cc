@@ -55,9 +55,10 @@ std::string no_packets() {
 void print_ways() {
   const std::string ifname = link_info().ifname;
   const std::string why = no_packets();
-  line("this host", settings().port == PortWish::kSocket
-                        ? "UDP sockets, by --port or USIW_PORT"
-                        : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
+  line("this host",
+       settings().port == PortWish::kSocket
+           ? "UDP sockets, by --port or USIW_PORT"
+           : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
   if (why.empty()) {
     line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
     line("", "UDP sockets while these do not get there: another route, the link down, a rule in their way");
@@ -86,9 +87,11 @@ Parts find_parts() {
     p.drivers = installed + "libibverbs/libusiw";  // it need not be where libibverbs looks: DESTDIR, another prefix
   }
   if (p.library.empty())
-    p.missing = "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
+    p.missing =
+        "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
   else if (p.provider.empty())
-    p.missing = "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install-local)";
+    p.missing =
+        "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install-local)";
   else if (dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
     p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
   return p;

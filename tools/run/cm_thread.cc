@@ -61,8 +61,8 @@ void* cm_thread_main(void*) {
     gates_run();
     packets_run_timers();
     wait = timeout_ms();
-    // A thread that is there for nothing would keep a process whose others have all ended. (Connections have sockets: with
-    // the last of these go the deadlines, too.)
+    // A thread that is there for nothing would keep a process whose others have all ended. (Connections have sockets:
+    // with the last of these go the deadlines, too.)
     if (!sockets_open()) {
       forget();
       break;
@@ -90,7 +90,8 @@ int start_cm_thread() {
   pthread_detach(id);
   g_running = true;
   // Without them all else goes on.
-  if (const int links = port_events_open(); links >= 0 && cm_thread_watch(links, kCmThreadLinks) != 0) port_events_close();
+  if (const int links = port_events_open(); links >= 0 && cm_thread_watch(links, kCmThreadLinks) != 0)
+    port_events_close();
   return 0;
 }
 

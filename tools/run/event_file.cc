@@ -30,8 +30,8 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
 thread_local const EventFile* t_drives_for = nullptr;
 
 /// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
-/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a frame
-/// of its own, in which nothing needs to be undone.
+/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a
+/// frame of its own, in which nothing needs to be undone.
 [[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   int type;
   pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -73,11 +73,11 @@ unsigned recent_kinds_of_handlers() {
 }
 
 // A thread that futex(2) has woken while another one cancels it may get glibc's signal for that a moment later: in any
-// of libc's cancellation points then, although cancellation is off by now (glibc 2.36 looks at its type alone). It would
-// have an event that nobody acknowledges. So what follows calls the kernel itself.
+// of libc's cancellation points then, although cancellation is off by now (glibc 2.36 looks at its type alone). It
+// would have an event that nobody acknowledges. So what follows calls the kernel itself.
 //
-// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited. Waiting
-// for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
+// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited.
+// Waiting for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
 
 constexpr uint64_t kOne = 1;
 

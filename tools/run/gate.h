@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file gate.h
-/// Requests before they are connections: cm/usiw_cm_gate.c decides, this is its host. One gate per port, for the sockets
-/// of both families and of single addresses.
+/// Requests before they are connections: cm/usiw_cm_gate.c decides, this is its host. One gate per port, for the
+/// sockets of both families and of single addresses.
 #ifndef USIW_RUN_GATE_H
 #define USIW_RUN_GATE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_exec.cc
-/// Calls of libc that execute a program: what goes on without this library is named in a line on stderr, and then runs as it
-/// would anyway. A child of vfork(2) may be here, so nothing is allocated and no lock is taken.
+/// Calls of libc that execute a program: what goes on without this library is named in a line on stderr, and then runs
+/// as it would anyway. A child of vfork(2) may be here, so nothing is allocated and no lock is taken.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -86,14 +86,14 @@ EXPORT int fexecve(int fd, char* const argv[], char* const envp[]) noexcept {
   return USIW_REAL(fexecve)(fd, argv, envp);
 }
 
-EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attr,
-                       char* const argv[], char* const envp[]) {
+EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                       const posix_spawnattr_t* attr, char* const argv[], char* const envp[]) {
   say_if_lost(path, envp);
   return USIW_REAL(posix_spawn)(pid, path, actions, attr, argv, envp);
 }
 
-EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attr,
-                        char* const argv[], char* const envp[]) {
+EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions,
+                        const posix_spawnattr_t* attr, char* const argv[], char* const envp[]) {
   say_if_lost_by_name(name, envp);
   return USIW_REAL(posix_spawnp)(pid, name, actions, attr, argv, envp);
 }

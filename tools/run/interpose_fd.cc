@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_fd.cc
-/// Calls of libc that take a descriptor, and socket(2). Those at which a thread may be cancelled are that for our files, too.
+/// Calls of libc that take a descriptor, and socket(2). Those at which a thread may be cancelled are that for our
+/// files, too.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -29,8 +30,9 @@ T answer(T ret) {
   return -1;
 }
 
-/// What errno was when a method of uverbs' ioctl ABI was last refused in this thread; -1: it has not been since. libibverbs
-/// then says the same by write(2), and EPROTONOSUPPORT is no news for the program, which may look at errno later on.
+/// What errno was when a method of uverbs' ioctl ABI was last refused in this thread; -1: it has not been since.
+/// libibverbs then says the same by write(2), and EPROTONOSUPPORT is no news for the program, which may look at errno
+/// later on.
 thread_local int t_errno_before_refusal = -1;
 
 void as_device(int fd, struct stat* st) {
@@ -75,7 +77,8 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   if (std::shared_ptr<File> file = file_of(fd)) {
     const int before = errno, ret = file->ioctl(fd, request, arg);
     // Two refusals in a row, with nothing in between that would have set errno, are one.
-    if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0)) t_errno_before_refusal = before;
+    if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0))
+      t_errno_before_refusal = before;
     if (ret != -ENOTTY) return answer(ret);
   }
   return USIW_REAL(ioctl)(fd, request, arg);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file loadable.h
-/// Would the dynamic linker load a preloaded library into a program? Asked by usiw-run for the program that it starts, and
-/// by the library for those that this one executes.
+/// Would the dynamic linker load a preloaded library into a program? Asked by usiw-run for the program that it starts,
+/// and by the library for those that this one executes.
 #ifndef USIW_RUN_LOADABLE_H
 #define USIW_RUN_LOADABLE_H
 

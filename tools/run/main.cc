@@ -41,8 +41,8 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of what
-/// the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
+/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
+/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;

@@ -24,8 +24,8 @@ struct NextHop {
 
 /// The interface and the neighbour by which a packet leaves from one of this host's addresses to @p to; the MAC is
 /// left alone. 0, or -errno where a raw packet would not get there: -EHOSTUNREACH: there is no route, or it leads to
-/// this host (@p out says so; the kernel takes raw packets on lo from nobody); -EPROTONOSUPPORT: it puts the packet into
-/// another one.
+/// this host (@p out says so; the kernel takes raw packets on lo from nobody); -EPROTONOSUPPORT: it puts the packet
+/// into another one.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
 /// The neighbour's MAC. 0 or -errno: -EHOSTUNREACH while the kernel does not know it (who has just heard from it does).
 int resolve(NextHop& hop);

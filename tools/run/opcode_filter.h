@@ -14,8 +14,8 @@
 
 namespace usiw::run {
 
-/// A program on a UDP payload that begins at byte @p at. It returns @p data for what usiw_cm_look() calls DATA or ENGINE, and
-/// @p handshake for the rest, of which usiw_cm_look() drops what is nobody's.
+/// A program on a UDP payload that begins at byte @p at. It returns @p data for what usiw_cm_look() calls DATA or
+/// ENGINE, and @p handshake for the rest, of which usiw_cm_look() drops what is nobody's.
 constexpr std::array<sock_filter, 13> opcode_filter(uint32_t at, uint32_t data, uint32_t handshake) {
   return {{
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),

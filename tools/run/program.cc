@@ -25,9 +25,11 @@ std::string why_not(const std::string& path) {
     case Loadable::kUnknown:
       return errno == EACCES ? "" : std::string(which) + ": " + strerror(errno);  // runnable but not readable: try it
     case Loadable::kStatic:
-      return std::string(which) + " is statically linked: nothing can be put before its libc; link it dynamically, or use the module";
+      return std::string(which) +
+             " is statically linked: nothing can be put before its libc; link it dynamically, or use the module";
     case Loadable::kGainsRights:
-      return std::string(which) + " is set-user-ID, set-group-ID or has file capabilities: the dynamic linker ignores LD_PRELOAD "
+      return std::string(which) +
+             " is set-user-ID, set-group-ID or has file capabilities: the dynamic linker ignores LD_PRELOAD "
              "for it; run a copy without them";
     case Loadable::kForeign:
       return std::string(which) + " is not a 64-bit x86 program; usiw-run's library cannot be loaded into it";

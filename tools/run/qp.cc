@@ -23,9 +23,11 @@ std::map<uint32_t, std::weak_ptr<Qp>>& qp_table() {
 void hint_own_connect() {
   static bool said = false;
   if (!std::exchange(said, true))
-    fputs("usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm only "
-          "(perftest: option -R; qperf: -cm 1)\n",
-          stderr);
+    fputs(
+        "usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm "
+        "only "
+        "(perftest: option -R; qperf: -cm 1)\n",
+        stderr);
 }
 
 }  // namespace

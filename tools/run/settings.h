@@ -20,8 +20,8 @@ inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
 struct Settings {
   std::string device;   ///< name of the RDMA device
   std::string address;  ///< source address where the program leaves it open, or empty: the route's
-  /// --port. Sockets reach everyone, so they are always one of the ways: kPacket is as kAuto, but usiw-run starts nothing
-  /// if raw packets are not permitted.
+  /// --port. Sockets reach everyone, so they are always one of the ways: kPacket is as kAuto, but usiw-run starts
+  /// nothing if raw packets are not permitted.
   PortWish port = PortWish::kAuto;
   std::string watcher;  ///< path of usiw-run itself, or empty
 };

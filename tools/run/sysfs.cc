@@ -124,8 +124,8 @@ bool is_own_directory(const std::string& path) {
 constexpr int kHoldTries = 500;
 constexpr unsigned kHoldPauseUs = 2000;
 
-/// Locks the tree for as long as this process (or a child of its fork) lives: unused_trees.cc removes those that nobody has
-/// locked. The lock is of a file that no other user can open. False: there is no locking it.
+/// Locks the tree for as long as this process (or a child of its fork) lives: unused_trees.cc removes those that nobody
+/// has locked. The lock is of a file that no other user can open. False: there is no locking it.
 bool hold(const std::string& root) {
   const std::string path = root + "/" + kTreeLock;
   for (int tries = 0; tries < kHoldTries; tries++) {
@@ -134,7 +134,8 @@ bool hold(const std::string& root) {
     const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
-        USIW_REAL(lstat)(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino) {  // else it was removed before it was locked
+        USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
+        mine.st_ino == there.st_ino) {  // else it was removed before it was locked
       futimens(fd, nullptr);
       fd_out_of_the_way(fd);
       return true;

@@ -313,8 +313,8 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   return ret;
 }
 
-/// The reason is of InfiniBand's answer: what the peer of an iWARP connection sees is the private data. It is looked at all
-/// the same, as the kernel does.
+/// The reason is of InfiniBand's answer: what the peer of an iWARP connection sees is the private data. It is looked at
+/// all the same, as the kernel does.
 int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
   if (!conn_ || conn_->cm().initiator != 0) return -EINVAL;

@@ -91,7 +91,8 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   return r;
 }
 
-/// Before there is a connection rdma_cm asks for a change of state only; from then on iw_cm knows which states those are.
+/// Before there is a connection rdma_cm asks for a change of state only; from then on iw_cm knows which states those
+/// are.
 int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   if (!has_device()) return -EINVAL;
   attr.qp_state = qp_state;
@@ -111,8 +112,8 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   }
 }
 
-/// A path that the program gives is for InfiniBand's routes, and nothing here would go by it. The kernel takes one for an
-/// address that has been resolved, and iWARP does not look at it.
+/// A path that the program gives is for InfiniBand's routes, and nothing here would go by it. The kernel takes one for
+/// an address that has been resolved, and iWARP does not look at it.
 static int set_ib_option(uint32_t name) { return name == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS; }
 
 int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {

@@ -73,7 +73,8 @@ int UverbsFile::open_events(uint64_t attr_at) {
   return ret;
 }
 
-/// Shorter by what is new in it, or longer than this version's, if what is too much is 0: as the core does for UVERBS_ATTR_STRUCT.
+/// Shorter by what is new in it, or longer than this version's, if what is too much is 0: as the core does for
+/// UVERBS_ATTR_STRUCT.
 static int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
   constexpr size_t kMost = 256, kLeast = offsetof(usiw_qp_report, port);
   uint8_t bytes[kMost] = {};
@@ -112,7 +113,8 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   }
   std::memcpy(attrs, command + sizeof hdr, sizeof attrs);
   if (is_events)
-    return attrs[0].attr_id == USIW_ATTR_EVENT_FILE_HANDLE && attrs[0].len == 0 ? open_events(at + sizeof hdr) : -EINVAL;
+    return attrs[0].attr_id == USIW_ATTR_EVENT_FILE_HANDLE && attrs[0].len == 0 ? open_events(at + sizeof hdr)
+                                                                                : -EINVAL;
 
   const ib_uverbs_attr &handle = attrs[0], &data = attrs[1];
   if (is_cq) {

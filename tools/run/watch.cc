@@ -32,8 +32,8 @@ struct WatcherStart {
   char* second_stack;
 };
 
-/// The watcher to be: shares memory with the program until exec, so it only makes system calls; by number, because another
-/// preloaded library may stand before libc's functions, with tables of descriptors that are the program's.
+/// The watcher to be: shares memory with the program until exec, so it only makes system calls; by number, because
+/// another preloaded library may stand before libc's functions, with tables of descriptors that are the program's.
 int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};

@@ -17,8 +17,8 @@ namespace {
 /// Descriptors of a dead process are closed one after another, its ports perhaps last.
 constexpr int kTries = 100;
 constexpr useconds_t kTryUs = 10'000;
-/// A child of fork() may hold the data socket for as long as it likes. That one can be shared by the same user, which is
-/// left for later, since somebody else's can be as well: until it is connected it may take what is for him.
+/// A child of fork() may hold the data socket for as long as it likes. That one can be shared by the same user, which
+/// is left for later, since somebody else's can be as well: until it is connected it may take what is for him.
 constexpr int kTriesAlone = 10;
 
 /// From the port of the dead process. False if it is taken: still, or by somebody else, who then

@@ -58,8 +58,8 @@ Socket* receiver(const in6_addr& addr, __be16 port) {
 
 Socket* receiver_from(const mock_datagram& d) {
   for (Socket* s : sockets)
-    if (s->bound && s->connected && s->port == d.to_port && s->peer_port == d.from_port && ipv6_addr_equal(&s->addr, &d.to) &&
-        ipv6_addr_equal(&s->peer, &d.from))
+    if (s->bound && s->connected && s->port == d.to_port && s->peer_port == d.from_port &&
+        ipv6_addr_equal(&s->addr, &d.to) && ipv6_addr_equal(&s->peer, &d.from))
       return s;
   return receiver(d.to, d.to_port);
 }

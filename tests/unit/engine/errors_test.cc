@@ -347,7 +347,8 @@ TEST_P(Errors, cq_overrun) {
   // A QP of that CQ whose connection comes about later would complete nothing.
   attr.recv_cq = tiny;
   Qp* late = w.a.qp(attr);
-  EXPECT_EQ(EOVERFLOW, w.a.engine.qp_connect(late, 0, {w.next_flow(false), {}, {}, 64, 0}, {1, 2, 64, 1, 1, 1500, true}));
+  EXPECT_EQ(EOVERFLOW,
+            w.a.engine.qp_connect(late, 0, {w.next_flow(false), {}, {}, 64, 0}, {1, 2, 64, 1, 1, 1500, true}));
   EXPECT_EQ(QpState::kIdle, late->state());
 }
 

@@ -105,8 +105,8 @@ TEST_F(Fairness, one_that_is_alone_sends_more_in_a_run) {
   }
 }
 
-/// A peer that leaves a gap has what comes behind it kept for as long as it likes. Another connection still has room for
-/// what one lost datagram of its own holds up.
+/// A peer that leaves a gap has what comes behind it kept for as long as it likes. Another connection still has room
+/// for what one lost datagram of its own holds up.
 TEST_F(Fairness, room_for_held_datagrams_is_shared) {
   w.connect();
   const FlowKey hog = SimWire::reversed(w.last_flow);

@@ -283,8 +283,8 @@ TEST_F(Lifetime, close_to_a_vanished_peer_is_bounded) {
   ASSERT_TRUE(w.run([&] { return !w.a.events.closed.empty(); }, 2 * kSec));
 }
 
-/// A SEND for which the peer never posts a receive holds SHUTDOWN back, so the peer has to be told in another way: by the
-/// RESET that follows a failure.
+/// A SEND for which the peer never posts a receive holds SHUTDOWN back, so the peer has to be told in another way: by
+/// the RESET that follows a failure.
 TEST_F(Lifetime, close_behind_a_send_that_is_not_received) {
   send(qa, ra->sge(0, 8), 1);
   w.a.engine.qp_shutdown(qa);
@@ -321,7 +321,8 @@ TEST_F(Lifetime, close_of_peer_flushes_work_in_flight) {
   EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.b, w.b.recv_cq, 1));
 }
 
-/// A SHUTDOWN is the last of its direction: what the peer had sent before it heard of it, and is wrong, draws no Terminate.
+/// A SHUTDOWN is the last of its direction: what the peer had sent before it heard of it, and is wrong, draws no
+/// Terminate.
 TEST_F(Lifetime, close_against_a_faulty_segment) {
   unsigned terminates = 0;
   w.wire.filter = [&](int side, Datagram& d) {

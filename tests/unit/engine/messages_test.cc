@@ -262,8 +262,8 @@ TEST_F(Messages, both_directions_at_once_with_small_and_large_mtu) {
   }
 }
 
-/// What is known of the path after the first acknowledgement counts for what is still under way: its time-out is not the
-/// one of a new connection, 20 ms, any more.
+/// What is known of the path after the first acknowledgement counts for what is still under way: its time-out is not
+/// the one of a new connection, 20 ms, any more.
 TEST_F(Messages, lost_tail_of_the_first_flight) {
   Qp* qa = w.connect().first;
   const Region *ra = w.a.region(20'000), *rb = w.b.region(20'000);

@@ -19,7 +19,8 @@ class Outage : public EngineTest {
   void keep_busy() {
     const Sge from = ra->sge(0, 65536);
     for (; posted < done + 2; ++posted)
-      ASSERT_EQ(0, qa->post_send({posted, WrOpcode::kRdmaWrite, kWrSignaled, rb->addr(), rb->stag}, std::span(&from, 1)));
+      ASSERT_EQ(0,
+                qa->post_send({posted, WrOpcode::kRdmaWrite, kWrSignaled, rb->addr(), rb->stag}, std::span(&from, 1)));
     qa->ring_send();
     done += w.a.poll(w.a.send_cq).size();
   }
@@ -66,8 +67,8 @@ TEST_F(Outage, end_of_an_outage_is_noticed_at_once) {
   }
 }
 
-/// Those that wait for the same wire take turns with their questions, however many they are: the wire is not filled with
-/// them, the first hears of its return at once, and the last soon.
+/// Those that wait for the same wire take turns with their questions, however many they are: the wire is not filled
+/// with them, the first hears of its return at once, and the last soon.
 TEST_F(EngineTest, a_thousand_connections_wait_for_one_wire) {
   constexpr size_t kQps = 1000;
   constexpr uint64_t kOutage = 2 * kSec;

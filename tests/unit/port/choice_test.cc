@@ -67,7 +67,8 @@ TEST(PortChoice, not_where_an_end_is_without_raw_packets) {
   }
 }
 
-// So that its connections can take datagrams that are merged below it. Whoever may come to have a raw port must not say it.
+// So that its connections can take datagrams that are merged below it. Whoever may come to have a raw port must not say
+// it.
 TEST(PortWish, sockets_only_is_what_a_process_says_that_will_never_have_a_raw_port) {
   constexpr uint64_t kAny = USIW_CAP_DATA_SOCKET | USIW_CAP_MERGES, kCaps = kAny | USIW_CAP_SOCKETS_ONLY;
   for (const bool permitted : {false, true}) {

@@ -380,8 +380,11 @@ class HostileShmPeer : public ShmPorts {
 };
 
 TEST_F(HostileShmPeer, memory_that_could_be_taken_away_is_refused) {
-  for (auto [size, seals] : {std::pair{kRightSize, 0}, {kRightSize, F_SEAL_GROW | F_SEAL_SEAL},
-                             {kRightSize - 4096, kRightSeals}, {kRightSize + 4096, kRightSeals}, {size_t{0}, kRightSeals}}) {
+  for (auto [size, seals] : {std::pair{kRightSize, 0},
+                             {kRightSize, F_SEAL_GROW | F_SEAL_SEAL},
+                             {kRightSize - 4096, kRightSeals},
+                             {kRightSize + 4096, kRightSeals},
+                             {size_t{0}, kRightSeals}}) {
     dial();
     const ShmMessage m = flow(0);
     say(&m, sizeof m, memory(size, seals));

@@ -104,7 +104,8 @@ TEST_P(MergingPorts, only_what_is_longer_than_any_datagram_of_the_connection) {
   EXPECT_TRUE(merged());
 }
 
-/// Without checksums no message is taken apart. That a netdev or a path cannot do it now does not mean that it never can.
+/// Without checksums no message is taken apart. That a netdev or a path cannot do it now does not mean that it never
+/// can.
 TEST_P(MergedPorts, a_refusal_is_not_for_ever) {
   const int fa = data_socket(GetParam(), port_a);
   path = path_between(GetParam(), port_a, port_b);

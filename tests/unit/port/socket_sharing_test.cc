@@ -13,7 +13,8 @@
 namespace usiw {
 namespace {
 
-/// Several connections of one local port, each with a socket that is connected to its peer, as the module hands them out.
+/// Several connections of one local port, each with a socket that is connected to its peer, as the module hands them
+/// out.
 class ConnectedPorts : public ::testing::TestWithParam<bool> {
  protected:
   struct Flow {

@@ -26,7 +26,9 @@ TEST_F(ProgressTest, AnIdleThreadSleeps) {
   std::this_thread::sleep_for(300ms);
   getrusage(RUSAGE_SELF, &b);
   EXPECT_LT(engine.runs() - before, 20u);
-  auto us = [](const rusage& r) { return r.ru_utime.tv_usec + r.ru_stime.tv_usec + 1'000'000 * (r.ru_utime.tv_sec + r.ru_stime.tv_sec); };
+  auto us = [](const rusage& r) {
+    return r.ru_utime.tv_usec + r.ru_stime.tv_usec + 1'000'000 * (r.ru_utime.tv_sec + r.ru_stime.tv_sec);
+  };
   EXPECT_LT(us(b) - us(a), 30'000);
 }
 

@@ -87,7 +87,8 @@ TEST_F(RunStat, AContextThatIsClosedOrAnotherProcesssIsNotShown) {
 }
 
 TEST_F(RunStat, HostileMemoryIsReadWithinItsBounds) {
-  run::StatMark bad{run::kStatMagic, static_cast<uint32_t>(StatKind::kContext), static_cast<uint32_t>(getpid()), ~0u, ~0u, {}, {}};
+  run::StatMark bad{
+      run::kStatMagic, static_cast<uint32_t>(StatKind::kContext), static_cast<uint32_t>(getpid()), ~0u, ~0u, {}, {}};
   std::memset(bad.device, 'x', sizeof bad.device);  // no NUL
   mark(bad);
   resize(uint64_t{1} << 30);  // most of it a hole

@@ -26,8 +26,8 @@ std::string python(const std::string& json, const std::string& expression) {
   FILE* file = std::fopen(path.c_str(), "w");
   std::fputs(json.c_str(), file);
   std::fclose(file);
-  const std::string command = "/usr/bin/python3 -c 'import json,sys; d = json.load(open(sys.argv[1])); print(" + expression +
-                              ")' " + path + " 2>&1";
+  const std::string command = "/usr/bin/python3 -c 'import json,sys; d = json.load(open(sys.argv[1])); print(" +
+                              expression + ")' " + path + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   std::string out;
   for (int c; (c = std::fgetc(pipe)) != EOF;) out += static_cast<char>(c);
@@ -42,10 +42,11 @@ TEST(Stat, TextShowsWhatIsNotZero) {
 }
 
 TEST(Stat, JsonIsJson) {
-  EXPECT_EQ("5 0 70 4711 rping RTS\n",
-            python(stat_json(sample(5, 70)),
-                   "d[0][\"counters\"][\"tx_pkts\"], d[0][\"counters\"][\"rto\"], d[0][\"qps\"][0][\"gauges\"][\"srtt_ns\"], "
-                   "d[0][\"qps\"][0][\"pid\"], d[0][\"qps\"][0][\"comm\"], d[0][\"qps\"][0][\"state\"]"));
+  EXPECT_EQ(
+      "5 0 70 4711 rping RTS\n",
+      python(stat_json(sample(5, 70)),
+             "d[0][\"counters\"][\"tx_pkts\"], d[0][\"counters\"][\"rto\"], d[0][\"qps\"][0][\"gauges\"][\"srtt_ns\"], "
+             "d[0][\"qps\"][0][\"pid\"], d[0][\"qps\"][0][\"comm\"], d[0][\"qps\"][0][\"state\"]"));
   EXPECT_EQ("[]\n", python(stat_json({}), "d"));
   EXPECT_EQ("18446744073709551615\n", python(stat_json(sample(UINT64_MAX, 0)), "d[0][\"counters\"][\"tx_pkts\"]"));
 }
@@ -81,8 +82,14 @@ TEST(Stat, DifferenceOfCountersNotOfGauges) {
 }
 
 TEST(Stat, BadArguments) {
-  for (std::vector<std::string> words : {std::vector<std::string>{"-x"}, {"qp"}, {"qp", "x"}, {"-i", "0"}, {"-i", "nan"},
-                                         {"-c", "0"}, {"a", "b"}, {"-i"}}) {
+  for (std::vector<std::string> words : {std::vector<std::string>{"-x"},
+                                         {"qp"},
+                                         {"qp", "x"},
+                                         {"-i", "0"},
+                                         {"-i", "nan"},
+                                         {"-c", "0"},
+                                         {"a", "b"},
+                                         {"-i"}}) {
     std::vector<char*> arguments;
     for (std::string& w : words) arguments.push_back(w.data());
     EXPECT_EQ(2, stat_command(arguments)) << words[0];

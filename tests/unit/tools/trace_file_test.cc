@@ -33,7 +33,8 @@ TEST(TraceSpecs, Parse) {
   EXPECT_EQ("", full.complaint);
   EXPECT_EQ(kTraceMinEvents, TraceSpec::parse("/tmp,events=1").events);
   EXPECT_EQ(kTraceMaxEvents, TraceSpec::parse("/tmp,events=4000000000").events);
-  for (const char* bad : {"/tmp,", "/tmp,events=", "/tmp,events=0", "/tmp,events=5x", "/tmp,events=99999999999", "/tmp,stop"})
+  for (const char* bad :
+       {"/tmp,", "/tmp,events=", "/tmp,events=0", "/tmp,events=5x", "/tmp,events=99999999999", "/tmp,stop"})
     EXPECT_EQ(std::string(bad) == "/tmp,", TraceSpec::parse(bad).complaint.empty()) << bad;
 }
 
@@ -61,7 +62,8 @@ TEST_F(TraceFiles, FileStaysAndIsPrivate) {
 TEST_F(TraceFiles, NothingIsFollowedOrOverwritten) {
   const std::string path = folder_ + "/usiw-trace.usiw0." + std::to_string(getpid());
   fs::create_symlink(folder_ + "/victim", path);
-  auto file = TraceFile::create({.directory = folder_, .events = 64, .stop_on_error = false, .complaint = ""}, "usiw0", why_);
+  auto file =
+      TraceFile::create({.directory = folder_, .events = 64, .stop_on_error = false, .complaint = ""}, "usiw0", why_);
   ASSERT_NE(nullptr, file);
   EXPECT_FALSE(fs::exists(folder_ + "/victim"));
 }

@@ -84,10 +84,11 @@ TEST_F(TraceReader, EventsInOrder) {
   }
   std::string text;
   for (const TraceEvent& e : t.events) text += line_of(t, e) + "\n";
-  for (const char* part : {"TX DATA", "RX DATA", "| SEND qn=0 msn=1 mo=0 len=", "| WRITE stag=", "READ_REQ", "READ_RESP",
-                           "RX SACK", "fast retransmit: psn=0x", "placement hold: psn=0x", "gap filled",
-                           "completion: READ success", "completion: WRITE remote access error", "Terminate received: layer=1",
-                           "QP failed: Remote I/O error", "connected: first psn=0x00001000"})
+  for (const char* part :
+       {"TX DATA", "RX DATA", "| SEND qn=0 msn=1 mo=0 len=", "| WRITE stag=", "READ_REQ", "READ_RESP", "RX SACK",
+        "fast retransmit: psn=0x", "placement hold: psn=0x", "gap filled", "completion: READ success",
+        "completion: WRITE remote access error", "Terminate received: layer=1", "QP failed: Remote I/O error",
+        "connected: first psn=0x00001000"})
     EXPECT_NE(std::string::npos, text.find(part)) << part;
   EXPECT_EQ("10.9.0.1:59395 > 10.9.0.2:46866", describe(*t.flow_of(t.events.front())));
 }

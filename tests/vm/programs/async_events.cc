@@ -2,7 +2,8 @@
 // Asynchronous events of the port and the device. Those of QPs and CQs are in states.cc and errors_*.cc.
 //
 // With the module they come of a device and a netdev that the case makes for itself: a link that goes down takes routes
-// and addresses with it, which the other cases need. Under usiw-run there is one device, and lo gets back what it needs.
+// and addresses with it, which the other cases need. Under usiw-run there is one device, and lo gets back what it
+// needs.
 #include <cstdlib>
 
 #include "rig.h"

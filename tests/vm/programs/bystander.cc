@@ -163,7 +163,8 @@ CASE(thread_signals, "process/no-signal-goes-to-other-threads", .core = true) {
     CHECK(at != std::string::npos);
     const uint64_t blocked = std::stoull(status.substr(at + 8, 16), nullptr, 16);
     for (int s : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGHUP, SIGIO})
-      if (!(blocked & (1ull << (s - 1)))) FAIL("thread %s takes signal %d (it blocks %llx)", tid.c_str(), s, static_cast<unsigned long long>(blocked));
+      if (!(blocked & (1ull << (s - 1))))
+        FAIL("thread %s takes signal %d (it blocks %llx)", tid.c_str(), s, static_cast<unsigned long long>(blocked));
   }
   p.close();
 }
@@ -180,7 +181,8 @@ CASE(descriptors, "process/descriptors-close-on-exec", .core = true) {
     // What the test driver handed down is not a library's. (The event poll of DPDK's interrupt thread is
     // made anew at any time, and holds nothing that would survive.)
     if (std::strstr(target, "[eventpoll]")) continue;
-    if (std::strncmp(target, "pipe:", 5) == 0 || (target[0] == '/' && std::strncmp(target, "/dev/infiniband/", 16))) continue;
+    if (std::strncmp(target, "pipe:", 5) == 0 || (target[0] == '/' && std::strncmp(target, "/dev/infiniband/", 16)))
+      continue;
     FAIL("descriptor %d (%s) would survive exec", fd, target);
   }
   p.close();

@@ -39,7 +39,8 @@ void accept(Endpoint& server) {
 
 }  // namespace
 
-// As many as the backlog says are with the program; the others wait, and come as it answers. Nobody is refused meanwhile.
+// As many as the backlog says are with the program; the others wait, and come as it answers. Nobody is refused
+// meanwhile.
 CASE(backlog_exact, "backlog/exactly-as-many-as-asked", .seconds = 90) {
   constexpr size_t kBacklog = 3, kClients = 7;
   Listener listener(site_b().ip, kBacklog);

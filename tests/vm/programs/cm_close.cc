@@ -112,8 +112,8 @@ CASE(close_in_destructor, "close/in-a-static-destructor", .core = true) {
   };
 }
 
-// A SEND for which the peer has no receive holds the orderly end back. When that has taken its time (2 s) the peer is told all
-// the same; it does not have to find out by itself, which takes six times as long.
+// A SEND for which the peer has no receive holds the orderly end back. When that has taken its time (2 s) the peer is
+// told all the same; it does not have to find out by itself, which takes six times as long.
 CASE(close_behind_rnr, "close/behind-a-send-that-is-not-received", .core = true) {
   Pair p;
   Region source(p.a.pd, 64);

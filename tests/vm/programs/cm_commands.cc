@@ -88,7 +88,8 @@ class Ucm {
   void expect_event(uint32_t type) {
     rdma_ucm_event_resp answer = {};
     wait_until("an event", [&] { return event(answer) == 0; });
-    if (answer.event != type) FAIL("event %u instead of %u (status %d)", answer.event, type, static_cast<int>(answer.status));
+    if (answer.event != type)
+      FAIL("event %u instead of %u (status %d)", answer.event, type, static_cast<int>(answer.status));
   }
 
  private:
@@ -120,7 +121,8 @@ CASE(ucm_frames, "command/frames-and-numbers", .core = true) {
   const char nothing[8] = {};
   CHECK_EQ(write(ucm.fd(), nothing, 3), -1);
   CHECK_EQ(errno, EINVAL);
-  for (uint32_t cmd : {uint32_t{RDMA_USER_CM_CMD_JOIN_MCAST} + 1, 77u, 0xffffffffu}) CHECK_EQ(ucm.raw(cmd, nothing, 8, 8), EINVAL);
+  for (uint32_t cmd : {uint32_t{RDMA_USER_CM_CMD_JOIN_MCAST} + 1, 77u, 0xffffffffu})
+    CHECK_EQ(ucm.raw(cmd, nothing, 8, 8), EINVAL);
   CHECK_EQ(ucm.raw(RDMA_USER_CM_CMD_GET_OPTION, nothing, 8, 8), ENOSYS);
   const rdma_ucm_cmd_hdr long_one = {RDMA_USER_CM_CMD_LISTEN, 8, 0};  // says more than there is
   CHECK_EQ(write(ucm.fd(), &long_one, sizeof long_one), -1);

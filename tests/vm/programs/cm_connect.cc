@@ -130,7 +130,8 @@ CASE(abandon, "connect/abandoned", .seconds = 60, .core = true) {
     if (kind) b.adopt(listener.wait_request().id);
     const uint64_t start = tap::now_ms();
     a->destroy();
-    if (tap::now_ms() - start > 10000 * tap::patience()) FAIL("destroying took %llu ms", static_cast<unsigned long long>(tap::now_ms() - start));
+    if (tap::now_ms() - start > 10000 * tap::patience())
+      FAIL("destroying took %llu ms", static_cast<unsigned long long>(tap::now_ms() - start));
     if (kind) {
       b.create_qp(options);
       // Accepting a connection that has gone fails now or later, but does not hang.
@@ -200,12 +201,20 @@ CASE(ird_ord, "connect/ird-and-ord", .core = true) {
     Region at_a(a.pd, 16000), at_b(b.pd, 16000);
     at_b.fill(1);
     for (uint64_t i = 0; i < 16; ++i)
-      a.send({.wr_id = i, .opcode = IBV_WR_RDMA_READ, .sges = {at_a.sge(i * 1000, 1000)}, .remote_addr = at_b.addr() + i * 1000, .rkey = at_b.rkey()});
+      a.send({.wr_id = i,
+              .opcode = IBV_WR_RDMA_READ,
+              .sges = {at_a.sge(i * 1000, 1000)},
+              .remote_addr = at_b.addr() + i * 1000,
+              .rkey = at_b.rkey()});
     for (uint64_t i = 0; i < 16; ++i) expect_wc(a.send_cq, i);
     at_a.check(1, 0, 16000);
     at_a.fill(2);
     for (uint64_t i = 0; i < 16; ++i)
-      b.send({.wr_id = i, .opcode = IBV_WR_RDMA_READ, .sges = {at_b.sge(i * 1000, 1000)}, .remote_addr = at_a.addr() + i * 1000, .rkey = at_a.rkey()});
+      b.send({.wr_id = i,
+              .opcode = IBV_WR_RDMA_READ,
+              .sges = {at_b.sge(i * 1000, 1000)},
+              .remote_addr = at_a.addr() + i * 1000,
+              .rkey = at_a.rkey()});
     for (uint64_t i = 0; i < 16; ++i) expect_wc(b.send_cq, i);
     at_b.check(2, 0, 16000);
   }

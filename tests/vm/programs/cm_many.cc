@@ -35,7 +35,8 @@ CASE(at_once, "many/100-at-once", .seconds = 120) {
   for (auto& c : clients) ports.insert(rdma_get_src_port(c->id));
   CHECK_EQ(ports.size(), kCount);
   for (int i = 0; i < kCount; ++i) servers[i]->recv(i, {sink.sge(i * 100, 100)});
-  for (int i = 0; i < kCount; ++i) clients[i]->send({.wr_id = static_cast<uint64_t>(i), .sges = {source.sge(i * 100, 100)}});
+  for (int i = 0; i < kCount; ++i)
+    clients[i]->send({.wr_id = static_cast<uint64_t>(i), .sges = {source.sge(i * 100, 100)}});
   for (int i = 0; i < kCount; ++i) expect_wc(clients[i]->send_cq, i);
   for (int i = 0; i < kCount; ++i) CHECK_EQ(wait_wc(servers[i]->recv_cq).status, IBV_WC_SUCCESS);
   for (auto& c : clients) CHECK_CALL(rdma_disconnect(c->id));

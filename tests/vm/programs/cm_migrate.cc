@@ -52,8 +52,8 @@ CASE(migrate_sync, "migrate/to-synchronous-and-back", .core = true) {
   CHECK(!back.ready(50));
 }
 
-// A listener that moves: what asks from then on is told there. A request that has not been read meanwhile is, on Linux, of
-// use to nobody: its own id stays where it was made, so librdmacm throws it away and looks for the next event.
+// A listener that moves: what asks from then on is told there. A request that has not been read meanwhile is, on Linux,
+// of use to nobody: its own id stays where it was made, so librdmacm throws it away and looks for the next event.
 CASE(migrate_listener, "migrate/listener", .seconds = 60) {
   auto here = std::make_unique<EventChannel>();
   EventChannel there;

@@ -73,7 +73,8 @@ class Forgers {
     for (size_t i = 0; i < sockets_.size(); ++i) {
       const hostile::Bytes req = hostile::trp(static_cast<uint32_t>(1000 + i), 0, USIW_TRP_REQ, 0, 0, 0,
                                               hostile::request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, 0, {}));
-      if (sockets_[i].fd >= 0) CHECK_EQ(::send(sockets_[i].fd, req.data(), req.size(), 0), static_cast<ssize_t>(req.size()));
+      if (sockets_[i].fd >= 0)
+        CHECK_EQ(::send(sockets_[i].fd, req.data(), req.size(), 0), static_cast<ssize_t>(req.size()));
     }
   }
   /// Waits @p ms, or until @p enough have been refused, and returns how many have been so far.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// RDMA_OPTION_ID_TOS: the field is in every datagram of the connection, of the handshake and of data, as a packet socket
-// sees it on the wire. (usiw's own wire.) The two bits of ECN are the engine's: ECT(0) in what it sends, sooner or later,
-// and nothing in the handshake.
+// RDMA_OPTION_ID_TOS: the field is in every datagram of the connection, of the handshake and of data, as a packet
+// socket sees it on the wire. (usiw's own wire.) The two bits of ECN are the engine's: ECT(0) in what it sends, sooner
+// or later, and nothing in the handshake.
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <netinet/ip.h>
@@ -20,7 +20,8 @@ namespace {
 /// What has been seen of one UDP port: by direction and opcode the traffic classes.
 class Tap {
  public:
-  explicit Tap(uint16_t port) : port_(htons(port)), fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
+  explicit Tap(uint16_t port)
+      : port_(htons(port)), fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
     if (fd_ < 0) FAIL("a packet socket: %s", std::strerror(errno));
   }
   ~Tap() { close(fd_); }

@@ -8,8 +8,9 @@
 //   serve COUNT             accepts so many connections and answers the message of each
 //   wait                    until the next line on standard input, or its end
 //
-// Each prints its name and the outcome: 0, an errno value by name, or the name of the event that says no. The program goes
-// on all the same; it ends with 0 behind the last argument, with 1 when something is wrong that no outcome stands for.
+// Each prints its name and the outcome: 0, an errno value by name, or the name of the event that says no. The program
+// goes on all the same; it ends with 0 behind the last argument, with 1 when something is wrong that no outcome stands
+// for.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -26,7 +26,8 @@ class Random {
 /// @p count pieces of @p region that do not overlap, in a random order, some of them empty.
 std::vector<ibv_sge> pieces(const Region& region, size_t count, size_t total, Random& random) {
   std::vector<size_t> cuts = {0, total};
-  for (size_t i = 1; i < count; ++i) cuts.push_back(random.below(4) ? random.below(total + 1) : cuts.back() % (total + 1));
+  for (size_t i = 1; i < count; ++i)
+    cuts.push_back(random.below(4) ? random.below(total + 1) : cuts.back() % (total + 1));
   std::sort(cuts.begin(), cuts.end());
   std::vector<ibv_sge> list;
   size_t at = 0;

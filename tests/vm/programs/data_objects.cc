@@ -48,10 +48,18 @@ CASE(mr_overlap, "mr/overlapping-registrations", .core = true) {
   ibv_mr* writable = ibv_reg_mr(p.b.pd, at_b.data(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   CHECK(readable && writable);
   at_a.fill(1);
-  p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()}, .remote_addr = at_b.addr(), .rkey = writable->rkey});
+  p.a.send({.wr_id = 1,
+            .opcode = IBV_WR_RDMA_WRITE,
+            .sges = {at_a.sge()},
+            .remote_addr = at_b.addr(),
+            .rkey = writable->rkey});
   expect_wc(p.a.send_cq, 1);  // until then the memory is the work request's
   at_a.clear();
-  p.a.send({.wr_id = 2, .opcode = IBV_WR_RDMA_READ, .sges = {at_a.sge(0, 2048)}, .remote_addr = at_b.addr(), .rkey = readable->rkey});
+  p.a.send({.wr_id = 2,
+            .opcode = IBV_WR_RDMA_READ,
+            .sges = {at_a.sge(0, 2048)},
+            .remote_addr = at_b.addr(),
+            .rkey = readable->rkey});
   expect_wc(p.a.send_cq, 2);
   at_b.check(1, 0, 4096);
   CHECK_EQ(ibv_dereg_mr(readable), 0);

@@ -237,8 +237,11 @@ CASE(null_mr, "mr/null", .core = true) {
   CHECK(std::memcmp(at_a.data(), at_b.data(), kEnd) == 0);
   CHECK(std::memcmp(at_a.data() + kEnd, at_b.data() + kEnd + kHole, kEnd) == 0);
   at_a.clear();
-  p.a.send({.wr_id = 5, .opcode = IBV_WR_RDMA_READ,
-            .sges = {at_a.sge(0, kEnd), hole(null_a, 1, kHole), at_a.sge(kEnd, kEnd)}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+  p.a.send({.wr_id = 5,
+            .opcode = IBV_WR_RDMA_READ,
+            .sges = {at_a.sge(0, kEnd), hole(null_a, 1, kHole), at_a.sge(kEnd, kEnd)},
+            .remote_addr = at_b.addr(),
+            .rkey = at_b.rkey()});
   expect_wc(p.a.send_cq, 5);
   CHECK(std::memcmp(at_a.data(), at_b.data(), kEnd) == 0);
   CHECK(std::memcmp(at_a.data() + kEnd, at_b.data() + kEnd + kHole, kEnd) == 0);

@@ -445,7 +445,8 @@ CASE(srq_flushed, "srq/qp-fails-under-way", .seconds = 60, .core = true) {
   }
 }
 
-/// Both send messages 0 to @p each, and what comes is taken and its slot freed, until all have come and @p enough is so.
+/// Both send messages 0 to @p each, and what comes is taken and its slot freed, until all have come and @p enough is
+/// so.
 template <size_t kSlots, class Enough>
 void exchange(const Shared& s, Sharing& one, Sharing& two, uint32_t each, std::atomic<uint64_t> (&free_slots)[kSlots],
               Enough enough) {

@@ -35,8 +35,16 @@ void work(Pair& p, int rounds, uint64_t seed) {
   for (int i = 0; i < rounds; ++i) {
     source.fill(seed + i);
     p.b.recv(3, {message.sge()});
-    p.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
-    p.a.send({.wr_id = 2, .opcode = IBV_WR_RDMA_READ, .sges = {back.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    p.a.send({.wr_id = 1,
+              .opcode = IBV_WR_RDMA_WRITE,
+              .sges = {source.sge()},
+              .remote_addr = at_b.addr(),
+              .rkey = at_b.rkey()});
+    p.a.send({.wr_id = 2,
+              .opcode = IBV_WR_RDMA_READ,
+              .sges = {back.sge()},
+              .remote_addr = at_b.addr(),
+              .rkey = at_b.rkey()});
     p.a.send({.wr_id = 3, .sges = {source.sge()}});
     for (uint64_t k = 1; k <= 3; ++k) expect_wc(p.a.send_cq, k);
     expect_wc(p.b.recv_cq, 3);

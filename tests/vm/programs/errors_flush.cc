@@ -74,10 +74,16 @@ CASE(flush_recv_b, "flush/receives-disconnect-by-server") { flushed_receives(End
 CASE(flush_recv_modify_a, "flush/receives-client-qp-to-error", .core = true) { flushed_receives(End::kModifyA); }
 CASE(flush_recv_modify_b, "flush/receives-server-qp-to-error") { flushed_receives(End::kModifyB); }
 CASE(flush_recv_destroy, "flush/receives-server-qp-destroyed", .core = true) { flushed_receives(End::kDestroyB); }
-CASE(flush_send_b, "flush/sends-disconnect-by-server", .seconds = 60, .core = true) { flushed_sends(End::kDisconnectB); }
-CASE(flush_send_modify_a, "flush/sends-client-qp-to-error", .seconds = 60, .core = true) { flushed_sends(End::kModifyA); }
+CASE(flush_send_b, "flush/sends-disconnect-by-server", .seconds = 60, .core = true) {
+  flushed_sends(End::kDisconnectB);
+}
+CASE(flush_send_modify_a, "flush/sends-client-qp-to-error", .seconds = 60, .core = true) {
+  flushed_sends(End::kModifyA);
+}
 CASE(flush_send_modify_b, "flush/sends-server-qp-to-error", .seconds = 60) { flushed_sends(End::kModifyB); }
-CASE(flush_send_destroy, "flush/sends-server-qp-destroyed", .seconds = 60, .core = true) { flushed_sends(End::kDestroyB); }
+CASE(flush_send_destroy, "flush/sends-server-qp-destroyed", .seconds = 60, .core = true) {
+  flushed_sends(End::kDestroyB);
+}
 
 // rdma_disconnect() behind posted work that the peer takes: it is done first.
 CASE(flush_drain, "flush/disconnect-drains", .core = true) {

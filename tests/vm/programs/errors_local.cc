@@ -154,7 +154,8 @@ CASE(local_dereg, "local/deregister-under-use", .seconds = 60, .core = true) {
     source.fill(round);
     broken.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .sges = {sink.sge()},
                    .remote_addr = source.addr(), .rkey = source.rkey()});
-    if (round & 1) wait_until("first bytes of the READ", [&] { return pattern_mismatch(sink.data(), 1024, round) == 1024; });
+    if (round & 1)
+      wait_until("first bytes of the READ", [&] { return pattern_mismatch(sink.data(), 1024, round) == 1024; });
     sink.deregister();
     const std::vector<uint8_t> then(sink.data(), sink.data() + kLength);
     const ibv_wc wc = wait_wc(broken.a.send_cq);

@@ -85,7 +85,8 @@ CASE(create_mr, "create/bad-regions", .core = true) {
   static const uint8_t kConstant[64] = {1};
   errno = 0;
   CHECK(ibv_reg_mr(pd_a(), const_cast<uint8_t*>(kConstant), sizeof kConstant, IBV_ACCESS_LOCAL_WRITE) == nullptr);
-  if (errno != EFAULT && errno != EINVAL && errno != EACCES && errno != EPERM) FAIL("read-only memory: error %d", errno);
+  if (errno != EFAULT && errno != EINVAL && errno != EACCES && errno != EPERM)
+    FAIL("read-only memory: error %d", errno);
 }
 
 // Programs ask for all rights at once (libfabric, qperf), whatever they use: such a region serves all else, too.
@@ -213,8 +214,11 @@ CASE(cq_overrun, "cq/overrun", .core = true) {
   const int capacity = p.a.send_cq->cqe;
   CHECK(capacity >= 4 && capacity < 400);
   for (int i = 0; i < capacity + 50; ++i) {
-    const int error = p.a.try_send({.wr_id = static_cast<uint64_t>(i), .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()},
-                                    .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    const int error = p.a.try_send({.wr_id = static_cast<uint64_t>(i),
+                                    .opcode = IBV_WR_RDMA_WRITE,
+                                    .sges = {at_a.sge()},
+                                    .remote_addr = at_b.addr(),
+                                    .rkey = at_b.rkey()});
     if (error && i <= capacity) FAIL("work request %d: error %d", i, error);
   }
   expect_async(p.a.id->verbs, IBV_EVENT_CQ_ERR, p.a.send_cq);

@@ -102,7 +102,8 @@ CASE(post_flags, "post/unknown-flags", .core = true) {
 CASE(post_inline_read, "post/inline-read", .core = true) {
   Pair p;
   Region at_a(p.a.pd, 64);
-  CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_INLINE, .sges = {at_a.sge(0, 8)}}), EINVAL);
+  CHECK_EQ(p.a.try_send({.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_INLINE, .sges = {at_a.sge(0, 8)}}),
+           EINVAL);
   exercise(p);
   p.close();
 }
@@ -168,7 +169,8 @@ CASE(post_full, "post/queue-full", .core = true) {
   uint32_t receives = 0;
   while (receives < 1000 && !(error = p.a.try_recv(receives, {at_a.sge()}))) ++receives;
   CHECK_EQ(error, ENOMEM);
-  if (receives < 10 || receives > cap.max_recv_wr) FAIL("%u receives fit, max_recv_wr is %u", receives, cap.max_recv_wr);
+  if (receives < 10 || receives > cap.max_recv_wr)
+    FAIL("%u receives fit, max_recv_wr is %u", receives, cap.max_recv_wr);
   // As the SENDs find their receives, slots become free on both sides.
   for (uint32_t i = 0; i < posted; ++i) {
     p.b.recv(i, {at_b.sge()});
@@ -178,7 +180,11 @@ CASE(post_full, "post/queue-full", .core = true) {
   p.b.recv(500, {at_b.sge()});
   p.a.send({.wr_id = 500, .sges = {at_a.sge()}});
   expect_wc(p.a.send_cq, 500);
-  p.a.send({.wr_id = 501, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+  p.a.send({.wr_id = 501,
+            .opcode = IBV_WR_RDMA_WRITE,
+            .sges = {at_a.sge()},
+            .remote_addr = at_b.addr(),
+            .rkey = at_b.rkey()});
   expect_wc(p.a.send_cq, 501);
   p.close();
 }

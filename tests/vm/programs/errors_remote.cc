@@ -137,7 +137,8 @@ CASE(remote_long, "remote/long-write-beyond-the-end", .core = true) {
   Region r(pd_b(), 50000);
   Pair broken;
   Region source(broken.a.pd, 90000);
-  broken.a.send({.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()}, .remote_addr = r.addr(), .rkey = r.rkey()});
+  broken.a.send(
+      {.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {source.sge()}, .remote_addr = r.addr(), .rkey = r.rkey()});
   expect_wc(broken.a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
   expect_async(broken.b.id->verbs, IBV_EVENT_QP_ACCESS_ERR, broken.b.qp);
   r.check_guards();
@@ -267,7 +268,8 @@ CASE(remote_dereg, "remote/deregister-under-use", .seconds = 60, .core = true) {
     constexpr size_t kLength = 4 << 20;
     Region at_a(broken.a.pd, kLength), at_b(broken.b.pd, kLength);
     at_a.fill(1);
-    broken.a.send({.wr_id = 1, .opcode = opcode, .sges = {at_a.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    broken.a.send(
+        {.wr_id = 1, .opcode = opcode, .sges = {at_a.sge()}, .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
     if (opcode == IBV_WR_RDMA_WRITE)
       wait_until("first bytes of the WRITE", [&] { return pattern_mismatch(at_b.data(), 1024, 1) == 1024; });
     at_b.deregister();

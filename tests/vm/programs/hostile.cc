@@ -58,31 +58,54 @@ void attack_listener(const Arguments& a) {
   const Address to = address(a.to, a.port);
   uint16_t port = 1025;
   auto from = [&] { return address(a.from, port = static_cast<uint16_t>(port < 1025 ? 1025 : port + 1)); };
-  auto good = [&](const Bytes& pd = {}) { return request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, static_cast<uint16_t>(pd.size()), pd); };
+  auto good = [&](const Bytes& pd = {}) {
+    return request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, static_cast<uint16_t>(pd.size()), pd);
+  };
   auto req = [&](const Bytes& payload) { return trp(random.below(~0u), 0, USIW_TRP_REQ, 0, 0, 0, payload); };
 
-  kind(forger, "random bytes", a.count, [&](uint32_t) { forger.send(from(), to, random_bytes(random, random.below(1400))); });
+  kind(forger, "random bytes", a.count,
+       [&](uint32_t) { forger.send(from(), to, random_bytes(random, random.below(1400))); });
   kind(forger, "every opcode and flag, no payload", 16 * 12, [&](uint32_t i) {
     forger.send(from(), to, trp(random.below(~0u), random.below(~0u), i % 16, 1u << (i / 16), 0xffff, 0)); });
-  kind(forger, "truncated requests", 60, [&](uint32_t i) { Bytes b = req(good({1, 2, 3, 4})); b.resize(std::min<size_t>(i, b.size())); forger.send(from(), to, b); });
+  kind(forger, "truncated requests", 60, [&](uint32_t i) {
+    Bytes b = req(good({1, 2, 3, 4}));
+    b.resize(std::min<size_t>(i, b.size()));
+    forger.send(from(), to, b);
+  });
   kind(forger, "private data beyond the datagram", a.count, [&](uint32_t i) {
-    forger.send(from(), to, req(request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, static_cast<uint16_t>(1 + i * 327), random_bytes(random, i % 2)))); });
-  kind(forger, "private data of 513 to 1400 bytes", 20, [&](uint32_t i) { forger.send(from(), to, req(good(random_bytes(random, 513 + i * 46)))); });
-  kind(forger, "other versions", 256, [&](uint32_t i) { forger.send(from(), to, req(request(static_cast<uint8_t>(i == 1 ? 0 : i), 0, 8, 8, 1500, 256, 0, {}))); });
-  kind(forger, "unknown features", 32, [&](uint32_t i) { forger.send(from(), to, req(request(USIW_WIRE_VERSION, 1u << i, 8, 8, 1500, 256, 0, {}))); });
+    forger.send(from(), to,
+                req(request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, static_cast<uint16_t>(1 + i * 327),
+                            random_bytes(random, i % 2))));
+  });
+  kind(forger, "private data of 513 to 1400 bytes", 20,
+       [&](uint32_t i) { forger.send(from(), to, req(good(random_bytes(random, 513 + i * 46)))); });
+  kind(forger, "other versions", 256, [&](uint32_t i) {
+    forger.send(from(), to, req(request(static_cast<uint8_t>(i == 1 ? 0 : i), 0, 8, 8, 1500, 256, 0, {})));
+  });
+  kind(forger, "unknown features", 32,
+       [&](uint32_t i) { forger.send(from(), to, req(request(USIW_WIRE_VERSION, 1u << i, 8, 8, 1500, 256, 0, {}))); });
   kind(forger, "impossible MTUs, windows and depths", 64, [&](uint32_t i) {
     static const uint16_t kOdd[] = {0, 1, 20, 575, 0xffff};
-    forger.send(from(), to, req(request(USIW_WIRE_VERSION, 0, kOdd[i % 5], kOdd[i / 5 % 5], kOdd[i % 4], kOdd[i / 7 % 5], 0, {}))); });
+    forger.send(from(), to,
+                req(request(USIW_WIRE_VERSION, 0, kOdd[i % 5], kOdd[i / 5 % 5], kOdd[i % 4], kOdd[i / 7 % 5], 0, {})));
+  });
   kind(forger, "wrong UDP checksum", 50, [&](uint32_t) { forger.send(from(), to, req(good()), true); });
-  kind(forger, "UDP length beyond and before the end", 50, [&](uint32_t i) { forger.send(from(), to, req(good()), false, static_cast<uint16_t>(i % 2 ? 8 + i : 2000 + i)); });
+  kind(forger, "UDP length beyond and before the end", 50, [&](uint32_t i) {
+    forger.send(from(), to, req(good()), false, static_cast<uint16_t>(i % 2 ? 8 + i : 2000 + i));
+  });
   kind(forger, "answers to nothing", a.count, [&](uint32_t i) {
-    static const unsigned kOpcodes[] = {USIW_TRP_ACCEPT, USIW_TRP_REJECT, USIW_TRP_CONFIRM, USIW_TRP_RESET, USIW_TRP_SHUTDOWN, USIW_TRP_SACK, USIW_TRP_DATA};
-    forger.send(from(), to, trp(random.below(~0u), random.below(~0u), kOpcodes[i % 7], 0, 100, 0, good())); });
+    static const unsigned kOpcodes[] = {USIW_TRP_ACCEPT,   USIW_TRP_REJECT, USIW_TRP_CONFIRM, USIW_TRP_RESET,
+                                        USIW_TRP_SHUTDOWN, USIW_TRP_SACK,   USIW_TRP_DATA};
+    forger.send(from(), to, trp(random.below(~0u), random.below(~0u), kOpcodes[i % 7], 0, 100, 0, good()));
+  });
   kind(forger, "from the listener's own address", 20, [&](uint32_t) { forger.send(to, to, req(good())); });
-  kind(forger, "from port 0 and from broadcast", 20, [&](uint32_t i) { forger.send(i % 2 ? address("255.255.255.255", 99) : address(a.from, 0), to, req(good())); });
-  kind(forger, "flood of right requests", a.count * 10, [&](uint32_t i) { forger.send(from(), to, req(good(random_bytes(random, i % 200)))); });
+  kind(forger, "from port 0 and from broadcast", 20,
+       [&](uint32_t i) { forger.send(i % 2 ? address("255.255.255.255", 99) : address(a.from, 0), to, req(good())); });
+  kind(forger, "flood of right requests", a.count * 10,
+       [&](uint32_t i) { forger.send(from(), to, req(good(random_bytes(random, i % 200)))); });
   const Address one = from();
-  kind(forger, "one request again and again", a.count, [&](uint32_t) { forger.send(one, to, trp(77, 0, USIW_TRP_REQ, 0, 0, 0, good())); });
+  kind(forger, "one request again and again", a.count,
+       [&](uint32_t) { forger.send(one, to, trp(77, 0, USIW_TRP_REQ, 0, 0, 0, good())); });
   kind(forger, "one address with other PSNs", a.count, [&](uint32_t) { forger.send(one, to, req(good())); });
 }
 
@@ -96,23 +119,45 @@ void attack_off_path(Forger& forger, Random& random, const Flow& f, uint32_t cou
     std::memcpy(b.data() + 4, &ack, 4);
     forger.send(f.from, f.to, b);
   });
-  kind(forger, "shorter than a header", 28, [&](uint32_t i) { forger.send(f.from, f.to, random_bytes(random, i % 14)); });
-  kind(forger, "wrong UDP checksum", 50, [&](uint32_t i) { forger.send(f.from, f.to, trp(f.next_psn + i % 8, f.ack_psn, USIW_TRP_DATA, 0, 100, 0, tagged(0xc1, 0x40, f.stag, f.to_offset, 100)), true); });
+  kind(forger, "shorter than a header", 28,
+       [&](uint32_t i) { forger.send(f.from, f.to, random_bytes(random, i % 14)); });
+  kind(forger, "wrong UDP checksum", 50, [&](uint32_t i) {
+    forger.send(
+        f.from, f.to,
+        trp(f.next_psn + i % 8, f.ack_psn, USIW_TRP_DATA, 0, 100, 0, tagged(0xc1, 0x40, f.stag, f.to_offset, 100)),
+        true);
+  });
   kind(forger, "DATA outside of the window", count, [&](uint32_t i) {
-    forger.send(f.from, f.to, trp(far(f.next_psn), f.ack_psn, USIW_TRP_DATA, i % 2, 100, 0, tagged(0xc1, 0x40, f.stag, f.to_offset, 100))); });
+    forger.send(
+        f.from, f.to,
+        trp(far(f.next_psn), f.ack_psn, USIW_TRP_DATA, i % 2, 100, 0, tagged(0xc1, 0x40, f.stag, f.to_offset, 100)));
+  });
   kind(forger, "SACK of what was never sent", count, [&](uint32_t i) {
     const uint32_t psn = far(f.ack_psn);
-    forger.send(f.from, f.to, trp(psn + i % 3, psn, USIW_TRP_SACK, i % 4, static_cast<uint16_t>(i * 331), 0, random_bytes(random, i % 90))); });
+    forger.send(
+        f.from, f.to,
+        trp(psn + i % 3, psn, USIW_TRP_SACK, i % 4, static_cast<uint16_t>(i * 331), 0, random_bytes(random, i % 90)));
+  });
   kind(forger, "RESET with wrong PSNs", count, [&](uint32_t i) {
-    forger.send(f.from, f.to, trp(i % 3 ? far(f.next_psn) : f.next_psn, far(f.ack_psn), USIW_TRP_RESET, i % 2 ? USIW_TRP_F_STRAY : 0, 0, 0)); });
+    forger.send(
+        f.from, f.to,
+        trp(i % 3 ? far(f.next_psn) : f.next_psn, far(f.ack_psn), USIW_TRP_RESET, i % 2 ? USIW_TRP_F_STRAY : 0, 0, 0));
+  });
   kind(forger, "handshakes with wrong PSNs", count, [&](uint32_t i) {
     static const unsigned kOpcodes[] = {USIW_TRP_ACCEPT, USIW_TRP_REJECT, USIW_TRP_CONFIRM};
-    forger.send(f.from, f.to, trp(far(f.next_psn), far(f.ack_psn), kOpcodes[i % 3], i % 2 ? USIW_TRP_F_PENDING : 0, 0, 0, request(1, 0, 8, 8, 1500, 64, 0, {}))); });
+    forger.send(f.from, f.to,
+                trp(far(f.next_psn), far(f.ack_psn), kOpcodes[i % 3], i % 2 ? USIW_TRP_F_PENDING : 0, 0, 0,
+                    request(1, 0, 8, 8, 1500, 64, 0, {})));
+  });
   kind(forger, "a new request for the live 4-tuple", 20, [&](uint32_t) {
     forger.send(f.from, f.to, trp(far(f.next_psn), 0, USIW_TRP_REQ, 0, 0, 0, request(1, 0, 8, 8, 1500, 64, 0, {}))); });
-  kind(forger, "SHUTDOWN outside of the window", 50, [&](uint32_t) { forger.send(f.from, f.to, trp(far(f.next_psn), f.ack_psn, USIW_TRP_SHUTDOWN, 0, 0, 0)); });
-  kind(forger, "opcodes that do not exist", 80, [&](uint32_t i) { forger.send(f.from, f.to, trp(f.next_psn, f.ack_psn, 8 + i % 8, 0, 0, 0, random_bytes(random, i))); });
-  kind(forger, "replays", static_cast<uint32_t>(f.datagrams.size()) * 2, [&](uint32_t i) { forger.send(f.from, f.to, f.datagrams[i / 2]); });
+  kind(forger, "SHUTDOWN outside of the window", 50,
+       [&](uint32_t) { forger.send(f.from, f.to, trp(far(f.next_psn), f.ack_psn, USIW_TRP_SHUTDOWN, 0, 0, 0)); });
+  kind(forger, "opcodes that do not exist", 80, [&](uint32_t i) {
+    forger.send(f.from, f.to, trp(f.next_psn, f.ack_psn, 8 + i % 8, 0, 0, 0, random_bytes(random, i)));
+  });
+  kind(forger, "replays", static_cast<uint32_t>(f.datagrams.size()) * 2,
+       [&](uint32_t i) { forger.send(f.from, f.to, f.datagrams[i / 2]); });
   kind(forger, "from another port", count, [&](uint32_t i) {
     Address other = f.from;
     other.port = static_cast<uint16_t>(other.port + 1 + i % 500);
@@ -145,12 +190,16 @@ Bytes evil_segment(Random& random, const Flow& f, uint32_t which) {
 void attack_on_path(Forger& forger, Random& random, const Flow& f, uint32_t count) {
   kind(forger, "bad segments at and ahead of the next PSN", count, [&](uint32_t i) {
     const uint32_t ahead = i < 16 ? random.below(30) : random.below(200);
-    forger.send(f.from, f.to, trp(f.next_psn + ahead, f.ack_psn, USIW_TRP_DATA, random.below(8), static_cast<uint16_t>(random.below(65536)), 0, evil_segment(random, f, i)));
+    forger.send(f.from, f.to,
+                trp(f.next_psn + ahead, f.ack_psn, USIW_TRP_DATA, random.below(8),
+                    static_cast<uint16_t>(random.below(65536)), 0, evil_segment(random, f, i)));
   });
   kind(forger, "SACKs of ranges upside down and beyond", count, [&](uint32_t i) {
     Bytes ranges(4 + 8 * (i % 12));
     random.fill(ranges);
-    forger.send(f.from, f.to, trp(f.ack_psn + random.below(300), f.ack_psn + i % 5, USIW_TRP_SACK, i % 8, static_cast<uint16_t>(i % 4 ? 0xffff : 0), 0, ranges));
+    forger.send(f.from, f.to,
+                trp(f.ack_psn + random.below(300), f.ack_psn + i % 5, USIW_TRP_SACK, i % 8,
+                    static_cast<uint16_t>(i % 4 ? 0xffff : 0), 0, ranges));
   });
 }
 

@@ -75,7 +75,8 @@ class Forger {
 };
 
 /// An IPv4 packet with that UDP payload; see Forger::send() for the rest.
-Bytes packet(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum = false, uint16_t udp_length = 0);
+Bytes packet(const Address& from, const Address& to, const Bytes& payload, bool spoil_checksum = false,
+             uint16_t udp_length = 0);
 
 struct FloodArguments {
   std::string netdev, mac;  ///< where to send, and the Ethernet address of the next one
@@ -93,8 +94,8 @@ struct FloodArguments {
 /// - guesses: right 4-tuple of live connections, random PSNs, right and malformed DDP and RDMAP headers
 void flood(const FloodArguments& arguments);
 
-/// Watches a netdev for @p ms from the first data on, and returns the flows of usiw datagrams that it saw, busiest first.
-/// None when there is no data in 10 s.
+/// Watches a netdev for @p ms from the first data on, and returns the flows of usiw datagrams that it saw, busiest
+/// first. None when there is no data in 10 s.
 std::vector<Flow> sniff(const std::string& netdev, int ms);
 
 /// A TRP header followed by @p payload.

@@ -27,14 +27,16 @@ volatile sig_atomic_t stopping;
 /// Ethernet frames out of one netdev, a batch per call, past its queueing discipline.
 class FrameSocket {
  public:
-  FrameSocket(const std::string& netdev, const std::string& mac) : fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  FrameSocket(const std::string& netdev, const std::string& mac)
+      : fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     if (fd_ < 0) FAIL("packet socket: %s", std::strerror(errno));
     to_.sll_family = AF_PACKET;
     to_.sll_protocol = htons(ETH_P_IP);
     to_.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
     to_.sll_halen = ETH_ALEN;
     unsigned byte[ETH_ALEN];
-    if (std::sscanf(mac.c_str(), "%x:%x:%x:%x:%x:%x", &byte[0], &byte[1], &byte[2], &byte[3], &byte[4], &byte[5]) != ETH_ALEN)
+    if (std::sscanf(mac.c_str(), "%x:%x:%x:%x:%x:%x", &byte[0], &byte[1], &byte[2], &byte[3], &byte[4], &byte[5]) !=
+        ETH_ALEN)
       FAIL("%s is no MAC address", mac.c_str());
     std::copy(byte, byte + ETH_ALEN, to_.sll_addr);
     const int on = 1;
@@ -79,9 +81,12 @@ Bytes segment(Random& random) {
     case 0: return tagged(0xc1, 0x40, any, random.next(), random.below(200));
     case 1: return tagged(0xc1, 0x42, any, random.next(), random.below(200));
     case 2: return untagged(0x41, 0x43, 0, random.below(1000), 0, random_bytes(random, random.below(200)));
-    case 3: return untagged(0x41, 0x41, 1, random.below(100), 0, read_request(any, random.next(), any, any, random.next()));
+    case 3:
+      return untagged(0x41, 0x41, 1, random.below(100), 0, read_request(any, random.next(), any, any, random.next()));
     case 4: return untagged(0x41, 0x47, 2, 1, 0, random_bytes(random, random.below(60)));
-    case 5: return untagged(static_cast<uint8_t>(any), static_cast<uint8_t>(any >> 8), any >> 16, any, any, random_bytes(random, random.below(50)));
+    case 5:
+      return untagged(static_cast<uint8_t>(any), static_cast<uint8_t>(any >> 8), any >> 16, any, any,
+                      random_bytes(random, random.below(50)));
     case 6: return tagged(static_cast<uint8_t>(any & 0x3f), static_cast<uint8_t>(any >> 8), any, random.next(), 10);
     default: return random_bytes(random, random.below(1400));
   }
@@ -94,9 +99,14 @@ Bytes any_datagram(Random& random) {
   switch (opcode) {
     case USIW_TRP_REQ: return right_request(random, psn);
     case USIW_TRP_ACCEPT: return trp(psn, ack, opcode, 0, 0, 0, request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, 0, {}));
-    case USIW_TRP_REJECT: return trp(psn, ack, opcode, 0, 0, 0, {USIW_WIRE_VERSION, static_cast<uint8_t>(random.below(8)), 0, 0});
-    case USIW_TRP_DATA: return trp(psn, ack, opcode, random.below(8), static_cast<uint16_t>(random.next()), static_cast<uint16_t>(random.next()), segment(random));
-    case USIW_TRP_SACK: return trp(ack + random.below(1100), ack, opcode, random.below(4), static_cast<uint16_t>(random.next()), 0, random_bytes(random, random.below(140)));
+    case USIW_TRP_REJECT:
+      return trp(psn, ack, opcode, 0, 0, 0, {USIW_WIRE_VERSION, static_cast<uint8_t>(random.below(8)), 0, 0});
+    case USIW_TRP_DATA:
+      return trp(psn, ack, opcode, random.below(8), static_cast<uint16_t>(random.next()),
+                 static_cast<uint16_t>(random.next()), segment(random));
+    case USIW_TRP_SACK:
+      return trp(ack + random.below(1100), ack, opcode, random.below(4), static_cast<uint16_t>(random.next()), 0,
+                 random_bytes(random, random.below(140)));
     case USIW_TRP_RESET: return trp(psn, ack, opcode, random.below(2) ? USIW_TRP_F_STRAY : 0, 0, 0);
     default: return trp(psn, ack, opcode, 0, 0, 0);
   }
@@ -105,7 +115,8 @@ Bytes any_datagram(Random& random) {
 /// Changes bytes, cuts off or adds some.
 void mutate(Random& random, Bytes& bytes) {
   for (uint32_t i = random.below(4); i && !bytes.empty(); --i)
-    bytes[random.below(static_cast<uint32_t>(std::min<size_t>(bytes.size(), 40)))] = static_cast<uint8_t>(random.next());
+    bytes[random.below(static_cast<uint32_t>(std::min<size_t>(bytes.size(), 40)))] =
+        static_cast<uint8_t>(random.next());
   if (random.below(4) == 0) bytes.resize(random.below(static_cast<uint32_t>(bytes.size() + 30)), 0x77);
 }
 

@@ -113,7 +113,8 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_IP);
   address.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address)) FAIL("%s: %s", netdev.c_str(), std::strerror(errno));
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address))
+    FAIL("%s: %s", netdev.c_str(), std::strerror(errno));
   std::map<std::pair<Address, Address>, Flow> flows;
   std::map<std::pair<Address, Address>, uint64_t> counts;
   uint64_t end = tap::now_ms() + 10000 * tap::patience();  // until there is something to watch

@@ -146,7 +146,8 @@ CASE(closed, "blocked/its-device-is-closed", .seconds = 60) {
   p.close();
 }
 
-/// A thread blocks: three times @p restarting does not end that, @p ending does. @p between is called ahead of that one.
+/// A thread blocks: three times @p restarting does not end that, @p ending does. @p between is called ahead of that
+/// one.
 template <typename Between>
 static void ends_by_signal(int restarting, int ending, Between between) {
   ibv_comp_channel* channel = ibv_create_comp_channel(context());

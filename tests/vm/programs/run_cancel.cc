@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// pthread_cancel(3), for usiw-run: calls that wait end by it as read(2) and write(2) do, and none is left in the middle.
+// pthread_cancel(3), for usiw-run: calls that wait end by it as read(2) and write(2) do, and none is left in the
+// middle.
 #include <pthread.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// pthread_cancel(3) at any time, for usiw-run: what is cancelled in a call has done all of it or nothing. Without librdmacm,
-// whose own locks would stay locked.
+// pthread_cancel(3) at any time, for usiw-run: what is cancelled in a call has done all of it or nothing. Without
+// librdmacm, whose own locks would stay locked.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>

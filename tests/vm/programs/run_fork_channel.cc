@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Children of fork() that use the parent's channels, for usiw-run: nothing is behind these descriptors there, but they are
-// the parent's.
+// Children of fork() that use the parent's channels, for usiw-run: nothing is behind these descriptors there, but they
+// are the parent's.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

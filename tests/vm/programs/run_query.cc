@@ -17,8 +17,8 @@ CASE(gids, "query/gids") {
   }
 }
 
-// libibverbs asks in two ways, of which one is refused: that is not to be seen in errno, which programs show as the cause of
-// something else.
+// libibverbs asks in two ways, of which one is refused: that is not to be seen in errno, which programs show as the
+// cause of something else.
 CASE(errno_kept, "query/errno-is-left-alone") {
   ibv_context* context = ibv_open_device(context_of(site_a().device)->device);
   CHECK(context != nullptr);

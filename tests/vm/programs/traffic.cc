@@ -8,8 +8,8 @@
 //
 // The server prints `listening PORT` and serves until SIGTERM. Each round of the client is a WRITE in
 // four pieces, a READ of what was written, a SEND, and the server's SEND in answer; all of it is
-// compared. SIGUSR1 ends its time early. `persist` keeps three rounds in flight and connects again whenever it loses a connection, until
-// SIGTERM. See traffic.h for the exit statuses.
+// compared. SIGUSR1 ends its time early. `persist` keeps three rounds in flight and connects again whenever it loses a
+// connection, until SIGTERM. See traffic.h for the exit statuses.
 #include "traffic.h"
 
 #include <getopt.h>

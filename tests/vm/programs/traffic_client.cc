@@ -46,8 +46,12 @@ class Connection {
     end_.recv(1, {answer_->sge()});
     const uint32_t piece = header.length / 4 + 1;
     for (uint32_t at = 0; at < header.length; at += piece)
-      end_.send({.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .flags = 0, .sges = {source_->sge(at, std::min(piece, header.length - at))},
-                 .remote_addr = window_.addr + at, .rkey = window_.rkey});
+      end_.send({.wr_id = 2,
+                 .opcode = IBV_WR_RDMA_WRITE,
+                 .flags = 0,
+                 .sges = {source_->sge(at, std::min(piece, header.length - at))},
+                 .remote_addr = window_.addr + at,
+                 .rkey = window_.rkey});
     end_.send({.wr_id = 3, .opcode = IBV_WR_RDMA_READ, .sges = {back_->sge(0, header.length)},
                .remote_addr = window_.addr, .rkey = window_.rkey});
     end_.send({.wr_id = 4, .sges = {message_->sge(0, sizeof header + header.length)}});
@@ -86,7 +90,8 @@ class Connection {
       }
     }
     if (wc.status != IBV_WC_SUCCESS)
-      throw Lost(std::string("completion status ") + std::to_string(wc.status) + " (" + ibv_wc_status_str(wc.status) + ")");
+      throw Lost(std::string("completion status ") + std::to_string(wc.status) + " (" + ibv_wc_status_str(wc.status) +
+                 ")");
     CHECK_EQ(wc.wr_id, wr_id);
     return wc;
   }

@@ -95,9 +95,11 @@ class Expected {
   void post(uint64_t wr_id) { due_.push_back(wr_id); }
   void complete(const ibv_wc& wc) {
     if (due_.empty())
-      FAIL("%s: a completion of %llu (%s), and nothing is outstanding", queue_, static_cast<unsigned long long>(wc.wr_id), ibv_wc_status_str(wc.status));
+      FAIL("%s: a completion of %llu (%s), and nothing is outstanding", queue_,
+           static_cast<unsigned long long>(wc.wr_id), ibv_wc_status_str(wc.status));
     if (due_.front() != wc.wr_id)
-      FAIL("%s: completion of %llu, and %llu is due", queue_, static_cast<unsigned long long>(wc.wr_id), static_cast<unsigned long long>(due_.front()));
+      FAIL("%s: completion of %llu, and %llu is due", queue_, static_cast<unsigned long long>(wc.wr_id),
+           static_cast<unsigned long long>(due_.front()));
     due_.pop_front();
   }
   bool empty() const { return due_.empty(); }
@@ -254,9 +256,21 @@ class Link {
     const uint32_t half = length / 2;
     receives_.post(n);
     end_.recv(n, {slot.answer.sge()});
-    send({.wr_id = id, .opcode = IBV_WR_RDMA_WRITE, .sges = {slot.source.sge(0, half)}, .remote_addr = at, .rkey = window_.rkey});
-    send({.wr_id = id + 1, .opcode = IBV_WR_RDMA_WRITE, .sges = {slot.source.sge(half, length - half)}, .remote_addr = at + half, .rkey = window_.rkey});
-    send({.wr_id = id + 2, .opcode = IBV_WR_RDMA_READ, .sges = {slot.back.sge(0, length)}, .remote_addr = at, .rkey = window_.rkey});
+    send({.wr_id = id,
+          .opcode = IBV_WR_RDMA_WRITE,
+          .sges = {slot.source.sge(0, half)},
+          .remote_addr = at,
+          .rkey = window_.rkey});
+    send({.wr_id = id + 1,
+          .opcode = IBV_WR_RDMA_WRITE,
+          .sges = {slot.source.sge(half, length - half)},
+          .remote_addr = at + half,
+          .rkey = window_.rkey});
+    send({.wr_id = id + 2,
+          .opcode = IBV_WR_RDMA_READ,
+          .sges = {slot.back.sge(0, length)},
+          .remote_addr = at,
+          .rkey = window_.rkey});
     send({.wr_id = id + 3, .sges = {slot.message.sge(0, sizeof(Header) + length)}});
   }
 
@@ -276,8 +290,10 @@ class Link {
   void verify(uint32_t n) {
     const Slot& slot = *slots_[n % kInFlight];
     const uint32_t length = slot.header.length;
-    if (answer_bytes_[n % kInFlight] != sizeof(Header) + length) FAIL("the answer of round %u has %u bytes", n, answer_bytes_[n % kInFlight]);
-    if (std::memcmp(slot.answer.data(), slot.message.data(), sizeof(Header) + length)) FAIL("wrong data in the answer of round %u", n);
+    if (answer_bytes_[n % kInFlight] != sizeof(Header) + length)
+      FAIL("the answer of round %u has %u bytes", n, answer_bytes_[n % kInFlight]);
+    if (std::memcmp(slot.answer.data(), slot.message.data(), sizeof(Header) + length))
+      FAIL("wrong data in the answer of round %u", n);
     const size_t wrong = pattern_mismatch(slot.back.data(), length, slot.header.seed + 1);
     if (wrong != length) FAIL("wrong data in the READ of round %u, byte %zu of %u", n, wrong, length);
   }
@@ -303,7 +319,8 @@ class Link {
         continue;
       }
       if (!is_connection_error(wc[i].status) || (!failed.empty() && wc[i].status != IBV_WC_WR_FLUSH_ERR))
-        FAIL("%s: status '%s' of %llu behind '%s'", queue, ibv_wc_status_str(wc[i].status), static_cast<unsigned long long>(wc[i].wr_id), failed.c_str());
+        FAIL("%s: status '%s' of %llu behind '%s'", queue, ibv_wc_status_str(wc[i].status),
+             static_cast<unsigned long long>(wc[i].wr_id), failed.c_str());
       failed = ibv_wc_status_str(wc[i].status);
       if (failure_.empty() || wc[i].status != IBV_WC_WR_FLUSH_ERR) failure_ = failed;
     }
@@ -330,7 +347,8 @@ class Link {
     ibv_cq* cq;
     void* context;
     if (ibv_get_cq_event(channel, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
-    else if (errno != EIO) FAIL("ibv_get_cq_event: %s", std::strerror(errno));  // EIO: the device is gone; the flush comes all the same
+    else if (errno != EIO)
+      FAIL("ibv_get_cq_event: %s", std::strerror(errno));  // EIO: the device is gone; the flush comes all the same
   }
 
   bool peek(ibv_cq* cq, ibv_wc& wc, Expected& expected, const char* queue) {
@@ -405,7 +423,8 @@ Progress& map_progress(const std::string& path) {
 }  // namespace
 
 int run_persist(const Arguments& arguments) {
-  if (arguments.size * kInFlight > kMaxSize || arguments.connections > kMaxPersist || arguments.progress.empty()) return kUsage;
+  if (arguments.size * kInFlight > kMaxSize || arguments.connections > kMaxPersist || arguments.progress.empty())
+    return kUsage;
   struct sigaction action = {};
   action.sa_handler = [](int) { stopping = 1; };
   sigaction(SIGTERM, &action, nullptr);

@@ -32,7 +32,8 @@ struct PerDevice {
 
 class Server {
  public:
-  explicit Server(const Arguments& arguments) : arguments_(arguments), listener_(arguments.to, arguments.backlog, arguments.port) {
+  explicit Server(const Arguments& arguments)
+      : arguments_(arguments), listener_(arguments.to, arguments.backlog, arguments.port) {
     std::printf("listening %u\n", listener_.port());
   }
 
@@ -188,7 +189,8 @@ class Server {
       return;
     }
     if (header.round != peer.rounds) {
-      std::printf("CORRUPT order: round %u where %llu is due\n", header.round, static_cast<unsigned long long>(peer.rounds));
+      std::printf("CORRUPT order: round %u where %llu is due\n", header.round,
+                  static_cast<unsigned long long>(peer.rounds));
       corrupt_ = true;
       return;
     }

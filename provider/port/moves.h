@@ -50,8 +50,9 @@ class PortMoves {
   static constexpr uint64_t kFirstHoldNs = 1'000'000'000;  ///< without raw packets after they have vanished ...
   static constexpr unsigned kMostHolds = 6;                 ///< ... twice as long every time, so often
   static constexpr uint64_t kLongReviewNs = 250'000'000;    ///< between looks whether messages are still long
-  /// The socket hears what is sent to it for so long before nothing else is heard: the kernel has to be told.
-  static constexpr uint64_t kBeforeMergingNs = 50'000'000;
+  static constexpr uint64_t kTellLookNs = 1'000'000;        ///< between looks whether the kernel has been told
+  /// The socket hears what is sent to it for so long before nothing else is heard: what the raw port alone has is taken.
+  static constexpr uint64_t kBeforeMergingNs = 5'000'000;
   /// ... and so long after: what was merged before is through by then.
   static constexpr uint64_t kAfterMergingNs = 100'000'000;
 
@@ -72,6 +73,8 @@ class PortMoves {
     vanished_.until = 0;
   }
   void link(bool up) { down_ = !up; }
+  /// @p socket: the kernel knows that this end goes by its socket, which hears all that comes since.
+  void kernel_knows(bool socket) { socket_hears_ = socket; }
   void broken() { facts_.broken = true; }
 
   /// What to go on by. @p longest: IP packet of the longest datagram outstanding, bytes. @p long_messages: most of what
@@ -104,6 +107,7 @@ class PortMoves {
   /// When to decide again though nothing is heard.
   uint64_t review_at(uint64_t now) const {
     if (present_.kind != PortKind::kSocket) return UINT64_MAX;
+    if (merging_ == Merging::kBefore && merging_at_ == 0) return now + kTellLookNs;
     if (merging_ == Merging::kBefore || merging_ == Merging::kAfter) return std::max(merging_at_, now + 1);
     if (present_.why == USIW_PORT_WHY_MTU) return now + kDrainLookNs;
     if (present_.why == USIW_PORT_WHY_SILENT) return std::max(vanished_.until, now + kDrainLookNs);
@@ -137,24 +141,24 @@ class PortMoves {
   };
 
   void merge(bool wanted, uint64_t now) {
-    const Merging before = merging_;
-    switch (before) {
+    switch (merging_) {
       case Merging::kNo:
-        if (wanted) merging_ = Merging::kBefore;
+        if (wanted) merging_ = Merging::kBefore, merging_at_ = 0;
         break;
       case Merging::kBefore:
         if (!wanted) merging_ = Merging::kNo;
+        else if (!socket_hears_) merging_at_ = 0;
+        else if (merging_at_ == 0) merging_at_ = now + kBeforeMergingNs;
         else if (now >= merging_at_) merging_ = Merging::kYes;
         break;
       case Merging::kYes:
-        if (!wanted) merging_ = Merging::kAfter;
+        if (!wanted) merging_ = Merging::kAfter, merging_at_ = now + kAfterMergingNs;
         break;
       case Merging::kAfter:
         if (wanted) merging_ = Merging::kYes;
         else if (now >= merging_at_) merging_ = Merging::kNo;
         break;
     }
-    if (merging_ != before) merging_at_ = now + (merging_ == Merging::kAfter ? kAfterMergingNs : kBeforeMergingNs);
   }
 
   PortWish wish_ = PortWish::kAuto;
@@ -166,7 +170,8 @@ class PortMoves {
   Hold not_for_long_;  ///< the socket was silent: long messages are no reason for it
   bool merges_ = false;
   Merging merging_ = Merging::kNo;
-  uint64_t merging_at_ = 0;  ///< when it may go on from before or after to what is next
+  uint64_t merging_at_ = 0;  ///< when it may go on from before or after to what is next. 0: the kernel has to be told
+  bool socket_hears_ = false;
 };
 
 }  // namespace usiw

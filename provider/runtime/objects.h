@@ -164,6 +164,7 @@ struct VQp {
   Path path;         ///< as the ports know it. Engine held
   PortMoves moves;   ///< by which of them it sends. Engine held
   Pending peer_closed, closed, failed, last_wqe, drained, sends_by;
+  std::atomic<bool> told_socket;  ///< the kernel knows that it sends by its socket; nothing else is to be said
 
   const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }
   const By& other() const { return moves.present().kind == PortKind::kPacket ? socket : packet; }

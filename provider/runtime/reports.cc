@@ -74,6 +74,7 @@ EngineEvents::PortAnswer Reports::qp_which_port(Qp& qp, const PortAsked& asked) 
   auto* v = static_cast<VQp*>(qp.owner());
   const PortChoice before = v->moves.present();
   const bool merged = v->moves.merging();
+  v->moves.kernel_knows(v->told_socket.load(std::memory_order_acquire));
   v->moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (v->by().port == nullptr) {  // the port for raw packets could not be made
     v->moves.broken();
@@ -100,6 +101,7 @@ void Reports::sends_by(VQp& qp) {
     std::atomic_ref(gauges[USIW_GAUGE_PORT]).store(static_cast<uint64_t>(choice.kind), std::memory_order_relaxed);
     std::atomic_ref(gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
   }
+  qp.told_socket.store(false, std::memory_order_relaxed);
   if ((qp.context->caps & USIW_CAP_PORT_TELL) == 0 || choice.kind == PortKind::kNone || qp.conn_id == 0) return;
   usiw_qp_report r = report_of(USIW_REPORT_PORT, qp.conn_id);
   r.port = static_cast<uint32_t>(choice.kind) - static_cast<uint32_t>(PortKind::kPacket);
@@ -151,8 +153,8 @@ void Reports::flush_pending() {
       kernel_cq_event(p->cq->context->cmd_fd, p->cq->ibv.handle, p->kind);
     else if (p->srq != nullptr)
       kernel_srq_event(p->srq->context->cmd_fd, p->srq->ibv.handle, USIW_SRQ_LIMIT);
-    else
-      kernel_qp_report(p->qp->context->cmd_fd, p->qp->ibv.handle, report);
+    else if (kernel_qp_report(p->qp->context->cmd_fd, p->qp->ibv.handle, report) == 0 && p == &p->qp->sends_by)
+      p->qp->told_socket.store(report.port == USIW_PORT_SOCKET, std::memory_order_release);
     pins_of(*p).fetch_sub(1, std::memory_order_release);
   }
 }

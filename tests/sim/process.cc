@@ -227,6 +227,8 @@ void Process::flush() {
     const Report r = reports_.front();
     reports_.pop_front();
     kernel_.qp_report(r.qpn, r.kind, r.conn_id, r.error);
+    const auto it = qps_.find(r.qpn);
+    if (it != qps_.end() && r.kind == USIW_REPORT_PORT) it->second->told_socket = r.error == USIW_PORT_SOCKET;
   }
 }
 
@@ -262,6 +264,7 @@ void Process::qp_last_wqe(Qp& qp) {
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
   auto& q = *static_cast<PQp*>(qp.owner());
   if (w_.mutation == Mutation::kStayPut) return ++w_.mutated, PortAnswer{};
+  q.moves.kernel_knows(q.told_socket);
   const PortChoice before = q.moves.present(),
                    now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (now.kind != before.kind) {
@@ -269,6 +272,7 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
     w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q),
              asked.silent ? "silence" : "told");
   }
+  if (now != before) q.told_socket = false;
   if (now != before) note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
   return {number(q), q.moves.review_at(asked.now), q.moves.merging(), q.moves.hears_socket_only()};
 }

@@ -109,6 +109,7 @@ class Process final : public EngineEvents {
     int last_wqe = 0;            ///< ... the times that it was told that it does no more
     bool quiet = false;          ///< told, and what was in the CQ by then has been polled
     PortMoves moves;
+    bool told_socket = false;    ///< the kernel has been, and nothing else is to be said
     AsyncEvent event = AsyncEvent::kNone;
     int error = 0;
   };

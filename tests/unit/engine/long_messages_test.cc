@@ -130,6 +130,7 @@ class LongMessagesTest : public EngineTest {
       host(i).events.which_port = [this, i](const EngineEvents::PortAsked& a) -> EngineEvents::PortAnswer {
         const PortChoice next = moves[i].decide(a.silent, a.longest, a.now, a.long_messages);
         const bool by_socket = next.kind == PortKind::kSocket;
+        moves[i].kernel_knows(by_socket);
         hear(i, by_socket && !broken);
         return {by_socket ? number[i] : host(i).port_no, moves[i].review_at(a.now), moves[i].merging(),
                 moves[i].hears_socket_only()};

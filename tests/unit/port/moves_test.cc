@@ -130,9 +130,16 @@ class LongMoves : public ::testing::Test {
   /// To where it takes merged datagrams.
   void merge() {
     EXPECT_EQ(kForLong, decide(true));
-    now = m.review_at(now);
+    told();
     EXPECT_EQ(kForLong, decide(true));
     ASSERT_TRUE(m.merging());
+  }
+  /// The kernel is; to when it is time to merge.
+  void told() {
+    m.kernel_knows(true);
+    now = m.review_at(now);
+    decide(true);
+    now = m.review_at(now);
   }
   PortMoves m;
   uint64_t now = kSec;
@@ -142,6 +149,14 @@ TEST_F(LongMoves, go_by_the_socket_and_hear_nothing_else_once_the_kernel_knows) 
   EXPECT_EQ(kForLong, decide(true));
   EXPECT_FALSE(m.merging());
   EXPECT_FALSE(m.hears_socket_only());
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(now + PortMoves::kTellLookNs, m.review_at(now));
+    now = m.review_at(now);
+    EXPECT_EQ(kForLong, decide(true));
+    EXPECT_FALSE(m.merging()) << "the kernel has not been told";
+  }
+  m.kernel_knows(true);
+  decide(true);
   EXPECT_EQ(now + PortMoves::kBeforeMergingNs, m.review_at(now));
   now += PortMoves::kBeforeMergingNs - 1;
   decide(true);
@@ -151,6 +166,20 @@ TEST_F(LongMoves, go_by_the_socket_and_hear_nothing_else_once_the_kernel_knows) 
   EXPECT_TRUE(m.merging());
   EXPECT_TRUE(m.hears_socket_only());
   EXPECT_EQ(now + PortMoves::kLongReviewNs, m.review_at(now));
+}
+
+TEST_F(LongMoves, wait_anew_where_the_kernel_is_told_something_else_meanwhile) {
+  decide(true);
+  m.kernel_knows(true);
+  decide(true);
+  now = m.review_at(now);
+  m.kernel_knows(false);
+  decide(true);
+  EXPECT_FALSE(m.merging());
+  m.kernel_knows(true);
+  decide(true);
+  EXPECT_FALSE(m.merging());
+  EXPECT_EQ(now + PortMoves::kBeforeMergingNs, m.review_at(now));
 }
 
 TEST_F(LongMoves, return_when_what_was_merged_is_through) {
@@ -200,7 +229,7 @@ TEST_F(LongMoves, by_a_silent_socket_return_and_stay_away_for_a_while) {
 TEST_F(LongMoves, are_merged_by_a_socket_that_is_taken_for_another_reason) {
   m.path(USIW_NOT_PACKET_IPSEC, 1438);
   EXPECT_EQ(USIW_PORT_WHY_IPSEC, decide(true).why);
-  now = m.review_at(now);
+  told();
   EXPECT_EQ(USIW_PORT_WHY_IPSEC, decide(true).why);
   EXPECT_TRUE(m.merging());
   m.path(USIW_NOT_PACKET_NONE, 1500);
@@ -212,7 +241,7 @@ TEST_F(LongMoves, are_merged_by_a_socket_that_is_taken_for_another_reason) {
 TEST_F(LongMoves, of_an_end_without_raw_packets_are_merged) {
   m.begin(PortWish::kAuto, {}, {PortKind::kSocket, USIW_PORT_WHY_RIGHTS}, 1500, true);
   EXPECT_EQ(USIW_PORT_WHY_RIGHTS, decide(true).why);
-  now = m.review_at(now);
+  told();
   decide(true);
   EXPECT_TRUE(m.merging());
 }

@@ -116,7 +116,7 @@ class AckState {
  private:
   uint64_t due_ns_ = 0;  ///< unless it is at once
   uint16_t told_ = 0;    ///< lower half of the ACK PSN sent last
-  uint16_t echo_ = 0;    ///< time stamp of the latest datagram
+  uint16_t echo_ = 0;    ///< time stamp that the next SACK has
   uint8_t count_ = 0;    ///< datagrams since the last acknowledgement
   bool now_ = false;     ///< at the end of this run
   bool again_ = false;   ///< a repetition has come

@@ -250,6 +250,7 @@ struct Engine::Impl {
   [[gnu::noinline]] void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);
   [[gnu::noinline]] void receive_reset(QpContext& qp, const TrpHeader& h);
   [[gnu::noinline]] void receive_dead(QpContext& qp, const TrpHeader& h);
+  [[gnu::noinline]] void receive_again(QpContext& qp, const TrpHeader& h);
   Verdict in_order(QpContext& qp, const TrpHeader& h, std::span<const std::byte> payload);
   [[gnu::noinline]] void advance(QpContext& qp);
   [[gnu::noinline]] bool hold(QpContext& qp, uint32_t psn, int port, const RxBuf& buf, RxPkt& later);
@@ -263,6 +264,7 @@ struct Engine::Impl {
     uint64_t rtt = 0;
     bool spurious = false;   ///< something was resent, or about to be, without need
     uint64_t late = 0;       ///< ns that it took after all; 0: a time-out was the reason, or nothing was
+    uint64_t early = 0;      ///< a time-out was needless: how long the acknowledgement took, ns
     bool has_echo = false;
     uint16_t echo = 0;
   };

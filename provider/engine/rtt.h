@@ -15,6 +15,7 @@ class RttEstimator {
   static constexpr uint64_t kMinRtoNs = 400'000;
   static constexpr uint64_t kInitialRtoNs = 20'000'000;
   static constexpr uint64_t kMaxRtoNs = 500'000'000;
+  static constexpr uint64_t kMaxPatienceNs = 2'000'000;
   static constexpr uint64_t kOutageNs = 1'000'000'000;
   static constexpr uint64_t kMinRttWindow = 10'000'000'000;  ///< then the minimum is measured anew
 
@@ -35,10 +36,17 @@ class RttEstimator {
     const uint64_t err = rtt > srtt_ ? rtt - srtt_ : srtt_ - rtt;
     var_ += (err >> 2) - (var_ >> 2);
     srtt_ += (rtt >> 3) - (srtt_ >> 3);
+    if (least_ != kMinRtoNs) [[unlikely]] least_ -= (least_ - kMinRtoNs + 255) / 256;
     if (rtt <= min_ || now - min_at_ > kMinRttWindow) {
       min_ = rtt;
       min_at_ = now;
     }
+  }
+
+  /// A time-out was needless: the first transmission had arrived, and its acknowledgement took @p took at least. Whoever
+  /// acknowledges may be short of processors, now and then.
+  void needless_time_out(uint64_t took) {
+    least_ = std::max(least_, kMinRtoNs + std::min(2 * took, kMaxPatienceNs));
   }
 
   bool valid() const { return srtt_ != 0; }
@@ -48,7 +56,7 @@ class RttEstimator {
   /// Time-out after @p backoffs time-outs in a row.
   uint64_t rto(unsigned backoffs) const {
     uint64_t rto = kInitialRtoNs;
-    if (valid()) rto = std::max(kMinRtoNs, srtt_ + 4 * var_);
+    if (valid()) rto = std::max(least_, srtt_ + 4 * var_);
     return std::min(kMaxRtoNs, rto << std::min(backoffs, 12u));
   }
 
@@ -57,6 +65,7 @@ class RttEstimator {
   uint64_t var_ = 0;
   uint64_t min_ = 0;
   uint64_t min_at_ = 0;
+  uint64_t least_ = kMinRtoNs;  ///< of a time-out; longer for a while when one has been needless
   uint64_t outage_at_ = 0;  ///< when the last one was over
 };
 

@@ -51,6 +51,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   if (sum.rtt != 0) qp.rtt.sample(sum.rtt, now_);
   if (sum.spurious) {
     qp.cc.on_spurious();
+    if (sum.early != 0) qp.rtt.needless_time_out(sum.early);
     count(qp, USIW_CNT_SPURIOUS);
     note(TraceKind::kSpurious, qp, h.ack_psn);
   }
@@ -124,7 +125,11 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummar
     const bool tells = pkt.tx_count == 2 && now_ - pkt.sent_ns < kStampHalfNs;
     if (tells && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
       sum.spurious = true;
-      if (!pkt.timed_out) sum.late = std::max<uint64_t>(sum.late, uint16_t(stamp() - sum.echo) * 1000);
+      // Behind a queue of its own one is late for other reasons.
+      const bool few = qp.snd.nxt() - psn <= AckState::kEvery;
+      const uint64_t took = uint16_t(stamp() - sum.echo) * 1000;
+      if (!pkt.timed_out) sum.late = std::max(sum.late, took);
+      else if (few) sum.early = std::max(sum.early, took);
       return;  // the first one has arrived, which is no sign of when the last one does
     }
   }

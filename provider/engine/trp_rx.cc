@@ -110,20 +110,18 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   const uint64_t silence_ns = now_ - qp.heard_ns;
   qp.heard_ns = now_;
   if (!qp.connected()) return false;
-  qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
   if (buf.ce) [[unlikely]] {
     qp.marks.came();
     count(qp, USIW_CNT_RX_CE);
   }
+  if (ahead != 0 && (ahead < 0 || qp.rcv.has_arrived(h.psn))) [[unlikely]] {
+    receive_again(qp, h);
+    return false;
+  }
+  qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
   const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
   if (ahead == 0 && h.opcode == USIW_TRP_DATA && receive_short(qp, payload)) {
     if (qp.connected()) owe_ack(qp, h, true, silence_ns);
-    return false;
-  }
-  if (ahead < 0 || (ahead > 0 && qp.rcv.has_arrived(h.psn))) {
-    count(qp, USIW_CNT_RX_DUP);
-    ack_at_once(qp);
-    if (ahead < 0 && (h.flags & USIW_TRP_F_RETRANS) != 0) peer_repeats(qp);
     return false;
   }
   if (qp.life.is(Phase::kTerminating)) {
@@ -195,6 +193,17 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       break;
   }
   return false;
+}
+
+/// It has come before. Where that has been acknowledged the peer learns from the echo that the way is open again; else
+/// that this one was needless.
+void Engine::Impl::receive_again(QpContext& qp, const TrpHeader& h) {
+  count(qp, USIW_CNT_RX_DUP);
+  const bool repeated = (h.flags & USIW_TRP_F_RETRANS) != 0;
+  const bool told = psn_lt(h.psn, qp.ack.told(qp.rcv.nxt())) || !psn_lt(h.psn, qp.rcv.nxt());
+  qp.ack.heard(told ? h.echo : qp.ack.echo(), repeated);
+  ack_at_once(qp);
+  if (psn_lt(h.psn, qp.rcv.nxt()) && repeated) peer_repeats(qp);
 }
 
 /// One more datagram has been accepted in order, and there is no gap. @p last: it ends a message; @p silence_ns: from

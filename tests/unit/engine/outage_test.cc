@@ -118,6 +118,33 @@ TEST_F(EngineTest, repetition_on_a_long_path_is_not_spurious) {
   EXPECT_EQ(before, w.a.count(USIW_CNT_SPURIOUS));
 }
 
+/// A peer that is short of processors answers every tenth message late. Its time-outs are needless, which shows, and
+/// become fewer; whatever is lost is still repeated soon.
+TEST_F(EngineTest, a_peer_that_is_late_now_and_then_is_waited_for) {
+  constexpr unsigned kMessages = 1000;
+  auto [from, to] = w.connect();
+  Region* source = w.a.region(64);
+  Region* sink = w.b.region(64);
+  for (unsigned i = 0; i < kMessages; ++i) {
+    write(from, source->sge(0, 64), sink->addr(), sink->stag);
+    if (i % 10 == 9) {
+      w.b_frozen = true;
+      w.run_for(700'000);
+      w.b_frozen = false;
+    }
+    wait(w.a, w.a.send_cq, 1);
+  }
+  EXPECT_LE(w.a.count(USIW_CNT_RTO), kMessages / 10 / 5);
+  EXPECT_GE(w.a.count(USIW_CNT_SPURIOUS), 1u);
+  w.wire.faults.cut[0] = true;
+  write(from, source->sge(0, 64), sink->addr(), sink->stag);
+  w.run_for(20 * kMs);
+  w.wire.faults.cut[0] = false;
+  const uint64_t back = w.clock.now;
+  wait(w.a, w.a.send_cq, 1);
+  EXPECT_LE(w.clock.now - back, 3 * kMs);
+}
+
 /// The last segment of a WRITE that is ahead of its turn is kept until then, and room for that is scarce. A stream of
 /// short WRITEs is all last segments: a peer that is told of more room than there is repeats all that found none.
 TEST_F(EngineTest, one_lost_short_write_does_not_have_hundreds_repeated) {

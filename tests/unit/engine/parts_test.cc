@@ -230,6 +230,24 @@ TEST(Rtt, follows_and_backs_off) {
   EXPECT_EQ(10'000u, r.min_rtt());
 }
 
+TEST(Rtt, needless_time_outs_come_later_for_a_while) {
+  RttEstimator r;
+  const auto samples = [&](int n) {
+    for (int i = 0; i < n; ++i) r.sample(10'000, kSec);
+  };
+  samples(100);
+  r.needless_time_out(500'000);
+  EXPECT_EQ(RttEstimator::kMinRtoNs + kMs, r.rto(0));
+  samples(100);
+  EXPECT_GT(r.rto(0), RttEstimator::kMinRtoNs + kMs / 2);
+  r.needless_time_out(10);
+  EXPECT_GT(r.rto(0), RttEstimator::kMinRtoNs + kMs / 2) << "one that was less late changes nothing";
+  r.needless_time_out(kSec);
+  EXPECT_EQ(RttEstimator::kMinRtoNs + RttEstimator::kMaxPatienceNs, r.rto(0));
+  samples(5000);
+  EXPECT_EQ(RttEstimator::kMinRtoNs, r.rto(0));
+}
+
 TEST(Rtt, an_outage_is_no_round_trip) {
   RttEstimator r;
   EXPECT_FALSE(r.is_outage(kSec, 5, 2 * kSec)) << "the first sample is one, whatever it is";

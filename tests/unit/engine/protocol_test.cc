@@ -19,6 +19,28 @@ TEST_F(Protocol, present_past_and_duplicate) {
   EXPECT_EQ(1u, w.a.count(USIW_CNT_RX_DUP));
 }
 
+TEST_F(Protocol, time_stamp_tells_that_a_repetition_was_needless_if_nothing_else_has) {
+  const auto come = [&](uint32_t psn, uint16_t stamp, uint16_t flags) {
+    Datagram d = data(psn, write_seg(0, true), bytes("x"), kSnd, flags);
+    TrpHeader h = header(d);
+    h.echo = stamp;
+    encode_trp(d.data(), h);
+    inject(d);
+  };
+  const auto stamped = [&](uint32_t psn, uint16_t stamp, uint16_t flags) {
+    come(psn, stamp, flags);
+    return header(settle().back());
+  };
+  EXPECT_EQ(111, stamped(kRcv, 111, 0).echo);
+  EXPECT_EQ(222, stamped(kRcv, 222, USIW_TRP_F_RETRANS).echo) << "what acknowledged it may be lost, like all behind it";
+  EXPECT_EQ(333, stamped(kRcv + 2, 333, 0).echo);
+  EXPECT_EQ(444, stamped(kRcv + 2, 444, USIW_TRP_F_RETRANS).echo);
+  EXPECT_EQ(555, stamped(kRcv + 1, 555, USIW_TRP_F_RETRANS).echo) << "the repetition was the first to come";
+  come(kRcv + 3, 666, 0);
+  come(kRcv + 3, 777, USIW_TRP_F_RETRANS);
+  EXPECT_EQ(666, header(settle().back()).echo) << "not acknowledged yet";
+}
+
 TEST_F(Protocol, acknowledgement_waits_for_a_reply_but_not_long) {
   inject(data(kRcv, write_seg(0, true), bytes("x")));
   w.run_for(2'000);

@@ -372,6 +372,34 @@ def test_short_messages_beside_long_ones(server, client, other_host, gro):
     finish(short, many)
 
 
+def test_offloads_are_switched_under_traffic(server, client, other_host):
+    """What merges frames and what takes them apart, at either end, while short and long messages are under way."""
+    s = server()
+    short, many = client(s), client(s, *MANY)
+    goes_by(many, LONG)
+    try:
+        for value in ("on", "off") * 2:
+            for device, where in (("vb", other_host), ("va", "")):
+                for offload in ("gro", "tx-udp-segmentation", "gso"):
+                    run("ethtool", "-K", device, offload, value, where=where)
+                    goes_on(short, many)
+        moves_data(short, many)
+    finally:
+        for device, where in (("vb", other_host), ("va", "")):
+            run("ethtool", "-K", device, "gro", "off", "tx-udp-segmentation", "on", "gso", "on", where=where)
+    finish(short, many)
+
+
+def test_many_begin_with_long_messages_at_once(server, client, other_host):
+    """All connections of a listener go from raw packets to merged datagrams in the same moment, with all data right."""
+    s = server()
+    clients = [client(s, *MANY) for _ in range(6)]
+    goes_by(s, *[LONG] * len(clients))
+    until(lambda: frame_bytes("vb", other_host) > 1500, "frames that are longer than a packet may be", timeout=30)
+    goes_on(*clients)
+    finish(*clients)
+
+
 @pytest.mark.parametrize("without", ["client", "server"])
 def test_long_messages_to_an_end_without_the_right(usiw_run, other_host, started, without):
     """It has sockets only, and tells and is told of merged datagrams all the same."""

@@ -156,3 +156,8 @@ def test_many_connections(usiw_run):
 def test_process_of_its_own(usiw_run, case):
     """What a program does to itself: tests/vm/programs/run_*.cc."""
     usiw_run([RUN_CASES, case]).expect(0, 150)
+
+
+def test_memory_is_taken_away_while_it_is_sent(usiw_run):
+    """By a socket: no crash, no wrong byte, RETRY_EXC_ERR, and others go on. (Else it is the program's own SIGSEGV.)"""
+    usiw_run([RUN_CASES, "memory/taken-away-while-it-is-sent"], ["--port", "socket"]).expect(0, 100)

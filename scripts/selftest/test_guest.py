@@ -101,7 +101,8 @@ def test_peer_siw_crosses_the_wire(topology):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_peer_rxe(kernel, tmp_path):
-    """rxe crashes its kernel by itself, seldom: with rxe in the report's call trace, and only then, another guest tries."""
+    """rxe crashes its kernel by itself, seldom: with rxe in the report's call trace, and only then, another guest
+    tries."""
     script = "rping -s -a $B_IP -C 3 & sleep 1; rping -c -a $B_IP -C 3 -V && wait"
     log = tmp_path / "log"
     for _ in range(3):

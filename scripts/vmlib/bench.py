@@ -2,7 +2,7 @@
 """Programs between the two ends, measured. Runs inside of a guest (or anywhere after scripts/topology up).
 
     bench.py demo                      the environment has A_DEV, B_IP ...; exit status 0 if every step worked
-    bench.py compare ROW=MODULE...     loads each row's driver in turn, measures, prints a JSON object a line for each cell
+    bench.py compare ROW=MODULE...     loads each row's driver in turn, measures, prints a JSON object for each cell
     bench.py between ROW               the same between the two ends of the environment, which are two guests, say
 
 A row is DRIVER or DRIVER:HOW. HOW is "packet" or "socket", the port that usiw takes between the ends of a veth pair;

@@ -15,7 +15,8 @@ exit status: that of the command (128+N for signal N), or
   98   the command succeeded, but the kernel printed a warning (see --allow-dmesg)
   99   QEMU ran a breakpoint that is not in the guest's memory, and the kernel an oops: an error of QEMU up to 8.0
   124  time-out, of the command or of the whole guest: the message says which
-in the guest: A_DEV A_IP A_IP6 A_NETDEV A_NS A_EXEC and the same for B, KVER, TOPOLOGY, PEER, VM_OUT (a folder that survives)
+in the guest: A_DEV A_IP A_IP6 A_NETDEV A_NS A_EXEC and the same for B, KVER, TOPOLOGY, PEER,
+  VM_OUT (a folder that survives)
 """
 
 
@@ -37,7 +38,8 @@ def build_parser():
 
 def add_options(parser):
     """The options that describe a guest."""
-    parser.add_argument("--kernel", default="6.1", metavar="VERSION", help="6.1 (default), 6.12, debug (docs/testing-kernel.md), or a full version")
+    parser.add_argument("--kernel", default="6.1", metavar="VERSION",
+                        help="6.1 (default), 6.12, debug (docs/testing-kernel.md), or a full version")
     parser.add_argument("--topology", default="veth",
                         choices=("veth", "netns", "exclusive", "lo", "host", "hosts", "none"),
                         help="see scripts/topology; hosts: two guests on one wire; none: only the module")
@@ -51,7 +53,8 @@ def add_options(parser):
     parser.add_argument("--nic", default="virtio-net-pci", choices=tuple(guest.NICS),
                         help="hosts: at both ends of the wire")
     parser.add_argument("--netdev-mtu", type=int, default=1500, metavar="N", help="MTU of the wire (1500)")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command's environment")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
+                        help="for the command's environment")
     parser.add_argument("--allow-dmesg", action="append", default=[], metavar="REGEX",
                         help="a kernel message that is expected")
     parser.add_argument("--unload", action="store_true",

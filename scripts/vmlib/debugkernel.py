@@ -27,7 +27,8 @@ class DebugKernel(kernels.Kernel):
     finds_leaks = True
     #: Without it KASAN tells the first of its findings only.
     command_line = "kasan_multi_shot"
-    #: Where the table of interrupts is data. On "pc" it is a program, which under the checkers runs into ACPI's time-out.
+    #: Where the table of interrupts is data. On "pc" it is a program, which under the checkers runs into ACPI's
+    #: time-out.
     machine = "q35"
 
     def prepare(self):

@@ -98,5 +98,5 @@ def allowed(text, patterns):
 
 def suspicious(records, expected=()):
     """The records at warning level or worse that are neither harmless nor expected by the caller."""
-    return [record for record in records
-            if record.level <= WARNING_LEVEL and not allowed(record.text, HARMLESS) and not allowed(record.text, expected)]
+    return [record for record in records if record.level <= WARNING_LEVEL
+            and not allowed(record.text, HARMLESS) and not allowed(record.text, expected)]

@@ -30,9 +30,9 @@ MODULE_FOLDERS = (
 )
 MODULE_NAMES = (
     "9p", "9pnet_virtio", "overlay", "virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "fuse", "configfs",
-    "veth", "ifb", "dummy", "bonding", "macvlan", "ipvlan", "vxlan", "tun", "nlmon", "vrf", "8021q", "bridge", "netdevsim",
-    "vcan", "e1000", "e1000e", "vmxnet3", "nvme-fabrics", "nvme-rdma", "nvmet-rdma", "siw", "rdma_rxe", "smc", "rds_rdma",
-    "brd", "loop", "null_blk", "xfrm_user", "nf_tables",
+    "veth", "ifb", "dummy", "bonding", "macvlan", "ipvlan", "vxlan", "tun", "nlmon", "vrf", "8021q", "bridge",
+    "netdevsim", "vcan", "e1000", "e1000e", "vmxnet3", "nvme-fabrics", "nvme-rdma", "nvmet-rdma", "siw", "rdma_rxe",
+    "smc", "rds_rdma", "brd", "loop", "null_blk", "xfrm_user", "nf_tables",
 )
 
 

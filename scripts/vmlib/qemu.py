@@ -57,7 +57,8 @@ class Machine:
         self.frames, frames_in = os.pipe()
         self.console, console_in = os.pipe()
         # setpriv: the guest does not outlive this process, however that ends.
-        argv = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+        argv = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot",
+                "-display", "none",
                 "-machine", f"{kernel.machine},usb=off,hpet=off,i8042=on", "-m", str(memory), "-smp", str(processors),
                 "-kernel", kernel.image, "-initrd", initrd, "-append", f"{COMMAND_LINE} {kernel.command_line}".strip(),
                 *ACCELERATORS[accelerator],
@@ -115,8 +116,8 @@ class Machine:
 
 
 ACCELERATORS = {
-    # Without what is quick in hardware only: "rep movsb" of any length (here a loop of bytes, by which the kernel would clear
-    # and copy all pages), a fifth level of page tables, protection keys of pages.
+    # Without what is quick in hardware only: "rep movsb" of any length (here a loop of bytes, by which the kernel would
+    # clear and copy all pages), a fifth level of page tables, protection keys of pages.
     "tcg": ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-erms,-la57,-pku"),
     "kvm": ("-accel", "kvm", "-cpu", "host"),
 }

@@ -281,7 +281,8 @@ def one_at_a_time(options):
     """A lock of the machine, as guests that run beside each other cannot measure anything."""
     if options.no_wait:
         return contextlib.nullcontext()
-    return locked(pathlib.Path("/tmp") / f"usiw-vm-{os.getuid()}.lock", "waiting for another guest on this machine to end")
+    return locked(pathlib.Path("/tmp") / f"usiw-vm-{os.getuid()}.lock",
+                  "waiting for another guest on this machine to end")
 
 
 def run_guest(options, command, interactive=False):

@@ -26,7 +26,8 @@ def other_host():
                 run("ip", "addr", "add", f"{six}/64", "dev", device, "nodad", where=at)
                 run("ip", "link", "set", device, "up", where=at)
             for device, at in (("va", ""), ("vb", where)):
-                until(lambda d=device, a=at: "state UP" in run("ip", "-o", "link", "show", "dev", d, where=a), "carrier")
+                until(lambda d=device, a=at: "state UP" in run("ip", "-o", "link", "show", "dev", d, where=a),
+                      "carrier")
             yield where
             run("ip", "link", "del", "va")  # it would go with the other namespace, some time later
         finally:

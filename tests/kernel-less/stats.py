@@ -11,8 +11,8 @@ USIW = str(pathlib.Path(os.environ["USIW_RUN"]).resolve().parents[1] / "tools" /
 
 def stat(*words, by=()):
     """Exit status and output; the text or the document that it prints."""
-    done = subprocess.run([*by, USIW, "stat", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run([*by, USIW, "stat", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""The raw ABIs, without libibverbs, librdmacm and the provider: the cases of tests/kmod/uapi_test that need no netdev of the
-module's get the same answers, errors included, from usiw-run."""
+"""The raw ABIs, without libibverbs, librdmacm and the provider: the cases of tests/kmod/uapi_test that need no netdev
+of the module's get the same answers, errors included, from usiw-run."""
 
 import errno
 import os

@@ -31,7 +31,8 @@ def test_data_survives(usiw_run, options):
 
 
 def test_everything_is_lost(usiw_run):
-    """The client's work request completes with RETRY_EXC_ERR; nobody waits for ever. (rping's exit status says nothing.)"""
+    """The client's work request completes with RETRY_EXC_ERR; nobody waits for ever. (rping's exit status says
+    nothing.)"""
     port = next_port()
     server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-p", port]).wait_listening(port)
     client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-C", 5], ["--loss", "1"])
@@ -70,7 +71,8 @@ def test_killed_connection(usiw_run):
 
 
 @pytest.mark.parametrize("option, value", [("--loss", "2"), ("--loss", "x"), ("--reorder", "-1"), ("--delay", "50"),
-                                           ("--delay", "1h"), ("--seed", "-1"), ("--fail-wr", "1.5"), ("--kill-after", "")])
+                                           ("--delay", "1h"), ("--seed", "-1"), ("--fail-wr", "1.5"),
+                                           ("--kill-after", "")])
 def test_wrong_values(usiw_run, option, value):
     proc = usiw_run(["true"], [option, value])
     assert proc.wait() == 2

@@ -68,12 +68,14 @@ def test_killed_peer_is_told(usiw_run, other_host, kinds):
 
 @pytest.fixture
 def traffic(usiw_run, other_host):
-    """traffic(kinds, prefix): server and client that exchange data until they are killed; the client runs behind `prefix`."""
+    """traffic(kinds, prefix): server and client that exchange data until they are killed; the client runs behind
+    `prefix`."""
     def start(kinds, prefix=()):
         port = next_port()
         server = Proc([*other_host.split(), usiw_run.path, "--port", kinds[0], "rping", "-s", "-a", B4, "-p",
                        str(port)]).wait_listening(port)
-        client = Proc([*prefix, usiw_run.path, "--port", kinds[1], "rping", "-c", "-a", B4, "-p", port, "-C", 100000000])
+        client = Proc(
+            [*prefix, usiw_run.path, "--port", kinds[1], "rping", "-c", "-a", B4, "-p", port, "-C", 100000000])
         both_ends.extend((server, client))
         until(lambda: frames("va") > started + 100, "traffic")
         return server, client
@@ -120,8 +122,8 @@ def test_packet_port_that_cannot_be_made(traffic):
 @pytest.mark.parametrize("end", ["server", "client"])
 @pytest.mark.parametrize("pair", [("auto", "auto"), ("socket", "auto"), ("auto", "socket")], ids="-".join)
 def test_mac_changes(traffic, other_host, pair, end):
-    """One end's interface gets another MAC under a connection; both go on. With packets that end says so to its neighbour; a
-    kernel says nothing until it has something to send."""
+    """One end's interface gets another MAC under a connection; both go on. With packets that end says so to its
+    neighbour; a kernel says nothing until it has something to send."""
     server, client = traffic(pair)
     device, where, kind, peer = {"server": ("vb", other_host, pair[0], A4), "client": ("va", "", pair[1], B4)}[end]
     was = mac_of(device, where)
@@ -264,8 +266,8 @@ def test_one_address_on_two_links(usiw_run, other_host, two_links):
 
 @pytest.mark.parametrize("own", [[], ["bind", "::", 0], ["bind", "fe80::78%va", 0]], ids=["none", "any", "named"])
 def test_one_listener_for_all_links(usiw_run, other_host, two_links, kinds, own):
-    """A listener on all addresses, and who connects to the same address of one link and of the other: the route says from
-    where, or the id is bound to all or to an address. Each link carries its own connection."""
+    """A listener on all addresses, and who connects to the same address of one link and of the other: the route says
+    from where, or the id is bound to all or to an address. Each link carries its own connection."""
     port = next_port()
     server = Proc([*other_host.split(), usiw_run.path, "--port", kinds[0], CM_USER, "bind", "::", port, "listen",
                    "serve", 2])

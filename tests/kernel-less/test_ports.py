@@ -108,7 +108,8 @@ def test_a_name_that_somebody_else_has_taken(usiw_run):
 
 
 def test_packets_need_rights(usiw_run):
-    proc = usiw_run(["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", usiw_run.path, "--port", "packet", "true"])
+    proc = usiw_run(
+        ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", usiw_run.path, "--port", "packet", "true"])
     assert proc.wait() == 2
     assert "CAP_NET_RAW" in proc.output
 
@@ -116,6 +117,7 @@ def test_packets_need_rights(usiw_run):
 def test_faults_work_on_memory_too(usiw_run):
     options = ["--port", "shm", "--loss", "0.05", "--reorder", "0.05", "--seed", "3"]
     port = next_port()
-    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port], options).wait_listening(port)
+    server = usiw_run(["rping", "-s", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port],
+                      options).wait_listening(port)
     usiw_run(["rping", "-c", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port], options).expect(0)
     server.expect(0)

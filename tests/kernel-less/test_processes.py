@@ -36,7 +36,8 @@ def test_no_rights_at_all():
 
 
 def test_killed_client_is_told(usiw_run):
-    """kill -9: the server's process is told by the watcher, and ends. (It does not have to find out by time-outs: status 12.)"""
+    """kill -9: the server's process is told by the watcher, and ends. (It does not have to find out by time-outs:
+    status 12.)"""
     port = next_port()
     server = rping_server(usiw_run, port)
     client = usiw_run(["rping", "-c", "-a", SERVER_IP, "-p", port, "-v"])
@@ -48,8 +49,8 @@ def test_killed_client_is_told(usiw_run):
 
 
 def test_a_peer_that_is_gone_costs_nothing(usiw_run):
-    """Datagrams to a port that nobody has any more are answered by ICMP. The server goes on to serve another connection at the
-    same port, and sleeps while that one is idle."""
+    """Datagrams to a port that nobody has any more are answered by ICMP. The server goes on to serve another connection
+    at the same port, and sleeps while that one is idle."""
     port = next_port()
     socket = ["--port", "socket"]
     server = usiw_run([TRAFFIC, "server", "--to", SERVER_IP, "--port", port, "--events"], socket).wait_listening(port)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Programs as Debian has them, unchanged, under usiw-run: those that once were turned away, and why they are not now."""
+"""Programs as Debian has them, unchanged, under usiw-run: those that once were turned away, and why they are not
+now."""
 
 import glob
 import re
@@ -31,7 +32,8 @@ def place(request, other_host):
     return Place("", "127.0.0.1") if request.param == "this-host" else Place(other_host, B4)
 
 
-@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]], ids=["msg", "rxm"])
+@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]],
+                         ids=["msg", "rxm"])
 def test_libfabric(usiw_run, place, options):
     """It asks for all rights to memory; and, by a bind to 127.0.0.1, for the address that it offers to other hosts."""
     port = next_port()
@@ -43,7 +45,8 @@ def test_libfabric(usiw_run, place, options):
 
 
 def test_rping_with_a_qp_of_its_own(usiw_run):
-    """It leads its QP through INIT, RTR and RTS itself, at the client when rdma_cm has connected it, and then calls rdma_establish()."""
+    """It leads its QP through INIT, RTR and RTS itself, at the client when rdma_cm has connected it, and then calls
+    rdma_establish()."""
     port = next_port()
     options = ["-a", SERVER_IP, "-p", port, "-C", 5, "-V", "-q"]
     server = usiw_run(["rping", "-s", *options]).wait_listening(port)
@@ -82,7 +85,8 @@ def test_qperf(usiw_run, place):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_open_mpi(usiw_run, tmp_path, other_host, ranks):
     """All ranks on this host; usiw-run in front of mpirun reaches all that it starts."""
-    out = usiw_run(["mpirun", "--oversubscribe", "-np", ranks, *mpi.BY_VERBS, mpi.build(tmp_path)], env=mpi.ENVIRONMENT).expect(0, 90)
+    out = usiw_run(["mpirun", "--oversubscribe", "-np", ranks, *mpi.BY_VERBS,
+                    mpi.build(tmp_path)], env=mpi.ENVIRONMENT).expect(0, 90)
     assert mpi.expected(ranks) in out
 
 
@@ -105,15 +109,16 @@ def bound_udp_sockets(port, pid):
 
 
 def test_iperf_by_rsockets(usiw_run, place):
-    """Another preloaded library, whose table of descriptors the making of usiw-run's watcher once tore. It makes rsockets of
-    TCP sockets; what cannot be one stays one, so look at what listens. To the other host by raw packets: DPDK's own
-    sockets are none of the program's."""
+    """Another preloaded library, whose table of descriptors the making of usiw-run's watcher once tore. It makes
+    rsockets of TCP sockets; what cannot be one stays one, so look at what listens. To the other host by raw packets:
+    DPDK's own sockets are none of the program's."""
     port = next_port()
     preload = {"LD_PRELOAD": RSPRELOAD}
     server = place.start(usiw_run, ["iperf", "-s", "-p", port], env=preload).wait_listening(port)
     assert bound_udp_sockets(port, server.pid) > 0
     for _ in range(2):
-        assert "bits/sec" in usiw_run(["iperf", "-c", place.address, "-p", port, "-n", "20M"], env=preload).expect(0, 30)
+        assert "bits/sec" in usiw_run(["iperf", "-c", place.address, "-p", port, "-n", "20M"],
+                                      env=preload).expect(0, 30)
     server.kill()
     assert "bits/sec" in server.output
 
@@ -121,7 +126,9 @@ def test_iperf_by_rsockets(usiw_run, place):
 def test_sanitized_program(usiw_run, tmp_path):
     """The runtime of AddressSanitizer, preloaded, insists on being the first library."""
     source = tmp_path / "p.c"
-    source.write_text("#include <infiniband/verbs.h>\nint main(void) { int n; return !ibv_get_device_list(&n) || n != 1; }\n")
+    source.write_text(
+        "#include <infiniband/verbs.h>\nint main(void) { int n; return !ibv_get_device_list(&n) || n != 1; }\n")
     subprocess.run(["gcc", "-fsanitize=address", "-o", tmp_path / "p", source, "-libverbs"], check=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE,
+                             text=True).stdout.strip()
     usiw_run([tmp_path / "p"], env={"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}).expect(0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""What README and docs/examples tell people to type is there: make targets, files, packages. (Whether it works shows only
-where it is typed.)"""
+"""What README and docs/examples tell people to type is there: make targets, files, packages. (Whether it works shows
+only where it is typed.)"""
 
 import os
 import pathlib
@@ -37,11 +37,16 @@ def make_words(text):
 def test_make_targets():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = {word for line in re.findall(r"^([\w. -]+):(?!=)", makefile, re.M) for word in line.split()}
-    named = {word for page in PAGES for line in code_of(page).splitlines() for word in make_words(line.partition("#")[0].partition("&&")[0])}
+    named = {
+        word
+        for page in PAGES for line in code_of(page).splitlines()
+        for word in make_words(line.partition("#")[0].partition("&&")[0])
+    }
     named |= {word for path in EXAMPLES for line in path.read_text(encoding="utf-8").splitlines() if "/usiw" in line
               for word in make_words(line)}
     assert "install-local" in named and "check-debug" in named
-    assert {word for word in named if word not in targets and not word.startswith("module-") and "=" not in word} == set()
+    assert {word
+            for word in named if word not in targets and not word.startswith("module-") and "=" not in word} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -49,8 +54,10 @@ def test_files_that_pages_name(page):
     text = page.read_text(encoding="utf-8")
     missing = [link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (page.parent / link).exists()]
     code = code_of(page)
-    missing += [path for path in re.findall(r"(?:^|[\s(])((?:scripts|docs|tests)/[\w./-]*\w)", code, re.M)
-                if not re.search("NAME|TARGET", path) and not list(ROOT.glob(path + "*")) and not (BUILD / path).exists()]
+    missing += [
+        path for path in re.findall(r"(?:^|[\s(])((?:scripts|docs|tests)/[\w./-]*\w)", code, re.M)
+        if not re.search("NAME|TARGET", path) and not list(ROOT.glob(path + "*")) and not (BUILD / path).exists()
+    ]
     missing += [path for path in re.findall(r"\bbuild/((?:run|provider|tools)/[\w./-]*\w)", code)
                 if not list(BUILD.glob(path + "*"))]
     assert missing == []
@@ -77,13 +84,20 @@ def owners(path):
     """The packages that have a file; dpkg knows it as from before or behind the merge of /lib and /usr/lib."""
     names = {path, os.path.realpath(path)}
     names |= {name.removeprefix("/usr") for name in names}
-    found = subprocess.run(["dpkg-query", "-S", *names], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, text=True)
+    found = subprocess.run(["dpkg-query", "-S", *names],
+                           stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL,
+                           check=False,
+                           text=True)
     return {line.partition(":")[0] for line in found.stdout.splitlines()}
 
 
 def test_image_has_every_library():
     """What the installed files are linked with comes with the packages of the image."""
-    files = [BUILD / "run" / "usiw-run", BUILD / "run" / "libusiw-run.so", BUILD / "provider" / "libusiw-rdmav34.so", BUILD / "tools" / "usiw"]
+    files = [
+        BUILD / "run" / "usiw-run", BUILD / "run" / "libusiw-run.so", BUILD / "provider" / "libusiw-rdmav34.so",
+        BUILD / "tools" / "usiw"
+    ]
     packages = with_dependencies(runtime_packages() | {"apt"})  # which is in every image
     libraries = {path for file in files for path in re.findall(r"=> (/\S+)", output("ldd", str(file)))}
     assert len(libraries) > 5

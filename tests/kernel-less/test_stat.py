@@ -26,7 +26,8 @@ def qps(device, pid):
 def pair(usiw_run):
     """A server and a client with traffic, each with a device of a name of its own."""
     port = next_port()
-    server = usiw_run([TRAFFIC, "server", "--to", SERVER_IP, "--port", port], ["--device", "stat_s"]).wait_listening(port, spins=True)
+    server = usiw_run([TRAFFIC, "server", "--to", SERVER_IP, "--port", port],
+                      ["--device", "stat_s"]).wait_listening(port, spins=True)
     client = usiw_run([TRAFFIC, "client", "--from", "127.0.0.2", "--to", SERVER_IP, "--port", port, "--seconds", 300],
                       ["--device", "stat_c"])
     until(lambda: any(q["counters"]["comp_ok"] > 100 for q in qps("stat_c", client.pid)), "traffic")

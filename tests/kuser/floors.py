@@ -11,8 +11,8 @@ import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
 FLOORS = [["device", "addr", "mr"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
-          ["follow", "verbs"],
-          ["conn_run + conn_act + qp + iwcm_quirks", "srq"], ["cq", "restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
+          ["follow", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "srq"],
+          ["cq", "restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 
 
 def symbols(path):
@@ -27,7 +27,10 @@ def symbols(path):
 
 def uses(paths):
     """{file: {file: names that it uses of it}}"""
-    table = {pathlib.Path(path).name.removesuffix(".o").removesuffix(".c").removeprefix("usiw_"): symbols(path) for path in paths}
+    table = {
+        pathlib.Path(path).name.removesuffix(".o").removesuffix(".c").removeprefix("usiw_"): symbols(path)
+        for path in paths
+    }
     return {user: {owner: names & defined for owner, (defined, _) in table.items() if owner != user and names & defined}
             for user, (_, names) in table.items()}
 
@@ -40,8 +43,11 @@ def main(paths):
     wrong = [f"{name}: on no floor of {__file__}" for name in table if name not in floor]
     wrong += [f"on a floor, but not in kmod/: {name}" for name in floor if name not in table]
     for user, owners in table.items():
-        wrong += [f"usiw_{user}.c uses usiw_{owner}.c, which is not below it: {', '.join(sorted(names))}" for owner, names in owners.items()
-                  if room.get(owner) != room.get(user) and floor.get(owner, -1) >= floor.get(user, -1)]
+        wrong += [
+            f"usiw_{user}.c uses usiw_{owner}.c, which is not below it: {', '.join(sorted(names))}"
+            for owner, names in owners.items()
+            if room.get(owner) != room.get(user) and floor.get(owner, -1) >= floor.get(user, -1)
+        ]
     print("\n".join(wrong) if wrong else f"{len(table)} files on {len(FLOORS)} floors")
     return 1 if wrong or not table else 0
 

@@ -16,13 +16,15 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 LUA = os.path.join(ROOT, "tools/wireshark/usiw.lua")
 BUILD = os.environ.get("USIW_BUILD", os.path.join(ROOT, "build"))
 
-FIELDS = ["frame.number", "psn", "ack_psn", "opcode", "flags", "credit", "echo", "cm.version", "cm.ird", "cm.ord", "cm.mtu",
-          "cm.window", "cm.features", "cm.reason", "cm.private_data", "sack.have", "ddp.tagged", "ddp.last", "rdmap.opcode",
-          "ddp.stag", "ddp.to", "ddp.inv_stag", "ddp.qn", "ddp.msn", "ddp.mo", "ddp.length", "ddp.payload",
-          "read.sink_stag", "read.sink_to", "read.size", "read.src_stag", "read.src_to", "term.layer", "term.etype",
-          "term.ecode", "term.seg_len", "term.ddp", "term.read", "imm.data", "imm.length", "atomic.op", "atomic.id",
-          "atomic.stag", "atomic.to", "atomic.add_swap", "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask",
-          "found.id", "found.value", "ce"]
+FIELDS = [
+    "frame.number", "psn", "ack_psn", "opcode", "flags", "credit", "echo", "cm.version", "cm.ird", "cm.ord", "cm.mtu",
+    "cm.window", "cm.features", "cm.reason", "cm.private_data", "sack.have", "ddp.tagged", "ddp.last", "rdmap.opcode",
+    "ddp.stag", "ddp.to", "ddp.inv_stag", "ddp.qn", "ddp.msn", "ddp.mo", "ddp.length", "ddp.payload", "read.sink_stag",
+    "read.sink_to", "read.size", "read.src_stag", "read.src_to", "term.layer", "term.etype", "term.ecode",
+    "term.seg_len", "term.ddp", "term.read", "imm.data", "imm.length", "atomic.op", "atomic.id", "atomic.stag",
+    "atomic.to", "atomic.add_swap", "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask", "found.id",
+    "found.value", "ce"
+]
 
 
 def tshark(*words):
@@ -45,7 +47,14 @@ def seen_by_tshark(path, extra=()):
 
 def expected(d):
     """{field: value} that the decoder finds; what it does not find is not compared."""
-    found = {"psn": d.psn, "ack_psn": d.ack_psn, "opcode": d.opcode, "flags": d.flags, "credit": d.credit, "echo": d.echo}
+    found = {
+        "psn": d.psn,
+        "ack_psn": d.ack_psn,
+        "opcode": d.opcode,
+        "flags": d.flags,
+        "credit": d.credit,
+        "echo": d.echo
+    }
     if d.flags & u.F_TELLS_CE:
         found["ce"] = (d.flags & u.F_CE_COUNT) >> u.CE_SHIFT
     b = d.body
@@ -70,7 +79,8 @@ def expected(d):
         if b.found:
             found |= dict(zip(("found.id", "found.value"), b.found))
         if b.term:
-            found |= dict(zip(("term.layer", "term.etype", "term.ecode", "term.seg_len", "term.ddp", "term.read"), b.term))
+            found |= dict(
+                zip(("term.layer", "term.etype", "term.ecode", "term.seg_len", "term.ddp", "term.read"), b.term))
     return found
 
 
@@ -160,10 +170,19 @@ def test_every_kind_of_datagram(tmp_path):
 
 
 BAD = [
-    b"", b"\0" * 13, w.trp(1, 2, 0, credit=9), w.trp(1, 2, 0, credit=9, payload=b"\xc1\x40" + b"\0" * 11),
-    w.trp(1, 2, 0, credit=9, payload=b"\x41\x43" + b"\0" * 15), w.trp(1, 2, 9), w.trp(1, 2, 15, 0xfff),
-    w.trp(2000, 2, 5, credit=9), w.trp(900, 2, 5, credit=9, payload=b"\0"), w.trp(20, 2, 5, credit=9, payload=b"\xff" * 40),
-    w.trp(1, 2, 1, payload=b"\1"), w.trp(1, 2, 3, payload=b"\1"), w.trp(1, 2, 2, payload=b"\2" * 40),
+    b"",
+    b"\0" * 13,
+    w.trp(1, 2, 0, credit=9),
+    w.trp(1, 2, 0, credit=9, payload=b"\xc1\x40" + b"\0" * 11),
+    w.trp(1, 2, 0, credit=9, payload=b"\x41\x43" + b"\0" * 15),
+    w.trp(1, 2, 9),
+    w.trp(1, 2, 15, 0xfff),
+    w.trp(2000, 2, 5, credit=9),
+    w.trp(900, 2, 5, credit=9, payload=b"\0"),
+    w.trp(20, 2, 5, credit=9, payload=b"\xff" * 40),
+    w.trp(1, 2, 1, payload=b"\1"),
+    w.trp(1, 2, 3, payload=b"\1"),
+    w.trp(1, 2, 2, payload=b"\2" * 40),
     w.trp(1, 2, 0, credit=9, payload=w.untagged(7, 2, 1, payload=b"\0\0\xe0")),
     w.trp(1, 2, 0, credit=9, payload=w.untagged(7, 2, 1, payload=b"\0\0\xe0\0")),
     w.trp(1, 2, 0, credit=9, payload=w.untagged(7, 2, 1, payload=b"\xff" * 30)),

@@ -35,8 +35,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Reports:
-    """Tells what failed, and why, at once: the run may be cut off before its summary. And how long the cases of programs
-    took, each of which pytest sees only as a part of the first."""
+    """Tells what failed, and why, at once: the run may be cut off before its summary. And how long the cases of
+    programs took, each of which pytest sees only as a part of the first."""
 
     def __init__(self, config):
         self.config = config
@@ -70,14 +70,15 @@ def pytest_generate_tests(metafunc):
 
 
 def cuts_wire(case):
-    """True for cases that cut the wire, listen to it, or share its ports: under usiw-run no shared memory may stand in for
-    it."""
+    """True for cases that cut the wire, listen to it, or share its ports: under usiw-run no shared memory may stand in
+    for it."""
     return case.name.startswith(("peer-gone/", "tos/", "port/"))
 
 
 @pytest.fixture(scope="session")
 def case_results(request):
-    """{(program, name): Result}; a program runs once, with all of its cases that are selected (those that cut the wire apart)."""
+    """{(program, name): Result}; a program runs once, with all of its cases that are selected (those that cut the wire
+    apart)."""
     selected = {}
     for item in request.session.items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")

@@ -36,8 +36,8 @@ class Capture:
 
 
 def judge(datagrams):
-    """No problem in any datagram or in any of the connections. In the order of their time stamps: the device's own socket
-    may hear of a datagram, and have it answered, ahead of tcpdump's."""
+    """No problem in any datagram or in any of the connections. In the order of their time stamps: the device's own
+    socket may hear of a datagram, and have it answered, ahead of tcpdump's."""
     import usiw_decode
     assert datagrams
     problems = usiw_decode.check_stream(sorted(datagrams, key=lambda datagram: datagram.time))
@@ -64,9 +64,13 @@ def test_every_operation(tmp_path):
 def test_refusals_and_errors(tmp_path):
     """Terminate, REJECT, RESET."""
     capture = Capture(tmp_path / "errors.pcap")
-    chosen = [c for c in cases.list_cases("verbs_errors") if c.name in ("remote/unknown-rkey", "remote/receive-too-short")]
-    chosen_cm = [c for c in cases.list_cases("cm_cases")
-                 if c.name in ("private-data/reject", "connect/closed-port-is-REJECTED", "private-data/connect-and-accept")]
+    chosen = [
+        c for c in cases.list_cases("verbs_errors") if c.name in ("remote/unknown-rkey", "remote/receive-too-short")
+    ]
+    chosen_cm = [
+        c for c in cases.list_cases("cm_cases")
+        if c.name in ("private-data/reject", "connect/closed-port-is-REJECTED", "private-data/connect-and-accept")
+    ]
     for program, some in (("verbs_errors", chosen), ("cm_cases", chosen_cm)):
         results = cases.run_cases(program, some)
         assert all(r.passed for r in results.values()), results

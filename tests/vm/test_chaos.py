@@ -183,8 +183,8 @@ def test_link_delete_while_waiting():
 @pytest.mark.core
 @pytest.mark.parametrize("moment", ["pending", "unanswered", "established"])
 def test_link_delete_while_the_peer_is_silent(moment):
-    """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes all the
-    same, and whoever waits for that peer is told."""
+    """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes
+    all the same, and whoever waits for that peer is told."""
     port = next_port()
     server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
     if moment == "pending":
@@ -213,7 +213,8 @@ DEAF_LISTENER = r"port \d+ is in use: who listens there on all addresses hears n
 
 
 def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
-    """rdma_cm repeats its listeners on a new device. One whose port is somebody else's by then costs nobody the device."""
+    """rdma_cm repeats its listeners on a new device. One whose port is somebody else's by then costs nobody the
+    device."""
     expected.messages += [DEAF_LISTENER, r"cma_listen_on_dev, error -98"]
     port = next_port()
     server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port]).wait_listening(port)

@@ -42,8 +42,10 @@ def test_rping_on_any_address():
 def test_one_port_in_both_namespaces():
     """A wildcard listener in each, on one port: nothing crosses."""
     port = next_port()
-    servers = {site: Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port, "-C", 5, "-v"], where=site.where).wait_listening(port)
-               for site in (A, B)}
+    servers = {
+        site: Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port, "-C", 5, "-v"], where=site.where).wait_listening(port)
+        for site in (A, B)
+    }
     run("rping", "-c", "-a", B.ip, "-p", port, "-C", 5, where=A.where)
     assert "rdma-ping-4" in servers[B].expect(0)
     assert servers[A].status is None
@@ -77,7 +79,9 @@ def _pods(tmp_path):
     script = tmp_path / "pod"
     script.write_text(POD, encoding="ascii")
     with devices_for_all():
-        yield [unprivileged(site._replace(where=f"{site.where} unshare --mount sh {script} {site.dev}")) for site in (A, B)]
+        yield [
+            unprivileged(site._replace(where=f"{site.where} unshare --mount sh {script} {site.dev}")) for site in (A, B)
+        ]
 
 
 def test_unprivileged_pod_sees_one_device(pods):
@@ -158,7 +162,8 @@ def test_netdev_in_another_namespace_than_the_device(expected):
 
 
 def test_pod_ends_under_traffic(expected):
-    """Last of all: B's namespace is deleted with its device and a server in it; device and wire go, A's client is told."""
+    """Last of all: B's namespace is deleted with its device and a server in it; device and wire go, A's client is
+    told."""
     expected.state_changes = True
     server = Server()
     client = server.client("--seconds", 90)

@@ -25,8 +25,10 @@ class Flood:
     def __init__(self, what, port, victim=B):
         self.what = what
         attacker = A if victim is B else B
-        self.proc = Proc([path_of("hostile"), "flood", "--netdev", attacker.netdev, "--mac", mac_of(victim.netdev), "--to", victim.ip,
-                          "--port", port, "--what", what, "--watch", victim.netdev])
+        self.proc = Proc([
+            path_of("hostile"), "flood", "--netdev", attacker.netdev, "--mac",
+            mac_of(victim.netdev), "--to", victim.ip, "--port", port, "--what", what, "--watch", victim.netdev
+        ])
         self.proc.wait_for("^flooding")
 
     def running(self):
@@ -45,8 +47,12 @@ class Flood:
 def way_back():
     """B sends what is for the forged addresses to A's Ethernet address, as to a router."""
     router = "10.9.0.254"
-    objects = [f"neigh {{}} {router} lladdr {mac_of(A.netdev)} dev {B.netdev}", f"route {{}} 198.18.0.0/15 via {router} dev {B.netdev} onlink table 102",
-               f"rule {{}} from {B.ip} to 198.18.0.0/15 pref 1102 lookup 102", "rule {} from 0.0.0.0/32 to 198.18.0.0/15 pref 1103 lookup 102"]
+    objects = [
+        f"neigh {{}} {router} lladdr {mac_of(A.netdev)} dev {B.netdev}",
+        f"route {{}} 198.18.0.0/15 via {router} dev {B.netdev} onlink table 102",
+        f"rule {{}} from {B.ip} to 198.18.0.0/15 pref 1102 lookup 102",
+        "rule {} from 0.0.0.0/32 to 198.18.0.0/15 pref 1103 lookup 102"
+    ]
     ip(*(line.format("add") for line in objects))
     yield
     ip(*(line.format("del") for line in reversed(objects)))
@@ -91,7 +97,9 @@ def test_requests_at_a_listener(tmp_path):
     client = persist(server, tmp_path, "--events")
     before, counters, pairs = watch.kernel_memory_kb()[0], statistics(B.dev), queue_pairs()
     flood = Flood("requests", server.port)
-    until(lambda: statistics(B.dev)["cm_backlog_full"] > counters["cm_backlog_full"] + 1000, "a full backlog", timeout=60)
+    until(lambda: statistics(B.dev)["cm_backlog_full"] > counters["cm_backlog_full"] + 1000,
+          "a full backlog",
+          timeout=60)
     rounds = sum(client.counters()[0])
     seconds, tries = connects_during(flood, server, 120)
     print(f"connected after {seconds:.1f} s at try {tries}")
@@ -109,7 +117,8 @@ def test_requests_at_a_listener(tmp_path):
 
 
 def test_repeated_requests_at_a_listener(tmp_path):
-    """The same 500 requests again and again look like clients that wait; but none of them can say what it was told to bring back."""
+    """The same 500 requests again and again look like clients that wait; but none of them can say what it was told to
+    bring back."""
     server = Server(B, "--events", "--strict", "--backlog", BACKLOG)
     client = persist(server, tmp_path)
     before, counters, pairs = watch.kernel_memory_kb()[0], statistics(B.dev), queue_pairs()
@@ -141,12 +150,17 @@ def test_at_live_connections(tmp_path, what, counters, victim):
     client = persist(server, tmp_path)
     before, memory = statistics(victim.dev), watch.kernel_memory_kb()[0]
     flood = Flood(what, server.port, victim)
-    dropped = lambda: {key: value - before[key] for key, value in statistics(victim.dev).items() if key.startswith("drop_") and value > before[key]}  # noqa: E731
+    dropped = lambda: {
+        key: value - before[key]
+        for key, value in statistics(victim.dev).items() if key.startswith("drop_") and value > before[key]
+    }  # noqa: E731
     until(lambda: sum(dropped().values()) > 1000 and all(counter in dropped() for counter in counters),
           f"drops being counted, {counters} among them", timeout=60)
     for _ in range(3):  # it goes on and on
         rounds = client.counters()[0]
-        until(lambda: all(now > then for now, then in zip(client.counters()[0], rounds)), "every connection moving data", timeout=60)
+        until(lambda: all(now > then for now, then in zip(client.counters()[0], rounds)),
+              "every connection moving data",
+              timeout=60)
         time.sleep(1)
     seconds, tries = connects_during(flood, server, 120)
     grown = watch.kernel_memory_kb()[0] - memory

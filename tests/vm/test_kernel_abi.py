@@ -31,5 +31,6 @@ def test_provider_of_another_version_says_so_in_one_line():
     proc = Proc([PROGRAMS / "open_device", A.dev], env={"RDMAV_DRIVERS": PROGRAMS / "libother"})
     assert proc.wait(20) == 0, proc.output
     said = [line for line in proc.output.splitlines() if "usiw:" in line]
-    assert len(said) == 1 and re.match(r"usiw: module speaks ABI \d+\.\.\d+, this provider 4000: ", said[0]), proc.output
+    assert len(said) == 1 and re.match(r"usiw: module speaks ABI \d+\.\.\d+, this provider 4000: ",
+                                       said[0]), proc.output
     assert proc.output.count(f"open: {errno.EPROTONOSUPPORT}") == 2, proc.output

@@ -47,5 +47,6 @@ def test_ucmatose(without):
 def test_perftest(tool, without):
     port = next_port()
     options = ["-R", "-F", "-p", str(port), "-s", "65536", "-n", "200"]
-    server_device, client_device = ("usiw0" if without == end else site.dev for end, site in (("server", B), ("client", A)))
+    server_device, client_device = ("usiw0" if without == end else site.dev
+                                    for end, site in (("server", B), ("client", A)))
     ends([tool, "-d", server_device, *options], [tool, "-d", client_device, *options, B.ip], port, without)

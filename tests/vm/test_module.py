@@ -47,7 +47,8 @@ def gid_of(device):
 
 @pytest.mark.core
 def test_unknown_netdev():
-    assert re.search(r"No such device|does not exist|Wrong netdev|Cannot find", link_add_fails("usiw9", "nonesuch0"), re.I)
+    assert re.search(r"No such device|does not exist|Wrong netdev|Cannot find", link_add_fails("usiw9", "nonesuch0"),
+                     re.I)
 
 
 @pytest.mark.core
@@ -232,8 +233,8 @@ def hardware_netdev():
 
 
 def test_hardware_netdev_outlives_its_namespace(nic):
-    """A virtual netdev goes with its namespace, hardware moves to the initial one: its device goes, under traffic, before
-    the namespace does, and another one can be made."""
+    """A virtual netdev goes with its namespace, hardware moves to the initial one: its device goes, under traffic,
+    before the namespace does, and another one can be made."""
     inside = "ip netns exec doomed"
     for _ in range(3):
         run("ip", "netns", "add", "doomed")
@@ -255,8 +256,9 @@ def test_hardware_netdev_outlives_its_namespace(nic):
         client.kill()
         server.kill()
         # The NIC comes up again as soon as it is back, which its old device may still hear of.
-        until(lambda: subprocess.run(["ip", "link", "set", nic, "up"], capture_output=True, check=False).returncode == 0,
-              "the NIC coming back")
+        until(
+            lambda: subprocess.run(["ip", "link", "set", nic, "up"], capture_output=True, check=False).returncode == 0,
+            "the NIC coming back")
         until(lambda: "usiw9" not in rdma_links(), "the device going with the namespace")
         run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", nic)
         run("rdma", "link", "delete", "usiw9")
@@ -264,7 +266,8 @@ def test_hardware_netdev_outlives_its_namespace(nic):
 
 
 def test_netdev_goes_while_its_device_is_made(expected):
-    """`ip link del` in the midst of `rdma link add`: either fails or both succeed, nothing is left and nothing waits."""
+    """`ip link del` in the midst of `rdma link add`: either fails or both succeed, nothing is left and nothing
+    waits."""
     # The core says so when it sees the netdev go.
     expected.messages += ["ib_query_port failed", "Couldn't set up InfiniBand P_Key/GID cache",
                           "Couldn't register device with driver model"]
@@ -329,7 +332,8 @@ def test_module_without_provider():
     """A program that does not find the provider: no device for it, libibverbs says so; nothing in the kernel."""
     proc = Proc(["ibv_devinfo", "-d", A.dev], env={"RDMAV_DRIVERS": "/nonexistent/libnone", "IBV_SHOW_WARNINGS": 1})
     assert proc.wait(20) != 0
-    assert re.search(r"No IB devices found|not found|Failed to|no userspace device-specific driver", proc.output), proc.output
+    assert re.search(r"No IB devices found|not found|Failed to|no userspace device-specific driver",
+                     proc.output), proc.output
 
 
 def test_provider_without_module():

@@ -99,8 +99,9 @@ def lost_in(client, seconds):
 @pytest.mark.parametrize("events", [pytest.param(False, marks=pytest.mark.provider), True],
                          ids=["polling", "events"])
 def test_peer_gone(events):
-    """All datagrams get lost: both ends end in bounded time, and all is cleaned up. (Which completion has which status is
-    the business of verbs_errors peer-gone/*; a client that only waits for an answer has nothing but a receive to flush.)"""
+    """All datagrams get lost: both ends end in bounded time, and all is cleaned up. (Which completion has which status
+    is the business of verbs_errors peer-gone/*; a client that only waits for an answer has nothing but a receive to
+    flush.)"""
     server = Server()
     client = server.client("--seconds", 120, *(["--events"] if events else []))
     client.wait_for("^connected")

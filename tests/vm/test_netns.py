@@ -48,7 +48,8 @@ def test_listener_takes_no_port_of_another_namespace():
 
 
 def test_new_device_beside_a_foreign_listener(expected):
-    """A device made in B while A listens on all addresses, on a port that is taken in B: rdma_cm knows it all the same."""
+    """A device made in B while A listens on all addresses, on a port that is taken in B: rdma_cm knows it all the
+    same."""
     expected.state_changes = True
     port = next_port()
     server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port], where=A.where).wait_listening(port)

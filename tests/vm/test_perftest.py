@@ -41,9 +41,10 @@ def test_all_sizes(tool):
     assert [row[0] for row in rows] == [2.0 ** i for i in range(1, 24)]
 
 
-# ib_send_bw -e sleeps until an event when it lacks a credit, which comes by RDMA WRITE and makes none: it hangs when its
-# server is more than some 340 messages behind the wire, which shared memory makes easy (681 posted, 681 complete, credit for
-# 511 more in its memory). With more rounds than its receive queue holds this does not happen at a netdev's speed.
+# ib_send_bw -e sleeps until an event when it lacks a credit, which comes by RDMA WRITE and makes none: it hangs when
+# its server is more than some 340 messages behind the wire, which shared memory makes easy (681 posted, 681 complete,
+# credit for 511 more in its memory). With more rounds than its receive queue holds this does not happen at a netdev's
+# speed.
 EVENT_MODE = ["ib_send_lat", "ib_read_lat", "ib_read_bw"] + (["ib_send_bw"] if WORLD == "module" else [])
 
 

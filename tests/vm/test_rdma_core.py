@@ -83,7 +83,9 @@ def must_pass(outcome):
 
 def must_not_pass(outcomes):
     """What the table says of these is still true. None of them may end its process, or not end."""
-    wrong = [f"{name} passes: the table should say so" for name, outcome in outcomes.items() if outcome.what == "passed"]
+    wrong = [
+        f"{name} passes: the table should say so" for name, outcome in outcomes.items() if outcome.what == "passed"
+    ]
     wrong += [f"{name}: {outcome.text}" for name, outcome in outcomes.items() if outcome.what == "died"]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Programs as Debian has them, unchanged, with the module: server at B, client at A. (Under usiw-run: tests/kernel-less.)"""
+"""Programs as Debian has them, unchanged, with the module: server at B, client at A. (Under usiw-run:
+tests/kernel-less.)"""
 
 import glob
 import re
@@ -31,7 +32,8 @@ def test_qperf():
     server.kill()
 
 
-@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]], ids=["msg", "rxm"])
+@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]],
+                         ids=["msg", "rxm"])
 def test_libfabric(options):
     port = next_port()
     common = ["fi_pingpong", *options, "-I", 20, "-S", 4096]

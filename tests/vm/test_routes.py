@@ -163,7 +163,9 @@ def test_path_mtu_is_learned_for_new_connections():
             client.wait(30)
             second = traffic(server, "--size", 30000)
             # What is longer than the interface allows is several datagrams.
-            sizes = [f.ip_bytes for f in wire.frames(2 * PATIENCE) if f.ports[0] != frame.ports[0] and f.ip_bytes <= 1500]
+            sizes = [
+                f.ip_bytes for f in wire.frames(2 * PATIENCE) if f.ports[0] != frame.ports[0] and f.ip_bytes <= 1500
+            ]
             assert sizes and 1300 < max(sizes) <= 1400, max(sizes, default=0)
         finally:
             run("ip", "route", "flush", "cache")
@@ -359,7 +361,8 @@ def test_raw_packets_vanish():
 @pytest.mark.core
 @pytest.mark.parametrize("port", ["packet", "socket"])
 def test_a_router_marks(monkeypatch, port):
-    """Congestion marks (ECN) on a part of what may be marked: the server sees them, the client is told, nothing is lost."""
+    """Congestion marks (ECN) on a part of what may be marked: the server sees them, the client is told, nothing is
+    lost."""
     monkeypatch.setenv("USIW_PORT", port)
     server = Server()
     client = traffic(server, "--size", 30000)

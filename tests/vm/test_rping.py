@@ -11,8 +11,11 @@ from support.procs import Proc
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("size", [pytest.param(64, marks=pytest.mark.provider), pytest.param(1472, marks=pytest.mark.provider),
-                                  pytest.param(4096, marks=pytest.mark.provider), 65535])
+@pytest.mark.parametrize("size", [
+    pytest.param(64, marks=pytest.mark.provider),
+    pytest.param(1472, marks=pytest.mark.provider),
+    pytest.param(4096, marks=pytest.mark.provider), 65535
+])
 def test_sizes(size):
     rping(size=size, count=20)
 
@@ -47,9 +50,9 @@ def test_ipv6():
 
 
 def test_persistent_server():
-    """rping -P takes one client after another, each in a thread, while an earlier one goes on. (It keeps one request in one
-    variable: of two that come before its main thread has looked, it forgets the first, whose client then waits for ever. So
-    no client starts here before the one before it is served.)"""
+    """rping -P takes one client after another, each in a thread, while an earlier one goes on. (It keeps one request in
+    one variable: of two that come before its main thread has looked, it forgets the first, whose client then waits for
+    ever. So no client starts here before the one before it is served.)"""
     port = next_port()
     server = Proc(["rping", "-s", "-P", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     client = ["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-V"]

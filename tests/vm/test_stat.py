@@ -15,7 +15,8 @@ from support.procs import PATIENCE, run
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's own")
 
-USIW = str(pathlib.Path(os.environ.get("USIW_TOOL") or pathlib.Path(__file__).resolve().parents[2] / "build/tools/usiw"))
+USIW = str(pathlib.Path(
+    os.environ.get("USIW_TOOL") or pathlib.Path(__file__).resolve().parents[2] / "build/tools/usiw"))
 
 
 def stat(*words, site=A):
@@ -52,7 +53,9 @@ def test_qp_counters_and_totals():
         total = statistics(A.dev)
         assert total["tx_pkts"] >= before["tx_pkts"] + qp["counters"]["tx_pkts"]
 
-        shown = [e for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == client.pid]
+        shown = [
+            e for e in json.loads(run("rdma", "-j", "-dd", "resource", "show", "qp")) if e.get("pid") == client.pid
+        ]
         assert shown and shown[0]["drv_tx_pkts"] >= qp["counters"]["tx_pkts"], shown
         text = run(USIW, "stat", A.dev, "qp", qp["qpn"])
         assert f"pid {client.pid} comm traffic" in text, text

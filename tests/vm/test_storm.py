@@ -27,7 +27,8 @@ class Witness:
 
     def __init__(self, directory):
         self.server = Server(B, "--events", "--strict")
-        self.client = storm.Persist(A, B, self.server.port, f"{directory}/witness", "--size", 5000, "--events", "--pause-ms", 100)
+        self.client = storm.Persist(A, B, self.server.port, f"{directory}/witness", "--size", 5000, "--events",
+                                    "--pause-ms", 100)
 
     def stop(self):
         """Ends it and returns how many rounds it has done."""
@@ -71,15 +72,22 @@ def test_storm(request, tmp_path, capsys, expected):
         until(lambda: not world.sockets_left(), "the sockets of the namespaces being gone", timeout=30)
         calm = witness.stop()
         with capsys.disabled():
-            print(f"storm: {rounds} rounds (4 messages each) verified on {connects} connections, {failures} lost or refused; "
-                  f"{calm} rounds of the bystander on 2", flush=True)
+            print(
+                f"storm: {rounds} rounds (4 messages each) verified on {connects} connections, {failures} lost or refused; "
+                f"{calm} rounds of the bystander on 2",
+                flush=True)
             for what in sorted(outcomes):
                 print(f"storm:   {outcomes[what]:5} {what}", flush=True)
     except Failed as error:
-        raise AssertionError(f"step {number} ({', '.join(f.__name__ for f in step)}): {error}\nagain: {replay}") from error
+        raise AssertionError(
+            f"step {number} ({', '.join(f.__name__ for f in step)}): {error}\nagain: {replay}") from error
     finally:
         world.destroy()
-    resources = {device: {key: n for key, n in counts.items() if n} for device, counts in watch.rdma_resources().items()}
+    resources = {
+        device: {key: n
+                 for key, n in counts.items() if n}
+        for device, counts in watch.rdma_resources().items()
+    }
     assert not any(resources.values()), resources
     if before:
         for which, limit, what in ((0, 12000, "unreclaimable slab"), (1, 50000, "memory")):
@@ -87,6 +95,9 @@ def test_storm(request, tmp_path, capsys, expected):
                   f"{what} as before: {before[which]} kB, {watch.kernel_memory_kb()[which]} kB", timeout=60, every=2)
     for site in (A, B):
         subprocess.run(["rdma", "link", "delete", site.dev], check=True, timeout=30)
-    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0, "rmmod", timeout=30, every=0.3)
+    until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0,
+          "rmmod",
+          timeout=30,
+          every=0.3)
     reload_module()
     rping(count=3)

@@ -90,7 +90,8 @@ def test_port_and_reason_are_shown():
     server.stop()
 
 
-@pytest.mark.parametrize("wish, port", [("socket", "socket"), ("shm", "socket"), ("packet", "packet"), ("auto", "packet")])
+@pytest.mark.parametrize("wish, port", [("socket", "socket"), ("shm", "socket"), ("packet", "packet"),
+                                        ("auto", "packet")])
 def test_port_by_hand(wish, port, monkeypatch):
     server = Server(UB)
     monkeypatch.setenv("USIW_PORT", wish)
@@ -112,10 +113,11 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
 
 @pytest.mark.one_kernel("only a virtual link takes merged datagrams as one frame")
 @pytest.mark.core
-@pytest.mark.parametrize("server, client", [(UB, UA), (B, UA), (UB, A), (B, A)], ids=["neither", "server", "client", "both"])
+@pytest.mark.parametrize("server, client", [(UB, UA), (B, UA), (UB, A), (B, A)],
+                         ids=["neither", "server", "client", "both"])
 def test_long_messages_are_merged(server, client):
-    """They cross the virtual link as frames of many datagrams, whoever may use raw packets: for them such an end goes by
-    its socket."""
+    """They cross the virtual link as frames of many datagrams, whoever may use raw packets: for them such an end goes
+    by its socket."""
     def sent():
         return [int(run("cat", f"/sys/class/net/{A.netdev}/statistics/tx_{what}")) for what in ("bytes", "packets")]
     before = sent()
@@ -264,8 +266,8 @@ def test_a_data_socket_can_do_nothing_else():
     refused([errno.EINVAL], sock.setsockopt, socket.IPPROTO_IP, socket.IP_TOS, b"\2")
     assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) in (0, ecn_capable)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
-        # Whoever has the socket says what it likes at SOL_SOCKET, where the kernel does not ask the module: nobody else gets
-        # the port by it.
+        # Whoever has the socket says what it likes at SOL_SOCKET, where the kernel does not ask the module: nobody else
+        # gets the port by it.
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
             thief.setsockopt(socket.SOL_SOCKET, option, 1)
             with contextlib.suppress(PermissionError):
@@ -282,7 +284,8 @@ def test_a_data_socket_can_do_nothing_else():
 @pytest.mark.one_kernel("takes a socket out of the server's process")
 @pytest.mark.core
 def test_the_next_connection_has_a_socket_beside_one_that_shares_its_port_no_more():
-    """All connections of a listener have its port, and the kernel lets no other socket next to one without SO_REUSEPORT."""
+    """All connections of a listener have its port, and the kernel lets no other socket next to one without
+    SO_REUSEPORT."""
     server = Server(UB)
     first = live(server, UA)
     sock = steal(server.proc)

@@ -149,8 +149,8 @@ def test_both_families_are_taken_by_one(user, users):
         listener.expect(0)
 
 
-#: Tries to have a UDP port at addresses, with each option of SOL_SOCKET; prints what it got. What it gets it keeps until
-#: standard input ends.
+#: Tries to have a UDP port at addresses, with each option of SOL_SOCKET; prints what it got. What it gets it keeps
+#: until standard input ends.
 PLAIN = """import socket, sys
 for address in sys.argv[2:]:
     for option in (0, socket.SO_REUSEADDR, socket.SO_REUSEPORT):

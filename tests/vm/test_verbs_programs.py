@@ -19,8 +19,8 @@ def check(result):
 
 @pytest.fixture(scope="module")
 def silent_host():
-    """An address that is routed to the wire and resolves to a MAC that nobody has. On lo a route is enough (and lo has one
-    neighbour for all addresses)."""
+    """An address that is routed to the wire and resolves to a MAC that nobody has. On lo a route is enough (and lo has
+    one neighbour for all addresses)."""
     if A.netdev != "lo":
         run("ip", "neigh", "replace", SILENT_IP, "lladdr", "02:00:00:00:00:77", "dev", A.netdev, "nud", "permanent")
     run("ip", "route", "replace", SILENT_IP, "dev", A.netdev, "src", A.ip)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from . import procs
 
-PROGRAMS = pathlib.Path(os.environ.get("VM_PROGRAMS") or pathlib.Path(__file__).resolve().parents[3] / "build" / "tests" / "vm")
+PROGRAMS = pathlib.Path(
+    os.environ.get("VM_PROGRAMS") or pathlib.Path(__file__).resolve().parents[3] / "build" / "tests" / "vm")
 
 
 class Case(NamedTuple):

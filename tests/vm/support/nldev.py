@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""What `rdma resource show` shows, without a program: it is asked after each test, and a start costs 0.2 s in a guest."""
+"""What `rdma resource show` shows, without a program: it is asked after each test, and a start costs 0.2 s in a
+guest."""
 
 import os
 import socket

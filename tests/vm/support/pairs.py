@@ -107,8 +107,9 @@ class Server:
 
 
 def srq_pairs(program, *roles):
-    """A server of `program` with an SRQ at B, and peers of these roles at A; the server listens. All of them poll, and so
-    does a thread of each: beside a dozen of those RCU's own threads starve on the debug kernel, so there two peers do."""
+    """A server of `program` with an SRQ at B, and peers of these roles at A; the server listens. All of them poll, and
+    so does a thread of each: beside a dozen of those RCU's own threads starve on the debug kernel, so there two peers
+    do."""
     if PATIENCE > 1:
         roles = (roles[0], roles[-1])
     server = Proc([path_of(program), "server", B.ip, len(roles)], where=B.where)

@@ -42,8 +42,11 @@ class Persist:
         self.path = path
         with open(path, "wb") as f:
             f.write(bytes(3 * 8 * 8))
-        self.proc = Proc([path_of("traffic"), "persist", "--progress", path, "--from", site.ip, "--to", to.ip, "--port", port,
-                          "--connections", self.CONNECTIONS, *options], where=site.where)
+        self.proc = Proc([
+            path_of("traffic"), "persist", "--progress", path, "--from", site.ip, "--to", to.ip, "--port", port,
+            "--connections", self.CONNECTIONS, *options
+        ],
+                         where=site.where)
 
     def counters(self):
         """(rounds, connects, failures), each a list by connection."""
@@ -113,8 +116,9 @@ class Server:
         """Starts it and waits until it listens."""
         self.killed = False
         options = ["--events"] if self.rng.random() < 0.95 else []  # one that polls slows all others down
-        self.proc = Proc([path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port, *options],
-                         where=self.site.where)
+        self.proc = Proc(
+            [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port, *options],
+            where=self.site.where)
         self.proc.wait_for(r"^listening \d+")
 
     def ended(self):
@@ -130,8 +134,10 @@ class World:
         self.rng = random.Random(seed)
         self.type = device_type
         self.directory = tempfile.mkdtemp(prefix="storm-")
-        self.sites = [Site(f"{device_type}-{n}", f"10.77.0.{i + 1}", "", f"storm{n}", f"storm-{n}", f"ip netns exec storm-{n}")
-                      for i, n in enumerate("xy")]
+        self.sites = [
+            Site(f"{device_type}-{n}", f"10.77.0.{i + 1}", "", f"storm{n}", f"storm-{n}", f"ip netns exec storm-{n}")
+            for i, n in enumerate("xy")
+        ]
         self.device_goes = False  # programs may say so and end
         for site in self.sites:
             ip(f"netns add {site.ns}")
@@ -150,7 +156,8 @@ class World:
     def build_link(self):
         """The veth pair with addresses and a device at either end; the namespaces are there."""
         x, y = self.sites
-        ip(f"link add {x.netdev} mtu {self.MTU} netns {x.ns} type veth peer name {y.netdev} mtu {self.MTU} netns {y.ns}")
+        ip(f"link add {x.netdev} mtu {self.MTU} netns {x.ns} type veth peer name {y.netdev} mtu {self.MTU} netns {y.ns}"
+           )
         for site in self.sites:
             ip(f"addr add {site.ip}/24 dev {site.netdev}", "link set lo up", f"link set {site.netdev} up", ns=site.ns)
         self.add_devices()
@@ -160,21 +167,27 @@ class World:
         there = rdma_links()
         for site in self.sites:
             if site.dev not in there:
-                _tool([*site.where.split(), "rdma", "-b", "-"], f"link add {site.dev} type {self.type} netdev {site.netdev}\n", True)
+                _tool([*site.where.split(), "rdma", "-b", "-"],
+                      f"link add {site.dev} type {self.type} netdev {site.netdev}\n", True)
         until(lambda: all(rdma_links().get(site.dev, {}).get("state") == "ACTIVE" for site in self.sites),
               "the devices being active", timeout=30, every=0.3)
         self.refresh_neighbours()
 
     def wait_devices_gone(self):
         """They go behind their netdevs' backs."""
-        until(lambda: not {site.dev for site in self.sites} & rdma_links().keys(), "the devices going with their netdevs",
-              timeout=60, every=0.3)
+        until(lambda: not {site.dev
+                           for site in self.sites} & rdma_links().keys(),
+              "the devices going with their netdevs",
+              timeout=60,
+              every=0.3)
 
     def refresh_neighbours(self):
         """rdma_cm misses a neighbour's answer that comes at once; see conftest.neighbours."""
         for here, there in zip(self.sites, reversed(self.sites)):
-            subprocess.run([*here.where.split(), "ping", "-q", "-c", "1", "-w", "5", there.ip], stdout=subprocess.DEVNULL,
-                           check=False, timeout=30 * PATIENCE)
+            subprocess.run([*here.where.split(), "ping", "-q", "-c", "1", "-w", "5", there.ip],
+                           stdout=subprocess.DEVNULL,
+                           check=False,
+                           timeout=30 * PATIENCE)
 
     # ---- Processes ----
 
@@ -205,7 +218,8 @@ class World:
             if all(client.moved(rounds) for client in self.clients):
                 return
             if time.monotonic() > deadline:
-                said = "\n".join(f"--- {' '.join(a.proc.argv)}\n{a.proc.kernel_stack()}\n{a.proc.output[-1500:]}" for a in self.actors)
+                said = "\n".join(f"--- {' '.join(a.proc.argv)}\n{a.proc.kernel_stack()}\n{a.proc.output[-1500:]}"
+                                 for a in self.actors)
                 state = "\n".join(f"{c.site.dev}: {c.run.counters()} since {c.base}" for c in self.clients)
                 raise Failed(f"traffic does not go on within {timeout} s\n{state}\n{said}")
             time.sleep(0.1)
@@ -233,8 +247,12 @@ class World:
         """UDP, packet and raw sockets in both namespaces."""
         text = ""
         for site in self.sites:
-            done = subprocess.run([*site.where.split(), "sh", "-c", "tail -qn +2 /proc/net/udp /proc/net/packet /proc/net/raw"],
-                                  stdout=subprocess.PIPE, text=True, timeout=30 * PATIENCE, check=False)
+            done = subprocess.run(
+                [*site.where.split(), "sh", "-c", "tail -qn +2 /proc/net/udp /proc/net/packet /proc/net/raw"],
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=30 * PATIENCE,
+                check=False)
             text += done.stdout
         return text
 
@@ -353,7 +371,8 @@ def netem(world, rng):
         kind = rng.choice(NETEM)
         for site in chosen:
             _tool(["tc", "-n", site.ns, "-batch", "-"],
-                  f"qdisc replace dev {site.netdev} root netem {kind if 'limit' in kind else 'limit 2000 ' + kind}\n", True)
+                  f"qdisc replace dev {site.netdev} root netem {kind if 'limit' in kind else 'limit 2000 ' + kind}\n",
+                  True)
         yield rng.uniform(0.5, 3 if kind != "loss 100%" else 6)
     for site in chosen:
         _tool(["tc", "-n", site.ns, "-batch", "-"], f"qdisc del dev {site.netdev} root\n", True)
@@ -427,8 +446,22 @@ def netns_deleted(world, rng):
 
 
 #: What changes something and puts it back, with how often it is drawn.
-GENTLE = {kill_client: 5, kill_server: 4, kill_all: 1, terminate: 2, stop: 4, stop_and_kill: 2, link_down: 4, address_removed: 3,
-          mtu: 3, mac: 2, neighbours_lost: 1, netem: 8, qdisc: 2, rmmod: 2}
+GENTLE = {
+    kill_client: 5,
+    kill_server: 4,
+    kill_all: 1,
+    terminate: 2,
+    stop: 4,
+    stop_and_kill: 2,
+    link_down: 4,
+    address_removed: 3,
+    mtu: 3,
+    mac: 2,
+    neighbours_lost: 1,
+    netem: 8,
+    qdisc: 2,
+    rmmod: 2
+}
 #: What takes devices away.
 HARSH = {link_delete: 5, netdev_deleted: 2, netdev_moves: 2, netns_deleted: 3}
 

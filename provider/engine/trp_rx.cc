@@ -200,10 +200,11 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
 void Engine::Impl::receive_again(QpContext& qp, const TrpHeader& h) {
   count(qp, USIW_CNT_RX_DUP);
   const bool repeated = (h.flags & USIW_TRP_F_RETRANS) != 0;
-  const bool told = psn_lt(h.psn, qp.ack.told(qp.rcv.nxt())) || !psn_lt(h.psn, qp.rcv.nxt());
+  const bool past = psn_lt(h.psn, qp.rcv.nxt());
+  const bool told = !past || psn_lt(h.psn, qp.ack.told(qp.rcv.nxt()));
   qp.ack.heard(told ? h.echo : qp.ack.echo(), repeated);
   ack_at_once(qp);
-  if (psn_lt(h.psn, qp.rcv.nxt()) && repeated) peer_repeats(qp);
+  if (past && repeated) peer_repeats(qp);
 }
 
 /// One more datagram has been accepted in order, and there is no gap. @p last: it ends a message; @p silence_ns: from

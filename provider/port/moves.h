@@ -143,7 +143,9 @@ class PortMoves {
   void merge(bool wanted, uint64_t now) {
     switch (merging_) {
       case Merging::kNo:
-        if (wanted) merging_ = Merging::kBefore, merging_at_ = 0;
+        if (!wanted) break;
+        merging_ = Merging::kBefore;
+        merging_at_ = 0;
         break;
       case Merging::kBefore:
         if (!wanted) merging_ = Merging::kNo;
@@ -152,7 +154,9 @@ class PortMoves {
         else if (now >= merging_at_) merging_ = Merging::kYes;
         break;
       case Merging::kYes:
-        if (!wanted) merging_ = Merging::kAfter, merging_at_ = now + kAfterMergingNs;
+        if (wanted) break;
+        merging_ = Merging::kAfter;
+        merging_at_ = now + kAfterMergingNs;
         break;
       case Merging::kAfter:
         if (wanted) merging_ = Merging::kYes;

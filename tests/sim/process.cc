@@ -272,8 +272,10 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
     w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q),
              asked.silent ? "silence" : "told");
   }
-  if (now != before) q.told_socket = false;
-  if (now != before) note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
+  if (now != before) {
+    q.told_socket = false;
+    note(q, USIW_REPORT_PORT, number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
+  }
   return {number(q), q.moves.review_at(asked.now), q.moves.merging(), q.moves.hears_socket_only()};
 }
 

@@ -13,7 +13,7 @@ exit status: that of the command (128+N for signal N), or
   96   the guest did not come as far as the command
   97   the guest's kernel had a panic, oops, WARN, hang or the like, or a process could not be killed
   98   the command succeeded, but the kernel printed a warning (see --allow-dmesg)
-  99   QEMU ran a breakpoint that is not in the guest's memory, and the kernel an oops: an error of QEMU up to 8.0
+  99   QEMU ran a breakpoint that is not in the guest's memory, and the kernel an oops: an error of QEMU 7.2
   124  time-out, of the command or of the whole guest: the message says which
 in the guest: A_DEV A_IP A_IP6 A_NETDEV A_NS A_EXEC and the same for B, KVER, TOPOLOGY, PEER,
   VM_OUT (a folder that survives)

@@ -76,7 +76,7 @@ def breakpoint_is_not_in_memory(text):
     """Of the line "Code: ..." that follows is_breakpoint(): True if the code has no int3 where one was executed.
 
     Such an oops is QEMU's. The kernel changes its code by way of an int3 (jump labels, at each first and last user of a
-    facility); QEMU up to 8.0 can translate the int3 for one processor while another one takes it away, and executes it
+    facility); QEMU 7.2 can translate the int3 for one processor while another one takes it away, and executes it
     afterwards. The marked byte is the one after the int3.
     """
     before = re.search(r"([0-9a-f]{2}) <[0-9a-f]{2}>", text)

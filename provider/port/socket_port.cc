@@ -450,16 +450,15 @@ size_t SocketPort::rx(std::span<RxBuf> bufs) {
     if (got == bufs.size()) return got;
   } else if (lone_looks_ != 0) {
     // To ask which sockets have something costs as much as to look at the one that had.
-    if (receive(sockets_[lone_])) {
-      lone_looks_--;
-      return got + take(bufs.subspan(got));
-    }
-    lone_looks_ = 0;
+    lone_looks_--;
+    if (receive(sockets_[lone_])) return got + take(bufs.subspan(got));
+    if (!steady_) lone_looks_ = 0;
     if (!armed_) return got;
   }
   armed_ = false;
   turn_ = 0;
   turns_ = epoll_wait(epoll_, waiting_, kTurns, 0);
+  if (turns_ > 0) steady_ = turns_ == 1 && waiting_[0].data.u32 == lone_;
   if (turns_ == 1) lone_ = waiting_[0].data.u32;
   lone_looks_ = turns_ <= 1 && lone_ < sockets_.size() && sockets_[lone_].fd >= 0 ? kLoneLooks : 0;
   return got + take_turns(bufs.subspan(got));
@@ -542,8 +541,11 @@ bool SocketPort::receive(const Socket& from) {
     drops_.no_buffer++;
     return false;
   }
-  const int got = recvmmsg(from.fd, rx_headers_, static_cast<unsigned>(ready_), MSG_DONTWAIT, nullptr);
-  if (got <= 0) return false;
+  // A short one that comes after none is alone, as a rule, and to ask for more would cost as much again.
+  const auto most = dry_ && expected_ == 0 ? 1 : static_cast<unsigned>(ready_);
+  const int got = recvmmsg(from.fd, rx_headers_, most, MSG_DONTWAIT, nullptr);
+  dry_ = got <= 0;
+  if (dry_) return false;
   arrived_ = static_cast<size_t>(got);
   looks_ = kLooks;
   size_t merged = 0;

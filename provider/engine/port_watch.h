@@ -40,10 +40,11 @@ class PortWatch {
   void repeats_told() { repeats_ = 1; }
 
  private:
-  /// So long without a sign that anything gets through, besides two repetitions: longer than a host that is busy keeps
-  /// a program waiting. Twice as long before each further time, up to kMaxShifts.
-  static constexpr uint64_t kSilenceNs = 60'000'000;
-  static constexpr unsigned kMaxShifts = 4;
+  /// So long without a sign that anything gets through, besides two repetitions: longer than a busy host keeps a
+  /// program waiting, or a processor quota a container (the rest of a period of 100 ms, as a rule, or of two). Twice as
+  /// long before each further time, up to kMaxShifts.
+  static constexpr uint64_t kSilenceNs = 200'000'000;
+  static constexpr unsigned kMaxShifts = 2;
   static constexpr unsigned kRepeatsUnheard = 3;
 
   uint64_t asked_ns_ = 0;

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import threading
 import time
 
 import pytest
@@ -398,6 +399,51 @@ def test_many_begin_with_long_messages_at_once(server, client, other_host):
     until(lambda: frame_bytes("vb", other_host) > 1500, "frames that are longer than a packet may be", timeout=30)
     goes_on(*clients)
     finish(*clients)
+
+
+@contextlib.contextmanager
+def throttled(proc):
+    """It runs for 20 ms of each 100, as in a container whose processor quota is used up."""
+    end = threading.Event()
+
+    def stop_and_go():
+        while not end.wait(0.02):
+            proc.signal(signal.SIGSTOP)
+            time.sleep(0.08)
+            proc.signal(signal.SIGCONT)
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("which", ["client", "server"])
+def test_an_end_is_throttled_while_they_change(server, client, which):
+    """It hears late, and is heard late, that the other goes by the socket; both come to the same and stay with it, with
+    all data right. That nothing is heard for a while does not mean that this way is closed."""
+    s = server()
+    c = client(s, *MANY)
+    goes_by(c, LONG)
+    for _ in range(3):
+        c.signal(signal.SIGSTOP)
+        try:
+            goes_by(s, PACKETS)
+        finally:
+            c.signal(signal.SIGCONT)
+        with throttled(c if which == "client" else s):
+            for end in (c, s):
+                goes_by(end, LONG)
+            goes_on(c)
+    seen = []
+    with throttled(c if which == "client" else s):
+        for _ in range(20):
+            time.sleep(0.1)
+            seen += ways_of(c) + ways_of(s)
+    assert seen.count(LONG) >= len(seen) // 2, seen
+    finish(c)
 
 
 @pytest.mark.parametrize("without", ["client", "server"])

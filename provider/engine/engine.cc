@@ -75,6 +75,14 @@ void Engine::Impl::take_posted(QpContext& qp) {
   now_ = clock_.now_ns();
   tracing_ = tracer_.on();
   unsigned work = take_doorbells();
+  // What was posted goes out ahead of the look at the ports: a system call, with sockets, and most often in vain. There
+  // is one round of sending in a run, and a second one where something was heard: it may have opened windows.
+  const bool early = work != 0 && !port_full_ && !active_.empty();
+  if (early) {
+    work += send_turns();
+    for (PortState& p : ports_) tx_flush(p);
+  }
+  const unsigned unheard = work;
 
   more_rx_ = false;
   int number = 0;
@@ -92,7 +100,7 @@ void Engine::Impl::take_posted(QpContext& qp) {
 
   // What fills the port is other QPs' data: acknowledgements would always be what is left over.
   if (port_full_) run_acks();
-  if (!active_.empty()) {
+  if (!active_.empty() && (!early || work != unheard)) {
     if (work != 0) now_ = clock_.now_ns();
     work += send_turns();
   }

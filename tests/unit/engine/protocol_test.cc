@@ -63,12 +63,23 @@ TEST_F(Protocol, acknowledgement_rides_on_the_end_of_the_reply) {
   EXPECT_EQ(kRcv + 1, header(out[2]).ack_psn);
 }
 
-TEST_F(Protocol, acknowledgement_that_is_due_does_not_wait_for_the_end_of_the_reply) {
-  inject(data(kRcv, write_seg(0, true), bytes("x"), kSnd, USIW_TRP_F_ACK_REQ));
-  write(q, mem->sge(0, 4000), 1, 2);
+TEST_F(Protocol, acknowledgement_that_is_due_does_not_wait_for_the_end_of_what_is_sent) {
+  for (int i = 0; i < 2; ++i) write(q, mem->sge(0, 60'000), 1, 2);
+  const auto window = static_cast<uint32_t>(settle(2'000).size());
+  inject(data(kRcv, write_seg(0, true), bytes("x"), kSnd + window, USIW_TRP_F_ACK_REQ));
+  for (const Datagram& d : settle(2'000)) {
+    EXPECT_EQ(USIW_TRP_DATA, header(d).opcode);
+    EXPECT_EQ(kRcv + 1, header(d).ack_psn);
+  }
+}
+
+TEST_F(Protocol, what_was_posted_does_not_wait_for_what_has_come) {
+  inject(data(kRcv, write_seg(0, true), bytes("x")));
+  write(q, mem->sge(0, 8), 1, 2);
   const auto out = settle(2'000);
-  ASSERT_EQ(3u, out.size());
-  EXPECT_EQ(kRcv + 1, header(out[0]).ack_psn);
+  ASSERT_EQ(1u, out.size());
+  EXPECT_EQ(kRcv, header(out[0]).ack_psn);
+  EXPECT_EQ(kRcv + 1, sacked(settle()));
 }
 
 TEST_F(Protocol, ack_req_is_answered_at_once) {

@@ -4,6 +4,8 @@
 /// contradicting itself, or what was never sent. The engine must keep to the window that it was
 /// given and complete only what was acknowledged; and when the peer becomes honest in the
 /// end, everything must complete, or the connection must have ended.
+#include <optional>
+
 #include "mutate.h"
 
 namespace {
@@ -99,16 +101,21 @@ class Sender {
   void deliver(Datagram d) {
     TrpHeader h{};
     if (decode_trp(d, h) && (h.opcode == USIW_TRP_SACK || h.opcode == USIW_TRP_DATA ||
-                             h.opcode == USIW_TRP_SHUTDOWN)) {
-      // What the engine may take this for, at most.
-      if (psn_in(h.ack_psn, next_ - 2 * kWindow, 2 * kWindow + 1)) {
-        if (psn_lt(acked_, h.ack_psn)) acked_ = h.ack_psn;
-        const uint32_t edge = h.ack_psn + std::min<uint32_t>(h.credit, kWindow);
-        if (psn_lt(window_edge_, edge)) window_edge_ = edge;
-      }
-    }
+                             h.opcode == USIW_TRP_SHUTDOWN))
+      arriving_ = h;
+    believe();
     host_.port.arrived.emplace_back(flow_of(0), std::move(d));
     run_engine();
+    arriving_.reset();
+  }
+
+  /// What the engine may take the datagram for that arrives in this run, at most: it may send in the same run, ahead of
+  /// the look at what has come.
+  void believe() {
+    if (!arriving_ || !psn_in(arriving_->ack_psn, next_ - 2 * kWindow, 2 * kWindow + 1)) return;
+    if (psn_lt(acked_, arriving_->ack_psn)) acked_ = arriving_->ack_psn;
+    const uint32_t edge = arriving_->ack_psn + std::min<uint32_t>(arriving_->credit, kWindow);
+    if (psn_lt(window_edge_, edge)) window_edge_ = edge;
   }
 
   void run_engine() {
@@ -126,6 +133,7 @@ class Sender {
     FUZZ_CHECK(psn_le(h.psn, next_), "a PSN left out");
     if (h.psn != next_) return;
     ++next_;
+    believe();
     FUZZ_CHECK(next_ - acked_ <= kWindow, "more outstanding than the window");
     DdpSegment s{};
     decode_ddp(d.subspan(kTrpBytes), s);
@@ -153,6 +161,7 @@ class Sender {
   VirtualClock clock_;
   HostLimits limits_;
   Host host_;
+  std::optional<TrpHeader> arriving_;
   uint32_t next_ = Host::kIsn[0];   ///< the first PSN that it has not sent
   uint32_t acked_ = Host::kIsn[0];  ///< highest acknowledgement that it may have believed
   uint32_t window_edge_ = Host::kIsn[0] + limits_.window;  ///< first PSN that the peer has never allowed

@@ -544,8 +544,11 @@ bool SocketPort::receive(const Socket& from) {
   // A short one that comes after none is alone, as a rule, and to ask for more would cost as much again.
   const auto most = dry_ && expected_ == 0 ? 1 : static_cast<unsigned>(ready_);
   const int got = recvmmsg(from.fd, rx_headers_, most, MSG_DONTWAIT, nullptr);
-  dry_ = got <= 0;
-  if (dry_) return false;
+  if (got <= 0) {
+    dry_ = true;
+    return false;
+  }
+  dry_ = false;
   arrived_ = static_cast<size_t>(got);
   looks_ = kLooks;
   size_t merged = 0;

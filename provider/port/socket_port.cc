@@ -544,7 +544,7 @@ bool SocketPort::receive(const Socket& from) {
   // A short one that comes after none is alone, as a rule, and to ask for more would cost as much again.
   const auto most = dry_ && expected_ == 0 ? 1 : static_cast<unsigned>(ready_);
   const int got = recvmmsg(from.fd, rx_headers_, most, MSG_DONTWAIT, nullptr);
-  if (got <= 0) {
+  if (got <= 0) {  // not dry_ = got <= 0: QEMU 7.2 gets that wrong behind fork() (docs/testing-guest.md)
     dry_ = true;
     return false;
   }

@@ -56,8 +56,8 @@ class SocketPort final : public NetPort {
   /// While all sockets only receive what other ports cannot, so many runs pass between looks at them; after something
   /// has come that way, so many looks follow one another.
   static constexpr unsigned kPassMost = 64, kLooks = 4096;
-  /// Where but one of several sockets had something, it is looked at so often before the others are again; or once in
-  /// vain, unless it was the same one the time before.
+  /// Where only one of several sockets had something, it alone is looked at so often before the others are again. The
+  /// first look in vain ends that, unless the same socket had been the only one the time before.
   static constexpr unsigned kLoneLooks = 8;
   static constexpr int kTurns = 16;  ///< sockets that epoll names at a time; of more it names others the next time
 
@@ -146,7 +146,7 @@ class SocketPort final : public NetPort {
   int turn_ = 0, turns_ = 0;
   uint32_t lone_ = UINT32_MAX;  ///< the socket that alone had something the last time that anything had
   unsigned lone_looks_ = 0;     ///< so many more, at it alone
-  bool steady_ = false;         ///< it was the one before that, too
+  bool steady_ = false;         ///< the time before it was the same one
   bool dry_ = false;            ///< the last look at a socket was in vain
   bool armed_ = false;          ///< somebody has slept, or will: what has come must be found at once
   Drops drops_{};

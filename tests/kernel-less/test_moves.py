@@ -349,11 +349,8 @@ def test_long_messages_go_by_the_socket_and_come_back(server, client, other_host
     goes_by(s, LONG)
     until(lambda: frame_bytes("vb", other_host) > 1500, "frames that are longer than a packet may be", timeout=30)
     moves_data(c)
-    c.signal(signal.SIGSTOP)
-    try:
+    with c.stopped():
         goes_by(s, PACKETS)
-    finally:
-        c.signal(signal.SIGCONT)
     goes_by(s, LONG)
     finish(c)
 
@@ -408,9 +405,8 @@ def throttled(proc):
 
     def stop_and_go():
         while not end.wait(0.02):
-            proc.signal(signal.SIGSTOP)
-            time.sleep(0.08)
-            proc.signal(signal.SIGCONT)
+            with proc.stopped():
+                time.sleep(0.08)
     thread = threading.Thread(target=stop_and_go)
     thread.start()
     try:
@@ -428,11 +424,8 @@ def test_an_end_is_throttled_while_they_change(server, client, which):
     c = client(s, *MANY)
     goes_by(c, LONG)
     for _ in range(3):
-        c.signal(signal.SIGSTOP)
-        try:
+        with c.stopped():
             goes_by(s, PACKETS)
-        finally:
-            c.signal(signal.SIGCONT)
         with throttled(c if which == "client" else s):
             for end in (c, s):
                 goes_by(end, LONG)

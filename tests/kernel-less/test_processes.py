@@ -83,9 +83,8 @@ def test_stopped_peer_is_waited_for(usiw_run, port):
     client = usiw_run([*env, "client", "--from", "127.0.0.2", "--to", SERVER_IP, "--port", number, "--seconds", 10],
                       options)
     client.wait_for("^connected")
-    server.signal(signal.SIGSTOP)
-    time.sleep(7)
-    server.signal(signal.SIGCONT)
+    with server.stopped():
+        time.sleep(7)
     client.expect(0, 60)
     server.kill()
 

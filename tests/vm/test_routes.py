@@ -4,7 +4,6 @@
 import contextlib
 import pathlib
 import random
-import signal
 import socket
 import struct
 import subprocess
@@ -402,11 +401,8 @@ def test_long_messages_go_by_the_socket_and_come_back():
             goes_by(proc, ("socket", "long"))
         wire.wait(lambda f: f.ip_bytes > 3000, "of several datagrams")
         moves_data(client)
-        client.signal(signal.SIGSTOP)
-        try:
+        with client.stopped():
             goes_by(server.proc, ("packet", "fastest"))
-        finally:
-            client.signal(signal.SIGCONT)
         goes_by(server.proc, ("socket", "long"))
     finish(server, client)
 

@@ -67,7 +67,9 @@ TEST_F(Protocol, acknowledgement_that_is_due_does_not_wait_for_the_end_of_what_i
   for (int i = 0; i < 2; ++i) write(q, mem->sge(0, 60'000), 1, 2);
   const auto window = static_cast<uint32_t>(settle(2'000).size());
   inject(data(kRcv, write_seg(0, true), bytes("x"), kSnd + window, USIW_TRP_F_ACK_REQ));
-  for (const Datagram& d : settle(2'000)) {
+  const auto out = settle(2'000);
+  ASSERT_FALSE(out.empty());
+  for (const Datagram& d : out) {
     EXPECT_EQ(USIW_TRP_DATA, header(d).opcode);
     EXPECT_EQ(kRcv + 1, header(d).ack_psn);
   }

@@ -216,7 +216,7 @@ TEST_P(SocketPorts, one_busy_socket_does_not_starve_the_others) {
   for (size_t n; (n = b->rx(bufs)) != 0;) b->rx_free({bufs, n});
   // Nor while nothing comes; behind arm() the first look is at all.
   ASSERT_EQ(1u, send(*a, to_quiet, {100}));
-  for (looks = 1; looks < 100 && !look();) looks++;
+  for (looks = 1; looks < 100 && !look(); looks++) {}
   EXPECT_LE(looks, 20) << "in vain";
   for (int i = 0; i < 3; i++) {
     ASSERT_EQ(1u, send(*a, path, {100}));

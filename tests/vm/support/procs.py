@@ -139,6 +139,15 @@ class Proc:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    @contextlib.contextmanager
+    def stopped(self):
+        """The process stands still (SIGSTOP), and goes on afterwards."""
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
     def kill(self):
         """Ends its whole session now. Failed when it does not go away in 15 s."""
         with contextlib.suppress(ProcessLookupError):

@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "loopback.h"
@@ -74,6 +77,28 @@ TEST_F(ShmPorts, datagrams_go_through_memory_both_ways) {
   got = receive(*a.port, 1);
   ASSERT_EQ(1u, got.size());
   EXPECT_TRUE(got[0].flow == a.path.flow);
+}
+
+TEST_F(ShmPorts, the_memory_is_there_before_the_first_message) {
+  connect();
+  // Each mapping of a channel as smaps has it: a line with its name, its Size and then its Rss in KiB.
+  std::ifstream maps("/proc/self/smaps");
+  std::string line, key;
+  size_t size = 0, here = 0;
+  while (std::getline(maps, line)) {
+    if (line.find("memfd:usiw") == std::string::npos) continue;
+    size_t its_size = 0, its_rss = 0;
+    while (its_rss == 0 && std::getline(maps, line)) {
+      std::istringstream words(line);
+      words >> key;
+      if (key == "Size:") words >> its_size;
+      if (key == "Rss:" && !(words >> its_rss && its_rss != 0)) break;
+    }
+    size += its_size;
+    here += its_rss;
+  }
+  EXPECT_EQ(2 * (4 + 2 * 2 * kShmRingBytes / 1024), size) << "at each end a page and two rings, each twice";
+  EXPECT_EQ(size, here) << "no message is the first one on its page";
 }
 
 TEST_F(ShmPorts, until_both_have_agreed_the_sockets_carry_it) {

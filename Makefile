@@ -153,13 +153,15 @@ install: install-local
 	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) $(UNSIGNED) \
 		modules_install
 	$(if $(DESTDIR),,depmod -a $(KVER))
-# The same module for each kernel that comes, by Debian's package dkms.
+# The same module for each kernel that comes, by Debian's package dkms. It keeps what it built of this version before,
+# which may have been built of an older source: so it is told to build once more.
 DKMS_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 dkms:
 	rm -rf $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
 	install -d $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
 	cp -r Kbuild dkms.conf kmod cm uapi $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
-	[ -n "$(DESTDIR)" ] || dkms install --force usiw/$(DKMS_VERSION) -k $(KVER)
+	$(if $(DESTDIR),,dkms build --force usiw/$(DKMS_VERSION) -k $(KVER))
+	$(if $(DESTDIR),,dkms install --force usiw/$(DKMS_VERSION) -k $(KVER))
 
 install-local: provider tools
 	install -D -m 0644 $(BUILD)/provider/libusiw-rdmav34.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-rdmav34.so

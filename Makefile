@@ -110,13 +110,17 @@ check-local: setup-check unit
 	@tests/run local
 
 # A storm of its own length (tests/vm/test_storm.py); `make check` has a short one. A step takes 3 to 10 s.
+# GUEST: further options of scripts/vm (--topology hosts --kernel-b 6.12); STORM: of the test (--storm-without-module).
 SEED := 1
 STEPS := 200
 KERNEL := 6.1
+GUEST :=
+STORM :=
 chaos: setup-check module-$(KERNEL) unit
-	@scripts/vm run --kernel $(KERNEL) --timeout $$((300 + 20 * $(STEPS))) --name chaos-$(SEED) --unload \
-		--allow-dmesg 'af_packet: packet size is too long' -- /usr/bin/python3 -m pytest -v -c tests/vm/pytest.ini tests/vm/test_storm.py \
-		--storm-seed=$(SEED) --storm-steps=$(STEPS)
+	@scripts/vm run --kernel $(KERNEL) $(GUEST) --timeout $$((300 + 20 * $(STEPS))) --name chaos-$(SEED) --unload \
+		--allow-dmesg 'af_packet: packet size is too long' -- \
+		/usr/bin/python3 -m pytest -v -c tests/vm/pytest.ini tests/vm/test_storm.py \
+		--storm-seed=$(SEED) --storm-steps=$(STEPS) $(STORM)
 
 check-debug: setup-check module-debug unit
 	@tests/vm/run debug

@@ -16,6 +16,7 @@ from support.net import A, B, TOPOLOGY, WORLD
 def pytest_addoption(parser):
     parser.addoption("--storm-seed", type=int, default=1, help="seed of test_storm")
     parser.addoption("--storm-steps", type=int, default=25, help="disturbances of test_storm")
+    parser.addoption("--storm-without-module", action="store_true", help="one end of test_storm under usiw-run")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.cases import path_of
-from support.net import A, B, PEER, netem, rdma_links, statistics
+from support.net import A, B, PEER, host_of, netem, rdma_links, statistics
 from support.pairs import Server, next_port, rping, srq_pairs
 from support.procs import Proc, run, until
 
@@ -21,8 +21,13 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 def link_add(site):
     """Makes the device of a site again."""
-    run("rdma", "link", "add", site.dev, "type", PEER or "usiw", "netdev", site.netdev)
+    run("rdma", "link", "add", site.dev, "type", PEER or "usiw", "netdev", site.netdev, where=host_of(site.dev))
     until(lambda: rdma_links().get(site.dev, {}).get("state") == "ACTIVE", f"{site.dev} being active")
+
+
+def link_delete(site):
+    """Takes the device of a site away, whoever uses it."""
+    run("rdma", "link", "delete", site.dev, where=host_of(site.dev), timeout=30)
 
 
 @pytest.mark.core
@@ -137,7 +142,7 @@ def test_link_delete_under_traffic(site):
     client.wait_for("^connected")
     time.sleep(0.5)
     try:
-        run("rdma", "link", "delete", site.dev, timeout=30)
+        link_delete(site)
         assert site.dev not in rdma_links()
         assert client.wait(30) == 2, client.output
         if site is B:
@@ -155,7 +160,7 @@ def test_link_delete_is_told():
     watcher = Proc(["stdbuf", "-oL", "ibv_asyncwatch", "-d", A.dev])
     watcher.wait_for("async event FD")
     try:
-        run("rdma", "link", "delete", A.dev, timeout=30)
+        link_delete(A)
         watcher.wait_for("IBV_EVENT_DEVICE_FATAL")
     finally:
         watcher.kill()
@@ -166,12 +171,12 @@ def test_link_delete_is_told():
 def test_link_delete_while_waiting():
     """The same with processes that sleep in event mode and in rdma_get_cm_event()."""
     port = next_port()
-    rping_server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
+    rping_server = Proc(["rping", "-s", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     server = Server(B, "--events")
     client = server.client("--seconds", 60, "--events", "--pause-ms", 2000)
     client.wait_for("^connected")
     try:
-        run("rdma", "link", "delete", B.dev, timeout=30)
+        link_delete(B)
         assert client.wait(30) == 2, client.output
         rping_server.kill()
         server.proc.kill()
@@ -186,12 +191,12 @@ def test_link_delete_while_the_peer_is_silent(moment):
     """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes
     all the same, and whoever waits for that peer is told."""
     port = next_port()
-    server = Proc(["rping", "-s", "-a", B.ip, "-p", port]).wait_listening(port)
+    server = Proc(["rping", "-s", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     if moment == "pending":
         server.signal(signal.SIGSTOP)
     requests, connects = statistics(B.dev)["cm_request"], statistics(A.dev)["cm_connect"]
     with netem("loss 100%") if moment == "unanswered" else contextlib.nullcontext():
-        client = Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-C", 1000000])
+        client = Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", port, "-C", 1000000], where=A.where)
         if moment == "unanswered":
             until(lambda: statistics(A.dev)["cm_connect"] > connects, "a connect")
         else:
@@ -200,7 +205,7 @@ def test_link_delete_while_the_peer_is_silent(moment):
             until(lambda: "state RTS" in run("rdma", "resource", "show", "qp"), "a connection")
             server.signal(signal.SIGSTOP)
         try:
-            run("rdma", "link", "delete", A.dev, timeout=30)
+            link_delete(A)
             # rping ends with 0 if it is the disconnection that it is told first.
             assert client.wait(30) != 0 or "DISCONNECT EVENT" in client.output, client.output
             assert server.status is None
@@ -213,6 +218,7 @@ def test_link_delete_while_the_peer_is_silent(moment):
 DEAF_LISTENER = r"port \d+ is in use: who listens there on all addresses hears nothing by this device"
 
 
+@pytest.mark.one_kernel("one listener for both devices")
 def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
     """rdma_cm repeats its listeners on a new device. One whose port is somebody else's by then costs nobody the
     device."""
@@ -220,7 +226,7 @@ def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
     port = next_port()
     server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port]).wait_listening(port)
     for site in (A, B):
-        run("rdma", "link", "delete", site.dev)
+        link_delete(site)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as user:
         user.bind(("127.0.0.1", port))
         for site in (A, B):
@@ -235,12 +241,13 @@ def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
 
 def test_link_add_and_delete_again_and_again():
     for i in range(10):
-        run("rdma", "link", "delete", A.dev)
+        link_delete(A)
         link_add(A)
         if i % 4 == 0:
             rping(count=2)
 
 
+@pytest.mark.one_kernel("the module is that of both ends")
 @pytest.mark.skipif(bool(PEER), reason="the module of usiw")
 def test_module_stays_while_in_use():
     """rmmod with a program running is refused or waits for nobody: never a crash."""
@@ -269,13 +276,14 @@ def reload_module(parameters=()):
 
 
 @pytest.mark.core
+@pytest.mark.one_kernel("the module is that of both ends")
 @pytest.mark.skipif(bool(PEER), reason="the module of usiw")
 def test_module_reload():
     """rmmod after everything and insmod again, three times."""
     for _ in range(3):
         rping(count=2)
         for site in (A, B):
-            run("rdma", "link", "delete", site.dev)
+            link_delete(site)
         until(lambda: subprocess.run(["rmmod", "usiw"], capture_output=True, check=False).returncode == 0,
               "rmmod", timeout=15, every=0.3)
         assert "usiw" not in open("/proc/modules", encoding="ascii").read()
@@ -283,6 +291,7 @@ def test_module_reload():
     rping(count=3)
 
 
+@pytest.mark.one_kernel("the module is that of both ends")
 @pytest.mark.skipif(bool(PEER), reason="the module of usiw")
 def test_module_unload_with_devices():
     """rmmod removes the devices by itself."""
@@ -295,6 +304,7 @@ def test_module_unload_with_devices():
 
 
 @pytest.mark.core
+@pytest.mark.one_kernel("the module is that of both ends")
 @pytest.mark.skipif(bool(PEER), reason="the module of usiw")
 @pytest.mark.parametrize("first", ["server", "peers"])
 def test_module_unload_behind_a_kill(first):

@@ -7,7 +7,7 @@ import pytest
 
 from support.net import A, B
 from support.pairs import ends, next_port, rping
-from support.procs import Proc
+from support.procs import Proc, run
 
 
 @pytest.mark.core
@@ -31,6 +31,20 @@ def test_data_is_printed():
 @pytest.mark.core
 def test_listening_on_any_address():
     rping(bind="0.0.0.0")
+
+
+@pytest.mark.core
+@pytest.mark.kernel
+@pytest.mark.parametrize("large", [A, B], ids=["client", "server"])
+def test_ends_of_different_mtu(large):
+    """One end may send jumbo frames, which the other end's netdev would not take."""
+    run("ip", "link", "set", large.netdev, "mtu", 9000, where=large.where)
+    try:
+        rping(size=65535)
+        rping(size=65535, server=A, client=B)
+    finally:
+        run("ip", "link", "set", large.netdev, "mtu", 1500, where=large.where)
+    rping(size=65535)
 
 
 def test_many_rounds():

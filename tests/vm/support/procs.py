@@ -132,8 +132,8 @@ class Proc:
     def signal(self, number):
         """Sends a signal to the process itself."""
         if there.is_remote(self.where):
-            pid = self.pid_there
-            if pid:
+            until(lambda: self.pid_there or self.status is not None, "the process of guest B being known")
+            if pid := self.pid_there:
                 there.ask(["kill", f"-{int(number)}", str(pid)], self.where)
             return
         with contextlib.suppress(ProcessLookupError):

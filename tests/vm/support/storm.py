@@ -1,21 +1,37 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""A world to be destroyed: two network namespaces with a veth pair and a device each, verified traffic in both
-directions, what can happen to all that, and how it is made whole again."""
+"""A world to be destroyed: two network namespaces with a netdev and a device each, verified traffic in both directions,
+what can happen to all that, and how it is made whole again.
+
+The netdevs are a veth pair; with the ends in two guests (topology hosts) a namespace in each of them, and VLANs of the
+one wire."""
 
 import os
+import pathlib
 import random
 import struct
 import subprocess
 import tempfile
 import time
 
-from .cases import path_of
-from .net import Site, rdma_links
+from . import there
+from .cases import PROGRAMS, path_of
+from .net import A, B, HOSTS, Site, rdma_links
 from .pairs import next_port
 from .procs import PATIENCE, Failed, Proc, until
 
 #: Exit statuses of `traffic` (programs/traffic.h).
 FINE, GONE = 0, 4
+
+#: What programs have their datagrams go by, and how often it is drawn.
+PORTS = {"auto": 2, "socket": 1, "packet": 1}
+
+USIW_RUN = pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run"
+
+
+def drawn_port(rng):
+    """The variables of a program that says how its datagrams go, with the module and under usiw-run."""
+    port = rng.choices(list(PORTS), list(PORTS.values()))[0]
+    return {"USIW_PORT": port, "USIW_RUN_PORT": port}
 
 
 def _tool(argv, text, check):
@@ -28,9 +44,26 @@ def _tool(argv, text, check):
     return done
 
 
-def ip(*lines, ns=None, check=True):
-    """ip -batch with these lines."""
-    return _tool(["ip", *(["-n", ns] if ns else []), "-batch", "-"], "\n".join(lines) + "\n", check)
+def host_of(site):
+    """What stands before a command that runs on the site's host, in the namespace in which that began."""
+    return site.where.partition("ip netns exec")[0]
+
+
+def on_host(site, *argv, text="", check=True):
+    """Runs a command there."""
+    return _tool([*host_of(site).split(), *argv], text, check)
+
+
+def ip(site, *lines, ns=None, check=True):
+    """ip -batch with these lines in the site's namespace, or another one of its host; "": the one in which it began."""
+    ns = site.ns if ns is None else ns
+    return on_host(site, "ip", *(["-n", ns] if ns else []), "-batch", "-", text="\n".join(lines) + "\n", check=check)
+
+
+def tc(site, line):
+    """tc -batch with a line about the root of the site's netdev: VERB and the rest."""
+    verb, _, rest = line.partition(" ")
+    on_host(site, "tc", "-n", site.ns, "-batch", "-", text=f"qdisc {verb} dev {site.netdev} root {rest}\n")
 
 
 class Persist:
@@ -38,20 +71,27 @@ class Persist:
 
     CONNECTIONS = 2
 
-    def __init__(self, site, to, port, path, *options):
-        self.path = path
-        with open(path, "wb") as f:
-            f.write(bytes(3 * 8 * 8))
+    def __init__(self, site, to, port, path, *options, env=None):
+        self.path, self.where = path, site.where
+        if there.is_remote(self.where):
+            there.ask(["sh", "-c", f"mkdir -p {os.path.dirname(path)}; rm -f {path}; truncate -s 192 {path}"],
+                      self.where)
+        else:
+            with open(path, "wb") as f:
+                f.write(bytes(3 * 8 * 8))
         self.proc = Proc([
             path_of("traffic"), "persist", "--progress", path, "--from", site.ip, "--to", to.ip, "--port", port,
             "--connections", self.CONNECTIONS, *options
         ],
-                         where=site.where)
+                         where=site.where, env=env)
 
     def counters(self):
         """(rounds, connects, failures), each a list by connection."""
-        with open(self.path, "rb") as f:
-            values = struct.unpack("24Q", f.read())
+        if there.is_remote(self.where):
+            values = [int(word) for word in there.ask(["od", "-An", "-v", "-tu8", self.path], self.where).split()]
+        else:
+            with open(self.path, "rb") as f:
+                values = struct.unpack("24Q", f.read())
         return tuple(list(values[i:i + self.CONNECTIONS]) for i in (0, 8, 16))
 
 
@@ -60,7 +100,7 @@ class Client:
 
     def __init__(self, site, to, port, directory, rng):
         self.site, self.to, self.port, self.rng = site, to, port, rng
-        self.path = os.path.join(directory, f"{site.dev}-{to.dev}")
+        self.path = os.path.join(directory, f"{site.netdev}-{to.netdev}")
         self.finished = [0, 0, 0]  # rounds, connects, failures of processes that have ended
         self.outcomes = {}
         self.killed = False
@@ -77,7 +117,8 @@ class Client:
         self.killed = False
         self.base = [0] * Persist.CONNECTIONS
         self.run = Persist(self.site, self.to, self.port, self.path, "--size", self.rng.choice([300, 3000, 20000]),
-                           "--pause-ms", int(20 * PATIENCE), *(["--events"] if self.rng.random() < 0.9 else []))
+                           "--pause-ms", int(20 * PATIENCE), *(["--events"] if self.rng.random() < 0.9 else []),
+                           env=drawn_port(self.rng))
 
     def ended(self):
         """Adds up what the process has done."""
@@ -118,7 +159,7 @@ class Server:
         options = ["--events"] if self.rng.random() < 0.95 else []  # one that polls slows all others down
         self.proc = Proc(
             [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port, *options],
-            where=self.site.where)
+            where=self.site.where, env=drawn_port(self.rng))
         self.proc.wait_for(r"^listening \d+")
 
     def ended(self):
@@ -126,25 +167,42 @@ class Server:
 
 
 class World:
-    """Sites X and Y, each with a server and a client of the other's."""
+    """Sites X and Y, each with a server and a client of the other's. With `without_module` the programs of Y are under
+    usiw-run, and it has no device."""
 
-    MTU = 1500
+    MTU, MOST = 1500, 9000
+    VLAN = 77
 
-    def __init__(self, seed, device_type):
+    def __init__(self, seed, device_type, without_module=False):
         self.rng = random.Random(seed)
         self.type = device_type
         self.directory = tempfile.mkdtemp(prefix="storm-")
         self.sites = [
-            Site(f"{device_type}-{n}", f"10.77.0.{i + 1}", "", f"storm{n}", f"storm-{n}", f"ip netns exec storm-{n}")
-            for i, n in enumerate("xy")
+            Site(f"{device_type}-{n}", f"10.77.0.{i + 1}", "", f"storm{n}", f"storm-{n}",
+                 f"{HOSTS[i % len(HOSTS)]} ip netns exec storm-{n}".lstrip()) for i, n in enumerate("xy")
         ]
+        if without_module:
+            self.sites[1] = self.sites[1]._replace(
+                dev="", where=f"{self.sites[1].where} {USIW_RUN} --address {self.sites[1].ip}")
         self.device_goes = False  # programs may say so and end
+        if self.apart:
+            self.set_wire_mtu(self.MOST)
         for site in self.sites:
-            ip(f"netns add {site.ns}")
+            ip(site, f"netns add {site.ns}", ns="")
         self.build_link()
         self.servers = [Server(site, self.rng) for site in self.sites]
         self.clients = [Client(self.sites[i], self.sites[1 - i], self.servers[1 - i].port, self.directory, self.rng)
                         for i in range(2)]
+
+    @property
+    def with_device(self):
+        """The sites whose programs use the module."""
+        return [site for site in self.sites if site.dev]
+
+    @property
+    def apart(self):
+        """The sites are on two hosts."""
+        return len(HOSTS) > 1
 
     @property
     def actors(self):
@@ -153,38 +211,57 @@ class World:
 
     # ---- What the world consists of ----
 
+    def set_wire_mtu(self, value):
+        """Of the netdevs that have the VLANs."""
+        for site, end in zip(self.sites, (A, B)):
+            ip(site, f"link set {end.netdev} mtu {value}", ns="")
+
+    def has_netdev(self, site):
+        """Its namespace has it."""
+        return on_host(site, "ip", "-n", site.ns, "link", "show", site.netdev, check=False).returncode == 0
+
     def build_link(self):
-        """The veth pair with addresses and a device at either end; the namespaces are there."""
+        """What is missing of the netdevs, with addresses and a device at either end; the namespaces are there."""
         x, y = self.sites
-        ip(f"link add {x.netdev} mtu {self.MTU} netns {x.ns} type veth peer name {y.netdev} mtu {self.MTU} netns {y.ns}"
-           )
-        for site in self.sites:
-            ip(f"addr add {site.ip}/24 dev {site.netdev}", "link set lo up", f"link set {site.netdev} up", ns=site.ns)
+        missing = [site for site in self.sites if not self.has_netdev(site)]
+        if not self.apart and missing:
+            ip(x, f"link add {x.netdev} mtu {self.MTU} netns {x.ns} type veth peer name {y.netdev} mtu {self.MTU} "
+               f"netns {y.ns}", ns="")
+        for site in missing if self.apart else []:
+            # With a MAC of its own, by which rdma_cm tells its device from the one below (docs/rdma-cm.md).
+            vlan = (f"link add link {(A, B)[self.sites.index(site)].netdev} name {site.netdev} "
+                    f"address 02:77:00:00:00:0{site.ip[-1]} mtu {self.MTU} type vlan id {self.VLAN}")
+            until(lambda site=site, vlan=vlan: ip(site, vlan, ns="", check=False).returncode == 0,
+                  "the VLAN of a namespace that was deleted being gone", timeout=60, every=0.3)
+            ip(site, f"link set {site.netdev} netns {site.ns}", ns="")
+        for site in missing:
+            ip(site, f"addr add {site.ip}/24 dev {site.netdev}", "link set lo up", f"link set {site.netdev} up")
         self.add_devices()
 
     def add_devices(self):
         """The RDMA devices that are missing."""
-        there = rdma_links()
-        for site in self.sites:
-            if site.dev not in there:
+        links = rdma_links()
+        for site in self.with_device:
+            if site.dev not in links:
                 _tool([*site.where.split(), "rdma", "-b", "-"],
                       f"link add {site.dev} type {self.type} netdev {site.netdev}\n", True)
-        until(lambda: all(rdma_links().get(site.dev, {}).get("state") == "ACTIVE" for site in self.sites),
+        until(lambda: all(rdma_links().get(site.dev, {}).get("state") == "ACTIVE" for site in self.with_device),
               "the devices being active", timeout=30, every=0.3)
         self.refresh_neighbours()
 
-    def wait_devices_gone(self):
-        """They go behind their netdevs' backs."""
+    def wait_devices_gone(self, behind=None):
+        """They go behind their netdevs' backs: with that of site `behind` goes its peer of a veth pair."""
+        sites = self.sites if behind is None or not self.apart else [behind]
         until(lambda: not {site.dev
-                           for site in self.sites} & rdma_links().keys(),
+                           for site in sites} & rdma_links().keys(),
               "the devices going with their netdevs",
               timeout=60,
               every=0.3)
 
     def refresh_neighbours(self):
         """rdma_cm misses a neighbour's answer that comes at once; see conftest.neighbours."""
-        for here, there in zip(self.sites, reversed(self.sites)):
-            subprocess.run([*here.where.split(), "ping", "-q", "-c", "1", "-w", "5", there.ip],
+        for here, other in zip(self.sites, reversed(self.sites)):
+            subprocess.run([*here.where.split(), "ping", "-q", "-c", "1", "-w", "5", other.ip],
                            stdout=subprocess.DEVNULL,
                            check=False,
                            timeout=30 * PATIENCE)
@@ -220,7 +297,7 @@ class World:
             if time.monotonic() > deadline:
                 said = "\n".join(f"--- {' '.join(a.proc.argv)}\n{a.proc.kernel_stack()}\n{a.proc.output[-1500:]}"
                                  for a in self.actors)
-                state = "\n".join(f"{c.site.dev}: {c.run.counters()} since {c.base}" for c in self.clients)
+                state = "\n".join(f"{c.site.netdev}: {c.run.counters()} since {c.base}" for c in self.clients)
                 raise Failed(f"traffic does not go on within {timeout} s\n{state}\n{said}")
             time.sleep(0.1)
 
@@ -261,11 +338,11 @@ class World:
         for actor in self.actors:
             actor.proc.kill()
         for site in self.sites:
-            ip(f"netns del {site.ns}", check=False)
+            ip(site, f"netns del {site.ns}", ns="", check=False)
+            on_host(site, "rm", "-rf", self.directory)
         self.wait_devices_gone()
-        for name in os.listdir(self.directory):
-            os.unlink(os.path.join(self.directory, name))
-        os.rmdir(self.directory)
+        if self.apart:
+            self.set_wire_mtu(self.MTU)
 
 
 # ---- Disturbances ----
@@ -317,17 +394,17 @@ def stop_and_kill(world, rng):
 def link_down(world, rng):
     """The netdev of one end goes down and comes up."""
     site = rng.choice(world.sites)
-    ip(f"link set {site.netdev} down", ns=site.ns)
+    ip(site, f"link set {site.netdev} down")
     yield rng.choice([0, 0.3, 2, 6])
-    ip(f"link set {site.netdev} up", ns=site.ns)
+    ip(site, f"link set {site.netdev} up")
 
 
 def address_removed(world, rng):
     """Its address is taken from an end, and given back."""
     site = rng.choice(world.sites)
-    ip(f"addr del {site.ip}/24 dev {site.netdev}", ns=site.ns)
+    ip(site, f"addr del {site.ip}/24 dev {site.netdev}")
     yield rng.choice([0, 0.5, 3])
-    ip(f"addr add {site.ip}/24 dev {site.netdev}", ns=site.ns)
+    ip(site, f"addr add {site.ip}/24 dev {site.netdev}")
 
 
 def mtu(world, rng):
@@ -335,27 +412,27 @@ def mtu(world, rng):
     chosen = rng.sample(world.sites, rng.randint(1, 2))
     value = rng.choice([576, 700, 1400, 4000, 9000])
     for site in chosen:
-        ip(f"link set {site.netdev} mtu {value}", ns=site.ns)
+        ip(site, f"link set {site.netdev} mtu {value}")
     yield rng.choice([0, 1, 2.5])
     for site in chosen:
-        ip(f"link set {site.netdev} mtu {world.MTU}", ns=site.ns)
+        ip(site, f"link set {site.netdev} mtu {world.MTU}")
 
 
 def mac(world, rng):
     """Another MAC address, which the other end learns."""
     site = rng.choice(world.sites)
     address = "02:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(5))
-    ip(f"link set {site.netdev} address {address}", ns=site.ns)
+    ip(site, f"link set {site.netdev} address {address}")
     yield rng.choice([0, 0.5])
     for other in world.sites:
-        ip(f"neigh flush dev {other.netdev}", ns=other.ns)
+        ip(other, f"neigh flush dev {other.netdev}")
 
 
 def neighbours_lost(world, rng):
     """The neighbour tables are emptied a few times."""
     for _ in range(rng.randint(1, 4)):
         for site in world.sites:
-            ip(f"neigh flush dev {site.netdev}", ns=site.ns)
+            ip(site, f"neigh flush dev {site.netdev}")
         yield 0.2
 
 
@@ -370,27 +447,25 @@ def netem(world, rng):
     for _ in range(rng.randint(1, 2)):
         kind = rng.choice(NETEM)
         for site in chosen:
-            _tool(["tc", "-n", site.ns, "-batch", "-"],
-                  f"qdisc replace dev {site.netdev} root netem {kind if 'limit' in kind else 'limit 2000 ' + kind}\n",
-                  True)
+            tc(site, f"replace netem {kind if 'limit' in kind else 'limit 2000 ' + kind}")
         yield rng.uniform(0.5, 3 if kind != "loss 100%" else 6)
     for site in chosen:
-        _tool(["tc", "-n", site.ns, "-batch", "-"], f"qdisc del dev {site.netdev} root\n", True)
+        tc(site, "del")
 
 
 def qdisc(world, rng):
     """Other queueing disciplines come and go, with what is queued in them."""
     site = rng.choice(world.sites)
     for kind in rng.sample(["tbf rate 20mbit burst 10kb limit 20kb", "pfifo limit 3", "fq_codel", "prio"], 2):
-        _tool(["tc", "-n", site.ns, "-batch", "-"], f"qdisc replace dev {site.netdev} root {kind}\n", True)
+        tc(site, f"replace {kind}")
         yield 0.7
-    _tool(["tc", "-n", site.ns, "-batch", "-"], f"qdisc del dev {site.netdev} root\n", True)
+    tc(site, "del")
 
 
 def rmmod(world, rng):
     """Is refused for as long as it is used."""
     for _ in range(rng.randint(1, 3)):
-        done = _tool(["rmmod", world.type], "", False)
+        done = on_host(rng.choice(world.sites), "rmmod", world.type, check=False)
         if done.returncode == 0 or "in use" not in done.stdout:
             raise Failed(f"rmmod of a module in use: status {done.returncode}, {done.stdout}")
         yield 0.1
@@ -399,19 +474,19 @@ def rmmod(world, rng):
 def link_delete(world, rng):
     """`rdma link delete` of one device or both."""
     world.device_goes = True
-    for site in rng.sample(world.sites, rng.randint(1, 2)):
-        _tool(["rdma", "-b", "-"], f"link delete {site.dev}\n", True)
+    for site in rng.sample(world.with_device, rng.randint(1, len(world.with_device))):
+        on_host(site, "rdma", "-b", "-", text=f"link delete {site.dev}\n")
     yield rng.choice([0, 0, 1, 3])
     world.add_devices()
 
 
 def netdev_deleted(world, rng):
-    """The netdevs are deleted below the devices."""
+    """A netdev is deleted below its device, and of a veth pair the other one with it."""
     world.device_goes = True
     site = rng.choice(world.sites)
-    ip(f"link del {site.netdev}", ns=site.ns)
+    ip(site, f"link del {site.netdev}")
     yield rng.choice([0, 1])
-    world.wait_devices_gone()
+    world.wait_devices_gone(site)
     world.build_link()
 
 
@@ -419,12 +494,14 @@ def netdev_moves(world, rng):
     """A netdev goes into another namespace: its device goes, and is made again when it is back."""
     world.device_goes = True
     site, other = rng.sample(world.sites, 2)
-    ip(f"link set {site.netdev} netns {other.ns}", ns=site.ns)
+    away = "" if world.apart else other.ns
+    ip(site, f"link set {site.netdev} netns {away or 1}")
     yield rng.choice([0, 1])
     until(lambda: site.dev not in rdma_links(), "the device going", timeout=60, every=0.3)
-    ip(f"link set {site.netdev} netns {os.getpid()}", ns=other.ns)
-    ip(f"link set {site.netdev} netns {site.ns}")
-    ip(f"addr add {site.ip}/24 dev {site.netdev}", f"link set {site.netdev} up", ns=site.ns)
+    if away:
+        ip(site, f"link set {site.netdev} netns 1", ns=away)
+    ip(site, f"link set {site.netdev} netns {site.ns}", ns="")
+    ip(site, f"addr add {site.ip}/24 dev {site.netdev}", f"link set {site.netdev} up")
     world.add_devices()
 
 
@@ -433,15 +510,15 @@ def netns_deleted(world, rng):
     world.device_goes = True
     site = rng.choice(world.sites)
     actors = [actor for actor in world.actors if actor.site is site]
-    steps = [lambda: ip(f"netns del {site.ns}"), *(lambda a=actor: world.kill(a) for actor in actors)]
+    steps = [lambda: ip(site, f"netns del {site.ns}", ns=""), *(lambda a=actor: world.kill(a) for actor in actors)]
     rng.shuffle(steps)
     for step in steps:
         step()
         yield rng.choice([0, 0.2, 0.5])
     for actor in actors:
         actor.proc.wait(30)
-    world.wait_devices_gone()
-    ip(f"netns add {site.ns}")
+    world.wait_devices_gone(site)
+    ip(site, f"netns add {site.ns}", ns="")
     world.build_link()
 
 

@@ -72,6 +72,7 @@ def test_riostream(options):
     assert re.search(rf"^custom\s.*\s{options[3]}\s", client, re.M), client
 
 
+@pytest.mark.one_kernel("both copies lie in one file system")
 def test_rcopy(tmp_path):
     """A file over rsockets."""
     port = next_port()

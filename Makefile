@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: bench bench-quick bench-instructions
-.PHONY: chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
+.PHONY: check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -18,6 +18,7 @@ help:
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
+	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, two guests (six hours)'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to half an hour, cached)'
 	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
@@ -108,6 +109,12 @@ check-core: setup-check module unit
 	@tests/run core
 check-local: setup-check unit
 	@tests/run local
+
+check-long: setup-check module unit
+	@$(MAKE) --no-print-directory sim-night
+	@$(MAKE) --no-print-directory fuzz SECONDS=1800
+	@$(MAKE) --no-print-directory chaos
+	@tests/vm/run hosts
 
 # A storm of its own length (tests/vm/test_storm.py); `make check` has a short one. A step takes 3 to 10 s.
 # GUEST: further options of scripts/vm (--topology hosts --kernel-b 6.12); STORM: of the test (--storm-without-module).

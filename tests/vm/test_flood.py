@@ -53,9 +53,9 @@ def way_back():
         f"rule {{}} from {B.ip} to 198.18.0.0/15 pref 1102 lookup 102",
         "rule {} from 0.0.0.0/32 to 198.18.0.0/15 pref 1103 lookup 102"
     ]
-    ip(*(line.format("add") for line in objects))
+    ip(B, *(line.format("add") for line in objects))
     yield
-    ip(*(line.format("del") for line in reversed(objects)))
+    ip(B, *(line.format("del") for line in reversed(objects)))
 
 
 def persist(server, tmp_path, *options):

@@ -5,7 +5,6 @@ the kernel's own rules: routes, firewall, IPsec."""
 import contextlib
 import ctypes
 import errno
-import glob
 import os
 import socket
 import struct

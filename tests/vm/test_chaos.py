@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.cases import path_of
-from support.net import A, B, PEER, host_of, netem, rdma_links, statistics
+from support.net import A, B, PEER, netem, rdma_links, statistics
 from support.pairs import Server, next_port, rping, srq_pairs
 from support.procs import Proc, run, until
 
@@ -21,13 +21,13 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 def link_add(site):
     """Makes the device of a site again."""
-    run("rdma", "link", "add", site.dev, "type", PEER or "usiw", "netdev", site.netdev, where=host_of(site.dev))
+    run("rdma", "link", "add", site.dev, "type", PEER or "usiw", "netdev", site.netdev, where=site.host)
     until(lambda: rdma_links().get(site.dev, {}).get("state") == "ACTIVE", f"{site.dev} being active")
 
 
 def link_delete(site):
     """Takes the device of a site away, whoever uses it."""
-    run("rdma", "link", "delete", site.dev, where=host_of(site.dev), timeout=30)
+    run("rdma", "link", "delete", site.dev, where=site.host, timeout=30)
 
 
 @pytest.mark.core

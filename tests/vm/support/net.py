@@ -22,6 +22,11 @@ class Site(NamedTuple):
     ns: str
     where: str  # what to put before a command to run it there
 
+    @property
+    def host(self):
+        """What to put before a command to run it on its host, in the namespace in which that began."""
+        return self.where.partition("ip netns exec")[0]
+
 
 def link_local_of(netdev, where=""):
     """The address that the kernel has given it, once it may be used."""

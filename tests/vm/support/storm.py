@@ -44,14 +44,9 @@ def _tool(argv, text, check):
     return done
 
 
-def host_of(site):
-    """What stands before a command that runs on the site's host, in the namespace in which that began."""
-    return site.where.partition("ip netns exec")[0]
-
-
 def on_host(site, *argv, text="", check=True):
     """Runs a command there."""
-    return _tool([*host_of(site).split(), *argv], text, check)
+    return _tool([*site.host.split(), *argv], text, check)
 
 
 def ip(site, *lines, ns=None, check=True):

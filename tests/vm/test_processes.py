@@ -161,15 +161,20 @@ def burning_threads(pid, seconds):
 @pytest.mark.core
 @pytest.mark.provider
 def test_polling_programs_use_one_cpu_each():
-    """While a program polls its progress thread stays out of the way: a ping-pong of two pollers burns two threads."""
+    """While a program polls its progress thread stays out of the way: a ping-pong of two pollers burns two threads.
+    Where the host takes a virtual processor away amid a run, the guest counts that as time of the thread that ran, and
+    the progress thread, which has to look after a program that seems to hang, as busy: two seconds of a few tell."""
     port = next_port()
-    server = Proc(["ib_send_lat", "-R", "-F", "-d", B.dev, "-p", port, "-s", 64, "-D", 9]).wait_listening(port)
-    client = Proc(["ib_send_lat", "-R", "-F", "-d", A.dev, "-p", port, "-s", 64, "-D", 9, B.ip])
+    server = Proc(["ib_send_lat", "-R", "-F", "-d", B.dev, "-p", port, "-s", 64, "-D", 60]).wait_listening(port)
+    client = Proc(["ib_send_lat", "-R", "-F", "-d", A.dev, "-p", port, "-s", 64, "-D", 60, B.ip])
     time.sleep(3.5)  # the start of two processes and perftest's own warm-up
-    busy = [burning_threads(proc.pid, 2) for proc in (client, server)]
-    client.expect(0, 60)
-    server.expect(0, 30)
-    assert max(busy) <= 1, busy
+    seen = []
+    while not seen or (max(seen[-1]) > 1 and len(seen) < 8):
+        seen.append([burning_threads(proc.pid, 2) for proc in (client, server)])
+        assert client.status is None and server.status is None, client.output + server.output
+    client.kill()
+    server.kill()
+    assert max(seen[-1]) <= 1, seen
 
 
 @pytest.mark.kernel

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from support.cases import path_of
 from support.net import A, B, PEER, netem, rdma_links, statistics
 from support.pairs import Server, next_port, rping, srq_pairs
-from support.procs import Proc, run, until
+from support.procs import PATIENCE, Proc, run, until
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
@@ -213,6 +214,48 @@ def test_link_delete_while_the_peer_is_silent(moment):
             server.kill()
             link_add(A)
     rping(count=5)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("moment", ["before-it-is-back", "at-once"])
+def test_the_peers_host_loses_its_power(moment):
+    """Nothing of B's host gets out any more, its processes die, and it comes back with the same addresses and a device
+    that knows nothing. Who had a connection with it, or waited for its answer, is told, and does not disturb who
+    comes to the same port, there before B is back or only then."""
+    server = Server()
+    clients = [server.client("--seconds", 120), server.client("--seconds", 120, "--events", "--pause-ms", 300)]
+    own = Server(A)
+    visitor = own.client("--seconds", 120, "--events", "--pause-ms", 300, site=B)
+    for client in (*clients, visitor):
+        client.wait_for("^connected")
+    holder = Proc([path_of("cm_holder"), B.ip, 1], where=B.where)
+    port = holder.wait_for(r"^listening (\d+)")[1]
+    asking = Proc(["rping", "-c", "-a", B.ip, "-p", port, "-C", 1], where=A.where)
+    holder.wait_for("^request 1", timeout=30)
+    time.sleep(0.3)
+    with netem("loss 100%", sites=[B]):
+        for proc in (server.proc, visitor, holder):
+            proc.signal(signal.SIGKILL)
+            proc.wait(20)
+        link_delete(B)
+        link_add(B)
+        if moment == "before-it-is-back":
+            server.start()
+    if moment == "at-once":
+        server.start()
+    back = time.monotonic()
+    newcomer = server.client("--rounds", 50, "--connections", 2)
+    for client in clients:
+        assert client.wait(30) == 2, client.output
+    assert asking.wait(30) != 0, asking.output
+    assert re.search("REJECTED|CONNECT_ERROR|UNREACHABLE", asking.output), asking.output
+    # Who has something under way is told when it repeats that; who only waits asks after 10 s of silence. Neither has to
+    # give the peer up by itself, which takes 40 s, or a request, which has been answered once: 30 s.
+    assert time.monotonic() - back < 13 * PATIENCE
+    newcomer.expect(0, 60)
+    own.client("--rounds", 20, site=B).expect(0, 60)
+    server.stop()
+    own.stop()
 
 
 DEAF_LISTENER = r"port \d+ is in use: who listens there on all addresses hears nothing by this device"

@@ -83,8 +83,12 @@ class Server:
     def __init__(self, site=B, *options, bind=None):
         self.site = site
         self.port = next_port()
-        self.proc = Proc([path_of("traffic"), "server", "--to", bind or site.ip, "--port", self.port, *options],
-                         where=site.where)
+        self.argv = [path_of("traffic"), "server", "--to", bind or site.ip, "--port", self.port, *options]
+        self.start()
+
+    def start(self):
+        """Once more at the same port, when the first one has ended."""
+        self.proc = Proc(self.argv, where=self.site.where)
         self.proc.wait_for(r"^listening \d+")
 
     def client(self, *options, site=A):

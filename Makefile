@@ -25,7 +25,7 @@ help:
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
-	@echo 'make bench       usiw beside all its peers, for hours, into build/bench/DATE (BENCH_GUESTS=0: no guests)'
+	@echo 'make bench       usiw beside all its peers, 40 minutes, into build/bench/DATE (BENCH_GUESTS=0: no guests)'
 	@echo 'make bench-quick  few cells of it on this machine itself, in minutes'
 	@echo 'make bench-instructions  instructions per message beside tests/bench/instructions.txt'
 	@echo 'make all         module for both guest kernels, provider, tests'

@@ -249,8 +249,8 @@ def test_the_peers_host_loses_its_power(moment):
         assert client.wait(30) == 2, client.output
     assert asking.wait(30) != 0, asking.output
     assert re.search("REJECTED|CONNECT_ERROR|UNREACHABLE", asking.output), asking.output
-    # Who has something under way is told when it repeats that; who only waits asks after 10 s of silence. Neither has to
-    # give the peer up by itself, which takes 40 s, or a request, which has been answered once: 30 s.
+    # Who has something under way is told when it repeats that; who only waits asks after 10 s of silence. Nobody has to
+    # give up by itself, which takes 40 s, or 30 s for a request that has been answered once.
     assert time.monotonic() - back < 13 * PATIENCE
     newcomer.expect(0, 60)
     own.client("--rounds", 20, site=B).expect(0, 60)

@@ -118,8 +118,9 @@ def test_foreign_device_cannot_be_opened():
     """The node of the other namespace's device, opened by its number."""
     numbers = sorted(re.findall(r"uverbs(\d+)", run("ls", "/dev/infiniband")))
     assert len(numbers) == 2
-    script = "import os, sys\nfor n in sys.argv[1:]:\n try: os.open(f'/dev/infiniband/uverbs{n}', os.O_RDWR); print('opened', n)\n" \
-             " except OSError as e: print('refused', n, e.errno)"
+    script = ("import os, sys\nfor n in sys.argv[1:]:\n"
+              " try: os.open(f'/dev/infiniband/uverbs{n}', os.O_RDWR); print('opened', n)\n"
+              " except OSError as e: print('refused', n, e.errno)")
     seen = {site: run("/usr/bin/python3", "-c", script, *numbers, where=site.where).split() for site in (A, B)}
     for site in (A, B):
         assert seen[site].count("opened") == 1, seen

@@ -16,7 +16,7 @@ import pytest
 from support import storm, watch
 from support.net import A, B, HOSTS, PEER
 from support.pairs import Server, rping
-from support.procs import Failed, until
+from support.procs import Failed, run, until
 from test_chaos import reload_module
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(PEER), reason="what others do here is their business")]
@@ -40,11 +40,19 @@ class Witness:
         return sum(rounds)
 
 
+def kernel_of(host):
+    """What `scripts/vm --kernel` calls the one of a guest."""
+    release = run("uname", "-r", where=host)
+    return "debug" if "debug" in release else ".".join(release.split(".")[:2])
+
+
 def test_storm(request, tmp_path, capsys, expected):
     expected.messages.append(watch.TOO_LONG)
     seed, steps = request.config.getoption("--storm-seed"), request.config.getoption("--storm-steps")
     without_module = request.config.getoption("--storm-without-module")
-    replay = (f"make chaos SEED={seed} STEPS={steps}" + (" GUEST='--topology hosts'" if len(HOSTS) > 1 else "") +
+    kernels = [kernel_of(host) for host in HOSTS]
+    replay = (f"make chaos SEED={seed} STEPS={steps} KERNEL={kernels[0]}" +
+              (f" GUEST='--topology hosts --kernel-b {kernels[1]}'" if len(HOSTS) > 1 else "") +
               (" STORM=--storm-without-module" if without_module else ""))
     with capsys.disabled():
         print(f"\nstorm: {replay}", flush=True)
@@ -75,7 +83,8 @@ def test_storm(request, tmp_path, capsys, expected):
         calm = witness.stop()
         with capsys.disabled():
             print(
-                f"storm: {rounds} rounds (4 messages each) verified on {connects} connections, {failures} lost or refused; "
+                f"storm: {rounds} rounds (4 messages each) verified on {connects} connections, "
+                f"{failures} lost or refused; "
                 f"{calm} rounds of the bystander on 2",
                 flush=True)
             for what in sorted(outcomes):

@@ -163,6 +163,7 @@ class Progress {
     std::atomic<uint64_t> sleeps{0};     ///< SLEEPING entered
     std::atomic<uint64_t> standbys{0};   ///< STANDBY entered
     std::atomic<uint64_t> penalties{0};  ///< STANDBY or BEHIND was a mistake
+    std::atomic<uint64_t> distrusted_ns{0};  ///< for so long in all none of them was entered behind a mistake
     std::atomic<uint64_t> doorbells{0};
     std::atomic<uint64_t> behinds{0};       ///< BEHIND entered
     std::atomic<uint64_t> blocked_runs{0};  ///< of the engine by threads that block
@@ -218,6 +219,7 @@ class Progress {
   bool wait(Kind last, uint64_t until_ns, bool* rung);
   void look_at_control();
   bool look();
+  uint64_t mistaken(uint64_t penalty_ns);
   void standby();
   bool blocked_thread_drives();
   void behind(bool woken);

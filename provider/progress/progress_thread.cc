@@ -32,9 +32,21 @@ constexpr uint64_t kControlPeriodNs = 20 * kUs;
 constexpr uint64_t kStreakNs = 50 * kUs;
 constexpr unsigned kStreakSamples = 8, kStreakMisses = 3;
 constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
-/// An application that stopped driving and left work behind (it waits for a byte in memory,
-/// say) is not trusted for so long, doubled each time.
-constexpr uint64_t kPenaltyMinNs = 100 * kMs, kPenaltyMaxNs = 1600 * kMs;
+/// A nap that turns out to be a mistake costs at most this part of the STANDBY before it, or kStandbyMinNs.
+constexpr uint64_t kNapPart = 8;
+/// What stopped driving and left work behind is not trusted for so long, doubled each time; if it had driven for
+/// good_ns before, it is judged afresh.
+struct Penalty {
+  uint64_t least_ns, most_ns, good_ns;
+
+  /// Behind one more mistake. @p last: after the one before, or 0.
+  uint64_t after(uint64_t last) const { return std::clamp(2 * last, least_ns, most_ns); }
+};
+/// An application that polled (it waits for a byte in memory now, say). Not for longer: each packet wakes this thread
+/// meanwhile, which delays a program that shares its core, and that makes the next mistake likely. Nor for less, where
+/// each STANDBY is a mistake: a ping-pong of WRITEs of several segments with two processors at both ends.
+constexpr Penalty kPolling = {4 * kMs, 100 * kMs, 8 * kMs};
+constexpr Penalty kBlocked = {100 * kMs, 1600 * kMs, 1600 * kMs};
 /// An application that polls runs the engine every few microseconds of its processor time;
 /// one that takes longer on average is busy elsewhere.
 constexpr uint64_t kMaxRunGapNs = 200 * kUs;
@@ -198,6 +210,13 @@ bool Progress::look() {
   return true;
 }
 
+/// Counts a mistake; returns when it is over.
+uint64_t Progress::mistaken(uint64_t penalty_ns) {
+  count(stats_.penalties);
+  stats_.distrusted_ns.fetch_add(penalty_ns, std::memory_order_relaxed);
+  return now_ + penalty_ns;
+}
+
 /// Sleeps while the application drives. It has stopped when it did not drive for a whole
 /// nap, unless it is only preempted, or when it spends its time on something else; if it
 /// left work behind then, it is not to be trusted for a while.
@@ -228,7 +247,7 @@ void Progress::standby() {
       runs = runs_now;
       tid = tid_now;
       cpu = thread_cpu_ns(tid);
-      nap = behind ? kStandbyMinNs : std::min(2 * nap, kStandbyMaxNs);
+      nap = behind ? kStandbyMinNs : std::clamp((now_ - began) / kNapPart, kStandbyMinNs, kStandbyMaxNs);
       continue;
     }
     nap = kStandbyMinNs;
@@ -238,11 +257,10 @@ void Progress::standby() {
   state_.store(State::kPolling, std::memory_order_seq_cst);
   streak_since_ = streak_samples_ = 0;
   runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
-  if (now_ - began > kPenaltyMaxNs) standby_penalty_ = 0;
+  if (now_ - began > kPolling.good_ns) standby_penalty_ = 0;
   if (busy && thread_drive() != 0) {
-    count(stats_.penalties);
-    standby_penalty_ = std::clamp(2 * standby_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
-    no_standby_until_ = now_ + standby_penalty_;
+    standby_penalty_ = kPolling.after(standby_penalty_);
+    no_standby_until_ = mistaken(standby_penalty_);
   }
   last_work_ = now_;
 }
@@ -259,9 +277,8 @@ bool Progress::leaves_packets_to_others() const {
 }
 
 void Progress::distrust_blocked() {
-  count(stats_.penalties);
-  blocked_penalty_ = std::clamp(2 * blocked_penalty_, kPenaltyMinNs, kPenaltyMaxNs);
-  refuse_until_.store(now_ + blocked_penalty_, std::memory_order_relaxed);
+  blocked_penalty_ = kBlocked.after(blocked_penalty_);
+  refuse_until_.store(mistaken(blocked_penalty_), std::memory_order_relaxed);
 }
 
 /// Sleeps while a thread that blocks drives, which has left when it does not drive for a whole nap and is not there,
@@ -314,7 +331,7 @@ void Progress::behind(bool woken) {
     nap = std::min(2 * nap, kStandbyMaxNs);
   }
   state_.store(State::kPolling, std::memory_order_seq_cst);
-  if (now_ - began > kPenaltyMaxNs) blocked_penalty_ = 0;
+  if (now_ - began > kBlocked.good_ns) blocked_penalty_ = 0;
   streak_since_ = streak_samples_ = 0;
   runs_seen_ = inline_runs_.load(std::memory_order_relaxed);
   blocked_runs_seen_ = blocked_runs_.load(std::memory_order_relaxed);

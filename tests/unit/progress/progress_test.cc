@@ -56,6 +56,34 @@ TEST_F(ProgressTest, TheThreadTakesOverWhenAnApplicationStopsPolling) {
   progress.unwatch(packets.fd);
 }
 
+/// A ping-pong of WRITEs polls for its completions and, now and then, waits in memory: that costs it a few milliseconds,
+/// not seconds in which each packet wakes the thread.
+TEST_F(ProgressTest, WhoPollsAndSeldomWaitsInMemoryIsTrustedAgainSoon) {
+  FakePackets packets(engine);
+  progress.watch(packets.fd, Progress::Kind::kPacket, packets);
+  ASSERT_EQ(progress.start(), 0);
+  constexpr unsigned kRounds = 8;
+  constexpr uint64_t kMostNs = kRounds * 100'000'000ull;
+  const Progress::Stats& stats = progress.stats();
+  unsigned polls = 0;
+  const auto poll = [&] {
+    if (polls % 64 == 0) packets.arrive();
+    progress.polled_empty(polls++);
+  };
+  for (unsigned round = 0; round < kRounds; round++) {
+    const uint64_t before = stats.standbys;
+    const auto start = std::chrono::steady_clock::now();
+    while (stats.standbys == before && std::chrono::steady_clock::now() - start < 1s) poll();
+    const auto until = std::chrono::steady_clock::now() + 20ms;
+    while (std::chrono::steady_clock::now() < until) poll();
+    packets.arrive();
+    while (engine.posted != 0) FakeEngine::spin(100);
+  }
+  EXPECT_GT(stats.penalties, 0u);
+  EXPECT_LE(stats.distrusted_ns, kMostNs);
+  progress.unwatch(packets.fd);
+}
+
 TEST_F(ProgressTest, WhileAnApplicationPollsTheThreadStaysAway) {
   ASSERT_EQ(progress.start(), 0);
   auto until = std::chrono::steady_clock::now() + 100ms;

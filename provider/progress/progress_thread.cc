@@ -34,17 +34,17 @@ constexpr unsigned kStreakSamples = 8, kStreakMisses = 3;
 constexpr uint64_t kStandbyMinNs = 1 * kMs, kStandbyMaxNs = 4 * kMs;
 /// A nap that turns out to be a mistake costs at most this part of the STANDBY before it, or kStandbyMinNs.
 constexpr uint64_t kNapPart = 8;
-/// What stopped driving and left work behind is not trusted for so long, doubled each time; if it had driven for
-/// good_ns before, it is judged afresh.
+/// How long a thread that stopped driving, and left work behind, is not trusted: least_ns, doubled at each mistake up
+/// to most_ns. One that had driven for good_ns before its mistake begins with least_ns again.
 struct Penalty {
   uint64_t least_ns, most_ns, good_ns;
 
   /// Behind one more mistake. @p last: after the one before, or 0.
   uint64_t after(uint64_t last) const { return std::clamp(2 * last, least_ns, most_ns); }
 };
-/// An application that polled (it waits for a byte in memory now, say). Not for longer: each packet wakes this thread
-/// meanwhile, which delays a program that shares its core, and that makes the next mistake likely. Nor for less, where
-/// each STANDBY is a mistake: a ping-pong of WRITEs of several segments with two processors at both ends.
+/// For an application that polled, and waits for a byte in memory now, say. While it is not trusted each packet wakes
+/// this thread, which delays a program that shares its core and makes the next mistake likely: so the time is short.
+/// It grows where each STANDBY is a mistake, as in a ping-pong of WRITEs of several segments on two processors.
 constexpr Penalty kPolling = {4 * kMs, 100 * kMs, 8 * kMs};
 constexpr Penalty kBlocked = {100 * kMs, 1600 * kMs, 1600 * kMs};
 /// An application that polls runs the engine every few microseconds of its processor time;

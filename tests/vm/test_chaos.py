@@ -235,8 +235,7 @@ def test_the_peers_host_loses_its_power(moment):
     time.sleep(0.3)
     with netem("loss 100%", sites=[B]):
         for proc in (server.proc, visitor, holder):
-            proc.signal(signal.SIGKILL)
-            proc.wait(20)
+            proc.kill()
         link_delete(B)
         link_add(B)
         if moment == "before-it-is-back":

@@ -162,18 +162,19 @@ def burning_threads(pid, seconds):
 @pytest.mark.provider
 def test_polling_programs_use_one_cpu_each():
     """While a program polls its progress thread stays out of the way: a ping-pong of two pollers burns two threads.
-    Where the host takes a virtual processor away amid a run, the guest counts that as time of the thread that ran, and
-    the progress thread, which has to look after a program that seems to hang, as busy: two seconds of a few tell."""
-    port = next_port()
-    server = Proc(["ib_send_lat", "-R", "-F", "-d", B.dev, "-p", port, "-s", 64, "-D", 60]).wait_listening(port)
-    client = Proc(["ib_send_lat", "-R", "-F", "-d", A.dev, "-p", port, "-s", 64, "-D", 60, B.ip])
-    time.sleep(3.5)  # the start of two processes and perftest's own warm-up
+    A host that is short of processors stops a virtual one amid a run, and the guest counts that time as the thread's.
+    The progress thread also stands in for a program that is stopped so. So one quiet run of several is enough."""
     seen = []
-    while not seen or (max(seen[-1]) > 1 and len(seen) < 8):
+    for _ in range(6):
+        port = next_port()
+        server = Proc(["ib_send_lat", "-R", "-F", "-d", B.dev, "-p", port, "-s", 64, "-D", 9]).wait_listening(port)
+        client = Proc(["ib_send_lat", "-R", "-F", "-d", A.dev, "-p", port, "-s", 64, "-D", 9, B.ip])
+        time.sleep(3.5)  # the start of two processes and perftest's own warm-up
         seen.append([burning_threads(proc.pid, 2) for proc in (client, server)])
-        assert client.status is None and server.status is None, client.output + server.output
-    client.kill()
-    server.kill()
+        client.expect(0, 60)
+        server.expect(0, 30)
+        if max(seen[-1]) <= 1:
+            break
     assert max(seen[-1]) <= 1, seen
 
 

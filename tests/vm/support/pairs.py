@@ -87,7 +87,7 @@ class Server:
         self.start()
 
     def start(self):
-        """Once more at the same port, when the first one has ended."""
+        """Starts it, also once more at the same port when it has ended."""
         self.proc = Proc(self.argv, where=self.site.where)
         self.proc.wait_for(r"^listening \d+")
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.cases import path_of
 from support.net import A, B, PEER, netem, rdma_links, statistics
-from support.pairs import Server, next_port, rping, srq_pairs
+from support.pairs import Server, next_port, perftest, rping, srq_pairs
 from support.procs import PATIENCE, Proc, run, until
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
@@ -111,6 +111,36 @@ def test_stopped_process():
         time.sleep(1)
     server.end_client(client)
     server.stop()
+
+
+@contextlib.contextmanager
+def container(site, percent):
+    """The same end for programs of a container. Once they have used so many percent of one processor in a tenth of a
+    second all their threads stand still until it is over."""
+    group = f"/sys/fs/cgroup/{site.dev}"
+    run("sh", "-c", f"echo +cpu >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group} && "
+                    f"echo {percent}000 100000 >{group}/cpu.max", where=site.host)
+    # Joined before `ip netns exec`, which mounts another /sys.
+    inside = f"{site.host}sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
+    try:
+        yield site._replace(where=inside + site.where.removeprefix(site.host))
+        stopped = re.search(r"^nr_throttled (\d+)", run("cat", f"{group}/cpu.stat", where=site.host), re.M)
+        assert int(stopped[1]) > 20, "the quota was never used up"
+    finally:
+        run("sh", "-c", f"echo 1 >{group}/cgroup.kill; until rmdir {group}; do sleep 0.1; done", where=site.host)
+
+
+def test_both_ends_use_up_their_quotas():
+    """Two containers stand still most of the time, each at moments of its own, while their programs poll, sleep until
+    an event comes, or wait for a byte in memory. Nobody is taken for gone, and all data is right."""
+    with container(A, 30) as a, container(B, 30) as b:
+        server = Server(b)
+        clients = [server.client("--rounds", 20, *options, site=a) for options in ([], ["--events"])]
+        for client in clients:
+            client.expect(0, 60)
+        server.stop()
+        for tool in ("ib_send_lat", "ib_write_lat", "ib_read_lat"):
+            perftest(tool, "-n", 100, server=b, client=a)
 
 
 def test_exit_without_cleaning_up():

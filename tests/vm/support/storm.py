@@ -34,6 +34,12 @@ def drawn_port(rng):
     return {"USIW_PORT": port, "USIW_RUN_PORT": port}
 
 
+def drawn_waiting(rng, share_that_polls):
+    """How a program waits. One that polls slows all others down; on the debug kernel, where its progress thread is
+    never done either, RCU's threads get no turn for a minute, and who closes a packet socket waits for them."""
+    return [] if rng.random() < share_that_polls and PATIENCE == 1 else ["--events"]
+
+
 def _tool(argv, text, check):
     """Runs a command that reads a batch; its exec costs more than its work."""
     Proc.started_total += 1
@@ -112,8 +118,7 @@ class Client:
         self.killed = False
         self.base = [0] * Persist.CONNECTIONS
         self.run = Persist(self.site, self.to, self.port, self.path, "--size", self.rng.choice([300, 3000, 20000]),
-                           "--pause-ms", int(20 * PATIENCE), *(["--events"] if self.rng.random() < 0.9 else []),
-                           env=drawn_port(self.rng))
+                           "--pause-ms", int(20 * PATIENCE), *drawn_waiting(self.rng, 0.1), env=drawn_port(self.rng))
 
     def ended(self):
         """Adds up what the process has done."""
@@ -151,9 +156,9 @@ class Server:
     def start(self):
         """Starts it and waits until it listens."""
         self.killed = False
-        options = ["--events"] if self.rng.random() < 0.95 else []  # one that polls slows all others down
         self.proc = Proc(
-            [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port, *options],
+            [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port,
+             *drawn_waiting(self.rng, 0.05)],
             where=self.site.where, env=drawn_port(self.rng))
         self.proc.wait_for(r"^listening \d+")
 

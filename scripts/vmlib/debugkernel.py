@@ -25,9 +25,9 @@ class DebugKernel(kernels.Kernel):
 
     patience = 4
     finds_leaks = True
-    #: kasan_multi_shot: without it KASAN tells the first of its findings only. rcutree: RCU's work has threads of its
-    #: own that preempt progress threads, which are never done here. In ksoftirqd it got so little time that who closed
-    #: a packet socket waited for a grace period for minutes.
+    #: Without kasan_multi_shot KASAN tells the first of its findings only. By the options of rcutree, threads of
+    #: real-time priority do RCU's work. In ksoftirqd, beside progress threads that are never done here, it got so
+    #: little time that closing a packet socket, which waits for a grace period, took minutes.
     command_line = "kasan_multi_shot rcutree.kthread_prio=1 rcutree.use_softirq=0"
     #: Where the table of interrupts is data. On "pc" it is a program, which under the checkers runs into ACPI's
     #: time-out.

@@ -115,8 +115,8 @@ def test_stopped_process():
 
 @contextlib.contextmanager
 def container(site, percent):
-    """The same end for programs of a container. Once they have used so many percent of one processor in a tenth of a
-    second all their threads stand still until it is over."""
+    """The same end for programs of a container. In each tenth of a second they may use so many percent of the time of
+    one processor; then all their threads stand still until it is over."""
     group = f"/sys/fs/cgroup/{site.dev}"
     run("sh", "-c", f"echo +cpu >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group} && "
                     f"echo {percent}000 100000 >{group}/cpu.max", where=site.host)

@@ -35,8 +35,8 @@ def drawn_port(rng):
 
 
 def drawn_waiting(rng, share_that_polls):
-    """How a program waits. One that polls slows all others down; on the debug kernel, where its progress thread is
-    never done either, RCU's threads get no turn for a minute, and who closes a packet socket waits for them."""
+    """The options that say how a program waits. A program that polls slows all others down. On the debug kernel nobody
+    polls: progress threads are never done there, and beside a poller as well the other programs stand still."""
     return [] if rng.random() < share_that_polls and PATIENCE == 1 else ["--events"]
 
 

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,10 +53,6 @@ constexpr uint64_t kMaxRunGapNs = 200 * kUs;
 constexpr uint32_t kPollsPerBlockedRun = 16;
 /// So often work is found that a blocked thread ought to have seen, before it is taken for stopped.
 constexpr unsigned kInVain = 3;
-/// What the thread asks of the scheduler: to run soon when it wakes, for a short time. It
-/// stands in for a NIC; a program that spins in memory waits for it.
-constexpr int kNice = -10;
-constexpr uint64_t kSliceNs = 100 * kUs;
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
@@ -85,31 +79,11 @@ bool thread_is_runnable(pid_t tid) {
   return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'R';
 }
 
-/// Both are wishes: without CAP_SYS_NICE the nice value stays, and kernels before 6.12 do
-/// not know slices. Under the default scheduling policy only.
-void prefer_early_wakeup() {
-  struct {
-    uint32_t size = 48, policy = SCHED_OTHER;
-    uint64_t flags = 0;
-    int32_t nice = 0;
-    uint32_t priority = 0;
-    uint64_t runtime = kSliceNs, deadline = 0, period = 0;
-  } attr;
-  static_assert(sizeof attr == 48);  // SCHED_ATTR_SIZE_VER0
-  if (sched_getscheduler(0) != SCHED_OTHER) return;
-  const int nice_now = getpriority(PRIO_PROCESS, 0);
-  attr.nice = std::max(nice_now + kNice, -20);
-  if (syscall(SYS_sched_setattr, 0, &attr, 0) == 0) return;
-  attr.nice = nice_now;
-  syscall(SYS_sched_setattr, 0, &attr, 0);
-}
-
 }  // namespace
 
 void Progress::run() {
   pthread_setname_np(pthread_self(), "usiw");
   prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
-  if (mode_ == Mode::kAdaptive) prefer_early_wakeup();
   now_ = last_work_ = clock_.now_ns();
   while (!stopping_.load(std::memory_order_seq_cst)) {
     refresh(self_, Kind::kControl);  // while frozen, too: unwatch() waits for it

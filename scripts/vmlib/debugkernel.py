@@ -25,10 +25,8 @@ class DebugKernel(kernels.Kernel):
 
     patience = 4
     finds_leaks = True
-    #: Without kasan_multi_shot KASAN tells the first of its findings only. By the options of rcutree, threads of
-    #: real-time priority do RCU's work. In ksoftirqd, beside progress threads that are never done here, it got so
-    #: little time that closing a packet socket, which waits for a grace period, took minutes.
-    command_line = "kasan_multi_shot rcutree.kthread_prio=1 rcutree.use_softirq=0"
+    #: Without it KASAN tells the first of its findings only.
+    command_line = "kasan_multi_shot"
     #: Where the table of interrupts is data. On "pc" it is a program, which under the checkers runs into ACPI's
     #: time-out.
     machine = "q35"

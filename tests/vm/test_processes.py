@@ -17,9 +17,8 @@ from support.procs import PATIENCE, Proc, run, until
 
 @pytest.mark.core
 def test_several_processes_on_one_device():
-    """Three servers and six clients at the same time, data verified. On the debug kernel, where what polls takes all of
-    a processor and others wait for half a minute, one of each polls and one of each waits for events."""
-    n_servers, n_clients = (3, 6) if PATIENCE == 1 else (2, 2)
+    """Three servers and six clients at the same time, data verified."""
+    n_servers, n_clients = 3, 6
     servers = [Server(B, *(["--events"] if i else [])) for i in range(n_servers)]
     clients = [servers[i % n_servers].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
                for i in range(n_clients)]

@@ -8,7 +8,7 @@ import time
 
 from .cases import path_of
 from .net import A, B
-from .procs import PATIENCE, Proc
+from .procs import Proc
 
 _ports = itertools.count(20000)
 
@@ -111,11 +111,7 @@ class Server:
 
 
 def srq_pairs(program, *roles):
-    """A server of `program` with an SRQ at B, and peers of these roles at A; the server listens. All of them poll, and
-    so does a thread of each: beside a dozen of those RCU's own threads starve on the debug kernel, so there two peers
-    do."""
-    if PATIENCE > 1:
-        roles = (roles[0], roles[-1])
+    """A server of `program` with an SRQ at B, and peers of these roles at A; the server listens."""
     server = Proc([path_of(program), "server", B.ip, len(roles)], where=B.where)
     port = server.wait_for(r"^listening (\d+)")[1]
     return server, [Proc([path_of(program), role, A.ip, B.ip, port], where=A.where) for role in roles]

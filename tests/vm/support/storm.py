@@ -35,9 +35,8 @@ def drawn_port(rng):
 
 
 def drawn_waiting(rng, share_that_polls):
-    """The options that say how a program waits. A program that polls slows all others down. On the debug kernel nobody
-    polls: progress threads are never done there, and beside a poller as well the other programs stand still."""
-    return [] if rng.random() < share_that_polls and PATIENCE == 1 else ["--events"]
+    """The options that say how a program waits. A program that polls slows all others down."""
+    return [] if rng.random() < share_that_polls else ["--events"]
 
 
 def _tool(argv, text, check):

@@ -2,8 +2,6 @@
 """`usiw stat` and `usiw trace` on live and dead processes; counters of QPs by rdma(8)."""
 
 import json
-import os
-import pathlib
 import re
 import time
 
@@ -12,11 +10,9 @@ import pytest
 from support.net import A, B, PEER, netem, statistics
 from support.pairs import Server, rping
 from support.procs import PATIENCE, run
+from support.traces import USIW
 
 pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's own")
-
-USIW = str(pathlib.Path(
-    os.environ.get("USIW_TOOL") or pathlib.Path(__file__).resolve().parents[2] / "build/tools/usiw"))
 
 
 def stat(*words, site=A):

@@ -16,7 +16,8 @@ import pytest
 from support import storm, watch
 from support.net import A, B, HOSTS, PEER
 from support.pairs import Server, rping
-from support.procs import Failed, run, until
+from support.procs import run, until
+from support.traces import Traces
 from test_chaos import reload_module
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(PEER), reason="what others do here is their business")]
@@ -26,9 +27,11 @@ class Witness:
     """Traffic between the guest's usual ends, which the storm does not concern: not one connection may be lost."""
 
     def __init__(self, directory):
-        self.server = Server(B, "--events", "--strict")
+        self.traces = [Traces(site, f"{directory}/trace-{role}", "stop-on-error")
+                       for site, role in ((B, "server"), (A, "client"))]
+        self.server = Server(B, "--events", "--strict", env=self.traces[0].env)
         self.client = storm.Persist(A, B, self.server.port, f"{directory}/witness", "--size", 5000, "--events",
-                                    "--pause-ms", 100)
+                                    "--pause-ms", 100, env=self.traces[1].env)
 
     def stop(self):
         """Ends it and returns how many rounds it has done."""
@@ -59,7 +62,7 @@ def test_storm(request, tmp_path, capsys, expected):
     rng = random.Random(seed)
     plan = [(storm.draw(rng), rng.randrange(1 << 30)) for _ in range(steps)]
     world = storm.World(seed, "usiw", without_module)
-    number, step = 0, []
+    number, step, witness = 0, [], None
     try:
         witness = Witness(str(tmp_path))
         world.wait_traffic()
@@ -89,9 +92,10 @@ def test_storm(request, tmp_path, capsys, expected):
                 flush=True)
             for what in sorted(outcomes):
                 print(f"storm:   {outcomes[what]:5} {what}", flush=True)
-    except Failed as error:
-        raise AssertionError(
-            f"step {number} ({', '.join(f.__name__ for f in step)}): {error}\nagain: {replay}") from error
+    except AssertionError as error:
+        traces = [*(witness.traces if witness else []), *(actor.traces for actor in world.actors)]
+        raise AssertionError(f"step {number} ({', '.join(f.__name__ for f in step)}): {error}\n"
+                             f"{''.join(trace.text() for trace in traces)}\nagain: {replay}") from error
     finally:
         world.destroy()
     resources = {

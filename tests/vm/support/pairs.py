@@ -80,15 +80,15 @@ def perftest(tool, *options, server=B, client=A, timeout=45):
 class Server:
     """`traffic server` at a site, for any number of clients."""
 
-    def __init__(self, site=B, *options, bind=None):
-        self.site = site
+    def __init__(self, site=B, *options, bind=None, env=None):
+        self.site, self.env = site, env
         self.port = next_port()
         self.argv = [path_of("traffic"), "server", "--to", bind or site.ip, "--port", self.port, *options]
         self.start()
 
     def start(self):
         """Starts it, also once more at the same port when it has ended."""
-        self.proc = Proc(self.argv, where=self.site.where)
+        self.proc = Proc(self.argv, where=self.site.where, env=self.env)
         self.proc.wait_for(r"^listening \d+")
 
     def client(self, *options, site=A):

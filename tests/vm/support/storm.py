@@ -18,6 +18,7 @@ from .cases import PROGRAMS, path_of
 from .net import A, B, HOSTS, Site, rdma_links
 from .pairs import next_port
 from .procs import PATIENCE, Failed, Proc, until
+from .traces import Traces
 
 #: Exit statuses of `traffic` (programs/traffic.h).
 FINE, GONE = 0, 4
@@ -101,6 +102,7 @@ class Client:
     def __init__(self, site, to, port, directory, rng):
         self.site, self.to, self.port, self.rng = site, to, port, rng
         self.path = os.path.join(directory, f"{site.netdev}-{to.netdev}")
+        self.traces = Traces(site, f"{directory}/trace-client-{site.netdev}")
         self.finished = [0, 0, 0]  # rounds, connects, failures of processes that have ended
         self.outcomes = {}
         self.killed = False
@@ -115,9 +117,10 @@ class Client:
     def start(self):
         """Starts the program; its counters begin at 0."""
         self.killed = False
+        self.traces.clear()
         self.base = [0] * Persist.CONNECTIONS
         self.run = Persist(self.site, self.to, self.port, self.path, "--size", self.rng.choice([300, 3000, 20000]),
-                           "--pause-ms", int(20 * PATIENCE), *drawn_waiting(self.rng, 0.1), env=drawn_port(self.rng))
+                           "--pause-ms", int(20 * PATIENCE), *drawn_waiting(self.rng, 0.1), env={**drawn_port(self.rng), **self.traces.env})
 
     def ended(self):
         """Adds up what the process has done."""
@@ -144,9 +147,10 @@ class Client:
 class Server:
     """`traffic server` at a site."""
 
-    def __init__(self, site, rng):
+    def __init__(self, site, directory, rng):
         self.site, self.rng = site, rng
         self.port = next_port()
+        self.traces = Traces(site, f"{directory}/trace-server-{site.netdev}")
         self.outcomes = {}
         self.killed = False
         self.proc = None
@@ -155,10 +159,11 @@ class Server:
     def start(self):
         """Starts it and waits until it listens."""
         self.killed = False
+        self.traces.clear()
         self.proc = Proc(
             [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port,
              *drawn_waiting(self.rng, 0.05)],
-            where=self.site.where, env=drawn_port(self.rng))
+            where=self.site.where, env={**drawn_port(self.rng), **self.traces.env})
         self.proc.wait_for(r"^listening \d+")
 
     def ended(self):
@@ -189,7 +194,7 @@ class World:
         for site in self.sites:
             ip(site, f"netns add {site.ns}", ns="")
         self.build_link()
-        self.servers = [Server(site, self.rng) for site in self.sites]
+        self.servers = [Server(site, self.directory, self.rng) for site in self.sites]
         self.clients = [Client(self.sites[i], self.sites[1 - i], self.servers[1 - i].port, self.directory, self.rng)
                         for i in range(2)]
 

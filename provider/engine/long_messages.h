@@ -29,8 +29,8 @@ class LongMessages {
 
  private:
   static constexpr uint32_t kLook = 256;
-  static constexpr uint64_t kSpanNs = 100'000'000;  ///< slower than kLook in this time it does not matter
   static constexpr uint64_t kLastsNs = 500'000'000;
+  static constexpr uint64_t kSpanNs = kLastsNs;  ///< for kLook: where one takes longer, messages would be long at times
 
   uint32_t count_ = 0;
   uint32_t numbers_ = 0;  ///< at the last look

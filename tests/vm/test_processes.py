@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support import there
 from support.cases import path_of
 from support.net import A, B, PEER
 from support.pairs import Server, next_port, srq_pairs
@@ -141,6 +142,23 @@ def test_rping_server_waits_without_cpu():
     used = server.cpu_seconds() - before
     server.kill()
     assert used < 0.3 * PATIENCE, f"{used} s of CPU in 3 s"
+
+
+def test_threads_are_scheduled_as_their_program():
+    """No thread runs ahead of other people's programs, and of the kernel's threads that deliver packets. A program that
+    asks for another nice value has it for all of its threads."""
+    server = Server()
+    client = Proc(["nice", "-n", "5", path_of("traffic"), "client", "--from", A.ip, "--to", B.ip, "--port", server.port,
+                   "--seconds", 60], where=A.where)
+    client.wait_for("^connected")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for proc, nice in ((server.proc, own), (client, min(own + 5, 19))):
+        # proc(5): field 19 is the nice value, field 41 the policy; 0 is SCHED_OTHER.
+        fields = [text.rpartition(")")[2].split() for _, text in there.threads(proc.pid_there, "stat", proc.where)]
+        assert len(fields) > 1, f"{proc.argv} has one thread only"
+        assert {(int(field[16]), int(field[38])) for field in fields} == {(nice, 0)}, fields
+    client.kill()
+    server.stop()
 
 
 def burning_threads(pid, seconds):

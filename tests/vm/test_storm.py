@@ -29,9 +29,9 @@ class Witness:
     def __init__(self, directory):
         self.traces = [Traces(site, f"{directory}/trace-{role}", "stop-on-error")
                        for site, role in ((B, "server"), (A, "client"))]
-        self.server = Server(B, "--events", "--strict", env=self.traces[0].env)
+        self.server = Server(B, "--events", "--strict", env=self.traces[0].begin())
         self.client = storm.Persist(A, B, self.server.port, f"{directory}/witness", "--size", 5000, "--events",
-                                    "--pause-ms", 100, env=self.traces[1].env)
+                                    "--pause-ms", 100, env=self.traces[1].begin())
 
     def stop(self):
         """Ends it and returns how many rounds it has done."""

@@ -117,10 +117,10 @@ class Client:
     def start(self):
         """Starts the program; its counters begin at 0."""
         self.killed = False
-        self.traces.clear()
         self.base = [0] * Persist.CONNECTIONS
         self.run = Persist(self.site, self.to, self.port, self.path, "--size", self.rng.choice([300, 3000, 20000]),
-                           "--pause-ms", int(20 * PATIENCE), *drawn_waiting(self.rng, 0.1), env={**drawn_port(self.rng), **self.traces.env})
+                           "--pause-ms", int(20 * PATIENCE), *drawn_waiting(self.rng, 0.1),
+                           env={**drawn_port(self.rng), **self.traces.begin()})
 
     def ended(self):
         """Adds up what the process has done."""
@@ -159,11 +159,10 @@ class Server:
     def start(self):
         """Starts it and waits until it listens."""
         self.killed = False
-        self.traces.clear()
         self.proc = Proc(
             [path_of("traffic"), "server", "--strict", "--to", self.site.ip, "--port", self.port,
              *drawn_waiting(self.rng, 0.05)],
-            where=self.site.where, env={**drawn_port(self.rng), **self.traces.env})
+            where=self.site.where, env={**drawn_port(self.rng), **self.traces.begin()})
         self.proc.wait_for(r"^listening \d+")
 
     def ended(self):

@@ -12,18 +12,18 @@ USIW = str(pathlib.Path(
 
 
 class Traces:
-    """A directory on the host of a site, where one program after the other keeps its trace."""
+    """A directory on the host of a site, where one program after another keeps its trace."""
 
     def __init__(self, site, directory, *options):
         self.where, self.directory = site.host, directory
-        self.env = {"USIW_TRACE": ",".join([directory, "events=8192", *options])}
-        self.clear()
+        self.options = ["events=8192", *options]
 
-    def clear(self):
-        """Removes what earlier programs have left."""
+    def begin(self):
+        """Removes the trace of the program before, and returns the environment of the next one."""
         there.ask(["sh", "-c", f"rm -rf {self.directory}; mkdir -p {self.directory}"], self.where)
+        return {"USIW_TRACE": ",".join([self.directory, *self.options])}
 
     def text(self, events=60):
-        """The last events of each program."""
-        return there.ask(["sh", "-c", f"for file in {self.directory}/*; do {USIW} trace $file -n {events} 2>&1; done; true"],
-                         self.where)
+        """The last events of the present program; nothing if there is none."""
+        show = f"for file in {self.directory}/*; do {USIW} trace $file -n {events} 2>&1; done; true"
+        return there.ask(["sh", "-c", show], self.where)

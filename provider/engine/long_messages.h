@@ -30,7 +30,8 @@ class LongMessages {
  private:
   static constexpr uint32_t kLook = 256;
   static constexpr uint64_t kLastsNs = 500'000'000;
-  static constexpr uint64_t kSpanNs = kLastsNs;  ///< for kLook: where one takes longer, messages would be long at times
+  /// kLook segments come within this time, or messages are not long: after a longer one they would be so at times only.
+  static constexpr uint64_t kSpanNs = kLastsNs;
 
   uint32_t count_ = 0;
   uint32_t numbers_ = 0;  ///< at the last look

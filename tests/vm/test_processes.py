@@ -19,10 +19,9 @@ from support.procs import PATIENCE, Proc, run, until
 @pytest.mark.core
 def test_several_processes_on_one_device():
     """Three servers and six clients at the same time, data verified."""
-    n_servers, n_clients = 3, 6
-    servers = [Server(B, *(["--events"] if i else [])) for i in range(n_servers)]
-    clients = [servers[i % n_servers].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
-               for i in range(n_clients)]
+    servers = [Server(B, *(["--events"] if i else [])) for i in range(3)]
+    clients = [servers[i % 3].client("--rounds", 25, "--connections", 2, *(["--events"] if i % 2 else []))
+               for i in range(6)]
     for client in clients:
         client.expect(0, 120)
     for server in servers:
@@ -145,8 +144,8 @@ def test_rping_server_waits_without_cpu():
 
 
 def test_threads_are_scheduled_as_their_program():
-    """No thread runs ahead of other people's programs, and of the kernel's threads that deliver packets. A program that
-    asks for another nice value has it for all of its threads."""
+    """No thread goes before other users' programs, or before the kernel's threads that deliver packets. A nice value
+    that a program is given holds for all of its threads."""
     server = Server()
     client = Proc(["nice", "-n", "5", path_of("traffic"), "client", "--from", A.ip, "--to", B.ip, "--port", server.port,
                    "--seconds", 60], where=A.where)

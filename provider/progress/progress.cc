@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/backoff.h"
 #include "base/lock_rank.h"
 #include "base/quiet_thread.h"
-#include "base/spinlock.h"
 #include "progress/times.h"
 
 namespace usiw {
@@ -87,12 +87,7 @@ bool Progress::acquire_or_kick() {
 void Progress::acquire() {
   lock_rank::check(LockRank::kEngine);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
-  for (unsigned spins = 0; token_.exchange(1, std::memory_order_seq_cst) != 0; spins++) {
-    if (spins < 64)
-      cpu_pause();
-    else
-      sched_yield();
-  }
+  for (Backoff backoff; token_.exchange(1, std::memory_order_seq_cst) != 0;) backoff.wait();
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
   lock_rank::took(LockRank::kEngine);
 }

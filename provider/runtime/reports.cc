@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "runtime/reports.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <mutex>
 
+#include "base/backoff.h"
 #include "port/net_port.h"
 #include "runtime/context.h"
 #include "runtime/kernel_methods.h"
@@ -161,7 +160,7 @@ void Reports::flush_pending() {
 
 static void wait_for_none(const std::atomic<uint32_t>& pins) {
   lock_rank::assert_none_up_to(LockRank::kEngine);
-  while (pins.load(std::memory_order_acquire) != 0) sched_yield();
+  for (Backoff backoff; pins.load(std::memory_order_acquire) != 0;) backoff.wait();
 }
 
 void Reports::settle(VCq& cq) { wait_for_none(cq.pins); }

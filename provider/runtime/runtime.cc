@@ -3,11 +3,10 @@
 /// Life of a runtime, and its QPs by number.
 #include "runtime/runtime.h"
 
-#include <sched.h>
-
 #include <cstdlib>
 #include <cstring>
 
+#include "base/backoff.h"
 #include "base/say.h"
 #include "runtime/patience.h"
 
@@ -80,7 +79,7 @@ void Runtime::remove_qp(VQp& qp) {
     held->qp_destroy(qp.qp);
     qp.qp = nullptr;
   }
-  while (qp.pins.load(std::memory_order_acquire) != 0) sched_yield();
+  for (Backoff backoff; qp.pins.load(std::memory_order_acquire) != 0;) backoff.wait();
   ports_.release(qp);
 }
 

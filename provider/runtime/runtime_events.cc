@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file runtime_events.cc
 /// Events from the kernel to the engine: connections, the link, the device's end.
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "borrowed.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/backoff.h"
 #include "event_file.h"
 #include "real.h"
 #include "uverbs.h"
@@ -22,7 +21,7 @@ bool BorrowedEngine::take(usiw_engine_loan& loan) {
 
 void BorrowedEngine::give_back() {
   usiw_engine_loan* before = nullptr;
-  for (;;) {
+  for (Backoff backoff;; backoff.wait()) {
     {
       World hold(world());
       if (before == nullptr) {
@@ -36,7 +35,6 @@ void BorrowedEngine::give_back() {
       std::erase_if(users_, is_this_thread);
       if (users_.empty()) return;
     }
-    sched_yield();
   }
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file backoff.h
+/// For a thread that waits until another one has done a few instructions.
+#ifndef USIW_BASE_BACKOFF_H
+#define USIW_BASE_BACKOFF_H
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+namespace usiw {
+
+inline void cpu_pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Between two looks at what the other thread changes. It may have been preempted on this very core: then a yield lets
+/// it go on, unless it has a lower real-time priority (SCHED_FIFO). Only a nap helps then.
+class Backoff {
+ public:
+  void wait() {
+    if (tries_ >= kPauses + kYields) {
+      // Not nanosleep(2) by its name: this must not be a cancellation point.
+      const timespec nap = {0, kNapNs};
+      syscall(SYS_nanosleep, &nap, nullptr);
+      return;
+    }
+    if (tries_++ < kPauses)
+      cpu_pause();
+    else
+      sched_yield();
+  }
+
+ private:
+  static constexpr unsigned kPauses = 64, kYields = 64;
+  static constexpr long kNapNs = 50'000;
+  unsigned tries_ = 0;
+};
+
+}  // namespace usiw
+
+#endif  // USIW_BASE_BACKOFF_H

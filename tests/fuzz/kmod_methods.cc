@@ -73,7 +73,7 @@ class World final : public Kuser {
     pump();
     ids_.clear();
     settle({peer_.get()});
-    listener_->requests.clear();
+    listener_->drop_requests();
     listener_->destroy();
     peer_->close();
     pump();

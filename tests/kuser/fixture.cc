@@ -397,6 +397,13 @@ void CmId::destroy() {
   for (auto& request : requests) request->destroy();
 }
 
+void CmId::drop_requests() {
+  while (!requests.empty()) {
+    const auto first = std::move(requests.front());
+    requests.erase(requests.begin());
+  }
+}
+
 // ---- The module ----
 
 Kuser::Kuser() { mock_reset(); }

@@ -107,6 +107,8 @@ class CmId {
   int reject(const std::string& private_data = "");
   int disconnect(bool abrupt = false);
   void destroy();
+  /// Destroys the requests of a listener, and those that come meanwhile.
+  void drop_requests();
 
   bool told(iw_cm_event_type type) const;
   bool established() const;

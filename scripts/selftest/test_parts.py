@@ -75,6 +75,18 @@ def test_suspicious():
     assert judge.suspicious([warning], ["REQ .* dropped"]) == []
 
 
+def test_report_of_the_oom_killer():
+    """The stack and the tables within it are not messages of their own; what comes behind it is."""
+    invoked = Record(4, 1.0, "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0")
+    stack = Record(4, 1.1, "Call Trace:")
+    killed = Record(3, 1.2, "Memory cgroup out of memory: Killed process 412 (python3) total-vm:1kB")
+    other = Record(3, 1.3, "Memory cgroup out of memory: Killed process 410 (traffic) total-vm:1kB")
+    behind = Record(4, 1.4, "usiw va: odd")
+    report = [invoked, stack, killed, other, behind]
+    assert judge.suspicious(report) == [invoked, killed, other, behind]
+    assert judge.suspicious(report, ["invoked oom-killer", "^Memory cgroup out of memory: Killed"]) == [behind]
+
+
 class Silent:
     """A machine of which only the console counts."""
     frames, console = 1, 2

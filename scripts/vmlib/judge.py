@@ -97,7 +97,17 @@ def allowed(text, patterns):
     return any(re.search(pattern, text) for pattern in patterns)
 
 
+def without_oom_tables(records):
+    """The records; of a report of the OOM killer only its first line, and that of each process killed."""
+    inside = False
+    for record in records:
+        killed = re.search(r"out of memory: Killed process", record.text, re.IGNORECASE) is not None
+        if killed or not inside:
+            yield record
+        inside = not killed and (inside or " invoked oom-killer: " in record.text)
+
+
 def suspicious(records, expected=()):
     """The records at warning level or worse that are neither harmless nor expected by the caller."""
-    return [record for record in records if record.level <= WARNING_LEVEL
+    return [record for record in without_oom_tables(records) if record.level <= WARNING_LEVEL
             and not allowed(record.text, HARMLESS) and not allowed(record.text, expected)]

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from support import watch
 from support.cases import path_of
 from support.net import A, B, PEER, netem, rdma_links, statistics
 from support.pairs import Server, next_port, perftest, rping, srq_pairs
@@ -114,26 +115,33 @@ def test_stopped_process():
 
 
 @contextlib.contextmanager
-def container(site, percent):
-    """The same end for programs of a container. In each tenth of a second they may use so many percent of the time of
-    one processor; then all their threads stand still until it is over."""
+def container(site, controller):
+    """(the same end for programs of a container, its control group), with a controller of its processors or memory."""
     group = f"/sys/fs/cgroup/{site.dev}"
-    run("sh", "-c", f"echo +cpu >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group} && "
-                    f"echo {percent}000 100000 >{group}/cpu.max", where=site.host)
+    run("sh", "-c", f"echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group}", where=site.host)
     # Joined before `ip netns exec`, which mounts another /sys.
     inside = f"{site.host}sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
     try:
-        yield site._replace(where=inside + site.where.removeprefix(site.host))
-        stopped = re.search(r"^nr_throttled (\d+)", run("cat", f"{group}/cpu.stat", where=site.host), re.M)
-        assert int(stopped[1]) > 20, "the quota was never used up"
+        yield site._replace(where=inside + site.where.removeprefix(site.host)), group
     finally:
         run("sh", "-c", f"echo 1 >{group}/cgroup.kill; until rmdir {group}; do sleep 0.1; done", where=site.host)
+
+
+@contextlib.contextmanager
+def with_quota(site, percent):
+    """The same end for programs that may use so many percent of the time of one processor in each tenth of a second;
+    then all their threads stand still until it is over."""
+    with container(site, "cpu") as (inside, group):
+        run("sh", "-c", f"echo {percent}000 100000 >{group}/cpu.max", where=site.host)
+        yield inside
+        stopped = re.search(r"^nr_throttled (\d+)", run("cat", f"{group}/cpu.stat", where=site.host), re.M)
+        assert int(stopped[1]) > 20, "the quota was never used up"
 
 
 def test_both_ends_use_up_their_quotas():
     """Two containers stand still most of the time, each at moments of its own, while their programs poll, sleep until
     an event comes, or wait for a byte in memory. Nobody is taken for gone, and all data is right."""
-    with container(A, 30) as a, container(B, 30) as b:
+    with with_quota(A, 30) as a, with_quota(B, 30) as b:
         server = Server(b)
         clients = [server.client("--rounds", 20, *options, site=a) for options in ([], ["--events"])]
         for client in clients:
@@ -141,6 +149,27 @@ def test_both_ends_use_up_their_quotas():
         server.stop()
         for tool in ("ib_send_lat", "ib_write_lat", "ib_read_lat"):
             perftest(tool, "-n", 100, server=b, client=a)
+
+
+def test_a_container_uses_up_its_memory(expected):
+    """The kernel kills all its programs amid their traffic, and takes their memory away before they have ended. Their
+    peer outside is told at once, and serves others all the time."""
+    expected.messages += watch.OUT_OF_MEMORY
+    server = Server()
+    neighbour = server.client("--seconds", 120)
+    with container(A, "memory") as (a, group):
+        clients = [server.client("--seconds", 120, "--connections", 2, *options, site=a)
+                   for options in ([], ["--events"])]
+        for proc in [neighbour, *clients]:
+            proc.wait_for("^connected")
+        run("sh", "-c", f"echo 1 >{group}/memory.oom.group && "
+                        f"echo $(($(cat {group}/memory.current) + (16 << 20))) >{group}/memory.max", where=a.host)
+        Proc(["python3", "-c", "taken = []\nwhile True: taken.append(b'x' * (1 << 20))"], where=a.where)
+        for client in clients:
+            assert client.wait(30) == -9, client.output
+    server.end_client(neighbour)
+    server.client("--rounds", 3).expect(0)
+    server.stop()
 
 
 def test_exit_without_cleaning_up():

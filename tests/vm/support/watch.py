@@ -16,6 +16,8 @@ from .net import HOSTS, WORLD  # noqa: E402
 
 #: Of the kernel's packet socket, about what was under way in it when the netdev's MTU fell.
 TOO_LONG = r"^af_packet: packet size is too long"
+#: Of a container whose memory is used up.
+OUT_OF_MEMORY = [r" invoked oom-killer: ", r"^Memory cgroup out of memory: Killed process"]
 
 
 class Kmsg:

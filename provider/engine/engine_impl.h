@@ -317,7 +317,7 @@ struct Engine::Impl {
   bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict accept_atomic_request(QpContext& qp, const DdpSegment& seg);
-  size_t build_response_segment(QpContext& qp, TxPkt& pkt, TxBuf& buf);
+  size_t build_response_segment(QpContext& qp, uint32_t psn, TxPkt& pkt, TxBuf& buf);
 
   // ---- terminate.cc ----
   [[gnu::noinline]] void terminate(QpContext& qp, const DdpSegment* seg);

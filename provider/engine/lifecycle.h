@@ -58,6 +58,8 @@ class Lifecycle {
 
   bool shutdown_sent() const { return shutdown_sent_; }
   bool terminate_sent() const { return terminate_sent_; }
+  /// It has been sent as one that the peer gets to ahead of @p psn.
+  bool terminated_before(uint32_t psn) const { return terminate_sent_ && psn_lt(end_psn_, psn); }
   /// Either, for the first time or again, as @p psn.
   void send_shutdown(uint32_t psn) {
     shutdown_sent_ = true;

@@ -90,9 +90,9 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
 }
 
 /// DDP header and payload, as build_work_segment(); returns their length, 0 for nothing to send now. When the source
-/// is not accessible any more, @p pkt becomes the Terminate: its PSN, which the peer waits for, carries it. So
-/// do all others that cannot be sent (again); the peer heeds the first in order.
-size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, TxBuf& buf) {
+/// is not accessible any more, @p pkt becomes the Terminate: @p psn, which the peer waits for, carries it. So do all
+/// others that cannot be sent (again). The peer heeds the first in order, so it is that one's READ that is named.
+size_t Engine::Impl::build_response_segment(QpContext& qp, uint32_t psn, TxPkt& pkt, TxBuf& buf) {
   std::byte* const out = buf.data + kTrpBytes;
   const Job& job = qp.responder.at(pkt.owner);
   const ReadRequest& r = job.request;
@@ -130,7 +130,7 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, TxPkt& pkt, TxBuf& bu
       send_sack(qp, USIW_TRP_F_ACK_REQ);
       return 0;
     }
-    if (!qp.life.terminate_sent()) terminate_read_job(qp, job, source_fault(why));
+    if (!qp.life.terminated_before(psn)) terminate_read_job(qp, job, source_fault(why));
     qp.responder.cut();
     pkt.kind = PktKind::kTerminate;
     return build_terminate(qp, out);

@@ -133,7 +133,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
       n = build_work_segment(qp, pkt, *buf);
       break;
     case PktKind::kReadResponse:
-      n = build_response_segment(qp, pkt, *buf);
+      n = build_response_segment(qp, psn, pkt, *buf);
       break;
     case PktKind::kTerminate:
       n = build_terminate(qp, buf->data + kTrpBytes);

@@ -35,6 +35,17 @@ TEST(Lifecycle, send_terminate__the_first_in_the_order_of_psns_is_the_end) {
   EXPECT_FALSE(life.end_acknowledged(7));
 }
 
+TEST(Lifecycle, terminated_before__what_the_peer_gets_to_behind_the_first_terminate) {
+  Lifecycle life;
+  life.open();
+  life.terminate(AsyncEvent::kQpAccessErr);
+  EXPECT_FALSE(life.terminated_before(9));
+  life.send_terminate(9);
+  EXPECT_TRUE(life.terminated_before(10));
+  EXPECT_FALSE(life.terminated_before(9));
+  EXPECT_FALSE(life.terminated_before(8));
+}
+
 TEST(Lifecycle, send_shutdown__behind_a_terminate_is_not_the_end) {
   Lifecycle life;
   life.open();

@@ -445,6 +445,36 @@ TEST_F(Protocol, read_requests_are_bounded_by_ird) {
   EXPECT_EQ(term::kDdpNoBuffer, terminate_in(out).code);
 }
 
+// The response that is found out first is the later one; the peer gets to the other one first.
+TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_named) {
+  constexpr uint32_t kFirst = 100, kSecond = 200;
+  inject(read_request(kRcv, 1, kFirst));
+  inject(read_request(kRcv + 1, 2, kSecond));
+  settle(5'000);
+  post(q, WrOpcode::kSend, {mem->sge(0, 8)}, 1);
+  const auto out = settle(30 * kMs);
+  ASSERT_TRUE(std::any_of(out.begin(), out.end(), [](const Datagram& d) {
+    return header(d).psn == kSnd && (header(d).flags & USIW_TRP_F_RETRANS) != 0;
+  })) << "no time-out has repeated the first response";
+  ASSERT_EQ(0, w.a.engine.mr_remove(mem->stag));
+  Datagram s = trp(USIW_TRP_SACK, kSnd + 3, kSnd);  // the SEND has arrived
+  s.push_back(std::byte{0b100});
+  inject(s);
+  const auto after = settle(400 * kMs);
+  const auto named = [&](uint32_t psn) {
+    for (const Datagram& d : after)
+      if (header(d).opcode == USIW_TRP_DATA && header(d).psn == psn) {
+        const TermInfo t = terminate_in({d});
+        EXPECT_TRUE(t.has_read);
+        return decode_read_request(t.read).size;
+      }
+    ADD_FAILURE() << "no PSN " << psn;
+    return 0u;
+  };
+  EXPECT_EQ(kSecond, named(kSnd + 1));
+  EXPECT_EQ(kFirst, named(kSnd));
+}
+
 TEST_F(Protocol, read_response_bytes) {
   fill(mem->bytes, 3);
   inject(read_request(kRcv, 1, 3000));

@@ -213,7 +213,8 @@ struct Engine::Impl {
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
   [[gnu::noinline]] void send_sack(QpContext& qp, uint16_t flags);
   [[gnu::noinline]] void run_acks();
-  uint16_t stamp() const { return static_cast<uint16_t>(now_ / 1000); }
+  static uint16_t stamp_at(uint64_t ns) { return static_cast<uint16_t>(ns / 1000); }
+  uint16_t stamp() const { return stamp_at(now_); }
 
   // ---- short_messages.cc ----
   unsigned send_short(QpContext& qp, unsigned most, bool& dry);

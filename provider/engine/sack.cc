@@ -121,16 +121,17 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummar
   } else {
     // Without an echo (RFC 8985, 6.2) it may be either transmission.
     if (!sum.has_echo) return;
-    // Time stamps wrap: of what was repeated for the first time long ago they say nothing.
-    const bool tells = pkt.tx_count == 2 && now_ - pkt.sent_ns < kStampHalfNs;
-    if (tells && static_cast<int16_t>(sum.echo - pkt.retrans_stamp) < 0) {
+    // What came is older than the last transmission: one before that has arrived, which is no sign of when the last one
+    // does. (Time stamps wrap: of what was repeated long ago they say nothing.)
+    if (now_ - pkt.sent_ns < kStampHalfNs && static_cast<int16_t>(sum.echo - stamp_at(pkt.sent_ns)) < 0) {
+      if (pkt.tx_count != 2) return;
       sum.spurious = true;
       // Behind a queue of its own one is late for other reasons.
       const bool few = qp.snd.nxt() - psn <= AckState::kEvery;
       const uint64_t took = uint16_t(stamp() - sum.echo) * 1000;
       if (!pkt.timed_out) sum.late = std::max(sum.late, took);
       else if (few) sum.early = std::max(sum.early, took);
-      return;  // the first one has arrived, which is no sign of when the last one does
+      return;
     }
   }
   qp.losses.delivered(psn, pkt.sent_ns, now_ - pkt.sent_ns, first);

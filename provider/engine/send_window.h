@@ -30,7 +30,6 @@ struct TxPkt {
   uint32_t owner;          ///< kSend: send queue position; kReadResponse: responder position
   uint32_t offset;         ///< in the message
   uint16_t len;            ///< payload bytes
-  uint16_t retrans_stamp;  ///< time stamp of the first retransmission
   PktKind kind;
   uint8_t tx_count;        ///< transmissions, saturating
   bool timed_out;          ///< resent by the time-out, not because others overtook it

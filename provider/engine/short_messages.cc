@@ -129,7 +129,6 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
                  .owner = owner,
                  .offset = 0,
                  .len = static_cast<uint16_t>(length),
-                 .retrans_stamp = 0,
                  .kind = PktKind::kSend,
                  .tx_count = 0,
                  .timed_out = false},

@@ -102,7 +102,6 @@ Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
   if (sent == Sent::kNoBuffer) return sent;
   qp.snd.resent(psn);
   pkt.sent_ns = now_;
-  if (pkt.tx_count == 1) pkt.retrans_stamp = stamp();
   count_up(pkt.tx_count);
   touch_timer(qp, qp.timeout.at(qp.rtt));
   return qp.connected() ? Sent::kYes : Sent::kNothing;

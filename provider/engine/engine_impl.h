@@ -231,6 +231,7 @@ struct Engine::Impl {
   void lose_oldest(QpContext& qp);
   void on_rto(QpContext& qp);
   void nudge(QpContext& qp);
+  void ask_peer(QpContext& qp, bool again);
   [[gnu::noinline]] void nudged(QpContext& qp);
   [[gnu::noinline]] void wire_is_back(const QpContext& heard);
   /// QPs that wait for the end of an outage take turns.

@@ -124,7 +124,7 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
   qp_move(qp, events_.qp_which_port(qp, asked));
 }
 
-/// The peer repeats what it has an acknowledgement of.
+/// The peer repeats what it has an acknowledgement of, or asks again because it hears nothing.
 void Engine::Impl::peer_repeats(QpContext& qp) {
   missed_answer(qp);
   if (!qp.watch.repeated(qp.rcv.nxt(), now_) || !silent_since(qp, qp.watch.repeats_since())) return;

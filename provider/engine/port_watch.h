@@ -25,8 +25,14 @@ class PortWatch {
   void asked(uint64_t now) { asked_ns_ = now; }
   unsigned asks() const { return asks_; }  ///< in a row, while nothing got through
 
-  /// The peer repeats what it has an acknowledgement of, while @p rcv_nxt is expected. true: so often that it may not
-  /// hear this end, which has nothing to send that would tell; silent(repeats_since()) says whether to ask.
+  /// This end asks the peer, which it has last heard at @p heard_ns: is it time to tell that it hears nothing? An
+  /// answer takes up to @p rto_ns.
+  static bool hears_nothing(uint64_t heard_ns, uint64_t rto_ns, uint64_t now) {
+    return now - heard_ns >= kSilenceNs / 2 + rto_ns;
+  }
+  /// The peer repeats what it has an acknowledgement of, or asks and hears nothing, while @p rcv_nxt is expected. true:
+  /// so often that it may not hear this end, which has nothing to send that would tell; silent(repeats_since()) says
+  /// whether to ask.
   bool repeated(uint32_t rcv_nxt, uint64_t now) {
     if (repeats_ == 0 || rcv_nxt_ != rcv_nxt) {
       repeats_ = 0;

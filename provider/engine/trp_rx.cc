@@ -316,7 +316,11 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   qp.heard_ns = now_;
   if (!qp.connected()) return;
   if ((h.flags & USIW_TRP_F_ACK_REQ) != 0) {
-    missed_answer(qp);  // the one before this one may be what the peer lacks
+    // The one before this one may be what the peer lacks.
+    if ((h.flags & USIW_TRP_F_RETRANS) != 0)
+      peer_repeats(qp);
+    else
+      missed_answer(qp);
     ack_at_once(qp);
   }
   if (h.ack_psn != qp.snd.una()) return;

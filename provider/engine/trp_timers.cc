@@ -88,8 +88,13 @@ void Engine::Impl::nudge(QpContext& qp) {
   if (qp.timeout.in_a_row() == 0) return qp.timeout.ask_no_more();  // something has come since
   qp.timeout.asked(now_, next_nudge());
   const bool tracing = std::exchange(tracing_, tracing_ && qp.timeout.asks_first(now_));
-  send_sack(qp, USIW_TRP_F_ACK_REQ);
+  ask_peer(qp, PortWatch::hears_nothing(qp.heard_ns, qp.rtt.rto(0), now_));
   tracing_ = tracing;
+}
+
+/// A datagram without payload that is answered at once. @p again: the ones before it have not been.
+void Engine::Impl::ask_peer(QpContext& qp, bool again) {
+  send_sack(qp, USIW_TRP_F_ACK_REQ | (again ? USIW_TRP_F_RETRANS : 0));
 }
 
 /// Something has come for @p heard, whose time-outs back off: whoever waits for the same peer asks now, one behind the
@@ -149,12 +154,13 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
   if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
-  if (qp.keepalive.unanswered() != 0) missed_answer(qp);
+  const bool again = qp.keepalive.unanswered() != 0;
+  if (again) missed_answer(qp);
   qp.keepalive.probed(now_);
   count(qp, USIW_CNT_PROBES);
   note(TraceKind::kProbe, qp, qp.keepalive.unanswered());
   if (qp.keepalive.unanswered() > 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
-  send_sack(qp, USIW_TRP_F_ACK_REQ);
+  ask_peer(qp, again);
 }
 
 }  // namespace usiw

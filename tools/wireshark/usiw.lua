@@ -368,7 +368,7 @@ function trp.dissector(tvb, pinfo, root)
   elseif opcode > RESET then
     malformed(tree, "unknown opcode")
   end
-  if math.floor(flags / F_RETRANS) % 2 == 1 then tree:add_proto_expert_info(e.retrans) end
+  if opcode ~= SACK and math.floor(flags / F_RETRANS) % 2 == 1 then tree:add_proto_expert_info(e.retrans) end
   if math.floor(flags / F_NOT_READY) % 2 == 1 then tree:add_proto_expert_info(e.not_ready) end
   pinfo.cols.info = string.format("%s%s psn=0x%08x ack=0x%08x%s", OPCODES[opcode] or "?", flag_text(flags), psn, ack_psn,
                                   text)

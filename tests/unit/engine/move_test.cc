@@ -88,6 +88,41 @@ TEST_F(EngineMove, when_only_acknowledgements_vanish_their_sender_goes_on_by_the
   EXPECT_EQ(1u, w.b.events.asked.size());
 }
 
+TEST_F(EngineMove, when_only_acknowledgements_vanish_questions_are_enough) {
+  w.a.events.which_port = nullptr;
+  bool come = false;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h{};
+    if (side != 0) return now_b == more_b;
+    return !decode_trp(d, h) || h.opcode == USIW_TRP_SACK || !std::exchange(come, true);
+  };
+  write(qa, from->sge(0, 64), to->addr(), to->stag);
+  EXPECT_EQ(std::vector{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(1u, w.b.events.asked.size());
+}
+
+TEST_F(EngineMove, when_answers_to_probes_vanish_their_sender_goes_on_by_the_other_port) {
+  w.a.events.which_port = nullptr;
+  w.wire.filter = [this](int side, Datagram&) { return side != 1 || now_b == more_b; };
+  w.run_for(60 * kSec);
+  EXPECT_EQ(1u, w.b.events.asked.size());
+  EXPECT_TRUE(w.a.events.failed.empty());
+  EXPECT_TRUE(w.b.events.failed.empty());
+}
+
+TEST_F(EngineMove, when_only_repetitions_vanish_nobody_who_is_heard_goes_on_by_the_other_port) {
+  w.b.events.which_port = nullptr;
+  w.a.events.which_port = nullptr;
+  const uint64_t heals = w.clock.now + 2 * kSec;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h{};
+    return side == 1 || w.clock.now > heals || !decode_trp(d, h) || h.opcode == USIW_TRP_SACK;
+  };
+  write(qa, from->sge(0, 64), to->addr(), to->stag);
+  EXPECT_EQ(std::vector{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(0u, w.b.events.asked.size());
+}
+
 TEST_F(EngineMove, each_way_needs_another_port_and_both_ends_find_theirs) {
   // What a sends passes by its second port only, what b sends by its first.
   w.wire.filter = [this](int side, Datagram&) { return side == 0 ? now_a == more_a : now_b != more_b; };

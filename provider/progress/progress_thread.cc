@@ -79,21 +79,10 @@ bool thread_is_runnable(pid_t tid) {
   return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'R';
 }
 
-/// Under SCHED_FIFO and SCHED_RR: one priority above the program, where that is permitted. A program that waits for a
-/// byte in memory, on the processor that both are bound to, would otherwise keep the thread that writes it from running.
-void go_ahead_of_real_time_program() {
-  const int policy = sched_getscheduler(0);
-  sched_param priority;
-  if ((policy != SCHED_FIFO && policy != SCHED_RR) || sched_getparam(0, &priority) != 0) return;
-  priority.sched_priority++;
-  sched_setparam(0, &priority);  // refused at the highest priority, or beyond RLIMIT_RTPRIO: it stays at the program's
-}
-
 }  // namespace
 
 void Progress::run() {
   pthread_setname_np(pthread_self(), "usiw");
-  if (mode_ != Mode::kThread) go_ahead_of_real_time_program();  // a thread that never sleeps would stop the program
   prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
   now_ = last_work_ = clock_.now_ns();
   while (!stopping_.load(std::memory_order_seq_cst)) {

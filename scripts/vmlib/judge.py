@@ -43,7 +43,6 @@ HARMLESS = tuple(re.compile(pattern) for pattern in (
     r"^clocksource: ",
     r"^[\w.-]+ speed is unknown, defaulting to",  # ib_core, for lo
     r"^perf: interrupt took too long",
-    r"^sched: RT throttling activated",
     r"^systemd-.*: ",
 ))
 

@@ -12,7 +12,7 @@ import pytest
 from support import there
 from support.cases import path_of
 from support.net import A, B, PEER
-from support.pairs import Server, next_port, perftest, srq_pairs
+from support.pairs import Server, next_port, srq_pairs
 from support.procs import PATIENCE, Proc, run, until
 
 
@@ -157,26 +157,6 @@ def test_threads_are_scheduled_as_their_program():
         assert len(fields) > 1, f"{proc.argv} has one thread only"
         assert {(int(field[16]), int(field[38])) for field in fields} == {(nice, 0)}, fields
     client.kill()
-    server.stop()
-
-
-def test_a_real_time_program_waits_in_memory():
-    """One end of a ping-pong of WRITEs has SCHED_FIFO and one processor, and spins there until a byte in memory changes.
-    Who writes it, the progress thread, must not wait for the processor until the program has had enough."""
-    perftest("ib_write_lat", "-n", 300, client=A._replace(where=f"{A.where} taskset -c 0 chrt -f 10"))
-
-
-def test_a_real_time_program_has_its_thread_one_priority_above_it():
-    """As for one that has no right to that, whose thread has its own priority then: both stay under SCHED_FIFO."""
-    server = Server()
-    for limit, priorities in (([], {10, 11}), (["prlimit", "--rtprio=10", "setpriv", "--bounding-set=-sys_nice"], {10})):
-        client = server.client("--seconds", 60, site=A._replace(where=" ".join([A.where, *limit, "chrt -f 10"])))
-        client.wait_for("^connected")
-        # proc(5): field 40 is the priority, field 41 the policy; 1 is SCHED_FIFO.
-        fields = [text.rpartition(")")[2].split() for _, text in there.threads(client.pid_there, "stat", client.where)]
-        assert {int(field[38]) for field in fields} == {1}, fields
-        assert {int(field[37]) for field in fields} == priorities, fields
-        client.kill()
     server.stop()
 
 

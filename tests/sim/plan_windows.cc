@@ -204,6 +204,17 @@ void plan_windows(Rng& rng, SessionPlan& session, bool bad) {
   dialogue.mix();
 }
 
+void use_rightly(SessionPlan& session) {
+  for (LanePlan& lane : session.lane) {
+    for (WindowPlan& w : lane.windows) w.cut = 0;
+    for (OpPlan& op : lane.ops) {
+      // By a window that is not bound any more, or may not be.
+      if (op.window >= 0 && !is_local(op.opcode) && (op.wrong == Wrong::kUnbound || op.risky)) make_plain(op);
+      op.wrong = Wrong::kNone;
+    }
+  }
+}
+
 void cut_windows(SessionPlan& session, const size_t first[2]) {
   // What waits for a message that is not there, or is of a window that is not bound or has no end where it should, is
   // as any other. No window is bound twice, since the end of the first may be missing.

@@ -393,12 +393,11 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
         first_recv[&lane - s.lane] = static_cast<size_t>(
             std::count_if(lane.ops.begin(), kept, [](const OpPlan& o) { return takes_receive(o.opcode); }));
         lane.ops.erase(lane.ops.begin(), kept);
-        for (OpPlan& op : lane.ops) {
+        for (OpPlan& op : lane.ops)
           if (op.read_of >= 0) op.read_of = std::max(-1, op.read_of - static_cast<int>(first));
-          if (!sc.has(kBadOp)) op.wrong = Wrong::kNone;
-        }
         if (!lane.ops.empty()) lane.ops.back().signalled = true;
       }
+      if (!sc.has(kBadOp)) use_rightly(s);
       if (cuts.ops != SIZE_MAX || cuts.first_op != 0) cut_windows(s, first_recv);
       if (!sc.has(kBadOp)) refuse_nothing(s);
     }

@@ -242,6 +242,8 @@ void plan_foreign(Rng& rng, PairPlan& pair, bool two_pds, bool lender);
 void plan_rights(Rng& rng, SessionPlan& session);
 /// Behind that, and behind all cutting: no flags refuse anything of the lanes.
 void refuse_nothing(SessionPlan& session);
+/// Nothing in it is wrong, the use of windows included.
+void use_rightly(SessionPlan& session);
 /// Behind the cutting of work requests. @p first: messages that each lane lacks at its beginning.
 void cut_windows(SessionPlan& session, const size_t first[2]);
 

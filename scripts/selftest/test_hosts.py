@@ -17,6 +17,7 @@ from vmlib.paths import REMOTE
 @pytest.fixture(scope="module", name="remote")
 def agent():
     """The stub as a list of words, with an agent that serves it on this machine."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored for `make check &`
     program = str(kernels.build_program("remote", REMOTE))
     with socket.create_server(("127.0.0.1", 0)) as chosen:
         where = f"127.0.0.1:{chosen.getsockname()[1]}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file backoff.h
-/// For a thread that waits until another one has done a few instructions.
+/// How a thread waits until another one has executed a few instructions.
 #ifndef USIW_BASE_BACKOFF_H
 #define USIW_BASE_BACKOFF_H
 

@@ -92,7 +92,7 @@ void Engine::Impl::nudge(QpContext& qp) {
   tracing_ = tracing;
 }
 
-/// A datagram without payload that is answered at once. @p again: the ones before it have not been.
+/// Sends a datagram without payload that the peer answers at once. @p again: it has not answered the ones before.
 void Engine::Impl::ask_peer(QpContext& qp, bool again) {
   send_sack(qp, USIW_TRP_F_ACK_REQ | (again ? USIW_TRP_F_RETRANS : 0));
 }

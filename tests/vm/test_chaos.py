@@ -116,7 +116,7 @@ def test_stopped_process():
 
 @contextlib.contextmanager
 def container(site, controller):
-    """(the same end for programs of a container, its control group), with a controller of its processors or memory."""
+    """The same end for programs in a container, and the path of its control group, which has this controller."""
     group = f"/sys/fs/cgroup/{site.dev}"
     run("sh", "-c", f"echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group}", where=site.host)
     # Joined before `ip netns exec`, which mounts another /sys.

@@ -221,6 +221,14 @@ struct Engine::Impl {
   bool receive_short(QpContext& qp, std::span<const std::byte> segment);
   bool place_short(QpContext& qp, std::span<const std::byte> segment);
 
+  // ---- middle_segments.cc ----
+  struct Middle;
+  unsigned send_middle(QpContext& qp, unsigned most);
+  unsigned send_middle(QpContext& qp, const Middle& middle);
+  bool middle_of_work(QpContext& qp, uint32_t most, Middle& middle) const;
+  bool middle_of_response(QpContext& qp, uint32_t most, Middle& middle) const;
+  [[gnu::noinline]] bool receive_middle(QpContext& qp, std::span<const std::byte> segment);
+
   // ---- trp_timers.cc ----
   void touch_timer(QpContext& qp, uint64_t at) {
     if (at < qp.deadline) timers_.arm(qp, at);
@@ -283,6 +291,7 @@ struct Engine::Impl {
   bool start_work(QpContext& qp);
   [[gnu::noinline]] void do_local_work(QpContext& qp, SendWqe& wqe);
   bool next_work_packet(QpContext& qp, TxPkt& pkt);
+  DdpSegment work_header(const QpContext& qp, uint32_t index, uint32_t offset) const;
   size_t build_work_segment(QpContext& qp, const TxPkt& pkt, TxBuf& buf);
   [[gnu::noinline]] size_t build_immediate(QpContext& qp, const TxPkt& pkt, std::byte* out);
   [[gnu::noinline]] size_t build_atomic_request(QpContext& qp, const TxPkt& pkt, DdpSegment& seg, std::byte* out);
@@ -319,6 +328,7 @@ struct Engine::Impl {
   bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict accept_atomic_request(QpContext& qp, const DdpSegment& seg);
+  static DdpSegment response_header(const ReadRequest& request, const TxPkt& pkt);
   size_t build_response_segment(QpContext& qp, uint32_t psn, TxPkt& pkt, TxBuf& buf);
 
   // ---- terminate.cc ----

@@ -11,8 +11,8 @@ namespace usiw {
 
 class LongMessages {
  public:
-  /// A segment has been sent, or has come, behind which there is another one of its message.
-  void one_more() { ++count_; }
+  /// @p n segments have been sent, or have come, behind each of which there is another one of its message.
+  void more(uint32_t n) { count_ += n; }
   /// Enough have for a look().
   bool due() const { return count_ >= kLook; }
   /// @p numbers: PSNs used so far, sent and received. true: most were of long messages, which makes messages long for a

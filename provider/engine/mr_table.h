@@ -146,7 +146,8 @@ class MrTable {
   // ---- Access ----
 
   /// Checks @p len > 0 bytes at @p to of a region for all rights in @p access; none and @p fault when they are not
-  /// there. What it says is good until the next change. Of a region without memory it is good for kNullBytes.
+  /// there. What it says is good until the next change. Of a region without memory no more than kNullBytes
+  /// can be accessed; of more it says that they are there.
   UserMemory resolve(uint32_t stag, uint32_t pd, uint32_t access, uint64_t to, uint32_t len, MrFault& fault) const {
     const Entry* e = find(stag, kRegions);
     if (e == nullptr) return fail(fault, MrFault::kStag);
@@ -251,8 +252,10 @@ class MrTable {
   [[gnu::cold, gnu::noinline]] UserMemory elsewhere(const Entry& e, uint32_t access, uint64_t to, uint32_t len,
                                                     MrFault& fault) const {
     fault = MrFault::kNone;
-    if (e.kind == Kind::kNull)
-      return UserMemory::mapped((access & kAccessLocalWrite) != 0 ? null_->sink : null_->zeros);
+    if (e.kind == Kind::kNull) {
+      std::byte* at = (access & kAccessLocalWrite) != 0 ? null_->sink : null_->zeros;
+      return len <= kNullBytes ? UserMemory::mapped(at) : UserMemory::on_demand(at);
+    }
     const uint64_t offset = to - e.mr.iova;
     if (offset > e.mr.length || len > e.mr.length - offset)
       return fail(fault, to + len < to ? MrFault::kWrap : MrFault::kBounds);

@@ -140,26 +140,34 @@ bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   return true;
 }
 
+/// The header of the segment at @p offset of a message, but for whether it is the last.
+DdpSegment Engine::Impl::work_header(const QpContext& qp, uint32_t index, uint32_t offset) const {
+  const SqWork& w = qp.sq.work(index);
+  const Operation& op = operation(w.opcode);
+  DdpSegment seg{};
+  seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? op.rdmap_solicited : op.rdmap;
+  if (op.tagged) {
+    seg.tagged = true;
+    seg.stag = w.rkey;
+    seg.to = w.remote_addr + offset;
+  } else {
+    if (op.immediate) seg.stag = to_be32(qp.sq.wqe(index).imm);
+    if (op.invalidates) seg.stag = qp.sq.wqe(index).imm;
+    seg.qn = op.qn;
+    seg.msn = w.msn;
+    seg.mo = offset;
+  }
+  return seg;
+}
+
 /// DDP header and payload, in the buffer and where they are; returns their length, 0 when the memory is not accessible
 /// any more (the work request has failed then, and the QP may be dead).
 size_t Engine::Impl::build_work_segment(QpContext& qp, const TxPkt& pkt, TxBuf& buf) {
   std::byte* const out = buf.data + kTrpBytes;
   const SqWork& w = qp.sq.work(pkt.owner);
   const Operation& op = operation(w.opcode);
-  DdpSegment seg{};
-  seg.rdmap_opcode = (w.flags & kWrSolicited) != 0 ? op.rdmap_solicited : op.rdmap;
-  if (op.tagged) {
-    if (pkt.len == 0 && op.trailed) return build_immediate(qp, pkt, out);
-    seg.tagged = true;
-    seg.stag = w.rkey;
-    seg.to = w.remote_addr + pkt.offset;
-  } else {
-    if (op.immediate) seg.stag = to_be32(qp.sq.wqe(pkt.owner).imm);
-    if (op.invalidates) seg.stag = qp.sq.wqe(pkt.owner).imm;
-    seg.qn = op.qn;
-    seg.msn = w.msn;
-    seg.mo = pkt.offset;
-  }
+  if (pkt.len == 0 && op.tagged && op.trailed) return build_immediate(qp, pkt, out);
+  DdpSegment seg = work_header(qp, pkt.owner, pkt.offset);
   if (op.answered) {
     seg.last = true;
     if (op.atomic) return build_atomic_request(qp, pkt, seg, out);

@@ -89,6 +89,17 @@ Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) 
   return Verdict::kAccept;
 }
 
+/// The header of a segment of a response to a READ.
+DdpSegment Engine::Impl::response_header(const ReadRequest& request, const TxPkt& pkt) {
+  DdpSegment seg{};
+  seg.tagged = true;
+  seg.last = pkt.offset + pkt.len == request.size;
+  seg.rdmap_opcode = USIW_RDMAP_READ_RESP;
+  seg.stag = request.sink_stag;
+  seg.to = request.sink_to + pkt.offset;
+  return seg;
+}
+
 /// DDP header and payload, as build_work_segment(); returns their length, 0 for nothing to send now. When the source
 /// is not accessible any more, @p pkt becomes the Terminate: @p psn, which the peer waits for, carries it. So do all
 /// others that cannot be sent (again). The peer heeds the first in order, so it is that one's READ that is named.
@@ -105,17 +116,7 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, uint32_t psn, TxPkt& 
     encode_atomic_response(out + kUntaggedBytes, r.sink_stag, job.value);
     return encode_ddp(out, seg) + kAtomicRespBytes;
   }
-  const size_t n = encode_ddp(out, {.tagged = true,
-                                    .last = pkt.offset + pkt.len == r.size,
-                                    .rdmap_opcode = USIW_RDMAP_READ_RESP,
-                                    .stag = r.sink_stag,
-                                    .to = r.sink_to + pkt.offset,
-                                    .qn = 0,
-                                    .msn = 0,
-                                    .mo = 0,
-                                    .header = nullptr,
-                                    .payload = nullptr,
-                                    .len = pkt.len});
+  const size_t n = encode_ddp(out, response_header(r, pkt));
   if (pkt.len == 0) return n;
   MrFault why;
   const UserMemory from =

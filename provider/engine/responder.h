@@ -72,10 +72,10 @@ class Responder {
     pkt.len = static_cast<uint16_t>(std::min(j.request.size - j.sent, full));
     return true;
   }
-  /// What next() has filled in is on its way, and @p psn is the one behind it.
-  void sent(const TxPkt& pkt, uint32_t psn) {
+  /// So many bytes more of what next() has filled in are on their way, and @p psn is the one behind them.
+  void sent(uint32_t len, uint32_t psn) {
     Job& j = job(next_);
-    j.sent += pkt.len;
+    j.sent += len;
     if (j.sent != j.request.size) return;
     j.end_psn = psn;
     ++next_;

@@ -47,9 +47,9 @@ size_t encode_write(std::byte* p, uint32_t stag, uint64_t to) {
 
 /// Sends from the oldest work request that has not been taken, up to @p most and as far as windows allow, until there
 /// is one for the general way. Returns how many; @p dry: there is nothing more to send. The QP is connected, nothing is
-/// lost, and receivers are ready.
+/// lost, no message has begun, no response is to be sent, and receivers are ready.
 unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
-  if (!qp.sq.fresh() || !qp.responder.idle() || !qp.life.is(Phase::kOpen) || qp.force_send) return 0;
+  if (!qp.life.is(Phase::kOpen) || qp.force_send) return 0;
   const SendWqe* wqe = qp.sq.shown();
   if (wqe == nullptr || !has_short_way(read_once(wqe->opcode))) return 0;
   const uint32_t in_flight = qp.snd.in_flight(), window = qp.cc.window();

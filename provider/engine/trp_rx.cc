@@ -120,9 +120,16 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   }
   qp.ack.heard(h.echo, (h.flags & USIW_TRP_F_RETRANS) != 0);
   const std::span payload(buf.data + kTrpBytes, buf.len - kTrpBytes);
-  if (ahead == 0 && h.opcode == USIW_TRP_DATA && receive_short(qp, payload)) {
-    if (qp.connected()) owe_ack(qp, h, true, silence_ns);
-    return false;
+  if (ahead == 0 && h.opcode == USIW_TRP_DATA) {
+    if (receive_short(qp, payload)) {
+      if (qp.connected()) owe_ack(qp, h, true, silence_ns);
+      return false;
+    }
+    if (receive_middle(qp, payload)) {
+      if (qp.longs.due()) [[unlikely]] look_for_long(qp);
+      owe_ack(qp, h, false, silence_ns);
+      return false;
+    }
   }
   if (qp.life.is(Phase::kTerminating)) {
     drop(qp, USIW_CNT_DROP_STATE, h.psn);
@@ -134,7 +141,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   }
   qp.rcv.saw(!payload.empty() && (std::to_integer<unsigned>(payload[0]) & kTaggedEnd) == kTaggedEnd);
   if (!payload.empty() && (std::to_integer<unsigned>(payload[0]) & USIW_DDP_F_LAST) == 0) {
-    qp.longs.one_more();
+    qp.longs.more(1);
     if (qp.longs.due()) [[unlikely]] look_for_long(qp);
   }
 

@@ -28,7 +28,10 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
     if (!qp.connected()) return false;
     if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
     bool dry = false;
-    if (qp.snd.lost() == 0 && (n += send_short(qp, quantum - n, dry)) == quantum) break;
+    if (qp.snd.lost() == 0) {
+      n += qp.sq.fresh() && qp.responder.idle() ? send_short(qp, quantum - n, dry) : send_middle(qp, quantum - n);
+      if (n == quantum) break;
+    }
     Sent sent;
     if (qp.snd.in_flight() >= qp.cc.window() && !qp.force_send) {
       qp.cwnd_limited = true;
@@ -80,12 +83,12 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     case PktKind::kSend:
       qp.sq.sent(pkt.len, psn + 1);
       qp.responder_turn = true;
-      if (qp.sq.started()) qp.longs.one_more();
+      if (qp.sq.started()) qp.longs.more(1);
       break;
     case PktKind::kReadResponse:
-      qp.responder.sent(pkt, psn + 1);
+      qp.responder.sent(pkt.len, psn + 1);
       qp.responder_turn = false;
-      if (qp.responder.goes_on(pkt)) qp.longs.one_more();
+      if (qp.responder.goes_on(pkt)) qp.longs.more(1);
       break;
     case PktKind::kTerminate:
     case PktKind::kShutdown:

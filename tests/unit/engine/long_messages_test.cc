@@ -16,7 +16,7 @@ class Counting : public ::testing::Test {
  protected:
   /// @p n segments with others behind them among @p of datagrams.
   void pass(unsigned n, unsigned of) {
-    for (unsigned i = 0; i < n; ++i) m.one_more();
+    m.more(n);
     numbers += of;
   }
   LongMessages m;

@@ -18,7 +18,7 @@ class ResponderTest : public testing::Test {
     TxPkt pkt{};
     EXPECT_TRUE(r_.next(100, pkt));
     EXPECT_EQ(pkt.kind, PktKind::kReadResponse);
-    r_.sent(pkt, psn);
+    r_.sent(pkt.len, psn);
     EXPECT_TRUE(r_.consistent());
     return pkt.offset;
   }
@@ -39,11 +39,11 @@ TEST_F(ResponderTest, next__in_order_each_in_segments) {
   ASSERT_TRUE(r_.next(100, last));
   EXPECT_EQ(last.len, 50);
   EXPECT_FALSE(r_.goes_on(last));
-  r_.sent(last, 13);
+  r_.sent(last.len, 13);
   ASSERT_TRUE(r_.next(100, last)) << "a READ of nothing has one segment";
   EXPECT_EQ(last.owner, 1u);
   EXPECT_EQ(last.len, 0);
-  r_.sent(last, 14);
+  r_.sent(last.len, 14);
   EXPECT_TRUE(idle());
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file short_messages_test.cc
-/// Messages of one datagram have a way of their own through the engine, of which nobody may notice anything but that it
-/// is shorter: the same traffic by the general way, which a fence or a second SGE asks for, is the same bit by bit.
+/// Messages of one datagram have a way of their own through the engine, and so has the middle of long ones. Nobody may
+/// notice anything but that it is shorter: the same traffic by the general way, which a fence or a second SGE asks for,
+/// is the same bit by bit.
 #include <string>
 
 #include "fixture.h"
@@ -17,6 +18,7 @@ struct Traffic {
   uint64_t seed = 1;
   bool answers = false;   ///< each message is the answer to one before it
   bool reads = false;     ///< a third are READs
+  uint32_t segments = 2;  ///< of the longest messages
 };
 
 /// All that can be seen of it.
@@ -35,7 +37,8 @@ class ShortMessages : public ::testing::TestWithParam<Traffic> {
 
   /// Sizes on both sides of each border, SENDs and WRITEs, by SGE and inline, with each flag.
   static void post(Qp* qp, const Traffic& t, unsigned i, uint32_t full, bool general) {
-    const uint32_t sizes[] = {8, 64, 0, 1, full, 4, full + 1, full - 1, 2 * full, 200, full + 4, full + 5};
+    const uint32_t sizes[] = {8,        64,       0, 1, full, 4, (t.segments - 1) * full + 1,
+                              full - 1, t.segments * full, 200, full + 4, full + 5};
     const uint32_t size = sizes[i % std::size(sizes)];
     Qp::SendWr wr{.wr_id = i, .opcode = opcode_of(t, i), .flags = 0,
                   .remote_addr = kSink + kMessages * kReceiveBytes + 8 * i + i % 3, .rkey = kSinkTag};
@@ -165,6 +168,13 @@ INSTANTIATE_TEST_SUITE_P(Wires, ShortMessages,
                          ::testing::Values(Traffic{.name = "good"}, Traffic{.name = "narrow", .window = 3},
                                            Traffic{.name = "jumbo", .mtu = 9000},
                                            Traffic{.name = "answers", .answers = true},
+                                           Traffic{.name = "long", .segments = 12},
+                                           Traffic{.name = "long_and_narrow", .window = 6, .segments = 12},
+                                           Traffic{.name = "long_answers", .answers = true, .segments = 12},
+                                           Traffic{.name = "long_reads", .reads = true, .segments = 12},
+                                           Traffic{.name = "long_and_bad", .faults = 0.05, .seed = 6, .segments = 12},
+                                           Traffic{.name = "long_bad_reads", .faults = 0.05, .seed = 7, .reads = true,
+                                                   .segments = 12},
                                            Traffic{.name = "reads", .reads = true},
                                            Traffic{.name = "bad_reads", .faults = 0.1, .seed = 5, .reads = true},
                                            Traffic{.name = "bad", .faults = 0.05, .seed = 2},
@@ -201,6 +211,19 @@ TEST_F(ShortFaults, of_the_receive_end_the_connection) {
   post(qa, WrOpcode::kSend, {src->sge(0, 8)});
   post(qa, WrOpcode::kSend, {src->sge(0, 8)});
   EXPECT_EQ((std::vector{kSuccess, kLocLenErr}), statuses(w.b, w.b.recv_cq, 2));
+}
+
+/// A region without memory has zeros, however many.
+TEST_F(ShortFaults, long_messages_of_no_memory_are_zeros) {
+  auto [qa, qb] = w.connect();
+  ASSERT_EQ(0, w.a.engine.mr_add_null(0x7700, Host::kPd));
+  Region* dst = w.b.region(200'000);
+  fill(dst->bytes, 9);
+  const Sge nothing{0x1234, 200'000, 0x7700};
+  ASSERT_EQ(0, qa->post_send({1, WrOpcode::kRdmaWrite, kWrSignaled, dst->addr(), dst->stag}, std::span(&nothing, 1)));
+  qa->ring_send();
+  EXPECT_EQ(std::vector{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(std::vector<std::byte>(200'000), dst->bytes);
 }
 
 }  // namespace

@@ -131,6 +131,12 @@ TEST(MrTable, null_region_has_no_memory) {
   EXPECT_NE(zeros, sink);
   std::fill_n(sink, 9000, std::byte{1});
   EXPECT_TRUE(std::all_of(zeros, zeros + 9000, [](std::byte b) { return b == std::byte{0}; }));
+  // More than that is there, but cannot be accessed at once.
+  for (const uint32_t access : {0u, uint32_t{kAccessLocalWrite}}) {
+    EXPECT_NE(nullptr, t->resolve(0x300, 1, access, 0, MrTable::kNullBytes, why).direct());
+    EXPECT_TRUE(t->resolve(0x300, 1, access, 0, MrTable::kNullBytes + 1, why));
+    EXPECT_EQ(nullptr, t->resolve(0x300, 1, access, 0, MrTable::kNullBytes + 1, why).direct());
+  }
   EXPECT_EQ(nullptr, t->resolve(0x300, 2, 0, 0, 1, why).address());
   EXPECT_EQ(nullptr, t->resolve_remote(0x300, {1, ~0u, 9}, kAccessRemoteRead, 0, 1, why).address());
   ASSERT_EQ(0, t->add_window({kWindowStag, 1, false}));

@@ -90,8 +90,7 @@ class AckState {
   bool one_more() { return ++count_ >= kEvery; }
 
   void at_once() { now_ = true; }
-  /// At @p at, or when it was due if that is earlier; @p owed: it was.
-  void by(uint64_t at, bool owed) { due_ns_ = owed ? std::min(due_ns_, at) : at; }
+  void by(uint64_t at) { due_ns_ = at; }
   void put_off(uint64_t at) { due_ns_ = std::max(due_ns_, at); }
   bool is_at_once() const { return now_; }
   bool is_due(uint64_t now) const { return now_ || now >= due_ns_; }

@@ -122,7 +122,7 @@ unsigned Engine::Impl::send_middle(QpContext& qp, const Middle& middle) {
       acks_.settle(qp);
     }
   } else if (qp.replies.outstanding()) {
-    qp.ack.put_off(qp.replies.complete_by(qp.rtt));
+    acks_.put_off(qp, qp.replies.complete_by(qp.rtt));
   }
   qp.replies.sent(now_);
   qp.longs.more(n);

@@ -167,7 +167,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
   if (tells)
     qp.ack.tell(qp.rcv.nxt());
   else if (qp.replies.outstanding())  // it has begun: its end may take as long as one is waited for
-    qp.ack.put_off(qp.replies.complete_by(qp.rtt));
+    acks_.put_off(qp, qp.replies.complete_by(qp.rtt));
   encode_trp(buf->data, {.psn = psn,
                          .ack_psn = qp.ack.told(qp.rcv.nxt()),
                          .flags = static_cast<uint16_t>(flags | qp.marks.flags()),

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <random>
+#include <set>
 #include <vector>
 
 namespace usiw {
@@ -31,9 +34,15 @@ class AckQueueTest : public testing::Test {
   }
   using List = std::vector<size_t>;
 
-  std::array<std::unique_ptr<QpContext>, 4> qps_{std::make_unique<QpContext>(), std::make_unique<QpContext>(),
-                                                 std::make_unique<QpContext>(), std::make_unique<QpContext>()};
+  void make(size_t n) {
+    while (qps_.size() < n) qps_.push_back(std::make_unique<QpContext>());
+  }
+
+  std::vector<std::unique_ptr<QpContext>> qps_;
   AckQueue q_;
+
+ public:
+  AckQueueTest() { make(4); }
 };
 
 TEST_F(AckQueueTest, by__each_at_its_time) {
@@ -87,7 +96,8 @@ TEST_F(AckQueueTest, settle__no_time_is_missed_and_none_is_left) {
 
 TEST_F(AckQueueTest, run__what_is_put_off_comes_later) {
   q_.by(qp(0), 300);
-  qp(0).ack.put_off(800);
+  q_.put_off(qp(0), 800);
+  q_.put_off(qp(0), 700);
   EXPECT_EQ(run(300), List{});
   EXPECT_EQ(q_.next(), 800u);
   EXPECT_EQ(run(800), List{0});
@@ -100,6 +110,73 @@ TEST_F(AckQueueTest, run__without_room_all_stay_due) {
   EXPECT_TRUE(q_.due(300));
   EXPECT_EQ(run(300), (List{0, 1}));
   EXPECT_FALSE(q_.due(UINT64_MAX - 1));
+}
+
+/// A port that fails has the QPs of a batch owe again at once, amid the run.
+TEST_F(AckQueueTest, run__others_may_be_moved_meanwhile) {
+  for (size_t i = 0; i < 4; ++i) q_.by(qp(i), 300 + i);
+  std::vector<size_t> out;
+  q_.run(301, [&](QpContext& due) {
+    out.push_back(&due == &qp(0) ? 0 : 1);
+    due.ack.sacked();
+    q_.settle(due);
+    if (out.size() == 1) q_.at_once(qp(2));
+  });
+  EXPECT_EQ(out, (List{0, 1}));
+  EXPECT_EQ(run(302), List{2});
+  EXPECT_EQ(q_.next(), 303u);
+  EXPECT_EQ(run(303), List{3});
+}
+
+/// Beside a list that is sorted: each is offered when its time has come and not before, from nanoseconds to beyond all
+/// slots, with steps of the clock of every size.
+TEST_F(AckQueueTest, run__many) {
+  std::mt19937_64 random(1);
+  const auto below = [&](uint64_t n) { return random() % n; };
+  make(60);
+  std::map<size_t, uint64_t> due;  // 0: at once
+  uint64_t now = 1'000'000'000;
+  for (unsigned step = 0; step < 100'000; ++step) {
+    const size_t i = below(qps_.size());
+    const uint64_t at = now + below(uint64_t{1} << (4 + below(21)));
+    switch (below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        q_.by(qp(i), at);
+        due[i] = due.contains(i) ? std::min(due[i], at) : at;
+        break;
+      case 3:
+        q_.settle(qp(i));
+        qp(i).ack.settled();
+        due.erase(i);
+        break;
+      case 4:
+        q_.at_once(qp(i));
+        due[i] = 0;
+        break;
+      case 5:
+        if (!due.contains(i)) break;
+        q_.put_off(qp(i), at);
+        if (due[i] != 0) due[i] = std::max(due[i], at);
+        break;
+      default:
+        now += below(uint64_t{1} << below(21));
+        const bool room = below(4) != 0;
+        std::set<size_t> expected;
+        for (const auto& [owing, when] : due)
+          if (when <= now) expected.insert(owing);
+        ASSERT_TRUE(expected.empty() || q_.due(now)) << step;
+        const List got = run(now, room);
+        ASSERT_EQ(expected, std::set<size_t>(got.begin(), got.end())) << step;
+        ASSERT_EQ(expected.size(), got.size()) << "once each, " << step;
+        if (room) std::erase_if(due, [&](const auto& one) { return one.second <= now; });
+    }
+    uint64_t first = kNever;
+    for (const auto& [owing, when] : due) first = std::min(first, when);
+    ASSERT_LE(q_.next(), first) << step;
+    ASSERT_EQ(due.empty(), q_.next() == kNever) << step;
+  }
 }
 
 }  // namespace

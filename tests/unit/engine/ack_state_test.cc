@@ -76,15 +76,15 @@ TEST(AckState, one_more__every_eighth) {
   }
 }
 
-TEST(AckState, by__the_earlier_one_of_those_owed) {
+TEST(AckState, by__until_it_is_at_once) {
   AckState ack;
-  ack.by(500, false);
-  ack.by(900, true);
-  EXPECT_EQ(ack.due_ns(), 500u);
-  ack.by(300, true);
+  ack.by(300);
+  EXPECT_EQ(ack.due_ns(), 300u);
   EXPECT_FALSE(ack.is_due(299));
   EXPECT_TRUE(ack.is_due(300));
-  ack.by(900, false);
+  ack.put_off(200);
+  EXPECT_EQ(ack.due_ns(), 300u);
+  ack.put_off(900);
   EXPECT_FALSE(ack.is_due(899));
   ack.at_once();
   EXPECT_TRUE(ack.is_due(0));

@@ -228,6 +228,10 @@ struct Engine::Impl {
   bool middle_of_work(QpContext& qp, uint32_t most, Middle& middle) const;
   bool middle_of_response(QpContext& qp, uint32_t most, Middle& middle) const;
   [[gnu::noinline]] bool receive_middle(QpContext& qp, std::span<const std::byte> segment);
+  bool place_write_middle(QpContext& qp, std::span<const std::byte> segment) const;
+  bool place_read_middle(QpContext& qp, std::span<const std::byte> segment) const;
+  bool place_send_middle(QpContext& qp, std::span<const std::byte> segment) const;
+  std::byte* sink(const Sge* only, uint64_t all, uint32_t pd, uint64_t offset, uint32_t len) const;
 
   // ---- trp_timers.cc ----
   void touch_timer(QpContext& qp, uint64_t at) {

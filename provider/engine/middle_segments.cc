@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file middle_segments.cc
 /// The middle of long messages on its usual way: one loop over the full segments of a SEND, a WRITE or the response to
-/// a READ, whose memory is looked up once and whose headers differ in two numbers; and a WRITE's segment from the
-/// datagram to its memory in one piece. The general way (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) does the same for the
-/// first and the last segment, for memory in several pieces or registered on demand, and whatever has to be judged:
-/// here nothing fails.
+/// a READ, whose memory is looked up once and whose headers differ in two numbers; and each of them from the datagram to
+/// its memory in one piece. The general way (rdmap_tx.cc, trp_tx.cc; rdmap_rx.cc) does the same for the first and the
+/// last segment, for memory in several pieces or registered on demand, and whatever has to be judged: here nothing
+/// fails.
 #include <algorithm>
 #include <array>
 
 #include "engine/engine_impl.h"
 
 namespace usiw {
+
+namespace {
+
+/// The first two bytes of a segment that is not the last of its message, as one number.
+constexpr uint16_t middle_segment(unsigned ddp, unsigned rdmap) {
+  return static_cast<uint16_t>(ddp | USIW_DDP_VERSION | (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | rdmap) << 8);
+}
+constexpr uint16_t kSendMiddle = middle_segment(0, USIW_RDMAP_SEND);
+constexpr uint16_t kSolicitedMiddle = middle_segment(0, USIW_RDMAP_SEND_SE);
+constexpr uint16_t kWriteMiddle = middle_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
+constexpr uint16_t kReadMiddle = middle_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_READ_RESP);
+
+}  // namespace
 
 /// Full segments that come one after the other in a message.
 struct Engine::Impl::Middle {
@@ -21,10 +34,11 @@ struct Engine::Impl::Middle {
   DdpSegment header;      ///< of the first
 };
 
-/// Sends what comes next of a message that has begun: full segments, @p most at most and as far as windows allow, but
-/// neither the last of the message nor the last that windows allow. Returns how many. The QP is connected, nothing is
-/// lost, and receivers are ready.
+/// Sends what comes next of a message that has begun, or of a response: full segments, @p most at most and as far as
+/// windows allow, but neither the last of the message nor the last that windows allow. Returns how many. The QP is
+/// connected, nothing is lost, and receivers are ready.
 unsigned Engine::Impl::send_middle(QpContext& qp, unsigned most) {
+  if (qp.responder.left() <= qp.seg_tagged && !qp.sq.started()) return 0;
   if (!qp.life.is(Phase::kOpen) || qp.force_send) return 0;
   const uint32_t in_flight = qp.snd.in_flight(), window = qp.cc.window();
   if (in_flight >= window) return 0;
@@ -134,26 +148,84 @@ unsigned Engine::Impl::send_middle(QpContext& qp, const Middle& middle) {
   return n;
 }
 
-/// Accepts a segment in its turn that is of a WRITE and not its end, while nothing is missing. false: it is something
-/// else, and nothing has been done.
+/// Accepts a segment in its turn, of more than kUntaggedBytes, that is not the last of its SEND, WRITE or response to a
+/// READ, while nothing is missing. false: it is something else, and nothing has been done.
 bool Engine::Impl::receive_middle(QpContext& qp, std::span<const std::byte> segment) {
-  static constexpr auto kMiddle = static_cast<uint16_t>(
-      USIW_DDP_F_TAGGED | USIW_DDP_VERSION | (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | USIW_RDMAP_WRITE) << 8);
-  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || qp.rq.told() || segment.size() <= kTaggedBytes) return false;
+  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || qp.rq.told()) return false;
   const std::byte* p = segment.data();
   uint16_t kind;
   std::memcpy(&kind, p, sizeof kind);
-  if (kind != kMiddle) return false;
-  const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
-  MrFault why;
-  std::byte* to = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.peer(), kAccessRemoteWrite,
-                                      load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why).direct();
-  if (to == nullptr) return false;
-  std::memcpy(to, p + kTaggedBytes, len);
+  bool placed;
+  switch (kind) {
+    case kWriteMiddle:
+      placed = place_write_middle(qp, segment);
+      break;
+    case kReadMiddle:
+      placed = place_read_middle(qp, segment);
+      break;
+    case kSendMiddle:
+    case kSolicitedMiddle:
+      placed = place_send_middle(qp, segment);
+      break;
+    default:
+      placed = false;
+  }
+  if (!placed) return false;
   qp.rcv.saw(false);
   qp.rcv.accept();
   qp.longs.more(1);
   return true;
+}
+
+bool Engine::Impl::place_write_middle(QpContext& qp, std::span<const std::byte> segment) const {
+  const std::byte* p = segment.data();
+  const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
+  MrFault why;
+  std::byte* at = mrs_.resolve_remote(load_be32(p + offsetof(usiw_ddp_tagged, stag)), qp.peer(), kAccessRemoteWrite,
+                                      load_be64(p + offsetof(usiw_ddp_tagged, to)), len, why).direct();
+  if (at == nullptr) return false;
+  std::memcpy(at, p + kTaggedBytes, len);
+  return true;
+}
+
+bool Engine::Impl::place_read_middle(QpContext& qp, std::span<const std::byte> segment) const {
+  const std::byte* p = segment.data();
+  ReadOp* const op = qp.sq.read(load_be32(p + offsetof(usiw_ddp_tagged, stag)));
+  if (op == nullptr) return false;
+  const SqWork& w = qp.sq.work(op->sq_index);
+  const uint64_t to = load_be64(p + offsetof(usiw_ddp_tagged, to));
+  const auto len = static_cast<uint32_t>(segment.size() - kTaggedBytes);
+  if (w.opcode != WrOpcode::kRdmaRead || w.num_sge != 1 || op->placed + len > w.length) return false;
+  std::byte* at = sink(qp.sq.wqe(op->sq_index).sges(), w.length, qp.attr.pd, to, len);
+  if (at == nullptr) return false;
+  std::memcpy(at, p + kTaggedBytes, len);
+  op->placed += len;
+  return true;
+}
+
+bool Engine::Impl::place_send_middle(QpContext& qp, std::span<const std::byte> segment) const {
+  const std::byte* p = segment.data();
+  const auto len = static_cast<uint32_t>(segment.size() - kUntaggedBytes);
+  RqWork* const work = qp.rq.begun(load_be32(p + offsetof(usiw_ddp_untagged, msn)));
+  if (work == nullptr || work->num_sge != 1 || load_be32(p + offsetof(usiw_ddp_untagged, qn)) != USIW_DDP_QN_SEND)
+    return false;
+  const uint32_t mo = load_be32(p + offsetof(usiw_ddp_untagged, mo));
+  std::byte* at = sink(work->wqe->sges(), work->capacity, qp.rq.pd(), mo, len);
+  if (at == nullptr) return false;
+  std::memcpy(at, p + kUntaggedBytes, len);
+  work->received += len;
+  return true;
+}
+
+/// Where @p len bytes at @p offset of a message go that has one SGE and room for @p all; nullptr: they do not fit, or it
+/// takes more than a copy.
+std::byte* Engine::Impl::sink(const Sge* only, uint64_t all, uint32_t pd, uint64_t offset, uint32_t len) const {
+  Sge sge;
+  snapshot(&sge, only);
+  all = std::min<uint64_t>(all, sge.length);
+  if (offset > all || len > all - offset) return nullptr;
+  MrFault why;
+  return mrs_.resolve(sge.lkey, pd, kAccessLocalWrite, sge.addr + offset, len, why).direct();
 }
 
 }  // namespace usiw

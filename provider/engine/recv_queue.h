@@ -68,6 +68,8 @@ class RecvQueue {
     if (wqe.valid.load(std::memory_order_acquire) == 0) return nullptr;
     return begin(r, wqe);
   }
+  /// That of message @p msn, if it is the oldest, and has been taken.
+  RqWork* begun(uint32_t msn) const { return msn == msn_ && work(msn).wqe != nullptr ? &work(msn) : nullptr; }
   /// That of the oldest message, if it is posted, has not been taken, and is in no SRQ.
   RecvWqe* fresh() const {
     if (srq_ != nullptr || work(msn_).wqe != nullptr) return nullptr;

@@ -62,6 +62,8 @@ class Responder {
 
   /// There is no response to send, or more of one.
   bool idle() const { return next_ == tail_; }
+  /// Bytes of the response at next() that have not been sent.
+  uint32_t left() const { return idle() ? 0 : job(next_).request.size - job(next_).sent; }
   /// Fills @p pkt with the next segment of a response, of @p full bytes at most. false: there is none.
   bool next(uint32_t full, TxPkt& pkt) const {
     if (idle()) return false;

@@ -125,7 +125,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       if (qp.connected()) owe_ack(qp, h, true, silence_ns);
       return false;
     }
-    if (receive_middle(qp, payload)) {
+    if (payload.size() > kUntaggedBytes && (std::to_integer<unsigned>(payload[0]) & USIW_DDP_F_LAST) == 0 &&
+        receive_middle(qp, payload)) {
       if (qp.longs.due()) [[unlikely]] look_for_long(qp);
       owe_ack(qp, h, false, silence_ns);
       return false;

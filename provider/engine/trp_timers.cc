@@ -30,6 +30,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
   if (!qp.connected()) return;
   publish(qp);
   poll_drops(ports_[qp.port]);  // where all is dropped no burst comes that would do it
+  if (const uint64_t at = deadline_of(qp); at > now_) return timers_.arm(qp, at);  // all has been answered in time
   if (qp.life.deadline() <= now_) {
     end_unanswered(qp);
     return;

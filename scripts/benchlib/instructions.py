@@ -15,8 +15,8 @@ from .ends import Failed
 MESSAGES = 2000
 NOISE_PERCENT = 2.0
 LARGE_DIVISOR = 20   # engine_bench sends that many times fewer, plus one, of messages above 10,000 bytes
-CASES = ("pingpong_send_8_inline", "pingpong_100_qps", "pingpong_1000_qps", "send_64", "write_8_inline", "write_64",
-         "write_4k", "write_64k", "write_64k_mtu9000", "read_64", "read_64k")
+CASES = ("pingpong_send_8_inline", "pingpong_100_qps", "pingpong_1000_qps", "send_64", "send_64k", "write_8_inline",
+         "write_64", "write_4k", "write_64k", "write_64k_mtu9000", "read_64", "read_64k")
 TUNABLES = ":".join(f"glibc.cpu.x86_rep_{what}_threshold=0x7fffffff" for what in ("movsb", "stosb"))
 HEADER = """# Instructions per message, both ends together, of tests/bench/engine_bench under callgrind.
 # `scripts/bench instructions` shows what has changed since, `scripts/bench instructions --update` writes this file.

@@ -136,6 +136,7 @@ constexpr Case kCases[] = {
     {"pingpong_100_qps", WrOpcode::kSend, 8, 1, true, 1500, 100},
     {"pingpong_1000_qps", WrOpcode::kSend, 8, 1, true, 1500, 1000},
     {"send_64", WrOpcode::kSend, 64, 64, false, 1500},
+    {"send_64k", WrOpcode::kSend, 65536, 16, false, 1500},
     {"write_8_inline", WrOpcode::kRdmaWrite, 8, 64, true, 1500},
     {"write_64", WrOpcode::kRdmaWrite, 64, 64, false, 1500},
     {"write_4k", WrOpcode::kRdmaWrite, 4096, 64, false, 1500},

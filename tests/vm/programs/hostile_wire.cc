@@ -31,6 +31,8 @@ uint16_t fold(uint32_t sum) {
   return static_cast<uint16_t>(~sum);
 }
 
+constexpr size_t kLongest = 1500 - sizeof(iphdr) - sizeof(udphdr);
+
 template <typename T>
 void append(Bytes& bytes, const T& value) {
   const auto* at = reinterpret_cast<const uint8_t*>(&value);
@@ -42,7 +44,8 @@ void learn(Flow& flow, const Bytes& payload) {
   if (payload.size() < sizeof header) return;
   std::memcpy(&header, payload.data(), sizeof header);
   const unsigned opcode = ntohs(header.opflags) >> USIW_TRP_OPCODE_SHIFT;
-  if (flow.datagrams.size() < 400) flow.datagrams.push_back(payload);
+  // A merged one is as long as no datagram that can be sent.
+  if (flow.datagrams.size() < 400 && payload.size() <= kLongest) flow.datagrams.push_back(payload);
   if (opcode != USIW_TRP_DATA && opcode != USIW_TRP_SACK) return;
   flow.ack_psn = ntohl(header.ack_psn);
   if (opcode != USIW_TRP_DATA) return;
@@ -144,7 +147,7 @@ std::vector<Flow> sniff(const std::string& netdev, int ms) {
   close(fd);
   std::vector<Flow> found;
   for (auto& [key, flow] : flows)
-    if (flow.next_psn) found.push_back(flow);
+    if (flow.next_psn && !flow.datagrams.empty()) found.push_back(flow);
   std::sort(found.begin(), found.end(), [&](const Flow& x, const Flow& y) {
     return counts[{x.from, x.to}] > counts[{y.from, y.to}];
   });

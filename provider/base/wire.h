@@ -124,6 +124,11 @@ inline size_t encode_ddp(std::byte* p, const DdpSegment& s) {
   return kUntaggedBytes;
 }
 
+/// The first two bytes of a segment's header as one number. @p ddp: USIW_DDP_F_*; @p rdmap: enum usiw_rdmap_opcode.
+constexpr uint16_t segment_kind(unsigned ddp, unsigned rdmap) {
+  return static_cast<uint16_t>(ddp | USIW_DDP_VERSION | (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | rdmap) << 8);
+}
+
 enum class DdpDecode { kOk, kShort, kDdpVersion, kRdmapVersion };
 
 /// Reserved bits are not checked on receipt, as both RFCs demand. @p s is complete

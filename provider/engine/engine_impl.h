@@ -210,6 +210,12 @@ struct Engine::Impl {
   [[gnu::noinline]] void not_sent(QpContext& qp, uint32_t psn);
   [[gnu::noinline]] void sack_not_sent(QpContext& qp);
   void take_turns(QpList& turn);
+  /// A DATA goes out that acknowledges all before rcv.nxt(): unless there is more to say, no SACK is owed any more.
+  void acknowledged_by_data(QpContext& qp) {
+    if (qp.rcv.has_gap() || qp.rq.told()) return;
+    qp.ack.settled();
+    acks_.settle(qp);
+  }
   bool acknowledges_later(QpContext& qp, const TxPkt& pkt) const;
   [[gnu::noinline]] void send_sack(QpContext& qp, uint16_t flags);
   [[gnu::noinline]] void run_acks();

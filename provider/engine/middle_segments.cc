@@ -14,14 +14,11 @@ namespace usiw {
 
 namespace {
 
-/// The first two bytes of a segment that is not the last of its message, as one number.
-constexpr uint16_t middle_segment(unsigned ddp, unsigned rdmap) {
-  return static_cast<uint16_t>(ddp | USIW_DDP_VERSION | (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | rdmap) << 8);
-}
-constexpr uint16_t kSendMiddle = middle_segment(0, USIW_RDMAP_SEND);
-constexpr uint16_t kSolicitedMiddle = middle_segment(0, USIW_RDMAP_SEND_SE);
-constexpr uint16_t kWriteMiddle = middle_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
-constexpr uint16_t kReadMiddle = middle_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_READ_RESP);
+/// Segments that are not the last of their message.
+constexpr uint16_t kSendMiddle = segment_kind(0, USIW_RDMAP_SEND);
+constexpr uint16_t kSolicitedMiddle = segment_kind(0, USIW_RDMAP_SEND_SE);
+constexpr uint16_t kWriteMiddle = segment_kind(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
+constexpr uint16_t kReadMiddle = segment_kind(USIW_DDP_F_TAGGED, USIW_RDMAP_READ_RESP);
 
 }  // namespace
 
@@ -131,10 +128,7 @@ unsigned Engine::Impl::send_middle(QpContext& qp, const Middle& middle) {
   }
   if (tells) {
     qp.ack.tell(rcv_nxt);
-    if (!qp.rcv.has_gap() && !qp.rq.told()) {  // they say all that a SACK would
-      qp.ack.settled();
-      acks_.settle(qp);
-    }
+    acknowledged_by_data(qp);
   } else if (qp.replies.outstanding()) {
     acks_.put_off(qp, qp.replies.complete_by(qp.rtt));
   }

@@ -12,15 +12,11 @@ namespace usiw {
 
 namespace {
 
-/// The first two bytes of a segment that is the last of its message, as one number.
-constexpr uint16_t last_segment(unsigned ddp, unsigned rdmap) {
-  return static_cast<uint16_t>(ddp | USIW_DDP_F_LAST | USIW_DDP_VERSION |
-                               (USIW_RDMAP_VERSION << USIW_RDMAP_VERSION_SHIFT | rdmap) << 8);
-}
-constexpr uint16_t kSendEnd = last_segment(0, USIW_RDMAP_SEND);
-constexpr uint16_t kSolicitedEnd = last_segment(0, USIW_RDMAP_SEND_SE);
-constexpr uint16_t kReadEnd = last_segment(0, USIW_RDMAP_READ_REQ);
-constexpr uint16_t kWriteEnd = last_segment(USIW_DDP_F_TAGGED, USIW_RDMAP_WRITE);
+/// Segments that are the last of their message.
+constexpr uint16_t kSendEnd = segment_kind(USIW_DDP_F_LAST, USIW_RDMAP_SEND);
+constexpr uint16_t kSolicitedEnd = segment_kind(USIW_DDP_F_LAST, USIW_RDMAP_SEND_SE);
+constexpr uint16_t kReadEnd = segment_kind(USIW_DDP_F_LAST, USIW_RDMAP_READ_REQ);
+constexpr uint16_t kWriteEnd = segment_kind(USIW_DDP_F_TAGGED | USIW_DDP_F_LAST, USIW_RDMAP_WRITE);
 
 /// A SEND, a WRITE, and of a READ the request.
 constexpr uint8_t kSend = static_cast<uint8_t>(WrOpcode::kSend), kWrite = static_cast<uint8_t>(WrOpcode::kRdmaWrite),
@@ -143,10 +139,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
   qp.responder_turn = true;
   qp.replies.sent(now_);
   qp.ack.tell(ack_psn);
-  if (!qp.rcv.has_gap() && !qp.rq.told()) {  // they say all that a SACK would
-    qp.ack.settled();
-    acks_.settle(qp);
-  }
+  acknowledged_by_data(qp);
   return n;
 }
 

@@ -177,10 +177,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
                          .echo = stamp()});
   tx_commit(port, qp, kTrpBytes + n, true, psn);
   if (!again) qp.replies.sent(now_);
-  if (tells && !qp.rcv.has_gap() && !qp.rq.told()) {  // it says all that a SACK would
-    qp.ack.settled();
-    acks_.settle(qp);
-  }
+  if (tells) acknowledged_by_data(qp);
   return Sent::kYes;
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 class AckQueueTest : public testing::Test {
  protected:
+  AckQueueTest() { make(4); }
   ~AckQueueTest() override {
     for (auto& qp : qps_) q_.settle(*qp);
   }
@@ -40,9 +41,6 @@ class AckQueueTest : public testing::Test {
 
   std::vector<std::unique_ptr<QpContext>> qps_;
   AckQueue q_;
-
- public:
-  AckQueueTest() { make(4); }
 };
 
 TEST_F(AckQueueTest, by__each_at_its_time) {

@@ -31,6 +31,7 @@ uint16_t fold(uint32_t sum) {
   return static_cast<uint16_t>(~sum);
 }
 
+/// Bytes of UDP payload that fit into a packet at an MTU of 1500.
 constexpr size_t kLongest = 1500 - sizeof(iphdr) - sizeof(udphdr);
 
 template <typename T>

@@ -51,7 +51,9 @@ class PortMoves {
   static constexpr unsigned kMostHolds = 6;                 ///< ... twice as long every time, so often
   static constexpr uint64_t kLongReviewNs = 250'000'000;    ///< between looks whether messages are still long
   static constexpr uint64_t kTellLookNs = 1'000'000;        ///< between looks whether the kernel has been told
-  /// The socket hears what is sent to it for so long before nothing else is heard: what the raw port alone has is taken.
+  static constexpr uint64_t kSilenceIsOverNs = 1'000'000'000;  ///< by raw packets: the socket's silence is the reason
+  /// The socket hears what is sent to it for so long before nothing else is heard: what the raw port alone has is
+  /// taken.
   static constexpr uint64_t kBeforeMergingNs = 5'000'000;
   /// ... and so long after: what was merged before is through by then.
   static constexpr uint64_t kAfterMergingNs = 100'000'000;
@@ -106,6 +108,7 @@ class PortMoves {
   bool hears_socket_only() const { return merging_ == Merging::kYes || merging_ == Merging::kAfter; }
   /// When to decide again though nothing is heard.
   uint64_t review_at(uint64_t now) const {
+    if (present_.kind == PortKind::kPacket && present_.why == USIW_PORT_WHY_SILENT) return now + kSilenceIsOverNs;
     if (present_.kind != PortKind::kSocket) return UINT64_MAX;
     if (merging_ == Merging::kBefore && merging_at_ == 0) return now + kTellLookNs;
     if (merging_ == Merging::kBefore || merging_ == Merging::kAfter) return std::max(merging_at_, now + 1);

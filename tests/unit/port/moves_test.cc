@@ -75,9 +75,19 @@ TEST(PortMoves, silence_by_the_socket_tries_raw_packets_where_they_are_possible)
   PortMoves m = begun();
   m.decide(true, 0, kSec);
   EXPECT_EQ((PortChoice{PortKind::kPacket, USIW_PORT_WHY_SILENT}), m.decide(true, 0, kSec + 100 * kMs));
-  EXPECT_EQ(UINT64_MAX, m.review_at(kSec + 100 * kMs));
   m.decide(true, 0, kSec + 300 * kMs);
   EXPECT_EQ(PortKind::kSocket, m.decide(true, 1501, kSec + 600 * kMs).kind) << "too long for raw packets";
+}
+
+TEST(PortMoves, silence_by_the_socket_is_no_reason_for_ever) {
+  PortMoves m = begun();
+  m.decide(true, 0, kSec);
+  const uint64_t now = kSec + 100 * kMs;
+  EXPECT_EQ(USIW_PORT_WHY_SILENT, m.decide(true, 0, now).why);
+  const uint64_t at = m.review_at(now);
+  EXPECT_EQ(now + PortMoves::kSilenceIsOverNs, at);
+  EXPECT_EQ(kByPacket, m.decide(false, 0, at));
+  EXPECT_EQ(UINT64_MAX, m.review_at(at));
 }
 
 TEST(PortMoves, a_new_path_gives_raw_packets_another_chance_at_once) {

@@ -278,7 +278,10 @@ void End::wake_send() {
     if (others != nullptr) ++w_.trespasses, w_.of_living += others->lives();
     any = true;
   }
-  if (any) q->ring_send();
+  if (any) {
+    q->ring_send();
+    rang_ = process_->runs;
+  }
   if (any && w_.tracing())
     w_.trace("%c app: qp %u has posted %zu of %zu", 'A' + machine_.side, qpn, lane->send.posted, lane->size());
   if (lane->next_send() == lane->size() || waiting_) return;
@@ -372,8 +375,9 @@ bool End::flushed_recvs() const {
 /// Everything that was posted has to complete before the program destroys the QP.
 void End::try_finish(uint64_t since) {
   if (over) return;
-  // A CQ that has not been emptied may hold the flush of what looks like a silent success.
-  bool ended = qp() != nullptr && qp()->state() == QpState::kError;
+  // A CQ that has not been emptied, or an engine that has not run since, may hold the flush of what looks like a silent
+  // success.
+  bool ended = qp() != nullptr && qp()->state() == QpState::kError && rang_ != process_->runs;
   for (const Cq* cq : process_->cqs) ended &= cq->empty();
   if (attempt_ == nullptr || (ended && out()->settled() && flushed_recvs())) {
     flushed = true;

@@ -76,7 +76,8 @@ Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t&
   if (w_.sc.has(kForeign)) lent = std::make_unique<LentWindows>(world, *engine, side, stags + 2);
 }
 
-Process::~Process() = default;  // a process that dies says nothing
+/// A process that dies says nothing. Its engine goes first: it may call back until it is gone (EngineEvents).
+Process::~Process() { engine.reset(); }
 
 uint32_t Process::create_qp(QpAttr attr) {
   auto q = std::make_unique<PQp>();
@@ -283,6 +284,7 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
 
 unsigned Process::run() {
   if (frozen) return 0;
+  ++runs;
   port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
   if (shared != nullptr)

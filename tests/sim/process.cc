@@ -284,7 +284,6 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
 
 unsigned Process::run() {
   if (frozen) return 0;
-  ++runs;
   port_.reports_wait = !reports_.empty();
   const unsigned work = engine->progress();
   if (shared != nullptr)

@@ -117,7 +117,6 @@ class Process final : public EngineEvents {
 
   const Life life = std::make_shared<int>(0);
   bool frozen = false;
-  uint64_t runs = 0;  ///< of its engine
   std::vector<Cq*> cqs;
   std::array<uint64_t, USIW_CNT_MAX> counters{};
 

@@ -89,7 +89,6 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   Process* process_;
   LifeOf life_;
   bool gone_ = false, closing_ = false, sending_ = false, no_qp_ = false;
-  uint64_t rang_ = UINT64_MAX;  ///< run of the engine that was the last when its doorbell was rung
   bool waiting_ = false;  ///< the next work request is for later than something that has not come
   bool paused_ = false, asked_ = false, drained_ = false;  ///< in SQD; SQ_DRAINED is to come, has come
   size_t pause_limit_ = 0;     ///< what was posted before

@@ -48,11 +48,17 @@ void MappedPage::show_qp(uint32_t qpn) {
   if (page_ == nullptr) return;
   page_->mark.qpn = qpn;
   show(StatKind::kQp);
+  let_go();
 }
 
 void MappedPage::set_state(uint32_t state) {
-  if (page_ != nullptr) store(page_->mark.state, state);
+  if (page_ == nullptr) return;
+  store(page_->mark.state, state);
+  let_go();
 }
+
+/// The page stays as it is, and the process has one page less, as the provider has mapped it, too, and keeps it in use.
+void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {
   if (page_ == nullptr || qp.page_ == nullptr) return;

@@ -58,6 +58,7 @@ class MappedPage {
 
  private:
   void show(StatKind kind);
+  void let_go();
 
   StatPage* page_ = nullptr;
 };

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "tools/run/stat_page.h"
@@ -61,6 +63,27 @@ TEST_F(RunStat, AContextAndItsQpsAreSummed) {
   EXPECT_EQ(3, device_.qps[0].info.state);
   EXPECT_EQ(10u, value(device_.qps[0].info.values, "rx_pkts"));
   EXPECT_EQ(0u, value(device_.qps[0].info.values, "srtt_ns"));
+}
+
+/// KiB of shared memory that this process has in its page tables.
+long shared_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssShmem:")) return std::stol(line.substr(9));
+  return -1;
+}
+
+TEST_F(RunStat, AShownQpTakesNoPageBesideTheProvidersOwn) {
+  constexpr uint32_t kQps = 64;
+  resize(1 + kQps);
+  const long before = shared_kib();
+  ASSERT_GE(before, 0);
+  std::vector<MappedPage> qps;
+  for (uint32_t i = 1; i <= kQps; i++) {
+    qps.emplace_back(fd_, i).show_qp(i);
+    qps.back().set_state(3);
+  }
+  EXPECT_LT(shared_kib() - before, kQps * 4 / 2);
 }
 
 TEST_F(RunStat, WhatADestroyedQpCountedStays) {

@@ -29,6 +29,9 @@ LONG = ("socket", "long")
 #: Messages of one datagram, which go by raw packets, and such of many.
 SHORT, MANY = ("--size", 1000), ("--size", 60000)
 
+#: Of 5 s each, in which long messages have to do without their socket.
+VANISHED_ROUNDS = 2
+
 #: Of A and B, by the name of the family.
 ENDS = {"ipv4": (A4, B4), "ipv6": (A6, B6)}
 
@@ -351,6 +354,28 @@ def test_long_messages_go_by_the_socket_and_come_back(server, client, other_host
     moves_data(c)
     with c.stopped():
         goes_by(s, PACKETS)
+    goes_by(s, LONG)
+    finish(c)
+
+
+@pytest.mark.parametrize("which", ["client", "server"])
+def test_datagrams_of_long_messages_vanish(server, client, other_host, which):
+    """A rule drops what one end sends by sockets, and nobody says so; raw packets pass. The
+    connection lives on by those, tries its socket seldom, and goes by it again when the rule is gone."""
+    s = server()
+    c = client(s, *MANY)
+    goes_by(c, LONG)
+    goes_by(s, LONG)
+    where = "" if which == "client" else other_host
+    with nft("inet usiw_eat", "add chain inet usiw_eat out { type filter hook output priority 0 ; }",
+             "add rule inet usiw_eat out meta l4proto udp counter drop",
+             where=where):
+        goes_by(c, {PACKETS, ("packet", "silent")})
+        for _ in range(VANISHED_ROUNDS):
+            moves_data(c)
+        table = run("nft", "list", "table", "inet", "usiw_eat", where=where)
+        assert int(re.search(r"counter packets (\d+)", table)[1]) > 0
+    goes_by(c, LONG)
     goes_by(s, LONG)
     finish(c)
 

@@ -105,15 +105,15 @@ def netem(args, sites=(A, B)):
 
 
 @contextlib.contextmanager
-def nft(table, *rules):
+def nft(table, *rules, where=""):
     """A table of these rules."""
-    run("nft", "add", "table", *table.split())
+    run("nft", "add", "table", *table.split(), where=where)
     try:
         for rule in rules:
-            run("nft", rule)
+            run("nft", rule, where=where)
         yield
     finally:
-        run("nft", "delete", "table", *table.split())
+        run("nft", "delete", "table", *table.split(), where=where)
 
 
 #: What runs a command on each host that the ends are on: one, or two for the topology hosts.

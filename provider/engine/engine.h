@@ -67,8 +67,8 @@ class Engine {
  public:
   /// @p counters: USIW_CNT_MAX 64-bit counters, only added to by the engine.
   Engine(Clock& clock, EngineEvents& events, uint64_t* counters);
-  /// Destroys the QPs, SRQs and CQs that are left. It may still call EngineEvents: their owners must exist until it
-  /// returns.
+  /// Destroys the QPs, SRQs and CQs that are left. It may still call @p events about them: what those calls reach must
+  /// exist until it returns.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

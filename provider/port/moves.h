@@ -51,7 +51,7 @@ class PortMoves {
   static constexpr unsigned kMostHolds = 6;                 ///< ... twice as long every time, so often
   static constexpr uint64_t kLongReviewNs = 250'000'000;    ///< between looks whether messages are still long
   static constexpr uint64_t kTellLookNs = 1'000'000;        ///< between looks whether the kernel has been told
-  static constexpr uint64_t kSilenceIsOverNs = 1'000'000'000;  ///< a silent socket is the reason for so long
+  static constexpr uint64_t kSilenceIsOverNs = 1'000'000'000;  ///< after it the reason is looked at again
   /// The socket hears what is sent to it for so long before nothing else is heard: what the raw port alone has is
   /// taken.
   static constexpr uint64_t kBeforeMergingNs = 5'000'000;

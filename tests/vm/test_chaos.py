@@ -120,7 +120,7 @@ def container(site, controller):
     group = f"/sys/fs/cgroup/{site.dev}"
     run("sh", "-c", f"echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group}", where=site.host)
     # Joined before `ip netns exec`, which mounts another /sys.
-    inside = f"{site.host.rstrip()} sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
+    inside = f"{site.host} sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
     try:
         yield site._replace(where=inside + site.where.removeprefix(site.host)), group
     finally:

@@ -57,7 +57,8 @@ void MappedPage::set_state(uint32_t state) {
   let_go();
 }
 
-/// The page stays as it is, and the process has one page less, as the provider has mapped it, too, and keeps it in use.
+/// Takes the page out of the page tables here; what is in it stays. The provider maps the same page and counts in it,
+/// so the process would have it twice.
 void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {

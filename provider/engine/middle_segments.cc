@@ -55,6 +55,7 @@ bool Engine::Impl::middle_of_work(QpContext& qp, uint32_t most, Middle& middle) 
   const Operation& op = operation(w.opcode);
   const uint32_t full = op.tagged ? qp.seg_tagged : qp.seg_untagged, left = w.length - offset;
   if (op.answered || w.num_sge != 1 || (w.flags & kWrInline) != 0 || left <= full) return false;
+  if (op.tagged && misaligned(w, offset) != 0) return false;  // the first segment aligns all others
   Sge sge;
   snapshot(&sge, qp.sq.wqe(owner).sges());
   if (sge.length != w.length) return false;

@@ -135,8 +135,14 @@ bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   pkt.kind = PktKind::kSend;
   pkt.owner = qp.sq.next();
   pkt.offset = qp.sq.offset();
-  const uint32_t full = is_tagged(w.opcode) ? qp.seg_tagged : qp.seg_untagged;
-  pkt.len = is_answered(w.opcode) ? 0 : static_cast<uint16_t>(std::min(w.length - pkt.offset, full));
+  pkt.len = 0;
+  if (is_answered(w.opcode)) return true;
+  uint32_t full = is_tagged(w.opcode) ? qp.seg_tagged : qp.seg_untagged;
+  const uint32_t left = w.length - pkt.offset;
+  // The trailing word of a WRITE has to be in its last segment. So segments end where the peer's address is a multiple
+  // of 8.
+  if (is_tagged(w.opcode) && left > full) full -= misaligned(w, pkt.offset);
+  pkt.len = static_cast<uint16_t>(std::min(left, full));
   return true;
 }
 

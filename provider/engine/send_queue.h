@@ -39,6 +39,11 @@ struct SqWork {
 };
 static_assert(sizeof(SqWork) == 32, "two share a cache line");
 
+/// Of the @p offset bytes into a WRITE: how far the peer's address is behind a multiple of 8.
+inline uint32_t misaligned(const SqWork& write, uint32_t offset) {
+  return static_cast<uint32_t>(write.remote_addr + offset) & 7;
+}
+
 /// Own READ or atomic on the wire, by MSN.
 struct ReadOp {
   uint32_t sq_index;

@@ -31,7 +31,8 @@ bool UserMemory::write_on_demand(const std::byte* from, size_t n) const {
 /// The kernel goes through the pieces one after the other.
 bool UserMemory::write_end_on_demand(const std::byte* from, size_t n) const {
   const iovec here = piece(from, n);
-  const std::array there = {piece(at_, n - 1), piece(at_ + n - 1, 1)};
+  const size_t word = last_word(at_, n), before = n - word;
+  const std::array there = {piece(at_, before), piece(at_ + before, word)};
   return process_vm_writev(getpid(), &here, 1, there.data(), there.size(), 0) == static_cast<ssize_t>(n);
 }
 

@@ -9,6 +9,7 @@
 #define USIW_ENGINE_USER_MEMORY_H
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,27 +40,31 @@ class UserMemory {
     std::memcpy(at_, from, n);
     return true;
   }
-  /// The same with the end of a WRITE, for a program that polls its last byte: that byte changes after all others
-  /// (memcpy promises no order). A small aligned word changes as a whole where that is not the kernel's copy.
+  /// As write(), for the last segment of a WRITE: a program may poll the trailing word of the message instead of its
+  /// CQ. The last last_word() bytes change by one store, after all other bytes of the message. (On demand, where the
+  /// kernel copies, they are the last bytes to change, but not by one store.) @p n is not 0.
   bool write_end(const std::byte* from, size_t n) const {
     std::atomic_thread_fence(std::memory_order_release);  // earlier segments first
     if (on_demand_) [[unlikely]] return write_end_on_demand(from, n);
-    const auto at = reinterpret_cast<uintptr_t>(at_);
-    if (n == 8 && at % 8 == 0) {
-      uint64_t v;
-      std::memcpy(&v, from, 8);
-      std::atomic_ref(*reinterpret_cast<uint64_t*>(at_)).store(v, std::memory_order_release);
-    } else if (n == 4 && at % 4 == 0) {
-      uint32_t v;
-      std::memcpy(&v, from, 4);
-      std::atomic_ref(*reinterpret_cast<uint32_t*>(at_)).store(v, std::memory_order_release);
-    } else {
-      std::memcpy(at_, from, n - 1);
-      std::atomic_ref(*reinterpret_cast<uint8_t*>(at_ + n - 1))
-          .store(std::to_integer<uint8_t>(from[n - 1]), std::memory_order_release);
+    const size_t word = last_word(at_, n), before = n - word;
+    // memcpy promises no order, so it must not touch the word.
+    if (before != 0) std::memcpy(at_, from, before);
+    switch (word) {
+      case 8: return store_word<uint64_t>(at_ + before, from + before);
+      case 4: return store_word<uint32_t>(at_ + before, from + before);
+      case 2: return store_word<uint16_t>(at_ + before, from + before);
+      default: return store_word<uint8_t>(at_ + before, from + before);
     }
-    return true;
   }
+  /// Length in bytes of the trailing word of @p n bytes at @p at: the largest of 8, 4, 2 and 1 that divides the end
+  /// address and is not more than @p n.
+  static size_t last_word(const std::byte* at, size_t n) {
+    const uintptr_t end = reinterpret_cast<uintptr_t>(at) + n;
+    size_t word = size_t{1} << std::countr_zero(end | 8);
+    while (word > n) word /= 2;
+    return word;
+  }
+
   /// The aligned word of 8 bytes there, for an atomic; nullptr: it cannot be written now. No kernel does such an
   /// operation for a process: one that unmaps memory at the moment at which a peer does an atomic there gets SIGSEGV.
   uint64_t* word() const {
@@ -72,6 +77,15 @@ class UserMemory {
 
  private:
   constexpr UserMemory(std::byte* at, bool on_demand) : at_(at), on_demand_(on_demand) {}
+
+  /// @p to is aligned.
+  template <typename Word>
+  static bool store_word(std::byte* to, const std::byte* from) {
+    Word v;
+    std::memcpy(&v, from, sizeof v);
+    std::atomic_ref(*reinterpret_cast<Word*>(to)).store(v, std::memory_order_release);
+    return true;
+  }
 
   [[gnu::cold, gnu::noinline]] bool read_on_demand(std::byte* out, size_t n) const;
   [[gnu::cold, gnu::noinline]] bool write_on_demand(const std::byte* from, size_t n) const;

@@ -191,7 +191,7 @@ TEST_F(Protocol, credit_bounds_what_is_sent) {
 }
 
 TEST_F(Protocol, sack_resends_only_the_gap) {
-  write(q, mem->sge(0, 1440 * 10), 1, 2);
+  write(q, mem->sge(0, 1440 * 10), 8, 2);
   auto out = settle(5'000);
   ASSERT_EQ(10u, out.size());
   Datagram s = trp(USIW_TRP_SACK, kSnd + 10, kSnd + 2);  // 0,1 and 3..9 have arrived; 2 not
@@ -206,7 +206,7 @@ TEST_F(Protocol, sack_resends_only_the_gap) {
 }
 
 TEST_F(Protocol, malformed_sacks) {
-  write(q, mem->sge(0, 1440 * 10), 1, 2);
+  write(q, mem->sge(0, 1440 * 10), 8, 2);
   settle(5'000);
   const auto sack = [&](uint32_t end, std::vector<uint8_t> bits) {
     Datagram d = trp(USIW_TRP_SACK, end, kSnd);
@@ -473,6 +473,29 @@ TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_
   };
   EXPECT_EQ(kSecond, named(kSnd + 1));
   EXPECT_EQ(kFirst, named(kSnd));
+}
+
+// Of a WRITE whose trailing word lay in two segments the peer could not place the word by one store.
+TEST_F(Protocol, trailing_word_of_a_write_is_in_its_last_segment) {
+  for (const uint64_t address : {0x1000u, 0x1001u, 0x1004u, 0x1007u}) {
+    // Each way of cutting: the first segment by the general way, those after it by the one for the middle.
+    for (uint32_t length = 1440 * 6 - 9; length <= 1440 * 6 + 9; ++length) {
+      write(q, mem->sge(0, length), address, 2);
+      const auto out = settle(2'000);
+      ASSERT_GE(out.size(), 6u);
+      uint64_t to = address;
+      for (const Datagram& d : out) {
+        const DdpSegment s = segment(d);
+        EXPECT_EQ(to, s.to);
+        EXPECT_TRUE(to == address || to % 8 == 0) << to;
+        to += s.len;
+        EXPECT_EQ(to == address + length, s.last);
+      }
+      EXPECT_EQ(address + length, to);
+      inject(trp(USIW_TRP_SACK, header(out.back()).psn + 1, header(out.back()).psn + 1, 0));
+      settle();
+    }
+  }
 }
 
 TEST_F(Protocol, read_response_bytes) {

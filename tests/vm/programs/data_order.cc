@@ -34,6 +34,42 @@ CASE(order_last_byte, "order/last-byte-last", .core = true) {
   p.close();
 }
 
+// The trailing word of a WRITE, as long as the end address allows, appears by one store after all bytes in front of it:
+// a sequence number there is never seen in part, nor before the data.
+template <typename Word>
+void poll_trailing_word(Pair& p, Region& at_a, Region& at_b, uint32_t round, uint32_t length) {
+  // The word ends at the end of the region, which is a multiple of 8.
+  const uint32_t to = static_cast<uint32_t>(at_b.size()) - length - (sizeof(Word) == 8 ? 0 : sizeof(Word));
+  const Word before = static_cast<Word>(~Word{0} / 3 * (round % 2 + 1)), after = static_cast<Word>(~before);
+  fill_pattern(at_a.data(), length, round);
+  std::memcpy(at_a.data() + length - sizeof after, &after, sizeof after);
+  auto* const word = reinterpret_cast<Word*>(at_b.data() + to + length - sizeof(Word));
+  __atomic_store_n(word, before, __ATOMIC_RELEASE);
+  p.a.send({.wr_id = round, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge(0, length)},
+            .remote_addr = at_b.addr() + to, .rkey = at_b.rkey()});
+  Word seen = before;
+  wait_until("the word in memory", [&] { return (seen = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != before; });
+  if (seen != after) FAIL("round %u: a part of the trailing word of %zu bytes", round, sizeof(Word));
+  at_b.check(round, to, length - sizeof(Word));
+  expect_wc(p.a.send_cq, round);
+}
+
+CASE(order_last_word, "order/last-word-last", .core = true) {
+  Pair p;
+  constexpr uint32_t kMost = 40000;
+  Region at_a(p.a.pd, kMost), at_b(p.b.pd, kMost);
+  for (uint32_t i = 0; i < 120; ++i) {
+    // One datagram, a few that leave a piece of the word to the last one, and many.
+    const uint32_t length = i % 4 == 0 ? 9 + i * 7 : i % 4 == 1 ? 1440 * (1 + i % 5) + i % 9 : 9 + i * 7919 % (kMost - 16);
+    switch (i % 3) {
+      case 0: poll_trailing_word<uint64_t>(p, at_a, at_b, i, length); break;
+      case 1: poll_trailing_word<uint32_t>(p, at_a, at_b, i, length); break;
+      default: poll_trailing_word<uint16_t>(p, at_a, at_b, i, length); break;
+    }
+  }
+  p.close();
+}
+
 // A flag by a second WRITE appears only after all of the first.
 CASE(order_flag, "order/flag-by-second-write", .core = true) {
   Pair p;

@@ -196,14 +196,15 @@ struct usiw_evfile {
 /**
  * struct usiw_counters - a page that a process counts in, of a context or a QP
  * @node:	in usiw_device.counters
- * @page:	USIW_COUNTERS_SIZE bytes, counters first; written by the process
+ * @page:	USIW_COUNTERS_SIZE bytes, counters first; the process writes all of it, the module
+ *		usiw_qp_stats.accepted
  * @entry:	by which the process maps it
  * @seen:	the largest values read and believed: a total never goes back
  * @seen_ns:	when that was
  */
 struct usiw_counters {
 	struct list_head node;
-	const u64 *page;
+	u64 *page;
 	struct rdma_user_mmap_entry *entry;
 	u64 seen[USIW_CNT_MAX];
 	u64 seen_ns;
@@ -484,6 +485,7 @@ int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);
 void usiw_qp_set_state(struct usiw_qp *qp, enum usiw_qp_state state);
+void usiw_qp_accepted(struct usiw_qp *qp);
 void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord);
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
 

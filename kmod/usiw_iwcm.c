@@ -206,6 +206,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
 	usiw_cm_ledger_accepted(&conn->ledger);
 	usiw_iw_set_accepted(cm_id, qp);
+	usiw_qp_accepted(qp);
 	usiw_conn_perform(conn, actions);
 	usiw_conn_arm(conn);
 out:

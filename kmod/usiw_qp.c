@@ -366,3 +366,14 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 	if (qp->ibqp.event_handler)
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 }
+
+/*
+ * rdma_accept() has taken the QP: its process may post sends before the connection is installed. The caller holds a
+ * reference, so the page is there.
+ */
+void usiw_qp_accepted(struct usiw_qp *qp)
+{
+	struct usiw_qp_stats *stats = (struct usiw_qp_stats *)qp->counters.page;
+
+	WRITE_ONCE(stats->accepted, 1);
+}

@@ -442,7 +442,12 @@ enum usiw_port_why {
 struct usiw_qp_stats {
 	__aligned_u64 counters[USIW_COUNTERS_ROOM];	/* by enum usiw_counter */
 	__aligned_u64 gauges[USIW_GAUGES_ROOM];		/* by enum usiw_gauge */
-	__aligned_u64 reserved[192];
+	/*
+	 * Not 0: the QP has been given to rdma_accept(). Set by the kernel before the call returns: sends may be posted
+	 * from then on, and go out once the connection is established. The provider clears it when the QP is reset.
+	 */
+	__aligned_u64 accepted;
+	__aligned_u64 reserved[191];
 };
 
 #endif /* USIW_ABI_H */

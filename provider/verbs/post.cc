@@ -102,7 +102,7 @@ int usiw::fill_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& inf
 extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
   VQp& qp = *from(ibqp);
   int rc = 0;
-  if (qp.runtime->dead() || qp.qp->state() == QpState::kIdle) {
+  if (qp.runtime->dead() || !may_post(qp)) {
     *bad = wr;
     return EINVAL;
   }
@@ -126,7 +126,7 @@ extern "C" int usiw_verb_post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** 
 /// Type 1: the verb posts the work request itself, and chooses the new name.
 extern "C" int usiw_verb_bind_mw(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
   VQp& qp = *from(ibqp);
-  if (qp.runtime->dead() || qp.qp->state() == QpState::kIdle || mw->context != ibqp->context) return EINVAL;
+  if (qp.runtime->dead() || !may_post(qp) || mw->context != ibqp->context) return EINVAL;
   if ((bind->send_flags & ~unsigned{IBV_SEND_FENCE | IBV_SEND_SIGNALED}) != 0) return EINVAL;
   const uint32_t rkey = ibv_inc_rkey(mw->rkey);
   Qp::SendWr out{.wr_id = bind->wr_id,

@@ -15,6 +15,13 @@ inline std::span<const Sge> sges_of(const ibv_sge* list, size_t count) {
   return {reinterpret_cast<const Sge*>(list), count};
 }
 
+/// Sends may be posted. The accepting end may post from rdma_accept() on, though its connection is installed later: what
+/// it posts is sent once it is, and is flushed if it never is.
+inline bool may_post(const VQp& qp) {
+  if (qp.qp->state() != QpState::kIdle) [[likely]] return true;
+  return __atomic_load_n(&qp.stats->accepted, __ATOMIC_ACQUIRE) != 0;
+}
+
 /// One run of the engine for each post is most of what a stream of small messages costs. So a small one behind
 /// kUnderWay others waits for the next run, which sends it together with those that come meanwhile: the program's next
 /// look at an empty completion queue, an acknowledgement, or the kMostBehind-th post. Not where somebody sleeps until a

@@ -162,6 +162,7 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       runtime.hold()->qp_abort(qp->qp);
       break;
     case IBV_QPS_RESET:
+      __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
       runtime.hold()->qp_reset(qp->qp);
       runtime.ports().release(*qp);
       break;

@@ -132,7 +132,7 @@ int complete(ibv_qp_ex* ex) {
   VQp& qp = of(ex);
   end_last(qp);
   int rc = qp.batch.error;
-  if (rc == 0 && (qp.runtime->dead() || qp.qp->state() == QpState::kIdle)) rc = EINVAL;
+  if (rc == 0 && (qp.runtime->dead() || !may_post(qp))) rc = EINVAL;
   bool run = false;
   if (rc == 0 && qp.batch.count != 0) {
     qp.qp->publish(qp.batch.count);

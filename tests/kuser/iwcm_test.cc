@@ -117,6 +117,20 @@ TEST_F(Iwcm, accept__longest_private_data) {
   EXPECT_EQ(active.events[0].private_data.size(), size_t{USIW_IW_MAX_PRIVATE_DATA});
 }
 
+// Its process may post sends from there on (struct usiw_qp_stats).
+TEST_F(Iwcm, accept__shows_in_the_page_of_the_qp) {
+  const auto accepted = [](Process& p) {
+    return reinterpret_cast<usiw_qp_stats*>(p.qp()->counters.page)->accepted;
+  };
+  CmId& passive_id = request();
+  EXPECT_EQ(accepted(*server), 0u);
+  ASSERT_EQ(passive_id.accept(*server), 0);
+  EXPECT_EQ(accepted(*server), 1u);
+  settle({client.get(), server.get()});
+  EXPECT_TRUE(active.established());
+  EXPECT_EQ(accepted(*client), 0u) << "the end that connects";
+}
+
 TEST_F(Iwcm, accept__too_much_private_data_ends_the_request) {
   CmId& passive_id = request();
   EXPECT_EQ(passive_id.accept(*server, std::string(USIW_MAX_PRIVATE_DATA + 1, 'x')), -EINVAL);

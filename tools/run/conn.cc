@@ -131,6 +131,7 @@ int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, co
     uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
     if (ret == 0) {
       usiw_cm_ledger_accepted(&ledger_);
+      qp->state.accepted();
       act(actions);
       return 0;
     }

@@ -38,6 +38,8 @@ class QpState {
     show();
     page_.show_qp(qpn);
   }
+  /// rdma_accept() has taken the QP: sends may be posted from now on.
+  void accepted() { page_.set_accepted(); }
   /// Shown no more; what was counted goes to @p context.
   void hide(MappedPage& context) {
     context.retire(page_);

@@ -57,6 +57,12 @@ void MappedPage::set_state(uint32_t state) {
   let_go();
 }
 
+void MappedPage::set_accepted() {
+  if (page_ == nullptr) return;
+  std::atomic_ref(page_->retired[0]).store(1, std::memory_order_release);
+  let_go();
+}
+
 /// Takes the page out of the page tables here; what is in it stays. The provider maps the same page and counts in it,
 /// so the process would have it twice.
 void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }

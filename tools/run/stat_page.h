@@ -6,6 +6,7 @@
 #ifndef USIW_RUN_STAT_PAGE_H
 #define USIW_RUN_STAT_PAGE_H
 
+#include <cstddef>
 #include <cstdint>
 
 #include "uapi/usiw_abi.h"
@@ -33,11 +34,13 @@ constexpr uint32_t kRetiredRoom = 192 - sizeof(StatMark) / sizeof(uint64_t);
 struct StatPage {
   uint64_t counters[USIW_COUNTERS_ROOM];  ///< by enum usiw_counter
   uint64_t gauges[USIW_GAUGES_ROOM];      ///< of a QP, by enum usiw_gauge
-  uint64_t retired[kRetiredRoom];         ///< of a context: the counters of its QPs that were destroyed
+  uint64_t retired[kRetiredRoom];         ///< of a context: the counters of its QPs that were destroyed; of a QP:
+                                          ///< usiw_qp_stats.accepted
   StatMark mark;
 };
 static_assert(sizeof(StatMark) == 120 && sizeof(StatPage) == USIW_COUNTERS_SIZE);
 static_assert(USIW_CNT_MAX <= kRetiredRoom);
+static_assert(offsetof(StatPage, retired) == offsetof(usiw_qp_stats, accepted));
 
 /// A page that is mapped here. Empty where there was no mapping it: nothing is shown then.
 class MappedPage {
@@ -51,6 +54,8 @@ class MappedPage {
   void show_context(const char* device);
   void show_qp(uint32_t qpn);
   void set_state(uint32_t state);
+  /// Of a QP: usiw_qp_stats.accepted.
+  void set_accepted();
   /// Of a context: adds what @p qp has counted to what its destroyed QPs have.
   void retire(const MappedPage& qp);
   /// The page stands for nothing any more.

@@ -150,6 +150,71 @@ CASE(abandon, "connect/abandoned", .seconds = 60, .core = true) {
   connect_and_use(listener, site_a().ip, site_b().ip);
 }
 
+// The accepting end posts as soon as rdma_accept() has returned, long before ESTABLISHED (Ceph's messenger sends its
+// banner there).
+CASE(post_after_accept, "connect/post-right-after-accept", .seconds = 60, .core = true) {
+  Options options;
+  options.send_ops = IBV_QP_EX_WITH_SEND;
+  rdma_conn_param param = conn_param(options);
+  for (int round = 0; round < 20; ++round) {
+    Endpoint a, b;
+    a.resolve(site_a().ip, site_b().ip, shared_listener().port());
+    a.create_qp({});
+    Region at_a(a.pd, 64), at_b(pd_b(), 64);
+    for (uint64_t i = 0; i < 3; ++i) a.recv(i, {at_a.sge()});
+    CHECK_EQ(a.try_send({.wr_id = 1, .sges = {at_a.sge()}}), EINVAL);
+    CHECK_CALL(rdma_connect(a.id, &param));
+    b.adopt(shared_listener().wait_request().id);
+    b.create_qp(options);
+    CHECK_EQ(b.try_send({.wr_id = 1, .sges = {at_b.sge()}}), EINVAL);
+    at_b.fill(static_cast<uint64_t>(round));
+    CHECK_CALL(rdma_accept(b.id, &param));
+    CHECK_EQ(b.try_send({.wr_id = 1, .sges = {at_b.sge()}}), 0);
+    ibv_qp_ex* const ex = ibv_qp_to_qp_ex(b.qp);
+    ibv_wr_start(ex);
+    ex->wr_id = 2;
+    ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_send(ex);
+    ibv_wr_set_sge(ex, at_b.lkey(), at_b.addr(), 64);
+    CHECK_EQ(ibv_wr_complete(ex), 0);
+    expect_wc(b.send_cq, 1);
+    expect_wc(b.send_cq, 2);
+    for (uint64_t i = 0; i < 2; ++i) expect_wc(a.recv_cq, i);
+    at_a.check(static_cast<uint64_t>(round), 0, 64);
+    a.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+    b.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  }
+}
+
+// The peer has gone when its request is accepted: what is posted then is flushed.
+CASE(post_after_vain_accept, "connect/post-after-an-accept-in-vain", .seconds = 60, .core = true) {
+  const Options options;
+  rdma_conn_param param = conn_param(options);
+  Listener listener(site_b().ip);
+  auto a = std::make_unique<Endpoint>();
+  a->resolve(site_a().ip, site_b().ip, listener.port());
+  a->create_qp(options);
+  CHECK_CALL(rdma_connect(a->id, &param));
+  Endpoint b;
+  b.adopt(listener.wait_request().id);
+  b.create_qp(options);
+  Region at_b(b.pd, 64);
+  a->destroy();
+  const bool accepted = rdma_accept(b.id, &param) == 0;
+  const int rc = b.try_send({.wr_id = 1, .sges = {at_b.sge()}});
+  if (!accepted) {
+    CHECK_EQ(rc, EINVAL);
+    return;
+  }
+  CHECK_EQ(rc, 0);
+  CHECK(wait_wc(b.send_cq, 40000).status != IBV_WC_SUCCESS);
+  // It may be connected once more, and then it starts as a new one does.
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RESET;
+  CHECK_EQ(ibv_modify_qp(b.qp, &attr, IBV_QP_STATE), 0);
+  CHECK_EQ(b.try_send({.wr_id = 2, .sges = {at_b.sge()}}), EINVAL);
+}
+
 // A peer that takes its time: the initiator waits.
 CASE(slow_accept, "connect/accepted-after-3-s", .seconds = 60) {
   Endpoint a, b;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file completion.cc
-/// Completions: in order per queue, each work request exactly once. The ring slot is
-/// free for the producer before the completion can be seen.
+/// Completions: in order per queue, each work request exactly once. The ring slot is free before the completion can be
+/// seen; the producer may use it once the completion has been polled (allowance.h).
 #include <utility>
 
 #include "engine/engine_impl.h"
@@ -33,11 +33,12 @@ namespace {
        static_cast<unsigned>(cqe.opcode) << 8 | static_cast<unsigned>(cqe.status));
 }
 
-void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited) {
+void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, bool solicited) {
   count(qp, cqe.status == WcStatus::kSuccess ? USIW_CNT_COMP_OK : error_counter(cqe.status));
   if (tracing_) [[unlikely]] note_completion(qp, cqe);
-  switch (CqAccess::push(*cq, cqe, solicited, cq->timed() ? clock_.now_ns() : 0)) {
+  switch (CqAccess::push(*cq, cqe, of, solicited, cq->timed() ? clock_.now_ns() : 0)) {
     case CqAccess::Push::kPlain:
+    case CqAccess::Push::kDead:
       break;
     case CqAccess::Push::kLost:
       count(qp, USIW_CNT_CQ_OVERRUN);
@@ -73,7 +74,9 @@ void Engine::Impl::complete_send(QpContext& qp, WcStatus status, uint16_t vendor
   cqe.vendor_err = vendor_err;
   qp.sq.pop();
   if (status != WcStatus::kSuccess || (flags & kWrSignaled) != 0 || qp.attr.sq_sig_all)
-    push(qp, qp.attr.send_cq, cqe, false);
+    push(qp, qp.attr.send_cq, cqe, qp.sends, false);
+  else
+    qp.sends.end_silently();
 }
 
 /// The oldest receive work request, which has been taken, has succeeded.
@@ -90,7 +93,7 @@ void Engine::Impl::complete_recv(QpContext& qp, WcOpcode opcode, const MessageEn
                 .vendor_err = 0,
                 .flags = flags};
   qp.rq.pop();
-  push(qp, qp.attr.recv_cq, cqe, is_solicited(end.rdmap));
+  push(qp, qp.attr.recv_cq, cqe, *qp.receives, is_solicited(end.rdmap));
 }
 
 /// The oldest receive work request, which has been taken, has failed.
@@ -104,7 +107,7 @@ void Engine::Impl::fail_recv(QpContext& qp, WcStatus status, uint16_t vendor_err
                 .vendor_err = vendor_err,
                 .flags = 0};
   qp.rq.pop();
-  push(qp, qp.attr.recv_cq, cqe, false);
+  push(qp, qp.attr.recv_cq, cqe, *qp.receives, false);
 }
 
 /// Completes what is done, from the oldest on. May end with the QP dead.

@@ -38,7 +38,13 @@ Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
   return cq;
 }
 
-void CqAccess::destroy(Cq* cq) { delete cq; }
+void CqAccess::destroy(Cq* cq, PolledTable& polled) {
+  // Nobody will poll what is left.
+  for (uint32_t at = cq->head(); at != cq->tail_.load(std::memory_order_relaxed); ++at)
+    Cq::seen(cq->slots_[at & cq->mask_]);
+  polled.give_back_all(cq->unused_);
+  delete cq;
+}
 
 int CqAccess::resize(Cq& cq, uint32_t capacity, std::byte* memory) {
   if (capacity == 0 || capacity > USIW_MAX_CQE) return EINVAL;
@@ -52,6 +58,7 @@ int CqAccess::resize(Cq& cq, uint32_t capacity, std::byte* memory) {
     const Cq::Slot& from = cq.slots_[at & cq.mask_];
     Cq::Slot& to = storage[at & (slots - 1)];
     to.cqe = from.cqe;
+    to.polled = from.polled;
     to.pushed_ns = from.pushed_ns;
     to.valid.store(1, std::memory_order_relaxed);
   }
@@ -61,17 +68,22 @@ int CqAccess::resize(Cq& cq, uint32_t capacity, std::byte* memory) {
   return 0;
 }
 
-CqAccess::Push CqAccess::push(Cq& cq, const Cqe& cqe, bool solicited, uint64_t now) {
-  if (cq.dead_.load(std::memory_order_relaxed)) return Push::kPlain;
+CqAccess::Push CqAccess::push(Cq& cq, const Cqe& cqe, Completions& of, bool solicited, uint64_t now) {
+  if (cq.dead_.load(std::memory_order_relaxed)) return Push::kDead;
   const uint32_t tail = cq.tail_.load(std::memory_order_relaxed);
   Cq::Slot& slot = cq.slots_[tail & cq.mask_];
   if (slot.valid.load(std::memory_order_acquire) != 0) {
-    if (cq.options_.ignore_overrun) return Push::kLost;
+    if (cq.options_.ignore_overrun) {
+      of.end_silently();
+      return Push::kLost;
+    }
     cq.dead_.store(true, std::memory_order_release);
     return Push::kOverrun;
   }
   slot.cqe = cqe;
+  slot.polled = of.polled;
   slot.pushed_ns = now;
+  ++of.pushed.count;
   cq.tail_.store(tail + 1, std::memory_order_relaxed);
   // seq_cst store, then seq_cst load: see Cq::arm().
   slot.valid.store(1, std::memory_order_seq_cst);

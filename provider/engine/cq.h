@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/allowance.h"
 #include "engine/ring.h"
 #include "engine/types.h"
 
@@ -27,6 +28,7 @@ class Cq {
  public:
   struct alignas(kSlotBytes) Slot {
     Cqe cqe;
+    std::atomic<uint32_t>* polled;  ///< counter of the queue (allowance.h)
     uint64_t pushed_ns;  ///< of the engine's clock; with CqOptions::timed, else 0
     std::atomic<uint32_t> valid;
   };
@@ -40,6 +42,9 @@ class Cq {
     const Slot& slot = slots_[head() & mask_];
     return slot.valid.load(std::memory_order_acquire) != 0 ? &slot : nullptr;
   }
+  /// [as front()] The program sees @p shown, the front(): its work request does not count against its queue's depth any
+  /// more. Once for each completion.
+  static void seen(const Slot& shown) { count_polled(*shown.polled); }
   /// [as front()] Takes what front() has shown.
   void pop() {
     const uint32_t head = this->head();
@@ -53,6 +58,7 @@ class Cq {
       const Slot* slot = front();
       if (slot == nullptr) break;
       out[n] = slot->cqe;
+      seen(*slot);
       pop();
     }
     return n;
@@ -103,6 +109,7 @@ class Cq {
   CqOptions options_;
   void* owner_ = nullptr;
   ZeroedArray<Slot> storage_;
+  PolledTable::Unused unused_;  ///< the engine's
 
   alignas(kSlotBytes) std::atomic<uint32_t> head_{0};  ///< consumer's position
   alignas(kSlotBytes) std::atomic<uint32_t> tail_{0};  ///< engine's position

@@ -30,7 +30,7 @@ Engine::Impl::~Impl() {
   while (!qps_.empty()) qp_destroy(*qps_.back());
   while (!srqs_.empty()) srq_destroy(*srqs_.back());
   while (!cqs_.empty()) {
-    CqAccess::destroy(cqs_.back());
+    CqAccess::destroy(cqs_.back(), polled_);
     cqs_.pop_back();
   }
   for (PortState& p : ports_)
@@ -205,7 +205,7 @@ Cq* Engine::cq_create(uint32_t capacity, void* owner, const CqOptions& options) 
   try {
     impl_->cqs_.push_back(cq);
   } catch (const std::bad_alloc&) {
-    CqAccess::destroy(cq);
+    CqAccess::destroy(cq, impl_->polled_);
     return nullptr;
   }
   return cq;
@@ -215,7 +215,8 @@ int Engine::cq_resize(Cq* cq, uint32_t capacity, std::byte* memory) { return CqA
 
 void Engine::cq_destroy(Cq* cq) {
   std::erase(impl_->cqs_, cq);
-  CqAccess::destroy(cq);
+  for (SrqContext* srq : impl_->srqs_) srq->forget(*cq);
+  CqAccess::destroy(cq, impl_->polled_);
 }
 
 Srq* Engine::srq_create(const SrqAttr& attr) {

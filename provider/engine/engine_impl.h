@@ -54,15 +54,17 @@ inline uint32_t outer_bytes(const Path& path) { return (path.flow.is_ipv4() ? kI
 /// Access of the engine to the private side of a CQ.
 struct CqAccess {
   static Cq* create(uint32_t capacity, void* owner, const CqOptions& options);
-  static void destroy(Cq* cq);
+  static void destroy(Cq* cq, PolledTable& polled);
+  /// Counters that queues give back and take.
+  static PolledTable::Unused& unused(Cq& cq) { return cq.unused_; }
   /// As Engine::cq_resize().
   static int resize(Cq& cq, uint32_t capacity, std::byte* memory = nullptr);
 
-  enum class Push { kPlain, kNotify, kOverrun, kLost };
-  /// Publishes a completion. kNotify: the CQ was armed for it and is disarmed now.
-  /// kOverrun: it did not fit; returned once, then the CQ is dead and swallows all.
+  enum class Push { kPlain, kNotify, kOverrun, kDead, kLost };
+  /// Publishes a completion of a work request of @p of. kNotify: the CQ was armed for it and is disarmed now.
+  /// kOverrun: it did not fit; returned once, then the CQ is dead, and all that comes is kDead.
   /// kLost: it did not fit, and that is the program's wish (CqOptions::ignore_overrun).
-  static Push push(Cq& cq, const Cqe& cqe, bool solicited, uint64_t now);
+  static Push push(Cq& cq, const Cqe& cqe, Completions& of, bool solicited, uint64_t now);
 };
 
 /// The end of a message of queue 0, as its last segment has it.
@@ -137,6 +139,9 @@ struct Engine::Impl {
 
   // ---- qp.cc: life of a QP ----
   Qp* qp_create(const QpAttr& attr);
+  bool open_completions(QpContext& qp);
+  void close_completions(QpContext& qp);
+  static void allow_posts(QpContext& qp);
   /// Bytes behind the head of a WQE.
   static size_t send_tail(const QpAttr& attr) {
     return std::max<size_t>(std::max(1u, attr.max_send_sge) * sizeof(Sge), attr.max_inline);
@@ -182,7 +187,7 @@ struct Engine::Impl {
   [[gnu::noinline]] void peer_repeats(QpContext& qp);
 
   // ---- completion.cc ----
-  void push(QpContext& qp, Cq* cq, const Cqe& cqe, bool solicited);
+  void push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, bool solicited);
   void note_completion(const QpContext& qp, const Cqe& cqe);
   void complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
   void complete_recv(QpContext& qp, WcOpcode opcode, const MessageEnd& end);
@@ -355,6 +360,7 @@ struct Engine::Impl {
   Tracer tracer_;
   uint64_t now_ = 0;  ///< read twice per run
   DoorbellList doorbells_;
+  PolledTable polled_;
   MrTable mrs_;
   uint64_t streams_ = 0;  ///< connections so far
   FlowTable<QpContext> flows_;

@@ -37,9 +37,43 @@ Qp* Engine::Impl::qp_create(const QpAttr& attr) {
                      : !qp->rq_.allocate(attr.max_recv_wr, recv_tail(attr), attr.recv_ring) ||
                            !qp->rq.create(qp->rq_, qp->max_recv_sge_, attr.pd, qp->recv_wanted_))
     return nullptr;
+  if (!open_completions(*qp)) return nullptr;
   qp->all_index = qps_.size();
   qps_.push_back(qp.get());
   return qp.release();
+}
+
+/// Counters for the completions of the QP's queues, of which nothing has been posted. false: out of memory.
+bool Engine::Impl::open_completions(QpContext& qp) {
+  SrqContext* srq = qp.rq.srq();
+  if (srq != nullptr) {
+    qp.receives = srq->open_completions(polled_, *qp.attr.recv_cq);
+    if (qp.receives == nullptr) return false;
+  } else if (!qp.own_receives.open(polled_, CqAccess::unused(*qp.attr.recv_cq), qp.receives_silent)) {
+    return false;
+  }
+  if (!qp.sends.open(polled_, CqAccess::unused(*qp.attr.send_cq), qp.sends_silent)) {
+    close_completions(qp);
+    return false;
+  }
+  allow_posts(qp);
+  return true;
+}
+
+/// Nothing is posted in the QP's queues. Completions of an earlier connection that have not been polled count against
+/// their depth until they are.
+void Engine::Impl::allow_posts(QpContext& qp) {
+  qp.sends.start_anew();
+  qp.send_allowance_.start(qp.sq.capacity(), qp.sends_silent, qp.sends.source);
+  if (qp.rq.srq() != nullptr) return;
+  qp.own_receives.start_anew();
+  qp.recv_allowance_.start(qp.rq_.capacity(), qp.receives_silent, qp.own_receives.source);
+}
+
+/// Completions that the program has not polled stay in their CQs.
+void Engine::Impl::close_completions(QpContext& qp) {
+  polled_.give_back(CqAccess::unused(*qp.attr.send_cq), qp.sends.pushed);
+  polled_.give_back(CqAccess::unused(*qp.attr.recv_cq), qp.own_receives.pushed);
 }
 
 void Engine::Impl::qp_destroy(QpContext& qp) {
@@ -57,6 +91,7 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
   qps_[qp.all_index] = qps_.back();
   qps_[qp.all_index]->all_index = qp.all_index;
   qps_.pop_back();
+  close_completions(qp);
   delete &qp;
 }
 
@@ -197,6 +232,7 @@ void Engine::Impl::qp_reset(QpContext& qp) {
   take_doorbells();  // a late ring must not meet the new state
   static_cast<QpConnection&>(qp) = QpConnection{};
   qp.sq_tail_ = qp.rq_tail_ = 0;
+  allow_posts(qp);
   qp.sq.reset();
   qp.rq.reset();
   qp.state_.store(QpState::kIdle, std::memory_order_release);

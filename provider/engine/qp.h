@@ -13,6 +13,7 @@
 #include <cstring>
 #include <span>
 
+#include "engine/allowance.h"
 #include "engine/operations.h"
 #include "engine/ring.h"
 #include "engine/types.h"
@@ -36,13 +37,14 @@ class Qp {
   Qp& operator=(const Qp&) = delete;
 
   /// [any thread, one at a time per QP] Writes a send slot. With kWrInline the bytes that
-  /// @p sges point to are copied now (lkeys ignored). 0; ENOMEM: queue full; EINVAL: too many
+  /// @p sges point to are copied now (lkeys ignored). 0; ENOMEM: queue full, with work requests that have not completed
+  /// or whose completions have not been polled (allowance.h); EINVAL: too many
   /// SGEs, inline too long, sum of lengths over USIW_MAX_MSG_SIZE, unknown opcode, something answered inline,
   /// SGEs for what is of this end alone, an atomic whose result does not have one SGE of kAtomicBytes at least.
   /// The work is visible to the engine only after ring_send() (a burst needs one).
   int post_send(const SendWr& wr, std::span<const Sge> sges) {
     SendWqe& wqe = sq_.at(sq_tail_);
-    const int rc = fill(wqe, wr, sges);
+    const int rc = fill(wqe, 0, wr, sges);
     if (rc != 0) return rc;
     wqe.valid.store(1, std::memory_order_release);
     ++sq_tail_;
@@ -52,7 +54,7 @@ class Qp {
   /// [as post_send()] Writes the slot of the @p n-th work request from now on, counted from 0, after those before it.
   /// It is nothing to the engine until publish(). As post_send() otherwise.
   int prepare(uint32_t n, const SendWr& wr, std::span<const Sge> sges) {
-    return n < sq_.capacity() ? fill(sq_.at(sq_tail_ + n), wr, sges) : ENOMEM;
+    return n < sq_.capacity() ? fill(sq_.at(sq_tail_ + n), n, wr, sges) : ENOMEM;
   }
   /// [as post_send()] The @p n work requests that have been prepared are posted, all at a time: the engine takes none
   /// before the first, which is the last to be shown.
@@ -75,7 +77,7 @@ class Qp {
   int post_recv(uint64_t wr_id, std::span<const Sge> sges) {
     if (int rc = check_recv_sges(sges, max_recv_sge_); rc != 0) return rc;
     RecvWqe& wqe = rq_.at(rq_tail_);
-    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    if (!recv_allowance_.covers(rq_tail_)) return ENOMEM;
     write_recv(wqe, wr_id, sges);
     wqe.valid.store(1, std::memory_order_release);
     ++rq_tail_;
@@ -93,8 +95,8 @@ class Qp {
     return true;
   }
 
-  /// [any thread] Work requests posted in kError are flushed by the engine; in kIdle
-  /// post_recv is allowed and post_send is EINVAL at verbs level.
+  /// [any thread] Work requests posted in kError are flushed by the engine. Those posted in kIdle wait for the
+  /// connection, or are flushed when there is none; verbs/ says when a send may be posted then.
   QpState state() const { return state_.load(std::memory_order_acquire); }
   uint32_t qpn() const { return qpn_; }
   void* owner() const { return owner_; }
@@ -107,8 +109,9 @@ class Qp {
   Qp() { doorbell_.qp = this; }
   ~Qp() = default;
 
-  /// Checks a work request and writes it into a slot, which stays the producer's. As post_send().
-  int fill(SendWqe& wqe, const SendWr& wr, std::span<const Sge> sges) {
+  /// Checks a work request and writes it into its slot, which stays the producer's: the next one after @p prepared
+  /// others. As post_send().
+  int fill(SendWqe& wqe, uint32_t prepared, const SendWr& wr, std::span<const Sge> sges) {
     if (!is_known(wr.opcode)) return EINVAL;
     uint64_t length = 0;
     for (const Sge& sge : sges) length += sge.length;
@@ -121,7 +124,7 @@ class Qp {
     if (is_local(wr.opcode) && (inlined || !sges.empty())) return EINVAL;
     const bool atomic = is_atomic(wr.opcode);
     if (atomic && (sges.size() != 1 || length < kAtomicBytes)) return EINVAL;
-    if (wqe.valid.load(std::memory_order_acquire) != 0) return ENOMEM;
+    if (!send_allowance_.covers(sq_tail_, prepared)) return ENOMEM;
     wqe.opcode = static_cast<uint8_t>(wr.opcode);
     wqe.flags = wr.flags;
     wqe.wr_id = wr.wr_id;
@@ -160,7 +163,9 @@ class Qp {
   std::atomic<bool> recv_wanted_{false};  ///< ring_recv() must ring the doorbell
 
   alignas(kSlotBytes) uint32_t sq_tail_ = 0;  ///< send producer's position
+  Allowance send_allowance_;
   alignas(kSlotBytes) uint32_t rq_tail_ = 0;  ///< receive producer's position
+  Allowance recv_allowance_;
 
   alignas(kSlotBytes) Doorbell doorbell_;
 };

@@ -101,9 +101,11 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   using Qp::max_send_sge_;
   using Qp::owner_;
   using Qp::qpn_;
+  using Qp::recv_allowance_;
   using Qp::recv_wanted_;
   using Qp::rq_;
   using Qp::rq_tail_;
+  using Qp::send_allowance_;
   using Qp::sq_;
   using Qp::sq_tail_;
   using Qp::state_;
@@ -117,6 +119,11 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   ListHook srq_hook{this};  ///< among those that wait for a receive of their SRQ
   alignas(64) SendQueue sq;
   alignas(64) RecvQueue rq;
+  Completions sends;
+  Completions own_receives;
+  Completions* receives = &own_receives;  ///< or those of an SRQ
+  std::atomic<uint32_t> sends_silent{0};
+  std::atomic<uint32_t> receives_silent{0};
 
   bool connected() const { return life.connected(); }
   void permit(uint32_t flags) {

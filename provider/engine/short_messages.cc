@@ -189,7 +189,7 @@ bool Engine::Impl::place_short(QpContext& qp, std::span<const std::byte> segment
                 .vendor_err = 0,
                 .flags = 0};
   qp.rq.pop(*wqe);
-  push(qp, qp.attr.recv_cq, cqe, kind == kSolicitedEnd);
+  push(qp, qp.attr.recv_cq, cqe, *qp.receives, kind == kSolicitedEnd);
   return true;
 }
 

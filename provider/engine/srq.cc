@@ -23,7 +23,33 @@ bool SrqContext::create(const SrqAttr& attr, DoorbellList& doorbells, EngineEven
   doorbells_ = &doorbells;
   pd_ = attr.pd;
   events_ = &events;
+  allowance_.start(capacity, silent_);
   return true;
+}
+
+Completions* SrqContext::open_completions(PolledTable& table, Cq& cq) {
+  if (Completions* to = completions(cq); to != nullptr) return to;
+  // Of a CQ that is gone all completions count as polled: its counter goes on.
+  for (const auto& to : completions_) {
+    if (to->cq != nullptr) continue;
+    to->cq = &cq;
+    return to.get();
+  }
+  auto to = std::make_unique<ToCq>();
+  completions_.reserve(completions_.size() + 1);
+  if (!to->open(table, CqAccess::unused(cq), silent_)) return nullptr;
+  to->cq = &cq;
+  allowance_.add(to->source);
+  return completions_.emplace_back(std::move(to)).get();
+}
+
+void SrqContext::close_completions(PolledTable& table) {
+  for (const auto& to : completions_) {
+    if (to->cq != nullptr)
+      table.give_back(CqAccess::unused(*to->cq), to->pushed);
+    else
+      table.give_back(to->pushed);
+  }
 }
 
 int SrqContext::resize(uint32_t capacity, ZeroedArray<uint32_t>& moved) {
@@ -57,6 +83,7 @@ int SrqContext::resize(uint32_t capacity, ZeroedArray<uint32_t>& moved) {
   mask_ = capacity - 1;
   head_ = tail_ = 0;
   freed_ = capacity - kept;
+  allowance_.resize(capacity, count_);
   return 0;
 }
 
@@ -92,6 +119,7 @@ void Engine::Impl::srq_destroy(SrqContext& srq) {
   srqs_[srq.all_index] = srqs_.back();
   srqs_[srq.all_index]->all_index = srq.all_index;
   srqs_.pop_back();
+  srq.close_completions(polled_);
   delete &srq;
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/allowance.h"
 #include "engine/ring.h"
 #include "engine/types.h"
 
@@ -26,17 +27,18 @@ class Srq {
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
 
-  /// [any thread, one at a time per SRQ] ENOMEM: as many as it takes are posted and not complete; EINVAL: too many
-  /// SGEs, or lengths that sum up to more than USIW_MAX_MSG_SIZE.
+  /// [any thread, one at a time per SRQ] ENOMEM: as many as it takes are posted and not complete, or their completions
+  /// have not been polled (allowance.h); EINVAL: too many SGEs, or lengths that sum up to more than USIW_MAX_MSG_SIZE.
   int post_recv(uint64_t wr_id, std::span<const Sge> sges) {
     if (int rc = check_recv_sges(sges, max_sge_); rc != 0) return rc;
     std::atomic<uint32_t>& free = free_[tail_ & mask_];
     const uint32_t number = free.load(std::memory_order_acquire);
-    if (number == 0) return ENOMEM;
+    if (!allowance_.covers(count_) || number == 0) return ENOMEM;
     free.store(0, std::memory_order_relaxed);
     write_recv(slots_.at(number - 1), wr_id, sges);
     posted_[tail_ & mask_].store(number, std::memory_order_release);
     ++tail_;
+    ++count_;
     return 0;
   }
 
@@ -68,6 +70,8 @@ class Srq {
   std::atomic<bool> wanted_{false};            ///< ring_recv() must ring the doorbell
 
   alignas(kSlotBytes) uint32_t tail_ = 0;  ///< producer's position in both rings
+  uint32_t count_ = 0;  ///< work requests posted so far; resizing does not change it, as it does tail_
+  Allowance allowance_;
   alignas(kSlotBytes) Doorbell doorbell_;
 };
 

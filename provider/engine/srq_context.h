@@ -8,7 +8,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "engine/cq.h"
 #include "engine/qp_list.h"
 #include "engine/srq.h"
 
@@ -29,6 +32,22 @@ struct SrqContext final : Srq {
   RecvWqe& slot(uint32_t number) { return slots_.at(number); }
 
   uint32_t pd() const { return pd_; }
+
+  /// Completions of its work requests that go to @p cq; nullptr: there are none yet.
+  Completions* completions(const Cq& cq) {
+    for (const auto& to : completions_)
+      if (to->cq == &cq) return to.get();
+    return nullptr;
+  }
+  /// The same, opened now. nullptr: out of memory.
+  Completions* open_completions(PolledTable& table, Cq& cq);
+  /// @p cq is being destroyed: another one may use what counts its completions, all of which count as polled.
+  void forget(const Cq& cq) {
+    for (const auto& to : completions_)
+      if (to->cq == &cq) to->cq = nullptr;
+  }
+  /// It is being destroyed.
+  void close_completions(PolledTable& table);
 
   /// At least @p n work requests are in the queue.
   bool has(uint32_t n) const {
@@ -97,6 +116,13 @@ struct SrqContext final : Srq {
   uint32_t limit_ = 0;
   uint32_t pd_ = 0;
   EngineEvents* events_ = nullptr;
+  /// One for each CQ that its QPs use, and those of CQs that are gone. The producer reads their sources, so none is
+  /// removed.
+  struct ToCq : Completions {
+    Cq* cq;
+  };
+  std::vector<std::unique_ptr<ToCq>> completions_;
+  std::atomic<uint32_t> silent_{0};
   ZeroedArray<bool> taken_;     ///< by slot: it is not the producer's
   ZeroedArray<uint32_t> back_;  ///< given back, the oldest last
 };

@@ -18,6 +18,19 @@ iovec piece(const std::byte* at, size_t n) { return {const_cast<std::byte*>(at),
 
 }  // namespace
 
+/// As write_end() of what has a trailing word of less than 8 bytes.
+bool UserMemory::write_short_word(const std::byte* from, size_t n) const {
+  const size_t word = last_word(at_, n), before = n - word;
+  if (before != 0) std::memcpy(at_, from, before);
+  if (word == 4)
+    store_word<uint32_t>(at_ + before, from + before);
+  else if (word == 2)
+    store_word<uint16_t>(at_ + before, from + before);
+  else
+    store_word<uint8_t>(at_ + before, from + before);
+  return true;
+}
+
 bool UserMemory::read_on_demand(std::byte* out, size_t n) const {
   const iovec here = piece(out, n), there = piece(at_, n);
   return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(n);

@@ -46,15 +46,11 @@ class UserMemory {
   bool write_end(const std::byte* from, size_t n) const {
     std::atomic_thread_fence(std::memory_order_release);  // earlier segments first
     if (on_demand_) [[unlikely]] return write_end_on_demand(from, n);
-    const size_t word = last_word(at_, n), before = n - word;
+    if (n < 8 || (reinterpret_cast<uintptr_t>(at_) + n) % 8 != 0) [[unlikely]] return write_short_word(from, n);
     // memcpy promises no order, so it must not touch the word.
-    if (before != 0) std::memcpy(at_, from, before);
-    switch (word) {
-      case 8: return store_word<uint64_t>(at_ + before, from + before);
-      case 4: return store_word<uint32_t>(at_ + before, from + before);
-      case 2: return store_word<uint16_t>(at_ + before, from + before);
-      default: return store_word<uint8_t>(at_ + before, from + before);
-    }
+    if (n != 8) std::memcpy(at_, from, n - 8);
+    store_word<uint64_t>(at_ + n - 8, from + n - 8);
+    return true;
   }
   /// Length in bytes of the trailing word of @p n bytes at @p at: the largest of 8, 4, 2 and 1 that divides the end
   /// address and is not more than @p n.
@@ -80,13 +76,13 @@ class UserMemory {
 
   /// @p to is aligned.
   template <typename Word>
-  static bool store_word(std::byte* to, const std::byte* from) {
+  static void store_word(std::byte* to, const std::byte* from) {
     Word v;
     std::memcpy(&v, from, sizeof v);
     std::atomic_ref(*reinterpret_cast<Word*>(to)).store(v, std::memory_order_release);
-    return true;
   }
 
+  [[gnu::noinline]] bool write_short_word(const std::byte* from, size_t n) const;
   [[gnu::cold, gnu::noinline]] bool read_on_demand(std::byte* out, size_t n) const;
   [[gnu::cold, gnu::noinline]] bool write_on_demand(const std::byte* from, size_t n) const;
   [[gnu::cold, gnu::noinline]] bool write_end_on_demand(const std::byte* from, size_t n) const;

@@ -60,6 +60,7 @@ int take(VCq& cq, int count, ibv_wc* wc) {
              .slid = 0,
              .sl = 0,
              .dlid_path_bits = 0};
+    Cq::seen(*slot);
     cq.cq->pop();
   }
   return count;
@@ -150,7 +151,7 @@ extern "C" int usiw_verb_resize_cq(ibv_cq* ibcq, int cqe) {
 
 extern "C" int usiw_verb_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   VCq& cq = *from(ibcq);
-  if (cq.runtime->dead() || cq.cq->dead()) return -1;
+  if (cq.runtime->dead()) return -1;
   cq.turn.lock();
   int n = take(cq, count, wc);
   if (n > 0) {
@@ -158,7 +159,8 @@ extern "C" int usiw_verb_poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   } else if (count <= 0) {
     n = 0;
   } else {
-    if (!turn_of_news(cq)) return 0;
+    const bool overrun = cq.cq->dead();
+    if (!turn_of_news(cq)) return overrun ? -1 : 0;
     n = take(cq, count, wc);
   }
   cq.turn.unlock();

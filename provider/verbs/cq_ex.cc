@@ -23,6 +23,7 @@ const Cqe& shown(ibv_cq_ex* ex) { return of(ex).current->cqe; }
 bool show(VCq& cq) {
   cq.current = cq.cq->front();
   if (cq.current == nullptr) return false;
+  Cq::seen(*cq.current);
   cq.ex.wr_id = cq.current->cqe.wr_id;
   cq.ex.status = static_cast<ibv_wc_status>(cq.current->cqe.status);
   return true;
@@ -31,13 +32,13 @@ bool show(VCq& cq) {
 int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) {
   VCq& cq = of(ex);
   if (attr->comp_mask != 0 || cq.runtime->dead()) return EINVAL;
-  if (cq.cq->dead()) return EOVERFLOW;
   cq.turn.lock();
   if (show(cq)) {
     cq.empty_polls = 0;
     return 0;
   }
-  if (!turn_of_news(cq)) return ENOENT;
+  const bool overrun = cq.cq->dead();
+  if (!turn_of_news(cq)) return overrun ? EOVERFLOW : ENOENT;
   if (show(cq)) return 0;
   cq.turn.unlock();
   return ENOENT;

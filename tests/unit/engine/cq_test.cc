@@ -13,19 +13,21 @@ namespace usiw {
 namespace {
 
 struct Destroy {
-  void operator()(Cq* cq) const { CqAccess::destroy(cq); }
+  PolledTable* polled;
+  void operator()(Cq* cq) const { CqAccess::destroy(cq, *polled); }
 };
 
 class CqTest : public testing::Test {
  protected:
   void create(uint32_t capacity, const CqOptions& options = {}) {
     cq_.reset(CqAccess::create(capacity, this, options));
+    ASSERT_TRUE(queue_.open(polled_, CqAccess::unused(*cq_), silent_));
   }
   CqAccess::Push push(uint64_t wr_id, uint64_t now = 0) {
     Cqe cqe{};
     cqe.wr_id = wr_id;
     cqe.qpn = 7;
-    return CqAccess::push(*cq_, cqe, false, now);
+    return CqAccess::push(*cq_, cqe, queue_, false, now);
   }
   void push_all(uint64_t from, uint64_t to) {
     for (; from != to; ++from) ASSERT_EQ(push(from), CqAccess::Push::kPlain);
@@ -40,7 +42,10 @@ class CqTest : public testing::Test {
     }
   }
 
-  std::unique_ptr<Cq, Destroy> cq_;
+  PolledTable polled_;
+  Completions queue_;
+  std::atomic<uint32_t> silent_{0};
+  std::unique_ptr<Cq, Destroy> cq_{nullptr, {&polled_}};
 };
 
 TEST_F(CqTest, front__shows_without_taking) {

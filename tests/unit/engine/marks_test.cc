@@ -233,6 +233,8 @@ TEST_F(MarkingWire, both_ways_drop_what_can_be_marked) {
     EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.b, w.b.recv_cq, 1));
     send(qb, to->sge(0, 100));
     EXPECT_EQ(std::vector{WcStatus::kSuccess}, statuses(w.a, w.a.recv_cq, 1));
+    w.a.poll(w.a.send_cq);
+    w.b.poll(w.b.send_cq);
   }
   EXPECT_EQ(rtos, w.a.count(USIW_CNT_RTO) + w.b.count(USIW_CNT_RTO));
 }

@@ -493,7 +493,8 @@ TEST_F(Protocol, trailing_word_of_a_write_is_in_its_last_segment) {
       }
       EXPECT_EQ(address + length, to);
       inject(trp(USIW_TRP_SACK, header(out.back()).psn + 1, header(out.back()).psn + 1, 0));
-      settle();
+      EXPECT_EQ(kSuccess, wait(w.a, w.a.send_cq, 1)[0].status);
+      sent.clear();
     }
   }
 }

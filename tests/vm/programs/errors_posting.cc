@@ -189,6 +189,104 @@ CASE(post_full, "post/queue-full", .core = true) {
   p.close();
 }
 
+// A program that posts until ENOMEM and only then polls: each work request that was taken completes once, and the CQ,
+// which has as many entries as the queue, does not overrun.
+CASE(post_until_full, "post/until-full-then-poll", .core = true) {
+  Options options;
+  options.send_wr = options.recv_wr = 16;
+  Pair p(options);
+  Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
+  const uint32_t depth = capabilities(p.a.qp).max_send_wr;
+  uint64_t next = 0, done = 0;
+  for (int round = 0; round < 20; ++round) {
+    int error = 0;
+    while (next < 2000 && !(error = p.a.try_send({.wr_id = next, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()},
+                                                  .remote_addr = at_b.addr(), .rkey = at_b.rkey()})))
+      ++next;
+    CHECK_EQ(error, ENOMEM);
+    CHECK_EQ(next - done, uint64_t{depth});
+    usleep(5000);  // all have completed, and count until they are polled
+    CHECK_EQ(p.a.try_send({.wr_id = next, .sges = {at_a.sge()}}), ENOMEM);
+    for (; done != next; ++done) expect_wc(p.a.send_cq, done);
+  }
+  p.close();
+}
+
+// A program that goes on posting to a QP in ERROR and never polls harms neither its CQ nor the other QP there.
+CASE(post_error_unpolled, "post/in-error-without-polling", .core = true) {
+  constexpr int kDepth = 16;
+  ibv_cq* const cq = ibv_create_cq(pd_a()->context, 4 * kDepth, nullptr, nullptr, 0);
+  CHECK(cq != nullptr);
+  Options of_a;
+  of_a.send_wr = of_a.recv_wr = kDepth;
+  of_a.cq = cq;
+  {
+    Pair dead(of_a, {}), other(of_a, {});
+    drain_async(pd_a()->context);
+    Region at_a(dead.a.pd, 64), at_b(other.b.pd, 64);
+    CHECK_CALL(rdma_disconnect(dead.b.id));
+    dead.a.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    wait_until("the QP in state ERROR", [&] { return dead.a.state() == IBV_QPS_ERR; });
+    int sends = 0, receives = 0;
+    for (int i = 0; i < 500; ++i) {
+      if (dead.a.try_send({.wr_id = 1, .sges = {at_a.sge()}}) == 0) ++sends;
+      if (dead.a.try_recv(2, {at_a.sge()}) == 0) ++receives;
+    }
+    CHECK_EQ(sends, kDepth);
+    CHECK_EQ(receives, kDepth);
+    for (int i = 0; i < 2 * kDepth; ++i) CHECK_EQ(wait_wc(cq).status, IBV_WC_WR_FLUSH_ERR);
+    other.a.send({.wr_id = 77, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()},
+                  .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+    expect_wc(cq, 77);
+    // A program that polls what it posts may go on for ever.
+    for (int i = 0; i < 1000; ++i) {
+      CHECK_EQ(dead.a.try_recv(3, {at_a.sge()}), 0);
+      expect_wc(cq, 3, IBV_WC_WR_FLUSH_ERR);
+    }
+    // What the QP leaves in the CQ is still there when it is gone.
+    CHECK_EQ(dead.a.try_send({.wr_id = 4, .sges = {at_a.sge()}}), 0);
+    usleep(5000);
+    dead.a.destroy_qp();
+    expect_wc(cq, 4, IBV_WC_WR_FLUSH_ERR);
+    other.close();
+  }
+  CHECK_EQ(ibv_destroy_cq(cq), 0);
+}
+
+// The same by the extended CQ: what ibv_next_poll() has shown may be posted again before ibv_end_poll().
+CASE(post_while_polling, "post/again-while-polling", .core = true) {
+  constexpr uint32_t kDepth = 16;
+  ibv_cq_init_attr_ex attr = {};
+  attr.cqe = kDepth;
+  attr.wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
+  ibv_cq_ex* const cq = ibv_create_cq_ex(pd_b()->context, &attr);
+  CHECK(cq != nullptr);
+  Options of_b;
+  of_b.send_wr = of_b.recv_wr = kDepth;
+  of_b.cq = ibv_cq_ex_to_cq(cq);
+  {
+    Pair p({}, of_b);
+    Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
+    uint64_t next = 0, done = 0;
+    while (p.b.try_recv(next, {at_b.sge()}) == 0) ++next;
+    CHECK_EQ(next, uint64_t{kDepth});
+    for (uint32_t round = 0; round < 10; ++round) {
+      for (uint32_t i = 0; i < kDepth; ++i) p.a.send({.wr_id = i, .sges = {at_a.sge()}});
+      for (uint32_t i = 0; i < kDepth; ++i) expect_wc(p.a.send_cq, i);
+      ibv_poll_cq_attr none = {};
+      wait_until("a completion", [&] { return ibv_start_poll(cq, &none) == 0; });
+      do {
+        CHECK_EQ(cq->wr_id, done++);
+        CHECK_EQ(p.b.try_recv(next++, {at_b.sge()}), 0);
+        CHECK_EQ(p.b.try_recv(next, {at_b.sge()}), ENOMEM);
+      } while (ibv_next_poll(cq) == 0);
+      ibv_end_poll(cq);
+    }
+    p.close();
+  }
+  CHECK_EQ(ibv_destroy_cq(of_b.cq), 0);
+}
+
 // Posting to a QP that is not connected, and to one in ERROR.
 CASE(post_states, "post/qp-states", .core = true) {
   ibv_cq* cq = ibv_create_cq(pd_a()->context, 64, nullptr, nullptr, 0);

@@ -199,8 +199,9 @@ struct Engine::Impl {
   enum class Sent : uint8_t { kYes, kNothing, kNoBuffer };
   bool has_more(const QpContext& qp) const;
   bool transmit(QpContext& qp, unsigned quantum);
+  [[gnu::noinline]] bool transmit_answers(QpContext& qp, unsigned quantum);
   Sent send_new(QpContext& qp);
-  [[gnu::noinline]] Sent resend(QpContext& qp);
+  [[gnu::noinline]] Sent resend(QpContext& qp, uint32_t psn);
   Sent emit(QpContext& qp, uint32_t psn, TxPkt& pkt);
   TxBuf* tx_buffer(PortState& port);
   /// The rest of the datagram in @p buf is that memory, which the port reads where it is. false: it has to be copied.
@@ -260,6 +261,7 @@ struct Engine::Impl {
   /// QPs that wait for the end of an outage take turns.
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
+  void lose_late_answers(QpContext& qp);
   void on_keepalive(QpContext& qp);
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
@@ -319,6 +321,9 @@ struct Engine::Impl {
   Verdict place_read_response(QpContext& qp, const DdpSegment& seg);
   Verdict place_send(QpContext& qp, const DdpSegment& seg, RqWork& work);
   Verdict finish_read_response(QpContext& qp, const DdpSegment& seg);
+  [[gnu::noinline]] Verdict place_early_answer(QpContext& qp, const DdpSegment& seg);
+  [[gnu::noinline]] void answers_held(QpContext& qp, uint32_t psn, const DdpSegment& seg);
+  [[gnu::noinline]] void finish_early_answers(QpContext& qp);
   Verdict place_immediate(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict place_atomic_response(QpContext& qp, const DdpSegment& seg);
   Verdict finish_message(QpContext& qp, uint32_t msn, const MessageEnd& end);
@@ -340,7 +345,8 @@ struct Engine::Impl {
   [[gnu::noinline]] Awaited await_receive(QpContext& qp);
 
   // ---- read_responder.cc ----
-  bool may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
+  [[gnu::noinline]] void end_arrived_jobs(QpContext& qp);
+  Verdict judge_request(QpContext& qp, const DdpSegment& seg, size_t bytes);
   Verdict accept_read_request(QpContext& qp, const DdpSegment& seg);
   [[gnu::noinline]] Verdict accept_atomic_request(QpContext& qp, const DdpSegment& seg);
   static DdpSegment response_header(const ReadRequest& request, const TxPkt& pkt);

@@ -290,7 +290,7 @@ void Engine::Impl::publish(QpContext& qp) {
   g[USIW_GAUGE_CREDIT] = qp.snd.edge() - qp.snd.una();
   g[USIW_GAUGE_INFLIGHT] = qp.snd.in_flight();
   g[USIW_GAUGE_LOST] = qp.snd.lost();
-  g[USIW_GAUGE_HELD] = qp.rcv.early();
+  g[USIW_GAUGE_HELD] = qp.rcv.early_count();
   g[USIW_GAUGE_READS_OUT] = qp.sq.reads_out();
   g[USIW_GAUGE_SQ_BUSY] = qp.sq.busy();
 }

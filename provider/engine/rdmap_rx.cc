@@ -3,8 +3,10 @@
 /// From DDP segments to memory. place() takes a segment whose turn it is (all PSNs
 /// before it are done); place_early() one that is ahead of its turn, of which only
 /// what cannot be noticed too early is done: the inside of messages is placed, ends of
-/// tagged messages and everything that causes an action wait.
+/// tagged messages and everything that causes an action wait. Answers to READs and atomics
+/// of this end wait for each other only.
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
@@ -23,6 +25,9 @@ TermCode tagged_fault(MrFault why) {
   }
   return term::kDdpInvalidStag;
 }
+
+/// @p seg has kAtomicRespBytes of payload: the MSN of the request that it answers.
+uint32_t answered_msn(const DdpSegment& seg) { return load_be32(seg.payload + offsetof(usiw_atomic_resp, id)); }
 
 /// @p seg has kImmediateBytes of payload.
 MessageEnd immediate_end(const DdpSegment& seg) {
@@ -75,9 +80,11 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
 Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later) {
   Verdict v = Verdict::kDrop;
   if (seg.tagged) {
-    if (seg.last) return Verdict::kHold;
+    if (seg.last) return seg.rdmap_opcode == USIW_RDMAP_READ_RESP ? place_early_answer(qp, seg) : Verdict::kHold;
     if (seg.rdmap_opcode == USIW_RDMAP_WRITE) v = place_write(qp, seg);
     if (seg.rdmap_opcode == USIW_RDMAP_READ_RESP) v = place_read_response(qp, seg);
+  } else if (seg.qn == USIW_DDP_QN_ATOMIC_RESP) {
+    return place_early_answer(qp, seg);
   } else if (seg.qn != USIW_DDP_QN_SEND) {
     return seg.qn <= USIW_DDP_QN_ATOMIC_RESP ? Verdict::kHold : Verdict::kDrop;
   } else if (is_send(seg.rdmap_opcode)) {
@@ -100,6 +107,61 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
     later = {.kind = RxPkt::kSendLast, .rdmap = end.rdmap, .msn = seg.msn, .length = end.length, .imm = end.imm};
   }
   return v == Verdict::kAccept ? v : Verdict::kDrop;
+}
+
+/// The end of the answer to a READ or an atomic of this end, ahead of its turn. It waits for the rest of that answer and
+/// for those before it, but for nothing else that is missing: what the peer sends by itself, a SEND for which no receive
+/// is posted for instance, must not hold up what this end has asked for. kHold: it has to wait. What is at fault is
+/// judged in its turn.
+Verdict Engine::Impl::place_early_answer(QpContext& qp, const DdpSegment& seg) {
+  const ReadOp* op = qp.sq.oldest_read();
+  if (op == nullptr) return Verdict::kHold;
+  const SqWork& w = qp.sq.work(op->sq_index);
+  if (seg.tagged) {
+    if (w.opcode != WrOpcode::kRdmaRead || seg.stag != qp.sq.oldest_read_msn() || seg.to > w.length ||
+        seg.to + seg.len != w.length || op->placed + seg.len != w.length)
+      return Verdict::kHold;
+    Verdict v = place_read_response(qp, seg);
+    if (v == Verdict::kAccept) v = finish_read_response(qp, seg);
+    return v == Verdict::kAccept ? v : Verdict::kDrop;
+  }
+  if (!is_atomic(w.opcode) || seg.rdmap_opcode != USIW_RDMAP_ATOMIC_RESP || seg.msn != qp.sq.atomic_msn() ||
+      seg.mo != 0 || !seg.last || seg.len != kAtomicRespBytes || answered_msn(seg) != qp.sq.oldest_read_msn())
+    return Verdict::kHold;
+  return place_atomic_response(qp, seg) == Verdict::kAccept ? Verdict::kAccept : Verdict::kDrop;
+}
+
+/// place_early() has had @p seg, which has that PSN, kept whole. If it is the end of an answer, the answer knows.
+void Engine::Impl::answers_held(QpContext& qp, uint32_t psn, const DdpSegment& seg) {
+  ReadOp* op = nullptr;
+  if (seg.tagged && seg.last && seg.rdmap_opcode == USIW_RDMAP_READ_RESP) op = qp.sq.read(seg.stag);
+  if (!seg.tagged && seg.qn == USIW_DDP_QN_ATOMIC_RESP && seg.len == kAtomicRespBytes)
+    op = qp.sq.read(answered_msn(seg));
+  if (op == nullptr || op->last_held) return;
+  op->last_psn = psn;
+  op->last_held = true;
+}
+
+/// More of an answer has come early: the end of the oldest one may have waited for just that, and those of others for
+/// the oldest one.
+void Engine::Impl::finish_early_answers(QpContext& qp) {
+  for (ReadOp* op; (op = qp.sq.oldest_read()) != nullptr && op->last_held;) {
+    const uint32_t psn = op->last_psn;
+    if (!psn_lt(qp.rcv.nxt(), psn) || !qp.rcv.has_arrived(psn)) return;
+    RxPkt& rx = qp.rcv.early(psn);
+    if (rx.kind != RxPkt::kHeld) return;
+    const RxPkt kept = std::exchange(rx, RxPkt{});  // the end of the QP, which may come of it, gives back all others
+    const RxBuf& buf = held_[kept.held].buf;
+    DdpSegment seg;
+    decode_ddp({buf.data + kTrpBytes, buf.len - kTrpBytes}, seg);  // as when it came
+    const Verdict v = place_early_answer(qp, seg);
+    if (v != Verdict::kAccept && qp.connected()) {
+      rx = kept;
+      return;
+    }
+    give_back(qp, kept.held);
+    if (!qp.connected()) return;
+  }
 }
 
 Verdict Engine::Impl::place_write(QpContext& qp, const DdpSegment& seg) {
@@ -168,7 +230,7 @@ Verdict Engine::Impl::place_atomic_response(QpContext& qp, const DdpSegment& seg
   if (seg.msn != qp.sq.atomic_msn()) return fault(term::kDdpMsnRange);
   if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
   if (seg.len != kAtomicRespBytes) return fault(term::kDdpTooLong);
-  const uint32_t id = load_be32(seg.payload + offsetof(usiw_atomic_resp, id));
+  const uint32_t id = answered_msn(seg);
   const uint64_t value = load_be64(seg.payload + offsetof(usiw_atomic_resp, value));
   ReadOp* op = qp.sq.read(id);
   if (op == nullptr || !is_atomic(qp.sq.work(op->sq_index).opcode)) return fault(term::kRdmapStream);

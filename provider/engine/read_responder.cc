@@ -42,24 +42,36 @@ bool is_offered(const AtomicRequest& r) {
 
 }  // namespace
 
-/// A request of queue 1 with @p bytes of payload is in order, and there is room for it; false: see fault_.
-bool Engine::Impl::may_accept_request(QpContext& qp, const DdpSegment& seg, size_t bytes) {
-  if (seg.msn != qp.responder.msn())
-    fault(term::kDdpMsnRange);
-  else if (seg.mo != 0 || !seg.last)
-    fault(term::kDdpInvalidMo);
-  else if (seg.len != bytes)
-    fault(seg.len > bytes ? term::kDdpTooLong : term::kRdmapStream);
-  else if (qp.responder.full())
-    fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
-  else
-    return true;
-  return false;
+/// Ends the jobs whose responses have arrived behind something that has not. The peer, which takes them all the same,
+/// counts them as done.
+void Engine::Impl::end_arrived_jobs(QpContext& qp) {
+  while (qp.responder.oldest_is_sent()) {
+    const uint32_t job = qp.responder.oldest(), end = qp.responder.at(job).end_psn;
+    for (uint32_t psn = qp.snd.una(); psn_lt(psn, end); ++psn) {
+      const TxPkt& pkt = qp.snd.pkt(psn);
+      if (pkt.kind == PktKind::kReadResponse && pkt.owner == job && !qp.snd.has_arrived(psn)) return;
+    }
+    qp.responder.oldest_has_arrived();
+  }
+}
+
+/// Whether a request of queue 1 with @p bytes of payload, which is in order, may be accepted: kAccept; kFault; kDrop:
+/// not now.
+Verdict Engine::Impl::judge_request(QpContext& qp, const DdpSegment& seg, size_t bytes) {
+  if (seg.msn != qp.responder.msn()) return fault(term::kDdpMsnRange);
+  if (seg.mo != 0 || !seg.last) return fault(term::kDdpInvalidMo);
+  if (seg.len != bytes) return fault(seg.len > bytes ? term::kDdpTooLong : term::kRdmapStream);
+  if (!qp.responder.full()) [[likely]] return Verdict::kAccept;
+  end_arrived_jobs(qp);
+  if (!qp.responder.full()) return Verdict::kAccept;
+  // The peer may have all of the oldest response, and what says so may be lost. The request comes again.
+  if (qp.responder.oldest_is_sent()) return Verdict::kDrop;
+  return fault(term::kDdpNoBuffer, AsyncEvent::kQpReqErr);
 }
 
 /// In its turn, and so once: the reliability of TRP lets no request pass a second time.
 Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg) {
-  if (!may_accept_request(qp, seg, kAtomicReqBytes)) return Verdict::kFault;
+  if (const Verdict v = judge_request(qp, seg, kAtomicReqBytes); v != Verdict::kAccept) return v;
   const AtomicRequest request = decode_atomic_request(seg.payload);
   if (!is_offered(request)) return fault(term::kRdmapOpcode, AsyncEvent::kQpReqErr);
   MrFault why;
@@ -77,7 +89,7 @@ Verdict Engine::Impl::accept_atomic_request(QpContext& qp, const DdpSegment& seg
 }
 
 Verdict Engine::Impl::accept_read_request(QpContext& qp, const DdpSegment& seg) {
-  if (!may_accept_request(qp, seg, kReadReqBytes)) return Verdict::kFault;
+  if (const Verdict v = judge_request(qp, seg, kReadReqBytes); v != Verdict::kAccept) return v;
   const ReadRequest request = decode_read_request(seg.payload);
   MrFault why;
   if (request.size > USIW_MAX_MSG_SIZE) return fault(term::kRdmapBounds, AsyncEvent::kQpAccessErr);

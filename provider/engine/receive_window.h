@@ -40,7 +40,7 @@ class ReceiveWindow {
   uint32_t max() const { return max_; }  ///< behind the highest PSN that has arrived
   bool has_gap() const { return max_ != nxt_; }
   bool has_arrived(uint32_t psn) const { return arrived_.test(psn); }
-  unsigned early() const { return arrived_.count(); }
+  unsigned early_count() const { return arrived_.count(); }
 
   /// A datagram that is new has come, wherever it belongs. @p ends_tagged: the end of a tagged message, which is kept
   /// as it is when it comes early.
@@ -67,6 +67,9 @@ class ReceiveWindow {
     arrived_.set(psn);
     if (psn_lt(max_, psn + 1)) max_ = psn + 1;
   }
+
+  /// What remains to be done of @p psn, which has come early.
+  RxPkt& early(uint32_t psn) { return pkts_[psn & (kWindow - 1)]; }
 
   /// What came early and is nxt() by now, into @p later: accept() or refuse() follows. false: it has not arrived.
   bool take(RxPkt& later) {

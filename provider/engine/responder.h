@@ -85,6 +85,13 @@ class Responder {
   /// More of the response is to come behind @p pkt.
   bool goes_on(const TxPkt& pkt) const { return pkt.offset + pkt.len < job(pkt.owner).request.size; }
 
+  /// All of the oldest response has been sent.
+  bool oldest_is_sent() const { return head_ != next_; }
+  /// oldest_is_sent(): where it is, by which its datagrams name it.
+  uint32_t oldest() const { return head_; }
+  /// oldest_is_sent(): all of it has arrived, though something before it may not have.
+  void oldest_has_arrived() { ++head_; }
+
   /// All before @p una is acknowledged.
   void acknowledged(uint32_t una) {
     while (head_ != next_ && psn_le(job(head_).end_psn, una)) ++head_;

@@ -147,7 +147,9 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   qp.snd.lose(psn);
   count(qp, USIW_CNT_RETRANS_FAST);
   note(TraceKind::kFast, qp, psn, now_ - qp.snd.pkt(psn).sent_ns, qp.rtt.srtt());
-  if (!qp.not_ready.excuses(psn, qp.snd.una(), qp.snd.nxt())) qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
+  const bool refused = qp.not_ready.active() && qp.snd.pkt(psn).kind != PktKind::kReadResponse;
+  if (!refused && !qp.not_ready.excuses(psn, qp.snd.una(), qp.snd.nxt()))
+    qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
   activate(qp);
 }
 

@@ -47,7 +47,9 @@ inline uint32_t misaligned(const SqWork& write, uint32_t offset) {
 /// Own READ or atomic on the wire, by MSN.
 struct ReadOp {
   uint32_t sq_index;
-  uint64_t placed;  ///< bytes
+  uint32_t placed = 0;      ///< bytes
+  uint32_t last_psn = 0;    ///< last_held: of the end of its answer, which came early and waits
+  bool last_held = false;
 };
 
 class SendQueue {
@@ -173,6 +175,10 @@ class SendQueue {
   bool may_read() const { return reads_out() < ord_; }
   /// The READ outstanding with this MSN, or nullptr.
   ReadOp* read(uint32_t msn) const { return psn_in(msn, read_done_, reads_out()) ? &op(msn) : nullptr; }
+  /// The oldest READ or atomic that is outstanding, or nullptr.
+  ReadOp* oldest_read() const { return read(read_done_); }
+  /// Its MSN.
+  uint32_t oldest_read_msn() const { return read_done_; }
   /// All of an outstanding READ's answer is in place. false: it is not, or one before it is outstanding.
   bool answered(uint32_t msn) {
     const ReadOp& r = op(msn);
@@ -230,7 +236,7 @@ class SendQueue {
       w.msn = send_msn_++;
     } else if (is_answered(w.opcode)) {
       w.msn = read_msn_++;
-      op(w.msn) = {.sq_index = next_, .placed = 0};
+      op(w.msn) = {.sq_index = next_};
     }
   }
   void advance() {

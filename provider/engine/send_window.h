@@ -150,6 +150,8 @@ class SendWindow {
     return opened;
   }
 
+  /// Those of the 64 from @p base on that are lost, lowest first.
+  uint64_t lost_from(uint32_t base) const { return lost_.extract(base); }
   /// Those of the 64 from @p base on that are in flight, lowest first.
   uint64_t in_flight_from(uint32_t base) const {
     const uint64_t open = ~(arrived_.extract(base) | lost_.extract(base));

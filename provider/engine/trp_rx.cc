@@ -149,8 +149,8 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
   if (ahead > 0) {
     RxPkt later{};
     Verdict verdict = Verdict::kHold;
+    DdpSegment seg{};
     if (h.opcode == USIW_TRP_DATA) {
-      DdpSegment seg;
       // What cannot be decoded is judged when it comes in order.
       verdict = decode_ddp(payload, seg) == DdpDecode::kOk ? place_early(qp, seg, later) : Verdict::kDrop;
     }
@@ -164,6 +164,10 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     if (held && !hold(qp, h.psn, port, buf, later)) return false;
     count(qp, USIW_CNT_RX_OOO);
     qp.rcv.accept_early(h.psn, later);
+    if (qp.sq.reads_out() != 0) {
+      if (held) answers_held(qp, h.psn, seg);
+      finish_early_answers(qp);
+    }
     return held;
   }
 
@@ -184,6 +188,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
         advance(qp);
         note(TraceKind::kRelease, qp, h.psn, qp.rcv.nxt());
         publish(qp);
+        if (qp.connected() && qp.sq.reads_out() != 0) finish_early_answers(qp);
         if (!qp.connected()) return false;
         ack_at_once(qp);
       } else {

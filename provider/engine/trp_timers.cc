@@ -19,7 +19,7 @@ uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
   uint64_t at = std::min({keepalive_at(qp), qp.life.deadline(), qp.review_at});
   if (qp.not_ready.active()) {
-    at = std::min(at, qp.not_ready.at());
+    at = std::min({at, qp.not_ready.at(), qp.losses.at()});
   } else if (!qp.snd.empty()) {
     at = std::min({at, qp.timeout.at(qp.rtt), qp.losses.at(), qp.timeout.ask_at()});
   }
@@ -36,6 +36,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
     return;
   }
   if (qp.not_ready.active()) {
+    if (qp.losses.at() <= now_) detect_losses(qp);
     if (qp.not_ready.at() <= now_) on_rnr_timer(qp);
   } else if (!qp.snd.empty()) {
     if (qp.losses.at() <= now_) detect_losses(qp);
@@ -146,10 +147,22 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_);
   if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
+  lose_late_answers(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = true;
   activate(qp);
   if (qp.not_ready.unheard() >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
+}
+
+/// There is no time-out while the peer is not ready: responses to READs that are outstanding for as long as one go out
+/// again. (Of those that later ones have overtaken the acknowledgements tell.)
+void Engine::Impl::lose_late_answers(QpContext& qp) {
+  for (uint32_t psn = qp.snd.una(); psn_lt(psn, qp.snd.nxt()); ++psn) {
+    TxPkt& pkt = qp.snd.pkt(psn);
+    if (pkt.kind != PktKind::kReadResponse || now_ - pkt.sent_ns < qp.rtt.rto(0) || !qp.snd.lose(psn)) continue;
+    pkt.timed_out = true;
+    count(qp, USIW_CNT_RETRANS_RTO);
+  }
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {

@@ -2,6 +2,7 @@
 /// @file trp_tx.cc
 /// Datagrams out: who may send, what is next, and the batch that goes to the port.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "engine/engine_impl.h"
@@ -26,7 +27,7 @@ bool Engine::Impl::has_more(const QpContext& qp) const {
 bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
   for (unsigned n = 0; n < quantum; ++n) {
     if (!qp.connected()) return false;
-    if (qp.not_ready.active() && !qp.force_send) return false;  // the RNR timer goes on
+    if (qp.not_ready.active() && !qp.force_send) return transmit_answers(qp, quantum - n);
     bool dry = false;
     if (qp.snd.lost() == 0) {
       n += qp.sq.fresh() && qp.responder.idle() ? send_short(qp, quantum - n, dry) : send_middle(qp, quantum - n);
@@ -39,7 +40,7 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
     }
     if (dry || (n != 0 && !has_more(qp))) return false;
     if (qp.snd.lost() != 0) {
-      sent = resend(qp);
+      sent = resend(qp, qp.snd.oldest_lost());
     } else {
       if (!qp.snd.has_room()) {
         qp.keepalive.window_closed(qp.snd.empty());
@@ -55,6 +56,37 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
   return true;
 }
 
+/// As transmit(), while the peer has no receive for a SEND, which the RNR timer tries again and again: responses to the
+/// peer's READs and atomics do not wait for it. As far as the windows allow, whose lower edge is that SEND.
+bool Engine::Impl::transmit_answers(QpContext& qp, unsigned quantum) {
+  if (!qp.life.is(Phase::kOpen) && !qp.life.is(Phase::kDraining)) return false;
+  for (unsigned n = 0; n < quantum; ++n) {
+    uint32_t lost = qp.snd.una();
+    const auto found = [&] {  // nothing else that is lost may be sent: the peer would not take it
+      for (; psn_lt(lost, qp.snd.nxt()); lost = (lost | 63) + 1)
+        for (uint64_t bits = qp.snd.lost_from(lost); bits != 0; bits &= bits - 1) {
+          const uint32_t psn = lost + static_cast<uint32_t>(std::countr_zero(bits));
+          if (qp.snd.pkt(psn).kind == PktKind::kReadResponse) return lost = psn, true;
+        }
+      return false;
+    };
+    if (qp.snd.in_flight() >= qp.cc.window()) {
+      qp.cwnd_limited = true;
+      return false;
+    }
+    Sent sent;
+    if (qp.snd.lost() != 0 && found())
+      sent = resend(qp, lost);
+    else if (qp.snd.has_room() && !qp.responder.idle())
+      sent = send_new(qp);
+    else
+      return false;
+    if (sent == Sent::kNoBuffer) return true;
+    if (sent == Sent::kNothing || !qp.connected()) return false;
+  }
+  return true;
+}
+
 /// Sends the next datagram that has no PSN yet. The responder and the send queue take turns.
 Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   TxPkt pkt{};
@@ -66,8 +98,9 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     if (qp.life.shutdown_sent()) return Sent::kNothing;
     pkt.kind = PktKind::kShutdown;
   } else {
-    bool found = qp.responder_turn && qp.responder.next(qp.seg_tagged, pkt);
-    if (!found) found = next_work_packet(qp, pkt);
+    const bool answers_only = qp.not_ready.active();
+    bool found = (qp.responder_turn || answers_only) && qp.responder.next(qp.seg_tagged, pkt);
+    if (!found && !answers_only) found = next_work_packet(qp, pkt);
     if (!found) found = qp.connected() && !qp.responder_turn && qp.responder.next(qp.seg_tagged, pkt);
     if (!found) return Sent::kNothing;
   }
@@ -97,9 +130,8 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   return Sent::kYes;
 }
 
-/// Sends the oldest lost datagram again.
-Engine::Impl::Sent Engine::Impl::resend(QpContext& qp) {
-  const uint32_t psn = qp.snd.oldest_lost();
+/// Sends a lost datagram again.
+Engine::Impl::Sent Engine::Impl::resend(QpContext& qp, uint32_t psn) {
   TxPkt& pkt = qp.snd.pkt(psn);
   const Sent sent = emit(qp, psn, pkt);
   if (sent == Sent::kNoBuffer) return sent;

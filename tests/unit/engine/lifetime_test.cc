@@ -81,6 +81,88 @@ TEST_F(Lifetime, other_direction_goes_on_while_receiver_is_not_ready) {
   EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.recv_cq, 1, 100 * kMs));
 }
 
+/// READs of the end that has no receive go on: their responses come by the direction in which the SEND waits.
+TEST_F(Lifetime, reads_go_on_while_their_end_has_no_receive) {
+  qa = w.connect({.max_send_wr = 64, .max_recv_wr = 64}).first;
+  for (const double loss : {0.0, 0.02, 0.1}) {
+    for (const size_t length : {8u, 5000u, 60'000u}) {
+      PairOptions o;
+      std::tie(qa, qb) = w.connect(o);
+      w.a.engine.qp_permit(qa, kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
+      fill(ra->bytes, length);
+      w.wire.faults.loss = loss;
+      w.run_for(10 * kMs);
+      send(qa, ra->sge(0, length));
+      write(qa, ra->sge(0, 100), rb->addr(), rb->stag, 2);
+      w.run_for(20 * kMs);
+      const uint64_t started = w.clock.now;
+      for (int round = 0; round < 20; ++round) {
+        std::fill(rb->bytes.begin(), rb->bytes.end(), std::byte{0});
+        read(qb, rb->sge(0, 10), ra->addr(), ra->stag, 1);
+        read(qb, rb->sge(1000, 20'000), ra->addr() + 1000, ra->stag, 2);
+        read(qb, rb->sge(30'000, 3000), ra->addr() + 30'000, ra->stag, 3);
+        const auto got = wait(w.b, w.b.send_cq, 3, 2 * kSec);
+        for (size_t i = 0; i < 3; ++i) EXPECT_EQ(i + 1, got[i].wr_id);
+        for (const Cqe& c : got) EXPECT_EQ(kSuccess, c.status);
+        EXPECT_EQ(0, std::memcmp(ra->bytes.data(), rb->bytes.data(), 10));
+        EXPECT_EQ(0, std::memcmp(ra->bytes.data() + 1000, rb->bytes.data() + 1000, 20'000));
+        EXPECT_EQ(0, std::memcmp(ra->bytes.data() + 30'000, rb->bytes.data() + 30'000, 3000));
+      }
+      EXPECT_TRUE(w.a.poll(w.a.send_cq).empty()) << "what was posted behind the SEND waits";
+      if (loss == 0) {
+        EXPECT_LT(w.clock.now - started, 100 * kMs);
+        EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+      }
+      post_recv(qb, {rb->sge(0, length)});
+      EXPECT_EQ((Statuses{kSuccess, kSuccess}), statuses(w.a, w.a.send_cq, 2, 5 * kSec));
+      EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.recv_cq, 1, 5 * kSec));
+      EXPECT_EQ(0, std::memcmp(ra->bytes.data() + 100, rb->bytes.data() + 100, length > 100 ? length - 100 : 0));
+      w.a.engine.qp_destroy(qa);
+      w.b.engine.qp_destroy(qb);
+    }
+  }
+}
+
+TEST_F(Lifetime, atomics_go_on_while_their_end_has_no_receive) {
+  w.a.engine.qp_permit(qa, kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
+  Region* const word = w.a.region(8, Host::kAllRights | kAccessRemoteAtomic);
+  send(qa, ra->sge(0, 100));
+  w.run_for(20 * kMs);
+  for (uint64_t i = 0; i < 20; ++i) {
+    ASSERT_EQ(0, qb->post_send({.wr_id = i, .opcode = WrOpcode::kFetchAdd, .flags = kWrSignaled,
+                                .remote_addr = word->addr(), .rkey = word->stag, .operands = {1, 0}},
+                               std::array{rb->sge(0, 8)}));
+    qb->ring_send();
+    read(qb, rb->sge(8, 8), word->addr(), word->stag, 100 + i);
+    EXPECT_EQ((Statuses{kSuccess, kSuccess}), statuses(w.b, w.b.send_cq, 2, 100 * kMs));
+    uint64_t before, after;
+    std::memcpy(&before, rb->bytes.data(), 8);
+    std::memcpy(&after, rb->bytes.data() + 8, 8);
+    EXPECT_EQ(i, before);
+    EXPECT_EQ(i + 1, after);
+  }
+  post_recv(qb, {rb->sge(0, 100)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+}
+
+/// One window of responses fits behind a SEND that waits; what is more waits with it, and nothing is lost.
+TEST_F(Lifetime, a_window_of_responses_passes_a_send_that_waits) {
+  Region* const from = w.a.region(4'000'000);
+  Region* const to = w.b.region(4'000'000);
+  fill(from->bytes, 5);
+  send(qa, ra->sge(0, 100));
+  w.run_for(20 * kMs);
+  read(qb, to->sge(0, 1'000'000), from->addr(), from->stag, 1);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1, 500 * kMs));
+  read(qb, to->sge(1'000'000, 3'000'000), from->addr() + 1'000'000, from->stag, 2);
+  w.run_for(500 * kMs);
+  EXPECT_TRUE(w.b.poll(w.b.send_cq).empty());
+  post_recv(qb, {rb->sge(0, 100)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1, 500 * kMs));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(from->bytes, to->bytes);
+}
+
 TEST_F(Lifetime, receives_posted_one_by_one) {
   fill(ra->bytes, 1);
   for (int i = 0; i < 20; ++i) send(qa, ra->sge(i * 3000, 3000), i);

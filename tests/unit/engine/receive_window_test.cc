@@ -58,7 +58,7 @@ TEST_F(ReceiveWindowTest, take__each_in_its_turn) {
   early(2);
   early(9);
   EXPECT_EQ(w_.max(), kFirst + 10);
-  EXPECT_EQ(w_.early(), 4u);
+  EXPECT_EQ(w_.early_count(), 4u);
   EXPECT_EQ(bitmap(), (std::vector<unsigned>{0b00001110, 0b10}));
   next();
   EXPECT_EQ(taken_, (std::vector<uint32_t>{1, 2, 3}));
@@ -118,7 +118,7 @@ TEST_F(ReceiveWindowTest, consistent__at_random) {
       early(n);
     }
     ASSERT_EQ(w_.nxt(), kFirst + nxt);
-    ASSERT_EQ(w_.early(), out.size());
+    ASSERT_EQ(w_.early_count(), out.size());
     ASSERT_EQ(w_.has_gap(), !out.empty());
     for (const uint32_t at : out) ASSERT_TRUE(w_.has_arrived(kFirst + at));
   }

@@ -534,7 +534,7 @@ TEST_F(SrqPeers, early_messages__half_is_left_to_others) {
   share(2, 16, 16);
   for (uint32_t n = 1; n < 20; ++n) segment_on(0, n, n + 1, 0, true);
   EXPECT_TRUE(completed().empty());
-  EXPECT_EQ(context(0).rcv.early(), 8u);
+  EXPECT_EQ(context(0).rcv.early_count(), 8u);
   EXPECT_EQ(w.a.count(USIW_CNT_DROP_EARLY), 11u);
   for (uint32_t n = 0; n < 8; ++n) segment_on(1, n, n + 1, 0, true);
   EXPECT_EQ(completed().size(), 8u);
@@ -553,8 +553,8 @@ TEST_F(SrqPeers, early_messages__the_last_one_is_left) {
   share(3, 2, 2);
   for (unsigned i = 0; i < 2; ++i) segment_on(i, 1, 2, 0, true);
   EXPECT_TRUE(completed().empty());
-  EXPECT_EQ(context(0).rcv.early(), 1u);
-  EXPECT_EQ(context(1).rcv.early(), 0u) << "it would be the last";
+  EXPECT_EQ(context(0).rcv.early_count(), 1u);
+  EXPECT_EQ(context(1).rcv.early_count(), 0u) << "it would be the last";
   EXPECT_EQ(w.a.count(USIW_CNT_DROP_EARLY), 1u);
   segment_on(1, 0, 1, 0, true);
   auto got = completed();
@@ -575,7 +575,7 @@ TEST_F(SrqPeers, early_messages__only_as_far_as_there_are_receives) {
   segment_on(0, 3, 0x80000000, 0, true);
   segment_on(0, 4, 4, 0, true);
   EXPECT_TRUE(completed().empty());
-  EXPECT_EQ(context(0).rcv.early(), 1u);
+  EXPECT_EQ(context(0).rcv.early_count(), 1u);
   w.a.engine.qp_abort(qps_[0]);
   const auto got = w.a.poll(w.a.recv_cq);
   ASSERT_EQ(got.size(), 1u);

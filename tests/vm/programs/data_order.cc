@@ -91,6 +91,29 @@ CASE(order_flag, "order/flag-by-second-write", .core = true) {
   p.close();
 }
 
+// An end that has no receive posted for its peer's SEND goes on reading from the peer.
+CASE(order_read_beside, "order/reads-beside-a-send-without-a-receive", .core = true) {
+  Pair p;
+  constexpr uint32_t kLength = 100000;
+  Region at_a(p.a.pd, kLength), at_b(p.b.pd, kLength);
+  p.a.send({.wr_id = 1, .sges = {at_a.sge(0, 100)}});
+  usleep(20000);
+  for (uint32_t i = 0; i < 20; ++i) {
+    const uint32_t length = i % 2 ? 8 : kLength;
+    fill_pattern(at_a.data(), length, i);
+    p.b.send({.wr_id = i, .opcode = IBV_WR_RDMA_READ, .sges = {at_b.sge(0, length)},
+              .remote_addr = at_a.addr(), .rkey = at_a.rkey()});
+    const ibv_wc wc = wait_wc(p.b.send_cq, 3000 * static_cast<int>(tap::patience()));
+    CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+    at_b.check(i, 0, length);
+  }
+  expect_no_wc(p.a.send_cq, 0);
+  p.b.recv(2, {at_b.sge(0, 100)});
+  expect_wc(p.b.recv_cq, 2);
+  expect_wc(p.a.send_cq, 1);
+  p.close();
+}
+
 // Small WRITEs in a row, posted one by one, all leave without a further call: a program that has polled until now looks
 // at memory only. (Those behind others wait for the run of the engine that completes these.)
 CASE(order_stream, "order/last-of-a-stream-without-a-call", .core = true) {

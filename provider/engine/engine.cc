@@ -112,6 +112,11 @@ void Engine::Impl::take_posted(QpContext& qp) {
     p.blocked = false;
   }
   port_full_ = full;
+  if (!full || took_) [[likely]]
+    stuck_runs_ = 0;
+  else if (stuck_runs_ <= kMaxStuckRuns)
+    ++stuck_runs_;
+  took_ = false;
   if (overrun_) handle_overruns();
   return work;
 }
@@ -144,8 +149,10 @@ void Engine::Impl::send_turn(QpContext& qp, unsigned quantum) {
 }
 
 uint64_t Engine::Impl::next_deadline() const {
-  if (!active_.empty() || overrun_ || more_rx_ || !doorbells_.empty()) return 0;
-  return std::min(timers_.next(), acks_.next());
+  if (overrun_ || more_rx_ || !doorbells_.empty()) return 0;
+  const uint64_t at = std::min(timers_.next(), acks_.next());
+  if (active_.empty()) return at;
+  return stuck_runs_ > kMaxStuckRuns ? std::min(at, now_ + kStuckNs) : 0;
 }
 
 void Engine::Impl::handle_overruns() {
@@ -181,8 +188,12 @@ void Engine::trace_into(std::span<std::byte> memory) {
 void Engine::set_patience(uint64_t ns) { impl_->patience_ = ns; }
 
 int Engine::add_port(Port& port) {
-  impl_->ports_.push_back(
-      {.port = &port, .refers = port.takes_references(), .bufs = {}, .tags = {}, .drops = port.drops()});
+  try {
+    impl_->ports_.push_back(
+        {.port = &port, .refers = port.takes_references(), .bufs = {}, .tags = {}, .drops = port.drops()});
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
   return static_cast<int>(impl_->ports_.size()) - 1;
 }
 

@@ -83,7 +83,7 @@ class Engine {
   void set_patience(uint64_t ns);
   static constexpr uint64_t kPatienceNs = 4'000'000'000;
 
-  /// The port stays the caller's and must outlive the engine's use of it. Returns its number.
+  /// The port stays the caller's and must outlive the engine's use of it. Returns its number; -1: out of memory.
   int add_port(Port& port);
 
   /// Returns 0, EEXIST or ENOMEM. @p attr.stag is the kernel's.

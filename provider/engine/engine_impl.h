@@ -32,6 +32,10 @@ inline constexpr unsigned kRunBudget = 256;        ///< datagrams of all QPs bet
 /// Bytes of the program's memory from which on a port that can reads them there: less is copied sooner than described.
 inline constexpr uint32_t kReferLeast = 512;
 inline constexpr unsigned kMaxTimerSkips = 8;      ///< runs with full bursts between timers
+/// After so many runs in a row in which a full port took nothing the next try waits for so long: a port may stay full
+/// for ever, and whoever drives the engine would spin.
+inline constexpr unsigned kMaxStuckRuns = 64;
+inline constexpr uint64_t kStuckNs = 100'000;
 /// A message behind this much silence whose reply is not expected soon is acknowledged at
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessageNs = 20'000;
@@ -383,6 +387,8 @@ struct Engine::Impl {
   bool overrun_ = false;  ///< a CQ died in this run
   bool more_rx_ = false;  ///< the last burst was full
   bool port_full_ = false;  ///< a port took less than it was offered in the last run
+  bool took_ = false;       ///< a port has taken some datagrams in this run
+  unsigned stuck_runs_ = 0;  ///< in a row, in which full ports have taken nothing
   unsigned timers_skipped_ = 0;  ///< runs without timers because of that
   QpContext* last_flow_ = nullptr;  ///< of the datagram before: bursts come from one peer
 

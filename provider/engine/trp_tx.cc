@@ -285,6 +285,7 @@ void Engine::Impl::tx_flush(PortState& p) {
   const std::span batch = std::span(p.bufs).subspan(p.begin, n);
   const std::span tags = std::span(p.tags).subspan(p.begin, n);
   const size_t taken = p.port->tx(batch);
+  took_ |= taken != 0;
   if (taken < n) {
     count(USIW_CNT_TX_FULL);
     p.blocked = true;

@@ -259,6 +259,12 @@ size_t EthdevPort::rx(std::span<RxBuf> bufs) {
   size_t n = 0;
   for (uint16_t i = 0; i < got; i++) {
     RxBuf& b = bufs[n];
+    // An adapter that merges buffers or frames gives several pieces.
+    if (burst[i]->nb_segs != 1 && rte_pktmbuf_linearize(burst[i]) != 0) [[unlikely]] {
+      drops_.malformed++;
+      rte_pktmbuf_free(burst[i]);
+      continue;
+    }
     auto* frame = rte_pktmbuf_mtod(burst[i], const std::byte*);
     switch (decap(frame, burst[i]->data_len, b)) {
       case Decap::kOk:

@@ -73,13 +73,14 @@ void Runtime::remove_qp(VQp& qp) {
     std::lock_guard lock(qps_lock_);
     qps_.erase(qp.ibv.qp_num);
   }
-  if (qp.qp != nullptr) {
+  {
     const EngineGate::Held held = hold();
     held->qp_acknowledge(qp.qp);  // ahead of the kernel's RESET
-    held->qp_destroy(qp.qp);
-    qp.qp = nullptr;
+    held->qp_reset(qp.qp);
+    qp.conn_id = 0;
   }
   for (Backoff backoff; qp.pins.load(std::memory_order_acquire) != 0;) backoff.wait();
+  if (qp.qp->state() != QpState::kIdle) hold()->qp_reset(qp.qp);  // an event found it in between
   ports_.release(qp);
 }
 

@@ -70,7 +70,7 @@ class Runtime final : private EngineDriver {
   uint32_t next_pd() { return next_pd_.fetch_add(1, std::memory_order_relaxed); }
 
   void add_qp(VQp& qp);
-  /// After it no event reaches the QP; nothing of it is pinned.
+  /// After it no event reaches the QP, which has no connection and no work; nothing of it is pinned.
   void remove_qp(VQp& qp);
 
   /// [progress thread] An event of the kernel.

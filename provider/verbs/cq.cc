@@ -118,9 +118,10 @@ extern "C" int usiw_verb_destroy_cq(ibv_cq* ibcq) {
   VCq* cq = from(ibcq);
   Runtime& runtime = *cq->runtime;
   if (runtime.dead()) return EINVAL;
+  // An event that is still to be raised must not find the handle at another CQ. Of a CQ without QPs none follows.
+  Reports::settle(*cq);
   if (int rc = usiw_cmd_destroy_cq(ibcq); rc != 0) return rc;  // EBUSY while a QP uses it
   runtime.hold()->cq_destroy(cq->cq);
-  Reports::settle(*cq);
   cq->ring.free();
   if (cq->domain != nullptr) --cq->domain->users;
   delete cq;

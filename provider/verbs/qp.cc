@@ -204,7 +204,11 @@ extern "C" int usiw_verb_destroy_qp(ibv_qp* ibqp) {
   Runtime& runtime = *qp->runtime;
   if (runtime.dead()) return EINVAL;
   runtime.remove_qp(*qp);
-  if (int rc = usiw_cmd_destroy_qp(ibqp); rc != 0) return rc;
+  if (int rc = usiw_cmd_destroy_qp(ibqp); rc != 0) {
+    runtime.add_qp(*qp);  // in RESET, and may be destroyed again
+    return rc;
+  }
+  runtime.hold()->qp_destroy(qp->qp);
   unmap_stats(*qp);
   free_rings(*qp);
   --qp->domain->users;

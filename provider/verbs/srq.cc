@@ -111,9 +111,9 @@ extern "C" int usiw_verb_destroy_srq(ibv_srq* ibsrq) {
   VSrq* srq = from(ibsrq);
   Runtime& runtime = *srq->runtime;
   if (runtime.dead()) return EINVAL;
+  Reports::settle(*srq);  // as of a CQ
   if (int rc = usiw_cmd_destroy_srq(ibsrq); rc != 0) return rc;  // EBUSY while a QP uses it
   runtime.hold()->srq_destroy(srq->srq);
-  Reports::settle(*srq);
   --srq->domain->users;
   delete srq;
   return 0;

@@ -397,6 +397,18 @@ class Program {
     }
   }
 
+  /// A QP that the kernel does not destroy at once can still be used, though it is in RESET.
+  static void destroy_refused_once(ibv_qp* qp) {
+    kernel().destroy_qp = EBUSY;
+    FUZZ_CHECK(usiw_verb_destroy_qp(qp) == EBUSY, "destroy_qp that the kernel refuses");
+    kernel().destroy_qp = 0;
+    ibv_send_wr wr{}, *bad;
+    ibv_recv_wr receive{}, *bad_receive;
+    (void)usiw_verb_post_send(qp, &wr, &bad);
+    (void)usiw_verb_post_recv(qp, &receive, &bad_receive);
+    FUZZ_CHECK(usiw_verb_destroy_qp(qp) == 0, "destroy_qp");
+  }
+
   void feed(const void* bytes, size_t n) {
     if (write(events_, bytes, n) != static_cast<ssize_t>(n)) return;
     if (n % sizeof(usiw_event) != 0) whole_ = false;
@@ -406,7 +418,7 @@ class Program {
 
   void close_all() {
     fail_next_ = 0;
-    for (ibv_qp* qp : qps_) FUZZ_CHECK(usiw_verb_destroy_qp(qp) == 0, "destroy_qp");
+    for (ibv_qp* qp : qps_) destroy_refused_once(qp);
     if (srq_ != nullptr) FUZZ_CHECK(usiw_verb_destroy_srq(srq_) == 0, "destroy_srq");
     for (ibv_mw* mw : mws_) FUZZ_CHECK(usiw_verb_dealloc_mw(mw) == 0, "dealloc_mw");
     for (ibv_mr* mr : mrs_) FUZZ_CHECK(usiw_verb_dereg_mr(mr) == 0, "dereg_mr");

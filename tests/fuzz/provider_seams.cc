@@ -96,7 +96,7 @@ int usiw_cmd_query_qp(ibv_qp*, ibv_qp_attr* attr, int, ibv_qp_init_attr*) {
   attr->qp_state = static_cast<ibv_qp_state>(kernel().number() % (IBV_QPS_ERR + 1));
   return kernel().result();
 }
-int usiw_cmd_destroy_qp(ibv_qp*) { return 0; }
+int usiw_cmd_destroy_qp(ibv_qp*) { return kernel().destroy_qp; }
 
 }  // extern "C"
 

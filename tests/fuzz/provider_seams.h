@@ -22,6 +22,7 @@ struct FakeKernel {
   int event_fd = -1;                                     ///< of the next context; or -errno
   std::vector<usiw_qp_report> reports;
   unsigned cq_events = 0;
+  int destroy_qp = 0;                                    ///< what it answers to that: 0 or an errno value
   uint32_t next_qpn = 1;
 };
 FakeKernel& kernel();

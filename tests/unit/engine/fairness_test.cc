@@ -57,6 +57,24 @@ TEST_F(Fairness, full_port_is_shared) {
   }
 }
 
+/// A port that takes nothing at all is not offered the same again and again: whoever drives the engine may sleep. It goes
+/// on by itself when the port takes datagrams again.
+TEST_F(Fairness, port_that_stays_full_is_tried_at_times) {
+  const auto [q, peer] = w.connect();
+  w.a.port.tx_limit = 0;
+  write(q, ra->sge(0, 8), rb->addr(), rb->stag);
+  unsigned runs = 0;
+  for (const uint64_t end = w.clock.now + 10 * kMs; w.clock.now < end; ++runs) {
+    w.a.engine.progress();
+    const uint64_t at = w.a.engine.next_deadline_ns();
+    w.clock.now = at == 0 ? w.clock.now + 300 : at;
+  }
+  EXPECT_LT(runs, 200u);
+  EXPECT_GT(runs, 50u);
+  w.a.port.tx_limit = SIZE_MAX;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1, 1 * kMs));
+}
+
 /// However many connections have something to send, the engine looks soon at what has come; and who has not had its
 /// turn is the first in the next run.
 TEST_F(Fairness, one_run_sends_only_so_much) {

@@ -70,9 +70,10 @@ const UverbsFile::Method* UverbsFile::find_method(uint32_t command, bool extende
        {&F::query_port, sizeof(ib_uverbs_query_port), sizeof(ib_uverbs_query_port_resp)}},
       {IB_USER_VERBS_CMD_ALLOC_PD, {&F::alloc_pd, sizeof(ib_uverbs_alloc_pd), sizeof(ib_uverbs_alloc_pd_resp)}},
       {IB_USER_VERBS_CMD_DEALLOC_PD, {&F::dealloc_pd, sizeof(ib_uverbs_dealloc_pd), 0}},
-      {IB_USER_VERBS_CMD_REG_MR, {&F::reg_mr, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp)}},
+      {IB_USER_VERBS_CMD_REG_MR,
+       {&F::reg_mr, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp), &F::check_reg_mr}},
       {IB_USER_VERBS_CMD_REREG_MR,
-       {&F::rereg_mr, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp)}},
+       {&F::rereg_mr, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp), &F::check_rereg_mr}},
       {IB_USER_VERBS_CMD_DEREG_MR, {&F::dereg_mr, sizeof(ib_uverbs_dereg_mr), 0}},
       {IB_USER_VERBS_CMD_ALLOC_MW, {&F::alloc_mw, sizeof(ib_uverbs_alloc_mw), sizeof(ib_uverbs_alloc_mw_resp)}},
       {IB_USER_VERBS_CMD_DEALLOC_MW, {&F::dealloc_mw, sizeof(ib_uverbs_dealloc_mw), 0}},
@@ -141,6 +142,8 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
     c = {fd, in.data() + sizeof hdr, count - sizeof hdr, 0, hdr.out_words * size_t{4}};
     if (method->response != 0) std::memcpy(&c.response, c.in, sizeof c.response);
   }
+  NoCancel no_cancel;
+  if (method->check != nullptr) c.checked = (this->*method->check)(c);
   World hold(world());
   if (!open_ && command != IB_USER_VERBS_CMD_GET_CONTEXT) return -EINVAL;
   int ret = (this->*method->handler)(c);

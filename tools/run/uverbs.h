@@ -139,6 +139,7 @@ struct Command {
   size_t out_len;          ///< room there, bytes
   size_t driver_in = 0;    ///< extended commands: bytes of driver data at the end
   size_t driver_out = 0;
+  int checked = 0;         ///< what Method::check has returned
 
   template <typename T>
   const T& core() const {
@@ -165,6 +166,8 @@ class UverbsFile final : public File {
     Handler handler;
     size_t request;   ///< least length of the core structure, bytes
     size_t response;  ///< of the core response
+    /// Runs before the handler and without the lock: what may wait for a file's page. Null: there is nothing.
+    Handler check = nullptr;
   };
   static const Method* find_method(uint32_t command, bool extended);
 
@@ -207,6 +210,8 @@ class UverbsFile final : public File {
   int destroy_srq(const Command& c);
   int srq_event(uint32_t handle, uint32_t kind);
   // uverbs_memory.cc
+  int check_reg_mr(const Command& c);
+  int check_rereg_mr(const Command& c);
   int reg_mr(const Command& c);
   int rereg_mr(const Command& c);
   int dereg_mr(const Command& c);

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <set>
 
 #include "cm/usiw_limits.h"
+#include "mapped.h"
 #include "random.h"
 #include "uverbs.h"
+#include "world.h"
 
 namespace usiw::run {
 namespace {
@@ -21,31 +22,10 @@ static_assert(USIW_REREG_TRANSLATION == IBV_REREG_MR_CHANGE_TRANSLATION);
 static_assert(USIW_REREG_PD == IBV_REREG_MR_CHANGE_PD);
 static_assert(USIW_REREG_ACCESS == IBV_REREG_MR_CHANGE_ACCESS);
 
-/// 0 if [start, start + length) is mapped with the rights that @p access needs; else -EFAULT.
-int check_mapped(uint64_t start, uint64_t length, uint32_t access) {
-  const bool write = usiw_access_writes(access) != 0;
-  uint64_t end;
-  if (length == 0) return 0;
-  if (__builtin_add_overflow(start, length, &end)) return -EFAULT;
-  FILE* maps = fopen("/proc/thread-self/maps", "re");  // main may have ended
-  if (maps == nullptr) return 0;  // no /proc: nothing can be said
-  uint64_t at = start;
-  char line[512];
-  while (at < end && fgets(line, sizeof line, maps) != nullptr) {
-    unsigned long from, to;
-    char rights[5];
-    if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3 || to <= at) continue;
-    if (from > at || rights[0] != 'r' || (write && rights[1] != 'w')) break;
-    at = to;
-  }
-  fclose(maps);
-  return at >= end ? 0 : -EFAULT;
-}
-
 int check_mr(uint64_t start, uint64_t length, uint32_t access) {
   const int ret = usiw_check_region(start, length, access);
   if (ret != 0 || (access & USIW_ACCESS_ON_DEMAND) != 0) return ret;
-  return check_mapped(start, length, access);
+  return check_mapped(start, length, usiw_access_writes(access) != 0);
 }
 
 /// Numbers of STags from @p first to @p last, of this process. Cyclic, so that an STag that a peer still has does not
@@ -89,12 +69,17 @@ bool same_page_offset(uint64_t a, uint64_t b) {
 Mr::~Mr() { regions().give_back(index_of(stag)); }
 Mw::~Mw() { windows().give_back(index_of(rkey)); }
 
+int UverbsFile::check_reg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_reg_mr>();
+  return check_mr(cmd.start, cmd.length, cmd.access_flags);
+}
+
 int UverbsFile::reg_mr(const Command& c) {
   const auto& cmd = c.core<ib_uverbs_reg_mr>();
   if (!same_page_offset(cmd.start, cmd.hca_va)) return -EINVAL;
   std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
   if (!pd) return -EINVAL;
-  if (int ret = check_mr(cmd.start, cmd.length, cmd.access_flags); ret != 0) return ret;
+  if (c.checked != 0) return c.checked;
   const uint32_t index = regions().take();
   if (index == 0) return -ENOMEM;
   auto mr = std::make_shared<Mr>(pd, usiw_stag(index, random_u32()), cmd.start, cmd.length, cmd.access_flags);
@@ -104,6 +89,22 @@ int UverbsFile::reg_mr(const Command& c) {
   if (int ret = respond(c, r); ret != 0) return ret;
   mrs_[r.mr_handle] = mr;
   return 0;
+}
+
+int UverbsFile::check_rereg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_rereg_mr>();
+  uint64_t start = cmd.start, length = cmd.length;
+  uint32_t access = cmd.access_flags;
+  const bool moves = (cmd.flags & USIW_REREG_TRANSLATION) != 0, other_access = (cmd.flags & USIW_REREG_ACCESS) != 0;
+  if (!moves && !other_access) return 0;
+  {
+    World hold(world());
+    std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
+    if (!mr) return 0;  // rereg_mr() says so
+    if (!moves) start = mr->start, length = mr->length;
+    if (!other_access) access = mr->access;
+  }
+  return check_mr(start, length, access);
 }
 
 int UverbsFile::rereg_mr(const Command& c) {
@@ -117,8 +118,7 @@ int UverbsFile::rereg_mr(const Command& c) {
   if (!pd) return no_such(cmd.pd_handle);
   const uint64_t start = moves ? cmd.start : mr->start, length = moves ? cmd.length : mr->length;
   const uint32_t access = other_access ? cmd.access_flags : mr->access;
-  if (moves || other_access)
-    if (int ret = check_mr(start, length, access); ret != 0) return ret;
+  if (c.checked != 0) return c.checked;
   const bool renews = usiw_rereg_renews(cmd.flags, mr->access, access) != 0;
   const uint32_t stag = renews ? usiw_stag_renewed(mr->stag, random_u32()) : mr->stag;
   if (int ret = respond(c, ib_uverbs_rereg_mr_resp{stag, stag}); ret != 0) return ret;

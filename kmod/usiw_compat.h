@@ -5,6 +5,7 @@
 #ifndef USIW_COMPAT_H
 #define USIW_COMPAT_H
 
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/version.h>
 
@@ -35,6 +36,13 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 	vma->vm_flags |= flags;
 #endif
 }
+
+/* The inodes behind anon_inode_getfile() look like regular files of 0 bytes since 6.16. */
+#ifdef IS_ANON_FILE
+#define usiw_anon_inode(inode)	IS_ANON_FILE(inode)
+#else
+#define usiw_anon_inode(inode)	false
+#endif
 
 /* encap_err_rcv of a UDP tunnel got all that UDP knows in 6.3. */
 #define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))

@@ -5,6 +5,7 @@
  * would otherwise show as a crash of the process later: of memory that is registered on demand the
  * process finds out at each access.
  */
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/random.h>
 #include <linux/sched/signal.h>
@@ -12,7 +13,29 @@
 
 #include "usiw.h"
 
-/* 0 if [start, start + length) is mapped with the rights that @access needs. */
+/*
+ * True if the page of @at, which is in @vma, lies past the end of the file that @vma maps: touching
+ * it raises SIGBUS. The inode is the one that page faults ask (of a block device it is not the
+ * file's own). Device memory has no end of file, nor has what a driver maps into an anonymous inode.
+ */
+static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned long at)
+{
+	const struct inode *inode;
+
+	if (!vma->vm_file || (vma->vm_flags & (VM_IO | VM_PFNMAP)))
+		return false;
+	inode = vma->vm_file->f_mapping->host;
+	if (usiw_anon_inode(inode) || !(S_ISREG(inode->i_mode) || S_ISBLK(inode->i_mode)))
+		return false;
+	return (loff_t)(vma->vm_pgoff + ((at - vma->vm_start) >> PAGE_SHIFT)) >=
+	       DIV_ROUND_UP(i_size_read(inode), PAGE_SIZE);
+}
+
+/*
+ * 0 if [start, start + length) is mapped with the rights that @access needs, and no page of it lies
+ * past the end of a file; else the error of get_user_pages(). No page is faulted in. A file that is
+ * cut short afterwards costs its program a SIGBUS, as with any mapping.
+ */
 static int usiw_check_mapped(u64 start, u64 length, int access)
 {
 	unsigned long need = VM_READ;
@@ -33,7 +56,8 @@ static int usiw_check_mapped(u64 start, u64 length, int access)
 		return ret;
 	for (at = start; at < end; at = vma->vm_end) {
 		vma = find_vma(mm, at);
-		if (!vma || vma->vm_start > at || (vma->vm_flags & need) != need) {
+		if (!vma || vma->vm_start > at || (vma->vm_flags & need) != need ||
+		    usiw_past_end_of_file(vma, min_t(u64, end, vma->vm_end) - 1)) {
 			ret = -EFAULT;
 			break;
 		}

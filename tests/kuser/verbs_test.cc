@@ -412,6 +412,91 @@ TEST_F(Verbs, reg_mr__ranges_and_rights) {
   EXPECT_EQ(process->mm.readers, 0);
 }
 
+/// A file of @p size bytes, mapped from its byte @p offset on at 0x60000, 16 pages.
+struct MappedFile {
+  MappedFile(mm_struct& mm, loff_t size, unsigned long offset = 0, unsigned short mode = S_IFREG | 0600) {
+    about.i_mode = mode;
+    about.i_size = size;
+    area = &mm.areas[3];
+    *area = {0x60000, 0x70000, VM_READ | VM_WRITE, offset / PAGE_SIZE, &opened};
+  }
+  inode about{};
+  address_space mapping{&about};
+  file opened{nullptr, nullptr, 0, &mapping};
+  vm_area_struct* area;
+};
+
+TEST_F(Verbs, reg_mr__end_of_file) {
+  const int rw = IB_ACCESS_LOCAL_WRITE;
+  {
+    MappedFile whole(process->mm, 0x10000);
+    EXPECT_EQ(reg_error(0x60000, 0x10000, rw), 0);
+    EXPECT_EQ(reg_error(0x60000, 0x10001, rw), -EFAULT);
+  }
+  {
+    MappedFile cut(process->mm, 0x3001);  // the fourth page has one byte, and zeros behind it
+    EXPECT_EQ(reg_error(0x60000, 0x4000, rw), 0);
+    EXPECT_EQ(reg_error(0x63fff, 1, 0), 0);
+    EXPECT_EQ(reg_error(0x60000, 0x4001, 0), -EFAULT);
+    EXPECT_EQ(reg_error(0x64000, 1, 0), -EFAULT);
+    EXPECT_EQ(reg_error(0x6f000, 0x1000, rw), -EFAULT);
+    EXPECT_EQ(reg_error(0x64000, 1, IB_ACCESS_ON_DEMAND), 0);  // found out at each access
+    cut.about.i_size = 0x4001;
+    EXPECT_EQ(reg_error(0x60000, 0x5000, rw), 0);
+    cut.about.i_size = 0;
+    EXPECT_EQ(reg_error(0x60000, 1, 0), -EFAULT);
+  }
+  {
+    MappedFile later(process->mm, 0x13000, 0x10000);
+    EXPECT_EQ(reg_error(0x60000, 0x3000, 0), 0);
+    EXPECT_EQ(reg_error(0x60000, 0x3001, 0), -EFAULT);
+  }
+  {
+    MappedFile disk(process->mm, 0x2000, 0, S_IFBLK | 0600);
+    EXPECT_EQ(reg_error(0x60000, 0x2000, 0), 0);
+    EXPECT_EQ(reg_error(0x60000, 0x2001, 0), -EFAULT);
+  }
+  // What has no end of file: a character device's memory, a driver's.
+  {
+    MappedFile device(process->mm, 0, 0, S_IFCHR | 0600);
+    EXPECT_EQ(reg_error(0x60000, 0x10000, rw), 0);
+  }
+  for (const unsigned long flag : {VM_IO, VM_PFNMAP}) {
+    MappedFile resource(process->mm, 0);
+    resource.area->vm_flags |= flag;
+    EXPECT_EQ(reg_error(0x60000, 0x10000, rw), 0);
+  }
+  EXPECT_EQ(process->mm.readers, 0);
+}
+
+// A range of several mappings: each is held against its own file.
+TEST_F(Verbs, reg_mr__end_of_one_of_several_files) {
+  MappedFile second(process->mm, 0x1000);
+  second.area->vm_start = 0x50000;  // next to the mapping of no file before it
+  second.area->vm_end = 0x60000;
+  EXPECT_EQ(reg_error(0x40000, 0x11000, 0), 0);
+  EXPECT_EQ(reg_error(0x40000, 0x11001, 0), -EFAULT);
+  EXPECT_EQ(reg_error(0x40000, 0x10000, 0), 0);
+}
+
+TEST_F(Verbs, rereg_mr__end_of_file) {
+  MappedFile file(process->mm, 0x2000);
+  ib_mr* mr = reg(0x60000, 0x2000, IB_ACCESS_LOCAL_WRITE);
+  ASSERT_FALSE(IS_ERR(mr));
+  mr->device = process->device;
+  ib_pd pd{process->device};
+  ib_udata udata{};
+  const auto rereg = [&](int flags, u64 length, int access) {
+    return PTR_ERR(process->device->ops->rereg_user_mr(mr, flags, 0x60000, length, 0x60000, access, &pd, &udata));
+  };
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x3000, 0), -EFAULT);
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x1000, 0), 0);
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x2000, 0), 0);
+  file.about.i_size = 0x1000;
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, IB_ACCESS_REMOTE_READ), -EFAULT);
+  process->device->ops->dereg_mr(mr, nullptr);
+}
+
 // Only what the flags name is taken of the arguments; the rest is as it was registered.
 TEST_F(Verbs, rereg_mr__each_property_by_its_flag) {
   const auto* ops = process->device->ops;

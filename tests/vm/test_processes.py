@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -43,6 +44,27 @@ def test_server_killed_with_requests_in_hand():
     server = Proc(["rping", "-s", "-a", B.ip, "-p", port, "-C", 1], where=B.where).wait_listening(int(port))
     Proc(["rping", "-c", "-a", B.ip, "-p", port, "-C", 1], where=A.where).expect(0, 30)
     server.wait(20)
+
+
+@pytest.mark.core
+@pytest.mark.provider
+@pytest.mark.parametrize("port", ["auto", "socket"])
+def test_a_registered_file_is_cut_short(port):
+    """By the server, while its peer reads it. Where the process reads the memory itself it ends by its own SIGBUS;
+    where the kernel does, for a socket, the data never leaves. The peer gets an error, others go on."""
+    others = Server()
+    witness = others.client("--seconds", 120, "--connections", 2)
+    witness.wait_for("^connected")
+    env = {"USIW_PORT": port}
+    server = Proc([path_of("cut_file"), "server", B.ip], where=B.where, env=env, stdin=subprocess.PIPE)
+    number = server.wait_for(r"^listening (\d+)")[1]
+    peer = Proc([path_of("cut_file"), "peer", A.ip, B.ip, number], where=A.where, env=env)
+    peer.wait_for("^reading")
+    server.line()
+    assert "disconnected" in peer.expect(0, 60)
+    assert server.wait(60) in (0, -signal.SIGBUS, 128 + signal.SIGBUS), server.output
+    others.end_client(witness)
+    others.stop()
 
 
 @pytest.mark.core

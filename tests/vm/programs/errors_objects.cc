@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Creating what is too large, destroying what is in use, handles that are none, full CQs.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "rig.h"
@@ -87,6 +88,46 @@ CASE(create_mr, "create/bad-regions", .core = true) {
   CHECK(ibv_reg_mr(pd_a(), const_cast<uint8_t*>(kConstant), sizeof kConstant, IBV_ACCESS_LOCAL_WRITE) == nullptr);
   if (errno != EFAULT && errno != EINVAL && errno != EACCES && errno != EPERM)
     FAIL("read-only memory: error %d", errno);
+}
+
+// A mapping may reach past the end of its file. Nothing can be read or written there, so it is no region.
+CASE(create_mr_past_eof, "create/region-past-the-end-of-its-file", .core = true) {
+  constexpr size_t kPage = 4096, kPages = 8;
+  const int fd = memfd_create("region", MFD_CLOEXEC);
+  CHECK(fd >= 0);
+  CHECK_CALL(ftruncate(fd, 2 * kPage + 1));  // so the third page is there
+  const auto error_of = [](void* at, size_t length, unsigned access) {
+    errno = 0;
+    ibv_mr* mr = ibv_reg_mr(pd_a(), at, length, access);
+    if (!mr) return errno ? errno : -1;
+    CHECK_EQ(ibv_dereg_mr(mr), 0);
+    return 0;
+  };
+  constexpr unsigned kRead = IBV_ACCESS_REMOTE_READ, kWrite = IBV_ACCESS_LOCAL_WRITE;
+  for (int flags : {MAP_SHARED, MAP_PRIVATE}) {
+    void* mapped = mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, flags, fd, 0);
+    CHECK(mapped != MAP_FAILED);
+    uint8_t* const at = static_cast<uint8_t*>(mapped);
+    CHECK_EQ(error_of(at, 3 * kPage, kWrite), 0);
+    CHECK_EQ(error_of(at, 3 * kPage + 1, kRead), EFAULT);
+    CHECK_EQ(error_of(at, kPages * kPage, kRead | kWrite), EFAULT);
+    CHECK_EQ(error_of(at + 5 * kPage, 1, kRead), EFAULT);
+    CHECK_EQ(error_of(at + 5 * kPage, 1, kRead | IBV_ACCESS_ON_DEMAND), 0);  // found out at each access
+
+    ibv_mr* mr = ibv_reg_mr(pd_a(), at, kPage, kWrite);
+    CHECK(mr != nullptr);
+    CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 3 * kPage, 0), 0);
+    CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 4 * kPage, 0) != 0);
+    CHECK_EQ(errno, EFAULT);
+    CHECK_EQ(ibv_dereg_mr(mr), 0);
+    CHECK_CALL(munmap(mapped, kPages * kPage));
+  }
+  void* mapped = mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  CHECK(mapped != MAP_FAILED);
+  CHECK_CALL(ftruncate(fd, kPages * kPage));
+  CHECK_EQ(error_of(mapped, kPages * kPage, kRead | kWrite), 0);
+  CHECK_CALL(munmap(mapped, kPages * kPage));
+  close(fd);
 }
 
 // Programs ask for all rights at once (libfabric, qperf), whatever they use: such a region serves all else, too.

@@ -75,6 +75,7 @@ typedef unsigned int mock_poll_t;
 #endif
 #define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
 #define BUILD_BUG_ON_MSG(cond, msg) _Static_assert(!(cond), msg)
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
 #define clamp_t(type, v, lo, hi) min_t(type, (type)(v) > (type)(lo) ? (v) : (lo), hi)
 #define max(a, b)		((a) > (b) ? (a) : (b))
@@ -92,6 +93,7 @@ typedef unsigned int mock_poll_t;
 #define check_add_overflow(a, b, out) __builtin_add_overflow(a, b, out)
 #define struct_size(p, member, n) (offsetof(__typeof__(*(p)), member) + sizeof((p)->member[0]) * (n))
 
+#define PAGE_SHIFT		12
 #define PAGE_SIZE		4096ul
 #define PAGE_ALIGN(n)		(((n) + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1))
 #define TASK_SIZE		0x7ffffffff000ul

@@ -455,6 +455,8 @@ struct sock {
 #define INVALID_UID		((kuid_t){ (u32)-1 })
 struct inode {
 	kuid_t i_uid;
+	unsigned short i_mode;
+	loff_t i_size;
 };
 
 typedef struct {

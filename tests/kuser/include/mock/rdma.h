@@ -12,18 +12,22 @@ extern "C" {
 #endif
 
 /* ---- Processes ---- */
+struct file;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_flags, vm_pgoff;
+	struct file *vm_file;
 };
 
 #define VM_READ			1ul
 #define VM_WRITE		2ul
+#define VM_PFNMAP		0x400ul
+#define VM_IO			0x4000ul
 
 struct mm_struct {
 	atomic_t mm_users;
 	int grabbed;		/* by mmgrab() */
 	int readers;		/* of the mmap lock */
-	struct vm_area_struct areas[4];
+	struct vm_area_struct areas[5];	/* by address; what is not used is all zeros */
 };
 
 struct signal_struct {
@@ -101,11 +105,22 @@ struct file_operations {
 	loff_t (*llseek)(struct file *file, loff_t offset, int whence);
 };
 
+struct address_space {
+	struct inode *host;
+};
+
 struct file {
 	const struct file_operations *f_op;
 	void *private_data;
 	unsigned int f_flags;
+	struct address_space *f_mapping;
 };
+
+#define i_size_read(inode)	((inode)->i_size)
+#ifndef S_ISREG
+#define S_ISREG(mode)		(((mode) & 0170000) == 0100000)
+#define S_ISBLK(mode)		(((mode) & 0170000) == 0060000)
+#endif
 
 #ifndef O_RDONLY
 #define O_RDONLY 0

@@ -73,6 +73,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
 
   void tell(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);
   int check_port(const Endpoint& addr, bool reuse) const;
+  int claims_port(const Endpoint& addr);
   int bind_port(const Endpoint& addr);
   int check_other_family() const;
   void unbind();

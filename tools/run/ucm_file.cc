@@ -58,18 +58,31 @@ size_t address_size(sa_family_t family) {
   return family == AF_INET ? sizeof(sockaddr_in) : family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
 }
 
-int endpoint_of(const __kernel_sockaddr_storage& sa, size_t len, Endpoint& out) {
+/// Errors for an IPv4 address as an IPv6 one (::ffff:a.b.c.d), which in the kernel is an IPv6 address that no interface
+/// has and no route leads to. Inside of this library it is the form of an IPv4 address.
+constexpr int kMappedIsNoneOfOurs = -EADDRNOTAVAIL, kMappedIsNowhere = -ENETUNREACH;
+
+int endpoint_of(const sockaddr_storage& sa, int mapped, Endpoint& out) {
+  if (sa.ss_family == AF_INET6) {
+    sockaddr_in6 six;
+    std::memcpy(&six, &sa, sizeof six);
+    if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return mapped;
+  }
+  return endpoint_from(sa, out);
+}
+
+int endpoint_of(const __kernel_sockaddr_storage& sa, size_t len, int mapped, Endpoint& out) {
   sockaddr_storage storage{};
   static_assert(sizeof storage == sizeof sa);
   std::memcpy(&storage, &sa, sizeof storage);
   if (len == 0 || len != address_size(storage.ss_family)) return -EINVAL;
-  return endpoint_from(storage, out);
+  return endpoint_of(storage, mapped, out);
 }
 
-int endpoint_of(const sockaddr_in6& sa, Endpoint& out) {
+int endpoint_of(const sockaddr_in6& sa, int mapped, Endpoint& out) {
   sockaddr_storage storage{};
   std::memcpy(&storage, &sa, sizeof sa);
-  return address_size(sa.sin6_family) == 0 ? -EINVAL : endpoint_from(storage, out);
+  return address_size(sa.sin6_family) == 0 ? -EINVAL : endpoint_of(storage, mapped, out);
 }
 
 }  // namespace
@@ -230,30 +243,30 @@ int UcmFile::command(uint32_t cmd, const std::vector<uint8_t>& in, size_t room) 
     }
     case RDMA_USER_CM_CMD_BIND_IP: {
       Endpoint addr;
-      error = endpoint_of(as<rdma_ucm_bind_ip>(in).addr, addr);
+      error = endpoint_of(as<rdma_ucm_bind_ip>(in).addr, kMappedIsNoneOfOurs, addr);
       return error != 0 ? error : id->bind(addr);
     }
     case RDMA_USER_CM_CMD_BIND: {
       auto c = as<rdma_ucm_bind>(in);
       Endpoint addr;
       if (c.reserved != 0 || c.addr_size == 0) return -EINVAL;
-      error = endpoint_of(c.addr, c.addr_size, addr);
+      error = endpoint_of(c.addr, c.addr_size, kMappedIsNoneOfOurs, addr);
       return error != 0 ? error : id->bind(addr);
     }
     case RDMA_USER_CM_CMD_RESOLVE_IP: {
       auto c = as<rdma_ucm_resolve_ip>(in);
       Endpoint src, dst;
       bool has_src = c.src_addr.sin6_family != 0;
-      if (has_src) error = endpoint_of(c.src_addr, src);
-      if (error == 0) error = endpoint_of(c.dst_addr, dst);
+      if (has_src) error = endpoint_of(c.src_addr, kMappedIsNoneOfOurs, src);
+      if (error == 0) error = endpoint_of(c.dst_addr, kMappedIsNowhere, dst);
       return error != 0 ? error : id->resolve_addr(has_src ? &src : nullptr, dst);
     }
     case RDMA_USER_CM_CMD_RESOLVE_ADDR: {
       auto c = as<rdma_ucm_resolve_addr>(in);
       Endpoint src, dst;
       if (c.reserved != 0) return -EINVAL;
-      if (c.src_size != 0) error = endpoint_of(c.src_addr, c.src_size, src);
-      if (error == 0) error = endpoint_of(c.dst_addr, c.dst_size, dst);
+      if (c.src_size != 0) error = endpoint_of(c.src_addr, c.src_size, kMappedIsNoneOfOurs, src);
+      if (error == 0) error = endpoint_of(c.dst_addr, c.dst_size, kMappedIsNowhere, dst);
       return error != 0 ? error : id->resolve_addr(c.src_size != 0 ? &src : nullptr, dst);
     }
     case RDMA_USER_CM_CMD_RESOLVE_ROUTE:

@@ -145,10 +145,15 @@ int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   return 0;
 }
 
+/// check_port() for an id that is about to be bound to @p addr.
+int UcmId::claims_port(const Endpoint& addr) {
+  if (afonly_ < 0) afonly_ = addr.ipv4() || bound_v6_only();
+  return check_port(addr, reuse_);
+}
+
 /// Takes the UDP port. Other processes' ids are known by their sockets alone.
 int UcmId::bind_port(const Endpoint& addr) {
-  if (afonly_ < 0) afonly_ = addr.ipv4() || bound_v6_only();
-  int error = check_port(addr, reuse_);
+  int error = claims_port(addr);
   if (error != 0) return error;
   std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
   if (!s) s = UdpSocket::open(addr, reuse_, error);
@@ -181,7 +186,9 @@ int UcmId::bind(const Endpoint& addr) {
   return ret;
 }
 
-/// What is wrong with the addresses is told by an event, as the kernel's resolution does.
+/// What is wrong with the addresses is told by an event, as the kernel's resolution does. A port that is taken is an
+/// error of the call: the kernel binds an id to its source before it resolves. A source without an address is bound to
+/// all addresses there, and beside such an id nobody has the port (-EADDRNOTAVAIL).
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
   if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
@@ -196,6 +203,9 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
     from = preferred_source(dst.ipv4());
     from.port = port;
   }
+  const bool from_anywhere = state_ == State::kIdle && src != nullptr && src->any();
+  if (from_anywhere)
+    if (int error = claims_port(*src); error != 0) return error;
   dst_ = dst;
   if (dst_.any()) dst_.addr.s6_addr32[3] = htonl(dst.ipv4() ? INADDR_LOOPBACK : 1);
   Route route;
@@ -204,12 +214,11 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
     ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // --address does not lead there
   if (ret == 0) {
     route.local.port = from.port;
-    if (state_ == State::kIdle)
-      ret = bind_port(route.local);
-    else
+    if (state_ != State::kIdle)
       src_ = route.local;
+    else if (int error = bind_port(route.local); error != 0)
+      return error == -EADDRINUSE && from_anywhere ? -EADDRNOTAVAIL : error;
   }
-  if (ret == -EADDRINUSE) return ret;
   if (ret != 0) {
     tell(kAddrError, ret);
     return 0;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "rig.h"
+#include "cm_tools.h"
 
 namespace {
 
@@ -54,6 +54,47 @@ CASE(resolve_device, "resolve/device-of-the-route", .core = true) {
   CHECK_EQ(a.id->port_num, 1);
   CHECK(ip_of(rdma_get_local_addr(a.id)) == site_a().ip);
   CHECK(ip_of(rdma_get_peer_addr(a.id)) == site_b().ip);
+}
+
+// A source without an address is bound to its port on all addresses, before anything is resolved. So an id that has the
+// port at one address is in its way.
+CASE(resolve_taken, "resolve/from-a-port-that-is-taken", .core = true) {
+  Listener listener(site_b().ip);
+  const auto error_of = [](const char* from, uint16_t port) {
+    Endpoint a;
+    a.id = a.events.create_id();
+    sockaddr_in source = ipv4(from, port), sink = ipv4(site_b().ip, 4000);
+    errno = 0;
+    if (rdma_resolve_addr(a.id, reinterpret_cast<sockaddr*>(&source), reinterpret_cast<sockaddr*>(&sink), 5000) != 0)
+      return errno;
+    a.events.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(port == 0 || rdma_get_src_port(a.id) == htons(port));
+    return 0;
+  };
+  CHECK_EQ(error_of("0.0.0.0", listener.port()), EADDRNOTAVAIL);
+  CHECK_EQ(error_of("0.0.0.0", 0), 0);
+  CHECK_EQ(error_of(site_b().ip.c_str(), listener.port()), EADDRINUSE);
+  Listener everywhere("0.0.0.0");
+  CHECK_EQ(error_of("0.0.0.0", everywhere.port()), EADDRNOTAVAIL);
+  CHECK_EQ(error_of(site_a().ip.c_str(), everywhere.port()), EADDRNOTAVAIL);
+}
+
+// An IPv4 address as an IPv6 one is no address of any interface, and nowhere to go: rdma_cm has no sockets of both
+// families.
+CASE(resolve_mapped, "resolve/IPv4-as-IPv6") {
+  const auto mapped = [](const std::string& ip, uint16_t port) { return Address("::ffff:" + ip, port); };
+  EventChannel events;
+  rdma_cm_id* id = events.create_id();
+  CHECK_EQ(rdma_bind_addr(id, mapped(site_b().ip, 0).get()), -1);
+  CHECK_EQ(errno, EADDRNOTAVAIL);
+  CHECK_EQ(rdma_resolve_addr(id, mapped(site_a().ip, 0).get(), mapped(site_b().ip, 4000).get(), 2000), -1);
+  CHECK_EQ(errno, EADDRNOTAVAIL);
+  // The call fails, or, where a default route of IPv6 takes it, the event tells.
+  if (rdma_resolve_addr(id, nullptr, mapped(site_b().ip, 4000).get(), 2000) == 0)
+    events.expect(RDMA_CM_EVENT_ADDR_ERROR);
+  else
+    CHECK_EQ(errno, ENETUNREACH);
+  CHECK_CALL(rdma_destroy_id(id));
 }
 
 CASE(listen_address, "listen/on-an-address", .core = true) {

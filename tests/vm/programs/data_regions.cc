@@ -85,6 +85,33 @@ CASE(mr_zero_based, "mr/zero-based", .core = true) {
   p.close();
 }
 
+// A region of no bytes is one, wherever it begins: adapters take it too, unless it begins at a page. It serves work
+// requests of no bytes.
+CASE(mr_empty, "mr/length-zero", .core = true) {
+  Pair p;
+  alignas(4096) static uint8_t memory[4096];
+  Region sink(p.a.pd, 64);
+  uint64_t wr_id = 0;
+  for (uint8_t* at : {memory, memory + 1, static_cast<uint8_t*>(nullptr)}) {
+    ibv_mr* mr = ibv_reg_mr(p.b.pd, at, 0, kRemote);
+    if (!mr) FAIL("at %p: %s", static_cast<void*>(at), std::strerror(errno));
+    CHECK_EQ(mr->length, 0);
+    for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+      p.a.send({.wr_id = ++wr_id, .opcode = opcode, .sges = {sink.sge(0, 0)},
+                .remote_addr = reinterpret_cast<uint64_t>(at), .rkey = mr->rkey});
+      expect_wc(p.a.send_cq, wr_id);
+    }
+    CHECK_EQ(ibv_dereg_mr(mr), 0);
+  }
+  ibv_mr* mr = ibv_reg_mr(p.b.pd, memory, 0, kRemote);
+  CHECK(mr != nullptr);
+  p.a.send({.wr_id = ++wr_id, .opcode = IBV_WR_RDMA_WRITE, .sges = {sink.sge(0, 1)},
+            .remote_addr = reinterpret_cast<uint64_t>(memory), .rkey = mr->rkey});
+  expect_wc(p.a.send_cq, wr_id, IBV_WC_REM_ACCESS_ERR);
+  p.close();
+  CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
 CASE(mr_refused, "mr/refused-flags", .core = true) {
   static uint8_t memory[4096];
   for (unsigned flag : {1u << 9, 1u << 19, 1u << 30}) {

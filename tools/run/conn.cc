@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
@@ -56,7 +57,15 @@ Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
 int Conn::insert() {
   if (!conn_table().try_emplace(cm_tuple(tuple_), shared_from_this()).second) return -EADDRINUSE;
   hashed_ = true;
+  keeps_socket_ = true;
+  sock_->add_conn();
   return 0;
+}
+
+void Conn::let_socket_go() {
+  if (!keeps_socket_) return;
+  keeps_socket_ = false;
+  sock_->remove_conn();
 }
 
 void Conn::unhash() {
@@ -66,6 +75,14 @@ void Conn::unhash() {
   if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
   armed_us_ = 0;
   conn_table().erase(cm_tuple(tuple_));
+  let_socket_go();
+}
+
+void conns_end_lingering(const UdpSocket& sock) {
+  std::vector<std::shared_ptr<Conn>> ending;
+  for (auto& [key, conn] : conn_table())
+    if (conn->sock_.get() == &sock) ending.push_back(conn);
+  for (const std::shared_ptr<Conn>& conn : ending) conn->unhash();
 }
 
 void Conn::arm() {

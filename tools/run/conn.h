@@ -91,12 +91,14 @@ class Conn : public std::enable_shared_from_this<Conn> {
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Gate::Kept*);
   friend void conn_unreachable(UdpSocket&, const Endpoint&, const void*, uint32_t);
   friend void conn_run_timers();
+  friend void conns_end_lingering(const UdpSocket&);
   friend void conns_follow();
   friend void conns_use_next_hops();
 
   Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple);
   int insert();
   void unhash();
+  void let_socket_go();
   int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
   void act(uint32_t actions);
   void act_one(uint32_t action);
@@ -126,6 +128,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   uint8_t tos_ = 0;
   NextHop hop_;  ///< where raw packets go first, by the last route that was one for them
   bool hashed_ = false, announced_ = false;
+  bool keeps_socket_ = false;  ///< from being closed when descriptors run out: until it lingers
   usiw_cm_ledger ledger_{};
 };
 
@@ -140,6 +143,8 @@ void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, u
 uint64_t conn_next_deadline_us();
 /// [world]
 void conn_run_timers();
+/// [world] Forgets the connections at this socket, all of which linger.
+void conns_end_lingering(const UdpSocket& sock);
 /// [world] Connections by raw packets: where their next hops are by now.
 void conns_follow();
 /// [world] The kernel is made to use their neighbours.

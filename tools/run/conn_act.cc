@@ -54,6 +54,7 @@ void Conn::release() {
     if (announced_) qp->state = USIW_QPS_ERR;
     if (qp->conn.get() == this) qp->conn.reset();
   }
+  let_socket_go();
 }
 
 // ---- The engine -------------------------------------------------------------------------

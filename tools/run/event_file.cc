@@ -16,6 +16,7 @@
 #include <climits>
 
 #include "real.h"
+#include "udp_socket.h"
 
 namespace usiw::run {
 namespace {
@@ -99,9 +100,9 @@ void drain(int fd) {
 }  // namespace
 
 int EventFile::open(const std::shared_ptr<EventFile>& file) {
-  int fd = eventfd(0, EFD_CLOEXEC);
+  int fd = with_descriptors([] { return eventfd(0, EFD_CLOEXEC); });
   if (fd < 0) return -errno;
-  int own = USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
+  int own = with_descriptors([&] { return USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0); });
   own = fd_out_of_the_way(own);
   if (own < 0 || !file_install(fd, file)) {
     USIW_REAL(close)(fd);

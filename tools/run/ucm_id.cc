@@ -123,7 +123,7 @@ void UcmId::destroy() {
 
 void UcmId::unbind() {
   for (auto& s : sockets_) {
-    s->bound_ids--;
+    s->remove_id();
     if (s->listener == this) s->listener = nullptr;
   }
   if (places_) sockets_.front()->gate().leave(*places_);
@@ -158,7 +158,7 @@ int UcmId::bind_port(const Endpoint& addr) {
   std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
   if (!s) s = UdpSocket::open(addr, reuse_, error);
   if (!s) return error;
-  s->bound_ids++;
+  s->add_id();
   sockets_.push_back(s);
   src_ = addr;
   src_.port = s->local().port;

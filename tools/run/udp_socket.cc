@@ -5,10 +5,12 @@
 #include <linux/errqueue.h>
 #include <netinet/udp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -33,6 +35,20 @@ std::map<uint64_t, UdpSocket*>& all_sockets() {
 }
 uint64_t g_next_serial = 1;
 
+/// Those that only lingering connections hold, the longest first.
+std::map<uint64_t, UdpSocket*>& lingering_sockets() {
+  static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
+  return sockets;
+}
+uint64_t g_next_lingering = 1;
+
+/// How many of them there may be: a socket has two descriptors, so a quarter of what the process may have.
+size_t max_lingering() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return std::max<size_t>(limit.rlim_cur / 8, 1);
+}
+
 int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
 
 int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) {
@@ -52,8 +68,9 @@ enum class Sharing { kNobody, kOwnData, kOthers };
 int open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
   bool v4 = local.ipv4();
-  int fd = fd_out_of_the_way(socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd < 0) return -errno;
+  const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  int fd = fd_out_of_the_way(with_descriptors([&] { return socket(v4 ? AF_INET : AF_INET6, kind, 0); }));
+  if (fd < 0) return fd;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
     set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine finds out by itself who is gone
@@ -189,7 +206,36 @@ std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
   return nullptr;
 }
 
+void UdpSocket::keep(int& users, int change) {
+  users += change;
+  const bool lingers = ids_ == 0 && conns_ == 0;
+  if (lingers == (lingers_since_ != 0)) return;
+  if (!lingers) {
+    lingering_sockets().erase(lingers_since_);
+    lingers_since_ = 0;
+    return;
+  }
+  lingers_since_ = g_next_lingering++;
+  lingering_sockets()[lingers_since_] = this;
+  while (lingering_sockets().size() > max_lingering()) close_longest_lingering();
+}
+
+void UdpSocket::close_longest_lingering() {
+  auto it = lingering_sockets().begin();
+  std::shared_ptr<UdpSocket> s = it->second->weak_from_this().lock();
+  it->second->lingers_since_ = 0;
+  lingering_sockets().erase(it);
+  if (s) conns_end_lingering(*s);
+}
+
+bool sockets_close_lingering() {
+  if (lingering_sockets().empty()) return false;
+  while (!lingering_sockets().empty()) UdpSocket::close_longest_lingering();
+  return true;
+}
+
 UdpSocket::~UdpSocket() {
+  if (lingers_since_ != 0) lingering_sockets().erase(lingers_since_);
   all_sockets().erase(serial_);
   USIW_REAL(close)(fd_);
   if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
@@ -205,6 +251,7 @@ void sockets_abandon() {
     s->fd_ = s->data_fd_ = -1;
   }
   all_sockets().clear();
+  lingering_sockets().clear();
   gates_abandon();
 }
 
@@ -219,8 +266,7 @@ int UdpSocket::dup_data_fd() {
     }
     data_fd_ = fd;
   }
-  int copy = fd_out_of_the_way(USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0));
-  return copy >= 0 ? copy : -errno;
+  return fd_out_of_the_way(with_descriptors([&] { return USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0); }));
 }
 
 int UdpSocket::ignore_data() { return attach_opcode_filter(fd_, SO_ATTACH_FILTER, 0, UINT32_MAX); }

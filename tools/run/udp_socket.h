@@ -7,6 +7,7 @@
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,17 +51,27 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [world] Where requests to this port pass.
   Gate& gate() { return *gate_; }
 
-  /// [world] Ids that are bound here; connections do not count.
-  unsigned bound_ids = 0;
+  /// [world] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only lingering
+  /// connections hold are closed, the longest first, when there are too many or when descriptors run out: cm/usiw_cm.h
+  /// lets an object in LINGER go at any time.
+  void add_id() { keep(ids_, 1); }
+  void remove_id() { keep(ids_, -1); }
+  void add_conn() { keep(conns_, 1); }
+  void remove_conn() { keep(conns_, -1); }
 
  private:
   friend void sockets_abandon();
+  friend bool sockets_close_lingering();
   UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd), gate_(Gate::of(local.port)) {}
   void receive();
   void receive_errors();
+  void keep(int& users, int change);
+  static void close_longest_lingering();
   Endpoint local_;
   int fd_, data_fd_ = -1;
   bool shared_ = false;
+  int ids_ = 0, conns_ = 0;
+  uint64_t lingers_since_ = 0;  ///< order in which sockets began to be held by lingering connections only; 0: it is not
   std::shared_ptr<Gate> gate_;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
@@ -68,6 +79,15 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
 /// [world] Is there any?
 bool sockets_open();
+/// [world] Descriptors have run out: closes all sockets that only lingering connections hold. False: there was none.
+bool sockets_close_lingering();
+/// [world] What @p make returns, a descriptor or -1 and errno; if there is no room for it, once more without lingering
+/// sockets.
+template <typename Make>
+int with_descriptors(Make make) {
+  const int fd = make();
+  return fd < 0 && (errno == EMFILE || errno == ENFILE) && sockets_close_lingering() ? make() : fd;
+}
 /// [world] Closes all without a word (a child of fork()).
 void sockets_abandon();
 

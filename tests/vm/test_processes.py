@@ -52,14 +52,14 @@ def test_server_killed_with_requests_in_hand():
 def test_a_registered_file_is_cut_short(port):
     """By the server, while its peer reads it. Where the process reads the memory itself it ends by its own SIGBUS;
     where the kernel does, for a socket, the data never leaves. The peer gets an error, others go on."""
-    others = Server()
-    witness = others.client("--seconds", 120, "--connections", 2)
+    others = Server(B, "--events")
+    witness = others.client("--seconds", 240, "--connections", 2, "--events", "--pause-ms", 100)
     witness.wait_for("^connected")
     env = {"USIW_PORT": port}
     server = Proc([path_of("cut_file"), "server", B.ip], where=B.where, env=env, stdin=subprocess.PIPE)
     number = server.wait_for(r"^listening (\d+)")[1]
     peer = Proc([path_of("cut_file"), "peer", A.ip, B.ip, number], where=A.where, env=env)
-    peer.wait_for("^reading")
+    peer.wait_for("^reading", timeout=60)
     server.line()
     assert "disconnected" in peer.expect(0, 60)
     assert server.wait(60) in (0, -signal.SIGBUS, 128 + signal.SIGBUS), server.output

@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr size_t kBytes = 1 << 20;
+constexpr size_t kBytes = 64 << 10;
 constexpr uint64_t kSeed = 5, kReads = 4;
 
 struct Advert {

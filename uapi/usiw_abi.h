@@ -136,7 +136,7 @@ struct usiw_create_qp_req {
 
 struct usiw_create_qp_resp {
 	__u32 qpn;
-	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE */
+	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE; 0: there is no page */
 	__aligned_u64 stats_offset;	/* mmap offset of struct usiw_qp_stats on the uverbs fd */
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;

@@ -11,6 +11,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <string>
+
+#include "base/file_limit.h"
+#include "base/say.h"
 
 namespace usiw {
 namespace {
@@ -30,8 +34,12 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 int make_memory() {
   int fd = memfd_create("usiw-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  if (ftruncate(fd, kMemoryBytes) == 0 && fcntl(fd, F_ADD_SEALS, kSeals) == 0) return fd;
+  const int error = resize_memory(fd, kMemoryBytes);
+  if (error == 0 && fcntl(fd, F_ADD_SEALS, kSeals) == 0) return fd;
   close(fd);
+  if (error == -EFBIG)
+    say_once("UDP sockets in place of shared memory: the file size limit (ulimit -f) is below " +
+             std::to_string(kMemoryBytes / 1024) + " KiB");
   return -1;
 }
 

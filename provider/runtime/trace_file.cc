@@ -13,6 +13,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "base/file_limit.h"
 #include "engine/trace.h"
 
 namespace usiw {
@@ -30,13 +31,11 @@ uint64_t clock_ns(clockid_t id) {
 int make_memfd(const std::string& name, size_t bytes) {
   const int fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
-  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    const int error = errno;
-    close(fd);
-    return -error;
-  }
-  return fd;
+  int error = resize_memory(fd, static_cast<off_t>(bytes));
+  if (error == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) error = -errno;
+  if (error == 0) return fd;
+  close(fd);
+  return error;
 }
 
 /// With all its blocks: a full file system must not turn a store into SIGBUS.
@@ -46,6 +45,7 @@ int make_file(const std::string& base, size_t bytes) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return -errno;
+    const NoFileSizeSignal no_signal;
     const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
     if (error == 0) return fd;
     unlink(path.c_str());

@@ -33,11 +33,14 @@ int check_init(const Context& context, const ibv_qp_init_attr& attr) {
   return -usiw_check_qp_caps(cap.max_send_wr, cap.max_recv_wr, cap.max_send_sge, cap.max_recv_sge, cap.max_inline_data);
 }
 
-/// nullptr when it cannot be mapped.
+/// The page that the QP counts into: the kernel's, or memory of our own if the kernel has none for it. nullptr when it
+/// cannot be mapped.
 usiw_qp_stats* map_stats(int cmd_fd, const usiw_create_qp_resp& resp) {
-  if (resp.stats_size != USIW_COUNTERS_SIZE) return nullptr;
-  void* page = mmap(nullptr, USIW_COUNTERS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, cmd_fd,
-                    static_cast<off_t>(resp.stats_offset));
+  const bool shown = resp.stats_size != 0;
+  if (shown && resp.stats_size != USIW_COUNTERS_SIZE) return nullptr;
+  const int flags = shown ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* page = mmap(nullptr, USIW_COUNTERS_SIZE, PROT_READ | PROT_WRITE, flags, shown ? cmd_fd : -1,
+                    shown ? static_cast<off_t>(resp.stats_offset) : 0);
   if (page == MAP_FAILED) return nullptr;
   madvise(page, USIW_COUNTERS_SIZE, MADV_DONTFORK);
   return static_cast<usiw_qp_stats*>(page);

@@ -60,7 +60,7 @@ class Qp {
  public:
   uint32_t qpn = 0;
   uint32_t handle = 0;
-  uint32_t page = 0;  ///< of its counters
+  uint32_t page = 0;  ///< of its counters; 0: it has none
   uint64_t user_handle = 0;
   QpState state;
   usiw_qp_attrs attrs{};

@@ -14,9 +14,11 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "file.h"
 #include "host.h"
+#include "base/file_limit.h"
 #include "base/quiet_thread.h"
 #include "real.h"
 #include "scratch.h"
@@ -98,7 +100,14 @@ void make_file(const std::string& path, const std::string& text) {
   std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   int fd = mkostemp(draft.data(), O_CLOEXEC);
   if (fd < 0) return;
-  [[maybe_unused]] ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
+  {
+    const NoFileSizeSignal no_signal;
+    static bool said = false;
+    const ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
+    if (n != static_cast<ssize_t>(text.size()) && !std::exchange(said, true))
+      fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
+              strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
+  }
   fchmod(fd, kFile);
   USIW_REAL(close)(fd);
   if (rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/file_limit.h"
 #include "real.h"
 #include "sysfs.h"
 
@@ -48,11 +49,14 @@ int UverbsFile::open() {
   int fd = memfd_create(kCountersMemfd, MFD_CLOEXEC);
   if (fd < 0) return -errno;
   auto file = std::make_shared<UverbsFile>();
-  if (ftruncate(fd, USIW_COUNTERS_SIZE) != 0 || !file_install(fd, file)) {
+  if (!file_install(fd, file)) {
     USIW_REAL(close)(fd);
     return -EMFILE;
   }
-  file->shown_ = MappedPage(fd, 0);
+  if (resize_memory(fd, USIW_COUNTERS_SIZE) == 0) {
+    file->pages_ = 1;
+    file->shown_ = MappedPage(fd, 0);
+  }
   return fd;
 }
 

@@ -242,8 +242,9 @@ class UverbsFile final : public File {
                                    srqs_.count(handle) + qps_.count(handle);
     return of_another_kind != 0 ? -EINVAL : -ENOENT;
   }
-  /// A page of the memfd for the counters of a QP, all zeros. 0 or -ENOMEM.
-  int take_page(int fd, uint32_t& page);
+  /// A page of the memfd for the counters of a QP, all zeros. 0: there is none, because RLIMIT_FSIZE forbids a longer
+  /// file; then the provider counts in memory of its own, which no tool sees.
+  uint32_t take_page(int fd);
   void return_page(int fd, Qp& qp);
   void destroy_qp_object(const std::shared_ptr<Qp>& qp);
 
@@ -252,7 +253,7 @@ class UverbsFile final : public File {
   bool open_ = false;  ///< has a context
   uint64_t caps_ = 0;  ///< USIW_CAP_*, agreed
   uint32_t next_handle_ = 0;
-  uint32_t pages_ = 1;  ///< of the memfd
+  uint32_t pages_ = 0;  ///< of the memfd
   std::vector<uint32_t> free_pages_;
   std::shared_ptr<AsyncFile> async_;
   std::shared_ptr<EventStream> events_;

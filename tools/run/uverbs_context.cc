@@ -58,7 +58,7 @@ int UverbsFile::get_context(const Command& c) {
   resp.async_fd = static_cast<uint32_t>(async_fd);
   resp.num_comp_vectors = USIW_COMP_VECTORS;
   resp.drv.caps = req.caps & kCaps;
-  resp.drv.counters_size = USIW_COUNTERS_SIZE;
+  resp.drv.counters_size = pages_ != 0 ? USIW_COUNTERS_SIZE : 0;
   resp.drv.link = link_info();
   // Raw ports are made when a connection comes that they can serve: CONNECT says so.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;

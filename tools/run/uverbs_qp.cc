@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/file_limit.h"
 #include "cm/usiw_device_attr.h"
 #include "cm/usiw_limits.h"
 #include "host.h"
@@ -25,20 +26,20 @@ void tell_caps(const ibv_qp_cap& cap, Response& r) {
 
 }  // namespace
 
-int UverbsFile::take_page(int fd, uint32_t& page) {
+uint32_t UverbsFile::take_page(int fd) {
   if (!free_pages_.empty()) {
-    page = free_pages_.back();
+    const uint32_t page = free_pages_.back();
     free_pages_.pop_back();
-    return 0;
+    return page;
   }
-  if (ftruncate(fd, static_cast<off_t>(pages_ + 1) * USIW_COUNTERS_SIZE) != 0) return -ENOMEM;
-  page = pages_++;
-  return 0;
+  if (pages_ == 0 || resize_memory(fd, static_cast<off_t>(pages_ + 1) * USIW_COUNTERS_SIZE) != 0) return 0;
+  return pages_++;
 }
 
 void UverbsFile::return_page(int fd, Qp& qp) {
   const uint32_t page = qp.page;
   qp.state.hide(shown_);
+  if (page == 0) return;
   // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page) * USIW_COUNTERS_SIZE,
                 USIW_COUNTERS_SIZE) == 0)
@@ -78,14 +79,16 @@ int UverbsFile::create_qp(const Command& c) {
   qp->recv_cq = recv_cq;
   qp->events = events_;
   qp->async = async_;
-  if (int ret = take_page(c.fd, qp->page); ret != 0) return ret;
+  qp->page = take_page(c.fd);
   if (int ret = qp_add(qp); ret != 0) {
     return_page(c.fd, *qp);
     return ret;
   }
-  qp->state.show_in(MappedPage(c.fd, qp->page), qp->qpn);
-  r.drv.stats_size = USIW_COUNTERS_SIZE;
-  r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
+  if (qp->page != 0) {
+    qp->state.show_in(MappedPage(c.fd, qp->page), qp->qpn);
+    r.drv.stats_size = USIW_COUNTERS_SIZE;
+    r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
+  }
   r.core.qp_handle = qp->handle = next_handle_++;
   r.core.qpn = r.drv.qpn = qp->qpn;
   tell_caps(qp->cap, r.core);

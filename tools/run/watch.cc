@@ -11,7 +11,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 
+#include "base/file_limit.h"
 #include "file.h"
 #include "real.h"
 #include "settings.h"
@@ -20,7 +23,8 @@
 namespace usiw::run {
 namespace {
 
-WatchTable* g_watched = nullptr;
+WatchEntry* g_watched = nullptr;
+size_t g_watch_entries = 0;
 int g_watch_socket = -1;
 bool g_watch_failed = false;
 
@@ -76,19 +80,26 @@ bool spawn(int socket, int memory) {
   return pid > 0;
 }
 
+/// Entries of the table that is made of @p memory, as many as may be; 0: none.
+size_t size_table(int memory) {
+  for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
+    if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;
+  return 0;
+}
+
 bool start_watcher() {
   int pair[2], memory = memfd_create("usiw-watch", MFD_CLOEXEC);
-  if (memory < 0 || ftruncate(memory, sizeof(WatchTable)) != 0 ||
+  if (memory < 0 || (g_watch_entries = size_table(memory)) == 0 ||
       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     if (memory >= 0) USIW_REAL(close)(memory);
     return false;
   }
-  void* at = mmap(nullptr, sizeof(WatchTable), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  void* at = mmap(nullptr, g_watch_entries * sizeof(WatchEntry), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
   bool started = at != MAP_FAILED && spawn(pair[1], memory);
   USIW_REAL(close)(memory);
   USIW_REAL(close)(pair[1]);
   g_watch_socket = fd_out_of_the_way(pair[0]);
-  if (started) g_watched = static_cast<WatchTable*>(at);
+  if (started) g_watched = static_cast<WatchEntry*>(at);
   return started;
 }
 
@@ -98,12 +109,14 @@ int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
   if (settings().watcher.empty() || g_watch_failed) return -1;
   if (g_watched == nullptr && !start_watcher()) {
     g_watch_failed = true;
+    fprintf(stderr, "usiw-run: no watcher: %s%s; if this process is killed, its peers wait for USIW_PEER_TIMEOUT\n",
+            strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
     return -1;
   }
   static size_t next = 0;
-  for (size_t tries = 0; tries < kWatchEntries; tries++) {
-    size_t i = next++ % kWatchEntries;
-    WatchEntry& e = g_watched->entries[i];
+  for (size_t tries = 0; tries < g_watch_entries; tries++) {
+    size_t i = next++ % g_watch_entries;
+    WatchEntry& e = g_watched[i];
     if (e.live.load(std::memory_order_relaxed) != 0) continue;
     e.local_isn = local_isn;
     e.peer_isn = peer_isn;
@@ -116,12 +129,12 @@ int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
 }
 
 void watch_remove(int entry) {
-  if (entry >= 0 && g_watched != nullptr) g_watched->entries[entry].live.store(0, std::memory_order_release);
+  if (entry >= 0 && g_watched != nullptr) g_watched[entry].live.store(0, std::memory_order_release);
 }
 
 void watch_abandon() {
   if (g_watch_socket >= 0) USIW_REAL(close)(g_watch_socket);
-  if (g_watched != nullptr) munmap(g_watched, sizeof(WatchTable));
+  if (g_watched != nullptr) munmap(g_watched, g_watch_entries * sizeof(WatchEntry));
   g_watch_socket = -1;
   g_watched = nullptr;
 }

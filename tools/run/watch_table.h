@@ -19,10 +19,9 @@ struct WatchEntry {
   Tuple ends;
 };
 
+/// Entries of the table, whose size says how many it has: less where RLIMIT_FSIZE forbids more.
 inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
-struct WatchTable {
-  WatchEntry entries[kWatchEntries];
-};
+inline constexpr size_t kLeastWatchEntries = 32;
 
 /// The watcher's descriptors: a socket whose other end only the process has, and the table.
 inline constexpr int kWatchSocket = 3, kWatchMemory = 4;

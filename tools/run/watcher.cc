@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 
 #include "cm/usiw_cm.h"
 
@@ -54,15 +56,17 @@ int watcher_main() {
   int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; fd++) dup2(null, fd);
   close_range(kWatchMemory + 1, ~0u, 0);
-  void* at = mmap(nullptr, sizeof(WatchTable), PROT_READ | PROT_WRITE, MAP_SHARED, kWatchMemory, 0);
+  struct stat memory{};
+  fstat(kWatchMemory, &memory);
+  void* at = mmap(nullptr, static_cast<size_t>(memory.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, kWatchMemory, 0);
   if (at == MAP_FAILED) return 1;
   pollfd end{kWatchSocket, POLLIN, 0};
   while (poll(&end, 1, -1) < 0 && errno == EINTR) {
   }
-  auto& table = *static_cast<WatchTable*>(at);
+  const std::span table(static_cast<WatchEntry*>(at), static_cast<size_t>(memory.st_size) / sizeof(WatchEntry));
   for (int tries = 0; tries < kTries; tries++) {
     bool again = false;
-    for (WatchEntry& e : table.entries) {
+    for (WatchEntry& e : table) {
       if (e.live.load(std::memory_order_acquire) == 0) continue;
       if (reset(e, tries >= kTriesAlone))
         e.live.store(0, std::memory_order_relaxed);

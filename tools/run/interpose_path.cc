@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_path.cc
-/// Calls of libc that take a path. Those into the played parts of /sys go to the tree that plays
-/// them, those to the device nodes open files of this library, all others pass.
+/// Calls of libc that open a path or ask what is there. Paths below the emulated directories lead into the tree
+/// (sysfs.h). What is a device node there is opened as a file of this library and described as a character device,
+/// whichever way the program names it.
 #undef _FORTIFY_SOURCE
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,31 +13,14 @@
 
 #include <cerrno>
 #include <cstdarg>
-#include <cstring>
 
 #include "base/quiet_thread.h"
+#include "emulated_path.h"
 #include "real.h"
-#include "sysfs.h"
 
 using namespace usiw::run;
 
 namespace {
-
-/// The path to use in place of the program's.
-class Path {
- public:
-  explicit Path(const char* path) : path_(path) {
-    if (is_played(path)) {
-      played_ = played(path);
-      path_ = played_.c_str();
-    }
-  }
-  operator const char*() const { return path_; }
-
- private:
-  std::string played_;
-  const char* path_;
-};
 
 bool needs_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
@@ -47,38 +30,38 @@ void make_nonblocking(int fd) {
 
 /// open(2), which @p real does for all but device nodes.
 template <typename Real>
-int open_path(const char* path, int flags, Real real) {
-  Node node = node_of(path);
-  if (node == Node::kOther) return real(Path(path));
+int open_path(int dir, const char* path, int flags, Real real) {
+  const Path there(path);
+  const Node node = (flags & O_PATH) == 0 ? node_at(dir, there) : Node::kNone;
+  if (node == Node::kNone) return real(there);
   pthread_testcancel();  // as open(2)
   usiw::NoCancel no_cancel;
-  const int fd = node == Node::kAbsent ? -ENOENT : node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
+  const int fd = node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
   if (fd >= 0 && (flags & O_NONBLOCK) != 0) make_nonblocking(fd);
   if (fd >= 0) return fd;
   errno = -fd;
   return -1;
 }
 
-int stat_of_node(const char* path, struct stat* st) {
-  Node node = node_of(path);
-  if (node == Node::kAbsent) {
-    errno = ENOENT;
-    return -1;
-  }
-  memset(st, 0, sizeof *st);
-  st->st_mode = S_IFCHR | 0666;
-  st->st_rdev = node == Node::kUverbs ? uverbs_device() : rdma_cm_device();
-  st->st_nlink = 1;
-  st->st_blksize = 4096;
-  return 0;
-}
-
-/// stat(2), which @p real does for all but device nodes.
+/// stat(2), which @p real does; a device node becomes a character device.
 template <typename Stat, typename Real>
 int stat_path(const char* path, Stat* st, Real real) {
   static_assert(sizeof *st == sizeof(struct stat));
-  if (node_of(path) != Node::kOther) return stat_of_node(path, reinterpret_cast<struct stat*>(st));
-  return real(Path(path));
+  const Path there(path);
+  const int ret = real(there);
+  if (ret != 0 || !S_ISREG(st->st_mode)) return ret;
+  const Node node = node_of(there, st->st_dev, st->st_ino);
+  if (node == Node::kNone) return ret;
+  st->st_mode = S_IFCHR | 0666;
+  st->st_rdev = node == Node::kUverbs ? uverbs_device() : rdma_cm_device();
+  return ret;
+}
+
+/// access(2), which @p real does; everybody may read and write a device node.
+template <typename Real>
+int access_path(int dir, const char* path, int how, Real real) {
+  const Path there(path);
+  return (how & X_OK) == 0 && node_at(dir, there) != Node::kNone ? 0 : real(there);
 }
 
 }  // namespace
@@ -94,38 +77,57 @@ int stat_path(const char* path, Stat* st, Real real) {
 
 EXPORT int open(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, flags, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
+  return open_path(AT_FDCWD, path, flags, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
 }
 
 EXPORT int open64(const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, flags, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
+  return open_path(AT_FDCWD, path, flags, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
 }
 
 EXPORT int openat(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
+  return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
 }
 
 EXPORT int openat64(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
-  return open_path(path, flags, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
+  return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
 }
+
+/// What _FORTIFY_SOURCE makes of these calls where the flags are no constant; they must not need a mode.
+EXPORT int __open_2(const char* path, int flags) {
+  if (needs_mode(flags)) __builtin_trap();
+  return open(path, flags);
+}
+EXPORT int __open64_2(const char* path, int flags) { return __open_2(path, flags); }
+EXPORT int __openat_2(int dir, const char* path, int flags) {
+  if (needs_mode(flags)) __builtin_trap();
+  return openat(dir, path, flags);
+}
+EXPORT int __openat64_2(int dir, const char* path, int flags) { return __openat_2(dir, path, flags); }
 
 EXPORT FILE* fopen(const char* path, const char* how) { return USIW_REAL(fopen)(Path(path), how); }
 EXPORT FILE* fopen64(const char* path, const char* how) { return USIW_REAL(fopen64)(Path(path), how); }
-EXPORT DIR* opendir(const char* path) { return USIW_REAL(opendir)(Path(path)); }
-
-EXPORT int access(const char* path, int how) noexcept {
-  if (node_of(path) != Node::kOther) {
-    struct stat st;
-    return stat_of_node(path, &st);
-  }
-  return USIW_REAL(access)(Path(path), how);
+EXPORT FILE* freopen(const char* path, const char* how, FILE* file) {
+  return USIW_REAL(freopen)(Path(path), how, file);
+}
+EXPORT FILE* freopen64(const char* path, const char* how, FILE* file) {
+  return USIW_REAL(freopen64)(Path(path), how, file);
 }
 
-EXPORT ssize_t readlink(const char* path, char* buf, size_t size) noexcept {
-  return USIW_REAL(readlink)(Path(path), buf, size);
+EXPORT int access(const char* path, int how) noexcept {
+  return access_path(AT_FDCWD, path, how, [&](const char* there) { return USIW_REAL(access)(there, how); });
+}
+
+EXPORT int euidaccess(const char* path, int how) noexcept {
+  return access_path(AT_FDCWD, path, how, [&](const char* there) { return USIW_REAL(euidaccess)(there, how); });
+}
+
+EXPORT int eaccess(const char* path, int how) noexcept { return euidaccess(path, how); }
+
+EXPORT int faccessat(int dir, const char* path, int how, int flags) noexcept {
+  return access_path(dir, path, how, [&](const char* there) { return USIW_REAL(faccessat)(dir, there, how, flags); });
 }
 
 EXPORT int stat(const char* path, struct stat* st) noexcept {
@@ -144,25 +146,32 @@ EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat64)(there, st); });
 }
 
+/// With an empty path this is fstat(2), which knows this library's own files.
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
+  if ((flags & AT_EMPTY_PATH) != 0 && *path == '\0' && dir >= 0) return fstat(dir, st);
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
 
 EXPORT int fstatat64(int dir, const char* path, struct stat64* st, int flags) noexcept {
-  return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat64)(dir, there, st, flags); });
+  return fstatat(dir, path, reinterpret_cast<struct stat*>(st), flags);
 }
 
-/// What ls(1) asks.
+/// ls(1) and find(1) ask by this one.
 EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* stx) noexcept {
-  if (node_of(path) == Node::kOther) return USIW_REAL(statx)(dir, Path(path), flags, mask, stx);
-  struct stat st;
-  if (stat_of_node(path, &st) != 0) return -1;
-  memset(stx, 0, sizeof *stx);
-  stx->stx_mask = STATX_TYPE | STATX_MODE | STATX_NLINK;
-  stx->stx_mode = static_cast<uint16_t>(st.st_mode);
-  stx->stx_nlink = 1;
-  stx->stx_blksize = static_cast<uint32_t>(st.st_blksize);
-  stx->stx_rdev_major = major(st.st_rdev);
-  stx->stx_rdev_minor = minor(st.st_rdev);
-  return 0;
+  const Path there(path);
+  const int ret = USIW_REAL(statx)(dir, there, flags, mask, stx);
+  if (ret != 0) return ret;
+  dev_t device = 0;
+  if ((flags & AT_EMPTY_PATH) != 0 && *path == '\0') {
+    struct stat st;
+    if (!S_ISCHR(stx->stx_mode) && dir >= 0 && fstat(dir, &st) == 0 && S_ISCHR(st.st_mode)) device = st.st_rdev;
+  } else if (S_ISREG(stx->stx_mode)) {
+    const Node node = node_of(there, makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino);
+    device = node == Node::kUverbs ? uverbs_device() : node == Node::kRdmaCm ? rdma_cm_device() : 0;
+  }
+  if (device == 0) return ret;
+  stx->stx_mode = S_IFCHR | 0666;
+  stx->stx_rdev_major = major(device);
+  stx->stx_rdev_minor = minor(device);
+  return ret;
 }

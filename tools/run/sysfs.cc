@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,9 +29,12 @@
 namespace usiw::run {
 namespace {
 
-constexpr char kDevDir[] = "/dev/infiniband";
-constexpr const char* kClasses[] = {"infiniband", "infiniband_verbs", "infiniband_cm", "infiniband_mad",
-                                    "misc/rdma_cm"};
+constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/infiniband_verbs",
+                                     "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
+                                     "/sys/class/misc/rdma_cm",  "/dev/infiniband"};
+constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
+/// What the name of each tree has in it.
+constexpr char kTreeName[] = "/usiw-run-";
 /// As on a host with the module, where uverbs0 is the first device.
 constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;
 
@@ -49,14 +54,14 @@ std::string guid_text() {
   return text;
 }
 
-/// {path below class/: content}
+/// {path in the tree: content}
 std::map<std::string, std::string> files() {
-  const std::string dev = "infiniband/" + settings().device + "/";
-  const std::string port = dev + "ports/1/", uverbs = "infiniband_verbs/uverbs0/";
+  const std::string dev = "class/infiniband/" + settings().device + "/";
+  const std::string port = dev + "ports/1/", uverbs = "class/infiniband_verbs/uverbs0/";
   usiw_link_info link = link_info();
   std::string abi = std::to_string(USIW_ABI_VERSION) + "\n";
   return {
-      {"infiniband_verbs/abi_version", "6\n"},
+      {"class/infiniband_verbs/abi_version", "6\n"},
       {uverbs + "abi_version", abi},
       {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
       {uverbs + "ibdev", settings().device + "\n"},
@@ -80,8 +85,10 @@ std::map<std::string, std::string> files() {
       {port + "pkeys/0", "0xffff\n"},
       {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
       {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
-      {"misc/rdma_cm/abi_version", "4\n"},
-      {"misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
+      {"class/misc/rdma_cm/abi_version", "4\n"},
+      {"class/misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
+      {std::string("dev/infiniband/") + kUverbsName, ""},
+      {std::string("dev/infiniband/") + kRdmaCmName, ""},
   };
 }
 
@@ -116,7 +123,7 @@ void make_file(const std::string& path, const std::string& text) {
 /// Makes what is not there.
 void fill(const std::string& root, const std::map<std::string, std::string>& all) {
   for (auto& [name, text] : all) {
-    std::string path = root + "/class/" + name;
+    std::string path = root + "/" + name;
     if (USIW_REAL(access)(path.c_str(), F_OK) == 0) continue;
     make_parents(path, root.size() + 1);
     make_file(path, text);
@@ -165,7 +172,11 @@ std::string make_tree() {
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
   const std::string place = scratch_directory();
-  const std::string base = (place.empty() ? "/tmp" : place) + "/" + tree_prefix();
+  // As the kernel names it, which to_program_name() compares with.
+  char real_place[PATH_MAX];
+  const char* usable = place.empty() ? "/tmp" : place.c_str();
+  const char* named = USIW_REAL(realpath)(usable, real_place);
+  const std::string base = std::string(named != nullptr ? named : usable) + "/" + tree_prefix();
   char hex[20];
   snprintf(hex, sizeof hex, "%016zx", digest);
 
@@ -183,44 +194,112 @@ std::string make_tree() {
   return root;
 }
 
-bool begins_with(const char* path, const std::string& prefix) {
-  return strncmp(path, prefix.c_str(), prefix.size()) == 0 &&
-         (path[prefix.size()] == '/' || path[prefix.size()] == '\0');
+/// @p path is @p place or below it.
+bool is_within(const std::string& path, const std::string& place) {
+  return path.compare(0, place.size(), place) == 0 && (path.size() == place.size() || path[place.size()] == '/');
 }
 
-}  // namespace
-
-Node node_of(const char* path) {
-  if (path == nullptr || path[0] != '/' || path[1] != 'd' || !begins_with(path, kDevDir)) return Node::kOther;
-  const char* name = path + sizeof kDevDir - 1;
-  if (strcmp(name, "/uverbs0") == 0) return Node::kUverbs;
-  if (strcmp(name, "/rdma_cm") == 0) return Node::kRdmaCm;
-  return Node::kAbsent;
-}
-
-dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
-dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
-
-bool is_played(const char* path) {
-  if (path == nullptr || strncmp(path, "/sys/class/", 11) != 0) return false;
-  for (const char* c : kClasses)
-    if (begins_with(path, std::string("/sys/class/") + c)) return true;
+bool is_emulated(const std::string& path) {
+  for (const char* place : kEmulated)
+    if (is_within(path, place)) return true;
   return false;
 }
 
-std::string played(const char* path) {
+/// No symbolic link is in the emulated directories nor above them, so ".." takes off the part before it.
+bool has_plain_parent(const std::string& path) {
+  for (const char* place : kEmulated)
+    if (is_within(path, place) || is_within(place, path)) return true;
+  return false;
+}
+
+/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads.
+std::string without_detours(const char* path) {
+  std::string out;
+  for (const char* part = path; *part != '\0';) {
+    part += strspn(part, "/");
+    const size_t len = strcspn(part, "/");
+    if (len == 2 && strncmp(part, "..", 2) == 0) {
+      if (!has_plain_parent(out)) return {};
+      out.resize(out.empty() ? 0 : out.rfind('/'));
+    } else if (len != 0 && !(len == 1 && *part == '.')) {
+      out.append("/").append(part, len);
+    }
+    part += len;
+  }
+  if (const size_t len = strlen(path); len != 0 && path[len - 1] == '/') out += '/';
+  return out;
+}
+
+const char* last_part(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+/// The tree, which is made if it is not there.
+const std::string& tree() {
   static std::mutex making;
   static std::atomic<const std::string*> root;
-  const auto is_there = [](const std::string* tree) {
-    return tree != nullptr && USIW_REAL(access)((*tree + "/class").c_str(), F_OK) == 0;
+  const auto is_there = [](const std::string* made) {
+    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0;
   };
-  // A program that closes all its descriptors has let go of the lock.
+  // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
     std::lock_guard hold_making(making);
     if (!is_there(root.load(std::memory_order_relaxed)))
       root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
   }
-  return *root.load(std::memory_order_acquire) + (path + 4);  // behind "/sys"
+  return *root.load(std::memory_order_acquire);
+}
+
+/// "/sys/class/x" is "class/x" in the tree, "/dev/x" is "dev/x".
+constexpr char kSys[] = "/sys";
+
+}  // namespace
+
+dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
+dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
+
+std::string emulated(const char* path) {
+  // Every name that is emulated has one of these in it; all others cost a look.
+  if (path == nullptr || path[0] != '/' ||
+      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr))
+    return {};
+  const std::string plain = without_detours(path);
+  if (!is_emulated(plain)) return plain;  // by an emulated directory to another place
+  return tree() + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
+}
+
+void to_program_name(char* path) {
+  if (strstr(path, kTreeName) == nullptr) return;
+  const std::string& root = tree();
+  if (!is_within(path, root)) return;
+  const std::string below = path + root.size();
+  strcpy(path, (is_within(below, "/dev") ? below : kSys + below).c_str());
+}
+
+bool may_be_node(const char* path) {
+  const char* name = path != nullptr ? last_part(path) : "";
+  return strcmp(name, kUverbsName) == 0 || strcmp(name, kRdmaCmName) == 0;
+}
+
+Node node_of(const char* path, dev_t device, ino_t inode) {
+  if (!may_be_node(path)) return Node::kNone;
+  const char* name = last_part(path);
+  struct stat own;
+  if (USIW_REAL(lstat)((tree() + "/dev/infiniband/" + name).c_str(), &own) != 0 || own.st_dev != device ||
+      own.st_ino != inode)
+    return Node::kNone;
+  return strcmp(name, kUverbsName) == 0 ? Node::kUverbs : Node::kRdmaCm;
+}
+
+Node node_at(int dir, const char* path) {
+  const int before = errno;
+  struct stat st;
+  const Node node = may_be_node(path) && USIW_REAL(fstatat)(dir, path, &st, 0) == 0 && S_ISREG(st.st_mode)
+                        ? node_of(path, st.st_dev, st.st_ino)
+                        : Node::kNone;
+  errno = before;
+  return node;
 }
 
 }  // namespace usiw::run

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sysfs.h
-/// Where programs look for RDMA devices: a small tree in a private directory plays
-/// /sys/class/infiniband*, and /dev/infiniband/* are files of this library.
+/// Where programs look for RDMA devices: /sys/class/infiniband* and /dev/infiniband.
+///
+/// A tree of small files in a directory for temporary files holds what these directories hold on a host with the
+/// module. Calls that name a path below them get the path of the same place in the tree. So every descriptor, directory
+/// stream and working directory that follows is an ordinary one, and relative paths need nothing more. Two kinds of
+/// answer still need this library: a device node is an empty file in the tree, which the program must see as a character
+/// device; and getcwd(2) must give the name that the program knows.
 #ifndef USIW_RUN_SYSFS_H
 #define USIW_RUN_SYSFS_H
 
@@ -11,19 +16,24 @@
 
 namespace usiw::run {
 
-enum class Node { kOther, kUverbs, kRdmaCm, kAbsent };
+enum class Node { kNone, kUverbs, kRdmaCm };
 
-/// Which device node of /dev/infiniband @p path names; kOther for a path elsewhere.
-Node node_of(const char* path);
 dev_t uverbs_device();
 dev_t rdma_cm_device();
 int open_uverbs();   ///< a descriptor or -errno
 int open_rdma_cm();  ///< a descriptor or -errno
 
-/// True if @p path is in the parts of /sys that this library plays.
-bool is_played(const char* path);
-/// The same place in the played tree, which is made at the first call.
-std::string played(const char* path);
+/// The path to use in place of @p path: the place in the tree that it means. Empty: the kernel finds @p path itself, as
+/// it does every relative one. The tree is made at the first call that needs it.
+std::string emulated(const char* path);
+/// Turns the name of a place in the tree, as the kernel says it, into the one that the program knows, which is shorter.
+void to_program_name(char* path);
+/// Whether the last part of @p path is the name of a device node. Costs no system call.
+bool may_be_node(const char* path);
+/// The device node that the file with this name, device and inode is.
+Node node_of(const char* path, dev_t device, ino_t inode);
+/// The device node at @p path, relative to @p dir as for openat(2).
+Node node_at(int dir, const char* path);
 
 }  // namespace usiw::run
 

@@ -7,8 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -52,12 +54,15 @@ bool is_tree_name(const std::string& name, const std::string& prefix) {
   return rest.size() == 16 || rest.size() == 6;
 }
 
+/// The directories of a tree.
+constexpr const char* kParts[] = {"class", "dev"};
+
 /// This user's, whom alone it lets write, and nothing but a tree.
 bool is_tree(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 022) != 0) return false;
   for (const std::string& name : names_in(fd))
-    if (name != "class" && name != kTreeLock) return false;
+    if (std::find(std::begin(kParts), std::end(kParts), name) == std::end(kParts) && name != kTreeLock) return false;
   return true;
 }
 
@@ -72,11 +77,13 @@ void remove_if_unused(int parent, const char* name, int tree) {
   if (lock < 0) return;
   // Once it is locked, whoever comes waits, and finds that the file has gone.
   if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
-    if (const int inside = open_directory(tree, "class"); inside >= 0) {
-      remove_contents(inside, kDepth);
-      close(inside);
+    for (const char* part : kParts) {
+      if (const int inside = open_directory(tree, part); inside >= 0) {
+        remove_contents(inside, kDepth);
+        close(inside);
+      }
+      unlinkat(tree, part, AT_REMOVEDIR);
     }
-    unlinkat(tree, "class", AT_REMOVEDIR);
     unlinkat(tree, kTreeLock, 0);
     unlinkat(parent, name, AT_REMOVEDIR);
   }

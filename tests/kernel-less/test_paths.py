@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""The emulated parts of /sys and /dev, as shells and tools see them."""
+
+import subprocess
+
+import pytest
+
+
+def shell(usiw_run, script, by="sh"):
+    """Lines that a script prints; it must succeed."""
+    return usiw_run([by, "-c", script]).expect(0).splitlines()
+
+
+def build(tmp_path, source, *options):
+    """A C program, built with the machine's compiler."""
+    (tmp_path / "p.c").write_text(source)
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-O1", "-o", tmp_path / "p", tmp_path / "p.c", *options], check=True)
+    return tmp_path / "p"
+
+
+def test_ibstatus(usiw_run):
+    """A shell script, which changes to the directory of the devices."""
+    out = usiw_run(["/usr/sbin/ibstatus"]).expect(0)
+    assert "Infiniband device 'usiw0' port 1 status:" in out and "4: ACTIVE" in out
+    assert "unknown" not in out and "No such" not in out
+
+
+@pytest.mark.parametrize("by", ["sh", "bash"])
+def test_shell_in_the_directories(usiw_run, by):
+    """Where it is, what it finds there by relative names and patterns, and what its children find."""
+    place = "/sys/class/infiniband/usiw0/ports"
+    assert shell(usiw_run, f"cd {place} && pwd && pwd -P && /bin/pwd && cd 1/.. && pwd && cat */state", by) == \
+        [place] * 4 + ["4: ACTIVE"]
+    script = "echo /sys/class/infiniband/*/ports/*/sta* && cd /sys//class/infiniband/. && echo *"
+    assert shell(usiw_run, script, by) == ["/sys/class/infiniband/usiw0/ports/1/state", "usiw0"]
+    assert shell(usiw_run, "cd /sys/class/infiniband && cd .. && pwd && ls -d /sys/class/infiniband/../net/lo", by) == \
+        ["/sys/class", "/sys/class/infiniband/../net/lo"]
+
+
+@pytest.mark.parametrize("by", ["sh", "bash"])
+def test_shell_and_device_nodes(usiw_run, by):
+    """They are character devices that everybody may read and write, by whatever name."""
+    for node in ("/dev/infiniband/uverbs0", "/dev//infiniband/./rdma_cm"):
+        script = f"[ -c {node} ] && [ -r {node} ] && [ -w {node} ] && ! [ -x {node} ] && : <> {node} && echo yes"
+        assert shell(usiw_run, script, by) == ["yes"]
+    assert shell(usiw_run, "[ -d /dev/infiniband ] && ! [ -e /dev/infiniband/none ] && cd /dev/infiniband && echo * && "
+                 "[ -c uverbs0 ] && : <> ./rdma_cm && stat -c '%F %t %T' uverbs0", by) == \
+        ["rdma_cm uverbs0", "character special file e7 c0"]
+
+
+def test_ls(usiw_run):
+    assert usiw_run(["ls", "/dev/infiniband"]).expect(0).split() == ["rdma_cm", "uverbs0"]
+    for where in ("/dev/infiniband", "/dev/infiniband/"):
+        nodes = usiw_run(["ls", "-l", where]).expect(0)
+        assert "231, 192" in nodes and "10, 122" in nodes and nodes.count("crw-rw-rw-") == 2
+    for where in ("/sys/class/infiniband", "/sys/class/infiniband/"):
+        out = usiw_run(["ls", "-lZa", where]).expect(0)
+        assert "usiw0" in out and "cannot" not in out and "No such" not in out
+    assert "ports/1/gids:" in usiw_run(["ls", "-R", "/sys/class/infiniband"]).expect(0)
+
+
+def test_find_grep_and_copy(usiw_run, tmp_path):
+    nodes = usiw_run(["find", "/dev/infiniband", "-type", "c"]).expect(0).split()
+    assert sorted(nodes) == ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"]
+    find = ["find", "/sys/class/infiniband/", "-name", "state", "-execdir", "cat", "{}", ";"]
+    assert usiw_run(find).expect(0) == "4: ACTIVE\n"
+    assert "usiw0/ports/1/state" in usiw_run(["grep", "-r", "ACTIVE", "/sys/class/infiniband"]).expect(0)
+    usiw_run(["cp", "-r", "/sys/class/infiniband", tmp_path / "copy"]).expect(0)
+    assert (tmp_path / "copy/usiw0/ports/1/state").read_text() == "4: ACTIVE\n"
+
+
+def test_real_paths(usiw_run):
+    place = "/sys/class/infiniband/usiw0"
+    assert usiw_run(["realpath", f"{place}/../usiw0/ports"]).expect(0) == f"{place}/ports\n"
+    assert usiw_run(["readlink", "-f", f"{place}/ports/1"]).expect(0) == f"{place}/ports/1\n"
+
+
+def test_descriptors_of_directories(usiw_run):
+    """What is opened, asked and listed relative to one."""
+    program = """\
+import os, stat
+dir = os.open("/dev/infiniband", os.O_RDONLY | os.O_DIRECTORY)
+node = os.open("uverbs0", os.O_RDWR, dir_fd=dir)
+print([stat.filemode(st.st_mode) for st in (os.fstat(node), os.stat("rdma_cm", dir_fd=dir))], sorted(os.listdir(dir)))
+os.fchdir(dir)
+print(os.getcwd(), [each.is_file() for each in os.scandir(dir)])
+print([path for path, _, files in os.walk("/sys/class/infiniband_verbs") if "ibdev" in files])
+"""
+    assert usiw_run(["/usr/bin/python3", "-c", program]).expect(0).splitlines() == [
+        "['crw-rw-rw-', 'crw-rw-rw-'] ['rdma_cm', 'uverbs0']", "/dev/infiniband [False, False]",
+        "['/sys/class/infiniband_verbs/uverbs0']"
+    ]
+
+
+LIBC = """\
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+int main(int argc, char **argv) {
+  glob_t found = {0};
+  if (glob("/sys/class/infiniband/*/ports/1/stat?", 0, NULL, &found) == 0) puts(found.gl_pathv[0]);
+  globfree(&found);
+  struct dirent **list;
+  printf("%d\\n", scandir("/sys/class/infiniband", &list, NULL, alphasort));
+  puts(realpath("/sys/class/infiniband/usiw0/", NULL));
+  int flags = argc > 1 ? O_RDWR : O_RDONLY;
+  printf("%d\\n", open("/dev/infiniband/uverbs0", flags) >= 0);
+  printf("%d\\n", openat(AT_FDCWD, "/sys/class/infiniband/usiw0/node_desc", flags) >= 0);
+  struct statx x;
+  printf("%o\\n", statx(0, "", AT_EMPTY_PATH, STATX_MODE, &x) == 0 ? x.stx_mode & 0170000 : 0);
+}
+"""
+
+
+def test_calls_inside_of_libc(usiw_run, tmp_path):
+    """glob, scandir and realpath call others inside of libc; _FORTIFY_SOURCE makes others of open and openat."""
+    program = build(tmp_path, LIBC, "-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2")
+    assert usiw_run([program], stdin=subprocess.DEVNULL).expect(0).splitlines() == [
+        "/sys/class/infiniband/usiw0/ports/1/state", "3", "/sys/class/infiniband/usiw0", "1", "1", "20000"
+    ]

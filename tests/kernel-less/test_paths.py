@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""The emulated parts of /sys and /dev, as shells and tools see them."""
+"""The emulated parts of /sys and /dev, as shells, tools and programs for an old libc see them."""
 
 import subprocess
 
@@ -16,6 +16,53 @@ def build(tmp_path, source, *options):
     (tmp_path / "p.c").write_text(source)
     subprocess.run(["gcc", "-D_GNU_SOURCE", "-O1", "-o", tmp_path / "p", tmp_path / "p.c", *options], check=True)
     return tmp_path / "p"
+
+
+OLD_STAT = """\
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#define OLD(name, glibc) __asm__(".symver old" #name "," #name "@GLIBC_" glibc)
+OLD(__xstat, "2.2.5"); OLD(__lxstat, "2.2.5"); OLD(__fxstat, "2.2.5"); OLD(__fxstatat, "2.4");
+OLD(__xstat64, "2.2.5"); OLD(__lxstat64, "2.2.5"); OLD(__fxstat64, "2.2.5"); OLD(__fxstatat64, "2.4");
+typedef struct stat S;
+int old__xstat(int, const char *, S *), old__xstat64(int, const char *, S *);
+int old__lxstat(int, const char *, S *), old__lxstat64(int, const char *, S *);
+int old__fxstat(int, int, S *), old__fxstat64(int, int, S *);
+int old__fxstatat(int, int, const char *, S *, int), old__fxstatat64(int, int, const char *, S *, int);
+int main(int argc, char **argv) {
+  for (; *++argv;) {
+    S new, old[8];
+    int result = stat(*argv, &new), fd = open(*argv, O_RDONLY), results[] = {
+      old__xstat(1, *argv, old), old__xstat64(1, *argv, old + 1),
+      old__lxstat(1, *argv, old + 2), old__lxstat64(1, *argv, old + 3),
+      old__fxstatat(1, AT_FDCWD, *argv, old + 4, 0), old__fxstatat64(1, AT_FDCWD, *argv, old + 5, 0),
+      old__fxstat(1, fd, old + 6), old__fxstat64(1, fd, old + 7)};
+    for (int i = 0; i < 8; i++)
+      if (results[i] != result || (result == 0 && (old[i].st_mode != new.st_mode || old[i].st_rdev != new.st_rdev)))
+        printf("%s: %d: not what stat(2) says\\n", *argv, i);
+    printf("%s: %d %o\\n", *argv, result, result == 0 ? new.st_mode & S_IFMT : 0);
+  }
+  S s;
+  printf("version 9: %d\\n", old__xstat(9, "/", &s));
+}
+"""
+
+
+def test_program_built_against_an_old_libc(usiw_run, tmp_path):
+    """Before glibc 2.33 stat(2) and its relatives were functions of other names."""
+    program = build(tmp_path, OLD_STAT)
+    kinds = {
+        "/sys/class/infiniband": "0 40000",
+        "/sys/class/infiniband/usiw0/node_guid": "0 100000",
+        "/dev/infiniband/uverbs0": "0 20000",
+        "/dev/infiniband/rdma_cm": "0 20000",
+        "/dev/infiniband/none": "-1 0",
+        "/dev/null": "0 20000",
+        "/etc/passwd": "0 100000",
+    }
+    assert usiw_run([program, *kinds]).expect(0).splitlines() == \
+        [*(f"{path}: {kind}" for path, kind in kinds.items()), "version 9: -1"]
 
 
 def test_ibstatus(usiw_run):

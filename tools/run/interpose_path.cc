@@ -64,6 +64,16 @@ int access_path(int dir, const char* path, int how, Real real) {
   return (how & X_OK) == 0 && node_at(dir, there) != Node::kNone ? 0 : real(there);
 }
 
+/// Of struct stat in the calls of older libcs; there is no other on this processor.
+constexpr int kStatVersion = 1, kStatVersionKernel = 0;
+
+template <typename Call>
+int stat_of_version(int version, Call call) {
+  if (version == kStatVersion || version == kStatVersionKernel) return call();
+  errno = EINVAL;
+  return -1;
+}
+
 }  // namespace
 
 #define MODE_ARGUMENT(flags)            \
@@ -154,6 +164,32 @@ EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexce
 
 EXPORT int fstatat64(int dir, const char* path, struct stat64* st, int flags) noexcept {
   return fstatat(dir, path, reinterpret_cast<struct stat*>(st), flags);
+}
+
+/// Programs that were built against glibc before 2.33 call these in place of stat(2), lstat(2), fstat(2), fstatat(2).
+EXPORT int __xstat(int version, const char* path, struct stat* st) noexcept {
+  return stat_of_version(version, [&] { return stat(path, st); });
+}
+EXPORT int __xstat64(int version, const char* path, struct stat64* st) noexcept {
+  return stat_of_version(version, [&] { return stat64(path, st); });
+}
+EXPORT int __lxstat(int version, const char* path, struct stat* st) noexcept {
+  return stat_of_version(version, [&] { return lstat(path, st); });
+}
+EXPORT int __lxstat64(int version, const char* path, struct stat64* st) noexcept {
+  return stat_of_version(version, [&] { return lstat64(path, st); });
+}
+EXPORT int __fxstat(int version, int fd, struct stat* st) noexcept {
+  return stat_of_version(version, [&] { return fstat(fd, st); });
+}
+EXPORT int __fxstat64(int version, int fd, struct stat64* st) noexcept {
+  return stat_of_version(version, [&] { return fstat64(fd, st); });
+}
+EXPORT int __fxstatat(int version, int dir, const char* path, struct stat* st, int flags) noexcept {
+  return stat_of_version(version, [&] { return fstatat(dir, path, st, flags); });
+}
+EXPORT int __fxstatat64(int version, int dir, const char* path, struct stat64* st, int flags) noexcept {
+  return stat_of_version(version, [&] { return fstatat64(dir, path, st, flags); });
 }
 
 /// ls(1) and find(1) ask by this one.

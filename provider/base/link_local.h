@@ -5,10 +5,10 @@
 #ifndef USIW_BASE_LINK_LOCAL_H
 #define USIW_BASE_LINK_LOCAL_H
 
-#include <sys/random.h>
-
 #include <cstdint>
 #include <cstring>
+
+#include "base/random_bytes.h"
 
 namespace usiw {
 
@@ -24,7 +24,7 @@ inline bool is_link_local(const void* address) {
 inline uint64_t link_mark(uint32_t ifindex) {
   static const uint64_t secret = [] {
     uint64_t random = 0;
-    [[maybe_unused]] const ssize_t got = getrandom(&random, sizeof random, 0);
+    [[maybe_unused]] const bool got = random_bytes(&random, sizeof random);
     return random >> 17;  // with any interface added it still has 48 bits
   }();
   return secret + ifindex;

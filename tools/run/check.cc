@@ -2,12 +2,14 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 #include "host.h"
@@ -22,10 +24,13 @@ constexpr char kProviderSuffix[] = "-rdmav34.so";
 
 bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
+/// By the kernel, or, without /proc, by the path that was executed.
 std::string own_path() {
   char buf[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
-  return n > 0 ? std::string(buf, static_cast<size_t>(n)) : "";
+  if (n > 0) return std::string(buf, static_cast<size_t>(n));
+  const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return executed != nullptr && realpath(executed, buf) != nullptr ? buf : "";
 }
 
 long read_number(const char* path) {

@@ -20,6 +20,7 @@
 
 #include "emulated_path.h"
 #include "real.h"
+#include "static_verbs.h"
 
 using namespace usiw::run;
 
@@ -54,7 +55,11 @@ int use_own_functions(Glob& out, int flags) {
 
 }  // namespace
 
-EXPORT DIR* opendir(const char* path) { return USIW_REAL(opendir)(Path(path)); }
+EXPORT DIR* opendir(const char* path) {
+  if (strcmp(path, "/sys/class/infiniband_verbs") == 0)  // libibverbs lists the devices
+    warn_if_static_verbs(__builtin_return_address(0));
+  return USIW_REAL(opendir)(Path(path));
+}
 EXPORT dirent* readdir(DIR* dir) { return as_node(dir, USIW_REAL(readdir)(dir)); }
 EXPORT dirent64* readdir64(DIR* dir) { return as_node(dir, USIW_REAL(readdir64)(dir)); }
 

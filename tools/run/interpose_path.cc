@@ -7,12 +7,15 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstring>
 
 #include "base/quiet_thread.h"
 #include "emulated_path.h"
@@ -28,6 +31,17 @@ void make_nonblocking(int fd) {
   USIW_REAL(fcntl)(fd, F_SETFL, USIW_REAL(fcntl)(fd, F_GETFL) | O_NONBLOCK);
 }
 
+/// Says on stderr, once, if this process is forbidden what every device file is made of.
+void explain_if_forbidden() {
+  static std::atomic<bool> done;
+  const int memory = memfd_create("usiw-run", MFD_CLOEXEC), error = errno;
+  if (memory >= 0) USIW_REAL(close)(memory);
+  if (memory >= 0 || error == EMFILE || error == ENFILE || done.exchange(true)) return;
+  fprintf(stderr,
+          "usiw-run: cannot open the RDMA device: memfd_create: %s; allow memfd_create(2) in the seccomp profile\n",
+          strerror(error));
+}
+
 /// open(2), which @p real does for all but device nodes.
 template <typename Real>
 int open_path(int dir, const char* path, int flags, Real real) {
@@ -39,6 +53,7 @@ int open_path(int dir, const char* path, int flags, Real real) {
   const int fd = node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
   if (fd >= 0 && (flags & O_NONBLOCK) != 0) make_nonblocking(fd);
   if (fd >= 0) return fd;
+  explain_if_forbidden();
   errno = -fd;
   return -1;
 }

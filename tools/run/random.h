@@ -3,18 +3,24 @@
 #ifndef USIW_RUN_RANDOM_H
 #define USIW_RUN_RANDOM_H
 
-#include <sys/random.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+
+#include "base/random_bytes.h"
 
 namespace usiw::run {
 
-/// Not to be guessed: initial PSNs and STag keys are made of it.
+/// Not to be guessed: initial PSNs and STag keys are made of it. Ends the process where there are no random numbers,
+/// because a guessed one would let others into its connections.
 inline uint32_t random_u32() {
   uint32_t value = 0;
-  while (getrandom(&value, sizeof value, 0) != sizeof value) {
-  }
-  return value;
+  if (random_bytes(&value, sizeof value)) return value;
+  fputs("usiw-run: no random numbers: getrandom(2) is forbidden and /dev/urandom cannot be read; allow one of them in "
+        "the seccomp profile or the container\n",
+        stderr);
+  _exit(126);
 }
 
 }  // namespace usiw::run

@@ -5,8 +5,8 @@
 /// A tree of small files in a directory for temporary files holds what these directories hold on a host with the
 /// module. Calls that name a path below them get the path of the same place in the tree. So every descriptor, directory
 /// stream and working directory that follows is an ordinary one, and relative paths need nothing more. Two kinds of
-/// answer still need this library: a device node is an empty file in the tree, which the program must see as a character
-/// device; and getcwd(2) must give the name that the program knows.
+/// answer still need this library: a device node is an empty file in the tree, which the program must see as a
+/// character device; and getcwd(2) must give the name that the program knows.
 #ifndef USIW_RUN_SYSFS_H
 #define USIW_RUN_SYSFS_H
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "static_verbs.h"
+
+#include <link.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace usiw::run {
+namespace {
+
+/// A setting that every libibverbs reads, and other code does not.
+constexpr char kSetting[] = "RDMAV_ALLOW_DISASSOC_DESTROY";
+
+struct Search {
+  uintptr_t caller;
+  bool shared;        ///< a libibverbs.so is loaded, too
+  const char* holder; ///< the object with the caller, if it has libibverbs in it
+};
+
+/// Of the object's read-only segments.
+bool has_text(const dl_phdr_info& object, const char* text, size_t len) {
+  for (int i = 0; i < object.dlpi_phnum; i++) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    if (part.p_type == PT_LOAD && (part.p_flags & PF_R) != 0 && (part.p_flags & PF_W) == 0 &&
+        memmem(reinterpret_cast<const void*>(object.dlpi_addr + part.p_vaddr), part.p_filesz, text, len) != nullptr)
+      return true;
+  }
+  return false;
+}
+
+bool has_address(const dl_phdr_info& object, uintptr_t address) {
+  for (int i = 0; i < object.dlpi_phnum; i++) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    if (part.p_type == PT_LOAD && address - object.dlpi_addr - part.p_vaddr < part.p_memsz) return true;
+  }
+  return false;
+}
+
+int look_at(dl_phdr_info* object, size_t, void* arg) {
+  auto& search = *static_cast<Search*>(arg);
+  if (strstr(object->dlpi_name, "libibverbs.so") != nullptr) {
+    search.shared = true;
+    return 1;
+  }
+  if (has_address(*object, search.caller) && has_text(*object, kSetting, sizeof kSetting))
+    search.holder = *object->dlpi_name != '\0' ? object->dlpi_name : program_invocation_name;
+  return 0;
+}
+
+}  // namespace
+
+void warn_if_static_verbs(const void* caller) {
+  static std::atomic<bool> done;
+  Search search{reinterpret_cast<uintptr_t>(caller), false, nullptr};
+  dl_iterate_phdr(look_at, &search);
+  if (search.shared || search.holder == nullptr || done.exchange(true)) return;
+  fprintf(stderr,
+          "usiw-run: %s has libibverbs.a in it, which cannot load usiw's provider: it finds no RDMA device; link it "
+          "with the shared libibverbs (-libverbs)\n",
+          search.holder);
+}
+
+}  // namespace usiw::run

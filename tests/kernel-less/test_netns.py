@@ -107,6 +107,7 @@ def test_auto_without_the_right(traffic):
 
 def test_check_says_which_way(usiw_run, other_host):
     as_root = usiw_run(["true"], ["--check"]).expect(0)
+    assert "a connection by raw packets works" in as_root
     assert "by va " in as_root and "raw packets, to" in as_root
     without = Proc([*NO_NET_RAW, usiw_run.path, "--check"]).expect(0)
     assert "raw packets, to" not in without and "UDP sockets, to all other hosts: raw packets need CAP_NET_RAW" in without

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -26,6 +27,52 @@ def test_check(usiw_run):
     labels = {line.split("  ")[0] for line in out.splitlines()}
     assert {"library", "provider", "device", "address", "this host", "elsewhere", "descriptors"} <= labels
     assert "works here" in out.splitlines()[-1]
+
+
+def test_check_connects_by_each_port(usiw_run):
+    """Of those that it promises."""
+    works = {f"tried        a connection by {port} works" for port in ("shared memory", "UDP sockets")}
+    assert works == {line for line in usiw_run([], ["--check"]).expect(0).splitlines() if line.startswith("tried")}
+    works = {line for line in usiw_run([], ["--port", "socket", "--check"]).expect(0).splitlines() if "tried" in line}
+    assert works == {"tried        a connection by UDP sockets works"}
+
+
+def test_check_where_lo_is_down(usiw_run):
+    out = procs.Proc(["unshare", "--net", usiw_run.path, "--check"]).expect(1)
+    assert "lo is down" in out and "ip link set lo up" in out and "fix the problem" in out
+
+
+def test_check_of_a_provider_for_another_rdma_core(usiw_run, tmp_path):
+    """One that asks libibverbs for what it does not have."""
+    for folder in ("run", "provider"):
+        (tmp_path / folder).mkdir()
+    for name in ("usiw-run", "libusiw-run.so"):
+        shutil.copy(pathlib.Path(usiw_run.path).parent / name, tmp_path / "run")
+    (tmp_path / "p.c").write_text("void verbs_register_driver_99(void);\n"
+                                  "void *driver(void) { return (void *)verbs_register_driver_99; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "provider/libusiw-rdmav34.so", tmp_path / "p.c"],
+                   check=True)
+    out = procs.Proc([tmp_path / "run/usiw-run", "--check"]).expect(1)
+    assert "does not fit this host's rdma-core" in out and "verbs_register_driver_99" in out
+
+
+def test_check_where_nothing_arrives(usiw_run):
+    """It says so in bounded time."""
+    drop = ("ip link set lo up && nft add table inet t && "
+            "nft 'add chain inet t in { type filter hook input priority 0; }' && "
+            "nft add rule inet t in meta l4proto udp drop && exec \"$@\"")
+    check = [usiw_run.path, "--port", "socket", "--check"]
+    out = procs.Proc(["unshare", "--net", "sh", "-c", drop, "sh", *check]).expect(1, 20)
+    assert "a connection by UDP sockets failed: " in out and "fix the problem" in out
+
+
+def test_check_warns_of_small_buffers(usiw_run):
+    """Where sockets may not have 8 MiB, as with Debian's default."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        small = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 16 << 20
+    out = usiw_run([], ["--check"]).expect(0)
+    assert ("net.core.rmem_max is small" in out and "net.core.rmem_max=8388608" in out) == small
 
 
 def test_check_says_what_is_wrong(usiw_run):

@@ -2,20 +2,24 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <net/if.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <cstring>
 
 #include "host.h"
 #include "port/permitted.h"
 #include "scratch.h"
 #include "settings.h"
+#include "try_connection.h"
 
 namespace usiw::run {
 namespace {
@@ -31,12 +35,6 @@ std::string own_path() {
   if (n > 0) return std::string(buf, static_cast<size_t>(n));
   const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   return executed != nullptr && realpath(executed, buf) != nullptr ? buf : "";
-}
-
-long read_number(const char* path) {
-  long value = 0;
-  std::ifstream(path) >> value;
-  return value;
 }
 
 void line(const std::string& what, const std::string& value) { printf("%-12s %s\n", what.c_str(), value.c_str()); }
@@ -74,7 +72,80 @@ void print_ways() {
   }
 }
 
+/// Why the provider cannot be used with the libibverbs of this host; empty: it can.
+std::string misfit(const std::string& provider) {
+  if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr && dlopen(provider.c_str(), RTLD_NOW) != nullptr)
+    return {};
+  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() +
+         "; build usiw here (make provider), for rdma-core 33 to 55";
+}
+
+bool is_up(const char* interface) {
+  ifreq req{};
+  strncpy(req.ifr_name, interface, sizeof req.ifr_name - 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool up = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
+  close(fd);
+  return up;
+}
+
+/// What a socket that asks for as much as the data sockets do gets, in bytes.
+int receive_buffer(int wanted) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
+  int got = 0;
+  socklen_t len = sizeof got;
+  getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
+  close(fd);
+  return got / 2;  // the kernel doubles it, for its own part
+}
+
+/// Connects by each port that is promised here. Empty, or what is wrong.
+std::string try_ports(const Parts& parts) {
+  if (!is_up("lo")) return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
+  Endpoint v4;
+  const bool has_v4 = parse_address("127.0.0.1", v4) && is_own_address(v4);
+  const std::string address = !settings().address.empty() ? settings().address : has_v4 ? "127.0.0.1" : "::1";
+  struct Port {
+    PortKind kind;
+    const char* name;
+    bool promised;
+  };
+  const Port ports[] = {{PortKind::kShm, "shared memory", settings().port != PortWish::kSocket},
+                        {PortKind::kSocket, "UDP sockets", true},
+                        {PortKind::kPacket, "raw packets", no_packets().empty()}};
+  std::string wrong;
+  for (const Port& port : ports) {
+    if (!port.promised) continue;
+    const Tried tried = try_connection(parts, port.kind, address);
+    const std::string name = port.name;
+    if (tried.outcome == Tried::kFails)
+      wrong += (wrong.empty() ? "" : "; ") + ("a connection by " + name + " failed: " + tried.why);
+    else
+      line("tried", tried.outcome == Tried::kWorks ? "a connection by " + name + " works"
+                                                   : "no connection by " + name + ", for want of " + tried.why);
+  }
+  return wrong;
+}
+
 }  // namespace
+
+/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
+/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
+static void preload(const std::string& library) {
+  const char* others = getenv("LD_PRELOAD");
+  std::string value = library;
+  if (others != nullptr && *others != '\0')
+    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
+  setenv("LD_PRELOAD", value.c_str(), 1);
+}
+
+void set_environment(const Parts& parts) {
+  setenv(kWatcherVariable, parts.self.c_str(), 1);
+  if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
+  preload(parts.library);
+}
 
 Parts find_parts() {
   Parts p;
@@ -125,12 +196,14 @@ int check(const Parts& parts) {
   line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
   print_ways();
   line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs up to four");
-  long rmem = read_number("/proc/sys/net/core/rmem_max");
-  constexpr long kGoodBuffer = 8 << 20;
-  line("buffers", std::to_string(rmem / 1024) + " KiB per socket" +
-                      (rmem < kGoodBuffer && geteuid() != 0
-                           ? "; more is faster: sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608"
-                           : ""));
+  constexpr int kGoodBuffer = 8 << 20;
+  const int buffer = receive_buffer(kGoodBuffer);
+  line("buffers", std::to_string(buffer / 1024) + " KiB per socket");
+  if (buffer < kGoodBuffer)
+    line("warning", "net.core.rmem_max is small, so sockets of servers with many connections lose datagrams; as root: "
+                    "sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608");
+  if (good && wrong.empty()) wrong = misfit(parts.provider);
+  if (good && wrong.empty()) wrong = try_ports(parts);
   if (!parts.missing.empty()) line("problem", parts.missing);
   if (!wrong.empty()) line("problem", wrong);
   good = good && wrong.empty();

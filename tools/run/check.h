@@ -20,7 +20,10 @@ struct Parts {
 Parts find_parts();
 /// Empty, or what is wrong with the settings on this host, in one line.
 std::string check_settings();
-/// `--check`: a line about each thing. 0, or 1 if programs cannot be run.
+/// For a program that is about to be executed: what to preload, and the provider.
+void set_environment(const Parts& parts);
+/// `--check`: a line about each thing, of which the last says whether programs can be run. Opens the device and
+/// connects by each port that it promises. 0, or 1 if programs cannot be run or a port does not work.
 int check(const Parts& parts);
 
 }  // namespace usiw::run

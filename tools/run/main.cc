@@ -16,6 +16,7 @@
 #include "program.h"
 #include "scratch.h"
 #include "settings.h"
+#include "try_connection.h"
 #include "uapi/usiw_abi.h"
 #include "watch_table.h"
 
@@ -41,16 +42,6 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
-/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
-void preload(const std::string& library) {
-  const char* others = getenv("LD_PRELOAD");
-  std::string value = library;
-  if (others != nullptr && *others != '\0')
-    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
-  setenv("LD_PRELOAD", value.c_str(), 1);
-}
-
 /// As with the module, unless --port says otherwise. The provider gets what usiw-run makes of it, connection by
 /// connection, and no wish of its own. Empty, or what is wrong.
 std::string take_port_wish() {
@@ -68,6 +59,7 @@ std::string take_port_wish() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], kWatchArgument) == 0) return watcher_main();
+  if (argc == 4 && strcmp(argv[1], kTryArgument) == 0) return try_connection_main(argv[2], argv[3]);
   Options options;
   if (std::string wrong = parse(argc, argv, options); !wrong.empty()) return fail(kUsage, wrong);
   if (options.help) {
@@ -92,9 +84,7 @@ int main(int argc, char** argv) {
   }
   if (std::string reason = why_not(path); !reason.empty()) return fail(kNotRunnable, reason);
 
-  setenv(kWatcherVariable, parts.self.c_str(), 1);
-  if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
-  preload(parts.library);
+  set_environment(parts);
   raise_descriptor_limit();
   remove_unused_trees();
   execv(path, options.program);

@@ -60,7 +60,7 @@ const char* usage() {
          "       usiw-run --check\n"
          "Runs a program that uses RDMA verbs or rdma_cm without any RDMA support of the kernel.\n"
          "\n"
-         "  --check            say what is here, what would be used, and what is missing\n"
+         "  --check            say what is here, what would be used, and what is missing; connect by each port\n"
          "  --device NAME      name of the RDMA device that the program sees (usiw0)\n"
          "  --address ADDR     source address of connections whose source the program leaves open\n"
          "  --port KIND        how data goes: auto (the default), by shared memory to this user's processes on this\n"

@@ -443,7 +443,7 @@ int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 /* usiw_cq.c */
 int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct usiw_create_cq_arg *arg);
-int usiw_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata);
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
@@ -460,7 +460,7 @@ void usiw_srq_limit_reached(struct usiw_srq *srq);
 
 /* usiw_mr.c */
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
-			       struct ib_udata *udata);
+			       USIW_DMAH_ARG struct ib_udata *udata);
 struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				 int access, struct ib_pd *ibpd, struct ib_udata *udata);
 struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access);

@@ -46,7 +46,7 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
  * The provider moves what its ring holds, before or behind this: only it knows how much that is.
  * Two calls at a time are possible; the last number counts.
  */
-int usiw_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata)
 {
 	if (!udata)
 		return -EOPNOTSUPP;

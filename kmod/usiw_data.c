@@ -151,7 +151,7 @@ static const struct proto_ops usiw_data_ops4 = {
 	.socketpair = sock_no_socketpair,
 	.accept = sock_no_accept,
 	.getname = inet_getname,
-	.poll = udp_poll,
+	.poll = usiw_udp_poll,
 	.ioctl = sock_no_ioctl,
 	.gettstamp = sock_gettstamp,
 	.listen = sock_no_listen,
@@ -173,7 +173,7 @@ static const struct proto_ops usiw_data_ops6 = {
 	.socketpair = sock_no_socketpair,
 	.accept = sock_no_accept,
 	.getname = inet6_getname,
-	.poll = udp_poll,
+	.poll = usiw_udp_poll,
 	.ioctl = sock_no_ioctl,
 	.gettstamp = sock_gettstamp,
 	.listen = sock_no_listen,
@@ -320,7 +320,7 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 		return ret;
 	usiw_addr_to_sockaddr(&sa, &conn->tuple.remote, conn->tuple.remote_port, conn->tuple.scope);
 	len = ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	return kernel_connect(sock, (struct sockaddr *)&sa, len, 0);
+	return kernel_connect(sock, (void *)&sa, len, 0);
 }
 
 /* A socket of the process's, as if it had called socket(2) in the connection's namespace. */
@@ -353,7 +353,7 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 	if (ret)
 		return ERR_PTR(ret);
 	/* First of all: nothing of a handshake may get into the process's queue. */
-	setup_udp_tunnel_sock(conn->net, sock, &cfg);
+	usiw_setup_udp_tunnel_sock(conn->net, sock, &cfg);
 	ret = usiw_data_connect(conn, sock);
 	if (ret) {
 		rcu_assign_sk_user_data(sock->sk, NULL);

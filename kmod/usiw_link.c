@@ -247,7 +247,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.query_srq = usiw_query_srq,
 	.reg_user_mr = usiw_reg_user_mr,
 	.req_notify_cq = usiw_req_notify_cq,
-	.resize_cq = usiw_resize_cq,
+	.usiw_op_resize_cq = usiw_resize_cq,
 	.rereg_user_mr = usiw_rereg_user_mr,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, usiw_cq, ibcq),

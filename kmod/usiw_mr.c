@@ -101,7 +101,7 @@ static int usiw_check_mr(u64 start, u64 length, int access)
 }
 
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
-			       struct ib_udata *udata)
+			       USIW_DMAH_ARG struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibpd->device);
 	struct usiw_mr *mr;

@@ -25,7 +25,6 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 	struct flowi4 fl4 = {
 		.saddr = tuple->local.s6_addr32[3],
 		.daddr = tuple->remote.s6_addr32[3],
-		.flowi4_tos = sender->tos & IPTOS_TOS_MASK & ~INET_ECN_MASK,
 		.flowi4_uid = sender->uid,
 		.flowi4_proto = IPPROTO_UDP,
 		.fl4_sport = tuple->local_port,
@@ -33,6 +32,7 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 	};
 	struct rtable *rt;
 
+	usiw_flowi4_set_tos(&fl4, sender->tos);
 	rt = __ip_route_output_key(net, &fl4);
 	if (IS_ERR(rt))
 		return ERR_CAST(rt);

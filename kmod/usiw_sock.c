@@ -89,12 +89,12 @@ static int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr 
 	if (ipv4) {
 		if (!ipv6_addr_any(addr))
 			sin.sin_addr.s_addr = addr->s6_addr32[3];
-		return kernel_bind(sock, (struct sockaddr *)&sin, sizeof(sin));
+		return kernel_bind(sock, (void *)&sin, sizeof(sin));
 	}
 	ret = ip6_sock_set_v6only(sock->sk);
 	if (ret)
 		return ret;
-	return kernel_bind(sock, (struct sockaddr *)&sin6, sizeof(sin6));
+	return kernel_bind(sock, (void *)&sin6, sizeof(sin6));
 }
 
 /*
@@ -155,7 +155,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 		.encap_err_rcv = usiw_sock_err_rcv,
 	};
 
-	setup_udp_tunnel_sock(us->net, sock, &cfg);
+	usiw_setup_udp_tunnel_sock(us->net, sock, &cfg);
 	down_write(&us->sem);
 	us->sock[ipv4] = sock;
 	up_write(&us->sem);

@@ -256,7 +256,9 @@ int mock_queued(const struct socket* sock) { return socket_of(sock->sk)->queued;
 
 int inet_getname(struct socket*, struct sockaddr*, int) { return 0; }
 int inet6_getname(struct socket*, struct sockaddr*, int) { return 0; }
-__poll_t udp_poll(struct file*, struct socket*, struct poll_table_struct*) { return 0; }
+const struct proto_ops inet_dgram_ops = {.poll = [](struct file*, struct socket*, struct poll_table_struct*) -> __poll_t {
+  return 0;
+}};
 int sock_no_bind(struct socket*, struct sockaddr*, int) { return -EOPNOTSUPP; }
 int sock_no_connect(struct socket*, struct sockaddr*, int, int) { return -EOPNOTSUPP; }
 int sock_no_socketpair(struct socket*, struct socket*) { return -EOPNOTSUPP; }

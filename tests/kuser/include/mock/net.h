@@ -542,7 +542,7 @@ int inet_release(struct socket *sock);
 int inet6_release(struct socket *sock);
 int inet_getname(struct socket *sock, struct sockaddr *addr, int peer);
 int inet6_getname(struct socket *sock, struct sockaddr *addr, int peer);
-__poll_t udp_poll(struct file *file, struct socket *sock, struct poll_table_struct *wait);
+extern const struct proto_ops inet_dgram_ops;	/* poll only */
 int sock_no_bind(struct socket *sock, struct sockaddr *addr, int len);
 int sock_no_connect(struct socket *sock, struct sockaddr *addr, int len, int flags);
 int sock_no_socketpair(struct socket *one, struct socket *other);

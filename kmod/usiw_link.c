@@ -31,7 +31,8 @@ static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata)
 {
-	if (udata->inlen || udata->outlen)
+	/* The core itself passes an empty udata up to 6.12, and none in 7.2. */
+	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));

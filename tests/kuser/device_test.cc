@@ -29,6 +29,14 @@ TEST_F(Device, query_device__limits) {
   EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);
 }
 
+/// The core asks for itself: up to 6.12 with an empty udata, later with none.
+TEST_F(Device, query_device__without_udata) {
+  ib_device* dev = mock_device("eth0");
+  ib_device_attr attr;
+  EXPECT_EQ(dev->ops->query_device(dev, &attr, nullptr), 0);
+  EXPECT_EQ(attr.max_qp, USIW_MAX_QP);
+}
+
 TEST_F(Device, query_port__follows_the_netdev) {
   ib_device* dev = mock_device("eth0");
   ib_port_attr attr;

@@ -234,9 +234,46 @@ struct usiw_pd {
 	struct ib_pd ibpd;
 };
 
+/*
+ * Events that may be unread at a time: of completion of a CQ, and of the limit of an SRQ. More than
+ * one, for programs that arm a queue several times and expect as many events. Of each type of a QP's
+ * events, and of a CQ's overrun, there is one.
+ */
+#define USIW_UNREAD_MOST	4
+
+/* Events of an object that may be unread at a time, of all types: six of a QP. */
+#define USIW_UNREAD_ROOM	8
+
+/**
+ * struct usiw_unread - events of an object that its process has not read; see usiw_unread.c
+ * @lock:	guards all below; the event is raised under it
+ * @records:	uverbs' list of them; NULL: not known, and no event is left out
+ * @reported:	how many have been read since the object was made, as uverbs counts
+ * @base:	what @reported was when the module looked last
+ * @n:		how many are unread, as of then
+ * @types:	of these, the oldest first
+ */
+struct usiw_unread {
+	spinlock_t lock;
+	const struct list_head *records;
+	const u32 *reported;
+	u32 base;
+	u8 n;
+	u8 types[USIW_UNREAD_ROOM];
+};
+
+/**
+ * struct usiw_cq - completion queue
+ * @ibcq:	the core's part of it
+ * @cqn:	its number
+ * @completions: events of completion that are unread
+ * @async:	other events that are unread
+ */
 struct usiw_cq {
 	struct ib_cq ibcq;
 	u32 cqn;
+	struct usiw_unread completions;
+	struct usiw_unread async;
 };
 
 /**
@@ -245,12 +282,14 @@ struct usiw_cq {
  * @max_wr:	as asked for
  * @max_sge:	likewise
  * @limit:	as modify_srq set it; 0: it has been reached, or nobody wants to hear of it
+ * @async:	its events that are unread
  */
 struct usiw_srq {
 	struct ib_srq ibsrq;
 	u32 max_wr;
 	u32 max_sge;
 	u32 limit;
+	struct usiw_unread async;
 };
 
 /* What an STag names: a region or a window. */
@@ -293,6 +332,7 @@ struct usiw_mw {
  * @kref:	references of @conn and of who looks at it. iw_cm has none
  * @free:	completes with the last of them
  * @counters:	its page is a struct usiw_qp_stats
+ * @async:	its events that are unread
  * @lock:	guards all below it
  * @conn:	its connection, until RELEASE
  * @state:	as modify_qp and the connection leave it, enum usiw_qp_state
@@ -310,6 +350,7 @@ struct usiw_qp {
 	struct kref kref;
 	struct completion free;
 	struct usiw_counters counters;
+	struct usiw_unread async;
 
 	spinlock_t lock;
 	struct usiw_conn *conn;
@@ -440,6 +481,12 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *entry);
 int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 
+/* usiw_unread.c */
+void usiw_unread_init_completions(struct usiw_unread *unread, const void *uobject);
+void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject);
+void usiw_unread_raise(struct usiw_unread *unread, u8 type, unsigned int most,
+		       void (*raise)(void *arg), void *arg);
+
 /* usiw_cq.c */
 int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct usiw_create_cq_arg *arg);
@@ -447,6 +494,8 @@ int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *uda
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+void usiw_cq_completion_event(struct usiw_cq *cq);
+void usiw_cq_overrun(struct usiw_cq *cq);
 
 /* usiw_srq.c */
 int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata);

@@ -34,6 +34,8 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (cqn < 0)
 		return -ENOMEM;
 	cq->cqn = cqn;
+	usiw_unread_init_completions(&cq->completions, ibcq->uobject);
+	usiw_unread_init_async(&cq->async, ibcq->uobject);
 	ibcq->cqe = attr->cqe;
 	resp.cqn = cqn;
 	ret = usiw_write_response(udata, &resp, sizeof(resp));
@@ -76,4 +78,40 @@ int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
 	return -EOPNOTSUPP;
+}
+
+static void usiw_cq_raise_completion(void *arg)
+{
+	struct ib_cq *ibcq = arg;
+
+	ibcq->comp_handler(ibcq, ibcq->cq_context);
+}
+
+/* Wakes a reader of the completion channel. The caller holds the user's handle of the CQ. */
+void usiw_cq_completion_event(struct usiw_cq *cq)
+{
+	if (cq->ibcq.comp_handler)
+		usiw_unread_raise(&cq->completions, 0, USIW_UNREAD_MOST, usiw_cq_raise_completion,
+				  &cq->ibcq);
+}
+
+static void usiw_cq_raise_async(void *arg)
+{
+	struct ib_event *event = arg;
+	struct ib_cq *ibcq = event->element.cq;
+
+	ibcq->event_handler(event, ibcq->cq_context);
+}
+
+/* The ring of the CQ was full. The caller holds the user's handle of the CQ. */
+void usiw_cq_overrun(struct usiw_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.element.cq = &cq->ibcq,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	if (cq->ibcq.event_handler)
+		usiw_unread_raise(&cq->async, event.event, 1, usiw_cq_raise_async, &event);
 }

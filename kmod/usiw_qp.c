@@ -67,6 +67,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	kref_init(&qp->kref);
 	init_completion(&qp->free);
 	spin_lock_init(&qp->lock);
+	usiw_unread_init_async(&qp->async, ibqp->uobject);
 
 	ret = usiw_counters_alloc(qp->uctx, &qp->counters);
 	if (ret)
@@ -354,6 +355,14 @@ void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
 	spin_unlock(&qp->lock);
 }
 
+static void usiw_qp_raise(void *arg)
+{
+	struct ib_event *event = arg;
+	struct ib_qp *ibqp = event->element.qp;
+
+	ibqp->event_handler(event, ibqp->qp_context);
+}
+
 /* The caller holds the user's handle of the QP, so that it is not being destroyed. */
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 {
@@ -364,7 +373,7 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 	};
 
 	if (qp->ibqp.event_handler)
-		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+		usiw_unread_raise(&qp->async, type, 1, usiw_qp_raise, &event);
 }
 
 /*

@@ -34,6 +34,7 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 	srq->max_wr = attr->attr.max_wr;
 	srq->max_sge = attr->attr.max_sge;
 	srq->limit = 0;		/* verbs: of no meaning until modify_srq */
+	usiw_unread_init_async(&srq->async, ibsrq->uobject);
 	return 0;
 }
 
@@ -84,6 +85,14 @@ int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
+static void usiw_srq_raise(void *arg)
+{
+	struct ib_event *event = arg;
+	struct ib_srq *ibsrq = event->element.srq;
+
+	ibsrq->event_handler(event, ibsrq->srq_context);
+}
+
 /* The caller holds the user's handle of the SRQ, so that it is not being destroyed. */
 void usiw_srq_limit_reached(struct usiw_srq *srq)
 {
@@ -95,5 +104,6 @@ void usiw_srq_limit_reached(struct usiw_srq *srq)
 
 	WRITE_ONCE(srq->limit, 0);
 	if (srq->ibsrq.event_handler)
-		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+		usiw_unread_raise(&srq->async, event.event, USIW_UNREAD_MOST, usiw_srq_raise,
+				  &event);
 }

@@ -29,11 +29,6 @@ static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_re
 static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_cq *ibcq = uverbs_attr_get_obj(attrs, USIW_ATTR_CQ_EVENT_HANDLE);
-	struct ib_event event = {
-		.device = ibcq->device,
-		.element.cq = ibcq,
-		.event = IB_EVENT_CQ_ERR,
-	};
 	u32 kind;
 	int ret;
 
@@ -42,12 +37,10 @@ static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs
 		return ret;
 	switch (kind) {
 	case USIW_CQ_COMPLETION:
-		if (ibcq->comp_handler)
-			ibcq->comp_handler(ibcq, ibcq->cq_context);
+		usiw_cq_completion_event(to_usiw_cq(ibcq));
 		return 0;
 	case USIW_CQ_OVERRUN:
-		if (ibcq->event_handler)
-			ibcq->event_handler(&event, ibcq->cq_context);
+		usiw_cq_overrun(to_usiw_cq(ibcq));
 		return 0;
 	default:
 		return -EINVAL;

@@ -180,6 +180,7 @@ class World final : public Kuser {
     const auto* ops = evil_->device->ops;
     auto* cq = static_cast<ib_cq*>(calloc(1, ops->size_ib_cq));
     cq->device = evil_->device;
+    cq->uobject = mock_ucq_object(&cq->mock_uobject);
     if (in_.flag()) {
       cq->comp_handler = [](ib_cq*, void*) {};
       cq->event_handler = [](ib_event*, void*) {};
@@ -217,6 +218,7 @@ class World final : public Kuser {
     const auto* ops = evil_->device->ops;
     auto* qp = static_cast<ib_qp*>(calloc(1, ops->size_ib_qp));
     qp->device = evil_->device;
+    qp->uobject = mock_ucq_object(&qp->mock_uobject);
     qp->qp_type = attr.qp_type;
     qp->srq = attr.srq;
     qp->send_cq = qp->recv_cq = attr.send_cq;
@@ -362,6 +364,7 @@ class World final : public Kuser {
     const auto* ops = evil_->device->ops;
     auto* srq = static_cast<ib_srq*>(calloc(1, ops->size_ib_srq));
     srq->device = evil_->device;
+    srq->uobject = mock_ucq_object(&srq->mock_uobject);
     if (in_.flag()) srq->event_handler = [](ib_event*, void*) {};
     if (errno_of(ops->create_srq(srq, &attr, &udata)) == 0)
       srqs_.push_back(srq);

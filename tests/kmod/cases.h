@@ -32,6 +32,7 @@ void test_handed_over(void);
 void test_closed_under_way(void);
 void test_fork_shares(void);
 void test_any_ioctl(void);
+void test_unread_events(void);
 
 /* connections.c */
 void test_connect(void);

@@ -278,3 +278,104 @@ void test_any_ioctl(void)
 	dev_close(&dev);
 	check_ends();
 }
+
+/* ---- Events raised for ever, and read late or never ---- */
+
+#define GROUP	"/sys/fs/cgroup/usiw-unread"
+
+static long slab_kb(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kb = -1;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "Slab: %ld kB", &kb) == 1)
+			break;
+	fclose(f);
+	CHECK(kb > 0);
+	return kb;
+}
+
+/* How many records a descriptor has now; all of them are read. */
+static int records_in(int fd, size_t size)
+{
+	uint8_t record[16];
+	int n = 0;
+
+	CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	while (read(fd, record, size) == (ssize_t)size)
+		n++;
+	CHECK_EQ(errno, EAGAIN);
+	CHECK_EQ(fcntl(fd, F_SETFL, 0), 0);
+	return n;
+}
+
+static void *read_one(void *arg)
+{
+	uint64_t desc;
+
+	return (void *)(intptr_t)read(*(int *)arg, &desc, sizeof(desc));
+}
+
+/* A reader that waits gets the next event, whatever was raised and left out before. */
+static void check_reader_wakes(struct dev *dev, int raised_before)
+{
+	pthread_t reader;
+	void *got;
+
+	CHECK_EQ(pthread_create(&reader, NULL, read_one, &dev->comp_fd), 0);
+	if (!raised_before) {
+		usleep(20000);
+		CHECK_EQ(cq_event(dev, dev->cq, USIW_CQ_COMPLETION), 0);
+	}
+	pthread_join(reader, &got);
+	CHECK_EQ((intptr_t)got, 8);
+}
+
+static void raise_for_ever(void)
+{
+	long before;
+	struct dev dev;
+	struct qp qp;
+
+	CHECK_EQ(dev_open(&dev, a_dev), 0);
+	CHECK_EQ(create_qp(&dev, &qp), 0);
+	before = slab_kb();
+	for (int i = 0; i < 60000; i++) {
+		CHECK_EQ(cq_event(&dev, dev.cq, USIW_CQ_COMPLETION), 0);
+		CHECK_EQ(cq_event(&dev, dev.cq, USIW_CQ_OVERRUN), 0);
+		CHECK_EQ(qp_report(&qp, USIW_REPORT_ASYNC, 0, 0, 1 + i % 5), 0);
+	}
+	/* Without a bound: 180,000 records of 64 bytes, 11.5 MB. */
+	CHECK(slab_kb() - before < 3000);
+	check_reader_wakes(&dev, 1);
+	CHECK_EQ(records_in(dev.comp_fd, 8), 3);
+	CHECK_EQ(records_in(dev.async_fd, 16), 1 + 5);
+	for (int i = 0; i < 20; i++)
+		check_reader_wakes(&dev, 0);
+	CHECK_EQ(records_in(dev.comp_fd, 8), 0);
+	CHECK_EQ(destroy_qp(&qp), 0);
+	dev_close(&dev);
+	_exit(0);
+}
+
+/* The limit of the group does not stop it: what uverbs allocates for events is charged to nobody. */
+void test_unread_events(void)
+{
+	int status;
+	pid_t child;
+
+	sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control && "
+	   "mkdir %s && echo 16M >%s/memory.max", GROUP, GROUP);
+	child = fork();
+	if (!child) {
+		sh("echo %d >%s/cgroup.procs", (int)getpid(), GROUP);
+		raise_for_ever();
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	sh("until rmdir %s; do sleep 0.1; done", GROUP);
+	CHECK_EQ(status, 0);
+	check_ends();
+}

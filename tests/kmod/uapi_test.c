@@ -40,6 +40,7 @@ static const struct {
 	{ "closed_under_way", test_closed_under_way },
 	{ "fork_shares", test_fork_shares },
 	{ "any_ioctl", test_any_ioctl },
+	{ "unread_events", test_unread_events },
 	{ "connect", test_connect },
 	{ "reject", test_reject },
 	{ "silence", test_silence },

@@ -99,10 +99,17 @@ int Process::create_cq() {
   udata = {&req, &resp, sizeof(req), sizeof(resp), ibuc};
   ibcq = static_cast<ib_cq*>(calloc(1, device->ops->size_ib_cq));
   ibcq->device = device;
+  ibcq->uobject = mock_ucq_object(&ibcq->mock_uobject);
   ibcq->cq_context = this;
-  ibcq->comp_handler = [](ib_cq*, void* p) { static_cast<Process*>(p)->completions++; };
+  ibcq->comp_handler = [](ib_cq* cq, void* p) {
+    auto* process = static_cast<Process*>(p);
+    process->completions++;
+    process->on_event(cq->uobject->comp_list, cq->uobject->comp_events_reported, {});
+  };
   ibcq->event_handler = [](ib_event* event, void* p) {
+    auto& object = event->element.cq->uobject->uevent;
     static_cast<Process*>(p)->async_events.push_back(event->event);
+    static_cast<Process*>(p)->on_event(object.event_list, object.events_reported, event->event);
   };
 #if USIW_MOCK_KERNEL >= 611
   const int ret = device->ops->create_cq(ibcq, &attr, &attrs);
@@ -128,11 +135,14 @@ int Process::create_qp() {
   attr.cap = {16, 16, 1, 1, 0};
   ibqp = static_cast<ib_qp*>(calloc(1, device->ops->size_ib_qp));
   ibqp->device = device;
+  ibqp->uobject = mock_ucq_object(&ibqp->mock_uobject);
   ibqp->qp_type = IB_QPT_RC;
   ibqp->send_cq = ibqp->recv_cq = ibcq;
   ibqp->qp_context = this;
   ibqp->event_handler = [](ib_event* event, void* p) {
+    auto& object = event->element.qp->uobject->uevent;
     static_cast<Process*>(p)->async_events.push_back(event->event);
+    static_cast<Process*>(p)->on_event(object.event_list, object.events_reported, event->event);
   };
   const int ret = device->ops->create_qp(ibqp, &attr, &udata);
   mock_idle_check("create_qp");
@@ -141,6 +151,25 @@ int Process::create_qp() {
     ibqp = nullptr;
   }
   return ret;
+}
+
+void Process::on_event(list_head& unread, u32& reported, ib_event_type type) {
+  if (reads_events) {
+    reported++;
+    return;
+  }
+  UnreadEvent& event = unread_events_.emplace_back();
+  event.type = type;
+  list_add_tail(&event.node, &unread);
+}
+
+ib_event_type Process::read_event(list_head& unread, u32& reported) {
+  UnreadEvent* event = list_entry(unread.next, UnreadEvent, node);
+  const ib_event_type type = event->type;
+  reported++;
+  list_del(&event->node);
+  unread_events_.remove_if([&](const UnreadEvent& e) { return &e == event; });
+  return type;
 }
 
 int Process::open_all() {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,12 +77,23 @@ class Process {
   ib_qp* ibqp = nullptr;
   int event_fd = -1;
   uint64_t caps = 0;  ///< that it asks for
+  /// Events that the driver has raised, read or not.
   std::vector<ib_event_type> async_events;
   int completions = 0;
+  bool reads_events = true;  ///< each one as soon as it is raised
+  /// uverbs has an event in the list of the object.
+  void on_event(list_head& unread, u32& reported, ib_event_type type);
+  /// It reads the oldest of them.
+  ib_event_type read_event(list_head& unread, u32& reported);
   std::vector<int> data_fds;     ///< that came with CONNECT; closed with the process
   std::vector<usiw_event> seen;  ///< every record read
 
  private:
+  struct UnreadEvent {
+    list_head node;
+    ib_event_type type;
+  };
+  std::list<UnreadEvent> unread_events_;
   bool killed_ = false;
   nsproxy ns_{&init_net};
 };

@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
-FLOORS = [["device", "addr", "mr"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
-          ["follow", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "srq"],
-          ["cq", "restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
+FLOORS = [["device", "addr", "mr", "unread"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
+          ["follow", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "cq", "srq"],
+          ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 
 
 def symbols(path):

@@ -23,6 +23,7 @@ class Qp : public Kuser {
     ib_qp_init_attr attr = wanted;
     auto* qp = static_cast<ib_qp*>(calloc(1, process->device->ops->size_ib_qp));
     qp->device = process->device;
+    qp->uobject = mock_ucq_object(&qp->mock_uobject);
     const int ret = process->device->ops->create_qp(qp, &attr, &udata);
     if (!ret) process->device->ops->destroy_qp(qp, nullptr);
     free(qp);

@@ -23,9 +23,12 @@ class Srq : public Kuser {
     ib_srq_init_attr attr = wanted;
     auto* srq = static_cast<ib_srq*>(calloc(1, ops()->size_ib_srq));
     srq->device = process->device;
+    srq->uobject = mock_ucq_object(&srq->mock_uobject);
     srq->srq_context = process.get();
     srq->event_handler = [](ib_event* event, void* p) {
+      auto& object = event->element.srq->uobject->uevent;
       static_cast<Process*>(p)->async_events.push_back(event->event);
+      static_cast<Process*>(p)->on_event(object.event_list, object.events_reported, event->event);
     };
     const int ret = ops()->create_srq(srq, &attr, user ? &udata : nullptr);
     if (ret)
@@ -152,6 +155,20 @@ TEST_F(Srq, event__limit) {
   EXPECT_EQ(event(srq, USIW_SRQ_LIMIT), 0);
 }
 
+// One who never reads is told a few times; one who reads is told of each limit.
+TEST_F(Srq, event__unread_ones_are_bounded) {
+  ib_srq* srq = make();
+  ASSERT_TRUE(srq);
+  process->reads_events = false;
+  for (int i = 0; i < 1000; i++) EXPECT_EQ(event(srq, USIW_SRQ_LIMIT), 0);
+  EXPECT_EQ(process->async_events.size(), size_t{USIW_UNREAD_MOST});
+  EXPECT_EQ(query(srq).srq_limit, 0u);
+  auto& object = srq->uobject->uevent;
+  EXPECT_EQ(process->read_event(object.event_list, object.events_reported), IB_EVENT_SRQ_LIMIT_REACHED);
+  EXPECT_EQ(event(srq, USIW_SRQ_LIMIT), 0);
+  EXPECT_EQ(process->async_events.size(), USIW_UNREAD_MOST + size_t{1});
+}
+
 TEST_F(Srq, device__limits_are_told) {
   ib_device_attr attr;
   ib_udata none{};
@@ -172,6 +189,7 @@ TEST_F(Srq, qp__has_no_receive_queue_of_its_own) {
   attr.cap = {1, ~0u, 1, ~0u, 0};  // verbs: what is asked of the receive queue is ignored
   auto* qp = static_cast<ib_qp*>(calloc(1, ops()->size_ib_qp));
   qp->device = process->device;
+  qp->uobject = mock_ucq_object(&qp->mock_uobject);
   qp->srq = srq;
   ASSERT_EQ(ops()->create_qp(qp, &attr, &udata), 0);
   ib_qp_attr told;

@@ -49,6 +49,71 @@ TEST_F(Uapi, cq_event__kinds) {
   EXPECT_EQ(client->completions, 1);
 }
 
+// A process that raises events for ever and reads none has a few of them in the kernel. As soon as it reads, the next
+// one is raised: whatever it reads, an event that comes later wakes it again.
+TEST_F(Uapi, cq_event__unread_ones_are_bounded) {
+  client->reads_events = false;
+  ib_ucq_object& object = *client->ibcq->uobject;
+  for (int i = 0; i < 1000; i++) {
+    EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+    EXPECT_EQ(cq_event(USIW_CQ_OVERRUN), 0);
+  }
+  EXPECT_EQ(client->completions, USIW_UNREAD_MOST);
+  EXPECT_EQ(client->async_events.size(), 1u);
+  for (int i = 1; i <= 1000; i++) {
+    client->read_event(object.comp_list, object.comp_events_reported);
+    client->read_event(object.uevent.event_list, object.uevent.events_reported);
+    EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+    EXPECT_EQ(cq_event(USIW_CQ_OVERRUN), 0);
+    EXPECT_EQ(client->completions, USIW_UNREAD_MOST + i);
+    EXPECT_EQ(client->async_events.size(), 1u + i);
+  }
+  while (!list_empty(&object.comp_list)) client->read_event(object.comp_list, object.comp_events_reported);
+  EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+  EXPECT_FALSE(list_empty(&object.comp_list)) << "a reader that waits now";
+}
+
+// An event that uverbs has no memory for, or no channel, is not waited for.
+TEST_F(Uapi, cq_event__that_uverbs_drops_counts_as_read) {
+  client->ibcq->comp_handler = [](ib_cq*, void* p) { static_cast<Process*>(p)->completions++; };
+  for (int i = 0; i < 100; i++) EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+  EXPECT_EQ(client->completions, 100);
+}
+
+// Of each type one, in any order of raising and reading.
+TEST_F(Uapi, qp_report__unread_events_are_bounded) {
+  client->reads_events = false;
+  ib_uevent_object& object = client->ibqp->uobject->uevent;
+  const std::vector types{IB_EVENT_QP_FATAL, IB_EVENT_QP_LAST_WQE_REACHED, IB_EVENT_COMM_EST};
+  for (int i = 0; i < 1000; i++)
+    for (const ib_event_type type : types) EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 0, 0, type), 0);
+  EXPECT_EQ(client->async_events, types);
+  EXPECT_EQ(client->read_event(object.event_list, object.events_reported), IB_EVENT_QP_FATAL);
+  for (const ib_event_type type : types) EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 0, 0, type), 0);
+  EXPECT_EQ(client->async_events.size(), 4u);
+  EXPECT_EQ(client->async_events.back(), IB_EVENT_QP_FATAL);
+  for (const ib_event_type type : {IB_EVENT_QP_LAST_WQE_REACHED, IB_EVENT_COMM_EST, IB_EVENT_QP_FATAL})
+    EXPECT_EQ(client->read_event(object.event_list, object.events_reported), type);
+  for (u32 type = IB_EVENT_QP_FATAL; type <= IB_EVENT_SQ_DRAINED; type++)
+    EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 0, 0, type), 0);
+  EXPECT_EQ(client->report(USIW_REPORT_ASYNC, 0, 0, IB_EVENT_QP_LAST_WQE_REACHED), 0);
+  EXPECT_EQ(client->async_events.size(), 4u + 6u) << "all types that there are";
+}
+
+// uverbs whose objects look otherwise: events go on, and the log says that they have no bound.
+TEST_F(Uapi, events__unknown_uverbs) {
+  ASSERT_EQ(client->destroy_qp(), 0);
+  client->device->ops->destroy_cq(client->ibcq, nullptr);
+  ib_ucq_object& object = *client->ibcq->uobject;
+  object.comp_events_reported = 0x1234;
+  usiw_unread_init_completions(&to_usiw_cq(client->ibcq)->completions, &object);
+  client->reads_events = false;
+  for (int i = 0; i < 100; i++) EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
+  EXPECT_EQ(client->completions, 100);
+  free(client->ibcq);
+  client->ibcq = nullptr;
+}
+
 TEST_F(Uapi, cq_event__without_handlers) {
   client->ibcq->comp_handler = nullptr;
   client->ibcq->event_handler = nullptr;

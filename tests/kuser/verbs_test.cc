@@ -38,6 +38,7 @@ class Verbs : public Kuser {
     const ib_cq_init_attr attr{cqe, flags};
     auto* cq = static_cast<ib_cq*>(calloc(1, ops->size_ib_cq));
     cq->device = process->device;
+    cq->uobject = mock_ucq_object(&cq->mock_uobject);
 #if USIW_MOCK_KERNEL >= 611
     const int ret = ops->create_cq(cq, &attr, user ? &attrs : nullptr);
 #else
@@ -57,6 +58,7 @@ class Verbs : public Kuser {
     attr.cap = {1, 1, 1, 1, 0};
     auto* qp = static_cast<ib_qp*>(calloc(1, ops->size_ib_qp));
     qp->device = process->device;
+    qp->uobject = mock_ucq_object(&qp->mock_uobject);
     const int ret = ops->create_qp(qp, &attr, &udata);
     if (!ret) ops->destroy_qp(qp, nullptr);
     free(qp);

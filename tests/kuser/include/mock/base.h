@@ -87,6 +87,8 @@ typedef unsigned int mock_poll_t;
 #define smp_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define smp_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
+#define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define smp_rmb()		__atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))
 #define U64_MAX			(~0ULL)
 #define check_mul_overflow(a, b, out) __builtin_mul_overflow(a, b, out)
@@ -98,6 +100,7 @@ typedef unsigned int mock_poll_t;
 #define PAGE_ALIGN(n)		(((n) + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1))
 #define TASK_SIZE		0x7ffffffff000ul
 #define U8_MAX			255
+#define U32_MAX			0xffffffffu
 #define MAX_ERRNO		4095
 #define ERESTARTSYS		512
 
@@ -137,6 +140,7 @@ bool mock_warn(bool on, const char *what);
 #define pr_info(...)		((void)0)
 #define pr_err(...)		((void)0)
 #define pr_warn_ratelimited(...) ((void)0)
+#define pr_warn_once(...)	((void)0)
 #define pr_info_ratelimited(...) ((void)0)
 #define dev_warn_ratelimited(dev, ...) ((void)(dev))
 

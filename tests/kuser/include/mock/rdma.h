@@ -229,8 +229,38 @@ void put_device(struct mock_core_device *dev);
 struct ib_event;
 struct ib_ucontext { struct ib_device *device; };
 struct ib_pd { struct ib_device *device; };
+/* What uverbs has beside a CQ, an SRQ or a QP: the list of events that are unread, and how many were read. */
+struct ib_uobject {
+	struct ib_ucontext *context;
+	struct kref ref;
+	const struct mock_fd_type *mock_type;
+	bool live;	/* until destroyed, by whatever; the memory goes with the last reference */
+	struct ib_uobject *next;
+};
+struct ib_uevent_object {
+	struct ib_uobject uobject;
+	void *event_file;
+	struct list_head event_list;
+	u32 events_reported;
+};
+struct ib_ucq_object {
+	struct ib_uevent_object uevent;
+	struct list_head comp_list;
+	u32 comp_events_reported;
+};
+/* Makes @object new and returns it. */
+static inline struct ib_ucq_object *mock_ucq_object(struct ib_ucq_object *object)
+{
+	memset(object, 0, sizeof(*object));
+	INIT_LIST_HEAD(&object->uevent.event_list);
+	INIT_LIST_HEAD(&object->comp_list);
+	return object;
+}
+
 struct ib_cq {
 	struct ib_device *device;
+	struct ib_ucq_object *uobject;
+	struct ib_ucq_object mock_uobject;
 	int cqe;
 	void *cq_context;
 	void (*comp_handler)(struct ib_cq *cq, void *context);
@@ -247,12 +277,16 @@ struct ib_srq_init_attr {
 };
 struct ib_srq {
 	struct ib_device *device;
+	struct ib_ucq_object *uobject;
+	struct ib_ucq_object mock_uobject;
 	void *srq_context;
 	void (*event_handler)(struct ib_event *event, void *context);
 };
 struct ib_qp_cap { u32 max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data; };
 struct ib_qp {
 	struct ib_device *device;
+	struct ib_ucq_object *uobject;
+	struct ib_ucq_object mock_uobject;
 	struct ib_qp *real_qp;
 	struct ib_cq *send_cq, *recv_cq;
 	struct ib_srq *srq;
@@ -357,14 +391,6 @@ struct mock_fd_type {
 	const struct file_operations *fops;
 	const char *name;
 	int flags;
-};
-/* Its memory goes with the last reference; @live until destroyed, by whatever. */
-struct ib_uobject {
-	struct ib_ucontext *context;
-	struct kref ref;
-	const struct mock_fd_type *mock_type;
-	bool live;
-	struct ib_uobject *next;
 };
 void uverbs_uobject_get(struct ib_uobject *uobj);
 void uverbs_uobject_put(struct ib_uobject *uobj);

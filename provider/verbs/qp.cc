@@ -33,6 +33,9 @@ int check_init(const Context& context, const ibv_qp_init_attr& attr) {
   return -usiw_check_qp_caps(cap.max_send_wr, cap.max_recv_wr, cap.max_send_sge, cap.max_recv_sge, cap.max_inline_data);
 }
 
+/// usiw_qp_stats.accepted in memory that the kernel does not see: it cannot say when the QP is accepted.
+constexpr uint64_t kUnknown = 2;
+
 /// The page that the QP counts into: the kernel's, or memory of our own if the kernel has none for it. nullptr when it
 /// cannot be mapped.
 usiw_qp_stats* map_stats(int cmd_fd, const usiw_create_qp_resp& resp) {
@@ -43,7 +46,9 @@ usiw_qp_stats* map_stats(int cmd_fd, const usiw_create_qp_resp& resp) {
                     shown ? static_cast<off_t>(resp.stats_offset) : 0);
   if (page == MAP_FAILED) return nullptr;
   madvise(page, USIW_COUNTERS_SIZE, MADV_DONTFORK);
-  return static_cast<usiw_qp_stats*>(page);
+  auto* stats = static_cast<usiw_qp_stats*>(page);
+  if (!shown) stats->accepted = kUnknown;
+  return stats;
 }
 
 void unmap_stats(const VQp& qp) {
@@ -165,7 +170,7 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       runtime.hold()->qp_abort(qp->qp);
       break;
     case IBV_QPS_RESET:
-      __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
+      if (qp->stats->accepted != kUnknown) __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
       runtime.hold()->qp_reset(qp->qp);
       runtime.ports().release(*qp);
       break;

@@ -44,6 +44,10 @@ const char* gauge_word(std::string_view gauge, uint64_t value) {
   return found != words.end() ? found->text : "?";
 }
 
+bool gauge_is_missing(std::string_view gauge, uint64_t value) {
+  return value == 0 && (gauge == name_of<USIW_GAUGE_SRTT_NS>() || gauge == name_of<USIW_GAUGE_MIN_RTT_NS>());
+}
+
 uint64_t gauge_value(std::string_view gauge, std::string_view word) {
   const std::span<const Word> words = words_of(gauge);
   const auto found = std::ranges::find_if(words, [word](const Word& w) { return word == w.text; });

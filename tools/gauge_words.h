@@ -12,7 +12,10 @@ namespace usiw::tools {
 /// The word for the value @p value of the gauge named @p gauge, "?" for one that is unknown; nullptr: it is a figure.
 const char* gauge_word(std::string_view gauge, uint64_t value);
 
-/// The reverse; UINT64_MAX for a word that is unknown.
+/// True if @p value of the gauge named @p gauge says that nothing has been measured: 0 of a round trip.
+bool gauge_is_missing(std::string_view gauge, uint64_t value);
+
+/// The reverse of gauge_word(); UINT64_MAX for a word that is unknown.
 uint64_t gauge_value(std::string_view gauge, std::string_view word);
 
 }  // namespace usiw::tools

@@ -69,7 +69,7 @@ void append_values(std::string& out, const Values& values, size_t indent) {
 std::string json_values(const Values& values, bool gauges) {
   std::string out = "{";
   for (const auto& [name, value] : values) {
-    if (is_gauge(name) != gauges) continue;
+    if (is_gauge(name) != gauges || gauge_is_missing(name, value)) continue;
     if (out.size() > 1) out += ",";
     const char* is_word = gauge_word(name, value);
     out += json_string(name) + ":" + (is_word != nullptr ? json_string(is_word) : std::to_string(value));

@@ -283,7 +283,7 @@ void Engine::Impl::stop(QpContext& qp) {
 void Engine::Impl::publish(QpContext& qp) {
   if (qp.attr.stats == nullptr) return;
   __u64* g = qp.attr.stats->gauges;
-  g[USIW_GAUGE_SRTT_NS] = qp.rtt.srtt();
+  g[USIW_GAUGE_SRTT_NS] = qp.rtt.min_rtt() != 0 ? qp.rtt.srtt() : 0;
   g[USIW_GAUGE_MIN_RTT_NS] = qp.rtt.min_rtt();
   g[USIW_GAUGE_RTO_NS] = qp.timeout.length(qp.rtt);
   g[USIW_GAUGE_CWND] = qp.cc.window();

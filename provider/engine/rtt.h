@@ -18,6 +18,9 @@ class RttEstimator {
   static constexpr uint64_t kMaxPatienceNs = 2'000'000;
   static constexpr uint64_t kOutageNs = 1'000'000'000;
   static constexpr uint64_t kMinRttWindow = 10'000'000'000;  ///< then the minimum is measured anew
+  /// The sample of a datagram that was acknowledged in the run of the engine that sent it, as happens over shared
+  /// memory. The engine reads the clock once a run, so the round trip is too short to measure: it is no minimum.
+  static constexpr uint64_t kTooShort = 1;
 
   /// The sample tells how long an outage was, which is no round trip: of a datagram sent before an acknowledgement came
   /// for which @p time_outs in a row have passed. If that happens again soon, the path has become so long.
@@ -29,7 +32,7 @@ class RttEstimator {
     if (srtt_ == 0) {
       srtt_ = rtt;
       var_ = rtt / 2;
-      min_ = rtt;
+      min_ = rtt != kTooShort ? rtt : 0;
       min_at_ = now;
       return;
     }
@@ -37,7 +40,8 @@ class RttEstimator {
     var_ += (err >> 2) - (var_ >> 2);
     srtt_ += (rtt >> 3) - (srtt_ >> 3);
     if (least_ != kMinRtoNs) [[unlikely]] least_ -= (least_ - kMinRtoNs + 255) / 256;
-    if (rtt <= min_ || now - min_at_ > kMinRttWindow) {
+    if (rtt == kTooShort) [[unlikely]] return;
+    if (rtt - 1 <= min_ - 1 || now - min_at_ > kMinRttWindow) {  // also if there is none yet
       min_ = rtt;
       min_at_ = now;
     }
@@ -51,7 +55,11 @@ class RttEstimator {
 
   bool valid() const { return srtt_ != 0; }
   uint64_t srtt() const { return srtt_; }
+  /// 0: none has been measured.
   uint64_t min_rtt() const { return min_; }
+  /// @p sample for congestion control, which subtracts the minimum: one that was too short to measure becomes the
+  /// minimum, or 0 (no sample) if there is none.
+  uint64_t or_minimum(uint64_t sample) const { return sample != kTooShort ? sample : min_; }
 
   /// Time-out after @p backoffs time-outs in a row.
   uint64_t rto(unsigned backoffs) const {

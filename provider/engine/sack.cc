@@ -31,7 +31,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   const TxPkt* last = step != 0 && bitmap.empty() ? qp.snd.acknowledge_in_order(h.ack_psn) : nullptr;
   if (last != nullptr) {
     sum.delivered = static_cast<uint32_t>(step);
-    sum.rtt = std::max<uint64_t>(now_ - last->sent_ns, 1);
+    sum.rtt = std::max(now_ - last->sent_ns, RttEstimator::kTooShort);
     qp.losses.delivered_in_order(h.ack_psn - sum.delivered, h.ack_psn - 1, last->sent_ns, now_ - last->sent_ns);
   } else {
     const auto news = [&](uint32_t psn, bool was_lost) { deliver(qp, psn, was_lost, sum); };
@@ -59,7 +59,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   if (qp.timeout.in_a_row() != 0) wire_is_back(qp);
   if (sum.rtt != 0 && !qp.marks.settled()) [[unlikely]] ask_for_marks(qp);
   qp.timeout.progress(now_);
-  qp.cc.on_ack(sum.delivered, sum.rtt, qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
+  qp.cc.on_ack(sum.delivered, qp.rtt.or_minimum(sum.rtt), qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
   qp.cwnd_limited = false;
   if (!qp.snd.empty()) touch_timer(qp, qp.timeout.at(qp.rtt));  // shorter now, if there was a back-off or no sample
   detect_losses(qp);
@@ -116,7 +116,7 @@ void Engine::Impl::deliver(QpContext& qp, uint32_t psn, bool was_lost, AckSummar
   if (first) {
     if (pkt.sent_ns >= sum.newest_sent) {
       sum.newest_sent = pkt.sent_ns;
-      sum.rtt = std::max<uint64_t>(now_ - pkt.sent_ns, 1);
+      sum.rtt = std::max(now_ - pkt.sent_ns, RttEstimator::kTooShort);
     }
   } else {
     // Without an echo (RFC 8985, 6.2) it may be either transmission.

@@ -316,8 +316,19 @@ TEST_F(Verbs, fill_res_qp_entry__page_of_the_qp) {
   page->gauges[USIW_GAUGE_RTO_NS] = 5000;
   u64 value = 0;
   ASSERT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), 0);
-  EXPECT_EQ(mock_driver_attrs("tx_bytes", &value), int{USIW_CNT_MAX} + int{USIW_GAUGE_MAX});
+  EXPECT_EQ(mock_driver_attrs("tx_bytes", &value), int{USIW_CNT_MAX} + int{USIW_GAUGE_MAX} - 2);
   EXPECT_EQ(value, 77u);
+  // No round trip has been measured: there is no figure, rather than 0.
+  for (const char* name : {"srtt_ns", "min_rtt_ns"}) {
+    value = 99;
+    mock_driver_attrs(name, &value);
+    EXPECT_EQ(value, 99u) << name;
+  }
+  page->gauges[USIW_GAUGE_SRTT_NS] = 900;
+  page->gauges[USIW_GAUGE_MIN_RTT_NS] = 300;
+  ASSERT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), 0);
+  EXPECT_EQ(mock_driver_attrs("min_rtt_ns", &value), int{USIW_CNT_MAX} + int{USIW_GAUGE_MAX});
+  EXPECT_EQ(value, 300u);
   mock_driver_attrs("rto_ns", &value);
   EXPECT_EQ(value, 5000u);
   // No room in the message: nothing of it stays there.

@@ -53,11 +53,11 @@ def test_a_registered_file_is_cut_short(port):
     """By the server, while its peer reads it. Where the process reads the memory itself it ends by its own SIGBUS;
     where the kernel does, for a socket, the data never leaves. The peer gets an error, others go on."""
     others = Server(B, "--events")
-    witness = others.client("--seconds", 240, "--connections", 2, "--events", "--pause-ms", 100)
+    witness = others.client("--seconds", 240, "--events", "--pause-ms", 100)
     witness.wait_for("^connected")
     env = {"USIW_PORT": port}
     server = Proc([path_of("cut_file"), "server", B.ip], where=B.where, env=env, stdin=subprocess.PIPE)
-    number = server.wait_for(r"^listening (\d+)")[1]
+    number = server.wait_for(r"^listening (\d+)", timeout=60)[1]
     peer = Proc([path_of("cut_file"), "peer", A.ip, B.ip, number], where=A.where, env=env)
     peer.wait_for("^reading", timeout=60)
     server.line()

@@ -230,6 +230,27 @@ TEST(Rtt, follows_and_backs_off) {
   EXPECT_EQ(10'000u, r.min_rtt());
 }
 
+// Over shared memory a datagram may be acknowledged before the engine reads the clock again.
+TEST(Rtt, what_is_too_short_to_tell_is_no_minimum) {
+  constexpr uint64_t kTooShort = RttEstimator::kTooShort;
+  RttEstimator r;
+  r.sample(kTooShort, kSec);
+  EXPECT_TRUE(r.valid());
+  EXPECT_EQ(0u, r.min_rtt());
+  EXPECT_EQ(0u, r.or_minimum(kTooShort));
+  r.sample(500, kSec + 1);
+  EXPECT_EQ(500u, r.min_rtt());
+  r.sample(kTooShort, kSec + 2);
+  EXPECT_EQ(500u, r.min_rtt());
+  EXPECT_EQ(500u, r.or_minimum(kTooShort)) << "no less than the minimum, which congestion control subtracts";
+  EXPECT_EQ(700u, r.or_minimum(700));
+  r.sample(700, kSec + 3);
+  r.sample(kTooShort, kSec + 2 * RttEstimator::kMinRttWindow);
+  EXPECT_EQ(500u, r.min_rtt());
+  r.sample(700, kSec + 2 * RttEstimator::kMinRttWindow);
+  EXPECT_EQ(700u, r.min_rtt());
+}
+
 TEST(Rtt, needless_time_outs_come_later_for_a_while) {
   RttEstimator r;
   const auto samples = [&](int n) {

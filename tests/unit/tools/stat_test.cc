@@ -51,6 +51,13 @@ TEST(Stat, JsonIsJson) {
   EXPECT_EQ("18446744073709551615\n", python(stat_json(sample(UINT64_MAX, 0)), "d[0][\"counters\"][\"tx_pkts\"]"));
 }
 
+TEST(Stat, WhatWasNotMeasuredIsNotShown) {
+  Sample s = sample(5, 0);
+  s[0].qps[0].info.values = {{"srtt_ns", 0}, {"min_rtt_ns", 0}, {"cwnd", 0}};
+  EXPECT_EQ("{'cwnd': 0}\n", python(stat_json(s), "d[0][\"qps\"][0][\"gauges\"]"));
+  EXPECT_EQ(std::string::npos, stat_text(s).find("rtt_ns")) << stat_text(s);
+}
+
 TEST(Stat, PortsByName) {
   Sample s = sample(5, 70);
   s[0].qps[0].info.values = {{"data_port", 3}, {"data_port_why", 4}};

@@ -69,7 +69,9 @@ $(BUILD)/build.ninja:
 	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD)/cmake.log 2>&1 || { cat $(BUILD)/cmake.log; exit 1; }
 $(BUILD)/asan/build.ninja:
 	@cmake -S . -B $(BUILD)/asan $(CMAKE_FLAGS) -DUSIW_SANITIZE=ON >$(BUILD)/asan.log 2>&1 || { cat $(BUILD)/asan.log; exit 1; }
-$(BUILD)/build.ninja $(BUILD)/asan/build.ninja: | $(BUILD)
+$(BUILD)/tsan/build.ninja:
+	@cmake -S . -B $(BUILD)/tsan $(CMAKE_FLAGS) -DUSIW_SANITIZE=thread >$(BUILD)/tsan.log 2>&1 || { cat $(BUILD)/tsan.log; exit 1; }
+$(BUILD)/build.ninja $(BUILD)/asan/build.ninja $(BUILD)/tsan/build.ninja: | $(BUILD)
 $(BUILD):
 	@mkdir -p $@
 

@@ -39,10 +39,12 @@ char* program_name(char* path) {
   return path;
 }
 
-/// Has glob(3) look for directories by this library's functions; it calls libc's otherwise.
+/// Has glob(3) look for directories by this library's functions where the pattern may name emulated ones; it calls
+/// libc's otherwise.
 template <typename Glob>
-int use_own_functions(Glob& out, int flags) {
+int use_own_functions(const char* pattern, Glob& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
+  if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;
   using Opened = decltype(out.gl_opendir("/"));
   using Entry = decltype(out.gl_readdir(nullptr));
   out.gl_opendir = [](const char* path) -> Opened { return opendir(path); };
@@ -73,7 +75,7 @@ EXPORT int scandir64(const char* path, dirent64*** list, int (*wanted)(const dir
 }
 
 EXPORT int glob(const char* pattern, int flags, int (*failed)(const char*, int), glob_t* out) noexcept {
-  return USIW_REAL(glob)(pattern, use_own_functions(*out, flags), failed, out);
+  return USIW_REAL(glob)(pattern, use_own_functions(pattern, *out, flags), failed, out);
 }
 
 EXPORT int chdir(const char* path) noexcept { return USIW_REAL(chdir)(Path(path)); }

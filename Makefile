@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: bench bench-quick bench-instructions
-.PHONY: check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
+.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -18,10 +18,11 @@ help:
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
-	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, two guests (six hours)'
+	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, sid, two guests (six hours)'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to half an hour, cached)'
 	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
+	@echo 'make module-sid  the module for the kernel of Debian sid, which it fetches (once; docs/testing-guest.md)'
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
@@ -43,13 +44,13 @@ setup-check:
 	@scripts/setup check
 
 # ---- the module, out of tree, once per kernel ----
-# $(call build_module,VERSION,TREE OF THE KERNEL,OTHER VARIABLES): a farm of symbolic links per kernel, so that objects
-# of two kernels never meet.
+# $(call build_module,VERSION,TREE OF THE KERNEL,OTHER VARIABLES,MAKE): a farm of symbolic links per kernel, so that
+# objects of two kernels never meet. MAKE is for a kernel that needs another make than this one.
 define build_module
 	@mkdir -p $(BUILD)/kmod/$(1)
 	@cp -asf $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
 	@find $(BUILD)/kmod/$(1) -xtype l -delete
-	$(MAKE) -s -j$(JOBS) -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
+	$(or $(4),$(MAKE)) -s -j$(JOBS) -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
 endef
 
 # usiw is the one module of the debug kernel, and the one part that UBSAN checks.
@@ -59,6 +60,13 @@ debug-kernel:
 	@scripts/vm prepare debug
 module-debug: debug-kernel
 	$(call build_module,$(shell cat $(DEBUG)/include/config/kernel.release),$(DEBUG),UBSAN_SANITIZE=y)
+
+# The headers of Debian sid's kernel have programs for sid's C library: make runs in the sid below build/sid.
+sid-kernel:
+	@scripts/setup sid
+	@scripts/vm prepare sid
+module-sid: sid-kernel
+	$(call build_module,$(shell scripts/kver sid),/lib/modules/$(shell scripts/kver sid)/build,,scripts/sid make)
 
 module-%: 
 	$(call build_module,$(shell scripts/kver $*),/lib/modules/$(shell scripts/kver $*)/build)
@@ -116,6 +124,8 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory sim-night
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory module-sid
+	@tests/vm/run core-sid
 	@tests/vm/run hosts
 
 # A storm of its own length (tests/vm/test_storm.py); `make check` has a short one. A step takes 3 to 10 s.

@@ -39,7 +39,8 @@ def build_parser():
 def add_options(parser):
     """The options that describe a guest."""
     parser.add_argument("--kernel", default="6.1", metavar="VERSION",
-                        help="6.1 (default), 6.12, debug (docs/testing-kernel.md), or a full version")
+                        help="6.1 (default), 6.12, sid (docs/testing-guest.md), debug (docs/testing-kernel.md), "
+                             "or a full version")
     parser.add_argument("--topology", default="veth",
                         choices=("veth", "netns", "exclusive", "lo", "host", "hosts", "none"),
                         help="see scripts/topology; hosts: two guests on one wire; none: only the module")

@@ -47,6 +47,7 @@ class Kernel:
     command_line = ""
     #: QEMU's.
     machine = "pc"
+    late_modules = LATE_MODULES
 
     def __init__(self, version):
         self.version = version
@@ -59,16 +60,24 @@ class Kernel:
         """Makes image, modules and initramfs unless they are there and up to date."""
         with locked(self.cache / ".lock", f"waiting for the cache of kernel {self.version}"):
             stamp = self.cache / "stamp"
-            wanted = f"{CACHE_FORMAT} {headers_package_version(self.version)} {_code_digest()}"
+            wanted = f"{CACHE_FORMAT} {self._revision()} {_code_digest()}"
             if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
                 say(f"preparing kernel {self.version} (once)")
                 with tempfile.TemporaryDirectory(dir=self.cache) as scratch:
-                    image, modules = find_or_fetch(self.version, pathlib.Path(scratch))
+                    image, modules = self._find(pathlib.Path(scratch))
                     self._unpack_image(image)
                     self._copy_modules(modules)
                 write_atomically(stamp, wanted.encode())
             self._build_initramfs()
         return self
+
+    def _revision(self):
+        """Names the packages that the cache is made of."""
+        return headers_package_version(self.version)
+
+    def _find(self, scratch):
+        """(image file, module folder), perhaps unpacked below `scratch`."""
+        return find_or_fetch(self.version, scratch)
 
     def module_order(self, names):
         """Paths of the modules to load for `names`, dependencies first; what is built in does not appear."""
@@ -101,13 +110,13 @@ class Kernel:
 
     def _build_initramfs(self):
         program = build_init()
-        key = hashlib.sha256(program.read_bytes() + repr((BASE_MODULES, LATE_MODULES, CACHE_FORMAT)).encode())
+        key = hashlib.sha256(program.read_bytes() + repr((BASE_MODULES, self.late_modules, CACHE_FORMAT)).encode())
         key.update((self.cache / "stamp").read_bytes())
         stamp = self.cache / "initramfs.stamp"
         if self.initramfs.exists() and stamp.exists() and stamp.read_text(encoding="ascii") == key.hexdigest():
             return
         base = self.module_order(BASE_MODULES)
-        late = [path for path in self.module_order(LATE_MODULES) if path not in base]
+        late = [path for path in self.module_order(self.late_modules) if path not in base]
         files = {"init": (program.read_bytes(), 0o755)}
         for path in base + late:
             files[f"m/{path.name}"] = (path.read_bytes(), 0o644)
@@ -122,10 +131,14 @@ class Kernel:
 
 
 def find(short):
-    """The Kernel for a short name such as 6.1, by scripts/kver; "debug" is the one of debugkernel.py."""
+    """The Kernel for a short name such as 6.1, by scripts/kver; "debug" is the one of debugkernel.py, "sid" that of
+    sidkernel.py."""
     if short == "debug":
         from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
         return debugkernel.find()
+    if short == "sid":
+        from . import sidkernel  # pylint: disable=import-outside-toplevel,cyclic-import
+        return sidkernel.find()
     return Kernel(run(PROJECT / "scripts" / "kver", short).strip())
 
 

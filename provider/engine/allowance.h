@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file allowance.h
-/// How many work requests the producer of a queue may post.
+/// The number of work requests that the producer of a queue may post.
 ///
 /// A work request that completes with a CQE counts against the depth of its queue until the program has polled the CQE.
 /// If it counted only until its completion, a program that posts until ENOMEM and then polls would overrun its CQ. An

@@ -68,7 +68,7 @@ class ReceiveWindow {
     if (psn_lt(max_, psn + 1)) max_ = psn + 1;
   }
 
-  /// What remains to be done of @p psn, which has come early.
+  /// The entry of @p psn, which has come early: the work that remains for its turn.
   RxPkt& early(uint32_t psn) { return pkts_[psn & (kWindow - 1)]; }
 
   /// What came early and is nxt() by now, into @p later: accept() or refuse() follows. false: it has not arrived.

@@ -39,7 +39,7 @@ struct SqWork {
 };
 static_assert(sizeof(SqWork) == 32, "two share a cache line");
 
-/// Of the @p offset bytes into a WRITE: how far the peer's address is behind a multiple of 8.
+/// Bytes from the last multiple of 8 to the peer's address of byte @p offset of a WRITE.
 inline uint32_t misaligned(const SqWork& write, uint32_t offset) {
   return static_cast<uint32_t>(write.remote_addr + offset) & 7;
 }

@@ -29,7 +29,7 @@ bool SrqContext::create(const SrqAttr& attr, DoorbellList& doorbells, EngineEven
 
 Completions* SrqContext::open_completions(PolledTable& table, Cq& cq) {
   if (Completions* to = completions(cq); to != nullptr) return to;
-  // Of a CQ that is gone all completions count as polled: its counter goes on.
+  // All completions of a destroyed CQ count as polled, so another CQ can go on with its counter.
   for (const auto& to : completions_) {
     if (to->cq != nullptr) continue;
     to->cq = &cq;

@@ -155,7 +155,7 @@ TEST_F(Srq, event__limit) {
   EXPECT_EQ(event(srq, USIW_SRQ_LIMIT), 0);
 }
 
-// One who never reads is told a few times; one who reads is told of each limit.
+// A program that never reads gets a few events; a program that reads gets one for each limit.
 TEST_F(Srq, event__unread_ones_are_bounded) {
   ib_srq* srq = make();
   ASSERT_TRUE(srq);

@@ -80,7 +80,7 @@ TEST_F(Uapi, cq_event__that_uverbs_drops_counts_as_read) {
   EXPECT_EQ(client->completions, 100);
 }
 
-// Of each type one, in any order of raising and reading.
+// One event of each type may be unread, in any order of raising and reading.
 TEST_F(Uapi, qp_report__unread_events_are_bounded) {
   client->reads_events = false;
   ib_uevent_object& object = client->ibqp->uobject->uevent;

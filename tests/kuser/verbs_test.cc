@@ -469,7 +469,7 @@ TEST_F(Verbs, reg_mr__end_of_file) {
     EXPECT_EQ(reg_error(0x60000, 0x2000, 0), 0);
     EXPECT_EQ(reg_error(0x60000, 0x2001, 0), -EFAULT);
   }
-  // What has no end of file: a character device's memory, a driver's.
+  // The memory of a character device or a driver has no end of file.
   {
     MappedFile device(process->mm, 0, 0, S_IFCHR | 0600);
     EXPECT_EQ(reg_error(0x60000, 0x10000, rw), 0);

@@ -89,7 +89,7 @@ bool is_up(const char* interface) {
   return up;
 }
 
-/// What a socket that asks for as much as the data sockets do gets, in bytes.
+/// Receive buffer that a data socket gets under this system's limit, in bytes.
 int receive_buffer(int wanted) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)

@@ -126,7 +126,7 @@ void* other_namespace_from_file(Lmid_t space, const char* path, int mode) {
   return handle;
 }
 
-/// What to jump to, and with which mode: two registers.
+/// The function to jump to and the mode to give it, in two registers.
 struct Next {
   void* function;
   long mode;

@@ -79,7 +79,7 @@ int access_path(int dir, const char* path, int how, Real real) {
   return (how & X_OK) == 0 && node_at(dir, there) != Node::kNone ? 0 : real(there);
 }
 
-/// Of struct stat in the calls of older libcs; there is no other on this processor.
+/// Version of struct stat in the calls of older libcs; this processor has no other.
 constexpr int kStatVersion = 1, kStatVersionKernel = 0;
 
 template <typename Call>

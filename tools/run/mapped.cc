@@ -22,7 +22,7 @@
 namespace usiw::run {
 namespace {
 
-/// Of this thread: main, whose number the process has, may have ended.
+/// The calling thread's list: the main thread, which /proc/self names, may have ended.
 constexpr char kMaps[] = "/proc/thread-self/maps";
 
 /// PROCMAP_QUERY's argument, which Debian 12's headers do not have. The kernel fills in the mapping of query_addr.
@@ -49,7 +49,7 @@ uint64_t page_size() {
 }
 uint64_t page_of(uint64_t at) { return at & ~(page_size() - 1); }
 
-/// Of the pages [from, to): 0, or an errno value. No signal comes of what cannot be populated.
+/// Populates the pages [from, to). 0, or an errno value; a page that cannot be populated raises no signal.
 int populate(uint64_t from, uint64_t to, int advice, MappedCost& cost) {
   cost.bytes_populated += to - from;
   return madvise(reinterpret_cast<void*>(from), to - from, advice) == 0 ? 0 : errno;

@@ -22,7 +22,7 @@ enum class MappedBy { kQuery, kPopulate, kRead };
 
 inline constexpr uint64_t kPopulateBytes = 1 << 20;
 
-/// What a check has cost.
+/// The cost of a check.
 struct MappedCost {
   uint64_t queries = 0;          ///< mappings asked for, one by one
   uint64_t bytes_populated = 0;  ///< touched, at most

@@ -54,7 +54,7 @@ class MappedPage {
   void show_context(const char* device);
   void show_qp(uint32_t qpn);
   void set_state(uint32_t state);
-  /// Of a QP: usiw_qp_stats.accepted.
+  /// Sets usiw_qp_stats.accepted in the page of a QP.
   void set_accepted();
   /// Of a context: adds what @p qp has counted to what its destroyed QPs have.
   void retire(const MappedPage& qp);

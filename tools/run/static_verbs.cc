@@ -21,7 +21,7 @@ struct Search {
   const char* holder; ///< the object with the caller, if it has libibverbs in it
 };
 
-/// Of the object's read-only segments.
+/// Searches the object's read-only segments.
 bool has_text(const dl_phdr_info& object, const char* text, size_t len) {
   for (int i = 0; i < object.dlpi_phnum; i++) {
     const ElfW(Phdr)& part = object.dlpi_phdr[i];

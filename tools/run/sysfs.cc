@@ -33,7 +33,7 @@ constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/inf
                                      "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
                                      "/sys/class/misc/rdma_cm",  "/dev/infiniband"};
 constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
-/// What the name of each tree has in it.
+/// A word that the name of each tree contains.
 constexpr char kTreeName[] = "/usiw-run-";
 /// As on a host with the module, where uverbs0 is the first device.
 constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;

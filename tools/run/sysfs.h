@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sysfs.h
-/// Where programs look for RDMA devices: /sys/class/infiniband* and /dev/infiniband.
+/// The paths by which programs find RDMA devices: /sys/class/infiniband* and /dev/infiniband.
 ///
 /// A tree of small files in a directory for temporary files holds what these directories hold on a host with the
 /// module. Calls that name a path below them get the path of the same place in the tree. So every descriptor, directory

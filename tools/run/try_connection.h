@@ -26,7 +26,7 @@ Tried try_connection(const Parts& parts, PortKind kind, const std::string& addre
 /// That program. Its exit status; what is wrong is the last line of its output.
 int try_connection_main(const std::string& port, const std::string& address);
 
-/// What two processes that pass for hosts need (two_hosts.cc). All of it returns an empty string, or what failed.
+/// Parts for two processes that pass for hosts (two_hosts.cc). Each returns an empty string, or what failed.
 inline constexpr char kHostAddress[2][16] = {"192.0.2.1", "192.0.2.2"};
 /// Leaves this network namespace for a new one.
 std::string leave_network();

@@ -186,7 +186,7 @@ int UcmId::bind(const Endpoint& addr) {
   return ret;
 }
 
-/// What is wrong with the addresses is told by an event, as the kernel's resolution does. A port that is taken is an
+/// A wrong address is reported by an event, as by the kernel's resolution. A port that is taken is an
 /// error of the call: the kernel binds an id to its source before it resolves. A source without an address is bound to
 /// all addresses there, and beside such an id nobody has the port (-EADDRNOTAVAIL).
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {

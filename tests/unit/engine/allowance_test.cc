@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file allowance_test.cc
-/// What counts against the depth of a queue: each work request until its end, and until its CQE has been polled if it
-/// has one.
+/// The depth of a queue: a work request counts against it until its end, and until its CQE has been polled if it has
+/// one.
 #include "fixture.h"
 
 namespace usiw::sim {

@@ -475,7 +475,7 @@ TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_
   EXPECT_EQ(kFirst, named(kSnd));
 }
 
-// Of a WRITE whose trailing word lay in two segments the peer could not place the word by one store.
+// The peer could not place the trailing word of a WRITE by one store if it lay in two segments.
 TEST_F(Protocol, trailing_word_of_a_write_is_in_its_last_segment) {
   for (const uint64_t address : {0x1000u, 0x1001u, 0x1004u, 0x1007u}) {
     // Each way of cutting: the first segment by the general way, those after it by the one for the middle.

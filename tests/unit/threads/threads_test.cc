@@ -42,7 +42,7 @@ struct Slot {
   std::array<std::byte, kLength> send, write_target, read_source, read_target;
 };
 
-/// What a poller leaves for the thread that posted.
+/// The results that a polling thread leaves for the thread that posted.
 struct Done {
   std::atomic<uint32_t> state{1};  ///< 0: under way; else 1 + status
   bool is() const { return state.load(std::memory_order_acquire) != 0; }

@@ -38,7 +38,7 @@ inline void count_polled(std::atomic<uint32_t>& counter) {
 class PolledTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  /// The engine's counter of the CQEs that it has pushed for a queue, beside the consumer's of those that it has polled.
+  /// The engine's counter of the CQEs that it has pushed for a queue, beside the consumer's of those that were polled.
   struct Pushed {
     uint32_t number = kNone;
     uint32_t count = 0;
@@ -154,8 +154,8 @@ class Allowance {
     first_.store(&source, std::memory_order_release);
   }
 
-  /// [producer] @p posted have been posted so far, and there is a free entry for one more after @p prepared others. Then
-  /// its slot is free, too, since work requests end in the order of the ring.
+  /// [producer] True if one more work request may follow @p posted that were posted and @p prepared that were written
+  /// only. Then its slot is free, too, since work requests end in the order of the ring.
   bool covers(uint32_t posted, uint32_t prepared = 0) {
     return limit_ - posted > prepared || renewed_covers(posted, prepared);
   }
@@ -175,7 +175,7 @@ class Allowance {
     return n;
   }
 
-  uint32_t limit_ = 0;  ///< as many may have been posted in all, whatever has ended since it was computed. Not below that
+  uint32_t limit_ = 0;  ///< may be posted in all, as of the last computation; never less than have been posted
   uint32_t depth_ = 0;
   const std::atomic<uint32_t>* silent_ = nullptr;
   std::atomic<const Source*> first_{nullptr};

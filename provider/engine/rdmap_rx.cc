@@ -109,10 +109,9 @@ Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& l
   return v == Verdict::kAccept ? v : Verdict::kDrop;
 }
 
-/// The end of the answer to a READ or an atomic of this end, ahead of its turn. It waits for the rest of that answer and
-/// for those before it, but for nothing else that is missing: what the peer sends by itself, a SEND for which no receive
-/// is posted for instance, must not hold up what this end has asked for. kHold: it has to wait. What is at fault is
-/// judged in its turn.
+/// Places the end of an answer to a READ or an atomic of this end, ahead of its turn. It waits for the rest of the answer
+/// and for earlier answers, but for nothing else that is missing: a SEND of the peer for which no receive is posted must
+/// not hold up what this end has asked for. Returns kHold if it has to wait. A segment at fault is judged in its turn.
 Verdict Engine::Impl::place_early_answer(QpContext& qp, const DdpSegment& seg) {
   const ReadOp* op = qp.sq.oldest_read();
   if (op == nullptr) return Verdict::kHold;

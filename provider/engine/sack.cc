@@ -59,7 +59,8 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   if (qp.timeout.in_a_row() != 0) wire_is_back(qp);
   if (sum.rtt != 0 && !qp.marks.settled()) [[unlikely]] ask_for_marks(qp);
   qp.timeout.progress(now_);
-  qp.cc.on_ack(sum.delivered, qp.rtt.or_minimum(sum.rtt), qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(), qp.snd.nxt());
+  qp.cc.on_ack(sum.delivered, qp.rtt.or_minimum(sum.rtt), qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(),
+               qp.snd.nxt());
   qp.cwnd_limited = false;
   if (!qp.snd.empty()) touch_timer(qp, qp.timeout.at(qp.rtt));  // shorter now, if there was a back-off or no sample
   detect_losses(qp);

@@ -56,7 +56,7 @@ def test_file_size_limit_and_raw_packets(usiw_run, other_host):
 
 
 def test_file_size_limit_and_no_tree_yet(usiw_run, tmp_path):
-    """The tree that stands in for /sys has files of some bytes: with a limit of 0 there is no device; a line says why."""
+    """The tree that stands in for /sys has files: with a limit of 0 there is no device, and a line says why."""
     proc = subprocess.run(["prlimit", "--fsize=0:0", usiw_run.path, "ibv_devinfo"], stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     assert proc.returncode > 0, proc
@@ -66,7 +66,7 @@ def test_file_size_limit_and_no_tree_yet(usiw_run, tmp_path):
 
 
 def test_a_few_entries_of_the_watcher_are_enough_for_few_connections(usiw_run):
-    """kill -9 of a process whose watcher's table had to be small: its peer is notified, not by a time-out (status 12)."""
+    """kill -9 of a process whose watcher's table had to be small: its peer is notified, and not by a time-out (12)."""
     port = next_port()
     server = usiw_run(["rping", "-s", "-v", "-a", SERVER_IP, "-p", port]).wait_listening(port)
     client = Proc(["prlimit", "--fsize=4096:4096", usiw_run.path, "rping", "-c", "-a", SERVER_IP, "-p", port])

@@ -160,7 +160,8 @@ std::string set_up_host(int end) {
                          set_address(fd, kDevice[end], SIOCSIFNETMASK, "255.255.255.0")))
     wrong = failed("an address");
   if (wrong.empty()) wrong = set_up(fd, kDevice[end]);
-  for (int tries = 0; tries < kDeviceTries && wrong.empty() && !is_running(fd, kDevice[end]); tries++) usleep(kDevicePauseUs);
+  for (int tries = 0; tries < kDeviceTries && wrong.empty() && !is_running(fd, kDevice[end]); tries++)
+    usleep(kDevicePauseUs);
   close(fd);
   return wrong;
 }

@@ -57,8 +57,8 @@ TEST_F(Fairness, full_port_is_shared) {
   }
 }
 
-/// A port that takes nothing at all is not offered the same again and again: whoever drives the engine may sleep. It goes
-/// on by itself when the port takes datagrams again.
+/// A port that takes nothing at all is tried at times only, so that whoever drives the engine may sleep. The datagrams go
+/// out by themselves when the port takes them again.
 TEST_F(Fairness, port_that_stays_full_is_tried_at_times) {
   const auto [q, peer] = w.connect();
   w.a.port.tx_limit = 0;

@@ -60,7 +60,8 @@ CASE(order_last_word, "order/last-word-last", .core = true) {
   Region at_a(p.a.pd, kMost), at_b(p.b.pd, kMost);
   for (uint32_t i = 0; i < 120; ++i) {
     // One datagram, a few that leave a piece of the word to the last one, and many.
-    const uint32_t length = i % 4 == 0 ? 9 + i * 7 : i % 4 == 1 ? 1440 * (1 + i % 5) + i % 9 : 9 + i * 7919 % (kMost - 16);
+    const uint32_t short_ones = 9 + i * 7, few = 1440 * (1 + i % 5) + i % 9, many = 9 + i * 7919 % (kMost - 16);
+    const uint32_t length = i % 4 == 0 ? short_ones : i % 4 == 1 ? few : many;
     switch (i % 3) {
       case 0: poll_trailing_word<uint64_t>(p, at_a, at_b, i, length); break;
       case 1: poll_trailing_word<uint32_t>(p, at_a, at_b, i, length); break;

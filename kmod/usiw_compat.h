@@ -13,7 +13,6 @@
 #include <linux/net.h>
 #include <linux/version.h>
 #include <net/flow.h>
-#include <net/inet_common.h>
 #include <net/inet_ecn.h>
 #include <net/udp_tunnel.h>
 #include <rdma/ib_verbs.h>
@@ -72,6 +71,36 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 /* encap_err_rcv of a UDP tunnel got all that UDP knows in 6.3. */
 #define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))
 
+/*
+ * Since 6.8 the kernel asks a UDP socket's own setsockopt about SOL_SOCKET, too; before, it asks
+ * nobody.
+ */
+#ifdef SOCK_CUSTOM_SOCKOPT
+#define USIW_SOL_SOCKET_IS_ASKED	1
+#else
+#define USIW_SOL_SOCKET_IS_ASKED	0
+#endif
+
+static inline void usiw_ask_sol_socket(struct socket *sock)
+{
+#ifdef SOCK_CUSTOM_SOCKOPT
+	set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags);
+#else
+	(void)sock;
+#endif
+}
+
+/* Operations of a socket that have gone or come, and pass by sendmsg and ioctl. */
+static inline void usiw_ops_clear(struct proto_ops *ops)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
+	ops->sendpage = NULL;
+#endif
+#ifdef CONFIG_COMPAT
+	ops->compat_ioctl = NULL;
+#endif
+}
+
 /* rdma_cm finds an iWARP device by its netdev since 6.4, by the netdev's MAC before. */
 #define USIW_RDMA_CM_NEEDS_MAC	(LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0))
 
@@ -93,12 +122,5 @@ static inline void usiw_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 						struct udp_tunnel_sock_cfg *) : (_sock)->sk,	\
 				       default : (_sock)),					\
 			      _cfg)
-
-/* udp_poll() itself is no longer exported in 7.2. It is the same for IPv6. */
-static inline __poll_t usiw_udp_poll(struct file *file, struct socket *sock,
-				     struct poll_table_struct *wait)
-{
-	return inet_dgram_ops.poll(file, sock, wait);
-}
 
 #endif /* USIW_COMPAT_H */

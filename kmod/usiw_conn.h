@@ -119,17 +119,16 @@ struct usiw_net *usiw_net(struct net *net);
 struct usiw_sock;
 
 /**
- * struct usiw_sock_ops - who receives by the sockets of usiw_sock.c and usiw_data.c
+ * struct usiw_sock_ops - who receives by the sockets of usiw_sock.c
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	ICMP about what was sent by @sk: skb->data is at the IP header in it
- * @data_rcv:	a datagram by the data socket @sk, beside @us. 1: it is the process's; else as @rcv
+ * @err_rcv:	ICMP about what was sent by @sk or a data socket of its port: skb->data is at the
+ *		IP header in it
  * @work:	usiw_sock.rx_work
  * @purge:	the last user has gone, and the sockets: ends @work and frees what waits for it
  */
 struct usiw_sock_ops {
 	int (*rcv)(struct sock *sk, struct sk_buff *skb);
-	void (*err_rcv)(struct sock *sk, struct usiw_sock *us, const struct sk_buff *skb);
-	int (*data_rcv)(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
+	void (*err_rcv)(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb);
 	void (*work)(struct work_struct *work);
 	void (*purge)(struct usiw_sock *us);
 };
@@ -143,17 +142,19 @@ struct usiw_sock_ops {
  * @port:	and this
  * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
  *		table's mutex when it rises from 0
- * @sem:	guards @sock: senders read, opening and closing write
+ * @sem:	guards the next three: senders read, opening and closing write
  * @sock:	by family, NULL while nobody uses it; bound to all addresses
+ * @mergers:	by family: connections whose data socket takes aggregates
+ * @tappers:	by family: connections that receive by raw packets
  * @gate:	REQs without a connection; guarded by the netns' gate_lock
  * @listeners:	guarded by the netns' gate_lock
- * @lock:	guards the next four and @data; inside of gate_lock
+ * @lock:	guards the next four; inside of gate_lock
  * @rxq:	handshake datagrams for @rx_work
  * @rx_len:	how many these are
  * @closed:	no work may be queued any more
  * @rx_work:	works off what the gate gives, then @rxq
  * @gate_work:	has @rx_work look at the gate when its time has come
- * @data:	connections with a data socket
+ * @data_sockets: how many connections have a data socket
  * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
  * @stray_next_us: time before which stray datagrams are not looked at
  */
@@ -167,6 +168,8 @@ struct usiw_sock {
 
 	struct rw_semaphore sem;
 	struct socket *sock[2];
+	int mergers[2];
+	int tappers[2];
 
 	struct usiw_cm_gate gate;
 	struct list_head listeners;
@@ -177,7 +180,7 @@ struct usiw_sock {
 	bool closed;
 	struct work_struct rx_work;
 	struct delayed_work gate_work;
-	struct list_head data;
+	atomic_t data_sockets;
 	atomic_t confirm_waiters;
 	u64 stray_next_us;
 };
@@ -261,8 +264,10 @@ enum {
  * @net:	the device's; for look-ups, which may outlive the device
  * @dev:	as one of its users
  * @sock:	of its local port, as a user of its family
- * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock
- * @data_node:	in @sock's list, while there is a @data_sk
+ * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock,
+ *		read in softirq
+ * @merging:	counted among @sock's mergers; guarded by @lock, as the next
+ * @by_packets:	counted among @sock's tappers
  * @tuple:	its ends
  * @hash_node:	in the table of connections
  * @dev_node:	in @dev's list
@@ -311,8 +316,9 @@ struct usiw_conn {
 	struct net *net;
 	struct usiw_device *dev;
 	struct usiw_sock *sock;
-	struct sock *data_sk;
-	struct list_head data_node;
+	struct sock __rcu *data_sk;
+	bool merging;
+	bool by_packets;
 	struct usiw_tuple tuple;
 	struct hlist_node hash_node;
 	struct list_head dev_node;
@@ -423,6 +429,7 @@ void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
 void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
 u32 usiw_conn_follow(struct usiw_conn *conn);
+void usiw_conn_port_known(struct usiw_conn *conn);
 u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why);
 u32 usiw_conn_move_overdue(struct usiw_conn *conn);
 
@@ -458,21 +465,23 @@ void usiw_sock_init(const struct usiw_sock_ops *ops);
 void usiw_sock_wake(struct usiw_sock *us);
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
-int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
-			  const struct in6_addr *local, int scope);
+int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, __be16 port,
+		   int scope);
+void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers);
 bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
 void usiw_sock_put(struct usiw_sock *us, bool ipv4);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len);
 
 /* usiw_data.c */
-int usiw_data_init(void);
-void usiw_data_exit(void);
 int usiw_data_open(struct usiw_conn *conn, struct file **file);
 void usiw_data_install(int fd, struct file *file);
 void usiw_data_drop(int fd, struct file *file);
 void usiw_data_close(struct usiw_conn *conn);
 bool usiw_data_is_open(const struct usiw_conn *conn);
+void usiw_data_by_packets(struct usiw_conn *conn, bool yes);
+struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *skb);
+void usiw_data_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu);
 
 /* usiw_rx.c */
 extern const struct usiw_sock_ops usiw_rx_ops;

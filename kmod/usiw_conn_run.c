@@ -166,8 +166,10 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_lock(&conn->lock);
 	/* Who has not been given the connection cannot say anything about it. */
 	if (conn->announced) {
-		if (report->kind == USIW_REPORT_READY)
+		if (report->kind == USIW_REPORT_READY) {
 			conn->ready = true;
+			usiw_conn_port_known(conn);
+		}
 		if (report->kind == USIW_REPORT_PORT)
 			actions = usiw_conn_told_port(conn, report->port, report->port_why);
 		else

@@ -1,54 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Data sockets: what a process that may not send raw packets moves its data by. The module
- * makes one for a connection when the process reads its CONNECT record, in that process's
- * context: so the memory, the cgroup, the namespace and the user of the socket are its own.
+ * Data sockets: a process that may not send raw packets moves its data by one. The module makes a
+ * data socket for a connection when the process reads the CONNECT record, in that process's context.
+ * So the socket's memory, cgroup, namespace and user are the process's.
  *
- * It is a UDP socket that shares the local port with the kernel's own socket of that port
- * and is connected to the peer, and it can do nothing but that: it cannot be bound, connected,
- * or made to send anywhere else. What the kernel does for UDP (routes, neighbours, firewall,
- * IPsec, path MTU, accounting) it does for this, too. Handshakes that come in by it go to the
- * module (usiw_rx.c); see docs/security.md for what the process may send. While the process
- * has told that it takes raw packets, what its raw port sees as well goes no further than here.
+ * A data socket is an ordinary UDP socket that is connected, and is in none of UDP's hash tables.
+ * It has the local address and port of the connection, which nobody else can bind, because the
+ * module's own socket of the port has them (usiw_sock.c). So whatever the number of connections,
+ * UDP finds one socket at the port. usiw_rx.c looks the connection up and passes its datagrams on
+ * to the data socket. The process sends by udp_sendmsg(), which needs no hash table. What the kernel
+ * does for UDP (routes, neighbours, firewall, IPsec, path MTU, accounting) it does for this, too.
+ *
+ * The process can do nothing with the socket but exchange datagrams with the connection's peer: it
+ * cannot bind or connect it, nor send anywhere else. See docs/security.md for what it may send.
  *
  * The file is the process's, to be closed, passed on, or inherited. The connection only holds
- * the struct sock, and takes the socket off the network when it ends, whoever has the file.
- * It takes no lock that the process may hold for as long as it likes: options of SOL_SOCKET,
- * which before 6.8 or so nobody asks the module about, copy from user memory under the
- * socket's.
+ * the struct sock, and lets it go when the connection ends, whoever has the file. From then on
+ * the socket neither sends nor receives. Its memory lives until an RCU grace period later
+ * (SOCK_RCU_FREE), so that softirq can take a reference without a lock.
+ *
+ * usiw_data_close() takes no lock that the process may hold for as long as it likes: options of
+ * SOL_SOCKET copy from user memory under the socket's.
  */
-#include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/in.h>
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/sched/task.h>
 #include <linux/udp.h>
-#include <net/inet_common.h>
 #include <net/inet_ecn.h>
+#include <net/ip6_route.h>
 #include <net/ipv6.h>
+#include <net/route.h>
 #include <net/sock.h>
 #include <net/udp.h>
-#include <net/udp_tunnel.h>
 #include <net/xfrm.h>
 
 #include "usiw_conn.h"
 
-/* So often a process can clear SO_REUSEPORT between two looks at it, and the next socket is made. */
-#define USIW_DATA_BIND_TRIES	16
+/* By family: [1] IPv4, [0] IPv6. Filled in by the first socket of the family, constant from then on. */
+static struct proto_ops usiw_data_ops[2];
+static DEFINE_MUTEX(usiw_data_ops_mutex);
 
-/* Who binds the sockets to the kernel's ports. */
-static struct cred *usiw_kernel_cred;
-
-int usiw_data_init(void)
+/* What the connection wants of its port's socket: see usiw_sock_merge(). conn->lock held. */
+static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packets)
 {
-	usiw_kernel_cred = prepare_kernel_cred(&init_task);
-	return usiw_kernel_cred ? 0 : -ENOMEM;
-}
+	int mergers = merging - conn->merging, tappers = by_packets - conn->by_packets;
 
-void usiw_data_exit(void)
-{
-	put_cred(usiw_kernel_cred);
+	if (!mergers && !tappers)
+		return;
+	conn->merging = merging;
+	conn->by_packets = by_packets;
+	usiw_sock_merge(conn->sock, usiw_tuple_is_ipv4(&conn->tuple), mergers, tappers);
 }
 
 /* ---- What the process may do with it ----------------------------------- */
@@ -67,6 +70,44 @@ static bool usiw_data_control_is_fine(struct msghdr *msg)
 	return true;
 }
 
+#if !USIW_SOL_SOCKET_IS_ASKED
+static bool usiw_data_is_link_local(const struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	return sk->sk_family == AF_INET6 &&
+	       (ipv6_addr_type(&sk->sk_v6_rcv_saddr) | ipv6_addr_type(&sk->sk_v6_daddr)) &
+	       IPV6_ADDR_LINKLOCAL;
+#else
+	return false;
+#endif
+}
+
+/*
+ * This kernel does not ask the module about options of SOL_SOCKET. Two of them would lead the
+ * socket past the routes: SO_BINDTODEVICE and SO_DONTROUTE. The kernel sets both under the
+ * socket's lock, so under that lock no thread can set one between the check and the sending. Only
+ * CAP_NET_RAW takes a link-local socket to another interface. The lock is not kept while waiting
+ * for space: such a send returns -EAGAIN.
+ */
+static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	int ret = -EPERM;
+
+	msg->msg_flags |= MSG_DONTWAIT;
+	lock_sock(sk);
+	if (!sock_flag(sk, SOCK_LOCALROUTE) &&
+	    (!sk->sk_bound_dev_if || usiw_data_is_link_local(sk)))
+		ret = sk->sk_prot->sendmsg(sk, msg, len);
+	release_sock(sk);
+	return ret;
+}
+#else
+static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
+{
+	return sk->sk_prot->sendmsg(sk, msg, len);
+}
+#endif
+
 /* Not by way of inet_sendmsg(), which gives a socket without a port a new one. */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
@@ -80,7 +121,7 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 		return -EOPNOTSUPP;
 	if (!usiw_data_control_is_fine(msg))
 		return -EPERM;
-	return sk->sk_prot->sendmsg(sk, msg, len);
+	return usiw_data_send(sk, msg, len);
 }
 
 /*
@@ -115,14 +156,48 @@ static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockpt
 }
 
 /*
- * SOL_SOCKET does not come here before 6.8 or so. It has nothing that takes the socket to another
- * port or peer, nobody else binds to the port while it is there, and SO_REUSEPORT is mended when it
- * matters: see usiw_data_bind(). Where it comes here, the process may size its buffers and no more.
+ * Have UDP merge datagrams for the connection's data socket, or no more. The module's socket of the
+ * port has to be asked, too: UDP merges before it knows the connection.
+ */
+static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int optlen)
+{
+	struct sock *sk = sock->sk;
+	struct usiw_conn *conn;
+	int value, ret;
+
+	if (optlen != sizeof(value))
+		return -EINVAL;
+	if (copy_from_sockptr(&value, optval, sizeof(value)))
+		return -EFAULT;
+	ret = sock_common_setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&value),
+				     sizeof(value));
+	if (ret)
+		return ret;
+	rcu_read_lock();
+	conn = rcu_dereference_sk_user_data(sk);
+	if (conn && !kref_get_unless_zero(&conn->kref))
+		conn = NULL;
+	rcu_read_unlock();
+	if (!conn)
+		return 0;
+	mutex_lock(&conn->lock);
+	if (rcu_access_pointer(conn->data_sk) == sk)
+		usiw_data_count(conn, value, conn->by_packets);
+	mutex_unlock(&conn->lock);
+	usiw_conn_put(conn);
+	return 0;
+}
+
+/*
+ * The process may size its buffers, ask for aggregates and for ECN's marks, and nothing else. Where
+ * the kernel does not ask about SOL_SOCKET, usiw_data_send() checks what matters of it.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
 {
-	if ((level == SOL_UDP && (optname == UDP_GRO || optname == UDP_SEGMENT)) ||
+	if (level == SOL_UDP && optname == UDP_GRO)
+		return usiw_data_set_gro(sock, optval, optlen);
+	if ((level == SOL_UDP && optname == UDP_SEGMENT) ||
 	    (level == SOL_SOCKET &&
 	     (optname == SO_RCVBUF || optname == SO_SNDBUF || optname == SO_RCVBUFFORCE ||
 	      optname == SO_SNDBUFFORCE)))
@@ -142,61 +217,43 @@ static int usiw_data_getsockopt(struct socket *sock, int level, int optname, cha
 	return -EPERM;
 }
 
-static const struct proto_ops usiw_data_ops4 = {
-	.family = PF_INET,
-	.owner = THIS_MODULE,
-	.release = inet_release,
-	.bind = sock_no_bind,
-	.connect = sock_no_connect,
-	.socketpair = sock_no_socketpair,
-	.accept = sock_no_accept,
-	.getname = inet_getname,
-	.poll = usiw_udp_poll,
-	.ioctl = sock_no_ioctl,
-	.gettstamp = sock_gettstamp,
-	.listen = sock_no_listen,
-	.shutdown = sock_no_shutdown,
-	.setsockopt = usiw_data_setsockopt,
-	.getsockopt = usiw_data_getsockopt,
-	.sendmsg = usiw_data_sendmsg,
-	.recvmsg = sock_common_recvmsg,
-	.mmap = sock_no_mmap,
-};
+/* UDP's own operations, but for those by which the socket could become something else. */
+static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *udp)
+{
+	struct proto_ops made = *udp;
 
-#if IS_ENABLED(CONFIG_IPV6)
-static const struct proto_ops usiw_data_ops6 = {
-	.family = PF_INET6,
-	.owner = THIS_MODULE,
-	.release = inet6_release,
-	.bind = sock_no_bind,
-	.connect = sock_no_connect,
-	.socketpair = sock_no_socketpair,
-	.accept = sock_no_accept,
-	.getname = inet6_getname,
-	.poll = usiw_udp_poll,
-	.ioctl = sock_no_ioctl,
-	.gettstamp = sock_gettstamp,
-	.listen = sock_no_listen,
-	.shutdown = sock_no_shutdown,
-	.setsockopt = usiw_data_setsockopt,
-	.getsockopt = usiw_data_getsockopt,
-	.sendmsg = usiw_data_sendmsg,
-	.recvmsg = sock_common_recvmsg,
-	.mmap = sock_no_mmap,
-};
-#endif
+	made.owner = THIS_MODULE;
+	made.bind = sock_no_bind;
+	made.connect = sock_no_connect;
+	made.socketpair = sock_no_socketpair;
+	made.accept = sock_no_accept;
+	made.ioctl = sock_no_ioctl;
+	made.listen = sock_no_listen;
+	made.shutdown = sock_no_shutdown;
+	made.setsockopt = usiw_data_setsockopt;
+	made.getsockopt = usiw_data_getsockopt;
+	made.sendmsg = usiw_data_sendmsg;
+	made.mmap = sock_no_mmap;
+	usiw_ops_clear(&made);
+	*ops = made;
+}
 
-/* The socket's owner is the module from here on: it may not go while a process has the file. */
+/*
+ * The socket's owner is the module from here on: the module may not go while a process has the
+ * file. May sleep.
+ */
 static void usiw_data_restrict(struct socket *sock)
 {
+	struct proto_ops *ops = &usiw_data_ops[sock->sk->sk_family == AF_INET];
 	struct module *before = sock->ops->owner;
 
+	mutex_lock(&usiw_data_ops_mutex);
+	if (!ops->release)
+		usiw_data_fill_ops(ops, sock->ops);
+	mutex_unlock(&usiw_data_ops_mutex);
+	usiw_ask_sol_socket(sock);
 	__module_get(THIS_MODULE);
-	WRITE_ONCE(sock->ops, &usiw_data_ops4);
-#if IS_ENABLED(CONFIG_IPV6)
-	if (sock->sk->sk_family == PF_INET6)
-		WRITE_ONCE(sock->ops, &usiw_data_ops6);
-#endif
+	WRITE_ONCE(sock->ops, ops);
 	module_put(before);
 }
 
@@ -227,86 +284,104 @@ static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_bu
 	       !secpath_exists(skb) && !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
 }
 
-/* Softirq. As the port's own socket, or 1 for what is to be put into the process's queue. */
-static int usiw_data_encap_rcv(struct sock *sk, struct sk_buff *skb)
+/*
+ * Returns the process's socket with a reference, NULL if the connection has none or the datagrams
+ * in @skb are not for it. Softirq, under RCU.
+ */
+struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *skb)
 {
-	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
-	int ret;
+	struct sock *sk = rcu_dereference(conn->data_sk);
 
-	if (!conn) {
-		kfree_skb(skb);
-		return 0;
+	if (!sk || sock_flag(sk, SOCK_DEAD))
+		return NULL;
+	if (usiw_data_is_beside(conn, skb)) {
+		usiw_count(conn->dev, USIW_KCNT_RX_BESIDE);
+		return NULL;
 	}
-	ret = conn->sock->ops->data_rcv(sk, conn->sock, skb);
-	if (ret <= 0 || !usiw_data_is_beside(conn, skb))
-		return ret;
-	usiw_count(conn->dev, USIW_KCNT_RX_BESIDE);
-	consume_skb(skb);
-	return 0;
+	return refcount_inc_not_zero(&sk->sk_refcnt) ? sk : NULL;
 }
 
-/* ICMP about what the process has sent by it: the kernel has noted a smaller path MTU by now. */
-#if USIW_ENCAP_ERR_KNOWS_ALL
-static void usiw_data_err_rcv(struct sock *sk, struct sk_buff *skb, int err, __be16 port,
-			      u32 info, u8 *payload)
-#else
-static void usiw_data_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset)
-#endif
+/*
+ * ICMP tells a smaller path MTU. UDP has noted it for the port's socket, whose route may be another
+ * one, because routes may depend on the user. @skb is as the socket's encap_err_rcv gets it.
+ * Softirq, under RCU.
+ */
+void usiw_data_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu)
 {
-	struct usiw_conn *conn = rcu_dereference_sk_user_data(sk);
+	struct sock *sk = rcu_dereference(conn->data_sk);
 
-	if (!conn || time_before(jiffies, READ_ONCE(conn->icmp_next)))
+	if (!sk || !refcount_inc_not_zero(&sk->sk_refcnt))
 		return;
-	WRITE_ONCE(conn->icmp_next, jiffies + msecs_to_jiffies(USIW_ICMP_MS));
-	usiw_conn_kick(conn, USIW_CONN_FOLLOW);
+	if (sk->sk_family == AF_INET)
+		ipv4_sk_update_pmtu(skb, sk, mtu);
+#if IS_ENABLED(CONFIG_IPV6)
+	else
+		ip6_sk_update_pmtu(skb, sk, cpu_to_be32(mtu));
+#endif
+	sock_put(sk);
 }
 
 /* ---- Making one -------------------------------------------------------- */
 
-/*
- * Where the kernel does not ask the module, processes can clear SO_REUSEPORT of their sockets, next
- * to which no other can be bound then. Without the sockets' locks, which a process may hold for as
- * long as it likes by way of SOL_SOCKET: it can lose a change of its own to its SO_REUSEADDR, which
- * means nothing here, and nothing else is in that word that ever changes.
- */
-static void usiw_data_share_again(struct usiw_sock *us)
+static int usiw_data_set_option(struct socket *sock, int level, int optname, int value)
 {
-	struct usiw_conn *conn;
-
-	spin_lock_bh(&us->lock);
-	list_for_each_entry(conn, &us->data, data_node)
-		conn->data_sk->sk_reuseport = 1;
-	spin_unlock_bh(&us->lock);
+	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
 }
 
 /*
- * The data socket's descriptor is the process's, its port is the kernel's: what could not be
- * bound by the process can be shared with it.
+ * Bind to the address alone, which UDP does without a hash table, then add the port of the module's
+ * own socket. No other thread knows the socket yet.
  */
 static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 {
-	const struct cred *own = override_creds(usiw_kernel_cred);
-	int ret, tries;
+	const struct usiw_tuple *tuple = &conn->tuple;
+	struct inet_sock *inet = inet_sk(sock->sk);
+	int ret;
 
-	for (tries = 0; tries < USIW_DATA_BIND_TRIES; tries++) {
-		ret = usiw_sock_bind_beside(conn->sock, sock, &conn->tuple.local,
-					    conn->tuple.scope);
-		if (ret != -EADDRINUSE)
-			break;
-		usiw_data_share_again(conn->sock);
-	}
-	revert_creds(own);
-	return ret;
+	ret = usiw_data_set_option(sock, SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+	if (!ret)
+		ret = usiw_sock_bind(sock, usiw_tuple_is_ipv4(tuple), &tuple->local, 0,
+				     tuple->scope);
+	if (ret)
+		return ret;
+	inet->inet_num = be16_to_cpu(tuple->local_port);
+	inet->inet_sport = tuple->local_port;
+	sock->sk->sk_userlocks |= SOCK_BINDPORT_LOCK;
+	return 0;
 }
 
 static int usiw_data_set_tos(struct socket *sock, bool ipv4, int tos)
 {
 	if (!tos)
 		return 0;
-	return sock_common_setsockopt(sock, ipv4 ? SOL_IP : SOL_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS,
-				      KERNEL_SOCKPTR(&tos), sizeof(tos));
+	return ipv4 ? usiw_data_set_option(sock, SOL_IP, IP_TOS, tos) :
+		      usiw_data_set_option(sock, SOL_IPV6, IPV6_TCLASS, tos);
 }
 
+/*
+ * Is the socket what the connection's ends say? BPF programs of the process's cgroup are asked about
+ * bind and connect, and may have put others in their place.
+ */
+static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
+{
+	const struct usiw_tuple *tuple = &conn->tuple;
+	const struct inet_sock *inet = inet_sk(sk);
+
+	if (!sk_unhashed(sk) || inet->inet_sport != tuple->local_port ||
+	    inet->inet_dport != tuple->remote_port)
+		return false;
+	if (usiw_tuple_is_ipv4(tuple))
+		return inet->inet_saddr == tuple->local.s6_addr32[3] &&
+		       inet->inet_daddr == tuple->remote.s6_addr32[3];
+#if IS_ENABLED(CONFIG_IPV6)
+	return ipv6_addr_equal(&inet6_sk(sk)->saddr, &tuple->local) &&
+	       ipv6_addr_equal(&sk->sk_v6_daddr, &tuple->remote);
+#else
+	return false;
+#endif
+}
+
+/* UDP's connect() puts no socket that is in no hash table into one. */
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
 	bool ipv4 = usiw_tuple_is_ipv4(&conn->tuple);
@@ -320,7 +395,10 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 		return ret;
 	usiw_addr_to_sockaddr(&sa, &conn->tuple.remote, conn->tuple.remote_port, conn->tuple.scope);
 	len = ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	return kernel_connect(sock, (void *)&sa, len, 0);
+	ret = kernel_connect(sock, (void *)&sa, len, 0);
+	if (ret)
+		return ret;
+	return usiw_data_fits(conn, sock->sk) ? 0 : -EPERM;
 }
 
 /* A socket of the process's, as if it had called socket(2) in the connection's namespace. */
@@ -334,17 +412,13 @@ static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 		return -ENETDOWN;
 	ret = __sock_create(net, family, SOCK_DGRAM, IPPROTO_UDP, sock, 0);
 	put_net(net);
+	if (!ret)
+		sock_set_flag((*sock)->sk, SOCK_RCU_FREE);
 	return ret;
 }
 
 static struct file *usiw_data_make(struct usiw_conn *conn)
 {
-	struct udp_tunnel_sock_cfg cfg = {
-		.sk_user_data = conn,	/* taken out again while the connection is there */
-		.encap_type = 1,
-		.encap_rcv = usiw_data_encap_rcv,
-		.encap_err_rcv = usiw_data_err_rcv,
-	};
 	struct socket *sock;
 	struct file *file;
 	int ret;
@@ -352,20 +426,16 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 	ret = usiw_data_create(conn, &sock);
 	if (ret)
 		return ERR_PTR(ret);
-	/* First of all: nothing of a handshake may get into the process's queue. */
-	usiw_setup_udp_tunnel_sock(conn->net, sock, &cfg);
 	ret = usiw_data_connect(conn, sock);
 	if (ret) {
-		rcu_assign_sk_user_data(sock->sk, NULL);
 		sock_release(sock);
 		return ERR_PTR(ret);
 	}
 	usiw_data_restrict(sock);
+	rcu_assign_sk_user_data(sock->sk, conn);	/* only says that it is alive */
 	sock_hold(sock->sk);
-	conn->data_sk = sock->sk;
-	spin_lock_bh(&conn->sock->lock);
-	list_add(&conn->data_node, &conn->sock->data);
-	spin_unlock_bh(&conn->sock->lock);
+	atomic_inc(&conn->sock->data_sockets);
+	rcu_assign_pointer(conn->data_sk, sock->sk);
 	file = sock_alloc_file(sock, O_NONBLOCK | O_CLOEXEC, NULL);
 	if (IS_ERR(file))
 		usiw_data_close(conn);	/* the socket has been released */
@@ -373,26 +443,29 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 }
 
 /*
- * The connection ends, or gets another socket: this one neither sends nor receives any more,
- * and its port is free. What it has received can be read. conn->lock held, or the last
- * reference.
+ * The connection ends, or gets another socket: this one neither sends nor receives any more.
+ * What it has received can be read. conn->lock held, or the last reference.
  */
 void usiw_data_close(struct usiw_conn *conn)
 {
-	struct sock *sk = conn->data_sk;
+	struct sock *sk = rcu_replace_pointer(conn->data_sk, NULL, true);
 
+	usiw_data_count(conn, false, false);
 	if (!sk)
 		return;
-	spin_lock_bh(&conn->sock->lock);
-	list_del(&conn->data_node);
-	spin_unlock_bh(&conn->sock->lock);
-	conn->data_sk = NULL;
-	/* Nothing is sent from here on (usiw_data_sendmsg), and nothing found by what comes. */
-	rcu_assign_sk_user_data(sk, NULL);
-	/* Also where the last file is just being closed: it is done once, under the table's lock. */
-	sk->sk_prot->unhash(sk);
+	atomic_dec(&conn->sock->data_sockets);
+	rcu_assign_sk_user_data(sk, NULL);	/* usiw_data_sendmsg() sends nothing from here on */
 	sk_dst_reset(sk);
 	sock_put(sk);
+}
+
+/*
+ * The process sends by raw packets, and so receives by them, or no more. conn->lock held.
+ */
+void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
+{
+	if (conn->hashed)
+		usiw_data_count(conn, conn->merging, yes);
 }
 
 /*
@@ -400,7 +473,10 @@ void usiw_data_close(struct usiw_conn *conn)
  */
 bool usiw_data_is_open(const struct usiw_conn *conn)
 {
-	return conn->data_sk && !sock_flag(conn->data_sk, SOCK_DEAD);
+	const struct sock *sk = rcu_dereference_protected(conn->data_sk,
+							  lockdep_is_held(&conn->lock));
+
+	return sk && !sock_flag(sk, SOCK_DEAD);
 }
 
 /*

@@ -69,6 +69,12 @@ static bool usiw_conn_sends_packets(const struct usiw_conn *conn)
 	return conn->port ? conn->port == 1 + USIW_PORT_PACKET : conn->ready;
 }
 
+/* The engine is ready, or has told its port. conn->lock held. */
+void usiw_conn_port_known(struct usiw_conn *conn)
+{
+	usiw_data_by_packets(conn, usiw_conn_sends_packets(conn));
+}
+
 /*
  * Have the process move a connection whose raw packets are forbidden, as it has been told: it gets
  * USIW_MOVE_MS, if it has a socket to go on by.
@@ -227,6 +233,7 @@ u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum u
 		usiw_count(conn->dev, USIW_KCNT_PORT_MOVES);
 	WRITE_ONCE(conn->port, 1 + port);
 	WRITE_ONCE(conn->port_why, why);
+	usiw_conn_port_known(conn);
 	return conn->cm.released ? 0 : usiw_conn_expect_move(conn);
 }
 

@@ -67,12 +67,9 @@ static int __init usiw_init(void)
 	int ret;
 
 	usiw_sock_init(&usiw_rx_ops);
-	ret = usiw_data_init();
-	if (ret)
-		return ret;
 	ret = usiw_device_init();
 	if (ret)
-		goto err_data;
+		return ret;
 	ret = usiw_link_init();
 	if (ret)
 		goto err_device;
@@ -87,8 +84,6 @@ err_link:
 	usiw_link_exit();
 err_device:
 	usiw_device_exit();
-err_data:
-	usiw_data_exit();
 	return ret;
 }
 
@@ -100,7 +95,6 @@ static void __exit usiw_exit(void)
 	usiw_netdev_exit();
 	usiw_link_exit();
 	usiw_device_exit();
-	usiw_data_exit();
 	/* References of QP proxies that go after a grace period. */
 	rcu_barrier();
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Datagrams that reach the kernel's sockets. Handshakes are copied in softirq and worked
- * off by a worker; the rest is the engine's, which has its own copy, and is freed here.
+ * Datagrams that reach the module's socket of a port. Handshakes are copied in softirq and worked
+ * off by a worker. The rest is the engine's: it goes to the data socket of its connection
+ * (usiw_data.c) if the process receives by that, and is freed here if the engine has its own copy,
+ * from a raw port.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
@@ -67,30 +69,50 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 	spin_unlock(&us->lock);
 }
 
+/**
+ * struct usiw_rx_flow - the flow that a received skb is of
+ * @tuple:	its ends, once @known
+ * @conn:	the connection of these, NULL if there is none
+ * @known:	it has been looked up, which is done once for an skb, and only if it matters
+ */
+struct usiw_rx_flow {
+	struct usiw_tuple tuple;
+	struct usiw_conn *conn;
+	bool known;
+};
+
+/* Under RCU. */
+static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
+			    struct usiw_rx_flow *flow)
+{
+	if (flow->known)
+		return;
+	usiw_rx_tuple(skb, &flow->tuple);
+	flow->conn = usiw_conn_lookup_rcu(us->net, &flow->tuple);
+	flow->known = true;
+}
+
 /*
- * A datagram of the data path. Two may concern the kernel: the first one behind a lost
+ * A datagram of the data path at @at. Two may concern the kernel: the first one behind a lost
  * CONFIRM, and one of a connection that does not exist.
  */
-static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb,
-			 const struct usiw_trp_hdr *hdr)
+static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
+			 const struct usiw_trp_hdr *hdr, struct usiw_rx_flow *flow)
 {
 	__u64 next_us = READ_ONCE(us->stray_next_us);
 	bool stray = usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse()));
-	struct usiw_tuple tuple;
 	struct usiw_conn *conn;
 
 	if (!stray && !atomic_read(&us->confirm_waiters))
 		return;
-	usiw_rx_tuple(skb, &tuple);
-	rcu_read_lock();
-	conn = usiw_conn_lookup_rcu(us->net, &tuple);
+	usiw_rx_look_up(us, skb, flow);
+	conn = flow->conn;
 	if (conn && READ_ONCE(conn->waits_confirm) && usiw_cm_confirms(&conn->cm, hdr))
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
-	rcu_read_unlock();
 	if (stray)
 		WRITE_ONCE(us->stray_next_us, next_us);
 	if (stray && !conn)
-		usiw_rx_queue(us, skb, sizeof(struct udphdr), &tuple, sizeof(*hdr));
+		usiw_rx_queue(us, skb, at, &flow->tuple, sizeof(*hdr));
 }
 
 /*
@@ -116,35 +138,91 @@ static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u
 	usiw_rx_queue(us, skb, at, &tuple, len);
 }
 
-/* UDP has verified the checksum, if there is one. skb->data is at the UDP header. Takes the skb. */
-static int usiw_rx_take(struct usiw_sock *us, struct sk_buff *skb)
+/*
+ * Classify the datagram of @len bytes at @at. Returns true if it is the engine's. Under RCU.
+ */
+static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
+			     struct usiw_rx_flow *flow)
 {
-	struct usiw_trp_hdr buf;
 	const struct usiw_trp_hdr *hdr;
-	u32 len;
+	struct usiw_trp_hdr buf;
 
-	if (!us || skb->len < sizeof(struct udphdr) + sizeof(*hdr))
-		goto drop;
-	len = skb->len - sizeof(struct udphdr);
-	hdr = skb_header_pointer(skb, sizeof(struct udphdr), sizeof(buf), &buf);
+	hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
 	if (!hdr)
-		goto drop;
-
+		return false;
 	switch (usiw_cm_look(hdr, len)) {
 	case USIW_CM_LOOK_DATA:
-		usiw_rx_data(us, skb, hdr);
-		break;
+		usiw_rx_data(us, skb, at, hdr, flow);
+		return true;
+	case USIW_CM_LOOK_ENGINE:
+		return true;
 	case USIW_CM_LOOK_HANDSHAKE:
-		usiw_rx_handshake(us, skb, sizeof(struct udphdr), len);
-		break;
+		usiw_rx_handshake(us, skb, at, len);
+		return false;
 	default:
-		break;
+		return false;
 	}
-	consume_skb(skb);
-	return 0;
+}
 
-drop:
-	kfree_skb(skb);
+/*
+ * The socket that the engine's datagrams in @skb are for, with a reference; NULL if no process waits
+ * for them. Datagrams of no connection are nobody's so far. Under RCU.
+ */
+static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff *skb,
+				     struct usiw_rx_flow *flow)
+{
+	if (!atomic_read(&us->data_sockets))
+		return NULL;
+	usiw_rx_look_up(us, skb, flow);
+	return flow->conn ? usiw_data_receiver(flow->conn, skb) : NULL;
+}
+
+/*
+ * Have IP deliver the skb to UDP a second time, now with the socket that it is for: UDP takes a
+ * socket that an skb brings (as transparent proxies have it) in place of a look-up. Filter, memory,
+ * queue and wake-up are UDP's then. Takes the reference to @sk. Returns what encap_rcv returns.
+ */
+static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
+{
+	/* UDP has verified the checksum, and would calculate anew what a NIC had done. */
+	if (skb->csum_valid && skb->ip_summed == CHECKSUM_NONE)
+		__skb_incr_checksum_unnecessary(skb);
+	skb_orphan(skb);
+	skb->sk = sk;
+	skb->destructor = sock_efree;
+	return -IPPROTO_UDP;
+}
+
+/*
+ * UDP has verified the checksum, if there is one. skb->data is at the UDP header. The skb may be an
+ * aggregate: several datagrams of one flow and one length, which were merged on their way. A
+ * handshake among these is taken out of turn, and the engine, which sees it as well, ignores it.
+ * Takes the skb, unless it returns a negative value: see usiw_rx_hand_over().
+ */
+static int usiw_rx_take(struct usiw_sock *us, struct sk_buff *skb)
+{
+	struct usiw_rx_flow flow = { .known = false };
+	struct sock *sk = NULL;
+	bool engines = false;
+	u32 at, size;
+
+	if (!us) {
+		kfree_skb(skb);
+		return 0;
+	}
+	size = skb->len - sizeof(struct udphdr);
+	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
+		size = skb_shinfo(skb)->gso_size;
+	rcu_read_lock();
+	for (at = sizeof(struct udphdr); at < skb->len; at += size)
+		if (usiw_rx_datagram(us, skb, at, min(size, skb->len - at), &flow))
+			engines = true;
+	if (engines)
+		sk = usiw_rx_receiver(us, skb, &flow);
+	rcu_read_unlock();
+	if (sk)
+		return usiw_rx_hand_over(skb, sk);
+	consume_skb(skb);
 	return 0;
 }
 
@@ -190,56 +268,12 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
 }
 
 /*
- * The same for a data socket (usiw_data.c) beside @us: what is not a handshake is the process's.
- * Returns 1 for what is to be put into its queue, which may be several datagrams of one length,
- * merged on their way. A handshake among these is taken out of turn, and the process's engine,
- * which sees it as well, ignores it.
- */
-static int usiw_data_rcv(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
-{
-	const struct usiw_trp_hdr *hdr;
-	struct usiw_trp_hdr buf;
-	bool wanted = false;
-	u32 at, len, size;
-
-	/* Between bind and connect what comes is as much others'. */
-	if (!us || sk->sk_state != TCP_ESTABLISHED)
-		return usiw_rx_take(us, skb);
-	size = skb->len - sizeof(struct udphdr);
-	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
-		size = skb_shinfo(skb)->gso_size;
-	for (at = sizeof(struct udphdr); at < skb->len; at += size) {
-		len = min(size, skb->len - at);
-		hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
-		if (!hdr)
-			continue;
-		switch (usiw_cm_look(hdr, len)) {
-		case USIW_CM_LOOK_DATA:
-			usiw_rx_data(us, skb, hdr);
-			wanted = true;
-			break;
-		case USIW_CM_LOOK_ENGINE:
-			wanted = true;
-			break;
-		case USIW_CM_LOOK_HANDSHAKE:
-			usiw_rx_handshake(us, skb, at, len);
-			break;
-		default:
-			break;
-		}
-	}
-	if (wanted)
-		return 1;
-	consume_skb(skb);
-	return 0;
-}
-
-/*
  * The kernel has noted the path's MTU ahead of this call, and who forges such ICMP has lowered it
  * for all sockets: the connection only looks. Not for each one, however.
  */
-static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
+static void usiw_rx_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu)
 {
+	usiw_data_too_big(conn, skb, mtu);
 	if (mtu >= READ_ONCE(conn->info.mtu) ||
 	    time_before(jiffies, READ_ONCE(conn->icmp_next)))
 		return;
@@ -251,7 +285,7 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
  * ICMP about something this socket, or an engine in its name, sent. "Port unreachable" counts as
  * an answer to a REQ only, and has to carry enough of it to show its PSN.
  */
-static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, const struct sk_buff *skb)
+static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
 	struct {
 		struct udphdr uh;
@@ -295,7 +329,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, const struct sk_
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
 	if (conn && what == USIW_ICMP_TOO_BIG)
-		usiw_rx_too_big(conn, mtu);
+		usiw_rx_too_big(conn, skb, mtu);
 	else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
 		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
 	rcu_read_unlock();
@@ -406,7 +440,6 @@ static void usiw_rx_purge(struct usiw_sock *us)
 const struct usiw_sock_ops usiw_rx_ops = {
 	.rcv = usiw_encap_rcv,
 	.err_rcv = usiw_rx_icmp,
-	.data_rcv = usiw_data_rcv,
 	.work = usiw_rx_work,
 	.purge = usiw_rx_purge,
 };

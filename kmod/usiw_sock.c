@@ -62,17 +62,11 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 }
 
 /*
- * UDP lets sockets with SO_REUSEPORT share a port if their inodes have one owner. Nobody's
- * socket has this one (a process has no such user, and fchown() does not take it), so that the
- * module's sockets can share a port with each other and with nobody else.
+ * Bind to @addr (IPv4 ones are mapped, or the wildcard), of the interface @scope if it is
+ * link-local. May sleep.
  */
-static void usiw_sock_set_owner(struct socket *sock)
-{
-	SOCK_INODE(sock)->i_uid = INVALID_UID;
-}
-
-static int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr,
-			  __be16 port, int scope)
+int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, __be16 port,
+		   int scope)
 {
 	struct sockaddr_in6 sin6 = {
 		.sin6_family = AF_INET6,
@@ -98,21 +92,8 @@ static int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr 
 }
 
 /*
- * Bind another socket of the module's to a local address, at the port that @us owns in that
- * family. UDP prefers it to @us for datagrams to that address from then on, so @sock has to have
- * its encap_rcv before; once it is connected it gets its own peer's only. May sleep.
- */
-int usiw_sock_bind_beside(const struct usiw_sock *us, struct socket *sock,
-			  const struct in6_addr *local, int scope)
-{
-	usiw_sock_set_owner(sock);
-	sock->sk->sk_reuseport = 1;
-	return usiw_sock_bind(sock, ipv6_addr_v4mapped(local), local, us->port, scope);
-}
-
-/*
- * A kernel socket holds no reference to its netns, which waits for the device instead. It is
- * bound alone (sharing is a matter for usiw_sock_bind_beside), so port 0 finds a free one.
+ * A kernel socket holds no reference to its netns, which waits for the device instead. The socket
+ * shares its port with no other, so port 0 finds a free one.
  */
 static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 {
@@ -122,13 +103,13 @@ static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 	ret = sock_create_kern(net, ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP, &sock);
 	if (ret)
 		return ERR_PTR(ret);
-	usiw_sock_set_owner(sock);
 	ret = usiw_sock_bind(sock, ipv4, &in6addr_any, port, 0);
 	if (ret) {
 		sock_release(sock);
 		return ERR_PTR(ret);
 	}
-	sock->sk->sk_reuseport = 1;
+	/* A port that the kernel chose stays, too, when somebody aborts the socket (ss -K). */
+	sock->sk->sk_userlocks |= SOCK_BINDPORT_LOCK;
 	return sock;
 }
 
@@ -176,6 +157,27 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 	sock_release(sock);
 }
 
+/*
+ * UDP merges datagrams to the port into aggregates (UDP_GRO) ahead of any look-up of a connection: so
+ * it does it for all connections of a family, or for none. It does while a data socket takes
+ * aggregates (@mergers more do from now on) and no connection receives by raw packets (@tappers),
+ * because a raw port cannot tell an aggregate from a datagram. May sleep.
+ */
+void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
+{
+	int merged, merges;
+
+	down_write(&us->sem);
+	merged = us->mergers[ipv4] && !us->tappers[ipv4];
+	us->mergers[ipv4] += mergers;
+	us->tappers[ipv4] += tappers;
+	merges = us->mergers[ipv4] && !us->tappers[ipv4];
+	if (merges != merged)
+		sock_common_setsockopt(us->sock[ipv4], SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&merges),
+				       sizeof(merges));
+	up_write(&us->sem);
+}
+
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
@@ -191,7 +193,6 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	spin_lock_init(&us->lock);
 	INIT_LIST_HEAD(&us->listeners);
 	INIT_LIST_HEAD(&us->rxq);
-	INIT_LIST_HEAD(&us->data);
 	INIT_WORK(&us->rx_work, us->ops->work);
 	INIT_DELAYED_WORK(&us->gate_work, usiw_sock_gate_work);
 	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));

@@ -188,27 +188,134 @@ TEST_F(Data, ops__congestion_marks_and_no_other_class) {
   EXPECT_EQ(set(SOL_IPV6, IPV6_RECVTCLASS, 1), -EPERM);
 }
 
-// SOL_SOCKET passes the module by on older kernels. The next connection of the port has a socket all the same.
-TEST_F(Data, bind__beside_a_socket_whose_process_shares_its_port_no_more) {
+// Options of SOL_SOCKET that lead past the routes. Some kernels do not ask the module about them.
+TEST_F(Data, ops__no_option_of_the_socket_leads_elsewhere) {
   establish();
-  sock->sk->sk_reuseport = 0;
-  Process client2("eth0"), server2("eth1");
-  CmId active2;
-  for (Process* p : {&client2, &server2}) {
-    p->caps = USIW_CAP_DATA_SOCKET;
-    ASSERT_EQ(p->open_all(), 0);
+#ifdef SOCK_CUSTOM_SOCKOPT
+  int one = 1;
+  EXPECT_TRUE(sock->flags & BIT(SOCK_CUSTOM_SOCKOPT));
+  for (int name : {SO_BINDTODEVICE, SO_DONTROUTE, SO_REUSEADDR, SO_REUSEPORT, SO_ATTACH_REUSEPORT_CBPF})
+    EXPECT_EQ(sock->ops->setsockopt(sock, SOL_SOCKET, name, KERNEL_SOCKPTR(&one), sizeof(one)), -EPERM) << name;
+#else
+  sock->sk->sk_bound_dev_if = 3;
+  EXPECT_EQ(send(), -EPERM);
+  sock->sk->sk_bound_dev_if = 0;
+  sock_set_flag(sock->sk, SOCK_LOCALROUTE);
+  EXPECT_EQ(send(), -EPERM);
+  EXPECT_EQ(sock->ops->sendpage, nullptr);
+#endif
+}
+
+TEST_F(Data, ops__link_local_socket_has_its_interface) {
+  CmId link_listener;
+  ASSERT_EQ(link_listener.listen(server->device, ipv6("fe80::2"), 7500), 0);
+  ASSERT_EQ(active.connect(*client, ipv6("fe80::1"), 9000, ipv6("fe80::2"), 7500), 0);
+  pump();
+  ASSERT_EQ(link_listener.requests.size(), 1u);
+  ASSERT_EQ(link_listener.requests[0]->accept(*server), 0);
+  settle({client.get(), server.get()});
+  ASSERT_TRUE(active.established());
+  ASSERT_EQ(client->data_fds.size(), 1u);
+  sock = mock_socket(client->data_fds[0]);
+  EXPECT_NE(sock->sk->sk_bound_dev_if, 0);
+  EXPECT_EQ(send(), 20);
+  link_listener.drop_requests();
+  link_listener.destroy();
+}
+
+// UDP walks the sockets of a port for each datagram, so there is one, and one table has the connections.
+TEST_F(Data, rcv__one_look_up_whatever_the_number_of_connections) {
+  constexpr int kMore = 100;
+  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<std::unique_ptr<CmId>> ids;
+  establish();
+  for (int i = 0; i < kMore; i++) {
+    for (const char* netdev : {"eth0", "eth1"}) {
+      processes.push_back(std::make_unique<Process>(netdev));
+      processes.back()->caps = USIW_CAP_DATA_SOCKET;
+      ASSERT_EQ(processes.back()->open_all(), 0);
+    }
+    Process &a = *processes[2 * i], &b = *processes[2 * i + 1];
+    ids.push_back(std::make_unique<CmId>());
+    ASSERT_EQ(ids.back()->connect(a, ipv4("192.0.2.1"), 9001 + i, ipv4("192.0.2.2"), kPort), 0);
+    pump();
+    ASSERT_EQ(listener.requests.size(), 2u + i);
+    ASSERT_EQ(listener.requests.back()->accept(b), 0);
+    settle({&a, &b});
+    ASSERT_EQ(b.data_fds.size(), 1u);
   }
-  ASSERT_EQ(active2.connect(client2, ipv4("192.0.2.1"), 9001, ipv4("192.0.2.2"), kPort), 0);
+  EXPECT_EQ(mock_hashed(cpu_to_be16(kPort)), 1u);
+  for (int i = 0; i < kMore; i += 9) {
+    mock_datagram d = from_client(USIW_TRP_DATA, 60);
+    d.from_port = cpu_to_be16(9001 + i);
+    struct socket* theirs = mock_socket(processes[2 * i + 1]->data_fds[0]);
+    const int before = mock_queued(theirs);
+    const unsigned long lookups = mock_lookups, compared = mock_compared;
+    ASSERT_TRUE(mock_deliver(&d, ~0u));
+    EXPECT_EQ(mock_lookups - lookups, 1u);
+    EXPECT_LE(mock_compared - compared, 3u);
+    EXPECT_EQ(mock_queued(theirs), before + 1);
+  }
+  EXPECT_EQ(mock_queued(sock), 0);
+  for (auto& id : ids) id->destroy();
+  for (auto& p : processes) p->close();
   pump();
-  ASSERT_EQ(listener.requests.size(), 2u);
-  ASSERT_EQ(listener.requests[1]->accept(server2), 0);
-  settle({client.get(), server.get(), &client2, &server2});
-  EXPECT_EQ(server2.data_fds.size(), 1u) << "bound to the same local address and port";
-  EXPECT_TRUE(active2.established());
-  active2.destroy();
-  client2.close();
-  server2.close();
+}
+
+// The kernel merges ahead of any look-up of a connection, and a raw port cannot tell an aggregate from a datagram.
+TEST_F(Data, gro__of_the_port_while_no_connection_of_it_taps) {
+  client->caps = server->caps |= USIW_CAP_PORT_TELL;
+  client->close(), server->close();
+  ASSERT_EQ(client->open_all(), 0);
+  ASSERT_EQ(server->open_all(), 0);
+  listener.destroy();
+  ASSERT_EQ(listener.listen(server->device, ipv4("192.0.2.2"), kPort), 0);
+  establish();
+  const uint32_t id = server->seen[0].conn_id;
+  const auto merges = [&] { return mock_port_merges(cpu_to_be16(kPort)); };
+  const auto set = [&](int on) {
+    return sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&on), sizeof(on));
+  };
+  ASSERT_EQ(server->report_port(id, USIW_PORT_SOCKET), 0);
+  EXPECT_FALSE(merges());
+  EXPECT_EQ(set(1), 0);
+  EXPECT_TRUE(merges());
+  EXPECT_TRUE(sock->sk->gro);
+  ASSERT_EQ(server->report_port(id, USIW_PORT_PACKET), 0);
+  EXPECT_FALSE(merges());
+  ASSERT_EQ(server->report_port(id, USIW_PORT_SOCKET), 0);
+  EXPECT_TRUE(merges());
+  EXPECT_EQ(set(0), 0);
+  EXPECT_FALSE(merges());
+  EXPECT_EQ(set(1), 0);
+  server->destroy_qp();
   pump();
+  EXPECT_FALSE(merges());
+  EXPECT_EQ(set(1), 0) << "the process has the file still";
+  EXPECT_FALSE(merges());
+}
+
+// The route of the process's socket may be another one than that of the module's.
+TEST_F(Data, icmp__tells_the_processs_socket_the_path_mtu) {
+  establish();
+  mock_datagram big{};
+  big.from = ipv4("192.0.2.2"), big.from_port = cpu_to_be16(kPort);
+  big.to = ipv4("192.0.2.1"), big.to_port = cpu_to_be16(9000);
+  big.len = 1400;
+  mock_deliver_too_big(&big, 8, 1300);
+  EXPECT_EQ(sock->sk->path_mtu, 1300u);
+}
+
+// BPF programs of the process's cgroup may send it elsewhere by connect(), which would not be this connection.
+TEST_F(Data, open__refused_where_a_cgroup_changes_the_peer) {
+  begin();
+  const int before = mock_sockets;
+  mock_bpf_peer = 1;
+  const auto events = server->events();
+  mock_bpf_peer = 0;
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].conn.data_fd, -EPERM);
+  EXPECT_EQ(mock_sockets, before);
 }
 
 TEST_F(Data, close__with_its_connection_whoever_has_the_file) {

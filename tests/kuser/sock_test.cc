@@ -18,7 +18,6 @@ struct UserSocket {
     sockaddr_storage sa = endpoint(addr, port);
     sock_create_kern(&init_net, sa.ss_family, SOCK_DGRAM, 0, &sock);
     sock->sk->sk_reuse = sock->sk->sk_reuseport = 1;
-    sock->inode.i_uid = kuid_t{1000};
     error = kernel_bind(sock, reinterpret_cast<sockaddr*>(&sa), sizeof(sa));
   }
   ~UserSocket() { sock_release(sock); }
@@ -54,15 +53,6 @@ TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
   CmId any;
   ASSERT_EQ(user.error, 0);
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7400), -EADDRINUSE);
-}
-
-TEST_F(Sock, bind_beside__at_a_port_of_the_modules) {
-  struct socket* sock;
-  const in6_addr local = ipv4("192.0.2.2");
-  ASSERT_EQ(sock_create_kern(&init_net, AF_INET, SOCK_DGRAM, 0, &sock), 0);
-  EXPECT_EQ(usiw_sock_bind_beside(port_of(listener), sock, &local, 0), 0);
-  EXPECT_EQ(bind_as_user(local, kPort), -EADDRINUSE);
-  sock_release(sock);
 }
 
 TEST_F(Sock, get__shared_by_connections_of_a_port) {

@@ -107,29 +107,10 @@ struct task_struct* pid_task(struct pid* pid, enum pid_type) {
   return task->reaped ? nullptr : task;
 }
 
-struct task_struct init_task;
 int mock_modules;
 void __module_get(struct module*) { mock_modules++; }
 void module_put(struct module*) {
   if (--mock_modules < 0) mock_violation("module_put without get");
-}
-
-static int creds;
-struct cred* prepare_kernel_cred(struct task_struct*) {
-  if (mock_fails(MOCK_CORE, "prepare_kernel_cred")) return nullptr;
-  creds++;
-  return reinterpret_cast<cred*>(&creds);
-}
-void put_cred(const struct cred*) {
-  if (--creds < 0) mock_violation("put_cred without get");
-}
-static int overridden;
-const struct cred* override_creds(const struct cred*) {
-  overridden++;
-  return reinterpret_cast<cred*>(&overridden);
-}
-void revert_creds(const struct cred*) {
-  if (--overridden < 0) mock_violation("revert_creds without override");
 }
 
 // ---- Files ----

@@ -15,15 +15,14 @@ struct Socket {
   ::sock sk{};
   net* where = nullptr;
   bool ipv4 = false;
-  bool bound = false;
+  bool bound = false;  ///< in UDP's tables
   bool down = false;
   bool connected = false;
   bool released = false;  ///< the struct sock goes with its last reference
   bool locked = false;
-  int refs = 1;
   int queued = 0;
-  in6_addr addr{}, peer{};
-  __be16 port = 0, peer_port = 0;
+  in6_addr addr{};
+  __be16 port = 0;
   udp_tunnel_sock_cfg cfg{};
 };
 
@@ -39,30 +38,19 @@ Socket* socket_of(const ::sock* sk) {
 bool conflict(const Socket& a, const Socket& b) {
   return a.bound && b.bound && a.where == b.where && a.ipv4 == b.ipv4 && a.port == b.port &&
          (ipv6_addr_any(&a.addr) || ipv6_addr_any(&b.addr) || ipv6_addr_equal(&a.addr, &b.addr)) &&
-         !(a.sk.sk_reuse && b.sk.sk_reuse) &&
-         !(a.sk.sk_reuseport && b.sk.sk_reuseport && a.sock.inode.i_uid.val == b.sock.inode.i_uid.val);
+         !(a.sk.sk_reuse && b.sk.sk_reuse) && !(a.sk.sk_reuseport && b.sk.sk_reuseport);
 }
-
-/// The one that is connected to the sender, else as receiver().
-Socket* receiver_from(const mock_datagram& d);
 
 Socket* receiver(const in6_addr& addr, __be16 port) {
   Socket* found = nullptr;
   for (Socket* s : sockets) {
-    if (!s->bound || s->connected || s->down || s->port != port || s->ipv4 != ipv6_addr_v4mapped(&addr)) continue;
+    if (!s->bound || s->down || s->port != port || s->ipv4 != ipv6_addr_v4mapped(&addr)) continue;
     if (ipv6_addr_equal(&s->addr, &addr)) return s;
     if (ipv6_addr_any(&s->addr)) found = s;
   }
   return found;
 }
 
-Socket* receiver_from(const mock_datagram& d) {
-  for (Socket* s : sockets)
-    if (s->bound && s->connected && s->port == d.to_port && s->peer_port == d.from_port &&
-        ipv6_addr_equal(&s->addr, &d.to) && ipv6_addr_equal(&s->peer, &d.from))
-      return s;
-  return receiver(d.to, d.to_port);
-}
 /// An skb whose head has exactly the size it says, so that ASan sees who reads beyond it.
 class Skb {
  public:
@@ -110,22 +98,33 @@ void ip_header(sk_buff* skb, const in6_addr& from, const in6_addr& to) {
   }
 }
 
-void udp_unhash(::sock* sk) { socket_of(sk)->bound = false; }
+/// An address of the socket's, as its family has it.
+in6_addr address(const Socket& s, __be32 ipv4, const in6_addr& v6) { return s.ipv4 ? mapped(be32_to_cpu(ipv4)) : v6; }
 
 int udp_sendmsg(::sock* sk, msghdr*, size_t len) {
   Socket* s = socket_of(sk);
   if (!s->connected) return -EDESTADDRREQ;
   mock_datagram d{};
-  d.from = s->addr;
-  d.to = s->peer;
-  d.from_port = s->port;
-  d.to_port = s->peer_port;
+  d.from = address(*s, sk->inet.inet_saddr, sk->inet6.saddr);
+  d.to = address(*s, sk->inet.inet_daddr, sk->sk_v6_daddr);
+  d.from_port = sk->inet.inet_sport;
+  d.to_port = sk->inet.inet_dport;
   d.len = len;
   sent.push_back(d);
   return len;
 }
 
-const proto udp_prot = {udp_unhash, udp_sendmsg};
+int inet_release(struct socket* sock) {
+  Socket* s = socket_of(sock->sk);
+  if (!s) return 0;
+  if (s->released) mock_violation("socket released twice");
+  s->released = true;
+  s->bound = false;
+  sock_put(&s->sk);
+  return 0;
+}
+
+const proto udp_prot = {udp_sendmsg};
 const proto_ops inet_ops = [] {
   proto_ops ops{};
   ops.release = inet_release;
@@ -139,14 +138,14 @@ void reset_sockets() {
   for (Socket* s : sockets) delete s;
   sockets.clear();
   sent.clear();
-  mock_foreign_port = mock_sockets = 0;
+  mock_foreign_port = mock_sockets = mock_bpf_peer = 0;
 }
 
 }  // namespace mock
 
 extern "C" {
 
-int mock_sockets, mock_foreign_port;
+int mock_sockets, mock_foreign_port, mock_bpf_peer;
 
 // ---- Sockets ----
 
@@ -160,7 +159,7 @@ int __sock_create(struct net* net, int family, int, int, struct socket** sock, i
   auto* s = new Socket;
   s->sock.sk = &s->sk;
   s->sock.ops = &inet_ops;
-  s->sock.inode.i_uid.val = 1000;
+  refcount_set(&s->sk.sk_refcnt, 1);
   s->sk.sk_family = family;
   s->sk.sk_state = TCP_CLOSE;
   s->sk.sk_prot = &udp_prot;
@@ -173,18 +172,6 @@ int __sock_create(struct net* net, int family, int, int, struct socket** sock, i
   return 0;
 }
 
-int inet_release(struct socket* sock) {
-  Socket* s = socket_of(sock->sk);
-  if (!s) return 0;
-  if (s->released) mock_violation("socket released twice");
-  s->released = true;
-  udp_unhash(&s->sk);
-  sock_put(&s->sk);
-  return 0;
-}
-
-int inet6_release(struct socket* sock) { return inet_release(sock); }
-
 void sock_release(struct socket* sock) {
   mock_might_sleep("sock_release");
   const proto_ops* ops = sock->ops;
@@ -192,11 +179,12 @@ void sock_release(struct socket* sock) {
   module_put(ops->owner);
 }
 
-void sock_hold(struct sock* sk) { socket_of(sk)->refs++; }
+void sock_hold(struct sock* sk) { refcount_inc(&sk->sk_refcnt); }
 
 void sock_put(struct sock* sk) {
   Socket* s = socket_of(sk);
-  if (!s || --s->refs) return;
+  if (!s || !refcount_dec_and_test(&sk->sk_refcnt)) return;
+  if (s->connected && !sock_flag(sk, SOCK_RCU_FREE)) mock_violation("freed at once, and softirq may look at it");
   if (!s->released) mock_violation("last reference of a socket that is open");
   std::erase(sockets, s);
   mock_sockets--;
@@ -210,7 +198,23 @@ void lock_sock(struct sock* sk) {
 }
 
 void release_sock(struct sock* sk) { socket_of(sk)->locked = false; }
-bool sock_flag(const struct sock* sk, int) { return socket_of(sk)->released; }
+bool sock_flag(const struct sock* sk, int flag) {
+  const Socket* s = socket_of(sk);
+  return flag == SOCK_DEAD ? s->released : test_bit(flag, &sk->sk_flags);
+}
+
+void sock_set_flag(struct sock* sk, int flag) { set_bit(flag, &sk->sk_flags); }
+bool sk_unhashed(const struct sock* sk) { return !socket_of(sk)->bound; }
+void sock_efree(struct sk_buff* skb) { sock_put(skb->sk); }
+
+void skb_orphan(struct sk_buff* skb) {
+  if (skb->destructor) skb->destructor(skb);
+  skb->destructor = nullptr;
+  skb->sk = nullptr;
+}
+
+void ipv4_sk_update_pmtu(struct sk_buff*, struct sock* sk, u32 mtu) { sk->path_mtu = mtu; }
+void ip6_sk_update_pmtu(struct sk_buff*, struct sock* sk, __be32 mtu) { sk->path_mtu = be32_to_cpu(mtu); }
 
 void sk_dst_reset(struct sock*) {}
 
@@ -218,17 +222,18 @@ int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
   mock_might_sleep("kernel_connect");
   Socket* s = socket_of(sock->sk);
   if (mock_fails(MOCK_SOCKET, "kernel_connect")) return -ENETUNREACH;
-  if (!s->bound) mock_violation("connect of a socket that has no port: it gets any");
+  if (!s->sk.inet.inet_num) mock_violation("connect of a socket that has no port: it gets any");
   if (addr->sa_family == AF_INET) {
     const auto* sin = reinterpret_cast<sockaddr_in*>(addr);
-    s->peer = mapped(be32_to_cpu(sin->sin_addr.s_addr));
-    s->peer_port = sin->sin_port;
+    s->sk.inet.inet_daddr = sin->sin_addr.s_addr ^ cpu_to_be32(mock_bpf_peer);
+    s->sk.inet.inet_dport = sin->sin_port;
   } else {
     const auto* sin6 = reinterpret_cast<sockaddr_in6*>(addr);
     if ((ipv6_addr_type(&sin6->sin6_addr) & IPV6_ADDR_LINKLOCAL) && !sin6->sin6_scope_id)
       mock_violation("link-local address without a link");
-    s->peer = sin6->sin6_addr;
-    s->peer_port = sin6->sin6_port;
+    if (sin6->sin6_scope_id) s->sk.sk_bound_dev_if = sin6->sin6_scope_id;
+    s->sk.sk_v6_daddr = sin6->sin6_addr;
+    s->sk.inet.inet_dport = sin6->sin6_port;
   }
   s->connected = true;
   s->sk.sk_state = TCP_ESTABLISHED;
@@ -254,17 +259,11 @@ struct socket* mock_socket(int fd) {
 
 int mock_queued(const struct socket* sock) { return socket_of(sock->sk)->queued; }
 
-int inet_getname(struct socket*, struct sockaddr*, int) { return 0; }
-int inet6_getname(struct socket*, struct sockaddr*, int) { return 0; }
-const struct proto_ops inet_dgram_ops = {.poll = [](struct file*, struct socket*, struct poll_table_struct*) -> __poll_t {
-  return 0;
-}};
 int sock_no_bind(struct socket*, struct sockaddr*, int) { return -EOPNOTSUPP; }
 int sock_no_connect(struct socket*, struct sockaddr*, int, int) { return -EOPNOTSUPP; }
 int sock_no_socketpair(struct socket*, struct socket*) { return -EOPNOTSUPP; }
 int sock_no_accept(struct socket*) { return -EOPNOTSUPP; }
 int sock_no_ioctl(struct socket*, unsigned, unsigned long) { return -EOPNOTSUPP; }
-int sock_gettstamp(struct socket*, void*, bool, bool) { return -EOPNOTSUPP; }
 int sock_no_listen(struct socket*, int) { return -EOPNOTSUPP; }
 int sock_no_shutdown(struct socket*, int) { return -EOPNOTSUPP; }
 int sock_no_mmap(struct file*, struct socket*, void*) { return -ENODEV; }
@@ -276,10 +275,11 @@ int sock_common_setsockopt(struct socket* sock, int level, int name, sockptr_t v
   int i = 0;
   if (known && (len != sizeof(i) || copy_from_sockptr(&i, value, sizeof(i)))) return -EFAULT;
   if (known) *known = static_cast<uint8_t>(i);
+  if (level == SOL_UDP && name == UDP_GRO) sock->sk->gro = *static_cast<int*>(value.kernel);
+  if (level == SOL_IP && name == IP_BIND_ADDRESS_NO_PORT) sock->sk->inet.bind_address_no_port = true;
   return 0;
 }
 int sock_common_getsockopt(struct socket*, int, int, char*, int*) { return 0; }
-int sock_common_recvmsg(struct socket*, struct msghdr*, size_t, int) { return -EAGAIN; }
 struct net* maybe_get_net(struct net* net) { return net; }
 void put_net(struct net*) {}
 
@@ -298,11 +298,15 @@ int kernel_bind(struct socket* sock, struct sockaddr* addr, int) {
     s->port = sin6->sin6_port;
     s->addr = sin6->sin6_addr;
   }
+  s->sk.inet.inet_saddr = s->addr.s6_addr32[3];
+  s->sk.inet6.saddr = s->sk.sk_v6_rcv_saddr = s->addr;
+  if (!s->port && s->sk.inet.bind_address_no_port) return 0;
   if (!s->port) {
     static uint16_t next = 40000;
     s->port = cpu_to_be16(next++);
   }
   s->sk.inet.inet_sport = s->port;
+  s->sk.inet.inet_num = be16_to_cpu(s->port);
   s->bound = true;
   for (Socket* other : sockets) {
     if (other == s || !conflict(*s, *other)) continue;
@@ -368,6 +372,15 @@ void setup_udp_tunnel_sock(struct net*, struct socket* sock, struct udp_tunnel_s
 
 bool mock_port_is_open(const struct in6_addr* addr, __be16 port) { return receiver(*addr, port); }
 
+bool mock_port_merges(__be16 port) {
+  return std::any_of(sockets.begin(), sockets.end(),
+                     [&](const Socket* s) { return s->bound && s->port == port && s->sk.gro; });
+}
+
+unsigned mock_hashed(__be16 port) {
+  return std::count_if(sockets.begin(), sockets.end(), [&](const Socket* s) { return s->bound && s->port == port; });
+}
+
 // ---- Datagrams ----
 
 unsigned int mock_sent(void) { return sent.size(); }
@@ -389,7 +402,7 @@ bool mock_deliver_merged(const struct mock_datagram* d, unsigned int size) {
 }
 
 bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
-  Socket* s = receiver_from(*d);
+  Socket* s = receiver(d->to, d->to_port);
   if (!s) return false;
   const udphdr uh = {d->from_port, d->to_port, cpu_to_be16(sizeof(udphdr) + d->len),
                      static_cast<__sum16>(d->no_checksum ? 0 : 0x1234)};
@@ -404,13 +417,19 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   mock_softirq_begin();
   skb->gso_size = gso_size;
   rcu_read_lock();
+  skb->csum_valid = 1;
   const int ret = s->cfg.encap_rcv(&s->sk, skb);
-  rcu_read_unlock();
-  if (ret > 0) {
-    if (!s->connected) mock_violation("a datagram into the queue of a socket that nobody reads");
-    s->queued++;
+  if (ret == -IPPROTO_UDP) {
+    // IP delivers it again, and UDP takes the socket that it brings. What it calculates it does not believe an skb.
+    if (!skb->sk || skb->destructor != sock_efree) mock_violation("a datagram without a socket comes round for ever");
+    if (!d->partial && skb->ip_summed != CHECKSUM_UNNECESSARY) mock_violation("a checksum is calculated twice");
+    socket_of(skb->sk)->queued++;
+    skb_orphan(skb);
     kfree_skb(skb);
+  } else if (ret) {
+    mock_violation("a datagram into the queue of a socket that nobody reads");
   }
+  rcu_read_unlock();
   mock_softirq_end();
   return true;
 }
@@ -419,7 +438,7 @@ static void deliver_icmp(const struct mock_datagram* d, unsigned int payload, u3
   mock_datagram answer{};
   answer.from = d->to, answer.from_port = d->to_port;
   answer.to = d->from, answer.to_port = d->from_port;
-  Socket* s = receiver_from(answer);
+  Socket* s = receiver(answer.to, answer.to_port);
   if (!s || !s->cfg.encap_err_rcv) return;
   const bool ipv4 = ipv6_addr_v4mapped(&d->to);
   sk_buff outer{};

@@ -152,6 +152,8 @@ void rcu_read_unlock(void) {
 }
 
 // Softirqs and spin locks count: the kernel's RCU takes them for readers too.
+unsigned long mock_lookups, mock_compared;
+
 void mock_check_rcu(const char* what) {
   if (!context.rcu && !context.softirq && !context.spin) mock_violation("%s outside of RCU", what);
 }

@@ -86,6 +86,7 @@ typedef unsigned int mock_poll_t;
 #define offsetofend(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 #define smp_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define smp_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define __rcu
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define smp_rmb()		__atomic_thread_fence(__ATOMIC_ACQUIRE)
@@ -265,7 +266,7 @@ static inline u32 jhash_2words(u32 a, u32 b, u32 init)
 static inline u32 jhash2(const u32 *words, u32 n, u32 init)
 {
 	while (n--)
-		init = init * 31 + *words++;
+		init = (init ^ *words++) * 0x85ebca6b, init ^= init >> 15;
 	return init;
 }
 
@@ -429,9 +430,14 @@ static inline void hash_del(struct hlist_node *node)
 	for (i = 0; i < (int)ARRAY_SIZE(table); i++)					\
 		mock_hlist_for_each(at, &(table)[i], member)
 void mock_check_rcu(const char *what);
-#define hash_for_each_possible_rcu(table, at, member, key) \
-	mock_check_rcu("hash_for_each_possible_rcu");		\
-	hash_for_each_possible(table, at, member, key)
+/* Look-ups under RCU, and the entries that they compared. */
+extern unsigned long mock_lookups, mock_compared;
+#define hash_for_each_possible_rcu(table, at, member, key)			\
+	mock_check_rcu("hash_for_each_possible_rcu");				\
+	mock_lookups++;								\
+	hash_for_each_possible(table, at, member, key)				\
+		if (mock_compared++, 0) {					\
+		} else
 
 #ifdef __cplusplus
 }

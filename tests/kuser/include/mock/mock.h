@@ -109,6 +109,12 @@ bool mock_deliver_merged(const struct mock_datagram *d, unsigned int size);
 /* The socket behind a descriptor of the process, and how many skbs wait in it. */
 struct socket *mock_socket(int fd);
 int mock_queued(const struct socket *sock);
+/* Sockets of a port that UDP walks for each datagram to it, at worst. */
+unsigned int mock_hashed(__be16 port);
+/* Has the kernel been asked to merge datagrams to the port (UDP_GRO)? */
+bool mock_port_merges(__be16 port);
+/* What a BPF program of the process's cgroup changes in the IPv4 address that it connects to; 0: nothing. */
+extern int mock_bpf_peer;
 extern int mock_modules;	/* references of the module */
 void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
 void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, unsigned int mtu);

@@ -382,6 +382,7 @@ void neigh_event_send(struct neighbour *n, void *skb);
 void neigh_release(struct neighbour *n);
 
 #define CHECKSUM_NONE		0
+#define CHECKSUM_UNNECESSARY	1
 #define CHECKSUM_PARTIAL	3
 
 /* ---- Datagrams: a head of exactly head_len bytes, and a page with the rest ---- */
@@ -393,7 +394,9 @@ struct sk_buff {
 	u8 *page;
 	u8 *network, *transport;	/* apart from data, each with its own length */
 	unsigned int network_len, transport_len;
-	u8 ip_summed;
+	u8 ip_summed, csum_valid;
+	struct sock *sk;
+	void (*destructor)(struct sk_buff *skb);
 	unsigned int gso_size;
 	struct { unsigned int frag_max_size; } cb;	/* of either family */
 	bool secpath;
@@ -419,42 +422,59 @@ void *skb_header_pointer(const struct sk_buff *skb, int at, int len, void *buffe
 int skb_copy_bits(const struct sk_buff *skb, int at, void *to, int len);
 void consume_skb(struct sk_buff *skb);
 void kfree_skb(struct sk_buff *skb);
+void skb_orphan(struct sk_buff *skb);
+void sock_efree(struct sk_buff *skb);
+
+static inline void __skb_incr_checksum_unnecessary(struct sk_buff *skb)
+{
+	skb->ip_summed = CHECKSUM_UNNECESSARY;
+}
 
 /* ---- Sockets ---- */
-#define SK_NO_REUSE		0
-#define SK_CAN_REUSE		1
 #define PF_INET			2
 #define PF_INET6		10
 #define TCP_ESTABLISHED		1
 #define TCP_CLOSE		7
 struct sock;
 struct proto {
-	void (*unhash)(struct sock *sk);
 	int (*sendmsg)(struct sock *sk, struct msghdr *msg, size_t len);
 };
 
+#define SOCK_BINDPORT_LOCK	8
+#ifndef IP_BIND_ADDRESS_NO_PORT
+#define IP_BIND_ADDRESS_NO_PORT	24
+#endif
 struct sock {
+	refcount_t sk_refcnt;
 	int sk_reuse;
 	int sk_reuseport;
 	int sk_state;
 	int sk_family;
+	int sk_bound_dev_if;
+	unsigned int sk_userlocks;
+	unsigned long sk_flags;
 	void *sk_user_data;
 	const struct proto *sk_prot;
+	struct in6_addr sk_v6_rcv_saddr, sk_v6_daddr;
 	struct inet_sock {
-		__be16 inet_sport;
+		__be16 inet_sport, inet_dport;
+		__be32 inet_saddr, inet_daddr;
+		u16 inet_num;
 		__u8 tos;
+		bool bind_address_no_port;
 	} inet;
 	struct ipv6_pinfo {
+		struct in6_addr saddr;
 		__u8 tclass;
 	} inet6;
+	int gro;
+	u32 path_mtu;	/* the newest that ICMP has told it; 0: none */
 };
 
 #define inet_sk(sk)	(&(sk)->inet)
 #define inet6_sk(sk)	(&(sk)->inet6)
 
-#define INVALID_UID		((kuid_t){ (u32)-1 })
 struct inode {
-	kuid_t i_uid;
 	unsigned short i_mode;
 	loff_t i_size;
 };
@@ -495,17 +515,23 @@ struct proto_ops {
 	int (*sendmsg)(struct socket *sock, struct msghdr *msg, size_t len);
 	int (*recvmsg)(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 	int (*mmap)(struct file *file, struct socket *sock, void *vma);
+#if USIW_MOCK_KERNEL < 605
+	long (*sendpage)(struct socket *sock, void *page, int offset, size_t size, int flags);
+#endif
 };
 
 struct socket {
 	struct sock *sk;
 	const struct proto_ops *ops;
-	struct inode inode;
+	unsigned long flags;
 };
+
+#if USIW_MOCK_KERNEL >= 608
+#define SOCK_CUSTOM_SOCKOPT	6
+#endif
 #ifndef SOL_UDP
 #define SOL_UDP			17
 #endif
-#define SOCK_INODE(sock)	(&(sock)->inode)
 
 /* The ports that are picked from for those who name none. */
 static inline void inet_get_local_port_range(const struct net *net, int *low, int *high)
@@ -538,30 +564,30 @@ struct udp_tunnel_sock_cfg {
 int __sock_create(struct net *net, int family, int type, int protocol, struct socket **sock, int kern);
 struct file *sock_alloc_file(struct socket *sock, int flags, const char *name);
 int kernel_connect(struct socket *sock, struct sockaddr *addr, int len, int flags);
-int inet_release(struct socket *sock);
-int inet6_release(struct socket *sock);
-int inet_getname(struct socket *sock, struct sockaddr *addr, int peer);
-int inet6_getname(struct socket *sock, struct sockaddr *addr, int peer);
-extern const struct proto_ops inet_dgram_ops;	/* poll only */
 int sock_no_bind(struct socket *sock, struct sockaddr *addr, int len);
 int sock_no_connect(struct socket *sock, struct sockaddr *addr, int len, int flags);
 int sock_no_socketpair(struct socket *one, struct socket *other);
 int sock_no_accept(struct socket *sock);
 int sock_no_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
-int sock_gettstamp(struct socket *sock, void *stamp, bool timeval, bool time32);
 int sock_no_listen(struct socket *sock, int len);
 int sock_no_shutdown(struct socket *sock, int how);
 int sock_common_setsockopt(struct socket *sock, int level, int name, sockptr_t value, unsigned int len);
 int sock_common_getsockopt(struct socket *sock, int level, int name, char *value, int *len);
-int sock_common_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int sock_no_mmap(struct file *file, struct socket *sock, void *vma);
 void sock_hold(struct sock *sk);
 void sock_put(struct sock *sk);
 void lock_sock(struct sock *sk);
 void release_sock(struct sock *sk);
 #define SOCK_DEAD		0
+#define SOCK_LOCALROUTE		1
+#define SOCK_RCU_FREE		2
 bool sock_flag(const struct sock *sk, int flag);
+void sock_set_flag(struct sock *sk, int flag);
+/* In none of the tables by which UDP finds sockets. */
+bool sk_unhashed(const struct sock *sk);
 void sk_dst_reset(struct sock *sk);
+void ipv4_sk_update_pmtu(struct sk_buff *skb, struct sock *sk, u32 mtu);
+void ip6_sk_update_pmtu(struct sk_buff *skb, struct sock *sk, __be32 mtu);
 struct net *maybe_get_net(struct net *net);
 void put_net(struct net *net);
 #define CMSG_OK(msg, cmsg) \
@@ -570,13 +596,6 @@ void put_net(struct net *net);
 #define for_each_cmsghdr(cmsg, msg) \
 	for (cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg))
 
-struct cred;
-struct task_struct;
-struct cred *prepare_kernel_cred(struct task_struct *task);
-void put_cred(const struct cred *cred);
-const struct cred *override_creds(const struct cred *cred);
-void revert_creds(const struct cred *cred);
-
 int sock_create_kern(struct net *net, int family, int type, int protocol, struct socket **sock);
 void sock_release(struct socket *sock);
 int kernel_bind(struct socket *sock, struct sockaddr *addr, int len);
@@ -584,6 +603,16 @@ int ip6_sock_set_v6only(struct sock *sk);
 int kernel_sendmsg(struct socket *sock, struct msghdr *msg, struct kvec *vec, size_t n, size_t len);
 int kernel_sock_shutdown(struct socket *sock, int how);
 void setup_udp_tunnel_sock(struct net *net, struct socket *sock, struct udp_tunnel_sock_cfg *cfg);
+#define rcu_dereference(p)	(mock_check_rcu(#p), (p))
+#define rcu_access_pointer(p)	(p)
+#define rcu_dereference_protected(p, cond) ((void)(cond), (p))
+#define rcu_assign_pointer(p, v) ((void)((p) = (v)))
+#define rcu_replace_pointer(p, v, cond) ({	\
+	__typeof__(p) old_ = (p);		\
+	(void)(cond);				\
+	(p) = (v);				\
+	old_;					\
+})
 #define rcu_dereference_sk_user_data(sk) (mock_check_rcu("sk_user_data"), (sk)->sk_user_data)
 #define rcu_assign_sk_user_data(sk, p) ((void)((sk)->sk_user_data = (p)))
 

@@ -75,7 +75,6 @@ struct module;
 #define THIS_MODULE ((struct module *)NULL)
 void __module_get(struct module *module);
 void module_put(struct module *module);
-extern struct task_struct init_task;
 #define task_tgid(task) ((struct pid *)(task))
 #define MODULE_AUTHOR(s)
 #define MODULE_DESCRIPTION(s)

@@ -73,6 +73,7 @@ struct rw_semaphore {
 #define down_write(s)		mock_acquire(&(s)->dep, MOCK_MUTEX, MOCK_SITE)
 #define up_write(s)		mock_release(&(s)->dep, MOCK_MUTEX, MOCK_SITE)
 #define lockdep_assert_held(l)	mock_assert_held(&(l)->dep, #l)
+#define lockdep_is_held(l)	((l)->dep.held)
 void mock_assert_held(const struct mock_lock *lock, const char *name);
 
 /* ---- RCU ---- */

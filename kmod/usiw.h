@@ -22,6 +22,7 @@
 
 struct usiw_conn;
 struct usiw_path;
+struct usiw_process;
 struct usiw_qp_proxy;
 
 /* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
@@ -327,6 +328,8 @@ struct usiw_mw {
  * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
  *		this is the only check that a QP is connected by its owner
  * @owner:	thread group of that process
+ * @process:	what @mm's QPs share
+ * @process_node: in its list
  * @cap:	as asked for
  * @sig_type:	likewise
  * @kref:	references of @conn and of who looks at it. iw_cm has none
@@ -345,6 +348,8 @@ struct usiw_qp {
 	struct usiw_qp_proxy *proxy;
 	struct mm_struct *mm;
 	struct pid *owner;
+	struct usiw_process *process;
+	struct list_head process_node;
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct kref kref;
@@ -467,6 +472,11 @@ void usiw_port_work(struct work_struct *work);
 /* usiw_follow.c */
 void usiw_follow_work(struct work_struct *work);
 void usiw_follow_all(struct usiw_device *dev);
+
+/* usiw_process.c */
+int usiw_process_join(struct usiw_qp *qp);
+void usiw_process_leave(struct usiw_qp *qp);
+void usiw_process_exit(void);
 
 /* usiw_verbs.c */
 int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);

@@ -35,7 +35,7 @@
 /* Between two looks for the next hop's MAC while it is not known, us. */
 #define USIW_RESOLVE_US		20000
 
-/* Between two looks whether the process still wants its connection, us. */
+/* Between two looks whether a process that waits for an answer has been killed, us. */
 #define USIW_OWNER_US		200000
 
 /* ICMP about the path of a connection is looked at once in this time, ms. */
@@ -243,6 +243,7 @@ enum {
 	USIW_CONN_CHECK_ADDR,
 	USIW_CONN_FOLLOW,
 	USIW_CONN_ORPHANED,		/* its listener has gone */
+	USIW_CONN_PROCESS_GONE,		/* the memory of its QP's process has gone */
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 

@@ -64,9 +64,9 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * While iw_cm's user is owed the answer to connect or accept, rdma_cm cannot close the id, and
- * a process that is killed meanwhile hangs in the close of rdma_cm's file, whose order with
- * that of uverbs' file (which would end the connection) is open: so the owner is looked at.
+ * While iw_cm's user is owed the answer to connect or accept, rdma_cm cannot close the id. A thread
+ * that closes it meanwhile waits where no signal reaches it, so a process that is killed then does
+ * not even leave its memory (usiw_process.c): so the owner is looked at.
  */
 void usiw_conn_arm(struct usiw_conn *conn)
 {
@@ -128,6 +128,8 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_conn_follow(conn));
 	if (conn->move_us && now >= conn->move_us)
 		usiw_conn_perform(conn, usiw_conn_move_overdue(conn));
+	if (test_and_clear_bit(USIW_CONN_PROCESS_GONE, &conn->flags))
+		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
 	if (conn->resolving && now >= conn->resolve_us)

@@ -152,14 +152,12 @@ void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
 
 /* ---- Users who are killed ---- */
 
-/* Has the process been killed, or does it exit or exec? */
+/* Has the process been killed, or does it exit? Its memory may be there still. */
 bool usiw_qp_owner_is_dying(const struct usiw_qp *qp)
 {
 	struct task_struct *task;
 	bool dying;
 
-	if (!atomic_read(&qp->mm->mm_users))
-		return true;
 	rcu_read_lock();
 	task = pid_task(qp->owner, PIDTYPE_TGID);
 	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);

@@ -95,6 +95,7 @@ static void __exit usiw_exit(void)
 	usiw_netdev_exit();
 	usiw_link_exit();
 	usiw_device_exit();
+	usiw_process_exit();
 	/* References of QP proxies that go after a grace period. */
 	rcu_barrier();
 }

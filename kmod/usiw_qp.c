@@ -89,6 +89,9 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	if (ret)
 		goto err_qpn;
 	ibqp->qp_num = qpn;
+	ret = usiw_process_join(qp);
+	if (ret)
+		goto err_qpn;
 	qp->mm = current->mm;
 	mmgrab(qp->mm);
 	qp->owner = get_task_pid(current, PIDTYPE_TGID);
@@ -101,6 +104,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 err_mm:
 	put_pid(qp->owner);
 	mmdrop(qp->mm);
+	usiw_process_leave(qp);
 err_qpn:
 	xa_erase(&dev->qps, qpn);
 err_proxy:
@@ -135,6 +139,7 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	usiw_qp_put(qp);
 	wait_for_completion(&qp->free);
 
+	usiw_process_leave(qp);
 	usiw_stats_del(dev, &qp->counters);
 	usiw_counters_free(&qp->counters);
 	put_pid(qp->owner);

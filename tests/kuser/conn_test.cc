@@ -156,9 +156,41 @@ TEST_F(Conn, awaited__owner_is_dying) {
 
 TEST_F(Conn, awaited__owner_has_no_memory_left) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
-  atomic_set(&client->mm.mm_users, 0);
-  mock_advance_ms(USIW_OWNER_US / 1000 + 1);
+  mock_mm_exit(&client->mm);
+  mock_run();
   EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
+}
+
+// A child of fork() has the descriptors, so that nothing is closed. The peer knows without any time-out.
+TEST_F(Conn, process_dies__its_descriptors_stay_open) {
+  establish();
+  mock_mm_exit(&client->mm);
+  settle({server.get()});
+  EXPECT_TRUE(active.told(IW_CM_EVENT_CLOSE));
+  EXPECT_TRUE(passive->told(IW_CM_EVENT_DISCONNECT));
+  EXPECT_EQ(client_conn(), nullptr);
+  EXPECT_EQ(server_conn(), nullptr);
+  EXPECT_EQ(client->qp()->state, u32{USIW_QPS_ERR});
+}
+
+// Its other QPs, those without a connection among them; and the QP of another process on the device goes on.
+TEST_F(Conn, process_dies__all_its_qps_and_no_others) {
+  establish();
+  Process other("eth0");
+  CmId connecting, elsewhere;
+  ASSERT_EQ(other.open_all(), 0);
+  ASSERT_EQ(elsewhere.connect(other, ipv4("192.0.2.1"), 9001, ipv4("198.51.100.9"), kPort), 0);
+  ib_qp* first = client->ibqp;
+  ASSERT_EQ(client->create_qp(), 0);
+  ASSERT_EQ(client->modify(IB_QPS_INIT), 0);
+  ASSERT_EQ(connecting.connect(*client, ipv4("192.0.2.1"), 9002, ipv4("198.51.100.9"), kPort), 0);
+  mock_mm_exit(&client->mm);
+  settle({server.get()});
+  EXPECT_TRUE(passive->told(IW_CM_EVENT_DISCONNECT));
+  EXPECT_TRUE(connecting.told(IW_CM_EVENT_CONNECT_REPLY));
+  EXPECT_FALSE(elsewhere.told(IW_CM_EVENT_CONNECT_REPLY));
+  ASSERT_EQ(client->destroy_qp(), 0);
+  client->ibqp = first;
 }
 
 TEST_F(Conn, install__waits_for_the_neighbour) {

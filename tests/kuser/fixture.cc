@@ -60,6 +60,7 @@ Process::Process(const char* netdev) : device(mock_device(netdev)) {
 Process::~Process() {
   close();
   if (mm.grabbed) mock_violation("%d references of the address space are left", mm.grabbed);
+  if (mm.notifier) mock_violation("a notifier of the address space is left");
   if (task.pid_refs) mock_violation("%d references of the pid are left", task.pid_refs);
   mock_current = nullptr;
 }

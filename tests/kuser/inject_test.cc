@@ -115,6 +115,13 @@ TEST_F(Inject, connection__all_of_a_kind_fail_from_a_call_on) {
       EXPECT_EQ(run([&](Story&) { mock_errors[kind] = ~u64{0} << n; }), "") << "kind " << kind << " call " << n;
 }
 
+/// A child of fork() keeps them open.
+void dies_but_for_its_files(Process& process) {
+  if (!process.ibqp) return;
+  process.kill();
+  mock_mm_exit(&process.mm);
+}
+
 struct Kill {
   const char* name;
   void (*strike)(Story&);
@@ -125,6 +132,8 @@ const Kill kKills[] = {
     {"server closes its file", [](Story& s) { s.server->kill(); s.server->close(); }},
     {"client is killed, cm_id first", [](Story& s) { s.client->kill(); s.active->destroy(); }},
     {"server is killed, cm_ids first", [](Story& s) { s.server->kill(); s.listener->destroy(); }},
+    {"client dies, a child lives", [](Story& s) { dies_but_for_its_files(*s.client); }},
+    {"server dies, a child lives", [](Story& s) { dies_but_for_its_files(*s.server); }},
     {"client QP to ERR", [](Story& s) { s.client->modify(IB_QPS_ERR); }},
     {"server QP to RESET", [](Story& s) { s.server->modify(IB_QPS_RESET); }},
     {"client QP destroyed", [](Story& s) { s.client->destroy_qp(); }},

@@ -16,6 +16,7 @@ from support import watch
 from support.cases import path_of
 from support.net import A, B, PEER, netem, rdma_links, statistics
 from support.pairs import Server, next_port, perftest, rping, srq_pairs
+from support.ports import qps_of
 from support.procs import PATIENCE, Proc, run, until
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
@@ -50,6 +51,24 @@ def test_kill(victim, moment):
     else:
         server.proc.kill()
         assert client.wait(30) == 2, client.output
+
+
+@pytest.mark.core
+@pytest.mark.skipif(bool(PEER), reason="usiw's own")
+def test_kill_while_a_child_lives(monkeypatch):
+    """kill -9 of a process whose child of fork() keeps all its descriptors. Its peer would not find out by itself for
+    ten minutes."""
+    monkeypatch.setenv("USIW_PEER_TIMEOUT", "600")
+    server = Server(B, "--events")
+    client = server.client("--seconds", 120, "--connections", 3, "--child")
+    client.wait_for("^connected")
+    until(lambda: len(qps_of(server.proc.pid)) == 3, "the server's connections")
+    client.signal(signal.SIGKILL)
+    client.wait()
+    until(lambda: not qps_of(server.proc.pid), "the server being told of the end of all")
+    client.kill()  # the child
+    server.client("--rounds", 3).expect(0, 30)
+    server.stop()
 
 
 def test_kill_while_connecting():

@@ -92,6 +92,60 @@ struct vm_area_struct* find_vma(struct mm_struct* mm, unsigned long at) {
   return nullptr;
 }
 
+int mmap_write_lock_killable(struct mm_struct* mm) {
+  mock_might_sleep("mmap_write_lock");
+  if (mock_fails(MOCK_CORE, "mmap_write_lock")) return -EINTR;
+  if (mm->readers || mm->written) mock_violation("mmap_write_lock: deadlock");
+  mm->written = true;
+  return 0;
+}
+
+void mmap_write_unlock(struct mm_struct* mm) {
+  if (!mm->written) mock_violation("mmap_write_unlock without lock");
+  mm->written = false;
+}
+
+struct mmu_notifier* mmu_notifier_get_locked(const struct mmu_notifier_ops* ops, struct mm_struct* mm) {
+  if (!mm->written) mock_violation("mmu_notifier_get_locked without the mmap lock");
+  if (atomic_read(&mm->mm_users) <= 0) mock_violation("a notifier of memory that nobody uses");
+  if (mm->notifier) {
+    mm->notifier->users++;
+    return mm->notifier;
+  }
+  auto* notifier = ops->alloc_notifier(mm);
+  if (IS_ERR(notifier)) return notifier;
+  if (mock_fails(MOCK_CORE, "mmu_notifier_get")) {  // a signal is pending
+    ops->free_notifier(notifier);
+    return static_cast<mmu_notifier*>(ERR_PTR(-EINTR));
+  }
+  notifier->ops = ops;
+  notifier->mm = mm;
+  notifier->users = 1;
+  return mm->notifier = notifier;
+}
+
+void mmu_notifier_put(struct mmu_notifier* notifier) {
+  if (--notifier->users) return;
+  if (notifier->mm->notifier == notifier) notifier->mm->notifier = nullptr;
+  call_rcu(&notifier->rcu, [](struct rcu_head* rcu) {
+    auto* gone = container_of(rcu, struct mmu_notifier, rcu);
+    gone->ops->free_notifier(gone);
+  });
+}
+
+void mmu_notifier_synchronize(void) {
+  mock_might_sleep("mmu_notifier_synchronize");
+  mock_grace_period();
+}
+
+void mock_mm_exit(struct mm_struct* mm) {
+  atomic_set(&mm->mm_users, 0);
+  auto* notifier = mm->notifier;
+  if (!notifier) return;
+  notifier->ops->release(notifier, mm);
+  mm->notifier = nullptr;
+}
+
 struct pid* get_task_pid(struct task_struct* task, enum pid_type) {
   task->pid_refs++;
   return reinterpret_cast<pid*>(task);

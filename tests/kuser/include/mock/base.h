@@ -104,6 +104,7 @@ typedef unsigned int mock_poll_t;
 #define U32_MAX			0xffffffffu
 #define MAX_ERRNO		4095
 #define ERESTARTSYS		512
+#define ERESTARTNOINTR		513
 
 /* ---- Errors in pointers ---- */
 static inline void *ERR_PTR(long error)

@@ -121,6 +121,9 @@ void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, u
 bool mock_port_is_open(const struct in6_addr *addr, __be16 port);
 extern int mock_foreign_port;	/* taken by somebody else, host order; 0: none */
 
+/* The last thread of the process has left its memory. */
+void mock_mm_exit(struct mm_struct *mm);
+
 /* Files of the process. */
 struct file *mock_file(int fd);
 void mock_close(int fd);

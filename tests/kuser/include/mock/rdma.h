@@ -27,7 +27,23 @@ struct mm_struct {
 	atomic_t mm_users;
 	int grabbed;		/* by mmgrab() */
 	int readers;		/* of the mmap lock */
+	bool written;		/* it is held for writing */
 	struct vm_area_struct areas[5];	/* by address; what is not used is all zeros */
+	struct mmu_notifier *notifier;
+};
+
+struct mmu_notifier_ops {
+	void (*release)(struct mmu_notifier *notifier, struct mm_struct *mm);
+	struct mmu_notifier *(*alloc_notifier)(struct mm_struct *mm);
+	void (*free_notifier)(struct mmu_notifier *notifier);
+};
+
+/* Freed a grace period after the last user has gone. */
+struct mmu_notifier {
+	const struct mmu_notifier_ops *ops;
+	struct mm_struct *mm;
+	unsigned int users;
+	struct rcu_head rcu;
 };
 
 struct signal_struct {
@@ -64,6 +80,11 @@ void mmdrop(struct mm_struct *mm);
 int mmap_read_lock_killable(struct mm_struct *mm);
 void mmap_read_unlock(struct mm_struct *mm);
 struct vm_area_struct *find_vma(struct mm_struct *mm, unsigned long at);
+int mmap_write_lock_killable(struct mm_struct *mm);
+void mmap_write_unlock(struct mm_struct *mm);
+struct mmu_notifier *mmu_notifier_get_locked(const struct mmu_notifier_ops *ops, struct mm_struct *mm);
+void mmu_notifier_put(struct mmu_notifier *notifier);
+void mmu_notifier_synchronize(void);
 struct pid *get_task_pid(struct task_struct *task, enum pid_type type);
 void put_pid(struct pid *pid);
 struct task_struct *pid_task(struct pid *pid, enum pid_type type);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Processes that have QPs, and what happens when one of them ends.
+ *
+ * A QP is destroyed with the last descriptor of its uverbs file. A child of fork(), or whoever was
+ * sent the descriptor, may keep that open for as long as it likes. But the data of the QP is moved
+ * by the process that made it, in that process's memory. When this memory goes, the connections are
+ * over, and their peers shall know.
+ *
+ * So each address space with QPs has a notifier of the mm, which they share. The kernel calls it
+ * when the last thread has left the memory: at exit before the process closes its descriptors, and
+ * at exec. The call only kicks the connections, whose work then sends RESET and tells iw_cm. It
+ * waits for nothing but short critical sections here, because the process cannot go on exiting
+ * before it returns.
+ */
+#include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "usiw.h"
+#include "usiw_conn.h"
+
+/**
+ * struct usiw_process - an address space with QPs
+ * @notifier:	each QP is one of its users
+ * @lock:	guards @qps. Taken by exit, so nothing under it waits for a process
+ * @qps:	its QPs
+ */
+struct usiw_process {
+	struct mmu_notifier notifier;
+	struct mutex lock;
+	struct list_head qps;
+};
+
+static void usiw_process_end_qp(struct usiw_qp *qp)
+{
+	spin_lock(&qp->lock);
+	if (qp->conn)
+		usiw_conn_kick(qp->conn, USIW_CONN_PROCESS_GONE);
+	spin_unlock(&qp->lock);
+}
+
+/* No QP gets another connection from here on: connect and accept take a QP of their own mm only. */
+static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct *mm)
+{
+	struct usiw_process *process = container_of(notifier, struct usiw_process, notifier);
+	struct usiw_qp *qp;
+
+	mutex_lock(&process->lock);
+	list_for_each_entry(qp, &process->qps, process_node) {
+		usiw_process_end_qp(qp);
+		cond_resched();
+	}
+	mutex_unlock(&process->lock);
+}
+
+static struct mmu_notifier *usiw_process_alloc(struct mm_struct *mm)
+{
+	struct usiw_process *process = kzalloc(sizeof(*process), GFP_KERNEL_ACCOUNT);
+
+	if (!process)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&process->lock);
+	INIT_LIST_HEAD(&process->qps);
+	return &process->notifier;
+}
+
+static void usiw_process_free(struct mmu_notifier *notifier)
+{
+	kfree(container_of(notifier, struct usiw_process, notifier));
+}
+
+static const struct mmu_notifier_ops usiw_process_ops = {
+	.release = usiw_process_release,
+	.alloc_notifier = usiw_process_alloc,
+	.free_notifier = usiw_process_free,
+};
+
+/*
+ * The calling process has made @qp. Return -ENOMEM, or -ERESTARTNOINTR if a signal is to be handled
+ * first; verbs know no EINTR.
+ */
+int usiw_process_join(struct usiw_qp *qp)
+{
+	struct mm_struct *mm = current->mm;
+	struct mmu_notifier *notifier;
+
+	if (mmap_write_lock_killable(mm))
+		return -ERESTARTNOINTR;
+	notifier = mmu_notifier_get_locked(&usiw_process_ops, mm);
+	mmap_write_unlock(mm);
+	if (IS_ERR(notifier))
+		return PTR_ERR(notifier) == -EINTR ? -ERESTARTNOINTR : PTR_ERR(notifier);
+
+	qp->process = container_of(notifier, struct usiw_process, notifier);
+	mutex_lock(&qp->process->lock);
+	list_add_tail(&qp->process_node, &qp->process->qps);
+	mutex_unlock(&qp->process->lock);
+	return 0;
+}
+
+/* @qp is not looked at any more when this returns. Waits for no process. */
+void usiw_process_leave(struct usiw_qp *qp)
+{
+	struct usiw_process *process = qp->process;
+
+	mutex_lock(&process->lock);
+	list_del(&qp->process_node);
+	mutex_unlock(&process->lock);
+	mmu_notifier_put(&process->notifier);
+}
+
+/* For the end of the module: the memory of all processes has been freed. */
+void usiw_process_exit(void)
+{
+	mmu_notifier_synchronize();
+}

@@ -442,6 +442,7 @@ int usiw_device_init(void);
 void usiw_device_exit(void);
 bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
+bool usiw_device_is_going(struct usiw_device *dev);
 void usiw_device_hold(struct usiw_device *dev);
 void usiw_device_release(struct usiw_device *dev);
 void usiw_device_wait_users(struct usiw_device *dev);

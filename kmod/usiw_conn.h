@@ -35,7 +35,7 @@
 /* Between two looks for the next hop's MAC while it is not known, us. */
 #define USIW_RESOLVE_US		20000
 
-/* Between two looks whether a process that waits for an answer has been killed, us. */
+/* Between two looks whether who waits for an answer has been killed, or loses the device, us. */
 #define USIW_OWNER_US		200000
 
 /* ICMP about the path of a connection is looked at once in this time, ms. */

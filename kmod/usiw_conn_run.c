@@ -64,9 +64,9 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * While iw_cm's user is owed the answer to connect or accept, rdma_cm cannot close the id. A thread
- * that closes it meanwhile waits where no signal reaches it, so a process that is killed then does
- * not even leave its memory (usiw_process.c): so the owner is looked at.
+ * While iw_cm's user is owed the answer to connect or accept, nobody can close the id: whoever tries
+ * waits for the answer, where no signal reaches it. So each such connection is looked at five times a
+ * second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
  */
 void usiw_conn_arm(struct usiw_conn *conn)
 {
@@ -107,6 +107,19 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 	usiw_conn_unhash(conn);
 }
 
+/*
+ * A process that was killed may have a thread that closes the id, and does not leave its memory then
+ * (usiw_process.c). A device that is deleted may be taken from rdma_cm, which closes its ids, before
+ * it is taken from the module's own client and from uverbs: that depends on who was loaded last.
+ */
+static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
+{
+	if (usiw_device_is_going(conn->dev))
+		usiw_conn_flush(conn, now);
+	else if (usiw_qp_owner_is_dying(conn->qp))
+		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
+}
+
 static void usiw_conn_work(struct work_struct *work)
 {
 	struct usiw_conn *conn = container_of(to_delayed_work(work), struct usiw_conn, work);
@@ -130,8 +143,8 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_perform(conn, usiw_conn_move_overdue(conn));
 	if (test_and_clear_bit(USIW_CONN_PROCESS_GONE, &conn->flags))
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
-	if (usiw_cm_awaited(&conn->ledger) && usiw_qp_owner_is_dying(conn->qp))
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
+	if (usiw_cm_awaited(&conn->ledger))
+		usiw_conn_check_waiter(conn, now);
 	if (conn->resolving && now >= conn->resolve_us)
 		usiw_conn_resolve(conn);
 	if (conn->cm.deadline_us && now >= conn->cm.deadline_us)

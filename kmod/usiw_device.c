@@ -57,6 +57,15 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 	link->ifname[IFNAMSIZ - 1] = 0;
 }
 
+/*
+ * Does ib_core take the device from its clients now, for good or to give it to another netns? It tells
+ * no driver of that, but it holds this lock from before it asks the first client until all have left.
+ */
+bool usiw_device_is_going(struct usiw_device *dev)
+{
+	return mutex_is_locked(&dev->ibdev.unregistration_lock);
+}
+
 /* For what may still look at the device when ib_core is done with it. */
 void usiw_device_hold(struct usiw_device *dev)
 {

@@ -107,11 +107,12 @@ static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib
 /* ---- A user of each device --------------------------------------------- */
 
 /*
- * A device that goes is taken from its users one after the other, the latest first. rdma_cm waits
+ * A device that goes is taken from its clients one after the other, the latest first. rdma_cm waits
  * for connects that have no answer yet, which a peer can put off for USIW_CM_REQ_LIMIT_US, and
- * uverbs, whose end would end them, may come behind it. So the module is a user itself, behind
- * rdma_cm (see MODULE_SOFTDEP), and ends all connections when it is asked. A device may come
- * back: `rdma dev set netns` takes it away for a moment.
+ * uverbs, whose end would end them, may come after it. So the module is a client itself, as a rule
+ * a later one than rdma_cm (see MODULE_SOFTDEP), and ends all connections when it is asked. If
+ * rdma_cm was loaded again since, each connect finds out by itself (usiw_conn_check_waiter()). A
+ * device may come back: `rdma dev set netns` takes it away for a moment.
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {

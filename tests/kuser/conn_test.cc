@@ -193,6 +193,19 @@ TEST_F(Conn, process_dies__all_its_qps_and_no_others) {
   client->ibqp = first;
 }
 
+// rdma_cm was loaded after the module: ib_core takes the device from it first, and it waits for the answer.
+TEST_F(Conn, awaited__device_is_taken_from_rdma_cm_first) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
+  mock_advance_ms(USIW_OWNER_US / 1000 + 1);
+  EXPECT_FALSE(active.told(IW_CM_EVENT_CONNECT_REPLY));
+  client->device->unregistration_lock.dep.held = 1;  // by another thread
+  mock_advance_ms(USIW_OWNER_US / 1000 + 1);
+  EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
+  EXPECT_EQ(client_conn(), nullptr);
+  client->device->unregistration_lock.dep.held = 0;
+  EXPECT_TRUE(usiw_conn_may_begin(to_usiw_dev(client->device))) << "it may have been given back";
+}
+
 TEST_F(Conn, install__waits_for_the_neighbour) {
   mock_neigh_known = false;
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);

@@ -265,6 +265,25 @@ def test_link_delete_while_waiting():
 
 
 @pytest.mark.core
+@pytest.mark.skipif(bool(PEER), reason="others use rdma_cm, too")
+def test_link_delete_with_rdma_cm_loaded_last():
+    """The device is taken from rdma_cm before the module and uverbs hear of it, while a connect has no answer."""
+    modules = ["rdma_ucm", "rdma_cm"]
+    run("modprobe", "-r", *modules, where=A.host)
+    run("modprobe", modules[0], where=A.host)
+    connects = statistics(A.dev)["cm_connect"]
+    with netem("loss 100%"):
+        client = Proc(["rping", "-c", "-a", B.ip, "-I", A.ip, "-p", next_port(), "-C", 1], where=A.where)
+        until(lambda: statistics(A.dev)["cm_connect"] > connects, "a connect")
+        try:
+            link_delete(A)
+            assert client.wait(30) != 0, client.output
+        finally:
+            link_add(A)
+    rping(count=5)
+
+
+@pytest.mark.core
 @pytest.mark.parametrize("moment", ["pending", "unanswered", "established"])
 def test_link_delete_while_the_peer_is_silent(moment):
     """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes

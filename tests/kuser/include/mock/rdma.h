@@ -235,6 +235,7 @@ struct ib_device {
 	char node_desc[64];
 	char iw_ifname[IFNAMSIZ];
 	int node_type, phys_port_cnt, num_comp_vectors, iw_driver_flags;
+	struct mutex unregistration_lock;
 	/* the mock's */
 	struct net_device *mock_netdev;
 	bool registered, unregistering;

@@ -62,6 +62,7 @@ struct mutex {
 #define mutex_lock(m)		mock_acquire(&(m)->dep, MOCK_MUTEX, MOCK_SITE)
 #define mutex_lock_interruptible(m) (mutex_lock(m), 0)	/* no signal comes */
 #define mutex_unlock(m)		mock_release(&(m)->dep, MOCK_MUTEX, MOCK_SITE)
+#define mutex_is_locked(m)	((m)->dep.held != 0)
 
 struct rw_semaphore {
 	struct mock_lock dep;

@@ -100,7 +100,8 @@ struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple 
 {
 	struct usiw_conn *conn;
 
-	hash_for_each_possible_rcu(usiw_conns, conn, hash_node, usiw_conn_hash(net, tuple))
+	hash_for_each_possible_rcu(usiw_conns, conn, hash_node, usiw_conn_hash(net, tuple),
+				   lockdep_is_held(&usiw_conns_lock))
 		if (usiw_conn_matches(conn, net, tuple))
 			return conn;
 	return NULL;
@@ -133,12 +134,13 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 /*
  * Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there, -ENODEV if the
  * device is going, -EADDRNOTAVAIL if the local address has been removed since it was looked
- * at: what is not in the table does not hear of that. conn->lock held.
+ * at: what is not in the table does not hear of that.
  */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
 	int ret = 0;
 
+	lockdep_assert_held(&conn->lock);
 	if (conn->flushed)
 		return -ENODEV;
 	if (usiw_addr_owner(conn->dev, &conn->tuple) == USIW_ADDR_OTHERS)
@@ -155,9 +157,10 @@ int usiw_conn_insert(struct usiw_conn *conn)
 	return ret;
 }
 
-/* Leave the table. conn->lock held; the caller has a reference too. */
+/* Leave the table. The caller has a reference too. */
 void usiw_conn_remove(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	spin_lock_bh(&usiw_conns_lock);
 	hash_del_rcu(&conn->hash_node);
 	spin_unlock_bh(&usiw_conns_lock);

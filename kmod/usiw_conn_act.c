@@ -55,6 +55,7 @@ int usiw_conn_tell_request(struct usiw_conn *conn)
 	struct iw_cm_id *cm_id = conn->listener->cm_id;
 	struct iw_cm_event event;
 
+	lockdep_assert_held(&conn->lock);
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REQUEST, 0);
 	usiw_conn_fill_private_data(conn, &event);
 	event.ird = min_t(u16, conn->cm.peer_ird, U8_MAX);
@@ -68,6 +69,7 @@ static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_
 {
 	struct iw_cm_event event;
 
+	lockdep_assert_held(&conn->lock);
 	if (!usiw_cm_notify(&conn->ledger, action, 0))
 		return;
 	usiw_conn_fill_event(conn, &event, type, 0);
@@ -164,6 +166,7 @@ static u32 usiw_conn_try_install(struct usiw_conn *conn)
 
 void usiw_conn_resolve(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	usiw_conn_perform(conn, usiw_conn_try_install(conn));
 }
 
@@ -184,6 +187,7 @@ static void usiw_conn_kill_engine(struct usiw_conn *conn)
 /* No datagram reaches it any more. */
 void usiw_conn_unhash(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	if (!conn->hashed)
 		return;
 	usiw_data_close(conn);
@@ -193,6 +197,7 @@ void usiw_conn_unhash(struct usiw_conn *conn)
 /* The peer has confirmed, or the connection has ended. */
 void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 {
+	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
 	if (!conn->half_open)
 		return;
 	conn->half_open = false;
@@ -203,6 +208,7 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 
 void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
 {
+	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
 	if (conn->orphan)
 		atomic_dec(&usiw_net(conn->net)->orphans);
 	conn->orphan = false;
@@ -215,6 +221,7 @@ void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
  */
 void usiw_conn_orphan(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	if (!conn->half_open || conn->cm_id || conn->cm.state != USIW_CM_REQ_RCVD)
 		return;
 	usiw_conn_no_longer_half_open(conn);
@@ -232,6 +239,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 {
 	int ret = usiw_qp_attach(qp, conn);
 
+	lockdep_assert_held(&conn->lock);
 	if (ret)
 		return ret;
 	usiw_conn_no_longer_orphan(conn);
@@ -253,6 +261,7 @@ void usiw_conn_release(struct usiw_conn *conn)
 	struct iw_cm_id *cm_id = conn->cm_id;
 	struct usiw_qp *qp = conn->qp;
 
+	lockdep_assert_held(&conn->lock);
 	conn->resolving = false;
 	conn->move_us = 0;
 	usiw_conn_set_nexthop(conn, -1);

@@ -108,7 +108,7 @@ bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_devi
 	return atomic64_read(&dev->order) < atomic64_read(&other->order);
 }
 
-/* With RTNL, under which the netdev leaves its netns, and lo not before it. */
+/* RTNL is what the netdev leaves its netns under, and lo does not before it. */
 void usiw_device_enter_net(struct usiw_device *dev)
 {
 	struct net *net = dev_net(dev->netdev);

@@ -145,12 +145,13 @@ static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 	return copied;
 }
 
-/* Copy as many records as there are and as fit. With events->read_lock held. */
+/* Copy as many records as there are and as fit. */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
 	struct usiw_event record;
 	size_t done = 0;
 
+	lockdep_assert_held(&events->read_lock);
 	while (done + sizeof(record) <= count && usiw_evfile_peek(events, &record)) {
 		if (!usiw_evfile_copy_record(buf + done, &record))
 			return done ? done : -EFAULT;
@@ -283,18 +284,18 @@ static void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_
 	wake_up(&events->wait);
 }
 
-/* With usiw_device.ctx_lock held. */
 void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link)
 {
+	lockdep_assert_held(&to_usiw_dev(uctx->ibuc.device)->ctx_lock);
 	if (uctx->events)
 		usiw_evfile_link(uctx->events, link);
 	else
 		uctx->link_missed = true;
 }
 
-/* With events->lock held. */
 static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
 {
+	lockdep_assert_held(&conn->events->lock);
 	conn->ev_pending |= BIT(type);
 	if (list_empty(&conn->ev_node)) {
 		usiw_conn_get(conn);
@@ -302,9 +303,10 @@ static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
 	}
 }
 
-/* With events->lock held. Returns true if the caller has to drop the list's reference. */
+/* Returns true if the caller has to drop the list's reference. */
 static bool usiw_evfile_unqueue(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->events->lock);
 	conn->ev_pending = 0;
 	if (list_empty(&conn->ev_node))
 		return false;

@@ -27,6 +27,7 @@
 /* The MTU that @conn may use on @route, once it has its own. */
 u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route)
 {
+	lockdep_assert_held(&conn->lock);
 	return clamp_t(u16, route->mtu, USIW_MIN_MTU, conn->cm.mtu);
 }
 
@@ -34,6 +35,7 @@ void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket)
 {
 	struct usiw_device *dev = conn->dev;
 
+	lockdep_assert_held(&conn->lock);
 	if (conn->nexthop_bucket >= 0)
 		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
 	if (bucket >= 0)
@@ -202,7 +204,7 @@ static u32 usiw_conn_follow_to(struct usiw_conn *conn, const struct usiw_route *
 
 /*
  * Tell the engine what has changed. Without a route, or while the next hop is not known, it goes
- * on as it was. conn->lock held.
+ * on as it was.
  */
 u32 usiw_conn_follow(struct usiw_conn *conn)
 {
@@ -210,6 +212,7 @@ u32 usiw_conn_follow(struct usiw_conn *conn)
 	u32 actions;
 	int ret;
 
+	lockdep_assert_held(&conn->lock);
 	if (!conn->announced || conn->cm.released || usiw_conn_is_the_kernel_s(conn))
 		return 0;
 	ret = usiw_route_get(conn->dev, &conn->tuple, &conn->sender, &route);
@@ -225,10 +228,11 @@ u32 usiw_conn_follow(struct usiw_conn *conn)
 
 /*
  * The process says which port the connection sends by: nothing rests on it but what its data socket
- * gives it, and whether a connection whose raw packets are forbidden may go on. conn->lock held.
+ * gives it, and whether a connection whose raw packets are forbidden may go on.
  */
 u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why)
 {
+	lockdep_assert_held(&conn->lock);
 	if (conn->port && conn->port != 1 + port)
 		usiw_count(conn->dev, USIW_KCNT_PORT_MOVES);
 	WRITE_ONCE(conn->port, 1 + port);
@@ -237,9 +241,9 @@ u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum u
 	return conn->cm.released ? 0 : usiw_conn_expect_move(conn);
 }
 
-/* conn->lock held. */
 u32 usiw_conn_move_overdue(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	conn->move_us = 0;
 	return usiw_conn_end_forbidden(conn);
 }

@@ -173,11 +173,12 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 
 /* ---- Accept, reject ---------------------------------------------------- */
 
-/* End a connection of which iw_cm must hear nothing more. conn->lock held. */
+/* End a connection of which iw_cm must hear nothing more. */
 static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
 	struct iw_cm_id *cm_id = conn->cm_id;
 
+	lockdep_assert_held(&conn->lock);
 	usiw_cm_ledger_mute(&conn->ledger);
 	conn->cm_id = NULL;
 	if (cm_id)

@@ -145,9 +145,10 @@ void usiw_link_exit(void)
 
 /* ---- Registration ------------------------------------------------------ */
 
-/* dev_set_mac_address() refuses the zeros that lo has by nature. With RTNL. */
+/* dev_set_mac_address() refuses the zeros that lo has by nature. */
 static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 {
+	ASSERT_RTNL();
 	eth_hw_addr_set(lo, mac);
 	call_netdevice_notifiers(NETDEV_CHANGEADDR, lo);
 }
@@ -156,10 +157,11 @@ static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
  * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
  * and takes a GID of zeros for none, so that one on lo is not found by 127.0.0.1 whatever its
  * GID: there lo has a MAC for as long as it has a device. A random one, since each netns has a
- * lo. With RTNL.
+ * lo.
  */
 static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 {
+	ASSERT_RTNL();
 	if (!USIW_RDMA_CM_NEEDS_MAC || !(dev->netdev->flags & IFF_LOOPBACK) ||
 	    !is_zero_ether_addr(dev->netdev->dev_addr))
 		return;
@@ -266,11 +268,11 @@ static bool usiw_netdev_fits(const struct net_device *netdev)
 	       !netif_is_l3_master(netdev);
 }
 
-/* With RTNL. */
 static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 {
 	struct usiw_device *dev;
 
+	ASSERT_RTNL();
 	dev = ib_alloc_device(usiw_device, ibdev);
 	if (!dev)
 		return NULL;

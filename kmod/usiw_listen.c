@@ -131,10 +131,13 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
 
 /* ---- Requests ---------------------------------------------------------- */
 
-/* With conn->lock held. What cannot be told to the application is dropped without a word:
- * the peer repeats its REQ, and there may be room by then. */
+/*
+ * What cannot be told to the application is dropped without a word: the peer repeats its REQ, and
+ * there may be room by then.
+ */
 static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	kref_get(&listener->kref);
 	WRITE_ONCE(conn->listener, listener);
 	conn->half_open = true;

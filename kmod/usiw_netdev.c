@@ -92,9 +92,10 @@ static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 	usiw_follow_all(dev);
 }
 
-/* Tools and the core name the device's interface by it. With RTNL; readers have no lock. */
+/* Tools and the core name the device's interface by it. Readers have no lock. */
 static void usiw_renamed(struct usiw_device *dev)
 {
+	ASSERT_RTNL();
 	strscpy(dev->ibdev.iw_ifname, dev->netdev->name, sizeof(dev->ibdev.iw_ifname));
 	usiw_link_changed(dev);
 }

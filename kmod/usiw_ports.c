@@ -78,9 +78,10 @@ int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 	return ret;
 }
 
-/* The connection gets its QP, and has not sent or accepted anything yet. conn->lock held. */
+/* The connection gets its QP, and has not sent or accepted anything yet. */
 void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp)
 {
+	lockdep_assert_held(&conn->lock);
 	WRITE_ONCE(conn->takes_socket, usiw_qp_takes_socket(qp));
 	WRITE_ONCE(conn->takes_packets, !usiw_qp_is_without_packets(qp));
 	conn->moves = usiw_qp_moves(qp);
@@ -92,12 +93,13 @@ void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp)
 
 /*
  * What @route says of raw packets holds for a connection whose ends both take them; and where the
- * other end takes nothing else, neither does this one. conn->lock held.
+ * other end takes nothing else, neither does this one.
  */
 void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route)
 {
 	bool no_sockets = false, no_packets = false;
 
+	lockdep_assert_held(&conn->lock);
 	if (route->local)
 		usiw_conn_peer_lacks(conn, &no_sockets, &no_packets);
 	if (no_sockets && !conn->announced) {

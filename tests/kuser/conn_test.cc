@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Tests of kmod/usiw_conn.c and kmod/usiw_conn_act.c, in their order.
 #include "fixture.h"
+#include "mock/state.h"
 
 namespace kuser {
 namespace {
@@ -48,6 +49,23 @@ TEST_F(Conn, attach__qp_has_a_connection) {
   second.id.local_addr = endpoint(ipv4("192.0.2.1"), 9001);
   second.id.m_remote_addr = endpoint(ipv4("192.0.2.2"), kPort);
   EXPECT_EQ(client->device->ops->iw_connect(&second.id, &param), -EISCONN);
+}
+
+/// What the asserts of the module are worth in all other tests: a caller without the lock is a violation.
+TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
+  establish();
+  usiw_conn* conn = client_conn();
+  ASSERT_NE(conn, nullptr);
+  mutex_lock(&conn->lock);
+  usiw_conn_set_nexthop(conn, conn->nexthop_bucket);
+  usiw_conn_no_longer_orphan(conn);
+  mutex_unlock(&conn->lock);
+  EXPECT_EQ(violations(), "");
+  usiw_conn_set_nexthop(conn, conn->nexthop_bucket);
+  usiw_conn_no_longer_orphan(conn);
+  EXPECT_EQ(violations(),
+            "&conn->lock has to be held\nnot true: lockdep_is_held(&conn->lock) || !kref_read(&conn->kref)\n");
+  mock::violations.clear();
 }
 
 TEST_F(Conn, established__both_ends_agree) {

@@ -431,10 +431,11 @@ static inline void hash_del(struct hlist_node *node)
 	for (i = 0; i < (int)ARRAY_SIZE(table); i++)					\
 		mock_hlist_for_each(at, &(table)[i], member)
 void mock_check_rcu(const char *what);
-/* Look-ups under RCU, and the entries that they compared. */
+/* Look-ups under RCU, and the entries that they compared. @held: or what else keeps the entries. */
 extern unsigned long mock_lookups, mock_compared;
-#define hash_for_each_possible_rcu(table, at, member, key)			\
-	mock_check_rcu("hash_for_each_possible_rcu");				\
+#define hash_for_each_possible_rcu(table, at, member, key, held)		\
+	if (!(held))								\
+		mock_check_rcu("hash_for_each_possible_rcu");			\
 	mock_lookups++;								\
 	hash_for_each_possible(table, at, member, key)				\
 		if (mock_compared++, 0) {					\

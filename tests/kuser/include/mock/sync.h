@@ -73,6 +73,8 @@ struct rw_semaphore {
 #define up_read(s)		mock_release(&(s)->dep, MOCK_READ, MOCK_SITE)
 #define down_write(s)		mock_acquire(&(s)->dep, MOCK_MUTEX, MOCK_SITE)
 #define up_write(s)		mock_release(&(s)->dep, MOCK_MUTEX, MOCK_SITE)
+#define lockdep_is_held(l)	((l)->dep.held)
+#define lockdep_assert(cond)	((cond) ? (void)0 : mock_violation("not true: %s", #cond))
 #define lockdep_assert_held(l)	mock_assert_held(&(l)->dep, #l)
 #define lockdep_is_held(l)	((l)->dep.held)
 void mock_assert_held(const struct mock_lock *lock, const char *name);
@@ -105,6 +107,7 @@ void refcount_inc(refcount_t *r);
 bool refcount_inc_not_zero(refcount_t *r);
 bool refcount_dec_and_test(refcount_t *r);
 bool refcount_dec_and_mutex_lock(refcount_t *r, struct mutex *lock);
+#define kref_read(k)		((k)->refcount.value)
 void kref_init(struct kref *k);
 void kref_get(struct kref *k);
 int kref_get_unless_zero(struct kref *k);

@@ -24,7 +24,7 @@
 namespace usiw::run {
 namespace {
 
-constexpr unsigned kSeconds = 4;  ///< for each process of a trial; DPDK takes half of one to start
+constexpr unsigned kSeconds = 6;  ///< for each process of a trial; DPDK takes half of one to start
 constexpr int kGraceMs = 1000;    ///< more until the trial is killed
 constexpr int kNotTriedStatus = 77;
 constexpr uint32_t kLength = 256;

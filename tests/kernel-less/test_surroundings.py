@@ -114,8 +114,9 @@ def test_getrandom_is_forbidden(usiw_run, tmp_path, two_threads):
     assert "no random numbers: getrandom(2) is forbidden" in line
 
 
-def test_no_proc(usiw_run, two_threads):
-    """It works."""
-    proc = procs.Proc(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", usiw_run.path,
-                       two_threads])
-    assert proc.expect(0, SECONDS) == "done\n"
+def test_no_proc(usiw_run, two_threads, other_host):
+    """It works, by raw packets to another host, too."""
+    del other_host  # its device is there
+    without = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", usiw_run.path]
+    assert procs.Proc([*without, two_threads]).expect(0, SECONDS) == "done\n"
+    assert "a connection by raw packets works" in procs.Proc([*without, "--check"]).expect(0, SECONDS)

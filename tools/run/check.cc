@@ -115,16 +115,19 @@ std::string try_ports(const Parts& parts) {
   const Port ports[] = {{PortKind::kShm, "shared memory", settings().port != PortWish::kSocket},
                         {PortKind::kSocket, "UDP sockets", true},
                         {PortKind::kPacket, "raw packets", no_packets().empty()}};
-  std::string wrong;
+  std::string wrong, last_why;
   for (const Port& port : ports) {
     if (!port.promised) continue;
     const Tried tried = try_connection(parts, port.kind, address);
     const std::string name = port.name;
-    if (tried.outcome == Tried::kFails)
+    if (tried.outcome == Tried::kFails && tried.why == last_why)
+      wrong += "; so did one by " + name;
+    else if (tried.outcome == Tried::kFails)
       wrong += (wrong.empty() ? "" : "; ") + ("a connection by " + name + " failed: " + tried.why);
     else
       line("tried", tried.outcome == Tried::kWorks ? "a connection by " + name + " works"
                                                    : "no connection by " + name + ", for want of " + tried.why);
+    last_why = tried.why;
   }
   return wrong;
 }

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "settings.h"
 #include "stat_page.h"
@@ -28,7 +29,7 @@ constexpr unsigned kSeconds = 6;  ///< for each process of a trial; DPDK takes h
 constexpr int kGraceMs = 1000;    ///< more until the trial is killed
 constexpr int kNotTriedStatus = 77;
 constexpr uint32_t kLength = 256;
-constexpr int kRounds = 20, kMoreRounds = 1000;
+constexpr int kRounds = 20, kMoreRounds = 300;
 
 // ---- The program: two processes, which find librdmacm and libibverbs by name -----------------
 
@@ -196,12 +197,15 @@ const char* name_of(PortKind kind) {
   give_up(parts.self + ": " + strerror(errno));
 }
 
-std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of('\n');
-  if (end == std::string::npos) return {};
-  const size_t before = text.rfind('\n', end);
-  const size_t begin = before == std::string::npos ? 0 : before + 1;
-  return text.substr(begin, end + 1 - begin);
+/// What a trial has printed last, and before that the first line of usiw's own.
+std::string reason_in(const std::string& text) {
+  std::istringstream lines(text);
+  std::string own, last;
+  for (std::string line; std::getline(lines, line);) {
+    if (own.empty() && line.compare(0, 4, "usiw") == 0) own = line;
+    if (!line.empty()) last = line;
+  }
+  return own.empty() || own == last ? last : last + " (" + own + ")";
 }
 
 /// Until all who have the pipe are gone; false: too late.
@@ -279,7 +283,7 @@ Tried try_connection(const Parts& parts, PortKind kind, const std::string& addre
   int status = 0;
   if (!in_time) kill(pid, SIGKILL);
   waitpid(pid, &status, 0);
-  std::string why = last_line(text);
+  std::string why = reason_in(text);
   if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0) return {Tried::kWorks, {}};
   if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == kNotTriedStatus) return {Tried::kNotTried, why};
   if (!in_time || WIFSIGNALED(status))

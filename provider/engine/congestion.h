@@ -32,6 +32,7 @@ class DelayCongestion {
   static constexpr float kInitial = 64;
   static constexpr float kFloor = 2;
   static constexpr float kCeiling = kWindow;
+  static constexpr float kRestart = 8;             ///< after an outage
   static constexpr uint64_t kBaseTarget = 1'000'000;  ///< ns of standing queue
   static constexpr uint64_t kMaxTarget = 50'000'000;
   static constexpr uint32_t kLossPercent = 5;
@@ -96,6 +97,10 @@ class DelayCongestion {
     cwnd_ = kFloor;
     slow_start_ = true;
   }
+
+  /// An outage is over. Its time-outs said nothing about the queue, so the window need not start from the floor: flows
+  /// that wait for the same wire start within one round trip, and who starts last with the floor finds a full queue.
+  void on_outage_over() { cwnd_ = std::max(cwnd_, std::min(undo_cwnd_, kRestart)); }
 
   /// What looked like loss was delay or reordering.
   void on_spurious() {

@@ -56,7 +56,10 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
     note(TraceKind::kSpurious, qp, h.ack_psn);
   }
   qp.losses.acknowledged(sum.late, qp.rtt);
-  if (qp.timeout.in_a_row() != 0) wire_is_back(qp);
+  if (qp.timeout.in_a_row() != 0) [[unlikely]] {
+    wire_is_back(qp);
+    if (qp.timeout.in_a_row() > TimeOut::kOutage) qp.cc.on_outage_over();
+  }
   if (sum.rtt != 0 && !qp.marks.settled()) [[unlikely]] ask_for_marks(qp);
   qp.timeout.progress(now_);
   qp.cc.on_ack(sum.delivered, qp.rtt.or_minimum(sum.rtt), qp.rtt.min_rtt(), qp.cwnd_limited, qp.snd.una(),

@@ -322,6 +322,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
       return;
     }
   }
+  const bool outage = qp.timeout.in_a_row() >= TimeOut::kOutage;
   if (!apply_ack(qp, h, bitmap)) {
     drop(qp, USIW_CNT_DROP_WINDOW, h.psn);
     return;
@@ -339,7 +340,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
   if (h.ack_psn != qp.snd.una()) return;
   if ((h.flags & USIW_TRP_F_NOT_READY) != 0) {
     peer_not_ready(qp);
-  } else if (qp.timeout.in_a_row() != 0 && !qp.not_ready.active()) {
+  } else if ((qp.timeout.in_a_row() != 0 || (outage && !qp.snd.empty())) && !qp.not_ready.active()) {
     nudged(qp);
   } else if (qp.not_ready.active()) {
     qp.not_ready.end(qp.snd.nxt());

@@ -116,7 +116,8 @@ void Engine::Impl::wire_is_back(const QpContext& heard) {
 
 /// Something has come while time-outs back off, but not what is waited for: the wire is there, this way at least, and
 /// the oldest datagram has not arrived. The time-outs go on: they ask for another port, if it is the other way that
-/// is not.
+/// is not. After an outage the answer may also acknowledge what had arrived before it. That ends the time-outs, but the
+/// datagram that is the oldest then has been on its way since before the outage, too.
 void Engine::Impl::nudged(QpContext& qp) {
   wire_is_back(qp);
   // What answers a question that was sent before the last repetition says nothing of that.

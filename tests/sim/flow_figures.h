@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file flow_figures.h
+/// The figures that the documents publish (figures.txt), and whether a run reaches them.
+#ifndef USIW_TESTS_SIM_FLOW_FIGURES_H
+#define USIW_TESTS_SIM_FLOW_FIGURES_H
+
+#include <string>
+#include <vector>
+
+#include "flows.h"
+
+namespace usiw::sim {
+
+struct Figure {
+  std::string scenario, name;
+  std::string published;  ///< as the documents have it
+  bool higher = false;    ///< a higher value is better
+
+  /// The figure as a run has it. @p lost: per cent of the goodput without loss.
+  double measured(const FlowsResult& r, double lost) const;
+  /// "", or what is wrong: @p measured is worse than the published value by more than a fifth.
+  std::string judge(double measured) const;
+};
+
+struct Figures {
+  uint64_t seeds = 1;  ///< the worst of so many is published
+  std::vector<Figure> all;
+
+  /// Reads the file. A line that makes no sense ends the program.
+  static Figures read(const std::string& path);
+};
+
+}  // namespace usiw::sim
+
+#endif  // USIW_TESTS_SIM_FLOW_FIGURES_H

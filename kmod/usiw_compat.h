@@ -93,6 +93,7 @@ static inline void usiw_ask_sol_socket(struct socket *sock)
 /* Operations of a socket that have gone or come, and pass by sendmsg and ioctl. */
 static inline void usiw_ops_clear(struct proto_ops *ops)
 {
+	(void)ops;
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
 	ops->sendpage = NULL;
 #endif

@@ -409,8 +409,23 @@ static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 	return 1;
 }
 
-static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+/* Both ends ask for a connection of one 4-tuple, each with its own REQ; the other end goes first. */
+static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
+	return pkt->opcode == USIW_TRP_REQ && c->initiator && c->state == USIW_CM_REQ_SENT &&
+	       pkt->psn < c->local_isn;
+}
+
+int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	return yields_to(c, pkt) && pkt->ack_psn != c->local_isn;
+}
+
+static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	/* The REQ brings this end's ISN back: it comes from the peer, and is to be admitted. */
+	if (yields_to(c, pkt) && pkt->ack_psn == c->local_isn)
+		return finish(c, -ECONNREFUSED, 0, 0, now_us) | die(c);
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/* Another connection on the same 4-tuple: has the peer forgotten this one? */
 		if (c->state == USIW_CM_LINGER && !c->initiator)
@@ -595,7 +610,7 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
 		return 0;
 	switch (pkt->opcode) {
 	case USIW_TRP_REQ:
-		return receive_req(c, pkt);
+		return receive_req(c, pkt, now_us);
 	case USIW_TRP_ACCEPT:
 		return receive_accept(c, pkt, now_us);
 	case USIW_TRP_CONFIRM:

@@ -26,7 +26,8 @@
  *   usiw_cm_accept() then answers -ECONNRESET.
  * - An object in LINGER serves only the peer: it may be dropped at any time, for a
  *   new connection of the same 4-tuple or when the device goes. receive() gives DEAD
- *   for a new REQ (another ISN) there: look the REQ up again after that.
+ *   for a new REQ (another ISN) there, and for one to which an attempt of this end gives
+ *   way: look the REQ up again after that.
  * - DATA, SHUTDOWN and SACK on a 4-tuple without an object are answered by
  *   usiw_cm_build_stray_reset(), at a bounded rate: so an end learns that its peer has
  *   forgotten the connection.
@@ -193,6 +194,18 @@ struct usiw_cm_packet {
 	__u16	pd_len;
 	const __u8 *pd;			/* points into the datagram */
 };
+
+/**
+ * usiw_cm_asks_back - is a REQ to be answered by the own ISN, whatever the connection does?
+ * @c:		connection
+ * @pkt:	datagram of its 4-tuple
+ *
+ * Both ends may send a REQ to each other at once, between the same ports. Then the connection of
+ * the smaller ISN goes on, and the other end's attempt gives way: it ends with -ECONNREFUSED, and
+ * the REQ is for who listens there. Anybody can send a REQ with a small PSN from a false address.
+ * So this end first answers PENDING with its ISN, and gives way to a REQ that brings the ISN back.
+ */
+int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
 
 /**
  * usiw_cm_decode - decode a handshake datagram

@@ -11,6 +11,7 @@
 #endif
 
 #include "usiw_cm_bytes.h"
+#include "usiw_cm_gate.h"
 #include "usiw_cm_input.h"
 
 #define AT(field)	offsetof(struct usiw_trp_hdr, field)
@@ -73,7 +74,7 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 
 /* For a connection that there is. What is malformed ends here, too: it draws no RESET. */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
-			__u32 len, int malformed, __u64 now_us)
+			__u32 len, int malformed, __u64 now_us, void *buf)
 {
 	v->kind = USIW_CM_V_CONN;
 	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA) {
@@ -83,8 +84,12 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 	}
 	if (malformed)
 		return;
+	if (usiw_cm_asks_back(c, &v->pkt)) {
+		answer(v, usiw_cm_build_pending(&v->pkt, c->local_isn, buf));
+		return;
+	}
 	v->actions = usiw_cm_receive(c, &v->pkt, now_us);
-	/* It lingered, and makes room for the new one. */
+	/* It lingered, or gives way, and makes room for the new one. */
 	if (c->state == USIW_CM_DEAD && v->pkt.opcode == USIW_TRP_REQ)
 		v->kind = USIW_CM_V_ADMIT;
 }
@@ -99,7 +104,7 @@ void usiw_cm_input(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void
 	if (malformed == -EPROTONOSUPPORT && v->pkt.opcode == USIW_TRP_REQ)
 		answer(v, usiw_cm_build_refusal(&v->pkt, USIW_REJECT_VERSION, buf));
 	else if (c)
-		input_known(v, c, data, len, malformed, now_us);
+		input_known(v, c, data, len, malformed, now_us, buf);
 	else if (!malformed && v->pkt.opcode == USIW_TRP_REQ)
 		v->kind = USIW_CM_V_ADMIT;
 	else if (!malformed && v->pkt.opcode == USIW_TRP_RESET && !v->pkt.flags)

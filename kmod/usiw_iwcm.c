@@ -137,7 +137,8 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 /*
  * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (no address that the device serves),
  * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
- * -EPROTONOSUPPORT (IPsec or an encapsulation is due on the way), -EPERM (a policy forbids it),
+ * -EPROTONOSUPPORT (another port space than RDMA_PS_TCP; IPsec or an encapsulation is due on the
+ * way), -EPERM (a policy forbids it),
  * -EOPNOTSUPP (the device is in a VRF), -EMSGSIZE (MTU too small),
  * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
  */
@@ -155,6 +156,8 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 		ret = usiw_iw_tuple(cm_id, &tuple);
 	if (ret)
 		return ret;
+	if (!usiw_iw_is_of_tcp(cm_id))
+		return -EPROTONOSUPPORT;
 	if (!usiw_iw_in_netns(cm_id))
 		return -ENETUNREACH;
 	if (usiw_addr_owner(dev, &tuple) == USIW_ADDR_OTHERS)

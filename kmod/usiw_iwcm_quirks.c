@@ -10,6 +10,8 @@
  *   who has been killed is looked for (usiw_qp_owner_is_dying).
  * - A cm_id has no netns (usiw_iw_in_netns): rdma_cm listens on every device of the host, and
  *   connects by devices of other network namespaces, where these share the devices.
+ * - A cm_id has no port space (usiw_iw_is_of_tcp): rdma_cm keeps a table of ports for each, and
+ *   connects and listens by iWARP in all of them.
  * - CONNECT_REPLY cannot say which port was used (usiw_iw_set_local_port).
  */
 #include <linux/pid.h>
@@ -44,6 +46,18 @@ bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 	const struct rdma_cm_id *id = cm_id->context;
 
 	return net_eq(id->route.addr.dev_addr.net, read_pnet(&to_usiw_dev(cm_id->device)->net));
+}
+
+/*
+ * Is the user of @cm_id in the port space of connections? Only there rdma_cm knows who listens at a
+ * port, and keeps others from it. In the spaces of datagrams and of InfiniBand the same port of the
+ * same address would be given to another user, who could speak from it.
+ */
+bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id)
+{
+	const struct rdma_cm_id *id = cm_id->context;
+
+	return id->ps == RDMA_PS_TCP;
 }
 
 /*

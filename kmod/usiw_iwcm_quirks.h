@@ -46,6 +46,7 @@ void usiw_iw_rem_ref(struct ib_qp *ibqp);
 bool usiw_qp_owner_is_dying(const struct usiw_qp *qp);
 
 /* cm_ids */
+bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id);
 bool usiw_iw_in_netns(const struct iw_cm_id *cm_id);
 void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port);
 void *usiw_iw_request_data(const struct usiw_conn *conn);

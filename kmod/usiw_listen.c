@@ -49,6 +49,8 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 	 * A listener on all addresses listens on all devices of the host; a failure would take
 	 * them all from it. At an address rdma_cm has found a device by its MAC only.
 	 */
+	if (!usiw_iw_is_of_tcp(cm_id))
+		return listener->any ? 0 : -EPROTONOSUPPORT;
 	if (!usiw_iw_in_netns(cm_id))
 		return listener->any ? 0 : -ENETUNREACH;
 	ret = usiw_listener_take(listener, ipv4, port);
@@ -75,8 +77,9 @@ static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be
 /*
  * Listens at an address that rdma_cm has found the device by, or at all of them. The IPv6 wildcard
  * takes IPv4 as well unless the user has said otherwise. A listener on all addresses of another
- * netns than the device's takes nothing and hears nothing. Return -EADDRINUSE if the UDP port is
- * taken, -ENETUNREACH for an address in another netns.
+ * netns than the device's, or of another port space than RDMA_PS_TCP, takes nothing and hears
+ * nothing. Return -EADDRINUSE if the UDP port is taken, -ENETUNREACH for an address in another
+ * netns, -EPROTONOSUPPORT for one in another port space.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {

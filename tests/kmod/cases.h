@@ -43,6 +43,8 @@ void test_destroy_qp_first(void);
 void test_abrupt(void);
 void test_hostile_order(void);
 void test_wildcard(void);
+void test_port_spaces(void);
+void test_crossing(void);
 void test_many(void);
 
 /* endings.c */

@@ -108,6 +108,66 @@ void test_reject(void)
 	a.nr_qps--;
 }
 
+/* An id that is resolved, from a port of its own. */
+static uint32_t resolve_from(struct end *end, uint16_t port_space, int from, const char *ip, int to)
+{
+	struct sockaddr_storage dst, src;
+	uint32_t id;
+
+	addr_set(&src, end->ip, from);
+	addr_set(&dst, ip, to);
+	enter(end);
+	CHECK_EQ(cm_create_id_in(&end->cm, &id, port_space), 0);
+	CHECK_EQ(cm_resolve_addr(&end->cm, id, &src, &dst), 0);
+	CHECK(expect(end, EV_ADDR_RESOLVED, NULL, 3000));
+	CHECK_EQ(cm_resolve_route(&end->cm, id), 0);
+	CHECK(expect(end, EV_ROUTE_RESOLVED, NULL, 3000));
+	return id;
+}
+
+/* rdma_cm has a table of ports for each port space. Who listens has the port in all of them. */
+void test_port_spaces(void)
+{
+	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8), id;
+	struct sockaddr_storage addr;
+	struct qp qp;
+
+	end_qp(&b, &qp);
+	id = resolve_from(&b, RDMA_PS_IB, PORT, a_ip, PORT + 1);
+	CHECK_EQ(cm_connect(&b.cm, id, qp.qpn, 1, 1, NULL, 0), -EPROTONOSUPPORT);
+	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
+	addr_set(&addr, b_ip, PORT);
+	enter(&b);
+	CHECK_EQ(cm_create_id_in(&b.cm, &id, RDMA_PS_IB), 0);
+	CHECK_EQ(cm_bind(&b.cm, id, &addr), 0);
+	CHECK_EQ(cm_listen(&b.cm, id, 8), -EPROTONOSUPPORT);
+	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
+	CHECK_EQ(destroy_qp(&qp), 0);
+	b.nr_qps--;
+	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
+}
+
+/* Both ends ask each other, between the same ports, and nobody listens: both are refused, none times out. */
+void test_crossing(void)
+{
+	uint32_t ida = resolve_from(&a, RDMA_PS_TCP, PORT + 1, b_ip, PORT + 2);
+	uint32_t idb = resolve_from(&b, RDMA_PS_TCP, PORT + 2, a_ip, PORT + 1);
+	struct qp qa, qb;
+
+	end_qp(&a, &qa);
+	end_qp(&b, &qb);
+	CHECK_EQ(cm_connect(&a.cm, ida, qa.qpn, 1, 1, NULL, 0), 0);
+	CHECK_EQ(cm_connect(&b.cm, idb, qb.qpn, 1, 1, NULL, 0), 0);
+	CHECK(expect(&a, EV_REJECTED, NULL, 10000));
+	CHECK(expect(&b, EV_REJECTED, NULL, 10000));
+	CHECK_EQ(cm_destroy_id(&a.cm, ida), 0);
+	CHECK_EQ(cm_destroy_id(&b.cm, idb), 0);
+	CHECK_EQ(destroy_qp(&qa), 0);
+	CHECK_EQ(destroy_qp(&qb), 0);
+	a.nr_qps--;
+	b.nr_qps--;
+}
+
 /* A UDP socket of somebody else's swallows the REQs. */
 void test_silence(void)
 {

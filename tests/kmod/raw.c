@@ -385,13 +385,18 @@ void cm_close(struct cm *cm)
 	close(cm->fd);
 }
 
-int cm_create_id(struct cm *cm, uint32_t *id)
+int cm_create_id_in(struct cm *cm, uint32_t *id, uint16_t port_space)
 {
 	struct rdma_ucm_create_id cmd = {
-		.uid = 1, .response = (uintptr_t)id, .ps = RDMA_PS_TCP, .qp_type = 2,
+		.uid = 1, .response = (uintptr_t)id, .ps = port_space, .qp_type = 2,
 	};
 
 	return ucm(cm, RDMA_USER_CM_CMD_CREATE_ID, &cmd, sizeof(cmd), 4);
+}
+
+int cm_create_id(struct cm *cm, uint32_t *id)
+{
+	return cm_create_id_in(cm, id, RDMA_PS_TCP);
 }
 
 int cm_destroy_id(struct cm *cm, uint32_t id)

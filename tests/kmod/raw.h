@@ -90,6 +90,7 @@ enum { EV_ADDR_RESOLVED = 0, EV_ADDR_ERROR = 1, EV_ROUTE_RESOLVED = 2, EV_CONNEC
 int cm_open(struct cm *cm);
 void cm_close(struct cm *cm);
 int cm_create_id(struct cm *cm, uint32_t *id);
+int cm_create_id_in(struct cm *cm, uint32_t *id, uint16_t port_space);
 int cm_destroy_id(struct cm *cm, uint32_t id);
 int cm_bind(struct cm *cm, uint32_t id, const struct sockaddr_storage *addr);
 int cm_listen(struct cm *cm, uint32_t id, int backlog);

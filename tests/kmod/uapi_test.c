@@ -49,6 +49,8 @@ static const struct {
 	{ "abrupt", test_abrupt },
 	{ "hostile_order", test_hostile_order },
 	{ "wildcard", test_wildcard },
+	{ "port_spaces", test_port_spaces },
+	{ "crossing", test_crossing },
 	{ "many", test_many },
 	{ "kill", test_kill },
 	{ "netdev", test_netdev },

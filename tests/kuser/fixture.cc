@@ -268,6 +268,7 @@ int Process::answer() {
 
 CmId::CmId() {
   user.route.addr.dev_addr.net = &init_net;
+  user.ps = RDMA_PS_TCP;
   id.context = &user;
   id.event_handler = [](iw_cm_id* at, iw_cm_event* event) {
     return container_of(at, CmId, id)->on_event(event);

@@ -120,6 +120,39 @@ TEST_F(Sock, get_active__bound_port_is_taken) {
   EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EADDRINUSE);
 }
 
+// Each port space has a table of its own in rdma_cm, so that another user would get the listener's port there.
+TEST_F(Sock, get__in_the_port_space_of_connections_only) {
+  for (const int space : {RDMA_PS_IB, RDMA_PS_UDP, RDMA_PS_IPOIB}) {
+    CmId other, any;
+    active.user.ps = other.user.ps = any.user.ps = space;
+    EXPECT_EQ(other.listen(client->device, ipv4("192.0.2.1"), 7400), -EPROTONOSUPPORT) << space;
+    EXPECT_EQ(any.listen(client->device, ipv4("0.0.0.0"), 7400), 0) << "a listener on all devices of the host";
+    const in6_addr local = ipv4("192.0.2.1");
+    EXPECT_FALSE(mock_port_is_open(&local, cpu_to_be16(7400)));
+    EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), kPort, ipv4("192.0.2.2"), 9000), -EPROTONOSUPPORT) << space;
+    any.destroy();
+  }
+}
+
+// Both ends connect to each other between the same ports: one attempt gives way at once, in place of two that time out.
+TEST_F(Sock, connect__of_both_ends_at_once) {
+  CmId back;
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
+  ASSERT_EQ(back.connect(*server, ipv4("192.0.2.2"), kPort, ipv4("192.0.2.1"), 9000), 0);
+  const bool first = client_conn()->cm.local_isn < server_conn()->cm.local_isn;
+  settle({client.get(), server.get()});
+  const auto over = [](const CmId& id) {
+    return !id.events.empty() && id.events.back().type == IW_CM_EVENT_CONNECT_REPLY &&
+           id.events.back().status == -ECONNREFUSED;
+  };
+  EXPECT_NE(over(active), over(back));
+  EXPECT_EQ(over(back), first);
+  // The listener of the port gets the one that goes on.
+  EXPECT_EQ(listener.requests.size(), first ? 1u : 0u);
+  client->close();
+  server->close();
+}
+
 TEST_F(Sock, put__port_is_free_afterwards) {
   const in6_addr local = ipv4("192.0.2.2");
   EXPECT_TRUE(mock_port_is_open(&local, cpu_to_be16(kPort)));

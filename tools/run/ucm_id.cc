@@ -246,6 +246,7 @@ static int check_param(const rdma_ucm_conn_param& param) {
 int UcmId::connect(const rdma_ucm_conn_param& param) {
   int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
   if (ret != 0) return ret;
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as the module: connections have one port space
   if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
   if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
   std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
@@ -264,6 +265,7 @@ int UcmId::listen(uint32_t backlog) {
     if (ret != 0) return ret;
   }
   if (state_ != State::kAddrBound) return -EINVAL;
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;
   // A port where somebody listens is nobody else's, whatever they said when they bound it.
   if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;

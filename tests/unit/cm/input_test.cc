@@ -146,4 +146,67 @@ TEST(Input, connection__a_new_req_where_the_old_one_lingers_is_admitted) {
   EXPECT_EQ(v.actions, unsigned{USIW_CM_A_DEAD});
 }
 
+// ---- Both ends ask for a connection of one 4-tuple at once ----
+
+/// An end that has sent its REQ, and the newest verdict on what it has received.
+struct Opener {
+  explicit Opener(uint32_t isn) {
+    EXPECT_EQ(usiw_cm_init_active(&c, isn, 1, 1, 1500, 64, nullptr, 0), 0);
+    EXPECT_EQ(usiw_cm_connect(&c, kStart), unsigned{USIW_CM_A_TX});
+  }
+  Datagram req() const { return built(c); }
+  /// Returns what it answers, if it does.
+  Datagram take(const Datagram& d) {
+    Datagram answer;
+    usiw_cm_input(&v, &c, d.bytes, d.len, kStart + 1000, answer.bytes);
+    answer.len = v.kind == USIW_CM_V_ANSWER ? v.len : 0;
+    if (answer.len) answer.decode();
+    return answer;
+  }
+  usiw_cm_conn c{};
+  usiw_cm_verdict v{};
+};
+
+TEST(Crossing, the_smaller_isn_goes_on_and_the_other_end_admits_it) {
+  Opener small(kPeerIsn), large(kOwnIsn);
+  EXPECT_EQ(small.take(large.req()).len, 0u);
+  EXPECT_EQ(small.v.actions, 0u);
+  const Datagram pending = large.take(small.req());
+  ASSERT_EQ(pending.len, 14u);
+  EXPECT_EQ(pending.pkt.opcode, USIW_TRP_ACCEPT);
+  EXPECT_EQ(pending.pkt.flags, USIW_TRP_F_PENDING);
+  EXPECT_EQ(large.c.state, USIW_CM_REQ_SENT) << "anybody can send a REQ from a false address";
+  small.take(pending);
+  ASSERT_EQ(small.v.actions, unsigned{USIW_CM_A_TX});
+  const Datagram proven = small.req();
+  EXPECT_EQ(proven.pkt.ack_psn, kOwnIsn);
+  large.take(proven);
+  EXPECT_EQ(large.v.kind, unsigned{USIW_CM_V_ADMIT});
+  EXPECT_EQ(large.v.actions, unsigned{USIW_CM_A_EV_REPLY | USIW_CM_A_RELEASE | USIW_CM_A_DEAD});
+  EXPECT_EQ(large.c.status, -ECONNREFUSED);
+  EXPECT_EQ(small.c.state, USIW_CM_REQ_SENT);
+}
+
+TEST(Crossing, without_this_ends_isn_nothing_gives_way) {
+  Opener large(kOwnIsn);
+  for (const uint32_t ack : {0u, kOwnIsn - 1, kOwnIsn + 1, kPeerIsn}) {
+    Datagram forged = Opener(kPeerIsn).req();
+    for (int i = 0; i < 4; i++) forged.bytes[4 + i] = static_cast<uint8_t>(ack >> (24 - 8 * i));
+    for (int i = 0; i < 100; i++) EXPECT_EQ(large.take(forged).len, 14u);
+    EXPECT_EQ(large.c.state, USIW_CM_REQ_SENT);
+    EXPECT_EQ(large.v.actions, 0u);
+  }
+}
+
+TEST(Crossing, an_attempt_that_has_its_answer_goes_on) {
+  Conn i = Conn::in(Role::kInitiator, State::kInstalling);
+  Datagram proven = Opener(kPeerIsn + 5).req();
+  for (int n = 0; n < 4; n++) proven.bytes[4 + n] = static_cast<uint8_t>(kOwnIsn >> (24 - 8 * n));
+  usiw_cm_verdict v;
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  usiw_cm_input(&v, &i.c, proven.bytes, proven.len, kStart, buf);
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_V_CONN});
+  EXPECT_EQ(i.c.state, USIW_CM_INSTALLING);
+}
+
 }  // namespace

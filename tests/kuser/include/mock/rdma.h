@@ -600,7 +600,9 @@ struct iw_cm_conn_param {
 };
 
 /* rdma_cm's id, which is the context of iw_cm's. */
+enum mock_port_space { RDMA_PS_IPOIB = 0x0002, RDMA_PS_IB = 0x013f, RDMA_PS_TCP = 0x0106, RDMA_PS_UDP = 0x0111 };
 struct rdma_cm_id {
+	int ps;
 	struct {
 		struct {
 			struct {

@@ -16,16 +16,26 @@
 
 /* ---- Room that is shared ----------------------------------------------- */
 
+/* The room of a pool is taken and given back by ports that do not wait for each other. */
+static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
+{
+	__u32 used = __atomic_load_n(&pool->used, __ATOMIC_RELAXED);
+
+	do {
+		if (used >= pool->limit || beyond >= pool->limit - used)
+			return 0;
+	} while (!__atomic_compare_exchange_n(&pool->used, &used, used + 1, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return 1;
+}
+
 /* One more for a listener that has @own and may have @limit. */
 static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 {
 	if (*own >= limit)
 		return 0;
-	if (*own >= USIW_CM_RESERVED) {
-		if (*own - USIW_CM_RESERVED >= pool->limit - pool->used)
-			return 0;
-		pool->used++;
-	}
+	if (*own >= USIW_CM_RESERVED && !pool_take(pool, *own - USIW_CM_RESERVED))
+		return 0;
 	++*own;
 	return 1;
 }
@@ -33,11 +43,133 @@ static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 static void give(struct usiw_cm_pool *pool, __u32 *own)
 {
 	if (*own > USIW_CM_RESERVED)
-		pool->used--;
+		__atomic_fetch_sub(&pool->used, 1, __ATOMIC_RELAXED);
 	--*own;
 }
 
-/* ---- The list ---------------------------------------------------------- */
+/* ---- Lists ------------------------------------------------------------- */
+
+#define req_of(link, member) \
+	((struct usiw_cm_req *)((char *)(link) - offsetof(struct usiw_cm_req, member)))
+
+static void append(struct usiw_cm_list *list, struct usiw_cm_link *link)
+{
+	link->next = NULL;
+	link->prev = list->last;
+	if (list->last)
+		list->last->next = link;
+	else
+		list->first = link;
+	list->last = link;
+}
+
+/* Among those in @list by their @wait, in the order of arrival. It is the last as a rule. */
+static void insert(struct usiw_cm_gate *gate, struct usiw_cm_list *list, struct usiw_cm_req *req)
+{
+	struct usiw_cm_link *at = list->last, *link = &req->wait;
+
+	while (at && req_of(at, wait)->order > req->order) {
+		at = at->prev;
+		gate->looked++;
+	}
+	link->prev = at;
+	link->next = at ? at->next : list->first;
+	if (link->next)
+		link->next->prev = link;
+	else
+		list->last = link;
+	if (at)
+		at->next = link;
+	else
+		list->first = link;
+}
+
+static void take_out(struct usiw_cm_list *list, struct usiw_cm_link *link)
+{
+	if (link->prev)
+		link->prev->next = link->next;
+	else
+		list->first = link->next;
+	if (link->next)
+		link->next->prev = link->prev;
+	else
+		list->last = link->prev;
+}
+
+/* ---- All entries of a port, by tuple and in the order of their arrival --- */
+
+/*
+ * A digital search tree by a keyed hash of the tuple: the entry at depth d has the d bits of its
+ * path in common with all entries below it. So it is no deeper than some bits more than the
+ * logarithm of the number of entries, whatever tuples are forged, and needs no memory but theirs.
+ */
+static __u32 hash_of(const struct usiw_cm_gate *gate, const struct usiw_cm_tuple *tuple)
+{
+	return usiw_cm_cookie(gate->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
+}
+
+static int bit(__u32 hash, unsigned int depth)
+{
+	return hash >> depth % 32 & 1;
+}
+
+static struct usiw_cm_req *find(struct usiw_cm_gate *gate, const struct usiw_cm_tuple *tuple)
+{
+	__u32 hash = hash_of(gate, tuple);
+	struct usiw_cm_req *req = gate->root;
+	unsigned int depth;
+
+	for (depth = 0; req; req = req->child[bit(hash, depth++)]) {
+		gate->looked++;
+		if (req->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
+			break;
+	}
+	return req;
+}
+
+/* What points to @req. */
+static struct usiw_cm_req **pointer_to(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	if (!req->parent)
+		return &gate->root;
+	return &req->parent->child[req->parent->child[1] == req];
+}
+
+static void tree_add(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	struct usiw_cm_req **at = &gate->root;
+	unsigned int depth = 0;
+
+	req->hash = hash_of(gate, &req->tuple);
+	req->parent = NULL;
+	req->child[0] = NULL;
+	req->child[1] = NULL;
+	while (*at) {
+		req->parent = *at;
+		at = &req->parent->child[bit(req->hash, depth++)];
+	}
+	*at = req;
+}
+
+/* Any leaf below @req may take its place. */
+static void tree_remove(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	struct usiw_cm_req *leaf = req;
+	int side;
+
+	while (leaf->child[0] || leaf->child[1])
+		leaf = leaf->child[!leaf->child[0]];
+	*pointer_to(gate, leaf) = NULL;
+	if (leaf == req)
+		return;
+	leaf->parent = req->parent;
+	*pointer_to(gate, req) = leaf;
+	for (side = 0; side < 2; side++) {
+		leaf->child[side] = req->child[side];
+		if (leaf->child[side])
+			leaf->child[side]->parent = leaf;
+	}
+}
 
 static void link_last(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 {
@@ -48,10 +180,13 @@ static void link_last(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 	else
 		gate->first = req;
 	gate->last = req;
+	req->order = ++gate->arrivals;
+	tree_add(gate, req);
 }
 
 static void unlink(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 {
+	tree_remove(gate, req);
 	if (req->prev)
 		req->prev->next = req->next;
 	else
@@ -64,15 +199,7 @@ static void unlink(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 	req->prev = NULL;
 }
 
-static struct usiw_cm_req *find(const struct usiw_cm_gate *gate, const struct usiw_cm_tuple *tuple)
-{
-	struct usiw_cm_req *req;
-
-	for (req = gate->first; req; req = req->next)
-		if (!memcmp(&req->tuple, tuple, sizeof(*tuple)))
-			return req;
-	return NULL;
-}
+/* ---- States ------------------------------------------------------------ */
 
 static int is_stale(const struct usiw_cm_req *req, __u64 now_us)
 {
@@ -84,14 +211,67 @@ static int is_due(__u8 state)
 	return state == USIW_CM_R_OFFERED || state == USIW_CM_R_RETRY;
 }
 
+/* Where an entry waits in its state, or NULL. */
+static struct usiw_cm_list *list_of(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	if (req->state == USIW_CM_R_QUEUED)
+		return &req->listener->waiting[req->proven];
+	if (req->state == USIW_CM_R_HELD)
+		return &gate->held_list;
+	return is_due(req->state) && !req->busy ? &gate->due_list : NULL;
+}
+
+static void leave_lists(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	struct usiw_cm_list *list = list_of(gate, req);
+
+	if (!list)
+		return;
+	take_out(list, &req->wait);
+	if (req->state == USIW_CM_R_QUEUED)
+		take_out(&req->listener->seen[req->proven], &req->seen);
+	gate->retry -= req->state == USIW_CM_R_RETRY;
+}
+
+static void enter_lists(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+{
+	struct usiw_cm_list *list = list_of(gate, req);
+
+	if (!list)
+		return;
+	insert(gate, list, req);
+	if (req->state == USIW_CM_R_QUEUED)
+		append(&req->listener->seen[req->proven], &req->seen);
+	gate->retry += req->state == USIW_CM_R_RETRY;
+}
+
 /* What the state costs has been taken, and that of the old one given back, or goes with it. */
 static void enter(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
 {
+	leave_lists(gate, req);
 	gate->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
 	gate->due += is_due(state) - is_due(req->state);
 	req->state = state;
 	req->listener = l;
+	enter_lists(gate, req);
+}
+
+/* Another datagram of an entry. */
+static void see(struct usiw_cm_gate *gate, struct usiw_cm_req *req, int proven, __u64 now_us)
+{
+	struct usiw_cm_list *seen;
+
+	req->seen_us = now_us;
+	if (proven && !req->proven) {
+		leave_lists(gate, req);
+		req->proven = 1;
+		enter_lists(gate, req);
+	} else if (req->state == USIW_CM_R_QUEUED) {
+		seen = &req->listener->seen[req->proven];
+		take_out(seen, &req->seen);
+		append(seen, &req->seen);
+	}
 }
 
 /* To a state that costs nothing. What the present one costs is given back. */
@@ -126,15 +306,17 @@ static int take_place(struct usiw_cm_listener *l, int proven)
 /* Give a place to the first one that waits, proven ones before others. */
 static int offer(struct usiw_cm_listener *l, __u64 now_us)
 {
+	struct usiw_cm_link *link;
 	struct usiw_cm_req *req;
 	int proven;
 
 	if (!l->gate || !l->queued)
 		return 0;
 	for (proven = 1; proven >= 0; proven--) {
-		for (req = l->gate->first; req; req = req->next) {
-			if (req->listener != l || req->state != USIW_CM_R_QUEUED ||
-			    req->proven != proven || is_stale(req, now_us))
+		for (link = l->waiting[proven].first; link; link = link->next) {
+			req = req_of(link, wait);
+			l->gate->looked++;
+			if (is_stale(req, now_us))
 				continue;
 			if (!take_place(l, proven))
 				return 0;
@@ -160,15 +342,10 @@ int usiw_cm_gate_return(struct usiw_cm_listener *l, __u64 now_us)
  */
 static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, __u64 now_us)
 {
-	struct usiw_cm_req *req, *found = NULL;
+	struct usiw_cm_link *link = l->seen[0].first ? l->seen[0].first : l->seen[1].first;
+	struct usiw_cm_req *found = link ? req_of(link, seen) : NULL;
 
-	for (req = l->gate->first; req; req = req->next) {
-		if (req->listener != l || req->state != USIW_CM_R_QUEUED || req->busy)
-			continue;
-		if (!found || req->proven < found->proven ||
-		    (req->proven == found->proven && req->seen_us < found->seen_us))
-			found = req;
-	}
+	l->gate->looked++;
 	if (found && found->proven && !proven && !is_stale(found, now_us))
 		return NULL;
 	return found;
@@ -195,8 +372,8 @@ static void queue(struct usiw_cm_gate_verdict *v, struct usiw_cm_listener *l,
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
-	enter(l->gate, req, USIW_CM_R_QUEUED, l);
 	link_last(l->gate, req);
+	enter(l->gate, req, USIW_CM_R_QUEUED, l);
 	if (!l->gate->sweep_us)
 		l->gate->sweep_us = now_us + USIW_CM_STALE_US;
 	v->kind = USIW_CM_G_KEPT;
@@ -215,21 +392,15 @@ static void hold(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate, stru
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	enter(gate, req, USIW_CM_R_HELD, NULL);
 	link_last(gate, req);
+	enter(gate, req, USIW_CM_R_HELD, NULL);
 	v->kind = USIW_CM_G_KEPT;
 }
 
 /* A listener has come since the host last asked what is due: who was held for it goes first. */
 static int is_overtaking(const struct usiw_cm_gate *gate)
 {
-	const struct usiw_cm_req *req;
-
-	if (gate->due)
-		for (req = gate->first; req; req = req->next)
-			if (req->state == USIW_CM_R_RETRY && !req->busy)
-				return 1;
-	return 0;
+	return gate->retry != 0;
 }
 
 /* ---- Listeners --------------------------------------------------------- */
@@ -245,11 +416,8 @@ void usiw_cm_gate_net_init(struct usiw_cm_gate_net *net, const __u64 key[2])
 
 static void retry_held(struct usiw_cm_gate *gate)
 {
-	struct usiw_cm_req *req;
-
-	for (req = gate->first; req; req = req->next)
-		if (req->state == USIW_CM_R_HELD)
-			enter(gate, req, USIW_CM_R_RETRY, NULL);
+	while (gate->held_list.first)
+		enter(gate, req_of(gate->held_list.first, wait), USIW_CM_R_RETRY, NULL);
 }
 
 void usiw_cm_gate_join(struct usiw_cm_gate *gate, struct usiw_cm_listener *l, __u32 backlog)
@@ -297,14 +465,13 @@ static int is_proven(const struct usiw_cm_gate_net *net, const struct usiw_cm_tu
 }
 
 /* Another datagram of one that waits. */
-static void repeated(struct usiw_cm_gate_verdict *v, struct usiw_cm_req *known,
-		     const struct usiw_cm_packet *pkt, int proven, __u64 now_us)
+static void repeated(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate,
+		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
+		     __u64 now_us)
 {
-	known->seen_us = now_us;
-	if (proven) {
-		known->proven = 1;
+	see(gate, known, proven, now_us);
+	if (proven)
 		known->isn = pkt->ack_psn;
-	}
 	/* There may be a place that it had no right to before, or was not given as one who had gone. */
 	if (known->state == USIW_CM_R_QUEUED && !known->busy)
 		offer(known->listener, now_us);
@@ -353,7 +520,7 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 
 		known = find(gate, &req->tuple);
 		if (known && known->peer_isn == pkt->psn) {
-			repeated(v, known, pkt, proven, now_us);
+			repeated(v, gate, known, pkt, proven, now_us);
 			return;
 		}
 		if (known && !gives_way(known, proven, now_us)) {
@@ -363,8 +530,8 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 		if (known)
 			put_out(v, gate, known);
 		if (is_overtaking(gate)) {
-			enter(gate, req, USIW_CM_R_RETRY, NULL);
 			link_last(gate, req);
+			enter(gate, req, USIW_CM_R_RETRY, NULL);
 			v->kind = USIW_CM_G_KEPT;
 			return;
 		}
@@ -385,15 +552,12 @@ struct usiw_cm_req *usiw_cm_gate_next(struct usiw_cm_gate *gate, __u64 now_us)
 
 	if (gate->held && now_us >= gate->hold_until_us)
 		retry_held(gate);
-	if (!gate->due)
+	if (!gate->due_list.first)
 		return NULL;
-	for (req = gate->first; req; req = req->next) {
-		if (!req->busy && is_due(req->state)) {
-			req->busy = 1;
-			return req;
-		}
-	}
-	return NULL;
+	req = req_of(gate->due_list.first, wait);
+	leave_lists(gate, req);
+	req->busy = 1;
+	return req;
 }
 
 int usiw_cm_gate_discard(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u64 now_us)

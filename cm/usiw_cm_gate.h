@@ -4,8 +4,12 @@
  * or for a listener, and who goes first under a flood of forged ones.
  *
  * One gate per (network namespace, port), one struct usiw_cm_gate_net per namespace. The host
- * serialises all calls on the gates of one namespace, owns the memory of the entries and
- * keeps the datagram with each. It hands in random keys and the time.
+ * serialises all calls on one gate and its listeners, owns the memory of the entries and keeps the
+ * datagram with each. It hands in random keys and the time. Gates of a namespace may be called at
+ * the same time.
+ *
+ * What a REQ costs does not depend on how many listeners the port has, nor, but for a logarithm,
+ * on how many REQs wait: @looked counts the entries that are looked at for it.
  *
  * Life of a REQ without a connection:
  *
@@ -39,7 +43,7 @@ extern "C" {
 #define USIW_CM_STALE_US	5000000u /* one who waits repeats its REQ every second; it has gone
 					  * when nothing has come for so long */
 
-/* Room shared by the listeners of a namespace. */
+/* Room shared by the listeners of a namespace. @used is changed by atomic operations. */
 struct usiw_cm_pool {
 	__u32 limit;
 	__u32 used;
@@ -54,12 +58,23 @@ struct usiw_cm_gate_net {
 	__u64 key[2];
 };
 
+/* A list of entries by one of their links. Zeroed it is empty. */
+struct usiw_cm_link {
+	struct usiw_cm_link *next, *prev;
+};
+
+struct usiw_cm_list {
+	struct usiw_cm_link *first, *last;
+};
+
 /**
  * struct usiw_cm_listener - a listener's places; zeroed, then usiw_cm_gate_join()
  * @gate:	NULL once it has left
  * @backlog:	at least 1
  * @open:	places taken: REQs admitted whose peer has not sent CONFIRM, and those OFFERED
  * @queued:	REQs that wait
+ * @waiting:	these by their @wait, [1] the proven ones, in the order in which they get places
+ * @seen:	likewise by their @seen, in the order of their latest datagrams
  *
  * It must live until the last of its places has been returned.
  */
@@ -69,6 +84,8 @@ struct usiw_cm_listener {
 	__u32 backlog;
 	__u32 open;
 	__u32 queued;
+	struct usiw_cm_list waiting[2];
+	struct usiw_cm_list seen[2];
 };
 
 enum usiw_cm_req_state {
@@ -82,14 +99,24 @@ enum usiw_cm_req_state {
 /**
  * struct usiw_cm_req - a REQ at the gate, part of the host's copy of the datagram
  * @tuple:	set by the host, which zeroes the rest
- * @busy:	the host has it from usiw_cm_gate_next(); still in the list
+ * @next:	in the list of all entries, as @prev
+ * @parent:	in the tree of them, as @child
+ * @wait:	in the list of those in its state: the listener's, or the gate's
+ * @seen:	QUEUED: in the listener's second list
  * @listener:	QUEUED and OFFERED: whose
+ * @order:	of its arrival
+ * @hash:	of @tuple
+ * @busy:	the host has it from usiw_cm_gate_next(); still in the list of all
  */
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
 	struct usiw_cm_req *next, *prev;
+	struct usiw_cm_req *parent, *child[2];
+	struct usiw_cm_link wait, seen;
 	struct usiw_cm_listener *listener;
 	__u64 seen_us;
+	__u64 order;
+	__u32 hash;
 	__u32 peer_isn;
 	__u32 isn;
 	__u8 state;
@@ -101,16 +128,28 @@ struct usiw_cm_req {
  * struct usiw_cm_gate - a port; zeroed, then @net set
  * @first:	entries, in the order of their arrival
  * @last:	the other end of these
+ * @root:	the same entries, by their tuples
+ * @held_list:	entries in state HELD
+ * @due_list:	entries in state OFFERED or RETRY that the host does not have yet
+ * @arrivals:	how many entries there have been
+ * @looked:	entries looked at so far, for tests
  * @held:	entries in state HELD
  * @due:	entries in state OFFERED or RETRY
+ * @retry:	entries in state RETRY that the host does not have yet
  * @hold_until_us: until then a REQ without a listener is held
  * @sweep_us:	when to look for stale ones; 0: nobody waits
  */
 struct usiw_cm_gate {
 	struct usiw_cm_gate_net *net;
 	struct usiw_cm_req *first, *last;
+	struct usiw_cm_req *root;
+	struct usiw_cm_list held_list;
+	struct usiw_cm_list due_list;
+	__u64 arrivals;
+	__u64 looked;
 	__u32 held;
 	__u32 due;
+	__u32 retry;
 	__u64 hold_until_us;
 	__u64 sweep_us;
 };

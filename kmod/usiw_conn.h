@@ -102,14 +102,17 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 	       IPV6_ADDR_LINKLOCAL;
 }
 
+/* Locks of the ports of a netns, each of which has one of these: its number modulo this. */
+#define USIW_GATE_LOCKS		256
+
 /**
  * struct usiw_net - what the users of a netns share
- * @gate_lock:	guards all gates of the netns, their listeners, and @gate
- * @gate:	room that its listeners share
+ * @gate_locks:	each guards the gates of some ports, and their listeners
+ * @gate:	room that all its listeners share; its counts are atomic
  * @orphans:	requests without a listener
  */
 struct usiw_net {
-	spinlock_t gate_lock;
+	spinlock_t gate_locks[USIW_GATE_LOCKS];
 	struct usiw_cm_gate_net gate;
 	atomic_t orphans;
 };
@@ -146,9 +149,9 @@ struct usiw_sock_ops {
  * @sock:	by family, NULL while nobody uses it; bound to all addresses
  * @mergers:	by family: connections whose data socket takes aggregates
  * @tappers:	by family: connections that receive by raw packets
- * @gate:	REQs without a connection; guarded by the netns' gate_lock
- * @listeners:	guarded by the netns' gate_lock
- * @lock:	guards the next four; inside of gate_lock
+ * @gate:	REQs without a connection; guarded by the port's gate lock (usiw_gate.c)
+ * @listeners:	guarded by the same
+ * @lock:	guards the next four; inside of the gate lock
  * @rxq:	handshake datagrams for @rx_work
  * @rx_len:	how many these are
  * @closed:	no work may be queued any more
@@ -213,6 +216,7 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @dev:	with a reference
  * @cm_id:	with a reference
  * @us:		of its port, NULL if it hears nothing
+ * @port:	its number, also when @us has gone
  * @node:	in @us->listeners
  * @sender:	for whom its requests are looked at, and answered
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
@@ -220,13 +224,14 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @scope:	the interface that it is of, if it is link-local
  * @any:	@addr is a wildcard
  * @places:	its backlog at the gate, from which it has left once @places.gate is NULL. Guarded
- *		by the netns' gate_lock
+ *		by the port's gate lock
  */
 struct usiw_listener {
 	struct kref kref;
 	struct usiw_device *dev;
 	struct iw_cm_id *cm_id;
 	struct usiw_sock *us;
+	__be16 port;
 	struct list_head node;
 	struct usiw_sender sender;
 	unsigned int families;

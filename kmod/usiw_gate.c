@@ -7,9 +7,23 @@
 
 #include "usiw_conn.h"
 
+/*
+ * Listeners of other ports do not wait for this one, but for one port in 256. The lock is the netns',
+ * so that it is there for places that are returned when the listener, and its port, have gone.
+ */
+static spinlock_t *usiw_gate_port_lock(struct net *net, __be16 port)
+{
+	return &usiw_net(net)->gate_locks[be16_to_cpu(port) % USIW_GATE_LOCKS];
+}
+
 static spinlock_t *usiw_gate_lock(const struct usiw_sock *us)
 {
-	return &usiw_net(us->net)->gate_lock;
+	return usiw_gate_port_lock(us->net, us->port);
+}
+
+static spinlock_t *usiw_listener_lock(const struct usiw_listener *listener)
+{
+	return usiw_gate_port_lock(read_pnet(&listener->dev->net), listener->port);
 }
 
 static struct usiw_rx *usiw_gate_rx(struct usiw_cm_req *req)
@@ -90,25 +104,22 @@ void usiw_gate_leave(struct usiw_listener *listener)
 /* Does it listen no more? */
 bool usiw_gate_has_left(const struct usiw_listener *listener)
 {
-	struct usiw_net *net = usiw_net(read_pnet(&listener->dev->net));
 	bool left;
 
-	spin_lock(&net->gate_lock);
+	spin_lock(usiw_listener_lock(listener));
 	left = !listener->places.gate;
-	spin_unlock(&net->gate_lock);
+	spin_unlock(usiw_listener_lock(listener));
 	return left;
 }
 
 /* One of its places is free, also behind its leaving. */
 void usiw_gate_return_place(struct usiw_listener *listener)
 {
-	struct usiw_net *net = usiw_net(read_pnet(&listener->dev->net));
-
-	spin_lock(&net->gate_lock);
+	spin_lock(usiw_listener_lock(listener));
 	/* Somebody is due only while it listens, and has its socket. */
 	if (usiw_cm_gate_return(&listener->places, usiw_now_us()))
 		usiw_sock_wake(listener->us);
-	spin_unlock(&net->gate_lock);
+	spin_unlock(usiw_listener_lock(listener));
 }
 
 static bool usiw_listens_at(const struct usiw_listener *listener, const struct usiw_tuple *tuple)

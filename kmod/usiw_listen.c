@@ -99,6 +99,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 		return ret;
 	}
 	kref_init(&listener->kref);
+	listener->port = port;
 	INIT_LIST_HEAD(&listener->node);
 	listener->dev = to_usiw_dev(cm_id->device);
 	listener->scope = usiw_addr_scope(&cm_id->local_addr);

@@ -150,15 +150,34 @@ class Net {
     }
   }
 
+  static size_t length(const usiw_cm_list& list) {
+    size_t n = 0;
+    for (const usiw_cm_link* at = list.first; at != nullptr; at = at->next) {
+      FUZZ_CHECK((at->next ? at->next->prev : list.last) == at, "a broken list");
+      n++;
+    }
+    return n;
+  }
+
   void check() {
     uint32_t queued[kListeners] = {}, offered[kListeners] = {};
     size_t listed = 0;
     for (auto& g : gates_) {
-      uint32_t held = 0, due = 0;
+      uint32_t held = 0, due = 0, retry = 0;
+      size_t waiting = 0, in_lists = length(g.held_list) + length(g.due_list);
+      for (const auto& l : listeners_)
+        if (l.gate == &g) in_lists += length(l.waiting[0]) + length(l.waiting[1]);
       for (usiw_cm_req* e = g.first; e != nullptr; e = e->next) {
         listed++;
         FUZZ_CHECK(all_.contains(e), "a foreign entry");
         FUZZ_CHECK((e->next ? e->next->prev : g.last) == (e->next ? e : g.last), "a broken list");
+        FUZZ_CHECK(e->parent == nullptr ? g.root == e : e->parent->child[0] == e || e->parent->child[1] == e,
+                   "a broken tree");
+        for (const usiw_cm_req* child : e->child)
+          FUZZ_CHECK(child == nullptr || (child->parent == e && all_.contains(const_cast<usiw_cm_req*>(child))),
+                     "a foreign entry in the tree");
+        retry += e->state == USIW_CM_R_RETRY && !e->busy;
+        waiting += e->state != USIW_CM_R_NEW && !e->busy;
         held += e->state == USIW_CM_R_HELD;
         due += e->state == USIW_CM_R_OFFERED || e->state == USIW_CM_R_RETRY;
         for (int l = 0; l < kListeners; l++) {
@@ -173,6 +192,8 @@ class Net {
         }
       }
       FUZZ_CHECK(due == g.due, "due");
+      FUZZ_CHECK(retry == g.retry, "retry");
+      FUZZ_CHECK(waiting == in_lists, "an entry in no list, or in two");
       FUZZ_CHECK(held == g.held && held <= USIW_CM_MAX_HELD, "held");
     }
     FUZZ_CHECK(listed == all_.size(), "an entry is lost");
@@ -181,6 +202,9 @@ class Net {
       const usiw_cm_listener& x = listeners_[l];
       FUZZ_CHECK(x.queued == queued[l] && x.queued <= USIW_CM_MAX_QUEUED, "queued");
       FUZZ_CHECK(x.open == offered[l] + admitted_[l], "open");
+      FUZZ_CHECK(length(x.waiting[0]) + length(x.waiting[1]) == x.queued &&
+                     length(x.seen[0]) == length(x.waiting[0]) && length(x.seen[1]) == length(x.waiting[1]),
+                 "lists of a listener");
       if (x.open > USIW_CM_RESERVED) shared_open += x.open - USIW_CM_RESERVED;
       if (x.queued > USIW_CM_RESERVED) shared_queued += x.queued - USIW_CM_RESERVED;
     }

@@ -2,8 +2,10 @@
 // Tests of cm/usiw_cm_gate.c and cm/usiw_cm_cookie.c: who is admitted, who waits, who has to go.
 #include "cm/usiw_cm_gate.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "fixture.h"
 
@@ -425,6 +427,69 @@ TEST_F(Gate, withdraw__with_both_isns_only) {
   ASSERT_NE(e, nullptr);
   delete e;
   EXPECT_EQ(l.queued, 0u);
+}
+
+/// Entries that the gate looks at, at most, for one of many forged REQs at a port with so many listeners, all of whose
+/// waiting rooms are full. @p proven: and all that wait there have proven themselves.
+uint64_t most_looked_at(unsigned listeners, bool proven) {
+  usiw_cm_gate_net net;
+  usiw_cm_gate_net_init(&net, kKey);
+  Port port(net);
+  std::vector<usiw_cm_listener> all(listeners);
+  uint32_t peer = 0;
+  for (auto& l : all) usiw_cm_gate_join(&port.gate, &l, 4);
+  for (unsigned round = 0; round < USIW_CM_MAX_QUEUED + 8; round++)
+    for (auto& l : all) proven ? port.proven(&l, ++peer) : port.req(&l, ++peer);
+  EXPECT_GE(port.entries(), USIW_CM_MAX_QUEUED);
+  EXPECT_GE(port.entries(), listeners * USIW_CM_RESERVED);
+  uint64_t most = 0;
+  for (unsigned n = 0; n < 2000; n++) {
+    const uint64_t before = port.gate.looked;
+    EXPECT_NE(port.req(&all[n % listeners], ++peer).kind, unsigned{USIW_CM_G_ADMIT});
+    most = std::max<uint64_t>(most, port.gate.looked - before);
+  }
+  for (auto& l : all) port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  return most;
+}
+
+// One linear list would be 256 entries with one listener, and 8,000 with 256.
+TEST(GateCost, forged_requests_cost_the_same_whoever_listens_beside) {
+  for (const bool proven : {false, true})
+    for (const unsigned listeners : {1u, 16u, 256u})
+      EXPECT_LE(most_looked_at(listeners, proven), 40u) << listeners << " listeners" << (proven ? ", proven" : "");
+}
+
+// Tuples whose hashes agree are all found, and any of them may leave.
+TEST(GateCost, many_entries_come_and_go_in_any_order) {
+  usiw_cm_gate_net net;
+  usiw_cm_gate_net_init(&net, kKey);
+  Port port(net);
+  usiw_cm_listener l{};
+  usiw_cm_gate_join(&port.gate, &l, 1);
+  uint32_t random = 1;
+  std::set<uint32_t> waiting;
+  for (int step = 0; step < 20000; step++) {
+    random = random * 1664525u + 1013904223u;
+    const uint32_t peer = 1 + (random >> 16) % 250;
+    if (random & 1 << 14) {
+      const usiw_cm_gate_verdict v = port.req(&l, peer);
+      if (v.kind == USIW_CM_G_KEPT) {
+        EXPECT_TRUE(waiting.insert(peer).second) << "kept twice";
+      } else if (v.kind == USIW_CM_G_DROP) {
+        EXPECT_TRUE(waiting.contains(peer)) << "known, but it does not wait";
+      }
+      continue;
+    }
+    usiw_cm_packet reset = packet(USIW_TRP_RESET);
+    reset.psn = kPeerIsn;
+    reset.ack_psn = port.cookie(peer);
+    const usiw_cm_tuple t = tuple_of(peer);
+    usiw_cm_req* gone = usiw_cm_gate_withdraw(&port.gate, &t, &reset);
+    EXPECT_EQ(gone != nullptr, waiting.erase(peer) == 1);
+    delete gone;
+    EXPECT_EQ(port.entries(), waiting.size());
+  }
+  port.free_chain(usiw_cm_gate_leave(&l, port.now));
 }
 
 }  // namespace

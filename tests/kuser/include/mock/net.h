@@ -36,7 +36,7 @@ struct net {
 	u32 hash_mix;
 	struct net_device *loopback_dev;
 	int genid_ipv4, genid_ipv6;
-	unsigned char generic[128] __attribute__((aligned(8)));	/* one module's */
+	unsigned char generic[8192] __attribute__((aligned(8)));	/* one module's */
 };
 
 static inline void *net_generic(const struct net *net, unsigned int id)

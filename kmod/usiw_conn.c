@@ -16,7 +16,7 @@ static DEFINE_HASHTABLE(usiw_conns, USIW_CONN_HASH_BITS);
 static DEFINE_SPINLOCK(usiw_conns_lock);	/* writers of the table; bottom halves off */
 
 /* conn_id -> connection, from allocation until it is freed. */
-static DEFINE_XARRAY_ALLOC1(usiw_conn_ids);
+static DEFINE_XARRAY_FLAGS(usiw_conn_ids, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 usiw_next_conn_id;
 
 static u32 usiw_conn_hash(const struct net *net, const struct usiw_tuple *tuple)

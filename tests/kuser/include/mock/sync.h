@@ -222,7 +222,8 @@ struct xa_limit {
 #define xa_limit_31b		XA_LIMIT(0, INT_MAX)
 #define XA_FLAGS_ALLOC		1u
 #define XA_FLAGS_ACCOUNT	32u
-#define DEFINE_XARRAY_ALLOC1(name) struct xarray name = { NULL, true }
+#define XA_FLAGS_ALLOC1		2u
+#define DEFINE_XARRAY_FLAGS(name, flags) struct xarray name = { NULL, ((flags) & XA_FLAGS_ALLOC1) != 0 }
 void xa_init_flags(struct xarray *xa, gfp_t flags);
 int xa_alloc_cyclic(struct xarray *xa, u32 *id, void *entry, struct xa_limit limit, u32 *next,
 		    gfp_t flags);

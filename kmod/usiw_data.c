@@ -189,7 +189,8 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 }
 
 /*
- * The process may size its buffers, ask for aggregates and for ECN's marks, and nothing else. Where
+ * The process may size its buffers, ask for aggregates, for ECN's marks and for the number of
+ * datagrams that did not fit, and nothing else. Where
  * the kernel does not ask about SOL_SOCKET, usiw_data_send() checks what matters of it.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
@@ -200,7 +201,7 @@ static int usiw_data_setsockopt(struct socket *sock, int level, int optname, soc
 	if ((level == SOL_UDP && optname == UDP_SEGMENT) ||
 	    (level == SOL_SOCKET &&
 	     (optname == SO_RCVBUF || optname == SO_SNDBUF || optname == SO_RCVBUFFORCE ||
-	      optname == SO_SNDBUFFORCE)))
+	      optname == SO_SNDBUFFORCE || optname == SO_RXQ_OVFL)))
 		return sock_common_setsockopt(sock, level, optname, optval, optlen);
 	if (usiw_data_option_is_ecn(sock, level, optname))
 		return usiw_data_set_ecn(sock, level, optname, optval, optlen);

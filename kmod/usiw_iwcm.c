@@ -123,7 +123,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	}
 	conn->sock = us;
 	ret = usiw_cm_init_active(&conn->cm, get_random_u32(), param->ird, param->ord, mtu,
-				  USIW_TRP_MAX_WINDOW, param->private_data,
+				  USIW_TRP_FIRST_WINDOW, param->private_data,
 				  param->private_data_len);
 	if (!ret) {
 		usiw_iw_evict(dev, tuple);

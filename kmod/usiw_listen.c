@@ -183,7 +183,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		goto put_conn;
 	conn->sock = us;
 	conn->sender = listener->sender;
-	reason = usiw_cm_init_passive(&conn->cm, req, isn, mtu, USIW_TRP_MAX_WINDOW,
+	reason = usiw_cm_init_passive(&conn->cm, req, isn, mtu, USIW_TRP_FIRST_WINDOW,
 				      usiw_now_us());
 	if (reason) {
 		usiw_count(dev, USIW_KCNT_CM_REFUSED);

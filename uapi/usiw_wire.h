@@ -109,6 +109,7 @@ enum usiw_trp_opcode {
  * of ranges leaves the sender guessing, and resending, under heavy loss.
  */
 #define USIW_TRP_MAX_WINDOW	1024	/* datagrams: largest distance of a PSN from ack_psn */
+#define USIW_TRP_FIRST_WINDOW	8	/* datagrams: before the receiver knows what its port holds */
 #define USIW_SACK_MAX_PAYLOAD	(USIW_TRP_MAX_WINDOW / 8)
 
 /*

@@ -142,6 +142,7 @@ unsigned Engine::Impl::send_turns() {
 
 void Engine::Impl::send_turn(QpContext& qp, unsigned quantum) {
   qp.active_hook.unlink();
+  look_at_share(qp);
   // Only a SACK's echo tells the peer whether it is the repetition that has arrived.
   if (qp.ack.repetition_at_once()) send_sack(qp, 0);
   if (qp.longs.due()) [[unlikely]] look_for_long(qp);

@@ -40,6 +40,8 @@ inline constexpr uint64_t kStuckNs = 100'000;
 /// once: its sender waits for that, and nobody may drive this end for a while.
 inline constexpr uint64_t kLoneMessageNs = 20'000;
 inline constexpr uint64_t kAckDelayNs = 200'000;     ///< ns, within a message
+/// A port is asked what it holds for a QP whenever so many datagrams have arrived.
+inline constexpr uint32_t kShareEvery = 32;
 inline constexpr uint64_t kNudgeNs = 100'000;      ///< from one QP's question whether the wire is back to another's
 inline constexpr uint64_t kBackNs = 10'000'000;    ///< from one time that all are told that it is to the next
 inline constexpr uint64_t kBackTurnNs = 2'000;     ///< from one QP's question then to another's
@@ -189,6 +191,11 @@ struct Engine::Impl {
   [[gnu::noinline]] bool drop_unheard(QpContext& qp, int port, const RxBuf& buf);
   [[gnu::noinline]] bool silent_since(QpContext& qp, uint64_t since);
   [[gnu::noinline]] void peer_repeats(QpContext& qp);
+  /// Before a header goes out that advertises credit.
+  void look_at_share(QpContext& qp) {
+    if (qp.rcv.max() - qp.share_psn >= kShareEvery) [[unlikely]] ask_share(qp);
+  }
+  [[gnu::noinline]] void ask_share(QpContext& qp);
 
   // ---- completion.cc ----
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, bool solicited);

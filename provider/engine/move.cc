@@ -124,6 +124,13 @@ void Engine::Impl::ask_port(QpContext& qp, bool silent) {
   qp_move(qp, events_.qp_which_port(qp, asked));
 }
 
+/// The port holds so much of what comes, divided by the connections that receive by it. One that receives little is not
+/// asked for, and takes no part.
+void Engine::Impl::ask_share(QpContext& qp) {
+  qp.share_psn = qp.rcv.max();
+  qp.rcv.limit(ports_[qp.port].port->share(qp.path, qp.path_mtu, now_));
+}
+
 /// The peer repeats what it has an acknowledgement of, or asks again because it hears nothing.
 void Engine::Impl::peer_repeats(QpContext& qp) {
   missed_answer(qp);

@@ -55,6 +55,7 @@ struct Path {
   bool by_socket = false;  ///< sends by its socket; the socket port's own
   bool merging = false;    ///< takes merged datagrams for now; the socket port's own
   bool other_host = false;  ///< the peer is elsewhere: no memory is shared with it
+  uint32_t counted = 0;  ///< when the flow was counted among those that receive; the ports' own
   bool marked = false;  ///< flow.local_addr is marked with the interface, and nothing goes by raw packets
 
   /// The field of the IP header.
@@ -113,6 +114,14 @@ class Port {
   virtual size_t rx(std::span<RxBuf> bufs) = 0;
 
   virtual void rx_free(std::span<RxBuf> bufs) = 0;
+
+  /// IP packets of @p len bytes that the port can hold for the flow until the engine runs again. What a port has is
+  /// divided by the flows that have received of late; the call counts this flow as one of them. UINT32_MAX: the port
+  /// knows no limit.
+  virtual uint32_t share(Path& path, uint32_t len, uint64_t now) {
+    static_cast<void>(path), static_cast<void>(len), static_cast<void>(now);
+    return UINT32_MAX;
+  }
 
   /// Datagrams that the port may have lost on its own account since it was made
   /// (bad checksum, bad lengths, no buffer), for the counters.

@@ -122,6 +122,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);
   qp.rcv.start(conn.rcv_psn, qp.tables[0].rx);
+  qp.share_psn = conn.rcv_psn + 1 - kShareEvery;  // with the first datagram
   qp.ack.start(conn.rcv_psn);
   qp.marks.start(path.sees_ce);
   qp.cc.start(conn.snd_psn);

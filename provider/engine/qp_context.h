@@ -89,6 +89,7 @@ struct QpConnection {
   MergeTrust merge_trust;
   LongMessages longs;
   PortWatch watch;
+  uint32_t share_psn = 0;   ///< ReceiveWindow::max() when the port was asked last for its share
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;
 };

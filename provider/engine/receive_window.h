@@ -34,6 +34,7 @@ class ReceiveWindow {
   void start(uint32_t psn, RxPkt* pkts) {
     pkts_ = pkts;
     nxt_ = max_ = psn;
+    edge_ = psn + kFirstCredit;
   }
 
   uint32_t nxt() const { return nxt_; }  ///< PSN expected
@@ -48,13 +49,25 @@ class ReceiveWindow {
     ends_share_ = static_cast<uint8_t>(ends_share_ - ends_share_ / 16 + (ends_tagged ? kEndsShareMax / 16 : 0));
   }
 
-  /// Datagrams that the peer may send from nxt() on. There is little room for those that are kept as they are: so many
-  /// are let in that those among them have a place.
-  uint16_t credit() const {
-    if (ends_share_ <= kEndsShareMax / 4 + 4) return kWindow;
-    return ends_share_ <= kEndsShareMax / 2 + 8 ? kWindow / 2 : kLeastCredit;
+  /// The port holds @p datagrams of this connection that nobody has taken yet; what comes beyond them is lost.
+  void limit(uint32_t datagrams) {
+    share_ = static_cast<uint16_t>(std::clamp<uint32_t>(datagrams, kLeastLimit, kWindow));
+  }
+
+  /// Datagrams that the peer may send from nxt() on. Those that have come early are out of the port, so its share counts
+  /// from max() on. The pool of parked datagrams is small: a stream with many ends of tagged messages, which are parked
+  /// when they come early, gets a smaller window. The edge that this advertises never moves back.
+  uint16_t credit() {
+    uint32_t most = kWindow;
+    if (ends_share_ > kEndsShareMax / 4 + 4) most = ends_share_ <= kEndsShareMax / 2 + 8 ? kWindow / 2 : kLeastCredit;
+    const uint32_t edge = nxt_ + std::min(max_ - nxt_ + share_, most);
+    if (psn_lt(edge_, edge)) edge_ = edge;
+    return static_cast<uint16_t>(edge_ - nxt_);
   }
   static constexpr uint32_t kLeastCredit = kWindow / 4;
+  static constexpr uint32_t kFirstCredit = USIW_TRP_FIRST_WINDOW;  ///< the handshake advertises it
+  /// However little a port holds: one datagram on its way and the next one sent while the first is acknowledged.
+  static constexpr uint32_t kLeastLimit = 2;
 
   /// nxt() has arrived, and all is done that is to be done about it.
   void accept() {
@@ -124,6 +137,8 @@ class ReceiveWindow {
   RxPkt* pkts_ = nullptr;  ///< by PSN modulo kWindow
   uint32_t nxt_ = 0;
   uint32_t max_ = 0;
+  uint32_t edge_ = 0;        ///< advertised: the first PSN that the peer may not send yet
+  uint16_t share_ = kFirstCredit;   ///< datagrams that the port holds for this connection
   uint8_t ends_share_ = 0;  ///< of kEndsShareMax, about: datagrams of late that end a tagged message
 };
 

@@ -237,6 +237,7 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
     flags |= USIW_TRP_F_NOT_READY;
     count(qp, USIW_CNT_NOT_READY_TX);
   }
+  look_at_share(qp);
   const size_t n = qp.rcv.write_bitmap(buf->data + kTrpBytes);
   qp.ack.tell(qp.rcv.nxt());
   encode_trp(buf->data, {.psn = qp.rcv.max(),

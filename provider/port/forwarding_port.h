@@ -21,6 +21,7 @@ class ForwardingPort : public NetPort {
   void tx_free(std::span<TxBuf> bufs) override { inner_->tx_free(bufs); }
   size_t rx(std::span<RxBuf> bufs) override { return inner_->rx(bufs); }
   void rx_free(std::span<RxBuf> bufs) override { inner_->rx_free(bufs); }
+  uint32_t share(Path& path, uint32_t len, uint64_t now) override { return inner_->share(path, len, now); }
   Drops drops() const override { return inner_->drops(); }
 
   uint32_t mtu() const override { return inner_->mtu(); }

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "engine/port.h"
+#include "port/shares.h"
 #include "port/shm_ring.h"
 
 namespace usiw {
@@ -94,6 +95,7 @@ class ShmChannel {
   void forget(uint32_t flow);
 
   // The owner's.
+  Shares shares;        ///< flows that receive by it
   bool dirty = false;   ///< something was pushed in this batch
   uint32_t strays = 0;  ///< records of no flow, in a row
 

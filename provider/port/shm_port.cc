@@ -57,6 +57,14 @@ Port::Drops ShmPort::drops() const {
   return d;
 }
 
+/// A flow in memory has its share of the ring. Nothing is lost where a ring is full, but what does not fit has been
+/// built in vain.
+uint32_t ShmPort::share(Path& path, uint32_t len, uint64_t now) {
+  ShmChannel* channel = channel_of(path);
+  if (channel == nullptr) return inner_->share(path, len, now);
+  return static_cast<uint32_t>(kShmRingBytes / ShmRecord::size(len)) / channel->shares.users(path.counted, now);
+}
+
 // ---- Sending ----------------------------------------------------------------------------------
 
 /// A tag may be out of date: a connection that has ended still answers repetitions.

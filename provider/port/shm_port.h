@@ -26,6 +26,7 @@ class ShmPort final : public ForwardingPort<SocketPort> {
 
   size_t tx(std::span<TxBuf> bufs) override;
   size_t rx(std::span<RxBuf> bufs) override;
+  uint32_t share(Path& path, uint32_t len, uint64_t now) override;
   Drops drops() const override;
 
   int add_flow(Path& path, int fd) override;

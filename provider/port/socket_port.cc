@@ -37,6 +37,21 @@ void widen(int fd, int force, int name) {
     setsockopt(fd, SOL_SOCKET, name, &kSocketBuffer, sizeof kSocketBuffer);
 }
 
+/// Bytes that the socket holds. The kernel frees what was read in lots of a quarter of the buffer, so a quarter may be
+/// taken by datagrams that are gone.
+uint32_t held_by(int fd) {
+  int bytes = 0;
+  socklen_t len = sizeof bytes;
+  if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &len) != 0 || bytes <= 0) return UINT32_MAX;
+  return static_cast<uint32_t>(bytes) / 4 * 3;
+}
+
+/// The kernel is asked to count with each datagram those that did not fit before it; it does so from the first one on.
+void ask_for_overflows(int fd) {
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
+}
+
 void set_ipv4(std::array<uint8_t, 16>& to, const in_addr& from) { map_ipv4(to.data(), &from); }
 
 /// Puts one ancillary item behind the others; @p at is their length so far.
@@ -78,11 +93,11 @@ bool is_marked(const cmsghdr& c) {
 }
 
 /// Fills in both ends as the message names them, whether it has been marked, and the length of the datagrams that the
-/// kernel has merged (left alone if it has not): it merges none with others' marks. False if it does not say where it
-/// was sent to. @p known: the socket's; all of it if that is @p connected. @p unmarked: the interface whose link-local
-/// addresses are not marked.
+/// kernel has merged (left alone if it has not): it merges none with others' marks. @p lost: datagrams that the socket
+/// had no room for so far (left alone if there were none). False if it does not say where it was sent to. @p known: the
+/// socket's; all of it if that is @p connected. @p unmarked: the interface whose link-local addresses are not marked.
 bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& known, bool connected, uint32_t unmarked,
-               FlowKey& flow, bool& ce, int& segment) {
+               FlowKey& flow, bool& ce, int& segment, uint32_t& lost) {
   auto& msg = const_cast<msghdr&>(h.msg_hdr);
   flow = known;
   ce = false;
@@ -106,6 +121,8 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
       ce = is_marked(*c);
     } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
       std::memcpy(&segment, CMSG_DATA(c), sizeof segment);
+    } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+      std::memcpy(&lost, CMSG_DATA(c), sizeof lost);
     }
   }
   return addressed;
@@ -215,8 +232,10 @@ int SocketPort::add_flow(Path& path, int fd) {
   // Where connections share it it may have served others before: what it was told to take then is over.
   if (!connected) detach_filter(fd);
   if (slot == sockets_.size()) sockets_.emplace_back();
+  ask_for_overflows(fd);
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
-  sockets_[slot] = {.fd = fd, .users = 1, .merging = path.merge, .connected = connected, .sees_ce = path.sees_ce,
+  sockets_[slot] = {.fd = fd, .users = 1, .merging = path.merge, .connected = connected, .holds = held_by(fd),
+                    .sees_ce = path.sees_ce,
                     .flow = connected ? path.flow : bound, .scope = scope};
   set_gro(sockets_[slot]);
   path.socket = slot;
@@ -294,6 +313,12 @@ void SocketPort::filter(Socket& s) const {
     detach_filter(s.fd);
     s.filtered = false;
   }
+}
+
+uint32_t SocketPort::share(Path& path, uint32_t len, uint64_t now) {
+  Socket* s = socket_of(path);
+  if (s == nullptr) return UINT32_MAX;
+  return s->holds / truesize(len) / s->shares.users(path.counted, now);
 }
 
 /// A path may be out of date: a connection that has ended still answers repetitions.
@@ -535,7 +560,7 @@ void SocketPort::finish(Incoming& m) {
 }
 
 /// A batch from the socket, all of the last one having been taken. False: nothing.
-bool SocketPort::receive(const Socket& from) {
+bool SocketPort::receive(Socket& from) {
   prepare();
   if (ready_ == 0) {
     drops_.no_buffer++;
@@ -555,15 +580,19 @@ bool SocketPort::receive(const Socket& from) {
   for (size_t i = 0; i < arrived_; i++) {
     Incoming& m = incoming_[i];
     int segment = 0;
+    uint32_t lost = from.lost;
     m.next = 0;
     m.len = rx_headers_[i].msg_len;
     const bool whole = (rx_headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow, m.ce, segment) ||
+    if (!whole || !read_flow(rx_headers_[i], m.peer, from.flow, from.connected, unmarked_, m.flow, m.ce, segment,
+                              lost) ||
         segment < 0) {
       drops_.malformed++;
       m.count = 0;
       continue;
     }
+    drops_.no_buffer += lost - from.lost;
+    from.lost = lost;
     m.segment = segment != 0 ? static_cast<uint32_t>(segment) : m.len;
     m.count = m.len > m.segment ? (m.len + m.segment - 1) / m.segment : 1;
     if (m.segment > slot_ - kOffset) {

@@ -15,6 +15,7 @@
 
 #include "base/ip.h"
 #include "port/net_port.h"
+#include "port/shares.h"
 
 namespace usiw {
 
@@ -32,6 +33,7 @@ class SocketPort final : public NetPort {
   void tx_free(std::span<TxBuf> bufs) override;
   size_t rx(std::span<RxBuf> bufs) override;
   void rx_free(std::span<RxBuf> bufs) override;
+  uint32_t share(Path& path, uint32_t len, uint64_t now) override;
   Drops drops() const override { return drops_; }
 
   uint32_t mtu() const override { return mtu_; }
@@ -70,6 +72,9 @@ class SocketPort final : public NetPort {
     bool connected = false;
     bool filtered = false;  ///< takes only what attach_beside_filter() lets through
     std::vector<uint16_t> senders{};  ///< the peers' ports of those connections that send by it
+    uint32_t holds = 0;  ///< bytes of received datagrams, as the kernel counts them (truesize)
+    uint32_t lost = 0;   ///< datagrams that did not fit, as the kernel has counted them until now
+    Shares shares{};
     bool sees_ce = false;  ///< the kernel tells of congestion marks
     bool ect = false;  ///< of a connected one: what it sends may be marked
     /// Datagrams that still go out one by one, since the kernel has refused to take a message apart; times in a row.
@@ -91,7 +96,7 @@ class SocketPort final : public NetPort {
   /// merged messages have been, so that each arrives in a buffer of its own.
   struct Incoming {
     sockaddr_storage peer;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo)) + 3 * CMSG_SPACE(sizeof(int))];
     FlowKey flow;
     bool ce;                          ///< marked
     std::byte* buffers[kMergedMost];  ///< nullptr: handed out
@@ -108,7 +113,7 @@ class SocketPort final : public NetPort {
   static void set_ect(Socket& s, const Path& path);
   void set_gro(Socket& s) const;
   size_t take_turns(std::span<RxBuf> bufs);
-  bool receive(const Socket& from);
+  bool receive(Socket& from);
   bool passes();
   size_t take(std::span<RxBuf> bufs);
   bool take_one(RxBuf& out);

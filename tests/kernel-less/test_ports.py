@@ -2,12 +2,15 @@
 """How data goes on one host: --port socket and shm, alike at both ends or not. (Packets: test_netns.py.)"""
 
 import pathlib
+import re
 import socket
+import subprocess
 
 import pytest
 
+from hosts import A4
 from support.pairs import next_port
-from support.procs import until
+from support.procs import Proc, until
 
 SERVER_IP = "127.0.0.3"
 KINDS = ["socket", "shm", "packet"]
@@ -121,3 +124,58 @@ def test_faults_work_on_memory_too(usiw_run):
                       options).wait_listening(port)
     usiw_run(["rping", "-c", "-a", SERVER_IP, "-V", "-C", 30, "-S", 30000, "-p", port], options).expect(0)
     server.expect(0)
+
+
+#: The kernel's default of net.core.rmem_max, and that of Debian.
+RMEM_MAX = 212992
+SMALL_BUFFERS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	int (*real)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
+	int most = %d;
+
+	if (level == SOL_SOCKET && name == SO_RCVBUFFORCE) {
+		errno = EPERM;
+		return -1;
+	}
+	if (level == SOL_SOCKET && name == SO_RCVBUF && *(const int *)value > most)
+		return real(fd, level, name, &most, sizeof(most));
+	return real(fd, level, name, value, len);
+}
+"""
+
+
+def udp_counters():
+    """Datagrams that this network namespace has received, and those that a socket had no room for."""
+    names, values = re.findall("^Udp: (.*)$", pathlib.Path("/proc/net/snmp").read_text(encoding="ascii"), re.M)
+    found = dict(zip(names.split(), map(int, values.split())))
+    return found["InDatagrams"], found["RcvbufErrors"]
+
+
+@pytest.fixture
+def small_buffers(tmp_path):
+    """The environment of a program whose sockets get what Debian's defaults allow a user, whatever this host allows."""
+    source, library = tmp_path / "small.c", tmp_path / "small.so"
+    source.write_text(SMALL_BUFFERS % RMEM_MAX)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return {"LD_PRELOAD": library}
+
+
+@pytest.mark.parametrize("qps", [1, 16, 64])
+def test_default_socket_buffers_do_not_overflow(usiw_run, small_buffers, other_host, qps):
+    """Many connections to one server, which has one socket for all: the server lets each send its share of what the
+    socket holds."""
+    port = next_port()
+    command = ["ib_send_bw", "-R", "-F", "-s", 65536, "-n", 6400 // qps, "-q", qps, "-p", port]
+    server = usiw_run(command, ["--port", "socket"], env=small_buffers).wait_listening(port)
+    before = udp_counters()
+    client = Proc([*other_host.split(), usiw_run.path, "--port", "socket", *command, A4], env=small_buffers)
+    client.expect(0, 120)
+    server.expect(0)
+    got, lost = (now - then for now, then in zip(udp_counters(), before))
+    assert got > 1000, "the data went another way"
+    assert lost <= 0.05 * (got + lost), f"{lost} of {got + lost} datagrams found the socket full"

@@ -22,6 +22,7 @@ const std::map<std::string, Reader>& readers() {
       {"jain", [](const FlowsResult& r, double) { return r.jain; }},
       {"queue_us", [](const FlowsResult& r, double) { return r.queue_median; }},
       {"drops", [](const FlowsResult& r, double) { return r.drops; }},
+      {"overflow", [](const FlowsResult& r, double) { return r.overflow; }},
       {"share", [](const FlowsResult& r, double) { return r.share; }},
       {"recovery_ms", [](const FlowsResult& r, double) { return r.recovery_last < 0 ? -1 : r.recovery_last / 1e3; }},
       {"lost", [](const FlowsResult&, double lost) { return lost; }},

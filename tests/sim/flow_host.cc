@@ -28,7 +28,8 @@ size_t FlowPort::tx(std::span<TxBuf> bufs) {
 }
 
 void FlowPort::arrive(Packet&& p) {
-  if (ring_.size() >= kRing) return void(++overflowed);
+  ++arrived;
+  if (ring_.size() >= (holds_ != 0 ? holds_ : kRing)) return void(++overflowed);
   ring_.push_back(std::move(p));
 }
 
@@ -43,9 +44,9 @@ bool FlowPort::next(Datagram& d, FlowKey& flow, bool& ce) {
 
 // ---- The host ----
 
-FlowHost::FlowHost(World& world, int number, std::function<void(Packet&&)> out)
-    : side(number), port(world, number, std::move(out)),
-      engine(std::make_unique<Engine>(world.clock, *this, counters_.data())), w_(world) {
+FlowHost::FlowHost(World& world, int number, std::function<void(Packet&&)> out, size_t holds, uint64_t run)
+    : side(number), port(world, number, std::move(out), holds),
+      engine(std::make_unique<Engine>(world.clock, *this, counters_.data())), w_(world), run_ns_(run) {
   engine->set_patience(kPatienceNs);
   port_no = engine->add_port(port);
   cq = engine->cq_create(16384, nullptr);
@@ -92,7 +93,7 @@ void FlowHost::run_at(uint64_t at) {
 void FlowHost::run() {
   run_at_ = UINT64_MAX;
   if (frozen_) return;
-  free_at_ = w_.clock.now + kRunNs;
+  free_at_ = w_.clock.now + run_ns_;
   engine->progress();
   std::array<Cqe, 64> got;
   size_t n;

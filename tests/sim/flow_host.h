@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "port/shares.h"
 #include "link.h"
 #include "uapi/usiw_abi.h"
 #include "world.h"
@@ -26,17 +27,24 @@ constexpr uint32_t kAroundDatagram = 14 + 20 + 8 + 4 + 20;
 
 class FlowPort final : public SimPort {
  public:
-  FlowPort(World& w, int side, std::function<void(Packet&&)> out)
-      : SimPort(w.wire, side, 9000, kBuffers), side_(side), out_(std::move(out)) {}
+  /// @p holds: received datagrams, and the engine is told of it; 0: more than ever come.
+  FlowPort(World& w, int side, std::function<void(Packet&&)> out, size_t holds)
+      : SimPort(w.wire, side, 9000, kBuffers), side_(side), holds_(holds), out_(std::move(out)) {}
   size_t tx(std::span<TxBuf> bufs) override;
   void arrive(Packet&& p);
+  uint32_t share(Path& path, uint32_t, uint64_t now) override {
+    return holds_ == 0 ? UINT32_MAX : static_cast<uint32_t>(holds_) / shares_.users(path.counted, now);
+  }
   bool pending() const { return !ring_.empty(); }
-  uint64_t overflowed = 0;  ///< came while the ring was full: the host did not run
+  uint64_t arrived = 0;
+  uint64_t overflowed = 0;  ///< of these, those that came while the ring was full: the host did not run
 
  private:
   static constexpr size_t kBuffers = 2048, kRing = 4096;
   bool next(Datagram& d, FlowKey& flow, bool& ce) override;
   const int side_;
+  const size_t holds_;
+  Shares shares_;
   std::function<void(Packet&&)> out_;
   std::deque<Packet> ring_;
 };
@@ -95,8 +103,10 @@ class Flow {
 
 class FlowHost final : public EngineEvents {
  public:
-  FlowHost(World& world, int side, std::function<void(Packet&&)> out);
+  /// @p holds: as FlowPort has it. @p run: ns from one run of the engine to the next.
+  FlowHost(World& world, int side, std::function<void(Packet&&)> out, size_t holds = 0, uint64_t run = kRunNs);
   ~FlowHost() override;
+  static constexpr uint64_t kRunNs = 500;
 
   void arrive(Packet&& p);
   /// Runs the engine as soon as the processor is free.
@@ -122,12 +132,12 @@ class FlowHost final : public EngineEvents {
   std::vector<Flow*> flows;  ///< by number of their QP here
 
  private:
-  static constexpr uint64_t kRunNs = 500;
   void run();
   void run_at(uint64_t at);
 
   World& w_;
   std::array<uint64_t, USIW_CNT_MAX> counters_{};
+  const uint64_t run_ns_;
   uint64_t free_at_ = 0, run_at_ = UINT64_MAX;
   uint32_t next_stag_ = 17;
   bool frozen_ = false;

@@ -33,7 +33,8 @@ class FlowsRun {
         forward_(w_, {plan.rate, plan.buffer, plan.mark, plan.rtt / 2, plan.loss}, [this](Packet&& p) { come(p); }),
         reverse_(w_, {plan.rate, kReverseBuffer, SIZE_MAX, plan.rtt / 2, plan.loss}, [this](Packet&& p) { come(p); }) {
     // Sides: the sending hosts, the receiving ones, then pairs for the competitors.
-    const unsigned sinks = plan.incast ? 1 : plan.senders;
+    const bool one_sink = plan.incast || plan.one_sink;
+    const unsigned sinks = one_sink ? 1 : plan.senders;
     left_ = static_cast<int>(plan.senders);
     for (unsigned i = 0; i < plan.senders + sinks; ++i) {
       const bool left = i < plan.senders;
@@ -41,12 +42,13 @@ class FlowsRun {
           w_, LinkPlan{.rate = plan.access != 0 ? plan.access : 4 * plan.rate},
           [this, left](Packet&& p) { (left ? forward_ : reverse_).send(std::move(p)); }));
       hosts_.push_back(std::make_unique<FlowHost>(
-          w_, static_cast<int>(i), [line = lines_.back().get()](Packet&& p) { line->send(std::move(p)); }));
+          w_, static_cast<int>(i), [line = lines_.back().get()](Packet&& p) { line->send(std::move(p)); },
+          left ? 0 : plan.sink_holds, left || plan.sink_run == 0 ? FlowHost::kRunNs : plan.sink_run));
     }
     const Flow::Plan flow{plan.message, plan.incast ? 1 : plan.depth, plan.stop == FlowsPlan::kRead};
     for (unsigned i = 0; i < plan.senders; ++i)
       flows_.push_back(std::make_unique<Flow>(w_, flow, static_cast<int>(i), *hosts_[i],
-                                              *hosts_[plan.senders + (plan.incast ? 0 : i)], plan.mtu));
+                                              *hosts_[plan.senders + (one_sink ? 0 : i)], plan.mtu));
     for (unsigned i = 0; i < plan.tcps; ++i) {
       const auto side = static_cast<int>(hosts_.size() + 2 * i);
       lines_.push_back(std::make_unique<Link>(w_, LinkPlan{.rate = plan.access != 0 ? plan.access : 4 * plan.rate},
@@ -171,12 +173,14 @@ void FlowsRun::trouble() {
 
 void FlowsRun::measure(FlowsResult& r) {
   std::vector<uint64_t> before;
-  uint64_t tcp_before = 0, repeated = 0, sent = 0;
+  uint64_t tcp_before = 0, repeated = 0, sent = 0, arrived = 0, overflowed = 0;
   for (const auto& f : flows_) before.push_back(f->bytes());
   for (const auto& t : tcps_) tcp_before += t->delivered();
   const auto add_up = [&](int sign) {
     for (const auto& h : hosts_) {
       repeated += static_cast<uint64_t>(sign) * h->repeated();
+      arrived += static_cast<uint64_t>(sign) * h->port.arrived;
+      overflowed += static_cast<uint64_t>(sign) * h->port.overflowed;
       sent += static_cast<uint64_t>(sign) * (h->count(USIW_CNT_TX_PKTS) - h->count(USIW_CNT_TX_SACKS));
     }
   };
@@ -206,6 +210,7 @@ void FlowsRun::measure(FlowsResult& r) {
   r.slowest = percent(least, sum / n);
   const auto offered = static_cast<double>(now.offered - old.offered);
   r.drops = percent(static_cast<double>(now.dropped - old.dropped), offered);
+  r.overflow = percent(static_cast<double>(overflowed), static_cast<double>(arrived));
   r.marks = percent(static_cast<double>(now.marked - old.marked), offered);
   r.repeats = percent(static_cast<double>(repeated), static_cast<double>(sent));
   std::ranges::sort(waits_);

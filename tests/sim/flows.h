@@ -20,6 +20,9 @@ struct FlowsPlan {
   std::string name, what;
   unsigned senders = 1;
   bool incast = false;        ///< one receiving host; all send a message at once, then the next round begins
+  bool one_sink = false;      ///< one receiving host
+  size_t sink_holds = 0;      ///< datagrams that the receivers' ports hold until the engine runs; 0: as many as come
+  uint64_t sink_run = 0;      ///< ns from one run of their engine to the next; 0: half a microsecond
   uint32_t message = 32'768;  ///< bytes
   unsigned depth = 8;         ///< messages under way
   uint64_t rate = 10 * kGbit; ///< of the bottleneck, bits per second
@@ -55,6 +58,7 @@ struct FlowsResult {
   double jain = 1;
   double queue_median = 0, queue_p99 = 0;  ///< us
   double drops = 0;             ///< % of the packets that came to the bottleneck
+  double overflow = 0;          ///< % of the datagrams that came to the receivers while their ports were full
   double marks = 0;             ///< %, ECN
   double repeats = 0;           ///< % of the datagrams with a PSN
   double recovery_first = -1, recovery_last = -1;  ///< us, the first and the last flow; -1: not asked for, or never

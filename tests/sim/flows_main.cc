@@ -166,6 +166,7 @@ std::array<std::string, kColumns.size()> cells(const Row& row) {
   if (!r.broken.empty()) add("BROKEN " + r.broken);
   if (p.tcps != 0) add("share " + cell(r.share, 0, if_wanted(p.wants_share, r.share >= 25 && r.share <= 75)) + " %");
   if (row.lost >= 0) add("lost " + cell(row.lost, 2, if_wanted(p.wants_loss >= 0, row.lost <= p.wants_loss)) + " %");
+  if (p.sink_holds != 0) add("overflow " + cell(r.overflow, 2) + " %");
   if (p.mark != SIZE_MAX) add("marked " + cell(r.marks, 1) + " %");
   if (p.senders > 1 && r.slowest < 50) add("slowest flow " + cell(r.slowest, 0) + " % of its share");
   if (p.wants_life || r.alive < p.senders) {
@@ -240,7 +241,7 @@ void worsen(Row& row, const Row& other) {
   const auto most = [&](auto... f) { ((a.*f = std::max(a.*f, b.*f)), ...); };
   using R = FlowsResult;
   least(&R::goodput, &R::tcp_goodput, &R::jain, &R::slowest, &R::alive, &R::messages);
-  most(&R::queue_median, &R::queue_p99, &R::drops, &R::marks, &R::repeats);
+  most(&R::queue_median, &R::queue_p99, &R::drops, &R::overflow, &R::marks, &R::repeats);
   const auto longest = [](double& x, double y) { x = x < 0 || y < 0 ? -1 : std::max(x, y); };
   longest(a.recovery_first, b.recovery_first);
   longest(a.recovery_last, b.recovery_last);

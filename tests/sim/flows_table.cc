@@ -75,6 +75,25 @@ void incast(std::vector<FlowsPlan>& all) {
   }
 }
 
+/// One socket for all, with the buffer that Debian gives a user, and a thread that comes by every 20 us.
+void one_socket(std::vector<FlowsPlan>& all) {
+  for (const unsigned n : {1, 16, 64}) {
+    FlowsPlan p;
+    p.name = number("socket-", n);
+    p.what = number("", n, " senders to one socket that holds 184 datagrams, looked at every 20 us, 100 Gb/s");
+    p.senders = n;
+    p.one_sink = true;
+    p.sink_holds = 184;
+    p.sink_run = 20 * kUs;
+    p.rate = 100 * kGbit;
+    p.rtt = 10 * kUs;
+    p.buffer = 16'384;
+    p.access = p.rate;
+    p.measure = 50 * kMs;
+    all.push_back(p);
+  }
+}
+
 void beside_tcp(std::vector<FlowsPlan>& all) {
   for (const TcpKind kind : {TcpKind::kReno, TcpKind::kCubic}) {
     for (const bool ecn : {false, true}) {
@@ -201,6 +220,7 @@ const std::vector<FlowsPlan>& flow_scenarios() {
     deep_buffer(all);
     marking(all);
     incast(all);
+    one_socket(all);
     beside_tcp(all);
     outages(all);
     changing_rate(all);

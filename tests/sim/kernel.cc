@@ -250,7 +250,7 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
   passive(flow, planned, mtu);
   const Conn conn = make_conn(flow);
   conn->in_backlog = true;
-  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, told ? isn : planned, mtu, USIW_TRP_MAX_WINDOW, now_us());
+  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, told ? isn : planned, mtu, USIW_TRP_FIRST_WINDOW, now_us());
   if (reason != 0) {
     leave_backlog(*conn);
     conns_.pop_back();
@@ -322,7 +322,7 @@ int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t i
   if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) old->hashed = false;
   if (lookup(tuple) != nullptr) return -EADDRINUSE;
   const Conn conn = make_conn(tuple);
-  int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_MAX_WINDOW, p.pd.data(),
+  int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_FIRST_WINDOW, p.pd.data(),
                                 static_cast<uint16_t>(p.pd.size()));
   usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
   if (ret == 0) ret = attach(conn, qpn, user);

@@ -121,7 +121,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
                   uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
                   ConnUser* user, std::shared_ptr<Conn>& out) {
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-  int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_MAX_WINDOW, pd, pd_len);
+  int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_FIRST_WINDOW, pd, pd_len);
   if (ret != 0) return ret;
   conn->cm_.features |= own_features(tuple);
   // The old connection of this 4-tuple may only be lingering, for the sake of its peer.
@@ -190,7 +190,7 @@ int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const
   int reason = 0;
   if (route_to(tuple.local, tuple.remote, route) == 0) {
     const auto mtu = static_cast<uint16_t>(route.mtu);
-    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, mtu, USIW_TRP_MAX_WINDOW, now_us());
+    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, mtu, USIW_TRP_FIRST_WINDOW, now_us());
     conn->cm_.features |= req.features & own_features(tuple);
     if (reason == 0 && conn->insert() == 0) {
       listener.on_request(conn);

@@ -96,13 +96,48 @@ TEST_F(ReceiveWindowTest, clear__tells_each_one_once) {
 }
 
 TEST_F(ReceiveWindowTest, saw__credit_leaves_room_for_what_is_kept) {
+  w_.limit(UINT32_MAX);
   EXPECT_EQ(w_.credit(), kWindow);
   for (unsigned i = 0; i < 100; ++i) w_.saw(true);
+  w_.limit(UINT32_MAX);
+  for (unsigned i = 0; i < kWindow; ++i) next();
   EXPECT_EQ(w_.credit(), ReceiveWindow::kLeastCredit);
   for (unsigned i = 0; i < 200; ++i) w_.saw(i % 2 == 0);
+  w_.limit(UINT32_MAX);
   EXPECT_EQ(w_.credit(), kWindow / 2);
   for (unsigned i = 0; i < 400; ++i) w_.saw(i % 6 == 0);
+  w_.limit(UINT32_MAX);
   EXPECT_EQ(w_.credit(), kWindow) << "messages of six segments";
+}
+
+/// What has been advertised is kept: the peer may have sent it already.
+TEST_F(ReceiveWindowTest, limit__the_edge_never_moves_back) {
+  w_.limit(kWindow);
+  EXPECT_EQ(w_.credit(), kWindow);
+  w_.limit(8);
+  for (unsigned left = kWindow; left > 8; --left) {
+    ASSERT_EQ(w_.credit(), left);
+    next();
+  }
+  for (unsigned i = 0; i < 20; ++i) {
+    EXPECT_EQ(w_.credit(), 8u);
+    next();
+  }
+  w_.limit(100);
+  EXPECT_EQ(w_.credit(), 100u);
+}
+
+TEST_F(ReceiveWindowTest, limit__leaves_enough_to_go_on) {
+  w_.limit(0);
+  for (unsigned i = 0; i < kWindow; ++i) next();
+  EXPECT_EQ(w_.credit(), ReceiveWindow::kLeastLimit);
+  w_.limit(UINT32_MAX);
+  EXPECT_EQ(w_.credit(), kWindow);
+}
+
+TEST_F(ReceiveWindowTest, credit__begins_with_what_the_handshake_has_advertised) {
+  w_.limit(2);
+  EXPECT_EQ(w_.credit(), ReceiveWindow::kFirstCredit);
 }
 
 TEST_F(ReceiveWindowTest, consistent__at_random) {

@@ -48,6 +48,38 @@ TEST_P(SocketPorts, bursts_longer_than_a_batch) {
   EXPECT_EQ(150u, receive(*b, 150).size());
 }
 
+/// Flows that share a socket share what it holds; a socket of one's own is not divided.
+TEST_P(SocketPorts, what_a_socket_holds_is_divided_by_those_that_receive) {
+  const uint32_t all = b->share(back, 1500, 1);
+  EXPECT_GE(all, 212'992u / truesize(1500) / 2);
+  EXPECT_EQ(all, b->share(back, 1500, 2));
+  EXPECT_GT(all, b->share(back, 9000, 3));
+  Path second = path_between(GetParam(), port_b, htons(9));
+  ASSERT_EQ(0, b->add_flow(second, -EBADF)) << "by the socket of the first";
+  EXPECT_EQ(all, b->share(back, 1500, 4)) << "idle so far";
+  EXPECT_EQ(all / 2, b->share(second, 1500, 5));
+  EXPECT_EQ(all / 2, b->share(back, 1500, 6));
+  EXPECT_EQ(all, a->share(path, 1500, 7));
+  b->remove_flow(second);
+  EXPECT_EQ(all, b->share(back, 1500, uint64_t{10} << Shares::kPeriodShift));
+}
+
+TEST_P(SocketPorts, datagrams_that_a_socket_has_no_room_for_are_counted) {
+  int error = 0;
+  auto small = SocketPort::create(kMtu, error);
+  uint16_t port = 0;
+  const int fd = data_socket(GetParam(), port), least = 1;
+  Path there = path_between(GetParam(), port_a, port), here = path_between(GetParam(), port, port_a);
+  ASSERT_EQ(0, small->add_flow(here, fd));
+  ASSERT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least));
+  ASSERT_EQ(50u, send(*a, there, std::vector<uint32_t>(50, 1000)));
+  const size_t came = receive(*small, 50).size();
+  ASSERT_LT(came, 50u);
+  ASSERT_EQ(1u, send(*a, there, {1000}));
+  ASSERT_EQ(1u, receive(*small, 1).size());
+  EXPECT_EQ(50 - came, small->drops().no_buffer);
+}
+
 TEST_P(SocketPorts, merged_datagrams_arrive_one_by_one) {
   path.merge = true;
   std::vector<uint32_t> lengths(40, 100);

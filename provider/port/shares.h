@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file shares.h
+/// Who shares a buffer for received datagrams: a socket's, or a ring. A buffer overflows when the peers of all flows
+/// together send more than it holds before the engine runs again. So the credit of a flow is what the buffer holds,
+/// divided by the flows that use it. Only flows that have received of late count: a thousand idle connections must not
+/// slow down the one that is busy.
+#ifndef USIW_PORT_SHARES_H
+#define USIW_PORT_SHARES_H
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace usiw {
+
+class Shares {
+ public:
+  /// Flows that have received in this period or the one before, the caller's included. @p counted: the flow's own, 0 at
+  /// first.
+  uint32_t users(uint32_t& counted, uint64_t now) {
+    const auto period = static_cast<uint32_t>(now >> kPeriodShift) + 1;
+    if (period != period_) {
+      before_ = period == period_ + 1 ? now_ : 0;
+      now_ = 0;
+      period_ = period;
+    }
+    if (counted != period) {
+      counted = period;
+      ++now_;
+    }
+    return std::max(now_, before_);
+  }
+
+  static constexpr unsigned kPeriodShift = 26;  ///< of the time in ns: 67 ms
+
+ private:
+  uint32_t period_ = 0, now_ = 0, before_ = 0;
+};
+
+/// Bytes of a socket's buffer that the kernel counts for an IP packet of @p len bytes (truesize): the packet with room
+/// for headers in front and skb_shared_info behind, as kmalloc() rounds it up, and the sk_buff. A merged packet counts
+/// for less than its datagrams would, but it finds no space where 64 KB are missing; the one makes up for the other.
+constexpr uint32_t truesize(uint32_t len) { return std::bit_ceil(len + 64 + 320) + 256; }
+static_assert(truesize(1500) == 2304);
+
+}  // namespace usiw
+
+#endif  // USIW_PORT_SHARES_H

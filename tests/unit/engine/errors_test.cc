@@ -329,8 +329,6 @@ TEST_P(Errors, cq_overrun) {
   attr.max_send_sge = attr.max_recv_sge = 1;
   attr.send_cq = tiny;
   Qp* q = w.a.qp(attr);
-  Qp* p = w.b.qp(attr);
-  (void)p;
   QpAttr other = attr;
   other.send_cq = nullptr;
   Qp* peer = w.b.qp(other);

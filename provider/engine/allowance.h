@@ -47,14 +47,15 @@ class PolledTable {
   /// two CQs do not write to the same line.
   struct Unused {
     uint32_t free = kNone;
-    uint32_t unpolled = kNone;  ///< some of their CQEs have not been polled
+    uint32_t unpolled = kNone;  ///< some of their CQEs have not been polled; in the order of give_back()
+    uint32_t last = kNone;      ///< of these
   };
 
   std::atomic<uint32_t>& at(uint32_t number) const { return chunks_[number / kChunk]->polled[number % kChunk]; }
 
   /// Gives a queue whose CQEs go to one CQ a counter. false: out of memory.
   bool take(Unused& of, Pushed& out) {
-    // A few steps each time keep the list short.
+    // Two per call, and the oldest first, because a CQ is polled in order: the list is no longer than CQ and QPs allow.
     for (unsigned n = 0; n < 2 && of.unpolled != kNone && is_polled(of.unpolled); ++n) move(of.unpolled, of.free);
     if (of.free == kNone && free_ != kNone) move(free_, of.free);
     if (of.free == kNone && !add_line(of.free)) return false;
@@ -66,10 +67,16 @@ class PolledTable {
   /// The queue does not push any more.
   void give_back(Unused& to, Pushed& pushed) {
     if (pushed.number == kNone) return;
-    record(pushed.number) = {.pushed = pushed.count, .next = to.unpolled};
-    to.unpolled = pushed.number;
-    if (is_polled(pushed.number)) move(to.unpolled, to.free);
+    const uint32_t number = pushed.number;
+    record(number) = {.pushed = pushed.count, .next = kNone};
     pushed = {};
+    if (is_polled(number)) {
+      record(number).next = to.free;
+      to.free = number;
+    } else {
+      (to.unpolled == kNone ? to.unpolled : record(to.last).next) = number;
+      to.last = number;
+    }
   }
   /// The same of one whose CQ is gone.
   void give_back(Pushed& pushed) {

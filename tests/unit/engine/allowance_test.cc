@@ -216,6 +216,22 @@ TEST_F(AllowanceTest, counter_is_used_again_once_its_completions_are_polled) {
   EXPECT_LT(a.number, 16u);
 }
 
+/// A program that makes its next QP before it polls what the last one has left needs no more counters with each.
+TEST(PolledTable, a_counter_that_is_polled_late_is_used_again) {
+  PolledTable table;
+  PolledTable::Unused of;
+  PolledTable::Pushed now;
+  ASSERT_TRUE(table.take(of, now));
+  for (int i = 0; i < 1000; ++i) {
+    const uint32_t last = now.number;
+    now.count += 1;
+    table.give_back(of, now);
+    ASSERT_TRUE(table.take(of, now));
+    ASSERT_LT(now.number, 16u) << "after " << i;
+    count_polled(table.at(last));
+  }
+}
+
 TEST_F(AllowanceTest, receives_of_an_srq_count_until_they_have_been_polled) {
   Srq* const srq = w.b.srq(kDepth);
   Cq* const other_cq = w.b.engine.cq_create(64, nullptr);

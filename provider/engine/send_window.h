@@ -90,6 +90,16 @@ class SendWindow {
       if (const uint64_t bits = lost_.extract(psn); bits != 0)
         return psn + static_cast<uint32_t>(std::countr_zero(bits));
   }
+  /// The same, of those of one kind. nxt(): none of that kind is lost.
+  uint32_t oldest_lost(PktKind kind) const {
+    if (lost_count_ == 0) return nxt_;
+    for (uint32_t base = una_; psn_lt(base, nxt_); base += 64)
+      for (uint64_t bits = lost_.extract(base); bits != 0; bits &= bits - 1) {
+        const uint32_t psn = base + static_cast<uint32_t>(std::countr_zero(bits));
+        if (pkts_[psn & (kWindow - 1)].kind == kind) return psn;
+      }
+    return nxt_;
+  }
 
   /// A lost one has been sent again.
   void resent(uint32_t psn) {
@@ -150,8 +160,6 @@ class SendWindow {
     return opened;
   }
 
-  /// Those of the 64 from @p base on that are lost, lowest first.
-  uint64_t lost_from(uint32_t base) const { return lost_.extract(base); }
   /// Those of the 64 from @p base on that are in flight, lowest first.
   uint64_t in_flight_from(uint32_t base) const {
     const uint64_t open = ~(arrived_.extract(base) | lost_.extract(base));

@@ -2,7 +2,6 @@
 /// @file trp_tx.cc
 /// Datagrams out: who may send, what is next, and the batch that goes to the port.
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "engine/engine_impl.h"
@@ -61,21 +60,14 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
 bool Engine::Impl::transmit_answers(QpContext& qp, unsigned quantum) {
   if (!qp.life.is(Phase::kOpen) && !qp.life.is(Phase::kDraining)) return false;
   for (unsigned n = 0; n < quantum; ++n) {
-    uint32_t lost = qp.snd.una();
-    const auto found = [&] {  // nothing else that is lost may be sent: the peer would not take it
-      for (; psn_lt(lost, qp.snd.nxt()); lost = (lost | 63) + 1)
-        for (uint64_t bits = qp.snd.lost_from(lost); bits != 0; bits &= bits - 1) {
-          const uint32_t psn = lost + static_cast<uint32_t>(std::countr_zero(bits));
-          if (qp.snd.pkt(psn).kind == PktKind::kReadResponse) return lost = psn, true;
-        }
-      return false;
-    };
     if (qp.snd.in_flight() >= qp.cc.window()) {
       qp.cwnd_limited = true;
       return false;
     }
+    // Nothing else that is lost is sent: the peer would not take it.
+    const uint32_t lost = qp.snd.oldest_lost(PktKind::kReadResponse);
     Sent sent;
-    if (qp.snd.lost() != 0 && found())
+    if (lost != qp.snd.nxt())
       sent = resend(qp, lost);
     else if (qp.snd.has_room() && !qp.responder.idle())
       sent = send_new(qp);

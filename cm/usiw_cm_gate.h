@@ -8,8 +8,8 @@
  * datagram with each. It hands in random keys and the time. Gates of a namespace may be called at
  * the same time.
  *
- * What a REQ costs does not depend on how many listeners the port has, nor, but for a logarithm,
- * on how many REQs wait: @looked counts the entries that are looked at for it.
+ * The cost of a REQ does not depend on the number of listeners of the port, and grows with the
+ * logarithm of the number of waiting REQs: @looked counts the entries that are looked at for it.
  *
  * Life of a REQ without a connection:
  *

@@ -445,7 +445,8 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 
 /*
  * The connection ends, or gets another socket: this one neither sends nor receives any more.
- * What it has received can be read. conn->lock held, or the last reference.
+ * Datagrams that it has received can still be read. The caller holds conn->lock or the last
+ * reference.
  */
 void usiw_data_close(struct usiw_conn *conn)
 {

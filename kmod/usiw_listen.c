@@ -136,8 +136,8 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * What cannot be told to the application is dropped without a word: the peer repeats its REQ, and
- * there may be room by then.
+ * Tells the application of a REQ. If that is not possible the REQ is dropped without an answer:
+ * the peer repeats it, and there may be room by then.
  */
 static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn *conn)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shares.h
-/// Who shares a buffer for received datagrams: a socket's, or a ring. A buffer overflows when the peers of all flows
-/// together send more than it holds before the engine runs again. So the credit of a flow is what the buffer holds,
-/// divided by the flows that use it. Only flows that have received of late count: a thousand idle connections must not
-/// slow down the one that is busy.
+/// Shares counts the flows that share one buffer for received datagrams: a socket's, or a ring. The buffer overflows
+/// when the peers of all flows together send more than it holds before the engine runs again. So the credit of a flow
+/// is the capacity of the buffer, divided by the number of flows that use it. Only flows that have received of late
+/// count: a thousand idle connections must not slow down the one that is busy.
 #ifndef USIW_PORT_SHARES_H
 #define USIW_PORT_SHARES_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What a datagram costs in the kernel when a port has many connections. For 1, 1,000 and 4,000
- * connections to one listening port the program sends datagrams by the data sockets of one end and
- * receives them by those of the other, each time those of a connection drawn at random. It prints
+ * Measures the time that a datagram takes in the kernel when a port has many connections. For 1,
+ * 1,000 and 4,000 connections to one listening port, the program draws a connection at random,
+ * sends a datagram by the data socket of one end and receives it by that of the other. It prints
  * the median time from the call that sends to the return of the call that receives. It judges
  * nothing: tests/kuser asserts the number of look-ups.
  *

@@ -51,7 +51,7 @@ TEST_F(Conn, attach__qp_has_a_connection) {
   EXPECT_EQ(client->device->ops->iw_connect(&second.id, &param), -EISCONN);
 }
 
-/// What the asserts of the module are worth in all other tests: a caller without the lock is a violation.
+/// All other tests rely on this: an assert of the module reports a caller that does not hold the lock.
 TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   establish();
   usiw_conn* conn = client_conn();

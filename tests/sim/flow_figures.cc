@@ -42,7 +42,7 @@ double Figure::measured(const FlowsResult& r, double lost) const { return reader
 
 std::string Figure::judge(double measured) const {
   const double value = std::strtod(published.c_str(), nullptr);
-  // Of a published 0 a fifth is nothing: what rounds to it is meant.
+  // A relative slack of a published 0 would be 0, so every value that rounds to 0 passes.
   const size_t point = published.find('.');
   double half = 0.5;
   for (size_t i = point; i != std::string::npos && i + 1 < published.size(); ++i) half /= 10;

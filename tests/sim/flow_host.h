@@ -27,7 +27,7 @@ constexpr uint32_t kAroundDatagram = 14 + 20 + 8 + 4 + 20;
 
 class FlowPort final : public SimPort {
  public:
-  /// @p holds: received datagrams, and the engine is told of it; 0: more than ever come.
+  /// @p holds: how many received datagrams the port can hold; the engine's credit follows it. 0: no limit.
   FlowPort(World& w, int side, std::function<void(Packet&&)> out, size_t holds)
       : SimPort(w.wire, side, 9000, kBuffers), side_(side), holds_(holds), out_(std::move(out)) {}
   size_t tx(std::span<TxBuf> bufs) override;

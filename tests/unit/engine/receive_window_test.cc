@@ -110,7 +110,7 @@ TEST_F(ReceiveWindowTest, saw__credit_leaves_room_for_what_is_kept) {
   EXPECT_EQ(w_.credit(), kWindow) << "messages of six segments";
 }
 
-/// What has been advertised is kept: the peer may have sent it already.
+/// Credit that has been advertised is never taken back: the peer may have used it already.
 TEST_F(ReceiveWindowTest, limit__the_edge_never_moves_back) {
   w_.limit(kWindow);
   EXPECT_EQ(w_.credit(), kWindow);

@@ -266,7 +266,7 @@ CASE(cq_overrun, "cq/overrun", .core = true) {
   expect_async(p.a.id->verbs, IBV_EVENT_QP_FATAL, p.a.qp);
   wait_until("QP A in state ERROR", [&] { return p.a.state() == IBV_QPS_ERR; });
   p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
-  // What was in it comes first, then the error.
+  // The CQEs that were in the CQ come first, then the error.
   for (int i = 0; i < capacity; ++i) expect_wc(p.a.send_cq, static_cast<uint64_t>(i));
   ibv_wc wc;
   CHECK_EQ(ibv_poll_cq(p.a.send_cq, 1, &wc), -1);

@@ -243,7 +243,7 @@ CASE(post_error_unpolled, "post/in-error-without-polling", .core = true) {
       CHECK_EQ(dead.a.try_recv(3, {at_a.sge()}), 0);
       expect_wc(cq, 3, IBV_WC_WR_FLUSH_ERR);
     }
-    // What the QP leaves in the CQ is still there when it is gone.
+    // A CQE of the QP is still in the CQ after the QP has been destroyed.
     CHECK_EQ(dead.a.try_send({.wr_id = 4, .sges = {at_a.sge()}}), 0);
     usleep(5000);
     dead.a.destroy_qp();

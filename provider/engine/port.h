@@ -55,7 +55,7 @@ struct Path {
   bool by_socket = false;  ///< sends by its socket; the socket port's own
   bool merging = false;    ///< takes merged datagrams for now; the socket port's own
   bool other_host = false;  ///< the peer is elsewhere: no memory is shared with it
-  uint32_t counted = 0;  ///< when the flow was counted among those that receive; the ports' own
+  uint64_t counted = 0;  ///< where and when the flow was counted among those that receive; the ports' own
   bool marked = false;  ///< flow.local_addr is marked with the interface, and nothing goes by raw packets
 
   /// The field of the IP header.

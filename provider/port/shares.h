@@ -8,6 +8,7 @@
 #define USIW_PORT_SHARES_H
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 
@@ -15,25 +16,29 @@ namespace usiw {
 
 class Shares {
  public:
-  /// Flows that have received in this period or the one before, the caller's included. @p counted: the flow's own, 0 at
-  /// first.
-  uint32_t users(uint32_t& counted, uint64_t now) {
+  /// Returns the number of flows that have received in this period or the one before: at least 1, the caller. @p counted
+  /// says where and when that flow was counted last; 0 at first. A flow that has just moved here from another buffer is
+  /// counted again.
+  uint32_t users(uint64_t& counted, uint64_t now) {
     const auto period = static_cast<uint32_t>(now >> kPeriodShift) + 1;
+    const uint64_t here = uint64_t{id_} << 32 | period;
     if (period != period_) {
       before_ = period == period_ + 1 ? now_ : 0;
       now_ = 0;
       period_ = period;
     }
-    if (counted != period) {
-      counted = period;
+    if (counted != here) {
+      counted = here;
       ++now_;
     }
-    return std::max(now_, before_);
+    return std::max({now_, before_, 1u});
   }
 
   static constexpr unsigned kPeriodShift = 26;  ///< of the time in ns: 67 ms
 
  private:
+  static inline std::atomic<uint32_t> ids_{0};
+  uint32_t id_ = ++ids_;  ///< no other buffer of this process has it
   uint32_t period_ = 0, now_ = 0, before_ = 0;
 };
 

@@ -13,7 +13,7 @@ constexpr uint64_t kPeriod = uint64_t{1} << Shares::kPeriodShift;
 
 TEST(Shares, each_flow_counts_once) {
   Shares s;
-  std::array<uint32_t, 3> flows{};
+  std::array<uint64_t, 3> flows{};
   EXPECT_EQ(1u, s.users(flows[0], 100 * kPeriod));
   EXPECT_EQ(1u, s.users(flows[0], 100 * kPeriod + 1));
   EXPECT_EQ(2u, s.users(flows[1], 100 * kPeriod + 2));
@@ -24,17 +24,28 @@ TEST(Shares, each_flow_counts_once) {
 /// At the beginning of a period those count that were there in the one before.
 TEST(Shares, count_lasts_into_the_next_period) {
   Shares s;
-  std::array<uint32_t, 3> flows{};
-  for (uint32_t& f : flows) s.users(f, 100 * kPeriod);
+  std::array<uint64_t, 3> flows{};
+  for (uint64_t& f : flows) s.users(f, 100 * kPeriod);
   EXPECT_EQ(3u, s.users(flows[0], 101 * kPeriod));
   EXPECT_EQ(1u, s.users(flows[0], 102 * kPeriod)) << "the others have been silent since";
 }
 
 TEST(Shares, idle_time_is_forgotten) {
   Shares s;
-  std::array<uint32_t, 2> flows{};
-  for (uint32_t& f : flows) s.users(f, 100 * kPeriod);
+  std::array<uint64_t, 2> flows{};
+  for (uint64_t& f : flows) s.users(f, 100 * kPeriod);
   EXPECT_EQ(1u, s.users(flows[0], 200 * kPeriod));
+}
+
+/// A connection begins by a socket and goes on in memory within the same period.
+TEST(Shares, flow_that_moves_counts_where_it_goes) {
+  Shares socket, ring;
+  uint64_t flow = 0, other = 0;
+  EXPECT_EQ(1u, socket.users(flow, 100 * kPeriod));
+  EXPECT_EQ(1u, ring.users(flow, 100 * kPeriod + 1));
+  EXPECT_EQ(1u, ring.users(flow, 100 * kPeriod + 2));
+  EXPECT_EQ(2u, ring.users(other, 100 * kPeriod + 3));
+  EXPECT_EQ(2u, ring.users(flow, 101 * kPeriod));
 }
 
 TEST(Shares, truesize_is_what_the_kernel_counts) {

@@ -49,7 +49,7 @@ class FaultyPorts : public SocketPorts {
       faulty.rx_free({none, faulty.rx(none)});
     }
     std::vector<int> got;
-    for (Got& g : receive(*b, count)) got.push_back(static_cast<int>(g.bytes[0]));
+    for (Got& g : receive(*b, count, kShortly)) got.push_back(static_cast<int>(g.bytes[0]));
     return got;
   }
 };
@@ -94,7 +94,7 @@ TEST_P(FaultyPorts, over_the_limit_a_reset_comes_back) {
   EXPECT_EQ(std::byte{0x10}, buf[0].data[9]);
   EXPECT_TRUE(path.flow == buf[0].flow);
   faulty.rx_free(buf);
-  EXPECT_EQ(1u, receive(*b, 2).size());
+  EXPECT_EQ(1u, receive(*b, 2, kShortly).size());
 }
 
 INSTANTIATE_TEST_SUITE_P(, FaultyPorts, ::testing::Bool(), family);

@@ -113,7 +113,7 @@ TEST_P(TwoLinks, a_flow_of_one_link_gets_nothing_by_the_other) {
   for (int i = 0; i < 2; i++) {
     links.b->remove_flow(links.back[1 - i]);
     ASSERT_EQ(1u, send(*links.a, links.there[1 - i], {50}));
-    for (const Got& got : receive(*links.b, 1)) EXPECT_FALSE(got.flow == links.back[i].flow) << kLinks[i];
+    for (const Got& got : receive(*links.b, 1, kShortly)) EXPECT_FALSE(got.flow == links.back[i].flow) << kLinks[i];
     ASSERT_EQ(0, links.b->add_flow(links.back[1 - i], -1));
   }
 }

@@ -94,12 +94,16 @@ struct Got {
   FlowKey flow;
   bool ce;
 };
-/// What arrives until @p count datagrams have, or nothing more does.
-inline std::vector<Got> receive(NetPort& at, size_t count) {
+/// For receive(), where fewer datagrams than asked for are expected: loopback has delivered before the sender returns.
+constexpr int kShortly = 100;
+
+/// What arrives until @p count datagrams have, or nothing has for @p patience ms.
+inline std::vector<Got> receive(NetPort& at, size_t count, int patience = 2000) {
   std::vector<Got> all;
-  for (int tries = 0; all.size() < count && tries < 200; tries++) {
+  for (int quiet = 0; all.size() < count && quiet < patience;) {
     RxBuf bufs[8];
     size_t n = at.rx(bufs);
+    quiet = n == 0 ? quiet + 10 : 0;
     for (size_t i = 0; i < n; i++)
       all.push_back({{bufs[i].data, bufs[i].data + bufs[i].len}, bufs[i].flow, bufs[i].ce});
     at.rx_free({bufs, n});

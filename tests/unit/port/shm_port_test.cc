@@ -502,13 +502,13 @@ TEST_F(HostileShmPeer, contents_of_the_memory) {
     r->word = ShmRecord::kComplete | 20;
     r += ShmRecord::size(20) / sizeof *r;
   }
-  std::vector<Got> got = receive(*b.port, 4);
+  std::vector<Got> got = receive(*b.port, 4, kShortly);
   ASSERT_EQ(1u, got.size());
   EXPECT_TRUE(got[0].flow == b.path.flow);
   EXPECT_EQ(2u, b.port->drops().malformed);
   // One that is too long: the flow goes on by its socket.
   r->word = ShmRecord::kComplete | 0x7fffff;
-  EXPECT_EQ(0u, receive(*b.port, 1).size());
+  EXPECT_EQ(0u, receive(*b.port, 1, kShortly).size());
   b.port->arm();
   EXPECT_EQ(0u, b.port->flows_in_memory());
   EXPECT_EQ(0u, b.port->channels());

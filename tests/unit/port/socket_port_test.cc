@@ -73,7 +73,7 @@ TEST_P(SocketPorts, datagrams_that_a_socket_has_no_room_for_are_counted) {
   ASSERT_EQ(0, small->add_flow(here, fd));
   ASSERT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least));
   ASSERT_EQ(50u, send(*a, there, std::vector<uint32_t>(50, 1000)));
-  const size_t came = receive(*small, 50).size();
+  const size_t came = receive(*small, 50, kShortly).size();
   ASSERT_LT(came, 50u);
   ASSERT_EQ(1u, send(*a, there, {1000}));
   ASSERT_EQ(1u, receive(*small, 1).size());
@@ -159,7 +159,7 @@ TEST_P(SocketPorts, port_is_let_go_by_its_last_user) {
   EXPECT_EQ(1u, receive(*b, 1).size());
   b->remove_flow(back);
   ASSERT_EQ(1u, send(*a, path, {30}));  // nobody has the port: as if lost
-  EXPECT_EQ(0u, receive(*b, 1).size());
+  EXPECT_EQ(0u, receive(*b, 1, kShortly).size());
 }
 
 TEST_P(SocketPorts, several_local_ports) {
@@ -190,7 +190,7 @@ TEST_P(SocketPorts, one_port_of_both_families) {
   a->remove_flow(there);
   ASSERT_EQ(1u, send(*a, there, {40}));  // as if lost
   ASSERT_EQ(1u, send(*a, path, {30}));
-  EXPECT_EQ(1u, receive(*b, 2).size());
+  EXPECT_EQ(1u, receive(*b, 2, kShortly).size());
 }
 
 /// Two sockets of the receiver are always full: each burst is one socket's.

@@ -94,6 +94,7 @@ enum usiw_kcounter {
  * @conns:	its connections
  * @nr_users:	connections and listeners that still point here
  * @users_gone:	woken when @nr_users is 0
+ * @registrar:	the task that registers it now, if any
  * @dying:	no new connection: it is going, or not there yet for all its users
  * @port_work:	raises the port events
  * @port_up:	what it said last
@@ -144,6 +145,7 @@ struct usiw_device {
 	struct list_head conns;
 	atomic_t nr_users;
 	wait_queue_head_t users_gone;
+	struct task_struct *registrar;
 	bool dying;
 
 	struct delayed_work port_work;
@@ -443,6 +445,7 @@ void usiw_device_exit(void);
 bool usiw_link_is_up(const struct net_device *netdev);
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link);
 bool usiw_device_is_going(struct usiw_device *dev);
+bool usiw_device_is_coming(struct usiw_device *dev);
 void usiw_device_hold(struct usiw_device *dev);
 void usiw_device_release(struct usiw_device *dev);
 void usiw_device_wait_users(struct usiw_device *dev);

@@ -211,17 +211,6 @@ void usiw_conn_welcome_device(struct usiw_device *dev)
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* Is the device there for all its users? */
-bool usiw_conn_may_begin(struct usiw_device *dev)
-{
-	bool may;
-
-	spin_lock_bh(&dev->conn_lock);
-	may = !dev->dying;
-	spin_unlock_bh(&dev->conn_lock);
-	return may;
-}
-
 /*
  * The device is going: all connections end, and those who wait for an answer get one. Once
  * QPs, contexts and cm_ids are gone as well, what holds a connection is the table and work in

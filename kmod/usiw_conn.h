@@ -381,7 +381,6 @@ struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple 
 void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay);
 void usiw_conn_kick(struct usiw_conn *conn, int flag);
 void usiw_conn_welcome_device(struct usiw_device *dev);
-bool usiw_conn_may_begin(struct usiw_device *dev);
 void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),

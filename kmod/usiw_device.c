@@ -59,11 +59,22 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 
 /*
  * Does ib_core take the device from its clients now, for good or to give it to another netns? It tells
- * no driver of that, but it holds this lock from before it asks the first client until all have left.
+ * no driver of that, but it holds this lock from before it asks the first client until all have left,
+ * and have got it back.
  */
 bool usiw_device_is_going(struct usiw_device *dev)
 {
 	return mutex_is_locked(&dev->ibdev.unregistration_lock);
+}
+
+/*
+ * Does ib_core give the device to its clients now, the caller being asked by one of them? It does so in
+ * the thread that registers the device, or, when the device moves to another netns, with that lock held.
+ * Which of its clients comes first depends on who was loaded last.
+ */
+bool usiw_device_is_coming(struct usiw_device *dev)
+{
+	return READ_ONCE(dev->registrar) == current || usiw_device_is_going(dev);
 }
 
 /* For what may still look at the device when ib_core is done with it. */

@@ -329,8 +329,11 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 	ibdev->driver_def = usiw_uapi_defs;
 
 	ret = ib_device_set_netdev(ibdev, netdev, 1);
-	if (!ret)
-		ret = ib_register_device(ibdev, ibdev_name, NULL);
+	if (ret)
+		return ret;
+	WRITE_ONCE(dev->registrar, current);
+	ret = ib_register_device(ibdev, ibdev_name, NULL);
+	WRITE_ONCE(dev->registrar, NULL);
 	if (ret)
 		return ret;
 	pr_info("%s on %s, MAC %pM, MTU %u\n", dev_name(&ibdev->dev), netdev->name, dev->gid,

@@ -60,13 +60,13 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * While a device is being added rdma_cm repeats on it all its listeners on all addresses, and takes
- * an error of one of them for the device's: no program could use that then. A port may be
- * somebody else's there, who can be anybody; so that listener hears nothing by this device.
+ * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses.
+ * It takes an error of one of them for the device's, and no program could use the device then. The
+ * port may belong to anybody there; so that listener hears nothing by this device.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port)
 {
-	if (!listener->any || usiw_conn_may_begin(listener->dev))
+	if (!listener->any || !usiw_device_is_coming(listener->dev))
 		return false;
 	dev_warn_ratelimited(&listener->dev->ibdev.dev,
 			     "port %u is in use: who listens there on all addresses hears nothing by this device\n",

@@ -221,7 +221,7 @@ TEST_F(Conn, awaited__device_is_taken_from_rdma_cm_first) {
   EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
   EXPECT_EQ(client_conn(), nullptr);
   client->device->unregistration_lock.dep.held = 0;
-  EXPECT_TRUE(usiw_conn_may_begin(to_usiw_dev(client->device))) << "it may have been given back";
+  EXPECT_FALSE(to_usiw_dev(client->device)->dying) << "it may have been given back";
 }
 
 TEST_F(Conn, install__waits_for_the_neighbour) {

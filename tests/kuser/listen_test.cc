@@ -243,15 +243,26 @@ TEST_F(Listen, create__port_is_taken) {
   EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
 }
 
-// rdma_cm repeats its listeners on a new device, ahead of its other users, and one that fails costs it the device.
+// rdma_cm repeats its listeners on a new device, and one that fails costs it the device. Here rdma_cm was loaded after
+// the module, whose own client has the device already.
 TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
-  usiw_device* dev = to_usiw_dev(server->device);
+  static CmId* there;
   CmId any, one;
   mock_foreign_port = 7001;
-  dev->dying = true;
+  there = &any;
+  mock_on_registered = [] {
+    EXPECT_EQ(there->listen(mock_device("lo"), ipv4("0.0.0.0"), 7001), 0);
+  };
+  ASSERT_EQ(mock_link_ops->newlink("usiw2", mock_netdev("lo")), 0);
+  any.destroy();
+  EXPECT_EQ(any.listen(mock_device("lo"), ipv4("0.0.0.0"), 7001), -EADDRINUSE);
+  mock_unregister(mock_device("lo"));
+
+  mutex& moving = server->device->unregistration_lock;
+  moving.dep.held = 1;  // by another thread, in `rdma dev set netns`
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), 0);
   EXPECT_EQ(one.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
-  dev->dying = false;
+  moving.dep.held = 0;
   const in6_addr local = ipv4("192.0.2.2");
   EXPECT_FALSE(mock_port_is_open(&local, cpu_to_be16(7001)));
   any.destroy();
@@ -260,12 +271,12 @@ TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
 
 // It had one family's socket already, and must not remember that.
 TEST_F(Listen, create__second_family_is_taken_where_a_device_is_added) {
-  usiw_device* dev = to_usiw_dev(client->device);
+  mutex& moving = client->device->unregistration_lock;
   CmId first, both;
   ASSERT_EQ(first.listen(client->device, ipv4("0.0.0.0"), 7100), 0);
-  dev->dying = true;
+  moving.dep.held = 1;
   EXPECT_EQ(both.listen(client->device, in6addr_any, 7100), 0);
-  dev->dying = false;
+  moving.dep.held = 0;
   EXPECT_EQ(static_cast<usiw_listener*>(both.id.provider_data)->us, nullptr);
   first.destroy();
   both.destroy();

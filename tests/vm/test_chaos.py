@@ -264,14 +264,19 @@ def test_link_delete_while_waiting():
     rping(count=5)
 
 
+def load_rdma_cm_last():
+    """ib_core asks its clients in the order in which they were loaded: rdma_cm comes behind the module then."""
+    modules = ["rdma_ucm", "rdma_cm"]
+    run("modprobe", "-r", *modules, where=A.host)
+    run("modprobe", modules[0], where=A.host)
+
+
 @pytest.mark.core
 @pytest.mark.skipif(bool(PEER), reason="others use rdma_cm, too")
 def test_link_delete_with_rdma_cm_loaded_last():
     """The device is taken from rdma_cm before the module and uverbs hear of it, while a connect has no answer: the
     peer's host says PENDING, for a minute if need be. The program does not end by itself when it is told."""
-    modules = ["rdma_ucm", "rdma_cm"]
-    run("modprobe", "-r", *modules, where=A.host)
-    run("modprobe", modules[0], where=A.host)
+    load_rdma_cm_last()
     port = next_port()
     server = Proc(["rping", "-s", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     server.signal(signal.SIGSTOP)
@@ -363,9 +368,16 @@ DEAF_LISTENER = r"port \d+ is in use: who listens there on all addresses hears n
 
 
 @pytest.mark.one_kernel("one listener for both devices")
-def test_port_of_a_listener_is_taken_where_a_device_is_added(expected):
+@pytest.mark.parametrize("last", ["rdma_cm", "usiw"])
+@pytest.mark.skipif(bool(PEER), reason="others use rdma_cm, too")
+def test_port_of_a_listener_is_taken_where_a_device_is_added(expected, last):
     """rdma_cm repeats its listeners on a new device. One whose port is somebody else's by then costs nobody the
-    device."""
+    device, whichever of both was loaded last."""
+    if last == "rdma_cm":
+        load_rdma_cm_last()
+    else:
+        run("rmmod", "usiw")
+        reload_module()
     expected.messages += [DEAF_LISTENER, r"cma_listen_on_dev, error -98"]
     port = next_port()
     server = Proc(["rping", "-s", "-a", "0.0.0.0", "-p", port]).wait_listening(port)

@@ -283,7 +283,11 @@ int ib_register_device(struct ib_device* dev, const char* name, void*) {
   dev->next = devices;
   devices = dev;
   mock_give_to_client(dev);
-  if (mock_on_registered) mock_on_registered();
+  if (mock_on_registered) {
+    mock::held_around = mock::held.size();
+    mock_on_registered();
+    mock::held_around = 0;
+  }
   return 0;
 }
 

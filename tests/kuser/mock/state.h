@@ -25,6 +25,7 @@ struct Context {
 };
 extern Context context;
 extern std::vector<mock_lock*> held;
+extern size_t held_around;  // the first of them, by whoever is in the midst of registering a device
 
 void reset_sync();
 void reset_memory();

@@ -17,6 +17,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "protocol")
 pytestmark = pytest.mark.skipif(bool(PEER), reason="usiw's protocol")
 
 
+@pytest.fixture(autouse=True)
+def raw_packets(monkeypatch):
+    """By raw packets alone: while its messages are long a connection goes by its socket, whose checksums tcpdump sees
+    before they are there, so that none of them could be judged."""
+    monkeypatch.setenv("USIW_PORT", "packet")
+
+
 class Capture:
     """tcpdump on B's netdev."""
 

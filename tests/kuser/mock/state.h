@@ -33,6 +33,9 @@ void reset_work();
 void reset_net();
 void reset_rdma();
 
+/// The last spin lock has been released.
+void section_ends();
+
 /// A work that is queued anywhere in [begin, end).
 bool work_within(const char* begin, const char* end);
 

@@ -137,7 +137,7 @@ void mock_release(struct mock_lock* lock, enum mock_lock_kind kind, const char* 
   if (!lock->held) mock_violation("%s: unlock of what is not held", site);
   lock->held--;
   std::erase(mock::held, lock);
-  if (kind <= MOCK_SPIN_IRQ) context.spin--;
+  if (kind <= MOCK_SPIN_IRQ && !--context.spin) mock::section_ends();
   if (kind == MOCK_SPIN_BH) context.bh_off--;
   if (kind == MOCK_SPIN_IRQ) context.irq_off--;
 }

@@ -89,7 +89,8 @@ struct pid *get_task_pid(struct task_struct *task, enum pid_type type);
 void put_pid(struct pid *pid);
 struct task_struct *pid_task(struct pid *pid, enum pid_type type);
 #define fatal_signal_pending(task) ((task)->killed)
-#define cond_resched() mock_might_sleep("cond_resched")
+void mock_resched(void);
+#define cond_resched() mock_resched()
 
 /* ---- Modules ---- */
 struct module;

@@ -83,6 +83,7 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 {
 	struct iw_cm_event event;
 
+	lockdep_assert_held(&conn->lock);
 	if (!usiw_cm_notify(&conn->ledger, USIW_CM_A_EV_REPLY, status))
 		return 0;
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);

@@ -73,6 +73,7 @@ void usiw_conn_arm(struct usiw_conn *conn)
 	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
 	bool waits = conn->cm.state == USIW_CM_ACCEPT_SENT;
 
+	lockdep_assert_held(&conn->lock);
 	if (waits != conn->waits_confirm) {
 		WRITE_ONCE(conn->waits_confirm, waits);
 		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
@@ -114,6 +115,7 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {
+	lockdep_assert_held(&conn->lock);
 	if (usiw_device_is_going(conn->dev))
 		usiw_conn_flush(conn, now);
 	else if (usiw_qp_owner_is_dying(conn->qp))

@@ -52,6 +52,7 @@ static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet 
 {
 	const struct usiw_path path = { .mtu = mtu, .not_packet = reason };
 
+	lockdep_assert_held(&conn->lock);
 	usiw_evfile_path(conn, &path);
 }
 
@@ -59,6 +60,7 @@ static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet 
 
 static u32 usiw_conn_end_forbidden(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
 	pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
 			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
@@ -72,9 +74,10 @@ static bool usiw_conn_sends_packets(const struct usiw_conn *conn)
 	return conn->port ? conn->port == 1 + USIW_PORT_PACKET : conn->ready;
 }
 
-/* The engine is ready, or has told its port. conn->lock held. */
+/* The engine is ready, or has told its port. */
 void usiw_conn_port_known(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	usiw_data_by_packets(conn, usiw_conn_sends_packets(conn));
 }
 
@@ -84,6 +87,7 @@ void usiw_conn_port_known(struct usiw_conn *conn)
  */
 static u32 usiw_conn_expect_move(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	if (!conn->forbidden || !usiw_conn_sends_packets(conn))
 		conn->move_us = 0;
 	else if (!usiw_data_is_open(conn))
@@ -95,6 +99,7 @@ static u32 usiw_conn_expect_move(struct usiw_conn *conn)
 
 static void usiw_conn_permit(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	conn->forbidden = false;
 	conn->move_us = 0;
 }

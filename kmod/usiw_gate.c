@@ -140,6 +140,7 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 	enum usiw_addr_owner owner, best = USIW_ADDR_OTHERS;
 	struct usiw_listener *found = NULL, *listener;
 
+	lockdep_assert_held(usiw_gate_lock(us));
 	list_for_each_entry(listener, &us->listeners, node) {
 		if (!(listener->families & family) || !usiw_listens_at(listener, tuple) ||
 		    !usiw_addr_comes_by(listener->dev, rx->ifindex))

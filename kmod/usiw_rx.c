@@ -81,7 +81,7 @@ struct usiw_rx_flow {
 	bool known;
 };
 
-/* Under RCU. */
+/* The connection is good until the caller leaves RCU: usiw_conn_lookup_rcu() checks for it. */
 static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 			    struct usiw_rx_flow *flow)
 {

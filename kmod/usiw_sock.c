@@ -55,6 +55,7 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	hash_for_each_possible(usiw_socks, us, node, usiw_sock_hash(net, port))
 		if (net_eq(us->net, net) && us->port == port)
 			return us;
@@ -136,6 +137,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 		.encap_err_rcv = usiw_sock_err_rcv,
 	};
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	usiw_setup_udp_tunnel_sock(us->net, sock, &cfg);
 	down_write(&us->sem);
 	us->sock[ipv4] = sock;
@@ -148,6 +150,7 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 {
 	struct socket *sock;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	down_write(&us->sem);
 	sock = us->sock[ipv4];
 	us->sock[ipv4] = NULL;
@@ -182,6 +185,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	us = kzalloc(sizeof(*us), GFP_KERNEL_ACCOUNT);
 	if (!us)
 		return NULL;

@@ -264,6 +264,13 @@ int Process::answer() {
   return found.size();
 }
 
+ib_qp* get_qp(ib_device* device, int qpn) {
+  mock::context.irq_off++;
+  ib_qp* qp = device->ops->iw_get_qp(device, qpn);
+  mock::context.irq_off--;
+  return qp;
+}
+
 // ---- CmId ----
 
 CmId::CmId() {
@@ -336,9 +343,9 @@ int CmId::on_event(iw_cm_event* event) {
 bool CmId::take_qp(Process& process) {
   process.enter();
   id.device = process.device;
-  // As iw_cm does it: with interrupts off.
+  // iw_cm turns interrupts off for both.
   mock::context.irq_off++;
-  proxy_ = process.ibqp ? process.device->ops->iw_get_qp(process.device, process.ibqp->qp_num) : nullptr;
+  proxy_ = process.ibqp ? get_qp(process.device, process.ibqp->qp_num) : nullptr;
   if (proxy_) process.device->ops->iw_add_ref(proxy_);
   mock::context.irq_off--;
   return proxy_;

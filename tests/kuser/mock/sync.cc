@@ -157,8 +157,10 @@ void rcu_read_unlock(void) {
 // Softirqs and spin locks count: the kernel's RCU takes them for readers too.
 unsigned long mock_lookups, mock_compared;
 
+bool mock_rcu_is_held(void) { return context.rcu || context.softirq || context.spin || context.irq_off; }
+
 void mock_check_rcu(const char* what) {
-  if (!context.rcu && !context.softirq && !context.spin) mock_violation("%s outside of RCU", what);
+  if (!mock_rcu_is_held()) mock_violation("%s outside of RCU", what);
 }
 
 void call_rcu(struct rcu_head* head, void (*func)(struct rcu_head*)) {

@@ -88,6 +88,10 @@ struct rcu_head {
 
 void rcu_read_lock(void);
 void rcu_read_unlock(void);
+bool mock_rcu_is_held(void);
+#define rcu_read_lock_held()	mock_rcu_is_held()
+#define rcu_read_lock_any_held() mock_rcu_is_held()
+#define RCU_LOCKDEP_WARN(cond, text) ((cond) ? mock_violation("not under RCU: %s", text) : (void)0)
 void call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
 void mock_kfree_rcu(struct rcu_head *head, void *p);
 #define kfree_rcu(p, member)	mock_kfree_rcu(&(p)->member, p)

@@ -48,6 +48,7 @@ static void usiw_listener_release(struct kref *kref)
 	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
 
 	listener->cm_id->rem_ref(listener->cm_id);
+	usiw_user_put(listener->user);
 	usiw_device_release(listener->dev);
 	kfree(listener);
 }

@@ -60,13 +60,21 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses.
- * It takes an error of one of them for the device's, and no program could use the device then. The
- * port may belong to anybody there; so that listener hears nothing by this device.
+ * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses, in
+ * the process that adds it: the current process has not asked to listen.
+ */
+static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
+{
+	return listener->any && usiw_device_is_coming(listener->dev);
+}
+
+/*
+ * rdma_cm takes an error of a listener that it repeats for the device's, and no program could use the
+ * device then. The port may belong to anybody there; so that listener hears nothing by this device.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port)
 {
-	if (!listener->any || !usiw_device_is_coming(listener->dev))
+	if (!usiw_listener_is_repeated(listener))
 		return false;
 	dev_warn_ratelimited(&listener->dev->ibdev.dev,
 			     "port %u is in use: who listens there on all addresses hears nothing by this device\n",
@@ -94,10 +102,8 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	ret = usiw_addr_from_sockaddr(&listener->addr, &port, &cm_id->local_addr);
 	if (!ret && !port)
 		ret = -EINVAL;
-	if (ret) {
-		kfree(listener);
-		return ret;
-	}
+	if (ret)
+		goto err_free;
 	kref_init(&listener->kref);
 	listener->port = port;
 	INIT_LIST_HEAD(&listener->node);
@@ -105,6 +111,12 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	listener->scope = usiw_addr_scope(&cm_id->local_addr);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
 	listener->sender = usiw_iw_sender(cm_id);
+	listener->user = usiw_user_get(read_pnet(&listener->dev->net), listener->sender.uid,
+				       usiw_listener_is_repeated(listener));
+	if (!listener->user) {
+		ret = -ENOMEM;
+		goto err_free;
+	}
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);
@@ -119,6 +131,10 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	}
 	cm_id->provider_data = listener;
 	return 0;
+
+err_free:
+	kfree(listener);
+	return ret;
 }
 
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)

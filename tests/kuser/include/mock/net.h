@@ -85,6 +85,16 @@ typedef struct {
 
 kuid_t current_fsuid(void);
 
+static inline u32 __kuid_val(kuid_t uid)
+{
+	return uid.val;
+}
+
+static inline bool uid_eq(kuid_t a, kuid_t b)
+{
+	return a.val == b.val;
+}
+
 struct pernet_operations {
 	int (*init)(struct net *net);
 	void (*exit)(struct net *net);

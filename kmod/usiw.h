@@ -70,8 +70,8 @@ enum usiw_kcounter {
  * @netdev:	held until dealloc_driver
  * @netdev_tracker: of that reference
  * @net:	the netdev's netns when the device was made. It does not die before the
- *		device, nor before its sockets (see usiw_net_exit)
- * @lo:		its loopback netdev, held until dealloc_driver
+ *		device, nor before its sockets, because of @lo
+ * @lo:		its loopback netdev, held until dealloc_driver; see usiw_device_enter_net()
  * @lo_tracker:	of that reference
  * @gid_lock:	guards @gid
  * @gid:	GID 0: the MAC, or a random one where there is none

@@ -178,13 +178,6 @@ bool mock_let_others_run(const char *what);
 #define wake_up_all(wq)		((void)(wq)->woken++)
 #define wait_event(wq, cond) \
 	do { (void)&(wq); } while (!(cond) && mock_let_others_run(#cond))
-#define wait_event_timeout(wq, cond, timeout) ({					\
-	int rounds_ = 0;								\
-	(void)&(wq), (void)(timeout);							\
-	while (!(cond) && rounds_++ < 3)						\
-		mock_let_others_run(#cond);						\
-	(cond) ? 1 : 0;									\
-})
 #define wait_event_interruptible(wq, cond) \
 	((void)&(wq), mock_might_sleep("wait_event_interruptible"), (cond) ? 0 : -ERESTARTSYS)
 

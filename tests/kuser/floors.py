@@ -39,7 +39,7 @@ def main(paths):
     """The exit status."""
     floor = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}
     room = {name: room for rooms in FLOORS for room in rooms for name in room.split(" + ")}
-    table = uses(path for path in paths if "/kmod/" in path)
+    table = uses(path for path in paths if pathlib.Path(path).parent.name == "kmod")
     wrong = [f"{name}: on no floor of {__file__}" for name in table if name not in floor]
     wrong += [f"on a floor, but not in kmod/: {name}" for name in floor if name not in table]
     for user, owners in table.items():

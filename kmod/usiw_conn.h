@@ -128,6 +128,12 @@ void usiw_user_put(struct usiw_user *user);
 bool usiw_user_adopt_orphan(struct usiw_user *user);
 void usiw_user_drop_orphan(struct usiw_user *user);
 
+/* usiw_charge.c */
+struct mem_cgroup;
+struct mem_cgroup *usiw_charge_get(void);
+void usiw_charge_put(struct mem_cgroup *memcg);
+void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags);
+
 struct usiw_sock;
 
 /**
@@ -152,6 +158,7 @@ struct usiw_sock_ops {
  * @ops:	who receives
  * @net:	it is found by this
  * @port:	and this
+ * @memcg:	pays for @rxq: of the process that was the first to use the port, with a reference
  * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
  *		table's mutex when it rises from 0
  * @sem:	guards the next three: senders read, opening and closing write
@@ -176,6 +183,7 @@ struct usiw_sock {
 	const struct usiw_sock_ops *ops;
 	struct net *net;
 	__be16 port;
+	struct mem_cgroup *memcg;
 	refcount_t users[2];
 
 	struct rw_semaphore sem;
@@ -229,6 +237,7 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @node:	in @us->listeners
  * @sender:	for whom its requests are looked at, and answered
  * @user:	whose it is, with a reference
+ * @memcg:	pays for its requests, with a reference; NULL: nobody does
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	where it listens
  * @scope:	the interface that it is of, if it is link-local
@@ -245,6 +254,7 @@ struct usiw_listener {
 	struct list_head node;
 	struct usiw_sender sender;
 	struct usiw_user *user;
+	struct mem_cgroup *memcg;
 	unsigned int families;
 	struct in6_addr addr;
 	u32 scope;
@@ -380,7 +390,7 @@ static inline u64 usiw_now_us(void)
 }
 
 /* usiw_conn.c */
-int usiw_conn_register(struct usiw_conn *conn);
+int usiw_conn_register(struct usiw_conn *conn, gfp_t flags);
 void usiw_conn_unregister(struct usiw_conn *conn);
 int usiw_conn_insert(struct usiw_conn *conn);
 void usiw_conn_remove(struct usiw_conn *conn);
@@ -398,7 +408,8 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   const void *arg);
 
 /* usiw_conn_run.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple);
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
+				  gfp_t flags);
 void usiw_conn_arm(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
@@ -467,7 +478,7 @@ void usiw_gate_leave(struct usiw_listener *listener);
 bool usiw_gate_has_left(const struct usiw_listener *listener);
 void usiw_gate_return_place(struct usiw_listener *listener);
 u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
-		      struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
 		      void *answer);
 void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			const struct usiw_cm_packet *reset);

@@ -181,6 +181,7 @@ void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 	up_write(&us->sem);
 }
 
+/* In the context of its first user. */
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
@@ -191,6 +192,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 		return NULL;
 	us->net = net;
 	us->port = port;
+	us->memcg = usiw_charge_get();
 	us->ops = usiw_sock_ops;
 	us->gate.net = &usiw_net(net)->gate;
 	init_rwsem(&us->sem);
@@ -267,6 +269,15 @@ bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4)
 	return refcount_inc_not_zero(&us->users[ipv4]);
 }
 
+/* Nobody receives by it any more. */
+static void usiw_sock_free_rcu(struct rcu_head *rcu)
+{
+	struct usiw_sock *us = container_of(rcu, struct usiw_sock, rcu);
+
+	usiw_charge_put(us->memcg);
+	kfree(us);
+}
+
 /* May sleep. Not for the port's own worker, which it waits for. */
 void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
@@ -283,7 +294,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 	if (!last)
 		return;
 	us->ops->purge(us);
-	kfree_rcu(us, rcu);
+	call_rcu(&us->rcu, usiw_sock_free_rcu);
 }
 
 /* ---- Sending ----------------------------------------------------------- */

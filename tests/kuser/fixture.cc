@@ -475,6 +475,7 @@ std::string Kuser::unload() {
   if (mock_sockets) left += "sockets are left\n";
   if (mock_routes || mock_neighbours) left += "routes or neighbours are left\n";
   if (mock_open_fds()) left += "files are left\n";
+  if (mock_memcg_refs()) left += "references of a cgroup are left\n";
   for (const char* name : {"lo", "eth0", "eth1", "eth0.3", "eth0.4"})
     if (mock_netdev(name)->refs) left += std::string("references of ") + name + " are left\n";
   return left;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
-FLOORS = [["device", "addr", "mr", "unread", "user"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
+FLOORS = [["device", "addr", "mr", "unread", "user", "charge"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
           ["follow", "process", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "cq", "srq"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 

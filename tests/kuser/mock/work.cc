@@ -44,6 +44,8 @@ bool work_within(const char* begin, const char* end) {
 
 void section_ends() { section = 0; }
 
+bool in_worker() { return !running.empty(); }
+
 void reset_work() {
   section = 0;
   mock_on_resched = nullptr;

@@ -65,6 +65,9 @@ void mock_grace_period(void);
 /* Requests for memory without __GFP_ACCOUNT, those from softirq not counted; and the last one. */
 extern unsigned int mock_unaccounted;
 extern const char *mock_unaccounted_site;
+/* Bytes that the cgroup of an address space pays for; and references of all cgroups. */
+size_t mock_charged(const struct mm_struct *mm);
+int mock_memcg_refs(void);
 void mock_idle_check(const char *where);
 const char *mock_first_allocation(void);
 void *mock_tracked(void *p, size_t size, const char *site);

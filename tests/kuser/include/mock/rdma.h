@@ -30,6 +30,7 @@ struct mm_struct {
 	bool written;		/* it is held for writing */
 	struct vm_area_struct areas[5];	/* by address; what is not used is all zeros */
 	struct mmu_notifier *notifier;
+	struct mem_cgroup *memcg;	/* once anybody has asked for it */
 };
 
 struct mmu_notifier_ops {

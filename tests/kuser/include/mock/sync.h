@@ -122,7 +122,19 @@ int kref_put(struct kref *k, void (*release)(struct kref *k));
 #define GFP_ATOMIC		2u
 #define __GFP_NOWARN		4u
 #define __GFP_ACCOUNT		8u
+#define __GFP_NORETRY		16u
 #define GFP_KERNEL_ACCOUNT	(GFP_KERNEL | __GFP_ACCOUNT)
+
+/* A memory cgroup: each address space has its own. */
+struct mem_cgroup {
+	int refs;
+	size_t charged;		/* bytes */
+};
+
+struct mm_struct;
+struct mem_cgroup *get_mem_cgroup_from_mm(struct mm_struct *mm);
+void mem_cgroup_put(struct mem_cgroup *memcg);
+struct mem_cgroup *set_active_memcg(struct mem_cgroup *memcg);
 
 void *mock_alloc(size_t size, gfp_t flags, bool zero, const char *site);
 #define kmalloc(size, flags)	mock_alloc(size, flags, false, MOCK_SITE)

@@ -37,10 +37,12 @@ struct usiw_qp_proxy;
 
 /*
  * Looks for changed routes, ms, and how many connections follow at a time. Each one looks at
- * its route now and then without a reason, too. See usiw_follow.c.
+ * its route now and then without a reason, too. A batch is how many are kicked with the lock
+ * held and bottom halves off. See usiw_follow.c.
  */
 #define USIW_FOLLOW_MS		200
 #define USIW_FOLLOW_BURST	2048
+#define USIW_FOLLOW_BATCH	64
 #define USIW_FOLLOW_USE_MS	5000
 #define USIW_FOLLOW_USE_BURST	256
 
@@ -68,8 +70,8 @@ enum usiw_kcounter {
  * @netdev:	held until dealloc_driver
  * @netdev_tracker: of that reference
  * @net:	the netdev's netns when the device was made. It does not die before the
- *		device, nor before its sockets (see usiw_net_exit)
- * @lo:		its loopback netdev, held until dealloc_driver
+ *		device, nor before its sockets, because of @lo
+ * @lo:		its loopback netdev, held until dealloc_driver; see usiw_device_enter_net()
  * @lo_tracker:	of that reference
  * @gid_lock:	guards @gid
  * @gid:	GID 0: the MAC, or a random one where there is none
@@ -105,7 +107,8 @@ enum usiw_kcounter {
  * @follow_flags: USIW_FOLLOW_ALL: all of them shall, for a reason of its own
  * @genid_ipv4:	generation of the netns' routes when @follow_work looked last
  * @genid_ipv6:	the same of IPv6
- * @pass:	number of the present round over @conns; guarded by @conn_lock, as the next two
+ * @pass:	number of the present round over @conns; guarded by @conn_lock, as the next two.
+ *		Written by @follow_work only, as the next one
  * @pass_left:	connections that it takes at a time
  * @use_next:	jiffies before which there is no new round without a reason
  */

@@ -32,12 +32,13 @@ static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_
 	return usiw_netdev_is_vlan_on(a, b) || usiw_netdev_is_vlan_on(b, a);
 }
 
-/* The netdev that has the local address of @tuple, or NULL. RCU. */
+/* The netdev that has the local address of @tuple, or NULL. The caller keeps it by RCU. */
 static struct net_device *usiw_addr_netdev(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	const struct in6_addr *addr = &tuple->local;
 	struct net *net = read_pnet(&dev->net);
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "the netdev may go");
 	if (ipv6_addr_v4mapped(addr))
 		return __ip_dev_find(net, addr->s6_addr32[3], false);
 #if IS_ENABLED(CONFIG_IPV6)

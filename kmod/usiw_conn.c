@@ -53,15 +53,15 @@ void usiw_conn_put(struct usiw_conn *conn)
 
 /*
  * Give the connection a number, and its device another user. Return -ENOMEM, -ENODEV (the device
- * is going).
+ * is going). @flags: for memory, GFP_KERNEL and more.
  */
-int usiw_conn_register(struct usiw_conn *conn)
+int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 {
 	struct usiw_device *dev = conn->dev;
 	int ret;
 
 	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
-			      GFP_KERNEL);
+			      flags);
 	if (ret < 0)
 		return ret;
 	spin_lock_bh(&dev->conn_lock);

@@ -26,8 +26,12 @@
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
 
-/* Requests whose listener has gone, and which may still be accepted; over all of a netns. */
+/*
+ * Requests whose listener has gone, and which may still be accepted: of a user in a netns, and of
+ * a listener whose user is not known.
+ */
 #define USIW_MAX_ORPHANS	256
+#define USIW_MAX_ORPHANS_ALONE	16
 
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
@@ -109,15 +113,26 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
  * struct usiw_net - what the users of a netns share
  * @gate_locks:	each guards the gates of some ports, and their listeners
  * @gate:	room that all its listeners share; its counts are atomic
- * @orphans:	requests without a listener
  */
 struct usiw_net {
 	spinlock_t gate_locks[USIW_GATE_LOCKS];
 	struct usiw_cm_gate_net gate;
-	atomic_t orphans;
 };
 
 struct usiw_net *usiw_net(struct net *net);
+
+/* usiw_user.c */
+struct usiw_user;
+struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone);
+void usiw_user_put(struct usiw_user *user);
+bool usiw_user_adopt_orphan(struct usiw_user *user);
+void usiw_user_drop_orphan(struct usiw_user *user);
+
+/* usiw_charge.c */
+struct mem_cgroup;
+struct mem_cgroup *usiw_charge_get(void);
+void usiw_charge_put(struct mem_cgroup *memcg);
+void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags);
 
 struct usiw_sock;
 
@@ -143,6 +158,7 @@ struct usiw_sock_ops {
  * @ops:	who receives
  * @net:	it is found by this
  * @port:	and this
+ * @memcg:	pays for @rxq: of the process that was the first to use the port, with a reference
  * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
  *		table's mutex when it rises from 0
  * @sem:	guards the next three: senders read, opening and closing write
@@ -167,6 +183,7 @@ struct usiw_sock {
 	const struct usiw_sock_ops *ops;
 	struct net *net;
 	__be16 port;
+	struct mem_cgroup *memcg;
 	refcount_t users[2];
 
 	struct rw_semaphore sem;
@@ -219,6 +236,8 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @port:	its number, also when @us has gone
  * @node:	in @us->listeners
  * @sender:	for whom its requests are looked at, and answered
+ * @user:	whose it is, with a reference
+ * @memcg:	pays for its requests, with a reference; NULL: nobody does
  * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	where it listens
  * @scope:	the interface that it is of, if it is link-local
@@ -234,6 +253,8 @@ struct usiw_listener {
 	__be16 port;
 	struct list_head node;
 	struct usiw_sender sender;
+	struct usiw_user *user;
+	struct mem_cgroup *memcg;
 	unsigned int families;
 	struct in6_addr addr;
 	u32 scope;
@@ -283,10 +304,10 @@ enum {
  * @qp:		from connect or accept to RELEASE, with a reference; else NULL
  * @events:	where its records go, with a reference
  * @listener:	whose backlog it has a place in, with a reference
+ * @orphan_of:	a request without a listener: the user among whose orphans it is, else NULL
  * @ledger:	upcalls that iw_cm has had and is owed
  * @sender:	for whom routes are looked up
  * @half_open:	it has that place
- * @orphan:	a request without a listener, counted among them
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
  * @resolving:	INSTALL waits for the next hop's MAC
  * @announced:	the engine has been given the connection
@@ -335,10 +356,10 @@ struct usiw_conn {
 	struct usiw_qp *qp;
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
+	struct usiw_user *orphan_of;
 	struct usiw_cm_ledger ledger;
 	struct usiw_sender sender;
 	bool half_open;
-	bool orphan;
 	bool waits_confirm;
 	bool resolving;
 	bool announced;
@@ -369,7 +390,7 @@ static inline u64 usiw_now_us(void)
 }
 
 /* usiw_conn.c */
-int usiw_conn_register(struct usiw_conn *conn);
+int usiw_conn_register(struct usiw_conn *conn, gfp_t flags);
 void usiw_conn_unregister(struct usiw_conn *conn);
 int usiw_conn_insert(struct usiw_conn *conn);
 void usiw_conn_remove(struct usiw_conn *conn);
@@ -387,7 +408,8 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   const void *arg);
 
 /* usiw_conn_run.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple);
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
+				  gfp_t flags);
 void usiw_conn_arm(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
@@ -456,7 +478,7 @@ void usiw_gate_leave(struct usiw_listener *listener);
 bool usiw_gate_has_left(const struct usiw_listener *listener);
 void usiw_gate_return_place(struct usiw_listener *listener);
 u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
-		      struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
 		      void *answer);
 void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			const struct usiw_cm_packet *reset);

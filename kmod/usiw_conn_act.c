@@ -83,6 +83,7 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 {
 	struct iw_cm_event event;
 
+	lockdep_assert_held(&conn->lock);
 	if (!usiw_cm_notify(&conn->ledger, USIW_CM_A_EV_REPLY, status))
 		return 0;
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
@@ -209,24 +210,25 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
 {
 	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
-	if (conn->orphan)
-		atomic_dec(&usiw_net(conn->net)->orphans);
-	conn->orphan = false;
+	if (conn->orphan_of)
+		usiw_user_drop_orphan(conn->orphan_of);
+	conn->orphan_of = NULL;
 }
 
 /*
  * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
- * say which. Others may still be accepted; so this one goes on, but it holds no place in a
- * backlog, and no more than USIW_MAX_ORPHANS do so.
+ * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
+ * its listener's user does not have too many of these.
  */
 void usiw_conn_orphan(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
 	if (!conn->half_open || conn->cm_id || conn->cm.state != USIW_CM_REQ_RCVD)
 		return;
+	if (usiw_user_adopt_orphan(conn->listener->user))
+		conn->orphan_of = conn->listener->user;
 	usiw_conn_no_longer_half_open(conn);
-	conn->orphan = true;
-	if (atomic_inc_return(&usiw_net(conn->net)->orphans) > USIW_MAX_ORPHANS)
+	if (!conn->orphan_of)
 		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
 }
 
@@ -266,6 +268,7 @@ void usiw_conn_release(struct usiw_conn *conn)
 	conn->move_us = 0;
 	usiw_conn_set_nexthop(conn, -1);
 	usiw_conn_no_longer_half_open(conn);
+	usiw_conn_no_longer_orphan(conn);
 	if (cm_id) {
 		u32 owed = usiw_cm_owed(&conn->ledger, &conn->cm);
 

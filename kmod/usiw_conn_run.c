@@ -33,14 +33,15 @@ static void usiw_conn_free_work(struct work_struct *work)
 
 /*
  * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
- * -ENODEV (the device is going).
+ * -ENODEV (the device is going). @flags: for its memory, GFP_KERNEL_ACCOUNT and more.
  */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple)
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
+				  gfp_t flags)
 {
 	struct usiw_conn *conn;
 	int ret;
 
-	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	conn = kzalloc(sizeof(*conn), flags);
 	if (!conn)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&conn->lock);
@@ -53,7 +54,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	conn->tuple = *tuple;
 	conn->nexthop_bucket = -1;
 	conn->icmp_next = jiffies;
-	ret = usiw_conn_register(conn);
+	ret = usiw_conn_register(conn, flags);
 	if (ret) {
 		kfree(conn);
 		return ERR_PTR(ret);
@@ -73,6 +74,7 @@ void usiw_conn_arm(struct usiw_conn *conn)
 	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
 	bool waits = conn->cm.state == USIW_CM_ACCEPT_SENT;
 
+	lockdep_assert_held(&conn->lock);
 	if (waits != conn->waits_confirm) {
 		WRITE_ONCE(conn->waits_confirm, waits);
 		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
@@ -114,6 +116,7 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {
+	lockdep_assert_held(&conn->lock);
 	if (usiw_device_is_going(conn->dev))
 		usiw_conn_flush(conn, now);
 	else if (usiw_qp_owner_is_dying(conn->qp))

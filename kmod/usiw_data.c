@@ -42,11 +42,15 @@
 static struct proto_ops usiw_data_ops[2];
 static DEFINE_MUTEX(usiw_data_ops_mutex);
 
-/* What the connection wants of its port's socket: see usiw_sock_merge(). conn->lock held. */
+/* Does the caller hold conn->lock, or has the last reference gone? */
+#define usiw_data_is_ours(conn)	(lockdep_is_held(&(conn)->lock) || !kref_read(&(conn)->kref))
+
+/* What the connection wants of its port's socket: see usiw_sock_merge(). */
 static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packets)
 {
 	int mergers = merging - conn->merging, tappers = by_packets - conn->by_packets;
 
+	lockdep_assert(usiw_data_is_ours(conn));
 	if (!mergers && !tappers)
 		return;
 	conn->merging = merging;
@@ -424,6 +428,7 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 	struct file *file;
 	int ret;
 
+	lockdep_assert_held(&conn->lock);
 	ret = usiw_data_create(conn, &sock);
 	if (ret)
 		return ERR_PTR(ret);
@@ -450,7 +455,7 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
  */
 void usiw_data_close(struct usiw_conn *conn)
 {
-	struct sock *sk = rcu_replace_pointer(conn->data_sk, NULL, true);
+	struct sock *sk = rcu_replace_pointer(conn->data_sk, NULL, usiw_data_is_ours(conn));
 
 	usiw_data_count(conn, false, false);
 	if (!sk)
@@ -461,18 +466,15 @@ void usiw_data_close(struct usiw_conn *conn)
 	sock_put(sk);
 }
 
-/*
- * The process sends by raw packets, and so receives by them, or no more. conn->lock held.
- */
+/* The process sends by raw packets, and so receives by them, or no more. */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {
+	lockdep_assert_held(&conn->lock);
 	if (conn->hashed)
 		usiw_data_count(conn, conn->merging, yes);
 }
 
-/*
- * Does the process have the file still? It closes it when it takes raw packets. conn->lock held.
- */
+/* Does the process have the file still? It closes it when it takes raw packets. */
 bool usiw_data_is_open(const struct usiw_conn *conn)
 {
 	const struct sock *sk = rcu_dereference_protected(conn->data_sk,

@@ -104,7 +104,6 @@ void usiw_device_wait_users(struct usiw_device *dev)
 
 static LIST_HEAD(usiw_devices);
 static DEFINE_SPINLOCK(usiw_devices_lock);
-static DECLARE_WAIT_QUEUE_HEAD(usiw_device_gone);
 
 static atomic64_t usiw_last_order;
 
@@ -119,7 +118,12 @@ bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_devi
 	return atomic64_read(&dev->order) < atomic64_read(&other->order);
 }
 
-/* RTNL is what the netdev leaves its netns under, and lo does not before it. */
+/*
+ * RTNL is what the netdev leaves its netns under, and lo does not before it. The device holds lo,
+ * and so the netns: it looks at the netns, and its sockets hold no reference to it. Of all netdevs
+ * of a netns lo is the last to go. Nothing that the netns has beside netdevs ends while anybody
+ * holds lo; see usiw_lo_goes().
+ */
 void usiw_device_enter_net(struct usiw_device *dev)
 {
 	struct net *net = dev_net(dev->netdev);
@@ -134,14 +138,13 @@ void usiw_device_enter_net(struct usiw_device *dev)
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-/* Nothing looks at the netns for this device any more. */
+/* Nothing looks at the netns for this device any more. It may end as soon as lo is not held. */
 void usiw_device_leave_net(struct usiw_device *dev)
 {
 	spin_lock_bh(&usiw_devices_lock);
 	list_del(&dev->node);
 	spin_unlock_bh(&usiw_devices_lock);
 	netdev_put(dev->lo, &dev->lo_tracker);
-	wake_up_all(&usiw_device_gone);
 }
 
 /* Calls @fn for each device of the netns. @fn must not sleep. Any context. */
@@ -186,22 +189,10 @@ static bool usiw_net_has_devices(const struct net *net)
 	return found;
 }
 
-static void usiw_device_unregister(struct usiw_device *dev, const void *arg)
-{
-	ib_unregister_device_queued(&dev->ibdev);
-}
-
-/*
- * All netdevs have left the dying netns: virtual ones are gone, and have waited for their
- * devices; hardware has moved to the initial netns, and its devices are being unregistered
- * since, but for one that could not be found by its netdev in that moment (`rdma dev set
- * netns` disables a device for a while). Devices look at their netns, and their sockets hold
- * no reference to it: so it waits for them.
- */
+/* lo has gone, which each device holds. There is nothing to wait for: see usiw_device_enter_net(). */
 static void __net_exit usiw_net_exit(struct net *net)
 {
-	while (!wait_event_timeout(usiw_device_gone, !usiw_net_has_devices(net), HZ))
-		usiw_device_for_each(net, usiw_device_unregister, NULL);
+	WARN_ON(usiw_net_has_devices(net));
 }
 
 static unsigned int usiw_net_id;

@@ -24,10 +24,12 @@ static bool usiw_evfile_ready(const struct usiw_evfile *events)
 	       !list_empty_careful(&events->conns);
 }
 
+/* The next record of @conn, which is in a list of records. */
 static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_event *record)
 {
 	int i;
 
+	lockdep_assert_held(&conn->events->lock);
 	for (i = 0; i < ARRAY_SIZE(usiw_event_order); i++)
 		if (conn->ev_pending & BIT(usiw_event_order[i]))
 			break;
@@ -39,6 +41,7 @@ static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_even
 
 static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
 {
+	lockdep_assert_held(&events->lock);
 	return list_first_entry_or_null(&events->conns, struct usiw_conn, ev_node);
 }
 

@@ -18,6 +18,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/jiffies.h>
+#include <linux/sched.h>
 #include <net/net_namespace.h>
 
 #include "usiw_conn.h"
@@ -51,6 +52,7 @@ static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet 
 {
 	const struct usiw_path path = { .mtu = mtu, .not_packet = reason };
 
+	lockdep_assert_held(&conn->lock);
 	usiw_evfile_path(conn, &path);
 }
 
@@ -58,6 +60,7 @@ static void usiw_conn_lose_packets(struct usiw_conn *conn, enum usiw_not_packet 
 
 static u32 usiw_conn_end_forbidden(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
 	pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
 			    dev_name(&conn->dev->ibdev.dev), &conn->tuple.local,
@@ -71,9 +74,10 @@ static bool usiw_conn_sends_packets(const struct usiw_conn *conn)
 	return conn->port ? conn->port == 1 + USIW_PORT_PACKET : conn->ready;
 }
 
-/* The engine is ready, or has told its port. conn->lock held. */
+/* The engine is ready, or has told its port. */
 void usiw_conn_port_known(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	usiw_data_by_packets(conn, usiw_conn_sends_packets(conn));
 }
 
@@ -83,6 +87,7 @@ void usiw_conn_port_known(struct usiw_conn *conn)
  */
 static u32 usiw_conn_expect_move(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	if (!conn->forbidden || !usiw_conn_sends_packets(conn))
 		conn->move_us = 0;
 	else if (!usiw_data_is_open(conn))
@@ -94,6 +99,7 @@ static u32 usiw_conn_expect_move(struct usiw_conn *conn)
 
 static void usiw_conn_permit(struct usiw_conn *conn)
 {
+	lockdep_assert_held(&conn->lock);
 	conn->forbidden = false;
 	conn->move_us = 0;
 }
@@ -278,22 +284,14 @@ static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
 {
 	struct usiw_conn *conn;
 
+	lockdep_assert_held(&dev->conn_lock);
 	conn = list_first_entry_or_null(&dev->conns, struct usiw_conn, dev_node);
 	return conn && conn->pass != dev->pass ? conn : NULL;
 }
 
-/*
- * A pass is over when the first connection has been in it: each one that has goes to the end,
- * and new ones begin there.
- */
-void usiw_follow_work(struct work_struct *work)
+/* Begin a new pass if it is time for one. @due: there is a reason to. */
+static void usiw_follow_begin(struct usiw_device *dev, bool due)
 {
-	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
-					       follow_work);
-	bool due = usiw_follow_due(dev);
-	struct usiw_conn *conn;
-	int left;
-
 	spin_lock_bh(&dev->conn_lock);
 	if (due) {
 		dev->pass++;
@@ -302,12 +300,46 @@ void usiw_follow_work(struct work_struct *work)
 		dev->pass++;
 		dev->pass_left = USIW_FOLLOW_USE_BURST;
 	}
-	for (left = dev->pass_left; left && (conn = usiw_follow_next(dev)); left--) {
+	spin_unlock_bh(&dev->conn_lock);
+}
+
+/* Kick the next connections of the pass, @most of them. Returns how many there were. */
+static int usiw_follow_batch(struct usiw_device *dev, int most)
+{
+	struct usiw_conn *conn;
+	int n;
+
+	spin_lock_bh(&dev->conn_lock);
+	for (n = 0; n < most && (conn = usiw_follow_next(dev)); n++) {
 		conn->pass = dev->pass;
 		list_move_tail(&conn->dev_node, &dev->conns);
 		usiw_conn_kick(conn, USIW_CONN_FOLLOW);
 		dev->use_next = jiffies + msecs_to_jiffies(USIW_FOLLOW_USE_MS);
 	}
+	spin_unlock_bh(&dev->conn_lock);
+	return n;
+}
+
+/*
+ * A pass is over when the first connection has been in it: each one that has goes to the end,
+ * and new ones begin there. So the lock can be dropped anywhere in a pass: connections that come
+ * and go meanwhile leave those that are still due at the front, in their order. Only this work
+ * changes the number of the pass, and it never runs twice at a time.
+ */
+void usiw_follow_work(struct work_struct *work)
+{
+	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
+					       follow_work);
+	int left, n;
+
+	usiw_follow_begin(dev, usiw_follow_due(dev));
+	for (left = dev->pass_left; left > 0; left -= n) {
+		n = usiw_follow_batch(dev, min_t(int, left, USIW_FOLLOW_BATCH));
+		if (!n)
+			break;
+		cond_resched();
+	}
+	spin_lock_bh(&dev->conn_lock);
 	if (!list_empty(&dev->conns))
 		queue_delayed_work(usiw_wq, &dev->follow_work, msecs_to_jiffies(USIW_FOLLOW_MS));
 	spin_unlock_bh(&dev->conn_lock);

@@ -48,6 +48,8 @@ static void usiw_listener_release(struct kref *kref)
 	struct usiw_listener *listener = container_of(kref, struct usiw_listener, kref);
 
 	listener->cm_id->rem_ref(listener->cm_id);
+	usiw_user_put(listener->user);
+	usiw_charge_put(listener->memcg);
 	usiw_device_release(listener->dev);
 	kfree(listener);
 }
@@ -140,6 +142,7 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 	enum usiw_addr_owner owner, best = USIW_ADDR_OTHERS;
 	struct usiw_listener *found = NULL, *listener;
 
+	lockdep_assert_held(usiw_gate_lock(us));
 	list_for_each_entry(listener, &us->listeners, node) {
 		if (!(listener->families & family) || !usiw_listens_at(listener, tuple) ||
 		    !usiw_addr_comes_by(listener->dev, rx->ifindex))
@@ -159,24 +162,50 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * What becomes of @rx, a REQ, @req, that asks for a connection. Unless it is kept it is the caller's
- * again. @answer: gets PENDING, if that is due. Returns its length; *@listener has a reference.
+ * Returns what the gate may keep of @rx: a copy that the listener pays for, or @rx itself if nobody
+ * listens or the gate had it before. So no listener has another one of its port pay. NULL: there is
+ * no memory.
+ */
+static struct usiw_rx *usiw_gate_entry(const struct usiw_listener *listener, struct usiw_rx *rx)
+{
+	size_t size = struct_size(rx, data, rx->len);
+	struct usiw_rx *copy;
+
+	if (!listener || rx->req.busy)
+		return rx;
+	copy = usiw_charge_kmalloc(listener->memcg, size, GFP_ATOMIC | __GFP_NOWARN);
+	return copy ? memcpy(copy, rx, size) : NULL;
+}
+
+/*
+ * What becomes of *@rx, a REQ, @req, that asks for a connection. If the gate keeps it *@rx is NULL
+ * then; else it is the caller's. @answer: gets PENDING, if that is due. Returns its length;
+ * *@listener has a reference.
  */
 u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
-		      struct usiw_sock *us, struct usiw_rx *rx, const struct usiw_cm_packet *req,
+		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
 		      void *answer)
 {
+	struct usiw_rx *entry;
 	struct usiw_listener *l;
 	u32 len = 0;
 
+	*v = (struct usiw_cm_gate_verdict){ .kind = USIW_CM_G_DROP };
 	spin_lock(usiw_gate_lock(us));
-	l = usiw_gate_find(us, rx);
-	usiw_cm_gate_request(v, &us->gate, l ? &l->places : NULL, &rx->req, req, usiw_now_us());
+	l = usiw_gate_find(us, *rx);
+	entry = usiw_gate_entry(l, *rx);
+	if (entry)
+		usiw_cm_gate_request(v, &us->gate, l ? &l->places : NULL, &entry->req, req,
+				     usiw_now_us());
 	/* What is kept may be freed from here on by a listener that leaves. */
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(usiw_gate_lock(us));
 	usiw_gate_free(v->out);
+	if (v->kind != USIW_CM_G_KEPT && entry != *rx)
+		kfree(entry);
+	if (v->kind == USIW_CM_G_KEPT && entry == *rx)
+		*rx = NULL;
 	*listener = l;
 	return len;
 }

@@ -116,7 +116,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	if (IS_ERR(us))
 		return PTR_ERR(us);
 	tuple->local_port = us->port;
-	conn = usiw_conn_alloc(dev, tuple);
+	conn = usiw_conn_alloc(dev, tuple, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(conn)) {
 		usiw_sock_put(us, usiw_tuple_is_ipv4(tuple));
 		return PTR_ERR(conn);

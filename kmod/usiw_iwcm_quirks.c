@@ -74,8 +74,10 @@ void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
 
 /* ---- Proxies of QPs. iw_cm calls get and add with interrupts off. ---- */
 
+/* The caller keeps the proxy by RCU; interrupts that are off do, too. */
 struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
 {
+	RCU_LOCKDEP_WARN(!rcu_read_lock_any_held(), "the QP's proxy may go");
 	return xa_load(&dev->qps, qpn);
 }
 

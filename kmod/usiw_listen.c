@@ -2,6 +2,7 @@
 /*
  * Listeners, and the requests that reach them.
  */
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "usiw_conn.h"
@@ -60,13 +61,21 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses.
- * It takes an error of one of them for the device's, and no program could use the device then. The
- * port may belong to anybody there; so that listener hears nothing by this device.
+ * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses, in
+ * the process that adds it. The current process has not asked to listen, and does not pay for it.
+ */
+static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
+{
+	return listener->any && usiw_device_is_coming(listener->dev);
+}
+
+/*
+ * rdma_cm takes an error of a listener that it repeats for the device's, and no program could use the
+ * device then. The port may belong to anybody there; so that listener hears nothing by this device.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port)
 {
-	if (!listener->any || !usiw_device_is_coming(listener->dev))
+	if (!usiw_listener_is_repeated(listener))
 		return false;
 	dev_warn_ratelimited(&listener->dev->ibdev.dev,
 			     "port %u is in use: who listens there on all addresses hears nothing by this device\n",
@@ -85,6 +94,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
 	bool ipv4 = cm_id->local_addr.ss_family == AF_INET;
 	struct usiw_listener *listener;
+	bool repeated;
 	__be16 port;
 	int ret;
 
@@ -94,10 +104,8 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	ret = usiw_addr_from_sockaddr(&listener->addr, &port, &cm_id->local_addr);
 	if (!ret && !port)
 		ret = -EINVAL;
-	if (ret) {
-		kfree(listener);
-		return ret;
-	}
+	if (ret)
+		goto err_free;
 	kref_init(&listener->kref);
 	listener->port = port;
 	INIT_LIST_HEAD(&listener->node);
@@ -105,6 +113,15 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	listener->scope = usiw_addr_scope(&cm_id->local_addr);
 	listener->any = ipv4 ? !listener->addr.s6_addr32[3] : ipv6_addr_any(&listener->addr);
 	listener->sender = usiw_iw_sender(cm_id);
+	repeated = usiw_listener_is_repeated(listener);
+	listener->user = usiw_user_get(read_pnet(&listener->dev->net), listener->sender.uid,
+				       repeated);
+	if (!listener->user) {
+		ret = -ENOMEM;
+		goto err_free;
+	}
+	if (!repeated)
+		listener->memcg = usiw_charge_get();
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);
@@ -119,6 +136,10 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	}
 	cm_id->provider_data = listener;
 	return 0;
+
+err_free:
+	kfree(listener);
+	return ret;
 }
 
 int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
@@ -161,6 +182,21 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 }
 
 /*
+ * A connection that @listener pays for, or nobody. It is not worth much: when the listener's cgroup
+ * is full the peer has to repeat its REQ, and no process is killed for it.
+ */
+static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *listener,
+						  const struct usiw_tuple *tuple)
+{
+	struct mem_cgroup *before = set_active_memcg(listener->memcg);
+	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, tuple, GFP_KERNEL_ACCOUNT |
+						 __GFP_NORETRY | __GFP_NOWARN);
+
+	set_active_memcg(before);
+	return conn;
+}
+
+/*
  * A REQ that has taken a place of @listener: make a connection with @isn and tell the
  * application. Returns 0, or the enum usiw_reject_reason to refuse it with.
  */
@@ -176,9 +212,11 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 	/* Where raw packets are not possible, accept() says so to who takes no data socket. */
 	if (usiw_route_check(dev, tuple, &listener->sender, true, &mtu))
 		goto return_place;
-	conn = usiw_conn_alloc(dev, tuple);
-	if (IS_ERR(conn))
+	conn = usiw_listener_alloc_conn(listener, tuple);
+	if (IS_ERR(conn)) {
+		usiw_count(dev, USIW_KCNT_CM_BACKLOG_FULL);
 		goto return_place;
+	}
 	if (!usiw_sock_tryget(us, usiw_tuple_is_ipv4(tuple)))
 		goto put_conn;
 	conn->sock = us;
@@ -215,7 +253,7 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 	int reason = 0;
 	u32 len;
 
-	len = usiw_gate_request(&v, &listener, us, rx, req, answer);
+	len = usiw_gate_request(&v, &listener, us, &rx, req, answer);
 	if (listener) {
 		usiw_count(listener->dev, USIW_KCNT_CM_RX);
 		if (v.pending)
@@ -231,6 +269,5 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 		usiw_sock_send(us, &tuple, listener ? listener->sender.tos : 0, answer, len);
 	if (listener)
 		usiw_listener_put(listener);
-	if (v.kind != USIW_CM_G_KEPT)
-		kfree(rx);
+	kfree(rx);
 }

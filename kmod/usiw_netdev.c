@@ -92,6 +92,26 @@ static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 	usiw_follow_all(dev);
 }
 
+/*
+ * The netns ends: lo is the last of its netdevs to go. Virtual netdevs have gone, and hardware has
+ * moved to the initial netns, and their devices are being unregistered since. One may not have
+ * been found by its netdev at that moment, because `rdma dev set netns` disables a device for a
+ * while. The kernel waits until nobody holds lo, and repeats this event every second meanwhile, so
+ * that no device is missed in the end.
+ *
+ * The kernel waits in the one worker that ends the netns of the whole host, for the unregistration
+ * of the devices on a workqueue of ib_core's. The module's part of that waits for no peer and for
+ * no process: all connections end at once (usiw_client_remove), and uverbs takes the objects away
+ * from processes that have the device open (disassociate_ucontext). uverbs itself waits for system
+ * calls that are under way on the device, as it does for any driver.
+ *
+ * In atomic context.
+ */
+static void usiw_lo_goes(struct usiw_device *dev, const void *arg)
+{
+	ib_unregister_device_queued(&dev->ibdev);
+}
+
 /* Tools and the core name the device's interface by it. Readers have no lock. */
 static void usiw_renamed(struct usiw_device *dev)
 {
@@ -108,6 +128,8 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 	if ((netdev->flags & IFF_LOOPBACK) &&
 	    (event == NETDEV_CHANGEADDR || event == NETDEV_CHANGEMTU))
 		usiw_device_for_each(dev_net(netdev), usiw_lo_changed, NULL);
+	if ((netdev->flags & IFF_LOOPBACK) && event == NETDEV_UNREGISTER)
+		usiw_device_for_each(dev_net(netdev), usiw_lo_goes, NULL);
 	dev = usiw_device_of(netdev);
 	if (!dev)
 		return NOTIFY_DONE;

@@ -148,9 +148,10 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* May the caller's request be, as the QP is now? With qp->lock. */
+/* May the caller's request be, as the QP is now? */
 static int usiw_qp_check_move(const struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
+	lockdep_assert_held(&qp->lock);
 	if ((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state))
 		return -EINVAL;
 	if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))

@@ -81,6 +81,7 @@ static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
 	u64 gauges[USIW_GAUGE_MAX];
 	int i, ret = 0;
 
+	lockdep_assert_held(&to_usiw_dev(qp->ibqp.device)->stats_lock);
 	for (i = 0; i < USIW_GAUGE_MAX; i++)
 		gauges[i] = READ_ONCE(stats->gauges[i]);
 	usiw_qp_told_port(qp, gauges);

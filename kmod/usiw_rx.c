@@ -37,7 +37,7 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 
 /*
  * Copy @len bytes of payload from @at on for the worker; dropped when memory or the queue's room
- * is short.
+ * is short. The port pays.
  */
 static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			  const struct usiw_tuple *tuple, u32 len)
@@ -46,7 +46,7 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 
 	if (READ_ONCE(us->rx_len) >= USIW_MAX_RX_QUEUE)
 		return;
-	rx = kmalloc(struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
+	rx = usiw_charge_kmalloc(us->memcg, struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
 	if (!rx)
 		return;
 	memset(&rx->req, 0, sizeof(rx->req));
@@ -81,7 +81,7 @@ struct usiw_rx_flow {
 	bool known;
 };
 
-/* Under RCU. */
+/* The connection is good until the caller leaves RCU: usiw_conn_lookup_rcu() checks for it. */
 static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 			    struct usiw_rx_flow *flow)
 {

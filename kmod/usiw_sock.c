@@ -55,6 +55,7 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	hash_for_each_possible(usiw_socks, us, node, usiw_sock_hash(net, port))
 		if (net_eq(us->net, net) && us->port == port)
 			return us;
@@ -136,6 +137,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 		.encap_err_rcv = usiw_sock_err_rcv,
 	};
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	usiw_setup_udp_tunnel_sock(us->net, sock, &cfg);
 	down_write(&us->sem);
 	us->sock[ipv4] = sock;
@@ -148,6 +150,7 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 {
 	struct socket *sock;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	down_write(&us->sem);
 	sock = us->sock[ipv4];
 	us->sock[ipv4] = NULL;
@@ -178,15 +181,18 @@ void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 	up_write(&us->sem);
 }
 
+/* In the context of its first user. */
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
 
+	lockdep_assert_held(&usiw_socks_mutex);
 	us = kzalloc(sizeof(*us), GFP_KERNEL_ACCOUNT);
 	if (!us)
 		return NULL;
 	us->net = net;
 	us->port = port;
+	us->memcg = usiw_charge_get();
 	us->ops = usiw_sock_ops;
 	us->gate.net = &usiw_net(net)->gate;
 	init_rwsem(&us->sem);
@@ -263,6 +269,15 @@ bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4)
 	return refcount_inc_not_zero(&us->users[ipv4]);
 }
 
+/* Nobody receives by it any more. */
+static void usiw_sock_free_rcu(struct rcu_head *rcu)
+{
+	struct usiw_sock *us = container_of(rcu, struct usiw_sock, rcu);
+
+	usiw_charge_put(us->memcg);
+	kfree(us);
+}
+
 /* May sleep. Not for the port's own worker, which it waits for. */
 void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
@@ -279,7 +294,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 	if (!last)
 		return;
 	us->ops->purge(us);
-	kfree_rcu(us, rcu);
+	call_rcu(&us->rcu, usiw_sock_free_rcu);
 }
 
 /* ---- Sending ----------------------------------------------------------- */

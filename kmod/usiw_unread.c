@@ -75,14 +75,15 @@ void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 /*
  * Forget the events that have been read: a process reads those of an object in the order in
  * which they were raised. An empty list says more than the count: it also accounts for events
- * that uverbs had no memory for, or nobody to give to. With unread->lock held, under which
- * alone the list grows.
+ * that uverbs had no memory for, or nobody to give to. The list grows only with unread->lock
+ * held.
  */
 static void usiw_unread_catch_up(struct usiw_unread *unread)
 {
 	bool empty = list_empty(unread->records);
 	u32 reported, read;
 
+	lockdep_assert_held(&unread->lock);
 	/* A reader counts the record, then unlinks it. */
 	smp_rmb();
 	reported = READ_ONCE(*unread->reported);
@@ -97,6 +98,7 @@ static bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int mo
 {
 	unsigned int same = 0, i;
 
+	lockdep_assert_held(&unread->lock);
 	if (!unread->records)
 		return true;
 	/*

@@ -68,6 +68,38 @@ TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   mock::violations.clear();
 }
 
+/// The same of functions of other files, each called with what it needs and without.
+TEST_F(Conn, lock__asserts_of_other_files) {
+  establish();
+  usiw_conn* conn = client_conn();
+  ASSERT_NE(conn, nullptr);
+  const std::function<void()> calls[] = {
+      [&] { usiw_conn_arm(conn); },
+      [&] { usiw_conn_port_known(conn); },
+      [&] { usiw_data_by_packets(conn, conn->by_packets); },
+      [&] { usiw_data_is_open(conn); },
+      [&] { usiw_data_close(conn); },
+  };
+  for (const auto& call : calls) {
+    mutex_lock(&conn->lock);
+    call();
+    mutex_unlock(&conn->lock);
+    EXPECT_EQ(violations(), "") << &call - calls;
+    call();
+    EXPECT_NE(violations(), "") << &call - calls;
+    mock::violations.clear();
+  }
+}
+
+// iw_cm takes its reference in the same section, with interrupts off; nothing else keeps the proxy.
+TEST_F(Conn, get_qp__outside_of_RCU_is_found) {
+  EXPECT_NE(get_qp(client->device, client->ibqp->qp_num), nullptr);
+  EXPECT_EQ(violations(), "");
+  client->device->ops->iw_get_qp(client->device, client->ibqp->qp_num);
+  EXPECT_EQ(violations(), "not under RCU: the QP's proxy may go\n");
+  mock::violations.clear();
+}
+
 TEST_F(Conn, established__both_ends_agree) {
   establish();
   ASSERT_EQ(client->seen.size(), 1u);

@@ -264,6 +264,13 @@ int Process::answer() {
   return found.size();
 }
 
+ib_qp* get_qp(ib_device* device, int qpn) {
+  mock::context.irq_off++;
+  ib_qp* qp = device->ops->iw_get_qp(device, qpn);
+  mock::context.irq_off--;
+  return qp;
+}
+
 // ---- CmId ----
 
 CmId::CmId() {
@@ -336,9 +343,9 @@ int CmId::on_event(iw_cm_event* event) {
 bool CmId::take_qp(Process& process) {
   process.enter();
   id.device = process.device;
-  // As iw_cm does it: with interrupts off.
+  // iw_cm turns interrupts off for both.
   mock::context.irq_off++;
-  proxy_ = process.ibqp ? process.device->ops->iw_get_qp(process.device, process.ibqp->qp_num) : nullptr;
+  proxy_ = process.ibqp ? get_qp(process.device, process.ibqp->qp_num) : nullptr;
   if (proxy_) process.device->ops->iw_add_ref(proxy_);
   mock::context.irq_off--;
   return proxy_;
@@ -468,6 +475,7 @@ std::string Kuser::unload() {
   if (mock_sockets) left += "sockets are left\n";
   if (mock_routes || mock_neighbours) left += "routes or neighbours are left\n";
   if (mock_open_fds()) left += "files are left\n";
+  if (mock_memcg_refs()) left += "references of a cgroup are left\n";
   for (const char* name : {"lo", "eth0", "eth1", "eth0.3", "eth0.4"})
     if (mock_netdev(name)->refs) left += std::string("references of ") + name + " are left\n";
   return left;

@@ -142,6 +142,9 @@ class CmId {
   ib_qp* proxy_ = nullptr;
 };
 
+/// iw_get_qp as iw_cm calls it, with interrupts off; nullptr if there is no such QP for the current process.
+ib_qp* get_qp(ib_device* device, int qpn);
+
 /// UDP from the client's end of a connection to the server's, of @p len bytes.
 mock_datagram client_datagram(unsigned len);
 

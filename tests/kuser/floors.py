@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
-FLOORS = [["device", "addr", "mr", "unread"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
+FLOORS = [["device", "addr", "mr", "unread", "user", "charge"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
           ["follow", "process", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "cq", "srq"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 
@@ -39,7 +39,7 @@ def main(paths):
     """The exit status."""
     floor = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}
     room = {name: room for rooms in FLOORS for room in rooms for name in room.split(" + ")}
-    table = uses(path for path in paths if "/kmod/" in path)
+    table = uses(path for path in paths if pathlib.Path(path).parent.name == "kmod")
     wrong = [f"{name}: on no floor of {__file__}" for name in table if name not in floor]
     wrong += [f"on a floor, but not in kmod/: {name}" for name in floor if name not in table]
     for user, owners in table.items():

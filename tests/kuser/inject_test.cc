@@ -195,8 +195,8 @@ TEST_F(Inject, device_removal__at_each_step) {
   });
 }
 
-// All netdevs have left the netns, and their devices are being unregistered: it waits for those. Also for one that was
-// disabled when its netdev left, and has not heard of it.
+// All netdevs but lo have left the netns, and their devices are being unregistered: lo waits for those. Also for one
+// that was disabled when its netdev left, and has not heard of it.
 TEST_F(Inject, net_exit__at_each_step) {
   strike_at_each_step([](Story& story, int at) {
     mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);

@@ -175,7 +175,7 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
   ASSERT_EQ(other.open_all(), 0);
   const auto* ops = server->device->ops;
   // iw_cm forgets the first QP's reference: usiw has to drop it.
-  ib_qp* second = ops->iw_get_qp(server->device, other.ibqp->qp_num);
+  ib_qp* second = get_qp(server->device, other.ibqp->qp_num);
   ASSERT_NE(second, nullptr);
   ops->iw_add_ref(second);
   iw_cm_conn_param param{nullptr, 0, 1, 1, other.ibqp->qp_num};
@@ -192,9 +192,9 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
 TEST_F(Iwcm, get_qp__of_another_process) {
   Process other("eth1");
   ASSERT_EQ(other.open_all(), 0);
-  EXPECT_NE(other.device->ops->iw_get_qp(other.device, other.ibqp->qp_num), nullptr);
+  EXPECT_NE(get_qp(other.device, other.ibqp->qp_num), nullptr);
   server->enter();
-  EXPECT_EQ(other.device->ops->iw_get_qp(other.device, other.ibqp->qp_num), nullptr);
+  EXPECT_EQ(get_qp(other.device, other.ibqp->qp_num), nullptr);
 }
 
 // The address goes when it has been looked at already and the connection cannot be found by its 4-tuple yet.

@@ -83,6 +83,204 @@ TEST_F(Listen, destroy__requests_hold_no_place) {
   EXPECT_TRUE(active.established());
 }
 
+/// Who pays for what peers have the module keep: no process is the current one when it is allocated.
+class Charge : public Listen {
+ protected:
+  static constexpr u16 kAt = 7500;
+  void TearDown() override {
+    own.destroy();
+    foreign.destroy();
+    drop_sent();
+    Listen::TearDown();
+  }
+  void listen(CmId& id, Process& process, const char* addr) {
+    process.enter();
+    ASSERT_EQ(id.listen(process.device, ipv4(addr), kAt), 0);
+  }
+  /// A REQ to @p addr waits for the port's worker.
+  void come(u8 host, const char* addr = "192.0.2.2") {
+    mock_datagram d = request(host);
+    d.to = ipv4(addr);
+    d.to_port = cpu_to_be16(kAt);
+    deliver(d);
+  }
+  size_t of(const Process& process) const { return mock_charged(&process.mm); }
+  CmId own, foreign;
+};
+
+TEST_F(Charge, request__is_its_listeners) {
+  listen(own, *server, "192.0.2.2");
+  client->enter();
+  const size_t before = of(*server), others = of(*client);
+  come(1);
+  mock_run();
+  ASSERT_EQ(own.requests.size(), 1u);
+  EXPECT_EQ(of(*server), before + sizeof(usiw_conn));
+  own.requests[0]->reject();
+  mock_advance_ms(60000);
+  mock_grace_period();
+  EXPECT_EQ(of(*server), before);
+  EXPECT_EQ(of(*client), others);
+}
+
+// The first user of a port pays for its queue, of a bounded length, and not for what waits for another one's listener.
+TEST_F(Charge, queue__what_waits_for_a_listener_is_the_listeners) {
+  listen(foreign, *client, "192.0.2.1");
+  listen(own, *server, "192.0.2.2");
+  const size_t before = of(*server), others = of(*client);
+  for (u8 host = 1; host <= 40; host++) come(host);
+  EXPECT_EQ(of(*server), before);
+  EXPECT_GE(of(*client), others + 40 * sizeof(usiw_rx));
+  mock_run();
+  ASSERT_EQ(own.requests.size(), 2u);  // half of its backlog
+  EXPECT_EQ(of(*client), others);
+  EXPECT_GE(of(*server), before + 2 * sizeof(usiw_conn) + 38 * sizeof(usiw_rx));
+  mock_advance_ms(2 * USIW_CM_STALE_US / 1000);
+  EXPECT_EQ(of(*server), before + 2 * sizeof(usiw_conn));
+}
+
+TEST_F(Charge, queue__no_memory_for_the_copy) {
+  listen(own, *server, "192.0.2.2");
+  come(1);
+  mock_errors[MOCK_ALLOC] = 1;
+  mock_run();
+  EXPECT_TRUE(own.requests.empty());
+  EXPECT_EQ(mock_sent(), 0u);
+  come(1);
+  mock_run();
+  EXPECT_EQ(own.requests.size(), 1u);
+}
+
+TEST_F(Charge, request__no_memory_for_the_connection) {
+  listen(own, *server, "192.0.2.2");
+  auto* places = &static_cast<usiw_listener*>(own.id.provider_data)->places;
+  atomic64_t* full = &to_usiw_dev(server->device)->kcounters[USIW_KCNT_CM_BACKLOG_FULL];
+  const auto before = atomic64_read(full);
+  come(1);
+  mock_errors[MOCK_ALLOC] = 2;
+  mock_run();
+  EXPECT_TRUE(own.requests.empty());
+  EXPECT_EQ(places->open, 0u);
+  EXPECT_EQ(atomic64_read(full), before + 1);
+  come(1);
+  mock_run();
+  EXPECT_EQ(own.requests.size(), 1u);
+}
+
+// Whoever adds a device pays for nobody's listeners that rdma_cm repeats on it.
+TEST_F(Charge, request__of_a_listener_that_is_older_than_the_device) {
+  mutex& moving = server->device->unregistration_lock;
+  moving.dep.held = 1;
+  server->enter();
+  ASSERT_EQ(own.listen(server->device, ipv4("0.0.0.0"), kAt), 0);
+  moving.dep.held = 0;
+  const size_t before = of(*server);
+  come(1);
+  mock_run();
+  EXPECT_EQ(own.requests.size(), 1u);
+  EXPECT_EQ(of(*server), before);
+}
+
+/// Requests that have been given to programs, whose listeners go.
+class Orphans : public Listen {
+ protected:
+  static constexpr int kMost = USIW_MAX_ORPHANS;
+  void TearDown() override {
+    for (auto& id : listeners_) id->destroy();
+    listeners_.clear();
+    mock_user = 0;
+    drop_sent();
+    Listen::TearDown();
+  }
+  CmId& listen_as(u32 user, u16 port) {
+    mock_user = user;
+    listeners_.push_back(std::make_unique<CmId>());
+    EXPECT_EQ(listeners_.back()->listen(server->device, ipv4("0.0.0.0"), port, 2 * kMost + 40), 0);
+    return *listeners_.back();
+  }
+  /// @p n requests reach @p id, which then listens no more.
+  void orphan(CmId& id, u16 port, int n) {
+    for (int i = 0; i < n; i++) {
+      mock_datagram d = request(100 + i % 128, 9000 + i / 128);
+      d.to_port = cpu_to_be16(port);
+      deliver(d);
+      mock_run();
+    }
+    drop_sent();
+    ASSERT_EQ(id.requests.size(), static_cast<size_t>(n));
+    ASSERT_EQ(id.id.device->ops->iw_destroy_listen(&id.id), 0);
+    mock_run();
+    drop_sent();
+  }
+  /// Requests of @p id that can still be accepted.
+  static int alive(const CmId& id) {
+    int n = 0;
+    for (const auto& request : id.requests) {
+      usiw_conn* conn = usiw_iw_request_conn(&request->id);
+      if (!conn) continue;
+      n += conn->cm.state == USIW_CM_REQ_RCVD;
+      usiw_conn_put(conn);
+    }
+    return n;
+  }
+
+ private:
+  std::vector<std::unique_ptr<CmId>> listeners_;
+};
+
+TEST_F(Orphans, orphan__a_user_has_a_bounded_number) {
+  CmId &first = listen_as(1000, 7400), &second = listen_as(1000, 7401);
+  orphan(first, 7400, kMost + 5);
+  EXPECT_EQ(alive(first), kMost);
+  orphan(second, 7401, 3);
+  EXPECT_EQ(alive(second), 0);
+  // One is rejected, and makes room for another one.
+  for (const auto& request : first.requests)
+    if (alive(first) == kMost) request->reject();
+  CmId& third = listen_as(1000, 7402);
+  orphan(third, 7402, 3);
+  EXPECT_EQ(alive(third), 1);
+}
+
+// A user who lets its requests lie keeps no other user's from outliving a listener.
+TEST_F(Orphans, orphan__one_user_does_not_use_up_anothers) {
+  CmId &mine = listen_as(1000, 7400), &others = listen_as(1001, 7401);
+  orphan(mine, 7400, kMost + 5);
+  orphan(others, 7401, 3);
+  EXPECT_EQ(alive(mine), kMost);
+  EXPECT_EQ(alive(others), 3);
+  EXPECT_EQ(others.requests[0]->accept(*server), 0);
+}
+
+TEST_F(Orphans, orphan__accepted_ones_count_no_more) {
+  CmId &first = listen_as(1000, 7400), &second = listen_as(1000, 7401);
+  orphan(first, 7400, kMost);
+  EXPECT_EQ(first.requests[0]->accept(*server), 0);
+  orphan(second, 7401, 2);
+  EXPECT_EQ(alive(second), 1);
+}
+
+TEST_F(Orphans, orphan__forgotten_ones_end_by_time_out) {
+  CmId &first = listen_as(1000, 7400), &second = listen_as(1000, 7401);
+  orphan(first, 7400, kMost);
+  mock_advance_ms(USIW_CM_REQ_RCVD_US / 1000 + 1);
+  EXPECT_EQ(alive(first), 0);
+  orphan(second, 7401, 2);
+  EXPECT_EQ(alive(second), 2);
+}
+
+// Whose listeners rdma_cm repeats on a new device nobody knows: not those of whoever adds it.
+TEST_F(Orphans, orphan__listeners_of_a_device_that_is_added) {
+  mutex& moving = server->device->unregistration_lock;
+  moving.dep.held = 1;
+  CmId &first = listen_as(0, 7400), &second = listen_as(0, 7401);
+  moving.dep.held = 0;
+  orphan(first, 7400, USIW_MAX_ORPHANS_ALONE + 5);
+  orphan(second, 7401, 3);
+  EXPECT_EQ(alive(first), USIW_MAX_ORPHANS_ALONE);
+  EXPECT_EQ(alive(second), 3);
+}
+
 // rdma_cm listens on all devices, those of other namespaces as well, also when one is added later by
 // a process of any namespace.
 TEST_F(Listen, create__another_netns_takes_nothing) {

@@ -94,7 +94,7 @@ TEST_F(Qp, create__each_failure) {
 
 TEST_F(Qp, destroy__proxy_outlives_it) {
   const auto* ops = process->device->ops;
-  ib_qp* proxy = ops->iw_get_qp(process->device, process->ibqp->qp_num);
+  ib_qp* proxy = get_qp(process->device, process->ibqp->qp_num);
   ASSERT_NE(proxy, nullptr);
   ops->iw_add_ref(proxy);
   process->destroy_qp();
@@ -107,7 +107,7 @@ TEST_F(Qp, destroy__proxy_outlives_it) {
 
 TEST_F(Qp, get_qp__between_lookup_and_reference) {
   const auto* ops = process->device->ops;
-  ib_qp* proxy = ops->iw_get_qp(process->device, process->ibqp->qp_num);
+  ib_qp* proxy = get_qp(process->device, process->ibqp->qp_num);
   process->destroy_qp();
   ops->iw_add_ref(proxy);  // no grace period has passed
   mock_grace_period();
@@ -116,7 +116,7 @@ TEST_F(Qp, get_qp__between_lookup_and_reference) {
 
 TEST_F(Qp, get_qp__unknown_number) {
   for (const int qpn : {0, 1, -1, 0xffffff, 99})
-    EXPECT_EQ(process->device->ops->iw_get_qp(process->device, qpn), nullptr);
+    EXPECT_EQ(get_qp(process->device, qpn), nullptr);
 }
 
 TEST_F(Qp, modify__table_of_states) {
@@ -156,7 +156,7 @@ TEST_F(Qp, modify__where_it_leads) {
 // iw_cm's SQD is the end of the connection, whatever the user has made of the QP meanwhile; it needs one.
 TEST_F(Qp, modify__by_iw_cm) {
   const auto* ops = process->device->ops;
-  ib_qp* proxy = ops->iw_get_qp(process->device, process->ibqp->qp_num);
+  ib_qp* proxy = get_qp(process->device, process->ibqp->qp_num);
   ASSERT_NE(proxy, nullptr);
   ib_qp_attr attr{};
   for (const usiw_qp_state state : {USIW_QPS_RESET, USIW_QPS_INIT, USIW_QPS_RTR, USIW_QPS_RTS, USIW_QPS_SQD,

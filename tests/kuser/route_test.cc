@@ -279,6 +279,96 @@ TEST_F(Follow, route__none_changes_nothing) {
   EXPECT_NE(client_conn(), nullptr);
 }
 
+// ---- Many connections of a device ----
+
+/// Connections on eth0 that only follow: nothing has been sent for them.
+class FollowMany : public Follow {
+ public:
+  static constexpr int kConns = 3 * USIW_FOLLOW_BATCH + 10;
+  void SetUp() override {
+    Follow::SetUp();
+    for (int i = 0; i < kConns; i++) add();
+  }
+  void TearDown() override {
+    mock_on_resched = nullptr;
+    for (usiw_conn* conn : conns) usiw_conn_put(conn);
+    conns.clear();
+    mock_run();
+    Follow::TearDown();
+  }
+  void add() {
+    const usiw_tuple tuple{};
+    usiw_conn* conn = usiw_conn_alloc(dev(), &tuple, GFP_KERNEL_ACCOUNT);
+    ASSERT_FALSE(IS_ERR(conn));
+    conns.push_back(conn);
+  }
+  void remove(usiw_conn* conn) {
+    std::erase(conns, conn);
+    usiw_conn_put(conn);
+    mock_run();
+  }
+  usiw_device* dev() { return to_usiw_dev(client->device); }
+  /// How many have not been in the present pass.
+  int due() {
+    int n = 0;
+    for (const usiw_conn* conn : conns) n += conn->pass != dev()->pass;
+    return n;
+  }
+  static inline std::vector<usiw_conn*> conns;
+};
+
+// Each connection that begins or ends, and each neighbour update in softirq, waits for this lock.
+TEST_F(FollowMany, work__holds_the_lock_for_a_batch_at_a_time) {
+  const unsigned before = dev()->pass;
+  mock_most_queued = 0;
+  routes_changed();
+  EXPECT_EQ(dev()->pass, before + 1);
+  EXPECT_EQ(due(), 0);
+  EXPECT_GT(mock_most_queued, 1u);
+  EXPECT_LE(mock_most_queued, unsigned{USIW_FOLLOW_BATCH});
+}
+
+TEST_F(FollowMany, work__takes_a_burst_at_a_time) {
+  while (conns.size() < USIW_FOLLOW_BURST + 100) add();
+  routes_changed();
+  EXPECT_EQ(due(), 100 + 1);  // the fixture's connection was the first of all
+  mock_advance_ms(USIW_FOLLOW_MS);
+  EXPECT_EQ(due(), 0);
+}
+
+TEST_F(FollowMany, work__connections_come_and_go_between_two_batches) {
+  static FollowMany* test;
+  static int batches;
+  test = this;
+  batches = 0;
+  mock_on_resched = [] {
+    batches++;
+    test->remove(conns.front());  // it has been in the pass
+    test->remove(conns.back());   // it is the last that is due, or new
+    test->add();
+  };
+  const unsigned before = dev()->pass;
+  routes_changed();
+  EXPECT_EQ(dev()->pass, before + 1);
+  EXPECT_GE(batches, kConns / USIW_FOLLOW_BATCH);
+  EXPECT_EQ(due(), 0);
+}
+
+// What has changed during a pass is the next one's.
+TEST_F(FollowMany, work__routes_change_between_two_batches) {
+  mock_on_resched = [] {
+    init_net.genid_ipv4++;
+    mock_on_resched = nullptr;
+  };
+  const unsigned before = dev()->pass;
+  routes_changed();
+  EXPECT_EQ(dev()->pass, before + 1);
+  EXPECT_EQ(due(), 0);
+  mock_advance_ms(USIW_FOLLOW_MS);
+  EXPECT_EQ(dev()->pass, before + 2);
+  EXPECT_EQ(due(), 0);
+}
+
 // D3: not a frame more, and the peer is told by the socket, which IPsec covers.
 TEST_F(Follow, ipsec__ends_a_live_connection) {
   mock_ipsec = -EREMOTE;  // no security association yet

@@ -7,8 +7,24 @@ namespace {
 struct Allocation {
   size_t size;
   std::string site;
+  mem_cgroup* memcg;
 };
 std::map<const void*, Allocation> allocations;
+
+std::deque<mem_cgroup> cgroups;
+mem_cgroup* active;
+
+mem_cgroup* cgroup_of(mm_struct* mm) {
+  if (!mm->memcg) mm->memcg = &cgroups.emplace_back();
+  return mm->memcg;
+}
+
+/// Who pays for what is allocated now; nullptr: nobody.
+mem_cgroup* payer() {
+  if (active) return active;
+  if (mock::context.softirq || mock::in_worker() || !mock_current || !mock_current->mm) return nullptr;
+  return cgroup_of(mock_current->mm);
+}
 
 /// The entries of a struct xarray; nullptr is a reserved index.
 using Entries = std::map<unsigned long, void*>;
@@ -31,6 +47,8 @@ void reset_memory() {
   mock_on_alloc = nullptr;
   for (const auto& [p, unused] : allocations) free(const_cast<void*>(p));
   allocations.clear();
+  cgroups.clear();
+  active = nullptr;
   for (Entries* entries : arrays) entries->clear();
 }
 
@@ -52,8 +70,34 @@ void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   if (mock_fails(MOCK_ALLOC, site)) return nullptr;
   void* p = malloc(size);
   memset(p, zero ? 0 : 0xa5, size);  // what is used without being set shows
-  allocations[p] = {size, site};
+  mem_cgroup* memcg = flags & __GFP_ACCOUNT ? payer() : nullptr;
+  if (memcg) memcg->charged += size;
+  allocations[p] = {size, site, memcg};
   return p;
+}
+
+struct mem_cgroup* get_mem_cgroup_from_mm(struct mm_struct* mm) {
+  if (!mm) return nullptr;
+  mem_cgroup* memcg = cgroup_of(mm);
+  memcg->refs++;
+  return memcg;
+}
+
+void mem_cgroup_put(struct mem_cgroup* memcg) {
+  if (memcg && --memcg->refs < 0) mock_violation("mem_cgroup_put without get");
+}
+
+struct mem_cgroup* set_active_memcg(struct mem_cgroup* memcg) {
+  if (memcg && !memcg->refs) mock_violation("a cgroup is charged to which there is no reference");
+  return std::exchange(active, memcg);
+}
+
+size_t mock_charged(const struct mm_struct* mm) { return mm->memcg ? mm->memcg->charged : 0; }
+
+int mock_memcg_refs(void) {
+  int refs = 0;
+  for (const mem_cgroup& memcg : cgroups) refs += memcg.refs;
+  return refs;
 }
 
 void* mock_memdup(const void* from, size_t size, gfp_t flags, const char* site) {
@@ -63,7 +107,7 @@ void* mock_memdup(const void* from, size_t size, gfp_t flags, const char* site) 
 }
 
 void* mock_tracked(void* p, size_t size, const char* site) {
-  allocations[p] = {size, site};
+  allocations[p] = {size, site, nullptr};
   return p;
 }
 
@@ -82,6 +126,7 @@ void kfree(const void* p) {
     if (at >= begin && at < begin + found->second.size)
       mock_violation("memory is freed while %s in it is held", lock->name);
   }
+  if (found->second.memcg) found->second.memcg->charged -= found->second.size;
   allocations.erase(found);
   free(const_cast<void*>(p));
 }

@@ -176,7 +176,11 @@ void unregister_pernet_subsys(struct pernet_operations* ops) {
   std::erase(pernet, ops);
 }
 
+// As default_device_exit_batch() and then cleanup_net() do it: lo is the last netdev to leave. The kernel waits until
+// nobody holds lo, and says every second that it goes.
 void mock_net_exit(struct net* net) {
+  do mock_notify_netdev(net->loopback_dev, NETDEV_UNREGISTER);
+  while (net->loopback_dev->refs && mock_let_others_run("nobody holds lo"));
   for (pernet_operations* ops : pernet) ops->exit(net);
 }
 

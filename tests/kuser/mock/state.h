@@ -33,6 +33,12 @@ void reset_work();
 void reset_net();
 void reset_rdma();
 
+/// Does a work run, which is no process's?
+bool in_worker();
+
+/// The last spin lock has been released.
+void section_ends();
+
 /// A work that is queued anywhere in [begin, end).
 bool work_within(const char* begin, const char* end);
 

@@ -137,7 +137,7 @@ void mock_release(struct mock_lock* lock, enum mock_lock_kind kind, const char* 
   if (!lock->held) mock_violation("%s: unlock of what is not held", site);
   lock->held--;
   std::erase(mock::held, lock);
-  if (kind <= MOCK_SPIN_IRQ) context.spin--;
+  if (kind <= MOCK_SPIN_IRQ && !--context.spin) mock::section_ends();
   if (kind == MOCK_SPIN_BH) context.bh_off--;
   if (kind == MOCK_SPIN_IRQ) context.irq_off--;
 }
@@ -157,8 +157,10 @@ void rcu_read_unlock(void) {
 // Softirqs and spin locks count: the kernel's RCU takes them for readers too.
 unsigned long mock_lookups, mock_compared;
 
+bool mock_rcu_is_held(void) { return context.rcu || context.softirq || context.spin || context.irq_off; }
+
 void mock_check_rcu(const char* what) {
-  if (!context.rcu && !context.softirq && !context.spin) mock_violation("%s outside of RCU", what);
+  if (!mock_rcu_is_held()) mock_violation("%s outside of RCU", what);
 }
 
 void call_rcu(struct rcu_head* head, void (*func)(struct rcu_head*)) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Workqueues, timers and the clock. Work runs when the test says so, or while somebody waits.
+#include <algorithm>
+
 #include "state.h"
 
 struct workqueue_struct {
@@ -13,6 +15,7 @@ constexpr int kPatience = 200;  ///< rounds of waiting, each of a second, before
 std::multimap<unsigned long, work_struct*> queue;  ///< by jiffies at which it is due
 std::vector<work_struct*> running;
 int workqueues;
+unsigned section;  ///< works that were queued since the first of the spin locks was taken
 
 void remove(work_struct* work) {
   std::erase_if(queue, [&](const auto& entry) { return entry.second == work; });
@@ -22,6 +25,7 @@ void remove(work_struct* work) {
 void add(workqueue_struct* wq, work_struct* work, unsigned long delay) {
   if (!work->initialised) mock_violation("work was not initialised");
   if (!wq || !wq->alive) mock_violation("work is queued on no workqueue");
+  if (mock::context.spin) mock_most_queued = std::max(mock_most_queued, ++section);
   queue.emplace(jiffies + delay, work);
   work->pending = true;
 }
@@ -38,7 +42,13 @@ bool work_within(const char* begin, const char* end) {
   return false;
 }
 
+void section_ends() { section = 0; }
+
+bool in_worker() { return !running.empty(); }
+
 void reset_work() {
+  section = 0;
+  mock_on_resched = nullptr;
   queue.clear();
   running.clear();
   jiffies = 1000;
@@ -51,6 +61,13 @@ extern "C" {
 
 unsigned long jiffies = 1000;
 u64 mock_now_us = 1000000;
+unsigned int mock_most_queued;
+void (*mock_on_resched)(void);
+
+void mock_resched(void) {
+  mock_might_sleep("cond_resched");
+  if (mock_on_resched) mock_on_resched();
+}
 
 struct workqueue_struct* alloc_workqueue(const char*, unsigned int, int) {
   mock_might_sleep("alloc_workqueue");

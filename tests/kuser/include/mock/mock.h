@@ -38,12 +38,14 @@ void mock_reset(void);
 
 /*
  * Called by the mock in the middle of things: when memory is asked for, at the route lookup, when data go to the
- * user, when a random number is drawn, while a device is registered but cannot be found yet, and when it can be.
+ * user, when a random number is drawn, when others may run (cond_resched), while a device is registered but cannot be
+ * found yet, and when it can be.
  */
 extern void (*mock_on_alloc)(void);
 extern void (*mock_on_route)(void);
 extern void (*mock_on_copy_to_user)(void);
 extern void (*mock_on_random)(void);
+extern void (*mock_on_resched)(void);
 extern void (*mock_on_register)(void);
 extern void (*mock_on_registered)(void);
 
@@ -54,6 +56,8 @@ void mock_softirq_end(void);
 /* Runs the work that is due; returns how many. Moves the clock, and runs what gets due. */
 unsigned int mock_run(void);
 void mock_advance_ms(unsigned int ms);
+/* The most works that were queued without letting go of a spin lock in between, since a test has set it to 0. */
+extern unsigned int mock_most_queued;
 /* Kernel memory, work and callbacks that are left; for the end of a test. */
 unsigned int mock_allocations(void);
 unsigned int mock_pending_works(void);
@@ -61,6 +65,9 @@ void mock_grace_period(void);
 /* Requests for memory without __GFP_ACCOUNT, those from softirq not counted; and the last one. */
 extern unsigned int mock_unaccounted;
 extern const char *mock_unaccounted_site;
+/* Bytes that the cgroup of an address space pays for; and references of all cgroups. */
+size_t mock_charged(const struct mm_struct *mm);
+int mock_memcg_refs(void);
 void mock_idle_check(const char *where);
 const char *mock_first_allocation(void);
 void *mock_tracked(void *p, size_t size, const char *site);

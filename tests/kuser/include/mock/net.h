@@ -85,6 +85,16 @@ typedef struct {
 
 kuid_t current_fsuid(void);
 
+static inline u32 __kuid_val(kuid_t uid)
+{
+	return uid.val;
+}
+
+static inline bool uid_eq(kuid_t a, kuid_t b)
+{
+	return a.val == b.val;
+}
+
 struct pernet_operations {
 	int (*init)(struct net *net);
 	void (*exit)(struct net *net);
@@ -605,11 +615,11 @@ int kernel_sock_shutdown(struct socket *sock, int how);
 void setup_udp_tunnel_sock(struct net *net, struct socket *sock, struct udp_tunnel_sock_cfg *cfg);
 #define rcu_dereference(p)	(mock_check_rcu(#p), (p))
 #define rcu_access_pointer(p)	(p)
-#define rcu_dereference_protected(p, cond) ((void)(cond), (p))
+#define rcu_dereference_protected(p, cond) (lockdep_assert(cond), (p))
 #define rcu_assign_pointer(p, v) ((void)((p) = (v)))
 #define rcu_replace_pointer(p, v, cond) ({	\
 	__typeof__(p) old_ = (p);		\
-	(void)(cond);				\
+	lockdep_assert(cond);			\
 	(p) = (v);				\
 	old_;					\
 })

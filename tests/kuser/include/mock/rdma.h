@@ -30,6 +30,7 @@ struct mm_struct {
 	bool written;		/* it is held for writing */
 	struct vm_area_struct areas[5];	/* by address; what is not used is all zeros */
 	struct mmu_notifier *notifier;
+	struct mem_cgroup *memcg;	/* once anybody has asked for it */
 };
 
 struct mmu_notifier_ops {
@@ -89,7 +90,8 @@ struct pid *get_task_pid(struct task_struct *task, enum pid_type type);
 void put_pid(struct pid *pid);
 struct task_struct *pid_task(struct pid *pid, enum pid_type type);
 #define fatal_signal_pending(task) ((task)->killed)
-#define cond_resched() mock_might_sleep("cond_resched")
+void mock_resched(void);
+#define cond_resched() mock_resched()
 
 /* ---- Modules ---- */
 struct module;

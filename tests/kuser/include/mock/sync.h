@@ -88,6 +88,10 @@ struct rcu_head {
 
 void rcu_read_lock(void);
 void rcu_read_unlock(void);
+bool mock_rcu_is_held(void);
+#define rcu_read_lock_held()	mock_rcu_is_held()
+#define rcu_read_lock_any_held() mock_rcu_is_held()
+#define RCU_LOCKDEP_WARN(cond, text) ((cond) ? mock_violation("not under RCU: %s", text) : (void)0)
 void call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
 void mock_kfree_rcu(struct rcu_head *head, void *p);
 #define kfree_rcu(p, member)	mock_kfree_rcu(&(p)->member, p)
@@ -118,7 +122,19 @@ int kref_put(struct kref *k, void (*release)(struct kref *k));
 #define GFP_ATOMIC		2u
 #define __GFP_NOWARN		4u
 #define __GFP_ACCOUNT		8u
+#define __GFP_NORETRY		16u
 #define GFP_KERNEL_ACCOUNT	(GFP_KERNEL | __GFP_ACCOUNT)
+
+/* A memory cgroup: each address space has its own. */
+struct mem_cgroup {
+	int refs;
+	size_t charged;		/* bytes */
+};
+
+struct mm_struct;
+struct mem_cgroup *get_mem_cgroup_from_mm(struct mm_struct *mm);
+void mem_cgroup_put(struct mem_cgroup *memcg);
+struct mem_cgroup *set_active_memcg(struct mem_cgroup *memcg);
 
 void *mock_alloc(size_t size, gfp_t flags, bool zero, const char *site);
 #define kmalloc(size, flags)	mock_alloc(size, flags, false, MOCK_SITE)
@@ -174,13 +190,6 @@ bool mock_let_others_run(const char *what);
 #define wake_up_all(wq)		((void)(wq)->woken++)
 #define wait_event(wq, cond) \
 	do { (void)&(wq); } while (!(cond) && mock_let_others_run(#cond))
-#define wait_event_timeout(wq, cond, timeout) ({					\
-	int rounds_ = 0;								\
-	(void)&(wq), (void)(timeout);							\
-	while (!(cond) && rounds_++ < 3)						\
-		mock_let_others_run(#cond);						\
-	(cond) ? 1 : 0;									\
-})
 #define wait_event_interruptible(wq, cond) \
 	((void)&(wq), mock_might_sleep("wait_event_interruptible"), (cond) ? 0 : -ERESTARTSYS)
 

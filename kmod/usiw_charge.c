@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory that somebody else pays for than the context that allocates it.
+ *
+ * The kernel charges memory to the memory cgroup of the current process. Requests of peers arrive in
+ * softirq and become connections in a worker, which belong to no process, and what these allocate
+ * is charged to nobody. So a listener and a port remember the cgroup of the process that made them,
+ * and pay for what peers have them keep: a port for datagrams that wait for its worker, a listener for
+ * requests that wait for it and for connections that are not accepted yet.
+ *
+ * A cgroup that is held here may be removed all the same. The kernel charges its parent then.
+ */
+#include <linux/memcontrol.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "usiw_conn.h"
+
+/* The cgroup of the current process, with a reference; NULL if the kernel has no such cgroups. */
+struct mem_cgroup *usiw_charge_get(void)
+{
+	return get_mem_cgroup_from_mm(current->mm);
+}
+
+/* Any context. */
+void usiw_charge_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}
+
+/*
+ * As kmalloc(), for @memcg; NULL: for nobody. Atomic allocations are not refused because of the
+ * cgroup's limit.
+ */
+void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags)
+{
+	struct mem_cgroup *before;
+	void *p;
+
+	if (!memcg)
+		return kmalloc(size, flags);
+	before = set_active_memcg(memcg);
+	p = kmalloc(size, flags | __GFP_ACCOUNT);
+	set_active_memcg(before);
+	return p;
+}

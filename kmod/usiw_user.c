@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Users who listen, each by the name of its uid in a network namespace.
+ *
+ * A request outlives its listener: the program may have been given it, and may accept it yet. Such
+ * an orphan has no place in a backlog, so another number has to bound orphans. If all users of a
+ * namespace shared that number, one of them could use it up, and the requests of the others would
+ * end with their listeners. So orphans are counted by user. The invariant: whether a request may
+ * outlive its listener depends on the requests of the same user alone.
+ *
+ * rdma_cm repeats old listeners for a new device, in the process that adds it. Nobody says whose
+ * these are, so each of them is a user by itself, with a smaller bound.
+ */
+#include <linux/hashtable.h>
+#include <linux/jhash.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include "usiw_conn.h"
+
+/**
+ * struct usiw_user - whoever listens
+ * @node:	in the table, unless @alone
+ * @refs:	listeners, and orphans
+ * @net:	it is found by this
+ * @uid:	and this
+ * @alone:	nobody knows whose listener it is: not in the table
+ * @orphans:	requests without a listener
+ */
+struct usiw_user {
+	struct hlist_node node;
+	refcount_t refs;
+	struct net *net;
+	kuid_t uid;
+	bool alone;
+	atomic_t orphans;
+};
+
+#define USIW_USER_HASH_BITS	6
+
+static DEFINE_HASHTABLE(usiw_users, USIW_USER_HASH_BITS);
+static DEFINE_MUTEX(usiw_users_mutex);	/* guards the table */
+
+static u32 usiw_user_hash(const struct net *net, kuid_t uid)
+{
+	return jhash_2words(net_hash_mix(net), __kuid_val(uid), 0);
+}
+
+/* The user of @made's namespace and uid, with a reference: one that is there, or @made. */
+static struct usiw_user *usiw_user_find_or_add(struct usiw_user *made)
+{
+	u32 hash = usiw_user_hash(made->net, made->uid);
+	struct usiw_user *user;
+
+	lockdep_assert_held(&usiw_users_mutex);
+	hash_for_each_possible(usiw_users, user, node, hash) {
+		if (net_eq(user->net, made->net) && uid_eq(user->uid, made->uid)) {
+			refcount_inc(&user->refs);
+			return user;
+		}
+	}
+	hash_add(usiw_users, &made->node, hash);
+	return made;
+}
+
+/*
+ * Returns the user with a reference, or NULL if there is no memory. The caller has a device of @net,
+ * and keeps it for as long as the reference. @alone: @uid may be somebody else's. May sleep.
+ */
+struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone)
+{
+	struct usiw_user *made = kzalloc(sizeof(*made), GFP_KERNEL_ACCOUNT), *user;
+
+	if (!made)
+		return NULL;
+	refcount_set(&made->refs, 1);
+	made->net = net;
+	made->uid = uid;
+	made->alone = alone;
+	if (alone)
+		return made;
+	mutex_lock(&usiw_users_mutex);
+	user = usiw_user_find_or_add(made);
+	mutex_unlock(&usiw_users_mutex);
+	if (user != made)
+		kfree(made);
+	return user;
+}
+
+/* May sleep. */
+void usiw_user_put(struct usiw_user *user)
+{
+	if (!refcount_dec_and_mutex_lock(&user->refs, &usiw_users_mutex))
+		return;
+	if (!user->alone)
+		hash_del(&user->node);
+	mutex_unlock(&usiw_users_mutex);
+	kfree(user);
+}
+
+/* May another orphan live? If so it has a reference to @user: see usiw_user_drop_orphan(). */
+bool usiw_user_adopt_orphan(struct usiw_user *user)
+{
+	int most = user->alone ? USIW_MAX_ORPHANS_ALONE : USIW_MAX_ORPHANS;
+
+	if (atomic_inc_return(&user->orphans) > most) {
+		atomic_dec(&user->orphans);
+		return false;
+	}
+	refcount_inc(&user->refs);
+	return true;
+}
+
+/* The orphan has been accepted, or has ended. May sleep. */
+void usiw_user_drop_orphan(struct usiw_user *user)
+{
+	atomic_dec(&user->orphans);
+	usiw_user_put(user);
+}

@@ -272,7 +272,7 @@ struct Engine::Impl {
   /// QPs that wait for the end of an outage take turns.
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
-  void lose_late_answers(QpContext& qp);
+  void lose_late(QpContext& qp);
   void on_keepalive(QpContext& qp);
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
@@ -283,6 +283,7 @@ struct Engine::Impl {
   bool receive(int port, RxBuf& buf);
   [[gnu::noinline]] bool drop_unmatched(const RxBuf& buf, usiw_counter why);
   bool says_nothing_new(const QpContext& qp, const TrpHeader& h) const;
+  void refused(QpContext& qp, uint32_t psn);
   void owe_ack(QpContext& qp, const TrpHeader& h, bool last, uint64_t silence_ns);
   bool receive_data(QpContext& qp, const TrpHeader& h, int port, RxBuf& buf);
   [[gnu::noinline]] void receive_sack(QpContext& qp, const TrpHeader& h, std::span<const std::byte> bitmap);

@@ -90,6 +90,7 @@ struct QpConnection {
   LongMessages longs;
   PortWatch watch;
   uint32_t share_psn = 0;   ///< ReceiveWindow::max() when the port was asked last for its share
+  uint32_t refused_psn = 0; ///< the highest that came and found no receive work request
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;
 };

@@ -64,6 +64,12 @@ class ReceiveWindow {
     if (psn_lt(edge_, edge)) edge_ = edge;
     return static_cast<uint16_t>(edge_ - nxt_);
   }
+  /// Moves the edge so far that the peer may send after @p refused, which came and found no receive work request.
+  void pass(uint32_t refused) {
+    if (!psn_in(refused, nxt_, kWindow)) return;
+    const uint32_t edge = nxt_ + std::min(refused + 1 - nxt_ + share_, kWindow);
+    if (psn_lt(edge_, edge)) edge_ = edge;
+  }
   static constexpr uint32_t kLeastCredit = kWindow / 4;
   static constexpr uint32_t kFirstCredit = USIW_TRP_FIRST_WINDOW;  ///< the handshake advertises it
   /// However little a port holds: one datagram on its way and the next one sent while the first is acknowledged.

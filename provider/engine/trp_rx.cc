@@ -157,6 +157,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     if (!qp.connected()) return false;
     ack_at_once(qp);
     if (verdict == Verdict::kDrop) {
+      refused(qp, h.psn);
       drop(qp, USIW_CNT_DROP_EARLY, h.psn);
       return false;
     }
@@ -196,6 +197,7 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       }
       break;
     case Verdict::kNotReady:
+      refused(qp, h.psn);
       note(TraceKind::kNoReceive, qp, h.psn);
       pause_marks(qp);  // the peer tries again and again, answered or not
       ack_at_once(qp);
@@ -206,6 +208,12 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
       break;
   }
   return false;
+}
+
+/// The datagram is refused, and comes again. Of those that wait for a receive work request the highest is remembered.
+void Engine::Impl::refused(QpContext& qp, uint32_t psn) {
+  const bool current = psn_in(qp.refused_psn, qp.rcv.nxt(), kWindow);
+  if (!current || psn_lt(qp.refused_psn, psn)) qp.refused_psn = psn;
 }
 
 /// It has come before. Where that has been acknowledged the peer learns from the echo that the way is open again; else

@@ -148,21 +148,22 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_);
   if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
-  lose_late_answers(qp);
+  lose_late(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = true;
   activate(qp);
   if (qp.not_ready.unheard() >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
 }
 
-/// There is no time-out while the peer is not ready: responses to READs that are outstanding for as long as one go out
-/// again. (Of those that later ones have overtaken the acknowledgements tell.)
-void Engine::Impl::lose_late_answers(QpContext& qp) {
+/// There is no time-out while the peer is not ready: what has been outstanding for as long as one is lost. (What later
+/// datagrams have overtaken is found by acknowledgements.) Responses to READs go out again now. The peer has refused
+/// all else, which goes out when the peer is ready and must not fill the congestion window until then.
+void Engine::Impl::lose_late(QpContext& qp) {
   for (uint32_t psn = qp.snd.una(); psn_lt(psn, qp.snd.nxt()); ++psn) {
     TxPkt& pkt = qp.snd.pkt(psn);
-    if (pkt.kind != PktKind::kReadResponse || now_ - pkt.sent_ns < qp.rtt.rto(0) || !qp.snd.lose(psn)) continue;
+    if (now_ - pkt.sent_ns < qp.rtt.rto(0) || !qp.snd.lose(psn)) continue;
     pkt.timed_out = true;
-    count(qp, USIW_CNT_RETRANS_RTO);
+    count(qp, pkt.kind == PktKind::kReadResponse ? USIW_CNT_RETRANS_RTO : USIW_CNT_RETRANS_RNR);
   }
 }
 

@@ -228,6 +228,8 @@ void Engine::Impl::send_sack(QpContext& qp, uint16_t flags) {
   if (qp.rq.told()) {
     flags |= USIW_TRP_F_NOT_READY;
     count(qp, USIW_CNT_NOT_READY_TX);
+    // The responses that this end waits for come after all that it has refused, which is out of the port.
+    if (qp.sq.reads_out() != 0) qp.rcv.pass(qp.refused_psn);
   }
   look_at_share(qp);
   const size_t n = qp.rcv.write_bitmap(buf->data + kTrpBytes);

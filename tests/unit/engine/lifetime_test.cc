@@ -123,6 +123,37 @@ TEST_F(Lifetime, reads_go_on_while_their_end_has_no_receive) {
   }
 }
 
+/// However many SENDs wait: they take up neither what the network may carry nor what the reader's port holds.
+TEST_F(Lifetime, reads_go_on_while_many_sends_wait_for_receives) {
+  for (const bool first : {true, false}) {
+    for (const uint32_t sends : {1u, 7u, 8u, 40u, 63u, 64u, 100u, 500u}) {
+      std::tie(qa, qb) = w.connect({.max_send_wr = 512, .max_recv_wr = 512});
+      if (!first) {
+        for (int i = 0; i < 100; ++i) write(qa, ra->sge(0, 100), rb->addr(), rb->stag);
+        EXPECT_EQ(100u, wait(w.a, w.a.send_cq, 100).size());
+      }
+      for (uint32_t i = 0; i < sends; ++i) send(qa, ra->sge(0, 100), i);
+      w.run_for(20 * kMs);
+      const uint64_t started = w.clock.now;
+      for (int i = 0; i < 10; ++i) {
+        read(qb, rb->sge(1000, 20'000), ra->addr() + 1000, ra->stag, 1);
+        EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1, 2 * kSec)) << first << ' ' << sends << ' ' << i;
+      }
+      EXPECT_LT(w.clock.now - started, 50 * kMs) << first << ' ' << sends;
+      EXPECT_TRUE(w.a.poll(w.a.send_cq).empty());
+      for (uint32_t i = 0; i < sends; ++i) post_recv(qb, {rb->sge(0, 100)}, i);
+      const auto sent = wait(w.a, w.a.send_cq, sends), got = wait(w.b, w.b.recv_cq, sends);
+      for (uint32_t i = 0; i < sends; ++i) {
+        EXPECT_EQ(i, sent[i].wr_id);
+        EXPECT_EQ(i, got[i].wr_id);
+        EXPECT_EQ(kSuccess, got[i].status);
+      }
+      w.a.engine.qp_destroy(qa);
+      w.b.engine.qp_destroy(qb);
+    }
+  }
+}
+
 TEST_F(Lifetime, atomics_go_on_while_their_end_has_no_receive) {
   w.a.engine.qp_permit(qa, kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
   Region* const word = w.a.region(8, Host::kAllRights | kAccessRemoteAtomic);

@@ -33,12 +33,20 @@ namespace {
        static_cast<unsigned>(cqe.opcode) << 8 | static_cast<unsigned>(cqe.status));
 }
 
+/// A completion is lost, and never polled. The queues of the QP, which ends with its CQ, stay full. An SRQ, which may
+/// serve QPs of other CQs, does not.
+void Engine::Impl::lost_by_dead_cq(const QpContext& qp, Completions& of) {
+  if (&of != &qp.sends && &of != &qp.own_receives) of.end_silently();
+}
+
 void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, bool solicited) {
   count(qp, cqe.status == WcStatus::kSuccess ? USIW_CNT_COMP_OK : error_counter(cqe.status));
   if (tracing_) [[unlikely]] note_completion(qp, cqe);
   switch (CqAccess::push(*cq, cqe, of, solicited, cq->timed() ? clock_.now_ns() : 0)) {
     case CqAccess::Push::kPlain:
+      break;
     case CqAccess::Push::kDead:
+      lost_by_dead_cq(qp, of);
       break;
     case CqAccess::Push::kLost:
       count(qp, USIW_CNT_CQ_OVERRUN);
@@ -48,6 +56,7 @@ void Engine::Impl::push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, 
       break;
     case CqAccess::Push::kOverrun:
       count(qp, USIW_CNT_CQ_OVERRUN);
+      lost_by_dead_cq(qp, of);
       overrun_ = true;  // its QPs fail at the end of the run: the caller is at work on one
       events_.cq_overrun(*cq);
       break;

@@ -199,6 +199,7 @@ struct Engine::Impl {
 
   // ---- completion.cc ----
   void push(QpContext& qp, Cq* cq, const Cqe& cqe, Completions& of, bool solicited);
+  static void lost_by_dead_cq(const QpContext& qp, Completions& of);
   void note_completion(const QpContext& qp, const Cqe& cqe);
   void complete_send(QpContext& qp, WcStatus status, uint16_t vendor_err = 0);
   void complete_recv(QpContext& qp, WcOpcode opcode, const MessageEnd& end);

@@ -282,5 +282,35 @@ TEST_F(AllowanceTest, receives_of_an_srq_count_until_they_have_been_polled) {
   w.b.engine.cq_destroy(third_cq);
 }
 
+// What a CQ that has overrun loses is never polled. It would count against an SRQ that serves other CQs as well.
+TEST_F(AllowanceTest, srq_is_whole_again_after_the_overrun_of_one_of_its_cqs) {
+  Srq* const srq = w.b.srq(kDepth);
+  Cq* const small_cq = w.b.engine.cq_create(2, nullptr);
+  at_a = w.a.region(64), at_b = w.b.region(64);
+  QpAttr plain{};
+  plain.max_send_wr = plain.max_recv_wr = 2 * kDepth;
+  Qp *to_small = w.a.qp(plain), *to_other = w.a.qp(plain);
+  plain.srq = srq;
+  Qp* const other = w.b.qp(plain);
+  plain.recv_cq = small_cq;
+  Qp* const small = w.b.qp(plain);
+  w.connect(to_small, small, {});
+  w.connect(to_other, other, {});
+
+  EXPECT_EQ(kDepth, receives(*srq, *at_b));
+  for (int i = 0; i < 6; ++i) send(to_small, at_a->sge(0, 8));
+  work();
+  EXPECT_TRUE(small_cq->dead());
+  take(small_cq, 2);
+  const uint32_t used = receives(*srq, *at_b);
+  EXPECT_GE(used, 3u);
+  EXPECT_LE(used, 6u);
+  for (uint32_t i = 0; i < kDepth; ++i) send(to_other, at_a->sge(0, 8));
+  EXPECT_EQ(kDepth, wait(w.b, w.b.recv_cq, kDepth).size());
+  EXPECT_EQ(kDepth, receives(*srq, *at_b));
+  w.b.engine.qp_destroy(small);
+  w.b.engine.cq_destroy(small_cq);
+}
+
 }  // namespace
 }  // namespace usiw::sim

@@ -2,6 +2,7 @@
 #include "port/socket_port.h"
 
 #include <linux/ethtool.h>
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/udp.h>
@@ -50,6 +51,14 @@ uint32_t held_by(int fd) {
 void ask_for_overflows(int fd) {
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
+}
+
+/// Datagrams that the socket has dropped so far, for want of space or by its filter.
+uint32_t dropped_by(int fd) {
+  uint32_t info[SK_MEMINFO_VARS] = {};
+  socklen_t len = sizeof info;
+  getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len);
+  return info[SK_MEMINFO_DROPS];
 }
 
 void set_ipv4(std::array<uint8_t, 16>& to, const in_addr& from) { map_ipv4(to.data(), &from); }
@@ -235,7 +244,7 @@ int SocketPort::add_flow(Path& path, int fd) {
   ask_for_overflows(fd);
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
   sockets_[slot] = {.fd = fd, .users = 1, .merging = path.merge, .connected = connected, .holds = held_by(fd),
-                    .sees_ce = path.sees_ce,
+                    .lost = dropped_by(fd), .sees_ce = path.sees_ce,
                     .flow = connected ? path.flow : bound, .scope = scope};
   set_gro(sockets_[slot]);
   path.socket = slot;
@@ -312,6 +321,7 @@ void SocketPort::filter(Socket& s) const {
   } else if (s.filtered) {
     detach_filter(s.fd);
     s.filtered = false;
+    s.lost = dropped_by(s.fd);
   }
 }
 
@@ -591,8 +601,11 @@ bool SocketPort::receive(Socket& from) {
       m.count = 0;
       continue;
     }
-    drops_.no_buffer += lost - from.lost;
-    from.lost = lost;
+    if (static_cast<int32_t>(lost - from.lost) > 0) [[unlikely]] {
+      // What the filter drops is counted, too: it has come by a raw port.
+      if (!from.filtered) drops_.no_buffer += lost - from.lost;
+      from.lost = lost;
+    }
     m.segment = segment != 0 ? static_cast<uint32_t>(segment) : m.len;
     m.count = m.len > m.segment ? (m.len + m.segment - 1) / m.segment : 1;
     if (m.segment > slot_ - kOffset) {

@@ -73,7 +73,7 @@ class SocketPort final : public NetPort {
     bool filtered = false;  ///< takes only what attach_beside_filter() lets through
     std::vector<uint16_t> senders{};  ///< the peers' ports of those connections that send by it
     uint32_t holds = 0;  ///< bytes of received datagrams, as the kernel counts them (truesize)
-    uint32_t lost = 0;   ///< datagrams that did not fit, as the kernel has counted them until now
+    uint32_t lost = 0;   ///< datagrams that the socket has dropped, as the kernel has counted them until now
     Shares shares{};
     bool sees_ce = false;  ///< the kernel tells of congestion marks
     bool ect = false;  ///< of a connected one: what it sends may be marked

@@ -236,6 +236,20 @@ TEST_P(SharedSocket, it_takes_what_comes_for_those_that_send_by_it) {
   EXPECT_EQ((Heard{true, true, true}), heard());
 }
 
+/// The kernel counts what the filter drops as it counts what found no space, for as long as the socket lives.
+TEST_P(SharedSocket, what_it_does_not_take_is_not_lost) {
+  at->sends(peers[1].path, false);
+  EXPECT_EQ((Heard{true, false, true}), heard());
+  EXPECT_EQ(0u, at->drops().no_buffer);
+  EXPECT_FALSE(hears(peers[1]));
+  at->sends(peers[1].path, true);
+  EXPECT_EQ((Heard{true, true, true}), heard());
+  for (Peer& p : peers) at->remove_flow(p.path);
+  for (Peer& p : peers) add(p);
+  EXPECT_EQ((Heard{true, true, true}), heard());
+  EXPECT_EQ(0u, at->drops().no_buffer);
+}
+
 TEST_P(SharedSocket, saying_it_twice_changes_nothing) {
   for (int twice = 0; twice < 2; twice++)
     for (Peer& p : peers) at->sends(p.path, false);

@@ -40,8 +40,7 @@ Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
 
 void CqAccess::destroy(Cq* cq, PolledTable& polled) {
   // Nobody will poll what is left.
-  for (uint32_t at = cq->head(); at != cq->tail_.load(std::memory_order_relaxed); ++at)
-    Cq::seen(cq->slots_[at & cq->mask_]);
+  while (!cq->empty()) cq->pop();
   polled.give_back_all(cq->unused_);
   delete cq;
 }

@@ -42,14 +42,15 @@ class Cq {
     const Slot& slot = slots_[head() & mask_];
     return slot.valid.load(std::memory_order_acquire) != 0 ? &slot : nullptr;
   }
-  /// [as front()] The program sees @p shown, the front(): its work request does not count against its queue's depth any
-  /// more. Once for each completion.
-  static void seen(const Slot& shown) { count_polled(*shown.polled); }
-  /// [as front()] Takes what front() has shown.
+  /// [as front()] Takes what front() has shown. Its work request does not count against its queue's depth any more. The
+  /// slot is free before that: what the program posts in place of it may complete at once, and needs a slot.
   void pop() {
     const uint32_t head = this->head();
-    slots_[head & mask_].valid.store(0, std::memory_order_release);  // the engine may fill it again
+    Slot& slot = slots_[head & mask_];
+    std::atomic<uint32_t>& polled = *slot.polled;
+    slot.valid.store(0, std::memory_order_release);  // the engine may fill it again
     head_.store(head + 1, std::memory_order_relaxed);
+    count_polled(polled);
   }
   /// [as front()] Takes up to out.size() completions; returns how many.
   size_t poll(std::span<Cqe> out) {
@@ -58,7 +59,6 @@ class Cq {
       const Slot* slot = front();
       if (slot == nullptr) break;
       out[n] = slot->cqe;
-      seen(*slot);
       pop();
     }
     return n;

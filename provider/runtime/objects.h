@@ -105,7 +105,9 @@ struct VCq {
   unsigned empty_polls;   ///< in a row; in turn or roughly right
   VPd* domain;            ///< the parent domain that it was made with, or nullptr
   DomainMemory ring;      ///< where it lies, if the parent domain says so
-  const Cq::Slot* current;  ///< the completion that ibv_start_poll() or ibv_next_poll() shows, not yet taken. In turn
+  bool shows;             ///< ibv_start_poll() or ibv_next_poll() shows a completion, the one that follows. In turn
+  Cqe shown;
+  uint64_t shown_ns;      ///< when it was pushed
   std::atomic<uint32_t> pins;  ///< uses by the event path; freed only at 0
   Pending completion, overrun;
 };

@@ -60,7 +60,6 @@ int take(VCq& cq, int count, ibv_wc* wc) {
              .slid = 0,
              .sl = 0,
              .dlid_path_bits = 0};
-    Cq::seen(*slot);
     cq.cq->pop();
   }
   return count;
@@ -134,7 +133,7 @@ extern "C" int usiw_verb_resize_cq(ibv_cq* ibcq, int cqe) {
   Runtime& runtime = *cq.runtime;
   if (runtime.dead()) return EINVAL;
   std::lock_guard in_turn(cq.turn);
-  if (cq.current != nullptr) return EBUSY;  // of one thread, which is between start_poll and end_poll
+  if (cq.shows) return EBUSY;  // of one thread, which is between start_poll and end_poll
   const int before = ibcq->cqe;
   if (int rc = usiw_cmd_resize_cq(ibcq, cqe); rc != 0) return rc;
   const auto capacity = static_cast<uint32_t>(cqe);

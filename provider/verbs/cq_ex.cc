@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cq_ex.cc
-/// Extended completion queues (ibv_create_cq_ex(3)): the program reads a completion where the engine has put it. From
-/// ibv_start_poll() to ibv_end_poll() it is the caller's turn.
+/// Extended completion queues (ibv_create_cq_ex(3)): the program reads a copy of the oldest completion by functions.
+/// From ibv_start_poll() to ibv_end_poll() it is the caller's turn.
 #include <cerrno>
 #include <ctime>
 
@@ -17,15 +17,19 @@ constexpr uint64_t kWcFlags = uint64_t{IBV_WC_STANDARD_FLAGS} | kTimeFlags;
 constexpr uint32_t kCqFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
 VCq& of(ibv_cq_ex* ex) { return *from(ibv_cq_ex_to_cq(ex)); }
-const Cqe& shown(ibv_cq_ex* ex) { return of(ex).current->cqe; }
+const Cqe& shown(ibv_cq_ex* ex) { return of(ex).shown; }
 
-/// [cq.turn] Shows the oldest completion to the program.
+/// [cq.turn] Shows the oldest completion to the program, which may post at once in place of it. So the program sees a
+/// copy, and the slot is free.
 bool show(VCq& cq) {
-  cq.current = cq.cq->front();
-  if (cq.current == nullptr) return false;
-  Cq::seen(*cq.current);
-  cq.ex.wr_id = cq.current->cqe.wr_id;
-  cq.ex.status = static_cast<ibv_wc_status>(cq.current->cqe.status);
+  const Cq::Slot* const slot = cq.cq->front();
+  cq.shows = slot != nullptr;
+  if (slot == nullptr) return false;
+  cq.shown = slot->cqe;
+  cq.shown_ns = slot->pushed_ns;
+  cq.cq->pop();
+  cq.ex.wr_id = cq.shown.wr_id;
+  cq.ex.status = static_cast<ibv_wc_status>(cq.shown.status);
   return true;
 }
 
@@ -45,15 +49,12 @@ int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) {
 }
 
 int next_poll(ibv_cq_ex* ex) {
-  VCq& cq = of(ex);
-  if (cq.current != nullptr) cq.cq->pop();
-  return show(cq) ? 0 : ENOENT;
+  return show(of(ex)) ? 0 : ENOENT;
 }
 
 void end_poll(ibv_cq_ex* ex) {
   VCq& cq = of(ex);
-  if (cq.current != nullptr) cq.cq->pop();
-  cq.current = nullptr;
+  cq.shows = false;
   cq.turn.unlock();
 }
 
@@ -77,11 +78,11 @@ uint64_t now_of(clockid_t clock) {
 }
 
 /// Of CLOCK_MONOTONIC, as ibv_query_rt_values_ex() gives it.
-uint64_t read_completion_ts(ibv_cq_ex* ex) { return of(ex).current->pushed_ns; }
+uint64_t read_completion_ts(ibv_cq_ex* ex) { return of(ex).shown_ns; }
 
 /// As long ago by the wall clock as it is by the other one.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* ex) {
-  const uint64_t pushed = of(ex).current->pushed_ns;
+  const uint64_t pushed = of(ex).shown_ns;
   return pushed != 0 ? now_of(CLOCK_REALTIME) - (now_of(CLOCK_MONOTONIC) - pushed) : 0;
 }
 

@@ -208,6 +208,37 @@ CASE(cq_ex_post_inside, "cq_ex/post-between-start-and-end", .core = true) {
   p.close();
 }
 
+// The work request whose completion is shown counts no more: another one may be posted in place of it, and complete,
+// while the CQ, which has as many entries as the queue, is full.
+CASE(cq_ex_post_when_full, "cq_ex/post-between-start-and-end-when-full", .core = true) {
+  ExCq cq(IBV_WC_EX_WITH_BYTE_LEN, 16);
+  Options of_a = with_cq(cq);
+  of_a.send_wr = 16;
+  Pair p(of_a, Options());
+  Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  CHECK_EQ(ibv_query_qp(p.a.qp, &attr, IBV_QP_CAP, &init), 0);
+  const uint64_t depth = attr.cap.max_send_wr;
+  uint64_t next = 0, done = 0;
+  for (; next < depth; ++next) write(p, next, at_a, at_b);
+  usleep(5000);  // all have completed
+  cq.start();
+  for (;;) {
+    CHECK_EQ(cq.ex->status, IBV_WC_SUCCESS);
+    CHECK_EQ(cq.ex->wr_id, done++);
+    CHECK_EQ(ibv_wc_read_byte_len(cq.ex), 64);
+    if (next != 3 * depth) write(p, next++, at_a, at_b);
+    usleep(2000);  // it has completed
+    CHECK_EQ(cq.ex->wr_id, done - 1);
+    if (const int ret = ibv_next_poll(cq.ex); ret == 0) continue;
+    ibv_end_poll(cq.ex);
+    if (done == 3 * depth) break;
+    cq.start();
+  }
+  p.close();
+}
+
 // Time stamps are of the clock that ibv_query_rt_values_ex() reads, at the rate that ibv_query_device_ex() tells, and
 // do not run backwards.
 CASE(cq_ex_times, "cq_ex/time-stamps", .core = true) {

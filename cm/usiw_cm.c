@@ -416,15 +416,20 @@ static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *
 	       pkt->psn < c->local_isn;
 }
 
+__u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c)
+{
+	return ~c->local_isn;
+}
+
 int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
-	return yields_to(c, pkt) && pkt->ack_psn != c->local_isn;
+	return yields_to(c, pkt) && pkt->ack_psn != usiw_cm_asked_isn(c);
 }
 
 static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	/* The REQ brings this end's ISN back: it comes from the peer, and is to be admitted. */
-	if (yields_to(c, pkt) && pkt->ack_psn == c->local_isn)
+	/* The REQ brings back what PENDING has told: it comes from the peer, and is to be admitted. */
+	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
 		return finish(c, -ECONNREFUSED, 0, 0, now_us) | die(c);
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/* Another connection on the same 4-tuple: has the peer forgotten this one? */

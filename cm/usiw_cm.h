@@ -196,16 +196,23 @@ struct usiw_cm_packet {
 };
 
 /**
- * usiw_cm_asks_back - is a REQ to be answered by the own ISN, whatever the connection does?
+ * usiw_cm_asks_back - is a REQ to be answered by PENDING, whatever the connection does?
  * @c:		connection
  * @pkt:	datagram of its 4-tuple
  *
  * Both ends may send a REQ to each other at once, between the same ports. Then the connection of
  * the smaller ISN goes on, and the other end's attempt gives way: it ends with -ECONNREFUSED, and
  * the REQ is for who listens there. Anybody can send a REQ with a small PSN from a false address.
- * So this end first answers PENDING with its ISN, and gives way to a REQ that brings the ISN back.
+ * So this end first answers PENDING with usiw_cm_asked_isn(), and gives way to a REQ that brings
+ * this number back.
  */
 int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
+
+/*
+ * What PENDING tells there: the complement of the own ISN. The ISN itself would end the attempt: a peer
+ * that knows of no connection answers PENDING by a RESET with both numbers, and both would match.
+ */
+__u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
 
 /**
  * usiw_cm_decode - decode a handshake datagram

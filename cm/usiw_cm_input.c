@@ -85,7 +85,7 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 	if (malformed)
 		return;
 	if (usiw_cm_asks_back(c, &v->pkt)) {
-		answer(v, usiw_cm_build_pending(&v->pkt, c->local_isn, buf));
+		answer(v, usiw_cm_build_pending(&v->pkt, usiw_cm_asked_isn(c), buf));
 		return;
 	}
 	v->actions = usiw_cm_receive(c, &v->pkt, now_us);

@@ -42,6 +42,13 @@
 static struct proto_ops usiw_data_ops[2];
 static DEFINE_MUTEX(usiw_data_ops_mutex);
 
+/*
+ * A data socket's sk_user_data is its connection, and the address of this once the connection has
+ * ended. NULL would say that the socket is nobody's: L2TP and sockmap take such a socket, and put
+ * something else there.
+ */
+static u8 usiw_data_ended __aligned(8);
+
 /* Does the caller hold conn->lock, or has the last reference gone? */
 #define usiw_data_is_ours(conn)	(lockdep_is_held(&(conn)->lock) || !kref_read(&(conn)->kref))
 
@@ -117,7 +124,7 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 {
 	struct sock *sk = sock->sk;
 
-	if (!READ_ONCE(sk->sk_user_data))
+	if (READ_ONCE(sk->sk_user_data) == &usiw_data_ended)
 		return -ENOTCONN;
 	if (msg->msg_name)
 		return -EISCONN;
@@ -179,7 +186,7 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 		return ret;
 	rcu_read_lock();
 	conn = rcu_dereference_sk_user_data(sk);
-	if (conn && !kref_get_unless_zero(&conn->kref))
+	if ((void *)conn == &usiw_data_ended || !kref_get_unless_zero(&conn->kref))
 		conn = NULL;
 	rcu_read_unlock();
 	if (!conn)
@@ -438,7 +445,7 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 		return ERR_PTR(ret);
 	}
 	usiw_data_restrict(sock);
-	rcu_assign_sk_user_data(sock->sk, conn);	/* only says that it is alive */
+	rcu_assign_sk_user_data(sock->sk, conn);
 	sock_hold(sock->sk);
 	atomic_inc(&conn->sock->data_sockets);
 	rcu_assign_pointer(conn->data_sk, sock->sk);
@@ -461,7 +468,8 @@ void usiw_data_close(struct usiw_conn *conn)
 	if (!sk)
 		return;
 	atomic_dec(&conn->sock->data_sockets);
-	rcu_assign_sk_user_data(sk, NULL);	/* usiw_data_sendmsg() sends nothing from here on */
+	/* usiw_data_sendmsg() sends nothing from here on. */
+	rcu_assign_sk_user_data(sk, &usiw_data_ended);
 	sk_dst_reset(sk);
 	sock_put(sk);
 }

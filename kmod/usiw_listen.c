@@ -71,15 +71,18 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 
 /*
  * rdma_cm takes an error of a listener that it repeats for the device's, and no program could use the
- * device then. The port may belong to anybody there; so that listener hears nothing by this device.
+ * device then. The port may belong to anybody there, and the process that adds the device may lack
+ * what the listener's had: a capability, memory, a cgroup that lets it bind. So that listener hears
+ * nothing by this device.
  */
-static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port)
+static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
 {
 	if (!usiw_listener_is_repeated(listener))
 		return false;
 	dev_warn_ratelimited(&listener->dev->ibdev.dev,
-			     "port %u is in use: who listens there on all addresses hears nothing by this device\n",
-			     be16_to_cpu(port));
+			     "port %u is %s: who listens there on all addresses hears nothing by this device (error %d)\n",
+			     be16_to_cpu(port), error == -EADDRINUSE ? "in use" : "not to be had",
+			     error);
 	return true;
 }
 
@@ -129,7 +132,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	ret = usiw_listener_join(listener, ipv4, port, backlog);
 	if (ret) {
 		usiw_listener_leave(listener);
-		if (ret != -EADDRINUSE || !usiw_listener_may_be_deaf(listener, port)) {
+		if (!usiw_listener_may_be_deaf(listener, port, ret)) {
 			usiw_listener_put(listener);
 			return ret;
 		}

@@ -93,6 +93,25 @@ int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, 
 }
 
 /*
+ * Does the socket have the port, for all addresses? BPF programs of the process's cgroup are asked
+ * about bind, and may have put another address or port in place. @port 0: any.
+ */
+static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	if (port && inet->inet_sport != port)
+		return false;
+	if (ipv4)
+		return !inet->inet_rcv_saddr;
+#if IS_ENABLED(CONFIG_IPV6)
+	return ipv6_addr_any(&sk->sk_v6_rcv_saddr);
+#else
+	return false;
+#endif
+}
+
+/*
  * A kernel socket holds no reference to its netns, which waits for the device instead. The socket
  * shares its port with no other, so port 0 finds a free one.
  */
@@ -105,6 +124,8 @@ static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 	if (ret)
 		return ERR_PTR(ret);
 	ret = usiw_sock_bind(sock, ipv4, &in6addr_any, port, 0);
+	if (!ret && !usiw_sock_fits(sock->sk, ipv4, port))
+		ret = -EPERM;
 	if (ret) {
 		sock_release(sock);
 		return ERR_PTR(ret);

@@ -325,6 +325,21 @@ TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
   expect_off_the_network();
 }
 
+// L2TP and sockmap take a socket of whoever may ask them to, in a user namespace of its own, if nobody has its
+// sk_user_data. The socket's options would take what they put there for a connection.
+TEST_F(Data, close__leaves_the_socket_to_nobody_else) {
+  establish();
+  server->destroy_qp();
+  pump();
+  usiw_conn someone_elses{};
+  kref_init(&someone_elses.kref);
+  if (!sock->sk->sk_user_data) sock->sk->sk_user_data = &someone_elses;
+  int one = 1;
+  EXPECT_EQ(sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one), sizeof(one)), 0);
+  EXPECT_NE(sock->sk->sk_user_data, &someone_elses);
+  expect_off_the_network();
+}
+
 // setsockopt of SO_LINGER, before 6.8, whose argument lies in memory that never comes: the lock is held as long.
 TEST_F(Data, close__waits_for_no_lock_of_the_process) {
   establish();

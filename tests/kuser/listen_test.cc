@@ -467,6 +467,21 @@ TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), -EADDRINUSE);
 }
 
+// The process that adds the device may lack what the program had: CAP_NET_BIND_SERVICE, memory, a cgroup that lets it
+// bind.
+TEST_F(Listen, create__port_is_refused_where_a_device_is_added) {
+  mutex& moving = server->device->unregistration_lock;
+  for (int n = 0; n < 2; n++) {
+    CmId any;
+    mock_errors[MOCK_SOCKET] = u64{1} << n;
+    moving.dep.held = 1;
+    EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), 0) << n;
+    moving.dep.held = 0;
+    mock_errors[MOCK_SOCKET] = 0;
+    if (any.id.provider_data) any.destroy();
+  }
+}
+
 // It had one family's socket already, and must not remember that.
 TEST_F(Listen, create__second_family_is_taken_where_a_device_is_added) {
   mutex& moving = client->device->unregistration_lock;

@@ -55,6 +55,22 @@ TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7400), -EADDRINUSE);
 }
 
+// BPF programs of the process's cgroup may bind another address or port. The module would serve a port that it does not
+// have, and guard the listener by one port's lock and its gate by the other's.
+TEST_F(Sock, open__refused_where_a_cgroup_changes_address_or_port) {
+  for (const char* addr : {"192.0.2.2", "0.0.0.0", "2001:db8::2", "::"}) {
+    for (const int how : {MOCK_BPF_BINDS_A_PORT, MOCK_BPF_BINDS_AN_ADDRESS}) {
+      CmId one;
+      const int before = mock_sockets;
+      mock_bpf_binds = how;
+      EXPECT_EQ(one.listen(server->device, strchr(addr, ':') ? ipv6(addr) : ipv4(addr), 7400), -EPERM) << addr << how;
+      mock_bpf_binds = 0;
+      if (one.id.provider_data) one.destroy();
+      EXPECT_EQ(mock_sockets, before);
+    }
+  }
+}
+
 TEST_F(Sock, get__shared_by_connections_of_a_port) {
   Process other("eth0");
   CmId second;

@@ -138,14 +138,14 @@ void reset_sockets() {
   for (Socket* s : sockets) delete s;
   sockets.clear();
   sent.clear();
-  mock_foreign_port = mock_sockets = mock_bpf_peer = 0;
+  mock_foreign_port = mock_sockets = mock_bpf_peer = mock_bpf_binds = 0;
 }
 
 }  // namespace mock
 
 extern "C" {
 
-int mock_sockets, mock_foreign_port, mock_bpf_peer;
+int mock_sockets, mock_foreign_port, mock_bpf_peer, mock_bpf_binds;
 
 // ---- Sockets ----
 
@@ -298,7 +298,9 @@ int kernel_bind(struct socket* sock, struct sockaddr* addr, int) {
     s->port = sin6->sin6_port;
     s->addr = sin6->sin6_addr;
   }
-  s->sk.inet.inet_saddr = s->addr.s6_addr32[3];
+  if (mock_bpf_binds == MOCK_BPF_BINDS_A_PORT) s->port ^= cpu_to_be16(1);
+  if (mock_bpf_binds == MOCK_BPF_BINDS_AN_ADDRESS) s->addr.s6_addr32[3] ^= cpu_to_be32(1);
+  s->sk.inet.inet_saddr = s->sk.inet.inet_rcv_saddr = s->addr.s6_addr32[3];
   s->sk.inet6.saddr = s->sk.sk_v6_rcv_saddr = s->addr;
   if (!s->port && s->sk.inet.bind_address_no_port) return 0;
   if (!s->port) {

@@ -179,7 +179,7 @@ TEST(Crossing, the_smaller_isn_goes_on_and_the_other_end_admits_it) {
   small.take(pending);
   ASSERT_EQ(small.v.actions, unsigned{USIW_CM_A_TX});
   const Datagram proven = small.req();
-  EXPECT_EQ(proven.pkt.ack_psn, kOwnIsn);
+  EXPECT_EQ(proven.pkt.ack_psn, pending.pkt.psn);
   large.take(proven);
   EXPECT_EQ(large.v.kind, unsigned{USIW_CM_V_ADMIT});
   EXPECT_EQ(large.v.actions, unsigned{USIW_CM_A_EV_REPLY | USIW_CM_A_RELEASE | USIW_CM_A_DEAD});
@@ -187,9 +187,9 @@ TEST(Crossing, the_smaller_isn_goes_on_and_the_other_end_admits_it) {
   EXPECT_EQ(small.c.state, USIW_CM_REQ_SENT);
 }
 
-TEST(Crossing, without_this_ends_isn_nothing_gives_way) {
+TEST(Crossing, without_the_number_that_was_told_nothing_gives_way) {
   Opener large(kOwnIsn);
-  for (const uint32_t ack : {0u, kOwnIsn - 1, kOwnIsn + 1, kPeerIsn}) {
+  for (const uint32_t ack : {0u, kOwnIsn, ~kOwnIsn - 1, ~kOwnIsn + 1, kPeerIsn}) {
     Datagram forged = Opener(kPeerIsn).req();
     for (int i = 0; i < 4; i++) forged.bytes[4 + i] = static_cast<uint8_t>(ack >> (24 - 8 * i));
     for (int i = 0; i < 100; i++) EXPECT_EQ(large.take(forged).len, 14u);
@@ -198,10 +198,26 @@ TEST(Crossing, without_this_ends_isn_nothing_gives_way) {
   }
 }
 
+// PENDING goes to where the forged REQ claims to come from. Nothing is known there, and RESET names both ISNs of what
+// it answers.
+TEST(Crossing, a_forged_req_draws_no_reset_that_ends_the_attempt) {
+  Opener mine(kOwnIsn);
+  const Datagram pending = mine.take(Opener(kPeerIsn).req());
+  ASSERT_EQ(pending.len, 14u);
+  usiw_cm_verdict v;
+  Datagram reset;
+  usiw_cm_input(&v, nullptr, pending.bytes, pending.len, kStart + 1000, reset.bytes);
+  ASSERT_EQ(v.kind, unsigned{USIW_CM_V_ANSWER});
+  reset.len = v.len;
+  mine.take(reset);
+  EXPECT_EQ(mine.v.actions, 0u);
+  EXPECT_EQ(mine.c.state, USIW_CM_REQ_SENT);
+}
+
 TEST(Crossing, an_attempt_that_has_its_answer_goes_on) {
   Conn i = Conn::in(Role::kInitiator, State::kInstalling);
   Datagram proven = Opener(kPeerIsn + 5).req();
-  for (int n = 0; n < 4; n++) proven.bytes[4 + n] = static_cast<uint8_t>(kOwnIsn >> (24 - 8 * n));
+  for (int n = 0; n < 4; n++) proven.bytes[4 + n] = static_cast<uint8_t>(usiw_cm_asked_isn(&i.c) >> (24 - 8 * n));
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   usiw_cm_input(&v, &i.c, proven.bytes, proven.len, kStart, buf);

@@ -122,6 +122,9 @@ unsigned int mock_hashed(__be16 port);
 bool mock_port_merges(__be16 port);
 /* What a BPF program of the process's cgroup changes in the IPv4 address that it connects to; 0: nothing. */
 extern int mock_bpf_peer;
+/* What it changes when somebody binds; 0: nothing. */
+enum { MOCK_BPF_BINDS_A_PORT = 1, MOCK_BPF_BINDS_AN_ADDRESS };
+extern int mock_bpf_binds;
 extern int mock_modules;	/* references of the module */
 void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
 void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, unsigned int mtu);

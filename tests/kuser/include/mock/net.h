@@ -468,7 +468,7 @@ struct sock {
 	struct in6_addr sk_v6_rcv_saddr, sk_v6_daddr;
 	struct inet_sock {
 		__be16 inet_sport, inet_dport;
-		__be32 inet_saddr, inet_daddr;
+		__be32 inet_saddr, inet_rcv_saddr, inet_daddr;
 		u16 inet_num;
 		__u8 tos;
 		bool bind_address_no_port;

@@ -100,7 +100,11 @@ TEST_F(SendWindowTest, lose__only_what_is_in_flight) {
 }
 
 TEST_F(SendWindowTest, oldest_lost__of_one_kind) {
-  for (uint32_t i = 0; i < 200; i++) w_.sent({.kind = i == 150 ? PktKind::kReadResponse : PktKind::kSend}, ++now_);
+  for (uint32_t i = 0; i < 200; i++) {
+    TxPkt pkt{};
+    pkt.kind = i == 150 ? PktKind::kReadResponse : PktKind::kSend;
+    w_.sent(pkt, ++now_);
+  }
   EXPECT_EQ(w_.oldest_lost(PktKind::kSend), w_.nxt());
   for (const uint32_t i : {3, 70, 199}) w_.lose(kFirst + i);
   EXPECT_EQ(w_.oldest_lost(PktKind::kSend), kFirst + 3);

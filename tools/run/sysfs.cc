@@ -107,17 +107,20 @@ void make_file(const std::string& path, const std::string& text) {
   std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   int fd = mkostemp(draft.data(), O_CLOEXEC);
   if (fd < 0) return;
+  bool whole;
   {
     const NoFileSizeSignal no_signal;
     static bool said = false;
-    const ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
-    if (n != static_cast<ssize_t>(text.size()) && !std::exchange(said, true))
+    errno = ENOSPC;  // if a part of it is written
+    whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (!whole && !std::exchange(said, true))
       fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
               strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
   }
   fchmod(fd, kFile);
   USIW_REAL(close)(fd);
-  if (rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+  // A file that is there is never written again, and others share the tree.
+  if (!whole || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
 }
 
 /// Makes what is not there.

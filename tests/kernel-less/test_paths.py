@@ -162,9 +162,11 @@ int main(int argc, char **argv) {
 """
 
 
-def test_calls_inside_of_libc(usiw_run, tmp_path):
-    """glob, scandir and realpath call others inside of libc; _FORTIFY_SOURCE makes others of open and openat."""
-    program = build(tmp_path, LIBC, "-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2")
+@pytest.mark.parametrize("option", ["-D_FORTIFY_SOURCE=2", "-D_FILE_OFFSET_BITS=64"])
+def test_calls_inside_of_libc(usiw_run, tmp_path, option):
+    """glob, scandir and realpath call others inside of libc; _FORTIFY_SOURCE makes others of open and openat,
+    _FILE_OFFSET_BITS of most."""
+    program = build(tmp_path, LIBC, "-O2", "-U_FORTIFY_SOURCE", option)
     assert usiw_run([program], stdin=subprocess.DEVNULL).expect(0).splitlines() == [
         "/sys/class/infiniband/usiw0/ports/1/state", "3", "/sys/class/infiniband/usiw0", "1", "1", "20000"
     ]

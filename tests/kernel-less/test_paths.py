@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """The emulated parts of /sys and /dev, as shells, tools and programs for an old libc see them."""
 
+import os
 import subprocess
 
 import pytest
@@ -137,6 +138,31 @@ print([path for path, _, files in os.walk("/sys/class/infiniband_verbs") if "ibd
         "['crw-rw-rw-', 'crw-rw-rw-'] ['rdma_cm', 'uverbs0']", "/dev/infiniband [False, False]",
         "['/sys/class/infiniband_verbs/uverbs0']"
     ]
+
+
+NO_PATH = """\
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+int main(void) {
+  const char *volatile none = NULL;
+  const int fd = open("/dev/infiniband/uverbs0", O_RDWR);
+  struct stat st;
+  struct statx x;
+  int ret = fstatat(fd, none, &st, AT_EMPTY_PATH);
+  printf("%d %o\\n", ret, ret == 0 ? st.st_mode & 0170000 : 0);
+  ret = statx(fd, none, AT_EMPTY_PATH, STATX_TYPE, &x);
+  printf("%d %o\\n", ret, ret == 0 ? x.stx_mode & 0170000 : 0);
+}
+"""
+
+
+def test_a_null_pointer_for_an_empty_path(usiw_run, tmp_path):
+    """It means the descriptor since Linux 6.11; before, it is an error."""
+    kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    program = build(tmp_path, NO_PATH, "-O1", "-Wno-nonnull")
+    answer = "0 20000" if kernel >= (6, 11) else "-1 0"
+    assert usiw_run([program]).expect(0).splitlines() == [answer, answer]
 
 
 LIBC = """\

@@ -280,6 +280,8 @@ void to_program_name(char* path) {
   strcpy(path, (is_within(below, "/dev") ? below : kSys + below).c_str());
 }
 
+bool is_empty(const char* path) { return path == nullptr || *path == '\0'; }
+
 bool may_be_node(const char* path) {
   const char* name = path != nullptr ? last_part(path) : "";
   return strcmp(name, kUverbsName) == 0 || strcmp(name, kRdmaCmName) == 0;

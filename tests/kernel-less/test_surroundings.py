@@ -73,12 +73,14 @@ def test_namespace_of_its_own(load, tmp_path, by):
 
 
 def test_libraries_are_looked_for_as_without_usiw_run(usiw_run, tmp_path):
-    """By the path in the library that calls dlopen, also with RTLD_DEEPBIND and in a namespace of its own."""
+    """By the path in the library that calls dlopen or beside that library ($ORIGIN), also with RTLD_DEEPBIND and in a
+    namespace of its own."""
     folder = tmp_path / "plugins"
     folder.mkdir()
     library(folder, "plugin", "int plugin;")
-    library(folder, "host", '#include <dlfcn.h>\nint load(void) { return dlopen("libplugin.so", RTLD_NOW) && '
-            'dlopen("libplugin.so", RTLD_NOW | RTLD_DEEPBIND) && dlmopen(LM_ID_NEWLM, "libplugin.so", RTLD_NOW); }')
+    library(folder, "host", '#include <dlfcn.h>\nstatic int all(const char *name) { return dlopen(name, RTLD_NOW) && '
+            'dlopen(name, RTLD_NOW | RTLD_DEEPBIND) && dlmopen(LM_ID_NEWLM, name, RTLD_NOW); }\n'
+            'int load(void) { return all("libplugin.so") && all("$ORIGIN/libplugin.so"); }')
     (tmp_path / "p.c").write_text("int load(void);\nint main(void) { return !load(); }\n")
     program = compile_c(tmp_path / "p", tmp_path / "p.c", f"-L{folder}", "-lhost", f"-Wl,-rpath,{folder}")
     assert usiw_run([program]).expect(0) == ""

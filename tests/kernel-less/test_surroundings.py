@@ -86,6 +86,15 @@ def test_libraries_are_looked_for_as_without_usiw_run(usiw_run, tmp_path):
     assert usiw_run([program]).expect(0) == ""
 
 
+def test_dlerror_after_other_calls(usiw_run, tmp_path):
+    """What dlopen did not find can be asked for after calls that usiw-run stands before."""
+    (tmp_path / "p.c").write_text('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) { '
+                                  'if (dlopen("/nowhere/x.so", RTLD_NOW)) return 1;\n'
+                                  'fclose(fopen("/dev/null", "w"));\nputs(dlerror()); }')
+    program = compile_c(tmp_path / "p", tmp_path / "p.c")
+    assert "/nowhere/x.so: cannot open" in usiw_run([program]).expect(0)
+
+
 def test_static_libibverbs(usiw_run, tmp_path):
     """It sees the device and cannot load the provider."""
     program = compile_c(tmp_path / "p", PROGRAMS / "two_threads.c", "-Wl,-Bstatic", *VERBS, "-lnl-route-3", "-lnl-3",

@@ -165,6 +165,43 @@ def test_a_null_pointer_for_an_empty_path(usiw_run, tmp_path):
     assert usiw_run([program]).expect(0).splitlines() == [answer, answer]
 
 
+IN_HANDLER = """\
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+static volatile int opened;
+static const char *path;
+static void handle(int sig) {
+  const int fd = open(path, O_RDONLY);
+  if (fd >= 0) close(fd);
+  opened += sig == SIGALRM;
+}
+int main(int argc, char **argv) {
+  const struct itimerval often = {{0, 200}, {0, 200}};
+  struct sigaction act = {.sa_handler = handle};
+  path = argv[argc - 1];
+  sigaction(SIGALRM, &act, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  while (opened < 4000) {
+    void *volatile some[40];
+    for (int i = 0; i < 40; i++) some[i] = malloc(2000 + i * 100);
+    for (int i = 0; i < 40; i++) free(some[i]);
+  }
+}
+"""
+
+
+def test_files_of_the_program_with_such_names(usiw_run, tmp_path):
+    """A file of its own may be opened in a signal handler, whatever its name: no memory is allocated."""
+    path = tmp_path / "infiniband" / "a name that is longer than a short string.log"
+    path.parent.mkdir()
+    path.touch()
+    usiw_run([build(tmp_path, IN_HANDLER), path]).expect(0, 30)
+
+
 LIBC = """\
 #include <dirent.h>
 #include <fcntl.h>

@@ -215,6 +215,24 @@ bool has_plain_parent(const std::string& path) {
   return false;
 }
 
+const char* last_part(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+/// The absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates nothing, so
+/// files of the program's own may have any name in signal handlers, too.
+bool may_be_emulated(const char* path) {
+  for (;;) {
+    path += strspn(path, "/");
+    const size_t len = strcspn(path, "/");
+    if (len == 0) return false;
+    if (len > 2 || strspn(path, ".") < len)
+      return len == 3 && (strncmp(path, "sys", 3) == 0 || strncmp(path, "dev", 3) == 0);
+    path += len;
+  }
+}
+
 /// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads.
 std::string without_detours(const char* path) {
   std::string out;
@@ -231,11 +249,6 @@ std::string without_detours(const char* path) {
   }
   if (const size_t len = strlen(path); len != 0 && path[len - 1] == '/') out += '/';
   return out;
-}
-
-const char* last_part(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
 }
 
 /// The tree, which is made if it is not there.
@@ -265,7 +278,7 @@ dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
 std::string emulated(const char* path) {
   // Every name that is emulated has one of these in it; all others cost a look.
   if (path == nullptr || path[0] != '/' ||
-      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr))
+      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr) || !may_be_emulated(path))
     return {};
   const std::string plain = without_detours(path);
   if (!is_emulated(plain)) return plain;  // by an emulated directory to another place

@@ -202,6 +202,14 @@ def test_files_of_the_program_with_such_names(usiw_run, tmp_path):
     usiw_run([build(tmp_path, IN_HANDLER), path]).expect(0, 30)
 
 
+def test_a_dot_at_the_end_of_a_path(usiw_run, tmp_path):
+    """What is before it is a directory, and followed if it is a symbolic link."""
+    (tmp_path / "infiniband").symlink_to(tmp_path)
+    script = f"readlink {tmp_path}/infiniband/. || stat -c %F {tmp_path}/infiniband/.; cd /dev/infiniband/.; pwd -P"
+    assert shell(usiw_run, script) == ["directory", "/dev/infiniband"]
+    assert usiw_run(["cat", "/sys/class/infiniband/usiw0/node_desc/."]).wait() == 1
+
+
 LIBC = """\
 #include <dirent.h>
 #include <fcntl.h>

@@ -233,7 +233,8 @@ bool may_be_emulated(const char* path) {
   }
 }
 
-/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads.
+/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads. A "." at the
+/// end is left as "/": what is before it must be a directory, and no symbolic link.
 std::string without_detours(const char* path) {
   std::string out;
   for (const char* part = path; *part != '\0';) {
@@ -247,7 +248,7 @@ std::string without_detours(const char* path) {
     }
     part += len;
   }
-  if (const size_t len = strlen(path); len != 0 && path[len - 1] == '/') out += '/';
+  if (const char* last = last_part(path); *last == '\0' || strcmp(last, ".") == 0) out += '/';
   return out;
 }
 

@@ -252,16 +252,21 @@ std::string without_detours(const char* path) {
   return out;
 }
 
+/// Held while the tree is made. Nobody takes the world with it, nor it with the world.
+std::mutex& making_tree() {
+  static std::mutex& making = *new std::mutex;
+  return making;
+}
+
 /// The tree, which is made if it is not there.
 const std::string& tree() {
-  static std::mutex making;
   static std::atomic<const std::string*> root;
   const auto is_there = [](const std::string* made) {
     return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0;
   };
   // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
-    std::lock_guard hold_making(making);
+    std::lock_guard hold_making(making_tree());
     if (!is_there(root.load(std::memory_order_relaxed)))
       root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
   }
@@ -272,6 +277,9 @@ const std::string& tree() {
 constexpr char kSys[] = "/sys";
 
 }  // namespace
+
+void tree_lock() { making_tree().lock(); }
+void tree_unlock() { making_tree().unlock(); }
 
 dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
 dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }

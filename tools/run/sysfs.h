@@ -38,6 +38,10 @@ Node node_of(const char* path, dev_t device, ino_t inode);
 /// The device node at @p path, relative to @p dir as for openat(2).
 Node node_at(int dir, const char* path);
 
+/// Around fork(): nobody makes the tree meanwhile.
+void tree_lock();
+void tree_unlock();
+
 }  // namespace usiw::run
 
 #endif  // USIW_RUN_SYSFS_H

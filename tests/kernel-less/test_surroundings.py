@@ -114,6 +114,14 @@ def test_memfd_create_is_forbidden(usiw_run, tmp_path, two_threads):
         assert "memfd_create: Operation not permitted; allow memfd_create(2) in the seccomp profile" in line
 
 
+def test_check_where_its_parent_ignores_children(usiw_run, tmp_path):
+    """SIG_IGN of SIGCHLD is inherited. What fails is told from what works."""
+    forbid = compile_c(tmp_path / "forbid", PROGRAMS / "forbid.c")
+    proc = procs.Proc(["env", "--ignore-signal=CHLD", forbid, "319", usiw_run.path, "--check"])
+    assert proc.wait(SECONDS) == 1, proc.output
+    assert "a connection by shared memory failed" in proc.output
+
+
 def test_getrandom_is_forbidden(usiw_run, tmp_path, two_threads):
     """/dev/urandom gives the same. Where that is not there either a line says so."""
     forbid = compile_c(tmp_path / "forbid", PROGRAMS / "forbid.c")

@@ -133,6 +133,30 @@ def test_eight_at_once_while_it_is_removed(place, look, usiw_run):
     assert len(trees(place)) == 1
 
 
+def test_no_descriptor_is_left(place, look, usiw_run):
+    """The program finds its device when a descriptor is free again. Nobody waits."""
+    program = """\
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+device, taken = sys.argv[1], []
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+begin = time.monotonic()
+found = os.path.exists("/sys/class/infiniband/" + device)
+assert time.monotonic() - begin < 1
+for fd in taken:
+    os.close(fd)
+print(found, os.path.exists("/dev/infiniband/uverbs0"))
+"""
+    look("there")
+    for device in ("there", "new"):
+        assert usiw_run(["/usr/bin/python3", "-c", program, device], ["--device", device]).expect(0) == "False True\n"
+    assert len(trees(place)) == 2
+
+
 def test_fork_while_another_thread_makes_the_tree(place, look, usiw_run):
     """The child finds the device. The tree's lock is held as by one that removes it, so that making it takes long."""
     program = """\

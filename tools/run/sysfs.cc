@@ -151,6 +151,7 @@ bool hold(const std::string& root) {
     mkdir(root.c_str(), 0700);
     if (!is_own_directory(root)) return false;
     const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != ENOENT) return false;
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
@@ -258,15 +259,25 @@ std::mutex& making_tree() {
   return making;
 }
 
-/// The tree, which is made if it is not there.
+/// Else the host cannot be asked, and no file be made.
+bool has_descriptor() {
+  const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) USIW_REAL(close)(fd);
+  return fd >= 0 || (errno != EMFILE && errno != ENFILE);
+}
+
+/// The tree, which is made if it is not there. While no descriptor is left that is put off.
 const std::string& tree() {
   static std::atomic<const std::string*> root;
   const auto is_there = [](const std::string* made) {
-    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0;
+    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0 &&
+           USIW_REAL(access)((*made + "/dev/infiniband/" + kUverbsName).c_str(), F_OK) == 0;
   };
   // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
     std::lock_guard hold_making(making_tree());
+    static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
+    if (!has_descriptor()) return nowhere;
     if (!is_there(root.load(std::memory_order_relaxed)))
       root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
   }

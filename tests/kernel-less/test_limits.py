@@ -65,6 +65,16 @@ def test_file_size_limit_and_no_tree_yet(usiw_run, tmp_path):
     assert "File too large" in output and "ulimit -f" in output, output
 
 
+def test_a_tree_that_could_not_be_written_is_made_whole(usiw_run, tmp_path):
+    """The tree is shared: a program without the limit, which comes next, writes what is missing."""
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run(["prlimit", "--fsize=0:0", usiw_run.path, "ibv_devinfo"], stdout=subprocess.PIPE,
+                   stderr=subprocess.STDOUT, env=env, check=False)
+    assert "usiw0" in usiw_run(["ibv_devinfo"], env=env).expect(0)
+    (tree,) = tmp_path.glob("usiw-run-*")
+    assert not list(tree.rglob(".*"))
+
+
 def test_a_few_entries_of_the_watcher_are_enough_for_few_connections(usiw_run):
     """kill -9 of a process whose watcher's table had to be small: its peer is notified, and not by a time-out (12)."""
     port = next_port()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """The emulated parts of /sys and /dev, as shells, tools and programs for an old libc see them."""
 
+import os
 import subprocess
 
 import pytest
@@ -139,6 +140,76 @@ print([path for path, _, files in os.walk("/sys/class/infiniband_verbs") if "ibd
     ]
 
 
+NO_PATH = """\
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+int main(void) {
+  const char *volatile none = NULL;
+  const int fd = open("/dev/infiniband/uverbs0", O_RDWR);
+  struct stat st;
+  struct statx x;
+  int ret = fstatat(fd, none, &st, AT_EMPTY_PATH);
+  printf("%d %o\\n", ret, ret == 0 ? st.st_mode & 0170000 : 0);
+  ret = statx(fd, none, AT_EMPTY_PATH, STATX_TYPE, &x);
+  printf("%d %o\\n", ret, ret == 0 ? x.stx_mode & 0170000 : 0);
+}
+"""
+
+
+def test_a_null_pointer_for_an_empty_path(usiw_run, tmp_path):
+    """It means the descriptor since Linux 6.11; before, it is an error."""
+    kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    program = build(tmp_path, NO_PATH, "-O1", "-Wno-nonnull")
+    answer = "0 20000" if kernel >= (6, 11) else "-1 0"
+    assert usiw_run([program]).expect(0).splitlines() == [answer, answer]
+
+
+IN_HANDLER = """\
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+static volatile int opened;
+static const char *path;
+static void handle(int sig) {
+  const int fd = open(path, O_RDONLY);
+  if (fd >= 0) close(fd);
+  opened += sig == SIGALRM;
+}
+int main(int argc, char **argv) {
+  const struct itimerval often = {{0, 200}, {0, 200}};
+  struct sigaction act = {.sa_handler = handle};
+  path = argv[argc - 1];
+  sigaction(SIGALRM, &act, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  while (opened < 4000) {
+    void *volatile some[40];
+    for (int i = 0; i < 40; i++) some[i] = malloc(2000 + i * 100);
+    for (int i = 0; i < 40; i++) free(some[i]);
+  }
+}
+"""
+
+
+def test_files_of_the_program_with_such_names(usiw_run, tmp_path):
+    """A file of its own may be opened in a signal handler, whatever its name: no memory is allocated."""
+    path = tmp_path / "infiniband" / "a name that is longer than a short string.log"
+    path.parent.mkdir()
+    path.touch()
+    usiw_run([build(tmp_path, IN_HANDLER), path]).expect(0, 30)
+
+
+def test_a_dot_at_the_end_of_a_path(usiw_run, tmp_path):
+    """What is before it is a directory, and followed if it is a symbolic link."""
+    (tmp_path / "infiniband").symlink_to(tmp_path)
+    script = f"readlink {tmp_path}/infiniband/. || stat -c %F {tmp_path}/infiniband/.; cd /dev/infiniband/.; pwd -P"
+    assert shell(usiw_run, script) == ["directory", "/dev/infiniband"]
+    assert usiw_run(["cat", "/sys/class/infiniband/usiw0/node_desc/."]).wait() == 1
+
+
 LIBC = """\
 #include <dirent.h>
 #include <fcntl.h>
@@ -162,9 +233,11 @@ int main(int argc, char **argv) {
 """
 
 
-def test_calls_inside_of_libc(usiw_run, tmp_path):
-    """glob, scandir and realpath call others inside of libc; _FORTIFY_SOURCE makes others of open and openat."""
-    program = build(tmp_path, LIBC, "-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2")
+@pytest.mark.parametrize("option", ["-D_FORTIFY_SOURCE=2", "-D_FILE_OFFSET_BITS=64"])
+def test_calls_inside_of_libc(usiw_run, tmp_path, option):
+    """glob, scandir and realpath call others inside of libc; _FORTIFY_SOURCE makes others of open and openat,
+    _FILE_OFFSET_BITS of most."""
+    program = build(tmp_path, LIBC, "-O2", "-U_FORTIFY_SOURCE", option)
     assert usiw_run([program], stdin=subprocess.DEVNULL).expect(0).splitlines() == [
         "/sys/class/infiniband/usiw0/ports/1/state", "3", "/sys/class/infiniband/usiw0", "1", "1", "20000"
     ]

@@ -73,15 +73,26 @@ def test_namespace_of_its_own(load, tmp_path, by):
 
 
 def test_libraries_are_looked_for_as_without_usiw_run(usiw_run, tmp_path):
-    """By the path in the library that calls dlopen, also with RTLD_DEEPBIND and in a namespace of its own."""
+    """By the path in the library that calls dlopen or beside that library ($ORIGIN), also with RTLD_DEEPBIND and in a
+    namespace of its own."""
     folder = tmp_path / "plugins"
     folder.mkdir()
     library(folder, "plugin", "int plugin;")
-    library(folder, "host", '#include <dlfcn.h>\nint load(void) { return dlopen("libplugin.so", RTLD_NOW) && '
-            'dlopen("libplugin.so", RTLD_NOW | RTLD_DEEPBIND) && dlmopen(LM_ID_NEWLM, "libplugin.so", RTLD_NOW); }')
+    library(folder, "host", '#include <dlfcn.h>\nstatic int all(const char *name) { return dlopen(name, RTLD_NOW) && '
+            'dlopen(name, RTLD_NOW | RTLD_DEEPBIND) && dlmopen(LM_ID_NEWLM, name, RTLD_NOW); }\n'
+            'int load(void) { return all("libplugin.so") && all("$ORIGIN/libplugin.so"); }')
     (tmp_path / "p.c").write_text("int load(void);\nint main(void) { return !load(); }\n")
     program = compile_c(tmp_path / "p", tmp_path / "p.c", f"-L{folder}", "-lhost", f"-Wl,-rpath,{folder}")
     assert usiw_run([program]).expect(0) == ""
+
+
+def test_dlerror_after_other_calls(usiw_run, tmp_path):
+    """What dlopen did not find can be asked for after calls that usiw-run stands before."""
+    (tmp_path / "p.c").write_text('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) { '
+                                  'if (dlopen("/nowhere/x.so", RTLD_NOW)) return 1;\n'
+                                  'fclose(fopen("/dev/null", "w"));\nputs(dlerror()); }')
+    program = compile_c(tmp_path / "p", tmp_path / "p.c")
+    assert "/nowhere/x.so: cannot open" in usiw_run([program]).expect(0)
 
 
 def test_static_libibverbs(usiw_run, tmp_path):
@@ -101,6 +112,14 @@ def test_memfd_create_is_forbidden(usiw_run, tmp_path, two_threads):
         assert proc.wait(SECONDS) == 1, proc.output
         line, = said(proc)
         assert "memfd_create: Operation not permitted; allow memfd_create(2) in the seccomp profile" in line
+
+
+def test_check_where_its_parent_ignores_children(usiw_run, tmp_path):
+    """SIG_IGN of SIGCHLD is inherited. What fails is told from what works."""
+    forbid = compile_c(tmp_path / "forbid", PROGRAMS / "forbid.c")
+    proc = procs.Proc(["env", "--ignore-signal=CHLD", forbid, "319", usiw_run.path, "--check"])
+    assert proc.wait(SECONDS) == 1, proc.output
+    assert "a connection by shared memory failed" in proc.output
 
 
 def test_getrandom_is_forbidden(usiw_run, tmp_path, two_threads):

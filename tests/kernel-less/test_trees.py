@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """The trees that play /sys: removed by the next usiw-run once nobody uses them, and nothing else with them."""
 
+import fcntl
 import os
 import signal
 import time
@@ -130,3 +131,53 @@ def test_eight_at_once_while_it_is_removed(place, look, usiw_run):
         for proc in together:
             assert "shared" in proc.expect(0)
     assert len(trees(place)) == 1
+
+
+def test_no_descriptor_is_left(place, look, usiw_run):
+    """The program finds its device when a descriptor is free again. Nobody waits."""
+    program = """\
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+device, taken = sys.argv[1], []
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+begin = time.monotonic()
+found = os.path.exists("/sys/class/infiniband/" + device)
+assert time.monotonic() - begin < 1
+for fd in taken:
+    os.close(fd)
+print(found, os.path.exists("/dev/infiniband/uverbs0"))
+"""
+    look("there")
+    for device in ("there", "new"):
+        assert usiw_run(["/usr/bin/python3", "-c", program, device], ["--device", device]).expect(0) == "False True\n"
+    assert len(trees(place)) == 2
+
+
+def test_fork_while_another_thread_makes_the_tree(place, look, usiw_run):
+    """The child finds the device. The tree's lock is held as by one that removes it, so that making it takes long."""
+    program = """\
+import os, signal, threading, time
+thread = threading.Thread(target=os.stat, args=("/sys/class/infiniband",))
+thread.start()
+print("begins", flush=True)
+time.sleep(0.2)
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    os.stat("/sys/class/infiniband/usiw0")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+"""
+    look("usiw0")
+    (tree,) = trees(place)
+    with open(tree / "lock", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        proc = usiw_run(["/usr/bin/python3", "-c", program])
+        proc.wait_for("begins")
+        time.sleep(0.5)
+    proc.expect(0)

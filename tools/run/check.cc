@@ -11,6 +11,7 @@
 
 #include <array>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -188,6 +189,7 @@ std::string check_settings() {
 }
 
 int check(const Parts& parts) {
+  signal(SIGCHLD, SIG_DFL);  // where it is ignored, which is inherited, no child has an exit status
   bool good = parts.missing.empty();
   std::string wrong = check_settings();
   usiw_link_info link = link_info();

@@ -40,7 +40,7 @@ char* program_name(char* path) {
 }
 
 /// Has glob(3) look for directories by this library's functions where the pattern may name emulated ones; it calls
-/// libc's otherwise.
+/// libc's otherwise. The structures of glob64() differ from glob()'s in their types only.
 template <typename Glob>
 int use_own_functions(const char* pattern, Glob& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
@@ -50,8 +50,8 @@ int use_own_functions(const char* pattern, Glob& out, int flags) {
   out.gl_opendir = [](const char* path) -> Opened { return opendir(path); };
   out.gl_readdir = [](void* dir) -> Entry { return reinterpret_cast<Entry>(readdir(static_cast<DIR*>(dir))); };
   out.gl_closedir = [](void* dir) { closedir(static_cast<DIR*>(dir)); };
-  out.gl_lstat = lstat;
-  out.gl_stat = stat;
+  out.gl_lstat = [](auto path, auto st) { return lstat(path, reinterpret_cast<struct stat*>(st)); };
+  out.gl_stat = [](auto path, auto st) { return stat(path, reinterpret_cast<struct stat*>(st)); };
   return flags | GLOB_ALTDIRFUNC;
 }
 
@@ -76,6 +76,9 @@ EXPORT int scandir64(const char* path, dirent64*** list, int (*wanted)(const dir
 
 EXPORT int glob(const char* pattern, int flags, int (*failed)(const char*, int), glob_t* out) noexcept {
   return USIW_REAL(glob)(pattern, use_own_functions(pattern, *out, flags), failed, out);
+}
+EXPORT int glob64(const char* pattern, int flags, int (*failed)(const char*, int), glob64_t* out) noexcept {
+  return USIW_REAL(glob64)(pattern, use_own_functions(pattern, *out, flags), failed, out);
 }
 
 EXPORT int chdir(const char* path) noexcept { return USIW_REAL(chdir)(Path(path)); }

@@ -8,7 +8,8 @@
 ///
 /// libc looks for a library by the rules of the one that calls dlopen, which it knows by the return address. So the
 /// functions here jump to libc's and leave no trace on the stack, except where the path names a file, and no search is
-/// needed: only then they can look afterwards at what has been loaded.
+/// needed: only then they can look afterwards at what has been loaded. A path with $ORIGIN, $LIB or $PLATFORM in it is
+/// looked for by the caller, too.
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -36,7 +37,7 @@ bool is_verbs_library(const char* path) {
   return false;
 }
 
-bool is_file(const char* path) { return path != nullptr && strchr(path, '/') != nullptr; }
+bool is_file(const char* path) { return strchr(path, '/') != nullptr && strchr(path, '$') == nullptr; }
 
 /// A file, mapped to be read.
 class Image {

@@ -173,7 +173,9 @@ EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
 
 /// With an empty path this is fstat(2), which knows this library's own files.
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
-  if ((flags & AT_EMPTY_PATH) != 0 && *path == '\0' && dir >= 0) return fstat(dir, st);
+  const bool of_descriptor = dir >= 0 && (flags & AT_EMPTY_PATH) != 0 && is_empty(path);
+  // A null pointer means the same since Linux 6.11; an older kernel refuses it.
+  if (of_descriptor && USIW_REAL(fstatat)(dir, path, st, flags) == 0) return fstat(dir, st);
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
 
@@ -213,7 +215,7 @@ EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct sta
   const int ret = USIW_REAL(statx)(dir, there, flags, mask, stx);
   if (ret != 0) return ret;
   dev_t device = 0;
-  if ((flags & AT_EMPTY_PATH) != 0 && *path == '\0') {
+  if ((flags & AT_EMPTY_PATH) != 0 && is_empty(path)) {
     struct stat st;
     if (!S_ISCHR(stx->stx_mode) && dir >= 0 && fstat(dir, &st) == 0 && S_ISCHR(st.st_mode)) device = st.st_rdev;
   } else if (S_ISREG(stx->stx_mode)) {

@@ -9,6 +9,7 @@
 #include "file.h"
 #include "packets.h"
 #include "qp.h"
+#include "sysfs.h"
 #include "ucm.h"
 #include "udp_socket.h"
 #include "watch.h"
@@ -23,6 +24,7 @@ int g_cancel_state;  ///< [world] of the thread that forks
 void before_fork() {
   int state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see World
+  tree_lock();
   world().lock();
   g_cancel_state = state;
   files_lock();
@@ -31,6 +33,7 @@ void after_fork_parent() {
   const int state = g_cancel_state;
   files_unlock();
   world().unlock();
+  tree_unlock();
   pthread_setcancelstate(state, nullptr);
 }
 void after_fork_child() {

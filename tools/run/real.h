@@ -6,15 +6,45 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+
 /// A function that this library stands before.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Calls the next definition of @p fn, libc's as a rule: USIW_REAL(open)(path, flags). Looked up once
-/// per place of use.
-#define USIW_REAL(fn)                                                              \
-  ([] {                                                                            \
-    static const auto real = reinterpret_cast<decltype(&::fn)>(dlsym(RTLD_NEXT, #fn)); \
-    return real;                                                                   \
-  }())
+namespace usiw::run {
+
+template <size_t size>
+struct FunctionName {
+  char text[size];
+  constexpr FunctionName(const char (&name)[size]) { std::copy_n(name, size, text); }
+};
+
+/// The next definition of a function. All are looked up when this library is loaded, because dlsym(3) takes back the
+/// error that the program may not have asked dlerror(3) for yet, and takes locks. Only constructors of other libraries
+/// come before that.
+template <FunctionName name>
+class NextFunction {
+ public:
+  static void* get() {
+    void* at = at_.load(std::memory_order_relaxed);
+    if (at == nullptr) at_.store(at = look_up(), std::memory_order_relaxed);
+    return at;
+  }
+
+ private:
+  static void* look_up() {
+    void* at = dlsym(RTLD_NEXT, name.text);
+    if (at == nullptr) dlerror();  // an older libc does not have it
+    return at;
+  }
+  static inline std::atomic<void*> at_{look_up()};
+};
+
+}  // namespace usiw::run
+
+/// Calls the next definition of @p fn, libc's as a rule: USIW_REAL(open)(path, flags).
+#define USIW_REAL(fn) (reinterpret_cast<decltype(&::fn)>(::usiw::run::NextFunction<#fn>::get()))
 
 #endif  // USIW_RUN_REAL_H

@@ -107,17 +107,20 @@ void make_file(const std::string& path, const std::string& text) {
   std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   int fd = mkostemp(draft.data(), O_CLOEXEC);
   if (fd < 0) return;
+  bool whole;
   {
     const NoFileSizeSignal no_signal;
     static bool said = false;
-    const ssize_t n = USIW_REAL(write)(fd, text.data(), text.size());
-    if (n != static_cast<ssize_t>(text.size()) && !std::exchange(said, true))
+    errno = ENOSPC;  // if a part of it is written
+    whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (!whole && !std::exchange(said, true))
       fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
               strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
   }
   fchmod(fd, kFile);
   USIW_REAL(close)(fd);
-  if (rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+  // A file that is there is never written again, and others share the tree.
+  if (!whole || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
 }
 
 /// Makes what is not there.
@@ -148,6 +151,7 @@ bool hold(const std::string& root) {
     mkdir(root.c_str(), 0700);
     if (!is_own_directory(root)) return false;
     const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != ENOENT) return false;
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
@@ -212,7 +216,26 @@ bool has_plain_parent(const std::string& path) {
   return false;
 }
 
-/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads.
+const char* last_part(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+/// The absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates nothing, so
+/// files of the program's own may have any name in signal handlers, too.
+bool may_be_emulated(const char* path) {
+  for (;;) {
+    path += strspn(path, "/");
+    const size_t len = strcspn(path, "/");
+    if (len == 0) return false;
+    if (len > 2 || strspn(path, ".") < len)
+      return len == 3 && (strncmp(path, "sys", 3) == 0 || strncmp(path, "dev", 3) == 0);
+    path += len;
+  }
+}
+
+/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads. A "." at the
+/// end is left as "/": what is before it must be a directory, and no symbolic link.
 std::string without_detours(const char* path) {
   std::string out;
   for (const char* part = path; *part != '\0';) {
@@ -226,25 +249,35 @@ std::string without_detours(const char* path) {
     }
     part += len;
   }
-  if (const size_t len = strlen(path); len != 0 && path[len - 1] == '/') out += '/';
+  if (const char* last = last_part(path); *last == '\0' || strcmp(last, ".") == 0) out += '/';
   return out;
 }
 
-const char* last_part(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
+/// Held while the tree is made. Nobody takes the world with it, nor it with the world.
+std::mutex& making_tree() {
+  static std::mutex& making = *new std::mutex;
+  return making;
 }
 
-/// The tree, which is made if it is not there.
+/// Else the host cannot be asked, and no file be made.
+bool has_descriptor() {
+  const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) USIW_REAL(close)(fd);
+  return fd >= 0 || (errno != EMFILE && errno != ENFILE);
+}
+
+/// The tree, which is made if it is not there. While no descriptor is left that is put off.
 const std::string& tree() {
-  static std::mutex making;
   static std::atomic<const std::string*> root;
   const auto is_there = [](const std::string* made) {
-    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0;
+    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0 &&
+           USIW_REAL(access)((*made + "/dev/infiniband/" + kUverbsName).c_str(), F_OK) == 0;
   };
   // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
-    std::lock_guard hold_making(making);
+    std::lock_guard hold_making(making_tree());
+    static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
+    if (!has_descriptor()) return nowhere;
     if (!is_there(root.load(std::memory_order_relaxed)))
       root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
   }
@@ -256,13 +289,16 @@ constexpr char kSys[] = "/sys";
 
 }  // namespace
 
+void tree_lock() { making_tree().lock(); }
+void tree_unlock() { making_tree().unlock(); }
+
 dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
 dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
 
 std::string emulated(const char* path) {
   // Every name that is emulated has one of these in it; all others cost a look.
   if (path == nullptr || path[0] != '/' ||
-      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr))
+      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr) || !may_be_emulated(path))
     return {};
   const std::string plain = without_detours(path);
   if (!is_emulated(plain)) return plain;  // by an emulated directory to another place
@@ -276,6 +312,8 @@ void to_program_name(char* path) {
   const std::string below = path + root.size();
   strcpy(path, (is_within(below, "/dev") ? below : kSys + below).c_str());
 }
+
+bool is_empty(const char* path) { return path == nullptr || *path == '\0'; }
 
 bool may_be_node(const char* path) {
   const char* name = path != nullptr ? last_part(path) : "";

@@ -28,12 +28,19 @@ int open_rdma_cm();  ///< a descriptor or -errno
 std::string emulated(const char* path);
 /// Turns the name of a place in the tree, as the kernel says it, into the one that the program knows, which is shorter.
 void to_program_name(char* path);
+/// Whether @p path is "" or null. Not in a header: libc declares that its functions get no null pointer, and so a
+/// compiler would drop the question there.
+bool is_empty(const char* path);
 /// Whether the last part of @p path is the name of a device node. Costs no system call.
 bool may_be_node(const char* path);
 /// The device node that the file with this name, device and inode is.
 Node node_of(const char* path, dev_t device, ino_t inode);
 /// The device node at @p path, relative to @p dir as for openat(2).
 Node node_at(int dir, const char* path);
+
+/// Around fork(): nobody makes the tree meanwhile.
+void tree_lock();
+void tree_unlock();
 
 }  // namespace usiw::run
 

@@ -95,7 +95,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   std::shared_ptr<Places> places_;      ///< listening
   std::weak_ptr<UcmId> listener_;       ///< of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both
-  int afonly_ = -1;                     ///< -1: neither said nor bound
+  bool afonly_ = false;                 ///< as it was bound last, or tried to be
+  bool afonly_is_set_ = false;          ///< by the program
   std::shared_ptr<Conn> conn_;
 };
 

@@ -138,16 +138,16 @@ int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   for (auto& [number, other] : id_table()) {
     if (other.get() == this || other->sockets_.empty() || other->src_.port != addr.port) continue;
     if (reuse && other->reuse_) continue;
-    if (afonly_ == 1 && other->afonly_ == 1 && addr.ipv4() != other->src_.ipv4()) continue;
+    if (afonly_ && other->afonly_ && addr.ipv4() != other->src_.ipv4()) continue;
     if (addr.any() || other->src_.any()) return -EADDRNOTAVAIL;
     if (addr == other->src_) return -EADDRINUSE;
   }
   return 0;
 }
 
-/// check_port() for an id that is about to be bound to @p addr.
+/// check_port() for an id that is about to be bound to @p addr. A listener on :: is bound already when it takes IPv4.
 int UcmId::claims_port(const Endpoint& addr) {
-  if (afonly_ < 0) afonly_ = addr.ipv4() || bound_v6_only();
+  if (!afonly_is_set_ && state_ == State::kIdle) afonly_ = addr.ipv4() || bound_v6_only();
   return check_port(addr, reuse_);
 }
 
@@ -167,7 +167,7 @@ int UcmId::bind_port(const Endpoint& addr) {
 
 /// An IPv6 wildcard that is to be one of IPv4 as well is told at once when another process has the port there.
 int UcmId::check_other_family() const {
-  if (!src_.any() || src_.ipv4() || afonly_ == 1 || reuse_) return 0;
+  if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   Endpoint v4 = endpoint_any(true);
   v4.port = src_.port;
   int error = 0;
@@ -271,7 +271,7 @@ int UcmId::listen(uint32_t backlog) {
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
   if (int ret = sockets_.front()->claim(); ret != 0) return ret;
   reuse_ = false;
-  if (src_.any() && !src_.ipv4() && afonly_ != 1) {
+  if (src_.any() && !src_.ipv4() && !afonly_) {
     // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does
     // without it unless the program has asked for both.
     Endpoint v4 = endpoint_any(true), own = src_;

@@ -136,6 +136,7 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       }
       if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
       afonly_ = flag != 0;
+      afonly_is_set_ = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       // Of use to InfiniBand only; the kernel takes it for whatever has reliable connections.

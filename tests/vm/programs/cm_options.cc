@@ -180,6 +180,18 @@ CASE(option_family, "option/address-family-only", .core = true) {
   }
 }
 
+// A program that tries one address after another.
+CASE(option_family_after_a_try, "option/both-families-after-a-try-at-ipv4") {
+  EventChannel events;
+  Id taken(events), id(events);
+  CHECK_EQ(try_bind(taken, site_b().ip, 0), 0);
+  CHECK_EQ(try_bind(id, site_b().ip, taken.port()), EADDRINUSE);
+  CHECK_EQ(try_bind(id, "::", 0), 0);
+  CHECK_CALL(rdma_listen(id, 4));
+  Endpoint client;
+  CHECK(ask(events, client, Address(site_b().ip, id.port())) == id);
+}
+
 // Without the option an IPv6 wildcard is one of IPv4, too (as long as net.ipv6.bindv6only is 0).
 CASE(option_both_families, "option/both-families") {
   EventChannel events;

@@ -54,7 +54,7 @@ class ReceiveWindow {
     share_ = static_cast<uint16_t>(std::clamp<uint32_t>(datagrams, kLeastLimit, kWindow));
   }
 
-  /// Datagrams that the peer may send from nxt() on. Those that have come early are out of the port, so its share counts
+  /// Datagrams that the peer may send from nxt() on. Those that came early are out of the port, so its share counts
   /// from max() on. The pool of parked datagrams is small: a stream with many ends of tagged messages, which are parked
   /// when they come early, gets a smaller window. The edge that this advertises never moves back.
   uint16_t credit() {

@@ -46,7 +46,9 @@ void Engine::Impl::refresh_path(QpContext& qp) {
 
 void Engine::Impl::qp_path(QpContext& qp, const Path& path, uint32_t mtu) {
   if (!qp.in_flows || !(path.flow == qp.path.flow)) return;
+  const uint64_t counted = qp.path.counted;  // by this port, and in this copy only
   qp.path = path;
+  qp.path.counted = counted;
   refresh_path(qp);
   cut_by(qp, mtu);
 }
@@ -64,6 +66,7 @@ void Engine::Impl::qp_move(QpContext& qp, const EngineEvents::PortAnswer& to) {
   if (!moves) return;
   note(TraceKind::kMove, qp, static_cast<uint64_t>(qp.port), static_cast<uint64_t>(qp.other_port), qp.watch.asks());
   if (!qp.connected()) return;  // it only answers repetitions, by the new port from now on
+  qp.share_psn = qp.rcv.max() - kShareEvery;  // the port may hold less than the one before
   qp.losses.expect_late(qp.rtt.rto(0));
   qp.rtt = {};
   qp.cc = {};

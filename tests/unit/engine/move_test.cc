@@ -13,8 +13,15 @@ class SecondPort final : public SimPort {
     for (const TxBuf& b : bufs) longest = std::max(longest, b.len), ++offered;
     return SimPort::tx(bufs);
   }
+  uint32_t share(Path& path, uint32_t, uint64_t) override {
+    counted = ++path.counted;
+    ++asked;
+    return 8;
+  }
   uint32_t longest = 0;
   uint64_t offered = 0;
+  uint64_t asked = 0;  ///< for its share
+  uint64_t counted = 0;  ///< how often this path was by then
 };
 
 /// Each side has a second port.
@@ -166,6 +173,27 @@ TEST_F(EngineMove, a_path_that_shrinks_cuts_new_segments_shorter_and_leaves_old_
   expect_written(1);
   EXPECT_LE(second_a.longest, 1000u - 28);
   EXPECT_EQ(0u, w.a.engine.qp_ways(qa).longest);
+}
+
+/// What the peer may send is what the new port holds, not what the one before does.
+TEST_F(EngineMove, asks_the_new_port_for_its_share_before_it_advertises_credit) {
+  write(qb, to->sge(0, kBytes), from->addr(), from->stag);
+  w.run_for(kMs);
+  w.a.engine.qp_move(qa, {more_a});
+  EXPECT_EQ(0u, second_a.asked);
+  w.run([&] { return second_a.offered != 0; });
+  EXPECT_EQ(1u, second_a.asked);
+}
+
+/// A flow counts once among those that share a buffer, whatever its runtime says of its path.
+TEST_F(EngineMove, new_path_is_not_counted_again) {
+  write(qb, to->sge(0, kBytes), from->addr(), from->stag);
+  w.a.engine.qp_move(qa, {more_a});
+  w.run([&] { return second_a.asked == 2; });
+  w.a.engine.qp_path(qa, {w.last_flow, {}, {}, 64, 0}, 1000);
+  second_a.deaf = false;
+  w.run([&] { return second_a.asked == 3; });
+  EXPECT_EQ(3u, second_a.counted);
 }
 
 TEST_F(EngineMove, is_asked_again_at_the_time_of_the_review) {

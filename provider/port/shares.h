@@ -23,7 +23,8 @@ class Shares {
     const auto period = static_cast<uint32_t>(now >> kPeriodShift) + 1;
     const uint64_t here = uint64_t{id_} << 32 | period;
     if (period != period_) {
-      before_ = period == period_ + 1 ? now_ : 0;
+      const uint32_t passed = period - period_;
+      before_ = passed == 1 ? now_ : passed <= kPause ? std::max(now_, before_) : 0;
       now_ = 0;
       period_ = period;
     }
@@ -35,6 +36,9 @@ class Shares {
   }
 
   static constexpr unsigned kPeriodShift = 26;  ///< of the time in ns: 67 ms
+  /// Periods. When nothing has come for no longer than this the process had no processor, as a rule, and all flows will
+  /// go on: if each that does were told that it is the first, all together would get a multiple of the buffer.
+  static constexpr uint32_t kPause = 16;
 
  private:
   static inline std::atomic<uint32_t> ids_{0};

@@ -30,6 +30,16 @@ TEST(Shares, count_lasts_into_the_next_period) {
   EXPECT_EQ(1u, s.users(flows[0], 102 * kPeriod)) << "the others have been silent since";
 }
 
+/// The process had no processor for a while: those who go on first are not alone.
+TEST(Shares, pause_of_all_is_not_their_end) {
+  Shares s;
+  std::array<uint64_t, 3> flows{};
+  for (uint64_t& f : flows) s.users(f, 100 * kPeriod);
+  EXPECT_EQ(3u, s.users(flows[0], 101 * kPeriod));
+  EXPECT_EQ(3u, s.users(flows[0], 105 * kPeriod));
+  EXPECT_EQ(1u, s.users(flows[0], 106 * kPeriod)) << "the others have not gone on";
+}
+
 TEST(Shares, idle_time_is_forgotten) {
   Shares s;
   std::array<uint64_t, 2> flows{};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """How data goes on one host: --port socket and shm, alike at both ends or not. (Packets: test_netns.py.)"""
 
+import contextlib
 import pathlib
 import re
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import pytest
 
 from hosts import A4
+from support.cases import path_of
 from support.pairs import next_port
 from support.procs import Proc, until
 
@@ -179,3 +181,18 @@ def test_default_socket_buffers_do_not_overflow(usiw_run, small_buffers, other_h
     got, lost = (now - then for now, then in zip(udp_counters(), before))
     assert got > 1000, "the data went another way"
     assert lost <= 0.05 * (got + lost), f"{lost} of {got + lost} datagrams found the socket full"
+
+
+def test_chosen_port_is_free_in_both_families(usiw_run):
+    """rdma_bind_addr() of :: without a port, where sockets of IPv4 have seven of eight that are free in IPv6."""
+    ports = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
+    before = ports.read_text(encoding="ascii")
+    ports.write_text("40000 40007", encoding="ascii")
+    try:
+        with contextlib.ExitStack() as taken:
+            for port in range(40001, 40008):
+                taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("0.0.0.0", port))
+            for _ in range(4):
+                assert usiw_run([path_of("cm_user"), "bind", "::", 0, "listen"]).expect(0) == "bind 0\nlisten 0\n"
+    finally:
+        ports.write_text(before, encoding="ascii")

@@ -179,8 +179,13 @@ int UcmId::bind(const Endpoint& addr) {
   if (state_ != State::kIdle) return -EINVAL;
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
   if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
-  int ret = bind_port(addr);
-  if (ret == 0 && addr.port != 0 && (ret = check_other_family()) != 0) unbind();
+  // Without a port the kernel chooses one that is free in IPv6. The one after it may be free in both families.
+  int ret = 0;
+  for (int tries = addr.port != 0 ? 1 : 64; tries > 0; --tries) {
+    ret = bind_port(addr);
+    if (ret != 0 || (ret = check_other_family()) == 0) break;
+    unbind();
+  }
   if (ret == 0) state_ = State::kAddrBound;
   asks_address_ = addr.loopback() && addr.port == 0;
   return ret;

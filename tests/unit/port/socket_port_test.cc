@@ -61,7 +61,7 @@ TEST_P(SocketPorts, what_a_socket_holds_is_divided_by_those_that_receive) {
   EXPECT_EQ(all / 2, b->share(back, 1500, 6));
   EXPECT_EQ(all, a->share(path, 1500, 7));
   b->remove_flow(second);
-  EXPECT_EQ(all, b->share(back, 1500, uint64_t{10} << Shares::kPeriodShift));
+  EXPECT_EQ(all, b->share(back, 1500, uint64_t{100} << Shares::kPeriodShift));
 }
 
 TEST_P(SocketPorts, datagrams_that_a_socket_has_no_room_for_are_counted) {

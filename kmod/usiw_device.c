@@ -70,7 +70,7 @@ bool usiw_device_is_going(struct usiw_device *dev)
 /*
  * Does ib_core give the device to its clients now, the caller being asked by one of them? It does so in
  * the thread that registers the device, or, when the device moves to another netns, with that lock held.
- * Which of its clients comes first depends on who was loaded last.
+ * The order of its clients depends on the order in which their modules were loaded.
  */
 bool usiw_device_is_coming(struct usiw_device *dev)
 {

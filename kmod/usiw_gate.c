@@ -178,7 +178,7 @@ static struct usiw_rx *usiw_gate_entry(const struct usiw_listener *listener, str
 }
 
 /*
- * What becomes of *@rx, a REQ, @req, that asks for a connection. If the gate keeps it *@rx is NULL
+ * Asks the gate about *@rx, a REQ, which @req decodes. If the gate keeps it *@rx is NULL
  * then; else it is the caller's. @answer: gets PENDING, if that is due. Returns its length;
  * *@listener has a reference.
  */

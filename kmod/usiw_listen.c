@@ -72,8 +72,8 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 /*
  * rdma_cm takes an error of a listener that it repeats for the device's, and no program could use the
  * device then. The port may belong to anybody there, and the process that adds the device may lack
- * what the listener's had: a capability, memory, a cgroup that lets it bind. So that listener hears
- * nothing by this device.
+ * a capability, memory, or a cgroup that lets it bind, which the listener's process had. So that
+ * listener hears nothing by this device.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
 {

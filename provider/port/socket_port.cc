@@ -602,7 +602,7 @@ bool SocketPort::receive(Socket& from) {
       continue;
     }
     if (static_cast<int32_t>(lost - from.lost) > 0) [[unlikely]] {
-      // What the filter drops is counted, too: it has come by a raw port.
+      // The kernel counts datagrams that the filter drops, too. They have come by a raw port.
       if (!from.filtered) drops_.no_buffer += lost - from.lost;
       from.lost = lost;
     }

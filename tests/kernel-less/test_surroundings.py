@@ -115,7 +115,7 @@ def test_memfd_create_is_forbidden(usiw_run, tmp_path, two_threads):
 
 
 def test_check_where_its_parent_ignores_children(usiw_run, tmp_path):
-    """SIG_IGN of SIGCHLD is inherited. What fails is told from what works."""
+    """SIG_IGN of SIGCHLD is inherited. A trial that fails is still told from one that works."""
     forbid = compile_c(tmp_path / "forbid", PROGRAMS / "forbid.c")
     proc = procs.Proc(["env", "--ignore-signal=CHLD", forbid, "319", usiw_run.path, "--check"])
     assert proc.wait(SECONDS) == 1, proc.output

@@ -83,7 +83,7 @@ TEST_F(Listen, destroy__requests_hold_no_place) {
   EXPECT_TRUE(active.established());
 }
 
-/// Who pays for what peers have the module keep: no process is the current one when it is allocated.
+/// The listener is charged for memory that peers make the module use. No process is the current one then.
 class Charge : public Listen {
  protected:
   static constexpr u16 kAt = 7500;

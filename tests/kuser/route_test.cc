@@ -354,7 +354,7 @@ TEST_F(FollowMany, work__connections_come_and_go_between_two_batches) {
   EXPECT_EQ(due(), 0);
 }
 
-// What has changed during a pass is the next one's.
+// The next pass takes up changes that come during this one.
 TEST_F(FollowMany, work__routes_change_between_two_batches) {
   mock_on_resched = [] {
     init_net.genid_ipv4++;

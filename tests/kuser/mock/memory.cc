@@ -19,7 +19,7 @@ mem_cgroup* cgroup_of(mm_struct* mm) {
   return mm->memcg;
 }
 
-/// Who pays for what is allocated now; nullptr: nobody.
+/// The cgroup that is charged for the next allocations; nullptr: none.
 mem_cgroup* payer() {
   if (active) return active;
   if (mock::context.softirq || mock::in_worker() || !mock_current || !mock_current->mm) return nullptr;

@@ -33,7 +33,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 
 /*
  * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
- * -ENODEV (the device is going). @flags: for its memory, GFP_KERNEL_ACCOUNT and more.
+ * -ENODEV (the device is going). @flags: for its memory, with __GFP_ACCOUNT.
  */
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
 				  gfp_t flags)

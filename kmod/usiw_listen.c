@@ -185,15 +185,16 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 }
 
 /*
- * A connection that @listener pays for, or nobody. It is not worth much: when the listener's cgroup
- * is full the peer has to repeat its REQ, and no process is killed for it.
+ * A connection that @listener pays for, or nobody. The allocation must not wait: the kernel delays
+ * whoever charges a cgroup that is above its limits, and this is the worker of all the port's
+ * listeners. If there is no memory the peer has to repeat its REQ, and no process is killed for it.
  */
 static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *listener,
 						  const struct usiw_tuple *tuple)
 {
 	struct mem_cgroup *before = set_active_memcg(listener->memcg);
-	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, tuple, GFP_KERNEL_ACCOUNT |
-						 __GFP_NORETRY | __GFP_NOWARN);
+	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, tuple, GFP_NOWAIT | __GFP_NOWARN |
+						 __GFP_ACCOUNT);
 
 	set_active_memcg(before);
 	return conn;

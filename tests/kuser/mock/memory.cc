@@ -63,6 +63,8 @@ const char* mock_unaccounted_site;
 void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   if (mock_on_alloc) mock_on_alloc();
   if (flags & GFP_KERNEL) mock_might_sleep(site);
+  // The kernel delays the caller while such a cgroup is above its limits, or reclaims its memory.
+  if (flags & GFP_KERNEL && active) mock_violation("waiting for a cgroup that is not the caller's");
   if ((flags & (GFP_KERNEL | __GFP_ACCOUNT)) == GFP_KERNEL) {
     mock_unaccounted++;
     mock_unaccounted_site = site;

@@ -122,7 +122,7 @@ int kref_put(struct kref *k, void (*release)(struct kref *k));
 #define GFP_ATOMIC		2u
 #define __GFP_NOWARN		4u
 #define __GFP_ACCOUNT		8u
-#define __GFP_NORETRY		16u
+#define GFP_NOWAIT		16u
 #define GFP_KERNEL_ACCOUNT	(GFP_KERNEL | __GFP_ACCOUNT)
 
 /* A memory cgroup: each address space has its own. */

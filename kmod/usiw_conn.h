@@ -508,7 +508,7 @@ void usiw_data_close(struct usiw_conn *conn);
 bool usiw_data_is_open(const struct usiw_conn *conn);
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes);
 struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *skb);
-void usiw_data_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu);
+void usiw_data_too_big(struct usiw_conn *conn, u32 mtu);
 
 /* usiw_rx.c */
 extern const struct usiw_sock_ops usiw_rx_ops;

@@ -315,21 +315,24 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
 
 /*
  * ICMP tells a smaller path MTU. UDP has noted it for the port's socket, whose route may be another
- * one, because routes may depend on the user. @skb is as the socket's encap_err_rcv gets it.
+ * one, because routes may depend on the user. The next send looks the route up again. A socket that has
+ * none at the moment (it was removed, and nothing was sent since) learns it by the next ICMP.
  * Softirq, under RCU.
  */
-void usiw_data_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu)
+void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {
 	struct sock *sk = rcu_dereference(conn->data_sk);
+	struct dst_entry *dst;
 
 	if (!sk || !refcount_inc_not_zero(&sk->sk_refcnt))
 		return;
-	if (sk->sk_family == AF_INET)
-		ipv4_sk_update_pmtu(skb, sk, mtu);
-#if IS_ENABLED(CONFIG_IPV6)
-	else
-		ip6_sk_update_pmtu(skb, sk, cpu_to_be32(mtu));
-#endif
+	dst = sk_dst_get(sk);
+	if (dst) {
+		if (dst->ops->update_pmtu)
+			dst->ops->update_pmtu(dst, sk, NULL, mtu, false);
+		dst_release(dst);
+		sk_dst_reset(sk);
+	}
 	sock_put(sk);
 }
 

@@ -271,9 +271,9 @@ static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
  * The kernel has noted the path's MTU ahead of this call, and who forges such ICMP has lowered it
  * for all sockets: the connection only looks. Not for each one, however.
  */
-static void usiw_rx_too_big(struct usiw_conn *conn, struct sk_buff *skb, u32 mtu)
+static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 {
-	usiw_data_too_big(conn, skb, mtu);
+	usiw_data_too_big(conn, mtu);
 	if (mtu >= READ_ONCE(conn->info.mtu) ||
 	    time_before(jiffies, READ_ONCE(conn->icmp_next)))
 		return;
@@ -329,7 +329,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
 	if (conn && what == USIW_ICMP_TOO_BIG)
-		usiw_rx_too_big(conn, skb, mtu);
+		usiw_rx_too_big(conn, mtu);
 	else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
 		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
 	rcu_read_unlock();

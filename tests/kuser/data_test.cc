@@ -304,6 +304,9 @@ TEST_F(Data, icmp__tells_the_processs_socket_the_path_mtu) {
   big.len = 1400;
   mock_deliver_too_big(&big, 8, 1300);
   EXPECT_EQ(sock->sk->path_mtu, 1300u);
+  EXPECT_FALSE(sk_dst_get(sock->sk)) << "the next send asks for the route";
+  mock_deliver_too_big(&big, 8, 1200);
+  EXPECT_EQ(sock->sk->path_mtu, 1300u);
 }
 
 // BPF programs of the process's cgroup may send it elsewhere by connect(), which would not be this connection.

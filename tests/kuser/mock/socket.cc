@@ -18,6 +18,8 @@ struct Socket {
   bool bound = false;  ///< in UDP's tables
   bool down = false;
   bool connected = false;
+  dst_entry route{.refs = 1};  ///< that it remembers, if it does
+  bool routed = false;
   bool released = false;  ///< the struct sock goes with its last reference
   bool locked = false;
   int queued = 0;
@@ -213,10 +215,16 @@ void skb_orphan(struct sk_buff* skb) {
   skb->sk = nullptr;
 }
 
-void ipv4_sk_update_pmtu(struct sk_buff*, struct sock* sk, u32 mtu) { sk->path_mtu = mtu; }
-void ip6_sk_update_pmtu(struct sk_buff*, struct sock* sk, __be32 mtu) { sk->path_mtu = be32_to_cpu(mtu); }
+struct dst_entry* sk_dst_get(const struct sock* sk) {
+  static const dst_ops ops{[](dst_entry*, sock* of, sk_buff*, u32 mtu, bool) { of->path_mtu = mtu; }};
+  Socket* s = socket_of(sk);
+  if (!s->routed) return nullptr;
+  s->route.ops = &ops;
+  dst_hold(&s->route);
+  return &s->route;
+}
 
-void sk_dst_reset(struct sock*) {}
+void sk_dst_reset(struct sock* sk) { socket_of(sk)->routed = false; }
 
 int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
   mock_might_sleep("kernel_connect");
@@ -235,7 +243,7 @@ int kernel_connect(struct socket* sock, struct sockaddr* addr, int, int) {
     s->sk.sk_v6_daddr = sin6->sin6_addr;
     s->sk.inet.inet_dport = sin6->sin6_port;
   }
-  s->connected = true;
+  s->connected = s->routed = true;
   s->sk.sk_state = TCP_ESTABLISHED;
   return 0;
 }

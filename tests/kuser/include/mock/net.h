@@ -319,8 +319,17 @@ struct xfrm_state {
 	int unused;
 };
 
+struct dst_entry;
+struct sk_buff;
+struct sock;
+struct dst_ops {
+	void (*update_pmtu)(struct dst_entry *dst, struct sock *sk, struct sk_buff *skb, u32 mtu,
+			    bool confirm_neigh);
+};
+
 struct dst_entry {
 	struct net_device *dev;
+	const struct dst_ops *ops;
 	int refs;
 	short error;
 	const struct xfrm_state *xfrm;
@@ -596,8 +605,7 @@ void sock_set_flag(struct sock *sk, int flag);
 /* In none of the tables by which UDP finds sockets. */
 bool sk_unhashed(const struct sock *sk);
 void sk_dst_reset(struct sock *sk);
-void ipv4_sk_update_pmtu(struct sk_buff *skb, struct sock *sk, u32 mtu);
-void ip6_sk_update_pmtu(struct sk_buff *skb, struct sock *sk, __be32 mtu);
+struct dst_entry *sk_dst_get(const struct sock *sk);
 struct net *maybe_get_net(struct net *net);
 void put_net(struct net *net);
 #define CMSG_OK(msg, cmsg) \

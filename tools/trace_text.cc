@@ -88,7 +88,9 @@ std::string packet_text(const TraceEvent& e) {
                                                                 {USIW_TRP_F_RETRANS, "RETRANS"},
                                                                 {USIW_TRP_F_PENDING, "PENDING"},
                                                                 {USIW_TRP_F_STRAY, "STRAY"},
-                                                                {USIW_TRP_F_MERGED, "MERGED"}};
+                                                                {USIW_TRP_F_MERGED, "MERGED"},
+                                                                {USIW_TRP_F_SKIP, "SKIP"},
+                                                                {USIW_TRP_F_SKIPPED, "SKIPPED"}};
   const std::string way = e.kind == TraceKind::kTx ? "TX " : "RX ";
   const std::span kept(reinterpret_cast<const std::byte*>(e.bytes), e.kept);
   TrpHeader h;
@@ -157,6 +159,9 @@ std::string describe(const TraceEvent& e) {
       return format("gap filled: psn=0x%08x came, next is 0x%08x", psn(a), psn(b));
     case TraceKind::kNoReceive:
       return format("no receive posted for psn=0x%08x", psn(a));
+    case TraceKind::kSkip:
+      return format("psn=0x%08x skipped: its message comes again when %s", psn(a),
+                    b != 0 ? "the peer has posted a receive" : "a receive is posted");
     case TraceKind::kProbe:
       return format("keepalive probe, %u unanswered", psn(a));
     case TraceKind::kTermTx:

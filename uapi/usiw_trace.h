@@ -76,6 +76,7 @@ enum class TraceKind : uint16_t {
   kFailed,      ///< errno
   kAbort,       ///< no arguments: ended from outside (user, kernel)
   kMove,        ///< the port by which it goes on, that by which it went, 1 if nothing got through there
+  kSkip,        ///< PSN that counts as arrived without its message, 1 if it is the peer that has no receive
   kEnd,
 };
 

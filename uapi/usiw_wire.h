@@ -100,6 +100,16 @@ enum usiw_trp_opcode {
  * its kernel gets as one frame. Where both have agreed on USIW_FEATURE_MERGES.
  */
 #define USIW_TRP_F_MERGED	0x200
+/*
+ * DATA that begins a message of queue 0: responses wait behind it. If no receive is posted, count it as
+ * arrived all the same, and say SKIPPED.
+ */
+#define USIW_TRP_F_SKIP		0x400
+/*
+ * DATA, SHUTDOWN, SACK: a message was skipped, and has not come again yet. All that is not a response
+ * counts as arrived until then, and is thrown away: the peer sends it again behind the message.
+ */
+#define USIW_TRP_F_SKIPPED	0x800
 
 /*
  * SACK payload: a bitmap of what has arrived from ack_psn on, (psn - ack_psn + 7) / 8

@@ -348,6 +348,15 @@ struct Engine::Impl {
     return Verdict::kFault;
   }
 
+  // ---- skip.cc: messages that wait for a receive are no obstacle to responses ----
+  [[gnu::noinline]] void ask_to_skip(QpContext& qp);
+  [[gnu::noinline]] void asked_to_skip(QpContext& qp, bool skipped);
+  static size_t build_nothing(std::byte* out);
+  [[gnu::noinline]] void skip(QpContext& qp);
+  static bool comes_again(const QpContext& qp, const DdpSegment& seg);
+  static bool may_come_again(const DdpSegment& seg);
+  static void skipped_no_more(QpContext& qp);
+
   // ---- srq.cc: shared receive queues ----
   Srq* srq_create(const SrqAttr& attr);
   int srq_resize(SrqContext& srq, uint32_t max_wr);

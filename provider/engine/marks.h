@@ -50,6 +50,10 @@ class Marks {
     return news;
   }
   bool merges() const { return (tell_ & kMerged) != 0; }
+  /// This end has skipped a message, or has got it by now: it is in the flags of the next header as well.
+  void skipped(bool yes) {
+    tell_ = static_cast<uint16_t>(yes ? tell_ | USIW_TRP_F_SKIPPED : tell_ & ~USIW_TRP_F_SKIPPED);
+  }
   bool peer_merges() const { return (heard_ & kMerged) != 0; }
 
   /// What is sent may be marked, acknowledgements as well (as in QUIC, RFC 9000, 13.4): the peer tells of marks, this

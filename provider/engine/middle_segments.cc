@@ -146,7 +146,7 @@ unsigned Engine::Impl::send_middle(QpContext& qp, const Middle& middle) {
 /// Accepts a segment in its turn, of more than kUntaggedBytes, that is not the last of its SEND, WRITE or response to a
 /// READ, while nothing is missing. false: it is something else, and nothing has been done.
 bool Engine::Impl::receive_middle(QpContext& qp, std::span<const std::byte> segment) {
-  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || qp.rq.told()) return false;
+  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || !qp.rq.ready()) return false;
   const std::byte* p = segment.data();
   uint16_t kind;
   std::memcpy(&kind, p, sizeof kind);

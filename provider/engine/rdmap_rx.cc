@@ -79,6 +79,7 @@ Verdict Engine::Impl::place(QpContext& qp, const DdpSegment& seg) {
 /// is dropped: it comes again, and is refused in its turn (uapi/usiw_wire.h).
 Verdict Engine::Impl::place_early(QpContext& qp, const DdpSegment& seg, RxPkt& later) {
   Verdict v = Verdict::kDrop;
+  if (qp.rq.skipped() && may_come_again(seg)) [[unlikely]] return v;
   if (seg.tagged) {
     if (seg.last) return seg.rdmap_opcode == USIW_RDMAP_READ_RESP ? place_early_answer(qp, seg) : Verdict::kHold;
     if (seg.rdmap_opcode == USIW_RDMAP_WRITE) v = place_write(qp, seg);

@@ -118,7 +118,7 @@ void Engine::Impl::do_local_work(QpContext& qp, SendWqe& wqe) {
 bool Engine::Impl::next_work_packet(QpContext& qp, TxPkt& pkt) {
   if (!qp.connected()) return false;
   if (qp.sq.started()) {
-    if (qp.sq.failed()) return false;
+    if (qp.sq.failed() && !qp.sq.again()) return false;
   } else {
     for (unsigned left = kQuantum;; --left) {
       const uint32_t at = qp.sq.next();

@@ -49,7 +49,7 @@ class RecvQueue {
   void reset() {
     work_storage_.clear();
     msn_ = 1;
-    told_ = false;
+    told_ = skipped_ = false;
     if (srq_ == nullptr) wanted_->store(false, std::memory_order_relaxed);
   }
 
@@ -151,15 +151,27 @@ class RecvQueue {
 
   // ---- None is posted ----
 
-  /// The peer knows, or is told at once.
+  /// The next message has found a receive so far, or has not come.
+  bool ready() const { return !told_ && !skipped_; }
+  /// The peer knows that there is none, or is told at once.
   bool told() const { return told_; }
   uint64_t told_ns() const { return told_ns_; }
   /// From here on the producer rings. Either it sees that, or its slot is seen behind this.
   void tell(uint64_t now) {
     told_ = true;
-    told_ns_ = now;
+    if (!skipped_) told_ns_ = now;
     want();
   }
+  /// The beginning of the oldest message was counted as arrived without a receive: it comes again, and so does all
+  /// that came behind it.
+  bool skipped() const { return skipped_; }
+  void skip() {
+    serve();
+    skipped_ = true;
+    for (uint32_t i = 0; i <= mask_; ++i) work_[i].received = 0;
+  }
+  /// The beginning of the oldest message is there.
+  void skip_no_more() { skipped_ = false; }
   void want() {
     if (srq_ != nullptr) return srq_->want();
     wanted_->store(true, std::memory_order_relaxed);
@@ -171,7 +183,7 @@ class RecvQueue {
     if (srq_ == nullptr) wanted_->store(false, std::memory_order_relaxed);
   }
   /// Nothing more is accepted.
-  void stop() { told_ = false; }
+  void stop() { told_ = skipped_ = false; }
 
  private:
   bool create(uint32_t capacity, uint32_t max_sge, uint32_t pd) {
@@ -218,6 +230,7 @@ class RecvQueue {
   uint32_t pd_ = 0;
   uint32_t taken_ = 0;  ///< from the SRQ
   bool told_ = false;
+  bool skipped_ = false;
   uint64_t told_ns_ = 0;
   std::atomic<bool>* wanted_ = nullptr;
   ZeroedArray<RqWork> work_storage_;

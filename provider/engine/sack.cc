@@ -24,6 +24,7 @@ bool Engine::Impl::apply_ack(QpContext& qp, const TrpHeader& h, std::span<const 
   if (step < 0) return step >= -static_cast<int32_t>(kWindow);  // late, but true when sent
   if (psn_lt(qp.snd.nxt(), h.ack_psn)) return false;
   if (!bitmap.empty() && psn_lt(qp.snd.nxt(), h.psn)) return false;
+  if (qp.not_ready.answers_skip(h.ack_psn)) [[unlikely]] asked_to_skip(qp, (h.flags & USIW_TRP_F_SKIPPED) != 0);
 
   AckSummary sum;
   sum.has_echo = h.opcode == USIW_TRP_SACK;
@@ -151,7 +152,7 @@ void Engine::Impl::mark_lost(QpContext& qp, uint32_t psn) {
   qp.snd.lose(psn);
   count(qp, USIW_CNT_RETRANS_FAST);
   note(TraceKind::kFast, qp, psn, now_ - qp.snd.pkt(psn).sent_ns, qp.rtt.srtt());
-  const bool refused = qp.not_ready.active() && qp.snd.pkt(psn).kind != PktKind::kReadResponse;
+  const bool refused = qp.not_ready.active() && qp.snd.pkt(psn).kind == PktKind::kSend;
   if (!refused && !qp.not_ready.excuses(psn, qp.snd.una(), qp.snd.nxt()))
     qp.cc.on_loss(qp.snd.pkt(psn).sent_ns, now_);
   activate(qp);

@@ -77,7 +77,7 @@ class SendQueue {
     op_storage_ = {};
     ops_ = nullptr;
     head_ = next_ = offset_ = limit_ = 0;
-    started_ = false;
+    started_ = again_ = false;
     send_msn_ = read_msn_ = read_done_ = atomic_msn_ = 1;
     ord_ = 0;
     failed_ = stopped_ = tells_drained_ = false;
@@ -145,6 +145,18 @@ class SendQueue {
     ++next_;
     return w;
   }
+  /// The peer has thrown away all from byte @p offset of the message at @p index on, and it is sent again. What is of
+  /// this end alone is not done again.
+  void rewind(uint32_t index, uint32_t offset) {
+    if (!again_) again_end_ = started_ ? next_ + 1 : next_;
+    for (uint32_t at = index; at != again_end_; ++at)
+      if (work(at).stage != SqWork::kDone) work(at).stage = SqWork::kTransfer;
+    next_ = index;
+    offset_ = offset;
+    started_ = again_ = true;
+  }
+  /// next() has been sent before, and could be.
+  bool again() const { return again_ && work(next_).error == WcStatus::kSuccess; }
   /// More of the message is to come behind @p pkt.
   bool goes_on(const TxPkt& pkt) const {
     const SqWork& w = work(pkt.owner);
@@ -242,6 +254,9 @@ class SendQueue {
   void advance() {
     started_ = false;
     ++next_;
+    if (!again_) return;
+    while (next_ != again_end_ && work(next_).stage == SqWork::kDone) ++next_;
+    started_ = again_ = next_ != again_end_;
   }
 
   WqeRing<SendWqe>* ring_ = nullptr;
@@ -253,12 +268,14 @@ class SendQueue {
   uint32_t next_ = 0;
   uint32_t offset_ = 0;
   uint32_t limit_ = 0;
+  uint32_t again_end_ = 0;  ///< again_: behind the last that is sent again
   uint32_t send_msn_ = 1;   ///< next of queue 0
   uint32_t read_msn_ = 1;   ///< next of queue 1
   uint32_t read_done_ = 1;  ///< MSN of the oldest own READ or atomic not complete
   uint32_t atomic_msn_ = 1;
   uint16_t ord_ = 0;
   bool started_ = false;
+  bool again_ = false;      ///< next() has been sent before
   bool failed_ = false;
   bool stopped_ = false;
   bool tells_drained_ = false;

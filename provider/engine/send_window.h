@@ -22,12 +22,13 @@
 
 namespace usiw {
 
-enum class PktKind : uint8_t { kSend, kReadResponse, kTerminate, kShutdown };
+enum class PktKind : uint8_t { kSend, kReadResponse, kTerminate, kShutdown, kNothing };
+
 
 /// A datagram with a PSN, until it is acknowledged: where its bytes come from.
 struct TxPkt {
   uint64_t sent_ns;        ///< last transmission
-  uint32_t owner;          ///< kSend: send queue position; kReadResponse: responder position
+  uint32_t owner;          ///< kSend: send queue position; kReadResponse: responder position; kNothing: not used
   uint32_t offset;         ///< in the message
   uint16_t len;            ///< payload bytes
   PktKind kind;
@@ -90,13 +91,13 @@ class SendWindow {
       if (const uint64_t bits = lost_.extract(psn); bits != 0)
         return psn + static_cast<uint32_t>(std::countr_zero(bits));
   }
-  /// The same, of those of one kind. nxt(): none of that kind is lost.
-  uint32_t oldest_lost(PktKind kind) const {
+  /// The same, of those that are not of @p kind. nxt(): none of them is lost.
+  uint32_t oldest_lost_but(PktKind kind) const {
     if (lost_count_ == 0) return nxt_;
     for (uint32_t base = una_; psn_lt(base, nxt_); base += 64)
       for (uint64_t bits = lost_.extract(base); bits != 0; bits &= bits - 1) {
         const uint32_t psn = base + static_cast<uint32_t>(std::countr_zero(bits));
-        if (pkts_[psn & (kWindow - 1)].kind == kind) return psn;
+        if (pkts_[psn & (kWindow - 1)].kind != kind) return psn;
       }
     return nxt_;
   }

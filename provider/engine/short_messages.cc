@@ -146,7 +146,7 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
 /// Accepts a segment in its turn that is a whole SEND, or the end of a WRITE, while nothing is missing. false: it is
 /// something else, and nothing has been done.
 bool Engine::Impl::receive_short(QpContext& qp, std::span<const std::byte> segment) {
-  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || qp.rq.told() || !place_short(qp, segment)) return false;
+  if (!qp.life.is(Phase::kOpen) || qp.rcv.has_gap() || !qp.rq.ready() || !place_short(qp, segment)) return false;
   qp.rcv.saw((std::to_integer<unsigned>(segment[0]) & USIW_DDP_F_TAGGED) != 0);
   qp.rcv.accept();
   return true;

@@ -172,7 +172,12 @@ bool Engine::Impl::receive_data(QpContext& qp, const TrpHeader& h, int port, RxB
     return held;
   }
 
-  switch (in_order(qp, h, payload)) {
+  Verdict verdict = in_order(qp, h, payload);
+  if (verdict == Verdict::kNotReady && (h.flags & USIW_TRP_F_SKIP) != 0) [[unlikely]] {
+    skip(qp);
+    verdict = Verdict::kAccept;
+  }
+  switch (verdict) {
     case Verdict::kAccept:
     case Verdict::kHold:
       qp.rcv.accept();
@@ -260,7 +265,14 @@ Verdict Engine::Impl::in_order(QpContext& qp, const TrpHeader& h, std::span<cons
         receive_terminate(qp, seg, h.ack_psn);
         return Verdict::kGone;
       }
-      verdict = place(qp, seg);
+      if (!qp.rq.skipped()) [[likely]] {
+        verdict = place(qp, seg);
+      } else if (comes_again(qp, seg)) {
+        return Verdict::kAccept;
+      } else {
+        verdict = place(qp, seg);
+        if (verdict == Verdict::kAccept && !seg.tagged && seg.qn == USIW_DDP_QN_SEND) skipped_no_more(qp);
+      }
       break;
   }
   if (verdict == Verdict::kFault) terminate(qp, &seg);
@@ -279,7 +291,7 @@ void Engine::Impl::advance(QpContext& qp) {
       shutdown = h.opcode == USIW_TRP_SHUTDOWN;
       verdict = in_order(qp, h, {held.buf.data + kTrpBytes, held.buf.len - kTrpBytes});
       give_back(qp, rx.held);
-    } else if (rx.kind == RxPkt::kSendLast) {
+    } else if (rx.kind == RxPkt::kSendLast && !qp.rq.skipped()) {
       verdict = finish_message(qp, rx.msn, {.rdmap = rx.rdmap, .length = rx.length, .imm = rx.imm});
       if (verdict == Verdict::kFault) terminate(qp, nullptr);
     }
@@ -350,7 +362,7 @@ void Engine::Impl::give_back(QpContext& qp, uint16_t held) {
     peer_not_ready(qp);
   } else if ((qp.timeout.in_a_row() != 0 || (outage && !qp.snd.empty())) && !qp.not_ready.active()) {
     nudged(qp);
-  } else if (qp.not_ready.active()) {
+  } else if (qp.not_ready.knows(qp.snd.una())) {
     qp.not_ready.end(qp.snd.nxt());
     qp.timeout.start(now_);
     if (!qp.snd.empty() && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);

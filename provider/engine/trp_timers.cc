@@ -147,10 +147,10 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
     return give_up(qp);
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_);
-  if (qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
+  if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
   lose_late(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
-  qp.force_send = true;
+  qp.force_send = qp.snd.lost() != 0;
   activate(qp);
   if (qp.not_ready.unheard() >= 2 && silent_since(qp, qp.heard_ns)) ask_port(qp, true);
 }

@@ -56,7 +56,8 @@ bool Engine::Impl::transmit(QpContext& qp, unsigned quantum) {
 }
 
 /// As transmit(), while the peer has no receive for a SEND, which the RNR timer tries again and again: responses to the
-/// peer's READs and atomics do not wait for it. As far as the windows allow, whose lower edge is that SEND.
+/// peer's READs and atomics do not wait for it. When they have filled the window, whose lower edge is that SEND, the
+/// peer skips it (skip.cc).
 bool Engine::Impl::transmit_answers(QpContext& qp, unsigned quantum) {
   if (!qp.life.is(Phase::kOpen) && !qp.life.is(Phase::kDraining)) return false;
   for (unsigned n = 0; n < quantum; ++n) {
@@ -65,14 +66,16 @@ bool Engine::Impl::transmit_answers(QpContext& qp, unsigned quantum) {
       return false;
     }
     // Nothing else that is lost is sent: the peer would not take it.
-    const uint32_t lost = qp.snd.oldest_lost(PktKind::kReadResponse);
+    const uint32_t lost = qp.snd.oldest_lost_but(PktKind::kSend);
     Sent sent;
-    if (lost != qp.snd.nxt())
+    if (lost != qp.snd.nxt()) {
       sent = resend(qp, lost);
-    else if (qp.snd.has_room() && !qp.responder.idle())
+    } else if (qp.snd.has_room() && (qp.not_ready.unsent() || !qp.responder.idle())) {
       sent = send_new(qp);
-    else
+    } else {
+      if (!qp.responder.idle()) ask_to_skip(qp);
       return false;
+    }
     if (sent == Sent::kNoBuffer) return true;
     if (sent == Sent::kNothing || !qp.connected()) return false;
   }
@@ -90,8 +93,8 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     if (qp.life.shutdown_sent()) return Sent::kNothing;
     pkt.kind = PktKind::kShutdown;
   } else {
-    const bool answers_only = qp.not_ready.active();
-    bool found = (qp.responder_turn || answers_only) && qp.responder.next(qp.seg_tagged, pkt);
+    const bool tries = qp.not_ready.unsent(), answers_only = qp.not_ready.active() && !tries;
+    bool found = !tries && (qp.responder_turn || answers_only) && qp.responder.next(qp.seg_tagged, pkt);
     if (!found && !answers_only) found = next_work_packet(qp, pkt);
     if (!found) found = qp.connected() && !qp.responder_turn && qp.responder.next(qp.seg_tagged, pkt);
     if (!found) return Sent::kNothing;
@@ -107,6 +110,10 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
   switch (pkt.kind) {
     case PktKind::kSend:
       qp.sq.sent(pkt.len, psn + 1);
+      if (qp.not_ready.unsent()) {
+        qp.not_ready.sent(psn, now_);
+        touch_timer(qp, qp.not_ready.at());
+      }
       qp.responder_turn = true;
       if (qp.sq.started()) qp.longs.more(1);
       break;
@@ -117,6 +124,7 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
       break;
     case PktKind::kTerminate:
     case PktKind::kShutdown:
+    case PktKind::kNothing:
       break;
   }
   return Sent::kYes;
@@ -164,6 +172,9 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
     case PktKind::kTerminate:
       n = build_terminate(qp, buf->data + kTrpBytes);
       break;
+    case PktKind::kNothing:
+      n = build_nothing(buf->data + kTrpBytes);
+      break;
     case PktKind::kShutdown:
       break;
   }
@@ -182,6 +193,7 @@ Engine::Impl::Sent Engine::Impl::emit(QpContext& qp, uint32_t psn, TxPkt& pkt) {
 
   const bool again = pkt.tx_count != 0;
   uint16_t flags = again ? USIW_TRP_F_RETRANS : 0;
+  if (again && qp.not_ready.asks_to_skip(psn)) flags |= USIW_TRP_F_SKIP;
   // The last one for now asks for an answer: only that lets more go.
   const bool last = again ? qp.snd.lost() == 1
                           : qp.snd.in_flight() + 1 >= qp.cc.window() || qp.snd.has_room_for_one();

@@ -106,9 +106,39 @@ class NotReady {
   bool over(uint32_t una) const { return active_ && psn_lt(psn_, una); }
   /// @p nxt: the next PSN to send.
   void end(uint32_t nxt) {
-    active_ = false;
+    active_ = unsent_ = false;
     was_ = true;
     recover_ = nxt;
+  }
+
+  // ---- The peer may skip it (skip.cc) ----
+
+  /// From the next try on, which is due at once, the peer is asked to. false: it was asked before.
+  bool ask_to_skip(uint64_t now) {
+    if (asks_to_skip(psn_)) return false;
+    asked_ = true;
+    asked_psn_ = psn_;
+    at_ = now;
+    return true;
+  }
+  bool asks_to_skip(uint32_t psn) const { return asked_ && asked_psn_ == psn; }
+  uint32_t asked_psn() const { return asked_psn_; }
+  /// All before @p una is acknowledged: the answer is known.
+  bool answers_skip(uint32_t una) const { return asked_ && psn_lt(asked_psn_, una); }
+  void skip_answered() { asked_ = false; }
+  /// The peer has: the next datagram that is sent, @p nxt, tries anew.
+  void skipped(uint32_t nxt, uint64_t now) {
+    if (!active_) told(nxt, now);
+    psn_ = nxt;
+    unsent_ = true;
+    at_ = now + kMaxDelayNs;
+  }
+  bool unsent() const { return unsent_; }
+  /// It has been sent, and is @p psn.
+  void sent(uint32_t psn, uint64_t now) {
+    unsent_ = false;
+    psn_ = psn;
+    tried(now);
   }
   /// The loss of @p psn says nothing about the network: the receiver did not take it.
   bool excuses(uint32_t psn, uint32_t una, uint32_t nxt) const {
@@ -121,9 +151,12 @@ class NotReady {
  private:
   bool active_ = false;
   bool was_ = false;
+  bool unsent_ = false;  ///< psn_ is the next PSN to send
+  bool asked_ = false;   ///< the peer, to skip asked_psn_
   uint8_t tries_ = 0;
   uint8_t unheard_ = 0;
   uint32_t psn_ = 0;
+  uint32_t asked_psn_ = 0;
   uint32_t recover_ = 0;  ///< what was sent before this PSN met a receiver that was not ready
   uint64_t since_ns_ = 0;
   uint64_t heard_ns_ = 0;

@@ -7,8 +7,6 @@
 namespace usiw::sim {
 namespace {
 
-using Statuses = std::vector<WcStatus>;
-
 class Errors : public EngineTest, public ::testing::WithParamInterface<double> {
  protected:
   Errors() {

@@ -9,6 +9,8 @@
 
 namespace usiw::sim {
 
+using Statuses = std::vector<WcStatus>;
+
 class EngineTest : public ::testing::Test {
  protected:
   /// Waits for @p n completions of @p cq and returns them.

@@ -6,8 +6,6 @@
 namespace usiw::sim {
 namespace {
 
-using Statuses = std::vector<WcStatus>;
-
 class Pause : public EngineTest {
  protected:
   Pause() {

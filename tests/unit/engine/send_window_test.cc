@@ -99,18 +99,18 @@ TEST_F(SendWindowTest, lose__only_what_is_in_flight) {
   EXPECT_TRUE(w_.empty());
 }
 
-TEST_F(SendWindowTest, oldest_lost__of_one_kind) {
+TEST_F(SendWindowTest, oldest_lost__but_of_one_kind) {
   for (uint32_t i = 0; i < 200; i++) {
     TxPkt pkt{};
     pkt.kind = i == 150 ? PktKind::kReadResponse : PktKind::kSend;
     w_.sent(pkt, ++now_);
   }
-  EXPECT_EQ(w_.oldest_lost(PktKind::kSend), w_.nxt());
+  EXPECT_EQ(w_.oldest_lost_but(PktKind::kReadResponse), w_.nxt());
   for (const uint32_t i : {3, 70, 199}) w_.lose(kFirst + i);
-  EXPECT_EQ(w_.oldest_lost(PktKind::kSend), kFirst + 3);
-  EXPECT_EQ(w_.oldest_lost(PktKind::kReadResponse), w_.nxt());
+  EXPECT_EQ(w_.oldest_lost_but(PktKind::kReadResponse), kFirst + 3);
+  EXPECT_EQ(w_.oldest_lost_but(PktKind::kSend), w_.nxt());
   w_.lose(kFirst + 150);
-  EXPECT_EQ(w_.oldest_lost(PktKind::kReadResponse), kFirst + 150);
+  EXPECT_EQ(w_.oldest_lost_but(PktKind::kSend), kFirst + 150);
 }
 
 TEST_F(SendWindowTest, any_order_of_events) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/operations.h"
 #include "sim_world.h"
 
 namespace usiw::sim {
@@ -15,9 +16,15 @@ namespace {
 /// A random program: a list of operations per side and QP, each with its own memory.
 class Storm {
  public:
-  Storm(uint64_t seed, const WireFaults& faults, unsigned qps, unsigned ops, size_t max_size)
-      : rng_(seed), w_(seed * 77 + 1) {
+  /// @p late_ns: up to so long after each receive no other one is posted.
+  Storm(uint64_t seed, const WireFaults& faults, unsigned qps, unsigned ops, size_t max_size, uint64_t late_ns = 0)
+      : rng_(seed), w_(seed * 77 + 1), late_ns_(late_ns) {
     w_.wire.faults = faults;
+    w_.wire.filter = [this](int, const Datagram& d) {
+      TrpHeader h;
+      if (decode_trp(d, h) && (h.flags & USIW_TRP_F_SKIPPED) != 0) ++skipped_;
+      return true;
+    };
     PairOptions o;
     o.max_send_wr = 1 + rng_() % 40;
     o.max_recv_wr = 1 + rng_() % 40;
@@ -47,6 +54,8 @@ class Storm {
     }
   }
   World& world() { return w_; }
+  /// Datagrams that said that a message was skipped.
+  uint64_t skipped() const { return skipped_; }
 
  private:
   struct Op {
@@ -65,8 +74,9 @@ class Storm {
     Qp* qp;
     Qp* peer_qp;
     std::vector<Op> ops;
-    std::vector<size_t> sends;  ///< indices of SENDs, in order
+    std::vector<size_t> sends;  ///< indices of what takes a receive, in order
     size_t posted = 0, completed = 0, recv_posted = 0, received = 0;
+    uint64_t recv_at = 0;
   };
 
   std::vector<Sge> cut(Region* r, size_t size, unsigned max_sge) {
@@ -82,11 +92,12 @@ class Storm {
   }
   void make(Host& host, Host& peer, Qp* qp, Qp* peer_qp, unsigned n, size_t max_size, unsigned max_sge) {
     auto lane = std::make_unique<Lane>();
-    *lane = {&host, &peer, qp, peer_qp, {}, {}, 0, 0, 0, 0};
+    *lane = {&host, &peer, qp, peer_qp, {}, {}, 0, 0, 0, 0, 0};
     for (unsigned i = 0; i < n; ++i) {
       Op op{};
-      const WrOpcode kinds[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead};
-      op.opcode = kinds[rng_() % 3];
+      const WrOpcode kinds[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead,
+                                WrOpcode::kRdmaWriteImm};
+      op.opcode = kinds[rng_() % 4];
       op.size = rng_() % 4 == 0 ? rng_() % max_size : rng_() % 300;
       op.signalled = rng_() % 3 != 0 || i + 1 == n;
       op.inlined = op.opcode != WrOpcode::kRdmaRead && op.size <= 256 && rng_() % 2 == 0;
@@ -95,8 +106,8 @@ class Storm {
       const bool read = op.opcode == WrOpcode::kRdmaRead;
       fill(std::span((read ? op.remote : op.local)->bytes).first(op.size), rng_());
       op.local_sges = cut(op.local, op.size, max_sge);
-      op.recv_sges = cut(op.remote, op.size, max_sge);
-      if (op.opcode == WrOpcode::kSend) lane->sends.push_back(i);
+      if (op.opcode == WrOpcode::kSend) op.recv_sges = cut(op.remote, op.size, max_sge);
+      if (takes_receive(op.opcode)) lane->sends.push_back(i);
       lane->ops.push_back(std::move(op));
     }
     lanes_.push_back(std::move(lane));
@@ -105,7 +116,8 @@ class Storm {
   bool turn() {
     for (auto& l : lanes_) {
       // Receives are posted late now and then: the peer has to wait.
-      if (l->recv_posted < l->sends.size() && rng_() % 3 == 0) {
+      if (l->recv_posted < l->sends.size() && w_.clock.now >= l->recv_at && rng_() % 3 == 0) {
+        if (late_ns_ != 0) l->recv_at = w_.clock.now + rng_() % late_ns_;
         const Op& op = l->ops[l->sends[l->recv_posted]];
         if (l->peer_qp->post_recv(l->recv_posted, op.recv_sges) == 0) ++l->recv_posted;
         l->peer_qp->ring_recv();
@@ -160,6 +172,8 @@ class Storm {
 
   std::mt19937_64 rng_;
   World w_;
+  uint64_t late_ns_;
+  uint64_t skipped_ = 0;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
@@ -208,6 +222,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Profile{"awful", faults(0.10, 0.2, 0.1, 100'000), 60},
                       Profile{"doubled", faults(0, 0, 1.0), 20}),
     [](const auto& p) { return p.param.name; });
+
+/// READs of each end are longer than a window, and SENDs of the other one wait in their way.
+TEST(Storm, receives_come_late) {
+  const WireFaults kinds[] = {faults(0, 0, 0), faults(0.01, 0.05, 0.01), faults(0.1, 0.1, 0.05, 50'000)};
+  uint64_t skipped = 0;
+  for_seeds(15, [&](uint64_t seed) {
+    Storm storm(seed, kinds[seed % 3], 1 + seed % 2, 30, 1'000'000, 500'000'000);
+    storm.run();
+    skipped += storm.skipped();
+  });
+  EXPECT_NE(0u, skipped);
+}
 
 TEST(Storm, corrupted_datagrams_with_checksum) {
   for_seeds(20, [](uint64_t seed) {

@@ -11,6 +11,7 @@
 #include <linux/kref.h>
 #include <linux/ktime.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/rwsem.h>
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
@@ -106,16 +107,11 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 	       IPV6_ADDR_LINKLOCAL;
 }
 
-/* Locks of the ports of a netns, each of which has one of these: its number modulo this. */
-#define USIW_GATE_LOCKS		256
-
 /**
  * struct usiw_net - what the users of a netns share
- * @gate_locks:	each guards the gates of some ports, and their listeners
  * @gate:	room that all its listeners share; its counts are atomic
  */
 struct usiw_net {
-	spinlock_t gate_locks[USIW_GATE_LOCKS];
 	struct usiw_cm_gate_net gate;
 };
 
@@ -165,9 +161,13 @@ struct usiw_sock_ops {
  * @sock:	by family, NULL while nobody uses it; bound to all addresses
  * @mergers:	by family: connections whose data socket takes aggregates
  * @tappers:	by family: connections that receive by raw packets
- * @gate:	REQs without a connection; guarded by the port's gate lock (usiw_gate.c)
- * @listeners:	guarded by the same
- * @lock:	guards the next four; inside of the gate lock
+ * @gate_lock:	guards the next four, and usiw_listener.places of listeners that have joined the
+ *		port. Taken in process context only
+ * @gate:	REQs without a connection
+ * @wildcards:	listeners on all addresses: one of each device and family at most
+ * @by_addr:	all other listeners, by address
+ * @by_dev:	the same listeners, by device and family
+ * @lock:	guards the next four; never taken together with @gate_lock
  * @rxq:	handshake datagrams for @rx_work
  * @rx_len:	how many these are
  * @closed:	no work may be queued any more
@@ -191,8 +191,11 @@ struct usiw_sock {
 	int mergers[2];
 	int tappers[2];
 
+	spinlock_t gate_lock;
 	struct usiw_cm_gate gate;
-	struct list_head listeners;
+	struct list_head wildcards;
+	struct rb_root by_addr;
+	struct rb_root by_dev;
 
 	spinlock_t lock;
 	struct list_head rxq;
@@ -233,8 +236,9 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @dev:	with a reference
  * @cm_id:	with a reference
  * @us:		of its port, NULL if it hears nothing
- * @port:	its number, also when @us has gone
- * @node:	in @us->listeners
+ * @node:	in @us->wildcards if @any is set
+ * @addr_node:	in @us->by_addr if @any is not set
+ * @dev_node:	in @us->by_dev, likewise
  * @sender:	for whom its requests are looked at, and answered
  * @user:	whose it is, with a reference
  * @memcg:	pays for its requests, with a reference; NULL: nobody does
@@ -243,15 +247,17 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @scope:	the interface that it is of, if it is link-local
  * @any:	@addr is a wildcard
  * @places:	its backlog at the gate, from which it has left once @places.gate is NULL. Guarded
- *		by the port's gate lock
+ *		by the gate_lock of the port, also after the listener has left. Only a connection of
+ *		the port or its worker returns a place, and both keep the lock in memory
  */
 struct usiw_listener {
 	struct kref kref;
 	struct usiw_device *dev;
 	struct iw_cm_id *cm_id;
 	struct usiw_sock *us;
-	__be16 port;
 	struct list_head node;
+	struct rb_node addr_node;
+	struct rb_node dev_node;
 	struct usiw_sender sender;
 	struct usiw_user *user;
 	struct mem_cgroup *memcg;
@@ -475,8 +481,8 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 void usiw_listener_put(struct usiw_listener *listener);
 int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog);
 void usiw_gate_leave(struct usiw_listener *listener);
-bool usiw_gate_has_left(const struct usiw_listener *listener);
-void usiw_gate_return_place(struct usiw_listener *listener);
+bool usiw_gate_has_left(struct usiw_sock *us, const struct usiw_listener *listener);
+void usiw_gate_return_place(struct usiw_sock *us, struct usiw_listener *listener);
 u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
 		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
 		      void *answer);

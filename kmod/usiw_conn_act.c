@@ -202,7 +202,7 @@ void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
 	if (!conn->half_open)
 		return;
 	conn->half_open = false;
-	usiw_gate_return_place(conn->listener);
+	usiw_gate_return_place(conn->sock, conn->listener);
 	usiw_listener_put(conn->listener);
 	conn->listener = NULL;
 }

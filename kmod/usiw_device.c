@@ -205,14 +205,10 @@ struct usiw_net *usiw_net(struct net *net)
 
 static int __net_init usiw_net_init(struct net *net)
 {
-	struct usiw_net *un = usiw_net(net);
 	__u64 key[2];
-	int i;
 
 	get_random_bytes(key, sizeof(key));
-	for (i = 0; i < USIW_GATE_LOCKS; i++)
-		spin_lock_init(&un->gate_locks[i]);
-	usiw_cm_gate_net_init(&un->gate, key);
+	usiw_cm_gate_net_init(&usiw_net(net)->gate, key);
 	return 0;
 }
 

@@ -2,29 +2,17 @@
 /*
  * REQs before they are connections: cm/usiw_cm_gate.c decides, and this is its host. Each UDP
  * port has a gate, whose entries are worked off by the port's worker only.
+ *
+ * A port's gate and the lock of that gate are members of one struct usiw_sock. So users of other
+ * ports never wait for the lock, and a gate cannot have two locks. Each caller that takes the lock
+ * keeps the struct in memory: a listener that has not left, a connection of the port, or the port's
+ * worker.
  */
+#include <linux/rbtree.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "usiw_conn.h"
-
-/*
- * Listeners of other ports do not wait for this one, but for one port in 256. The lock is the netns',
- * so that it is there for places that are returned when the listener, and its port, have gone.
- */
-static spinlock_t *usiw_gate_port_lock(struct net *net, __be16 port)
-{
-	return &usiw_net(net)->gate_locks[be16_to_cpu(port) % USIW_GATE_LOCKS];
-}
-
-static spinlock_t *usiw_gate_lock(const struct usiw_sock *us)
-{
-	return usiw_gate_port_lock(us->net, us->port);
-}
-
-static spinlock_t *usiw_listener_lock(const struct usiw_listener *listener)
-{
-	return usiw_gate_port_lock(read_pnet(&listener->dev->net), listener->port);
-}
 
 static struct usiw_rx *usiw_gate_rx(struct usiw_cm_req *req)
 {
@@ -59,7 +47,7 @@ void usiw_listener_put(struct usiw_listener *listener)
 	kref_put(&listener->kref, usiw_listener_release);
 }
 
-/* Two listeners of one device that would hear the same. */
+/* True if one REQ to a device could reach both listeners. */
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
 	return a->dev == b->dev && a->families & b->families &&
@@ -67,22 +55,130 @@ static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct 
 		(a->scope == b->scope && ipv6_addr_equal(&a->addr, &b->addr)));
 }
 
-/* @listener hears what comes to its port from now on; what was held for it goes first. */
+/* ---- The listeners of a port ------------------------------------------- */
+
+/*
+ * A user may listen at very many addresses of one port: a device on lo has all of 127/8. That must
+ * not make other users' REQs and listen calls expensive. Both look at the wildcard listeners, which
+ * are two per device at most, and at the listeners at one address. These are one per device, or one
+ * per link of a device if the address is link-local. A search tree finds them. Its depth grows with
+ * the logarithm of the number of listeners, and no choice of addresses makes the tree deeper.
+ */
+
+static const struct usiw_listener *usiw_listener_by_addr(const struct rb_node *node)
+{
+	return rb_entry(node, struct usiw_listener, addr_node);
+}
+
+static const struct usiw_listener *usiw_listener_by_dev(const struct rb_node *node)
+{
+	return rb_entry(node, struct usiw_listener, dev_node);
+}
+
+/* @addr: struct in6_addr. Returns <0, 0 or >0 like memcmp(). */
+static int usiw_gate_cmp_addr(const void *addr, const struct rb_node *node)
+{
+	return memcmp(addr, &usiw_listener_by_addr(node)->addr, sizeof(struct in6_addr));
+}
+
+static bool usiw_gate_less_addr(struct rb_node *a, const struct rb_node *b)
+{
+	return usiw_gate_cmp_addr(&usiw_listener_by_addr(a)->addr, b) < 0;
+}
+
+/* The listeners of a device on addresses of one family. */
+struct usiw_gate_dev {
+	const struct usiw_device *dev;
+	unsigned int families;
+};
+
+/* @key: struct usiw_gate_dev. Returns <0, 0 or >0 like memcmp(). */
+static int usiw_gate_cmp_dev(const void *key, const struct rb_node *node)
+{
+	const struct usiw_listener *listener = usiw_listener_by_dev(node);
+	const struct usiw_gate_dev *at = key;
+
+	if (at->dev != listener->dev)
+		return at->dev < listener->dev ? -1 : 1;
+	return (int)at->families - (int)listener->families;
+}
+
+static bool usiw_gate_less_dev(struct rb_node *a, const struct rb_node *b)
+{
+	const struct usiw_gate_dev at = {
+		.dev = usiw_listener_by_dev(a)->dev,
+		.families = usiw_listener_by_dev(a)->families,
+	};
+
+	return usiw_gate_cmp_dev(&at, b) < 0;
+}
+
+/* Returns true if @dev has a listener of this family at an address, not a wildcard, of the port. */
+static bool usiw_gate_has_addr_of(const struct usiw_sock *us, const struct usiw_device *dev,
+				  unsigned int family)
+{
+	const struct usiw_gate_dev at = { .dev = dev, .families = family };
+
+	return rb_find_first(&at, &us->by_dev, usiw_gate_cmp_dev);
+}
+
+/* Returns true if a listener of the port conflicts with @listener, which has not joined yet. */
+static bool usiw_gate_is_taken(const struct usiw_sock *us, const struct usiw_listener *listener)
+{
+	const struct usiw_listener *other;
+	struct rb_node *node;
+	int ipv4;
+
+	list_for_each_entry(other, &us->wildcards, node)
+		if (usiw_listeners_conflict(other, listener))
+			return true;
+	if (listener->any) {
+		for (ipv4 = 0; ipv4 < 2; ipv4++)
+			if (listener->families & BIT(ipv4) &&
+			    usiw_gate_has_addr_of(us, listener->dev, BIT(ipv4)))
+				return true;
+		return false;
+	}
+	rb_for_each(node, &listener->addr, &us->by_addr, usiw_gate_cmp_addr)
+		if (usiw_listeners_conflict(usiw_listener_by_addr(node), listener))
+			return true;
+	return false;
+}
+
+static void usiw_gate_add(struct usiw_sock *us, struct usiw_listener *listener)
+{
+	if (listener->any) {
+		list_add_tail(&listener->node, &us->wildcards);
+		return;
+	}
+	rb_add(&listener->addr_node, &us->by_addr, usiw_gate_less_addr);
+	rb_add(&listener->dev_node, &us->by_dev, usiw_gate_less_dev);
+}
+
+static void usiw_gate_remove(struct usiw_sock *us, struct usiw_listener *listener)
+{
+	if (listener->any) {
+		list_del_init(&listener->node);
+		return;
+	}
+	rb_erase(&listener->addr_node, &us->by_addr);
+	rb_erase(&listener->dev_node, &us->by_dev);
+}
+
+/* The listener receives REQs from now on. REQs that waited for a listener are worked off first. */
 int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog)
 {
 	struct usiw_sock *us = listener->us;
-	struct usiw_listener *other;
 	int ret = 0;
 
-	spin_lock(usiw_gate_lock(us));
-	list_for_each_entry(other, &us->listeners, node)
-		if (usiw_listeners_conflict(other, listener))
-			ret = -EADDRINUSE;
-	if (!ret) {
-		list_add_tail(&listener->node, &us->listeners);
+	spin_lock(&us->gate_lock);
+	if (usiw_gate_is_taken(us, listener)) {
+		ret = -EADDRINUSE;
+	} else {
+		usiw_gate_add(us, listener);
 		usiw_cm_gate_join(&us->gate, &listener->places, backlog);
 	}
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 	if (!ret)
 		usiw_sock_wake(us);
 	return ret;
@@ -92,42 +188,95 @@ int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog)
 void usiw_gate_leave(struct usiw_listener *listener)
 {
 	struct usiw_sock *us = listener->us;
-	struct usiw_cm_req *out;
+	struct usiw_cm_req *out = NULL;
 
-	spin_lock(usiw_gate_lock(us));
-	list_del_init(&listener->node);
-	out = usiw_cm_gate_leave(&listener->places, usiw_now_us());
-	spin_unlock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
+	/* A listener that could not join leaves as well. */
+	if (listener->places.gate) {
+		usiw_gate_remove(us, listener);
+		out = usiw_cm_gate_leave(&listener->places, usiw_now_us());
+	}
+	spin_unlock(&us->gate_lock);
 	usiw_gate_free(out);
 	/* What is held has its time, which the worker keeps. */
 	usiw_sock_wake(us);
 }
 
-/* Does it listen no more? */
-bool usiw_gate_has_left(const struct usiw_listener *listener)
+/* A listener joins one port only, so the lock of that port guards the listener's places. */
+static void usiw_gate_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
+{
+	lockdep_assert_held(&us->gate_lock);
+	lockdep_assert(!listener->places.gate || listener->places.gate == &us->gate);
+}
+
+/*
+ * Returns true if @listener, which has once joined @us, has left it. The caller keeps @us in
+ * memory, because a listener that has left does not.
+ */
+bool usiw_gate_has_left(struct usiw_sock *us, const struct usiw_listener *listener)
 {
 	bool left;
 
-	spin_lock(usiw_listener_lock(listener));
+	spin_lock(&us->gate_lock);
+	usiw_gate_check_port(us, listener);
 	left = !listener->places.gate;
-	spin_unlock(usiw_listener_lock(listener));
+	spin_unlock(&us->gate_lock);
 	return left;
 }
 
-/* One of its places is free, also behind its leaving. */
-void usiw_gate_return_place(struct usiw_listener *listener)
+/*
+ * Frees a place in the backlog of @listener, which has once joined @us and may have left it. The
+ * caller is a connection of the port or its worker, and so keeps @us in memory.
+ */
+void usiw_gate_return_place(struct usiw_sock *us, struct usiw_listener *listener)
 {
-	spin_lock(usiw_listener_lock(listener));
-	/* Somebody is due only while it listens, and has its socket. */
-	if (usiw_cm_gate_return(&listener->places, usiw_now_us()))
-		usiw_sock_wake(listener->us);
-	spin_unlock(usiw_listener_lock(listener));
+	bool due;
+
+	spin_lock(&us->gate_lock);
+	usiw_gate_check_port(us, listener);
+	due = usiw_cm_gate_return(&listener->places, usiw_now_us());
+	spin_unlock(&us->gate_lock);
+	if (due)
+		usiw_sock_wake(us);
 }
 
 static bool usiw_listens_at(const struct usiw_listener *listener, const struct usiw_tuple *tuple)
 {
 	return listener->any || (ipv6_addr_equal(&listener->addr, &tuple->local) &&
 				 (!listener->scope || listener->scope == tuple->scope));
+}
+
+/**
+ * struct usiw_gate_choice - the best listener for a REQ among those looked at so far
+ * @listener:	NULL: none of them is for it
+ * @owner:	what its device has to do with the address
+ */
+struct usiw_gate_choice {
+	struct usiw_listener *listener;
+	enum usiw_addr_owner owner;
+};
+
+/*
+ * Makes @listener the best one if it is better for @rx than the best one so far. Two listeners of
+ * one device can match if one of them does not name the link of its address. The older one wins, so
+ * the caller has to pass that one first.
+ */
+static void usiw_gate_consider(struct usiw_gate_choice *best, struct usiw_listener *listener,
+			       const struct usiw_rx *rx)
+{
+	const struct usiw_tuple *tuple = usiw_rx_ends(rx);
+	enum usiw_addr_owner owner;
+
+	if (!(listener->families & BIT(usiw_tuple_is_ipv4(tuple))) ||
+	    !usiw_listens_at(listener, tuple) || !usiw_addr_comes_by(listener->dev, rx->ifindex))
+		return;
+	owner = usiw_addr_owner(listener->dev, tuple);
+	if (owner > best->owner ||
+	    (owner == best->owner && best->listener &&
+	     usiw_device_is_before(listener->dev, best->listener->dev))) {
+		best->owner = owner;
+		best->listener = listener;
+	}
 }
 
 /*
@@ -137,26 +286,19 @@ static bool usiw_listens_at(const struct usiw_listener *listener, const struct u
  */
 static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
-	const struct usiw_tuple *tuple = usiw_rx_ends(rx);
-	unsigned int family = BIT(usiw_tuple_is_ipv4(tuple));
-	enum usiw_addr_owner owner, best = USIW_ADDR_OTHERS;
-	struct usiw_listener *found = NULL, *listener;
+	struct usiw_gate_choice best = { .owner = USIW_ADDR_OTHERS };
+	struct usiw_listener *listener;
+	struct rb_node *node;
 
-	lockdep_assert_held(usiw_gate_lock(us));
-	list_for_each_entry(listener, &us->listeners, node) {
-		if (!(listener->families & family) || !usiw_listens_at(listener, tuple) ||
-		    !usiw_addr_comes_by(listener->dev, rx->ifindex))
-			continue;
-		owner = usiw_addr_owner(listener->dev, tuple);
-		if (owner > best || (owner == best && found &&
-				     usiw_device_is_before(listener->dev, found->dev))) {
-			best = owner;
-			found = listener;
-		}
-	}
-	if (found)
-		kref_get(&found->kref);
-	return found;
+	lockdep_assert_held(&us->gate_lock);
+	list_for_each_entry(listener, &us->wildcards, node)
+		usiw_gate_consider(&best, listener, rx);
+	/* Listeners at equal addresses are in the order in which they joined. */
+	rb_for_each(node, &usiw_rx_ends(rx)->local, &us->by_addr, usiw_gate_cmp_addr)
+		usiw_gate_consider(&best, rb_entry(node, struct usiw_listener, addr_node), rx);
+	if (best.listener)
+		kref_get(&best.listener->kref);
+	return best.listener;
 }
 
 /* ---- Requests ---------------------------------------------------------- */
@@ -191,7 +333,7 @@ u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **lis
 	u32 len = 0;
 
 	*v = (struct usiw_cm_gate_verdict){ .kind = USIW_CM_G_DROP };
-	spin_lock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
 	l = usiw_gate_find(us, *rx);
 	entry = usiw_gate_entry(l, *rx);
 	if (entry)
@@ -200,7 +342,7 @@ u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **lis
 	/* What is kept may be freed from here on by a listener that leaves. */
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 	usiw_gate_free(v->out);
 	if (v->kind != USIW_CM_G_KEPT && entry != *rx)
 		kfree(entry);
@@ -216,9 +358,9 @@ void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 {
 	struct usiw_cm_req *req;
 
-	spin_lock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
 	req = usiw_cm_gate_withdraw(&us->gate, usiw_cm_tuple(tuple), reset);
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 	if (req)
 		kfree(usiw_gate_rx(req));
 }
@@ -227,9 +369,9 @@ void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	if (rx->req.busy) {
-		spin_lock(usiw_gate_lock(us));
+		spin_lock(&us->gate_lock);
 		usiw_cm_gate_discard(&us->gate, &rx->req, usiw_now_us());
-		spin_unlock(usiw_gate_lock(us));
+		spin_unlock(&us->gate_lock);
 	}
 	kfree(rx);
 }
@@ -242,10 +384,10 @@ struct usiw_rx *usiw_gate_next(struct usiw_sock *us)
 	struct usiw_cm_req *req, *out;
 	u64 now = usiw_now_us();
 
-	spin_lock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
 	out = usiw_cm_gate_expire(&us->gate, now);
 	req = usiw_cm_gate_next(&us->gate, now);
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 	usiw_gate_free(out);
 	return req ? usiw_gate_rx(req) : NULL;
 }
@@ -255,9 +397,9 @@ u64 usiw_gate_deadline(struct usiw_sock *us)
 {
 	u64 at;
 
-	spin_lock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
 	at = usiw_cm_gate_deadline(&us->gate);
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 	return at;
 }
 
@@ -266,10 +408,10 @@ void usiw_gate_purge(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req;
 
-	spin_lock(usiw_gate_lock(us));
+	spin_lock(&us->gate_lock);
 	while ((req = us->gate.first) != NULL) {
 		usiw_cm_gate_discard(&us->gate, req, usiw_now_us());
 		kfree(usiw_gate_rx(req));
 	}
-	spin_unlock(usiw_gate_lock(us));
+	spin_unlock(&us->gate_lock);
 }

@@ -110,7 +110,6 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	if (ret)
 		goto err_free;
 	kref_init(&listener->kref);
-	listener->port = port;
 	INIT_LIST_HEAD(&listener->node);
 	listener->dev = to_usiw_dev(cm_id->device);
 	listener->scope = usiw_addr_scope(&cm_id->local_addr);
@@ -172,7 +171,7 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
 		/* It has left meanwhile, and looked for its requests before this one was. */
-		if (usiw_gate_has_left(listener))
+		if (usiw_gate_has_left(conn->sock, listener))
 			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
 		usiw_conn_arm(conn);
 		return;
@@ -240,7 +239,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 put_conn:
 	usiw_conn_put(conn);
 return_place:
-	usiw_gate_return_place(listener);
+	usiw_gate_return_place(us, listener);
 	return reason;
 }
 

@@ -218,7 +218,10 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	us->gate.net = &usiw_net(net)->gate;
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
-	INIT_LIST_HEAD(&us->listeners);
+	spin_lock_init(&us->gate_lock);
+	INIT_LIST_HEAD(&us->wildcards);
+	us->by_addr = RB_ROOT;
+	us->by_dev = RB_ROOT;
 	INIT_LIST_HEAD(&us->rxq);
 	INIT_WORK(&us->rx_work, us->ops->work);
 	INIT_DELAYED_WORK(&us->gate_work, usiw_sock_gate_work);

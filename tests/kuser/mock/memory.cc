@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Kernel memory, arrays of pointers, numbers.
+// Kernel memory, arrays of pointers, numbers, search trees.
 #include "state.h"
 
 namespace {
@@ -30,6 +30,36 @@ mem_cgroup* payer() {
 using Entries = std::map<unsigned long, void*>;
 std::set<Entries*> arrays;
 
+// Search trees are treaps: nearly as balanced as the kernel's red-black trees, and shorter to write.
+
+/// All nodes that are in a tree.
+std::set<const rb_node*> linked;
+
+/// Returns the pointer by which the tree reaches @p node.
+rb_node*& link_to(rb_root* tree, const rb_node* node) {
+  return node->parent ? node->parent->child[node->parent->child[1] == node] : tree->rb_node;
+}
+
+/// Lifts the child of @p node on that side into the place of @p node, which becomes its child on the other side.
+void rotate(rb_root* tree, rb_node* node, int side) {
+  rb_node* child = node->child[side];
+  link_to(tree, node) = child;
+  child->parent = node->parent;
+  node->child[side] = child->child[!side];
+  if (node->child[side]) node->child[side]->parent = node;
+  child->child[!side] = node;
+  node->parent = child;
+}
+
+rb_node* next_of(rb_node* node) {
+  if (node->child[1]) {
+    for (node = node->child[1]; node->child[0];) node = node->child[0];
+    return node;
+  }
+  while (node->parent && node->parent->child[1] == node) node = node->parent;
+  return node->parent;
+}
+
 Entries& entries_of(xarray* xa) {
   if (!xa->entries) {
     auto* entries = new Entries;
@@ -45,6 +75,7 @@ namespace mock {
 
 void reset_memory() {
   mock_on_alloc = nullptr;
+  linked.clear();
   for (const auto& [p, unused] : allocations) free(const_cast<void*>(p));
   allocations.clear();
   cgroups.clear();
@@ -123,6 +154,9 @@ void kfree(const void* p) {
   const auto* begin = static_cast<const char*>(p);
   if (mock::work_within(begin, begin + found->second.size))
     mock_violation("memory of %s is freed while work in it is queued", found->second.site.c_str());
+  const auto node = linked.lower_bound(reinterpret_cast<const rb_node*>(begin));
+  if (node != linked.end() && reinterpret_cast<const char*>(*node) < begin + found->second.size)
+    mock_violation("memory of %s is freed while a node in it is in a tree", found->second.site.c_str());
   for (const mock_lock* lock : mock::held) {
     const auto* at = reinterpret_cast<const char*>(lock);
     if (at >= begin && at < begin + found->second.size)
@@ -142,6 +176,50 @@ unsigned int mock_allocations(void) { return allocations.size(); }
 
 const char* mock_first_allocation(void) {
   return allocations.empty() ? "" : allocations.begin()->second.site.c_str();
+}
+
+// ---- Search trees ----
+
+void rb_add(struct rb_node* node, struct rb_root* tree, bool (*less)(struct rb_node*, const struct rb_node*)) {
+  static u32 random = 1;
+  rb_node *parent = nullptr, **at = &tree->rb_node;
+  for (; *at; mock_walked++) {
+    parent = *at;
+    at = &parent->child[!less(node, parent)];
+  }
+  random = random * 1664525 + 1013904223;
+  *node = {tree, parent, {nullptr, nullptr}, random};
+  if (!linked.insert(node).second) mock_violation("rb_add of what is in a tree");
+  *at = node;
+  while (node->parent && node->parent->priority < node->priority)
+    rotate(tree, node->parent, node->parent->child[1] == node);
+}
+
+struct rb_node* rb_find_first(const void* key, const struct rb_root* tree,
+                              int (*cmp)(const void*, const struct rb_node*)) {
+  rb_node* match = nullptr;
+  for (rb_node* at = tree->rb_node; at; mock_walked++) {
+    const int order = cmp(key, at);
+    if (!order) match = at;
+    at = at->child[order > 0];
+  }
+  return match;
+}
+
+struct rb_node* rb_next_match(const void* key, struct rb_node* node, int (*cmp)(const void*, const struct rb_node*)) {
+  rb_node* next = next_of(node);
+  if (next) mock_walked++;
+  return next && !cmp(key, next) ? next : nullptr;
+}
+
+void rb_erase(struct rb_node* node, struct rb_root* tree) {
+  if (!linked.erase(node) || node->tree != tree) {
+    mock_violation("rb_erase of what is not in that tree");
+    return;
+  }
+  while (node->child[0] || node->child[1])
+    rotate(tree, node, !node->child[0] || (node->child[1] && node->child[1]->priority > node->child[0]->priority));
+  link_to(tree, node) = nullptr;
 }
 
 // ---- xarray ----

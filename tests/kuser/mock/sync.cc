@@ -154,9 +154,9 @@ void rcu_read_unlock(void) {
   if (--context.rcu < 0) mock_violation("rcu_read_unlock without lock");
 }
 
-// Softirqs and spin locks count: the kernel's RCU takes them for readers too.
-unsigned long mock_lookups, mock_compared;
+unsigned long mock_lookups, mock_compared, mock_walked;
 
+// Softirqs and spin locks count: the kernel's RCU takes them for readers too.
 bool mock_rcu_is_held(void) { return context.rcu || context.softirq || context.spin || context.irq_off; }
 
 void mock_check_rcu(const char* what) {

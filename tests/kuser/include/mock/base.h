@@ -374,20 +374,25 @@ static inline void list_splice_init(struct list_head *from, struct list_head *to
 	INIT_LIST_HEAD(from);
 }
 
+/* Entries of lists, hash tables and trees that were looked at. A test that counts them sets it to 0. */
+extern unsigned long mock_walked;
+
 #define list_entry		container_of
 #define list_first_entry(list, type, member) list_entry((list)->next, type, member)
 #define list_first_entry_or_null(list, type, member) \
 	(list_empty(list) ? NULL : list_first_entry(list, type, member))
 #define list_for_each_entry(at, list, member)						\
-	for (at = list_entry((list)->next, __typeof__(*at), member); &at->member != (list);	\
+	for (at = list_entry((list)->next, __typeof__(*at), member);				\
+	     &at->member != (list) && ++mock_walked;						\
 	     at = list_entry(at->member.next, __typeof__(*at), member))
 #define list_for_each_entry_reverse(at, list, member)					\
-	for (at = list_entry((list)->prev, __typeof__(*at), member); &at->member != (list);	\
+	for (at = list_entry((list)->prev, __typeof__(*at), member);				\
+	     &at->member != (list) && ++mock_walked;						\
 	     at = list_entry(at->member.prev, __typeof__(*at), member))
 #define list_for_each_entry_safe(at, n, list, member)					\
 	for (at = list_entry((list)->next, __typeof__(*at), member),				\
 	     n = list_entry(at->member.next, __typeof__(*at), member);				\
-	     &at->member != (list);								\
+	     &at->member != (list) && ++mock_walked;						\
 	     at = n, n = list_entry(n->member.next, __typeof__(*n), member))
 
 struct hlist_node {
@@ -423,7 +428,8 @@ static inline void hash_del(struct hlist_node *node)
 #define mock_hlist_entry(node, type, member) \
 	((node) ? container_of(node, type, member) : NULL)
 #define mock_hlist_for_each(at, head, member)						\
-	for (at = mock_hlist_entry((head)->first, __typeof__(*at), member); at;		\
+	for (at = mock_hlist_entry((head)->first, __typeof__(*at), member);		\
+	     at && ++mock_walked;							\
 	     at = mock_hlist_entry(at->member.next, __typeof__(*at), member))
 #define hash_for_each_possible(table, at, member, key) \
 	mock_hlist_for_each(at, mock_bucket(table, key), member)
@@ -440,6 +446,32 @@ extern unsigned long mock_lookups, mock_compared;
 	hash_for_each_possible(table, at, member, key)				\
 		if (mock_compared++, 0) {					\
 		} else
+
+/* ---- Search trees. Equal nodes are in the order in which they were added ---- */
+struct rb_root;
+
+struct rb_node {
+	struct rb_root *tree;
+	struct rb_node *parent, *child[2];
+	u32 priority;		/* none below has a greater one */
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+#define RB_ROOT			((struct rb_root){ NULL })
+#define rb_entry		container_of
+void rb_add(struct rb_node *node, struct rb_root *tree,
+	    bool (*less)(struct rb_node *node, const struct rb_node *other));
+struct rb_node *rb_find_first(const void *key, const struct rb_root *tree,
+			      int (*cmp)(const void *key, const struct rb_node *node));
+struct rb_node *rb_next_match(const void *key, struct rb_node *node,
+			      int (*cmp)(const void *key, const struct rb_node *node));
+void rb_erase(struct rb_node *node, struct rb_root *tree);
+#define rb_for_each(node, key, tree, cmp)						\
+	for ((node) = rb_find_first(key, tree, cmp); (node);				\
+	     (node) = rb_next_match(key, node, cmp))
 
 #ifdef __cplusplus
 }

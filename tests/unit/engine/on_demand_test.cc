@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,41 @@
 
 #include "engine/mr_table.h"
 #include "fixture.h"
+
+namespace {
+
+/// A message that a peer writes to memory on demand, and its trailing word.
+struct WatchedMessage {
+  const std::byte *expected = nullptr, *at = nullptr;
+  size_t before = 0, word = 0;
+  bool word_alone = false;  ///< the kernel got the word as a piece of its own
+  bool word_last = false;   ///< the bytes before the word were there already
+
+  void about_to_copy(const iovec& piece) {
+    if (expected == nullptr || piece.iov_base != at + before || piece.iov_len != word) return;
+    word_alone = true;
+    word_last = std::equal(expected, expected + before, at);
+  }
+};
+WatchedMessage watched;
+
+}  // namespace
+
+/// Replaces libc's for the engine: copies the pieces one after the other, as the kernel does, and looks before each.
+extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* from, unsigned long from_count, const iovec* to,
+                                     unsigned long to_count, unsigned long flags) noexcept {
+  if (from_count != 1) return syscall(SYS_process_vm_writev, pid, from, from_count, to, to_count, flags);
+  ssize_t copied = 0;
+  for (unsigned long i = 0; i < to_count; ++i) {
+    watched.about_to_copy(to[i]);
+    const iovec part{static_cast<std::byte*>(from->iov_base) + copied, to[i].iov_len};
+    const ssize_t n = syscall(SYS_process_vm_writev, pid, &part, 1, &to[i], 1, flags);
+    if (n < 0 && copied == 0) return n;
+    if (n > 0) copied += n;
+    if (n != static_cast<ssize_t>(part.iov_len)) break;
+  }
+  return copied;
+}
 
 namespace usiw::sim {
 namespace {
@@ -215,6 +251,25 @@ TEST_P(OnDemand, the_last_byte_of_a_write_comes_last) {
   b.map_again(1);
   EXPECT_EQ(std::byte{0}, b.data()[kPage]);
   again();
+}
+
+// A program may poll the trailing word of the message, here too.
+TEST_P(OnDemand, the_kernel_copies_the_trailing_word_last) {
+  w.wire.faults.loss = 0;
+  for (const size_t word : {1u, 2u, 4u, 8u}) {
+    for (const size_t n : {8u, 9u, 33u, 64u, 1000u, 1448u, 6000u}) {
+      std::fill(b.data(), b.data() + b.size(), std::byte{0});
+      // The end address is a multiple of the word and of nothing larger.
+      const size_t to = 2 * kPage + 16 + word - n;
+      watched = {.expected = a.data() + 3, .at = b.data() + to, .before = n - word, .word = word};
+      write(qa, from(3, n), b.addr(to), lb);
+      ASSERT_EQ(kSuccess, status_of_a());
+      EXPECT_TRUE(watched.word_alone) << "n " << n << ", word " << word;
+      EXPECT_TRUE(watched.word_last) << "n " << n << ", word " << word;
+      EXPECT_TRUE(std::equal(a.data() + 3, a.data() + 3 + n, b.data() + to));
+    }
+  }
+  watched = {};
 }
 
 TEST(MrTable, region_of_all_addresses) {

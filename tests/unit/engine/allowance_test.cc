@@ -158,6 +158,54 @@ TEST_F(AllowanceTest, completions_that_an_overrun_has_lost_do_not_count) {
   w.a.engine.cq_destroy(cq);
 }
 
+// Two queues share the CQ. After the resizing each CQE still belongs to its own one.
+TEST_F(AllowanceTest, resizing_the_cq_leaves_what_has_not_been_polled) {
+  for (const uint32_t to : {2 * kDepth, 8 * kDepth})
+    for (const uint32_t offset : {0u, 7u, 4 * kDepth - 10}) {  // the ring wraps with the last
+      SCOPED_TRACE(testing::Message() << "resized to " << to << ", offset " << offset);
+      Cq* const cq = w.a.engine.cq_create(4 * kDepth, nullptr);
+      QpAttr attr{};
+      attr.max_send_wr = attr.max_recv_wr = kDepth;
+      attr.send_cq = attr.recv_cq = cq;
+      Qp* const qp = w.a.qp(attr);
+      attr.send_cq = attr.recv_cq = nullptr;
+      Qp* const peer = w.b.qp(attr);
+      at_a = w.a.region(64), at_b = w.b.region(64);
+      w.connect(qp, peer, {});
+      for (uint32_t i = 0; i < offset; ++i) {
+        write(qp, at_a->sge(0, 8), at_b->addr(), at_b->stag);
+        wait(w.a, cq, 1);
+      }
+      EXPECT_EQ(kDepth, writes(qp));
+      work();
+      EXPECT_EQ(kDepth, receives(*qp, *at_a));
+      for (uint32_t i = 0; i < kDepth; ++i) send(peer, at_a->sge(0, 0));
+      work();  // kDepth CQEs of the send queue, then as many of the receive queue
+      take(cq, 3);
+      EXPECT_EQ(3u, writes(qp));
+      work();
+      take(cq, 3);
+      ASSERT_EQ(0, w.a.engine.cq_resize(cq, to));
+      EXPECT_EQ(3u, writes(qp));
+      EXPECT_EQ(0u, writes(qp));
+      EXPECT_EQ(0u, receives(*qp, *at_a));
+      work();
+      take(cq, kDepth - 6);  // the rest of the first WRITEs
+      EXPECT_EQ(kDepth - 6, writes(qp));
+      EXPECT_EQ(0u, receives(*qp, *at_a));
+      work();
+      take(cq, kDepth);
+      EXPECT_EQ(0u, writes(qp));
+      EXPECT_EQ(kDepth, receives(*qp, *at_a));
+      take(cq, kDepth);
+      EXPECT_EQ(kDepth, writes(qp));
+      EXPECT_EQ(0u, receives(*qp, *at_a));
+      w.a.engine.qp_destroy(qp);
+      w.b.engine.qp_destroy(peer);
+      w.a.engine.cq_destroy(cq);
+    }
+}
+
 TEST_F(AllowanceTest, reset_leaves_what_has_not_been_polled) {
   connect();
   EXPECT_EQ(kDepth, writes(qa));

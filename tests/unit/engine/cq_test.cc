@@ -145,6 +145,28 @@ TEST_F(CqTest, resize__memory_of_the_caller) {
   expect(1, 17);
 }
 
+// The queue's counter grows by one for each completion that is polled, and by none for the resizing itself.
+TEST_F(CqTest, resize__counts_each_completion_once) {
+  for (const uint32_t after : {8u, 16u, 64u})
+    for (const uint32_t offset : {0u, 5u, 13u})  // the ring of 16 wraps from 9 on
+      for (uint32_t polled_before = 0; polled_before <= 2; ++polled_before) {
+        create(16);
+        const auto polled = [&] { return queue_.polled->load() - queue_.source.base; };
+        push_all(0, offset);
+        expect(0, offset);
+        push_all(100, 108 + polled_before);
+        expect(100, 100 + polled_before);
+        ASSERT_EQ(polled(), offset + polled_before);
+        ASSERT_EQ(CqAccess::resize(*cq_, after), 0);
+        EXPECT_EQ(polled(), offset + polled_before) << "unpolled completions have been counted";
+        for (uint32_t i = 0; i < 8; ++i) {
+          expect(100 + polled_before + i, 101 + polled_before + i);
+          EXPECT_EQ(polled(), offset + polled_before + i + 1);
+        }
+        EXPECT_TRUE(cq_->empty());
+      }
+}
+
 /// empty() may be asked by any thread, also of a CQ that is being resized and filled.
 TEST_F(CqTest, empty__beside_resizing) {
   create(64);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // ibv_resize_cq(3): what is in the CQ stays in it, also under traffic.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -69,6 +71,42 @@ CASE(resize_keeps, "resize_cq/completions-are-kept", .core = true) {
   CHECK_EQ(cq->cqe, attr.max_cqe);
   post(3);
   take(3);
+  p.close();
+}
+
+// What is complete but not polled counts against the depth of its queue, before and after: once, and no less.
+CASE(resize_counts, "resize_cq/unpolled-count-against-the-depth", .core = true) {
+  constexpr uint64_t kDepth = 16;
+  Options of_a;
+  of_a.send_wr = kDepth;
+  of_a.send_cqe = kDepth;
+  Pair p(of_a, Options());
+  Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
+  uint64_t posted = 0, seen = 0;
+  const auto expect_places = [&](uint64_t places) {
+    for (uint64_t i = 0; i < places; ++i) write_all(p, posted++, at_a, at_b);
+    CHECK_EQ(p.a.try_send({.wr_id = posted, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()},
+                           .remote_addr = at_b.addr(), .rkey = at_b.rkey()}), ENOMEM);
+  };
+  const auto take = [&](size_t count) {
+    for (const ibv_wc& wc : wait_wcs(p.a.send_cq, count)) {
+      CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+      CHECK_EQ(wc.wr_id, seen++);
+    }
+  };
+  expect_places(kDepth);
+  for (const int cqe : {100, 16, 30000, 33, 64}) {
+    take(5);
+    expect_places(5);  // the ring of the CQ wraps, each time at another place
+    usleep(5000);      // all have completed
+    CHECK_EQ(ibv_resize_cq(p.a.send_cq, cqe), 0);
+    expect_places(0);
+    take(3);
+    expect_places(3);
+  }
+  take(kDepth);
+  expect_places(kDepth);
+  take(kDepth);
   p.close();
 }
 

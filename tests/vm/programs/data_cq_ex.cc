@@ -355,6 +355,42 @@ CASE(cq_ex_single, "cq_ex/single-threaded", .core = true) {
   p.close();
 }
 
+// As of an ordinary CQ, what was in it comes first and the error then, again and again.
+CASE(cq_ex_overrun, "cq_ex/overrun", .core = true) {
+  ExCq cq(IBV_WC_STANDARD_FLAGS, 4);
+  Options of_a = with_cq(cq);
+  of_a.send_wr = 512;
+  Pair p(of_a, Options());
+  drain_async(p.a.id->verbs);
+  Region at_a(p.a.pd, 64), at_b(p.b.pd, 64);
+  const auto capacity = static_cast<uint64_t>(cq.cq->cqe);
+  CHECK(capacity >= 4 && capacity < 400);
+  for (uint64_t i = 0; i < capacity + 50; ++i)
+    p.a.try_send({.wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .sges = {at_a.sge()},
+                  .remote_addr = at_b.addr(), .rkey = at_b.rkey()});
+  expect_async(p.a.id->verbs, IBV_EVENT_CQ_ERR, cq.cq);
+  ibv_poll_cq_attr none = {};
+  uint64_t seen = 0;
+  CHECK_EQ(ibv_start_poll(cq.ex, &none), 0);
+  CHECK_EQ(cq.ex->wr_id, seen++);
+  ibv_end_poll(cq.ex);
+  CHECK_EQ(ibv_start_poll(cq.ex, &none), 0);
+  for (int error = 0; error == 0; error = ibv_next_poll(cq.ex)) {
+    CHECK_EQ(cq.ex->status, IBV_WC_SUCCESS);
+    CHECK_EQ(cq.ex->wr_id, seen++);
+  }
+  ibv_end_poll(cq.ex);
+  CHECK_EQ(seen, capacity);
+  ibv_wc wc;
+  for (int i = 0; i < 3; ++i) {  // what fails has ended by itself: no ibv_end_poll() follows
+    CHECK_EQ(ibv_start_poll(cq.ex, &none), EOVERFLOW);
+    CHECK_EQ(ibv_poll_cq(cq.cq, 1, &wc), -1);
+  }
+  expect_async(p.a.id->verbs, IBV_EVENT_QP_FATAL, p.a.qp);
+  p.b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+  drain_async(p.a.id->verbs);
+}
+
 // Whoever asks for it loses completions of a CQ that is full, and nothing else.
 CASE(cq_ex_ignore_overrun, "cq_ex/ignore-overrun", .core = true) {
   ExCq cq(IBV_WC_STANDARD_FLAGS, 4, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);

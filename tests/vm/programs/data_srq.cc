@@ -239,6 +239,65 @@ CASE(srq_full, "srq/posting", .core = true) {
   CHECK_EQ(s.try_post(1), ENOMEM);
 }
 
+// Receives count against the SRQ's depth until their CQEs are polled: those beyond it are ENOMEM until then. The CQEs
+// go to two CQs, which are polled late and in parts.
+CASE(srq_unpolled, "srq/unpolled-count-against-the-depth", .core = true) {
+  constexpr uint32_t kDepth = 16;
+  Shared s(kDepth);
+  ibv_cq* const other_cq = ibv_create_cq(pd_b()->context, 64, nullptr, nullptr, 0);
+  CHECK(other_cq != nullptr);
+  {
+    Sharing one(s, 1);
+    Options of_other = s.of_b();
+    of_other.cq = other_cq;
+    Pair two(Options{.send_wr = 128}, of_other);
+    Region at_a(two.a.pd, 64);
+    uint32_t posted = 0, sent = 0;
+    const auto expect_places = [&](uint32_t places) {
+      for (uint32_t i = 0; i < places; ++i) s.post(posted++ % kDepth);
+      CHECK_EQ(s.try_post(posted % kDepth), ENOMEM);
+    };
+    // Their CQEs are in the CQs once the sender has its own.
+    const auto use = [&](uint32_t by_one, uint32_t by_two) {
+      for (uint32_t i = 0; i < by_one; ++i) {
+        one.send(sent, 16);
+        expect_wc(one.pair.a.send_cq, sent++);
+      }
+      for (uint32_t i = 0; i < by_two; ++i) {
+        two.a.send({.wr_id = i, .sges = {at_a.sge()}});
+        expect_wc(two.a.send_cq, i);
+      }
+    };
+    expect_places(kDepth);
+    for (int round = 0; round < 5; ++round) {
+      use(10, 6);
+      expect_places(0);  // all receives are used, no CQE is polled
+      for (const ibv_wc& wc : wait_wcs(s.cq, 3)) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+      expect_places(3);
+      for (const ibv_wc& wc : wait_wcs(other_cq, 6)) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+      expect_places(6);
+      use(2, 0);
+      expect_places(0);
+      for (const ibv_wc& wc : wait_wcs(s.cq, 9)) CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+      expect_places(9);
+      expect_no_wc(s.cq, 0);
+    }
+    // What has more depth has places for the difference.
+    use(4, 4);
+    CHECK_EQ(s.modify(IBV_SRQ_MAX_WR, 2 * kDepth, 0), 0);
+    expect_places(kDepth);
+    wait_wcs(s.cq, 4);
+    expect_places(4);
+    // The QP goes and its CQEs stay, until they are polled.
+    two.b.destroy_qp();
+    expect_places(0);
+    wait_wcs(other_cq, 4);
+    expect_places(4);
+  }
+  drain_async(pd_b()->context);
+  CHECK_EQ(ibv_destroy_cq(other_cq), 0);
+}
+
 // Four QPs take what they need; each message arrives once, in order of its QP.
 CASE(srq_many, "srq/many-qps-one-queue", .seconds = 60, .core = true) {
   constexpr uint32_t kPairs = 4, kMessages = 150, kReceives = 32;

@@ -8,11 +8,14 @@
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -171,6 +174,125 @@ TEST_F(EthdevPortTest, ManyBurstsDoNotStall) {
   }
   EXPECT_EQ(sent, 32000u);
   EXPECT_EQ(got, sent);
+  close(fd);
+}
+
+/// Breaks the frames that the newest DPDK port receives into several buffers, as an adapter with small buffers does.
+class Broken {
+ public:
+  /// Each frame is cut at these offsets. @p room: its first buffer can take the rest of the frame.
+  Broken(std::vector<uint16_t> cuts, bool room) : cuts_(std::move(cuts)), room_(room) {
+    uint16_t id;
+    RTE_ETH_FOREACH_DEV(id) port_ = id;
+    callback_ = rte_eth_add_rx_callback(
+        port_, 0,
+        [](uint16_t, uint16_t, rte_mbuf** frames, uint16_t n, uint16_t, void* self) {
+          if (n != 0) static_cast<Broken*>(self)->look(*frames[0], n);
+          for (uint16_t i = 0; i < n; i++) frames[i] = static_cast<Broken*>(self)->broken(frames[i]);
+          return n;
+        },
+        this);
+    EXPECT_NE(callback_, nullptr);
+  }
+  ~Broken() { rte_eth_remove_rx_callback(port_, 0, callback_); }
+  Broken(const Broken&) = delete;
+  Broken& operator=(const Broken&) = delete;
+
+  unsigned count = 0;
+  unsigned free_before = 0;  ///< buffers of the pool, before the first
+  rte_mempool* pool = nullptr;
+
+ private:
+  void look(const rte_mbuf& frame, unsigned n) {
+    count += n;
+    if (pool != nullptr) return;
+    pool = frame.pool;
+    free_before = rte_mempool_avail_count(pool) + n;
+  }
+  rte_mbuf* broken(rte_mbuf* whole) {
+    const char* const at = rte_pktmbuf_mtod(whole, const char*);
+    rte_mbuf* first = nullptr;
+    uint16_t from = 0;
+    for (size_t i = 0; i <= cuts_.size(); i++) {
+      const uint16_t to = i < cuts_.size() ? std::min(cuts_[i], whole->data_len) : whole->data_len;
+      rte_mbuf* const piece = rte_pktmbuf_alloc(whole->pool);
+      const auto length = static_cast<uint16_t>(to - from);
+      if (first == nullptr && !room_) piece->data_off = static_cast<uint16_t>(piece->buf_len - length);
+      std::memcpy(rte_pktmbuf_append(piece, length), at + from, length);
+      if (first == nullptr)
+        first = piece;
+      else
+        EXPECT_EQ(rte_pktmbuf_chain(first, piece), 0);
+      from = to;
+    }
+    rte_pktmbuf_free(whole);
+    return first;
+  }
+
+  const std::vector<uint16_t> cuts_;
+  const bool room_;
+  uint16_t port_ = 0;
+  const rte_eth_rxtx_callback* callback_;
+};
+
+// In front of the data are 42 bytes of headers on lo: Ethernet 14, IPv4 20, UDP 8.
+TEST_F(EthdevPortTest, FramesInSeveralBuffersAreReceivedWhole) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  const std::vector<uint16_t> kCuts[] = {{42},              // the data alone in the second one
+                                         {14}, {20}, {38},  // within the headers
+                                         {1, 15, 39, 57, 700}};
+  for (const auto& cuts : kCuts) {
+    SCOPED_TRACE(testing::Message() << "first cut at " << cuts[0]);
+    Broken broken(cuts, true);
+    for (const uint32_t len : {60u, 1000u, 1472u}) {
+      std::vector<TxBuf> bufs(8);
+      ASSERT_EQ(port->tx_alloc(bufs), 8u);
+      for (size_t i = 0; i < bufs.size(); i++) {
+        for (uint32_t at = 0; at < len; at++) bufs[i].data[at] = static_cast<std::byte>(at * 7 + i);
+        bufs[i].data[8] = std::byte{0};  // the opcode, for the filter
+        bufs[i].len = len;
+        bufs[i].path = &path;
+      }
+      ASSERT_EQ(port->tx(bufs), 8u);
+      std::vector<RxBuf> got;
+      ASSERT_EQ(receive(*port, 8, &got), 8u);
+      for (size_t i = 0; i < got.size(); i++) {
+        ASSERT_EQ(got[i].len, len);
+        EXPECT_EQ(got[i].flow.local_port, kPortB);
+        for (uint32_t at = 0; at < len; at++)
+          ASSERT_EQ(got[i].data[at], at == 8 ? std::byte{0} : static_cast<std::byte>(at * 7 + i)) << at;
+      }
+      port->rx_free(got);
+    }
+    EXPECT_EQ(broken.count, 24u);
+    EXPECT_EQ(rte_mempool_avail_count(broken.pool), broken.free_before) << "buffers are missing";
+  }
+  EXPECT_EQ(port->drops().malformed + port->drops().checksum, 0u);
+  close(fd);
+}
+
+TEST_F(EthdevPortTest, FramesThatNoBufferCanHoldAreMalformed) {
+  auto port = make();
+  if (!port) GTEST_SKIP() << "no permission for raw sockets";
+  int fd = sink();
+  Path path = lo_path();
+  ASSERT_EQ(port->filter().add(kPortB), 0);
+  {
+    Broken broken({42}, false);
+    EXPECT_EQ(send(*port, path, 5, 1000), 5u);
+    EXPECT_EQ(receive(*port, 1), 0u);
+    EXPECT_EQ(broken.count, 5u);
+    EXPECT_EQ(port->drops().malformed, 5u);
+    EXPECT_EQ(port->drops().checksum, 0u);
+    EXPECT_EQ(rte_mempool_avail_count(broken.pool), broken.free_before) << "buffers are missing";
+  }
+  EXPECT_EQ(send(*port, path, 5, 1000), 5u);
+  EXPECT_EQ(receive(*port, 5), 5u);
+  EXPECT_EQ(port->drops().malformed, 5u);
   close(fd);
 }
 

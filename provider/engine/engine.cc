@@ -198,6 +198,8 @@ int Engine::add_port(Port& port) {
   return static_cast<int>(impl_->ports_.size()) - 1;
 }
 
+void Engine::remove_last_port() { impl_->ports_.pop_back(); }
+
 int Engine::mr_add(const MrAttr& attr) { return impl_->mrs_.add(attr); }
 int Engine::mr_add_null(uint32_t stag, uint32_t pd) { return impl_->mrs_.add_null(stag, pd); }
 int Engine::mr_close(uint32_t stag) { return impl_->mrs_.close(stag); }

@@ -85,6 +85,8 @@ class Engine {
 
   /// The port stays the caller's and must outlive the engine's use of it. Returns its number; -1: out of memory.
   int add_port(Port& port);
+  /// Takes back the last add_port(). No QP has used the port.
+  void remove_last_port();
 
   /// Returns 0, EEXIST or ENOMEM. @p attr.stag is the kernel's.
   int mr_add(const MrAttr& attr);

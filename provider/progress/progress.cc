@@ -195,14 +195,20 @@ void Progress::arming() {
 
 // ---- Watched file descriptors ---------------------------------------------------
 
-void Progress::watch(int fd, Kind kind, Watcher& watcher) {
+void Progress::watch(std::initializer_list<Watched> all) {
+  bool for_who_drives = false;
   {
     std::lock_guard hold(watch_lock_);
-    watched_.push_back({fd, kind, &watcher});
+    watched_.reserve(watched_.size() + all.size());
+    for (const Watched& w : all) {
+      if (w.fd < 0) continue;
+      watched_.push_back(w);
+      for_who_drives |= w.kind != Kind::kControl;
+    }
     watch_gen_.fetch_add(1, std::memory_order_seq_cst);
   }
   ring_doorbell();
-  if (kind != Kind::kControl && blocked_tid_.load(std::memory_order_seq_cst) != 0) wake_blocked();
+  if (for_who_drives && blocked_tid_.load(std::memory_order_seq_cst) != 0) wake_blocked();
 }
 
 void Progress::unwatch(int fd) {

@@ -55,6 +55,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <initializer_list>
 #include <mutex>
 #include <vector>
 
@@ -152,8 +153,14 @@ class Progress {
     kPort,     ///< what wakes a port besides packets: watched by who drives while he sleeps, and in STANDBY
     kPacket,   ///< a port's socket: watched while nobody drives
   };
-  /// [any thread]
-  void watch(int fd, Kind kind, Watcher& watcher);
+  struct Watched {
+    int fd;  ///< negative: there is nothing to watch
+    Kind kind;
+    Watcher* watcher;
+  };
+  /// [any thread] Watches all of them; std::bad_alloc: none.
+  void watch(std::initializer_list<Watched> all);
+  void watch(int fd, Kind kind, Watcher& watcher) { watch({{fd, kind, &watcher}}); }
   /// [any thread] When it returns the watcher is not called for @p fd any more.
   void unwatch(int fd);
 
@@ -176,11 +183,6 @@ class Progress {
 
  private:
   enum class State : uint32_t { kPolling, kStandby, kSleeping, kBehind };
-  struct Watched {
-    int fd;
-    Kind kind;
-    Watcher* watcher;
-  };
   /// An eventfd that ends a poll(2), written to once until it is heard.
   struct Bell {
     int fd = -1;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/link_local.h"
 #include "base/say.h"
@@ -242,25 +243,41 @@ PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error, std:
   for (Slot& slot : ports_)
     if (slot.scope == scope && slot.port->mtu() >= mtu) return &slot;
 
-  std::unique_ptr<NetPort> port = make_port(scope, mtu, error, why);
-  if (!port) return nullptr;
-  if (const Faults& faults = Faults::from_environment(); faults.on_wire())
-    port = std::make_unique<FaultPort>(std::move(port), faults);
+  try {
+    std::unique_ptr<NetPort> port = make_port(scope, mtu, error, why);
+    if (!port) return nullptr;
+    if (const Faults& faults = Faults::from_environment(); faults.on_wire())
+      port = std::make_unique<FaultPort>(std::move(port), faults);
+    return &add(std::move(port), scope);
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
+    why = "no memory for another port";
+    return nullptr;
+  }
+}
+
+/// [lock_] The engine and the progress thread use @p port from here on. std::bad_alloc: neither does, and @p port is
+/// gone.
+PortSet::Slot& PortSet::add(std::unique_ptr<NetPort> port, PortScope scope) {
+  ports_.reserve(ports_.size() + 1);
   int number;
   {
     const EngineGate::Held held = gate_.hold();
+    to_arm_.reserve(to_arm_.size() + 1);
     number = held->add_port(*port);
-    if (number >= 0) to_arm_.push_back(port.get());
+    if (number < 0) throw std::bad_alloc();
+    to_arm_.push_back(port.get());
   }
-  if (number < 0) {
-    error = ENOMEM;
-    why = "no room for another port";
-    return nullptr;
+  try {
+    gate_.progress().watch({{port->wait_fd(), Progress::Kind::kPacket, this},
+                            {port->control_fd(), Progress::Kind::kPort, &control_}});
+  } catch (const std::bad_alloc&) {
+    const EngineGate::Held held = gate_.hold();
+    to_arm_.pop_back();
+    held->remove_last_port();
+    throw;
   }
-  gate_.progress().watch(port->wait_fd(), Progress::Kind::kPacket, *this);
-  if (port->control_fd() >= 0) gate_.progress().watch(port->control_fd(), Progress::Kind::kPort, control_);
-  ports_.push_back({std::move(port), number, scope});
-  return &ports_.back();
+  return ports_.emplace_back(Slot{std::move(port), number, scope});
 }
 
 std::unique_ptr<NetPort> PortSet::make_port(PortScope scope, uint32_t mtu, int& error, std::string& why) {

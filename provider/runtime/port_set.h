@@ -74,6 +74,7 @@ class PortSet final : private Watcher {
   VQp::By port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
   VQp::By beside_packets(const VQp& qp, const usiw_conn_info& conn);
   Slot* port_for(PortScope scope, uint32_t mtu, int& error, std::string& why);
+  Slot& add(std::unique_ptr<NetPort> port, PortScope scope);
   std::unique_ptr<NetPort> make_port(PortScope scope, uint32_t mtu, int& error, std::string& why);
   std::unique_ptr<NetPort> make_socket_port(bool memory, int& error, std::string& why);
   std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why);

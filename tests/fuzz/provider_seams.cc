@@ -184,8 +184,9 @@ void Progress::posted() {
 }
 void Progress::polled_empty(unsigned) { posted(); }
 void Progress::arming() {}
-void Progress::watch(int fd, Kind kind, Watcher& watcher) {
-  if (kind == Kind::kControl) watched_.push_back({fd, kind, &watcher});
+void Progress::watch(std::initializer_list<Watched> all) {
+  for (const Watched& w : all)
+    if (w.kind == Kind::kControl) watched_.push_back(w);
 }
 void Progress::unwatch(int fd) {
   std::erase_if(watched_, [fd](const Watched& w) { return w.fd == fd; });

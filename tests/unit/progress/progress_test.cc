@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "progress_fixture.h"
+#include "tests/support/failing_new.h"
 
 namespace usiw {
 namespace {
@@ -300,6 +301,32 @@ TEST_F(ProgressTest, WatchersAreCalledAndLetGo) {
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(control.calls, 1);
   EXPECT_EQ(packet.calls, 2);
+  close(a);
+  close(b);
+}
+
+TEST_F(ProgressTest, WithoutMemoryNoneOfSeveralIsWatched) {
+  ASSERT_EQ(progress.start(), 0);
+  CountingWatcher control, packet;
+  const int a = eventfd(1, EFD_NONBLOCK), b = eventfd(1, EFD_NONBLOCK);
+  unsigned failures = 0;
+  for (bool watched = false; !watched;) {
+    try {
+      const FailingNew failing(failures);
+      progress.watch({{a, Progress::Kind::kControl, &control},
+                      {-1, Progress::Kind::kControl, &control},
+                      {b, Progress::Kind::kPacket, &packet}});
+      watched = true;
+    } catch (const std::bad_alloc&) {
+      ++failures;
+      std::this_thread::sleep_for(20ms);
+      ASSERT_EQ(control.calls + packet.calls, 0);
+    }
+  }
+  EXPECT_NE(failures, 0u);
+  EXPECT_TRUE(eventually([&] { return control.calls == 1 && packet.calls == 1; }));
+  progress.unwatch(a);
+  progress.unwatch(b);
   close(a);
   close(b);
 }

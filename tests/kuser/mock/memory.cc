@@ -91,15 +91,22 @@ void (*mock_on_alloc)(void);
 unsigned int mock_unaccounted;
 const char* mock_unaccounted_site;
 
+static void note_account(gfp_t flags, const char* site) {
+  if ((flags & (GFP_KERNEL | __GFP_ACCOUNT)) != GFP_KERNEL) return;
+  mock_unaccounted++;
+  mock_unaccounted_site = site;
+}
+/// A new entry may need a node, which the kernel allocates by the array's flags.
+static void note_node(const xarray* xa, gfp_t flags, const char* site) {
+  note_account(xa->account ? flags | __GFP_ACCOUNT : flags & ~__GFP_ACCOUNT, site);
+}
+
 void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   if (mock_on_alloc) mock_on_alloc();
   if (flags & GFP_KERNEL) mock_might_sleep(site);
   // The kernel delays the caller while such a cgroup is above its limits, or reclaims its memory.
   if (flags & GFP_KERNEL && active) mock_violation("waiting for a cgroup that is not the caller's");
-  if ((flags & (GFP_KERNEL | __GFP_ACCOUNT)) == GFP_KERNEL) {
-    mock_unaccounted++;
-    mock_unaccounted_site = site;
-  }
+  note_account(flags, site);
   if (mock_fails(MOCK_ALLOC, site)) return nullptr;
   void* p = malloc(size);
   memset(p, zero ? 0 : 0xa5, size);  // what is used without being set shows
@@ -224,13 +231,15 @@ void rb_erase(struct rb_node* node, struct rb_root* tree) {
 
 // ---- xarray ----
 
-void xa_init_flags(struct xarray* xa, gfp_t) {
+void xa_init_flags(struct xarray* xa, gfp_t flags) {
   xa->entries = nullptr;
   xa->from_one = false;
+  xa->account = (flags & XA_FLAGS_ACCOUNT) != 0;
 }
 
 int xa_alloc_cyclic(struct xarray* xa, u32* id, void* entry, struct xa_limit limit, u32* next, gfp_t flags) {
   if (flags & GFP_KERNEL) mock_might_sleep("xa_alloc_cyclic");
+  note_node(xa, flags, "xa_alloc_cyclic");
   if (mock_fails(MOCK_ALLOC, "xa_alloc_cyclic")) return -ENOMEM;
   Entries& entries = entries_of(xa);
   const u32 first = std::max<u32>(limit.min, xa->from_one);
@@ -248,6 +257,7 @@ int xa_alloc_cyclic(struct xarray* xa, u32* id, void* entry, struct xa_limit lim
 
 void* xa_store(struct xarray* xa, unsigned long index, void* entry, gfp_t flags) {
   if (flags & GFP_KERNEL) mock_might_sleep("xa_store");
+  note_node(xa, flags, "xa_store");
   if (mock_fails(MOCK_ALLOC, "xa_store")) return ERR_PTR(-ENOMEM);
   return std::exchange(entries_of(xa)[index], entry);
 }
@@ -277,10 +287,12 @@ void xa_destroy(struct xarray* xa) {
 
 int xa_err(void* entry) { return IS_ERR(entry) ? PTR_ERR(entry) : 0; }
 
-void ida_init(struct ida* ida) { xa_init_flags(&ida->numbers, 0); }
+/// Most of its memory is bitmaps, which are the caller's to account.
+void ida_init(struct ida* ida) { xa_init_flags(&ida->numbers, XA_FLAGS_ACCOUNT); }
 
 int ida_alloc_range(struct ida* ida, unsigned int min, unsigned int max, gfp_t flags) {
   u32 id, next = 0;
+  note_account(flags, "ida_alloc_range");
   const int ret = xa_alloc_cyclic(&ida->numbers, &id, ida, {max, min}, &next, flags);
   return ret ? ret : static_cast<int>(id);
 }

@@ -217,6 +217,7 @@ static inline void wait_for_completion(struct completion *c)
 struct xarray {
 	void *entries;		/* of xarray.cc */
 	bool from_one;
+	bool account;		/* its nodes: XA_FLAGS_ACCOUNT, whatever the caller's flags */
 };
 
 struct ida {
@@ -232,7 +233,8 @@ struct xa_limit {
 #define XA_FLAGS_ALLOC		1u
 #define XA_FLAGS_ACCOUNT	32u
 #define XA_FLAGS_ALLOC1		2u
-#define DEFINE_XARRAY_FLAGS(name, flags) struct xarray name = { NULL, ((flags) & XA_FLAGS_ALLOC1) != 0 }
+#define DEFINE_XARRAY_FLAGS(name, flags) \
+	struct xarray name = { NULL, ((flags) & XA_FLAGS_ALLOC1) != 0, ((flags) & XA_FLAGS_ACCOUNT) != 0 }
 void xa_init_flags(struct xarray *xa, gfp_t flags);
 int xa_alloc_cyclic(struct xarray *xa, u32 *id, void *entry, struct xa_limit limit, u32 *next,
 		    gfp_t flags);

@@ -49,6 +49,18 @@ def test_file_size_limit(usiw_run, size):
     assert ("UDP sockets in place of shared memory" in output) == (size <= 1 << 20), output
 
 
+@pytest.mark.parametrize("size", [0, 4096, 32 << 20])
+def test_file_size_limit_and_a_trace(usiw_run, size, tmp_path, monkeypatch):
+    """A trace is a file that is made before the first connection. Where the limit forbids it a line says so, no signal
+    ends the program, whose data is right (rping -V), and no part of the file stays."""
+    monkeypatch.setenv("USIW_TRACE", f"{tmp_path},events=4096")
+    for output in rping_pair(usiw_run, size):
+        assert (f"no trace in {tmp_path}" in output and "File too large" in output) == (size <= 4096), output
+    files = list(tmp_path.iterdir())
+    assert (not files) == (size <= 4096), files
+    assert all(file.stat().st_size > 4096 for file in files), files
+
+
 def test_file_size_limit_and_raw_packets(usiw_run, other_host):
     """DPDK makes memory that is a file as well."""
     for output in rping_pair(usiw_run, 4096, hosts.B4, other_host):

@@ -5,10 +5,10 @@ import contextlib
 import pathlib
 import re
 import socket
-import subprocess
 
 import pytest
 
+import buffers
 from hosts import A4
 from support.cases import path_of
 from support.pairs import next_port
@@ -128,27 +128,10 @@ def test_faults_work_on_memory_too(usiw_run):
     server.expect(0)
 
 
-#: The kernel's default of net.core.rmem_max, and that of Debian.
-RMEM_MAX = 212992
-SMALL_BUFFERS = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <sys/socket.h>
-int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
-{
-	int (*real)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
-	int most = %d;
-
-	if (level == SOL_SOCKET && name == SO_RCVBUFFORCE) {
-		errno = EPERM;
-		return -1;
-	}
-	if (level == SOL_SOCKET && name == SO_RCVBUF && *(const int *)value > most)
-		return real(fd, level, name, &most, sizeof(most));
-	return real(fd, level, name, value, len);
-}
-"""
+@pytest.fixture
+def small_buffers(tmp_path):
+    """The environment of a program whose sockets get what Debian's defaults allow a user."""
+    return buffers.played(tmp_path, buffers.SMALL)
 
 
 def udp_counters():
@@ -156,15 +139,6 @@ def udp_counters():
     names, values = re.findall("^Udp: (.*)$", pathlib.Path("/proc/net/snmp").read_text(encoding="ascii"), re.M)
     found = dict(zip(names.split(), map(int, values.split())))
     return found["InDatagrams"], found["RcvbufErrors"]
-
-
-@pytest.fixture
-def small_buffers(tmp_path):
-    """The environment of a program whose sockets get what Debian's defaults allow a user, whatever this host allows."""
-    source, library = tmp_path / "small.c", tmp_path / "small.so"
-    source.write_text(SMALL_BUFFERS % RMEM_MAX)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return {"LD_PRELOAD": library}
 
 
 @pytest.mark.parametrize("qps", [1, 16, 64])

@@ -5,11 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 
 import pytest
 
+import buffers
 from support import procs
 from support.pairs import next_port
 from support.procs import until
@@ -66,13 +66,12 @@ def test_check_where_nothing_arrives(usiw_run):
     assert "a connection by UDP sockets failed: " in out and "fix the problem" in out
 
 
-def test_check_warns_of_small_buffers(usiw_run):
-    """Where sockets may not have 8 MiB, as with Debian's default."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        small = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 16 << 20
-    out = usiw_run([], ["--check"]).expect(0)
-    assert ("net.core.rmem_max is small" in out and "net.core.rmem_max=8388608" in out) == small
+@pytest.mark.parametrize("source, warned", [(buffers.SMALL, True), (buffers.LARGE, False)], ids=["small", "large"])
+def test_check_warns_of_small_buffers(usiw_run, tmp_path, source, warned):
+    """Where sockets may not have 8 MiB, as with Debian's default, and nowhere else."""
+    out = usiw_run([], ["--check"], env=buffers.played(tmp_path, source)).expect(0)
+    assert ("net.core.rmem_max is small" in out and "net.core.rmem_max=8388608" in out) == warned, out
+    assert ("208 KiB per socket" if warned else "8192 KiB per socket") in out
 
 
 def test_check_says_what_is_wrong(usiw_run):

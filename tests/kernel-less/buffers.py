@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""What sockets may hold, whatever this host allows: a preloaded library plays net.core.rmem_max and rights."""
+"""A preloaded library limits the receive buffers of sockets, or grants any size, whatever this host allows."""
 
 import subprocess
 
@@ -51,8 +51,8 @@ int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 """
 
 
-def played(folder, source):
-    """The environment of a program whose sockets are as `source` has them."""
+def environment(folder, source):
+    """The environment of a program that has the library of `source` (SMALL or LARGE) preloaded."""
     (folder / "buffers.c").write_text(source)
     library = folder / "buffers.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "buffers.c", "-ldl"], check=True)

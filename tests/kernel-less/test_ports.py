@@ -131,7 +131,7 @@ def test_faults_work_on_memory_too(usiw_run):
 @pytest.fixture
 def small_buffers(tmp_path):
     """The environment of a program whose sockets get what Debian's defaults allow a user."""
-    return buffers.played(tmp_path, buffers.SMALL)
+    return buffers.environment(tmp_path, buffers.SMALL)
 
 
 def udp_counters():

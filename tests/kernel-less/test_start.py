@@ -69,7 +69,7 @@ def test_check_where_nothing_arrives(usiw_run):
 @pytest.mark.parametrize("source, warned", [(buffers.SMALL, True), (buffers.LARGE, False)], ids=["small", "large"])
 def test_check_warns_of_small_buffers(usiw_run, tmp_path, source, warned):
     """Where sockets may not have 8 MiB, as with Debian's default, and nowhere else."""
-    out = usiw_run([], ["--check"], env=buffers.played(tmp_path, source)).expect(0)
+    out = usiw_run([], ["--check"], env=buffers.environment(tmp_path, source)).expect(0)
     assert ("net.core.rmem_max is small" in out and "net.core.rmem_max=8388608" in out) == warned, out
     assert ("208 KiB per socket" if warned else "8192 KiB per socket") in out
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file memory_test.cc
-/// The engine out of memory: what is to be made is not there, and all else goes on.
+/// Out of memory: the engine does not make the object, says so, and serves its connections as before.
 #include "fixture.h"
 #include "tests/support/failing_new.h"
 

@@ -203,10 +203,7 @@ TEST_F(Settle, event_of_a_cq_does_not_reach_the_next_one) {
 
 TEST_F(Settle, limit_event_of_an_srq_does_not_reach_the_next_one) {
   ibv_srq* const first = srq();
-  const auto arm = [&] {
-    ibv_srq_attr attr{.max_wr = 0, .max_sge = 0, .srq_limit = 3};  // nothing is posted: at once
-    EXPECT_EQ(0, usiw_verb_modify_srq(first, &attr, IBV_SRQ_LIMIT));
-  };
+  const auto arm = [&] { runtime_.hold()->srq_arm(from(first)->srq, 3); };  // nothing is posted: it is reached at once
   EXPECT_EQ(0, usiw_verb_destroy_srq(next_one(first, arm, usiw_verb_destroy_srq, [&] { return srq(); })));
 }
 

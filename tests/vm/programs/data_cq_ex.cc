@@ -355,7 +355,7 @@ CASE(cq_ex_single, "cq_ex/single-threaded", .core = true) {
   p.close();
 }
 
-// As of an ordinary CQ, what was in it comes first and the error then, again and again.
+// After an overrun the program first gets the CQEs that were in the CQ, then EOVERFLOW from each further call.
 CASE(cq_ex_overrun, "cq_ex/overrun", .core = true) {
   ExCq cq(IBV_WC_STANDARD_FLAGS, 4);
   Options of_a = with_cq(cq);
@@ -382,7 +382,7 @@ CASE(cq_ex_overrun, "cq_ex/overrun", .core = true) {
   ibv_end_poll(cq.ex);
   CHECK_EQ(seen, capacity);
   ibv_wc wc;
-  for (int i = 0; i < 3; ++i) {  // what fails has ended by itself: no ibv_end_poll() follows
+  for (int i = 0; i < 3; ++i) {  // after a failed ibv_start_poll() no ibv_end_poll() follows
     CHECK_EQ(ibv_start_poll(cq.ex, &none), EOVERFLOW);
     CHECK_EQ(ibv_poll_cq(cq.cq, 1, &wc), -1);
   }

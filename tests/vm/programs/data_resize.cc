@@ -74,7 +74,8 @@ CASE(resize_keeps, "resize_cq/completions-are-kept", .core = true) {
   p.close();
 }
 
-// What is complete but not polled counts against the depth of its queue, before and after: once, and no less.
+// A work request whose CQE has not been polled counts once against the depth of its queue, before the resizing and
+// after it.
 CASE(resize_counts, "resize_cq/unpolled-count-against-the-depth", .core = true) {
   constexpr uint64_t kDepth = 16;
   Options of_a;

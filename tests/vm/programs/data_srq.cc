@@ -239,8 +239,8 @@ CASE(srq_full, "srq/posting", .core = true) {
   CHECK_EQ(s.try_post(1), ENOMEM);
 }
 
-// Receives count against the SRQ's depth until their CQEs are polled: those beyond it are ENOMEM until then. The CQEs
-// go to two CQs, which are polled late and in parts.
+// Receives count against the SRQ's depth until their CQEs are polled. Until then a receive beyond the depth is ENOMEM.
+// The CQEs go to two CQs, which the program polls late and in parts.
 CASE(srq_unpolled, "srq/unpolled-count-against-the-depth", .core = true) {
   constexpr uint32_t kDepth = 16;
   Shared s(kDepth);
@@ -282,7 +282,7 @@ CASE(srq_unpolled, "srq/unpolled-count-against-the-depth", .core = true) {
       expect_places(9);
       expect_no_wc(s.cq, 0);
     }
-    // What has more depth has places for the difference.
+    // An SRQ that has grown takes the difference at once.
     use(4, 4);
     CHECK_EQ(s.modify(IBV_SRQ_MAX_WR, 2 * kDepth, 0), 0);
     expect_places(kDepth);

@@ -14,7 +14,7 @@ import pytest
 
 from support import watch
 from support.cases import path_of
-from support.net import A, B, PEER, netem, rdma_links, statistics
+from support.net import A, B, PEER, container, netem, rdma_links, statistics
 from support.pairs import Server, next_port, perftest, rping, srq_pairs
 from support.ports import qps_of
 from support.procs import PATIENCE, Proc, run, until
@@ -131,19 +131,6 @@ def test_stopped_process():
         time.sleep(1)
     server.end_client(client)
     server.stop()
-
-
-@contextlib.contextmanager
-def container(site, controller):
-    """The same end for programs in a container, and the path of its control group, which has this controller."""
-    group = f"/sys/fs/cgroup/{site.dev}"
-    run("sh", "-c", f"echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group}", where=site.host)
-    # Joined before `ip netns exec`, which mounts another /sys.
-    inside = f"{site.host} sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
-    try:
-        yield site._replace(where=inside + site.where.removeprefix(site.host)), group
-    finally:
-        run("sh", "-c", f"echo 1 >{group}/cgroup.kill; until rmdir {group}; do sleep 0.1; done", where=site.host)
 
 
 @contextlib.contextmanager

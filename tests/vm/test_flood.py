@@ -3,15 +3,16 @@
 get through where docs/security.md says so. The rate is printed."""
 
 import re
+import subprocess
 import time
 
 import pytest
 
 from support import watch
 from support.cases import path_of
-from support.net import A, B, PEER, mac_of, statistics
-from support.pairs import Server, rping
-from support.procs import PATIENCE, Proc, until
+from support.net import A, B, PEER, container, mac_of, statistics
+from support.pairs import Server, next_port, rping
+from support.procs import PATIENCE, Proc, run, until
 from support.storm import Persist, ip
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(PEER), reason="speaks usiw's protocol")]
@@ -114,6 +115,37 @@ def test_requests_at_a_listener(tmp_path):
     until(lambda: watch.kernel_memory_kb()[0] < before + 10000, f"slab as before: {before} kB", timeout=60, every=1)
     server.stop()
     rping(count=3)
+
+
+def test_requests_at_a_listener_in_a_full_container():
+    """Who listens pays for connections that nobody has accepted, until the container's memory is used up. Nothing is
+    killed for them, and another listener at the same port is served all the time."""
+
+    def user(site, *commands):
+        return Proc([path_of("cm_user"), *commands], where=site.where, stdin=subprocess.PIPE)
+
+    def read(name):
+        return run("cat", f"{group}/{name}", where=B.host)
+
+    port = next_port()
+    with container(B, "memory") as (inside, group):
+        full = user(inside, "bind", B.ip, port, "listen", "wait")
+        full.wait_for("^listen 0")
+        before = int(read("memory.current"))
+        run("sh", "-c", f"echo {before + (512 << 10)} >{group}/memory.max", where=B.host)
+        other = user(B, "bind", B.ip6, port, "listen", "serve", 3)
+        other.wait_for("^listen 0")
+        flood = Flood("requests", port)
+        until(lambda: int(read("memory.current")) > before + (400 << 10), "a full container", timeout=60)
+        for _ in range(3):
+            assert "connect 0" in user(A, "connect", B.ip6, port).expect(0)
+        other.expect(0)
+        assert flood.running()
+        assert int(read("memory.current")) > before + (300 << 10)
+        assert re.search("^oom_kill 0$", read("memory.events"), re.M)
+        flood.stop()
+        full.line()
+        full.expect(0)
 
 
 def test_repeated_requests_at_a_listener(tmp_path):

@@ -37,7 +37,7 @@ class User {
     return outcome(rdma_set_option(id_, RDMA_OPTION_ID, name, &on, sizeof on));
   }
   std::string bind(const Address& address) { return outcome(rdma_bind_addr(id_, address.get())); }
-  std::string listen() { return outcome(rdma_listen(id_, 16)); }
+  std::string listen() { return outcome(rdma_listen(id_, 1024)); }
 
   std::string connect(const Address& to) {
     Endpoint client;

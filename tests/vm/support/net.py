@@ -69,6 +69,19 @@ def devices_for_all():
                 os.chmod(path, mode)
 
 
+@contextlib.contextmanager
+def container(site, controller):
+    """The same end for programs in a container, and the path of its control group, which has this controller."""
+    group = f"/sys/fs/cgroup/{site.dev}"
+    run("sh", "-c", f"echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control && mkdir {group}", where=site.host)
+    # Joined before `ip netns exec`, which mounts another /sys.
+    inside = f"{site.host} sh -c 'echo $$ >{group}/cgroup.procs && exec \"$@\"' sh "
+    try:
+        yield site._replace(where=inside + site.where.removeprefix(site.host)), group
+    finally:
+        run("sh", "-c", f"echo 1 >{group}/cgroup.kill; until rmdir {group}; do sleep 0.1; done", where=site.host)
+
+
 PEER = os.environ.get("PEER", "")
 TOPOLOGY = os.environ.get("TOPOLOGY", "")
 

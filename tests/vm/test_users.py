@@ -66,6 +66,42 @@ def test_a_listener_has_its_port_alone(user, users):
     listener.expect(0)
 
 
+#: What a second user's id of another port space is told: at the listener's address "bind" and "connect", and "listen"
+#: if that user could bind; at all addresses "bind" and "listen". With the module rdma_cm lets that user bind, because
+#: it keeps a table of ports for each space. An id at all addresses listens on the host's other devices only, and for
+#: RDMA_PS_IPOIB there is no device of Ethernet. Under usiw-run a process owns its UDP port, which all spaces share; an
+#: id that is not bound listens at a port of the system's choice.
+SPACES = {
+    ("module", "udp"): ("bind 0\nlisten EPROTONOSUPPORT", "bind 0\nlisten 0", "bind 0\nconnect EPROTONOSUPPORT"),
+    ("module", "ipoib"): ("bind EINVAL\nlisten 0", "bind 0\nlisten 0",
+                          "bind EINVAL\nconnect RDMA_CM_EVENT_ADDR_ERROR"),
+    ("usiw-run", "udp"): (f"bind {TAKEN}\nlisten EPROTONOSUPPORT", f"bind {TAKEN}\nlisten EPROTONOSUPPORT",
+                          f"bind {TAKEN}\nconnect EPROTONOSUPPORT"),
+}
+SPACES |= {("module", "ib"): SPACES["module", "udp"],
+           **{("usiw-run", space): SPACES["usiw-run", "udp"] for space in ("ib", "ipoib")}}
+
+
+@two_users
+@pytest.mark.parametrize("space", ["udp", "ib", "ipoib"])
+def test_a_listener_has_its_port_in_every_port_space(user, users, space, request):
+    """In another port space a second user gets no connection of the listener's port, and makes none from there."""
+    first, second = users
+    port = next_port()
+    listener = user(first, "bind", B.ip, port, "listen", "serve", 3)
+    listener.wait_for("^listen 0")
+    at_address, at_all, connecting = SPACES[request.node.callspec.params["user"], space]
+    for at, outcome in ((B.ip, at_address), ("0.0.0.0", at_all)):
+        intruder = user(second, "space", space, "reuse", "bind", at, port, "listen", "wait")
+        intruder.wait_for(f"^space 0\nreuse 0\n{outcome}$")
+        assert "connect 0" in user(second, "connect", B.ip, port, site=A).expect(0)
+        intruder.kill()
+    said = user(second, "space", space, "reuse", "bind", B.ip, port, "connect", A.ip, next_port()).expect(0)
+    assert re.search(f"^{connecting}$", said, re.M), said
+    assert "connect 0" in user(first, "connect", B.ip, port, site=A).expect(0)
+    listener.expect(0)
+
+
 @two_users
 def test_both_reuse_the_port(user, users):
     """Both are bound, and nobody listens until the other one has gone; then nobody comes in any more. One side alone

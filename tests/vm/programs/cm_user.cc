@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // One id of rdma_cm, told what to do by its arguments, so that several users' ids can be in each other's way:
 //
+//   space tcp|udp|ib|ipoib  begins anew with an id of that port space; the first id is of RDMA_PS_TCP
 //   reuse | afonly          sets the option
 //   bind ADDRESS PORT       rdma_bind_addr()
 //   listen                  rdma_listen()
@@ -32,6 +33,13 @@ class User {
   User(const User&) = delete;
   User& operator=(const User&) = delete;
 
+  std::string space(const std::string& name) {
+    rdma_destroy_id(std::exchange(id_, nullptr));
+    const int made = rdma_create_id(events_.get(), &id_, nullptr, port_space(name));
+    // Else librdmacm makes a QP for datagrams in some spaces, and usiw refuses that one.
+    if (made == 0) id_->qp_type = IBV_QPT_RC;
+    return outcome(made);
+  }
   std::string set(int name) {
     int on = 1;
     return outcome(rdma_set_option(id_, RDMA_OPTION_ID, name, &on, sizeof on));
@@ -80,6 +88,13 @@ class User {
   }
 
  private:
+  static rdma_port_space port_space(const std::string& name) {
+    if (name == "tcp") return RDMA_PS_TCP;
+    if (name == "udp") return RDMA_PS_UDP;
+    if (name == "ib") return RDMA_PS_IB;
+    if (name == "ipoib") return RDMA_PS_IPOIB;
+    FAIL("%s is no port space", name.c_str());
+  }
   static std::string outcome(int ret) { return ret == 0 ? "0" : strerrorname_np(errno); }
   /// The event that is not the @p wanted one, or an empty text.
   static std::string refused(EventChannel& events, rdma_cm_event_type wanted) {
@@ -108,7 +123,8 @@ int run(int argc, char** argv) {
   };
   while (at < argc) {
     const std::string command = next();
-    if (command == "reuse") say(command, user.set(RDMA_OPTION_ID_REUSEADDR));
+    if (command == "space") say(command, user.space(next()));
+    else if (command == "reuse") say(command, user.set(RDMA_OPTION_ID_REUSEADDR));
     else if (command == "afonly") say(command, user.set(RDMA_OPTION_ID_AFONLY));
     else if (command == "bind") say(command, user.bind(address()));
     else if (command == "listen") say(command, user.listen());

@@ -9,9 +9,10 @@ import subprocess
 
 import pytest
 
+from support import watch
 from support.cases import PROGRAMS, path_of
 from support.net import A, B, NOBODY, devices_for_all
-from support.pairs import next_port
+from support.pairs import Server, next_port
 from support.procs import Proc
 
 USIW_RUN = str(pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run")
@@ -32,10 +33,20 @@ def rights():
 
 
 @pytest.fixture(params=["module", "usiw-run"])
-def user(request):
-    """user(who, commands of cm_user): a process of that user."""
-    prefix = [USIW_RUN] if request.param == "usiw-run" else []
+def world(request):
+    """What answers the programs."""
+    return request.param
 
+
+@pytest.fixture
+def prefix(world):
+    """What to put before a program."""
+    return [USIW_RUN] if world == "usiw-run" else []
+
+
+@pytest.fixture
+def user(prefix):
+    """user(who, commands of cm_user): a process of that user."""
     def start(who, *commands, site=B):
         return Proc([*prefix, path_of("cm_user"), *commands], where=f"{site.where} {who}", stdin=subprocess.PIPE)
     return start
@@ -84,13 +95,13 @@ SPACES |= {("module", "ib"): SPACES["module", "udp"],
 
 @two_users
 @pytest.mark.parametrize("space", ["udp", "ib", "ipoib"])
-def test_a_listener_has_its_port_in_every_port_space(user, users, space, request):
+def test_a_listener_has_its_port_in_every_port_space(user, users, space, world):
     """In another port space a second user gets no connection of the listener's port, and makes none from there."""
     first, second = users
     port = next_port()
     listener = user(first, "bind", B.ip, port, "listen", "serve", 3)
     listener.wait_for("^listen 0")
-    at_address, at_all, connecting = SPACES[request.node.callspec.params["user"], space]
+    at_address, at_all, connecting = SPACES[world, space]
     for at, outcome in ((B.ip, at_address), ("0.0.0.0", at_all)):
         intruder = user(second, "space", space, "reuse", "bind", at, port, "listen", "wait")
         intruder.wait_for(f"^space 0\nreuse 0\n{outcome}$")
@@ -131,7 +142,7 @@ def test_both_reuse_the_port(user, users):
 
 
 @two_users
-def test_both_connect_from_a_shared_port(user, users, request):
+def test_both_connect_from_a_shared_port(user, users, world):
     """With the module each to a listener of its own. Under usiw-run no one does while the other one is bound: what
     comes to a UDP port that two users share can be had by either."""
     first, second = users
@@ -145,7 +156,7 @@ def test_both_connect_from_a_shared_port(user, users, request):
     one.wait_for("^bind 0")
     other.wait_for("^bind 0")
     one.line()
-    if request.node.callspec.params["user"] == "module":
+    if world == "module":
         one.wait_for("^connect 0")
         listeners[0].expect(0)
     else:
@@ -223,6 +234,88 @@ def test_sockets_of_another_user(user, users):
     # An id that could not be bound listens at a port of the system's choice.
     assert "EADDRINUSE" in late and "bind 0\nlisten 0" not in late, late
     squatter.kill()
+
+
+#: Tries again and again, until standard input ends, to have the sockets of connections: for each "ADDRESS PORT PEER
+#: PORT" binds to the port at the address and at all addresses of each family, without an option and with each set of
+#: the options of SOL_SOCKET in the first argument, and connects to the peer. Prints how many sockets it got, and how
+#: many datagrams came there.
+THIEF = """import errno, itertools, select, socket, sys
+options = [[int(option) for option in each.split()] for each in sys.argv[1].split(",")]
+tuples = [(a, int(p), b, int(q)) for a, p, b, q in (words.split() for words in sys.argv[2:])]
+began, got, received = False, [], 0
+while not select.select([sys.stdin], [], [], 0.002)[0]:
+    for (here, port, peer, peer_port), chosen in itertools.product(tuples, options):
+        for at in (here, "0.0.0.0", "::"):
+            s = socket.socket(socket.AF_INET6 if ":" in at else socket.AF_INET, socket.SOCK_DGRAM)
+            s.setblocking(False)
+            for option in chosen:
+                s.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                s.bind((at, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                s.close()
+                continue
+            s.connect(("::ffff:" + peer if ":" in at else peer, peer_port))
+            got.append(s)
+    if not began:
+        print("began", flush=True)
+    began = True
+for s in got:
+    try:
+        while s.recv(1 << 16):
+            received += 1
+    except OSError:
+        pass
+print("got", len(got), "received", received)
+"""
+
+
+#: What THIEF tries. Under usiw-run a port has two sockets, which share it by SO_REUSEPORT. The kernel lets every
+#: process of the same user join them, so that this option is no test there.
+OPTIONS = {"module": ["", socket.SO_REUSEADDR, socket.SO_REUSEPORT, f"{socket.SO_REUSEADDR} {socket.SO_REUSEPORT}"],
+           "usiw-run": ["", socket.SO_REUSEADDR]}
+
+
+def udp_ports():
+    """The ports of all UDP sockets of this namespace."""
+    return {int(each.split()[1].rpartition(":")[2], 16) for each in watch.sockets() if each.startswith("udp")}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("who", [NOBODY, ROOT], ids=["nobody", "root"])
+def test_sockets_of_the_same_user(world, prefix, who, monkeypatch):
+    """A socket of the user whose connections these are gets neither their port, nor the addresses and ports of one of
+    them, at either end, whatever its options; also while connections begin. Nothing of their data arrives there, and
+    they go on."""
+    for name in ("USIW_PORT", "USIW_RUN_PORT"):
+        monkeypatch.setenv(name, "socket")
+    port = next_port()
+    traffic = [*prefix, path_of("traffic")]
+    server = Proc([*traffic, "server", "--to", B.ip, "--port", port], where=f"{B.where} {who}")
+    server.wait_for("^listening")
+    before = udp_ports()
+    client = [*traffic, "client", "--from", A.ip, "--to", B.ip, "--port", port, "--size", 20000]
+    long_lived = Proc([*client, "--seconds", 300, "--connections", 2], where=f"{A.where} {who}")
+    long_lived.wait_for("^connected")
+    ports = udp_ports() - before
+    assert ports
+    tuples = {A: [f"{A.ip} {each} {B.ip} {port}" for each in ports],
+              B: [f"{B.ip} {port} {A.ip} {each}" for each in ports]}
+    options = ",".join(map(str, OPTIONS[world]))
+    thieves = [Proc(["/usr/bin/python3", "-c", THIEF, options, *tuples[site]], where=f"{site.where} {who}",
+                    stdin=subprocess.PIPE) for site in (A, B)]
+    for thief in thieves:
+        thief.wait_for("^began")
+    Proc([*client, "--rounds", 3, "--connections", 8], where=f"{A.where} {who}").expect(0, 120)
+    for thief in thieves:
+        thief.line()
+        assert re.search("^got 0 received 0$", thief.expect(0), re.M), thief.output
+    Server.end_client(long_lived)
+    server.signal(15)
+    server.expect(0, 30)
 
 
 @pytest.mark.parametrize("who", [NOBODY, ROOT], ids=["nobody", "root"])

@@ -17,6 +17,7 @@ def pytest_addoption(parser):
     parser.addoption("--storm-seed", type=int, default=1, help="seed of test_storm")
     parser.addoption("--storm-steps", type=int, default=25, help="disturbances of test_storm")
     parser.addoption("--storm-without-module", action="store_true", help="one end of test_storm under usiw-run")
+    parser.addoption("--one-port", action="store_true", help="test_kernel_abi measures many connections at one port")
 
 
 def pytest_collection_modifyitems(config, items):

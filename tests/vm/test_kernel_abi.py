@@ -26,6 +26,17 @@ def test_kernel_abi(name, expected):
     assert f"\nok {name} (" in f"\n{out}", out
 
 
+def test_what_a_datagram_costs_at_one_port(request, capsys):
+    """Prints the median for 1, 1,000 and 4,000 connections, and judges none: other tests count the sockets of a port
+    (many/1000-at-one-port) and the look-ups (tests/kuser). It takes a minute and more, so `make check` goes without."""
+    if not request.config.getoption("--one-port"):
+        pytest.skip("runs by --one-port only, as in `make check-long`")
+    out = run(PROGRAMS / "one_port", timeout=600)
+    with capsys.disabled():
+        print("\n" + out, end="")
+    assert re.findall(r"^connections (\d+): a datagram takes \d", out, re.M) == ["1", "1000", "4000"], out
+
+
 def test_provider_of_another_version_says_so_in_one_line():
     """The device is there and does not open: which versions there are stands on stderr, once."""
     proc = Proc([PROGRAMS / "open_device", A.dev], env={"RDMAV_DRIVERS": PROGRAMS / "libother"})

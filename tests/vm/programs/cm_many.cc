@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Many connections, at once and one after another.
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <fstream>
 #include <set>
 
-#include "rig.h"
+#include "cm_tools.h"
 
 // 100 connections at once: all requested before the first is accepted, all used, all closed.
 CASE(at_once, "many/100-at-once", .seconds = 120) {
@@ -79,4 +83,60 @@ CASE(sequential_1000, "many/1000-one-after-another", .seconds = 240) {
 }
 CASE(sequential_local, "many/50-to-the-own-address", .seconds = 60) {
   one_after_another(50, site_a().ip, site_a().ip);
+}
+
+namespace {
+
+/// The number of IPv4 UDP sockets of this network namespace that are bound to the port.
+int udp_sockets_at(uint16_t port) {
+  std::ifstream sockets("/proc/net/udp");
+  std::string line;
+  int found = 0;
+  while (std::getline(sockets, line)) {
+    unsigned bound;
+    if (std::sscanf(line.c_str(), "%*d: %*8[0-9A-F]:%4X", &bound) == 1 && bound == port) ++found;
+  }
+  return found;
+}
+
+}  // namespace
+
+// 1,000 connections to one listener, all at a time. For each datagram UDP walks the sockets of a port, so their number
+// must not grow with that of the connections. Data moves on the first connection and on the last.
+CASE(at_one_port, "many/1000-at-one-port", .seconds = 240) {
+  constexpr int kCount = 1000;
+  rlimit descriptors;
+  CHECK_CALL(getrlimit(RLIMIT_NOFILE, &descriptors));
+  descriptors.rlim_cur = descriptors.rlim_max;
+  CHECK_CALL(setrlimit(RLIMIT_NOFILE, &descriptors));
+  Listener listener(site_b().ip);
+  const auto cq_of = [](const Site& site) {
+    ibv_cq* const cq = ibv_create_cq(context_of(site.device), 64, nullptr, nullptr, 0);
+    if (!cq) FAIL("ibv_create_cq: %s", std::strerror(errno));
+    return cq;
+  };
+  Options of_a, of_b;
+  of_a.send_wr = of_a.recv_wr = of_b.send_wr = of_b.recv_wr = 4;
+  of_a.cq = cq_of(site_a());
+  of_b.cq = cq_of(site_b());
+  std::vector<std::unique_ptr<Endpoint>> clients, servers;
+  int sockets = 0;
+  for (int i = 0; i < kCount; ++i) {
+    clients.push_back(std::make_unique<Endpoint>());
+    servers.push_back(std::make_unique<Endpoint>());
+    connect_pair(*clients.back(), *servers.back(), listener, site_a().ip, site_b().ip, of_a, of_b);
+    if (i == 0) {
+      greet(*clients.back(), *servers.back());
+      sockets = udp_sockets_at(listener.port());
+    }
+  }
+  CHECK_EQ(udp_sockets_at(listener.port()), sockets);
+  for (int round = 0; round < 3; ++round) {
+    greet(*clients.front(), *servers.front());
+    greet(*clients.back(), *servers.back());
+  }
+  clients.clear();
+  servers.clear();
+  CHECK_EQ(ibv_destroy_cq(of_a.cq), 0);
+  CHECK_EQ(ibv_destroy_cq(of_b.cq), 0);
 }

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """A network namespace per end, with a device in each. Runs in a guest of its own (--topology netns)."""
 
+import pathlib
+import re
 import time
 
 import pytest
 
-from support.net import A, B, PEER, netem, rdma_links
+from support.cases import PROGRAMS
+from support.net import A, B, PEER, devices_for_all, netem, rdma_links, unprivileged
 from support.pairs import Server, next_port, perftest, rping
 from support.procs import Proc, run, until
 
@@ -68,6 +71,44 @@ def test_new_device_beside_a_foreign_listener(expected):
 @pytest.mark.parametrize("tool", ["ib_send_lat", "ib_write_bw", "ib_read_lat"])
 def test_perftest(tool):
     perftest(tool, "-s", 4096, "-n", 100)
+
+
+@pytest.fixture
+def debian_buffers():
+    """Both limits of a socket's buffers as Debian has them."""
+    paths = [pathlib.Path(f"/proc/sys/net/core/{name}_max") for name in ("rmem", "wmem")]
+    before = [path.read_text(encoding="ascii") for path in paths]
+    for path in paths:
+        path.write_text("212992", encoding="ascii")
+    yield
+    for path, value in zip(paths, before):
+        path.write_text(value, encoding="ascii")
+
+
+def udp_counters(site):
+    """Datagrams that a namespace has received, and those that a socket had no space for."""
+    names, values = re.findall("^Udp: (.*)$", run("cat", "/proc/net/snmp", where=site.where), re.M)
+    found = dict(zip(names.split(), map(int, values.split())))
+    return found["InDatagrams"], found["RcvbufErrors"]
+
+
+@pytest.mark.skipif(bool(PEER), reason="which sockets others have is their business")
+@pytest.mark.parametrize("without_module", [False, True], ids=["module", "usiw-run"])
+def test_default_socket_buffers_of_a_user_do_not_overflow(without_module, debian_buffers):
+    """16 QPs with long messages, user nobody, and sockets that hold what Debian's defaults let a user have: each sender
+    keeps to its share, so that the sockets lose nothing."""
+    port = next_port()
+    prefix = [pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run"] if without_module else []
+    command = [*prefix, "ib_send_bw", "-R", "-F", "-s", 65536, "-n", 100, "-q", 16, "-p", port]
+    before = udp_counters(B)
+    with devices_for_all():
+        server = Proc(command, where=unprivileged(B).where).wait_listening(port)
+        Proc([*command, B.ip], where=unprivileged(A).where).expect(0, 300)
+        server.expect(0)
+    got, lost = (now - then for now, then in zip(udp_counters(B), before))
+    print(f"{lost} of {got + lost} datagrams found the socket full")
+    assert got > 1000, "the data went another way"
+    assert lost == 0
 
 
 def test_verified_traffic():

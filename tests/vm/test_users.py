@@ -172,6 +172,21 @@ def test_both_connect_from_a_shared_port(user, users, world):
 
 
 @two_users
+def test_both_ends_connect_to_each_other(user, users):
+    """At once, between the same two ports, and nobody listens: both are refused, and neither is told UNREACHABLE after
+    6.3 s, as where each end ignores the other one's REQ."""
+    ports = {A: next_port(), B: next_port()}
+    ends = [user(who, "bind", site.ip, ports[site], "wait", "connect", other.ip, ports[other], site=site)
+            for who, site, other in zip(users, (A, B), (B, A))]
+    for end in ends:
+        end.wait_for("^bind 0")
+    for end in ends:
+        end.line()
+    for end in ends:
+        assert "connect RDMA_CM_EVENT_REJECTED" in end.expect(0)
+
+
+@two_users
 @pytest.mark.parametrize("order", [("::", "0.0.0.0"), ("0.0.0.0", "::")], ids=["6-4", "4-6"])
 def test_one_port_of_each_family(user, users, order):
     """All IPv6 addresses are one user's, all IPv4 addresses another's, and each gets its own connections."""

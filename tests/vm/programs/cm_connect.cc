@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Resolving, listening, connecting, refusing.
 #include <arpa/inet.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "cm_tools.h"
+#include "hostile.h"
 
 namespace {
 
@@ -227,7 +229,23 @@ CASE(post_after_accept, "connect/post-right-after-accept", .seconds = 60, .core 
   }
 }
 
-// The peer has gone when its request is accepted: what is posted then is flushed.
+namespace {
+
+/// Fails unless the SEND that @p end has posted is flushed. Its QP may then be connected once more, and starts anew.
+void expect_flushed(Endpoint& end, const Region& source) {
+  const ibv_wc wc = wait_wc(end.send_cq, 40000);
+  CHECK_EQ(wc.wr_id, 1);
+  CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RESET;
+  CHECK_EQ(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
+  CHECK_EQ(end.try_send({.wr_id = 2, .sges = {source.sge()}}), EINVAL);
+}
+
+}  // namespace
+
+// The peer has gone when its request is accepted. If its RESET has come, rdma_accept() fails. Then librdmacm puts the
+// QP into ERROR, or has not touched it, and nothing can be posted. In all other cases what is posted is flushed.
 CASE(post_after_vain_accept, "connect/post-after-an-accept-in-vain", .seconds = 60, .core = true) {
   const Options options;
   rdma_conn_param param = conn_param(options);
@@ -243,17 +261,47 @@ CASE(post_after_vain_accept, "connect/post-after-an-accept-in-vain", .seconds = 
   a->destroy();
   const bool accepted = rdma_accept(b.id, &param) == 0;
   const int rc = b.try_send({.wr_id = 1, .sges = {at_b.sge()}});
-  if (!accepted) {
+  if (!accepted && b.state() != IBV_QPS_ERR) {
     CHECK_EQ(rc, EINVAL);
     return;
   }
   CHECK_EQ(rc, 0);
-  CHECK(wait_wc(b.send_cq, 40000).status != IBV_WC_SUCCESS);
-  // It may be connected once more, and then it starts as a new one does.
-  ibv_qp_attr attr = {};
-  attr.qp_state = IBV_QPS_RESET;
-  CHECK_EQ(ibv_modify_qp(b.qp, &attr, IBV_QP_STATE), 0);
-  CHECK_EQ(b.try_send({.wr_id = 2, .sges = {at_b.sge()}}), EINVAL);
+  expect_flushed(b, at_b);
+}
+
+// The peer answers ACCEPT by RESET. It is a UDP socket of the test, which sends nothing before: so rdma_accept()
+// succeeds, and what is posted then is always flushed.
+CASE(post_before_reset, "connect/post-after-an-accept-that-is-reset", .seconds = 60, .core = true) {
+  constexpr uint32_t kIsn = 1000;
+  const Options options;
+  rdma_conn_param param = conn_param(options);
+  Listener listener(site_b().ip);
+  const sockaddr_in from = ipv4(site_a().ip, 0), to = ipv4(site_b().ip, listener.port());
+  const int peer = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  CHECK(peer >= 0);
+  const timeval limit = {10 * static_cast<int>(tap::patience()), 0};
+  CHECK_CALL(setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+  CHECK_CALL(bind(peer, reinterpret_cast<const sockaddr*>(&from), sizeof from));
+  CHECK_CALL(::connect(peer, reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  const auto say = [&](const hostile::Bytes& bytes) {
+    CHECK_EQ(::send(peer, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  };
+  say(hostile::trp(kIsn, 0, USIW_TRP_REQ, 0, 0, 0, hostile::request(USIW_WIRE_VERSION, 0, 8, 8, 1500, 256, 0, {})));
+  Endpoint b;
+  b.adopt(listener.wait_request().id);
+  b.create_qp(options);
+  Region at_b(b.pd, 64);
+  CHECK_CALL(rdma_accept(b.id, &param));
+  CHECK_EQ(b.try_send({.wr_id = 1, .sges = {at_b.sge()}}), 0);
+  usiw_trp_hdr answer = {};
+  while (ntohs(answer.opflags) >> USIW_TRP_OPCODE_SHIFT != USIW_TRP_ACCEPT)
+    if (recv(peer, &answer, sizeof answer, MSG_TRUNC) < static_cast<ssize_t>(sizeof answer)) FAIL("no ACCEPT");
+  say(hostile::trp(kIsn, ntohl(answer.psn), USIW_TRP_RESET, 0, 0, 0));
+  const uint64_t start = tap::now_ms();
+  expect_flushed(b, at_b);
+  // By the RESET, that is; without CONFIRM the attempt would be over after 12.7 s.
+  if (tap::now_ms() - start > 5000 * tap::patience()) FAIL("the RESET did not end it");
+  close(peer);
 }
 
 // A peer that takes its time: the initiator waits.

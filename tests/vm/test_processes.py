@@ -69,6 +69,21 @@ def test_a_registered_file_is_cut_short(port):
 
 @pytest.mark.core
 @pytest.mark.provider
+@pytest.mark.parametrize("port", ["auto", "socket"])
+def test_a_trailing_word_comes_last(port):
+    """One process polls the last word of another one's WRITEs, while its progress thread places them on another
+    processor. Where the word can be visible too early it is in one message of some thousands. So there are as many as
+    fit into 2 s of each length."""
+    env = {"USIW_PROGRESS": "thread", "USIW_PORT": port}
+    receiver = Proc([path_of("last_word"), "receive", B.ip], where=B.where, env=env)
+    number = receiver.wait_for(r"^listening (\d+)")[1]
+    sender = Proc([path_of("last_word"), "send", A.ip, B.ip, number, 60000, 2000], where=A.where, env=env)
+    sender.expect(0, 120)
+    assert re.search(r"^torn 0 of \d\d+$", receiver.expect(0), re.M), receiver.output
+
+
+@pytest.mark.core
+@pytest.mark.provider
 def test_killed_with_a_shared_receive_queue():
     """kill -9 of a process at whose SRQ the messages of some peers are under way, and others have posted receives: each
     is told at once, and others on the device go on. (After each test: no object is left.)"""

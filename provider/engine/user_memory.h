@@ -42,7 +42,8 @@ class UserMemory {
   }
   /// As write(), for the last segment of a WRITE: a program may poll the trailing word of the message instead of its
   /// CQ. The last last_word() bytes change by one store, after all other bytes of the message. (On demand, where the
-  /// kernel copies, they are the last bytes to change, but not by one store.) @p n is not 0.
+  /// kernel copies, they are the last bytes to change, but not by one store.) docs/protocol.md, section 7, has where less
+  /// is promised. @p n is not 0.
   bool write_end(const std::byte* from, size_t n) const {
     std::atomic_thread_fence(std::memory_order_release);  // earlier segments first
     if (on_demand_) [[unlikely]] return write_end_on_demand(from, n);

@@ -90,5 +90,32 @@ TEST_F(RecvQueueTest, tell__the_producer_rings_until_one_is_posted) {
   EXPECT_EQ(rq_.msn(), 1u);
 }
 
+TEST_F(RecvQueueTest, skip__until_the_message_is_there) {
+  EXPECT_TRUE(rq_.ready());
+  rq_.tell(77);
+  EXPECT_FALSE(rq_.ready());
+  rq_.skip();
+  EXPECT_TRUE(rq_.skipped());
+  EXPECT_FALSE(rq_.told() || wanted_ || rq_.ready());
+  rq_.tell(99);
+  EXPECT_EQ(rq_.told_ns(), 77u) << "it has waited since then";
+  rq_.serve();
+  EXPECT_TRUE(rq_.skipped());
+  rq_.skip_no_more();
+  EXPECT_TRUE(rq_.ready());
+  rq_.tell(111);
+  EXPECT_EQ(rq_.told_ns(), 111u);
+}
+
+/// As those of an SRQ may be that begin ahead of one that finds no receive.
+TEST_F(RecvQueueTest, skip__messages_behind_it_begin_anew) {
+  post();
+  post();
+  rq_.take(2)->received = 70;
+  rq_.skip();
+  EXPECT_EQ(rq_.take(2)->received, 0u);
+  EXPECT_EQ(rq_.take(2)->capacity, 100u);
+}
+
 }  // namespace
 }  // namespace usiw

@@ -146,6 +146,99 @@ TEST_F(SendQueueTest, stop__a_full_ring_is_drained_once) {
   EXPECT_TRUE(sq_.drained());
 }
 
+TEST_F(SendQueueTest, rewind__all_from_a_message_on_is_sent_again_with_its_numbers) {
+  post(4);
+  send(WrOpcode::kSend, 1);
+  send(WrOpcode::kSend, 2);
+  send(WrOpcode::kRdmaRead, 3);
+  take(WrOpcode::kRdmaWrite, 250);
+  sq_.sent(100, 4);
+  sq_.rewind(1, 0);
+  EXPECT_EQ(sq_.next(), 1u);
+  EXPECT_EQ(sq_.offset(), 0u);
+  EXPECT_TRUE(sq_.started());
+  EXPECT_FALSE(sq_.fresh());
+  EXPECT_TRUE(sq_.done(9)) << "what is in front of it";
+  sq_.pop();
+  EXPECT_FALSE(sq_.done(9)) << "its PSN of before counts no more";
+  sq_.sent(100, 11);
+  EXPECT_TRUE(sq_.done(11));
+  EXPECT_EQ(sq_.work(1).msn, 2u);
+  EXPECT_EQ(sq_.work(2).msn, 1u) << "of READs";
+  EXPECT_EQ(sq_.reads_out(), 1u);
+  sq_.sent(0, 12);
+  EXPECT_EQ(sq_.next(), 3u);
+  EXPECT_TRUE(sq_.started());
+  EXPECT_EQ(sq_.offset(), 0u) << "from its beginning";
+  sq_.sent(250, 14);
+  EXPECT_FALSE(sq_.started());
+  EXPECT_EQ(sq_.posted(), nullptr);
+  post();
+  EXPECT_TRUE(sq_.fresh());
+  send(WrOpcode::kSend, 15);
+  EXPECT_EQ(sq_.work(4).msn, 3u);
+}
+
+TEST_F(SendQueueTest, rewind__again_before_all_has_been_sent_again) {
+  post(3);
+  for (uint32_t i = 1; i <= 3; ++i) send(WrOpcode::kSend, i);
+  sq_.rewind(0, 0);
+  sq_.sent(100, 11);
+  sq_.rewind(0, 0);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(sq_.next(), i);
+    EXPECT_FALSE(sq_.done(100)) << i;
+    sq_.sent(100, 20 + i);
+  }
+  EXPECT_FALSE(sq_.started());
+  EXPECT_TRUE(sq_.done(20));
+}
+
+TEST_F(SendQueueTest, rewind__what_is_of_this_end_alone_is_not_done_again) {
+  post(3);
+  send(WrOpcode::kSend, 1);
+  take(WrOpcode::kLocalInv, 0);
+  sq_.done_here();
+  send(WrOpcode::kSend, 2);
+  sq_.rewind(0, 0);
+  sq_.sent(100, 11);
+  EXPECT_EQ(sq_.next(), 2u);
+  sq_.sent(100, 12);
+  for (int n = 0; n < 3; ++n) {
+    ASSERT_TRUE(sq_.done(12));
+    sq_.pop();
+  }
+}
+
+/// Those in front of one that has failed are sent again, so that they complete and it is its turn.
+TEST_F(SendQueueTest, rewind__up_to_one_that_has_failed) {
+  post(2);
+  send(WrOpcode::kSend, 1);
+  take(WrOpcode::kSend);
+  sq_.fail(1, WcStatus::kLocProtErr);
+  sq_.rewind(0, 0);
+  EXPECT_TRUE(sq_.again());
+  sq_.sent(100, 11);
+  EXPECT_FALSE(sq_.again());
+  ASSERT_TRUE(sq_.done(11));
+  sq_.pop();
+  EXPECT_EQ(sq_.error(), WcStatus::kLocProtErr);
+}
+
+/// Of a WRITE with immediate data only what takes the receive.
+TEST_F(SendQueueTest, rewind__to_the_second_datagram_of_a_message) {
+  post();
+  take(WrOpcode::kRdmaWriteImm, 100);
+  sq_.sent(100, 1);
+  sq_.sent(0, 2);
+  sq_.rewind(0, 100);
+  EXPECT_EQ(sq_.offset(), 100u);
+  sq_.sent(0, 11);
+  EXPECT_FALSE(sq_.started());
+  EXPECT_FALSE(sq_.done(10));
+  EXPECT_TRUE(sq_.done(11));
+}
+
 TEST_F(SendQueueTest, reset__as_new) {
   post(3);
   send(WrOpcode::kSend, 1);

@@ -83,6 +83,41 @@ TEST(NotReady, over__when_that_datagram_is_acknowledged) {
   EXPECT_TRUE(n.over(8));
 }
 
+TEST(NotReady, ask_to_skip__once_and_at_once) {
+  NotReady n;
+  n.told(7, 0);
+  EXPECT_FALSE(n.asks_to_skip(7));
+  EXPECT_TRUE(n.ask_to_skip(1 * kUs));
+  EXPECT_EQ(n.at(), 1 * kUs);
+  n.tried(2 * kUs);
+  EXPECT_FALSE(n.ask_to_skip(3 * kUs)) << "the tries go on as they do";
+  EXPECT_TRUE(n.asks_to_skip(7));
+  EXPECT_FALSE(n.asks_to_skip(8));
+  EXPECT_FALSE(n.answers_skip(7));
+  EXPECT_TRUE(n.answers_skip(8));
+  n.skip_answered();
+  EXPECT_FALSE(n.answers_skip(8) || n.asks_to_skip(7));
+}
+
+TEST(NotReady, skipped__the_next_datagram_tries_anew) {
+  NotReady n;
+  n.told(7, 5);
+  n.ask_to_skip(6);
+  n.skip_answered();
+  n.skipped(20, 10);
+  EXPECT_TRUE(n.active() && n.unsent());
+  EXPECT_FALSE(n.over(20));
+  EXPECT_EQ(n.since_ns(), 5u) << "it waits as long as it has waited in all";
+  n.sent(20, 30);
+  EXPECT_TRUE(n.knows(20));
+  EXPECT_FALSE(n.unsent());
+  EXPECT_TRUE(n.over(21));
+  n.end(40);
+  n.skipped(50, 60);  // the peer was ready for a moment
+  EXPECT_TRUE(n.active() && n.unsent());
+  EXPECT_EQ(n.since_ns(), 60u);
+}
+
 TEST(NotReady, excuses__what_was_under_way_then_and_nothing_else) {
   for (const uint32_t first : {100u, 0x80000000u, 0xfffffffeu}) {  // wherever the PSNs begin
     NotReady n;

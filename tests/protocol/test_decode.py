@@ -245,7 +245,14 @@ def one(udp_payload, **kw):
 @pytest.mark.parametrize("payload, needle", [
     (w.req()[:13], "shorter than a TRP header"),
     (w.trp(1, 2, 9), "unknown opcode 9"),
-    (w.trp(1, 2, 0, 0x800, payload=w.send()), "flags 0x800"),
+    (w.trp(1, 2, 0, u.F_PENDING, payload=w.send()), "flags 0x008"),
+    (w.trp(2, 2, 5, u.F_SKIP), "flags 0x400"),
+    (w.trp(1, 2, 4, u.F_SKIP), "flags 0x400"),
+    (w.trp(1, 2, 7, u.F_SKIPPED), "flags 0x800"),
+    (w.trp(1, 2, 0, u.F_SKIP, payload=w.send()), "SKIP in something else"),
+    (w.trp(1, 2, 0, u.F_SKIP | u.F_RETRANS, payload=w.send(1, 8)), "SKIP in something else"),
+    (w.trp(1, 2, 0, u.F_SKIP | u.F_RETRANS, payload=w.write()), "SKIP in something else"),
+    (w.trp(1, 2, 0, u.F_SKIP | u.F_RETRANS, payload=w.read_req()), "SKIP in something else"),
     (w.trp(1, 2, 0, u.F_NOT_READY, payload=w.send()), "flags 0x002"),
     (w.trp(1, 2, 6, payload=b"x"), "CONFIRM with a payload"),
     (w.trp(1, 2, 7, payload=b"x"), "RESET with a payload"),
@@ -328,11 +335,13 @@ def test_send_with_invalidate_may_set_the_stag():
     assert one(w.data(A, 0, 0, w.untagged(4, 0, 1, inv=5))) == []
 
 
-def test_random_bytes_never_raise(tmp_path):
+@pytest.mark.parametrize("ends", [True, False])
+def test_random_bytes_never_raise(tmp_path, ends):
     rng = random.Random(1)
-    conversation = list(GOOD)
+    good = GOOD if ends else TAKEN
+    conversation = list(good)
     for _ in range(3000):
-        payload = bytearray(rng.choice(GOOD)[1])
+        payload = bytearray(rng.choice(good)[1])
         for _ in range(rng.randrange(4)):
             payload[rng.randrange(len(payload))] = rng.randrange(256)
         payload = bytes(payload[:rng.randrange(len(payload) + 1)] if rng.random() < .3 else payload)
@@ -517,6 +526,114 @@ def test_ord(tmp_path):
     conversation = [(A, w.req(ord_=8)), (B, w.accept(ird=2)), (A, w.confirm())]
     conversation += [(A, w.data(A, i, 0, w.read_req(i + 1))) for i in range(3)]
     expect(tmp_path, conversation, "3 READs and atomics outstanding, ORD is 2")
+
+
+# ---- Messages that are skipped -----------------------------------------------------------
+
+
+RETRANS, SKIP, SKIPPED, NOT_READY = u.F_RETRANS, u.F_SKIP, u.F_SKIPPED, u.F_NOT_READY
+EMPTY = w.write(0, b"", last=False, stag=0)
+ASKS = RETRANS | SKIP
+
+# B READs 24 bytes and has no receive. A's window ends at +6, and the responses fill it.
+ASKED = [(A, w.req(ord_=1)), (B, w.accept(ird=1, window=6)), (A, w.confirm()),
+         (A, w.data(A, 0, 0, w.send(1, 0, b"a" * 8, last=False))),
+         (A, w.data(A, 1, 0, w.send(1, 8))),
+         (A, w.data(A, 3, 0, w.read_req(1))),  # +2 is lost
+         (B, w.sack(B, 0, flags=NOT_READY, credit=6)),
+         (B, w.data(B, 0, 0, w.read_req(1, 24), credit=6)),
+         (A, w.data(A, 4, 1, w.read_resp(last=False))),
+         (A, w.data(A, 5, 1, w.read_resp(last=False, sink=(1, 8)))),
+         (A, w.data(A, 0, 1, w.send(1, 0, b"a" * 8, last=False), flags=ASKS))]
+ANSWERED = ASKED + [(B, w.sack(B, 2, (0, 0, 1, 1), flags=SKIPPED, credit=6)),
+                    (A, w.data(A, 2, 1, EMPTY, flags=RETRANS)),
+                    (A, w.data(A, 3, 1, EMPTY, flags=RETRANS))]
+AGAIN = ANSWERED + [(A, w.data(A, 6, 1, w.send(1, 0, b"a" * 16))),
+                    (A, w.data(A, 7, 1, w.read_resp(sink=(1, 16)))),
+                    (B, w.sack(B, 6, (0, 1), flags=SKIPPED | NOT_READY, credit=6))]
+TAKEN = AGAIN + [(A, w.data(A, 6, 1, w.send(1, 0, b"a" * 16), flags=RETRANS)),
+                 (B, w.sack(B, 8))]
+
+
+def test_skip(tmp_path):
+    rest = [(A, w.data(A, 8, 1, w.write())), (A, w.data(A, 9, 1, w.read_req(1))), (A, w.data(A, 10, 1, w.send(2))),
+            (B, w.data(B, 1, 11, w.read_resp())), (A, w.data(A, 11, 2, w.read_req(2))), (B, w.sack(B, 12))]
+    expect(tmp_path, TAKEN + rest)
+    for cut in range(len(ASKED), len(TAKEN)):
+        expect(tmp_path, TAKEN[:cut])
+    line = capture(tmp_path, TAKEN)[len(ASKED) - 1].text()
+    assert "DATA[RETRANS|SKIP]" in line
+    assert "SACK[SKIPPED]" in capture(tmp_path, ANSWERED)[len(ASKED)].text()
+
+
+def test_skip_that_the_receiver_did_not_need(tmp_path):
+    expect(tmp_path, ASKED + [(B, w.sack(B, 2)), (A, w.data(A, 2, 1, w.write(), flags=RETRANS)), (B, w.sack(B, 6)),
+                              (A, w.data(A, 6, 1, w.send(2)))])
+    expect(tmp_path, ASKED + [(B, w.sack(B, 2)), (A, w.data(A, 2, 1, EMPTY, flags=RETRANS)),
+                              (A, w.data(A, 6, 1, w.send(2)))], "inside a WRITE", "inside a WRITE")
+
+
+def test_skip_again_and_again(tmp_path):
+    message = w.send(1, 0, b"a" * 16)
+    more = AGAIN + [(A, w.data(A, 6, 1, message, flags=ASKS)), (B, w.sack(B, 8, flags=SKIPPED)),
+                    (A, w.data(A, 8, 1, message)), (A, w.data(A, 8, 1, message, flags=ASKS)),
+                    (B, w.sack(B, 9, flags=SKIPPED)),
+                    (A, w.data(A, 9, 1, message)), (B, w.sack(B, 10)), (A, w.data(A, 10, 1, w.write())),
+                    (A, w.data(A, 11, 1, w.read_req(1))), (A, w.data(A, 12, 1, w.send(2)))]
+    expect(tmp_path, more)
+    expect(tmp_path, more[:-1] + [(A, w.data(A, 12, 1, w.send(1)))], "MSN 1 in queue 0 where 2 is due")
+
+
+def test_skip_seen_late(tmp_path):
+    """Copies that are under way, headers that others have overtaken, and the first copy behind its repetition."""
+    late = [(A, ASKED[-1][1]), (B, w.sack(B, 6, (0, 1), flags=SKIPPED | NOT_READY, credit=6)),
+            (A, w.data(A, 2, 0, w.write())), (B, w.sack(B, 0, flags=NOT_READY, credit=6))]
+    expect(tmp_path, TAKEN + late)
+
+
+def test_skip_of_immediate_data(tmp_path):
+    conversation = HANDSHAKE + [
+        (A, w.data(A, 0, 0, w.write())), (A, w.data(A, 1, 0, w.imm(1, length=8))), (A, w.data(A, 2, 0, w.send(2))),
+        (B, w.sack(B, 1, flags=NOT_READY)), (A, w.data(A, 1, 0, w.imm(1, length=8), flags=ASKS)),
+        (B, w.sack(B, 3, flags=SKIPPED)), (A, w.data(A, 3, 0, w.imm(1, length=8))), (B, w.sack(B, 4)),
+        (A, w.data(A, 4, 0, w.send(2))), (A, w.data(A, 5, 0, w.imm(3)))]
+    expect(tmp_path, conversation)
+
+
+def test_terminate_behind_a_skip(tmp_path):
+    expect(tmp_path, ANSWERED + [(A, w.data(A, 6, 1, w.terminate(0, 1, 0)))])
+    expect(tmp_path, ANSWERED + [(A, w.data(A, 5, 1, w.terminate(0, 1, 0), flags=RETRANS))])
+
+
+@pytest.mark.parametrize("conversation, needles", [
+    (HANDSHAKE + [(A, w.data(A, 0, 0, w.send())), (B, w.sack(B, 1, flags=SKIPPED))], ["no message is skipped"]),
+    (ASKED[:-1] + [(B, w.sack(B, 0, flags=NOT_READY | SKIPPED, credit=6))], ["no message is skipped"]),
+    (ASKED + [(B, w.sack(B, 0, flags=NOT_READY | SKIPPED, credit=6))], ["no message is skipped"]),
+    (ASKED + [(B, w.sack(B, 2)), (B, w.sack(B, 2, flags=SKIPPED))], ["no message is skipped"]),
+    (TAKEN + [(B, w.sack(B, 8, flags=SKIPPED))], ["no message is skipped"]),
+    (ANSWERED + [(B, w.sack(B, 6))], ["does not say SKIPPED"]),
+    (AGAIN + [(B, w.data(B, 1, 6, w.send()))], ["does not say SKIPPED"]),
+    (HANDSHAKE + [(A, w.data(A, 0, 0, w.send(1))), (A, w.data(A, 1, 0, w.send(2))),
+                  (A, w.data(A, 1, 0, w.send(2), flags=ASKS))], ["SKIP at +1, and only what is before +0"]),
+    (ANSWERED + [(A, w.data(A, 6, 1, w.write()))], ["WRITE where the message that was skipped at +0 is due"]),
+    (ANSWERED + [(A, w.data(A, 6, 1, w.send(2)))], ["SEND where the message that was skipped at +0 is due"]),
+    (ANSWERED + [(A, w.data(A, 6, 1, w.untagged(5, 0, 1)))], ["SEND_SE where the message"]),
+    (TAKEN + [(A, w.data(A, 8, 1, w.send(3)))], ["MSN 3 in queue 0 where 2 is due"]),
+    (TAKEN + [(A, w.data(A, 8, 1, w.read_req(2)))], ["MSN 2 in queue 1 where 1 is due", "2 READs and atomics"]),
+    (TAKEN + [(A, w.data(A, 8, 1, w.read_req(1, 16)))], ["READ_REQ 1 comes again, and asks for something else"]),
+    (TAKEN + [(A, w.data(A, 8, 1, w.read_req(1))), (A, w.data(A, 9, 1, w.read_req(2)))], ["2 READs and atomics"]),
+    (TAKEN + [(B, w.data(B, 1, 8, w.read_resp()))], ["READ response without a READ request"]),
+    (TAKEN + [(B, w.data(B, 1, 8, w.read_resp())), (A, w.data(A, 8, 1, w.read_req(1))),
+              (B, w.data(B, 2, 9, w.read_resp()))], ["READ response without a READ request"]),
+    (ASKED + [(A, w.data(A, 1, 1, EMPTY, flags=RETRANS))], ["another segment"]),
+    (ANSWERED + [(A, w.data(A, 1, 1, EMPTY))], ["neither is marked RETRANS", "another segment"]),
+    (ANSWERED + [(A, w.data(A, 1, 1, w.write(0, b"", stag=0), flags=RETRANS))], ["another segment"]),
+    (ANSWERED + [(A, w.data(A, 4, 1, EMPTY, flags=RETRANS))], ["another segment"]),
+    (TAKEN + [(A, w.data(A, 6, 1, EMPTY, flags=RETRANS))], ["another segment"]),
+    (TAKEN + [(A, w.data(A, 8, 1, w.send(2))), (A, w.data(A, 8, 1, EMPTY, flags=RETRANS))], ["another segment"]),
+])
+def test_skip_problems(tmp_path, conversation, needles):
+    expect(tmp_path, conversation, *needles)
 
 
 def test_a_gap_ends_the_check_of_messages_not_the_run(tmp_path):

@@ -23,7 +23,8 @@ FIELDS = [
     "read.sink_to", "read.size", "read.src_stag", "read.src_to", "term.layer", "term.etype", "term.ecode",
     "term.seg_len", "term.ddp", "term.read", "imm.data", "imm.length", "atomic.op", "atomic.id", "atomic.stag",
     "atomic.to", "atomic.add_swap", "atomic.add_swap_mask", "atomic.compare", "atomic.compare_mask", "found.id",
-    "found.value", "ce"
+    "found.value", "ce", "flags.ack_req", "flags.not_ready", "flags.retrans", "flags.pending", "flags.stray",
+    "flags.tells_ce", "flags.merged", "flags.skip", "flags.skipped"
 ]
 
 
@@ -55,6 +56,8 @@ def expected(d):
         "credit": d.credit,
         "echo": d.echo
     }
+    found |= {"flags." + name.lower(): int(bool(d.flags & bit)) for bit, name in u.FLAG_NAMES}
+    found["flags.tells_ce"] = int(bool(d.flags & u.F_TELLS_CE))
     if d.flags & u.F_TELLS_CE:
         found["ce"] = (d.flags & u.F_CE_COUNT) >> u.CE_SHIFT
     b = d.body
@@ -155,6 +158,8 @@ def test_every_kind_of_datagram(tmp_path):
         (B, w.sack(B, 1, flags=u.F_NOT_READY)),
         (B, w.sack(B, 1, flags=u.F_TELLS_CE | 5 << u.CE_SHIFT)),
         (B, w.sack(B, 1, flags=u.F_TELLS_CE | u.F_MERGED)),
+        (A, w.data(A, 0, 0, w.send(1, 0, b"a" * 9, last=False), flags=u.F_RETRANS | u.F_SKIP)),
+        (B, w.sack(B, 1, flags=u.F_TELLS_CE | u.F_SKIPPED)),
         (B, w.data(B, 1, 4, w.terminate(1, 1, 2, ddp, b"", 14))),
         (B, w.data(B, 2, 4, w.terminate(0, 1, 1, w.untagged(1, 1, 3), read, 46))),
         (B, w.data(B, 3, 4, w.terminate(2, 0, 0))),
@@ -166,7 +171,10 @@ def test_every_kind_of_datagram(tmp_path):
     assert "Terminate" not in text or "TERMINATE" in text
     assert "READ_REQ" in text and "REJECT" in text and "no listener" in text
     shown = tshark("-r", str(path), "-Y", "usiw.expert.terminate || usiw.expert.not_ready || usiw.expert.retrans")
-    assert len(shown.splitlines()) == 5
+    assert len(shown.splitlines()) == 6
+    assert len(tshark("-r", str(path), "-Y", "usiw.flags.skip == 1").splitlines()) == 1
+    assert len(tshark("-r", str(path), "-Y", "usiw.flags.skipped == 1").splitlines()) == 1
+    assert "DATA[RETRANS|SKIP]" in text and "SACK[SKIPPED]" in text
 
 
 BAD = [
@@ -210,3 +218,15 @@ def test_capture_without_its_beginning(tmp_path):
     later = [(A, w.data(A, 5, 9, w.write())), (B, w.sack(B, 6)), (B, w.data(B, 9, 6, w.send(4)))]
     path.write_bytes(w.pcap([w.frame(who, w.other(who), p) for who, p in later]))
     assert set(seen_by_tshark(path)) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("first", [
+    (A, w.data(A, 5, 9, w.send(), flags=u.FLAGS_OF[u.DATA])),
+    (A, w.shutdown(A, 5, 9, u.FLAGS_OF[u.SHUTDOWN])),
+    (A, w.sack(A, 5, flags=u.FLAGS_OF[u.SACK])),
+])
+def test_capture_that_begins_with_every_flag(tmp_path, first):
+    """No flag that an opcode has keeps the dissector from recognising the datagram."""
+    path = tmp_path / "late.pcap"
+    path.write_bytes(w.pcap([w.frame(A, B, first[1])]))
+    assert set(seen_by_tshark(path)) == {1}

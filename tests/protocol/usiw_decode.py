@@ -26,12 +26,13 @@ DATA, REQ, ACCEPT, REJECT, SHUTDOWN, SACK, CONFIRM, RESET = range(8)
 OPCODES = ("DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET")
 F_ACK_REQ, F_NOT_READY, F_RETRANS, F_PENDING, F_STRAY = 0x001, 0x002, 0x004, 0x008, 0x010
 F_TELLS_CE, F_CE_COUNT, CE_SHIFT = 0x020, 0x1c0, 6
-F_MERGED = 0x200
-F_TOLD = F_TELLS_CE | F_CE_COUNT | F_MERGED
+F_MERGED, F_SKIP, F_SKIPPED = 0x200, 0x400, 0x800
+F_TOLD = F_TELLS_CE | F_CE_COUNT | F_MERGED | F_SKIPPED
 FEATURE_MERGES = 2
 FLAG_NAMES = ((F_ACK_REQ, "ACK_REQ"), (F_NOT_READY, "NOT_READY"), (F_RETRANS, "RETRANS"),
-              (F_PENDING, "PENDING"), (F_STRAY, "STRAY"), (F_MERGED, "MERGED"))
-FLAGS_OF = {DATA: F_ACK_REQ | F_RETRANS | F_TOLD, SHUTDOWN: F_ACK_REQ | F_RETRANS | F_TOLD,
+              (F_PENDING, "PENDING"), (F_STRAY, "STRAY"), (F_MERGED, "MERGED"), (F_SKIP, "SKIP"),
+              (F_SKIPPED, "SKIPPED"))
+FLAGS_OF = {DATA: F_ACK_REQ | F_RETRANS | F_SKIP | F_TOLD, SHUTDOWN: F_ACK_REQ | F_RETRANS | F_TOLD,
             SACK: F_ACK_REQ | F_NOT_READY | F_RETRANS | F_TOLD, ACCEPT: F_PENDING, RESET: F_STRAY}
 HANDSHAKE = (REQ, ACCEPT, REJECT, CONFIRM, RESET)
 
@@ -350,6 +351,8 @@ def decode_trp(d):
         d.problems.append("credit or echo set in a handshake datagram")
     if d.opcode == DATA:
         d.body = decode_segment(d.payload, d.problems)
+        if d.flags & F_SKIP and not (d.flags & F_RETRANS and begins_queue_0(d.body)):
+            d.problems.append("SKIP in something else than a repetition of a segment that begins a message of queue 0")
     elif d.opcode == SACK:
         d.body = decode_sack(d)
     elif d.opcode == REJECT:
@@ -488,6 +491,16 @@ def decode_segment(data, problems):
             problems.append(f"Terminate with MSN {msn}")
         s.term = decode_terminate(s.payload, problems)
     return s
+
+
+def begins_queue_0(body):
+    """True if `body` is the first segment of a message that takes a receive."""
+    return isinstance(body, Segment) and not body.tagged and body.qn == 0 and body.mo == 0
+
+
+def is_empty_write(body):
+    """True if `body` is a middle segment of a WRITE, without bytes: it changes nothing at the receiver."""
+    return isinstance(body, Segment) and body.opcode == WRITE and body.tagged and not body.last and not body.payload
 
 
 def name_of(opcode):

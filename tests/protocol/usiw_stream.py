@@ -5,6 +5,10 @@ windows, acknowledgements, and the DDP messages in PSN order.
 The capture should show what arrives at both ends (on one host: the interface "any").
 Datagrams that the network lost on the way are then simply not there, and whatever was
 acknowledged must be.
+
+A message of queue 0 can be skipped (docs/protocol.md, "Receiver not ready"). Its sender asks by SKIP, and
+the first header that acknowledges the message shows by SKIPPED whether the receiver did so. A Skip is one
+such message. In PSN order all requests from the message on are void until the message comes again.
 """
 
 import dataclasses
@@ -44,6 +48,24 @@ def is_terminate(d):
     return isinstance(d.body, u.Segment) and d.body.opcode == u.TERMINATE
 
 
+def is_request(body):
+    """True if a receiver that has skipped a message throws `body` away."""
+    return isinstance(body, u.Segment) and body.opcode not in (u.READ_RESP, u.ATOMIC_RESP, u.TERMINATE)
+
+
+@dataclasses.dataclass
+class Skip:
+    """A message that counts as arrived, and comes again."""
+    at: int                    # offset of the PSN that was acknowledged without its message
+    segment: u.Segment         # the first one of the message
+    edge: int                  # first offset that the sender may not use before it knows of the skip
+    again: int = None          # offset where the message comes again
+
+    def covers(self, at):
+        """True if a request at offset `at` is void."""
+        return self.at <= at and (self.again is None or at < self.again)
+
+
 @dataclasses.dataclass
 class Direction:
     """What one end has sent."""
@@ -52,9 +74,22 @@ class Direction:
     end: int = None            # offset of SHUTDOWN or Terminate
     acked: int = 0             # offset that the peer has acknowledged
     edge: int = None           # offset of the first PSN that the peer does not accept
-    reads: list = dataclasses.field(default_factory=list)  # READ requests in order of arrival
+    reads: dict = dataclasses.field(default_factory=dict)  # MSN -> [(offset, READ or atomic request), ...]
     responses: int = 0         # READ responses whose last segment has been seen
     ord: int = None            # READs that it may have outstanding
+    asked: tuple = None        # (offset, Segment) of a SKIP that the peer has not answered yet
+    skips: list = dataclasses.field(default_factory=list)    # Skips in PSN order
+    emptied: list = dataclasses.field(default_factory=list)  # (offset, Datagram before, another Datagram)
+
+    def is_void(self, at):
+        return any(skip.covers(at) for skip in self.skips)
+
+    def valid_reads(self):
+        """[(offset, Segment)] in order of MSNs, without those that the peer has thrown away."""
+        valid = []
+        for msn in sorted(self.reads):
+            valid += [copy for copy in self.reads[msn] if not self.is_void(copy[0])][:1]
+        return valid
 
 
 class Connection:
@@ -89,6 +124,7 @@ class Connection:
                 self.on_sack(d)
         for who in self.flow:
             self.check_psns(who)
+            self.check_emptied(who)
             self.check_messages(who)
         return self.problems
 
@@ -172,8 +208,10 @@ class Connection:
             self.bad(d, f"{d.name} at +{at}, beyond the peer's window (+{me.edge})")
         before = me.psns.get(at)
         replaced = before is not None and is_terminate(d) and not is_terminate(before)
+        if d.flags & u.F_SKIP and not d.problems:
+            self.on_skip(d, me, at)
         if before is not None and not replaced:
-            return self.check_repetition(before, d)
+            return self.check_repetition(before, d, me, at)
         # A Terminate may take the PSNs of READ responses that cannot be sent again; then what
         # was sent behind it before is still repeated.
         again = d.flags & u.F_RETRANS
@@ -188,22 +226,70 @@ class Connection:
             me.end = at if me.end is None else min(me.end, at)
             if not again and any(other > at for other in me.psns):
                 self.bad(d, f"the end of the stream at +{at}, before PSNs already sent")
+        if me.skips and u.begins_queue_0(segment) and at > me.skips[-1].at:
+            skip = me.skips[-1]
+            if segment.msn == skip.segment.msn:
+                skip.again = at if skip.again is None else min(skip.again, at)
         if segment and (segment.read or segment.atomic):
-            me.reads.append(d)
-            outstanding = len(me.reads) - self.sent[d.dst].responses
-            if me.ord is not None and outstanding > me.ord:
-                self.bad(d, f"{outstanding} READs and atomics outstanding, ORD is {me.ord}")
+            self.on_read(d, me, at)
         if segment and segment.opcode in (u.READ_RESP, u.ATOMIC_RESP) and segment.last:
             me.responses += 1
         return None
 
-    def check_repetition(self, before, d):
+    def on_read(self, d, me, at):
+        """A READ or atomic with a PSN that has not been seen. Behind a skip those of old MSNs come again."""
+        copies = me.reads.setdefault(d.body.msn, [])
+        copies.append((at, d.body))
+        if len(copies) > 1:
+            if (copies[0][1].read, copies[0][1].atomic) != (d.body.read, d.body.atomic):
+                self.bad(d, f"{u.name_of(d.body.opcode)} {d.body.msn} comes again, and asks for something else")
+            return
+        outstanding = len(me.reads) - self.sent[d.dst].responses
+        if me.ord is not None and outstanding > me.ord:
+            self.bad(d, f"{outstanding} READs and atomics outstanding, ORD is {me.ord}")
+
+    def on_skip(self, d, me, at):
+        """`d` asks the peer to skip its message."""
+        if at > me.acked:
+            self.bad(d, f"SKIP at +{at}, and only what is before +{me.acked} is acknowledged")
+        elif at == me.acked:  # else the answer is on its way
+            me.asked = at, d.body
+
+    def on_skipped(self, d, acked):
+        """`d` acknowledges all before `acked`, and its flags show whether a message was skipped."""
+        peer = self.sent[d.dst]
+        said = bool(d.flags & u.F_SKIPPED)
+        if peer.asked is not None and acked > peer.asked[0]:
+            if said:
+                peer.skips.append(Skip(*peer.asked, peer.edge))
+            peer.asked = None
+        skip = next((skip for skip in reversed(peer.skips) if skip.at < acked), None)
+        due = skip is not None and (skip.again is None or acked <= skip.again)
+        if said and not due:
+            self.bad(d, "says SKIPPED, and no message is skipped")
+        if due and not said:
+            self.bad(d, f"does not say SKIPPED, and the message that was skipped at +{skip.at} has not come again")
+
+    def check_repetition(self, before, d, me, at):
         if before.udp == d.udp:
             return  # repeated by the network
         if not (before.flags | d.flags) & u.F_RETRANS:
             self.bad(d, f"same PSN as frame {before.number}, neither is marked RETRANS")
-        if before.opcode != d.opcode or before.payload != d.payload:
-            self.bad(d, f"same PSN as frame {before.number}, but another segment")
+        if before.opcode == d.opcode and before.payload == d.payload:
+            return
+        emptied = any(u.is_empty_write(one.body) and one.flags & u.F_RETRANS for one in (before, d))
+        if emptied and is_request(before.body) and is_request(d.body) and any(skip.at < at for skip in me.skips):
+            me.emptied.append((at, before, d))  # where the skip ends is not known yet
+        else:
+            self.other_segment(before, d)
+
+    def other_segment(self, before, d):
+        self.bad(d, f"same PSN as frame {before.number}, but another segment")
+
+    def check_emptied(self, who):
+        for at, before, d in self.sent[who].emptied:
+            if not self.sent[who].is_void(at):
+                self.other_segment(before, d)
 
     def on_sack(self, d):
         if self.accept is None:
@@ -227,6 +313,7 @@ class Connection:
             return self.bad(d, "acknowledges what is before the ISN")
         if d.flags & u.F_MERGED and self.accept is not None and not self.merges:
             self.bad(d, "takes merged datagrams, and has not agreed to")
+        self.on_skipped(d, acked)
         peer.acked = max(peer.acked, acked)
         if d.credit and peer.edge is not None:
             peer.edge = max(peer.edge, acked + d.credit)
@@ -239,10 +326,10 @@ class Connection:
 
     def check_psns(self, who):
         me = self.sent[who]
-        behind = max(me.psns, default=-1) + 1
-        missing = [at for at in range(min(me.acked, behind)) if at not in me.psns]
-        first, count = missing[0] if missing else behind, len(missing) + max(0, me.acked - behind)
+        seen = sorted(at for at in me.psns if at < me.acked)  # a damaged header may acknowledge 2^31 of them
+        count = me.acked - len(seen)
         if count:
+            first = next((i for i, at in enumerate(seen) if i != at), len(seen))
             self.problems.append(f"{u.endpoint(who)}: {count} PSNs acknowledged but never seen, "
                                  f"the first is +{first}")
 
@@ -254,15 +341,24 @@ class Connection:
         written = None                  # bytes of the WRITE that was the message before, or is open
         send = write = response = None  # what comes next of an open message
         served = 0                      # responses complete
-        reads = sorted(peer.reads, key=lambda d: d.body.msn)
-        at = 0
-        while at in me.psns and (me.end is None or at <= me.end):
+        reads = peer.valid_reads()
+        skips = {skip.at: skip for skip in me.skips}
+        void = None                     # the Skip whose message has not come again
+        after = 0
+        while after in me.psns and (me.end is None or after <= me.end):
+            at, after = after, after + 1
             d = me.psns[at]
-            at += 1
             s = d.body
             if not isinstance(s, u.Segment) or d.problems:
                 continue
-            if s.opcode not in (u.READ_RESP, u.ATOMIC_RESP, u.TERMINATE):
+            if void is not None and is_request(s):
+                if at != void.again and at < void.edge:
+                    continue
+                if at != void.again or s.opcode != void.segment.opcode:
+                    return self.bad(d, f"{u.name_of(s.opcode)} where the message that was skipped at +{void.at} is due")
+                void = None
+            before = (dict(msn), written) if at in skips else None
+            if is_request(s):
                 if write is not None and s.opcode != u.WRITE:
                     self.bad(d, "inside a WRITE")
                 if send is not None and s.opcode not in u.SENDS:
@@ -287,16 +383,20 @@ class Connection:
                 response, served = self.next_response(d, s, reads, response, served)
             if s.opcode not in (u.WRITE, u.READ_RESP, u.ATOMIC_RESP):
                 written = None
+            if at in skips:
+                void, (msn, written), send, write = skips[at], before, None, None
+        return None
 
     def next_atomic(self, d, s, reads, response, served):
         """Responses complete behind this one, which is one segment."""
         if response is not None:
             self.bad(d, "Atomic Response inside a READ response")
-        if served >= len(reads) or not reads[served].body.atomic:
+        if served >= len(reads) or not reads[served][1].atomic:
             self.bad(d, "Atomic Response where none is due")
             return served
-        if s.found[0] != reads[served].body.atomic[1]:
-            self.bad(d, f"Atomic Response to {s.found[0]} where {reads[served].body.atomic[1]} is due")
+        due = reads[served][1].atomic[1]
+        if s.found[0] != due:
+            self.bad(d, f"Atomic Response to {s.found[0]} where {due} is due")
         return served + 1
 
     def next_untagged(self, d, s, msn, open_message):
@@ -321,10 +421,10 @@ class Connection:
         if served >= len(reads):
             self.bad(d, "READ response without a READ request")
             return None, served
-        if not reads[served].body.read:
+        if not reads[served][1].read:
             self.bad(d, "READ response to an atomic")
             return None, served + 1
-        sink_stag, sink_to, size = reads[served].body.read[:3]
+        sink_stag, sink_to, size = reads[served][1].read[:3]
         placed = placed or 0
         if s.stag != sink_stag or s.to != sink_to + placed & (1 << 64) - 1:
             self.bad(d, "READ response does not go to the sink of its request")

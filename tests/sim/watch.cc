@@ -23,6 +23,15 @@ uint64_t hash(std::span<const std::byte> d) {
 
 bool is_terminate(const DdpSegment& s) { return !s.tagged && s.qn == USIW_DDP_QN_TERMINATE; }
 
+bool is_request(const DdpSegment& s) {
+  if (s.tagged) return s.rdmap_opcode == USIW_RDMAP_WRITE;
+  return s.qn == USIW_DDP_QN_SEND || s.qn == USIW_DDP_QN_READ_REQ;
+}
+
+bool is_empty_write(const DdpSegment& s) {
+  return s.tagged && s.rdmap_opcode == USIW_RDMAP_WRITE && !s.last && s.len == 0;
+}
+
 }  // namespace
 
 Watch::End* Watch::find(int side, const FlowKey& flow) {
@@ -59,6 +68,7 @@ void Watch::offered(int side, const FlowKey& flow, std::span<const std::byte> d)
     default:
       return w_.fail("wire", "%c: the engine sends opcode %u", 'A' + side, h.opcode);
   }
+  check_skipped(side, flow, h);
   check_ack(side, flow, *e, h, d);
 }
 
@@ -78,20 +88,51 @@ void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std
     if (e.ended) w_.fail("psn", "%c: PSN %08x behind the end of the stream", 'A' + side, h.psn);
     ++e.next;
     e.content.push_back(content);
-    if (data && !s.tagged && s.qn == USIW_DDP_QN_READ_REQ && ++e.reads - e.reads_answered > e.attr.ord)
-      w_.fail("ord", "%c: %u READs outstanding, ORD %u", 'A' + side, e.reads - e.reads_answered, e.attr.ord);
+    e.requests.push_back(data && is_request(s));
+    if (data && !s.tagged && s.qn == USIW_DDP_QN_READ_REQ) {
+      // A READ that the peer has thrown away comes again with its old MSN.
+      if (e.voids ? s.msn > e.reads + 1 : s.msn != e.reads + 1)
+        w_.fail("psn", "%c: READ %u behind READ %u", 'A' + side, s.msn, e.reads);
+      e.reads = std::max(e.reads, s.msn);
+      if (e.reads - e.reads_answered > e.attr.ord)
+        w_.fail("ord", "%c: %u READs outstanding, ORD %u", 'A' + side, e.reads - e.reads_answered, e.attr.ord);
+    }
   } else {
     ++repeated;
     ++e.repeats;
     const uint32_t at = h.psn - e.attr.snd_psn;
     if (at >= e.content.size()) return w_.fail("psn", "%c: repeats PSN %08x, never sent", 'A' + side, h.psn);
-    // The only change of mind that the protocol knows: a READ response becomes the Terminate.
-    if (e.content[at] != content && !(data && is_terminate(s)))
+    // The protocol knows two changes of mind: a READ response becomes the Terminate, and a request that the peer has
+    // thrown away behind a message that it has skipped becomes an empty segment.
+    if (e.content[at] != content && !(data && (is_terminate(s) || may_be_emptied(e, h.psn, s))))
       w_.fail("content", "%c: PSN %08x does not carry what it did before", 'A' + side, h.psn);
     e.content[at] = content;
     check_repeats(side, e);
+    if ((h.flags & USIW_TRP_F_SKIP) != 0) {
+      if (!data || s.tagged || s.qn != USIW_DDP_QN_SEND || s.mo != 0)
+        w_.fail("skip", "%c: PSN %08x cannot be skipped", 'A' + side, h.psn);
+      e.asked = h.psn;
+      e.asks = true;
+    }
   }
   if (!data || is_terminate(s)) e.ended = true;
+}
+
+bool Watch::may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s) {
+  return is_empty_write(s) && e.voids && psn_lt(e.first_void, psn) && e.requests[psn - e.attr.snd_psn];
+}
+
+/// @p side acknowledges what its peer has asked it to skip: the flags of the header show whether it was skipped.
+void Watch::check_skipped(int side, const FlowKey& flow, const TrpHeader& h) {
+  End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
+  if (peer == nullptr) return;
+  const bool skipped = (h.flags & USIW_TRP_F_SKIPPED) != 0;
+  if (peer->asks && psn_lt(peer->asked, h.ack_psn)) {
+    peer->asks = false;
+    if (skipped && !peer->voids) peer->first_void = peer->asked;
+    peer->voids |= skipped;
+  }
+  if (skipped && !peer->voids) w_.fail("skip", "%c: says SKIPPED, and was not asked to skip", 'A' + side);
 }
 
 /// What was lost is repeated, and a time-out or a receiver that is not ready repeats one at a

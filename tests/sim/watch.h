@@ -36,16 +36,22 @@ class Watch {
     uint32_t next;              ///< PSN of the next new datagram
     uint32_t edge;              ///< first PSN that the peer has not allowed
     uint32_t acked;             ///< latest ACK PSN sent
-    uint32_t reads = 0;         ///< READ requests sent ...
+    uint32_t reads = 0;         ///< READ requests sent, without those that come again behind a skip ...
     uint32_t reads_answered = 0;  ///< ... and last segments of responses taken
     std::vector<bool> arrived;  ///< by PSN - attr.rcv_psn: taken from the port and not refused
     std::vector<bool> answers;  ///< of those, the ones in reads_answered
     std::vector<uint64_t> content;  ///< by PSN - attr.snd_psn: hash of what it carried
+    std::vector<bool> requests;  ///< of those, the ones that a peer throws away behind a message that it has skipped
+    uint32_t asked = 0;         ///< PSN that the peer was asked to skip
+    uint32_t first_void = 0;    ///< first PSN that the peer has skipped
+    bool asks = false, voids = false;  ///< asked holds; first_void holds
     bool ended = false;         ///< SHUTDOWN or Terminate sent
     uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0, last_ns = 0;
   };
   End* find(int side, const FlowKey& flow);
   void check_data(int side, End& e, const TrpHeader& h, std::span<const std::byte> d);
+  static bool may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s);
+  void check_skipped(int side, const FlowKey& flow, const TrpHeader& h);
   void check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d);
   void check_repeats(int side, End& e);
 

@@ -80,6 +80,8 @@ std::string describe(std::span<const std::byte> d) {
     if (h.flags & USIW_TRP_F_ACK_REQ) add("%s", " ACK_REQ");
     if (h.flags & USIW_TRP_F_NOT_READY) add("%s", " NOT_READY");
     if (h.flags & USIW_TRP_F_RETRANS) add("%s", " RETRANS");
+    if (h.flags & USIW_TRP_F_SKIP) add("%s", " SKIP");
+    if (h.flags & USIW_TRP_F_SKIPPED) add("%s", " SKIPPED");
   } else {
     if (h.flags & USIW_TRP_F_PENDING) add("%s", " PENDING");
     if (h.flags & USIW_TRP_F_STRAY) add("%s", " STRAY");

@@ -18,10 +18,11 @@ local F_ACK_REQ, F_NOT_READY, F_RETRANS, F_PENDING, F_STRAY = 0x001, 0x002, 0x00
 local FLAGS = {
   { F_ACK_REQ, "ACK_REQ" }, { F_NOT_READY, "NOT_READY" }, { F_RETRANS, "RETRANS" },
   { F_PENDING, "PENDING" }, { F_STRAY, "STRAY" }, { 0x200, "MERGED" },
+  { 0x400, "SKIP" }, { 0x800, "SKIPPED" },
 }
-local F_TELLS_CE, CE_COUNT, F_MERGED = 0x020, 0x1c0, 0x200
+local F_TELLS_CE, CE_COUNT, F_MERGED, F_SKIP, F_SKIPPED = 0x020, 0x1c0, 0x200, 0x400, 0x800
 local FLAGS_OF = {
-  [DATA] = 0x3e5, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0x3e5, [SACK] = 0x3e3,
+  [DATA] = 0xfe5, [REQ] = 0, [ACCEPT] = F_PENDING, [REJECT] = 0, [SHUTDOWN] = 0xbe5, [SACK] = 0xbe7,
   [CONFIRM] = 0, [RESET] = F_STRAY,
 }
 local REASONS = {
@@ -70,6 +71,8 @@ local f = {
   pending = ProtoField.bool("usiw.flags.pending", "Not decided yet", 16, nil, F_PENDING),
   tells_ce = ProtoField.bool("usiw.flags.tells_ce", "Tells of congestion marks", 16, nil, F_TELLS_CE),
   merged = ProtoField.bool("usiw.flags.merged", "Takes merged datagrams", 16, nil, F_MERGED),
+  skip = ProtoField.bool("usiw.flags.skip", "Skip the message if no receive is posted", 16, nil, F_SKIP),
+  skipped = ProtoField.bool("usiw.flags.skipped", "A message is skipped", 16, nil, F_SKIPPED),
   ce = ProtoField.uint16("usiw.ce", "Headers that have told of marks", base.DEC, nil, CE_COUNT),
   stray = ProtoField.bool("usiw.flags.stray", "Answer to a stray datagram", 16, nil, F_STRAY),
   credit = ProtoField.uint16("usiw.credit", "Credit", base.DEC),
@@ -347,7 +350,8 @@ function trp.dissector(tvb, pinfo, root)
   tree:add(f.ack_psn, tvb(4, 4))
   tree:add(f.opcode, tvb(8, 2))
   local sub = tree:add(f.flags, tvb(8, 2))
-  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce, f.merged }) do
+  for _, flag in ipairs({ f.ack_req, f.not_ready, f.retrans, f.pending, f.stray, f.tells_ce, f.merged, f.skip,
+                          f.skipped }) do
     sub:add(flag, tvb(8, 2))
   end
   if math.floor(flags / F_TELLS_CE) % 2 == 1 then sub:add(f.ce, tvb(8, 2)) end

@@ -50,9 +50,9 @@ size_t Engine::Impl::build_nothing(std::byte* out) {
 
 // ---- The end without a receive ----
 
-/// The peer asks for it: the message at rcv.nxt() counts as arrived, and is the next one of queue 0 all the same.
+/// The peer asks for it: the message at rcv.nxt() counts as arrived, and is the next one of queue 0 all the same. Of an
+/// SRQ the QP keeps its place among those that wait, and takes a receive for the message before it comes again.
 void Engine::Impl::skip(QpContext& qp) {
-  leave_waiting(qp);
   qp.rq.skip();
   qp.marks.skipped(true);
   note(TraceKind::kSkip, qp, qp.rcv.nxt(), 0);

@@ -148,7 +148,7 @@ void Engine::Impl::leave_waiting(QpContext& qp) {
 Engine::Impl::Awaited Engine::Impl::await_receive(QpContext& qp) {
   SrqContext* srq = qp.rq.srq();
   if (!qp.rq.told()) {
-    if (srq != nullptr) srq->waiting.push_back(qp.srq_hook);
+    if (srq != nullptr && !qp.srq_hook.linked()) srq->waiting.push_back(qp.srq_hook);  // linked: it was skipped
     qp.rq.tell(now_);
   } else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs) {
     return Awaited::kTooLong;

@@ -529,6 +529,42 @@ TEST_F(SrqPeers, waiting__nobody_overtakes) {
   EXPECT_EQ(got[0].qpn, qps_[0]->qpn());
 }
 
+// A message that is skipped (engine/skip.cc) keeps its place: the next receive is parked for it until it comes again.
+TEST_F(SrqPeers, waiting__a_message_that_is_skipped_keeps_its_place) {
+  constexpr uint16_t kAsks = USIW_TRP_F_RETRANS | USIW_TRP_F_SKIP;
+  share(2, 4, 0);
+  for (unsigned i = 0; i < 2; ++i) {
+    segment_on(i, 0, 1, 0, true);
+    EXPECT_TRUE(not_ready(settle()));
+  }
+  const auto skip = [&](uint32_t ahead) {
+    flow = flows_[0];
+    inject(data(kRcv + ahead, send_seg(1, 0, true), std::vector<std::byte>(100), kSnd, kAsks));
+    const auto out = settle();
+    ASSERT_FALSE(out.empty());
+    EXPECT_EQ(header(out.back()).ack_psn, kRcv + ahead + 1);
+    EXPECT_EQ(header(out.back()).flags & (USIW_TRP_F_SKIPPED | USIW_TRP_F_NOT_READY), USIW_TRP_F_SKIPPED);
+  };
+  skip(0);
+  segment_on(0, 1, 1, 0, true);
+  EXPECT_TRUE(not_ready(settle()));
+  skip(1);
+  ASSERT_EQ(0, post(0));
+  settle();
+  segment_on(1, 0, 1, 0, true);
+  EXPECT_TRUE(not_ready(settle()));
+  segment_on(0, 2, 1, 0, true);
+  auto got = completed();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].qpn, qps_[0]->qpn());
+  ASSERT_EQ(0, post(1));
+  settle();
+  segment_on(1, 0, 1, 0, true);
+  got = completed();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].qpn, qps_[1]->qpn());
+}
+
 // A peer that leaves a gap open takes no more than half of what there is.
 TEST_F(SrqPeers, early_messages__half_is_left_to_others) {
   share(2, 16, 16);

@@ -253,6 +253,8 @@ def test_link_delete_while_waiting():
 
 def load_rdma_cm_last():
     """ib_core asks its clients in the order in which they were loaded: rdma_cm comes behind the module then."""
+    if not os.path.exists("/sys/module/rdma_cm/initstate"):
+        pytest.skip("rdma_cm is built into this kernel, so it is always the first")
     modules = ["rdma_ucm", "rdma_cm"]
     run("modprobe", "-r", *modules, where=A.host)
     run("modprobe", modules[0], where=A.host)

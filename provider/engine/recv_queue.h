@@ -49,7 +49,7 @@ class RecvQueue {
   void reset() {
     work_storage_.clear();
     msn_ = 1;
-    told_ = skipped_ = false;
+    lack_ = 0;
     if (srq_ == nullptr) wanted_->store(false, std::memory_order_relaxed);
   }
 
@@ -152,26 +152,26 @@ class RecvQueue {
   // ---- None is posted ----
 
   /// The next message has found a receive so far, or has not come.
-  bool ready() const { return !told_ && !skipped_; }
+  bool ready() const { return lack_ == 0; }
   /// The peer knows that there is none, or is told at once.
-  bool told() const { return told_; }
+  bool told() const { return (lack_ & kTold) != 0; }
   uint64_t told_ns() const { return told_ns_; }
   /// From here on the producer rings. Either it sees that, or its slot is seen behind this.
   void tell(uint64_t now) {
-    told_ = true;
-    if (!skipped_) told_ns_ = now;
+    if (!skipped()) told_ns_ = now;
+    lack_ |= kTold;
     want();
   }
   /// The beginning of the oldest message was counted as arrived without a receive: it comes again, and so does all
   /// that came behind it.
-  bool skipped() const { return skipped_; }
+  bool skipped() const { return (lack_ & kSkipped) != 0; }
   void skip() {
     serve();
-    skipped_ = true;
+    lack_ |= kSkipped;
     for (uint32_t i = 0; i <= mask_; ++i) work_[i].received = 0;
   }
   /// The beginning of the oldest message is there.
-  void skip_no_more() { skipped_ = false; }
+  void skip_no_more() { lack_ &= static_cast<uint8_t>(~kSkipped); }
   void want() {
     if (srq_ != nullptr) return srq_->want();
     wanted_->store(true, std::memory_order_relaxed);
@@ -179,13 +179,15 @@ class RecvQueue {
   }
   /// One is posted.
   void serve() {
-    told_ = false;
+    lack_ &= static_cast<uint8_t>(~kTold);
     if (srq_ == nullptr) wanted_->store(false, std::memory_order_relaxed);
   }
   /// Nothing more is accepted.
-  void stop() { told_ = skipped_ = false; }
+  void stop() { lack_ = 0; }
 
  private:
+  static constexpr uint8_t kTold = 1, kSkipped = 2;
+
   bool create(uint32_t capacity, uint32_t max_sge, uint32_t pd) {
     if (!work_storage_.allocate(capacity)) return false;
     work_ = work_storage_.data();
@@ -229,8 +231,7 @@ class RecvQueue {
   uint32_t max_sge_ = 0;
   uint32_t pd_ = 0;
   uint32_t taken_ = 0;  ///< from the SRQ
-  bool told_ = false;
-  bool skipped_ = false;
+  uint8_t lack_ = 0;  ///< of a receive for the oldest message: kTold, kSkipped
   uint64_t told_ns_ = 0;
   std::atomic<bool>* wanted_ = nullptr;
   ZeroedArray<RqWork> work_storage_;

@@ -185,9 +185,9 @@ TEST_F(SendQueueTest, rewind__again_before_all_has_been_sent_again) {
   sq_.rewind(0, 0);
   sq_.sent(100, 11);
   sq_.rewind(0, 0);
+  EXPECT_FALSE(sq_.done(100));
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(sq_.next(), i);
-    EXPECT_FALSE(sq_.done(100)) << i;
     sq_.sent(100, 20 + i);
   }
   EXPECT_FALSE(sq_.started());

@@ -153,7 +153,7 @@ class RecvQueue {
 
   /// The next message has found a receive so far, or has not come.
   bool ready() const { return lack_ == 0; }
-  /// The peer knows that there is none, or is told at once.
+  /// The peer has been told that no receive is posted, or is told at once.
   bool told() const { return (lack_ & kTold) != 0; }
   uint64_t told_ns() const { return told_ns_; }
   /// From here on the producer rings. Either it sees that, or its slot is seen behind this.

@@ -77,11 +77,11 @@ def test_a_listener_has_its_port_alone(user, users):
     listener.expect(0)
 
 
-#: What a second user's id of another port space is told: at the listener's address "bind" and "connect", and "listen"
-#: if that user could bind; at all addresses "bind" and "listen". With the module rdma_cm lets that user bind, because
-#: it keeps a table of ports for each space. An id at all addresses listens on the host's other devices only, and for
-#: RDMA_PS_IPOIB there is no device of Ethernet. Under usiw-run a process owns its UDP port, which all spaces share; an
-#: id that is not bound listens at a port of the system's choice.
+#: The answers to a second user whose id is of another port space: at the listener's address to "bind" and "connect",
+#: and to "listen" if that user could bind; at all addresses to "bind" and "listen". With the module rdma_cm lets that
+#: user bind, because it keeps a table of ports for each space. An id at all addresses listens on the host's other
+#: devices only, and for RDMA_PS_IPOIB there is no device of Ethernet. Under usiw-run a process owns its UDP port, which
+#: all spaces share; an id that is not bound listens at a port of the system's choice.
 SPACES = {
     ("module", "udp"): ("bind 0\nlisten EPROTONOSUPPORT", "bind 0\nlisten 0", "bind 0\nconnect EPROTONOSUPPORT"),
     ("module", "ipoib"): ("bind EINVAL\nlisten 0", "bind 0\nlisten 0",
@@ -173,8 +173,8 @@ def test_both_connect_from_a_shared_port(user, users, world):
 
 @two_users
 def test_both_ends_connect_to_each_other(user, users):
-    """At once, between the same two ports, and nobody listens: both are refused, and neither is told UNREACHABLE after
-    6.3 s, as where each end ignores the other one's REQ."""
+    """Two programs connect to each other's port at once, and nobody listens. Both are refused. If each end ignored the
+    REQ of the other one, both would be told UNREACHABLE after 6.3 s."""
     ports = {A: next_port(), B: next_port()}
     ends = [user(who, "bind", site.ip, ports[site], "wait", "connect", other.ip, ports[other], site=site)
             for who, site, other in zip(users, (A, B), (B, A))]

@@ -225,7 +225,7 @@ TEST_F(SendQueueTest, rewind__up_to_one_that_has_failed) {
   EXPECT_EQ(sq_.error(), WcStatus::kLocProtErr);
 }
 
-/// Of a WRITE with immediate data only what takes the receive.
+/// The datagram with the immediate data takes the receive. The WRITE in front of it is not sent again.
 TEST_F(SendQueueTest, rewind__to_the_second_datagram_of_a_message) {
   post();
   take(WrOpcode::kRdmaWriteImm, 100);

@@ -103,7 +103,7 @@ TEST_F(Skip, responses_go_on_ahead_of_their_turn_and_requests_do_not) {
   EXPECT_EQ(std::string(8, '\0'), memory(0, 8));
 }
 
-/// What had come early of requests is not done in its turn.
+/// A request that had come early is thrown away in its turn.
 TEST_F(Skip, what_came_early_is_thrown_away_too) {
   inject(data(kRcv + 1, write_seg(0, true), bytes("end")));
   inject(read_request(kRcv + 2, 1, 8));

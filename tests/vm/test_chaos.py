@@ -35,7 +35,7 @@ def link_delete(site):
 
 @pytest.mark.core
 @pytest.mark.parametrize("victim", ["client", "server"])
-@pytest.mark.parametrize("moment", ["traffic", "waiting"])
+@pytest.mark.parametrize("moment", ["traffic", pytest.param("waiting", marks=pytest.mark.provider)])
 def test_kill(victim, moment):
     """kill -9 under traffic, and while both wait in event mode; the other one is told."""
     server = Server(B, "--events")
@@ -283,7 +283,8 @@ def test_link_delete_with_rdma_cm_loaded_last():
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("moment", ["pending", "unanswered", "established"])
+@pytest.mark.parametrize("moment", ["pending", *(pytest.param(moment, marks=pytest.mark.provider)
+                                                 for moment in ("unanswered", "established"))])
 def test_link_delete_while_the_peer_is_silent(moment):
     """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes
     all the same, and whoever waits for that peer is told."""
@@ -313,6 +314,7 @@ def test_link_delete_while_the_peer_is_silent(moment):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 @pytest.mark.parametrize("moment", ["before-it-is-back", "at-once"])
 def test_the_peers_host_loses_its_power(moment):
     """Nothing of B's host gets out any more, its processes die, and it comes back with the same addresses and a device

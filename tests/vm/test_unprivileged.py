@@ -116,14 +116,14 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
                          ids=["neither", "server", "client", "both"])
 def test_long_messages_are_merged(server, client):
     """They cross the virtual link as frames of many datagrams, whoever may use raw packets: for them such an end goes
-    by its socket."""
+    by its socket. How many a frame holds depends on how fast the host is."""
     def sent():
         return [int(run("cat", f"/sys/class/net/{A.netdev}/statistics/tx_{what}")) for what in ("bytes", "packets")]
     before = sent()
     perftest("ib_send_bw", "-s", 65536, "-n", 2000, server=server, client=client)
     total, frames = (now - then for now, then in zip(sent(), before))
     mtu = int(run("cat", f"/sys/class/net/{A.netdev}/mtu"))
-    assert total / frames > 2 * mtu, (total, frames)
+    assert total / frames > mtu + 14, (total, frames)  # an Ethernet header on each
 
 
 @pytest.mark.one_kernel("one host")

@@ -116,13 +116,16 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
                          ids=["neither", "server", "client", "both"])
 def test_long_messages_are_merged(server, client):
     """They cross the virtual link as frames of many datagrams, whoever may use raw packets: for them such an end goes
-    by its socket. How many a frame holds depends on how fast the host is."""
+    by its socket. How many a frame holds depends on how fast the host is. One that moves less than 256 segments
+    in half a second leaves a connection where it is (provider/engine/long_messages.h)."""
     def sent():
         return [int(run("cat", f"/sys/class/net/{A.netdev}/statistics/tx_{what}")) for what in ("bytes", "packets")]
-    before = sent()
-    perftest("ib_send_bw", "-s", 65536, "-n", 2000, server=server, client=client)
+    before, start = sent(), time.monotonic()
+    perftest("ib_send_bw", "-s", 65536, "-n", 300, server=server, client=client)
     total, frames = (now - then for now, then in zip(sent(), before))
     mtu = int(run("cat", f"/sys/class/net/{A.netdev}/mtu"))
+    if total / mtu / (time.monotonic() - start) < 2 * 512:
+        pytest.skip("this host is too slow for it, as the debug kernel is")
     assert total / frames > mtu + 14, (total, frames)  # an Ethernet header on each
 
 

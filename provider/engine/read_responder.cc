@@ -11,7 +11,8 @@ namespace usiw {
 
 namespace {
 
-constexpr unsigned kAsksBeforeTerminate = 2;
+/// So many answers to the same question are not all lost; and of a READ that is at fault the peer hears in three RTOs.
+constexpr unsigned kAsksBeforeTerminate = 3;
 
 TermCode source_fault(MrFault why) {
   switch (why) {
@@ -136,10 +137,11 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, uint32_t psn, TxPkt& 
   if (refer(ports_[qp.port], buf, from.direct(), pkt.len)) return n + pkt.len;
   if (!from || !from.read(out + n, pkt.len)) {
     if (from) why = MrFault::kBounds;  // nothing is mapped there
-    // A time-out does not say that the response was lost (the peer may have slept): the READ may be
-    // complete, and the program have heard of it in another way before it deregistered the source.
-    // So the peer is asked what it has.
-    if (pkt.timed_out && pkt.tx_count <= kAsksBeforeTerminate) {
+    // What is sent again need not have been lost: it may have been late, or the peer may have slept, or what told of
+    // its arrival was overtaken. So the READ may be complete, and the program have heard of that from its peer before
+    // it deregistered the source. The peer is asked what it has.
+    if (pkt.tx_count != 0 && pkt.asks < kAsksBeforeTerminate) {
+      ++pkt.asks;
       send_sack(qp, USIW_TRP_F_ACK_REQ);
       return 0;
     }

@@ -24,7 +24,6 @@ namespace usiw {
 
 enum class PktKind : uint8_t { kSend, kReadResponse, kTerminate, kShutdown, kNothing };
 
-
 /// A datagram with a PSN, until it is acknowledged: where its bytes come from.
 struct TxPkt {
   uint64_t sent_ns;        ///< last transmission
@@ -34,6 +33,7 @@ struct TxPkt {
   PktKind kind;
   uint8_t tx_count;        ///< transmissions, saturating
   bool timed_out;          ///< resent by the time-out, not because others overtook it
+  uint8_t asks;            ///< kReadResponse whose source is gone: so often the peer was asked whether it has this one
 };
 static_assert(sizeof(TxPkt) == 24);
 

@@ -127,7 +127,8 @@ unsigned Engine::Impl::send_short(QpContext& qp, unsigned most, bool& dry) {
                  .len = static_cast<uint16_t>(length),
                  .kind = PktKind::kSend,
                  .tx_count = 0,
-                 .timed_out = false},
+                 .timed_out = false,
+                 .asks = 0},
                 now_);
   }
   if (n == 0) return 0;

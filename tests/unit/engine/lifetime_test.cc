@@ -176,6 +176,38 @@ TEST_F(Lifetime, atomics_go_on_while_their_end_has_no_receive) {
 
 /// One window of responses fits behind a SEND that waits; what is more waits with it, and nothing is lost.
 /// The window moves past it, as often as it takes.
+/// Who has read says so in a message, whose acknowledgement ends at the SEND that waits. The SACK that tells of the
+/// response as well comes behind it, and one from before makes the responder repeat what it has no memory of any more.
+TEST_F(Lifetime, source_of_a_read_that_is_complete_behind_a_send_that_waits) {
+  constexpr size_t kLength = 6000;
+  Region* const source = w.a.region(kLength);
+  send(qa, ra->sge(0, 100));
+  w.run_for(20 * kMs);
+  post_recv(qa, {}, 7);
+  bool told = false;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    if (side == 0 || !decode_trp(d, h) || h.opcode != USIW_TRP_SACK || told) return true;
+    if (w.b.poll(w.b.send_cq).empty()) return false;
+    told = true;
+    EXPECT_GE(h.psn - h.ack_psn, 5u);
+    d[kTrpBytes] &= ~std::byte{2};  // the first datagram of the response, which one from before has not
+    EXPECT_EQ(0, w.a.engine.mr_remove(source->stag));
+    std::vector<std::byte>().swap(source->bytes);
+    return true;
+  };
+  read(qb, rb->sge(0, kLength), source->addr(), source->stag, 1);
+  EXPECT_TRUE(w.run([&] { return told; }));
+  w.wire.filter = nullptr;
+  send(qb, {0, 0, 0}, 2);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.recv_cq, 1));
+  w.run_for(100 * kMs);
+  EXPECT_GT(w.a.count(USIW_CNT_RETRANS_FAST), 0u);
+  EXPECT_TRUE(w.a.events.failed.empty() && w.b.events.failed.empty());
+  post_recv(qb, {rb->sge(0, 100)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+}
+
 TEST_F(Lifetime, any_number_of_responses_passes_a_send_that_waits) {
   Region* const from = w.a.region(10'000'000);
   Region* const to = w.b.region(10'000'000);

@@ -84,9 +84,13 @@ class PolledTable {
     free_ = pushed.number;
     pushed = {};
   }
-  /// The CQ is being destroyed, and all its CQEs count as polled.
+  /// The CQ is being destroyed, and all its CQEs count as polled. Its ring is not asked which those are: the program can
+  /// write there.
   void give_back_all(Unused& of) {
-    while (of.unpolled != kNone) move(of.unpolled, free_);
+    while (of.unpolled != kNone) {
+      at(of.unpolled).store(record(of.unpolled).pushed, std::memory_order_relaxed);
+      move(of.unpolled, free_);
+    }
     while (of.free != kNone) move(of.free, free_);
   }
 
@@ -208,6 +212,8 @@ struct Completions {
     source.base = pushed.count;
     silent->store(0, std::memory_order_relaxed);
   }
+  /// Their CQ is being destroyed: all count as polled.
+  void count_all_as_polled() { polled->store(pushed.count, std::memory_order_release); }
   /// A work request has ended, and no CQE tells of it.
   void end_silently() { silent->store(silent->load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 };

@@ -39,8 +39,6 @@ Cq* CqAccess::create(uint32_t capacity, void* owner, const CqOptions& options) {
 }
 
 void CqAccess::destroy(Cq* cq, PolledTable& polled) {
-  // Nobody will poll what is left.
-  while (!cq->empty()) cq->pop();
   polled.give_back_all(cq->unused_);
   delete cq;
 }

@@ -43,8 +43,11 @@ struct SrqContext final : Srq {
   Completions* open_completions(PolledTable& table, Cq& cq);
   /// @p cq is being destroyed: another one may use what counts its completions, all of which count as polled.
   void forget(const Cq& cq) {
-    for (const auto& to : completions_)
-      if (to->cq == &cq) to->cq = nullptr;
+    for (const auto& to : completions_) {
+      if (to->cq != &cq) continue;
+      to->count_all_as_polled();
+      to->cq = nullptr;
+    }
   }
   /// It is being destroyed.
   void close_completions(PolledTable& table);

@@ -158,6 +158,41 @@ TEST_F(AllowanceTest, completions_that_an_overrun_has_lost_do_not_count) {
   w.a.engine.cq_destroy(cq);
 }
 
+TEST_F(AllowanceTest, completions_of_an_srq_in_a_cq_that_is_gone_do_not_count) {
+  Srq* const srq = w.a.srq(kDepth);
+  at_a = w.a.region(64), at_b = w.b.region(64);
+  for (int round = 0; round < 3; ++round) {
+    Cq* const cq = w.a.engine.cq_create(2 * kDepth, nullptr);
+    QpAttr attr{};
+    attr.max_send_wr = attr.max_recv_wr = kDepth;
+    Qp* const peer = w.b.qp(attr);
+    attr.recv_cq = cq;
+    attr.srq = srq;
+    Qp* const qp = w.a.qp(attr);
+    w.connect(qp, peer, {});
+    EXPECT_EQ(kDepth, receives(*srq, *at_a));
+    for (uint32_t i = 0; i < kDepth; ++i) send(peer, at_b->sge(0, 0));
+    work();
+    take(cq, 3);
+    EXPECT_EQ(3u, receives(*srq, *at_a));
+    w.a.engine.qp_destroy(qp);
+    EXPECT_EQ(0u, receives(*srq, *at_a)) << "not polled, and their CQ is there";
+    w.a.engine.cq_destroy(cq);
+    EXPECT_EQ(kDepth - 3, receives(*srq, *at_a));
+    // The next QP takes them all.
+    w.b.engine.qp_destroy(peer);
+    Qp* const last = w.a.qp(attr = {.max_send_wr = kDepth, .max_recv_wr = kDepth, .srq = srq});
+    attr.srq = nullptr;
+    Qp* const sender = w.b.qp(attr);
+    w.connect(last, sender, {});
+    for (uint32_t i = 0; i < kDepth; ++i) send(sender, at_b->sge(0, 0));
+    EXPECT_EQ(kDepth, wait(w.a, w.a.recv_cq, kDepth).size());
+    w.a.engine.qp_destroy(last);
+    w.b.engine.qp_destroy(sender);
+  }
+  w.a.engine.srq_destroy(srq);
+}
+
 // Two queues share the CQ. After the resizing each CQE still belongs to its own one.
 TEST_F(AllowanceTest, resizing_the_cq_leaves_what_has_not_been_polled) {
   for (const uint32_t to : {2 * kDepth, 8 * kDepth})

@@ -12,6 +12,13 @@
 
 namespace usiw {
 
+namespace {
+
+/// To so many tries the answers may still be on their way.
+constexpr unsigned kTriesUnderWay = 2;
+
+}  // namespace
+
 uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
   return qp.keepalive.at(qp.heard_ns, qp.sq.reads_out() != 0, qp.rtt);
 }
@@ -148,7 +155,8 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_);
   if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
-  lose_late(qp);
+  // One that says nothing may be gone: then the try alone asks whether it is there.
+  if (qp.not_ready.unheard() <= kTriesUnderWay) lose_late(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = qp.snd.lost() != 0;
   activate(qp);

@@ -232,6 +232,23 @@ TEST_F(Lifetime, any_number_of_responses_passes_a_send_that_waits) {
   EXPECT_EQ(0, std::memcmp(ra->bytes.data(), rb->bytes.data() + 20'000, 5000));
 }
 
+/// Its whole window would go out again with each try, a hundred times a second, until the connection is given up.
+TEST_F(Lifetime, reader_vanishes_while_responses_pass_a_send_that_waits) {
+  Region* const from = w.a.region(10'000'000);
+  Region* const to = w.b.region(10'000'000);
+  send(qa, ra->sge(0, 100), 1);
+  w.run_for(20 * kMs);
+  read(qb, to->sge(0, 10'000'000), from->addr(), from->stag, 1);
+  ASSERT_TRUE(w.run([&] { return w.a.count(USIW_CNT_TX_PKTS) > 3000; }));
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = true;
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  w.run_for(kSec);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS) - before, 4000u);
+  EXPECT_GT(w.a.count(USIW_CNT_TX_PKTS) - before, 90u);
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1, 1 * kSec));
+}
+
 TEST_F(Lifetime, receives_posted_one_by_one) {
   fill(ra->bytes, 1);
   for (int i = 0; i < 20; ++i) send(qa, ra->sge(i * 3000, 3000), i);

@@ -153,10 +153,10 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (qp.not_ready.unheard() >= kMinRetries && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
     return give_up(qp);
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
-  qp.not_ready.tried(now_);
+  qp.not_ready.tried(now_, qp.heard_ns);
   if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
   // One that says nothing may be gone: then the try alone asks whether it is there.
-  if (qp.not_ready.unheard() <= kTriesUnderWay) lose_late(qp);
+  if (qp.not_ready.silent() <= kTriesUnderWay) lose_late(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = qp.snd.lost() != 0;
   activate(qp);

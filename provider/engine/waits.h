@@ -82,6 +82,7 @@ class NotReady {
   unsigned tries() const { return tries_; }
   unsigned unheard() const { return unheard_; }    ///< tries since the peer has said so
   uint64_t heard_ns() const { return heard_ns_; }  ///< when that was
+  unsigned silent() const { return silent_; }      ///< tries since the peer has said anything
 
   /// The peer says so of @p psn, the oldest.
   void told(uint32_t psn, uint64_t now) {
@@ -96,8 +97,12 @@ class NotReady {
     unheard_ = 0;
     heard_ns_ = now;
   }
-  void tried(uint64_t now) {
+  /// @p heard_ns: the last sign of the peer.
+  void tried(uint64_t now, uint64_t heard_ns) {
     count_up(unheard_);
+    if (heard_ns >= tried_ns_) silent_ = 0;
+    count_up(silent_);
+    tried_ns_ = now;
     at_ = now + std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10));
     count_up(tries_);
   }
@@ -134,11 +139,11 @@ class NotReady {
     at_ = now + kMaxDelayNs;
   }
   bool unsent() const { return unsent_; }
-  /// It has been sent, and is @p psn.
-  void sent(uint32_t psn, uint64_t now) {
+  /// It has been sent, and is @p psn. @p heard_ns: as in tried().
+  void sent(uint32_t psn, uint64_t now, uint64_t heard_ns) {
     unsent_ = false;
     psn_ = psn;
-    tried(now);
+    tried(now, heard_ns);
   }
   /// The loss of @p psn says nothing about the network: the receiver did not take it.
   bool excuses(uint32_t psn, uint32_t una, uint32_t nxt) const {
@@ -155,11 +160,13 @@ class NotReady {
   bool asked_ = false;   ///< the peer, to skip asked_psn_
   uint8_t tries_ = 0;
   uint8_t unheard_ = 0;
+  uint8_t silent_ = 0;
   uint32_t psn_ = 0;
   uint32_t asked_psn_ = 0;
   uint32_t recover_ = 0;  ///< what was sent before this PSN met a receiver that was not ready
   uint64_t since_ns_ = 0;
   uint64_t heard_ns_ = 0;
+  uint64_t tried_ns_ = 0;
   uint64_t at_ = kNever;
 };
 

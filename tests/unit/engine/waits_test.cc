@@ -59,13 +59,25 @@ TEST(TimeOut, asked__64th_of_what_it_has_lasted_is_soon_enough) {
   EXPECT_EQ(t.ask_at(), 32 * kSec + 500 * kMs);
 }
 
+TEST(NotReady, silent__counts_tries_since_the_peer_said_anything) {
+  NotReady n;
+  n.told(7, 1'000);
+  n.tried(2'000, 1'000);
+  EXPECT_EQ(1u, n.silent());
+  n.tried(3'000, 1'000);
+  n.tried(4'000, 2'500);
+  EXPECT_EQ(3u, n.silent());
+  n.tried(5'000, 4'000);
+  EXPECT_EQ(1u, n.silent()) << "it has answered the try before";
+}
+
 TEST(NotReady, tried__backs_off_to_ten_milliseconds) {
   NotReady n;
   n.told(7, 0);
   EXPECT_EQ(n.at(), 50 * kUs);
-  n.tried(n.at());
+  n.tried(n.at(), 0);
   EXPECT_EQ(n.at(), 150 * kUs);
-  for (int i = 0; i < 300; ++i) n.tried(kSec);
+  for (int i = 0; i < 300; ++i) n.tried(kSec, 0);
   EXPECT_EQ(n.at(), kSec + 10 * kMs);
   EXPECT_EQ(n.unheard(), 255u);
   n.heard(2 * kSec);
@@ -89,7 +101,7 @@ TEST(NotReady, ask_to_skip__once_and_at_once) {
   EXPECT_FALSE(n.asks_to_skip(7));
   EXPECT_TRUE(n.ask_to_skip(1 * kUs));
   EXPECT_EQ(n.at(), 1 * kUs);
-  n.tried(2 * kUs);
+  n.tried(2 * kUs, 0);
   EXPECT_FALSE(n.ask_to_skip(3 * kUs)) << "the tries go on as they do";
   EXPECT_TRUE(n.asks_to_skip(7));
   EXPECT_FALSE(n.asks_to_skip(8));
@@ -108,7 +120,7 @@ TEST(NotReady, skipped__the_next_datagram_tries_anew) {
   EXPECT_TRUE(n.active() && n.unsent());
   EXPECT_FALSE(n.over(20));
   EXPECT_EQ(n.since_ns(), 5u) << "it waits as long as it has waited in all";
-  n.sent(20, 30);
+  n.sent(20, 30, 0);
   EXPECT_TRUE(n.knows(20));
   EXPECT_FALSE(n.unsent());
   EXPECT_TRUE(n.over(21));

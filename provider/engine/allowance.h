@@ -84,8 +84,8 @@ class PolledTable {
     free_ = pushed.number;
     pushed = {};
   }
-  /// The CQ is being destroyed, and all its CQEs count as polled. Its ring is not asked which those are: the program can
-  /// write there.
+  /// The CQ is being destroyed, and all its CQEs count as polled. The engine's own counts say how many
+  /// there are. The ring does not, because the program can write to it.
   void give_back_all(Unused& of) {
     while (of.unpolled != kNone) {
       at(of.unpolled).store(record(of.unpolled).pushed, std::memory_order_relaxed);

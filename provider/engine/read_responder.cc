@@ -11,7 +11,8 @@ namespace usiw {
 
 namespace {
 
-/// So many answers to the same question are not all lost; and of a READ that is at fault the peer hears in three RTOs.
+/// The peer is asked this often before the Terminate. More questions would make the loss of all answers rarer, and
+/// would delay the Terminate by one more time-out each.
 constexpr unsigned kAsksBeforeTerminate = 3;
 
 TermCode source_fault(MrFault why) {
@@ -137,9 +138,9 @@ size_t Engine::Impl::build_response_segment(QpContext& qp, uint32_t psn, TxPkt& 
   if (refer(ports_[qp.port], buf, from.direct(), pkt.len)) return n + pkt.len;
   if (!from || !from.read(out + n, pkt.len)) {
     if (from) why = MrFault::kBounds;  // nothing is mapped there
-    // What is sent again need not have been lost: it may have been late, or the peer may have slept, or what told of
-    // its arrival was overtaken. So the READ may be complete, and the program have heard of that from its peer before
-    // it deregistered the source. The peer is asked what it has.
+    // A datagram that is sent again may have arrived: it was late, the peer was asleep, or the SACK that reports it was
+    // lost or overtaken. Then the READ is complete, and the program may have deregistered its source because the peer
+    // said so in a message. The peer is asked what it has.
     if (pkt.tx_count != 0 && pkt.asks < kAsksBeforeTerminate) {
       ++pkt.asks;
       send_sack(qp, USIW_TRP_F_ACK_REQ);

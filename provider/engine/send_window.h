@@ -33,7 +33,7 @@ struct TxPkt {
   PktKind kind;
   uint8_t tx_count;        ///< transmissions, saturating
   bool timed_out;          ///< resent by the time-out, not because others overtook it
-  uint8_t asks;            ///< kReadResponse whose source is gone: so often the peer was asked whether it has this one
+  uint8_t asks;            ///< kReadResponse whose source is gone: questions to the peer whether it has this datagram
 };
 static_assert(sizeof(TxPkt) == 24);
 

@@ -14,7 +14,7 @@ namespace usiw {
 
 namespace {
 
-/// To so many tries the answers may still be on their way.
+/// The answers to this many tries may still be on their way.
 constexpr unsigned kTriesUnderWay = 2;
 
 }  // namespace
@@ -155,7 +155,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_, qp.heard_ns);
   if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
-  // One that says nothing may be gone: then the try alone asks whether it is there.
+  // A peer that has not answered may be gone. Then only the try is sent, and not the whole window with it.
   if (qp.not_ready.silent() <= kTriesUnderWay) lose_late(qp);
   note(TraceKind::kRnrRetry, qp, qp.snd.una(), qp.not_ready.tries(), qp.not_ready.at() - now_);
   qp.force_send = qp.snd.lost() != 0;

@@ -188,7 +188,7 @@ class Hostile {
 
   void poll() {
     std::array<Cqe, 4> out;
-    // Where it counts what it polls is its own affair, too: here, in memory of its own.
+    // The hostile program counts its polled CQEs in its own memory, or it would crash itself at a scribbled address.
     for (Cq* cq : {host_.send_cq, host_.recv_cq}) {
       const auto bytes = slots_of(*cq);
       for (Cq::Slot& slot : std::span(reinterpret_cast<Cq::Slot*>(bytes.data()), bytes.size() / sizeof(Cq::Slot)))

@@ -174,10 +174,9 @@ TEST_F(Lifetime, atomics_go_on_while_their_end_has_no_receive) {
   EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
 }
 
-/// One window of responses fits behind a SEND that waits; what is more waits with it, and nothing is lost.
-/// The window moves past it, as often as it takes.
-/// Who has read says so in a message, whose acknowledgement ends at the SEND that waits. The SACK that tells of the
-/// response as well comes behind it, and one from before makes the responder repeat what it has no memory of any more.
+/// The READ is complete, and the reader tells the responder so by a SEND. The ACK PSN of that SEND stops at the
+/// message that waits for a receive, so it does not acknowledge the response. The responder then deregisters the
+/// source. An old SACK makes it repeat a datagram of the response, whose bytes it can no longer read.
 TEST_F(Lifetime, source_of_a_read_that_is_complete_behind_a_send_that_waits) {
   constexpr size_t kLength = 6000;
   Region* const source = w.a.region(kLength);
@@ -208,6 +207,7 @@ TEST_F(Lifetime, source_of_a_read_that_is_complete_behind_a_send_that_waits) {
   EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
 }
 
+/// The window moves past the SEND, as often as it takes.
 TEST_F(Lifetime, any_number_of_responses_passes_a_send_that_waits) {
   Region* const from = w.a.region(10'000'000);
   Region* const to = w.b.region(10'000'000);
@@ -232,7 +232,7 @@ TEST_F(Lifetime, any_number_of_responses_passes_a_send_that_waits) {
   EXPECT_EQ(0, std::memcmp(ra->bytes.data(), rb->bytes.data() + 20'000, 5000));
 }
 
-/// Its whole window would go out again with each try, a hundred times a second, until the connection is given up.
+/// The sender must not repeat its whole window with each try of the SEND, a hundred times a second, until it gives up.
 TEST_F(Lifetime, reader_vanishes_while_responses_pass_a_send_that_waits) {
   Region* const from = w.a.region(10'000'000);
   Region* const to = w.b.region(10'000'000);

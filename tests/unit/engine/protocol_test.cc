@@ -445,8 +445,8 @@ TEST_F(Protocol, read_requests_are_bounded_by_ird) {
   EXPECT_EQ(term::kDdpNoBuffer, terminate_in(out).code);
 }
 
-// The response that is found out first is the later one; the peer gets to the other one first. It says nothing when it is
-// asked whether it has them.
+// The later response is lost first. The peer does not answer the questions whether it has the two, and gets the
+// Terminate at the PSN of the first one.
 TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_named) {
   constexpr uint32_t kFirst = 100, kSecond = 200;
   inject(read_request(kRcv, 1, kFirst));

@@ -187,7 +187,8 @@ dkms:
 	$(if $(DESTDIR),,dkms install --force usiw/$(DKMS_VERSION) -k $(KVER))
 
 install-local: provider tools
-	install -D -m 0644 $(BUILD)/provider/libusiw-rdmav34.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-rdmav34.so
+	install -D -m 0644 $(BUILD)/provider/libusiw-provider.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-provider.so
+	cp -P $(BUILD)/provider/libusiw-rdmav*.so $(DESTDIR)$(LIBDIR)/libibverbs/
 	install -d $(DESTDIR)/etc/libibverbs.d
 	echo 'driver usiw' > $(DESTDIR)/etc/libibverbs.d/usiw.driver
 	install -D -m 0755 $(BUILD)/tools/usiw $(DESTDIR)$(PREFIX)/bin/usiw

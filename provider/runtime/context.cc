@@ -53,9 +53,8 @@ void Context::take_engine_back() {
 }
 
 Context& Context::of(ibv_context* ctx) {
-  auto* outer = reinterpret_cast<usiw_context*>(reinterpret_cast<char*>(ctx) -
-                                                offsetof(usiw_context, vctx.context));
-  return *static_cast<Context*>(outer->state);
+  static_assert(offsetof(usiw_context, ibv) == 0);
+  return *static_cast<Context*>(reinterpret_cast<usiw_context*>(ctx)->state);
 }
 
 bool Context::ready(int fd, short revents) {
@@ -77,7 +76,7 @@ using usiw::Context;
 extern "C" int usiw_context_open(usiw_context* ctx, int cmd_fd, const usiw_alloc_ucontext_resp* resp) {
   const int event_fd = usiw::kernel_event_file(cmd_fd);
   if (event_fd < 0) return -event_fd;
-  auto* context = new (std::nothrow) Context(&ctx->vctx.context, cmd_fd, event_fd, *resp);
+  auto* context = new (std::nothrow) Context(&ctx->ibv, cmd_fd, event_fd, *resp);
   if (context == nullptr) {
     close(event_fd);
     return ENOMEM;

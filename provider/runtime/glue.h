@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Between the C file that speaks rdma-core's private ABI (rdma_core_glue.c) and the
+ * Between the C files that speak rdma-core's private ABI (rdma_core/) and the
  * C++ that implements the verbs. Public verbs types only.
  */
 #ifndef USIW_RUNTIME_GLUE_H
@@ -15,9 +15,9 @@
 extern "C" {
 #endif
 
-/* What the library allocates for a context. */
+/* An open device. In front of it lies what the library has for itself: the rest of its struct verbs_context. */
 struct usiw_context {
-	struct verbs_context vctx;	/* its last member is the struct ibv_context */
+	struct ibv_context ibv;
 	void *state;			/* usiw::Context */
 };
 
@@ -76,7 +76,7 @@ int usiw_verb_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_re
 int usiw_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd);
 int usiw_cmd_dealloc_pd(struct ibv_pd *pd);
 /* @mr: the library's struct verbs_mr (USIW_VERBS_MR_SIZE bytes), its struct ibv_mr first */
-#define USIW_VERBS_MR_SIZE 56
+#define USIW_VERBS_MR_SIZE (sizeof(struct ibv_mr) + 8)
 int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,
 		    void *mr);
 int usiw_cmd_dereg_mr(void *mr);
@@ -92,13 +92,13 @@ int usiw_cmd_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel
 int usiw_cmd_resize_cq(struct ibv_cq *cq, int cqe);	/* sets cq->cqe */
 int usiw_cmd_destroy_cq(struct ibv_cq *cq);
 /* Room behind a struct ibv_srq that the library may read (struct verbs_srq). */
-#define USIW_VERBS_SRQ_BYTES 160
+#define USIW_VERBS_SRQ_BYTES (sizeof(struct ibv_srq) + 32)
 int usiw_cmd_create_srq(struct ibv_pd *pd, struct ibv_srq *srq, struct ibv_srq_init_attr *attr);
 int usiw_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int usiw_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int usiw_cmd_destroy_srq(struct ibv_srq *srq);
-/* Room behind a struct ibv_qp that the library may read (struct verbs_qp). */
-#define USIW_VERBS_QP_BYTES 368
+/* Room for a struct ibv_qp and what the library may read behind it, of any rdma-core (struct verbs_qp). */
+#define USIW_VERBS_QP_BYTES (sizeof(struct ibv_qp) + 224)
 /* @qp has the functions of a struct ibv_qp_ex: ibv_qp_to_qp_ex() says so from now on. */
 void usiw_glue_is_qp_ex(struct ibv_qp *qp);
 int usiw_cmd_create_qp(struct ibv_pd *pd, struct ibv_qp *qp, struct ibv_qp_init_attr *attr,

@@ -75,12 +75,12 @@ class Program {
     kernel().event_fd = ends[0];
     resp.link = link();
     context_ = {};
-    context_.vctx.context.device = &device_;
+    context_.ibv.device = &device_;
     const int rc = usiw_context_open(&context_, counters_fd(), &resp);
     if (rc != 0) close(events_);
     return rc == 0;
   }
-  ibv_context* ibv() { return &context_.vctx.context; }
+  ibv_context* ibv() { return &context_.ibv; }
 
   void op() {
     const uint8_t what = in_.get();

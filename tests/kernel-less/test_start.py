@@ -56,6 +56,19 @@ def test_check_of_a_provider_for_another_rdma_core(usiw_run, tmp_path):
     assert "does not fit this host's rdma-core" in out and "verbs_register_driver_99" in out
 
 
+def test_check_of_an_rdma_core_of_tomorrow(usiw_run, tmp_path):
+    """There is a provider, and none of the number that libibverbs asks for."""
+    for folder in ("run", "provider"):
+        (tmp_path / folder).mkdir()
+    run = pathlib.Path(usiw_run.path).parent
+    for name in ("usiw-run", "libusiw-run.so"):
+        shutil.copy(run / name, tmp_path / "run")
+    shutil.copy(run.parent / "provider/libusiw-provider.so", tmp_path / "provider")
+    for command, status in (["--check"], 1), (["true"], 126):
+        out = procs.Proc([tmp_path / "run/usiw-run", *command]).expect(status)
+        assert "this host's rdma-core asks for libusiw-rdmav" in out and "rdma-core 34 to 65" in out
+
+
 def test_check_where_nothing_arrives(usiw_run):
     """It says so in bounded time."""
     drop = ("ip link set lo up && nft add table inet t && "

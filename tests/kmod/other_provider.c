@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A provider of another ABI version: provider/verbs/rdma_core_glue.c as it ships but for the
+ * A provider of another ABI version: provider/rdma_core as it ships but for the
  * number, and nothing behind it, which nobody may come to. So the names need no types, and
  * runtime/glue.h, which has them, is not included.
  */

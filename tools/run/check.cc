@@ -25,7 +25,7 @@
 namespace usiw::run {
 namespace {
 
-constexpr char kProviderSuffix[] = "-rdmav34.so";
+constexpr char kFits[] = "this usiw is for rdma-core 34 to 65; install a newer usiw, or an rdma-core of these";
 
 bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
@@ -73,12 +73,20 @@ void print_ways() {
   }
 }
 
+/// The number of the private ABI that providers of this libibverbs have in their names: "34". Empty: it says none.
+std::string provider_number(void* libibverbs) {
+  for (int number = 1; number < 1000; number++) {
+    const std::string digits = std::to_string(number);
+    if (dlsym(libibverbs, ("verbs_register_driver_" + digits).c_str()) != nullptr) return digits;
+  }
+  return {};
+}
+
 /// Why the provider cannot be used with the libibverbs of this host; empty: it can.
 std::string misfit(const std::string& provider) {
   if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr && dlopen(provider.c_str(), RTLD_NOW) != nullptr)
     return {};
-  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() +
-         "; build usiw here (make provider), for rdma-core 33 to 55";
+  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kFits;
 }
 
 bool is_up(const char* interface) {
@@ -158,22 +166,26 @@ Parts find_parts() {
   std::string installed = here + "/../lib/x86_64-linux-gnu/";
   for (const std::string& dir : {here + "/", installed})
     if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
-  const std::string built = here + "/../provider/libusiw";
-  if (exists(built + kProviderSuffix)) {
-    p.provider = built + kProviderSuffix;
-    p.drivers = built;
-  } else if (exists(installed + "libibverbs/libusiw" + kProviderSuffix)) {
-    p.provider = installed + "libibverbs/libusiw" + kProviderSuffix;
-    p.drivers = installed + "libibverbs/libusiw";  // it need not be where libibverbs looks: DESTDIR, another prefix
+  void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+  const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
+  // Installed, it need not be where libibverbs looks: DESTDIR, another prefix.
+  bool other = false;
+  for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
+    other = other || exists(stem + "-provider.so");
+    if (!p.provider.empty() || !exists(stem + suffix)) continue;
+    p.provider = stem + suffix;
+    p.drivers = stem;
   }
   if (p.library.empty())
     p.missing =
         "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
+  else if (libibverbs == nullptr)
+    p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
+  else if (p.provider.empty() && other)
+    p.missing = "this host's rdma-core asks for libusiw" + suffix + ", which is not there: " + kFits;
   else if (p.provider.empty())
     p.missing =
-        "the provider libusiw-rdmav34.so is not there; build it (make provider) or install it (make install-local)";
-  else if (dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
-    p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
+        "the provider libusiw-provider.so is not there; build it (make provider) or install it (make install-local)";
   return p;
 }
 

@@ -86,7 +86,7 @@ Kernel* kernel = nullptr;
 
 }  // namespace
 
-// ---- In place of kernel_methods.cc and rdma_core_glue.c ----
+// ---- In place of kernel_methods.cc and rdma_core/commands.c ----
 
 namespace usiw {
 int kernel_event_file(int) { return -ENODEV; }
@@ -134,7 +134,7 @@ class Settle : public testing::Test {
     pd_.ibv.context = ibv();
     pd_.number = 1;
   }
-  ibv_context* ibv() { return &device_.vctx.context; }
+  ibv_context* ibv() { return &device_.ibv; }
   ibv_cq* cq() {
     ibv_cq* made = usiw_verb_create_cq(ibv(), 16, &channel_, 0);
     EXPECT_NE(made, nullptr);

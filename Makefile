@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: bench bench-quick bench-instructions
-.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local
+.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -19,6 +19,7 @@ help:
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, sid, two guests (six hours)'
+	@echo 'make check-distros  usiw-run built and tested on Debian 13 and sid, which it fetches (once)'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to half an hour, cached)'
 	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
@@ -61,12 +62,12 @@ debug-kernel:
 module-debug: debug-kernel
 	$(call build_module,$(shell cat $(DEBUG)/include/config/kernel.release),$(DEBUG),UBSAN_SANITIZE=y)
 
-# The headers of Debian sid's kernel have programs for sid's C library: make runs in the sid below build/sid.
+# The headers of Debian sid's kernel have programs for sid's C library: make runs in sid's tree below build/distros.
 sid-kernel:
-	@scripts/setup sid
+	@scripts/setup check
 	@scripts/vm prepare sid
 module-sid: sid-kernel
-	$(call build_module,$(shell scripts/kver sid),/lib/modules/$(shell scripts/kver sid)/build,,scripts/sid make)
+	$(call build_module,$(shell scripts/kver sid),/lib/modules/$(shell scripts/kver sid)/build,,scripts/distro sid make)
 
 module-%: 
 	$(call build_module,$(shell scripts/kver $*),/lib/modules/$(shell scripts/kver $*)/build)
@@ -87,7 +88,9 @@ provider: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target usiw_provider usiw_run usiw-run -- -j$(JOBS)
 tools: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target usiw -- -j$(JOBS)
-unit: $(BUILD)/build.ninja
+# Configured anew, which takes a second: GoogleTest may have come since.
+unit: | $(BUILD)
+	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD)/cmake.log 2>&1 || { cat $(BUILD)/cmake.log; exit 1; }
 	@cmake --build $(BUILD) -- -j$(JOBS)
 all: setup-check module unit
 
@@ -124,6 +127,7 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory sim-night
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory check-distros
 	@$(MAKE) --no-print-directory module-sid
 	@tests/vm/run core-sid
 	@tests/vm/run hosts
@@ -140,6 +144,10 @@ chaos: setup-check module-$(KERNEL) unit
 		--allow-dmesg 'af_packet: packet size is too long' -- \
 		/usr/bin/python3 -m pytest -v -c tests/vm/pytest.ini tests/vm/test_storm.py \
 		--storm-seed=$(SEED) --storm-steps=$(STEPS) $(STORM)
+
+# On other releases of Debian, by trees below build/distros (tests/distros/run); `make check` tries Debian 13, in short.
+check-distros: setup-check
+	@tests/distros/run trixie sid
 
 check-debug: setup-check module-debug unit
 	@tests/vm/run debug

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""The tree of Debian sid and its kernel, as far as nothing has to be fetched for it."""
+"""Trees of other releases, and the kernel of sid, as far as nothing has to be fetched for them."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from vmlib import kernels, sidkernel
+from vmlib import distros, kernels, sidkernel
 from vmlib.paths import PROJECT, HarnessError
 
 OF_OTHERS = "deb [signed-by=/x.gpg] https://packages.example.com/apt cloud-bookworm main\n"
@@ -44,10 +44,10 @@ def test_the_mirror_is_that_of_the_hosts_release(tmp_path, files, found):
     for name, text in files.items():
         (tmp_path / "apt" / name).write_text(text, encoding="ascii")
     if found:
-        assert sidkernel.mirror(tmp_path) == found
+        assert distros.mirror(tmp_path) == found
     else:
         with pytest.raises(HarnessError, match="no mirror of Debian bookworm"):
-            sidkernel.mirror(tmp_path)
+            distros.mirror(tmp_path)
 
 
 def test_packages_of_one_kernel():
@@ -82,13 +82,11 @@ def test_modules_that_sid_has_in_its_image_are_not_loaded():
 
 def test_an_interrupted_bootstrap_is_made_anew(tmp_path, monkeypatch):
     """Whatever a run has left that ended before its end, at any of its commands."""
-    folder = tmp_path / "sid"
-    monkeypatch.setattr(sidkernel, "FOLDER", folder)
-    monkeypatch.setattr(sidkernel, "TREE", folder / "tree")
-    monkeypatch.setattr(sidkernel, "PACKAGES", folder / "packages")
-    monkeypatch.setattr(sidkernel, "mirror", lambda: "http://deb.example.org/debian")
+    monkeypatch.setattr(distros, "BUILD", tmp_path)
+    monkeypatch.setattr(distros, "mirror", lambda: "http://deb.example.org/debian")
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    real_run, calls = sidkernel.run, []
+    tree = distros.Tree("sid")
+    real_run, calls = distros.run, []
 
     def run(*argv):
         """Stands for the commands that fetch; the one at `ends_at` fails behind its work."""
@@ -97,31 +95,58 @@ def test_an_interrupted_bootstrap_is_made_anew(tmp_path, monkeypatch):
             return real_run(*argv)
         calls.append(words)
         if "debootstrap" in words:
-            assert not (folder / "tree").exists()
-            for name in ("etc/apt/apt.conf.d", "etc/dpkg/dpkg.cfg.d", "var/lib/apt/lists"):
-                (folder / "tree" / name).mkdir(parents=True)
+            assert not tree.root.exists()
+            for name in ("etc/apt/apt.conf.d", "etc/dpkg/dpkg.cfg.d", "var/lib/dpkg/info"):
+                (tree.root / name).mkdir(parents=True)
+        if "install" in words:
+            assert not (tree.root / "half").exists(), "a tree with half a package is not gone on with"
+            (tree.root / "half").touch()
+            if len(calls) != ends_at:
+                (tree.root / "var/lib/dpkg/info/make.list").touch()
+                (tree.root / "half").unlink()
         if len(calls) == ends_at:
             raise HarnessError("killed")
-        return "7.2-x\n" if "kver" in words[0] else ""
+        return ""
 
-    monkeypatch.setattr(sidkernel, "run", run)
-    folder.mkdir()
+    monkeypatch.setattr(distros, "run", run)
     for ends_at in range(1, 20):
         calls.clear()
         try:
-            sidkernel.make()
+            tree.make("make")
             break
         except HarnessError as error:
             assert str(error) == "killed"
-            assert not (folder / "stamp").exists()
-    assert ends_at > 5
+    assert ends_at > 3
     calls.clear()
-    sidkernel.make()
+    tree.make("make")
     assert not calls
-    (folder / "stamp").write_text("an older format", encoding="ascii")
+    (tree.folder / "stamp").write_text("an older format", encoding="ascii")
     ends_at = 0
-    sidkernel.make()
-    assert len(calls) > 5
+    tree.make("make")
+    assert [words for words in calls if "debootstrap" in words]
+
+
+def test_an_interrupted_fetch_of_the_kernel_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(sidkernel, "PACKAGES", tmp_path / "packages")
+    monkeypatch.setattr(sidkernel.TREE, "make", lambda *packages: None)
+    real_run, fetched = sidkernel.run, []
+    monkeypatch.setattr(sidkernel, "run", lambda *argv: "7.2-x\n" if "kver" in str(argv[0]) else real_run(*argv))
+
+    def in_tree(*argv):
+        if "apt-cache" not in argv:
+            assert not list((tmp_path / "packages").iterdir())
+            (tmp_path / "packages" / "half.deb").touch()
+            fetched.append(argv)
+            if len(fetched) == 1:
+                raise HarnessError("killed")
+        return ""
+
+    monkeypatch.setattr(sidkernel.TREE, "run", in_tree)
+    with pytest.raises(HarnessError, match="killed"):
+        sidkernel.find()
+    for _ in range(2):
+        assert sidkernel.find().version == "7.2-x"
+    assert len(fetched) == 2
 
 
 def test_kver_knows_the_tree(tmp_path):
@@ -130,8 +155,8 @@ def test_kver_knows_the_tree(tmp_path):
     absent = subprocess.run([kver, "sid"], capture_output=True, text=True, check=False)
     assert absent.returncode == 1 and "scripts/vm prepare sid" in absent.stderr
     for version in ("7.2.9+deb14-amd64", "7.2.13+deb14-amd64", "7.3-without-headers"):
-        (tmp_path / "build/sid/tree/usr/lib/modules" / version / "build").mkdir(parents=True)
-    for path in tmp_path.glob("build/sid/tree/usr/lib/modules/7.2*/build"):
+        (tmp_path / "build/distros/sid/tree/usr/lib/modules" / version / "build").mkdir(parents=True)
+    for path in tmp_path.glob("build/distros/sid/tree/usr/lib/modules/7.2*/build"):
         (path / "Makefile").touch()
     assert subprocess.run([kver, "sid"], capture_output=True, text=True, check=True).stdout == "7.2.13+deb14-amd64\n"
 
@@ -140,9 +165,9 @@ def test_kver_knows_the_tree(tmp_path):
 def small_project(tmp_path):
     """A project with a tree in which there is just a shell."""
     (tmp_path / "scripts").mkdir()
-    shutil.copy(PROJECT / "scripts" / "sid", tmp_path / "scripts")
-    tree = tmp_path / "build/sid/tree"
-    for folder in ("usr/bin", "proc", "dev", "etc"):
+    shutil.copy(PROJECT / "scripts" / "distro", tmp_path / "scripts")
+    tree = tmp_path / "build/distros/sid/tree"
+    for folder in ("usr/bin", "proc", "dev", "sys", "etc"):
         (tree / folder).mkdir(parents=True)
     for name in ("sh", "env", "sleep"):
         program = pathlib.Path("/usr/bin", name)
@@ -170,20 +195,20 @@ def processes_with(word):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 def test_command_in_the_tree(small):
-    done = subprocess.run([small / "scripts/sid", "sh", "-c", 'echo "$PWD" $$ "$1"; : >out; exit 7', "sh", "a b"],
+    done = subprocess.run([small / "scripts/distro", "sid", "sh", "-c", 'echo "$PWD" $$ "$1"; : >out; exit 7', "sh", "a b"],
                           capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, f"{small.resolve()} 1 a b\n", "")
     assert (small / "out").exists()
     assert not mounts_below(small)
-    shutil.rmtree(small / "build/sid/tree/usr/bin")
-    done = subprocess.run([small / "scripts/sid", "true"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "scripts/vm prepare sid" in done.stderr
+    shutil.rmtree(small / "build/distros/sid/tree/usr/bin")
+    done = subprocess.run([small / "scripts/distro", "sid", "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "make check-distros" in done.stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 def test_nothing_is_left_of_a_command_in_the_tree_that_is_killed(small):
     word = f"9{os.getpid()}"
-    with subprocess.Popen([small / "scripts/sid", "sh", "-c", f"sleep {word} & sleep {word}"],
+    with subprocess.Popen([small / "scripts/distro", "sid", "sh", "-c", f"sleep {word} & sleep {word}"],
                           stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 20
         while len(processes_with(word)) < 2 and time.monotonic() < deadline:

@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
 .PHONY: bench bench-quick bench-instructions
-.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros
+.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -127,9 +127,11 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory sim-night
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory chaos
+	@$(MAKE) --no-print-directory check-harness
 	@$(MAKE) --no-print-directory check-distros
+	@tests/distros/alone
 	@$(MAKE) --no-print-directory module-sid
-	@tests/vm/run core-sid
+	@tests/vm/run perftest-all core-sid
 	@tests/vm/run hosts
 
 # A storm of its own length (tests/vm/test_storm.py); `make check` has a short one. A step takes 3 to 10 s.
@@ -144,6 +146,10 @@ chaos: setup-check module-$(KERNEL) unit
 		--allow-dmesg 'af_packet: packet size is too long' -- \
 		/usr/bin/python3 -m pytest -v -c tests/vm/pytest.ini tests/vm/test_storm.py \
 		--storm-seed=$(SEED) --storm-steps=$(STEPS) $(STORM)
+
+# The guest harness's own tests; `make check` leaves out most of those that boot a guest.
+check-harness: setup-check module
+	@/usr/bin/python3 -m pytest -q -p no:cacheprovider scripts/selftest
 
 # On other releases of Debian, by trees below build/distros (tests/distros/run); `make check` tries Debian 13, in short.
 check-distros: setup-check

@@ -9,6 +9,7 @@
 #ifndef USIW_PORT_SHM_CHANNEL_H
 #define USIW_PORT_SHM_CHANNEL_H
 
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cstdint>

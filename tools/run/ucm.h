@@ -5,6 +5,9 @@
 #ifndef USIW_RUN_UCM_H
 #define USIW_RUN_UCM_H
 
+// First: the kernel's header declares addresses in its own way where libc's is not there yet.
+#include <netinet/in.h>
+
 #include <rdma/rdma_user_cm.h>
 
 #include <deque>

@@ -2,6 +2,7 @@
 /// @file fault_port_test.cc
 /// Faults on demand, in front of a socket port.
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "port/fault_port.h"

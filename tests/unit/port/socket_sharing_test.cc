@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file socket_sharing_test.cc
 /// Connections of one local port: each with a socket of its own, or one for all.
+#include <netinet/in.h>
 #include <linux/in6.h>
 #include <net/if.h>
 #include <unistd.h>

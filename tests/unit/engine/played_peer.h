@@ -64,13 +64,16 @@ class Protocol : public EngineTest {
     return s;
   }
   Datagram read_request(uint32_t psn, uint32_t msn, uint32_t size, uint32_t ack = kSnd) {
+    return read_request(psn, msn, size, *mem, ack);
+  }
+  Datagram read_request(uint32_t psn, uint32_t msn, uint32_t size, const Region& source, uint32_t ack = kSnd) {
     DdpSegment s{};
     s.last = true;
     s.rdmap_opcode = USIW_RDMAP_READ_REQ;
     s.qn = USIW_DDP_QN_READ_REQ;
     s.msn = msn;
     std::byte p[kReadReqBytes];
-    encode_read_request(p, {0x77, 0x1000, size, mem->stag, mem->addr()});
+    encode_read_request(p, {0x77, 0x1000, size, source.stag, source.addr()});
     return data(psn, s, p, ack);
   }
   static std::vector<std::byte> bytes(std::string_view s) {

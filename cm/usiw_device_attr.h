@@ -10,6 +10,7 @@
 #define USIW_DEVICE_ATTR_H
 
 #include "../uapi/usiw_abi.h"
+#include "../uapi/usiw_version.h"
 #include "../uapi/usiw_wire.h"
 #include "usiw_limits.h"
 
@@ -33,7 +34,7 @@
 /* @attr: struct ib_device_attr or ib_uverbs_query_device_resp, zeros. GUIDs and SGEs are named by each. */
 #define usiw_tell_device(attr, page_size)						\
 do {											\
-	(attr)->fw_ver = USIW_ABI_VERSION;						\
+	(attr)->fw_ver = USIW_FW_VER;							\
 	(attr)->hw_ver = 1;								\
 	(attr)->vendor_id = USIW_VENDOR_ID;						\
 	(attr)->page_size_cap = (page_size);						\

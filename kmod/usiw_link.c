@@ -28,6 +28,11 @@ static int usiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 	return 0;
 }
 
+static void usiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%s", USIW_VERSION);
+}
+
 int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata)
 {
@@ -224,6 +229,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.destroy_srq = usiw_destroy_srq,
 	.disassociate_ucontext = usiw_disassociate_ucontext,
 	.fill_res_qp_entry = usiw_fill_res_qp_entry,
+	.get_dev_fw_str = usiw_get_dev_fw_str,
 	.get_dma_mr = usiw_get_dma_mr,
 	.get_hw_stats = usiw_get_hw_stats,
 	.get_port_immutable = usiw_get_port_immutable,

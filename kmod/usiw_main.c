@@ -11,13 +11,14 @@
 #include <net/net_namespace.h>
 #include <rdma/rdma_netlink.h>
 
+#include "../uapi/usiw_version.h"
 #include "usiw.h"
 #include "usiw_conn.h"
 
 MODULE_AUTHOR("The usiw authors");
 MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");
 MODULE_LICENSE("Dual BSD/GPL");
-MODULE_VERSION("1.0");
+MODULE_VERSION(USIW_VERSION);
 MODULE_ALIAS_RDMA_LINK("usiw");
 MODULE_SOFTDEP("pre: rdma_cm");		/* see usiw_client_add() */
 

@@ -8,6 +8,8 @@
 
 #include "tools/stat.h"
 #include "tools/trace.h"
+#include "uapi/usiw_abi.h"
+#include "uapi/usiw_version.h"
 
 namespace {
 
@@ -20,6 +22,7 @@ SYNOPSIS
     usiw trace on|off PID|FILE
     usiw trace list
     usiw help [stat|trace]
+    usiw --version
 
     Devices are made and listed by rdma(8) ('rdma link'). How to read what this tool prints:
     docs/troubleshooting.md in the sources of usiw.
@@ -151,6 +154,10 @@ int main(int argc, char** argv) {
   const std::string_view command = arguments[0];
   const auto rest = arguments.subspan(1);
   if (command == "help" || command == "--help" || command == "-h") return help(rest.empty() ? "" : rest[0], stdout);
+  if (command == "--version") {
+    std::printf("usiw %s (ABI %d)\n", USIW_VERSION, USIW_ABI_VERSION);
+    return 0;
+  }
   if (command != "stat" && command != "trace") {
     std::fprintf(stderr, "usiw: unknown command '%s' (stat, trace, help)\n", argv[1]);
     return 2;

@@ -277,7 +277,7 @@ def test_what_plays_sys_is_not_somebody_elses(usiw_run, tmp_path):
 
 
 def test_version(usiw_run):
-    assert "ABI" in usiw_run([], ["--version"]).expect(0)
+    assert re.fullmatch(r"usiw-run \d+\.\d+\.\d+ \(ABI \d+, wire \d+\)\n", usiw_run([], ["--version"]).expect(0))
 
 
 def test_file_that_is_not_executable(usiw_run, tmp_path):

@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "try_connection.h"
 #include "uapi/usiw_abi.h"
+#include "uapi/usiw_version.h"
 #include "watch_table.h"
 
 using namespace usiw::run;
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (options.version) {
-    printf("usiw-run: ABI %d, wire %d\n", USIW_ABI_VERSION, USIW_WIRE_VERSION);
+    printf("usiw-run %s (ABI %d, wire %d)\n", USIW_VERSION, USIW_ABI_VERSION, USIW_WIRE_VERSION);
     return 0;
   }
   for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);

@@ -25,6 +25,7 @@
 #include "real.h"
 #include "scratch.h"
 #include "settings.h"
+#include "uapi/usiw_version.h"
 
 namespace usiw::run {
 namespace {
@@ -73,7 +74,7 @@ std::map<std::string, std::string> files() {
       {dev + "node_guid", guid_text()},
       {dev + "sys_image_guid", guid_text()},
       {dev + "node_desc", "usiw software RNIC\n"},
-      {dev + "fw_ver", ""},
+      {dev + "fw_ver", USIW_VERSION "\n"},
       {port + "state", link.up ? "4: ACTIVE\n" : "1: DOWN\n"},
       {port + "phys_state", link.up ? "5: LinkUp\n" : "3: Disabled\n"},
       {port + "link_layer", "Ethernet\n"},

@@ -8,6 +8,7 @@
 
 #include "rig.h"
 #include "uapi/usiw_abi.h"
+#include "uapi/usiw_version.h"
 #include "uapi/usiw_wire.h"
 
 namespace {
@@ -84,7 +85,7 @@ CASE(device_attr, "query/device-attributes", .core = true) {
   CHECK_EQ(std::memcmp(&plain, &d, sizeof plain), 0);
   CHECK(d.node_guid != 0 && d.node_guid == d.sys_image_guid);
   CHECK_EQ(d.node_guid, ibv_get_device_guid(context()->device));
-  CHECK_EQ(std::strcmp(d.fw_ver, ("0.0." + std::to_string(USIW_ABI_VERSION)).c_str()), 0);
+  CHECK_EQ(std::strcmp(d.fw_ver, USIW_VERSION), 0);
   const Row rows[] = {
       ROW(d.max_mr_size, USIW_MAX_MR_SIZE),
       ROW(d.page_size_cap, sysconf(_SC_PAGESIZE)),

@@ -221,6 +221,8 @@ enum { IB_PORT_CM_SUP = 1 << 16, RDMA_CORE_PORT_IWARP = 8, RDMA_NODE_RNIC = 4 };
 enum { IB_ATOMIC_NONE, IB_ATOMIC_HCA, IB_ATOMIC_GLOB, IBK_ON_DEMAND_PAGING = 4, IBK_ALLOW_USER_UNREG = 32,
        IW_F_NO_PORT_MAP = 1 };
 
+#define IB_FW_VERSION_NAME_MAX 32
+
 struct ib_device_ops;
 struct ib_uobject;
 struct uapi_definition;
@@ -512,6 +514,7 @@ struct ib_device_ops {
 	int (*destroy_srq)(struct ib_srq *, struct ib_udata *);
 	void (*disassociate_ucontext)(struct ib_ucontext *);
 	int (*fill_res_qp_entry)(struct sk_buff *, struct ib_qp *);
+	void (*get_dev_fw_str)(struct ib_device *, char *);
 	struct ib_mr *(*get_dma_mr)(struct ib_pd *, int);
 	int (*get_hw_stats)(struct ib_device *, struct rdma_hw_stats *, u32, int);
 	int (*get_port_immutable)(struct ib_device *, u32, struct ib_port_immutable *);

@@ -7,7 +7,7 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local dkms
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb
 .PHONY: bench bench-quick bench-instructions
 .PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness
 
@@ -33,6 +33,8 @@ help:
 	@echo 'make all         module for both guest kernels, provider, tests'
 	@echo 'make install     module for the running kernel, provider, usiw and usiw-run, on this machine (DESTDIR=, KVER=)'
 	@echo 'make install-local  the same without the module'
+	@echo 'make uninstall   removes what install has put there (the same PREFIX, DESTDIR)'
+	@echo 'make deb         packages for Debian 12 and 13: usiw and usiw-dkms, in build/deb'
 	@echo 'make dkms        the module by DKMS, for this kernel and each that comes (KVER=)'
 	@echo 'make clean       remove build/'
 
@@ -179,9 +181,14 @@ sim-night: setup-check $(BUILD)/build.ninja
 	$(BUILD)/tests/sim/sim --seeds 1..1000000 --jobs $(JOBS) --time 3600
 
 # ---- a real machine: KVER names another kernel than the running one, DESTDIR another root ----
-# (Not := for what asks the compiler: setup-local may install it first.)
-LIBDIR = $(shell gcc -print-multiarch 2>/dev/null | sed 's,^,/usr/lib/,')
+# (Not := for what asks the compiler: setup-local may install it first.) Where a distribution has a folder per
+# architecture libraries go there; else to lib64, if that is where it has its own.
+MULTIARCH = $(shell gcc -print-multiarch 2>/dev/null)
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+LIBDIR ?= $(PREFIX)/$(if $(MULTIARCH),lib/$(MULTIARCH),$(if $(wildcard /usr/lib64/libc.so.6),lib64,lib))
+LIBEXEC ?= $(PREFIX)/lib/usiw
+SHARE ?= $(PREFIX)/share
 KVER ?= $(shell uname -r)
 # Debian's headers want modules signed and have no key for it: without the word for it the installation looks failed.
 UNSIGNED = $(if $(wildcard /lib/modules/$(KVER)/build/certs/signing_key.pem),,CONFIG_MODULE_SIG_ALL=)
@@ -193,24 +200,53 @@ install: install-local
 # The same module for each kernel that comes, by Debian's package dkms. It keeps what it built of this version before,
 # which may have been built of an older source: so it is told to build once more.
 DKMS_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
-dkms:
+dkms-source:
 	rm -rf $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
 	install -d $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
-	cp -r Kbuild dkms.conf kmod cm uapi $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+	cp -r Kbuild dkms.conf kmod cm uapi LICENSES $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+dkms: dkms-source
 	$(if $(DESTDIR),,dkms build --force usiw/$(DKMS_VERSION) -k $(KVER))
 	$(if $(DESTDIR),,dkms install --force usiw/$(DKMS_VERSION) -k $(KVER))
 
-install-local: provider tools
-	install -D -m 0644 $(BUILD)/provider/libusiw-provider.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-provider.so
+# libibverbs looks into its own folder and where a file of this name says. So the provider may lie below any prefix.
+DRIVER = $(SYSCONFDIR)/libibverbs.d/usiw.driver
+# Lists of administrators, which are theirs: uninstall leaves them.
+CONFIG = $(SYSCONFDIR)/usiw/devices
+with_paths = sed 's,@LIBEXEC@,$(LIBEXEC),' $(1) > $(2) && chmod 0644 $(2)
+install-local: provider tools install-files
+install-files:
+	install -D -s -m 0755 $(BUILD)/tools/usiw $(DESTDIR)$(PREFIX)/bin/usiw
+	install -D -s -m 0755 $(BUILD)/run/usiw-run $(DESTDIR)$(PREFIX)/bin/usiw-run
+	install -D -s -m 0644 $(BUILD)/run/libusiw-run.so $(DESTDIR)$(LIBDIR)/usiw/libusiw-run.so
+	install -D -s -m 0644 $(BUILD)/provider/libusiw-provider.so $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-provider.so
 	cp -P $(BUILD)/provider/libusiw-rdmav*.so $(DESTDIR)$(LIBDIR)/libibverbs/
-	install -d $(DESTDIR)/etc/libibverbs.d
-	echo 'driver usiw' > $(DESTDIR)/etc/libibverbs.d/usiw.driver
-	install -D -m 0755 $(BUILD)/tools/usiw $(DESTDIR)$(PREFIX)/bin/usiw
+	install -d $(DESTDIR)$(SYSCONFDIR)/libibverbs.d
+	echo 'driver $(LIBDIR)/libibverbs/libusiw' > $(DESTDIR)$(DRIVER)
+	[ -e $(DESTDIR)$(CONFIG) ] || install -D -m 0644 packaging/devices $(DESTDIR)$(CONFIG)
+	install -D -m 0755 packaging/attach $(DESTDIR)$(LIBEXEC)/attach
+	install -d $(DESTDIR)$(PREFIX)/lib/udev/rules.d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(call with_paths,packaging/90-usiw.rules.in,$(DESTDIR)$(PREFIX)/lib/udev/rules.d/90-usiw.rules)
+	$(call with_paths,packaging/usiw@.service.in,$(DESTDIR)$(PREFIX)/lib/systemd/system/usiw@.service)
 	install -D -m 0644 tools/wireshark/usiw.lua $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua
-	install -D -m 0755 $(BUILD)/run/usiw-run $(DESTDIR)/usr/bin/usiw-run
-	install -D -m 0644 $(BUILD)/run/libusiw-run.so $(DESTDIR)$(LIBDIR)/libusiw-run.so
-	install -D -m 0644 docs/man/usiw-run.1 $(DESTDIR)/usr/share/man/man1/usiw-run.1
-	install -D -m 0644 docs/man/usiw.1 $(DESTDIR)$(PREFIX)/share/man/man1/usiw.1
+	install -D -m 0644 packaging/completion.bash $(DESTDIR)$(SHARE)/bash-completion/completions/usiw
+	ln -sf usiw $(DESTDIR)$(SHARE)/bash-completion/completions/usiw-run
+	install -D -m 0644 -t $(DESTDIR)$(SHARE)/man/man1 docs/man/usiw.1 docs/man/usiw-run.1
+
+# Of install and install-local, with the same PREFIX. Modules of all kernels; DKMS has its own (dkms remove usiw/VERSION).
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/usiw bin/usiw-run lib/udev/rules.d/90-usiw.rules \
+		lib/systemd/system/usiw@.service)
+	rm -f $(addprefix $(DESTDIR)$(SHARE)/,man/man1/usiw.1 man/man1/usiw-run.1 bash-completion/completions/usiw \
+		bash-completion/completions/usiw-run)
+	rm -f $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-*.so $(DESTDIR)$(LIBDIR)/usiw/libusiw-run.so
+	rm -f $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua $(DESTDIR)$(LIBEXEC)/attach $(DESTDIR)$(DRIVER)
+	rm -f $(wildcard $(DESTDIR)/lib/modules/*/updates/usiw.ko $(DESTDIR)/lib/modules/*/extra/usiw.ko)
+	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(LIBDIR)/usiw $(DESTDIR)$(LIBEXEC))
+
+# ---- packages of Debian: build/deb/usiw_VERSION_ARCH.deb and usiw-dkms_VERSION_all.deb ----
+deb:
+	@scripts/setup deb
+	@packaging/deb
 
 clean:
 	rm -rf $(BUILD)

@@ -340,6 +340,9 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 	WRITE_ONCE(dev->registrar, current);
 	ret = ib_register_device(ibdev, ibdev_name, NULL);
 	WRITE_ONCE(dev->registrar, NULL);
+	/* So ib_core says that the name is taken, which is "too many open files" to people. */
+	if (ret == -ENFILE)
+		return -EEXIST;
 	if (ret)
 		return ret;
 	pr_info("%s on %s, MAC %pM, MTU %u\n", dev_name(&ibdev->dev), netdev->name, dev->gid,
@@ -395,7 +398,7 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 
 /*
  * Make a device on @netdev, to which the caller has a reference. Return -EINVAL for an
- * interface that is not like Ethernet, -EEXIST if it has a device already, -ENODEV if it goes.
+ * interface that is not like Ethernet, -EEXIST if it has a device already or the name is taken, -ENODEV if it goes.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 {

@@ -163,8 +163,10 @@ Parts find_parts() {
   Parts p;
   p.self = own_path();
   std::string here = p.self.substr(0, p.self.rfind('/'));
-  std::string installed = here + "/../lib/x86_64-linux-gnu/";
-  for (const std::string& dir : {here + "/", installed})
+  std::string installed = here + "/../lib/" USIW_MULTIARCH "/";
+  for (const char* folder : {"/../lib64/", "/../lib/"})
+    if (!exists(installed + "usiw/libusiw-run.so")) installed = here + folder;
+  for (const std::string& dir : {here + "/", installed + "usiw/"})
     if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
   void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
   const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";

@@ -115,5 +115,5 @@ def test_image_is_what_install_makes():
     """Every file is installed below DESTDIR, so that the image can take it from there."""
     plan = output("make", "-n", "install-local", "DESTDIR=/image", f"BUILD={BUILD}")
     installed = re.findall(r"^install -D .* (\S+)$", plan, re.M) + re.findall(r"> (\S+)$", plan, re.M)
-    assert {"/image/usr/bin/usiw-run", "/image/etc/libibverbs.d/usiw.driver"} <= set(installed)
+    assert {"/image/usr/local/bin/usiw-run", "/image/etc/libibverbs.d/usiw.driver"} <= set(installed)
     assert [path for path in installed if path.startswith("/") and not path.startswith("/image/")] == []

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import random
 import re
 import subprocess
@@ -59,10 +60,79 @@ def test_second_device_on_a_netdev():
 
 def test_name_is_taken():
     with netdev("d0", "type", "dummy"):
-        assert link_add_fails(A.dev, "d0")
+        assert "File exists" in link_add_fails(A.dev, "d0")
         assert rdma_links()[A.dev]["netdev"] == A.netdev
         run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
         run("rdma", "link", "delete", "usiw9")
+
+
+ATTACH = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "attach"
+
+
+def attach(name, listed, *options):
+    """packaging/attach, with this list of devices; what it says."""
+    done = subprocess.run([ATTACH, *options, name], env={**os.environ, "USIW_DEVICES": str(listed)}, timeout=30,
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.core
+def test_interface_in_the_list_gets_its_device(tmp_path):
+    """Once, whenever it appears, by the name that the list has for it or the first free one; others do not."""
+    listed = tmp_path / "devices"
+    listed.write_text("# d1 no\nd0 mine\n  d2\n")
+    with netdev("d0", "type", "dummy"), netdev("d1", "type", "dummy"):
+        for name in ("d0", "d1", "d0"):
+            assert attach(name, listed, "--listed") == (0, "")
+        assert {name: link["netdev"] for name, link in rdma_links().items() if link["netdev"] in ("d0", "d1")} == {
+            "mine": "d0"}
+        assert attach("d1", listed) == (0, "")  # as usiw@d1.service does
+        taken = [name for name, link in rdma_links().items() if link["netdev"] == "d1"]
+        assert len(taken) == 1 and re.fullmatch(r"usiw\d+", taken[0])
+        run("ip", "link", "set", "d1", "down")  # which 6.1 wants for the next
+        run("ip", "link", "set", "d1", "name", "d2")
+        assert attach("d2", listed, "--listed") == (0, "")  # it has its device already
+        assert taken == [name for name, link in rdma_links().items() if link["netdev"] == "d2"]
+        run("ip", "link", "set", "d2", "name", "d1")  # for who removes it
+    until(lambda: "mine" not in rdma_links(), "the devices going with their netdevs")
+    assert attach("d0", listed, "--listed") == (1, "usiw: there is no network interface d0\n")
+    assert attach("d9", listed, "--listed") == (0, "")
+    with netdev("d0", "type", "dummy"):  # and when it comes again
+        assert attach("d0", listed, "--listed") == (0, "")
+        assert rdma_links()["mine"]["netdev"] == "d0"
+
+
+@pytest.fixture(name="udevd")
+def run_udevd():
+    """udev with the rule as `make install` writes it, and an empty /etc/usiw/devices, which the test may fill."""
+    rule, listed = pathlib.Path("/run/udev/rules.d/90-usiw.rules"), pathlib.Path("/etc/usiw/devices")
+    for path in (rule, listed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    template = ATTACH.with_name("90-usiw.rules.in").read_text(encoding="utf-8")
+    rule.write_text(template.replace("@LIBEXEC@", str(ATTACH.parent)), encoding="utf-8")
+    listed.write_text("", encoding="utf-8")
+    with subprocess.Popen(["/lib/systemd/systemd-udevd"], stderr=subprocess.DEVNULL) as daemon:
+        until(lambda: subprocess.run(["udevadm", "control", "--ping"], capture_output=True, check=False).returncode == 0,
+              "udevd")
+        yield listed
+        daemon.terminate()
+    for path in (rule, listed):
+        path.unlink()
+
+
+def test_udev_makes_the_devices_of_interfaces_that_come(udevd):
+    udevd.write_text("d0 mine\nd5\n", encoding="utf-8")
+    for _ in range(2):
+        with netdev("d0", "type", "dummy"):
+            until(lambda: rdma_links().get("mine", {}).get("netdev") == "d0", "the device of d0")
+        until(lambda: "mine" not in rdma_links(), "it going with d0")
+    with netdev("d1", "type", "dummy"):
+        run("ip", "link", "set", "d1", "down")
+        run("ip", "link", "set", "d1", "name", "d5")
+        try:
+            until(lambda: "d5" in {link["netdev"] for link in rdma_links().values()}, "the device of what is d5 now")
+        finally:
+            run("ip", "link", "set", "d5", "name", "d1")
 
 
 def test_tunnel_is_refused():

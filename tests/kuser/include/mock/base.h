@@ -88,6 +88,7 @@ typedef unsigned int mock_poll_t;
 #define smp_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define __rcu
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
+#define data_race(expr)		(expr)
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define smp_rmb()		__atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))

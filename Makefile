@@ -9,7 +9,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb
 .PHONY: bench bench-quick bench-instructions
-.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness
+.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness check-packages
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -20,6 +20,7 @@ help:
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
 	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, sid, two guests (six hours)'
 	@echo 'make check-distros  usiw-run built and tested on Debian 13 and sid, which it fetches (once)'
+	@echo 'make check-packages  the packages, in trees of Debian 12, 13 and sid'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
 	@echo 'make debug-kernel  a guest kernel with KASAN, lockdep, kmemleak ... (up to half an hour, cached)'
 	@echo 'make check-debug   the whole guest suite on it, for hours (docs/testing-kernel.md)'
@@ -132,6 +133,7 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory check-harness
 	@$(MAKE) --no-print-directory check-distros
 	@tests/distros/alone
+	@$(MAKE) --no-print-directory check-packages
 	@$(MAKE) --no-print-directory module-sid
 	@tests/vm/run perftest-all core-sid
 	@tests/vm/run hosts
@@ -156,6 +158,11 @@ check-harness: setup-check module
 # On other releases of Debian, by trees below build/distros (tests/distros/run); `make check` tries Debian 13, in short.
 check-distros: setup-check
 	@tests/distros/run trixie sid
+
+# Built, compared, installed, upgraded, removed and purged in trees of releases (tests/packaging/run).
+check-packages: setup-check
+	@scripts/setup deb
+	@tests/packaging/run bookworm trixie sid
 
 check-debug: setup-check module-debug unit
 	@tests/vm/run debug

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The libibverbs that has loaded this provider. Its private functions are looked up by name, so one file of the provider
- * serves every rdma-core from 34 to 65: it is installed under one name for each number of the private ABI. C only.
+ * The libibverbs that has loaded this provider. Its private functions are looked up by name, so one file of the
+ * provider serves every rdma-core from 34 to 65: it is installed under one name for each number of the private ABI. C
+ * only.
  */
 #ifndef USIW_RDMA_CORE_LIBRARY_H
 #define USIW_RDMA_CORE_LIBRARY_H

@@ -14,7 +14,8 @@ def text(name):
 
 def version():
     """Of uapi/usiw_version.h."""
-    return ".".join(re.findall(r"^#define USIW_VERSION_(?:MAJOR|MINOR|PATCH)\s+(\d+)$", text("uapi/usiw_version.h"), re.M))
+    parts = re.findall(r"^#define USIW_VERSION_(?:MAJOR|MINOR|PATCH)\s+(\d+)$", text("uapi/usiw_version.h"), re.M)
+    return ".".join(parts)
 
 
 def test_one_version():
@@ -27,7 +28,8 @@ def test_one_version():
 
 def test_files_say_their_licence():
     """All that git knows, where a comment is possible."""
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
+    names = listed.stdout.split("\n")
     sources = [name for name in names if re.search(r"\.(c|cc|h|py|sh|lua|txt)$|/CMakeLists\.txt$", name)
                and not re.match(r"LICENSES/|tests/(fuzz/corpus|sim/|bench/)|.*/(corpus|data)/", name)]
     missing = [name for name in sources if (ROOT / name).is_file() and "SPDX-License-Identifier" not in text(name)[:400]]

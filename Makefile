@@ -239,7 +239,7 @@ install-files:
 	ln -sf usiw $(DESTDIR)$(SHARE)/bash-completion/completions/usiw-run
 	install -D -m 0644 -t $(DESTDIR)$(SHARE)/man/man1 docs/man/usiw.1 docs/man/usiw-run.1
 
-# Of install and install-local, with the same PREFIX. Modules of all kernels; DKMS has its own: dkms remove usiw/VERSION.
+# Of install and install-local, with the same PREFIX. Modules of all kernels; of DKMS: dkms remove usiw/VERSION.
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/usiw bin/usiw-run lib/udev/rules.d/90-usiw.rules \
 		lib/systemd/system/usiw@.service)

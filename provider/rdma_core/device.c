@@ -193,7 +193,8 @@ static _Bool taken_as_meant(const struct ibv_context *ibctx)
 	       ibctx->ops.poll_cq == operations.poll_cq && ibctx->ops.post_recv == operations.post_recv &&
 	       ibctx->ops.post_srq_recv == operations.post_srq_recv &&
 	       ibctx->ops.req_notify_cq == operations.req_notify_cq &&
-	       calls->create_srq_ex == operations.create_srq_ex && calls->create_qp_ex == operations.create_qp_ex && calls->query_rt_values == operations.query_rt_values;
+	       calls->create_srq_ex == operations.create_srq_ex && calls->create_qp_ex == operations.create_qp_ex &&
+	       calls->query_rt_values == operations.query_rt_values;
 }
 
 static int set_operations(struct ibv_context *ibctx)

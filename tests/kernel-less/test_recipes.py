@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from support import procs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD") or ROOT / "build")
 README = ROOT / "README.md"
@@ -117,3 +119,25 @@ def test_image_is_what_install_makes():
     installed = re.findall(r"^install -D .* (\S+)$", plan, re.M) + re.findall(r"> (\S+)$", plan, re.M)
     assert {"/image/usr/local/bin/usiw-run", "/image/etc/libibverbs.d/usiw.driver"} <= set(installed)
     assert [path for path in installed if path.startswith("/") and not path.startswith("/image/")] == []
+
+
+def test_what_is_installed_works_and_can_be_removed(tmp_path):
+    """Below any prefix; what the administrator has written stays."""
+    dest, prefix = tmp_path / "dest", tmp_path / "dest/opt/usiw"
+    place = [f"DESTDIR={dest}", "PREFIX=/opt/usiw", f"BUILD={BUILD}"]
+    output("make", "-s", "install-files", *place)
+    driver = (dest / "etc/libibverbs.d/usiw.driver").read_text(encoding="ascii")
+    provider = pathlib.Path(f"{dest}{driver.split()[1]}-rdmav34.so")
+    assert provider.exists() and provider.is_relative_to(prefix)
+    assert procs.Proc([prefix / "bin/usiw-run", "--check"]).expect(0, 30)
+    for template in (prefix / "lib/udev/rules.d/90-usiw.rules", prefix / "lib/systemd/system/usiw@.service"):
+        named = re.search(r"(/\S+/attach)", template.read_text(encoding="utf-8"))[1]
+        assert os.access(f"{dest}{named}", os.X_OK)
+    for program in (prefix / "bin/usiw", provider):
+        assert ".debug_info" not in output("readelf", "-S", "-W", program)
+    (dest / "etc/usiw/devices").write_text("eth0\n", encoding="ascii")
+    output("make", "-s", "install-files", *place)
+    assert (dest / "etc/usiw/devices").read_text(encoding="ascii") == "eth0\n"
+    output("make", "-s", "uninstall", *place)
+    left = {str(path.relative_to(dest)) for path in dest.rglob("*") if not path.is_dir() or not any(path.iterdir())}
+    assert {path for path in left if "usiw" in path.removeprefix("opt/usiw/")} == {"etc/usiw/devices"}, left

@@ -5,7 +5,7 @@ _usiw() {
 	local word=${COMP_WORDS[COMP_CWORD]} devices
 	devices=$(command ls /sys/class/infiniband 2>/dev/null)
 	case ${COMP_WORDS[1]} in
-	stat) COMPREPLY=($(compgen -W "$devices qp -i -c -j --help" -- "$word")) ;;
+	stat) COMPREPLY=($(compgen -W "$devices qp -i -c -j --prometheus --help" -- "$word")) ;;
 	trace) COMPREPLY=($(compgen -W "show on off list qp -n -w --help $(pgrep -u "$(id -u)" 2>/dev/null)" -- "$word")) ;;
 	*) COMPREPLY=($(compgen -W "stat trace help --version" -- "$word")) ;;
 	esac

@@ -17,6 +17,7 @@
 
 #include "tools/gauge_words.h"
 #include "tools/json.h"
+#include "tools/prometheus.h"
 #include "tools/run_stat.h"
 #include "uapi/usiw_abi.h"
 #include "uapi/usiw_names.h"
@@ -28,8 +29,6 @@ namespace {
 constexpr std::string_view kGauges[] = {USIW_GAUGE_NAMES(USIW_NAME)};
 constexpr const char* kStates[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 constexpr size_t kLineWidth = 96;
-
-const char* state_name(uint8_t state) { return state < std::size(kStates) ? kStates[state] : "?"; }
 
 std::string process_name(uint32_t pid) {
   std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
@@ -83,6 +82,7 @@ struct Options {
   double interval = 0;  ///< seconds; 0: once
   uint64_t count = 0;   ///< of intervals; 0: for ever
   bool json = false;
+  bool prometheus = false;  ///< counters since the beginning, once: the reader takes differences
 };
 
 /// Devices of the module; 0 or an errno value.
@@ -131,6 +131,8 @@ bool parse_options(std::span<char*> arguments, Options& o) {
     const auto value = [&] { return i + 1 < arguments.size() ? std::string_view(arguments[++i]) : ""; };
     if (word == "-j" || word == "--json") {
       o.json = true;
+    } else if (word == "--prometheus") {
+      o.prometheus = true;
     } else if (word == "-i" || word == "--interval") {
       if (!parse_number(value(), o.interval) || !(o.interval >= 0.01 && o.interval <= 86'400)) return false;
     } else if (word == "-c" || word == "--count") {
@@ -144,7 +146,7 @@ bool parse_options(std::span<char*> arguments, Options& o) {
       return false;
     }
   }
-  return true;
+  return !o.prometheus || (!o.json && o.interval == 0);
 }
 
 /// The named device or QP must be there; 0 or the exit status.
@@ -165,12 +167,14 @@ int check_found(const Sample& sample, const Options& o) {
 }
 
 void print(const Sample& sample, const Options& o) {
-  const std::string out = o.json ? stat_json(sample) : stat_text(sample);
+  const std::string out = o.prometheus ? stat_prometheus(sample) : o.json ? stat_json(sample) : stat_text(sample);
   std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
 }
 
 }  // namespace
+
+const char* state_name(uint8_t state) { return state < std::size(kStates) ? kStates[state] : "?"; }
 
 bool is_gauge(const std::string& name) {
   return std::find(std::begin(kGauges), std::end(kGauges), name) != std::end(kGauges);
@@ -232,7 +236,8 @@ std::string stat_json(const Sample& sample) {
 int stat_command(std::span<char*> arguments) {
   Options o;
   if (!parse_options(arguments, o)) {
-    std::fprintf(stderr, "usiw: usage: usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j] ('usiw help stat')\n");
+    std::fprintf(stderr, "usiw: usage: usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus] "
+                         "('usiw help stat')\n");
     return 2;
   }
   Nldev nldev;

@@ -32,6 +32,9 @@ using Sample = std::vector<DeviceSample>;
 /// Gauges are values of now; everything else only grows.
 bool is_gauge(const std::string& name);
 
+/// Name of a value of enum ibv_qp_state.
+const char* state_name(uint8_t state);
+
 /// What has been counted since @p before: counters become differences (0 where one has gone
 /// backwards), gauges stay.
 Sample difference(const Sample& now, const Sample& before);

@@ -17,7 +17,7 @@ constexpr char kHelp[] =
     R"(usiw - counters and traces of usiw, the software RNIC
 
 SYNOPSIS
-    usiw stat  [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j]
+    usiw stat  [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus]
     usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]
     usiw trace on|off PID|FILE
     usiw trace list
@@ -35,7 +35,7 @@ constexpr char kStatHelp[] =
     R"(usiw stat - counters of devices and of their QPs
 
 SYNOPSIS
-    usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j]
+    usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus]
 
 DESCRIPTION
     Prints for each usiw device (or for DEV) its counters, which are those of
@@ -52,6 +52,8 @@ OPTIONS
                              interrupted; gauges (rtt, windows) as they are
     -c, --count COUNT        with -i: end after COUNT intervals
     -j, --json               JSON, everything; with -i one document per line
+    --prometheus             the text form of Prometheus, everything since the beginning, once:
+                             usiw_device_NAME_total, usiw_qp_NAME_total, usiw_qp_NAME (gauges)
 
 COUNTERS
     tx_pkts tx_bytes rx_pkts rx_bytes   datagrams, and bytes of their UDP payload
@@ -86,6 +88,8 @@ GAUGES (of QPs)
 EXAMPLES
     usiw stat usiw0
     usiw stat usiw0 qp 17 -i 1
+    usiw stat --prometheus >/var/lib/prometheus/node-exporter/usiw.prom.new &&
+        mv /var/lib/prometheus/node-exporter/usiw.prom.new /var/lib/prometheus/node-exporter/usiw.prom
     usiw stat -j | jq '.[].qps[] | {pid, comm, retrans: .counters.retrans_rto}'
 )";
 

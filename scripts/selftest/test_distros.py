@@ -83,7 +83,7 @@ def test_modules_that_sid_has_in_its_image_are_not_loaded():
 def test_an_interrupted_bootstrap_is_made_anew(tmp_path, monkeypatch):
     """Whatever a run has left that ended before its end, at any of its commands."""
     monkeypatch.setattr(distros, "BUILD", tmp_path)
-    monkeypatch.setattr(distros, "mirror", lambda: "http://deb.example.org/debian")
+    monkeypatch.setattr(distros, "mirrors", lambda part, etc=None: iter(["http://deb.example.org/debian"]))
     monkeypatch.setattr(os, "getuid", lambda: 0)
     tree = distros.Tree("sid")
     real_run, calls = distros.run, []
@@ -96,7 +96,7 @@ def test_an_interrupted_bootstrap_is_made_anew(tmp_path, monkeypatch):
         calls.append(words)
         if "debootstrap" in words:
             assert not tree.root.exists()
-            for name in ("etc/apt/apt.conf.d", "etc/dpkg/dpkg.cfg.d", "var/lib/dpkg/info"):
+            for name in ("etc/apt/apt.conf.d", "etc/apt/sources.list.d", "etc/dpkg/dpkg.cfg.d", "var/lib/dpkg/info"):
                 (tree.root / name).mkdir(parents=True)
         if "install" in words:
             assert not (tree.root / "half").exists(), "a tree with half a package is not gone on with"

@@ -14,7 +14,7 @@ from .paths import BUILD, PROJECT, HarnessError, locked, run, say, write_atomica
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 #: Change to have the trees made again.
-FORMAT = 2
+FORMAT = 3
 
 #: What the tree's apt does without. The index may be out of date: a mirror may be a copy of another day.
 APT_CONFIG = """\
@@ -59,6 +59,10 @@ class Tree:
         run("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
             "--propagation", "private", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}", self.name,
             self.root, source)
+        if self.name != "sid":  # a release's kernels come as security updates
+            for uri in mirrors("-security"):
+                (self.root / "etc/apt/sources.list.d/security.list").write_text(
+                    f"deb {uri} {self.name}-security main\n", encoding="ascii")
         (self.root / "etc/apt/apt.conf.d/90usiw").write_text(APT_CONFIG, encoding="ascii")
         (self.root / "etc/dpkg/dpkg.cfg.d/usiw").write_text(DPKG_CONFIG, encoding="ascii")
         write_atomically(stamp, str(FORMAT).encode())
@@ -87,8 +91,21 @@ class Tree:
 
 def mirror(etc=pathlib.Path("/etc")):
     """Address of the Debian mirror that the host's apt uses for the host's own release: it has the others, too."""
+    for uri in mirrors("", etc):
+        return uri
+    raise HarnessError(f"no mirror of Debian {codename(etc)} in {etc}/apt/sources.list*: "
+                       "other releases come from the same mirror")
+
+
+def codename(etc):
+    """Of the host's release."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', (etc / "os-release").read_text(encoding="utf-8"), re.MULTILINE))
-    suites = {release.get("VERSION_CODENAME"), "stable"}
+    return release.get("VERSION_CODENAME")
+
+
+def mirrors(part, etc=pathlib.Path("/etc")):
+    """Addresses that the host's apt uses for a part of the host's release: "" for the release, "-security"."""
+    suites = {f"{codename(etc)}{part}", f"stable{part}"}
     paths = [etc / "apt/sources.list", *sorted((etc / "apt/sources.list.d").glob("*"))]
     for path in paths:
         if path.suffix not in (".list", ".sources") or not path.is_file():
@@ -96,9 +113,7 @@ def mirror(etc=pathlib.Path("/etc")):
         text = path.read_text(encoding="utf-8", errors="replace")
         for kind, uri, suite, components in (stanzas if path.suffix == ".sources" else one_liners)(text):
             if kind == "deb" and suite in suites and "main" in components and re.match(r"(https?|file):/", uri):
-                return uri.rstrip("/")
-    raise HarnessError(f"no mirror of Debian {release.get('VERSION_CODENAME')} in {etc}/apt/sources.list*: "
-                       "other releases come from the same mirror")
+                yield uri.rstrip("/")
 
 
 def one_liners(text):

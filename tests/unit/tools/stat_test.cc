@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/gauge_words.h"
 #include "tools/json.h"
+#include "tools/prometheus.h"
 
 namespace usiw::tools {
 namespace {
@@ -49,6 +51,29 @@ TEST(Stat, JsonIsJson) {
              "d[0][\"qps\"][0][\"pid\"], d[0][\"qps\"][0][\"comm\"], d[0][\"qps\"][0][\"state\"]"));
   EXPECT_EQ("[]\n", python(stat_json({}), "d"));
   EXPECT_EQ("18446744073709551615\n", python(stat_json(sample(UINT64_MAX, 0)), "d[0][\"counters\"][\"tx_pkts\"]"));
+}
+
+TEST(Stat, PrometheusHasEachMetricOnceWithAllItsLines) {
+  Sample s = sample(5, 70, "a \"b\"\\\n");
+  s[0].qps[0].info.values.push_back({"data_port", 3});
+  s[0].qps.push_back({.info = {.qpn = 18, .pid = 1, .state = 3, .values = {{"tx_pkts", 6}, {"srtt_ns", 0}}},
+                      .process = "x"});
+  const std::string device = "{device=\"usiw0\",by=\"module\"";
+  const std::string first = device + ",qpn=\"17\",pid=\"4711\",comm=\"a \\\"b\\\"\\\\\\n\"";
+  const std::string second = device + ",qpn=\"18\",pid=\"1\",comm=\"x\"";
+  EXPECT_EQ("# TYPE usiw_device_rto_total counter\nusiw_device_rto_total" + device + "} 0\n" +
+                "# TYPE usiw_device_tx_pkts_total counter\nusiw_device_tx_pkts_total" + device + "} 5\n" +
+                "# TYPE usiw_qp_data_port gauge\nusiw_qp_data_port" + first + ",value=\"" +
+                gauge_word("data_port", 3) + "\"} 1\n" +  //
+                "# TYPE usiw_qp_srtt_ns gauge\nusiw_qp_srtt_ns" + first + "} 70\n" +
+                "# TYPE usiw_qp_state gauge\nusiw_qp_state" + first + ",value=\"RTS\"} 1\nusiw_qp_state" + second +
+                ",value=\"RTS\"} 1\n" +  //
+                "# TYPE usiw_qp_tx_pkts_total counter\nusiw_qp_tx_pkts_total" + first + "} 5\nusiw_qp_tx_pkts_total" +
+                second + "} 6\n",
+            stat_prometheus(s));
+  EXPECT_EQ("", stat_prometheus({}));
+  s[0].counters = {{"a b{}\n1", 1}};
+  EXPECT_NE(std::string::npos, stat_prometheus(s).find("\nusiw_device_a_b___1_total{")) << stat_prometheus(s);
 }
 
 TEST(Stat, WhatWasNotMeasuredIsNotShown) {

@@ -220,7 +220,8 @@ DRIVER = $(SYSCONFDIR)/libibverbs.d/usiw.driver
 # Lists of administrators, which are theirs: uninstall leaves them.
 CONFIG = $(SYSCONFDIR)/usiw/devices
 with_paths = sed 's,@LIBEXEC@,$(LIBEXEC),' $(1) > $(2) && chmod 0644 $(2)
-install-local: provider tools install-files
+install-local: provider tools
+	@$(MAKE) --no-print-directory install-files
 install-files:
 	install -D -s -m 0755 $(BUILD)/tools/usiw $(DESTDIR)$(PREFIX)/bin/usiw
 	install -D -s -m 0755 $(BUILD)/run/usiw-run $(DESTDIR)$(PREFIX)/bin/usiw-run

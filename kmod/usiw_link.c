@@ -13,6 +13,7 @@
 #include <net/net_namespace.h>
 
 #include "../cm/usiw_device_attr.h"
+#include "../uapi/usiw_version.h"
 #include "usiw.h"
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
@@ -398,7 +399,8 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 
 /*
  * Make a device on @netdev, to which the caller has a reference. Return -EINVAL for an
- * interface that is not like Ethernet, -EEXIST if it has a device already or the name is taken, -ENODEV if it goes.
+ * interface that is not like Ethernet, -EEXIST if it has a device already or the name is
+ * taken, -ENODEV if it goes.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 {

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,19 @@ static const struct {
 
 enum { GENERATIONS = sizeof(generations) / sizeof(generations[0]) };
 
-#define UNFIT "this usiw fits rdma-core %d to %d: install a usiw that is made for it, or an rdma-core of these\n"
+/* One line for people; -1. */
+static __attribute__((format(printf, 1, 2))) int refuse(const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "usiw: ");
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "; this usiw fits rdma-core %d to %d: install a usiw that is made for it, or an rdma-core of "
+		"these\n", USIW_OPERATIONS_OLDEST, USIW_OPERATIONS_NEWEST);
+	return -1;
+}
 
 static void *function(void *handle, const char *name)
 {
@@ -106,17 +119,11 @@ int usiw_library_find(void)
 		if (usiw_library.register_driver && function(handle, generations[i].has))
 			break;
 	}
-	if (i == GENERATIONS) {
-		fprintf(stderr, "usiw: no libibverbs of this process has a provider ABI that usiw knows; " UNFIT,
-			USIW_OPERATIONS_OLDEST, USIW_OPERATIONS_NEWEST);
-		return -1;
-	}
+	if (i == GENERATIONS)
+		return refuse("no libibverbs of this process has a provider ABI that usiw knows");
 	file = file_of(*(void **)&usiw_library.register_driver, path);
-	if (version_of(file) > USIW_OPERATIONS_NEWEST) {
-		fprintf(stderr, "usiw: %s is of rdma-core %u; " UNFIT, file, version_of(file), USIW_OPERATIONS_OLDEST,
-			USIW_OPERATIONS_NEWEST);
-		return -1;
-	}
+	if (version_of(file) > USIW_OPERATIONS_NEWEST)
+		return refuse("%s is of rdma-core %u", file, version_of(file));
 	missing = find_functions(handle);
 	usiw_library.number = generations[i].number;
 	usiw_library.rdma_core = generations[i].rdma_core;
@@ -124,10 +131,5 @@ int usiw_library_find(void)
 	usiw_library.qp_mask_at = find_qp_mask(handle);
 	if (!missing && !usiw_library.qp_mask_at)
 		missing = "struct ibv_qp_ex that is known";
-	if (missing) {
-		fprintf(stderr, "usiw: %s has no %s; " UNFIT, file, missing, USIW_OPERATIONS_OLDEST,
-			USIW_OPERATIONS_NEWEST);
-		return -1;
-	}
-	return 0;
+	return missing ? refuse("%s has no %s", file, missing) : 0;
 }

@@ -28,7 +28,7 @@ with Context(name=names[0]) as context:
         cap = QPCap(max_send_wr=4, max_recv_wr=4)
         with QP(pd, QPInitAttr(qp_type=QPT_RC, scq=cq, rcq=cq, cap=cap)) as qp:
             assert qp.query(0)[0].qp_state in (RESET, INIT)
-        # What moved with the versions: the functions of a QP with ibv_wr_*, and a CQ's of ibv_start_poll().
+        # The functions of ibv_wr_*() moved within the QP from version to version.
         ops = WITH_SEND | WITH_RDMA_WRITE
         wanted = QPInitAttrEx(qp_type=QPT_RC, scq=cq, rcq=cq, cap=cap, pd=pd,
                               comp_mask=INIT_ATTR_PD | INIT_ATTR_SEND_OPS_FLAGS,

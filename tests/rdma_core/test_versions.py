@@ -112,6 +112,12 @@ def test_the_list_has_no_operation_more(parts, tmp_path):
     assert names == newest()["operations"]
 
 
+def test_every_number_has_a_file():
+    """libibverbs finds the provider by a name for its number."""
+    listed = re.search(r"USIW_RDMA_CORE_ABIS ([\d ]+)", (ROOM / "CMakeLists.txt").read_text())[1]
+    assert {int(number) for number in listed.split()} == {row["number"] for row in rows().values()}
+
+
 def refused(parts, library):
     """The one line with which the provider refuses to load."""
     seen, said = load(parts, library)

@@ -445,9 +445,10 @@ TEST_F(Protocol, read_requests_are_bounded_by_ird) {
   EXPECT_EQ(term::kDdpNoBuffer, terminate_in(out).code);
 }
 
-// Of two responses that are lost the source of the later one goes first, so it is the first that cannot be sent again,
-// and its Terminate names its own READ. The peer, which takes things in order, gets the one at the PSN of the first
-// response, whose source goes then: that one names the first READ. Either comes behind three questions.
+// Two responses are lost. The source of the second one is deregistered first, so the second one becomes a Terminate
+// first, which names the second READ. Then the source of the first response is deregistered, too: it becomes a
+// Terminate that names the first READ, and this is the one that the peer takes, since it takes PSNs in order. The
+// engine asks the peer three times before the first Terminate.
 TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_named) {
   constexpr uint32_t kFirst = 100, kSecond = 200;
   Region* const other = w.a.region(4096);
@@ -457,7 +458,8 @@ TEST_F(Protocol, of_two_reads_that_cannot_be_served_again_the_first_in_order_is_
   ASSERT_EQ(0, w.a.engine.mr_remove(other->stag));
   const auto named = [&](uint32_t psn, const std::vector<Datagram>& datagrams) {
     for (const Datagram& d : datagrams)
-      if (header(d).opcode == USIW_TRP_DATA && header(d).psn == psn && segment(d).rdmap_opcode == USIW_RDMAP_TERMINATE) {
+      if (header(d).opcode == USIW_TRP_DATA && header(d).psn == psn &&
+          segment(d).rdmap_opcode == USIW_RDMAP_TERMINATE) {
         const TermInfo t = terminate_in({d});
         EXPECT_TRUE(t.has_read);
         return decode_read_request(t.read).size;

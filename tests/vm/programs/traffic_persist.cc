@@ -126,6 +126,9 @@ class Link {
     {
       Step step(watch_, "creating the QP", kCallSeconds);
       try {
+        // Not pd_of(): librdmacm closes a device that has gone, and the next one's context may have its address.
+        if (!(pd_ = ibv_alloc_pd(end_.id->verbs))) FAIL("ibv_alloc_pd: %s", std::strerror(errno));
+        options.pd = pd_;
         end_.create_qp(options);
         for (auto& slot : slots_) slot = std::make_unique<Slot>(end_.pd, arguments_.size);
       } catch (const tap::Failure&) {
@@ -182,13 +185,20 @@ class Link {
     check_guards();
   }
 
+  /// The id goes last: librdmacm may close the device with it.
   void destroy() {
     {
-      Step step(watch_, "destroying QP, CQs and id", kCallSeconds);
-      end_.destroy();
+      Step step(watch_, "destroying the QP", kCallSeconds);
+      end_.destroy_qp();
     }
-    Step step(watch_, "ibv_dereg_mr", kCallSeconds);
-    for (auto& slot : slots_) slot.reset();
+    {
+      Step step(watch_, "ibv_dereg_mr", kCallSeconds);
+      for (auto& slot : slots_) slot.reset();
+    }
+    Step step(watch_, "destroying PD, CQs and id", kCallSeconds);
+    if (pd_ && ibv_dealloc_pd(pd_)) std::printf("ibv_dealloc_pd failed\n");
+    pd_ = nullptr;
+    end_.destroy();
   }
 
  private:
@@ -367,6 +377,7 @@ class Link {
   Watch& watch_;
   uint64_t& verified_;
   Endpoint end_;
+  ibv_pd* pd_ = nullptr;
   Window window_ = {};
   std::unique_ptr<Slot> slots_[kInFlight];
   uint32_t answer_bytes_[kInFlight] = {};

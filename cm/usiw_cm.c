@@ -462,6 +462,7 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 
 	if (c->state != USIW_CM_REQ_SENT)
 		return 0;
+	c->heard = USIW_CM_HEARD_PENDING;
 	/* 0: the peer has no ISN for this end yet, and none is to be taken for its RESET's. */
 	if (pkt->psn) {
 		c->peer_isn = pkt->psn;
@@ -556,6 +557,9 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	if (c->state != USIW_CM_REQ_SENT || pkt->ack_psn != c->local_isn)
 		return 0;
 	c->reject_reason = pkt->reason;
+	c->heard = USIW_CM_HEARD_REJECT;
+	if (pkt->version != USIW_WIRE_VERSION)
+		usiw_cm_other_version(c, pkt->version);
 	if (pkt->reason == USIW_REJECT_NO_LISTENER)
 		return nobody_listens(c, now_us);
 	if (pkt->reason == USIW_REJECT_USER)
@@ -636,9 +640,35 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us)
 }
 
 /* Only an answer to REQ counts: later on, ICMP would be an easy way to kill. */
-__u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us)
+__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us)
 {
-	return c->state == USIW_CM_REQ_SENT ? nobody_listens(c, now_us) : 0;
+	if (c->state != USIW_CM_REQ_SENT || heard == USIW_CM_HEARD_NOTHING)
+		return 0;
+	c->heard = heard;
+	return heard == USIW_CM_HEARD_NO_PORT ? nobody_listens(c, now_us) : 0;
+}
+
+void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len)
+{
+	if (c->state != USIW_CM_REQ_SENT || !len)
+		return;
+	c->heard = USIW_CM_HEARD_ALIEN;
+	c->alien_len = (__u8)(len < sizeof(c->alien) ? len : sizeof(c->alien));
+	memcpy(c->alien, data, c->alien_len);
+}
+
+void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version)
+{
+	if (c->state != USIW_CM_REQ_SENT)
+		return;
+	c->heard = USIW_CM_HEARD_VERSION;
+	c->peer_version = version;
+}
+
+void usiw_cm_unsent(struct usiw_cm_conn *c, int error)
+{
+	if (c->state == USIW_CM_REQ_SENT && error == -EPERM)
+		c->heard = USIW_CM_HEARD_OWN_FIREWALL;
 }
 
 /* ---- The clock --------------------------------------------------------- */

@@ -77,6 +77,19 @@ enum usiw_cm_state {
 					 * their references; the object lingers for the peer's sake */
 #define USIW_CM_A_DEAD		0x0800	/* off the tables; drop the last reference */
 
+/* What came last in answer to an initiator's REQ; see usiw_cm_hint.h. */
+enum usiw_cm_heard {
+	USIW_CM_HEARD_NOTHING,
+	USIW_CM_HEARD_PENDING,
+	USIW_CM_HEARD_REJECT,		/* for @reject_reason */
+	USIW_CM_HEARD_VERSION,		/* of another version, @peer_version */
+	USIW_CM_HEARD_NO_PORT,		/* ICMP: nobody has the port */
+	USIW_CM_HEARD_PROHIBITED,	/* ICMP: a firewall */
+	USIW_CM_HEARD_NO_HOST,		/* ICMP: nobody has the address, or no route goes there */
+	USIW_CM_HEARD_OWN_FIREWALL,	/* the datagram could not be sent */
+	USIW_CM_HEARD_ALIEN,		/* what no usiw sends in answer: @alien */
+};
+
 /* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
 #define USIW_CM_RETRY_FIRST_US		100000u
 #define USIW_CM_NOBODY_US		1000000u	/* "nobody listens" counts from then on: a server that is
@@ -106,6 +119,8 @@ enum usiw_cm_state {
  * @linger:	in LINGER: opcode that answers what still comes, 0 for none
  * @peer_known:	@peer_isn is valid
  * @pending:	initiator: the peer has answered PENDING
+ * @heard:	initiator: enum usiw_cm_heard
+ * @peer_version: @alien_len: @alien: of what was heard; of an alien the first bytes
  * @window:	own initial receive window, datagrams
  * @peer_window: the peer's
  * @features:	offered, then agreed
@@ -135,6 +150,10 @@ struct usiw_cm_conn {
 	__u8	linger;
 	__u8	peer_known;
 	__u8	pending;
+	__u8	heard;
+	__u8	peer_version;
+	__u8	alien_len;
+	__u8	alien[8];
 	__u16	tx_flags;
 	__u16	ird;
 	__u16	ord;
@@ -284,7 +303,14 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
  * local_isn + window] only, so that neither a blind sender of DATA can confirm nor a peer that is
  * still at the connection before. */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
-__u32 usiw_cm_unreachable(struct usiw_cm_conn *c, __u64 now_us);	/* ICMP port unreachable */
+/* ICMP that quotes the REQ. @heard: what it means, of usiw_cm_icmp4_heard() or usiw_cm_icmp6_heard() */
+__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us);
+/* A datagram of the peer's address and port, @len bytes, that is no answer to a REQ. */
+void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
+/* An answer of a usiw of another wire version. */
+void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);
+/* What A_TX has asked for could not be sent; @error: -errno */
+void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
 
 /**

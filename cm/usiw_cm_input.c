@@ -72,11 +72,26 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 	v->len = len;
 }
 
+/* May usiw have sent that to who sends REQs? Not data; and its own REQ comes back from an echo server. */
+static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, int malformed)
+{
+	if (malformed)
+		return 0;
+	return pkt->opcode != USIW_TRP_REQ || pkt->psn != c->local_isn;
+}
+
 /* For a connection that there is. What is malformed ends here, too: it draws no RESET. */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 			__u32 len, int malformed, __u64 now_us, void *buf)
 {
 	v->kind = USIW_CM_V_CONN;
+	if (c->state == USIW_CM_REQ_SENT && !answers(c, &v->pkt, malformed)) {
+		if (malformed == -EPROTONOSUPPORT)
+			usiw_cm_other_version(c, v->pkt.version);
+		else
+			usiw_cm_alien(c, data, len);
+		return;
+	}
 	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA) {
 		if (usiw_cm_confirms(c, data))
 			v->actions = usiw_cm_data_seen(c, now_us);

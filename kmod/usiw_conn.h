@@ -271,7 +271,7 @@ struct usiw_listener {
 /* conn->flags: set from softirq, worked off by conn->work. */
 enum {
 	USIW_CONN_DATA_SEEN,
-	USIW_CONN_UNREACHABLE,
+	USIW_CONN_ICMP,			/* conn->icmp_heard */
 	USIW_CONN_CHECK_ADDR,
 	USIW_CONN_FOLLOW,
 	USIW_CONN_ORPHANED,		/* its listener has gone */
@@ -327,6 +327,7 @@ enum {
  * @resolve_us:	when to look for it again
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
+ * @icmp_heard:	what ICMP says about its REQ: enum usiw_cm_heard
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
  * @takes_socket: CONNECT may offer a data socket, by the QP's context; read by a peer on
  *		this host
@@ -377,6 +378,7 @@ struct usiw_conn {
 	bool takes_packets;
 	u8 port;
 	u8 port_why;
+	u8 icmp_heard;
 	u64 move_us;
 	u64 resolve_us;
 	int nexthop_bucket;

@@ -13,8 +13,12 @@
  * its being worked off makes iw_cm run into BUG_ON(state != IW_CM_STATE_CONN_RECV), with any
  * iWARP driver. See docs/security.md.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/ratelimit.h>
 #include <linux/slab.h>
 
+#include "../cm/usiw_cm_hint.h"
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
 
@@ -78,6 +82,17 @@ static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_
 	conn->cm_id->event_handler(conn->cm_id, &event);
 }
 
+/* rdma_cm's event does not say why. Anybody may cause these lines: a few per minute. */
+static void usiw_conn_explain(struct usiw_conn *conn, const struct iw_cm_event *reply)
+{
+	static DEFINE_RATELIMIT_STATE(limit, 60 * HZ, 10);
+	char hint[USIW_CM_HINT_MAX];
+
+	if (usiw_cm_hint(&conn->cm, hint) && __ratelimit(&limit))
+		pr_info("%s: no connection to %pISpc: %s\n", dev_name(&conn->dev->ibdev.dev),
+			&reply->remote_addr, hint);
+}
+
 /* Returns further actions: when the reply cannot be told the connection is of no use. */
 static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 {
@@ -87,6 +102,7 @@ static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
 	if (!usiw_cm_notify(&conn->ledger, USIW_CM_A_EV_REPLY, status))
 		return 0;
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
+	usiw_conn_explain(conn, &event);
 	usiw_conn_fill_private_data(conn, &event);
 	usiw_conn_fill_depths(conn, &event);
 	if (!conn->cm_id->event_handler(conn->cm_id, &event))
@@ -299,7 +315,8 @@ static void usiw_conn_send(struct usiw_conn *conn)
 	u32 len = usiw_cm_build(&conn->cm, buf);
 
 	usiw_count(conn->dev, USIW_KCNT_CM_TX);
-	usiw_sock_send(conn->sock, &conn->tuple, conn->sender.tos, buf, len);
+	usiw_cm_unsent(&conn->cm, usiw_sock_send(conn->sock, &conn->tuple, conn->sender.tos, buf,
+						 len));
 }
 
 static void usiw_conn_established(struct usiw_conn *conn)

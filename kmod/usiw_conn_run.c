@@ -133,8 +133,8 @@ static void usiw_conn_work(struct work_struct *work)
 		usiw_conn_flush(conn, now);
 	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
 		usiw_conn_orphan(conn);
-	if (test_and_clear_bit(USIW_CONN_UNREACHABLE, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_unreachable(&conn->cm, now));
+	if (test_and_clear_bit(USIW_CONN_ICMP, &conn->flags))
+		usiw_conn_perform(conn, usiw_cm_icmp(&conn->cm, READ_ONCE(conn->icmp_heard), now));
 	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
 		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
 	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&

@@ -15,6 +15,7 @@
 #include <net/ipv6.h>
 #include <net/sock.h>
 
+#include "../cm/usiw_cm_hint.h"
 #include "usiw_conn.h"
 
 /* ---- Softirq ----------------------------------------------------------- */
@@ -111,8 +112,25 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
 	if (stray)
 		WRITE_ONCE(us->stray_next_us, next_us);
-	if (stray && !conn)
+	if (stray && (!conn || READ_ONCE(conn->cm.state) == USIW_CM_REQ_SENT))
 		usiw_rx_queue(us, skb, at, &flow->tuple, sizeof(*hdr));
+}
+
+/*
+ * @len bytes at @at that no usiw has sent. They tell people who is there, if a connection waits for
+ * an answer from there.
+ */
+static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
+			  struct usiw_rx_flow *flow)
+{
+	__u64 next_us = READ_ONCE(us->stray_next_us);
+
+	if (!usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse())))
+		return;
+	WRITE_ONCE(us->stray_next_us, next_us);
+	usiw_rx_look_up(us, skb, flow);
+	if (flow->conn && READ_ONCE(flow->conn->cm.state) == USIW_CM_REQ_SENT)
+		usiw_rx_queue(us, skb, at, &flow->tuple, min_t(u32, len, USIW_CM_MAX_DATAGRAM));
 }
 
 /*
@@ -148,9 +166,7 @@ static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u3
 	struct usiw_trp_hdr buf;
 
 	hdr = len < sizeof(*hdr) ? NULL : skb_header_pointer(skb, at, sizeof(buf), &buf);
-	if (!hdr)
-		return false;
-	switch (usiw_cm_look(hdr, len)) {
+	switch (hdr ? usiw_cm_look(hdr, len) : USIW_CM_LOOK_DROP) {
 	case USIW_CM_LOOK_DATA:
 		usiw_rx_data(us, skb, at, hdr, flow);
 		return true;
@@ -160,6 +176,7 @@ static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u3
 		usiw_rx_handshake(us, skb, at, len);
 		return false;
 	default:
+		usiw_rx_alien(us, skb, at, len, flow);
 		return false;
 	}
 }
@@ -231,40 +248,23 @@ static int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
 	return usiw_rx_take(rcu_dereference_sk_user_data(sk), skb);
 }
 
-/* What ICMP says about a connection. */
-enum usiw_icmp {
-	USIW_ICMP_OTHER,
-	USIW_ICMP_UNREACHABLE,		/* nobody has the port */
-	USIW_ICMP_TOO_BIG,
-};
-
-static enum usiw_icmp usiw_icmp4(const struct sk_buff *skb, u32 *mtu)
+/* True for "too big", with the path's MTU; else what it means as an answer to a REQ. */
+static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *heard)
 {
 	const struct icmphdr *icmph = icmp_hdr(skb);
 
-	if (icmph->type != ICMP_DEST_UNREACH)
-		return USIW_ICMP_OTHER;
 	*mtu = be16_to_cpu(icmph->un.frag.mtu);
-	switch (icmph->code) {
-	case ICMP_PORT_UNREACH:
-		return USIW_ICMP_UNREACHABLE;
-	case ICMP_FRAG_NEEDED:
-		return USIW_ICMP_TOO_BIG;
-	default:
-		return USIW_ICMP_OTHER;
-	}
+	*heard = usiw_cm_icmp4_heard(icmph->type, icmph->code);
+	return icmph->type == ICMP_DEST_UNREACH && icmph->code == ICMP_FRAG_NEEDED;
 }
 
-static enum usiw_icmp usiw_icmp6(const struct sk_buff *skb, u32 *mtu)
+static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *heard)
 {
 	const struct icmp6hdr *icmph = icmp6_hdr(skb);
 
 	*mtu = be32_to_cpu(icmph->icmp6_mtu);
-	if (icmph->icmp6_type == ICMPV6_PKT_TOOBIG)
-		return USIW_ICMP_TOO_BIG;
-	if (icmph->icmp6_type == ICMPV6_DEST_UNREACH && icmph->icmp6_code == ICMPV6_PORT_UNREACH)
-		return USIW_ICMP_UNREACHABLE;
-	return USIW_ICMP_OTHER;
+	*heard = usiw_cm_icmp6_heard(icmph->icmp6_type, icmph->icmp6_code);
+	return icmph->icmp6_type == ICMPV6_PKT_TOOBIG;
 }
 
 /*
@@ -282,7 +282,7 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * ICMP about something this socket, or an engine in its name, sent. "Port unreachable" counts as
+ * ICMP about something this socket, or an engine in its name, sent. "Unreachable" counts as
  * an answer to a REQ only, and has to carry enough of it to show its PSN.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
@@ -295,20 +295,21 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 	const __be32 *psn;
 	struct usiw_tuple tuple;
 	struct usiw_conn *conn;
-	enum usiw_icmp what;
-	u32 at, mtu = 0;
+	enum usiw_cm_heard heard;
+	bool too_big;
+	u32 at, mtu;
 
 	if (sk->sk_family == AF_INET) {
 		const struct iphdr *iph = (const struct iphdr *)skb->data;
 
-		what = usiw_icmp4(skb, &mtu);
+		too_big = usiw_icmp4(skb, &mtu, &heard);
 		ipv6_addr_set_v4mapped(iph->saddr, &tuple.local);
 		ipv6_addr_set_v4mapped(iph->daddr, &tuple.remote);
 		at = iph->ihl * 4;
 	} else {
 		const struct ipv6hdr *ip6h = (const struct ipv6hdr *)skb->data;
 
-		what = usiw_icmp6(skb, &mtu);
+		too_big = usiw_icmp6(skb, &mtu, &heard);
 		/* usiw sends no extension headers. */
 		if (ip6h->nexthdr != IPPROTO_UDP)
 			return;
@@ -316,7 +317,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 		tuple.remote = ip6h->daddr;
 		at = sizeof(*ip6h);
 	}
-	if (what == USIW_ICMP_OTHER)
+	if (!too_big && heard == USIW_CM_HEARD_NOTHING)
 		return;
 	uh = skb_header_pointer(skb, at, sizeof(buf.uh), &buf.uh);
 	if (!uh)
@@ -328,10 +329,12 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 
 	rcu_read_lock();
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
-	if (conn && what == USIW_ICMP_TOO_BIG)
+	if (conn && too_big) {
 		usiw_rx_too_big(conn, mtu);
-	else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn)))
-		usiw_conn_kick(conn, USIW_CONN_UNREACHABLE);
+	} else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn))) {
+		WRITE_ONCE(conn->icmp_heard, heard);
+		usiw_conn_kick(conn, USIW_CONN_ICMP);
+	}
 	rcu_read_unlock();
 }
 

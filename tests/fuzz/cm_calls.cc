@@ -105,7 +105,7 @@ class Machine {
       case 16: receive(USIW_TRP_RESET); break;
       case 17: receive(in_.get()); break;
       case 18: check(usiw_cm_data_seen(&c_, now_)); break;
-      case 19: check(usiw_cm_unreachable(&c_, now_)); break;
+      case 19: check(usiw_cm_icmp(&c_, USIW_CM_HEARD_NO_PORT, now_)); break;
       case 20:
         now_ += in_.get<uint16_t>() * 100u;
         timer();

@@ -119,9 +119,9 @@ TEST_F(Rx, encap_err_rcv__psn_has_to_fit) {
   mock_datagram forged = req;
   forged.data[0] ^= 1;
   mock_deliver_icmp(&forged, 8);
-  EXPECT_FALSE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+  EXPECT_FALSE(client_conn()->flags & BIT(USIW_CONN_ICMP));
   mock_deliver_icmp(&req, 8);
-  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_ICMP));
   mock_run();
   drop_sent();
 }
@@ -132,10 +132,10 @@ TEST_F(Rx, encap_err_rcv__d10_without_the_isn_it_is_not_believed) {
   ASSERT_TRUE(mock_take(&req));
   for (const unsigned quoted : {0u, 3u}) {  // the UDP header and no more
     mock_deliver_icmp(&req, quoted);
-    EXPECT_FALSE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+    EXPECT_FALSE(client_conn()->flags & BIT(USIW_CONN_ICMP));
   }
   mock_deliver_icmp(&req, 4);
-  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_ICMP));
 }
 
 // D15: docs/protocol.md has them dropped, over IPv4 too.
@@ -161,7 +161,59 @@ TEST_F(Rx, encap_err_rcv__ipv6) {
   mock_datagram req;
   ASSERT_TRUE(mock_take(&req));
   mock_deliver_icmp(&req, 100);
-  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_UNREACHABLE));
+  EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_ICMP));
+}
+
+TEST_F(Rx, encap_err_rcv__what_it_means) {
+  ASSERT_EQ(active.connect(*client, ipv6("2001:db8::1"), 9000, ipv6("2001:db8::9"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  mock_deliver_icmp(&req, 100);
+  mock_run();
+  EXPECT_EQ(client_conn()->cm.heard, USIW_CM_HEARD_NO_PORT);
+  drop_sent();
+}
+
+/// What is no usiw's, from where a connection waits for an answer.
+TEST_F(Rx, encap_rcv__alien) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  mock_datagram alien = {};
+  alien.from = req.to;
+  alien.from_port = req.to_port;
+  alien.to = req.from;
+  alien.to_port = req.from_port;
+  alien.len = 20;
+  memset(alien.data, 0xee, alien.len);
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
+  for (int i = 0; i < 50; i++) mock_deliver(&alien, 8);
+  usiw_sock* us = client_conn()->sock;
+  EXPECT_EQ(us->rx_len, 1u) << "at a bounded rate";
+  mock_run();
+  EXPECT_EQ(client_conn()->cm.heard, USIW_CM_HEARD_ALIEN);
+  EXPECT_EQ(client_conn()->cm.alien_len, 8u);
+  EXPECT_EQ(client_conn()->cm.alien[0], 0xee);
+  alien.len = 3;  // shorter than any header
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
+  mock_deliver(&alien, 8);
+  mock_run();
+  EXPECT_EQ(client_conn()->cm.alien_len, 3u);
+  drop_sent();
+}
+
+TEST_F(Rx, encap_rcv__alien__of_no_connection_or_one_that_there_is) {
+  establish();
+  usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->us;
+  mock_datagram alien = datagram(0x9000, 40);
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
+  mock_deliver(&alien, 8);
+  EXPECT_EQ(us->rx_len, 0u);
+  alien.len = 0;
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
+  mock_deliver(&alien, 8);
+  EXPECT_EQ(us->rx_len, 0u);
+  EXPECT_EQ(drop_sent(), 0u);
 }
 
 TEST_F(Rx, refuse__other_version) {

@@ -179,7 +179,7 @@ bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
 void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted) {
   const Conn conn = lookup(flow);
   if (conn != nullptr && usiw_cm_quotes(&conn->cm, quoted.data(), static_cast<uint32_t>(quoted.size())))
-    perform(conn, usiw_cm_unreachable(&conn->cm, now_us()));
+    perform(conn, usiw_cm_icmp(&conn->cm, USIW_CM_HEARD_NO_PORT, now_us()));
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {

@@ -11,6 +11,7 @@ from support.cases import PROGRAMS
 from support.net import A, B, PEER, devices_for_all, netem, rdma_links, unprivileged
 from support.pairs import Server, next_port, perftest, rping
 from support.procs import Proc, run, until
+from support.why import reasons
 
 pytestmark = pytest.mark.netns
 
@@ -116,6 +117,18 @@ def test_default_socket_buffers_of_a_user_do_not_overflow(without_module, debian
 
     with devices_for_all():
         assert any(share_lost() < 0.003 for _ in range(6))
+
+
+@pytest.mark.skipif(bool(PEER), reason="what the module says")
+def test_why_a_connection_could_not_be_made():
+    """One line in dmesg for each, since rdma_cm says UNREACHABLE or REJECTED and no more."""
+    with reasons(B.ip, B.where, A.where) as found:
+        clients = [Proc(["rping", "-c", "-a", B.ip, "-p", reason.port, "-C", 1], where=A.where) for reason in found]
+        for client in clients:
+            assert client.wait(60) != 0, client.output
+        said = run("dmesg")
+        for reason in found:
+            assert said.count(f"usiw: {A.dev}: no connection to {B.ip}:{reason.port}: {reason.line}\n") == 1, said[-3000:]
 
 
 def test_verified_traffic():

@@ -220,12 +220,12 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
   if (kept != nullptr) sock->gate().discard(kept);
 }
 
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len) {
+void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
     if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to)) continue;
     if (!usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
-    held->act(usiw_cm_unreachable(&held->cm_, now_us()));
+    held->act(usiw_cm_icmp(&held->cm_, heard, now_us()));
     return;
   }
 }

@@ -89,7 +89,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Gate::Kept*);
-  friend void conn_unreachable(UdpSocket&, const Endpoint&, const void*, uint32_t);
+  friend void conn_icmp(UdpSocket&, const Endpoint&, usiw_cm_heard, const void*, uint32_t);
   friend void conn_run_timers();
   friend void conns_end_lingering(const UdpSocket&);
   friend void conns_follow();
@@ -112,6 +112,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void follow(const usiw_link_info& link);
   void established();
   void tell(uint32_t event, int status = 0);
+  void explain() const;
   void release();
   void leave_backlog();
 
@@ -137,8 +138,8 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
                   Gate::Kept* kept = nullptr);
 /// [world] Who listens for @p local, or null.
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local);
-/// [world] ICMP: nobody has the port @p to. @p quoted: what it has of the datagram's payload.
-void conn_unreachable(UdpSocket& sock, const Endpoint& to, const void* quoted, uint32_t len);
+/// [world] ICMP about what was sent to @p to. @p quoted: what it has of the datagram's payload.
+void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
 /// [world] 0: none.
 uint64_t conn_next_deadline_us();
 /// [world]

@@ -2,8 +2,14 @@
 /// @file conn_act.cc
 /// What the connection machine asks for: datagrams, records for the provider, and events of
 /// rdma_cm. iw_cm's CLOSE is rdma_cm's DISCONNECTED; iw_cm's DISCONNECT is not shown to users.
-#include <cerrno>
+#include <arpa/inet.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "cm/usiw_cm_hint.h"
 #include "conn.h"
 #include "event_stream.h"
 #include "qp.h"
@@ -36,6 +42,21 @@ void Conn::tell(uint32_t event, int status) {
   if (event == USIW_CM_A_EV_REPLY) user_->on_reply(status, cm_);
   if (event == USIW_CM_A_EV_ESTABLISHED) user_->on_established(cm_);
   if (event == USIW_CM_A_EV_CLOSE) user_->on_close();
+}
+
+/// Why connect has failed, on stderr: rdma_cm's event does not say it. Each peer and reason once, of a program that asks
+/// for many not all.
+void Conn::explain() const {
+  constexpr size_t kMost = 20;
+  static auto& said = *new std::set<std::string>;
+  char hint[USIW_CM_HINT_MAX], address[INET6_ADDRSTRLEN];
+  if (said.size() >= kMost || !usiw_cm_hint(&cm_, hint)) return;
+  const Endpoint& to = tuple_.remote;
+  if (to.ipv4()) inet_ntop(AF_INET, &to.addr.s6_addr32[3], address, sizeof address);
+  else inet_ntop(AF_INET6, &to.addr, address, sizeof address);
+  const std::string peer = std::string(address) + " port " + std::to_string(ntohs(to.port));
+  if (!said.insert(peer + " " + std::to_string(cm_.heard)).second) return;
+  fprintf(stderr, "usiw-run: no connection to %s: %s\n", peer.c_str(), hint);
 }
 
 /// Lets go of the user and of the QP, after what the user is still owed.
@@ -90,9 +111,11 @@ void Conn::act_one(uint32_t action) {
       return qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PROBE);
     case USIW_CM_A_TX: {
       uint8_t buf[USIW_CM_MAX_DATAGRAM];
-      return sock_->send(tuple_.local, tuple_.remote, tos_, buf, usiw_cm_build(&cm_, buf));
+      return usiw_cm_unsent(&cm_, sock_->send(tuple_.local, tuple_.remote, tos_, buf, usiw_cm_build(&cm_, buf)));
     }
     case USIW_CM_A_EV_REPLY:
+      if (usiw_cm_awaited(&ledger_)) explain();
+      [[fallthrough]];
     case USIW_CM_A_EV_ESTABLISHED:
       established();
       return tell(action, cm_.status);

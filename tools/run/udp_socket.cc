@@ -16,6 +16,7 @@
 #include <map>
 #include <vector>
 
+#include "cm/usiw_cm_hint.h"
 #include "cm/usiw_cm_input.h"
 #include "cm_thread.h"
 #include "conn.h"
@@ -149,16 +150,18 @@ Endpoint destination(msghdr& msg, const Endpoint& local) {
   return to;
 }
 
-bool is_port_unreachable(msghdr& msg) {
+/// What ICMP in the error queue means as an answer to a REQ.
+usiw_cm_heard heard_by_icmp(msghdr& msg) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
     if ((c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) &&
         (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_RECVERR))
       continue;
     sock_extended_err e;
     std::memcpy(&e, CMSG_DATA(c), sizeof e);
-    return e.ee_errno == ECONNREFUSED && (e.ee_origin == SO_EE_ORIGIN_ICMP || e.ee_origin == SO_EE_ORIGIN_ICMP6);
+    if (e.ee_origin == SO_EE_ORIGIN_ICMP) return usiw_cm_icmp4_heard(e.ee_type, e.ee_code);
+    if (e.ee_origin == SO_EE_ORIGIN_ICMP6) return usiw_cm_icmp6_heard(e.ee_type, e.ee_code);
   }
-  return false;
+  return USIW_CM_HEARD_NOTHING;
 }
 
 }  // namespace
@@ -271,7 +274,7 @@ int UdpSocket::dup_data_fd() {
 
 int UdpSocket::ignore_data() { return attach_opcode_filter(fd_, SO_ATTACH_FILTER, 0, UINT32_MAX); }
 
-void UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len) {
+int UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len) {
   sockaddr_storage sa;
   Control control{};
   iovec vec{const_cast<void*>(data), len};
@@ -294,7 +297,8 @@ void UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, cons
   }
   // A pending error of the socket is reported in place of sending: once more.
   for (int tries = 0; tries < 3; tries++)
-    if (sendmsg(fd_, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return;
+    if (sendmsg(fd_, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return 0;
+  return -errno;
 }
 
 // ---- The thread's side ------------------------------------------------------------------
@@ -315,8 +319,9 @@ void UdpSocket::receive() {
         if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
         n = sizeof(usiw_trp_hdr);
         break;
-      default:
-        continue;
+      default:  // for a connection that waits for an answer, which may tell people who is there
+        if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
+        break;
     }
     conn_receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
   }
@@ -329,8 +334,9 @@ void UdpSocket::receive_errors() {
     ssize_t n = in.receive(fd_, data, sizeof data, MSG_ERRQUEUE);
     if (n < 0) return;
     Endpoint to;
-    if (!is_port_unreachable(in.msg) || endpoint_from(in.sender, to) != 0) continue;
-    conn_unreachable(*this, to, data, static_cast<uint32_t>(n));
+    const usiw_cm_heard heard = heard_by_icmp(in.msg);
+    if (heard == USIW_CM_HEARD_NOTHING || endpoint_from(in.sender, to) != 0) continue;
+    conn_icmp(*this, to, heard, data, static_cast<uint32_t>(n));
   }
 }
 

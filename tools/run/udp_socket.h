@@ -34,8 +34,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// others, and it stays shared.
   int claim();
 
-  /// [world] Sends from exactly @p from with this TOS or traffic class; errors do not matter, what does is repeated.
-  void send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
+  /// [world] Sends from exactly @p from with this TOS or traffic class. 0 or -errno; what matters is repeated.
+  int send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
   /// [world] There is no socket for this port's data, which is a raw port's from now on: the handshake does not see it,
   /// and does not answer it as stray. 0 or -errno.
   int ignore_data();

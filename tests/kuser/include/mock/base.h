@@ -146,6 +146,8 @@ bool mock_warn(bool on, const char *what);
 #define pr_warn_once(...)	((void)0)
 #define pr_info_ratelimited(...) ((void)0)
 #define dev_warn_ratelimited(dev, ...) ((void)(dev))
+#define DEFINE_RATELIMIT_STATE(name, interval, burst) int name
+#define __ratelimit(state)	(++*(state) > 0)
 
 /* ---- Byte order ---- */
 static inline u16 be16_to_cpu(__be16 v)

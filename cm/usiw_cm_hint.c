@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Why a connection could not be made; see usiw_cm_hint.h.
+ */
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/kernel.h>
+#else
+#include <errno.h>
+#include <stdio.h>
+#endif
+
+#include "usiw_cm_hint.h"
+
+/* RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1; RFC 4443 section 3.1 */
+#define ICMP4_UNREACHABLE	3
+#define ICMP6_UNREACHABLE	1
+
+enum usiw_cm_heard usiw_cm_icmp4_heard(__u8 type, __u8 code)
+{
+	if (type != ICMP4_UNREACHABLE)
+		return USIW_CM_HEARD_NOTHING;
+	switch (code) {
+	case 0:		/* network */
+	case 1:		/* host */
+	case 6:		/* network unknown */
+	case 7:		/* host unknown */
+		return USIW_CM_HEARD_NO_HOST;
+	case 3:
+		return USIW_CM_HEARD_NO_PORT;
+	case 9:		/* network prohibited */
+	case 10:	/* host prohibited */
+	case 13:	/* communication prohibited */
+		return USIW_CM_HEARD_PROHIBITED;
+	default:
+		return USIW_CM_HEARD_NOTHING;
+	}
+}
+
+enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code)
+{
+	if (type != ICMP6_UNREACHABLE)
+		return USIW_CM_HEARD_NOTHING;
+	switch (code) {
+	case 0:		/* no route */
+	case 3:		/* address */
+	case 6:		/* a route that rejects */
+		return USIW_CM_HEARD_NO_HOST;
+	case 4:
+		return USIW_CM_HEARD_NO_PORT;
+	case 1:		/* prohibited */
+	case 5:		/* policy of the source address */
+		return USIW_CM_HEARD_PROHIBITED;
+	default:
+		return USIW_CM_HEARD_NOTHING;
+	}
+}
+
+static const char *refusal(__u8 reason)
+{
+	switch (reason) {
+	case USIW_REJECT_NO_LISTENER:
+		return "usiw answers: no program listens at this port";
+	case USIW_REJECT_NO_RESOURCE:
+		return "usiw answers: its backlog or its memory is full, or its program has not accepted in time";
+	case USIW_REJECT_MTU:
+		return "usiw answers: the MTU of the path is too small";
+	case USIW_REJECT_FEATURES:
+	case USIW_REJECT_MALFORMED:
+		return "usiw answers, and does not understand: use the same version at both ends";
+	default:	/* the program's own */
+		return NULL;
+	}
+}
+
+static const char *said(const struct usiw_cm_conn *c)
+{
+	switch (c->heard) {
+	case USIW_CM_HEARD_NOTHING:
+		return c->status == -ETIMEDOUT ?
+		       "no answer: no host has this address, or a firewall drops UDP" : NULL;
+	case USIW_CM_HEARD_PENDING:
+		return c->status == -ETIMEDOUT ?
+		       "usiw answers: its program has not accepted in time" : NULL;
+	case USIW_CM_HEARD_REJECT:
+		return refusal(c->reject_reason);
+	case USIW_CM_HEARD_NO_PORT:
+		return "the host has no usiw at this UDP port (ICMP port unreachable), or a firewall rejects it; "
+		       "TCP, siw, rxe and adapters are no peers";
+	case USIW_CM_HEARD_PROHIBITED:
+		return "a firewall prohibits it (ICMP)";
+	case USIW_CM_HEARD_NO_HOST:
+		return "no host has this address, or there is no route to it (ICMP host unreachable)";
+	case USIW_CM_HEARD_OWN_FIREWALL:
+		return "the firewall of this host does not let UDP out (EPERM)";
+	default:
+		return NULL;
+	}
+}
+
+static void say_alien(const struct usiw_cm_conn *c, char *buf)
+{
+	int i, at = snprintf(buf, USIW_CM_HINT_MAX, "what answers there is not usiw, it begins with");
+
+	for (i = 0; i < c->alien_len; i++)
+		at += snprintf(buf + at, USIW_CM_HINT_MAX - at, " %02x", c->alien[i]);
+}
+
+int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
+{
+	const char *text;
+
+	/* Other ends have their causes on this host. */
+	if (!c->initiator || (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
+		return 0;
+	if (c->heard == USIW_CM_HEARD_ALIEN) {
+		say_alien(c, buf);
+		return 1;
+	}
+	if (c->heard == USIW_CM_HEARD_VERSION) {
+		snprintf(buf, USIW_CM_HINT_MAX,
+			 "usiw of wire version %u answers, this one has %u: use the same version at both ends",
+			 c->peer_version, USIW_WIRE_VERSION);
+		return 1;
+	}
+	text = said(c);
+	if (text)
+		snprintf(buf, USIW_CM_HINT_MAX, "%s", text);
+	return text != NULL;
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Why a connection could not be made: one line on stderr, since rdma_cm says UNREACHABLE or REJECTED and no more."""
+
+import re
+import time
+
+from hosts import B4
+from support.cases import path_of
+from support.pairs import next_port
+from support.why import Reason, reasons
+
+NO_HOST = "10.77.0.99"
+
+
+def lines_of(client):
+    return [line for line in client.output.splitlines() if line.startswith("usiw-run: no connection")]
+
+
+def test_each_reason_has_its_line(usiw_run, other_host):
+    with reasons(B4, other_host, "") as found:
+        places = [(B4, reason) for reason in found]
+        places.append((NO_HOST, Reason(next_port(), "no host has this address, or there is no route to it "
+                                                    "(ICMP host unreachable)")))
+        clients = [usiw_run(["rping", "-c", "-a", address, "-p", reason.port, "-C", 1]) for address, reason in places]
+        for client, (address, reason) in zip(clients, places):
+            client.wait(60)
+            assert lines_of(client) == [f"usiw-run: no connection to {address} port {reason.port}: {reason.line}"]
+
+
+def test_a_program_that_goes_on_trying_is_told_once(usiw_run, tmp_path):
+    client = usiw_run([path_of("traffic"), "persist", "--progress", tmp_path / "progress", "--from", "127.0.0.2",
+                       "--to", "127.0.0.3", "--port", next_port()])
+    time.sleep(4)
+    client.signal(15)
+    client.wait(60)
+    tries = re.search(r"^connecting: RDMA_CM_EVENT_REJECTED: (\d+)", client.output, re.M)
+    assert tries and int(tries[1]) > 1, client.output
+    assert len(lines_of(client)) == 1, client.output

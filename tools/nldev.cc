@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "tools/nldev.h"
 
-#include <linux/netlink.h>
+#include <netlink/msg.h>
+#include <netlink/netlink.h>
 #include <rdma/rdma_netlink.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "tools/gauge_words.h"
 #include "uapi/usiw_abi.h"
@@ -18,194 +19,192 @@ namespace usiw::tools {
 namespace {
 
 using Bytes = std::span<const std::byte>;
+/// One level of a message: its attributes by type. Null if the message lacks the attribute.
+using Attributes = std::array<nlattr*, RDMA_NLDEV_ATTR_MAX>;
 
-constexpr size_t kAlign = 4;
-constexpr size_t kReceiveBytes = 1 << 18;
 constexpr int kAnswerSeconds = 5;
 
-size_t aligned(size_t n) { return (n + kAlign - 1) & ~(kAlign - 1); }
-
-/// Calls @p take(type, payload) for each attribute; stops at the first that does not fit.
-template <typename Take>
-void for_each_attribute(Bytes bytes, Take take) {
-  while (bytes.size() >= sizeof(nlattr)) {
-    nlattr head;
-    std::memcpy(&head, bytes.data(), sizeof head);
-    if (head.nla_len < sizeof head || head.nla_len > bytes.size()) return;
-    take(static_cast<int>(head.nla_type & NLA_TYPE_MASK), bytes.subspan(sizeof head, head.nla_len - sizeof head));
-    bytes = bytes.subspan(std::min(bytes.size(), aligned(head.nla_len)));
-  }
-}
-
-uint64_t number(Bytes payload) {
-  uint64_t value = 0;
-  std::memcpy(&value, payload.data(), std::min(sizeof value, payload.size()));
-  return value;
-}
-
-std::string text(Bytes payload) {
-  const auto* p = reinterpret_cast<const char*>(payload.data());
-  return {p, std::find(p, p + payload.size(), '\0')};
-}
-
-void put(std::vector<std::byte>& out, uint16_t type, const void* data, size_t size) {
-  const nlattr head{static_cast<uint16_t>(sizeof(nlattr) + size), type};
-  const size_t at = out.size();
-  out.resize(at + aligned(head.nla_len));
-  std::memcpy(out.data() + at, &head, sizeof head);
-  std::memcpy(out.data() + at + sizeof head, data, size);
-}
-
-std::vector<std::byte> about(const Device& device) {
-  std::vector<std::byte> out;
-  put(out, RDMA_NLDEV_ATTR_DEV_INDEX, &device.index, sizeof device.index);
+Attributes parse(Bytes bytes) {
+  Attributes out{};
+  auto* first = reinterpret_cast<nlattr*>(const_cast<std::byte*>(bytes.data()));
+  nla_parse(out.data(), RDMA_NLDEV_ATTR_MAX - 1, first, static_cast<int>(bytes.size()), nullptr);
   return out;
 }
 
-void parse_driver_table(Bytes table, Values& out) {
+Bytes payload(const nlattr* attribute) {
+  return {static_cast<const std::byte*>(nla_data(attribute)), static_cast<size_t>(nla_len(attribute))};
+}
+
+/// Calls @p take(attribute) for each attribute in @p table, which may be null.
+template <typename Take>
+void for_each_in(const nlattr* table, Take take) {
+  if (table == nullptr) return;
+  nlattr* entry;
+  int rest;
+  nla_for_each_nested(entry, table, rest) take(entry);
+}
+
+/// Of 8 to 64 bits; 0 for null.
+uint64_t number(const nlattr* attribute) {
+  uint64_t value = 0;
+  nla_memcpy(&value, attribute, sizeof value);
+  return value;
+}
+
+/// Empty for null. The NUL at the end may be missing.
+std::string text(const nlattr* attribute) {
+  if (attribute == nullptr) return {};
+  const auto* p = static_cast<const char*>(nla_data(attribute));
+  return {p, strnlen(p, static_cast<size_t>(nla_len(attribute)))};
+}
+
+Values parse_driver_table(const nlattr* table) {
+  Values out;
   std::string name;
-  for_each_attribute(table, [&](int type, Bytes payload) {
-    switch (type) {
-      case RDMA_NLDEV_ATTR_DRIVER_STRING:  // a name, or the word that is the value of the name before
-        if (name.empty()) {
-          name = text(payload);
-          break;
-        }
-        out.emplace_back(name, gauge_value(name, text(payload)));
-        name.clear();
-        break;
-      case RDMA_NLDEV_ATTR_DRIVER_U32:
-      case RDMA_NLDEV_ATTR_DRIVER_U64:
-        if (!name.empty()) out.emplace_back(std::move(name), number(payload));
-        name.clear();
-        break;
+  for_each_in(table, [&](const nlattr* entry) {
+    const int type = nla_type(entry);
+    const bool is_text = type == RDMA_NLDEV_ATTR_DRIVER_STRING;  // a name, or the value of the name before as a word
+    if (!is_text && type != RDMA_NLDEV_ATTR_DRIVER_U32 && type != RDMA_NLDEV_ATTR_DRIVER_U64) return;
+    if (is_text && name.empty()) {
+      name = text(entry);
+      return;
     }
+    if (!name.empty()) out.emplace_back(name, is_text ? gauge_value(name, text(entry)) : number(entry));
+    name.clear();
   });
+  return out;
+}
+
+/// Errno value of the system call that failed below libnl, whose own codes are coarser; @p other if none failed.
+int failure(int other) { return errno != 0 ? errno : other; }
+
+using Request = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
+
+Request request(int command, int flags, const Device* device = nullptr) {
+  Request out(nlmsg_alloc_simple(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), flags), nlmsg_free);
+  if (out == nullptr) throw std::bad_alloc();
+  if (device != nullptr) nla_put_u32(out.get(), RDMA_NLDEV_ATTR_DEV_INDEX, device->index);
+  return out;
+}
+
+/// State that the callbacks of one request share.
+struct Answer {
+  const std::function<void(Bytes)>& take;
+  uint32_t sequence;
+  int error = 0;  ///< errno value from the kernel
+  bool complete = false;
+};
+
+/// Skips the rest of an earlier answer that came too late.
+int check_sequence(nl_msg* message, void* answer) {
+  return nlmsg_hdr(message)->nlmsg_seq == static_cast<Answer*>(answer)->sequence ? NL_OK : NL_SKIP;
+}
+
+int take_message(nl_msg* message, void* answer) {
+  const nlmsghdr* head = nlmsg_hdr(message);
+  static_cast<Answer*>(answer)->take(
+      {static_cast<const std::byte*>(nlmsg_data(head)), static_cast<size_t>(nlmsg_datalen(head))});
+  return NL_OK;
+}
+
+int take_end(nl_msg*, void* answer) {
+  static_cast<Answer*>(answer)->complete = true;
+  return NL_OK;
+}
+
+int take_error(sockaddr_nl*, nlmsgerr* e, void* answer) {
+  static_cast<Answer*>(answer)->error = -e->error;
+  return NL_STOP;
 }
 
 }  // namespace
 
 Device parse_device(Bytes attributes) {
-  Device device;
-  for_each_attribute(attributes, [&](int type, Bytes payload) {
-    if (type == RDMA_NLDEV_ATTR_DEV_INDEX) device.index = static_cast<uint32_t>(number(payload));
-    if (type == RDMA_NLDEV_ATTR_DEV_NAME) device.name = text(payload);
-  });
-  return device;
+  const Attributes a = parse(attributes);
+  return {static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_DEV_INDEX])), text(a[RDMA_NLDEV_ATTR_DEV_NAME])};
 }
 
 bool parse_is_usiw(Bytes attributes) {
-  bool is_usiw = false;
-  for_each_attribute(attributes, [&](int type, Bytes payload) {
-    if (type == RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID) is_usiw = number(payload) == USIW_DRIVER_ID;
-  });
-  return is_usiw;
+  return number(parse(attributes)[RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID]) == USIW_DRIVER_ID;
 }
 
 Values parse_statistics(Bytes attributes) {
   Values out;
-  for_each_attribute(attributes, [&](int type, Bytes table) {
-    if (type != RDMA_NLDEV_ATTR_STAT_HWCOUNTERS) return;
-    for_each_attribute(table, [&](int, Bytes entry) {
-      std::string name;
-      uint64_t value = 0;
-      for_each_attribute(entry, [&](int field, Bytes payload) {
-        if (field == RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME) name = text(payload);
-        if (field == RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE) value = number(payload);
-      });
-      if (!name.empty()) out.emplace_back(std::move(name), value);
-    });
+  for_each_in(parse(attributes)[RDMA_NLDEV_ATTR_STAT_HWCOUNTERS], [&](const nlattr* entry) {
+    const Attributes a = parse(payload(entry));
+    std::string name = text(a[RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME]);
+    if (!name.empty()) out.emplace_back(std::move(name), number(a[RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE]));
   });
   return out;
 }
 
 std::vector<QpInfo> parse_qps(Bytes attributes) {
   std::vector<QpInfo> out;
-  for_each_attribute(attributes, [&](int type, Bytes table) {
-    if (type != RDMA_NLDEV_ATTR_RES_QP) return;
-    for_each_attribute(table, [&](int, Bytes entry) {
-      QpInfo qp;
-      for_each_attribute(entry, [&](int field, Bytes payload) {
-        switch (field) {
-          case RDMA_NLDEV_ATTR_RES_LQPN: qp.qpn = static_cast<uint32_t>(number(payload)); break;
-          case RDMA_NLDEV_ATTR_RES_PID: qp.pid = static_cast<uint32_t>(number(payload)); break;
-          case RDMA_NLDEV_ATTR_RES_STATE: qp.state = static_cast<uint8_t>(number(payload)); break;
-          case RDMA_NLDEV_ATTR_DRIVER: parse_driver_table(payload, qp.values); break;
-        }
-      });
-      if (!qp.values.empty()) out.push_back(std::move(qp));  // others are the kernel's own
-    });
+  for_each_in(parse(attributes)[RDMA_NLDEV_ATTR_RES_QP], [&](const nlattr* entry) {
+    const Attributes a = parse(payload(entry));
+    QpInfo qp{static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_RES_LQPN])),
+              static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_RES_PID])),
+              static_cast<uint8_t>(number(a[RDMA_NLDEV_ATTR_RES_STATE])),
+              parse_driver_table(a[RDMA_NLDEV_ATTR_DRIVER])};
+    if (!qp.values.empty()) out.push_back(std::move(qp));  // others are the kernel's own
   });
   return out;
 }
 
-Nldev::~Nldev() {
-  if (fd_ >= 0) close(fd_);
+Nldev::Nldev() : socket_(nl_socket_alloc(), nl_socket_free) {
+  if (socket_ == nullptr) throw std::bad_alloc();
+  nl_socket_disable_auto_ack(socket_.get());
 }
 
 int Nldev::open() {
-  fd_ = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
-  if (fd_ < 0) return errno;
+  errno = 0;
+  if (nl_connect(socket_.get(), NETLINK_RDMA) != 0) return failure(EIO);
   const timeval limit{kAnswerSeconds, 0};
-  if (setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0) return errno;
-  return 0;
+  const int fd = nl_socket_get_fd(socket_.get());
+  return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 ? 0 : errno;
 }
 
-int Nldev::ask(uint16_t command, bool dump, Bytes attributes, const Take& take) {
-  nlmsghdr head{};
-  head.nlmsg_len = static_cast<uint32_t>(sizeof head + attributes.size());
-  head.nlmsg_type = static_cast<uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
-  head.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | (dump ? NLM_F_DUMP : NLM_F_ACK));
-  head.nlmsg_seq = ++sequence_;
-  std::vector<std::byte> request(head.nlmsg_len);
-  std::memcpy(request.data(), &head, sizeof head);
-  if (!attributes.empty()) std::memcpy(request.data() + sizeof head, attributes.data(), attributes.size());
-  if (send(fd_, request.data(), request.size(), 0) < 0) return errno;
-
-  std::vector<std::byte> buffer(kReceiveBytes);
-  for (;;) {
-    const ssize_t n = recv(fd_, buffer.data(), buffer.size(), 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    Bytes rest(buffer.data(), static_cast<size_t>(n));
-    while (rest.size() >= sizeof head) {
-      std::memcpy(&head, rest.data(), sizeof head);
-      if (head.nlmsg_len < sizeof head || head.nlmsg_len > rest.size()) return EBADMSG;
-      const Bytes payload = rest.subspan(sizeof head, head.nlmsg_len - sizeof head);
-      rest = rest.subspan(std::min(rest.size(), aligned(head.nlmsg_len)));
-      if (head.nlmsg_seq != sequence_) continue;
-      if (head.nlmsg_type == NLMSG_DONE) return 0;
-      if (head.nlmsg_type == NLMSG_ERROR)
-        return payload.size() < 4 ? EBADMSG : -static_cast<int>(number(payload.first(4)));
-      take(payload);
-    }
+int Nldev::ask(nl_msg* message, const Take& take) {
+  nl_sock* socket = socket_.get();
+  errno = 0;
+  if (nl_send_auto(socket, message) < 0) return failure(EIO);
+  Answer answer{take, nlmsg_hdr(message)->nlmsg_seq};
+  nl_socket_modify_cb(socket, NL_CB_SEQ_CHECK, NL_CB_CUSTOM, check_sequence, &answer);
+  nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, take_message, &answer);
+  nl_socket_modify_cb(socket, NL_CB_ACK, NL_CB_CUSTOM, take_end, &answer);
+  nl_socket_modify_cb(socket, NL_CB_FINISH, NL_CB_CUSTOM, take_end, &answer);
+  nl_socket_modify_err_cb(socket, NL_CB_CUSTOM, take_error, &answer);
+  while (!answer.complete) {
+    errno = 0;
+    if (nl_recvmsgs_default(socket) < 0) return answer.error != 0 ? answer.error : failure(EBADMSG);
   }
+  return 0;
 }
 
 int Nldev::devices(std::vector<Device>& out) {
   std::vector<Device> all;
-  if (int rc = ask(RDMA_NLDEV_CMD_GET, true, {}, [&](Bytes m) { all.push_back(parse_device(m)); }); rc != 0)
-    return rc;
+  const Request every = request(RDMA_NLDEV_CMD_GET, NLM_F_DUMP);
+  if (int rc = ask(every.get(), [&](Bytes m) { all.push_back(parse_device(m)); }); rc != 0) return rc;
   for (const Device& device : all) {
-    std::vector<std::byte> question = about(device);
-    put(question, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs", sizeof "uverbs");
+    const Request chardev = request(RDMA_NLDEV_CMD_GET_CHARDEV, NLM_F_ACK, &device);
+    nla_put_string(chardev.get(), RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs");
     bool is_usiw = false;
     // An error: it has gone meanwhile, or it has no uverbs.
-    ask(RDMA_NLDEV_CMD_GET_CHARDEV, false, question, [&](Bytes m) { is_usiw |= parse_is_usiw(m); });
+    ask(chardev.get(), [&](Bytes m) { is_usiw |= parse_is_usiw(m); });
     if (is_usiw) out.push_back(device);
   }
   return 0;
 }
 
 int Nldev::statistics(const Device& device, Values& out) {
-  std::vector<std::byte> question = about(device);
-  const uint32_t port = 1;
-  put(question, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof port);
-  return ask(RDMA_NLDEV_CMD_STAT_GET, false, question, [&](Bytes m) { out = parse_statistics(m); });
+  const Request counters = request(RDMA_NLDEV_CMD_STAT_GET, NLM_F_ACK, &device);
+  nla_put_u32(counters.get(), RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  return ask(counters.get(), [&](Bytes m) { out = parse_statistics(m); });
 }
 
 int Nldev::qps(const Device& device, std::vector<QpInfo>& out) {
-  return ask(RDMA_NLDEV_CMD_RES_QP_GET, true, about(device), [&](Bytes m) {
+  const Request qps = request(RDMA_NLDEV_CMD_RES_QP_GET, NLM_F_DUMP, &device);
+  return ask(qps.get(), [&](Bytes m) {
     for (QpInfo& qp : parse_qps(m)) out.push_back(std::move(qp));
   });
 }

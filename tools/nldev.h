@@ -7,10 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+struct nl_msg;
+struct nl_sock;
 
 namespace usiw::tools {
 
@@ -38,10 +42,7 @@ std::vector<QpInfo> parse_qps(std::span<const std::byte> attributes);
 
 class Nldev {
  public:
-  Nldev() = default;
-  ~Nldev();
-  Nldev(const Nldev&) = delete;
-  Nldev& operator=(const Nldev&) = delete;
+  Nldev();
 
   // 0 or an errno value.
   int open();
@@ -51,10 +52,9 @@ class Nldev {
 
  private:
   using Take = std::function<void(std::span<const std::byte>)>;
-  int ask(uint16_t command, bool dump, std::span<const std::byte> attributes, const Take& take);
+  int ask(nl_msg* request, const Take& take);
 
-  int fd_ = -1;
-  uint32_t sequence_ = 0;
+  std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket_;
 };
 
 }  // namespace usiw::tools

@@ -9,6 +9,7 @@
 #include <linux/if_arp.h>
 #include <linux/module.h>
 #include <linux/rtnetlink.h>
+#include <linux/sysfs.h>
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
 
@@ -109,6 +110,42 @@ static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib
 	spin_unlock_bh(&dev->gid_lock);
 	return 0;
 }
+
+/* ---- sysfs -------------------------------------------------------------- */
+
+/*
+ * The netdev's name, as rxe has it. In RDMA's shared mode every network namespace sees the device,
+ * but the name may mean another netdev there. So it is -ENODEV outside of the netdev's namespace.
+ *
+ * usiw sets no dev.parent, because udev would rename a device with a PCI parent (rdma_rename of
+ * rdma-core).
+ */
+static ssize_t parent_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	struct usiw_device *dev = rdma_device_to_drv_device(device, struct usiw_device, ibdev);
+	const struct ib_core_device *seen = container_of(device, struct ib_core_device, dev);
+	struct net_device *netdev = dev->netdev;
+	ssize_t ret = -ENODEV;
+
+	/* Renaming, moving and unregistering take RTNL, too. */
+	rtnl_lock();
+	if (netdev->reg_state == NETREG_REGISTERED &&
+	    net_eq(dev_net(netdev), read_pnet(&seen->rdma_net)))
+		ret = sysfs_emit(buf, "%s\n", netdev->name);
+	rtnl_unlock();
+	return ret;
+}
+
+static DEVICE_ATTR_RO(parent);
+
+static struct attribute *usiw_device_attributes[] = {
+	&dev_attr_parent.attr,
+	NULL
+};
+
+static const struct attribute_group usiw_device_group = {
+	.attrs = usiw_device_attributes,
+};
 
 /* ---- A user of each device --------------------------------------------- */
 
@@ -228,6 +265,7 @@ static const struct ib_device_ops usiw_device_ops = {
 	.destroy_cq = usiw_destroy_cq,
 	.destroy_qp = usiw_destroy_qp,
 	.destroy_srq = usiw_destroy_srq,
+	.device_group = &usiw_device_group,
 	.disassociate_ucontext = usiw_disassociate_ucontext,
 	.fill_res_qp_entry = usiw_fill_res_qp_entry,
 	.get_dev_fw_str = usiw_get_dev_fw_str,

@@ -37,6 +37,36 @@ TEST_F(Device, query_device__without_udata) {
   EXPECT_EQ(attr.max_qp, USIW_MAX_QP);
 }
 
+/// What reading /sys/class/infiniband/DEV/parent gives in the namespace that @p core stands for; or -errno.
+std::string parent_of(ib_device* dev, ib_core_device* core) {
+  attribute* parent = dev->ops->device_group->attrs[0];
+  EXPECT_STREQ(parent->name, "parent");
+  EXPECT_EQ(dev->ops->device_group->attrs[1], nullptr);
+  auto* file = container_of(parent, struct device_attribute, attr);
+  char page[PAGE_SIZE];
+  const ssize_t n = file->show(&core->dev, file, page);
+  return n < 0 ? std::to_string(n) : std::string(page, static_cast<size_t>(n));
+}
+
+TEST_F(Device, parent__is_the_netdev_in_its_own_namespace) {
+  ib_device* dev = mock_device("eth0");
+  net_device* eth0 = mock_netdev("eth0");
+  EXPECT_EQ(parent_of(dev, &dev->coredev), "eth0\n");
+  strcpy(eth0->name, "renamed");
+  EXPECT_EQ(parent_of(dev, &dev->coredev), "renamed\n");
+  strcpy(eth0->name, "eth0");
+
+  ib_core_device elsewhere{};
+  elsewhere.owner = dev;
+  net other{};
+  write_pnet(&elsewhere.rdma_net, &other);
+  EXPECT_EQ(parent_of(dev, &elsewhere), std::to_string(-ENODEV));
+
+  eth0->reg_state = NETREG_UNREGISTERING;
+  EXPECT_EQ(parent_of(dev, &dev->coredev), std::to_string(-ENODEV));
+  eth0->reg_state = NETREG_REGISTERED;
+}
+
 TEST_F(Device, query_port__follows_the_netdev) {
   ib_device* dev = mock_device("eth0");
   ib_port_attr attr;

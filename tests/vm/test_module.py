@@ -169,6 +169,59 @@ def test_gid_is_the_mac_and_follows_it():
         run("rdma", "link", "delete", "usiw9")
 
 
+def parent_of(device, *prefix):
+    """/sys/class/infiniband/DEVICE/parent as a program sees it; None if the netdev is not there."""
+    done = subprocess.run([*prefix, "cat", f"/sys/class/infiniband/{device}/parent"], capture_output=True, text=True,
+                          timeout=30, check=False)
+    assert done.returncode == 0 or "No such device" in done.stderr, done.stderr
+    return None if done.returncode else done.stdout
+
+
+@pytest.mark.core
+def test_parent_is_the_netdev():
+    """Its name, also after it was renamed, in its own network namespace only. There is no link to another device:
+    by one to a PCI device, udev would give the RDMA device another name."""
+    with netdev("d0", "type", "dummy"):
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        assert parent_of("usiw9") == "d0\n"
+        run("ip", "link", "set", "d0", "down")  # which 6.1 wants for the next
+        run("ip", "link", "set", "d0", "name", "d7")
+        try:
+            assert parent_of("usiw9") == "d7\n"
+        finally:
+            run("ip", "link", "set", "d7", "name", "d0")
+        assert not os.path.exists("/sys/class/infiniband/usiw9/device")
+        run("rdma", "link", "delete", "usiw9")
+    run("ip", "netns", "add", "parents")
+    inside = ["ip", "netns", "exec", "parents"]
+    try:
+        run(*inside, "ip", "link", "add", "d0", "type", "dummy")
+        run(*inside, "rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        assert parent_of("usiw9", *inside) == "d0\n"
+        assert parent_of("usiw9") is None
+        run(*inside, "rdma", "link", "delete", "usiw9")
+    finally:
+        run("ip", "netns", "del", "parents")
+
+
+def test_parent_is_read_while_the_netdev_goes():
+    """Readers meet renames and the removal of netdev and device; a reader sees a name that the netdev had, or none."""
+    read = "while :; do cat /sys/class/infiniband/usiw9/parent; done 2>/dev/null"
+    readers = [Proc(["sh", "-c", read]) for _ in range(2)]
+    for _ in range(3):
+        run("ip", "link", "add", "d0", "type", "dummy")
+        run("rdma", "link", "add", "usiw9", "type", "usiw", "netdev", "d0")
+        for old, new in (("d0", "d7"), ("d7", "d0"), ("d0", "d7")):
+            run("ip", "link", "set", old, "name", new)
+        until(lambda: parent_of("usiw9") == "d7\n", "the new name")
+        run("ip", "link", "del", "d7")
+        until(lambda: "usiw9" not in rdma_links(), "the device going with its netdev")
+    for reader in readers:
+        reader.kill()
+    lines = set("".join(reader.output for reader in readers).split())
+    assert lines == {"d0", "d7"}, lines
+
+
 @pytest.mark.core
 def test_state_follows_the_link():
     with netdev("d0", "type", "dummy"):

@@ -248,13 +248,16 @@ bool ib_is_udata_cleared(struct ib_udata* udata, size_t offset, size_t len) {
 
 struct ib_device* mock_ib_alloc(size_t size) {
   auto* dev = static_cast<ib_device*>(kzalloc(size, GFP_KERNEL));
-  if (dev) dev->dev.refs = 1;
+  if (!dev) return nullptr;
+  dev->dev.refs = 1;
+  dev->coredev.owner = dev;
+  write_pnet(&dev->coredev.rdma_net, &init_net);
   return dev;
 }
 
-void get_device(struct mock_core_device* dev) { dev->refs++; }
+void get_device(struct device* dev) { dev->refs++; }
 
-void put_device(struct mock_core_device* dev) {
+void put_device(struct device* dev) {
   if (!--dev->refs) kfree(container_of(dev, struct ib_device, dev));
 }
 

@@ -226,15 +226,37 @@ enum { IB_ATOMIC_NONE, IB_ATOMIC_HCA, IB_ATOMIC_GLOB, IBK_ON_DEMAND_PAGING = 4, 
 struct ib_device_ops;
 struct ib_uobject;
 struct uapi_definition;
-struct mock_core_device {
+struct device {
 	char name[64];
 	int refs;
 };
 
+/* A device as one network namespace sees it. */
+struct ib_core_device {
+	struct device dev;
+	possible_net_t rdma_net;
+	struct ib_device *owner;
+};
+#define rdma_device_to_drv_device(device, type, member) \
+	container_of(container_of(device, struct ib_core_device, dev)->owner, type, member)
+
+struct attribute { const char *name; };
+struct device_attribute {
+	struct attribute attr;
+	ssize_t (*show)(struct device *device, struct device_attribute *attr, char *buf);
+};
+#define DEVICE_ATTR_RO(_name) \
+	struct device_attribute dev_attr_##_name = { .attr = { #_name }, .show = _name##_show }
+struct attribute_group { struct attribute **attrs; };
+#define sysfs_emit(buf, ...)	snprintf(buf, PAGE_SIZE, __VA_ARGS__)
+
 struct ib_device {
 	const struct ib_device_ops *ops;
 	const struct uapi_definition *driver_def;
-	struct mock_core_device dev;
+	union {
+		struct device dev;
+		struct ib_core_device coredev;
+	};
 	__be64 node_guid;
 	char node_desc[64];
 	char iw_ifname[IFNAMSIZ];
@@ -247,8 +269,8 @@ struct ib_device {
 	struct ib_device *next;
 };
 #define dev_name(d) ((d)->name)
-void get_device(struct mock_core_device *dev);
-void put_device(struct mock_core_device *dev);
+void get_device(struct device *dev);
+void put_device(struct device *dev);
 #define num_possible_cpus() 2
 
 struct ib_event;
@@ -512,6 +534,7 @@ struct ib_device_ops {
 	int (*destroy_cq)(struct ib_cq *, struct ib_udata *);
 	int (*destroy_qp)(struct ib_qp *, struct ib_udata *);
 	int (*destroy_srq)(struct ib_srq *, struct ib_udata *);
+	const struct attribute_group *device_group;
 	void (*disassociate_ucontext)(struct ib_ucontext *);
 	int (*fill_res_qp_entry)(struct sk_buff *, struct ib_qp *);
 	void (*get_dev_fw_str)(struct ib_device *, char *);

@@ -107,10 +107,13 @@ static const struct usiw_operations operations = {
 
 enum { USIW_ABI_ANSWERS = 3 };		/* from this version on a module tells which ones it speaks */
 
+/* The one that is older is to be replaced. A program keeps the provider that it has loaded. */
 static void say_versions_differ(unsigned int min, unsigned int max)
 {
-	SAY_ONCE("module speaks ABI %u..%u, this provider %u: build and load both from one source tree\n", min, max,
-		 USIW_PROVIDER_ABI);
+	SAY_ONCE("the loaded kernel module speaks ABI %u to %u, this program's provider ABI %u: install %s\n", min, max,
+		 USIW_PROVIDER_ABI, USIW_PROVIDER_ABI < min ?
+		 "usiw of the module's version, then restart the program" :
+		 "usiw-dkms of the provider's version, then \"rmmod usiw && modprobe usiw\"");
 }
 
 /* An errno value; EPROTONOSUPPORT, and a line, if module and provider cannot work together. */

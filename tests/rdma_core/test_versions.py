@@ -2,6 +2,7 @@
 """What of the provider speaks rdma-core's private ABI, with a libibverbs of every version: a fake one, built from
 versions.tsv. The real ones of Debian 12, 13 and sid are tried by make check and make check-distros."""
 
+import errno
 import functools
 import os
 import pathlib
@@ -72,10 +73,10 @@ def fake(folder, row, name=None, without=()):
     return link
 
 
-def load(parts, library):
+def load(parts, library, **environment):
     """What the fake saw, as {first word: [rest, ...]}, and what was said on stderr."""
-    done = subprocess.run([parts / "load", library, parts / "room.so"], capture_output=True, text=True, timeout=30,
-                          check=False)
+    done = subprocess.run([parts / "load", library, parts / "room.so"], env={**os.environ, **environment},
+                          capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     seen = {}
     for line in done.stdout.splitlines():
@@ -172,6 +173,25 @@ def test_opening_finds_what_the_name_hides(parts, tmp_path, changes):
     assert seen["context"] == [["0", os.strerror(93)]]
     assert said.count("\n") == 1 and "usiw fits 34 to 65" in said
     assert seen["uninit"] == [["1"]]
+
+
+def provider_abi():
+    """USIW_ABI_VERSION."""
+    return int(re.search(r"^#define USIW_ABI_VERSION\s+(\d+)", (ROOT / "uapi/usiw_abi.h").read_text(), re.M)[1])
+
+
+@pytest.mark.parametrize("version", rows())
+@pytest.mark.parametrize("newer_by, todo", [
+    (1, "install usiw of the module's version, then restart the program"),
+    (-1, 'install usiw-dkms of the provider\'s version, then "rmmod usiw && modprobe usiw"')],
+    ids=["module-is-newer", "module-is-older"])
+def test_a_module_of_another_version(parts, tmp_path, version, newer_by, todo):
+    """The device does not open, twice, and one line says both versions and what to do."""
+    module = provider_abi() + newer_by
+    seen, said = load(parts, fake(tmp_path, rows()[version]), MODULE_ABI=f"{module} {module}")
+    assert seen["context"] == [["0", os.strerror(errno.EPROTONOSUPPORT)]] * 2
+    assert said == (f"usiw: the loaded kernel module speaks ABI {module} to {module}, this program's provider ABI "
+                    f"{provider_abi()}: {todo}\n")
 
 
 def test_without_libibverbs(parts):

@@ -133,6 +133,7 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory check-harness
 	@$(MAKE) --no-print-directory check-distros
 	@tests/distros/alone
+	@tests/distros/alone clang++
 	@$(MAKE) --no-print-directory check-packages
 	@$(MAKE) --no-print-directory module-sid
 	@tests/vm/run perftest-all core-sid

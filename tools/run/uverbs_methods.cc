@@ -100,7 +100,10 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
   if (hdr.length > 4096 || hdr.length != sizeof hdr + hdr.num_attrs * sizeof(ib_uverbs_attr) ||
       hdr.reserved1 != 0 || hdr.reserved2 != 0)
     return hdr.length > 4096 ? -E2BIG : -EINVAL;
-  const auto is = [&](uint16_t object, uint16_t method) { return hdr.object_id == object && hdr.method_id == method; };
+  // Copies: Clang lets no lambda capture a structure with a flexible array.
+  const auto is = [of = hdr.object_id, called = hdr.method_id](uint16_t object, uint16_t method) {
+    return of == object && called == method;
+  };
   const bool is_events = is(USIW_OBJECT_EVENT_FILE, USIW_METHOD_EVENT_FILE_ALLOC);
   const bool is_cq = is(UVERBS_OBJECT_CQ, USIW_METHOD_CQ_EVENT);
   const bool is_srq = is(UVERBS_OBJECT_SRQ, USIW_METHOD_SRQ_EVENT);

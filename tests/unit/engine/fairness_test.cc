@@ -40,8 +40,8 @@ TEST_F(Fairness, full_port_is_shared) {
     write(b2, rb->sge(0, 8), ra->addr(), ra->stag, 1);
     write(a3, ra->sge(0, 8), rb->addr(), rb->stag, 1);
     bool at_a = false, at_b = false;
-    EXPECT_TRUE(w.run([&] {
-      keep_busy(a1);
+    EXPECT_TRUE(w.run([&, busy = a1] {  // Clang before 16 captures no structured binding
+      keep_busy(busy);
       at_a |= !w.a.poll(w.a.send_cq).empty();
       at_b |= !w.b.poll(w.b.send_cq).empty();
       return at_a && at_b;

@@ -220,6 +220,7 @@ dkms: dkms-source
 DRIVER = $(SYSCONFDIR)/libibverbs.d/usiw.driver
 # Lists of administrators, which are theirs: uninstall leaves them.
 CONFIG = $(SYSCONFDIR)/usiw/devices
+MANUALS = $(foreach page,$(notdir $(wildcard docs/man/*)),man$(subst .,,$(suffix $(page)))/$(page))
 with_paths = sed 's,@LIBEXEC@,$(LIBEXEC),' $(1) > $(2) && chmod 0644 $(2)
 install-local: provider tools
 	@$(MAKE) --no-print-directory install-files
@@ -239,13 +240,13 @@ install-files:
 	install -D -m 0644 tools/wireshark/usiw.lua $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua
 	install -D -m 0644 packaging/completion.bash $(DESTDIR)$(SHARE)/bash-completion/completions/usiw
 	ln -sf usiw $(DESTDIR)$(SHARE)/bash-completion/completions/usiw-run
-	install -D -m 0644 -t $(DESTDIR)$(SHARE)/man/man1 docs/man/usiw.1 docs/man/usiw-run.1
+	set -e; for page in $(MANUALS); do install -D -m 0644 docs/man/$${page##*/} $(DESTDIR)$(SHARE)/man/$$page; done
 
 # Of install and install-local, with the same PREFIX. Modules of all kernels; of DKMS: dkms remove usiw/VERSION.
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/usiw bin/usiw-run lib/udev/rules.d/90-usiw.rules \
 		lib/systemd/system/usiw@.service)
-	rm -f $(addprefix $(DESTDIR)$(SHARE)/,man/man1/usiw.1 man/man1/usiw-run.1 bash-completion/completions/usiw \
+	rm -f $(addprefix $(DESTDIR)$(SHARE)/,$(addprefix man/,$(MANUALS)) bash-completion/completions/usiw \
 		bash-completion/completions/usiw-run)
 	rm -f $(DESTDIR)$(LIBDIR)/libibverbs/libusiw-*.so $(DESTDIR)$(LIBDIR)/usiw/libusiw-run.so
 	rm -f $(DESTDIR)$(LIBDIR)/wireshark/plugins/usiw.lua $(DESTDIR)$(LIBEXEC)/attach $(DESTDIR)$(DRIVER)

@@ -2,13 +2,15 @@
 # Completion of usiw and usiw-run, for bash.
 
 _usiw() {
-	local word=${COMP_WORDS[COMP_CWORD]} devices
-	devices=$(command ls /sys/class/infiniband 2>/dev/null)
-	case ${COMP_WORDS[1]} in
-	stat) COMPREPLY=($(compgen -W "$devices qp -i -c -j --prometheus --help" -- "$word")) ;;
-	trace) COMPREPLY=($(compgen -W "show on off list qp -n -w --help $(pgrep -u "$(id -u)" 2>/dev/null)" -- "$word")) ;;
-	*) COMPREPLY=($(compgen -W "stat trace help --version" -- "$word")) ;;
+	local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words
+	((COMP_CWORD > 1)) || command=
+	case $command in
+	stat) words="$(command ls /sys/class/infiniband 2>/dev/null) qp -i --interval -c --count -j --json --prometheus" ;;
+	trace) words="$(pgrep -u "$(id -u)" 2>/dev/null) show on off list qp -n --last -w --write" ;;
+	help) words="stat trace" ;;
+	*) words="stat trace help --version" ;;
 	esac
+	COMPREPLY=($(compgen -W "$words -h --help" -- "$word"))
 }
 
 _usiw_run() {
@@ -19,7 +21,7 @@ _usiw_run() {
 	esac
 	case $word in
 	-*) COMPREPLY=($(compgen -W "--check --device --address --port --loss --reorder --delay --seed --fail-wr
-		--kill-after --help --version" -- "$word")) ;;
+		--kill-after -h --help --version" -- "$word")) ;;
 	*) COMPREPLY=($(compgen -c -- "$word")) ;;
 	esac
 }

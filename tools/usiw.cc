@@ -22,10 +22,17 @@ SYNOPSIS
     usiw trace on|off PID|FILE
     usiw trace list
     usiw help [stat|trace]
-    usiw --version
+    usiw --help | --version
 
     Devices are made and listed by rdma(8) ('rdma link'). How to read what this tool prints:
     docs/troubleshooting.md in the sources of usiw.
+
+ENVIRONMENT of the programs that use RDMA; usiw(7) describes it
+    USIW_PORT          how data travels: auto, shm, socket or packet
+    USIW_PEER_TIMEOUT  seconds to wait for a silent peer
+    USIW_PROGRESS      adaptive, or thread: the progress thread polls all the time
+    USIW_TRACE         directory for a trace from the start ('usiw help trace')
+    USIW_FAULTS        faults to test a program with; usiw-run sets it
 
 EXIT STATUS
     0 all went well; 1 something could not be done, as a line on stderr says; 2 bad arguments.

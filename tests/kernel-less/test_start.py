@@ -335,10 +335,3 @@ def test_program_that_connects_by_itself(usiw_run):
     assert client.wait() != 0
     assert "option -R" in client.output
     server.kill()
-
-
-def test_manual_page_has_every_option(usiw_run):
-    """And the other way round."""
-    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "man" / "usiw-run.1").read_text(encoding="utf-8")
-    helped = set(re.findall(r"--([a-z-]+)", usiw_run([], ["--help"]).expect(0)))
-    assert set(re.findall(r"Fl -([a-z-]+)", page)) == helped

@@ -78,7 +78,15 @@ const char* usage() {
          "  --fail-wr N        let the process's n-th send work request fail (LOC_PROT_ERR)\n"
          "  --kill-after N     end each connection when this end has sent so many bytes\n"
          "\n"
-         "  --help, --version  this text; the version\n";
+         "  -h, --help         this text\n"
+         "  --version          the version\n"
+         "\n"
+         "Variables of the environment; usiw(7) describes them:\n"
+         "  USIW_PORT          as --port, where that is absent\n"
+         "  USIW_PEER_TIMEOUT  seconds to wait for a silent peer\n"
+         "  USIW_PROGRESS      adaptive, or thread: the progress thread polls all the time\n"
+         "  USIW_TRACE         directory for a trace from the start (usiw help trace)\n"
+         "  USIW_FAULTS        set by the options for a bad fabric\n";
 }
 
 std::string parse(int argc, char** argv, Options& out) {

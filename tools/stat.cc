@@ -7,14 +7,15 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
+#include "tools/arguments.h"
 #include "tools/gauge_words.h"
 #include "tools/json.h"
 #include "tools/prometheus.h"
@@ -83,6 +84,7 @@ struct Options {
   uint64_t count = 0;   ///< of intervals; 0: for ever
   bool json = false;
   bool prometheus = false;  ///< counters since the beginning, once: the reader takes differences
+  bool help = false;
 };
 
 /// Devices of the module; 0 or an errno value.
@@ -119,32 +121,28 @@ int take_sample(Nldev& nldev, int kernel_error, const Options& options, Sample& 
   return 0;
 }
 
-template <typename Number>
-bool parse_number(std::string_view text, Number& out) {
-  return std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size() &&
-         !text.empty();
-}
+constexpr option kNames[] = {{"interval", required_argument, nullptr, kLong + 'i'},
+                             {"count", required_argument, nullptr, kLong + 'c'},
+                             {"json", no_argument, nullptr, kLong + 'j'},
+                             {"prometheus", no_argument, nullptr, kLong + 'p'},
+                             {"help", no_argument, nullptr, kLong + 'h'},
+                             {}};
 
-bool parse_options(std::span<char*> arguments, Options& o) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view word = arguments[i];
-    const auto value = [&] { return i + 1 < arguments.size() ? std::string_view(arguments[++i]) : ""; };
-    if (word == "-j" || word == "--json") {
-      o.json = true;
-    } else if (word == "--prometheus") {
-      o.prometheus = true;
-    } else if (word == "-i" || word == "--interval") {
-      if (!parse_number(value(), o.interval) || !(o.interval >= 0.01 && o.interval <= 86'400)) return false;
-    } else if (word == "-c" || word == "--count") {
-      if (!parse_number(value(), o.count) || o.count == 0) return false;
-    } else if (word == "qp") {
-      o.qpn.emplace();
-      if (!parse_number(value(), *o.qpn)) return false;
-    } else if (!word.starts_with('-') && o.device.empty()) {
-      o.device = word;
-    } else {
-      return false;
-    }
+bool parse_options(std::span<char*> arguments, Options& o, std::string& wrong) {
+  const auto count = static_cast<int>(arguments.size());
+  optind = 0;
+  for (int letter; (letter = next_option(count, arguments.data(), "-:i:c:jh", kNames, wrong)) != -1;) {
+    bool good = letter != '?';
+    if (letter == 'j') o.json = true;
+    if (letter == 'p') o.prometheus = true;
+    if (letter == 'h') return o.help = true;
+    if (letter == 'i') good = parse_number(optarg, o.interval) && o.interval >= 0.01 && o.interval <= 86'400;
+    if (letter == 'c') good = parse_number(optarg, o.count) && o.count != 0;
+    if (letter == 1 && std::string_view(optarg) == "qp")
+      good = optind < count && parse_number(arguments.data()[optind++], o.qpn.emplace());
+    else if (letter == 1)
+      good = std::exchange(o.device, optarg).empty();
+    if (!good) return false;
   }
   return !o.prometheus || (!o.json && o.interval == 0);
 }
@@ -235,11 +233,12 @@ std::string stat_json(const Sample& sample) {
 
 int stat_command(std::span<char*> arguments) {
   Options o;
-  if (!parse_options(arguments, o)) {
-    std::fprintf(stderr, "usiw: usage: usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus] "
-                         "('usiw help stat')\n");
+  std::string wrong = "usage: usiw stat [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus]";
+  if (!parse_options(arguments, o, wrong)) {
+    std::fprintf(stderr, "usiw: %s ('usiw help stat')\n", wrong.c_str());
     return 2;
   }
+  if (o.help) return kShowHelp;
   Nldev nldev;
   Sample now;
   std::vector<Device> ignored;

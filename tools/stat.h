@@ -42,7 +42,10 @@ Sample difference(const Sample& now, const Sample& before);
 std::string stat_text(const Sample& sample);  ///< what is not 0
 std::string stat_json(const Sample& sample);  ///< one line, everything
 
-/// Arguments behind "stat"; the exit status.
+/// Returned by a command in place of an exit status: print its help.
+inline constexpr int kShowHelp = -1;
+
+/// Runs "stat" with its arguments; arguments[0] is the word "stat". Returns the exit status or kShowHelp.
 int stat_command(std::span<char*> arguments);
 
 }  // namespace usiw::tools

@@ -7,17 +7,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tools/arguments.h"
 #include "tools/json.h"
 #include "tools/pcapng.h"
+#include "tools/stat.h"
 #include "tools/trace_reader.h"
 #include "tools/trace_text.h"
 
@@ -34,16 +36,12 @@ struct Options {
   std::optional<uint32_t> qpn;
   uint64_t last = 0;    ///< events; 0: all
   std::string capture;  ///< file to write
+  bool help = false;
 };
 
 bool is_pid(const std::string& what) {
   return !what.empty() && what.size() < 10 &&
          std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-template <typename Number>
-bool parse_number(std::string_view text, Number& out) {
-  return !text.empty() && std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size();
 }
 
 /// Traces that process @p pid has open.
@@ -176,31 +174,27 @@ int list() {
   return 0;
 }
 
-bool parse_options(std::span<char*> arguments, Options& o) {
-  size_t i = 0;
-  if (!arguments.empty()) {
-    const std::string_view verb = arguments[0];
-    if (verb == "on" || verb == "off" || verb == "list" || verb == "show") {
-      o.verb = verb;
-      i = 1;
-    }
-  }
-  for (; i < arguments.size(); ++i) {
-    const std::string_view word = arguments[i];
-    const auto value = [&] { return i + 1 < arguments.size() ? std::string_view(arguments[++i]) : ""; };
-    if (word == "qp") {
-      o.qpn.emplace();
-      if (!parse_number(value(), *o.qpn)) return false;
-    } else if (word == "-n" || word == "--last") {
-      if (!parse_number(value(), o.last) || o.last == 0) return false;
-    } else if (word == "-w" || word == "--write") {
-      o.capture = value();
-      if (o.capture.empty()) return false;
-    } else if (!word.starts_with('-') && o.what.empty()) {
-      o.what = word;
-    } else {
-      return false;
-    }
+constexpr option kNames[] = {{"last", required_argument, nullptr, kLong + 'n'},
+                             {"write", required_argument, nullptr, kLong + 'w'},
+                             {"help", no_argument, nullptr, kLong + 'h'},
+                             {}};
+
+bool parse_options(std::span<char*> arguments, Options& o, std::string& wrong) {
+  const auto count = static_cast<int>(arguments.size());
+  optind = 0;
+  for (int letter; (letter = next_option(count, arguments.data(), "-:n:w:h", kNames, wrong)) != -1;) {
+    bool good = letter != '?';
+    if (letter == 'h') return o.help = true;
+    if (letter == 'n') good = parse_number(optarg, o.last) && o.last != 0;
+    if (letter == 'w') good = !(o.capture = optarg).empty();
+    const std::string_view word = letter == 1 ? optarg : "";
+    if (word == "qp")
+      good = optind < count && parse_number(arguments.data()[optind++], o.qpn.emplace());
+    else if (optind == 2 && (word == "on" || word == "off" || word == "list" || word == "show"))
+      o.verb = word;
+    else if (letter == 1)
+      good = std::exchange(o.what, word).empty();
+    if (!good) return false;
   }
   if (o.verb != "show" && (o.qpn || o.last != 0 || !o.capture.empty())) return false;
   return o.what.empty() == (o.verb == "list");
@@ -210,14 +204,15 @@ bool parse_options(std::span<char*> arguments, Options& o) {
 
 int trace_command(std::span<char*> arguments) {
   Options o;
-  if (!parse_options(arguments, o)) {
-    std::fprintf(stderr,
-                 "usiw: usage: usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]\n"
-                 "             usiw trace on|off PID|FILE\n"
-                 "             usiw trace list\n"
-                 "             ('usiw help trace')\n");
+  std::string wrong = "usage: usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]\n"
+                      "             usiw trace on|off PID|FILE\n"
+                      "             usiw trace list\n"
+                      "            ";
+  if (!parse_options(arguments, o, wrong)) {
+    std::fprintf(stderr, "usiw: %s ('usiw help trace')\n", wrong.c_str());
     return 2;
   }
+  if (o.help) return kShowHelp;
   if (o.verb == "list") return list();
   if (o.verb == "show") return show(o);
   return switch_on(o, o.verb == "on");

@@ -8,7 +8,7 @@
 
 namespace usiw::tools {
 
-/// Arguments behind "trace"; the exit status.
+/// Runs "trace" with its arguments; arguments[0] is the word "trace". Returns the exit status or kShowHelp (stat.h).
 int trace_command(std::span<char*> arguments);
 
 }  // namespace usiw::tools

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file usiw.cc
 /// The usiw tool: what the RNIC has done, and what it did last.
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "tools/arguments.h"
 #include "tools/stat.h"
 #include "tools/trace.h"
 #include "uapi/usiw_abi.h"
@@ -138,41 +140,56 @@ EXAMPLES
     USIW_TRACE=/tmp,stop-on-error ./server; usiw trace /tmp/usiw-trace.usiw0.4711 -w out.pcapng
 )";
 
-int help(std::string_view topic, FILE* out) {
-  const char* text = topic.empty() ? kHelp : topic == "stat" ? kStatHelp : topic == "trace" ? kTraceHelp : nullptr;
-  if (text == nullptr) {
-    std::fprintf(stderr, "usiw: no help on '%.*s'\n", static_cast<int>(topic.size()), topic.data());
-    return 2;
-  }
-  std::fputs(text, out);
-  return 0;
+struct Command {
+  std::string_view name;
+  const char* help;
+  int (*run)(std::span<char*> arguments);
+};
+
+constexpr Command kCommands[] = {{"stat", kStatHelp, usiw::tools::stat_command},
+                                 {"trace", kTraceHelp, usiw::tools::trace_command}};
+
+/// nullptr: there is no such command.
+const Command* find(std::string_view name) {
+  const auto* found = std::ranges::find(kCommands, name, &Command::name);
+  return found != std::end(kCommands) ? found : nullptr;
 }
 
-bool asks_for_help(std::span<char*> arguments) {
-  for (const char* a : arguments)
-    if (std::strcmp(a, "--help") == 0 || std::strcmp(a, "-h") == 0) return true;
-  return false;
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "usiw: %s\n", why.c_str());
+  return 2;
+}
+
+/// Prints the help on the first word, or the general one.
+int help(std::span<char*> topic) {
+  const Command* command = topic.empty() ? nullptr : find(topic[0]);
+  if (!topic.empty() && command == nullptr) return refuse(std::string("no help on '") + topic[0] + "'");
+  std::fputs(command == nullptr ? kHelp : command->help, stdout);
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::span<char*> arguments(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0));
-  if (arguments.empty()) {
-    help("", stderr);
-    return 2;
-  }
-  const std::string_view command = arguments[0];
-  const auto rest = arguments.subspan(1);
-  if (command == "help" || command == "--help" || command == "-h") return help(rest.empty() ? "" : rest[0], stdout);
-  if (command == "--version") {
+  using usiw::tools::kLong;
+  constexpr option kNames[] = {
+      {"help", no_argument, nullptr, kLong + 'h'}, {"version", no_argument, nullptr, kLong + 'V'}, {}};
+  std::string wrong;
+  const int letter = usiw::tools::next_option(argc, argv, "+:h", kNames, wrong);
+  const std::span<char*> words(argv + optind, static_cast<size_t>(argc - optind));
+  if (letter == '?') return refuse(wrong + " ('usiw help')");
+  if (letter == 'h') return help(words);
+  if (letter == 'V') {
     std::printf("usiw %s (ABI %d)\n", USIW_VERSION, USIW_ABI_VERSION);
     return 0;
   }
-  if (command != "stat" && command != "trace") {
-    std::fprintf(stderr, "usiw: unknown command '%s' (stat, trace, help)\n", argv[1]);
+  if (words.empty()) {
+    std::fputs(kHelp, stderr);
     return 2;
   }
-  if (asks_for_help(rest)) return help(command, stdout);
-  return command == "stat" ? usiw::tools::stat_command(rest) : usiw::tools::trace_command(rest);
+  if (std::string_view(words[0]) == "help") return help(words.subspan(1));
+  const Command* command = find(words[0]);
+  if (command == nullptr) return refuse(std::string("unknown command '") + words[0] + "' (stat, trace, help)");
+  const int status = command->run(words);
+  return status == usiw::tools::kShowHelp ? help(words.first(1)) : status;
 }

@@ -112,7 +112,10 @@ def test_usiw_port_says_what_port_says(usiw_run, monkeypatch):
 
 @pytest.mark.parametrize("options, part", [
     (["--nonesuch"], "unknown option --nonesuch"),
+    (["-x"], "unknown option -x"),
+    (["--check=1"], "unknown option --check=1"),
     (["--device"], "--device needs a value"),
+    (["--loss=2"], "--loss: a probability from 0 to 1, not '2'"),
     (["--device", "a/b"], "--device"),
     (["--address", "localhost"], "--address"),
     (["--port", "pigeon"], "--port"),
@@ -122,6 +125,12 @@ def test_wrong_options(usiw_run, options, part):
     proc = usiw_run([], options)
     assert proc.wait() == 2
     assert part in only_line(proc)
+
+
+@pytest.mark.parametrize("separator", [[], ["--"]])
+def test_options_of_the_program_are_left_alone(usiw_run, separator):
+    script = ["sh", "-c", 'echo "$USIW_RUN_PORT:$*"', "sh", "--port", "shm", "--help", "-x", "--"]
+    assert usiw_run([*separator, *script], ["--port=socket"]).expect(0) == "socket:--port shm --help -x --\n"
 
 
 def test_program_not_found(usiw_run):

@@ -184,6 +184,16 @@ def test_page_has_the_same_options(program):
     assert in_page(program) == everything | {"-h", "--help"}
 
 
+@pytest.mark.parametrize("program, files", [("usiw", ("usiw.cc", "stat.cc", "trace.cc")),
+                                            ("usiw-run", ("run/options.cc",))])
+def test_help_has_the_options_that_are_parsed(program, files):
+    """The tables of getopt_long(3)."""
+    tables = "".join(text(f"tools/{name}") for name in files)
+    parsed = set(re.findall(r'\{"([\w-]+)", (?:no|required)_argument', tables))
+    everything = set().union(*(helped(words) for words in COMMANDS if words[0] == program))
+    assert {"--" + name for name in parsed} == {name for name in everything | {"--help"} if name.startswith("--")}
+
+
 def test_commands():
     """--help, completion and page have the same commands of usiw."""
     commands = set(re.findall(r"^    usiw ([a-z]+)", shown("usiw", "--help"), re.M))

@@ -7,6 +7,7 @@
 
 #include "host.h"
 #include "settings.h"
+#include "tools/arguments.h"
 
 namespace usiw::run {
 namespace {
@@ -37,9 +38,27 @@ bool is_count(const std::string& text) {
   return !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// Adds what a fault option says to the list for the provider. Empty, or what is wrong.
-std::string add_fault(const std::string& option, const std::string& value, std::string& faults) {
-  std::string key = option.substr(2), text = value;
+using tools::kLong;
+
+/// Options with the letter 'f' go to the provider as faults.
+constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
+                             {"device", required_argument, nullptr, kLong + 'd'},
+                             {"address", required_argument, nullptr, kLong + 'a'},
+                             {"port", required_argument, nullptr, kLong + 'p'},
+                             {"loss", required_argument, nullptr, kLong + 'f'},
+                             {"reorder", required_argument, nullptr, kLong + 'f'},
+                             {"delay", required_argument, nullptr, kLong + 'f'},
+                             {"seed", required_argument, nullptr, kLong + 'f'},
+                             {"fail-wr", required_argument, nullptr, kLong + 'f'},
+                             {"kill-after", required_argument, nullptr, kLong + 'f'},
+                             {"help", no_argument, nullptr, kLong + 'h'},
+                             {"version", no_argument, nullptr, kLong + 'V'},
+                             {}};
+
+/// Adds a fault option to the list for the provider. Returns nothing, or what is wrong.
+std::string add_fault(std::string key, const std::string& value, std::string& faults) {
+  const std::string option = "--" + key;
+  std::string text = value;
   if (key == "delay") {
     key = "delay-us";
     text = microseconds(value);
@@ -90,51 +109,28 @@ const char* usage() {
 }
 
 std::string parse(int argc, char** argv, Options& out) {
-  int i = 1;
-  std::string faults;
-  for (; i < argc && argv[i][0] == '-'; i++) {
-    std::string option = argv[i], value;
-    if (option == "--") {
-      i++;
-      break;
-    }
-    if (option == "--check" || option == "--help" || option == "-h") {
-      (option == "--check" ? out.check : out.help) = true;
-      continue;
-    }
-    if (option == "--version") {
-      out.version = true;
-      continue;
-    }
-    size_t equals = option.find('=');
-    bool known = false;
-    for (const char* name : {"--device", "--address", "--port", "--loss", "--reorder", "--delay", "--seed",
-                             "--fail-wr", "--kill-after"})
-      known = known || option.substr(0, equals) == name;
-    if (!known) return "unknown option " + option;
-    if (equals != std::string::npos) {
-      value = option.substr(equals + 1);
-      option.resize(equals);
-    } else {
-      if (++i >= argc) return option + " needs a value";
-      value = argv[i];
-    }
-    if (option == "--device") {
-      if (!is_device_name(value)) return "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
-      out.environment.emplace_back(kDeviceVariable, value);
-    } else if (option == "--port") {
-      PortWish wish;
-      if (!parse_port_wish(value, wish)) return std::string("--port: ") + kPortNames + ", not '" + value + "'";
-      out.environment.emplace_back(kRunPortVariable, value);
-    } else if (option != "--address") {
-      if (std::string wrong = add_fault(option, value, faults); !wrong.empty()) return wrong;
-    } else {
-      if (Endpoint e; !parse_address(value, e)) return "--address: an IPv4 or IPv6 address, not '" + value + "'";
-      out.environment.emplace_back(kAddressVariable, value);
-    }
+  std::string faults, wrong;
+  for (int letter, index = 0; (letter = tools::next_option(argc, argv, "+:h", kNames, wrong, &index)) != -1;) {
+    const std::string value = optarg != nullptr ? optarg : "";
+    PortWish wish;
+    Endpoint address;
+    if (letter == 'c') out.check = true;
+    if (letter == 'h') out.help = true;
+    if (letter == 'V') out.version = true;
+    if (letter == 'f') wrong = add_fault(kNames[index].name, value, faults);
+    if (letter == 'd' && !is_device_name(value))
+      wrong = "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
+    if (letter == 'p' && !parse_port_wish(value, wish))
+      wrong = std::string("--port: ") + kPortNames + ", not '" + value + "'";
+    if (letter == 'a' && !parse_address(value, address))
+      wrong = "--address: an IPv4 or IPv6 address, not '" + value + "'";
+    if (!wrong.empty()) return wrong;
+    if (letter == 'd') out.environment.emplace_back(kDeviceVariable, value);
+    if (letter == 'p') out.environment.emplace_back(kRunPortVariable, value);
+    if (letter == 'a') out.environment.emplace_back(kAddressVariable, value);
   }
   if (!faults.empty()) out.environment.emplace_back(kFaultsVariable, faults);
-  if (i < argc) out.program = argv + i;
+  if (optind < argc) out.program = argv + optind;
   if (out.program == nullptr && !out.check && !out.help && !out.version) return "which program? (usiw-run --help)";
   return {};
 }

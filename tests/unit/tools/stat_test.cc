@@ -121,8 +121,11 @@ TEST(Stat, BadArguments) {
                                          {"-i", "nan"},
                                          {"-c", "0"},
                                          {"a", "b"},
-                                         {"-i"}}) {
-    std::vector<char*> arguments;
+                                         {"-i"},
+                                         {"--jso=1"},
+                                         {"--", "-j", "x"}}) {
+    std::string command = "stat";
+    std::vector<char*> arguments = {command.data()};
     for (std::string& w : words) arguments.push_back(w.data());
     EXPECT_EQ(2, stat_command(arguments)) << words[0];
   }

@@ -44,7 +44,8 @@ class TraceSwitch : public FolderTest {
     return out;
   }
   static int run(std::string verb, std::string path) {
-    char* arguments[] = {verb.data(), path.data()};
+    std::string command = "trace";
+    char* arguments[] = {command.data(), verb.data(), path.data()};
     return trace_command(arguments);
   }
   static bool is_on(const std::string& path) {

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Why a connection could not be made: one line on stderr, since rdma_cm says UNREACHABLE or REJECTED and no more."""
 
+import contextlib
+import os
 import re
+import subprocess
 import time
 
 from hosts import B4
@@ -36,3 +39,24 @@ def test_a_program_that_goes_on_trying_is_told_once(usiw_run, tmp_path):
     tries = re.search(r"^connecting: RDMA_CM_EVENT_REJECTED: (\d+)", client.output, re.M)
     assert tries and int(tries[1]) > 1, client.output
     assert len(lines_of(client)) == 1, client.output
+
+
+def test_nobody_reads_what_the_program_says(usiw_run, tmp_path):
+    """Its stderr is a full pipe: attempts go on, and end, as if nothing had been said."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writer, bytes(4096)):
+            pass
+    os.set_blocking(writer, True)
+    progress = tmp_path / "progress"
+    with subprocess.Popen([usiw_run.path, path_of("traffic"), "persist", "--progress", progress, "--from", "127.0.0.2",
+                           "--to", "127.0.0.3", "--port", str(next_port())], stdout=subprocess.PIPE, stderr=writer,
+                          text=True) as client:
+        time.sleep(4)
+        client.terminate()
+        said, _ = client.communicate(timeout=60)
+    os.close(reader)
+    os.close(writer)
+    assert client.returncode == 0
+    assert int(re.search(r"^connecting: RDMA_CM_EVENT_REJECTED: (\d+)", said, re.M)[1]) > 1, said

@@ -3,9 +3,10 @@
 /// What the connection machine asks for: datagrams, records for the provider, and events of
 /// rdma_cm. iw_cm's CLOSE is rdma_cm's DISCONNECTED; iw_cm's DISCONNECT is not shown to users.
 #include <arpa/inet.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <set>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "conn.h"
 #include "event_stream.h"
 #include "qp.h"
+#include "real.h"
 #include "watch.h"
 
 namespace usiw::run {
@@ -56,7 +58,11 @@ void Conn::explain() const {
   else inet_ntop(AF_INET6, &to.addr, address, sizeof address);
   const std::string peer = std::string(address) + " port " + std::to_string(ntohs(to.port));
   if (!said.insert(peer + " " + std::to_string(cm_.heard)).second) return;
-  fprintf(stderr, "usiw-run: no connection to %s: %s\n", peer.c_str(), hint);
+  // Whoever reads stderr may be slow, and the world is locked: what does not fit into its pipe is not said.
+  pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) return;
+  const std::string line = "usiw-run: no connection to " + peer + ": " + hint + "\n";
+  [[maybe_unused]] const ssize_t n = USIW_REAL(write)(STDERR_FILENO, line.data(), line.size());
 }
 
 /// Lets go of the user and of the QP, after what the user is still owed.

@@ -205,6 +205,7 @@ install: install-local
 	$(MAKE) -C /lib/modules/$(KVER)/build M=$(CURDIR)/$(BUILD)/kmod/$(KVER) INSTALL_MOD_PATH=$(DESTDIR) $(UNSIGNED) \
 		modules_install
 	$(if $(DESTDIR),,depmod -a $(KVER))
+	@$(if $(DESTDIR),,packaging/signature-note $(KVER))
 # The same module for each kernel that comes, by Debian's package dkms. It keeps what it built of this version before,
 # which may have been built of an older source: so it is told to build once more.
 DKMS_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)

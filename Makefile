@@ -7,7 +7,7 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb rpm
 .PHONY: bench bench-quick bench-instructions
 .PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness check-packages
 
@@ -36,6 +36,7 @@ help:
 	@echo 'make install-local  the same without the module'
 	@echo 'make uninstall   removes what install has put there (the same PREFIX, DESTDIR)'
 	@echo 'make deb         packages for Debian 12 and 13: usiw and usiw-dkms, in build/deb'
+	@echo 'make rpm         packages for Fedora, in build/rpm (built on Debian, not tried on Fedora)'
 	@echo 'make dkms        the module by DKMS, for this kernel and each that comes (KVER=)'
 	@echo 'make clean       remove build/'
 
@@ -160,10 +161,11 @@ check-harness: setup-check module
 check-distros: setup-check
 	@tests/distros/run trixie sid
 
-# Built, compared, installed, upgraded, removed and purged in trees of releases (tests/packaging/run).
+# Built, compared, installed, upgraded, removed and purged in trees of releases, used in guests (tests/packaging/run).
 check-packages: setup-check
 	@scripts/setup deb
-	@tests/packaging/run bookworm trixie sid
+	@scripts/setup rpm
+	@tests/packaging/run rpm bookworm trixie sid guest
 
 check-debug: setup-check module-debug unit
 	@tests/vm/run debug
@@ -258,6 +260,11 @@ uninstall:
 deb:
 	@scripts/setup deb
 	@packaging/deb
+
+# ---- packages of Fedora: build/rpm/usiw-VERSION-1.ARCH.rpm and usiw-dkms-VERSION-1.noarch.rpm ----
+rpm:
+	@scripts/setup rpm
+	@packaging/rpm/build
 
 clean:
 	rm -rf $(BUILD)

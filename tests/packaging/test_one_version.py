@@ -23,6 +23,7 @@ def test_one_version():
     assert re.search(r'^PACKAGE_VERSION="(.*)"$', text("dkms.conf"), re.M)[1] == version()
     assert re.match(r"usiw \((.*)\) ", text("packaging/debian/changelog"))[1] == version()
     assert re.search(r"^## (.*)$", text("CHANGELOG.md"), re.M)[1] == version()
+    assert re.search(r"^Version: +(.*)$", text("packaging/rpm/usiw.spec"), re.M)[1] == "%{usiw_version}"
     assert set(re.findall(r"usiw(?:-dkms)?_(\d[\d.]*\d)_", text("README.md"))) == {version()}
 
 

@@ -7,8 +7,9 @@ _usiw() {
 	case $command in
 	stat) words="$(command ls /sys/class/infiniband 2>/dev/null) qp -i --interval -c --count -j --json --prometheus" ;;
 	trace) words="$(pgrep -u "$(id -u)" 2>/dev/null) show on off list qp -n --last -w --write" ;;
-	help) words="stat trace" ;;
-	*) words="stat trace help --version" ;;
+	report) words= ;;
+	help) words="stat trace report" ;;
+	*) words="stat trace report help --version" ;;
 	esac
 	COMPREPLY=($(compgen -W "$words -h --help" -- "$word"))
 }

@@ -87,6 +87,12 @@ Request request(int command, int flags, const Device* device = nullptr) {
   return out;
 }
 
+Request request_of_port(int command, const Device& device) {
+  Request out = request(command, NLM_F_ACK, &device);
+  nla_put_u32(out.get(), RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  return out;
+}
+
 /// State that the callbacks of one request share.
 struct Answer {
   const std::function<void(Bytes)>& take;
@@ -122,6 +128,11 @@ int take_error(sockaddr_nl*, nlmsgerr* e, void* answer) {
 Device parse_device(Bytes attributes) {
   const Attributes a = parse(attributes);
   return {static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_DEV_INDEX])), text(a[RDMA_NLDEV_ATTR_DEV_NAME])};
+}
+
+PortInfo parse_port(Bytes attributes) {
+  const Attributes a = parse(attributes);
+  return {text(a[RDMA_NLDEV_ATTR_NDEV_NAME]), static_cast<uint8_t>(number(a[RDMA_NLDEV_ATTR_PORT_STATE]))};
 }
 
 bool parse_is_usiw(Bytes attributes) {
@@ -196,9 +207,13 @@ int Nldev::devices(std::vector<Device>& out) {
   return 0;
 }
 
+int Nldev::port(const Device& device, PortInfo& out) {
+  const Request about = request_of_port(RDMA_NLDEV_CMD_PORT_GET, device);
+  return ask(about.get(), [&](Bytes m) { out = parse_port(m); });
+}
+
 int Nldev::statistics(const Device& device, Values& out) {
-  const Request counters = request(RDMA_NLDEV_CMD_STAT_GET, NLM_F_ACK, &device);
-  nla_put_u32(counters.get(), RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  const Request counters = request_of_port(RDMA_NLDEV_CMD_STAT_GET, device);
   return ask(counters.get(), [&](Bytes m) { out = parse_statistics(m); });
 }
 

@@ -26,6 +26,11 @@ struct Device {
   std::string name;
 };
 
+struct PortInfo {
+  std::string netdev;
+  uint8_t state = 0;  ///< enum ib_port_state
+};
+
 struct QpInfo {
   uint32_t qpn = 0;
   uint32_t pid = 0;  ///< as this process's PID namespace has it; 0: not known
@@ -36,6 +41,7 @@ struct QpInfo {
 // ---- Messages, decoded: payloads behind struct nlmsghdr, believed in nothing ----
 
 Device parse_device(std::span<const std::byte> attributes);
+PortInfo parse_port(std::span<const std::byte> attributes);
 bool parse_is_usiw(std::span<const std::byte> attributes);
 Values parse_statistics(std::span<const std::byte> attributes);
 std::vector<QpInfo> parse_qps(std::span<const std::byte> attributes);
@@ -47,6 +53,7 @@ class Nldev {
   // 0 or an errno value.
   int open();
   int devices(std::vector<Device>& out);  ///< those of usiw
+  int port(const Device& device, PortInfo& out);
   int statistics(const Device& device, Values& out);
   int qps(const Device& device, std::vector<QpInfo>& out);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file usiw.cc
-/// The usiw tool: what the RNIC has done, and what it did last.
+/// The usiw tool: counters, traces, and a report for a bug report.
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tools/arguments.h"
+#include "tools/report.h"
 #include "tools/stat.h"
 #include "tools/trace.h"
 #include "uapi/usiw_abi.h"
@@ -16,14 +17,15 @@
 namespace {
 
 constexpr char kHelp[] =
-    R"(usiw - counters and traces of usiw, the software RNIC
+    R"(usiw - counters, traces and reports of usiw, the software RNIC
 
 SYNOPSIS
     usiw stat  [DEV] [qp QPN] [-i SECONDS] [-c COUNT] [-j | --prometheus]
     usiw trace [show] PID|FILE [qp QPN] [-n EVENTS] [-w FILE.pcapng]
     usiw trace on|off PID|FILE
     usiw trace list
-    usiw help [stat|trace]
+    usiw report
+    usiw help [stat|trace|report]
     usiw --help | --version
 
     Devices are made and listed by rdma(8) ('rdma link'). How to read what this tool prints:
@@ -140,6 +142,25 @@ EXAMPLES
     USIW_TRACE=/tmp,stop-on-error ./server; usiw trace /tmp/usiw-trace.usiw0.4711 -w out.pcapng
 )";
 
+constexpr char kReportHelp[] =
+    R"(usiw report - what a bug report needs, on standard output
+
+SYNOPSIS
+    usiw report >report.txt
+
+DESCRIPTION
+    Prints the versions of usiw, the kernel and the distribution, the variables USIW_* of the
+    environment, the files of the provider and of libibverbs, the module and its parameters, the
+    devices, the counters ('usiw stat'), the output of 'usiw-run --check', and the lines of the
+    kernel's log that name usiw (root, or a kernel with dmesg_restrict=0).
+
+    Takes a few seconds. A part that fails, or does not end in time (30 s at most), says so in one
+    line, and the next part follows.
+
+    The report has addresses (IP, MAC), paths, and the names and IDs of processes that use RDMA.
+    It has no host name. Read it before you publish it.
+)";
+
 struct Command {
   std::string_view name;
   const char* help;
@@ -147,7 +168,8 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {{"stat", kStatHelp, usiw::tools::stat_command},
-                                 {"trace", kTraceHelp, usiw::tools::trace_command}};
+                                 {"trace", kTraceHelp, usiw::tools::trace_command},
+                                 {"report", kReportHelp, usiw::tools::report_command}};
 
 /// nullptr: there is no such command.
 const Command* find(std::string_view name) {
@@ -189,7 +211,7 @@ int main(int argc, char** argv) {
   }
   if (std::string_view(words[0]) == "help") return help(words.subspan(1));
   const Command* command = find(words[0]);
-  if (command == nullptr) return refuse(std::string("unknown command '") + words[0] + "' (stat, trace, help)");
+  if (command == nullptr) return refuse(std::string("unknown command '") + words[0] + "' (stat, trace, report, help)");
   const int status = command->run(words);
   return status == usiw::tools::kShowHelp ? help(words.first(1)) : status;
 }

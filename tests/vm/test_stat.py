@@ -138,3 +138,16 @@ def test_trace_stops_at_an_error(tmp_path, monkeypatch):
     client.wait()
     text = run(USIW, "trace", path)
     assert "QP failed: " in text or "ended from outside" in text or "peer closed" in text, text[-2000:]
+
+
+@pytest.mark.core
+def test_report():
+    """`usiw report` names the module, the devices with their interfaces, the counters, and what the kernel logged."""
+    out = run(USIW, "report", where=A.where)
+    version = re.search(r"^usiw +(\S+) ", out, re.M)[1]
+    assert re.search(rf"^module +{re.escape(version)}$", out, re.M)
+    assert re.search(r"^parameter +netdevs=", out, re.M)
+    assert f"link {A.dev}/1 state ACTIVE netdev {A.netdev}\n" in out
+    assert f"link {A.dev}/1\n" in out.partition("== counters")[2]
+    assert re.search(r"^\[ *\d+\.\d+\] .*usiw", out.partition("== kernel log")[2], re.M)
+    assert "did not end in time" not in out

@@ -83,6 +83,14 @@ TEST(Nldev, Devices) {
   EXPECT_FALSE(parse_is_usiw({}));
 }
 
+TEST(Nldev, Ports) {
+  Message m = number<uint8_t>(RDMA_NLDEV_ATTR_PORT_STATE, 4);
+  const Message name = text(RDMA_NLDEV_ATTR_NDEV_NAME, "eth0");
+  m.insert(m.end(), name.begin(), name.end());
+  EXPECT_EQ(4u, parse_port(m).state);
+  EXPECT_EQ("eth0", parse_port(m).netdev);
+}
+
 TEST(Nldev, CutAndDamagedMessages) {
   const Message good = qp_message();
   std::mt19937_64 rng(1);

@@ -55,7 +55,7 @@ define build_module
 	@mkdir -p $(BUILD)/kmod/$(1)
 	@cp -asf $(CURDIR)/Kbuild $(CURDIR)/kmod $(CURDIR)/cm $(CURDIR)/uapi $(BUILD)/kmod/$(1)/
 	@find $(BUILD)/kmod/$(1) -xtype l -delete
-	$(or $(4),$(MAKE)) -s -j$(JOBS) -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
+	@scripts/step -q 'module for $(1)' $(or $(4),$(MAKE)) -s -j$(JOBS) -C $(2) M=$(CURDIR)/$(BUILD)/kmod/$(1) $(3) W=1 modules
 endef
 
 # usiw is the one module of the debug kernel, and the one part that UBSAN checks.
@@ -89,13 +89,13 @@ $(BUILD):
 	@mkdir -p $@
 
 provider: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target usiw_provider usiw_run usiw-run -- -j$(JOBS)
+	@scripts/step 'provider and usiw-run' cmake --build $(BUILD) --target usiw_provider usiw_run usiw-run -- -j$(JOBS)
 tools: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target usiw -- -j$(JOBS)
+	@scripts/step 'tool usiw' cmake --build $(BUILD) --target usiw -- -j$(JOBS)
 # Configured anew, which takes a second: GoogleTest may have come since.
 unit: | $(BUILD)
 	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD)/cmake.log 2>&1 || { cat $(BUILD)/cmake.log; exit 1; }
-	@cmake --build $(BUILD) -- -j$(JOBS)
+	@scripts/step 'programs and tests' cmake --build $(BUILD) -- -j$(JOBS)
 all: setup-check module unit
 
 # ---- the two commands ----

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 
 from . import cpio
-from .paths import GUEST_INIT, PROJECT, VM, HarnessError, locked, run, say, write_atomically
+from .paths import GUEST_INIT, PROJECT, VM, HarnessError, locked, run, step, write_atomically
 
 #: Change to have every cache built again.
 CACHE_FORMAT = 3
@@ -62,8 +62,8 @@ class Kernel:
             stamp = self.cache / "stamp"
             wanted = f"{CACHE_FORMAT} {self._revision()} {_code_digest()}"
             if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
-                say(f"preparing kernel {self.version} (once)")
-                with tempfile.TemporaryDirectory(dir=self.cache) as scratch:
+                with step(f"preparing kernel {self.version}, once"), \
+                        tempfile.TemporaryDirectory(dir=self.cache) as scratch:
                     image, modules = self._find(pathlib.Path(scratch))
                     self._unpack_image(image)
                     self._copy_modules(modules)

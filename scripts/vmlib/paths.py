@@ -7,6 +7,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 
 PROJECT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = PROJECT / "build"
@@ -19,6 +21,9 @@ REMOTE = pathlib.Path(__file__).resolve().parent / "remote"
 #: What the guest sees as PATH; also used to find Debian's own programs on the host.
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+#: Erases the terminal's line.
+CLEAR = "\033[K"
+
 
 class HarnessError(Exception):
     """Something in the harness or on the host is not as needed; the message says what and what to do."""
@@ -26,7 +31,35 @@ class HarnessError(Exception):
 
 def say(text):
     """One line for the person at the terminal, apart from the command's own output."""
-    print(f"vm: {text}", file=sys.stderr, flush=True)
+    print(f"{CLEAR if sys.stderr.isatty() else ''}vm: {text}", file=sys.stderr, flush=True)
+
+
+def ticking(text):
+    """Shows the elapsed seconds on a terminal, as scripts/step does; returns a function that ends it."""
+    start, ended = time.monotonic(), threading.Event()
+
+    def tick():
+        while not ended.wait(1):
+            print(f"{CLEAR}vm: {text}: {time.monotonic() - start:.0f} s\r", end="", file=sys.stderr, flush=True)
+    thread = threading.Thread(target=tick, daemon=True)
+    if not sys.stderr.isatty():
+        return ended.set
+    thread.start()
+    return lambda: (ended.set(), thread.join())
+
+
+@contextlib.contextmanager
+def step(text):
+    """A line when a long step starts, and one with its seconds when it ends."""
+    start = time.monotonic()
+    say(f"{text} ...")
+    stop, how = ticking(text), "failed after"
+    try:
+        yield
+        how = "done in"
+    finally:
+        stop()
+        say(f"{text}: {how} {time.monotonic() - start:.0f} s")
 
 
 def run(*argv, **options):
@@ -50,7 +83,9 @@ def locked(path, waiting=None):
         except BlockingIOError:
             if waiting:
                 say(waiting)
+            stop = ticking(waiting or "waiting")
             fcntl.flock(lock, fcntl.LOCK_EX)
+            stop()
         yield
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 from . import guest, hosts, judge, kernels, peers, qemu
-from .paths import LOGS, OUT, PROJECT, locked, say
+from .paths import LOGS, OUT, PROJECT, locked, say, ticking
 
 STATUS_HARNESS = 96     # the guest did not come as far as the command
 STATUS_KERNEL = 97      # panic, oops, WARN, hang ... of the guest's kernel
@@ -62,6 +62,7 @@ class Session:
         self.second = second
         self.ended = False
         self.stopped = False    # only because the other guest had ended out of order
+        self._booted = (lambda: None) if options.quiet or second else ticking("booting")
 
     def read(self, source):
         """Takes what has come from one of the sources."""
@@ -95,6 +96,7 @@ class Session:
         if self.ended:
             return
         self.ended = True
+        self._booted()
         self.machine.end()
         while select.select([self.machine.console], [], [], 0)[0]:
             data = os.read(self.machine.console, 65536)
@@ -169,6 +171,7 @@ class Session:
         if word == "root":
             self.judging = True
         elif word == "ready":
+            self._booted()
             outcome.boot_seconds = time.monotonic() - self.start
             limit = 0 if self.second else self.options.timeout
             self.deadline = time.monotonic() + limit + REACTION_SECONDS * self.patience if limit else None

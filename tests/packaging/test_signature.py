@@ -24,8 +24,9 @@ def refusal(folder, error):
     if os.path.exists("/sys/module/usiw"):
         pytest.skip("the module is loaded on this machine")
     said = f"modprobe: ERROR: could not insert 'usiw': {error}"
-    done = subprocess.run([PACKAGING / "attach", "lo"], env=with_programs(folder, modprobe=f'echo "{said}" >&2; exit 1'),
-                          capture_output=True, text=True, timeout=30, check=False)
+    env = with_programs(folder, modprobe=f'echo "{said}" >&2; exit 1')
+    done = subprocess.run([PACKAGING / "attach", "lo"], env=env, capture_output=True, text=True, timeout=30,
+                          check=False)
     assert done.returncode == 1
     return said, done.stderr
 

@@ -99,8 +99,10 @@ unit: | $(BUILD)
 all: setup-check module unit
 
 # ---- the two commands ----
-demo: setup-demo module-6.1 provider
-	@scripts/demo
+# On the kernel whose headers the distribution has: 6.1, or 6.12 of Debian 13.
+demo: setup-demo provider
+	@kernel=$$(scripts/kver 6.1 >/dev/null 2>&1 && echo 6.1 || echo 6.12) && \
+		$(MAKE) --no-print-directory module-$$kernel && scripts/demo --kernel $$kernel
 demo-local: setup-local provider tools
 	@scripts/demo-local
 # BENCH_GUESTS=0 leaves the guests out, and with them all that only they need.

@@ -33,7 +33,7 @@ constexpr std::pair<uint32_t, const char*> kGauges[] = {USIW_GAUGE_NAMES(USIW_NA
 static_assert(std::size(kCounters) == USIW_CNT_MAX && std::size(kGauges) == USIW_GAUGE_MAX);
 
 bool read_page(int fd, uint64_t page, StatPage& out) {
-  return pread(fd, &out, sizeof out, static_cast<off_t>(page * sizeof out)) == static_cast<ssize_t>(sizeof out) &&
+  return pread(fd, &out, sizeof out, run::stat_page_at(page)) == static_cast<ssize_t>(sizeof out) &&
          out.mark.magic == run::kStatMagic;
 }
 
@@ -106,7 +106,7 @@ bool read_run_context(int fd, uint32_t pid, DeviceSample& device) {
   device.name.assign(name, std::find(name, name + sizeof page.mark.device, '\0'));
   add(device.counters, page.counters);
   add(device.counters, page.retired);
-  const uint64_t pages = std::min<uint64_t>(static_cast<uint64_t>(st.st_size) / sizeof page, uint64_t{1} + USIW_MAX_QP);
+  const uint64_t pages = std::min<uint64_t>(static_cast<uint64_t>(st.st_size / run::stat_page_at(1)), uint64_t{1} + USIW_MAX_QP);
   for (uint64_t i = 1; i < pages; ++i) {
     if (!read_page(fd, i, page) || page.mark.kind != static_cast<uint32_t>(StatKind::kQp)) continue;
     QpInfo qp{.qpn = page.mark.qpn, .state = static_cast<uint8_t>(std::min(page.mark.state, uint32_t{UINT8_MAX}))};

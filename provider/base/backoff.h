@@ -10,13 +10,9 @@
 
 #include <ctime>
 
-namespace usiw {
+#include "base/machine.h"
 
-inline void cpu_pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
+namespace usiw {
 
 /// Between two looks at what the other thread changes. It may have been preempted on this very core: then a yield lets
 /// it go on, unless it has a lower real-time priority (SCHED_FIFO). Only a nap helps then.

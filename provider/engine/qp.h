@@ -67,9 +67,9 @@ class Qp {
   void ring_send() { ring(); }
 
   /// [as post_send()] The work request that was posted @p n before the last one has not completed, and so nor has any
-  /// behind it.
+  /// behind it. Sequentially consistent, so that Progress::posted_behind() comes before this look.
   bool under_way(uint32_t n) {
-    return n + 1 < sq_.capacity() && sq_.at(sq_tail_ - 1 - n).valid.load(std::memory_order_acquire) != 0;
+    return n + 1 < sq_.capacity() && sq_.at(sq_tail_ - 1 - n).valid.load(std::memory_order_seq_cst) != 0;
   }
 
   /// [any thread, one at a time per QP] ENOMEM: queue full; EINVAL: too many SGEs, or

@@ -10,6 +10,8 @@
 
 #include <array>
 
+#include "base/machine.h"
+
 namespace usiw {
 
 namespace {
@@ -41,16 +43,22 @@ bool UserMemory::write_on_demand(const std::byte* from, size_t n) const {
   return process_vm_writev(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(n);
 }
 
-/// The kernel goes through the pieces one after the other.
+/// The kernel copies the pieces one after the other. Where a processor's stores may become visible in another order, the
+/// pieces are two calls with a fence between them.
 bool UserMemory::write_end_on_demand(const std::byte* from, size_t n) const {
   const iovec here = piece(from, n);
   const size_t word = last_word(at_, n), before = n - word;
+  if constexpr (!kTotalStoreOrder) {
+    if (before != 0 && !write_on_demand(from, before)) return false;
+    std::atomic_thread_fence(std::memory_order_release);
+    return UserMemory(at_ + before, true).write_on_demand(from + before, word);
+  }
   const std::array there = {piece(at_, before), piece(at_ + before, word)};
   return process_vm_writev(getpid(), &here, 1, there.data(), there.size(), 0) == static_cast<ssize_t>(n);
 }
 
 uint64_t* UserMemory::word_on_demand() const {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), at = reinterpret_cast<uintptr_t>(at_);
+  const uintptr_t page = page_size(), at = reinterpret_cast<uintptr_t>(at_);
   if (madvise(reinterpret_cast<void*>(at / page * page), page, MADV_POPULATE_WRITE) != 0) return nullptr;
   return reinterpret_cast<uint64_t*>(at_);
 }

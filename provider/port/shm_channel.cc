@@ -14,17 +14,18 @@
 #include <string>
 
 #include "base/file_limit.h"
+#include "base/machine.h"
 #include "base/say.h"
 
 namespace usiw {
 namespace {
 
-/// One page for both ShmRingShared, the ring of the end that connected, the other end's.
-constexpr size_t kPage = 4096;
-constexpr size_t kMemoryBytes = kPage + 2 * kShmRingBytes;
+/// One page for both ShmRingShared, the ring of the end that connected, the other end's. Both ends run on one kernel, so
+/// their pages have one size.
+size_t memory_bytes() { return page_size() + 2 * kShmRingBytes; }
 /// In this process every ring is there twice.
-constexpr size_t kMappedBytes = kPage + 4 * kShmRingBytes;
-static_assert(2 * sizeof(ShmRingShared) <= kPage);
+size_t mapped_bytes() { return page_size() + 4 * kShmRingBytes; }
+static_assert(2 * sizeof(ShmRingShared) <= 4096 && kShmRingBytes % (64 << 10) == 0, "pages are 4 to 64 KiB");
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
@@ -34,12 +35,12 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 int make_memory() {
   int fd = memfd_create("usiw-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  const int error = resize_memory(fd, kMemoryBytes);
+  const int error = resize_memory(fd, memory_bytes());
   if (error == 0 && fcntl(fd, F_ADD_SEALS, kSeals) == 0) return fd;
   close(fd);
   if (error == -EFBIG)
     say_once("UDP sockets in place of shared memory: the file size limit (ulimit -f) is below " +
-             std::to_string(kMemoryBytes / 1024) + " KiB");
+             std::to_string(memory_bytes() / 1024) + " KiB");
   return -1;
 }
 
@@ -48,7 +49,7 @@ bool is_good_memory(int fd) {
   struct stat st;
   const int seals = fcntl(fd, F_GET_SEALS);
   return seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-         static_cast<size_t>(st.st_size) == kMemoryBytes;
+         static_cast<size_t>(st.st_size) == memory_bytes();
 }
 
 bool is_own_user(int fd) {
@@ -111,30 +112,31 @@ ShmChannel::~ShmChannel() {
   shutdown(fd_, SHUT_RDWR);  // the peer sees the end also while a child of fork() holds the socket
   close(fd_);
   if (unsent_memory_ >= 0) close(unsent_memory_);
-  if (base_ != nullptr) munmap(base_, kMappedBytes);
+  if (base_ != nullptr) munmap(base_, mapped_bytes());
 }
 
 bool ShmChannel::map(int memory) {
-  void* all = mmap(nullptr, kMappedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* all = mmap(nullptr, mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all == MAP_FAILED) return false;
   auto* at = static_cast<std::byte*>(all);
+  const size_t page = page_size();
   // With its pages: without MAP_POPULATE the first messages of a channel pay for them, a page fault in each 32.
   auto place = [&](size_t where, size_t size, size_t offset) {
     return mmap(at + where, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, memory,
                 static_cast<off_t>(offset)) != MAP_FAILED;
   };
-  bool good = place(0, kPage, 0);
+  bool good = place(0, page, 0);
   for (size_t ring = 0; ring < 2; ring++)
     for (size_t copy = 0; copy < 2; copy++)
-      good = good && place(kPage + (2 * ring + copy) * kShmRingBytes, kShmRingBytes, kPage + ring * kShmRingBytes);
+      good = good && place(page + (2 * ring + copy) * kShmRingBytes, kShmRingBytes, page + ring * kShmRingBytes);
   if (!good) {
-    munmap(all, kMappedBytes);
+    munmap(all, mapped_bytes());
     return false;
   }
-  madvise(all, kMappedBytes, MADV_DONTFORK);
+  madvise(all, mapped_bytes(), MADV_DONTFORK);
   base_ = at;
   auto* shared = reinterpret_cast<ShmRingShared*>(base_);
-  std::byte* rings[2] = {base_ + kPage, base_ + kPage + 2 * kShmRingBytes};
+  std::byte* rings[2] = {base_ + page, base_ + page + 2 * kShmRingBytes};
   const size_t own = connected_here_ ? 0 : 1, others = 1 - own;
   writer_ = ShmWriter(shared + own, rings[own]);
   reader_ = ShmReader(shared + others, rings[others], max_);

@@ -66,7 +66,7 @@ Progress::~Progress() {
 
 bool Progress::try_acquire() {
   if (waiters_.load(std::memory_order_seq_cst) != 0 ||
-      token_.load(std::memory_order_relaxed) != 0 ||
+      token_.load(std::memory_order_seq_cst) != 0 ||
       token_.exchange(1, std::memory_order_seq_cst) != 0)
     return false;
   if (!frozen_.load(std::memory_order_seq_cst)) {

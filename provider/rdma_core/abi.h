@@ -168,8 +168,16 @@ struct ibv_query_qp {
 
 /* ---- Layout, as measured ------------------------------------------------------ */
 
-/* Of the 64-bit machines that differ in the size of a pthread_mutex_t, this one was measured. */
-#ifdef __x86_64__
+/*
+ * CQs and SRQs have a pthread_mutex_t, which glibc makes larger on aarch64. x86-64 was measured on shipped libraries,
+ * aarch64 by compiling the headers of rdma-core's tags 34 to 64 for it.
+ */
+#ifdef __aarch64__
+#define USIW_ABI_MUTEX	8	/* bytes more than on x86-64 */
+#else
+#define USIW_ABI_MUTEX	0
+#endif
+
 #define USIW_ABI_AT(type, member, at) \
 	_Static_assert(offsetof(struct type, member) == (at), #type "." #member)
 #define USIW_ABI_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
@@ -219,13 +227,12 @@ USIW_ABI_AT(verbs_mr, ibv_mr, 0);
 USIW_ABI_AT(verbs_mr, mr_type, 48);
 USIW_ABI_AT(verbs_mr, access, 52);
 USIW_ABI_SIZE(verbs_mr, 56);
-USIW_ABI_SIZE(ibv_cq_ex, 288);	/* as verbs_cq; ibv_cq has its beginning */
+USIW_ABI_SIZE(ibv_cq_ex, 288 + USIW_ABI_MUTEX);	/* as verbs_cq; ibv_cq has its beginning */
 USIW_ABI_AT(verbs_srq, srq, 0);
-USIW_ABI_AT(verbs_srq, srq_type, 128);
-USIW_ABI_AT(verbs_srq, xrcd, 136);
-USIW_ABI_AT(verbs_srq, cq, 144);
-USIW_ABI_AT(verbs_srq, srq_num, 152);
-USIW_ABI_SIZE(verbs_srq, 160);
-#endif /* __x86_64__ */
+USIW_ABI_AT(verbs_srq, srq_type, 128 + USIW_ABI_MUTEX);
+USIW_ABI_AT(verbs_srq, xrcd, 136 + USIW_ABI_MUTEX);
+USIW_ABI_AT(verbs_srq, cq, 144 + USIW_ABI_MUTEX);
+USIW_ABI_AT(verbs_srq, srq_num, 152 + USIW_ABI_MUTEX);
+USIW_ABI_SIZE(verbs_srq, 160 + USIW_ABI_MUTEX);
 
 #endif /* USIW_RDMA_CORE_ABI_H */

@@ -51,6 +51,7 @@ std::string no_packets() {
       break;
   }
   if (std::to_array(link.mac) == std::array<uint8_t, 6>{}) return std::string(link.ifname) + " is not an Ethernet";
+  if (!kPacketPortIsOrdered) return "DPDK's port for raw packets needs an x86 processor";
   if (!packets_permitted()) return "raw packets need CAP_NET_RAW in the network namespace's user namespace";
   return {};
 }
@@ -197,6 +198,8 @@ std::string check_settings() {
     return "--address " + address + " is not an address of this host (see: ip address)";
   if (scratch_directory().empty())
     return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;
+  if (settings().port == PortWish::kPacket && !kPacketPortIsOrdered)
+    return "--port packet needs an x86 processor, for DPDK's port; use --port auto";
   if (settings().port == PortWish::kPacket && !packets_permitted())
     return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
   return {};

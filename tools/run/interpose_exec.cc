@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/machine.h"
 #include "loadable.h"
 #include "real.h"
 
@@ -39,7 +40,7 @@ void say_if_lost(const char* path, char* const envp[]) {
     const Loadable loadable = is_loadable(path, which);
     const char* why = loadable == Loadable::kStatic        ? " is statically linked"
                       : loadable == Loadable::kGainsRights ? " is set-user-ID, set-group-ID or has file capabilities"
-                      : loadable == Loadable::kForeign     ? " is not a 64-bit x86 program"
+                      : loadable == Loadable::kForeign     ? " is not a " USIW_MACHINE " program"
                                                            : nullptr;
     if (why != nullptr) {
       const iovec line[] = {part("usiw-run: "), part(which), part(why), part(": it runs without RDMA\n")};

@@ -154,7 +154,10 @@ extern "C" Next usiw_run_before_dlmopen(Lmid_t space, const char* path, int mode
   return next(USIW_REAL(dlmopen), mode);
 }
 
-// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode).
+// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). The function above
+// returns the next function and the mode in two registers. The jump to it leaves the stack and the return address as
+// the caller made them.
+#if defined(__x86_64__)
 asm(R"(
 	.text
 	.globl dlopen
@@ -198,3 +201,53 @@ dlmopen:
 	.cfi_endproc
 	.size dlmopen, . - dlmopen
 )");
+#elif defined(__aarch64__)
+// hint #34 is BTI C: a place that indirect calls may reach. libc's function accepts the jump because it goes through x16.
+asm(R"(
+	.text
+	.globl dlopen
+	.type dlopen, %function
+dlopen:
+	.cfi_startproc
+	hint #34
+	stp x29, x30, [sp, #-32]!
+	.cfi_def_cfa_offset 32
+	.cfi_offset 29, -32
+	.cfi_offset 30, -24
+	mov x29, sp
+	str x0, [sp, #16]
+	bl usiw_run_before_dlopen
+	mov x16, x0
+	ldr x0, [sp, #16]
+	ldp x29, x30, [sp], #32
+	.cfi_restore 30
+	.cfi_restore 29
+	.cfi_def_cfa_offset 0
+	br x16
+	.cfi_endproc
+	.size dlopen, . - dlopen
+
+	.globl dlmopen
+	.type dlmopen, %function
+dlmopen:
+	.cfi_startproc
+	hint #34
+	stp x29, x30, [sp, #-32]!
+	.cfi_def_cfa_offset 32
+	.cfi_offset 29, -32
+	.cfi_offset 30, -24
+	mov x29, sp
+	stp x0, x1, [sp, #16]
+	bl usiw_run_before_dlmopen
+	mov x16, x0
+	mov x2, x1
+	ldp x0, x1, [sp, #16]
+	ldp x29, x30, [sp], #32
+	.cfi_restore 30
+	.cfi_restore 29
+	.cfi_def_cfa_offset 0
+	br x16
+	.cfi_endproc
+	.size dlmopen, . - dlmopen
+)");
+#endif

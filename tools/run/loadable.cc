@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/machine.h"
+
 namespace usiw::run {
 namespace {
 
@@ -49,7 +51,7 @@ bool interpreter_of(const Head& head, char (&out)[PATH_MAX]) {
 }
 
 Loadable judge_elf(int fd, const Elf64_Ehdr& elf) {
-  if (elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_machine != EM_X86_64) return Loadable::kForeign;
+  if (elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_machine != kElfMachine) return Loadable::kForeign;
   return is_dynamic(fd, elf) ? Loadable::kYes : Loadable::kStatic;
 }
 

@@ -14,7 +14,7 @@ enum class Loadable {
   kUnknown,     ///< cannot be read; errno says why
   kStatic,      ///< statically linked
   kGainsRights, ///< the dynamic linker ignores LD_PRELOAD
-  kForeign,     ///< not a 64-bit x86 program
+  kForeign,     ///< made for another processor, or not a 64-bit program
   kNoProgram,
 };
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/machine.h"
 #include "real.h"
 
 #ifndef MADV_POPULATE_READ
@@ -43,10 +44,6 @@ struct Mapping {
 
 enum class Next { kFound, kNone, kCannotSay };
 
-uint64_t page_size() {
-  static const uint64_t size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return size;
-}
 uint64_t page_of(uint64_t at) { return at & ~(page_size() - 1); }
 
 /// Populates the pages [from, to). 0, or an errno value; a page that cannot be populated raises no signal.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/machine.h"
 #include "loadable.h"
 
 namespace usiw::run {
@@ -32,7 +33,7 @@ std::string why_not(const std::string& path) {
              " is set-user-ID, set-group-ID or has file capabilities: the dynamic linker ignores LD_PRELOAD "
              "for it; run a copy without them";
     case Loadable::kForeign:
-      return std::string(which) + " is not a 64-bit x86 program; usiw-run's library cannot be loaded into it";
+      return std::string(which) + " is not a " USIW_MACHINE " program; usiw-run's library cannot be loaded into it";
     case Loadable::kNoProgram:
       break;
   }

@@ -15,8 +15,7 @@ void store(uint32_t& where, uint32_t value) { std::atomic_ref(where).store(value
 }  // namespace
 
 MappedPage::MappedPage(int fd, uint32_t page) {
-  void* at = mmap(nullptr, sizeof(StatPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                  static_cast<off_t>(page) * USIW_COUNTERS_SIZE);
+  void* at = mmap(nullptr, sizeof(StatPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, stat_page_at(page));
   if (at != MAP_FAILED) page_ = static_cast<StatPage*>(at);
 }
 

@@ -6,9 +6,12 @@
 #ifndef USIW_RUN_STAT_PAGE_H
 #define USIW_RUN_STAT_PAGE_H
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 
+#include "base/machine.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::run {
@@ -30,7 +33,7 @@ struct StatMark {
 constexpr uint64_t kStatMagic = 0x3154535749535500;
 constexpr uint32_t kRetiredRoom = 192 - sizeof(StatMark) / sizeof(uint64_t);
 
-/// A page of the memfd. Page 0 is the context's.
+/// What a page of the memfd begins with. Page 0 is the context's.
 struct StatPage {
   uint64_t counters[USIW_COUNTERS_ROOM];  ///< by enum usiw_counter
   uint64_t gauges[USIW_GAUGES_ROOM];      ///< of a QP, by enum usiw_gauge
@@ -41,6 +44,9 @@ struct StatPage {
 static_assert(sizeof(StatMark) == 120 && sizeof(StatPage) == USIW_COUNTERS_SIZE);
 static_assert(USIW_CNT_MAX <= kRetiredRoom);
 static_assert(offsetof(StatPage, retired) == offsetof(usiw_qp_stats, accepted));
+
+/// Where a page begins in the memfd. Each is a page of this machine's memory, because the provider maps it alone.
+inline off_t stat_page_at(uint64_t page) { return static_cast<off_t>(page * usiw::page_size()); }
 
 /// A page that is mapped here. Empty where there was no mapping it: nothing is shown then.
 class MappedPage {

@@ -101,7 +101,7 @@ class End {
   /// The port that the connection uses, by the counters that the provider shows.
   PortKind port() const {
     StatPage page{};
-    for (off_t at = 0; pread(id_->verbs->cmd_fd, &page, sizeof page, at) == sizeof page; at += sizeof page)
+    for (uint64_t i = 0; pread(id_->verbs->cmd_fd, &page, sizeof page, stat_page_at(i)) == sizeof page; ++i)
       if (page.mark.kind == static_cast<uint32_t>(StatKind::kQp) && page.mark.qpn == id_->qp->qp_num)
         return static_cast<PortKind>(page.gauges[USIW_GAUGE_PORT]);
     return PortKind::kNone;

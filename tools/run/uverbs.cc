@@ -53,7 +53,7 @@ int UverbsFile::open() {
     USIW_REAL(close)(fd);
     return -EMFILE;
   }
-  if (resize_memory(fd, USIW_COUNTERS_SIZE) == 0) {
+  if (resize_memory(fd, stat_page_at(1)) == 0) {
     file->pages_ = 1;
     file->shown_ = MappedPage(fd, 0);
   }

@@ -32,7 +32,7 @@ uint32_t UverbsFile::take_page(int fd) {
     free_pages_.pop_back();
     return page;
   }
-  if (pages_ == 0 || resize_memory(fd, static_cast<off_t>(pages_ + 1) * USIW_COUNTERS_SIZE) != 0) return 0;
+  if (pages_ == 0 || resize_memory(fd, stat_page_at(pages_ + 1)) != 0) return 0;
   return pages_++;
 }
 
@@ -41,8 +41,7 @@ void UverbsFile::return_page(int fd, Qp& qp) {
   qp.state.hide(shown_);
   if (page == 0) return;
   // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
-  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page) * USIW_COUNTERS_SIZE,
-                USIW_COUNTERS_SIZE) == 0)
+  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stat_page_at(page), stat_page_at(1)) == 0)
     free_pages_.push_back(page);
 }
 
@@ -87,7 +86,7 @@ int UverbsFile::create_qp(const Command& c) {
   if (qp->page != 0) {
     qp->state.show_in(MappedPage(c.fd, qp->page), qp->qpn);
     r.drv.stats_size = USIW_COUNTERS_SIZE;
-    r.drv.stats_offset = uint64_t{qp->page} * USIW_COUNTERS_SIZE;
+    r.drv.stats_offset = static_cast<uint64_t>(stat_page_at(qp->page));
   }
   r.core.qp_handle = qp->handle = next_handle_++;
   r.core.qpn = r.drv.qpn = qp->qpn;

@@ -47,10 +47,10 @@ int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
   char* const envp[] = {nullptr};
-  // Above the two numbers first, so that neither dup2 overwrites the other's source.
+  // Above the two numbers first, so that neither dup3 overwrites the other's source.
   const long socket = syscall(SYS_fcntl, s.socket, F_DUPFD, kWatchMemory + 1);
   const long memory = syscall(SYS_fcntl, s.memory, F_DUPFD, kWatchMemory + 1);
-  if (syscall(SYS_dup2, socket, kWatchSocket) >= 0 && syscall(SYS_dup2, memory, kWatchMemory) >= 0) {
+  if (syscall(SYS_dup3, socket, kWatchSocket, 0) >= 0 && syscall(SYS_dup3, memory, kWatchMemory, 0) >= 0) {
     const uint64_t none = 0;  // the kernel's sigset_t
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
     syscall(SYS_execve, s.path, argv, envp);

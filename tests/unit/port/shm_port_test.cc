@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/machine.h"
 #include "loopback.h"
 
 namespace usiw {
@@ -398,7 +399,7 @@ class HostileShmPeer : public ShmPorts {
   void settle_b() {
     for (int i = 0; i < 4; i++) b.port->control();
   }
-  static constexpr size_t kRightSize = 4096 + 2 * kShmRingBytes;
+  const size_t kRightSize = page_size() + 2 * kShmRingBytes;
   static constexpr int kRightSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   ShmMessage flow(uint32_t number) const { return {ShmMessage::kFlow, number, a.path.flow}; }
   int peer = -1;
@@ -407,8 +408,8 @@ class HostileShmPeer : public ShmPorts {
 TEST_F(HostileShmPeer, memory_that_could_be_taken_away_is_refused) {
   for (auto [size, seals] : {std::pair{kRightSize, 0},
                              {kRightSize, F_SEAL_GROW | F_SEAL_SEAL},
-                             {kRightSize - 4096, kRightSeals},
-                             {kRightSize + 4096, kRightSeals},
+                             {kRightSize - page_size(), kRightSeals},
+                             {kRightSize + page_size(), kRightSeals},
                              {size_t{0}, kRightSeals}}) {
     dial();
     const ShmMessage m = flow(0);
@@ -496,7 +497,7 @@ TEST_F(HostileShmPeer, contents_of_the_memory) {
   settle_b();
   ASSERT_EQ(1u, b.port->flows_in_memory());
   // Datagrams of flows that there are not, then one of this flow.
-  auto* r = reinterpret_cast<ShmRecord*>(at + 4096);
+  auto* r = reinterpret_cast<ShmRecord*>(at + page_size());
   for (uint32_t number : {4u, ShmChannel::kMaxFlows, UINT32_MAX, 5u}) {
     r->flow = number;
     r->word = ShmRecord::kComplete | 20;
@@ -537,7 +538,7 @@ class EndlessShmRing : public HostileShmPeer {
   }
   void fill(uint32_t number) {
     for (size_t unit = 0; unit < kShmRingBytes; unit += kRecordUnit) {
-      auto* r = reinterpret_cast<ShmRecord*>(at + 4096 + unit);
+      auto* r = reinterpret_cast<ShmRecord*>(at + page_size() + unit);
       r->flow = number;
       r->word = ShmRecord::kComplete;
     }
@@ -580,7 +581,7 @@ TEST_F(EndlessShmRing, of_a_peer_that_is_gone_is_received_once) {
 /// As a flow leaves them that ends here while its peer still sends.
 TEST_F(EndlessShmRing, a_ring_full_of_a_flow_that_has_ended_is_skipped) {
   fill(6);
-  reinterpret_cast<ShmRecord*>(at + 4096 + kShmRingBytes - kRecordUnit)->word = 0;
+  reinterpret_cast<ShmRecord*>(at + page_size() + kShmRingBytes - kRecordUnit)->word = 0;
   EXPECT_EQ(0u, drain(4 * kRecords));
   EXPECT_TRUE(b.port->arm());
   EXPECT_EQ(1u, b.port->flows_in_memory());

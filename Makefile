@@ -8,7 +8,7 @@ CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb rpm
-.PHONY: bench bench-quick bench-instructions
+.PHONY: bench bench-quick bench-instructions compat
 .PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness check-packages
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make fuzz        every fuzzer for SECONDS=n (60), two at a time, and a table (docs/testing-fuzz.md)'
 	@echo 'make sim         the simulation: 10,000 seeds (sim-night: an hour, or 1,000,000)'
 	@echo 'make compare     usiw beside siw and rxe in the same guest (a markdown table)'
+	@echo 'make compat      tries real programs under usiw-run and in a guest, writes docs/compatibility.md (20 minutes)'
 	@echo 'make bench       usiw beside all its peers, 40 minutes, into build/bench/DATE (BENCH_GUESTS=0: no guests)'
 	@echo 'make bench-quick  few cells of it on this machine itself, in minutes'
 	@echo 'make bench-instructions  instructions per message beside tests/bench/instructions.txt'
@@ -119,6 +120,10 @@ bench-instructions: setup-local $(BUILD)/build.ninja
 	@scripts/bench instructions
 compare: setup-check module-6.1 provider
 	@scripts/compare
+
+# Which real programs run (docs/compatibility.md): by hand, no part of `make check`. Installs these programs.
+compat: setup-check module-6.1 provider tools
+	@tests/compat/run
 
 check-unit: setup-check unit
 	@tests/run unit

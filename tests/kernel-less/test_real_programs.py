@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Programs as Debian has them, unchanged, under usiw-run: those that once were turned away, and why they are not
-now."""
+now. Commands that `make compat` uses as well are in its table (tests/compat/programs.py)."""
 
-import glob
 import re
 from typing import NamedTuple
 
 import pytest
 
 from hosts import A4, B4
+from programs import commands
 from support import mpi
 from support.pairs import next_port
 from support.procs import Proc, run, sockets_bound, until
@@ -31,15 +31,14 @@ def place(request, other_host):
     return Place("", "127.0.0.1") if request.param == "this-host" else Place(other_host, B4)
 
 
-@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]],
-                         ids=["msg", "rxm"])
-def test_libfabric(usiw_run, place, options):
+@pytest.mark.parametrize("provider", ["verbs, msg", "verbs;ofi_rxm, rdm"])
+def test_libfabric(usiw_run, place, provider):
     """It asks for all rights to memory; and, by a bind to 127.0.0.1, for the address that it offers to other hosts."""
     port = next_port()
-    command = ["fi_pingpong", *options, "-B" , port, "-I", 20, "-S", 4096]
-    server = place.start(usiw_run, command)
+    server_argv, client_argv, _ = commands(f"libfabric: fi_pingpong, {provider}", server=place.address, port=port)
+    server = place.start(usiw_run, server_argv)
     until(lambda: sockets_bound(port, server.pid), "the server listens")
-    usiw_run(["fi_pingpong", *options, "-P", port, "-I", 20, "-S", 4096, place.address]).expect(0)
+    usiw_run(client_argv).expect(0)
     server.expect(0)
 
 
@@ -56,8 +55,9 @@ def test_rping_with_a_qp_of_its_own(usiw_run):
 def test_rdma_xclient(usiw_run, place):
     """Posts 16 bytes inline to a QP for which it has asked for none."""
     port = next_port()
-    server = place.start(usiw_run, ["rdma_xserver", "-p", port, "-c", "r"]).wait_listening(port)
-    usiw_run(["rdma_xclient", "-s", place.address, "-p", port, "-c", "r"]).expect(0)
+    server_argv, client_argv, _ = commands("rdma_xclient", server=place.address, port=port)
+    server = place.start(usiw_run, server_argv).wait_listening(port)
+    usiw_run(client_argv).expect(0)
     server.expect(0)
 
 
@@ -73,11 +73,12 @@ def test_rstream_as_it_comes(usiw_run, place):
 def test_qperf(usiw_run, place):
     """Registers memory for atomics; and its server takes one client after another."""
     port = next_port()
-    server = place.start(usiw_run, ["qperf", "-lp", port])
+    server_argv, client_argv, _ = commands("qperf", server=place.address, port=port)
+    server = place.start(usiw_run, server_argv)
     until(lambda: sockets_bound(port, server.pid), "the server listens")
-    for test in ("rc_lat", "rc_bw", "rc_rdma_read_bw"):
-        out = usiw_run(["qperf", place.address, "-lp", port, "-cm", 1, "-t", 1, test]).expect(0)
-        assert re.search(r"(latency|bw) *= *[1-9]", out), out
+    for _ in range(2):
+        out = usiw_run(client_argv).expect(0)
+        assert len(re.findall(r"(latency|bw) *= *[1-9]", out)) == 4, out
     server.kill()
 
 
@@ -98,9 +99,6 @@ def test_open_mpi_on_two_hosts(usiw_run, tmp_path, other_host, ranks):
     assert mpi.expected(ranks) in out
 
 
-RSPRELOAD = "".join(glob.glob("/usr/lib/*/rsocket/librspreload.so"))
-
-
 def bound_udp_sockets(port, pid):
     """How many there are where that process is: rsockets listen by rdma_cm."""
     with open(f"/proc/{pid}/net/udp", encoding="ascii") as f:
@@ -112,11 +110,10 @@ def test_iperf_by_rsockets(usiw_run, place):
     rsockets of TCP sockets; what cannot be one stays one, so look at what listens. To the other host by raw packets:
     DPDK's own sockets are none of the program's."""
     port = next_port()
-    preload = {"LD_PRELOAD": RSPRELOAD}
-    server = place.start(usiw_run, ["iperf", "-s", "-p", port], env=preload).wait_listening(port)
+    server_argv, client_argv, preload = commands("iperf over rsockets", server=place.address, port=port)
+    server = place.start(usiw_run, server_argv, env=preload).wait_listening(port)
     assert bound_udp_sockets(port, server.pid) > 0
     for _ in range(2):
-        assert "bits/sec" in usiw_run(["iperf", "-c", place.address, "-p", port, "-n", "20M"],
-                                      env=preload).expect(0, 30)
+        assert "bits/sec" in usiw_run(client_argv, env=preload).expect(0, 30)
     server.kill()
     assert "bits/sec" in server.output

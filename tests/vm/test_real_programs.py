@@ -1,53 +1,55 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Programs as Debian has them, unchanged, with the module: server at B, client at A. (Under usiw-run:
-tests/kernel-less.)"""
+tests/kernel-less.) Commands that `make compat` uses as well are in its table (tests/compat/programs.py)."""
 
-import glob
+import pathlib
 import re
+import sys
 
 import pytest
 
-from support import mpi
-from support.net import A, B
-from support.pairs import next_port, pair
-from support.procs import Proc, run, sockets_bound, until
-
-RSPRELOAD = "".join(glob.glob("/usr/lib/*/rsocket/librspreload.so"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "compat"))
+from programs import commands  # noqa: E402
+from support import mpi  # noqa: E402
+from support.net import A, B  # noqa: E402
+from support.pairs import next_port, pair  # noqa: E402
+from support.procs import Proc, run, sockets_bound, until  # noqa: E402
 
 
 def test_rdma_xclient():
     """Posts 16 bytes inline to a QP for which it has asked for none."""
     port = next_port()
-    pair(["rdma_xserver", "-p", port, "-c", "r"], ["rdma_xclient", "-s", B.ip, "-p", port, "-c", "r"], port)
+    server_argv, client_argv, _ = commands("rdma_xclient", server=B.ip, port=port)
+    pair(server_argv, client_argv, port)
 
 
 def test_qperf():
     """Registers memory for atomics; and its server takes one client after another."""
     port = next_port()
-    server = Proc(["qperf", "-lp", port], where=B.where)
+    server_argv, client_argv, _ = commands("qperf", server=B.ip, port=port)
+    server = Proc(server_argv, where=B.where)
     until(lambda: sockets_bound(port, server.pid), "the server listens")
-    for test in ("rc_lat", "rc_bw", "rc_rdma_read_bw"):
-        out = run("qperf", B.ip, "-lp", port, "-cm", 1, "-t", 1, test, where=A.where)
-        assert re.search(r"(latency|bw) *= *[1-9]", out), out
+    for _ in range(2):
+        out = run(*client_argv, where=A.where)
+        assert len(re.findall(r"(latency|bw) *= *[1-9]", out)) == 4, out
     server.kill()
 
 
-@pytest.mark.parametrize("options", [["-p", "verbs", "-e", "msg"], ["-p", "verbs;ofi_rxm", "-e", "rdm"]],
-                         ids=["msg", "rxm"])
-def test_libfabric(options):
+@pytest.mark.parametrize("provider", ["verbs, msg", "verbs;ofi_rxm, rdm"])
+def test_libfabric(provider):
     port = next_port()
-    common = ["fi_pingpong", *options, "-I", 20, "-S", 4096]
-    server = Proc([*common, "-B", port], where=B.where)
+    server_argv, client_argv, _ = commands(f"libfabric: fi_pingpong, {provider}", server=B.ip, port=port)
+    server = Proc(server_argv, where=B.where)
     until(lambda: sockets_bound(port, server.pid), "the server listens")
-    run(*common, "-P", port, B.ip, where=A.where)
+    run(*client_argv, where=A.where)
     server.expect(0)
 
 
 def test_iperf_by_rsockets():
     port = next_port()
-    preload = {"LD_PRELOAD": RSPRELOAD}
-    server = Proc(["iperf", "-s", "-p", port], where=B.where, env=preload).wait_listening(port)
-    assert "bits/sec" in run("iperf", "-c", B.ip, "-p", port, "-n", "5M", where=A.where, env=preload)
+    server_argv, client_argv, preload = commands("iperf over rsockets", server=B.ip, port=port)
+    server = Proc(server_argv, where=B.where, env=preload).wait_listening(port)
+    assert "bits/sec" in run(*client_argv, where=A.where, env=preload)
     server.kill()
 
 

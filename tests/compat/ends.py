@@ -43,8 +43,6 @@ ERROR = re.compile(r"error|fail|unable|could ?n[o']t|can ?not|can't|not supporte
                    r"|unreachable|not found|no .*devices?\b|no space|timed out|abort|incompatible", re.I)
 #: Lines that look like errors and are none.
 NO_ERROR = re.compile(r"^#|^\S+=\S*$|0 errors|errors? *[:=] *0\b|can't adjust")
-#: Parts of an error that differ from run to run: times, process IDs and host names, as UCX, Redis and others have them.
-DIFFERS = re.compile(r"(?<!\w)\[\d+(\.\d+)?\] *|\[\S+:\d+ +:\d+\] *|^\d+:\w \d+ \w+ \d+ [\d:.]+ # ")
 
 
 class End(NamedTuple):
@@ -175,12 +173,12 @@ class Trial:  # pylint: disable=too-few-public-methods
                     return line.strip(), sentence
         return "", ""
 
-    def _same_each_time(self, error):
-        """An error without what differs from run to run and from machine to machine."""
+    def _without_places(self, error):
+        """An error without the folder, addresses and port of this run."""
         for text, name in ((str(self._folder), "DIR"), (f"{ROOT}/", ""), (self._words["server"], "SERVER"),
                            (self._words["client"], "CLIENT"), (str(self._words["port"]), "PORT")):
             error = error.replace(text, name)
-        return DIFFERS.sub("", error)[:200]
+        return error
 
     def outcome(self):
         """Runs it and returns what happened."""
@@ -200,7 +198,7 @@ class Trial:  # pylint: disable=too-few-public-methods
             error = error_in(*outputs)
         self._log(outputs, failure)
         return {"name": self._program.name, "world": self._world.name, "works": not failure, "failure": failure,
-                "error": self._same_each_time(error), "reason": reason,
+                "error": self._without_places(error), "reason": reason,
                 "bytes": count, "operations": operations, "seconds": round(seconds, 1),
                 "version": version(self._program), "date": datetime.date.today().isoformat()}
 

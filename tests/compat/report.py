@@ -7,6 +7,9 @@ import re
 #: The table is between these lines; `make compat` writes it, and everything else in the document is written by hand.
 BEGIN, END = "<!-- begin: written by make compat -->", "<!-- end: written by make compat -->"
 
+#: Parts of an error that differ from run to run: times, process IDs, host names (the kernel, UCX, Redis).
+DIFFERS = re.compile(r"(?<!\w)\[ *\d+(\.\d+)?\] *|\[\S+:\d+ +:\d+\] *|^\d+:\w \d+ \w+ \d+ [\d:.]+ # ")
+
 WORLDS = {"run": "usiw-run", "module": "module"}
 
 
@@ -19,7 +22,8 @@ def outcome(result):
     """What happened, in one sentence or two."""
     if result["works"]:
         return f"works: {', '.join(result['operations'])}" if result["operations"] else "works"
-    said = f": `{result['error']}`" if result["error"] else ""
+    error = DIFFERS.sub("", result["error"])[:200]
+    said = f": `{error}`" if error else ""
     reason = f" {result['reason']}" if result["reason"] else ""
     return f"no, {result['failure']}{said}.{reason}"
 

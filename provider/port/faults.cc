@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+
+#include "base/say.h"
 
 namespace usiw {
 
@@ -33,7 +36,10 @@ const Faults& Faults::from_environment() {
   static const Faults once = [] {
     Faults f;
     const char* text = getenv("USIW_FAULTS");
-    if (text != nullptr && !parse(text, f)) f = {};
+    if (text != nullptr && !parse(text, f)) {
+      say_once(std::string("USIW_FAULTS: '") + text + "' is not understood (usiw(7)); no fault is played");
+      f = {};
+    }
     return f;
   }();
   return once;

@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "base/backoff.h"
 #include "base/lock_rank.h"
 #include "base/quiet_thread.h"
+#include "base/say.h"
 #include "progress/times.h"
 
 namespace usiw {
@@ -38,7 +39,7 @@ Progress::Mode Progress::mode_from_environment() {
   const char* value = getenv("USIW_PROGRESS");
   if (value == nullptr || *value == '\0' || strcmp(value, "adaptive") == 0) return Mode::kAdaptive;
   if (strcmp(value, "thread") == 0) return Mode::kThread;
-  fprintf(stderr, "usiw: USIW_PROGRESS=%s is neither 'adaptive' nor 'thread'; using adaptive\n", value);
+  say_once(std::string("USIW_PROGRESS=") + value + " is neither 'adaptive' nor 'thread'; using adaptive");
   return Mode::kAdaptive;
 }
 

@@ -77,3 +77,15 @@ def test_wrong_values(usiw_run, option, value):
     proc = usiw_run(["true"], [option, value])
     assert proc.wait() == 2
     assert proc.output.startswith(f"usiw-run: {option}")
+
+
+@pytest.mark.parametrize("variable, line", [
+    ("USIW_FAULTS", "usiw: USIW_FAULTS: 'lose=1' is not understood (usiw(7)); no fault is played"),
+    ("USIW_PROGRESS", "usiw: USIW_PROGRESS=lose=1 is neither 'adaptive' nor 'thread'; using adaptive"),
+])
+def test_a_value_that_is_not_understood_is_said_once(usiw_run, monkeypatch, variable, line):
+    """Whoever mistypes a fault tests nothing, and must hear of it."""
+    monkeypatch.setenv(variable, "lose=1")
+    client = usiw_run([VERBS_DATA, "wr/send-write-read"])
+    client.expect(0, 60)
+    assert client.output.count(line) == 1, client.output

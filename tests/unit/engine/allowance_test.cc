@@ -181,7 +181,10 @@ TEST_F(AllowanceTest, completions_of_an_srq_in_a_cq_that_is_gone_do_not_count) {
     EXPECT_EQ(kDepth - 3, receives(*srq, *at_a));
     // The next QP takes them all.
     w.b.engine.qp_destroy(peer);
-    Qp* const last = w.a.qp(attr = {.max_send_wr = kDepth, .max_recv_wr = kDepth, .srq = srq});
+    attr = QpAttr();
+    attr.max_send_wr = attr.max_recv_wr = kDepth;
+    attr.srq = srq;
+    Qp* const last = w.a.qp(attr);
     attr.srq = nullptr;
     Qp* const sender = w.b.qp(attr);
     w.connect(last, sender, {});

@@ -18,7 +18,7 @@ help:
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
-	@echo 'make check-long  what it has no room for: sim-night, fuzz SECONDS=1800, chaos, sid, two guests (six hours)'
+	@echo 'make check-long  the rest: sim-night, fuzz SECONDS=1800, chaos, sid, aarch64, two guests (seven hours)'
 	@echo 'make check-distros  usiw-run built and tested on Debian 13 and sid, which it fetches (once)'
 	@echo 'make check-packages  the packages, in trees of Debian 12, 13 and sid'
 	@echo 'make chaos       disturbances in random order under verified traffic: SEED=n (1), STEPS=n (200), KERNEL=6.1'
@@ -142,6 +142,7 @@ check-long: setup-check module unit
 	@$(MAKE) --no-print-directory check-distros
 	@tests/distros/alone
 	@tests/distros/alone clang++
+	@tests/distros/cross
 	@$(MAKE) --no-print-directory check-packages
 	@$(MAKE) --no-print-directory module-sid
 	@tests/vm/run perftest-all core-sid

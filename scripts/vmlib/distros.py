@@ -27,11 +27,17 @@ DPKG_CONFIG = "".join(f"path-exclude=/usr/share/{folder}/*\n" for folder in ("do
 
 
 class Tree:
-    """A release's tree. It is known by the release's name: trixie, sid."""
+    """A release's tree. It is known by the release's name: trixie, sid.
 
-    def __init__(self, name):
-        self.name = name
-        self.folder = BUILD / "distros" / name
+    With a foreign architecture apt also installs that architecture's packages ("libibverbs-dev:arm64") into the tree,
+    for cross builds. Such a tree is known by both names: trixie-arm64.
+    """
+
+    def __init__(self, release, foreign=None):
+        self.release = release
+        self.foreign = foreign
+        self.name = f"{release}-{foreign}" if foreign else release
+        self.folder = BUILD / "distros" / self.name
         self.root = self.folder / "tree"
         self._busy = self.folder / "installing"  # there is more than the stamp says, or less
 
@@ -57,14 +63,16 @@ class Tree:
         self.clean()
         # In namespaces of its own: it mounts, and may be killed.
         run("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-            "--propagation", "private", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}", self.name,
+            "--propagation", "private", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}", self.release,
             self.root, source)
-        if self.name != "sid":  # a release's kernels come as security updates
+        if self.release != "sid":  # a release's kernels come as security updates
             for uri in mirrors("-security"):
                 (self.root / "etc/apt/sources.list.d/security.list").write_text(
-                    f"deb {uri} {self.name}-security main\n", encoding="ascii")
+                    f"deb {uri} {self.release}-security main\n", encoding="ascii")
         (self.root / "etc/apt/apt.conf.d/90usiw").write_text(APT_CONFIG, encoding="ascii")
         (self.root / "etc/dpkg/dpkg.cfg.d/usiw").write_text(DPKG_CONFIG, encoding="ascii")
+        if self.foreign:
+            self.run("dpkg", "--add-architecture", self.foreign)
         write_atomically(stamp, str(FORMAT).encode())
 
     def _install(self, packages):
@@ -78,9 +86,14 @@ class Tree:
             self._busy.unlink()
 
     def _has(self, package):
-        """Is the package installed? dpkg writes a list of its files when it unpacks it."""
+        """Is the package installed? dpkg writes a list of its files when it unpacks it.
+
+        The list's name has the architecture only if several architectures of the package can be installed together.
+        """
         info = self.root / "var/lib/dpkg/info"
-        return any((info / f"{package}{architecture}.list").exists() for architecture in ("", ":amd64", ":arm64"))
+        name, _, architecture = package.partition(":")
+        suffixes = [f":{architecture}"] if architecture else [":amd64", ":arm64"]
+        return any((info / f"{name}{suffix}.list").exists() for suffix in ["", *suffixes])
 
     def clean(self):
         """Removes the tree, and nothing of another file system: a mount in it would be somebody's."""

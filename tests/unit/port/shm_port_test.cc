@@ -98,7 +98,7 @@ TEST_F(ShmPorts, the_memory_is_there_before_the_first_message) {
     size += its_size;
     here += its_rss;
   }
-  EXPECT_EQ(2 * (4 + 2 * 2 * kShmRingBytes / 1024), size) << "at each end a page and two rings, each twice";
+  EXPECT_EQ(2 * (page_size() + 2 * 2 * kShmRingBytes) / 1024, size) << "at each end a page and two rings, each twice";
   EXPECT_EQ(size, here) << "no message is the first one on its page";
 }
 

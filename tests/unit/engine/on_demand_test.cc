@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/machine.h"
 #include "engine/mr_table.h"
 #include "fixture.h"
 
@@ -55,7 +56,7 @@ extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* from, unsigned long
 namespace usiw::sim {
 namespace {
 
-constexpr size_t kPage = 4096;
+const size_t kPage = page_size();
 constexpr uint32_t kRights = Host::kAllRights | kAccessRemoteAtomic | kAccessMwBind | kAccessOnDemand;
 
 /// Pages that are mapped at first, with a number in each byte.

@@ -106,7 +106,8 @@ bool read_run_context(int fd, uint32_t pid, DeviceSample& device) {
   device.name.assign(name, std::find(name, name + sizeof page.mark.device, '\0'));
   add(device.counters, page.counters);
   add(device.counters, page.retired);
-  const uint64_t pages = std::min<uint64_t>(static_cast<uint64_t>(st.st_size / run::stat_page_at(1)), uint64_t{1} + USIW_MAX_QP);
+  const auto there = static_cast<uint64_t>(st.st_size / run::stat_page_at(1));
+  const uint64_t pages = std::min<uint64_t>(there, uint64_t{1} + USIW_MAX_QP);
   for (uint64_t i = 1; i < pages; ++i) {
     if (!read_page(fd, i, page) || page.mark.kind != static_cast<uint32_t>(StatKind::kQp)) continue;
     QpInfo qp{.qpn = page.mark.qpn, .state = static_cast<uint8_t>(std::min(page.mark.state, uint32_t{UINT8_MAX}))};

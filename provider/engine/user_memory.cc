@@ -43,8 +43,8 @@ bool UserMemory::write_on_demand(const std::byte* from, size_t n) const {
   return process_vm_writev(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(n);
 }
 
-/// The kernel copies the pieces one after the other. Where a processor's stores may become visible in another order, the
-/// pieces are two calls with a fence between them.
+/// The kernel copies the pieces one after the other. Where a processor's stores may become visible in another order,
+/// the pieces are two calls with a fence between them.
 bool UserMemory::write_end_on_demand(const std::byte* from, size_t n) const {
   const iovec here = piece(from, n);
   const size_t word = last_word(at_, n), before = n - word;

@@ -20,8 +20,8 @@
 namespace usiw {
 namespace {
 
-/// One page for both ShmRingShared, the ring of the end that connected, the other end's. Both ends run on one kernel, so
-/// their pages have one size.
+/// One page for both ShmRingShared, the ring of the end that connected, the other end's. Both ends run on one kernel,
+/// so their pages have one size.
 size_t memory_bytes() { return page_size() + 2 * kShmRingBytes; }
 /// In this process every ring is there twice.
 size_t mapped_bytes() { return page_size() + 4 * kShmRingBytes; }

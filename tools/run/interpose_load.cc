@@ -202,7 +202,8 @@ dlmopen:
 	.size dlmopen, . - dlmopen
 )");
 #elif defined(__aarch64__)
-// hint #34 is BTI C: a place that indirect calls may reach. libc's function accepts the jump because it goes through x16.
+// hint #34 is BTI C: a place that indirect calls may reach. libc's function accepts the jump because it goes through
+// x16.
 asm(R"(
 	.text
 	.globl dlopen

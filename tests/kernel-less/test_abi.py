@@ -19,10 +19,12 @@ def test_case(usiw_run, case):
     usiw_run([PROGRAM, case]).expect(0, 90)
 
 
-def test_provider_of_another_version_says_so_in_one_line(usiw_run):
-    out = usiw_run(["env", f"RDMAV_DRIVERS={PROGRAMS}/libother", str(PROGRAMS / "open_device"), "usiw0"]).expect(0)
-    said = [line for line in out.splitlines() if "usiw:" in line]
-    assert len(said) == 1 and re.match(r"usiw: module speaks ABI \d+\.\.\d+, this provider 4000: ", said[0]), out
+@pytest.mark.parametrize("provider, version, remedy", [("older", 1, "usiw of"), ("newer", 4000, "usiw-dkms of")])
+def test_provider_of_another_version_says_so_in_one_line(usiw_run, provider, version, remedy):
+    out = usiw_run(["env", f"RDMAV_DRIVERS={PROGRAMS}/lib{provider}", str(PROGRAMS / "open_device"), "usiw0"]).expect(0)
+    said, = [line for line in out.splitlines() if "usiw:" in line]
+    assert re.match(rf"usiw: the loaded kernel module speaks ABI \d+ to \d+, this program's provider ABI {version}: "
+                    rf"install {remedy}", said), out
     assert out.count(f"open: {errno.EPROTONOSUPPORT}") == 2, out
 
 

@@ -22,6 +22,7 @@
 #endif
 
 #include "usiw_cm.h"
+#include "usiw_cm_hint.h"
 #include "../uapi/usiw_abi.h"
 
 #define CM_MAX_ERRNO	4095
@@ -646,29 +647,6 @@ __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_u
 		return 0;
 	c->heard = heard;
 	return heard == USIW_CM_HEARD_NO_PORT ? nobody_listens(c, now_us) : 0;
-}
-
-void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len)
-{
-	if (c->state != USIW_CM_REQ_SENT || !len)
-		return;
-	c->heard = USIW_CM_HEARD_ALIEN;
-	c->alien_len = (__u8)(len < sizeof(c->alien) ? len : sizeof(c->alien));
-	memcpy(c->alien, data, c->alien_len);
-}
-
-void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version)
-{
-	if (c->state != USIW_CM_REQ_SENT)
-		return;
-	c->heard = USIW_CM_HEARD_VERSION;
-	c->peer_version = version;
-}
-
-void usiw_cm_unsent(struct usiw_cm_conn *c, int error)
-{
-	if (c->state == USIW_CM_REQ_SENT && error == -EPERM)
-		c->heard = USIW_CM_HEARD_OWN_FIREWALL;
 }
 
 /* ---- The clock --------------------------------------------------------- */

@@ -77,7 +77,7 @@ enum usiw_cm_state {
 					 * their references; the object lingers for the peer's sake */
 #define USIW_CM_A_DEAD		0x0800	/* off the tables; drop the last reference */
 
-/* What came last in answer to an initiator's REQ; see usiw_cm_hint.h. */
+/* The last answer to an initiator's REQ; see usiw_cm_hint.h. */
 enum usiw_cm_heard {
 	USIW_CM_HEARD_NOTHING,
 	USIW_CM_HEARD_PENDING,
@@ -87,7 +87,7 @@ enum usiw_cm_heard {
 	USIW_CM_HEARD_PROHIBITED,	/* ICMP: a firewall */
 	USIW_CM_HEARD_NO_HOST,		/* ICMP: nobody has the address, or no route goes there */
 	USIW_CM_HEARD_OWN_FIREWALL,	/* the datagram could not be sent */
-	USIW_CM_HEARD_ALIEN,		/* what no usiw sends in answer: @alien */
+	USIW_CM_HEARD_ALIEN,		/* a datagram that no usiw sends in answer: @alien */
 };
 
 /* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
@@ -305,12 +305,6 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
 /* ICMP that quotes the REQ. @heard: what it means, of usiw_cm_icmp4_heard() or usiw_cm_icmp6_heard() */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us);
-/* A datagram of the peer's address and port, @len bytes, that is no answer to a REQ. */
-void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
-/* An answer of a usiw of another wire version. */
-void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);
-/* What A_TX has asked for could not be sent; @error: -errno */
-void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
 
 /**

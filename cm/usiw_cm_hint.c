@@ -5,9 +5,11 @@
 #ifdef __KERNEL__
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/string.h>
 #else
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #endif
 
 #include "usiw_cm_hint.h"
@@ -54,6 +56,29 @@ enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code)
 	default:
 		return USIW_CM_HEARD_NOTHING;
 	}
+}
+
+void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len)
+{
+	if (c->state != USIW_CM_REQ_SENT || !len)
+		return;
+	c->heard = USIW_CM_HEARD_ALIEN;
+	c->alien_len = (__u8)(len < sizeof(c->alien) ? len : sizeof(c->alien));
+	memcpy(c->alien, data, c->alien_len);
+}
+
+void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version)
+{
+	if (c->state != USIW_CM_REQ_SENT)
+		return;
+	c->heard = USIW_CM_HEARD_VERSION;
+	c->peer_version = version;
+}
+
+void usiw_cm_unsent(struct usiw_cm_conn *c, int error)
+{
+	if (c->state == USIW_CM_REQ_SENT && error == -EPERM)
+		c->heard = USIW_CM_HEARD_OWN_FIREWALL;
 }
 
 static const char *refusal(__u8 reason)

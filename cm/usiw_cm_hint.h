@@ -17,6 +17,13 @@ extern "C" {
 enum usiw_cm_heard usiw_cm_icmp4_heard(__u8 type, __u8 code);
 enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code);
 
+/* Note a datagram of the peer's address and port, @len bytes, that is no answer to a REQ. */
+void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
+/* Note an answer of a usiw of another wire version. */
+void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);
+/* Note that the datagram of A_TX could not be sent; @error: -errno, or 0 */
+void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
+
 #define USIW_CM_HINT_MAX	192	/* with the terminating 0 */
 
 /**

@@ -12,6 +12,7 @@
 
 #include "usiw_cm_bytes.h"
 #include "usiw_cm_gate.h"
+#include "usiw_cm_hint.h"
 #include "usiw_cm_input.h"
 
 #define AT(field)	offsetof(struct usiw_trp_hdr, field)
@@ -72,7 +73,7 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 	v->len = len;
 }
 
-/* May usiw have sent that to who sends REQs? Not data; and its own REQ comes back from an echo server. */
+/* Could a usiw answer a REQ by @pkt? It sends no data then, and this end's own REQ comes back from an echo server. */
 static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, int malformed)
 {
 	if (malformed)

@@ -82,7 +82,10 @@ static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_
 	conn->cm_id->event_handler(conn->cm_id, &event);
 }
 
-/* rdma_cm's event does not say why. Anybody may cause these lines: a few per minute. */
+/*
+ * Log why connect has failed, which rdma_cm's event does not say. Any user can cause these lines,
+ * so a minute has ten at most.
+ */
 static void usiw_conn_explain(struct usiw_conn *conn, const struct iw_cm_event *reply)
 {
 	static DEFINE_RATELIMIT_STATE(limit, 60 * HZ, 10);

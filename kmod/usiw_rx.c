@@ -93,6 +93,17 @@ static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 	flow->known = true;
 }
 
+/* May one more datagram that is possibly stray be looked at? */
+static bool usiw_rx_stray_due(struct usiw_sock *us)
+{
+	__u64 next_us = READ_ONCE(us->stray_next_us);
+
+	if (!usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse())))
+		return false;
+	WRITE_ONCE(us->stray_next_us, next_us);
+	return true;
+}
+
 /*
  * A datagram of the data path at @at. Two may concern the kernel: the first one behind a lost
  * CONFIRM, and one of a connection that does not exist.
@@ -100,8 +111,7 @@ static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			 const struct usiw_trp_hdr *hdr, struct usiw_rx_flow *flow)
 {
-	__u64 next_us = READ_ONCE(us->stray_next_us);
-	bool stray = usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse()));
+	bool stray = usiw_rx_stray_due(us);
 	struct usiw_conn *conn;
 
 	if (!stray && !atomic_read(&us->confirm_waiters))
@@ -110,24 +120,19 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 	conn = flow->conn;
 	if (conn && READ_ONCE(conn->waits_confirm) && usiw_cm_confirms(&conn->cm, hdr))
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
-	if (stray)
-		WRITE_ONCE(us->stray_next_us, next_us);
 	if (stray && (!conn || READ_ONCE(conn->cm.state) == USIW_CM_REQ_SENT))
 		usiw_rx_queue(us, skb, at, &flow->tuple, sizeof(*hdr));
 }
 
 /*
- * @len bytes at @at that no usiw has sent. They tell people who is there, if a connection waits for
- * an answer from there.
+ * The @len bytes at @at are nothing that a usiw sends. If a connection waits for an answer from their
+ * sender, the worker notes them: usiw_cm_hint() tells people that the server is no usiw.
  */
 static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			  struct usiw_rx_flow *flow)
 {
-	__u64 next_us = READ_ONCE(us->stray_next_us);
-
-	if (!usiw_cm_stray_due(&next_us, ktime_to_us(ktime_get_coarse())))
+	if (!usiw_rx_stray_due(us))
 		return;
-	WRITE_ONCE(us->stray_next_us, next_us);
 	usiw_rx_look_up(us, skb, flow);
 	if (flow->conn && READ_ONCE(flow->conn->cm.state) == USIW_CM_REQ_SENT)
 		usiw_rx_queue(us, skb, at, &flow->tuple, min_t(u32, len, USIW_CM_MAX_DATAGRAM));

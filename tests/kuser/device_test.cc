@@ -37,7 +37,7 @@ TEST_F(Device, query_device__without_udata) {
   EXPECT_EQ(attr.max_qp, USIW_MAX_QP);
 }
 
-/// What reading /sys/class/infiniband/DEV/parent gives in the namespace that @p core stands for; or -errno.
+/// Reads /sys/class/infiniband/DEV/parent in the namespace that @p core stands for. Returns the text, or -errno.
 std::string parent_of(ib_device* dev, ib_core_device* core) {
   attribute* parent = dev->ops->device_group->attrs[0];
   EXPECT_STREQ(parent->name, "parent");

@@ -174,7 +174,7 @@ TEST_F(Rx, encap_err_rcv__what_it_means) {
   drop_sent();
 }
 
-/// What is no usiw's, from where a connection waits for an answer.
+/// The server that a connection asks is no usiw, and answers.
 TEST_F(Rx, encap_rcv__alien) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_datagram req;

@@ -46,8 +46,8 @@ void Conn::tell(uint32_t event, int status) {
   if (event == USIW_CM_A_EV_CLOSE) user_->on_close();
 }
 
-/// Why connect has failed, on stderr: rdma_cm's event does not say it. Each peer and reason once, of a program that asks
-/// for many not all.
+/// Prints why connect has failed, which rdma_cm's event does not say. It prints each peer and reason once, and at most
+/// kMost lines for a process.
 void Conn::explain() const {
   constexpr size_t kMost = 20;
   static auto& said = *new std::set<std::string>;
@@ -58,7 +58,7 @@ void Conn::explain() const {
   else inet_ntop(AF_INET6, &to.addr, address, sizeof address);
   const std::string peer = std::string(address) + " port " + std::to_string(ntohs(to.port));
   if (!said.insert(peer + " " + std::to_string(cm_.heard)).second) return;
-  // Whoever reads stderr may be slow, and the world is locked: what does not fit into its pipe is not said.
+  // The world is locked here, so a full pipe must not block: the line is left out then.
   pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) return;
   const std::string line = "usiw-run: no connection to " + peer + ": " + hint + "\n";

@@ -33,7 +33,7 @@ struct StatMark {
 constexpr uint64_t kStatMagic = 0x3154535749535500;
 constexpr uint32_t kRetiredRoom = 192 - sizeof(StatMark) / sizeof(uint64_t);
 
-/// What a page of the memfd begins with. Page 0 is the context's.
+/// The beginning of a page of the memfd. Page 0 belongs to the context.
 struct StatPage {
   uint64_t counters[USIW_COUNTERS_ROOM];  ///< by enum usiw_counter
   uint64_t gauges[USIW_GAUGES_ROOM];      ///< of a QP, by enum usiw_gauge
@@ -45,7 +45,8 @@ static_assert(sizeof(StatMark) == 120 && sizeof(StatPage) == USIW_COUNTERS_SIZE)
 static_assert(USIW_CNT_MAX <= kRetiredRoom);
 static_assert(offsetof(StatPage, retired) == offsetof(usiw_qp_stats, accepted));
 
-/// Where a page begins in the memfd. Each is a page of this machine's memory, because the provider maps it alone.
+/// Returns the offset of a page in the memfd. Each is a page of this machine's memory, because the provider maps it
+/// alone.
 inline off_t stat_page_at(uint64_t page) { return static_cast<off_t>(page * usiw::page_size()); }
 
 /// A page that is mapped here. Empty where there was no mapping it: nothing is shown then.

@@ -319,7 +319,7 @@ void UdpSocket::receive() {
         if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
         n = sizeof(usiw_trp_hdr);
         break;
-      default:  // for a connection that waits for an answer, which may tell people who is there
+      default:  // it may show that the server of a waiting connection is no usiw
         if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
         break;
     }

@@ -21,7 +21,7 @@ testing::AssertionResult says(const std::string& line, const std::string& words)
 
 Conn attempt() { return Conn::in(Role::kInitiator, State::kReqSent); }
 
-/// What comes from the peer's address and port, as a host hands it in.
+/// Hands in a datagram from the peer's address and port, as a host does.
 void comes(Conn& i, const void* data, uint32_t len) {
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Reasons for which a connection cannot be made, played on two hosts or namespaces, and what people are told of each."""
+"""Plays the reasons for which a connection cannot be made, and has the line that people read for each."""
 
 import contextlib
 from typing import NamedTuple
@@ -38,7 +38,8 @@ def reasons(server_ip, server, client):
     with contextlib.ExitStack() as stack:
         stack.enter_context(nft("inet usiw_why", "add chain inet usiw_why in { type filter hook input priority 0 ; }",
                                 f"add rule inet usiw_why in udp dport {drops.port} drop",
-                                f"add rule inet usiw_why in udp dport {rejects.port} reject with icmpx admin-prohibited",
+                                f"add rule inet usiw_why in udp dport {rejects.port} "
+                                "reject with icmpx admin-prohibited",
                                 where=server))
         stack.enter_context(nft("inet usiw_own", "add chain inet usiw_own out { type filter hook output priority 0 ; }",
                                 f"add rule inet usiw_own out udp dport {own.port} drop", where=client))

@@ -84,11 +84,12 @@ static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_
 
 /*
  * Log why connect has failed, which rdma_cm's event does not say. Any user can cause these lines,
- * so a minute has ten at most.
+ * so a minute has ten at most, and the kernel prints no warning about the others.
  */
 static void usiw_conn_explain(struct usiw_conn *conn, const struct iw_cm_event *reply)
 {
-	static DEFINE_RATELIMIT_STATE(limit, 60 * HZ, 10);
+	static struct ratelimit_state limit =
+		RATELIMIT_STATE_INIT_FLAGS(limit, 60 * HZ, 10, RATELIMIT_MSG_ON_RELEASE);
 	char hint[USIW_CM_HINT_MAX];
 
 	if (usiw_cm_hint(&conn->cm, hint) && __ratelimit(&limit))

@@ -256,6 +256,19 @@ TEST_F(Conn, awaited__device_is_taken_from_rdma_cm_first) {
   EXPECT_FALSE(to_usiw_dev(client->device)->dying) << "it may have been given back";
 }
 
+/// Each failure may be logged, ten a minute. Violations are judged by the fixture, a warning among them.
+TEST_F(Conn, log__many_failures_draw_no_warning) {
+  for (uint16_t i = 0; i < 12; i++) {
+    Process process("eth0");
+    CmId id;
+    ASSERT_EQ(process.open_all(), 0);
+    ASSERT_EQ(id.connect(process, ipv4("192.0.2.1"), static_cast<uint16_t>(9100 + i), ipv4("198.51.100.9"), kPort), 0);
+    mock_advance_ms(7000);
+    EXPECT_TRUE(id.told(IW_CM_EVENT_CONNECT_REPLY));
+  }
+  EXPECT_EQ(violations(), "");
+}
+
 TEST_F(Conn, install__waits_for_the_neighbour) {
   mock_neigh_known = false;
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);

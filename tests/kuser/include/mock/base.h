@@ -146,8 +146,20 @@ bool mock_warn(bool on, const char *what);
 #define pr_warn_once(...)	((void)0)
 #define pr_info_ratelimited(...) ((void)0)
 #define dev_warn_ratelimited(dev, ...) ((void)(dev))
-#define DEFINE_RATELIMIT_STATE(name, interval, burst) int name
-#define __ratelimit(state)	(++*(state) > 0)
+/* No time passes for a limit. Beyond it the kernel prints a warning of its own, unless the flag forbids it. */
+struct ratelimit_state { unsigned left, flags; };
+#define RATELIMIT_MSG_ON_RELEASE	1u
+#define RATELIMIT_STATE_INIT_FLAGS(name, interval, burst, flags) { burst, flags }
+#define __ratelimit(state)	mock_ratelimit(state)
+static inline bool mock_ratelimit(struct ratelimit_state *state)
+{
+	if (state->left) {
+		state->left--;
+		return true;
+	}
+	mock_warn(!(state->flags & RATELIMIT_MSG_ON_RELEASE), "a line about lines that were left out");
+	return false;
+}
 
 /* ---- Byte order ---- */
 static inline u16 be16_to_cpu(__be16 v)

@@ -30,6 +30,15 @@ def failures(path):
     return [f"{case.get('name')}: {_reason(case)[:200]}" for case in failed_cases(path)]
 
 
+def times(path):
+    """(name, seconds) of each testcase; none if the file is no report (a suite that was killed)."""
+    try:
+        cases = ET.parse(path).getroot().iter("testcase")
+    except ET.ParseError:
+        return []
+    return [(case.get("name") or "", float(case.get("time") or 0)) for case in cases]
+
+
 def _reason(case):
     """The first line of what a failed testcase says."""
     for kind in ("failure", "error"):

@@ -31,7 +31,7 @@ class Repository:
     def __init__(self, folder):
         self.folder = folder
         self.env = {**os.environ, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        for name in ("plain-english", "checklib"):
+        for name in ("plain-english", "same-tokens", "checklib"):
             copy = shutil.copytree if (SCRIPTS / name).is_dir() else shutil.copy
             copy(SCRIPTS / name, self.folder / "scripts" / name)
         shutil.copy(ROOT / ".gitignore", self.folder)

@@ -223,6 +223,7 @@ dkms-source:
 	rm -rf $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
 	install -d $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
 	cp -r Kbuild dkms.conf kmod cm uapi LICENSES $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)
+	rm -f $(DESTDIR)/usr/src/usiw-$(DKMS_VERSION)/*/.clang-format
 dkms: dkms-source
 	$(if $(DESTDIR),,dkms build --force usiw/$(DKMS_VERSION) -k $(KVER))
 	$(if $(DESTDIR),,dkms install --force usiw/$(DKMS_VERSION) -k $(KVER))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Helpers of scripts/plain-english and scripts/same-tokens."""
+"""Helpers of scripts/plain-english, scripts/same-tokens and scripts/format."""

@@ -31,10 +31,11 @@ class Repository:
     def __init__(self, folder):
         self.folder = folder
         self.env = {**os.environ, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        for name in ("plain-english", "same-tokens", "checklib"):
+        for name in ("plain-english", "same-tokens", "format", "checklib"):
             copy = shutil.copytree if (SCRIPTS / name).is_dir() else shutil.copy
             copy(SCRIPTS / name, self.folder / "scripts" / name)
-        shutil.copy(ROOT / ".gitignore", self.folder)
+        for name in (".clang-format", "kmod/.clang-format", ".gitignore"):
+            shutil.copy(ROOT / name, self.folder / name)
         (folder / "scripts/plain-english.clean").write_text("# No file is clean.\n", encoding="utf-8")
         self.git("init", "-q", "-b", "main")
         self.commit()
@@ -72,4 +73,5 @@ class Repository:
 def repository(tmp_path):
     """A fresh Repository with one commit."""
     (tmp_path / "scripts").mkdir()
+    (tmp_path / "kmod").mkdir()
     return Repository(tmp_path)

@@ -79,6 +79,12 @@ def test_two_styles():
         assert formatter.formatted(path, kernel, None) == kernel, path
 
 
+def test_a_missing_program_is_named(monkeypatch):
+    monkeypatch.setattr(formatter, "CLANG_FORMAT", "no-such-program")
+    with pytest.raises(formatter.Failed, match="no-such-program is not installed; scripts/setup check"):
+        formatter.formatted("provider/engine/x.cc", "int a;\n", None)
+
+
 def test_each_configuration_is_one_of_two():
     found = {(ROOT / path).resolve() for path in formatter.changes.listed() if path.endswith(".clang-format")}
     assert found == {ROOT / ".clang-format", ROOT / "kmod/.clang-format"}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """scripts/same-tokens sees each change of code, and no change of comments."""
 
+import subprocess
+
 import pytest
 
 from conftest import load
@@ -104,6 +106,14 @@ def test_a_docstring_that_a_program_prints_is_named(repository):
     repository.commit(a_py='"""Two."""\nprint(__doc__)\n')
     status, out = repository.run("same-tokens", "HEAD")
     assert status == 0 and out.startswith("a.py: ") and "docstring" in out
+
+
+def test_a_closed_pipe_is_no_error(repository):
+    repository.commit(**{f"a{n}_c": "int a;\n" * 20 for n in range(2000)})
+    script = repository.folder / "scripts/same-tokens"
+    done = subprocess.run(["sh", "-c", f"{script} HEAD | head -n 1"], cwd=repository.folder, env=repository.env,
+                          capture_output=True, text=True, check=True)
+    assert done.stdout == "a0.c: is new\n" and done.stderr == ""
 
 
 def test_an_unknown_commit(repository):

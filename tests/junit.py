@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """What JUnit files of pytest and ctest say."""
 
+import re
 import xml.etree.ElementTree as ET
 
 
@@ -28,6 +29,12 @@ def count(path):
 def failures(path):
     """A line for each testcase that failed: its name, and what its report begins with."""
     return [f"{case.get('name')}: {_reason(case)[:200]}" for case in failed_cases(path)]
+
+
+def expression(names):
+    """Returns an argument for pytest's -k that selects the tests of these names. It leaves out the parameters that -k
+    cannot parse, and then selects more tests."""
+    return " or ".join(name if re.fullmatch(r"[\w:+\-./\[\]]+", name) else name.partition("[")[0] for name in names)
 
 
 def times(path):

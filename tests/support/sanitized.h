@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sanitized.h
-/// AddressSanitizer makes a simulated second some twenty times as expensive, and it finds nothing in the hundredth seed
-/// that the plain build's seeds do not reach as well. Long tests do less under it.
+/// AddressSanitizer makes a simulated second some twenty times as expensive. Long tests do less under it:
+/// USIW_STORM_SEEDS asks for more, and the fuzzers run the same engine under it for as long as they are let.
 #ifndef USIW_TESTS_SUPPORT_SANITIZED_H
 #define USIW_TESTS_SUPPORT_SANITIZED_H
 

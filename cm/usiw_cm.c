@@ -306,6 +306,11 @@ __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us)
 	}
 }
 
+__u32 usiw_cm_forget(struct usiw_cm_conn *c)
+{
+	return c->state == USIW_CM_DEAD ? 0 : die(c);
+}
+
 /* ---- The engine's calls ------------------------------------------------ */
 
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us)

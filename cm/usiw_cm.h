@@ -287,6 +287,8 @@ __u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64
 /* Orderly; before ESTABLISHED the same as abort with USIW_KILL_LOCAL. */
 __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
 __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us); /* RESET; any state */
+/* Without a word to anybody: for LINGER, and for an object that no user and no engine was given. */
+__u32 usiw_cm_forget(struct usiw_cm_conn *c);
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed */
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us); /* engine: could not */
 __u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: SHUTDOWN received */

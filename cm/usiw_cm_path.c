@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The path of a connection: how it begins, and how it follows the routes of its host.
+ *
+ * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see them, so
+ * all that it does for a socket has to be done here: find the interface and the MAC of the next
+ * hop, notice when the route changes, and stop the frames when they would bypass IPsec or an
+ * encapsulation. A connection that also has a data socket changes to it, because the kernel handles
+ * sockets by itself. A connection without one goes on, or ends if its frames are forbidden.
+ *
+ * The process changes ports by itself and reports it. Nothing rests on that report except one
+ * thing: a connection whose raw packets are forbidden ends if its process does not report another
+ * port within USIW_MOVE_MS.
+ */
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/string.h>
+#else
+#include <errno.h>
+#include <string.h>
+#endif
+
+#include "usiw_cm_end_private.h"
+
+/* ---- What the route means ---------------------------------------------- */
+
+int usiw_cm_ports_differ(__u8 a, __u8 b)
+{
+	const __u8 kinds = USIW_CM_SOCKET | USIW_CM_PACKETS;
+
+	return (a & kinds) && (b & kinds) && !(a & b & kinds);
+}
+
+int usiw_cm_not_packet_errno(__u32 not_packet)
+{
+	switch (not_packet) {
+	case USIW_NOT_PACKET_NONE:
+		return 0;
+	case USIW_NOT_PACKET_NETDEV:
+		return -ENETUNREACH;
+	default:
+		return -EPROTONOSUPPORT;
+	}
+}
+
+/*
+ * The host has judged @route by the network alone. Raw packets also need that both ends take
+ * them. On one host both ends must use the same kind of port, since IP accepts no raw packet from
+ * its own addresses.
+ */
+static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
+{
+	__u8 peer = route->local ? route->peer_ports & (USIW_CM_SOCKET | USIW_CM_PACKETS) : 0;
+
+	if (peer == USIW_CM_PACKETS && end->engine < USIW_CM_ENGINE_GIVEN)
+		USIW_CM_PUBLISH(end->ports, end->ports & USIW_CM_PACKETS);
+	if (route->reason != USIW_NOT_PACKET_NONE)
+		return;
+	/* A peer that was promised GSO/GRO aggregates sends what a raw port cannot take apart. */
+	if (!(end->ports & USIW_CM_PACKETS) || end->cm.features & USIW_FEATURE_MERGED)
+		route->reason = USIW_NOT_PACKET_OWN;
+	else if (peer == USIW_CM_SOCKET)
+		route->reason = USIW_NOT_PACKET_PEER;
+}
+
+static __u16 path_mtu(const struct usiw_cm_end *end, const struct usiw_cm_route *route)
+{
+	if (route->mtu > end->cm.mtu)
+		return end->cm.mtu;
+	return route->mtu < USIW_MIN_MTU ? USIW_MIN_MTU : route->mtu;
+}
+
+/* ---- The beginning ----------------------------------------------------- */
+
+/* Give the connection to the engine. @packets: it may begin with raw packets. */
+static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets)
+{
+	struct usiw_conn_info *info = &end->info;
+
+	usiw_cm_fill_info(info, &end->cm, &end->tuple);
+	if (packets) {
+		memcpy(info->local_mac, route->local_mac, sizeof(info->local_mac));
+		memcpy(info->remote_mac, route->remote_mac, sizeof(info->remote_mac));
+	}
+	if (end->ports & USIW_CM_SOCKET) {
+		info->flags |= USIW_CONN_F_SOCKET;
+		if (packets)
+			info->flags |= USIW_CONN_F_PACKET;
+		else
+			info->not_packet = route->reason ? route->reason : USIW_NOT_PACKET_NETDEV;
+	}
+	if (route->local)
+		info->flags |= USIW_CONN_F_LOCAL;
+	info->mtu = path_mtu(end, route);
+	info->hop_limit = route->hop_limit;
+	info->tos = end->tos;
+	end->path = route->reason == USIW_NOT_PACKET_NETDEV ? USIW_CM_PATH_ELSEWHERE :
+							      USIW_CM_PATH_FOLLOWED;
+	end->engine = USIW_CM_ENGINE_GIVEN;
+	end->host->follow(end, route);
+	end->host->record(end, USIW_EVENT_CONNECT);
+}
+
+/*
+ * INSTALL. Raw packets need the MAC of the next hop, which the handshake has made known as a rule.
+ * If it is not known, a connection that can change its port begins with the data socket. Any other
+ * one looks again every USIW_CM_RESOLVE_US, until the state machine's time for INSTALL is over.
+ */
+__u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
+{
+	struct usiw_cm_route route;
+
+	end->engine = USIW_CM_ENGINE_NONE;
+	memset(&route, 0, sizeof(route));
+	if (end->host->route(end, &route))
+		return usiw_cm_refused(&end->cm, -EHOSTUNREACH, now_us);
+	judge(end, &route);
+	if (route.reason != USIW_NOT_PACKET_NONE && !(end->ports & USIW_CM_SOCKET))
+		return usiw_cm_refused(&end->cm, usiw_cm_not_packet_errno(route.reason), now_us);
+	if (route.reason == USIW_NOT_PACKET_NONE && !route.mac_known &&
+	    (end->ports & (USIW_CM_SOCKET | USIW_CM_MOVES)) != (USIW_CM_SOCKET | USIW_CM_MOVES)) {
+		end->engine = USIW_CM_ENGINE_RESOLVING;
+		end->resolve_us = now_us + USIW_CM_RESOLVE_US;
+		return 0;
+	}
+	announce(end, &route, route.reason == USIW_NOT_PACKET_NONE && route.mac_known);
+	return 0;
+}
+
+/* ---- Changes ----------------------------------------------------------- */
+
+/*
+ * Show the engine what is different. @route: NULL: the MTU as before. @not_packet: NONE: raw
+ * packets get there, and the MACs are those of @route.
+ */
+static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets,
+		      __u32 not_packet)
+{
+	const struct usiw_conn_info before = end->info;
+	struct usiw_conn_info *info = &end->info;
+
+	if (route && route->reason == USIW_NOT_PACKET_NONE) {
+		memcpy(info->local_mac, route->local_mac, sizeof(info->local_mac));
+		if (route->mac_known)
+			memcpy(info->remote_mac, route->remote_mac, sizeof(info->remote_mac));
+	}
+	if (route)
+		USIW_CM_PUBLISH(info->mtu, path_mtu(end, route));
+	USIW_CM_PUBLISH(info->flags, (info->flags & ~(__u32)USIW_CONN_F_PACKET) |
+				     (packets ? USIW_CONN_F_PACKET : 0));
+	info->not_packet = not_packet;
+	if (memcmp(&before, info, sizeof(before)))
+		end->host->record(end, USIW_EVENT_PATH);
+}
+
+static __u32 end_forbidden(struct usiw_cm_end *end, __u64 now_us)
+{
+	end->move_us = 0;
+	end->host->log(end, USIW_CM_LOG_FORBIDDEN, NULL);
+	return usiw_cm_abort(&end->cm, USIW_KILL_LOCAL, now_us);
+}
+
+/* An engine sends nothing before it is ready, and need not have reported its port then. */
+static int sends_packets(const struct usiw_cm_end *end)
+{
+	return end->port ? end->port == 1 + USIW_PORT_PACKET : end->engine == USIW_CM_ENGINE_READY;
+}
+
+/*
+ * The process has USIW_MOVE_MS to leave raw packets that are forbidden, if it has a socket to
+ * change to.
+ */
+static __u32 expect_move(struct usiw_cm_end *end, __u64 now_us)
+{
+	if (end->path != USIW_CM_PATH_FORBIDDEN || !sends_packets(end))
+		end->move_us = 0;
+	else if (!end->host->data(end, USIW_CM_DATA_IS_OPEN))
+		return end_forbidden(end, now_us);
+	else if (!end->move_us)
+		end->move_us = now_us + USIW_MOVE_MS * 1000u;
+	return 0;
+}
+
+static __u32 forbid(struct usiw_cm_end *end, const struct usiw_cm_route *route, __u32 reason,
+		    __u64 now_us)
+{
+	if (!(end->ports & USIW_CM_MOVES))
+		return end_forbidden(end, now_us);
+	end->path = USIW_CM_PATH_FORBIDDEN;
+	show_path(end, route, 0, reason);
+	return expect_move(end, now_us);
+}
+
+static void permit(struct usiw_cm_end *end, enum usiw_cm_path path)
+{
+	end->path = path;
+	end->move_us = 0;
+}
+
+/* A process that cannot change the port goes on as before, and reaches the peer or does not. */
+static void elsewhere(struct usiw_cm_end *end, const struct usiw_cm_route *route)
+{
+	int news = end->path != USIW_CM_PATH_ELSEWHERE;
+
+	permit(end, USIW_CM_PATH_ELSEWHERE);
+	if (end->ports & USIW_CM_MOVES)
+		show_path(end, route, 0, route->reason);
+	if (news)
+		end->host->log(end, USIW_CM_LOG_ELSEWHERE, route->netdev);
+}
+
+/*
+ * Raw packets get there. While the next hop is not known they go on to the old one, but none begin.
+ */
+static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *route)
+{
+	int had = end->info.flags & USIW_CONN_F_PACKET;
+	int packets = route->mac_known ? had || end->ports & USIW_CM_MOVES : had;
+
+	permit(end, USIW_CM_PATH_FOLLOWED);
+	end->host->follow(end, route);
+	show_path(end, route, packets, packets ? USIW_NOT_PACKET_NONE : end->info.not_packet);
+}
+
+/*
+ * The kernel follows the route of a data socket by itself. A process that cannot change its port
+ * shows by keeping the socket that it uses it.
+ */
+static int is_followed_by_kernel(struct usiw_cm_end *end)
+{
+	return (end->ports & (USIW_CM_SOCKET | USIW_CM_MOVES)) == USIW_CM_SOCKET &&
+	       (!(end->info.flags & USIW_CONN_F_PACKET) || end->host->data(end, USIW_CM_DATA_IS_OPEN));
+}
+
+static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u64 now_us)
+{
+	int was_local = !!(end->info.flags & USIW_CONN_F_LOCAL);
+
+	judge(end, route);
+	switch (route->reason) {
+	case USIW_NOT_PACKET_IPSEC:
+	case USIW_NOT_PACKET_ENCAP:
+		return forbid(end, route, route->reason, now_us);
+	case USIW_NOT_PACKET_OWN:
+	case USIW_NOT_PACKET_PEER:
+		if (!(end->ports & USIW_CM_MOVES)) {
+			elsewhere(end, route);
+			return 0;
+		}
+		permit(end, USIW_CM_PATH_FOLLOWED);
+		show_path(end, route, 0, route->reason);
+		return 0;
+	case USIW_NOT_PACKET_NONE:
+		if (!!route->local == was_local) {
+			follow_packets(end, route);
+			return 0;
+		}
+		/* The engine's raw port is on the other interface, lo or not lo. */
+		route->reason = USIW_NOT_PACKET_NETDEV;
+		elsewhere(end, route);
+		return 0;
+	default:
+		elsewhere(end, route);
+		return 0;
+	}
+}
+
+void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us)
+{
+	struct usiw_cm_route route;
+	__u32 actions = 0;
+	int error;
+
+	if (end->engine < USIW_CM_ENGINE_GIVEN || end->cm.released || is_followed_by_kernel(end))
+		return;
+	memset(&route, 0, sizeof(route));
+	error = end->host->route(end, &route);
+	if (error == -EPERM)
+		actions = forbid(end, NULL, USIW_NOT_PACKET_IPSEC, now_us);
+	else if (!error)
+		actions = follow_to(end, &route, now_us);
+	usiw_cm_end_act(end, actions, now_us);
+}
+
+/* ---- The process's port ------------------------------------------------ */
+
+static void show_port(struct usiw_cm_end *end)
+{
+	end->host->data(end, sends_packets(end) ? USIW_CM_DATA_BY_PACKETS : USIW_CM_DATA_BY_SOCKET);
+}
+
+void usiw_cm_path_ready(struct usiw_cm_end *end)
+{
+	end->engine = USIW_CM_ENGINE_READY;
+	show_port(end);
+}
+
+__u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 now_us)
+{
+	USIW_CM_PUBLISH(end->port, (__u8)(1 + port));
+	USIW_CM_PUBLISH(end->port_why, (__u8)why);
+	show_port(end);
+	return end->cm.released ? 0 : expect_move(end, now_us);
+}
+
+__u32 usiw_cm_path_overdue(struct usiw_cm_end *end, __u64 now_us)
+{
+	return end_forbidden(end, now_us);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Event records of one connection that its process has not read yet.
+ *
+ * A process reads the records of its connections from an event stream. It may be slow, stopped or
+ * gone, so a host must not queue without bound. A connection therefore has at most one unread
+ * record of each type, and all of them show the newest struct usiw_conn_info. They are read in a
+ * fixed order, whatever the order in which they were queued.
+ *
+ * The host guards a struct usiw_cm_records by the lock of its event stream, not by the lock of the
+ * connection: a reader must not wait for a connection that is busy.
+ */
+#ifndef USIW_CM_RECORDS_H
+#define USIW_CM_RECORDS_H
+
+#include "../uapi/usiw_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct usiw_cm_records - zeroed at first
+ * @pending:	unread records, bits of enum usiw_event_type
+ * @info:	the connection, as each of them shows it
+ */
+struct usiw_cm_records {
+	__u32 pending;
+	struct usiw_conn_info info;
+};
+
+/*
+ * Queue a record of @type. KILL replaces all other unread records, CONNECT too: they are out of
+ * date, and the provider flushes a QP in ERR whose connection it was never given.
+ */
+void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type,
+			  const struct usiw_conn_info *info);
+
+/* Fill the next unread record except for qpn and conn_id. Returns false if there is none. */
+int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *record);
+
+/*
+ * Remove @record, which peek returned and the process has read. A PATH record stays if the path has
+ * changed since then. Returns true if unread records are left.
+ */
+int usiw_cm_records_pop(struct usiw_cm_records *r, const struct usiw_event *record);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* USIW_CM_RECORDS_H */

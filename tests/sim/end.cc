@@ -118,6 +118,7 @@ void End::start_server(uint32_t conn_id) {
   if (attempt_ != nullptr) ird = attempt_->plan->ird[1], ord = attempt_->plan->ord[1];
   const int ret = machine_.kernel->accept(this, conn_id, qpn, {ird, ord, 0, {}});
   w_.trace("%c app: accept: %d", 'A' + machine_.side, ret);
+  if (ret == 0 && w_.sc.has(kEarly)) wake_send();
   if (ret == 0) return;
   failures = ret;
   finish();

@@ -6,31 +6,28 @@
 #include <utility>
 
 #include "cm/usiw_cm_input.h"
-#include "cm/usiw_cm_notify.h"
+#include "cm/usiw_cm_records.h"
 #include "process.h"
 
 namespace usiw::sim {
 
-struct KConn {
-  usiw_cm_conn cm{};
+/// The module's struct usiw_conn.
+struct KConn : usiw_cm_end, std::enable_shared_from_this<KConn> {
+  explicit KConn(Kernel& of) : usiw_cm_end{}, kernel(of) {}
+  usiw_cm_records records{};
+  Kernel& kernel;
   Contract contract;
-  FlowKey tuple{};
-  uint32_t id = 0;
+  FlowKey flow{};
   uint32_t qpn = 0;          ///< stays when the QP is released
   bool attached = false;     ///< the QP has this connection
   Process* process = nullptr;
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
-  usiw_cm_ledger ledger{};
   bool in_backlog = false;   ///< has one of the listener's places
-  bool announced = false, hashed = false;
-  uint32_t pending = 0;      ///< unread records, bits of USIW_EVENT_*
-  bool by_socket = false;    ///< the process says so
+  bool hashed = false;
 };
 
 namespace {
 
-constexpr uint32_t kEventOrder[] = {USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
-                                    USIW_EVENT_KILL};
 usiw_cm_tuple cm_tuple(const FlowKey& flow) {
   usiw_cm_tuple t{};
   std::copy(flow.local_addr.begin(), flow.local_addr.end(), t.local);
@@ -40,19 +37,7 @@ usiw_cm_tuple cm_tuple(const FlowKey& flow) {
   return t;
 }
 
-void mute(KConn& conn) {
-  conn.user = nullptr;
-  usiw_cm_ledger_mute(&conn.ledger);
-}
-
-void tell(KConn& conn, uint32_t event, int status) {
-  if (!usiw_cm_notify(&conn.ledger, event, status)) return;
-  const usiw_cm_conn& cm = conn.cm;
-  if (event == USIW_CM_A_EV_REPLY) conn.user->on_reply(status, {cm.peer_pd, cm.peer_pd_len});
-  if (event == USIW_CM_A_EV_ESTABLISHED) conn.user->on_established();
-  if (event == USIW_CM_A_EV_DISCONNECT) conn.user->on_disconnected(status);
-  if (event == USIW_CM_A_EV_CLOSE) conn.user->on_closed();
-}
+KConn& conn_of(usiw_cm_end* end) { return *static_cast<KConn*>(end); }
 
 }  // namespace
 
@@ -61,6 +46,106 @@ struct Kernel::Kept : usiw_cm_req {
   Kept() : usiw_cm_req{} {}
   FlowKey flow{};
   std::vector<std::byte> data;
+};
+
+// ---- What cm/ asks of its host ----
+
+struct Kernel::Host {
+  static int send(usiw_cm_end* end, const void* data, uint32_t len) {
+    const KConn& conn = conn_of(end);
+    conn.kernel.transmit(conn.flow, data, len);
+    return 0;
+  }
+
+  static int notify(usiw_cm_end* end, uint32_t event, int status) {
+    CmUser& user = *conn_of(end).user;
+    if (event == USIW_CM_A_EV_REPLY) user.on_reply(status, {end->cm.peer_pd, end->cm.peer_pd_len});
+    if (event == USIW_CM_A_EV_ESTABLISHED) user.on_established();
+    if (event == USIW_CM_A_EV_DISCONNECT) user.on_disconnected(status);
+    if (event == USIW_CM_A_EV_CLOSE) user.on_closed();
+    return 0;
+  }
+
+  static void release_user(usiw_cm_end* end) { conn_of(end).user = nullptr; }
+
+  static KQp* qp_of(const KConn& conn) { return conn.attached ? conn.kernel.qp(conn.qpn) : nullptr; }
+
+  static void set_qp_state(usiw_cm_end* end, usiw_qp_state state) {
+    if (KQp* q = qp_of(conn_of(end))) q->state = state;
+  }
+
+  static void release_qp(usiw_cm_end* end) {
+    KConn& conn = conn_of(end);
+    if (KQp* q = qp_of(conn); q != nullptr && q->conn.get() == &conn) q->conn = nullptr;
+    conn.attached = false;
+  }
+
+  static void record(usiw_cm_end* end, usiw_event_type type) {
+    KConn& conn = conn_of(end);
+    if (conn.process == nullptr) return;
+    if (conn.records.pending == 0) conn.kernel.events_[conn.process].push_back(conn.shared_from_this());
+    usiw_cm_records_push(&conn.records, type, &conn.info);
+    conn.process->wake_events();
+  }
+
+  static int route(usiw_cm_end* end, usiw_cm_route* route) {
+    const KConn& conn = conn_of(end);
+    const Kernel& k = conn.kernel;
+    const size_t outer = conn.flow.is_ipv4() ? 28 : 48;
+    route->reason = static_cast<uint8_t>(k.not_packet_);
+    route->mtu = static_cast<uint16_t>(std::min<size_t>(k.max_payload_, USIW_MAX_MTU - outer) + outer);
+    route->mac_known = 1;
+    return 0;
+  }
+
+  static void follow(usiw_cm_end*, const usiw_cm_route*) {}
+  static int data(usiw_cm_end* end, usiw_cm_data) { return conn_of(end).kernel.w_.sc.two_ports; }
+
+  static void leave_backlog(usiw_cm_end* end) {
+    KConn& conn = conn_of(end);
+    if (!std::exchange(conn.in_backlog, false)) return;
+    if (usiw_cm_gate_return(&conn.kernel.places_, conn.kernel.now_us()) != 0) conn.kernel.gate_due_ = true;
+  }
+
+  static void forget(usiw_cm_end* end) { conn_of(end).hashed = false; }
+  /// After each call: the end is sound.
+  static void arm(usiw_cm_end* end) {
+    const Kernel& k = conn_of(end).kernel;
+    if (const char* wrong = usiw_cm_end_check(end)) k.w_.fail("connection", "%c: %s", 'A' + k.side_, wrong);
+  }
+  static void log(usiw_cm_end* end, usiw_cm_log what, const char*) {
+    const Kernel& k = conn_of(end).kernel;
+    if (what == USIW_CM_LOG_FORBIDDEN) ++k.w_.forbidden;
+    k.w_.trace("%c kernel: conn %u: log %d", 'A' + k.side_, end->id, what);
+  }
+
+  static void acting(usiw_cm_end* end, uint32_t actions) {
+    KConn& conn = conn_of(end);
+    World& w = conn.kernel.w_;
+    const char side = static_cast<char>('A' + conn.kernel.side_);
+    const std::string broken = conn.contract.check(conn.cm, actions);
+    if (!broken.empty()) w.fail("contract", "%c: connection machine: %s", side, broken.c_str());
+    if (w.tracing() && actions != 0)
+      w.trace("%c kernel: conn %u port %u state %u actions %03x", side, conn.id,
+              conn.cm.initiator ? conn.flow.local_port : conn.flow.remote_port, conn.cm.state, actions);
+  }
+
+  static constexpr usiw_cm_host calls = {
+      .send = send,
+      .notify = notify,
+      .release_user = release_user,
+      .set_qp_state = set_qp_state,
+      .release_qp = release_qp,
+      .record = record,
+      .route = route,
+      .follow = follow,
+      .data = data,
+      .leave_backlog = leave_backlog,
+      .forget = forget,
+      .arm = arm,
+      .log = log,
+      .acting = acting,
+  };
 };
 
 Kernel::Kernel(World& world, int side) : w_(world), side_(side) {
@@ -81,7 +166,7 @@ Kernel::~Kernel() {
 
 Kernel::Conn Kernel::lookup(const FlowKey& tuple) const {
   for (const Conn& c : conns_)
-    if (c->hashed && c->tuple == tuple) return c;
+    if (c->hashed && c->flow == tuple) return c;
   return nullptr;
 }
 
@@ -97,9 +182,10 @@ Kernel::KQp* Kernel::qp(uint32_t qpn) {
 }
 
 Kernel::Conn Kernel::make_conn(const FlowKey& tuple) {
-  auto c = std::make_shared<KConn>();
-  c->tuple = tuple;
-  c->id = next_id_++;
+  auto c = std::make_shared<KConn>(*this);
+  const usiw_cm_tuple ends = cm_tuple(tuple);
+  usiw_cm_end_init(c.get(), &Host::calls, next_id_++, &ends);
+  c->flow = tuple;
   conns_.push_back(c);
   return c;
 }
@@ -107,14 +193,14 @@ Kernel::Conn Kernel::make_conn(const FlowKey& tuple) {
 bool Kernel::has_socket(uint16_t port) const {
   if (port == kListenPort && listener_ != nullptr) return true;
   for (const Conn& c : conns_)
-    if (c->tuple.local_port == port) return true;
+    if (c->flow.local_port == port) return true;
   return false;
 }
 
 /// Connections that nobody holds any more are freed.
 void Kernel::reap() {
   std::erase_if(conns_, [](const Conn& c) {
-    return !c->hashed && !c->attached && c->pending == 0 && c->cm.state == USIW_CM_DEAD;
+    return !c->hashed && !c->attached && c->records.pending == 0 && c->cm.state == USIW_CM_DEAD;
   });
 }
 
@@ -128,7 +214,7 @@ std::string Kernel::describe() const {
   for (const Conn& c : conns_) {
     char text[120];
     std::snprintf(text, sizeof text, "conn %u port %u state %u%s%s; ", c->id,
-                  c->cm.initiator ? c->tuple.local_port : c->tuple.remote_port, c->cm.state,
+                  c->cm.initiator ? c->flow.local_port : c->flow.remote_port, c->cm.state,
                   c->hashed ? " hashed" : "", c->attached ? " qp" : "");
     out += text;
   }
@@ -172,14 +258,16 @@ bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
   const bool stray = usiw_cm_stray_due(&stray_next_, now_us()) != 0;
   const Conn conn = lookup(flow);
   if (conn != nullptr && conn->cm.state == USIW_CM_ACCEPT_SENT && usiw_cm_confirms(&conn->cm, d.data()))
-    perform(conn, usiw_cm_data_seen(&conn->cm, now_us()));
+    usiw_cm_end_data_seen(conn.get(), now_us());
+  reap();
   return stray && conn == nullptr;
 }
 
 void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted) {
   const Conn conn = lookup(flow);
   if (conn != nullptr && usiw_cm_quotes(&conn->cm, quoted.data(), static_cast<uint32_t>(quoted.size())))
-    perform(conn, usiw_cm_icmp(&conn->cm, USIW_CM_HEARD_NO_PORT, now_us()));
+    usiw_cm_end_icmp(conn.get(), USIW_CM_HEARD_NO_PORT, now_us());
+  reap();
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
@@ -192,8 +280,12 @@ void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* k
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   usiw_cm_verdict v{};
   const Conn conn = lookup(flow);
-  usiw_cm_input(&v, conn ? &conn->cm : nullptr, d.data(), static_cast<uint32_t>(d.size()), now_us(), buf);
-  if (conn) perform(conn, v.actions);
+  const auto len = static_cast<uint32_t>(d.size());
+  if (conn)
+    usiw_cm_end_input(conn.get(), &v, d.data(), len, buf, now_us());
+  else
+    usiw_cm_input(&v, nullptr, d.data(), len, now_us(), buf);
+  reap();
   if (v.kind == USIW_CM_V_ADMIT) return request(d, flow, v.pkt, kept);
   if (v.kind == USIW_CM_V_ANSWER) transmit(flow, buf, v.len);
   if (v.kind == USIW_CM_V_WITHDRAW) {
@@ -250,24 +342,18 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
   passive(flow, planned, mtu);
   const Conn conn = make_conn(flow);
   conn->in_backlog = true;
+  conn->contract.handed_up();
   const int reason = usiw_cm_init_passive(&conn->cm, &pkt, told ? isn : planned, mtu, USIW_TRP_FIRST_WINDOW, now_us());
   if (reason != 0) {
-    leave_backlog(*conn);
+    Host::leave_backlog(conn.get());
     conns_.pop_back();
     return reason;
   }
   usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
   conn->hashed = true;
-  conn->contract.handed_up();
   listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
-  perform(conn, 0);
+  reap();
   return 0;
-}
-
-/// The peer has confirmed, or the connection has ended.
-void Kernel::leave_backlog(KConn& conn) {
-  if (!std::exchange(conn.in_backlog, false)) return;
-  if (usiw_cm_gate_return(&places_, now_us()) != 0) gate_due_ = true;
 }
 
 void Kernel::work_off_gate() {
@@ -288,9 +374,10 @@ void Kernel::run_timers() {
     work_off_gate();
   const auto copy = std::vector<Conn>(conns_.begin(), conns_.end());
   for (const Conn& c : copy) {
-    if (c->cm.deadline_us != 0 && w_.clock.now >= c->cm.deadline_us * 1000 + slop)
-      perform(c, usiw_cm_timer(&c->cm, now_us()));
+    const uint64_t at = usiw_cm_end_deadline(c.get());
+    if (at != 0 && w_.clock.now >= at * 1000 + slop) usiw_cm_end_tick(c.get(), now_us());
   }
+  reap();
 }
 
 uint64_t Kernel::next_deadline() const {
@@ -300,7 +387,7 @@ uint64_t Kernel::next_deadline() const {
   if (gate_due_) return w_.clock.now;
   if (const uint64_t due = usiw_cm_gate_deadline(&gate_); due != 0) at = due * 1000 + slop;
   for (const Conn& c : conns_)
-    if (c->cm.deadline_us != 0) at = std::min<uint64_t>(at, c->cm.deadline_us * 1000 + slop);
+    if (const uint64_t due = usiw_cm_end_deadline(c.get()); due != 0) at = std::min<uint64_t>(at, due * 1000 + slop);
   return at;
 }
 
@@ -308,18 +395,20 @@ uint64_t Kernel::next_deadline() const {
 
 int Kernel::attach(const Conn& conn, uint32_t qpn, CmUser* user) {
   KQp* q = qp(qpn);
-  if (q == nullptr || q->state != kInit) return -EINVAL;
+  if (q == nullptr || q->state > USIW_QPS_RTR) return -EINVAL;
   if (q->conn != nullptr) return -EISCONN;
   q->conn = conn;
   conn->qpn = qpn;
   conn->attached = true;
   conn->process = q->process;
   conn->user = user;
+  usiw_cm_end_attach(conn.get(), w_.sc.two_ports ? USIW_CM_PACKETS | USIW_CM_SOCKET | USIW_CM_MOVES : USIW_CM_PACKETS);
   return 0;
 }
 
 int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& p) {
-  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) old->hashed = false;
+  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER)
+    usiw_cm_end_drop(old.get());
   if (lookup(tuple) != nullptr) return -EADDRINUSE;
   const Conn conn = make_conn(tuple);
   int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_FIRST_WINDOW, p.pd.data(),
@@ -332,82 +421,83 @@ int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t i
   }
   conn->hashed = true;
   conn->contract.connected();
-  usiw_cm_ledger_connected(&conn->ledger);
-  perform(conn, usiw_cm_connect(&conn->cm, now_us()));
+  usiw_cm_end_connect(conn.get(), now_us());
   return 0;
 }
 
 int Kernel::accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& p) {
   const Conn conn = by_id(conn_id);
   if (conn == nullptr) return -ECONNRESET;
-  int ret = conn->cm.state == USIW_CM_REQ_RCVD && conn->user == nullptr ? 0 : -ECONNRESET;
+  int ret = conn->user == nullptr ? usiw_cm_end_may_accept(conn.get()) : -ECONNRESET;
   if (ret == 0) ret = attach(conn, qpn, user);
-  uint32_t actions = 0;
-  if (ret == 0)
-    actions = usiw_cm_accept(&conn->cm, p.ird, p.ord, p.pd.data(), static_cast<uint16_t>(p.pd.size()), now_us(), &ret);
   if (ret == 0) {
-    usiw_cm_ledger_accepted(&conn->ledger);
     conn->contract.accepted();
-    perform(conn, actions);
-  } else {
-    mute(*conn);
-    perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
+    ret = usiw_cm_end_accept(conn.get(), p.ird, p.ord, p.pd.data(), static_cast<uint16_t>(p.pd.size()), now_us());
   }
+  if (ret != 0) {
+    usiw_cm_end_leave(conn.get());
+    usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
+  }
+  reap();
   return ret;
 }
 
 void Kernel::reject(uint32_t conn_id, std::span<const uint8_t> pd) {
   if (const Conn conn = by_id(conn_id))
-    perform(conn, usiw_cm_reject(&conn->cm, pd.data(), static_cast<uint16_t>(pd.size()), now_us()));
+    usiw_cm_end_reject(conn.get(), pd.data(), static_cast<uint16_t>(pd.size()), now_us());
+  reap();
 }
 
 void Kernel::forget(CmUser* user) {
   for (const Conn& c : conns_)
-    if (c->user == user) mute(*c);
+    if (c->user == user) usiw_cm_end_leave(c.get());
 }
 
 // ---- usiw_qp.c ----
 
-void Kernel::qp_create(uint32_t qpn, Process* process) { qps_[qpn] = {qpn, process, kInit, nullptr}; }
+void Kernel::qp_create(uint32_t qpn, Process* process) {
+  qps_[qpn] = {qpn, process, USIW_QPS_INIT, nullptr};
+}
 
 void Kernel::qp_destroy(uint32_t qpn) {
   KQp* q = qp(qpn);
   if (q == nullptr) return;
   if (const Conn conn = q->conn) {
-    perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
+    usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
     cancel_events(conn);
   }
   qps_.erase(qpn);
+  reap();
 }
 
-void Kernel::qp_move(uint32_t qpn, QpState next) {
+/// To ERR or, emptied, to INIT.
+void Kernel::qp_end(uint32_t qpn, usiw_qp_state state) {
   KQp* q = qp(qpn);
   if (q == nullptr) return;
-  if (const Conn conn = q->conn) {
-    if (next == kSqd)
-      perform(conn, usiw_cm_disconnect(&conn->cm, now_us()));
-    else
-      perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now_us()));
-  }
-  if (next != kSqd) q->state = next;
+  if (const Conn conn = q->conn) usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
+  q->state = state;
+  reap();
 }
 
+/// iw_cm asks a QP that has been connected for SQD; one that has ended needs nothing more.
 void Kernel::disconnect(uint32_t qpn) {
-  KQp* q = qp(qpn);
-  // iw_cm moves a QP to SQD from RTS only; one that has ended needs nothing more.
-  if (q != nullptr && q->state != kErr) qp_move(qpn, kSqd);
+  const KQp* q = qp(qpn);
+  if (q == nullptr || q->state == USIW_QPS_ERR || q->conn == nullptr) return;
+  const Conn conn = q->conn;
+  usiw_cm_end_disconnect(conn.get(), now_us());
+  reap();
 }
 
 void Kernel::process_died(Process* process) {
   if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
     if (!c->attached && c->cm.state == USIW_CM_REQ_RCVD)
-      perform(c, usiw_cm_reject(&c->cm, nullptr, 0, now_us()));
+      usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
   std::vector<uint32_t> qpns;
   for (const auto& [qpn, q] : qps_)
     if (q.process == process) qpns.push_back(qpn);
   for (const uint32_t qpn : qpns) qp_destroy(qpn);
-  for (const Conn& c : events_[process]) c->pending = 0;
+  for (const Conn& c : events_[process]) c->records.pending = 0;
   events_.erase(process);
   for (const Conn& c : conns_)
     if (c->process == process) c->process = nullptr;
@@ -416,29 +506,22 @@ void Kernel::process_died(Process* process) {
 
 void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error) {
   KQp* q = qp(qpn);
-  if (q == nullptr || q->conn == nullptr || q->conn->id != conn_id || !q->conn->announced) return;
+  if (q == nullptr || q->conn == nullptr) return;
   const Conn conn = q->conn;
   w_.trace("%c kernel: report %u of conn %u, error %d", 'A' + side_, kind, conn_id, error);
   if (w_.mutation == Mutation::kSwallowReport && kind == USIW_REPORT_CLOSED) return void(++w_.mutated);
-  if (kind == USIW_REPORT_PORT)
-    conn->by_socket = error == USIW_PORT_SOCKET;
-  else
-    perform(conn, usiw_cm_report(&conn->cm, kind, error, now_us()));
+  usiw_qp_report report{};
+  report.kind = kind;
+  report.conn_id = conn_id;
+  (kind == USIW_REPORT_PORT ? report.port : reinterpret_cast<uint32_t&>(report.error)) = static_cast<uint32_t>(error);
+  usiw_cm_end_report(conn.get(), &report, now_us());
+  reap();
 }
 
 // ---- usiw_event.c ----
 
-void Kernel::push_event(const Conn& conn, uint32_t type) {
-  Process* p = conn->process;
-  if (p == nullptr) return;
-  if (type == USIW_EVENT_KILL) cancel_events(conn);  // what is unread is out of date
-  if (conn->pending == 0) events_[p].push_back(conn);
-  conn->pending |= 1u << type;
-  p->wake_events();
-}
-
 void Kernel::cancel_events(const Conn& conn) {
-  conn->pending = 0;
+  conn->records.pending = 0;
   if (auto it = events_.find(conn->process); it != events_.end()) it->second.remove(conn);
 }
 
@@ -446,113 +529,37 @@ bool Kernel::read_event(Process* process, KEvent& event) {
   auto it = events_.find(process);
   if (it == events_.end() || it->second.empty()) return false;
   const Conn conn = it->second.front();
-  for (const uint32_t type : kEventOrder) {
-    if ((conn->pending >> type & 1) == 0) continue;
-    const usiw_cm_conn& cm = conn->cm;
-    event = {type, conn->qpn, conn->id, conn->tuple,
-             {cm.local_isn, cm.peer_isn, cm.peer_window, cm.ird, cm.ord, cm.mtu, cm.initiator != 0,
-              (cm.features & USIW_FEATURE_MERGES) != 0},
-             not_packet_, path_mtu(*conn)};
-    conn->pending &= ~(1u << type);
-    break;
-  }
-  if (conn->pending == 0) it->second.pop_front();
+  usiw_event record;
+  usiw_cm_records_peek(&conn->records, &record);
+  const usiw_conn_info& info = record.conn;
+  event = {record.type, conn->qpn, conn->id, conn->flow,
+           {info.snd_psn, info.rcv_psn, info.snd_window, info.ird, info.ord, info.mtu,
+            (info.flags & USIW_CONN_F_INITIATOR) != 0, (info.features & USIW_FEATURE_MERGES) != 0},
+           static_cast<usiw_not_packet>(info.not_packet), info.mtu};
+  if (usiw_cm_records_pop(&conn->records, &record) == 0) it->second.pop_front();
   reap();
   return true;
 }
 
 // ---- usiw_follow.c ----
 
-uint32_t Kernel::path_mtu(const KConn& conn) const {
-  const size_t outer = conn.tuple.is_ipv4() ? 28 : 48;
-  if (max_payload_ > conn.cm.mtu) return conn.cm.mtu;
-  return static_cast<uint32_t>(std::clamp<size_t>(max_payload_ + outer, USIW_MIN_MTU, conn.cm.mtu));
-}
-
 void Kernel::path_changes(usiw_not_packet not_packet, size_t max_payload) {
   if (!w_.sc.two_ports) return;
   not_packet_ = not_packet;
   max_payload_ = max_payload;
-  for (const Conn& c : conns_)
-    if (c->attached && c->announced && c->cm.state != USIW_CM_DEAD) push_event(c, USIW_EVENT_PATH);
+  for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end())) usiw_cm_end_follow(c.get(), now_us());
+  reap();
 }
 
 bool Kernel::goes_by_socket(const FlowKey& tuple) const {
   const Conn c = lookup(tuple);
-  return c != nullptr && c->by_socket;
+  return c != nullptr && c->port == 1 + USIW_PORT_SOCKET;
 }
 
 bool Kernel::must_go_by_socket(const FlowKey& tuple) const {
   const Conn c = lookup(tuple);
-  return c != nullptr && c->by_socket && (c->pending >> USIW_EVENT_PATH & 1) == 0 &&
+  return c != nullptr && c->port == 1 + USIW_PORT_SOCKET && (c->records.pending >> USIW_EVENT_PATH & 1) == 0 &&
          not_packet_ != USIW_NOT_PACKET_NONE;
-}
-
-// ---- usiw_conn_act.c ----
-
-void Kernel::release(const Conn& conn) {
-  leave_backlog(*conn);
-  const uint32_t owed = usiw_cm_owed(&conn->ledger, &conn->cm);
-  for (const uint32_t event : {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_CLOSE})
-    if ((owed & event) != 0) tell(*conn, event, event == USIW_CM_A_EV_REPLY ? -ECONNABORTED : 0);
-  mute(*conn);
-  if (KQp* q = qp(conn->qpn); q != nullptr && q->conn == conn) {
-    if (conn->announced) q->state = kErr;
-    q->conn = nullptr;
-  }
-  conn->attached = false;
-}
-
-void Kernel::perform_one(const Conn& conn, uint32_t action) {
-  usiw_cm_conn* cm = &conn->cm;
-  KQp* q = conn->attached ? qp(conn->qpn) : nullptr;
-  switch (action) {
-    case USIW_CM_A_INSTALL:
-      conn->announced = true;
-      return push_event(conn, USIW_EVENT_CONNECT);
-    case USIW_CM_A_GRACE:
-      if (q != nullptr) q->state = kSqd;
-      return push_event(conn, USIW_EVENT_DISCONNECT);
-    case USIW_CM_A_KILL:
-      if (!conn->announced) return;
-      if (q != nullptr) q->state = kErr;
-      return push_event(conn, USIW_EVENT_KILL);
-    case USIW_CM_A_PROBE:
-      return push_event(conn, USIW_EVENT_PROBE);
-    case USIW_CM_A_TX: {
-      uint8_t buf[USIW_CM_MAX_DATAGRAM];
-      return transmit(conn->tuple, buf, usiw_cm_build(cm, buf));
-    }
-    case USIW_CM_A_EV_REPLY:
-    case USIW_CM_A_EV_ESTABLISHED:
-      if (cm->state == USIW_CM_ESTABLISHED) leave_backlog(*conn);
-      if (cm->state == USIW_CM_ESTABLISHED && q != nullptr) q->state = kRts;
-      return tell(*conn, action, cm->status);
-    case USIW_CM_A_EV_DISCONNECT:
-    case USIW_CM_A_EV_CLOSE:
-      return tell(*conn, action, cm->status);
-    case USIW_CM_A_RELEASE:
-      return release(conn);
-    case USIW_CM_A_DEAD:
-      conn->hashed = false;
-      return;
-    default:
-      return;
-  }
-}
-
-void Kernel::perform(const Conn& conn, uint32_t actions) {
-  const std::string broken = conn->contract.check(conn->cm, actions);
-  if (!broken.empty()) w_.fail("contract", "%c: connection machine: %s", 'A' + side_, broken.c_str());
-  if (w_.tracing() && actions != 0)
-    w_.trace("%c kernel: conn %u port %u state %u actions %03x", 'A' + side_, conn->id,
-             conn->cm.initiator ? conn->tuple.local_port : conn->tuple.remote_port, conn->cm.state, actions);
-  while (actions != 0) {
-    const uint32_t action = actions & -actions;
-    actions &= ~action;
-    perform_one(conn, action);
-  }
-  reap();
 }
 
 }  // namespace usiw::sim

@@ -2,9 +2,8 @@
 /// @file kernel.h
 /// The module of one host around the connection machine of cm/: the table of connections,
 /// sockets, the listener, the kernel's copies of the QPs, and the events to the processes.
-/// It is a host of cm/ as kmod/ is one: what the machine, the ledger, the input and the gate of cm/
-/// say is carried out here as in usiw_conn.c, usiw_conn_act.c, usiw_event.c, usiw_iwcm.c,
-/// usiw_listen.c, usiw_qp.c and usiw_rx.c.
+/// It is a host of cm/ as kmod/ is one: it supplies the calls of struct usiw_cm_host, and nothing else of a connection
+/// is here.
 #ifndef USIW_TESTS_SIM_KERNEL_H
 #define USIW_TESTS_SIM_KERNEL_H
 
@@ -15,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "cm/usiw_cm_end.h"
 #include "cm/usiw_cm_gate.h"
 #include "tests/support/cm_contract.h"
 #include "uapi/usiw_abi.h"
@@ -81,9 +81,9 @@ class Kernel {
   // ---- uverbs ----
   void qp_create(uint32_t qpn, Process* process);
   void qp_destroy(uint32_t qpn);
-  bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == kErr; }
-  void qp_error(uint32_t qpn) { qp_move(qpn, kErr); }
-  void qp_reset(uint32_t qpn) { qp_move(qpn, kInit); }
+  bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == USIW_QPS_ERR; }
+  void qp_error(uint32_t qpn) { qp_end(qpn, USIW_QPS_ERR); }
+  void qp_reset(uint32_t qpn) { qp_end(qpn, USIW_QPS_INIT); }
   /// @p error: of USIW_REPORT_PORT the port.
   void qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error);
   void process_died(Process* process);
@@ -111,14 +111,13 @@ class Kernel {
   int status_of(uint32_t conn_id) const;
 
  private:
-  enum QpState { kInit, kRts, kSqd, kErr };
+  struct Host;  ///< the calls of cm/
   usiw_not_packet not_packet_ = USIW_NOT_PACKET_NONE;
   size_t max_payload_ = SIZE_MAX;
-  uint32_t path_mtu(const KConn& conn) const;
   struct KQp {
     uint32_t qpn;
     Process* process;
-    QpState state = kInit;
+    uint32_t state;  ///< enum usiw_qp_state
     std::shared_ptr<KConn> conn;
   };
   using Conn = std::shared_ptr<KConn>;
@@ -134,17 +133,12 @@ class Kernel {
   void work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept);
   void request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept);
   int open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told);
-  void leave_backlog(KConn& conn);
   void work_off_gate();
   void drop(usiw_cm_req* chain);
   void transmit(const FlowKey& flow, const void* data, uint32_t len);
-  void perform(const Conn& conn, uint32_t actions);
-  void perform_one(const Conn& conn, uint32_t action);
-  void release(const Conn& conn);
   int attach(const Conn& conn, uint32_t qpn, CmUser* user);
-  void push_event(const Conn& conn, uint32_t type);
   void cancel_events(const Conn& conn);
-  void qp_move(uint32_t qpn, QpState next);
+  void qp_end(uint32_t qpn, usiw_qp_state state);
   uint64_t now_us() const { return w_.clock.now / 1000; }
   void reap();
 

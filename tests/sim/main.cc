@@ -86,7 +86,7 @@ Options parse(int argc, char** argv) {
 
 /// What the workers share.
 struct Board {
-  std::atomic<uint64_t> next{0}, done{0}, failed{0}, sent{0}, repeated{0}, moves{0};
+  std::atomic<uint64_t> next{0}, done{0}, failed{0}, sent{0}, repeated{0}, moves{0}, forbidden{0};
   std::atomic<uint64_t> trespasses{0}, of_living{0}, refusals{0};
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 64> current{};  ///< per worker: the seed at work, 0: none
@@ -128,6 +128,7 @@ void work(const Options& o, Board& board, unsigned me, const std::string& progra
     board.sent += run.watch.sent;
     board.repeated += run.watch.repeated;
     board.moves += run.w.moves;
+    board.forbidden += run.w.forbidden;
     board.trespasses += run.w.trespasses;
     board.of_living += run.w.of_living;
     board.refusals += run.w.refusals;
@@ -197,11 +198,12 @@ int run_many(const Options& o, const std::string& program) {
     }
   }
   std::printf("%llu seeds in %llu s: %llu failed; %llu datagrams with a PSN, %llu of them repetitions; "
-              "%llu moves to the other port; %llu uses of others' windows, %llu of them while they live; "
+              "%llu moves to the other port, %llu that came too late; %llu uses of others' windows, %llu of them while they live; "
               "%llu refusals by access flags\n",
               static_cast<unsigned long long>(board.done), static_cast<unsigned long long>(seconds()),
               static_cast<unsigned long long>(board.failed), static_cast<unsigned long long>(board.sent),
               static_cast<unsigned long long>(board.repeated), static_cast<unsigned long long>(board.moves),
+              static_cast<unsigned long long>(board.forbidden),
               static_cast<unsigned long long>(board.trespasses), static_cast<unsigned long long>(board.of_living),
               static_cast<unsigned long long>(board.refusals));
   return (board.failed != 0) == o.expect_violation ? 0 : 1;

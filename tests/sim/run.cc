@@ -119,12 +119,19 @@ void Run::begin(const Incident& i) {
       tell_mtu();
       break;
     case kPort: {
-      const bool socket = (i.value & 1) != 0, told = !socket && (i.value & 2) != 0;
+      const bool socket = (i.value & 1) != 0, told = !socket && ((i.value & 2) != 0 || w.sc.has(kLate));
       const uint64_t ways = 1 + (i.value >> 8) % 3;
       each_machine(i, [&](Machine& m) {
         for (int way : {0, 1}) w.dead[m.side][socket ? 1 : 0][way] = (ways >> way & 1) != 0;
+        const bool forbids = (i.value & 4) != 0 || w.sc.has(kLate);
         if (told && m.kernel != nullptr)
-          m.kernel->path_changes(i.value & 4 ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
+          m.kernel->path_changes(forbids ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
+        if (told && w.sc.has(kLate) && m.process != nullptr) {
+          w.trace("%c process: is late", 'A' + m.side);
+          m.process->frozen = true;
+          w.after(USIW_MOVE_MS * 1'000'000ull + i.value % 1'000'000'000, m.process->life,
+                  [p = m.process.get()] { p->frozen = false; });
+        }
       });
       break;
     }

@@ -14,7 +14,7 @@ constexpr std::array kNames = {
     "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
     "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
     "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access",  "ecn"};
+    "late",      "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access",  "ecn",      "early"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -287,7 +287,7 @@ const char* fault_name(unsigned fault) { return kNames[fault]; }
 
 bool Scenario::may_break() const {
   constexpr Faults kBreaks = bit(kRaw) | bit(kLongCut) | bit(kKill) | bit(kCrash) | bit(kBadOp) |
-                             bit(kMidClose) | bit(kAbort);
+                             bit(kMidClose) | bit(kAbort) | bit(kLate);
   return (faults & kBreaks) != 0;
 }
 
@@ -304,6 +304,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   // Without a kind of what follows, all is as it was before there was that kind.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
   Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9), rights(seed ^ 0x5e8b3a61), ecn(seed ^ 0x38d1f7c2);
+  Rng early(seed ^ 0x1f6e92b7), late(seed ^ 0x45c30d8a);
   const auto also = [&](Rng& more, Fault kind, Fault with) {
     const bool worse = more.chance(50);
     if (more.chance(25) && (cuts.without >> kind & 1) == 0) sc.faults |= bit(kind) | (worse ? bit(with) : 0);
@@ -318,6 +319,8 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   if (sc.has(kForeign)) sc.faults |= bit(kBadOp);
   also(rights, kQpAccess, kBadOp);
   also(ecn, kEcn, kBurst);
+  also(early, kEarly, kReject);
+  if (sc.has(kPort) && late.chance(30) && (cuts.without >> kLate & 1) == 0) sc.faults |= bit(kLate);
   // The plan is made with all faults; what is cut out is only not done.
   const Faults all = sc.faults;
   const bool three = rng.chance(20);

@@ -69,6 +69,7 @@ enum Fault : unsigned {
   kReject,      ///< the server does not want the first connection
   kDrawn,       ///< those before it are drawn for each seed
   kPort = kDrawn,  ///< of the two ports of a connection one is dead, one way or both: Incident::value says how
+  kLate,        ///< a process does not leave raw packets in time when they are forbidden: kPort may forbid them
   // No trouble, but behind the others for the same reason: seeds of before are what they were without them.
   kAdded,
   kSrq = kAdded,  ///< hosts have a shared receive queue, and connections that take from it
@@ -79,6 +80,7 @@ enum Fault : unsigned {
   kForeign,     ///< windows are used by others than the connections that have bound them
   kQpAccess,    ///< QPs permit their peers less than everything, and other things under way
   kEcn,         ///< the wire marks what may be marked, or loses it
+  kEarly,       ///< servers post as soon as they have accepted
   kFaults,
 };
 const char* fault_name(unsigned fault);

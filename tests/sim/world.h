@@ -92,6 +92,7 @@ class World {
   bool dead[kMaxSides][2][2] = {};
   bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
   uint64_t moves = 0;      ///< of connections, to the other port
+  uint64_t forbidden = 0;  ///< connections that ended since raw packets were forbidden
   uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound ...
   uint64_t of_living = 0;   ///< ... and is connected
   uint64_t refusals = 0;   ///< work requests that the flags of a QP have refused

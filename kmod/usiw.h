@@ -21,7 +21,6 @@
 #include "usiw_compat.h"
 
 struct usiw_conn;
-struct usiw_path;
 struct usiw_process;
 struct usiw_qp_proxy;
 
@@ -177,7 +176,7 @@ enum {
  * @uobj:	the core's; its references keep the memory, of the file, the context and the
  *		connections. First, as the core allocates and frees it
  * @read_lock:	one reader at a time: a record leaves the stream when it has been copied
- * @lock:	guards all below, and ev_node, ev_pending and info of the connections
+ * @lock:	guards all below, and ev_node and records of the connections
  * @wait:	readers and pollers
  * @conns:	connections with a record to read; each holds a reference of its own
  * @link:	how the netdev is
@@ -483,6 +482,7 @@ void usiw_follow_all(struct usiw_device *dev);
 /* usiw_process.c */
 int usiw_process_join(struct usiw_qp *qp);
 void usiw_process_leave(struct usiw_qp *qp);
+bool usiw_process_is_dying(struct pid *pid);
 void usiw_process_exit(void);
 
 /* usiw_verbs.c */
@@ -576,8 +576,6 @@ void usiw_evfile_put(struct usiw_evfile *events);
 void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link);
 void usiw_evfile_shutdown(struct usiw_evfile *events);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);
-void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_evfile_path(struct usiw_conn *conn, const struct usiw_path *path);
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn);
 
 #endif /* USIW_H */

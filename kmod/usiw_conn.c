@@ -28,7 +28,7 @@ static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *ne
 			      const struct usiw_tuple *tuple)
 {
 	return net_eq(conn->net, net) &&
-	       !memcmp(&conn->tuple, tuple, sizeof(*tuple));
+	       !memcmp(usiw_conn_tuple(conn), tuple, sizeof(*tuple));
 }
 
 /* ---- Lifetime ---------------------------------------------------------- */
@@ -60,7 +60,7 @@ int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 	struct usiw_device *dev = conn->dev;
 	int ret;
 
-	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->id, conn, xa_limit_31b, &usiw_next_conn_id,
+	ret = xa_alloc_cyclic(&usiw_conn_ids, &conn->end.id, conn, xa_limit_31b, &usiw_next_conn_id,
 			      flags);
 	if (ret < 0)
 		return ret;
@@ -78,7 +78,7 @@ int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 	spin_unlock_bh(&dev->conn_lock);
 	/* Nobody has heard of its number, or found it. */
 	if (ret)
-		xa_erase(&usiw_conn_ids, conn->id);
+		xa_erase(&usiw_conn_ids, conn->end.id);
 	return ret;
 }
 
@@ -87,7 +87,7 @@ void usiw_conn_unregister(struct usiw_conn *conn)
 {
 	struct usiw_device *dev = conn->dev;
 
-	xa_erase(&usiw_conn_ids, conn->id);
+	xa_erase(&usiw_conn_ids, conn->end.id);
 	spin_lock_bh(&dev->conn_lock);
 	list_del(&conn->dev_node);
 	spin_unlock_bh(&dev->conn_lock);
@@ -141,17 +141,18 @@ int usiw_conn_insert(struct usiw_conn *conn)
 	int ret = 0;
 
 	lockdep_assert_held(&conn->lock);
-	if (conn->flushed)
+	if (conn->table == USIW_CONN_BARRED)
 		return -ENODEV;
-	if (usiw_addr_owner(conn->dev, &conn->tuple) == USIW_ADDR_OTHERS)
+	if (usiw_addr_owner(conn->dev, usiw_conn_tuple(conn)) == USIW_ADDR_OTHERS)
 		return -EADDRNOTAVAIL;
 	spin_lock_bh(&usiw_conns_lock);
-	if (usiw_conn_lookup_rcu(conn->net, &conn->tuple)) {
+	if (usiw_conn_lookup_rcu(conn->net, usiw_conn_tuple(conn))) {
 		ret = -EADDRINUSE;
 	} else {
 		usiw_conn_get(conn);
-		hash_add_rcu(usiw_conns, &conn->hash_node, usiw_conn_hash(conn->net, &conn->tuple));
-		conn->hashed = true;
+		hash_add_rcu(usiw_conns, &conn->hash_node,
+			     usiw_conn_hash(conn->net, usiw_conn_tuple(conn)));
+		conn->table = USIW_CONN_HASHED;
 	}
 	spin_unlock_bh(&usiw_conns_lock);
 	return ret;
@@ -164,7 +165,7 @@ void usiw_conn_remove(struct usiw_conn *conn)
 	spin_lock_bh(&usiw_conns_lock);
 	hash_del_rcu(&conn->hash_node);
 	spin_unlock_bh(&usiw_conns_lock);
-	conn->hashed = false;
+	conn->table = USIW_CONN_UNHASHED;
 	usiw_conn_put(conn);
 }
 

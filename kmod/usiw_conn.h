@@ -17,10 +17,9 @@
 #include <net/net_namespace.h>
 #include <rdma/iw_cm.h>
 
-#include "../cm/usiw_cm.h"
+#include "../cm/usiw_cm_end.h"
 #include "../cm/usiw_cm_gate.h"
-#include "../cm/usiw_cm_input.h"
-#include "../cm/usiw_cm_notify.h"
+#include "../cm/usiw_cm_records.h"
 #include "../cm/usiw_limits.h"
 #include "usiw.h"
 
@@ -36,9 +35,6 @@
 
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
-
-/* Between two looks for the next hop's MAC while it is not known, us. */
-#define USIW_RESOLVE_US		20000
 
 /* Between two looks whether who waits for an answer has been killed, or loses the device, us. */
 #define USIW_OWNER_US		200000
@@ -279,20 +275,28 @@ enum {
 	USIW_CONN_FLUSH,		/* the device is going: no lingering */
 };
 
+/* Whether a datagram finds the connection. */
+enum usiw_conn_table {
+	USIW_CONN_NEW,
+	USIW_CONN_HASHED,
+	USIW_CONN_UNHASHED,
+	USIW_CONN_BARRED,		/* its device goes: it may not enter the table any more */
+};
+
 /**
  * struct usiw_conn - a connection
- * @lock:	serialises the machine, its actions and the upcalls to iw_cm: so these come
- *		in the machine's order. May sleep. Outside of all spinlocks here; iw_cm's own
- *		locks are never held when usiw takes it (iw_get_qp and iw_add_ref, the only
- *		calls from under one, do not)
+ * @lock:	serialises all calls on @end. Upcalls to iw_cm happen under it, so they come in order.
+ *		May sleep. Outside of all spinlocks here; iw_cm's own locks are never
+ *		held when usiw takes it (iw_get_qp and iw_add_ref, the only calls from under one,
+ *		do not)
  * @kref:	references: the table, @work while queued, the event file while a record is
  *		unread, the QP, and who looks at it
  * @rcu:	it is looked up under RCU
  * @free_work:	frees it, where that may sleep
- * @work:	drives the machine: timers, and what @flags says
+ * @work:	the clock of @end, and what @flags says
  * @flags:	USIW_CONN_*: set from softirq, worked off by @work
- * @id:		of the event records, and iw_cm's provider_data for a request: a number
- *		cannot dangle when iw_cm drops a request silently
+ * @end:	what cm/ knows of it. Its id names it in event records, and is iw_cm's provider_data
+ *		for a request: a number cannot dangle when iw_cm drops a request silently
  * @qpn:	of @qp, also when that has gone
  * @net:	the device's; for look-ups, which may outlive the device
  * @dev:	as one of its users
@@ -301,41 +305,22 @@ enum {
  *		read in softirq
  * @merging:	counted among @sock's mergers; guarded by @lock, as the next
  * @by_packets:	counted among @sock's tappers
- * @tuple:	its ends
  * @hash_node:	in the table of connections
  * @dev_node:	in @dev's list
- * @hashed:	in the table; guarded by @lock
- * @flushed:	the device is going: not to be entered into the table any more
+ * @table:	enum usiw_conn_table; guarded by @lock
  * @cm_id:	from connect or accept to the last upcall, with a reference; else NULL
- * @qp:		from connect or accept to RELEASE, with a reference; else NULL
+ * @qp:		from connect or accept to its release, with a reference; else NULL
  * @events:	where its records go, with a reference
- * @listener:	whose backlog it has a place in, with a reference
+ * @listener:	in whose backlog it has a slot, with a reference; else NULL
  * @orphan_of:	a request without a listener: the user among whose orphans it is, else NULL
- * @ledger:	upcalls that iw_cm has had and is owed
  * @sender:	for whom routes are looked up
- * @half_open:	it has that place
  * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
- * @resolving:	INSTALL waits for the next hop's MAC
- * @announced:	the engine has been given the connection
- * @elsewhere:	its route leaves by another interface than the engine's raw port, which was said
- * @forbidden:	raw packets would go past IPsec or an encapsulation
- * @ready:	the engine has installed it
- * @moves:	it may change its port
- * @port:	that the process has told: 1 + enum usiw_port_kind; 0: none. Read in softirq
- * @port_why:	why, as it said: enum usiw_port_why
- * @move_us:	when it has to have told another port; 0: it need not
- * @resolve_us:	when to look for it again
  * @nexthop_bucket: of the next hop's address; -1: none
  * @pass:	the device's round in which it was last; guarded by the device's conn_lock
  * @icmp_heard:	what ICMP says about its REQ: enum usiw_cm_heard
  * @icmp_next:	jiffies before which ICMP about its path is not looked at
- * @takes_socket: CONNECT may offer a data socket, by the QP's context; read by a peer on
- *		this host
- * @takes_packets: and raw packets, likewise; at least one of the two from when it has a QP
- * @ev_node:	guarded by @events->lock once announced, as the next two
- * @ev_pending:	records that are unread
- * @info:	what the newest of them says
- * @cm:		the machine
+ * @ev_node:	guarded by @events->lock once the engine has been given the connection, as the next
+ * @records:	that are unread
  */
 struct usiw_conn {
 	struct mutex lock;
@@ -344,8 +329,8 @@ struct usiw_conn {
 	struct work_struct free_work;
 	struct delayed_work work;
 	unsigned long flags;
+	struct usiw_cm_end end;
 
-	u32 id;
 	u32 qpn;
 	struct net *net;
 	struct usiw_device *dev;
@@ -353,44 +338,30 @@ struct usiw_conn {
 	struct sock __rcu *data_sk;
 	bool merging;
 	bool by_packets;
-	struct usiw_tuple tuple;
 	struct hlist_node hash_node;
 	struct list_head dev_node;
-	bool hashed;
-	bool flushed;
+	u8 table;
 
 	struct iw_cm_id *cm_id;
 	struct usiw_qp *qp;
 	struct usiw_evfile *events;
 	struct usiw_listener *listener;
 	struct usiw_user *orphan_of;
-	struct usiw_cm_ledger ledger;
 	struct usiw_sender sender;
-	bool half_open;
 	bool waits_confirm;
-	bool resolving;
-	bool announced;
-	bool elsewhere;
-	bool forbidden;
-	bool ready;
-	bool moves;
-	bool takes_socket;
-	bool takes_packets;
-	u8 port;
-	u8 port_why;
 	u8 icmp_heard;
-	u64 move_us;
-	u64 resolve_us;
 	int nexthop_bucket;
 	unsigned int pass;
 	unsigned long icmp_next;
 
 	struct list_head ev_node;
-	u32 ev_pending;
-	struct usiw_conn_info info;
-
-	struct usiw_cm_conn cm;
+	struct usiw_cm_records records;
 };
+
+static inline const struct usiw_tuple *usiw_conn_tuple(const struct usiw_conn *conn)
+{
+	return (const struct usiw_tuple *)&conn->end.tuple;
+}
 
 static inline u64 usiw_now_us(void)
 {
@@ -416,57 +387,28 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   const void *arg);
 
 /* usiw_conn_run.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
-				  gfp_t flags);
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,
+				  const struct usiw_tuple *tuple, gfp_t flags);
 void usiw_conn_arm(struct usiw_conn *conn);
+void usiw_conn_leave_backlog(struct usiw_conn *conn);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
 void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
 		     u32 len, void *answer);
 
-/* usiw_conn_act.c: what the machine asks for; all with conn->lock held */
-void usiw_conn_perform(struct usiw_conn *conn, u32 actions);
-void usiw_conn_unhash(struct usiw_conn *conn);
-void usiw_conn_resolve(struct usiw_conn *conn);
+/* usiw_conn_act.c: with conn->lock held */
+extern const struct usiw_cm_host usiw_conn_host;
 int usiw_conn_tell_request(struct usiw_conn *conn);
-void usiw_conn_no_longer_half_open(struct usiw_conn *conn);
-void usiw_conn_orphan(struct usiw_conn *conn);
-void usiw_conn_no_longer_orphan(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender);
-void usiw_conn_release(struct usiw_conn *conn);
-
-/**
- * struct usiw_path - what PATH tells of a connection
- * @local_mac:	NULL: as before
- * @remote_mac:	NULL: as before
- * @mtu:	0: as before
- * @packet:	raw packets are permitted and get there
- * @not_packet:	why not
- */
-struct usiw_path {
-	const u8 *local_mac;
-	const u8 *remote_mac;
-	u16 mtu;
-	bool packet;
-	enum usiw_not_packet not_packet;
-};
 
 /* usiw_ports.c */
 struct usiw_route;
+u8 usiw_ports_of_qp(const struct usiw_qp *qp);
+u8 usiw_conn_peer_ports(const struct usiw_conn *conn);
 int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			const struct usiw_sender *sender);
-void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp);
-void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route);
-
-/* usiw_follow.c: all with conn->lock held; u32: actions that are due */
-u16 usiw_conn_mtu(const struct usiw_conn *conn, const struct usiw_route *route);
-void usiw_conn_set_nexthop(struct usiw_conn *conn, int bucket);
-u32 usiw_conn_follow(struct usiw_conn *conn);
-void usiw_conn_port_known(struct usiw_conn *conn);
-u32 usiw_conn_told_port(struct usiw_conn *conn, enum usiw_port_kind port, enum usiw_port_why why);
-u32 usiw_conn_move_overdue(struct usiw_conn *conn);
 
 /* usiw_iwcm.c */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
@@ -544,7 +486,6 @@ struct usiw_route {
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		   const struct usiw_sender *sender, struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
-int usiw_route_eligible(const struct usiw_route *route);
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		     const struct usiw_sender *sender, bool sockets, u16 *mtu);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,

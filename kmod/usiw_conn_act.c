@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What the connection machine asks for: datagrams, records for the provider, and upcalls to
- * iw_cm. All with conn->lock held, so that each party is told things in the order in which
- * they happened.
+ * The calls of struct usiw_cm_host, by which a connection uses the module. All run with conn->lock
+ * held, so each party is notified in the order of events.
  *
  * What iw_cm must not be told, on pain of BUG(), cm/usiw_cm_notify.c decides. It is asked
  * before each upcall; iw_cm works the events of a cm_id off in order, so what was told first
@@ -18,36 +17,46 @@
 #include <linux/ratelimit.h>
 #include <linux/slab.h>
 
-#include "../cm/usiw_cm_hint.h"
 #include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
 
-/* ---- Upcalls ----------------------------------------------------------- */
+static struct usiw_conn *to_usiw_conn(struct usiw_cm_end *end)
+{
+	struct usiw_conn *conn = container_of(end, struct usiw_conn, end);
+
+	lockdep_assert_held(&conn->lock);
+	return conn;
+}
+
+/* ---- The user ---------------------------------------------------------- */
 
 static void usiw_conn_fill_event(struct usiw_conn *conn, struct iw_cm_event *event,
 				 enum iw_cm_event_type type, int status)
 {
+	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
+
 	memset(event, 0, sizeof(*event));
 	event->event = type;
 	event->status = status;
-	usiw_addr_to_sockaddr(&event->local_addr, &conn->tuple.local, conn->tuple.local_port,
-			      conn->tuple.scope);
-	usiw_addr_to_sockaddr(&event->remote_addr, &conn->tuple.remote, conn->tuple.remote_port,
-			      conn->tuple.scope);
+	usiw_addr_to_sockaddr(&event->local_addr, &tuple->local, tuple->local_port, tuple->scope);
+	usiw_addr_to_sockaddr(&event->remote_addr, &tuple->remote, tuple->remote_port,
+			      tuple->scope);
 }
 
 static void usiw_conn_fill_private_data(struct usiw_conn *conn, struct iw_cm_event *event)
 {
-	event->private_data_len = min_t(u16, conn->cm.peer_pd_len, USIW_IW_MAX_PRIVATE_DATA);
+	const struct usiw_cm_conn *cm = &conn->end.cm;
+
+	event->private_data_len = min_t(u16, cm->peer_pd_len, USIW_IW_MAX_PRIVATE_DATA);
 	if (event->private_data_len)
-		event->private_data = conn->cm.peer_pd;
+		event->private_data = conn->end.cm.peer_pd;
 }
 
 /* rdma_cm turns ird into initiator_depth: READs that this end may have outstanding. */
 static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *event)
 {
-	event->ird = min_t(u16, conn->cm.ord, U8_MAX);
-	event->ord = min_t(u16, conn->cm.ird, U8_MAX);
+	event->ird = min_t(u16, conn->end.cm.ord, U8_MAX);
+	event->ord = min_t(u16, conn->end.cm.ird, U8_MAX);
 }
 
 /*
@@ -62,195 +71,53 @@ int usiw_conn_tell_request(struct usiw_conn *conn)
 	lockdep_assert_held(&conn->lock);
 	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REQUEST, 0);
 	usiw_conn_fill_private_data(conn, &event);
-	event.ird = min_t(u16, conn->cm.peer_ird, U8_MAX);
-	event.ord = min_t(u16, conn->cm.peer_ord, U8_MAX);
+	event.ird = min_t(u16, conn->end.cm.peer_ird, U8_MAX);
+	event.ord = min_t(u16, conn->end.cm.peer_ord, U8_MAX);
 	event.provider_data = usiw_iw_request_data(conn);
 	return cm_id->event_handler(cm_id, &event);
 }
 
-/* iw_cm has prepared memory for each event but for the private data of a reply. */
-static void usiw_conn_tell(struct usiw_conn *conn, u32 action, enum iw_cm_event_type type)
+/*
+ * iw_cm has prepared memory for each event but for the private data of a reply. A reply that
+ * reports this has none.
+ */
+static int usiw_conn_notify(struct usiw_cm_end *end, __u32 notice, int status)
 {
+	struct usiw_conn *conn = to_usiw_conn(end);
 	struct iw_cm_event event;
 
-	lockdep_assert_held(&conn->lock);
-	if (!usiw_cm_notify(&conn->ledger, action, 0))
-		return;
-	usiw_conn_fill_event(conn, &event, type, 0);
-	if (type == IW_CM_EVENT_ESTABLISHED)
+	switch (notice) {
+	case USIW_CM_A_EV_REPLY:
+		usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
+		if (status != -ENOMEM)
+			usiw_conn_fill_private_data(conn, &event);
 		usiw_conn_fill_depths(conn, &event);
-	conn->cm_id->event_handler(conn->cm_id, &event);
-}
-
-/*
- * Log why connect has failed, which rdma_cm's event does not say. Any user can cause these lines,
- * so a minute has ten at most, and the kernel prints no warning about the others.
- */
-static void usiw_conn_explain(struct usiw_conn *conn, const struct iw_cm_event *reply)
-{
-	static struct ratelimit_state limit =
-		RATELIMIT_STATE_INIT_FLAGS(limit, 60 * HZ, 10, RATELIMIT_MSG_ON_RELEASE);
-	char hint[USIW_CM_HINT_MAX];
-
-	if (usiw_cm_hint(&conn->cm, hint) && __ratelimit(&limit))
-		pr_info("%s: no connection to %pISpc: %s\n", dev_name(&conn->dev->ibdev.dev),
-			&reply->remote_addr, hint);
-}
-
-/* Returns further actions: when the reply cannot be told the connection is of no use. */
-static u32 usiw_conn_tell_reply(struct usiw_conn *conn, int status)
-{
-	struct iw_cm_event event;
-
-	lockdep_assert_held(&conn->lock);
-	if (!usiw_cm_notify(&conn->ledger, USIW_CM_A_EV_REPLY, status))
-		return 0;
-	usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CONNECT_REPLY, status);
-	usiw_conn_explain(conn, &event);
-	usiw_conn_fill_private_data(conn, &event);
-	usiw_conn_fill_depths(conn, &event);
-	if (!conn->cm_id->event_handler(conn->cm_id, &event))
-		return 0;
-
-	event.status = -ENOMEM;
-	event.private_data = NULL;
-	event.private_data_len = 0;
-	usiw_cm_reply_lost(&conn->ledger);
-	conn->cm_id->event_handler(conn->cm_id, &event);
-	return status ? 0 : usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us());
-}
-
-/* ---- The engine -------------------------------------------------------- */
-
-/* @remote_mac: NULL if raw packets are not eligible. */
-static void usiw_conn_announce(struct usiw_conn *conn, const struct usiw_route *route,
-			       const u8 *remote_mac)
-{
-	struct usiw_conn_info *info = &conn->info;
-
-	usiw_cm_fill_info(info, &conn->cm, usiw_cm_tuple(&conn->tuple));
-	if (remote_mac) {
-		ether_addr_copy(info->local_mac, route->dst->dev->dev_addr);
-		ether_addr_copy(info->remote_mac, remote_mac);
+		break;
+	case USIW_CM_A_EV_ESTABLISHED:
+		usiw_conn_fill_event(conn, &event, IW_CM_EVENT_ESTABLISHED, 0);
+		usiw_conn_fill_depths(conn, &event);
+		break;
+	case USIW_CM_A_EV_DISCONNECT:
+		usiw_conn_fill_event(conn, &event, IW_CM_EVENT_DISCONNECT, 0);
+		break;
+	default:
+		usiw_conn_fill_event(conn, &event, IW_CM_EVENT_CLOSE, 0);
+		break;
 	}
-	if (conn->takes_socket) {
-		info->flags |= USIW_CONN_F_SOCKET;
-		if (remote_mac)
-			info->flags |= USIW_CONN_F_PACKET;
-		info->not_packet = route->reason;
-	}
-	if (route->local)
-		info->flags |= USIW_CONN_F_LOCAL;
-	info->mtu = usiw_conn_mtu(conn, route);
-	info->hop_limit = route->hop_limit;
-	info->tos = conn->sender.tos;
-	conn->elsewhere = route->reason == USIW_NOT_PACKET_NETDEV;
-
-	usiw_qp_set_depths(conn->qp, conn->cm.ird, conn->cm.ord);
-	conn->announced = true;
-	usiw_evfile_push(conn, USIW_EVENT_CONNECT);
+	return conn->cm_id->event_handler(conn->cm_id, &event);
 }
 
-/*
- * INSTALL needs the next hop's MAC. It is asked for again every USIW_RESOLVE_US until the
- * machine's time for INSTALL is over; as a rule the handshake has made it known already.
- */
-static u32 usiw_conn_try_install(struct usiw_conn *conn)
+static void usiw_conn_release_user(struct usiw_cm_end *end)
 {
-	struct usiw_route route;
-	u8 mac[ETH_ALEN] __aligned(2);
-	int bucket, ret;
+	struct usiw_conn *conn = to_usiw_conn(end);
+	struct iw_cm_id *cm_id = conn->cm_id;
 
-	conn->resolving = false;
-	ret = usiw_route_get(conn->dev, &conn->tuple, &conn->sender, &route);
-	if (ret)
-		return usiw_cm_refused(&conn->cm, -EHOSTUNREACH, usiw_now_us());
-	usiw_conn_judge(conn, &route);
-	ret = usiw_route_eligible(&route);
-	if (ret) {
-		if (conn->takes_socket)
-			usiw_conn_announce(conn, &route, NULL);
-		usiw_route_put(&route);
-		return conn->takes_socket ? 0 : usiw_cm_refused(&conn->cm, ret, usiw_now_us());
-	}
-	ret = usiw_route_mac(&route, &conn->tuple, mac, &bucket);
-	if (!ret) {
-		usiw_conn_set_nexthop(conn, bucket);
-		usiw_conn_announce(conn, &route, mac);
-	} else {
-		conn->resolving = true;
-		conn->resolve_us = usiw_now_us() + USIW_RESOLVE_US;
-	}
-	usiw_route_put(&route);
-	return 0;
+	conn->cm_id = NULL;
+	if (cm_id)
+		cm_id->rem_ref(cm_id);
 }
 
-void usiw_conn_resolve(struct usiw_conn *conn)
-{
-	lockdep_assert_held(&conn->lock);
-	usiw_conn_perform(conn, usiw_conn_try_install(conn));
-}
-
-static void usiw_conn_kill_engine(struct usiw_conn *conn)
-{
-	conn->resolving = false;
-	usiw_data_close(conn);
-	if (!conn->announced)
-		return;
-	/* Ahead of the event: a provider that did not see CONNECT asks for the state. */
-	if (conn->qp)
-		usiw_qp_set_state(conn->qp, USIW_QPS_ERR);
-	usiw_evfile_kill(conn, conn->cm.kill_reason);
-}
-
-/* ---- References -------------------------------------------------------- */
-
-/* No datagram reaches it any more. */
-void usiw_conn_unhash(struct usiw_conn *conn)
-{
-	lockdep_assert_held(&conn->lock);
-	if (!conn->hashed)
-		return;
-	usiw_data_close(conn);
-	usiw_conn_remove(conn);
-}
-
-/* The peer has confirmed, or the connection has ended. */
-void usiw_conn_no_longer_half_open(struct usiw_conn *conn)
-{
-	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
-	if (!conn->half_open)
-		return;
-	conn->half_open = false;
-	usiw_gate_return_place(conn->sock, conn->listener);
-	usiw_listener_put(conn->listener);
-	conn->listener = NULL;
-}
-
-void usiw_conn_no_longer_orphan(struct usiw_conn *conn)
-{
-	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
-	if (conn->orphan_of)
-		usiw_user_drop_orphan(conn->orphan_of);
-	conn->orphan_of = NULL;
-}
-
-/*
- * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
- * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
- * its listener's user does not have too many of these.
- */
-void usiw_conn_orphan(struct usiw_conn *conn)
-{
-	lockdep_assert_held(&conn->lock);
-	if (!conn->half_open || conn->cm_id || conn->cm.state != USIW_CM_REQ_RCVD)
-		return;
-	if (usiw_user_adopt_orphan(conn->listener->user))
-		conn->orphan_of = conn->listener->user;
-	usiw_conn_no_longer_half_open(conn);
-	if (!conn->orphan_of)
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
-}
+/* ---- The QP and its engine --------------------------------------------- */
 
 /*
  * Tie the connection to the QP and to iw_cm's id of it. Return -EINVAL if the QP cannot
@@ -259,130 +126,205 @@ void usiw_conn_orphan(struct usiw_conn *conn)
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender)
 {
+	struct usiw_cm_end *end = &conn->end;
 	int ret = usiw_qp_attach(qp, conn);
 
 	lockdep_assert_held(&conn->lock);
 	if (ret)
 		return ret;
-	usiw_conn_no_longer_orphan(conn);
+	if (conn->orphan_of)
+		usiw_user_drop_orphan(conn->orphan_of);
+	conn->orphan_of = NULL;
 	conn->qp = qp;
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
-	usiw_conn_take_ports(conn, qp);
 	usiw_evfile_forget(conn->events, conn->qpn);
 	usiw_evfile_get(conn->events);
 	conn->sender = *sender;
+	end->tos = sender->tos;
 	cm_id->add_ref(cm_id);
 	conn->cm_id = cm_id;
+	usiw_cm_end_attach(end, usiw_ports_of_qp(qp));
+	if (!(end->ports & USIW_CM_PACKETS))
+		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGED);
+	if (usiw_qp_merges(qp))
+		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGES);
 	return 0;
 }
 
-/* Let go of iw_cm and of the QP, after what iw_cm is still owed. */
-void usiw_conn_release(struct usiw_conn *conn)
+static void usiw_conn_set_qp_state(struct usiw_cm_end *end, enum usiw_qp_state state)
 {
-	struct iw_cm_id *cm_id = conn->cm_id;
+	struct usiw_conn *conn = to_usiw_conn(end);
+
+	if (state == USIW_QPS_RTS)
+		usiw_count(conn->dev, USIW_KCNT_CM_ESTABLISHED);
+	if (conn->qp)
+		usiw_qp_set_state(conn->qp, state);
+}
+
+static void usiw_conn_release_qp(struct usiw_cm_end *end)
+{
+	struct usiw_conn *conn = to_usiw_conn(end);
 	struct usiw_qp *qp = conn->qp;
 
-	lockdep_assert_held(&conn->lock);
-	conn->resolving = false;
-	conn->move_us = 0;
-	usiw_conn_set_nexthop(conn, -1);
-	usiw_conn_no_longer_half_open(conn);
-	usiw_conn_no_longer_orphan(conn);
-	if (cm_id) {
-		u32 owed = usiw_cm_owed(&conn->ledger, &conn->cm);
-
-		if (owed & USIW_CM_A_EV_REPLY)
-			usiw_conn_tell_reply(conn, -ECONNABORTED);
-		if (owed & USIW_CM_A_EV_ESTABLISHED)
-			usiw_conn_tell(conn, USIW_CM_A_EV_ESTABLISHED, IW_CM_EVENT_ESTABLISHED);
-		if (owed & USIW_CM_A_EV_CLOSE)
-			usiw_conn_tell(conn, USIW_CM_A_EV_CLOSE, IW_CM_EVENT_CLOSE);
-		usiw_cm_ledger_mute(&conn->ledger);
-		conn->cm_id = NULL;
-		cm_id->rem_ref(cm_id);
-	}
-	if (qp) {
-		/* The engine has flushed it, or will when it reads KILL. */
-		if (conn->announced)
-			usiw_qp_set_state(qp, USIW_QPS_ERR);
-		conn->qp = NULL;
+	conn->qp = NULL;
+	if (qp)
 		usiw_qp_detach(qp, conn);
-	}
 }
 
-/* ---- Actions ----------------------------------------------------------- */
-
-static void usiw_conn_send(struct usiw_conn *conn)
+static void usiw_conn_record(struct usiw_cm_end *end, enum usiw_event_type type)
 {
-	u8 buf[USIW_CM_MAX_DATAGRAM];
-	u32 len = usiw_cm_build(&conn->cm, buf);
+	struct usiw_conn *conn = to_usiw_conn(end);
 
-	usiw_count(conn->dev, USIW_KCNT_CM_TX);
-	usiw_cm_unsent(&conn->cm, usiw_sock_send(conn->sock, &conn->tuple, conn->sender.tos, buf,
-						 len));
+	if (type == USIW_EVENT_CONNECT)
+		usiw_qp_set_depths(conn->qp, end->cm.ird, end->cm.ord);
+	usiw_evfile_push(conn, type);
 }
 
-static void usiw_conn_established(struct usiw_conn *conn)
+static int usiw_conn_data(struct usiw_cm_end *end, enum usiw_cm_data what)
 {
-	if (conn->cm.state != USIW_CM_ESTABLISHED)
-		return;
-	usiw_conn_no_longer_half_open(conn);
-	usiw_count(conn->dev, USIW_KCNT_CM_ESTABLISHED);
-	usiw_qp_set_state(conn->qp, USIW_QPS_RTS);
-}
+	struct usiw_conn *conn = to_usiw_conn(end);
 
-static u32 usiw_conn_perform_one(struct usiw_conn *conn, u32 action)
-{
-	switch (action) {
-	case USIW_CM_A_INSTALL:
-		return usiw_conn_try_install(conn);
-	case USIW_CM_A_GRACE:
-		usiw_qp_set_state(conn->qp, USIW_QPS_CLOSING);
-		usiw_evfile_push(conn, USIW_EVENT_DISCONNECT);
+	switch (what) {
+	case USIW_CM_DATA_CLOSE:
+		usiw_data_close(conn);
 		return 0;
-	case USIW_CM_A_KILL:
-		usiw_conn_kill_engine(conn);
-		return 0;
-	case USIW_CM_A_PROBE:
-		usiw_evfile_push(conn, USIW_EVENT_PROBE);
-		return 0;
-	case USIW_CM_A_TX:
-		usiw_conn_send(conn);
-		return 0;
-	case USIW_CM_A_EV_REPLY:
-		usiw_conn_established(conn);
-		return usiw_conn_tell_reply(conn, conn->cm.status);
-	case USIW_CM_A_EV_ESTABLISHED:
-		usiw_conn_established(conn);
-		usiw_conn_tell(conn, action, IW_CM_EVENT_ESTABLISHED);
-		return 0;
-	case USIW_CM_A_EV_DISCONNECT:
-		usiw_conn_tell(conn, action, IW_CM_EVENT_DISCONNECT);
-		return 0;
-	case USIW_CM_A_EV_CLOSE:
-		usiw_conn_tell(conn, action, IW_CM_EVENT_CLOSE);
-		return 0;
-	case USIW_CM_A_RELEASE:
-		usiw_conn_release(conn);
-		return 0;
-	case USIW_CM_A_DEAD:
-		usiw_conn_unhash(conn);
+	case USIW_CM_DATA_BY_PACKETS:
+	case USIW_CM_DATA_BY_SOCKET:
+		usiw_data_by_packets(conn, what == USIW_CM_DATA_BY_PACKETS);
 		return 0;
 	default:
-		return 0;
+		return usiw_data_is_open(conn);
 	}
 }
 
-/* Carry out the machine's actions, and those that come of them, in the order of their bits. */
-void usiw_conn_perform(struct usiw_conn *conn, u32 actions)
+/* ---- The network ------------------------------------------------------- */
+
+static int usiw_conn_send(struct usiw_cm_end *end, const void *data, __u32 len)
 {
-	u32 action;
+	struct usiw_conn *conn = to_usiw_conn(end);
 
-	lockdep_assert_held(&conn->lock);
-	while (actions) {
-		action = actions & -actions;
-		actions &= ~action;
-		actions |= usiw_conn_perform_one(conn, action);
+	usiw_count(conn->dev, USIW_KCNT_CM_TX);
+	return usiw_sock_send(conn->sock, usiw_conn_tuple(conn), end->tos, data, len);
+}
+
+static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *found)
+{
+	struct usiw_conn *conn = to_usiw_conn(end);
+	u8 mac[ETH_ALEN] __aligned(2) = {};
+	struct usiw_route route;
+	int ret;
+
+	ret = usiw_route_get(conn->dev, usiw_conn_tuple(conn), &conn->sender, &route);
+	if (ret)
+		return ret;
+	found->reason = route.reason;
+	found->local = route.local;
+	found->mtu = route.mtu;
+	found->hop_limit = route.hop_limit;
+	found->next_hop = -1;
+	strscpy(found->netdev, route.dst->dev->name, sizeof(found->netdev));
+	if (route.local)
+		found->peer_ports = usiw_conn_peer_ports(conn);
+	if (route.reason == USIW_NOT_PACKET_NONE) {
+		memcpy(found->local_mac, route.dst->dev->dev_addr, ETH_ALEN);
+		found->mac_known = !usiw_route_mac(&route, usiw_conn_tuple(conn), mac,
+						   &found->next_hop);
+		memcpy(found->remote_mac, mac, ETH_ALEN);
+	}
+	usiw_route_put(&route);
+	return 0;
+}
+
+/* A next hop whose MAC is not known yet counts, too: the connection waits for its update. */
+static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route *route)
+{
+	struct usiw_conn *conn = to_usiw_conn(end);
+	struct usiw_device *dev = conn->dev;
+	int bucket = route ? route->next_hop : -1;
+
+	if (conn->nexthop_bucket >= 0)
+		atomic_dec(&dev->nexthops[conn->nexthop_bucket]);
+	if (bucket >= 0)
+		atomic_inc(&dev->nexthops[bucket]);
+	WRITE_ONCE(conn->nexthop_bucket, bucket);
+}
+
+/*
+ * Any user can cause lines about failed connects, so a minute has ten at most, and the kernel
+ * prints no warning about the others.
+ */
+static void usiw_conn_log_no_connection(struct usiw_conn *conn, const char *why)
+{
+	static struct ratelimit_state limit =
+		RATELIMIT_STATE_INIT_FLAGS(limit, 60 * HZ, 10, RATELIMIT_MSG_ON_RELEASE);
+	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
+	struct sockaddr_storage to;
+
+	if (!__ratelimit(&limit))
+		return;
+	usiw_addr_to_sockaddr(&to, &tuple->remote, tuple->remote_port, tuple->scope);
+	pr_info("%s: no connection to %pISpc: %s\n", dev_name(&conn->dev->ibdev.dev), &to, why);
+}
+
+static void usiw_conn_log(struct usiw_cm_end *end, enum usiw_cm_log what, const char *text)
+{
+	struct usiw_conn *conn = to_usiw_conn(end);
+
+	switch (what) {
+	case USIW_CM_LOG_NO_CONNECTION:
+		usiw_conn_log_no_connection(conn, text);
+		break;
+	case USIW_CM_LOG_ELSEWHERE:
+		usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
+		/* A process that changes the port needs nobody's attention. */
+		if (!(end->ports & USIW_CM_MOVES))
+			pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
+					    dev_name(&conn->dev->ibdev.dev),
+					    &usiw_conn_tuple(conn)->local,
+					    &usiw_conn_tuple(conn)->remote, text);
+		break;
+	case USIW_CM_LOG_FORBIDDEN:
+		usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
+		pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
+				    dev_name(&conn->dev->ibdev.dev),
+				    &usiw_conn_tuple(conn)->local, &usiw_conn_tuple(conn)->remote);
+		break;
 	}
 }
+
+/* ---- The table and the backlog ----------------------------------------- */
+
+static void usiw_conn_forget(struct usiw_cm_end *end)
+{
+	struct usiw_conn *conn = to_usiw_conn(end);
+
+	if (conn->table == USIW_CONN_HASHED)
+		usiw_conn_remove(conn);
+}
+
+static void usiw_conn_host_leave_backlog(struct usiw_cm_end *end)
+{
+	usiw_conn_leave_backlog(to_usiw_conn(end));
+}
+
+static void usiw_conn_host_arm(struct usiw_cm_end *end)
+{
+	usiw_conn_arm(to_usiw_conn(end));
+}
+
+const struct usiw_cm_host usiw_conn_host = {
+	.send = usiw_conn_send,
+	.notify = usiw_conn_notify,
+	.release_user = usiw_conn_release_user,
+	.set_qp_state = usiw_conn_set_qp_state,
+	.release_qp = usiw_conn_release_qp,
+	.record = usiw_conn_record,
+	.route = usiw_conn_route,
+	.follow = usiw_conn_follow,
+	.data = usiw_conn_data,
+	.leave_backlog = usiw_conn_host_leave_backlog,
+	.forget = usiw_conn_forget,
+	.arm = usiw_conn_host_arm,
+	.log = usiw_conn_log,
+};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What drives a connection's machine in cm/.
+ * The inputs of a connection (struct usiw_cm_end), and its clock.
  *
  * Everything that happens to a connection goes through conn->lock: calls of iw_cm and of
  * the provider, datagrams (from the worker of the socket) and the clock (conn->work).
@@ -9,7 +9,45 @@
 #include <linux/slab.h>
 
 #include "usiw_conn.h"
-#include "usiw_iwcm_quirks.h"
+
+/* ---- Its slot in a backlog --------------------------------------------- */
+
+/* The caller holds conn->lock or the last reference. */
+void usiw_conn_leave_backlog(struct usiw_conn *conn)
+{
+	struct usiw_listener *listener = conn->listener;
+
+	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
+	if (conn->orphan_of)
+		usiw_user_drop_orphan(conn->orphan_of);
+	conn->orphan_of = NULL;
+	if (!listener)
+		return;
+	WRITE_ONCE(conn->listener, NULL);
+	usiw_gate_return_place(conn->sock, listener);
+	usiw_listener_put(listener);
+}
+
+/*
+ * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
+ * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
+ * its listener's user does not have too many of these.
+ */
+static void usiw_conn_orphan(struct usiw_conn *conn)
+{
+	struct usiw_user *user;
+
+	lockdep_assert_held(&conn->lock);
+	if (!conn->listener || conn->cm_id || conn->end.cm.state != USIW_CM_REQ_RCVD)
+		return;
+	user = conn->listener->user;
+	if (!usiw_user_adopt_orphan(user)) {
+		usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, usiw_now_us());
+		return;
+	}
+	usiw_conn_leave_backlog(conn);
+	conn->orphan_of = user;
+}
 
 /* ---- Lifetime ---------------------------------------------------------- */
 
@@ -19,12 +57,11 @@ static void usiw_conn_free_work(struct work_struct *work)
 {
 	struct usiw_conn *conn = container_of(work, struct usiw_conn, free_work);
 
-	WARN_ON_ONCE(conn->hashed || conn->qp || conn->cm_id);
-	usiw_conn_no_longer_half_open(conn);
-	usiw_conn_no_longer_orphan(conn);
+	WARN_ON_ONCE(conn->table == USIW_CONN_HASHED || conn->qp || conn->cm_id);
+	usiw_conn_leave_backlog(conn);
 	usiw_data_close(conn);
 	if (conn->sock)
-		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(&conn->tuple));
+		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(usiw_conn_tuple(conn)));
 	if (conn->events)
 		usiw_evfile_put(conn->events);
 	usiw_conn_unregister(conn);
@@ -35,8 +72,8 @@ static void usiw_conn_free_work(struct work_struct *work)
  * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
  * -ENODEV (the device is going). @flags: for its memory, with __GFP_ACCOUNT.
  */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
-				  gfp_t flags)
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,
+				  const struct usiw_tuple *tuple, gfp_t flags)
 {
 	struct usiw_conn *conn;
 	int ret;
@@ -51,7 +88,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 	INIT_LIST_HEAD(&conn->ev_node);
 	conn->net = read_pnet(&dev->net);
 	conn->dev = dev;
-	conn->tuple = *tuple;
+	usiw_cm_end_init(&conn->end, host, 0, usiw_cm_tuple(tuple));
 	conn->nexthop_bucket = -1;
 	conn->icmp_next = jiffies;
 	ret = usiw_conn_register(conn, flags);
@@ -71,19 +108,15 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
  */
 void usiw_conn_arm(struct usiw_conn *conn)
 {
-	u64 now = usiw_now_us(), at = conn->cm.deadline_us;
-	bool waits = conn->cm.state == USIW_CM_ACCEPT_SENT;
+	u64 now = usiw_now_us(), at = usiw_cm_end_deadline(&conn->end);
+	bool waits = conn->end.cm.state == USIW_CM_ACCEPT_SENT;
 
 	lockdep_assert_held(&conn->lock);
 	if (waits != conn->waits_confirm) {
 		WRITE_ONCE(conn->waits_confirm, waits);
 		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
 	}
-	if (conn->resolving && (!at || conn->resolve_us < at))
-		at = conn->resolve_us;
-	if (conn->move_us && (!at || conn->move_us < at))
-		at = conn->move_us;
-	if (usiw_cm_awaited(&conn->ledger) && (!at || now + USIW_OWNER_US < at))
+	if (usiw_cm_awaited(&conn->end.ledger) && (!at || now + USIW_OWNER_US < at))
 		at = now + USIW_OWNER_US;
 	if (!at)
 		return;
@@ -93,20 +126,11 @@ void usiw_conn_arm(struct usiw_conn *conn)
 		usiw_conn_queue(conn, 0);
 }
 
-static void usiw_conn_do(struct usiw_conn *conn, u32 actions)
-{
-	usiw_conn_perform(conn, actions);
-	usiw_conn_arm(conn);
-}
-
-/* The device is going: RESET once, no lingering. */
+/* The device is going. */
 static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 {
-	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
-	conn->cm.state = USIW_CM_DEAD;
-	conn->cm.deadline_us = 0;
-	conn->flushed = true;
-	usiw_conn_unhash(conn);
+	usiw_cm_end_flush(&conn->end, now);
+	conn->table = USIW_CONN_BARRED;
 }
 
 /*
@@ -119,8 +143,31 @@ static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 	lockdep_assert_held(&conn->lock);
 	if (usiw_device_is_going(conn->dev))
 		usiw_conn_flush(conn, now);
-	else if (usiw_qp_owner_is_dying(conn->qp))
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
+	else if (usiw_process_is_dying(conn->qp->owner))
+		usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, now);
+}
+
+/* Do what usiw_conn_kick() has asked for. */
+static void usiw_conn_work_off_flags(struct usiw_conn *conn, u64 now)
+{
+	struct usiw_cm_end *end = &conn->end;
+
+	if (test_and_clear_bit(USIW_CONN_FLUSH, &conn->flags))
+		usiw_conn_flush(conn, now);
+	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
+		usiw_conn_orphan(conn);
+	if (test_and_clear_bit(USIW_CONN_ICMP, &conn->flags))
+		usiw_cm_end_icmp(end, READ_ONCE(conn->icmp_heard), now);
+	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
+		usiw_cm_end_data_seen(end, now);
+	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) &&
+	    conn->table == USIW_CONN_HASHED &&
+	    usiw_addr_owner(conn->dev, usiw_conn_tuple(conn)) == USIW_ADDR_OTHERS)
+		usiw_cm_end_abort(end, USIW_KILL_ADDRESS, now);
+	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
+		usiw_cm_end_follow(end, now);
+	if (test_and_clear_bit(USIW_CONN_PROCESS_GONE, &conn->flags))
+		usiw_cm_end_abort(end, USIW_KILL_LOCAL, now);
 }
 
 static void usiw_conn_work(struct work_struct *work)
@@ -129,30 +176,10 @@ static void usiw_conn_work(struct work_struct *work)
 	u64 now = usiw_now_us();
 
 	mutex_lock(&conn->lock);
-	if (test_and_clear_bit(USIW_CONN_FLUSH, &conn->flags))
-		usiw_conn_flush(conn, now);
-	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
-		usiw_conn_orphan(conn);
-	if (test_and_clear_bit(USIW_CONN_ICMP, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_icmp(&conn->cm, READ_ONCE(conn->icmp_heard), now));
-	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_data_seen(&conn->cm, now));
-	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) && conn->hashed &&
-	    usiw_addr_owner(conn->dev, &conn->tuple) == USIW_ADDR_OTHERS)
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_ADDRESS, now));
-	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
-		usiw_conn_perform(conn, usiw_conn_follow(conn));
-	if (conn->move_us && now >= conn->move_us)
-		usiw_conn_perform(conn, usiw_conn_move_overdue(conn));
-	if (test_and_clear_bit(USIW_CONN_PROCESS_GONE, &conn->flags))
-		usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, now));
-	if (usiw_cm_awaited(&conn->ledger))
+	usiw_conn_work_off_flags(conn, now);
+	if (usiw_cm_awaited(&conn->end.ledger))
 		usiw_conn_check_waiter(conn, now);
-	if (conn->resolving && now >= conn->resolve_us)
-		usiw_conn_resolve(conn);
-	if (conn->cm.deadline_us && now >= conn->cm.deadline_us)
-		usiw_conn_perform(conn, usiw_cm_timer(&conn->cm, now));
-	usiw_conn_arm(conn);
+	usiw_cm_end_tick(&conn->end, now);
 	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
 }
@@ -162,7 +189,7 @@ static void usiw_conn_work(struct work_struct *work)
 void usiw_conn_disconnect(struct usiw_conn *conn)
 {
 	mutex_lock(&conn->lock);
-	usiw_conn_do(conn, usiw_cm_disconnect(&conn->cm, usiw_now_us()));
+	usiw_cm_end_disconnect(&conn->end, usiw_now_us());
 	mutex_unlock(&conn->lock);
 }
 
@@ -170,41 +197,28 @@ void usiw_conn_disconnect(struct usiw_conn *conn)
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason)
 {
 	mutex_lock(&conn->lock);
-	usiw_conn_do(conn, usiw_cm_abort(&conn->cm, reason, usiw_now_us()));
+	usiw_cm_end_abort(&conn->end, reason, usiw_now_us());
 	mutex_unlock(&conn->lock);
 }
 
-/* A report on another connection than the QP's present one is out of date. */
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report)
 {
-	u32 actions = 0;
+	u8 before;
 
-	if (report->conn_id != conn->id)
-		return;
 	mutex_lock(&conn->lock);
-	/* Who has not been given the connection cannot say anything about it. */
-	if (conn->announced) {
-		if (report->kind == USIW_REPORT_READY) {
-			conn->ready = true;
-			usiw_conn_port_known(conn);
-		}
-		if (report->kind == USIW_REPORT_PORT)
-			actions = usiw_conn_told_port(conn, report->port, report->port_why);
-		else
-			actions = usiw_cm_report(&conn->cm, report->kind, report->error,
-						 usiw_now_us());
-	}
-	usiw_conn_do(conn, actions);
+	before = conn->end.port;
+	usiw_cm_end_report(&conn->end, report, usiw_now_us());
+	if (before && before != conn->end.port)
+		usiw_count(conn->dev, USIW_KCNT_PORT_MOVES);
 	mutex_unlock(&conn->lock);
 }
 
-/* A handshake datagram of its 4-tuple: usiw_cm_input(). */
+/* A handshake datagram of its 4-tuple: usiw_cm_end_input(). */
 void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
 		     u32 len, void *answer)
 {
 	mutex_lock(&conn->lock);
 	usiw_count(conn->dev, USIW_KCNT_CM_RX);
-	usiw_cm_input(verdict, &conn->cm, data, len, usiw_now_us(), answer);
-	usiw_conn_do(conn, verdict->actions);
+	usiw_cm_end_input(&conn->end, verdict, data, len, answer, usiw_now_us());
 	mutex_unlock(&conn->lock);
 }

@@ -62,7 +62,7 @@ static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packet
 		return;
 	conn->merging = merging;
 	conn->by_packets = by_packets;
-	usiw_sock_merge(conn->sock, usiw_tuple_is_ipv4(&conn->tuple), mergers, tappers);
+	usiw_sock_merge(conn->sock, usiw_tuple_is_ipv4(usiw_conn_tuple(conn)), mergers, tappers);
 }
 
 /* ---- What the process may do with it ----------------------------------- */
@@ -289,9 +289,9 @@ static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
 {
 	const struct usiw_device *dev = conn->dev;
-	bool local = READ_ONCE(conn->info.flags) & USIW_CONN_F_LOCAL;
+	bool local = READ_ONCE(conn->end.info.flags) & USIW_CONN_F_LOCAL;
 
-	return READ_ONCE(conn->port) == 1 + USIW_PORT_PACKET &&
+	return READ_ONCE(conn->end.port) == 1 + USIW_PORT_PACKET &&
 	       skb->dev == (local ? dev->lo : dev->netdev) &&
 	       !secpath_exists(skb) && !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
 }
@@ -349,7 +349,7 @@ static int usiw_data_set_option(struct socket *sock, int level, int optname, int
  */
 static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 {
-	const struct usiw_tuple *tuple = &conn->tuple;
+	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
 	struct inet_sock *inet = inet_sk(sock->sk);
 	int ret;
 
@@ -379,7 +379,7 @@ static int usiw_data_set_tos(struct socket *sock, bool ipv4, int tos)
  */
 static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 {
-	const struct usiw_tuple *tuple = &conn->tuple;
+	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
 	const struct inet_sock *inet = inet_sk(sk);
 
 	if (!sk_unhashed(sk) || inet->inet_sport != tuple->local_port ||
@@ -399,16 +399,17 @@ static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 /* UDP's connect() puts no socket that is in no hash table into one. */
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
-	bool ipv4 = usiw_tuple_is_ipv4(&conn->tuple);
+	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
+	bool ipv4 = usiw_tuple_is_ipv4(tuple);
 	struct sockaddr_storage sa;
 	int ret, len;
 
 	ret = usiw_data_bind(conn, sock);
 	if (!ret)
-		ret = usiw_data_set_tos(sock, ipv4, conn->sender.tos);
+		ret = usiw_data_set_tos(sock, ipv4, conn->end.tos);
 	if (ret)
 		return ret;
-	usiw_addr_to_sockaddr(&sa, &conn->tuple.remote, conn->tuple.remote_port, conn->tuple.scope);
+	usiw_addr_to_sockaddr(&sa, &tuple->remote, tuple->remote_port, tuple->scope);
 	len = ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 	ret = kernel_connect(sock, (void *)&sa, len, 0);
 	if (ret)
@@ -419,7 +420,7 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 /* A socket of the process's, as if it had called socket(2) in the connection's namespace. */
 static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 {
-	int family = usiw_tuple_is_ipv4(&conn->tuple) ? AF_INET : AF_INET6;
+	int family = usiw_tuple_is_ipv4(usiw_conn_tuple(conn)) ? AF_INET : AF_INET6;
 	struct net *net = maybe_get_net(conn->net);
 	int ret;
 
@@ -481,7 +482,7 @@ void usiw_data_close(struct usiw_conn *conn)
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {
 	lockdep_assert_held(&conn->lock);
-	if (conn->hashed)
+	if (conn->table == USIW_CONN_HASHED)
 		usiw_data_count(conn, conn->merging, yes);
 }
 
@@ -509,7 +510,7 @@ int usiw_data_open(struct usiw_conn *conn, struct file **file)
 	if (fd < 0)
 		return fd;
 	mutex_lock(&conn->lock);
-	if (!conn->qp || !conn->cm.installed || conn->flushed)
+	if (!conn->qp || !conn->end.cm.installed || conn->table == USIW_CONN_BARRED)
 		*file = ERR_PTR(-ECONNRESET);
 	else if (conn->qp->owner != task_tgid(current))
 		*file = ERR_PTR(-EPERM);

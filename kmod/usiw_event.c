@@ -12,12 +12,6 @@
 #include "usiw.h"
 #include "usiw_conn.h"
 
-/* Records of one connection are read in this order, whatever order they came in. */
-static const u8 usiw_event_order[] = {
-	USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
-	USIW_EVENT_KILL,
-};
-
 static bool usiw_evfile_ready(const struct usiw_evfile *events)
 {
 	return READ_ONCE(events->link_pending) || READ_ONCE(events->gone) ||
@@ -27,16 +21,10 @@ static bool usiw_evfile_ready(const struct usiw_evfile *events)
 /* The next record of @conn, which is in a list of records. */
 static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_event *record)
 {
-	int i;
-
 	lockdep_assert_held(&conn->events->lock);
-	for (i = 0; i < ARRAY_SIZE(usiw_event_order); i++)
-		if (conn->ev_pending & BIT(usiw_event_order[i]))
-			break;
-	record->type = usiw_event_order[i];
+	usiw_cm_records_peek(&conn->records, record);
 	record->qpn = conn->qpn;
-	record->conn_id = conn->id;
-	record->conn = conn->info;
+	record->conn_id = conn->end.id;
 }
 
 static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
@@ -69,18 +57,6 @@ static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *reco
 	return found;
 }
 
-/* Does the stream still say what @record said? What has changed meanwhile is read again. */
-static bool usiw_evfile_is_current(const struct usiw_event *record, const struct usiw_conn *conn)
-{
-	if (record->type != USIW_EVENT_PATH)
-		return true;
-	return ether_addr_equal(record->conn.local_mac, conn->info.local_mac) &&
-	       ether_addr_equal(record->conn.remote_mac, conn->info.remote_mac) &&
-	       record->conn.flags == conn->info.flags &&
-	       record->conn.not_packet == conn->info.not_packet &&
-	       record->conn.mtu == conn->info.mtu;
-}
-
 /*
  * The connection of @record if that is the last that it has to say, and off the list then. One
  * that is no longer the first has been taken off meanwhile: what it has now is news.
@@ -90,10 +66,8 @@ static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 {
 	struct usiw_conn *conn = usiw_evfile_first(events);
 
-	if (!conn || conn->id != record->conn_id || !usiw_evfile_is_current(record, conn))
-		return NULL;
-	conn->ev_pending &= ~BIT(record->type);
-	if (conn->ev_pending)
+	if (!conn || conn->end.id != record->conn_id ||
+	    usiw_cm_records_pop(&conn->records, record))
 		return NULL;
 	list_del_init(&conn->ev_node);
 	return conn;
@@ -264,7 +238,7 @@ void usiw_evfile_shutdown(struct usiw_evfile *events)
 	events->gone = true;
 	events->link_pending = false;
 	list_for_each_entry(conn, &events->conns, ev_node)
-		conn->ev_pending = 0;
+		conn->records.pending = 0;
 	list_splice_init(&events->conns, &dropped);
 	spin_unlock(&events->lock);
 
@@ -299,7 +273,7 @@ void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_li
 static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
 {
 	lockdep_assert_held(&conn->events->lock);
-	conn->ev_pending |= BIT(type);
+	usiw_cm_records_push(&conn->records, type, &conn->end.info);
 	if (list_empty(&conn->ev_node)) {
 		usiw_conn_get(conn);
 		list_add_tail(&conn->ev_node, &conn->events->conns);
@@ -310,7 +284,7 @@ static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
 static bool usiw_evfile_unqueue(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->events->lock);
-	conn->ev_pending = 0;
+	conn->records.pending = 0;
 	if (list_empty(&conn->ev_node))
 		return false;
 	list_del_init(&conn->ev_node);
@@ -326,60 +300,6 @@ void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 	spin_lock(&events->lock);
 	if (!events->gone)
 		usiw_evfile_queue(conn, type);
-	spin_unlock(&events->lock);
-	wake_up(&events->wait);
-}
-
-/*
- * What is unread is out of date, CONNECT too: the provider flushes a QP in ERR whose
- * connection it was never given.
- */
-void usiw_evfile_kill(struct usiw_conn *conn, enum usiw_kill_reason reason)
-{
-	struct usiw_evfile *events = conn->events;
-	bool dropped = false;
-
-	if (!events)
-		return;
-	spin_lock(&events->lock);
-	if (!events->gone) {
-		dropped = usiw_evfile_unqueue(conn);
-		conn->info.reason = reason;
-		usiw_evfile_queue(conn, USIW_EVENT_KILL);
-	}
-	spin_unlock(&events->lock);
-	if (dropped)
-		usiw_conn_put(conn);
-	wake_up(&events->wait);
-}
-
-/* Write @path into what the connection's records say. Return whether anything of it is new. */
-static bool usiw_evfile_note_path(struct usiw_conn_info *info, const struct usiw_path *path)
-{
-	const struct usiw_conn_info before = *info;
-
-	if (path->local_mac)
-		memcpy(info->local_mac, path->local_mac, ETH_ALEN);
-	if (path->remote_mac)
-		memcpy(info->remote_mac, path->remote_mac, ETH_ALEN);
-	if (path->mtu)
-		WRITE_ONCE(info->mtu, path->mtu);
-	WRITE_ONCE(info->flags, (info->flags & ~USIW_CONN_F_PACKET) |
-				(path->packet ? USIW_CONN_F_PACKET : 0));
-	info->not_packet = path->not_packet;
-	return memcmp(&before, info, sizeof(before));
-}
-
-/* What of it is new is told. */
-void usiw_evfile_path(struct usiw_conn *conn, const struct usiw_path *path)
-{
-	struct usiw_evfile *events = conn->events;
-
-	if (!events)
-		return;
-	spin_lock(&events->lock);
-	if (!events->gone && usiw_evfile_note_path(&conn->info, path))
-		usiw_evfile_queue(conn, USIW_EVENT_PATH);
 	spin_unlock(&events->lock);
 	wake_up(&events->wait);
 }

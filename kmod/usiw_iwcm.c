@@ -73,8 +73,8 @@ static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tupl
 	if (!conn)
 		return;
 	mutex_lock(&conn->lock);
-	if (conn->cm.state == USIW_CM_LINGER)
-		usiw_conn_unhash(conn);
+	if (conn->end.cm.state == USIW_CM_LINGER)
+		usiw_cm_end_drop(&conn->end);
 	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
 }
@@ -90,13 +90,11 @@ static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_c
 	if (!ret) {
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 		if (ret)
-			usiw_conn_unhash(conn);
+			usiw_cm_end_drop(&conn->end);
 	}
 	if (!ret) {
-		usiw_cm_ledger_connected(&conn->ledger);
 		usiw_count(conn->dev, USIW_KCNT_CM_CONNECT);
-		usiw_conn_perform(conn, usiw_cm_connect(&conn->cm, usiw_now_us()));
-		usiw_conn_arm(conn);
+		usiw_cm_end_connect(&conn->end, usiw_now_us());
 	}
 	mutex_unlock(&conn->lock);
 	return ret;
@@ -116,13 +114,13 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	if (IS_ERR(us))
 		return PTR_ERR(us);
 	tuple->local_port = us->port;
-	conn = usiw_conn_alloc(dev, tuple, GFP_KERNEL_ACCOUNT);
+	conn = usiw_conn_alloc(dev, &usiw_conn_host, tuple, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(conn)) {
 		usiw_sock_put(us, usiw_tuple_is_ipv4(tuple));
 		return PTR_ERR(conn);
 	}
 	conn->sock = us;
-	ret = usiw_cm_init_active(&conn->cm, get_random_u32(), param->ird, param->ord, mtu,
+	ret = usiw_cm_init_active(&conn->end.cm, get_random_u32(), param->ird, param->ord, mtu,
 				  USIW_TRP_FIRST_WINDOW, param->private_data,
 				  param->private_data_len);
 	if (!ret) {
@@ -179,41 +177,28 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 /* End a connection of which iw_cm must hear nothing more. */
 static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
-	struct iw_cm_id *cm_id = conn->cm_id;
-
 	lockdep_assert_held(&conn->lock);
-	usiw_cm_ledger_mute(&conn->ledger);
-	conn->cm_id = NULL;
-	if (cm_id)
-		cm_id->rem_ref(cm_id);
-	usiw_conn_perform(conn, usiw_cm_abort(&conn->cm, USIW_KILL_LOCAL, usiw_now_us()));
-	usiw_conn_arm(conn);
+	usiw_cm_end_leave(&conn->end);
+	usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, usiw_now_us());
 }
 
 static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			    const struct iw_cm_conn_param *param,
 			    const struct usiw_sender *sender)
 {
-	u32 actions;
 	int ret;
 
 	mutex_lock(&conn->lock);
-	ret = conn->cm.state == USIW_CM_REQ_RCVD && !conn->cm_id ? 0 : -ECONNRESET;
+	ret = conn->cm_id ? -ECONNRESET : usiw_cm_end_may_accept(&conn->end);
 	if (!ret)
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
-	if (ret)
-		goto out;
-	actions = usiw_cm_accept(&conn->cm, param->ird, param->ord, param->private_data,
-				 param->private_data_len, usiw_now_us(), &ret);
-	if (ret)
-		goto out;
-	/* From here on iw_cm waits for ESTABLISHED, and it will come. */
-	usiw_cm_ledger_accepted(&conn->ledger);
-	usiw_iw_set_accepted(cm_id, qp);
-	usiw_qp_accepted(qp);
-	usiw_conn_perform(conn, actions);
-	usiw_conn_arm(conn);
-out:
+	if (!ret) {
+		/* Before iw_cm is notified of anything. usiw_check_param() has left no error. */
+		usiw_iw_set_accepted(cm_id, qp);
+		usiw_qp_accepted(qp);
+		ret = usiw_cm_end_accept(&conn->end, param->ird, param->ord, param->private_data,
+					 param->private_data_len, usiw_now_us());
+	}
 	if (ret)
 		usiw_conn_mute_and_abort(conn);
 	mutex_unlock(&conn->lock);
@@ -238,7 +223,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	conn = usiw_iw_request_conn(cm_id);
 	if (!conn)
 		return -ECONNRESET;
-	sender.tos = conn->sender.tos;
+	sender.tos = conn->end.tos;
 	ret = usiw_check_param(param);
 	qp = ret ? NULL : usiw_qp_get_own(dev, param->qpn);
 	if (!ret && !qp)
@@ -274,8 +259,7 @@ int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 	if (!conn)
 		return -ECONNRESET;
 	mutex_lock(&conn->lock);
-	usiw_conn_perform(conn, usiw_cm_reject(&conn->cm, pdata, pd_len, usiw_now_us()));
-	usiw_conn_arm(conn);
+	usiw_cm_end_reject(&conn->end, pdata, pd_len, usiw_now_us());
 	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
 	return 0;

@@ -7,16 +7,14 @@
  * - It leaves a cm_id that was accepted in the state in which it took accept until it has worked
  *   ESTABLISHED off, and lets users accept and reject it again meanwhile (usiw_iw_accept_again).
  * - It waits for an answer in the process that asked, where no signal ends the wait, so that one
- *   who has been killed is looked for (usiw_qp_owner_is_dying).
+ *   who has been killed is looked for (usiw_process_is_dying).
  * - A cm_id has no netns (usiw_iw_in_netns): rdma_cm listens on every device of the host, and
  *   connects by devices of other network namespaces, where these share the devices.
  * - A cm_id has no port space (usiw_iw_is_of_tcp): rdma_cm keeps a table of ports for each, and
  *   connects and listens by iWARP in all of them.
  * - CONNECT_REPLY cannot say which port was used (usiw_iw_set_local_port).
  */
-#include <linux/pid.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/rdma_cm.h>
 
@@ -166,21 +164,6 @@ void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
 	call_rcu(&proxy->rcu, usiw_qp_proxy_put_rcu);
 }
 
-/* ---- Users who are killed ---- */
-
-/* Has the process been killed, or does it exit? Its memory may be there still. */
-bool usiw_qp_owner_is_dying(const struct usiw_qp *qp)
-{
-	struct task_struct *task;
-	bool dying;
-
-	rcu_read_lock();
-	task = pid_task(qp->owner, PIDTYPE_TGID);
-	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
-	rcu_read_unlock();
-	return dying;
-}
-
 /* ---- Requests that are accepted twice ---- */
 
 static struct usiw_qp_proxy *usiw_iw_accepted_proxy(const struct iw_cm_id *cm_id)
@@ -200,7 +183,7 @@ struct usiw_conn *usiw_iw_request_conn(const struct iw_cm_id *cm_id)
 
 void *usiw_iw_request_data(const struct usiw_conn *conn)
 {
-	return (void *)((unsigned long)conn->id << 1);
+	return (void *)((unsigned long)conn->end.id << 1);
 }
 
 static void usiw_iw_set_proxy(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)

@@ -43,7 +43,6 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
 void usiw_iw_add_ref(struct ib_qp *ibqp);
 void usiw_iw_rem_ref(struct ib_qp *ibqp);
-bool usiw_qp_owner_is_dying(const struct usiw_qp *qp);
 
 /* cm_ids */
 bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id);

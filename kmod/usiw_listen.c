@@ -167,7 +167,6 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	lockdep_assert_held(&conn->lock);
 	kref_get(&listener->kref);
 	WRITE_ONCE(conn->listener, listener);
-	conn->half_open = true;
 	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
 		/* It has left meanwhile, and looked for its requests before this one was. */
@@ -177,10 +176,7 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 		return;
 	}
 	usiw_count(conn->dev, USIW_KCNT_CM_BACKLOG_FULL);
-	conn->cm.state = USIW_CM_DEAD;
-	conn->cm.deadline_us = 0;
-	usiw_conn_no_longer_half_open(conn);
-	usiw_conn_unhash(conn);
+	usiw_cm_end_drop(&conn->end);
 }
 
 /*
@@ -192,8 +188,8 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 						  const struct usiw_tuple *tuple)
 {
 	struct mem_cgroup *before = set_active_memcg(listener->memcg);
-	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, tuple, GFP_NOWAIT | __GFP_NOWARN |
-						 __GFP_ACCOUNT);
+	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, &usiw_conn_host, tuple,
+						 GFP_NOWAIT | __GFP_NOWARN | __GFP_ACCOUNT);
 
 	set_active_memcg(before);
 	return conn;
@@ -224,7 +220,8 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		goto put_conn;
 	conn->sock = us;
 	conn->sender = listener->sender;
-	reason = usiw_cm_init_passive(&conn->cm, req, isn, mtu, USIW_TRP_FIRST_WINDOW,
+	conn->end.tos = listener->sender.tos;
+	reason = usiw_cm_init_passive(&conn->end.cm, req, isn, mtu, USIW_TRP_FIRST_WINDOW,
 				      usiw_now_us());
 	if (reason) {
 		usiw_count(dev, USIW_KCNT_CM_REFUSED);

@@ -170,7 +170,7 @@ static struct notifier_block usiw_netdev_nb = {
 
 static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
 {
-	return ipv6_addr_equal(&conn->tuple.local, addr);
+	return ipv6_addr_equal(&usiw_conn_tuple(conn)->local, addr);
 }
 
 /* Each connection looks by itself whether the address is still there; see usiw_conn_work(). */

@@ -16,50 +16,46 @@
 
 static struct usiw_conn *usiw_conn_other_end(const struct usiw_conn *conn)
 {
+	const struct usiw_tuple *ends = usiw_conn_tuple(conn);
 	struct usiw_tuple tuple = {
-		.local = conn->tuple.remote,
-		.remote = conn->tuple.local,
-		.local_port = conn->tuple.remote_port,
-		.remote_port = conn->tuple.local_port,
-		.scope = conn->tuple.scope,
+		.local = ends->remote,
+		.remote = ends->local,
+		.local_port = ends->remote_port,
+		.remote_port = ends->local_port,
+		.scope = ends->scope,
 	};
 
 	return usiw_conn_lookup(conn->net, &tuple);
 }
 
+/* Returns USIW_CM_*: the ports that the process of @qp can use. */
+u8 usiw_ports_of_qp(const struct usiw_qp *qp)
+{
+	return (usiw_qp_takes_socket(qp) ? USIW_CM_SOCKET : 0) |
+	       (usiw_qp_is_without_packets(qp) ? 0 : USIW_CM_PACKETS) |
+	       (usiw_qp_moves(qp) ? USIW_CM_MOVES : 0);
+}
+
 /*
- * What the other end, if it is on this host, is without. It says it when it gets its QP, ahead of
- * its first datagram; who has none yet is without nothing.
+ * Returns USIW_CM_*: the ports of the other end, 0 if that is not on this host. The other end sets
+ * them when it gets its QP, before its first datagram.
  */
-static void usiw_conn_peer_lacks(const struct usiw_conn *conn, bool *sockets, bool *packets)
+u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 {
 	struct usiw_conn *other = usiw_conn_other_end(conn);
-	bool takes_socket, takes_packets;
+	u8 ports = 0;
 
-	*sockets = false;
-	*packets = false;
-	if (!other)
-		return;
-	takes_socket = READ_ONCE(other->takes_socket);
-	takes_packets = READ_ONCE(other->takes_packets);
-	*sockets = takes_packets && !takes_socket;
-	*packets = takes_socket && !takes_packets;
-	usiw_conn_put(other);
-}
-
-static bool usiw_conn_ends_differ(const struct usiw_conn *conn, const struct usiw_qp *qp)
-{
-	bool no_sockets, no_packets;
-
-	usiw_conn_peer_lacks(conn, &no_sockets, &no_packets);
-	return (no_sockets && usiw_qp_is_without_packets(qp)) ||
-	       (no_packets && !usiw_qp_takes_socket(qp));
+	if (other) {
+		ports = READ_ONCE(other->end.ports);
+		usiw_conn_put(other);
+	}
+	return ports;
 }
 
 /*
- * Is there a way back to who has asked for the connection, if @qp accepts? Return 0, or what connect
- * returns; -EPROTONOSUPPORT also if the other end is on this host, and one of them takes raw packets
- * only, the other sockets only. May sleep.
+ * Is there a way back to who has asked for the connection, if @qp accepts? Return 0, or what
+ * connect returns; -EPROTONOSUPPORT also if the other end is on this host, and one of them takes
+ * raw packets only, the other sockets only. May sleep.
  */
 int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			const struct usiw_sender *sender)
@@ -67,49 +63,14 @@ int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 	struct usiw_route route;
 	int ret;
 
-	ret = usiw_route_get(conn->dev, &conn->tuple, sender, &route);
+	ret = usiw_route_get(conn->dev, usiw_conn_tuple(conn), sender, &route);
 	if (ret)
 		return ret;
 	if (!usiw_qp_takes_socket(qp))
-		ret = usiw_route_eligible(&route);
-	if (!ret && route.local && usiw_conn_ends_differ(conn, qp))
+		ret = usiw_cm_not_packet_errno(route.reason);
+	if (!ret && route.local &&
+	    usiw_cm_ports_differ(usiw_conn_peer_ports(conn), usiw_ports_of_qp(qp)))
 		ret = -EPROTONOSUPPORT;
 	usiw_route_put(&route);
 	return ret;
-}
-
-/* The connection gets its QP, and has not sent or accepted anything yet. */
-void usiw_conn_take_ports(struct usiw_conn *conn, const struct usiw_qp *qp)
-{
-	lockdep_assert_held(&conn->lock);
-	WRITE_ONCE(conn->takes_socket, usiw_qp_takes_socket(qp));
-	WRITE_ONCE(conn->takes_packets, !usiw_qp_is_without_packets(qp));
-	conn->moves = usiw_qp_moves(qp);
-	if (!conn->takes_packets)
-		usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGED);
-	if (usiw_qp_merges(qp))
-		usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
-}
-
-/*
- * What @route says of raw packets holds for a connection whose ends both take them; and where the
- * other end takes nothing else, neither does this one.
- */
-void usiw_conn_judge(struct usiw_conn *conn, struct usiw_route *route)
-{
-	bool no_sockets = false, no_packets = false;
-
-	lockdep_assert_held(&conn->lock);
-	if (route->local)
-		usiw_conn_peer_lacks(conn, &no_sockets, &no_packets);
-	if (no_sockets && !conn->announced) {
-		WRITE_ONCE(conn->takes_socket, false);
-		conn->moves = false;
-	}
-	if (route->reason != USIW_NOT_PACKET_NONE)
-		return;
-	if (!conn->takes_packets)
-		route->reason = USIW_NOT_PACKET_OWN;
-	else if (no_packets)
-		route->reason = USIW_NOT_PACKET_PEER;
 }

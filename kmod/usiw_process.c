@@ -14,7 +14,10 @@
  * before it returns.
  */
 #include <linux/mmu_notifier.h>
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "usiw.h"
@@ -108,6 +111,19 @@ void usiw_process_leave(struct usiw_qp *qp)
 	list_del(&qp->process_node);
 	mutex_unlock(&process->lock);
 	mmu_notifier_put(&process->notifier);
+}
+
+/* True if the process was killed or exits. Its memory may still be there. */
+bool usiw_process_is_dying(struct pid *pid)
+{
+	struct task_struct *task;
+	bool dying;
+
+	rcu_read_lock();
+	task = pid_task(pid, PIDTYPE_TGID);
+	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
+	rcu_read_unlock();
+	return dying;
 }
 
 /* For the end of the module: the memory of all processes has been freed. */

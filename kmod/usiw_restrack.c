@@ -35,9 +35,9 @@ static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 
 	if (!conn)
 		return;
-	if (READ_ONCE(conn->port)) {
-		gauges[USIW_GAUGE_PORT] = READ_ONCE(conn->port);
-		gauges[USIW_GAUGE_PORT_WHY] = READ_ONCE(conn->port_why);
+	if (READ_ONCE(conn->end.port)) {
+		gauges[USIW_GAUGE_PORT] = READ_ONCE(conn->end.port);
+		gauges[USIW_GAUGE_PORT_WHY] = READ_ONCE(conn->end.port_why);
 	}
 	usiw_conn_put(conn);
 }

@@ -98,8 +98,8 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * The route of @tuple, whichever way it leads; usiw_route_eligible() says whether it is one for
- * raw packets. Return the error of the look-up: there is no route, or a policy forbids it
+ * The route of @tuple, whichever way it leads; route->reason shows whether raw packets get there.
+ * Return the error of the look-up: there is no route, or a policy forbids it
  * (-EPERM); -EOPNOTSUPP in a VRF. May sleep.
  */
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
@@ -140,31 +140,9 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 }
 
 /*
- * May the engine send the connection's frames itself, out of the device's netdev or over lo?
- * Return 0 or why not, as connect and accept report it: -ENETUNREACH (the route leaves by
- * another interface), -EPROTONOSUPPORT (IPsec or an encapsulation is due, which frames of the
- * engine's own would bypass; or an end takes none: usiw_conn_judge()).
- */
-int usiw_route_eligible(const struct usiw_route *route)
-{
-	switch (route->reason) {
-	case USIW_NOT_PACKET_NONE:
-		return 0;
-	case USIW_NOT_PACKET_NETDEV:
-		return -ENETUNREACH;
-	case USIW_NOT_PACKET_IPSEC:
-	case USIW_NOT_PACKET_ENCAP:
-	case USIW_NOT_PACKET_OWN:
-	case USIW_NOT_PACKET_PEER:
-		break;
-	}
-	return -EPROTONOSUPPORT;
-}
-
-/*
- * The same for who wants to know no more than whether data gets there, and its MTU, and says so
- * to the user: -ENETUNREACH, -EPROTONOSUPPORT, -EPERM and the like. @sockets: by a data socket,
- * too, which goes wherever the kernel's routes lead.
+ * Looks up the MTU of the route, and whether data gets there: 0, or -ENETUNREACH,
+ * -EPROTONOSUPPORT, -EPERM and the like, for the user. @sockets: data may also use a data socket,
+ * which follows the kernel's routes wherever they lead.
  */
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		     const struct usiw_sender *sender, bool sockets, u16 *mtu)
@@ -177,7 +155,7 @@ int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		return ret;
 	usiw_route_put(&route);
 	*mtu = route.mtu;
-	return sockets ? 0 : usiw_route_eligible(&route);
+	return sockets ? 0 : usiw_cm_not_packet_errno(route.reason);
 }
 
 void usiw_route_put(struct usiw_route *route)

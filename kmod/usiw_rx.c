@@ -118,9 +118,9 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 		return;
 	usiw_rx_look_up(us, skb, flow);
 	conn = flow->conn;
-	if (conn && READ_ONCE(conn->waits_confirm) && usiw_cm_confirms(&conn->cm, hdr))
+	if (conn && READ_ONCE(conn->waits_confirm) && usiw_cm_confirms(&conn->end.cm, hdr))
 		usiw_conn_kick(conn, USIW_CONN_DATA_SEEN);
-	if (stray && (!conn || READ_ONCE(conn->cm.state) == USIW_CM_REQ_SENT))
+	if (stray && (!conn || READ_ONCE(conn->end.cm.state) == USIW_CM_REQ_SENT))
 		usiw_rx_queue(us, skb, at, &flow->tuple, sizeof(*hdr));
 }
 
@@ -134,7 +134,7 @@ static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 	if (!usiw_rx_stray_due(us))
 		return;
 	usiw_rx_look_up(us, skb, flow);
-	if (flow->conn && READ_ONCE(flow->conn->cm.state) == USIW_CM_REQ_SENT)
+	if (flow->conn && READ_ONCE(flow->conn->end.cm.state) == USIW_CM_REQ_SENT)
 		usiw_rx_queue(us, skb, at, &flow->tuple, min_t(u32, len, USIW_CM_MAX_DATAGRAM));
 }
 
@@ -279,7 +279,7 @@ static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *
 static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 {
 	usiw_data_too_big(conn, mtu);
-	if (mtu >= READ_ONCE(conn->info.mtu) ||
+	if (mtu >= READ_ONCE(conn->end.info.mtu) ||
 	    time_before(jiffies, READ_ONCE(conn->icmp_next)))
 		return;
 	WRITE_ONCE(conn->icmp_next, jiffies + msecs_to_jiffies(USIW_ICMP_MS));
@@ -336,7 +336,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 	conn = usiw_conn_lookup_rcu(us->net, &tuple);
 	if (conn && too_big) {
 		usiw_rx_too_big(conn, mtu);
-	} else if (conn && psn && usiw_cm_quotes(&conn->cm, psn, sizeof(*psn))) {
+	} else if (conn && psn && usiw_cm_quotes(&conn->end.cm, psn, sizeof(*psn))) {
 		WRITE_ONCE(conn->icmp_heard, heard);
 		usiw_conn_kick(conn, USIW_CONN_ICMP);
 	}
@@ -356,7 +356,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	conn = usiw_conn_lookup(us->net, usiw_rx_ends(rx));
 	if (conn) {
 		usiw_conn_input(conn, &verdict, rx->data, rx->len, answer);
-		tos = READ_ONCE(conn->sender.tos);
+		tos = READ_ONCE(conn->end.tos);
 		usiw_conn_put(conn);
 	} else {
 		usiw_cm_input(&verdict, NULL, rx->data, rx->len, usiw_now_us(), answer);

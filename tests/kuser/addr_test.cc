@@ -196,7 +196,7 @@ TEST_F(Addr, link_local__of_the_link_that_the_program_names) {
   first.scope = index("eth1");
   ASSERT_EQ(first.listen(far->device, ipv6("fe80::2"), kPort), 0);
   ASSERT_EQ(active.connect(*near, ipv6("fe80::1"), 9000, ipv6("fe80::2"), kPort), 0);
-  EXPECT_EQ(near->qp()->conn->tuple.scope, u32(index("eth0.3")));
+  EXPECT_EQ(near->qp()->conn->end.tuple.scope, u32(index("eth0.3")));
   pump();
   ASSERT_EQ(first.requests.size(), 1u);
   EXPECT_EQ(scope_of(first.requests[0]->id.local_addr), u32(index("eth1")));

@@ -57,12 +57,12 @@ TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   usiw_conn* conn = client_conn();
   ASSERT_NE(conn, nullptr);
   mutex_lock(&conn->lock);
-  usiw_conn_set_nexthop(conn, conn->nexthop_bucket);
-  usiw_conn_no_longer_orphan(conn);
+  usiw_conn_host.follow(&conn->end, nullptr);
+  usiw_conn_leave_backlog(conn);
   mutex_unlock(&conn->lock);
   EXPECT_EQ(violations(), "");
-  usiw_conn_set_nexthop(conn, conn->nexthop_bucket);
-  usiw_conn_no_longer_orphan(conn);
+  usiw_conn_host.follow(&conn->end, nullptr);
+  usiw_conn_leave_backlog(conn);
   EXPECT_EQ(violations(),
             "&conn->lock has to be held\nnot true: lockdep_is_held(&conn->lock) || !kref_read(&conn->kref)\n");
   mock::violations.clear();
@@ -75,7 +75,7 @@ TEST_F(Conn, lock__asserts_of_other_files) {
   ASSERT_NE(conn, nullptr);
   const std::function<void()> calls[] = {
       [&] { usiw_conn_arm(conn); },
-      [&] { usiw_conn_port_known(conn); },
+      [&] { usiw_conn_host.data(&conn->end, USIW_CM_DATA_IS_OPEN); },
       [&] { usiw_data_by_packets(conn, conn->by_packets); },
       [&] { usiw_data_is_open(conn); },
       [&] { usiw_data_close(conn); },
@@ -127,7 +127,7 @@ TEST_F(Conn, disconnect__orderly) {
   establish();
   EXPECT_EQ(active.disconnect(), 0);
   EXPECT_EQ(client->qp()->state, USIW_QPS_CLOSING);
-  const uint32_t server_id = server_conn()->id;
+  const uint32_t server_id = server_conn()->end.id;
   const auto records = client->events();
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].type, USIW_EVENT_DISCONNECT);
@@ -146,7 +146,7 @@ TEST_F(Conn, disconnect__out_of_SQD) {
   establish();
   ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
   EXPECT_TRUE(client->events().empty());
-  EXPECT_EQ(client_conn()->cm.state, USIW_CM_ESTABLISHED);
+  EXPECT_EQ(client_conn()->end.cm.state, USIW_CM_ESTABLISHED);
   ASSERT_EQ(client->modify(IB_QPS_RTS), 0);
   ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
   EXPECT_EQ(active.disconnect(), 0);
@@ -171,15 +171,15 @@ TEST_F(Conn, abort__peer_is_told) {
 
 TEST_F(Conn, report__stale_or_too_early) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
-  EXPECT_EQ(client->report(USIW_REPORT_READY, client_conn()->id), 0);
-  EXPECT_EQ(client_conn()->cm.state, USIW_CM_REQ_SENT);
-  EXPECT_EQ(client->report(USIW_REPORT_FAILED, client_conn()->id + 1, -EIO), 0);
-  EXPECT_EQ(client_conn()->cm.state, USIW_CM_REQ_SENT);
+  EXPECT_EQ(client->report(USIW_REPORT_READY, client_conn()->end.id), 0);
+  EXPECT_EQ(client_conn()->end.cm.state, USIW_CM_REQ_SENT);
+  EXPECT_EQ(client->report(USIW_REPORT_FAILED, client_conn()->end.id + 1, -EIO), 0);
+  EXPECT_EQ(client_conn()->end.cm.state, USIW_CM_REQ_SENT);
 }
 
 TEST_F(Conn, report__kinds) {
   establish();
-  EXPECT_EQ(client->report(USIW_REPORT_FAILED, client_conn()->id, -ETIMEDOUT, IB_EVENT_QP_FATAL), 0);
+  EXPECT_EQ(client->report(USIW_REPORT_FAILED, client_conn()->end.id, -ETIMEDOUT, IB_EVENT_QP_FATAL), 0);
   EXPECT_EQ(client->async_events, std::vector<ib_event_type>{IB_EVENT_QP_FATAL});
   EXPECT_TRUE(active.told(IW_CM_EVENT_DISCONNECT));
   EXPECT_EQ(client->qp()->conn, nullptr);
@@ -276,10 +276,10 @@ TEST_F(Conn, install__waits_for_the_neighbour) {
   ASSERT_EQ(listener.requests.size(), 1u);
   ASSERT_EQ(listener.requests[0]->accept(*server), 0);
   settle({client.get(), server.get()});
-  EXPECT_TRUE(server_conn()->resolving);
+  EXPECT_EQ(server_conn()->end.engine, USIW_CM_ENGINE_RESOLVING);
   EXPECT_TRUE(server->seen.empty());
   mock_neigh_known = true;
-  mock_advance_ms(USIW_RESOLVE_US / 1000 + 1);
+  mock_advance_ms(USIW_CM_RESOLVE_US / 1000 + 1);
   settle({client.get(), server.get()});
   EXPECT_TRUE(active.established());
 }
@@ -303,7 +303,7 @@ TEST_F(Conn, neighbour_changes__provider_is_told) {
   const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 0x77};
   const in6_addr hop = ipv4("192.0.2.2");
   server_conn();
-  client->qp()->conn->info.remote_mac[5] = 0x11;
+  client->qp()->conn->end.info.remote_mac[5] = 0x11;
   mock_neigh_update(mock_netdev("eth0"), &hop, mac);
   mock_advance_ms(USIW_NEIGH_DELAY_MS + 1);
   const auto records = client->events();
@@ -326,23 +326,23 @@ TEST_F(Conn, confirm_is_lost__data_counts) {
   client->answer();
   mock_datagram confirm;
   ASSERT_TRUE(mock_take(&confirm));
-  EXPECT_EQ(server_conn()->cm.state, USIW_CM_ACCEPT_SENT);
+  EXPECT_EQ(server_conn()->end.cm.state, USIW_CM_ACCEPT_SENT);
   EXPECT_EQ(atomic_read(&server_conn()->sock->confirm_waiters), 1);
 
   usiw_trp_hdr hdr{};
-  hdr.psn = cpu_to_be32(server_conn()->cm.peer_isn + USIW_TRP_MAX_WINDOW);  // outside
-  hdr.ack_psn = cpu_to_be32(server_conn()->cm.local_isn);
+  hdr.psn = cpu_to_be32(server_conn()->end.cm.peer_isn + USIW_TRP_MAX_WINDOW);  // outside
+  hdr.ack_psn = cpu_to_be32(server_conn()->end.cm.local_isn);
   mock_datagram data = confirm;
   data.len = sizeof(hdr);
   memcpy(data.data, &hdr, sizeof(hdr));
   mock_deliver(&data, 0);
   mock_run();
-  EXPECT_EQ(server_conn()->cm.state, USIW_CM_ACCEPT_SENT);
-  hdr.psn = cpu_to_be32(server_conn()->cm.peer_isn);
+  EXPECT_EQ(server_conn()->end.cm.state, USIW_CM_ACCEPT_SENT);
+  hdr.psn = cpu_to_be32(server_conn()->end.cm.peer_isn);
   memcpy(data.data, &hdr, sizeof(hdr));
   mock_deliver(&data, 0);
   mock_run();
-  EXPECT_EQ(server_conn()->cm.state, USIW_CM_ESTABLISHED);
+  EXPECT_EQ(server_conn()->end.cm.state, USIW_CM_ESTABLISHED);
   EXPECT_EQ(atomic_read(&server_conn()->sock->confirm_waiters), 0);
 }
 

@@ -395,7 +395,7 @@ TEST_F(Data, rcv__handshake_among_merged_datagrams) {
   mock_datagram d = from_client(USIW_TRP_SACK, 3 * 14);
   put(d, 14, USIW_TRP_CONFIRM);
   put(d, 28, USIW_TRP_SACK);
-  const __be32 psn = cpu_to_be32(conn->cm.peer_isn), ack = cpu_to_be32(conn->cm.local_isn);
+  const __be32 psn = cpu_to_be32(conn->end.cm.peer_isn), ack = cpu_to_be32(conn->end.cm.local_isn);
   memcpy(d.data + 14, &psn, 4);
   memcpy(d.data + 18, &ack, 4);
   ASSERT_TRUE(mock_deliver_merged(&d, 14));
@@ -403,7 +403,7 @@ TEST_F(Data, rcv__handshake_among_merged_datagrams) {
   for (mock_datagram lost; mock_take(&lost);) {
   }
   pump();
-  EXPECT_EQ(conn->cm.state, USIW_CM_ESTABLISHED);
+  EXPECT_EQ(conn->end.cm.state, USIW_CM_ESTABLISHED);
 }
 
 }  // namespace

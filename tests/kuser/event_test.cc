@@ -6,8 +6,12 @@ namespace kuser {
 namespace {
 
 void path(usiw_conn* conn, const u8* local_mac, const u8* remote_mac, u16 mtu) {
-  const usiw_path now{local_mac, remote_mac, mtu, false, USIW_NOT_PACKET_NONE};
-  usiw_evfile_path(conn, &now);
+  usiw_conn_info& info = conn->end.info;
+  const usiw_conn_info before = info;
+  if (local_mac != nullptr) memcpy(info.local_mac, local_mac, ETH_ALEN);
+  if (remote_mac != nullptr) memcpy(info.remote_mac, remote_mac, ETH_ALEN);
+  if (mtu != 0) info.mtu = mtu;
+  if (memcmp(&before, &info, sizeof info) != 0) usiw_evfile_push(conn, USIW_EVENT_PATH);
 }
 
 class Event : public Connected {
@@ -311,7 +315,7 @@ TEST_F(Event, kill__instead_of_unread_connect) {
 
 TEST_F(Event, order__of_one_connection) {
   establish();
-  client_conn()->info.remote_mac[5] = 1;
+  client_conn()->end.info.remote_mac[5] = 1;
   const u8 mac[ETH_ALEN] = {2, 0, 0, 0, 0, 9};
   usiw_evfile_push(client_conn(), USIW_EVENT_DISCONNECT);
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
@@ -335,7 +339,7 @@ TEST_F(Event, shutdown__drops_what_is_unread) {
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
   usiw_evfile_shutdown(client->context()->events);
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_kill(client_conn(), USIW_KILL_LOCAL);
+  usiw_evfile_push(client_conn(), USIW_EVENT_KILL);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
   EXPECT_EQ(records_[0].type, USIW_EVENT_DEVICE_GONE);
 }

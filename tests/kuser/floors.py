@@ -11,7 +11,7 @@ import sys
 
 #: From the ground up. Files of one floor do not use each other, but for those that are one room.
 FLOORS = [["device", "addr", "mr", "unread", "user", "charge"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
-          ["follow", "process", "verbs"], ["conn_run + conn_act + qp + iwcm_quirks", "cq", "srq"],
+          ["follow", "process", "verbs"], ["conn_run"], ["qp + iwcm_quirks", "cq", "srq"], ["conn_act"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 
 

@@ -147,11 +147,11 @@ const Kill kKills[] = {
      }},
     {"client's engine dies", [](Story& s) {
        if (s.client->ibqp && s.client->qp()->conn)
-         s.client->report(USIW_REPORT_FAILED, s.client->qp()->conn->id, -ETIMEDOUT, IB_EVENT_QP_FATAL);
+         s.client->report(USIW_REPORT_FAILED, s.client->qp()->conn->end.id, -ETIMEDOUT, IB_EVENT_QP_FATAL);
      }},
     {"server's engine refuses", [](Story& s) {
        if (s.server->ibqp && s.server->qp()->conn)
-         s.server->report(USIW_REPORT_REFUSED, s.server->qp()->conn->id, -ENOMEM);
+         s.server->report(USIW_REPORT_REFUSED, s.server->qp()->conn->end.id, -ENOMEM);
      }},
     {"client stops answering", [](Story& s) { s.client->kill(); }},
     {"server stops answering", [](Story& s) { s.server->kill(); }},

@@ -42,7 +42,7 @@ class Move : public Connected {
     EXPECT_TRUE(records[0].conn.flags & USIW_CONN_F_SOCKET);
   }
   int tell(usiw_port_kind port, usiw_port_why why = USIW_PORT_WHY_FASTEST) {
-    return client->report_port(client_conn()->id, port, why);
+    return client->report_port(client_conn()->end.id, port, why);
   }
   bool client_is_killed() {
     for (const usiw_event& r : client->events())
@@ -177,8 +177,8 @@ TEST_F(Move, path__changes_while_it_is_read) {
   conn = client_conn();
   mock_on_copy_to_user = [] {
     mock_on_copy_to_user = nullptr;
-    const usiw_path now{nullptr, nullptr, 0, false, USIW_NOT_PACKET_ENCAP};
-    usiw_evfile_path(conn, &now);
+    conn->end.info.not_packet = USIW_NOT_PACKET_ENCAP;
+    usiw_evfile_push(conn, USIW_EVENT_PATH);
   };
   const auto records = paths();
   ASSERT_EQ(records.size(), 2u);
@@ -373,7 +373,7 @@ TEST_F(NoMove, ipsec__before_ready) {
   settle({server.get()});
   ASSERT_EQ(listener.requests[0]->accept(*server), 0);
   settle({server.get()});
-  ASSERT_TRUE(client_conn()->announced);
+  ASSERT_TRUE(client_conn()->end.engine >= USIW_CM_ENGINE_GIVEN);
   ipsec(1);
   EXPECT_EQ(client_conn(), nullptr);
   const auto records = client->events();
@@ -396,14 +396,14 @@ TEST_F(NoMove, path__has_the_flags_of_connect) {
 TEST_F(NoMove, report_port__not_agreed) {
   connected();
   EXPECT_EQ(tell(USIW_PORT_SOCKET), -EINVAL);
-  EXPECT_EQ(client_conn()->port, 0);
+  EXPECT_EQ(client_conn()->end.port, 0);
 }
 
 // ---- Who says what about a port ----
 
 TEST_F(Move, report_port__garbage) {
   connected();
-  const u32 id = client_conn()->id;
+  const u32 id = client_conn()->end.id;
   for (const u32 port : {u32{USIW_PORT_KIND_MAX}, 0x100u, 0x80000000u, ~0u})
     EXPECT_EQ(client->report_port(id, port), -EINVAL) << port;
   for (const u32 why : {u32{USIW_PORT_WHY_MAX}, 0x100u, 0x80000000u, ~0u})
@@ -411,20 +411,20 @@ TEST_F(Move, report_port__garbage) {
   EXPECT_EQ(client->report({USIW_REPORT_READY, id, 0, 0, 1, 0}), -EINVAL);
   EXPECT_EQ(client->report({USIW_REPORT_ASYNC, id, 0, 0, 0, 1}), -EINVAL);
   EXPECT_EQ(client->report({USIW_REPORT_PORT, id, 1, 0, 1, 1}), -EINVAL);
-  EXPECT_EQ(client_conn()->port, 1 + USIW_PORT_PACKET);
+  EXPECT_EQ(client_conn()->end.port, 1 + USIW_PORT_PACKET);
   EXPECT_EQ(client->report_port(id, USIW_PORT_SHM, USIW_PORT_WHY_SAME_HOST), 0);
-  EXPECT_EQ(client_conn()->port, 1 + USIW_PORT_SHM);
-  EXPECT_EQ(client_conn()->port_why, USIW_PORT_WHY_SAME_HOST);
+  EXPECT_EQ(client_conn()->end.port, 1 + USIW_PORT_SHM);
+  EXPECT_EQ(client_conn()->end.port_why, USIW_PORT_WHY_SAME_HOST);
 }
 
 TEST_F(Move, report_port__of_another_connection) {
   connected();
-  ASSERT_NE(client_conn()->id, server_conn()->id);
-  EXPECT_EQ(client->report_port(server_conn()->id, USIW_PORT_SOCKET), 0);  // a stale one is ignored
+  ASSERT_NE(client_conn()->end.id, server_conn()->end.id);
+  EXPECT_EQ(client->report_port(server_conn()->end.id, USIW_PORT_SOCKET), 0);  // a stale one is ignored
   EXPECT_EQ(client->report_port(0, USIW_PORT_SOCKET), 0);
   EXPECT_EQ(client->report_port(~0u, USIW_PORT_SOCKET), 0);
-  EXPECT_EQ(client_conn()->port, 1 + USIW_PORT_PACKET);
-  EXPECT_EQ(server_conn()->port, 1 + USIW_PORT_PACKET);
+  EXPECT_EQ(client_conn()->end.port, 1 + USIW_PORT_PACKET);
+  EXPECT_EQ(server_conn()->end.port, 1 + USIW_PORT_PACKET);
   EXPECT_EQ(count(USIW_KCNT_PORT_MOVES), 0);
 }
 
@@ -436,9 +436,9 @@ TEST_F(Move, report_port__in_each_state) {
   };
   say();  // no connection
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
-  id = client_conn()->id;
+  id = client_conn()->end.id;
   say();  // it has not been given to the process, who has guessed its number
-  EXPECT_EQ(client_conn()->port, 0);
+  EXPECT_EQ(client_conn()->end.port, 0);
   settle({client.get(), server.get()});
   ASSERT_EQ(listener.requests[0]->accept(*server), 0);
   settle({server.get()});
@@ -510,7 +510,7 @@ class Beside : public Move {
     return now == 1;
   }
   s64 beside() { return atomic64_read(&to_usiw_dev(server->device)->kcounters[USIW_KCNT_RX_BESIDE]); }
-  int server_tells(usiw_port_kind port) { return server->report_port(server_conn()->id, port); }
+  int server_tells(usiw_port_kind port) { return server->report_port(server_conn()->end.id, port); }
   struct socket* sock_ = nullptr;
 };
 
@@ -597,7 +597,7 @@ TEST_F(Beside, rcv__local_connection) {
   ASSERT_EQ(here.requests[0]->accept(*server), 0);
   settle({client.get(), server.get()});
   ASSERT_TRUE(there.established());
-  ASSERT_TRUE(server_conn()->info.flags & USIW_CONN_F_LOCAL);
+  ASSERT_TRUE(server_conn()->end.info.flags & USIW_CONN_F_LOCAL);
   sock_ = mock_socket(server->data_fds.at(0));
   mock_datagram d = data();
   d.from = d.to;

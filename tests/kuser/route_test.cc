@@ -26,10 +26,10 @@ TEST_F(Route, eligible__out_of_the_netdev_and_over_lo) {
   usiw_route route;
   ASSERT_EQ(look(route), 0);
   EXPECT_EQ(route.reason, USIW_NOT_PACKET_NONE);
-  EXPECT_EQ(usiw_route_eligible(&route), 0);
+  EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
   ASSERT_EQ(look(route, "192.0.2.1"), 0);
   EXPECT_TRUE(route.local);
-  EXPECT_EQ(usiw_route_eligible(&route), 0);
+  EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
 }
 
 // `ip rule add uidrange`: as for the data socket, which is that user's.
@@ -58,7 +58,7 @@ TEST_F(Route, eligible__not_by_another_netdev) {
   usiw_route route;
   ASSERT_EQ(look(route), 0);
   EXPECT_EQ(route.reason, USIW_NOT_PACKET_NETDEV);
-  EXPECT_EQ(usiw_route_eligible(&route), -ENETUNREACH);
+  EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), -ENETUNREACH);
   EXPECT_EQ(connect(), -ENETUNREACH);
 }
 
@@ -91,7 +91,7 @@ TEST_F(Route, ipsec__local_connections_are_not_meant) {
   mock_ipsec = 1;
   usiw_route route;
   ASSERT_EQ(look(route, "192.0.2.1"), 0);
-  EXPECT_EQ(usiw_route_eligible(&route), 0);
+  EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
 }
 
 TEST_F(Route, ipsec__accept_does_not_send_in_clear) {
@@ -298,7 +298,7 @@ class FollowMany : public Follow {
   }
   void add() {
     const usiw_tuple tuple{};
-    usiw_conn* conn = usiw_conn_alloc(dev(), &tuple, GFP_KERNEL_ACCOUNT);
+    usiw_conn* conn = usiw_conn_alloc(dev(), &usiw_conn_host, &tuple, GFP_KERNEL_ACCOUNT);
     ASSERT_FALSE(IS_ERR(conn));
     conns.push_back(conn);
   }

@@ -93,7 +93,7 @@ TEST_F(Rx, data__of_a_live_connection_is_the_engines) {
   mock_deliver(&d, 8);
   mock_run();
   EXPECT_EQ(drop_sent(), 0u);
-  EXPECT_EQ(server_conn()->cm.state, USIW_CM_ESTABLISHED);
+  EXPECT_EQ(server_conn()->end.cm.state, USIW_CM_ESTABLISHED);
 }
 
 TEST_F(Rx, reset__stray_flag_is_the_engines) {
@@ -170,7 +170,7 @@ TEST_F(Rx, encap_err_rcv__what_it_means) {
   ASSERT_TRUE(mock_take(&req));
   mock_deliver_icmp(&req, 100);
   mock_run();
-  EXPECT_EQ(client_conn()->cm.heard, USIW_CM_HEARD_NO_PORT);
+  EXPECT_EQ(client_conn()->end.cm.heard, USIW_CM_HEARD_NO_PORT);
   drop_sent();
 }
 
@@ -191,14 +191,14 @@ TEST_F(Rx, encap_rcv__alien) {
   usiw_sock* us = client_conn()->sock;
   EXPECT_EQ(us->rx_len, 1u) << "at a bounded rate";
   mock_run();
-  EXPECT_EQ(client_conn()->cm.heard, USIW_CM_HEARD_ALIEN);
-  EXPECT_EQ(client_conn()->cm.alien_len, 8u);
-  EXPECT_EQ(client_conn()->cm.alien[0], 0xee);
+  EXPECT_EQ(client_conn()->end.cm.heard, USIW_CM_HEARD_ALIEN);
+  EXPECT_EQ(client_conn()->end.cm.alien_len, 8u);
+  EXPECT_EQ(client_conn()->end.cm.alien[0], 0xee);
   alien.len = 3;  // shorter than any header
   mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   mock_deliver(&alien, 8);
   mock_run();
-  EXPECT_EQ(client_conn()->cm.alien_len, 3u);
+  EXPECT_EQ(client_conn()->end.cm.alien_len, 3u);
   drop_sent();
 }
 

@@ -100,7 +100,7 @@ TEST_F(Sock, get__link_local_is_found_by_its_link) {
   CmId on_eth1;
   ASSERT_EQ(on_eth1.listen(server->device, ipv6("fe80::2"), 7500), 0);
   ASSERT_EQ(active.connect(*client, ipv6("fe80::1"), 9000, ipv6("fe80::2"), 7500), 0);
-  EXPECT_EQ(client_conn()->tuple.scope, u32(mock_netdev("eth0")->ifindex));
+  EXPECT_EQ(client_conn()->end.tuple.scope, u32(mock_netdev("eth0")->ifindex));
   settle({client.get(), server.get()});
   ASSERT_EQ(on_eth1.requests.size(), 1u);
 }
@@ -111,9 +111,9 @@ TEST_F(Sock, get__equal_link_local_ends_on_two_links) {
   ASSERT_EQ(active.connect(*client, ipv6("fe80::1"), 9000, ipv6("fe80::9"), 7500), 0);
   ASSERT_EQ(other.connect(*server, ipv6("fe80::1"), 9000, ipv6("fe80::9"), 7500), 0);
   EXPECT_NE(client_conn(), server_conn());
-  EXPECT_EQ(usiw_conn_lookup(&init_net, &client_conn()->tuple), client_conn());
+  EXPECT_EQ(usiw_conn_lookup(&init_net, usiw_conn_tuple(client_conn())), client_conn());
   usiw_conn_put(client_conn());
-  EXPECT_EQ(usiw_conn_lookup(&init_net, &server_conn()->tuple), server_conn());
+  EXPECT_EQ(usiw_conn_lookup(&init_net, usiw_conn_tuple(server_conn())), server_conn());
   usiw_conn_put(server_conn());
   client->close();
   server->close();
@@ -123,12 +123,12 @@ TEST_F(Sock, get__equal_link_local_ends_on_two_links) {
 TEST_F(Sock, get_active__picked_port_is_taken) {
   UserSocket user(ipv4("127.0.0.1"), 40123);
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 40123, ipv4("192.0.2.2"), kPort), 0);
-  EXPECT_NE(client_conn()->tuple.local_port, cpu_to_be16(40123));
-  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(&active.id.local_addr)->sin_port, client_conn()->tuple.local_port);
+  EXPECT_NE(client_conn()->end.tuple.local_port, cpu_to_be16(40123));
+  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(&active.id.local_addr)->sin_port, client_conn()->end.tuple.local_port);
   settle({client.get(), server.get()});
   ASSERT_EQ(listener.requests.size(), 1u);
   EXPECT_EQ(reinterpret_cast<sockaddr_in*>(&listener.requests[0]->id.m_remote_addr)->sin_port,
-            client_conn()->tuple.local_port);
+            client_conn()->end.tuple.local_port);
 }
 
 TEST_F(Sock, get_active__bound_port_is_taken) {
@@ -155,7 +155,7 @@ TEST_F(Sock, connect__of_both_ends_at_once) {
   CmId back;
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   ASSERT_EQ(back.connect(*server, ipv4("192.0.2.2"), kPort, ipv4("192.0.2.1"), 9000), 0);
-  const bool first = client_conn()->cm.local_isn < server_conn()->cm.local_isn;
+  const bool first = client_conn()->end.cm.local_isn < server_conn()->end.cm.local_isn;
   settle({client.get(), server.get()});
   const auto over = [](const CmId& id) {
     return !id.events.empty() && id.events.back().type == IW_CM_EVENT_CONNECT_REPLY &&

@@ -165,7 +165,7 @@ TEST_F(Uapi, qp_report__longer_and_shorter) {
 TEST_F(Uapi, qp_report__each_kind_in_each_state) {
   for (u32 kind = USIW_REPORT_READY; kind <= USIW_REPORT_FAILED; kind++) {
     ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
-    const u32 id = client_conn()->id;
+    const u32 id = client_conn()->end.id;
     EXPECT_EQ(client->report(kind, id, -EIO), 0);
     settle({client.get(), server.get()});
     EXPECT_EQ(client->report(kind, id, -EIO), 0);

@@ -42,7 +42,7 @@ class Orphans : public Listen {
     for (const auto& request : id.requests) {
       usiw_conn* conn = usiw_iw_request_conn(&request->id);
       if (!conn) continue;
-      n += conn->cm.state == USIW_CM_REQ_RCVD;
+      n += conn->end.cm.state == USIW_CM_REQ_RCVD;
       usiw_conn_put(conn);
     }
     return n;

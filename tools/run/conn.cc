@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn.cc
-/// Table, clock and input of connections. What the machine asks for is in conn_act.cc.
+/// Table, clock and input of connections. conn_act.cc has the calls of cm/ to its host.
 #include "conn.h"
 
 #include <cerrno>
@@ -35,9 +35,6 @@ std::set<std::pair<uint64_t, Conn*>>& conn_clock() {
   return list;
 }
 
-/// Beside those of every end.
-uint32_t own_features(const Tuple& tuple) { return packets_reach(tuple) ? 0 : USIW_FEATURE_MERGED; }
-
 uint32_t next_conn_id() {
   static uint32_t last = 0;
   if (++last == 0) last = 1;
@@ -51,8 +48,11 @@ std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
 
 }  // namespace
 
-Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple)
-    : id_(next_conn_id()), tuple_(tuple), sock_(sock) {}
+
+Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple) : usiw_cm_end{}, tuple_(tuple), sock_(sock) {
+  const usiw_cm_tuple ends = cm_tuple(tuple);
+  usiw_cm_end_init(this, &host_calls, next_conn_id(), &ends);
+}
 
 int Conn::insert() {
   if (!conn_table().try_emplace(cm_tuple(tuple_), shared_from_this()).second) return -EADDRINUSE;
@@ -82,11 +82,11 @@ void conns_end_lingering(const UdpSocket& sock) {
   std::vector<std::shared_ptr<Conn>> ending;
   for (auto& [key, conn] : conn_table())
     if (conn->sock_.get() == &sock) ending.push_back(conn);
-  for (const std::shared_ptr<Conn>& conn : ending) conn->unhash();
+  for (const std::shared_ptr<Conn>& conn : ending) usiw_cm_end_drop(conn.get());
 }
 
 void Conn::arm() {
-  uint64_t at = hashed_ ? cm_.deadline_us : 0;
+  uint64_t at = hashed_ ? usiw_cm_end_deadline(this) : 0;
   if (at == armed_us_) return;
   uint64_t before = conn_next_deadline_us();
   if (armed_us_ != 0) conn_clock().erase({armed_us_, this});
@@ -103,7 +103,7 @@ void conn_run_timers() {
     std::shared_ptr<Conn> conn = conn_clock().begin()->second->shared_from_this();
     conn_clock().erase(conn_clock().begin());
     conn->armed_us_ = 0;
-    conn->act(usiw_cm_timer(&conn->cm_, now));
+    usiw_cm_end_tick(conn.get(), now);
   }
 }
 
@@ -121,53 +121,60 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, ui
                   uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
                   ConnUser* user, std::shared_ptr<Conn>& out) {
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-  int ret = usiw_cm_init_active(&conn->cm_, random_u32(), ird, ord, mtu, USIW_TRP_FIRST_WINDOW, pd, pd_len);
+  int ret = usiw_cm_init_active(&conn->cm, random_u32(), ird, ord, mtu, USIW_TRP_FIRST_WINDOW, pd, pd_len);
   if (ret != 0) return ret;
-  conn->cm_.features |= own_features(tuple);
   // The old connection of this 4-tuple may only be lingering, for the sake of its peer.
-  if (std::shared_ptr<Conn> old = lookup_conn(tuple); old && old->cm_.state == USIW_CM_LINGER) old->unhash();
+  if (std::shared_ptr<Conn> old = lookup_conn(tuple); old && old->cm.state == USIW_CM_LINGER)
+    usiw_cm_end_drop(old.get());
   ret = conn->insert();
   if (ret != 0) return ret;
+  conn->tos = tos;
   ret = conn->attach(qp, user);
   if (ret != 0) {
     conn->unhash();
     return ret;
   }
-  conn->tos_ = tos;
-  usiw_cm_ledger_connected(&conn->ledger_);
   out = conn;
-  conn->act(usiw_cm_connect(&conn->cm_, now_us()));
+  usiw_cm_end_connect(conn.get(), now_us());
   return 0;
 }
 
 int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
                  ConnUser* user) {
-  int ret = cm_.state == USIW_CM_REQ_RCVD && !qp_ ? 0 : -ECONNRESET;
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  int ret = qp_ ? -ECONNRESET : usiw_cm_end_may_accept(this);
   if (ret == 0) ret = attach(qp, user);
+  if (ret == 0) ret = usiw_cm_end_accept(this, ird, ord, pd, pd_len, now_us());
   if (ret == 0) {
-    uint32_t actions = usiw_cm_accept(&cm_, ird, ord, pd, pd_len, now_us(), &ret);
-    if (ret == 0) {
-      usiw_cm_ledger_accepted(&ledger_);
-      qp->state.accepted();
-      act(actions);
-      return 0;
-    }
+    qp->state.accepted();
+    return 0;
   }
   forget_user();  // an error is the end of the request, and the user has it already
-  abort(USIW_KILL_LOCAL);
+  usiw_cm_end_abort(this, USIW_KILL_LOCAL, now_us());
   return ret;
 }
 
-void Conn::reject(const void* pd, uint16_t pd_len) { act(usiw_cm_reject(&cm_, pd, pd_len, now_us())); }
-void Conn::disconnect() { act(usiw_cm_disconnect(&cm_, now_us())); }
-void Conn::abort(usiw_kill_reason reason) { act(usiw_cm_abort(&cm_, static_cast<uint8_t>(reason), now_us())); }
+void Conn::reject(const void* pd, uint16_t pd_len) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_reject(this, pd, pd_len, now_us());
+}
+
+void Conn::disconnect() {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_disconnect(this, now_us());
+}
+
+void Conn::abort(usiw_kill_reason reason) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_abort(this, reason, now_us());
+}
 
 void Conn::report(const usiw_qp_report& report) {
-  // On another connection than the QP's present one it is out of date; and who has not been
-  // given the connection cannot say anything about it.
-  if (report.conn_id != id_ || !announced_) return;
-  if (report.kind == USIW_REPORT_PORT) return told_port(report.port_why);
-  act(usiw_cm_report(&cm_, report.kind, report.error, now_us()));
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_report(this, &report, now_us());
+  // Raw packets were tried in vain, so none are offered any more. New peers may then learn that this end takes GSO/GRO
+  // aggregates.
+  if (report.kind == USIW_REPORT_PORT && report.conn_id == id && port_why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }
 
 // ---- The network ------------------------------------------------------------------------
@@ -186,12 +193,11 @@ int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const
   Route route;
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
   conn->places_ = places;
-  conn->tos_ = listener.tos();
+  conn->tos = listener.tos();
   int reason = 0;
   if (route_to(tuple.local, tuple.remote, route) == 0) {
     const auto mtu = static_cast<uint16_t>(route.mtu);
-    reason = usiw_cm_init_passive(&conn->cm_, &req, isn, mtu, USIW_TRP_FIRST_WINDOW, now_us());
-    conn->cm_.features |= req.features & own_features(tuple);
+    reason = usiw_cm_init_passive(&conn->cm, &req, isn, mtu, USIW_TRP_FIRST_WINDOW, now_us());
     if (reason == 0 && conn->insert() == 0) {
       listener.on_request(conn);
       conn->arm();
@@ -212,20 +218,22 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   std::shared_ptr<Conn> conn = lookup_conn(tuple);
-  usiw_cm_input(&v, conn ? &conn->cm_ : nullptr, data, len, now_us(), buf);
-  if (conn) conn->act(v.actions);
+  if (conn)
+    usiw_cm_end_input(conn.get(), &v, data, len, buf, now_us());
+  else
+    usiw_cm_input(&v, nullptr, data, len, now_us(), buf);
   if (v.kind == USIW_CM_V_ADMIT) return sock->gate().request(sock, tuple, v.pkt, data, len, kept);
   if (v.kind == USIW_CM_V_WITHDRAW) sock->gate().withdraw(tuple, v.pkt);
-  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, conn ? conn->tos_ : 0, buf, v.len);
+  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, conn ? conn->tos : uint8_t{0}, buf, v.len);
   if (kept != nullptr) sock->gate().discard(kept);
 }
 
 void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
     if (conn->sock_.get() != &sock || !(conn->tuple_.remote == to)) continue;
-    if (!usiw_cm_quotes(&conn->cm_, quoted, len)) continue;
+    if (!usiw_cm_quotes(&conn->cm, quoted, len)) continue;
     std::shared_ptr<Conn> held = conn;
-    held->act(usiw_cm_icmp(&held->cm_, heard, now_us()));
+    usiw_cm_end_icmp(held.get(), heard, now_us());
     return;
   }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn.h
-/// Connections: what drives the machine of cm/ and carries out what it asks for. The same
-/// machine, the same actions and the same event records as in kmod/usiw_conn_act.c; what differs
-/// is who is told (rdma_cm ids of this process) and how datagrams leave.
+/// Connections: a host of cm/usiw_cm_end.h, as the module is one. Its users are rdma_cm ids of this process.
 #ifndef USIW_RUN_CONN_H
 #define USIW_RUN_CONN_H
 
@@ -10,8 +8,8 @@
 #include <cstring>
 #include <memory>
 
-#include "cm/usiw_cm.h"
-#include "cm/usiw_cm_notify.h"
+#include "cm/usiw_cm_end.h"
+#include "cm/usiw_cm_records.h"
 #include "gate.h"
 #include "host.h"
 #include "next_hop.h"
@@ -54,7 +52,7 @@ class Listener {
   virtual uint8_t tos() const = 0;
 };
 
-class Conn : public std::enable_shared_from_this<Conn> {
+class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
  public:
   /// [world] Starts a connection. @p user hears of it until it is let go. 0 or -errno:
   /// -EADDRINUSE, -EISCONN, -EINVAL.
@@ -73,17 +71,14 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void abort(usiw_kill_reason reason);
   void report(const usiw_qp_report& report);
   /// [world] The user goes: nothing is told any more.
-  void forget_user() {
-    user_ = nullptr;
-    usiw_cm_ledger_mute(&ledger_);
-  }
+  void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
-  const usiw_cm_conn& cm() const { return cm_; }
-  uint32_t id() const { return id_; }
+  const usiw_cm_conn& state() const { return cm; }
+  uint32_t number() const { return id; }
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
-  /// [world] Fills CONNECT's record; its data_fd is made when it is read.
-  const usiw_conn_info& info() const { return info_; }
+  /// [world] Records that the engine has not read yet; EventStream's.
+  usiw_cm_records unread{};
   /// [world] Does a neighbour's MAC mean that the path has changed?
   bool is_news(const NextHop& heard) const;
 
@@ -95,42 +90,30 @@ class Conn : public std::enable_shared_from_this<Conn> {
   friend void conns_follow();
   friend void conns_use_next_hops();
 
+  struct Host;
+  static const usiw_cm_host host_calls;  ///< the calls of cm/ to this host
   Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple);
   int insert();
   void unhash();
   void let_socket_go();
   int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
-  void act(uint32_t actions);
-  void act_one(uint32_t action);
   void arm();
-  void announce();
-  void announce_packets();
+  int look_up_route(usiw_cm_route& route);
+  void follow_packets(const usiw_cm_route& route);
   void leave_packets();
-  void send_packets_to(const usiw_link_info& link, bool known);
-  void told_port(uint32_t why);
   void use_next_hop();
-  void follow(const usiw_link_info& link);
-  void established();
-  void tell(uint32_t event, int status = 0);
-  void explain() const;
-  void release();
   void leave_backlog();
 
-  usiw_cm_conn cm_{};
-  const uint32_t id_;
   const Tuple tuple_;
   const std::shared_ptr<UdpSocket> sock_;
   std::shared_ptr<Qp> qp_;
   std::shared_ptr<Places> places_;  ///< of a request: it has one of them until the peer confirms
   ConnUser* user_ = nullptr;
-  usiw_conn_info info_{};
   uint64_t armed_us_ = 0;
   int watch_entry_ = -1;
-  uint8_t tos_ = 0;
   NextHop hop_;  ///< where raw packets go first, by the last route that was one for them
-  bool hashed_ = false, announced_ = false;
+  bool hashed_ = false;
   bool keeps_socket_ = false;  ///< from being closed when descriptors run out: until it lingers
-  usiw_cm_ledger ledger_{};
 };
 
 /// [world] A datagram of the handshake, or a stray one; @p kept: of one that waited at the gate, which is taken.

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <vector>
 
 #include "cm_thread.h"
 #include "conn.h"
@@ -111,34 +112,38 @@ bool packets_reach(const Tuple& tuple) {
 
 // ---- A connection ---------------------------------------------------------------------------
 
-/// Whether raw packets get there, and the connection is followed then: the provider chooses, now and whenever that
-/// changes. Never if the peer has been told that this end takes merged datagrams.
-void Conn::announce_packets() {
+/// The route as the kernel has it now. Raw packets never reach this host itself: the kernel takes none on lo.
+int Conn::look_up_route(usiw_cm_route& route) {
   const usiw_link_info link = link_info();
-  const usiw_not_packet against = not_packet_by_route(tuple_, link, hop_);
-  if (hop_.local) info_.flags |= USIW_CONN_F_LOCAL;
-  info_.flags |= USIW_CONN_F_SOCKET;
-  if ((cm_.features & USIW_FEATURE_MERGED) != 0 || !packets_possible(link)) {
-    info_.not_packet = USIW_NOT_PACKET_OWN;
-    return;
+  const bool begins = engine < USIW_CM_ENGINE_GIVEN;
+  NextHop hop = hop_;
+  route.reason = not_packet_by_route(tuple_, link, hop);
+  route.local = hop.local;
+  route.hop_limit = 64;
+  ::usiw::run::Route kernels;
+  route.mtu = route_to(tuple_.local, tuple_.remote, kernels) == 0 ? static_cast<uint16_t>(kernels.mtu) : cm.mtu;
+  if (begins && !packets_possible(link)) route.reason = USIW_NOT_PACKET_OWN;
+  if (route.reason == USIW_NOT_PACKET_NONE) {
+    const bool moved_here = !begins && std::memcmp(info.local_mac, link.mac, sizeof link.mac) != 0;
+    route.mac_known = resolve(hop) == 0;
+    if (!route.mac_known) hop.mac = hop_.mac;
+    // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
+    if (!begins && (!route.mac_known || moved_here)) use_next_hop();
+    std::memcpy(route.local_mac, link.mac, sizeof route.local_mac);
+    std::memcpy(route.remote_mac, hop.mac.data(), sizeof route.remote_mac);
   }
-  info_.not_packet = against;
-  if (hop_.local) return;
-  if (against == USIW_NOT_PACKET_NONE) send_packets_to(link, resolve(hop_) == 0);
-  qp_->events->push_link(link);
-  Follower& f = follower();
-  f.conns.insert(this);
-  if (f.conns.size() == 1) start_listening();
-  look_soon();  // it may have moved between the question and the subscription
+  if (begins || route.reason == USIW_NOT_PACKET_NONE) hop_ = hop;
+  return 0;
 }
 
-/// Raw packets get there, to the next hop, whose MAC is @p known. While it is not they go on as they were, but none are
-/// begun with.
-void Conn::send_packets_to(const usiw_link_info& link, bool known) {
-  std::memcpy(info_.local_mac, link.mac, sizeof info_.local_mac);
-  std::memcpy(info_.remote_mac, hop_.mac.data(), sizeof info_.remote_mac);
-  if (known) info_.flags |= USIW_CONN_F_PACKET;
-  info_.not_packet = (info_.flags & USIW_CONN_F_PACKET) != 0 ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV;
+/// Has the route followed, unless the connection uses its socket for good: to this host itself, and where raw packets
+/// are impossible or the peer was promised to be sent none.
+void Conn::follow_packets(const usiw_cm_route& route) {
+  Follower& f = follower();
+  if (route.local || route.reason == USIW_NOT_PACKET_OWN || !f.conns.insert(this).second) return;
+  qp_->events->push_link(link_info());
+  if (f.conns.size() == 1) start_listening();
+  look_soon();  // it may have moved between the question and the subscription
 }
 
 void Conn::leave_packets() {
@@ -147,52 +152,23 @@ void Conn::leave_packets() {
 }
 
 /// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
-void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos_, nullptr, 0); }
-
-/// What has changed of the path is told. Where its route leaves by another interface, or is gone, the connection goes
-/// by its socket, with which the kernel does the rest.
-void Conn::follow(const usiw_link_info& link) {
-  if (!qp_) return;
-  const usiw_conn_info before = info_;
-  NextHop now = hop_;
-  const usiw_not_packet against = not_packet_by_route(tuple_, link, now);
-  if (against == USIW_NOT_PACKET_NONE) {
-    const bool moved_here = std::memcmp(info_.local_mac, link.mac, sizeof link.mac) != 0;
-    const bool known = resolve(now) == 0;
-    if (!known) now.mac = hop_.mac;
-    // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
-    if (!known || moved_here) use_next_hop();
-    hop_ = now;
-    send_packets_to(link, known);
-  } else {
-    info_.flags &= ~unsigned{USIW_CONN_F_PACKET};
-    info_.not_packet = against;
-  }
-  if (Route route; route_to(tuple_.local, tuple_.remote, route) == 0)
-    info_.mtu = static_cast<uint16_t>(std::clamp<uint32_t>(route.mtu, USIW_MIN_MTU, cm_.mtu));
-  if (std::memcmp(&before, &info_, sizeof before) != 0)
-    qp_->events->push(shared_from_this(), qp_->qpn, USIW_EVENT_PATH);
-}
+void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos, nullptr, 0); }
 
 /// Is what has been heard of a neighbour new to it?
 bool Conn::is_news(const NextHop& heard) const {
   return hop_.ifindex == heard.ifindex && hop_.address == heard.address &&
-         (hop_.mac != heard.mac || (info_.flags & USIW_CONN_F_PACKET) == 0);
-}
-
-/// The process says why the connection sends by the port that it sends by. Where it has tried raw packets in vain none
-/// are offered any more, so that peers may hear that this end takes merged datagrams.
-void Conn::told_port(uint32_t why) {
-  if (why == USIW_PORT_WHY_BROKEN) packets_give_up();
+         (hop_.mac != heard.mac || (info.flags & USIW_CONN_F_PACKET) == 0);
 }
 
 // ---- All of them ------------------------------------------------------------------------------
 
 void conns_follow() {
   const usiw_link_info link = link_info();
-  for (Conn* conn : follower().conns) {
+  std::vector<std::shared_ptr<Conn>> conns;  // one of them may end by it
+  for (Conn* conn : follower().conns) conns.push_back(conn->shared_from_this());
+  for (const std::shared_ptr<Conn>& conn : conns) {
     if (conn->qp_) conn->qp_->events->push_link(link);
-    conn->follow(link);
+    usiw_cm_end_follow(conn.get(), now_us());
   }
 }
 

@@ -19,24 +19,26 @@ class EventStream final : public EventFile {
   void closed() override;
 
   // All [world].
-  void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type);
+  /// Queues a record of @p conn. KILL replaces those that are unread: cm/usiw_cm_records.h.
+  void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type, const usiw_conn_info& info);
   /// The device's interface is like this now.
   void push_link(const usiw_link_info& link);
-  /// What is unread of @p conn is out of date, CONNECT too: see kmod/usiw_event.c.
-  void kill(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_kill_reason reason);
   /// The QP is going: no record of it may be read any more.
   void cancel(const Conn& conn);
   /// The context ends: the end of the file.
   void shutdown();
 
  private:
-  struct Record {
+  struct Queued {
     std::shared_ptr<Conn> conn;
-    usiw_event event;
+    uint32_t qpn;
   };
+  bool empty() const { return queue_.empty() && !link_pending_; }
+  bool next(usiw_event& record);
 
-  std::deque<Record> records_;
+  std::deque<Queued> queue_;  ///< connections with unread records
   bool gone_ = false;
+  bool link_pending_ = false;
   usiw_link_info link_{};  ///< as told last
 };
 

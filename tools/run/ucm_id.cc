@@ -114,7 +114,7 @@ void UcmId::destroy() {
     conn->forget_user();
     if (listener_.lock() && !answered_)
       conn->reject(nullptr, 0);
-    else if (conn->cm().state != USIW_CM_CLOSING)  // which goes on to its orderly end
+    else if (conn->state().state != USIW_CM_CLOSING)  // which goes on to its orderly end
       conn->abort(USIW_KILL_LOCAL);
   }
 }
@@ -300,7 +300,7 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   child->dst_ = conn->tuple().remote;
   child->listener_ = weak_from_this();
   child->conn_ = conn;
-  const usiw_cm_conn& cm = conn->cm();
+  const usiw_cm_conn& cm = conn->state();
   UcmEvent e{shared_from_this(), child, {}};
   e.resp.uid = uid_;
   e.resp.id = child->id_;
@@ -313,8 +313,8 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
-  if (conn_ && conn_->cm().initiator != 0 && param.valid == 0) return 0;
-  if (state_ != State::kConnect || !conn_ || conn_->cm().initiator != 0 || answered_) return -EINVAL;
+  if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
+  if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
   int ret = check_param(param);
   if (ret == 0 && !(qp = qp_by_number(param.qp_num))) ret = -EINVAL;
@@ -333,17 +333,17 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
 /// all the same, as the kernel does.
 int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
-  if (!conn_ || conn_->cm().initiator != 0) return -EINVAL;
+  if (!conn_ || conn_->state().initiator != 0) return -EINVAL;
   if (answered_) {
     // Accepted, and the peer has not confirmed it yet: the end of the connection. Else it is too late.
-    const uint8_t state = conn_->cm().state;
+    const uint8_t state = conn_->state().state;
     if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
     conn_->abort(USIW_KILL_LOCAL);
     return 0;
   }
   answered_ = true;
-  bool known = conn_->cm().state == USIW_CM_REQ_RCVD;
+  bool known = conn_->state().state == USIW_CM_REQ_RCVD;
   conn_->reject(pd, len);
   return known ? 0 : -ECONNRESET;
 }

@@ -22,16 +22,13 @@
 #include "../cm/usiw_cm_records.h"
 #include "../cm/usiw_limits.h"
 #include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_charge.h"
+#include "usiw_net.h"
+#include "usiw_user.h"
 
 /* Received handshake datagrams that wait for the worker, per socket. */
 #define USIW_MAX_RX_QUEUE	512
-
-/*
- * Requests whose listener has gone, and which may still be accepted: of a user in a netns, and of
- * a listener whose user is not known.
- */
-#define USIW_MAX_ORPHANS	256
-#define USIW_MAX_ORPHANS_ALONE	16
 
 /* Datagrams that the worker takes before it lets others run. */
 #define USIW_RX_BURST		64
@@ -67,64 +64,6 @@ static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 		.tos = (u8)(cm_id->tos_set ? usiw_traffic_class(cm_id->tos) : 0),
 	};
 }
-
-/*
- * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface
- * of link-local addresses, else 0: each link has its own. No padding: it is hashed as a whole.
- */
-struct usiw_tuple {
-	struct in6_addr local;
-	struct in6_addr remote;
-	__be16 local_port;
-	__be16 remote_port;
-	u32 scope;
-};
-
-/* The same as cm/ sees it. */
-static_assert(sizeof(struct usiw_cm_tuple) == sizeof(struct usiw_tuple));
-static_assert(offsetof(struct usiw_cm_tuple, remote) == offsetof(struct usiw_tuple, remote));
-static_assert(offsetof(struct usiw_cm_tuple, local_port) ==
-	      offsetof(struct usiw_tuple, local_port));
-static_assert(offsetof(struct usiw_cm_tuple, scope) == offsetof(struct usiw_tuple, scope));
-
-static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
-{
-	return (const struct usiw_cm_tuple *)tuple;
-}
-
-static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
-{
-	return ipv6_addr_v4mapped(&tuple->local);
-}
-
-static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
-{
-	return (ipv6_addr_type(&tuple->local) | ipv6_addr_type(&tuple->remote)) &
-	       IPV6_ADDR_LINKLOCAL;
-}
-
-/**
- * struct usiw_net - what the users of a netns share
- * @gate:	room that all its listeners share; its counts are atomic
- */
-struct usiw_net {
-	struct usiw_cm_gate_net gate;
-};
-
-struct usiw_net *usiw_net(struct net *net);
-
-/* usiw_user.c */
-struct usiw_user;
-struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone);
-void usiw_user_put(struct usiw_user *user);
-bool usiw_user_adopt_orphan(struct usiw_user *user);
-void usiw_user_drop_orphan(struct usiw_user *user);
-
-/* usiw_charge.c */
-struct mem_cgroup;
-struct mem_cgroup *usiw_charge_get(void);
-void usiw_charge_put(struct mem_cgroup *memcg);
-void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags);
 
 struct usiw_sock;
 
@@ -493,21 +432,5 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 int usiw_nexthop_bucket(const void *key, u32 key_len);
 
 /* usiw_addr.c */
-
-/* Of several devices that hear a request the one with the highest value gets it. */
-enum usiw_addr_owner {
-	USIW_ADDR_OTHERS,
-	USIW_ADDR_OF_LO,
-	USIW_ADDR_OURS,		/* of the device's netdev, or of one that rdma_cm takes for it */
-};
-
-enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);
-bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple);
-bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex);
-u32 usiw_addr_scope(const struct sockaddr_storage *sa);
-int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
-			    const struct sockaddr_storage *sa);
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex);
 
 #endif /* USIW_CONN_H */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The addresses of the two ends of a connection, and the devices that they belong to.
+ */
+#ifndef USIW_ADDR_H
+#define USIW_ADDR_H
+
+#include <linux/in6.h>
+#include <linux/socket.h>
+#include <net/ipv6.h>
+
+#include "../cm/usiw_cm.h"
+
+struct usiw_device;
+
+/*
+ * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface
+ * of link-local addresses, else 0: each link has its own. No padding: it is hashed as a whole.
+ */
+struct usiw_tuple {
+	struct in6_addr local;
+	struct in6_addr remote;
+	__be16 local_port;
+	__be16 remote_port;
+	u32 scope;
+};
+
+/* The same as cm/ sees it. */
+static_assert(sizeof(struct usiw_cm_tuple) == sizeof(struct usiw_tuple));
+static_assert(offsetof(struct usiw_cm_tuple, remote) == offsetof(struct usiw_tuple, remote));
+static_assert(offsetof(struct usiw_cm_tuple, local_port) ==
+	      offsetof(struct usiw_tuple, local_port));
+static_assert(offsetof(struct usiw_cm_tuple, scope) == offsetof(struct usiw_tuple, scope));
+
+static inline const struct usiw_cm_tuple *usiw_cm_tuple(const struct usiw_tuple *tuple)
+{
+	return (const struct usiw_cm_tuple *)tuple;
+}
+
+static inline bool usiw_tuple_is_ipv4(const struct usiw_tuple *tuple)
+{
+	return ipv6_addr_v4mapped(&tuple->local);
+}
+
+static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
+{
+	return (ipv6_addr_type(&tuple->local) | ipv6_addr_type(&tuple->remote)) &
+	       IPV6_ADDR_LINKLOCAL;
+}
+
+/* Of several devices that hear a request the one with the highest value gets it. */
+enum usiw_addr_owner {
+	USIW_ADDR_OTHERS,
+	USIW_ADDR_OF_LO,
+	USIW_ADDR_OURS,		/* of the device's netdev, or of one that rdma_cm takes for it */
+};
+
+enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);
+bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple);
+bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex);
+u32 usiw_addr_scope(const struct sockaddr_storage *sa);
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
+			    const struct sockaddr_storage *sa);
+void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			   int ifindex);
+
+#endif /* USIW_ADDR_H */

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Memory that another memory cgroup pays for than that of the current process.
+ */
+#ifndef USIW_CHARGE_H
+#define USIW_CHARGE_H
+
+#include <linux/types.h>
+
+struct mem_cgroup;
+
+struct mem_cgroup *usiw_charge_get(void);
+void usiw_charge_put(struct mem_cgroup *memcg);
+void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags);
+
+#endif /* USIW_CHARGE_H */

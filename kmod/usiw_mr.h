@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Memory regions and memory windows.
+ */
+#ifndef USIW_MR_H
+#define USIW_MR_H
+
+#include <rdma/ib_verbs.h>
+
+#include "usiw_compat.h"
+
+/* What an STag names: a region or a window. */
+struct usiw_stag {
+	u32 index;
+};
+
+/**
+ * struct usiw_mr - memory region
+ * @ibmr:	the core's part of it
+ * @stag:	its number
+ * @start:	first byte
+ * @length:	bytes
+ * @access:	IB_ACCESS_*
+ */
+struct usiw_mr {
+	struct ib_mr ibmr;
+	struct usiw_stag stag;
+	u64 start;
+	u64 length;
+	int access;
+};
+
+/* Memory window. What it is bound to is the provider's. */
+struct usiw_mw {
+	struct ib_mw ibmw;
+	struct usiw_stag stag;
+};
+
+static inline struct usiw_mr *to_usiw_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct usiw_mr, ibmr);
+}
+
+static inline struct usiw_mw *to_usiw_mw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct usiw_mw, ibmw);
+}
+
+struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
+			       USIW_DMAH_ARG struct ib_udata *udata);
+struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				 int access, struct ib_pd *ibpd, struct ib_udata *udata);
+struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access);
+int usiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+int usiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int usiw_dealloc_mw(struct ib_mw *ibmw);
+
+#endif /* USIW_MR_H */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the devices of a network namespace share. usiw_device.c keeps it.
+ */
+#ifndef USIW_NET_H
+#define USIW_NET_H
+
+#include "../cm/usiw_cm_gate.h"
+
+struct net;
+
+/**
+ * struct usiw_net - what the users of a netns share
+ * @gate:	room that all its listeners share; its counts are atomic
+ */
+struct usiw_net {
+	struct usiw_cm_gate_net gate;
+};
+
+struct usiw_net *usiw_net(struct net *net);
+
+#endif /* USIW_NET_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Processes that have QPs, and the end of their memory.
+ */
+#ifndef USIW_PROCESS_H
+#define USIW_PROCESS_H
+
+#include <linux/types.h>
+
+struct pid;
+struct usiw_qp;
+
+int usiw_process_join(struct usiw_qp *qp);
+void usiw_process_leave(struct usiw_qp *qp);
+bool usiw_process_is_dying(struct pid *pid);
+void usiw_process_exit(void);
+
+#endif /* USIW_PROCESS_H */

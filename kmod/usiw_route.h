@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Routes and next hops of a connection.
+ */
+#ifndef USIW_ROUTE_H
+#define USIW_ROUTE_H
+
+#include <linux/types.h>
+#include <linux/uidgid.h>
+
+#include "../uapi/usiw_abi.h"
+
+struct dst_entry;
+struct usiw_device;
+struct usiw_tuple;
+
+/**
+ * struct usiw_sender - what rules and policies may ask about who sends, beside the 4-tuple
+ * @uid:	the user whose process has connected or accepted, as of its data socket. The
+ *		handshake's own socket is the kernel's
+ * @tos:	IPv4 TOS or IPv6 traffic class. That of who is asked is the listener's: rdma_cm does
+ *		not hand over what is set between the request and accept
+ *
+ * There is no mark: rdma_cm has none, and no other socket is this connection's.
+ */
+struct usiw_sender {
+	kuid_t uid;
+	u8 tos;
+};
+
+/**
+ * struct usiw_route - where the datagrams of a 4-tuple go
+ * @dst:	with a reference; without what IPsec makes of it
+ * @reason:	why raw packets are not eligible
+ * @local:	to this host itself, over lo
+ * @mtu:	usable IP MTU, bytes: of the interface, the route, and what was learned of the path
+ * @hop_limit:	IPv4 TTL or IPv6 hop limit
+ *
+ * Not known here is NAT on this host: conntrack is asked by no look-up. Raw packets bypass it.
+ */
+struct usiw_route {
+	struct dst_entry *dst;
+	enum usiw_not_packet reason;
+	bool local;
+	u16 mtu;
+	u8 hop_limit;
+};
+
+int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		   const struct usiw_sender *sender, struct usiw_route *route);
+void usiw_route_put(struct usiw_route *route);
+int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		     const struct usiw_sender *sender, bool sockets, u16 *mtu);
+int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
+		   int *bucket);
+int usiw_nexthop_bucket(const void *key, u32 key_len);
+
+#endif /* USIW_ROUTE_H */

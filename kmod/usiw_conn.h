@@ -24,37 +24,19 @@
 #include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_charge.h"
+#include "usiw_conn_act.h"
+#include "usiw_conn_run.h"
 #include "usiw_data.h"
 #include "usiw_gate.h"
+#include "usiw_iwcm.h"
+#include "usiw_iwcm_quirks.h"
+#include "usiw_listen.h"
 #include "usiw_net.h"
 #include "usiw_ports.h"
 #include "usiw_route.h"
+#include "usiw_rx.h"
 #include "usiw_sock.h"
 #include "usiw_user.h"
-
-/* Received handshake datagrams that wait for the worker, per socket. */
-#define USIW_MAX_RX_QUEUE	512
-
-/* Datagrams that the worker takes before it lets others run. */
-#define USIW_RX_BURST		64
-
-/* Between two looks whether who waits for an answer has been killed, or loses the device, us. */
-#define USIW_OWNER_US		200000
-
-/* ICMP about the path of a connection is looked at once in this time, ms. */
-#define USIW_ICMP_MS		20
-
-/* iw_cm counts private data, IRD and ORD in a byte. */
-#define USIW_IW_MAX_PRIVATE_DATA	255
-
-/* In the context of connect or listen. */
-static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
-{
-	return (struct usiw_sender) {
-		.uid = current_fsuid(),
-		.tos = (u8)(cm_id->tos_set ? usiw_traffic_class(cm_id->tos) : 0),
-	};
-}
 
 struct usiw_sock;
 
@@ -179,37 +161,6 @@ void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
 			   const void *arg);
-
-/* usiw_conn_run.c */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,
-				  const struct usiw_tuple *tuple, gfp_t flags);
-void usiw_conn_arm(struct usiw_conn *conn);
-void usiw_conn_leave_backlog(struct usiw_conn *conn);
-void usiw_conn_disconnect(struct usiw_conn *conn);
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason);
-void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
-void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
-		     u32 len, void *answer);
-
-/* usiw_conn_act.c: with conn->lock held */
-extern const struct usiw_cm_host usiw_conn_host;
-int usiw_conn_tell_request(struct usiw_conn *conn);
-int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
-			const struct usiw_sender *sender);
-
-/* usiw_iwcm.c */
-int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
-int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
-int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len);
-
-/* usiw_listen.c */
-int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog);
-int usiw_iw_destroy_listen(struct iw_cm_id *cm_id);
-void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
-			   const struct usiw_cm_packet *req, void *answer);
-
-/* usiw_rx.c */
-extern const struct usiw_sock_ops usiw_rx_ops;
 
 /* usiw_route.c */
 

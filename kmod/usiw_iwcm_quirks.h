@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What usiw_iwcm_quirks.c, which see, gives to the others. */
+/*
+ * What iw_cm does not say or do, and how the module gets by without it; see usiw_iwcm_quirks.c.
+ */
 #ifndef USIW_IWCM_QUIRKS_H
 #define USIW_IWCM_QUIRKS_H
 
+#include <linux/cred.h>
+#include <linux/kref.h>
+#include <linux/rcupdate.h>
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
 
-#include "usiw.h"
+#include "../cm/usiw_limits.h"
+#include "usiw_route.h"
+
+struct usiw_conn;
+struct usiw_device;
+struct usiw_qp;
 
 /**
  * struct usiw_qp_proxy - what iw_cm holds in place of a QP
@@ -43,6 +55,15 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
 void usiw_iw_add_ref(struct ib_qp *ibqp);
 void usiw_iw_rem_ref(struct ib_qp *ibqp);
+
+/* In the context of connect or listen. */
+static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
+{
+	return (struct usiw_sender) {
+		.uid = current_fsuid(),
+		.tos = (u8)(cm_id->tos_set ? usiw_traffic_class(cm_id->tos) : 0),
+	};
+}
 
 /* cm_ids */
 bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id);

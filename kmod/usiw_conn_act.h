@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What a connection asks of the module. All of it runs with conn->lock held.
+ */
+#ifndef USIW_CONN_ACT_H
+#define USIW_CONN_ACT_H
+
+#include "../cm/usiw_cm_end.h"
+
+struct iw_cm_id;
+struct usiw_conn;
+struct usiw_qp;
+struct usiw_sender;
+
+/* iw_cm counts private data, IRD and ORD in a byte. */
+#define USIW_IW_MAX_PRIVATE_DATA	255
+
+extern const struct usiw_cm_host usiw_conn_host;
+int usiw_conn_tell_request(struct usiw_conn *conn);
+int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
+			const struct usiw_sender *sender);
+
+#endif /* USIW_CONN_ACT_H */

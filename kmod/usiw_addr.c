@@ -7,7 +7,10 @@
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
 
-#include "usiw_conn.h"
+#include "usiw_addr.h"
+
+#include "usiw_compat.h"
+#include "usiw_device.h"
 
 /* ---- Whose it is ------------------------------------------------------- */
 

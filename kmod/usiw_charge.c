@@ -15,7 +15,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "usiw_conn.h"
+#include "usiw_charge.h"
 
 /* The cgroup of the current process, with a reference; NULL if the kernel has no such cgroups. */
 struct mem_cgroup *usiw_charge_get(void)

@@ -7,8 +7,14 @@
 #include <linux/jhash.h>
 #include <linux/rculist.h>
 #include <linux/xarray.h>
+#include <net/net_namespace.h>
+#include <net/netns/hash.h>
 
 #include "usiw_conn.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_device.h"
 
 #define USIW_CONN_HASH_BITS	12
 

@@ -1,44 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * usiw.ko: connections, listeners, and the UDP sockets that the handshake runs over.
+ * A connection: the object, the table of 4-tuples, and the bits that ask for its work.
  */
 #ifndef USIW_CONN_H
 #define USIW_CONN_H
 
-#include <linux/cred.h>
-#include <linux/etherdevice.h>
-#include <linux/in6.h>
 #include <linux/kref.h>
-#include <linux/ktime.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/rbtree.h>
-#include <linux/rwsem.h>
+#include <linux/rcupdate.h>
+#include <linux/types.h>
 #include <linux/workqueue.h>
-#include <net/net_namespace.h>
-#include <rdma/iw_cm.h>
 
 #include "../cm/usiw_cm_end.h"
-#include "../cm/usiw_cm_gate.h"
 #include "../cm/usiw_cm_records.h"
-#include "../cm/usiw_limits.h"
-#include "usiw.h"
-#include "usiw_addr.h"
-#include "usiw_charge.h"
-#include "usiw_conn_act.h"
-#include "usiw_conn_run.h"
-#include "usiw_data.h"
-#include "usiw_gate.h"
-#include "usiw_iwcm.h"
-#include "usiw_iwcm_quirks.h"
-#include "usiw_listen.h"
-#include "usiw_net.h"
-#include "usiw_ports.h"
 #include "usiw_route.h"
-#include "usiw_rx.h"
-#include "usiw_sock.h"
-#include "usiw_user.h"
 
+struct iw_cm_id;
+struct net;
+struct sock;
+struct usiw_device;
+struct usiw_evfile;
+struct usiw_listener;
+struct usiw_qp;
 struct usiw_sock;
+struct usiw_tuple;
+struct usiw_user;
 
 /* conn->flags: set from softirq, worked off by conn->work. */
 enum {
@@ -139,12 +126,6 @@ static inline const struct usiw_tuple *usiw_conn_tuple(const struct usiw_conn *c
 	return (const struct usiw_tuple *)&conn->end.tuple;
 }
 
-static inline u64 usiw_now_us(void)
-{
-	return ktime_to_us(ktime_get());
-}
-
-/* usiw_conn.c */
 int usiw_conn_register(struct usiw_conn *conn, gfp_t flags);
 void usiw_conn_unregister(struct usiw_conn *conn);
 int usiw_conn_insert(struct usiw_conn *conn);
@@ -161,9 +142,5 @@ void usiw_conn_flush_device(struct usiw_device *dev);
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
 			   const void *arg);
-
-/* usiw_route.c */
-
-/* usiw_addr.c */
 
 #endif /* USIW_CONN_H */

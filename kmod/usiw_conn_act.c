@@ -16,9 +16,24 @@
 
 #include <linux/ratelimit.h>
 #include <linux/slab.h>
+#include <rdma/iw_cm.h>
 
+#include "usiw_conn_act.h"
+
+#include "usiw_addr.h"
 #include "usiw_conn.h"
+#include "usiw_conn_run.h"
+#include "usiw_data.h"
+#include "usiw_device.h"
+#include "usiw_event.h"
+#include "usiw_gate.h"
 #include "usiw_iwcm_quirks.h"
+#include "usiw_ports.h"
+#include "usiw_qp.h"
+#include "usiw_route.h"
+#include "usiw_sock.h"
+#include "usiw_user.h"
+#include "usiw_verbs_types.h"
 
 static struct usiw_conn *to_usiw_conn(struct usiw_cm_end *end)
 {

@@ -8,7 +8,19 @@
  */
 #include <linux/slab.h>
 
+#include "usiw_conn_run.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
 #include "usiw_conn.h"
+#include "usiw_data.h"
+#include "usiw_device.h"
+#include "usiw_event.h"
+#include "usiw_gate.h"
+#include "usiw_process.h"
+#include "usiw_qp_types.h"
+#include "usiw_sock.h"
+#include "usiw_user.h"
 
 /* ---- Its slot in a backlog --------------------------------------------- */
 

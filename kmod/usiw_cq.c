@@ -4,7 +4,11 @@
  */
 #include <rdma/uverbs_ioctl.h>
 
-#include "usiw.h"
+#include "usiw_cq.h"
+
+#include "../cm/usiw_limits.h"
+#include "usiw_device.h"
+#include "usiw_verbs.h"
 
 int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct usiw_create_cq_arg *arg)

@@ -36,7 +36,14 @@
 #include <net/udp.h>
 #include <net/xfrm.h>
 
+#include "usiw_data.h"
+
+#include "usiw_addr.h"
+#include "usiw_compat.h"
 #include "usiw_conn.h"
+#include "usiw_device.h"
+#include "usiw_qp_types.h"
+#include "usiw_sock.h"
 
 /* By family: [1] IPv4, [0] IPv6. Filled in by the first socket of the family, constant from then on. */
 static struct proto_ops usiw_data_ops[2];

@@ -9,8 +9,10 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
+#include "usiw_device.h"
+
 #include "usiw.h"
-#include "usiw_conn.h"
+#include "usiw_net.h"
 
 struct workqueue_struct *usiw_wq;
 

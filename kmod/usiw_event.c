@@ -9,8 +9,12 @@
 #include <linux/uaccess.h>
 #include <rdma/uverbs_types.h>
 
-#include "usiw.h"
+#include "usiw_event.h"
+
 #include "usiw_conn.h"
+#include "usiw_data.h"
+#include "usiw_device.h"
+#include "usiw_verbs_types.h"
 
 static bool usiw_evfile_ready(const struct usiw_evfile *events)
 {

@@ -19,7 +19,11 @@
 #include <linux/sched.h>
 #include <net/net_namespace.h>
 
+#include "usiw_follow.h"
+
+#include "usiw.h"
 #include "usiw_conn.h"
+#include "usiw_device.h"
 
 static int usiw_genid_ipv6(const struct net *net)
 {

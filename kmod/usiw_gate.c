@@ -11,8 +11,16 @@
 #include <linux/rbtree.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <rdma/iw_cm.h>
 
-#include "usiw_conn.h"
+#include "usiw_gate.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_charge.h"
+#include "usiw_device.h"
+#include "usiw_sock.h"
+#include "usiw_user.h"
 
 static struct usiw_rx *usiw_gate_rx(struct usiw_cm_req *req)
 {

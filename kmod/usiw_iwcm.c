@@ -3,9 +3,21 @@
  * Calls of iw_cm: connect, accept, reject. Listening is in usiw_listen.c.
  */
 #include <net/ipv6.h>
+#include <rdma/iw_cm.h>
 
+#include "usiw_iwcm.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
 #include "usiw_conn.h"
+#include "usiw_conn_act.h"
+#include "usiw_conn_run.h"
+#include "usiw_device.h"
 #include "usiw_iwcm_quirks.h"
+#include "usiw_ports.h"
+#include "usiw_qp.h"
+#include "usiw_route.h"
+#include "usiw_sock.h"
 
 /* ---- Addresses --------------------------------------------------------- */
 

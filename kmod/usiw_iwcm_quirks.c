@@ -18,8 +18,12 @@
 #include <linux/slab.h>
 #include <rdma/rdma_cm.h>
 
-#include "usiw_conn.h"
 #include "usiw_iwcm_quirks.h"
+
+#include "usiw_conn.h"
+#include "usiw_conn_run.h"
+#include "usiw_device.h"
+#include "usiw_qp.h"
 
 /*
  * provider_data of a cm_id made for a request: first the connection's id, shifted by one; after

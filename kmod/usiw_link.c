@@ -13,11 +13,26 @@
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
 
+#include "usiw_link.h"
+
 #include "../cm/usiw_device_attr.h"
 #include "../uapi/usiw_version.h"
-#include "usiw.h"
+#include "usiw_compat.h"
 #include "usiw_conn.h"
+#include "usiw_cq.h"
+#include "usiw_device.h"
+#include "usiw_follow.h"
+#include "usiw_iwcm.h"
 #include "usiw_iwcm_quirks.h"
+#include "usiw_listen.h"
+#include "usiw_mr.h"
+#include "usiw_netdev.h"
+#include "usiw_qp.h"
+#include "usiw_restrack.h"
+#include "usiw_srq.h"
+#include "usiw_stats.h"
+#include "usiw_uapi.h"
+#include "usiw_verbs.h"
 
 /* ---- Attributes -------------------------------------------------------- */
 

@@ -4,9 +4,22 @@
  */
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <rdma/iw_cm.h>
 
+#include "usiw_listen.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_charge.h"
 #include "usiw_conn.h"
+#include "usiw_conn_act.h"
+#include "usiw_conn_run.h"
+#include "usiw_device.h"
+#include "usiw_gate.h"
 #include "usiw_iwcm_quirks.h"
+#include "usiw_route.h"
+#include "usiw_sock.h"
+#include "usiw_user.h"
 
 /* ---- Listening --------------------------------------------------------- */
 

@@ -12,8 +12,12 @@
 #include <rdma/rdma_netlink.h>
 
 #include "../uapi/usiw_version.h"
-#include "usiw.h"
-#include "usiw_conn.h"
+#include "usiw_device.h"
+#include "usiw_link.h"
+#include "usiw_netdev.h"
+#include "usiw_process.h"
+#include "usiw_rx.h"
+#include "usiw_sock.h"
 
 MODULE_AUTHOR("The usiw authors");
 MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");

@@ -11,7 +11,10 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "usiw.h"
+#include "usiw_mr.h"
+
+#include "../cm/usiw_limits.h"
+#include "usiw_device.h"
 
 /*
  * True if the page of @at, which is in @vma, lies past the end of the file that @vma maps: touching

@@ -9,7 +9,15 @@
 #include <net/neighbour.h>
 #include <net/netevent.h>
 
+#include "usiw_netdev.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
 #include "usiw_conn.h"
+#include "usiw_event.h"
+#include "usiw_follow.h"
+#include "usiw_route.h"
+#include "usiw_verbs_types.h"
 
 /* With a reference on the device; any context. */
 static struct usiw_device *usiw_device_of(struct net_device *netdev)

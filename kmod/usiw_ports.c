@@ -12,7 +12,12 @@
  * and did not come out of its own sockets, so a raw packet reaches raw ports only, and the ends
  * have to use the same kind. Both are in the table of connections, where each looks the other up.
  */
+#include "usiw_ports.h"
+
+#include "usiw_addr.h"
 #include "usiw_conn.h"
+#include "usiw_qp_types.h"
+#include "usiw_route.h"
 
 static struct usiw_conn *usiw_conn_other_end(const struct usiw_conn *conn)
 {

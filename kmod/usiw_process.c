@@ -20,8 +20,10 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "usiw.h"
+#include "usiw_process.h"
+
 #include "usiw_conn.h"
+#include "usiw_qp_types.h"
 
 /**
  * struct usiw_process - an address space with QPs

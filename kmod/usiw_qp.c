@@ -10,10 +10,18 @@
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "usiw_qp.h"
+
 #include "../cm/usiw_device_attr.h"
-#include "usiw.h"
 #include "usiw_conn.h"
+#include "usiw_conn_run.h"
+#include "usiw_device.h"
+#include "usiw_event.h"
 #include "usiw_iwcm_quirks.h"
+#include "usiw_process.h"
+#include "usiw_stats.h"
+#include "usiw_unread.h"
+#include "usiw_verbs.h"
 
 static int usiw_check_qp_attr(const struct ib_qp_init_attr *attr)
 {

@@ -5,8 +5,13 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
+#include "usiw_restrack.h"
+
 #include "../uapi/usiw_names.h"
 #include "usiw_conn.h"
+#include "usiw_device.h"
+#include "usiw_qp.h"
+#include "usiw_stats.h"
 
 #define USIW_GAUGE_NAME(id, text)	[USIW_GAUGE_##id] = text,
 #define USIW_PORT_NAME(id, text)	[1 + USIW_PORT_##id] = text,

@@ -11,7 +11,12 @@
 #include <net/route.h>
 #include <net/xfrm.h>
 
-#include "usiw_conn.h"
+#include "usiw_route.h"
+
+#include "../cm/usiw_cm_end.h"
+#include "usiw_addr.h"
+#include "usiw_compat.h"
+#include "usiw_device.h"
 
 /*
  * Each looks the plain route up and leaves it in route->dst, and returns what IPsec makes of it:

@@ -15,8 +15,19 @@
 #include <net/ipv6.h>
 #include <net/sock.h>
 
+#include "usiw_rx.h"
+
 #include "../cm/usiw_cm_hint.h"
+#include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_charge.h"
 #include "usiw_conn.h"
+#include "usiw_conn_run.h"
+#include "usiw_data.h"
+#include "usiw_device.h"
+#include "usiw_gate.h"
+#include "usiw_listen.h"
+#include "usiw_netdev.h"
 
 /* ---- Softirq ----------------------------------------------------------- */
 

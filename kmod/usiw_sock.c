@@ -12,11 +12,19 @@
 #include <linux/slab.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/netns/hash.h>
 #include <net/sock.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
 
-#include "usiw_conn.h"
+#include "usiw_sock.h"
+
+#include "usiw.h"
+#include "usiw_addr.h"
+#include "usiw_charge.h"
+#include "usiw_compat.h"
+#include "usiw_net.h"
 
 #define USIW_SOCK_HASH_BITS	10
 

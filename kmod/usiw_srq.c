@@ -5,7 +5,11 @@
  */
 #include <rdma/uverbs_ioctl.h>
 
-#include "usiw.h"
+#include "usiw_srq.h"
+
+#include "../cm/usiw_limits.h"
+#include "usiw_device.h"
+#include "usiw_verbs.h"
 
 int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
 {

@@ -6,8 +6,10 @@
 #include <linux/ktime.h>
 #include <linux/overflow.h>
 
+#include "usiw_stats.h"
+
 #include "../uapi/usiw_names.h"
-#include "usiw.h"
+#include "usiw_device.h"
 
 #define USIW_COUNTER_DESC(id, text)	[USIW_CNT_##id].name = text,
 

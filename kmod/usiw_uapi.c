@@ -10,8 +10,14 @@
 #define UVERBS_MODULE_NAME usiw
 #include <rdma/uverbs_named_ioctl.h>
 
-#include "usiw.h"
+#include "usiw_uapi.h"
+
 #include "usiw_conn.h"
+#include "usiw_conn_run.h"
+#include "usiw_cq.h"
+#include "usiw_event.h"
+#include "usiw_qp.h"
+#include "usiw_srq.h"
 
 static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundle *attrs)
 {

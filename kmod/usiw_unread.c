@@ -24,7 +24,7 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
-#include "usiw.h"
+#include "usiw_unread.h"
 
 /* The first members of uverbs' objects of QPs and SRQs, and of CQs (6.1 to 7.2). */
 struct usiw_core_uevent {

@@ -15,8 +15,10 @@
 #include <linux/jhash.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/netns/hash.h>
 
-#include "usiw_conn.h"
+#include "usiw_user.h"
 
 /**
  * struct usiw_user - whoever listens

@@ -6,7 +6,11 @@
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "usiw.h"
+#include "usiw_verbs.h"
+
+#include "usiw_compat.h"
+#include "usiw_device.h"
+#include "usiw_event.h"
 
 /* What the module does with data sockets and ports, if the provider understands it. */
 #define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \

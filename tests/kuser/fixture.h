@@ -15,9 +15,29 @@
 #include "mock/mock.h"
 
 extern "C" {
-#include "kmod/usiw.h"
+#include "kmod/usiw_addr.h"
 #include "kmod/usiw_conn.h"
+#include "kmod/usiw_conn_act.h"
+#include "kmod/usiw_conn_run.h"
+#include "kmod/usiw_cq.h"
+#include "kmod/usiw_data.h"
+#include "kmod/usiw_device.h"
+#include "kmod/usiw_event.h"
+#include "kmod/usiw_follow.h"
+#include "kmod/usiw_gate.h"
 #include "kmod/usiw_iwcm_quirks.h"
+#include "kmod/usiw_mr.h"
+#include "kmod/usiw_net.h"
+#include "kmod/usiw_netdev.h"
+#include "kmod/usiw_qp.h"
+#include "kmod/usiw_qp_types.h"
+#include "kmod/usiw_route.h"
+#include "kmod/usiw_rx.h"
+#include "kmod/usiw_sock.h"
+#include "kmod/usiw_stats.h"
+#include "kmod/usiw_unread.h"
+#include "kmod/usiw_user.h"
+#include "kmod/usiw_verbs_types.h"
 }
 
 namespace kuser {

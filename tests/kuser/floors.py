@@ -1,18 +1,38 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""The floors of kmod/: each file uses only files below it, by what the linker sees (docs/architecture.md).
+"""The floors of kmod/: each file uses only files on floors below it (docs/architecture.md).
 
-    floors.py OBJECT...    exit status 0, or 1 with a line for each use of what is above
+    floors.py OBJECT...    exit status 0, or 1 with a line for each use of a file that is not below
+
+The symbols of the objects show which functions a file calls. The #include lines of kmod/*.[ch] show which structures
+and inline functions it sees. Both are checked against the same table.
 """
 
 import pathlib
+import re
 import subprocess
 import sys
 
-#: From the ground up. Files of one floor do not use each other, but for those that are one room.
-FLOORS = [["device", "addr", "mr", "unread", "user", "charge"], ["route", "stats", "conn", "sock"], ["gate", "data", "ports"], ["event"],
+KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
+
+#: From the ground up: names of .c files, each with the header of its name, and of headers that have no .c file. Files
+#: of one floor do not use each other, except the files of one room. The files of a room are joined by "+".
+FLOORS = [["usiw + device + net", "compat", "unread", "user", "charge"], ["addr", "mr", "stats"],
+          ["route", "sock", "verbs_types + qp_types"], ["conn"], ["gate", "data", "ports"], ["event"],
           ["follow", "process", "verbs"], ["conn_run"], ["qp + iwcm_quirks", "cq", "srq"], ["conn_act"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
+FLOOR = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}
+ROOM = {name: room for rooms in FLOORS for room in rooms for name in room.split(" + ")}
+
+
+def may_use(user, owner):
+    """True if the file @user may use the file @owner."""
+    return ROOM.get(owner) == ROOM.get(user) or FLOOR.get(owner, len(FLOORS)) < FLOOR.get(user, -1)
+
+
+def name_of(path):
+    """The name in FLOORS of a file or an object of kmod/."""
+    return pathlib.Path(path).name.split(".")[0].removeprefix("usiw_")
 
 
 def symbols(path):
@@ -27,29 +47,39 @@ def symbols(path):
 
 def uses(paths):
     """{file: {file: names that it uses of it}}"""
-    table = {
-        pathlib.Path(path).name.removesuffix(".o").removesuffix(".c").removeprefix("usiw_"): symbols(path)
-        for path in paths
-    }
+    table = {name_of(path): symbols(path) for path in paths}
     return {user: {owner: names & defined for owner, (defined, _) in table.items() if owner != user and names & defined}
             for user, (_, names) in table.items()}
 
 
+def wrong_includes(path):
+    """A line for each #include of @path that is wrong. Headers of cm/ and uapi/ are below all files of kmod/."""
+    ours = re.findall(r'^#include "([^"]*)"', path.read_text(), re.MULTILINE)
+    if path.suffix == ".c" and path.with_suffix(".h").exists() and ours[:1] != [path.with_suffix(".h").name]:
+        yield f"{path.name} includes another header of ours ahead of its own"
+    for header in ours:
+        if not header.startswith("../") and not may_use(name_of(path), name_of(header)):
+            yield f"{path.name} includes {header}, which is not below it"
+
+
 def main(paths):
     """The exit status."""
-    floor = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}
-    room = {name: room for rooms in FLOORS for room in rooms for name in room.split(" + ")}
-    table = uses(path for path in paths if pathlib.Path(path).parent.name == "kmod")
-    wrong = [f"{name}: on no floor of {__file__}" for name in table if name not in floor]
-    wrong += [f"on a floor, but not in kmod/: {name}" for name in floor if name not in table]
-    for user, owners in table.items():
+    objects = [path for path in paths if pathlib.Path(path).parent.name == "kmod"]
+    files = sorted(KMOD.glob("*.[ch]"))
+    names = {name_of(path) for path in files}
+    wrong = [f"on no floor of {__file__}: {name}" for name in sorted(names - FLOOR.keys())]
+    wrong += [f"on a floor, but not in kmod/: {name}" for name in sorted(FLOOR.keys() - names)]
+    wrong += [f"no object of usiw_{name}.c" for name in sorted({name_of(path) for path in files if path.suffix == ".c"} -
+                                                               {name_of(path) for path in objects})]
+    wrong += [line for path in files for line in wrong_includes(path)]
+    for user, owners in uses(objects).items():
         wrong += [
             f"usiw_{user}.c uses usiw_{owner}.c, which is not below it: {', '.join(sorted(names))}"
             for owner, names in owners.items()
-            if room.get(owner) != room.get(user) and floor.get(owner, -1) >= floor.get(user, -1)
+            if not may_use(user, owner)
         ]
-    print("\n".join(wrong) if wrong else f"{len(table)} files on {len(FLOORS)} floors")
-    return 1 if wrong or not table else 0
+    print("\n".join(wrong) if wrong else f"{len(files)} files on {len(FLOORS)} floors")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

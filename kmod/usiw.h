@@ -11,9 +11,10 @@
 
 struct workqueue_struct;
 
-/* Work of the module that may sleep; unbound, so that devices do not wait for each other. */
+/* Runs the module's work that may sleep. It is unbound, so devices do not wait for each other. */
 extern struct workqueue_struct *usiw_wq;
 
+/* The clock of cm/ and of all timers of connections: CLOCK_MONOTONIC, us. */
 static inline u64 usiw_now_us(void)
 {
 	return ktime_to_us(ktime_get());

@@ -14,8 +14,9 @@
 struct usiw_device;
 
 /*
- * The ends of a connection; IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface
- * of link-local addresses, else 0: each link has its own. No padding: it is hashed as a whole.
+ * The ends of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface of
+ * link-local addresses, because each link has its own, else 0. There is no padding, because the
+ * structure is hashed as a whole.
  */
 struct usiw_tuple {
 	struct in6_addr local;
@@ -25,7 +26,7 @@ struct usiw_tuple {
 	u32 scope;
 };
 
-/* The same as cm/ sees it. */
+/* struct usiw_cm_tuple is the same in cm/. */
 static_assert(sizeof(struct usiw_cm_tuple) == sizeof(struct usiw_tuple));
 static_assert(offsetof(struct usiw_cm_tuple, remote) == offsetof(struct usiw_tuple, remote));
 static_assert(offsetof(struct usiw_cm_tuple, local_port) ==
@@ -48,11 +49,13 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 	       IPV6_ADDR_LINKLOCAL;
 }
 
-/* Of several devices that hear a request the one with the highest value gets it. */
+/*
+ * Who has a local address. If several devices match a REQ, the one with the highest value gets it.
+ */
 enum usiw_addr_owner {
 	USIW_ADDR_OTHERS,
 	USIW_ADDR_OF_LO,
-	USIW_ADDR_OURS,		/* of the device's netdev, or of one that rdma_cm takes for it */
+	USIW_ADDR_OURS,		/* the device's netdev, or one that rdma_cm takes for it */
 };
 
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);

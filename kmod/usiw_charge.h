@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memory that another memory cgroup pays for than that of the current process.
+ * Memory that is charged to another memory cgroup than that of the current process.
  */
 #ifndef USIW_CHARGE_H
 #define USIW_CHARGE_H

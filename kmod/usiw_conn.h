@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A connection: the object, the table of 4-tuples, and the bits that ask for its work.
+ * Connections: the object, the table of 4-tuples, and the flags by which other files request work.
  */
 #ifndef USIW_CONN_H
 #define USIW_CONN_H
@@ -27,63 +27,67 @@ struct usiw_sock;
 struct usiw_tuple;
 struct usiw_user;
 
-/* conn->flags: set from softirq, worked off by conn->work. */
+/* Bits of usiw_conn.flags. Any context may set them; usiw_conn.work handles them. */
 enum {
-	USIW_CONN_DATA_SEEN,
-	USIW_CONN_ICMP,			/* conn->icmp_heard */
-	USIW_CONN_CHECK_ADDR,
-	USIW_CONN_FOLLOW,
-	USIW_CONN_ORPHANED,		/* its listener has gone */
-	USIW_CONN_PROCESS_GONE,		/* the memory of its QP's process has gone */
-	USIW_CONN_FLUSH,		/* the device is going: no lingering */
+	USIW_CONN_DATA_SEEN,		/* DATA arrived, which counts as CONFIRM */
+	USIW_CONN_ICMP,			/* usiw_conn.icmp_heard has been set */
+	USIW_CONN_CHECK_ADDR,		/* the local address may have been removed */
+	USIW_CONN_FOLLOW,		/* the route may have changed */
+	USIW_CONN_ORPHANED,		/* the listener is gone */
+	USIW_CONN_PROCESS_GONE,		/* the memory of the QP's process is gone */
+	USIW_CONN_FLUSH,		/* the device is going, so the connection must not linger */
 };
 
-/* Whether a datagram finds the connection. */
+/* usiw_conn.table: whether a datagram finds the connection. */
 enum usiw_conn_table {
 	USIW_CONN_NEW,
 	USIW_CONN_HASHED,
 	USIW_CONN_UNHASHED,
-	USIW_CONN_BARRED,		/* its device goes: it may not enter the table any more */
+	USIW_CONN_BARRED,		/* the device is going: it may not enter the table */
 };
 
 /**
  * struct usiw_conn - a connection
- * @lock:	serialises all calls on @end. Upcalls to iw_cm happen under it, so they come in order.
- *		May sleep. Outside of all spinlocks here; iw_cm's own locks are never
- *		held when usiw takes it (iw_get_qp and iw_add_ref, the only calls from under one,
- *		do not)
- * @kref:	references: the table, @work while queued, the event file while a record is
- *		unread, the QP, and who looks at it
- * @rcu:	it is looked up under RCU
- * @free_work:	frees it, where that may sleep
- * @work:	the clock of @end, and what @flags says
- * @flags:	USIW_CONN_*: set from softirq, worked off by @work
- * @end:	what cm/ knows of it. Its id names it in event records, and is iw_cm's provider_data
- *		for a request: a number cannot dangle when iw_cm drops a request silently
- * @qpn:	of @qp, also when that has gone
- * @net:	the device's; for look-ups, which may outlive the device
- * @dev:	as one of its users
- * @sock:	of its local port, as a user of its family
- * @data_sk:	the process's data socket, held until the connection ends; guarded by @lock,
- *		read in softirq
- * @merging:	counted among @sock's mergers; guarded by @lock, as the next
- * @by_packets:	counted among @sock's tappers
- * @hash_node:	in the table of connections
- * @dev_node:	in @dev's list
+ * @lock:	serialises all calls on @end, and so the upcalls to iw_cm, which come in the order
+ *		of events. May sleep. Taken outside of all spinlocks here. iw_cm holds none of its
+ *		locks when it calls functions that take this one. It holds one for iw_get_qp and
+ *		iw_add_ref, which do not
+ * @kref:	references of the table, of queued @work, of the event file while a record is
+ *		unread, of the QP, and of short users
+ * @rcu:	delays freeing by a grace period, because look-ups run under RCU
+ * @free_work:	frees the connection in a context that may sleep
+ * @work:	runs the timers of @end and handles @flags
+ * @flags:	USIW_CONN_* bits that @work has to handle
+ * @end:	the part of the connection that cm/ knows. Its id names the connection in event
+ *		records, and is iw_cm's provider_data of a request. A number cannot dangle when
+ *		iw_cm drops a request silently
+ * @qpn:	number of @qp, also when the QP is gone
+ * @net:	network namespace of the device, for look-ups, which may outlive the device
+ * @dev:	device, as one of its users
+ * @sock:	local port, as a user of its family
+ * @data_sk:	data socket of the process, held until the connection ends; guarded by @lock, read
+ *		in softirq
+ * @merging:	counted in the mergers of @sock; guarded by @lock, as the next field
+ * @by_packets:	counted in the tappers of @sock
+ * @hash_node:	entry in the table of connections
+ * @dev_node:	entry in the list of @dev
  * @table:	enum usiw_conn_table; guarded by @lock
- * @cm_id:	from connect or accept to the last upcall, with a reference; else NULL
- * @qp:		from connect or accept to its release, with a reference; else NULL
- * @events:	where its records go, with a reference
- * @listener:	in whose backlog it has a slot, with a reference; else NULL
- * @orphan_of:	a request without a listener: the user among whose orphans it is, else NULL
- * @sender:	for whom routes are looked up
- * @waits_confirm: counted in the socket's confirm_waiters; read in softirq
- * @nexthop_bucket: of the next hop's address; -1: none
- * @pass:	the device's round in which it was last; guarded by the device's conn_lock
- * @icmp_heard:	what ICMP says about its REQ: enum usiw_cm_heard
- * @icmp_next:	jiffies before which ICMP about its path is not looked at
- * @ev_node:	guarded by @events->lock once the engine has been given the connection, as the next
- * @records:	that are unread
+ * @cm_id:	iw_cm's id, from connect or accept to the last upcall, with a reference; else NULL
+ * @qp:		QP, from connect or accept to its release, with a reference; else NULL
+ * @events:	event stream that gets the records, with a reference
+ * @listener:	listener in whose backlog the connection has a slot, with a reference; else NULL
+ * @orphan_of:	user who has the connection, a request without a listener, among its orphans; else
+ *		NULL
+ * @sender:	attributes for route look-ups
+ * @waits_confirm: counted in the confirm_waiters of @sock; read in softirq
+ * @nexthop_bucket: bucket of the next hop's address; -1 if there is none
+ * @pass:	last round of the device that the connection was in; guarded by the device's
+ *		conn_lock
+ * @icmp_heard:	meaning of ICMP about the REQ: enum usiw_cm_heard
+ * @icmp_next:	jiffies before which ICMP about the path is ignored
+ * @ev_node:	entry in the list of @events. The lock of @events guards this field and the next one
+ *		once the engine knows the connection
+ * @records:	unread records
  */
 struct usiw_conn {
 	struct mutex lock;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What a connection asks of the module. All of it runs with conn->lock held.
+ * The calls of struct usiw_cm_host, and others that run with conn->lock held.
  */
 #ifndef USIW_CONN_ACT_H
 #define USIW_CONN_ACT_H
@@ -12,7 +12,7 @@ struct usiw_conn;
 struct usiw_qp;
 struct usiw_sender;
 
-/* iw_cm counts private data, IRD and ORD in a byte. */
+/* iw_cm has one byte for the length of private data. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
 extern const struct usiw_cm_host usiw_conn_host;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What drives a connection: its clock, and calls from iw_cm, the provider and the port's worker.
+ * Runs a connection: its timers, and calls of iw_cm, the provider and the port's worker.
  */
 #ifndef USIW_CONN_RUN_H
 #define USIW_CONN_RUN_H
@@ -13,7 +13,7 @@ struct usiw_conn;
 struct usiw_device;
 struct usiw_tuple;
 
-/* Between two looks whether who waits for an answer has been killed, or loses the device, us. */
+/* Interval, us, at which a connection whose user waits for an answer checks process and device. */
 #define USIW_OWNER_US		200000
 
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,

@@ -13,10 +13,10 @@
 
 /**
  * struct usiw_cq - completion queue
- * @ibcq:	the core's part of it
- * @cqn:	its number
- * @completions: events of completion that are unread
- * @async:	other events that are unread
+ * @ibcq:	ib_core's part
+ * @cqn:	number
+ * @completions: unread completion events
+ * @async:	unread asynchronous events
  */
 struct usiw_cq {
 	struct ib_cq ibcq;

@@ -16,78 +16,78 @@
 
 #include "../uapi/usiw_abi.h"
 
-/* Buckets of next-hop addresses, to tell which neighbour updates concern a device. */
+/* A device counts next hops by hash bucket, to skip updates of other neighbours. */
 #define USIW_NEXTHOP_BITS	6
 #define USIW_NEXTHOP_BUCKETS	(1 << USIW_NEXTHOP_BITS)
 
-/* usiw_device.follow_work runs this often, ms. */
+/* Interval of usiw_device.follow_work, ms. */
 #define USIW_FOLLOW_MS		200
 
-/* Counters that the kernel half adds to; their names follow those of enum usiw_counter. */
+/* Counters of the module. `rdma statistic show` lists them after those of enum usiw_counter. */
 enum usiw_kcounter {
 	USIW_KCNT_CM_TX,
 	USIW_KCNT_CM_RX,
-	USIW_KCNT_CM_CONNECT,		/* connections asked for by this end */
-	USIW_KCNT_CM_REQUEST,		/* requests of peers given to a listener */
+	USIW_KCNT_CM_CONNECT,		/* connections that this end requested */
+	USIW_KCNT_CM_REQUEST,		/* REQs that a listener was notified of */
 	USIW_KCNT_CM_ESTABLISHED,
-	USIW_KCNT_CM_BACKLOG_FULL,	/* requests that had to wait, or were dropped */
-	USIW_KCNT_CM_REFUSED,		/* requests answered by REJECT without a connection */
-	USIW_KCNT_CM_NO_CHECKSUM,	/* handshakes over IPv4 without a UDP checksum: dropped */
-	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that have moved to another interface */
-	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended since IPsec became due on their way */
-	USIW_KCNT_PORT_MOVES,		/* connections that told another port than before */
+	USIW_KCNT_CM_BACKLOG_FULL,	/* REQs that had to wait or were dropped */
+	USIW_KCNT_CM_REFUSED,		/* REQs answered by REJECT without a connection */
+	USIW_KCNT_CM_NO_CHECKSUM,	/* dropped: handshakes over IPv4 without a UDP checksum */
+	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that moved to another interface */
+	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended because IPsec became due */
+	USIW_KCNT_PORT_MOVES,		/* connections whose process reported another port */
 	USIW_KCNT_RX_BESIDE,		/* datagrams that data sockets left to the raw port */
 	USIW_KCNT_MAX,
 };
 
 /**
  * struct usiw_device - an RDMA device on a netdev
- * @ibdev:	the core's part of it
- * @node:	among all devices
- * @netdev:	held until dealloc_driver
- * @netdev_tracker: of that reference
- * @net:	the netdev's netns when the device was made. It does not die before the
- *		device, nor before its sockets, because of @lo
- * @lo:		its loopback netdev, held until dealloc_driver; see usiw_device_enter_net()
- * @lo_tracker:	of that reference
+ * @ibdev:	ib_core's part
+ * @node:	entry in the list of all devices
+ * @netdev:	the netdev, held until dealloc_driver
+ * @netdev_tracker: tracks the reference to @netdev
+ * @net:	network namespace of @netdev when the device was made. The namespace outlives the
+ *		device and its sockets, because the device holds @lo
+ * @lo:		loopback netdev of @net, held until dealloc_driver; see usiw_device_enter_net()
+ * @lo_tracker:	tracks the reference to @lo
  * @gid_lock:	guards @gid
- * @gid:	GID 0: the MAC, or a random one where there is none
- * @lent_mac:	what lo has been given while the device is there; zeros: nothing
+ * @gid:	GID 0: the MAC of @netdev, or a random one if it has none
+ * @lent_mac:	MAC that lo has been given while it has a device; zeros if none
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @stags:	STag index -> struct usiw_stag
  * @cqns:	numbers of CQs in use
- * @next_qpn:	where the search for a free QPN goes on
- * @next_mr:	the same of a region's STag index
- * @next_mw:	the same of a window's
- * @nr_pds:	how many there are
- * @nr_srqs:	likewise
- * @nr_qps:	likewise
+ * @next_qpn:	QPN at which the search for a free one starts
+ * @next_mr:	STag index at which the search for a region's starts
+ * @next_mw:	STag index at which the search for a window's starts
+ * @nr_pds:	number of PDs
+ * @nr_srqs:	number of SRQs
+ * @nr_qps:	number of QPs
  * @ctx_lock:	guards @contexts
- * @contexts:	processes that have opened it: struct usiw_ucontext
+ * @contexts:	contexts of the device: struct usiw_ucontext
  * @stats_lock:	guards @counters and @dead_counters
- * @counters:	pages of the contexts and QPs that there are: struct usiw_counters
- * @dead_counters: sums of the pages of those that are gone
- * @kcounters:	what the module itself counts: enum usiw_kcounter
- * @order:	among all devices, as clients of ib_core have got to know them
+ * @counters:	pages of the contexts and QPs that exist: struct usiw_counters
+ * @dead_counters: sums of the pages of contexts and QPs that are gone
+ * @kcounters:	the module's own counters: enum usiw_kcounter
+ * @order:	position among all devices, in the order in which clients of ib_core got them
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
- * @conns:	its connections
- * @nr_users:	connections and listeners that still point here
- * @users_gone:	woken when @nr_users is 0
- * @registrar:	the task that registers it now, if any
- * @dying:	no new connection: it is going, or not there yet for all its users
- * @port_work:	raises the port events
- * @port_up:	what it said last
- * @nexthops:	connections whose next hop hashes to the bucket
- * @neigh_pending: buckets with an update that @neigh_work has not looked at
- * @neigh_work:	has connections look at the MACs of these
- * @follow_work: has connections look at their routes; runs while there are any
- * @follow_flags: USIW_FOLLOW_ALL: all of them shall, for a reason of its own
- * @genid_ipv4:	generation of the netns' routes when @follow_work looked last
- * @genid_ipv6:	the same of IPv6
- * @pass:	number of the present round over @conns; guarded by @conn_lock, as the next two.
- *		Written by @follow_work only, as the next one
- * @pass_left:	connections that it takes at a time
- * @use_next:	jiffies before which there is no new round without a reason
+ * @conns:	connections of the device
+ * @nr_users:	number of connections and listeners that point to the device
+ * @users_gone:	woken when @nr_users drops to 0
+ * @registrar:	task that registers the device now, or NULL
+ * @dying:	no connection may be made: the device is going, or not all clients have it yet
+ * @port_work:	raises port events
+ * @port_up:	state of the port that @port_work reported last
+ * @nexthops:	number of connections whose next hop hashes to the bucket
+ * @neigh_pending: buckets with an update that @neigh_work has not handled
+ * @neigh_work:	makes the connections of these buckets check the MAC of their next hop
+ * @follow_work: makes connections check their routes; runs while there are connections
+ * @follow_flags: USIW_FOLLOW_ALL: all connections have to check their routes
+ * @genid_ipv4:	generation number of the IPv4 routes when @follow_work compared it last
+ * @genid_ipv6:	generation number of the IPv6 routes at that time
+ * @pass:	number of the current round over @conns. @conn_lock guards this field and the next
+ *		two. Only @follow_work writes this field and @pass_left
+ * @pass_left:	number of connections that the round takes at a time
+ * @use_next:	jiffies from which a new round may start without a cause
  */
 struct usiw_device {
 	struct ib_device ibdev;

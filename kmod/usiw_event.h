@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The event stream of a context, by which a process learns of its connections and its link.
+ * Event streams. A process reads from the stream of its context what happens to its connections and
+ * its link.
  */
 #ifndef USIW_EVENT_H
 #define USIW_EVENT_H
@@ -20,18 +21,20 @@ struct usiw_ucontext;
 
 /**
  * struct usiw_evfile - event stream of a context: the uverbs object behind its descriptor
- * @uobj:	the core's; its references keep the memory, of the file, the context and the
- *		connections. First, as the core allocates and frees it
- * @read_lock:	one reader at a time: a record leaves the stream when it has been copied
- * @lock:	guards all below, and ev_node and records of the connections
+ * @uobj:	ib_core's part. The file, the context and the connections have references to it. The
+ *		first member, because ib_core allocates and frees the structure
+ * @read_lock:	admits one reader at a time, because a record leaves the stream only after it has
+ *		been copied
+ * @lock:	guards all fields below, and ev_node and records of the connections
  * @wait:	readers and pollers
- * @conns:	connections with a record to read; each holds a reference of its own
- * @link:	how the netdev is
- * @link_pending: that is to be read
- * @gone:	the context has ended, or the descriptor is closed: DEVICE_GONE, then end of file
- * @gone_read:	DEVICE_GONE has been
+ * @conns:	connections with an unread record; the list has a reference to each
+ * @link:	latest state of the link
+ * @link_pending: @link is unread
+ * @gone:	the context has ended or the descriptor is closed: readers get DEVICE_GONE, then end
+ *		of file
+ * @gone_read:	DEVICE_GONE has been read
  *
- * Queuing a record needs no memory: connections bring their list node and their bits.
+ * Queuing a record needs no memory, because each connection contains its list node and its bits.
  */
 struct usiw_evfile {
 	struct ib_uobject uobj;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The connections of a device follow their routes.
+ * Makes connections look their routes up again when these may have changed.
  */
 #ifndef USIW_FOLLOW_H
 #define USIW_FOLLOW_H
@@ -9,9 +9,10 @@ struct usiw_device;
 struct work_struct;
 
 /*
- * Looks for changed routes, ms, and how many connections follow at a time. Each one looks at
- * its route now and then without a reason, too. A batch is how many are kicked with the lock
- * held and bottom halves off. See usiw_follow.c.
+ * After a change USIW_FOLLOW_BURST connections look their routes up in each USIW_FOLLOW_MS. A round
+ * without a change starts USIW_FOLLOW_USE_MS after the last one and takes USIW_FOLLOW_USE_BURST
+ * connections at a time. USIW_FOLLOW_BATCH connections are kicked with the lock held and bottom
+ * halves off. See usiw_follow.c.
  */
 #define USIW_FOLLOW_BURST	2048
 #define USIW_FOLLOW_BATCH	64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The listeners of a UDP port, and its REQs that are no connections yet.
+ * REQ admission: the listeners of a UDP port, and its REQs that are no connections yet.
  */
 #ifndef USIW_GATE_H
 #define USIW_GATE_H
@@ -22,11 +22,11 @@ struct usiw_tuple;
 struct usiw_user;
 
 /**
- * struct usiw_rx - a received handshake datagram (or a stray one to be answered), copied
- * @node:	in usiw_sock.rxq
- * @req:	with its 4-tuple; for the gate if it is a REQ
- * @ifindex:	of the interface it came in by
- * @len:	of @data, bytes
+ * struct usiw_rx - copy of a received handshake datagram, or of a stray one that needs an answer
+ * @node:	entry in usiw_sock.rxq
+ * @req:	4-tuple of the datagram; entry at the gate if it is a REQ
+ * @ifindex:	interface that received the datagram
+ * @len:	length of @data, bytes
  * @data:	UDP payload
  */
 struct usiw_rx {
@@ -43,25 +43,26 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
 }
 
 /**
- * struct usiw_listener - what iw_create_listen made
- * @kref:	the cm_id's, until iw_destroy_listen; a request's that has found it; half-open
- *		connections'
- * @dev:	with a reference
- * @cm_id:	with a reference
- * @us:		of its port, NULL if it hears nothing
- * @node:	in @us->wildcards if @any is set
- * @addr_node:	in @us->by_addr if @any is not set
- * @dev_node:	in @us->by_dev, likewise
- * @sender:	for whom its requests are looked at, and answered
- * @user:	whose it is, with a reference
- * @memcg:	pays for its requests, with a reference; NULL: nobody does
- * @families:	of which it is a user of @us: bit 1 IPv4, bit 0 IPv6
- * @addr:	where it listens
- * @scope:	the interface that it is of, if it is link-local
+ * struct usiw_listener - listener that iw_create_listen made
+ * @kref:	references of the cm_id until iw_destroy_listen, of a REQ that is being handled, and
+ *		of half-open connections
+ * @dev:	device, with a reference
+ * @cm_id:	iw_cm's id, with a reference
+ * @us:		UDP port; NULL if the listener receives nothing
+ * @node:	entry in @us->wildcards if @any is set
+ * @addr_node:	entry in @us->by_addr if @any is not set
+ * @dev_node:	entry in @us->by_dev if @any is not set
+ * @sender:	attributes for the routes of REQs and of answers
+ * @user:	user who listens, with a reference
+ * @memcg:	memory cgroup that pays for REQs, with a reference; NULL if nobody pays
+ * @families:	families in which the listener is a user of @us: bit 1 IPv4, bit 0 IPv6
+ * @addr:	local address
+ * @scope:	interface of @addr if that is link-local and the user has named one, else 0
  * @any:	@addr is a wildcard
- * @places:	its backlog at the gate, from which it has left once @places.gate is NULL. Guarded
- *		by the gate_lock of the port, also after the listener has left. Only a connection of
- *		the port or its worker returns a place, and both keep the lock in memory
+ * @places:	backlog at the gate. The listener has left the gate once @places.gate is NULL. The
+ *		gate_lock of the port guards this field, also after the listener has left. Only a
+ *		connection of the port or its worker returns a slot, and both keep the lock in
+ *		memory
  */
 struct usiw_listener {
 	struct kref kref;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What iw_cm does not say or do, and how the module gets by without it; see usiw_iwcm_quirks.c.
+ * Work-arounds for what iw_cm does not report or do; see usiw_iwcm_quirks.c.
  */
 #ifndef USIW_IWCM_QUIRKS_H
 #define USIW_IWCM_QUIRKS_H
@@ -20,19 +20,19 @@ struct usiw_device;
 struct usiw_qp;
 
 /**
- * struct usiw_qp_proxy - what iw_cm holds in place of a QP
- * @ibqp:	only .device and .real_qp are set. iw_cm gets it from iw_get_qp, counts
- *		references to it, and gives it to ib_modify_qp, which comes out in
- *		usiw_modify_qp without udata
- * @kref:	iw_cm's references, and one until a grace period after @qp has gone
- * @rcu:	ends that one
- * @lock:	guards @qp; taken with interrupts off, as iw_cm has them off
- * @qp:		NULL once the QP is being destroyed
+ * struct usiw_qp_proxy - object that iw_cm holds in place of a QP
+ * @ibqp:	only .device, .real_qp and .qp_type are set. iw_cm gets it from iw_get_qp, counts
+ *		references to it, and passes it to ib_modify_qp, which calls usiw_modify_qp()
+ *		without udata
+ * @kref:	references of iw_cm, and one that lasts until a grace period after @qp is gone
+ * @rcu:	drops that reference
+ * @lock:	guards @qp; taken with interrupts off, because iw_cm calls with interrupts off
+ * @qp:		the QP; NULL once it is being destroyed
  *
- * iw_cm keeps its reference for as long as users let it: one who accepts and rejects the
- * same connection makes it keep it until rdma_cm's file is closed, which in a dying
- * process happens after the QPs are destroyed. With the QP itself in iw_cm's hands that
- * process could not be killed; the proxy lets the QP go without asking iw_cm.
+ * iw_cm keeps its reference for as long as users let it. A user who accepts and rejects the same
+ * connection makes iw_cm keep it until rdma_cm's file is closed. In a dying process that happens
+ * after the QPs are destroyed. If iw_cm held the QP itself, that process could not be killed. The
+ * proxy lets the QP go without asking iw_cm.
  */
 struct usiw_qp_proxy {
 	struct ib_qp ibqp;
@@ -47,7 +47,7 @@ static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
 	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
 }
 
-/* QPs */
+/* Proxies of QPs */
 int usiw_qp_proxy_alloc(struct usiw_qp *qp);
 void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy);
 struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
@@ -56,7 +56,7 @@ struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
 void usiw_iw_add_ref(struct ib_qp *ibqp);
 void usiw_iw_rem_ref(struct ib_qp *ibqp);
 
-/* In the context of connect or listen. */
+/* Returns the current process as a sender. For connect and listen. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 {
 	return (struct usiw_sender) {
@@ -65,7 +65,7 @@ static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 	};
 }
 
-/* cm_ids */
+/* State of cm_ids */
 bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id);
 bool usiw_iw_in_netns(const struct iw_cm_id *cm_id);
 void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port);

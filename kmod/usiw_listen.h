@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Listeners: calls of iw_cm, and the REQs that reach a listener.
+ * Listeners: the calls of iw_cm, and the REQs that reach a listener.
  */
 #ifndef USIW_LISTEN_H
 #define USIW_LISTEN_H

@@ -9,17 +9,17 @@
 
 #include "usiw_compat.h"
 
-/* What an STag names: a region or a window. */
+/* A region or a window, as usiw_device.stags has it. */
 struct usiw_stag {
 	u32 index;
 };
 
 /**
  * struct usiw_mr - memory region
- * @ibmr:	the core's part of it
- * @stag:	its number
- * @start:	first byte
- * @length:	bytes
+ * @ibmr:	ib_core's part
+ * @stag:	entry in usiw_device.stags
+ * @start:	address of the first byte
+ * @length:	length in bytes
  * @access:	IB_ACCESS_*
  */
 struct usiw_mr {
@@ -30,7 +30,7 @@ struct usiw_mr {
 	int access;
 };
 
-/* Memory window. What it is bound to is the provider's. */
+/* Memory window. Only the provider knows what it is bound to. */
 struct usiw_mw {
 	struct ib_mw ibmw;
 	struct usiw_stag stag;

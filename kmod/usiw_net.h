@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the devices of a network namespace share. usiw_device.c keeps it.
+ * State that the devices of a network namespace share. usiw_device.c allocates it.
  */
 #ifndef USIW_NET_H
 #define USIW_NET_H
@@ -10,8 +10,8 @@
 struct net;
 
 /**
- * struct usiw_net - what the users of a netns share
- * @gate:	room that all its listeners share; its counts are atomic
+ * struct usiw_net - state of a network namespace
+ * @gate:	space for REQs that all listeners of the namespace share; its counts are atomic
  */
 struct usiw_net {
 	struct usiw_cm_gate_net gate;

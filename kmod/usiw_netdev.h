@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What happens to the netdevs below the devices.
+ * Notifications about the netdevs of devices: link, addresses, MTU and neighbours.
  */
 #ifndef USIW_NETDEV_H
 #define USIW_NETDEV_H
@@ -10,10 +10,10 @@
 struct net_device;
 struct work_struct;
 
-/* Port events wait this long, ms: see usiw_port_work(). */
+/* Delay of port events, ms: see usiw_port_work(). */
 #define USIW_PORT_DELAY_MS	50
 
-/* Neighbour updates are gathered for this long, ms. */
+/* Time for which neighbour updates are gathered, ms. */
 #define USIW_NEIGH_DELAY_MS	10
 
 int usiw_netdev_init(void);

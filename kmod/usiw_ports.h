@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The kinds of ports that the two ends of a connection may use.
+ * The kinds of ports, raw packets or data sockets, that the two ends of a connection can use.
  */
 #ifndef USIW_PORTS_H
 #define USIW_PORTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Processes that have QPs, and the end of their memory.
+ * Processes that have QPs. When the memory of a process goes, its connections end.
  */
 #ifndef USIW_PROCESS_H
 #define USIW_PROCESS_H

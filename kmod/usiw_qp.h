@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs: the verbs, and the tie between a QP and its connection.
+ * Queue pairs: the verbs, and the link between a QP and its connection.
  */
 #ifndef USIW_QP_H
 #define USIW_QP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A queue pair, and what its process has agreed to. Its functions are in usiw_qp.h.
+ * Queue pairs, and what their processes have agreed to. Their functions are in usiw_qp.h.
  */
 #ifndef USIW_QP_TYPES_H
 #define USIW_QP_TYPES_H
@@ -26,24 +26,24 @@ struct usiw_qp_proxy;
 
 /**
  * struct usiw_qp - queue pair
- * @ibqp:	the core's part of it
- * @uctx:	the context that made it
- * @proxy:	what iw_cm holds in its place
- * @mm:		of the process that made it. iw_cm takes QPNs as users give them, so that
- *		this is the only check that a QP is connected by its owner
+ * @ibqp:	ib_core's part
+ * @uctx:	context in which the QP was created
+ * @proxy:	object that iw_cm holds in place of the QP
+ * @mm:		memory of the process that created the QP. iw_cm takes QPNs as users give them, so a
+ *		comparison with @mm is the only check that a QP is connected by its owner
  * @owner:	thread group of that process
- * @process:	what @mm's QPs share
- * @process_node: in its list
- * @cap:	as asked for
- * @sig_type:	likewise
- * @kref:	references of @conn and of who looks at it. iw_cm has none
- * @free:	completes with the last of them
- * @counters:	its page is a struct usiw_qp_stats
- * @async:	its events that are unread
- * @lock:	guards all below it
- * @conn:	its connection, until RELEASE
- * @state:	as modify_qp and the connection leave it, enum usiw_qp_state
- * @attrs:	as modify_qp set them; the depths of the connection, once there is one
+ * @process:	state that all QPs of @mm share
+ * @process_node: entry in the list of @process
+ * @cap:	capacities, as requested
+ * @sig_type:	signalling type, as requested
+ * @kref:	references of @conn and of short users. iw_cm has none
+ * @free:	completes when the last reference is dropped
+ * @counters:	page of the QP: a struct usiw_qp_stats
+ * @async:	unread asynchronous events
+ * @lock:	guards all fields below
+ * @conn:	connection, until it releases the QP
+ * @state:	enum usiw_qp_state, as modify_qp and the connection set it
+ * @attrs:	attributes as modify_qp set them; the depths are the connection's, once there is one
  * @destroying:	no connection may be attached any more
  */
 struct usiw_qp {
@@ -73,31 +73,31 @@ static inline struct usiw_qp *to_usiw_qp(struct ib_qp *ibqp)
 	return container_of(ibqp, struct usiw_qp, ibqp);
 }
 
-/* Does the QP's process take data sockets? */
+/* Returns true if the process of the QP takes data sockets. */
 static inline bool usiw_qp_takes_socket(const struct usiw_qp *qp)
 {
 	return qp->uctx->caps & USIW_CAP_DATA_SOCKET;
 }
 
-/* ... and nothing else? */
+/* Returns true if the process of the QP takes data sockets only. */
 static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
 {
 	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
 }
 
-/* Do its connections heed USIW_TRP_F_MERGED? */
+/* Returns true if connections of the QP heed USIW_TRP_F_MERGED. */
 static inline bool usiw_qp_merges(const struct usiw_qp *qp)
 {
 	return qp->uctx->caps & USIW_CAP_MERGES;
 }
 
-/* Does it tell which port each connection goes by? */
+/* Returns true if the process of the QP reports the port that each connection uses. */
 static inline bool usiw_qp_tells_port(const struct usiw_qp *qp)
 {
 	return qp->uctx->caps & USIW_CAP_PORT_TELL;
 }
 
-/* May its connections change their ports? */
+/* Returns true if connections of the QP may change their ports. */
 static inline bool usiw_qp_moves(const struct usiw_qp *qp)
 {
 	return qp->uctx->caps & USIW_CAP_PORT_MOVE;

@@ -15,13 +15,13 @@ struct usiw_device;
 struct usiw_tuple;
 
 /**
- * struct usiw_sender - what rules and policies may ask about who sends, beside the 4-tuple
- * @uid:	the user whose process has connected or accepted, as of its data socket. The
+ * struct usiw_sender - attributes of a sender that rules and policies match, beside the 4-tuple
+ * @uid:	user whose process connected or accepted. The data socket has the same user. The
  *		handshake's own socket is the kernel's
- * @tos:	IPv4 TOS or IPv6 traffic class. That of who is asked is the listener's: rdma_cm does
- *		not hand over what is set between the request and accept
+ * @tos:	IPv4 TOS or IPv6 traffic class. The passive end has that of its listener, because
+ *		rdma_cm does not pass on what is set between the request and accept
  *
- * There is no mark: rdma_cm has none, and no other socket is this connection's.
+ * There is no mark: rdma_cm has none, and no other socket belongs to this connection.
  */
 struct usiw_sender {
 	kuid_t uid;
@@ -29,14 +29,14 @@ struct usiw_sender {
 };
 
 /**
- * struct usiw_route - where the datagrams of a 4-tuple go
- * @dst:	with a reference; without what IPsec makes of it
+ * struct usiw_route - route of the datagrams of a 4-tuple
+ * @dst:	destination entry with a reference, without the changes that IPsec makes
  * @reason:	why raw packets are not eligible
- * @local:	to this host itself, over lo
- * @mtu:	usable IP MTU, bytes: of the interface, the route, and what was learned of the path
+ * @local:	the route leads to this host, over lo
+ * @mtu:	usable IP MTU, bytes: the smallest of the interface, the route and the known path
  * @hop_limit:	IPv4 TTL or IPv6 hop limit
  *
- * Not known here is NAT on this host: conntrack is asked by no look-up. Raw packets bypass it.
+ * NAT on this host is unknown here, because no look-up asks conntrack. Raw packets bypass NAT.
  */
 struct usiw_route {
 	struct dst_entry *dst;

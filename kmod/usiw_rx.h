@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Datagrams that reach the module's socket of a port.
+ * The receiver of the datagrams that reach the module's socket of a port.
  */
 #ifndef USIW_RX_H
 #define USIW_RX_H
 
 #include "usiw_sock.h"
 
-/* Received handshake datagrams that wait for the worker, per socket. */
+/* Maximum number of handshake datagrams of a port that wait for its worker. */
 #define USIW_MAX_RX_QUEUE	512
 
-/* Datagrams that the worker takes before it lets others run. */
+/* Number of datagrams that the worker handles before it lets other work run. */
 #define USIW_RX_BURST		64
 
-/* ICMP about the path of a connection is looked at once in this time, ms. */
+/* A connection handles ICMP about its path at most once in this time, ms. */
 #define USIW_ICMP_MS		20
 
 extern const struct usiw_sock_ops usiw_rx_ops;

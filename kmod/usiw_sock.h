@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The UDP ports that the module owns: one struct usiw_sock for each port of a network namespace.
+ * UDP ports that the module owns: one struct usiw_sock for each port of a network namespace.
  */
 #ifndef USIW_SOCK_H
 #define USIW_SOCK_H
@@ -25,12 +25,13 @@ struct usiw_sock;
 struct usiw_tuple;
 
 /**
- * struct usiw_sock_ops - who receives by the sockets of usiw_sock.c
+ * struct usiw_sock_ops - receiver of the sockets of usiw_sock.c
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	ICMP about what was sent by @sk or a data socket of its port: skb->data is at the
- *		IP header in it
- * @work:	usiw_sock.rx_work
- * @purge:	the last user has gone, and the sockets: ends @work and frees what waits for it
+ * @err_rcv:	handles ICMP about a datagram that @sk or a data socket of its port sent. skb->data
+ *		is at the IP header of that datagram
+ * @work:	function of usiw_sock.rx_work
+ * @purge:	ends @work and frees the datagrams that wait for it. Called when the last user and
+ *		the sockets are gone
  */
 struct usiw_sock_ops {
 	int (*rcv)(struct sock *sk, struct sk_buff *skb);
@@ -40,34 +41,35 @@ struct usiw_sock_ops {
 };
 
 /**
- * struct usiw_sock - a UDP port that the module owns, and who uses it
- * @node:	in the table of them
- * @rcu:	encap_rcv may look at it for a grace period after its end
- * @ops:	who receives
- * @net:	it is found by this
- * @port:	and this
- * @memcg:	pays for @rxq: of the process that was the first to use the port, with a reference
- * @users:	listeners and connections, by family: [1] IPv4, [0] IPv6. Guarded by the
- *		table's mutex when it rises from 0
- * @sem:	guards the next three: senders read, opening and closing write
- * @sock:	by family, NULL while nobody uses it; bound to all addresses
- * @mergers:	by family: connections whose data socket takes aggregates
- * @tappers:	by family: connections that receive by raw packets
- * @gate_lock:	guards the next four, and usiw_listener.places of listeners that have joined the
- *		port. Taken in process context only
+ * struct usiw_sock - UDP port that the module owns, and its users
+ * @node:	entry in the table of ports
+ * @rcu:	delays freeing by a grace period, because encap_rcv may still read the structure
+ * @ops:	receiver
+ * @net:	network namespace; with @port the key of the table
+ * @port:	UDP port
+ * @memcg:	memory cgroup that pays for @rxq, with a reference: that of the process that used
+ *		the port first
+ * @users:	references of listeners and connections, by family: [1] IPv4, [0] IPv6. The table's
+ *		mutex guards a rise from 0
+ * @sem:	guards the next three fields: senders read, opening and closing write
+ * @sock:	socket by family, bound to all addresses; NULL while the family has no user
+ * @mergers:	number of connections whose data socket takes GRO aggregates, by family
+ * @tappers:	number of connections that receive by raw packets, by family
+ * @gate_lock:	guards the next four fields, and usiw_listener.places of listeners that have joined
+ *		the port. Taken in process context only
  * @gate:	REQs without a connection
- * @wildcards:	listeners on all addresses: one of each device and family at most
+ * @wildcards:	listeners on all addresses: at most one of each device and family
  * @by_addr:	all other listeners, by address
  * @by_dev:	the same listeners, by device and family
- * @lock:	guards the next four; never taken together with @gate_lock
+ * @lock:	guards the next four fields; never taken together with @gate_lock
  * @rxq:	handshake datagrams for @rx_work
- * @rx_len:	how many these are
+ * @rx_len:	number of datagrams in @rxq
  * @closed:	no work may be queued any more
- * @rx_work:	works off what the gate gives, then @rxq
- * @gate_work:	has @rx_work look at the gate when its time has come
- * @data_sockets: how many connections have a data socket
- * @confirm_waiters: connections that wait for CONFIRM, for which DATA counts as well
- * @stray_next_us: time before which stray datagrams are not looked at
+ * @rx_work:	handles the REQs that @gate returns, then @rxq
+ * @gate_work:	queues @rx_work at the next deadline of @gate
+ * @data_sockets: number of connections with a data socket
+ * @confirm_waiters: number of connections that wait for CONFIRM, for which DATA counts as well
+ * @stray_next_us: time before which stray datagrams are ignored, us
  */
 struct usiw_sock {
 	struct hlist_node node;

@@ -12,11 +12,11 @@
 
 /**
  * struct usiw_srq - shared receive queue
- * @ibsrq:	the core's part of it
- * @max_wr:	as asked for
- * @max_sge:	likewise
- * @limit:	as modify_srq set it; 0: it has been reached, or nobody wants to hear of it
- * @async:	its events that are unread
+ * @ibsrq:	ib_core's part
+ * @max_wr:	work requests, as requested
+ * @max_sge:	SGEs of a work request, as requested
+ * @limit:	as modify_srq set it; 0 if it has been reached, or if no event is wanted
+ * @async:	unread asynchronous events
  */
 struct usiw_srq {
 	struct ib_srq ibsrq;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The pages that processes count in, and `rdma statistic show`, which adds them up.
+ * Pages in which processes count, and their sums for `rdma statistic show`.
  */
 #ifndef USIW_STATS_H
 #define USIW_STATS_H
@@ -14,13 +14,13 @@
 struct usiw_device;
 
 /**
- * struct usiw_counters - a page that a process counts in, of a context or a QP
- * @node:	in usiw_device.counters
- * @page:	USIW_COUNTERS_SIZE bytes, counters first; the process writes all of it, the module
- *		usiw_qp_stats.accepted
- * @entry:	by which the process maps it
- * @seen:	the largest values read and believed: a total never goes back
- * @seen_ns:	when that was
+ * struct usiw_counters - page in which a process counts, of a context or a QP
+ * @node:	entry in usiw_device.counters
+ * @page:	USIW_COUNTERS_SIZE bytes, counters first. The process may write all of it; the
+ *		module writes usiw_qp_stats.accepted only
+ * @entry:	mmap entry by which the process maps @page
+ * @seen:	largest plausible values read so far, so that a total never decreases
+ * @seen_ns:	time of the last reading, ns
  */
 struct usiw_counters {
 	struct list_head node;

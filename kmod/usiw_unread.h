@@ -10,23 +10,24 @@
 #include <linux/types.h>
 
 /*
- * Events that may be unread at a time: of completion of a CQ, and of the limit of an SRQ. More than
- * one, for programs that arm a queue several times and expect as many events. Of each type of a QP's
- * events, and of a CQ's overrun, there is one.
+ * Maximum number of unread completion events of a CQ, and of unread limit events of an SRQ. It is
+ * more than one, because some programs arm a queue several times and expect as many events. Of each
+ * type of a QP's events, and of a CQ's overruns, one may be unread.
  */
 #define USIW_UNREAD_MOST	4
 
-/* Events of an object that may be unread at a time, of all types: six of a QP. */
+/* Maximum number of unread events of an object, of all types. A QP has six types. */
 #define USIW_UNREAD_ROOM	8
 
 /**
  * struct usiw_unread - events of an object that its process has not read; see usiw_unread.c
- * @lock:	guards all below; the event is raised under it
- * @records:	uverbs' list of them; NULL: not known, and no event is left out
- * @reported:	how many have been read since the object was made, as uverbs counts
- * @base:	what @reported was when the module looked last
- * @n:		how many are unread, as of then
- * @types:	of these, the oldest first
+ * @lock:	guards all fields below; events are raised with it held
+ * @records:	uverbs' list of unread records; NULL if this kernel's uverbs is unknown, so that no
+ *		event is left out
+ * @reported:	number of events read since the object was made, as uverbs counts
+ * @base:	value of @reported when the module compared it last
+ * @n:		number of unread events at that time
+ * @types:	types of these events, the oldest first
  */
 struct usiw_unread {
 	spinlock_t lock;

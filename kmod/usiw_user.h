@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Users who listen, and how many requests of each may outlive their listeners.
+ * Users who listen. A user may have a limited number of orphans: requests that outlive their
+ * listener and may still be accepted.
  */
 #ifndef USIW_USER_H
 #define USIW_USER_H
@@ -12,8 +13,8 @@ struct net;
 struct usiw_user;
 
 /*
- * Requests whose listener has gone, and which may still be accepted: of a user in a netns, and of
- * a listener whose user is not known.
+ * Maximum number of orphans: of a user in a network namespace, and of a listener whose user is
+ * unknown.
  */
 #define USIW_MAX_ORPHANS	256
 #define USIW_MAX_ORPHANS_ALONE	16

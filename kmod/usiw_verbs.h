@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Contexts, the pages that they count in, and protection domains.
+ * Contexts, the pages in which they count, and protection domains.
  */
 #ifndef USIW_VERBS_H
 #define USIW_VERBS_H

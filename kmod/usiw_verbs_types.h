@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A context: a device that a process has opened.
+ * Contexts: devices that processes have opened. Their functions are in usiw_verbs.h.
  */
 #ifndef USIW_VERBS_TYPES_H
 #define USIW_VERBS_TYPES_H
@@ -14,15 +14,15 @@
 struct usiw_evfile;
 
 /**
- * struct usiw_ucontext - a device that a process has opened
- * @ibuc:	the core's part of it
- * @node:	in usiw_device.contexts
- * @caps:	USIW_CAP_* that the provider and the module have agreed on
- * @events:	its event stream, with a reference; NULL until it is opened, then for good the
- *		same. Written under usiw_device.ctx_lock
- * @link_missed: the link has changed since the provider was told, and there was no @events;
- *		guarded by usiw_device.ctx_lock
- * @counters:	its own page, beside those of its QPs
+ * struct usiw_ucontext - device that a process has opened
+ * @ibuc:	ib_core's part
+ * @node:	entry in usiw_device.contexts
+ * @caps:	USIW_CAP_* on which the provider and the module have agreed
+ * @events:	event stream, with a reference. NULL until it is opened, constant afterwards.
+ *		Written under usiw_device.ctx_lock
+ * @link_missed: the link changed while there was no @events to report it; guarded by
+ *		usiw_device.ctx_lock
+ * @counters:	page of the context itself, beside those of its QPs
  */
 struct usiw_ucontext {
 	struct ib_ucontext ibuc;

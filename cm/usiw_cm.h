@@ -67,14 +67,20 @@ enum usiw_cm_state {
 #define USIW_CM_A_KILL		0x0004	/* tell the engine: the connection is gone (conn->kill_reason) */
 #define USIW_CM_A_PROBE		0x0008	/* tell the engine: send a keepalive probe */
 #define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
-#define USIW_CM_A_EV_REQUEST	0x0020	/* new request: conn->peer_pd, peer's ird and ord; the
-					 * caller's own, after usiw_cm_init_passive() gave 0 */
+/*
+ * New REQ, with conn->peer_pd and the peer's ird and ord. The caller itself takes this action after
+ * usiw_cm_init_passive() has returned 0.
+ */
+#define USIW_CM_A_EV_REQUEST	0x0020
 #define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (also with a user's reject) */
 #define USIW_CM_A_EV_ESTABLISHED 0x0080
 #define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
 #define USIW_CM_A_EV_CLOSE	0x0200
-#define USIW_CM_A_RELEASE	0x0400	/* iw_cm, the QP and the engine are done with it: drop
-					 * their references; the object lingers for the peer's sake */
+/*
+ * Drop the references of iw_cm, the QP and the engine, which are done with the connection. The object
+ * may linger for the peer.
+ */
+#define USIW_CM_A_RELEASE	0x0400
 #define USIW_CM_A_DEAD		0x0800	/* off the tables; drop the last reference */
 
 /* The last answer to an initiator's REQ; see usiw_cm_hint.h. */
@@ -92,9 +98,12 @@ enum usiw_cm_heard {
 
 /* Time-outs; see usiw_cm.c for how they combine. Units in the names. */
 #define USIW_CM_RETRY_FIRST_US		100000u
-#define USIW_CM_NOBODY_US		1000000u	/* "nobody listens" counts from then on: a server that is
-						 * just starting, or listens anew, is waited for */
-#define USIW_CM_NOBODY_REPEAT_US	50000u		/* pace of REQ until then */
+/*
+ * An answer "nobody listens" ends an attempt only after this time, because a server may be starting
+ * or may be listening anew. Until then the initiator repeats REQ at the pace of NOBODY_REPEAT_US.
+ */
+#define USIW_CM_NOBODY_US		1000000u
+#define USIW_CM_NOBODY_REPEAT_US	50000u
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
 #define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
 #define USIW_CM_PENDING_US		30000000u	/* initiator's patience after PENDING, renewed */
@@ -250,8 +259,10 @@ __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
  */
 int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len);
 
-/* Set up an initiator; ird, ord, mtu, window, pd are this end's. -EINVAL: pd_len > 512 or
- * window 0. */
+/*
+ * Sets up an initiator. ird, ord, mtu, window and pd are this end's. Returns 0; -EINVAL if pd_len
+ * exceeds 512 or window is 0.
+ */
 int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord, __u16 mtu,
 			__u16 window, const void *pd, __u16 pd_len);
 
@@ -293,17 +304,21 @@ __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed 
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us); /* engine: could not */
 __u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: SHUTDOWN received */
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);	/* engine: own SHUTDOWN acknowledged */
-/* engine: QP in ERROR by itself. A Terminate is acknowledged or given up by then: the
- * RESET that goes out now would overtake it. */
+/*
+ * The engine has set the QP to ERROR by itself. It has delivered a Terminate or given it up by then,
+ * because the RESET that this call sends would overtake the Terminate.
+ */
 __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);
 /* Which of these a report of the provider is; @kind: enum usiw_report_kind. Others ask for nothing. */
 __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us);
 
 /* The network's and the clock's. */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
-/* DATA counts as CONFIRM: for a PSN in [peer_isn, peer_isn + window) and an ACK PSN in [local_isn,
- * local_isn + window] only, so that neither a blind sender of DATA can confirm nor a peer that is
- * still at the connection before. */
+/*
+ * DATA counts as CONFIRM, but only with a PSN in [peer_isn, peer_isn + window) and an ACK PSN in
+ * [local_isn, local_isn + window]. So neither a blind sender of DATA can confirm the connection, nor
+ * a peer that still has an earlier connection of the 4-tuple.
+ */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
 /* ICMP that quotes the REQ. @heard: what it means, of usiw_cm_icmp4_heard() or usiw_cm_icmp6_heard() */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us);

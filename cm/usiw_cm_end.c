@@ -330,7 +330,8 @@ const char *usiw_cm_end_check(const struct usiw_cm_end *end)
 		return "connected without an engine that is ready";
 	if (end->engine == USIW_CM_ENGINE_RESOLVING && c->state != USIW_CM_INSTALLING)
 		return "resolving the next hop outside of INSTALLING";
-	if (end->engine >= USIW_CM_ENGINE_GIVEN && !over && !in_engine && c->state != USIW_CM_INSTALLING)
+	if (end->engine >= USIW_CM_ENGINE_GIVEN && !over && !in_engine &&
+	    c->state != USIW_CM_INSTALLING)
 		return "the engine has a connection that is not installed";
 	if (end->move_us && (over || end->path != USIW_CM_PATH_FORBIDDEN))
 		return "a deadline for leaving raw packets that are not forbidden";

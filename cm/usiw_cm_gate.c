@@ -460,8 +460,9 @@ struct usiw_cm_req *usiw_cm_gate_leave(struct usiw_cm_listener *l, __u64 now_us)
 static int is_proven(const struct usiw_cm_gate_net *net, const struct usiw_cm_tuple *tuple,
 		     const struct usiw_cm_packet *pkt, __u32 epoch)
 {
-	return pkt->ack_psn && (pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch) ||
-				pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch - 1));
+	return pkt->ack_psn &&
+	       (pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch) ||
+		pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch - 1));
 }
 
 /* Another datagram of one that waits. */

@@ -40,8 +40,8 @@ extern "C" {
 #define USIW_CM_MAX_QUEUED	256u	/* REQs that wait for one listener */
 #define USIW_CM_MAX_HELD	64u	/* REQs per port that wait for the next listener ... */
 #define USIW_CM_HOLD_US		300000u	/* ... for so long after the last one has left */
-#define USIW_CM_STALE_US	5000000u /* one who waits repeats its REQ every second; it has gone
-					  * when nothing has come for so long */
+/* Time without a REQ after which a waiting peer counts as gone. It repeats its REQ every second. */
+#define USIW_CM_STALE_US	5000000u
 
 /* Room shared by the listeners of a namespace. @used is changed by atomic operations. */
 struct usiw_cm_pool {

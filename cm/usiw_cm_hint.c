@@ -136,7 +136,8 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 	const char *text;
 
 	/* Other ends have their causes on this host. */
-	if (!c->initiator || (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
+	if (!c->initiator ||
+	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;
 	if (c->heard == USIW_CM_HEARD_ALIEN) {
 		say_alien(c, buf);

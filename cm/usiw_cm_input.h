@@ -15,8 +15,11 @@ extern "C" {
 
 enum usiw_cm_look {
 	USIW_CM_LOOK_DROP,	/* nobody's */
-	USIW_CM_LOOK_DATA,	/* DATA, SHUTDOWN, SACK: the engine's, which has its own copy. It concerns
-				 * the host when a connection waits for CONFIRM, or there is none */
+	/*
+	 * DATA, SHUTDOWN or SACK for the engine, which has its own copy. The datagram concerns the
+	 * host if a connection waits for CONFIRM, or if there is no connection.
+	 */
+	USIW_CM_LOOK_DATA,
 	USIW_CM_LOOK_ENGINE,	/* a stray RESET: the engine's alone */
 	USIW_CM_LOOK_HANDSHAKE,	/* the host's */
 };

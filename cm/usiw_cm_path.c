@@ -229,7 +229,8 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {
 	return (end->ports & (USIW_CM_SOCKET | USIW_CM_MOVES)) == USIW_CM_SOCKET &&
-	       (!(end->info.flags & USIW_CONN_F_PACKET) || end->host->data(end, USIW_CM_DATA_IS_OPEN));
+	       (!(end->info.flags & USIW_CONN_F_PACKET) ||
+		end->host->data(end, USIW_CM_DATA_IS_OPEN));
 }
 
 static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u64 now_us)

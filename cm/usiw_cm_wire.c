@@ -190,5 +190,6 @@ __u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf)
 	default:
 		return 0;
 	}
-	return put_header(buf, usiw_get32(p + TRP(ack_psn)), usiw_get32(p + TRP(psn)), USIW_TRP_RESET, flags);
+	return put_header(buf, usiw_get32(p + TRP(ack_psn)), usiw_get32(p + TRP(psn)),
+			  USIW_TRP_RESET, flags);
 }

@@ -121,7 +121,8 @@ static inline void usiw_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 			      _Generic(&setup_udp_tunnel_sock,					\
 				       void (*)(struct net *, struct sock *,			\
 						struct udp_tunnel_sock_cfg *) : (_sock)->sk,	\
-				       default : (_sock)),					\
+				       void (*)(struct net *, struct socket *,			\
+						struct udp_tunnel_sock_cfg *) : (_sock)),	\
 			      _cfg)
 
 #endif /* USIW_COMPAT_H */

@@ -26,8 +26,10 @@ MODULE_VERSION(USIW_VERSION);
 MODULE_ALIAS_RDMA_LINK("usiw");
 MODULE_SOFTDEP("pre: rdma_cm");		/* see usiw_client_add() */
 
-/* A name that is unknown or cannot carry a device costs one line and nothing else:
- * interfaces come and go, the module should load all the same. */
+/*
+ * A name that is unknown or cannot carry a device costs a line in the log. The module loads
+ * nevertheless, because interfaces come and go.
+ */
 static char *netdevs;
 module_param(netdevs, charp, 0444);
 MODULE_PARM_DESC(netdevs, "comma-separated network interfaces to make devices on at load");

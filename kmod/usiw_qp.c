@@ -68,8 +68,10 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 		goto err_count;
 	}
 	qp->cap = attr->cap;
-	if (attr->srq)
-		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+	if (attr->srq) {
+		qp->cap.max_recv_sge = 0;
+		qp->cap.max_recv_wr = 0;
+	}
 	qp->sig_type = attr->sq_sig_type;
 	qp->state = USIW_QPS_RESET;
 	kref_init(&qp->kref);
@@ -391,8 +393,8 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 }
 
 /*
- * rdma_accept() has taken the QP: its process may post sends before the connection is installed. The caller holds a
- * reference, so the page is there.
+ * rdma_accept() has taken the QP, so its process may post sends before the connection is installed.
+ * The caller holds a reference, so the page exists.
  */
 void usiw_qp_accepted(struct usiw_qp *qp)
 {

@@ -13,9 +13,12 @@
 #include "usiw_qp.h"
 #include "usiw_stats.h"
 
-#define USIW_GAUGE_NAME(id, text)	[USIW_GAUGE_##id] = text,
-#define USIW_PORT_NAME(id, text)	[1 + USIW_PORT_##id] = text,
-#define USIW_PORT_WHY_NAME(id, text)	[USIW_PORT_WHY_##id] = text,
+#define USIW_GAUGE_NAME(id, text) \
+	[USIW_GAUGE_##id] = text,
+#define USIW_PORT_NAME(id, text) \
+	[1 + USIW_PORT_##id] = text,
+#define USIW_PORT_WHY_NAME(id, text) \
+	[USIW_PORT_WHY_##id] = text,
 
 static const char * const usiw_gauge_names[USIW_GAUGE_MAX] = {
 	USIW_GAUGE_NAMES(USIW_GAUGE_NAME)

@@ -91,7 +91,7 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 }
 
 static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
-					       const struct usiw_route *route)
+					     const struct usiw_route *route)
 {
 	const struct net_device *out = route->local ? dev->lo : dev->netdev;
 

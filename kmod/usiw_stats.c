@@ -11,7 +11,8 @@
 #include "../uapi/usiw_names.h"
 #include "usiw_device.h"
 
-#define USIW_COUNTER_DESC(id, text)	[USIW_CNT_##id].name = text,
+#define USIW_COUNTER_DESC(id, text) \
+	[USIW_CNT_##id].name = text,
 
 const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 	USIW_COUNTER_NAMES(USIW_COUNTER_DESC)
@@ -32,7 +33,8 @@ const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 /* Port 0 is the device: all counters are the port's. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
-	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_TX_CE + 1, "name the new counter in usiw_names.h");
+	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_TX_CE + 1,
+			 "name the new counter in usiw_names.h");
 	return rdma_alloc_hw_stats_struct(usiw_stat_descs, ARRAY_SIZE(usiw_stat_descs),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }

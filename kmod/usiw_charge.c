@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory that somebody else pays for than the context that allocates it.
+ * Memory that is charged to another memory cgroup than that of the context that allocates it.
  *
- * The kernel charges memory to the memory cgroup of the current process. Requests of peers arrive in
- * softirq and become connections in a worker, which belong to no process, and what these allocate
- * is charged to nobody. So a listener and a port remember the cgroup of the process that made them,
- * and pay for what peers have them keep: a port for datagrams that wait for its worker, a listener for
- * requests that wait for it and for connections that are not accepted yet.
+ * The kernel charges memory to the memory cgroup of the current process. REQs of peers arrive in
+ * softirq and become connections in a worker. Neither belongs to a process, so the kernel would
+ * charge nobody. Therefore a listener and a port remember the cgroup of the process that made them,
+ * and pay for the memory that peers occupy. The port pays for datagrams that wait for its worker.
+ * The listener pays for REQs that wait for it, and for connections that are not accepted yet.
  *
- * A cgroup that is held here may be removed all the same. The kernel charges its parent then.
+ * A cgroup to which the module has a reference may be removed. The kernel then charges its parent.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched.h>

@@ -114,8 +114,8 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * While iw_cm's user is owed the answer to connect or accept, nobody can close the id: whoever tries
- * waits for the answer, where no signal reaches it. So each such connection is looked at five times a
+ * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. Whoever tries
+ * waits for the answer, and no signal ends that wait. So each such connection checks, five times a
  * second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
  */
 void usiw_conn_arm(struct usiw_conn *conn)
@@ -146,9 +146,10 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 }
 
 /*
- * A process that was killed may have a thread that closes the id, and does not leave its memory then
- * (usiw_process.c). A device that is deleted may be taken from rdma_cm, which closes its ids, before
- * it is taken from the module's own client and from uverbs: that depends on who was loaded last.
+ * A killed process may have a thread that closes the id. That thread does not leave the memory of
+ * the process, so usiw_process.c does not notice the end. A device that is deleted may be taken
+ * from rdma_cm, which closes its ids, before it is taken from the module's own client and from
+ * uverbs. The order depends on the order in which the modules were loaded.
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Data sockets: a process that may not send raw packets moves its data by one. The module makes a
- * data socket for a connection when the process reads the CONNECT record, in that process's context.
- * So the socket's memory, cgroup, namespace and user are the process's.
+ * Data sockets. A process that may not send raw packets moves the data of a connection by a data
+ * socket. The module makes the socket when the process reads the CONNECT record, in the context of
+ * that process. So the socket has the memory, cgroup, namespace and user of the process.
  *
- * A data socket is an ordinary UDP socket that is connected, and is in none of UDP's hash tables.
- * It has the local address and port of the connection, which nobody else can bind, because the
- * module's own socket of the port has them (usiw_sock.c). So whatever the number of connections,
- * UDP finds one socket at the port. usiw_rx.c looks the connection up and passes its datagrams on
- * to the data socket. The process sends by udp_sendmsg(), which needs no hash table. What the kernel
- * does for UDP (routes, neighbours, firewall, IPsec, path MTU, accounting) it does for this, too.
+ * A data socket is a connected UDP socket that is in none of UDP's hash tables. It has the local
+ * address and port of the connection. Nobody else can bind these, because the module's own socket
+ * of the port has them (usiw_sock.c). So UDP finds one socket at the port, whatever the number of
+ * connections. usiw_rx.c looks the connection up and passes its datagrams on to the data socket.
+ * The process sends by udp_sendmsg(), which needs no hash table. The kernel treats the datagrams as
+ * it treats other UDP: routes, neighbours, firewall, IPsec, path MTU and accounting apply.
  *
- * The process can do nothing with the socket but exchange datagrams with the connection's peer: it
- * cannot bind or connect it, nor send anywhere else. See docs/security.md for what it may send.
+ * The process can only exchange datagrams with the peer of the connection. It cannot bind or
+ * connect the socket, nor send to another address. docs/security.md describes what it may send.
  *
- * The file is the process's, to be closed, passed on, or inherited. The connection only holds
- * the struct sock, and lets it go when the connection ends, whoever has the file. From then on
- * the socket neither sends nor receives. Its memory lives until an RCU grace period later
- * (SOCK_RCU_FREE), so that softirq can take a reference without a lock.
+ * The process owns the file: it may close the file, pass it on, or let children inherit it. The
+ * connection only holds the struct sock, and drops it when the connection ends, whoever has the
+ * file. From then on the socket neither sends nor receives. Its memory lives until an RCU grace
+ * period later (SOCK_RCU_FREE), so that softirq can take a reference without a lock.
  *
- * usiw_data_close() takes no lock that the process may hold for as long as it likes: options of
- * SOL_SOCKET copy from user memory under the socket's.
+ * usiw_data_close() does not take the lock of the socket. The process can hold that lock for as
+ * long as it likes, because options of SOL_SOCKET copy from user memory under it.
  */
 #include <linux/file.h>
 #include <linux/in.h>
@@ -45,7 +45,7 @@
 #include "usiw_qp_types.h"
 #include "usiw_sock.h"
 
-/* By family: [1] IPv4, [0] IPv6. Filled in by the first socket of the family, constant from then on. */
+/* [1] IPv4, [0] IPv6. The first socket of the family fills its entry in, which is constant then. */
 static struct proto_ops usiw_data_ops[2];
 static DEFINE_MUTEX(usiw_data_ops_mutex);
 
@@ -321,10 +321,11 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
 }
 
 /*
- * ICMP tells a smaller path MTU. UDP has noted it for the port's socket, whose route may be another
- * one, because routes may depend on the user. The next send looks the route up again. A socket that has
- * none at the moment (it was removed, and nothing was sent since) learns it by the next ICMP.
- * Softirq, under RCU.
+ * ICMP has reported a smaller path MTU. UDP has stored it for the route of the port's socket. The
+ * data socket may have another route, because routes may depend on the user. So this call updates
+ * the data socket's route, and the next send looks the route up again. A socket without a route at
+ * the moment (removed, and nothing was sent since) learns the MTU from the next ICMP. Softirq,
+ * under RCU.
  */
 void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -381,8 +382,8 @@ static int usiw_data_set_tos(struct socket *sock, bool ipv4, int tos)
 }
 
 /*
- * Is the socket what the connection's ends say? BPF programs of the process's cgroup are asked about
- * bind and connect, and may have put others in their place.
+ * Returns true if the socket has the ends of the connection. BPF programs of the process's cgroup
+ * run at bind and connect, and may have put other ends in their place.
  */
 static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 {

@@ -60,9 +60,9 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 }
 
 /*
- * Does ib_core take the device from its clients now, for good or to give it to another netns? It tells
- * no driver of that, but it holds this lock from before it asks the first client until all have left,
- * and have got it back.
+ * Returns true while ib_core takes the device from its clients, for good or to give it to another
+ * network namespace. ib_core notifies no driver of that. It holds this lock from before it asks the
+ * first client until all have left the device, and in case of a move have got it back.
  */
 bool usiw_device_is_going(struct usiw_device *dev)
 {
@@ -70,9 +70,10 @@ bool usiw_device_is_going(struct usiw_device *dev)
 }
 
 /*
- * Does ib_core give the device to its clients now, the caller being asked by one of them? It does so in
- * the thread that registers the device, or, when the device moves to another netns, with that lock held.
- * The order of its clients depends on the order in which their modules were loaded.
+ * Returns true if ib_core is giving the device to its clients, and one of them calls this. ib_core
+ * does so in the thread that registers the device, or with that lock held when the device moves to
+ * another network namespace. The order of its clients is the order in which their modules were
+ * loaded.
  */
 bool usiw_device_is_coming(struct usiw_device *dev)
 {
@@ -191,7 +192,10 @@ static bool usiw_net_has_devices(const struct net *net)
 	return found;
 }
 
-/* lo has gone, which each device holds. There is nothing to wait for: see usiw_device_enter_net(). */
+/*
+ * lo is gone, and each device held lo. So there is nothing to wait for; see
+ * usiw_device_enter_net().
+ */
 static void __net_exit usiw_net_exit(struct net *net)
 {
 	WARN_ON(usiw_net_has_devices(net));

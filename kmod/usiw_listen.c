@@ -74,8 +74,9 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * While a device is given to its clients rdma_cm repeats on it all its listeners on all addresses, in
- * the process that adds it. The current process has not asked to listen, and does not pay for it.
+ * Returns true if rdma_cm repeats a listener. While a device is given to its clients, rdma_cm
+ * repeats on it all its listeners on all addresses, in the process that adds the device. The
+ * current process has not asked to listen, and does not pay for the listener.
  */
 static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 {
@@ -83,10 +84,10 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 }
 
 /*
- * rdma_cm takes an error of a listener that it repeats for the device's, and no program could use the
- * device then. The port may belong to anybody there, and the process that adds the device may lack
- * a capability, memory, or a cgroup that lets it bind, which the listener's process had. So that
- * listener hears nothing by this device.
+ * If a repeated listener fails, rdma_cm takes that for an error of the device, and no program could
+ * use the device then. In that namespace the port may belong to anybody. The process that adds the
+ * device may also lack a capability, memory, or a cgroup that lets it bind, which the listener's
+ * process had. So the call succeeds, and the listener receives nothing by this device.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
 {

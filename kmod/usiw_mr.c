@@ -17,9 +17,10 @@
 #include "usiw_device.h"
 
 /*
- * True if the page of @at, which is in @vma, lies past the end of the file that @vma maps: touching
- * it raises SIGBUS. The inode is the one that page faults ask (of a block device it is not the
- * file's own). Device memory has no end of file, nor has what a driver maps into an anonymous inode.
+ * Returns true if the page of @at, which is in @vma, lies past the end of the file that @vma maps.
+ * Touching such a page raises SIGBUS. The inode is the one that page faults use, which is not the
+ * file's own for a block device. Device memory has no end of file. Nor has memory that a driver
+ * maps into an anonymous inode.
  */
 static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned long at)
 {

@@ -74,7 +74,7 @@ void usiw_port_work(struct work_struct *work)
 					       port_work);
 	bool up = usiw_link_is_up(dev->netdev);
 
-	/* Not READ_ONCE(): a bit-field up to some update of 6.1 (6.1.0-50 of Debian 12 still has it). */
+	/* Not READ_ONCE(): reg_state was a bit-field until late in 6.1 (6.1.0-50 of Debian 12). */
 	if (data_race(dev->netdev->reg_state) != NETREG_REGISTERED || up == dev->port_up)
 		return;
 	/* The core waits for those who have the device, and then works off what they said. */

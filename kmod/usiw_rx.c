@@ -136,8 +136,8 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 }
 
 /*
- * The @len bytes at @at are nothing that a usiw sends. If a connection waits for an answer from their
- * sender, the worker notes them: usiw_cm_hint() tells people that the server is no usiw.
+ * No usiw sends the @len bytes at @at. If a connection waits for an answer from their sender, the
+ * worker notes them. usiw_cm_hint() then reports to people that the server is no usiw.
  */
 static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			  struct usiw_rx_flow *flow)
@@ -198,8 +198,8 @@ static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u3
 }
 
 /*
- * The socket that the engine's datagrams in @skb are for, with a reference; NULL if no process waits
- * for them. Datagrams of no connection are nobody's so far. Under RCU.
+ * Returns the socket for the engine's datagrams in @skb, with a reference. Returns NULL if no
+ * process waits for them, or if they belong to no connection. Under RCU.
  */
 static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff *skb,
 				     struct usiw_rx_flow *flow)

@@ -190,10 +190,11 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 }
 
 /*
- * UDP merges datagrams to the port into aggregates (UDP_GRO) ahead of any look-up of a connection: so
- * it does it for all connections of a family, or for none. It does while a data socket takes
- * aggregates (@mergers more do from now on) and no connection receives by raw packets (@tappers),
- * because a raw port cannot tell an aggregate from a datagram. May sleep.
+ * UDP merges datagrams to the port into aggregates (UDP_GRO) before it looks a connection up. So it
+ * merges for all connections of a family or for none. This call adds @mergers to the number of data
+ * sockets that take aggregates, and @tappers to the number of connections that receive by raw
+ * packets. UDP merges while the first number is positive and the second is 0, because a raw port
+ * cannot tell an aggregate from a datagram. May sleep.
  */
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 {

@@ -43,8 +43,8 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 }
 
 /*
- * The provider has resized its ring before it calls: only it knows how much is in there, and by which
- * limit the queue is armed now. Two calls at a time are possible; the last number counts.
+ * The provider has resized its ring before it calls. It alone knows how many entries the ring has,
+ * and which limit arms the queue now. Two calls at a time are possible; the last number counts.
  */
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata)

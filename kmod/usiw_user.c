@@ -66,8 +66,9 @@ static struct usiw_user *usiw_user_find_or_add(struct usiw_user *made)
 }
 
 /*
- * Returns the user with a reference, or NULL if there is no memory. The caller has a device of @net,
- * and keeps it for as long as the reference. @alone: @uid may be somebody else's. May sleep.
+ * Returns the user with a reference, or NULL if there is no memory. The caller holds a device of
+ * @net for as long as it holds the reference. If @alone is true, @uid may belong to somebody else.
+ * May sleep.
  */
 struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone)
 {

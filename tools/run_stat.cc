@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/run/stat_page.h"
+#include "tools/run/conn/stat_page.h"
 #include "uapi/usiw_names.h"
 
 namespace usiw::tools {

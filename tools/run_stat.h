@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file run_stat.h
 /// Counters of programs under usiw-run, which no kernel knows: read from the memory that each of them keeps them in
-/// (tools/run/stat_page.h), as far as ptrace(2)'s rules permit.
+/// (tools/run/conn/stat_page.h), as far as ptrace(2)'s rules permit.
 #ifndef USIW_TOOLS_RUN_STAT_H
 #define USIW_TOOLS_RUN_STAT_H
 

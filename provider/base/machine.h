@@ -36,7 +36,7 @@ inline constexpr bool kTotalStoreOrder = false;
 inline void cpu_pause() { asm volatile("isb"); }
 
 #else
-#error "usiw supports x86-64 and aarch64; add this processor here and in tools/run/interpose_load.cc"
+#error "usiw supports x86-64 and aarch64; add this processor here and in tools/run/entry/interpose_load.cc"
 #endif
 
 /// Bytes of a page of memory.

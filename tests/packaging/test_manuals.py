@@ -93,8 +93,8 @@ def test_defaults_and_limits_of_variables():
     assert "default is auto" in about["USIW_PORT"].replace("  ", " ")
     assert "PortWish wish = PortWish::kAuto;" in text("provider/runtime/port_wish.cc")
     assert re.search(r"return Mode::kAdaptive;\n}", text("provider/progress/progress.cc"))
-    constants = dict(re.findall(r'\b(k\w+Variable)\[\] = "(USIW_\w+)"', text("tools/run/settings.h")))
-    defaults = re.findall(r'get\((k\w+Variable), "(.*?)"\)', text("tools/run/settings.cc"))
+    constants = dict(re.findall(r'\b(k\w+Variable)\[\] = "(USIW_\w+)"', text("tools/run/host/settings.h")))
+    defaults = re.findall(r'get\((k\w+Variable), "(.*?)"\)', text("tools/run/host/settings.cc"))
     assert len(defaults) == 4
     for name, default in defaults:
         assert f"{default or 'none'} by default" in about[constants[name]], constants[name]
@@ -185,7 +185,7 @@ def test_page_has_the_same_options(program):
 
 
 @pytest.mark.parametrize("program, files", [("usiw", ("usiw.cc", "stat.cc", "trace.cc", "report.cc")),
-                                            ("usiw-run", ("run/options.cc",))])
+                                            ("usiw-run", ("run/launcher/options.cc",))])
 def test_help_has_the_options_that_are_parsed(program, files):
     """The tables of getopt_long(3)."""
     tables = "".join(text(f"tools/{name}") for name in files)

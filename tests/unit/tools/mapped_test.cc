@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of tools/run/mapped.h: each way of looking at the process's mappings gives the same verdict, and a check costs
-// what its range costs, counted in mappings asked for, bytes populated and lines read.
-#include "tools/run/mapped.h"
+// Tests of tools/run/libc/mapped.h: each way of looking at the process's mappings gives the same verdict, and a check
+// costs what its range costs, counted in mappings asked for, bytes populated and lines read.
+#include "tools/run/libc/mapped.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

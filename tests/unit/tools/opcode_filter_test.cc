@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of tools/run/opcode_filter.h: it and usiw_cm_look() say the same of every header.
-#include "tools/run/opcode_filter.h"
+// Tests of tools/run/conn/opcode_filter.h: it and usiw_cm_look() say the same of every header.
+#include "tools/run/conn/opcode_filter.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

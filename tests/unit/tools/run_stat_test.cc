@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/stat_page.h"
+#include "tools/run/conn/stat_page.h"
 
 namespace usiw::tools {
 namespace {

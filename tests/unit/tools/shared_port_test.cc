@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of tools/run/shared_port.h: a port that several are bound to becomes one process's alone, against another user
-// whose UDP sockets come at every moment and by every way. In a network namespace of its own, so it needs root.
-#include "tools/run/shared_port.h"
+// Tests of tools/run/conn/shared_port.h: a port that several are bound to becomes one process's alone, against another
+// user whose UDP sockets come at every moment and by every way. In a network namespace of its own, so it needs root.
+#include "tools/run/conn/shared_port.h"
 
 #include <gtest/gtest.h>
 #include <net/if.h>

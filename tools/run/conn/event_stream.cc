@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/conn/event_stream.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace usiw::run {
+
+/// Takes the next record out. The one about the device's interface is first.
+bool EventStream::next(usiw_event& record) {
+  if (link_pending_) {
+    link_pending_ = false;
+    record = {};
+    record.type = USIW_EVENT_LINK;
+    record.link = link_;
+    return true;
+  }
+  if (queue_.empty()) return false;
+  const Queued first = queue_.front();
+  Conn& conn = *first.conn;
+  usiw_cm_records_peek(&conn.unread, &record);
+  record.qpn = first.qpn;
+  record.conn_id = conn.number();
+  if (usiw_cm_records_pop(&conn.unread, &record) == 0) queue_.pop_front();
+  if (record.type == USIW_EVENT_CONNECT) {
+    // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
+    // What cannot be made is answered by the provider's REFUSED, or it goes by raw packets alone.
+    record.conn.data_fd = conn.sock()->dup_data_fd();
+    if (record.conn.data_fd < 0 && conn.sock()->ignore_data() != 0) record.conn.flags &= ~unsigned{USIW_CONN_F_PACKET};
+  }
+  return true;
+}
+
+ssize_t EventStream::read(int, void* buf, size_t count) {
+  if (count < sizeof(usiw_event)) return -EINVAL;
+  return wait_for([&]() -> ssize_t {
+    size_t done = 0;
+    usiw_event record;
+    while (done + sizeof record <= count && next(record)) {
+      std::memcpy(static_cast<char*>(buf) + done, &record, sizeof record);
+      done += sizeof record;
+    }
+    if (empty() && !gone_) set_readable(false);
+    return done != 0 || gone_ ? static_cast<ssize_t>(done) : -EAGAIN;
+  });
+}
+
+void EventStream::closed() {
+  World hold(world());
+  shutdown();
+}
+
+void EventStream::push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type,
+                       const usiw_conn_info& info) {
+  if (gone_) return;
+  if (conn->unread.pending == 0) queue_.push_back({conn, qpn});
+  usiw_cm_records_push(&conn->unread, type, &info);
+  set_readable(true);
+}
+
+void EventStream::push_link(const usiw_link_info& link) {
+  if (gone_ || std::memcmp(&link, &link_, sizeof link) == 0) return;
+  link_ = link;
+  link_pending_ = true;
+  set_readable(true);
+}
+
+void EventStream::cancel(const Conn& conn) {
+  std::erase_if(queue_, [&](const Queued& q) {
+    if (q.conn.get() != &conn) return false;
+    q.conn->unread.pending = 0;
+    return true;
+  });
+  if (empty() && !gone_) set_readable(false);
+}
+
+void EventStream::shutdown() {
+  for (const Queued& q : queue_) q.conn->unread.pending = 0;
+  queue_.clear();
+  link_pending_ = false;
+  gone_ = true;
+  set_readable(true);
+}
+
+}  // namespace usiw::run

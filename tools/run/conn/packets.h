@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file packets.h
+/// Raw packets: which connections may go by them, and how these follow their routes: conn_packets.cc.
+#ifndef USIW_RUN_PACKETS_H
+#define USIW_RUN_PACKETS_H
+
+#include "tools/run/host/host.h"
+
+namespace usiw::run {
+
+/// [world] They have proved impossible here: sockets for all from now on.
+void packets_give_up();
+/// [world] True if packets between these ends can go raw: that is wanted and permitted, and the route leaves by the
+/// device's interface, an Ethernet.
+bool packets_reach(const Tuple& tuple);
+
+/// [world] True if some connection of this process may go by raw packets.
+bool packets_possible();
+
+/// [world, the thread] Something has been heard of routes, neighbours or interfaces.
+void packets_ready();
+/// [world] When packets_run_timers() has something to do, us; 0: never.
+uint64_t packets_next_deadline_us();
+/// [world, the thread]
+void packets_run_timers();
+/// [world] In a child of fork(): the connections are the parent's, and so is DPDK.
+void packets_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_PACKETS_H

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/conn/shared_port.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace usiw::run {
+namespace {
+
+/// An address as /proc/net/udp and udp6 print it: words of 32 bits in hexadecimal, then the port. False: it is none.
+bool parse_bound(const std::string& text, Endpoint& out) {
+  const size_t colon = text.find(':');
+  if (colon != 8 && colon != 32) return false;
+  out = endpoint_any(colon == 8);
+  for (size_t word = 0; word < colon / 8; word++)
+    out.addr.s6_addr32[colon == 8 ? 3 : word] =
+        static_cast<uint32_t>(std::strtoul(text.substr(word * 8, 8).c_str(), nullptr, 16));
+  out.port = htons(static_cast<uint16_t>(std::strtoul(text.c_str() + colon + 1, nullptr, 16)));
+  return true;
+}
+
+/// Where a socket is bound, and whether it is connected.
+struct Bound {
+  Endpoint at;
+  bool ipv6 = false;  ///< a socket of IPv6; its address may be one of IPv4, mapped
+  bool connected = false;
+};
+
+/// May datagrams to @p local come to it, now or after a connect(2) of its own?
+bool overlap(const Bound& other, const Endpoint& local) {
+  if (other.at.port != local.port) return false;
+  // On all addresses of IPv6 it may be on those of IPv4, too, which is not shown. As it is, a socket of IPv4 has the
+  // first turn; once it is connected to a peer it gets all that this peer sends.
+  if (other.at.any()) return !other.at.ipv4() || local.ipv4();
+  // The address may be what connect(2) has chosen for it. Without the peer it is on all addresses again, next to
+  // whoever is bound there by then.
+  if (other.connected) return other.ipv6 || local.ipv4();
+  return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
+}
+
+bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vector<ino_t>& own) {
+  std::ifstream sockets(path);
+  std::string line, slot, bound, peer, word;
+  if (!std::getline(sockets, line)) return true;
+  while (std::getline(sockets, line)) {
+    std::istringstream fields(line);
+    ino_t inode = 0;
+    Endpoint at, to;
+    // Its number, the two ends, then six fields before the inode.
+    fields >> slot >> bound >> peer;
+    for (int i = 0; i < 6; i++) fields >> word;
+    if (!(fields >> inode) || !parse_bound(bound, at) || !parse_bound(peer, to)) return true;
+    if (!overlap({.at = at, .ipv6 = ipv6, .connected = to.port != 0 || !to.any()}, local)) continue;
+    if (std::find(own.begin(), own.end(), inode) == own.end()) return true;
+  }
+  return false;
+}
+
+/// Is a UDP socket of this network namespace, other than those of the inodes @p own, where it may get datagrams to
+/// @p local? Yes if that cannot be found out.
+bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
+  if (local.ipv4() && listed("/proc/thread-self/net/udp", false, local, own)) return true;
+  return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", true, local, own)
+                                                            : !local.ipv4();
+}
+
+int set_reuse(int fd, int value) {
+  return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &value, sizeof value) == 0 ? 0 : -errno;
+}
+
+}  // namespace
+
+/// Who is bound to the port keeps others out that come later. So it is first made known that nobody may come, and then
+/// looked who is there; of two processes that do this at a time at most one finds itself alone.
+int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own, const std::function<void()>& between) {
+  if (int error = set_reuse(fd, 0); error != 0) return error;
+  if (between) between();
+  if (!port_is_shared(local, own)) return 0;
+  set_reuse(fd, 1);
+  return -EADDRINUSE;
+}
+
+}  // namespace usiw::run

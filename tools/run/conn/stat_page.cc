@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/conn/stat_page.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+namespace usiw::run {
+namespace {
+
+void store(uint32_t& where, uint32_t value) { std::atomic_ref(where).store(value, std::memory_order_release); }
+
+}  // namespace
+
+MappedPage::MappedPage(int fd, uint32_t page) {
+  void* at = mmap(nullptr, sizeof(StatPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, stat_page_at(page));
+  if (at != MAP_FAILED) page_ = static_cast<StatPage*>(at);
+}
+
+MappedPage& MappedPage::operator=(MappedPage&& other) noexcept {
+  StatPage* const mine = page_;
+  page_ = other.page_;
+  other.page_ = mine;
+  return *this;
+}
+
+MappedPage::~MappedPage() {
+  if (page_ != nullptr) munmap(page_, sizeof(StatPage));
+}
+
+/// Last of all: a reader that sees the kind sees the rest.
+void MappedPage::show(StatKind kind) {
+  page_->mark.magic = kStatMagic;
+  page_->mark.pid = static_cast<uint32_t>(getpid());
+  store(page_->mark.kind, static_cast<uint32_t>(kind));
+}
+
+void MappedPage::show_context(const char* device) {
+  if (page_ == nullptr) return;
+  snprintf(page_->mark.device, sizeof page_->mark.device, "%s", device);
+  show(StatKind::kContext);
+}
+
+void MappedPage::show_qp(uint32_t qpn) {
+  if (page_ == nullptr) return;
+  page_->mark.qpn = qpn;
+  show(StatKind::kQp);
+  let_go();
+}
+
+void MappedPage::set_state(uint32_t state) {
+  if (page_ == nullptr) return;
+  store(page_->mark.state, state);
+  let_go();
+}
+
+void MappedPage::set_accepted() {
+  if (page_ == nullptr) return;
+  std::atomic_ref(page_->retired[0]).store(1, std::memory_order_release);
+  let_go();
+}
+
+/// Takes the page out of the page tables here; what is in it stays. The provider maps the same page and counts in it,
+/// so the process would have it twice.
+void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }
+
+void MappedPage::retire(const MappedPage& qp) {
+  if (page_ == nullptr || qp.page_ == nullptr) return;
+  for (uint32_t i = 0; i < USIW_CNT_MAX; i++)
+    page_->retired[i] += std::atomic_ref(qp.page_->counters[i]).load(std::memory_order_relaxed);
+}
+
+void MappedPage::hide() {
+  if (page_ != nullptr) store(page_->mark.kind, static_cast<uint32_t>(StatKind::kNone));
+}
+
+}  // namespace usiw::run

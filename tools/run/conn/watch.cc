@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/conn/watch.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "base/file_limit.h"
+#include "tools/run/conn/watch_table.h"
+#include "tools/run/host/settings.h"
+#include "tools/run/libc/file.h"
+#include "tools/run/libc/real.h"
+
+/// libc's clone(2) by its other name. ThreadSanitizer stands before the one that programs use and takes every child for
+/// that of a fork(2), which ends a program that has threads; a child that only executes another program is none of its
+/// business.
+extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* arg, ...);
+
+namespace usiw::run {
+namespace {
+
+WatchEntry* g_watched = nullptr;
+size_t g_watch_entries = 0;
+int g_watch_socket = -1;
+bool g_watch_failed = false;
+
+constexpr size_t kStackSize = 64 << 10;
+
+struct WatcherStart {
+  const char* path;
+  int socket, memory;
+  char* second_stack;
+};
+
+/// The watcher to be: shares memory with the program until exec, so it only makes system calls; by number, because
+/// another preloaded library may stand before libc's functions, with tables of descriptors that are the program's.
+int exec_watcher(void* arg) {
+  auto& s = *static_cast<WatcherStart*>(arg);
+  char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
+  char* const envp[] = {nullptr};
+  // Above the two numbers first, so that neither dup3 overwrites the other's source.
+  const long socket = syscall(SYS_fcntl, s.socket, F_DUPFD, kWatchMemory + 1);
+  const long memory = syscall(SYS_fcntl, s.memory, F_DUPFD, kWatchMemory + 1);
+  if (syscall(SYS_dup3, socket, kWatchSocket, 0) >= 0 && syscall(SYS_dup3, memory, kWatchMemory, 0) >= 0) {
+    const uint64_t none = 0;  // the kernel's sigset_t
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
+    syscall(SYS_execve, s.path, argv, envp);
+  }
+  syscall(SYS_exit_group, 127);
+  __builtin_unreachable();
+}
+
+/// In between, so that the watcher is nobody's child here: the program's wait(2) and its SIGCHLD are
+/// its own. Without an exit signal this one does not show there either.
+int start_and_leave(void* arg) {
+  auto& s = *static_cast<WatcherStart*>(arg);
+  __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
+  syscall(SYS_exit_group, 0);
+  __builtin_unreachable();
+}
+
+bool spawn(int socket, int memory) {
+  size_t size = 2 * kStackSize;
+  void* stacks = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stacks == MAP_FAILED) return false;
+  WatcherStart start{settings().watcher.c_str(), socket, memory, static_cast<char*>(stacks) + kStackSize};
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  int pid = __clone(start_and_leave, static_cast<char*>(stacks) + kStackSize, CLONE_VM | CLONE_VFORK, &start);
+  if (pid > 0)
+    while (waitpid(pid, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  munmap(stacks, size);
+  return pid > 0;
+}
+
+/// Entries of the table that is made of @p memory, as many as may be; 0: none.
+size_t size_table(int memory) {
+  for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
+    if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;
+  return 0;
+}
+
+bool start_watcher() {
+  int pair[2], memory = memfd_create("usiw-watch", MFD_CLOEXEC);
+  if (memory < 0 || (g_watch_entries = size_table(memory)) == 0 ||
+      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (memory >= 0) USIW_REAL(close)(memory);
+    return false;
+  }
+  void* at = mmap(nullptr, g_watch_entries * sizeof(WatchEntry), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  bool started = at != MAP_FAILED && spawn(pair[1], memory);
+  USIW_REAL(close)(memory);
+  USIW_REAL(close)(pair[1]);
+  g_watch_socket = fd_out_of_the_way(pair[0]);
+  if (started) g_watched = static_cast<WatchEntry*>(at);
+  return started;
+}
+
+}  // namespace
+
+int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
+  if (settings().watcher.empty() || g_watch_failed) return -1;
+  if (g_watched == nullptr && !start_watcher()) {
+    g_watch_failed = true;
+    fprintf(stderr, "usiw-run: no watcher: %s%s; if this process is killed, its peers wait for USIW_PEER_TIMEOUT\n",
+            strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
+    return -1;
+  }
+  static size_t next = 0;
+  for (size_t tries = 0; tries < g_watch_entries; tries++) {
+    size_t i = next++ % g_watch_entries;
+    WatchEntry& e = g_watched[i];
+    if (e.live.load(std::memory_order_relaxed) != 0) continue;
+    e.local_isn = local_isn;
+    e.peer_isn = peer_isn;
+    e.ends = tuple;
+    if (tuple.local.scope == 0) e.ends.local.scope = tuple.remote.scope;  // as cm_tuple()
+    e.live.store(1, std::memory_order_release);
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void watch_remove(int entry) {
+  if (entry >= 0 && g_watched != nullptr) g_watched[entry].live.store(0, std::memory_order_release);
+}
+
+void watch_abandon() {
+  if (g_watch_socket >= 0) USIW_REAL(close)(g_watch_socket);
+  if (g_watched != nullptr) munmap(g_watched, g_watch_entries * sizeof(WatchEntry));
+  g_watch_socket = -1;
+  g_watched = nullptr;
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file watch_table.h
+/// Memory that a process shares with its watcher: what the peers have to be told should the process
+/// end without a word. Written by the process while it lives, read by the watcher afterwards.
+#ifndef USIW_RUN_WATCH_TABLE_H
+#define USIW_RUN_WATCH_TABLE_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "tools/run/host/host.h"
+
+namespace usiw::run {
+
+struct WatchEntry {
+  std::atomic<uint32_t> live;  ///< 1: the rest is valid. Set last, cleared first
+  uint32_t local_isn, peer_isn;
+  Tuple ends;
+};
+
+/// Entries of the table, whose size says how many it has: less where RLIMIT_FSIZE forbids more.
+inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
+inline constexpr size_t kLeastWatchEntries = 32;
+
+/// The watcher's descriptors: a socket whose other end only the process has, and the table.
+inline constexpr int kWatchSocket = 3, kWatchMemory = 4;
+inline constexpr char kWatchArgument[] = "--watch";
+/// `usiw-run --watch`, which a process under usiw-run starts with its first connection: sleeps until that
+/// process is gone, however that came about, and sends RESET for its connections. The exit status.
+int watcher_main();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_WATCH_TABLE_H

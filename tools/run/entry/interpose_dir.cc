@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file interpose_dir.cc
+/// Calls of libc on directories, links and attributes: what shells, ls(1) and find(1) use beside open(2) and stat(2).
+/// libc calls some of these from inside of others, where nothing can be interposed, so the outer ones are here, too.
+#undef _FORTIFY_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/run/entry/emulated_path.h"
+#include "tools/run/entry/static_verbs.h"
+#include "tools/run/libc/real.h"
+
+using namespace usiw::run;
+
+namespace {
+
+/// The kernel of a host with the module says that device nodes are character devices here, too.
+template <typename Entry>
+Entry* as_node(DIR* dir, Entry* entry) {
+  if (entry != nullptr && entry->d_type == DT_REG && node_at(dirfd(dir), entry->d_name) != Node::kNone)
+    entry->d_type = DT_CHR;
+  return entry;
+}
+
+char* program_name(char* path) {
+  if (path != nullptr) to_program_name(path);
+  return path;
+}
+
+/// Has glob(3) look for directories by this library's functions where the pattern may name emulated ones; it calls
+/// libc's otherwise. The structures of glob64() differ from glob()'s in their types only.
+template <typename Glob>
+int use_own_functions(const char* pattern, Glob& out, int flags) {
+  if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
+  if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;
+  using Opened = decltype(out.gl_opendir("/"));
+  using Entry = decltype(out.gl_readdir(nullptr));
+  out.gl_opendir = [](const char* path) -> Opened { return opendir(path); };
+  out.gl_readdir = [](void* dir) -> Entry { return reinterpret_cast<Entry>(readdir(static_cast<DIR*>(dir))); };
+  out.gl_closedir = [](void* dir) { closedir(static_cast<DIR*>(dir)); };
+  out.gl_lstat = [](auto path, auto st) { return lstat(path, reinterpret_cast<struct stat*>(st)); };
+  out.gl_stat = [](auto path, auto st) { return stat(path, reinterpret_cast<struct stat*>(st)); };
+  return flags | GLOB_ALTDIRFUNC;
+}
+
+}  // namespace
+
+EXPORT DIR* opendir(const char* path) {
+  if (strcmp(path, "/sys/class/infiniband_verbs") == 0)  // libibverbs lists the devices
+    warn_if_static_verbs(__builtin_return_address(0));
+  return USIW_REAL(opendir)(Path(path));
+}
+EXPORT dirent* readdir(DIR* dir) { return as_node(dir, USIW_REAL(readdir)(dir)); }
+EXPORT dirent64* readdir64(DIR* dir) { return as_node(dir, USIW_REAL(readdir64)(dir)); }
+
+EXPORT int scandir(const char* path, dirent*** list, int (*wanted)(const dirent*),
+                   int (*order)(const dirent**, const dirent**)) {
+  return USIW_REAL(scandir)(Path(path), list, wanted, order);
+}
+EXPORT int scandir64(const char* path, dirent64*** list, int (*wanted)(const dirent64*),
+                     int (*order)(const dirent64**, const dirent64**)) {
+  return USIW_REAL(scandir64)(Path(path), list, wanted, order);
+}
+
+EXPORT int glob(const char* pattern, int flags, int (*failed)(const char*, int), glob_t* out) noexcept {
+  return USIW_REAL(glob)(pattern, use_own_functions(pattern, *out, flags), failed, out);
+}
+EXPORT int glob64(const char* pattern, int flags, int (*failed)(const char*, int), glob64_t* out) noexcept {
+  return USIW_REAL(glob64)(pattern, use_own_functions(pattern, *out, flags), failed, out);
+}
+
+EXPORT int chdir(const char* path) noexcept { return USIW_REAL(chdir)(Path(path)); }
+EXPORT char* getcwd(char* buf, size_t size) noexcept { return program_name(USIW_REAL(getcwd)(buf, size)); }
+EXPORT char* get_current_dir_name() noexcept { return program_name(USIW_REAL(get_current_dir_name)()); }
+EXPORT char* __getcwd_chk(char* buf, size_t size, size_t room) noexcept {
+  if (size > room) __builtin_trap();
+  return getcwd(buf, size);
+}
+
+EXPORT char* realpath(const char* path, char* out) noexcept {
+  return program_name(USIW_REAL(realpath)(Path(path), out));
+}
+EXPORT char* __realpath_chk(const char* path, char* out, size_t room) noexcept {
+  if (room < PATH_MAX) __builtin_trap();
+  return realpath(path, out);
+}
+EXPORT char* canonicalize_file_name(const char* path) noexcept { return realpath(path, nullptr); }
+
+EXPORT ssize_t readlink(const char* path, char* buf, size_t size) noexcept {
+  return USIW_REAL(readlink)(Path(path), buf, size);
+}
+EXPORT ssize_t __readlink_chk(const char* path, char* buf, size_t size, size_t room) noexcept {
+  if (size > room) __builtin_trap();
+  return readlink(path, buf, size);
+}
+EXPORT ssize_t readlinkat(int dir, const char* path, char* buf, size_t size) noexcept {
+  return USIW_REAL(readlinkat)(dir, Path(path), buf, size);
+}
+EXPORT ssize_t __readlinkat_chk(int dir, const char* path, char* buf, size_t size, size_t room) noexcept {
+  if (size > room) __builtin_trap();
+  return readlinkat(dir, path, buf, size);
+}
+
+/// `ls -l` looks for access control lists.
+EXPORT ssize_t getxattr(const char* path, const char* name, void* value, size_t size) noexcept {
+  return USIW_REAL(getxattr)(Path(path), name, value, size);
+}
+EXPORT ssize_t lgetxattr(const char* path, const char* name, void* value, size_t size) noexcept {
+  return USIW_REAL(lgetxattr)(Path(path), name, value, size);
+}
+EXPORT ssize_t listxattr(const char* path, char* list, size_t size) noexcept {
+  return USIW_REAL(listxattr)(Path(path), list, size);
+}
+EXPORT ssize_t llistxattr(const char* path, char* list, size_t size) noexcept {
+  return USIW_REAL(llistxattr)(Path(path), list, size);
+}
+
+EXPORT int statfs(const char* path, struct statfs* st) noexcept { return USIW_REAL(statfs)(Path(path), st); }
+EXPORT int statfs64(const char* path, struct statfs64* st) noexcept { return USIW_REAL(statfs64)(Path(path), st); }
+EXPORT int statvfs(const char* path, struct statvfs* st) noexcept { return USIW_REAL(statvfs)(Path(path), st); }
+EXPORT int statvfs64(const char* path, struct statvfs64* st) noexcept { return USIW_REAL(statvfs64)(Path(path), st); }
+
+EXPORT int inotify_add_watch(int fd, const char* path, uint32_t mask) noexcept {
+  return USIW_REAL(inotify_add_watch)(fd, Path(path), mask);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file interpose_fd.cc
+/// Calls of libc that take a descriptor, and socket(2). Those at which a thread may be cancelled are that for our
+/// files, too.
+#undef _FORTIFY_SOURCE
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <utility>
+
+#include "base/quiet_thread.h"
+#include "tools/run/libc/file.h"
+#include "tools/run/libc/real.h"
+
+using namespace usiw::run;
+
+namespace {
+
+template <typename T>
+T answer(T ret) {
+  if (ret >= 0) return ret;
+  errno = static_cast<int>(-ret);
+  return -1;
+}
+
+/// What errno was when a method of uverbs' ioctl ABI was last refused in this thread; -1: it has not been since.
+/// libibverbs then says the same by write(2), and EPROTONOSUPPORT is no news for the program, which may look at errno
+/// later on.
+thread_local int t_errno_before_refusal = -1;
+
+void as_device(int fd, struct stat* st) {
+  if (std::shared_ptr<File> file = file_of(fd))
+    if (dev_t device = file->device(); device != 0) {
+      st->st_mode = S_IFCHR | 0666;
+      st->st_rdev = device;
+    }
+}
+
+}  // namespace
+
+EXPORT ssize_t read(int fd, void* buf, size_t count) {
+  if (std::shared_ptr<File> file = file_of(fd)) {
+    pthread_testcancel();
+    return answer(file->read(fd, buf, count));
+  }
+  return USIW_REAL(read)(fd, buf, count);
+}
+
+EXPORT ssize_t __read_chk(int fd, void* buf, size_t count, size_t room) {
+  if (count > room) __builtin_trap();
+  return read(fd, buf, count);
+}
+
+EXPORT ssize_t write(int fd, const void* buf, size_t count) {
+  if (std::shared_ptr<File> file = file_of(fd)) {
+    pthread_testcancel();
+    const ssize_t ret = file->write(fd, buf, count);
+    const int before = std::exchange(t_errno_before_refusal, -1);
+    if (ret >= 0 && before >= 0) errno = before;
+    return answer(ret);
+  }
+  return USIW_REAL(write)(fd, buf, count);
+}
+
+EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list ap;
+  va_start(ap, request);
+  void* arg = va_arg(ap, void*);
+  va_end(ap);
+  if (std::shared_ptr<File> file = file_of(fd)) {
+    const int before = errno, ret = file->ioctl(fd, request, arg);
+    // Two refusals in a row, with nothing in between that would have set errno, are one.
+    if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0))
+      t_errno_before_refusal = before;
+    if (ret != -ENOTTY) return answer(ret);
+  }
+  return USIW_REAL(ioctl)(fd, request, arg);
+}
+
+EXPORT int close(int fd) {
+  if (!file_of(fd)) return USIW_REAL(close)(fd);
+  pthread_testcancel();
+  usiw::NoCancel no_cancel;  // closed and forgotten, or neither
+  file_forget(fd);
+  return USIW_REAL(close)(fd);
+}
+
+EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
+  if ((flags & CLOSE_RANGE_CLOEXEC) == 0) files_forget_range(first, last);
+  return USIW_REAL(close_range)(first, last, flags);
+}
+
+EXPORT void closefrom(int first) noexcept { close_range(static_cast<unsigned>(first), ~0u, 0); }
+
+EXPORT int dup(int fd) noexcept {
+  int to = USIW_REAL(dup)(fd);
+  if (to >= 0) file_dup(fd, to);
+  return to;
+}
+
+EXPORT int dup2(int fd, int to) noexcept {
+  if (fd != to && fcntl(fd, F_GETFD) >= 0) file_forget(to);
+  int ret = USIW_REAL(dup2)(fd, to);
+  if (ret >= 0 && fd != to) file_dup(fd, to);
+  return ret;
+}
+
+EXPORT int dup3(int fd, int to, int flags) noexcept {
+  if (fd != to && fcntl(fd, F_GETFD) >= 0) file_forget(to);
+  int ret = USIW_REAL(dup3)(fd, to, flags);
+  if (ret >= 0) file_dup(fd, to);
+  return ret;
+}
+
+EXPORT int fcntl(int fd, int command, ...) {
+  va_list ap;
+  va_start(ap, command);
+  void* arg = va_arg(ap, void*);
+  va_end(ap);
+  int ret = USIW_REAL(fcntl)(fd, command, arg);
+  if (ret >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) file_dup(fd, ret);
+  return ret;
+}
+
+EXPORT int fcntl64(int fd, int command, ...) {
+  va_list ap;
+  va_start(ap, command);
+  void* arg = va_arg(ap, void*);
+  va_end(ap);
+  return fcntl(fd, command, arg);
+}
+
+EXPORT int fstat(int fd, struct stat* st) noexcept {
+  int ret = USIW_REAL(fstat)(fd, st);
+  if (ret == 0) as_device(fd, st);
+  return ret;
+}
+
+EXPORT int fstat64(int fd, struct stat64* st) noexcept {
+  int ret = USIW_REAL(fstat64)(fd, st);
+  if (ret == 0) as_device(fd, reinterpret_cast<struct stat*>(st));
+  return ret;
+}
+
+/// Devices of the kernel's own, if it has any, are not this program's: discovery by netlink is
+/// refused, and libibverbs and librdmacm go on to sysfs.
+EXPORT int socket(int family, int type, int protocol) noexcept {
+  if (family == AF_NETLINK && protocol == NETLINK_RDMA) {
+    errno = EPROTONOSUPPORT;
+    return -1;
+  }
+  return USIW_REAL(socket)(family, type, protocol);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file preload.cc
+/// fork(): the child has the parent's descriptors, but nothing of what is behind them is its own.
+/// As with the module it cannot use them, and it must not act for the parent.
+#include <pthread.h>
+
+#include "tools/run/conn/cm_thread.h"
+#include "tools/run/conn/conn.h"
+#include "tools/run/conn/packets.h"
+#include "tools/run/conn/qp.h"
+#include "tools/run/conn/udp_socket.h"
+#include "tools/run/conn/watch.h"
+#include "tools/run/entry/sysfs.h"
+#include "tools/run/host/world.h"
+#include "tools/run/libc/file.h"
+#include "tools/run/ucm/ucm.h"
+
+namespace usiw::run {
+namespace {
+
+int g_cancel_state;  ///< [world] of the thread that forks
+
+/// Every lock of this library, so that the child gets none that another thread holds.
+void before_fork() {
+  int state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see World
+  tree_lock();
+  world().lock();
+  g_cancel_state = state;
+  files_lock();
+}
+void after_fork_parent() {
+  const int state = g_cancel_state;
+  files_unlock();
+  world().unlock();
+  tree_unlock();
+  pthread_setcancelstate(state, nullptr);
+}
+void after_fork_child() {
+  files_abandon();
+  ids_abandon();
+  conns_abandon();
+  qps_abandon();
+  sockets_abandon();
+  packets_abandon();
+  cm_thread_abandon();
+  watch_abandon();
+  after_fork_parent();
+}
+
+__attribute__((constructor)) void begin() { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+
+}  // namespace
+}  // namespace usiw::run

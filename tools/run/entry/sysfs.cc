@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/entry/sysfs.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/file_limit.h"
+#include "base/quiet_thread.h"
+#include "tools/run/host/host.h"
+#include "tools/run/host/scratch.h"
+#include "tools/run/host/settings.h"
+#include "tools/run/libc/file.h"
+#include "tools/run/libc/real.h"
+#include "uapi/usiw_version.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/infiniband_verbs",
+                                     "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
+                                     "/sys/class/misc/rdma_cm",  "/dev/infiniband"};
+constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
+/// A word that the name of each tree contains.
+constexpr char kTreeName[] = "/usiw-run-";
+/// As on a host with the module, where uverbs0 is the first device.
+constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;
+
+std::string gid_text() {
+  std::array<uint8_t, 6> m = device_mac();
+  char text[64];
+  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:0000:0000:0000:0000:0000\n", m[0], m[1], m[2], m[3],
+           m[4], m[5]);
+  return text;
+}
+
+std::string guid_text() {
+  std::array<uint8_t, 8> g = node_guid();
+  char text[64];
+  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", g[0], g[1], g[2], g[3], g[4], g[5], g[6],
+           g[7]);
+  return text;
+}
+
+/// {path in the tree: content}
+std::map<std::string, std::string> files() {
+  const std::string dev = "class/infiniband/" + settings().device + "/";
+  const std::string port = dev + "ports/1/", uverbs = "class/infiniband_verbs/uverbs0/";
+  usiw_link_info link = link_info();
+  std::string abi = std::to_string(USIW_ABI_VERSION) + "\n";
+  return {
+      {"class/infiniband_verbs/abi_version", "6\n"},
+      {uverbs + "abi_version", abi},
+      {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
+      {uverbs + "ibdev", settings().device + "\n"},
+      // Matched by the provider whatever the device is called.
+      {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
+      {dev + "device/modalias", "rdma_device:Nusiw\n"},
+      {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
+      {dev + "node_type", "4: RNIC\n"},
+      {dev + "node_guid", guid_text()},
+      {dev + "sys_image_guid", guid_text()},
+      {dev + "node_desc", "usiw software RNIC\n"},
+      {dev + "fw_ver", USIW_VERSION "\n"},
+      {port + "state", link.up ? "4: ACTIVE\n" : "1: DOWN\n"},
+      {port + "phys_state", link.up ? "5: LinkUp\n" : "3: Disabled\n"},
+      {port + "link_layer", "Ethernet\n"},
+      {port + "lid", "0x0\n"},
+      {port + "sm_lid", "0x0\n"},
+      {port + "rate", "2.5 Gb/sec (1X SDR)\n"},
+      {port + "cap_mask", "0x00010000\n"},
+      {port + "gids/0", gid_text()},
+      {port + "pkeys/0", "0xffff\n"},
+      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
+      {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
+      {"class/misc/rdma_cm/abi_version", "4\n"},
+      {"class/misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
+      {std::string("dev/infiniband/") + kUverbsName, ""},
+      {std::string("dev/infiniband/") + kRdmaCmName, ""},
+  };
+}
+
+/// Whatever the umask: a program that gives up its user still looks here.
+constexpr mode_t kDirectory = 0755, kFile = 0644;
+
+void make_parents(const std::string& path, size_t from) {
+  for (size_t slash = path.find('/', from); slash != std::string::npos; slash = path.find('/', slash + 1))
+    if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
+}
+
+/// Made beside its place and renamed, so that nobody reads the half of it; a name with a dot in front
+/// is no device to those who list a directory.
+void make_file(const std::string& path, const std::string& text) {
+  size_t name = path.rfind('/') + 1;
+  std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
+  int fd = mkostemp(draft.data(), O_CLOEXEC);
+  if (fd < 0) return;
+  bool whole;
+  {
+    const NoFileSizeSignal no_signal;
+    static bool said = false;
+    errno = ENOSPC;  // if a part of it is written
+    whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (!whole && !std::exchange(said, true))
+      fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
+              strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
+  }
+  fchmod(fd, kFile);
+  USIW_REAL(close)(fd);
+  // A file that is there is never written again, and others share the tree.
+  if (!whole || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+}
+
+/// Makes what is not there.
+void fill(const std::string& root, const std::map<std::string, std::string>& all) {
+  for (auto& [name, text] : all) {
+    std::string path = root + "/" + name;
+    if (USIW_REAL(access)(path.c_str(), F_OK) == 0) continue;
+    make_parents(path, root.size() + 1);
+    make_file(path, text);
+  }
+}
+
+/// That nobody else can write to.
+bool is_own_directory(const std::string& path) {
+  struct stat st;
+  return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+         (st.st_mode & 022) == 0;
+}
+
+constexpr int kHoldTries = 500;
+constexpr unsigned kHoldPauseUs = 2000;
+
+/// Locks the tree for as long as this process (or a child of its fork) lives: unused_trees.cc removes those that nobody
+/// has locked. The lock is of a file that no other user can open. False: there is no locking it.
+bool hold(const std::string& root) {
+  const std::string path = root + "/" + kTreeLock;
+  for (int tries = 0; tries < kHoldTries; tries++) {
+    mkdir(root.c_str(), 0700);
+    if (!is_own_directory(root)) return false;
+    const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != ENOENT) return false;
+    struct stat mine, there;
+    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
+        USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
+        mine.st_ino == there.st_ino) {  // else it was removed before it was locked
+      futimens(fd, nullptr);
+      fd_out_of_the_way(fd);
+      return true;
+    }
+    if (fd >= 0) USIW_REAL(close)(fd);
+    usleep(kHoldPauseUs);
+  }
+  return false;
+}
+
+/// The tree's name is a digest of what it holds: processes that mean the same device share it. Whoever
+/// uses it makes what is missing first, because another process may be making it now, or something
+/// that cleans up may have taken a part of it.
+std::string make_tree() {
+  NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
+  std::map<std::string, std::string> all = files();
+  size_t digest = 0;
+  for (auto& [name, text] : all)
+    digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
+  const std::string place = scratch_directory();
+  // As the kernel names it, which to_program_name() compares with.
+  char real_place[PATH_MAX];
+  const char* usable = place.empty() ? "/tmp" : place.c_str();
+  const char* named = USIW_REAL(realpath)(usable, real_place);
+  const std::string base = std::string(named != nullptr ? named : usable) + "/" + tree_prefix();
+  char hex[20];
+  snprintf(hex, sizeof hex, "%016zx", digest);
+
+  std::string root = base + hex;
+  if (!hold(root)) {  // somebody else took the name, or there is no making one here
+    root = base + "XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) {
+      fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
+      return root;
+    }
+    hold(root);
+  }
+  chmod(root.c_str(), kDirectory);
+  fill(root, all);
+  return root;
+}
+
+/// @p path is @p place or below it.
+bool is_within(const std::string& path, const std::string& place) {
+  return path.compare(0, place.size(), place) == 0 && (path.size() == place.size() || path[place.size()] == '/');
+}
+
+bool is_emulated(const std::string& path) {
+  for (const char* place : kEmulated)
+    if (is_within(path, place)) return true;
+  return false;
+}
+
+/// No symbolic link is in the emulated directories nor above them, so ".." takes off the part before it.
+bool has_plain_parent(const std::string& path) {
+  for (const char* place : kEmulated)
+    if (is_within(path, place) || is_within(place, path)) return true;
+  return false;
+}
+
+const char* last_part(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+/// The absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates nothing, so
+/// files of the program's own may have any name in signal handlers, too.
+bool may_be_emulated(const char* path) {
+  for (;;) {
+    path += strspn(path, "/");
+    const size_t len = strcspn(path, "/");
+    if (len == 0) return false;
+    if (len > 2 || strspn(path, ".") < len)
+      return len == 3 && (strncmp(path, "sys", 3) == 0 || strncmp(path, "dev", 3) == 0);
+    path += len;
+  }
+}
+
+/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads. A "." at the
+/// end is left as "/": what is before it must be a directory, and no symbolic link.
+std::string without_detours(const char* path) {
+  std::string out;
+  for (const char* part = path; *part != '\0';) {
+    part += strspn(part, "/");
+    const size_t len = strcspn(part, "/");
+    if (len == 2 && strncmp(part, "..", 2) == 0) {
+      if (!has_plain_parent(out)) return {};
+      out.resize(out.empty() ? 0 : out.rfind('/'));
+    } else if (len != 0 && !(len == 1 && *part == '.')) {
+      out.append("/").append(part, len);
+    }
+    part += len;
+  }
+  if (const char* last = last_part(path); *last == '\0' || strcmp(last, ".") == 0) out += '/';
+  return out;
+}
+
+/// Held while the tree is made. Nobody takes the world with it, nor it with the world.
+std::mutex& making_tree() {
+  static std::mutex& making = *new std::mutex;
+  return making;
+}
+
+/// Else the host cannot be asked, and no file be made.
+bool has_descriptor() {
+  const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) USIW_REAL(close)(fd);
+  return fd >= 0 || (errno != EMFILE && errno != ENFILE);
+}
+
+/// The tree, which is made if it is not there. While no descriptor is left that is put off.
+const std::string& tree() {
+  static std::atomic<const std::string*> root;
+  const auto is_there = [](const std::string* made) {
+    return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0 &&
+           USIW_REAL(access)((*made + "/dev/infiniband/" + kUverbsName).c_str(), F_OK) == 0;
+  };
+  // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
+  if (!is_there(root.load(std::memory_order_acquire))) {
+    std::lock_guard hold_making(making_tree());
+    static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
+    if (!has_descriptor()) return nowhere;
+    if (!is_there(root.load(std::memory_order_relaxed)))
+      root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
+  }
+  return *root.load(std::memory_order_acquire);
+}
+
+/// "/sys/class/x" is "class/x" in the tree, "/dev/x" is "dev/x".
+constexpr char kSys[] = "/sys";
+
+}  // namespace
+
+void tree_lock() { making_tree().lock(); }
+void tree_unlock() { making_tree().unlock(); }
+
+dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
+dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
+
+std::string emulated(const char* path) {
+  // Every name that is emulated has one of these in it; all others cost a look.
+  if (path == nullptr || path[0] != '/' ||
+      (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr) || !may_be_emulated(path))
+    return {};
+  const std::string plain = without_detours(path);
+  if (!is_emulated(plain)) return plain;  // by an emulated directory to another place
+  return tree() + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
+}
+
+void to_program_name(char* path) {
+  if (strstr(path, kTreeName) == nullptr) return;
+  const std::string& root = tree();
+  if (!is_within(path, root)) return;
+  const std::string below = path + root.size();
+  strcpy(path, (is_within(below, "/dev") ? below : kSys + below).c_str());
+}
+
+bool is_empty(const char* path) { return path == nullptr || *path == '\0'; }
+
+bool may_be_node(const char* path) {
+  const char* name = path != nullptr ? last_part(path) : "";
+  return strcmp(name, kUverbsName) == 0 || strcmp(name, kRdmaCmName) == 0;
+}
+
+Node node_of(const char* path, dev_t device, ino_t inode) {
+  if (!may_be_node(path)) return Node::kNone;
+  const char* name = last_part(path);
+  struct stat own;
+  if (USIW_REAL(lstat)((tree() + "/dev/infiniband/" + name).c_str(), &own) != 0 || own.st_dev != device ||
+      own.st_ino != inode)
+    return Node::kNone;
+  return strcmp(name, kUverbsName) == 0 ? Node::kUverbs : Node::kRdmaCm;
+}
+
+Node node_at(int dir, const char* path) {
+  const int before = errno;
+  struct stat st;
+  const Node node = may_be_node(path) && USIW_REAL(fstatat)(dir, path, &st, 0) == 0 && S_ISREG(st.st_mode)
+                        ? node_of(path, st.st_dev, st.st_ino)
+                        : Node::kNone;
+  errno = before;
+  return node;
+}
+
+}  // namespace usiw::run

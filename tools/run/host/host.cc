@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/host/host.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if_arp.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "tools/run/host/settings.h"
+#include "uapi/usiw_wire.h"
+
+namespace usiw::run {
+namespace {
+
+int scratch_socket(bool ipv4) {
+  return socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
+/// Calls @p visit(interface, endpoint) for each address of this host's interfaces.
+template <typename Visit>
+void each_address(Visit visit) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return;
+  for (ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr) continue;
+    sockaddr_storage sa{};
+    if (i->ifa_addr->sa_family == AF_INET)
+      std::memcpy(&sa, i->ifa_addr, sizeof(sockaddr_in));
+    else if (i->ifa_addr->sa_family == AF_INET6)
+      std::memcpy(&sa, i->ifa_addr, sizeof(sockaddr_in6));
+    else
+      continue;
+    Endpoint have;
+    if (endpoint_from(sa, have) == 0) visit(*i, have);
+  }
+  freeifaddrs(list);
+}
+
+/// Name of the interface that has the address, or empty.
+std::string interface_of(const Endpoint& e) {
+  std::string found;
+  each_address([&](const ifaddrs& i, const Endpoint& have) {
+    if (IN6_ARE_ADDR_EQUAL(&have.addr, &e.addr)) found = i.ifa_name;
+  });
+  return found;
+}
+
+/// One that is not lo if there is one.
+std::string first_running_interface() {
+  std::string found = "lo";
+  constexpr unsigned kWanted = IFF_UP | IFF_RUNNING;
+  each_address([&](const ifaddrs& i, const Endpoint&) {
+    if (found == "lo" && (i.ifa_flags & (kWanted | IFF_LOOPBACK)) == kWanted) found = i.ifa_name;
+  });
+  return found;
+}
+
+std::string choose_interface() {
+  if (Endpoint own; parse_address(settings().address, own)) {
+    if (std::string name = interface_of(own); !name.empty()) return name;
+  }
+  std::ifstream routes("/proc/net/route");
+  std::string line, name, destination;
+  std::getline(routes, line);
+  while (routes >> name >> destination) {
+    std::getline(routes, line);
+    if (destination == "00000000") return name;
+  }
+  return first_running_interface();
+}
+
+/// Chosen once: a device does not move, and librdmacm knows it by its GUID.
+const std::string& the_interface() {
+  static const std::string& once = *new std::string(choose_interface());
+  return once;
+}
+
+/// The same on every call in this boot and network namespace, and hardly anywhere else.
+std::array<uint8_t, 6> mac_by_hash(const std::string& of) {
+  uint64_t h = 1469598103934665603ull;  // FNV-1a
+  for (unsigned char c : of) h = (h ^ c) * 1099511628211ull;
+  std::array<uint8_t, 6> mac;
+  for (size_t i = 0; i < 6; i++) mac[i] = static_cast<uint8_t>(h >> (8 * i));
+  mac[0] = static_cast<uint8_t>((mac[0] & 0xfc) | 2);  // local, unicast
+  return mac;
+}
+
+}  // namespace
+
+bool Endpoint::any() const {
+  return ipv4() ? addr.s6_addr32[3] == 0 : IN6_IS_ADDR_UNSPECIFIED(&addr);
+}
+
+bool Endpoint::loopback() const {
+  return ipv4() ? ntohl(addr.s6_addr32[3]) >> 24 == IN_LOOPBACKNET : IN6_IS_ADDR_LOOPBACK(&addr);
+}
+
+bool Endpoint::unicast() const {
+  if (any()) return false;
+  if (!ipv4()) return !IN6_IS_ADDR_MULTICAST(&addr);
+  uint32_t v4 = ntohl(addr.s6_addr32[3]);
+  return v4 >> 24 != 0 && !IN_MULTICAST(v4) && v4 != INADDR_BROADCAST;
+}
+
+int endpoint_from(const sockaddr_storage& sa, Endpoint& out) {
+  out = {};
+  if (sa.ss_family == AF_INET) {
+    const auto& sin = reinterpret_cast<const sockaddr_in&>(sa);
+    out = endpoint_any(true);
+    out.addr.s6_addr32[3] = sin.sin_addr.s_addr;
+    out.port = sin.sin_port;
+    return 0;
+  }
+  if (sa.ss_family == AF_INET6) {
+    const auto& sin6 = reinterpret_cast<const sockaddr_in6&>(sa);
+    out.addr = sin6.sin6_addr;
+    out.port = sin6.sin6_port;
+    if (IN6_IS_ADDR_LINKLOCAL(&out.addr)) out.scope = sin6.sin6_scope_id;
+    return 0;
+  }
+  return -EAFNOSUPPORT;
+}
+
+socklen_t endpoint_to(const Endpoint& e, sockaddr_storage& sa) {
+  sa = {};
+  if (e.ipv4()) {
+    auto& sin = reinterpret_cast<sockaddr_in&>(sa);
+    sin.sin_family = AF_INET;
+    sin.sin_addr.s_addr = e.addr.s6_addr32[3];
+    sin.sin_port = e.port;
+    return sizeof sin;
+  }
+  auto& sin6 = reinterpret_cast<sockaddr_in6&>(sa);
+  sin6.sin6_family = AF_INET6;
+  sin6.sin6_addr = e.addr;
+  sin6.sin6_port = e.port;
+  sin6.sin6_scope_id = e.scope;
+  return sizeof sin6;
+}
+
+Endpoint endpoint_any(bool ipv4) {
+  Endpoint e;
+  if (ipv4) e.addr.s6_addr32[2] = htonl(0xffff);
+  return e;
+}
+
+bool parse_address(const std::string& text, Endpoint& out) {
+  out = endpoint_any(true);
+  return inet_pton(AF_INET, text.c_str(), &out.addr.s6_addr32[3]) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &out.addr) == 1;
+}
+
+int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
+  int fd = scratch_socket(to.ipv4());
+  if (fd < 0) return -errno;
+  auto ended = [fd](int ret) {
+    close(fd);
+    return ret;
+  };
+  sockaddr_storage sa;
+  if (!from.any()) {
+    Endpoint source = from;
+    source.port = 0;
+    socklen_t len = endpoint_to(source, sa);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return ended(-errno);
+  }
+  Endpoint target = to;
+  if (target.port == 0) target.port = htons(9);
+  socklen_t len = endpoint_to(target, sa);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return ended(-errno);
+  len = sizeof sa;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) != 0) return ended(-errno);
+  endpoint_from(sa, out.local);
+  out.local.port = 0;
+  int mtu = 0;
+  len = sizeof mtu;
+  if (getsockopt(fd, to.ipv4() ? IPPROTO_IP : IPPROTO_IPV6, to.ipv4() ? IP_MTU : IPV6_MTU, &mtu, &len) != 0)
+    return ended(-errno);
+  out.mtu = static_cast<uint32_t>(std::min(mtu, USIW_MAX_MTU));
+  return ended(0);
+}
+
+Endpoint device_address(bool ipv4) {
+  Endpoint found = endpoint_any(ipv4);
+  if (const Endpoint preferred = preferred_source(ipv4); !preferred.any()) return preferred;
+  each_address([&](const ifaddrs& i, const Endpoint& have) {
+    if (i.ifa_name == the_interface() && have.ipv4() == ipv4 && found.any() && !IN6_IS_ADDR_LINKLOCAL(&have.addr))
+      found = have;
+  });
+  found.port = 0;
+  return found;
+}
+
+Endpoint preferred_source(bool ipv4) {
+  Endpoint own;
+  return parse_address(settings().address, own) && own.ipv4() == ipv4 ? own : endpoint_any(ipv4);
+}
+
+bool is_own_address(const Endpoint& e) {
+  int fd = scratch_socket(e.ipv4());
+  if (fd < 0) return false;
+  sockaddr_storage sa;
+  Endpoint any_port = e;
+  any_port.port = 0;
+  socklen_t len = endpoint_to(any_port, sa);
+  bool own = bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0;
+  close(fd);
+  return own;
+}
+
+usiw_link_info link_info() {
+  usiw_link_info link{};
+  const std::string& name = the_interface();
+  ifreq req{};
+  name.copy(req.ifr_name, sizeof req.ifr_name - 1);
+  name.copy(link.ifname, sizeof link.ifname - 1);
+  link.ifindex = if_nametoindex(name.c_str());
+  link.mtu = link.lo_mtu = USIW_MAX_MTU;
+  int fd = scratch_socket(true);
+  if (fd < 0) fd = scratch_socket(false);
+  if (ioctl(fd, SIOCGIFHWADDR, &req) == 0 && req.ifr_hwaddr.sa_family == ARPHRD_ETHER)
+    std::memcpy(link.mac, req.ifr_hwaddr.sa_data, sizeof link.mac);
+  if (ioctl(fd, SIOCGIFMTU, &req) == 0) link.mtu = static_cast<uint32_t>(std::min(req.ifr_mtu, USIW_MAX_MTU));
+  if (ioctl(fd, SIOCGIFFLAGS, &req) == 0) {
+    link.up = (req.ifr_flags & IFF_UP) != 0 && (req.ifr_flags & IFF_RUNNING) != 0;
+    link.is_loopback = (req.ifr_flags & IFF_LOOPBACK) != 0;
+  }
+  close(fd);
+  return link;
+}
+
+bool link_enabled() {
+  ifreq req{};
+  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
+  const int fd = scratch_socket(true);
+  const bool enabled = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
+  close(fd);
+  return enabled;
+}
+
+uint32_t link_speed() {
+  ethtool_cmd settings{};
+  settings.cmd = ETHTOOL_GSET;
+  ifreq req{};
+  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
+  req.ifr_data = reinterpret_cast<char*>(&settings);
+  const int fd = scratch_socket(true);
+  const bool known = ioctl(fd, SIOCETHTOOL, &req) == 0;
+  close(fd);
+  const uint32_t mbps = static_cast<uint32_t>(settings.speed_hi) << 16 | settings.speed;
+  return known && mbps != static_cast<uint32_t>(SPEED_UNKNOWN) && mbps != 0xffff ? mbps : 0;
+}
+
+static std::array<uint8_t, 6> make_mac() {
+  usiw_link_info link = link_info();
+  std::array<uint8_t, 6> mac = std::to_array(link.mac);
+  if (mac != std::array<uint8_t, 6>{}) return mac;
+  std::string boot_id, netns(64, '\0');
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  ssize_t n = readlink("/proc/thread-self/ns/net", netns.data(), netns.size());
+  netns.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return mac_by_hash(boot_id + netns);
+}
+
+std::array<uint8_t, 6> device_mac() {
+  static const std::array<uint8_t, 6> once = make_mac();
+  return once;
+}
+
+std::array<uint8_t, 8> node_guid() {
+  std::array<uint8_t, 6> m = device_mac();  // EUI-48 to EUI-64
+  return {static_cast<uint8_t>(m[0] ^ 2), m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file next_hop.h
+/// What raw packets need besides addresses: the interface and the next hop's MAC, as the kernel knows
+/// them. By rtnetlink, which answers such questions without rights.
+#ifndef USIW_RUN_NEXT_HOP_H
+#define USIW_RUN_NEXT_HOP_H
+
+#include <array>
+#include <cstdint>
+
+#include <linux/netlink.h>
+
+#include "tools/run/host/host.h"
+
+namespace usiw::run {
+
+struct NextHop {
+  uint32_t ifindex = 0;
+  bool local = false;  ///< it leads to this host itself
+  Endpoint address;  ///< the neighbour's: a gateway's, or the peer's own
+  std::array<uint8_t, 6> mac{};
+  bool operator==(const NextHop&) const = default;
+};
+
+/// The interface and the neighbour by which a packet leaves from one of this host's addresses to @p to; the MAC is
+/// left alone. 0, or -errno where a raw packet would not get there: -EHOSTUNREACH: there is no route, or it leads to
+/// this host (@p out says so; the kernel takes raw packets on lo from nobody); -EPROTONOSUPPORT: it puts the packet
+/// into another one.
+int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
+/// The neighbour's MAC. 0 or -errno: -EHOSTUNREACH while the kernel does not know it (who has just heard from it does).
+int resolve(NextHop& hop);
+
+/// What an rtnetlink message tells about a neighbour whose MAC is known. False: something else.
+bool neighbour_in(const nlmsghdr& message, size_t len, NextHop& out);
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_NEXT_HOP_H

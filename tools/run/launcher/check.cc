@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/launcher/check.h"
+
+#include <dlfcn.h>
+#include <net/if.h>
+#include <sys/auxv.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "port/permitted.h"
+#include "tools/run/host/host.h"
+#include "tools/run/host/scratch.h"
+#include "tools/run/host/settings.h"
+#include "tools/run/launcher/try_connection.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr char kFits[] = "this usiw is for rdma-core 34 to 65; install a newer usiw, or an rdma-core of these";
+
+bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+/// By the kernel, or, without /proc, by the path that was executed.
+std::string own_path() {
+  char buf[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
+  if (n > 0) return std::string(buf, static_cast<size_t>(n));
+  const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return executed != nullptr && realpath(executed, buf) != nullptr ? buf : "";
+}
+
+void line(const std::string& what, const std::string& value) { printf("%-12s %s\n", what.c_str(), value.c_str()); }
+
+/// Why raw packets are not used; empty: they are.
+std::string no_packets() {
+  const usiw_link_info link = link_info();
+  switch (settings().port) {
+    case PortWish::kShm:
+    case PortWish::kSocket:
+      return "by --port or USIW_PORT";
+    default:
+      break;
+  }
+  if (std::to_array(link.mac) == std::array<uint8_t, 6>{}) return std::string(link.ifname) + " is not an Ethernet";
+  if (!kPacketPortIsOrdered) return "DPDK's port for raw packets needs an x86 processor";
+  if (!packets_permitted()) return "raw packets need CAP_NET_RAW in the network namespace's user namespace";
+  return {};
+}
+
+/// Which way data goes to which peer, and why: a line for each kind of peer.
+void print_ways() {
+  const std::string ifname = link_info().ifname;
+  const std::string why = no_packets();
+  line("this host",
+       settings().port == PortWish::kSocket
+           ? "UDP sockets, by --port or USIW_PORT"
+           : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
+  if (why.empty()) {
+    line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
+    line("", "UDP sockets while these do not get there: another route, the link down, a rule in their way");
+    line("", "past this host's firewall rules, NAT and IPsec; where these must hold: --port shm");
+    line("elsewhere", "UDP sockets, to peers that the route reaches by another interface or a tunnel");
+  } else {
+    line("elsewhere", "UDP sockets, to all other hosts: " + why);
+  }
+}
+
+/// The number of the private ABI that providers of this libibverbs have in their names: "34". Empty: it says none.
+std::string provider_number(void* libibverbs) {
+  for (int number = 1; number < 1000; number++) {
+    const std::string digits = std::to_string(number);
+    if (dlsym(libibverbs, ("verbs_register_driver_" + digits).c_str()) != nullptr) return digits;
+  }
+  return {};
+}
+
+/// Why the provider cannot be used with the libibverbs of this host; empty: it can.
+std::string misfit(const std::string& provider) {
+  if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr && dlopen(provider.c_str(), RTLD_NOW) != nullptr)
+    return {};
+  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kFits;
+}
+
+bool is_up(const char* interface) {
+  ifreq req{};
+  strncpy(req.ifr_name, interface, sizeof req.ifr_name - 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool up = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
+  close(fd);
+  return up;
+}
+
+/// Receive buffer that a data socket gets under this system's limit, in bytes.
+int receive_buffer(int wanted) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
+  int got = 0;
+  socklen_t len = sizeof got;
+  getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
+  close(fd);
+  return got / 2;  // the kernel doubles it, for its own part
+}
+
+/// Connects by each port that is promised here. Empty, or what is wrong.
+std::string try_ports(const Parts& parts) {
+  if (!is_up("lo")) return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
+  Endpoint v4;
+  const bool has_v4 = parse_address("127.0.0.1", v4) && is_own_address(v4);
+  const std::string address = !settings().address.empty() ? settings().address : has_v4 ? "127.0.0.1" : "::1";
+  struct Port {
+    PortKind kind;
+    const char* name;
+    bool promised;
+  };
+  const Port ports[] = {{PortKind::kShm, "shared memory", settings().port != PortWish::kSocket},
+                        {PortKind::kSocket, "UDP sockets", true},
+                        {PortKind::kPacket, "raw packets", no_packets().empty()}};
+  std::string wrong, last_why;
+  for (const Port& port : ports) {
+    if (!port.promised) continue;
+    const Tried tried = try_connection(parts, port.kind, address);
+    const std::string name = port.name;
+    if (tried.outcome == Tried::kFails && tried.why == last_why)
+      wrong += "; so did one by " + name;
+    else if (tried.outcome == Tried::kFails)
+      wrong += (wrong.empty() ? "" : "; ") + ("a connection by " + name + " failed: " + tried.why);
+    else
+      line("tried", tried.outcome == Tried::kWorks ? "a connection by " + name + " works"
+                                                   : "no connection by " + name + ", for want of " + tried.why);
+    last_why = tried.why;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
+/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
+static void preload(const std::string& library) {
+  const char* others = getenv("LD_PRELOAD");
+  std::string value = library;
+  if (others != nullptr && *others != '\0')
+    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
+  setenv("LD_PRELOAD", value.c_str(), 1);
+}
+
+void set_environment(const Parts& parts) {
+  setenv(kWatcherVariable, parts.self.c_str(), 1);
+  if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
+  preload(parts.library);
+}
+
+Parts find_parts() {
+  Parts p;
+  p.self = own_path();
+  std::string here = p.self.substr(0, p.self.rfind('/'));
+  std::string installed = here + "/../lib/" USIW_MULTIARCH "/";
+  for (const char* folder : {"/../lib64/", "/../lib/"})
+    if (!exists(installed + "usiw/libusiw-run.so")) installed = here + folder;
+  for (const std::string& dir : {here + "/", installed + "usiw/"})
+    if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
+  void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+  const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
+  // Installed, it need not be where libibverbs looks: DESTDIR, another prefix.
+  bool other = false;
+  for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
+    other = other || exists(stem + "-provider.so");
+    if (!p.provider.empty() || !exists(stem + suffix)) continue;
+    p.provider = stem + suffix;
+    p.drivers = stem;
+  }
+  if (p.library.empty())
+    p.missing =
+        "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
+  else if (libibverbs == nullptr)
+    p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
+  else if (p.provider.empty() && other)
+    p.missing = "this host's rdma-core asks for libusiw" + suffix + ", which is not there: " + kFits;
+  else if (p.provider.empty())
+    p.missing =
+        "the provider libusiw-provider.so is not there; build it (make provider) or install it (make install-local)";
+  return p;
+}
+
+std::string check_settings() {
+  const std::string& address = settings().address;
+  if (Endpoint own; !address.empty() && !(parse_address(address, own) && is_own_address(own)))
+    return "--address " + address + " is not an address of this host (see: ip address)";
+  if (scratch_directory().empty())
+    return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;
+  if (settings().port == PortWish::kPacket && !kPacketPortIsOrdered)
+    return "--port packet needs an x86 processor, for DPDK's port; use --port auto";
+  if (settings().port == PortWish::kPacket && !packets_permitted())
+    return "--port packet needs CAP_NET_RAW, the right to open raw packet sockets; --port auto needs none";
+  return {};
+}
+
+int check(const Parts& parts) {
+  signal(SIGCHLD, SIG_DFL);  // where it is ignored, which is inherited, no child has an exit status
+  bool good = parts.missing.empty();
+  std::string wrong = check_settings();
+  usiw_link_info link = link_info();
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  line("library", parts.library.empty() ? "missing" : parts.library);
+  line("provider", parts.provider.empty() ? "missing" : parts.provider);
+  line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
+  line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
+  print_ways();
+  line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs up to four");
+  constexpr int kGoodBuffer = 8 << 20;
+  const int buffer = receive_buffer(kGoodBuffer);
+  line("buffers", std::to_string(buffer / 1024) + " KiB per socket");
+  if (buffer < kGoodBuffer)
+    line("warning", "net.core.rmem_max is small, so sockets of servers with many connections lose datagrams; as root: "
+                    "sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608");
+  if (good && wrong.empty()) wrong = misfit(parts.provider);
+  if (good && wrong.empty()) wrong = try_ports(parts);
+  if (!parts.missing.empty()) line("problem", parts.missing);
+  if (!wrong.empty()) line("problem", wrong);
+  good = good && wrong.empty();
+  line("result", good ? "usiw-run PROGRAM works here" : "fix the problem above first");
+  return good ? 0 : 1;
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file main.cc
+/// usiw-run: looks at what is there, sets the environment, and becomes the program.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "tools/run/conn/watch_table.h"
+#include "tools/run/host/loadable.h"
+#include "tools/run/host/scratch.h"
+#include "tools/run/host/settings.h"
+#include "tools/run/launcher/check.h"
+#include "tools/run/launcher/options.h"
+#include "tools/run/launcher/program.h"
+#include "tools/run/launcher/try_connection.h"
+#include "uapi/usiw_abi.h"
+#include "uapi/usiw_version.h"
+
+using namespace usiw::run;
+
+namespace {
+
+/// As the shell says them: not found, and found but not to be run.
+constexpr int kNotFound = 127, kNotRunnable = 126, kUsage = 2;
+
+int fail(int status, const std::string& line) {
+  fprintf(stderr, "usiw-run: %s\n", line.c_str());
+  return status;
+}
+
+/// Each connection has a socket or two, which a program with the module would not see: so the limit
+/// on descriptors is raised as far as it may be, and the library's own stay above the old limit.
+void raise_descriptor_limit() {
+  rlimit limit;
+  constexpr rlim_t kEnough = 65536;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  limit.rlim_cur = limit.rlim_max < kEnough ? limit.rlim_max : kEnough;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// As with the module, unless --port says otherwise. The provider gets what usiw-run makes of it, connection by
+/// connection, and no wish of its own. Empty, or what is wrong.
+std::string take_port_wish() {
+  const char* wish = getenv(usiw::kPortVariable);
+  if (wish == nullptr) return {};
+  usiw::PortWish asked;
+  if (*wish != '\0' && !usiw::parse_port_wish(wish, asked))
+    return std::string(usiw::kPortVariable) + ": " + usiw::kPortNames + ", not '" + wish + "'";
+  if (*wish != '\0') setenv(kRunPortVariable, wish, 0);
+  unsetenv(usiw::kPortVariable);
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], kWatchArgument) == 0) return watcher_main();
+  if (argc == 4 && strcmp(argv[1], kTryArgument) == 0) return try_connection_main(argv[2], argv[3]);
+  Options options;
+  if (std::string wrong = parse(argc, argv, options); !wrong.empty()) return fail(kUsage, wrong);
+  if (options.help) {
+    fputs(usage(), stdout);
+    return 0;
+  }
+  if (options.version) {
+    printf("usiw-run %s (ABI %d, wire %d)\n", USIW_VERSION, USIW_ABI_VERSION, USIW_WIRE_VERSION);
+    return 0;
+  }
+  for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
+  if (std::string wrong = take_port_wish(); !wrong.empty()) return fail(kUsage, wrong);
+  Parts parts = find_parts();
+  if (options.check) return check(parts);
+  if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);
+  if (std::string wrong = check_settings(); !wrong.empty()) return fail(kUsage, wrong);
+
+  char path[PATH_MAX];
+  if (!find_program(options.program[0], path)) {
+    const bool there = access(options.program[0], F_OK) == 0 && strchr(options.program[0], '/') != nullptr;
+    return fail(there ? kNotRunnable : kNotFound, why_not_found(options.program[0]));
+  }
+  if (std::string reason = why_not(path); !reason.empty()) return fail(kNotRunnable, reason);
+
+  set_environment(parts);
+  raise_descriptor_limit();
+  remove_unused_trees();
+  execv(path, options.program);
+  if (errno == ENOEXEC) {  // a script without "#!"
+    std::vector<char*> command = {const_cast<char*>(kShell), path};
+    for (char** word = options.program + 1; *word != nullptr; word++) command.push_back(*word);
+    command.push_back(nullptr);
+    execv(kShell, command.data());
+  }
+  return fail(kNotRunnable, path + (std::string(": ") + strerror(errno)));
+}

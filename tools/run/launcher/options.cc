@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/launcher/options.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/arguments.h"
+#include "tools/run/host/host.h"
+#include "tools/run/host/settings.h"
+
+namespace usiw::run {
+namespace {
+
+bool is_device_name(const std::string& text) {
+  if (text.empty() || text.size() > 60) return false;
+  for (unsigned char c : text)
+    if (isalnum(c) == 0 && c != '_' && c != '-' && c != '.') return false;
+  return isalpha(static_cast<unsigned char>(text[0])) != 0;
+}
+
+/// "50us", "2ms", "1s" in microseconds; empty if it is something else.
+std::string microseconds(const std::string& text) {
+  char* unit = nullptr;
+  double value = strtod(text.c_str(), &unit);
+  double scale = strcmp(unit, "us") == 0 ? 1 : strcmp(unit, "ms") == 0 ? 1e3 : strcmp(unit, "s") == 0 ? 1e6 : 0;
+  if (unit == text.c_str() || scale == 0 || !(value >= 0) || value * scale > 60e6) return {};
+  return std::to_string(value * scale);
+}
+
+bool is_probability(const std::string& text) {
+  char* end = nullptr;
+  double value = strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && value >= 0 && value <= 1;
+}
+
+bool is_count(const std::string& text) {
+  return !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+using tools::kLong;
+
+/// Options with the letter 'f' go to the provider as faults.
+constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
+                             {"device", required_argument, nullptr, kLong + 'd'},
+                             {"address", required_argument, nullptr, kLong + 'a'},
+                             {"port", required_argument, nullptr, kLong + 'p'},
+                             {"loss", required_argument, nullptr, kLong + 'f'},
+                             {"reorder", required_argument, nullptr, kLong + 'f'},
+                             {"delay", required_argument, nullptr, kLong + 'f'},
+                             {"seed", required_argument, nullptr, kLong + 'f'},
+                             {"fail-wr", required_argument, nullptr, kLong + 'f'},
+                             {"kill-after", required_argument, nullptr, kLong + 'f'},
+                             {"help", no_argument, nullptr, kLong + 'h'},
+                             {"version", no_argument, nullptr, kLong + 'V'},
+                             {}};
+
+/// Adds a fault option to the list for the provider. Returns nothing, or what is wrong.
+std::string add_fault(std::string key, const std::string& value, std::string& faults) {
+  const std::string option = "--" + key;
+  std::string text = value;
+  if (key == "delay") {
+    key = "delay-us";
+    text = microseconds(value);
+    if (text.empty()) return "--delay: a time of up to 60s like 50us or 2ms, not '" + value + "'";
+  } else if (key == "loss" || key == "reorder") {
+    if (!is_probability(value)) return option + ": a probability from 0 to 1, not '" + value + "'";
+  } else if (!is_count(value)) {
+    return option + ": a whole number, not '" + value + "'";
+  }
+  faults += (faults.empty() ? "" : ",") + key + "=" + text;
+  return {};
+}
+
+}  // namespace
+
+const char* usage() {
+  return "usage: usiw-run [OPTION...] PROGRAM [ARGUMENT...]\n"
+         "       usiw-run --check\n"
+         "Runs a program that uses RDMA verbs or rdma_cm without any RDMA support of the kernel.\n"
+         "\n"
+         "  --check            say what is here, what would be used, and what is missing; connect by each port\n"
+         "  --device NAME      name of the RDMA device that the program sees (usiw0)\n"
+         "  --address ADDR     source address of connections whose source the program leaves open\n"
+         "  --port KIND        how data goes: auto (the default), by shared memory to this user's processes on this\n"
+         "                     host, by raw packets to other hosts where that is permitted (CAP_NET_RAW) and the\n"
+         "                     route leaves by the device's interface, else by UDP sockets; shm, the same without\n"
+         "                     raw packets; socket, by UDP sockets only; packet, as auto, or not at all without the "
+         "right\n"
+         "\n"
+         "A bad fabric, to see what the program makes of it. What happens to the n-th datagram that a process\n"
+         "sends depends on the seed and on n only.\n"
+         "  --loss P           lose datagrams with this probability, 0 to 1\n"
+         "  --reorder P        let datagrams be overtaken with this probability\n"
+         "  --delay TIME       hold every datagram back: 50us, 2ms, 1s\n"
+         "  --seed N           another sequence of the above (0)\n"
+         "  --fail-wr N        let the process's n-th send work request fail (LOC_PROT_ERR)\n"
+         "  --kill-after N     end each connection when this end has sent so many bytes\n"
+         "\n"
+         "  -h, --help         this text\n"
+         "  --version          the version\n"
+         "\n"
+         "Variables of the environment; usiw(7) describes them:\n"
+         "  USIW_PORT          as --port, where that is absent\n"
+         "  USIW_PEER_TIMEOUT  seconds to wait for a silent peer\n"
+         "  USIW_PROGRESS      adaptive, or thread: the progress thread polls all the time\n"
+         "  USIW_TRACE         directory for a trace from the start (usiw help trace)\n"
+         "  USIW_FAULTS        set by the options for a bad fabric\n";
+}
+
+std::string parse(int argc, char** argv, Options& out) {
+  std::string faults, wrong;
+  for (int letter, index = 0; (letter = tools::next_option(argc, argv, "+:h", kNames, wrong, &index)) != -1;) {
+    const std::string value = optarg != nullptr ? optarg : "";
+    PortWish wish;
+    Endpoint address;
+    if (letter == 'c') out.check = true;
+    if (letter == 'h') out.help = true;
+    if (letter == 'V') out.version = true;
+    if (letter == 'f') wrong = add_fault(kNames[index].name, value, faults);
+    if (letter == 'd' && !is_device_name(value))
+      wrong = "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
+    if (letter == 'p' && !parse_port_wish(value, wish))
+      wrong = std::string("--port: ") + kPortNames + ", not '" + value + "'";
+    if (letter == 'a' && !parse_address(value, address))
+      wrong = "--address: an IPv4 or IPv6 address, not '" + value + "'";
+    if (!wrong.empty()) return wrong;
+    if (letter == 'd') out.environment.emplace_back(kDeviceVariable, value);
+    if (letter == 'p') out.environment.emplace_back(kRunPortVariable, value);
+    if (letter == 'a') out.environment.emplace_back(kAddressVariable, value);
+  }
+  if (!faults.empty()) out.environment.emplace_back(kFaultsVariable, faults);
+  if (optind < argc) out.program = argv + optind;
+  if (out.program == nullptr && !out.check && !out.help && !out.version) return "which program? (usiw-run --help)";
+  return {};
+}
+
+}  // namespace usiw::run

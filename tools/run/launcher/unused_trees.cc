@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/host/scratch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace usiw::run {
+namespace {
+
+constexpr int kDepth = 10;  ///< of a tree, and some
+
+/// Never by a symbolic link, and never outside of @p dir.
+int open_directory(int dir, const char* name) {
+  return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+std::vector<std::string> names_in(int fd) {
+  std::vector<std::string> names;
+  DIR* dir = fdopendir(open_directory(fd, "."));
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir))
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
+  closedir(dir);
+  return names;
+}
+
+void remove_contents(int dir, int depth) {
+  for (const std::string& name : names_in(dir)) {
+    if (unlinkat(dir, name.c_str(), 0) == 0 || depth == 0) continue;
+    const int fd = open_directory(dir, name.c_str());
+    if (fd < 0) continue;
+    remove_contents(fd, depth - 1);
+    close(fd);
+    unlinkat(dir, name.c_str(), AT_REMOVEDIR);
+  }
+}
+
+/// A digest, or what mkdtemp(3) makes.
+bool is_tree_name(const std::string& name, const std::string& prefix) {
+  if (name.compare(0, prefix.size(), prefix) != 0) return false;
+  const std::string rest = name.substr(prefix.size());
+  for (unsigned char c : rest)
+    if (isalnum(c) == 0) return false;
+  return rest.size() == 16 || rest.size() == 6;
+}
+
+/// The directories of a tree.
+constexpr const char* kParts[] = {"class", "dev"};
+
+/// This user's, whom alone it lets write, and nothing but a tree.
+bool is_tree(int fd) {
+  struct stat st;
+  if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 022) != 0) return false;
+  for (const std::string& name : names_in(fd))
+    if (std::find(std::begin(kParts), std::end(kParts), name) == std::end(kParts) && name != kTreeLock) return false;
+  return true;
+}
+
+bool is_old(const struct stat& st) { return time(nullptr) - st.st_mtime >= kTreeKeepS; }
+
+/// What was begun is finished by whoever comes next: the lock's file goes last, and a tree without one has no user.
+void remove_if_unused(int parent, const char* name, int tree) {
+  struct stat st;
+  const bool has_lock = fstatat(tree, kTreeLock, &st, AT_SYMLINK_NOFOLLOW) == 0;
+  if ((!has_lock && fstat(tree, &st) != 0) || !is_old(st)) return;
+  const int lock = openat(tree, kTreeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (lock < 0) return;
+  // Once it is locked, whoever comes waits, and finds that the file has gone.
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
+    for (const char* part : kParts) {
+      if (const int inside = open_directory(tree, part); inside >= 0) {
+        remove_contents(inside, kDepth);
+        close(inside);
+      }
+      unlinkat(tree, part, AT_REMOVEDIR);
+    }
+    unlinkat(tree, kTreeLock, 0);
+    unlinkat(parent, name, AT_REMOVEDIR);
+  }
+  close(lock);
+}
+
+}  // namespace
+
+void remove_unused_trees() {
+  const std::string place = scratch_directory(), prefix = tree_prefix();
+  const int parent = place.empty() ? -1 : open_directory(AT_FDCWD, (place + "/").c_str());
+  if (parent < 0) return;
+  for (const std::string& name : names_in(parent)) {
+    if (!is_tree_name(name, prefix)) continue;
+    const int tree = open_directory(parent, name.c_str());
+    if (tree < 0) continue;
+    if (is_tree(tree)) remove_if_unused(parent, name.c_str(), tree);
+    close(tree);
+  }
+  close(parent);
+}
+
+}  // namespace usiw::run

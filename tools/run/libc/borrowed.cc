@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/libc/borrowed.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/backoff.h"
+#include "tools/run/host/world.h"
+#include "tools/run/libc/event_file.h"
+#include "tools/run/libc/real.h"
+#include "tools/run/uverbs/uverbs.h"
+
+namespace usiw::run {
+
+bool BorrowedEngine::take(usiw_engine_loan& loan) {
+  if (loan_ != nullptr) return false;
+  loan_ = &loan;
+  return true;
+}
+
+void BorrowedEngine::give_back() {
+  usiw_engine_loan* before = nullptr;
+  for (Backoff backoff;; backoff.wait()) {
+    {
+      World hold(world());
+      if (before == nullptr) {
+        for (const User& user : users_) {
+          user.file->look_again();
+          loan_->end(loan_->engine);
+        }
+        before = std::exchange(loan_, nullptr);
+      }
+      // This thread itself may have jumped out of its wait, by a signal handler.
+      std::erase_if(users_, is_this_thread);
+      if (users_.empty()) return;
+    }
+  }
+}
+
+const usiw_engine_loan* BorrowedEngine::Use::blocks() {
+  if (engine_ == nullptr) return nullptr;
+  World hold(world());
+  if (engine_->loan_ == nullptr) {
+    leave();
+    return nullptr;
+  }
+  if (!in_) {
+    leave_as_user();  // a signal handler has jumped out of its last wait
+    engine_->users_.push_back({&file_, pthread_self()});
+    in_ = true;
+    engine_->loan_->begin(engine_->loan_->engine);
+  }
+  return engine_->loan_;
+}
+
+BorrowedEngine::Use::~Use() {
+  if (!in_) return;
+  World hold(world());
+  leave();
+  file_.show_rest();
+}
+
+/// [world]
+void BorrowedEngine::Use::leave() {
+  if (in_) leave_as_user();
+  in_ = false;
+}
+
+void BorrowedEngine::Use::leave_as_user() {
+  if (std::erase_if(engine_->users_, is_this_thread) == 0) return;
+  if (engine_->loan_ != nullptr) engine_->loan_->end(engine_->loan_->engine);
+}
+
+}  // namespace usiw::run
+
+using namespace usiw::run;
+
+EXPORT bool usiw_run_lend(int cmd_fd, usiw_engine_loan* loan) {
+  auto context = std::dynamic_pointer_cast<UverbsFile>(file_of(cmd_fd));
+  if (!context) return false;
+  auto borrower = std::make_unique<std::shared_ptr<BorrowedEngine>>(context->engine());
+  World hold(world());
+  if (!(*borrower)->take(*loan)) return false;
+  loan->borrower = borrower.release();
+  return true;
+}
+
+EXPORT int usiw_run_cq_event(int cmd_fd, uint32_t cq_handle, uint32_t kind) {
+  const std::shared_ptr<File> file = file_of(cmd_fd);
+  auto* context = dynamic_cast<UverbsFile*>(file.get());
+  if (context == nullptr) return EBADF;
+  World hold(world());
+  return -context->cq_event(cq_handle, kind);
+}
+
+EXPORT void usiw_run_take_back(usiw_engine_loan* loan) {
+  const std::unique_ptr<std::shared_ptr<BorrowedEngine>> borrower(
+      static_cast<std::shared_ptr<BorrowedEngine>*>(loan->borrower));
+  (*borrower)->give_back();
+}

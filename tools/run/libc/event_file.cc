@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/libc/event_file.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+#include <climits>
+
+#include "tools/run/conn/udp_socket.h"
+#include "tools/run/libc/real.h"
+
+namespace usiw::run {
+namespace {
+
+long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr,
+                 nullptr, 0);
+}
+
+/// The file for whose next event this thread drives the engine. Of what it brings there itself the eventfd need not
+/// tell, unless more comes than this thread takes.
+thread_local const EventFile* t_drives_for = nullptr;
+
+/// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
+/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a
+/// frame of its own, in which nothing needs to be undone.
+[[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  int type;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+  const bool interrupted = futex(word, FUTEX_WAIT, value) != 0 && errno == EINTR;
+  pthread_setcanceltype(type, nullptr);
+  return !interrupted;
+}
+
+// poll(2), in which a thread waits that drives the engine, does not go on behind a handler with SA_RESTART, and does
+// not say which handler has run. So it must not matter.
+
+constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that do
+
+/// What handlers there are for signals that this thread takes and that others send.
+unsigned kinds_of_handlers() {
+  unsigned kinds = 0;
+  sigset_t blocked;
+  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (int sig = 1; sig <= SIGRTMAX; sig++) {
+    struct sigaction act;
+    if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS ||
+        sig == SIGABRT || sigismember(&blocked, sig) != 0 || sigaction(sig, nullptr, &act) != 0 ||
+        ((act.sa_flags & SA_SIGINFO) == 0 && (act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN)))
+      continue;
+    kinds |= (act.sa_flags & SA_RESTART) != 0 ? kRestarts : kInterrupts;
+  }
+  return kinds;
+}
+
+/// The same, as it was at most a second ago.
+unsigned recent_kinds_of_handlers() {
+  static thread_local unsigned kinds = 0;
+  static thread_local uint64_t as_of = 0;
+  if (const uint64_t now = now_us(); as_of == 0 || now - as_of > 1'000'000) {
+    kinds = kinds_of_handlers();
+    as_of = now;
+  }
+  return kinds;
+}
+
+// A thread that futex(2) has woken while another one cancels it may get glibc's signal for that a moment later: in any
+// of libc's cancellation points then, although cancellation is off by now (glibc 2.36 looks at its type alone). It
+// would have an event that nobody acknowledges. So what follows calls the kernel itself.
+//
+// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited.
+// Waiting for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
+
+constexpr uint64_t kOne = 1;
+
+bool is_readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  const timespec at_once{};
+  return syscall(SYS_ppoll, &p, 1, &at_once, nullptr, 0) > 0;
+}
+
+/// The counter is 0 afterwards.
+void drain(int fd) {
+  uint64_t value;
+  iovec to{&value, sizeof value};
+  if (syscall(SYS_preadv2, fd, &to, 1, -1L, -1L, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  // A kernel before 5.8, or a sandbox that forbids it.
+  if (is_readable(fd)) [[maybe_unused]] long n = syscall(SYS_read, fd, &value, sizeof value);
+}
+
+}  // namespace
+
+int EventFile::open(const std::shared_ptr<EventFile>& file) {
+  int fd = with_descriptors([] { return eventfd(0, EFD_CLOEXEC); });
+  if (fd < 0) return -errno;
+  int own = with_descriptors([&] { return USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0); });
+  own = fd_out_of_the_way(own);
+  if (own < 0 || !file_install(fd, file)) {
+    USIW_REAL(close)(fd);
+    if (own >= 0) USIW_REAL(close)(own);
+    return -EMFILE;
+  }
+  file->own_fd_ = own;
+  return fd;
+}
+
+EventFile::~EventFile() {
+  NoCancel no_cancel;
+  if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
+}
+
+void EventFile::look_again() {
+  changes_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(changes_, FUTEX_WAKE, INT_MAX);
+  if (engine_) engine_->changed(changes_);
+}
+
+void EventFile::set_readable(bool readable) {
+  const bool before = std::exchange(readable_, readable);
+  if (readable) {
+    look_again();
+    if (t_drives_for != this) show();
+  } else if (before && std::exchange(shown_, false)) {
+    drain(own_fd_);
+  }
+}
+
+/// [world] The eventfd says that something waits.
+void EventFile::show() {
+  shown_ = true;
+  if (!is_readable(own_fd_))  // else the counter may be such that this would wait
+    [[maybe_unused]] long n = syscall(SYS_write, own_fd_, &kOne, sizeof kOne);
+}
+
+/// The same, counted, so that nobody is woken where nobody sleeps.
+bool EventFile::sleep(uint32_t seen) {
+  struct Counted {
+    explicit Counted(std::atomic<uint32_t>& n) : number(n) { number.fetch_add(1, std::memory_order_seq_cst); }
+    ~Counted() { number.fetch_sub(1, std::memory_order_relaxed); }
+    std::atomic<uint32_t>& number;
+  } counted(sleepers_);
+  return futex_wait(changes_, seen);
+}
+
+/// Waits while changes_ is @p seen; false if a signal has ended that. Where there is an engine to drive, and either all
+/// handlers end a read(2) or none does, it drives.
+bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
+  const usiw_engine_loan* loan = engine.blocks();
+  if (loan == nullptr) return sleep(seen);
+  const unsigned handlers = recent_kinds_of_handlers();
+  if (handlers == (kRestarts | kInterrupts)) return sleep(seen);
+  struct Drives {
+    explicit Drives(EventFile* file) { t_drives_for = file; }
+    ~Drives() { t_drives_for = nullptr; }
+  };
+  const auto drive = [&] {
+    Drives drives(this);
+    return loan->drive_until(loan->engine, &changes_, seen);
+  };
+  switch (drive()) {
+    case 0:
+      return true;
+    case EINTR:
+      return (handlers | kinds_of_handlers()) == kRestarts;
+    default:
+      return sleep(seen);
+  }
+}
+
+ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
+  BorrowedEngine::Use engine(engine_.get(), *this);
+  for (;;) {
+    uint32_t seen;
+    {
+      World hold(world());
+      ssize_t n = take();
+      show_rest();
+      if (n != -EAGAIN) return n;
+      seen = changes_.load(std::memory_order_acquire);
+    }
+    // The program's descriptor may be closed by another thread meanwhile, which does not end a read.
+    int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
+    if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
+    if (!wait(engine, seen)) return -EINTR;
+  }
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/libc/mapped.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "base/machine.h"
+#include "tools/run/libc/real.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace usiw::run {
+namespace {
+
+/// The calling thread's list: the main thread, which /proc/self names, may have ended.
+constexpr char kMaps[] = "/proc/thread-self/maps";
+
+/// PROCMAP_QUERY's argument, which Debian 12's headers do not have. The kernel fills in the mapping of query_addr.
+struct ProcmapQuery {
+  uint64_t size, query_flags, query_addr;
+  uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+  uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+  uint64_t vma_name_addr, build_id_addr;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+constexpr unsigned long kProcmapQuery = _IOWR('f', 17, ProcmapQuery);
+constexpr uint64_t kVmaReadable = 1, kVmaWritable = 2;
+
+struct Mapping {
+  uint64_t from, to;
+  bool readable, writable, of_file;
+};
+
+enum class Next { kFound, kNone, kCannotSay };
+
+uint64_t page_of(uint64_t at) { return at & ~(page_size() - 1); }
+
+/// Populates the pages [from, to). 0, or an errno value; a page that cannot be populated raises no signal.
+int populate(uint64_t from, uint64_t to, int advice, MappedCost& cost) {
+  cost.bytes_populated += to - from;
+  return madvise(reinterpret_cast<void*>(from), to - from, advice) == 0 ? 0 : errno;
+}
+
+/// 0 if the page of @p at has memory behind it. EINVAL does not matter: the kernel is older than Linux 5.14, or the
+/// page is a device's, which has no end of file.
+int check_behind(uint64_t at, MappedCost& cost) {
+  switch (populate(page_of(at), page_of(at) + page_size(), MADV_POPULATE_READ, cost)) {
+    case EFAULT:
+    case EHWPOISON:
+      return -EFAULT;
+    case ENOMEM:
+      return -ENOMEM;
+    default:
+      return 0;
+  }
+}
+
+/// Goes through the mappings of [start, end), which @p next gives: the one that ends behind an address, lowest first.
+/// False if that cannot be found out in this way; else @p verdict is what check_mapped() returns.
+template <typename Source>
+bool walk(Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
+  verdict = 0;
+  for (uint64_t at = start; at < end && verdict == 0;) {
+    Mapping m;
+    const Next found = next(at, m);
+    if (found == Next::kCannotSay) return false;
+    if (found == Next::kNone || m.from > at || m.to <= at || !m.readable || (write && !m.writable))
+      verdict = -EFAULT;
+    else if (m.of_file)
+      verdict = check_behind(std::min(end, m.to) - 1, cost);
+    at = m.to;
+  }
+  return true;
+}
+
+/// One mapping by one ioctl.
+class Query {
+ public:
+  explicit Query(MappedCost& cost) : fd_(USIW_REAL(open)(kMaps, O_RDONLY | O_CLOEXEC)), cost_(cost) {}
+  ~Query() {
+    if (fd_ >= 0) USIW_REAL(close)(fd_);
+  }
+  Query(const Query&) = delete;
+  Query& operator=(const Query&) = delete;
+
+  Next operator()(uint64_t at, Mapping& m) {
+    ProcmapQuery q{};
+    q.size = sizeof q;
+    q.query_addr = at;
+    m = {};
+    cost_.queries++;
+    if (fd_ < 0) return Next::kCannotSay;
+    if (USIW_REAL(ioctl)(fd_, kProcmapQuery, &q) != 0) return errno == ENOENT ? Next::kNone : Next::kCannotSay;
+    m = {q.vma_start, q.vma_end, (q.vma_flags & kVmaReadable) != 0, (q.vma_flags & kVmaWritable) != 0,
+         q.inode != 0 || q.dev_major != 0 || q.dev_minor != 0};
+    return Next::kFound;
+  }
+
+ private:
+  const int fd_;
+  MappedCost& cost_;
+};
+
+/// The list of all mappings, line by line.
+class List {
+ public:
+  explicit List(MappedCost& cost) : file_(fopen(kMaps, "re")), cost_(cost) {}
+  ~List() {
+    if (file_ != nullptr) fclose(file_);
+  }
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+
+  Next operator()(uint64_t at, Mapping& m) {
+    m = {};
+    if (file_ == nullptr) return Next::kCannotSay;
+    for (char line[512]; fgets(line, sizeof line, file_) != nullptr;) {
+      cost_.lines++;
+      char rights[5];
+      unsigned major, minor;
+      unsigned long from, to, inode;
+      const bool parsed = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu", &from, &to, rights, &major, &minor, &inode) == 6;
+      for (char rest[512]; strchr(line, '\n') == nullptr && fgets(rest, sizeof rest, file_) != nullptr;)
+        if (strchr(rest, '\n') != nullptr) break;  // a long path may look like a line of its own
+      if (!parsed || to <= at) continue;
+      m = {from, to, rights[0] == 'r', rights[1] == 'w', inode != 0 || major != 0 || minor != 0};
+      return Next::kFound;
+    }
+    return Next::kNone;
+  }
+
+ private:
+  FILE* const file_;
+  MappedCost& cost_;
+};
+
+}  // namespace
+
+int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from, MappedCost* cost) {
+  MappedCost unasked;
+  MappedCost& spent = cost != nullptr ? *cost : unasked;
+  uint64_t end, last_page_end;
+  if (length == 0) return 0;
+  if (__builtin_add_overflow(start, length, &end)) return -EFAULT;
+  if (__builtin_add_overflow(page_of(end - 1), page_size(), &last_page_end)) return -EFAULT;
+  int verdict;
+  if (from == MappedBy::kQuery) {
+    Query query(spent);
+    if (walk(query, start, end, write, verdict, spent)) return verdict;
+  }
+  // Failure is no verdict: of device memory, for one, nothing can be populated.
+  if (from != MappedBy::kRead && last_page_end - page_of(start) <= kPopulateBytes &&
+      (!write || populate(page_of(start), last_page_end, MADV_POPULATE_WRITE, spent) == 0) &&
+      populate(page_of(start), last_page_end, MADV_POPULATE_READ, spent) == 0)
+    return 0;
+  List list(spent);
+  return walk(list, start, end, write, verdict, spent) ? verdict : 0;  // no /proc: nothing can be said
+}
+
+}  // namespace usiw::run

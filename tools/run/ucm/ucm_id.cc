@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_id.cc
+/// rdma_cm ids: states and what they do. Queries are in ucm_query.cc.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "cm/usiw_limits.h"
+#include "tools/run/conn/qp.h"
+#include "tools/run/ucm/ucm.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr uint32_t kMaxBacklog = 1024;
+/// iw_cm counts private data, IRD and ORD in a byte.
+constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
+/// Reasons of InfiniBand that a program may give.
+constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
+
+enum : uint32_t {  // enum rdma_cm_event_type
+  kAddrResolved = 0,
+  kAddrError = 1,
+  kRouteResolved = 2,
+  kConnectRequest = 4,
+  kConnectError = 6,
+  kUnreachable = 7,
+  kRejected = 8,
+  kEstablished = 9,
+  kDisconnected = 10,
+};
+
+std::map<uint32_t, std::shared_ptr<UcmId>>& id_table() {
+  static auto& ids = *new std::map<uint32_t, std::shared_ptr<UcmId>>;
+  return ids;
+}
+
+uint32_t next_id_number() {
+  static uint32_t last = 0;
+  do {
+    last++;
+  } while (id_table().count(last) != 0);
+  return last;
+}
+
+/// Does an IPv6 wildcard leave IPv4 alone, unless the program says otherwise?
+bool bound_v6_only() {
+  std::ifstream setting("/proc/sys/net/ipv6/bindv6only");
+  int value = 0;
+  setting >> value;
+  return value != 0;
+}
+
+uint8_t as_depth(uint16_t value) { return static_cast<uint8_t>(std::min(value, kMaxDepth)); }
+
+void fill_private_data(rdma_ucm_conn_param& to, const usiw_cm_conn& cm) {
+  to.private_data_len = static_cast<uint8_t>(std::min(cm.peer_pd_len, kMaxPrivateData));
+  std::memcpy(to.private_data, cm.peer_pd, to.private_data_len);
+}
+
+}  // namespace
+
+// ---- The table --------------------------------------------------------------------------
+
+UcmId::UcmId(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps)
+    : id_(next_id_number()), uid_(uid), ps_(ps), file_(file) {}
+
+std::shared_ptr<UcmId> UcmId::create(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps) {
+  auto id = std::make_shared<UcmId>(file, uid, ps);
+  id_table()[id->id_] = id;
+  return id;
+}
+
+std::shared_ptr<UcmId> UcmId::find(const UcmFile& file, uint32_t number, int& error) {
+  auto it = id_table().find(number);
+  error = it == id_table().end() ? -ENOENT : it->second->file_.get() != &file ? -EINVAL : 0;
+  return error == 0 ? it->second : nullptr;
+}
+
+void ids_abandon() {
+  static auto& kept = *new std::vector<std::shared_ptr<UcmId>>;  // leaked on purpose: the parent's
+  for (auto& [number, id] : id_table()) kept.push_back(id);
+  id_table().clear();
+}
+
+std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file) {
+  std::vector<std::shared_ptr<UcmId>> found;
+  for (auto& [number, id] : id_table())
+    if (id->file() == &file) found.push_back(id);
+  return found;
+}
+
+void UcmId::move_to(const std::shared_ptr<UcmFile>& file) {
+  std::vector<UcmEvent> unread = file_->take(*this);
+  file_ = file;
+  for (UcmEvent& e : unread) {
+    if (e.child) e.child->file_ = file;
+    file_->push(std::move(e));
+  }
+}
+
+void UcmId::destroy() {
+  if (state_ == State::kDestroyed) return;
+  state_ = State::kDestroyed;
+  unbind();
+  std::shared_ptr<UcmId> alive = shared_from_this();
+  id_table().erase(id_);
+  // Requests that nobody has read go with their listener.
+  for (UcmEvent& e : file_->take(*this))
+    if (e.child && e.child.get() != this) e.child->destroy();
+  if (std::shared_ptr<Conn> conn = std::move(conn_)) {
+    conn->forget_user();
+    if (listener_.lock() && !answered_)
+      conn->reject(nullptr, 0);
+    else if (conn->state().state != USIW_CM_CLOSING)  // which goes on to its orderly end
+      conn->abort(USIW_KILL_LOCAL);
+  }
+}
+
+// ---- Addresses --------------------------------------------------------------------------
+
+void UcmId::unbind() {
+  for (auto& s : sockets_) {
+    s->remove_id();
+    if (s->listener == this) s->listener = nullptr;
+  }
+  if (places_) sockets_.front()->gate().leave(*places_);
+  places_.reset();
+  sockets_.clear();
+}
+
+/// Does another id of this process have the port? As rdma_cm sees it, where a port belongs to ids and not to sockets; a
+/// port where only connections are left is free.
+int UcmId::check_port(const Endpoint& addr, bool reuse) const {
+  if (addr.port == 0) return 0;
+  for (auto& [number, other] : id_table()) {
+    if (other.get() == this || other->sockets_.empty() || other->src_.port != addr.port) continue;
+    if (reuse && other->reuse_) continue;
+    if (afonly_ && other->afonly_ && addr.ipv4() != other->src_.ipv4()) continue;
+    if (addr.any() || other->src_.any()) return -EADDRNOTAVAIL;
+    if (addr == other->src_) return -EADDRINUSE;
+  }
+  return 0;
+}
+
+/// check_port() for an id that is about to be bound to @p addr. A listener on :: is bound already when it takes IPv4.
+int UcmId::claims_port(const Endpoint& addr) {
+  if (!afonly_is_set_ && state_ == State::kIdle) afonly_ = addr.ipv4() || bound_v6_only();
+  return check_port(addr, reuse_);
+}
+
+/// Takes the UDP port. Other processes' ids are known by their sockets alone.
+int UcmId::bind_port(const Endpoint& addr) {
+  int error = claims_port(addr);
+  if (error != 0) return error;
+  std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
+  if (!s) s = UdpSocket::open(addr, reuse_, error);
+  if (!s) return error;
+  s->add_id();
+  sockets_.push_back(s);
+  src_ = addr;
+  src_.port = s->local().port;
+  return 0;
+}
+
+/// An IPv6 wildcard that is to be one of IPv4 as well is told at once when another process has the port there.
+int UcmId::check_other_family() const {
+  if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
+  Endpoint v4 = endpoint_any(true);
+  v4.port = src_.port;
+  int error = 0;
+  if (!UdpSocket::find(v4)) UdpSocket::open(v4, false, error);
+  return error == -EADDRINUSE ? error : 0;
+}
+
+int UcmId::bind(const Endpoint& addr) {
+  if (state_ != State::kIdle) return -EINVAL;
+  if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
+  if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
+  // Without a port the kernel chooses one that is free in IPv6. The one after it may be free in both families.
+  int ret = 0;
+  for (int tries = addr.port != 0 ? 1 : 64; tries > 0; --tries) {
+    ret = bind_port(addr);
+    if (ret != 0 || (ret = check_other_family()) == 0) break;
+    unbind();
+  }
+  if (ret == 0) state_ = State::kAddrBound;
+  asks_address_ = addr.loopback() && addr.port == 0;
+  return ret;
+}
+
+/// A wrong address is reported by an event, as by the kernel's resolution. A port that is taken is an
+/// error of the call: the kernel binds an id to its source before it resolves. A source without an address is bound to
+/// all addresses there, and beside such an id nobody has the port (-EADDRNOTAVAIL).
+int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
+  if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+  if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
+  if (state_ == State::kAddrBound && asks_address_ && !dst.loopback() && !dst.any()) {
+    unbind();
+    state_ = State::kIdle;
+  }
+  Endpoint from = state_ == State::kAddrBound ? src_ : src != nullptr ? *src : endpoint_any(dst.ipv4());
+  if (from.ipv4() != dst.ipv4() && !(from.any() && state_ == State::kAddrBound)) return -EINVAL;
+  if (from.any() || from.ipv4() != dst.ipv4()) {
+    uint16_t port = from.port;
+    from = preferred_source(dst.ipv4());
+    from.port = port;
+  }
+  const bool from_anywhere = state_ == State::kIdle && src != nullptr && src->any();
+  if (from_anywhere)
+    if (int error = claims_port(*src); error != 0) return error;
+  dst_ = dst;
+  if (dst_.any()) dst_.addr.s6_addr32[3] = htonl(dst.ipv4() ? INADDR_LOOPBACK : 1);
+  Route route;
+  int ret = route_to(from, dst_, route);
+  if (ret != 0 && src == nullptr && from.port == 0)
+    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // --address does not lead there
+  if (ret == 0) {
+    route.local.port = from.port;
+    if (state_ != State::kIdle)
+      src_ = route.local;
+    else if (int error = bind_port(route.local); error != 0)
+      return error == -EADDRINUSE && from_anywhere ? -EADDRNOTAVAIL : error;
+  }
+  if (ret != 0) {
+    tell(kAddrError, ret);
+    return 0;
+  }
+  mtu_ = static_cast<uint16_t>(route.mtu);
+  state_ = State::kAddrResolved;
+  tell(kAddrResolved, 0);
+  return 0;
+}
+
+int UcmId::resolve_route(uint32_t timeout_ms) {
+  if (state_ != State::kAddrResolved || timeout_ms == 0) return -EINVAL;
+  state_ = State::kRouteResolved;
+  tell(kRouteResolved, 0);
+  return 0;
+}
+
+// ---- Connections ------------------------------------------------------------------------
+
+static int check_param(const rdma_ucm_conn_param& param) {
+  if (param.valid == 0) return -EINVAL;
+  return usiw_check_depths(param.responder_resources, param.initiator_depth);
+}
+
+int UcmId::connect(const rdma_ucm_conn_param& param) {
+  int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
+  if (ret != 0) return ret;
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as the module: connections have one port space
+  if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
+  if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
+  std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
+  if (!qp) return -EINVAL;
+  if (ret = sockets_.front()->claim(); ret != 0) return ret;
+  state_ = State::kConnect;
+  ret = Conn::connect(sockets_.front(), {src_, dst_}, param.responder_resources, param.initiator_depth, mtu_, tos_,
+                      param.private_data, param.private_data_len, qp, this, conn_);
+  if (ret != 0) state_ = State::kRouteResolved;
+  return ret;
+}
+
+int UcmId::listen(uint32_t backlog) {
+  if (state_ == State::kIdle) {
+    int ret = bind(endpoint_any(true));
+    if (ret != 0) return ret;
+  }
+  if (state_ != State::kAddrBound) return -EINVAL;
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;
+  // A port where somebody listens is nobody else's, whatever they said when they bound it.
+  if (int ret = check_port(src_, false); ret != 0) return ret;
+  if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
+  if (int ret = sockets_.front()->claim(); ret != 0) return ret;
+  reuse_ = false;
+  if (src_.any() && !src_.ipv4() && !afonly_) {
+    // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does
+    // without it unless the program has asked for both.
+    Endpoint v4 = endpoint_any(true), own = src_;
+    v4.port = src_.port;
+    int ret = bind_port(v4);
+    src_ = own;
+    if (ret != 0 && ret != -EAFNOSUPPORT) return ret;
+  }
+  for (auto& s : sockets_) s->listener = this;
+  state_ = State::kListen;
+  listen_tos_ = tos_;
+  places_ = std::make_shared<Places>();
+  sockets_.front()->gate().join(*places_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
+  return 0;
+}
+
+void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
+  std::shared_ptr<UcmId> child = create(file_, 0, ps_);
+  child->state_ = State::kConnect;
+  child->src_ = conn->tuple().local;
+  child->dst_ = conn->tuple().remote;
+  child->listener_ = weak_from_this();
+  child->conn_ = conn;
+  const usiw_cm_conn& cm = conn->state();
+  UcmEvent e{shared_from_this(), child, {}};
+  e.resp.uid = uid_;
+  e.resp.id = child->id_;
+  e.resp.event = kConnectRequest;
+  e.resp.param.conn.initiator_depth = as_depth(cm.peer_ird);
+  e.resp.param.conn.responder_resources = as_depth(cm.peer_ord);
+  fill_private_data(e.resp.param.conn, cm);
+  file_->push(std::move(e));
+}
+
+int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
+  // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
+  if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
+  if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
+  std::shared_ptr<Qp> qp;
+  int ret = check_param(param);
+  if (ret == 0 && !(qp = qp_by_number(param.qp_num))) ret = -EINVAL;
+  if (ret != 0)
+    conn_->abort(USIW_KILL_LOCAL);
+  else
+    ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
+                        param.private_data_len, qp, this);
+  listener_.reset();
+  answered_ = true;
+  if (ret == 0) uid_ = uid;
+  return ret;
+}
+
+/// The reason is of InfiniBand's answer: what the peer of an iWARP connection sees is the private data. It is looked at
+/// all the same, as the kernel does.
+int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
+  if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
+  if (!conn_ || conn_->state().initiator != 0) return -EINVAL;
+  if (answered_) {
+    // Accepted, and the peer has not confirmed it yet: the end of the connection. Else it is too late.
+    const uint8_t state = conn_->state().state;
+    if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
+    conn_->forget_user();
+    conn_->abort(USIW_KILL_LOCAL);
+    return 0;
+  }
+  answered_ = true;
+  bool known = conn_->state().state == USIW_CM_REQ_RCVD;
+  conn_->reject(pd, len);
+  return known ? 0 : -ECONNRESET;
+}
+
+/// What a program has seen of its QP before rdma_cm has: of use to InfiniBand only.
+int UcmId::notify() const {
+  const bool listens_by_device = state_ == State::kListen && has_device();
+  return listens_by_device || conn_ ? 0 : -EINVAL;
+}
+
+/// No iWARP device has multicast.
+int UcmId::join() const {
+  const bool may = state_ == State::kAddrBound || state_ == State::kAddrResolved;
+  return has_device() && may && (ps_ == RDMA_PS_UDP || ps_ == RDMA_PS_IPOIB) ? -ENOSYS : -EINVAL;
+}
+
+int UcmId::disconnect() {
+  if (!conn_) return -EINVAL;
+  conn_->disconnect();
+  return 0;
+}
+
+// ---- What the connection tells ----------------------------------------------------------
+
+void UcmId::tell(uint32_t event, int status, const usiw_cm_conn* cm) {
+  UcmEvent e{shared_from_this(), nullptr, {}};
+  e.resp.uid = uid_;
+  e.resp.id = id_;
+  e.resp.event = event;
+  e.resp.status = static_cast<uint32_t>(status);
+  if (cm != nullptr) {
+    e.resp.param.conn.initiator_depth = as_depth(cm->ord);
+    e.resp.param.conn.responder_resources = as_depth(cm->ird);
+    if (cm->initiator != 0) fill_private_data(e.resp.param.conn, *cm);
+  }
+  file_->push(std::move(e));
+}
+
+void UcmId::on_reply(int status, const usiw_cm_conn& cm) {
+  switch (status) {
+    case 0:
+      return tell(kEstablished, 0, &cm);
+    case -ECONNRESET:
+    case -ECONNREFUSED:
+      return tell(kRejected, status, &cm);
+    case -ETIMEDOUT:
+      return tell(kUnreachable, status, &cm);
+    default:
+      return tell(kConnectError, status, &cm);
+  }
+}
+
+void UcmId::on_established(const usiw_cm_conn& cm) { tell(kEstablished, 0, &cm); }
+void UcmId::on_close() { tell(kDisconnected, 0); }
+
+}  // namespace usiw::run

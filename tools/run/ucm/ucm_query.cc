@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_query.cc
+/// What rdma_cm ids are asked, and their options.
+#include <infiniband/ib.h>
+#include <sys/socket.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "cm/usiw_limits.h"
+#include "tools/run/ucm/ucm.h"
+#include "tools/run/uverbs/uverbs.h"
+
+namespace usiw::run {
+namespace {
+
+constexpr uint8_t kPortNumber = 1;
+
+uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
+  sockaddr_storage sa;
+  socklen_t len = endpoint_to(e, sa);
+  std::memcpy(&to, &sa, sizeof to);
+  return static_cast<uint16_t>(len);
+}
+
+}  // namespace
+
+/// A listener on all addresses belongs to no device.
+bool UcmId::has_device() const {
+  switch (state_) {
+    case State::kIdle:
+      return false;
+    case State::kAddrBound:
+    case State::kListen:
+      return !src_.any();
+    default:
+      return true;
+  }
+}
+
+/// The address to which the id is bound, as the program is told. One bound to a loopback address and no port asks which
+/// address this host has for RDMA (libfabric goes on to offer that to other hosts; the kernel takes loopback for "any"
+/// there). It does have a device: librpma asks the same way which one.
+Endpoint UcmId::told_source() const {
+  if (state_ != State::kAddrBound || !asks_address_) return src_;
+  Endpoint own = device_address(src_.ipv4());
+  if (own.any()) return src_;
+  own.port = src_.port;
+  return own;
+}
+
+rdma_ucm_query_route_resp UcmId::query_route() const {
+  rdma_ucm_query_route_resp r{};
+  const rdma_ucm_query_addr_resp ends = query_addr();
+  std::memcpy(&r.src_addr, &ends.src_addr, sizeof r.src_addr);
+  std::memcpy(&r.dst_addr, &ends.dst_addr, sizeof r.dst_addr);
+  r.node_guid = ends.node_guid;
+  r.port_num = ends.port_num;
+  if (has_device()) std::memcpy(r.ib_route[0].sgid, device_mac().data(), device_mac().size());
+  return r;
+}
+
+rdma_ucm_query_addr_resp UcmId::query_addr() const {
+  rdma_ucm_query_addr_resp r{};
+  if (state_ != State::kIdle) r.src_size = fill_sockaddr(r.src_addr, told_source());
+  if (state_ > State::kAddrBound && state_ != State::kListen) r.dst_size = fill_sockaddr(r.dst_addr, dst_);
+  if (has_device()) {
+    r.node_guid = std::bit_cast<uint64_t>(node_guid());
+    r.port_num = kPortNumber;
+    r.pkey = 0xffff;
+  }
+  return r;
+}
+
+/// GIDs as AF_IB addresses: the device's own, and none of the peer's.
+rdma_ucm_query_addr_resp UcmId::query_gid() const {
+  rdma_ucm_query_addr_resp r = query_addr();
+  std::memset(&r.src_addr, 0, sizeof r.src_addr);
+  std::memset(&r.dst_addr, 0, sizeof r.dst_addr);
+  sockaddr_ib ib{};
+  ib.sib_family = AF_IB;
+  ib.sib_pkey = 0xffff;
+  r.src_size = r.dst_size = sizeof ib;
+  std::memcpy(&r.dst_addr, &ib, sizeof ib);
+  if (has_device()) {
+    std::array<uint8_t, 6> mac = device_mac();
+    std::memcpy(&ib.sib_addr, mac.data(), mac.size());
+  }
+  std::memcpy(&r.src_addr, &ib, sizeof ib);
+  return r;
+}
+
+/// Before there is a connection rdma_cm asks for a change of state only; from then on iw_cm knows which states those
+/// are.
+int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
+  if (!has_device()) return -EINVAL;
+  attr.qp_state = qp_state;
+  attr.port_num = kPortNumber;
+  attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+  if (!conn_) return 0;
+  switch (qp_state) {
+    case IBV_QPS_INIT:
+    case IBV_QPS_RTR:
+      attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      return 0;
+    case IBV_QPS_RTS:
+      attr.qp_attr_mask = IBV_QP_PORT;
+      return 0;
+    default:
+      return -EINVAL;
+  }
+}
+
+/// A path that the program gives is for InfiniBand's routes, and nothing here would go by it. The kernel takes one for
+/// an address that has been resolved, and iWARP does not look at it.
+static int set_ib_option(uint32_t name) { return name == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS; }
+
+int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {
+  int flag = 0;
+  if (level == RDMA_OPTION_IB) return set_ib_option(name);
+  if (level != RDMA_OPTION_ID) return -ENOSYS;
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      if (len != 1) return -EINVAL;
+      tos_ = usiw_traffic_class(*static_cast<const uint8_t*>(value));
+      return 0;
+    case RDMA_OPTION_ID_REUSEADDR:
+    case RDMA_OPTION_ID_AFONLY:
+      if (len != sizeof flag) return -EINVAL;
+      std::memcpy(&flag, value, sizeof flag);
+      if (name == RDMA_OPTION_ID_REUSEADDR) {
+        if (flag != 0 ? state_ == State::kListen : state_ != State::kIdle) return -EINVAL;
+        reuse_ = flag != 0;
+        return 0;
+      }
+      if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
+      afonly_ = flag != 0;
+      afonly_is_set_ = true;
+      return 0;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      // Of use to InfiniBand only; the kernel takes it for whatever has reliable connections.
+      return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
+    default:
+      return -ENOSYS;
+  }
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file uverbs_context.cc
+/// Contexts, and what the device says about itself: as kmod/usiw_link.c answers.
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "cm/usiw_device_attr.h"
+#include "cm/usiw_limits.h"
+#include "tools/run/conn/port_events.h"
+#include "tools/run/host/host.h"
+#include "tools/run/host/settings.h"
+#include "tools/run/uverbs/uverbs.h"
+
+namespace usiw::run {
+namespace {
+
+ib_uverbs_query_device_resp device_attr() {
+  ib_uverbs_query_device_resp r{};
+  usiw_tell_device(&r, static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
+  r.max_sge = USIW_MAX_SGE;
+  r.phys_port_cnt = 1;
+  return r;
+}
+
+}  // namespace
+
+/// Data sockets are what there always is: a provider that does not understand them has no use for this device.
+constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
+constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
+
+int UverbsFile::get_context(const Command& c) {
+  constexpr size_t kCore = sizeof(ib_uverbs_get_context);
+  usiw_alloc_ucontext_req req;
+  struct {
+    uint32_t async_fd, num_comp_vectors;  // struct ib_uverbs_get_context_resp
+    usiw_alloc_ucontext_resp drv;
+  } resp{};
+  static_assert(offsetof(decltype(resp), drv) == sizeof(ib_uverbs_get_context_resp));
+  if (open_) return -EINVAL;
+  if (c.in_len < kCore + sizeof req.abi_version) return -EINVAL;
+  std::memcpy(&req.abi_version, c.in + kCore, sizeof req.abi_version);
+  resp.drv.abi_min = USIW_ABI_VERSION_MIN;
+  resp.drv.abi_max = USIW_ABI_VERSION;
+  if (req.abi_version < USIW_ABI_VERSION_MIN || req.abi_version > USIW_ABI_VERSION) {
+    const int ret = respond(c, resp);
+    return ret != 0 ? ret : -EPROTO;
+  }
+  if (int ret = read_request(c, kCore, req, sizeof req); ret != 0) return ret;
+  if (req.comp_mask != 0) return -EOPNOTSUPP;
+  if ((req.caps & kCapsNeeded) != kCapsNeeded) return -EOPNOTSUPP;
+
+  auto async = std::make_shared<AsyncFile>();
+  int async_fd = AsyncFile::open(async);
+  if (async_fd < 0) return async_fd;
+  resp.async_fd = static_cast<uint32_t>(async_fd);
+  resp.num_comp_vectors = USIW_COMP_VECTORS;
+  resp.drv.caps = req.caps & kCaps;
+  resp.drv.counters_size = pages_ != 0 ? USIW_COUNTERS_SIZE : 0;
+  resp.drv.link = link_info();
+  // Raw ports are made when a connection comes that they can serve: CONNECT says so.
+  resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
+  if (int ret = respond(c, resp); ret != 0) {
+    file_close(async_fd);
+    return ret;
+  }
+  shown_.show_context(settings().device.c_str());
+  async_ = async;
+  port_events_to(async);
+  caps_ = resp.drv.caps;
+  open_ = true;
+  return 0;
+}
+
+int UverbsFile::query_device(const Command& c) {
+  if (c.in_len > sizeof(ib_uverbs_query_device)) return -EINVAL;
+  return respond(c, device_attr());
+}
+
+int UverbsFile::query_device_ex(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_ex_query_device>();
+  if (cmd.comp_mask != 0 || cmd.reserved != 0 || c.driver_in != 0 || c.driver_out != 0) return -EINVAL;
+  ib_uverbs_ex_query_device_resp r{};
+  r.base = device_attr();
+  r.timestamp_mask = USIW_TIMESTAMP_MASK;
+  r.hca_core_clock = USIW_CLOCK_KHZ;
+  r.odp_caps.general_caps = USIW_ODP_GENERAL_CAPS;
+  r.odp_caps.per_transport_caps.rc_odp_caps = USIW_ODP_RC_CAPS;
+  r.device_cap_flags_ex = r.base.device_cap_flags;
+  r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
+  return respond(c, r);
+}
+
+int UverbsFile::query_port(const Command& c) {
+  if (c.core<ib_uverbs_query_port>().port_num != 1) return -EINVAL;
+  usiw_link_info link = link_info();
+  ib_uverbs_query_port_resp r{};
+  const usiw_netdev_is is{.up = link.up, .enabled = link_enabled(), .mtu = link.mtu, .mbps = link_speed()};
+  usiw_tell_port(&r, &is);
+  constexpr uint8_t kEthernet = 2;
+  r.link_layer = kEthernet;
+  return respond(c, r);
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file uverbs_memory.cc
+/// Memory regions and windows: as kmod/usiw_mr.c, and what the core checks in front of it.
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+
+#include "cm/usiw_limits.h"
+#include "tools/run/host/random.h"
+#include "tools/run/host/world.h"
+#include "tools/run/libc/mapped.h"
+#include "tools/run/uverbs/uverbs.h"
+
+namespace usiw::run {
+namespace {
+
+static_assert(USIW_ACCESS_KNOWN == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                    IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE));
+static_assert(USIW_REREG_TRANSLATION == IBV_REREG_MR_CHANGE_TRANSLATION);
+static_assert(USIW_REREG_PD == IBV_REREG_MR_CHANGE_PD);
+static_assert(USIW_REREG_ACCESS == IBV_REREG_MR_CHANGE_ACCESS);
+
+int check_mr(uint64_t start, uint64_t length, uint32_t access) {
+  const int ret = usiw_check_region(start, length, access);
+  if (ret != 0 || (access & USIW_ACCESS_ON_DEMAND) != 0) return ret;
+  return check_mapped(start, length, usiw_access_writes(access) != 0);
+}
+
+/// Numbers of STags from @p first to @p last, of this process. Cyclic, so that an STag that a peer still has does not
+/// name something else soon.
+class Indices {
+ public:
+  Indices(uint32_t first, uint32_t last)
+      : first_(first), last_(last), next_(first + random_u32() % (last - first + 1)) {}
+  /// 0 if there is none.
+  uint32_t take() {
+    if (used_.size() > last_ - first_) return 0;
+    do {
+      next_ = next_ >= last_ ? first_ : next_ + 1;
+    } while (!used_.insert(next_).second);
+    return next_;
+  }
+  void give_back(uint32_t index) { used_.erase(index); }
+
+ private:
+  const uint32_t first_, last_;
+  uint32_t next_;
+  std::set<uint32_t> used_;
+};
+
+Indices& regions() {
+  static auto& indices = *new Indices(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST);
+  return indices;
+}
+Indices& windows() {
+  static auto& indices = *new Indices(USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST);
+  return indices;
+}
+
+bool same_page_offset(uint64_t a, uint64_t b) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
+  return (a & page) == (b & page);
+}
+
+}  // namespace
+
+Mr::~Mr() { regions().give_back(index_of(stag)); }
+Mw::~Mw() { windows().give_back(index_of(rkey)); }
+
+int UverbsFile::check_reg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_reg_mr>();
+  return check_mr(cmd.start, cmd.length, cmd.access_flags);
+}
+
+int UverbsFile::reg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_reg_mr>();
+  if (!same_page_offset(cmd.start, cmd.hca_va)) return -EINVAL;
+  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
+  if (!pd) return -EINVAL;
+  if (c.checked != 0) return c.checked;
+  const uint32_t index = regions().take();
+  if (index == 0) return -ENOMEM;
+  auto mr = std::make_shared<Mr>(pd, usiw_stag(index, random_u32()), cmd.start, cmd.length, cmd.access_flags);
+  ib_uverbs_reg_mr_resp r{};
+  r.mr_handle = next_handle_++;
+  r.lkey = r.rkey = mr->stag;
+  if (int ret = respond(c, r); ret != 0) return ret;
+  mrs_[r.mr_handle] = mr;
+  return 0;
+}
+
+int UverbsFile::check_rereg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_rereg_mr>();
+  uint64_t start = cmd.start, length = cmd.length;
+  uint32_t access = cmd.access_flags;
+  const bool moves = (cmd.flags & USIW_REREG_TRANSLATION) != 0, other_access = (cmd.flags & USIW_REREG_ACCESS) != 0;
+  if (!moves && !other_access) return 0;
+  {
+    World hold(world());
+    std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
+    if (!mr) return 0;  // rereg_mr() says so
+    if (!moves) start = mr->start, length = mr->length;
+    if (!other_access) access = mr->access;
+  }
+  return check_mr(start, length, access);
+}
+
+int UverbsFile::rereg_mr(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_rereg_mr>();
+  if (int ret = usiw_check_rereg(cmd.flags); ret != 0) return ret;
+  const bool moves = (cmd.flags & USIW_REREG_TRANSLATION) != 0, other_access = (cmd.flags & USIW_REREG_ACCESS) != 0;
+  if (moves && !same_page_offset(cmd.start, cmd.hca_va)) return -EINVAL;
+  std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
+  if (!mr) return no_such(cmd.mr_handle);
+  std::shared_ptr<Pd> pd = (cmd.flags & USIW_REREG_PD) != 0 ? find(pds_, cmd.pd_handle) : mr->pd;
+  if (!pd) return no_such(cmd.pd_handle);
+  const uint64_t start = moves ? cmd.start : mr->start, length = moves ? cmd.length : mr->length;
+  const uint32_t access = other_access ? cmd.access_flags : mr->access;
+  if (c.checked != 0) return c.checked;
+  const bool renews = usiw_rereg_renews(cmd.flags, mr->access, access) != 0;
+  const uint32_t stag = renews ? usiw_stag_renewed(mr->stag, random_u32()) : mr->stag;
+  if (int ret = respond(c, ib_uverbs_rereg_mr_resp{stag, stag}); ret != 0) return ret;
+  mr->pd = pd;
+  mr->stag = stag;
+  mr->start = start;
+  mr->length = length;
+  mr->access = access;
+  return 0;
+}
+
+int UverbsFile::dereg_mr(const Command& c) {
+  const uint32_t handle = c.core<ib_uverbs_dereg_mr>().mr_handle;
+  return mrs_.erase(handle) != 0 ? 0 : no_such(handle);
+}
+
+int UverbsFile::alloc_mw(const Command& c) {
+  const auto& cmd = c.core<ib_uverbs_alloc_mw>();
+  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
+  if (!pd) return no_such(cmd.pd_handle);
+  if (int ret = usiw_check_mw_type(cmd.mw_type); ret != 0) return ret;
+  const uint32_t index = windows().take();
+  if (index == 0) return -ENOMEM;
+  auto mw = std::make_shared<Mw>(pd, usiw_stag(index, random_u32()));
+  ib_uverbs_alloc_mw_resp r{};
+  r.mw_handle = next_handle_++;
+  r.rkey = mw->rkey;
+  if (int ret = respond(c, r); ret != 0) return ret;
+  mws_[r.mw_handle] = mw;
+  return 0;
+}
+
+int UverbsFile::dealloc_mw(const Command& c) {
+  const uint32_t handle = c.core<ib_uverbs_dealloc_mw>().mw_handle;
+  return mws_.erase(handle) != 0 ? 0 : no_such(handle);
+}
+
+}  // namespace usiw::run

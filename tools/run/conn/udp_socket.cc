@@ -24,6 +24,7 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/shared_port.h"
 #include "tools/run/host/world.h"
+#include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 
@@ -169,6 +170,7 @@ usiw_cm_heard heard_by_icmp(msghdr& msg) {
 std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, int& error) {
   error = cm_thread_start();
   if (error != 0) return nullptr;
+  close_spare_descriptors = close_lingering;
   int fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
   if (fd < 0) {
     error = fd;
@@ -231,9 +233,10 @@ void UdpSocket::close_longest_lingering() {
   if (s) conns_end_lingering(*s);
 }
 
-bool sockets_close_lingering() {
+/// Closes all sockets that only lingering connections hold. Returns false if there was none.
+bool UdpSocket::close_lingering() {
   if (lingering_sockets().empty()) return false;
-  while (!lingering_sockets().empty()) UdpSocket::close_longest_lingering();
+  while (!lingering_sockets().empty()) close_longest_lingering();
   return true;
 }
 

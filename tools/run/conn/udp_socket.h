@@ -7,7 +7,6 @@
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,12 +60,12 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
  private:
   friend void sockets_abandon();
-  friend bool sockets_close_lingering();
   UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd), gate_(Gate::of(local.port)) {}
   void receive();
   void receive_errors();
   void keep(int& users, int change);
   static void close_longest_lingering();
+  static bool close_lingering();
   Endpoint local_;
   int fd_, data_fd_ = -1;
   bool shared_ = false;
@@ -79,15 +78,6 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
 /// [world] Is there any?
 bool sockets_open();
-/// [world] Descriptors have run out: closes all sockets that only lingering connections hold. False: there was none.
-bool sockets_close_lingering();
-/// [world] What @p make returns, a descriptor or -1 and errno; if there is no room for it, once more without lingering
-/// sockets.
-template <typename Make>
-int with_descriptors(Make make) {
-  const int fd = make();
-  return fd < 0 && (errno == EMFILE || errno == ENFILE) && sockets_close_lingering() ? make() : fd;
-}
 /// [world] Closes all without a word (a child of fork()).
 void sockets_abandon();
 

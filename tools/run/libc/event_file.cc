@@ -15,7 +15,7 @@
 #include <utility>
 #include <climits>
 
-#include "tools/run/conn/udp_socket.h"
+#include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "tools/run/conn/port_events.h"
 
+#include <infiniband/verbs.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,8 +11,9 @@
 #include <vector>
 
 #include "tools/run/host/host.h"
+#include "tools/run/libc/desc_file.h"
+#include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
-#include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {
 namespace {

@@ -2,6 +2,7 @@
 /// @file ucm_file.cc
 /// The file: commands by write(2), and the events that wait.
 #include <fcntl.h>
+#include <infiniband/verbs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +11,10 @@
 #include <utility>
 
 #include "tools/run/entry/sysfs.h"
+#include "tools/run/libc/file.h"
+#include "tools/run/libc/program_memory.h"
 #include "tools/run/libc/real.h"
 #include "tools/run/ucm/ucm.h"
-#include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {
 namespace {

@@ -2,6 +2,7 @@
 /// @file ucm_query.cc
 /// What rdma_cm ids are asked, and their options.
 #include <infiniband/ib.h>
+#include <infiniband/verbs.h>
 #include <sys/socket.h>
 
 #include <bit>
@@ -10,7 +11,6 @@
 
 #include "cm/usiw_limits.h"
 #include "tools/run/ucm/ucm.h"
-#include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {
 namespace {

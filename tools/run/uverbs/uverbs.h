@@ -14,59 +14,14 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <deque>
 
 #include "tools/run/conn/event_stream.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/conn/stat_page.h"
-#include "tools/run/libc/event_file.h"
+#include "tools/run/libc/desc_file.h"
+#include "tools/run/libc/program_memory.h"
 
 namespace usiw::run {
-
-/// Copies to or from memory that a program named: 0 or -EFAULT.
-int copy_to_program(uint64_t at, const void* from, size_t len);
-int copy_from_program(void* to, uint64_t at, size_t len);
-
-/// Queue of what a program reads one by one.
-template <typename Desc>
-class DescFile : public EventFile {
- public:
-  using EventFile::EventFile;
-  ssize_t read(int, void* buf, size_t count) override {
-    return wait_for([&]() -> ssize_t {
-      if (queue_.empty()) return -EAGAIN;
-      if (count < sizeof(Desc)) return -EINVAL;
-      std::memcpy(buf, &queue_.front().desc, sizeof(Desc));
-      if (std::shared_ptr<uint32_t> read_events = queue_.front().read_events) ++*read_events;
-      queue_.pop_front();
-      if (queue_.empty()) set_readable(false);
-      return sizeof(Desc);
-    });
-  }
-  /// [world] @p read_events counts what the program has read, and names the object.
-  void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
-    queue_.push_back({desc, std::move(read_events)});
-    set_readable(true);
-  }
-  /// [world] The object is going: drops what is unread of it.
-  void purge(const std::shared_ptr<uint32_t>& read_events) {
-    std::erase_if(queue_, [&](const Entry& e) { return e.read_events == read_events; });
-    if (queue_.empty()) set_readable(false);
-  }
-
- private:
-  struct Entry {
-    Desc desc;
-    std::shared_ptr<uint32_t> read_events;
-  };
-  std::deque<Entry> queue_;
-};
-
-class AsyncFile final : public DescFile<ib_uverbs_async_event_desc> {};
-class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {
- public:
-  explicit ChannelFile(std::shared_ptr<BorrowedEngine> engine) : DescFile(std::move(engine)) {}
-};
 
 /// A member of what a device has a limited number of, in all of the process's contexts. [world]
 template <typename Object>

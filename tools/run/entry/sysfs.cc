@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,6 +22,7 @@
 #include "tools/run/host/host.h"
 #include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
+#include "tools/run/libc/device_numbers.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 #include "uapi/usiw_version.h"
@@ -36,8 +36,6 @@ constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/inf
 constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
 /// A word that the name of each tree contains.
 constexpr char kTreeName[] = "/usiw-run-";
-/// As on a host with the module, where uverbs0 is the first device.
-constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;
 
 std::string gid_text() {
   std::array<uint8_t, 6> m = device_mac();
@@ -292,9 +290,6 @@ constexpr char kSys[] = "/sys";
 
 void tree_lock() { making_tree().lock(); }
 void tree_unlock() { making_tree().unlock(); }
-
-dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
-dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
 
 std::string emulated(const char* path) {
   // Every name that is emulated has one of these in it; all others cost a look.

@@ -18,11 +18,6 @@ namespace usiw::run {
 
 enum class Node { kNone, kUverbs, kRdmaCm };
 
-dev_t uverbs_device();
-dev_t rdma_cm_device();
-int open_uverbs();   ///< a descriptor or -errno
-int open_rdma_cm();  ///< a descriptor or -errno
-
 /// The path to use in place of @p path: the place in the tree that it means. Empty: the kernel finds @p path itself, as
 /// it does every relative one. The tree is made at the first call that needs it.
 std::string emulated(const char* path);

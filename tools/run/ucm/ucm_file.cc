@@ -10,10 +10,11 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/run/entry/sysfs.h"
+#include "tools/run/libc/device_numbers.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/program_memory.h"
 #include "tools/run/libc/real.h"
+#include "tools/run/ucm/open_rdma_cm.h"
 #include "tools/run/ucm/ucm.h"
 
 namespace usiw::run {

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "base/file_limit.h"
-#include "tools/run/entry/sysfs.h"
+#include "tools/run/libc/device_numbers.h"
 #include "tools/run/libc/real.h"
+#include "tools/run/uverbs/open_uverbs.h"
 
 namespace usiw::run {
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file device_numbers.h
+/// Numbers of the two device nodes, as on a host with the module, where uverbs0 is the first device. Programs see them
+/// in /sys, and by stat(2) of a path or a descriptor.
+#ifndef USIW_RUN_DEVICE_NUMBERS_H
+#define USIW_RUN_DEVICE_NUMBERS_H
+
+#include <sys/sysmacros.h>
+#include <sys/types.h>
+
+namespace usiw::run {
+
+inline constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor = 10, kRdmaCmMinor = 122;
+
+inline dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
+inline dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_DEVICE_NUMBERS_H

@@ -26,9 +26,6 @@ inline constexpr size_t kLeastWatchEntries = 32;
 /// The watcher's descriptors: a socket whose other end only the process has, and the table.
 inline constexpr int kWatchSocket = 3, kWatchMemory = 4;
 inline constexpr char kWatchArgument[] = "--watch";
-/// `usiw-run --watch`, which a process under usiw-run starts with its first connection: sleeps until that
-/// process is gone, however that came about, and sends RESET for its connections. The exit status.
-int watcher_main();
 
 }  // namespace usiw::run
 

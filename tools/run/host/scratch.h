@@ -32,9 +32,6 @@ inline constexpr char kTreeLock[] = "lock";
 
 /// Seconds since its last user began: one that is shared by programs that come one after another is not made for each.
 inline constexpr time_t kTreeKeepS = 3600;
-/// Trees outlive the programs that look there, which may end in any way. The next usiw-run of the same user removes
-/// those that no process has locked any more. Whatever cannot be removed stays, without a word.
-void remove_unused_trees();
 
 }  // namespace usiw::run
 

@@ -12,12 +12,13 @@
 
 #include "tools/run/conn/watch_table.h"
 #include "tools/run/host/loadable.h"
-#include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/launcher/check.h"
 #include "tools/run/launcher/options.h"
 #include "tools/run/launcher/program.h"
 #include "tools/run/launcher/try_connection.h"
+#include "tools/run/launcher/unused_trees.h"
+#include "tools/run/launcher/watcher.h"
 #include "uapi/usiw_abi.h"
 #include "uapi/usiw_version.h"
 

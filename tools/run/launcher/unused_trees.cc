@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "tools/run/host/scratch.h"
+#include "tools/run/launcher/unused_trees.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,6 +13,8 @@
 #include <iterator>
 #include <string>
 #include <vector>
+
+#include "tools/run/host/scratch.h"
 
 namespace usiw::run {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include "tools/run/conn/watch_table.h"
+#include "tools/run/launcher/watcher.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "cm/usiw_cm.h"
+#include "tools/run/conn/watch_table.h"
 
 namespace usiw::run {
 namespace {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file unused_trees.h
+/// Trees that emulate /sys (entry/sysfs.h) outlive the programs that read them, because a program may end in any way.
+/// The next usiw-run of the same user removes the ones that no process has locked.
+#ifndef USIW_RUN_UNUSED_TREES_H
+#define USIW_RUN_UNUSED_TREES_H
+
+namespace usiw::run {
+
+/// Removes the unused trees of this user. A tree that cannot be removed stays, without a message.
+void remove_unused_trees();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_UNUSED_TREES_H

@@ -10,6 +10,10 @@
 
 #include <rdma/rdma_user_cm.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -116,11 +120,64 @@ class UcmFile final : public EventFile {
   std::vector<UcmEvent> take(const UcmId& id);
 
  private:
-  int command(uint32_t cmd, const std::vector<uint8_t>& in, size_t out_len);
-  int query(const rdma_ucm_query& cmd, UcmId& id, size_t out_len);
-  int migrate(const rdma_ucm_migrate_id& cmd, size_t out_len);
-  int join(const rdma_ucm_join_mcast& cmd, size_t addr_len, size_t out_len);
-  ssize_t get_event(uint64_t response, size_t out_len);
+  /// One command of write(2), decoded.
+  struct Request {
+    std::vector<uint8_t> in;  ///< the command's structure, as far as the program has written it
+    size_t out_len;           ///< space for the response, bytes
+
+    /// The structure at the front of the command. Its end is zeros if the program left it out.
+    template <typename T>
+    T as() const {
+      T value{};
+      std::memcpy(&value, in.data(), std::min(in.size(), sizeof value));
+      return value;
+    }
+  };
+  using Handler = int (UcmFile::*)(const Request&);
+  struct Method {
+    uint32_t command;
+    size_t request_size;  ///< least length of the request, bytes; a shorter one gets EINVAL
+    Handler handler;
+    bool waits = false;  ///< the handler takes the lock itself, each time that it has waited
+  };
+  static const Method* find_method(uint32_t command);
+
+  /// Calls @p call with the id that @p r names in a structure T, and with that structure. Returns its result, or the
+  /// error of UcmId::find(). A structure that ends within the id names none.
+  template <typename T, typename Call>
+  int with_id(const Request& r, Call call) {
+    const auto c = r.as<T>();
+    const bool has_id = r.in.size() >= offsetof(T, id) + sizeof c.id;
+    int error = 0;
+    std::shared_ptr<UcmId> id = UcmId::find(*this, has_id ? c.id : 0, error);
+    return id ? call(*id, c) : error;
+  }
+
+  // ucm_commands.cc. All but get_event(): [world]
+  int create_id(const Request& r);
+  int destroy_id(const Request& r);
+  int migrate_id(const Request& r);
+  int get_event(const Request& r);
+  int bind_ip(const Request& r);
+  int bind(const Request& r);
+  int resolve_ip(const Request& r);
+  int resolve_addr(const Request& r);
+  int resolve_route(const Request& r);
+  int query_route(const Request& r);
+  int query(const Request& r);
+  int init_qp_attr(const Request& r);
+  int get_option(const Request& r);
+  int set_option(const Request& r);
+  int connect(const Request& r);
+  int listen(const Request& r);
+  int accept(const Request& r);
+  int reject(const Request& r);
+  int disconnect(const Request& r);
+  int notify(const Request& r);
+  int join(const rdma_ucm_join_mcast& c, size_t addr_len, size_t out_len);
+  int join_ip_mcast(const Request& r);
+  int join_mcast(const Request& r);
+  int leave_mcast(const Request& r);
 
   std::weak_ptr<UcmFile> self_;
   std::deque<UcmEvent> events_;

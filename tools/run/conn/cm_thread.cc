@@ -13,7 +13,8 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/port_events.h"
 #include "tools/run/conn/udp_socket.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/big_lock.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 
@@ -45,7 +46,7 @@ void* cm_thread_main(void*) {
   for (;;) {
     epoll_event events[32];
     int n = epoll_wait(g_epoll, events, 32, wait);
-    World hold(world());
+    HoldBigLock hold;
     for (int i = 0; i < n; i++) {
       uint64_t value;
       if (events[i].data.u64 == 0)

@@ -14,13 +14,13 @@ inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
 /// ... and of interfaces.
 inline constexpr uint64_t kCmThreadLinks = UINT64_MAX - 1;
 
-/// [world] Starts it if need be. 0 or -errno.
+/// [big lock] Starts it if need be. 0 or -errno.
 int cm_thread_start();
-/// [world] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.
+/// [big lock] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.
 int cm_thread_watch(int fd, uint64_t serial);
-/// [world] A deadline may have come nearer, or the last socket is gone.
+/// [big lock] A deadline may have come nearer, or the last socket is gone.
 void cm_thread_kick();
-/// [world] In a child of fork(): there is no thread.
+/// [big lock] In a child of fork(): there is no thread.
 void cm_thread_abandon();
 
 }  // namespace usiw::run

@@ -14,7 +14,7 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/host/random.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/clock.h"
 
 namespace usiw::run {
 namespace {

@@ -32,7 +32,7 @@ inline usiw_cm_tuple cm_tuple(const Tuple& t) {
   return out;
 }
 
-/// The rdma_cm id of a connection. All calls [world].
+/// The rdma_cm id of a connection. All calls [big lock].
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
@@ -54,32 +54,32 @@ class Listener {
 
 class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
  public:
-  /// [world] Starts a connection. @p user hears of it until it is let go. 0 or -errno:
+  /// [big lock] Starts a connection. @p user hears of it until it is let go. 0 or -errno:
   /// -EADDRINUSE, -EISCONN, -EINVAL.
   static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, uint16_t ird, uint16_t ord,
                      uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len,
                      const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
-  /// [world] 0 or -errno; after 0 there will be one ESTABLISHED.
+  /// [big lock] 0 or -errno; after 0 there will be one ESTABLISHED.
   int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
              ConnUser* user);
-  /// [world] A request that was admitted, with its place: a connection of it, told to @p listener. 0 or the reason to
-  /// refuse it with.
+  /// [big lock] Makes a connection of a request that was admitted, which has its slot of the backlog, and reports it to
+  /// @p listener. Returns 0, or the reason to refuse the request with.
   static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
                   const std::shared_ptr<Places>& places, Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_kill_reason reason);
   void report(const usiw_qp_report& report);
-  /// [world] The user goes: nothing is told any more.
+  /// [big lock] The user goes: nothing is told any more.
   void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
   uint32_t number() const { return id; }
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
-  /// [world] Records that the engine has not read yet; EventStream's.
+  /// [big lock] Records that the engine has not read yet; EventStream's.
   usiw_cm_records unread{};
-  /// [world] Does a neighbour's MAC mean that the path has changed?
+  /// [big lock] Does a neighbour's MAC mean that the path has changed?
   bool is_news(const NextHop& heard) const;
 
  private:
@@ -116,24 +116,24 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   bool keeps_socket_ = false;  ///< from being closed when descriptors run out: until it lingers
 };
 
-/// [world] A datagram of the handshake, or a stray one; @p kept: of one that waited at the gate, which is taken.
+/// [big lock] A datagram of the handshake, or a stray one; @p kept: of one that waited at the gate, which is taken.
 void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                   Gate::Kept* kept = nullptr);
-/// [world] Who listens for @p local, or null.
+/// [big lock] Who listens for @p local, or null.
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local);
-/// [world] ICMP about what was sent to @p to. @p quoted: what it has of the datagram's payload.
+/// [big lock] ICMP about what was sent to @p to. @p quoted: what it has of the datagram's payload.
 void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
-/// [world] 0: none.
+/// [big lock] 0: none.
 uint64_t conn_next_deadline_us();
-/// [world]
+/// [big lock]
 void conn_run_timers();
-/// [world] Forgets the connections at this socket, all of which linger.
+/// [big lock] Forgets the connections at this socket, all of which linger.
 void conns_end_lingering(const UdpSocket& sock);
-/// [world] Connections by raw packets: where their next hops are by now.
+/// [big lock] Connections by raw packets: where their next hops are by now.
 void conns_follow();
-/// [world] The kernel is made to use their neighbours.
+/// [big lock] The kernel is made to use their neighbours.
 void conns_use_next_hops();
-/// [world] In a child of fork(): forgets all without a word.
+/// [big lock] In a child of fork(): forgets all without a word.
 void conns_abandon();
 
 }  // namespace usiw::run

@@ -16,7 +16,6 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/conn/watch.h"
-#include "tools/run/host/world.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {

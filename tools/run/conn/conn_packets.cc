@@ -18,7 +18,7 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/host/settings.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 

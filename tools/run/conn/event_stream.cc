@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/run/host/big_lock.h"
+
 namespace usiw::run {
 
 /// Takes the next record out. The one about the device's interface is first.
@@ -46,7 +48,7 @@ ssize_t EventStream::read(int, void* buf, size_t count) {
 }
 
 void EventStream::closed() {
-  World hold(world());
+  HoldBigLock hold;
   shutdown();
 }
 

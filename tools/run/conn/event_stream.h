@@ -18,7 +18,7 @@ class EventStream final : public EventFile {
   /// The program has closed the last descriptor: as the end of the context.
   void closed() override;
 
-  // All [world].
+  // All [big lock].
   /// Queues a record of @p conn. KILL replaces those that are unread: cm/usiw_cm_records.h.
   void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type, const usiw_conn_info& info);
   /// The device's interface is like this now.

@@ -9,7 +9,7 @@
 #include "tools/run/conn/cm_thread.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/host/random.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/clock.h"
 
 namespace usiw::run {
 

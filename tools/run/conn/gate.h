@@ -18,30 +18,30 @@ class UdpSocket;
 /// A listener's backlog; requests that were admitted hold it.
 struct Places : usiw_cm_listener {
   Places() : usiw_cm_listener{} {}
-  /// [world] A place is free again.
+  /// [big lock] A place is free again.
   void give_back();
 };
 
 class Gate {
  public:
-  /// [world] The one of this port, which lives as long as its sockets do.
+  /// [big lock] The one of this port, which lives as long as its sockets do.
   static std::shared_ptr<Gate> of(in_port_t port);
   ~Gate();
   Gate(const Gate&) = delete;
 
-  /// [world] The listener is there already: what waits for one is told to it.
+  /// [big lock] The listener is there already: what waits for one is told to it.
   void join(Places& places, uint32_t backlog);
   void leave(Places& places);
   /// A REQ that is kept, with its datagram.
   struct Kept;
-  /// [world] A REQ without a connection; @p kept: if it is one that waited.
+  /// [big lock] A REQ without a connection; @p kept: if it is one that waited.
   void request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, const void* data,
                uint32_t len, Kept* kept);
-  /// [world] A RESET without a connection.
+  /// [big lock] A RESET without a connection.
   void withdraw(const Tuple& tuple, const usiw_cm_packet& reset);
-  /// [world] @p kept has become none of the gate's business.
+  /// [big lock] @p kept has become none of the gate's business.
   void discard(Kept* kept);
-  /// [world] Works off what is due.
+  /// [big lock] Works off what is due.
   void run();
 
  private:
@@ -52,11 +52,11 @@ class Gate {
   usiw_cm_gate gate_{};
 };
 
-/// [world] 0: none.
+/// [big lock] 0: none.
 uint64_t gates_next_deadline_us();
-/// [world, the thread]
+/// [big lock, cm thread]
 void gates_run();
-/// [world] In a child of fork().
+/// [big lock] In a child of fork().
 void gates_abandon();
 
 }  // namespace usiw::run

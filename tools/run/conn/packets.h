@@ -8,22 +8,22 @@
 
 namespace usiw::run {
 
-/// [world] They have proved impossible here: sockets for all from now on.
+/// [big lock] They have proved impossible here: sockets for all from now on.
 void packets_give_up();
-/// [world] True if packets between these ends can go raw: that is wanted and permitted, and the route leaves by the
+/// [big lock] True if packets between these ends can go raw: that is wanted and permitted, and the route leaves by the
 /// device's interface, an Ethernet.
 bool packets_reach(const Tuple& tuple);
 
-/// [world] True if some connection of this process may go by raw packets.
+/// [big lock] True if some connection of this process may go by raw packets.
 bool packets_possible();
 
-/// [world, the thread] Something has been heard of routes, neighbours or interfaces.
+/// [big lock, cm thread] Something has been heard of routes, neighbours or interfaces.
 void packets_ready();
-/// [world] When packets_run_timers() has something to do, us; 0: never.
+/// [big lock] When packets_run_timers() has something to do, us; 0: never.
 uint64_t packets_next_deadline_us();
-/// [world, the thread]
+/// [big lock, cm thread]
 void packets_run_timers();
-/// [world] In a child of fork(): the connections are the parent's, and so is DPDK.
+/// [big lock] In a child of fork(): the connections are the parent's, and so is DPDK.
 void packets_abandon();
 
 }  // namespace usiw::run

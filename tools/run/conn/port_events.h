@@ -11,13 +11,13 @@ namespace usiw::run {
 
 class AsyncFile;
 
-/// [world] A context's events go to @p file from now on.
+/// [big lock] A context's events go to @p file from now on.
 void port_events_to(const std::shared_ptr<AsyncFile>& file);
-/// [world] The socket to watch, or a negative number; the state from now on is the one to compare with.
+/// [big lock] The socket to watch, or a negative number; the state from now on is the one to compare with.
 int port_events_open();
-/// [world] It is readable.
+/// [big lock] It is readable.
 void port_events_ready();
-/// [world]
+/// [big lock]
 void port_events_close();
 
 }  // namespace usiw::run

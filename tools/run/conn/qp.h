@@ -55,7 +55,7 @@ class QpState {
   MappedPage page_;
 };
 
-/// All members and calls [world].
+/// All members and calls [big lock].
 class Qp {
  public:
   uint32_t qpn = 0;
@@ -82,11 +82,11 @@ class Qp {
   void destroy();
 };
 
-/// [world] Gives it a number. 0 or -ENOMEM.
+/// [big lock] Gives it a number. 0 or -ENOMEM.
 int qp_add(const std::shared_ptr<Qp>& qp);
-/// [world] In a child of fork(): the numbers are the parent's.
+/// [big lock] In a child of fork(): the numbers are the parent's.
 void qps_abandon();
-/// [world] By number, or null.
+/// [big lock] By number, or null.
 std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
 
 }  // namespace usiw::run

@@ -23,7 +23,7 @@
 #include "tools/run/conn/opcode_filter.h"
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/shared_port.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"

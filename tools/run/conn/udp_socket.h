@@ -20,39 +20,39 @@ class Listener;
 
 class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
  public:
-  /// [world] A new one; port 0 asks for any. @p shared: other processes, of whatever user, may be bound to the port as
-  /// well, if they say so, too. The socket, or null and -errno in @p error: -EADDRINUSE, -EADDRNOTAVAIL ...
+  /// [big lock] A new one; port 0 asks for any. @p shared: other processes, of whatever user, may be bound to the port
+  /// as well, if they say so, too. The socket, or null and -errno in @p error: -EADDRINUSE, -EADDRNOTAVAIL ...
   static std::shared_ptr<UdpSocket> open(const Endpoint& local, bool shared, int& error);
-  /// [world] The one of exactly this address, or null.
+  /// [big lock] The one of exactly this address, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
   ~UdpSocket();
 
   const Endpoint& local() const { return local_; }
 
-  /// [world] Before anything is to be received: the port is this process's alone from now on. 0; -EADDRINUSE: there are
-  /// others, and it stays shared.
+  /// [big lock] Before anything is to be received: the port is this process's alone from now on. 0; -EADDRINUSE: there
+  /// are others, and it stays shared.
   int claim();
 
-  /// [world] Sends from exactly @p from with this TOS or traffic class. 0 or -errno; what matters is repeated.
+  /// [big lock] Sends from exactly @p from with this TOS or traffic class. 0 or -errno; what matters is repeated.
   int send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
-  /// [world] There is no socket for this port's data, which is a raw port's from now on: the handshake does not see it,
-  /// and does not answer it as stray. 0 or -errno.
+  /// [big lock] There is no socket for this port's data, which is a raw port's from now on: the handshake does not see
+  /// it, and does not answer it as stray. 0 or -errno.
   int ignore_data();
-  /// [world] A new descriptor of the socket that gets data, close-on-exec; -errno.
+  /// [big lock] A new descriptor of the socket that gets data, close-on-exec; -errno.
   int dup_data_fd();
 
-  /// [world, the thread] What epoll says about the socket that @p serial names.
+  /// [big lock, cm thread] What epoll says about the socket that @p serial names.
   static void ready(uint64_t serial, uint32_t events);
 
-  /// [world] Who listens here, or null. Not owned.
+  /// [big lock] Who listens here, or null. Not owned.
   Listener* listener = nullptr;
 
-  /// [world] Where requests to this port pass.
+  /// [big lock] Where requests to this port pass.
   Gate& gate() { return *gate_; }
 
-  /// [world] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only lingering
-  /// connections hold are closed, the longest first, when there are too many or when descriptors run out: cm/usiw_cm.h
-  /// lets an object in LINGER go at any time.
+  /// [big lock] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only
+  /// lingering connections hold are closed, the longest first, when there are too many or when descriptors run out:
+  /// cm/usiw_cm.h lets an object in LINGER go at any time.
   void add_id() { keep(ids_, 1); }
   void remove_id() { keep(ids_, -1); }
   void add_conn() { keep(conns_, 1); }
@@ -76,9 +76,9 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
 };
 
-/// [world] Is there any?
+/// [big lock] Is there any?
 bool sockets_open();
-/// [world] Closes all without a word (a child of fork()).
+/// [big lock] Closes all without a word (a child of fork()).
 void sockets_abandon();
 
 }  // namespace usiw::run

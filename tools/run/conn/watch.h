@@ -9,12 +9,12 @@
 
 namespace usiw::run {
 
-/// [world] Notes a connection down, and starts the watcher with the first one. The entry's number,
+/// [big lock] Notes a connection down, and starts the watcher with the first one. The entry's number,
 /// or -1: without a watcher the peers find out by their own time-outs.
 int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn);
-/// [world] -1 is allowed.
+/// [big lock] -1 is allowed.
 void watch_remove(int entry);
-/// [world] In a child of fork(): the watcher is the parent's.
+/// [big lock] In a child of fork(): the watcher is the parent's.
 void watch_abandon();
 
 }  // namespace usiw::run

@@ -11,28 +11,28 @@
 #include "tools/run/conn/udp_socket.h"
 #include "tools/run/conn/watch.h"
 #include "tools/run/entry/sysfs.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/ucm/ucm.h"
 
 namespace usiw::run {
 namespace {
 
-int g_cancel_state;  ///< [world] of the thread that forks
+int g_cancel_state;  ///< [big lock] of the thread that forks
 
 /// Every lock of this library, so that the child gets none that another thread holds.
 void before_fork() {
   int state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see World
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see HoldBigLock
   tree_lock();
-  world().lock();
+  big_lock().lock();
   g_cancel_state = state;
   files_lock();
 }
 void after_fork_parent() {
   const int state = g_cancel_state;
   files_unlock();
-  world().unlock();
+  big_lock().unlock();
   tree_unlock();
   pthread_setcancelstate(state, nullptr);
 }

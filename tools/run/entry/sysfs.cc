@@ -252,7 +252,7 @@ std::string without_detours(const char* path) {
   return out;
 }
 
-/// Held while the tree is made. Nobody takes the world with it, nor it with the world.
+/// Held while the tree is made. No thread holds this lock and the big lock, except around fork().
 std::mutex& making_tree() {
   static std::mutex& making = *new std::mutex;
   return making;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/backoff.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/event_file.h"
 
 namespace usiw::run {
@@ -20,7 +20,7 @@ void BorrowedEngine::give_back() {
   usiw_engine_loan* before = nullptr;
   for (Backoff backoff;; backoff.wait()) {
     {
-      World hold(world());
+      HoldBigLock hold;
       if (before == nullptr) {
         for (const User& user : users_) {
           user.file->look_again();
@@ -37,7 +37,7 @@ void BorrowedEngine::give_back() {
 
 const usiw_engine_loan* BorrowedEngine::Use::blocks() {
   if (engine_ == nullptr) return nullptr;
-  World hold(world());
+  HoldBigLock hold;
   if (engine_->loan_ == nullptr) {
     leave();
     return nullptr;
@@ -53,12 +53,12 @@ const usiw_engine_loan* BorrowedEngine::Use::blocks() {
 
 BorrowedEngine::Use::~Use() {
   if (!in_) return;
-  World hold(world());
+  HoldBigLock hold;
   leave();
   file_.show_rest();
 }
 
-/// [world]
+/// [big lock]
 void BorrowedEngine::Use::leave() {
   if (in_) leave_as_user();
   in_ = false;

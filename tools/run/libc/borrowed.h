@@ -17,11 +17,11 @@ class EventFile;
 /// Shared by a context and its channels.
 class BorrowedEngine {
  public:
-  /// [world] False: there is one already.
+  /// [big lock] False: there is one already.
   bool take(usiw_engine_loan& loan);
   /// Lets go of it; threads that use it go on without.
   void give_back();
-  /// [world] @p word has changed.
+  /// [big lock] @p word has changed.
   void changed(const std::atomic<uint32_t>& word) const {
     if (loan_ != nullptr) loan_->changed(loan_->engine, &word);
   }
@@ -33,7 +33,7 @@ class BorrowedEngine {
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    /// [world not held] The engine, if there is one still; it stays until the next call.
+    /// [big lock not held] The engine, if there is one still; it stays until the next call.
     const usiw_engine_loan* blocks();
 
    private:
@@ -50,8 +50,8 @@ class BorrowedEngine {
     pthread_t thread;
   };
   static bool is_this_thread(const User& user) { return pthread_equal(user.thread, pthread_self()) != 0; }
-  usiw_engine_loan* loan_ = nullptr;  ///< [world]
-  std::vector<User> users_;           ///< [world]
+  usiw_engine_loan* loan_ = nullptr;  ///< [big lock]
+  std::vector<User> users_;           ///< [big lock]
 };
 
 }  // namespace usiw::run

@@ -32,12 +32,12 @@ class DescFile : public EventFile {
       return sizeof(Desc);
     });
   }
-  /// [world] @p read_events counts what the program has read, and names the object.
+  /// [big lock] @p read_events counts what the program has read, and names the object.
   void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
     queue_.push_back({desc, std::move(read_events)});
     set_readable(true);
   }
-  /// [world] The object is going: drops what is unread of it.
+  /// [big lock] The object is going: drops what is unread of it.
   void purge(const std::shared_ptr<uint32_t>& read_events) {
     std::erase_if(queue_, [&](const Entry& e) { return e.read_events == read_events; });
     if (queue_.empty()) set_readable(false);

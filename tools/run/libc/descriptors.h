@@ -9,11 +9,12 @@
 
 namespace usiw::run {
 
-/// [world] Closes descriptors that the library does not need. Returns false if there was none. Null until conn/ sets it.
+/// [big lock] Closes descriptors that the library does not need. Returns false if there was none. Null until conn/ sets
+/// it.
 inline bool (*close_spare_descriptors)() = nullptr;
 
-/// [world] Returns what @p make returns: a descriptor, or -1 with errno. If no descriptor is left, closes the spare ones
-/// and calls @p make once more.
+/// [big lock] Returns what @p make returns: a descriptor, or -1 with errno. If no descriptor is left, closes the spare
+/// ones and calls @p make once more.
 template <typename Make>
 int with_descriptors(Make make) {
   const int fd = make();

@@ -15,6 +15,8 @@
 #include <utility>
 #include <climits>
 
+#include "tools/run/host/big_lock.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/real.h"
 
@@ -78,7 +80,8 @@ unsigned recent_kinds_of_handlers() {
 // would have an event that nobody acknowledges. So what follows calls the kernel itself.
 //
 // The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited.
-// Waiting for such a one, with the world's lock held, would be for ever; O_NONBLOCK the program would see.
+// Waiting for such a child with the big lock held could last for ever. O_NONBLOCK is no way out, because the program
+// would see that flag.
 
 constexpr uint64_t kOne = 1;
 
@@ -134,7 +137,7 @@ void EventFile::set_readable(bool readable) {
   }
 }
 
-/// [world] The eventfd says that something waits.
+/// [big lock] The eventfd says that something waits.
 void EventFile::show() {
   shown_ = true;
   if (!is_readable(own_fd_))  // else the counter may be such that this would wait
@@ -181,7 +184,7 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
   for (;;) {
     uint32_t seen;
     {
-      World hold(world());
+      HoldBigLock hold;
       ssize_t n = take();
       show_rest();
       if (n != -EAGAIN) return n;

@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 
-#include "tools/run/host/world.h"
 #include "tools/run/libc/borrowed.h"
 #include "tools/run/libc/file.h"
 
@@ -17,13 +16,13 @@ namespace usiw::run {
 
 class EventFile : public File {
  public:
-  /// [world] Makes the descriptor of @p file, before anything is to be read: O_CLOEXEC always. The program's fd or
+  /// [big lock] Makes the descriptor of @p file, before anything is to be read: O_CLOEXEC always. The program's fd or
   /// -errno.
   static int open(const std::shared_ptr<EventFile>& file);
   ~EventFile() override;
-  /// [world] Wakes who waits, as if something had come.
+  /// [big lock] Wakes who waits, as if something had come.
   void look_again();
-  /// [world] A thread that has driven for this file leaves: what it has not taken is for others.
+  /// [big lock] A thread that has driven for this file leaves: what it has not taken is for others.
   void show_rest() {
     if (readable_ && !shown_) show();
   }
@@ -32,7 +31,7 @@ class EventFile : public File {
   EventFile() = default;
   /// Threads that wait drive @p engine meanwhile, if they can.
   explicit EventFile(std::shared_ptr<BorrowedEngine> engine) : engine_(std::move(engine)) {}
-  /// [world] Says whether something waits. Wakes who waits for it.
+  /// [big lock] Says whether something waits. Wakes who waits for it.
   void set_readable(bool readable);
   /// Runs @p take under the lock until it does not answer -EAGAIN, waiting in between unless the
   /// descriptor is non-blocking. A signal ends the wait as it ends a read(2): -EINTR, or, for a

@@ -21,7 +21,7 @@ class File {
   virtual ssize_t read(int fd, void* buf, size_t count);
   virtual ssize_t write(int fd, const void* buf, size_t count);
   virtual int ioctl(int fd, unsigned long request, void* arg);
-  /// The last descriptor is closed. Called once, without the world's lock.
+  /// The last descriptor is closed. Called once, without the big lock.
   virtual void closed() {}
   /// A character device to fstat(2), with this number; 0: what the descriptor is.
   virtual dev_t device() const { return 0; }
@@ -39,7 +39,7 @@ void file_forget(int fd);
 /// Closes one of ours.
 void file_close(int fd);
 void files_forget_range(unsigned first, unsigned last);
-/// [world] Around fork(). Nobody takes the world with this lock held.
+/// [big lock] Around fork(). A thread that holds this lock does not take the big lock.
 void files_lock();
 void files_unlock();
 /// In a child of fork(), locked: the files are the parent's. Their descriptors stay open.

@@ -35,7 +35,7 @@ struct UcmEvent {
   rdma_ucm_event_resp resp;
 };
 
-/// All calls [world], errors -errno.
+/// All calls [big lock], errors -errno.
 class UcmId final : public ConnUser, public Listener, public std::enable_shared_from_this<UcmId> {
  public:
   UcmId(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps);
@@ -114,9 +114,9 @@ class UcmFile final : public EventFile {
   void closed() override;
   dev_t device() const override;
 
-  /// [world]
+  /// [big lock]
   void push(UcmEvent event);
-  /// [world] Takes the events of @p id out, in order.
+  /// [big lock] Takes the events of @p id out, in order.
   std::vector<UcmEvent> take(const UcmId& id);
 
  private:
@@ -153,7 +153,7 @@ class UcmFile final : public EventFile {
     return id ? call(*id, c) : error;
   }
 
-  // ucm_commands.cc. All but get_event(): [world]
+  // ucm_commands.cc. All but get_event(): [big lock]
   int create_id(const Request& r);
   int destroy_id(const Request& r);
   int migrate_id(const Request& r);
@@ -184,9 +184,9 @@ class UcmFile final : public EventFile {
   bool closed_ = false;  ///< by another thread than the one that is in a call
 };
 
-/// [world] All ids of a file.
+/// [big lock] All ids of a file.
 std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file);
-/// [world] In a child of fork(): forgets all without a word.
+/// [big lock] In a child of fork(): forgets all without a word.
 void ids_abandon();
 
 }  // namespace usiw::run

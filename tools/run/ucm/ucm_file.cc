@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/device_numbers.h"
 #include "tools/run/libc/program_memory.h"
 #include "tools/run/ucm/open_rdma_cm.h"
@@ -20,7 +21,7 @@ dev_t UcmFile::device() const { return rdma_cm_device(); }
 int UcmFile::open() {
   auto file = std::make_shared<UcmFile>();
   file->self_ = file;
-  World hold(world());
+  HoldBigLock hold;
   return EventFile::open(file);
 }
 
@@ -43,7 +44,7 @@ std::vector<UcmEvent> UcmFile::take(const UcmId& id) {
 }
 
 void UcmFile::closed() {
-  World hold(world());
+  HoldBigLock hold;
   closed_ = true;
   for (auto& id : ids_of(*this)) id->destroy();
   events_.clear();
@@ -100,7 +101,7 @@ ssize_t UcmFile::write(int, const void* buf, size_t count) {
   if (method->waits) {
     ret = (this->*method->handler)(request);
   } else {
-    World hold(world());
+    HoldBigLock hold;
     if (closed_) return -EBADF;
     if (request.in.size() < method->request_size) return -EINVAL;
     ret = (this->*method->handler)(request);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file_limit.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/device_numbers.h"
 #include "tools/run/libc/real.h"
 #include "tools/run/uverbs/open_uverbs.h"
@@ -121,7 +122,7 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
   }
   NoCancel no_cancel;
   if (method->check != nullptr) c.checked = (this->*method->check)(c);
-  World hold(world());
+  HoldBigLock hold;
   if (!open_ && command != IB_USER_VERBS_CMD_GET_CONTEXT) return -EINVAL;
   int ret = (this->*method->handler)(c);
   return ret < 0 ? ret : static_cast<ssize_t>(count);
@@ -129,7 +130,7 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
 
 /// As when a process ends without a word: objects go, connections with them.
 void UverbsFile::closed() {
-  World hold(world());
+  HoldBigLock hold;
   shown_.hide();
   while (!qps_.empty()) {
     destroy_qp_object(qps_.begin()->second);

@@ -23,7 +23,7 @@
 
 namespace usiw::run {
 
-/// A member of what a device has a limited number of, in all of the process's contexts. [world]
+/// A member of what a device has a limited number of, in all of the process's contexts. [big lock]
 template <typename Object>
 class Counted {
  public:
@@ -112,7 +112,7 @@ class UverbsFile final : public File {
   static int open();
   /// Of the provider's that has this context.
   const std::shared_ptr<BorrowedEngine>& engine() const { return engine_; }
-  /// [world] 0 or -errno.
+  /// [big lock] 0 or -errno.
   int cq_event(uint32_t handle, uint32_t kind);
 
  private:

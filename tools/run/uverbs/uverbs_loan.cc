@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/engine_loan.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/borrowed.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
@@ -17,7 +17,7 @@ EXPORT bool usiw_run_lend(int cmd_fd, usiw_engine_loan* loan) {
   auto context = std::dynamic_pointer_cast<UverbsFile>(file_of(cmd_fd));
   if (!context) return false;
   auto borrower = std::make_unique<std::shared_ptr<BorrowedEngine>>(context->engine());
-  World hold(world());
+  HoldBigLock hold;
   if (!(*borrower)->take(*loan)) return false;
   loan->borrower = borrower.release();
   return true;
@@ -27,7 +27,7 @@ EXPORT int usiw_run_cq_event(int cmd_fd, uint32_t cq_handle, uint32_t kind) {
   const std::shared_ptr<File> file = file_of(cmd_fd);
   auto* context = dynamic_cast<UverbsFile*>(file.get());
   if (context == nullptr) return EBADF;
-  World hold(world());
+  HoldBigLock hold;
   return -context->cq_event(cq_handle, kind);
 }
 

@@ -8,7 +8,7 @@
 
 #include "cm/usiw_limits.h"
 #include "tools/run/host/random.h"
-#include "tools/run/host/world.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/libc/mapped.h"
 #include "tools/run/uverbs/uverbs.h"
 
@@ -98,7 +98,7 @@ int UverbsFile::check_rereg_mr(const Command& c) {
   const bool moves = (cmd.flags & USIW_REREG_TRANSLATION) != 0, other_access = (cmd.flags & USIW_REREG_ACCESS) != 0;
   if (!moves && !other_access) return 0;
   {
-    World hold(world());
+    HoldBigLock hold;
     std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
     if (!mr) return 0;  // rereg_mr() says so
     if (!moves) start = mr->start, length = mr->length;

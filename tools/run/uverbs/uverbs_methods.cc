@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "tools/run/conn/conn.h"
+#include "tools/run/host/big_lock.h"
 #include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {
@@ -57,7 +58,7 @@ int UverbsFile::open_events(uint64_t attr_at) {
   auto events = std::make_shared<EventStream>();
   int fd;
   {
-    World hold(world());
+    HoldBigLock hold;
     if (!open_) return -EINVAL;
     if (events_) return -EBUSY;
     fd = EventStream::open(events);
@@ -67,8 +68,8 @@ int UverbsFile::open_events(uint64_t attr_at) {
   const int64_t id = fd;
   const int ret = copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
   if (ret == 0) return 0;
-  file_close(fd);  // which takes the world
-  World hold(world());
+  file_close(fd);  // which takes the big lock
+  HoldBigLock hold;
   events_.reset();
   return ret;
 }
@@ -126,7 +127,7 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
         data.len != sizeof kind)
       return -EINVAL;
     std::memcpy(&kind, &data.data, sizeof kind);  // data of up to 8 bytes travels in the attribute
-    World hold(world());
+    HoldBigLock hold;
     return cq_event(static_cast<uint32_t>(handle.data), kind);
   }
   if (is_srq) {
@@ -135,13 +136,13 @@ int UverbsFile::ioctl(int, unsigned long request, void* arg) {
         data.len != sizeof kind)
       return -EINVAL;
     std::memcpy(&kind, &data.data, sizeof kind);
-    World hold(world());
+    HoldBigLock hold;
     return srq_event(static_cast<uint32_t>(handle.data), kind);
   }
   usiw_qp_report report;
   if (handle.attr_id != USIW_ATTR_QP_REPORT_HANDLE || data.attr_id != USIW_ATTR_QP_REPORT_DATA) return -EINVAL;
   if (int ret = copy_report(data, report); ret != 0) return ret;
-  World hold(world());
+  HoldBigLock hold;
   return qp_report(static_cast<uint32_t>(handle.data), report);
 }
 

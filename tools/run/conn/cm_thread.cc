@@ -26,7 +26,7 @@ bool g_running = false;
 
 int timeout_ms() {
   uint64_t at = conn_next_deadline_us(), now = now_us();
-  for (uint64_t other : {packets_next_deadline_us(), gates_next_deadline_us()})
+  for (uint64_t other : {packets_next_deadline_us(), admissions_next_deadline_us()})
     if (other != 0 && (at == 0 || other < at)) at = other;
   if (at == 0) return -1;
   return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
@@ -59,7 +59,7 @@ void* cm_thread_main(void*) {
         UdpSocket::ready(events[i].data.u64, events[i].events);
     }
     conn_run_timers();
-    gates_run();
+    admissions_run();
     packets_run_timers();
     wait = timeout_ms();
     // A thread that is there for nothing would keep a process whose others have all ended. (Connections have sockets:

@@ -13,8 +13,8 @@
 #include "tools/run/conn/cm_thread.h"
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
-#include "tools/run/host/random.h"
 #include "tools/run/host/clock.h"
+#include "tools/run/host/random.h"
 
 namespace usiw::run {
 namespace {
@@ -110,8 +110,8 @@ void conn_run_timers() {
 void conns_abandon() {
   conn_clock().clear();
   // Leaked on purpose: the parent's.
-  static auto& kept = *new ConnTable;
-  kept.merge(conn_table());
+  static auto& leaked = *new ConnTable;
+  leaked.merge(conn_table());
   conn_table().clear();
 }
 
@@ -189,10 +189,10 @@ Listener* listener_at(const UdpSocket& sock, const Endpoint& local) {
 }
 
 int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
-               const std::shared_ptr<Places>& places, Listener& listener) {
+               const std::shared_ptr<Backlog>& backlog, Listener& listener) {
   Route route;
   std::shared_ptr<Conn> conn(new Conn(sock, tuple));
-  conn->places_ = places;
+  conn->backlog_ = backlog;
   conn->tos = listener.tos();
   int reason = 0;
   if (route_to(tuple.local, tuple.remote, route) == 0) {
@@ -210,11 +210,11 @@ int Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const
 
 /// The peer has confirmed, or the connection has ended.
 void Conn::leave_backlog() {
-  if (std::shared_ptr<Places> places = std::move(places_)) places->give_back();
+  if (std::shared_ptr<Backlog> backlog = std::move(backlog_)) backlog->give_back();
 }
 
 void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
-                  Gate::Kept* kept) {
+                  Admission::Entry* entry) {
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   std::shared_ptr<Conn> conn = lookup_conn(tuple);
@@ -222,10 +222,10 @@ void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
     usiw_cm_end_input(conn.get(), &v, data, len, buf, now_us());
   else
     usiw_cm_input(&v, nullptr, data, len, now_us(), buf);
-  if (v.kind == USIW_CM_V_ADMIT) return sock->gate().request(sock, tuple, v.pkt, data, len, kept);
-  if (v.kind == USIW_CM_V_WITHDRAW) sock->gate().withdraw(tuple, v.pkt);
+  if (v.kind == USIW_CM_V_ADMIT) return sock->admission().request(sock, tuple, v.pkt, data, len, entry);
+  if (v.kind == USIW_CM_V_WITHDRAW) sock->admission().withdraw(tuple, v.pkt);
   if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, conn ? conn->tos : uint8_t{0}, buf, v.len);
-  if (kept != nullptr) sock->gate().discard(kept);
+  if (entry != nullptr) sock->admission().discard(entry);
 }
 
 void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len) {

@@ -10,7 +10,7 @@
 
 #include "cm/usiw_cm_end.h"
 #include "cm/usiw_cm_records.h"
-#include "tools/run/conn/gate.h"
+#include "tools/run/conn/admission.h"
 #include "tools/run/conn/udp_socket.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/next_hop.h"
@@ -47,7 +47,7 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void on_request(const std::shared_ptr<Conn>& conn) = 0;
-  virtual const std::shared_ptr<Places>& places() = 0;
+  virtual const std::shared_ptr<Backlog>& backlog() = 0;
   /// What its connections and answers are sent with.
   virtual uint8_t tos() const = 0;
 };
@@ -65,7 +65,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   /// [big lock] Makes a connection of a request that was admitted, which has its slot of the backlog, and reports it to
   /// @p listener. Returns 0, or the reason to refuse the request with.
   static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
-                  const std::shared_ptr<Places>& places, Listener& listener);
+                  const std::shared_ptr<Backlog>& backlog, Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_kill_reason reason);
@@ -83,7 +83,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   bool is_news(const NextHop& heard) const;
 
  private:
-  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Gate::Kept*);
+  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Admission::Entry*);
   friend void conn_icmp(UdpSocket&, const Endpoint&, usiw_cm_heard, const void*, uint32_t);
   friend void conn_run_timers();
   friend void conns_end_lingering(const UdpSocket&);
@@ -107,7 +107,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   const Tuple tuple_;
   const std::shared_ptr<UdpSocket> sock_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Places> places_;  ///< of a request: it has one of them until the peer confirms
+  std::shared_ptr<Backlog> backlog_;  ///< of a request, which holds a slot of it until the peer confirms
   ConnUser* user_ = nullptr;
   uint64_t armed_us_ = 0;
   int watch_entry_ = -1;
@@ -116,9 +116,9 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   bool keeps_socket_ = false;  ///< from being closed when descriptors run out: until it lingers
 };
 
-/// [big lock] A datagram of the handshake, or a stray one; @p kept: of one that waited at the gate, which is taken.
+/// [big lock] A datagram of the handshake, or a stray one. If it is a REQ that has waited, takes over its @p entry.
 void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
-                  Gate::Kept* kept = nullptr);
+                  Admission::Entry* entry = nullptr);
 /// [big lock] Who listens for @p local, or null.
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local);
 /// [big lock] ICMP about what was sent to @p to. @p quoted: what it has of the datagram's payload.

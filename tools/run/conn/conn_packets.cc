@@ -17,8 +17,8 @@
 #include "tools/run/conn/event_stream.h"
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
-#include "tools/run/host/settings.h"
 #include "tools/run/host/clock.h"
+#include "tools/run/host/settings.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 

@@ -258,7 +258,7 @@ void sockets_abandon() {
   }
   all_sockets().clear();
   lingering_sockets().clear();
-  gates_abandon();
+  admissions_abandon();
 }
 
 int UdpSocket::dup_data_fd() {

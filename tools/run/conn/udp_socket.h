@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tools/run/conn/gate.h"
+#include "tools/run/conn/admission.h"
 #include "tools/run/host/host.h"
 
 namespace usiw::run {
@@ -47,8 +47,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [big lock] Who listens here, or null. Not owned.
   Listener* listener = nullptr;
 
-  /// [big lock] Where requests to this port pass.
-  Gate& gate() { return *gate_; }
+  /// [big lock] Admission of requests to this port.
+  Admission& admission() { return *admission_; }
 
   /// [big lock] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only
   /// lingering connections hold are closed, the longest first, when there are too many or when descriptors run out:
@@ -60,7 +60,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
  private:
   friend void sockets_abandon();
-  UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd), gate_(Gate::of(local.port)) {}
+  UdpSocket(const Endpoint& local, int fd) : local_(local), fd_(fd), admission_(Admission::of(local.port)) {}
   void receive();
   void receive_errors();
   void keep(int& users, int change);
@@ -71,7 +71,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   bool shared_ = false;
   int ids_ = 0, conns_ = 0;
   uint64_t lingers_since_ = 0;  ///< order in which sockets began to be held by lingering connections only; 0: it is not
-  std::shared_ptr<Gate> gate_;
+  std::shared_ptr<Admission> admission_;
   uint64_t serial_ = 0;      ///< names it in the thread's epoll set
   __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
 };

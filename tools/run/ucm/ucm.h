@@ -72,7 +72,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   void on_established(const usiw_cm_conn& cm) override;
   void on_close() override;
   void on_request(const std::shared_ptr<Conn>& conn) override;
-  const std::shared_ptr<Places>& places() override { return places_; }
+  const std::shared_ptr<Backlog>& backlog() override { return backlog_; }
   uint8_t tos() const override { return listen_tos_; }
 
  private:
@@ -99,7 +99,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   bool reuse_ = false;
   bool answered_ = false;               ///< a request, accepted or rejected
   bool asks_address_ = false;           ///< bound to a loopback address and no port: see told_source()
-  std::shared_ptr<Places> places_;      ///< listening
+  std::shared_ptr<Backlog> backlog_;    ///< listening
   std::weak_ptr<UcmId> listener_;       ///< of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both
   bool afonly_ = false;                 ///< as it was bound last, or tried to be

@@ -126,8 +126,8 @@ void UcmId::unbind() {
     s->remove_id();
     if (s->listener == this) s->listener = nullptr;
   }
-  if (places_) sockets_.front()->gate().leave(*places_);
-  places_.reset();
+  if (backlog_) sockets_.front()->admission().leave(*backlog_);
+  backlog_.reset();
   sockets_.clear();
 }
 
@@ -288,8 +288,8 @@ int UcmId::listen(uint32_t backlog) {
   for (auto& s : sockets_) s->listener = this;
   state_ = State::kListen;
   listen_tos_ = tos_;
-  places_ = std::make_shared<Places>();
-  sockets_.front()->gate().join(*places_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
+  backlog_ = std::make_shared<Backlog>();
+  sockets_.front()->admission().join(*backlog_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
   return 0;
 }
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "cm/usiw_limits.h"
-#include "tools/run/host/random.h"
 #include "tools/run/host/big_lock.h"
+#include "tools/run/host/random.h"
 #include "tools/run/libc/mapped.h"
 #include "tools/run/uverbs/uverbs.h"
 

@@ -9,7 +9,7 @@
 
 namespace usiw::run {
 
-/// Names the socket by which the kernel tells of routes and neighbours.
+/// Names the socket of the kernel's messages about routes and neighbours.
 inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
 /// ... and of interfaces.
 inline constexpr uint64_t kCmThreadLinks = UINT64_MAX - 1;

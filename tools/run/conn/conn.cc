@@ -172,8 +172,7 @@ void Conn::abort(usiw_kill_reason reason) {
 void Conn::report(const usiw_qp_report& report) {
   const std::shared_ptr<Conn> alive = shared_from_this();
   usiw_cm_end_report(this, &report, now_us());
-  // Raw packets were tried in vain, so none are offered any more. New peers may then learn that this end takes GSO/GRO
-  // aggregates.
+  // Raw packets were tried in vain. None are offered any more, so that later handshakes may offer MERGED.
   if (report.kind == USIW_REPORT_PORT && report.conn_id == id && port_why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }
 

@@ -54,8 +54,8 @@ class Listener {
 
 class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
  public:
-  /// [big lock] Starts a connection. @p user hears of it until it is let go. 0 or -errno:
-  /// -EADDRINUSE, -EISCONN, -EINVAL.
+  /// [big lock] Starts a connection, which notifies @p user until forget_user(). Returns 0 or -errno: -EADDRINUSE,
+  /// -EISCONN, -EINVAL.
   static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, uint16_t ird, uint16_t ord,
                      uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len,
                      const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
@@ -70,7 +70,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   void disconnect();
   void abort(usiw_kill_reason reason);
   void report(const usiw_qp_report& report);
-  /// [big lock] The user goes: nothing is told any more.
+  /// [big lock] The user goes, and is not notified any more.
   void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
@@ -79,8 +79,8 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
   /// [big lock] Records that the engine has not read yet; EventStream's.
   usiw_cm_records unread{};
-  /// [big lock] Does a neighbour's MAC mean that the path has changed?
-  bool is_news(const NextHop& heard) const;
+  /// [big lock] Returns whether the MAC that the kernel has reported for a neighbour changes this connection's path.
+  bool is_news(const NextHop& reported) const;
 
  private:
   friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Admission::Entry*);

@@ -127,7 +127,7 @@ int Conn::look_up_route(usiw_cm_route& route) {
     const bool moved_here = !begins && std::memcmp(info.local_mac, link.mac, sizeof link.mac) != 0;
     route.mac_known = resolve(hop) == 0;
     if (!route.mac_known) hop.mac = hop_.mac;
-    // Not yet asked for; or the peer has yet to hear of this host's new MAC, which it does when it is asked.
+    // The neighbour was never used, or the peer does not know this host's new MAC yet and learns it when it is asked.
     if (!begins && (!route.mac_known || moved_here)) use_next_hop();
     std::memcpy(route.local_mac, link.mac, sizeof route.local_mac);
     std::memcpy(route.remote_mac, hop.mac.data(), sizeof route.remote_mac);
@@ -154,10 +154,10 @@ void Conn::leave_packets() {
 /// Makes the kernel use the neighbour, by a datagram that means nothing to anybody.
 void Conn::use_next_hop() { sock_->send(tuple_.local, tuple_.remote, tos, nullptr, 0); }
 
-/// Is what has been heard of a neighbour new to it?
-bool Conn::is_news(const NextHop& heard) const {
-  return hop_.ifindex == heard.ifindex && hop_.address == heard.address &&
-         (hop_.mac != heard.mac || (info.flags & USIW_CONN_F_PACKET) == 0);
+/// Returns whether @p reported is news about the next hop of this connection.
+bool Conn::is_news(const NextHop& reported) const {
+  return hop_.ifindex == reported.ifindex && hop_.address == reported.address &&
+         (hop_.mac != reported.mac || (info.flags & USIW_CONN_F_PACKET) == 0);
 }
 
 // ---- All of them ------------------------------------------------------------------------------
@@ -181,10 +181,10 @@ void conns_use_next_hops() {
   }
 }
 
-/// Whether what a neighbour message says is new to some connection.
-static bool is_news(const NextHop& heard) {
+/// Returns whether @p reported, from a message about a neighbour, is news to a connection.
+static bool is_news(const NextHop& reported) {
   return std::any_of(follower().conns.begin(), follower().conns.end(),
-                     [&](const Conn* conn) { return conn->is_news(heard); });
+                     [&](const Conn* conn) { return conn->is_news(reported); });
 }
 
 void packets_ready() {
@@ -197,10 +197,10 @@ void packets_ready() {
     if (n <= 0) return;
     auto left = static_cast<unsigned>(n);
     for (auto* nl = reinterpret_cast<nlmsghdr*>(buf); NLMSG_OK(nl, left); nl = NLMSG_NEXT(nl, left)) {
-      NextHop heard;
+      NextHop reported;
       switch (nl->nlmsg_type) {
         case RTM_NEWNEIGH:
-          if (neighbour_in(*nl, nl->nlmsg_len, heard) && is_news(heard)) look_soon();
+          if (neighbour_in(*nl, nl->nlmsg_len, reported) && is_news(reported)) look_soon();
           break;
         case RTM_NEWLINK:
         case RTM_NEWROUTE:

@@ -39,7 +39,7 @@ class EventStream final : public EventFile {
   std::deque<Queued> queue_;  ///< connections with unread records
   bool gone_ = false;
   bool link_pending_ = false;
-  usiw_link_info link_{};  ///< as told last
+  usiw_link_info link_{};  ///< as reported last
 };
 
 }  // namespace usiw::run

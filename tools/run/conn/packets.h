@@ -17,7 +17,7 @@ bool packets_reach(const Tuple& tuple);
 /// [big lock] True if some connection of this process may go by raw packets.
 bool packets_possible();
 
-/// [big lock, cm thread] Something has been heard of routes, neighbours or interfaces.
+/// [big lock, cm thread] The kernel has reported a change of routes, neighbours or interfaces.
 void packets_ready();
 /// [big lock] When packets_run_timers() has something to do, us; 0: never.
 uint64_t packets_next_deadline_us();

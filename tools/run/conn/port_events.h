@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file port_events.h
-/// PORT_ACTIVE and PORT_ERR for the contexts of the process, as the device's interface goes up and down; while the
-/// thread behind rdma_cm runs, which reads what the kernel tells of interfaces.
+/// PORT_ACTIVE and PORT_ERR for the contexts of the process, as the device's interface goes up and down. There are such
+/// events only while the thread of cm_thread.h runs, because that thread reads the kernel's messages about interfaces.
 #ifndef USIW_RUN_PORT_EVENTS_H
 #define USIW_RUN_PORT_EVENTS_H
 

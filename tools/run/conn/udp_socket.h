@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file udp_socket.h
 /// UDP ports of the handshake. A port has one socket for the handshake, read here, and, once a
-/// connection is to be installed, a second one for data, read by the provider: a filter on the
-/// opcode, run by the kernel, tells them apart. So the two halves see of the wire what they see
-/// with the module.
+/// connection is to be installed, a second one for data, read by the provider. The kernel runs a
+/// filter on the opcode, which chooses the socket. So the two halves receive what they receive with
+/// the module.
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 

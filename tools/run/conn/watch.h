@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch.h
-/// With the module, the kernel tells the peers of a process that was killed. Here a second, tiny
-/// process does: it sleeps until the first one is gone, sends RESET for what was open, and ends.
+/// With the module, the kernel notifies the peers of a process that was killed. Here the watcher does, a second, tiny
+/// process: it sleeps until the first one is gone, sends RESET for each open connection, and ends.
 #ifndef USIW_RUN_WATCH_H
 #define USIW_RUN_WATCH_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch_table.h
-/// Memory that a process shares with its watcher: what the peers have to be told should the process
-/// end without a word. Written by the process while it lives, read by the watcher afterwards.
+/// Memory that a process shares with its watcher: the open connections, whose peers get a RESET if the process is
+/// killed. The process writes it while it lives, and the watcher reads it afterwards.
 #ifndef USIW_RUN_WATCH_TABLE_H
 #define USIW_RUN_WATCH_TABLE_H
 

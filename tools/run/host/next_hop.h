@@ -27,10 +27,11 @@ struct NextHop {
 /// this host (@p out says so; the kernel takes raw packets on lo from nobody); -EPROTONOSUPPORT: it puts the packet
 /// into another one.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
-/// The neighbour's MAC. 0 or -errno: -EHOSTUNREACH while the kernel does not know it (who has just heard from it does).
+/// Finds the neighbour's MAC. Returns 0 or -errno: -EHOSTUNREACH while the kernel does not know it. The kernel knows it
+/// if the neighbour has just sent something.
 int resolve(NextHop& hop);
 
-/// What an rtnetlink message tells about a neighbour whose MAC is known. False: something else.
+/// Reads an rtnetlink message about a neighbour whose MAC is known. Returns false if the message is another one.
 bool neighbour_in(const nlmsghdr& message, size_t len, NextHop& out);
 
 }  // namespace usiw::run

@@ -28,8 +28,8 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
                  nullptr, 0);
 }
 
-/// The file for whose next event this thread drives the engine. Of what it brings there itself the eventfd need not
-/// tell, unless more comes than this thread takes.
+/// The file for whose next event this thread drives the engine. The eventfd does not signal events that this thread
+/// itself adds to the file, unless the thread leaves some of them.
 thread_local const EventFile* t_drives_for = nullptr;
 
 /// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind

@@ -28,7 +28,7 @@ namespace usiw::run {
 class UcmFile;
 class UcmId;
 
-/// Something that an id's owner is to be told.
+/// An event that the owner of an id has yet to read.
 struct UcmEvent {
   std::shared_ptr<UcmId> id;     ///< counts it as reported; for a request the listening one
   std::shared_ptr<UcmId> child;  ///< of a request
@@ -78,14 +78,14 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
  private:
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
 
-  void tell(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);
+  void report(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);
   int check_port(const Endpoint& addr, bool reuse) const;
   int claims_port(const Endpoint& addr);
   int bind_port(const Endpoint& addr);
   int check_other_family() const;
   void unbind();
   bool has_device() const;
-  Endpoint told_source() const;
+  Endpoint reported_source() const;
 
   const uint32_t id_;
   uint64_t uid_;
@@ -98,7 +98,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   uint8_t listen_tos_ = 0;              ///< as it was when listening began
   bool reuse_ = false;
   bool answered_ = false;               ///< a request, accepted or rejected
-  bool asks_address_ = false;           ///< bound to a loopback address and no port: see told_source()
+  bool asks_address_ = false;           ///< bound to a loopback address and no port: see reported_source()
   std::shared_ptr<Backlog> backlog_;    ///< listening
   std::weak_ptr<UcmId> listener_;       ///< of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< bound; two for an IPv6 wildcard that takes both

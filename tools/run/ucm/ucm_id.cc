@@ -165,7 +165,8 @@ int UcmId::bind_port(const Endpoint& addr) {
   return 0;
 }
 
-/// An IPv6 wildcard that is to be one of IPv4 as well is told at once when another process has the port there.
+/// Returns -EADDRINUSE if the id is bound to an IPv6 wildcard that also means IPv4, and another process has the port
+/// there.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   Endpoint v4 = endpoint_any(true);
@@ -225,19 +226,19 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
       return error == -EADDRINUSE && from_anywhere ? -EADDRNOTAVAIL : error;
   }
   if (ret != 0) {
-    tell(kAddrError, ret);
+    report(kAddrError, ret);
     return 0;
   }
   mtu_ = static_cast<uint16_t>(route.mtu);
   state_ = State::kAddrResolved;
-  tell(kAddrResolved, 0);
+  report(kAddrResolved, 0);
   return 0;
 }
 
 int UcmId::resolve_route(uint32_t timeout_ms) {
   if (state_ != State::kAddrResolved || timeout_ms == 0) return -EINVAL;
   state_ = State::kRouteResolved;
-  tell(kRouteResolved, 0);
+  report(kRouteResolved, 0);
   return 0;
 }
 
@@ -312,7 +313,7 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
-  // rdma_establish(3) of a program that made its QP by itself. Here the connection is there since ESTABLISHED was told.
+  // rdma_establish(3) of a program that made its QP by itself. The connection exists since ESTABLISHED was reported.
   if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
   if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
@@ -366,9 +367,9 @@ int UcmId::disconnect() {
   return 0;
 }
 
-// ---- What the connection tells ----------------------------------------------------------
+// ---- Events of the connection -----------------------------------------------------------
 
-void UcmId::tell(uint32_t event, int status, const usiw_cm_conn* cm) {
+void UcmId::report(uint32_t event, int status, const usiw_cm_conn* cm) {
   UcmEvent e{shared_from_this(), nullptr, {}};
   e.resp.uid = uid_;
   e.resp.id = id_;
@@ -384,19 +385,15 @@ void UcmId::tell(uint32_t event, int status, const usiw_cm_conn* cm) {
 
 void UcmId::on_reply(int status, const usiw_cm_conn& cm) {
   switch (status) {
-    case 0:
-      return tell(kEstablished, 0, &cm);
+    case 0: return report(kEstablished, 0, &cm);
     case -ECONNRESET:
-    case -ECONNREFUSED:
-      return tell(kRejected, status, &cm);
-    case -ETIMEDOUT:
-      return tell(kUnreachable, status, &cm);
-    default:
-      return tell(kConnectError, status, &cm);
+    case -ECONNREFUSED: return report(kRejected, status, &cm);
+    case -ETIMEDOUT: return report(kUnreachable, status, &cm);
+    default: return report(kConnectError, status, &cm);
   }
 }
 
-void UcmId::on_established(const usiw_cm_conn& cm) { tell(kEstablished, 0, &cm); }
-void UcmId::on_close() { tell(kDisconnected, 0); }
+void UcmId::on_established(const usiw_cm_conn& cm) { report(kEstablished, 0, &cm); }
+void UcmId::on_close() { report(kDisconnected, 0); }
 
 }  // namespace usiw::run

@@ -39,10 +39,10 @@ bool UcmId::has_device() const {
   }
 }
 
-/// The address to which the id is bound, as the program is told. One bound to a loopback address and no port asks which
-/// address this host has for RDMA (libfabric goes on to offer that to other hosts; the kernel takes loopback for "any"
-/// there). It does have a device: librpma asks the same way which one.
-Endpoint UcmId::told_source() const {
+/// The address to which the id is bound, as queries report it. An id that is bound to a loopback address and no port
+/// asks which address this host has for RDMA (libfabric goes on to offer that to other hosts; the kernel takes loopback
+/// for "any" there). Such an id has a device, because librpma asks in the same way which one there is.
+Endpoint UcmId::reported_source() const {
   if (state_ != State::kAddrBound || !asks_address_) return src_;
   Endpoint own = device_address(src_.ipv4());
   if (own.any()) return src_;
@@ -63,7 +63,7 @@ rdma_ucm_query_route_resp UcmId::query_route() const {
 
 rdma_ucm_query_addr_resp UcmId::query_addr() const {
   rdma_ucm_query_addr_resp r{};
-  if (state_ != State::kIdle) r.src_size = fill_sockaddr(r.src_addr, told_source());
+  if (state_ != State::kIdle) r.src_size = fill_sockaddr(r.src_addr, reported_source());
   if (state_ > State::kAddrBound && state_ != State::kListen) r.dst_size = fill_sockaddr(r.dst_addr, dst_);
   if (has_device()) {
     r.node_guid = std::bit_cast<uint64_t>(node_guid());

@@ -17,11 +17,23 @@
  * - Counters and gauges have fixed room in their page.
  * Every reserved or padding member is 0 when written; in a request another value is refused
  * (EINVAL), elsewhere ignored.
+ *
+ * An assert after each structure fixes its size. The two sides are compiled apart and in two
+ * languages, so no compiler would notice that their sizes differ.
  */
 #ifndef USIW_ABI_H
 #define USIW_ABI_H
 
 #include <linux/types.h>
+
+/* As in usiw_wire.h, which may come first. */
+#ifndef USIW_STATIC_ASSERT
+#ifdef __cplusplus
+#define USIW_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
+#else
+#define USIW_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#endif
+#endif
 
 #define USIW_ABI_VERSION	3	/* of this header, and the newest that the module speaks */
 #define USIW_ABI_VERSION_MIN	3	/* the oldest that it still speaks */
@@ -71,6 +83,7 @@ struct usiw_alloc_ucontext_req {
 	__u32 comp_mask;		/* no bit yet */
 	__aligned_u64 caps;		/* USIW_CAP_*: understood by the provider */
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_alloc_ucontext_req) == 16, "usiw_alloc_ucontext_req");
 
 /* State of the netdev below a device, as of now. */
 struct usiw_link_info {
@@ -83,6 +96,7 @@ struct usiw_link_info {
 	char ifname[16];
 	__u32 reserved[3];
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
 
 /*
  * Which ports a context has. The module answers PACKET, and where USIW_CAP_DATA_SOCKET is agreed
@@ -110,6 +124,7 @@ struct usiw_alloc_ucontext_resp {
 	__u32 reserved;
 	struct usiw_link_info link;
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_alloc_ucontext_resp) == 88, "usiw_alloc_ucontext_resp");
 
 /* ---- CQ, SRQ, QP, MR --------------------------------------------------------- */
 
@@ -117,22 +132,26 @@ struct usiw_create_cq_req {
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_create_cq_req) == 8, "usiw_create_cq_req");
 
 struct usiw_create_cq_resp {
 	__u32 cqn;
 	__u32 comp_mask;		/* no bit yet */
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_create_cq_resp) == 8, "usiw_create_cq_resp");
 
 struct usiw_create_srq_req {
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_create_srq_req) == 8, "usiw_create_srq_req");
 
 /* The context must have opened its event stream, or the call fails with EINVAL. */
 struct usiw_create_qp_req {
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_req) == 8, "usiw_create_qp_req");
 
 struct usiw_create_qp_resp {
 	__u32 qpn;
@@ -141,6 +160,7 @@ struct usiw_create_qp_resp {
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_resp) == 24, "usiw_create_qp_resp");
 
 /* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response; an MW's rkey is of
  * the same shape, but for its low byte, which binding changes. An index is unique per device: 1 to
@@ -225,6 +245,7 @@ struct usiw_conn_info {
 	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
 	__u32 scope;			/* interface of link-local addresses; 0: they are none */
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");
 
 /* Why a connection's frames are not the engine's to send. */
 enum usiw_not_packet {
@@ -255,6 +276,7 @@ struct usiw_event {
 		__u8 pad[112];		/* room: a record has 128 bytes for good */
 	};
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_event) == 128, "usiw_event");
 
 /* ---- Custom uverbs methods, provider to kernel --------------------------- */
 
@@ -337,6 +359,7 @@ struct usiw_qp_report {
 	__u32 port;			/* enum usiw_port_kind */
 	__u32 port_why;			/* enum usiw_port_why */
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_qp_report) == 24, "usiw_qp_report");
 
 /* ---- Counters pages -------------------------------------------------------- */
 
@@ -449,5 +472,6 @@ struct usiw_qp_stats {
 	__aligned_u64 accepted;
 	__aligned_u64 reserved[191];
 };
+USIW_STATIC_ASSERT(sizeof(struct usiw_qp_stats) == USIW_COUNTERS_SIZE, "usiw_qp_stats");
 
 #endif /* USIW_ABI_H */

@@ -12,10 +12,13 @@
 
 #include <linux/types.h>
 
+/* As in usiw_abi.h, which may come first. */
+#ifndef USIW_STATIC_ASSERT
 #ifdef __cplusplus
 #define USIW_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
 #else
 #define USIW_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#endif
 #endif
 
 #ifndef __packed

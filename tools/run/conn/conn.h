@@ -107,7 +107,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
   const Tuple tuple_;
   const std::shared_ptr<UdpSocket> sock_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Backlog> backlog_;  ///< of a request, which holds a slot of it until the peer confirms
+  std::shared_ptr<Backlog> backlog_;  ///< a request holds a slot of it until the peer confirms
   ConnUser* user_ = nullptr;
   uint64_t armed_us_ = 0;
   int watch_entry_ = -1;

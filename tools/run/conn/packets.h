@@ -14,7 +14,7 @@ void packets_give_up();
 /// device's interface, an Ethernet.
 bool packets_reach(const Tuple& tuple);
 
-/// [big lock] True if some connection of this process may go by raw packets.
+/// [big lock] True if a connection of this process may use raw packets.
 bool packets_possible();
 
 /// [big lock, cm thread] The kernel has reported a change of routes, neighbours or interfaces.

@@ -41,7 +41,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [big lock] A new descriptor of the socket that gets data, close-on-exec; -errno.
   int dup_data_fd();
 
-  /// [big lock, cm thread] What epoll says about the socket that @p serial names.
+  /// [big lock, cm thread] Handles what epoll has reported for the socket that @p serial names.
   static void ready(uint64_t serial, uint32_t events);
 
   /// [big lock] Who listens here, or null. Not owned.

@@ -137,7 +137,7 @@ void EventFile::set_readable(bool readable) {
   }
 }
 
-/// [big lock] The eventfd says that something waits.
+/// [big lock] Makes the eventfd readable.
 void EventFile::show() {
   shown_ = true;
   if (!is_readable(own_fd_))  // else the counter may be such that this would wait

@@ -31,7 +31,7 @@ class EventFile : public File {
   EventFile() = default;
   /// Threads that wait drive @p engine meanwhile, if they can.
   explicit EventFile(std::shared_ptr<BorrowedEngine> engine) : engine_(std::move(engine)) {}
-  /// [big lock] Says whether something waits. Wakes who waits for it.
+  /// [big lock] Sets whether there is something to read. If there is, wakes the threads that wait for it.
   void set_readable(bool readable);
   /// Runs @p take under the lock until it does not answer -EAGAIN, waiting in between unless the
   /// descriptor is non-blocking. A signal ends the wait as it ends a read(2): -EINTR, or, for a

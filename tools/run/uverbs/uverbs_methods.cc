@@ -68,7 +68,7 @@ int UverbsFile::open_events(uint64_t attr_at) {
   const int64_t id = fd;
   const int ret = copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
   if (ret == 0) return 0;
-  file_close(fd);  // which takes the big lock
+  file_close(fd);  // takes the big lock
   HoldBigLock hold;
   events_.reset();
   return ret;

@@ -147,7 +147,7 @@ static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route
 	if (route)
 		USIW_CM_PUBLISH(info->mtu, path_mtu(end, route));
 	USIW_CM_PUBLISH(info->flags, (info->flags & ~(__u32)USIW_CONN_F_PACKET) |
-				     (packets ? USIW_CONN_F_PACKET : 0));
+					     (packets ? USIW_CONN_F_PACKET : 0));
 	info->not_packet = not_packet;
 	if (memcmp(&before, info, sizeof(before)))
 		end->host->record(end, USIW_EVENT_PATH);

@@ -14,8 +14,8 @@
 
 /* CONNECT first: the engine has to know the connection. KILL last, since nothing follows it. */
 static const __u8 order[] = {
-	USIW_EVENT_CONNECT, USIW_EVENT_PATH, USIW_EVENT_PROBE, USIW_EVENT_DISCONNECT,
-	USIW_EVENT_KILL,
+	USIW_EVENT_CONNECT,    USIW_EVENT_PATH, USIW_EVENT_PROBE,
+	USIW_EVENT_DISCONNECT, USIW_EVENT_KILL,
 };
 
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info)

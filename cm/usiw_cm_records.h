@@ -33,8 +33,7 @@ struct usiw_cm_records {
  * Queue a record of @type. KILL replaces all other unread records, CONNECT too: they are out of
  * date, and the provider flushes a QP in ERR whose connection it was never given.
  */
-void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type,
-			  const struct usiw_conn_info *info);
+void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info);
 
 /* Fill the next unread record except for qpn and conn_id. Returns false if there is none. */
 int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *record);

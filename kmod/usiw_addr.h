@@ -50,7 +50,8 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 }
 
 /*
- * Who has a local address. If several devices match a REQ, the one with the highest value gets it.
+ * The owner of a local address. If several devices match a REQ, the one with the highest value gets
+ * the REQ.
  */
 enum usiw_addr_owner {
 	USIW_ADDR_OTHERS,
@@ -62,8 +63,7 @@ enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_
 bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple);
 bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex);
 u32 usiw_addr_scope(const struct sockaddr_storage *sa);
-int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
-			    const struct sockaddr_storage *sa);
+int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port, const struct sockaddr_storage *sa);
 void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
 			   int ifindex);
 

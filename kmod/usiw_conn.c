@@ -33,8 +33,7 @@ static u32 usiw_conn_hash(const struct net *net, const struct usiw_tuple *tuple)
 static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *net,
 			      const struct usiw_tuple *tuple)
 {
-	return net_eq(conn->net, net) &&
-	       !memcmp(usiw_conn_tuple(conn), tuple, sizeof(*tuple));
+	return net_eq(conn->net, net) && !memcmp(usiw_conn_tuple(conn), tuple, sizeof(*tuple));
 }
 
 /* ---- Lifetime ---------------------------------------------------------- */

@@ -48,8 +48,8 @@ enum usiw_conn_table {
 
 /**
  * struct usiw_conn - a connection
- * @lock:	serialises all calls on @end, and so the upcalls to iw_cm, which come in the order
- *		of events. May sleep. Taken outside of all spinlocks here. iw_cm holds none of its
+ * @lock:	serialises all calls on @end, and so keeps the upcalls to iw_cm in the order of the
+ *		events. May sleep. Taken outside of all spinlocks here. iw_cm holds none of its
  *		locks when it calls functions that take this one. It holds one for iw_get_qp and
  *		iw_add_ref, which do not
  * @kref:	references of the table, of queued @work, of the event file while a record is

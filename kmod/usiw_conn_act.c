@@ -271,8 +271,8 @@ static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route
  */
 static void usiw_conn_log_no_connection(struct usiw_conn *conn, const char *why)
 {
-	static struct ratelimit_state limit =
-		RATELIMIT_STATE_INIT_FLAGS(limit, 60 * HZ, 10, RATELIMIT_MSG_ON_RELEASE);
+	static struct ratelimit_state limit = RATELIMIT_STATE_INIT_FLAGS(limit, 60 * HZ, 10,
+									 RATELIMIT_MSG_ON_RELEASE);
 	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
 	struct sockaddr_storage to;
 
@@ -294,16 +294,17 @@ static void usiw_conn_log(struct usiw_cm_end *end, enum usiw_cm_log what, const 
 		usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
 		/* A process that changes the port needs nobody's attention. */
 		if (!(end->ports & USIW_CM_MOVES))
-			pr_info_ratelimited("%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
-					    dev_name(&conn->dev->ibdev.dev),
-					    &usiw_conn_tuple(conn)->local,
-					    &usiw_conn_tuple(conn)->remote, text);
+			pr_info_ratelimited(
+				"%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
+				dev_name(&conn->dev->ibdev.dev), &usiw_conn_tuple(conn)->local,
+				&usiw_conn_tuple(conn)->remote, text);
 		break;
 	case USIW_CM_LOG_FORBIDDEN:
 		usiw_count(conn->dev, USIW_KCNT_ROUTE_FORBIDDEN);
-		pr_warn_ratelimited("%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
-				    dev_name(&conn->dev->ibdev.dev),
-				    &usiw_conn_tuple(conn)->local, &usiw_conn_tuple(conn)->remote);
+		pr_warn_ratelimited(
+			"%s: %pI6c to %pI6c ends: raw packets would go past IPsec or a tunnel now\n",
+			dev_name(&conn->dev->ibdev.dev), &usiw_conn_tuple(conn)->local,
+			&usiw_conn_tuple(conn)->remote);
 		break;
 	}
 }

@@ -114,9 +114,9 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. Whoever tries
- * waits for the answer, and no signal ends that wait. So each such connection checks, five times a
- * second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
+ * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. A process
+ * that tries waits for the answer, and no signal ends that wait. So each such connection checks,
+ * five times a second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
  */
 void usiw_conn_arm(struct usiw_conn *conn)
 {

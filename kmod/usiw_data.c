@@ -299,8 +299,8 @@ static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_bu
 	bool local = READ_ONCE(conn->end.info.flags) & USIW_CONN_F_LOCAL;
 
 	return READ_ONCE(conn->end.port) == 1 + USIW_PORT_PACKET &&
-	       skb->dev == (local ? dev->lo : dev->netdev) &&
-	       !secpath_exists(skb) && !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
+	       skb->dev == (local ? dev->lo : dev->netdev) && !secpath_exists(skb) &&
+	       !skb_is_gso(skb) && !usiw_data_was_fragmented(skb);
 }
 
 /*

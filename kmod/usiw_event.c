@@ -70,8 +70,7 @@ static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 {
 	struct usiw_conn *conn = usiw_evfile_first(events);
 
-	if (!conn || conn->end.id != record->conn_id ||
-	    usiw_cm_records_pop(&conn->records, record))
+	if (!conn || conn->end.id != record->conn_id || usiw_cm_records_pop(&conn->records, record))
 		return NULL;
 	list_del_init(&conn->ev_node);
 	return conn;

@@ -30,8 +30,8 @@ struct usiw_ucontext;
  * @conns:	connections with an unread record; the list has a reference to each
  * @link:	latest state of the link
  * @link_pending: @link is unread
- * @gone:	the context has ended or the descriptor is closed: readers get DEVICE_GONE, then end
- *		of file
+ * @gone:	the context has ended or the descriptor is closed: readers get DEVICE_GONE, and then
+ *		the end of the file
  * @gone_read:	DEVICE_GONE has been read
  *
  * Queuing a record needs no memory, because each connection contains its list node and its bits.

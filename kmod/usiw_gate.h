@@ -44,8 +44,8 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
 
 /**
  * struct usiw_listener - listener that iw_create_listen made
- * @kref:	references of the cm_id until iw_destroy_listen, of a REQ that is being handled, and
- *		of half-open connections
+ * @kref:	references of the cm_id until iw_destroy_listen, of half-open connections, and of a
+ *		REQ that is being handled
  * @dev:	device, with a reference
  * @cm_id:	iw_cm's id, with a reference
  * @us:		UDP port; NULL if the listener receives nothing

@@ -59,7 +59,7 @@ void usiw_iw_rem_ref(struct ib_qp *ibqp);
 /* Returns the current process as a sender. For connect and listen. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 {
-	return (struct usiw_sender) {
+	return (struct usiw_sender){
 		.uid = current_fsuid(),
 		.tos = (u8)(cm_id->tos_set ? usiw_traffic_class(cm_id->tos) : 0),
 	};

@@ -190,8 +190,8 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 }
 
 /*
- * UDP merges datagrams to the port into aggregates (UDP_GRO) before it looks a connection up. So it
- * merges for all connections of a family or for none. This call adds @mergers to the number of data
+ * UDP builds GRO aggregates for the port before it looks a connection up (UDP_GRO). So it does this
+ * for all connections of a family or for none. This call adds @mergers to the number of data
  * sockets that take aggregates, and @tappers to the number of connections that receive by raw
  * packets. UDP merges while the first number is positive and the second is 0, because a raw port
  * cannot tell an aggregate from a datagram. May sleep.

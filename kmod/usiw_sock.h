@@ -111,7 +111,7 @@ int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, 
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers);
 bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
 void usiw_sock_put(struct usiw_sock *us, bool ipv4);
-int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
-		   const void *data, u32 len);
+int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos, const void *data,
+		   u32 len);
 
 #endif /* USIW_SOCK_H */

@@ -11,8 +11,8 @@
 
 /*
  * Maximum number of unread completion events of a CQ, and of unread limit events of an SRQ. It is
- * more than one, because some programs arm a queue several times and expect as many events. Of each
- * type of a QP's events, and of a CQ's overruns, one may be unread.
+ * more than one, because some programs arm a queue several times and expect as many events. One
+ * overrun of a CQ may be unread, and one event of each type of a QP.
  */
 #define USIW_UNREAD_MOST	4
 

@@ -128,28 +128,48 @@ struct Kill {
 };
 
 const Kill kKills[] = {
-    {"client closes its file", [](Story& s) { s.client->kill(); s.client->close(); }},
-    {"server closes its file", [](Story& s) { s.server->kill(); s.server->close(); }},
-    {"client is killed, cm_id first", [](Story& s) { s.client->kill(); s.active->destroy(); }},
-    {"server is killed, cm_ids first", [](Story& s) { s.server->kill(); s.listener->destroy(); }},
+    {"client closes its file",
+     [](Story& s) {
+       s.client->kill();
+       s.client->close();
+     }},
+    {"server closes its file",
+     [](Story& s) {
+       s.server->kill();
+       s.server->close();
+     }},
+    {"client is killed, cm_id first",
+     [](Story& s) {
+       s.client->kill();
+       s.active->destroy();
+     }},
+    {"server is killed, cm_ids first",
+     [](Story& s) {
+       s.server->kill();
+       s.listener->destroy();
+     }},
     {"client dies, a child lives", [](Story& s) { dies_but_for_its_files(*s.client); }},
     {"server dies, a child lives", [](Story& s) { dies_but_for_its_files(*s.server); }},
     {"client QP to ERR", [](Story& s) { s.client->modify(IB_QPS_ERR); }},
     {"server QP to RESET", [](Story& s) { s.server->modify(IB_QPS_RESET); }},
     {"client QP destroyed", [](Story& s) { s.client->destroy_qp(); }},
     {"server QP destroyed", [](Story& s) { s.server->destroy_qp(); }},
-    {"listener destroyed", [](Story& s) {
+    {"listener destroyed",
+     [](Story& s) {
        if (s.listener->id.device) s.listener->id.device->ops->iw_destroy_listen(&s.listener->id);
      }},
-    {"client's address removed", [](Story&) {
+    {"client's address removed",
+     [](Story&) {
        const in6_addr addr = ipv4("192.0.2.1");
        mock_remove_addr(mock_netdev("eth0"), &addr);
      }},
-    {"client's engine dies", [](Story& s) {
+    {"client's engine dies",
+     [](Story& s) {
        if (s.client->ibqp && s.client->qp()->conn)
          s.client->report(USIW_REPORT_FAILED, s.client->qp()->conn->end.id, -ETIMEDOUT, IB_EVENT_QP_FATAL);
      }},
-    {"server's engine refuses", [](Story& s) {
+    {"server's engine refuses",
+     [](Story& s) {
        if (s.server->ibqp && s.server->qp()->conn)
          s.server->report(USIW_REPORT_REFUSED, s.server->qp()->conn->end.id, -ENOMEM);
      }},

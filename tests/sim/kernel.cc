@@ -214,8 +214,8 @@ std::string Kernel::describe() const {
   for (const Conn& c : conns_) {
     char text[120];
     std::snprintf(text, sizeof text, "conn %u port %u state %u%s%s; ", c->id,
-                  c->cm.initiator ? c->flow.local_port : c->flow.remote_port, c->cm.state,
-                  c->hashed ? " hashed" : "", c->attached ? " qp" : "");
+                  c->cm.initiator ? c->flow.local_port : c->flow.remote_port, c->cm.state, c->hashed ? " hashed" : "",
+                  c->attached ? " qp" : "");
     out += text;
   }
   return out;
@@ -407,8 +407,7 @@ int Kernel::attach(const Conn& conn, uint32_t qpn, CmUser* user) {
 }
 
 int Kernel::connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& p) {
-  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER)
-    usiw_cm_end_drop(old.get());
+  if (const Conn old = lookup(tuple); old != nullptr && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
   if (lookup(tuple) != nullptr) return -EADDRINUSE;
   const Conn conn = make_conn(tuple);
   int ret = usiw_cm_init_active(&conn->cm, isn, p.ird, p.ord, p.mtu, USIW_TRP_FIRST_WINDOW, p.pd.data(),
@@ -455,9 +454,7 @@ void Kernel::forget(CmUser* user) {
 
 // ---- usiw_qp.c ----
 
-void Kernel::qp_create(uint32_t qpn, Process* process) {
-  qps_[qpn] = {qpn, process, USIW_QPS_INIT, nullptr};
-}
+void Kernel::qp_create(uint32_t qpn, Process* process) { qps_[qpn] = {qpn, process, USIW_QPS_INIT, nullptr}; }
 
 void Kernel::qp_destroy(uint32_t qpn) {
   KQp* q = qp(qpn);
@@ -491,8 +488,7 @@ void Kernel::disconnect(uint32_t qpn) {
 void Kernel::process_died(Process* process) {
   if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
-    if (!c->attached && c->cm.state == USIW_CM_REQ_RCVD)
-      usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
+    if (!c->attached && c->cm.state == USIW_CM_REQ_RCVD) usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
   std::vector<uint32_t> qpns;
   for (const auto& [qpn, q] : qps_)
     if (q.process == process) qpns.push_back(qpn);
@@ -532,10 +528,14 @@ bool Kernel::read_event(Process* process, KEvent& event) {
   usiw_event record;
   usiw_cm_records_peek(&conn->records, &record);
   const usiw_conn_info& info = record.conn;
-  event = {record.type, conn->qpn, conn->id, conn->flow,
+  event = {record.type,
+           conn->qpn,
+           conn->id,
+           conn->flow,
            {info.snd_psn, info.rcv_psn, info.snd_window, info.ird, info.ord, info.mtu,
             (info.flags & USIW_CONN_F_INITIATOR) != 0, (info.features & USIW_FEATURE_MERGES) != 0},
-           static_cast<usiw_not_packet>(info.not_packet), info.mtu};
+           static_cast<usiw_not_packet>(info.not_packet),
+           info.mtu};
   if (usiw_cm_records_pop(&conn->records, &record) == 0) it->second.pop_front();
   reap();
   return true;

@@ -198,14 +198,14 @@ int run_many(const Options& o, const std::string& program) {
     }
   }
   std::printf("%llu seeds in %llu s: %llu failed; %llu datagrams with a PSN, %llu of them repetitions; "
-              "%llu moves to the other port, %llu that came too late; %llu uses of others' windows, %llu of them while they live; "
+              "%llu moves to the other port, %llu that came too late; %llu uses of others' windows, %llu of them while "
+              "they live; "
               "%llu refusals by access flags\n",
               static_cast<unsigned long long>(board.done), static_cast<unsigned long long>(seconds()),
               static_cast<unsigned long long>(board.failed), static_cast<unsigned long long>(board.sent),
               static_cast<unsigned long long>(board.repeated), static_cast<unsigned long long>(board.moves),
-              static_cast<unsigned long long>(board.forbidden),
-              static_cast<unsigned long long>(board.trespasses), static_cast<unsigned long long>(board.of_living),
-              static_cast<unsigned long long>(board.refusals));
+              static_cast<unsigned long long>(board.forbidden), static_cast<unsigned long long>(board.trespasses),
+              static_cast<unsigned long long>(board.of_living), static_cast<unsigned long long>(board.refusals));
   return (board.failed != 0) == o.expect_violation ? 0 : 1;
 }
 

@@ -10,11 +10,12 @@ namespace usiw::sim {
 namespace {
 
 constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSec = 1'000'000'000;
-constexpr std::array kNames = {
-    "loss",      "burst",     "reorder",  "duplicate", "jitter",     "corrupt",  "truncate",  "raw",        "mtu",
-    "cut",       "longcut",   "freeze",   "slowpoll",  "laterecv",   "fullport", "shortqueue", "slowline",
-    "fewbuffers", "slowkernel", "kill",   "crash",     "badop",      "midclose", "abort",     "reject",   "port",
-    "late",      "srq",       "mw",        "word",     "sqd",      "scarce",   "foreign",  "access",  "ecn",      "early"};
+constexpr std::array kNames = {"loss",       "burst",    "reorder",  "duplicate",  "jitter",   "corrupt",
+                               "truncate",   "raw",      "mtu",      "cut",        "longcut",  "freeze",
+                               "slowpoll",   "laterecv", "fullport", "shortqueue", "slowline", "fewbuffers",
+                               "slowkernel", "kill",     "crash",    "badop",      "midclose", "abort",
+                               "reject",     "port",     "late",     "srq",        "mw",       "word",
+                               "sqd",        "scarce",   "foreign",  "access",     "ecn",      "early"};
 static_assert(kNames.size() == kFaults);
 
 /// Mostly small, now and then large: many seeds are worth more than many bytes.
@@ -286,8 +287,8 @@ std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
 const char* fault_name(unsigned fault) { return kNames[fault]; }
 
 bool Scenario::may_break() const {
-  constexpr Faults kBreaks = bit(kRaw) | bit(kLongCut) | bit(kKill) | bit(kCrash) | bit(kBadOp) |
-                             bit(kMidClose) | bit(kAbort) | bit(kLate);
+  constexpr Faults kBreaks = bit(kRaw) | bit(kLongCut) | bit(kKill) | bit(kCrash) | bit(kBadOp) | bit(kMidClose) |
+                             bit(kAbort) | bit(kLate);
   return (faults & kBreaks) != 0;
 }
 

@@ -42,45 +42,45 @@ class Rng {
 
 /// Kinds of trouble; a scenario has some of them, and --without takes them away.
 enum Fault : unsigned {
-  kLoss,        ///< up to 30 % of the datagrams
-  kBurst,       ///< all of them for a while, now and then
+  kLoss,   ///< up to 30 % of the datagrams
+  kBurst,  ///< all of them for a while, now and then
   kReorder,
   kDuplicate,
-  kJitter,      ///< delay varies
-  kCorrupt,     ///< a bit of any byte; the checksum sees it
-  kTruncate,    ///< the checksum sees it
-  kRaw,         ///< damage that no checksum sees
-  kMtu,         ///< the path's MTU shrinks for a while
-  kCut,         ///< one direction, or both, for a short while
-  kLongCut,     ///< ... for longer than anybody waits
-  kFreeze,      ///< a process is stopped for a while
-  kSlowPoll,    ///< completions are looked at late
-  kLateRecv,    ///< receives are posted late
-  kFullPort,    ///< the port takes and gives a few datagrams at a time
-  kShortQueue,  ///< the wire's queue is short
-  kSlowLine,    ///< the wire is slow
-  kFewBuffers,  ///< the port has few buffers
-  kSlowKernel,  ///< events between kernel and process take long
-  kKill,        ///< a process dies and comes back
-  kCrash,       ///< a host dies without a word and comes back
-  kBadOp,       ///< one operation is wrong
-  kMidClose,    ///< disconnect in the middle of it
-  kAbort,       ///< ... by QP state ERR or by destroying the QP
-  kReject,      ///< the server does not want the first connection
-  kDrawn,       ///< those before it are drawn for each seed
+  kJitter,         ///< delay varies
+  kCorrupt,        ///< a bit of any byte; the checksum sees it
+  kTruncate,       ///< the checksum sees it
+  kRaw,            ///< damage that no checksum sees
+  kMtu,            ///< the path's MTU shrinks for a while
+  kCut,            ///< one direction, or both, for a short while
+  kLongCut,        ///< ... for longer than anybody waits
+  kFreeze,         ///< a process is stopped for a while
+  kSlowPoll,       ///< completions are looked at late
+  kLateRecv,       ///< receives are posted late
+  kFullPort,       ///< the port takes and gives a few datagrams at a time
+  kShortQueue,     ///< the wire's queue is short
+  kSlowLine,       ///< the wire is slow
+  kFewBuffers,     ///< the port has few buffers
+  kSlowKernel,     ///< events between kernel and process take long
+  kKill,           ///< a process dies and comes back
+  kCrash,          ///< a host dies without a word and comes back
+  kBadOp,          ///< one operation is wrong
+  kMidClose,       ///< disconnect in the middle of it
+  kAbort,          ///< ... by QP state ERR or by destroying the QP
+  kReject,         ///< the server does not want the first connection
+  kDrawn,          ///< those before it are drawn for each seed
   kPort = kDrawn,  ///< of the two ports of a connection one is dead, one way or both: Incident::value says how
-  kLate,        ///< a process does not leave raw packets in time when they are forbidden: kPort may forbid them
+  kLate,           ///< a process does not leave raw packets in time when they are forbidden: kPort may forbid them
   // No trouble, but behind the others for the same reason: seeds of before are what they were without them.
   kAdded,
   kSrq = kAdded,  ///< hosts have a shared receive queue, and connections that take from it
-  kMw,          ///< memory windows
-  kWord,        ///< atomics of all connections to a host work on the same words
-  kSqd,         ///< QPs go to SQD and back amid their work
-  kScarce,      ///< an SRQ has one to three receives, and more connections take from it
-  kForeign,     ///< windows are used by others than the connections that have bound them
-  kQpAccess,    ///< QPs permit their peers less than everything, and other things under way
-  kEcn,         ///< the wire marks what may be marked, or loses it
-  kEarly,       ///< servers post as soon as they have accepted
+  kMw,            ///< memory windows
+  kWord,          ///< atomics of all connections to a host work on the same words
+  kSqd,           ///< QPs go to SQD and back amid their work
+  kScarce,        ///< an SRQ has one to three receives, and more connections take from it
+  kForeign,       ///< windows are used by others than the connections that have bound them
+  kQpAccess,      ///< QPs permit their peers less than everything, and other things under way
+  kEcn,           ///< the wire marks what may be marked, or loses it
+  kEarly,         ///< servers post as soon as they have accepted
   kFaults,
 };
 const char* fault_name(unsigned fault);

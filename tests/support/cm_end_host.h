@@ -27,7 +27,7 @@ struct TestEnd : usiw_cm_end {
   // The test sets these.
   usiw_cm_route next_route{};
   int route_error = 0, send_error = 0;
-  bool reply_fails = false;   ///< the user cannot be notified of success
+  bool reply_fails = false;  ///< the user cannot be notified of success
   bool socket_is_open = true;
 
   // The host records these.
@@ -37,12 +37,12 @@ struct TestEnd : usiw_cm_end {
   };
   std::vector<Notice> notices;
   std::vector<usiw_cm_log> logs;
-  std::string broken;         ///< the first broken rule
+  std::string broken;  ///< the first broken rule
   usiw_cm_records unread{};
   usiw_qp_state qp_state = USIW_QPS_INIT;
   bool has_user = false, has_qp = false, in_backlog = false, in_table = true;
   bool by_packets = false, data_closed = false;
-  int followed = -1;          ///< the next hop that is followed
+  int followed = -1;  ///< the next hop that is followed
   unsigned sent = 0;
   Contract contract;
 
@@ -96,7 +96,8 @@ struct TestEnd : usiw_cm_end {
   static int data_socket(usiw_cm_end* end, usiw_cm_data what) {
     TestEnd& t = of(end);
     if (what == USIW_CM_DATA_CLOSE) t.data_closed = true;
-    if (what == USIW_CM_DATA_BY_PACKETS || what == USIW_CM_DATA_BY_SOCKET) t.by_packets = what == USIW_CM_DATA_BY_PACKETS;
+    if (what == USIW_CM_DATA_BY_PACKETS || what == USIW_CM_DATA_BY_SOCKET)
+      t.by_packets = what == USIW_CM_DATA_BY_PACKETS;
     return t.socket_is_open && !t.data_closed;
   }
   static void give_back(usiw_cm_end* end) { of(end).in_backlog = false; }

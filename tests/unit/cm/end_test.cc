@@ -228,7 +228,8 @@ TEST_F(CmEnd, install__who_has_a_socket_does_not_wait_and_changes_later) {
 }
 
 TEST_F(CmEnd, install__raw_packets_alone_and_no_way_for_them) {
-  for (const auto& [reason, error] : {std::pair{USIW_NOT_PACKET_NETDEV, -ENETUNREACH}, {USIW_NOT_PACKET_IPSEC, -EPROTONOSUPPORT}}) {
+  for (const auto& [reason, error] :
+       {std::pair{USIW_NOT_PACKET_NETDEV, -ENETUNREACH}, {USIW_NOT_PACKET_IPSEC, -EPROTONOSUPPORT}}) {
     TestEnd fresh;
     std::swap(static_cast<usiw_cm_end&>(end), static_cast<usiw_cm_end&>(fresh));
     end.notices.clear();

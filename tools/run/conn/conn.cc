@@ -48,7 +48,6 @@ std::shared_ptr<Conn> lookup_conn(const Tuple& tuple) {
 
 }  // namespace
 
-
 Conn::Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple) : usiw_cm_end{}, tuple_(tuple), sock_(sock) {
   const usiw_cm_tuple ends = cm_tuple(tuple);
   usiw_cm_end_init(this, &host_calls, next_conn_id(), &ends);

@@ -91,13 +91,13 @@ static __u32 establish(struct usiw_cm_conn *c)
 	return c->initiator ? USIW_CM_A_EV_REPLY : USIW_CM_A_EV_ESTABLISHED;
 }
 
-static __u32 kill_engine(struct usiw_cm_conn *c, __u8 reason)
+static __u32 abort_engine(struct usiw_cm_conn *c, __u8 reason)
 {
 	if (!c->installed)
 		return 0;
 	c->installed = 0;
-	c->kill_reason = reason;
-	return USIW_CM_A_KILL;
+	c->abort_reason = reason;
+	return USIW_CM_A_ABORT;
 }
 
 static __u32 die(struct usiw_cm_conn *c)
@@ -249,7 +249,7 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us)
 	if (c->state != USIW_CM_IDLE)
 		return 0;
 	c->limit_us = now_us + USIW_CM_REQ_LIMIT_US;
-	c->nobody_us = now_us + USIW_CM_NOBODY_US;
+	c->nobody_us = now_us + USIW_CM_NO_LISTENER_GRACE_US;
 	return transmit_repeatedly(c, USIW_CM_REQ_SENT, USIW_TRP_REQ, USIW_CM_REQ_TRIES, now_us);
 }
 
@@ -282,15 +282,15 @@ __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us)
 	case USIW_CM_ESTABLISHED:
 		c->state = USIW_CM_CLOSING;
 		set_timer(c, 0, now_us + USIW_CM_CLOSING_US);
-		return USIW_CM_A_GRACE;
+		return USIW_CM_A_DRAIN;
 	case USIW_CM_CLOSING:
 		return 0;
 	default:
-		return usiw_cm_abort(c, USIW_KILL_LOCAL, now_us);
+		return usiw_cm_abort(c, USIW_ABORT_LOCAL, now_us);
 	}
 }
 
-__u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us)
+__u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us)
 {
 	switch (c->state) {
 	case USIW_CM_IDLE:
@@ -301,7 +301,7 @@ __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us)
 	case USIW_CM_DEAD:
 		return 0;
 	default:
-		return kill_engine(c, kill_reason) |
+		return abort_engine(c, abort_reason) |
 		       finish_with_reset(c, -ECONNABORTED, 0, now_us);
 	}
 }
@@ -553,7 +553,7 @@ static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 	if (now_us >= c->nobody_us)
 		return finish(c, -ECONNREFUSED, 0, 0, now_us) | die(c);
 	c->tries = 0;
-	set_timer(c, now_us + USIW_CM_NOBODY_REPEAT_US, now_us + patience(USIW_CM_REQ_TRIES));
+	set_timer(c, now_us + USIW_CM_NO_LISTENER_REPEAT_US, now_us + patience(USIW_CM_REQ_TRIES));
 	return 0;
 }
 
@@ -597,7 +597,7 @@ static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *
 	case USIW_CM_ACCEPT_SENT:
 	case USIW_CM_ESTABLISHED:
 	case USIW_CM_CLOSING:
-		actions = kill_engine(c, USIW_KILL_PEER_RESET);
+		actions = abort_engine(c, USIW_ABORT_PEER_RESET);
 		actions |= finish(c, -ECONNRESET, 1, USIW_TRP_RESET, now_us);
 		if (c->initiator)
 			c->peer_pd_len = 0;
@@ -664,12 +664,12 @@ static __u32 expire(struct usiw_cm_conn *c, __u64 now_us)
 	case USIW_CM_REQ_RCVD:
 		return finish_with_reject(c, USIW_REJECT_NO_RESOURCE, now_us);
 	case USIW_CM_INSTALLING:
-		return kill_engine(c, USIW_KILL_LOCAL) | finish_with_reset(c, -EIO, 1, now_us);
+		return abort_engine(c, USIW_ABORT_LOCAL) | finish_with_reset(c, -EIO, 1, now_us);
 	case USIW_CM_ACCEPT_SENT:
-		return kill_engine(c, USIW_KILL_NO_CONFIRM) |
+		return abort_engine(c, USIW_ABORT_NO_CONFIRM) |
 		       finish_with_reset(c, -ETIMEDOUT, 1, now_us);
 	case USIW_CM_CLOSING:
-		return kill_engine(c, USIW_KILL_LOCAL) |
+		return abort_engine(c, USIW_ABORT_LOCAL) |
 		       finish_with_reset(c, -ETIMEDOUT, 0, now_us);
 	case USIW_CM_LINGER:
 		return die(c);

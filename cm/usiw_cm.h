@@ -63,8 +63,8 @@ enum usiw_cm_state {
  * ESTABLISHED; DISCONNECT only before CLOSE.
  */
 #define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine; it answers ready */
-#define USIW_CM_A_GRACE		0x0002	/* tell the engine: drain, SHUTDOWN, then report closed */
-#define USIW_CM_A_KILL		0x0004	/* tell the engine: the connection is gone (conn->kill_reason) */
+#define USIW_CM_A_DRAIN		0x0002	/* notify the engine: drain, SHUTDOWN, then report closed */
+#define USIW_CM_A_ABORT		0x0004	/* notify the engine: the connection is gone (conn->abort_reason) */
 #define USIW_CM_A_PROBE		0x0008	/* tell the engine: send a keepalive probe */
 #define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
 /*
@@ -100,10 +100,10 @@ enum usiw_cm_heard {
 #define USIW_CM_RETRY_FIRST_US		100000u
 /*
  * An answer "nobody listens" ends an attempt only after this time, because a server may be starting
- * or may be listening anew. Until then the initiator repeats REQ at the pace of NOBODY_REPEAT_US.
+ * or may be listening anew. Until then the initiator repeats REQ at the pace of NO_LISTENER_REPEAT_US.
  */
-#define USIW_CM_NOBODY_US		1000000u
-#define USIW_CM_NOBODY_REPEAT_US	50000u
+#define USIW_CM_NO_LISTENER_GRACE_US		1000000u
+#define USIW_CM_NO_LISTENER_REPEAT_US	50000u
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
 #define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
 #define USIW_CM_PENDING_US		30000000u	/* initiator's patience after PENDING, renewed */
@@ -119,7 +119,7 @@ enum usiw_cm_heard {
  * struct usiw_cm_conn - one connection; zeroed and set by usiw_cm_init_*()
  * @state:	enum usiw_cm_state
  * @initiator:	true at the end that sent the REQ
- * @installed:	the engine has been given the connection and not been told KILL
+ * @installed:	the engine has been given the connection and not been told ABORT
  * @local_isn:	first PSN that this end sends
  * @peer_isn:	first PSN that the peer sends (known from REQ or ACCEPT on)
  * @ird: @ord:	this end's: wanted until the peer's are known, then final
@@ -135,7 +135,7 @@ enum usiw_cm_heard {
  * @features:	offered, then agreed
  * @peer_features: responder: what the REQ offers
  * @status:	of EV_REPLY and EV_DISCONNECT: 0 or -errno
- * @kill_reason: enum usiw_kill_reason, for the KILL event
+ * @abort_reason: enum usiw_abort_reason, for the ABORT event
  * @reject_reason: enum usiw_reject_reason, to send or as received
  * @tries:	transmissions of the datagram that is being repeated
  * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
@@ -152,7 +152,7 @@ struct usiw_cm_conn {
 	__u8	initiator;
 	__u8	installed;
 	__u8	released;
-	__u8	kill_reason;
+	__u8	abort_reason;
 	__u8	reject_reason;
 	__u8	tx_opcode;
 	__u8	tries;
@@ -295,9 +295,9 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
 __u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		     __u64 now_us, int *err);
 __u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64 now_us);
-/* Orderly; before ESTABLISHED the same as abort with USIW_KILL_LOCAL. */
+/* Orderly; before ESTABLISHED the same as abort with USIW_ABORT_LOCAL. */
 __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
-__u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 kill_reason, __u64 now_us); /* RESET; any state */
+__u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us); /* RESET; any state */
 /* Without a word to anybody: for LINGER, and for an object that no user and no engine was given. */
 __u32 usiw_cm_forget(struct usiw_cm_conn *c);
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);	/* engine: installed */

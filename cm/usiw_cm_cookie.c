@@ -10,7 +10,7 @@
 #endif
 
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_gate.h"
+#include "usiw_cm_admission.h"
 
 #define WORDS	6
 

@@ -75,7 +75,7 @@ static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 		return 0;
 	usiw_cm_reply_lost(&end->ledger);
 	end->host->notify(end, USIW_CM_A_EV_REPLY, -ENOMEM);
-	return status ? 0 : usiw_cm_abort(&end->cm, USIW_KILL_LOCAL, now_us);
+	return status ? 0 : usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
 static void established(struct usiw_cm_end *end)
@@ -108,7 +108,7 @@ static void release(struct usiw_cm_end *end, __u64 now_us)
 	if (owed & USIW_CM_A_EV_CLOSE)
 		notify(end, USIW_CM_A_EV_CLOSE, 0);
 	usiw_cm_end_leave(end);
-	/* The engine has flushed the QP, or will when it reads KILL. */
+	/* The engine has flushed the QP, or will when it reads ABORT. */
 	if (end->engine >= USIW_CM_ENGINE_GIVEN)
 		host->set_qp_state(end, USIW_QPS_ERR);
 	else
@@ -118,7 +118,7 @@ static void release(struct usiw_cm_end *end, __u64 now_us)
 
 /* ---- Actions ----------------------------------------------------------- */
 
-static void kill_engine(struct usiw_cm_end *end)
+static void abort_engine(struct usiw_cm_end *end)
 {
 	end->host->data(end, USIW_CM_DATA_CLOSE);
 	if (end->engine < USIW_CM_ENGINE_GIVEN) {
@@ -127,8 +127,8 @@ static void kill_engine(struct usiw_cm_end *end)
 	}
 	/* Before the record: a provider that has not read CONNECT asks for the state. */
 	end->host->set_qp_state(end, USIW_QPS_ERR);
-	end->info.reason = end->cm.kill_reason;
-	end->host->record(end, USIW_EVENT_KILL);
+	end->info.reason = end->cm.abort_reason;
+	end->host->record(end, USIW_EVENT_ABORT);
 }
 
 static void transmit(struct usiw_cm_end *end)
@@ -144,12 +144,12 @@ static __u32 act_one(struct usiw_cm_end *end, __u32 action, __u64 now_us)
 	switch (action) {
 	case USIW_CM_A_INSTALL:
 		return usiw_cm_path_install(end, now_us);
-	case USIW_CM_A_GRACE:
+	case USIW_CM_A_DRAIN:
 		end->host->set_qp_state(end, USIW_QPS_CLOSING);
 		end->host->record(end, USIW_EVENT_DISCONNECT);
 		return 0;
-	case USIW_CM_A_KILL:
-		kill_engine(end);
+	case USIW_CM_A_ABORT:
+		abort_engine(end);
 		return 0;
 	case USIW_CM_A_PROBE:
 		end->host->record(end, USIW_EVENT_PROBE);
@@ -240,7 +240,7 @@ void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us)
 	usiw_cm_end_act(end, usiw_cm_disconnect(&end->cm, now_us), now_us);
 }
 
-void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_kill_reason reason, __u64 now_us)
+void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us)
 {
 	usiw_cm_end_act(end, usiw_cm_abort(&end->cm, (__u8)reason, now_us), now_us);
 }
@@ -252,7 +252,7 @@ void usiw_cm_end_drop(struct usiw_cm_end *end)
 
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us)
 {
-	usiw_cm_end_abort(end, USIW_KILL_ADDRESS, now_us);
+	usiw_cm_end_abort(end, USIW_ABORT_ADDRESS, now_us);
 	usiw_cm_end_drop(end);
 }
 

@@ -27,7 +27,7 @@
 #include "usiw_cm.h"
 #include "usiw_cm_input.h"
 #include "usiw_cm_notify.h"
-#include "usiw_qp_states.h"
+#include "object/usiw_qp_states.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -191,7 +191,7 @@ int usiw_cm_end_may_accept(const struct usiw_cm_end *end);
 void usiw_cm_end_reject(struct usiw_cm_end *end, const void *pd, __u16 pd_len, __u64 now_us);
 void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us);
 /* When it returns, the user has had its last notice, and user and QP are released. */
-void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_kill_reason reason, __u64 now_us);
+void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us);
 /* The user goes away, or has had an error: it is not notified any more. The connection goes on. */
 void usiw_cm_end_leave(struct usiw_cm_end *end);
 /* The device goes: RESET once, without lingering. */

@@ -11,7 +11,7 @@
 #endif
 
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_gate.h"
+#include "usiw_cm_admission.h"
 #include "usiw_cm_hint.h"
 #include "usiw_cm_input.h"
 

@@ -50,7 +50,7 @@ enum usiw_cm_verdict_kind {
 	USIW_CM_V_DROP,
 	USIW_CM_V_CONN,		/* it was the connection's */
 	USIW_CM_V_ADMIT,	/* a REQ, in @pkt, that asks for a new connection */
-	USIW_CM_V_WITHDRAW,	/* a RESET, in @pkt, for none: it may end a REQ that waits at the gate */
+	USIW_CM_V_WITHDRAW,	/* a RESET, in @pkt, for none: it may end a REQ that waits at the admission */
 	USIW_CM_V_ANSWER,	/* send the first @len bytes of the buffer to where it came from */
 };
 

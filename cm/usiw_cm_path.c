@@ -157,7 +157,7 @@ static __u32 end_forbidden(struct usiw_cm_end *end, __u64 now_us)
 {
 	end->move_us = 0;
 	end->host->log(end, USIW_CM_LOG_FORBIDDEN, NULL);
-	return usiw_cm_abort(&end->cm, USIW_KILL_LOCAL, now_us);
+	return usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
 /* An engine sends nothing before it is ready, and need not have reported its port then. */

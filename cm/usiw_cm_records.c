@@ -12,15 +12,15 @@
 
 #define BIT_OF(type)	(1u << (type))
 
-/* CONNECT first: the engine has to know the connection. KILL last, since nothing follows it. */
+/* CONNECT first: the engine has to know the connection. ABORT last, since nothing follows it. */
 static const __u8 order[] = {
-	USIW_EVENT_CONNECT,    USIW_EVENT_PATH, USIW_EVENT_PROBE,
-	USIW_EVENT_DISCONNECT, USIW_EVENT_KILL,
+	USIW_EVENT_CONNECT,    USIW_EVENT_PATH,	 USIW_EVENT_PROBE,
+	USIW_EVENT_DISCONNECT, USIW_EVENT_ABORT,
 };
 
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info)
 {
-	if (type == USIW_EVENT_KILL)
+	if (type == USIW_EVENT_ABORT)
 		r->pending = 0;
 	r->pending |= BIT_OF(type);
 	r->info = *info;

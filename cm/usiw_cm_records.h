@@ -30,7 +30,7 @@ struct usiw_cm_records {
 };
 
 /*
- * Queue a record of @type. KILL replaces all other unread records, CONNECT too: they are out of
+ * Queue a record of @type. ABORT replaces all other unread records, CONNECT too: they are out of
  * date, and the provider flushes a QP in ERR whose connection it was never given.
  */
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info);

@@ -15,7 +15,7 @@
 
 #include "usiw_cm.h"
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_gate.h"
+#include "usiw_cm_admission.h"
 
 #define TRP_LEN		((__u32)sizeof(struct usiw_trp_hdr))
 #define PARAMS_LEN	((__u32)sizeof(struct usiw_cm_params))
@@ -148,7 +148,7 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 			       c->tx_flags);
 
 	switch (c->tx_opcode) {
-	case USIW_TRP_REQ:	/* brings back what PENDING has told: see usiw_cm_gate.h */
+	case USIW_TRP_REQ:	/* echoes the ISN of PENDING: see usiw_cm_admission.h */
 		return put_params(c, p);
 	case USIW_TRP_ACCEPT:
 		return c->tx_flags & USIW_TRP_F_PENDING ? len : put_params(c, p);

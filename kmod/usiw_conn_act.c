@@ -26,7 +26,7 @@
 #include "usiw_data.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
-#include "usiw_gate.h"
+#include "usiw_admission.h"
 #include "usiw_iwcm_quirks.h"
 #include "usiw_ports.h"
 #include "usiw_qp.h"

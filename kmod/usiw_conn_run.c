@@ -16,7 +16,7 @@
 #include "usiw_data.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
-#include "usiw_gate.h"
+#include "usiw_admission.h"
 #include "usiw_process.h"
 #include "usiw_qp_types.h"
 #include "usiw_sock.h"
@@ -36,7 +36,7 @@ void usiw_conn_leave_backlog(struct usiw_conn *conn)
 	if (!listener)
 		return;
 	WRITE_ONCE(conn->listener, NULL);
-	usiw_gate_return_place(conn->sock, listener);
+	usiw_admission_return_place(conn->sock, listener);
 	usiw_listener_put(listener);
 }
 
@@ -54,7 +54,7 @@ static void usiw_conn_orphan(struct usiw_conn *conn)
 		return;
 	user = conn->listener->user;
 	if (!usiw_user_adopt_orphan(user)) {
-		usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, usiw_now_us());
+		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
 		return;
 	}
 	usiw_conn_leave_backlog(conn);
@@ -157,7 +157,7 @@ static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 	if (usiw_device_is_going(conn->dev))
 		usiw_conn_flush(conn, now);
 	else if (usiw_process_is_dying(conn->qp->owner))
-		usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, now);
+		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, now);
 }
 
 /* Do what usiw_conn_kick() has asked for. */
@@ -176,11 +176,11 @@ static void usiw_conn_work_off_flags(struct usiw_conn *conn, u64 now)
 	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) &&
 	    conn->table == USIW_CONN_HASHED &&
 	    usiw_addr_owner(conn->dev, usiw_conn_tuple(conn)) == USIW_ADDR_OTHERS)
-		usiw_cm_end_abort(end, USIW_KILL_ADDRESS, now);
+		usiw_cm_end_abort(end, USIW_ABORT_ADDRESS, now);
 	if (test_and_clear_bit(USIW_CONN_FOLLOW, &conn->flags))
 		usiw_cm_end_follow(end, now);
 	if (test_and_clear_bit(USIW_CONN_PROCESS_GONE, &conn->flags))
-		usiw_cm_end_abort(end, USIW_KILL_LOCAL, now);
+		usiw_cm_end_abort(end, USIW_ABORT_LOCAL, now);
 }
 
 static void usiw_conn_work(struct work_struct *work)
@@ -207,7 +207,7 @@ void usiw_conn_disconnect(struct usiw_conn *conn)
 }
 
 /* When it returns, iw_cm has been told and QP and iw_cm are no longer held. */
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_kill_reason reason)
+void usiw_conn_abort(struct usiw_conn *conn, enum usiw_abort_reason reason)
 {
 	mutex_lock(&conn->lock);
 	usiw_cm_end_abort(&conn->end, reason, usiw_now_us());

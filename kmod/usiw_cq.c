@@ -6,7 +6,7 @@
 
 #include "usiw_cq.h"
 
-#include "../cm/usiw_limits.h"
+#include "../cm/object/usiw_limits.h"
 #include "usiw_device.h"
 #include "usiw_verbs.h"
 

@@ -214,7 +214,7 @@ static int __net_init usiw_net_init(struct net *net)
 	__u64 key[2];
 
 	get_random_bytes(key, sizeof(key));
-	usiw_cm_gate_net_init(&usiw_net(net)->gate, key);
+	usiw_cm_admission_net_init(&usiw_net(net)->admission, key);
 	return 0;
 }
 

@@ -191,7 +191,7 @@ static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
 	usiw_cm_end_leave(&conn->end);
-	usiw_cm_end_abort(&conn->end, USIW_KILL_LOCAL, usiw_now_us());
+	usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
 }
 
 static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
@@ -245,7 +245,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret)
 		ret = usiw_conn_accept(conn, qp, cm_id, param, &sender);
 	else
-		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
 	if (qp)
 		usiw_qp_put(qp);
 	usiw_conn_put(conn);

@@ -229,7 +229,7 @@ int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 	usiw_iw_set_proxy(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
 	rcu_read_unlock();
 	if (conn) {
-		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
 		usiw_conn_put(conn);
 	}
 	if (first)

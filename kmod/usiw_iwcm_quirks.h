@@ -12,7 +12,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
 
-#include "../cm/usiw_limits.h"
+#include "../cm/object/usiw_limits.h"
 #include "usiw_route.h"
 
 struct usiw_conn;

@@ -15,7 +15,7 @@
 
 #include "usiw_link.h"
 
-#include "../cm/usiw_device_attr.h"
+#include "../cm/object/usiw_device_attr.h"
 #include "../uapi/usiw_version.h"
 #include "usiw_compat.h"
 #include "usiw_conn.h"

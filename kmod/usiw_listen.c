@@ -15,7 +15,7 @@
 #include "usiw_conn_act.h"
 #include "usiw_conn_run.h"
 #include "usiw_device.h"
-#include "usiw_gate.h"
+#include "usiw_admission.h"
 #include "usiw_iwcm_quirks.h"
 #include "usiw_route.h"
 #include "usiw_sock.h"
@@ -33,7 +33,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 	int ipv4;
 
 	if (listener->us)
-		usiw_gate_leave(listener);
+		usiw_admission_leave(listener);
 	for (ipv4 = 0; ipv4 < 2; ipv4++)
 		if (listener->families & BIT(ipv4))
 			usiw_sock_put(listener->us, ipv4);
@@ -70,7 +70,7 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 	ret = usiw_listener_take(listener, ipv4, port);
 	if (!ret && listener->any && !ipv4 && !cm_id->afonly)
 		ret = usiw_listener_take(listener, true, port);
-	return ret ? ret : usiw_gate_join(listener, max(backlog, 1));
+	return ret ? ret : usiw_admission_join(listener, max(backlog, 1));
 }
 
 /*
@@ -184,7 +184,7 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
 		/* It has left meanwhile, and looked for its requests before this one was. */
-		if (usiw_gate_has_left(conn->sock, listener))
+		if (usiw_admission_has_left(conn->sock, listener))
 			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
 		usiw_conn_arm(conn);
 		return;
@@ -250,7 +250,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 put_conn:
 	usiw_conn_put(conn);
 return_place:
-	usiw_gate_return_place(us, listener);
+	usiw_admission_return_place(us, listener);
 	return reason;
 }
 
@@ -262,12 +262,12 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 			   const struct usiw_cm_packet *req, void *answer)
 {
 	struct usiw_tuple tuple = *usiw_rx_ends(rx);
-	struct usiw_cm_gate_verdict v;
+	struct usiw_cm_admission_verdict v;
 	struct usiw_listener *listener;
 	int reason = 0;
 	u32 len;
 
-	len = usiw_gate_request(&v, &listener, us, &rx, req, answer);
+	len = usiw_admission_request(&v, &listener, us, &rx, req, answer);
 	if (listener) {
 		usiw_count(listener->dev, USIW_KCNT_CM_RX);
 		if (v.pending)

@@ -13,7 +13,7 @@
 
 #include "usiw_mr.h"
 
-#include "../cm/usiw_limits.h"
+#include "../cm/object/usiw_limits.h"
 #include "usiw_device.h"
 
 /*

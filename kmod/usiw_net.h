@@ -5,16 +5,16 @@
 #ifndef USIW_NET_H
 #define USIW_NET_H
 
-#include "../cm/usiw_cm_gate.h"
+#include "../cm/usiw_cm_admission.h"
 
 struct net;
 
 /**
  * struct usiw_net - state of a network namespace
- * @gate:	space for REQs that all listeners of the namespace share; its counts are atomic
+ * @admission:	space for REQs that all listeners of the namespace share; its counts are atomic
  */
 struct usiw_net {
-	struct usiw_cm_gate_net gate;
+	struct usiw_cm_admission_net admission;
 };
 
 struct usiw_net *usiw_net(struct net *net);

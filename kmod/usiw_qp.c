@@ -12,7 +12,7 @@
 
 #include "usiw_qp.h"
 
-#include "../cm/usiw_device_attr.h"
+#include "../cm/object/usiw_device_attr.h"
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"
 #include "usiw_device.h"
@@ -139,7 +139,7 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	conn = usiw_qp_get_conn(qp);
 	if (conn) {
-		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
 		usiw_conn_put(conn);
 	}
 	usiw_evfile_forget(qp->uctx->events, ibqp->qp_num);
@@ -192,7 +192,7 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 
 	conn = usiw_qp_get_conn(qp);
 	if (conn) {
-		usiw_conn_abort(conn, USIW_KILL_LOCAL);
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
 		usiw_conn_put(conn);
 	}
 	usiw_qp_set_state(qp, attr->qp_state == IB_QPS_ERR ? USIW_QPS_ERR : USIW_QPS_RESET);
@@ -215,7 +215,7 @@ static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 		if (how == USIW_QPS_SQD)
 			usiw_conn_disconnect(conn);
 		else
-			usiw_conn_abort(conn, USIW_KILL_LOCAL);
+			usiw_conn_abort(conn, USIW_ABORT_LOCAL);
 		usiw_conn_put(conn);
 	}
 	if (how == USIW_QPS_ERR)

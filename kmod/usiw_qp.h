@@ -7,7 +7,7 @@
 
 #include <rdma/ib_verbs.h>
 
-#include "../cm/usiw_qp_states.h"
+#include "../cm/object/usiw_qp_states.h"
 #include "usiw_qp_types.h"
 
 struct usiw_conn;

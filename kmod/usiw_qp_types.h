@@ -12,7 +12,7 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
-#include "../cm/usiw_qp_attrs.h"
+#include "../cm/object/usiw_qp_attrs.h"
 #include "../uapi/usiw_abi.h"
 #include "usiw_stats.h"
 #include "usiw_unread.h"

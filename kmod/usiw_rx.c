@@ -25,7 +25,7 @@
 #include "usiw_conn_run.h"
 #include "usiw_data.h"
 #include "usiw_device.h"
-#include "usiw_gate.h"
+#include "usiw_admission.h"
 #include "usiw_listen.h"
 #include "usiw_netdev.h"
 
@@ -377,7 +377,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 		usiw_listener_request(us, rx, &verdict.pkt, answer);
 		return;
 	case USIW_CM_V_WITHDRAW:
-		usiw_gate_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
+		usiw_admission_withdraw(us, usiw_rx_ends(rx), &verdict.pkt);
 		break;
 	case USIW_CM_V_ANSWER:
 		usiw_sock_send(us, usiw_rx_ends(rx), tos, answer, verdict.len);
@@ -385,12 +385,12 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	default:
 		break;
 	}
-	usiw_gate_discard(us, rx);
+	usiw_admission_discard(us, rx);
 }
 
 static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 {
-	struct usiw_rx *rx = usiw_gate_next(us);
+	struct usiw_rx *rx = usiw_admission_next(us);
 
 	if (rx)
 		return rx;
@@ -404,16 +404,16 @@ static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 	return rx;
 }
 
-/* Nothing is due now: have a look at the gate at its next time. */
+/* Nothing is due now: have a look at the admission at its next time. */
 static void usiw_rx_rest(struct usiw_sock *us)
 {
-	u64 now = usiw_now_us(), at = usiw_gate_deadline(us);
+	u64 now = usiw_now_us(), at = usiw_admission_deadline(us);
 
 	if (!at)
 		return;
 	spin_lock_bh(&us->lock);
 	if (!us->closed)
-		mod_delayed_work(usiw_wq, &us->gate_work,
+		mod_delayed_work(usiw_wq, &us->admission_work,
 				 at > now ? usecs_to_jiffies(at - now) + 1 : 1);
 	spin_unlock_bh(&us->lock);
 }
@@ -449,11 +449,11 @@ static void usiw_rx_purge(struct usiw_sock *us)
 	list_splice_init(&us->rxq, &dropped);
 	us->rx_len = 0;
 	spin_unlock_bh(&us->lock);
-	cancel_delayed_work_sync(&us->gate_work);
+	cancel_delayed_work_sync(&us->admission_work);
 	cancel_work_sync(&us->rx_work);
 	list_for_each_entry_safe(rx, next, &dropped, node)
 		kfree(rx);
-	usiw_gate_purge(us);
+	usiw_admission_purge(us);
 }
 
 const struct usiw_sock_ops usiw_rx_ops = {

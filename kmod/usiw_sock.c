@@ -40,7 +40,7 @@ void usiw_sock_init(const struct usiw_sock_ops *ops)
 	usiw_sock_ops = ops;
 }
 
-/* The gate may have something for the worker. Any context but a hard interrupt. */
+/* The admission may have something for the worker. Any context but a hard interrupt. */
 void usiw_sock_wake(struct usiw_sock *us)
 {
 	spin_lock_bh(&us->lock);
@@ -49,9 +49,9 @@ void usiw_sock_wake(struct usiw_sock *us)
 	spin_unlock_bh(&us->lock);
 }
 
-static void usiw_sock_gate_work(struct work_struct *work)
+static void usiw_sock_admission_work(struct work_struct *work)
 {
-	usiw_sock_wake(container_of(to_delayed_work(work), struct usiw_sock, gate_work));
+	usiw_sock_wake(container_of(to_delayed_work(work), struct usiw_sock, admission_work));
 }
 
 static u32 usiw_sock_hash(const struct net *net, __be16 port)
@@ -224,16 +224,16 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	us->port = port;
 	us->memcg = usiw_charge_get();
 	us->ops = usiw_sock_ops;
-	us->gate.net = &usiw_net(net)->gate;
+	us->admission.net = &usiw_net(net)->admission;
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
-	spin_lock_init(&us->gate_lock);
+	spin_lock_init(&us->admission_lock);
 	INIT_LIST_HEAD(&us->wildcards);
 	us->by_addr = RB_ROOT;
 	us->by_dev = RB_ROOT;
 	INIT_LIST_HEAD(&us->rxq);
 	INIT_WORK(&us->rx_work, us->ops->work);
-	INIT_DELAYED_WORK(&us->gate_work, usiw_sock_gate_work);
+	INIT_DELAYED_WORK(&us->admission_work, usiw_sock_admission_work);
 	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
 	return us;
 }

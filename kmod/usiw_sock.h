@@ -14,7 +14,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
-#include "../cm/usiw_cm_gate.h"
+#include "../cm/usiw_cm_admission.h"
 
 struct mem_cgroup;
 struct net;
@@ -55,18 +55,18 @@ struct usiw_sock_ops {
  * @sock:	socket by family, bound to all addresses; NULL while the family has no user
  * @mergers:	number of connections whose data socket takes GRO aggregates, by family
  * @tappers:	number of connections that receive by raw packets, by family
- * @gate_lock:	guards the next four fields, and usiw_listener.places of listeners that have joined
+ * @admission_lock:	guards the next four fields, and usiw_listener.places of listeners that have joined
  *		the port. Taken in process context only
- * @gate:	REQs without a connection
+ * @admission:	REQs without a connection
  * @wildcards:	listeners on all addresses: at most one of each device and family
  * @by_addr:	all other listeners, by address
  * @by_dev:	the same listeners, by device and family
- * @lock:	guards the next four fields; never taken together with @gate_lock
+ * @lock:	guards the next four fields; never taken together with @admission_lock
  * @rxq:	handshake datagrams for @rx_work
  * @rx_len:	number of datagrams in @rxq
  * @closed:	no work may be queued any more
- * @rx_work:	handles the REQs that @gate returns, then @rxq
- * @gate_work:	queues @rx_work at the next deadline of @gate
+ * @rx_work:	handles the REQs that @admission returns, then @rxq
+ * @admission_work:	queues @rx_work at the next deadline of @admission
  * @data_sockets: number of connections with a data socket
  * @confirm_waiters: number of connections that wait for CONFIRM, for which DATA counts as well
  * @stray_next_us: time before which stray datagrams are ignored, us
@@ -85,8 +85,8 @@ struct usiw_sock {
 	int mergers[2];
 	int tappers[2];
 
-	spinlock_t gate_lock;
-	struct usiw_cm_gate gate;
+	spinlock_t admission_lock;
+	struct usiw_cm_admission admission;
 	struct list_head wildcards;
 	struct rb_root by_addr;
 	struct rb_root by_dev;
@@ -96,7 +96,7 @@ struct usiw_sock {
 	unsigned int rx_len;
 	bool closed;
 	struct work_struct rx_work;
-	struct delayed_work gate_work;
+	struct delayed_work admission_work;
 	atomic_t data_sockets;
 	atomic_t confirm_waiters;
 	u64 stray_next_us;

@@ -7,7 +7,7 @@
 
 #include "usiw_srq.h"
 
-#include "../cm/usiw_limits.h"
+#include "../cm/object/usiw_limits.h"
 #include "usiw_device.h"
 #include "usiw_verbs.h"
 

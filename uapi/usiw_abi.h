@@ -175,7 +175,7 @@ enum usiw_event_type {
 	/* Drain the send queue, send SHUTDOWN, then report CLOSED. */
 	USIW_EVENT_DISCONNECT	= 2,
 	/* The connection is gone (@conn.reason): flush at once. No report is expected. */
-	USIW_EVENT_KILL		= 3,
+	USIW_EVENT_ABORT		= 3,
 	/* Send the peer a keepalive probe now (comes when a REQ came for a live 4-tuple). */
 	USIW_EVENT_PROBE	= 4,
 	/* @link holds the new state of the netdev. */
@@ -197,9 +197,9 @@ enum usiw_event_type {
  * connection and says by USIW_REPORT_PORT which port it sends by: before READY or with it, and
  * after each move. From a report of another port than PACKET on it sends no frame of its own.
  *
- * When IPsec, an encapsulation or a policy that forbids the flow comes over a connection by raw
- * packets, PATH says so, and the provider has USIW_MOVE_MS to report another port; else, and at once
- * if it has closed @data_fd, the connection ends (KILL).
+ * If IPsec, an encapsulation or a policy begins to forbid raw packets on a connection that uses
+ * them, the kernel queues PATH. The provider then has USIW_MOVE_MS to report another port.
+ * Otherwise the connection ends (ABORT), and it ends at once if the provider has closed @data_fd.
  *
  * It receives by both ports all the time. While it has reported PACKET, @data_fd gives what a raw
  * port cannot have seen or used: what came by another interface or through IPsec, or was put together
@@ -233,7 +233,7 @@ struct usiw_conn_info {
 	__u8 hop_limit;			/* IPv4 TTL or IPv6 hop limit */
 	__u8 tos;
 	__u32 features;			/* as agreed */
-	__u32 reason;			/* KILL: enum usiw_kill_reason */
+	__u32 reason;			/* ABORT: enum usiw_abort_reason */
 	/*
 	 * With USIW_CONN_F_SOCKET a UDP socket for the connection's data datagrams; handshakes
 	 * stay with the control path. The descriptor is made for the process
@@ -258,11 +258,11 @@ enum usiw_not_packet {
 	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, is without */
 };
 
-enum usiw_kill_reason {
-	USIW_KILL_LOCAL		= 0,	/* this host: QP to ERROR, time-out of a hand-shake step */
-	USIW_KILL_PEER_RESET	= 1,	/* the peer's kernel sent a RESET that verified */
-	USIW_KILL_NO_CONFIRM	= 2,
-	USIW_KILL_ADDRESS	= 3,	/* local address or device went away */
+enum usiw_abort_reason {
+	USIW_ABORT_LOCAL		= 0,	/* this host: QP to ERROR, time-out of a hand-shake step */
+	USIW_ABORT_PEER_RESET	= 1,	/* the peer's kernel sent a RESET that verified */
+	USIW_ABORT_NO_CONFIRM	= 2,
+	USIW_ABORT_ADDRESS	= 3,	/* local address or device went away */
 };
 
 struct usiw_event {

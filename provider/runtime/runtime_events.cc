@@ -98,14 +98,14 @@ void Runtime::on_event(Context& context, const usiw_event& event) {
   const EngineGate::Held held = hold();
   if (qp->qp == nullptr) return;
   if (qp->conn_id != event.conn_id) {
-    if (event.type == USIW_EVENT_KILL) on_never_connected(held, *qp);
+    if (event.type == USIW_EVENT_ABORT) on_never_connected(held, *qp);
     return;
   }
   switch (event.type) {
     case USIW_EVENT_DISCONNECT:
       held->qp_shutdown(qp->qp);
       break;
-    case USIW_EVENT_KILL:
+    case USIW_EVENT_ABORT:
       // RESET has overtaken what the peer sent before it, and that may be an acknowledgement.
       for (unsigned runs = 0; runs < kRunsBeforeKill && held->progress() != 0; runs++) {
       }

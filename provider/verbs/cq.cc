@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 
 using namespace usiw;
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <new>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "engine/user_memory.h"
 #include "runtime/runtime.h"
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <new>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "runtime/runtime.h"
 
 using namespace usiw;

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "verbs/post.h"
 
 using namespace usiw;

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "runtime/runtime.h"
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 
 using namespace usiw;
 

@@ -124,7 +124,7 @@ class Machine {
     FUZZ_CHECK((error == -EINVAL) == (len > USIW_MAX_PRIVATE_DATA), "accept's result");
     if (error == 0) return;
     usiw_cm_end_leave(&end_);
-    usiw_cm_end_abort(&end_, USIW_KILL_LOCAL, now_);
+    usiw_cm_end_abort(&end_, USIW_ABORT_LOCAL, now_);
   }
 
   void op() {
@@ -139,7 +139,7 @@ class Machine {
       case 1: accept(); break;
       case 2: usiw_cm_end_reject(&end_, kPrivate, in_.get<uint16_t>(), now_); break;
       case 3: usiw_cm_end_disconnect(&end_, now_); break;
-      case 4: usiw_cm_end_abort(&end_, static_cast<usiw_kill_reason>(what >> 6), now_); break;
+      case 4: usiw_cm_end_abort(&end_, static_cast<usiw_abort_reason>(what >> 6), now_); break;
       case 5:
         if (in_.get() % 8 == 0) usiw_cm_end_leave(&end_);
         break;
@@ -187,11 +187,11 @@ class Machine {
     usiw_event e;
     while (usiw_cm_records_peek(&end_.unread, &e) != 0) {
       FUZZ_CHECK(e.type != USIW_EVENT_CONNECT || e.conn.mtu >= USIW_MIN_MTU, "installed with a tiny MTU");
-      FUZZ_CHECK(!killed_, "a record after KILL");
+      FUZZ_CHECK(!killed_, "a record after ABORT");
       FUZZ_CHECK(e.type != USIW_EVENT_PATH || (e.conn.flags & USIW_CONN_F_PACKET) == 0 ||
                      end_.path != USIW_CM_PATH_FORBIDDEN,
                  "raw packets are offered, and forbidden");
-      killed_ = e.type == USIW_EVENT_KILL;
+      killed_ = e.type == USIW_EVENT_ABORT;
       usiw_cm_records_pop(&end_.unread, &e);
     }
   }
@@ -212,7 +212,7 @@ class Machine {
     for (unsigned n = 0; end_.cm.state != USIW_CM_DEAD; ++n) {
       FUZZ_CHECK(n < 2000 && now_ - start < 200'000'000, "never DEAD");
       if (usiw_cm_end_deadline(&end_) == 0)
-        usiw_cm_end_abort(&end_, USIW_KILL_LOCAL, now_);
+        usiw_cm_end_abort(&end_, USIW_ABORT_LOCAL, now_);
       else
         jump();
       check();

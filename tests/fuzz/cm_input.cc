@@ -38,7 +38,7 @@ class Host {
           datagram();
       }
     }
-    if (here_) act(usiw_cm_abort(&c_, USIW_KILL_LOCAL, now_));
+    if (here_) act(usiw_cm_abort(&c_, USIW_ABORT_LOCAL, now_));
   }
 
  private:

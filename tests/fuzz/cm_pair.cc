@@ -101,7 +101,7 @@ class Pair {
       }
       case 12: act(side, usiw_cm_reject(&e->c, kPrivate, in_.get(), now_)); break;
       case 13: act(side, usiw_cm_disconnect(&e->c, now_)); break;
-      case 14: act(side, usiw_cm_abort(&e->c, USIW_KILL_LOCAL, now_)); break;
+      case 14: act(side, usiw_cm_abort(&e->c, USIW_ABORT_LOCAL, now_)); break;
       case 15:
       case 16: act(side, usiw_cm_ready(&e->c, now_)); break;
       case 17: act(side, usiw_cm_refused(&e->c, -ENOMEM, now_)); break;

@@ -273,13 +273,13 @@ void test_destroy_qp_first(void)
 
 	/* Established. */
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
-	a.seen[USIW_EVENT_KILL] = b.seen[USIW_EVENT_KILL] = 0;
+	a.seen[USIW_EVENT_ABORT] = b.seen[USIW_EVENT_ABORT] = 0;
 	CHECK_EQ(destroy_qp(&p.qa), 0);
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect_record(&b, USIW_EVENT_KILL, 1, 1000));
-	CHECK_EQ(b.last[USIW_EVENT_KILL].conn.reason, USIW_KILL_PEER_RESET);
-	CHECK_EQ(a.seen[USIW_EVENT_KILL], 0);
+	CHECK(expect_record(&b, USIW_EVENT_ABORT, 1, 1000));
+	CHECK_EQ(b.last[USIW_EVENT_ABORT].conn.reason, USIW_ABORT_PEER_RESET);
+	CHECK_EQ(a.seen[USIW_EVENT_ABORT], 0);
 	CHECK_EQ(cm_destroy_id(&a.cm, p.ida), 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, p.idb), 0);
 	CHECK_EQ(destroy_qp(&p.qb), 0);
@@ -297,11 +297,11 @@ void test_abrupt(void)
 	struct pair p;
 
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
-	a.seen[USIW_EVENT_KILL] = 0;
+	a.seen[USIW_EVENT_ABORT] = 0;
 	CHECK_EQ(modify_qp(&p.qa, QPS_ERR), 0);
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
-	CHECK(expect_record(&a, USIW_EVENT_KILL, 1, 1000));
+	CHECK(expect_record(&a, USIW_EVENT_ABORT, 1, 1000));
 	finish(&a, &b, &p);
 
 	establish(&a, &b, listen_id, b_ip, PORT, &p);

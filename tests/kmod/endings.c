@@ -76,7 +76,7 @@ void test_kill(void)
 			CHECK_EQ(cm_accept(&b.cm, ev.id, qp.qpn, 1, 1, NULL, 0), 0);
 		if (stage >= 4)
 			CHECK(expect(&b, EV_ESTABLISHED, NULL, 5000));
-		b.seen[USIW_EVENT_KILL] = 0;
+		b.seen[USIW_EVENT_ABORT] = 0;
 		kill_and_reap(pid, stage);
 		if (stage == 3)
 			CHECK(expect(&b, EV_ESTABLISHED, NULL, 5000));
@@ -142,10 +142,10 @@ void test_netdev(void)
 	sh("ip neigh del %s dev %s", b_ip, va);
 
 	/* An address that goes takes its connections with it. */
-	a.seen[USIW_EVENT_KILL] = 0;
+	a.seen[USIW_EVENT_ABORT] = 0;
 	sh("ip addr del %s/%d dev %s", a_ip, a.ns_fd < 0 ? 32 : 24, va);
-	CHECK(expect_record(&a, USIW_EVENT_KILL, 1, 3000));
-	CHECK_EQ(a.last[USIW_EVENT_KILL].conn.reason, USIW_KILL_ADDRESS);
+	CHECK(expect_record(&a, USIW_EVENT_ABORT, 1, 3000));
+	CHECK_EQ(a.last[USIW_EVENT_ABORT].conn.reason, USIW_ABORT_ADDRESS);
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
 	sh("ip addr add %s/%d dev %s", a_ip, a.ns_fd < 0 ? 32 : 24, va);
 	sh("ip link set %s mtu 1500", va);

@@ -157,7 +157,7 @@ void engine(struct end *end)
 				on_connect(end, &ev[i]);
 			else if (ev[i].type == USIW_EVENT_DISCONNECT)
 				on_disconnect(end, &ev[i]);
-			else if (ev[i].type == USIW_EVENT_KILL) {
+			else if (ev[i].type == USIW_EVENT_ABORT) {
 				struct link *l = find_link(end, ev[i].conn.local_port,
 							   ev[i].conn.remote_port);
 				if (l)

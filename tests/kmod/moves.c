@@ -127,8 +127,8 @@ static void test_policy(struct pair *p)
 	/* Who takes raw packets has to leave them, though its data socket is open. */
 	ipsec("add");
 	expect_path(false, USIW_NOT_PACKET_IPSEC);
-	CHECK_EQ(a.seen[USIW_EVENT_KILL], 0);
-	CHECK(expect_record(&a, USIW_EVENT_KILL, 1, 2 * USIW_MOVE_MS));
+	CHECK_EQ(a.seen[USIW_EVENT_ABORT], 0);
+	CHECK(expect_record(&a, USIW_EVENT_ABORT, 1, 2 * USIW_MOVE_MS));
 	CHECK(expect(&a, EV_DISCONNECTED, NULL, 3000));
 	ipsec("delete");
 }

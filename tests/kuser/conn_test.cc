@@ -165,8 +165,8 @@ TEST_F(Conn, abort__peer_is_told) {
   EXPECT_TRUE(passive->told(IW_CM_EVENT_DISCONNECT));
   EXPECT_TRUE(passive->told(IW_CM_EVENT_CLOSE));
   ASSERT_EQ(server->seen.size(), 2u);
-  EXPECT_EQ(server->seen[1].type, USIW_EVENT_KILL);
-  EXPECT_EQ(server->seen[1].conn.reason, USIW_KILL_PEER_RESET);
+  EXPECT_EQ(server->seen[1].type, USIW_EVENT_ABORT);
+  EXPECT_EQ(server->seen[1].conn.reason, USIW_ABORT_PEER_RESET);
 }
 
 TEST_F(Conn, report__stale_or_too_early) {

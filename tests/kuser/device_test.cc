@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Tests of kmod/usiw_device.c and usiw_main.c.
-#include "../../cm/usiw_device_attr.h"
+#include "../../cm/object/usiw_device_attr.h"
 #include "fixture.h"
 
 namespace kuser {

@@ -124,7 +124,7 @@ TEST_F(Event, read__killed_meanwhile) {
   };
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(2 * sizeof(usiw_event)));
   EXPECT_EQ(records_[0].type, USIW_EVENT_PROBE);
-  EXPECT_EQ(records_[1].type, USIW_EVENT_KILL);
+  EXPECT_EQ(records_[1].type, USIW_EVENT_ABORT);
   EXPECT_EQ(read(sizeof(records_)), -EAGAIN);
 }
 
@@ -298,7 +298,7 @@ TEST_F(Event, forget__earlier_connections_of_the_qp) {
   EXPECT_EQ(unread(events), 0);
 }
 
-// The engine never had the connection, but its QP has receives to flush: KILL comes alone, and the QP is in ERR.
+// The engine never had the connection, but its QP has receives to flush: ABORT comes alone, and the QP is in ERR.
 TEST_F(Event, kill__instead_of_unread_connect) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   pump();
@@ -309,7 +309,7 @@ TEST_F(Event, kill__instead_of_unread_connect) {
   ASSERT_EQ(active.id.device->ops->modify_qp != nullptr, true);
   ASSERT_EQ(client->modify(IB_QPS_ERR), 0);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
-  EXPECT_EQ(records_[0].type, USIW_EVENT_KILL);
+  EXPECT_EQ(records_[0].type, USIW_EVENT_ABORT);
   EXPECT_EQ(client->qp()->state, IB_QPS_ERR);
 }
 
@@ -339,7 +339,7 @@ TEST_F(Event, shutdown__drops_what_is_unread) {
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
   usiw_evfile_shutdown(client->context()->events);
   usiw_evfile_push(client_conn(), USIW_EVENT_PROBE);
-  usiw_evfile_push(client_conn(), USIW_EVENT_KILL);
+  usiw_evfile_push(client_conn(), USIW_EVENT_ABORT);
   ASSERT_EQ(read(sizeof(records_)), static_cast<ssize_t>(sizeof(usiw_event)));
   EXPECT_EQ(records_[0].type, USIW_EVENT_DEVICE_GONE);
 }

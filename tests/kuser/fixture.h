@@ -24,7 +24,7 @@ extern "C" {
 #include "kmod/usiw_device.h"
 #include "kmod/usiw_event.h"
 #include "kmod/usiw_follow.h"
-#include "kmod/usiw_gate.h"
+#include "kmod/usiw_admission.h"
 #include "kmod/usiw_iwcm_quirks.h"
 #include "kmod/usiw_mr.h"
 #include "kmod/usiw_net.h"

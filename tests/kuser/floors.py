@@ -18,7 +18,7 @@ KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
 #: From the ground up: names of .c files, each with the header of its name, and of headers that have no .c file. Files
 #: of one floor do not use each other, except the files of one group. The files of a group are joined by "+".
 FLOORS = [["usiw + device + net", "compat", "unread", "user", "charge"], ["addr", "mr", "stats"],
-          ["route", "sock", "verbs_types + qp_types"], ["conn"], ["gate", "data", "ports"], ["event"],
+          ["route", "sock", "verbs_types + qp_types"], ["conn"], ["admission", "data", "ports"], ["event"],
           ["follow", "process", "verbs"], ["conn_run"], ["qp + iwcm_quirks", "cq", "srq"], ["conn_act"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 FLOOR = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}

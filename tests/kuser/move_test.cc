@@ -46,7 +46,7 @@ class Move : public Connected {
   }
   bool client_is_killed() {
     for (const usiw_event& r : client->events())
-      if (r.type == USIW_EVENT_KILL) return true;
+      if (r.type == USIW_EVENT_ABORT) return true;
     return false;
   }
   s64 count(usiw_kcounter which) { return atomic64_read(&to_usiw_dev(client->device)->kcounters[which]); }
@@ -378,7 +378,7 @@ TEST_F(NoMove, ipsec__before_ready) {
   EXPECT_EQ(client_conn(), nullptr);
   const auto records = client->events();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].type, USIW_EVENT_KILL);
+  EXPECT_EQ(records[0].type, USIW_EVENT_ABORT);
 }
 
 TEST_F(NoMove, path__has_the_flags_of_connect) {

@@ -377,7 +377,7 @@ TEST_F(Follow, ipsec__ends_a_live_connection) {
   EXPECT_TRUE(active.told(IW_CM_EVENT_CLOSE));
   const auto records = events();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].type, USIW_EVENT_KILL);
+  EXPECT_EQ(records[0].type, USIW_EVENT_ABORT);
   EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), 1);
 }
 

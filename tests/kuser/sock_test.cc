@@ -56,7 +56,7 @@ TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
 }
 
 // BPF programs of the process's cgroup may bind another address or port. The module would serve a port that it does not
-// have, and guard the listener by one port's lock and its gate by the other's.
+// have, and guard the listener by one port's lock and its admission by the other's.
 TEST_F(Sock, open__refused_where_a_cgroup_changes_address_or_port) {
   for (const char* addr : {"192.0.2.2", "0.0.0.0", "2001:db8::2", "::"}) {
     for (const int how : {MOCK_BPF_BINDS_A_PORT, MOCK_BPF_BINDS_AN_ADDRESS}) {

@@ -41,7 +41,7 @@ KConn& conn_of(usiw_cm_end* end) { return *static_cast<KConn*>(end); }
 
 }  // namespace
 
-/// A REQ that waits at the gate, with its datagram.
+/// A REQ that waits at the admission, with its datagram.
 struct Kernel::Kept : usiw_cm_req {
   Kept() : usiw_cm_req{} {}
   FlowKey flow{};
@@ -104,7 +104,7 @@ struct Kernel::Host {
   static void leave_backlog(usiw_cm_end* end) {
     KConn& conn = conn_of(end);
     if (!std::exchange(conn.in_backlog, false)) return;
-    if (usiw_cm_gate_return(&conn.kernel.places_, conn.kernel.now_us()) != 0) conn.kernel.gate_due_ = true;
+    if (usiw_cm_admission_return(&conn.kernel.places_, conn.kernel.now_us()) != 0) conn.kernel.admission_due_ = true;
   }
 
   static void forget(usiw_cm_end* end) { conn_of(end).hashed = false; }
@@ -150,14 +150,14 @@ struct Kernel::Host {
 
 Kernel::Kernel(World& world, int side) : w_(world), side_(side) {
   const __u64 key[2] = {world.sc.seed, static_cast<__u64>(side)};
-  usiw_cm_gate_net_init(&net_, key);
-  gate_.net = &net_;
+  usiw_cm_admission_net_init(&net_, key);
+  admission_.net = &net_;
 }
 
 Kernel::~Kernel() {
-  while (gate_.first != nullptr) {
-    usiw_cm_req* req = gate_.first;
-    usiw_cm_gate_discard(&gate_, req, now_us());
+  while (admission_.first != nullptr) {
+    usiw_cm_req* req = admission_.first;
+    usiw_cm_admission_discard(&admission_, req, now_us());
     drop(req);
   }
 }
@@ -271,9 +271,9 @@ void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> qu
 }
 
 void Kernel::rx_work(const std::vector<std::byte>& d, const FlowKey& flow) {
-  work_off_gate();
+  work_off_admission();
   work_off(d, flow, nullptr);
-  work_off_gate();
+  work_off_admission();
 }
 
 void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept) {
@@ -290,23 +290,23 @@ void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* k
   if (v.kind == USIW_CM_V_ANSWER) transmit(flow, buf, v.len);
   if (v.kind == USIW_CM_V_WITHDRAW) {
     const usiw_cm_tuple tuple = cm_tuple(flow);
-    drop(usiw_cm_gate_withdraw(&gate_, &tuple, &v.pkt));
+    drop(usiw_cm_admission_withdraw(&admission_, &tuple, &v.pkt));
   }
   if (kept != nullptr) {
-    usiw_cm_gate_discard(&gate_, kept, now_us());
+    usiw_cm_admission_discard(&admission_, kept, now_us());
     drop(kept);
   }
 }
 
 // ---- usiw_listen.c ----
 
-/// Backlogs of all kinds, so that the gate is passed in each of its ways.
+/// Backlogs of all kinds, so that the admission is passed in each of its ways.
 void Kernel::listen(CmListener* listener) {
-  if (places_.gate != nullptr) drop(usiw_cm_gate_leave(&places_, now_us()));
+  if (places_.admission != nullptr) drop(usiw_cm_admission_leave(&places_, now_us()));
   listener_ = listener;
   if (listener == nullptr) return;
-  usiw_cm_gate_join(&gate_, &places_, 1 + static_cast<uint32_t>(w_.sc.seed % 3) * 4);
-  gate_due_ = true;
+  usiw_cm_admission_join(&admission_, &places_, 1 + static_cast<uint32_t>(w_.sc.seed % 3) * 4);
+  admission_due_ = true;
 }
 
 void Kernel::drop(usiw_cm_req* chain) {
@@ -323,8 +323,8 @@ void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const us
     kept->data.assign(d.begin(), d.end());
   }
   const bool listens = flow.local_port == kListenPort && listener_ != nullptr;
-  usiw_cm_gate_verdict v;
-  usiw_cm_gate_request(&v, &gate_, listens ? &places_ : nullptr, kept, &pkt, now_us());
+  usiw_cm_admission_verdict v;
+  usiw_cm_admission_request(&v, &admission_, listens ? &places_ : nullptr, kept, &pkt, now_us());
   drop(v.out);
   int reason = v.kind == USIW_CM_G_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
   if (v.kind == USIW_CM_G_ADMIT) reason = open(flow, pkt, v.isn, told);
@@ -356,10 +356,10 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
   return 0;
 }
 
-void Kernel::work_off_gate() {
-  gate_due_ = false;
-  drop(usiw_cm_gate_expire(&gate_, now_us()));
-  while (usiw_cm_req* req = usiw_cm_gate_next(&gate_, now_us())) {
+void Kernel::work_off_admission() {
+  admission_due_ = false;
+  drop(usiw_cm_admission_expire(&admission_, now_us()));
+  while (usiw_cm_req* req = usiw_cm_admission_next(&admission_, now_us())) {
     auto* kept = static_cast<Kept*>(req);
     work_off(kept->data, kept->flow, kept);
   }
@@ -370,8 +370,9 @@ void Kernel::work_off_gate() {
 void Kernel::run_timers() {
   if (w_.mutation == Mutation::kDeafTimers) return void(++w_.mutated);
   const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
-  if (const uint64_t at = usiw_cm_gate_deadline(&gate_); gate_due_ || (at != 0 && w_.clock.now >= at * 1000 + slop))
-    work_off_gate();
+  if (const uint64_t at = usiw_cm_admission_deadline(&admission_);
+      admission_due_ || (at != 0 && w_.clock.now >= at * 1000 + slop))
+    work_off_admission();
   const auto copy = std::vector<Conn>(conns_.begin(), conns_.end());
   for (const Conn& c : copy) {
     const uint64_t at = usiw_cm_end_deadline(c.get());
@@ -384,8 +385,8 @@ uint64_t Kernel::next_deadline() const {
   uint64_t at = UINT64_MAX;
   if (w_.mutation == Mutation::kDeafTimers) return at;
   const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
-  if (gate_due_) return w_.clock.now;
-  if (const uint64_t due = usiw_cm_gate_deadline(&gate_); due != 0) at = due * 1000 + slop;
+  if (admission_due_) return w_.clock.now;
+  if (const uint64_t due = usiw_cm_admission_deadline(&admission_); due != 0) at = due * 1000 + slop;
   for (const Conn& c : conns_)
     if (const uint64_t due = usiw_cm_end_deadline(c.get()); due != 0) at = std::min<uint64_t>(at, due * 1000 + slop);
   return at;
@@ -435,7 +436,7 @@ int Kernel::accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& p
   }
   if (ret != 0) {
     usiw_cm_end_leave(conn.get());
-    usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
+    usiw_cm_end_abort(conn.get(), USIW_ABORT_LOCAL, now_us());
   }
   reap();
   return ret;
@@ -460,7 +461,7 @@ void Kernel::qp_destroy(uint32_t qpn) {
   KQp* q = qp(qpn);
   if (q == nullptr) return;
   if (const Conn conn = q->conn) {
-    usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
+    usiw_cm_end_abort(conn.get(), USIW_ABORT_LOCAL, now_us());
     cancel_events(conn);
   }
   qps_.erase(qpn);
@@ -471,7 +472,7 @@ void Kernel::qp_destroy(uint32_t qpn) {
 void Kernel::qp_end(uint32_t qpn, usiw_qp_state state) {
   KQp* q = qp(qpn);
   if (q == nullptr) return;
-  if (const Conn conn = q->conn) usiw_cm_end_abort(conn.get(), USIW_KILL_LOCAL, now_us());
+  if (const Conn conn = q->conn) usiw_cm_end_abort(conn.get(), USIW_ABORT_LOCAL, now_us());
   q->state = state;
   reap();
 }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cm/usiw_cm_end.h"
-#include "cm/usiw_cm_gate.h"
+#include "cm/usiw_cm_admission.h"
 #include "tests/support/cm_contract.h"
 #include "uapi/usiw_abi.h"
 #include "world.h"
@@ -133,7 +133,7 @@ class Kernel {
   void work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept);
   void request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept);
   int open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told);
-  void work_off_gate();
+  void work_off_admission();
   void drop(usiw_cm_req* chain);
   void transmit(const FlowKey& flow, const void* data, uint32_t len);
   int attach(const Conn& conn, uint32_t qpn, CmUser* user);
@@ -150,10 +150,10 @@ class Kernel {
   std::map<uint32_t, KQp> qps_;
   std::map<Process*, std::list<Conn>> events_;
   uint32_t next_id_ = 1;
-  usiw_cm_gate_net net_{};
-  usiw_cm_gate gate_{};         ///< of the port that programs listen at
+  usiw_cm_admission_net net_{};
+  usiw_cm_admission admission_{};  ///< of the port that programs listen at
   usiw_cm_listener places_{};
-  bool gate_due_ = false;
+  bool admission_due_ = false;
   __u64 stray_next_ = 0;
   uint64_t rx_at_ = 0;
 };

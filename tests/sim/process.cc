@@ -189,13 +189,13 @@ void Process::on_event(const KEvent& e) {
     return;
   }
   if (q.conn_id != e.conn_id) {
-    if (e.type == USIW_EVENT_KILL && q.qp->state() == QpState::kIdle && kernel_.qp_in_error(e.qpn))
+    if (e.type == USIW_EVENT_ABORT && q.qp->state() == QpState::kIdle && kernel_.qp_in_error(e.qpn))
       engine->qp_abort(q.qp);
     return;
   }
   switch (e.type) {
     case USIW_EVENT_DISCONNECT: return engine->qp_shutdown(q.qp);
-    case USIW_EVENT_KILL: return engine->qp_abort(q.qp);
+    case USIW_EVENT_ABORT: return engine->qp_abort(q.qp);
     case USIW_EVENT_PROBE: return engine->qp_probe(q.qp);
     case USIW_EVENT_PATH: {
       engine->qp_path(q.qp, {e.tuple, {}, {}, 64, 0}, e.mtu);

@@ -26,9 +26,9 @@ class Contract {
       if (installed_) return "INSTALL twice";
       installed_ = engine_ = true;
     }
-    if ((actions & (USIW_CM_A_GRACE | USIW_CM_A_PROBE)) && !engine_) return "no engine to tell";
-    if (actions & USIW_CM_A_KILL) {
-      if (!engine_) return "KILL without an installed connection";
+    if ((actions & (USIW_CM_A_DRAIN | USIW_CM_A_PROBE)) && !engine_) return "no engine to tell";
+    if (actions & USIW_CM_A_ABORT) {
+      if (!engine_) return "ABORT without an installed connection";
       engine_ = false;
     }
     if (engine_ && !c.installed) engine_ = false;  // the engine said itself that it is over

@@ -143,10 +143,9 @@ TEST(Accept, accept_sent__repeats_with_back_off_then_resets) {
   }
   EXPECT_EQ(sent, USIW_CM_ACCEPT_TRIES);
   EXPECT_GT(r.now - kStart, USIW_CM_INSTALL_US);  // the initiator's engine may take that long
-  EXPECT_EQ(actions, static_cast<uint32_t>(USIW_CM_A_KILL | USIW_CM_A_TX |
-                                           USIW_CM_A_EV_ESTABLISHED | USIW_CM_A_EV_DISCONNECT |
-                                           USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
-  EXPECT_EQ(r.c.kill_reason, USIW_KILL_NO_CONFIRM);
+  EXPECT_EQ(actions, static_cast<uint32_t>(USIW_CM_A_ABORT | USIW_CM_A_TX | USIW_CM_A_EV_ESTABLISHED |
+                                           USIW_CM_A_EV_DISCONNECT | USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
+  EXPECT_EQ(r.c.abort_reason, USIW_ABORT_NO_CONFIRM);
   EXPECT_EQ(r.c.status, -ETIMEDOUT);
   EXPECT_EQ(built(r.c).pkt.opcode, USIW_TRP_RESET);
 }
@@ -160,16 +159,15 @@ TEST(Reject, long_private_data__cut) {
 
 TEST(Disconnect, closing__times_out) {
   Conn i = Conn::in(Role::kInitiator, State::kClosing);
-  EXPECT_EQ(i.expire(), static_cast<uint32_t>(USIW_CM_A_KILL | USIW_CM_A_TX |
-                                              USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
+  EXPECT_EQ(i.expire(), static_cast<uint32_t>(USIW_CM_A_ABORT | USIW_CM_A_TX | USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
   EXPECT_EQ(i.now, kStart + USIW_CM_CLOSING_US);
   EXPECT_EQ(i.c.status, -ETIMEDOUT);
 }
 
 TEST(Abort, linger__reset_is_repeated_three_times_in_all) {
   Conn i = Conn::in(Role::kInitiator, State::kEstablished);
-  EXPECT_TRUE(i.abort(USIW_KILL_ADDRESS) & USIW_CM_A_TX);
-  EXPECT_EQ(i.c.kill_reason, USIW_KILL_ADDRESS);
+  EXPECT_TRUE(i.abort(USIW_ABORT_ADDRESS) & USIW_CM_A_TX);
+  EXPECT_EQ(i.c.abort_reason, USIW_ABORT_ADDRESS);
   std::vector<uint64_t> sent{0};
   while (i.c.state == USIW_CM_LINGER)
     if (i.next_timer() & USIW_CM_A_TX) {
@@ -222,8 +220,7 @@ TEST(Refused, installing__status_is_never_success) {
 
 TEST(Installing, timeout__kills) {
   Conn i = Conn::in(Role::kInitiator, State::kInstalling);
-  EXPECT_EQ(i.expire(), static_cast<uint32_t>(USIW_CM_A_KILL | USIW_CM_A_TX |
-                                              USIW_CM_A_EV_REPLY | USIW_CM_A_RELEASE));
+  EXPECT_EQ(i.expire(), static_cast<uint32_t>(USIW_CM_A_ABORT | USIW_CM_A_TX | USIW_CM_A_EV_REPLY | USIW_CM_A_RELEASE));
   EXPECT_EQ(i.c.status, -EIO);
   EXPECT_EQ(i.now, kStart + USIW_CM_INSTALL_US);
 }

@@ -103,7 +103,7 @@ TEST_F(CmEnd, connect__reply_that_cannot_be_told_ends_it) {
   EXPECT_EQ(end.notices[0].status, -ENOMEM);
   EXPECT_EQ(end.count(USIW_CM_A_EV_CLOSE), 0u);
   EXPECT_FALSE(end.has_user);
-  EXPECT_EQ(end.read(), Types{USIW_EVENT_KILL}) << "CONNECT is out of date";
+  EXPECT_EQ(end.read(), Types{USIW_EVENT_ABORT}) << "CONNECT is out of date";
   EXPECT_EQ(end.qp_state, USIW_QPS_ERR);
 }
 
@@ -112,7 +112,7 @@ TEST_F(CmEnd, connect__failure_is_logged_with_its_reason) {
   end.contract.connected();
   end.attach(kMoves);
   usiw_cm_end_connect(&end, now);
-  usiw_cm_end_icmp(&end, USIW_CM_HEARD_NO_PORT, now + USIW_CM_NOBODY_US);
+  usiw_cm_end_icmp(&end, USIW_CM_HEARD_NO_PORT, now + USIW_CM_NO_LISTENER_GRACE_US);
   ASSERT_EQ(end.notices.size(), 1u);
   EXPECT_EQ(end.notices[0].status, -ECONNREFUSED);
   EXPECT_EQ(end.logs, std::vector{USIW_CM_LOG_NO_CONNECTION});
@@ -137,7 +137,7 @@ TEST_F(CmEnd, accept__leaves_the_backlog_when_the_peer_has_confirmed) {
 TEST_F(CmEnd, leave__no_notice_for_who_has_gone) {
   establish(kMoves);
   usiw_cm_end_leave(&end);
-  usiw_cm_end_abort(&end, USIW_KILL_LOCAL, now);
+  usiw_cm_end_abort(&end, USIW_ABORT_LOCAL, now);
   EXPECT_EQ(end.notices.size(), 1u) << "the REPLY of before";
   EXPECT_FALSE(end.has_qp);
 }
@@ -147,7 +147,7 @@ TEST_F(CmEnd, abort__pays_what_is_owed) {
   end.attach(kMoves);
   end.contract.accepted();
   ASSERT_EQ(usiw_cm_end_accept(&end, 4, 4, nullptr, 0, now), 0);
-  usiw_cm_end_abort(&end, USIW_KILL_LOCAL, now);
+  usiw_cm_end_abort(&end, USIW_ABORT_LOCAL, now);
   EXPECT_EQ(end.count(USIW_CM_A_EV_ESTABLISHED), 1u);
   EXPECT_EQ(end.count(USIW_CM_A_EV_CLOSE), 1u);
 }
@@ -385,7 +385,7 @@ TEST_F(CmEnd, forbidden__before_the_engine_is_ready_nothing_is_sent_yet) {
 TEST_F(CmEnd, forbidden__the_end_of_the_connection_ends_the_deadline) {
   establish(kMoves);
   route(USIW_NOT_PACKET_IPSEC);
-  usiw_cm_end_abort(&end, USIW_KILL_LOCAL, now);
+  usiw_cm_end_abort(&end, USIW_ABORT_LOCAL, now);
   EXPECT_EQ(end.move_us, 0u);
   report(USIW_REPORT_PORT, 0, USIW_PORT_PACKET);
   EXPECT_EQ(end.move_us, 0u);
@@ -432,10 +432,10 @@ TEST(CmRecords, kill__replaces_all_others) {
   usiw_cm_records r{};
   const usiw_conn_info info{};
   usiw_cm_records_push(&r, USIW_EVENT_CONNECT, &info);
-  usiw_cm_records_push(&r, USIW_EVENT_KILL, &info);
+  usiw_cm_records_push(&r, USIW_EVENT_ABORT, &info);
   usiw_event e;
   ASSERT_EQ(usiw_cm_records_peek(&r, &e), 1);
-  EXPECT_EQ(e.type, u_int32_t{USIW_EVENT_KILL});
+  EXPECT_EQ(e.type, u_int32_t{USIW_EVENT_ABORT});
   EXPECT_EQ(usiw_cm_records_pop(&r, &e), 0);
 }
 

@@ -108,9 +108,7 @@ class Conn {
   }
   uint32_t reject() { return check(usiw_cm_reject(&c, "no", 2, now)); }
   uint32_t disconnect() { return check(usiw_cm_disconnect(&c, now)); }
-  uint32_t abort(uint8_t reason = USIW_KILL_ADDRESS) {
-    return check(usiw_cm_abort(&c, reason, now));
-  }
+  uint32_t abort(uint8_t reason = USIW_ABORT_ADDRESS) { return check(usiw_cm_abort(&c, reason, now)); }
   uint32_t ready() { return check(usiw_cm_ready(&c, now)); }
   uint32_t refused(int error = -ENOMEM) { return check(usiw_cm_refused(&c, error, now)); }
   uint32_t peer_closed() { return check(usiw_cm_peer_closed(&c, now)); }

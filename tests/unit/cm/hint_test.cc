@@ -46,7 +46,7 @@ std::string after_icmp6(uint8_t code, uint8_t type = 1) {
 
 std::string after_reject(uint8_t reason, uint8_t version = USIW_WIRE_VERSION) {
   Conn i = attempt();
-  i.now += USIW_CM_NOBODY_US;
+  i.now += USIW_CM_NO_LISTENER_GRACE_US;
   usiw_cm_packet reject = packet(USIW_TRP_REJECT);
   reject.reason = reason;
   reject.version = version;

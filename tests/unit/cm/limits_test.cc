@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_limits.h: the module, usiw-run and the provider all ask it.
-#include "cm/usiw_limits.h"
+// Tests of cm/object/usiw_limits.h: the module, usiw-run and the provider all ask it.
+#include "cm/object/usiw_limits.h"
 
 #include <gtest/gtest.h>
 

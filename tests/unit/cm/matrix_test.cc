@@ -57,10 +57,9 @@ struct Cell {
 };
 using Table = std::map<std::pair<State, Input>, Cell>;
 
-constexpr uint32_t kTx = USIW_CM_A_TX, kKill = USIW_CM_A_KILL, kReply = USIW_CM_A_EV_REPLY,
-                   kEst = USIW_CM_A_EV_ESTABLISHED, kDisc = USIW_CM_A_EV_DISCONNECT,
-                   kClose = USIW_CM_A_EV_CLOSE, kRel = USIW_CM_A_RELEASE,
-                   kDead = USIW_CM_A_DEAD, kProbe = USIW_CM_A_PROBE;
+constexpr uint32_t kTx = USIW_CM_A_TX, kAbort = USIW_CM_A_ABORT, kReply = USIW_CM_A_EV_REPLY,
+                   kEst = USIW_CM_A_EV_ESTABLISHED, kDisc = USIW_CM_A_EV_DISCONNECT, kClose = USIW_CM_A_EV_CLOSE,
+                   kRel = USIW_CM_A_RELEASE, kDead = USIW_CM_A_DEAD, kProbe = USIW_CM_A_PROBE;
 constexpr int kReqOp = USIW_TRP_REQ, kAcceptOp = USIW_TRP_ACCEPT, kConfirmOp = USIW_TRP_CONFIRM,
               kRejectOp = USIW_TRP_REJECT, kResetOp = USIW_TRP_RESET;
 
@@ -71,15 +70,15 @@ void add_common(Table& t) {
   const uint8_t linger = USIW_CM_LINGER;
   for (S s : {S::kEstablished, S::kClosing}) {
     const uint32_t disc = s == S::kEstablished ? kDisc : 0;
-    t[{s, I::kAbort}] = {kKill | kTx | kClose | kRel, linger, kResetOp};
+    t[{s, I::kAbort}] = {kAbort | kTx | kClose | kRel, linger, kResetOp};
     t[{s, I::kPeerClosed}] = {disc | kClose | kRel, linger, -1};
     t[{s, I::kClosed}] = {disc | kClose | kRel, linger, -1};
     t[{s, I::kFailed}] = {kTx | kDisc | kClose | kRel, linger, kResetOp};
-    t[{s, I::kReset}] = {kKill | kTx | kDisc | kClose | kRel, linger, kResetOp};
+    t[{s, I::kReset}] = {kAbort | kTx | kDisc | kClose | kRel, linger, kResetOp};
     t[{s, I::kReqOther}] = {
         kProbe, s == S::kEstablished ? uint8_t{USIW_CM_ESTABLISHED} : uint8_t{USIW_CM_CLOSING}, -1};
   }
-  t[{S::kEstablished, I::kDisconnect}] = {USIW_CM_A_GRACE, USIW_CM_CLOSING, -1};
+  t[{S::kEstablished, I::kDisconnect}] = {USIW_CM_A_DRAIN, USIW_CM_CLOSING, -1};
   t[{S::kLingerWasReset, I::kReset}] = {kTx, linger, kResetOp};
 }
 
@@ -100,12 +99,12 @@ Table initiator_table() {
     t[{s, I::kReset}] = {kTx | kReply | kRel, linger, kResetOp};
   }
   t[{S::kReqSent, I::kPending}] = {kTx, USIW_CM_REQ_SENT, kReqOp};  // brings the peer's ISN back
-  t[{S::kInstalling, I::kAbort}] = t[{S::kInstalling, I::kDisconnect}] = {
-      kKill | kTx | kReply | kRel, linger, kResetOp};
+  t[{S::kInstalling, I::kAbort}] = t[{S::kInstalling, I::kDisconnect}] = {kAbort | kTx | kReply | kRel, linger,
+                                                                          kResetOp};
   t[{S::kInstalling, I::kReady}] = {kTx | kReply, USIW_CM_ESTABLISHED, kConfirmOp};
   t[{S::kInstalling, I::kRefused}] = {kTx | kReply | kRel, linger, kResetOp};
   t[{S::kInstalling, I::kFailed}] = {kTx | kReply | kRel, linger, kResetOp};
-  t[{S::kInstalling, I::kReset}] = {kKill | kTx | kReply | kRel, linger, kResetOp};
+  t[{S::kInstalling, I::kReset}] = {kAbort | kTx | kReply | kRel, linger, kResetOp};
   add_common(t);
   // Any REQ at an initiator is of another connection.
   t[{S::kEstablished, I::kReq}] = t[{S::kEstablished, I::kReqOther}];
@@ -132,9 +131,9 @@ Table responder_table() {
   t[{S::kAcceptSent, I::kReq}] = {kTx, USIW_CM_ACCEPT_SENT, kAcceptOp};
   for (S s : {S::kInstalling, S::kAcceptSent}) {
     const uint32_t told = kEst | kDisc | kClose | kRel;
-    t[{s, I::kAbort}] = t[{s, I::kDisconnect}] = {kKill | kTx | told, linger, kResetOp};
+    t[{s, I::kAbort}] = t[{s, I::kDisconnect}] = {kAbort | kTx | told, linger, kResetOp};
     t[{s, I::kFailed}] = {kTx | told, linger, kResetOp};
-    t[{s, I::kReset}] = {kKill | kTx | told, linger, kResetOp};
+    t[{s, I::kReset}] = {kAbort | kTx | told, linger, kResetOp};
   }
   t[{S::kInstalling, I::kReady}] = {kTx, USIW_CM_ACCEPT_SENT, kAcceptOp};
   t[{S::kInstalling, I::kRefused}] = {kTx | kEst | kDisc | kClose | kRel, linger, kResetOp};

@@ -128,7 +128,7 @@ TEST(ReceiveReject, req_sent__status_and_private_data_by_reason) {
     Conn i = Conn::in(Role::kInitiator, State::kReqSent);
     usiw_cm_packet p = packet(USIW_TRP_REJECT);
     p.reason = static_cast<uint8_t>(reason);
-    if (reason == USIW_REJECT_NO_LISTENER) i.now += USIW_CM_NOBODY_US;
+    if (reason == USIW_REJECT_NO_LISTENER) i.now += USIW_CM_NO_LISTENER_GRACE_US;
     EXPECT_EQ(i.receive(p), static_cast<uint32_t>(USIW_CM_A_EV_REPLY | USIW_CM_A_RELEASE |
                                                   USIW_CM_A_DEAD));
     const bool protocol = reason == USIW_REJECT_VERSION || reason == USIW_REJECT_FEATURES ||
@@ -201,17 +201,17 @@ TEST(ReceiveReject, req_sent__no_listener_is_asked_again_for_a_while) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   usiw_cm_packet p = packet(USIW_TRP_REJECT);
   p.reason = USIW_REJECT_NO_LISTENER;
-  const uint64_t end = i.now + USIW_CM_NOBODY_US;
+  const uint64_t end = i.now + USIW_CM_NO_LISTENER_GRACE_US;
   unsigned reqs = 0;
   while (i.now < end) {
     ASSERT_EQ(reqs % 2 == 0 ? i.receive(p) : i.unreachable(), 0u);
-    EXPECT_LE(i.c.deadline_us, i.now + USIW_CM_NOBODY_REPEAT_US);
+    EXPECT_LE(i.c.deadline_us, i.now + USIW_CM_NO_LISTENER_REPEAT_US);
     i.now = i.c.deadline_us;
     ASSERT_EQ(i.timer(), static_cast<uint32_t>(USIW_CM_A_TX));
     EXPECT_EQ(built(i.c).pkt.opcode, USIW_TRP_REQ);
     ++reqs;
   }
-  EXPECT_EQ(reqs, USIW_CM_NOBODY_US / USIW_CM_NOBODY_REPEAT_US);
+  EXPECT_EQ(reqs, USIW_CM_NO_LISTENER_GRACE_US / USIW_CM_NO_LISTENER_REPEAT_US);
   i.receive(p);
   EXPECT_EQ(i.c.status, -ECONNREFUSED);
   EXPECT_EQ(i.c.state, USIW_CM_DEAD);
@@ -228,7 +228,7 @@ TEST(ReceiveReject, req_sent__no_listener_at_first_then_accept) {
 TEST(Unreachable, req_sent__refused_after_a_while) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   EXPECT_EQ(i.unreachable(), 0u);
-  i.now += USIW_CM_NOBODY_US;
+  i.now += USIW_CM_NO_LISTENER_GRACE_US;
   i.unreachable();
   EXPECT_EQ(i.c.status, -ECONNREFUSED);
   EXPECT_EQ(i.c.state, USIW_CM_DEAD);

@@ -148,9 +148,8 @@ void Sim::act(Object& o, uint32_t actions) {
   if (!broken.empty())
     fail(std::string(o.host == kInitiator ? "initiator: " : "responder: ") + broken);
   if (actions & USIW_CM_A_INSTALL) install(o);
-  if (actions & USIW_CM_A_GRACE)
-    at(upto(300'000), [this, &o] { shut_down(o, 20); });
-  if (actions & USIW_CM_A_KILL) o.engine_knows = false;
+  if (actions & USIW_CM_A_DRAIN) at(upto(300'000), [this, &o] { shut_down(o, 20); });
+  if (actions & USIW_CM_A_ABORT) o.engine_knows = false;
   if (actions & USIW_CM_A_PROBE) send_data(o, USIW_TRP_SACK);
   if (actions & USIW_CM_A_TX) {
     uint8_t buf[USIW_CM_MAX_DATAGRAM];
@@ -220,11 +219,12 @@ void Sim::application(Object& o) {
       act(o, actions);
     });
   }
-  if (chance(cfg_.trouble)) at(upto(chance(0.5) ? 15'000'000 : 100'000), [this, &o] {
-    const uint32_t actions = usiw_cm_abort(&o.c, USIW_KILL_LOCAL, now_);
-    if (chance(0.5)) o.engine_knows = false;  // the process is gone, not only the QP
-    act(o, actions);
-  });
+  if (chance(cfg_.trouble))
+    at(upto(chance(0.5) ? 15'000'000 : 100'000), [this, &o] {
+      const uint32_t actions = usiw_cm_abort(&o.c, USIW_ABORT_LOCAL, now_);
+      if (chance(0.5)) o.engine_knows = false;  // the process is gone, not only the QP
+      act(o, actions);
+    });
   const int junk = static_cast<int>(cfg_.junk);
   for (int i = 0; i < junk; i++) at(upto(10'000'000), [this, &o] { junk_call(o); });
 }
@@ -240,7 +240,7 @@ void Sim::junk_call(Object& o) {
       break;
     case 2: actions = usiw_cm_reject(&o.c, nullptr, 0, now_); break;
     case 3: actions = usiw_cm_disconnect(&o.c, now_); break;
-    case 4: actions = chance(0.2) ? usiw_cm_abort(&o.c, USIW_KILL_LOCAL, now_) : 0; break;
+    case 4: actions = chance(0.2) ? usiw_cm_abort(&o.c, USIW_ABORT_LOCAL, now_) : 0; break;
     case 5: actions = usiw_cm_ready(&o.c, now_); break;
     case 6: actions = usiw_cm_refused(&o.c, static_cast<int>(rng_()), now_); break;
     case 7: actions = usiw_cm_peer_closed(&o.c, now_); break;

@@ -25,7 +25,7 @@ PARTS = {
 
 #: (folder, header, why it may include that header all the same)
 EXCEPTIONS = [
-    ("provider/verbs", "cm/usiw_limits.h", "provider and kernel check the same limits"),
+    ("provider/verbs", "cm/object/usiw_limits.h", "provider and kernel check the same limits"),
     ("tools/run/host", "provider/port/choice.h", "--port and USIW_PORT have the same values"),
     ("tools/run/launcher", "provider/port/choice.h", "--check tries each kind of port"),
     ("tools/run/launcher", "provider/port/permitted.h", "--check shows whether the provider may use raw packets"),

@@ -55,8 +55,8 @@ class Floors(unittest.TestCase):
             "tools/run/host/host.cc:1: provider/engine/psn.h: tools/run/host must not use provider/engine"])
 
     def test_exception_is_for_its_folder(self):
-        self.include("provider/engine/ring.h", '"cm/usiw_limits.h"')
-        self.assertEqual(self.wrong(), ["provider/engine/ring.h:1: cm/usiw_limits.h: provider/engine must not use cm"])
+        self.include("provider/engine/ring.h", '"cm/object/usiw_limits.h"')
+        self.assertEqual(self.wrong(), ["provider/engine/ring.h:1: cm/object/usiw_limits.h: provider/engine must not use cm"])
 
     def test_exception_without_use(self):
         path = self.root / "tools/run/launcher/options.cc"

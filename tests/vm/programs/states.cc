@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // ibv_modify_qp() and ibv_query_qp(): every transition of an RC QP that rdma_cm connects, allowed or
-// refused with nothing changed (cm/usiw_qp_states.h), SQD, and attributes told back.
+// refused with nothing changed (cm/object/usiw_qp_states.h), SQD, and the attributes that a query returns.
 #include <poll.h>
 
 #include <functional>

@@ -23,12 +23,12 @@ struct Admission::Entry : usiw_cm_req {
 namespace {
 
 /// The limits are those of this process, which has no other namespace.
-usiw_cm_gate_net* admission_net() {
-  static usiw_cm_gate_net& once = *[] {
-    auto* net = new usiw_cm_gate_net;
+usiw_cm_admission_net* admission_net() {
+  static usiw_cm_admission_net& once = *[] {
+    auto* net = new usiw_cm_admission_net;
     const auto word = [] { return static_cast<__u64>(random_u32()) << 32 | random_u32(); };
     const __u64 key[2] = {word(), word()};
-    usiw_cm_gate_net_init(net, key);
+    usiw_cm_admission_net_init(net, key);
     return net;
   }();
   return &once;
@@ -53,10 +53,10 @@ std::shared_ptr<Admission> find_admission(in_port_t port) {
 }  // namespace
 
 void Backlog::give_back() {
-  if (usiw_cm_gate_return(this, now_us())) cm_thread_kick();
+  if (usiw_cm_admission_return(this, now_us())) cm_thread_kick();
 }
 
-Admission::Admission(in_port_t port) : port_(port) { gate_.net = admission_net(); }
+Admission::Admission(in_port_t port) : port_(port) { admission_.net = admission_net(); }
 
 std::shared_ptr<Admission> Admission::of(in_port_t port) {
   if (std::shared_ptr<Admission> known = find_admission(port)) return known;
@@ -66,9 +66,9 @@ std::shared_ptr<Admission> Admission::of(in_port_t port) {
 }
 
 Admission::~Admission() {
-  while (gate_.first != nullptr) {
-    usiw_cm_req* req = gate_.first;
-    usiw_cm_gate_discard(&gate_, req, now_us());
+  while (admission_.first != nullptr) {
+    usiw_cm_req* req = admission_.first;
+    usiw_cm_admission_discard(&admission_, req, now_us());
     delete static_cast<Entry*>(req);
   }
   busy_ports().erase(port_);
@@ -81,11 +81,11 @@ void Admission::drop(usiw_cm_req* chain) {
 }
 
 void Admission::join(Backlog& backlog, uint32_t slots) {
-  usiw_cm_gate_join(&gate_, &backlog, slots);
+  usiw_cm_admission_join(&admission_, &backlog, slots);
   run();
 }
 
-void Admission::leave(Backlog& backlog) { drop(usiw_cm_gate_leave(&backlog, now_us())); }
+void Admission::leave(Backlog& backlog) { drop(usiw_cm_admission_leave(&backlog, now_us())); }
 
 void Admission::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
                         const void* data, uint32_t len, Entry* entry) {
@@ -98,9 +98,9 @@ void Admission::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tup
   }
   Listener* listener = listener_at(*sock, tuple.local);
   const std::shared_ptr<Backlog> backlog = listener != nullptr ? listener->backlog() : nullptr;
-  usiw_cm_gate_verdict v;
+  usiw_cm_admission_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  usiw_cm_gate_request(&v, &gate_, backlog.get(), entry, &req, now_us());
+  usiw_cm_admission_request(&v, &admission_, backlog.get(), entry, &req, now_us());
   drop(v.out);
   int reason = 0;
   switch (v.kind) {
@@ -122,32 +122,32 @@ void Admission::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tup
 
 void Admission::withdraw(const Tuple& tuple, const usiw_cm_packet& reset) {
   const usiw_cm_tuple key = cm_tuple(tuple);
-  delete static_cast<Entry*>(usiw_cm_gate_withdraw(&gate_, &key, &reset));
+  delete static_cast<Entry*>(usiw_cm_admission_withdraw(&admission_, &key, &reset));
 }
 
 void Admission::discard(Entry* entry) {
   // If another entry gets the slot by this, run(), which is the caller, goes on with that one.
-  usiw_cm_gate_discard(&gate_, entry, now_us());
+  usiw_cm_admission_discard(&admission_, entry, now_us());
   delete entry;
 }
 
 void Admission::run() {
-  drop(usiw_cm_gate_expire(&gate_, now_us()));
-  while (usiw_cm_req* req = usiw_cm_gate_next(&gate_, now_us())) {
+  drop(usiw_cm_admission_expire(&admission_, now_us()));
+  while (usiw_cm_req* req = usiw_cm_admission_next(&admission_, now_us())) {
     auto* entry = static_cast<Entry*>(req);
     if (std::shared_ptr<UdpSocket> sock = entry->sock.lock())
       conn_receive(sock, entry->ends, entry->data.data(), static_cast<uint32_t>(entry->data.size()), entry);
     else
       discard(entry);
   }
-  if (gate_.first == nullptr) busy_ports().erase(port_);
+  if (admission_.first == nullptr) busy_ports().erase(port_);
 }
 
 uint64_t admissions_next_deadline_us() {
   uint64_t next = 0;
   for (in_port_t port : busy_ports()) {
     std::shared_ptr<Admission> admission = find_admission(port);
-    const uint64_t at = admission ? usiw_cm_gate_deadline(&admission->gate_) : 0;
+    const uint64_t at = admission ? usiw_cm_admission_deadline(&admission->admission_) : 0;
     if (at != 0 && (next == 0 || at < next)) next = at;
   }
   return next;

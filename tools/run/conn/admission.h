@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file admission.h
-/// Admission of REQs, before there is a connection. cm/usiw_cm_gate.c decides; this is its host. A port has one
+/// Admission of REQs, before there is a connection. cm/usiw_cm_admission.c decides; this is its host. A port has one
 /// Admission, for its sockets of both families and of single addresses.
 #ifndef USIW_RUN_ADMISSION_H
 #define USIW_RUN_ADMISSION_H
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cm/usiw_cm_gate.h"
+#include "cm/usiw_cm_admission.h"
 #include "tools/run/host/host.h"
 
 namespace usiw::run {
@@ -49,7 +49,7 @@ class Admission {
   explicit Admission(in_port_t port);
   void drop(usiw_cm_req* chain);
   const in_port_t port_;
-  usiw_cm_gate gate_{};
+  usiw_cm_admission admission_{};
 };
 
 /// [big lock] Returns when admissions_run() has something to do, us; 0: never.

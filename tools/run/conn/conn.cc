@@ -149,7 +149,7 @@ int Conn::accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, co
     return 0;
   }
   forget_user();  // an error is the end of the request, and the user has it already
-  usiw_cm_end_abort(this, USIW_KILL_LOCAL, now_us());
+  usiw_cm_end_abort(this, USIW_ABORT_LOCAL, now_us());
   return ret;
 }
 
@@ -163,7 +163,7 @@ void Conn::disconnect() {
   usiw_cm_end_disconnect(this, now_us());
 }
 
-void Conn::abort(usiw_kill_reason reason) {
+void Conn::abort(usiw_abort_reason reason) {
   const std::shared_ptr<Conn> alive = shared_from_this();
   usiw_cm_end_abort(this, reason, now_us());
 }

@@ -68,7 +68,7 @@ class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
                   const std::shared_ptr<Backlog>& backlog, Listener& listener);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
-  void abort(usiw_kill_reason reason);
+  void abort(usiw_abort_reason reason);
   void report(const usiw_qp_report& report);
   /// [big lock] The user goes, and is not notified any more.
   void forget_user() { usiw_cm_end_leave(this); }

@@ -19,7 +19,7 @@ class EventStream final : public EventFile {
   void closed() override;
 
   // All [big lock].
-  /// Queues a record of @p conn. KILL replaces those that are unread: cm/usiw_cm_records.h.
+  /// Queues a record of @p conn. ABORT replaces those that are unread: cm/usiw_cm_records.h.
   void push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type, const usiw_conn_info& info);
   /// The device's interface is like this now.
   void push_link(const usiw_link_info& link);

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/conn/event_stream.h"
 #include "tools/run/host/random.h"
@@ -64,7 +64,7 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
   usiw_keep_qp_attrs(&attrs, &cmd, mask, state);
   if ((mask & USIW_QP_STATE) == 0) return 0;
   if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
-    if (std::shared_ptr<Conn> c = conn) c->abort(USIW_KILL_LOCAL);
+    if (std::shared_ptr<Conn> c = conn) c->abort(USIW_ABORT_LOCAL);
   state = static_cast<usiw_qp_state>(usiw_qp_state_after(state, cmd.qp_state));
   return 0;
 }
@@ -72,7 +72,7 @@ int Qp::modify(const ib_uverbs_modify_qp& cmd) {
 void Qp::destroy() {
   destroying = true;
   if (std::shared_ptr<Conn> c = conn) {
-    c->abort(USIW_KILL_LOCAL);
+    c->abort(USIW_ABORT_LOCAL);
     events->cancel(*c);
   }
   qp_table().erase(qpn);

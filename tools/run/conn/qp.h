@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "cm/usiw_qp_attrs.h"
+#include "cm/object/usiw_qp_attrs.h"
 #include "tools/run/conn/stat_page.h"
 #include "uapi/usiw_abi.h"
 

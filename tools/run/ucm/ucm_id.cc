@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/ucm/ucm.h"
 
@@ -115,7 +115,7 @@ void UcmId::destroy() {
     if (listener_.lock() && !answered_)
       conn->reject(nullptr, 0);
     else if (conn->state().state != USIW_CM_CLOSING)  // which goes on to its orderly end
-      conn->abort(USIW_KILL_LOCAL);
+      conn->abort(USIW_ABORT_LOCAL);
   }
 }
 
@@ -320,7 +320,7 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   int ret = check_param(param);
   if (ret == 0 && !(qp = qp_by_number(param.qp_num))) ret = -EINVAL;
   if (ret != 0)
-    conn_->abort(USIW_KILL_LOCAL);
+    conn_->abort(USIW_ABORT_LOCAL);
   else
     ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
                         param.private_data_len, qp, this);
@@ -340,7 +340,7 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
     const uint8_t state = conn_->state().state;
     if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
-    conn_->abort(USIW_KILL_LOCAL);
+    conn_->abort(USIW_ABORT_LOCAL);
     return 0;
   }
   answered_ = true;

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/ucm/ucm.h"
 
 namespace usiw::run {

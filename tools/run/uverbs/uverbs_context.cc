@@ -6,8 +6,8 @@
 #include <bit>
 #include <cerrno>
 
-#include "cm/usiw_device_attr.h"
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_device_attr.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/conn/port_events.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/settings.h"

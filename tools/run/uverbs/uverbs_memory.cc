@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <set>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/host/random.h"
 #include "tools/run/libc/mapped.h"

@@ -3,7 +3,7 @@
 /// Protection domains, completion channels and queues.
 #include <cerrno>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {

@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "base/file_limit.h"
-#include "cm/usiw_device_attr.h"
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_device_attr.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/host/host.h"
 #include "tools/run/uverbs/uverbs.h"
 

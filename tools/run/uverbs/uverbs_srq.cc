@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "cm/usiw_limits.h"
+#include "cm/object/usiw_limits.h"
 #include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {

@@ -2,8 +2,8 @@
 /*
  * REQ admission: the listeners of a UDP port, and its REQs that are no connections yet.
  */
-#ifndef USIW_GATE_H
-#define USIW_GATE_H
+#ifndef USIW_ADMISSION_H
+#define USIW_ADMISSION_H
 
 #include <linux/in6.h>
 #include <linux/kref.h>
@@ -11,7 +11,7 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
-#include "../cm/usiw_cm_gate.h"
+#include "../cm/usiw_cm_admission.h"
 #include "usiw_route.h"
 
 struct iw_cm_id;
@@ -24,7 +24,7 @@ struct usiw_user;
 /**
  * struct usiw_rx - copy of a received handshake datagram, or of a stray one that needs an answer
  * @node:	entry in usiw_sock.rxq
- * @req:	4-tuple of the datagram; entry at the gate if it is a REQ
+ * @req:	4-tuple of the datagram; entry at the admission if it is a REQ
  * @ifindex:	interface that received the datagram
  * @len:	length of @data, bytes
  * @data:	UDP payload
@@ -59,8 +59,8 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @addr:	local address
  * @scope:	interface of @addr if that is link-local and the user has named one, else 0
  * @any:	@addr is a wildcard
- * @places:	backlog at the gate. The listener has left the gate once @places.gate is NULL. The
- *		gate_lock of the port guards this field, also after the listener has left. Only a
+ * @places:	backlog at the admission. The listener has left the admission once @places.admission is NULL. The
+ *		admission_lock of the port guards this field, also after the listener has left. Only a
  *		connection of the port or its worker returns a slot, and both keep the lock in
  *		memory
  */
@@ -83,18 +83,18 @@ struct usiw_listener {
 };
 
 void usiw_listener_put(struct usiw_listener *listener);
-int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog);
-void usiw_gate_leave(struct usiw_listener *listener);
-bool usiw_gate_has_left(struct usiw_sock *us, const struct usiw_listener *listener);
-void usiw_gate_return_place(struct usiw_sock *us, struct usiw_listener *listener);
-u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
-		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
-		      void *answer);
-void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
-			const struct usiw_cm_packet *reset);
-void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx);
-struct usiw_rx *usiw_gate_next(struct usiw_sock *us);
-u64 usiw_gate_deadline(struct usiw_sock *us);
-void usiw_gate_purge(struct usiw_sock *us);
+int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog);
+void usiw_admission_leave(struct usiw_listener *listener);
+bool usiw_admission_has_left(struct usiw_sock *us, const struct usiw_listener *listener);
+void usiw_admission_return_place(struct usiw_sock *us, struct usiw_listener *listener);
+u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_listener **listener,
+			   struct usiw_sock *us, struct usiw_rx **rx,
+			   const struct usiw_cm_packet *req, void *answer);
+void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
+			     const struct usiw_cm_packet *reset);
+void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx);
+struct usiw_rx *usiw_admission_next(struct usiw_sock *us);
+u64 usiw_admission_deadline(struct usiw_sock *us);
+void usiw_admission_purge(struct usiw_sock *us);
 
-#endif /* USIW_GATE_H */
+#endif /* USIW_ADMISSION_H */

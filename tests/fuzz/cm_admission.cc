@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/// @file cm_gate.cc
+/// @file cm_admission.cc
 /// Two ports and three listeners of one namespace under any order of requests, returns, comings and goings: the counts
-/// of cm/usiw_cm_gate.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
-#include "cm/usiw_cm_gate.h"
+/// of cm/usiw_cm_admission.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
+#include "cm/usiw_cm_admission.h"
 
 #include <set>
 
@@ -19,10 +19,10 @@ class Net {
  public:
   explicit Net(Input& in) : in_(in) {
     const __u64 key[2] = {1, 2};
-    usiw_cm_gate_net_init(&net_, key);
+    usiw_cm_admission_net_init(&net_, key);
     net_.half_open.limit = 1 + in_.below(8);
     net_.queued.limit = 1 + in_.below(8);
-    for (auto& g : gates_) g.net = &net_;
+    for (auto& g : admissions_) g.net = &net_;
   }
 
   void run() {
@@ -34,28 +34,24 @@ class Net {
   }
 
  private:
-  usiw_cm_gate& gate_of(int l) { return gates_[l % kPorts]; }
+  usiw_cm_admission& admission_of(int l) { return admissions_[l % kPorts]; }
 
   void op() {
     const uint32_t what = in_.below(16);
     const int l = static_cast<int>(in_.below(kListeners));
     switch (what) {
       case 0:
-        if (listeners_[l].gate == nullptr) usiw_cm_gate_join(&gate_of(l), &listeners_[l], in_.below(64));
+        if (listeners_[l].admission == nullptr) usiw_cm_admission_join(&admission_of(l), &listeners_[l], in_.below(64));
         break;
-      case 1:
-        free_chain(usiw_cm_gate_leave(&listeners_[l], now_));
-        break;
+      case 1: free_chain(usiw_cm_admission_leave(&listeners_[l], now_)); break;
       case 2:
       case 3:
         if (admitted_[l] != 0) {
           admitted_[l]--;
-          usiw_cm_gate_return(&listeners_[l], now_);
+          usiw_cm_admission_return(&listeners_[l], now_);
         }
         break;
-      case 4:
-        free_chain(usiw_cm_gate_expire(&gate_of(l), now_));
-        break;
+      case 4: free_chain(usiw_cm_admission_expire(&admission_of(l), now_)); break;
       case 5:
         take_due(l);
         break;
@@ -95,9 +91,9 @@ class Net {
   }
 
   void decide(int l, usiw_cm_req* e, const usiw_cm_packet& pkt) {
-    usiw_cm_listener* to = listeners_[l].gate != nullptr ? &listeners_[l] : nullptr;
-    usiw_cm_gate_verdict v;
-    usiw_cm_gate_request(&v, &gate_of(l), to, e, &pkt, now_);
+    usiw_cm_listener* to = listeners_[l].admission != nullptr ? &listeners_[l] : nullptr;
+    usiw_cm_admission_verdict v;
+    usiw_cm_admission_request(&v, &admission_of(l), to, e, &pkt, now_);
     FUZZ_CHECK(v.kind != USIW_CM_G_ADMIT || to != nullptr, "admitted by nobody");
     FUZZ_CHECK(v.kind != USIW_CM_G_REFUSE || to == nullptr, "refused although somebody listens");
     FUZZ_CHECK(!v.pending || v.isn != 0, "PENDING without an ISN");
@@ -107,7 +103,7 @@ class Net {
   }
 
   void take_due(int l) {
-    usiw_cm_req* e = usiw_cm_gate_next(&gate_of(l), now_);
+    usiw_cm_req* e = usiw_cm_admission_next(&admission_of(l), now_);
     if (e != nullptr) in_hand_[l % kPorts].insert(e);
   }
 
@@ -118,7 +114,7 @@ class Net {
     usiw_cm_req* e = *hand.begin();
     hand.erase(hand.begin());
     if (in_.flag()) {
-      usiw_cm_gate_discard(&gate_of(l), e, now_);
+      usiw_cm_admission_discard(&admission_of(l), e, now_);
       return drop(e);
     }
     usiw_cm_packet pkt{};
@@ -133,12 +129,12 @@ class Net {
     pkt.opcode = USIW_TRP_RESET;
     pkt.psn = in_.below(3);
     pkt.ack_psn = usiw_cm_cookie(net_.key, &t, pkt.psn, static_cast<uint32_t>(now_ >> 26));
-    if (usiw_cm_req* e = usiw_cm_gate_withdraw(&gate_of(l), &t, &pkt); e != nullptr) drop(e);
+    if (usiw_cm_req* e = usiw_cm_admission_withdraw(&admission_of(l), &t, &pkt); e != nullptr) drop(e);
   }
 
   void drop(usiw_cm_req* e) {
     FUZZ_CHECK(all_.erase(e) == 1, "an entry twice");
-    for (auto& g : gates_)
+    for (auto& g : admissions_)
       for (usiw_cm_req* x = g.first; x != nullptr; x = x->next) FUZZ_CHECK(x != e, "freed and still in the list");
     delete e;
   }
@@ -162,11 +158,11 @@ class Net {
   void check() {
     uint32_t queued[kListeners] = {}, offered[kListeners] = {};
     size_t listed = 0;
-    for (auto& g : gates_) {
+    for (auto& g : admissions_) {
       uint32_t held = 0, due = 0, retry = 0;
       size_t waiting = 0, in_lists = length(g.held_list) + length(g.due_list);
       for (const auto& l : listeners_)
-        if (l.gate == &g) in_lists += length(l.waiting[0]) + length(l.waiting[1]);
+        if (l.admission == &g) in_lists += length(l.waiting[0]) + length(l.waiting[1]);
       for (usiw_cm_req* e = g.first; e != nullptr; e = e->next) {
         listed++;
         FUZZ_CHECK(all_.contains(e), "a foreign entry");
@@ -182,7 +178,7 @@ class Net {
         due += e->state == USIW_CM_R_OFFERED || e->state == USIW_CM_R_RETRY;
         for (int l = 0; l < kListeners; l++) {
           if (e->listener != &listeners_[l]) continue;
-          FUZZ_CHECK(listeners_[l].gate == &g, "waits for one that has left");
+          FUZZ_CHECK(listeners_[l].admission == &g, "waits for one that has left");
           queued[l] += e->state == USIW_CM_R_QUEUED;
           offered[l] += e->state == USIW_CM_R_OFFERED;
           const usiw_cm_listener& x = listeners_[l];
@@ -213,13 +209,13 @@ class Net {
   }
 
   void end() {
-    for (auto& l : listeners_) free_chain(usiw_cm_gate_leave(&l, now_));
+    for (auto& l : listeners_) free_chain(usiw_cm_admission_leave(&l, now_));
     for (int l = 0; l < kListeners; l++)
-      for (; admitted_[l] != 0; admitted_[l]--) usiw_cm_gate_return(&listeners_[l], now_);
-    for (auto& g : gates_) {
+      for (; admitted_[l] != 0; admitted_[l]--) usiw_cm_admission_return(&listeners_[l], now_);
+    for (auto& g : admissions_) {
       while (g.first != nullptr) {
         usiw_cm_req* e = g.first;
-        usiw_cm_gate_discard(&g, e, now_);
+        usiw_cm_admission_discard(&g, e, now_);
         drop(e);
       }
     }
@@ -228,8 +224,8 @@ class Net {
   }
 
   Input& in_;
-  usiw_cm_gate_net net_;
-  usiw_cm_gate gates_[kPorts] = {};
+  usiw_cm_admission_net net_;
+  usiw_cm_admission admissions_[kPorts] = {};
   usiw_cm_listener listeners_[kListeners] = {};
   uint32_t admitted_[kListeners] = {};
   std::set<usiw_cm_req*> all_, in_hand_[kPorts];

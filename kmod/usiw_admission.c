@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * REQs before they are connections: cm/usiw_cm_gate.c decides, and this is its host. Each UDP
- * port has a gate, whose entries are worked off by the port's worker only.
+ * REQs before they are connections: cm/usiw_cm_admission.c decides, and this is its host. Each UDP
+ * port has a admission, whose entries are worked off by the port's worker only.
  *
- * A port's gate and the lock of that gate are members of one struct usiw_sock. So users of other
- * ports never wait for the lock, and a gate cannot have two locks. Each caller that takes the lock
+ * A port's admission and the lock of that admission are members of one struct usiw_sock. So users of other
+ * ports never wait for the lock, and a admission cannot have two locks. Each caller that takes the lock
  * keeps the struct in memory: a listener that has not left, a connection of the port, or the port's
  * worker.
  */
@@ -13,7 +13,7 @@
 #include <linux/string.h>
 #include <rdma/iw_cm.h>
 
-#include "usiw_gate.h"
+#include "usiw_admission.h"
 
 #include "usiw.h"
 #include "usiw_addr.h"
@@ -22,18 +22,18 @@
 #include "usiw_sock.h"
 #include "usiw_user.h"
 
-static struct usiw_rx *usiw_gate_rx(struct usiw_cm_req *req)
+static struct usiw_rx *usiw_admission_rx(struct usiw_cm_req *req)
 {
 	return container_of(req, struct usiw_rx, req);
 }
 
-static void usiw_gate_free(struct usiw_cm_req *chain)
+static void usiw_admission_free(struct usiw_cm_req *chain)
 {
 	struct usiw_cm_req *req;
 
 	while ((req = chain) != NULL) {
 		chain = req->next;
-		kfree(usiw_gate_rx(req));
+		kfree(usiw_admission_rx(req));
 	}
 }
 
@@ -84,54 +84,55 @@ static const struct usiw_listener *usiw_listener_by_dev(const struct rb_node *no
 }
 
 /* @addr: struct in6_addr. Returns <0, 0 or >0 like memcmp(). */
-static int usiw_gate_cmp_addr(const void *addr, const struct rb_node *node)
+static int usiw_admission_cmp_addr(const void *addr, const struct rb_node *node)
 {
 	return memcmp(addr, &usiw_listener_by_addr(node)->addr, sizeof(struct in6_addr));
 }
 
-static bool usiw_gate_less_addr(struct rb_node *a, const struct rb_node *b)
+static bool usiw_admission_less_addr(struct rb_node *a, const struct rb_node *b)
 {
-	return usiw_gate_cmp_addr(&usiw_listener_by_addr(a)->addr, b) < 0;
+	return usiw_admission_cmp_addr(&usiw_listener_by_addr(a)->addr, b) < 0;
 }
 
 /* The listeners of a device on addresses of one family. */
-struct usiw_gate_dev {
+struct usiw_admission_dev {
 	const struct usiw_device *dev;
 	unsigned int families;
 };
 
-/* @key: struct usiw_gate_dev. Returns <0, 0 or >0 like memcmp(). */
-static int usiw_gate_cmp_dev(const void *key, const struct rb_node *node)
+/* @key: struct usiw_admission_dev. Returns <0, 0 or >0 like memcmp(). */
+static int usiw_admission_cmp_dev(const void *key, const struct rb_node *node)
 {
 	const struct usiw_listener *listener = usiw_listener_by_dev(node);
-	const struct usiw_gate_dev *at = key;
+	const struct usiw_admission_dev *at = key;
 
 	if (at->dev != listener->dev)
 		return at->dev < listener->dev ? -1 : 1;
 	return (int)at->families - (int)listener->families;
 }
 
-static bool usiw_gate_less_dev(struct rb_node *a, const struct rb_node *b)
+static bool usiw_admission_less_dev(struct rb_node *a, const struct rb_node *b)
 {
-	const struct usiw_gate_dev at = {
+	const struct usiw_admission_dev at = {
 		.dev = usiw_listener_by_dev(a)->dev,
 		.families = usiw_listener_by_dev(a)->families,
 	};
 
-	return usiw_gate_cmp_dev(&at, b) < 0;
+	return usiw_admission_cmp_dev(&at, b) < 0;
 }
 
 /* Returns true if @dev has a listener of this family at an address, not a wildcard, of the port. */
-static bool usiw_gate_has_addr_of(const struct usiw_sock *us, const struct usiw_device *dev,
-				  unsigned int family)
+static bool usiw_admission_has_addr_of(const struct usiw_sock *us, const struct usiw_device *dev,
+				       unsigned int family)
 {
-	const struct usiw_gate_dev at = { .dev = dev, .families = family };
+	const struct usiw_admission_dev at = { .dev = dev, .families = family };
 
-	return rb_find_first(&at, &us->by_dev, usiw_gate_cmp_dev);
+	return rb_find_first(&at, &us->by_dev, usiw_admission_cmp_dev);
 }
 
 /* Returns true if a listener of the port conflicts with @listener, which has not joined yet. */
-static bool usiw_gate_is_taken(const struct usiw_sock *us, const struct usiw_listener *listener)
+static bool usiw_admission_is_taken(const struct usiw_sock *us,
+				    const struct usiw_listener *listener)
 {
 	const struct usiw_listener *other;
 	struct rb_node *node;
@@ -143,27 +144,27 @@ static bool usiw_gate_is_taken(const struct usiw_sock *us, const struct usiw_lis
 	if (listener->any) {
 		for (ipv4 = 0; ipv4 < 2; ipv4++)
 			if (listener->families & BIT(ipv4) &&
-			    usiw_gate_has_addr_of(us, listener->dev, BIT(ipv4)))
+			    usiw_admission_has_addr_of(us, listener->dev, BIT(ipv4)))
 				return true;
 		return false;
 	}
-	rb_for_each(node, &listener->addr, &us->by_addr, usiw_gate_cmp_addr)
+	rb_for_each(node, &listener->addr, &us->by_addr, usiw_admission_cmp_addr)
 		if (usiw_listeners_conflict(usiw_listener_by_addr(node), listener))
 			return true;
 	return false;
 }
 
-static void usiw_gate_add(struct usiw_sock *us, struct usiw_listener *listener)
+static void usiw_admission_add(struct usiw_sock *us, struct usiw_listener *listener)
 {
 	if (listener->any) {
 		list_add_tail(&listener->node, &us->wildcards);
 		return;
 	}
-	rb_add(&listener->addr_node, &us->by_addr, usiw_gate_less_addr);
-	rb_add(&listener->dev_node, &us->by_dev, usiw_gate_less_dev);
+	rb_add(&listener->addr_node, &us->by_addr, usiw_admission_less_addr);
+	rb_add(&listener->dev_node, &us->by_dev, usiw_admission_less_dev);
 }
 
-static void usiw_gate_remove(struct usiw_sock *us, struct usiw_listener *listener)
+static void usiw_admission_remove(struct usiw_sock *us, struct usiw_listener *listener)
 {
 	if (listener->any) {
 		list_del_init(&listener->node);
@@ -174,61 +175,61 @@ static void usiw_gate_remove(struct usiw_sock *us, struct usiw_listener *listene
 }
 
 /* The listener receives REQs from now on. REQs that waited for a listener are worked off first. */
-int usiw_gate_join(struct usiw_listener *listener, unsigned int backlog)
+int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog)
 {
 	struct usiw_sock *us = listener->us;
 	int ret = 0;
 
-	spin_lock(&us->gate_lock);
-	if (usiw_gate_is_taken(us, listener)) {
+	spin_lock(&us->admission_lock);
+	if (usiw_admission_is_taken(us, listener)) {
 		ret = -EADDRINUSE;
 	} else {
-		usiw_gate_add(us, listener);
-		usiw_cm_gate_join(&us->gate, &listener->places, backlog);
+		usiw_admission_add(us, listener);
+		usiw_cm_admission_join(&us->admission, &listener->places, backlog);
 	}
-	spin_unlock(&us->gate_lock);
+	spin_unlock(&us->admission_lock);
 	if (!ret)
 		usiw_sock_wake(us);
 	return ret;
 }
 
 /* Afterwards no request finds @listener; one that has found it goes on with it. */
-void usiw_gate_leave(struct usiw_listener *listener)
+void usiw_admission_leave(struct usiw_listener *listener)
 {
 	struct usiw_sock *us = listener->us;
 	struct usiw_cm_req *out = NULL;
 
-	spin_lock(&us->gate_lock);
+	spin_lock(&us->admission_lock);
 	/* A listener that could not join leaves as well. */
-	if (listener->places.gate) {
-		usiw_gate_remove(us, listener);
-		out = usiw_cm_gate_leave(&listener->places, usiw_now_us());
+	if (listener->places.admission) {
+		usiw_admission_remove(us, listener);
+		out = usiw_cm_admission_leave(&listener->places, usiw_now_us());
 	}
-	spin_unlock(&us->gate_lock);
-	usiw_gate_free(out);
+	spin_unlock(&us->admission_lock);
+	usiw_admission_free(out);
 	/* What is held has its time, which the worker keeps. */
 	usiw_sock_wake(us);
 }
 
 /* A listener joins one port only, so the lock of that port guards the listener's places. */
-static void usiw_gate_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
+static void usiw_admission_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
 {
-	lockdep_assert_held(&us->gate_lock);
-	lockdep_assert(!listener->places.gate || listener->places.gate == &us->gate);
+	lockdep_assert_held(&us->admission_lock);
+	lockdep_assert(!listener->places.admission || listener->places.admission == &us->admission);
 }
 
 /*
  * Returns true if @listener, which has once joined @us, has left it. The caller keeps @us in
  * memory, because a listener that has left does not.
  */
-bool usiw_gate_has_left(struct usiw_sock *us, const struct usiw_listener *listener)
+bool usiw_admission_has_left(struct usiw_sock *us, const struct usiw_listener *listener)
 {
 	bool left;
 
-	spin_lock(&us->gate_lock);
-	usiw_gate_check_port(us, listener);
-	left = !listener->places.gate;
-	spin_unlock(&us->gate_lock);
+	spin_lock(&us->admission_lock);
+	usiw_admission_check_port(us, listener);
+	left = !listener->places.admission;
+	spin_unlock(&us->admission_lock);
 	return left;
 }
 
@@ -236,14 +237,14 @@ bool usiw_gate_has_left(struct usiw_sock *us, const struct usiw_listener *listen
  * Frees a place in the backlog of @listener, which has once joined @us and may have left it. The
  * caller is a connection of the port or its worker, and so keeps @us in memory.
  */
-void usiw_gate_return_place(struct usiw_sock *us, struct usiw_listener *listener)
+void usiw_admission_return_place(struct usiw_sock *us, struct usiw_listener *listener)
 {
 	bool due;
 
-	spin_lock(&us->gate_lock);
-	usiw_gate_check_port(us, listener);
-	due = usiw_cm_gate_return(&listener->places, usiw_now_us());
-	spin_unlock(&us->gate_lock);
+	spin_lock(&us->admission_lock);
+	usiw_admission_check_port(us, listener);
+	due = usiw_cm_admission_return(&listener->places, usiw_now_us());
+	spin_unlock(&us->admission_lock);
 	if (due)
 		usiw_sock_wake(us);
 }
@@ -255,11 +256,11 @@ static bool usiw_listens_at(const struct usiw_listener *listener, const struct u
 }
 
 /**
- * struct usiw_gate_choice - the best listener for a REQ among those looked at so far
+ * struct usiw_admission_choice - the best listener for a REQ among those looked at so far
  * @listener:	NULL: none of them is for it
  * @owner:	what its device has to do with the address
  */
-struct usiw_gate_choice {
+struct usiw_admission_choice {
 	struct usiw_listener *listener;
 	enum usiw_addr_owner owner;
 };
@@ -269,8 +270,8 @@ struct usiw_gate_choice {
  * one device can match if one of them does not name the link of its address. The older one wins, so
  * the caller has to pass that one first.
  */
-static void usiw_gate_consider(struct usiw_gate_choice *best, struct usiw_listener *listener,
-			       const struct usiw_rx *rx)
+static void usiw_admission_consider(struct usiw_admission_choice *best,
+				    struct usiw_listener *listener, const struct usiw_rx *rx)
 {
 	const struct usiw_tuple *tuple = usiw_rx_ends(rx);
 	enum usiw_addr_owner owner;
@@ -292,18 +293,18 @@ static void usiw_gate_consider(struct usiw_gate_choice *best, struct usiw_listen
  * devices rdma_cm takes the one that it knows longest for a request to a listener on all addresses,
  * whichever the request came by, and lets nobody accept what another one has brought.
  */
-static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct usiw_rx *rx)
+static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
-	struct usiw_gate_choice best = { .owner = USIW_ADDR_OTHERS };
+	struct usiw_admission_choice best = { .owner = USIW_ADDR_OTHERS };
 	struct usiw_listener *listener;
 	struct rb_node *node;
 
-	lockdep_assert_held(&us->gate_lock);
+	lockdep_assert_held(&us->admission_lock);
 	list_for_each_entry(listener, &us->wildcards, node)
-		usiw_gate_consider(&best, listener, rx);
+		usiw_admission_consider(&best, listener, rx);
 	/* Listeners at equal addresses are in the order in which they joined. */
-	rb_for_each(node, &usiw_rx_ends(rx)->local, &us->by_addr, usiw_gate_cmp_addr)
-		usiw_gate_consider(&best, rb_entry(node, struct usiw_listener, addr_node), rx);
+	rb_for_each(node, &usiw_rx_ends(rx)->local, &us->by_addr, usiw_admission_cmp_addr)
+		usiw_admission_consider(&best, rb_entry(node, struct usiw_listener, addr_node), rx);
 	if (best.listener)
 		kref_get(&best.listener->kref);
 	return best.listener;
@@ -312,11 +313,12 @@ static struct usiw_listener *usiw_gate_find(struct usiw_sock *us, const struct u
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Returns what the gate may keep of @rx: a copy that the listener pays for, or @rx itself if nobody
- * listens or the gate had it before. So no listener has another one of its port pay. NULL: there is
+ * Returns what the admission may keep of @rx: a copy that the listener pays for, or @rx itself if nobody
+ * listens or the admission had it before. So no listener has another one of its port pay. NULL: there is
  * no memory.
  */
-static struct usiw_rx *usiw_gate_entry(const struct usiw_listener *listener, struct usiw_rx *rx)
+static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener,
+					    struct usiw_rx *rx)
 {
 	size_t size = struct_size(rx, data, rx->len);
 	struct usiw_rx *copy;
@@ -328,30 +330,30 @@ static struct usiw_rx *usiw_gate_entry(const struct usiw_listener *listener, str
 }
 
 /*
- * Asks the gate about *@rx, a REQ, which @req decodes. If the gate keeps it *@rx is NULL
+ * Asks the admission about *@rx, a REQ, which @req decodes. If the admission keeps it *@rx is NULL
  * then; else it is the caller's. @answer: gets PENDING, if that is due. Returns its length;
  * *@listener has a reference.
  */
-u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **listener,
-		      struct usiw_sock *us, struct usiw_rx **rx, const struct usiw_cm_packet *req,
-		      void *answer)
+u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_listener **listener,
+			   struct usiw_sock *us, struct usiw_rx **rx,
+			   const struct usiw_cm_packet *req, void *answer)
 {
 	struct usiw_rx *entry;
 	struct usiw_listener *l;
 	u32 len = 0;
 
-	*v = (struct usiw_cm_gate_verdict){ .kind = USIW_CM_G_DROP };
-	spin_lock(&us->gate_lock);
-	l = usiw_gate_find(us, *rx);
-	entry = usiw_gate_entry(l, *rx);
+	*v = (struct usiw_cm_admission_verdict){ .kind = USIW_CM_G_DROP };
+	spin_lock(&us->admission_lock);
+	l = usiw_admission_find(us, *rx);
+	entry = usiw_admission_entry(l, *rx);
 	if (entry)
-		usiw_cm_gate_request(v, &us->gate, l ? &l->places : NULL, &entry->req, req,
-				     usiw_now_us());
+		usiw_cm_admission_request(v, &us->admission, l ? &l->places : NULL, &entry->req,
+					  req, usiw_now_us());
 	/* What is kept may be freed from here on by a listener that leaves. */
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
-	spin_unlock(&us->gate_lock);
-	usiw_gate_free(v->out);
+	spin_unlock(&us->admission_lock);
+	usiw_admission_free(v->out);
 	if (v->kind != USIW_CM_G_KEPT && entry != *rx)
 		kfree(entry);
 	if (v->kind == USIW_CM_G_KEPT && entry == *rx)
@@ -361,25 +363,25 @@ u32 usiw_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_listener **lis
 }
 
 /* The peer of a REQ that waits has given up. */
-void usiw_gate_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
-			const struct usiw_cm_packet *reset)
+void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
+			     const struct usiw_cm_packet *reset)
 {
 	struct usiw_cm_req *req;
 
-	spin_lock(&us->gate_lock);
-	req = usiw_cm_gate_withdraw(&us->gate, usiw_cm_tuple(tuple), reset);
-	spin_unlock(&us->gate_lock);
+	spin_lock(&us->admission_lock);
+	req = usiw_cm_admission_withdraw(&us->admission, usiw_cm_tuple(tuple), reset);
+	spin_unlock(&us->admission_lock);
 	if (req)
-		kfree(usiw_gate_rx(req));
+		kfree(usiw_admission_rx(req));
 }
 
-/* @rx, which usiw_gate_next() may have returned, turned out to be no request any more. Takes it. */
-void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx)
+/* @rx, which usiw_admission_next() may have returned, turned out to be no request any more. Takes it. */
+void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	if (rx->req.busy) {
-		spin_lock(&us->gate_lock);
-		usiw_cm_gate_discard(&us->gate, &rx->req, usiw_now_us());
-		spin_unlock(&us->gate_lock);
+		spin_lock(&us->admission_lock);
+		usiw_cm_admission_discard(&us->admission, &rx->req, usiw_now_us());
+		spin_unlock(&us->admission_lock);
 	}
 	kfree(rx);
 }
@@ -387,39 +389,39 @@ void usiw_gate_discard(struct usiw_sock *us, struct usiw_rx *rx)
 /* ---- The worker -------------------------------------------------------- */
 
 /* What is due, ahead of newer datagrams; or NULL. */
-struct usiw_rx *usiw_gate_next(struct usiw_sock *us)
+struct usiw_rx *usiw_admission_next(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req, *out;
 	u64 now = usiw_now_us();
 
-	spin_lock(&us->gate_lock);
-	out = usiw_cm_gate_expire(&us->gate, now);
-	req = usiw_cm_gate_next(&us->gate, now);
-	spin_unlock(&us->gate_lock);
-	usiw_gate_free(out);
-	return req ? usiw_gate_rx(req) : NULL;
+	spin_lock(&us->admission_lock);
+	out = usiw_cm_admission_expire(&us->admission, now);
+	req = usiw_cm_admission_next(&us->admission, now);
+	spin_unlock(&us->admission_lock);
+	usiw_admission_free(out);
+	return req ? usiw_admission_rx(req) : NULL;
 }
 
 /* When to look again without another cause, us; 0: no need. */
-u64 usiw_gate_deadline(struct usiw_sock *us)
+u64 usiw_admission_deadline(struct usiw_sock *us)
 {
 	u64 at;
 
-	spin_lock(&us->gate_lock);
-	at = usiw_cm_gate_deadline(&us->gate);
-	spin_unlock(&us->gate_lock);
+	spin_lock(&us->admission_lock);
+	at = usiw_cm_admission_deadline(&us->admission);
+	spin_unlock(&us->admission_lock);
 	return at;
 }
 
 /* The port's last user and its worker are gone. */
-void usiw_gate_purge(struct usiw_sock *us)
+void usiw_admission_purge(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req;
 
-	spin_lock(&us->gate_lock);
-	while ((req = us->gate.first) != NULL) {
-		usiw_cm_gate_discard(&us->gate, req, usiw_now_us());
-		kfree(usiw_gate_rx(req));
+	spin_lock(&us->admission_lock);
+	while ((req = us->admission.first) != NULL) {
+		usiw_cm_admission_discard(&us->admission, req, usiw_now_us());
+		kfree(usiw_admission_rx(req));
 	}
-	spin_unlock(&us->gate_lock);
+	spin_unlock(&us->admission_lock);
 }

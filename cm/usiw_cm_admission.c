@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Admission of REQs; see usiw_cm_gate.h.
+ * Admission of REQs; see usiw_cm_admission.h.
  */
 #ifdef __KERNEL__
 #include <linux/stddef.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #endif
 
-#include "usiw_cm_gate.h"
+#include "usiw_cm_admission.h"
 
 #define EPOCH_BITS	26	/* of microseconds: 67 s. A cookie is good in its epoch and the next */
 
@@ -64,13 +64,14 @@ static void append(struct usiw_cm_list *list, struct usiw_cm_link *link)
 }
 
 /* Among those in @list by their @wait, in the order of arrival. It is the last as a rule. */
-static void insert(struct usiw_cm_gate *gate, struct usiw_cm_list *list, struct usiw_cm_req *req)
+static void insert(struct usiw_cm_admission *admission, struct usiw_cm_list *list,
+		   struct usiw_cm_req *req)
 {
 	struct usiw_cm_link *at = list->last, *link = &req->wait;
 
 	while (at && req_of(at, wait)->order > req->order) {
 		at = at->prev;
-		gate->looked++;
+		admission->looked++;
 	}
 	link->prev = at;
 	link->next = at ? at->next : list->first;
@@ -103,9 +104,9 @@ static void take_out(struct usiw_cm_list *list, struct usiw_cm_link *link)
  * path in common with all entries below it. So it is no deeper than some bits more than the
  * logarithm of the number of entries, whatever tuples are forged, and needs no memory but theirs.
  */
-static __u32 hash_of(const struct usiw_cm_gate *gate, const struct usiw_cm_tuple *tuple)
+static __u32 hash_of(const struct usiw_cm_admission *admission, const struct usiw_cm_tuple *tuple)
 {
-	return usiw_cm_cookie(gate->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
+	return usiw_cm_cookie(admission->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
 }
 
 static int bit(__u32 hash, unsigned int depth)
@@ -113,14 +114,15 @@ static int bit(__u32 hash, unsigned int depth)
 	return hash >> depth % 32 & 1;
 }
 
-static struct usiw_cm_req *find(struct usiw_cm_gate *gate, const struct usiw_cm_tuple *tuple)
+static struct usiw_cm_req *find(struct usiw_cm_admission *admission,
+				const struct usiw_cm_tuple *tuple)
 {
-	__u32 hash = hash_of(gate, tuple);
-	struct usiw_cm_req *req = gate->root;
+	__u32 hash = hash_of(admission, tuple);
+	struct usiw_cm_req *req = admission->root;
 	unsigned int depth;
 
 	for (depth = 0; req; req = req->child[bit(hash, depth++)]) {
-		gate->looked++;
+		admission->looked++;
 		if (req->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
 			break;
 	}
@@ -128,19 +130,19 @@ static struct usiw_cm_req *find(struct usiw_cm_gate *gate, const struct usiw_cm_
 }
 
 /* What points to @req. */
-static struct usiw_cm_req **pointer_to(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static struct usiw_cm_req **pointer_to(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
 	if (!req->parent)
-		return &gate->root;
+		return &admission->root;
 	return &req->parent->child[req->parent->child[1] == req];
 }
 
-static void tree_add(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void tree_add(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
-	struct usiw_cm_req **at = &gate->root;
+	struct usiw_cm_req **at = &admission->root;
 	unsigned int depth = 0;
 
-	req->hash = hash_of(gate, &req->tuple);
+	req->hash = hash_of(admission, &req->tuple);
 	req->parent = NULL;
 	req->child[0] = NULL;
 	req->child[1] = NULL;
@@ -152,18 +154,18 @@ static void tree_add(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 }
 
 /* Any leaf below @req may take its place. */
-static void tree_remove(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void tree_remove(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
 	struct usiw_cm_req *leaf = req;
 	int side;
 
 	while (leaf->child[0] || leaf->child[1])
 		leaf = leaf->child[!leaf->child[0]];
-	*pointer_to(gate, leaf) = NULL;
+	*pointer_to(admission, leaf) = NULL;
 	if (leaf == req)
 		return;
 	leaf->parent = req->parent;
-	*pointer_to(gate, req) = leaf;
+	*pointer_to(admission, req) = leaf;
 	for (side = 0; side < 2; side++) {
 		leaf->child[side] = req->child[side];
 		if (leaf->child[side])
@@ -171,30 +173,30 @@ static void tree_remove(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
 	}
 }
 
-static void link_last(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void link_last(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
 	req->next = NULL;
-	req->prev = gate->last;
-	if (gate->last)
-		gate->last->next = req;
+	req->prev = admission->last;
+	if (admission->last)
+		admission->last->next = req;
 	else
-		gate->first = req;
-	gate->last = req;
-	req->order = ++gate->arrivals;
-	tree_add(gate, req);
+		admission->first = req;
+	admission->last = req;
+	req->order = ++admission->arrivals;
+	tree_add(admission, req);
 }
 
-static void unlink(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void unlink(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
-	tree_remove(gate, req);
+	tree_remove(admission, req);
 	if (req->prev)
 		req->prev->next = req->next;
 	else
-		gate->first = req->next;
+		admission->first = req->next;
 	if (req->next)
 		req->next->prev = req->prev;
 	else
-		gate->last = req->prev;
+		admission->last = req->prev;
 	req->next = NULL;
 	req->prev = NULL;
 }
@@ -212,61 +214,62 @@ static int is_due(__u8 state)
 }
 
 /* Where an entry waits in its state, or NULL. */
-static struct usiw_cm_list *list_of(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static struct usiw_cm_list *list_of(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
 	if (req->state == USIW_CM_R_QUEUED)
 		return &req->listener->waiting[req->proven];
 	if (req->state == USIW_CM_R_HELD)
-		return &gate->held_list;
-	return is_due(req->state) && !req->busy ? &gate->due_list : NULL;
+		return &admission->held_list;
+	return is_due(req->state) && !req->busy ? &admission->due_list : NULL;
 }
 
-static void leave_lists(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void leave_lists(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
-	struct usiw_cm_list *list = list_of(gate, req);
+	struct usiw_cm_list *list = list_of(admission, req);
 
 	if (!list)
 		return;
 	take_out(list, &req->wait);
 	if (req->state == USIW_CM_R_QUEUED)
 		take_out(&req->listener->seen[req->proven], &req->seen);
-	gate->retry -= req->state == USIW_CM_R_RETRY;
+	admission->retry -= req->state == USIW_CM_R_RETRY;
 }
 
-static void enter_lists(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void enter_lists(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
-	struct usiw_cm_list *list = list_of(gate, req);
+	struct usiw_cm_list *list = list_of(admission, req);
 
 	if (!list)
 		return;
-	insert(gate, list, req);
+	insert(admission, list, req);
 	if (req->state == USIW_CM_R_QUEUED)
 		append(&req->listener->seen[req->proven], &req->seen);
-	gate->retry += req->state == USIW_CM_R_RETRY;
+	admission->retry += req->state == USIW_CM_R_RETRY;
 }
 
 /* What the state costs has been taken, and that of the old one given back, or goes with it. */
-static void enter(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state,
+static void enter(struct usiw_cm_admission *admission, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
 {
-	leave_lists(gate, req);
-	gate->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
-	gate->due += is_due(state) - is_due(req->state);
+	leave_lists(admission, req);
+	admission->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
+	admission->due += is_due(state) - is_due(req->state);
 	req->state = state;
 	req->listener = l;
-	enter_lists(gate, req);
+	enter_lists(admission, req);
 }
 
 /* Another datagram of an entry. */
-static void see(struct usiw_cm_gate *gate, struct usiw_cm_req *req, int proven, __u64 now_us)
+static void see(struct usiw_cm_admission *admission, struct usiw_cm_req *req, int proven,
+		__u64 now_us)
 {
 	struct usiw_cm_list *seen;
 
 	req->seen_us = now_us;
 	if (proven && !req->proven) {
-		leave_lists(gate, req);
+		leave_lists(admission, req);
 		req->proven = 1;
-		enter_lists(gate, req);
+		enter_lists(admission, req);
 	} else if (req->state == USIW_CM_R_QUEUED) {
 		seen = &req->listener->seen[req->proven];
 		take_out(seen, &req->seen);
@@ -275,7 +278,7 @@ static void see(struct usiw_cm_gate *gate, struct usiw_cm_req *req, int proven, 
 }
 
 /* To a state that costs nothing. What the present one costs is given back. */
-static void retire(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 state)
+static void retire(struct usiw_cm_admission *admission, struct usiw_cm_req *req, __u8 state)
 {
 	struct usiw_cm_listener *l = req->listener;
 
@@ -283,13 +286,13 @@ static void retire(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u8 stat
 		give(&l->net->queued, &l->queued);
 	else if (req->state == USIW_CM_R_OFFERED)
 		give(&l->net->half_open, &l->open);
-	enter(gate, req, state, NULL);
+	enter(admission, req, state, NULL);
 }
 
-static void remove_entry(struct usiw_cm_gate *gate, struct usiw_cm_req *req)
+static void remove_entry(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
 {
-	retire(gate, req, USIW_CM_R_NEW);
-	unlink(gate, req);
+	retire(admission, req, USIW_CM_R_NEW);
+	unlink(admission, req);
 	req->busy = 0;
 }
 
@@ -310,25 +313,25 @@ static int offer(struct usiw_cm_listener *l, __u64 now_us)
 	struct usiw_cm_req *req;
 	int proven;
 
-	if (!l->gate || !l->queued)
+	if (!l->admission || !l->queued)
 		return 0;
 	for (proven = 1; proven >= 0; proven--) {
 		for (link = l->waiting[proven].first; link; link = link->next) {
 			req = req_of(link, wait);
-			l->gate->looked++;
+			l->admission->looked++;
 			if (is_stale(req, now_us))
 				continue;
 			if (!take_place(l, proven))
 				return 0;
 			give(&l->net->queued, &l->queued);
-			enter(l->gate, req, USIW_CM_R_OFFERED, l);
+			enter(l->admission, req, USIW_CM_R_OFFERED, l);
 			return 1;
 		}
 	}
 	return 0;
 }
 
-int usiw_cm_gate_return(struct usiw_cm_listener *l, __u64 now_us)
+int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us)
 {
 	give(&l->net->half_open, &l->open);
 	return offer(l, now_us);
@@ -345,21 +348,21 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	struct usiw_cm_link *link = l->seen[0].first ? l->seen[0].first : l->seen[1].first;
 	struct usiw_cm_req *found = link ? req_of(link, seen) : NULL;
 
-	l->gate->looked++;
+	l->admission->looked++;
 	if (found && found->proven && !proven && !is_stale(found, now_us))
 		return NULL;
 	return found;
 }
 
-static void put_out(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate,
+static void put_out(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
 		    struct usiw_cm_req *req)
 {
-	remove_entry(gate, req);
+	remove_entry(admission, req);
 	req->next = v->out;
 	v->out = req;
 }
 
-static void queue(struct usiw_cm_gate_verdict *v, struct usiw_cm_listener *l,
+static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *l,
 		  struct usiw_cm_req *req, __u64 now_us)
 {
 	if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED)) {
@@ -367,15 +370,15 @@ static void queue(struct usiw_cm_gate_verdict *v, struct usiw_cm_listener *l,
 
 		if (!other)
 			return;
-		put_out(v, l->gate, other);
+		put_out(v, l->admission, other);
 		/* The room that has become free may be another one's by now: see take(). */
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
-	link_last(l->gate, req);
-	enter(l->gate, req, USIW_CM_R_QUEUED, l);
-	if (!l->gate->sweep_us)
-		l->gate->sweep_us = now_us + USIW_CM_STALE_US;
+	link_last(l->admission, req);
+	enter(l->admission, req, USIW_CM_R_QUEUED, l);
+	if (!l->admission->sweep_us)
+		l->admission->sweep_us = now_us + USIW_CM_STALE_US;
 	v->kind = USIW_CM_G_KEPT;
 }
 
@@ -385,27 +388,27 @@ static void queue(struct usiw_cm_gate_verdict *v, struct usiw_cm_listener *l,
  * for a moment a REQ is kept for the next listener: it would be refused and repeated behind
  * its successors otherwise.
  */
-static void hold(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate, struct usiw_cm_req *req,
-		 __u64 now_us)
+static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
+		 struct usiw_cm_req *req, __u64 now_us)
 {
-	if (now_us >= gate->hold_until_us || gate->held >= USIW_CM_MAX_HELD) {
+	if (now_us >= admission->hold_until_us || admission->held >= USIW_CM_MAX_HELD) {
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	link_last(gate, req);
-	enter(gate, req, USIW_CM_R_HELD, NULL);
+	link_last(admission, req);
+	enter(admission, req, USIW_CM_R_HELD, NULL);
 	v->kind = USIW_CM_G_KEPT;
 }
 
 /* A listener has come since the host last asked what is due: who was held for it goes first. */
-static int is_overtaking(const struct usiw_cm_gate *gate)
+static int is_overtaking(const struct usiw_cm_admission *admission)
 {
-	return gate->retry != 0;
+	return admission->retry != 0;
 }
 
 /* ---- Listeners --------------------------------------------------------- */
 
-void usiw_cm_gate_net_init(struct usiw_cm_gate_net *net, const __u64 key[2])
+void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 key[2])
 {
 	memset(net, 0, sizeof(*net));
 	net->half_open.limit = USIW_CM_NET_HALF_OPEN;
@@ -414,50 +417,51 @@ void usiw_cm_gate_net_init(struct usiw_cm_gate_net *net, const __u64 key[2])
 	net->key[1] = key[1];
 }
 
-static void retry_held(struct usiw_cm_gate *gate)
+static void retry_held(struct usiw_cm_admission *admission)
 {
-	while (gate->held_list.first)
-		enter(gate, req_of(gate->held_list.first, wait), USIW_CM_R_RETRY, NULL);
+	while (admission->held_list.first)
+		enter(admission, req_of(admission->held_list.first, wait), USIW_CM_R_RETRY, NULL);
 }
 
-void usiw_cm_gate_join(struct usiw_cm_gate *gate, struct usiw_cm_listener *l, __u32 backlog)
+void usiw_cm_admission_join(struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+			    __u32 backlog)
 {
-	l->gate = gate;
-	l->net = gate->net;
+	l->admission = admission;
+	l->net = admission->net;
 	l->backlog = backlog ? backlog : 1;
-	retry_held(gate);
+	retry_held(admission);
 }
 
-struct usiw_cm_req *usiw_cm_gate_leave(struct usiw_cm_listener *l, __u64 now_us)
+struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us)
 {
-	struct usiw_cm_gate *gate = l->gate;
+	struct usiw_cm_admission *admission = l->admission;
 	struct usiw_cm_req *req, *next, *out = NULL;
 
-	if (!gate)
+	if (!admission)
 		return NULL;
-	gate->hold_until_us = now_us + USIW_CM_HOLD_US;
-	for (req = gate->first; req; req = next) {
+	admission->hold_until_us = now_us + USIW_CM_HOLD_US;
+	for (req = admission->first; req; req = next) {
 		next = req->next;
 		if (req->listener != l)
 			continue;
 		if (req->busy) {
-			retire(gate, req, USIW_CM_R_RETRY);
-		} else if (gate->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
-			retire(gate, req, USIW_CM_R_HELD);
+			retire(admission, req, USIW_CM_R_RETRY);
+		} else if (admission->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
+			retire(admission, req, USIW_CM_R_HELD);
 		} else {
-			remove_entry(gate, req);
+			remove_entry(admission, req);
 			req->next = out;
 			out = req;
 		}
 	}
-	l->gate = NULL;
+	l->admission = NULL;
 	return out;
 }
 
 /* ---- Requests ---------------------------------------------------------- */
 
 /* Does the REQ bring back the ISN that PENDING has told? */
-static int is_proven(const struct usiw_cm_gate_net *net, const struct usiw_cm_tuple *tuple,
+static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_cm_tuple *tuple,
 		     const struct usiw_cm_packet *pkt, __u32 epoch)
 {
 	return pkt->ack_psn &&
@@ -466,11 +470,11 @@ static int is_proven(const struct usiw_cm_gate_net *net, const struct usiw_cm_tu
 }
 
 /* Another datagram of one that waits. */
-static void repeated(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate,
+static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
 		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
 		     __u64 now_us)
 {
-	see(gate, known, proven, now_us);
+	see(admission, known, proven, now_us);
 	if (proven)
 		known->isn = pkt->ack_psn;
 	/* There may be a place that it had no right to before, or was not given as one who had gone. */
@@ -487,12 +491,13 @@ static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 	       (proven || !known->proven || is_stale(known, now_us));
 }
 
-void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate,
-			  struct usiw_cm_listener *l, struct usiw_cm_req *req,
-			  const struct usiw_cm_packet *pkt, __u64 now_us)
+void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
+			       struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+			       struct usiw_cm_req *req, const struct usiw_cm_packet *pkt,
+			       __u64 now_us)
 {
 	__u32 epoch = (__u32)(now_us >> EPOCH_BITS);
-	int proven = is_proven(gate->net, &req->tuple, pkt, epoch);
+	int proven = is_proven(admission->net, &req->tuple, pkt, epoch);
 	struct usiw_cm_req *known;
 
 	v->kind = USIW_CM_G_DROP;
@@ -505,23 +510,24 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 		v->isn = req->isn;
 		proven = req->proven;
 		if (offered) {	/* the place is the connection's */
-			enter(gate, req, USIW_CM_R_NEW, NULL);
-			remove_entry(gate, req);
+			enter(admission, req, USIW_CM_R_NEW, NULL);
+			remove_entry(admission, req);
 			v->kind = USIW_CM_G_ADMIT;
 			return;
 		}
-		usiw_cm_gate_discard(gate, req, now_us);
+		usiw_cm_admission_discard(admission, req, now_us);
 	} else {
 		req->isn = proven ? pkt->ack_psn :
-				    usiw_cm_cookie(gate->net->key, &req->tuple, pkt->psn, epoch);
+				    usiw_cm_cookie(admission->net->key, &req->tuple, pkt->psn,
+						   epoch);
 		req->peer_isn = pkt->psn;
 		req->seen_us = now_us;
 		req->proven = (__u8)proven;
 		v->isn = req->isn;
 
-		known = find(gate, &req->tuple);
+		known = find(admission, &req->tuple);
 		if (known && known->peer_isn == pkt->psn) {
-			repeated(v, gate, known, pkt, proven, now_us);
+			repeated(v, admission, known, pkt, proven, now_us);
 			return;
 		}
 		if (known && !gives_way(known, proven, now_us)) {
@@ -529,16 +535,16 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 			return;
 		}
 		if (known)
-			put_out(v, gate, known);
-		if (is_overtaking(gate)) {
-			link_last(gate, req);
-			enter(gate, req, USIW_CM_R_RETRY, NULL);
+			put_out(v, admission, known);
+		if (is_overtaking(admission)) {
+			link_last(admission, req);
+			enter(admission, req, USIW_CM_R_RETRY, NULL);
 			v->kind = USIW_CM_G_KEPT;
 			return;
 		}
 	}
 	if (!l) {
-		hold(v, gate, req, now_us);
+		hold(v, admission, req, now_us);
 	} else if (take_place(l, proven)) {
 		v->kind = USIW_CM_G_ADMIT;
 	} else {
@@ -547,70 +553,71 @@ void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *g
 	}
 }
 
-struct usiw_cm_req *usiw_cm_gate_next(struct usiw_cm_gate *gate, __u64 now_us)
+struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *admission, __u64 now_us)
 {
 	struct usiw_cm_req *req;
 
-	if (gate->held && now_us >= gate->hold_until_us)
-		retry_held(gate);
-	if (!gate->due_list.first)
+	if (admission->held && now_us >= admission->hold_until_us)
+		retry_held(admission);
+	if (!admission->due_list.first)
 		return NULL;
-	req = req_of(gate->due_list.first, wait);
-	leave_lists(gate, req);
+	req = req_of(admission->due_list.first, wait);
+	leave_lists(admission, req);
 	req->busy = 1;
 	return req;
 }
 
-int usiw_cm_gate_discard(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u64 now_us)
+int usiw_cm_admission_discard(struct usiw_cm_admission *admission, struct usiw_cm_req *req,
+			      __u64 now_us)
 {
 	struct usiw_cm_listener *l = req->state == USIW_CM_R_OFFERED ? req->listener : NULL;
 
-	remove_entry(gate, req);
+	remove_entry(admission, req);
 	return l ? offer(l, now_us) : 0;
 }
 
-struct usiw_cm_req *usiw_cm_gate_expire(struct usiw_cm_gate *gate, __u64 now_us)
+struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *admission, __u64 now_us)
 {
 	struct usiw_cm_req *req, *next, *out = NULL;
 
-	if (!gate->sweep_us || now_us < gate->sweep_us)
+	if (!admission->sweep_us || now_us < admission->sweep_us)
 		return NULL;
-	gate->sweep_us = 0;
-	for (req = gate->first; req; req = next) {
+	admission->sweep_us = 0;
+	for (req = admission->first; req; req = next) {
 		next = req->next;
 		if (req->state != USIW_CM_R_QUEUED)
 			continue;
 		if (is_stale(req, now_us)) {
-			remove_entry(gate, req);
+			remove_entry(admission, req);
 			req->next = out;
 			out = req;
 		} else {
-			gate->sweep_us = now_us + USIW_CM_STALE_US;
+			admission->sweep_us = now_us + USIW_CM_STALE_US;
 		}
 	}
 	return out;
 }
 
-__u64 usiw_cm_gate_deadline(const struct usiw_cm_gate *gate)
+__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *admission)
 {
-	__u64 at = gate->sweep_us;
+	__u64 at = admission->sweep_us;
 
-	if (gate->due)
+	if (admission->due)
 		return 1;
-	if (gate->held && (!at || gate->hold_until_us < at))
-		at = gate->hold_until_us;
+	if (admission->held && (!at || admission->hold_until_us < at))
+		at = admission->hold_until_us;
 	return at;
 }
 
-struct usiw_cm_req *usiw_cm_gate_withdraw(struct usiw_cm_gate *gate,
-					  const struct usiw_cm_tuple *tuple,
-					  const struct usiw_cm_packet *pkt)
+struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *admission,
+					       const struct usiw_cm_tuple *tuple,
+					       const struct usiw_cm_packet *pkt)
 {
-	struct usiw_cm_req *req = find(gate, tuple);
+	struct usiw_cm_req *req = find(admission, tuple);
 
 	if (!req || req->busy || req->state == USIW_CM_R_OFFERED || req->peer_isn != pkt->psn ||
 	    req->isn != pkt->ack_psn)
 		return NULL;
-	remove_entry(gate, req);
+	remove_entry(admission, req);
 	return req;
 }

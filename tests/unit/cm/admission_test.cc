@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm_gate.c and cm/usiw_cm_cookie.c: who is admitted, who waits, who has to go.
-#include "cm/usiw_cm_gate.h"
+// Tests of cm/usiw_cm_admission.c and cm/usiw_cm_cookie.c: who is admitted, who waits, who has to go.
+#include "cm/usiw_cm_admission.h"
 
 #include <algorithm>
 #include <memory>
@@ -25,36 +25,36 @@ usiw_cm_tuple tuple_of(uint32_t peer) {
 /// A port with its host: owns the entries, works off what is due.
 class Port {
  public:
-  explicit Port(usiw_cm_gate_net& net) { gate.net = &net; }
+  explicit Port(usiw_cm_admission_net& net) { admission.net = &net; }
   ~Port() {
-    while (gate.first) {
-      usiw_cm_req* req = gate.first;
-      usiw_cm_gate_discard(&gate, req, now);
+    while (admission.first) {
+      usiw_cm_req* req = admission.first;
+      usiw_cm_admission_discard(&admission, req, now);
       delete req;
     }
   }
   Port(const Port&) = delete;
 
   /// The verdict on a REQ of @p peer; with @p ack, the ISN that it brings back.
-  usiw_cm_gate_verdict req(usiw_cm_listener* l, uint32_t peer, uint32_t ack = 0, uint32_t isn = kPeerIsn) {
+  usiw_cm_admission_verdict req(usiw_cm_listener* l, uint32_t peer, uint32_t ack = 0, uint32_t isn = kPeerIsn) {
     auto* e = new usiw_cm_req{};
     e->tuple = tuple_of(peer);
     return decide(l, e, ack, isn);
   }
   /// The same behind a PENDING that told the cookie.
-  usiw_cm_gate_verdict proven(usiw_cm_listener* l, uint32_t peer) { return req(l, peer, cookie(peer)); }
+  usiw_cm_admission_verdict proven(usiw_cm_listener* l, uint32_t peer) { return req(l, peer, cookie(peer)); }
   uint32_t cookie(uint32_t peer) {
     const usiw_cm_tuple t = tuple_of(peer);
-    return usiw_cm_cookie(gate.net->key, &t, kPeerIsn, static_cast<uint32_t>(now >> 26));
+    return usiw_cm_cookie(admission.net->key, &t, kPeerIsn, static_cast<uint32_t>(now >> 26));
   }
   /// Works off what is due for @p l; the peers that were admitted, in order.
   std::vector<uint32_t> due(usiw_cm_listener* l) {
     std::vector<uint32_t> admitted;
-    free_chain(usiw_cm_gate_expire(&gate, now));
-    while (usiw_cm_req* e = usiw_cm_gate_next(&gate, now)) {
+    free_chain(usiw_cm_admission_expire(&admission, now));
+    while (usiw_cm_req* e = usiw_cm_admission_next(&admission, now)) {
       uint32_t peer = 0;
       for (int i = 12; i < 16; i++) peer = peer << 8 | e->tuple.remote[i];
-      const usiw_cm_gate_verdict v = decide(l, e, 0, kPeerIsn);
+      const usiw_cm_admission_verdict v = decide(l, e, 0, kPeerIsn);
       if (v.kind == USIW_CM_G_ADMIT) admitted.push_back(peer);
       if (v.kind == USIW_CM_G_REFUSE) refused++;
     }
@@ -70,36 +70,36 @@ class Port {
   }
   unsigned entries() const {
     unsigned n = 0;
-    for (const usiw_cm_req* e = gate.first; e; e = e->next) n++;
+    for (const usiw_cm_req* e = admission.first; e; e = e->next) n++;
     return n;
   }
 
-  usiw_cm_gate gate{};
+  usiw_cm_admission admission{};
   uint64_t now = kStart;
   unsigned refused = 0, freed = 0;
 
  private:
-  usiw_cm_gate_verdict decide(usiw_cm_listener* l, usiw_cm_req* e, uint32_t ack, uint32_t isn) {
+  usiw_cm_admission_verdict decide(usiw_cm_listener* l, usiw_cm_req* e, uint32_t ack, uint32_t isn) {
     usiw_cm_packet pkt = packet(USIW_TRP_REQ);
     pkt.psn = isn;
     pkt.ack_psn = ack;
-    usiw_cm_gate_verdict v;
-    usiw_cm_gate_request(&v, &gate, l, e, &pkt, now);
+    usiw_cm_admission_verdict v;
+    usiw_cm_admission_request(&v, &admission, l, e, &pkt, now);
     if (v.kind != USIW_CM_G_KEPT) delete e;
     free_chain(v.out);
     return v;
   }
 };
 
-class Gate : public testing::Test {
+class Admission : public testing::Test {
  protected:
-  Gate() { usiw_cm_gate_net_init(&net, kKey); }
-  void SetUp() override { usiw_cm_gate_join(&port.gate, &l, 4); }
+  Admission() { usiw_cm_admission_net_init(&net, kKey); }
+  void SetUp() override { usiw_cm_admission_join(&port.admission, &l, 4); }
   void fill() {
     for (uint32_t peer = 1; peer <= 4; peer++) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_ADMIT});
   }
 
-  usiw_cm_gate_net net;
+  usiw_cm_admission_net net;
   usiw_cm_listener l{};
   Port port{net};
 };
@@ -121,10 +121,10 @@ TEST(Cookie, is_siphash_of_what_names_the_attempt) {
   EXPECT_EQ(all.size(), 5u);
 }
 
-TEST_F(Gate, request__admitted_while_there_is_room_and_then_kept) {
+TEST_F(Admission, request__admitted_while_there_is_room_and_then_kept) {
   EXPECT_EQ(port.req(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(port.req(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
-  const usiw_cm_gate_verdict v = port.req(&l, 3);  // half of the backlog is for proven ones
+  const usiw_cm_admission_verdict v = port.req(&l, 3);  // half of the backlog is for proven ones
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_TRUE(v.pending);
   EXPECT_EQ(v.isn, port.cookie(3));
@@ -132,29 +132,29 @@ TEST_F(Gate, request__admitted_while_there_is_room_and_then_kept) {
   EXPECT_EQ(l.queued, 1u);
 }
 
-TEST_F(Gate, request__who_brings_the_cookie_back_gets_the_other_half) {
+TEST_F(Admission, request__who_brings_the_cookie_back_gets_the_other_half) {
   port.req(&l, 1);
   port.req(&l, 2);
   const uint32_t isn = port.req(&l, 3).isn;
   EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_G_KEPT});  // another's
-  const usiw_cm_gate_verdict v = port.proven(&l, 5);
+  const usiw_cm_admission_verdict v = port.proven(&l, 5);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(v.isn, port.cookie(5));
 }
 
 // It is kept, and answered PENDING, ahead of that: it must not wait for somebody to leave then.
-TEST_F(Gate, request__who_waits_and_brings_the_cookie_back_gets_the_other_half) {
+TEST_F(Admission, request__who_waits_and_brings_the_cookie_back_gets_the_other_half) {
   for (uint32_t peer = 1; peer <= 5; peer++) port.req(&l, peer);
   EXPECT_EQ(l.open, 2u);
   for (uint32_t peer : {4, 3, 5}) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_DROP});
-  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), 1u);
+  EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), 1u);
   EXPECT_EQ(port.due(&l), (std::vector<uint32_t>{3, 4}));
   EXPECT_EQ(l.open, 4u);
   EXPECT_EQ(l.queued, 1u);
-  EXPECT_GT(usiw_cm_gate_deadline(&port.gate), port.now);
+  EXPECT_GT(usiw_cm_admission_deadline(&port.admission), port.now);
 }
 
-TEST_F(Gate, request__a_cookie_is_good_for_an_epoch_and_the_next) {
+TEST_F(Admission, request__a_cookie_is_good_for_an_epoch_and_the_next) {
   port.req(&l, 1);
   port.req(&l, 2);
   const uint32_t isn = port.cookie(3);
@@ -164,9 +164,9 @@ TEST_F(Gate, request__a_cookie_is_good_for_an_epoch_and_the_next) {
   EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_KEPT});
 }
 
-TEST_F(Gate, d11_pending_tells_the_isn_that_the_connection_will_have) {
+TEST_F(Admission, d11_pending_tells_the_isn_that_the_connection_will_have) {
   fill();
-  const usiw_cm_gate_verdict first = port.req(&l, 9);
+  const usiw_cm_admission_verdict first = port.req(&l, 9);
   EXPECT_TRUE(first.pending);
   EXPECT_NE(first.isn, 0u);
   const usiw_cm_packet req = packet(USIW_TRP_REQ);
@@ -177,53 +177,53 @@ TEST_F(Gate, d11_pending_tells_the_isn_that_the_connection_will_have) {
   EXPECT_EQ(d.pkt.psn, first.isn);
   EXPECT_EQ(d.pkt.flags, USIW_TRP_F_PENDING);
   EXPECT_EQ(port.proven(&l, 9).isn, first.isn);
-  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
-  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
+  ASSERT_TRUE(usiw_cm_admission_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_admission_next(&port.admission, port.now);
   ASSERT_NE(e, nullptr);
-  usiw_cm_gate_verdict v;
-  usiw_cm_gate_request(&v, &port.gate, &l, e, &req, port.now);
+  usiw_cm_admission_verdict v;
+  usiw_cm_admission_request(&v, &port.admission, &l, e, &req, port.now);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(v.isn, first.isn);
   delete e;
 }
 
-TEST_F(Gate, return__the_first_that_is_proven_goes_first) {
+TEST_F(Admission, return__the_first_that_is_proven_goes_first) {
   fill();
   for (uint32_t peer = 10; peer < 14; peer++) port.req(&l, peer);
   port.proven(&l, 12);
   port.proven(&l, 11);
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{12});
-  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));  // the others may use half of it only
-  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));  // the others may use half of it only
+  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});
 }
 
-TEST_F(Gate, return__not_to_one_who_has_gone_without_a_word) {
+TEST_F(Admission, return__not_to_one_who_has_gone_without_a_word) {
   fill();
   port.proven(&l, 10);
   port.now += USIW_CM_STALE_US - 1;
   port.proven(&l, 11);
   port.now += 1;
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
   EXPECT_EQ(l.queued, 0u);  // swept
 }
 
 // It was passed over as one who had gone, and comes again.
-TEST_F(Gate, return__to_one_who_comes_again) {
+TEST_F(Admission, return__to_one_who_comes_again) {
   fill();
   port.proven(&l, 10);
   port.now += USIW_CM_STALE_US;
-  EXPECT_FALSE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));
   port.req(&l, 10);
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});
 }
 
-TEST_F(Gate, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first_turn) {
+TEST_F(Admission, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first_turn) {
   for (uint32_t peer = 1000; peer < 21000; peer++) port.req(&l, peer);
   EXPECT_EQ(l.open, 2u);
   EXPECT_EQ(l.queued, USIW_CM_MAX_QUEUED);
@@ -232,11 +232,11 @@ TEST_F(Gate, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first_turn
   EXPECT_EQ(port.proven(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(port.proven(&l, 3).kind, unsigned{USIW_CM_G_KEPT});
   for (uint32_t peer = 21000; peer < 22000; peer++) port.req(&l, peer);
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{3});
 }
 
-TEST_F(Gate, flood__of_proven_reqs_drives_out_the_least_recently_repeated) {
+TEST_F(Admission, flood__of_proven_reqs_drives_out_the_least_recently_repeated) {
   fill();
   for (uint32_t peer = 0; peer < USIW_CM_MAX_QUEUED; peer++) {
     port.now++;
@@ -247,13 +247,13 @@ TEST_F(Gate, flood__of_proven_reqs_drives_out_the_least_recently_repeated) {
   EXPECT_EQ(port.req(&l, 5000).kind, unsigned{USIW_CM_G_DROP});
   EXPECT_EQ(port.proven(&l, 5001).kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.freed, 1u);
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{100});
-  EXPECT_TRUE(usiw_cm_gate_return(&l, port.now));
+  EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{102});
 }
 
-TEST_F(Gate, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
+TEST_F(Admission, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
   // One user's listeners, as many as it takes, each with the longest backlog there is.
   std::vector<std::unique_ptr<usiw_cm_listener>> greedy;
   std::vector<std::unique_ptr<Port>> ports;  // whose entries know the listeners: goes first
@@ -261,7 +261,7 @@ TEST_F(Gate, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
   for (int i = 0; i < 64; i++) {
     ports.push_back(std::make_unique<Port>(net));
     greedy.push_back(std::make_unique<usiw_cm_listener>());
-    usiw_cm_gate_join(&ports.back()->gate, greedy.back().get(), 1024);
+    usiw_cm_admission_join(&ports.back()->admission, greedy.back().get(), 1024);
     for (int n = 0; n < 3000; n++) ports.back()->proven(greedy.back().get(), ++peer);
   }
   EXPECT_LE(net.half_open.used, net.half_open.limit);
@@ -269,134 +269,134 @@ TEST_F(Gate, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
   // Another's gets what is reserved for it, of either kind.
   usiw_cm_listener victim{};
   Port other(net);
-  usiw_cm_gate_join(&other.gate, &victim, 64);
+  usiw_cm_admission_join(&other.admission, &victim, 64);
   for (uint32_t n = 0; n < 64; n++) other.proven(&victim, 10 + n);
   EXPECT_GE(victim.open, USIW_CM_RESERVED);
   EXPECT_GE(victim.queued, USIW_CM_RESERVED);
   // And what one gives back can be had by the others.
   while (greedy[0]->open) {
-    usiw_cm_gate_return(greedy[0].get(), ports[0]->now);
+    usiw_cm_admission_return(greedy[0].get(), ports[0]->now);
     ports[0]->due(greedy[0].get());
     if (greedy[0]->queued == 0) break;
   }
   for (auto& g : greedy) {
-    while (g->open) usiw_cm_gate_return(g.get(), kStart + USIW_CM_STALE_US * 2);
+    while (g->open) usiw_cm_admission_return(g.get(), kStart + USIW_CM_STALE_US * 2);
   }
   EXPECT_LE(net.half_open.used, victim.open);
 }
 
-TEST_F(Gate, d4_another_namespace_is_not_concerned) {
+TEST_F(Admission, d4_another_namespace_is_not_concerned) {
   for (uint32_t peer = 100; peer < 9000; peer++) port.proven(&l, peer);
-  usiw_cm_gate_net second;
-  usiw_cm_gate_net_init(&second, kKey);
+  usiw_cm_admission_net second;
+  usiw_cm_admission_net_init(&second, kKey);
   EXPECT_EQ(second.half_open.used, 0u);
   Port other(second);
   usiw_cm_listener theirs{};
-  usiw_cm_gate_join(&other.gate, &theirs, 1024);
+  usiw_cm_admission_join(&other.admission, &theirs, 1024);
   for (uint32_t peer = 1; peer <= 1024; peer++) EXPECT_EQ(other.proven(&theirs, peer).kind, unsigned{USIW_CM_G_ADMIT});
 }
 
-TEST_F(Gate, leave__what_waits_is_held_for_the_next_listener_in_order) {
+TEST_F(Admission, leave__what_waits_is_held_for_the_next_listener_in_order) {
   fill();
   for (uint32_t peer = 10; peer < 13; peer++) port.proven(&l, peer);
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
   EXPECT_EQ(port.req(nullptr, 13).kind, unsigned{USIW_CM_G_KEPT});
-  EXPECT_EQ(port.gate.held, 4u);
+  EXPECT_EQ(port.admission.held, 4u);
   EXPECT_EQ(l.queued, 0u);
   EXPECT_TRUE(port.due(nullptr).empty());
   usiw_cm_listener next{};
-  usiw_cm_gate_join(&port.gate, &next, 16);
+  usiw_cm_admission_join(&port.admission, &next, 16);
   EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{10, 11, 12, 13}));
-  for (int i = 0; i < 4; i++) usiw_cm_gate_return(&l, port.now);  // of one that has left
+  for (int i = 0; i < 4; i++) usiw_cm_admission_return(&l, port.now);  // of one that has left
   EXPECT_EQ(l.open, 0u);
 }
 
 // It comes between two looks of the host at what is due.
-TEST_F(Gate, join__newcomer_does_not_overtake_who_was_held) {
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+TEST_F(Admission, join__newcomer_does_not_overtake_who_was_held) {
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
   port.req(nullptr, 1);
   port.req(nullptr, 2);
   usiw_cm_listener next{};
-  usiw_cm_gate_join(&port.gate, &next, 16);
+  usiw_cm_admission_join(&port.admission, &next, 16);
   EXPECT_EQ(port.req(&next, 3).kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.req(&next, 1).kind, unsigned{USIW_CM_G_DROP});
   EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(port.entries(), 0u);
 }
 
-TEST_F(Gate, leave__who_nobody_comes_for_is_refused_in_time) {
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+TEST_F(Admission, leave__who_nobody_comes_for_is_refused_in_time) {
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
   EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_FALSE(port.req(nullptr, 1).pending);  // a repetition: known, nothing to answer
-  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), port.now + USIW_CM_HOLD_US);
+  EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), port.now + USIW_CM_HOLD_US);
   port.now += USIW_CM_HOLD_US;
   port.due(nullptr);
   EXPECT_EQ(port.refused, 1u);
   EXPECT_EQ(port.entries(), 0u);
-  EXPECT_EQ(usiw_cm_gate_deadline(&port.gate), 0u);
+  EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), 0u);
   EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_REFUSE});
 }
 
-TEST_F(Gate, leave__what_is_held_is_bounded) {
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+TEST_F(Admission, leave__what_is_held_is_bounded) {
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
   for (uint32_t peer = 0; peer < USIW_CM_MAX_HELD; peer++)
     EXPECT_EQ(port.req(nullptr, peer).kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.req(nullptr, 1000).kind, unsigned{USIW_CM_G_REFUSE});
 }
 
-TEST_F(Gate, leave__while_the_host_works_one_off) {
+TEST_F(Admission, leave__while_the_host_works_one_off) {
   fill();
   port.proven(&l, 10);
-  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
-  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
+  ASSERT_TRUE(usiw_cm_admission_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_admission_next(&port.admission, port.now);
   ASSERT_NE(e, nullptr);
   EXPECT_EQ(l.open, 4u);
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
   EXPECT_EQ(l.open, 3u);
   EXPECT_EQ(e->listener, nullptr);
-  EXPECT_FALSE(usiw_cm_gate_discard(&port.gate, e, port.now));
+  EXPECT_FALSE(usiw_cm_admission_discard(&port.admission, e, port.now));
   EXPECT_EQ(port.entries(), 0u);
   delete e;
 }
 
-TEST_F(Gate, discard__the_place_goes_to_the_next_one) {
+TEST_F(Admission, discard__the_place_goes_to_the_next_one) {
   fill();
   port.proven(&l, 10);
   port.proven(&l, 11);
-  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
-  usiw_cm_req* e = usiw_cm_gate_next(&port.gate, port.now);
-  EXPECT_TRUE(usiw_cm_gate_discard(&port.gate, e, port.now));
+  ASSERT_TRUE(usiw_cm_admission_return(&l, port.now));
+  usiw_cm_req* e = usiw_cm_admission_next(&port.admission, port.now);
+  EXPECT_TRUE(usiw_cm_admission_discard(&port.admission, e, port.now));
   delete e;
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
   EXPECT_EQ(l.open, 4u);
 }
 
 // Another listener hears it by the time that it is worked off: the place goes to who waits for the first one.
-TEST_F(Gate, request__offered_one_that_is_for_another_listener_by_now) {
+TEST_F(Admission, request__offered_one_that_is_for_another_listener_by_now) {
   usiw_cm_listener second{};
-  usiw_cm_gate_join(&port.gate, &second, 4);
+  usiw_cm_admission_join(&port.admission, &second, 4);
   fill();
   port.proven(&l, 10);
   port.proven(&l, 11);
-  ASSERT_TRUE(usiw_cm_gate_return(&l, port.now));
+  ASSERT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&second), (std::vector<uint32_t>{10, 11}));
   EXPECT_EQ(l.open, 3u);
   EXPECT_EQ(second.open, 2u);
 }
 
-TEST_F(Gate, request__another_attempt_of_the_same_peer_takes_over_if_it_may) {
+TEST_F(Admission, request__another_attempt_of_the_same_peer_takes_over_if_it_may) {
   fill();
   port.proven(&l, 10);
-  const usiw_cm_gate_verdict forged = port.req(&l, 10, 0, kPeerIsn + 1);
+  const usiw_cm_admission_verdict forged = port.req(&l, 10, 0, kPeerIsn + 1);
   EXPECT_EQ(forged.kind, unsigned{USIW_CM_G_DROP});  // not from who has proven nothing
   EXPECT_TRUE(forged.pending);                       // but it may
-  const usiw_cm_gate_verdict v = port.req(&l, 10, forged.isn, kPeerIsn + 1);
+  const usiw_cm_admission_verdict v = port.req(&l, 10, forged.isn, kPeerIsn + 1);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.freed, 1u);
   EXPECT_EQ(port.entries(), 1u);
 }
 
-TEST_F(Gate, d16_equal_link_local_ends_on_two_links_are_two) {
+TEST_F(Admission, d16_equal_link_local_ends_on_two_links_are_two) {
   const usiw_cm_packet pkt = [] {
     usiw_cm_packet p = packet(USIW_TRP_REQ);
     p.psn = kPeerIsn;
@@ -407,72 +407,72 @@ TEST_F(Gate, d16_equal_link_local_ends_on_two_links_are_two) {
     auto* e = new usiw_cm_req{};
     e->tuple = tuple_of(10);
     e->tuple.scope = scope;
-    usiw_cm_gate_verdict v;
-    usiw_cm_gate_request(&v, &port.gate, &l, e, &pkt, port.now);
+    usiw_cm_admission_verdict v;
+    usiw_cm_admission_request(&v, &port.admission, &l, e, &pkt, port.now);
     EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   }
   EXPECT_EQ(l.queued, 2u);
 }
 
-TEST_F(Gate, withdraw__with_both_isns_only) {
+TEST_F(Admission, withdraw__with_both_isns_only) {
   fill();
   const uint32_t isn = port.proven(&l, 10).isn;
   const usiw_cm_tuple t = tuple_of(10), other = tuple_of(11);
   usiw_cm_packet reset = packet(USIW_TRP_RESET);
   reset.ack_psn = isn + 1;
-  EXPECT_EQ(usiw_cm_gate_withdraw(&port.gate, &t, &reset), nullptr);
+  EXPECT_EQ(usiw_cm_admission_withdraw(&port.admission, &t, &reset), nullptr);
   reset.ack_psn = isn;
-  EXPECT_EQ(usiw_cm_gate_withdraw(&port.gate, &other, &reset), nullptr);
-  usiw_cm_req* e = usiw_cm_gate_withdraw(&port.gate, &t, &reset);
+  EXPECT_EQ(usiw_cm_admission_withdraw(&port.admission, &other, &reset), nullptr);
+  usiw_cm_req* e = usiw_cm_admission_withdraw(&port.admission, &t, &reset);
   ASSERT_NE(e, nullptr);
   delete e;
   EXPECT_EQ(l.queued, 0u);
 }
 
-/// Entries that the gate looks at, at most, for one of many forged REQs at a port with so many listeners, all of whose
-/// waiting rooms are full. @p proven: and all that wait there have proven themselves.
+/// Maximum number of entries that the admission looks at for one of many forged REQs. The port has this number of
+/// listeners, and each has all its waiting entries in use. @p proven: all waiting REQs are proven.
 uint64_t most_looked_at(unsigned listeners, bool proven) {
-  usiw_cm_gate_net net;
-  usiw_cm_gate_net_init(&net, kKey);
+  usiw_cm_admission_net net;
+  usiw_cm_admission_net_init(&net, kKey);
   Port port(net);
   std::vector<usiw_cm_listener> all(listeners);
   uint32_t peer = 0;
-  for (auto& l : all) usiw_cm_gate_join(&port.gate, &l, 4);
+  for (auto& l : all) usiw_cm_admission_join(&port.admission, &l, 4);
   for (unsigned round = 0; round < USIW_CM_MAX_QUEUED + 8; round++)
     for (auto& l : all) proven ? port.proven(&l, ++peer) : port.req(&l, ++peer);
   EXPECT_GE(port.entries(), USIW_CM_MAX_QUEUED);
   EXPECT_GE(port.entries(), listeners * USIW_CM_RESERVED);
   uint64_t most = 0;
   for (unsigned n = 0; n < 2000; n++) {
-    const uint64_t before = port.gate.looked;
+    const uint64_t before = port.admission.looked;
     EXPECT_NE(port.req(&all[n % listeners], ++peer).kind, unsigned{USIW_CM_G_ADMIT});
-    most = std::max<uint64_t>(most, port.gate.looked - before);
+    most = std::max<uint64_t>(most, port.admission.looked - before);
   }
-  for (auto& l : all) port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  for (auto& l : all) port.free_chain(usiw_cm_admission_leave(&l, port.now));
   return most;
 }
 
 // One linear list would be 256 entries with one listener, and 8,000 with 256.
-TEST(GateCost, forged_requests_cost_the_same_whoever_listens_beside) {
+TEST(AdmissionCost, forged_requests_cost_the_same_whoever_listens_beside) {
   for (const bool proven : {false, true})
     for (const unsigned listeners : {1u, 16u, 256u})
       EXPECT_LE(most_looked_at(listeners, proven), 40u) << listeners << " listeners" << (proven ? ", proven" : "");
 }
 
 // Tuples whose hashes agree are all found, and any of them may leave.
-TEST(GateCost, many_entries_come_and_go_in_any_order) {
-  usiw_cm_gate_net net;
-  usiw_cm_gate_net_init(&net, kKey);
+TEST(AdmissionCost, many_entries_come_and_go_in_any_order) {
+  usiw_cm_admission_net net;
+  usiw_cm_admission_net_init(&net, kKey);
   Port port(net);
   usiw_cm_listener l{};
-  usiw_cm_gate_join(&port.gate, &l, 1);
+  usiw_cm_admission_join(&port.admission, &l, 1);
   uint32_t random = 1;
   std::set<uint32_t> waiting;
   for (int step = 0; step < 20000; step++) {
     random = random * 1664525u + 1013904223u;
     const uint32_t peer = 1 + (random >> 16) % 250;
     if (random & 1 << 14) {
-      const usiw_cm_gate_verdict v = port.req(&l, peer);
+      const usiw_cm_admission_verdict v = port.req(&l, peer);
       if (v.kind == USIW_CM_G_KEPT) {
         EXPECT_TRUE(waiting.insert(peer).second) << "kept twice";
       } else if (v.kind == USIW_CM_G_DROP) {
@@ -484,12 +484,12 @@ TEST(GateCost, many_entries_come_and_go_in_any_order) {
     reset.psn = kPeerIsn;
     reset.ack_psn = port.cookie(peer);
     const usiw_cm_tuple t = tuple_of(peer);
-    usiw_cm_req* gone = usiw_cm_gate_withdraw(&port.gate, &t, &reset);
+    usiw_cm_req* gone = usiw_cm_admission_withdraw(&port.admission, &t, &reset);
     EXPECT_EQ(gone != nullptr, waiting.erase(peer) == 1);
     delete gone;
     EXPECT_EQ(port.entries(), waiting.size());
   }
-  port.free_chain(usiw_cm_gate_leave(&l, port.now));
+  port.free_chain(usiw_cm_admission_leave(&l, port.now));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_gate.c: the listeners of one port, and the lock of each port. Tests of REQs that wait are in
+// Tests of kmod/usiw_admission.c: the listeners of one port, and the lock of each port. Tests of REQs that wait are in
 // listen_test.cc.
 #include <algorithm>
 #include <set>
@@ -288,7 +288,7 @@ TEST_F(PortListeners, return_place__listener_has_gone_while_the_worker_works_for
   };
   mock_run();
   EXPECT_EQ(state->places.open, 0u);
-  EXPECT_EQ(state->places.gate, nullptr);
+  EXPECT_EQ(state->places.admission, nullptr);
   usiw_listener_put(state);
   usiw_sock_put(us, true);
   id.drop_requests();

@@ -13,8 +13,8 @@
 #include <errno.h>
 #endif
 
-#include "../uapi/usiw_abi.h"
-#include "../uapi/usiw_wire.h"
+#include "../../uapi/usiw_abi.h"
+#include "../../uapi/usiw_wire.h"
 
 /* QPNs: 0 and 1 are the management QPs of other transports, 0xffffff is their multicast QPN. */
 #define USIW_QPN_FIRST		2u

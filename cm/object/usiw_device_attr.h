@@ -9,9 +9,9 @@
 #ifndef USIW_DEVICE_ATTR_H
 #define USIW_DEVICE_ATTR_H
 
-#include "../uapi/usiw_abi.h"
-#include "../uapi/usiw_version.h"
-#include "../uapi/usiw_wire.h"
+#include "../../uapi/usiw_abi.h"
+#include "../../uapi/usiw_version.h"
+#include "../../uapi/usiw_wire.h"
 #include "usiw_limits.h"
 
 /* Values of enum ib_device_cap_flags and enum ibv_device_cap_flags. */

@@ -3,9 +3,9 @@
  * Admission of REQs, before there is a connection: places in backlogs, REQs that wait for one
  * or for a listener, and who goes first under a flood of forged ones.
  *
- * One gate per (network namespace, port), one struct usiw_cm_gate_net per namespace. The host
- * serialises all calls on one gate and its listeners, owns the memory of the entries and keeps the
- * datagram with each. It hands in random keys and the time. Gates of a namespace may be called at
+ * One admission per (network namespace, port), one struct usiw_cm_admission_net per namespace. The host
+ * serialises all calls on one admission and its listeners, owns the memory of the entries and keeps the
+ * datagram with each. It hands in random keys and the time. Admissions of a namespace may be called at
  * the same time.
  *
  * The cost of a REQ does not depend on the number of listeners of the port, and grows with the
@@ -25,8 +25,8 @@
  * Room that listeners share is divided so that each has its reserved share, and none takes
  * more of the rest than it leaves free.
  */
-#ifndef USIW_CM_GATE_H
-#define USIW_CM_GATE_H
+#ifndef USIW_CM_ADMISSION_H
+#define USIW_CM_ADMISSION_H
 
 #include "usiw_cm.h"
 
@@ -50,9 +50,9 @@ struct usiw_cm_pool {
 };
 
 /**
- * struct usiw_cm_gate_net - a network namespace; set up by usiw_cm_gate_net_init()
+ * struct usiw_cm_admission_net - a network namespace; set up by usiw_cm_admission_net_init()
  */
-struct usiw_cm_gate_net {
+struct usiw_cm_admission_net {
 	struct usiw_cm_pool half_open;
 	struct usiw_cm_pool queued;
 	__u64 key[2];
@@ -68,8 +68,8 @@ struct usiw_cm_list {
 };
 
 /**
- * struct usiw_cm_listener - a listener's places; zeroed, then usiw_cm_gate_join()
- * @gate:	NULL once it has left
+ * struct usiw_cm_listener - a listener's places; zeroed, then usiw_cm_admission_join()
+ * @admission:	NULL once it has left
  * @backlog:	at least 1
  * @open:	places taken: REQs admitted whose peer has not sent CONFIRM, and those OFFERED
  * @queued:	REQs that wait
@@ -79,8 +79,8 @@ struct usiw_cm_list {
  * It must live until the last of its places has been returned.
  */
 struct usiw_cm_listener {
-	struct usiw_cm_gate *gate;
-	struct usiw_cm_gate_net *net;
+	struct usiw_cm_admission *admission;
+	struct usiw_cm_admission_net *net;
 	__u32 backlog;
 	__u32 open;
 	__u32 queued;
@@ -89,7 +89,7 @@ struct usiw_cm_listener {
 };
 
 enum usiw_cm_req_state {
-	USIW_CM_R_NEW,		/* not known to the gate */
+	USIW_CM_R_NEW,		/* not known to the admission */
 	USIW_CM_R_QUEUED,	/* waits for a place */
 	USIW_CM_R_OFFERED,	/* has one: due */
 	USIW_CM_R_HELD,		/* waits for a listener */
@@ -97,16 +97,16 @@ enum usiw_cm_req_state {
 };
 
 /**
- * struct usiw_cm_req - a REQ at the gate, part of the host's copy of the datagram
+ * struct usiw_cm_req - a REQ at the admission, part of the host's copy of the datagram
  * @tuple:	set by the host, which zeroes the rest
  * @next:	in the list of all entries, as @prev
  * @parent:	in the tree of them, as @child
- * @wait:	in the list of those in its state: the listener's, or the gate's
+ * @wait:	in the list of those in its state: the listener's, or the admission's
  * @seen:	QUEUED: in the listener's second list
  * @listener:	QUEUED and OFFERED: whose
  * @order:	of its arrival
  * @hash:	of @tuple
- * @busy:	the host has it from usiw_cm_gate_next(); still in the list of all
+ * @busy:	the host has it from usiw_cm_admission_next(); still in the list of all
  */
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
@@ -125,7 +125,7 @@ struct usiw_cm_req {
 };
 
 /**
- * struct usiw_cm_gate - a port; zeroed, then @net set
+ * struct usiw_cm_admission - a port; zeroed, then @net set
  * @first:	entries, in the order of their arrival
  * @last:	the other end of these
  * @root:	the same entries, by their tuples
@@ -139,8 +139,8 @@ struct usiw_cm_req {
  * @hold_until_us: until then a REQ without a listener is held
  * @sweep_us:	when to look for stale ones; 0: nobody waits
  */
-struct usiw_cm_gate {
-	struct usiw_cm_gate_net *net;
+struct usiw_cm_admission {
+	struct usiw_cm_admission_net *net;
 	struct usiw_cm_req *first, *last;
 	struct usiw_cm_req *root;
 	struct usiw_cm_list held_list;
@@ -154,76 +154,79 @@ struct usiw_cm_gate {
 	__u64 sweep_us;
 };
 
-enum usiw_cm_gate_kind {
+enum usiw_cm_admission_kind {
 	USIW_CM_G_DROP,		/* nothing to do */
 	USIW_CM_G_ADMIT,	/* open a connection with @isn; a place of the listener is taken */
-	USIW_CM_G_KEPT,		/* the entry is the gate's until usiw_cm_gate_next() */
+	USIW_CM_G_KEPT,		/* the entry is the admission's until usiw_cm_admission_next() */
 	USIW_CM_G_REFUSE,	/* REJECT: nobody listens */
 };
 
-struct usiw_cm_gate_verdict {
-	__u32 kind;		/* enum usiw_cm_gate_kind */
+struct usiw_cm_admission_verdict {
+	__u32 kind;		/* enum usiw_cm_admission_kind */
 	__u32 isn;		/* own, of the connection to come */
 	int pending;		/* beside KEPT or DROP: answer by usiw_cm_build_pending(req, @isn) */
 	struct usiw_cm_req *out; /* entries that had to make room, to be freed: a chain by ->next */
 };
 
 /* @key: random and secret. */
-void usiw_cm_gate_net_init(struct usiw_cm_gate_net *net, const __u64 key[2]);
+void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 key[2]);
 
 /* @l listens at the port from now on. What is held is due. */
-void usiw_cm_gate_join(struct usiw_cm_gate *gate, struct usiw_cm_listener *l, __u32 backlog);
+void usiw_cm_admission_join(struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+			    __u32 backlog);
 
 /*
  * @l does not listen any more. What waits for it is held for the next one. Returns entries to
  * be freed, a chain by ->next.
  */
-struct usiw_cm_req *usiw_cm_gate_leave(struct usiw_cm_listener *l, __u64 now_us);
+struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us);
 
 /**
- * usiw_cm_gate_request - a REQ that asks for a connection
+ * usiw_cm_admission_request - a REQ that asks for a connection
  * @l:		who listens for it, or NULL
- * @req:	a new entry, or one that usiw_cm_gate_next() has returned
+ * @req:	a new entry, or one that usiw_cm_admission_next() has returned
  * @pkt:	the REQ
  *
  * Unless the verdict is KEPT, @req is the host's again.
  */
-void usiw_cm_gate_request(struct usiw_cm_gate_verdict *v, struct usiw_cm_gate *gate,
-			  struct usiw_cm_listener *l, struct usiw_cm_req *req,
-			  const struct usiw_cm_packet *pkt, __u64 now_us);
+void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
+			       struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+			       struct usiw_cm_req *req, const struct usiw_cm_packet *pkt,
+			       __u64 now_us);
 
 /*
  * An admitted REQ's place is free: its peer has sent CONFIRM, or it has ended. 1: somebody is
- * due, see usiw_cm_gate_next(); 0: nobody.
+ * due, see usiw_cm_admission_next(); 0: nobody.
  */
-int usiw_cm_gate_return(struct usiw_cm_listener *l, __u64 now_us);
+int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us);
 
 /*
  * The next entry that is due, or NULL; to be called until it is NULL before a new datagram is
- * worked off, after usiw_cm_gate_join(), and when a place was returned. It is to be treated as if its
- * datagram had come just now and goes to usiw_cm_gate_request(), or to usiw_cm_gate_discard().
+ * worked off, after usiw_cm_admission_join(), and when a place was returned. It is to be treated as if its
+ * datagram had come just now and goes to usiw_cm_admission_request(), or to usiw_cm_admission_discard().
  */
-struct usiw_cm_req *usiw_cm_gate_next(struct usiw_cm_gate *gate, __u64 now_us);
+struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *admission, __u64 now_us);
 
-/* @req leaves the gate and is the host's. 1: its place goes to another, who is due. */
-int usiw_cm_gate_discard(struct usiw_cm_gate *gate, struct usiw_cm_req *req, __u64 now_us);
+/* @req leaves the admission and is the host's. 1: its place goes to another, who is due. */
+int usiw_cm_admission_discard(struct usiw_cm_admission *admission, struct usiw_cm_req *req,
+			      __u64 now_us);
 
 /* Entries whose peers have gone without a word, to be freed: a chain by ->next. */
-struct usiw_cm_req *usiw_cm_gate_expire(struct usiw_cm_gate *gate, __u64 now_us);
+struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *admission, __u64 now_us);
 
 /*
- * When to call usiw_cm_gate_expire() and usiw_cm_gate_next() without another cause, or 0: never.
+ * When to call usiw_cm_admission_expire() and usiw_cm_admission_next() without another cause, or 0: never.
  * In the past while somebody is due.
  */
-__u64 usiw_cm_gate_deadline(const struct usiw_cm_gate *gate);
+__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *admission);
 
 /*
  * A RESET (@pkt) for no connection: the peer of an entry has given up, if both ISNs match.
- * Returns the entry, out of the gate, or NULL.
+ * Returns the entry, out of the admission, or NULL.
  */
-struct usiw_cm_req *usiw_cm_gate_withdraw(struct usiw_cm_gate *gate,
-					  const struct usiw_cm_tuple *tuple,
-					  const struct usiw_cm_packet *pkt);
+struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *admission,
+					       const struct usiw_cm_tuple *tuple,
+					       const struct usiw_cm_packet *pkt);
 
 /* ACCEPT with PENDING to @req. Returns the length. */
 __u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf);
@@ -236,4 +239,4 @@ __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u3
 }
 #endif
 
-#endif /* USIW_CM_GATE_H */
+#endif /* USIW_CM_ADMISSION_H */

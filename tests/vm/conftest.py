@@ -5,6 +5,7 @@ After every test that started a process: nothing of it runs any more, the kernel
 warning level, and `rdma resource show` and the sockets are as they were before.
 """
 
+import os
 import time
 
 import pytest
@@ -26,7 +27,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         needs = next((name for name in ("netns", "exclusive") if item.get_closest_marker(name)), None)
         own = TOPOLOGY if TOPOLOGY in ("netns", "exclusive") else None
-        fits = needs == own and (WORLD == "module" or item.get_closest_marker("kernel") is None)
+        elsewhere = "without_module" if WORLD == "module" else "kernel"
+        fits = needs == own and item.get_closest_marker(elsewhere) is None
         (keep if fits else other).append(item)
         apart = item.get_closest_marker("one_kernel") if TOPOLOGY == "hosts" else None
         if apart:
@@ -36,15 +38,34 @@ def pytest_collection_modifyitems(config, items):
         items[:] = keep
 
 
+def busy_seconds():
+    """Returns the time since boot that the processors of this machine did not idle, in seconds."""
+    with open("/proc/stat", encoding="ascii") as f:
+        user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 class Reports:
-    """Tells what failed, and why, at once: the run may be cut off before its summary. And how long the cases of
-    programs took, each of which pytest sees only as a part of the first."""
+    """Prints each failure at once, since the run may be cut off before its summary. At the end it prints the tests that
+    used most processor time, and the slowest cases of programs: pytest counts all cases of a program for the first."""
 
     def __init__(self, config):
         self.config = config
         self.seconds = {}
+        self.busy = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item):
+        before = busy_seconds()
+        yield
+        self.busy[item.nodeid] = busy_seconds() - before
 
     def pytest_terminal_summary(self, terminalreporter):
+        most = sorted(((seconds, name) for name, seconds in self.busy.items()), reverse=True)[:25]
+        terminalreporter.section("tests that used most processor time")
+        for seconds, name in most:
+            terminalreporter.write_line(f"{seconds:7.2f}s {name}")
+        terminalreporter.write_line(f"{sum(self.busy.values()):7.2f}s all {len(self.busy)}")
         slow = sorted(((seconds, name) for name, seconds in self.seconds.items() if seconds >= 1), reverse=True)[:25]
         if slow:
             terminalreporter.section("slowest cases of programs")
@@ -68,19 +89,23 @@ def pytest_generate_tests(metafunc):
     if program and "case" in metafunc.fixturenames:
         found = cases.list_cases(program)
         metafunc.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.core] if case.core else [])
-                                      for case in found])
+                                      for case in found if WORLD != "module" or case.name not in WITHOUT_MODULE])
 
 
-def cuts_wire(case):
-    """True for cases that cut the wire, listen to it, or share its ports: under usiw-run no shared memory may stand in
-    for it."""
-    return case.name.startswith(("peer-gone/", "tos/", "port/"))
+def environment_of(case):
+    """Returns the variables that a case needs besides those of all programs. Cases with the same variables share a
+    process."""
+    # These cut the wire, listen to it or share its ports. Under usiw-run, shared memory would bypass the wire.
+    return {"USIW_RUN_PORT": "socket"} if case.name.startswith(("peer-gone/", "tos/", "port/")) else {}
+
+
+#: Cases that run without a module only. Few of the same kind, which `core` has, show what the kernel does.
+WITHOUT_MODULE = {"many/1000-one-after-another"}
 
 
 @pytest.fixture(scope="session")
 def case_results(request):
-    """{(program, name): Result}; a program runs once, with all of its cases that are selected (those that cut the wire
-    apart)."""
+    """{(program, name): Result}; a program runs once for all of its selected cases that have the same environment."""
     selected = {}
     for item in request.session.items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")
@@ -91,9 +116,9 @@ def case_results(request):
 
     def get(case, env=None):
         if (case.program, case.name) not in results:
-            together = [other for other in selected[case.program] if cuts_wire(other) == cuts_wire(case)]
-            port = {"USIW_RUN_PORT": "socket"} if cuts_wire(case) else {}
-            for name, result in cases.run_cases(case.program, together, {**(env or {}), **port}).items():
+            variables = environment_of(case)
+            together = [other for other in selected[case.program] if environment_of(other) == variables]
+            for name, result in cases.run_cases(case.program, together, {**(env or {}), **variables}).items():
                 results[case.program, name] = result
                 reports.seconds[case.program, name] = result.seconds
         return results[case.program, case.name]

@@ -15,7 +15,7 @@ import pytest
 from support import watch
 from support.cases import path_of
 from support.net import A, B, PEER, container, netem, rdma_links, statistics
-from support.pairs import Server, next_port, perftest, rping, srq_pairs
+from support.pairs import AT_FULL_SPEED, Server, next_port, perftest, rping, srq_pairs
 from support.ports import qps_of
 from support.procs import PATIENCE, Proc, run, until
 
@@ -39,7 +39,8 @@ def link_delete(site):
 def test_kill(victim, moment):
     """kill -9 under traffic, and while both wait in event mode; the other one is told."""
     server = Server(B, "--events")
-    client = server.client("--seconds", 60, *(["--events", "--pause-ms", 3000] if moment == "waiting" else []))
+    options = ["--events", "--pause-ms", 3000] if moment == "waiting" else AT_FULL_SPEED
+    client = server.client("--seconds", 60, *options)
     client.wait_for("^connected")
     time.sleep(0.7)
     if victim == "client":
@@ -106,7 +107,7 @@ def test_kill_either_in_random_order():
     kills = 0
     while time.monotonic() < deadline and kills < 30:
         server = Server(B, *(["--events"] if rng.random() < 0.5 else []))
-        clients = [server.client("--seconds", 30, "--connections", rng.randint(1, 4)) for _ in range(2)]
+        clients = [server.client("--seconds", 30, "--connections", rng.randint(1, 4), *AT_FULL_SPEED) for _ in range(2)]
         time.sleep(rng.random() * 1.2)
         order = [server.proc, *clients]
         rng.shuffle(order)
@@ -204,7 +205,7 @@ def test_forking():
 def test_link_delete_under_traffic(site):
     """Both ends end in bounded time, nothing stays, and the device can be made again."""
     server = Server()
-    client = server.client("--seconds", 60, "--connections", 2)
+    client = server.client("--seconds", 60, "--connections", 2, *AT_FULL_SPEED)
     client.wait_for("^connected")
     time.sleep(0.5)
     try:

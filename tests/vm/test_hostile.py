@@ -24,6 +24,7 @@ def hostile(*args, timeout=120):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_handshakes_at_a_listener():
     """Also under the flood a real client gets its connection, at the latest when the flood is over."""
     server = Server()

@@ -9,7 +9,7 @@ import pytest
 
 from support.cases import PROGRAMS
 from support.net import A, B, PEER, devices_for_all, netem, rdma_links, unprivileged
-from support.pairs import Server, next_port, perftest, rping
+from support.pairs import AT_FULL_SPEED, Server, next_port, perftest, rping
 from support.procs import Proc, run, until
 from support.why import reasons
 
@@ -223,7 +223,7 @@ def test_namespace_goes_away_under_traffic(expected):
     expected.state_changes = True
     expected.messages.append("ib_query_port failed")  # the core's cache of ports, when the netdev is gone already
     server = Server()
-    client = server.client("--seconds", 90)
+    client = server.client("--seconds", 90, *AT_FULL_SPEED)
     client.wait_for("^connected")
     run("ip", "netns", "del", B.ns)
     # The namespace lives on until the server has gone: end it; then device and netdev go.

@@ -18,6 +18,7 @@ from support.procs import PATIENCE, Proc, run, until
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_several_processes_on_one_device():
     """Three servers and six clients at the same time, data verified."""
     servers = [Server(B, *(["--events"] if i else [])) for i in range(3)]
@@ -155,6 +156,7 @@ def test_sixty_connections():
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_waiting_costs_nothing():
     """Server and client in event mode, connected and silent: next to no CPU."""
     server = Server(B, "--events")
@@ -228,6 +230,7 @@ def burning_threads(pid, seconds):
     return sum(1 for tid, t in times().items() if t - before.get(tid, 0) > seconds / 3)
 
 
+@pytest.mark.without_module
 @pytest.mark.core
 @pytest.mark.provider
 def test_polling_programs_use_one_cpu_each():

@@ -13,7 +13,7 @@ import pytest
 
 from support.cases import path_of
 from support.net import A, B, PEER, mac_of, nft, rdma_links, statistics
-from support.pairs import Server, next_port
+from support.pairs import AT_FULL_SPEED, Server, next_port
 from support.ports import ipsec, pages_of, qps_of
 from support.procs import PATIENCE, Proc, run, until
 
@@ -81,7 +81,7 @@ class Wire:
 
 
 #: Messages of one datagram, which go by raw packets, and such of many, which go by sockets while they last.
-SHORT, LONG = ("--size", 1000), ("--size", 60000)
+SHORT, LONG = ("--size", 1000), ("--size", 60000, *AT_FULL_SPEED)
 
 
 def traffic(server, *options):
@@ -295,7 +295,7 @@ def test_route_flaps_faster_than_moves_settle():
     """Every 50 to 300 ms to another interface or back, with two connections: nothing is lost or comes twice."""
     rng = random.Random(14)
     server = Server()
-    client = traffic(server, "--connections", 2)
+    client = traffic(server, "--connections", 2, *AT_FULL_SPEED)
     goes_by(client, ("packet", "fastest"))
     flaps, end = 0, time.monotonic() + 15
     with second_wire() as netdev:
@@ -358,7 +358,7 @@ def test_raw_packets_vanish():
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("port", ["packet", "socket"])
+@pytest.mark.parametrize("port", [pytest.param("packet", marks=pytest.mark.provider), "socket"])
 def test_a_router_marks(monkeypatch, port):
     """Congestion marks (ECN) on a part of what may be marked: the server sees them, the client is told, nothing is
     lost."""

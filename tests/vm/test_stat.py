@@ -36,6 +36,7 @@ def until(condition):
 
 
 @pytest.mark.core
+@pytest.mark.provider
 def test_qp_counters_and_totals():
     """A QP's own counters name its process, and are part of the device's totals, before and after its end."""
     before = statistics(A.dev)

@@ -112,7 +112,8 @@ def test_raw_packets_by_hand_without_the_right_say_so(monkeypatch):
 
 @pytest.mark.one_kernel("only a virtual link takes merged datagrams as one frame")
 @pytest.mark.core
-@pytest.mark.parametrize("server, client", [(UB, UA), (B, UA), (UB, A), (B, A)],
+@pytest.mark.parametrize("server, client", [(UB, UA), pytest.param(B, UA, marks=pytest.mark.provider),
+                                            pytest.param(UB, A, marks=pytest.mark.provider), (B, A)],
                          ids=["neither", "server", "client", "both"])
 def test_long_messages_are_merged(server, client):
     """They cross the virtual link as frames of many datagrams, whoever may use raw packets: for them such an end goes

@@ -12,7 +12,7 @@ import pytest
 from support import watch
 from support.cases import PROGRAMS, path_of
 from support.net import A, B, NOBODY, devices_for_all
-from support.pairs import Server, next_port
+from support.pairs import REST_MS, Server, next_port
 from support.procs import Proc
 
 USIW_RUN = str(pathlib.Path(PROGRAMS).parents[1] / "run" / "usiw-run")
@@ -32,7 +32,7 @@ def rights():
         yield
 
 
-@pytest.fixture(params=["module", "usiw-run"])
+@pytest.fixture(params=["module", pytest.param("usiw-run", marks=pytest.mark.provider)])
 def world(request):
     """What answers the programs."""
     return request.param
@@ -313,7 +313,7 @@ def test_sockets_of_the_same_user(world, prefix, who, monkeypatch):
     server.wait_for("^listening")
     before = udp_ports()
     client = [*traffic, "client", "--from", A.ip, "--to", B.ip, "--port", port, "--size", 20000]
-    long_lived = Proc([*client, "--seconds", 300, "--connections", 2], where=f"{A.where} {who}")
+    long_lived = Proc([*client, "--seconds", 300, "--connections", 2, "--pause-ms", REST_MS], where=f"{A.where} {who}")
     long_lived.wait_for("^connected")
     ports = udp_ports() - before
     assert ports

@@ -302,15 +302,35 @@ void Pair::close() {
 
 // ---- Completions ----
 
+namespace {
+
+/// Pauses of a loop that polls: the loop first yields only, which is the fastest. After kYieldMs it sleeps between polls,
+/// because most long waits are for a time-out, and the machine has other programs to run.
+class Pauses {
+ public:
+  void next() {
+    if (tap::now_ms() < start_ + kYieldMs)
+      sched_yield();
+    else
+      usleep(1000);
+  }
+
+ private:
+  static constexpr uint64_t kYieldMs = 50;
+  const uint64_t start_ = tap::now_ms();
+};
+
+}  // namespace
+
 ibv_wc wait_wc(ibv_cq* cq, int timeout_ms) {
   const uint64_t end = tap::now_ms() + static_cast<uint64_t>(timeout_ms);
   ibv_wc wc = {};
-  for (;;) {
+  for (Pauses pauses;;) {
     const int n = ibv_poll_cq(cq, 1, &wc);
     if (n == 1) return wc;
     if (n < 0) FAIL("ibv_poll_cq returned %d", n);
     if (tap::now_ms() > end) FAIL("no completion in %d ms", timeout_ms);
-    sched_yield();
+    pauses.next();
   }
 }
 
@@ -332,11 +352,12 @@ ibv_wc expect_wc(ibv_cq* cq, uint64_t wr_id, ibv_wc_status status) {
 void expect_no_wc(ibv_cq* cq, int ms) {
   const uint64_t end = tap::now_ms() + static_cast<uint64_t>(ms);
   ibv_wc wc;
+  Pauses pauses;
   do {
     if (ibv_poll_cq(cq, 1, &wc))
       FAIL("unexpected completion of work request %llu: %s", static_cast<unsigned long long>(wc.wr_id),
            ibv_wc_status_str(wc.status));
-    sched_yield();
+    pauses.next();
   } while (tap::now_ms() < end);
 }
 
@@ -404,8 +425,8 @@ void exercise(Pair& p) {
 
 void wait_until(const char* what, const std::function<bool()>& done, int timeout_ms) {
   const uint64_t end = tap::now_ms() + static_cast<uint64_t>(timeout_ms);
-  while (!done()) {
+  for (Pauses pauses; !done();) {
     if (tap::now_ms() > end) FAIL("not in %d ms: %s", timeout_ms, what);
-    sched_yield();
+    pauses.next();
   }
 }

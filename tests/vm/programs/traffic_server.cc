@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// One thread, one CQ per device for all connections, all of it by poll(2) on file descriptors when
-// --events is given.
+// One thread, with one CQ per device for all connections. The thread polls the CQs. After kPollMs without a completion
+// it sleeps in poll(2) until an event, so that an idle server leaves the processor to others. With --events it sleeps
+// whenever there is nothing to do.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -15,6 +16,8 @@ namespace traffic {
 namespace {
 
 volatile sig_atomic_t stopping;
+
+constexpr uint64_t kPollMs = 3;
 
 struct Peer {
   explicit Peer(ibv_pd* pd)
@@ -38,6 +41,7 @@ class Server {
   }
 
   int run() {
+    uint64_t last_busy = 0;
     while (!stopping && !corrupt_) {
       bool busy = false;
       if (listener_.events().ready(0)) {
@@ -45,8 +49,11 @@ class Server {
         busy = true;
       }
       for (auto& [context, device] : devices_) busy |= take_completions(device);
-      if (busy) continue;
-      if (arguments_.events) sleep_until_something();
+      const uint64_t now = tap::now_ms();
+      if (busy)
+        last_busy = now;
+      else if (arguments_.events || now > last_busy + kPollMs)
+        sleep_until_something();
       else sched_yield();
     }
     for (auto& [qpn, peer] : peers_) verify_guards(*peer);

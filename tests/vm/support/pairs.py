@@ -12,6 +12,11 @@ from .procs import Proc
 
 _ports = itertools.count(20000)
 
+#: Rest of a client of verified traffic after each round, in ms.
+REST_MS = 5
+#: Options of a client that sends without a rest: a test ends it in the middle of a message, or bulk mode needs the rate.
+AT_FULL_SPEED = ("--pause-ms", 0)
+
 
 def next_port():
     """A port that no test has used before."""
@@ -92,7 +97,10 @@ class Server:
         self.proc.wait_for(r"^listening \d+")
 
     def client(self, *options, site=A):
-        """Starts `traffic client` and returns the Proc."""
+        """Starts `traffic client` and returns the Proc. A client that runs for a time rests after each round unless the
+        options have --pause-ms, so that the machine has processor time left for what the test does meanwhile."""
+        if "--seconds" in options and "--pause-ms" not in options:
+            options = [*options, "--pause-ms", REST_MS]
         return Proc([path_of("traffic"), "client", "--from", site.ip, "--to", self.site.ip, "--port", self.port,
                      *options], where=site.where)
 

@@ -1,56 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_pair.cc
-/// Two connection machines, each with the simplest of engines and kernels around it, and the
-/// fuzzer between them: it makes the calls, lets time pass, and delivers, loses, repeats,
-/// reorders, changes and forges the datagrams. Each end keeps the contract of cm/usiw_cm.h; ends that
-/// nobody lied to agree while both are ESTABLISHED.
+/// Drives a pair of connections (tests/support/cm_pair.h) by the bytes of the input. The fuzzer is the wire, the engines
+/// and the programs: it makes the calls, lets time pass, and delivers, loses, repeats, reorders, changes and forges the
+/// datagrams. At the end the wire works, no more calls come, and everything has to come to rest.
+#include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <memory>
-#include <vector>
+#include <span>
 
-#include "cm/usiw_cm.h"
 #include "input.h"
-#include "tests/support/cm_contract.h"
+#include "tests/support/cm_pair.h"
 #include "uapi/usiw_abi.h"
 
 namespace {
 
+using cmpair::Datagram;
+using cmpair::End;
+using cmpair::kInitiator;
 using usiw::fuzz::Exact;
 using usiw::fuzz::Input;
-using Datagram = std::vector<uint8_t>;
 
-struct End {
-  usiw_cm_conn c{};
-  Contract contract;
-};
-
-class Pair {
+class Fuzz : cmpair::Pair {
  public:
-  explicit Pair(Input& in) : in_(in) {}
+  explicit Fuzz(Input& in) : Pair(5'000'000), in_(in) {}
 
   void run() {
-    connect();
+    begin();
     for (unsigned n = 0; !in_.done() && n < 1000; ++n) op();
     rest();
   }
 
  private:
-  static constexpr int kInitiator = 0;
-
-  void connect() {
-    auto end = std::make_unique<End>();
-    const auto pd_len = static_cast<uint16_t>(in_.get() * 2u);
-    if (usiw_cm_init_active(&end->c, next_isn_++, in_.get(), in_.get(), 9000, 64, kPrivate, pd_len) != 0) return;
-    end->contract.connected();
-    ends_[kInitiator] = std::move(end);
-    act(kInitiator, usiw_cm_connect(&ends_[kInitiator]->c, now_));
+  void begin() {
+    cmpair::Parameters own{.isn = next_isn_++, .mtu = 9000, .window = 64};
+    const auto pd = private_data(in_.get() * 2u);
+    own.ird = in_.get();
+    own.ord = in_.get();
+    connect(own, pd);
   }
 
   void op() {
     const uint8_t what = in_.get();
     const int side = what >> 7;
-    End* e = ends_[side].get();
     switch (what % 20) {
       case 0:
       case 1:
@@ -66,7 +57,7 @@ class Pair {
         deliver(side, d);
         return;
       }
-      case 7: {  // old, or of another connection: both ISNs of the ends' present ones, or near them
+      case 7: {  // a datagram of this connection or of an earlier one: with the present ISNs, or with others near them
         Datagram d(14);
         lied_ = true;
         put32(d, 0, isn_of(side) + (in_.get() % 4 == 0));
@@ -85,51 +76,58 @@ class Pair {
         timers();
         return;
       case 10:
-        if (!ends_[kInitiator]) connect();
+        if (live_[kInitiator] == nullptr) begin();
         return;
-      default: break;
+      default:
+        if (live_[side] != nullptr) call(*live_[side], what % 20);
+        return;
     }
-    if (e == nullptr) return;
-    switch (what % 20) {
+  }
+
+  /// A call of the user or of the engine.
+  void call(End& e, unsigned what) {
+    switch (what) {
       case 11: {
-        int err = 0;
-        const uint32_t actions = usiw_cm_accept(&e->c, in_.get(), in_.get(), kPrivate,
-                                                static_cast<uint16_t>(in_.get() * 2u), now_, &err);
-        if (err == 0) e->contract.accepted();
-        act(side, actions);
+        const uint8_t ird = in_.get(), ord = in_.get();
+        accept(e, ird, ord, private_data(in_.get() * 2u));
         break;
       }
-      case 12: act(side, usiw_cm_reject(&e->c, kPrivate, in_.get(), now_)); break;
-      case 13: act(side, usiw_cm_disconnect(&e->c, now_)); break;
-      case 14: act(side, usiw_cm_abort(&e->c, USIW_ABORT_LOCAL, now_)); break;
+      case 12: {
+        const auto pd = private_data(in_.get());
+        act(e, usiw_cm_reject(&e.c, pd.data(), static_cast<uint16_t>(pd.size()), now_));
+        break;
+      }
+      case 13: act(e, usiw_cm_disconnect(&e.c, now_)); break;
+      case 14: act(e, usiw_cm_abort(&e.c, USIW_ABORT_LOCAL, now_)); break;
       case 15:
-      case 16: act(side, usiw_cm_ready(&e->c, now_)); break;
-      case 17: act(side, usiw_cm_refused(&e->c, -ENOMEM, now_)); break;
-      case 18: act(side, in_.flag() ? usiw_cm_peer_closed(&e->c, now_) : usiw_cm_closed(&e->c, now_)); break;
+      case 16: act(e, usiw_cm_ready(&e.c, now_)); break;
+      case 17: act(e, usiw_cm_refused(&e.c, -ENOMEM, now_)); break;
+      case 18: act(e, in_.flag() ? usiw_cm_peer_closed(&e.c, now_) : usiw_cm_closed(&e.c, now_)); break;
       case 19:
         if (in_.flag()) {
-          act(side, usiw_cm_failed(&e->c, -ETIMEDOUT, now_));
+          act(e, usiw_cm_failed(&e.c, -ETIMEDOUT, now_));
         } else {
-          lied_ |= !sends_data(1 - side);
-          act(side, usiw_cm_data_seen(&e->c, now_));
+          lied_ |= !sends_data(1 - e.side);
+          act(e, usiw_cm_data_seen(&e.c, now_));
         }
         break;
     }
   }
 
-  /// DATA that @p side may send now has the PSNs that the other end takes for a CONFIRM.
+  /// True if @p side may send DATA now and the other end takes its PSNs for a CONFIRM.
   bool sends_data(int side) const {
-    if (!ends_[side] || !ends_[1 - side]) return false;
-    const usiw_cm_conn &from = ends_[side]->c, &to = ends_[1 - side]->c;
+    if (live_[side] == nullptr || live_[1 - side] == nullptr) return false;
+    const usiw_cm_conn &from = live_[side]->c, &to = live_[1 - side]->c;
     return from.installed && from.local_isn == to.peer_isn && from.peer_isn == to.local_isn;
   }
 
   static void put32(Datagram& d, size_t at, uint32_t v) {
     for (int i = 0; i < 4; ++i) d[at + static_cast<size_t>(i)] = static_cast<uint8_t>(v >> (24 - 8 * i));
   }
-  uint32_t isn_of(int side) const { return ends_[side] ? ends_[side]->c.local_isn : 0; }
+  uint32_t isn_of(int side) const { return live_[side] != nullptr ? live_[side]->c.local_isn : 0; }
+  static std::span<const uint8_t> private_data(size_t len) { return std::span(kPrivate).first(len); }
 
-  // ---- The wire: datagrams that side has sent ----
+  // ---- The wire: datagrams that a side has sent ----
 
   Datagram take(int side) {
     auto& w = wire_[side];
@@ -142,77 +140,35 @@ class Pair {
   Datagram copy(int side) {
     return wire_[side].empty() ? Datagram{} : wire_[side][in_.get() % wire_[side].size()];
   }
-
-  /// What the kernel does with a datagram to the other side.
   void deliver(int from, const Datagram& d) {
-    const int to = 1 - from;
     Exact bytes(d);
-    const auto len = static_cast<uint32_t>(d.size());
-    usiw_cm_packet pkt;
-    uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const int rc = usiw_cm_decode(&pkt, bytes.data(), len);
-    if (rc == -EPROTONOSUPPORT && pkt.opcode == USIW_TRP_REQ)
-      return send(to, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_VERSION, buf));
-    if (rc != 0) return;
-    if (ends_[to]) {
-      act(to, usiw_cm_receive(&ends_[to]->c, &pkt, now_));
-      if (ends_[to] || pkt.opcode != USIW_TRP_REQ) return;
-    }
-    if (pkt.opcode != USIW_TRP_REQ) return send(to, buf, usiw_cm_build_stray_reset(bytes.data(), len, buf));
-    if (to == kInitiator) return send(to, buf, usiw_cm_build_refusal(&pkt, USIW_REJECT_NO_LISTENER, buf));
-    auto end = std::make_unique<End>();
-    const int refusal = usiw_cm_init_passive(&end->c, &pkt, next_isn_++, 4000, 32, now_);
-    if (refusal != 0) return send(to, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(refusal), buf));
-    end->contract.handed_up();
-    ends_[to] = std::move(end);
-    act(to, 0);
+    receive(1 - from, std::span(bytes.data(), bytes.size()));
   }
-  void send(int side, const uint8_t* bytes, uint32_t len) {
-    // A wire does not grow without bound: what is not taken is lost.
-    if (len != 0 && wire_[side].size() < 32) wire_[side].emplace_back(bytes, bytes + len);
+  void send(int side, const Datagram& d) override {
+    // The wire must not grow without bound, so it loses a datagram if too many wait.
+    if (wire_[side].size() < 32) wire_[side].push_back(d);
   }
 
   // ---- The ends ----
 
-  void act(int side, uint32_t actions) {
-    End& e = *ends_[side];
-    const std::string broken = e.contract.check(e.c, actions);
-    FUZZ_CHECK(broken.empty(), broken.c_str());
-    if ((actions & USIW_CM_A_TX) != 0) {
-      uint8_t buf[USIW_CM_MAX_DATAGRAM];
-      send(side, buf, usiw_cm_build(&e.c, buf));
-    }
-    if ((actions & USIW_CM_A_DEAD) != 0) ends_[side].reset();
-    check_both();
-  }
+  cmpair::Parameters responder() override { return {.isn = next_isn_++, .mtu = 4000, .window = 32}; }
+  void fail(const std::string& what) override { FUZZ_CHECK(false, what.c_str()); }
 
-  void check_both() {
-    if (lied_ || !ends_[0] || !ends_[1]) return;
-    const usiw_cm_conn &a = ends_[0]->c, &b = ends_[1]->c;
-    if (a.state != USIW_CM_ESTABLISHED || b.state != USIW_CM_ESTABLISHED || a.local_isn != b.peer_isn) return;
-    FUZZ_CHECK(a.peer_isn == b.local_isn, "ISNs differ");
-    FUZZ_CHECK(a.mtu == b.mtu && a.features == b.features, "MTUs or features differ");
-    FUZZ_CHECK(a.ord <= b.ird && b.ord <= a.ird, "ORD of one end over the IRD of the other");
-    FUZZ_CHECK(a.peer_window == b.window && b.peer_window == a.window, "windows differ");
-    FUZZ_CHECK(a.peer_pd_len == b.pd_len && b.peer_pd_len == a.pd_len, "private data differ");
-  }
-
+  /// Returns the time of the next timer; 0: none runs.
   uint64_t earliest() const {
     uint64_t at = UINT64_MAX;
-    for (const auto& e : ends_)
-      if (e && e->c.deadline_us != 0) at = std::min<uint64_t>(at, e->c.deadline_us);
+    for (const End* e : live_)
+      if (e != nullptr && e->c.deadline_us != 0) at = std::min<uint64_t>(at, e->c.deadline_us);
     return at == UINT64_MAX ? 0 : at;
   }
   void timers() {
     for (int side : {0, 1}) {
-      if (!ends_[side] || ends_[side]->c.deadline_us == 0 || ends_[side]->c.deadline_us > now_) continue;
-      act(side, usiw_cm_timer(&ends_[side]->c, now_));
-      FUZZ_CHECK(!ends_[side] || ends_[side]->c.deadline_us == 0 || ends_[side]->c.deadline_us > now_,
-                 "a timer that stays due");
+      End* e = live_[side];
+      if (e != nullptr && e->c.deadline_us != 0 && e->c.deadline_us <= now_) timer(*e);
     }
   }
 
-  /// The wire works again and nobody calls: datagrams stop, every end is gone or ESTABLISHED.
+  /// Delivers everything and runs the timers until no datagram is on the wire and no timer runs.
   void rest() {
     const uint64_t start = now_;
     for (unsigned n = 0;; ++n) {
@@ -231,24 +187,20 @@ class Pair {
       now_ = std::max(now_, at);
       timers();
     }
-    for (const auto& e : ends_)
-      FUZZ_CHECK(!e || e->c.state == USIW_CM_ESTABLISHED, "left in a state that should have ended");
+    check_rest();
   }
 
   static constexpr uint8_t kPrivate[512] = {'p', 'd'};
 
   Input& in_;
-  uint64_t now_ = 5'000'000;
   uint32_t next_isn_ = 0xfffffff8;
-  std::unique_ptr<End> ends_[2];
   std::deque<Datagram> wire_[2];
-  bool lied_ = false;  ///< a datagram was changed or forged
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input in(data, size);
-  Pair(in).run();
+  Fuzz(in).run();
   return 0;
 }

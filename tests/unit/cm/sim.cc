@@ -2,18 +2,24 @@
 #include "sim.h"
 
 #include <cerrno>
-#include <cstring>
+#include <span>
+#include <string_view>
 
 #include "uapi/usiw_abi.h"
 
 namespace cmsim {
 namespace {
 
-constexpr int kInitiator = 0, kResponder = 1;
+using cmpair::kInitiator;
+using cmpair::kResponder;
+
 constexpr uint64_t kLimitUs = 600'000'000;
 
-uint8_t opcode_of(const std::vector<uint8_t>& b) { return b[8] >> 4; }
-uint32_t get32(const std::vector<uint8_t>& b, size_t at) {
+std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+uint8_t opcode_of(const Datagram& b) { return b[8] >> 4; }
+uint32_t get32(const Datagram& b, size_t at) {
   return uint32_t{b[at]} << 24 | uint32_t{b[at + 1]} << 16 | uint32_t{b[at + 2]} << 8 | b[at + 3];
 }
 
@@ -31,56 +37,38 @@ void Sim::fail(const std::string& what) {
 
 // ---- The wire ----------------------------------------------------------------
 
-void Sim::send(int host, const Bytes& bytes) {
+void Sim::send(int side, const Datagram& bytes) {
   const bool reset = opcode_of(bytes) == USIW_TRP_RESET && !(bytes[9] & USIW_TRP_F_STRAY);
-  resets_sent_[host] += reset;
+  resets_sent_[side] += reset;
   const int copies = chance(cfg_.dup) ? 2 : 1;
   for (int i = 0; i < copies; i++) {
     if (now_ >= cut_us_ || chance(cfg_.loss)) continue;
-    at(upto(cfg_.max_delay_us), [this, host, bytes, reset] {
-      resets_arrived_[host] += reset;
-      deliver(1 - host, bytes);
+    at(upto(cfg_.max_delay_us), [this, side, bytes, reset] {
+      resets_arrived_[side] += reset;
+      deliver(1 - side, bytes);
     });
   }
 }
 
-void Sim::deliver(int host, const Bytes& bytes) {
+void Sim::deliver(int side, const Datagram& bytes) {
   const uint8_t opcode = opcode_of(bytes);
   if (opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK)
-    return deliver_data(host, bytes, opcode);
-
-  usiw_cm_packet pkt;
-  if (usiw_cm_decode(&pkt, bytes.data(), static_cast<uint32_t>(bytes.size())))
-    return fail("a datagram of the machine does not decode");
-  if (opcode == USIW_TRP_RESET && (pkt.flags & USIW_TRP_F_STRAY)) return deliver_stray(host, bytes);
-  if (Object* o = live_[host]) {
-    act(*o, usiw_cm_receive(&o->c, &pkt, now_));
-    if (live_[host] || opcode != USIW_TRP_REQ) return;
-  }
-  uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  uint32_t len = 0;
-  if (opcode == USIW_TRP_REQ && host == kResponder) return new_request(pkt);
-  if (opcode == USIW_TRP_REQ)
-    len = usiw_cm_build_refusal(&pkt, USIW_REJECT_NO_LISTENER, buf);
-  else
-    len = usiw_cm_build_stray_reset(bytes.data(), static_cast<uint32_t>(bytes.size()), buf);
-  if (len) send(host, Bytes(buf, buf + len));
+    return deliver_data(side, bytes, opcode);
+  if (opcode == USIW_TRP_RESET && (bytes[9] & USIW_TRP_F_STRAY)) return deliver_stray(side, bytes);
+  receive(side, bytes);
 }
 
-/// DATA, SHUTDOWN, SACK: the engine takes them; the kernel sees them too on most ports.
-void Sim::deliver_data(int host, const Bytes& bytes, uint8_t opcode) {
-  Object* o = live_[host];
+/// The engine takes DATA, SHUTDOWN and SACK. The kernel sees them as well unless Config::kernel_sees_data is false.
+void Sim::deliver_data(int side, const Datagram& bytes, uint8_t opcode) {
+  Object* o = live(side);
   if (o && cfg_.kernel_sees_data && opcode != USIW_TRP_SACK) {
     act(*o, usiw_cm_data_seen(&o->c, now_));
-    o = live_[host];
+    o = live(side);
   }
   if (!o || !o->engine_knows) {
     if (o) return;
     uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const uint32_t len =
-        usiw_cm_build_stray_reset(bytes.data(), static_cast<uint32_t>(bytes.size()), buf);
-    if (len) send(host, Bytes(buf, buf + len));
-    return;
+    return send_built(side, buf, usiw_cm_build_stray_reset(bytes.data(), static_cast<uint32_t>(bytes.size()), buf));
   }
   if (get32(bytes, 0) != o->c.peer_isn || get32(bytes, 4) != o->c.local_isn) return;
   if (opcode == USIW_TRP_SHUTDOWN) {
@@ -93,8 +81,8 @@ void Sim::deliver_data(int host, const Bytes& bytes, uint8_t opcode) {
   }
 }
 
-void Sim::deliver_stray(int host, const Bytes& bytes) {
-  Object* o = live_[host];
+void Sim::deliver_stray(int side, const Datagram& bytes) {
+  Object* o = live(side);
   if (!o || !o->engine_knows || o->engine_over) return;
   if (get32(bytes, 0) != o->c.peer_isn || get32(bytes, 4) != o->c.local_isn) return;
   o->engine_over = true;
@@ -102,32 +90,21 @@ void Sim::deliver_stray(int host, const Bytes& bytes) {
 }
 
 void Sim::send_data(Object& o, uint8_t opcode) {
-  Bytes b(14);
+  Datagram b(14);
   for (int i = 0; i < 4; i++) {
     b[static_cast<size_t>(i)] = static_cast<uint8_t>(o.c.local_isn >> (24 - 8 * i));
     b[static_cast<size_t>(4 + i)] = static_cast<uint8_t>(o.c.peer_isn >> (24 - 8 * i));
   }
   b[8] = static_cast<uint8_t>(opcode << 4);
-  send(o.host, b);
+  send(o.side, b);
 }
 
-void Sim::new_request(const usiw_cm_packet& pkt) {
-  auto o = std::make_unique<Object>();
-  o->host = kResponder;
-  const int refusal = usiw_cm_init_passive(&o->c, &pkt, static_cast<uint32_t>(rng_()),
-                                           static_cast<uint16_t>(1500 + upto(1) * 7500),
-                                           static_cast<uint16_t>(1 + upto(1000)), now_);
-  if (refusal) {
-    uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const uint32_t len = usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(refusal), buf);
-    return send(kResponder, Bytes(buf, buf + len));
-  }
-  Object& object = *o;
-  live_[kResponder] = o.get();
-  objects_.push_back(std::move(o));
-  object.contract.handed_up();
-  act(object, 0);
-  application(object);
+cmpair::Parameters Sim::responder() {
+  cmpair::Parameters own;
+  own.window = static_cast<uint16_t>(1 + upto(1000));
+  own.mtu = static_cast<uint16_t>(1500 + upto(1) * 7500);
+  own.isn = static_cast<uint32_t>(rng_());
+  return own;
 }
 
 // ---- A connection's surroundings ---------------------------------------------
@@ -139,32 +116,25 @@ void Sim::arm(Object& o) {
   at(due > now_ ? due - now_ : 0, [this, &o, due] {
     if (o.armed_us != due) return;
     o.armed_us = 0;
-    act(o, usiw_cm_timer(&o.c, now_));
+    timer(o);
   });
 }
 
-void Sim::act(Object& o, uint32_t actions) {
-  const std::string broken = o.contract.check(o.c, actions);
-  if (!broken.empty())
-    fail(std::string(o.host == kInitiator ? "initiator: " : "responder: ") + broken);
+void Sim::engine(End& end, uint32_t actions) {
+  Object& o = object(end);
   if (actions & USIW_CM_A_INSTALL) install(o);
   if (actions & USIW_CM_A_DRAIN) at(upto(300'000), [this, &o] { shut_down(o, 20); });
   if (actions & USIW_CM_A_ABORT) o.engine_knows = false;
   if (actions & USIW_CM_A_PROBE) send_data(o, USIW_TRP_SACK);
-  if (actions & USIW_CM_A_TX) {
-    uint8_t buf[USIW_CM_MAX_DATAGRAM];
-    const uint32_t len = usiw_cm_build(&o.c, buf);
-    send(o.host, Bytes(buf, buf + len));
-  }
+}
+
+void Sim::acted(End& end, uint32_t actions) {
+  Object& o = object(end);
   if ((actions & USIW_CM_A_EV_REPLY) && o.c.status == -ECONNREFUSED) out_.rejected = true;
   if ((actions & USIW_CM_A_RELEASE) && o.c.status == -ETIMEDOUT) out_.timed_out = true;
-  if (actions & USIW_CM_A_DEAD) {
-    o.dead = true;
-    o.engine_knows = false;
-    if (live_[o.host] == &o) live_[o.host] = nullptr;
-  }
+  if (actions & USIW_CM_A_DEAD) o.engine_knows = false;
   arm(o);
-  check_both();
+  if (!lied_ && both_established()) out_.established = true;
   const bool opened = (actions & (USIW_CM_A_EV_REPLY | USIW_CM_A_EV_ESTABLISHED)) &&
                       o.c.state == USIW_CM_ESTABLISHED;
   if (opened) {
@@ -207,16 +177,13 @@ void Sim::shut_down(Object& o, int tries) {
 
 /// The application at one end: decides on a request, and may die at any time.
 void Sim::application(Object& o) {
-  if (o.host == kResponder) {
+  if (o.side == kResponder) {
     const uint64_t think = chance(0.1) ? upto(90'000'000) : upto(chance(0.5) ? 2'000'000 : 1000);
     at(think, [this, &o] {
       if (chance(0.15)) return act(o, usiw_cm_reject(&o.c, "no", 2, now_));
-      int err = 0;
-      const uint32_t actions =
-          usiw_cm_accept(&o.c, static_cast<uint16_t>(upto(200)), static_cast<uint16_t>(upto(200)),
-                         "responder", 9, now_, &err);
-      if (!err) o.contract.accepted();
-      act(o, actions);
+      const auto ord = static_cast<uint16_t>(upto(200));
+      const auto ird = static_cast<uint16_t>(upto(200));
+      accept(o, ird, ord, bytes_of("responder"));
     });
   }
   if (chance(cfg_.trouble))
@@ -231,13 +198,9 @@ void Sim::application(Object& o) {
 
 void Sim::junk_call(Object& o) {
   uint32_t actions = 0;
-  int err = 0;
   switch (rng_() % 13) {
     case 0: actions = usiw_cm_connect(&o.c, now_); break;
-    case 1:
-      actions = usiw_cm_accept(&o.c, 1, 1, nullptr, 0, now_, &err);
-      if (!err) o.contract.accepted();
-      break;
+    case 1: return accept(o, 1, 1, {});
     case 2: actions = usiw_cm_reject(&o.c, nullptr, 0, now_); break;
     case 3: actions = usiw_cm_disconnect(&o.c, now_); break;
     case 4: actions = chance(0.2) ? usiw_cm_abort(&o.c, USIW_ABORT_LOCAL, now_) : 0; break;
@@ -265,63 +228,35 @@ void Sim::junk_call(Object& o) {
   act(o, actions);
 }
 
-// ---- Rules of two ends ---------------------------------------------------------
+// ---- The end of a run ---------------------------------------------------------
 
-/// While both are ESTABLISHED with each other they agree in everything.
-void Sim::check_both() {
-  const Object* i = live_[kInitiator];
-  const Object* r = live_[kResponder];
-  if (!i || !r || cfg_.junk > 0 || i->c.state != USIW_CM_ESTABLISHED ||
-      r->c.state != USIW_CM_ESTABLISHED || i->c.local_isn != r->c.peer_isn)
-    return;
-  out_.established = true;
-  const usiw_cm_conn &a = i->c, &b = r->c;
-  if (a.peer_isn != b.local_isn) fail("ISNs differ");
-  if (a.mtu != b.mtu) fail("MTUs differ");
-  if (a.features != b.features) fail("features differ");
-  if (a.ord > b.ird || b.ord > a.ird) fail("ORD of one end over the IRD of the other");
-  if (a.peer_window != b.window || b.peer_window != a.window) fail("windows differ");
-  if (a.peer_pd_len != b.pd_len || std::memcmp(a.peer_pd, b.pd, b.pd_len) ||
-      b.peer_pd_len != a.pd_len || std::memcmp(b.peer_pd, a.pd, a.pd_len))
-    fail("private data differ");
-}
-
-void Sim::check_end() {
-  for (const auto& o : objects_)
-    if (o->c.state != USIW_CM_DEAD && o->c.state != USIW_CM_ESTABLISHED)
-      fail("left in state " + std::to_string(o->c.state));
-  if (cfg_.junk > 0) return;
-  const Object* i = live_[kInitiator];
-  const Object* r = live_[kResponder];
+/// A connection must not be left at one end alone, unless no RESET and no SHUTDOWN of the other end has arrived.
+void Sim::check_half_open() {
+  if (lied_) return;
+  const Object *i = live(kInitiator), *r = live(kResponder);
   if (i && r && i->c.local_isn == r->c.peer_isn) {
     out_.both_established_at_end = true;
     return;
   }
-  for (int host : {kInitiator, kResponder}) {
-    if (!live_[host]) continue;
-    const int other = 1 - host;
+  for (int side : {kInitiator, kResponder}) {
+    if (!live(side)) continue;
+    const int other = 1 - side;
     const bool lost = resets_sent_[other] && !resets_arrived_[other];
     if (!lost && !given_up_ && cut_us_ == UINT64_MAX)
-      fail(host == kInitiator ? "initiator left half-open" : "responder left half-open");
+      fail(side == kInitiator ? "initiator left half-open" : "responder left half-open");
     out_.excused = true;
   }
 }
 
 Outcome Sim::run() {
-  auto o = std::make_unique<Object>();
-  o->host = kInitiator;
-  if (usiw_cm_init_active(&o->c, static_cast<uint32_t>(rng_()), static_cast<uint16_t>(upto(200)),
-                          static_cast<uint16_t>(upto(200)),
-                          static_cast<uint16_t>(1000 + upto(8000)),
-                          static_cast<uint16_t>(1 + upto(1000)), "initiator", 9))
-    fail("init_active");
-  Object& initiator = *o;
-  live_[kInitiator] = o.get();
-  objects_.push_back(std::move(o));
+  cmpair::Parameters own;
+  own.window = static_cast<uint16_t>(1 + upto(1000));
+  own.mtu = static_cast<uint16_t>(1000 + upto(8000));
+  own.ord = static_cast<uint16_t>(upto(200));
+  own.ird = static_cast<uint16_t>(upto(200));
+  own.isn = static_cast<uint32_t>(rng_());
   if (chance(cfg_.cut)) cut_us_ = now_ + upto(6'000'000);
-  initiator.contract.connected();
-  act(initiator, usiw_cm_connect(&initiator.c, now_));
-  application(initiator);
+  application(object(connect(own, bytes_of("initiator"))));
 
   const uint64_t start = now_;
   while (!events_.empty() && out_.broken.empty()) {
@@ -334,7 +269,10 @@ Outcome Sim::run() {
     }
     event.what();
   }
-  if (out_.broken.empty()) check_end();
+  if (out_.broken.empty()) {
+    check_rest();
+    check_half_open();
+  }
   out_.end_us = now_ - start;
   return out_;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sim.h
-/// Two connection machines, each with a model of its engine, its application and its
-/// kernel around it, joined by a wire that loses, repeats and reorders, in virtual time.
-/// Everything follows from the seed.
+/// Drives a pair of connections (tests/support/cm_pair.h) in virtual time. Each end has a model of its engine and of its
+/// application, and the wire loses, repeats and reorders datagrams. Everything follows from the seed.
 #ifndef USIW_TESTS_CM_SIM_H
 #define USIW_TESTS_CM_SIM_H
 
@@ -14,10 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "cm/usiw_cm.h"
-#include "tests/support/cm_contract.h"
+#include "tests/support/cm_pair.h"
 
 namespace cmsim {
+
+using cmpair::Datagram;
+using cmpair::End;
 
 struct Config {
   uint64_t seed = 0;
@@ -41,22 +42,18 @@ struct Outcome {
   uint64_t end_us = 0;
 };
 
-class Sim {
+class Sim : cmpair::Pair {
  public:
-  explicit Sim(const Config& config) : cfg_(config), rng_(config.seed) {}
+  explicit Sim(const Config& config) : Pair(1'000'000), cfg_(config), rng_(config.seed) { lied_ = cfg_.junk > 0; }
   Outcome run();
 
  private:
-  /// One usiw_cm_conn with the engine's and the application's side of it.
-  struct Object {
-    int host;
-    usiw_cm_conn c{};
-    Contract contract;
-    bool dead = false;
+  /// An end with its engine's state.
+  struct Object : End {
     bool engine_knows = false;    ///< the engine answers for this connection
     bool engine_over = false;     ///< ... and has reported its end
     bool shutdown_acked = false;
-    uint64_t armed_us = 0;        ///< timer event that is on its way
+    uint64_t armed_us = 0;  ///< time of the timer event that is queued
   };
   struct Event {
     uint64_t at_us;
@@ -66,37 +63,39 @@ class Sim {
       return at_us != o.at_us ? at_us > o.at_us : order > o.order;
     }
   };
-  using Bytes = std::vector<uint8_t>;
 
   void at(uint64_t delay_us, std::function<void()> what);
   bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(rng_) < p; }
   uint64_t upto(uint64_t n) { return rng_() % (n + 1); }
 
-  void send(int host, const Bytes& bytes);
-  void deliver(int host, const Bytes& bytes);
-  void deliver_data(int host, const Bytes& bytes, uint8_t opcode);
-  void deliver_stray(int host, const Bytes& bytes);
-  void send_data(Object& o, uint8_t opcode);
-  void new_request(const usiw_cm_packet& pkt);
+  static Object& object(End& end) { return static_cast<Object&>(end); }
+  Object* live(int side) { return static_cast<Object*>(live_[side]); }
 
-  void act(Object& o, uint32_t actions);
+  void fail(const std::string& what) override;
+  void send(int side, const Datagram& bytes) override;
+  std::unique_ptr<End> make_end() override { return std::make_unique<Object>(); }
+  cmpair::Parameters responder() override;
+  void engine(End& end, uint32_t actions) override;
+  void acted(End& end, uint32_t actions) override;
+  void requested(End& end) override { application(object(end)); }
+
+  void deliver(int side, const Datagram& bytes);
+  void deliver_data(int side, const Datagram& bytes, uint8_t opcode);
+  void deliver_stray(int side, const Datagram& bytes);
+  void send_data(Object& o, uint8_t opcode);
+
   void install(Object& o);
   void shut_down(Object& o, int tries);
   void application(Object& o);
   void junk_call(Object& o);
   void arm(Object& o);
-  void check_both();
-  void check_end();
-  void fail(const std::string& what);
+  void check_half_open();
 
   Config cfg_;
   std::mt19937_64 rng_;
-  uint64_t now_ = 1'000'000;
   uint64_t order_ = 0;
   uint64_t cut_us_ = UINT64_MAX;
   std::priority_queue<Event> events_;
-  std::vector<std::unique_ptr<Object>> objects_;
-  Object* live_[2] = {nullptr, nullptr};  ///< the object of the 4-tuple at each host
   unsigned resets_sent_[2] = {0, 0}, resets_arrived_[2] = {0, 0};
   bool given_up_ = false;  ///< an engine's SHUTDOWN was never acknowledged
   Outcome out_;

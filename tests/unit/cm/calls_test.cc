@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm.c: set-up, the user's and the engine's calls, in its order. What
-// each call does in each state is in matrix_test.cc; here are the values that go with it.
+// Tests of cm/usiw_cm.c: set-up, and the calls of the user and of the engine, in its order. matrix_test.cc has the
+// effect of each call in each state. Here are the values that the calls set.
 #include "fixture.h"
 
 namespace {

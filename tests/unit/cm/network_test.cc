@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm.c: what the network and the clock do, in its order. What each packet
-// does in each state is in matrix_test.cc.
+// Tests of cm/usiw_cm_receive.c and of the clock in cm/usiw_cm.c, in their order. matrix_test.cc has the effect of each
+// packet in each state.
 #include "fixture.h"
 
 namespace {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The state machine and the network: what a handshake datagram, DATA and ICMP do to a connection in
+ * each state. docs/protocol.md has the table of states and datagrams.
+ *
+ * Anybody can send a datagram from a false address. So a datagram opens or ends a connection only
+ * if it carries an ISN that its sender has from this end. An ICMP message counts only while the
+ * connection waits for an answer to its REQ. An end in LINGER serves nobody but its peer, so it
+ * makes way for any new REQ.
+ */
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#else
+#include <errno.h>
+#endif
+
+#include "../uapi/usiw_abi.h"
+#include "usiw_cm_hint.h"
+#include "usiw_cm_transition.h"
+
+static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	return c->peer_known && pkt->psn == c->peer_isn && pkt->ack_psn == c->local_isn;
+}
+
+/* Take the peer's final parameters; false if it claims what was not offered. */
+static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	if ((pkt->features & ~c->features) || pkt->ord > c->ird || pkt->mtu < USIW_MIN_MTU)
+		return 0;
+	c->features = pkt->features;
+	c->peer_ird = usiw_cm_at_most(pkt->ird, USIW_MAX_IRD);
+	c->peer_ord = pkt->ord;
+	c->ord = usiw_cm_at_most(c->ord, c->peer_ird);
+	c->ird = pkt->ord;
+	c->mtu = usiw_cm_at_most(c->mtu, pkt->mtu);
+	c->peer_window = pkt->window;
+	usiw_cm_set_peer_private_data(c, pkt);
+	return 1;
+}
+
+/* True if both ends have sent a REQ for the same 4-tuple, and the other end goes first. */
+static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	return pkt->opcode == USIW_TRP_REQ && c->initiator && c->state == USIW_CM_REQ_SENT &&
+	       pkt->psn < c->local_isn;
+}
+
+__u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c)
+{
+	return ~c->local_isn;
+}
+
+int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	return yields_to(c, pkt) && pkt->ack_psn != usiw_cm_asked_isn(c);
+}
+
+static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	/* The REQ brings back what PENDING has told: it comes from the peer, and is to be admitted. */
+	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
+		return usiw_cm_finish(c, -ECONNREFUSED, 0, 0, now_us) | usiw_cm_die(c);
+	if (c->initiator || pkt->psn != c->peer_isn) {
+		/* Another connection on the same 4-tuple: has the peer forgotten this one? */
+		if (c->state == USIW_CM_LINGER && !c->initiator)
+			return usiw_cm_die(c);
+		if (c->state == USIW_CM_ESTABLISHED || c->state == USIW_CM_CLOSING)
+			return USIW_CM_A_PROBE;
+		return 0;
+	}
+	switch (c->state) {
+	case USIW_CM_REQ_RCVD:
+	case USIW_CM_INSTALLING:
+		return usiw_cm_transmit(c, USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
+	case USIW_CM_ACCEPT_SENT:
+	case USIW_CM_ESTABLISHED:
+	case USIW_CM_CLOSING:
+		return usiw_cm_transmit(c, USIW_TRP_ACCEPT, 0);
+	case USIW_CM_LINGER:
+		return c->linger ? usiw_cm_transmit(c, c->linger, 0) : 0;
+	default:
+		return 0;
+	}
+}
+
+static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	__u64 repeat_us = c->repeat_us;
+	__u64 expire_us = now_us + USIW_CM_PENDING_US;
+
+	if (c->state != USIW_CM_REQ_SENT)
+		return 0;
+	c->heard = USIW_CM_HEARD_PENDING;
+	/* 0: the peer has no ISN for this end yet, and none is to be taken for its RESET's. */
+	if (pkt->psn) {
+		c->peer_isn = pkt->psn;
+		c->peer_known = 1;
+	}
+	/* A repetition that is due stays due: PENDINGs do not hold it off. */
+	if (!c->pending || !repeat_us)
+		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
+	usiw_cm_set_timer(c, repeat_us, expire_us < c->limit_us ? expire_us : c->limit_us);
+	if (c->pending)
+		return 0;
+	/* Bring it back at once: who does goes first where there is a crowd. */
+	c->pending = 1;
+	return pkt->psn ? usiw_cm_transmit(c, USIW_TRP_REQ, 0) : 0;
+}
+
+static __u32 receive_accept(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	if (!c->initiator || pkt->ack_psn != c->local_isn)
+		return 0;
+	switch (c->state) {
+	case USIW_CM_REQ_SENT:
+		if (pkt->flags & USIW_TRP_F_PENDING)
+			return receive_pending(c, pkt, now_us);
+		c->peer_isn = pkt->psn;
+		c->peer_known = 1;
+		if (!agree(c, pkt))
+			return usiw_cm_finish_with_reset(c, -EPROTO, 0, now_us);
+		return usiw_cm_install(c, now_us);
+	case USIW_CM_ESTABLISHED:
+	case USIW_CM_CLOSING:
+		if ((pkt->flags & USIW_TRP_F_PENDING) || !both_match(c, pkt))
+			return 0;
+		return usiw_cm_transmit(c, USIW_TRP_CONFIRM, 0);
+	case USIW_CM_LINGER:
+		if (!c->peer_known) {
+			c->peer_isn = pkt->psn;
+			c->peer_known = 1;
+		}
+		if (!c->linger || !both_match(c, pkt))
+			return 0;
+		if (c->linger == USIW_TRP_CONFIRM && (pkt->flags & USIW_TRP_F_PENDING))
+			return 0;
+		return usiw_cm_transmit(c, c->linger, 0);
+	default:
+		return 0;
+	}
+}
+
+static __u32 receive_confirm(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	if (c->initiator || !both_match(c, pkt))
+		return 0;
+	if (c->state == USIW_CM_ACCEPT_SENT)
+		return usiw_cm_establish(c);
+	if (c->state == USIW_CM_LINGER && c->linger == USIW_TRP_RESET)
+		return usiw_cm_transmit(c, USIW_TRP_RESET, 0);
+	return 0;
+}
+
+static int reject_status(__u8 reason)
+{
+	switch (reason) {
+	case USIW_REJECT_VERSION:
+	case USIW_REJECT_FEATURES:
+	case USIW_REJECT_MALFORMED:
+	case USIW_REJECT_MTU:
+		return -EPROTO;
+	default:
+		return -ECONNREFUSED;
+	}
+}
+
+/*
+ * REQ_SENT: nobody listens there, or not yet. Programs that listen anew between two
+ * connections are common (perftest), and TCP would have queued: so REQ is repeated for a
+ * while before this is an answer.
+ */
+static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
+{
+	if (now_us >= c->nobody_us)
+		return usiw_cm_finish(c, -ECONNREFUSED, 0, 0, now_us) | usiw_cm_die(c);
+	c->tries = 0;
+	usiw_cm_set_timer(c, now_us + USIW_CM_NO_LISTENER_REPEAT_US,
+			  now_us + usiw_cm_patience(USIW_CM_REQ_TRIES));
+	return 0;
+}
+
+static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	if (c->state != USIW_CM_REQ_SENT || pkt->ack_psn != c->local_isn)
+		return 0;
+	c->reject_reason = pkt->reason;
+	c->heard = USIW_CM_HEARD_REJECT;
+	if (pkt->version != USIW_WIRE_VERSION)
+		usiw_cm_other_version(c, pkt->version);
+	if (pkt->reason == USIW_REJECT_NO_LISTENER)
+		return nobody_listens(c, now_us);
+	if (pkt->reason == USIW_REJECT_USER)
+		usiw_cm_set_peer_private_data(c, pkt);
+	/* Nothing of this connection can come after a REJECT: no need to linger. */
+	return usiw_cm_finish(c, reject_status(pkt->reason), 0, 0, now_us) | usiw_cm_die(c);
+}
+
+/*
+ * Answered with a RESET, so that the peer stops repeating. Answers are bounded: two
+ * ends that both believe to be answering would go on for as long as they linger.
+ */
+static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	__u32 actions;
+
+	if (pkt->flags & USIW_TRP_F_STRAY)
+		return 0;
+	if (c->state == USIW_CM_REQ_SENT && !c->peer_known && pkt->ack_psn == c->local_isn) {
+		c->peer_isn = pkt->psn;
+		c->peer_known = 1;
+	}
+	if (!both_match(c, pkt))
+		return 0;
+	switch (c->state) {
+	case USIW_CM_REQ_SENT:
+	case USIW_CM_REQ_RCVD:
+	case USIW_CM_INSTALLING:
+	case USIW_CM_ACCEPT_SENT:
+	case USIW_CM_ESTABLISHED:
+	case USIW_CM_CLOSING:
+		actions = usiw_cm_abort_engine(c, USIW_ABORT_PEER_RESET);
+		actions |= usiw_cm_finish(c, -ECONNRESET, 1, USIW_TRP_RESET, now_us);
+		if (c->initiator)
+			c->peer_pd_len = 0;
+		c->tries = 1;
+		return actions | usiw_cm_transmit(c, USIW_TRP_RESET, 0);
+	case USIW_CM_LINGER:
+		if (c->repeat_us) {
+			/* The peer knows: stop repeating and do not answer its answer. */
+			c->tries = USIW_CM_RESET_TRIES;
+			usiw_cm_set_timer(c, 0, c->expire_us);
+			return 0;
+		}
+		if (c->linger != USIW_TRP_RESET || c->tries >= USIW_CM_RESET_TRIES)
+			return 0;
+		c->tries++;
+		return usiw_cm_transmit(c, USIW_TRP_RESET, 0);
+	default:
+		return 0;
+	}
+}
+
+__u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	if (c->state == USIW_CM_IDLE || c->state == USIW_CM_DEAD)
+		return 0;
+	switch (pkt->opcode) {
+	case USIW_TRP_REQ:
+		return receive_req(c, pkt, now_us);
+	case USIW_TRP_ACCEPT:
+		return receive_accept(c, pkt, now_us);
+	case USIW_TRP_CONFIRM:
+		return receive_confirm(c, pkt);
+	case USIW_TRP_REJECT:
+		return receive_reject(c, pkt, now_us);
+	case USIW_TRP_RESET:
+		return receive_reset(c, pkt, now_us);
+	default:
+		return 0;
+	}
+}
+
+__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us)
+{
+	(void)now_us;
+	return c->state == USIW_CM_ACCEPT_SENT ? usiw_cm_establish(c) : 0;
+}
+
+/* Only an answer to REQ counts: later on, ICMP would be an easy way to kill. */
+__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us)
+{
+	if (c->state != USIW_CM_REQ_SENT || heard == USIW_CM_HEARD_NOTHING)
+		return 0;
+	c->heard = heard;
+	return heard == USIW_CM_HEARD_NO_PORT ? nobody_listens(c, now_us) : 0;
+}

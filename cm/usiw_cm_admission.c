@@ -64,14 +64,14 @@ static void append(struct usiw_cm_list *list, struct usiw_cm_link *link)
 }
 
 /* Among those in @list by their @wait, in the order of arrival. It is the last as a rule. */
-static void insert(struct usiw_cm_admission *admission, struct usiw_cm_list *list,
+static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
 		   struct usiw_cm_req *req)
 {
 	struct usiw_cm_link *at = list->last, *link = &req->wait;
 
 	while (at && req_of(at, wait)->order > req->order) {
 		at = at->prev;
-		admission->looked++;
+		adm->looked++;
 	}
 	link->prev = at;
 	link->next = at ? at->next : list->first;
@@ -104,9 +104,9 @@ static void take_out(struct usiw_cm_list *list, struct usiw_cm_link *link)
  * path in common with all entries below it. So it is no deeper than some bits more than the
  * logarithm of the number of entries, whatever tuples are forged, and needs no memory but theirs.
  */
-static __u32 hash_of(const struct usiw_cm_admission *admission, const struct usiw_cm_tuple *tuple)
+static __u32 hash_of(const struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
-	return usiw_cm_cookie(admission->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
+	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
 }
 
 static int bit(__u32 hash, unsigned int depth)
@@ -114,15 +114,14 @@ static int bit(__u32 hash, unsigned int depth)
 	return hash >> depth % 32 & 1;
 }
 
-static struct usiw_cm_req *find(struct usiw_cm_admission *admission,
-				const struct usiw_cm_tuple *tuple)
+static struct usiw_cm_req *find(struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
-	__u32 hash = hash_of(admission, tuple);
-	struct usiw_cm_req *req = admission->root;
+	__u32 hash = hash_of(adm, tuple);
+	struct usiw_cm_req *req = adm->root;
 	unsigned int depth;
 
 	for (depth = 0; req; req = req->child[bit(hash, depth++)]) {
-		admission->looked++;
+		adm->looked++;
 		if (req->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
 			break;
 	}
@@ -130,19 +129,19 @@ static struct usiw_cm_req *find(struct usiw_cm_admission *admission,
 }
 
 /* What points to @req. */
-static struct usiw_cm_req **pointer_to(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static struct usiw_cm_req **pointer_to(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (!req->parent)
-		return &admission->root;
+		return &adm->root;
 	return &req->parent->child[req->parent->child[1] == req];
 }
 
-static void tree_add(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void tree_add(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
-	struct usiw_cm_req **at = &admission->root;
+	struct usiw_cm_req **at = &adm->root;
 	unsigned int depth = 0;
 
-	req->hash = hash_of(admission, &req->tuple);
+	req->hash = hash_of(adm, &req->tuple);
 	req->parent = NULL;
 	req->child[0] = NULL;
 	req->child[1] = NULL;
@@ -154,18 +153,18 @@ static void tree_add(struct usiw_cm_admission *admission, struct usiw_cm_req *re
 }
 
 /* Any leaf below @req may take its place. */
-static void tree_remove(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void tree_remove(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	struct usiw_cm_req *leaf = req;
 	int side;
 
 	while (leaf->child[0] || leaf->child[1])
 		leaf = leaf->child[!leaf->child[0]];
-	*pointer_to(admission, leaf) = NULL;
+	*pointer_to(adm, leaf) = NULL;
 	if (leaf == req)
 		return;
 	leaf->parent = req->parent;
-	*pointer_to(admission, req) = leaf;
+	*pointer_to(adm, req) = leaf;
 	for (side = 0; side < 2; side++) {
 		leaf->child[side] = req->child[side];
 		if (leaf->child[side])
@@ -173,30 +172,30 @@ static void tree_remove(struct usiw_cm_admission *admission, struct usiw_cm_req 
 	}
 }
 
-static void link_last(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void link_last(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	req->next = NULL;
-	req->prev = admission->last;
-	if (admission->last)
-		admission->last->next = req;
+	req->prev = adm->last;
+	if (adm->last)
+		adm->last->next = req;
 	else
-		admission->first = req;
-	admission->last = req;
-	req->order = ++admission->arrivals;
-	tree_add(admission, req);
+		adm->first = req;
+	adm->last = req;
+	req->order = ++adm->arrivals;
+	tree_add(adm, req);
 }
 
-static void unlink(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void unlink(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
-	tree_remove(admission, req);
+	tree_remove(adm, req);
 	if (req->prev)
 		req->prev->next = req->next;
 	else
-		admission->first = req->next;
+		adm->first = req->next;
 	if (req->next)
 		req->next->prev = req->prev;
 	else
-		admission->last = req->prev;
+		adm->last = req->prev;
 	req->next = NULL;
 	req->prev = NULL;
 }
@@ -214,62 +213,61 @@ static int is_due(__u8 state)
 }
 
 /* Where an entry waits in its state, or NULL. */
-static struct usiw_cm_list *list_of(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static struct usiw_cm_list *list_of(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (req->state == USIW_CM_R_QUEUED)
 		return &req->listener->waiting[req->proven];
 	if (req->state == USIW_CM_R_HELD)
-		return &admission->held_list;
-	return is_due(req->state) && !req->busy ? &admission->due_list : NULL;
+		return &adm->held_list;
+	return is_due(req->state) && !req->busy ? &adm->due_list : NULL;
 }
 
-static void leave_lists(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void leave_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
-	struct usiw_cm_list *list = list_of(admission, req);
+	struct usiw_cm_list *list = list_of(adm, req);
 
 	if (!list)
 		return;
 	take_out(list, &req->wait);
 	if (req->state == USIW_CM_R_QUEUED)
 		take_out(&req->listener->seen[req->proven], &req->seen);
-	admission->retry -= req->state == USIW_CM_R_RETRY;
+	adm->retry -= req->state == USIW_CM_R_RETRY;
 }
 
-static void enter_lists(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void enter_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
-	struct usiw_cm_list *list = list_of(admission, req);
+	struct usiw_cm_list *list = list_of(adm, req);
 
 	if (!list)
 		return;
-	insert(admission, list, req);
+	insert(adm, list, req);
 	if (req->state == USIW_CM_R_QUEUED)
 		append(&req->listener->seen[req->proven], &req->seen);
-	admission->retry += req->state == USIW_CM_R_RETRY;
+	adm->retry += req->state == USIW_CM_R_RETRY;
 }
 
 /* What the state costs has been taken, and that of the old one given back, or goes with it. */
-static void enter(struct usiw_cm_admission *admission, struct usiw_cm_req *req, __u8 state,
+static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
 {
-	leave_lists(admission, req);
-	admission->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
-	admission->due += is_due(state) - is_due(req->state);
+	leave_lists(adm, req);
+	adm->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
+	adm->due += is_due(state) - is_due(req->state);
 	req->state = state;
 	req->listener = l;
-	enter_lists(admission, req);
+	enter_lists(adm, req);
 }
 
 /* Another datagram of an entry. */
-static void see(struct usiw_cm_admission *admission, struct usiw_cm_req *req, int proven,
-		__u64 now_us)
+static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int proven, __u64 now_us)
 {
 	struct usiw_cm_list *seen;
 
 	req->seen_us = now_us;
 	if (proven && !req->proven) {
-		leave_lists(admission, req);
+		leave_lists(adm, req);
 		req->proven = 1;
-		enter_lists(admission, req);
+		enter_lists(adm, req);
 	} else if (req->state == USIW_CM_R_QUEUED) {
 		seen = &req->listener->seen[req->proven];
 		take_out(seen, &req->seen);
@@ -278,7 +276,7 @@ static void see(struct usiw_cm_admission *admission, struct usiw_cm_req *req, in
 }
 
 /* To a state that costs nothing. What the present one costs is given back. */
-static void retire(struct usiw_cm_admission *admission, struct usiw_cm_req *req, __u8 state)
+static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state)
 {
 	struct usiw_cm_listener *l = req->listener;
 
@@ -286,13 +284,13 @@ static void retire(struct usiw_cm_admission *admission, struct usiw_cm_req *req,
 		give(&l->net->queued, &l->queued);
 	else if (req->state == USIW_CM_R_OFFERED)
 		give(&l->net->half_open, &l->open);
-	enter(admission, req, state, NULL);
+	enter(adm, req, state, NULL);
 }
 
-static void remove_entry(struct usiw_cm_admission *admission, struct usiw_cm_req *req)
+static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
-	retire(admission, req, USIW_CM_R_NEW);
-	unlink(admission, req);
+	retire(adm, req, USIW_CM_R_NEW);
+	unlink(adm, req);
 	req->busy = 0;
 }
 
@@ -354,10 +352,10 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	return found;
 }
 
-static void put_out(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
+static void put_out(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		    struct usiw_cm_req *req)
 {
-	remove_entry(admission, req);
+	remove_entry(adm, req);
 	req->next = v->out;
 	v->out = req;
 }
@@ -388,22 +386,22 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
  * for a moment a REQ is kept for the next listener: it would be refused and repeated behind
  * its successors otherwise.
  */
-static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
+static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		 struct usiw_cm_req *req, __u64 now_us)
 {
-	if (now_us >= admission->hold_until_us || admission->held >= USIW_CM_MAX_HELD) {
+	if (now_us >= adm->hold_until_us || adm->held >= USIW_CM_MAX_HELD) {
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	link_last(admission, req);
-	enter(admission, req, USIW_CM_R_HELD, NULL);
+	link_last(adm, req);
+	enter(adm, req, USIW_CM_R_HELD, NULL);
 	v->kind = USIW_CM_G_KEPT;
 }
 
 /* A listener has come since the host last asked what is due: who was held for it goes first. */
-static int is_overtaking(const struct usiw_cm_admission *admission)
+static int is_overtaking(const struct usiw_cm_admission *adm)
 {
-	return admission->retry != 0;
+	return adm->retry != 0;
 }
 
 /* ---- Listeners --------------------------------------------------------- */
@@ -417,39 +415,39 @@ void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 k
 	net->key[1] = key[1];
 }
 
-static void retry_held(struct usiw_cm_admission *admission)
+static void retry_held(struct usiw_cm_admission *adm)
 {
-	while (admission->held_list.first)
-		enter(admission, req_of(admission->held_list.first, wait), USIW_CM_R_RETRY, NULL);
+	while (adm->held_list.first)
+		enter(adm, req_of(adm->held_list.first, wait), USIW_CM_R_RETRY, NULL);
 }
 
-void usiw_cm_admission_join(struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listener *l,
 			    __u32 backlog)
 {
-	l->admission = admission;
-	l->net = admission->net;
+	l->admission = adm;
+	l->net = adm->net;
 	l->backlog = backlog ? backlog : 1;
-	retry_held(admission);
+	retry_held(adm);
 }
 
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us)
 {
-	struct usiw_cm_admission *admission = l->admission;
+	struct usiw_cm_admission *adm = l->admission;
 	struct usiw_cm_req *req, *next, *out = NULL;
 
-	if (!admission)
+	if (!adm)
 		return NULL;
-	admission->hold_until_us = now_us + USIW_CM_HOLD_US;
-	for (req = admission->first; req; req = next) {
+	adm->hold_until_us = now_us + USIW_CM_HOLD_US;
+	for (req = adm->first; req; req = next) {
 		next = req->next;
 		if (req->listener != l)
 			continue;
 		if (req->busy) {
-			retire(admission, req, USIW_CM_R_RETRY);
-		} else if (admission->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
-			retire(admission, req, USIW_CM_R_HELD);
+			retire(adm, req, USIW_CM_R_RETRY);
+		} else if (adm->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
+			retire(adm, req, USIW_CM_R_HELD);
 		} else {
-			remove_entry(admission, req);
+			remove_entry(adm, req);
 			req->next = out;
 			out = req;
 		}
@@ -470,11 +468,11 @@ static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_
 }
 
 /* Another datagram of one that waits. */
-static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *admission,
+static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
 		     __u64 now_us)
 {
-	see(admission, known, proven, now_us);
+	see(adm, known, proven, now_us);
 	if (proven)
 		known->isn = pkt->ack_psn;
 	/* There may be a place that it had no right to before, or was not given as one who had gone. */
@@ -491,13 +489,12 @@ static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 	       (proven || !known->proven || is_stale(known, now_us));
 }
 
-void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
-			       struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
-			       struct usiw_cm_req *req, const struct usiw_cm_packet *pkt,
-			       __u64 now_us)
+void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
+			       const struct usiw_cm_packet *pkt, __u64 now_us)
 {
 	__u32 epoch = (__u32)(now_us >> EPOCH_BITS);
-	int proven = is_proven(admission->net, &req->tuple, pkt, epoch);
+	int proven = is_proven(adm->net, &req->tuple, pkt, epoch);
 	struct usiw_cm_req *known;
 
 	v->kind = USIW_CM_G_DROP;
@@ -510,24 +507,23 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
 		v->isn = req->isn;
 		proven = req->proven;
 		if (offered) {	/* the place is the connection's */
-			enter(admission, req, USIW_CM_R_NEW, NULL);
-			remove_entry(admission, req);
+			enter(adm, req, USIW_CM_R_NEW, NULL);
+			remove_entry(adm, req);
 			v->kind = USIW_CM_G_ADMIT;
 			return;
 		}
-		usiw_cm_admission_discard(admission, req, now_us);
+		usiw_cm_admission_discard(adm, req, now_us);
 	} else {
 		req->isn = proven ? pkt->ack_psn :
-				    usiw_cm_cookie(admission->net->key, &req->tuple, pkt->psn,
-						   epoch);
+				    usiw_cm_cookie(adm->net->key, &req->tuple, pkt->psn, epoch);
 		req->peer_isn = pkt->psn;
 		req->seen_us = now_us;
 		req->proven = (__u8)proven;
 		v->isn = req->isn;
 
-		known = find(admission, &req->tuple);
+		known = find(adm, &req->tuple);
 		if (known && known->peer_isn == pkt->psn) {
-			repeated(v, admission, known, pkt, proven, now_us);
+			repeated(v, adm, known, pkt, proven, now_us);
 			return;
 		}
 		if (known && !gives_way(known, proven, now_us)) {
@@ -535,16 +531,16 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
 			return;
 		}
 		if (known)
-			put_out(v, admission, known);
-		if (is_overtaking(admission)) {
-			link_last(admission, req);
-			enter(admission, req, USIW_CM_R_RETRY, NULL);
+			put_out(v, adm, known);
+		if (is_overtaking(adm)) {
+			link_last(adm, req);
+			enter(adm, req, USIW_CM_R_RETRY, NULL);
 			v->kind = USIW_CM_G_KEPT;
 			return;
 		}
 	}
 	if (!l) {
-		hold(v, admission, req, now_us);
+		hold(v, adm, req, now_us);
 	} else if (take_place(l, proven)) {
 		v->kind = USIW_CM_G_ADMIT;
 	} else {
@@ -553,71 +549,70 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
 	}
 }
 
-struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *admission, __u64 now_us)
+struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us)
 {
 	struct usiw_cm_req *req;
 
-	if (admission->held && now_us >= admission->hold_until_us)
-		retry_held(admission);
-	if (!admission->due_list.first)
+	if (adm->held && now_us >= adm->hold_until_us)
+		retry_held(adm);
+	if (!adm->due_list.first)
 		return NULL;
-	req = req_of(admission->due_list.first, wait);
-	leave_lists(admission, req);
+	req = req_of(adm->due_list.first, wait);
+	leave_lists(adm, req);
 	req->busy = 1;
 	return req;
 }
 
-int usiw_cm_admission_discard(struct usiw_cm_admission *admission, struct usiw_cm_req *req,
-			      __u64 now_us)
+int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u64 now_us)
 {
 	struct usiw_cm_listener *l = req->state == USIW_CM_R_OFFERED ? req->listener : NULL;
 
-	remove_entry(admission, req);
+	remove_entry(adm, req);
 	return l ? offer(l, now_us) : 0;
 }
 
-struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *admission, __u64 now_us)
+struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us)
 {
 	struct usiw_cm_req *req, *next, *out = NULL;
 
-	if (!admission->sweep_us || now_us < admission->sweep_us)
+	if (!adm->sweep_us || now_us < adm->sweep_us)
 		return NULL;
-	admission->sweep_us = 0;
-	for (req = admission->first; req; req = next) {
+	adm->sweep_us = 0;
+	for (req = adm->first; req; req = next) {
 		next = req->next;
 		if (req->state != USIW_CM_R_QUEUED)
 			continue;
 		if (is_stale(req, now_us)) {
-			remove_entry(admission, req);
+			remove_entry(adm, req);
 			req->next = out;
 			out = req;
 		} else {
-			admission->sweep_us = now_us + USIW_CM_STALE_US;
+			adm->sweep_us = now_us + USIW_CM_STALE_US;
 		}
 	}
 	return out;
 }
 
-__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *admission)
+__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm)
 {
-	__u64 at = admission->sweep_us;
+	__u64 at = adm->sweep_us;
 
-	if (admission->due)
+	if (adm->due)
 		return 1;
-	if (admission->held && (!at || admission->hold_until_us < at))
-		at = admission->hold_until_us;
+	if (adm->held && (!at || adm->hold_until_us < at))
+		at = adm->hold_until_us;
 	return at;
 }
 
-struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *admission,
+struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,
 					       const struct usiw_cm_packet *pkt)
 {
-	struct usiw_cm_req *req = find(admission, tuple);
+	struct usiw_cm_req *req = find(adm, tuple);
 
 	if (!req || req->busy || req->state == USIW_CM_R_OFFERED || req->peer_isn != pkt->psn ||
 	    req->isn != pkt->ack_psn)
 		return NULL;
-	remove_entry(admission, req);
+	remove_entry(adm, req);
 	return req;
 }

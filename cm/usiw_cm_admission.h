@@ -172,7 +172,7 @@ struct usiw_cm_admission_verdict {
 void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 key[2]);
 
 /* @l listens at the port from now on. What is held is due. */
-void usiw_cm_admission_join(struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
+void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listener *l,
 			    __u32 backlog);
 
 /*
@@ -189,10 +189,9 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
  *
  * Unless the verdict is KEPT, @req is the host's again.
  */
-void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v,
-			       struct usiw_cm_admission *admission, struct usiw_cm_listener *l,
-			       struct usiw_cm_req *req, const struct usiw_cm_packet *pkt,
-			       __u64 now_us);
+void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
+			       const struct usiw_cm_packet *pkt, __u64 now_us);
 
 /*
  * An admitted REQ's place is free: its peer has sent CONFIRM, or it has ended. 1: somebody is
@@ -205,26 +204,25 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us);
  * worked off, after usiw_cm_admission_join(), and when a place was returned. It is to be treated as if its
  * datagram had come just now and goes to usiw_cm_admission_request(), or to usiw_cm_admission_discard().
  */
-struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *admission, __u64 now_us);
+struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us);
 
 /* @req leaves the admission and is the host's. 1: its place goes to another, who is due. */
-int usiw_cm_admission_discard(struct usiw_cm_admission *admission, struct usiw_cm_req *req,
-			      __u64 now_us);
+int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u64 now_us);
 
 /* Entries whose peers have gone without a word, to be freed: a chain by ->next. */
-struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *admission, __u64 now_us);
+struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us);
 
 /*
  * When to call usiw_cm_admission_expire() and usiw_cm_admission_next() without another cause, or 0: never.
  * In the past while somebody is due.
  */
-__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *admission);
+__u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 
 /*
  * A RESET (@pkt) for no connection: the peer of an entry has given up, if both ISNs match.
  * Returns the entry, out of the admission, or NULL.
  */
-struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *admission,
+struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,
 					       const struct usiw_cm_packet *pkt);
 

@@ -98,7 +98,7 @@ static const char *refusal(__u8 reason)
 	}
 }
 
-static const char *said(const struct usiw_cm_conn *c)
+static const char *hint_text(const struct usiw_cm_conn *c)
 {
 	switch (c->heard) {
 	case USIW_CM_HEARD_NOTHING:
@@ -123,7 +123,7 @@ static const char *said(const struct usiw_cm_conn *c)
 	}
 }
 
-static void say_alien(const struct usiw_cm_conn *c, char *buf)
+static void write_alien(const struct usiw_cm_conn *c, char *buf)
 {
 	int i, at = snprintf(buf, USIW_CM_HINT_MAX, "what answers there is not usiw, it begins with");
 
@@ -140,7 +140,7 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;
 	if (c->heard == USIW_CM_HEARD_ALIEN) {
-		say_alien(c, buf);
+		write_alien(c, buf);
 		return 1;
 	}
 	if (c->heard == USIW_CM_HEARD_VERSION) {
@@ -149,7 +149,7 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 			 c->peer_version, USIW_WIRE_VERSION);
 		return 1;
 	}
-	text = said(c);
+	text = hint_text(c);
 	if (text)
 		snprintf(buf, USIW_CM_HINT_MAX, "%s", text);
 	return text != NULL;

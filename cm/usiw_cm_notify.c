@@ -10,11 +10,11 @@
 
 #include "usiw_cm_notify.h"
 
-#define TOLD_REPLY		0x1	/* success */
-#define TOLD_FAILURE		0x2	/* REPLY with an error */
-#define TOLD_ESTABLISHED	0x4
-#define TOLD_DISCONNECT		0x8
-#define TOLD_CLOSE		0x10
+#define GIVEN_REPLY		0x1	/* success */
+#define GIVEN_FAILURE		0x2	/* REPLY with an error */
+#define GIVEN_ESTABLISHED	0x4
+#define GIVEN_DISCONNECT		0x8
+#define GIVEN_CLOSE		0x10
 
 void usiw_cm_ledger_connected(struct usiw_cm_ledger *l)
 {
@@ -34,27 +34,27 @@ void usiw_cm_ledger_mute(struct usiw_cm_ledger *l)
 
 int usiw_cm_awaited(const struct usiw_cm_ledger *l)
 {
-	return l->listens && !(l->told & (TOLD_REPLY | TOLD_FAILURE | TOLD_ESTABLISHED));
+	return l->listens && !(l->given & (GIVEN_REPLY | GIVEN_FAILURE | GIVEN_ESTABLISHED));
 }
 
 /* The notice that @event would be, or 0 if it is not due. */
 static __u8 due(const struct usiw_cm_ledger *l, __u32 event, int status)
 {
-	int open = (l->told & (TOLD_REPLY | TOLD_ESTABLISHED)) && !(l->told & TOLD_CLOSE);
+	int open = (l->given & (GIVEN_REPLY | GIVEN_ESTABLISHED)) && !(l->given & GIVEN_CLOSE);
 
 	if (!l->listens)
 		return 0;
 	switch (event) {
 	case USIW_CM_A_EV_REPLY:
-		if (l->accepted || (l->told & (TOLD_REPLY | TOLD_FAILURE)))
+		if (l->accepted || (l->given & (GIVEN_REPLY | GIVEN_FAILURE)))
 			return 0;
-		return status ? TOLD_FAILURE : TOLD_REPLY;
+		return status ? GIVEN_FAILURE : GIVEN_REPLY;
 	case USIW_CM_A_EV_ESTABLISHED:
-		return l->accepted && !(l->told & TOLD_ESTABLISHED) ? TOLD_ESTABLISHED : 0;
+		return l->accepted && !(l->given & GIVEN_ESTABLISHED) ? GIVEN_ESTABLISHED : 0;
 	case USIW_CM_A_EV_DISCONNECT:
-		return open && !(l->told & TOLD_DISCONNECT) ? TOLD_DISCONNECT : 0;
+		return open && !(l->given & GIVEN_DISCONNECT) ? GIVEN_DISCONNECT : 0;
 	case USIW_CM_A_EV_CLOSE:
-		return open ? TOLD_CLOSE : 0;
+		return open ? GIVEN_CLOSE : 0;
 	default:
 		return 0;
 	}
@@ -64,13 +64,13 @@ int usiw_cm_notify(struct usiw_cm_ledger *l, __u32 event, int status)
 {
 	__u8 notice = due(l, event, status);
 
-	l->told |= notice;
+	l->given |= notice;
 	return notice != 0;
 }
 
 void usiw_cm_reply_lost(struct usiw_cm_ledger *l)
 {
-	l->told = TOLD_FAILURE;
+	l->given = GIVEN_FAILURE;
 }
 
 __u32 usiw_cm_owed(const struct usiw_cm_ledger *l, const struct usiw_cm_conn *c)

@@ -27,12 +27,12 @@ extern "C" {
  * struct usiw_cm_ledger - notices given to a connection's user; zeroed at first
  * @listens:	the user is there and hears of what happens
  * @accepted:	accept has succeeded: the user waits for ESTABLISHED
- * @told:	private to usiw_cm_notify.c
+ * @given:	private to usiw_cm_notify.c
  */
 struct usiw_cm_ledger {
 	__u8 listens;
 	__u8 accepted;
-	__u8 told;
+	__u8 given;
 };
 
 /* The user's connect, or accept, cannot fail any more: it will have its answer. */

@@ -17,7 +17,7 @@
 
 #define CM_MAX_ERRNO	4095
 
-/* An error as the engine reports it: never 0 and always -errno. */
+/* Returns an error of the engine as -errno, and -EIO for a value that is none. */
 static int as_errno(int error)
 {
 	return error < 0 && error >= -CM_MAX_ERRNO ? error : -EIO;
@@ -179,8 +179,8 @@ __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us)
 }
 
 /*
- * The stream has ended in order. At a responder that still waits for CONFIRM this
- * says that the initiator had it all: CONFIRM was lost, and the data path was faster.
+ * The stream has ended in order. A responder may still wait for CONFIRM then. The initiator was
+ * connected, because its engine took part, so CONFIRM was lost or overtaken.
  */
 static __u32 stream_over(struct usiw_cm_conn *c, __u64 now_us)
 {

@@ -12,11 +12,11 @@
 
 #include "usiw_cm_admission.h"
 
-#define EPOCH_BITS	26	/* of microseconds: 67 s. A cookie is good in its epoch and the next */
+#define EPOCH_BITS	26	/* 2^26 us are 67 s. A cookie is valid in its epoch and the next */
 
-/* ---- Room that is shared ----------------------------------------------- */
+/* ---- Shares of the listeners ------------------------------------------- */
 
-/* The room of a pool is taken and given back by ports that do not wait for each other. */
+/* Several ports use a pool at the same time without a common lock, so @used is atomic. */
 static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
 {
 	__u32 used = __atomic_load_n(&pool->used, __ATOMIC_RELAXED);
@@ -29,7 +29,7 @@ static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
 	return 1;
 }
 
-/* One more for a listener that has @own and may have @limit. */
+/* Takes one more for a listener that has @own and may have @limit. False: there is none. */
 static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 {
 	if (*own >= limit)
@@ -63,7 +63,10 @@ static void append(struct usiw_cm_list *list, struct usiw_cm_link *link)
 	list->last = link;
 }
 
-/* Among those in @list by their @wait, in the order of arrival. It is the last as a rule. */
+/*
+ * Adds an entry to a list by @wait, in the order of arrival. The search begins at the end, because
+ * the entry is the latest one as a rule.
+ */
 static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
 		   struct usiw_cm_req *req)
 {
@@ -100,13 +103,15 @@ static void take_out(struct usiw_cm_list *list, struct usiw_cm_link *link)
 /* ---- All entries of a port, by tuple and in the order of their arrival --- */
 
 /*
- * A digital search tree by a keyed hash of the tuple: the entry at depth d has the d bits of its
- * path in common with all entries below it. So it is no deeper than some bits more than the
- * logarithm of the number of entries, whatever tuples are forged, and needs no memory but theirs.
+ * A digital search tree by a keyed hash of the tuple: an entry at depth d shares the d bits of its
+ * path with all entries below it. The hash is random to a peer, so forged tuples cannot make the
+ * tree much deeper than the logarithm of the number of entries. The tree needs no memory but the
+ * links in the entries.
  */
 static __u32 hash_of(const struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
-	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);	/* no REQ is of this epoch */
+	/* No cookie has this epoch, so the hash of a tuple is not the ISN of any PENDING. */
+	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);
 }
 
 static int bit(__u32 hash, unsigned int depth)
@@ -128,7 +133,7 @@ static struct usiw_cm_req *find(struct usiw_cm_admission *adm, const struct usiw
 	return req;
 }
 
-/* What points to @req. */
+/* Returns the pointer in the tree that leads to @req. */
 static struct usiw_cm_req **pointer_to(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (!req->parent)
@@ -152,7 +157,7 @@ static void tree_add(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	*at = req;
 }
 
-/* Any leaf below @req may take its place. */
+/* Every entry below @req has the bits of its path, so any leaf below can replace it. */
 static void tree_remove(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	struct usiw_cm_req *leaf = req;
@@ -212,7 +217,7 @@ static int is_due(__u8 state)
 	return state == USIW_CM_R_OFFERED || state == USIW_CM_R_RETRY;
 }
 
-/* Where an entry waits in its state, or NULL. */
+/* Returns the list in which an entry of this state waits, or NULL. */
 static struct usiw_cm_list *list_of(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (req->state == USIW_CM_R_QUEUED)
@@ -246,7 +251,11 @@ static void enter_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	adm->retry += req->state == USIW_CM_R_RETRY;
 }
 
-/* What the state costs has been taken, and that of the old one given back, or goes with it. */
+/*
+ * Changes the state. A QUEUED entry counts in @queued of its listener, and an OFFERED one has a
+ * slot. The caller has taken that for the new state, and has given back or passed on that of the
+ * old one.
+ */
 static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
 {
@@ -258,7 +267,7 @@ static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 s
 	enter_lists(adm, req);
 }
 
-/* Another datagram of an entry. */
+/* Notes another datagram of an entry. */
 static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int proven, __u64 now_us)
 {
 	struct usiw_cm_list *seen;
@@ -275,7 +284,7 @@ static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int prov
 	}
 }
 
-/* To a state that costs nothing. What the present one costs is given back. */
+/* Changes to a state that takes up nothing, and gives back what the old state took up. */
 static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state)
 {
 	struct usiw_cm_listener *l = req->listener;
@@ -294,9 +303,9 @@ static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	req->busy = 0;
 }
 
-/* ---- Places ------------------------------------------------------------ */
+/* ---- Slots ------------------------------------------------------------- */
 
-/* Who has not proven its address may use half of the backlog. */
+/* REQs that are not proven may use half of the backlog. */
 static int take_place(struct usiw_cm_listener *l, int proven)
 {
 	__u32 limit = proven ? l->backlog : (l->backlog + 1) / 2;
@@ -304,7 +313,7 @@ static int take_place(struct usiw_cm_listener *l, int proven)
 	return take(&l->net->half_open, &l->open, limit);
 }
 
-/* Give a place to the first one that waits, proven ones before others. */
+/* Gives a slot to the first entry that waits, proven ones first. Returns true if there was one. */
 static int offer(struct usiw_cm_listener *l, __u64 now_us)
 {
 	struct usiw_cm_link *link;
@@ -335,11 +344,12 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us)
 	return offer(l, now_us);
 }
 
-/* ---- The waiting room -------------------------------------------------- */
+/* ---- Waiting entries --------------------------------------------------- */
 
 /*
- * The entry of @l that has to make room: one that is not proven goes first, then the one that
- * has not been repeated for longest, if the newcomer is proven or that one is stale.
+ * Returns the entry of @l that a newcomer replaces, or NULL: the entry that is not proven and was
+ * not repeated for longest. If all are proven, it is the one that was not repeated for longest, but
+ * only if the newcomer is proven or that entry is stale.
  */
 static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, __u64 now_us)
 {
@@ -369,7 +379,7 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 		if (!other)
 			return;
 		put_out(v, l->admission, other);
-		/* The room that has become free may be another one's by now: see take(). */
+		/* Another listener may have taken the entry that became free: see take(). */
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
@@ -381,10 +391,10 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 }
 
 /*
- * Nobody listens. There are programs that close their listener behind a first connection,
- * listen again, and count on the order of the requests that come then (perftest -R does). So
- * for a moment a REQ is kept for the next listener: it would be refused and repeated behind
- * its successors otherwise.
+ * Nobody listens. Some programs close their listener after a first connection and listen again, and
+ * rely on the order of the requests that come then (perftest -R does). If such a request were
+ * refused, its peer would repeat it after later requests. So it is held for the next listener for a
+ * moment.
  */
 static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		 struct usiw_cm_req *req, __u64 now_us)
@@ -398,7 +408,10 @@ static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *
 	v->kind = USIW_CM_G_KEPT;
 }
 
-/* A listener has come since the host last asked what is due: who was held for it goes first. */
+/*
+ * True if entries that were held for a listener are due: a new REQ must not overtake them. The host
+ * gets them by usiw_cm_admission_next().
+ */
 static int is_overtaking(const struct usiw_cm_admission *adm)
 {
 	return adm->retry != 0;
@@ -458,7 +471,7 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 
 /* ---- Requests ---------------------------------------------------------- */
 
-/* Does the REQ bring back the ISN that PENDING has told? */
+/* True if the REQ brings back the ISN of a PENDING, of this epoch or of the one before. */
 static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_cm_tuple *tuple,
 		     const struct usiw_cm_packet *pkt, __u32 epoch)
 {
@@ -467,7 +480,7 @@ static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_
 		pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch - 1));
 }
 
-/* Another datagram of one that waits. */
+/* A REQ for which there is an entry already. */
 static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
 		     __u64 now_us)
@@ -475,14 +488,17 @@ static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admissi
 	see(adm, known, proven, now_us);
 	if (proven)
 		known->isn = pkt->ack_psn;
-	/* There may be a place that it had no right to before, or was not given as one who had gone. */
+	/*
+	 * There may be a free slot for it: one that only a proven entry may have, or one that it
+	 * did not get while it was stale.
+	 */
 	if (known->state == USIW_CM_R_QUEUED && !known->busy)
 		offer(known->listener, now_us);
 	v->isn = known->isn;
 	v->pending = known->state == USIW_CM_R_QUEUED;
 }
 
-/* May another attempt from the same address and port take the place of @known? */
+/* True if another attempt from the same address and port may replace @known. */
 static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 {
 	return !known->busy && known->state != USIW_CM_R_OFFERED &&
@@ -501,12 +517,12 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 	v->pending = 0;
 	v->out = NULL;
 	if (req->busy) {
-		/* It was told this ISN, or will be; it has shown what it has shown. */
+		/* The decision is made anew. The entry keeps its ISN, and remains proven or not. */
 		int offered = req->state == USIW_CM_R_OFFERED && req->listener == l;
 
 		v->isn = req->isn;
 		proven = req->proven;
-		if (offered) {	/* the place is the connection's */
+		if (offered) {	/* the connection gets the slot of the entry */
 			enter(adm, req, USIW_CM_R_NEW, NULL);
 			remove_entry(adm, req);
 			v->kind = USIW_CM_G_ADMIT;

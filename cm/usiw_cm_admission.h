@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Admission of REQs, before there is a connection: places in backlogs, REQs that wait for one
- * or for a listener, and who goes first under a flood of forged ones.
+ * Admission of REQs, before there is a connection.
  *
- * One admission per (network namespace, port), one struct usiw_cm_admission_net per namespace. The host
- * serialises all calls on one admission and its listeners, owns the memory of the entries and keeps the
- * datagram with each. It hands in random keys and the time. Admissions of a namespace may be called at
- * the same time.
+ * A listener has a backlog with a limited number of slots. Anybody can send REQs from false
+ * addresses, so a flood of them could take all slots. The admission decides which REQ gets a slot,
+ * which waits for one or for the next listener, and which has to go.
  *
- * The cost of a REQ does not depend on the number of listeners of the port, and grows with the
- * logarithm of the number of waiting REQs: @looked counts the entries that are looked at for it.
+ *   no listener                 HELD for a moment after a listener has left, else refused
+ *   listener, free slot         admitted
+ *   listener, no free slot      QUEUED and answered by PENDING, until a slot is returned
  *
- * Life of a REQ without a connection:
+ * A REQ is *proven* if its sender receives at the address that it claims. PENDING carries an ISN
+ * that is a keyed hash of the 4-tuple and of the peer's ISN, so nothing has to be remembered for
+ * it. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog is for proven REQs
+ * only. Proven REQs also get slots first, and they replace entries that are not proven. So forged
+ * addresses cannot keep them out.
  *
- *   no listener                 HELD for a moment behind one that has left, else refused
- *   listener, place             admitted
- *   listener, no place          QUEUED, answered PENDING, until a place is returned
+ * Listeners of a namespace share slots and waiting entries. Each has a reserved share by itself. A
+ * listener takes a further one only if more are left than it has taken beyond its share.
  *
- * A REQ is *proven* when it brings back the ISN that PENDING has told (its ACK PSN): that is a
- * keyed hash of the 4-tuple and of the peer's ISN, of which nothing is kept, so whoever
- * brings it back does receive at its address. Half of a backlog, all of the waiting room and the
- * first turn are the proven ones' when these come: forged addresses cannot fill that.
+ * There is one admission for each (network namespace, port), and one struct usiw_cm_admission_net
+ * for each namespace. The host serialises all calls on an admission and its listeners. It owns the
+ * memory of the entries, keeps the datagram with each, and passes random keys and the time. It may
+ * call several admissions of a namespace at the same time.
  *
- * Room that listeners share is divided so that each has its reserved share, and none takes
- * more of the rest than it leaves free.
+ * The cost of a REQ does not depend on the number of listeners at the port, and grows with the
+ * logarithm of the number of waiting REQs. @looked counts the entries that are read for it.
  */
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
@@ -34,16 +36,16 @@
 extern "C" {
 #endif
 
-#define USIW_CM_NET_HALF_OPEN	4096u	/* places of all listeners of a namespace that they share */
-#define USIW_CM_NET_QUEUED	4096u	/* REQs that wait, likewise */
-#define USIW_CM_RESERVED	16u	/* of either: each listener has these by itself */
+#define USIW_CM_NET_HALF_OPEN	4096u	/* slots that the listeners of a namespace share */
+#define USIW_CM_NET_QUEUED	4096u	/* waiting REQs that they share */
+#define USIW_CM_RESERVED	16u	/* slots, and waiting REQs, of each listener alone */
 #define USIW_CM_MAX_QUEUED	256u	/* REQs that wait for one listener */
-#define USIW_CM_MAX_HELD	64u	/* REQs per port that wait for the next listener ... */
-#define USIW_CM_HOLD_US		300000u	/* ... for so long after the last one has left */
-/* Time without a REQ after which a waiting peer counts as gone. It repeats its REQ every second. */
+#define USIW_CM_MAX_HELD	64u	/* REQs of a port that wait for the next listener */
+#define USIW_CM_HOLD_US		300000u	/* time for which they wait after a listener has left */
+/* A waiting peer repeats its REQ every second. After this time without a REQ it counts as gone. */
 #define USIW_CM_STALE_US	5000000u
 
-/* Room shared by the listeners of a namespace. @used is changed by atomic operations. */
+/* Slots or waiting entries that the listeners of a namespace share. @used is changed atomically. */
 struct usiw_cm_pool {
 	__u32 limit;
 	__u32 used;
@@ -58,7 +60,7 @@ struct usiw_cm_admission_net {
 	__u64 key[2];
 };
 
-/* A list of entries by one of their links. Zeroed it is empty. */
+/* A list of entries by one of their links. A zeroed list is empty. */
 struct usiw_cm_link {
 	struct usiw_cm_link *next, *prev;
 };
@@ -68,15 +70,16 @@ struct usiw_cm_list {
 };
 
 /**
- * struct usiw_cm_listener - a listener's places; zeroed, then usiw_cm_admission_join()
- * @admission:	NULL once it has left
- * @backlog:	at least 1
- * @open:	places taken: REQs admitted whose peer has not sent CONFIRM, and those OFFERED
- * @queued:	REQs that wait
- * @waiting:	these by their @wait, [1] the proven ones, in the order in which they get places
- * @seen:	likewise by their @seen, in the order of their latest datagrams
+ * struct usiw_cm_listener - a listener's slots; zeroed, then usiw_cm_admission_join()
+ * @admission:	NULL after the listener has left
+ * @net:	namespace of the admission
+ * @backlog:	number of slots, at least 1
+ * @open:	slots taken: by admitted REQs before CONFIRM, and by OFFERED entries
+ * @queued:	number of QUEUED entries
+ * @waiting:	QUEUED entries by their @wait, in the order of their arrival; [1]: proven ones
+ * @seen:	QUEUED entries by their @seen, in the order of latest datagrams; [1]: proven ones
  *
- * It must live until the last of its places has been returned.
+ * It must live until the last of its slots has been returned.
  */
 struct usiw_cm_listener {
 	struct usiw_cm_admission *admission;
@@ -90,23 +93,28 @@ struct usiw_cm_listener {
 
 enum usiw_cm_req_state {
 	USIW_CM_R_NEW,		/* not known to the admission */
-	USIW_CM_R_QUEUED,	/* waits for a place */
-	USIW_CM_R_OFFERED,	/* has one: due */
+	USIW_CM_R_QUEUED,	/* waits for a slot */
+	USIW_CM_R_OFFERED,	/* due: has a slot */
 	USIW_CM_R_HELD,		/* waits for a listener */
-	USIW_CM_R_RETRY,	/* a listener has come, or none: due */
+	USIW_CM_R_RETRY,	/* due: to be decided anew, with a listener or without */
 };
 
 /**
  * struct usiw_cm_req - a REQ at the admission, part of the host's copy of the datagram
  * @tuple:	set by the host, which zeroes the rest
- * @next:	in the list of all entries, as @prev
- * @parent:	in the tree of them, as @child
- * @wait:	in the list of those in its state: the listener's, or the admission's
- * @seen:	QUEUED: in the listener's second list
- * @listener:	QUEUED and OFFERED: whose
- * @order:	of its arrival
- * @hash:	of @tuple
- * @busy:	the host has it from usiw_cm_admission_next(); still in the list of all
+ * @next: @prev: link in the list of all entries. In a chain of entries to be freed, @next
+ * @parent: @child: link in the tree of all entries
+ * @wait:	link in the list for its state, of the listener or of the admission
+ * @seen:	QUEUED: link in the list @seen of the listener
+ * @listener:	QUEUED, OFFERED: the listener that it waits for or has a slot of
+ * @seen_us:	time of its latest datagram
+ * @order:	number of its arrival
+ * @hash:	keyed hash of @tuple
+ * @peer_isn:	PSN of the REQ
+ * @isn:	ISN in the PENDING that answers it
+ * @state:	enum usiw_cm_req_state
+ * @proven:	a REQ has brought @isn back
+ * @busy:	the host has it from usiw_cm_admission_next(); the list of all entries still has it
  */
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
@@ -125,19 +133,19 @@ struct usiw_cm_req {
 };
 
 /**
- * struct usiw_cm_admission - a port; zeroed, then @net set
- * @first:	entries, in the order of their arrival
- * @last:	the other end of these
- * @root:	the same entries, by their tuples
+ * struct usiw_cm_admission - the admission of a port; zeroed, then @net set
+ * @net:	namespace of the port
+ * @first: @last: list of all entries, in the order of their arrival
+ * @root:	tree of all entries, by their tuples
  * @held_list:	entries in state HELD
  * @due_list:	entries in state OFFERED or RETRY that the host does not have yet
- * @arrivals:	how many entries there have been
- * @looked:	entries looked at so far, for tests
- * @held:	entries in state HELD
- * @due:	entries in state OFFERED or RETRY
- * @retry:	entries in state RETRY that the host does not have yet
+ * @arrivals:	number of all entries so far
+ * @looked:	number of entries read so far, for tests
+ * @held:	number of entries in state HELD
+ * @due:	number of entries in state OFFERED or RETRY
+ * @retry:	number of entries in state RETRY that the host does not have yet
  * @hold_until_us: until then a REQ without a listener is held
- * @sweep_us:	when to look for stale ones; 0: nobody waits
+ * @sweep_us:	time of the next search for stale entries; 0: no entry is QUEUED
  */
 struct usiw_cm_admission {
 	struct usiw_cm_admission_net *net;
@@ -156,80 +164,90 @@ struct usiw_cm_admission {
 
 enum usiw_cm_admission_kind {
 	USIW_CM_G_DROP,		/* nothing to do */
-	USIW_CM_G_ADMIT,	/* open a connection with @isn; a place of the listener is taken */
+	USIW_CM_G_ADMIT,	/* open a connection with @isn; it has a slot of the listener */
 	USIW_CM_G_KEPT,		/* the entry is the admission's until usiw_cm_admission_next() */
-	USIW_CM_G_REFUSE,	/* REJECT: nobody listens */
+	USIW_CM_G_REFUSE,	/* answer by a REJECT: nobody listens */
 };
 
 struct usiw_cm_admission_verdict {
 	__u32 kind;		/* enum usiw_cm_admission_kind */
-	__u32 isn;		/* own, of the connection to come */
-	int pending;		/* beside KEPT or DROP: answer by usiw_cm_build_pending(req, @isn) */
-	struct usiw_cm_req *out; /* entries that had to make room, to be freed: a chain by ->next */
+	__u32 isn;		/* own ISN of the connection, now or later */
+	int pending;		/* KEPT, DROP: answer by usiw_cm_build_pending(req, @isn) */
+	struct usiw_cm_req *out; /* entries that were replaced, to be freed: a chain by ->next */
 };
 
 /* @key: random and secret. */
 void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 key[2]);
 
-/* @l listens at the port from now on. What is held is due. */
+/* @l listens at the port from now on. The HELD entries of the port become due. */
 void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listener *l,
 			    __u32 backlog);
 
 /*
- * @l does not listen any more. What waits for it is held for the next one. Returns entries to
- * be freed, a chain by ->next.
+ * @l does not listen any more. The entries that wait for it are held for the next listener. Returns
+ * those that cannot be held, to be freed: a chain by ->next.
  */
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us);
 
 /**
- * usiw_cm_admission_request - a REQ that asks for a connection
- * @l:		who listens for it, or NULL
+ * usiw_cm_admission_request - decide about a REQ that asks for a connection
+ * @v:		the decision
+ * @adm:	admission of its port
+ * @l:		the listener for it, or NULL
  * @req:	a new entry, or one that usiw_cm_admission_next() has returned
  * @pkt:	the REQ
+ * @now_us:	time
  *
- * Unless the verdict is KEPT, @req is the host's again.
+ * Unless the verdict is KEPT, @req belongs to the host again.
  */
 void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
 			       const struct usiw_cm_packet *pkt, __u64 now_us);
 
 /*
- * An admitted REQ's place is free: its peer has sent CONFIRM, or it has ended. 1: somebody is
- * due, see usiw_cm_admission_next(); 0: nobody.
+ * Returns the slot of an admitted REQ, because its peer has sent CONFIRM or the connection has
+ * ended. Returns true if an entry became due; see usiw_cm_admission_next().
  */
 int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us);
 
 /*
- * The next entry that is due, or NULL; to be called until it is NULL before a new datagram is
- * worked off, after usiw_cm_admission_join(), and when a place was returned. It is to be treated as if its
- * datagram had come just now and goes to usiw_cm_admission_request(), or to usiw_cm_admission_discard().
+ * Returns the next entry that is due, or NULL. The host calls it until it returns NULL: before it
+ * handles a new datagram, after usiw_cm_admission_join(), and after a slot was returned. It handles
+ * the entry as if its datagram had arrived just now, and passes it to usiw_cm_admission_request()
+ * or to usiw_cm_admission_discard().
  */
 struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us);
 
-/* @req leaves the admission and is the host's. 1: its place goes to another, who is due. */
+/*
+ * Removes @req, which belongs to the host from then on. Returns true if another entry got its slot
+ * and became due.
+ */
 int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u64 now_us);
 
-/* Entries whose peers have gone without a word, to be freed: a chain by ->next. */
+/* Returns the QUEUED entries that are stale, to be freed: a chain by ->next. */
 struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us);
 
 /*
- * When to call usiw_cm_admission_expire() and usiw_cm_admission_next() without another cause, or 0: never.
- * In the past while somebody is due.
+ * Returns the time at which to call usiw_cm_admission_expire() and usiw_cm_admission_next() without
+ * another cause; 0: never. The time is in the past while an entry is due.
  */
 __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 
 /*
- * A RESET (@pkt) for no connection: the peer of an entry has given up, if both ISNs match.
- * Returns the entry, out of the admission, or NULL.
+ * Handles a RESET (@pkt) for which there is no connection. If both ISNs are those of a waiting
+ * entry, its peer has given up. Returns that entry, which is removed, or NULL.
  */
 struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,
 					       const struct usiw_cm_packet *pkt);
 
-/* ACCEPT with PENDING to @req. Returns the length. */
+/* Builds the ACCEPT with PENDING that answers @req. Returns the length. */
 __u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf);
 
-/* The ISN that answers a REQ: a keyed hash, never 0. @epoch: changes every minute or so. */
+/*
+ * Returns the ISN that answers a REQ: a keyed hash, never 0. @epoch changes about every minute, so
+ * that an old ISN becomes useless.
+ */
 __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
 		     __u32 epoch);
 

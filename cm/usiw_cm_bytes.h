@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Big-endian fields at any alignment: private to cm/. */
+/* Reads and writes big-endian fields at any alignment. Private to cm/. */
 #ifndef USIW_CM_BYTES_H
 #define USIW_CM_BYTES_H
 

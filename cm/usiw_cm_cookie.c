@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * ISNs by a keyed hash (SipHash-2-4) of the 4-tuple and the peer's ISN: the same for every
- * repetition of a REQ, so that PENDING can tell it before anything is kept.
+ * ISNs that answer REQs.
+ *
+ * A PENDING carries the ISN that the connection will have. If the host had to remember it, a flood
+ * of REQs could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the
+ * peer's ISN and an epoch: a repeated REQ gets the same ISN, and nothing is remembered.
  */
 #ifdef __KERNEL__
 #include <linux/string.h>

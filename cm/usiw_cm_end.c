@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * One end of a connection; see usiw_cm_end.h. usiw_cm_path.c has what concerns its route.
+ * One end of a connection; see usiw_cm_end.h. Here the actions of the state machine are carried out
+ * by the calls of the host. usiw_cm_path.c decides by which port the connection sends, by its
+ * route.
  */
 #if defined(__KERNEL__)
 #include <linux/bug.h>
@@ -16,7 +18,7 @@
 #include "usiw_cm_end_private.h"
 #include "usiw_cm_hint.h"
 
-/* A debug kernel and builds with USIW_CM_CHECK stop at the first state that must not be. */
+/* A debug kernel warns of the first broken invariant. Builds with USIW_CM_CHECK abort. */
 #if defined(__KERNEL__)
 static void assert_sound(const struct usiw_cm_end *end)
 {
@@ -62,7 +64,10 @@ static void notify(struct usiw_cm_end *end, __u32 event, int status)
 		end->host->notify(end, event, status);
 }
 
-/* A connection whose user cannot be notified of its REPLY is of no use to anybody. */
+/*
+ * If the user cannot be notified that the connection is open, nobody can use it. So the user gets
+ * a REPLY with -ENOMEM, and the connection is aborted.
+ */
 static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 {
 	char hint[USIW_CM_HINT_MAX];
@@ -108,7 +113,7 @@ static void release(struct usiw_cm_end *end, __u64 now_us)
 	if (owed & USIW_CM_A_EV_CLOSE)
 		notify(end, USIW_CM_A_EV_CLOSE, 0);
 	usiw_cm_end_leave(end);
-	/* The engine has flushed the QP, or will when it reads ABORT. */
+	/* The engine has flushed the QP, or does so when it reads the ABORT record. */
 	if (end->engine >= USIW_CM_ENGINE_GIVEN)
 		host->set_qp_state(end, USIW_QPS_ERR);
 	else
@@ -125,7 +130,7 @@ static void abort_engine(struct usiw_cm_end *end)
 		end->engine = USIW_CM_ENGINE_NONE;
 		return;
 	}
-	/* Before the record: a provider that has not read CONNECT asks for the state. */
+	/* First the state: a provider that has not read CONNECT queries it when it reads ABORT. */
 	end->host->set_qp_state(end, USIW_QPS_ERR);
 	end->info.reason = end->cm.abort_reason;
 	end->host->record(end, USIW_EVENT_ABORT);
@@ -187,7 +192,7 @@ static void show_actions(struct usiw_cm_end *end, __u32 actions)
 		end->host->acting(end, actions);
 }
 
-/* Carry out @actions, and those that follow from them, in the order of their bits. */
+/* Carries out @actions, and the actions that follow from them, in the order of their bits. */
 void usiw_cm_end_act(struct usiw_cm_end *end, __u32 actions, __u64 now_us)
 {
 	__u32 action, more;

@@ -2,20 +2,20 @@
 /*
  * One end of a connection: the state machine of usiw_cm.h with its user, its QP and its path.
  *
- * The state machine only returns actions. To carry them out one has to know more: what the user (an
- * id of rdma_cm) is still owed, whether the engine was given the connection, whether raw packets
- * may still be sent by the present route. Three hosts need this: the module, usiw-run and the
- * simulation. It is therefore here, once, and a host supplies a table of calls: send a datagram,
+ * The state machine only returns actions. To carry them out, a host has to know more: which notices
+ * the user (an id of rdma_cm) is still owed, whether the engine has the connection, and whether raw
+ * packets may still be sent by the present route. Three hosts need this: the module, usiw-run and
+ * the simulation. So it is here once, and each host supplies a table of calls: send a datagram,
  * notify the user, set the state of the QP, queue a record for the engine, look up the route, and
  * so on.
  *
  * Rules for a host:
  * - It serialises all calls on one end, by the lock of the connection or by one lock for all. It
  *   holds that lock during its own calls too, so they must not call back into the end.
- * - It hands in the time (microseconds of a monotonic clock, never 0) and calls usiw_cm_end_tick()
- *   at usiw_cm_end_deadline().
- * - It keeps an end in memory until forget() was called and the user, the QP and the event stream
- *   have let go.
+ * - It passes the time (microseconds of a monotonic clock, never 0) and calls usiw_cm_end_tick() at
+ *   usiw_cm_end_deadline().
+ * - It keeps an end in memory until forget() was called and neither user, QP nor event stream
+ *   refers to the end.
  *
  * Each call below runs the state machine, carries out its actions from the lowest bit to the
  * highest, and arms the clock. docs/control-plane.md draws the states.
@@ -35,15 +35,15 @@ extern "C" {
 
 struct usiw_cm_end;
 
-/* Between two looks for the MAC of the next hop while it is not known, us. */
+/* Time between two look-ups of the route while the MAC of the next hop is not known, us. */
 #define USIW_CM_RESOLVE_US	20000u
 
-/* Ports that an end may send by. */
+/* Ports that an end may use. */
 #define USIW_CM_SOCKET		0x1u	/* a data socket */
 #define USIW_CM_PACKETS		0x2u	/* raw packets */
-#define USIW_CM_MOVES		0x4u	/* it may change from one to the other while it is connected */
+#define USIW_CM_MOVES		0x4u	/* it can change between them while connected */
 
-/* How much the engine, in the process of the QP, knows of the connection. */
+/* The connection as the engine, in the process of the QP, knows it. */
 enum usiw_cm_engine {
 	USIW_CM_ENGINE_NONE,		/* nothing */
 	USIW_CM_ENGINE_RESOLVING,	/* nothing: the MAC of the next hop is not known yet */
@@ -54,21 +54,21 @@ enum usiw_cm_engine {
 /* The meaning of the present route for raw packets. */
 enum usiw_cm_path {
 	USIW_CM_PATH_FOLLOWED,		/* nothing unusual */
-	USIW_CM_PATH_ELSEWHERE,		/* the route leaves by another interface, which has been logged */
+	USIW_CM_PATH_ELSEWHERE,		/* the route leaves by another interface; this was logged */
 	USIW_CM_PATH_FORBIDDEN,		/* raw packets would bypass IPsec or an encapsulation */
 };
 
 /**
  * struct usiw_cm_route - the present route of an end, as the host found it
- * @reason:	enum usiw_not_packet: why raw packets do not get there, as far as the route says so
+ * @reason:	enum usiw_not_packet: why raw packets cannot use the route, NONE: they can
  * @local:	the route leads to this host
  * @mac_known:	@remote_mac is valid. If it is not, the host has begun to resolve it
- * @peer_ports:	USIW_CM_* of the other end if that is on this host and has its QP, else 0
+ * @peer_ports:	USIW_CM_* of the other end, if that is on this host and has its QP; else 0
  * @hop_limit:	IPv4 TTL or IPv6 hop limit
  * @mtu:	IP MTU, bytes
  * @local_mac:	of the interface
  * @remote_mac:	of the next hop
- * @next_hop:	the host's name of the next hop, for follow()
+ * @next_hop:	a number that the host uses for the next hop, for follow()
  * @netdev:	name of the interface, for log()
  */
 struct usiw_cm_route {
@@ -84,37 +84,42 @@ struct usiw_cm_route {
 	char netdev[16];
 };
 
-/* Requests to usiw_cm_host.data(), whose return value counts for IS_OPEN only. */
+/* Requests to usiw_cm_host.data(). Its return value counts for IS_OPEN only. */
 enum usiw_cm_data {
-	USIW_CM_DATA_CLOSE,		/* the connection is over: its data socket neither sends nor receives */
+	USIW_CM_DATA_CLOSE,		/* the connection is over: the data socket stops */
 	USIW_CM_DATA_BY_PACKETS,	/* the engine sends and receives by raw packets */
-	USIW_CM_DATA_BY_SOCKET,		/* ... by the data socket alone */
-	USIW_CM_DATA_IS_OPEN,		/* does the process have a data socket that it can send by? */
+	USIW_CM_DATA_BY_SOCKET,		/* the engine sends and receives by the data socket alone */
+	USIW_CM_DATA_IS_OPEN,		/* true if the process has a data socket that can send */
 };
 
 enum usiw_cm_log {
 	USIW_CM_LOG_NO_CONNECTION,	/* connect has failed; @text is the reason */
-	USIW_CM_LOG_ELSEWHERE,		/* the route leaves by another interface, which the text names */
-	USIW_CM_LOG_FORBIDDEN,		/* the connection ends: raw packets would bypass IPsec or a tunnel */
+	USIW_CM_LOG_ELSEWHERE,		/* the route leaves by another interface, @text */
+	USIW_CM_LOG_FORBIDDEN,		/* the end: raw packets would bypass IPsec or a tunnel */
 };
 
 /**
  * struct usiw_cm_host - calls that a host supplies; the lock of the end is held
  * @send:	sends a handshake datagram to the peer. Returns 0 or -errno
- * @notify:	notifies the user of USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE. Returns 0, or an error
- *		if the user cannot be notified of a REPLY for want of memory; then REPLY comes again with -ENOMEM
- * @release_user: drops the user, if there is one: it is not notified any more
+ * @notify:	notifies the user of USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE.
+ *		Returns 0. If there is no memory to notify the user of a REPLY, returns an error,
+ *		and REPLY comes again with -ENOMEM
+ * @release_user: drops the user, if there is one, who is not notified any more
  * @set_qp_state: sets the state of the QP, if there still is one
  * @release_qp:	drops the QP, if there is one
  * @record:	queues a record of this type for the engine: usiw_cm_records_push() with end->info
- * @route:	looks up the route. Returns 0; -EPERM if a policy forbids the flow; another -errno if there is no route
- * @follow:	has usiw_cm_end_follow() called when this route or its next hop changes; NULL: no longer
- * @data:	enum usiw_cm_data
+ * @route:	looks up the route. Returns 0; -EPERM: a policy forbids the flow; another -errno:
+ *		there is no route
+ * @follow:	from now on calls usiw_cm_end_follow() when this route or its next hop changes.
+ *		NULL: stops that
+ * @data:	handles an enum usiw_cm_data
  * @leave_backlog: returns the slot in the listener's backlog, if the connection has one
- * @forget:	removes the end from the table of connections, if it is there: no datagram reaches it any more
- * @arm:	has usiw_cm_end_tick() called at usiw_cm_end_deadline(), which may have changed
+ * @forget:	removes the end from the table of connections, if it is there, so that no datagram
+ *		reaches it any more
+ * @arm:	sees to it that usiw_cm_end_tick() is called at usiw_cm_end_deadline(), which may
+ *		have changed
  * @log:	writes a line for people. @text may be NULL
- * @acting:	NULL, or: is shown each mask of actions before it is carried out (for tests)
+ * @acting:	shows each mask of actions before it is carried out. For tests; else NULL
  */
 struct usiw_cm_host {
 	int (*send)(struct usiw_cm_end *end, const void *data, __u32 len);
@@ -135,20 +140,25 @@ struct usiw_cm_host {
 
 /**
  * struct usiw_cm_end - zeroed, then set by usiw_cm_end_init()
- * @host:	what it is built on
+ * @host:	calls of the host
  * @id:		names the connection in records and reports, never 0
- * @tuple:	its ends
- * @tos:	IPv4 TOS or IPv6 traffic class of what it sends
+ * @tuple:	4-tuple of the connection
+ * @tos:	IPv4 TOS or IPv6 traffic class of the datagrams that it sends
  * @engine:	enum usiw_cm_engine
  * @path:	enum usiw_cm_path
- * @ports:	USIW_CM_* that its process can use; set by usiw_cm_end_attach(). A host may read it without the lock
- * @port:	1 + enum usiw_port_kind as the process reported it, 0: it has not. Likewise
- * @port_why:	enum usiw_port_why, likewise
- * @move_us:	when the process must have left raw packets, which are forbidden; 0: it need not
- * @resolve_us:	RESOLVING: next look for the MAC
- * @ledger:	notices that the user has had and is owed
- * @info:	the connection as its records show it. A host may read mtu and flags without the lock
- * @cm:		the state machine. A host may read state, and the ISNs once they are set, without the lock
+ * @ports:	USIW_CM_* that its process can use; set by usiw_cm_end_attach(). A host may read it
+ *		without the lock
+ * @port:	1 + enum usiw_port_kind as the process reported it; 0: no report yet. A host may
+ *		read it without the lock
+ * @port_why:	enum usiw_port_why. A host may read it without the lock
+ * @move_us:	raw packets are forbidden, and the process must have left them by this time; 0: no
+ *		limit
+ * @resolve_us:	RESOLVING: time of the next look-up
+ * @ledger:	notices that the user has been given and is owed
+ * @info:	the connection as its records show it. A host may read mtu and flags without the
+ *		lock
+ * @cm:		the state machine. A host may read state, and the ISNs once they are set, without
+ *		the lock
  */
 struct usiw_cm_end {
 	const struct usiw_cm_host *host;
@@ -170,45 +180,46 @@ struct usiw_cm_end {
 void usiw_cm_end_init(struct usiw_cm_end *end, const struct usiw_cm_host *host, __u32 id,
 		      const struct usiw_cm_tuple *tuple);
 
-/* The end has a QP and a user now, and has not sent CONNECT's REQ or accepted yet. */
+/* The end has a QP and a user now. It has not sent a REQ and has not accepted yet. */
 void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
 
 /* ---- The user ---- */
 
 /*
- * After usiw_cm_init_active() on end->cm and attach: the user gets exactly one REPLY from here on.
+ * Connects. usiw_cm_init_active() on end->cm and usiw_cm_end_attach() precede. From here on the
+ * user gets exactly one REPLY.
  */
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us);
 /*
- * After usiw_cm_init_passive() on end->cm, usiw_cm_end_may_accept() and attach. Returns 0, and the
- * user gets exactly one ESTABLISHED; or what usiw_cm_accept() returns, and the request has ended
- * without a notice.
+ * Accepts. usiw_cm_init_passive() on end->cm, usiw_cm_end_may_accept() and usiw_cm_end_attach()
+ * precede. Returns 0, and the user gets exactly one ESTABLISHED; or an error of usiw_cm_accept(),
+ * and no notice follows.
  */
 int usiw_cm_end_accept(struct usiw_cm_end *end, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		       __u64 now_us);
-/* 0 or -ECONNRESET: the request has gone, or has been answered. */
+/* Returns 0; -ECONNRESET: the request has ended or was answered. */
 int usiw_cm_end_may_accept(const struct usiw_cm_end *end);
 void usiw_cm_end_reject(struct usiw_cm_end *end, const void *pd, __u16 pd_len, __u64 now_us);
 void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us);
-/* When it returns, the user has had its last notice, and user and QP are released. */
+/* When the call returns, the user has had its last notice, and user and QP are released. */
 void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us);
-/* The user goes away, or has had an error: it is not notified any more. The connection goes on. */
+/* The user leaves or got an error, so it is not notified any more. The connection goes on. */
 void usiw_cm_end_leave(struct usiw_cm_end *end);
-/* The device goes: RESET once, without lingering. */
+/* The device is being removed: sends one RESET, and does not linger. */
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us);
-/* Forgets an end without a datagram: it only lingers for its peer, or no user was notified of it. */
+/* Forgets an end without a datagram, if it is in LINGER or no user was notified of it. */
 void usiw_cm_end_drop(struct usiw_cm_end *end);
 
 /* ---- The engine ---- */
 
-/* A report on another connection, or on one that the engine was not given, is ignored. */
+/* Ignores a report on another connection of the QP, and on one that the engine was not given. */
 void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *report, __u64 now_us);
 
 /* ---- The network ---- */
 
 /*
- * A handshake datagram of the 4-tuple: see usiw_cm_input(), whose other results are the host's to
- * carry out.
+ * A handshake datagram of the 4-tuple; see usiw_cm_input(). The actions are carried out here. The
+ * host follows the rest of the verdict.
  */
 void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict, const void *data,
 		       __u32 len, void *answer, __u64 now_us);
@@ -217,33 +228,33 @@ void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us);
 /* ICMP for which usiw_cm_quotes() is true. */
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_heard heard, __u64 now_us);
 /*
- * The route may have changed: the engine is shown what is different. Without a route, or while the
- * next hop is not known, the connection goes on as it was.
+ * The route may have changed. Shows the engine the new path, if it differs. Without a route, or
+ * while the MAC of the next hop is not known, the connection goes on as before.
  */
 void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us);
 
 /* ---- The clock ---- */
 
 void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us);
-/* When tick has something to do, us; 0: never. */
+/* Returns the time of the next tick, us; 0: never. */
 __u64 usiw_cm_end_deadline(const struct usiw_cm_end *end);
 
 /* ---- Ports ---- */
 
 /*
- * True if the two ends, both on this host, have no kind of port in common. @a, @b: USIW_CM_*; 0:
- * not known.
+ * True if two ends on this host have no kind of port in common. @a, @b: USIW_CM_*; 0: not known,
+ * which counts as any port.
  */
 int usiw_cm_ports_differ(__u8 a, __u8 b);
 /*
- * Returns 0 for USIW_NOT_PACKET_NONE, else the error of connect and accept for a process that can
- * use raw packets alone.
+ * Returns the error of connect and accept for a process that can use nothing but raw packets; 0 for
+ * USIW_NOT_PACKET_NONE.
  */
 int usiw_cm_not_packet_errno(__u32 not_packet);
 
 /* ---- Checks ---- */
 
-/* NULL, or what is wrong with the end: its invariants hold between any two calls. */
+/* Returns NULL, or the invariant that is broken. All of them hold between any two calls. */
 const char *usiw_cm_end_check(const struct usiw_cm_end *end);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Why a connection could not be made; see usiw_cm_hint.h.
+ * Hints about connections that could not be made; see usiw_cm_hint.h.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -45,13 +45,13 @@ enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code)
 		return USIW_CM_HEARD_NOTHING;
 	switch (code) {
 	case 0:		/* no route */
-	case 3:		/* address */
-	case 6:		/* a route that rejects */
+	case 3:		/* address unreachable */
+	case 6:		/* the route is a reject route */
 		return USIW_CM_HEARD_NO_HOST;
 	case 4:
 		return USIW_CM_HEARD_NO_PORT;
-	case 1:		/* prohibited */
-	case 5:		/* policy of the source address */
+	case 1:		/* communication prohibited */
+	case 5:		/* the source address fails a policy */
 		return USIW_CM_HEARD_PROHIBITED;
 	default:
 		return USIW_CM_HEARD_NOTHING;
@@ -93,7 +93,7 @@ static const char *refusal(__u8 reason)
 	case USIW_REJECT_FEATURES:
 	case USIW_REJECT_MALFORMED:
 		return "usiw answers, and does not understand: use the same version at both ends";
-	default:	/* the program's own */
+	default:	/* the peer's program has rejected it: no hint */
 		return NULL;
 	}
 }
@@ -135,7 +135,7 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 {
 	const char *text;
 
-	/* Other ends have their causes on this host. */
+	/* Only an initiator waits for a peer. Other errors have their cause on this host. */
 	if (!c->initiator ||
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;

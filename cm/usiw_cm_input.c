@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Datagram -> verdict; see usiw_cm_input.h.
+ * Classification of datagrams; see usiw_cm_input.h.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -73,7 +73,10 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 	v->len = len;
 }
 
-/* Could a usiw answer a REQ by @pkt? It sends no data then, and this end's own REQ comes back from an echo server. */
+/*
+ * True if a usiw can answer a REQ by @pkt. It cannot send data then. An echo server sends this
+ * end's own REQ back.
+ */
 static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, int malformed)
 {
 	if (malformed)
@@ -81,7 +84,7 @@ static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 	return pkt->opcode != USIW_TRP_REQ || pkt->psn != c->local_isn;
 }
 
-/* For a connection that there is. What is malformed ends here, too: it draws no RESET. */
+/* There is a connection. A malformed datagram ends here too, and draws no RESET. */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 			__u32 len, int malformed, __u64 now_us, void *buf)
 {
@@ -105,7 +108,7 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 		return;
 	}
 	v->actions = usiw_cm_receive(c, &v->pkt, now_us);
-	/* It lingered, or gives way, and makes room for the new one. */
+	/* The connection lingered or gives way, so the REQ asks for a new one. */
 	if (c->state == USIW_CM_DEAD && v->pkt.opcode == USIW_TRP_REQ)
 		v->kind = USIW_CM_V_ADMIT;
 }

@@ -37,7 +37,7 @@ int usiw_cm_awaited(const struct usiw_cm_ledger *l)
 	return l->listens && !(l->given & (GIVEN_REPLY | GIVEN_FAILURE | GIVEN_ESTABLISHED));
 }
 
-/* The notice that @event would be, or 0 if it is not due. */
+/* Returns the bit of the notice for @event, or 0 if the notice is not due. */
 static __u8 due(const struct usiw_cm_ledger *l, __u32 event, int status)
 {
 	int open = (l->given & (GIVEN_REPLY | GIVEN_ESTABLISHED)) && !(l->given & GIVEN_CLOSE);

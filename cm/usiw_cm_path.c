@@ -2,15 +2,16 @@
 /*
  * The path of a connection: how it begins, and how it follows the routes of its host.
  *
- * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see them, so
- * all that it does for a socket has to be done here: find the interface and the MAC of the next
- * hop, notice when the route changes, and stop the frames when they would bypass IPsec or an
- * encapsulation. A connection that also has a data socket changes to it, because the kernel handles
- * sockets by itself. A connection without one goes on, or ends if its frames are forbidden.
+ * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see these, so
+ * the work that it does for a socket has to be done here: find the interface and the MAC of the
+ * next hop, notice changes of the route, and stop the frames when they would bypass IPsec or an
+ * encapsulation. Then a connection that also has a data socket changes to the socket, because the
+ * kernel handles sockets by itself. A connection without one goes on, or ends if its frames are
+ * forbidden.
  *
- * The process changes ports by itself and reports it. Nothing rests on that report except one
- * thing: a connection whose raw packets are forbidden ends if its process does not report another
- * port within USIW_MOVE_MS.
+ * The process changes ports by itself and reports that. Only one decision depends on the report: a
+ * connection whose raw packets are forbidden ends if its process does not report another port
+ * within USIW_MOVE_MS.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -22,7 +23,7 @@
 
 #include "usiw_cm_end_private.h"
 
-/* ---- What the route means ---------------------------------------------- */
+/* ---- Meaning of the route ---------------------------------------------- */
 
 int usiw_cm_ports_differ(__u8 a, __u8 b)
 {
@@ -44,9 +45,9 @@ int usiw_cm_not_packet_errno(__u32 not_packet)
 }
 
 /*
- * The host has judged @route by the network alone. Raw packets also need that both ends take
- * them. On one host both ends must use the same kind of port, since IP accepts no raw packet from
- * its own addresses.
+ * The host has set @route->reason by the network alone. Raw packets also require that both ends can
+ * receive them. Two ends on one host must use the same kind of port, because IP accepts no raw
+ * packet from an address of its own.
  */
 static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
 {
@@ -56,7 +57,7 @@ static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
 		USIW_CM_PUBLISH(end->ports, end->ports & USIW_CM_PACKETS);
 	if (route->reason != USIW_NOT_PACKET_NONE)
 		return;
-	/* A peer that was promised GSO/GRO aggregates sends what a raw port cannot take apart. */
+	/* With MERGED the peer sends GSO aggregates, which a raw port cannot cut into datagrams. */
 	if (!(end->ports & USIW_CM_PACKETS) || end->cm.features & USIW_FEATURE_MERGED)
 		route->reason = USIW_NOT_PACKET_OWN;
 	else if (peer == USIW_CM_SOCKET)
@@ -72,7 +73,7 @@ static __u16 path_mtu(const struct usiw_cm_end *end, const struct usiw_cm_route 
 
 /* ---- The beginning ----------------------------------------------------- */
 
-/* Give the connection to the engine. @packets: it may begin with raw packets. */
+/* Gives the connection to the engine. @packets: it may begin with raw packets. */
 static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets)
 {
 	struct usiw_conn_info *info = &end->info;
@@ -102,9 +103,10 @@ static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route,
 }
 
 /*
- * INSTALL. Raw packets need the MAC of the next hop, which the handshake has made known as a rule.
- * If it is not known, a connection that can change its port begins with the data socket. Any other
- * one looks again every USIW_CM_RESOLVE_US, until the state machine's time for INSTALL is over.
+ * Carries out INSTALL. Raw packets need the MAC of the next hop, which the kernel knows from the
+ * handshake as a rule. If the MAC is not known, a connection that can change its port begins with
+ * the data socket. For another connection the look-up is repeated every USIW_CM_RESOLVE_US, until
+ * INSTALLING expires.
  */
 __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
 {
@@ -130,8 +132,9 @@ __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
 /* ---- Changes ----------------------------------------------------------- */
 
 /*
- * Show the engine what is different. @route: NULL: the MTU as before. @not_packet: NONE: raw
- * packets get there, and the MACs are those of @route.
+ * Queues a PATH record, if the path differs from the last one. @route: the new route, or NULL if
+ * there is none: MTU and MACs stay as they were. @packets: raw packets reach the peer. @not_packet:
+ * why not, or NONE.
  */
 static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets,
 		      __u32 not_packet)
@@ -160,15 +163,18 @@ static __u32 end_forbidden(struct usiw_cm_end *end, __u64 now_us)
 	return usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
-/* An engine sends nothing before it is ready, and need not have reported its port then. */
+/*
+ * True if the engine sends raw packets. An engine that is ready counts as one that does until it
+ * has reported its port. Before that it sends nothing.
+ */
 static int sends_packets(const struct usiw_cm_end *end)
 {
 	return end->port ? end->port == 1 + USIW_PORT_PACKET : end->engine == USIW_CM_ENGINE_READY;
 }
 
 /*
- * The process has USIW_MOVE_MS to leave raw packets that are forbidden, if it has a socket to
- * change to.
+ * If raw packets are forbidden and the process uses them, it has USIW_MOVE_MS to change to its data
+ * socket. Without an open socket the connection ends at once.
  */
 static __u32 expect_move(struct usiw_cm_end *end, __u64 now_us)
 {
@@ -197,7 +203,10 @@ static void permit(struct usiw_cm_end *end, enum usiw_cm_path path)
 	end->move_us = 0;
 }
 
-/* A process that cannot change the port goes on as before, and reaches the peer or does not. */
+/*
+ * Raw packets do not get to the peer by this route. A process that cannot change its port goes on
+ * as before, and reaches the peer or does not.
+ */
 static void elsewhere(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
 	int news = end->path != USIW_CM_PATH_ELSEWHERE;
@@ -210,7 +219,8 @@ static void elsewhere(struct usiw_cm_end *end, const struct usiw_cm_route *route
 }
 
 /*
- * Raw packets get there. While the next hop is not known they go on to the old one, but none begin.
+ * Raw packets reach the peer. While the MAC of the next hop is not known, a connection that uses
+ * them goes on with the old MAC, and another one does not begin to.
  */
 static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
@@ -224,7 +234,7 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 
 /*
  * The kernel follows the route of a data socket by itself. A process that cannot change its port
- * shows by keeping the socket that it uses it.
+ * uses the data socket if it was offered nothing else, or if it keeps the socket open.
  */
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {
@@ -256,7 +266,7 @@ static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u
 			follow_packets(end, route);
 			return 0;
 		}
-		/* The engine's raw port is on the other interface, lo or not lo. */
+		/* The route left lo or entered it, and the raw port is on the other interface. */
 		route->reason = USIW_NOT_PACKET_NETDEV;
 		elsewhere(end, route);
 		return 0;
@@ -283,7 +293,7 @@ void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us)
 	usiw_cm_end_act(end, actions, now_us);
 }
 
-/* ---- The process's port ------------------------------------------------ */
+/* ---- The port that the process has reported ---------------------------- */
 
 static void show_port(struct usiw_cm_end *end)
 {

@@ -23,7 +23,7 @@ static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	return c->peer_known && pkt->psn == c->peer_isn && pkt->ack_psn == c->local_isn;
 }
 
-/* Take the peer's final parameters; false if it claims what was not offered. */
+/* Takes the final parameters from an ACCEPT. Returns false if they exceed what this end offered. */
 static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
 	if ((pkt->features & ~c->features) || pkt->ord > c->ird || pkt->mtu < USIW_MIN_MTU)
@@ -58,11 +58,14 @@ int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet 
 
 static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	/* The REQ brings back what PENDING has told: it comes from the peer, and is to be admitted. */
+	/* The REQ brings back the PSN of PENDING, so it comes from the peer: this end gives way. */
 	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
 		return usiw_cm_finish(c, -ECONNREFUSED, 0, 0, now_us) | usiw_cm_die(c);
 	if (c->initiator || pkt->psn != c->peer_isn) {
-		/* Another connection on the same 4-tuple: has the peer forgotten this one? */
+		/*
+		 * Another connection on the same 4-tuple. The peer may have forgotten this one,
+		 * which a probe shows: its host answers with a RESET then.
+		 */
 		if (c->state == USIW_CM_LINGER && !c->initiator)
 			return usiw_cm_die(c);
 		if (c->state == USIW_CM_ESTABLISHED || c->state == USIW_CM_CLOSING)
@@ -92,18 +95,18 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	if (c->state != USIW_CM_REQ_SENT)
 		return 0;
 	c->heard = USIW_CM_HEARD_PENDING;
-	/* 0: the peer has no ISN for this end yet, and none is to be taken for its RESET's. */
+	/* PSN 0: the peer has no ISN yet, so no RESET can be verified by it. */
 	if (pkt->psn) {
 		c->peer_isn = pkt->psn;
 		c->peer_known = 1;
 	}
-	/* A repetition that is due stays due: PENDINGs do not hold it off. */
+	/* PENDINGs do not delay a repetition that is scheduled. */
 	if (!c->pending || !repeat_us)
 		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
 	usiw_cm_set_timer(c, repeat_us, expire_us < c->limit_us ? expire_us : c->limit_us);
 	if (c->pending)
 		return 0;
-	/* Bring it back at once: who does goes first where there is a crowd. */
+	/* The first PENDING: bring its PSN back at once, because proven REQs get slots first. */
 	c->pending = 1;
 	return pkt->psn ? usiw_cm_transmit(c, USIW_TRP_REQ, 0) : 0;
 }
@@ -166,9 +169,9 @@ static int reject_status(__u8 reason)
 }
 
 /*
- * REQ_SENT: nobody listens there, or not yet. Programs that listen anew between two
- * connections are common (perftest), and TCP would have queued: so REQ is repeated for a
- * while before this is an answer.
+ * REQ_SENT: nobody listens there, or not yet. Many programs listen anew between two connections
+ * (perftest does), and TCP would queue a connection meanwhile. So REQ is repeated for
+ * NO_LISTENER_GRACE_US before this answer ends the attempt.
  */
 static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 {
@@ -192,13 +195,13 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 		return nobody_listens(c, now_us);
 	if (pkt->reason == USIW_REJECT_USER)
 		usiw_cm_set_peer_private_data(c, pkt);
-	/* Nothing of this connection can come after a REJECT: no need to linger. */
+	/* No datagram of this connection can follow a REJECT, so this end need not linger. */
 	return usiw_cm_finish(c, reject_status(pkt->reason), 0, 0, now_us) | usiw_cm_die(c);
 }
 
 /*
- * Answered with a RESET, so that the peer stops repeating. Answers are bounded: two
- * ends that both believe to be answering would go on for as long as they linger.
+ * A RESET is answered with a RESET, so that the peer stops repeating. The number of answers is
+ * limited, because two ends that answer each other would go on for as long as they linger.
  */
 static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
@@ -227,7 +230,7 @@ static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *
 		return actions | usiw_cm_transmit(c, USIW_TRP_RESET, 0);
 	case USIW_CM_LINGER:
 		if (c->repeat_us) {
-			/* The peer knows: stop repeating and do not answer its answer. */
+			/* The RESET answers this end's RESET: stop repeating, do not answer. */
 			c->tries = USIW_CM_RESET_TRIES;
 			usiw_cm_set_timer(c, 0, c->expire_us);
 			return 0;
@@ -267,7 +270,7 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us)
 	return c->state == USIW_CM_ACCEPT_SENT ? usiw_cm_establish(c) : 0;
 }
 
-/* Only an answer to REQ counts: later on, ICMP would be an easy way to kill. */
+/* ICMP counts only as an answer to a REQ. Later on anybody could end a connection by it. */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us)
 {
 	if (c->state != USIW_CM_REQ_SENT || heard == USIW_CM_HEARD_NOTHING)

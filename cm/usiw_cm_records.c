@@ -12,7 +12,7 @@
 
 #define BIT_OF(type)	(1u << (type))
 
-/* CONNECT first: the engine has to know the connection. ABORT last, since nothing follows it. */
+/* CONNECT is first, because the engine has to know the connection. After ABORT nothing follows. */
 static const __u8 order[] = {
 	USIW_EVENT_CONNECT,    USIW_EVENT_PATH,	 USIW_EVENT_PROBE,
 	USIW_EVENT_DISCONNECT, USIW_EVENT_ABORT,
@@ -40,7 +40,7 @@ int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *rec
 	return 1;
 }
 
-/* The fields that a PATH record is about. data_fd is the reader's own and never compared. */
+/* Compares the fields that a PATH record is about. */
 static int same_path(const struct usiw_conn_info *a, const struct usiw_conn_info *b)
 {
 	return !memcmp(a->local_mac, b->local_mac, sizeof(a->local_mac)) &&

@@ -30,17 +30,17 @@ struct usiw_cm_records {
 };
 
 /*
- * Queue a record of @type. ABORT replaces all other unread records, CONNECT too: they are out of
- * date, and the provider flushes a QP in ERR whose connection it was never given.
+ * Queues a record of @type. ABORT replaces all other unread records, because they are out of date.
+ * It may replace CONNECT too: the provider flushes a QP in ERR whose connection it was never given.
  */
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info);
 
-/* Fill the next unread record except for qpn and conn_id. Returns false if there is none. */
+/* Fills in the next unread record, except qpn and conn_id. Returns false if there is none. */
 int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *record);
 
 /*
- * Remove @record, which peek returned and the process has read. A PATH record stays if the path has
- * changed since then. Returns true if unread records are left.
+ * Removes @record, which peek returned and the process has read. A PATH record stays if the path
+ * has changed since then. Returns true if unread records are left.
  */
 int usiw_cm_records_pop(struct usiw_cm_records *r, const struct usiw_event *record);
 

@@ -61,7 +61,7 @@ enum usiw_cm_verdict_kind {
 
 struct usiw_cm_verdict {
 	__u32 kind;		/* enum usiw_cm_verdict_kind */
-	__u32 actions;		/* of the connection, to be carried out first, with any @kind */
+	__u32 actions;		/* for the connection: to be carried out first, with any @kind */
 	__u32 len;
 	struct usiw_cm_packet pkt;	/* points into the datagram */
 };

@@ -37,7 +37,7 @@ struct usiw_cm_ledger {
 	__u8 given;
 };
 
-/* The call cannot fail any more, so the user gets its answer by a notice. */
+/* connect, accept: the call cannot fail any more. The user gets its answer by a notice. */
 void usiw_cm_ledger_connected(struct usiw_cm_ledger *l);
 void usiw_cm_ledger_accepted(struct usiw_cm_ledger *l);
 /* The user leaves, or its call has returned an error: it gets no more notices. */

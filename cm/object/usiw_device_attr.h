@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the device and its port say about themselves: the module and usiw-run fill the kernel's
- * structures and uverbs' responses by these, whose members have the same names. What is not
- * named is 0, which says that the device does not have it. The limits are those of
- * uapi/usiw_abi.h, which every check uses too; tests/vm/programs/query_device.cc holds the
- * answers against them in both worlds.
+ * Attributes of the device and of its port, as query_device and query_port report them.
+ *
+ * The module fills structures of the kernel, and usiw-run fills responses of uverbs. Their members
+ * have the same names, so a macro fills either. A member that is not set here is 0: the device does
+ * not have the feature. The limits are those of uapi/usiw_abi.h, which every check uses too.
+ * tests/vm/programs/query_device.cc compares the reported values with them, with the module and
+ * under usiw-run.
  */
 #ifndef USIW_DEVICE_ATTR_H
 #define USIW_DEVICE_ATTR_H
@@ -26,12 +28,15 @@
 				 USIW_DEVICE_SRQ_RESIZE | USIW_DEVICE_CAPS_OF_WINDOWS)
 
 /*
- * Value of enum ib_atomic_cap and enum ibv_atomic_cap: the processor does them, so they are atomic
- * with all that it does itself.
+ * Value of enum ib_atomic_cap and enum ibv_atomic_cap: the processor executes the atomic
+ * operations, so they are atomic with its own accesses too.
  */
 #define USIW_ATOMIC_GLOB	2
 
-/* @attr: struct ib_device_attr or ib_uverbs_query_device_resp, zeros. GUIDs and SGEs are named by each. */
+/*
+ * Fills @attr, a zeroed struct ib_device_attr or ib_uverbs_query_device_resp. The caller adds the
+ * GUIDs and the number of SGEs, whose names differ.
+ */
 #define usiw_tell_device(attr, page_size)						\
 do {											\
 	(attr)->fw_ver = USIW_FW_VER;							\
@@ -58,7 +63,7 @@ do {											\
 	(attr)->max_pkeys = USIW_PKEYS;							\
 } while (0)
 
-/* Values of enum ib_mtu: the largest that is not above @mtu, bytes. */
+/* Returns the largest value of enum ib_mtu that does not exceed @mtu, bytes. */
 static inline __u8 usiw_mtu_named(__u32 mtu)
 {
 	__u8 named = 1;			/* 256 */
@@ -76,7 +81,10 @@ static inline __u8 usiw_mtu_named(__u32 mtu)
 #define USIW_PHYS_LINK_UP	5
 #define USIW_PORT_CM_SUP	(1u << 16)
 
-/* One each: the MAC's GID, and the P_Key that rdma_cm wants of a device that it binds to 127.0.0.1. */
+/*
+ * The port has one GID, made from the MAC, and one P_Key. rdma_cm requires a P_Key of a device that
+ * it binds to 127.0.0.1.
+ */
 #define USIW_GIDS	1
 #define USIW_PKEYS	1
 
@@ -87,8 +95,9 @@ struct usiw_speed {
 };
 
 /*
- * A netdev's speed as verbs can say it: the largest that is not above it. The slowest stands for
- * all below it and for "unknown" (@mbps 0). Values of enum ib_port_speed and ib_port_width.
+ * Returns the fastest speed of verbs that does not exceed that of the netdev, as values of enum
+ * ib_port_speed and ib_port_width. SDR 1x also stands for slower netdevs and for an unknown speed
+ * (@mbps 0).
  */
 static inline struct usiw_speed usiw_speed_named(__u32 mbps)
 {
@@ -112,7 +121,7 @@ static inline struct usiw_speed usiw_speed_named(__u32 mbps)
 	return speeds[i];
 }
 
-/* The netdev below the port. */
+/* State of the netdev below the port. */
 struct usiw_netdev_is {
 	int up;			/* running with carrier */
 	int enabled;
@@ -120,7 +129,7 @@ struct usiw_netdev_is {
 	__u32 mbps;		/* 0: not known */
 };
 
-/* @attr: struct ib_port_attr or ib_uverbs_query_port_resp, zeros. */
+/* Fills @attr, a zeroed struct ib_port_attr or ib_uverbs_query_port_resp. */
 #define usiw_tell_port(attr, netdev)							\
 do {											\
 	const struct usiw_netdev_is *is_ = (netdev);					\

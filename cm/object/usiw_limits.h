@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Checks of what a program asks for, once for the module, usiw-run and the provider. The
- * limits themselves are in uapi/usiw_abi.h and uapi/usiw_wire.h. Each check returns 0 or the
- * -errno that the verbs call fails with.
+ * Checks of the numbers and flags that a program asks for.
+ *
+ * The module, usiw-run and the provider have to accept and to refuse the same requests, so the
+ * checks are here once. The limits themselves are in uapi/usiw_abi.h and uapi/usiw_wire.h. Each
+ * check returns 0, or the -errno with which the verbs call fails.
  */
 #ifndef USIW_LIMITS_H
 #define USIW_LIMITS_H
@@ -21,15 +23,14 @@
 #define USIW_QPN_LAST		0xfffffeu
 
 /*
- * Completion events of a process come of one source, its progress thread on the device, which no
- * interrupt and so no processor stands behind. So there is one completion vector: more would
- * promise a spread that nobody makes.
+ * One thread, the progress thread of the process on the device, raises all completion events. No
+ * interrupt raises them, so several completion vectors would not spread them over processors.
  */
 #define USIW_COMP_VECTORS	1
 
 /*
- * An STag is an index, never 0, and a key: eight random bits. Regions and windows have indices of
- * their own, so that an index tells which of them it names.
+ * An STag is an index, which is never 0, and a key of eight random bits. Regions and windows have
+ * different ranges of indices, so the index shows which of them an STag names.
  */
 #define USIW_MR_INDEX_FIRST	1u
 #define USIW_MR_INDEX_LAST	((__u32)USIW_MAX_MR - 1)
@@ -43,7 +44,7 @@ static inline __u32 usiw_stag(__u32 index, __u32 random)
 	return index << USIW_STAG_KEY_BITS | (random & USIW_STAG_KEY_MASK);
 }
 
-/* The same index with another key: what a peer still has of @stag names nothing. */
+/* Returns an STag with the same index and another key. @stag names nothing from then on. */
 static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 {
 	__u32 key = (stag + 1 + random % USIW_STAG_KEY_MASK) & USIW_STAG_KEY_MASK;
@@ -54,9 +55,9 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 /*
  * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags.
  *
- * ON_DEMAND: what of the region is mapped may change at any time. (Pages are never pinned, so another
- * region is one whose program promises that it stays mapped.) HUGETLB is a promise about the pages of
- * such a region, of which nothing depends on their size.
+ * ON_DEMAND: the program may map and unmap parts of the region at any time. (No pages are pinned.
+ * For any other region the program promises that all of it stays mapped.) HUGETLB is a promise
+ * about the size of the pages of an ON_DEMAND region. Nothing here depends on that size.
  */
 #define USIW_ACCESS_LOCAL_WRITE		0x1u
 #define USIW_ACCESS_REMOTE_WRITE	0x2u
@@ -66,20 +67,24 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 #define USIW_ACCESS_ZERO_BASED		0x20u
 #define USIW_ACCESS_ON_DEMAND		0x40u
 #define USIW_ACCESS_HUGETLB		0x80u
-#define USIW_ACCESS_OPTIONAL		0x3ff00000u	/* may be ignored; RELAXED_ORDERING is one */
+#define USIW_ACCESS_OPTIONAL		0x3ff00000u	/* may be ignored (RELAXED_ORDERING) */
 #define USIW_ACCESS_KNOWN		(USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_REMOTE_WRITE | \
 					 USIW_ACCESS_REMOTE_READ | USIW_ACCESS_REMOTE_ATOMIC | \
 					 USIW_ACCESS_MW_BIND | USIW_ACCESS_ZERO_BASED | \
 					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
 /*
- * Of a QP: programs give it the flags of their regions. What they leave the peer is the provider's matter,
- * which serves it, and which tells what is so (rights_of() in provider/engine/types.h).
+ * Access flags of a QP. Programs pass those that they pass for their regions, so the kernel accepts
+ * all that it knows. The provider serves the peer, and it decides which rights follow from them
+ * (rights_of() in provider/engine/types.h).
  */
 #define USIW_ACCESS_OF_QP		USIW_ACCESS_KNOWN
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 
-/* Rights that a memory window may give; values of the same enums. LOCAL_WRITE is taken and gives nothing. */
+/*
+ * Rights that a memory window may give; values of the same enums. LOCAL_WRITE is accepted and has
+ * no effect.
+ */
 #define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_REMOTE_WRITE | \
 					 USIW_ACCESS_REMOTE_READ | USIW_ACCESS_REMOTE_ATOMIC | \
 					 USIW_ACCESS_ZERO_BASED)
@@ -90,9 +95,12 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
  */
 #define USIW_DEVICE_CAPS_OF_WINDOWS	(1u << 17 | 1u << 21 | 1u << 24)
 
-/* What works on a region with ON_DEMAND; values of enum ib_odp_*_cap_bits and their user twins. */
+/*
+ * Operations that work on a region with ON_DEMAND; values of enum ib_odp_general_cap_bits and
+ * ib_odp_transport_cap_bits, and of the same enums of libibverbs.
+ */
 #define USIW_ODP_GENERAL_CAPS		0x3u	/* explicit regions, and the implicit one */
-#define USIW_ODP_RC_CAPS		0x3fu	/* SEND, RECV, WRITE, READ, atomics, receives of an SRQ */
+#define USIW_ODP_RC_CAPS		0x3fu	/* all operations, receives of an SRQ too */
 
 static inline int usiw_check_access(__u32 access)
 {
@@ -115,13 +123,13 @@ static inline int usiw_check_region(__u64 start, __u64 length, __u32 access)
 	return length > USIW_MAX_MR_SIZE ? -EINVAL : 0;
 }
 
-/* Must the region's memory be writable? */
+/* True if the memory of the region must be writable. */
 static inline int usiw_access_writes(__u32 access)
 {
 	return (access & (USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_OF_WRITERS)) != 0;
 }
 
-/* What of a region is registered anew; values of IB_MR_REREG_* and enum ibv_rereg_mr_flags. */
+/* Parts of a region that rereg_mr changes; values of IB_MR_REREG_* and enum ibv_rereg_mr_flags. */
 #define USIW_REREG_TRANSLATION		0x1u
 #define USIW_REREG_PD			0x2u
 #define USIW_REREG_ACCESS		0x4u
@@ -135,8 +143,8 @@ static inline int usiw_check_rereg(__u32 flags)
 }
 
 /*
- * Does a region get another key? Where it lies elsewhere or is addressed otherwise: who has the old
- * name means the old place. Other rights or another PD leave a name what it is.
+ * True if the region gets another key: if its memory or its addressing changes, because a peer that
+ * has the old key means the old memory. Other rights or another PD leave the key as it is.
  */
 static inline int usiw_rereg_renews(__u32 flags, __u32 access_before, __u32 access_now)
 {
@@ -159,7 +167,7 @@ static inline int usiw_check_qp_caps(__u32 send_wr, __u32 recv_wr, __u32 send_sg
 	return 0;
 }
 
-/* Of a QP with a shared receive queue, whose own receive queue is none: what is asked of it is ignored. */
+/* For a QP with an SRQ. It has no receive queue of its own, so a request for one is ignored. */
 static inline int usiw_check_srq_qp_caps(__u32 send_wr, __u32 send_sge, __u32 inline_data)
 {
 	return usiw_check_qp_caps(send_wr, 0, send_sge, 0, inline_data);
@@ -172,11 +180,11 @@ static inline int usiw_check_srq(__u32 max_wr, __u32 max_sge)
 	return 0;
 }
 
-/* What of an SRQ is modified; values of enum ib_srq_attr_mask and enum ibv_srq_attr_mask. */
+/* Parts of an SRQ that modify_srq changes; values of enum ib_srq_attr_mask. */
 #define USIW_SRQ_ATTR_MAX_WR			0x1u
 #define USIW_SRQ_ATTR_LIMIT			0x2u
 
-/* @now_wr: the work requests that it takes now. How many it holds is the provider's knowledge. */
+/* @now_wr: present size of the SRQ. Only the provider knows how many receives are posted. */
 static inline int usiw_check_modify_srq(__u32 mask, __u32 max_wr, __u32 limit, __u32 now_wr)
 {
 	if (mask & ~(USIW_SRQ_ATTR_MAX_WR | USIW_SRQ_ATTR_LIMIT))
@@ -194,16 +202,16 @@ static inline int usiw_check_cqe(__u32 cqe)
 	return cqe && cqe <= USIW_MAX_CQE ? 0 : -EINVAL;
 }
 
-/* READs that a QP serves and READs that it has outstanding. */
+/* @ird: READs that a QP serves at a time. @ord: READs that it has outstanding at a time. */
 static inline int usiw_check_depths(__u32 ird, __u32 ord)
 {
 	return ird <= USIW_MAX_IRD && ord <= USIW_MAX_ORD ? 0 : -EINVAL;
 }
 
 /*
- * The IPv4 TOS or IPv6 traffic class of what a connection sends, of the one that the user has set
- * (RDMA_OPTION_ID_TOS). Its two lowest bits are ECN's: the engine sets them when the peer
- * tells of marks, and nobody else may. TCP takes them from its users likewise.
+ * Returns the IPv4 TOS or IPv6 traffic class of a connection's datagrams. @tos: the one that the
+ * user has set (RDMA_OPTION_ID_TOS). Its two lowest bits belong to ECN. The engine sets them if the
+ * peer reports CE, and a user must not. TCP clears them for its users too.
  */
 static inline __u8 usiw_traffic_class(__u8 tos)
 {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Attributes of a QP beside its state: checked, kept and told back, once for the module and usiw-run.
- * What steers InfiniBand's transport (timers, PSNs, the peer's QPN) has no effect here and is told
- * back as it was set. What the connection has agreed (depths, path MTU) is told as it is.
+ * Attributes of a QP other than its state, as modify_qp sets them and query_qp reports them.
+ *
+ * The module and usiw-run check, store and report them by the macros here. Attributes that control
+ * the transport of InfiniBand (timers, PSNs, the peer's QPN) have no effect. query_qp reports them
+ * as they were set. Depths and path MTU are agreed by the connection, and query_qp reports the
+ * agreed values.
  */
 #ifndef USIW_QP_ATTRS_H
 #define USIW_QP_ATTRS_H
@@ -32,7 +35,7 @@
 #define USIW_QP_DEST_QPN		(1u << 20)
 #define USIW_QP_KNOWN			0x1fffffu
 
-/* What an RC QP of this device does not have: queues of another size, another path, keys of datagrams. */
+/* A QP of this device cannot resize its queues, has no second path, and no keys of datagrams. */
 #define USIW_QP_REFUSED	(USIW_QP_CAP | USIW_QP_ALT_PATH | USIW_QP_PATH_MIG_STATE | USIW_QP_QKEY)
 
 struct usiw_qp_attrs {
@@ -44,19 +47,19 @@ struct usiw_qp_attrs {
 	__u8 retry_cnt;
 	__u8 rnr_retry;
 	__u8 min_rnr_timer;
-	__u8 ird;		/* of the connection, once there is one */
+	__u8 ird;		/* those of the connection, once there is one */
 	__u8 ord;
 };
 
-/* Is @value named by @mask, and above @most? */
+/* True if @mask has @bit, and @value exceeds @most. */
 static inline int usiw_qp_attr_exceeds(__u32 mask, __u32 bit, __u32 value, __u32 most)
 {
 	return (mask & bit) && value > most;
 }
 
 /*
- * 0 or the -errno of modify_qp; sets @ret. @attr: struct ib_qp_attr or ib_uverbs_modify_qp, of which
- * the members that @mask names count.
+ * Sets @ret to 0 or to the -errno of modify_qp. @attr: struct ib_qp_attr or ib_uverbs_modify_qp, of
+ * which only the members that @mask names count.
  */
 #define usiw_check_qp_attrs(ret, attr, mask)						\
 do {											\
@@ -84,7 +87,7 @@ do {											\
 		(ret) = 0;								\
 } while (0)
 
-/* Keeps what was checked. @state: of the QP. */
+/* Stores attributes that were checked. @state: enum usiw_qp_state. */
 #define usiw_keep_qp_attrs(kept, attr, mask, state)					\
 do {											\
 	const __u32 mask_ = (mask);							\
@@ -112,7 +115,7 @@ do {											\
 		(kept)->ord = (attr)->max_rd_atomic;					\
 } while (0)
 
-/* @attr: struct ib_qp_attr or ib_uverbs_query_qp_resp. */
+/* Fills @attr, a struct ib_qp_attr or ib_uverbs_query_qp_resp. */
 #define usiw_tell_qp_attrs(attr, kept, state)						\
 do {											\
 	(attr)->qp_access_flags = (kept)->access_flags;					\

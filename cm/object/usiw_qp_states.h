@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The states of a QP as modify_qp and query_qp know them: the one place for the module and usiw-run.
+ * States of a QP, as modify_qp sets them and query_qp reports them, for the module and usiw-run.
  *
- * Connections are rdma_cm's, so RTS is reached and left by a connection. A program moves its QP
+ * rdma_cm makes the connections, so a QP enters RTS by a connection and not by modify_qp. A program
+ * may move its QP as follows:
  *
  *	from		to
- *	RESET		RESET INIT RTR ERR	a fresh QP is shown as INIT, see usiw_qp_state_shown()
+ *	RESET		RESET INIT RTR ERR	a new QP is shown as INIT: usiw_qp_state_shown()
  *	INIT		RESET INIT RTR ERR
  *	RTR		RESET ERR
  *	RTS		RESET RTS SQD ERR; INIT and RTR change nothing
@@ -13,28 +14,31 @@
  *	CLOSING		RESET ERR; SQD changes nothing
  *	ERR		RESET ERR; SQD changes nothing
  *
- * and by nothing else (EINVAL, and nothing is changed). SQD is verbs' "send queue drained": what is
- * posted is completed, IBV_EVENT_SQ_DRAINED says so if en_sqd_async_notify asked for it, what is
- * posted meanwhile waits, receives and the peer's READs go on, and RTS lets the queue run again.
- * ERR ends the connection at once and flushes both queues. RESET ends it and empties them without
- * completions; the QP may be connected again.
+ * Any other move fails with EINVAL and changes nothing.
  *
- * CLOSING is the connection's orderly end, which iw_cm asks for by its own SQD (usiw_qp_may_end());
- * a QP that is at its end is shown as SQD, and only RESET and ERR lead out of it. Adapters for
- * iWARP take a program's SQD itself for that wish. For rdma_disconnect(3) the difference cannot be
- * seen: it moves the QP to SQD and then asks rdma_cm, which asks iw_cm, so that here as there the
- * work that was posted before is completed and what comes later is flushed.
+ * SQD means "send queue drained". The work requests that were posted before are completed. Then
+ * IBV_EVENT_SQ_DRAINED is raised, if en_sqd_async_notify asked for it. Work requests that are
+ * posted in SQD wait until RTS. Receives and the peer's READs go on.
  *
- * INIT and RTR in RTS change nothing, because a program that makes its QPs by itself leads them
- * through these states as it must with InfiniBand, and the connection may have been faster (rping
- * -q). Nor does SQD in ERR: the peer may have ended the connection ahead of rdma_disconnect(3).
+ * ERR ends the connection at once and flushes both queues. RESET ends it too, and empties the
+ * queues without completions. The QP may be connected again after RESET.
+ *
+ * CLOSING is the orderly end of the connection. iw_cm asks for it by its own SQD
+ * (usiw_qp_may_end()). query_qp reports CLOSING as SQD, and only RESET and ERR lead out of it.
+ * iWARP adapters begin the orderly end when a program sets SQD. rdma_disconnect(3) cannot see this
+ * difference: it sets SQD and then asks rdma_cm, which asks iw_cm. So here too, earlier work
+ * requests are completed, and later ones are flushed.
+ *
+ * INIT and RTR change nothing in RTS. A program that makes its QPs by itself sets these states, as
+ * InfiniBand requires, and the connection may have been faster (rping -q). SQD changes nothing in
+ * ERR, because the peer may have ended the connection before rdma_disconnect(3) was called.
  */
 #ifndef USIW_QP_STATES_H
 #define USIW_QP_STATES_H
 
 #include <linux/types.h>
 
-/* Values of enum ib_qp_state and enum ibv_qp_state, and one of ours. */
+/* Values of enum ib_qp_state and enum ibv_qp_state, and one more. */
 enum usiw_qp_state {
 	USIW_QPS_RESET,
 	USIW_QPS_INIT,
@@ -43,13 +47,13 @@ enum usiw_qp_state {
 	USIW_QPS_SQD,
 	USIW_QPS_SQE,		/* not of an RC QP */
 	USIW_QPS_ERR,
-	USIW_QPS_CLOSING,	/* no user names it */
+	USIW_QPS_CLOSING,	/* internal: modify_qp and query_qp do not know it */
 };
 
 #define USIW_QPS_BIT(state)	(1u << USIW_QPS_##state)
 
 /**
- * usiw_qp_may_move - may a program's modify_qp take a QP from one state to another?
+ * usiw_qp_may_move - true if a program's modify_qp may move a QP from one state to another
  * @from:	enum usiw_qp_state
  * @to:		any number
  */
@@ -88,7 +92,7 @@ static inline int usiw_qp_may_move(__u32 from, __u32 to)
 /**
  * usiw_qp_state_after - the state in which an allowed modify_qp leaves a QP
  * @from:	enum usiw_qp_state
- * @to:		what usiw_qp_may_move() allows
+ * @to:		a state that usiw_qp_may_move() allows
  */
 static inline __u32 usiw_qp_state_after(__u32 from, __u32 to)
 {
@@ -99,9 +103,9 @@ static inline __u32 usiw_qp_state_after(__u32 from, __u32 to)
 }
 
 /**
- * usiw_qp_may_end - may iw_cm ask for the end of the QP's connection?
+ * usiw_qp_may_end - true if iw_cm may ask for the end of the QP's connection
  * @state:	enum usiw_qp_state
- * @to:		USIW_QPS_SQD: in order, USIW_QPS_ERR: at once
+ * @to:		USIW_QPS_SQD: an orderly end; USIW_QPS_ERR: the end at once
  */
 static inline int usiw_qp_may_end(__u32 state, __u32 to)
 {
@@ -109,11 +113,11 @@ static inline int usiw_qp_may_end(__u32 state, __u32 to)
 }
 
 /**
- * usiw_qp_state_shown - the state that query_qp says
+ * usiw_qp_state_shown - the state that query_qp reports
  * @state:	enum usiw_qp_state
  *
- * A QP of an RNIC begins in IDLE, which is verbs' INIT for siw, erdma and cxgb4 as well:
- * it takes receives, and rdma_cm connects it. RESET is a state of InfiniBand's.
+ * A QP of an RNIC begins in IDLE: receives may be posted, and rdma_cm may connect it. siw, erdma
+ * and cxgb4 report IDLE as INIT too. RESET is a state of InfiniBand.
  */
 static inline __u32 usiw_qp_state_shown(__u32 state)
 {
@@ -125,16 +129,16 @@ static inline __u32 usiw_qp_state_shown(__u32 state)
 }
 
 /**
- * usiw_qp_is_in - does a caller of modify_qp name the state that the QP is in?
+ * usiw_qp_is_in - true if a caller of modify_qp names the present state of the QP
  * @state:	enum usiw_qp_state
- * @named:	cur_qp_state of the caller
+ * @named:	cur_qp_state that the caller passes
  */
 static inline int usiw_qp_is_in(__u32 state, __u32 named)
 {
 	return usiw_qp_state_shown(state) == usiw_qp_state_shown(named);
 }
 
-/* Does the QP have a connection's depths, which modify_qp cannot change? */
+/* True if the QP has the depths of a connection, which modify_qp cannot change. */
 static inline int usiw_qp_is_connected(__u32 state)
 {
 	return state == USIW_QPS_RTS || state == USIW_QPS_SQD || state == USIW_QPS_CLOSING;

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Kernel-user ABI between usiw.ko (or usiw-run, which plays it) and the provider libusiw:
- * driver data of the uverbs commands, the event stream of a context, the custom uverbs
- * methods, and the counters pages. Host byte order unless a type says otherwise.
+ * Kernel-user ABI between the kernel side (usiw.ko, or usiw-run, which emulates it) and the provider
+ * libusiw. The kernel side owns names, rights and connections, and the provider owns the data. They
+ * meet in the driver data of the uverbs commands, in the event stream of a context, in the custom
+ * uverbs methods, and in the counters pages. Members have the byte order of the processor unless
+ * their type is big-endian (__be16).
  *
- * How it grows without a new version:
- * - Structures get new members at their end only. Who reads a request takes what is missing
- *   at its end as 0, and refuses (EOPNOTSUPP) a longer one unless the rest is 0. Who writes
- *   a response writes the smaller of its own size and the caller's; the caller clears its
- *   buffer before.
- * - @comp_mask of a request names new members that must be understood: an unknown bit is
- *   refused (EOPNOTSUPP). @comp_mask of a response names the new members that are valid:
- *   an unknown bit is ignored.
- * - What one side must not do unless the other understands it has a bit in the capability
- *   word (USIW_CAP_*): an unknown bit is ignored.
- * - Counters and gauges have fixed room in their page.
- * Every reserved or padding member is 0 when written; in a request another value is refused
- * (EINVAL), elsewhere ignored.
+ * Module and provider may be of different age. The ABI can grow without a new version, because both
+ * sides keep these rules:
+ * - A structure gets new members at its end only. If a request is shorter than expected, the missing
+ *   members count as 0. If it is longer, it is refused (EOPNOTSUPP) unless all further bytes are 0.
+ *   The writer of a response writes the smaller of its own size and the caller's. The caller clears
+ *   its buffer before the call.
+ * - @comp_mask of a request names new members that must be understood. An unknown bit is refused
+ *   (EOPNOTSUPP). @comp_mask of a response names new members that are valid. An unknown bit is
+ *   ignored.
+ * - An action that one side must not take unless the other side understands it has a bit in the
+ *   capability word (USIW_CAP_*). An unknown bit is ignored.
+ * - A counters page has a fixed number of counters and gauges, more than there are today.
+ * - Reserved and padding members are written as 0. Another value is refused in a request (EINVAL),
+ *   and ignored elsewhere.
  *
- * An assert after each structure fixes its size. The two sides are compiled apart and in two
+ * An assert after each structure fixes its size. The two sides are compiled separately and in two
  * languages, so no compiler would notice that their sizes differ.
  */
 #ifndef USIW_ABI_H
@@ -35,12 +38,12 @@
 #endif
 #endif
 
-#define USIW_ABI_VERSION	3	/* of this header, and the newest that the module speaks */
-#define USIW_ABI_VERSION_MIN	3	/* the oldest that it still speaks */
-#define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core takes any number */
-#define USIW_VENDOR_ID		0x757369u	/* "usi": nobody's OUI, and not 0, which programs take for none */
+#define USIW_ABI_VERSION	3	/* version of this header, the newest that the module accepts */
+#define USIW_ABI_VERSION_MIN	3	/* oldest version that the module accepts */
+#define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core accepts any number */
+#define USIW_VENDOR_ID		0x757369u	/* "usi": no assigned OUI. Programs take 0 for "no vendor" */
 
-/* ---- Limits: the only place; query_device and every check use these ---- */
+/* ---- Limits: query_device and every check use these --------------------- */
 #define USIW_MAX_QP		16384
 #define USIW_MAX_CQ		16384
 #define USIW_MAX_SRQ		16384
@@ -51,45 +54,45 @@
 #define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
 #define USIW_MAX_SRQ_WR		65536	/* work requests of a shared receive queue */
 #define USIW_MAX_CQE		(1 << 20)
-#define USIW_MAX_SGE		32	/* of every operation, READ included */
+#define USIW_MAX_SGE		32	/* every operation, READ included */
 #define USIW_MAX_INLINE		1024	/* bytes */
 #define USIW_MAX_MSG_SIZE	0x80000000u	/* 2 GiB */
 
-/* The clock of the completions' time stamps: CLOCK_MONOTONIC in nanoseconds, all 64 bits of it. */
+/* Time stamps of completions: CLOCK_MONOTONIC in nanoseconds, with all 64 bits valid. */
 #define USIW_CLOCK_KHZ		1000000u
 #define USIW_TIMESTAMP_MASK	0xffffffffffffffffull
 
 /* ---- Context ------------------------------------------------------------ */
 
 /*
- * Capabilities. The provider says which it understands, the module answers which of those
- * it will use: only these change what either does.
+ * Capabilities. The request of GET_CONTEXT has those that the provider understands. The response has
+ * those of them that the module will use. A capability is in force only if the response has it.
  */
-#define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may bring a data socket: USIW_CONN_F_SOCKET */
-#define USIW_CAP_PORT_TELL	(1ull << 1)	/* the provider tells each connection's port:
+#define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may have a data socket: USIW_CONN_F_SOCKET */
+#define USIW_CAP_PORT_TELL	(1ull << 1)	/* the provider reports the port of each connection:
 						 * USIW_REPORT_PORT */
-#define USIW_CAP_PORT_MOVE	(1ull << 2)	/* with the two above: a live connection may change its
-						 * port, as USIW_EVENT_PATH says */
-#define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context ever goes
-						 * by raw packets. CONNECT never has PACKET, and the
-						 * handshake offers USIW_FEATURE_MERGED */
-#define USIW_CAP_MERGES		(1ull << 4)	/* with DATA_SOCKET: connections heed USIW_TRP_F_MERGED. The
+#define USIW_CAP_PORT_MOVE	(1ull << 2)	/* with both above: a live connection may change its port,
+						 * see USIW_MOVE_MS */
+#define USIW_CAP_SOCKETS_ONLY	(1ull << 3)	/* with DATA_SOCKET: no connection of this context uses raw
+						 * packets. CONNECT never has PACKET, and the handshake
+						 * offers USIW_FEATURE_MERGED */
+#define USIW_CAP_MERGES		(1ull << 4)	/* with DATA_SOCKET: connections obey USIW_TRP_F_MERGED. The
 						 * handshake offers USIW_FEATURE_MERGES */
 
-/* Driver data of GET_CONTEXT, request. All of it is needed. */
+/* Driver data of the request GET_CONTEXT. A shorter one is refused. */
 struct usiw_alloc_ucontext_req {
-	__u32 abi_version;		/* USIW_ABI_VERSION; if the module does not speak it the call fails
+	__u32 abi_version;		/* USIW_ABI_VERSION. If the module does not accept it, the call fails
 					 * with EPROTO, and the response has @abi_min and @abi_max */
 	__u32 comp_mask;		/* no bit yet */
-	__aligned_u64 caps;		/* USIW_CAP_*: understood by the provider */
+	__aligned_u64 caps;		/* USIW_CAP_* that the provider understands */
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_alloc_ucontext_req) == 16, "usiw_alloc_ucontext_req");
 
-/* State of the netdev below a device, as of now. */
+/* Present state of the netdev below a device. */
 struct usiw_link_info {
 	__u32 ifindex;			/* in the netns of the device */
 	__u32 mtu;			/* usable IP MTU: min(netdev's, USIW_MAX_MTU), bytes */
-	__u32 lo_mtu;			/* the same of that netns' lo, for local connections */
+	__u32 lo_mtu;			/* the same for lo of that netns, for local connections */
 	__u8 mac[6];
 	__u8 up;			/* 1: running with carrier */
 	__u8 is_loopback;		/* 1: the netdev is lo itself */
@@ -99,27 +102,29 @@ struct usiw_link_info {
 USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
 
 /*
- * Which ports a context has. The module answers PACKET, and where USIW_CAP_DATA_SOCKET is agreed
- * the provider chooses for each connection from what CONNECT offers (provider/port/choice.h).
- * usiw-run answers SOCKET or SHM, as its user says; of these SHM leaves the provider the choice.
- * Of a connection: USIW_REPORT_PORT.
+ * Kinds of ports. In the response of GET_CONTEXT: the ports that the context may use, as the comments
+ * at the values say. The module answers PACKET. usiw-run answers SOCKET or SHM, as its user asks.
+ * With SHM, or with PACKET and USIW_CAP_DATA_SOCKET, the provider chooses a port for each connection
+ * (provider/port/choice.h). In USIW_REPORT_PORT: the port of one connection.
  */
 enum usiw_port_kind {
-	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link; others as CONNECT offers */
-	USIW_PORT_SOCKET	= 1,	/* the sockets that come with CONNECT, and nothing else */
-	USIW_PORT_SHM		= 2,	/* these, shared memory to peers on this host that have it, and a raw
-					 * port, made when the first connection comes that it can serve */
+	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, and data sockets that CONNECT
+					 * records have */
+	USIW_PORT_SOCKET	= 1,	/* the sockets that CONNECT records have, and nothing else */
+	USIW_PORT_SHM		= 2,	/* the same sockets, shared memory to peers on this host that use it
+					 * too, and a raw port, opened for the first connection that can
+					 * use it */
 	USIW_PORT_KIND_MAX,
 };
 
-/* Driver data of GET_CONTEXT, response. The event stream is opened by USIW_METHOD_EVENT_FILE_ALLOC. */
+/* Driver data of the response GET_CONTEXT. USIW_METHOD_EVENT_FILE_ALLOC opens the event stream. */
 struct usiw_alloc_ucontext_resp {
-	__aligned_u64 caps;		/* USIW_CAP_*: of the request's, those that the module will use */
+	__aligned_u64 caps;		/* USIW_CAP_* of the request that the module will use */
 	__aligned_u64 counters_offset;	/* mmap offset of the counters page on the uverbs fd */
 	__u32 counters_size;		/* bytes to map */
 	__u32 comp_mask;		/* no bit yet */
-	__u32 abi_min;			/* versions that the module speaks: also when the call fails */
-	__u32 abi_max;			/* with EPROTO, if there is room for them */
+	__u32 abi_min;			/* oldest version that the module accepts. If the call fails with */
+	__u32 abi_max;			/* EPROTO, both are valid too, as far as the buffer has space */
 	__u32 port_kind;		/* enum usiw_port_kind */
 	__u32 reserved;
 	struct usiw_link_info link;
@@ -146,7 +151,7 @@ struct usiw_create_srq_req {
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_create_srq_req) == 8, "usiw_create_srq_req");
 
-/* The context must have opened its event stream, or the call fails with EINVAL. */
+/* The context must have opened its event stream. Otherwise the call fails with EINVAL. */
 struct usiw_create_qp_req {
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
@@ -155,56 +160,62 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_req) == 8, "usiw_create_qp_req")
 
 struct usiw_create_qp_resp {
 	__u32 qpn;
-	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE; 0: there is no page */
+	__u32 stats_size;		/* bytes to map: USIW_COUNTERS_SIZE; 0: the QP has no page */
 	__aligned_u64 stats_offset;	/* mmap offset of struct usiw_qp_stats on the uverbs fd */
 	__u32 comp_mask;		/* no bit yet */
 	__u32 reserved;
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_resp) == 24, "usiw_create_qp_resp");
 
-/* MR: lkey = rkey = STag = (index << 8) | random low byte, in the standard response; an MW's rkey is of
- * the same shape, but for its low byte, which binding changes. An index is unique per device: 1 to
- * USIW_MAX_MR - 1 of MRs, the USIW_MAX_MW next ones of MWs. No driver data. */
+/*
+ * MRs and MWs have no driver data. The standard response has the STag: lkey = rkey = STag =
+ * (index << 8) | random low byte for an MR. An MW's rkey is built alike, and binding changes its low
+ * byte. An index is unique per device: 1 to USIW_MAX_MR - 1 for MRs, and the USIW_MAX_MW next ones for
+ * MWs.
+ */
 
 /* ---- Events, kernel to provider: read(2) on the event file --------------- */
 
 /* A provider ignores types that it does not know. */
 enum usiw_event_type {
-	/* Install this connection on QP @qpn and answer with USIW_REPORT_READY. */
+	/* Install this connection on QP @qpn, then report READY or REFUSED. */
 	USIW_EVENT_CONNECT	= 1,
 	/* Drain the send queue, send SHUTDOWN, then report CLOSED. */
 	USIW_EVENT_DISCONNECT	= 2,
 	/* The connection is gone (@conn.reason): flush at once. No report is expected. */
 	USIW_EVENT_ABORT		= 3,
-	/* Send the peer a keepalive probe now (comes when a REQ came for a live 4-tuple). */
+	/* Send a keepalive probe to the peer now, because a REQ came for the live 4-tuple. */
 	USIW_EVENT_PROBE	= 4,
-	/* @link holds the new state of the netdev. */
+	/* @link has the new state of the netdev. */
 	USIW_EVENT_LINK		= 5,
-	/* The device is being removed; the fd is at its end. */
+	/* The device is being removed. No record follows. */
 	USIW_EVENT_DEVICE_GONE	= 6,
 	/*
-	 * The path of the connection has changed: @conn.local_mac, @conn.remote_mac, @conn.mtu (from
-	 * USIW_MIN_MTU up to that of CONNECT), and with USIW_CAP_PORT_MOVE also USIW_CONN_F_PACKET
-	 * in @conn.flags, which is set while raw packets are permitted and get there, and
-	 * @conn.not_packet, which says why not; the MACs count with the flag only. It is the newest
-	 * state: several changes may come as one record, and one may be as CONNECT or the one before.
+	 * The path of the connection has changed. @conn.mtu is valid, from USIW_MIN_MTU up to the MTU
+	 * of CONNECT. With USIW_CAP_PORT_MOVE, USIW_CONN_F_PACKET in @conn.flags is set while raw
+	 * packets are permitted and reach the peer, and @conn.not_packet is the reason while it is not
+	 * set. @conn.local_mac and @conn.remote_mac count only with that flag. The record has the
+	 * newest state, so several changes may come as one record, and a record may equal CONNECT or
+	 * the PATH before it.
 	 */
 	USIW_EVENT_PATH		= 7,
 };
 
 /*
- * How a live connection moves (USIW_CAP_PORT_MOVE). The provider keeps @data_fd for the life of the
- * connection and says by USIW_REPORT_PORT which port it sends by: before READY or with it, and
- * after each move. From a report of another port than PACKET on it sends no frame of its own.
+ * Change of the port of a live connection (USIW_CAP_PORT_MOVE). The provider keeps @data_fd for the
+ * life of the connection. It reports the port that it sends by (USIW_REPORT_PORT): before READY or
+ * with it, and after each change. After it has reported a port other than PACKET, it sends no frame of
+ * its own.
  *
  * If IPsec, an encapsulation or a policy begins to forbid raw packets on a connection that uses
  * them, the kernel queues PATH. The provider then has USIW_MOVE_MS to report another port.
- * Otherwise the connection ends (ABORT), and it ends at once if the provider has closed @data_fd.
+ * Otherwise the connection ends (ABORT). It ends at once if the provider has closed @data_fd.
  *
- * It receives by both ports all the time. While it has reported PACKET, @data_fd gives what a raw
- * port cannot have seen or used: what came by another interface or through IPsec, or was put together
- * of fragments or of several datagrams. Else it gives all. Also then a datagram may come twice.
- * (usiw-run leaves that to the provider, whose socket it is: provider/port/beside_filter.h.)
+ * The provider receives by both ports all the time. While it has reported PACKET, @data_fd gives only
+ * datagrams that a raw port cannot have received or used: those that came by another interface or
+ * through IPsec, and those that were reassembled of fragments or joined by GRO. Otherwise @data_fd
+ * gives all. In either case a datagram may arrive twice. (Under usiw-run the provider filters its
+ * socket by itself: provider/port/beside_filter.h.)
  */
 #define USIW_MOVE_MS		2000
 
@@ -212,68 +223,69 @@ enum usiw_event_type {
 #define USIW_CONN_F_LOCAL	0x2	/* the route is RTN_LOCAL: data goes over lo */
 #define USIW_CONN_F_IPV6	0x4
 #define USIW_CONN_F_SOCKET	0x8	/* CONNECT: @data_fd is a data socket, or -errno */
-#define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET, PATH: raw packets get there as well, and
-					 * the provider chooses. Without SOCKET there is nothing else */
+#define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET, and PATH: raw packets reach the peer too, and
+					 * the provider chooses. A CONNECT without SOCKET never has the
+					 * flag: raw packets are the only port */
 
-/* Parameters of a connection. Addresses are 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
+/* Parameters of a connection. Addresses have 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
 struct usiw_conn_info {
 	__u8 local_addr[16];
 	__u8 remote_addr[16];
 	__be16 local_port;
 	__be16 remote_port;
-	__u8 local_mac[6];		/* of the device; with LOCAL of lo (zeros as a rule) */
-	__u8 remote_mac[6];		/* next hop */
+	__u8 local_mac[6];		/* MAC of the device; with LOCAL the one of lo (zeros as a rule) */
+	__u8 remote_mac[6];		/* MAC of the next hop */
 	__u32 flags;			/* USIW_CONN_F_* */
-	__u32 snd_psn;			/* first PSN this end sends */
-	__u32 rcv_psn;			/* first PSN expected from the peer */
-	__u32 snd_window;		/* datagrams the peer accepts at first */
-	__u16 ird;			/* final, >= what this end must serve */
-	__u16 ord;			/* final */
+	__u32 snd_psn;			/* first PSN that this end sends */
+	__u32 rcv_psn;			/* first PSN that the peer sends */
+	__u32 snd_window;		/* datagrams that the peer accepts at first */
+	__u16 ird;			/* final: READs and atomics that this end must serve at a time */
+	__u16 ord;			/* final: READs and atomics that it may have outstanding */
 	__u16 mtu;			/* IP MTU of the connection, bytes */
 	__u8 hop_limit;			/* IPv4 TTL or IPv6 hop limit */
-	__u8 tos;
-	__u32 features;			/* as agreed */
+	__u8 tos;			/* IPv4 TOS or IPv6 traffic class */
+	__u32 features;			/* USIW_FEATURE_* that both ends use */
 	__u32 reason;			/* ABORT: enum usiw_abort_reason */
 	/*
-	 * With USIW_CONN_F_SOCKET a UDP socket for the connection's data datagrams; handshakes
-	 * stay with the control path. The descriptor is made for the process
-	 * that reads the record, which owns it from then on; -errno if it could not be made. 0
-	 * without the flag. usiw-run's socket is as the id was bound, and all connections of that
-	 * address (or of all) and port get the same one; the module's is connected to the peer.
+	 * With USIW_CONN_F_SOCKET: a UDP socket for the data of the connection, but not for its
+	 * handshake. The descriptor is made for the process that reads the record, which owns it from
+	 * then on. -errno if it could not be made; 0 without the flag. The module connects the socket
+	 * to the peer. usiw-run binds it like the id, and all connections of that address (or of all
+	 * addresses) and port get the same socket.
 	 */
 	__s32 data_fd;
 	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
-	__u32 scope;			/* interface of link-local addresses; 0: they are none */
+	__u32 scope;			/* interface of link-local addresses; 0: the addresses are global */
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");
 
-/* Why a connection's frames are not the engine's to send. */
+/* Reasons why a connection cannot use raw packets. */
 enum usiw_not_packet {
 	USIW_NOT_PACKET_NONE		= 0,
 	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface */
 	USIW_NOT_PACKET_IPSEC		= 2,	/* a policy orders IPsec for this 4-tuple */
 	USIW_NOT_PACKET_ENCAP		= 3,	/* the route adds headers */
-	USIW_NOT_PACKET_OWN		= 4,	/* this end is without: USIW_CAP_SOCKETS_ONLY, or it has told
-						 * the peer so (USIW_FEATURE_MERGED) */
-	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, is without */
+	USIW_NOT_PACKET_OWN		= 4,	/* this end has no raw port (USIW_CAP_SOCKETS_ONLY), or the
+						 * ends have agreed on USIW_FEATURE_MERGED */
+	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, has no raw port */
 };
 
 enum usiw_abort_reason {
-	USIW_ABORT_LOCAL		= 0,	/* this host: QP to ERROR, time-out of a hand-shake step */
-	USIW_ABORT_PEER_RESET	= 1,	/* the peer's kernel sent a RESET that verified */
-	USIW_ABORT_NO_CONFIRM	= 2,
-	USIW_ABORT_ADDRESS	= 3,	/* local address or device went away */
+	USIW_ABORT_LOCAL		= 0,	/* this host: QP to ERROR, or a time-out of the handshake */
+	USIW_ABORT_PEER_RESET	= 1,	/* the peer's kernel sent a RESET with both ISNs */
+	USIW_ABORT_NO_CONFIRM	= 2,	/* no CONFIRM came for the ACCEPT */
+	USIW_ABORT_ADDRESS	= 3,	/* the local address or the device was removed */
 };
 
 struct usiw_event {
 	__u32 type;			/* enum usiw_event_type */
 	__u32 qpn;			/* 0 for LINK and DEVICE_GONE */
-	__u32 conn_id;			/* never 0; names this connection of the QP */
+	__u32 conn_id;			/* names this connection of the QP, never 0 */
 	__u32 reserved;
 	union {
 		struct usiw_conn_info conn;
 		struct usiw_link_info link;
-		__u8 pad[112];		/* room: a record has 128 bytes for good */
+		__u8 pad[112];		/* a record has 128 bytes in every version */
 	};
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_event) == 128, "usiw_event");
@@ -281,17 +293,18 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_event) == 128, "usiw_event");
 /* ---- Custom uverbs methods, provider to kernel --------------------------- */
 
 /*
- * An object of its own, methods on it and on UVERBS_OBJECT_CQ, UVERBS_OBJECT_SRQ and
- * UVERBS_OBJECT_QP, and their attributes. Numbers start in the driver's name space (UVERBS_ID_NS_SHIFT = 12).
+ * The driver has an object of its own. It adds methods to that object and to UVERBS_OBJECT_CQ,
+ * UVERBS_OBJECT_SRQ and UVERBS_OBJECT_QP. The numbers of objects, methods and attributes are in the
+ * name space of drivers (UVERBS_ID_NS_SHIFT = 12).
  */
 enum usiw_objects {
 	USIW_OBJECT_EVENT_FILE = (1u << 12),
 };
 
 /*
- * Opens the context's event stream: read(2) gives whole struct usiw_event, poll(2) works,
- * close-on-exec. Once for each context, before its first QP; EBUSY from then on, also when
- * the descriptor has been closed, which ends the stream.
+ * Opens the event stream of the context. read(2) returns whole struct usiw_event, poll(2) works, and
+ * the descriptor is close-on-exec. A context opens the stream once, before its first QP. Another call
+ * fails with EBUSY, also after the descriptor was closed, which ends the stream.
  */
 enum usiw_event_file_methods {
 	USIW_METHOD_EVENT_FILE_ALLOC = (1u << 12),
@@ -338,24 +351,25 @@ enum usiw_qp_report_attrs {
 };
 
 enum usiw_report_kind {
-	USIW_REPORT_READY	= 1,	/* CONNECT is installed in the engine */
-	USIW_REPORT_REFUSED	= 2,	/* CONNECT could not be installed; @error says why */
+	USIW_REPORT_READY	= 1,	/* the connection of CONNECT is installed in the engine */
+	USIW_REPORT_REFUSED	= 2,	/* it could not be installed, because of @error */
 	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
-	USIW_REPORT_CLOSED	= 4,	/* own SHUTDOWN acknowledged; the QP is flushed */
-	USIW_REPORT_FAILED	= 5,	/* the QP went to ERROR by itself; @error says why */
+	USIW_REPORT_CLOSED	= 4,	/* the own SHUTDOWN was acknowledged; the QP is flushed */
+	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
 	USIW_REPORT_ASYNC	= 6,	/* raise async event @async_event for the QP, nothing else */
-	USIW_REPORT_PORT	= 7,	/* the connection sends by @port; with USIW_CAP_PORT_TELL only */
+	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_TELL only */
 };
 
 struct usiw_qp_report {
 	__u32 kind;			/* enum usiw_report_kind */
-	__u32 conn_id;			/* as in the event; a stale one is ignored (returns 0) */
-	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET
-					 * stray RESET verified, EREMOTEIO Terminate received,
-					 * EPROTO Terminate sent, ENOMEM ... */
-	__u32 async_event;		/* enum ib_event_type, 0 for none: raised with the report. Up to
-					 * SQ_DRAINED, or QP_LAST_WQE_REACHED */
-	/* Of PORT only. A report is not shorter than up to here. */
+	__u32 conn_id;			/* as in the event. A report on an earlier connection is ignored,
+					 * and the call returns 0 */
+	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET a stray
+					 * RESET that verified, EREMOTEIO Terminate received, EPROTO
+					 * Terminate sent, ENOMEM ... */
+	__u32 async_event;		/* enum ib_event_type to raise with the report, 0: none. No larger
+					 * than SQ_DRAINED, or QP_LAST_WQE_REACHED */
+	/* The members from here on are for PORT only. A request may omit them. */
 	__u32 port;			/* enum usiw_port_kind */
 	__u32 port_why;			/* enum usiw_port_why */
 };
@@ -364,14 +378,14 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_qp_report) == 24, "usiw_qp_report");
 /* ---- Counters pages -------------------------------------------------------- */
 
 /*
- * A page per context and a page per QP, written by the process that owns them and only
- * read by the kernel. An event that belongs to a QP is counted in the QP's page, any other
- * in a context's, which is one array of counters. `rdma statistic show` adds them all up,
- * `rdma resource show qp -dd` shows the page of a QP. What stands in a page is the process's
- * word: the kernel passes it on and decides nothing by it.
+ * Each context and each QP has a page. The process that owns it writes the page, and the kernel only
+ * reads it. An event that belongs to a QP is counted in the page of the QP, any other event in the
+ * page of a context. `rdma statistic show` adds up all pages, and `rdma resource show qp -dd` shows
+ * the page of a QP. A process can write any value there, so the kernel shows the values and decides
+ * nothing by them.
  *
- * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM; their
- * names stand in usiw_names.h. A module that does not know a counter does not show it.
+ * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM. usiw_names.h has
+ * their names. A module that does not know a counter does not show it.
  */
 enum usiw_counter {
 	USIW_CNT_TX_PKTS,
@@ -380,32 +394,32 @@ enum usiw_counter {
 	USIW_CNT_RX_BYTES,
 	USIW_CNT_TX_SACKS,
 	USIW_CNT_RX_SACKS,
-	USIW_CNT_RETRANS_FAST,		/* sent again: later ones have arrived */
-	USIW_CNT_RETRANS_RTO,		/* ... nothing was acknowledged for an RTO */
-	USIW_CNT_RETRANS_RNR,		/* ... the peer had no receive posted */
-	USIW_CNT_RETRANS_UNSENT,	/* ... the port had not taken it */
-	USIW_CNT_SPURIOUS,		/* acknowledgements by which resending was needless */
+	USIW_CNT_RETRANS_FAST,		/* sent again: later datagrams have arrived */
+	USIW_CNT_RETRANS_RTO,		/* sent again: nothing was acknowledged for an RTO */
+	USIW_CNT_RETRANS_RNR,		/* sent again: the peer had no receive posted */
+	USIW_CNT_RETRANS_UNSENT,	/* sent again: the port had not accepted it */
+	USIW_CNT_SPURIOUS,		/* acknowledgements that show a spurious retransmission */
 	USIW_CNT_RTO,			/* time-outs */
 	USIW_CNT_PROBES,		/* keepalive probes sent */
 	USIW_CNT_RX_DUP,		/* datagrams that had arrived before */
-	USIW_CNT_RX_OOO,		/* ... ahead of their turn */
-	USIW_CNT_RX_HELD,		/* ... kept until everything before them was placed */
-	USIW_CNT_NOT_READY_TX,		/* told the peer: no receive posted */
-	USIW_CNT_NOT_READY_RX,
-	USIW_CNT_DROP_MALFORMED,	/* too short, bad version, bad lengths */
+	USIW_CNT_RX_OOO,		/* datagrams that arrived early and were accepted */
+	USIW_CNT_RX_HELD,		/* early datagrams that were parked */
+	USIW_CNT_NOT_READY_TX,		/* SACKs sent with NOT_READY: no receive is posted here */
+	USIW_CNT_NOT_READY_RX,		/* SACKs received with NOT_READY */
+	USIW_CNT_DROP_MALFORMED,	/* too short, wrong version, wrong lengths */
 	USIW_CNT_DROP_CHECKSUM,
 	USIW_CNT_DROP_NO_CONN,		/* no connection with this 4-tuple */
-	USIW_CNT_DROP_WINDOW,		/* PSN outside of the window */
+	USIW_CNT_DROP_WINDOW,		/* PSN outside the window */
 	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
-	USIW_CNT_DROP_STATE,		/* not expected in the QP's state */
-	USIW_CNT_DROP_NO_BUFFER,	/* no room to keep it */
-	USIW_CNT_DROP_EARLY,		/* ahead of its turn, and cannot be placed: comes again */
-	USIW_CNT_TX_FULL,		/* the port took fewer datagrams than offered */
-	USIW_CNT_TERM_TX,
-	USIW_CNT_TERM_RX,
+	USIW_CNT_DROP_STATE,		/* not expected in the state of the QP */
+	USIW_CNT_DROP_NO_BUFFER,	/* no buffer left to park it */
+	USIW_CNT_DROP_EARLY,		/* early, and can be neither placed nor parked: comes again */
+	USIW_CNT_TX_FULL,		/* the port accepted fewer datagrams than offered */
+	USIW_CNT_TERM_TX,		/* Terminates sent */
+	USIW_CNT_TERM_RX,		/* Terminates received */
 	USIW_CNT_COMP_OK,
 	USIW_CNT_COMP_FLUSH,
-	USIW_CNT_COMP_LOC_LEN,		/* by enum ibv_wc_status from here on */
+	USIW_CNT_COMP_LOC_LEN,		/* from here on completions by enum ibv_wc_status */
 	USIW_CNT_COMP_LOC_OP,
 	USIW_CNT_COMP_LOC_PROT,
 	USIW_CNT_COMP_REM_INV,
@@ -415,21 +429,21 @@ enum usiw_counter {
 	USIW_CNT_COMP_RNR,
 	USIW_CNT_COMP_ERR,		/* any other status */
 	USIW_CNT_CQ_OVERRUN,
-	USIW_CNT_RX_CE,			/* datagrams that a router had marked: congestion (RFC 3168) */
-	USIW_CNT_TX_CE,			/* datagrams sent that the peer told to be marked, roughly */
+	USIW_CNT_RX_CE,			/* datagrams received with CE: congestion (RFC 3168) */
+	USIW_CNT_TX_CE,			/* datagrams acknowledged by headers that report CE: an estimate */
 	USIW_CNT_MAX,
 };
 
-/* State of a QP's connection, as of its last timer (an RTO ago at most while it sends). */
+/* State of the connection of a QP at its latest timer, an RTO ago at most while it sends. */
 enum usiw_gauge {
 	USIW_GAUGE_SRTT_NS,		/* smoothed RTT; 0: not measured yet */
 	USIW_GAUGE_MIN_RTT_NS,
-	USIW_GAUGE_RTO_NS,		/* time-out, back-off included */
+	USIW_GAUGE_RTO_NS,		/* retransmission timeout, back-off included */
 	USIW_GAUGE_CWND,		/* congestion window, datagrams */
 	USIW_GAUGE_CREDIT,		/* receive window that the peer grants, datagrams */
-	USIW_GAUGE_INFLIGHT,		/* sent, neither acknowledged nor lost */
-	USIW_GAUGE_LOST,		/* to be sent again */
-	USIW_GAUGE_HELD,		/* datagrams that have arrived ahead of a gap */
+	USIW_GAUGE_INFLIGHT,		/* datagrams sent, neither acknowledged nor lost */
+	USIW_GAUGE_LOST,		/* datagrams to be sent again */
+	USIW_GAUGE_HELD,		/* early datagrams: accepted, after a gap */
 	USIW_GAUGE_READS_OUT,		/* own READs on the wire */
 	USIW_GAUGE_SQ_BUSY,		/* send work requests begun and not complete */
 	USIW_GAUGE_PORT,		/* the connection's port: 1 + enum usiw_port_kind; 0: none */
@@ -437,37 +451,37 @@ enum usiw_gauge {
 	USIW_GAUGE_MAX,
 };
 
-/* Why a connection goes by the port it goes by. */
+/* Reasons why a connection uses its port. */
 enum usiw_port_why {
 	USIW_PORT_WHY_NONE	= 0,
-	USIW_PORT_WHY_WISH	= 1,	/* USIW_PORT says so */
-	USIW_PORT_WHY_FASTEST	= 2,	/* raw packets are permitted, and get there */
+	USIW_PORT_WHY_WISH	= 1,	/* the user asks for it: USIW_PORT, usiw-run --port */
+	USIW_PORT_WHY_FASTEST	= 2,	/* raw packets are permitted and reach the peer */
 	USIW_PORT_WHY_SAME_HOST	= 3,	/* the peer is on this host */
 	USIW_PORT_WHY_RIGHTS	= 4,	/* the process has no CAP_NET_RAW */
 	USIW_PORT_WHY_NETDEV	= 5,	/* the route leaves by another interface */
-	USIW_PORT_WHY_IPSEC	= 6,	/* IPsec is ordered */
+	USIW_PORT_WHY_IPSEC	= 6,	/* a policy orders IPsec */
 	USIW_PORT_WHY_ENCAP	= 7,	/* the route adds headers */
-	USIW_PORT_WHY_BROKEN	= 8,	/* the raw port could not be made */
+	USIW_PORT_WHY_BROKEN	= 8,	/* the raw port could not be opened */
 	USIW_PORT_WHY_ONLY	= 9,	/* nothing else was offered */
 	USIW_PORT_WHY_NO_SOCKET	= 10,	/* there is no data socket */
 	USIW_PORT_WHY_DOWN	= 11,	/* the interface is down */
-	USIW_PORT_WHY_MTU	= 12,	/* what is outstanding is longer than the path's MTU */
-	USIW_PORT_WHY_SILENT	= 13,	/* nothing came through by the other port */
-	USIW_PORT_WHY_LONG	= 14,	/* its messages are long, and the kernel moves many datagrams at once */
+	USIW_PORT_WHY_MTU	= 12,	/* outstanding datagrams exceed the MTU of the path */
+	USIW_PORT_WHY_SILENT	= 13,	/* nothing arrived by the other port */
+	USIW_PORT_WHY_LONG	= 14,	/* bulk mode: the kernel carries GSO/GRO aggregates for the socket */
 	USIW_PORT_WHY_MAX,
 };
 
 #define USIW_COUNTERS_ROOM	256
 #define USIW_GAUGES_ROOM	64
-#define USIW_COUNTERS_SIZE	4096	/* of either page */
+#define USIW_COUNTERS_SIZE	4096	/* bytes of either page */
 
-/* A QP's page; a context's has the counters only. */
+/* The page of a QP. The page of a context has the array of counters only. */
 struct usiw_qp_stats {
 	__aligned_u64 counters[USIW_COUNTERS_ROOM];	/* by enum usiw_counter */
 	__aligned_u64 gauges[USIW_GAUGES_ROOM];		/* by enum usiw_gauge */
 	/*
-	 * Not 0: the QP has been given to rdma_accept(). Set by the kernel before the call returns: sends may be posted
-	 * from then on, and go out once the connection is established. The provider clears it when the QP is reset.
+	 * Not 0: the QP was passed to rdma_accept(). The kernel sets it before the call returns. From then on sends may
+	 * be posted, and they are sent once the connection is established. The provider clears it when the QP is reset.
 	 */
 	__aligned_u64 accepted;
 	__aligned_u64 reserved[191];

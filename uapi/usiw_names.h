@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Names of the counters and gauges of usiw_abi.h, and of the values of those gauges that are
- * no figures, as rdma(8) and `usiw stat` show them: for the module, and for the tool, which
- * reads the pages of programs under usiw-run.
+ * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them. Two gauges
+ * are no numbers, so their values have names too. The module needs the names for rdma(8). `usiw stat`
+ * needs them because it reads the pages of programs under usiw-run by itself.
  */
 #ifndef USIW_NAMES_H
 #define USIW_NAMES_H
@@ -66,7 +66,7 @@
 	NAME(PORT, "data_port") \
 	NAME(PORT_WHY, "data_port_why")
 
-/* Of USIW_GAUGE_PORT, less 1; 0 is USIW_PORT_NAME_NONE. */
+/* Values of USIW_GAUGE_PORT minus 1. The value 0 of the gauge is USIW_PORT_NAME_NONE. */
 #define USIW_PORT_NAMES(NAME) \
 	NAME(PACKET, "packet") \
 	NAME(SOCKET, "socket") \

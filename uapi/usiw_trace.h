@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file usiw_trace.h
-/// Layout of a trace: a header page, a table of connections, a ring of events. The engine
-/// writes it into memory that is shared with a file; `usiw trace` reads the file while the
-/// engine goes on, or when the process is long gone. Host byte order; whoever reads it
-/// believes nothing in it.
+/// Layout of a trace: a header page, a table of connections, and a ring of events.
+///
+/// The engine writes the trace into memory that is shared with a file. `usiw trace` reads the file while the engine
+/// runs, or after the process has ended. Fields have the byte order of the processor. A process can write anything
+/// into its file, so a reader checks each value before it uses it.
 #ifndef USIW_TRACE_H
 #define USIW_TRACE_H
 
@@ -14,13 +15,13 @@ namespace usiw {
 
 inline constexpr uint64_t kTraceMagic = 0x3163'7274'7769'7375;  // "usiwtrc1"
 inline constexpr size_t kTraceHeaderBytes = 4096;
-inline constexpr uint32_t kTraceFlows = 1024;          ///< connections remembered; a power of two
+inline constexpr uint32_t kTraceFlows = 1024;          ///< slots for connections: a power of two
 inline constexpr uint32_t kTraceMinEvents = 1u << 6;   ///< events in the ring: a power of two
 inline constexpr uint32_t kTraceMaxEvents = 1u << 20;
-inline constexpr uint32_t kTraceEvents = 1u << 15;     ///< unless said otherwise: 4 MiB
+inline constexpr uint32_t kTraceEvents = 1u << 15;  ///< default: 4 MiB
 
 enum TraceFlags : uint32_t {
-  kTraceStopOnError = 1,  ///< recording stops when a QP fails: its last events stay
+  kTraceStopOnError = 1,  ///< recording stops when a QP fails, so that no later events overwrite its last ones
 };
 
 struct TraceHeader {
@@ -30,15 +31,15 @@ struct TraceHeader {
   uint32_t flow_bytes;    ///< sizeof(TraceFlow)
   uint32_t flows;
   uint32_t pid;
-  uint32_t on;            ///< not 0: events are recorded. Written by both sides
+  uint32_t on;            ///< not 0: events are recorded. Engine and `usiw trace` write it
   uint32_t flags;         ///< TraceFlags
   uint32_t reserved;
-  uint64_t wall_ns;       ///< to be added to a time of an event: ns since 1970
-  uint64_t next;          ///< number of the next event: those of [next - events, next) are there
+  uint64_t wall_ns;  ///< add it to the time of an event to get ns since 1970
+  uint64_t next;     ///< number of the next event. The ring has the events [next - events, next)
   char device[16];
 };
 
-/// A connection, at index id % kTraceFlows.
+/// A connection, in the slot id % kTraceFlows.
 struct TraceFlow {
   uint32_t id;               ///< from 1 on; 0: none
   uint32_t qpn;
@@ -52,38 +53,38 @@ struct TraceFlow {
 };
 static_assert(sizeof(TraceFlow) == 64);
 
-/// What an event is, and what its arguments a, b, c are.
+/// Kind of an event. The comments list its arguments a, b, c, or a cause in parentheses.
 enum class TraceKind : uint16_t {
   kNone,
-  kTx,          ///< datagram out: no arguments but its first bytes
-  kRx,          ///< datagram in
-  kConnect,     ///< first PSN sent, first PSN expected, MTU
+  kTx,          ///< (datagram sent: its first bytes in place of arguments)
+  kRx,          ///< (datagram received: likewise)
+  kConnect,     ///< first PSN of this end, first PSN of the peer, MTU
   kRto,         ///< PSN sent again, time-outs in a row, ns until the next
-  kFast,        ///< PSN taken for lost, ns since it was sent, smoothed RTT in ns
-  kNotReady,    ///< PSN that the peer has no receive for
+  kFast,        ///< PSN that counts as lost, ns since it was sent, smoothed RTT in ns
+  kNotReady,    ///< PSN for which the peer has no receive
   kRnrRetry,    ///< PSN sent again, tries so far, ns until the next
-  kUnsent,      ///< PSN that the port did not take
-  kSpurious,    ///< PSN acknowledged: resending (something before) it was needless
+  kUnsent,      ///< PSN that the port did not accept
+  kSpurious,    ///< PSN acknowledged. A retransmission before it was spurious
   kDrop,        ///< PSN of the datagram, reason (enum usiw_counter)
-  kHold,        ///< PSN kept, PSN that is missing
+  kHold,        ///< PSN parked, PSN that is missing
   kRelease,     ///< PSN that was missing, PSN that is missing now
-  kNoReceive,   ///< PSN for which no receive is posted at this end
-  kProbe,       ///< keepalive probes not answered
-  kTermTx,      ///< a Terminate, as vendor_err has it: 0x8000 | layer << 12 | type << 8 | code
+  kNoReceive,   ///< PSN for which this end has no receive
+  kProbe,       ///< number of keepalive probes without an answer
+  kTermTx,      ///< a Terminate, as in vendor_err: 0x8000 | layer << 12 | type << 8 | code
   kTermRx,      ///< the same
   kComplete,    ///< wr_id, bytes, opcode << 8 | status (enum ibv_wc_opcode, ibv_wc_status)
   kPeerClosed,  ///< no arguments
   kFailed,      ///< errno
-  kAbort,       ///< no arguments: ended from outside (user, kernel)
-  kMove,        ///< the port by which it goes on, that by which it went, 1 if nothing got through there
-  kSkip,        ///< PSN that counts as arrived without its message, 1 if it is the peer that has no receive
+  kAbort,       ///< no arguments (user or kernel have ended the connection)
+  kMove,        ///< new port, old port, 1 if nothing arrived by the old one
+  kSkip,        ///< PSN that counts as arrived without its message, 1 if the peer is the end without a receive
   kEnd,
 };
 
-inline constexpr size_t kTraceKept = 96;  ///< first bytes of a datagram that are kept
+inline constexpr size_t kTraceKept = 96;  ///< first bytes of a datagram that the event has
 
 struct TraceEvent {
-  uint64_t number;   ///< 1 + number of the event; another value while it is being written
+  uint64_t number;   ///< 1 + number of the event. Another value while the event is being written
   uint64_t time_ns;  ///< CLOCK_MONOTONIC
   uint32_t qpn;
   uint32_t flow;     ///< TraceFlow::id

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * usiw wire format: the Transport Reliability Protocol (TRP) over UDP, the
- * connection handshake, and the DDP (RFC 5041) and RDMAP (RFC 5040) headers
- * that travel in TRP data datagrams, without MPA.
+ * Wire format of usiw: the thin reliability protocol (TRP) over UDP, its handshake, and the headers of
+ * DDP (RFC 5041) and RDMAP (RFC 5040). There is no MPA: one DATA datagram carries one DDP segment.
  *
- * Compiles in the kernel, in C and in C++. Everything is big endian on the
- * wire. docs/protocol.md describes every byte.
+ * The header compiles in the kernel, in C and in C++. All fields are big-endian on the wire.
+ * docs/protocol.md describes every byte.
  */
 #ifndef USIW_WIRE_H
 #define USIW_WIRE_H
@@ -31,21 +30,18 @@
 
 /**
  * struct usiw_trp_hdr - first bytes of every UDP payload
- * @psn:	sequence number of this datagram (DATA, SHUTDOWN); in a SACK the
- *		PSN behind the highest one received (equal to @ack_psn when none
- *		is missing); in the handshake and in RESET the initial PSN of the
- *		sender of this datagram
- * @ack_psn:	next PSN expected from the peer: all before it have arrived; in
- *		the handshake and in RESET the initial PSN of the peer (0 in a
- *		REQ, where it is not known yet)
+ * @psn:	DATA, SHUTDOWN: PSN of this datagram. SACK: one more than the highest PSN received; without
+ *		a gap this equals @ack_psn. In the handshake and in RESET it is the ISN of the sender of this
+ *		datagram, or 0 in a REJECT of an end without one. A RESET with STRAY has other numbers in
+ *		both fields: see USIW_TRP_F_STRAY
+ * @ack_psn:	next PSN expected from the peer: all before it have been accepted. In the handshake and in
+ *		RESET it is the ISN of the peer, or 0 in a REQ before a PENDING has shown that
  * @opflags:	opcode in bits 15..12, flags in bits 11..0
- * @credit:	datagrams that the sender of this header accepts, counted from
- *		@ack_psn (the receive window)
- * @echo:	DATA: time stamp of the sender in microseconds, modulo 2^16;
- *		SACK: the time stamp of the datagram that caused this SACK
+ * @credit:	receive window: datagrams that the sender of this header accepts, counted from @ack_psn
+ * @echo:	DATA: time stamp of the sender in microseconds, modulo 2^16. SACK: time stamp of the datagram
+ *		that caused this SACK
  *
- * 14 bytes, so that DDP starts 8-byte aligned behind Ethernet (14), IPv4 (20)
- * and UDP (8).
+ * The header has 14 bytes, so that DDP starts 8-byte aligned after Ethernet (14), IPv4 (20) and UDP (8).
  */
 struct usiw_trp_hdr {
 	__be32	psn;
@@ -71,98 +67,103 @@ enum usiw_trp_opcode {
 #define USIW_TRP_OPCODE_SHIFT	12
 #define USIW_TRP_FLAGS_MASK	0x0fff
 
-/* Opcodes that the kernel handles; the engine never answers these. */
+/* Opcodes that the kernel handles. The engine does not answer them. */
 #define USIW_TRP_KERNEL_OPCODES	((1u << USIW_TRP_REQ) | (1u << USIW_TRP_ACCEPT) | \
 				 (1u << USIW_TRP_REJECT) | (1u << USIW_TRP_CONFIRM))
 
-/* DATA, SHUTDOWN, SACK: please acknowledge at once (also a keepalive probe). */
+/* DATA, SHUTDOWN, SACK: acknowledge at once. A SACK with this flag is a keepalive probe. */
 #define USIW_TRP_F_ACK_REQ	0x001
 /* SACK: the datagram at ack_psn needs a receive work request that is not posted yet. */
 #define USIW_TRP_F_NOT_READY	0x002
-/* DATA, SHUTDOWN: sent before (Karn: the echo of it is ambiguous). */
+/* DATA, SHUTDOWN: a retransmission. Its echo does not measure the RTT (Karn's algorithm). */
 #define USIW_TRP_F_RETRANS	0x004
-/* ACCEPT: no payload; the REQ has arrived and the application has not decided yet. */
+/* ACCEPT: no payload. The REQ has arrived, and the application has not decided yet. */
 #define USIW_TRP_F_PENDING	0x008
 /*
- * RESET: sent without connection state in answer to a stray datagram. psn and
- * ack_psn are that datagram's ack_psn and psn; the engine verifies them against
- * its windows. A RESET without this flag carries both initial PSNs (64 bits that
- * an off-path attacker does not know) and is verified by the kernel.
+ * RESET: sent without connection state in answer to a stray datagram. psn and ack_psn are the ack_psn
+ * and psn of that datagram. The engine verifies them by its windows. A RESET without this flag carries
+ * both ISNs, and the kernel verifies them: these are 64 bits that an off-path attacker does not know.
  */
 #define USIW_TRP_F_STRAY	0x010
-/* DATA, SHUTDOWN, SACK: the sender sees congestion marks (ECN), and tells of them by CE_COUNT. */
+/* DATA, SHUTDOWN, SACK: the sender sees ECN CE on the datagrams that it receives, and reports it by CE_COUNT. */
 #define USIW_TRP_F_TELLS_CE	0x020
 /*
- * With TELLS_CE: how many headers have told of marks, modulo 8. One is added in the first header
- * behind a DATA or SHUTDOWN that was marked, however many of them came.
+ * With TELLS_CE: number of headers that have reported CE, modulo 8. The first header after one or more
+ * DATA or SHUTDOWN with CE adds one.
  */
 #define USIW_TRP_F_CE_COUNT	0x1c0
 #define USIW_TRP_CE_SHIFT	6
 /*
- * DATA, SHUTDOWN, SACK: for now this end receives by its UDP socket, and takes datagrams there that
- * its kernel gets as one frame. Where both have agreed on USIW_FEATURE_MERGES.
+ * DATA, SHUTDOWN, SACK: for now the sender of this header receives by its UDP socket, and accepts
+ * GSO/GRO aggregates there. Only if both ends have agreed on USIW_FEATURE_MERGES.
  */
 #define USIW_TRP_F_MERGED	0x200
 /*
- * DATA that begins a message of queue 0: responses wait behind it. If no receive is posted, count it as
- * arrived all the same, and say SKIPPED.
+ * DATA that begins a message of queue 0, and that responses have to pass. If no receive is posted for
+ * the message, the receiver counts the datagram as arrived all the same, and answers SKIPPED.
  */
 #define USIW_TRP_F_SKIP		0x400
 /*
- * DATA, SHUTDOWN, SACK: a message was skipped, and has not come again yet. All that is not a response
- * counts as arrived until then, and is thrown away: the peer sends it again behind the message.
+ * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not come again yet.
+ * Until then it discards requests. Those that arrive in order count as arrived, and the peer sends
+ * them again after the message.
  */
 #define USIW_TRP_F_SKIPPED	0x800
 
 /*
- * SACK payload: a bitmap of what has arrived from ack_psn on, (psn - ack_psn + 7) / 8
- * bytes. Bit i, which is (1 << i % 8) of byte i / 8, is set when PSN ack_psn + i has
- * arrived; bit 0 is therefore 0, the last bit is 1, and bits behind it are 0. A
- * bitmap says everything in one datagram (128 bytes at most), where a bounded list
- * of ranges leaves the sender guessing, and resending, under heavy loss.
+ * The payload of a SACK is a bitmap of the PSNs from ack_psn on, of (psn - ack_psn + 7) / 8 bytes. Bit i
+ * is (1 << i % 8) of byte i / 8. It is set if PSN ack_psn + i has arrived. So bit 0 is 0, the last bit
+ * is 1, and the bits after it are 0. A bitmap has 128 bytes at most, so it fits into one datagram. A
+ * list of ranges with a limited length would leave out some under heavy loss, and the sender would
+ * retransmit what has arrived.
  */
 #define USIW_TRP_MAX_WINDOW	1024	/* datagrams: largest distance of a PSN from ack_psn */
-#define USIW_TRP_FIRST_WINDOW	8	/* datagrams: before the receiver knows what its port holds */
+#define USIW_TRP_FIRST_WINDOW	8	/* datagrams: before the receiver knows the size of its port's queue */
 #define USIW_SACK_MAX_PAYLOAD	(USIW_TRP_MAX_WINDOW / 8)
 
 /*
- * A PSN is acknowledged only when its DDP segment has been accepted: placed, or
- * kept until its turn. A segment that is at fault (unknown STag, bounds ...) is not:
- * it is refused when all before it have been accepted, by a Terminate whose ack_psn
- * is the PSN at fault. The requester finds the failed work request by that PSN, or
- * for a READ request that had been accepted before, by the headers in Terminate.
+ * A PSN is acknowledged only after its DDP segment has been accepted, which means placed or parked. A
+ * segment at fault (unknown STag, out of bounds ...) is not accepted. Once all segments before it have
+ * been accepted, a Terminate refuses it, whose ack_psn is the PSN at fault. The requester finds the
+ * failed work request by that PSN. If a READ request fails that was accepted before, it finds the work
+ * request by the headers in the Terminate.
  */
 
 /* ---- Handshake -------------------------------------------------------- */
 
 #define USIW_MAX_PRIVATE_DATA	512	/* bytes, iWARP's limit (RFC 5044 section 7.1) */
-#define USIW_MAX_MTU		9216	/* largest IP packet usiw ever builds, bytes */
-#define USIW_MIN_MTU		576	/* smallest MTU a connection accepts, bytes */
+#define USIW_MAX_MTU		9216	/* largest IP packet that usiw builds, bytes */
+#define USIW_MIN_MTU		576	/* smallest MTU that a connection accepts, bytes */
 #define USIW_MAX_IRD		128
 #define USIW_MAX_ORD		128
 
-/* Feature bits. REQ: what the initiator offers and needs; ACCEPT: what both use. */
-#define USIW_FEATURES_KNOWN	0x00000000u	/* by every end */
-/* This end receives by UDP sockets only, for the life of the connection: what the kernel below both ends hands
- * over as one frame for several datagrams (UDP GSO) arrives as datagrams. A raw port would see the frame. */
+/* Feature bits. REQ: features that the initiator offers. ACCEPT: features that both ends use. */
+#define USIW_FEATURES_KNOWN	0x00000000u	/* features of every end */
+/*
+ * For the life of the connection this end receives by a UDP socket only. So the peer may send GSO
+ * aggregates: if the kernel delivers one as a single frame, the socket still gets single datagrams. A
+ * raw port would get the frame.
+ */
 #define USIW_FEATURE_MERGED	0x00000001u
-/* Both: may receive by UDP sockets for a while, where one says so by USIW_TRP_F_MERGED the other sends such
- * frames, and the connection carries long messages. */
+/*
+ * The same for a time: while an end sets USIW_TRP_F_MERGED in its headers, the peer may send aggregates
+ * to it. The connection uses this in bulk mode.
+ */
 #define USIW_FEATURE_MERGES	0x00000002u
 
 /**
  * struct usiw_cm_params - payload of REQ and ACCEPT, followed by private data
- * @version:	USIW_WIRE_VERSION; another one is answered by REJECT
- * @reserved:	0 when sent, not looked at when received
- * @pd_len:	bytes of private data behind this header, 0..512
- * @features:	feature bits. An unknown bit among the upper 16 refuses the
- *		connection, an unknown bit among the lower 16 is masked in ACCEPT
- * @ird:	READs that the sender of this header accepts at a time
- * @ord:	READs that the sender of this header wants to have outstanding.
- *		In ACCEPT both are final: initiator ORD <= @ird, IRD >= @ord
- * @mtu:	largest IP packet, in bytes, that the sender of this header can
- *		take; the connection uses the smaller one of both
- * @window:	initial receive window in datagrams (TRP credit)
+ * @version:	USIW_WIRE_VERSION. A REQ of another version is answered by REJECT
+ * @reserved:	0 when sent, ignored when received
+ * @pd_len:	bytes of private data after this header, 0..512
+ * @features:	feature bits. A REQ with an unknown bit among the upper 16 is refused. An unknown bit among
+ *		the lower 16 is masked in the ACCEPT
+ * @ird:	READs and atomics that the sender of this header serves at a time
+ * @ord:	READs and atomics that the sender of this header wants to have outstanding at a time. In an
+ *		ACCEPT both are final for the initiator too: its ORD <= @ird, its IRD >= @ord
+ * @mtu:	largest IP packet that the sender of this header can receive, bytes. The connection uses
+ *		the smaller one of both ends
+ * @window:	initial receive window (credit), datagrams
  */
 struct usiw_cm_params {
 	__u8	version;
@@ -178,7 +179,7 @@ struct usiw_cm_params {
 USIW_STATIC_ASSERT(sizeof(struct usiw_cm_params) == 16, "handshake parameters");
 
 enum usiw_reject_reason {
-	USIW_REJECT_USER	= 0,	/* rdma_reject; private data is the user's */
+	USIW_REJECT_USER	= 0,	/* by rdma_reject(), with private data of the user */
 	USIW_REJECT_NO_LISTENER	= 1,
 	USIW_REJECT_VERSION	= 2,
 	USIW_REJECT_FEATURES	= 3,
@@ -187,7 +188,7 @@ enum usiw_reject_reason {
 	USIW_REJECT_MTU		= 6,
 };
 
-/* struct usiw_cm_reject_hdr - payload of REJECT, followed by private data */
+/* Payload of REJECT, followed by private data. */
 struct usiw_cm_reject_hdr {
 	__u8	version;
 	__u8	reason;			/* enum usiw_reject_reason */
@@ -223,11 +224,14 @@ enum usiw_rdmap_opcode {
 	USIW_RDMAP_SEND_SE_INV	= 6,
 	USIW_RDMAP_TERMINATE	= 7,	/* untagged, queue 2 */
 	/* RFC 7306 */
-	USIW_RDMAP_IMM		= 8,	/* untagged, queue 0, behind the WRITE that it belongs to */
+	USIW_RDMAP_IMM		= 8,	/* untagged, queue 0, after the WRITE that it belongs to */
 	USIW_RDMAP_IMM_SE	= 9,
 	USIW_RDMAP_ATOMIC_REQ	= 10,	/* untagged, queue 1 */
 	USIW_RDMAP_ATOMIC_RESP	= 11,	/* untagged, queue 3 */
-	/* 12 and 13 are free in RFC 7306: a SEND whose header has immediate data in place of the STag to invalidate */
+	/*
+	 * RFC 7306 leaves 12 and 13 free. usiw uses them for a SEND whose header has immediate data
+	 * in place of the STag to invalidate.
+	 */
 	USIW_RDMAP_SEND_IMM	= 12,
 	USIW_RDMAP_SEND_SE_IMM	= 13,
 };
@@ -253,7 +257,7 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_ddp_tagged) == 14, "tagged header");
 struct usiw_ddp_untagged {
 	__u8	ddp_ctrl;
 	__u8	rdmap_ctrl;
-	__be32	inv_stag;		/* SEND with Invalidate, with Immediate; else reserved */
+	__be32	inv_stag;		/* SEND with Invalidate: STag; SEND with immediate: data; else reserved */
 	__be32	qn;
 	__be32	msn;
 	__be32	mo;
@@ -272,9 +276,9 @@ struct usiw_read_req {
 
 USIW_STATIC_ASSERT(sizeof(struct usiw_read_req) == 28, "read request");
 
-/* Payload of Immediate Data (RFC 7306 section 6), whose eight bytes are the user's. */
+/* Payload of Immediate Data (RFC 7306 section 6). The RFC leaves its eight bytes to the user. */
 struct usiw_immediate {
-	__be32	data;			/* as verbs have it */
+	__be32	data;			/* imm_data of the work request */
 	__be32	length;			/* bytes of the WRITE */
 } __packed;
 
@@ -301,15 +305,17 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_atomic_req) == 52, "atomic request");
 
 /* Payload of an Atomic Response (RFC 7306 section 5.2.2). */
 struct usiw_atomic_resp {
-	__be32	id;			/* of the request */
-	__be64	value;			/* what was in memory before */
+	__be32	id;			/* the same as in the request */
+	__be64	value;			/* value in memory before the operation */
 } __packed;
 
 USIW_STATIC_ASSERT(sizeof(struct usiw_atomic_resp) == 12, "atomic response");
 
-/* Payload of Terminate (RFC 5040 section 4.8): control word, then, as its HDRCT
- * bits say, the DDP segment length (2 bytes), DDP header and RDMAP header of the
- * segment at fault. */
+/*
+ * Payload of Terminate (RFC 5040 section 4.8). After the control word come the DDP segment length
+ * (2 bytes), the DDP header and the RDMAP header of the segment at fault, each if its bit among
+ * M, D and R is set.
+ */
 struct usiw_terminate {
 	__be32	ctrl;	/* layer(4) etype(4) ecode(8) M D R (3) reserved(13) */
 } __packed;

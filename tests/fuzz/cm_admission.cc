@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_admission.cc
-/// Two ports and three listeners of one namespace under any order of requests, returns, comings and goings: the counts
-/// of cm/usiw_cm_admission.h agree with what its lists hold, limits hold, no entry is lost, and all of it can be taken down.
+/// Makes requests, returns slots, and has listeners join and leave in any order, with two ports and three listeners of
+/// one namespace. The counts of cm/usiw_cm_admission.h must agree with its lists, no limit may be exceeded, no entry
+/// may be lost, and everything can be freed at the end.
 #include "cm/usiw_cm_admission.h"
 
 #include <set>
@@ -107,7 +108,7 @@ class Net {
     if (e != nullptr) in_hand_[l % kPorts].insert(e);
   }
 
-  /// One that is due and in the host's hand: by whichever listener of the port.
+  /// Handles an entry that the host has, for any listener of the port.
   void work_off(int l) {
     auto& hand = in_hand_[l % kPorts];
     if (hand.empty()) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_end.cc
-/// One end of a connection under any calls in any order at any time, with a route that changes under it. The contract of
-/// the state machine, the invariants of the end and the rules of its host hold after each call
-/// (tests/support/cm_end_host.h), and the end is over in bounded time.
+/// Makes any calls on one end of a connection, in any order and at any time, while its route changes. After each call
+/// the contract of the state machine, the invariants of the end and the rules of its host must hold
+/// (tests/support/cm_end_host.h). The end has to be over in bounded time.
 #include <cerrno>
 
 #include "input.h"
@@ -67,7 +67,7 @@ class Machine {
     return p;
   }
 
-  /// By its bytes, as from the wire.
+  /// Delivers the packet as bytes, as from the wire.
   void receive(uint8_t opcode) {
     const usiw_cm_packet p = packet(opcode);
     usiw_cm_conn peer{};
@@ -99,7 +99,7 @@ class Machine {
   void change_route() {
     usiw_cm_route& r = end_.next_route;
     const uint8_t what = in_.get();
-    r.reason = what % 4;  // OWN and PEER are the end's to find out
+    r.reason = what % 4;  // the end finds out OWN and PEER by itself
     r.mac_known = what >> 2 & 1;
     r.local = what >> 3 & 1;
     r.peer_ports = what >> 4 & 3;
@@ -173,7 +173,7 @@ class Machine {
     }
   }
 
-  /// To the next time at which something is due.
+  /// Moves the clock to the next deadline.
   void jump() {
     const uint64_t due = usiw_cm_end_deadline(&end_);
     if (due > now_) now_ = due;
@@ -182,7 +182,7 @@ class Machine {
                "a time that stays due");
   }
 
-  /// As a process that reads its event stream.
+  /// Reads the records as a process does.
   void read() {
     usiw_event e;
     while (usiw_cm_records_peek(&end_.unread, &e) != 0) {
@@ -206,7 +206,7 @@ class Machine {
     FUZZ_CHECK(end_.move_us == 0 || end_.move_us <= now_ + USIW_MOVE_MS * 1000u, "a deadline too late");
   }
 
-  /// Left alone: every state but IDLE and ESTABLISHED ends by itself, and those by an abort.
+  /// Makes no more calls. Each state ends by its timer then, except IDLE and ESTABLISHED, which are aborted.
   void finish() {
     const uint64_t start = now_;
     for (unsigned n = 0; end_.cm.state != USIW_CM_DEAD; ++n) {

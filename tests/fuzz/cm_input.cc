@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_input.cc
-/// Datagrams of any bytes at a host's port, with and without a connection: the first look and the verdict never read
-/// beyond the datagram, what is answered is no longer than what it answers, and cm/usiw_cm.h's promises hold.
+/// Passes datagrams of any bytes to the port of a host, with a connection and without. Neither step of
+/// cm/usiw_cm_input.h may read beyond the datagram, an answer may not be longer than the datagram, and the contract of
+/// cm/usiw_cm.h must hold.
 #include "cm/usiw_cm_input.h"
 #include "cm/usiw_cm_notify.h"
 #include "input.h"
@@ -52,7 +53,7 @@ class Host {
     act(usiw_cm_connect(&c_, now_));
   }
 
-  /// Mostly well formed, so that the state behind it is reached.
+  /// Most datagrams are well formed, so that they reach the state machine.
   void datagram() {
     uint8_t bytes[USIW_CM_MAX_DATAGRAM + 8] = {};
     const auto raw = in_.take(1 + in_.below(64));
@@ -101,7 +102,7 @@ class Host {
     if (!here_) return;
     const std::string broken = contract_.check(c_, actions);
     FUZZ_CHECK(broken.empty(), broken.c_str());
-    // The ledger lets through what the machine says, and pays nothing twice.
+    // The ledger must allow each notice that the state machine asks for, and each only once.
     for (const uint32_t event :
          {USIW_CM_A_EV_REPLY, USIW_CM_A_EV_ESTABLISHED, USIW_CM_A_EV_DISCONNECT, USIW_CM_A_EV_CLOSE}) {
       if ((actions & event) != 0) FUZZ_CHECK(usiw_cm_notify(&ledger_, event, c_.status), "a notice that is not due");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_pair.cc
-/// Drives a pair of connections (tests/support/cm_pair.h) by the bytes of the input. The fuzzer is the wire, the engines
-/// and the programs: it makes the calls, lets time pass, and delivers, loses, repeats, reorders, changes and forges the
-/// datagrams. At the end the wire works, no more calls come, and everything has to come to rest.
+/// Drives a pair of connections (tests/support/cm_pair.h) by the bytes of the input. The fuzzer is the wire, the
+/// engines and the programs: it makes the calls, lets time pass, and delivers, loses, repeats, reorders, changes and
+/// forges the datagrams. At the end the wire works, no more calls come, and everything has to come to rest.
 #include <algorithm>
 #include <cerrno>
 #include <deque>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_contract.h
-/// Checks what cm/usiw_cm.h promises about the actions of one connection, call by call.
+/// Checks the contract of cm/usiw_cm.h: the actions of one connection, after each call.
 #ifndef USIW_TESTS_SUPPORT_CM_CONTRACT_H
 #define USIW_TESTS_SUPPORT_CM_CONTRACT_H
 
@@ -11,13 +11,14 @@
 
 class Contract {
  public:
-  /// To be told of each successful usiw_cm_connect() and usiw_cm_accept().
+  /// The test calls these after each usiw_cm_connect(), each successful usiw_cm_accept(), and when a request has been
+  /// passed to the user.
   void connected() { connected_ = true; }
   void accepted() { accepted_ = true; }
   void handed_up() { handed_up_ = true; }
 
-  /// To be called after every call on @p c with the actions that it returned.
-  /// Returns "" or what was broken.
+  /// To be called after each call on @p c, with the actions that it returned. Returns the rule that is broken; "":
+  /// none.
   std::string check(const usiw_cm_conn& c, uint32_t actions) {
     if (dead_ && actions) return "actions after DEAD";
     if (actions & ~0xfffu) return "unknown action";
@@ -31,7 +32,7 @@ class Contract {
       if (!engine_) return "ABORT without an installed connection";
       engine_ = false;
     }
-    if (engine_ && !c.installed) engine_ = false;  // the engine said itself that it is over
+    if (engine_ && !c.installed) engine_ = false;  // the engine has reported the end by itself
     if (engine_ != static_cast<bool>(c.installed)) return "c.installed is wrong";
     if (actions & USIW_CM_A_TX) {
       uint8_t buf[USIW_CM_MAX_DATAGRAM];

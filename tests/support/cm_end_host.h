@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_end_host.h
-/// A host of cm/usiw_cm_end.h for tests: the test decides what the route is, what is open and what fails. It checks the
-/// contract of the state machine after each of its calls, and the invariants of the end after each call on the end.
+/// A host of cm/usiw_cm_end.h for tests. The test decides which route there is, whether the data socket is open, and
+/// which calls fail. The host checks the contract of the state machine and the invariants of the end after each call.
 #ifndef USIW_TESTS_SUPPORT_CM_END_HOST_H
 #define USIW_TESTS_SUPPORT_CM_END_HOST_H
 
@@ -42,7 +42,7 @@ struct TestEnd : usiw_cm_end {
   usiw_qp_state qp_state = USIW_QPS_INIT;
   bool has_user = false, has_qp = false, in_backlog = false, in_table = true;
   bool by_packets = false, data_closed = false;
-  int followed = -1;  ///< the next hop that is followed
+  int followed = -1;  ///< next hop that is followed; -1: none
   unsigned sent = 0;
   Contract contract;
 
@@ -50,7 +50,7 @@ struct TestEnd : usiw_cm_end {
     has_user = has_qp = true;
     usiw_cm_end_attach(this, kinds);
   }
-  /// Types of the unread records, in the order in which they are read, which takes them out.
+  /// Reads all unread records. Returns their types in order.
   std::vector<uint32_t> read() {
     std::vector<uint32_t> types;
     usiw_event record;

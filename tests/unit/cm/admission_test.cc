@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm_admission.c and cm/usiw_cm_cookie.c: who is admitted, who waits, who has to go.
+// Tests of cm/usiw_cm_admission.c and cm/usiw_cm_cookie.c: which REQs are admitted, wait, or have to go.
 #include "cm/usiw_cm_admission.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ usiw_cm_tuple tuple_of(uint32_t peer) {
   return t;
 }
 
-/// A port with its host: owns the entries, works off what is due.
+/// A port with its host, which owns the entries and handles those that are due.
 class Port {
  public:
   explicit Port(usiw_cm_admission_net& net) { admission.net = &net; }
@@ -35,19 +35,19 @@ class Port {
   }
   Port(const Port&) = delete;
 
-  /// The verdict on a REQ of @p peer; with @p ack, the ISN that it brings back.
+  /// Returns the verdict on a REQ of @p peer. @p ack: the ISN that the REQ brings back.
   usiw_cm_admission_verdict req(usiw_cm_listener* l, uint32_t peer, uint32_t ack = 0, uint32_t isn = kPeerIsn) {
     auto* e = new usiw_cm_req{};
     e->tuple = tuple_of(peer);
     return decide(l, e, ack, isn);
   }
-  /// The same behind a PENDING that told the cookie.
+  /// The same for a REQ that brings back the cookie of a PENDING.
   usiw_cm_admission_verdict proven(usiw_cm_listener* l, uint32_t peer) { return req(l, peer, cookie(peer)); }
   uint32_t cookie(uint32_t peer) {
     const usiw_cm_tuple t = tuple_of(peer);
     return usiw_cm_cookie(admission.net->key, &t, kPeerIsn, static_cast<uint32_t>(now >> 26));
   }
-  /// Works off what is due for @p l; the peers that were admitted, in order.
+  /// Handles the entries that are due, with listener @p l. Returns the peers that were admitted, in order.
   std::vector<uint32_t> due(usiw_cm_listener* l) {
     std::vector<uint32_t> admitted;
     free_chain(usiw_cm_admission_expire(&admission, now));
@@ -124,7 +124,7 @@ TEST(Cookie, is_siphash_of_what_names_the_attempt) {
 TEST_F(Admission, request__admitted_while_there_is_room_and_then_kept) {
   EXPECT_EQ(port.req(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(port.req(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
-  const usiw_cm_admission_verdict v = port.req(&l, 3);  // half of the backlog is for proven ones
+  const usiw_cm_admission_verdict v = port.req(&l, 3);  // half of the backlog is for proven REQs
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_TRUE(v.pending);
   EXPECT_EQ(v.isn, port.cookie(3));
@@ -136,13 +136,13 @@ TEST_F(Admission, request__who_brings_the_cookie_back_gets_the_other_half) {
   port.req(&l, 1);
   port.req(&l, 2);
   const uint32_t isn = port.req(&l, 3).isn;
-  EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_G_KEPT});  // another's
+  EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_G_KEPT});  // the cookie of another peer
   const usiw_cm_admission_verdict v = port.proven(&l, 5);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
   EXPECT_EQ(v.isn, port.cookie(5));
 }
 
-// It is kept, and answered PENDING, ahead of that: it must not wait for somebody to leave then.
+// The REQ is queued first and answered by PENDING. With the proof it gets a slot at once, without a returned one.
 TEST_F(Admission, request__who_waits_and_brings_the_cookie_back_gets_the_other_half) {
   for (uint32_t peer = 1; peer <= 5; peer++) port.req(&l, peer);
   EXPECT_EQ(l.open, 2u);
@@ -196,7 +196,7 @@ TEST_F(Admission, return__the_first_that_is_proven_goes_first) {
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{12});
-  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));  // the others may use half of it only
+  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));  // the waiting REQs are not proven: half of it only
   EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});
@@ -210,10 +210,10 @@ TEST_F(Admission, return__not_to_one_who_has_gone_without_a_word) {
   port.now += 1;
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
-  EXPECT_EQ(l.queued, 0u);  // swept
+  EXPECT_EQ(l.queued, 0u);  // stale entries were removed
 }
 
-// It was passed over as one who had gone, and comes again.
+// A stale entry gets no slot when one is returned. It gets the slot when its REQ is repeated.
 TEST_F(Admission, return__to_one_who_comes_again) {
   fill();
   port.proven(&l, 10);
@@ -243,7 +243,7 @@ TEST_F(Admission, flood__of_proven_reqs_drives_out_the_least_recently_repeated) 
     port.proven(&l, 100 + peer);
   }
   port.now++;
-  port.proven(&l, 100);  // repeated: 101 has waited longest without a word
+  port.proven(&l, 100);  // repeated: now 101 is the one not repeated for longest
   EXPECT_EQ(port.req(&l, 5000).kind, unsigned{USIW_CM_G_DROP});
   EXPECT_EQ(port.proven(&l, 5001).kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.freed, 1u);
@@ -254,9 +254,9 @@ TEST_F(Admission, flood__of_proven_reqs_drives_out_the_least_recently_repeated) 
 }
 
 TEST_F(Admission, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
-  // One user's listeners, as many as it takes, each with the longest backlog there is.
+  // The listeners of one user: enough to take all that is shared, each with the longest backlog.
   std::vector<std::unique_ptr<usiw_cm_listener>> greedy;
-  std::vector<std::unique_ptr<Port>> ports;  // whose entries know the listeners: goes first
+  std::vector<std::unique_ptr<Port>> ports;  // destroyed before the listeners, because its entries refer to them
   uint32_t peer = 100;
   for (int i = 0; i < 64; i++) {
     ports.push_back(std::make_unique<Port>(net));
@@ -266,14 +266,14 @@ TEST_F(Admission, d4_a_full_listener_does_not_keep_another_from_its_reserved_sha
   }
   EXPECT_LE(net.half_open.used, net.half_open.limit);
   EXPECT_LE(net.queued.used, net.queued.limit);
-  // Another's gets what is reserved for it, of either kind.
+  // The listener of another user gets its reserved slots and its reserved waiting entries.
   usiw_cm_listener victim{};
   Port other(net);
   usiw_cm_admission_join(&other.admission, &victim, 64);
   for (uint32_t n = 0; n < 64; n++) other.proven(&victim, 10 + n);
   EXPECT_GE(victim.open, USIW_CM_RESERVED);
   EXPECT_GE(victim.queued, USIW_CM_RESERVED);
-  // And what one gives back can be had by the others.
+  // Other listeners can take a slot that one returns.
   while (greedy[0]->open) {
     usiw_cm_admission_return(greedy[0].get(), ports[0]->now);
     ports[0]->due(greedy[0].get());
@@ -307,11 +307,11 @@ TEST_F(Admission, leave__what_waits_is_held_for_the_next_listener_in_order) {
   usiw_cm_listener next{};
   usiw_cm_admission_join(&port.admission, &next, 16);
   EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{10, 11, 12, 13}));
-  for (int i = 0; i < 4; i++) usiw_cm_admission_return(&l, port.now);  // of one that has left
+  for (int i = 0; i < 4; i++) usiw_cm_admission_return(&l, port.now);  // slots of a listener that has left
   EXPECT_EQ(l.open, 0u);
 }
 
-// It comes between two looks of the host at what is due.
+// The newcomer arrives after a listener has joined and before the host handles the entries that are due.
 TEST_F(Admission, join__newcomer_does_not_overtake_who_was_held) {
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
   port.req(nullptr, 1);
@@ -327,7 +327,7 @@ TEST_F(Admission, join__newcomer_does_not_overtake_who_was_held) {
 TEST_F(Admission, leave__who_nobody_comes_for_is_refused_in_time) {
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
   EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_KEPT});
-  EXPECT_FALSE(port.req(nullptr, 1).pending);  // a repetition: known, nothing to answer
+  EXPECT_FALSE(port.req(nullptr, 1).pending);  // a repetition: needs no answer
   EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), port.now + USIW_CM_HOLD_US);
   port.now += USIW_CM_HOLD_US;
   port.due(nullptr);
@@ -371,7 +371,8 @@ TEST_F(Admission, discard__the_place_goes_to_the_next_one) {
   EXPECT_EQ(l.open, 4u);
 }
 
-// Another listener hears it by the time that it is worked off: the place goes to who waits for the first one.
+// When the host handles the entry, its REQ is for another listener. Its slot goes to an entry that waits for the first
+// listener.
 TEST_F(Admission, request__offered_one_that_is_for_another_listener_by_now) {
   usiw_cm_listener second{};
   usiw_cm_admission_join(&port.admission, &second, 4);
@@ -388,8 +389,8 @@ TEST_F(Admission, request__another_attempt_of_the_same_peer_takes_over_if_it_may
   fill();
   port.proven(&l, 10);
   const usiw_cm_admission_verdict forged = port.req(&l, 10, 0, kPeerIsn + 1);
-  EXPECT_EQ(forged.kind, unsigned{USIW_CM_G_DROP});  // not from who has proven nothing
-  EXPECT_TRUE(forged.pending);                       // but it may
+  EXPECT_EQ(forged.kind, unsigned{USIW_CM_G_DROP});  // it is not proven
+  EXPECT_TRUE(forged.pending);                       // but it can be
   const usiw_cm_admission_verdict v = port.req(&l, 10, forged.isn, kPeerIsn + 1);
   EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
   EXPECT_EQ(port.freed, 1u);
@@ -429,8 +430,8 @@ TEST_F(Admission, withdraw__with_both_isns_only) {
   EXPECT_EQ(l.queued, 0u);
 }
 
-/// Maximum number of entries that the admission looks at for one of many forged REQs. The port has this number of
-/// listeners, and each has all its waiting entries in use. @p proven: all waiting REQs are proven.
+/// Returns the maximum number of entries that the admission reads for one of many forged REQs. The port has this number
+/// of listeners, and each has all its waiting entries in use. @p proven: all waiting REQs are proven.
 uint64_t most_looked_at(unsigned listeners, bool proven) {
   usiw_cm_admission_net net;
   usiw_cm_admission_net_init(&net, kKey);
@@ -452,14 +453,14 @@ uint64_t most_looked_at(unsigned listeners, bool proven) {
   return most;
 }
 
-// One linear list would be 256 entries with one listener, and 8,000 with 256.
+// A linear list would have 256 entries with one listener, and 8,000 with 256 listeners.
 TEST(AdmissionCost, forged_requests_cost_the_same_whoever_listens_beside) {
   for (const bool proven : {false, true})
     for (const unsigned listeners : {1u, 16u, 256u})
       EXPECT_LE(most_looked_at(listeners, proven), 40u) << listeners << " listeners" << (proven ? ", proven" : "");
 }
 
-// Tuples whose hashes agree are all found, and any of them may leave.
+// If several tuples have the same hash, each of them is found and can be removed.
 TEST(AdmissionCost, many_entries_come_and_go_in_any_order) {
   usiw_cm_admission_net net;
   usiw_cm_admission_net_init(&net, kKey);

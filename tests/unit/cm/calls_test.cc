@@ -46,7 +46,7 @@ TEST(InitPassive, refusals) {
   EXPECT_EQ(usiw_cm_init_passive(&c, &req, 1, 9000, 0, 1), USIW_REJECT_NO_RESOURCE);
   req.features = 0x00010000;
   EXPECT_EQ(usiw_cm_init_passive(&c, &req, 1, 9000, 1, 1), USIW_REJECT_FEATURES);
-  req.features = 0x00008000;  // may be done without
+  req.features = 0x00008000;  // an optional feature
   EXPECT_EQ(usiw_cm_init_passive(&c, &req, 1, 9000, 1, 1), 0);
   EXPECT_EQ(c.features, 0u);
   const usiw_cm_packet accept = packet(USIW_TRP_ACCEPT);
@@ -103,7 +103,7 @@ TEST(Accept, ird_and_ord__lowered_to_what_both_take) {
   Conn r(Role::kResponder);
   r.accept(1000, 1000);
   EXPECT_EQ(r.c.ird, USIW_MAX_IRD);
-  EXPECT_EQ(r.c.ord, 16);  // the peer's ird
+  EXPECT_EQ(r.c.ord, 16);  // ird of the peer
   Conn s(Role::kResponder);
   s.accept(0, 3);
   EXPECT_EQ(s.c.ird, 0);
@@ -142,7 +142,7 @@ TEST(Accept, accept_sent__repeats_with_back_off_then_resets) {
     sent++;
   }
   EXPECT_EQ(sent, USIW_CM_ACCEPT_TRIES);
-  EXPECT_GT(r.now - kStart, USIW_CM_INSTALL_US);  // the initiator's engine may take that long
+  EXPECT_GT(r.now - kStart, USIW_CM_INSTALL_US);  // the engine of the initiator may need that long
   EXPECT_EQ(actions, static_cast<uint32_t>(USIW_CM_A_ABORT | USIW_CM_A_TX | USIW_CM_A_EV_ESTABLISHED |
                                            USIW_CM_A_EV_DISCONNECT | USIW_CM_A_EV_CLOSE | USIW_CM_A_RELEASE));
   EXPECT_EQ(r.c.abort_reason, USIW_ABORT_NO_CONFIRM);
@@ -200,8 +200,8 @@ TEST(Ready, installing__initiator_reports_parameters) {
   i.receive(packet(USIW_TRP_ACCEPT));
   EXPECT_EQ(i.ready(), static_cast<uint32_t>(USIW_CM_A_TX | USIW_CM_A_EV_REPLY));
   EXPECT_EQ(i.c.status, 0);
-  EXPECT_EQ(i.c.ord, 16);  // lowered to ACCEPT's ird
-  EXPECT_EQ(i.c.ird, 8);   // ACCEPT's ord
+  EXPECT_EQ(i.c.ord, 16);  // lowered to the ird of ACCEPT
+  EXPECT_EQ(i.c.ird, 8);   // ord of ACCEPT
   EXPECT_EQ(i.c.mtu, 1500);
   EXPECT_EQ(private_data(i.c), "peer");
 }
@@ -233,7 +233,7 @@ TEST(PeerClosed, accept_sent__counts_as_confirm) {
   EXPECT_EQ(r.c.status, 0);
 }
 
-/// Both ends of each state go where the call of the report's name leads, and nowhere with any other report.
+/// In each state and at both ends a report has the effect of the call of its name. Any other report has no effect.
 TEST(Report, each_kind__is_its_call) {
   using Call = uint32_t (*)(Conn&);
   const std::pair<uint32_t, Call> kCalls[] = {

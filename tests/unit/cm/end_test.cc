@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file end_test.cc
-/// One end of a connection with a host that a test commands: who is notified, what the engine reads, and what a change
-/// of the route costs.
+/// Tests of one end of a connection, with a host that obeys the test: which notices the user gets, which records the
+/// engine reads, and what a change of the route does.
 #include <gtest/gtest.h>
 
 #include "tests/support/cm_end_host.h"
@@ -42,7 +42,7 @@ class CmEnd : public testing::Test {
     usiw_cm_end_input(&end, &v, bytes, len, answer, now);
   }
 
-  /// An initiator in INSTALLING, or wherever its route leads it.
+  /// Makes an initiator in INSTALLING, or in the state to which its route leads.
   void connect(uint8_t ports) {
     ASSERT_EQ(usiw_cm_init_active(&end.cm, 100, 4, 4, 9000, 64, nullptr, 0), 0);
     end.contract.connected();
@@ -57,7 +57,7 @@ class CmEnd : public testing::Test {
     EXPECT_EQ(end.read(), Types{USIW_EVENT_CONNECT});
     EXPECT_EQ(end.qp_state, USIW_QPS_RTS);
   }
-  /// A responder in REQ_RCVD.
+  /// Makes a responder in REQ_RCVD.
   void request() {
     usiw_cm_packet req{};
     req.opcode = USIW_TRP_REQ;
@@ -344,7 +344,7 @@ TEST_F(CmEnd, forbidden__who_reports_its_socket_stays) {
   EXPECT_FALSE(end.by_packets);
   pass(10 * USIW_MOVE_MS * 1000u);
   EXPECT_EQ(end.cm.state, USIW_CM_ESTABLISHED);
-  // It comes back by its own word, which does not count: the time begins anew.
+  // The process reports raw packets again, which are still forbidden: the time begins anew.
   report(USIW_REPORT_PORT, 0, USIW_PORT_PACKET);
   EXPECT_NE(end.move_us, 0u);
 }
@@ -392,7 +392,7 @@ TEST_F(CmEnd, forbidden__the_end_of_the_connection_ends_the_deadline) {
 }
 
 TEST_F(CmEnd, follow__the_kernel_follows_a_socket_that_is_used_for_good) {
-  establish(kBoth);  // it chooses once, and keeps its socket open
+  establish(kBoth);  // the process cannot change its port, and keeps its socket open
   route(USIW_NOT_PACKET_IPSEC);
   EXPECT_EQ(end.cm.state, USIW_CM_ESTABLISHED);
   EXPECT_EQ(end.path, USIW_CM_PATH_FOLLOWED);

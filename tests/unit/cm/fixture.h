@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file fixture.h
-/// One connection under test, driven into any state by the public calls only.
+/// One connection under test. Public calls alone drive it into any state.
 #ifndef USIW_TESTS_CM_FIXTURE_H
 #define USIW_TESTS_CM_FIXTURE_H
 
@@ -20,7 +20,7 @@ inline constexpr uint32_t kOwnIsn = 0xfffffff0u;
 inline constexpr uint32_t kPeerIsn = 0x01020304u;
 inline constexpr uint64_t kStart = 5'000'000;
 
-/// A datagram in memory and what it decodes to.
+/// A datagram with its decoded form.
 struct Datagram {
   Datagram() = default;
   Datagram(const Datagram& other) { *this = other; }
@@ -51,7 +51,7 @@ inline std::string private_data(const usiw_cm_conn& c) {
   return {reinterpret_cast<const char*>(c.peer_pd), c.peer_pd_len};
 }
 
-/// A packet of the peer of the connection under test.
+/// Returns a packet that the peer of the connection under test sends.
 inline usiw_cm_packet packet(uint8_t opcode, uint16_t flags = 0) {
   usiw_cm_packet p{};
   p.opcode = opcode;
@@ -70,7 +70,7 @@ inline usiw_cm_packet packet(uint8_t opcode, uint16_t flags = 0) {
 
 enum class Role { kInitiator, kResponder };
 
-/// The states of the machine, LINGER told apart by what it answers.
+/// States of the state machine. LINGER is several of them, by its answer to late datagrams.
 enum class State {
   kIdle, kReqSent, kReqSentPending, kReqRcvd, kInstalling, kAcceptSent, kEstablished, kClosing,
   kLingerClosed, kLingerRejected, kLingerReset, kLingerWasReset, kDead,
@@ -95,7 +95,7 @@ class Conn {
     return conn;
   }
 
-  // The machine's calls, with the contract checked after each.
+  // Calls of the state machine. The contract is checked after each.
   uint32_t connect() {
     if (c.state == USIW_CM_IDLE) contract.connected();
     return check(usiw_cm_connect(&c, now));

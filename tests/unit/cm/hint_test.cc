@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm_hint.c: what people read about a connection that could not be made.
+// Tests of cm/usiw_cm_hint.c: the line for people about a connection that could not be made.
 #include "cm/usiw_cm_hint.h"
 
 #include "cm/usiw_cm_input.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-/// The line about an attempt as it is now; "" for none.
+/// Returns the line about an attempt in its present state; "": there is none.
 std::string hint(const Conn& i) {
   char text[USIW_CM_HINT_MAX];
   std::memset(text, '#', sizeof text);
@@ -21,7 +21,7 @@ testing::AssertionResult says(const std::string& line, const std::string& words)
 
 Conn attempt() { return Conn::in(Role::kInitiator, State::kReqSent); }
 
-/// Hands in a datagram from the peer's address and port, as a host does.
+/// Passes a datagram from the peer's address and port to the connection, as a host does.
 void comes(Conn& i, const void* data, uint32_t len) {
   usiw_cm_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
@@ -75,8 +75,8 @@ TEST(Hint, icmp_of_other_kinds_says_nothing) {
   const std::string silence = "no answer: no host has this address, or a firewall drops UDP";
   EXPECT_EQ(after_icmp4(4), silence);      // fragmentation needed
   EXPECT_EQ(after_icmp4(3, 11), silence);  // time exceeded
-  EXPECT_EQ(after_icmp6(2), silence);      // beyond the scope
-  EXPECT_EQ(after_icmp6(4, 2), silence);   // too big
+  EXPECT_EQ(after_icmp6(2), silence);      // beyond the scope of the source address
+  EXPECT_EQ(after_icmp6(4, 2), silence);   // packet too big
 }
 
 TEST(Hint, refusals_of_usiw) {

@@ -6,7 +6,7 @@
 
 namespace {
 
-/// A header with @p opflags and, behind it, zeros.
+/// A header with @p opflags, and zeros after it.
 struct Raw {
   explicit Raw(uint16_t opflags, uint32_t psn = kPeerIsn, uint32_t ack = kOwnIsn) {
     for (int i = 0; i < 4; i++) {
@@ -155,7 +155,7 @@ struct Opener {
     EXPECT_EQ(usiw_cm_connect(&c, kStart), unsigned{USIW_CM_A_TX});
   }
   Datagram req() const { return built(c); }
-  /// Returns what it answers, if it does.
+  /// Returns its answer, which is empty if there is none.
   Datagram take(const Datagram& d) {
     Datagram answer;
     usiw_cm_input(&v, &c, d.bytes, d.len, kStart + 1000, answer.bytes);
@@ -198,8 +198,8 @@ TEST(Crossing, without_the_number_that_was_told_nothing_gives_way) {
   }
 }
 
-// PENDING goes to where the forged REQ claims to come from. Nothing is known there, and RESET names both ISNs of what
-// it answers.
+// PENDING goes to the address from which the forged REQ claims to come. The host there has no connection, and answers
+// by a RESET with both PSNs of the PENDING.
 TEST(Crossing, a_forged_req_draws_no_reset_that_ends_the_attempt) {
   Opener mine(kOwnIsn);
   const Datagram pending = mine.take(Opener(kPeerIsn).req());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/object/usiw_limits.h: the module, usiw-run and the provider all ask it.
+// Tests of cm/object/usiw_limits.h, which the module, usiw-run and the provider share.
 #include "cm/object/usiw_limits.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(Limits, stag__another_key_each_time) {
   }
 }
 
-// The indices of windows are not those of regions, and all of them fit an STag.
+// Windows and regions have different indices, and all of them fit into an STag.
 TEST(Limits, stag__windows_have_their_own_indices) {
   EXPECT_GT(USIW_MW_INDEX_FIRST, USIW_MR_INDEX_LAST);
   EXPECT_EQ(USIW_MW_INDEX_LAST - USIW_MW_INDEX_FIRST + 1, uint32_t{USIW_MAX_MW});
@@ -36,7 +36,7 @@ TEST(Limits, region__longer_than_can_be_or_of_all_addresses) {
   EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), 0);
   EXPECT_EQ(usiw_check_region(1, ~uint64_t{0}, USIW_ACCESS_ON_DEMAND), -EINVAL);
   EXPECT_EQ(usiw_check_region(0, ~uint64_t{0} - 1, USIW_ACCESS_ON_DEMAND), -EINVAL);
-  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), -EINVAL);  // longer than a region may be
+  EXPECT_EQ(usiw_check_region(0, ~uint64_t{0}, 0), -EINVAL);  // longer than USIW_MAX_MR_SIZE
   EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE, 0), 0);
   EXPECT_EQ(usiw_check_region(0, USIW_MAX_MR_SIZE + 1, 0), -EINVAL);
   EXPECT_EQ(usiw_check_region(4096, 1, USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Every input in every state: the cells of this table, and nothing in all others.
+// Tests of every input in every state: the effects in the cells of this table, and no effect in all other cells.
 #include <functional>
 #include <map>
 
@@ -53,7 +53,7 @@ uint32_t apply(Conn& e, Input input) {
 struct Cell {
   uint32_t actions;
   uint8_t next;
-  int tx;  ///< opcode sent, -1 for none
+  int tx;  ///< opcode that is sent; -1: none
 };
 using Table = std::map<std::pair<State, Input>, Cell>;
 
@@ -90,7 +90,7 @@ Table initiator_table() {
   t[{S::kIdle, I::kConnect}] = {kTx, USIW_CM_REQ_SENT, kReqOp};
   t[{S::kIdle, I::kAbort}] = t[{S::kIdle, I::kDisconnect}] = {kDead, USIW_CM_DEAD, -1};
   for (S s : {S::kReqSent, S::kReqSentPending}) {
-    // Only PENDING tells the peer's ISN, which a RESET needs.
+    // A RESET needs the ISN of the peer, which this end has from PENDING only.
     const bool known = s == S::kReqSentPending;
     t[{s, I::kAbort}] = t[{s, I::kDisconnect}] = {(known ? kTx : 0) | kReply | kRel, linger,
                                                   known ? kResetOp : -1};
@@ -98,7 +98,7 @@ Table initiator_table() {
     t[{s, I::kRejectPkt}] = {kReply | kRel | kDead, USIW_CM_DEAD, -1};
     t[{s, I::kReset}] = {kTx | kReply | kRel, linger, kResetOp};
   }
-  t[{S::kReqSent, I::kPending}] = {kTx, USIW_CM_REQ_SENT, kReqOp};  // brings the peer's ISN back
+  t[{S::kReqSent, I::kPending}] = {kTx, USIW_CM_REQ_SENT, kReqOp};  // with the ISN of PENDING as ACK PSN
   t[{S::kInstalling, I::kAbort}] = t[{S::kInstalling, I::kDisconnect}] = {kAbort | kTx | kReply | kRel, linger,
                                                                           kResetOp};
   t[{S::kInstalling, I::kReady}] = {kTx | kReply, USIW_CM_ESTABLISHED, kConfirmOp};
@@ -106,7 +106,7 @@ Table initiator_table() {
   t[{S::kInstalling, I::kFailed}] = {kTx | kReply | kRel, linger, kResetOp};
   t[{S::kInstalling, I::kReset}] = {kAbort | kTx | kReply | kRel, linger, kResetOp};
   add_common(t);
-  // Any REQ at an initiator is of another connection.
+  // A REQ that an initiator receives is always for another connection.
   t[{S::kEstablished, I::kReq}] = t[{S::kEstablished, I::kReqOther}];
   t[{S::kClosing, I::kReq}] = t[{S::kClosing, I::kReqOther}];
   t[{S::kEstablished, I::kAcceptPkt}] = {kTx, USIW_CM_ESTABLISHED, kConfirmOp};
@@ -169,7 +169,7 @@ void check_table(Role role, const std::vector<State>& states, const Table& table
       if (input == Input::kAccept) {
         EXPECT_EQ(e.err, state == State::kReqRcvd ? 0 : -ECONNRESET);
       }
-      // Whatever happened: from here on it ends in bounded time, without help.
+      // After any input the connection ends in bounded time by its timers alone.
       if (e.c.state != USIW_CM_IDLE && e.c.state != USIW_CM_ESTABLISHED)
         for (int i = 0; i < 300 && e.c.state != USIW_CM_DEAD; i++) e.next_timer();
       EXPECT_TRUE(e.c.state == USIW_CM_DEAD || e.c.state == USIW_CM_IDLE ||

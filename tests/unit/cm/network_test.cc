@@ -39,7 +39,7 @@ TEST(ReceivePending, req_sent__patience_is_renewed_but_bounded) {
   const usiw_cm_packet pending = packet(USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
   unsigned sent = 0;
   while (i.c.state == USIW_CM_REQ_SENT) {
-    EXPECT_EQ(i.receive(pending), sent == 0 ? kTx : 0u);  // brought back at once
+    EXPECT_EQ(i.receive(pending), sent == 0 ? kTx : 0u);  // the REQ with the ISN of PENDING is sent at once
     sent += !!(i.next_timer() & kTx);
   }
   EXPECT_EQ(i.now, kStart + USIW_CM_REQ_LIMIT_US);
@@ -50,7 +50,7 @@ TEST(ReceivePending, req_sent__patience_is_renewed_but_bounded) {
 TEST(ReceivePending, d11_without_an_isn_it_does_not_spoil_the_peers_reset) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   usiw_cm_packet pending = packet(USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
-  pending.psn = 0;  // "I have your REQ", of which nothing is kept
+  pending.psn = 0;  // the peer has the REQ, and no ISN for it
   EXPECT_EQ(i.receive(pending), 0u);
   EXPECT_TRUE(i.c.pending);
   EXPECT_FALSE(i.c.peer_known);
@@ -64,7 +64,7 @@ TEST(ReceivePending, req_sent__silence_afterwards_is_noticed) {
   i.expire();
   EXPECT_EQ(i.now, kStart + USIW_CM_PENDING_US);
   EXPECT_EQ(i.c.status, -ETIMEDOUT);
-  EXPECT_EQ(built(i.c).pkt.opcode, USIW_TRP_RESET);  // the peer's ISN is known: tell it
+  EXPECT_EQ(built(i.c).pkt.opcode, USIW_TRP_RESET);  // the peer can verify it, because its ISN is known
 }
 
 TEST(ReceivePending, req_sent__frequent_pendings_do_not_hold_off_the_repetition) {
@@ -196,7 +196,7 @@ TEST(Receive, unknown_opcode__nothing) {
   }
 }
 
-// A server that listens anew between two connections is waited for.
+// A server may listen anew between two connections. The initiator waits for it.
 TEST(ReceiveReject, req_sent__no_listener_is_asked_again_for_a_while) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   usiw_cm_packet p = packet(USIW_TRP_REJECT);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm_notify.c: what a connection's user is told, and what its engine is given.
+// Tests of cm/usiw_cm_notify.c: the notices to the user of a connection, and the record for its engine.
 #include "cm/usiw_cm_notify.h"
 
 #include "fixture.h"
@@ -76,7 +76,7 @@ TEST(Ledger, release__pays_what_is_owed) {
   usiw_cm_ledger l = initiator();
   EXPECT_EQ(usiw_cm_owed(&l, &i.c), kReply | kClose);
   EXPECT_TRUE(usiw_cm_notify(&l, kReply, -ECONNABORTED));
-  EXPECT_FALSE(usiw_cm_notify(&l, kClose, 0));  // an end after a failure is BUG() in iw_cm
+  EXPECT_FALSE(usiw_cm_notify(&l, kClose, 0));  // iw_cm runs into BUG() if CLOSE follows a failure
   l = responder();
   EXPECT_EQ(usiw_cm_owed(&l, &r.c), kEstablished | kClose);
   EXPECT_TRUE(usiw_cm_notify(&l, kEstablished, 0));

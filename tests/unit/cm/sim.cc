@@ -107,7 +107,7 @@ cmpair::Parameters Sim::responder() {
   return own;
 }
 
-// ---- A connection's surroundings ---------------------------------------------
+// ---- Engine and application of an end ------------------------------------------
 
 void Sim::arm(Object& o) {
   const uint64_t due = o.c.deadline_us;
@@ -148,7 +148,7 @@ void Sim::acted(End& end, uint32_t actions) {
 }
 
 void Sim::install(Object& o) {
-  if (chance(cfg_.trouble / 2)) return;  // a process that is stopped, or stuck
+  if (chance(cfg_.trouble / 2)) return;  // the process is stopped, or does not read its events
   const bool refuse = chance(cfg_.trouble / 2);
   at(upto(chance(cfg_.trouble) ? 12'000'000 : 50'000), [this, &o, refuse] {
     if (!o.c.installed) return;
@@ -163,7 +163,7 @@ void Sim::install(Object& o) {
   });
 }
 
-/// SHUTDOWN, repeated until it is acknowledged; then, or after the last, CLOSED.
+/// Sends SHUTDOWN, at most @p tries times until it is acknowledged, then reports CLOSED.
 void Sim::shut_down(Object& o, int tries) {
   if (!o.engine_knows || o.engine_over) return;
   if (o.shutdown_acked || tries == 0) {
@@ -175,7 +175,7 @@ void Sim::shut_down(Object& o, int tries) {
   at(50'000, [this, &o, tries] { shut_down(o, tries - 1); });
 }
 
-/// The application at one end: decides on a request, and may die at any time.
+/// The application at one end accepts or rejects a request, and may die at any time.
 void Sim::application(Object& o) {
   if (o.side == kResponder) {
     const uint64_t think = chance(0.1) ? upto(90'000'000) : upto(chance(0.5) ? 2'000'000 : 1000);
@@ -189,7 +189,7 @@ void Sim::application(Object& o) {
   if (chance(cfg_.trouble))
     at(upto(chance(0.5) ? 15'000'000 : 100'000), [this, &o] {
       const uint32_t actions = usiw_cm_abort(&o.c, USIW_ABORT_LOCAL, now_);
-      if (chance(0.5)) o.engine_knows = false;  // the process is gone, not only the QP
+      if (chance(0.5)) o.engine_knows = false;  // the process has died; otherwise only the QP was destroyed
       act(o, actions);
     });
   const int junk = static_cast<int>(cfg_.junk);

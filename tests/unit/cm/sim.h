@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file sim.h
-/// Drives a pair of connections (tests/support/cm_pair.h) in virtual time. Each end has a model of its engine and of its
-/// application, and the wire loses, repeats and reorders datagrams. Everything follows from the seed.
+/// Drives a pair of connections (tests/support/cm_pair.h) in virtual time. Each end has a model of its engine and of
+/// its application, and the wire loses, repeats and reorders datagrams. Everything follows from the seed.
 #ifndef USIW_TESTS_CM_SIM_H
 #define USIW_TESTS_CM_SIM_H
 
@@ -24,21 +24,21 @@ struct Config {
   uint64_t seed = 0;
   double loss = 0;              ///< share of datagrams lost
   double dup = 0;               ///< share sent twice
-  uint64_t max_delay_us = 1000; ///< uniform from 0: reorders
-  double trouble = 0;           ///< share of runs' engines and applications that misbehave
-  double cut = 0;               ///< chance that the wire is cut for good at some time
-  double junk = 0;              ///< random calls per run, without rhyme or reason
-  bool kernel_sees_data = true; ///< false: a port that takes data away from the kernel
+  uint64_t max_delay_us = 1000;  ///< delays are uniform from 0, so datagrams are reordered
+  double trouble = 0;            ///< share of engines and applications that misbehave
+  double cut = 0;                ///< probability that the wire is cut for good at some time
+  double junk = 0;               ///< random calls for each end, whether they make sense or not
+  bool kernel_sees_data = true;  ///< false: the kernel does not see what the port receives
 };
 
-/// What became of a run.
+/// Result of a run.
 struct Outcome {
-  std::string broken;  ///< "" or the first rule that was broken
-  bool established = false;   ///< both ends were, at the same time
+  std::string broken;        ///< the first rule that was broken; "": none
+  bool established = false;  ///< both ends were ESTABLISHED at the same time
   bool both_established_at_end = false;
   bool rejected = false;
-  bool timed_out = false;     ///< an end ended with -ETIMEDOUT
-  bool excused = false;       ///< half-open, but every RESET (or SHUTDOWN) was lost
+  bool timed_out = false;  ///< the status of an end was -ETIMEDOUT
+  bool excused = false;    ///< one end was left, but every RESET (or SHUTDOWN) of the other was lost
   uint64_t end_us = 0;
 };
 
@@ -48,10 +48,10 @@ class Sim : cmpair::Pair {
   Outcome run();
 
  private:
-  /// An end with its engine's state.
+  /// An end with the state of its engine.
   struct Object : End {
     bool engine_knows = false;    ///< the engine answers for this connection
-    bool engine_over = false;     ///< ... and has reported its end
+    bool engine_over = false;     ///< the engine has reported the end of the connection
     bool shutdown_acked = false;
     uint64_t armed_us = 0;  ///< time of the timer event that is queued
   };

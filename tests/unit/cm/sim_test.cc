@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Seeded runs of two ends. A failure names its seed; CM_SIM_SEED=n runs that seed alone.
+// Runs of a pair of connections by seeds. A failure names its seed. CM_SIM_SEED=n runs that seed alone.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -60,7 +60,7 @@ TEST(Sim, lossy_wire__agrees) {
   c.max_delay_us = 300'000;
   const Totals t = run_seeds(c, 5000);
   if (t.runs < 100) return;
-  // One lost datagram must never cost the connection: that takes several in a row.
+  // A connection must survive one lost datagram. It times out only after several losses in a row.
   EXPECT_LT(t.timed_out, t.runs / 500);
   EXPECT_GT(t.established, t.runs / 2);
   EXPECT_LT(t.excused, t.runs / 50);

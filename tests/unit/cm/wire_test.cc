@@ -6,13 +6,13 @@
 
 namespace {
 
-/// A REQ byte by byte, as docs/protocol.md has it.
+/// A REQ, byte by byte as in docs/protocol.md.
 const uint8_t kReq[] = {
     0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0x10, 0x00, 0, 0, 0, 0,  // TRP
     1, 0, 0, 3, 0, 0, 0, 0, 0, 16, 0, 8, 0x05, 0xdc, 1, 0,       // parameters
     'a', 'b', 'c'};
 
-/// A copy in a heap block of exactly @p len bytes, so that ASan sees each byte too far.
+/// Decodes a copy in a heap block of exactly @p len bytes, so that ASan notices a read beyond the end.
 int decode_exact(const uint8_t* data, uint32_t len, usiw_cm_packet* pkt) {
   std::vector<uint8_t> copy(data, data + len);
   copy.shrink_to_fit();
@@ -84,7 +84,7 @@ TEST(Decode, req__flags_and_zero_window_are_malformed) {
 
 TEST(Decode, req__other_version_leaves_what_a_refusal_needs) {
   usiw_cm_packet p;
-  std::vector<uint8_t> bytes(kReq, kReq + 15);  // a later version may be shorter
+  std::vector<uint8_t> bytes(kReq, kReq + 15);  // a REQ of a later version may be shorter
   bytes[14] = 2;
   EXPECT_EQ(decode_exact(bytes.data(), 15, &p), -EPROTONOSUPPORT);
   EXPECT_EQ(p.opcode, USIW_TRP_REQ);
@@ -101,7 +101,7 @@ TEST(Decode, accept__pending_has_no_payload) {
   bytes.push_back(1);
   EXPECT_EQ(decode_exact(bytes.data(), 15, &p), -EINVAL);
   bytes[9] = 0;
-  EXPECT_EQ(decode_exact(bytes.data(), 14, &p), -EINVAL);  // a real one needs its parameters
+  EXPECT_EQ(decode_exact(bytes.data(), 14, &p), -EINVAL);  // an ACCEPT without PENDING needs its parameters
 }
 
 TEST(Decode, reject__every_truncation_and_version) {
@@ -114,7 +114,7 @@ TEST(Decode, reject__every_truncation_and_version) {
   ASSERT_EQ(decode_exact(bytes.data(), 20, &p), 0);
   EXPECT_EQ(p.reason, USIW_REJECT_MTU);
   EXPECT_EQ(p.pd_len, 2);
-  bytes[14] = 9;  // reason is readable in every version, private data is not
+  bytes[14] = 9;  // the reason is valid in every version, the private data is not
   ASSERT_EQ(decode_exact(bytes.data(), 20, &p), 0);
   EXPECT_EQ(p.reason, USIW_REJECT_MTU);
   EXPECT_EQ(p.pd_len, 0);

@@ -306,7 +306,7 @@ static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 /* ---- Slots ------------------------------------------------------------- */
 
 /* REQs that are not proven may use half of the backlog. */
-static int take_place(struct usiw_cm_listener *l, int proven)
+static int take_slot(struct usiw_cm_listener *l, int proven)
 {
 	__u32 limit = proven ? l->backlog : (l->backlog + 1) / 2;
 
@@ -328,7 +328,7 @@ static int offer(struct usiw_cm_listener *l, __u64 now_us)
 			l->admission->looked++;
 			if (is_stale(req, now_us))
 				continue;
-			if (!take_place(l, proven))
+			if (!take_slot(l, proven))
 				return 0;
 			give(&l->net->queued, &l->queued);
 			enter(l->admission, req, USIW_CM_R_OFFERED, l);
@@ -557,7 +557,7 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 	}
 	if (!l) {
 		hold(v, adm, req, now_us);
-	} else if (take_place(l, proven)) {
+	} else if (take_slot(l, proven)) {
 		v->kind = USIW_CM_G_ADMIT;
 	} else {
 		v->pending = 1;

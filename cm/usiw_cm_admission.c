@@ -480,7 +480,7 @@ static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_
 		pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch - 1));
 }
 
-/* A REQ for which there is an entry already. */
+/* Handles a REQ that has an entry already. */
 static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
 		     __u64 now_us)

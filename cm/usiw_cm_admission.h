@@ -171,7 +171,7 @@ enum usiw_cm_admission_kind {
 
 struct usiw_cm_admission_verdict {
 	__u32 kind;		/* enum usiw_cm_admission_kind */
-	__u32 isn;		/* own ISN of the connection, now or later */
+	__u32 isn;		/* ISN of this end, for the connection or for PENDING */
 	int pending;		/* KEPT, DROP: answer by usiw_cm_build_pending(req, @isn) */
 	struct usiw_cm_req *out; /* entries that were replaced, to be freed: a chain by ->next */
 };

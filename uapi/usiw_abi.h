@@ -123,8 +123,9 @@ struct usiw_alloc_ucontext_resp {
 	__aligned_u64 counters_offset;	/* mmap offset of the counters page on the uverbs fd */
 	__u32 counters_size;		/* bytes to map */
 	__u32 comp_mask;		/* no bit yet */
-	__u32 abi_min;			/* oldest version that the module accepts. If the call fails with */
-	__u32 abi_max;			/* EPROTO, both are valid too, as far as the buffer has space */
+	__u32 abi_min;			/* oldest version that the module accepts */
+	__u32 abi_max;			/* newest version. If the call fails with EPROTO, both are valid too,
+					 * as far as the caller's buffer has space */
 	__u32 port_kind;		/* enum usiw_port_kind */
 	__u32 reserved;
 	struct usiw_link_info link;
@@ -255,7 +256,7 @@ struct usiw_conn_info {
 	 */
 	__s32 data_fd;
 	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
-	__u32 scope;			/* interface of link-local addresses; 0: the addresses are global */
+	__u32 scope;			/* interface of link-local addresses; 0: they are not link-local */
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");
 

@@ -196,7 +196,7 @@ TEST_F(Admission, return__the_first_that_is_proven_goes_first) {
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{11});
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{12});
-  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));  // the waiting REQs are not proven: half of it only
+  EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));  // REQs that are not proven may have half of the slots only
   EXPECT_FALSE(usiw_cm_admission_return(&l, port.now));
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{10});

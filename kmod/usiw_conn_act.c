@@ -20,16 +20,16 @@
 
 #include "usiw_conn_act.h"
 
+#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
-#include "usiw_conn_run.h"
 #include "usiw_data.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
 #include "usiw_admission.h"
 #include "usiw_iwcm_quirks.h"
 #include "usiw_ports.h"
-#include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 #include "usiw_route.h"
 #include "usiw_sock.h"
 #include "usiw_user.h"
@@ -319,14 +319,52 @@ static void usiw_conn_forget(struct usiw_cm_end *end)
 		usiw_conn_remove(conn);
 }
 
+/* The caller holds conn->lock or the last reference. */
+void usiw_conn_leave_backlog(struct usiw_conn *conn)
+{
+	struct usiw_listener *listener = conn->listener;
+
+	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
+	if (conn->orphan_of)
+		usiw_user_drop_orphan(conn->orphan_of);
+	conn->orphan_of = NULL;
+	if (!listener)
+		return;
+	WRITE_ONCE(conn->listener, NULL);
+	usiw_admission_return_place(conn->sock, listener);
+	usiw_listener_put(listener);
+}
+
 static void usiw_conn_host_leave_backlog(struct usiw_cm_end *end)
 {
 	usiw_conn_leave_backlog(to_usiw_conn(end));
 }
 
-static void usiw_conn_host_arm(struct usiw_cm_end *end)
+/* ---- The clock --------------------------------------------------------- */
+
+/*
+ * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. A process
+ * that tries waits for the answer, and no signal ends that wait. So each such connection checks,
+ * five times a second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
+ */
+void usiw_conn_arm(struct usiw_cm_end *end)
 {
-	usiw_conn_arm(to_usiw_conn(end));
+	struct usiw_conn *conn = to_usiw_conn(end);
+	u64 now = usiw_now_us(), at = usiw_cm_end_deadline(end);
+	bool waits = end->cm.state == USIW_CM_ACCEPT_SENT;
+
+	if (waits != conn->waits_confirm) {
+		WRITE_ONCE(conn->waits_confirm, waits);
+		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
+	}
+	if (usiw_cm_awaited(&end->ledger) && (!at || now + USIW_OWNER_US < at))
+		at = now + USIW_OWNER_US;
+	if (!at)
+		return;
+	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
+	/* That may have put off a kick; one that comes from here on queues by itself. */
+	if (READ_ONCE(conn->flags))
+		usiw_conn_queue(conn, 0);
 }
 
 const struct usiw_cm_host usiw_conn_host = {
@@ -341,6 +379,6 @@ const struct usiw_cm_host usiw_conn_host = {
 	.data = usiw_conn_data,
 	.leave_backlog = usiw_conn_host_leave_backlog,
 	.forget = usiw_conn_forget,
-	.arm = usiw_conn_host_arm,
+	.arm = usiw_conn_arm,
 	.log = usiw_conn_log,
 };

@@ -15,7 +15,12 @@ struct usiw_sender;
 /* iw_cm has one byte for the length of private data. */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
+/* Interval, us, at which a connection whose user waits for an answer checks process and device. */
+#define USIW_OWNER_US		200000
+
 extern const struct usiw_cm_host usiw_conn_host;
+void usiw_conn_arm(struct usiw_cm_end *end);
+void usiw_conn_leave_backlog(struct usiw_conn *conn);
 int usiw_conn_tell_request(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender);

@@ -12,54 +12,16 @@
 
 #include "usiw.h"
 #include "usiw_addr.h"
+#include "usiw_admission.h"
 #include "usiw_conn.h"
+#include "usiw_conn_act.h"
 #include "usiw_data.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
-#include "usiw_admission.h"
 #include "usiw_process.h"
-#include "usiw_qp_types.h"
+#include "usiw_qp_ref.h"
 #include "usiw_sock.h"
 #include "usiw_user.h"
-
-/* ---- Its slot in a backlog --------------------------------------------- */
-
-/* The caller holds conn->lock or the last reference. */
-void usiw_conn_leave_backlog(struct usiw_conn *conn)
-{
-	struct usiw_listener *listener = conn->listener;
-
-	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
-	if (conn->orphan_of)
-		usiw_user_drop_orphan(conn->orphan_of);
-	conn->orphan_of = NULL;
-	if (!listener)
-		return;
-	WRITE_ONCE(conn->listener, NULL);
-	usiw_admission_return_place(conn->sock, listener);
-	usiw_listener_put(listener);
-}
-
-/*
- * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
- * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
- * its listener's user does not have too many of these.
- */
-static void usiw_conn_orphan(struct usiw_conn *conn)
-{
-	struct usiw_user *user;
-
-	lockdep_assert_held(&conn->lock);
-	if (!conn->listener || conn->cm_id || conn->end.cm.state != USIW_CM_REQ_RCVD)
-		return;
-	user = conn->listener->user;
-	if (!usiw_user_adopt_orphan(user)) {
-		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
-		return;
-	}
-	usiw_conn_leave_backlog(conn);
-	conn->orphan_of = user;
-}
 
 /* ---- Lifetime ---------------------------------------------------------- */
 
@@ -84,8 +46,8 @@ static void usiw_conn_free_work(struct work_struct *work)
  * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
  * -ENODEV (the device is going). @flags: for its memory, with __GFP_ACCOUNT.
  */
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,
-				  const struct usiw_tuple *tuple, gfp_t flags)
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
+				  gfp_t flags)
 {
 	struct usiw_conn *conn;
 	int ret;
@@ -100,7 +62,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_
 	INIT_LIST_HEAD(&conn->ev_node);
 	conn->net = read_pnet(&dev->net);
 	conn->dev = dev;
-	usiw_cm_end_init(&conn->end, host, 0, usiw_cm_tuple(tuple));
+	usiw_cm_end_init(&conn->end, &usiw_conn_host, 0, usiw_cm_tuple(tuple));
 	conn->nexthop_bucket = -1;
 	conn->icmp_next = jiffies;
 	ret = usiw_conn_register(conn, flags);
@@ -112,31 +74,6 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_
 }
 
 /* ---- The clock --------------------------------------------------------- */
-
-/*
- * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. A process
- * that tries waits for the answer, and no signal ends that wait. So each such connection checks,
- * five times a second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
- */
-void usiw_conn_arm(struct usiw_conn *conn)
-{
-	u64 now = usiw_now_us(), at = usiw_cm_end_deadline(&conn->end);
-	bool waits = conn->end.cm.state == USIW_CM_ACCEPT_SENT;
-
-	lockdep_assert_held(&conn->lock);
-	if (waits != conn->waits_confirm) {
-		WRITE_ONCE(conn->waits_confirm, waits);
-		atomic_add(waits ? 1 : -1, &conn->sock->confirm_waiters);
-	}
-	if (usiw_cm_awaited(&conn->end.ledger) && (!at || now + USIW_OWNER_US < at))
-		at = now + USIW_OWNER_US;
-	if (!at)
-		return;
-	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
-	/* That may have put off a kick; one that comes from here on queues by itself. */
-	if (READ_ONCE(conn->flags))
-		usiw_conn_queue(conn, 0);
-}
 
 /* The device is going. */
 static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
@@ -158,6 +95,27 @@ static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 		usiw_conn_flush(conn, now);
 	else if (usiw_process_is_dying(conn->qp->owner))
 		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, now);
+}
+
+/*
+ * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
+ * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
+ * its listener's user does not have too many of these.
+ */
+static void usiw_conn_orphan(struct usiw_conn *conn)
+{
+	struct usiw_user *user;
+
+	lockdep_assert_held(&conn->lock);
+	if (!conn->listener || conn->cm_id || conn->end.cm.state != USIW_CM_REQ_RCVD)
+		return;
+	user = conn->listener->user;
+	if (!usiw_user_adopt_orphan(user)) {
+		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
+		return;
+	}
+	usiw_conn_leave_backlog(conn);
+	conn->orphan_of = user;
 }
 
 /* Do what usiw_conn_kick() has asked for. */

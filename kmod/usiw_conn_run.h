@@ -13,13 +13,8 @@ struct usiw_conn;
 struct usiw_device;
 struct usiw_tuple;
 
-/* Interval, us, at which a connection whose user waits for an answer checks process and device. */
-#define USIW_OWNER_US		200000
-
-struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_cm_host *host,
-				  const struct usiw_tuple *tuple, gfp_t flags);
-void usiw_conn_arm(struct usiw_conn *conn);
-void usiw_conn_leave_backlog(struct usiw_conn *conn);
+struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
+				  gfp_t flags);
 void usiw_conn_disconnect(struct usiw_conn *conn);
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_abort_reason reason);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);

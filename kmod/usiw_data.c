@@ -42,7 +42,7 @@
 #include "usiw_compat.h"
 #include "usiw_conn.h"
 #include "usiw_device.h"
-#include "usiw_qp_types.h"
+#include "usiw_qp_ref.h"
 #include "usiw_sock.h"
 
 /* [1] IPv4, [0] IPv6. The first socket of the family fills its entry in, which is constant then. */

@@ -15,7 +15,7 @@
 #include "usiw_device.h"
 #include "usiw_iwcm_quirks.h"
 #include "usiw_ports.h"
-#include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 #include "usiw_route.h"
 #include "usiw_sock.h"
 
@@ -126,7 +126,7 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 	if (IS_ERR(us))
 		return PTR_ERR(us);
 	tuple->local_port = us->port;
-	conn = usiw_conn_alloc(dev, &usiw_conn_host, tuple, GFP_KERNEL_ACCOUNT);
+	conn = usiw_conn_alloc(dev, tuple, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(conn)) {
 		usiw_sock_put(us, usiw_tuple_is_ipv4(tuple));
 		return PTR_ERR(conn);
@@ -215,6 +215,23 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 		usiw_conn_mute_and_abort(conn);
 	mutex_unlock(&conn->lock);
 	return ret;
+}
+
+/*
+ * accept on a cm_id that was accepted. An error would make iw_cm forget the second QP as it has
+ * forgotten the first, and run into BUG_ON() at ESTABLISHED. So the call succeeds, and the
+ * connection ends at once.
+ */
+static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
+{
+	struct usiw_conn *conn = usiw_iw_accepted_conn(cm_id);
+
+	usiw_iw_change_qp(cm_id, qpn);
+	if (conn) {
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_put(conn);
+	}
+	return 0;
 }
 
 /*

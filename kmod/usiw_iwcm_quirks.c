@@ -5,7 +5,7 @@
  *
  * - It keeps its reference to a QP for as long as users let it (struct usiw_qp_proxy).
  * - It leaves a cm_id that was accepted in the state in which it took accept until it has worked
- *   ESTABLISHED off, and lets users accept and reject it again meanwhile (usiw_iw_accept_again).
+ *   ESTABLISHED off, and lets users accept and reject it again meanwhile (usiw_iw_change_qp).
  * - It waits for an answer in the process that asked, where no signal ends the wait, so that one
  *   who has been killed is looked for (usiw_process_is_dying).
  * - A cm_id has no netns (usiw_iw_in_netns): rdma_cm listens on every device of the host, and
@@ -15,15 +15,13 @@
  * - CONNECT_REPLY cannot say which port was used (usiw_iw_set_local_port).
  */
 #include <linux/rcupdate.h>
-#include <linux/slab.h>
 #include <rdma/rdma_cm.h>
 
 #include "usiw_iwcm_quirks.h"
 
 #include "usiw_conn.h"
-#include "usiw_conn_run.h"
 #include "usiw_device.h"
-#include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 
 /*
  * provider_data of a cm_id made for a request: first the connection's id, shifted by one; after
@@ -74,100 +72,6 @@ void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
 		((struct sockaddr_in6 *)&cm_id->local_addr)->sin6_port = port;
 }
 
-/* ---- Proxies of QPs. iw_cm calls get and add with interrupts off. ---- */
-
-/* The caller keeps the proxy by RCU; interrupts that are off do, too. */
-struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
-{
-	RCU_LOCKDEP_WARN(!rcu_read_lock_any_held(), "the QP's proxy may go");
-	return xa_load(&dev->qps, qpn);
-}
-
-struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
-{
-	unsigned long irqs;
-	struct usiw_qp *qp;
-
-	spin_lock_irqsave(&proxy->lock, irqs);
-	qp = proxy->qp;
-	if (qp)
-		kref_get(&qp->kref);
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	return qp;
-}
-
-/*
- * Called by connect and accept, in the user's own context. Another process's QP is not for
- * iw_cm to have, which would move it to ERR. Nor is one with a connection: for a user who
- * accepts twice on one QP this ends the second attempt before iw_cm forgets the first one's
- * reference.
- */
-struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
-{
-	struct usiw_qp_proxy *proxy = usiw_qp_proxy_by_qpn(to_usiw_dev(ibdev), qpn);
-	unsigned long irqs;
-	bool free = false;
-
-	if (!proxy)
-		return NULL;
-	spin_lock_irqsave(&proxy->lock, irqs);
-	if (proxy->qp)
-		free = proxy->qp->mm == current->mm && !READ_ONCE(proxy->qp->conn);
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	return free ? &proxy->ibqp : NULL;
-}
-
-void usiw_iw_add_ref(struct ib_qp *ibqp)
-{
-	kref_get(&to_usiw_qp_proxy(ibqp)->kref);
-}
-
-static void usiw_qp_proxy_release(struct kref *kref)
-{
-	kfree(container_of(kref, struct usiw_qp_proxy, kref));
-}
-
-void usiw_iw_rem_ref(struct ib_qp *ibqp)
-{
-	kref_put(&to_usiw_qp_proxy(ibqp)->kref, usiw_qp_proxy_release);
-}
-
-int usiw_qp_proxy_alloc(struct usiw_qp *qp)
-{
-	struct usiw_qp_proxy *proxy = kzalloc(sizeof(*proxy), GFP_KERNEL_ACCOUNT);
-
-	if (!proxy)
-		return -ENOMEM;
-	proxy->ibqp.device = qp->ibqp.device;
-	proxy->ibqp.real_qp = &proxy->ibqp;
-	proxy->ibqp.qp_type = IB_QPT_RC;
-	kref_init(&proxy->kref);
-	spin_lock_init(&proxy->lock);
-	proxy->qp = qp;
-	qp->proxy = proxy;
-	return 0;
-}
-
-static void usiw_qp_proxy_put_rcu(struct rcu_head *rcu)
-{
-	usiw_iw_rem_ref(&container_of(rcu, struct usiw_qp_proxy, rcu)->ibqp);
-}
-
-/*
- * The QP is going, and its proxy is no longer found. iw_cm calls iw_get_qp and then
- * iw_add_ref in one section with interrupts off (iw_cm_connect, iw_cm_accept): so the
- * first reference goes a grace period later, when whoever found the proxy has its own.
- */
-void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
-{
-	unsigned long irqs;
-
-	spin_lock_irqsave(&proxy->lock, irqs);
-	proxy->qp = NULL;
-	spin_unlock_irqrestore(&proxy->lock, irqs);
-	call_rcu(&proxy->rcu, usiw_qp_proxy_put_rcu);
-}
-
 /* ---- Requests that are accepted twice ---- */
 
 static struct usiw_qp_proxy *usiw_iw_accepted_proxy(const struct iw_cm_id *cm_id)
@@ -216,23 +120,16 @@ struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id)
 }
 
 /*
- * accept on a cm_id that was accepted, with another QP: iw_cm has put that QP in place of
- * the first one, whose reference it has forgotten. An error would make it forget the second
- * one too and trip over ESTABLISHED; so: success, of a connection that ends at once.
+ * The user has accepted @cm_id again, with another QP. iw_cm has put that QP in place of the first
+ * one, and has forgotten its reference to the first one, which this call drops.
  */
-int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
+void usiw_iw_change_qp(struct iw_cm_id *cm_id, u32 qpn)
 {
 	struct usiw_qp_proxy *first = usiw_iw_accepted_proxy(cm_id);
-	struct usiw_conn *conn = usiw_iw_accepted_conn(cm_id);
 
 	rcu_read_lock();
 	usiw_iw_set_proxy(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
 	rcu_read_unlock();
-	if (conn) {
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
-		usiw_conn_put(conn);
-	}
 	if (first)
 		usiw_iw_rem_ref(&first->ibqp);
-	return 0;
 }

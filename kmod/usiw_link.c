@@ -12,6 +12,8 @@
 #include <linux/sysfs.h>
 #include <net/addrconf.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_mad.h>
+#include <rdma/iw_cm.h>
 
 #include "usiw_link.h"
 
@@ -23,11 +25,11 @@
 #include "usiw_device.h"
 #include "usiw_follow.h"
 #include "usiw_iwcm.h"
-#include "usiw_iwcm_quirks.h"
 #include "usiw_listen.h"
 #include "usiw_mr.h"
 #include "usiw_netdev.h"
 #include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 #include "usiw_restrack.h"
 #include "usiw_srq.h"
 #include "usiw_stats.h"

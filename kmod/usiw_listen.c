@@ -186,7 +186,7 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 		/* It has left meanwhile, and looked for its requests before this one was. */
 		if (usiw_admission_has_left(conn->sock, listener))
 			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
-		usiw_conn_arm(conn);
+		usiw_conn_arm(&conn->end);
 		return;
 	}
 	usiw_count(conn->dev, USIW_KCNT_CM_BACKLOG_FULL);
@@ -202,7 +202,7 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 						  const struct usiw_tuple *tuple)
 {
 	struct mem_cgroup *before = set_active_memcg(listener->memcg);
-	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, &usiw_conn_host, tuple,
+	struct usiw_conn *conn = usiw_conn_alloc(listener->dev, tuple,
 						 GFP_NOWAIT | __GFP_NOWARN | __GFP_ACCOUNT);
 
 	set_active_memcg(before);

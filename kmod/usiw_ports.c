@@ -16,7 +16,7 @@
 
 #include "usiw_addr.h"
 #include "usiw_conn.h"
-#include "usiw_qp_types.h"
+#include "usiw_qp_ref.h"
 #include "usiw_route.h"
 
 static struct usiw_conn *usiw_conn_other_end(const struct usiw_conn *conn)

@@ -23,7 +23,7 @@
 #include "usiw_process.h"
 
 #include "usiw_conn.h"
-#include "usiw_qp_types.h"
+#include "usiw_qp_ref.h"
 
 /**
  * struct usiw_process - an address space with QPs

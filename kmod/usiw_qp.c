@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Queue pairs: state as verbs see it, and the tie between a QP and its connection.
- * Rings, work requests and completions are the provider's.
+ * The verbs of queue pairs. Rings, work requests and completions are the provider's.
  */
 #include <linux/pid.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <rdma/iw_cm.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "usiw_qp.h"
@@ -17,8 +14,8 @@
 #include "usiw_conn_run.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
-#include "usiw_iwcm_quirks.h"
 #include "usiw_process.h"
+#include "usiw_qp_ref.h"
 #include "usiw_stats.h"
 #include "usiw_unread.h"
 #include "usiw_verbs.h"
@@ -279,98 +276,6 @@ int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-/* ---- References ---- */
-
-static void usiw_qp_release(struct kref *kref)
-{
-	complete(&container_of(kref, struct usiw_qp, kref)->free);
-}
-
-void usiw_qp_put(struct usiw_qp *qp)
-{
-	kref_put(&qp->kref, usiw_qp_release);
-}
-
-/* The QP by number, if the calling process made it; with a reference. */
-struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
-{
-	struct usiw_qp_proxy *proxy;
-	struct usiw_qp *qp = NULL;
-
-	rcu_read_lock();
-	proxy = usiw_qp_proxy_by_qpn(dev, qpn);
-	if (proxy)
-		qp = usiw_qp_proxy_get_qp(proxy);
-	rcu_read_unlock();
-	if (qp && qp->mm != current->mm) {
-		usiw_qp_put(qp);
-		return NULL;
-	}
-	return qp;
-}
-
-/* ---- The connection of a QP. The QP holds a reference to it, and it one to the QP. ---- */
-
-int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
-{
-	int ret = 0;
-
-	spin_lock(&qp->lock);
-	if (qp->destroying || qp->state > USIW_QPS_RTR) {
-		ret = -EINVAL;
-	} else if (qp->conn) {
-		ret = -EISCONN;
-	} else {
-		usiw_conn_get(conn);
-		WRITE_ONCE(qp->conn, conn);
-		kref_get(&qp->kref);
-	}
-	spin_unlock(&qp->lock);
-	return ret;
-}
-
-void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn)
-{
-	bool attached;
-
-	spin_lock(&qp->lock);
-	attached = qp->conn == conn;
-	if (attached)
-		WRITE_ONCE(qp->conn, NULL);
-	spin_unlock(&qp->lock);
-	if (attached) {
-		usiw_qp_put(qp);
-		usiw_conn_put(conn);
-	}
-}
-
-struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp)
-{
-	struct usiw_conn *conn;
-
-	spin_lock(&qp->lock);
-	conn = qp->conn;
-	if (conn)
-		usiw_conn_get(conn);
-	spin_unlock(&qp->lock);
-	return conn;
-}
-
-void usiw_qp_set_state(struct usiw_qp *qp, enum usiw_qp_state state)
-{
-	spin_lock(&qp->lock);
-	qp->state = state;
-	spin_unlock(&qp->lock);
-}
-
-void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
-{
-	spin_lock(&qp->lock);
-	qp->attrs.ird = min_t(u16, ird, U8_MAX);
-	qp->attrs.ord = min_t(u16, ord, U8_MAX);
-	spin_unlock(&qp->lock);
-}
-
 static void usiw_qp_raise(void *arg)
 {
 	struct ib_event *event = arg;
@@ -390,15 +295,4 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 
 	if (qp->ibqp.event_handler)
 		usiw_unread_raise(&qp->async, type, 1, usiw_qp_raise, &event);
-}
-
-/*
- * rdma_accept() has taken the QP, so its process may post sends before the connection is installed.
- * The caller holds a reference, so the page exists.
- */
-void usiw_qp_accepted(struct usiw_qp *qp)
-{
-	struct usiw_qp_stats *stats = (struct usiw_qp_stats *)qp->counters.page;
-
-	WRITE_ONCE(stats->accepted, 1);
 }

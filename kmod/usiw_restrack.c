@@ -10,7 +10,7 @@
 #include "../uapi/usiw_names.h"
 #include "usiw_conn.h"
 #include "usiw_device.h"
-#include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 #include "usiw_stats.h"
 
 #define USIW_GAUGE_NAME(id, text) \

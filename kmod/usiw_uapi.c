@@ -17,6 +17,7 @@
 #include "usiw_cq.h"
 #include "usiw_event.h"
 #include "usiw_qp.h"
+#include "usiw_qp_ref.h"
 #include "usiw_srq.h"
 
 static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundle *attrs)

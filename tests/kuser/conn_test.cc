@@ -74,7 +74,7 @@ TEST_F(Conn, lock__asserts_of_other_files) {
   usiw_conn* conn = client_conn();
   ASSERT_NE(conn, nullptr);
   const std::function<void()> calls[] = {
-      [&] { usiw_conn_arm(conn); },
+      [&] { usiw_conn_arm(&conn->end); },
       [&] { usiw_conn_host.data(&conn->end, USIW_CM_DATA_IS_OPEN); },
       [&] { usiw_data_by_packets(conn, conn->by_packets); },
       [&] { usiw_data_is_open(conn); },

@@ -30,7 +30,7 @@ extern "C" {
 #include "kmod/usiw_net.h"
 #include "kmod/usiw_netdev.h"
 #include "kmod/usiw_qp.h"
-#include "kmod/usiw_qp_types.h"
+#include "kmod/usiw_qp_ref.h"
 #include "kmod/usiw_route.h"
 #include "kmod/usiw_rx.h"
 #include "kmod/usiw_sock.h"

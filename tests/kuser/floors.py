@@ -18,8 +18,8 @@ KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
 #: From the ground up: names of .c files, each with the header of its name, and of headers that have no .c file. Files
 #: of one floor do not use each other, except the files of one group. The files of a group are joined by "+".
 FLOORS = [["usiw + device + net", "compat", "unread", "user", "charge"], ["addr", "mr", "stats"],
-          ["route", "sock", "verbs_types + qp_types"], ["conn"], ["admission", "data", "ports"], ["event"],
-          ["follow", "process", "verbs"], ["conn_run"], ["qp + iwcm_quirks", "cq", "srq"], ["conn_act"],
+          ["route", "sock", "verbs_types"], ["conn"], ["qp_ref"], ["admission", "data", "ports", "iwcm_quirks"],
+          ["event"], ["follow", "process", "verbs"], ["conn_act"], ["conn_run"], ["qp", "cq", "srq"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 FLOOR = {name: level for level, rooms in enumerate(FLOORS) for room in rooms for name in room.split(" + ")}
 ROOM = {name: room for rooms in FLOORS for room in rooms for name in room.split(" + ")}

@@ -298,7 +298,7 @@ class FollowMany : public Follow {
   }
   void add() {
     const usiw_tuple tuple{};
-    usiw_conn* conn = usiw_conn_alloc(dev(), &usiw_conn_host, &tuple, GFP_KERNEL_ACCOUNT);
+    usiw_conn* conn = usiw_conn_alloc(dev(), &tuple, GFP_KERNEL_ACCOUNT);
     ASSERT_FALSE(IS_ERR(conn));
     conns.push_back(conn);
   }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs, and what their processes have agreed to. Their functions are in usiw_qp.h.
+ * Queue pairs: the object with its references, its connection, and the proxy that iw_cm holds.
  */
-#ifndef USIW_QP_TYPES_H
-#define USIW_QP_TYPES_H
+#ifndef USIW_QP_REF_H
+#define USIW_QP_REF_H
 
 #include <linux/completion.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/rcupdate.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
 #include "../cm/object/usiw_qp_attrs.h"
+#include "../cm/object/usiw_qp_states.h"
 #include "../uapi/usiw_abi.h"
 #include "usiw_stats.h"
 #include "usiw_unread.h"
@@ -21,8 +23,37 @@
 struct mm_struct;
 struct pid;
 struct usiw_conn;
+struct usiw_device;
 struct usiw_process;
-struct usiw_qp_proxy;
+struct usiw_qp;
+
+/**
+ * struct usiw_qp_proxy - object that iw_cm holds in place of a QP
+ * @ibqp:	only .device, .real_qp and .qp_type are set. iw_cm gets it from iw_get_qp, counts
+ *		references to it, and passes it to ib_modify_qp, which calls usiw_modify_qp()
+ *		without udata
+ * @kref:	references of iw_cm, and one that lasts until a grace period after @qp is gone
+ * @rcu:	drops that reference
+ * @lock:	guards @qp; taken with interrupts off, because iw_cm calls with interrupts off
+ * @qp:		the QP; NULL once it is being destroyed
+ *
+ * iw_cm keeps its reference for as long as users let it. A user who accepts and rejects the same
+ * connection makes iw_cm keep it until rdma_cm's file is closed. In a dying process that happens
+ * after the QPs are destroyed. If iw_cm held the QP itself, that process could not be killed. The
+ * proxy lets the QP go without asking iw_cm.
+ */
+struct usiw_qp_proxy {
+	struct ib_qp ibqp;
+	struct kref kref;
+	struct rcu_head rcu;
+	spinlock_t lock;
+	struct usiw_qp *qp;
+};
+
+static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct usiw_qp_proxy, ibqp);
+}
 
 /**
  * struct usiw_qp - queue pair
@@ -103,4 +134,20 @@ static inline bool usiw_qp_moves(const struct usiw_qp *qp)
 	return qp->uctx->caps & USIW_CAP_PORT_MOVE;
 }
 
-#endif /* USIW_QP_TYPES_H */
+int usiw_qp_proxy_alloc(struct usiw_qp *qp);
+void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy);
+struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn);
+struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy);
+struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn);
+void usiw_iw_add_ref(struct ib_qp *ibqp);
+void usiw_iw_rem_ref(struct ib_qp *ibqp);
+struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn);
+void usiw_qp_put(struct usiw_qp *qp);
+int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
+void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
+struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);
+void usiw_qp_set_state(struct usiw_qp *qp, enum usiw_qp_state state);
+void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord);
+void usiw_qp_accepted(struct usiw_qp *qp);
+
+#endif /* USIW_QP_REF_H */

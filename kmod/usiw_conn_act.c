@@ -17,6 +17,7 @@
 #include <linux/ratelimit.h>
 #include <linux/slab.h>
 #include <rdma/iw_cm.h>
+#include <rdma/uverbs_types.h>
 
 #include "usiw_conn_act.h"
 
@@ -154,7 +155,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->qpn = qp->ibqp.qp_num;
 	conn->events = qp->uctx->events;
 	usiw_evfile_forget(conn->events, conn->qpn);
-	usiw_evfile_get(conn->events);
+	uverbs_uobject_get(&conn->events->uobj);
 	conn->sender = *sender;
 	end->tos = sender->tos;
 	cm_id->add_ref(cm_id);
@@ -162,7 +163,7 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	usiw_cm_end_attach(end, usiw_ports_of_qp(qp));
 	if (!(end->ports & USIW_CM_PACKETS))
 		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGED);
-	if (usiw_qp_merges(qp))
+	if (usiw_qp_can(qp, USIW_CAP_MERGES))
 		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGES);
 	return 0;
 }

@@ -17,7 +17,6 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct usiw_device *dev = to_usiw_dev(ibcq->device);
 	struct usiw_cq *cq = to_usiw_cq(ibcq);
 	struct usiw_create_cq_resp resp = {};
-	struct usiw_create_cq_req req;
 	int cqn, ret;
 
 	if (!udata)
@@ -26,13 +25,9 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return -EOPNOTSUPP;
 	if (usiw_check_cqe(attr->cqe))
 		return -EINVAL;
-	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	ret = usiw_read_create_request(udata);
 	if (ret)
 		return ret;
-	if (req.comp_mask)
-		return -EOPNOTSUPP;
-	if (req.reserved)
-		return -EINVAL;
 
 	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL_ACCOUNT);
 	if (cqn < 0)
@@ -84,27 +79,17 @@ int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return -EOPNOTSUPP;
 }
 
-static void usiw_cq_raise_completion(void *arg)
-{
-	struct ib_cq *ibcq = arg;
-
-	ibcq->comp_handler(ibcq, ibcq->cq_context);
-}
-
 /* Wakes a reader of the completion channel. The caller holds the user's handle of the CQ. */
 void usiw_cq_completion_event(struct usiw_cq *cq)
 {
-	if (cq->ibcq.comp_handler)
-		usiw_unread_raise(&cq->completions, 0, USIW_UNREAD_MOST, usiw_cq_raise_completion,
-				  &cq->ibcq);
-}
+	struct ib_cq *ibcq = &cq->ibcq;
 
-static void usiw_cq_raise_async(void *arg)
-{
-	struct ib_event *event = arg;
-	struct ib_cq *ibcq = event->element.cq;
-
-	ibcq->event_handler(event, ibcq->cq_context);
+	if (!ibcq->comp_handler)
+		return;
+	spin_lock(&cq->completions.lock);
+	if (usiw_unread_add(&cq->completions, 0, USIW_UNREAD_MOST))
+		ibcq->comp_handler(ibcq, ibcq->cq_context);
+	spin_unlock(&cq->completions.lock);
 }
 
 /* The ring of the CQ was full. The caller holds the user's handle of the CQ. */
@@ -116,6 +101,5 @@ void usiw_cq_overrun(struct usiw_cq *cq)
 		.event = IB_EVENT_CQ_ERR,
 	};
 
-	if (cq->ibcq.event_handler)
-		usiw_unread_raise(&cq->async, event.event, 1, usiw_cq_raise_async, &event);
+	usiw_unread_raise(&cq->async, &event, 1, cq->ibcq.event_handler, cq->ibcq.cq_context);
 }

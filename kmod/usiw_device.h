@@ -54,7 +54,7 @@ enum usiw_kcounter {
  * @gid:	GID 0: the MAC of @netdev, or a random one if it has none
  * @lent_mac:	MAC that lo has been given while it has a device; zeros if none
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
- * @stags:	STag index -> struct usiw_stag
+ * @stags:	indices of STags in use
  * @cqns:	numbers of CQs in use
  * @next_qpn:	QPN at which the search for a free one starts
  * @next_mr:	STag index at which the search for a region's starts
@@ -175,6 +175,5 @@ void usiw_device_is_last(struct usiw_device *dev);
 bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_device *other);
 void usiw_device_enter_net(struct usiw_device *dev);
 void usiw_device_leave_net(struct usiw_device *dev);
-bool usiw_device_is_ours(const struct ib_device *ibdev);
 
 #endif /* USIW_DEVICE_H */

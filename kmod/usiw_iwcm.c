@@ -175,7 +175,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_route_check(dev, &tuple, &sender, usiw_qp_takes_socket(qp), &mtu);
+	ret = usiw_route_check(dev, &tuple, &sender, usiw_qp_can(qp, USIW_CAP_DATA_SOCKET), &mtu);
 	if (!ret && mtu < USIW_MIN_MTU)
 		ret = -EMSGSIZE;
 	if (!ret)

@@ -75,18 +75,23 @@ static int usiw_check_mapped(u64 start, u64 length, int access)
 	return ret;
 }
 
-/* Cyclic, so that an STag that a peer still has does not name something else soon. */
-static int usiw_stag_alloc(struct usiw_device *dev, struct usiw_stag *stag, struct xa_limit limit,
-			   u32 *next)
+/*
+ * Makes a new STag in *@stag. The search is cyclic: an STag that a peer still has does not name
+ * something else soon.
+ */
+static int usiw_stag_alloc(struct usiw_device *dev, struct xa_limit limit, u32 *next, u32 *stag)
 {
-	int ret = xa_alloc_cyclic(&dev->stags, &stag->index, stag, limit, next, GFP_KERNEL);
+	u32 index;
 
-	return ret < 0 ? -ENOMEM : 0;
+	if (xa_alloc_cyclic(&dev->stags, &index, xa_mk_value(0), limit, next, GFP_KERNEL) < 0)
+		return -ENOMEM;
+	*stag = usiw_stag(index, get_random_u32());
+	return 0;
 }
 
-static void usiw_stag_free(struct usiw_device *dev, struct usiw_stag *stag)
+static void usiw_stag_free(struct ib_device *ibdev, u32 stag)
 {
-	xa_erase(&dev->stags, stag->index);
+	xa_erase(&to_usiw_dev(ibdev)->stags, stag >> USIW_STAG_KEY_BITS);
 }
 
 static int usiw_check_mr(u64 start, u64 length, int access)
@@ -120,8 +125,8 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	ret = usiw_stag_alloc(dev, &mr->stag, XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST),
-			      &dev->next_mr);
+	ret = usiw_stag_alloc(dev, XA_LIMIT(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST), &dev->next_mr,
+			      &mr->ibmr.lkey);
 	if (ret) {
 		kfree(mr);
 		return ERR_PTR(ret);
@@ -129,7 +134,6 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 	mr->start = start;
 	mr->length = length;
 	mr->access = access;
-	mr->ibmr.lkey = usiw_stag(mr->stag.index, get_random_u32());
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = length;
@@ -185,17 +189,14 @@ struct ib_mr *usiw_get_dma_mr(struct ib_pd *ibpd, int access)
 
 int usiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
-	struct usiw_mr *mr = to_usiw_mr(ibmr);
-
-	usiw_stag_free(to_usiw_dev(ibmr->device), &mr->stag);
-	kfree(mr);
+	usiw_stag_free(ibmr->device, ibmr->lkey);
+	kfree(to_usiw_mr(ibmr));
 	return 0;
 }
 
 int usiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibmw->device);
-	struct usiw_mw *mw = to_usiw_mw(ibmw);
 	int ret;
 
 	if (!udata)
@@ -203,16 +204,12 @@ int usiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	ret = usiw_check_mw_type(ibmw->type);
 	if (ret)
 		return ret;
-	ret = usiw_stag_alloc(dev, &mw->stag, XA_LIMIT(USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST),
-			      &dev->next_mw);
-	if (ret)
-		return ret;
-	ibmw->rkey = usiw_stag(mw->stag.index, get_random_u32());
-	return 0;
+	return usiw_stag_alloc(dev, XA_LIMIT(USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST),
+			       &dev->next_mw, &ibmw->rkey);
 }
 
 int usiw_dealloc_mw(struct ib_mw *ibmw)
 {
-	usiw_stag_free(to_usiw_dev(ibmw->device), &to_usiw_mw(ibmw)->stag);
+	usiw_stag_free(ibmw->device, ibmw->rkey);
 	return 0;
 }

@@ -9,22 +9,15 @@
 
 #include "usiw_compat.h"
 
-/* A region or a window, as usiw_device.stags has it. */
-struct usiw_stag {
-	u32 index;
-};
-
 /**
  * struct usiw_mr - memory region
  * @ibmr:	ib_core's part
- * @stag:	entry in usiw_device.stags
  * @start:	address of the first byte
  * @length:	length in bytes
  * @access:	IB_ACCESS_*
  */
 struct usiw_mr {
 	struct ib_mr ibmr;
-	struct usiw_stag stag;
 	u64 start;
 	u64 length;
 	int access;
@@ -33,17 +26,11 @@ struct usiw_mr {
 /* Memory window. Only the provider knows what it is bound to. */
 struct usiw_mw {
 	struct ib_mw ibmw;
-	struct usiw_stag stag;
 };
 
 static inline struct usiw_mr *to_usiw_mr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct usiw_mr, ibmr);
-}
-
-static inline struct usiw_mw *to_usiw_mw(struct ib_mw *ibmw)
-{
-	return container_of(ibmw, struct usiw_mw, ibmw);
 }
 
 struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,

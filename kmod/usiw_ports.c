@@ -36,9 +36,9 @@ static struct usiw_conn *usiw_conn_other_end(const struct usiw_conn *conn)
 /* Returns USIW_CM_*: the ports that the process of @qp can use. */
 u8 usiw_ports_of_qp(const struct usiw_qp *qp)
 {
-	return (usiw_qp_takes_socket(qp) ? USIW_CM_SOCKET : 0) |
-	       (usiw_qp_is_without_packets(qp) ? 0 : USIW_CM_PACKETS) |
-	       (usiw_qp_moves(qp) ? USIW_CM_MOVES : 0);
+	return (usiw_qp_can(qp, USIW_CAP_DATA_SOCKET) ? USIW_CM_SOCKET : 0) |
+	       (usiw_qp_can(qp, USIW_CAP_SOCKETS_ONLY) ? 0 : USIW_CM_PACKETS) |
+	       (usiw_qp_can(qp, USIW_CAP_PORT_MOVE) ? USIW_CM_MOVES : 0);
 }
 
 /*
@@ -71,7 +71,7 @@ int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 	ret = usiw_route_get(conn->dev, usiw_conn_tuple(conn), sender, &route);
 	if (ret)
 		return ret;
-	if (!usiw_qp_takes_socket(qp))
+	if (!usiw_qp_can(qp, USIW_CAP_DATA_SOCKET))
 		ret = usiw_cm_not_packet_errno(route.reason);
 	if (!ret && route.local &&
 	    usiw_cm_ports_differ(usiw_conn_peer_ports(conn), usiw_ports_of_qp(qp)))

@@ -41,7 +41,6 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	struct usiw_device *dev = to_usiw_dev(ibqp->device);
 	struct usiw_qp *qp = to_usiw_qp(ibqp);
 	struct usiw_create_qp_resp resp = {};
-	struct usiw_create_qp_req req;
 	u32 qpn;
 	int ret;
 
@@ -50,14 +49,12 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ret = usiw_check_qp_attr(attr);
 	if (ret)
 		return ret;
-	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	ret = usiw_read_create_request(udata);
 	if (ret)
 		return ret;
-	if (req.comp_mask)
-		return -EOPNOTSUPP;
 	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
 	/* A QP's connection has a stream to tell of it. Pairs with usiw_evfile_open(). */
-	if (req.reserved || !smp_load_acquire(&qp->uctx->events))
+	if (!smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;
 
 	if (atomic_inc_return(&dev->nr_qps) > USIW_MAX_QP) {
@@ -123,22 +120,27 @@ err_count:
 	return ret;
 }
 
+static void usiw_qp_abort_conn(struct usiw_qp *qp)
+{
+	struct usiw_conn *conn = usiw_qp_get_conn(qp);
+
+	if (conn) {
+		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_put(conn);
+	}
+}
+
 /* Waits only for the module's own, short uses of the QP. */
 int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibqp->device);
 	struct usiw_qp *qp = to_usiw_qp(ibqp);
-	struct usiw_conn *conn;
 
 	spin_lock(&qp->lock);
 	qp->destroying = true;
 	spin_unlock(&qp->lock);
 
-	conn = usiw_qp_get_conn(qp);
-	if (conn) {
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
-		usiw_conn_put(conn);
-	}
+	usiw_qp_abort_conn(qp);
 	usiw_evfile_forget(qp->uctx->events, ibqp->qp_num);
 
 	xa_erase(&dev->qps, ibqp->qp_num);
@@ -171,7 +173,6 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 {
 	bool ends = (mask & IB_QP_STATE) &&
 		    (attr->qp_state == IB_QPS_ERR || attr->qp_state == IB_QPS_RESET);
-	struct usiw_conn *conn;
 	int ret;
 
 	usiw_check_qp_attrs(ret, attr, mask);
@@ -187,11 +188,7 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 	if (ret || !ends)
 		return ret;
 
-	conn = usiw_qp_get_conn(qp);
-	if (conn) {
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
-		usiw_conn_put(conn);
-	}
+	usiw_qp_abort_conn(qp);
 	usiw_qp_set_state(qp, attr->qp_state == IB_QPS_ERR ? USIW_QPS_ERR : USIW_QPS_RESET);
 	return 0;
 }
@@ -207,16 +204,16 @@ static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 	spin_unlock(&qp->lock);
 	if (!may)
 		return -EINVAL;
+	if (how == USIW_QPS_ERR) {
+		usiw_qp_abort_conn(qp);
+		usiw_qp_set_state(qp, USIW_QPS_ERR);
+		return 0;
+	}
 	conn = usiw_qp_get_conn(qp);
 	if (conn) {
-		if (how == USIW_QPS_SQD)
-			usiw_conn_disconnect(conn);
-		else
-			usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_disconnect(conn);
 		usiw_conn_put(conn);
 	}
-	if (how == USIW_QPS_ERR)
-		usiw_qp_set_state(qp, USIW_QPS_ERR);
 	return 0;
 }
 
@@ -276,14 +273,6 @@ int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-static void usiw_qp_raise(void *arg)
-{
-	struct ib_event *event = arg;
-	struct ib_qp *ibqp = event->element.qp;
-
-	ibqp->event_handler(event, ibqp->qp_context);
-}
-
 /* The caller holds the user's handle of the QP, so that it is not being destroyed. */
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 {
@@ -293,6 +282,5 @@ void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 		.event = type,
 	};
 
-	if (qp->ibqp.event_handler)
-		usiw_unread_raise(&qp->async, type, 1, usiw_qp_raise, &event);
+	usiw_unread_raise(&qp->async, &event, 1, qp->ibqp.event_handler, qp->ibqp.qp_context);
 }

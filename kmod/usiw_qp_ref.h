@@ -104,34 +104,10 @@ static inline struct usiw_qp *to_usiw_qp(struct ib_qp *ibqp)
 	return container_of(ibqp, struct usiw_qp, ibqp);
 }
 
-/* Returns true if the process of the QP takes data sockets. */
-static inline bool usiw_qp_takes_socket(const struct usiw_qp *qp)
+/* Returns true if the module and the process of the QP have agreed on @cap, a USIW_CAP_*. */
+static inline bool usiw_qp_can(const struct usiw_qp *qp, u64 cap)
 {
-	return qp->uctx->caps & USIW_CAP_DATA_SOCKET;
-}
-
-/* Returns true if the process of the QP takes data sockets only. */
-static inline bool usiw_qp_is_without_packets(const struct usiw_qp *qp)
-{
-	return qp->uctx->caps & USIW_CAP_SOCKETS_ONLY;
-}
-
-/* Returns true if connections of the QP heed USIW_TRP_F_MERGED. */
-static inline bool usiw_qp_merges(const struct usiw_qp *qp)
-{
-	return qp->uctx->caps & USIW_CAP_MERGES;
-}
-
-/* Returns true if the process of the QP reports the port that each connection uses. */
-static inline bool usiw_qp_tells_port(const struct usiw_qp *qp)
-{
-	return qp->uctx->caps & USIW_CAP_PORT_TELL;
-}
-
-/* Returns true if connections of the QP may change their ports. */
-static inline bool usiw_qp_moves(const struct usiw_qp *qp)
-{
-	return qp->uctx->caps & USIW_CAP_PORT_MOVE;
+	return qp->uctx->caps & cap;
 }
 
 int usiw_qp_proxy_alloc(struct usiw_qp *qp);

@@ -15,7 +15,6 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 {
 	struct usiw_device *dev = to_usiw_dev(ibsrq->device);
 	struct usiw_srq *srq = to_usiw_srq(ibsrq);
-	struct usiw_create_srq_req req;
 	int ret;
 
 	if (!udata || attr->srq_type != IB_SRQT_BASIC)
@@ -23,13 +22,9 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 	ret = usiw_check_srq(attr->attr.max_wr, attr->attr.max_sge);
 	if (ret)
 		return ret;
-	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	ret = usiw_read_create_request(udata);
 	if (ret)
 		return ret;
-	if (req.comp_mask)
-		return -EOPNOTSUPP;
-	if (req.reserved)
-		return -EINVAL;
 
 	if (atomic_inc_return(&dev->nr_srqs) > USIW_MAX_SRQ) {
 		atomic_dec(&dev->nr_srqs);
@@ -89,14 +84,6 @@ int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-static void usiw_srq_raise(void *arg)
-{
-	struct ib_event *event = arg;
-	struct ib_srq *ibsrq = event->element.srq;
-
-	ibsrq->event_handler(event, ibsrq->srq_context);
-}
-
 /* The caller holds the user's handle of the SRQ, so that it is not being destroyed. */
 void usiw_srq_limit_reached(struct usiw_srq *srq)
 {
@@ -107,7 +94,6 @@ void usiw_srq_limit_reached(struct usiw_srq *srq)
 	};
 
 	WRITE_ONCE(srq->limit, 0);
-	if (srq->ibsrq.event_handler)
-		usiw_unread_raise(&srq->async, event.event, USIW_UNREAD_MOST, usiw_srq_raise,
-				  &event);
+	usiw_unread_raise(&srq->async, &event, USIW_UNREAD_MOST, srq->ibsrq.event_handler,
+			  srq->ibsrq.srq_context);
 }

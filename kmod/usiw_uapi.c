@@ -74,7 +74,7 @@ static bool usiw_report_port_is_valid(const struct usiw_qp *qp, const struct usi
 {
 	if (report->kind != USIW_REPORT_PORT)
 		return !report->port && !report->port_why;
-	return usiw_qp_tells_port(qp) && report->port < USIW_PORT_KIND_MAX &&
+	return usiw_qp_can(qp, USIW_CAP_PORT_TELL) && report->port < USIW_PORT_KIND_MAX &&
 	       report->port_why < USIW_PORT_WHY_MAX;
 }
 

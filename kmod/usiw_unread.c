@@ -93,8 +93,11 @@ static void usiw_unread_catch_up(struct usiw_unread *unread)
 	memmove(unread->types, unread->types + read, unread->n);
 }
 
-/* Note an event of @type down, if fewer than @most of them are unread. */
-static bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
+/*
+ * Notes an event of @type and returns true if fewer than @most of them are unread. The caller then
+ * raises the event before it releases unread->lock.
+ */
+bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 {
 	unsigned int same = 0, i;
 
@@ -116,14 +119,16 @@ static bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int mo
 }
 
 /*
- * Call @raise with @arg, which has uverbs queue an event of @type, unless @most of them are
- * unread. May be called by several threads at a time; does not sleep.
+ * Raises @event of an object, by its @handler, unless @most events of its type are unread. Several
+ * threads may call this at a time. Does not sleep.
  */
-void usiw_unread_raise(struct usiw_unread *unread, u8 type, unsigned int most,
-		       void (*raise)(void *arg), void *arg)
+void usiw_unread_raise(struct usiw_unread *unread, struct ib_event *event, unsigned int most,
+		       void (*handler)(struct ib_event *event, void *context), void *context)
 {
+	if (!handler)
+		return;
 	spin_lock(&unread->lock);
-	if (usiw_unread_add(unread, type, most))
-		raise(arg);
+	if (usiw_unread_add(unread, event->event, most))
+		handler(event, context);
 	spin_unlock(&unread->lock);
 }

@@ -9,6 +9,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+struct ib_event;
+
 /*
  * Maximum number of unread completion events of a CQ, and of unread limit events of an SRQ. It is
  * more than one, because some programs arm a queue several times and expect as many events. One
@@ -40,7 +42,8 @@ struct usiw_unread {
 
 void usiw_unread_init_completions(struct usiw_unread *unread, const void *uobject);
 void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject);
-void usiw_unread_raise(struct usiw_unread *unread, u8 type, unsigned int most,
-		       void (*raise)(void *arg), void *arg);
+bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most);
+void usiw_unread_raise(struct usiw_unread *unread, struct ib_event *event, unsigned int most,
+		       void (*handler)(struct ib_event *event, void *context), void *context);
 
 #endif /* USIW_UNREAD_H */

@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_types.h>
 
 #include "usiw_verbs.h"
 
@@ -39,6 +40,22 @@ int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t lea
 	if (udata->inlen > size && !ib_is_udata_cleared(udata, size, udata->inlen - size))
 		return -EOPNOTSUPP;
 	return ib_copy_from_udata(req, udata, min(udata->inlen, size));
+}
+
+/* Reads the request that creates a CQ, an SRQ or a QP. All three have the same layout. */
+int usiw_read_create_request(struct ib_udata *udata)
+{
+	struct usiw_create_cq_req req;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(struct usiw_create_srq_req) != sizeof(req));
+	BUILD_BUG_ON(sizeof(struct usiw_create_qp_req) != sizeof(req));
+	ret = usiw_read_request(udata, &req, sizeof(req), 0);
+	if (ret)
+		return ret;
+	if (req.comp_mask)
+		return -EOPNOTSUPP;
+	return req.reserved ? -EINVAL : 0;
 }
 
 /* Answer with what the caller has room for. */
@@ -197,7 +214,7 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 	spin_unlock(&dev->ctx_lock);
 	if (uctx->events) {
 		usiw_evfile_shutdown(uctx->events);
-		usiw_evfile_put(uctx->events);
+		uverbs_uobject_put(&uctx->events->uobj);
 	}
 	usiw_counters_free(&uctx->counters);
 }

@@ -21,6 +21,7 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc);
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc);
 int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least);
+int usiw_read_create_request(struct ib_udata *udata);
 int usiw_write_response(struct ib_udata *udata, void *resp, size_t size);
 int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters);
 void usiw_counters_free(struct usiw_counters *counters);

@@ -239,6 +239,10 @@ void xa_init_flags(struct xarray *xa, gfp_t flags);
 int xa_alloc_cyclic(struct xarray *xa, u32 *id, void *entry, struct xa_limit limit, u32 *next,
 		    gfp_t flags);
 void *xa_store(struct xarray *xa, unsigned long index, void *entry, gfp_t flags);
+static inline void *xa_mk_value(unsigned long value)
+{
+	return (void *)(value << 1 | 1);
+}
 void *xa_load(struct xarray *xa, unsigned long index);
 void *xa_erase(struct xarray *xa, unsigned long index);
 bool xa_empty(const struct xarray *xa);

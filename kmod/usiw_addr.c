@@ -149,21 +149,24 @@ u32 usiw_addr_scope(const struct sockaddr_storage *sa)
 	return sin6->sin6_scope_id;
 }
 
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex)
+/* Returns the length of the address that is then in @sa. @ifindex: the link of a link-local one. */
+int usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			  int ifindex)
 {
 	struct sockaddr_in *sin = (struct sockaddr_in *)sa;
 	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)sa;
 
+	memset(sa, 0, sizeof(*sa));
 	if (ipv6_addr_v4mapped(addr)) {
 		sin->sin_family = AF_INET;
 		sin->sin_addr.s_addr = addr->s6_addr32[3];
 		sin->sin_port = port;
-		return;
+		return sizeof(*sin);
 	}
 	sin6->sin6_family = AF_INET6;
 	sin6->sin6_addr = *addr;
 	sin6->sin6_port = port;
 	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
 		sin6->sin6_scope_id = ifindex;
+	return sizeof(*sin6);
 }

@@ -64,7 +64,7 @@ bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple
 bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex);
 u32 usiw_addr_scope(const struct sockaddr_storage *sa);
 int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port, const struct sockaddr_storage *sa);
-void usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
-			   int ifindex);
+int usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
+			  int ifindex);
 
 #endif /* USIW_ADDR_H */

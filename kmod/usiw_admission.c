@@ -8,6 +8,7 @@
  * keeps the struct in memory: a listener that has not left, a connection of the port, or the port's
  * worker.
  */
+#include <linux/memcontrol.h>
 #include <linux/rbtree.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -45,7 +46,7 @@ static void usiw_listener_release(struct kref *kref)
 
 	listener->cm_id->rem_ref(listener->cm_id);
 	usiw_user_put(listener->user);
-	usiw_charge_put(listener->memcg);
+	mem_cgroup_put(listener->memcg);
 	usiw_device_release(listener->dev);
 	kfree(listener);
 }

@@ -17,18 +17,6 @@
 
 #include "usiw_charge.h"
 
-/* The cgroup of the current process, with a reference; NULL if the kernel has no such cgroups. */
-struct mem_cgroup *usiw_charge_get(void)
-{
-	return get_mem_cgroup_from_mm(current->mm);
-}
-
-/* Any context. */
-void usiw_charge_put(struct mem_cgroup *memcg)
-{
-	mem_cgroup_put(memcg);
-}
-
 /*
  * As kmalloc(), for @memcg; NULL: for nobody. Atomic allocations are not refused because of the
  * cgroup's limit.

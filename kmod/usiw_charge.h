@@ -9,8 +9,6 @@
 
 struct mem_cgroup;
 
-struct mem_cgroup *usiw_charge_get(void);
-void usiw_charge_put(struct mem_cgroup *memcg);
 void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags);
 
 #endif /* USIW_CHARGE_H */

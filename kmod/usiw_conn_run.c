@@ -7,6 +7,7 @@
  * Softirq only sets a bit in conn->flags and queues conn->work.
  */
 #include <linux/slab.h>
+#include <rdma/uverbs_types.h>
 
 #include "usiw_conn_run.h"
 
@@ -37,7 +38,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 	if (conn->sock)
 		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(usiw_conn_tuple(conn)));
 	if (conn->events)
-		usiw_evfile_put(conn->events);
+		uverbs_uobject_put(&conn->events->uobj);
 	usiw_conn_unregister(conn);
 	kfree_rcu(conn, rcu);
 }

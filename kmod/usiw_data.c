@@ -363,8 +363,7 @@ static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 
 	ret = usiw_data_set_option(sock, SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1);
 	if (!ret)
-		ret = usiw_sock_bind(sock, usiw_tuple_is_ipv4(tuple), &tuple->local, 0,
-				     tuple->scope);
+		ret = usiw_sock_bind(sock, &tuple->local, 0, tuple->scope);
 	if (ret)
 		return ret;
 	inet->inet_num = be16_to_cpu(tuple->local_port);
@@ -408,17 +407,15 @@ static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
 	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
-	bool ipv4 = usiw_tuple_is_ipv4(tuple);
 	struct sockaddr_storage sa;
 	int ret, len;
 
 	ret = usiw_data_bind(conn, sock);
 	if (!ret)
-		ret = usiw_data_set_tos(sock, ipv4, conn->end.tos);
+		ret = usiw_data_set_tos(sock, usiw_tuple_is_ipv4(tuple), conn->end.tos);
 	if (ret)
 		return ret;
-	usiw_addr_to_sockaddr(&sa, &tuple->remote, tuple->remote_port, tuple->scope);
-	len = ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	len = usiw_addr_to_sockaddr(&sa, &tuple->remote, tuple->remote_port, tuple->scope);
 	ret = kernel_connect(sock, (void *)&sa, len, 0);
 	if (ret)
 		return ret;
@@ -533,18 +530,4 @@ int usiw_data_open(struct usiw_conn *conn, struct file **file)
 	fd = PTR_ERR(*file);
 	*file = NULL;
 	return fd;
-}
-
-void usiw_data_install(int fd, struct file *file)
-{
-	if (file)
-		fd_install(fd, file);
-}
-
-void usiw_data_drop(int fd, struct file *file)
-{
-	if (!file)
-		return;
-	put_unused_fd(fd);
-	fput(file);
 }

@@ -13,8 +13,6 @@ struct sock;
 struct usiw_conn;
 
 int usiw_data_open(struct usiw_conn *conn, struct file **file);
-void usiw_data_install(int fd, struct file *file);
-void usiw_data_drop(int fd, struct file *file);
 void usiw_data_close(struct usiw_conn *conn);
 bool usiw_data_is_open(const struct usiw_conn *conn);
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes);

@@ -166,39 +166,18 @@ void usiw_device_for_each(const struct net *net,
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-bool usiw_device_is_ours(const struct ib_device *ibdev)
-{
-	struct usiw_device *dev;
-	bool found = false;
-
-	spin_lock_bh(&usiw_devices_lock);
-	list_for_each_entry(dev, &usiw_devices, node)
-		if (&dev->ibdev == ibdev)
-			found = true;
-	spin_unlock_bh(&usiw_devices_lock);
-	return found;
-}
-
-static bool usiw_net_has_devices(const struct net *net)
-{
-	struct usiw_device *dev;
-	bool found = false;
-
-	spin_lock_bh(&usiw_devices_lock);
-	list_for_each_entry(dev, &usiw_devices, node)
-		if (net_eq(read_pnet(&dev->net), net))
-			found = true;
-	spin_unlock_bh(&usiw_devices_lock);
-	return found;
-}
-
 /*
  * lo is gone, and each device held lo. So there is nothing to wait for; see
  * usiw_device_enter_net().
  */
 static void __net_exit usiw_net_exit(struct net *net)
 {
-	WARN_ON(usiw_net_has_devices(net));
+	struct usiw_device *dev;
+
+	spin_lock_bh(&usiw_devices_lock);
+	list_for_each_entry(dev, &usiw_devices, node)
+		WARN_ON(net_eq(read_pnet(&dev->net), net));
+	spin_unlock_bh(&usiw_devices_lock);
 }
 
 static unsigned int usiw_net_id;

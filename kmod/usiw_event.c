@@ -3,6 +3,7 @@
  * Event stream of a context: read(2) returns whole records, poll(2) works. The file
  * outlives the context as long as somebody has it open.
  */
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/poll.h>
@@ -22,15 +23,6 @@ static bool usiw_evfile_ready(const struct usiw_evfile *events)
 	       !list_empty_careful(&events->conns);
 }
 
-/* The next record of @conn, which is in a list of records. */
-static void usiw_evfile_peek_conn(const struct usiw_conn *conn, struct usiw_event *record)
-{
-	lockdep_assert_held(&conn->events->lock);
-	usiw_cm_records_peek(&conn->records, record);
-	record->qpn = conn->qpn;
-	record->conn_id = conn->end.id;
-}
-
 static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
 {
 	lockdep_assert_held(&events->lock);
@@ -43,15 +35,19 @@ static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
  */
 static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record)
 {
+	struct usiw_conn *conn;
 	bool found = true;
 
 	memset(record, 0, sizeof(*record));
 	spin_lock(&events->lock);
+	conn = usiw_evfile_first(events);
 	if (events->link_pending) {
 		record->type = USIW_EVENT_LINK;
 		record->link = events->link;
-	} else if (!list_empty(&events->conns)) {
-		usiw_evfile_peek_conn(usiw_evfile_first(events), record);
+	} else if (conn) {
+		usiw_cm_records_peek(&conn->records, record);
+		record->qpn = conn->qpn;
+		record->conn_id = conn->end.id;
 	} else if (events->gone && !events->gone_read) {
 		record->type = USIW_EVENT_DEVICE_GONE;
 	} else {
@@ -118,10 +114,12 @@ static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 		record->conn.data_fd = fd;
 	}
 	copied = !copy_to_user(to, record, sizeof(*record));
-	if (copied)
-		usiw_data_install(fd, file);
-	else
-		usiw_data_drop(fd, file);
+	if (file && copied) {
+		fd_install(fd, file);
+	} else if (file) {
+		put_unused_fd(fd);
+		fput(file);
+	}
 	return copied;
 }
 
@@ -209,23 +207,12 @@ int usiw_evfile_open(struct usiw_evfile *events)
 	} else {
 		usiw_link_info(dev, &events->link);
 		events->link_pending = uctx->link_missed;
-		usiw_evfile_get(events);
+		uverbs_uobject_get(&events->uobj);
 		/* Pairs with usiw_create_qp(). */
 		smp_store_release(&uctx->events, events);
 	}
 	spin_unlock(&dev->ctx_lock);
 	return ret;
-}
-
-void usiw_evfile_get(struct usiw_evfile *events)
-{
-	uverbs_uobject_get(&events->uobj);
-}
-
-/* Connections in the list hold no reference of the file's: shutdown has emptied it. */
-void usiw_evfile_put(struct usiw_evfile *events)
-{
-	uverbs_uobject_put(&events->uobj);
 }
 
 /*
@@ -253,8 +240,15 @@ void usiw_evfile_shutdown(struct usiw_evfile *events)
 	wake_up_all(&events->wait);
 }
 
-static void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_info *link)
+void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link)
 {
+	struct usiw_evfile *events = uctx->events;
+
+	lockdep_assert_held(&to_usiw_dev(uctx->ibuc.device)->ctx_lock);
+	if (!events) {
+		uctx->link_missed = true;
+		return;
+	}
 	spin_lock(&events->lock);
 	if (!events->gone) {
 		events->link = *link;
@@ -264,36 +258,6 @@ static void usiw_evfile_link(struct usiw_evfile *events, const struct usiw_link_
 	wake_up(&events->wait);
 }
 
-void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link)
-{
-	lockdep_assert_held(&to_usiw_dev(uctx->ibuc.device)->ctx_lock);
-	if (uctx->events)
-		usiw_evfile_link(uctx->events, link);
-	else
-		uctx->link_missed = true;
-}
-
-static void usiw_evfile_queue(struct usiw_conn *conn, enum usiw_event_type type)
-{
-	lockdep_assert_held(&conn->events->lock);
-	usiw_cm_records_push(&conn->records, type, &conn->end.info);
-	if (list_empty(&conn->ev_node)) {
-		usiw_conn_get(conn);
-		list_add_tail(&conn->ev_node, &conn->events->conns);
-	}
-}
-
-/* Returns true if the caller has to drop the list's reference. */
-static bool usiw_evfile_unqueue(struct usiw_conn *conn)
-{
-	lockdep_assert_held(&conn->events->lock);
-	conn->records.pending = 0;
-	if (list_empty(&conn->ev_node))
-		return false;
-	list_del_init(&conn->ev_node);
-	return true;
-}
-
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 {
 	struct usiw_evfile *events = conn->events;
@@ -301,8 +265,13 @@ void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 	if (!events)
 		return;
 	spin_lock(&events->lock);
-	if (!events->gone)
-		usiw_evfile_queue(conn, type);
+	if (!events->gone) {
+		usiw_cm_records_push(&conn->records, type, &conn->end.info);
+		if (list_empty(&conn->ev_node)) {
+			usiw_conn_get(conn);
+			list_add_tail(&conn->ev_node, &events->conns);
+		}
+	}
 	spin_unlock(&events->lock);
 	wake_up(&events->wait);
 }
@@ -316,9 +285,12 @@ void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn)
 	struct usiw_conn *conn, *next;
 
 	spin_lock(&events->lock);
-	if (!events->gone)
-		list_for_each_entry_safe(conn, next, &events->conns, ev_node)
-			if (conn->qpn == qpn && usiw_evfile_unqueue(conn))
-				usiw_conn_put(conn);
+	list_for_each_entry_safe(conn, next, &events->conns, ev_node) {
+		if (conn->qpn != qpn)
+			continue;
+		conn->records.pending = 0;
+		list_del_init(&conn->ev_node);
+		usiw_conn_put(conn);
+	}
 	spin_unlock(&events->lock);
 }

@@ -50,8 +50,6 @@ struct usiw_evfile {
 
 extern const struct file_operations usiw_event_fops;
 int usiw_evfile_open(struct usiw_evfile *events);
-void usiw_evfile_get(struct usiw_evfile *events);
-void usiw_evfile_put(struct usiw_evfile *events);
 void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link);
 void usiw_evfile_shutdown(struct usiw_evfile *events);
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type);

@@ -176,7 +176,7 @@ static const struct attribute_group usiw_device_group = {
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {
-	if (!usiw_device_is_ours(ibdev))
+	if (ibdev->driver_def != usiw_uapi_defs)
 		return -EOPNOTSUPP;
 	usiw_conn_welcome_device(to_usiw_dev(ibdev));
 	return 0;

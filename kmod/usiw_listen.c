@@ -2,6 +2,7 @@
 /*
  * Listeners, and the requests that reach them.
  */
+#include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <rdma/iw_cm.h>
@@ -10,7 +11,6 @@
 
 #include "usiw.h"
 #include "usiw_addr.h"
-#include "usiw_charge.h"
 #include "usiw_conn.h"
 #include "usiw_conn_act.h"
 #include "usiw_conn_run.h"
@@ -137,7 +137,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 		goto err_free;
 	}
 	if (!repeated)
-		listener->memcg = usiw_charge_get();
+		listener->memcg = get_mem_cgroup_from_mm(current->mm);
 	listener->cm_id = cm_id;
 	cm_id->add_ref(cm_id);
 	usiw_device_hold(listener->dev);

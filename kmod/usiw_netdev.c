@@ -209,7 +209,6 @@ static struct notifier_block usiw_inetaddr_nb = {
 	.notifier_call = usiw_inetaddr_event,
 };
 
-#if IS_ENABLED(CONFIG_IPV6)
 /* In atomic context. */
 static int usiw_inet6addr_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
@@ -223,26 +222,6 @@ static int usiw_inet6addr_event(struct notifier_block *nb, unsigned long event, 
 static struct notifier_block usiw_inet6addr_nb = {
 	.notifier_call = usiw_inet6addr_event,
 };
-
-static int usiw_inet6addr_register(void)
-{
-	return register_inet6addr_notifier(&usiw_inet6addr_nb);
-}
-
-static void usiw_inet6addr_unregister(void)
-{
-	unregister_inet6addr_notifier(&usiw_inet6addr_nb);
-}
-#else
-static int usiw_inet6addr_register(void)
-{
-	return 0;
-}
-
-static void usiw_inet6addr_unregister(void)
-{
-}
-#endif
 
 /* ---- Neighbours -------------------------------------------------------- */
 
@@ -305,7 +284,8 @@ int usiw_netdev_init(void)
 	ret = register_inetaddr_notifier(&usiw_inetaddr_nb);
 	if (ret)
 		goto err_netdev;
-	ret = usiw_inet6addr_register();
+	if (IS_ENABLED(CONFIG_IPV6))
+		ret = register_inet6addr_notifier(&usiw_inet6addr_nb);
 	if (ret)
 		goto err_inetaddr;
 	ret = register_netevent_notifier(&usiw_netevent_nb);
@@ -314,7 +294,8 @@ int usiw_netdev_init(void)
 	return 0;
 
 err_inet6addr:
-	usiw_inet6addr_unregister();
+	if (IS_ENABLED(CONFIG_IPV6))
+		unregister_inet6addr_notifier(&usiw_inet6addr_nb);
 err_inetaddr:
 	unregister_inetaddr_notifier(&usiw_inetaddr_nb);
 err_netdev:
@@ -325,7 +306,8 @@ err_netdev:
 void usiw_netdev_exit(void)
 {
 	unregister_netevent_notifier(&usiw_netevent_nb);
-	usiw_inet6addr_unregister();
+	if (IS_ENABLED(CONFIG_IPV6))
+		unregister_inet6addr_notifier(&usiw_inet6addr_nb);
 	unregister_inetaddr_notifier(&usiw_inetaddr_nb);
 	unregister_netdevice_notifier(&usiw_netdev_nb);
 }

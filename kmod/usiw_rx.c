@@ -232,8 +232,9 @@ static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
  * handshake among these is taken out of turn, and the engine, which sees it as well, ignores it.
  * Takes the skb, unless it returns a negative value: see usiw_rx_hand_over().
  */
-static int usiw_rx_take(struct usiw_sock *us, struct sk_buff *skb)
+static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 {
+	struct usiw_sock *us = rcu_dereference_sk_user_data(port);
 	struct usiw_rx_flow flow = { .known = false };
 	struct sock *sk = NULL;
 	bool engines = false;
@@ -257,11 +258,6 @@ static int usiw_rx_take(struct usiw_sock *us, struct sk_buff *skb)
 		return usiw_rx_hand_over(skb, sk);
 	consume_skb(skb);
 	return 0;
-}
-
-static int usiw_encap_rcv(struct sock *sk, struct sk_buff *skb)
-{
-	return usiw_rx_take(rcu_dereference_sk_user_data(sk), skb);
 }
 
 /* True for "too big", with the path's MTU; else what it means as an answer to a REQ. */

@@ -8,6 +8,7 @@
 #include <linux/hashtable.h>
 #include <linux/in.h>
 #include <linux/jhash.h>
+#include <linux/memcontrol.h>
 #include <linux/net.h>
 #include <linux/slab.h>
 #include <net/ip.h>
@@ -22,7 +23,6 @@
 
 #include "usiw.h"
 #include "usiw_addr.h"
-#include "usiw_charge.h"
 #include "usiw_compat.h"
 #include "usiw_net.h"
 
@@ -71,33 +71,21 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 }
 
 /*
- * Bind to @addr (IPv4 ones are mapped, or the wildcard), of the interface @scope if it is
- * link-local. May sleep.
+ * Binds @sock to @addr, and to the interface @scope if @addr is link-local. An IPv4 address is
+ * mapped. May sleep.
  */
-int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, __be16 port,
-		   int scope)
+int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port, int scope)
 {
-	struct sockaddr_in6 sin6 = {
-		.sin6_family = AF_INET6,
-		.sin6_addr = *addr,
-		.sin6_port = port,
-		.sin6_scope_id = scope,
-	};
-	struct sockaddr_in sin = {
-		.sin_family = AF_INET,
-		.sin_port = port,
-	};
+	struct sockaddr_storage sa;
+	int len = usiw_addr_to_sockaddr(&sa, addr, port, scope);
 	int ret;
 
-	if (ipv4) {
-		if (!ipv6_addr_any(addr))
-			sin.sin_addr.s_addr = addr->s6_addr32[3];
-		return kernel_bind(sock, (void *)&sin, sizeof(sin));
+	if (sa.ss_family == AF_INET6) {
+		ret = ip6_sock_set_v6only(sock->sk);
+		if (ret)
+			return ret;
 	}
-	ret = ip6_sock_set_v6only(sock->sk);
-	if (ret)
-		return ret;
-	return kernel_bind(sock, (void *)&sin6, sizeof(sin6));
+	return kernel_bind(sock, (struct sockaddr *)&sa, len);
 }
 
 /*
@@ -125,13 +113,16 @@ static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
  */
 static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 {
+	struct in6_addr any = in6addr_any;
 	struct socket *sock;
 	int ret;
 
+	if (ipv4)
+		ipv6_addr_set_v4mapped(htonl(INADDR_ANY), &any);
 	ret = sock_create_kern(net, ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP, &sock);
 	if (ret)
 		return ERR_PTR(ret);
-	ret = usiw_sock_bind(sock, ipv4, &in6addr_any, port, 0);
+	ret = usiw_sock_bind(sock, &any, port, 0);
 	if (!ret && !usiw_sock_fits(sock->sk, ipv4, port))
 		ret = -EPERM;
 	if (ret) {
@@ -222,7 +213,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 		return NULL;
 	us->net = net;
 	us->port = port;
-	us->memcg = usiw_charge_get();
+	us->memcg = get_mem_cgroup_from_mm(current->mm);
 	us->ops = usiw_sock_ops;
 	us->admission.net = &usiw_net(net)->admission;
 	init_rwsem(&us->sem);
@@ -307,7 +298,7 @@ static void usiw_sock_free_rcu(struct rcu_head *rcu)
 {
 	struct usiw_sock *us = container_of(rcu, struct usiw_sock, rcu);
 
-	usiw_charge_put(us->memcg);
+	mem_cgroup_put(us->memcg);
 	kfree(us);
 }
 
@@ -348,69 +339,49 @@ static void usiw_send_put(struct msghdr *msg, int level, int type, const void *d
 	msg->msg_controllen += CMSG_SPACE(len);
 }
 
-static int usiw_send4(struct socket *sock, const struct usiw_tuple *tuple, int tos,
-		      struct kvec *vec)
+static void usiw_send_control4(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
 {
 	const struct in_pktinfo info = { .ipi_spec_dst.s_addr = tuple->local.s6_addr32[3] };
-	struct usiw_send_control control = {};
-	struct sockaddr_in to = {
-		.sin_family = AF_INET,
-		.sin_addr.s_addr = tuple->remote.s6_addr32[3],
-		.sin_port = tuple->remote_port,
-	};
-	struct msghdr msg = {
-		.msg_name = &to,
-		.msg_namelen = sizeof(to),
-		.msg_control = &control,
-		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
-	};
 
-	usiw_send_put(&msg, SOL_IP, IP_PKTINFO, &info, sizeof(info));
-	usiw_send_put(&msg, SOL_IP, IP_TOS, &tos, sizeof(tos));
-	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
+	usiw_send_put(msg, SOL_IP, IP_PKTINFO, &info, sizeof(info));
+	usiw_send_put(msg, SOL_IP, IP_TOS, &tos, sizeof(tos));
 }
 
-static int usiw_send6(struct socket *sock, const struct usiw_tuple *tuple, int tos,
-		      struct kvec *vec)
+static void usiw_send_control6(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
 {
 	const struct in6_pktinfo info = { .ipi6_addr = tuple->local };
-	struct usiw_send_control control = {};
-	struct sockaddr_in6 to = {
-		.sin6_family = AF_INET6,
-		.sin6_addr = tuple->remote,
-		.sin6_port = tuple->remote_port,
-	};
-	struct msghdr msg = {
-		.msg_name = &to,
-		.msg_namelen = sizeof(to),
-		.msg_control = &control,
-		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
-	};
 
-	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
-		to.sin6_scope_id = tuple->scope;
-	usiw_send_put(&msg, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
-	usiw_send_put(&msg, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
-	return kernel_sendmsg(sock, &msg, vec, 1, vec->iov_len);
+	usiw_send_put(msg, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	usiw_send_put(msg, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
 }
 
 /*
- * Send one datagram from exactly @tuple's local address. Return 0 or -errno; the caller goes
- * on either way, since what matters is repeated. May sleep.
+ * Sends one datagram from exactly @tuple's local address. Returns 0 or -errno. The caller goes on
+ * either way, because all that matters is repeated. May sleep.
  */
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len)
 {
 	struct kvec vec = { .iov_base = (void *)data, .iov_len = len };
 	bool ipv4 = usiw_tuple_is_ipv4(tuple);
-	struct socket *sock;
+	struct usiw_send_control control = {};
+	struct sockaddr_storage to;
+	struct msghdr msg = {
+		.msg_name = &to,
+		.msg_control = &control,
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
 	int ret = -ENETDOWN;
 
+	msg.msg_namelen = usiw_addr_to_sockaddr(&to, &tuple->remote, tuple->remote_port,
+						tuple->scope);
+	if (ipv4)
+		usiw_send_control4(&msg, tuple, tos);
+	else
+		usiw_send_control6(&msg, tuple, tos);
 	down_read(&us->sem);
-	sock = us->sock[ipv4];
-	if (sock)
-		ret = ipv4 ? usiw_send4(sock, tuple, tos, &vec) :
-			     usiw_send6(sock, tuple, tos, &vec);
+	if (us->sock[ipv4])
+		ret = kernel_sendmsg(us->sock[ipv4], &msg, &vec, 1, len);
 	up_read(&us->sem);
 	return ret < 0 ? ret : 0;
 }

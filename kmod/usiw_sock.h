@@ -106,8 +106,7 @@ void usiw_sock_init(const struct usiw_sock_ops *ops);
 void usiw_sock_wake(struct usiw_sock *us);
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
-int usiw_sock_bind(struct socket *sock, bool ipv4, const struct in6_addr *addr, __be16 port,
-		   int scope);
+int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port, int scope);
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers);
 bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
 void usiw_sock_put(struct usiw_sock *us, bool ipv4);

@@ -15,7 +15,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/ratelimit.h>
-#include <linux/slab.h>
 #include <rdma/iw_cm.h>
 #include <rdma/uverbs_types.h>
 
@@ -34,7 +33,6 @@
 #include "usiw_route.h"
 #include "usiw_sock.h"
 #include "usiw_user.h"
-#include "usiw_verbs_types.h"
 
 static struct usiw_conn *to_usiw_conn(struct usiw_cm_end *end)
 {

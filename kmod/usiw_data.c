@@ -88,7 +88,6 @@ static bool usiw_data_control_is_fine(struct msghdr *msg)
 	return true;
 }
 
-#if !USIW_SOL_SOCKET_IS_ASKED
 static bool usiw_data_is_link_local(const struct sock *sk)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -101,7 +100,7 @@ static bool usiw_data_is_link_local(const struct sock *sk)
 }
 
 /*
- * This kernel does not ask the module about options of SOL_SOCKET. Two of them would lead the
+ * A kernel before 6.8 does not ask the module about options of SOL_SOCKET. Two of them would lead the
  * socket past the routes: SO_BINDTODEVICE and SO_DONTROUTE. The kernel sets both under the
  * socket's lock, so under that lock no thread can set one between the check and the sending. Only
  * CAP_NET_RAW takes a link-local socket to another interface. The lock is not kept while waiting
@@ -111,6 +110,8 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 {
 	int ret = -EPERM;
 
+	if (USIW_SOL_SOCKET_IS_ASKED)
+		return sk->sk_prot->sendmsg(sk, msg, len);
 	msg->msg_flags |= MSG_DONTWAIT;
 	lock_sock(sk);
 	if (!sock_flag(sk, SOCK_LOCALROUTE) &&
@@ -119,12 +120,6 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 	release_sock(sk);
 	return ret;
 }
-#else
-static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
-{
-	return sk->sk_prot->sendmsg(sk, msg, len);
-}
-#endif
 
 /* Not by way of inet_sendmsg(), which gives a socket without a port a new one. */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
@@ -153,16 +148,27 @@ static bool usiw_data_option_is_ecn(const struct socket *sock, int level, int op
 	return level == SOL_IPV6 && (optname == IPV6_TCLASS || optname == IPV6_RECVTCLASS);
 }
 
+static int usiw_data_read_int(int *value, sockptr_t optval, unsigned int optlen)
+{
+	if (optlen != sizeof(*value))
+		return -EINVAL;
+	return copy_from_sockptr(value, optval, sizeof(*value)) ? -EFAULT : 0;
+}
+
+static int usiw_data_set_option(struct socket *sock, int level, int optname, int value)
+{
+	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
+}
+
 static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockptr_t optval,
 			     unsigned int optlen)
 {
 	const struct sock *sk = sock->sk;
-	int value;
+	int value, ret;
 
-	if (optlen != sizeof(value))
-		return -EINVAL;
-	if (copy_from_sockptr(&value, optval, sizeof(value)))
-		return -EFAULT;
+	ret = usiw_data_read_int(&value, optval, optlen);
+	if (ret)
+		return ret;
 	if (level == SOL_IP && optname == IP_TOS && (value ^ inet_sk(sk)->tos) & ~INET_ECN_MASK)
 		return -EPERM;
 #if IS_ENABLED(CONFIG_IPV6)
@@ -170,7 +176,7 @@ static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockpt
 	    (value ^ inet6_sk(sk)->tclass) & ~INET_ECN_MASK)
 		return -EPERM;
 #endif
-	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
+	return usiw_data_set_option(sock, level, optname, value);
 }
 
 /*
@@ -183,12 +189,9 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 	struct usiw_conn *conn;
 	int value, ret;
 
-	if (optlen != sizeof(value))
-		return -EINVAL;
-	if (copy_from_sockptr(&value, optval, sizeof(value)))
-		return -EFAULT;
-	ret = sock_common_setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&value),
-				     sizeof(value));
+	ret = usiw_data_read_int(&value, optval, optlen);
+	if (!ret)
+		ret = usiw_data_set_option(sock, SOL_UDP, UDP_GRO, value);
 	if (ret)
 		return ret;
 	rcu_read_lock();
@@ -346,11 +349,6 @@ void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 
 /* ---- Making one -------------------------------------------------------- */
 
-static int usiw_data_set_option(struct socket *sock, int level, int optname, int value)
-{
-	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
-}
-
 /*
  * Bind to the address alone, which UDP does without a hash table, then add the port of the module's
  * own socket. No other thread knows the socket yet.
@@ -370,14 +368,6 @@ static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 	inet->inet_sport = tuple->local_port;
 	sock->sk->sk_userlocks |= SOCK_BINDPORT_LOCK;
 	return 0;
-}
-
-static int usiw_data_set_tos(struct socket *sock, bool ipv4, int tos)
-{
-	if (!tos)
-		return 0;
-	return ipv4 ? usiw_data_set_option(sock, SOL_IP, IP_TOS, tos) :
-		      usiw_data_set_option(sock, SOL_IPV6, IPV6_TCLASS, tos);
 }
 
 /*
@@ -407,12 +397,14 @@ static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
 	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
+	bool ipv4 = usiw_tuple_is_ipv4(tuple);
 	struct sockaddr_storage sa;
 	int ret, len;
 
 	ret = usiw_data_bind(conn, sock);
-	if (!ret)
-		ret = usiw_data_set_tos(sock, usiw_tuple_is_ipv4(tuple), conn->end.tos);
+	if (!ret && conn->end.tos)
+		ret = usiw_data_set_option(sock, ipv4 ? SOL_IP : SOL_IPV6,
+					   ipv4 ? IP_TOS : IPV6_TCLASS, conn->end.tos);
 	if (ret)
 		return ret;
 	len = usiw_addr_to_sockaddr(&sa, &tuple->remote, tuple->remote_port, tuple->scope);

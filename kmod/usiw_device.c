@@ -12,7 +12,6 @@
 #include "usiw_device.h"
 
 #include "usiw.h"
-#include "usiw_net.h"
 
 struct workqueue_struct *usiw_wq;
 
@@ -182,8 +181,11 @@ static void __net_exit usiw_net_exit(struct net *net)
 
 static unsigned int usiw_net_id;
 
-/* Good for as long as a device of the netns is. */
-struct usiw_net *usiw_net(struct net *net)
+/*
+ * Returns the space for REQs that all listeners of the netns share. It lives as long as a device of
+ * the netns does.
+ */
+struct usiw_cm_admission_net *usiw_net_admission(struct net *net)
 {
 	return net_generic(net, usiw_net_id);
 }
@@ -193,7 +195,7 @@ static int __net_init usiw_net_init(struct net *net)
 	__u64 key[2];
 
 	get_random_bytes(key, sizeof(key));
-	usiw_cm_admission_net_init(&usiw_net(net)->admission, key);
+	usiw_cm_admission_net_init(usiw_net_admission(net), key);
 	return 0;
 }
 
@@ -201,7 +203,7 @@ static struct pernet_operations usiw_net_ops = {
 	.init = usiw_net_init,
 	.exit = usiw_net_exit,
 	.id = &usiw_net_id,
-	.size = sizeof(struct usiw_net),
+	.size = sizeof(struct usiw_cm_admission_net),
 };
 
 int usiw_device_init(void)

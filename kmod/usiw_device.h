@@ -14,6 +14,7 @@
 #include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
 
+#include "../cm/usiw_cm_admission.h"
 #include "../uapi/usiw_abi.h"
 
 /* A device counts next hops by hash bucket, to skip updates of other neighbours. */
@@ -159,6 +160,7 @@ static inline void usiw_count(struct usiw_device *dev, enum usiw_kcounter counte
 	atomic64_inc(&dev->kcounters[counter]);
 }
 
+struct usiw_cm_admission_net *usiw_net_admission(struct net *net);
 int usiw_device_init(void);
 void usiw_device_exit(void);
 bool usiw_link_is_up(const struct net_device *netdev);

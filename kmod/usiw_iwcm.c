@@ -206,7 +206,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (!ret) {
 		/* Before iw_cm is notified of anything. usiw_check_param() has left no error. */
-		usiw_iw_set_accepted(cm_id, qp);
+		usiw_iw_set_accepted(cm_id, qp->proxy);
 		usiw_qp_accepted(qp);
 		ret = usiw_cm_end_accept(&conn->end, param->ird, param->ord, param->private_data,
 					 param->private_data_len, usiw_now_us());

@@ -94,14 +94,9 @@ void *usiw_iw_request_data(const struct usiw_conn *conn)
 	return (void *)((unsigned long)conn->end.id << 1);
 }
 
-static void usiw_iw_set_proxy(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
+void usiw_iw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
 {
 	cm_id->provider_data = (void *)((unsigned long)proxy | USIW_ACCEPTED);
-}
-
-void usiw_iw_set_accepted(struct iw_cm_id *cm_id, const struct usiw_qp *qp)
-{
-	usiw_iw_set_proxy(cm_id, qp->proxy);
 }
 
 /* The connection that an accepted cm_id still has, with a reference. */
@@ -128,7 +123,7 @@ void usiw_iw_change_qp(struct iw_cm_id *cm_id, u32 qpn)
 	struct usiw_qp_proxy *first = usiw_iw_accepted_proxy(cm_id);
 
 	rcu_read_lock();
-	usiw_iw_set_proxy(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
+	usiw_iw_set_accepted(cm_id, usiw_qp_proxy_by_qpn(to_usiw_dev(cm_id->device), qpn));
 	rcu_read_unlock();
 	if (first)
 		usiw_iw_rem_ref(&first->ibqp);

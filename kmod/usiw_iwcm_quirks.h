@@ -13,7 +13,7 @@
 #include "usiw_route.h"
 
 struct usiw_conn;
-struct usiw_qp;
+struct usiw_qp_proxy;
 
 /* Returns the current process as a sender. For connect and listen. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
@@ -29,7 +29,7 @@ bool usiw_iw_in_netns(const struct iw_cm_id *cm_id);
 void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port);
 void *usiw_iw_request_data(const struct usiw_conn *conn);
 struct usiw_conn *usiw_iw_request_conn(const struct iw_cm_id *cm_id);
-void usiw_iw_set_accepted(struct iw_cm_id *cm_id, const struct usiw_qp *qp);
+void usiw_iw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy);
 bool usiw_iw_is_accepted(const struct iw_cm_id *cm_id);
 struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id);
 void usiw_iw_change_qp(struct iw_cm_id *cm_id, u32 qpn);

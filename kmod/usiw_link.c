@@ -52,8 +52,8 @@ static void usiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
 	snprintf(str, IB_FW_VERSION_NAME_MAX, "%s", USIW_VERSION);
 }
 
-int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
-		      struct ib_udata *udata)
+static int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			     struct ib_udata *udata)
 {
 	/* The core itself passes an empty udata up to 6.12, and none in 7.2. */
 	if (udata && (udata->inlen || udata->outlen))
@@ -95,7 +95,7 @@ static u32 usiw_netdev_speed(struct net_device *netdev)
 	return mbps;
 }
 
-int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+static int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *netdev = to_usiw_dev(ibdev)->netdev;
 	const struct usiw_netdev_is is = {

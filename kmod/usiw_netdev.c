@@ -85,12 +85,6 @@ void usiw_port_work(struct work_struct *work)
 	ib_device_put(&dev->ibdev);
 }
 
-static void usiw_port_changed(struct usiw_device *dev)
-{
-	mod_delayed_work(usiw_wq, &dev->port_work, msecs_to_jiffies(USIW_PORT_DELAY_MS));
-	usiw_link_changed(dev);
-}
-
 /* Local connections go over lo, whose MAC and MTU are theirs. In atomic context. */
 static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 {
@@ -121,14 +115,6 @@ static void usiw_lo_goes(struct usiw_device *dev, const void *arg)
 	ib_unregister_device_queued(&dev->ibdev);
 }
 
-/* Tools and the core name the device's interface by it. Readers have no lock. */
-static void usiw_renamed(struct usiw_device *dev)
-{
-	ASSERT_RTNL();
-	strscpy(dev->ibdev.iw_ifname, dev->netdev->name, sizeof(dev->ibdev.iw_ifname));
-	usiw_link_changed(dev);
-}
-
 static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *netdev = netdev_notifier_info_to_dev(ptr);
@@ -146,7 +132,8 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		usiw_port_changed(dev);
+		mod_delayed_work(usiw_wq, &dev->port_work, msecs_to_jiffies(USIW_PORT_DELAY_MS));
+		usiw_link_changed(dev);
 		break;
 	case NETDEV_CHANGEADDR:
 		usiw_device_read_mac(dev);
@@ -159,7 +146,9 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		usiw_follow_all(dev);
 		break;
 	case NETDEV_CHANGENAME:
-		usiw_renamed(dev);
+		/* Tools and the core name the interface by this field, which they read without a lock. */
+		strscpy(dev->ibdev.iw_ifname, netdev->name, sizeof(dev->ibdev.iw_ifname));
+		usiw_link_changed(dev);
 		break;
 	case NETDEV_UNREGISTER:
 		cancel_delayed_work(&dev->port_work);
@@ -272,7 +261,7 @@ static struct notifier_block usiw_netevent_nb = {
 	.notifier_call = usiw_netevent,
 };
 
-/* ---- */
+/* ---- Registration ------------------------------------------------------ */
 
 int usiw_netdev_init(void)
 {

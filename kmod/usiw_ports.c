@@ -19,20 +19,6 @@
 #include "usiw_qp_ref.h"
 #include "usiw_route.h"
 
-static struct usiw_conn *usiw_conn_other_end(const struct usiw_conn *conn)
-{
-	const struct usiw_tuple *ends = usiw_conn_tuple(conn);
-	struct usiw_tuple tuple = {
-		.local = ends->remote,
-		.remote = ends->local,
-		.local_port = ends->remote_port,
-		.remote_port = ends->local_port,
-		.scope = ends->scope,
-	};
-
-	return usiw_conn_lookup(conn->net, &tuple);
-}
-
 /* Returns USIW_CM_*: the ports that the process of @qp can use. */
 u8 usiw_ports_of_qp(const struct usiw_qp *qp)
 {
@@ -47,7 +33,15 @@ u8 usiw_ports_of_qp(const struct usiw_qp *qp)
  */
 u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 {
-	struct usiw_conn *other = usiw_conn_other_end(conn);
+	const struct usiw_tuple *ends = usiw_conn_tuple(conn);
+	const struct usiw_tuple tuple = {
+		.local = ends->remote,
+		.remote = ends->local,
+		.local_port = ends->remote_port,
+		.remote_port = ends->local_port,
+		.scope = ends->scope,
+	};
+	struct usiw_conn *other = usiw_conn_lookup(conn->net, &tuple);
 	u8 ports = 0;
 
 	if (other) {

@@ -37,14 +37,6 @@ struct usiw_process {
 	struct list_head qps;
 };
 
-static void usiw_process_end_qp(struct usiw_qp *qp)
-{
-	spin_lock(&qp->lock);
-	if (qp->conn)
-		usiw_conn_kick(qp->conn, USIW_CONN_PROCESS_GONE);
-	spin_unlock(&qp->lock);
-}
-
 /* No QP gets another connection from here on: connect and accept take a QP of their own mm only. */
 static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
@@ -53,7 +45,10 @@ static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct
 
 	mutex_lock(&process->lock);
 	list_for_each_entry(qp, &process->qps, process_node) {
-		usiw_process_end_qp(qp);
+		spin_lock(&qp->lock);
+		if (qp->conn)
+			usiw_conn_kick(qp->conn, USIW_CONN_PROCESS_GONE);
+		spin_unlock(&qp->lock);
 		cond_resched();
 	}
 	mutex_unlock(&process->lock);

@@ -56,19 +56,15 @@ static const char *usiw_name_of(const char * const *names, size_t n, u64 value)
 	return value < n && names[value] ? names[value] : "?";
 }
 
-/* Of a round trip 0 says that none has been measured. */
-static bool usiw_gauge_is_missing(int gauge, u64 value)
-{
-	return !value && (gauge == USIW_GAUGE_SRTT_NS || gauge == USIW_GAUGE_MIN_RTT_NS);
-}
-
 static int usiw_put_gauge(struct sk_buff *msg, int gauge, u64 value)
 {
 	const char *name = usiw_gauge_names[gauge];
 
-	if (usiw_gauge_is_missing(gauge, value))
-		return 0;
 	switch (gauge) {
+	case USIW_GAUGE_SRTT_NS:
+	case USIW_GAUGE_MIN_RTT_NS:
+		/* 0: no round trip has been measured. */
+		return value ? rdma_nl_put_driver_u64(msg, name, value) : 0;
 	case USIW_GAUGE_PORT:
 		return rdma_nl_put_driver_string(msg, name,
 						 usiw_name_of(usiw_port_names,

@@ -24,7 +24,7 @@
 #include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_compat.h"
-#include "usiw_net.h"
+#include "usiw_device.h"
 
 #define USIW_SOCK_HASH_BITS	10
 
@@ -144,7 +144,7 @@ static void usiw_sock_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int
 	struct usiw_sock *us = rcu_dereference_sk_user_data(sk);
 
 	if (us)
-		us->ops->err_rcv(sk, us, skb);
+		usiw_sock_ops->err_rcv(sk, us, skb);
 }
 
 /* The first user of a family has come. */
@@ -153,7 +153,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = us,
 		.encap_type = 1,
-		.encap_rcv = us->ops->rcv,
+		.encap_rcv = usiw_sock_ops->rcv,
 		.encap_err_rcv = usiw_sock_err_rcv,
 	};
 
@@ -214,8 +214,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	us->net = net;
 	us->port = port;
 	us->memcg = get_mem_cgroup_from_mm(current->mm);
-	us->ops = usiw_sock_ops;
-	us->admission.net = &usiw_net(net)->admission;
+	us->admission.net = usiw_net_admission(net);
 	init_rwsem(&us->sem);
 	spin_lock_init(&us->lock);
 	spin_lock_init(&us->admission_lock);
@@ -223,7 +222,7 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	us->by_addr = RB_ROOT;
 	us->by_dev = RB_ROOT;
 	INIT_LIST_HEAD(&us->rxq);
-	INIT_WORK(&us->rx_work, us->ops->work);
+	INIT_WORK(&us->rx_work, usiw_sock_ops->work);
 	INIT_DELAYED_WORK(&us->admission_work, usiw_sock_admission_work);
 	hash_add(usiw_socks, &us->node, usiw_sock_hash(net, port));
 	return us;
@@ -317,7 +316,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 	mutex_unlock(&usiw_socks_mutex);
 	if (!last)
 		return;
-	us->ops->purge(us);
+	usiw_sock_ops->purge(us);
 	call_rcu(&us->rcu, usiw_sock_free_rcu);
 }
 

@@ -44,7 +44,6 @@ struct usiw_sock_ops {
  * struct usiw_sock - UDP port that the module owns, and its users
  * @node:	entry in the table of ports
  * @rcu:	delays freeing by a grace period, because encap_rcv may still read the structure
- * @ops:	receiver
  * @net:	network namespace; with @port the key of the table
  * @port:	UDP port
  * @memcg:	memory cgroup that pays for @rxq, with a reference: that of the process that used
@@ -74,7 +73,6 @@ struct usiw_sock_ops {
 struct usiw_sock {
 	struct hlist_node node;
 	struct rcu_head rcu;
-	const struct usiw_sock_ops *ops;
 	struct net *net;
 	__be16 port;
 	struct mem_cgroup *memcg;

@@ -69,22 +69,18 @@ static int UVERBS_HANDLER(USIW_METHOD_SRQ_EVENT)(struct uverbs_attr_bundle *attr
 	return 0;
 }
 
-/* What is said of a port, by who has agreed to say it. */
-static bool usiw_report_port_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
-{
-	if (report->kind != USIW_REPORT_PORT)
-		return !report->port && !report->port_why;
-	return usiw_qp_can(qp, USIW_CAP_PORT_TELL) && report->port < USIW_PORT_KIND_MAX &&
-	       report->port_why < USIW_PORT_WHY_MAX;
-}
-
 static bool usiw_report_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
 {
 	if (report->kind < USIW_REPORT_READY || report->kind > USIW_REPORT_PORT)
 		return false;
 	if (report->error > 0 || report->error < -MAX_ERRNO)
 		return false;
-	if (!usiw_report_port_is_valid(qp, report))
+	if (report->kind != USIW_REPORT_PORT && (report->port || report->port_why))
+		return false;
+	/* Only a provider that has agreed to report ports does so. */
+	if (report->kind == USIW_REPORT_PORT &&
+	    (!usiw_qp_can(qp, USIW_CAP_PORT_TELL) || report->port >= USIW_PORT_KIND_MAX ||
+	     report->port_why >= USIW_PORT_WHY_MAX))
 		return false;
 	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP: here it says "none". */
 	return report->async_event <= IB_EVENT_SQ_DRAINED ||

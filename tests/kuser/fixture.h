@@ -27,7 +27,6 @@ extern "C" {
 #include "kmod/usiw_admission.h"
 #include "kmod/usiw_iwcm_quirks.h"
 #include "kmod/usiw_mr.h"
-#include "kmod/usiw_net.h"
 #include "kmod/usiw_netdev.h"
 #include "kmod/usiw_qp.h"
 #include "kmod/usiw_qp_ref.h"

@@ -17,7 +17,7 @@ KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
 
 #: From the ground up: names of .c files, each with the header of its name, and of headers that have no .c file. Files
 #: of one floor do not use each other, except the files of one group. The files of a group are joined by "+".
-FLOORS = [["usiw + device + net", "compat", "unread", "user", "charge"], ["addr", "mr", "stats"],
+FLOORS = [["usiw + device", "compat", "unread", "user", "charge"], ["addr", "mr", "stats"],
           ["route", "sock", "verbs_types"], ["conn"], ["qp_ref"], ["admission", "data", "ports", "iwcm_quirks"],
           ["event"], ["follow", "process", "verbs"], ["conn_act"], ["conn_run"], ["qp", "cq", "srq"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]

@@ -429,7 +429,7 @@ TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
 
 // D4: what is left of the netns' places is divided; each listener has some of its own, whatever others take.
 TEST_F(Listen, request__d4_others_cannot_take_the_listener_s_own) {
-  usiw_cm_pool& shared = usiw_net(&init_net)->admission.half_open;
+  usiw_cm_pool& shared = usiw_net_admission(&init_net)->half_open;
   CmId big;
   ASSERT_EQ(big.listen(server->device, ipv4("192.0.2.2"), kPort + 1, 64), 0);
   auto* state = static_cast<usiw_listener*>(big.id.provider_data);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Addresses: which of them a device is asked for, and how users have them.
- */
+/* Local addresses: which device serves an address, and conversion from and to sockaddrs. */
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
@@ -12,7 +10,7 @@
 #include "usiw_compat.h"
 #include "usiw_device.h"
 
-/* ---- Whose it is ------------------------------------------------------- */
+/* ---- The device of an address ------------------------------------------ */
 
 static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct net_device *below)
 {
@@ -20,11 +18,13 @@ static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct n
 }
 
 /*
- * Does rdma_cm take the one for the other when it looks for the device of an address? It goes by
- * the netdev's MAC, which a VLAN has from the netdev below it, and a bond or bridge shares with
- * one of these; since 6.4 by the netdev itself, but for a VLAN and what is below it. The first of
- * their devices that it knows is the one that it asks, so this is no matter of choice. The data
- * goes by sockets, since by the route it leaves by another netdev than the device's.
+ * Returns true if rdma_cm takes one netdev for the other when it looks for the device of an
+ * address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below it, and a bond
+ * or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs, but still takes
+ * a VLAN for the netdev below it.
+ *
+ * rdma_cm asks the first device that it finds, so this file cannot choose. The route leaves by
+ * another netdev than the device's, so the data uses sockets.
  */
 static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
 {
@@ -35,7 +35,7 @@ static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_
 	return usiw_netdev_is_vlan_on(a, b) || usiw_netdev_is_vlan_on(b, a);
 }
 
-/* The netdev that has the local address of @tuple, or NULL. The caller keeps it by RCU. */
+/* Returns the netdev that has the local address of @tuple, or NULL. The caller keeps it by RCU. */
 static struct net_device *usiw_addr_netdev(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	const struct in6_addr *addr = &tuple->local;
@@ -71,8 +71,9 @@ static enum usiw_addr_owner usiw_addr_owner_by(const struct usiw_device *dev,
 }
 
 /*
- * Whose is the local address of @tuple? One of lo belongs to every device a little: rdma_cm takes
- * any device to connect from 127.0.0.1 or ::1; but to listen, it insists on that of lo.
+ * Returns the owner of the local address of @tuple. An address of lo belongs to every device to
+ * some extent: rdma_cm takes any device to connect from 127.0.0.1 or ::1. To listen there, it
+ * insists on the device of lo.
  */
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
@@ -84,7 +85,10 @@ enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_
 	return owner;
 }
 
-/* Has the device, or whoever has the address, been put into a VRF? Not for what goes over lo. */
+/*
+ * Returns true if the device's netdev, or the netdev that has the local address, is in a VRF.
+ * Returns false for an address of lo.
+ */
 bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	const struct net_device *netdev;
@@ -99,8 +103,8 @@ bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple
 }
 
 /*
- * May what came in by this interface be for the device? It may by the device's own netdev, and by
- * those that rdma_cm takes for it; and by lo, from this host itself.
+ * Returns true if a datagram that this interface received may be for the device. That is so for the
+ * device's own netdev, for the netdevs that rdma_cm takes for it, and for lo.
  */
 bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex)
 {
@@ -116,9 +120,9 @@ bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex)
 	return comes;
 }
 
-/* ---- Addresses as users have them -------------------------------------- */
+/* ---- sockaddrs --------------------------------------------------------- */
 
-/* Return -EAFNOSUPPORT for other families than IPv4 and IPv6. */
+/* Returns -EAFNOSUPPORT for other families than IPv4 and IPv6. */
 int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 			    const struct sockaddr_storage *sa)
 {
@@ -139,7 +143,7 @@ int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 	}
 }
 
-/* The interface that a link-local address is of, as its user says; 0: it does not. */
+/* Returns the interface that the user has named for a link-local address; 0 if there is none. */
 u32 usiw_addr_scope(const struct sockaddr_storage *sa)
 {
 	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;
@@ -149,7 +153,7 @@ u32 usiw_addr_scope(const struct sockaddr_storage *sa)
 	return sin6->sin6_scope_id;
 }
 
-/* Returns the length of the address that is then in @sa. @ifindex: the link of a link-local one. */
+/* Fills in @sa and returns its length. @ifindex: the link of a link-local address. */
 int usiw_addr_to_sockaddr(struct sockaddr_storage *sa, const struct in6_addr *addr, __be16 port,
 			  int ifindex)
 {

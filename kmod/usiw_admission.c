@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * REQs before they are connections: cm/usiw_cm_admission.c decides, and this is its host. Each UDP
- * port has a admission, whose entries are worked off by the port's worker only.
+ * REQs before they are connections. This file is the host of cm/usiw_cm_admission.c, which decides
+ * about them. Each UDP port has an admission, and only the port's worker takes REQs out of it.
  *
- * A port's admission and the lock of that admission are members of one struct usiw_sock. So users of other
- * ports never wait for the lock, and a admission cannot have two locks. Each caller that takes the lock
- * keeps the struct in memory: a listener that has not left, a connection of the port, or the port's
- * worker.
+ * An admission and its lock are members of one struct usiw_sock. So users of other ports never wait
+ * for the lock, and an admission cannot have two locks. Each caller that takes the lock keeps the
+ * struct in memory: a listener that has not left, a connection of the port, or the port's worker.
  */
 #include <linux/memcontrol.h>
 #include <linux/rbtree.h>
@@ -56,7 +55,7 @@ void usiw_listener_put(struct usiw_listener *listener)
 	kref_put(&listener->kref, usiw_listener_release);
 }
 
-/* True if one REQ to a device could reach both listeners. */
+/* Returns true if one REQ to a device could reach both listeners. */
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
 	return a->dev == b->dev && a->families & b->families &&
@@ -175,7 +174,10 @@ static void usiw_admission_remove(struct usiw_sock *us, struct usiw_listener *li
 	rb_erase(&listener->dev_node, &us->by_dev);
 }
 
-/* The listener receives REQs from now on. REQs that waited for a listener are worked off first. */
+/*
+ * Joins @listener to its port, so that it receives REQs. The worker then handles the REQs that
+ * waited for a listener first. Returns -EADDRINUSE if another listener of the port conflicts.
+ */
 int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog)
 {
 	struct usiw_sock *us = listener->us;
@@ -194,7 +196,7 @@ int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog)
 	return ret;
 }
 
-/* Afterwards no request finds @listener; one that has found it goes on with it. */
+/* Afterwards no REQ finds @listener. A REQ that has already found it goes on with it. */
 void usiw_admission_leave(struct usiw_listener *listener)
 {
 	struct usiw_sock *us = listener->us;
@@ -208,11 +210,11 @@ void usiw_admission_leave(struct usiw_listener *listener)
 	}
 	spin_unlock(&us->admission_lock);
 	usiw_admission_free(out);
-	/* What is held has its time, which the worker keeps. */
+	/* The worker handles the REQs between two listeners, and knows their deadlines. */
 	usiw_sock_wake(us);
 }
 
-/* A listener joins one port only, so the lock of that port guards the listener's places. */
+/* A listener joins only one port, so the lock of that port guards the listener's places. */
 static void usiw_admission_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
 {
 	lockdep_assert_held(&us->admission_lock);
@@ -235,8 +237,8 @@ bool usiw_admission_has_left(struct usiw_sock *us, const struct usiw_listener *l
 }
 
 /*
- * Frees a place in the backlog of @listener, which has once joined @us and may have left it. The
- * caller is a connection of the port or its worker, and so keeps @us in memory.
+ * Returns a slot to the backlog of @listener, which has joined @us and may have left it. The caller
+ * is a connection of the port or its worker, and so keeps @us in memory.
  */
 void usiw_admission_return_place(struct usiw_sock *us, struct usiw_listener *listener)
 {
@@ -257,9 +259,9 @@ static bool usiw_listens_at(const struct usiw_listener *listener, const struct u
 }
 
 /**
- * struct usiw_admission_choice - the best listener for a REQ among those looked at so far
- * @listener:	NULL: none of them is for it
- * @owner:	what its device has to do with the address
+ * struct usiw_admission_choice - best listener for a REQ so far
+ * @listener:	the listener; NULL if none of them is for the REQ
+ * @owner:	how the address belongs to the device of the listener
  */
 struct usiw_admission_choice {
 	struct usiw_listener *listener;
@@ -290,9 +292,10 @@ static void usiw_admission_consider(struct usiw_admission_choice *best,
 }
 
 /*
- * Who listens for @rx, by the device whose address that is most; with a reference. Of several such
- * devices rdma_cm takes the one that it knows longest for a request to a listener on all addresses,
- * whichever the request came by, and lets nobody accept what another one has brought.
+ * Returns the listener for @rx with a reference, or NULL. The device to which the local address
+ * belongs most wins. If several devices are equal in that, rdma_cm uses the one that it has known
+ * longest for a request to a wildcard listener, whatever netdev received the request. It lets no
+ * user accept a request that another device has brought.
  */
 static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
@@ -314,9 +317,9 @@ static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const str
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Returns what the admission may keep of @rx: a copy that the listener pays for, or @rx itself if nobody
- * listens or the admission had it before. So no listener has another one of its port pay. NULL: there is
- * no memory.
+ * Returns the entry that the admission may keep for @rx: a copy that the listener pays for, or @rx
+ * itself if there is no listener or if the admission had @rx before. So no listener makes another
+ * one of its port pay. Returns NULL if there is no memory.
  */
 static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener,
 					    struct usiw_rx *rx)
@@ -331,9 +334,9 @@ static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener
 }
 
 /*
- * Asks the admission about *@rx, a REQ, which @req decodes. If the admission keeps it *@rx is NULL
- * then; else it is the caller's. @answer: gets PENDING, if that is due. Returns its length;
- * *@listener has a reference.
+ * Asks the admission about *@rx, a REQ that @req decodes. *@rx is NULL afterwards if the admission
+ * keeps it; otherwise it stays the caller's. Writes a PENDING to @answer if one is due, and returns
+ * its length. *@listener has a reference, or is NULL.
  */
 u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_listener **listener,
 			   struct usiw_sock *us, struct usiw_rx **rx,
@@ -350,7 +353,7 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	if (entry)
 		usiw_cm_admission_request(v, &us->admission, l ? &l->places : NULL, &entry->req,
 					  req, usiw_now_us());
-	/* What is kept may be freed from here on by a listener that leaves. */
+	/* A listener that leaves may free the entry from here on. */
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(&us->admission_lock);
@@ -363,7 +366,7 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	return len;
 }
 
-/* The peer of a REQ that waits has given up. */
+/* Removes a REQ that waits, because its peer has sent RESET. */
 void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			     const struct usiw_cm_packet *reset)
 {
@@ -376,7 +379,7 @@ void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tupl
 		kfree(usiw_admission_rx(req));
 }
 
-/* @rx, which usiw_admission_next() may have returned, turned out to be no request any more. Takes it. */
+/* Frees @rx, which is not a request after all. usiw_admission_next() may have returned it. */
 void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	if (rx->req.busy) {
@@ -389,7 +392,7 @@ void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx)
 
 /* ---- The worker -------------------------------------------------------- */
 
-/* What is due, ahead of newer datagrams; or NULL. */
+/* Returns the next REQ that is due, which comes before newer datagrams; or NULL. */
 struct usiw_rx *usiw_admission_next(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req, *out;
@@ -403,7 +406,7 @@ struct usiw_rx *usiw_admission_next(struct usiw_sock *us)
 	return req ? usiw_admission_rx(req) : NULL;
 }
 
-/* When to look again without another cause, us; 0: no need. */
+/* Returns the time, us, at which the worker has to run without another cause; 0 for never. */
 u64 usiw_admission_deadline(struct usiw_sock *us)
 {
 	u64 at;
@@ -414,7 +417,7 @@ u64 usiw_admission_deadline(struct usiw_sock *us)
 	return at;
 }
 
-/* The port's last user and its worker are gone. */
+/* Frees all REQs of the port. Its last user and its worker are gone. */
 void usiw_admission_purge(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req;

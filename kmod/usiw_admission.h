@@ -59,8 +59,8 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @addr:	local address
  * @scope:	interface of @addr if that is link-local and the user has named one, else 0
  * @any:	@addr is a wildcard
- * @places:	backlog at the admission. The listener has left the admission once @places.admission is NULL. The
- *		admission_lock of the port guards this field, also after the listener has left. Only a
+ * @places:	backlog at the admission. The listener has left once @places.admission is NULL. The
+ *		port's admission_lock guards this field, also after the listener has left. Only a
  *		connection of the port or its worker returns a slot, and both keep the lock in
  *		memory
  */

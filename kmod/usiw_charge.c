@@ -18,8 +18,8 @@
 #include "usiw_charge.h"
 
 /*
- * As kmalloc(), for @memcg; NULL: for nobody. Atomic allocations are not refused because of the
- * cgroup's limit.
+ * Allocates like kmalloc(), and charges @memcg; NULL: nobody. The kernel does not refuse an atomic
+ * allocation because of the cgroup's limit.
  */
 void *usiw_charge_kmalloc(struct mem_cgroup *memcg, size_t size, gfp_t flags)
 {

@@ -35,7 +35,7 @@ static inline struct ib_udata *usiw_create_cq_udata(struct usiw_create_cq_arg *a
 }
 #endif
 
-/* resize_cq became resize_user_cq in 7.1, of a number without sign. */
+/* resize_cq became resize_user_cq in 7.1, and its number of entries became unsigned. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define usiw_op_resize_cq	resize_user_cq
 typedef unsigned int usiw_resize_cqe;
@@ -61,20 +61,17 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 #endif
 }
 
-/* The inodes behind anon_inode_getfile() look like regular files of 0 bytes since 6.16. */
+/* Since 6.16 the inodes of anon_inode_getfile() look like regular files of 0 bytes. */
 #ifdef IS_ANON_FILE
 #define usiw_anon_inode(inode)	IS_ANON_FILE(inode)
 #else
 #define usiw_anon_inode(inode)	false
 #endif
 
-/* encap_err_rcv of a UDP tunnel got all that UDP knows in 6.3. */
+/* Since 6.3 encap_err_rcv of a UDP tunnel gets all parameters of an ICMP error. */
 #define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))
 
-/*
- * Since 6.8 the kernel asks a UDP socket's own setsockopt about SOL_SOCKET, too; before, it asks
- * nobody.
- */
+/* Since 6.8 the kernel also calls a UDP socket's own setsockopt for SOL_SOCKET. */
 #ifdef SOCK_CUSTOM_SOCKOPT
 #define USIW_SOL_SOCKET_IS_ASKED	1
 #else
@@ -90,7 +87,10 @@ static inline void usiw_ask_sol_socket(struct socket *sock)
 #endif
 }
 
-/* Operations of a socket that have gone or come, and pass by sendmsg and ioctl. */
+/*
+ * Removes operations that some kernels lack. Programs reach the same functions by sendmsg and
+ * ioctl.
+ */
 static inline void usiw_ops_clear(struct proto_ops *ops)
 {
 	(void)ops;

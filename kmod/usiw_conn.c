@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Connection objects: numbers, references, the table of 4-tuples, and the bits by which softirq
- * and other files have conn->work look at something. What happens then is in usiw_conn_run.c.
+ * Connection objects: ids, references, the table of 4-tuples, and the flags by which softirq and
+ * other files request work. usiw_conn_run.c does that work.
  */
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
@@ -38,7 +38,7 @@ static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *ne
 
 /* ---- Lifetime ---------------------------------------------------------- */
 
-/* May run in softirq, and what is to be done sleeps. */
+/* May run in softirq. Freeing may sleep, so a work does it. */
 static void usiw_conn_release_kref(struct kref *kref)
 {
 	struct usiw_conn *conn = container_of(kref, struct usiw_conn, kref);
@@ -57,8 +57,8 @@ void usiw_conn_put(struct usiw_conn *conn)
 }
 
 /*
- * Give the connection a number, and its device another user. Return -ENOMEM, -ENODEV (the device
- * is going). @flags: for memory, GFP_KERNEL and more.
+ * Gives the connection its id, and makes it a user of its device. Returns -ENOMEM, or -ENODEV if
+ * the device is going. @flags: for the memory of the id, as for GFP_KERNEL.
  */
 int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 {
@@ -81,13 +81,13 @@ int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 		ret = 0;
 	}
 	spin_unlock_bh(&dev->conn_lock);
-	/* Nobody has heard of its number, or found it. */
+	/* The id has been shown to nobody, and no look-up has found it. */
 	if (ret)
 		xa_erase(&usiw_conn_ids, conn->end.id);
 	return ret;
 }
 
-/* The device may go once this returns. */
+/* Ends the connection's use of its device, which may go once this returns. */
 void usiw_conn_unregister(struct usiw_conn *conn)
 {
 	struct usiw_device *dev = conn->dev;
@@ -137,9 +137,10 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 }
 
 /*
- * Enter the table, with a reference; -EADDRINUSE if the 4-tuple is there, -ENODEV if the
- * device is going, -EADDRNOTAVAIL if the local address has been removed since it was looked
- * at: what is not in the table does not hear of that.
+ * Enters the connection in the table, which gets a reference. Returns -EADDRINUSE if the 4-tuple is
+ * in the table, -ENODEV if the device is going, and -EADDRNOTAVAIL if the local address has been
+ * removed meanwhile. A connection that is not in the table is not notified of a removed address, so
+ * this call checks it.
  */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
@@ -163,7 +164,7 @@ int usiw_conn_insert(struct usiw_conn *conn)
 	return ret;
 }
 
-/* Leave the table. The caller has a reference too. */
+/* Removes the connection from the table. The caller has a reference of its own. */
 void usiw_conn_remove(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
@@ -174,19 +175,19 @@ void usiw_conn_remove(struct usiw_conn *conn)
 	usiw_conn_put(conn);
 }
 
-/* ---- Kicks ------------------------------------------------------------- */
+/* ---- Work -------------------------------------------------------------- */
 
-/* Have conn->work run in @delay jiffies, whenever it was to run before. */
+/* Runs conn->work in @delay jiffies, whatever its time was before. */
 void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay)
 {
-	/* The reference is the queued work's: one, however often it is queued. */
+	/* The queued work has one reference, however often it is queued. */
 	if (!kref_get_unless_zero(&conn->kref))
 		return;
 	if (mod_delayed_work(usiw_wq, &conn->work, delay))
 		usiw_conn_put(conn);
 }
 
-/* Any context, also under RCU only. */
+/* Sets the flag and runs conn->work at once. Any context; the caller may hold RCU only. */
 void usiw_conn_kick(struct usiw_conn *conn, int flag)
 {
 	set_bit(flag, &conn->flags);
@@ -208,7 +209,7 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* The device is there, for the first time or again. */
+/* Connections may be made on the device: ib_core is giving it to its clients, perhaps again. */
 void usiw_conn_welcome_device(struct usiw_device *dev)
 {
 	spin_lock_bh(&dev->conn_lock);
@@ -218,9 +219,9 @@ void usiw_conn_welcome_device(struct usiw_device *dev)
 }
 
 /*
- * The device is going: all connections end, and those who wait for an answer get one. Once
- * QPs, contexts and cm_ids are gone as well, what holds a connection is the table and work in
- * flight, and both end by themselves.
+ * The device is going, so all connections end, and users who wait for an answer get one. Afterwards
+ * only the table and queued work hold connections, once QPs, contexts and cm_ids are gone as well.
+ * Both end by themselves.
  */
 void usiw_conn_flush_device(struct usiw_device *dev)
 {

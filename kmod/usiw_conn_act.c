@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The calls of struct usiw_cm_host, by which a connection uses the module. All run with conn->lock
- * held, so each party is notified in the order of events.
+ * The calls of struct usiw_cm_host, by which cm/ uses the module. All run with conn->lock held, so
+ * each party is notified in the order of events.
  *
- * What iw_cm must not be told, on pain of BUG(), cm/usiw_cm_notify.c decides. It is asked
- * before each upcall; iw_cm works the events of a cm_id off in order, so what was told first
- * has taken effect. iw_connect and iw_accept open the ledger only once they cannot fail any
- * more, in the same section of conn->lock.
+ * iw_cm runs into BUG() if it gets some events in some of its states. cm/usiw_cm_notify.c decides
+ * which events it may get, and is asked before each upcall. iw_cm handles the events of a cm_id in
+ * order, so an earlier event has taken effect. iw_connect and iw_accept open the ledger once they
+ * cannot fail any more, in the same section of conn->lock.
  *
- * What cannot be helped here: a user who rejects a cm_id between ESTABLISHED's being told and
- * its being worked off makes iw_cm run into BUG_ON(state != IW_CM_STATE_CONN_RECV), with any
- * iWARP driver. See docs/security.md.
+ * One case remains, with any iWARP driver: a user rejects a cm_id after ESTABLISHED was sent and
+ * before iw_cm has handled it. iw_cm then runs into BUG_ON(state != IW_CM_STATE_CONN_RECV). See
+ * docs/security.md.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -66,7 +66,7 @@ static void usiw_conn_fill_private_data(struct usiw_conn *conn, struct iw_cm_eve
 		event->private_data = conn->end.cm.peer_pd;
 }
 
-/* rdma_cm turns ird into initiator_depth: READs that this end may have outstanding. */
+/* rdma_cm reports ird as initiator_depth: the READs that this end may have outstanding. */
 static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *event)
 {
 	event->ird = min_t(u16, conn->end.cm.ord, U8_MAX);
@@ -74,8 +74,8 @@ static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *ev
 }
 
 /*
- * Tell the listener's application. iw_cm's answer is -ENOMEM when its backlog is full, in
- * which case the application never hears of it.
+ * Notifies the listener's user of a REQ. Returns -ENOMEM if iw_cm's own backlog is full. The
+ * application is not notified then.
  */
 int usiw_conn_tell_request(struct usiw_conn *conn)
 {
@@ -92,8 +92,8 @@ int usiw_conn_tell_request(struct usiw_conn *conn)
 }
 
 /*
- * iw_cm has prepared memory for each event but for the private data of a reply. A reply that
- * reports this has none.
+ * iw_cm has allocated memory for every event beforehand, but not for the private data of a reply. A
+ * reply with -ENOMEM reports that this memory is missing, so it has no private data.
  */
 static int usiw_conn_notify(struct usiw_cm_end *end, __u32 notice, int status)
 {
@@ -134,8 +134,8 @@ static void usiw_conn_release_user(struct usiw_cm_end *end)
 /* ---- The QP and its engine --------------------------------------------- */
 
 /*
- * Tie the connection to the QP and to iw_cm's id of it. Return -EINVAL if the QP cannot
- * take one (state, being destroyed), -EISCONN if it has one.
+ * Connects @conn with the QP and with iw_cm's id of it. Returns -EINVAL if the QP's state allows no
+ * connection or the QP is being destroyed, and -EISCONN if it has a connection.
  */
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender)
@@ -250,7 +250,7 @@ static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *found)
 	return 0;
 }
 
-/* A next hop whose MAC is not known yet counts, too: the connection waits for its update. */
+/* A next hop is counted even if its MAC is unknown, because the connection waits for its update. */
 static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
 	struct usiw_conn *conn = to_usiw_conn(end);
@@ -265,7 +265,7 @@ static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route
 }
 
 /*
- * Any user can cause lines about failed connects, so a minute has ten at most, and the kernel
+ * Any user can cause lines about failed connects. So a minute has ten lines at most, and the kernel
  * prints no warning about the others.
  */
 static void usiw_conn_log_no_connection(struct usiw_conn *conn, const char *why)
@@ -291,7 +291,7 @@ static void usiw_conn_log(struct usiw_cm_end *end, enum usiw_cm_log what, const 
 		break;
 	case USIW_CM_LOG_ELSEWHERE:
 		usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
-		/* A process that changes the port needs nobody's attention. */
+		/* A process that can change the port handles this, so nobody needs a line. */
 		if (!(end->ports & USIW_CM_MOVES))
 			pr_info_ratelimited(
 				"%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
@@ -342,9 +342,9 @@ static void usiw_conn_host_leave_backlog(struct usiw_cm_end *end)
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * Until iw_cm's user gets the answer to connect or accept, nobody can close the id. A process
- * that tries waits for the answer, and no signal ends that wait. So each such connection checks,
- * five times a second, for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
+ * Nobody can close iw_cm's id until its user gets the answer to connect or accept: a process that
+ * tries waits for the answer, and no signal ends that wait. So each such connection checks five
+ * times a second for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
  */
 void usiw_conn_arm(struct usiw_cm_end *end)
 {
@@ -361,7 +361,10 @@ void usiw_conn_arm(struct usiw_cm_end *end)
 	if (!at)
 		return;
 	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
-	/* That may have put off a kick; one that comes from here on queues by itself. */
+	/*
+	 * The call above may have delayed work that was due at once. Later kicks queue it
+	 * themselves.
+	 */
 	if (READ_ONCE(conn->flags))
 		usiw_conn_queue(conn, 0);
 }

@@ -2,9 +2,8 @@
 /*
  * The inputs of a connection (struct usiw_cm_end), and its clock.
  *
- * Everything that happens to a connection goes through conn->lock: calls of iw_cm and of
- * the provider, datagrams (from the worker of the socket) and the clock (conn->work).
- * Softirq only sets a bit in conn->flags and queues conn->work.
+ * All inputs take conn->lock: calls of iw_cm and of the provider, datagrams (in the worker of the
+ * port) and the clock (conn->work). Softirq only sets a flag and queues conn->work.
  */
 #include <linux/slab.h>
 #include <rdma/uverbs_types.h>
@@ -44,8 +43,8 @@ static void usiw_conn_free_work(struct work_struct *work)
 }
 
 /*
- * A connection that is in no table yet and has no socket, with one reference. Return -ENOMEM,
- * -ENODEV (the device is going). @flags: for its memory, with __GFP_ACCOUNT.
+ * Returns a connection with one reference that is in no table and has no socket; or -ENOMEM, or
+ * -ENODEV if the device is going. @flags: for its memory, with __GFP_ACCOUNT.
  */
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
 				  gfp_t flags)
@@ -76,7 +75,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 
 /* ---- The clock --------------------------------------------------------- */
 
-/* The device is going. */
+/* The device is going, so the connection must not linger, nor enter the table. */
 static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 {
 	usiw_cm_end_flush(&conn->end, now);
@@ -84,10 +83,11 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 }
 
 /*
- * A killed process may have a thread that closes the id. That thread does not leave the memory of
- * the process, so usiw_process.c does not notice the end. A device that is deleted may be taken
- * from rdma_cm, which closes its ids, before it is taken from the module's own client and from
- * uverbs. The order depends on the order in which the modules were loaded.
+ * Ends the connection if its user waits and cannot go on. A killed process may have a thread that
+ * closes the id. That thread does not leave the memory of the process, so usiw_process.c does not
+ * notice the end. A device that is deleted may be taken from rdma_cm, which closes its ids, before
+ * it is taken from the module's own client and from uverbs. The order depends on the order in which
+ * the modules were loaded.
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {
@@ -99,9 +99,9 @@ static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 }
 
 /*
- * The listener has gone. iw_cm drops requests that it has not worked off by then, and does not
- * say which. Others may still be accepted; so this one goes on, without a place in a backlog, if
- * its listener's user does not have too many of these.
+ * The listener has gone. iw_cm drops the requests that it has not handled by then, without naming
+ * them. Its user may still accept the others. So the request goes on without a slot in a backlog,
+ * unless the listener's user already has too many such requests.
  */
 static void usiw_conn_orphan(struct usiw_conn *conn)
 {
@@ -119,7 +119,7 @@ static void usiw_conn_orphan(struct usiw_conn *conn)
 	conn->orphan_of = user;
 }
 
-/* Do what usiw_conn_kick() has asked for. */
+/* Handles the flags that usiw_conn_kick() has set. */
 static void usiw_conn_work_off_flags(struct usiw_conn *conn, u64 now)
 {
 	struct usiw_cm_end *end = &conn->end;
@@ -165,7 +165,7 @@ void usiw_conn_disconnect(struct usiw_conn *conn)
 	mutex_unlock(&conn->lock);
 }
 
-/* When it returns, iw_cm has been told and QP and iw_cm are no longer held. */
+/* When it returns, iw_cm has had its last notice, and the connection holds neither QP nor id. */
 void usiw_conn_abort(struct usiw_conn *conn, enum usiw_abort_reason reason)
 {
 	mutex_lock(&conn->lock);
@@ -185,7 +185,7 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_unlock(&conn->lock);
 }
 
-/* A handshake datagram of its 4-tuple: usiw_cm_end_input(). */
+/* Handles a handshake datagram of its 4-tuple: see usiw_cm_end_input(). */
 void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
 		     u32 len, void *answer)
 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Completion queues: the ring is the provider's, the kernel keeps the object.
- */
+/* Completion queues. The provider has the ring, the kernel keeps the object. */
 #include <rdma/uverbs_ioctl.h>
 
 #include "usiw_cq.h"
@@ -44,8 +42,8 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 }
 
 /*
- * The provider moves what its ring holds, before or behind this: only it knows how much that is.
- * Two calls at a time are possible; the last number counts.
+ * The provider moves the entries of its ring before or after this call, because only the provider
+ * knows how many there are. If two calls run at a time, the last number counts.
  */
 int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata)
 {
@@ -66,8 +64,9 @@ int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 }
 
 /*
- * The core counts a device without these among those that rdma_cm ignores. No kernel
- * user has a CQ or a QP to call them on; a process that comes by write(2) is told so.
+ * Without these operations ib_core would count the device among those that rdma_cm ignores. No
+ * kernel user has a CQ or a QP to call them on. A process that calls them by write(2) gets
+ * -EOPNOTSUPP.
  */
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {

@@ -45,21 +45,23 @@
 #include "usiw_qp_ref.h"
 #include "usiw_sock.h"
 
-/* [1] IPv4, [0] IPv6. The first socket of the family fills its entry in, which is constant then. */
+/*
+ * [1] IPv4, [0] IPv6. The first socket of a family fills its entry, which is constant afterwards.
+ */
 static struct proto_ops usiw_data_ops[2];
 static DEFINE_MUTEX(usiw_data_ops_mutex);
 
 /*
- * A data socket's sk_user_data is its connection, and the address of this once the connection has
- * ended. NULL would say that the socket is nobody's: L2TP and sockmap take such a socket, and put
- * something else there.
+ * The sk_user_data of a data socket is its connection, and the address of this variable once the
+ * connection has ended. NULL would mean that nobody uses the socket: L2TP and sockmap take such a
+ * socket and store a pointer of their own.
  */
 static u8 usiw_data_ended __aligned(8);
 
-/* Does the caller hold conn->lock, or has the last reference gone? */
+/* True if the caller holds conn->lock, or if the last reference is gone. */
 #define usiw_data_is_ours(conn)	(lockdep_is_held(&(conn)->lock) || !kref_read(&(conn)->kref))
 
-/* What the connection wants of its port's socket: see usiw_sock_merge(). */
+/* Counts the connection in its port's numbers: see usiw_sock_merge(). */
 static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packets)
 {
 	int mergers = merging - conn->merging, tappers = by_packets - conn->by_packets;
@@ -72,9 +74,9 @@ static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packet
 	usiw_sock_merge(conn->sock, usiw_tuple_is_ipv4(usiw_conn_tuple(conn)), mergers, tappers);
 }
 
-/* ---- What the process may do with it ----------------------------------- */
+/* ---- Calls of the process ---------------------------------------------- */
 
-/* Of ancillary data, only the length of the datagrams that a message is to be cut into. */
+/* The only ancillary data allowed is UDP_SEGMENT, the length into which a message is cut. */
 static bool usiw_data_control_is_fine(struct msghdr *msg)
 {
 	struct cmsghdr *cmsg;
@@ -100,10 +102,10 @@ static bool usiw_data_is_link_local(const struct sock *sk)
 }
 
 /*
- * A kernel before 6.8 does not ask the module about options of SOL_SOCKET. Two of them would lead the
- * socket past the routes: SO_BINDTODEVICE and SO_DONTROUTE. The kernel sets both under the
+ * A kernel before 6.8 does not ask the module about options of SOL_SOCKET. Two of them would lead
+ * the socket past the routes: SO_BINDTODEVICE and SO_DONTROUTE. The kernel sets both under the
  * socket's lock, so under that lock no thread can set one between the check and the sending. Only
- * CAP_NET_RAW takes a link-local socket to another interface. The lock is not kept while waiting
+ * CAP_NET_RAW takes a link-local socket to another interface. The lock is not held while waiting
  * for space: such a send returns -EAGAIN.
  */
 static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
@@ -121,7 +123,7 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 	return ret;
 }
 
-/* Not by way of inet_sendmsg(), which gives a socket without a port a new one. */
+/* Does not use inet_sendmsg(), which gives a socket without a port a new one. */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct sock *sk = sock->sk;
@@ -138,8 +140,8 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 }
 
 /*
- * Congestion marks (ECN, RFC 3168): the process may ask for those of what comes, and say that what
- * it sends can be marked. The rest of the traffic class is the CM user's word.
+ * The process may use ECN (RFC 3168): it may ask for the ECN bits of datagrams that it receives,
+ * and set those of datagrams that it sends. The rest of the traffic class is the CM user's choice.
  */
 static bool usiw_data_option_is_ecn(const struct socket *sock, int level, int optname)
 {
@@ -180,8 +182,8 @@ static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockpt
 }
 
 /*
- * Have UDP merge datagrams for the connection's data socket, or no more. The module's socket of the
- * port has to be asked, too: UDP merges before it knows the connection.
+ * Starts or stops GRO for the connection's data socket. The port's own socket has to know this as
+ * well, because UDP builds aggregates before it knows the connection.
  */
 static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int optlen)
 {
@@ -210,9 +212,9 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 }
 
 /*
- * The process may size its buffers, ask for aggregates, for ECN's marks and for the number of
- * datagrams that did not fit, and nothing else. Where
- * the kernel does not ask about SOL_SOCKET, usiw_data_send() checks what matters of it.
+ * The process may set the sizes of its buffers, GRO, GSO and ECN, and may ask for the number of
+ * datagrams that did not fit. A kernel before 6.8 does not ask about SOL_SOCKET, so
+ * usiw_data_send() checks the options that matter.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
@@ -239,7 +241,7 @@ static int usiw_data_getsockopt(struct socket *sock, int level, int optname, cha
 	return -EPERM;
 }
 
-/* UDP's own operations, but for those by which the socket could become something else. */
+/* UDP's own operations, without those that would turn the socket into something else. */
 static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *udp)
 {
 	struct proto_ops made = *udp;
@@ -261,8 +263,8 @@ static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *ud
 }
 
 /*
- * The socket's owner is the module from here on: the module may not go while a process has the
- * file. May sleep.
+ * Makes the module the owner of the socket: it may not be unloaded while a process has the file.
+ * May sleep.
  */
 static void usiw_data_restrict(struct socket *sock)
 {
@@ -279,9 +281,9 @@ static void usiw_data_restrict(struct socket *sock)
 	module_put(before);
 }
 
-/* ---- What it receives -------------------------------------------------- */
+/* ---- Receiving --------------------------------------------------------- */
 
-/* Put together of fragments, which a raw port has seen one by one. */
+/* Returns true if IP has reassembled the datagram. A raw port has received the fragments. */
 static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -292,9 +294,9 @@ static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 }
 
 /*
- * Has the connection's raw port seen the same, and can it use it? It has not if that came by
- * another interface, or out of IPsec; and it cannot if the datagram came in pieces, or several
- * as one.
+ * Returns true if the connection's raw port has received the same datagram and can use it. The raw
+ * port does not get datagrams that arrived by another interface or out of IPsec. It cannot use
+ * fragments and aggregates.
  */
 static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
 {
@@ -347,10 +349,10 @@ void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 	sock_put(sk);
 }
 
-/* ---- Making one -------------------------------------------------------- */
+/* ---- Making a data socket ---------------------------------------------- */
 
 /*
- * Bind to the address alone, which UDP does without a hash table, then add the port of the module's
+ * Binds to the address alone, for which UDP needs no hash table, then sets the port of the module's
  * own socket. No other thread knows the socket yet.
  */
 static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
@@ -372,7 +374,7 @@ static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 
 /*
  * Returns true if the socket has the ends of the connection. BPF programs of the process's cgroup
- * run at bind and connect, and may have put other ends in their place.
+ * run at bind and connect, and may have changed the ends.
  */
 static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 {
@@ -393,7 +395,7 @@ static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 #endif
 }
 
-/* UDP's connect() puts no socket that is in no hash table into one. */
+/* UDP's connect() leaves a socket out of its hash tables if the socket is in none of them. */
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
 	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
@@ -414,7 +416,7 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 	return usiw_data_fits(conn, sock->sk) ? 0 : -EPERM;
 }
 
-/* A socket of the process's, as if it had called socket(2) in the connection's namespace. */
+/* Makes a socket of the process, as if it had called socket(2) in the connection's namespace. */
 static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 {
 	int family = usiw_tuple_is_ipv4(usiw_conn_tuple(conn)) ? AF_INET : AF_INET6;
@@ -457,9 +459,9 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 }
 
 /*
- * The connection ends, or gets another socket: this one neither sends nor receives any more.
- * Datagrams that it has received can still be read. The caller holds conn->lock or the last
- * reference.
+ * Ends the data socket, because the connection ends or gets another socket. The socket neither
+ * sends nor receives any more, but the process can still read datagrams that it has received. The
+ * caller holds conn->lock or the last reference.
  */
 void usiw_data_close(struct usiw_conn *conn)
 {
@@ -475,7 +477,7 @@ void usiw_data_close(struct usiw_conn *conn)
 	sock_put(sk);
 }
 
-/* The process sends by raw packets, and so receives by them, or no more. */
+/* Notes whether the process sends, and so receives, by raw packets. */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {
 	lockdep_assert_held(&conn->lock);
@@ -483,7 +485,7 @@ void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 		usiw_data_count(conn, conn->merging, yes);
 }
 
-/* Does the process have the file still? It closes it when it takes raw packets. */
+/* Returns true if the process still has the file. It closes the file when it takes raw packets. */
 bool usiw_data_is_open(const struct usiw_conn *conn)
 {
 	const struct sock *sk = rcu_dereference_protected(conn->data_sk,
@@ -493,10 +495,10 @@ bool usiw_data_is_open(const struct usiw_conn *conn)
 }
 
 /*
- * The reader of the CONNECT record is about to get @conn's data socket: make it, and a place
- * for its descriptor. Only the process that made the QP gets one; who reads another's events
- * (a child of fork, somebody it gave the event file to) is given -EPERM. Return the descriptor,
- * to which usiw_data_install() or usiw_data_drop() gives a meaning, or -errno.
+ * Makes @conn's data socket and a descriptor for the reader of the CONNECT record. Only the process
+ * that made the QP gets one: another reader of its events gets -EPERM, such as a child of fork() or
+ * a process to which it passed the event file. Returns the descriptor, which the caller installs or
+ * drops with *@file, or -errno.
  */
 int usiw_data_open(struct usiw_conn *conn, struct file **file)
 {
@@ -512,7 +514,7 @@ int usiw_data_open(struct usiw_conn *conn, struct file **file)
 	else if (conn->qp->owner != task_tgid(current))
 		*file = ERR_PTR(-EPERM);
 	if (!*file) {
-		usiw_data_close(conn);	/* of a reader that could not be told */
+		usiw_data_close(conn);	/* a reader may have failed to copy the record */
 		*file = usiw_data_make(conn);
 	}
 	mutex_unlock(&conn->lock);

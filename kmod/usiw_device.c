@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Devices as the other files see them: their link, who uses them, and the network namespace that
- * they are in. What ib_core is told of them is in usiw_link.c.
+ * Devices as the other files see them: their link, their users, and their network namespace.
+ * usiw_link.c registers them with ib_core.
  */
 #include <linux/etherdevice.h>
 #include <linux/random.h>
@@ -21,7 +21,7 @@ bool usiw_link_is_up(const struct net_device *netdev)
 }
 
 /*
- * GID 0 is the MAC: rdma_cm finds the device by it. An interface without a MAC gets a
+ * Sets GID 0. It is the MAC, by which rdma_cm finds the device. An interface without a MAC gets a
  * random GID, because ib_core takes a GID of zeros for none.
  */
 void usiw_device_read_mac(struct usiw_device *dev)
@@ -60,8 +60,9 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 
 /*
  * Returns true while ib_core takes the device from its clients, for good or to give it to another
- * network namespace. ib_core notifies no driver of that. It holds this lock from before it asks the
- * first client until all have left the device, and in case of a move have got it back.
+ * network namespace. ib_core does not notify drivers of that. It takes this lock before it removes
+ * the device from the first client, and holds it until all clients have left the device. In case of
+ * a move it holds the lock until they have got the device back.
  */
 bool usiw_device_is_going(struct usiw_device *dev)
 {
@@ -79,7 +80,7 @@ bool usiw_device_is_coming(struct usiw_device *dev)
 	return READ_ONCE(dev->registrar) == current || usiw_device_is_going(dev);
 }
 
-/* For what may still look at the device when ib_core is done with it. */
+/* For users that may still read the device after ib_core has released it. */
 void usiw_device_hold(struct usiw_device *dev)
 {
 	atomic_inc(&dev->nr_users);
@@ -87,7 +88,7 @@ void usiw_device_hold(struct usiw_device *dev)
 
 void usiw_device_release(struct usiw_device *dev)
 {
-	/* The lock is the last thing touched, and usiw_device_wait_users() takes it. */
+	/* The lock is the last access to the device: usiw_device_wait_users() takes it, too. */
 	spin_lock_bh(&dev->conn_lock);
 	if (atomic_dec_and_test(&dev->nr_users))
 		wake_up_all(&dev->users_gone);
@@ -97,7 +98,7 @@ void usiw_device_release(struct usiw_device *dev)
 void usiw_device_wait_users(struct usiw_device *dev)
 {
 	wait_event(dev->users_gone, !atomic_read(&dev->nr_users));
-	/* Lets the last one out of its critical section. */
+	/* Waits until the last user has left its critical section. */
 	spin_lock_bh(&dev->conn_lock);
 	spin_unlock_bh(&dev->conn_lock);
 }
@@ -109,7 +110,7 @@ static DEFINE_SPINLOCK(usiw_devices_lock);
 
 static atomic64_t usiw_last_order;
 
-/* Clients are given it now, for the first time or again. */
+/* ib_core gives the device to its clients now, for the first time or again. */
 void usiw_device_is_last(struct usiw_device *dev)
 {
 	atomic64_set(&dev->order, atomic64_inc_return(&usiw_last_order));
@@ -121,10 +122,9 @@ bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_devi
 }
 
 /*
- * RTNL is what the netdev leaves its netns under, and lo does not before it. The device holds lo,
- * and so the netns: it looks at the netns, and its sockets hold no reference to it. Of all netdevs
- * of a netns lo is the last to go. Nothing that the netns has beside netdevs ends while anybody
- * holds lo; see usiw_lo_goes().
+ * Enters the netns of the netdev. Under RTNL no netdev leaves a netns, and lo leaves it last. The
+ * device holds lo and so keeps the netns, because it reads the netns and its sockets hold no
+ * reference to it. While somebody holds lo, the netns does not end; see usiw_lo_goes().
  */
 void usiw_device_enter_net(struct usiw_device *dev)
 {
@@ -140,7 +140,7 @@ void usiw_device_enter_net(struct usiw_device *dev)
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-/* Nothing looks at the netns for this device any more. It may end as soon as lo is not held. */
+/* Nothing reads the netns for this device any more. The netns may end once lo is not held. */
 void usiw_device_leave_net(struct usiw_device *dev)
 {
 	spin_lock_bh(&usiw_devices_lock);
@@ -165,10 +165,7 @@ void usiw_device_for_each(const struct net *net,
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-/*
- * lo is gone, and each device held lo. So there is nothing to wait for; see
- * usiw_device_enter_net().
- */
+/* lo is gone, and each device held lo, so no device can be left; see usiw_device_enter_net(). */
 static void __net_exit usiw_net_exit(struct net *net)
 {
 	struct usiw_device *dev;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Event stream of a context: read(2) returns whole records, poll(2) works. The file
- * outlives the context as long as somebody has it open.
+ * Event stream of a context. read(2) returns whole records, and poll(2) works. The file outlives
+ * the context for as long as a process has it open.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -30,8 +30,8 @@ static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
 }
 
 /*
- * Look at the next record; false if there is none. DEVICE_GONE is the last one. No reference
- * of a connection is taken: the user's memory may let the copy wait for ever.
+ * Copies the next record to @record; returns false if there is none. DEVICE_GONE is the last one.
+ * This takes no reference to a connection, because copying to the user's memory may wait for ever.
  */
 static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record)
 {
@@ -58,8 +58,8 @@ static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *reco
 }
 
 /*
- * The connection of @record if that is the last that it has to say, and off the list then. One
- * that is no longer the first has been taken off meanwhile: what it has now is news.
+ * Returns the connection of @record, taken off the list, if it has no further record; else NULL. If
+ * the connection is no longer the first, it was taken off meanwhile, and its records are new ones.
  */
 static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 					      const struct usiw_event *record)
@@ -72,7 +72,7 @@ static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 	return conn;
 }
 
-/* @record has been read: take it off, if it is still there. */
+/* Removes @record, which has been read, if it is still the same. */
 static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event *record)
 {
 	struct usiw_conn *conn = NULL;
@@ -89,7 +89,7 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 		usiw_conn_put(conn);
 }
 
-/* The data socket that CONNECT brings; see usiw_data_open(). */
+/* Makes the data socket that comes with CONNECT; see usiw_data_open(). */
 static int usiw_evfile_open_data(const struct usiw_event *record, struct file **file)
 {
 	struct usiw_conn *conn = usiw_conn_by_id(record->conn_id);
@@ -102,7 +102,7 @@ static int usiw_evfile_open_data(const struct usiw_event *record, struct file **
 	return fd;
 }
 
-/* Copy @record. The data socket that it may bring is the process's only if that succeeds. */
+/* Copies @record. The process gets the data socket only if that succeeds. */
 static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 {
 	struct file *file = NULL;
@@ -123,7 +123,7 @@ static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 	return copied;
 }
 
-/* Copy as many records as there are and as fit. */
+/* Copies as many records as exist and fit. */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
 	struct usiw_event record;
@@ -186,8 +186,8 @@ const struct file_operations usiw_event_fops = {
 };
 
 /*
- * Make @events, new from the core, the stream of its context. Return -EBUSY if that has, or
- * has had, one.
+ * Makes @events, which ib_core has just allocated, the stream of its context. Returns -EBUSY if the
+ * context has, or has had, a stream.
  */
 int usiw_evfile_open(struct usiw_evfile *events)
 {
@@ -216,8 +216,8 @@ int usiw_evfile_open(struct usiw_evfile *events)
 }
 
 /*
- * The context ends, or the last descriptor is closed: nothing of its connections matters
- * any more. May be called again.
+ * Ends the stream, because the context ends or the last descriptor is closed. Drops all records of
+ * connections. May be called again.
  */
 void usiw_evfile_shutdown(struct usiw_evfile *events)
 {
@@ -232,7 +232,7 @@ void usiw_evfile_shutdown(struct usiw_evfile *events)
 	list_splice_init(&events->conns, &dropped);
 	spin_unlock(&events->lock);
 
-	/* Off the list for good: push and cancel leave alone what is gone. */
+	/* They stay off the list, because no record enters a stream that is gone. */
 	list_for_each_entry_safe(conn, next, &dropped, ev_node) {
 		list_del_init(&conn->ev_node);
 		usiw_conn_put(conn);
@@ -277,8 +277,8 @@ void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 }
 
 /*
- * The QP is going, or gets another connection: no record of what it had may be read any more.
- * So of each QP there is one connection at most in the list, whoever reads or not.
+ * Drops all records of the QP, which is going or gets another connection. So a QP has at most one
+ * connection in the list, however slowly the process reads.
  */
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn)
 {

@@ -20,7 +20,7 @@ struct usiw_conn;
 struct usiw_ucontext;
 
 /**
- * struct usiw_evfile - event stream of a context: the uverbs object behind its descriptor
+ * struct usiw_evfile - event stream of a context: the uverbs object of its descriptor
  * @uobj:	ib_core's part. The file, the context and the connections have references to it. The
  *		first member, because ib_core allocates and frees the structure
  * @read_lock:	admits one reader at a time, because a record leaves the stream only after it has

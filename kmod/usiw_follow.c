@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * When connections look their routes up again. cm/usiw_cm_path.c has what they do
- * then.
+ * Decides when connections look their routes up again. cm/usiw_cm_path.c decides what they do then.
  *
- * The kernel tells of neighbours (netevent), of its own MACs (netdev) and of path MTUs (ICMP to
- * the socket). Of routes, rules, next-hop objects and IPsec policies it has generation numbers,
- * which its own sockets compare before they send (dst_check()); here a device compares them every
- * USIW_FOLLOW_MS while it has connections, at a cost that does not depend on their number. The
- * FIB notifier would be no help: it begins with a dump of all tables, calls for each route under
- * the table's lock, and says nothing of policies and replaced next-hop objects.
+ * The kernel notifies the module of neighbours (netevent), of its own MACs (netdev) and of path
+ * MTUs (ICMP to the socket). For routes, rules, next-hop objects and IPsec policies it has
+ * generation numbers. Its own sockets compare these before they send (dst_check()). Here a device
+ * compares them every USIW_FOLLOW_MS while it has connections, and the cost does not depend on
+ * their number. The FIB notifier would not help: it begins with a dump of all tables, calls for
+ * each route under the table's lock, and does not report policies and replaced next-hop objects.
  *
- * When a number has changed each connection looks its route up again, USIW_FOLLOW_BURST in each
- * USIW_FOLLOW_MS. Without any change each one does in USIW_FOLLOW_USE_MS as well, fewer at a
- * time: engines send past the neighbour table, so this is the use that makes the kernel verify
- * next hops, and what has no number (redirects, path MTUs that time out) is seen by it.
+ * After a change each connection looks its route up again, USIW_FOLLOW_BURST of them in each
+ * USIW_FOLLOW_MS. Without a change each one does so every USIW_FOLLOW_USE_MS, fewer at a time. The
+ * engines send past the neighbour table, so this use makes the kernel verify next hops. It also
+ * finds changes that have no number: redirects, and path MTUs that time out.
  */
 #include <linux/jiffies.h>
 #include <linux/sched.h>
@@ -34,7 +33,7 @@ static int usiw_genid_ipv6(const struct net *net)
 #endif
 }
 
-/* Has anything changed of which there is a number? */
+/* Returns true if a generation number has changed, or if usiw_follow_all() was called. */
 static bool usiw_follow_due(struct usiw_device *dev)
 {
 	const struct net *net = read_pnet(&dev->net);
@@ -58,7 +57,7 @@ static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
 	return conn && conn->pass != dev->pass ? conn : NULL;
 }
 
-/* Begin a new pass if it is time for one. @due: there is a reason to. */
+/* Begins a new pass if it is time for one. @due: there is a reason to. */
 static void usiw_follow_begin(struct usiw_device *dev, bool due)
 {
 	spin_lock_bh(&dev->conn_lock);
@@ -72,7 +71,7 @@ static void usiw_follow_begin(struct usiw_device *dev, bool due)
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* Kick the next connections of the pass, @most of them. Returns how many there were. */
+/* Kicks the next connections of the pass, at most @most. Returns their number. */
 static int usiw_follow_batch(struct usiw_device *dev, int most)
 {
 	struct usiw_conn *conn;
@@ -90,10 +89,10 @@ static int usiw_follow_batch(struct usiw_device *dev, int most)
 }
 
 /*
- * A pass is over when the first connection has been in it: each one that has goes to the end,
- * and new ones begin there. So the lock can be dropped anywhere in a pass: connections that come
- * and go meanwhile leave those that are still due at the front, in their order. Only this work
- * changes the number of the pass, and it never runs twice at a time.
+ * A pass is over when the first connection of the list has been in it: each connection that has
+ * been in it goes to the end of the list, where new ones are added. So the lock can be dropped
+ * anywhere in a pass: connections that come and go leave those that are still due at the front, in
+ * their order. Only this work changes the number of the pass, and it never runs twice at a time.
  */
 void usiw_follow_work(struct work_struct *work)
 {
@@ -114,7 +113,7 @@ void usiw_follow_work(struct work_struct *work)
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* Something has changed that concerns all: now. Any context. */
+/* Makes all connections check their routes now. Any context. */
 void usiw_follow_all(struct usiw_device *dev)
 {
 	set_bit(USIW_FOLLOW_ALL, &dev->follow_flags);

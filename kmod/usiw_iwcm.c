@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Calls of iw_cm: connect, accept, reject. Listening is in usiw_listen.c.
- */
+/* The calls connect, accept and reject of iw_cm. usiw_listen.c has those of listeners. */
 #include <net/ipv6.h>
 #include <rdma/iw_cm.h>
 
@@ -32,8 +30,9 @@ static bool usiw_addr_is_unicast(const struct in6_addr *addr)
 }
 
 /*
- * The interface of link-local addresses: what either end says, and both if both do; else the
- * device's netdev. 0: they are none.
+ * Sets the interface of link-local addresses: the one that an end names, or the device's netdev if
+ * no end names one. Other addresses have the interface 0. Returns -EINVAL if the ends name
+ * different interfaces.
  */
 static int usiw_iw_scope(const struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 {
@@ -77,7 +76,7 @@ static int usiw_check_param(const struct iw_cm_conn_param *param)
 
 /* ---- Connect ----------------------------------------------------------- */
 
-/* The old connection of this 4-tuple may only be lingering, for the sake of its peer. */
+/* Drops an old connection of the 4-tuple that only lingers for its peer. */
 static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn = usiw_conn_lookup(read_pnet(&dev->net), tuple);
@@ -91,7 +90,7 @@ static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tupl
 	usiw_conn_put(conn);
 }
 
-/* The first datagram goes out here; everything that can fail has been done before. */
+/* Sends the first datagram. All steps that can fail come before it. */
 static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			 const struct usiw_sender *sender)
 {
@@ -145,12 +144,18 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EADDRNOTAVAIL (no address that the device serves),
- * -ENETUNREACH and the like (another netns than the device's, no route out of the device),
- * -EPROTONOSUPPORT (another port space than RDMA_PS_TCP; IPsec or an encapsulation is due on the
- * way), -EPERM (a policy forbids it),
- * -EOPNOTSUPP (the device is in a VRF), -EMSGSIZE (MTU too small),
- * -EADDRINUSE (port or 4-tuple taken), -EISCONN. After 0 there will be one CONNECT_REPLY.
+ * Returns 0, and one CONNECT_REPLY follows; or
+ *
+ * - -EINVAL: wrong parameters or QP
+ * - -EADDRNOTAVAIL: the device serves no such address
+ * - -ENETUNREACH and similar: the user is in another netns than the device, or there is no route
+ * - -EPROTONOSUPPORT: another port space than RDMA_PS_TCP, or raw packets would bypass IPsec or an
+ *   encapsulation
+ * - -EPERM: a policy forbids the connection
+ * - -EOPNOTSUPP: the device is in a VRF
+ * - -EMSGSIZE: the MTU is too small
+ * - -EADDRINUSE: the port or the 4-tuple is taken
+ * - -EISCONN: the QP has a connection
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -186,7 +191,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 
 /* ---- Accept, reject ---------------------------------------------------- */
 
-/* End a connection of which iw_cm must hear nothing more. */
+/* Ends a connection without a further notice to iw_cm. */
 static void usiw_conn_mute_and_abort(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
@@ -205,7 +210,7 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	if (!ret)
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (!ret) {
-		/* Before iw_cm is notified of anything. usiw_check_param() has left no error. */
+		/* iw_cm has had no notice yet. usiw_check_param() has ruled all errors out. */
 		usiw_iw_set_accepted(cm_id, qp->proxy);
 		usiw_qp_accepted(qp);
 		ret = usiw_cm_end_accept(&conn->end, param->ird, param->ord, param->private_data,
@@ -218,9 +223,9 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 }
 
 /*
- * accept on a cm_id that was accepted. An error would make iw_cm forget the second QP as it has
- * forgotten the first, and run into BUG_ON() at ESTABLISHED. So the call succeeds, and the
- * connection ends at once.
+ * Handles accept on a cm_id that was accepted before. After an error iw_cm would forget the second
+ * QP as it has forgotten the first one, and would run into BUG_ON() at ESTABLISHED. So the call
+ * succeeds, and the connection ends at once.
  */
 static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 {
@@ -235,9 +240,9 @@ static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 }
 
 /*
- * Return -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone), and for the
- * way back what connect returns. An error is the end of the request: iw_cm does not come back
- * to it.
+ * Returns -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone), or what connect
+ * returns if there is no way back to the peer. An error ends the request, because iw_cm does not
+ * use it again.
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -274,7 +279,7 @@ int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 	struct usiw_conn *conn;
 
 	if (usiw_iw_is_accepted(cm_id)) {
-		/* iw_cm has moved the cm_id on, to where ESTABLISHED is not expected. */
+		/* iw_cm has moved the cm_id to a state in which it does not expect ESTABLISHED. */
 		conn = usiw_iw_accepted_conn(cm_id);
 		if (conn) {
 			mutex_lock(&conn->lock);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What iw_cm does not say or do, and how usiw gets by; to be deleted whole, with the callers'
- * lines, once iw_cm does.
+ * Work-arounds for what iw_cm does not report or do. This file and its callers' lines can be
+ * deleted once iw_cm does.
  *
- * - It keeps its reference to a QP for as long as users let it (struct usiw_qp_proxy).
- * - It leaves a cm_id that was accepted in the state in which it took accept until it has worked
- *   ESTABLISHED off, and lets users accept and reject it again meanwhile (usiw_iw_change_qp).
- * - It waits for an answer in the process that asked, where no signal ends the wait, so that one
- *   who has been killed is looked for (usiw_process_is_dying).
- * - A cm_id has no netns (usiw_iw_in_netns): rdma_cm listens on every device of the host, and
- *   connects by devices of other network namespaces, where these share the devices.
- * - A cm_id has no port space (usiw_iw_is_of_tcp): rdma_cm keeps a table of ports for each, and
- *   connects and listens by iWARP in all of them.
- * - CONNECT_REPLY cannot say which port was used (usiw_iw_set_local_port).
+ * - iw_cm keeps its reference to a QP for as long as users let it (struct usiw_qp_proxy).
+ * - iw_cm leaves an accepted cm_id in its old state until it has handled ESTABLISHED. Meanwhile
+ *   users can accept and reject the cm_id again (usiw_iw_change_qp).
+ * - iw_cm waits for an answer in the process that asked, and no signal ends that wait. So a
+ *   connection checks whether its process was killed (usiw_process_is_dying).
+ * - A cm_id has no netns (usiw_iw_in_netns). rdma_cm listens on every device of the host. Where
+ *   network namespaces share the devices, it connects by devices of other namespaces.
+ * - A cm_id has no port space (usiw_iw_is_of_tcp). rdma_cm has a table of ports for each port
+ *   space, and uses iWARP in all of them.
+ * - CONNECT_REPLY cannot report which port was used (usiw_iw_set_local_port).
  */
 #include <linux/rcupdate.h>
 #include <rdma/rdma_cm.h>
@@ -24,22 +24,24 @@
 #include "usiw_qp_ref.h"
 
 /*
- * provider_data of a cm_id made for a request: first the connection's id, shifted by one; after
- * accept, the proxy of the QP that iw_cm was given, with the lowest bit set.
+ * The provider_data of a cm_id that iw_cm makes for a request: first the id of the connection,
+ * shifted left by one bit; after accept, the proxy of the QP that iw_cm has got, with the lowest
+ * bit set.
  */
 #define USIW_ACCEPTED	1ul
 
 /*
- * Listeners and connections outlive the users of their cm_ids, and drop them by iw_cm's own
- * rem_ref: so iw_cm must not be unloaded before this module, which takes a symbol of it.
+ * Listeners and connections outlive the users of their cm_ids, and drop the cm_ids by iw_cm's own
+ * rem_ref. So iw_cm must not be unloaded before this module, and this symbol prevents it.
  */
 static const typeof(&iw_destroy_cm_id) usiw_needs_iw_cm __used = iw_destroy_cm_id;
 
 /*
- * Is the user of @cm_id in the netns of its device? The current process does not tell: rdma_cm
- * repeats old listens for a new device in the process that adds it. But each cm_id's context
- * is the rdma_cm_id, which was made in a netns; those of one wildcard listen inherit it from
- * the user's. rdma_cm is the one user of iw_cm, and its id lives as long as the cm_id is used.
+ * Returns true if the user of @cm_id is in the netns of the device. The current process does not
+ * show it: rdma_cm repeats old listens for a new device in the process that adds the device. But
+ * the context of each cm_id is an rdma_cm_id, which was made in a netns. The rdma_cm_ids of a
+ * wildcard listen inherit the netns of the user's. rdma_cm is the only user of iw_cm, and its id
+ * lives as long as the cm_id is used.
  */
 bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 {
@@ -49,9 +51,9 @@ bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 }
 
 /*
- * Is the user of @cm_id in the port space of connections? Only there rdma_cm knows who listens at a
- * port, and keeps others from it. In the spaces of datagrams and of InfiniBand the same port of the
- * same address would be given to another user, who could speak from it.
+ * Returns true if the user of @cm_id is in the port space of connections. Only there rdma_cm knows
+ * the listener of a port and keeps others from it. In the spaces of datagrams and of InfiniBand it
+ * would give the same port of the same address to another user, who could send from it.
  */
 bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id)
 {
@@ -61,8 +63,9 @@ bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id)
 }
 
 /*
- * The port that is really used. iw_cm passes on the cm_id's own address with CONNECT_REPLY, not
- * the event's; before the connection starts, because CONNECT_REPLY may come at once then.
+ * Sets the port that is really used. With CONNECT_REPLY iw_cm passes on the address of the cm_id,
+ * not that of the event. The caller sets it before the connection starts, because CONNECT_REPLY may
+ * follow at once.
  */
 void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
 {
@@ -99,7 +102,7 @@ void usiw_iw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
 	cm_id->provider_data = (void *)((unsigned long)proxy | USIW_ACCEPTED);
 }
 
-/* The connection that an accepted cm_id still has, with a reference. */
+/* Returns the connection that an accepted cm_id still has, with a reference; or NULL. */
 struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id)
 {
 	struct usiw_qp_proxy *proxy = usiw_iw_accepted_proxy(cm_id);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * `rdma link add`: registration of a device with ib_core, and what it says about itself.
+ * `rdma link add`: registration of a device with ib_core, and the attributes that the device
+ * reports.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -78,8 +79,8 @@ static int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *att
 }
 
 /*
- * Mb/s, 0 if it is not known. ib_get_eth_speed() would do, but each call of it warns about an
- * interface that does not say its speed, as lo and bridges do not.
+ * Returns the speed in Mb/s, 0 if it is unknown. ib_get_eth_speed() would do the same, but each
+ * call warns about an interface that does not report its speed, such as lo and bridges.
  */
 static u32 usiw_netdev_speed(struct net_device *netdev)
 {
@@ -110,7 +111,7 @@ static int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_att
 	return 0;
 }
 
-/* iWARP has no partitions, but rdma_cm wants a P_Key of a device that it binds to 127.0.0.1. */
+/* iWARP has no partitions, but rdma_cm needs a P_Key of a device that it binds to 127.0.0.1. */
 static int usiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
 	*pkey = IB_DEFAULT_PKEY_FULL;
@@ -131,8 +132,9 @@ static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib
 /* ---- sysfs -------------------------------------------------------------- */
 
 /*
- * The netdev's name, as rxe has it. In RDMA's shared mode every network namespace sees the device,
- * but the name may mean another netdev there. So it is -ENODEV outside of the netdev's namespace.
+ * Shows the netdev's name, as rxe does. In RDMA's shared mode every network namespace has the
+ * device, but there the name may belong to another netdev. So the attribute returns -ENODEV outside
+ * of the netdev's namespace.
  *
  * usiw sets no dev.parent, because udev would rename a device with a PCI parent (rdma_rename of
  * rdma-core).
@@ -164,15 +166,16 @@ static const struct attribute_group usiw_device_group = {
 	.attrs = usiw_device_attributes,
 };
 
-/* ---- A user of each device --------------------------------------------- */
+/* ---- The client of ib_core --------------------------------------------- */
 
 /*
- * A device that goes is taken from its clients one after the other, the latest first. rdma_cm waits
- * for connects that have no answer yet, which a peer can put off for USIW_CM_REQ_LIMIT_US, and
- * uverbs, whose end would end them, may come after it. So the module is a client itself, as a rule
- * a later one than rdma_cm (see MODULE_SOFTDEP), and ends all connections when it is asked. If
- * rdma_cm was loaded again since, each connect finds out by itself (usiw_conn_check_waiter()). A
- * device may come back: `rdma dev set netns` takes it away for a moment.
+ * ib_core takes a device that goes from its clients one after the other, the latest first. rdma_cm
+ * then waits for connects that have no answer yet, which a peer can delay for USIW_CM_REQ_LIMIT_US.
+ * uverbs, whose end would end them, may follow after rdma_cm. So the module is a client itself, and
+ * ends all connections when ib_core takes a device from it. It is usually a later client than
+ * rdma_cm (see MODULE_SOFTDEP). If rdma_cm was loaded again since, each connect notices the end by
+ * itself (usiw_conn_check_waiter()). A device may come back: `rdma dev set netns` takes it away for
+ * a moment.
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {
@@ -205,7 +208,7 @@ void usiw_link_exit(void)
 
 /* ---- Registration ------------------------------------------------------ */
 
-/* dev_set_mac_address() refuses the zeros that lo has by nature. */
+/* dev_set_mac_address() refuses zeros, which are the MAC of lo by default. */
 static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 {
 	ASSERT_RTNL();
@@ -214,10 +217,9 @@ static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 }
 
 /*
- * rdma_cm finds an iWARP device by its netdev since 6.4. Before, it looks devices up by MAC
- * and takes a GID of zeros for none, so that one on lo is not found by 127.0.0.1 whatever its
- * GID: there lo has a MAC for as long as it has a device. A random one, since each netns has a
- * lo.
+ * Since 6.4 rdma_cm finds an iWARP device by its netdev. Before, it looks devices up by MAC and
+ * takes a GID of zeros for none, so it does not find a device on lo by 127.0.0.1. There lo gets a
+ * MAC for as long as it has a device. The MAC is random, because each netns has a lo.
  */
 static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 {
@@ -229,7 +231,7 @@ static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 	usiw_lo_set_mac(dev->netdev, dev->lent_mac);
 }
 
-/* Unless somebody has given it another one since. */
+/* Leaves a MAC alone that somebody else has set since. */
 static void usiw_take_back_the_mac(struct usiw_device *dev)
 {
 	static const u8 none[ETH_ALEN];
@@ -243,7 +245,7 @@ static void usiw_take_back_the_mac(struct usiw_device *dev)
 	rtnl_unlock();
 }
 
-/* Runs once, before the memory of the device goes; also when it was never registered. */
+/* Runs once, before the memory of the device is freed, also if the device was never registered. */
 static void usiw_dealloc_driver(struct ib_device *ibdev)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
@@ -396,7 +398,10 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 	WRITE_ONCE(dev->registrar, current);
 	ret = ib_register_device(ibdev, ibdev_name, NULL);
 	WRITE_ONCE(dev->registrar, NULL);
-	/* So ib_core says that the name is taken, which is "too many open files" to people. */
+	/*
+	 * ib_core reports a name that is taken by this error, which people read as "too many open
+	 * files".
+	 */
 	if (ret == -ENFILE)
 		return -EEXIST;
 	if (ret)
@@ -407,8 +412,9 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 }
 
 /*
- * The netdev may have left, or its netns been left by it, when a device could not be found by
- * it yet: nobody else unregisters that device, which the netdev waits for. -ENODEV then.
+ * Checks a device that can now be found by its netdev. The netdev may have gone or moved to another
+ * netns before that. Nobody else then unregisters the device, for which the netdev waits. Returns
+ * -ENODEV in that case.
  */
 static int usiw_device_follow(struct net_device *netdev, const struct net *net)
 {
@@ -441,7 +447,7 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 	dev = usiw_device_create(netdev);
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
-	/* Once it is registered it may be unregistered any time. */
+	/* A registered device may be unregistered at any time. */
 	get_device(&dev->ibdev.dev);
 	ret = usiw_device_register(dev, ibdev_name);
 	if (ret)
@@ -453,9 +459,9 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 }
 
 /*
- * Make a device on @netdev, to which the caller has a reference. Return -EINVAL for an
- * interface that is not like Ethernet, -EEXIST if it has a device already or the name is
- * taken, -ENODEV if it goes.
+ * Makes a device on @netdev, to which the caller has a reference. Returns -EINVAL for an interface
+ * that is not like Ethernet, -EEXIST if it has a device or the name is taken, and -ENODEV if it
+ * goes.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 {

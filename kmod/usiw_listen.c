@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Listeners, and the requests that reach them.
+ * Listeners, and the requests that reach them. A listener of iw_cm becomes a user of a UDP port and
+ * joins the port's admission. The worker of the port calls usiw_listener_request() for each REQ.
+ * The admission decides about it, and a REQ with a slot becomes a connection and an event of iw_cm.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -42,7 +44,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 	usiw_conn_kick_device(listener->dev, USIW_CONN_ORPHANED, usiw_listener_has, listener);
 }
 
-/* Become a user of the port, for one family. */
+/* Makes the listener a user of the port, for one family. */
 static int usiw_listener_take(struct usiw_listener *listener, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us = usiw_sock_get(read_pnet(&listener->dev->net), ipv4, port);
@@ -60,8 +62,9 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 	int ret;
 
 	/*
-	 * A listener on all addresses listens on all devices of the host; a failure would take
-	 * them all from it. At an address rdma_cm has found a device by its MAC only.
+	 * A listener on all addresses listens on all devices of the host, and a failure on one
+	 * would end it on all. If the user names an address, rdma_cm has found the device by its
+	 * MAC only.
 	 */
 	if (!usiw_iw_is_of_tcp(cm_id))
 		return listener->any ? 0 : -EPROTONOSUPPORT;
@@ -84,8 +87,8 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 }
 
 /*
- * If a repeated listener fails, rdma_cm takes that for an error of the device, and no program could
- * use the device then. In that namespace the port may belong to anybody. The process that adds the
+ * If a repeated listener fails, rdma_cm takes that for an error of the device, and no program can
+ * use the device then. The port may belong to anybody in that namespace. The process that adds the
  * device may also lack a capability, memory, or a cgroup that lets it bind, which the listener's
  * process had. So the call succeeds, and the listener receives nothing by this device.
  */
@@ -101,11 +104,11 @@ static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be
 }
 
 /*
- * Listens at an address that rdma_cm has found the device by, or at all of them. The IPv6 wildcard
- * takes IPv4 as well unless the user has said otherwise. A listener on all addresses of another
- * netns than the device's, or of another port space than RDMA_PS_TCP, takes nothing and hears
- * nothing. Return -EADDRINUSE if the UDP port is taken, -ENETUNREACH for an address in another
- * netns, -EPROTONOSUPPORT for one in another port space.
+ * Listens at an address by which rdma_cm has found the device, or at all addresses. The IPv6
+ * wildcard includes IPv4 unless the user has set the option afonly. A wildcard listener takes no
+ * port and receives nothing if its user is in another netns than the device, or in another port
+ * space than RDMA_PS_TCP. For a single address the call then returns -ENETUNREACH or
+ * -EPROTONOSUPPORT. It returns -EADDRINUSE if the UDP port is taken.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -173,8 +176,8 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Tells the application of a REQ. If that is not possible the REQ is dropped without an answer:
- * the peer repeats it, and there may be room by then.
+ * Notifies the application of a REQ. If that fails, the REQ is dropped without an answer. The peer
+ * repeats it, and the backlog may have a slot by then.
  */
 static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn *conn)
 {
@@ -183,7 +186,10 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	WRITE_ONCE(conn->listener, listener);
 	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
-		/* It has left meanwhile, and looked for its requests before this one was. */
+		/*
+		 * The listener has left meanwhile, and searched for its requests before this one
+		 * was there.
+		 */
 		if (usiw_admission_has_left(conn->sock, listener))
 			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
 		usiw_conn_arm(&conn->end);
@@ -194,9 +200,10 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 }
 
 /*
- * A connection that @listener pays for, or nobody. The allocation must not wait: the kernel delays
- * whoever charges a cgroup that is above its limits, and this is the worker of all the port's
- * listeners. If there is no memory the peer has to repeat its REQ, and no process is killed for it.
+ * Returns a connection whose memory @listener pays for, if anybody does. The allocation must not
+ * wait: the kernel delays a thread that charges a cgroup above its limits, and this thread is the
+ * worker of all listeners of the port. If there is no memory, the peer has to repeat its REQ, and
+ * no process is killed for it.
  */
 static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *listener,
 						  const struct usiw_tuple *tuple)
@@ -210,8 +217,8 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 }
 
 /*
- * A REQ that has taken a place of @listener: make a connection with @isn and tell the
- * application. Returns 0, or the enum usiw_reject_reason to refuse it with.
+ * Makes a connection with @isn for a REQ that has a slot of @listener, and notifies the
+ * application. Returns 0, or the enum usiw_reject_reason with which to refuse the REQ.
  */
 static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
@@ -222,7 +229,9 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 	int reason = 0;
 	u16 mtu;
 
-	/* Where raw packets are not possible, accept() says so to who takes no data socket. */
+	/*
+	 * If raw packets are not possible, accept() reports that to a process without data sockets.
+	 */
 	if (usiw_route_check(dev, tuple, &listener->sender, true, &mtu))
 		goto return_place;
 	conn = usiw_listener_alloc_conn(listener, tuple);
@@ -255,8 +264,7 @@ return_place:
 }
 
 /*
- * @rx is a REQ, @req, that asks for a connection: it is admitted, kept, or refused. Takes @rx.
- * @answer: room for a datagram.
+ * Admits, keeps or refuses @rx, a REQ that @req decodes. Takes @rx. @answer: buffer for a datagram.
  */
 void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 			   const struct usiw_cm_packet *req, void *answer)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Module load and unload, and devices made at load.
- */
+/* Loading and unloading of the module, and devices that are made when it loads. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
@@ -103,7 +101,7 @@ static void __exit usiw_exit(void)
 	usiw_link_exit();
 	usiw_device_exit();
 	usiw_process_exit();
-	/* References of QP proxies that go after a grace period. */
+	/* Waits for references to QP proxies that are dropped after a grace period. */
 	rcu_barrier();
 }
 

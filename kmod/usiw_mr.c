@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Memory regions and windows. The kernel never touches payload, so nothing is pinned or mapped: the
- * process itself reads and writes the memory, by its own rights. What registration checks is what
- * would otherwise show as a crash of the process later: of memory that is registered on demand the
- * process finds out at each access.
+ * process itself reads and writes the memory, by its own rights. Registration checks for errors
+ * that would otherwise crash the process later. In memory that is registered on demand, the
+ * provider notices such errors at each access.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -36,9 +36,9 @@ static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned lon
 }
 
 /*
- * 0 if [start, start + length) is mapped with the rights that @access needs, and no page of it lies
- * past the end of a file; else the error of get_user_pages(). No page is faulted in. A file that is
- * cut short afterwards costs its program a SIGBUS, as with any mapping.
+ * Returns 0 if [start, start + length) is mapped with the rights that @access needs, and no page of
+ * it is past the end of a file; else the error of get_user_pages(). No page is faulted in. If a
+ * file is cut short afterwards, its program gets a SIGBUS, as with any mapping.
  */
 static int usiw_check_mapped(u64 start, u64 length, int access)
 {
@@ -141,8 +141,8 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 }
 
 /*
- * In place: the region keeps its index. The core has locked it, takes its PD from one to the other,
- * and tells the STag.
+ * Changes the region in place, so it keeps its index. ib_core has locked the region, changes its
+ * PD, and returns the STag to the process.
  */
 struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				 int access, struct ib_pd *ibpd, struct ib_udata *udata)
@@ -156,7 +156,7 @@ struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
-	/* No flag is left where the new PD is the old one. */
+	/* No flag is left if the new PD is the old one. */
 	ret = flags ? usiw_check_rereg(flags) : 0;
 	if (ret)
 		return ERR_PTR(ret);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * What happens to the netdev below a device: up, down, MAC, MTU, addresses, neighbours.
- */
+/* Notifications about the netdev of a device: up, down, MAC, MTU, addresses, neighbours. */
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
@@ -19,7 +17,7 @@
 #include "usiw_route.h"
 #include "usiw_verbs_types.h"
 
-/* With a reference on the device; any context. */
+/* Returns the device of @netdev with a reference, or NULL. Any context. */
 static struct usiw_device *usiw_device_of(struct net_device *netdev)
 {
 	struct ib_device *ibdev;
@@ -28,7 +26,7 @@ static struct usiw_device *usiw_device_of(struct net_device *netdev)
 	return ibdev ? to_usiw_dev(ibdev) : NULL;
 }
 
-/* Counts at the device of @netdev, if it has one; any context. */
+/* Counts at the device of @netdev, if it has one. Any context. */
 void usiw_netdev_count(struct net_device *netdev, enum usiw_kcounter counter)
 {
 	struct usiw_device *dev = usiw_device_of(netdev);
@@ -50,7 +48,7 @@ static void usiw_dispatch(struct usiw_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
-/* Tell the providers how the netdev is now. */
+/* Sends the present state of the link to all providers. */
 static void usiw_link_changed(struct usiw_device *dev)
 {
 	struct usiw_ucontext *uctx;
@@ -64,9 +62,9 @@ static void usiw_link_changed(struct usiw_device *dev)
 }
 
 /*
- * On a port event the core asks for the port's state, and warns when the netdev is on its way
- * out by then. A netdev that is being removed goes down first: so the event waits until it is
- * clear which of the two it was.
+ * On a port event ib_core reads the state of the port, and warns if the netdev is being removed by
+ * then. A netdev that is being removed goes down first. So the event waits until the reason is
+ * clear.
  */
 void usiw_port_work(struct work_struct *work)
 {
@@ -77,7 +75,10 @@ void usiw_port_work(struct work_struct *work)
 	/* Not READ_ONCE(): reg_state was a bit-field until late in 6.1 (6.1.0-50 of Debian 12). */
 	if (data_race(dev->netdev->reg_state) != NETREG_REGISTERED || up == dev->port_up)
 		return;
-	/* The core waits for those who have the device, and then works off what they said. */
+	/*
+	 * ib_core waits for all users of the device, and then handles the events that they have
+	 * raised.
+	 */
 	if (!ib_device_try_get(&dev->ibdev))
 		return;
 	dev->port_up = up;
@@ -85,10 +86,10 @@ void usiw_port_work(struct work_struct *work)
 	ib_device_put(&dev->ibdev);
 }
 
-/* Local connections go over lo, whose MAC and MTU are theirs. In atomic context. */
+/* Connections within the host use the MAC and MTU of lo. In atomic context. */
 static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 {
-	/* Who has lo as its netdev hears of it as of any. */
+	/* A device on lo is notified like any other. */
 	if (dev->netdev == dev->lo)
 		return;
 	usiw_link_changed(dev);
@@ -96,17 +97,17 @@ static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 }
 
 /*
- * The netns ends: lo is the last of its netdevs to go. Virtual netdevs have gone, and hardware has
- * moved to the initial netns, and their devices are being unregistered since. One may not have
- * been found by its netdev at that moment, because `rdma dev set netns` disables a device for a
- * while. The kernel waits until nobody holds lo, and repeats this event every second meanwhile, so
- * that no device is missed in the end.
+ * The netns ends, and lo is the last of its netdevs to go. Virtual netdevs have gone, and hardware
+ * has moved to the initial netns. Their devices are being unregistered since then. One of these
+ * devices may not have been found by its netdev, because `rdma dev set netns` disables a device for
+ * a while. The kernel waits until nobody holds lo, and repeats this event every second meanwhile.
+ * So no device is missed in the end.
  *
  * The kernel waits in the one worker that ends the netns of the whole host, for the unregistration
- * of the devices on a workqueue of ib_core's. The module's part of that waits for no peer and for
- * no process: all connections end at once (usiw_client_remove), and uverbs takes the objects away
- * from processes that have the device open (disassociate_ucontext). uverbs itself waits for system
- * calls that are under way on the device, as it does for any driver.
+ * of the devices on a workqueue of ib_core. The module's part of that waits for no peer and for no
+ * process: all connections end at once (usiw_client_remove), and uverbs takes the objects away from
+ * processes that have the device open (disassociate_ucontext). uverbs itself waits for system calls
+ * on the device that have begun, as it does for any driver.
  *
  * In atomic context.
  */
@@ -146,7 +147,7 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 		usiw_follow_all(dev);
 		break;
 	case NETDEV_CHANGENAME:
-		/* Tools and the core name the interface by this field, which they read without a lock. */
+		/* Tools and ib_core read this name without a lock. */
 		strscpy(dev->ibdev.iw_ifname, netdev->name, sizeof(dev->ibdev.iw_ifname));
 		usiw_link_changed(dev);
 		break;
@@ -170,13 +171,13 @@ static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
 	return ipv6_addr_equal(&usiw_conn_tuple(conn)->local, addr);
 }
 
-/* Each connection looks by itself whether the address is still there; see usiw_conn_work(). */
+/* Each connection checks whether its address is still there: see usiw_conn_work(). */
 static void usiw_addr_check(struct usiw_device *dev, const void *addr)
 {
 	usiw_conn_kick_device(dev, USIW_CONN_CHECK_ADDR, usiw_conn_has_local, addr);
 }
 
-/* Of a netdev that need not have a device: see usiw_addr_owner(). */
+/* The netdev need not have a device: see usiw_addr_owner(). */
 static void usiw_addr_removed(const struct net_device *netdev, const struct in6_addr *addr)
 {
 	usiw_device_for_each(dev_net(netdev), usiw_addr_check, addr);
@@ -235,7 +236,7 @@ void usiw_neigh_work(struct work_struct *work)
 	usiw_conn_kick_device(dev, USIW_CONN_FOLLOW, usiw_conn_in_buckets, buckets);
 }
 
-/* In softirq, and often: only neighbours that may be the next hop of a connection count. */
+/* Runs in softirq, and often. Only neighbours that may be the next hop of a connection count. */
 static int usiw_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct neighbour *neigh = ptr;

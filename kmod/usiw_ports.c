@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Which ports the two ends of a connection may use, as far as that is not a matter of the route.
+ * Rules about the ports that the two ends of a connection may use, beside those of the route.
  *
- * A context may be without raw packets (USIW_CAP_SOCKETS_ONLY) or without data sockets. To other
- * hosts that is each end's own affair: on the wire there are datagrams either way. Who receives by
- * sockets only says so in the handshake, and where both do, their kernels may hand over several
- * datagrams as one frame (USIW_FEATURE_MERGED). Who may do so for a while, while messages are long,
- * says that in the handshake, too (USIW_FEATURE_MERGES), and when it does in each header.
+ * A context may be without raw packets (USIW_CAP_SOCKETS_ONLY) or without data sockets. Other hosts
+ * need not know which, because the wire has the same datagrams either way. An end that receives by
+ * sockets reports only that, in the handshake. If both ends do, their kernels may pass several
+ * datagrams on as one aggregate (USIW_FEATURE_MERGED). An end that receives aggregates at times,
+ * while messages are long, reports that in the handshake (USIW_FEATURE_MERGES), and in each header
+ * whether it does so now.
  *
- * Within one host it is not: over lo IP takes no datagram that carries an address of its own host
- * and did not come out of its own sockets, so a raw packet reaches raw ports only, and the ends
- * have to use the same kind. Both are in the table of connections, where each looks the other up.
+ * Within one host the kinds have to be equal. Over lo IP drops a datagram with an address of its
+ * own host unless it came out of its own sockets, so a raw packet reaches raw ports only. Both ends
+ * are in the table of connections, so each looks the other up there.
  */
 #include "usiw_ports.h"
 
@@ -52,9 +53,9 @@ u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 }
 
 /*
- * Is there a way back to who has asked for the connection, if @qp accepts? Return 0, or what
- * connect returns; -EPROTONOSUPPORT also if the other end is on this host, and one of them takes
- * raw packets only, the other sockets only. May sleep.
+ * Checks whether there is a way back to the peer if @qp accepts. Returns 0, or the error that
+ * connect would return. Returns -EPROTONOSUPPORT also if the other end is on this host and the two
+ * have no kind of port in common. May sleep.
  */
 int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			const struct usiw_sender *sender)

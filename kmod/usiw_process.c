@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Processes that have QPs, and what happens when one of them ends.
+ * Processes that have QPs, and the end of such a process.
  *
- * A QP is destroyed with the last descriptor of its uverbs file. A child of fork(), or whoever was
- * sent the descriptor, may keep that open for as long as it likes. But the data of the QP is moved
- * by the process that made it, in that process's memory. When this memory goes, the connections are
- * over, and their peers shall know.
+ * A QP is destroyed with the last descriptor of its uverbs file. A child of fork(), or a process
+ * that was sent the descriptor, may keep that open for as long as it likes. But the process that
+ * made the QP moves its data, in the memory of that process. When this memory goes, the connections
+ * are over, and their peers have to be notified.
  *
- * So each address space with QPs has a notifier of the mm, which they share. The kernel calls it
+ * So each address space with QPs has a notifier of the mm, which its QPs share. The kernel calls it
  * when the last thread has left the memory: at exit before the process closes its descriptors, and
- * at exec. The call only kicks the connections, whose work then sends RESET and tells iw_cm. It
- * waits for nothing but short critical sections here, because the process cannot go on exiting
- * before it returns.
+ * at exec. The call only kicks the connections, whose work then sends RESET and notifies iw_cm. It
+ * waits for short critical sections only, because the process cannot continue its exit before the
+ * call returns.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pid.h>
@@ -37,7 +37,7 @@ struct usiw_process {
 	struct list_head qps;
 };
 
-/* No QP gets another connection from here on: connect and accept take a QP of their own mm only. */
+/* No QP gets a connection from here on: connect and accept take QPs of their own mm only. */
 static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
 	struct usiw_process *process = container_of(notifier, struct usiw_process, notifier);
@@ -77,8 +77,8 @@ static const struct mmu_notifier_ops usiw_process_ops = {
 };
 
 /*
- * The calling process has made @qp. Return -ENOMEM, or -ERESTARTNOINTR if a signal is to be handled
- * first; verbs know no EINTR.
+ * Adds @qp, which the calling process has made. Returns -ENOMEM, or -ERESTARTNOINTR if a signal has
+ * to be handled first, because verbs know no EINTR.
  */
 int usiw_process_join(struct usiw_qp *qp)
 {
@@ -99,7 +99,7 @@ int usiw_process_join(struct usiw_qp *qp)
 	return 0;
 }
 
-/* @qp is not looked at any more when this returns. Waits for no process. */
+/* Removes @qp. Waits for no process. */
 void usiw_process_leave(struct usiw_qp *qp)
 {
 	struct usiw_process *process = qp->process;
@@ -110,7 +110,7 @@ void usiw_process_leave(struct usiw_qp *qp)
 	mmu_notifier_put(&process->notifier);
 }
 
-/* True if the process was killed or exits. Its memory may still be there. */
+/* Returns true if the process was killed or exits. Its memory may still be there. */
 bool usiw_process_is_dying(struct pid *pid)
 {
 	struct task_struct *task;
@@ -123,7 +123,7 @@ bool usiw_process_is_dying(struct pid *pid)
 	return dying;
 }
 
-/* For the end of the module: the memory of all processes has been freed. */
+/* At the end of the module: waits until the notifiers of all processes are freed. */
 void usiw_process_exit(void)
 {
 	mmu_notifier_synchronize();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The verbs of queue pairs. Rings, work requests and completions are the provider's.
+ * The verbs of queue pairs. Rings, work requests and completions are the provider's. The kernel has
+ * the number, the attributes and the state of a QP, and the connection that follows that state.
  */
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
@@ -53,7 +54,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	if (ret)
 		return ret;
 	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
-	/* A QP's connection has a stream to tell of it. Pairs with usiw_evfile_open(). */
+	/* The connection of a QP needs the event stream. Pairs with usiw_evfile_open(). */
 	if (!smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;
 
@@ -79,7 +80,7 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ret = usiw_qp_proxy_alloc(qp);
 	if (ret)
 		goto err_counters;
-	/* Reserved at first: what can be found must not fail any more. */
+	/* The number is only reserved: no step may fail once the QP can be found. */
 	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(USIW_QPN_FIRST, USIW_QPN_LAST),
 			      &dev->next_qpn, GFP_KERNEL);
 	if (ret < 0) {
@@ -130,7 +131,7 @@ static void usiw_qp_abort_conn(struct usiw_qp *qp)
 	}
 }
 
-/* Waits only for the module's own, short uses of the QP. */
+/* Waits only for short uses of the QP by the module itself. */
 int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibqp->device);
@@ -157,7 +158,7 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* May the caller's request be, as the QP is now? */
+/* Checks whether the state of the QP allows the request. */
 static int usiw_qp_check_move(const struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
 	lockdep_assert_held(&qp->lock);
@@ -168,7 +169,10 @@ static int usiw_qp_check_move(const struct usiw_qp *qp, const struct ib_qp_attr 
 	return 0;
 }
 
-/* All that is asked for, or nothing. What ends the connection ends it ahead of the state. */
+/*
+ * Makes all changes of a request, or none. The states ERR and RESET end the connection first, and
+ * the state changes afterwards.
+ */
 static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
 	bool ends = (mask & IB_QP_STATE) &&
@@ -193,7 +197,7 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 	return 0;
 }
 
-/* iw_cm's user disconnects: SQD in order, ERR at once. */
+/* iw_cm ends the connection of a QP: SQD in order, ERR at once. */
 static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 {
 	struct usiw_conn *conn;
@@ -273,7 +277,7 @@ int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-/* The caller holds the user's handle of the QP, so that it is not being destroyed. */
+/* The caller holds the user's handle of the QP, so the QP is not being destroyed. */
 void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
 {
 	struct ib_event event = {

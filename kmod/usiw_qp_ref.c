@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Queue pairs as connections and iw_cm see them: references, the state, the tie to a connection,
- * and the proxy that iw_cm holds. The verbs are in usiw_qp.c.
+ * Queue pairs as connections and iw_cm use them: references, the state, the connection, and the
+ * proxy that iw_cm holds. usiw_qp.c has the verbs.
  *
  * A QP and its connection have references to each other, which the connection drops when it
  * releases the QP. iw_cm has references to the proxy only, so it cannot keep a QP alive.
@@ -17,7 +17,7 @@
 
 /* ---- Proxies of QPs. iw_cm calls get and add with interrupts off. ---- */
 
-/* The caller keeps the proxy by RCU; interrupts that are off do, too. */
+/* The caller keeps the proxy by RCU, or by interrupts that are off. */
 struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
 {
 	RCU_LOCKDEP_WARN(!rcu_read_lock_any_held(), "the QP's proxy may go");
@@ -38,10 +38,10 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 }
 
 /*
- * Called by connect and accept, in the user's own context. Another process's QP is not for
- * iw_cm to have, which would move it to ERR. Nor is one with a connection: for a user who
- * accepts twice on one QP this ends the second attempt before iw_cm forgets the first one's
- * reference.
+ * iw_cm calls this in connect and accept, in the user's process. It must not have the QP of another
+ * process, because it would move that QP to ERR. Nor must it have a QP with a connection. A user
+ * may accept twice on one QP: the second attempt then ends here, before iw_cm forgets the reference
+ * of the first one.
  */
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 {
@@ -95,9 +95,9 @@ static void usiw_qp_proxy_put_rcu(struct rcu_head *rcu)
 }
 
 /*
- * The QP is going, and its proxy is no longer found. iw_cm calls iw_get_qp and then
- * iw_add_ref in one section with interrupts off (iw_cm_connect, iw_cm_accept): so the
- * first reference goes a grace period later, when whoever found the proxy has its own.
+ * The QP is going, and its proxy can no longer be found. iw_cm calls iw_get_qp and then iw_add_ref
+ * in one section with interrupts off (iw_cm_connect, iw_cm_accept). So the first reference is
+ * dropped a grace period later, when each caller that found the proxy has its own.
  */
 void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
 {
@@ -121,7 +121,7 @@ void usiw_qp_put(struct usiw_qp *qp)
 	kref_put(&qp->kref, usiw_qp_release);
 }
 
-/* The QP by number, if the calling process made it; with a reference. */
+/* Returns the QP of this number with a reference, if the calling process made it; else NULL. */
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 {
 	struct usiw_qp_proxy *proxy;
@@ -139,7 +139,7 @@ struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 	return qp;
 }
 
-/* ---- The connection of a QP. The QP holds a reference to it, and it one to the QP. ---- */
+/* ---- The connection of a QP ---- */
 
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
 {
@@ -202,8 +202,8 @@ void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
 }
 
 /*
- * rdma_accept() has taken the QP, so its process may post sends before the connection is installed.
- * The caller holds a reference, so the page exists.
+ * Shows the process that rdma_accept() has taken the QP, so it may post sends before the connection
+ * is installed. The caller holds a reference, so the page exists.
  */
 void usiw_qp_accepted(struct usiw_qp *qp)
 {

@@ -34,8 +34,8 @@ static const char * const usiw_port_why_names[USIW_PORT_WHY_MAX] = {
 };
 
 /*
- * What the process has told of its connection's port, in place of what it wrote into its page. The
- * QP's memory is there, whether or not the QP is.
+ * Replaces the gauges of the port by those that the process has reported for its connection.
+ * ib_core holds a reference to the QP's memory, so this works for a destroyed QP, too.
  */
 static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 {
@@ -50,7 +50,7 @@ static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 	usiw_conn_put(conn);
 }
 
-/* Where nothing was told, any number may stand in the page. */
+/* Without a report the page may contain any number. */
 static const char *usiw_name_of(const char * const *names, size_t n, u64 value)
 {
 	return value < n && names[value] ? names[value] : "?";
@@ -99,8 +99,8 @@ static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
 }
 
 /*
- * Driver's attributes of `rdma resource show qp`. The core holds a reference to the QP's
- * memory; the QP may have been destroyed all the same.
+ * Adds the driver's attributes of `rdma resource show qp`. ib_core holds a reference to the QP's
+ * memory, but the QP may have been destroyed.
  */
 int usiw_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
 {

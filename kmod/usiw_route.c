@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Routes and next hops, for exactly one source and destination: what the engine needs to
- * build Ethernet frames by itself.
+ * Routes and next hops for exactly one source and destination. The engine builds Ethernet frames
+ * from them.
  */
 #include <linux/etherdevice.h>
 #include <linux/jhash.h>
@@ -19,8 +19,8 @@
 #include "usiw_device.h"
 
 /*
- * Each looks the plain route up and leaves it in route->dst, and returns what IPsec makes of it:
- * the same, another one, or an error; with a reference.
+ * Both functions look up the route without IPsec and store it in route->dst. They return what IPsec
+ * makes of it, with a reference: the same route, another one, or an error.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
@@ -70,7 +70,7 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 	};
 	struct dst_entry *dst;
 
-	/* A link-local address means nothing without its link. */
+	/* A link-local address has a meaning only together with its link. */
 	if (ipv6_addr_type(&tuple->remote) & IPV6_ADDR_LINKLOCAL)
 		fl6.flowi6_oif = tuple->scope;
 	dst = ip6_route_output(net, NULL, &fl6);
@@ -103,9 +103,9 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * The route of @tuple, whichever way it leads; route->reason shows whether raw packets get there.
- * Return the error of the look-up: there is no route, or a policy forbids it
- * (-EPERM); -EOPNOTSUPP in a VRF. May sleep.
+ * Looks up the route of @tuple; route->reason shows whether raw packets can use it. Returns the
+ * error of the look-up: there is no route, a policy forbids it (-EPERM), or an end is in a VRF
+ * (-EOPNOTSUPP). May sleep.
  */
 int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		   const struct usiw_sender *sender, struct usiw_route *route)
@@ -115,8 +115,9 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 
 	route->dst = NULL;
 	/*
-	 * Neither look-ups here nor the module's sockets are for one: by the tables of all others
-	 * both could lead to another network in which the same addresses are somebody else's.
+	 * Neither look-ups here nor the module's sockets support VRFs. They would use the tables of
+	 * all other interfaces, and could reach another network in which the same addresses belong
+	 * to others.
 	 */
 	if (usiw_addr_is_of_vrf(dev, tuple))
 		return -EOPNOTSUPP;
@@ -129,7 +130,7 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 	route->reason = usiw_route_judge(dev, route);
 	mtu = min_t(u32, dst_mtu(route->dst), READ_ONCE(route->dst->dev->mtu));
 	if (dst != route->dst) {
-		/* Any other error: there is a policy, and no security association yet. */
+		/* Any other error means that there is a policy, and no security association yet. */
 		if (dst == ERR_PTR(-EPERM)) {
 			usiw_route_put(route);
 			return -EPERM;
@@ -145,8 +146,8 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 }
 
 /*
- * Looks up the MTU of the route, and whether data gets there: 0, or -ENETUNREACH,
- * -EPROTONOSUPPORT, -EPERM and the like, for the user. @sockets: data may also use a data socket,
+ * Looks up the MTU of the route. Returns 0 if data can use the route, else -ENETUNREACH,
+ * -EPROTONOSUPPORT, -EPERM or similar for the user. @sockets: data may also use a data socket,
  * which follows the kernel's routes wherever they lead.
  */
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
@@ -175,8 +176,9 @@ int usiw_nexthop_bucket(const void *key, u32 key_len)
 }
 
 /*
- * The MAC of the next hop; for this host itself that of lo. Return -EAGAIN while it is being
- * resolved, which this call starts. @bucket: of the next hop's address, -1 if there is none.
+ * Writes the MAC of the next hop to @mac; for this host itself that of lo. Returns -EAGAIN while
+ * the MAC is being resolved, which this call starts. *@bucket is the bucket of the next hop's
+ * address, -1 if there is none.
  */
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket)
@@ -204,7 +206,7 @@ int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tupl
 	} else {
 		ret = -EAGAIN;
 	}
-	/* Also lets a stale entry be looked at again. */
+	/* Also makes the kernel verify a stale entry. */
 	neigh_event_send(neigh, NULL);
 	neigh_release(neigh);
 	return ret;

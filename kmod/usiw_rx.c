@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Datagrams that reach the module's socket of a port. Handshakes are copied in softirq and worked
- * off by a worker. The rest is the engine's: it goes to the data socket of its connection
- * (usiw_data.c) if the process receives by that, and is freed here if the engine has its own copy,
- * from a raw port.
+ * Datagrams that reach the module's socket of a port. Softirq copies handshakes, and a worker
+ * handles them. All others are for the engine. They are passed to the data socket of their
+ * connection (usiw_data.c) if the process receives by that. They are freed here if the engine has
+ * its own copy from a raw port.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
@@ -48,8 +48,8 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 }
 
 /*
- * Copy @len bytes of payload from @at on for the worker; dropped when memory or the queue's room
- * is short. The port pays.
+ * Copies @len bytes of payload at @at for the worker, and charges the port. Drops them if there is
+ * no memory or the queue is full.
  */
 static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			  const struct usiw_tuple *tuple, u32 len)
@@ -82,10 +82,10 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 }
 
 /**
- * struct usiw_rx_flow - the flow that a received skb is of
- * @tuple:	its ends, once @known
- * @conn:	the connection of these, NULL if there is none
- * @known:	it has been looked up, which is done once for an skb, and only if it matters
+ * struct usiw_rx_flow - flow of a received skb
+ * @tuple:	4-tuple; valid if @known is set
+ * @conn:	connection of @tuple, NULL if there is none; valid if @known is set
+ * @known:	the flow has been looked up. Each skb is looked up once, and only if that matters
  */
 struct usiw_rx_flow {
 	struct usiw_tuple tuple;
@@ -93,7 +93,7 @@ struct usiw_rx_flow {
 	bool known;
 };
 
-/* The connection is good until the caller leaves RCU: usiw_conn_lookup_rcu() checks for it. */
+/* The connection is valid until the caller leaves RCU, which usiw_conn_lookup_rcu() checks. */
 static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 			    struct usiw_rx_flow *flow)
 {
@@ -104,7 +104,7 @@ static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 	flow->known = true;
 }
 
-/* May one more datagram that is possibly stray be looked at? */
+/* Returns true if one more datagram that may be stray can be classified now. */
 static bool usiw_rx_stray_due(struct usiw_sock *us)
 {
 	__u64 next_us = READ_ONCE(us->stray_next_us);
@@ -116,8 +116,8 @@ static bool usiw_rx_stray_due(struct usiw_sock *us)
 }
 
 /*
- * A datagram of the data path at @at. Two may concern the kernel: the first one behind a lost
- * CONFIRM, and one of a connection that does not exist.
+ * Handles a datagram of the data path at @at. Two kinds concern the kernel: the first one after a
+ * lost CONFIRM, and one of a connection that does not exist.
  */
 static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			 const struct usiw_trp_hdr *hdr, struct usiw_rx_flow *flow)
@@ -136,8 +136,8 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 }
 
 /*
- * No usiw sends the @len bytes at @at. If a connection waits for an answer from their sender, the
- * worker notes them. usiw_cm_hint() then reports to people that the server is no usiw.
+ * Handles @len bytes at @at that no usiw sends. If a connection waits for an answer from their
+ * sender, the worker notes them. usiw_cm_hint() then reports to people that the server is no usiw.
  */
 static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			  struct usiw_rx_flow *flow)
@@ -150,8 +150,8 @@ static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 }
 
 /*
- * Over IPv6 UDP drops it. What a sender on this host has left to a NIC may be any number here,
- * and is marked.
+ * Returns true for IPv4 without a UDP checksum; UDP drops that over IPv6. A sender on this host may
+ * have left the checksum to a NIC (CHECKSUM_PARTIAL), and the field then has any value.
  */
 static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 {
@@ -159,7 +159,7 @@ static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 	       skb->ip_summed != CHECKSUM_PARTIAL;
 }
 
-/* A handshake of @len bytes stands at @at: for the worker. */
+/* Queues a handshake of @len bytes at @at for the worker. */
 static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len)
 {
 	struct usiw_tuple tuple;
@@ -172,9 +172,7 @@ static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u
 	usiw_rx_queue(us, skb, at, &tuple, len);
 }
 
-/*
- * Classify the datagram of @len bytes at @at. Returns true if it is the engine's. Under RCU.
- */
+/* Classifies the datagram of @len bytes at @at. Returns true if it is the engine's. Under RCU. */
 static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			     struct usiw_rx_flow *flow)
 {
@@ -211,13 +209,16 @@ static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff 
 }
 
 /*
- * Have IP deliver the skb to UDP a second time, now with the socket that it is for: UDP takes a
- * socket that an skb brings (as transparent proxies have it) in place of a look-up. Filter, memory,
- * queue and wake-up are UDP's then. Takes the reference to @sk. Returns what encap_rcv returns.
+ * Has IP deliver the skb to UDP a second time, now with its socket. If an skb has a socket, as with
+ * transparent proxies, UDP does not look one up. UDP then does filtering, memory accounting,
+ * queuing and waking. Takes the reference to @sk. Returns what encap_rcv returns.
  */
 static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
 {
-	/* UDP has verified the checksum, and would calculate anew what a NIC had done. */
+	/*
+	 * UDP has verified the checksum. Without this it would compute anew what a NIC has
+	 * verified.
+	 */
 	if (skb->csum_valid && skb->ip_summed == CHECKSUM_NONE)
 		__skb_incr_checksum_unnecessary(skb);
 	skb_orphan(skb);
@@ -227,10 +228,10 @@ static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
 }
 
 /*
- * UDP has verified the checksum, if there is one. skb->data is at the UDP header. The skb may be an
- * aggregate: several datagrams of one flow and one length, which were merged on their way. A
- * handshake among these is taken out of turn, and the engine, which sees it as well, ignores it.
- * Takes the skb, unless it returns a negative value: see usiw_rx_hand_over().
+ * The encap_rcv of a port. UDP has verified the checksum, if there is one. skb->data is at the UDP
+ * header. The skb may be a GRO aggregate: several datagrams of one flow and one length. A handshake
+ * in an aggregate overtakes the data before it. The engine sees the handshake as well and ignores
+ * it. Takes the skb, unless it returns a negative value: see usiw_rx_hand_over().
  */
 static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 {
@@ -260,7 +261,7 @@ static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 	return 0;
 }
 
-/* True for "too big", with the path's MTU; else what it means as an answer to a REQ. */
+/* Returns true for "too big" and sets @mtu; else sets @heard, the meaning as an answer to a REQ. */
 static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *heard)
 {
 	const struct icmphdr *icmph = icmp_hdr(skb);
@@ -280,8 +281,8 @@ static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *
 }
 
 /*
- * The kernel has noted the path's MTU ahead of this call, and who forges such ICMP has lowered it
- * for all sockets: the connection only looks. Not for each one, however.
+ * The kernel has stored the path MTU before this call, and forged ICMP has lowered it for all
+ * sockets. So the connection only checks its route, and not for each ICMP.
  */
 static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -294,8 +295,8 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * ICMP about something this socket, or an engine in its name, sent. "Unreachable" counts as
- * an answer to a REQ only, and has to carry enough of it to show its PSN.
+ * Handles ICMP about a datagram that this socket or an engine has sent. "Unreachable" counts only
+ * as an answer to a REQ, and has to quote enough of the REQ to show its PSN.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
@@ -400,7 +401,7 @@ static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 	return rx;
 }
 
-/* Nothing is due now: have a look at the admission at its next time. */
+/* Nothing is due now, so the worker runs again at the next deadline of the admission. */
 static void usiw_rx_rest(struct usiw_sock *us)
 {
 	u64 now = usiw_now_us(), at = usiw_admission_deadline(us);
@@ -432,8 +433,8 @@ static void usiw_rx_work(struct work_struct *work)
 }
 
 /*
- * The last user is gone: drop what waits. The caller is never the worker itself: a
- * connection that ends there drops its socket in a work of its own.
+ * The last user is gone: drops all datagrams that wait. The caller is never the worker itself,
+ * because a connection that ends there drops its socket in a work of its own.
  */
 static void usiw_rx_purge(struct usiw_sock *us)
 {

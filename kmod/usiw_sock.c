@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * UDP ports of the handshake, one object per netns and port, with a socket per family that is
- * used, for all addresses: listeners and connections are found by address in it. While one uses
- * the port it belongs to the kernel: nobody else gets it, and data for the engine, which the
- * kernel sees as well, draws no ICMP error.
+ * UDP ports of the handshake. There is one object for each netns and port, with a socket for each
+ * family that is used, bound to all addresses. Listeners and connections are found in it by
+ * address. While there is a user, the kernel owns the port: nobody else gets it, and the data of
+ * the engine, which the kernel receives as well, causes no ICMP error.
  */
 #include <linux/hashtable.h>
 #include <linux/in.h>
@@ -28,11 +28,11 @@
 
 #define USIW_SOCK_HASH_BITS	10
 
-/* Guarded by the mutex; a port is found, and gets its first user of a family, under it only. */
+/* Guarded by the mutex, under which a port is looked up and gets the first user of a family. */
 static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
 static DEFINE_MUTEX(usiw_socks_mutex);
 
-/* What is above this file: who receives. */
+/* The receiver, which is above this file. */
 static const struct usiw_sock_ops *usiw_sock_ops;
 
 void usiw_sock_init(const struct usiw_sock_ops *ops)
@@ -40,7 +40,9 @@ void usiw_sock_init(const struct usiw_sock_ops *ops)
 	usiw_sock_ops = ops;
 }
 
-/* The admission may have something for the worker. Any context but a hard interrupt. */
+/*
+ * Runs the worker, because the admission may have a REQ for it. Any context but a hard interrupt.
+ */
 void usiw_sock_wake(struct usiw_sock *us)
 {
 	spin_lock_bh(&us->lock);
@@ -89,8 +91,8 @@ int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port
 }
 
 /*
- * Does the socket have the port, for all addresses? BPF programs of the process's cgroup are asked
- * about bind, and may have put another address or port in place. @port 0: any.
+ * Returns true if the socket has the port, for all addresses. BPF programs of the process's cgroup
+ * run at bind, and may have changed address or port. @port 0: any.
  */
 static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
 {
@@ -108,8 +110,8 @@ static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
 }
 
 /*
- * A kernel socket holds no reference to its netns, which waits for the device instead. The socket
- * shares its port with no other, so port 0 finds a free one.
+ * Opens the socket of a port. A kernel socket holds no reference to its netns, which waits for the
+ * device instead. The socket shares its port with no other, so port 0 finds a free one.
  */
 static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 {
@@ -129,7 +131,10 @@ static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 		sock_release(sock);
 		return ERR_PTR(ret);
 	}
-	/* A port that the kernel chose stays, too, when somebody aborts the socket (ss -K). */
+	/*
+	 * The socket keeps a port that the kernel chose, even if somebody aborts the socket (ss
+	 * -K).
+	 */
 	sock->sk->sk_userlocks |= SOCK_BINDPORT_LOCK;
 	return sock;
 }
@@ -147,7 +152,7 @@ static void usiw_sock_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int
 		usiw_sock_ops->err_rcv(sk, us, skb);
 }
 
-/* The first user of a family has come. */
+/* Makes @sock the socket of a family, which has got its first user. */
 static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock)
 {
 	struct udp_tunnel_sock_cfg cfg = {
@@ -165,7 +170,7 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 	refcount_set(&us->users[ipv4], 1);
 }
 
-/* After this encap_rcv may still be running, with @us that lives until a grace period later. */
+/* Closes the socket of a family. encap_rcv may still run; @us lives until a grace period later. */
 static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 {
 	struct socket *sock;
@@ -202,7 +207,7 @@ void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 	up_write(&us->sem);
 }
 
-/* In the context of its first user. */
+/* Makes a port, in the process of its first user. */
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
@@ -239,7 +244,7 @@ static struct usiw_sock *usiw_sock_get_locked(struct net *net, bool ipv4, __be16
 	if (IS_ERR(sock))
 		return ERR_CAST(sock);
 	port = inet_sk(sock->sk)->inet_sport;
-	/* The other family may have it. */
+	/* The other family may have the port. */
 	us = usiw_sock_find(net, port);
 	if (!us)
 		us = usiw_sock_create(net, port);
@@ -252,8 +257,8 @@ static struct usiw_sock *usiw_sock_get_locked(struct net *net, bool ipv4, __be16
 }
 
 /*
- * A port, for a user of one family; 0 is a new port of the kernel's choice. Return -EADDRINUSE if
- * somebody else has the port. May sleep.
+ * Returns a port for a user of one family; 0 is a new port that the kernel chooses. Returns
+ * -EADDRINUSE if somebody else has the port. May sleep.
  */
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
@@ -266,9 +271,9 @@ struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 }
 
 /*
- * The socket of an initiator. rdma_cm has picked its port without a look at UDP's ports, unless
- * the user has bound one, which cannot be told here; so where the port is one of those that are
- * picked from and somebody else has it, another one is as good.
+ * Returns the port of an initiator. rdma_cm has chosen it without checking UDP's ports, unless the
+ * user has bound one, and the module cannot see which it was. So if somebody else has the port, and
+ * it is in the range from which the kernel chooses, another port serves as well.
  */
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 {
@@ -284,15 +289,15 @@ struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 }
 
 /*
- * For the port's worker, which is no user of its own: false once the last user of the family
- * has gone, who waits for the worker to end.
+ * For the port's worker, which is no user. Returns false once the last user of the family has gone,
+ * which waits for the worker to end.
  */
 bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4)
 {
 	return refcount_inc_not_zero(&us->users[ipv4]);
 }
 
-/* Nobody receives by it any more. */
+/* No encap_rcv uses the port any more. */
 static void usiw_sock_free_rcu(struct rcu_head *rcu)
 {
 	struct usiw_sock *us = container_of(rcu, struct usiw_sock, rcu);
@@ -301,14 +306,14 @@ static void usiw_sock_free_rcu(struct rcu_head *rcu)
 	kfree(us);
 }
 
-/* May sleep. Not for the port's own worker, which it waits for. */
+/* May sleep. The port's own worker must not call this, because the call waits for the worker. */
 void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
 	bool last;
 
 	if (!refcount_dec_and_mutex_lock(&us->users[ipv4], &usiw_socks_mutex))
 		return;
-	/* Under the mutex, so that whoever wants the port next finds it free. */
+	/* Under the mutex, so that the next user of the port finds it free. */
 	usiw_sock_close(us, ipv4);
 	last = !us->sock[!ipv4];
 	if (last)
@@ -322,7 +327,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 
 /* ---- Sending ----------------------------------------------------------- */
 
-/* Room for the source and the traffic class. */
+/* Space for the source address and the traffic class. */
 struct usiw_send_control {
 	u8 space[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
 } __aligned(__alignof__(struct cmsghdr));
@@ -356,7 +361,7 @@ static void usiw_send_control6(struct msghdr *msg, const struct usiw_tuple *tupl
 
 /*
  * Sends one datagram from exactly @tuple's local address. Returns 0 or -errno. The caller goes on
- * either way, because all that matters is repeated. May sleep.
+ * in both cases, because everything that matters is sent again. May sleep.
  */
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len)

@@ -54,8 +54,8 @@ struct usiw_sock_ops {
  * @sock:	socket by family, bound to all addresses; NULL while the family has no user
  * @mergers:	number of connections whose data socket takes GRO aggregates, by family
  * @tappers:	number of connections that receive by raw packets, by family
- * @admission_lock:	guards the next four fields, and usiw_listener.places of listeners that have joined
- *		the port. Taken in process context only
+ * @admission_lock: guards the next four fields, and usiw_listener.places of listeners that have
+ *		joined the port. Taken in process context only
  * @admission:	REQs without a connection
  * @wildcards:	listeners on all addresses: at most one of each device and family
  * @by_addr:	all other listeners, by address

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Shared receive queues: the ring is the provider's, the kernel keeps the object. The core sees to
- * it that none goes while a QP uses it.
+ * Shared receive queues. The provider has the ring, the kernel keeps the object. ib_core keeps an
+ * SRQ while a QP uses it.
  */
 #include <rdma/uverbs_ioctl.h>
 
@@ -32,14 +32,14 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 	}
 	srq->max_wr = attr->attr.max_wr;
 	srq->max_sge = attr->attr.max_sge;
-	srq->limit = 0;		/* verbs: of no meaning until modify_srq */
+	srq->limit = 0;		/* verbs ignore it until modify_srq */
 	usiw_unread_init_async(&srq->async, ibsrq->uobject);
 	return 0;
 }
 
 /*
  * The provider has resized its ring before it calls. It alone knows how many entries the ring has,
- * and which limit arms the queue now. Two calls at a time are possible; the last number counts.
+ * and which limit arms the queue now. If two calls run at a time, the last number counts.
  */
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata)
@@ -84,7 +84,7 @@ int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	return -EOPNOTSUPP;
 }
 
-/* The caller holds the user's handle of the SRQ, so that it is not being destroyed. */
+/* The caller holds the user's handle of the SRQ, so the SRQ is not being destroyed. */
 void usiw_srq_limit_reached(struct usiw_srq *srq)
 {
 	struct ib_event event = {

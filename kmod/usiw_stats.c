@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * `rdma statistic show`: the pages of all contexts and QPs, what dead ones left, and the
- * kernel's own counters.
+ * `rdma statistic show`: the sum over the pages of all contexts and QPs, the counts of those that
+ * are gone, and the module's own counters.
  */
 #include <linux/ktime.h>
 #include <linux/overflow.h>
@@ -30,7 +30,7 @@ const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX] = {
 	[USIW_CNT_MAX + USIW_KCNT_RX_BESIDE].name = "rx_beside",
 };
 
-/* Port 0 is the device: all counters are the port's. */
+/* Port 0 is the device, which has no counters: all belong to the port. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
 	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_TX_CE + 1,
@@ -39,13 +39,13 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-/* No page counts faster than this, per ns: as bytes it is 512 Gb/s. */
+/* Maximum rate at which a page is believed to count, per ns: 512 Gb/s for a counter of bytes. */
 #define USIW_STATS_PER_NS	64
 
 /*
- * Processes can write what they like into their pages. A value that is behind the one before, or
- * further ahead of it than anything can have counted meanwhile, is not believed: totals neither go
- * back, nor are they at their end by one write.
+ * Processes can write any value into their pages. A value below the last one is ignored, and so is
+ * a value that is further above it than a page can have counted meanwhile. So totals never
+ * decrease, and one write cannot bring them to their maximum.
  */
 static void usiw_stats_look(struct usiw_counters *counters)
 {
@@ -99,7 +99,7 @@ void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters)
 	mutex_unlock(&dev->stats_lock);
 }
 
-/* The page is no longer shown, and its counts stay in the totals. */
+/* The page is no longer read, and its counts stay in the totals. */
 void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters)
 {
 	mutex_lock(&dev->stats_lock);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What usiw adds to uverbs: the event file, and methods to wake the owner of a CQ or an SRQ and to
- * report on a QP's connection. Ownership and lifetime of the objects are the core's to see to.
+ * The objects and methods that usiw adds to uverbs: the event file, methods that wake the owner of
+ * a CQ or an SRQ, and reports on a QP's connection. uverbs handles ownership and lifetime of the
+ * objects.
  */
 #include <linux/fs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -27,7 +28,7 @@ static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundl
 	return usiw_evfile_open(container_of(uobj, struct usiw_evfile, uobj));
 }
 
-/* The descriptor is closed, or the context ends. Who still reads does so to the end. */
+/* The descriptor is closed, or the context ends. A reader can still read to the end. */
 static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_reason why)
 {
 	usiw_evfile_shutdown(container_of(uobj, struct usiw_evfile, uobj));
@@ -82,7 +83,7 @@ static bool usiw_report_is_valid(const struct usiw_qp *qp, const struct usiw_qp_
 	    (!usiw_qp_can(qp, USIW_CAP_PORT_TELL) || report->port >= USIW_PORT_KIND_MAX ||
 	     report->port_why >= USIW_PORT_WHY_MAX))
 		return false;
-	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP: here it says "none". */
+	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP. Here it means "none". */
 	return report->async_event <= IB_EVENT_SQ_DRAINED ||
 	       report->async_event == IB_EVENT_QP_LAST_WQE_REACHED;
 }

@@ -2,20 +2,20 @@
 /*
  * A bound for the events that a process raises for its own CQs, SRQs and QPs and does not read.
  *
- * uverbs allocates a record of 64 bytes for each event that a driver raises, charges nobody for
- * it, and keeps it until the process reads it or destroys the object. A device raises an event
- * when something happens to an armed queue. Here a system call raises it, so without a bound a
- * process could fill the memory of the host.
+ * uverbs allocates a record of 64 bytes for each event that a driver raises, charges nobody for it,
+ * and keeps it until the process reads it or destroys the object. A device raises an event when
+ * something happens to an armed queue. Here a system call raises it, so without a bound a process
+ * could fill the memory of the host.
  *
- * The idea: an event carries no data beside its object and its type. A program that reads one
- * looks at the object afterwards, so it also finds the causes of all events that were raised
- * before it read. Therefore the module leaves an event out while enough events of the same
- * object and type are unread. The invariant: an event is left out only while the process has
- * another one of the same object and type yet to read. So no wake-up is lost.
+ * The idea: an event carries no data beside its object and its type. A program that reads one looks
+ * at the object afterwards, so it also finds the causes of all events that were raised before it
+ * read. Therefore the module leaves an event out while enough events of the same object and type
+ * are unread. The invariant: an event is left out only while the process has another one of the
+ * same object and type yet to read. So no wake-up is lost.
  *
- * uverbs does not tell drivers what has been read. Its objects have a list of the records that
- * are unread and a count of those that were read, and the module looks at these two. No header
- * declares them; usiw_unread_init() checks that they are where the module expects them.
+ * uverbs does not notify drivers of reads. But its objects have a list of the unread records and a
+ * count of those that were read, and the module reads these two. No header declares them;
+ * usiw_unread_init() checks that they are where the module expects them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -73,10 +73,9 @@ void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 }
 
 /*
- * Forget the events that have been read: a process reads those of an object in the order in
- * which they were raised. An empty list says more than the count: it also accounts for events
- * that uverbs had no memory for, or nobody to give to. The list grows only with unread->lock
- * held.
+ * Forgets the events that have been read. A process reads those of an object in the order in which
+ * they were raised. An empty list is more reliable than the count, because it also covers events
+ * for which uverbs had no memory or no reader. The list grows only with unread->lock held.
  */
 static void usiw_unread_catch_up(struct usiw_unread *unread)
 {

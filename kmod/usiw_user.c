@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Users who listen, each by the name of its uid in a network namespace.
+ * Users who listen, identified by their uid in a network namespace.
  *
- * A request outlives its listener: the program may have been given it, and may accept it yet. Such
- * an orphan has no place in a backlog, so another number has to bound orphans. If all users of a
- * namespace shared that number, one of them could use it up, and the requests of the others would
+ * A request may outlive its listener, because the program may have got it and may still accept it.
+ * Such an orphan has no slot in a backlog, so another number has to bound orphans. If all users of
+ * a namespace shared that number, one of them could use it up, and the requests of the others would
  * end with their listeners. So orphans are counted by user. The invariant: whether a request may
  * outlive its listener depends on the requests of the same user alone.
  *
- * rdma_cm repeats old listeners for a new device, in the process that adds it. Nobody says whose
- * these are, so each of them is a user by itself, with a smaller bound.
+ * rdma_cm repeats old listeners for a new device, in the process that adds it. The user of these
+ * listeners is unknown, so each of them is a user by itself, with a smaller bound.
  */
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
@@ -21,13 +21,13 @@
 #include "usiw_user.h"
 
 /**
- * struct usiw_user - whoever listens
- * @node:	in the table, unless @alone
- * @refs:	listeners, and orphans
- * @net:	it is found by this
- * @uid:	and this
- * @alone:	nobody knows whose listener it is: not in the table
- * @orphans:	requests without a listener
+ * struct usiw_user - user who listens
+ * @node:	entry in the table, unless @alone
+ * @refs:	references of listeners and orphans
+ * @net:	network namespace; with @uid the key of the table
+ * @uid:	user id
+ * @alone:	the user of the listener is unknown, so it is not in the table
+ * @orphans:	number of requests without a listener
  */
 struct usiw_user {
 	struct hlist_node node;
@@ -48,7 +48,10 @@ static u32 usiw_user_hash(const struct net *net, kuid_t uid)
 	return jhash_2words(net_hash_mix(net), __kuid_val(uid), 0);
 }
 
-/* The user of @made's namespace and uid, with a reference: one that is there, or @made. */
+/*
+ * Returns the user with the namespace and uid of @made, with a reference. That is @made itself if
+ * the table has none yet.
+ */
 static struct usiw_user *usiw_user_find_or_add(struct usiw_user *made)
 {
 	u32 hash = usiw_user_hash(made->net, made->uid);
@@ -101,7 +104,10 @@ void usiw_user_put(struct usiw_user *user)
 	kfree(user);
 }
 
-/* May another orphan live? If so it has a reference to @user: see usiw_user_drop_orphan(). */
+/*
+ * Returns true if another orphan may live. The orphan then has a reference to @user, which
+ * usiw_user_drop_orphan() drops.
+ */
 bool usiw_user_adopt_orphan(struct usiw_user *user)
 {
 	int most = user->alone ? USIW_MAX_ORPHANS_ALONE : USIW_MAX_ORPHANS;
@@ -114,7 +120,7 @@ bool usiw_user_adopt_orphan(struct usiw_user *user)
 	return true;
 }
 
-/* The orphan has been accepted, or has ended. May sleep. */
+/* Drops an orphan that has been accepted or has ended. May sleep. */
 void usiw_user_drop_orphan(struct usiw_user *user)
 {
 	atomic_dec(&user->orphans);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Contexts of user processes, the pages that they count in, protection domains.
- */
+/* Contexts of processes, the pages in which they count, and protection domains. */
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
@@ -13,11 +11,14 @@
 #include "usiw_device.h"
 #include "usiw_event.h"
 
-/* What the module does with data sockets and ports, if the provider understands it. */
+/* Capabilities of the module. It uses those that the provider has, too. */
 #define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
 			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
 
-/* Of those that the provider understands: no connection moves without a socket, or unheard. */
+/*
+ * Returns the capabilities to use. A connection that may change its port needs a socket and a
+ * provider that reports ports.
+ */
 static u64 usiw_agree_caps(u64 caps)
 {
 	caps &= USIW_CAPS;
@@ -29,8 +30,8 @@ static u64 usiw_agree_caps(u64 caps)
 }
 
 /*
- * Read a command's driver data. A provider of another age may give less than @size, of which
- * the rest is 0, or more, which has to be 0; but not less than @least.
+ * Reads the driver data of a command. An older or newer provider may send less than @size, and the
+ * rest counts as 0; or more, which has to be 0. It must not send less than @least.
  */
 int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least)
 {
@@ -58,13 +59,13 @@ int usiw_read_create_request(struct ib_udata *udata)
 	return req.reserved ? -EINVAL : 0;
 }
 
-/* Answer with what the caller has room for. */
+/* Writes as much of the response as the caller has space for. */
 int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
 {
 	return ib_copy_to_udata(udata, resp, min(udata->outlen, size));
 }
 
-/* A page of counters, of a context or a QP. While it is mapped it outlives them. */
+/* Page of counters of a context or a QP. While the page is mapped, it outlives them. */
 struct usiw_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
 	void *page;
@@ -75,7 +76,7 @@ static struct usiw_mmap_entry *to_usiw_mmap_entry(struct rdma_user_mmap_entry *e
 	return container_of(entry, struct usiw_mmap_entry, rdma_entry);
 }
 
-/* A page of zeros that the process may map. */
+/* Allocates a page of zeros that the process may map. */
 int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters)
 {
 	struct usiw_mmap_entry *entry;
@@ -135,9 +136,10 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 }
 
 /*
- * Read GET_CONTEXT's request. Return -EINVAL for driver data of another shape (not usiw's
- * provider), -EPROTO for a provider of another ABI version, which is told ours. (EPROTONOSUPPORT
- * is the core's own: it warns of a driver that says so.)
+ * Reads the request of GET_CONTEXT. Returns -EINVAL for driver data of another shape, which is not
+ * from usiw's provider. Returns -EPROTO for a provider of another ABI version, and writes the
+ * versions of the module to the response. (ib_core uses EPROTONOSUPPORT itself, and warns about a
+ * driver that returns it.)
  */
 static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucontext_req *req,
 				  struct usiw_alloc_ucontext_resp *resp)
@@ -183,7 +185,7 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	resp.counters_offset = rdma_user_mmap_get_offset(uctx->counters.entry);
 	resp.counters_size = USIW_COUNTERS_SIZE;
 	resp.port_kind = USIW_PORT_PACKET;
-	/* In this order: a change behind the look at the link comes as an event. */
+	/* In this order, so that a change after usiw_link_info() is reported as an event. */
 	spin_lock(&dev->ctx_lock);
 	list_add_tail(&uctx->node, &dev->contexts);
 	spin_unlock(&dev->ctx_lock);
@@ -202,7 +204,7 @@ err_context:
 	return ret;
 }
 
-/* All objects are gone, the event file among them; its memory may not be. */
+/* All objects are gone, including the event file, whose memory may still exist. */
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
 	struct usiw_device *dev = to_usiw_dev(ibuc->device);
@@ -219,7 +221,9 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 	usiw_counters_free(&uctx->counters);
 }
 
-/* The core unmaps and destroys everything by itself; having this says that it may. */
+/*
+ * ib_core itself unmaps and destroys everything. It does so only for drivers with this operation.
+ */
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc)
 {
 }

@@ -30,12 +30,6 @@ static u32 usiw_conn_hash(const struct net *net, const struct usiw_tuple *tuple)
 	return jhash2((const u32 *)tuple, sizeof(*tuple) / sizeof(u32), net_hash_mix(net));
 }
 
-static bool usiw_conn_matches(const struct usiw_conn *conn, const struct net *net,
-			      const struct usiw_tuple *tuple)
-{
-	return net_eq(conn->net, net) && !memcmp(usiw_conn_tuple(conn), tuple, sizeof(*tuple));
-}
-
 /* ---- Lifetime ---------------------------------------------------------- */
 
 /* May run in softirq. Freeing may sleep, so a work does it. */
@@ -107,7 +101,7 @@ struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple 
 
 	hash_for_each_possible_rcu(usiw_conns, conn, hash_node, usiw_conn_hash(net, tuple),
 				   lockdep_is_held(&usiw_conns_lock))
-		if (usiw_conn_matches(conn, net, tuple))
+		if (net_eq(conn->net, net) && !memcmp(usiw_conn_tuple(conn), tuple, sizeof(*tuple)))
 			return conn;
 	return NULL;
 }

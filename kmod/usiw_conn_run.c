@@ -166,10 +166,10 @@ void usiw_conn_disconnect(struct usiw_conn *conn)
 }
 
 /* When it returns, iw_cm has had its last notice, and the connection holds neither QP nor id. */
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_abort_reason reason)
+void usiw_conn_abort(struct usiw_conn *conn)
 {
 	mutex_lock(&conn->lock);
-	usiw_cm_end_abort(&conn->end, reason, usiw_now_us());
+	usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
 	mutex_unlock(&conn->lock);
 }
 

@@ -16,7 +16,7 @@ struct usiw_tuple;
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
 				  gfp_t flags);
 void usiw_conn_disconnect(struct usiw_conn *conn);
-void usiw_conn_abort(struct usiw_conn *conn, enum usiw_abort_reason reason);
+void usiw_conn_abort(struct usiw_conn *conn);
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report);
 void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
 		     u32 len, void *answer);

@@ -37,19 +37,14 @@ void usiw_device_read_mac(struct usiw_device *dev)
 	spin_unlock_bh(&dev->gid_lock);
 }
 
-static u32 usiw_usable_mtu(const struct net_device *netdev)
-{
-	return min_t(u32, READ_ONCE(netdev->mtu), USIW_MAX_MTU);
-}
-
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 {
 	struct net_device *netdev = dev->netdev;
 
 	memset(link, 0, sizeof(*link));
 	link->ifindex = netdev->ifindex;
-	link->mtu = usiw_usable_mtu(netdev);
-	link->lo_mtu = usiw_usable_mtu(dev->lo);
+	link->mtu = min_t(u32, READ_ONCE(netdev->mtu), USIW_MAX_MTU);
+	link->lo_mtu = min_t(u32, READ_ONCE(dev->lo->mtu), USIW_MAX_MTU);
 	memcpy(link->mac, netdev->dev_addr, min_t(size_t, netdev->addr_len, ETH_ALEN));
 	link->up = usiw_link_is_up(netdev);
 	link->is_loopback = !!(netdev->flags & IFF_LOOPBACK);

@@ -233,7 +233,7 @@ static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 
 	usiw_iw_change_qp(cm_id, qpn);
 	if (conn) {
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_abort(conn);
 		usiw_conn_put(conn);
 	}
 	return 0;
@@ -267,7 +267,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (!ret)
 		ret = usiw_conn_accept(conn, qp, cm_id, param, &sender);
 	else
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_abort(conn);
 	if (qp)
 		usiw_qp_put(qp);
 	usiw_conn_put(conn);

@@ -190,21 +190,11 @@ static void usiw_client_remove(struct ib_device *ibdev, void *client_data)
 	usiw_conn_flush_device(to_usiw_dev(ibdev));
 }
 
-static struct ib_client usiw_client = {
+struct ib_client usiw_client = {
 	.name = "usiw",
 	.add = usiw_client_add,
 	.remove = usiw_client_remove,
 };
-
-int usiw_link_init(void)
-{
-	return ib_register_client(&usiw_client);
-}
-
-void usiw_link_exit(void)
-{
-	ib_unregister_client(&usiw_client);
-}
 
 /* ---- Registration ------------------------------------------------------ */
 
@@ -325,12 +315,6 @@ static const struct ib_device_ops usiw_device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, usiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, usiw_ucontext, ibuc),
 };
-
-static bool usiw_netdev_fits(const struct net_device *netdev)
-{
-	return (netdev->type == ARPHRD_ETHER || netdev->type == ARPHRD_LOOPBACK) &&
-	       !netif_is_l3_master(netdev);
-}
 
 static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 {
@@ -468,7 +452,8 @@ int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 	static DEFINE_MUTEX(one_at_a_time);
 	int ret;
 
-	if (!usiw_netdev_fits(netdev))
+	if ((netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK) ||
+	    netif_is_l3_master(netdev))
 		return -EINVAL;
 	mutex_lock(&one_at_a_time);
 	ret = usiw_device_add(ibdev_name, netdev);

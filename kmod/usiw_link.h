@@ -5,10 +5,10 @@
 #ifndef USIW_LINK_H
 #define USIW_LINK_H
 
+struct ib_client;
 struct net_device;
 
-int usiw_link_init(void);
-void usiw_link_exit(void);
+extern struct ib_client usiw_client;
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev);
 
 #endif /* USIW_LINK_H */

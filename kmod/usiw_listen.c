@@ -239,7 +239,8 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		usiw_count(dev, USIW_KCNT_CM_BACKLOG_FULL);
 		goto return_place;
 	}
-	if (!usiw_sock_tryget(us, usiw_tuple_is_ipv4(tuple)))
+	/* The last user of the family may have gone. It waits for this worker. */
+	if (!refcount_inc_not_zero(&us->users[usiw_tuple_is_ipv4(tuple)]))
 		goto put_conn;
 	conn->sock = us;
 	conn->sender = listener->sender;

@@ -2,6 +2,7 @@
 /* Loading and unloading of the module, and devices that are made when it loads. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/nsproxy.h>
 #include <linux/sched.h>
@@ -13,7 +14,6 @@
 #include "usiw_device.h"
 #include "usiw_link.h"
 #include "usiw_netdev.h"
-#include "usiw_process.h"
 #include "usiw_rx.h"
 #include "usiw_sock.h"
 
@@ -75,7 +75,7 @@ static int __init usiw_init(void)
 	ret = usiw_device_init();
 	if (ret)
 		return ret;
-	ret = usiw_link_init();
+	ret = ib_register_client(&usiw_client);
 	if (ret)
 		goto err_device;
 	ret = usiw_netdev_init();
@@ -86,7 +86,7 @@ static int __init usiw_init(void)
 	return 0;
 
 err_link:
-	usiw_link_exit();
+	ib_unregister_client(&usiw_client);
 err_device:
 	usiw_device_exit();
 	return ret;
@@ -98,9 +98,10 @@ static void __exit usiw_exit(void)
 	/* Waits for each device, and so for its connections and their sockets. */
 	ib_unregister_driver((enum rdma_driver_id)USIW_DRIVER_ID);
 	usiw_netdev_exit();
-	usiw_link_exit();
+	ib_unregister_client(&usiw_client);
 	usiw_device_exit();
-	usiw_process_exit();
+	/* Waits until the notifiers of all processes are freed. */
+	mmu_notifier_synchronize();
 	/* Waits for references to QP proxies that are dropped after a grace period. */
 	rcu_barrier();
 }

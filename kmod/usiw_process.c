@@ -122,9 +122,3 @@ bool usiw_process_is_dying(struct pid *pid)
 	rcu_read_unlock();
 	return dying;
 }
-
-/* At the end of the module: waits until the notifiers of all processes are freed. */
-void usiw_process_exit(void)
-{
-	mmu_notifier_synchronize();
-}

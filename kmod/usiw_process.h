@@ -13,6 +13,5 @@ struct usiw_qp;
 int usiw_process_join(struct usiw_qp *qp);
 void usiw_process_leave(struct usiw_qp *qp);
 bool usiw_process_is_dying(struct pid *pid);
-void usiw_process_exit(void);
 
 #endif /* USIW_PROCESS_H */

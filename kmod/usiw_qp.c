@@ -126,7 +126,7 @@ static void usiw_qp_abort_conn(struct usiw_qp *qp)
 	struct usiw_conn *conn = usiw_qp_get_conn(qp);
 
 	if (conn) {
-		usiw_conn_abort(conn, USIW_ABORT_LOCAL);
+		usiw_conn_abort(conn);
 		usiw_conn_put(conn);
 	}
 }
@@ -158,17 +158,6 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* Checks whether the state of the QP allows the request. */
-static int usiw_qp_check_move(const struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
-{
-	lockdep_assert_held(&qp->lock);
-	if ((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state))
-		return -EINVAL;
-	if ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))
-		return -EINVAL;
-	return 0;
-}
-
 /*
  * Makes all changes of a request, or none. The states ERR and RESET end the connection first, and
  * the state changes afterwards.
@@ -183,11 +172,14 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 	if (ret)
 		return ret;
 	spin_lock(&qp->lock);
-	ret = usiw_qp_check_move(qp, attr, mask);
-	if (!ret)
+	if (((mask & IB_QP_CUR_STATE) && !usiw_qp_is_in(qp->state, attr->cur_qp_state)) ||
+	    ((mask & IB_QP_STATE) && !usiw_qp_may_move(qp->state, attr->qp_state))) {
+		ret = -EINVAL;
+	} else {
 		usiw_keep_qp_attrs(&qp->attrs, attr, mask, qp->state);
-	if (!ret && !ends && (mask & IB_QP_STATE))
-		qp->state = usiw_qp_state_after(qp->state, attr->qp_state);
+		if (!ends && (mask & IB_QP_STATE))
+			qp->state = usiw_qp_state_after(qp->state, attr->qp_state);
+	}
 	spin_unlock(&qp->lock);
 	if (ret || !ends)
 		return ret;

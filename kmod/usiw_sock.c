@@ -288,15 +288,6 @@ struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 	return usiw_sock_get(net, ipv4, 0);
 }
 
-/*
- * For the port's worker, which is no user. Returns false once the last user of the family has gone,
- * which waits for the worker to end.
- */
-bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4)
-{
-	return refcount_inc_not_zero(&us->users[ipv4]);
-}
-
 /* No encap_rcv uses the port any more. */
 static void usiw_sock_free_rcu(struct rcu_head *rcu)
 {

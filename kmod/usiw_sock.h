@@ -106,7 +106,6 @@ struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port);
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port);
 int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port, int scope);
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers);
-bool usiw_sock_tryget(struct usiw_sock *us, bool ipv4);
 void usiw_sock_put(struct usiw_sock *us, bool ipv4);
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos, const void *data,
 		   u32 len);

@@ -43,11 +43,11 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 #define USIW_STATS_PER_NS	64
 
 /*
- * Processes can write any value into their pages. A value below the last one is ignored, and so is
- * a value that is further above it than a page can have counted meanwhile. So totals never
- * decrease, and one write cannot bring them to their maximum.
+ * Adds a page to @sums. Processes can write any value into their pages. A value below the last one
+ * is ignored, and so is a value that is further above it than a page can have counted meanwhile. So
+ * totals never decrease, and one write cannot bring them to their maximum.
  */
-static void usiw_stats_look(struct usiw_counters *counters)
+static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
 {
 	u64 now = ktime_get_ns(), most, value;
 	int i;
@@ -58,19 +58,10 @@ static void usiw_stats_look(struct usiw_counters *counters)
 		value = READ_ONCE(counters->page[i]);
 		if (value > counters->seen[i] && value - counters->seen[i] <= most)
 			counters->seen[i] = value;
-	}
-	counters->seen_ns = now;
-}
-
-static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
-{
-	int i;
-
-	usiw_stats_look(counters);
-	for (i = 0; i < USIW_CNT_MAX; i++) {
 		if (check_add_overflow(sums[i], counters->seen[i], &sums[i]))
 			sums[i] = U64_MAX;
 	}
+	counters->seen_ns = now;
 }
 
 int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)

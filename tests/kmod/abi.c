@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Providers of other ages: structures that are shorter or longer than the module's, bits that it
- * does not know, and another version of the ABI.
+ * Older and newer providers: structures that are shorter or longer than the module's, bits that the
+ * module does not know, and another version of the ABI.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { ROOM = 200, UNTOUCHED = 0xee };
 
-/* Of version 2, as its provider sent and expected them. */
+/* Structures of ABI version 2, as its provider sent and expected them. */
 struct old_request {
 	uint32_t abi_version, reserved;
 };
@@ -27,7 +27,7 @@ static bool untouched(const uint8_t *resp, size_t at)
 	return true;
 }
 
-/* What GET_CONTEXT says to @req on a new file. */
+/* Returns the result of GET_CONTEXT with @req on a new file. */
 static int context(const void *req, uint32_t req_len, uint8_t *resp, uint32_t resp_len)
 {
 	int fd = dev_fd(a_dev), async_fd = -1, ret;
@@ -65,7 +65,7 @@ static void test_context_sizes(void)
 	CHECK_EQ(info.caps & ~(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
 			       USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES), 0);
 
-	/* What it does not know is refused, unless it is a capability. */
+	/* The module refuses unknown bits, unless they are capabilities. */
 	newer.more[7] = 1;
 	CHECK_EQ(context(&newer, sizeof(newer), resp, ROOM), -EOPNOTSUPP);
 	for (int bit = 0; bit < 32; bit++) {
@@ -93,7 +93,7 @@ static void test_other_versions(void)
 	}
 }
 
-/* create_cq and create_qp take the same. */
+/* The requests of create_cq and create_qp have the same rules. */
 static void test_object(int (*create)(const void *req, uint32_t req_len, void *resp, uint32_t resp_len),
 			size_t whole)
 {
@@ -154,7 +154,7 @@ static void test_report_sizes(void)
 	CHECK_EQ(destroy_qp(&qp), 0);
 }
 
-/* One stream for each context, before its first QP, and no other when that is closed. */
+/* A context has one stream, opened before its first QP. It gets no other when that is closed. */
 static void test_event_stream(void)
 {
 	struct usiw_alloc_ucontext_req req = { .abi_version = USIW_ABI_VERSION, .caps = USIW_CAP_DATA_SOCKET };

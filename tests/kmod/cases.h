@@ -10,10 +10,10 @@
 enum { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
 enum { PORT = 7100 };
 
-/* Open, and at the end of each case as at its beginning. */
+/* The two ends. They are open, and each case leaves them as it found them. */
 extern struct end a, b;
 
-/* A command, in the network namespace that was entered last. */
+/* Runs a command in the network namespace that was entered last. */
 void sh(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* objects.c */

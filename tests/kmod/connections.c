@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Connections: how they begin, are refused, and end; calls in any order. */
+/* Connections: how they begin, are refused and end, and calls in any order. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +9,10 @@
 
 #include "cases.h"
 
-/* A request of @qa's, accepted with @qb. Returns the id of this end; the other's is in @request. */
+/*
+ * A request of @qa, accepted with @qb. Returns the id of this end and stores the other's in
+ * @request.
+ */
 static uint32_t connect_and_accept(const struct qp *qa, const struct qp *qb,
 				   struct cm_event *request)
 {
@@ -21,7 +24,7 @@ static uint32_t connect_and_accept(const struct qp *qa, const struct qp *qb,
 	return id;
 }
 
-/* One end disconnects, both are told. */
+/* One end disconnects, and both are notified. */
 static void hang_up(struct end *by, const struct pair *pair)
 {
 	CHECK_EQ(cm_disconnect(&by->cm, by == &a ? pair->ida : pair->idb), 0);
@@ -59,7 +62,7 @@ void test_connect(void)
 	CHECK_EQ(qp_state(&p.qb, NULL, NULL), QPS_ERR);
 	finish(&a, &b, &p);
 
-	/* The other way round, and both at once. */
+	/* The other end disconnects, then both at the same time. */
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
 	hang_up(&b, &p);
 	finish(&a, &b, &p);
@@ -97,7 +100,10 @@ void test_reject(void)
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 
-	/* Nobody listens: told soon; one who is just starting is waited for. */
+	/*
+	 * Without a listener the initiator is notified soon, but the module waits for one that is
+	 * just starting.
+	 */
 	id = resolve_to(&a, b_ip, PORT + 1);
 	t = now_s();
 	CHECK_EQ(cm_connect(&a.cm, id, qp.qpn, 1, 1, NULL, 0), 0);
@@ -108,7 +114,7 @@ void test_reject(void)
 	a.nr_qps--;
 }
 
-/* An id that is resolved, from a port of its own. */
+/* Returns an id that is resolved, with a port of its own. */
 static uint32_t resolve_from(struct end *end, uint16_t port_space, int from, const char *ip, int to)
 {
 	struct sockaddr_storage dst, src;
@@ -125,7 +131,7 @@ static uint32_t resolve_from(struct end *end, uint16_t port_space, int from, con
 	return id;
 }
 
-/* rdma_cm has a table of ports for each port space. Who listens has the port in all of them. */
+/* rdma_cm has a table of ports for each port space. A listener has its port in all of them. */
 void test_port_spaces(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8), id;
@@ -147,7 +153,10 @@ void test_port_spaces(void)
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 }
 
-/* Both ends ask each other, between the same ports, and nobody listens: both are refused, none times out. */
+/*
+ * Both ends connect to each other between the same ports without a listener. Both are refused, and
+ * none times out.
+ */
 void test_crossing(void)
 {
 	uint32_t ida = resolve_from(&a, RDMA_PS_TCP, PORT + 1, b_ip, PORT + 2);
@@ -168,7 +177,7 @@ void test_crossing(void)
 	b.nr_qps--;
 }
 
-/* A UDP socket of somebody else's swallows the REQs. */
+/* A UDP socket of another program swallows the REQs. */
 void test_silence(void)
 {
 	struct sockaddr_storage addr;
@@ -211,7 +220,7 @@ void test_refused_by_engine(void)
 	end_qp(&b, &qb);
 	id = connect_and_accept(&qa, &qb, &ev);
 	CHECK(expect(&a, EV_CONNECT_ERROR, NULL, 3000));
-	/* What iw_cm can be told after accept: established, and at once disconnected. */
+	/* iw_cm may be notified of ESTABLISHED and at once of DISCONNECT after accept. */
 	CHECK(expect(&b, EV_ESTABLISHED, NULL, 3000));
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
 	CHECK_EQ(cm_destroy_id(&b.cm, ev.id), 0);
@@ -235,7 +244,7 @@ void test_refused_by_engine(void)
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 }
 
-/* The QP goes first, in every state of its connection; nothing may wait for anything. */
+/* The QP is destroyed first, in every state of its connection. Nothing may wait. */
 void test_destroy_qp_first(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8), id;
@@ -289,7 +298,7 @@ void test_destroy_qp_first(void)
 	CHECK(now_s() - t < 10 * patience());
 }
 
-/* Modify to ERROR is an abrupt end; FAILED reports one that the engine met. */
+/* modify_qp to ERR ends the connection at once. FAILED reports an error in the engine. */
 void test_abrupt(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8);
@@ -314,7 +323,7 @@ void test_abrupt(void)
 	CHECK_EQ(read(a.dev.async_fd, (uint8_t[16]){ 0 }, 16), 16);
 	finish(&a, &b, &p);
 
-	/* A record that was not read before the end is not read after it. */
+	/* A record that was not read before the end is never read. */
 	establish(&a, &b, listen_id, b_ip, PORT, &p);
 	CHECK_EQ(cm_destroy_id(&a.cm, p.ida), 0);
 	CHECK(expect(&b, EV_DISCONNECTED, NULL, 3000));
@@ -326,7 +335,7 @@ void test_abrupt(void)
 	CHECK_EQ(cm_destroy_id(&b.cm, listen_id), 0);
 }
 
-/* Users that iw_cm does not protect itself from. */
+/* Calls of users that iw_cm does not guard against. */
 void test_hostile_order(void)
 {
 	uint32_t listen_id = listen_on(&b, b_ip, PORT, 8), id;
@@ -366,7 +375,7 @@ void test_hostile_order(void)
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
 	b.mute = false;
 
-	/* Somebody else's QP. */
+	/* The QP of another process. */
 	id = resolve_to(&a, b_ip, PORT);
 	CHECK_EQ(cm_connect(&a.cm, id, 0xabcdef, 1, 1, NULL, 0), -EINVAL);
 	CHECK_EQ(cm_destroy_id(&a.cm, id), 0);
@@ -397,7 +406,7 @@ void test_wildcard(void)
 
 	id = listen_on(&b, "0.0.0.0", PORT, 8);
 	establish(&a, &b, id, b_ip, PORT, &p);
-	/* The connection keeps the port when the listener goes, and a new one finds it. */
+	/* The connection keeps the port when the listener has gone, and a new listener gets it. */
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 	id = listen_on(&b, "0.0.0.0", PORT, 8);
 	hang_up(&a, &p);
@@ -408,7 +417,7 @@ void test_wildcard(void)
 	CHECK_EQ(cm_destroy_id(&b.cm, id2), 0);
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 
-	/* :: takes IPv4 and IPv6. */
+	/* A listener on :: receives IPv4 and IPv6. */
 	id = listen_on(&b, "::", PORT, 8);
 	establish(&a, &b, id, b_ip, PORT, &p);
 	finish(&a, &b, &p);
@@ -422,13 +431,19 @@ void test_wildcard(void)
 	CHECK_EQ(cm_destroy_id(&b.cm, id), 0);
 }
 
-/* A listener whose application is slow: the backlog bounds what waits, nobody is lost. */
+/*
+ * The application of a listener is slow. The backlog bounds the requests that wait, and none is
+ * lost.
+ */
 void test_many(void)
 {
 	enum { MAX = 100 };
 	static struct qp qa[MAX], qb[MAX];
 	uint32_t ids[MAX], idb[MAX], listen_id = listen_on(&b, b_ip, PORT, 16);
-	/* One thread is all the engines and both applications: it has to come round within the module's own time-outs. */
+	/*
+	 * One thread runs all engines and both applications, and has to serve each within the
+	 * module's time-outs.
+	 */
 	const int n = MAX / patience();
 	int requests = 0, est_a = 0, est_b = 0, gone = 0;
 	struct cm_event ev;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Pages of counters: what a process writes into them, and what becomes of the totals.
- */
+/* Pages of counters: values that a process writes into them, and their effect on the totals. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "cases.h"
 
-/* A total, when the kernel has read the pages again (it keeps what it has read for 10 ms). */
+/*
+ * Returns a total after the kernel has read the pages again. It keeps the last reading for 10 ms.
+ */
 static uint64_t total(const char *ibdev, const char *name)
 {
 	unsigned long long value = 0;
@@ -59,13 +59,16 @@ void test_counters(void)
 	other->counters[USIW_CNT_PROBES] = 3;
 	CHECK_EQ(total(a_dev, "probes"), before + 123);
 
-	/* Who turns back a counter does not turn back the total. */
+	/* A process that decreases a counter does not decrease the total. */
 	stats->counters[USIW_CNT_PROBES] = 0;
 	CHECK_EQ(total(a_dev, "probes"), before + 123);
 	stats->counters[USIW_CNT_PROBES] = 21;
 	CHECK_EQ(total(a_dev, "probes"), before + 124);
 
-	/* Ends of a QP and of the context change nothing; a page that is still mapped is dead. */
+	/*
+	 * Destroying the QP or the context does not change the totals. A page that is still mapped
+	 * no longer counts.
+	 */
 	CHECK_EQ(destroy_qp(&qp), 0);
 	CHECK_EQ(total(a_dev, "probes"), before + 124);
 	stats->counters[USIW_CNT_PROBES] = 1000;

@@ -45,7 +45,9 @@ void test_datagrams(void)
 		if (!(i % 64))
 			engines(&a, 1);
 	}
-	/* Real requests from many ports, never followed up: only so many wait. */
+	/*
+	 * Real requests from many ports that never continue: only a limited number of them waits.
+	 */
 	for (int i = 0; i < bad / 10; i++) {
 		int s = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -65,7 +67,7 @@ void test_datagrams(void)
 	printf("  %d answers to %d bad datagrams\n", answers, bad);
 	close(fd);
 
-	/* The connection has not noticed. */
+	/* The connection is not disturbed. */
 	CHECK_EQ(qp_state(&p.qa, NULL, NULL), QPS_RTS);
 	CHECK_EQ(qp_state(&p.qb, NULL, NULL), QPS_RTS);
 	int requests = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* What changes or goes away while it is in use: process, netdev, device, network namespace. */
+/*
+ * Changes under a connection in use: the end of a process, a netdev, a device or a network
+ * namespace.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +19,7 @@
 
 /* ---- Death ------------------------------------------------------------- */
 
-/* A child that goes as far as @stage, then waits to be killed. */
+/* Starts a child that stops at @stage and waits to be killed. */
 static pid_t child(int stage, int port)
 {
 	pid_t pid = fork();
@@ -123,11 +126,14 @@ void test_netdev(void)
 	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.mtu, 1400);
 	CHECK_EQ(b.last[USIW_EVENT_CONNECT].conn.mtu, 1400);
 
-	/* Who takes raw packets closes the data socket, and is told what the kernel would do for that. */
+	/*
+	 * A process that takes raw packets closes the data socket. The module then reports changes
+	 * that the kernel would handle for a socket.
+	 */
 	CHECK_EQ(a.last[USIW_EVENT_CONNECT].conn.flags & PORT_FLAGS, PORT_FLAGS);
 	CHECK_EQ(close(a.last[USIW_EVENT_CONNECT].conn.data_fd), 0);
 
-	/* The peer's MAC changes, and the kernel learns it. */
+	/* The MAC of the peer changes, and the kernel learns the new one. */
 	enter(&b);
 	mac_of(vb, mac);
 	sh("ip link set %s address 02:00:00:00:00:77", vb);
@@ -135,13 +141,13 @@ void test_netdev(void)
 	sh("ip neigh replace %s lladdr 02:00:00:00:00:77 dev %s", b_ip, va);
 	CHECK(expect_record(&a, USIW_EVENT_PATH, 1, 3000));
 	CHECK_EQ(a.last[USIW_EVENT_PATH].conn.remote_mac[5], 0x77);
-	/* Who still knows the old one, by IPv6 say, would miss it for seconds. */
+	/* An entry with the old MAC, for example by IPv6, would lose datagrams for seconds. */
 	enter(&b);
 	sh("ip link set %s address %s", vb, mac);
 	enter(&a);
 	sh("ip neigh del %s dev %s", b_ip, va);
 
-	/* An address that goes takes its connections with it. */
+	/* The connections of an address end when the address is removed. */
 	a.seen[USIW_EVENT_ABORT] = 0;
 	sh("ip addr del %s/%d dev %s", a_ip, a.ns_fd < 0 ? 32 : 24, va);
 	CHECK(expect_record(&a, USIW_EVENT_ABORT, 1, 3000));
@@ -190,7 +196,7 @@ void test_remove(void)
 	ends_open(&a, &b);
 }
 
-/* A network namespace goes, with its devices, under contexts and sockets. */
+/* A network namespace ends with its devices while contexts and sockets are open. */
 void test_netns(void)
 {
 	struct sockaddr_storage any;
@@ -219,7 +225,7 @@ void test_netns(void)
 	CHECK_EQ(cm_bind(&cm, id, &any), 0);
 	CHECK_EQ(cm_listen(&cm, id, 8), 0);
 	sh("grep -q usiw /proc/modules && ss -uanHp | grep -q ':%d '", PORT + 1);
-	/* rdma_cm's ids hold the namespace, nothing of usiw's does. */
+	/* The ids of rdma_cm hold the namespace, but no object of usiw does. */
 	cm_close(&cm);
 	fd = open("/proc/1/ns/net", O_RDONLY | O_CLOEXEC);
 	CHECK_EQ(setns(fd, CLONE_NEWNET), 0);

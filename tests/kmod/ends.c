@@ -123,7 +123,7 @@ static void on_connect(struct end *end, const struct usiw_event *ev)
 			   end->refuse, 0), 0);
 }
 
-/* What the data path does: the peer gets SHUTDOWN, this end its acknowledgement. */
+/* The work of the data path: the peer gets SHUTDOWN, and this end the acknowledgement. */
 static void on_disconnect(struct end *end, const struct usiw_event *ev)
 {
 	struct link *mine = find_link(end, ev->conn.local_port, ev->conn.remote_port);

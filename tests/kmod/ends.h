@@ -61,7 +61,7 @@ struct end {
 
 extern const char *a_dev, *b_dev, *a_ip, *b_ip, *a_ip6, *b_ip6;
 
-/* Sockets and ids that are made from here on are in the end's network namespace. */
+/* Sockets and ids that are made after this call are in the network namespace of the end. */
 void enter(const struct end *end);
 void end_open(struct end *end, const char *ibdev, const char *ip);
 void end_open_with(struct end *end, const char *ibdev, const char *ip, uint64_t caps);
@@ -69,21 +69,21 @@ void end_close(struct end *end);
 void ends_open(struct end *a, struct end *b);
 void ends_close(struct end *a, struct end *b);
 struct qp *end_qp(struct end *end, struct qp *qp);
-/* Work off what the module has to say. */
+/* Handles the records of the module. */
 void engine(struct end *end);
 void engines(struct end *end, int ms);
-/* Wait for an event of rdma_cm, with both engines running. Returns whether it came. */
+/* Waits for an event of rdma_cm while both engines run. Returns true if it came. */
 bool expect(struct end *end, uint32_t event, struct cm_event *ev, int ms);
-/* Wait for a record of the module. */
+/* Waits for a record of the module. */
 bool expect_record(struct end *end, uint32_t type, int count, int ms);
 uint32_t listen_on(struct end *end, const char *ip, int port, int backlog);
-/* A cm_id that is resolved towards @ip:@port. */
+/* Returns a cm_id that is resolved for @ip:@port. */
 uint32_t resolve_to(struct end *end, const char *ip, int port);
 double now_s(void);
-/* Factor for every limit of time (VM_PATIENCE): the kernel that looks for its own errors is slow. */
+/* Factor for all time limits (VM_PATIENCE), because a debug kernel is slow. */
 double patience(void);
 
-/* A connection from @a to @b, established. */
+/* Makes a connection from @a to @b, established. */
 struct pair {
 	struct qp qa, qb;
 	uint32_t ida, idb;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* A connection that may change its port: what the kernel's own routes, policies and sockets do to it. */
+/* A connection that may change its port, under the kernel's own routes, policies and sockets. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 
 #include "cases.h"
 
-/* Datagrams that data sockets of end A's device left to the raw port. */
+/* Returns the number of datagrams that the data sockets of end A's device left to the raw port. */
 static long beside(void)
 {
 	char command[128], line[64] = "";
@@ -20,7 +20,10 @@ static long beside(void)
 	return atol(line + strlen("rx_beside "));
 }
 
-/* Does what B sends by its data socket come out of A's, which has all of it then; or is it the raw port's? */
+/*
+ * Returns true if a datagram from the data socket of B arrives at that of A, and false if it is
+ * left to the raw port.
+ */
 static bool given(size_t len)
 {
 	int to = b.last[USIW_EVENT_CONNECT].conn.data_fd, from = a.last[USIW_EVENT_CONNECT].conn.data_fd;
@@ -53,7 +56,7 @@ static void tell(struct pair *p, enum usiw_port_kind port)
 	CHECK_EQ(qp_report_port(&p->qa, a.last[USIW_EVENT_CONNECT].conn_id, port, USIW_PORT_WHY_WISH), 0);
 }
 
-/* The newest PATH says so, soon. */
+/* Waits until the newest PATH reports this. */
 static void expect_path(bool packet, enum usiw_not_packet why)
 {
 	double until = now_s() + 5 * patience();
@@ -68,7 +71,10 @@ static void expect_path(bool packet, enum usiw_not_packet why)
 	CHECK(conn->flags & USIW_CONN_F_SOCKET);
 }
 
-/* ESP for what A sends, without a security association: the kernel sends nothing. */
+/*
+ * A policy requires ESP for the datagrams of A, and there is no security association: the kernel
+ * sends nothing.
+ */
 static void ipsec(const char *what)
 {
 	const char *tmpl = strcmp(what, "add") ? "" : "tmpl proto esp mode transport";
@@ -77,7 +83,7 @@ static void ipsec(const char *what)
 	sh("ip xfrm policy %s src %s/32 dst %s/32 proto udp dir out %s", what, a_ip, b_ip, tmpl);
 }
 
-/* The way from B to A by ESP, and not the other one. */
+/* ESP for the direction from B to A, but not for the other one. */
 static void esp_to_a(const struct end *end, const char *dir)
 {
 	const char *key = "0x1111111111111111111111111111111111111111";
@@ -124,7 +130,7 @@ static void test_policy(struct pair *p)
 	expect_path(true, USIW_NOT_PACKET_NONE);
 	tell(p, USIW_PORT_PACKET);
 
-	/* Who takes raw packets has to leave them, though its data socket is open. */
+	/* A process on raw packets has to leave them, even if its data socket is open. */
 	ipsec("add");
 	expect_path(false, USIW_NOT_PACKET_IPSEC);
 	CHECK_EQ(a.seen[USIW_EVENT_ABORT], 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Contexts, CQs, QPs, memory regions, usiw's own methods: right and hostile arguments. */
+/* Contexts, CQs, QPs, memory regions and the methods of usiw, with valid and hostile arguments. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ void test_context(void)
 	pfd = (struct pollfd){ .fd = dev.event_fd, .events = POLLIN };
 	CHECK_EQ(poll(&pfd, 1, 0), 0);
 
-	/* The event file outlives the context and says so. */
+	/* The event file outlives the context and reports its end. */
 	fd = dup(dev.event_fd);
 	dev_close(&dev);
 	pfd.fd = fd;

@@ -42,7 +42,7 @@ static bool take(struct end *end, struct qp *qp, int *fd)
 	return got;
 }
 
-/* Wait for an event of rdma_cm, while both ends answer for connection @n. */
+/* Waits for an event of rdma_cm while both ends answer for connection @n. */
 static void await(struct end *end, uint32_t event, int n, struct cm_event *ev)
 {
 	double until = now_s() + 10 * patience();
@@ -87,7 +87,7 @@ static int by_size(const void *one, const void *other)
 	return (x > y) - (x < y);
 }
 
-/* Microseconds from sendmsg to the end of recvmsg. */
+/* Returns the time from sendmsg to the end of recvmsg, us. */
 static double median(int connections)
 {
 	static double took[ROUNDS];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* open_device NAME: opens it twice by libibverbs and prints what errno says of each, 0: it is open. */
+/*
+ * open_device NAME: opens the device twice by libibverbs and prints errno for each, 0 if it is
+ * open.
+ */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A provider of another ABI version: provider/rdma_core as it ships but for the
- * number, and nothing behind it, which nobody may come to. So the names need no types, and
- * runtime/glue.h, which has them, is not included.
+ * A provider of another ABI version: provider/rdma_core as it ships, with another number. The
+ * functions that it calls abort, because no call may reach them. So the names need no types, and
+ * runtime/glue.h, which has the types, is not included.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -18,7 +18,10 @@
 
 enum { QPS_ATTR_STATE = 1 };
 
-/* A command of uverbs' write(2) ABI: header, the command's struct, the driver's data. */
+/*
+ * A command of uverbs' write(2) ABI: the header, the structure of the command, the data of the
+ * driver.
+ */
 static int verb(int fd, uint32_t command, const void *cmd, size_t cmd_len, const void *drv,
 		size_t drv_len, size_t resp_len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The raw user ABIs of uverbs, rdma_cm and usiw.ko, without libibverbs and librdmacm: so that
- * a test can say what a library never would. Calls return 0 or a positive value, or -errno.
+ * The raw user ABIs of uverbs, rdma_cm and usiw.ko, without libibverbs and librdmacm. So a test can
+ * make calls that a library never makes. Calls return 0 or a positive value, or -errno.
  */
 #ifndef USIW_TEST_RAW_H
 #define USIW_TEST_RAW_H
@@ -36,7 +36,7 @@ struct qp {
 };
 
 int dev_fd(const char *ibdev);
-/* @resp: of this length, at most 240; what it has before stays where the kernel writes nothing. */
+/* @resp: at most 240 bytes. Bytes that the kernel does not write keep their values. */
 int dev_get_context(int fd, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, int *async_fd);
 /* The event stream of the context on @fd. */
 int open_events(int fd);
@@ -46,9 +46,9 @@ void dev_close(struct dev *dev);
 int alloc_pd(int fd, uint32_t *pd);
 int create_cq(struct dev *dev, uint32_t cqe, uint32_t *cq);
 int destroy_cq(struct dev *dev, uint32_t cq);
-/* Which ports CONNECT offers differs between the module and usiw-run. */
+/* The ports that CONNECT offers differ between the module and usiw-run. */
 #define PORT_FLAGS	(USIW_CONN_F_SOCKET | USIW_CONN_F_PACKET)
-/* ... and over what: usiw-run's tests have lo. */
+/* Their network differs as well: tests of usiw-run have lo. */
 #define WAY_FLAGS	(PORT_FLAGS | USIW_CONN_F_LOCAL)
 
 /* caps: send_wr, recv_wr, send_sge, recv_sge, inline */
@@ -64,7 +64,7 @@ int cq_event(struct dev *dev, uint32_t cq, uint32_t kind);
 int qp_report(struct qp *qp, uint32_t kind, uint32_t conn_id, int error, uint32_t async_event);
 int qp_report_port(struct qp *qp, uint32_t conn_id, enum usiw_port_kind port, enum usiw_port_why why);
 int raw_post_send(struct qp *qp);
-/* The same with driver data of any length, a multiple of 4; @resp as above. */
+/* The same with driver data of any length that is a multiple of 4; @resp as above. */
 int create_cq_with(struct dev *dev, const void *req, uint32_t req_len, void *resp, uint32_t resp_len, uint32_t *cq);
 int create_qp_with(struct dev *dev, struct qp *qp, const void *req, uint32_t req_len, void *resp, uint32_t resp_len);
 int qp_report_with(struct qp *qp, const void *report, uint16_t len);
@@ -104,7 +104,7 @@ int cm_accept(struct cm *cm, uint32_t id, uint32_t qpn, int ird, int ord, const 
 	      int pd_len);
 int cm_reject(struct cm *cm, uint32_t id, const void *pd, int pd_len);
 int cm_disconnect(struct cm *cm, uint32_t id);
-/* The next event within @ms; ev->event is EV_NONE if there was none. */
+/* Returns the next event within @ms; ev->event is EV_NONE if there was none. */
 int cm_next(struct cm *cm, struct cm_event *ev, int ms);
 
 void addr_set(struct sockaddr_storage *ss, const char *ip, int port);

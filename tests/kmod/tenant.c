@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A hostile process: what it maps and what it holds in the hands of others, under way and over
- * fork, and any call with any argument. Nothing of it concerns the other end, nor what comes after.
+ * A hostile process: pages that it maps, descriptors that it passes to others, calls that run
+ * during the end and over fork(), and any call with any argument. None of this disturbs the other
+ * end or later users.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -57,7 +58,10 @@ void test_pages(void)
 	CHECK(page != MAP_FAILED);
 	child = fork();
 	if (!child) {
-		/* Small numbers where totals are made of them: those are never taken back. */
+		/*
+		 * Small numbers in the counters from which totals are made, because totals never
+		 * decrease.
+		 */
 		for (;;)
 			for (size_t i = 0; i < USIW_COUNTERS_SIZE / sizeof(*page); i++) {
 				dev.counters[i] = random_word() & 0xff;
@@ -70,7 +74,10 @@ void test_pages(void)
 		sh("rdma statistic show link %s/1 >/dev/null && rdma resource show qp -dd >/dev/null", a_dev);
 	kill(child, SIGKILL);
 	CHECK_EQ(waitpid(child, NULL, 0), child);
-	/* More than a page, another's, beyond all: nothing to map. */
+	/*
+	 * Mappings of more than a page, of another process's page, and beyond all pages are
+	 * refused.
+	 */
 	for (int i = 0; i < 1000; i++) {
 		off_t at = (off_t)(random_word() % 64) * 4096 << random_word() % 24;
 		size_t size = 4096 * (1 + random_word() % 4);
@@ -99,7 +106,7 @@ static void *read_to_the_end(void *arg)
 	return (void *)(n ? -1 : records);
 }
 
-/* A socket pair, and what came over it. */
+/* Passes a descriptor over a socket pair. */
 static void pass_fd(int sock, int fd)
 {
 	char byte = 0, control[CMSG_SPACE(sizeof(fd))] = { 0 };
@@ -130,7 +137,7 @@ static int passed_fd(int sock)
 	return fd;
 }
 
-/* Two of another process's threads wait on the stream when its context ends. */
+/* Two threads of another process wait on the stream when its context ends. */
 static void other_process(int sock)
 {
 	int fd = passed_fd(sock), flags = fcntl(fd, F_GETFL);
@@ -144,7 +151,7 @@ static void other_process(int sock)
 	CHECK_EQ(write(sock, "", 1), 1);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], &records[i]);
-	/* DEVICE_GONE comes once, then the end, for both. */
+	/* Both get DEVICE_GONE once, then the end of the file. */
 	CHECK_EQ((intptr_t)records[0] + (intptr_t)records[1], 1);
 	_exit(0);
 }
@@ -173,7 +180,7 @@ void test_handed_over(void)
 	check_ends();
 }
 
-/* A thread reads when another closes the descriptor, and then the context. */
+/* A thread reads while another closes the descriptor and then the context. */
 void test_closed_under_way(void)
 {
 	pthread_t thread;
@@ -189,13 +196,13 @@ void test_closed_under_way(void)
 			usleep(2000);
 		dev_close(&dev);
 		pthread_join(thread, &records);
-		/* The read that was under way gets the end; one that came later found no descriptor. */
+		/* The read that had begun gets the end. A later one finds no descriptor. */
 		CHECK((intptr_t)records == 1 || (intptr_t)records == -1);
 	}
 	check_ends();
 }
 
-/* A child has what its parent had, and lives longer. */
+/* A child has the descriptors of its parent and lives longer. */
 void test_fork_shares(void)
 {
 	struct usiw_event ev;
@@ -212,7 +219,9 @@ void test_fork_shares(void)
 	if (!child) {
 		close(go[1]);
 		CHECK_EQ(read(go[0], &byte, 1), 0);
-		/* The core takes ioctls of who was given the file, but not his write(2). */
+		/*
+		 * ib_core accepts ioctls, but not write(2), from a process that was given the file.
+		 */
 		CHECK_EQ(cq_event(&dev, dev.cq, USIW_CQ_COMPLETION), 0);
 		CHECK_EQ(cq_event(&dev, dev.cq, USIW_CQ_OVERRUN), 0);
 		CHECK_EQ(qp_report(&qp, USIW_REPORT_READY, 1, 0, 0), 0);
@@ -298,7 +307,7 @@ static long slab_kb(void)
 	return kb;
 }
 
-/* How many records a descriptor has now; all of them are read. */
+/* Returns the number of records that a descriptor has, and reads all of them. */
 static int records_in(int fd, size_t size)
 {
 	uint8_t record[16];
@@ -319,7 +328,7 @@ static void *read_one(void *arg)
 	return (void *)(intptr_t)read(*(int *)arg, &desc, sizeof(desc));
 }
 
-/* A reader that waits gets the next event, whatever was raised and left out before. */
+/* A reader that waits gets the next event, whatever events were raised and left out before. */
 static void check_reader_wakes(struct dev *dev, int raised_before)
 {
 	pthread_t reader;
@@ -348,7 +357,7 @@ static void raise_for_ever(void)
 		CHECK_EQ(cq_event(&dev, dev.cq, USIW_CQ_OVERRUN), 0);
 		CHECK_EQ(qp_report(&qp, USIW_REPORT_ASYNC, 0, 0, 1 + i % 5), 0);
 	}
-	/* Without a bound: 180,000 records of 64 bytes, 11.5 MB. */
+	/* Without a bound there would be 180,000 records of 64 bytes, 11.5 MB. */
 	CHECK(slab_kb() - before < 3000);
 	check_reader_wakes(&dev, 1);
 	CHECK_EQ(records_in(dev.comp_fd, 8), 3);
@@ -361,7 +370,7 @@ static void raise_for_ever(void)
 	_exit(0);
 }
 
-/* The limit of the group does not stop it: what uverbs allocates for events is charged to nobody. */
+/* The limit of the cgroup would not stop it, because uverbs charges nobody for events. */
 void test_unread_events(void)
 {
 	int status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The module by its raw ABIs: objects, hostile arguments, connections and how they end.
- * Needs the two-ended topology of scripts/vm (A_DEV, A_IP, A_IP6, B_...). Runs all cases, or
- * those named; prints one line for each; exit status 0 if all hold.
+ * Tests the module by its raw ABIs: objects, hostile arguments, connections and how they end. The
+ * program needs the two-ended topology of scripts/vm (A_DEV, A_IP, A_IP6, B_...). It runs all
+ * cases, or those named, and prints one line for each. Its exit status is 0 if all pass.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// The structures that cross between kernel and process (uapi/usiw_abi.h, which asserts their sizes): offsets, and that
-// what is padding for one side is no leak of the other's memory.
+// Tests of the structures that kernel and process exchange (uapi/usiw_abi.h, which asserts their sizes): their offsets,
+// and that padding of one side leaks no memory of the other side.
 #include "fixture.h"
 
 namespace kuser {

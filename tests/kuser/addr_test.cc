@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_addr.c: addresses of netdevs that rdma_cm takes for a device's own, and of links.
+// Tests of kmod/usiw_addr.c: netdevs that rdma_cm takes for the device's own, and link-local addresses.
 #include "fixture.h"
 
 namespace kuser {
 namespace {
 
-/// rdma_cm finds a device by the MAC of the address's netdev.
+/// rdma_cm finds a device by the MAC of the netdev that has the address.
 constexpr bool kByMac = USIW_RDMA_CM_NEEDS_MAC;
 
-/// One end on eth0 and its VLANs, the other one on eth1.
+/// One end is on eth0 and its VLANs, the other one on eth1.
 class Addr : public Kuser {
  protected:
   void SetUp() override {
@@ -38,7 +38,7 @@ class Addr : public Kuser {
     p->caps = USIW_CAP_DATA_SOCKET;
     ASSERT_EQ(p->open_all(), 0);
   }
-  /// A device on a VLAN, too.
+  /// There is a device on a VLAN, too.
   void open_vlan(const char* netdev) {
     ASSERT_EQ(mock_link_ops->newlink("usiw2", mock_netdev(netdev)), 0);
     ASSERT_NO_FATAL_FAILURE(open(third, netdev));
@@ -61,7 +61,7 @@ class Addr : public Kuser {
   CmId first, second, active;
 };
 
-// The data goes by the kernel's route, which leaves by the VLAN: no raw packets out of the netdev below it.
+// The data follows the kernel's route, which leaves by the VLAN. So the netdev below it sends no raw packets.
 TEST_F(Addr, vlan__connect_by_the_device_below) {
   for (const bool v6 : {false, true}) {
     const in6_addr from = v6 ? ipv6("2001:db8::3") : ipv4("192.0.2.3");
@@ -77,7 +77,7 @@ TEST_F(Addr, vlan__connect_by_the_device_below) {
   }
 }
 
-// Also the other way round: rdma_cm may come upon the VLAN's device first.
+// The roles may be exchanged: rdma_cm may find the device of the VLAN first.
 TEST_F(Addr, vlan__connect_by_the_device_above) {
   ASSERT_NO_FATAL_FAILURE(open_vlan("eth0.3"));
   ASSERT_EQ(first.listen(far->device, ipv4("192.0.2.2"), kPort), 0);
@@ -101,7 +101,7 @@ TEST_F(Addr, vlan__listen_by_the_device_below) {
   EXPECT_EQ(told(*near).not_packet, u32{USIW_NOT_PACKET_NETDEV});
 }
 
-// What comes to an address by another netdev is nobody's, as before.
+// A datagram that another netdev receives for an address reaches no listener.
 TEST_F(Addr, vlan__listen_not_by_others) {
   ASSERT_EQ(first.listen(near->device, ipv4("192.0.2.3"), kPort), 0);
   ASSERT_EQ(active.connect(*far, ipv4("192.0.2.2"), 9000, ipv4("192.0.2.3"), kPort), 0);
@@ -113,7 +113,7 @@ TEST_F(Addr, vlan__listen_not_by_others) {
   EXPECT_TRUE(first.requests.empty());
 }
 
-// On all addresses rdma_cm listens by each device, and takes the one that it has known longest for the request's.
+// rdma_cm listens on all addresses by each device, and assigns a request to the device that it has known longest.
 TEST_F(Addr, any__the_older_device_goes_first) {
   ASSERT_NO_FATAL_FAILURE(open_vlan("eth0.3"));
   ASSERT_EQ(second.listen(third->device, ipv4("0.0.0.0"), kPort), 0);
@@ -140,7 +140,7 @@ TEST_F(Addr, any__by_the_device_below) {
   ASSERT_NO_FATAL_FAILURE(accept(first, *near, *far));
 }
 
-// Two VLANs of one netdev have its MAC, and rdma_cm takes them for each other only where it goes by that.
+// Two VLANs of one netdev have its MAC. rdma_cm takes them for each other only if it compares MACs.
 TEST_F(Addr, any__by_a_vlan_s_sister) {
   ASSERT_NO_FATAL_FAILURE(open_vlan("eth0.3"));
   ASSERT_EQ(first.listen(third->device, ipv4("0.0.0.0"), kPort), 0);
@@ -155,7 +155,7 @@ TEST_F(Addr, mac__a_vlan_with_its_own) {
   EXPECT_EQ(active.connect(*near, ipv4("192.0.2.3"), 9000, ipv4("192.0.2.2"), kPort), kByMac ? -EADDRNOTAVAIL : 0);
 }
 
-// A bond has the MAC of its slaves, and is no VLAN.
+// A bond has the MAC of its slaves, but is no VLAN.
 TEST_F(Addr, mac__the_same_by_chance_or_by_a_bond) {
   mock_netdev("eth0.3")->vlan_of = nullptr;
   ASSERT_EQ(first.listen(far->device, ipv4("192.0.2.2"), kPort), 0);
@@ -200,7 +200,7 @@ TEST_F(Addr, link_local__of_the_link_that_the_program_names) {
   pump();
   ASSERT_EQ(first.requests.size(), 1u);
   EXPECT_EQ(scope_of(first.requests[0]->id.local_addr), u32(index("eth1")));
-  // It is gone from the other link, and then from its own.
+  // The address is removed from the other link, and then from its own.
   const in6_addr own = ipv6("fe80::1");
   mock_remove_addr(mock_netdev("eth0"), &own);
   mock_run();
@@ -227,7 +227,7 @@ TEST_F(Addr, link_local__listeners_of_two_links) {
   EXPECT_TRUE(first.requests.empty());
   ASSERT_EQ(second.requests.size(), 1u);
   EXPECT_EQ(scope_of(second.requests[0]->id.local_addr), u32(index("eth0.3")));
-  // The same ends on the other link are another connection.
+  // The same addresses on the other link are another connection.
   d.via = mock_netdev("eth0");
   mock_deliver(&d, 64);
   mock_run();

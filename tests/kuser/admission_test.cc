@@ -18,7 +18,7 @@ class PortListeners : public Listen {
     drop_sent();
     Listen::TearDown();
   }
-  /// @p n listeners of the server's device at addresses of kPort that no test uses otherwise.
+  /// Makes @p n listeners on the device of the server, at addresses of kPort that no other test uses.
   void listen_beside(unsigned n) {
     for (unsigned i = others_.size(); i < n; i++) {
       char addr[32];
@@ -32,7 +32,7 @@ class PortListeners : public Listen {
 
 // ---- Cost ----
 
-// A list of all listeners would be 257 entries.
+// A list of all listeners would have 257 entries.
 TEST_F(PortListeners, find__cost_is_the_same_whoever_listens_at_other_addresses) {
   fill();
   for (const unsigned others : {0u, 16u, 256u}) {
@@ -66,7 +66,7 @@ TEST_F(PortListeners, join__cost_is_the_same_whoever_listens_at_other_addresses)
 
 struct Where {
   const char* addr;
-  bool only = false;  ///< IPv6 only, of the wildcard
+  bool only = false;  ///< the wildcard is IPv6 only
   int scope = 0;
 };
 
@@ -81,7 +81,7 @@ constexpr Where kAll[] = {{"192.0.2.1"},         {"192.0.2.2"},   {"0.0.0.0"},  
 constexpr int kV4A = 0, kV4B = 1, kV4Any = 2, kV6A = 3, kV6B = 4, kV6Only = 5, kBoth = 6, kLinkA2 = 7, kLinkA3 = 8,
               kLinkB2 = 9;
 
-/// Pairs that conflict on one device, beside each with itself.
+/// Pairs of listeners that conflict on one device, beside each listener with itself.
 const std::set<std::pair<int, int>> kConflicts = {
     {kV4A, kV4Any},    {kV4B, kV4Any},    {kV4A, kBoth},    {kV4B, kBoth},    {kV4Any, kBoth},
     {kV6A, kV6Only},   {kV6B, kV6Only},   {kV6A, kBoth},    {kV6B, kBoth},    {kV6Only, kBoth},
@@ -119,7 +119,7 @@ TEST_F(PortListeners, join__wildcard_waits_for_the_last_address_of_its_device) {
 
 // ---- Who gets a REQ ----
 
-/// RandomListeners come and go at random at one port, and the test has a plain list of them.
+/// RandomListeners join and leave one port at random, and the test compares with a plain list of them.
 class RandomListeners : public PortListeners {
  protected:
   struct Entry {
@@ -130,7 +130,7 @@ class RandomListeners : public PortListeners {
     return a->dev == b->dev && a->families & b->families &&
            (a->any || b->any || (a->scope == b->scope && ipv6_addr_equal(&a->addr, &b->addr)));
   }
-  /// The oldest one of the best device.
+  /// Returns the oldest listener of the best device.
   Entry* best(const usiw_tuple& tuple, int ifindex) const {
     Entry* found = nullptr;
     auto best = USIW_ADDR_OTHERS;
@@ -149,7 +149,7 @@ class RandomListeners : public PortListeners {
   void join(ib_device* device, const Where& where) {
     auto entry = std::make_unique<Entry>();
     const int ret = listen_at(entry->id, device, where, kAt);
-    // Joins another port, to have all that the listener is compared by.
+    // Makes a listener at another port, to get everything that a comparison needs.
     Entry shape;
     ASSERT_EQ(listen_at(shape.id, device, where, kAt + 1), 0);
     bool expected = false;
@@ -159,7 +159,7 @@ class RandomListeners : public PortListeners {
   }
   void leave(size_t n) {
     list_.erase(list_.begin() + n);
-    mock_advance_ms(USIW_CM_HOLD_US / 1000 + 1);  // a REQ that nobody listens for is refused
+    mock_advance_ms(USIW_CM_HOLD_US / 1000 + 1);  // a REQ without a listener is refused
   }
   void ask(const char* to, const char* by, u16 port) {
     mock_datagram d = request(1, port);
@@ -187,7 +187,7 @@ class RandomListeners : public PortListeners {
   }
   static constexpr u16 kAt = 7400;
   std::vector<std::unique_ptr<Entry>> list_;
-  unsigned asked_ = 0;  ///< REQs that somebody got
+  unsigned asked_ = 0;  ///< REQs that reached a listener
 };
 
 TEST_F(RandomListeners, find__the_same_one_as_in_a_list_of_all) {
@@ -197,7 +197,7 @@ TEST_F(RandomListeners, find__the_same_one_as_in_a_list_of_all) {
                           {"2001:db8::1"}, {"2001:db8::2"}, {"::1"}, {"fe80::1"},
                           {"fe80::1", false, 2}, {"fe80::1", false, 3}, {"fe80::2", false, 3},
                           {"0.0.0.0"}, {"::", true, 0}, {"::"}};
-  constexpr int kAddrs = 11;  // of them; the rest are wildcards
+  constexpr int kAddrs = 11;  // entries of wheres at one address; the others are wildcards
   const char* const tos[] = {"192.0.2.1",   "192.0.2.2", "127.0.0.1", "2001:db8::1",
                              "2001:db8::2", "fe80::1",   "fe80::2",   "::1"};
   const char* const bys[] = {"eth0", "eth1", "lo", "eth0.3"};
@@ -218,7 +218,7 @@ TEST_F(RandomListeners, find__the_same_one_as_in_a_list_of_all) {
 
 const mock_lock* lock_seen;
 
-// REQs are copied with the lock of their port held. A hash table of locks has one for some two of these ports.
+// REQs are copied under the lock of their port. A hash table of locks would have one lock for two of these ports.
 TEST_F(PortListeners, lock__no_two_ports_share_one) {
   constexpr u16 kFirst = 20000, kPorts = 600;
   std::set<const mock_lock*> locks;
@@ -242,7 +242,7 @@ TEST_F(PortListeners, lock__no_two_ports_share_one) {
   drop_sent();
 }
 
-// The connection that a REQ became is the port's last user: it returns its place, and then the port goes.
+// The connection that a REQ became is the last user of the port. It returns its slot, and the port is freed.
 TEST_F(PortListeners, return_place__by_the_last_user_of_the_port) {
   const in6_addr local = ipv4("192.0.2.2");
   CmId id;
@@ -269,7 +269,7 @@ TEST_F(PortListeners, return_place__by_the_last_user_of_the_port) {
   drop_sent();
 }
 
-// Nothing waits for the program: the place comes back when the connection's memory goes, without a listener.
+// The slot is returned when the memory of the connection is freed, when the listener has gone.
 TEST_F(PortListeners, return_place__listener_has_gone_while_the_worker_works_for_it) {
   static CmId* leaving;
   CmId id;
@@ -281,7 +281,7 @@ TEST_F(PortListeners, return_place__listener_has_gone_while_the_worker_works_for
   deliver(d);
   leaving = &id;
   usiw_sock* us = state->us;
-  refcount_inc(&us->users[1]);  // who closes the port waits for its worker, which the mock cannot do
+  refcount_inc(&us->users[1]);  // the thread that closes the port waits for its worker, which the mock cannot do
   mock_on_route = [] {
     mock_on_route = nullptr;
     leaving->id.device->ops->iw_destroy_listen(&leaving->id);

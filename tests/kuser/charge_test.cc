@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_charge.c: who pays for what peers have the module keep.
+// Tests of kmod/usiw_charge.c: who pays for memory that peers make the module use.
 #include "listen.h"
 
 namespace kuser {
@@ -19,7 +19,7 @@ class Charge : public Listen {
     process.enter();
     ASSERT_EQ(id.listen(process.device, ipv4(addr), kAt), 0);
   }
-  /// A REQ to @p addr waits for the port's worker.
+  /// Sends a REQ to @p addr, which waits for the worker of the port.
   void come(u8 host, const char* addr = "192.0.2.2") {
     mock_datagram d = request(host);
     d.to = ipv4(addr);
@@ -45,7 +45,7 @@ TEST_F(Charge, request__is_its_listeners) {
   EXPECT_EQ(of(*client), others);
 }
 
-// The first user of a port pays for its queue, of a bounded length, and not for what waits for another one's listener.
+// The first user of a port pays for its bounded queue, but not for REQs that wait for the listener of another user.
 TEST_F(Charge, queue__what_waits_for_a_listener_is_the_listeners) {
   listen(foreign, *client, "192.0.2.1");
   listen(own, *server, "192.0.2.2");
@@ -89,7 +89,7 @@ TEST_F(Charge, request__no_memory_for_the_connection) {
   EXPECT_EQ(own.requests.size(), 1u);
 }
 
-// Whoever adds a device pays for nobody's listeners that rdma_cm repeats on it.
+// A process that adds a device does not pay for the listeners that rdma_cm repeats on it.
 TEST_F(Charge, request__of_a_listener_that_is_older_than_the_device) {
   mutex& moving = server->device->unregistration_lock;
   moving.dep.held = 1;

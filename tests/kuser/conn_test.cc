@@ -8,7 +8,7 @@ namespace {
 
 class Conn : public Connected {};
 
-// D13: rdma_cm waits for the answer, and the peer says PENDING for as long as it likes.
+// rdma_cm waits for the answer, and the peer may send PENDING for as long as it likes.
 TEST_F(Conn, flush__who_waits_for_an_answer_gets_one_when_the_device_goes) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   settle({client.get(), server.get()});
@@ -43,7 +43,7 @@ TEST_F(Conn, insert__same_tuple_twice) {
 TEST_F(Conn, attach__qp_has_a_connection) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   CmId second;
-  // iw_cm does not even get the QP.
+  // iw_cm does not get the QP at all.
   EXPECT_EQ(second.connect(*client, ipv4("192.0.2.1"), 9001, ipv4("192.0.2.2"), kPort), -EINVAL);
   iw_cm_conn_param param{nullptr, 0, 1, 1, client->ibqp->qp_num};
   second.id.local_addr = endpoint(ipv4("192.0.2.1"), 9001);
@@ -51,7 +51,7 @@ TEST_F(Conn, attach__qp_has_a_connection) {
   EXPECT_EQ(client->device->ops->iw_connect(&second.id, &param), -EISCONN);
 }
 
-/// All other tests rely on this: an assert of the module reports a caller that does not hold the lock.
+/// All other tests rely on these asserts, which report a caller that does not hold the lock.
 TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   establish();
   usiw_conn* conn = client_conn();
@@ -68,7 +68,7 @@ TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   mock::violations.clear();
 }
 
-/// The same of functions of other files, each called with what it needs and without.
+/// The same for functions of other files. Each is called with the locks that it needs, and without them.
 TEST_F(Conn, lock__asserts_of_other_files) {
   establish();
   usiw_conn* conn = client_conn();
@@ -91,7 +91,7 @@ TEST_F(Conn, lock__asserts_of_other_files) {
   }
 }
 
-// iw_cm takes its reference in the same section, with interrupts off; nothing else keeps the proxy.
+// iw_cm takes its reference in the same section with interrupts off, and nothing else keeps the proxy.
 TEST_F(Conn, get_qp__outside_of_RCU_is_found) {
   EXPECT_NE(get_qp(client->device, client->ibqp->qp_num), nullptr);
   EXPECT_EQ(violations(), "");
@@ -141,7 +141,7 @@ TEST_F(Conn, disconnect__orderly) {
   EXPECT_TRUE(passive->told(IW_CM_EVENT_CLOSE));
 }
 
-// The user's own SQD is none of the connection's business; iw_cm's wish comes behind it (rdma_disconnect).
+// The user's own SQD does not affect the connection. iw_cm's SQD follows it (rdma_disconnect).
 TEST_F(Conn, disconnect__out_of_SQD) {
   establish();
   ASSERT_EQ(client->modify(IB_QPS_SQD), 0);
@@ -211,7 +211,7 @@ TEST_F(Conn, awaited__owner_has_no_memory_left) {
   EXPECT_TRUE(active.told(IW_CM_EVENT_CONNECT_REPLY));
 }
 
-// A child of fork() has the descriptors, so that nothing is closed. The peer knows without any time-out.
+// A child of fork() has the descriptors, so they stay open. The peer is notified without a timeout.
 TEST_F(Conn, process_dies__its_descriptors_stay_open) {
   establish();
   mock_mm_exit(&client->mm);
@@ -223,7 +223,8 @@ TEST_F(Conn, process_dies__its_descriptors_stay_open) {
   EXPECT_EQ(client->qp()->state, u32{USIW_QPS_ERR});
 }
 
-// Its other QPs, those without a connection among them; and the QP of another process on the device goes on.
+// The other QPs of the process end too, including those without a connection. The QP of another process on the device
+// goes on.
 TEST_F(Conn, process_dies__all_its_qps_and_no_others) {
   establish();
   Process other("eth0");
@@ -243,7 +244,7 @@ TEST_F(Conn, process_dies__all_its_qps_and_no_others) {
   client->ibqp = first;
 }
 
-// rdma_cm was loaded after the module: ib_core takes the device from it first, and it waits for the answer.
+// rdma_cm was loaded after the module. So ib_core takes the device from it first, and it waits for the answer.
 TEST_F(Conn, awaited__device_is_taken_from_rdma_cm_first) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_advance_ms(USIW_OWNER_US / 1000 + 1);
@@ -256,7 +257,7 @@ TEST_F(Conn, awaited__device_is_taken_from_rdma_cm_first) {
   EXPECT_FALSE(to_usiw_dev(client->device)->dying) << "it may have been given back";
 }
 
-/// Each failure may be logged, ten a minute. Violations are judged by the fixture, a warning among them.
+/// Each failure may be logged, at most ten a minute. The fixture judges violations, such as a warning.
 TEST_F(Conn, log__many_failures_draw_no_warning) {
   for (uint16_t i = 0; i < 12; i++) {
     Process process("eth0");

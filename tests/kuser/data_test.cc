@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_data.c, and of the way of its sockets to the process (usiw_event.c) and of datagrams into them
+// Tests of kmod/usiw_data.c, and of how its sockets reach the process (usiw_event.c) and datagrams reach them
 // (usiw_rx.c).
 #include "fixture.h"
 
@@ -28,7 +28,7 @@ class Data : public Kuser {
     server.reset();
     Kuser::TearDown();
   }
-  /// Up to where the server's process may read CONNECT.
+  /// Goes on until the process of the server may read CONNECT.
   void begin() {
     ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
     pump();
@@ -121,7 +121,7 @@ TEST_F(Data, read__fault_takes_the_socket_back_and_keeps_the_record) {
   mock_errors[MOCK_COPY] = 1;
   EXPECT_TRUE(server->events().empty());
   EXPECT_EQ(mock_open_fds(), files);
-  EXPECT_LE(mock_sockets, before + 1);  // its struct sock is the connection's until then
+  EXPECT_LE(mock_sockets, before + 1);  // the connection keeps its struct sock until then
   settle({client.get(), server.get()});
   EXPECT_TRUE(active.established());
   EXPECT_EQ(server->data_fds.size(), 1u);
@@ -167,7 +167,7 @@ TEST_F(Data, ops__nothing_but_its_own_peer) {
   EXPECT_EQ(sock->ops->getsockopt(sock, SOL_IP, IP_OPTIONS, nullptr, nullptr), -EPERM);
 }
 
-// The two bits of the traffic class that are congestion's are the process's, the class is what the CM user has set.
+// The process may set the two ECN bits of the traffic class. The CM user has set the rest.
 TEST_F(Data, ops__congestion_marks_and_no_other_class) {
   active.id.tos_set = true;
   active.id.tos = 0x28;
@@ -188,7 +188,7 @@ TEST_F(Data, ops__congestion_marks_and_no_other_class) {
   EXPECT_EQ(set(SOL_IPV6, IPV6_RECVTCLASS, 1), -EPERM);
 }
 
-// Options of SOL_SOCKET that lead past the routes. Some kernels do not ask the module about them.
+// Options of SOL_SOCKET that would lead past the routes. Some kernels do not ask the module about them.
 TEST_F(Data, ops__no_option_of_the_socket_leads_elsewhere) {
   establish();
 #ifdef SOCK_CUSTOM_SOCKOPT
@@ -223,7 +223,7 @@ TEST_F(Data, ops__link_local_socket_has_its_interface) {
   link_listener.destroy();
 }
 
-// UDP walks the sockets of a port for each datagram, so there is one, and one table has the connections.
+// UDP walks the sockets of a port for each datagram. So there is one socket, and one table has the connections.
 TEST_F(Data, rcv__one_look_up_whatever_the_number_of_connections) {
   constexpr int kMore = 100;
   std::vector<std::unique_ptr<Process>> processes;
@@ -262,7 +262,8 @@ TEST_F(Data, rcv__one_look_up_whatever_the_number_of_connections) {
   pump();
 }
 
-// The kernel merges ahead of any look-up of a connection, and a raw port cannot tell an aggregate from a datagram.
+// The kernel builds aggregates before it looks a connection up, and a raw port cannot tell an aggregate from a
+// datagram.
 TEST_F(Data, gro__of_the_port_while_no_connection_of_it_taps) {
   client->caps = server->caps |= USIW_CAP_PORT_TELL;
   client->close(), server->close();
@@ -295,7 +296,7 @@ TEST_F(Data, gro__of_the_port_while_no_connection_of_it_taps) {
   EXPECT_FALSE(merges());
 }
 
-// The route of the process's socket may be another one than that of the module's.
+// The socket of the process may have another route than that of the module.
 TEST_F(Data, icmp__tells_the_processs_socket_the_path_mtu) {
   establish();
   mock_datagram big{};
@@ -309,7 +310,8 @@ TEST_F(Data, icmp__tells_the_processs_socket_the_path_mtu) {
   EXPECT_EQ(sock->sk->path_mtu, 1300u);
 }
 
-// BPF programs of the process's cgroup may send it elsewhere by connect(), which would not be this connection.
+// BPF programs of the process's cgroup may change the peer in connect(). The socket would then not be of this
+// connection.
 TEST_F(Data, open__refused_where_a_cgroup_changes_the_peer) {
   begin();
   const int before = mock_sockets;
@@ -328,8 +330,8 @@ TEST_F(Data, close__with_its_connection_whoever_has_the_file) {
   expect_off_the_network();
 }
 
-// L2TP and sockmap take a socket of whoever may ask them to, in a user namespace of its own, if nobody has its
-// sk_user_data. The socket's options would take what they put there for a connection.
+// A user in a user namespace of its own may have L2TP or sockmap take a socket whose sk_user_data is NULL. The module
+// would take their data for a connection.
 TEST_F(Data, close__leaves_the_socket_to_nobody_else) {
   establish();
   server->destroy_qp();
@@ -343,7 +345,7 @@ TEST_F(Data, close__leaves_the_socket_to_nobody_else) {
   expect_off_the_network();
 }
 
-// setsockopt of SO_LINGER, before 6.8, whose argument lies in memory that never comes: the lock is held as long.
+// Before 6.8, setsockopt(SO_LINGER) holds the lock while its argument is read from memory that never arrives.
 TEST_F(Data, close__waits_for_no_lock_of_the_process) {
   establish();
   lock_sock(sock->sk);
@@ -360,7 +362,7 @@ TEST_F(Data, close__by_the_process_leaves_the_connection) {
   pump();
   EXPECT_TRUE(server->qp()->conn);
   mock_datagram d = from_client(USIW_TRP_DATA, 100);
-  EXPECT_TRUE(mock_deliver(&d, ~0u));  // the kernel's socket has it, and swallows it
+  EXPECT_TRUE(mock_deliver(&d, ~0u));  // the kernel's socket receives it and drops it
 }
 
 TEST_F(Data, rcv__data_to_the_process_handshakes_to_the_module) {
@@ -385,7 +387,7 @@ TEST_F(Data, rcv__data_to_the_process_handshakes_to_the_module) {
   EXPECT_TRUE(server->qp()->conn) << "none of these verifies";
 }
 
-// A CONFIRM that was merged with data on its way is as good as another one.
+// A CONFIRM in an aggregate with data works like any other.
 TEST_F(Data, rcv__handshake_among_merged_datagrams) {
   begin();
   ASSERT_EQ(server->answer(), 1);

@@ -8,7 +8,7 @@ namespace {
 
 class Device : public Kuser {};
 
-constexpr int kOfOthers = 2;  ///< references of lo by the devices of eth0 and eth1
+constexpr int kOfOthers = 2;  ///< references to lo by
 
 TEST_F(Device, query_device__limits) {
   ib_device* dev = mock_device("eth0");
@@ -29,7 +29,7 @@ TEST_F(Device, query_device__limits) {
   EXPECT_EQ(dev->ops->query_device(dev, &attr, &none), -EINVAL);
 }
 
-/// The core asks for itself: up to 6.12 with an empty udata, later with none.
+/// ib_core itself asks, up to 6.12 with an empty udata and later with none.
 TEST_F(Device, query_device__without_udata) {
   ib_device* dev = mock_device("eth0");
   ib_device_attr attr;
@@ -83,7 +83,7 @@ TEST_F(Device, query_port__follows_the_netdev) {
   EXPECT_EQ(attr.active_speed, IB_SPEED_NDR);
 }
 
-// `ip link set down` and a cable that is pulled are told apart, as by rxe.
+// `ip link set down` and a pulled cable are shown differently, as with rxe.
 TEST_F(Device, query_port__down_is_disabled_and_without_carrier_polls) {
   ib_device* dev = mock_device("eth0");
   net_device* eth0 = mock_netdev("eth0");
@@ -119,7 +119,7 @@ TEST_F(Device, newlink__lo_has_a_gid) {
   EXPECT_EQ(is_zero_ether_addr(mock_netdev("lo")->dev_addr), USIW_MOCK_KERNEL >= 604);
 }
 
-// D9: lo is as before, however its device ends; but what somebody else has set meanwhile stays.
+// lo is as before, however its device ends. But a MAC that somebody else has set meanwhile stays.
 TEST_F(Device, lo__has_no_mac_when_its_device_is_gone) {
   net_device* lo = mock_netdev("lo");
   ASSERT_EQ(mock_link_ops->newlink("usiw2", lo), 0);
@@ -140,7 +140,7 @@ TEST_F(Device, newlink__not_like_ethernet) {
   EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -EINVAL);
 }
 
-// An address of it is one of the VRF's, for which look-ups and sockets are not.
+// An address of the netdev belongs to the VRF, which look-ups and sockets do not support.
 TEST_F(Device, newlink__not_on_a_vrf) {
   mock_netdev("lo")->vrf = true;
   EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), -EINVAL);
@@ -162,7 +162,7 @@ TEST_F(Device, newlink__each_failure) {
   }
 }
 
-// Before the device can be found by its netdev, the netdev goes: nobody else would remove the device.
+// The netdev goes before the device can be found by it. Nobody else would remove the device.
 TEST_F(Device, newlink__netdev_goes_meanwhile) {
   mock_on_register = [] {
     mock_netdev("lo")->reg_state = NETREG_UNREGISTERING;
@@ -190,7 +190,7 @@ TEST_F(Device, newlink__netdev_is_going) {
   EXPECT_EQ(mock_netdev("lo")->refs, kOfOthers);
 }
 
-// `rdma link delete` at once: the device may not be looked at any more.
+// `rdma link delete` at once: nothing may read the device afterwards.
 TEST_F(Device, newlink__removed_at_once) {
   mock_on_registered = [] { mock_unregister(mock_device("lo")); };
   EXPECT_EQ(mock_link_ops->newlink("usiw9", mock_netdev("lo")), 0);

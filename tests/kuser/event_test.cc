@@ -29,7 +29,7 @@ class Event : public Connected {
     mock_netdev("eth0")->mtu = mtu;
     mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEMTU);
   }
-  /// Connections with a record to read.
+  /// Returns the number of connections with an unread record.
   static int unread(const usiw_evfile* events) {
     int n = 0;
     for (const list_head* at = events->conns.next; at != &events->conns; at = at->next) n++;
@@ -51,7 +51,7 @@ TEST_F(Event, read__blocks_until_a_signal) {
   EXPECT_EQ(events->f_op->read(events, reinterpret_cast<char*>(records_), sizeof(records_), nullptr), -ERESTARTSYS);
 }
 
-// A record whose copy faults stays to be read: a CONNECT that is lost is a connection that times out.
+// A record whose copy faults stays unread, because a connection whose CONNECT is lost would time out.
 TEST_F(Event, read__fault_loses_nothing) {
   change_mtu(1400);
   mock_errors[MOCK_COPY] = 1;
@@ -75,7 +75,7 @@ TEST_F(Event, read__fault_loses_nothing) {
   settle({client.get(), server.get()});
   EXPECT_TRUE(active.established());
 
-  // The last record, too.
+  // This holds for the last record, too.
   usiw_evfile_shutdown(client->context()->events);
   mock_errors[MOCK_COPY] = 1;
   EXPECT_EQ(read(sizeof(records_)), -EFAULT);
@@ -83,7 +83,7 @@ TEST_F(Event, read__fault_loses_nothing) {
   EXPECT_EQ(records_[0].type, USIW_EVENT_DEVICE_GONE);
 }
 
-// What changes while a record is copied is read again, and what ends then is not read any more.
+// A connection that changes while its record is copied is reported again. After its end nothing is reported any more.
 TEST_F(Event, read__link_changes_meanwhile) {
   change_mtu(1400);
   mock_on_copy_to_user = [] {
@@ -154,8 +154,8 @@ TEST_F(Event, read__context_ends_meanwhile) {
   EXPECT_EQ(read(sizeof(records_)), 0);
 }
 
-// The reader's memory may let the copy wait for ever (userfaultfd): nobody waits for him, a device that is removed
-// least.
+// The memory of the reader may let the copy wait for ever (userfaultfd). Nobody waits for the reader, and a device can
+// be removed.
 TEST_F(Event, read__holds_nothing_meanwhile) {
   static usiw_conn* conn;
   static int within;
@@ -194,7 +194,7 @@ TEST_F(Event, open__each_failure) {
   }
 }
 
-// The netdev changes when the provider has been told of it, and has no stream to hear of it yet.
+// The netdev changes after the provider has got its state, and before it has a stream.
 TEST_F(Event, open__tells_what_was_missed) {
   Process other("eth0");
   mock_on_copy_to_user = [] {
@@ -208,7 +208,8 @@ TEST_F(Event, open__tells_what_was_missed) {
   EXPECT_EQ(records[0].link.mtu, 1400u);
 }
 
-// Who closes his stream has given up his connections' events, no more: they end as those of one who never answers.
+// A process that closes its stream loses the events of its connections only. They end like those of a process that
+// never answers.
 TEST_F(Event, closed__connections_time_out) {
   mock_close(client->event_fd);
   client->event_fd = -1;
@@ -237,7 +238,7 @@ TEST_F(Event, closed__under_a_connection) {
   settle({server.get()});
 }
 
-// A descriptor in other hands: whoever reads takes the record, and the end of the context is the end for all.
+// Another process has the descriptor: any reader takes the record, and the end of the context ends the stream for all.
 TEST_F(Event, handed_over__end_of_the_context) {
   Process other("eth1");
   establish();
@@ -276,7 +277,7 @@ TEST_F(Event, gone__is_the_last_record) {
   mock_close(fd);
 }
 
-// A process that never reads cannot keep connections that are over, and their ports, by unread records of them.
+// A process that never reads cannot keep ended connections, and their ports, by unread records.
 TEST_F(Event, forget__earlier_connections_of_the_qp) {
   for (int round = 0; round < 5; round++) {
     CmId id;
@@ -298,7 +299,8 @@ TEST_F(Event, forget__earlier_connections_of_the_qp) {
   EXPECT_EQ(unread(events), 0);
 }
 
-// The engine never had the connection, but its QP has receives to flush: ABORT comes alone, and the QP is in ERR.
+// The engine never had the connection, but its QP has receives to flush. So there is only an ABORT, and the QP is in
+// ERR.
 TEST_F(Event, kill__instead_of_unread_connect) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   pump();

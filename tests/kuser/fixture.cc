@@ -305,7 +305,7 @@ bool CmId::established() const {
   return false;
 }
 
-// iw_cm runs into BUG() where this says violation.
+// iw_cm runs into BUG() at the places that report a violation here.
 int CmId::on_event(iw_cm_event* event) {
   if (mock::context.softirq || mock::context.spin) mock_violation("upcall in atomic context");
   const bool fails = (event->event == IW_CM_EVENT_CONNECT_REQUEST || event->private_data_len) &&
@@ -343,7 +343,7 @@ int CmId::on_event(iw_cm_event* event) {
 bool CmId::take_qp(Process& process) {
   process.enter();
   id.device = process.device;
-  // iw_cm turns interrupts off for both.
+  // iw_cm calls both with interrupts off.
   mock::context.irq_off++;
   proxy_ = process.ibqp ? get_qp(process.device, process.ibqp->qp_num) : nullptr;
   if (proxy_) process.device->ops->iw_add_ref(proxy_);
@@ -422,7 +422,7 @@ void CmId::destroy() {
       break;
     case State::kConnecting:
     case State::kAccepting:
-      // iw_cm waits until its user has been answered.
+      // iw_cm waits until its user has got an answer.
       while (!told(IW_CM_EVENT_CONNECT_REPLY) && !established() && mock_let_others_run("answer for iw_cm")) {
       }
       if (established() && !told(IW_CM_EVENT_CLOSE)) disconnect(true);

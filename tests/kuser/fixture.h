@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// The module loaded into the mock, with devices on eth0 and eth1; processes that use it; and
-// cm_ids as iw_cm has them. A test that leaves anything behind, or during which the mock found
-// something, fails.
+// The module in the mock kernel, with devices on eth0 and eth1, processes that use it, and cm_ids as iw_cm has them. A
+// test fails if it does not free everything, or if the mock has found a violation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +46,7 @@ in6_addr ipv4(const char* text);
 in6_addr ipv6(const char* text);
 sockaddr_storage endpoint(const in6_addr& addr, uint16_t port, int scope = 0);
 
-/// The violations that the mock has found so far, one a line.
+/// Returns the violations that the mock has found so far, one a line.
 std::string violations();
 
 /// A verbs program: one context with one CQ and one QP.
@@ -57,7 +56,7 @@ class Process {
   ~Process();
   Process(const Process&) = delete;
 
-  /// Each returns what the driver said, and does nothing if a step before has failed.
+  /// Each returns the result of the driver, and does nothing if an earlier step has failed.
   int open();         ///< with the event stream
   int open_events();  ///< again
   int create_cq();
@@ -65,22 +64,22 @@ class Process {
   int open_all();
   int modify(ib_qp_state state);
   int destroy_qp();
-  /// What the core does when the file is closed: objects, then the context.
+  /// Does what ib_core does when the file is closed: it destroys the objects, then the context.
   void close();
-  /// SIGKILL has been sent: it does nothing by itself any more.
+  /// SIGKILL was sent: the process does nothing by itself any more.
   void kill() {
     killed_ = true;
     signal.flags = SIGNAL_GROUP_EXIT;
   }
   bool killed() const { return killed_; }
 
-  /// Records on the event file, as many as there are.
+  /// Reads all records of the event file.
   std::vector<usiw_event> events();
   int report(uint32_t kind, uint32_t conn_id, int error = 0, uint32_t async_event = 0);
   int report_port(uint32_t conn_id, uint32_t port, uint32_t why = USIW_PORT_WHY_FASTEST);
   int report(const usiw_qp_report& report);
-  /// Answers what a provider answers: CONNECT by READY, with its port if that has been agreed, DISCONNECT by CLOSED.
-  /// Returns how many.
+  /// Answers the records as a provider does: CONNECT by READY, with the port if that was agreed, and DISCONNECT by
+  /// CLOSED. Returns the number of answers.
   int answer();
 
   void enter() { mock_current = &task; }
@@ -96,13 +95,13 @@ class Process {
   ib_qp* ibqp = nullptr;
   int event_fd = -1;
   uint64_t caps = 0;  ///< that it asks for
-  /// Events that the driver has raised, read or not.
+  /// Events that the driver has raised, read or unread.
   std::vector<ib_event_type> async_events;
   int completions = 0;
   bool reads_events = true;  ///< each one as soon as it is raised
-  /// uverbs has an event in the list of the object.
+  /// Adds an event to the list of the object, as uverbs does.
   void on_event(list_head& unread, u32& reported, ib_event_type type);
-  /// It reads the oldest of them.
+  /// Reads the oldest of them.
   ib_event_type read_event(list_head& unread, u32& reported);
   std::vector<int> data_fds;     ///< that came with CONNECT; closed with the process
   std::vector<usiw_event> seen;  ///< every record read
@@ -117,7 +116,7 @@ class Process {
   nsproxy ns_{&init_net};
 };
 
-/// A cm_id, and iw_cm's rules about it: what breaks them is a violation.
+/// A cm_id with the rules of iw_cm. Breaking a rule is a violation.
 class CmId {
  public:
   struct Event {
@@ -138,18 +137,18 @@ class CmId {
   int reject(const std::string& private_data = "");
   int disconnect(bool abrupt = false);
   void destroy();
-  /// Destroys the requests of a listener, and those that come meanwhile.
+  /// requests of a listener
   void drop_requests();
 
   bool told(iw_cm_event_type type) const;
   bool established() const;
 
   iw_cm_id id{};
-  rdma_cm_id user{};  ///< rdma_cm's, made in init_net
-  int scope = 0;      ///< of link-local addresses, as the program says
-  int refs = 1;  ///< own one and the driver's
+  rdma_cm_id user{};  ///< made by rdma_cm in init_net
+  int scope = 0;      ///< interface of link-local addresses, as the program names it
+  int refs = 1;       ///< its own and the driver's
   std::vector<Event> events;
-  std::vector<std::unique_ptr<CmId>> requests;  ///< of a listener
+  std::vector<std::unique_ptr<CmId>> requests;  ///< requests that a listener got
 
  private:
   enum class State { kIdle, kListening, kConnecting, kRequest, kAccepting, kFailed, kDestroyed };
@@ -161,10 +160,10 @@ class CmId {
   ib_qp* proxy_ = nullptr;
 };
 
-/// iw_get_qp as iw_cm calls it, with interrupts off; nullptr if there is no such QP for the current process.
+/// Calls iw_get_qp as iw_cm does, with interrupts off. Returns nullptr if the current process has no such QP.
 ib_qp* get_qp(ib_device* device, int qpn);
 
-/// UDP from the client's end of a connection to the server's, of @p len bytes.
+/// Returns a UDP datagram of @p len bytes from the client's end of a connection to the server's.
 mock_datagram client_datagram(unsigned len);
 
 class Kuser : public ::testing::Test {
@@ -174,29 +173,29 @@ class Kuser : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  /// Loads the module and makes both devices; false if an injected error forbade it.
+  /// Loads the module and makes both devices. Returns false if an injected error prevented that.
   bool load();
-  /// Unloads it and says what was left behind; "" if all is well.
+  /// Unloads the module. Returns a description of what was left, or "".
   std::string unload();
-  /// Delivers datagrams and runs work until nothing is left to do now.
+  /// Delivers datagrams and runs work until nothing is due now.
   void pump();
-  /// The same with the processes answering.
+  /// The same, and the processes answer their records.
   void settle(std::initializer_list<Process*> processes);
-  /// From the beginning: what the test has is torn down, @p ids too, and set up again.
+  /// Tears the test's objects and @p ids down and sets them up again.
   void start_anew(std::initializer_list<CmId*> ids);
   bool loaded_ = false;
 };
 
-/// A client on eth0 and a server on eth1, from nothing to the end of a connection. Goes on for as
-/// long as nothing fails; calls on_step between any two things that happen.
+/// A client on eth0 and a server on eth1, from nothing to the end of a connection. The story continues until a step
+/// fails. It calls on_step between any two steps.
 class Story {
  public:
   Story();
   ~Story();
-  /// Thrown by on_step it ends the story there.
+  /// on_step throws this to end the story.
   struct Stop {};
   void tell();
-  /// Ends everything in the order in which a dying process does.
+  /// Ends everything in the order of a dying process.
   void end();
 
   std::function<void(int)> on_step;
@@ -214,7 +213,7 @@ class Story {
   void settle();
 };
 
-/// Brings a connection up; both processes have answered.
+/// Establishes a connection; both processes have answered.
 class Connected : public Kuser {
  protected:
   void SetUp() override;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// A connection from nothing to its end, with every call that can fail made to fail once, and with
-// every kind of end at every step. What has to hold is that nothing is left, nothing hangs and
-// iw_cm is told nothing that it does not expect: the fixture and the mock see to that.
+// A connection from nothing to its end. The tests make each call fail once that can fail, and end the story at each
+// step in each way. Nothing may be left, nothing may hang, and iw_cm may get no event that it does not expect. The
+// fixture and the mock check that.
 #include "fixture.h"
 
 namespace kuser {
@@ -12,7 +12,7 @@ class Inject : public Kuser {
   void SetUp() override {}
   void TearDown() override {}
 
-  /// Tells the story and returns what was wrong.
+  /// Runs the story and returns the violations.
   std::string run(const std::function<void(Story&)>& prepare, int* steps = nullptr) {
     mock_reset();
     if (!load()) return "no module";
@@ -28,7 +28,7 @@ class Inject : public Kuser {
     return unload();
   }
 
-  /// Tells the story as often as it has steps; each time another step is the last one, where @p strike is called.
+  /// Runs the story once for each of its steps. That step is the last one, and calls @p strike.
   void strike_at_each_step(const std::function<void(Story&, int at)>& strike) {
     int steps = 0, at = 0;
     do {
@@ -97,7 +97,7 @@ TEST_F(Inject, connection__each_failure) {
       still_established += established_;
     }
     EXPECT_GE(n, 30u);
-    // A lost datagram or a request that found no memory is repeated.
+    // The peer repeats a datagram that was lost or found no memory.
     EXPECT_GE(still_established, 4u);
   }
 }
@@ -115,7 +115,7 @@ TEST_F(Inject, connection__all_of_a_kind_fail_from_a_call_on) {
       EXPECT_EQ(run([&](Story&) { mock_errors[kind] = ~u64{0} << n; }), "") << "kind " << kind << " call " << n;
 }
 
-/// A child of fork() keeps them open.
+/// A child of fork() keeps the descriptors open.
 void dies_but_for_its_files(Process& process) {
   if (!process.ibqp) return;
   process.kill();
@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Kills, InjectKill, ::testing::ValuesIn(kKills), [](cons
 
 TEST_F(Inject, device_removal__at_each_step) {
   strike_at_each_step([](Story& story, int) {
-    // The core ends the objects and the cm_ids first, then the device.
+    // ib_core ends the objects and the cm_ids first, then the device.
     mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);
     if (story.client) story.client->kill();
     if (story.client) story.client->close();
@@ -215,8 +215,8 @@ TEST_F(Inject, device_removal__at_each_step) {
   });
 }
 
-// All netdevs but lo have left the netns, and their devices are being unregistered: lo waits for those. Also for one
-// that was disabled when its netdev left, and has not heard of it.
+// All netdevs but lo have left the netns, and their devices are being unregistered. lo waits for these, and also for a
+// device that was disabled when its netdev left and was not notified.
 TEST_F(Inject, net_exit__at_each_step) {
   strike_at_each_step([](Story& story, int at) {
     mock_notify_netdev(mock_netdev("eth0"), NETDEV_UNREGISTER);

@@ -13,7 +13,7 @@ class Iwcm : public Connected {
     EXPECT_EQ(listener.requests.size(), 1u);
     return *listener.requests[0];
   }
-  /// A request at a listener with a traffic class (and bits of ECN's), which is given another one.
+  /// A request at a listener with a traffic class that includes ECN bits. The request gets another class.
   CmId& request_marked(CmId& marked) {
     marked.id.tos_set = true;
     marked.id.tos = 0x2b;
@@ -117,7 +117,7 @@ TEST_F(Iwcm, accept__longest_private_data) {
   EXPECT_EQ(active.events[0].private_data.size(), size_t{USIW_IW_MAX_PRIVATE_DATA});
 }
 
-// Its process may post sends from there on (struct usiw_qp_stats).
+// The process may post sends from then on (struct usiw_qp_stats).
 TEST_F(Iwcm, accept__shows_in_the_page_of_the_qp) {
   const auto accepted = [](Process& p) {
     return reinterpret_cast<usiw_qp_stats*>(p.qp()->counters.page)->accepted;
@@ -174,13 +174,13 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
   other.task.mm = &server->mm;  // another context of the same process
   ASSERT_EQ(other.open_all(), 0);
   const auto* ops = server->device->ops;
-  // iw_cm forgets the first QP's reference: usiw has to drop it.
+  // iw_cm forgets its reference to the first QP, and usiw has to drop it.
   ib_qp* second = get_qp(server->device, other.ibqp->qp_num);
   ASSERT_NE(second, nullptr);
   ops->iw_add_ref(second);
   iw_cm_conn_param param{nullptr, 0, 1, 1, other.ibqp->qp_num};
   ib_qp* first = &server->qp()->proxy->ibqp;
-  ops->iw_add_ref(first);  // the fixture's own reference goes later
+  ops->iw_add_ref(first);  // the fixture drops its own reference later
   EXPECT_EQ(ops->iw_accept(&passive_id.id, &param), 0);
   settle({client.get(), server.get()});
   EXPECT_EQ(server->qp()->conn, nullptr);
@@ -188,7 +188,7 @@ TEST_F(Iwcm, accept__twice_ends_the_connection) {
   ops->iw_rem_ref(second);
 }
 
-// iw_cm would move it to ERR when the connection ends.
+// iw_cm would move the QP to ERR when the connection ends.
 TEST_F(Iwcm, get_qp__of_another_process) {
   Process other("eth1");
   ASSERT_EQ(other.open_all(), 0);
@@ -197,7 +197,7 @@ TEST_F(Iwcm, get_qp__of_another_process) {
   EXPECT_EQ(get_qp(other.device, other.ibqp->qp_num), nullptr);
 }
 
-// The address goes when it has been looked at already and the connection cannot be found by its 4-tuple yet.
+// The address is removed after the check, and before the connection can be found by its 4-tuple.
 TEST_F(Iwcm, connect__address_is_removed_meanwhile) {
   mock_on_random = [] {
     mock_on_random = nullptr;
@@ -210,7 +210,7 @@ TEST_F(Iwcm, connect__address_is_removed_meanwhile) {
   EXPECT_EQ(mock_sent(), 0u);
 }
 
-// rdma_cm hands the listener's over, and of what is set on a request nothing.
+// rdma_cm passes on the traffic class of the listener, but none that is set on a request.
 TEST_F(Iwcm, accept__with_the_traffic_class_of_the_listener) {
   CmId marked;
   CmId& passive_id = request_marked(marked);

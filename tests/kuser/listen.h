@@ -8,7 +8,7 @@ namespace kuser {
 
 class Listen : public Connected {
  protected:
-  /// A REQ as a host at 198.51.100.N would send it.
+  /// Returns a REQ as a host at 198.51.100.N would send it.
   mock_datagram request(u8 host, u16 port = 9000) {
     usiw_cm_conn c{};
     mock_datagram d{};
@@ -30,26 +30,26 @@ class Listen : public Connected {
     for (u8 host = first; host <= last; host++) arrive(host);
   }
   static void deliver(const mock_datagram& d) { mock_deliver(&d, 64); }
-  /// The last byte of the address from which the latest request given to iw_cm came.
+  /// Returns the last byte of the address that sent the latest request that iw_cm got.
   u8 latest() const { return host_of(*listener.requests.back()); }
   static u8 host_of(const CmId& request) {
     const sockaddr_storage& ss = request.id.m_remote_addr;
     return ntohl(reinterpret_cast<const sockaddr_in*>(&ss)->sin_addr.s_addr) & 0xff;
   }
   usiw_listener* state() const { return static_cast<usiw_listener*>(listener.id.provider_data); }
-  /// The same with the ISN that PENDING has told, as an honest host does at once.
+  /// The same with the ISN of the PENDING, as an honest host repeats it at once.
   void arrive_proven(u8 host, u16 port = 9000) {
     drop_sent();
     mock_datagram req = request(host, port), pending;
     deliver(req);
     mock_run();
-    if (!mock_take(&pending)) return;  // there was room for one without a proof
+    if (!mock_take(&pending)) return;  // a slot was free for one without a proof
     EXPECT_EQ(pending.data[8] >> 4, USIW_TRP_ACCEPT);
     memcpy(req.data + 4, pending.data, 4);
     deliver(req);
     mock_run();
   }
-  /// All of the backlog, by hosts 10 to 13.
+  /// Fills the backlog by hosts 10 to 13.
   void fill() {
     for (u8 host = 10; host <= 13; host++) arrive_proven(host);
     ASSERT_EQ(listener.requests.size(), 4u);
@@ -63,7 +63,7 @@ class Listen : public Connected {
 
  private:
   static inline u32 next_isn = 100;
-  const u32 isn_ = next_isn += 1000;  ///< the module remembers requests, and is one for all tests
+  const u32 isn_ = next_isn += 1000;  ///< the module remembers requests, and all tests share it
 };
 
 }  // namespace kuser

@@ -5,7 +5,7 @@
 namespace kuser {
 namespace {
 
-// iw_cm drops what it has not worked off; the peer's next REQ is for the next listener.
+// iw_cm drops requests that it has not handled. The next REQ of the peer is for the next listener.
 TEST_F(Listen, destroy__requests_hold_no_place) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   settle({client.get(), server.get()});
@@ -17,14 +17,14 @@ TEST_F(Listen, destroy__requests_hold_no_place) {
   mock_run();
   EXPECT_EQ(old->places.open, 0u);
   usiw_listener_put(old);
-  // What has been given to a program can still be accepted.
+  // A program can still accept a request that it has got.
   EXPECT_EQ(listener.requests[0]->accept(*server), 0);
   settle({client.get(), server.get()});
   EXPECT_TRUE(active.established());
 }
 
-// rdma_cm listens on all devices, those of other namespaces as well, also when one is added later by
-// a process of any namespace.
+// rdma_cm listens on all devices, including those of other namespaces. It does so also when a process of any namespace
+// adds a device later.
 TEST_F(Listen, create__another_netns_takes_nothing) {
   net other{.hash_mix = 9, .loopback_dev = nullptr};
   CmId foreign, own;
@@ -39,7 +39,7 @@ TEST_F(Listen, create__another_netns_takes_nothing) {
   EXPECT_EQ(foreign.requests.size(), 0u);
 }
 
-// rdma_cm knows the device by its MAC, which a netdev of another namespace may have as well.
+// rdma_cm finds the device by its MAC, which a netdev of another namespace may have as well.
 TEST_F(Listen, create__an_address_of_another_netns_is_refused) {
   net other{.hash_mix = 9, .loopback_dev = nullptr};
   CmId foreign, own;
@@ -81,7 +81,7 @@ TEST_F(Listen, request__connection_has_the_isn_that_pending_told) {
   EXPECT_EQ(pending.len, sizeof(usiw_trp_hdr));
   listener.requests[0]->reject();
   listener.requests[1]->reject();
-  listener.requests[2]->reject();  // the fourth place is the first of the half for all
+  listener.requests[2]->reject();  // the fourth slot is the first of the half for all
   mock_run();
   ASSERT_EQ(latest(), 1);
   drop_sent();
@@ -106,7 +106,7 @@ TEST_F(Listen, request__counted_when_there_is_no_room) {
   drop_sent();
 }
 
-// What waits for the worker in front of it does not take the place.
+// A REQ that waits for the worker does not get the slot.
 TEST_F(Listen, return_place__is_for_who_waits) {
   fill();
   arrive_proven(5);
@@ -183,8 +183,8 @@ TEST_F(Listen, create__port_is_taken) {
   EXPECT_EQ(other.listen(server->device, ipv4("192.0.2.2"), 7001), -EADDRINUSE);
 }
 
-// rdma_cm repeats its listeners on a new device, and one that fails costs it the device. Here rdma_cm was loaded after
-// the module, whose own client has the device already.
+// rdma_cm repeats its listeners on a new device, and loses the device if one fails. Here rdma_cm was loaded after the
+// module, whose own client has the device already.
 TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
   static CmId* there;
   CmId any, one;
@@ -209,8 +209,8 @@ TEST_F(Listen, create__port_is_taken_where_a_device_is_added) {
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7001), -EADDRINUSE);
 }
 
-// The process that adds the device may lack what the program had: CAP_NET_BIND_SERVICE, memory, a cgroup that lets it
-// bind.
+// The process that adds the device may lack a right or resource of the program: CAP_NET_BIND_SERVICE, memory, or a
+// cgroup that lets it bind.
 TEST_F(Listen, create__port_is_refused_where_a_device_is_added) {
   mutex& moving = server->device->unregistration_lock;
   for (int n = 0; n < 2; n++) {
@@ -224,7 +224,7 @@ TEST_F(Listen, create__port_is_refused_where_a_device_is_added) {
   }
 }
 
-// It had one family's socket already, and must not remember that.
+// The listener had the socket of one family already, and must release it.
 TEST_F(Listen, create__second_family_is_taken_where_a_device_is_added) {
   mutex& moving = client->device->unregistration_lock;
   CmId first, both;
@@ -315,14 +315,14 @@ class Deserted : public Listen {
     for (usiw_sock* us : kept_) usiw_sock_put(us, true);
     Listen::TearDown();
   }
-  /// @p id listens no more. Its port stays, as it does when a connection uses it.
+  /// @p id stops listening. Its port stays, as if a connection used it.
   void leave(CmId& id) {
     us_ = static_cast<usiw_listener*>(id.id.provider_data)->us;
     refcount_inc(&us_->users[1]);
     kept_.push_back(us_);
     id.destroy();
   }
-  /// The refusals that have been sent, each of them "no listener".
+  /// Returns the number of refusals sent. Each of them must be "no listener".
   unsigned refused() {
     unsigned n = 0;
     for (mock_datagram d; mock_take(&d); n++) {
@@ -333,7 +333,7 @@ class Deserted : public Listen {
     }
     return n;
   }
-  /// From which hosts @p again has got requests.
+  /// Returns the hosts whose requests @p again has got.
   std::vector<int> hosts() const {
     std::vector<int> all;
     for (const auto& request : again.requests) all.push_back(host_of(*request));
@@ -363,7 +363,7 @@ TEST_F(Deserted, hold__next_listener_gets_them_in_their_order) {
   drop_sent();
 }
 
-// rdma_cm listens on all addresses by one listener after another, for each device.
+// rdma_cm listens on all addresses with one listener after another, one for each device.
 TEST_F(Deserted, hold__listener_of_another_device_comes_first) {
   CmId any, of_eth0;
   ASSERT_EQ(any.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
@@ -401,7 +401,7 @@ TEST_F(Deserted, hold__listener_comes_too_late) {
   EXPECT_EQ(refused(), 1u);
 }
 
-// The second one leaves as well: that is another moment to wait.
+// The second listener leaves as well, so the REQ waits for another interval.
 TEST_F(Deserted, hold__longer_when_the_next_listener_leaves_too) {
   arrive(1);
   mock_advance_ms(kHoldMs / 2);
@@ -427,7 +427,7 @@ TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   EXPECT_EQ(us_->admission.held, 9u);
 }
 
-// D4: what is left of the netns' places is divided; each listener has some of its own, whatever others take.
+// The free slots of the netns are divided. Each listener has some of its own, whatever others take.
 TEST_F(Listen, request__d4_others_cannot_take_the_listener_s_own) {
   usiw_cm_pool& shared = usiw_net_admission(&init_net)->half_open;
   CmId big;
@@ -442,18 +442,18 @@ TEST_F(Listen, request__d4_others_cannot_take_the_listener_s_own) {
   for (u8 host = 1; host <= 20; host++) arrive_big(host);
   EXPECT_EQ(state->places.open, 20u);
   EXPECT_EQ(shared.used, 20 - USIW_CM_RESERVED);
-  // Others have taken nearly all: with one more it would have more than it leaves free.
+  // Others have taken nearly all slots. With one more, the listener would have more than it leaves free.
   shared.used += USIW_CM_NET_HALF_OPEN - 8;
   arrive_big(21);
   EXPECT_EQ(big.requests.size(), 20u);
   EXPECT_EQ(state->places.queued, 1u);
-  // Who has places of its own gets them all the same: the backlog of the fixture's listener.
+  // A listener with slots of its own gets them all: the backlog of the fixture's listener.
   fill();
   shared.used -= USIW_CM_NET_HALF_OPEN - 8;
   drop_sent();
 }
 
-// One port of a namespace, whatever the family: so a listener has one backlog.
+// A namespace has one object for a port, whatever the family. So a listener has one backlog.
 TEST_F(Listen, join__one_backlog_for_both_families) {
   CmId both;
   ASSERT_EQ(both.listen(server->device, in6addr_any, 7100), 0);
@@ -474,15 +474,15 @@ TEST_F(Listen, join__one_backlog_for_both_families) {
 
 usiw_sock* left;
 
-/// The listener of @p left leaves on another processor, whose socket's last user it was: there the socket is closed,
-/// and the closer waits for this worker.
+/// The listener of @p left leaves on another processor. It was the last user of its family's socket, so that processor
+/// closes the socket and waits for this worker.
 void leave() {
   mock_on_route = mock_on_alloc = nullptr;
   left->users[1].value--;
 }
 
-// The worker has found the listener, which leaves before the worker goes on. The socket's last
-// reference goes with it; the worker must not bring it back to life.
+// The worker has found the listener, which leaves before the worker goes on. The last reference to the socket goes with
+// it, and the worker must not take a new one.
 TEST_F(Listen, request__listener_leaves_meanwhile) {
   deliver(request(1));
   left = static_cast<usiw_listener*>(listener.id.provider_data)->us;
@@ -494,8 +494,8 @@ TEST_F(Listen, request__listener_leaves_meanwhile) {
   drop_sent();
 }
 
-// The same when there is no memory for a connection: what the worker gives up then must not be the last reference,
-// because who drops that one waits for the worker.
+// The same without memory for a connection. The reference that the worker then drops must not be the last one, because
+// the thread that drops the last one waits for the worker.
 TEST_F(Listen, request__listener_leaves_while_memory_is_short) {
   deliver(request(1));
   left = static_cast<usiw_listener*>(listener.id.provider_data)->us;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of connections that may change their ports (USIW_CAP_PORT_MOVE): what PATH tells (kmod/usiw_follow.c), what is
-// done where nobody moves, and what a data socket gives its process meanwhile (kmod/usiw_data.c).
+// Tests of connections that may change their ports (USIW_CAP_PORT_MOVE): the content of PATH (kmod/usiw_follow.c),
+// connections that do not change, and the datagrams that a data socket gets meanwhile (kmod/usiw_data.c).
 #include "fixture.h"
 
 namespace kuser {
@@ -16,10 +16,10 @@ class Move : public Connected {
   }
   void connected() {
     establish();
-    mock_advance_ms(USIW_FOLLOW_MS + 1);  // the first look
+    mock_advance_ms(USIW_FOLLOW_MS + 1);  // the first check of the routes
     ASSERT_TRUE(paths().empty());
   }
-  /// The PATH records of the client since the last call, and nothing else.
+  /// Returns the PATH records of the client since the last call. There must be no others.
   std::vector<usiw_event> paths() {
     auto records = client->events();
     for (const usiw_event& r : records) EXPECT_EQ(r.type, USIW_EVENT_PATH);
@@ -52,7 +52,7 @@ class Move : public Connected {
   s64 count(usiw_kcounter which) { return atomic64_read(&to_usiw_dev(client->device)->kcounters[which]); }
 };
 
-// ---- What PATH tells ----
+// ---- The content of PATH ----
 
 TEST_F(Move, path__route_by_another_netdev_and_back) {
   connected();
@@ -63,7 +63,7 @@ TEST_F(Move, path__route_by_another_netdev_and_back) {
   EXPECT_EQ(count(USIW_KCNT_ROUTE_ELSEWHERE), 1);
   routes_changed();
   EXPECT_TRUE(paths().empty());
-  // Nobody has to leave raw packets for it, as the process may know better.
+  // No process has to leave raw packets for this, because the process may know better.
   mock_advance_ms(2 * USIW_MOVE_MS);
   ASSERT_NE(client_conn(), nullptr);
   mock_route_dev = nullptr;
@@ -72,8 +72,8 @@ TEST_F(Move, path__route_by_another_netdev_and_back) {
   expect_path(true, USIW_NOT_PACKET_NONE, 1500);
 }
 
-// It may have agreed to merged datagrams, which a raw port does not take: its path changes, packets do not get
-// possible.
+// The process may have agreed to aggregates, which a raw port does not take. Its path changes, but raw packets do not
+// become possible.
 class MoveNot : public Move {
  protected:
   void SetUp() override {
@@ -108,7 +108,7 @@ TEST_F(Move, path__each_reason) {
   expect_path(false, USIW_NOT_PACKET_IPSEC, 1500);
   ipsec(0);
   expect_path(true, USIW_NOT_PACKET_NONE, 1500);
-  ipsec(-EPERM);  // a policy forbids the flow: the kernel drops what comes by the socket
+  ipsec(-EPERM);  // a policy forbids the flow, and the kernel drops datagrams of the socket
   expect_path(false, USIW_NOT_PACKET_IPSEC, 1500);
   mock_advance_ms(2 * USIW_MOVE_MS);
   EXPECT_NE(client_conn(), nullptr) << "its data does not go by raw packets";
@@ -124,7 +124,7 @@ TEST_F(Move, path__one_record_for_several_changes) {
   expect_path(true, USIW_NOT_PACKET_NONE, 1300);
 }
 
-// Data goes by the socket and follows by itself; the way for raw packets may come later.
+// The data uses the socket and follows the routes by itself. Raw packets may become possible later.
 TEST_F(Move, path__raw_packets_get_possible) {
   mock_ipsec = 1;
   establish();
@@ -147,7 +147,7 @@ TEST_F(Move, path__raw_packets_get_possible) {
   EXPECT_EQ(records[0].conn.remote_mac[5], 0x77);
 }
 
-// Who has read no CONNECT yet reads one that is true now.
+// A process that has not read CONNECT yet now reads one with the present path.
 TEST_F(Move, path__changes_before_connect_is_read) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   settle({client.get(), server.get()});
@@ -163,13 +163,13 @@ TEST_F(Move, path__changes_before_connect_is_read) {
     EXPECT_FALSE(r.conn.flags & USIW_CONN_F_PACKET);
     EXPECT_EQ(r.conn.not_packet, u32{USIW_NOT_PACKET_IPSEC});
   }
-  // It has not said anything, and sends nothing: there is nothing to hurry for.
+  // The process has reported nothing and sends nothing, so there is no deadline.
   mock_advance_ms(USIW_MOVE_MS + USIW_FOLLOW_MS);
   ASSERT_NE(client_conn(), nullptr);
   EXPECT_EQ(tell(USIW_PORT_SOCKET), 0);
 }
 
-// A record that is out of date when it has been copied is followed by another one.
+// Another record follows one that is out of date after it was copied.
 TEST_F(Move, path__changes_while_it_is_read) {
   connected();
   ipsec(1);
@@ -229,7 +229,7 @@ TEST_F(Move, ipsec__connection_that_does_not_move_ends) {
     expect_path(false, USIW_NOT_PACKET_IPSEC, says == 1 ? 1460 : 1500);
     mock_advance_ms(USIW_MOVE_MS - 2 * USIW_FOLLOW_MS);
     ASSERT_NE(client_conn(), nullptr);
-    ASSERT_EQ(tell(USIW_PORT_PACKET), 0);  // no more than that it has not moved
+    ASSERT_EQ(tell(USIW_PORT_PACKET), 0);  // reports only that it has not moved
     mock_advance_ms(2 * USIW_FOLLOW_MS);
     EXPECT_EQ(client_conn(), nullptr);
     EXPECT_TRUE(client_is_killed());
@@ -239,7 +239,7 @@ TEST_F(Move, ipsec__connection_that_does_not_move_ends) {
   }
 }
 
-// It is not a way around IPsec to take raw packets and to keep the data socket as if it were used.
+// A process cannot evade IPsec by taking raw packets while it keeps the data socket.
 TEST_F(Move, ipsec__socket_kept_open_is_no_excuse) {
   connected();
   ASSERT_EQ(client->data_fds.size(), 1u);
@@ -282,7 +282,7 @@ TEST_F(Move, ipsec__back_to_raw_packets_too_early) {
   EXPECT_EQ(client_conn(), nullptr);
 }
 
-// READY without a word of its port, from one that has agreed to say it.
+// READY without a port, from a process that has agreed to report it.
 TEST_F(Move, ipsec__port_untold) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   settle({client.get(), server.get()});
@@ -296,7 +296,7 @@ TEST_F(Move, ipsec__port_untold) {
   EXPECT_EQ(client_conn(), nullptr);
 }
 
-// kill -9, and the device's end, between PATH and the report.
+// kill -9 and the end of the device, between PATH and the report.
 TEST_F(Move, ipsec__process_dies_meanwhile) {
   connected();
   ipsec(1);
@@ -335,7 +335,7 @@ TEST_F(Move, ipsec__connection_is_closed_meanwhile) {
   EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), 0);
 }
 
-// Without the capabilities it is as it was: who keeps its socket sends by it.
+// Without the capabilities nothing changes: a process that keeps its socket sends by it.
 class NoMove : public Move {
  protected:
   void SetUp() override {
@@ -364,7 +364,7 @@ TEST_F(NoMove, ipsec__raw_packets_end) {
   EXPECT_EQ(client_conn(), nullptr);
 }
 
-// Who has no socket at all, and has not answered yet: it is not told of a way out that it does not know.
+// A process without a socket that has not answered yet gets no record of a port that it does not know.
 TEST_F(NoMove, ipsec__before_ready) {
   client->close();
   client->caps = 0;
@@ -399,7 +399,7 @@ TEST_F(NoMove, report_port__not_agreed) {
   EXPECT_EQ(client_conn()->end.port, 0);
 }
 
-// ---- Who says what about a port ----
+// ---- Reports of ports ----
 
 TEST_F(Move, report_port__garbage) {
   connected();
@@ -437,7 +437,7 @@ TEST_F(Move, report_port__in_each_state) {
   say();  // no connection
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   id = client_conn()->end.id;
-  say();  // it has not been given to the process, who has guessed its number
+  say();  // the process has not got the connection, and has guessed its number
   EXPECT_EQ(client_conn()->end.port, 0);
   settle({client.get(), server.get()});
   ASSERT_EQ(listener.requests[0]->accept(*server), 0);
@@ -480,7 +480,7 @@ TEST_F(Move, resource_show__port_as_told) {
   EXPECT_EQ(port + why, "socketipsec");
 }
 
-// ---- What a data socket gives ----
+// ---- Datagrams of a data socket ----
 
 class Beside : public Move {
  protected:
@@ -500,7 +500,7 @@ class Beside : public Move {
     d.data[8] = opcode << 4;
     return d;
   }
-  /// Has the process been given it?
+  /// Returns true if the process has got the datagram.
   bool given(const mock_datagram& d, unsigned merged = 0) {
     const int before = mock_queued(sock_);
     const s64 left = beside();
@@ -545,7 +545,7 @@ TEST_F(Beside, rcv__socket_all) {
   EXPECT_FALSE(given(data()));
 }
 
-// Between PATH and the report raw packets still come by the raw port; what takes the new way comes by the socket.
+// Between PATH and the report raw packets still arrive at the raw port. Datagrams on the new path arrive at the socket.
 TEST_F(Beside, rcv__in_the_window_of_a_move) {
   begin();
   ipsec(1);
@@ -582,7 +582,7 @@ TEST_F(Beside, rcv__untold_all) {
   EXPECT_FALSE(given(data()));
 }
 
-// Over lo, whose device is not that of the connection.
+// The connection is over lo, whose device is not that of the connection.
 TEST_F(Beside, rcv__local_connection) {
   CmId here, there;
   ASSERT_EQ(here.listen(server->device, ipv4("192.0.2.2"), kPort + 1), 0);

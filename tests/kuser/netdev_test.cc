@@ -7,7 +7,7 @@ namespace {
 
 class Netdev : public Connected {
  protected:
-  /// From the client to @p second, a process on the same device that listens by @p own.
+  /// Connects the client to @p second, a process on the same device that listens by @p own.
   void connect_to_own_address(CmId& own, Process& second) {
     ASSERT_EQ(own.listen(client->device, ipv4("192.0.2.1"), 7600), 0);
     ASSERT_EQ(second.open_all(), 0);
@@ -44,7 +44,7 @@ TEST_F(Netdev, port__removal_says_nothing) {
   EXPECT_EQ(mock_events, 0u);
 }
 
-// The core does not wait any more for what it would be told now.
+// ib_core no longer waits for the handling of such an event.
 TEST_F(Netdev, port__device_is_going) {
   net_device* eth0 = mock_netdev("eth0");
   eth0->carrier = false;
@@ -79,7 +79,7 @@ TEST_F(Netdev, name__follows_a_rename) {
   snprintf(eth0->name, sizeof(eth0->name), "eth0");
 }
 
-// D16: connections to an own address go over lo, which has no device here.
+// Connections to an own address go over lo, which has no device here.
 TEST_F(Netdev, lo__its_mtu_is_told_to_each_device_of_the_netns) {
   net_device* lo = mock_netdev("lo");
   const auto before = lo->mtu;
@@ -102,7 +102,7 @@ TEST_F(Netdev, lo__of_another_netns_is_not_meant) {
   EXPECT_TRUE(client->events().empty());
 }
 
-// D16: a local connection's frames carry the MAC of lo, which may get another one.
+// The frames of a local connection carry the MAC of lo, which may change.
 TEST_F(Netdev, lo__its_mac_is_told_to_local_connections) {
   CmId own;
   Process second("eth0");

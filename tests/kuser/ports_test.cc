@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_ports.c: what the ends of a connection take, and what the handshake says of it.
+// Tests of kmod/usiw_ports.c: the ports that the ends of a connection can use, and their part of the handshake.
 #include "fixture.h"
 
 namespace kuser {
@@ -31,7 +31,7 @@ class Ports : public Kuser {
     active.reset();
     listener.reset();
   }
-  /// Two ends that ask for these capabilities, of two hosts or of one. What accept returns.
+  /// Connects two ends with these capabilities, of two hosts or of one. Returns the result of accept.
   int meet(uint64_t of_client, uint64_t of_server, bool one_host) {
     close();
     const char* to = one_host ? "192.0.2.1" : "192.0.2.2";
@@ -92,7 +92,7 @@ TEST_F(Ports, merges__agreed_where_both_processes_heed_it) {
   }
 }
 
-// It may have been told that it can merge: a raw port must not come into being behind that.
+// The process may have agreed to aggregates, so it must not get a raw port afterwards.
 TEST_F(Ports, packets__never_offered_to_who_takes_sockets_only) {
   ASSERT_EQ(meet(kSocketsOnly, kAny, false), 0);
   EXPECT_TRUE(offers(at_client(), USIW_CONN_F_SOCKET));
@@ -101,7 +101,7 @@ TEST_F(Ports, packets__never_offered_to_who_takes_sockets_only) {
   EXPECT_TRUE(offers(at_server(), USIW_CONN_F_PACKET)) << "to another host it is each end's own affair";
 }
 
-// Nor do they wait for a MAC that nobody needs.
+// The ends do not wait for a MAC that neither needs.
 TEST_F(Ports, packets__no_next_hop_for_who_takes_none) {
   mock_neigh_known = false;
   ASSERT_EQ(meet(kSocketsOnly, kSocketsOnly, false), 0);
@@ -129,7 +129,7 @@ TEST_F(Ports, one_host__an_end_follows_the_one_that_takes_less) {
   }
 }
 
-// Neither would hear the other: both are told, at once, in place of a connection that dies of time-outs.
+// Neither end would receive from the other. Both are notified at once, and no connection ends by timeouts.
 TEST_F(Ports, one_host__ends_without_a_common_port_do_not_connect) {
   for (const bool at_the_client : {true, false}) {
     EXPECT_EQ(meet(at_the_client ? kPacketsOnly : kSocketsOnly, at_the_client ? kSocketsOnly : kPacketsOnly, true),

@@ -153,7 +153,7 @@ TEST_F(Qp, modify__where_it_leads) {
   }
 }
 
-// iw_cm's SQD is the end of the connection, whatever the user has made of the QP meanwhile; it needs one.
+// iw_cm's SQD ends the connection in every state that the user may have given the QP, but not without a connection.
 TEST_F(Qp, modify__by_iw_cm) {
   const auto* ops = process->device->ops;
   ib_qp* proxy = get_qp(process->device, process->ibqp->qp_num);
@@ -173,7 +173,7 @@ TEST_F(Qp, modify__by_iw_cm) {
   }
 }
 
-// A program that leads its QP through the states by itself may find that the connection was faster.
+// The connection may be faster than a program that moves its QP through the states by itself.
 TEST_F(Qp, modify__what_a_connection_has_set_stays) {
   for (const ib_qp_state next : {IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS}) {
     process->qp()->state = IB_QPS_RTS;
@@ -182,7 +182,7 @@ TEST_F(Qp, modify__what_a_connection_has_set_stays) {
   }
 }
 
-// As other drivers of RNICs say, and rdma-core's tests expect. A caller may name the state by either name.
+// Other drivers of RNICs show this state, and rdma-core's tests expect it. A caller may use either name of the state.
 TEST_F(Qp, query__a_fresh_one_is_in_INIT) {
   process->qp()->state = IB_QPS_RESET;
   ib_qp_attr attr{};
@@ -251,7 +251,7 @@ TEST_F(Qp, query__says_what_was_set) {
                   USIW_QP_MIN_RNR_TIMER | USIW_QP_DEST_QPN | USIW_QP_RQ_PSN | USIW_QP_SQ_PSN |
                   USIW_QP_MAX_DEST_RD_ATOMIC | USIW_QP_MAX_QP_RD_ATOMIC | USIW_QP_PATH_MTU;
   ASSERT_EQ(modify(attr, static_cast<int>(all)), 0);
-  // The depths are the connection's as soon as there is one.
+  // The depths are those of the connection as soon as there is one.
   process->qp()->state = USIW_QPS_RTS;
   attr.max_dest_rd_atomic = attr.max_rd_atomic = 1;
   ASSERT_EQ(modify(attr, USIW_QP_MAX_DEST_RD_ATOMIC | USIW_QP_MAX_QP_RD_ATOMIC), 0);
@@ -268,7 +268,7 @@ TEST_F(Qp, query__says_what_was_set) {
   EXPECT_EQ(said.sq_psn, 8u);
   EXPECT_EQ(said.max_rd_atomic, 4);
   EXPECT_EQ(said.max_dest_rd_atomic, 3);
-  EXPECT_EQ(said.path_mtu, 3);  // of 1500 bytes, whatever was asked for
+  EXPECT_EQ(said.path_mtu, 3);  // for 1500 bytes, whatever was requested
   EXPECT_EQ(said.port_num, 1u);
   EXPECT_EQ(init.send_cq, process->ibcq);
 }

@@ -32,7 +32,7 @@ TEST_F(Route, eligible__out_of_the_netdev_and_over_lo) {
   EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
 }
 
-// `ip rule add uidrange`: as for the data socket, which is that user's.
+// `ip rule add uidrange` applies as it does to the data socket, which belongs to that user.
 TEST_F(Route, get__for_the_user_who_connects_and_the_one_who_accepts) {
   for (const bool v6 : {false, true}) {
     mock_user = 1000;
@@ -41,7 +41,7 @@ TEST_F(Route, get__for_the_user_who_connects_and_the_one_who_accepts) {
     EXPECT_EQ(client_conn()->sender.uid.val, 1000u);
     mock_user = 0;
     pump();
-    if (v6) break;  // the fixture's listener is IPv4's
+    if (v6) break;  // the listener of the fixture uses IPv4
     ASSERT_EQ(listener.requests.size(), 1u);
     mock_user = 2000;
     ASSERT_EQ(listener.requests[0]->accept(*server), 0);
@@ -70,7 +70,7 @@ TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
   EXPECT_EQ(connect(), -EPROTONOSUPPORT);
 }
 
-// D3: with a security association there, without one yet, and where the policy forbids the flow.
+// With a security association, without one yet, and with a policy that forbids the flow.
 TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
   for (const int says : {1, -EREMOTE, -EAGAIN, -EINVAL}) {
     mock_ipsec = says;
@@ -96,7 +96,7 @@ TEST_F(Route, ipsec__local_connections_are_not_meant) {
 
 TEST_F(Route, ipsec__accept_does_not_send_in_clear) {
   ASSERT_EQ(connect(), 0);
-  mock_ipsec = 1;  // at the responder's way back
+  mock_ipsec = 1;  // on the responder's route back
   settle({client.get(), server.get()});
   ASSERT_EQ(listener.requests.size(), 1u);
   EXPECT_EQ(listener.requests[0]->accept(*server), -EPROTONOSUPPORT);
@@ -105,7 +105,7 @@ TEST_F(Route, ipsec__accept_does_not_send_in_clear) {
   EXPECT_TRUE(client->seen.empty());
 }
 
-// The policy comes between REQ and ACCEPT: the initiator's engine is not given the connection.
+// The policy is added between REQ and ACCEPT. The initiator's engine does not get the connection.
 TEST_F(Route, ipsec__not_installed) {
   ASSERT_EQ(connect(), 0);
   settle({client.get(), server.get()});
@@ -118,7 +118,7 @@ TEST_F(Route, ipsec__not_installed) {
   EXPECT_EQ(client_conn(), nullptr);
 }
 
-// By the main table its frames and its handshakes would leave for other networks.
+// By the main table the frames and handshakes would leave for other networks.
 TEST_F(Route, vrf__connect_is_refused_and_sends_nothing) {
   mock_netdev("eth0")->in_vrf = true;
   for (const bool sockets : {false, true}) {
@@ -140,7 +140,7 @@ TEST_F(Route, vrf__accept_is_refused) {
   EXPECT_FALSE(active.established());
 }
 
-// rdma_cm takes any device for 127.0.0.1.
+// rdma_cm uses any device for 127.0.0.1.
 TEST_F(Route, vrf__connections_over_lo_are_not_meant) {
   mock_netdev("eth0")->in_vrf = true;
   usiw_tuple tuple{};
@@ -167,10 +167,10 @@ class Follow : public Route {
   void SetUp() override {
     Route::SetUp();
     establish();
-    mock_advance_ms(USIW_FOLLOW_MS + 1);  // the first look
+    mock_advance_ms(USIW_FOLLOW_MS + 1);  // the first check of the routes
     events();
   }
-  /// The records since the last call.
+  /// Returns the records since the last call.
   std::vector<usiw_event> events() { return client->events(); }
   void routes_changed() {
     init_net.genid_ipv4++;
@@ -179,7 +179,7 @@ class Follow : public Route {
   s64 count(usiw_kcounter which) { return atomic64_read(&to_usiw_dev(client->device)->kcounters[which]); }
 };
 
-// D6: uapi/usiw_abi.h promises it.
+// uapi/usiw_abi.h promises this.
 TEST_F(Follow, own_mac__reaches_live_connections) {
   mock_netdev("eth0")->dev_addr[5] = 0x55;
   mock_notify_netdev(mock_netdev("eth0"), NETDEV_CHANGEADDR);
@@ -193,7 +193,7 @@ TEST_F(Follow, own_mac__reaches_live_connections) {
   EXPECT_EQ(neigh.conn.mtu, 1500);
 }
 
-// The change of the own MAC has emptied the neighbour table: the old next hop is better than none.
+// The change of the own MAC has emptied the neighbour table. The old next hop is better than none.
 TEST_F(Follow, own_mac__while_the_next_hop_is_not_known) {
   mock_netdev("eth0")->dev_addr[5] = 0x55;
   mock_neigh_known = false;
@@ -204,7 +204,7 @@ TEST_F(Follow, own_mac__while_the_next_hop_is_not_known) {
   const usiw_event& neigh = records[records[0].type == USIW_EVENT_PATH ? 0 : 1];
   EXPECT_EQ(neigh.conn.local_mac[5], 0x55);
   EXPECT_EQ(neigh.conn.remote_mac[5], 0x77);
-  // What it gets known by is heard.
+  // The update by which it becomes known is noticed.
   mock_neigh_known = true;
   mock_neigh_mac[5] = 0x78;
   const in6_addr peer = ipv4("192.0.2.2");
@@ -215,7 +215,7 @@ TEST_F(Follow, own_mac__while_the_next_hop_is_not_known) {
   EXPECT_EQ(records[0].conn.remote_mac[5], 0x78);
 }
 
-// D5: no notifier tells of it.
+// No notifier reports this.
 TEST_F(Follow, route__other_next_hop_of_which_nobody_tells) {
   mock_neigh_mac[5] = 0x99;
   mock_advance_ms(USIW_FOLLOW_MS + 1);
@@ -236,7 +236,7 @@ TEST_F(Follow, route__of_ipv6) {
   EXPECT_EQ(events().size(), 1u);
 }
 
-// A next hop that the engine alone sends to has to be used for the kernel to verify it.
+// If only the engine sends to a next hop, the module has to use it so that the kernel verifies it.
 TEST_F(Follow, next_hop__is_used_now_and_then) {
   mock_advance_ms(USIW_FOLLOW_USE_MS + 2 * USIW_FOLLOW_MS);
   const unsigned before = mock_neigh_used;
@@ -281,7 +281,7 @@ TEST_F(Follow, route__none_changes_nothing) {
 
 // ---- Many connections of a device ----
 
-/// Connections on eth0 that only follow: nothing has been sent for them.
+/// Connections on eth0 that only follow their routes. They send nothing.
 class FollowMany : public Follow {
  public:
   static constexpr int kConns = 3 * USIW_FOLLOW_BATCH + 10;
@@ -308,7 +308,7 @@ class FollowMany : public Follow {
     mock_run();
   }
   usiw_device* dev() { return to_usiw_dev(client->device); }
-  /// How many have not been in the present pass.
+  /// Returns the number of connections that have not been in the present pass.
   int due() {
     int n = 0;
     for (const usiw_conn* conn : conns) n += conn->pass != dev()->pass;
@@ -331,7 +331,7 @@ TEST_F(FollowMany, work__holds_the_lock_for_a_batch_at_a_time) {
 TEST_F(FollowMany, work__takes_a_burst_at_a_time) {
   while (conns.size() < USIW_FOLLOW_BURST + 100) add();
   routes_changed();
-  EXPECT_EQ(due(), 100 + 1);  // the fixture's connection was the first of all
+  EXPECT_EQ(due(), 100 + 1);  // the connection of the fixture was the first of all
   mock_advance_ms(USIW_FOLLOW_MS);
   EXPECT_EQ(due(), 0);
 }
@@ -354,7 +354,7 @@ TEST_F(FollowMany, work__connections_come_and_go_between_two_batches) {
   EXPECT_EQ(due(), 0);
 }
 
-// The next pass takes up changes that come during this one.
+// The next pass handles changes that happen during this one.
 TEST_F(FollowMany, work__routes_change_between_two_batches) {
   mock_on_resched = [] {
     init_net.genid_ipv4++;
@@ -369,7 +369,7 @@ TEST_F(FollowMany, work__routes_change_between_two_batches) {
   EXPECT_EQ(due(), 0);
 }
 
-// D3: not a frame more, and the peer is told by the socket, which IPsec covers.
+// No further frame leaves. The socket notifies the peer, and IPsec covers it.
 TEST_F(Follow, ipsec__ends_a_live_connection) {
   mock_ipsec = -EREMOTE;  // no security association yet
   routes_changed();
@@ -388,7 +388,7 @@ TEST_F(Follow, ipsec__forbidden_flow) {
   EXPECT_EQ(count(USIW_KCNT_ROUTE_FORBIDDEN), 1);
 }
 
-// D7: a router in the middle has less than both ends.
+// A router on the path has a smaller MTU than both ends.
 class PathMtu : public Follow {
  protected:
   void too_big(unsigned mtu) {
@@ -448,7 +448,7 @@ TEST_F(NewPathMtu, learned_before__is_in_the_handshake) {
   EXPECT_EQ(server->seen[0].conn.mtu, 1400);
 }
 
-// Between REQ and the installation: the peer need not know.
+// The change is between REQ and the installation, so the peer need not know it.
 TEST_F(NewPathMtu, learned_in_between__lowers_what_is_announced) {
   ASSERT_EQ(connect(), 0);
   settle({client.get(), server.get()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_rx.c: datagrams of every length and shape, whole in the head of the skb or
-// in its pages. ASan guards the ends of both.
+// Tests of kmod/usiw_rx.c: datagrams of every length and shape, whole in the head of the skb or in its pages. ASan
+// guards both ends of each.
 #include "fixture.h"
 
 namespace kuser {
@@ -138,7 +138,7 @@ TEST_F(Rx, encap_err_rcv__d10_without_the_isn_it_is_not_believed) {
   EXPECT_TRUE(client_conn()->flags & BIT(USIW_CONN_ICMP));
 }
 
-// D15: docs/protocol.md has them dropped, over IPv4 too.
+// docs/protocol.md requires that they are dropped, over IPv4 too.
 TEST_F(Rx, encap_rcv__handshake_without_a_checksum_is_dropped) {
   usiw_device* dev = to_usiw_dev(mock_device("eth1"));
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
@@ -149,7 +149,7 @@ TEST_F(Rx, encap_rcv__handshake_without_a_checksum_is_dropped) {
   mock_run();
   EXPECT_TRUE(listener.requests.empty());
   EXPECT_EQ(atomic64_read(&dev->kcounters[USIW_KCNT_CM_NO_CHECKSUM]), 1);
-  req.partial = true;  // a sum that a NIC was to finish may be 0 for now
+  req.partial = true;  // a checksum that a NIC has to finish may be 0 now
   mock_deliver(&req, 8);
   mock_run();
   EXPECT_EQ(listener.requests.size(), 1u);
@@ -174,7 +174,7 @@ TEST_F(Rx, encap_err_rcv__what_it_means) {
   drop_sent();
 }
 
-/// The server that a connection asks is no usiw, and answers.
+/// The server of a connection is no usiw, and answers.
 TEST_F(Rx, encap_rcv__alien) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_datagram req;

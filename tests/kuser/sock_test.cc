@@ -12,7 +12,7 @@ class Sock : public Connected {
   }
 };
 
-/// A socket of an unprivileged process, which allows every sharing that it can.
+/// A socket of an unprivileged process with all options for sharing that it can set.
 struct UserSocket {
   UserSocket(const in6_addr& addr, uint16_t port) {
     sockaddr_storage sa = endpoint(addr, port);
@@ -47,7 +47,7 @@ TEST_F(Sock, open__port_is_the_kernels_for_all_addresses) {
   EXPECT_EQ(bind_as_user(ipv4("192.0.2.1"), 7401), 0);
 }
 
-// The user's socket was there first, and would get what the listener's peers send.
+// The socket of the user was there first, and would get the datagrams of the listener's peers.
 TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
   UserSocket user(ipv4("192.0.2.2"), 7400);
   CmId any;
@@ -55,8 +55,8 @@ TEST_F(Sock, open__not_beside_a_users_socket_that_allows_reuse) {
   EXPECT_EQ(any.listen(server->device, ipv4("0.0.0.0"), 7400), -EADDRINUSE);
 }
 
-// BPF programs of the process's cgroup may bind another address or port. The module would serve a port that it does not
-// have, and guard the listener by one port's lock and its admission by the other's.
+// BPF programs of the process's cgroup may change the address or port of bind. The module would then serve a port that
+// it does not have.
 TEST_F(Sock, open__refused_where_a_cgroup_changes_address_or_port) {
   for (const char* addr : {"192.0.2.2", "0.0.0.0", "2001:db8::2", "::"}) {
     for (const int how : {MOCK_BPF_BINDS_A_PORT, MOCK_BPF_BINDS_AN_ADDRESS}) {
@@ -119,7 +119,7 @@ TEST_F(Sock, get__equal_link_local_ends_on_two_links) {
   server->close();
 }
 
-// rdma_cm picks a port without a look at UDP's.
+// rdma_cm chooses a port without checking UDP's.
 TEST_F(Sock, get_active__picked_port_is_taken) {
   UserSocket user(ipv4("127.0.0.1"), 40123);
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 40123, ipv4("192.0.2.2"), kPort), 0);
@@ -136,7 +136,7 @@ TEST_F(Sock, get_active__bound_port_is_taken) {
   EXPECT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), -EADDRINUSE);
 }
 
-// Each port space has a table of its own in rdma_cm, so that another user would get the listener's port there.
+// rdma_cm has a table for each port space, so another user could get the port of the listener there.
 TEST_F(Sock, get__in_the_port_space_of_connections_only) {
   for (const int space : {RDMA_PS_IB, RDMA_PS_UDP, RDMA_PS_IPOIB}) {
     CmId other, any;
@@ -150,7 +150,7 @@ TEST_F(Sock, get__in_the_port_space_of_connections_only) {
   }
 }
 
-// Both ends connect to each other between the same ports: one attempt gives way at once, in place of two that time out.
+// Both ends connect to each other between the same ports. One attempt ends at once, so that not both time out.
 TEST_F(Sock, connect__of_both_ends_at_once) {
   CmId back;
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
@@ -163,7 +163,7 @@ TEST_F(Sock, connect__of_both_ends_at_once) {
   };
   EXPECT_NE(over(active), over(back));
   EXPECT_EQ(over(back), first);
-  // The listener of the port gets the one that goes on.
+  // The listener of the port gets the attempt that goes on.
   EXPECT_EQ(listener.requests.size(), first ? 1u : 0u);
   client->close();
   server->close();
@@ -177,14 +177,14 @@ TEST_F(Sock, put__port_is_free_afterwards) {
 }
 
 TEST_F(Sock, send__error_is_made_good_by_repetition) {
-  mock_errors[MOCK_SOCKET] = 4;  // the third call: sendmsg, behind create and bind
+  mock_errors[MOCK_SOCKET] = 4;  // the third call: sendmsg, after create and bind
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   EXPECT_EQ(mock_sent(), 0u);
   mock_advance_ms(USIW_CM_RETRY_FIRST_US / 1000 + 1);
   EXPECT_EQ(mock_sent(), 1u);
 }
 
-// rdma_set_option's TOS is that of the handshake, too.
+// The TOS of rdma_set_option applies to the handshake, too.
 TEST_F(Sock, send__with_the_traffic_class_of_the_connection) {
   for (const bool v6 : {false, true}) {
     active.id.tos_set = true;
@@ -199,7 +199,7 @@ TEST_F(Sock, send__with_the_traffic_class_of_the_connection) {
   }
 }
 
-// ECN's bits are the network's: no datagram claims that its loss would be noticed by them.
+// The ECN bits belong to the network: handshakes do not claim to support ECN.
 TEST_F(Sock, send__without_the_bits_of_ecn) {
   active.id.tos_set = true;
   active.id.tos = 0xff;
@@ -209,8 +209,8 @@ TEST_F(Sock, send__without_the_bits_of_ecn) {
   EXPECT_EQ(req.tos, 0xfc);
 }
 
-// What is queued when the last user goes must not be worked on behind it: the worker would look at
-// the netns, which waits for users only.
+// Datagrams that wait when the last user goes must not be handled afterwards: the worker would read the netns, which
+// waits for users only.
 TEST_F(Sock, put__queued_datagrams_go_with_it) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("192.0.2.2"), kPort), 0);
   mock_datagram req;

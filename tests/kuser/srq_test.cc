@@ -186,7 +186,7 @@ TEST_F(Srq, qp__has_no_receive_queue_of_its_own) {
   attr.qp_type = IB_QPT_RC;
   attr.send_cq = attr.recv_cq = process->ibcq;
   attr.srq = srq;
-  attr.cap = {1, ~0u, 1, ~0u, 0};  // verbs: what is asked of the receive queue is ignored
+  attr.cap = {1, ~0u, 1, ~0u, 0};  // verbs ignore the requested receive queue
   auto* qp = static_cast<ib_qp*>(calloc(1, ops()->size_ib_qp));
   qp->device = process->device;
   qp->uobject = mock_ucq_object(&qp->mock_uobject);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_uapi.c: the two methods and what they refuse.
+// Tests of kmod/usiw_uapi.c: its methods, and arguments that they refuse.
 #include "fixture.h"
 
 namespace kuser {
@@ -49,8 +49,8 @@ TEST_F(Uapi, cq_event__kinds) {
   EXPECT_EQ(client->completions, 1);
 }
 
-// A process that raises events for ever and reads none has a few of them in the kernel. As soon as it reads, the next
-// one is raised: whatever it reads, an event that comes later wakes it again.
+// A process that raises events for ever and reads none has a few of them in the kernel. After each read the next event
+// is raised, so a later event always wakes the process again.
 TEST_F(Uapi, cq_event__unread_ones_are_bounded) {
   client->reads_events = false;
   ib_ucq_object& object = *client->ibcq->uobject;
@@ -73,7 +73,7 @@ TEST_F(Uapi, cq_event__unread_ones_are_bounded) {
   EXPECT_FALSE(list_empty(&object.comp_list)) << "a reader that waits now";
 }
 
-// An event that uverbs has no memory for, or no channel, is not waited for.
+// The module does not wait for the reading of an event for which uverbs has no memory or no channel.
 TEST_F(Uapi, cq_event__that_uverbs_drops_counts_as_read) {
   client->ibcq->comp_handler = [](ib_cq*, void* p) { static_cast<Process*>(p)->completions++; };
   for (int i = 0; i < 100; i++) EXPECT_EQ(cq_event(USIW_CQ_COMPLETION), 0);
@@ -100,7 +100,7 @@ TEST_F(Uapi, qp_report__unread_events_are_bounded) {
   EXPECT_EQ(client->async_events.size(), 4u + 6u) << "all types that there are";
 }
 
-// uverbs whose objects look otherwise: events go on, and the log says that they have no bound.
+// The objects of uverbs have another layout. Events still arrive, and the log reports that they have no bound.
 TEST_F(Uapi, events__unknown_uverbs) {
   ASSERT_EQ(client->destroy_qp(), 0);
   client->device->ops->destroy_cq(client->ibcq, nullptr);
@@ -147,8 +147,8 @@ TEST_F(Uapi, qp_report__fault) {
   EXPECT_EQ(client->report(USIW_REPORT_READY, 1), -EFAULT);
 }
 
-// An older provider's report is not shorter than the first one; a newer one's has zeros where this module knows
-// nothing.
+// The report of an older provider has at least the length of the first version. A newer one has zeros in the fields
+// that this module does not know.
 TEST_F(Uapi, qp_report__longer_and_shorter) {
   struct {
     usiw_qp_report report;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_user.c: what one user may have, whatever the number of its processes and listeners.
+// Tests of kmod/usiw_user.c: the limit of a user, whatever the number of its processes and listeners.
 #include "listen.h"
 
 namespace kuser {
 namespace {
 
-/// Requests that have been given to programs, whose listeners go.
+/// Requests that programs have got, and whose listeners go.
 class Orphans : public Listen {
  protected:
   static constexpr int kMost = USIW_MAX_ORPHANS;
@@ -22,7 +22,7 @@ class Orphans : public Listen {
     EXPECT_EQ(listeners_.back()->listen(server->device, ipv4("0.0.0.0"), port, 2 * kMost + 40), 0);
     return *listeners_.back();
   }
-  /// @p n requests reach @p id, which then listens no more.
+  /// Sends @p n requests to @p id, which then stops listening.
   void orphan(CmId& id, u16 port, int n) {
     for (int i = 0; i < n; i++) {
       mock_datagram d = request(100 + i % 128, 9000 + i / 128);
@@ -36,7 +36,7 @@ class Orphans : public Listen {
     mock_run();
     drop_sent();
   }
-  /// Requests of @p id that can still be accepted.
+  /// Returns the requests of @p id that can still be accepted.
   static int alive(const CmId& id) {
     int n = 0;
     for (const auto& request : id.requests) {
@@ -58,7 +58,7 @@ TEST_F(Orphans, orphan__a_user_has_a_bounded_number) {
   EXPECT_EQ(alive(first), kMost);
   orphan(second, 7401, 3);
   EXPECT_EQ(alive(second), 0);
-  // One is rejected, and makes room for another one.
+  // One request is rejected, so another one may follow.
   for (const auto& request : first.requests)
     if (alive(first) == kMost) request->reject();
   CmId& third = listen_as(1000, 7402);
@@ -66,7 +66,7 @@ TEST_F(Orphans, orphan__a_user_has_a_bounded_number) {
   EXPECT_EQ(alive(third), 1);
 }
 
-// A user who lets its requests lie keeps no other user's from outliving a listener.
+// A user who leaves its requests unanswered does not keep those of other users from outliving a listener.
 TEST_F(Orphans, orphan__one_user_does_not_use_up_anothers) {
   CmId &mine = listen_as(1000, 7400), &others = listen_as(1001, 7401);
   orphan(mine, 7400, kMost + 5);
@@ -93,7 +93,7 @@ TEST_F(Orphans, orphan__forgotten_ones_end_by_time_out) {
   EXPECT_EQ(alive(second), 2);
 }
 
-// Whose listeners rdma_cm repeats on a new device nobody knows: not those of whoever adds it.
+// The owner of listeners that rdma_cm repeats on a new device is unknown. It is not the user who adds the device.
 TEST_F(Orphans, orphan__listeners_of_a_device_that_is_added) {
   mutex& moving = server->device->unregistration_lock;
   moving.dep.held = 1;

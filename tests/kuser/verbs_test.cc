@@ -17,7 +17,8 @@ class Verbs : public Kuser {
     process.reset();
     Kuser::TearDown();
   }
-  /// What the driver says to @p request, with this room for the response; which is in response_ then.
+  /// Returns the driver's result for @p request with space for @p outlen bytes of response. The response is in
+  /// response_.
   int alloc(const void* request, size_t inlen, size_t outlen) {
     memset(response_, 0xee, sizeof(response_));
     ib_udata udata{request, response_, inlen, outlen, nullptr};
@@ -64,7 +65,7 @@ class Verbs : public Kuser {
     free(qp);
     return ret;
   }
-  /// Bytes of the response that the driver has not touched, from @p at on.
+  /// Returns the number of bytes of the response from @p at on that the driver has not written.
   bool untouched(size_t at) const {
     return std::all_of(response_ + at, response_ + sizeof(response_), [](u8 byte) { return byte == 0xee; });
   }
@@ -102,7 +103,7 @@ TEST_F(Verbs, alloc_ucontext__driver_data) {
   EXPECT_EQ(alloc(&kRequest, 0, out), -EINVAL);
 }
 
-// A provider that is older or newer by members: its structures are shorter or longer than the module's.
+// An older or newer provider: its structures are shorter or longer than the module's.
 TEST_F(Verbs, alloc_ucontext__other_sizes) {
   struct {
     usiw_alloc_ucontext_req req;
@@ -116,7 +117,7 @@ TEST_F(Verbs, alloc_ucontext__other_sizes) {
     EXPECT_EQ(alloc(&kRequest, sizeof(kRequest), shorter), 0) << shorter;
     EXPECT_TRUE(untouched(shorter)) << shorter;
   }
-  newer.more[39] = 1;  // something that this module does not know
+  newer.more[39] = 1;  // a field that this module does not know
   EXPECT_EQ(alloc(&newer, sizeof(newer), out), -EOPNOTSUPP);
 }
 
@@ -127,7 +128,7 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
     req.comp_mask = 1u << bit;
     EXPECT_EQ(alloc(&req, sizeof(req), out), -EOPNOTSUPP) << bit;
   }
-  // A capability of the future is not used, and no reason to fail.
+  // A capability that the module does not know is not used, and causes no failure.
   req.comp_mask = 0;
   req.caps = ~u64{0};
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
@@ -136,7 +137,7 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
                         USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;
   EXPECT_EQ(caps_ & ~known, 0u);
   EXPECT_EQ(caps_, known);
-  req.caps = USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;  // mean nothing without data sockets
+  req.caps = USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;  // have no meaning without data sockets
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(caps_, 0u);
   req.caps = 0;
@@ -145,7 +146,7 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   EXPECT_EQ(caps_, 0u);
 }
 
-// No connection moves without a socket to move to, or if the process does not say where it is.
+// No connection changes its port without a data socket, or if the process does not report its port.
 TEST_F(Verbs, alloc_ucontext__capabilities_that_need_others) {
   usiw_alloc_ucontext_req req = kRequest;
   constexpr u64 socket = USIW_CAP_DATA_SOCKET, tell = USIW_CAP_PORT_TELL, move = USIW_CAP_PORT_MOVE;
@@ -157,7 +158,8 @@ TEST_F(Verbs, alloc_ucontext__capabilities_that_need_others) {
   }
 }
 
-// Both are told: the module by the request, the provider by the response. One of ABI 2 has a request of 8 bytes.
+// Both sides learn the version: the module by the request, the provider by the response. A request of ABI 2 has 8
+// bytes.
 TEST_F(Verbs, alloc_ucontext__other_version) {
   usiw_alloc_ucontext_req req = kRequest;
   for (const u32 version : {0u, 1u, 2u, u32{USIW_ABI_VERSION} + 1, ~0u}) {
@@ -219,7 +221,7 @@ TEST_F(Verbs, alloc_ucontext__each_failure) {
   }
 }
 
-// The netdev changes while the context is made: the process has to hear of it, either way.
+// The netdev changes while the context is made. The process has to be notified in either order.
 TEST_F(Verbs, alloc_ucontext__link_changes_meanwhile) {
   mock_on_copy_to_user = [] {
     mock_on_copy_to_user = nullptr;
@@ -246,7 +248,7 @@ TEST_F(Verbs, mmap__counters_page) {
   EXPECT_EQ(process->device->ops->mmap(process->ibuc, &vma), -EINVAL);
 }
 
-// What a process can make the kernel allocate is charged to it (GFP_KERNEL_ACCOUNT), whatever it makes.
+// Memory that a process can make the kernel allocate is charged to it (GFP_KERNEL_ACCOUNT), whatever object it makes.
 TEST_F(Verbs, memory__is_the_process_s) {
   CmId listener, active;
   mock_unaccounted = 0;
@@ -278,7 +280,7 @@ TEST_F(Verbs, counters__outlive_the_context) {
   kfree(stats);
 }
 
-// A process may write what it likes into its page: the totals neither go back nor come to their end (D12).
+// A process may write any value into its page, but the totals neither decrease nor reach their maximum.
 TEST_F(Verbs, counters__hostile_page_does_not_spoil_the_totals) {
   const auto* ops = process->device->ops;
   auto* stats = ops->alloc_hw_port_stats(process->device, 1);
@@ -318,7 +320,7 @@ TEST_F(Verbs, fill_res_qp_entry__page_of_the_qp) {
   ASSERT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), 0);
   EXPECT_EQ(mock_driver_attrs("tx_bytes", &value), int{USIW_CNT_MAX} + int{USIW_GAUGE_MAX} - 2);
   EXPECT_EQ(value, 77u);
-  // No round trip has been measured: there is no figure, rather than 0.
+  // Without a measured round trip there is no figure, rather than 0.
   for (const char* name : {"srtt_ns", "min_rtt_ns"}) {
     value = 99;
     mock_driver_attrs(name, &value);
@@ -331,7 +333,7 @@ TEST_F(Verbs, fill_res_qp_entry__page_of_the_qp) {
   EXPECT_EQ(value, 300u);
   mock_driver_attrs("rto_ns", &value);
   EXPECT_EQ(value, 5000u);
-  // No room in the message: nothing of it stays there.
+  // If the message has no space left, nothing is added to it.
   for (int n : {0, 1, 20}) {
     mock_inject(u64{1} << n);
     EXPECT_EQ(ops->fill_res_qp_entry(nullptr, process->ibqp), -EMSGSIZE) << n;
@@ -415,7 +417,7 @@ TEST_F(Verbs, reg_mr__ranges_and_rights) {
   for (const int bit : {IB_ACCESS_MW_BIND, IB_ZERO_BASED, IB_ACCESS_ON_DEMAND, IB_ACCESS_HUGETLB, 1 << 20})
     EXPECT_EQ(reg_error(0x10000, 1, bit), 0) << bit;
   EXPECT_EQ(reg_error(0x10000, 1, 1 << 8), -EOPNOTSUPP);
-  // What is mapped of it may change: all that there are limits for is its length.
+  // The mapping of its memory may change, so only the length has a limit.
   EXPECT_EQ(reg_error(0x50000, 1, IB_ACCESS_ON_DEMAND), 0);
   EXPECT_EQ(reg_error(0, ~u64{0}, IB_ACCESS_ON_DEMAND), 0);  // the implicit region
   EXPECT_EQ(reg_error(0, ~u64{0}, IB_ACCESS_ON_DEMAND | IB_ACCESS_REMOTE_WRITE), -EINVAL);
@@ -425,7 +427,7 @@ TEST_F(Verbs, reg_mr__ranges_and_rights) {
   EXPECT_EQ(process->mm.readers, 0);
 }
 
-/// A file of @p size bytes, mapped from its byte @p offset on at 0x60000, 16 pages.
+/// Maps a file of @p size bytes from its byte @p offset on at 0x60000, 16 pages.
 struct MappedFile {
   MappedFile(mm_struct& mm, loff_t size, unsigned long offset = 0, unsigned short mode = S_IFREG | 0600) {
     about.i_mode = mode;
@@ -447,13 +449,13 @@ TEST_F(Verbs, reg_mr__end_of_file) {
     EXPECT_EQ(reg_error(0x60000, 0x10001, rw), -EFAULT);
   }
   {
-    MappedFile cut(process->mm, 0x3001);  // the fourth page has one byte, and zeros behind it
+    MappedFile cut(process->mm, 0x3001);  // the fourth page has one byte, followed by zeros
     EXPECT_EQ(reg_error(0x60000, 0x4000, rw), 0);
     EXPECT_EQ(reg_error(0x63fff, 1, 0), 0);
     EXPECT_EQ(reg_error(0x60000, 0x4001, 0), -EFAULT);
     EXPECT_EQ(reg_error(0x64000, 1, 0), -EFAULT);
     EXPECT_EQ(reg_error(0x6f000, 0x1000, rw), -EFAULT);
-    EXPECT_EQ(reg_error(0x64000, 1, IB_ACCESS_ON_DEMAND), 0);  // found out at each access
+    EXPECT_EQ(reg_error(0x64000, 1, IB_ACCESS_ON_DEMAND), 0);  // noticed at each access
     cut.about.i_size = 0x4001;
     EXPECT_EQ(reg_error(0x60000, 0x5000, rw), 0);
     cut.about.i_size = 0;
@@ -482,10 +484,10 @@ TEST_F(Verbs, reg_mr__end_of_file) {
   EXPECT_EQ(process->mm.readers, 0);
 }
 
-// A range of several mappings: each is held against its own file.
+// A range of several mappings is checked against the file of each.
 TEST_F(Verbs, reg_mr__end_of_one_of_several_files) {
   MappedFile second(process->mm, 0x1000);
-  second.area->vm_start = 0x50000;  // next to the mapping of no file before it
+  second.area->vm_start = 0x50000;  // follows a mapping without a file
   second.area->vm_end = 0x60000;
   EXPECT_EQ(reg_error(0x40000, 0x11000, 0), 0);
   EXPECT_EQ(reg_error(0x40000, 0x11001, 0), -EFAULT);
@@ -510,7 +512,7 @@ TEST_F(Verbs, rereg_mr__end_of_file) {
   process->device->ops->dereg_mr(mr, nullptr);
 }
 
-// Only what the flags name is taken of the arguments; the rest is as it was registered.
+// The call uses only the arguments that the flags name. The other properties stay as registered.
 TEST_F(Verbs, rereg_mr__each_property_by_its_flag) {
   const auto* ops = process->device->ops;
   ib_mr* mr = reg(0x10000, 0x1000, IB_ACCESS_LOCAL_WRITE);
@@ -527,14 +529,14 @@ TEST_F(Verbs, rereg_mr__each_property_by_its_flag) {
     stag = mr->lkey;
     return PTR_ERR(now);
   };
-  EXPECT_EQ(rereg(IB_MR_REREG_PD, 0x50000, 1, IB_ACCESS_REMOTE_WRITE), 0);   // neither is looked at
-  EXPECT_EQ(rereg(0, 0, 0, 0), 0);  // the same PD again: the core has cleared the flag
-  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x20000, 0x1000, 0), -EFAULT);          // read-only memory, and it may be written
+  EXPECT_EQ(rereg(IB_MR_REREG_PD, 0x50000, 1, IB_ACCESS_REMOTE_WRITE), 0);  // both are ignored
+  EXPECT_EQ(rereg(0, 0, 0, 0), 0);                                   // the same PD again: ib_core has cleared the flag
+  EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x20000, 0x1000, 0), -EFAULT);  // read-only memory with write access
   EXPECT_EQ(rereg(IB_MR_REREG_TRANS | IB_MR_REREG_ACCESS, 0x20000, 0x1000, 0, true), 0);
-  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_READ), 0);  // other rights are no other place
-  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ZERO_BASED, true), 0);    // other addresses are
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_READ), 0);  // other rights keep the key
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ZERO_BASED, true), 0);    // other addresses change it
   EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, 0, true), 0);
-  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0x10000, 1, IB_ACCESS_LOCAL_WRITE), -EFAULT);  // of where it lies now
+  EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0x10000, 1, IB_ACCESS_LOCAL_WRITE), -EFAULT);  // checks the present range
   EXPECT_EQ(rereg(IB_MR_REREG_TRANS, 0x50000, 1, 0), -EFAULT);
   EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, IB_ACCESS_REMOTE_WRITE), -EINVAL);
   EXPECT_EQ(rereg(IB_MR_REREG_ACCESS, 0, 0, 1 << 9), -EOPNOTSUPP);

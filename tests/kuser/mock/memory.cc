@@ -40,7 +40,7 @@ rb_node*& link_to(rb_root* tree, const rb_node* node) {
   return node->parent ? node->parent->child[node->parent->child[1] == node] : tree->rb_node;
 }
 
-/// Lifts the child of @p node on that side into the place of @p node, which becomes its child on the other side.
+/// Rotates the child of @p node on that side above @p node.
 void rotate(rb_root* tree, rb_node* node, int side) {
   rb_node* child = node->child[side];
   link_to(tree, node) = child;
@@ -109,7 +109,7 @@ void* mock_alloc(size_t size, gfp_t flags, bool zero, const char* site) {
   note_account(flags, site);
   if (mock_fails(MOCK_ALLOC, site)) return nullptr;
   void* p = malloc(size);
-  memset(p, zero ? 0 : 0xa5, size);  // what is used without being set shows
+  memset(p, zero ? 0 : 0xa5, size);  // a use of uninitialised memory shows
   mem_cgroup* memcg = flags & __GFP_ACCOUNT ? payer() : nullptr;
   if (memcg) memcg->charged += size;
   allocations[p] = {size, site, memcg};
@@ -287,7 +287,7 @@ void xa_destroy(struct xarray* xa) {
 
 int xa_err(void* entry) { return IS_ERR(entry) ? PTR_ERR(entry) : 0; }
 
-/// Most of its memory is bitmaps, which are the caller's to account.
+/// Most of its memory is bitmaps, which the flags of the caller account.
 void ida_init(struct ida* ida) { xa_init_flags(&ida->numbers, XA_FLAGS_ACCOUNT); }
 
 int ida_alloc_range(struct ida* ida, unsigned int min, unsigned int max, gfp_t flags) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// One host with lo, eth0 and eth1, and two VLANs. What eth0's address sends to eth1's leaves by eth0, as if they
-// were two hosts: so both ends of a connection live in one module.
+// One host with lo, eth0 and eth1, and two VLANs. Datagrams from the address of eth0 to that of eth1 leave by eth0, as
+// if there were two hosts. So both ends of a connection are in one module.
 #include <algorithm>
 #include <memory>
 
@@ -57,7 +57,7 @@ rtable* new_route(net_device* dev, u8 type) {
   return rt;
 }
 
-/// The route from one address to another: by the interface that has the first one.
+/// Returns the route from one address to another: by the interface that has the first one.
 rtable* find_route(const in6_addr& from, const in6_addr& to, int oif = 0) {
   if (mock_on_route) mock_on_route();
   if (mock_fails(MOCK_NET, "route")) return static_cast<rtable*>(ERR_PTR(-ENETUNREACH));
@@ -176,8 +176,8 @@ void unregister_pernet_subsys(struct pernet_operations* ops) {
   std::erase(pernet, ops);
 }
 
-// As default_device_exit_batch() and then cleanup_net() do it: lo is the last netdev to leave. The kernel waits until
-// nobody holds lo, and says every second that it goes.
+// Does what default_device_exit_batch() and cleanup_net() do: lo is the last netdev to leave. The kernel waits until
+// nobody holds lo, and repeats the event every second.
 void mock_net_exit(struct net* net) {
   do mock_notify_netdev(net->loopback_dev, NETDEV_UNREGISTER);
   while (net->loopback_dev->refs && mock_let_others_run("nobody holds lo"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// What sockets ask of the host: its addresses and its interfaces.
+// The host as sockets need it: its addresses and its interfaces.
 #pragma once
 
 #include "mock/mock.h"
@@ -12,7 +12,7 @@ inline in6_addr mapped(u32 host_order) {
   return a;
 }
 
-/// The interface that has this address, or null.
+/// Returns the interface that has this address, or null.
 net_device* owner_of(const in6_addr& addr);
 
 void reset_sockets();

@@ -18,7 +18,7 @@ struct Socket {
   bool bound = false;  ///< in UDP's tables
   bool down = false;
   bool connected = false;
-  dst_entry route{.refs = 1};  ///< that it remembers, if it does
+  dst_entry route{.refs = 1};  ///< cached, if @ref routed is set
   bool routed = false;
   bool released = false;  ///< the struct sock goes with its last reference
   bool locked = false;
@@ -53,7 +53,7 @@ Socket* receiver(const in6_addr& addr, __be16 port) {
   return found;
 }
 
-/// An skb whose head has exactly the size it says, so that ASan sees who reads beyond it.
+/// An skb whose head has exactly its length, so that ASan notices a read beyond it.
 class Skb {
  public:
   Skb(const mock_datagram& d, const void* head, unsigned head_len, unsigned linear) {
@@ -100,7 +100,7 @@ void ip_header(sk_buff* skb, const in6_addr& from, const in6_addr& to) {
   }
 }
 
-/// An address of the socket's, as its family has it.
+/// An address of the socket in the format of its family.
 in6_addr address(const Socket& s, __be32 ipv4, const in6_addr& v6) { return s.ipv4 ? mapped(be32_to_cpu(ipv4)) : v6; }
 
 int udp_sendmsg(::sock* sk, msghdr*, size_t len) {
@@ -166,7 +166,7 @@ int __sock_create(struct net* net, int family, int, int, struct socket** sock, i
   s->sk.sk_state = TCP_CLOSE;
   s->sk.sk_prot = &udp_prot;
   s->where = net;
-  mock_modules++;  // the family's, which counts as the module's here
+  mock_modules++;  // the module of the family, counted like this one here
   s->ipv4 = family == AF_INET;
   sockets.push_back(s);
   mock_sockets++;
@@ -430,7 +430,8 @@ bool mock_deliver(const struct mock_datagram* d, unsigned int linear) {
   skb->csum_valid = 1;
   const int ret = s->cfg.encap_rcv(&s->sk, skb);
   if (ret == -IPPROTO_UDP) {
-    // IP delivers it again, and UDP takes the socket that it brings. What it calculates it does not believe an skb.
+    // IP delivers it again, and UDP takes the socket of the skb. UDP would verify the checksum again if the skb did not
+    // mark it as verified.
     if (!skb->sk || skb->destructor != sock_efree) mock_violation("a datagram without a socket comes round for ever");
     if (!d->partial && skb->ip_summed != CHECKSUM_UNNECESSARY) mock_violation("a checksum is calculated twice");
     socket_of(skb->sk)->queued++;
@@ -489,7 +490,7 @@ static void deliver_icmp(const struct mock_datagram* d, unsigned int payload, u3
 
 void mock_deliver_icmp(const struct mock_datagram* d, unsigned int payload) { deliver_icmp(d, payload, 0); }
 
-/// UDP notes the path's MTU ahead of the tunnel's callback.
+/// UDP stores the path MTU before the callback of the tunnel.
 void mock_deliver_too_big(const struct mock_datagram* d, unsigned int payload, unsigned int mtu) {
   mock_route_mtu = mtu;
   deliver_icmp(d, payload, mtu);
@@ -498,7 +499,7 @@ void mock_deliver_too_big(const struct mock_datagram* d, unsigned int payload, u
 void* mock_header(const struct sk_buff* skb, bool network, unsigned int size) {
   const unsigned have = network ? skb->network_len : skb->transport_len;
   u8* at = network ? skb->network : skb->transport;
-  // The version is looked at by way of the IPv4 header, whichever it is.
+  // Both families read the version from the IPv4 header.
   if (have < size) mock_violation("header of %u bytes where there are %u", size, have);
   return at;
 }

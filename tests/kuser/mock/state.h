@@ -25,7 +25,7 @@ struct Context {
 };
 extern Context context;
 extern std::vector<mock_lock*> held;
-extern size_t held_around;  // the first of them, by whoever is in the midst of registering a device
+extern size_t held_around;  // the number of them that a registering device holds
 
 void reset_sync();
 void reset_memory();
@@ -33,13 +33,13 @@ void reset_work();
 void reset_net();
 void reset_rdma();
 
-/// Does a work run, which is no process's?
+/// Returns true while a work runs, which belongs to no process.
 bool in_worker();
 
 /// The last spin lock has been released.
 void section_ends();
 
-/// A work that is queued anywhere in [begin, end).
+/// Returns true if a work in [begin, end) is queued.
 bool work_within(const char* begin, const char* end);
 
 }  // namespace mock

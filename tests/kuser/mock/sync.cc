@@ -17,7 +17,7 @@ namespace {
 constexpr unsigned kInSoftirq = 1;
 constexpr unsigned kSoftirqsOn = 2;
 
-/// By class of lock: in which contexts it was taken, and behind which others.
+/// By class of lock: the contexts in which it was taken, and the locks under which it was taken.
 std::map<std::string, unsigned> usage;
 std::set<std::pair<std::string, std::string>> order;
 
@@ -156,7 +156,7 @@ void rcu_read_unlock(void) {
 
 unsigned long mock_lookups, mock_compared, mock_walked;
 
-// Softirqs and spin locks count: the kernel's RCU takes them for readers too.
+// Softirqs and spin locks count as readers, as in the kernel's RCU.
 bool mock_rcu_is_held(void) { return context.rcu || context.softirq || context.spin || context.irq_off; }
 
 void mock_check_rcu(const char* what) {

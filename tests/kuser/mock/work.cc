@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Workqueues, timers and the clock. Work runs when the test says so, or while somebody waits.
+// Workqueues, timers and the clock. Work runs when the test requests it, or while a caller waits.
 #include <algorithm>
 
 #include "state.h"
@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kPatience = 200;  ///< rounds of waiting, each of a second, before it counts as a hang
 
-std::multimap<unsigned long, work_struct*> queue;  ///< by jiffies at which it is due
+std::multimap<unsigned long, work_struct*> queue;  ///< key: jiffies at which the work is due
 std::vector<work_struct*> running;
 int workqueues;
-unsigned section;  ///< works that were queued since the first of the spin locks was taken
+unsigned section;  ///< number of works queued since the first spin lock was taken
 
 void remove(work_struct* work) {
   std::erase_if(queue, [&](const auto& entry) { return entry.second == work; });

@@ -139,14 +139,17 @@ bool mock_warn(bool on, const char *what);
 #define WARN_ON(cond)		mock_warn(!!(cond), #cond)
 #define WARN_ON_ONCE(cond)	mock_warn(!!(cond), #cond)
 
-/* %pM and the like are the kernel's: nothing checks or prints them here. */
+/* Nothing checks or prints formats such as %pM, which only the kernel has. */
 #define pr_info(...)		((void)0)
 #define pr_err(...)		((void)0)
 #define pr_warn_ratelimited(...) ((void)0)
 #define pr_warn_once(...)	((void)0)
 #define pr_info_ratelimited(...) ((void)0)
 #define dev_warn_ratelimited(dev, ...) ((void)(dev))
-/* No time passes for a limit. Beyond it the kernel prints a warning of its own, unless the flag forbids it. */
+/*
+ * No time passes for a rate limit. Beyond the limit the kernel prints a warning of its own, unless
+ * the flag forbids it.
+ */
 struct ratelimit_state { unsigned left, flags; };
 #define RATELIMIT_MSG_ON_RELEASE	1u
 #define RATELIMIT_STATE_INIT_FLAGS(name, interval, burst, flags) { burst, flags }
@@ -351,7 +354,7 @@ static inline void list_add_tail(struct list_head *node, struct list_head *list)
 	list_add_between(node, list->prev, list);
 }
 
-/* Deleting what is in no list is a finding: see mock_check_list(). */
+/* Deleting an entry that is in no list is a violation: see mock_check_list(). */
 static inline void list_del(struct list_head *node)
 {
 	mock_check_list(node);
@@ -389,7 +392,10 @@ static inline void list_splice_init(struct list_head *from, struct list_head *to
 	INIT_LIST_HEAD(from);
 }
 
-/* Entries of lists, hash tables and trees that were looked at. A test that counts them sets it to 0. */
+/*
+ * Number of entries of lists, hash tables and trees that were visited. A test that counts them sets
+ * it to 0.
+ */
 extern unsigned long mock_walked;
 
 #define list_entry		container_of
@@ -452,7 +458,10 @@ static inline void hash_del(struct hlist_node *node)
 	for (i = 0; i < (int)ARRAY_SIZE(table); i++)					\
 		mock_hlist_for_each(at, &(table)[i], member)
 void mock_check_rcu(const char *what);
-/* Look-ups under RCU, and the entries that they compared. @held: or what else keeps the entries. */
+/*
+ * Number of look-ups under RCU, and of the entries that they compared. @held: another protection
+ * holds.
+ */
 extern unsigned long mock_lookups, mock_compared;
 #define hash_for_each_possible_rcu(table, at, member, key, held)		\
 	if (!(held))								\

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What tests do with the mock: inject errors, let time pass, deliver datagrams, and ask what
- * was wrong.
+ * Functions by which tests use the mock: they inject errors, let time pass, deliver datagrams, and
+ * ask for violations.
  */
 #ifndef MOCK_H
 #define MOCK_H
@@ -25,21 +25,21 @@ enum mock_call {
 
 /* Bit n makes the n-th such call from now on fail. */
 extern u64 mock_errors[MOCK_CALLS];
-/* The same over all kinds together; mock_fallible counts the calls since mock_inject(). */
+/* The same for all kinds together; mock_fallible counts the calls since mock_inject(). */
 extern u64 mock_any_errors;
 extern unsigned int mock_fallible;
 void mock_inject(u64 any_errors);
-/* The same for calls behind the first @skip. */
+/* The same for calls after the first @skip. */
 void mock_inject_after(unsigned int skip, u64 any_errors);
-/* True once for each set bit; @what for messages. */
+/* Returns true once for each set bit. @what: for messages. */
 bool mock_fails(enum mock_call kind, const char *what);
 
 void mock_reset(void);
 
 /*
- * Called by the mock in the middle of things: when memory is asked for, at the route lookup, when data go to the
- * user, when a random number is drawn, when others may run (cond_resched), while a device is registered but cannot be
- * found yet, and when it can be.
+ * Functions that the mock calls at certain points: at an allocation, at a look-up of a route, at a
+ * copy to the user, when a random number is drawn, at cond_resched(), while a device is registered
+ * but cannot be found yet, and when it can be found.
  */
 extern void (*mock_on_alloc)(void);
 extern void (*mock_on_route)(void);
@@ -53,19 +53,27 @@ extern void (*mock_on_registered)(void);
 void mock_softirq_begin(void);
 void mock_softirq_end(void);
 
-/* Runs the work that is due; returns how many. Moves the clock, and runs what gets due. */
+/*
+ * Runs the work that is due and returns its number. mock_advance_ms() moves the clock and runs the
+ * work that becomes due.
+ */
 unsigned int mock_run(void);
 void mock_advance_ms(unsigned int ms);
-/* The most works that were queued without letting go of a spin lock in between, since a test has set it to 0. */
+/*
+ * Maximum number of works that were queued under spin locks without a pause, since a test has set
+ * it to 0.
+ */
 extern unsigned int mock_most_queued;
-/* Kernel memory, work and callbacks that are left; for the end of a test. */
+/* Memory, work and callbacks of the kernel that are left at the end of a test. */
 unsigned int mock_allocations(void);
 unsigned int mock_pending_works(void);
 void mock_grace_period(void);
-/* Requests for memory without __GFP_ACCOUNT, those from softirq not counted; and the last one. */
+/* Number of allocations without __GFP_ACCOUNT outside of softirq; and the last one. */
 extern unsigned int mock_unaccounted;
 extern const char *mock_unaccounted_site;
-/* Bytes that the cgroup of an address space pays for; and references of all cgroups. */
+/*
+ * Bytes that the cgroup of an address space pays for; and the number of references to all cgroups.
+ */
 size_t mock_charged(const struct mm_struct *mm);
 int mock_memcg_refs(void);
 void mock_idle_check(const char *where);
@@ -86,11 +94,14 @@ extern bool mock_neigh_known;
 extern u8 mock_neigh_mac[ETH_ALEN];
 extern unsigned int mock_neigh_used;	/* times that a neighbour was used as if to send */
 extern int mock_routes, mock_neighbours, mock_sockets;
-/* What routes are from now on: the interface that all leave by (NULL: that of the source address), a tunnel in them,
- * the path's MTU (0: the interface's), and what IPsec says: 1 where a policy orders it, or an error. */
+/*
+ * Routes from now on: the interface that all leave by (NULL: that of the source address), a tunnel
+ * in them, the path's MTU (0: the interface's), and the result of IPsec: 1 if a policy applies, or
+ * an error.
+ */
 extern struct net_device *mock_route_dev;
-extern u32 mock_user;			/* of the process that calls */
-extern u32 mock_route_user;		/* for whom a route was looked up last */
+extern u32 mock_user;			/* user of the calling process */
+extern u32 mock_route_user;		/* user for whom a route was looked up last */
 extern const void *mock_route_encap;
 extern unsigned int mock_route_mtu;
 extern int mock_ipsec;
@@ -102,34 +113,40 @@ struct mock_datagram {
 	u8 tos;
 	u32 len;
 	u8 data[2048];
-	bool no_checksum;	/* its field is 0 ... */
+	bool no_checksum;	/* its checksum field is 0 ... */
 	bool partial;		/* ... or holds what a NIC is to finish */
-	struct net_device *via;	/* came by this one; NULL: by that of its address */
+	struct net_device *via;	/* interface that received it; NULL: that of its address */
 	bool decrypted, reassembled;
 };
 unsigned int mock_sent(void);
 bool mock_take(struct mock_datagram *d);
-/* Gives one to the socket that it is for, from softirq; linear: bytes in the head of the skb. */
+/* Delivers a datagram to its socket, from softirq. @linear: bytes in the head of the skb. */
 bool mock_deliver(const struct mock_datagram *d, unsigned int linear);
-/* The same for several of @size bytes each (the last may be shorter) that have been merged on their way. */
+/* The same for an aggregate of datagrams of @size bytes, of which the last may be shorter. */
 bool mock_deliver_merged(const struct mock_datagram *d, unsigned int size);
-/* The socket behind a descriptor of the process, and how many skbs wait in it. */
+/*
+ * Returns the socket of a descriptor of the process. mock_queued() returns the number of skbs that
+ * wait in it.
+ */
 struct socket *mock_socket(int fd);
 int mock_queued(const struct socket *sock);
-/* Sockets of a port that UDP walks for each datagram to it, at worst. */
+/* Maximum number of sockets of a port that UDP walks for each datagram. */
 unsigned int mock_hashed(__be16 port);
-/* Has the kernel been asked to merge datagrams to the port (UDP_GRO)? */
+/* Returns true if the kernel builds GRO aggregates for the port (UDP_GRO). */
 bool mock_port_merges(__be16 port);
-/* What a BPF program of the process's cgroup changes in the IPv4 address that it connects to; 0: nothing. */
+/*
+ * Change that a BPF program of the process's cgroup makes to the IPv4 address of connect(); 0:
+ * none.
+ */
 extern int mock_bpf_peer;
-/* What it changes when somebody binds; 0: nothing. */
+/* Change that it makes to the address of bind(); 0: none. */
 enum { MOCK_BPF_BINDS_A_PORT = 1, MOCK_BPF_BINDS_AN_ADDRESS };
 extern int mock_bpf_binds;
 extern int mock_modules;	/* references of the module */
 void mock_deliver_icmp(const struct mock_datagram *d, unsigned int payload);
 void mock_deliver_too_big(const struct mock_datagram *d, unsigned int payload, unsigned int mtu);
 bool mock_port_is_open(const struct in6_addr *addr, __be16 port);
-extern int mock_foreign_port;	/* taken by somebody else, host order; 0: none */
+extern int mock_foreign_port;	/* port of another owner, host order; 0: none */
 
 /* The last thread of the process has left its memory. */
 void mock_mm_exit(struct mm_struct *mm);
@@ -143,11 +160,14 @@ int mock_open_fds(void);
 extern struct rdma_link_ops *mock_link_ops;
 struct ib_device *mock_device(const char *netdev);
 /*
- * What the core does when a device goes, after the test has destroyed its objects. Who waits has it done for devices
- * whose unregistration was queued.
+ * Does what ib_core does when a device goes, after the test has destroyed its objects. A caller
+ * that waits does this for devices whose unregistration was queued.
  */
 void mock_unregister(struct ib_device *dev);
-/* The first step of it: the device is taken from the module's own client; and given to it again. */
+/*
+ * The first step of it takes the device from the module's own client. The second call gives it
+ * back.
+ */
 void mock_take_from_client(struct ib_device *dev);
 void mock_give_to_client(struct ib_device *dev);
 bool mock_unregister_queued(void);

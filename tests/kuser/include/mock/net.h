@@ -371,7 +371,7 @@ struct rtable *__ip_route_output_key(struct net *net, struct flowi4 *fl4);
 struct dst_entry *ip6_route_output(struct net *net, const struct sock *sk, struct flowi6 *fl6);
 #define flowi4_to_flowi(fl4)	((const struct flowi *)(fl4))
 #define flowi6_to_flowi(fl6)	((const struct flowi *)(fl6))
-/* Takes the caller's reference, and returns one: to the same or another route, or none and an error. */
+/* Takes the reference of the caller. Returns one to the same or another route, or an error. */
 struct dst_entry *xfrm_lookup(struct net *net, struct dst_entry *dst, const struct flowi *fl,
 			      const struct sock *sk, int flags);
 void dst_hold(struct dst_entry *dst);
@@ -417,7 +417,7 @@ struct sk_buff {
 	struct sock *sk;
 	void (*destructor)(struct sk_buff *skb);
 	unsigned int gso_size;
-	struct { unsigned int frag_max_size; } cb;	/* of either family */
+	struct { unsigned int frag_max_size; } cb;	/* IPv4 and IPv6 */
 	bool secpath;
 };
 #define IPCB(skb)		(&(skb)->cb)
@@ -487,7 +487,7 @@ struct sock {
 		__u8 tclass;
 	} inet6;
 	int gro;
-	u32 path_mtu;	/* the newest that ICMP has told it; 0: none */
+	u32 path_mtu;	/* the latest that ICMP has reported; 0: none */
 };
 
 #define inet_sk(sk)	(&(sk)->inet)
@@ -503,7 +503,7 @@ typedef struct {
 } sockptr_t;
 #define KERNEL_SOCKPTR(p)	((sockptr_t){ (p), NULL })
 
-/* Memory of the kernel's only: no test hands a user's. */
+/* Kernel memory only, because no test passes user memory. */
 static inline int copy_from_sockptr(void *to, sockptr_t from, size_t size)
 {
 	if (!from.kernel)
@@ -552,7 +552,7 @@ struct socket {
 #define SOL_UDP			17
 #endif
 
-/* The ports that are picked from for those who name none. */
+/* The range from which a port is chosen for a socket that names none. */
 static inline void inet_get_local_port_range(const struct net *net, int *low, int *high)
 {
 	(void)net;
@@ -602,7 +602,7 @@ void release_sock(struct sock *sk);
 #define SOCK_RCU_FREE		2
 bool sock_flag(const struct sock *sk, int flag);
 void sock_set_flag(struct sock *sk, int flag);
-/* In none of the tables by which UDP finds sockets. */
+/* Returns true if the socket is in none of the tables by which UDP finds sockets. */
 bool sk_unhashed(const struct sock *sk);
 void sk_dst_reset(struct sock *sk);
 struct dst_entry *sk_dst_get(const struct sock *sk);

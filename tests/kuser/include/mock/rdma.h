@@ -26,11 +26,11 @@ struct vm_area_struct {
 struct mm_struct {
 	atomic_t mm_users;
 	int grabbed;		/* by mmgrab() */
-	int readers;		/* of the mmap lock */
+	int readers;		/* readers of the mmap lock */
 	bool written;		/* it is held for writing */
-	struct vm_area_struct areas[5];	/* by address; what is not used is all zeros */
+	struct vm_area_struct areas[5];	/* by address; unused entries are zeros */
 	struct mmu_notifier *notifier;
-	struct mem_cgroup *memcg;	/* once anybody has asked for it */
+	struct mem_cgroup *memcg;	/* set when a caller first asks for it */
 };
 
 struct mmu_notifier_ops {
@@ -276,12 +276,15 @@ void put_device(struct device *dev);
 struct ib_event;
 struct ib_ucontext { struct ib_device *device; };
 struct ib_pd { struct ib_device *device; };
-/* What uverbs has beside a CQ, an SRQ or a QP: the list of events that are unread, and how many were read. */
+/*
+ * The part of uverbs of a CQ, an SRQ or a QP: the list of unread events, and the number of those
+ * that were read.
+ */
 struct ib_uobject {
 	struct ib_ucontext *context;
 	struct kref ref;
 	const struct mock_fd_type *mock_type;
-	bool live;	/* until destroyed, by whatever; the memory goes with the last reference */
+	bool live;	/* false once destroyed; the memory goes with the last reference */
 	struct ib_uobject *next;
 };
 struct ib_uevent_object {
@@ -483,11 +486,11 @@ enum { UVERBS_OBJECT_CQ = 3, UVERBS_OBJECT_QP = 4, UVERBS_OBJECT_SRQ = 5, UVERBS
 	static const struct uverbs_object_tree name = { .object = obj, .method = m }
 #define UAPI_DEF_CHAIN_OBJ_TREE(obj, t) { .object = obj, .tree = t }
 #define UAPI_DEF_CHAIN_OBJ_TREE_NAMED(obj) { .object = obj, .tree = &mock_object_##obj }
-/* What the core does with an ioctl: the attribute's length, then the handler. */
+/* Handles an ioctl as ib_core does: it checks the attribute's length, then calls the handler. */
 int mock_uverbs_call(struct ib_device *dev, u32 object, struct uverbs_attr_bundle *attrs);
-/* A method that makes an object with a descriptor: the descriptor, or what the driver said. */
+/* Calls a method that makes an object with a descriptor. Returns that, or the error of the driver. */
 int mock_uverbs_open(struct ib_ucontext *c, u32 object);
-/* The context ends, or the device goes: its objects do first. */
+/* The context ends, or the device goes. The objects are destroyed first. */
 void mock_uverbs_cleanup(struct ib_ucontext *c, enum rdma_remove_reason why);
 
 /* Netlink attributes of a driver: kept by name, read back by mock_driver_attr(). */
@@ -499,9 +502,9 @@ void nla_nest_end(struct sk_buff *msg, struct nlattr *nest);
 void nla_nest_cancel(struct sk_buff *msg, struct nlattr *nest);
 int rdma_nl_put_driver_u64(struct sk_buff *msg, const char *name, u64 value);
 int rdma_nl_put_driver_string(struct sk_buff *msg, const char *name, const char *text);
-/* Number of attributes in nests that were ended; @value: of the last one named so. */
+/* Returns the number of attributes in finished nests. @value: that of the last one with this name. */
 int mock_driver_attrs(const char *name, u64 *value);
-/* The text of one that is no figure. */
+/* Returns the text of an attribute that is no number. */
 const char *mock_driver_word(const char *name);
 
 void *uverbs_attr_get_obj(const struct uverbs_attr_bundle *attrs, u16 id);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Locks, RCU, references, memory, work, waiting. The mock has one thread, and knows for each
- * lock whether it is held, in which contexts it was taken and behind which others: a second
- * lock() of a held lock, a sleeping call in atomic context, a lock of softirq taken with
- * softirqs on, and two orders of the same two locks are findings.
+ * Locks, RCU, references, memory, work, waiting. The mock has one thread. For each lock it knows
+ * whether the lock is held, and the contexts and other locks under which it was taken. Violations
+ * are a second lock() of a held lock, a sleeping call in atomic context, a lock of softirq taken
+ * with softirqs on, and two orders of the same two locks.
  */
 #ifndef MOCK_SYNC_H
 #define MOCK_SYNC_H
@@ -22,7 +22,7 @@ void mock_might_sleep(const char *what);
 
 /* ---- Locks ---- */
 struct mock_lock {
-	const char *name;	/* class: where it was initialised */
+	const char *name;	/* class: the place of its initialisation */
 	int held;
 	u8 usage;
 };
@@ -32,7 +32,7 @@ enum mock_lock_kind {
 	MOCK_SPIN_BH,
 	MOCK_SPIN_IRQ,
 	MOCK_MUTEX,
-	MOCK_READ,		/* of a rw_semaphore */
+	MOCK_READ,		/* a rw_semaphore for reading */
 };
 
 void mock_acquire(struct mock_lock *lock, enum mock_lock_kind kind, const char *site);
@@ -215,7 +215,7 @@ static inline void wait_for_completion(struct completion *c)
 
 /* ---- Arrays of pointers, numbers ---- */
 struct xarray {
-	void *entries;		/* of xarray.cc */
+	void *entries;		/* owned by memory.cc */
 	bool from_one;
 	bool account;		/* its nodes: XA_FLAGS_ACCOUNT, whatever the caller's flags */
 };

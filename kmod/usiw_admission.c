@@ -9,6 +9,7 @@
  */
 #include <linux/memcontrol.h>
 #include <linux/rbtree.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <rdma/iw_cm.h>
@@ -17,7 +18,6 @@
 
 #include "usiw.h"
 #include "usiw_addr.h"
-#include "usiw_charge.h"
 #include "usiw_device.h"
 #include "usiw_sock.h"
 #include "usiw_user.h"
@@ -35,6 +35,32 @@ static void usiw_admission_free(struct usiw_cm_req *chain)
 		chain = req->next;
 		kfree(usiw_admission_rx(req));
 	}
+}
+
+/*
+ * Allocates a datagram of @len bytes, without its contents, and charges @memcg; NULL: nobody. The
+ * kernel does not refuse an atomic allocation because of the cgroup's limit. Any context.
+ *
+ * The kernel charges memory to the memory cgroup of the current process. REQs of peers arrive in
+ * softirq and become connections in a worker. Neither belongs to a process, so the kernel would
+ * charge nobody. Therefore a listener and a port remember the cgroup of the process that made them,
+ * and pay for the memory that peers occupy. The port pays for datagrams that wait for its worker.
+ * The listener pays for REQs that wait for it, and for connections that are not accepted yet.
+ *
+ * A cgroup to which the module has a reference may be removed. The kernel then charges its parent.
+ */
+struct usiw_rx *usiw_rx_alloc(struct mem_cgroup *memcg, u32 len)
+{
+	gfp_t flags = GFP_ATOMIC | __GFP_NOWARN | (memcg ? __GFP_ACCOUNT : 0);
+	struct mem_cgroup *before = set_active_memcg(memcg);
+	struct usiw_rx *rx = kmalloc(struct_size(rx, data, len), flags);
+
+	set_active_memcg(before);
+	if (!rx)
+		return NULL;
+	memset(&rx->req, 0, sizeof(rx->req));
+	rx->len = len;
+	return rx;
 }
 
 /* ---- Listeners --------------------------------------------------------- */
@@ -324,13 +350,12 @@ static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const str
 static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener,
 					    struct usiw_rx *rx)
 {
-	size_t size = struct_size(rx, data, rx->len);
 	struct usiw_rx *copy;
 
 	if (!listener || rx->req.busy)
 		return rx;
-	copy = usiw_charge_kmalloc(listener->memcg, size, GFP_ATOMIC | __GFP_NOWARN);
-	return copy ? memcpy(copy, rx, size) : NULL;
+	copy = usiw_rx_alloc(listener->memcg, rx->len);
+	return copy ? memcpy(copy, rx, struct_size(rx, data, rx->len)) : NULL;
 }
 
 /*

@@ -82,6 +82,7 @@ struct usiw_listener {
 	struct usiw_cm_listener places;
 };
 
+struct usiw_rx *usiw_rx_alloc(struct mem_cgroup *memcg, u32 len);
 void usiw_listener_put(struct usiw_listener *listener);
 int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog);
 void usiw_admission_leave(struct usiw_listener *listener);

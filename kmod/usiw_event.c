@@ -89,28 +89,22 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 		usiw_conn_put(conn);
 }
 
-/* Makes the data socket that comes with CONNECT; see usiw_data_open(). */
-static int usiw_evfile_open_data(const struct usiw_event *record, struct file **file)
-{
-	struct usiw_conn *conn = usiw_conn_by_id(record->conn_id);
-	int fd;
-
-	if (!conn)
-		return -ECONNRESET;
-	fd = usiw_data_open(conn, file);
-	usiw_conn_put(conn);
-	return fd;
-}
-
 /* Copies @record. The process gets the data socket only if that succeeds. */
 static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 {
 	struct file *file = NULL;
+	struct usiw_conn *conn;
 	bool copied;
 	int fd = -1;
 
 	if (record->type == USIW_EVENT_CONNECT && record->conn.flags & USIW_CONN_F_SOCKET) {
-		fd = usiw_evfile_open_data(record, &file);
+		conn = usiw_conn_by_id(record->conn_id);
+		if (conn) {
+			fd = usiw_data_open(conn, &file);
+			usiw_conn_put(conn);
+		} else {
+			fd = -ECONNRESET;
+		}
 		record->conn.data_fd = fd;
 	}
 	copied = !copy_to_user(to, record, sizeof(*record));

@@ -20,7 +20,6 @@
 #include "../cm/usiw_cm_hint.h"
 #include "usiw.h"
 #include "usiw_addr.h"
-#include "usiw_charge.h"
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"
 #include "usiw_data.h"
@@ -58,13 +57,11 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 
 	if (READ_ONCE(us->rx_len) >= USIW_MAX_RX_QUEUE)
 		return;
-	rx = usiw_charge_kmalloc(us->memcg, struct_size(rx, data, len), GFP_ATOMIC | __GFP_NOWARN);
+	rx = usiw_rx_alloc(us->memcg, len);
 	if (!rx)
 		return;
-	memset(&rx->req, 0, sizeof(rx->req));
 	rx->req.tuple = *usiw_cm_tuple(tuple);
 	rx->ifindex = skb->dev->ifindex;
-	rx->len = len;
 	if (skb_copy_bits(skb, at, rx->data, len)) {
 		kfree(rx);
 		return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_charge.c: who pays for memory that peers make the module use.
+// Tests of usiw_rx_alloc() (kmod/usiw_admission.c) and its callers: who pays for memory that peers make the module use.
 #include "listen.h"
 
 namespace kuser {

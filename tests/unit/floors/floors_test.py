@@ -1,35 +1,42 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Tests of floors.py: a copy of the sources gets one include more, and exactly that line is reported."""
+"""Tests of floors.py and circles.py: a copy of the sources gets one include or call more, which is then reported."""
 
 import pathlib
 import shutil
 import tempfile
 import unittest
 
+import circles
 import floors
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-class Floors(unittest.TestCase):
+class Copy(unittest.TestCase):
     """Each test changes a copy of its own."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
         self.addCleanup(self.folder.cleanup)
         self.root = pathlib.Path(self.folder.name).resolve()
-        for part in [*floors.PARTS, "tools"]:
+        for part in {*floors.PARTS, *circles.PARTS}:
             shutil.copytree(ROOT / part, self.root / part, dirs_exist_ok=True)
-
-    def wrong(self):
-        """The lines about the copy."""
-        return floors.check(self.root)[0]
+        (self.root / "docs").mkdir()
+        shutil.copy(ROOT / circles.DOCUMENT, self.root / circles.DOCUMENT)
 
     def include(self, path, text):
         """Begins a file of the copy with an include."""
         file = self.root / path
         file.write_text(f"#include {text}\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+class Floors(Copy):
+    """The rules of includes."""
+
+    def wrong(self):
+        """The lines about the copy."""
+        return floors.check(self.root)[0]
 
     def test_own_and_lower_folders(self):
         self.include("provider/verbs/qp.cc", '"engine/ring.h"')
@@ -76,6 +83,95 @@ class Floors(unittest.TestCase):
         (self.root / "tools/run/file.cc").touch()
         self.assertEqual(self.wrong(), ["provider/new/file.h:1: this folder is on no floor of floors.py",
                                         "tools/run/file.cc:1: this folder is on no floor of floors.py"])
+
+
+class Circles(Copy):
+    """The circles that a test adds to those of the sources, which the document names."""
+
+    def wrong(self):
+        """[what is wrong, the circle] of the copy."""
+        return [line.split(": ", 1) for line in circles.check(self.root)[0]]
+
+    def write(self, path, text):
+        """Makes a file of the copy, or adds to it."""
+        with open(self.root / path, "a", encoding="utf-8") as file:
+            file.write(text)
+
+    def name(self, line):
+        """Adds a line to the section of the document."""
+        path = self.root / circles.DOCUMENT
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("## Circles\n", f"## Circles\n{line}\n"), encoding="utf-8")
+
+    def test_the_sources(self):
+        self.assertEqual(self.wrong(), [])
+
+    def test_includes(self):
+        self.write("cm/a.h", '#include "b.h"\n')
+        self.write("cm/b.h", '#include "c.h"\n')
+        self.write("cm/c.c", '#include "cm/a.h"  // a circle of stems, not of files\n')
+        self.write("cm/c.h", "")
+        self.assertEqual(self.wrong(), [[f"{circles.DOCUMENT} does not name this circle", "`cm/a`, `cm/b`, `cm/c`"]])
+        self.name("- `cm/b`, `cm/a`,\n  `cm/c`: a reason")
+        self.assertEqual(self.wrong(), [])
+
+    def test_a_line_needs_a_circle_and_a_reason(self):
+        self.name("- `cm/a`, `cm/b`: a reason")
+        self.assertEqual(self.wrong(), [[f"{circles.DOCUMENT} names a circle that is none", "`cm/a`, `cm/b`"]])
+        self.write("cm/a.h", '#include "b.h"\n')
+        self.write("cm/b.h", '#include "a.h"\n')
+        self.assertEqual(self.wrong(), [])
+        path = self.root / circles.DOCUMENT
+        path.write_text(path.read_text(encoding="utf-8").replace("`cm/b`: a reason", "`cm/b`:"), encoding="utf-8")
+        self.assertEqual(self.wrong(), [[f"{circles.DOCUMENT} does not name this circle", "`cm/a`, `cm/b`"]])
+
+    def circle_by(self, both, first, second):
+        """True if both.h, first.cc and second.cc, which include it, are a circle with these texts."""
+        for name, text in [("both.h", both), ("first.cc", '#include "both.h"\n' + first),
+                           ("second.cc", '#include "both.h"\n' + second)]:
+            (self.root / "tools" / name).write_text(text, encoding="utf-8")
+        graph = circles.Graph(self.root).arrows
+        return "tools/second" in graph["tools/first"] and "tools/first" in graph["tools/second"]
+
+    def test_calls(self):
+        both, first, second = "void f();\nvoid g(int);\n", "void f() { g(1); }\n", "void g(int) {\n  f();\n}\n"
+        self.assertTrue(self.circle_by(both, first, second))
+        self.assertFalse(self.circle_by(both, first, second.replace("f()", "x.f()")))
+        self.assertFalse(self.circle_by(both, first, second.replace("f()", "// f()")))
+        self.assertFalse(self.circle_by(both, first, second.replace("f()", 'say("f()")')))
+        self.assertFalse(self.circle_by(both, "static " + first, second))
+        self.assertFalse(self.circle_by(both, "namespace {\n" + first + "}\n", second))
+
+    def test_pointers_and_variables(self):
+        both = "struct S { void (*f)(); };\nvoid f();\nextern int number;\n"
+        self.assertTrue(self.circle_by(both, "void f() { number = 1; }\n", "int number;\nconst S s = {.f = f};\n"))
+        self.assertFalse(self.circle_by(both, "void f() { number = 1; }\n", "int number;\nconst S s = {.f = 0};\n"))
+
+    def test_members(self):
+        both = "class C {\n public:\n  int a() const;\n  int b();\n};\n"
+        self.assertTrue(self.circle_by(both, "int C::a() const { return b(); }\n", "int C::b() { return a(); }\n"))
+        self.assertTrue(self.circle_by(both, "int C::a() const { return b(); }\nint of(C& c) { return c.b(); }\n",
+                                       "int C::b() { return 1; }\nint f(C* c) { return c->a(); }\n"))
+        self.assertTrue(self.circle_by(both, "int C::a() const { return b(); }\n",
+                                       "using D = C;\nint C::b() { return 0; }\nconst auto p = &D::a;\n"))
+        self.assertFalse(self.circle_by(both, "int C::a() const { return b(); }\n", "int C::b() { return 1; }\n"))
+
+    def test_objects_that_are_made(self):
+        both = "struct C {\n  C();\n  int a();\n};\n"
+        first = "int C::a() { return 0; }\nC* make() { return new C; }\n"
+        self.assertTrue(self.circle_by(both, first, "C::C() { a(); }\n"))
+        self.assertFalse(self.circle_by(both, first.replace("new C", "0"), "C::C() { a(); }\n"))
+
+    def test_virtual_functions(self):
+        self.write("tools/both.h", "struct C : B {\n  void f() override;\n};\n")
+        self.write("tools/first.cc", '#include "tools/both.h"\nvoid C::f() {}\n')
+        self.assertEqual([line[1] for line in self.wrong()], ["`tools/both`, `tools/first`"])
+
+    def test_folders(self):
+        self.include("tools/run/ucm/ucm_id.cc", '"tools/run/uverbs/uverbs.h"')
+        self.include("tools/run/uverbs/uverbs_loan.cc", '"tools/run/ucm/ucm.h"')
+        self.assertIn([f"{circles.DOCUMENT} does not name this circle", "`tools/run/ucm`, `tools/run/uverbs`"],
+                      self.wrong())
 
 
 if __name__ == "__main__":

@@ -14,22 +14,17 @@ namespace {
 /// How much worse than published a figure may be.
 constexpr double kSlack = 1.2;
 
-using Reader = double (*)(const FlowsResult&, double lost);
-
-const std::map<std::string, Reader>& readers() {
-  static const std::map<std::string, Reader> kAll = {
-      {"goodput", [](const FlowsResult& r, double) { return r.goodput; }},
-      {"jain", [](const FlowsResult& r, double) { return r.jain; }},
-      {"queue_us", [](const FlowsResult& r, double) { return r.queue_median; }},
-      {"drops", [](const FlowsResult& r, double) { return r.drops; }},
-      {"overflow", [](const FlowsResult& r, double) { return r.overflow; }},
-      {"share", [](const FlowsResult& r, double) { return r.share; }},
-      {"recovery_ms", [](const FlowsResult& r, double) { return r.recovery_last < 0 ? -1 : r.recovery_last / 1e3; }},
-      {"lost", [](const FlowsResult&, double lost) { return lost; }},
-      {"alive", [](const FlowsResult& r, double) { return static_cast<double>(r.alive); }},
-  };
-  return kAll;
-}
+const std::map<std::string, double FlowsResult::*> kFields = {
+    {"goodput", &FlowsResult::goodput},
+    {"jain", &FlowsResult::jain},
+    {"queue_us", &FlowsResult::queue_median},
+    {"drops", &FlowsResult::drops},
+    {"overflow", &FlowsResult::overflow},
+    {"share", &FlowsResult::share},
+    {"recovery_ms", &FlowsResult::recovery_last},
+    {"lost", &FlowsResult::lost},
+    {"alive", &FlowsResult::alive},
+};
 
 [[noreturn]] void bad(const std::string& path, unsigned line, const std::string& why) {
   std::fprintf(stderr, "%s:%u: %s\n", path.c_str(), line, why.c_str());
@@ -38,7 +33,10 @@ const std::map<std::string, Reader>& readers() {
 
 }  // namespace
 
-double Figure::measured(const FlowsResult& r, double lost) const { return readers().at(name)(r, lost); }
+double Figure::measured(const FlowsResult& r) const {
+  const double value = r.*kFields.at(name);
+  return name == "recovery_ms" && value >= 0 ? value / 1e3 : value;
+}
 
 std::string Figure::judge(double measured) const {
   const double value = std::strtod(published.c_str(), nullptr);
@@ -72,7 +70,7 @@ Figures Figures::read(const std::string& path) {
     std::string better, rest;
     one.scenario = first;
     if (!(words >> one.name >> one.published >> better) || words >> rest) bad(path, number, "four words are expected");
-    if (!readers().contains(one.name)) bad(path, number, "no figure " + one.name);
+    if (!kFields.contains(one.name)) bad(path, number, "no figure " + one.name);
     if (better != "higher" && better != "lower") bad(path, number, "better is higher or lower");
     one.higher = better == "higher";
     f.all.push_back(one);

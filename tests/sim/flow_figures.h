@@ -16,8 +16,8 @@ struct Figure {
   std::string published;  ///< as the documents have it
   bool higher = false;    ///< a higher value is better
 
-  /// The figure as a run has it. @p lost: per cent of the goodput without loss.
-  double measured(const FlowsResult& r, double lost) const;
+  /// The figure as a run has it.
+  double measured(const FlowsResult& r) const;
   /// "", or what is wrong: @p measured is worse than the published value by more than a fifth.
   std::string judge(double measured) const;
 };

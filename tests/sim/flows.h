@@ -63,7 +63,8 @@ struct FlowsResult {
   double repeats = 0;           ///< % of the datagrams with a PSN
   double recovery_first = -1, recovery_last = -1;  ///< us, the first and the last flow; -1: not asked for, or never
   double slowest = 0;           ///< % of its fair share that the slowest flow got
-  unsigned alive = 0;           ///< connections at the end
+  double lost = -1;             ///< % of the goodput without loss; -1: the scenario has no loss
+  double alive = 0;             ///< connections at the end
   double died_after = 0;        ///< s from the beginning of the trouble to the first connection that died
   uint64_t messages = 0;
 };

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/rtt.h"
@@ -42,6 +43,27 @@ struct Options {
   std::vector<std::function<void(FlowsPlan&)>> changes;
 };
 
+/// An option that changes one number of a plan.
+struct Setting {
+  std::string_view option;
+  void (*set)(FlowsPlan&, double);
+  double unit = 1;
+};
+template <auto kField>
+void set(FlowsPlan& p, double n) {
+  p.*kField = static_cast<std::remove_reference_t<decltype(p.*kField)>>(n);
+}
+constexpr Setting kSettings[] = {
+    {"--senders", set<&FlowsPlan::senders>},  {"--tcps", set<&FlowsPlan::tcps>},
+    {"--buffer", set<&FlowsPlan::buffer>},    {"--mark", set<&FlowsPlan::mark>},
+    {"--rate", set<&FlowsPlan::rate>, kMbit}, {"--access", set<&FlowsPlan::access>, kMbit},
+    {"--rtt", set<&FlowsPlan::rtt>, kUs},     {"--loss", set<&FlowsPlan::loss>, 0.01},
+    {"--message", set<&FlowsPlan::message>},  {"--depth", set<&FlowsPlan::depth>},
+    {"--mtu", set<&FlowsPlan::mtu>},          {"--outage", set<&FlowsPlan::outage>, kMs},
+    {"--warm", set<&FlowsPlan::warm>, kMs},   {"--measure", set<&FlowsPlan::measure>, kMs},
+    {"--seed", set<&FlowsPlan::seed>},
+};
+
 Options parse(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
@@ -57,12 +79,7 @@ Options parse(int argc, char** argv) {
       if (v.empty() || *end != 0 || !(n >= 0)) usage(arg + ": " + v + " is no number");
       return n;
     };
-    const auto set = [&](auto FlowsPlan::* field, double unit) {
-      const double n = number() * unit;
-      o.changes.push_back([field, n](FlowsPlan& p) {
-        p.*field = static_cast<std::remove_reference_t<decltype(p.*field)>>(n);
-      });
-    };
+    const auto setting = std::ranges::find(kSettings, arg, &Setting::option);
     if (arg == "--all") {
       o.all = true;
     } else if (arg == "--figures") {
@@ -84,40 +101,12 @@ Options parse(int argc, char** argv) {
         p.tcp = v == "reno" ? TcpKind::kReno : TcpKind::kCubic;
         if (p.tcps == 0) p.tcps = 1;
       });
-    } else if (arg == "--senders") {
-      set(&FlowsPlan::senders, 1);
-    } else if (arg == "--tcps") {
-      set(&FlowsPlan::tcps, 1);
-    } else if (arg == "--buffer") {
-      set(&FlowsPlan::buffer, 1);
-    } else if (arg == "--mark") {
-      set(&FlowsPlan::mark, 1);
-    } else if (arg == "--rate") {
-      set(&FlowsPlan::rate, kMbit);
-    } else if (arg == "--access") {
-      set(&FlowsPlan::access, kMbit);
-    } else if (arg == "--rtt") {
-      set(&FlowsPlan::rtt, kUs);
-    } else if (arg == "--loss") {
-      set(&FlowsPlan::loss, 0.01);
-    } else if (arg == "--message") {
-      set(&FlowsPlan::message, 1);
-    } else if (arg == "--depth") {
-      set(&FlowsPlan::depth, 1);
-    } else if (arg == "--mtu") {
-      set(&FlowsPlan::mtu, 1);
-    } else if (arg == "--outage") {
-      set(&FlowsPlan::outage, kMs);
-    } else if (arg == "--warm") {
-      set(&FlowsPlan::warm, kMs);
-    } else if (arg == "--measure") {
-      set(&FlowsPlan::measure, kMs);
+    } else if (setting != std::end(kSettings)) {
+      o.changes.push_back([setting, n = number() * setting->unit](FlowsPlan& p) { setting->set(p, n); });
     } else if (arg == "--seeds") {
       const double n = number();
       if (n < 1 || n > 1000) usage("1 to 1000 seeds");
       o.seeds = static_cast<uint64_t>(n);
-    } else if (arg == "--seed") {
-      set(&FlowsPlan::seed, 1);
     } else {
       usage("unknown option " + arg);
     }
@@ -146,7 +135,6 @@ std::string cell(double value, int digits, std::optional<bool> met = {}) {
 struct Row {
   const FlowsPlan& plan;
   FlowsResult r;
-  double lost = -1;  ///< % of the goodput without loss
 };
 
 std::optional<bool> if_wanted(bool wanted, bool met) { return wanted ? std::optional(met) : std::nullopt; }
@@ -165,13 +153,12 @@ std::array<std::string, kColumns.size()> cells(const Row& row) {
   const auto add = [&](const std::string& text) { other += (other.empty() ? "" : ", ") + text; };
   if (!r.broken.empty()) add("BROKEN " + r.broken);
   if (p.tcps != 0) add("share " + cell(r.share, 0, if_wanted(p.wants_share, r.share >= 25 && r.share <= 75)) + " %");
-  if (row.lost >= 0) add("lost " + cell(row.lost, 2, if_wanted(p.wants_loss >= 0, row.lost <= p.wants_loss)) + " %");
+  if (r.lost >= 0) add("lost " + cell(r.lost, 2, if_wanted(p.wants_loss >= 0, r.lost <= p.wants_loss)) + " %");
   if (p.sink_holds != 0) add("overflow " + cell(r.overflow, 2) + " %");
   if (p.mark != SIZE_MAX) add("marked " + cell(r.marks, 1) + " %");
   if (p.senders > 1 && r.slowest < 50) add("slowest flow " + cell(r.slowest, 0) + " % of its share");
   if (p.wants_life || r.alive < p.senders) {
-    add((r.alive == p.senders ? "lives" : "dead after " + cell(r.died_after, 1) + " s") +
-        (r.alive == p.senders ? " met" : " MISSED"));
+    add(r.alive == p.senders ? "lives met" : "dead after " + cell(r.died_after, 1) + " s MISSED");
   }
   const bool came = r.recovery_last >= 0;
   return {p.name,
@@ -219,7 +206,7 @@ void print_csv(std::FILE* f, const std::vector<Row>& rows) {
                  static_cast<double>(p.rtt) / kUs, p.buffer);
     std::fprintf(f, "%.2f,%.4f,%.1f,%.1f,%.3f,%.3f,%.3f,%.1f,%.1f,", r.goodput, r.jain, r.queue_median, r.queue_p99,
                  r.drops, r.marks, r.repeats, r.recovery_first, r.recovery_last);
-    std::fprintf(f, "%.2f,%.2f,%.2f,%.2f,%u,%.3f,%llu\n", r.tcp_goodput, r.share, r.slowest, row.lost, r.alive,
+    std::fprintf(f, "%.2f,%.2f,%.2f,%.2f,%.0f,%.3f,%llu\n", r.tcp_goodput, r.share, r.slowest, r.lost, r.alive,
                  r.died_after, static_cast<unsigned long long>(r.messages));
   }
 }
@@ -229,7 +216,7 @@ Row run_row(const FlowsPlan& p) {
   if (p.loss == 0) return row;
   FlowsPlan clean = p;
   clean.loss = 0;
-  row.lost = std::max(0.0, 100 * (1 - row.r.goodput / run_flows(clean).goodput));
+  row.r.lost = std::max(0.0, 100 * (1 - row.r.goodput / run_flows(clean).goodput));
   return row;
 }
 
@@ -241,14 +228,13 @@ void worsen(Row& row, const Row& other) {
   const auto most = [&](auto... f) { ((a.*f = std::max(a.*f, b.*f)), ...); };
   using R = FlowsResult;
   least(&R::goodput, &R::tcp_goodput, &R::jain, &R::slowest, &R::alive, &R::messages);
-  most(&R::queue_median, &R::queue_p99, &R::drops, &R::overflow, &R::marks, &R::repeats);
+  most(&R::queue_median, &R::queue_p99, &R::drops, &R::overflow, &R::marks, &R::repeats, &R::lost);
   const auto longest = [](double& x, double y) { x = x < 0 || y < 0 ? -1 : std::max(x, y); };
   longest(a.recovery_first, b.recovery_first);
   longest(a.recovery_last, b.recovery_last);
   if (std::abs(b.share - 50) > std::abs(a.share - 50)) a.share = b.share;
   if (a.died_after == 0 || (b.died_after != 0 && b.died_after < a.died_after)) a.died_after = b.died_after;
   if (a.broken.empty()) a.broken = b.broken;
-  row.lost = std::max(row.lost, other.lost);
 }
 
 int run(const Options& o) {
@@ -288,7 +274,7 @@ int run(const Options& o) {
     const Row& row = rows.back();
     broken(p, row.r.broken);
     for (const Figure& f : published.all)
-      if (f.scenario == p.name) broken(p, f.judge(f.measured(row.r, row.lost)));
+      if (f.scenario == p.name) broken(p, f.judge(f.measured(row.r)));
   }
   if (o.csv == "-") {
     print_csv(stdout, rows);

@@ -283,7 +283,7 @@ void End::wake_send() {
       break;
     }
     lane->posted();
-    if (others != nullptr) ++w_.trespasses, w_.of_living += others->lives();
+    if (others != nullptr) ++w_.totals[kTrespasses], w_.totals[kOfLiving] += others->lives();
     any = true;
   }
   if (any) q->ring_send();
@@ -306,9 +306,8 @@ bool End::set_up_holds() const {
 void End::on_cqe(const Cqe& c) {
   if (c.qpn != qpn) return w_.fail("completion", "a completion of QP %u on that of %u", c.qpn, qpn);
   if (w_.tracing())
-    w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn,
-             static_cast<unsigned long long>(c.wr_id & 0xffffffff), static_cast<int>(c.opcode),
-             static_cast<int>(c.status));
+    w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn, ull(c.wr_id & 0xffffffff),
+             static_cast<int>(c.opcode), static_cast<int>(c.status));
   if (c.opcode == WcOpcode::kRecv || c.opcode == WcOpcode::kRecvRdmaWithImm) {
     in()->on_recv(c, set_up_holds());
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
@@ -329,8 +328,8 @@ void End::on_cqe(const Cqe& c) {
 
 void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
   if (w_.tracing())
-    w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn,
-             static_cast<unsigned long long>(c.wr_id), static_cast<int>(c.status));
+    w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn, ull(c.wr_id),
+             static_cast<int>(c.status));
   in()->on_shared_recv(c, set_up_holds(), machine_.process->shared->block(), b.at, !b.returned);
   wake_waiting();
   if (!attempt_->finished) run_.attempt_progress(*attempt_);

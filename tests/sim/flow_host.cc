@@ -165,9 +165,8 @@ void Flow::check(uint64_t n) {
   std::memcpy(mark, from.data(), sizeof mark);
   std::memcpy(&end, from.data() + from.size() - 8, 8);
   if (mark[0] != n || mark[1] != static_cast<uint64_t>(id_) || end != n)
-    w_.fail("bytes", "flow %d: message %llu is %llu of %llu, its end of %llu", id_, static_cast<unsigned long long>(n),
-            static_cast<unsigned long long>(mark[0]), static_cast<unsigned long long>(mark[1]),
-            static_cast<unsigned long long>(end));
+    w_.fail("bytes", "flow %d: message %llu is %llu of %llu, its end of %llu", id_, ull(n), ull(mark[0]), ull(mark[1]),
+            ull(end));
 }
 
 void Flow::fill() {
@@ -197,12 +196,11 @@ void Flow::on_cqe(const Cqe& c, const FlowHost& at) {
   }
   const bool arrived = &at == &sink_, done = !arrived || plan_.read;
   if (done && c.wr_id != completed_++)
-    w_.fail("completion", "flow %d: %llu completes in the place of %llu", id_,
-            static_cast<unsigned long long>(c.wr_id), static_cast<unsigned long long>(completed_ - 1));
+    w_.fail("completion", "flow %d: %llu completes in the place of %llu", id_, ull(c.wr_id), ull(completed_ - 1));
   if (arrived) {
     if (c.wr_id != received_ || received_ >= posted_ || (!plan_.read && c.byte_len != plan_.message))
-      w_.fail("completion", "flow %d: receive %llu of %u bytes in the place of %llu", id_,
-              static_cast<unsigned long long>(c.wr_id), c.byte_len, static_cast<unsigned long long>(received_));
+      w_.fail("completion", "flow %d: receive %llu of %u bytes in the place of %llu", id_, ull(c.wr_id), c.byte_len,
+              ull(received_));
     check(received_++);
     if (first_ == 0) first_ = w_.clock.now;
     if (!plan_.read) post_recv();

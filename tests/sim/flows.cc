@@ -225,8 +225,7 @@ void FlowsRun::drain() {
   run_until(w_.clock.now + kDrainNs, true);
   for (size_t i = 0; i < flows_.size(); ++i)
     if (!flows_[i]->at_rest())
-      w_.fail("hang", "flow %zu: what was posted is not complete %llu s later", i,
-              static_cast<unsigned long long>(kDrainNs / kSec));
+      w_.fail("hang", "flow %zu: what was posted is not complete %llu s later", i, ull(kDrainNs / kSec));
 }
 
 FlowsResult FlowsRun::go() {

@@ -115,7 +115,7 @@ struct Kernel::Host {
   }
   static void log(usiw_cm_end* end, usiw_cm_log what, const char*) {
     const Kernel& k = conn_of(end).kernel;
-    if (what == USIW_CM_LOG_FORBIDDEN) ++k.w_.forbidden;
+    if (what == USIW_CM_LOG_FORBIDDEN) ++k.w_.totals[kForbidden];
     k.w_.trace("%c kernel: conn %u: log %d", 'A' + k.side_, end->id, what);
   }
 

@@ -96,7 +96,7 @@ void Lane::check_refusal(const Op& op, const Cqe& c) {
   if (raw_) return;
   if (c.status == WcStatus::kRemAccessErr && op.plan->wrong == Wrong::kNone && !op.plan->risky) {
     no_right_ = true;
-    ++w_.refusals;
+    ++w_.totals[kRefusals];
     if (c.vendor_err != vendor_err_of(term::kRdmapAccess))
       w_.fail("rights", "lane %c: vendor_err %x, and there is nothing but the QP's flags", name_, c.vendor_err);
   }

@@ -86,8 +86,8 @@ Options parse(int argc, char** argv) {
 
 /// What the workers share.
 struct Board {
-  std::atomic<uint64_t> next{0}, done{0}, failed{0}, sent{0}, repeated{0}, moves{0}, forbidden{0};
-  std::atomic<uint64_t> trespasses{0}, of_living{0}, refusals{0};
+  std::atomic<uint64_t> next{0}, done{0}, failed{0};
+  std::array<std::atomic<uint64_t>, kTotals> totals{};
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 64> current{};  ///< per worker: the seed at work, 0: none
 };
@@ -97,22 +97,22 @@ int run_one(const Options& o) {
   Run run(sc, o.mutation, o.trace ? 4'000'000 : 0);
   const bool good = run.go();
   for (const std::string& line : run.w.lines) std::puts(line.c_str());
-  if (o.digest) std::printf("digest %016llx\n", static_cast<unsigned long long>(run.w.digest));
+  if (o.digest) std::printf("digest %016llx\n", ull(run.w.digest));
   if (good) {
-    std::printf("seed %llu: good (%s)\n", static_cast<unsigned long long>(o.first), summary(sc).c_str());
+    std::printf("seed %llu: good (%s)\n", ull(o.first), summary(sc).c_str());
     return o.expect_violation ? 1 : 0;
   }
-  std::printf("seed %llu: BROKEN %s: %s (%s)\n", static_cast<unsigned long long>(o.first), run.w.rule.c_str(),
-              run.w.why.c_str(), summary(sc).c_str());
+  std::printf("seed %llu: BROKEN %s: %s (%s)\n", ull(o.first), run.w.rule.c_str(), run.w.why.c_str(),
+              summary(sc).c_str());
   return o.expect_violation ? 0 : 1;
 }
 
 void report(const Options& o, uint64_t seed, const std::string& program) {
   const Reduced r = o.reduce ? reduce(seed, o.cuts, o.mutation) : only_run(seed, o.cuts, o.mutation);
-  std::printf("seed %llu: BROKEN %s: %s\n", static_cast<unsigned long long>(seed), r.rule.c_str(), r.why.c_str());
+  std::printf("seed %llu: BROKEN %s: %s\n", ull(seed), r.rule.c_str(), r.why.c_str());
   std::printf("  reduced to: %s\n  the last that happened:\n", r.summary.c_str());
   for (const std::string& line : r.tail) std::printf("    %s\n", line.c_str());
-  std::printf("  replay: %s --seed %llu%s --trace\n", program.c_str(), static_cast<unsigned long long>(seed),
+  std::printf("  replay: %s --seed %llu%s --trace\n", program.c_str(), ull(seed),
               command_of(r.cuts, o.mutation).c_str());
   std::fflush(stdout);
 }
@@ -125,18 +125,11 @@ void work(const Options& o, Board& board, unsigned me, const std::string& progra
     const Scenario sc = make_scenario(seed, o.cuts);
     Run run(sc, o.mutation, 0);
     const bool good = run.go();
-    board.sent += run.watch.sent;
-    board.repeated += run.watch.repeated;
-    board.moves += run.w.moves;
-    board.forbidden += run.w.forbidden;
-    board.trespasses += run.w.trespasses;
-    board.of_living += run.w.of_living;
-    board.refusals += run.w.refusals;
+    for (unsigned t = 0; t < kTotals; ++t) board.totals[t] += run.w.totals[t];
     if (!good) {
       const uint64_t n = ++board.failed;
       if (o.expect_violation) {
-        std::printf("seed %llu: BROKEN %s: %s\n", static_cast<unsigned long long>(seed), run.w.rule.c_str(),
-                    run.w.why.c_str());
+        std::printf("seed %llu: BROKEN %s: %s\n", ull(seed), run.w.rule.c_str(), run.w.why.c_str());
         std::fflush(stdout);
         board.stop = true;
       } else {
@@ -186,9 +179,10 @@ int run_many(const Options& o, const std::string& program) {
         continue;
       }
       // It crashed, or a sanitizer stopped it: that is a finding too; the others go on.
-      const auto seed = static_cast<unsigned long long>(board.current[i].exchange(0));
-      std::printf("seed %llu: BROKEN crash: the process died, status 0x%x\n  replay: %s --seed %llu%s --trace\n", seed,
-                  static_cast<unsigned>(status), program.c_str(), seed, command_of(o.cuts, o.mutation).c_str());
+      const uint64_t seed = board.current[i].exchange(0);
+      std::printf("seed %llu: BROKEN crash: the process died, status 0x%x\n  replay: %s --seed %llu%s --trace\n",
+                  ull(seed), static_cast<unsigned>(status), program.c_str(), ull(seed),
+                  command_of(o.cuts, o.mutation).c_str());
       ++board.done;
       if (++board.failed >= 10) board.stop = true;
       if (seed != 0 && !board.stop)
@@ -197,15 +191,12 @@ int run_many(const Options& o, const std::string& program) {
         --running;
     }
   }
+  const auto total = [&](Total t) { return ull(board.totals[t]); };
   std::printf("%llu seeds in %llu s: %llu failed; %llu datagrams with a PSN, %llu of them repetitions; "
               "%llu moves to the other port, %llu that came too late; %llu uses of others' windows, %llu of them while "
-              "they live; "
-              "%llu refusals by access flags\n",
-              static_cast<unsigned long long>(board.done), static_cast<unsigned long long>(seconds()),
-              static_cast<unsigned long long>(board.failed), static_cast<unsigned long long>(board.sent),
-              static_cast<unsigned long long>(board.repeated), static_cast<unsigned long long>(board.moves),
-              static_cast<unsigned long long>(board.forbidden), static_cast<unsigned long long>(board.trespasses),
-              static_cast<unsigned long long>(board.of_living), static_cast<unsigned long long>(board.refusals));
+              "they live; %llu refusals by access flags\n",
+              ull(board.done), ull(seconds()), ull(board.failed), total(kSent), total(kRepeated), total(kMoves),
+              total(kForbidden), total(kTrespasses), total(kOfLiving), total(kRefusals));
   return (board.failed != 0) == o.expect_violation ? 0 : 1;
 }
 

@@ -336,7 +336,7 @@ void Lane::check_word(size_t posted) {
   const auto to = word_values_.begin() + static_cast<std::ptrdiff_t>(right) + 1;
   if (std::find(from, to, word) == to)
     w_.fail("atomic", "lane %c: %zu to %zu atomics have been done, and the word is %llx", name_, succeeded, right,
-            static_cast<unsigned long long>(word));
+            ull(word));
 }
 
 bool Lane::last_byte_new(const Block& b, const Op& op) const {

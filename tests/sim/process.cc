@@ -269,7 +269,7 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
   const PortChoice before = q.moves.present(),
                    now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (now.kind != before.kind) {
-    ++w_.moves;
+    ++w_.totals[kMoves];
     w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q),
              asked.silent ? "silence" : "told");
   }

@@ -17,26 +17,44 @@ bool breaks(uint64_t seed, const Cuts& cuts, Mutation mutation, const std::strin
   return !run.go() && run.w.rule == rule;
 }
 
-std::string list(const std::vector<int>& numbers) {
+/// A cut that is a number, and its option.
+struct Number {
+  const char* option;
+  size_t Cuts::*value;
+};
+constexpr Number kNumbers[] = {{"--sessions", &Cuts::sessions}, {"--ops", &Cuts::ops}, {"--first-op", &Cuts::first_op}};
+
+std::string join(const std::vector<std::string>& words) {
   std::string out;
-  for (const int n : numbers) out += (out.empty() ? "" : ",") + std::to_string(n);
+  for (const std::string& word : words) out += (out.empty() ? "" : ",") + word;
   return out;
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> words;
+  std::stringstream in(list);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+std::string names_of(Faults faults) {
+  std::vector<std::string> names;
+  for (unsigned f = 0; f < kFaults; ++f)
+    if ((faults >> f & 1) != 0) names.emplace_back(fault_name(f));
+  return join(names);
 }
 
 }  // namespace
 
 std::string summary(const Scenario& sc) {
-  std::string faults;
-  for (unsigned f = 0; f < kFaults; ++f)
-    if (sc.has(static_cast<Fault>(f))) faults += (faults.empty() ? "" : ",") + std::string(fault_name(f));
   size_t sessions = 0, ops = 0;
   for (const PairPlan& p : sc.pairs) {
     sessions += p.sessions.size();
     for (const SessionPlan& s : p.sessions) ops += s.lane[0].ops.size() + s.lane[1].ops.size();
   }
   return std::to_string(sc.hosts.size()) + " hosts, " + std::to_string(sc.pairs.size()) + " pairs, " +
-         std::to_string(sessions) + " sessions, " + std::to_string(ops) + " work requests, faults: " +
-         (faults.empty() ? "none" : faults);
+         std::to_string(sessions) + " sessions, " + std::to_string(ops) +
+         " work requests, faults: " + (sc.faults == 0 ? "none" : names_of(sc.faults));
 }
 
 Reduced only_run(uint64_t seed, const Cuts& cuts, Mutation mutation) {
@@ -87,40 +105,36 @@ Reduced reduce(uint64_t seed, const Cuts& start, Mutation mutation) {
 }
 
 std::string command_of(const Cuts& c, Mutation mutation) {
-  std::string out, faults;
-  for (unsigned f = 0; f < kFaults; ++f)
-    if ((c.without >> f & 1) != 0) faults += (faults.empty() ? "" : ",") + std::string(fault_name(f));
-  if (!faults.empty()) out += " --without " + faults;
-  if (!c.drop_pairs.empty()) out += " --drop-pairs " + list(c.drop_pairs);
-  if (c.sessions != SIZE_MAX) out += " --sessions " + std::to_string(c.sessions);
-  if (c.ops != SIZE_MAX) out += " --ops " + std::to_string(c.ops);
-  if (c.first_op != 0) out += " --first-op " + std::to_string(c.first_op);
+  std::string out;
+  std::vector<std::string> pairs;
+  for (const int pair : c.drop_pairs) pairs.push_back(std::to_string(pair));
+  if (c.without != 0) out += " --without " + names_of(c.without);
+  if (!pairs.empty()) out += " --drop-pairs " + join(pairs);
+  for (const Number& n : kNumbers)
+    if (c.*n.value != Cuts{}.*n.value) out += std::string(" ") + n.option + " " + std::to_string(c.*n.value);
   if (mutation != Mutation::kNone) out += std::string(" --mutate ") + mutation_name(mutation);
   return out;
 }
 
 bool parse_cut(const std::string& arg, const std::function<std::string()>& value, Cuts& cuts) {
-  std::string item;
   if (arg == "--without") {
-    std::stringstream in(value());
-    while (std::getline(in, item, ',')) {
-      if (item == "added") cuts.without |= kAllAdded;
+    for (const std::string& name : split(value())) {
+      if (name == "added") cuts.without |= kAllAdded;
       for (unsigned f = 0; f < kFaults; ++f)
-        if (item == fault_name(f)) cuts.without |= bit(f);
+        if (name == fault_name(f)) cuts.without |= bit(f);
     }
-  } else if (arg == "--drop-pairs") {
-    std::stringstream in(value());
-    while (std::getline(in, item, ',')) cuts.drop_pairs.push_back(std::atoi(item.c_str()));
-  } else if (arg == "--sessions") {
-    cuts.sessions = std::strtoull(value().c_str(), nullptr, 0);
-  } else if (arg == "--ops") {
-    cuts.ops = std::strtoull(value().c_str(), nullptr, 0);
-  } else if (arg == "--first-op") {
-    cuts.first_op = std::strtoull(value().c_str(), nullptr, 0);
-  } else {
-    return false;
+    return true;
   }
-  return true;
+  if (arg == "--drop-pairs") {
+    for (const std::string& number : split(value())) cuts.drop_pairs.push_back(std::atoi(number.c_str()));
+    return true;
+  }
+  for (const Number& n : kNumbers) {
+    if (arg != n.option) continue;
+    cuts.*n.value = std::strtoull(value().c_str(), nullptr, 0);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace usiw::sim

@@ -422,8 +422,8 @@ void Run::check_final() {
       if (e != nullptr && e->life_.lock() == m.process->life) m.process->destroy_qp(e->qpn);
     if (!w.failed()) m.process->check_empty();
   }
-  w.mix(watch.sent);
-  w.mix(watch.repeated);
+  w.mix(w.totals[kSent]);
+  w.mix(w.totals[kRepeated]);
 }
 
 // ---- Damage on purpose ----

@@ -68,8 +68,7 @@ void SharedQueue::arm() {
 SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
   const size_t i = c.wr_id & 0xffff;
   if (i >= buffers_.size() || !buffers_[i].posted || c.wr_id != wr_id(i)) {
-    w_.fail("srq", "%c: receive %llx of the SRQ completes, which is not posted", 'A' + side_,
-            static_cast<unsigned long long>(c.wr_id));
+    w_.fail("srq", "%c: receive %llx of the SRQ completes, which is not posted", 'A' + side_, ull(c.wr_id));
     return nullptr;
   }
   buffers_[i].posted = false;
@@ -146,7 +145,7 @@ void SharedQueue::check_end() {
     const size_t i = wqe->wr_id & 0xffff;
     if (i >= buffers_.size() || !buffers_[i].posted || wqe->wr_id != wr_id(i))
       return w_.fail("srq", "%c: receive %llx is in the SRQ twice, or after its completion", 'A' + side_,
-                     static_cast<unsigned long long>(wqe->wr_id));
+                     ull(wqe->wr_id));
     buffers_[i].posted = false;
     --posted_;
   }

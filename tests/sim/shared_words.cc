@@ -34,16 +34,14 @@ void SharedWords::done(WrOpcode opcode, AtomicOperands operands, uint64_t value)
   withdraw(opcode, operands);
   if (opcode == WrOpcode::kFetchAdd) {
     if (!added_.emplace(value, operands.compare_add).second)
-      w_.fail("atomic", "%c: two atomics have found %llx in the sum", 'A' + side_,
-              static_cast<unsigned long long>(value));
+      w_.fail("atomic", "%c: two atomics have found %llx in the sum", 'A' + side_, ull(value));
     if (w_.mutation == Mutation::kRepeatAtomic) word(sum_) += operands.compare_add, ++w_.mutated;
     return;
   }
   if (value - first_swap_ > word(swaps_) - first_swap_)
     w_.fail("atomic", "%c: a compare-and-swap has found what was never there", 'A' + side_);
   const bool won = value == operands.compare_add;
-  if (won && !won_.insert(value).second)
-    w_.fail("atomic", "%c: two have won from %llx on", 'A' + side_, static_cast<unsigned long long>(value));
+  if (won && !won_.insert(value).second) w_.fail("atomic", "%c: two have won from %llx on", 'A' + side_, ull(value));
   const uint64_t now = won ? value + 1 : value;
   if (now - first_swap_ > seen_ - first_swap_) seen_ = now;
   if (won && w_.mutation == Mutation::kTwoWinners) --word(swaps_), --seen_, ++w_.mutated;
@@ -90,7 +88,7 @@ void SharedWords::check() {
 
   for (uint64_t n = first_swap_; n != word(swaps_); ++n)
     if (!won_.contains(n) && !open_swaps_.contains(n))
-      return w_.fail("atomic", "%c: nobody has won from %llx on", 'A' + side_, static_cast<unsigned long long>(n));
+      return w_.fail("atomic", "%c: nobody has won from %llx on", 'A' + side_, ull(n));
   const Piece rest[] = {{0, sum_.offset}, {sum_.offset + 8, swaps_.offset - sum_.offset - 8}};
   for (const Piece& p : rest)
     if (!block_.untouched({p})) w_.fail("memory", "%c: a byte beside the words has changed", 'A' + side_);

@@ -78,7 +78,7 @@ void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std
   if (data && decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk)
     return w_.fail("wire", "%c: a segment that does not decode", 'A' + side);
   const uint64_t content = data ? hash(d.subspan(kTrpBytes)) : 0;
-  ++sent;
+  ++w_.totals[kSent];
   e.last_ns = w_.clock.now;
   if ((h.flags & USIW_TRP_F_RETRANS) == 0) {
     if (h.psn != e.next)
@@ -98,7 +98,7 @@ void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std
         w_.fail("ord", "%c: %u READs outstanding, ORD %u", 'A' + side, e.reads - e.reads_answered, e.attr.ord);
     }
   } else {
-    ++repeated;
+    ++w_.totals[kRepeated];
     ++e.repeats;
     const uint32_t at = h.psn - e.attr.snd_psn;
     if (at >= e.content.size()) return w_.fail("psn", "%c: repeats PSN %08x, never sent", 'A' + side, h.psn);
@@ -145,8 +145,7 @@ void Watch::check_repeats(int side, End& e) {
                          (clean ? 0 : 2 * e.content.size()) + ms;
   if (e.repeats > bound)
     w_.fail("repeats", "%c: %llu repetitions, %llu datagrams and %llu acknowledgements lost in %llu ms", 'A' + side,
-            static_cast<unsigned long long>(e.repeats), static_cast<unsigned long long>(e.lost),
-            static_cast<unsigned long long>(e.acks_lost), static_cast<unsigned long long>(ms));
+            ull(e.repeats), ull(e.lost), ull(e.acks_lost), ull(ms));
 }
 
 void Watch::check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d) {

@@ -27,8 +27,6 @@ class Watch {
   void delivered(int side, const FlowKey& flow, std::span<const std::byte> d);
   void lost(int side, const FlowKey& flow, std::span<const std::byte> d);
 
-  uint64_t sent = 0, repeated = 0;  ///< DATA and SHUTDOWN, all connections
-
  private:
   /// What one end has said and heard.
   struct End {

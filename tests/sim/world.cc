@@ -34,9 +34,8 @@ bool World::run_due() {
 void World::add_line(const char* fmt, va_list args) {
   char text[400];
   const auto us = (clock.now - 1'000'000'000) / 1000;
-  const int n =
-      std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", static_cast<unsigned long long>(us / 1'000'000),
-                    static_cast<unsigned long long>(us % 1'000'000), static_cast<unsigned long long>(clock.now % 1000));
+  const int n = std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", ull(us / 1'000'000), ull(us % 1'000'000),
+                              ull(clock.now % 1000));
   std::vsnprintf(text + n, sizeof text - static_cast<size_t>(n), fmt, args);
   lines.emplace_back(text);
   if (lines.size() > trace_lines_) lines.pop_front();
@@ -91,8 +90,7 @@ std::string describe(std::span<const std::byte> d) {
   if (decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk) {
     add("%s", " ?");
   } else if (s.tagged) {
-    add(" %s stag=%08x to=%llx len=%u%s", kRdmap[s.rdmap_opcode], s.stag,
-        static_cast<unsigned long long>(s.to), s.len, s.last ? " L" : "");
+    add(" %s stag=%08x to=%llx len=%u%s", kRdmap[s.rdmap_opcode], s.stag, ull(s.to), s.len, s.last ? " L" : "");
   } else {
     add(" %s qn=%u msn=%u mo=%u len=%u%s", kRdmap[s.rdmap_opcode], s.qn, s.msn, s.mo,
         s.len, s.last ? " L" : "");

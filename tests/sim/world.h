@@ -5,6 +5,7 @@
 #ifndef USIW_TESTS_SIM_WORLD_H
 #define USIW_TESTS_SIM_WORLD_H
 
+#include <array>
 #include <cstdarg>
 #include <cstdint>
 #include <deque>
@@ -55,6 +56,21 @@ enum class Mutation {
 };
 const char* mutation_name(Mutation m);
 
+/// A number as %llu and %llx of printf() take it.
+inline unsigned long long ull(uint64_t number) { return number; }
+
+/// Events of a scenario that the program `sim` adds up over all seeds.
+enum Total : unsigned {
+  kSent,        ///< DATA and SHUTDOWN
+  kRepeated,    ///< those among them that were retransmissions
+  kMoves,       ///< of connections, to the other port
+  kForbidden,   ///< connections that ended because raw packets were forbidden
+  kTrespasses,  ///< posted work requests that name a window of another connection
+  kOfLiving,    ///< those among them whose window belongs to a connected QP
+  kRefusals,    ///< work requests that the access flags of a QP refused
+  kTotals,
+};
+
 /// For as long as its owner lives, what was put off on its behalf is still to be done.
 using Life = std::shared_ptr<int>;
 using LifeOf = std::weak_ptr<int>;
@@ -91,11 +107,7 @@ class World {
   /// Ports that are dead: [host][raw packets, socket][out, in].
   bool dead[kMaxSides][2][2] = {};
   bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
-  uint64_t moves = 0;      ///< of connections, to the other port
-  uint64_t forbidden = 0;  ///< connections that ended since raw packets were forbidden
-  uint64_t trespasses = 0;  ///< posted work requests that name a window which another connection has bound ...
-  uint64_t of_living = 0;   ///< ... and is connected
-  uint64_t refusals = 0;   ///< work requests that the flags of a QP have refused
+  std::array<uint64_t, kTotals> totals{};
   uint64_t mutated = 0;  ///< times that the mutation did its damage
 
  private:

@@ -19,7 +19,7 @@ struct KConn : usiw_cm_end, std::enable_shared_from_this<KConn> {
   Contract contract;
   FlowKey flow{};
   uint32_t qpn = 0;          ///< stays when the QP is released
-  bool attached = false;     ///< the QP has this connection
+  Kernel::KQp* qp = nullptr;  ///< the QP that has this connection; nullptr: none
   Process* process = nullptr;
   CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
   bool in_backlog = false;   ///< has one of the listener's places
@@ -68,16 +68,12 @@ struct Kernel::Host {
 
   static void release_user(usiw_cm_end* end) { conn_of(end).user = nullptr; }
 
-  static KQp* qp_of(const KConn& conn) { return conn.attached ? conn.kernel.qp(conn.qpn) : nullptr; }
-
   static void set_qp_state(usiw_cm_end* end, usiw_qp_state state) {
-    if (KQp* q = qp_of(conn_of(end))) q->state = state;
+    if (KQp* q = conn_of(end).qp) q->state = state;
   }
 
   static void release_qp(usiw_cm_end* end) {
-    KConn& conn = conn_of(end);
-    if (KQp* q = qp_of(conn); q != nullptr && q->conn.get() == &conn) q->conn = nullptr;
-    conn.attached = false;
+    if (KQp* q = std::exchange(conn_of(end).qp, nullptr)) q->conn = nullptr;
   }
 
   static void record(usiw_cm_end* end, usiw_event_type type) {
@@ -200,13 +196,8 @@ bool Kernel::has_socket(uint16_t port) const {
 /// Connections that nobody holds any more are freed.
 void Kernel::reap() {
   std::erase_if(conns_, [](const Conn& c) {
-    return !c->hashed && !c->attached && c->records.pending == 0 && c->cm.state == USIW_CM_DEAD;
+    return !c->hashed && c->qp == nullptr && c->records.pending == 0 && c->cm.state == USIW_CM_DEAD;
   });
-}
-
-int Kernel::status_of(uint32_t conn_id) const {
-  const Conn c = by_id(conn_id);
-  return c ? c->cm.status : 0;
 }
 
 std::string Kernel::describe() const {
@@ -215,7 +206,7 @@ std::string Kernel::describe() const {
     char text[120];
     std::snprintf(text, sizeof text, "conn %u port %u state %u%s%s; ", c->id,
                   c->cm.initiator ? c->flow.local_port : c->flow.remote_port, c->cm.state, c->hashed ? " hashed" : "",
-                  c->attached ? " qp" : "");
+                  c->qp != nullptr ? " qp" : "");
     out += text;
   }
   return out;
@@ -400,7 +391,7 @@ int Kernel::attach(const Conn& conn, uint32_t qpn, CmUser* user) {
   if (q->conn != nullptr) return -EISCONN;
   q->conn = conn;
   conn->qpn = qpn;
-  conn->attached = true;
+  conn->qp = q;
   conn->process = q->process;
   conn->user = user;
   usiw_cm_end_attach(conn.get(), w_.sc.two_ports ? USIW_CM_PACKETS | USIW_CM_SOCKET | USIW_CM_MOVES : USIW_CM_PACKETS);
@@ -455,7 +446,7 @@ void Kernel::forget(CmUser* user) {
 
 // ---- usiw_qp.c ----
 
-void Kernel::qp_create(uint32_t qpn, Process* process) { qps_[qpn] = {qpn, process, USIW_QPS_INIT, nullptr}; }
+void Kernel::qp_create(uint32_t qpn, Process* process) { qps_[qpn] = {process, USIW_QPS_INIT, nullptr}; }
 
 void Kernel::qp_destroy(uint32_t qpn) {
   KQp* q = qp(qpn);
@@ -489,7 +480,7 @@ void Kernel::disconnect(uint32_t qpn) {
 void Kernel::process_died(Process* process) {
   if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
-    if (!c->attached && c->cm.state == USIW_CM_REQ_RCVD) usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
+    if (c->qp == nullptr && c->cm.state == USIW_CM_REQ_RCVD) usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
   std::vector<uint32_t> qpns;
   for (const auto& [qpn, q] : qps_)
     if (q.process == process) qpns.push_back(qpn);

@@ -107,19 +107,17 @@ class Kernel {
   size_t connections() const { return conns_.size(); }
   size_t qps() const { return qps_.size(); }
   std::string describe() const;
-  /// Status with which the latest connection of @p qpn ended, as the machine has it.
-  int status_of(uint32_t conn_id) const;
 
  private:
+  friend struct KConn;
   struct Host;  ///< the calls of cm/
-  usiw_not_packet not_packet_ = USIW_NOT_PACKET_NONE;
-  size_t max_payload_ = SIZE_MAX;
   struct KQp {
-    uint32_t qpn;
     Process* process;
-    uint32_t state;  ///< enum usiw_qp_state
+    usiw_qp_state state;
     std::shared_ptr<KConn> conn;
   };
+  usiw_not_packet not_packet_ = USIW_NOT_PACKET_NONE;
+  size_t max_payload_ = SIZE_MAX;
   using Conn = std::shared_ptr<KConn>;
 
   Conn lookup(const FlowKey& tuple) const;

@@ -6,14 +6,13 @@
 namespace usiw::sim {
 
 void Link::send(Packet&& p) {
-  Counts& n = counts(p);
-  ++n.offered;
-  if (cut_) return void(++n.lost);
-  if (queue_.size() >= plan_.buffer) return void(++n.dropped);
-  if (p.capable && queue_.size() >= plan_.mark) {
-    p.marked = true;
-    ++n.marked;
-  }
+  const bool full = queue_.size() >= plan_.buffer;
+  const bool marks = !full && p.capable && queue_.size() >= plan_.mark;
+  if (!p.tcp) ++engine.offered;
+  if (cut_) return;
+  if (!p.tcp) engine.dropped += full, engine.marked += marks;
+  if (full) return;
+  p.marked |= marks;
   queued_bytes_ += p.bytes;
   queue_.push_back(std::move(p));
   if (!serving_) serve();
@@ -32,9 +31,7 @@ void Link::sent() {
     serving_ = false;
   else
     serve();
-  Counts& n = counts(p);
-  n.bytes += p.bytes;
-  if (cut_ || w_.wire.chance(plan_.loss)) return void(++n.lost);
+  if (cut_ || w_.wire.chance(plan_.loss)) return;
   if (plan_.delay == 0) return deliver_(std::move(p));
   flying_.push_back(std::move(p));
   w_.after(plan_.delay, life_, [this] {
@@ -49,7 +46,6 @@ void Link::cut(bool now) {
   if (!now || queue_.empty()) return;
   // The one that is being sent is lost when it is done.
   while (queue_.size() > 1) {
-    ++counts(queue_.back()).lost;
     queued_bytes_ -= queue_.back().bytes;
     queue_.pop_back();
   }

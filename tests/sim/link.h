@@ -51,13 +51,12 @@ class Link {
   uint64_t rate() const { return plan_.rate; }
 
   struct Counts {
-    uint64_t offered = 0, dropped = 0, marked = 0, lost = 0, bytes = 0;  ///< bytes: sent
+    uint64_t offered = 0, dropped = 0, marked = 0;
   };
-  Counts engine, tcp;
+  Counts engine;  ///< packets of engines, without those of the TCP model
 
  private:
   uint64_t time_of(uint64_t bytes) const { return bytes * 8'000'000'000 / plan_.rate; }
-  Counts& counts(const Packet& p) { return p.tcp ? tcp : engine; }
   void serve();
   void sent();
 

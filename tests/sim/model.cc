@@ -32,6 +32,14 @@ bool each(uint64_t salt, uint64_t at, uint64_t length, F run) {
   return true;
 }
 
+void fill(std::byte* at, uint64_t salt, uint64_t from, uint64_t length) {
+  each(salt, from, length, [&](const std::byte* p, uint64_t n) {
+    std::memcpy(at, p, n);
+    at += n;
+    return true;
+  });
+}
+
 bool equal(const std::byte* at, uint64_t salt, uint64_t from, uint64_t length) {
   return each(salt, from, length, [&](const std::byte* p, uint64_t n) {
     const bool same = std::memcmp(at, p, n) == 0;
@@ -81,12 +89,7 @@ std::vector<Piece> Block::take(const std::vector<uint32_t>& lengths) {
 void Block::make() {
   size += kGuard;
   bytes.resize(size);
-  std::byte* at = bytes.data();
-  each(salt, 0, size, [&](const std::byte* p, uint64_t n) {
-    std::memcpy(at, p, n);
-    at += n;
-    return true;
-  });
+  fill(bytes.data(), salt, 0, size);
 }
 
 MrAttr Block::attr() const {
@@ -109,25 +112,13 @@ std::vector<Sge> Block::raw_sges(const std::vector<Piece>& pieces) const {
 void Block::write(const std::vector<Piece>& pieces, uint64_t data) {
   uint64_t at = 0;
   for (const Piece& piece : pieces) {
-    std::byte* to = bytes.data() + piece.offset;
-    each(data, at, piece.length, [&](const std::byte* p, uint64_t n) {
-      std::memcpy(to, p, n);
-      to += n;
-      return true;
-    });
+    fill(bytes.data() + piece.offset, data, at, piece.length);
     at += piece.length;
   }
 }
 
 void Block::write_old(const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
-    std::byte* to = bytes.data() + piece.offset;
-    each(salt, piece.offset, piece.length, [&](const std::byte* p, uint64_t n) {
-      std::memcpy(to, p, n);
-      to += n;
-      return true;
-    });
-  }
+  for (const Piece& p : pieces) fill(bytes.data() + p.offset, salt, p.offset, p.length);
 }
 
 bool Block::holds(const std::vector<Piece>& pieces, uint64_t data) const {
@@ -154,6 +145,18 @@ bool Block::mixed(const std::vector<Piece>& pieces, uint64_t data) const {
       if (b != pattern_byte(data, at) && b != old_byte(p.offset + i)) return false;
     }
   return true;
+}
+
+std::optional<Piece> Block::changed_outside(std::vector<Piece> used) const {
+  std::sort(used.begin(), used.end(), [](const Piece& x, const Piece& y) { return x.offset < y.offset; });
+  used.push_back({size, 0});
+  uint32_t at = 0;
+  for (const Piece& p : used) {
+    const Piece gap{at, p.offset - at};
+    if (!untouched({gap})) return gap;
+    at = p.offset + p.length;
+  }
+  return {};
 }
 
 std::byte Block::old_byte(uint32_t offset) const { return pattern_byte(salt, offset); }
@@ -554,14 +557,9 @@ bool Lane::settled() const {
 void Lane::check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name) {
   std::vector<Piece> all;
   for (const auto& pieces : used) all.insert(all.end(), pieces.begin(), pieces.end());
-  std::sort(all.begin(), all.end(), [](const Piece& x, const Piece& y) { return x.offset < y.offset; });
-  uint32_t at = 0;
-  all.push_back({b.size, 0});
-  for (const Piece& p : all) {
-    if (!b.untouched({{at, p.offset - at}}))
-      return w_.fail("memory", "lane %c: a byte of %s between %u and %u has changed", name_, name, at, p.offset);
-    at = p.offset + p.length;
-  }
+  if (const auto gap = b.changed_outside(std::move(all)))
+    w_.fail("memory", "lane %c: a byte of %s between %u and %u has changed", name_, name, gap->offset,
+            gap->offset + gap->length);
 }
 
 void Lane::check_end(bool may_break, bool flushed, bool received) {

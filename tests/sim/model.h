@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct Block {
   /// All of @p pieces hold the pattern @p data.
   bool holds(const std::vector<Piece>& pieces, uint64_t data) const;
   bool untouched(const std::vector<Piece>& pieces) const;
+  /// A stretch that no piece of @p used covers and that has changed; nothing if there is none.
+  std::optional<Piece> changed_outside(std::vector<Piece> used) const;
   /// Every byte is either the old one or the new one.
   bool mixed(const std::vector<Piece>& pieces, uint64_t data) const;
   std::byte old_byte(uint32_t offset) const;

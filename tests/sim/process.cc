@@ -103,9 +103,14 @@ void Process::destroy_qp(uint32_t qpn) {
   engine->qp_destroy(q.qp);
   if (q.shared && w_.mutation == Mutation::kLoseReceive) shared->lose_one();
   flush();
-  if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
+  close_port(q);
   qps_.erase(qpn);
   kernel_.qp_destroy(qpn);
+}
+
+void Process::close_port(PQp& q) {
+  if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
+  q.port = 0;
 }
 
 void Process::error_qp(uint32_t qpn) {
@@ -120,8 +125,7 @@ void Process::reset_qp(uint32_t qpn) {
   q.last_wqe = 0;
   q.quiet = false;
   q.conn_id = 0;
-  if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
-  q.port = 0;
+  close_port(q);
   q.failures = q.closes = q.peer_closes = 0;
 }
 
@@ -162,8 +166,7 @@ void Process::on_event(const KEvent& e) {
   PQp& q = *it->second;
   w_.trace("%c process: event %u of conn %u", 'A' + side_, e.type, e.conn_id);
   if (e.type == USIW_EVENT_CONNECT) {
-    if (q.port != 0 && --filter_[q.port] == 0) filter_.erase(q.port);
-    q.port = 0;
+    close_port(q);
     const Path path{e.tuple, {}, {}, 64, 0};
     const PortFacts facts{e.not_packet, true, false, w_.sc.two_ports, false};
     q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.mtu, e.attr.merges);

@@ -121,6 +121,7 @@ class Process final : public EngineEvents {
   std::array<uint64_t, USIW_CNT_MAX> counters{};
 
  private:
+  void close_port(PQp& q);
   void read_events();
   void on_event(const KEvent& e);
   void note(PQp& q, uint32_t kind, int error);

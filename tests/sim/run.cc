@@ -22,8 +22,8 @@ Run::Run(const Scenario& scenario, Mutation mutation, size_t trace_lines)
     watch.lost(side, flow, d);
     if (w.tracing()) w.trace("%c  lost (%s) %s", 'A' + side, why, describe(d).c_str());
   };
-  w.wire.filter = [this](int side, Datagram& d) {
-    mutate(side, d);
+  w.wire.filter = [this](int, Datagram& d) {
+    mutate(d);
     return true;
   };
   machines.reserve(scenario.hosts.size());
@@ -428,7 +428,7 @@ void Run::check_final() {
 
 // ---- Damage on purpose ----
 
-void Run::mutate(int side, Datagram& d) {
+void Run::mutate(Datagram& d) {
   if (w.mutation == Mutation::kNone) return;
   TrpHeader h;
   DdpSegment s;
@@ -461,7 +461,6 @@ void Run::mutate(int side, Datagram& d) {
       }
     }
   }
-  (void)side;
 }
 
 }  // namespace usiw::sim

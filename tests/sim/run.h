@@ -148,7 +148,7 @@ class Run {
   void check_orders(int side);
   bool all_over() const;
   void check_final();
-  void mutate(int side, Datagram& d);
+  void mutate(Datagram& d);
   std::string state() const;
 
   std::vector<Listener> listeners_;

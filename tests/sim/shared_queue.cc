@@ -151,13 +151,10 @@ void SharedQueue::check_end() {
   }
   if (posted_ != 0)
     w_.fail("srq", "%c: %zu receives have not completed, and are not in the SRQ", 'A' + side_, posted_);
-  uint32_t at = 0;
-  for (const Buffer& b : buffers_)
-    for (const Piece& p : b.at) {
-      if (!block_.untouched({{at, p.offset - at}}))
-        w_.fail("memory", "%c: a byte between the SRQ's buffers has changed", 'A' + side_);
-      at = p.offset + p.length;
-    }
+  std::vector<Piece> used;
+  for (const Buffer& b : buffers_) used.insert(used.end(), b.at.begin(), b.at.end());
+  if (block_.changed_outside(std::move(used)))
+    w_.fail("memory", "%c: a byte between the SRQ's buffers has changed", 'A' + side_);
   if (engine_.mr_remove(block_.stag) != 0) w_.fail("setup", "mr_remove");
   engine_.srq_destroy(srq_);
 }

@@ -428,7 +428,7 @@ TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
 }
 
 // The free slots of the netns are divided. Each listener has some of its own, whatever others take.
-TEST_F(Listen, request__d4_others_cannot_take_the_listener_s_own) {
+TEST_F(Listen, request__others_cannot_take_the_reserved_places_of_a_listener) {
   usiw_cm_pool& shared = usiw_net_admission(&init_net)->half_open;
   CmId big;
   ASSERT_EQ(big.listen(server->device, ipv4("192.0.2.2"), kPort + 1, 64), 0);

@@ -126,7 +126,7 @@ TEST_F(Rx, encap_err_rcv__psn_has_to_fit) {
   drop_sent();
 }
 
-TEST_F(Rx, encap_err_rcv__d10_without_the_isn_it_is_not_believed) {
+TEST_F(Rx, encap_err_rcv__without_the_isn_it_is_not_believed) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_datagram req;
   ASSERT_TRUE(mock_take(&req));

@@ -164,7 +164,7 @@ TEST_F(Admission, request__a_cookie_is_good_for_an_epoch_and_the_next) {
   EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_KEPT});
 }
 
-TEST_F(Admission, d11_pending_tells_the_isn_that_the_connection_will_have) {
+TEST_F(Admission, pending_carries_the_isn_that_the_connection_will_have) {
   fill();
   const usiw_cm_admission_verdict first = port.req(&l, 9);
   EXPECT_TRUE(first.pending);
@@ -253,7 +253,7 @@ TEST_F(Admission, flood__of_proven_reqs_drives_out_the_least_recently_repeated) 
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{102});
 }
 
-TEST_F(Admission, d4_a_full_listener_does_not_keep_another_from_its_reserved_share) {
+TEST_F(Admission, a_full_listener_does_not_keep_another_from_its_reserved_share) {
   // The listeners of one user: enough to take all that is shared, each with the longest backlog.
   std::vector<std::unique_ptr<usiw_cm_listener>> greedy;
   std::vector<std::unique_ptr<Port>> ports;  // destroyed before the listeners, because its entries refer to them
@@ -285,7 +285,7 @@ TEST_F(Admission, d4_a_full_listener_does_not_keep_another_from_its_reserved_sha
   EXPECT_LE(net.half_open.used, victim.open);
 }
 
-TEST_F(Admission, d4_another_namespace_is_not_concerned) {
+TEST_F(Admission, a_full_namespace_does_not_affect_another) {
   for (uint32_t peer = 100; peer < 9000; peer++) port.proven(&l, peer);
   usiw_cm_admission_net second;
   usiw_cm_admission_net_init(&second, kKey);
@@ -397,7 +397,7 @@ TEST_F(Admission, request__another_attempt_of_the_same_peer_takes_over_if_it_may
   EXPECT_EQ(port.entries(), 1u);
 }
 
-TEST_F(Admission, d16_equal_link_local_ends_on_two_links_are_two) {
+TEST_F(Admission, equal_link_local_ends_on_two_links_are_two_connections) {
   const usiw_cm_packet pkt = [] {
     usiw_cm_packet p = packet(USIW_TRP_REQ);
     p.psn = kPeerIsn;

@@ -68,7 +68,7 @@ TEST(Confirms, psns_near_the_isns_only) {
   EXPECT_FALSE(fits(kPeerIsn, kOwnIsn + USIW_TRP_MAX_WINDOW + 1));
 }
 
-TEST(Quotes, d10_icmp_without_the_isn_is_not_believed) {
+TEST(Quotes, icmp_without_the_isn_is_not_believed) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   const Datagram req = built(i.c);
   EXPECT_TRUE(usiw_cm_quotes(&i.c, req.bytes, 4));

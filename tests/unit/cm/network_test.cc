@@ -47,7 +47,7 @@ TEST(ReceivePending, req_sent__patience_is_renewed_but_bounded) {
   EXPECT_NEAR(sent, USIW_CM_REQ_LIMIT_US / USIW_CM_PENDING_REPEAT_US, 2);
 }
 
-TEST(ReceivePending, d11_without_an_isn_it_does_not_spoil_the_peers_reset) {
+TEST(ReceivePending, without_an_isn_it_does_not_spoil_the_peers_reset) {
   Conn i = Conn::in(Role::kInitiator, State::kReqSent);
   usiw_cm_packet pending = packet(USIW_TRP_ACCEPT, USIW_TRP_F_PENDING);
   pending.psn = 0;  // the peer has the REQ, and no ISN for it

@@ -11,16 +11,16 @@ namespace usiw::sim {
 namespace {
 constexpr uint64_t kFlushLimit = 10'000'000'000;
 
-/// What an end registers for the two lanes of a connection.
+/// The blocks that an end registers for the two lanes of a connection.
 std::array<Block*, 6> blocks_of(Lane& requester, Lane& responder) {
   return {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words};
 }
 
-/// Names what only the engine's own code may.
+/// Gives access to a member that only the engine's own code may use.
 struct Bell : Qp {
   using Qp::doorbell_;
 };
-/// The engine has not looked yet at what was posted.
+/// True if the engine has not yet taken the work requests that were posted.
 bool has_rung(Qp& qp) { return (qp.*&Bell::doorbell_).queued.load(std::memory_order_relaxed); }
 }  // namespace
 
@@ -82,7 +82,7 @@ void End::register_memory(Lane& requester, Lane& responder) {
   for (const Window* w : responder.first_windows())
     if (e.mw_add({w->stag, pd(), w->plan->type2}) != 0) w_.fail("setup", "mw_add");
   if (responder.lent() == 0) return;
-  // It stays when this is over.
+  // The window remains after this end.
   process_->lent->add(responder.lent(), pd(), attempt_->id, [self = weak_from_this()] {
     const auto end = self.lock();
     return end != nullptr && !end->over && !end->gone_ && end->qp() != nullptr && end->qp()->state() == QpState::kRts;
@@ -191,7 +191,7 @@ bool End::may_post(const OpPlan& p) const {
   return in()->recv_end.succeeded >= p.after && (!p.alone || out()->send.completed == out()->send.posted);
 }
 
-/// Something has completed.
+/// A completion or a message has come: posts the work requests that waited for it.
 void End::wake_waiting() {
   if (!waiting_ || !may_post(*out()->op(out()->next_send()).plan)) return;
   waiting_ = false;
@@ -201,20 +201,22 @@ void End::wake_waiting() {
   });
 }
 
-/// The windows of others at the end where @p opcode is carried out; nullptr: nobody is there.
+/// The windows of other connections on the host that carries out @p opcode; nullptr if no process runs there.
 LentWindows* End::others_windows(WrOpcode opcode) const {
   if (is_local(opcode)) return process_->lent.get();
   const End* peer = attempt_->end[1 - which_].get();
   return peer == nullptr || peer->life_.expired() ? nullptr : peer->machine_.process->lent.get();
 }
 
-/// Nobody has bound one yet, or not one of those who live, and it is worth while to wait for that.
+/// True if the work request has to wait because no other connection has bound a window yet, or no living one has. The
+/// number of attempts is limited.
 bool End::looks_for_window(const OpPlan& p) {
   const LentWindows* windows = others_windows(p.opcode);
   return windows != nullptr && windows->of_another(attempt_->id, p.living) == nullptr && ++looked_ < 40;
 }
 
-/// The window of another connection that it names; nullptr: none.
+/// Fills in a work request that binds a lent window, or names one. Returns the window of another connection that it
+/// names, or nullptr.
 const LentWindows::Window* End::fill_foreign(size_t i, Qp::SendWr& wr) {
   const Op& op = out()->op(i);
   if (op.plan->wrong != Wrong::kForeign) {
@@ -376,10 +378,11 @@ bool End::flushed_recvs() const {
   return in()->recv_end.completed == in()->recv_end.posted;
 }
 
-/// Everything that was posted has to complete before the program destroys the QP.
+/// The program destroys the QP after all posted work requests have completed.
 void End::try_finish(uint64_t since) {
   if (over) return;
-  // What looks like a silent success may be in a CQ as a flush, or become one when the engine looks at the doorbell.
+  // A silent success and a flush that was not polled yet look the same, as does one that the engine has yet to make of
+  // a posted work request.
   bool ended = qp() != nullptr && qp()->state() == QpState::kError && !has_rung(*qp());
   for (const Cq* cq : process_->cqs) ended &= cq->empty();
   if (attempt_ == nullptr || (ended && out()->settled() && flushed_recvs())) {

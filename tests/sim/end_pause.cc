@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file end_pause.cc
-/// SQD of a QP amid its work: what is posted by then completes, nothing that is posted later begins until the program
-/// goes on. With the wish to be told, the program waits for SQ_DRAINED.
+/// A program puts a QP into SQD while it works. The work requests posted before that complete. Those posted later do
+/// not begin until the program resumes the QP. A program that requested SQ_DRAINED waits for this event first.
 #include "run.h"
 
 namespace usiw::sim {

@@ -11,7 +11,7 @@ namespace usiw::sim {
 
 namespace {
 
-/// How much worse than published a figure may be.
+/// A figure may be worse than published by this factor.
 constexpr double kSlack = 1.2;
 
 const std::map<std::string, double FlowsResult::*> kFields = {

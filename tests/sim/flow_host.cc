@@ -9,7 +9,7 @@ namespace usiw::sim {
 
 namespace {
 
-constexpr uint64_t kPatienceNs = 40'000'000'000;  // what the provider has it say by default
+constexpr uint64_t kPatienceNs = 40'000'000'000;  // the provider's default
 
 }  // namespace
 
@@ -151,7 +151,7 @@ void Flow::post_recv() {
   if (qr_->ring_recv()) sink_.wake();
 }
 
-/// The message's number at both of its ends, and whose it is.
+/// Writes the message's number to its beginning and end, and the flow's number after the first.
 void Flow::stamp(uint64_t n) {
   const auto to = slot(out_, n);
   const uint64_t mark[2] = {n, static_cast<uint64_t>(id_)};
@@ -172,7 +172,7 @@ void Flow::check(uint64_t n) {
 void Flow::fill() {
   Qp* qp = plan_.read ? qr_ : qs_;
   bool any = false;
-  // A slot is written again only when both ends are done with the message before.
+  // A slot is written again only after both ends have completed its earlier message.
   while (!dead && posted_ < wanted_ && posted_ - std::min(completed_, received_) < plan_.depth) {
     stamp(posted_);
     const auto buf = slot(plan_.read ? in_ : out_, posted_);
@@ -190,7 +190,7 @@ void Flow::fill() {
 
 void Flow::on_cqe(const Cqe& c, const FlowHost& at) {
   if (c.status != WcStatus::kSuccess) {
-    // The transport has given the connection up; the peer does not hear of it and waits.
+    // The transport has given the connection up. The peer gets no notice and waits.
     if (!dead) died(-static_cast<int>(c.status));
     return;
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file flow_host.h
-/// A host of the simulation of many flows: the engine that ships on a port with a line of its
-/// own, a processor that is busy for a while with each run, and the programs that keep a flow
-/// of messages going and look at every message that comes.
+/// A host in the simulation of many flows. It has the real engine, a port with its own line, and a processor that each
+/// run of the engine occupies for a while. Its programs keep flows of messages going and check every message.
 #ifndef USIW_TESTS_SIM_FLOW_HOST_H
 #define USIW_TESTS_SIM_FLOW_HOST_H
 
@@ -22,12 +21,12 @@ namespace usiw::sim {
 
 class FlowHost;
 
-/// The line's share of a datagram: Ethernet, IPv4 and UDP headers, checksum, preamble, gap.
+/// Bytes on the line besides the datagram: Ethernet, IPv4 and UDP headers, checksum, preamble, gap.
 constexpr uint32_t kAroundDatagram = 14 + 20 + 8 + 4 + 20;
 
 class FlowPort final : public SimPort {
  public:
-  /// @p holds: how many received datagrams the port can hold; the engine's credit follows it. 0: no limit.
+  /// @p holds: received datagrams that fit in the port, from which the engine derives its credit. 0: no limit.
   FlowPort(World& w, int side, std::function<void(Packet&&)> out, size_t holds)
       : SimPort(w.wire, side, 9000, kBuffers), side_(side), holds_(holds), out_(std::move(out)) {}
   size_t tx(std::span<TxBuf> bufs) override;
@@ -37,7 +36,7 @@ class FlowPort final : public SimPort {
   }
   bool pending() const { return !ring_.empty(); }
   uint64_t arrived = 0;
-  uint64_t overflowed = 0;  ///< of these, those that came while the ring was full: the host did not run
+  uint64_t overflowed = 0;  ///< datagrams among them that found the ring full
 
  private:
   static constexpr size_t kBuffers = 2048, kRing = 4096;
@@ -49,26 +48,26 @@ class FlowPort final : public SimPort {
   std::deque<Packet> ring_;
 };
 
-/// Messages from one host to another by one connection, each of which carries its number.
-/// SEND by the one or READ by the other: both ends' programs check it.
+/// A flow of messages from one host to another by one connection. The source sends them, or the sink READs them. Each
+/// message carries its number, which the programs of both ends check.
 class Flow {
  public:
   struct Plan {
     uint32_t message = 32'768;  ///< bytes, at least 16
-    uint32_t depth = 8;         ///< messages under way
-    bool read = false;          ///< the receiver fetches them
+    uint32_t depth = 8;         ///< messages under way at a time
+    bool read = false;          ///< the sink READs the messages
   };
   Flow(World& world, const Plan& plan, int id, FlowHost& source, FlowHost& sink, uint16_t mtu);
 
-  /// So many messages in all are to be sent; SIZE_MAX: no end.
+  /// The number of messages to send in all; UINT64_MAX: without end.
   void want(uint64_t messages);
-  /// No message more than have been posted.
+  /// Posts no more messages.
   void stop() { wanted_ = posted_; }
   bool at_rest() const { return dead || (completed_ == posted_ && received_ == posted_); }
   bool finished() const { return dead || received_ >= wanted_; }
   uint64_t received() const { return received_; }
   uint64_t bytes() const { return received_ * plan_.message; }
-  /// first() is when a message first comes from now on; 0: none yet.
+  /// From now on first() is the time of the next message that arrives; 0: none yet.
   void look_for_first() { first_ = 0; }
   uint64_t first() const { return first_; }
 
@@ -103,7 +102,7 @@ class Flow {
 
 class FlowHost final : public EngineEvents {
  public:
-  /// @p holds: as FlowPort has it. @p run: ns from one run of the engine to the next.
+  /// @p holds: as in FlowPort. @p run: ns from one run of the engine to the next.
   FlowHost(World& world, int side, std::function<void(Packet&&)> out, size_t holds = 0, uint64_t run = kRunNs);
   ~FlowHost() override;
   static constexpr uint64_t kRunNs = 500;
@@ -111,7 +110,7 @@ class FlowHost final : public EngineEvents {
   void arrive(Packet&& p);
   /// Runs the engine as soon as the processor is free.
   void wake();
-  /// As SIGSTOP does: nobody runs, and the port's ring fills.
+  /// Stops the host as SIGSTOP does, while its ring fills; or lets it continue.
   void freeze(bool now);
   uint32_t add_memory(std::vector<std::byte>& bytes);
   uint64_t count(usiw_counter c) const { return counters_[c]; }
@@ -129,7 +128,7 @@ class FlowHost final : public EngineEvents {
   Cq* cq = nullptr;
   int port_no = -1;
   uint32_t next_qpn = 1;
-  std::vector<Flow*> flows;  ///< by number of their QP here
+  std::vector<Flow*> flows;  ///< in the order of their QP numbers
 
  private:
   void run();

@@ -13,13 +13,13 @@ namespace usiw::sim {
 namespace {
 
 constexpr uint64_t kSampleNs = 10'000, kDrainNs = 30 * kSec;
-constexpr size_t kReverseBuffer = 16'384;  ///< packets; acknowledgements are not what is examined
+constexpr size_t kReverseBuffer = 16'384;  ///< packets; the queue of acknowledgements is not examined
 constexpr uint64_t kForever = UINT64_MAX;
 
 double percent(double part, double whole) { return whole == 0 ? 0 : 100 * part / whole; }
 double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-/// All that the world wants of a scenario is its seed.
+/// World needs only the seed of a scenario.
 Scenario seeded(uint64_t seed) {
   Scenario s;
   s.seed = seed;
@@ -92,8 +92,8 @@ class FlowsRun {
   int left_ = 0;
   uint64_t rounds_ = 0;
   bool sampling_ = false, low_ = false, stopping_ = false;
-  std::vector<uint32_t> waits_;  ///< ns, of the queue
-  double capacity_ = 0;          ///< bytes that the bottleneck could have carried
+  std::vector<uint32_t> waits_;  ///< samples of the time in the queue, ns
+  double capacity_ = 0;          ///< bytes that the bottleneck could carry
   uint64_t trouble_at_ = 0, back_at_ = 0;
   const Life life_ = std::make_shared<int>(0);
 };
@@ -112,7 +112,7 @@ void FlowsRun::start() {
   if (plan_.change != 0) w_.after(plan_.change, life_, [this] { change_rate(); });
 }
 
-/// All have come: the next message of each is asked for.
+/// Begins the next round if all messages of this one have arrived.
 void FlowsRun::round() {
   for (const auto& f : flows_)
     if (!f->finished()) return;
@@ -218,7 +218,7 @@ void FlowsRun::measure(FlowsResult& r) {
   r.queue_p99 = us(waits_[waits_.size() * 99 / 100]);
 }
 
-/// Nothing more is posted; all that has been must complete, whatever the wire was like.
+/// Stops posting, and checks that all posted messages complete, whatever the faults were.
 void FlowsRun::drain() {
   stopping_ = true;
   for (const auto& f : flows_) f->stop();
@@ -253,7 +253,7 @@ FlowsResult FlowsRun::go() {
       r.died_after = us(f->died_at - trouble_at_) / 1e6;
     if (f->dead && !troubled) w_.fail("lost", "a connection ended, error %d", f->error);
   }
-  hosts_.clear();  // they look for what they have leaked
+  hosts_.clear();  // their destructors check for leaks
   if (w_.failed()) r.broken = w_.rule + ": " + w_.why;
   return r;
 }

@@ -114,7 +114,7 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// The hosts have numbers up to 254, and everything else is divided by.
+/// Hosts have numbers up to 254, and no divisor may be 0.
 void sanity(const FlowsPlan& p) {
   if (p.senders < 1 || p.senders > 64 || p.tcps > 60) usage("1 to 64 senders, up to 60 competitors");
   if (p.rate < kMbit || p.buffer < 1 || p.rtt < 2) usage("no such bottleneck");
@@ -125,7 +125,7 @@ void sanity(const FlowsPlan& p) {
   if (p.tcps != 0 && p.tcp == TcpKind::kNone) usage("--tcps needs --tcp");
 }
 
-/// A figure, and behind it whether it is what is wanted.
+/// A figure, followed by whether it meets its target, if it has one.
 std::string cell(double value, int digits, std::optional<bool> met = {}) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f%s", digits, value, !met ? "" : *met ? " met" : " MISSED");
@@ -146,7 +146,7 @@ std::array<std::string, kColumns.size()> cells(const Row& row) {
   const FlowsPlan& p = row.plan;
   const FlowsResult& r = row.r;
   const double rtt = static_cast<double>(p.rtt) / 1e3;
-  const bool trouble = p.outage != 0;  // behind a stop, what waits in the ring comes at once
+  const bool trouble = p.outage != 0;  // after a stop, the datagrams in the ring arrive at once
   // Two round trips and one minimal RTO.
   const double soon = 2 * rtt + static_cast<double>(RttEstimator::kMinRtoNs) / 1e3;
   std::string other;
@@ -220,7 +220,7 @@ Row run_row(const FlowsPlan& p) {
   return row;
 }
 
-/// The worse of each figure.
+/// Keeps the worse value of each figure.
 void worsen(Row& row, const Row& other) {
   FlowsResult& a = row.r;
   const FlowsResult& b = other.r;

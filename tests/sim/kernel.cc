@@ -18,11 +18,11 @@ struct KConn : usiw_cm_end, std::enable_shared_from_this<KConn> {
   Kernel& kernel;
   Contract contract;
   FlowKey flow{};
-  uint32_t qpn = 0;          ///< stays when the QP is released
+  uint32_t qpn = 0;           ///< remains after the QP is released
   Kernel::KQp* qp = nullptr;  ///< the QP that has this connection; nullptr: none
   Process* process = nullptr;
-  CmUser* user = nullptr;    ///< nullptr: iw_cm has no cm_id of it (any more)
-  bool in_backlog = false;   ///< has one of the listener's places
+  CmUser* user = nullptr;   ///< nullptr: iw_cm has no cm_id for it yet, or no longer
+  bool in_backlog = false;  ///< has a slot of the listener's backlog
   bool hashed = false;
 };
 
@@ -41,14 +41,14 @@ KConn& conn_of(usiw_cm_end* end) { return *static_cast<KConn*>(end); }
 
 }  // namespace
 
-/// A REQ that waits at the admission, with its datagram.
+/// A REQ that waits for admission, with its datagram.
 struct Kernel::Kept : usiw_cm_req {
   Kept() : usiw_cm_req{} {}
   FlowKey flow{};
   std::vector<std::byte> data;
 };
 
-// ---- What cm/ asks of its host ----
+// ---- The calls of cm/ to its host ----
 
 struct Kernel::Host {
   static int send(usiw_cm_end* end, const void* data, uint32_t len) {
@@ -104,7 +104,7 @@ struct Kernel::Host {
   }
 
   static void forget(usiw_cm_end* end) { conn_of(end).hashed = false; }
-  /// After each call: the end is sound.
+  /// cm/ calls this after each call on an end, so the invariants have to hold.
   static void arm(usiw_cm_end* end) {
     const Kernel& k = conn_of(end).kernel;
     if (const char* wrong = usiw_cm_end_check(end)) k.w_.fail("connection", "%c: %s", 'A' + k.side_, wrong);
@@ -193,7 +193,7 @@ bool Kernel::has_socket(uint16_t port) const {
   return false;
 }
 
-/// Connections that nobody holds any more are freed.
+/// Frees the connections that neither a QP, nor a record, nor the peer needs any more.
 void Kernel::reap() {
   std::erase_if(conns_, [](const Conn& c) {
     return !c->hashed && c->qp == nullptr && c->records.pending == 0 && c->cm.state == USIW_CM_DEAD;
@@ -222,7 +222,7 @@ void Kernel::transmit(const FlowKey& flow, const void* data, uint32_t len) {
 
 void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
   if (!has_socket(flow.local_port)) {
-    // ICMP has no opcode of TRP: it goes as a datagram that no port would send. It quotes the PSN.
+    // ICMP has no TRP opcode. It is sent as a datagram that no port would send, and quotes the PSN.
     std::byte icmp[5] = {std::byte{0xff}};
     std::copy_n(d.begin(), std::min(d.size(), sizeof icmp - 1), icmp + 1);
     w_.wire.send(side_, icmp, flow);
@@ -238,13 +238,13 @@ void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
     default:
       return;
   }
-  // The worker, some time later and in order.
+  // The worker handles the datagrams some time later, in their order.
   rx_at_ = std::max(rx_at_, w_.clock.now + w_.rng.below(20'000));
   w_.after(rx_at_ - w_.clock.now, life_,
            [this, copy = std::vector(d.begin(), d.end()), flow] { rx_work(copy, flow); });
 }
 
-/// True if the worker shall answer it as stray.
+/// True if the worker has to answer @p d as a stray datagram.
 bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
   const bool stray = usiw_cm_stray_due(&stray_next_, now_us()) != 0;
   const Conn conn = lookup(flow);
@@ -291,7 +291,7 @@ void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* k
 
 // ---- usiw_listen.c ----
 
-/// Backlogs of all kinds, so that the admission is passed in each of its ways.
+/// The size of the backlog depends on the seed, so that requests take every way through the admission.
 void Kernel::listen(CmListener* listener) {
   if (places_.admission != nullptr) drop(usiw_cm_admission_leave(&places_, now_us()));
   listener_ = listener;
@@ -326,7 +326,7 @@ void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const us
   if (v.kind != USIW_CM_G_KEPT) drop(kept);
 }
 
-/// A REQ that was admitted. @p told: the peer has heard of @p isn; else the scenario has one.
+/// Makes a connection of an admitted REQ. @p told: the peer knows @p isn already. If not, the scenario has the ISN.
 int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told) {
   uint32_t planned = 0;
   uint16_t mtu = 1500;
@@ -459,7 +459,7 @@ void Kernel::qp_destroy(uint32_t qpn) {
   reap();
 }
 
-/// To ERR or, emptied, to INIT.
+/// Ends the connection of a QP whose new state is @p state: ERR, or INIT after a reset.
 void Kernel::qp_end(uint32_t qpn, usiw_qp_state state) {
   KQp* q = qp(qpn);
   if (q == nullptr) return;
@@ -468,7 +468,7 @@ void Kernel::qp_end(uint32_t qpn, usiw_qp_state state) {
   reap();
 }
 
-/// iw_cm asks a QP that has been connected for SQD; one that has ended needs nothing more.
+/// iw_cm asks a connected QP for SQD. A QP whose connection has ended needs no call.
 void Kernel::disconnect(uint32_t qpn) {
   const KQp* q = qp(qpn);
   if (q == nullptr || q->state == USIW_QPS_ERR || q->conn == nullptr) return;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file kernel.h
-/// The module of one host around the connection machine of cm/: the table of connections,
-/// sockets, the listener, the kernel's copies of the QPs, and the events to the processes.
-/// It is a host of cm/ as kmod/ is one: it supplies the calls of struct usiw_cm_host, and nothing else of a connection
-/// is here.
+/// The control half of one simulated host, in the place of kmod/. cm/ takes all decisions about connections. Kernel is
+/// a host of cm/: it supplies the calls of struct usiw_cm_host. It also has the table of connections, the listener, the
+/// kernel's copies of the QPs, and the records for the processes.
 #ifndef USIW_TESTS_SIM_KERNEL_H
 #define USIW_TESTS_SIM_KERNEL_H
 
@@ -25,7 +24,7 @@ namespace usiw::sim {
 class Process;
 struct KConn;
 
-/// A cm_id: what iw_cm and rdma_cm tell a program about one connection.
+/// A cm_id: receives the events that iw_cm and rdma_cm report to a program about one connection.
 class CmUser {
  public:
   virtual ~CmUser() = default;
@@ -48,7 +47,7 @@ struct KEvent {
   FlowKey tuple;
   ConnAttr attr;
   usiw_not_packet not_packet;
-  uint32_t mtu;  ///< of the path
+  uint32_t mtu;  ///< path MTU, bytes
 };
 
 class Kernel {
@@ -63,7 +62,7 @@ class Kernel {
   uint64_t next_deadline() const;
 
   // ---- rdma_cm ----
-  /// nullptr: nobody any more.
+  /// nullptr ends listening.
   void listen(CmListener* listener);
   struct Params {
     uint16_t ird, ord, mtu;
@@ -73,9 +72,9 @@ class Kernel {
   int connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& params);
   int accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& params);
   void reject(uint32_t conn_id, std::span<const uint8_t> pd);
-  /// rdma_disconnect(): SQD by iw_cm.
+  /// As iw_cm does for rdma_disconnect(): asks for SQD.
   void disconnect(uint32_t qpn);
-  /// The cm_id is destroyed: nothing is told to @p user any more.
+  /// The cm_id is destroyed: @p user gets no more events.
   void forget(CmUser* user);
 
   // ---- uverbs ----
@@ -84,23 +83,24 @@ class Kernel {
   bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == USIW_QPS_ERR; }
   void qp_error(uint32_t qpn) { qp_end(qpn, USIW_QPS_ERR); }
   void qp_reset(uint32_t qpn) { qp_end(qpn, USIW_QPS_INIT); }
-  /// @p error: of USIW_REPORT_PORT the port.
+  /// @p error: in a USIW_REPORT_PORT the number of the port.
   void qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error);
   void process_died(Process* process);
-  /// The next record for @p process; false: none.
+  /// Takes the next record for @p process. Returns false if there is none.
   bool read_event(Process* process, KEvent& event);
 
-  /// Parameters of a passive end: the ISN and MTU come from the scenario.
+  /// Sets the ISN and the MTU of a passive end from the scenario.
   std::function<void(const FlowKey& tuple, uint32_t& isn, uint16_t& mtu)> passive;
 
   // ---- Paths ----
-  /// Raw packets get there, or why not; the path takes UDP payloads of @p max_payload bytes.
+  /// All routes change. @p not_packet: why raw packets cannot be used, if so. @p max_payload: the largest UDP payload
+  /// of the path, bytes.
   void path_changes(usiw_not_packet not_packet, size_t max_payload);
   void path_changes(usiw_not_packet not_packet) { path_changes(not_packet, max_payload_); }
   void path_changes(size_t max_payload) { path_changes(not_packet_, max_payload); }
-  /// The process has said that the connection goes by its socket.
+  /// True if the process has reported that the connection uses its socket.
   bool goes_by_socket(const FlowKey& tuple) const;
-  /// ... and has been told that it must.
+  /// True if it also has read the record that forbids raw packets.
   bool must_go_by_socket(const FlowKey& tuple) const;
 
   // ---- For the rules ----
@@ -144,12 +144,12 @@ class Kernel {
   const int side_;
   Life life_ = std::make_shared<int>(0);
   CmListener* listener_ = nullptr;
-  std::list<Conn> conns_;  ///< all that are not freed yet
+  std::list<Conn> conns_;  ///< all connections that are not freed yet
   std::map<uint32_t, KQp> qps_;
   std::map<Process*, std::list<Conn>> events_;
   uint32_t next_id_ = 1;
   usiw_cm_admission_net net_{};
-  usiw_cm_admission admission_{};  ///< of the port that programs listen at
+  usiw_cm_admission admission_{};  ///< for the port at which programs listen
   usiw_cm_listener places_{};
   bool admission_due_ = false;
   __u64 stray_next_ = 0;

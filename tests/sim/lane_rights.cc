@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file lane_rights.cc
-/// The access flags of the responder's QP. What they have not permitted at any time since it was posted must be
-/// refused; what they have not permitted all the time may be, unless it was under way by then; nothing else may be. And
-/// memory does not change while they do not permit that.
+/// The access flags of the responder's QP may change while work requests are under way. Three rules follow:
+/// - A work request that the flags did not permit at any time since it was posted must be refused.
+/// - One that they permitted for a part of that time may be refused, unless the responder had begun with it by then.
+/// - No other may be refused, and memory must not change while the flags forbid it.
 #include <algorithm>
 
 #include "engine/operations.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr uint32_t kAll = kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
 
-/// The right that the QP has to leave its peer for it; 0: none, as where no byte is touched.
+/// The right that the QP has to grant for this work request. 0 if it needs none, because it touches no byte.
 uint32_t right_for(const OpPlan& p) {
   if (p.size == 0) return 0;
   if (is_tagged(p.opcode)) return kAccessRemoteWrite;
@@ -28,7 +29,7 @@ void Rights::become(uint64_t at, uint32_t rights) { changes_.push_back({at, righ
 
 uint32_t Rights::now() const { return changes_.empty() ? kAll : changes_.back().rights; }
 
-/// @p what of the rights of each time since @p from.
+/// True if @p what is true of the rights at some time since @p from.
 template <typename F>
 bool Rights::any(uint64_t from, F what) const {
   for (size_t i = 0; i < changes_.size(); ++i) {
@@ -49,8 +50,8 @@ bool Rights::always(uint32_t right, uint64_t from) const {
 void Lane::permit(uint32_t flags, bool connected) {
   if (raw_) return;
   check_withheld();
-  // Of what is under way, a READ that has been answered in part goes on, and a WRITE that is there is through; so is
-  // what is in front of it.
+  // The responder has begun with a READ if a part of its response has arrived, and is done with a WRITE whose last byte
+  // is in place. The same is true of all work requests before these.
   for (size_t i = send.posted; i > std::max(send.completed, accepted_); --i) {
     const Op& op = ops_[i - 1];
     const WrOpcode o = op.plan->opcode;
@@ -91,7 +92,7 @@ void Lane::check_permitted(size_t i) {
     w_.fail("rights", "lane %c: %zu succeeds, which the QP of its responder has not permitted at any time", name_, i);
 }
 
-/// @p op has failed. Behind what is refused by the flags nothing is done, as it would have been in turn.
+/// @p op has failed. After a work request that the flags refused, no later one is carried out.
 void Lane::check_refusal(const Op& op, const Cqe& c) {
   if (raw_) return;
   if (c.status == WcStatus::kRemAccessErr && op.plan->wrong == Wrong::kNone && !op.plan->risky) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file lane_windows.cc
-/// Memory windows of a lane: the responder binds and unbinds them, the requester goes by them. What a window was bound
-/// to does not change any more from the moment at which the responder knows that it is unbound.
+/// Memory windows of a lane: the responder binds and unbinds them, and the requester uses them. The rule: from the
+/// moment at which the responder knows that a window is unbound, the window's memory does not change.
 #include <algorithm>
 
 #include "model.h"
@@ -13,7 +13,7 @@ void Lane::make_windows(const LanePlan& plan, uint32_t first_index) {
     const WindowPlan& p = plan.windows[i];
     const uint32_t index = USIW_MAX_MR + first_index + static_cast<uint32_t>(p.slot);
     Window w{.plan = &p, .stag = index << 8 | static_cast<uint32_t>(i)};
-    // It reaches from the first that goes by it to the last.
+    // The window reaches from the first work request that uses it to the last.
     for (const Op& op : ops_) {
       if (op.plan->window != static_cast<int>(i) || is_local(op.plan->opcode) || takes_bytes(op.plan->opcode)) continue;
       Block& b = op.plan->opcode == WrOpcode::kRdmaRead ? source : is_atomic(op.plan->opcode) ? words : target;
@@ -24,7 +24,7 @@ void Lane::make_windows(const LanePlan& plan, uint32_t first_index) {
       w.at.length = piece.offset + piece.length - w.at.offset;
     }
     if (w.block == nullptr) w.block = &target, w.at = {0, target.size};
-    w.at.length = std::max(w.at.length, 1 + p.cut);  // of nothing there is no window
+    w.at.length = std::max(w.at.length, 1 + p.cut);  // a window has at least one byte
     windows_.push_back(w);
   }
   for (Op& op : ops_) {
@@ -94,7 +94,7 @@ void Lane::unbound(int window) {
 void Lane::check_windows() {
   for (size_t i = 0; i < windows_.size(); ++i) {
     const Window& w = windows_[i];
-    // Atomics by the region go on with the word.
+    // Atomics that name the region may still change the word.
     if (w.frozen && w.block != &words && w.kept != w.bytes())
       w_.fail("window", "lane %c: memory of window %zu has changed behind its end", name_, i);
   }

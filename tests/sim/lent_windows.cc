@@ -26,7 +26,7 @@ LentWindows::LentWindows(World& world, Engine& engine, int side, uint32_t stag)
 }
 
 void LentWindows::add(uint32_t stag, uint32_t pd, uint32_t owner, std::function<bool()> lives) {
-  // A window of type 1 is everybody's in its PD.
+  // Every QP of its PD may use a window of type 1.
   const bool type2 = w_.mutation != Mutation::kForgetStream;
   if (engine_.mw_add({stag, pd, type2}) != 0) w_.fail("setup", "mw_add");
   windows_.push_back({stag, pd, owner, std::move(lives)});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file lent_windows.h
-/// Memory of a host with windows of type 2 to it, each bound by one connection and left so when that is gone. No other
-/// connection may work on it by them, or unbind them: STag not associated with the stream (RFC 5040, RFC 5041).
+/// Windows of type 2 that other connections try to use. One connection binds each of them to memory of its host, and
+/// the window remains bound after that connection. No other connection may use or unbind the window, because its STag
+/// is not associated with their streams (RFC 5040, RFC 5041).
 #ifndef USIW_TESTS_SIM_LENT_WINDOWS_H
 #define USIW_TESTS_SIM_LENT_WINDOWS_H
 
@@ -18,25 +19,25 @@ class LentWindows {
  public:
   struct Window {
     uint32_t stag, pd, owner;
-    std::function<bool()> lives;  ///< the owner is connected
-    bool bound = false;  ///< the completion of its bind was polled
+    std::function<bool()> lives;  ///< returns whether the owner is connected
+    bool bound = false;           ///< the completion of its bind has been polled
   };
 
-  /// @p stag: two of them, one for each PD.
+  /// @p stag: the first of two STags, one for each PD.
   LentWindows(World& world, Engine& engine, int side, uint32_t stag);
 
-  /// The connection @p owner of @p pd is to bind @p stag.
+  /// Registers a window that the connection @p owner, whose QP is in @p pd, is to bind.
   void add(uint32_t stag, uint32_t pd, uint32_t owner, std::function<bool()> lives);
   void fill_bind(uint32_t stag, Qp::SendWr& wr) const;
   void bound(uint32_t stag);
-  /// One that is bound by another connection than @p owner, @p living: which is connected; nullptr: there is none.
+  /// A window that a connection other than @p owner has bound, or nullptr. @p living: that one has to be connected.
   const Window* of_another(uint32_t owner, bool living) const;
-  /// Where a window to the memory of @p pd begins.
+  /// Start address of the windows to the memory of @p pd.
   uint64_t address(uint32_t pd) const { return block(pd).iova(kAt); }
 
-  /// After each run of the engine: all is as it was.
+  /// Checks after each run of the engine that no byte has changed.
   void check();
-  /// No QP is left: all that were bound still are. Destroys everything.
+  /// Checks, when no QP is left, that all bound windows still are bound. Destroys windows and memory.
   void check_end();
 
  private:

@@ -44,7 +44,7 @@ void Link::sent() {
 void Link::cut(bool now) {
   cut_ = now;
   if (!now || queue_.empty()) return;
-  // The one that is being sent is lost when it is done.
+  // sent() loses the packet that is being sent.
   while (queue_.size() > 1) {
     queued_bytes_ -= queue_.back().bytes;
     queue_.pop_back();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file link.h
-/// A line with a queue in front of it: a rate, a buffer of so many packets (what does not fit is
-/// dropped), marks above a threshold, a delay, random loss, and an end of all service (a cut).
+/// A line with a queue in front of it. It has a rate, a delay and a random loss. The queue drops packets when it is
+/// full and marks them (ECN CE) above a threshold. cut() stops all traffic.
 #ifndef USIW_TESTS_SIM_LINK_H
 #define USIW_TESTS_SIM_LINK_H
 
@@ -13,24 +13,24 @@
 
 namespace usiw::sim {
 
-/// On its way between two hosts: a datagram of the engine, or a segment of the TCP model.
+/// A packet on its way between two hosts: a datagram of the engine, or a segment of the TCP model.
 struct Packet {
   int from = 0, to = 0;
-  uint32_t bytes = 0;   ///< on the line: headers, checksum, preamble and gap included
-  bool capable = false; ///< may be marked instead of dropped (ECT)
-  bool marked = false;  ///< congestion was experienced (CE)
+  uint32_t bytes = 0;    ///< on the line, with headers, checksum, preamble and gap
+  bool capable = false;  ///< may be marked (ECT)
+  bool marked = false;   ///< is marked (CE)
   bool tcp = false;
-  uint64_t number = 0;  ///< TCP: of the transmission, or acknowledged by this one
+  uint64_t number = 0;  ///< TCP: number of the transmission, or the one that this packet acknowledges
   Datagram data{};      ///< engine
   FlowKey flow{};       ///< engine: as the sender sees it
 };
 
 struct LinkPlan {
   uint64_t rate = 10'000'000'000;  ///< bits per second
-  size_t buffer = SIZE_MAX;        ///< packets waiting or being sent; more are dropped
-  size_t mark = SIZE_MAX;          ///< packets found waiting that get a capable one marked
+  size_t buffer = SIZE_MAX;        ///< packets that wait or are being sent; more are dropped
+  size_t mark = SIZE_MAX;          ///< a packet that finds so many in the queue is marked
   uint64_t delay = 0;              ///< ns
-  double loss = 0;                 ///< chance of each packet
+  double loss = 0;                 ///< probability for each packet
 };
 
 class Link {
@@ -41,12 +41,12 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   void send(Packet&& p);
-  /// Packets that are being sent go on at the old rate.
+  /// The packet that is being sent keeps the old rate.
   void set_rate(uint64_t rate) { plan_.rate = rate; }
-  /// What waits is lost, and what comes, until the wire is back. What is beyond the line arrives.
+  /// Starts or ends a cut. It loses the packets in the queue and all that follow. Packets after the line still arrive.
   void cut(bool now);
 
-  /// How long a packet that came now would wait, ns.
+  /// The time that a packet which came now would wait, ns.
   uint64_t waiting() const { return time_of(queued_bytes_); }
   uint64_t rate() const { return plan_.rate; }
 

@@ -84,12 +84,12 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// What the workers share.
+/// Memory that the workers share.
 struct Board {
   std::atomic<uint64_t> next{0}, done{0}, failed{0};
   std::array<std::atomic<uint64_t>, kTotals> totals{};
   std::atomic<bool> stop{false};
-  std::array<std::atomic<uint64_t>, 64> current{};  ///< per worker: the seed at work, 0: none
+  std::array<std::atomic<uint64_t>, 64> current{};  ///< per worker: the present seed; 0: none
 };
 
 int run_one(const Options& o) {
@@ -178,7 +178,7 @@ int run_many(const Options& o, const std::string& program) {
         --running;
         continue;
       }
-      // It crashed, or a sanitizer stopped it: that is a finding too; the others go on.
+      // A worker that crashes, or that a sanitizer stops, is a failure, too. The others continue.
       const uint64_t seed = board.current[i].exchange(0);
       std::printf("seed %llu: BROKEN crash: the process died, status 0x%x\n  replay: %s --seed %llu%s --trace\n",
                   ull(seed), static_cast<unsigned>(status), program.c_str(), ull(seed),

@@ -18,7 +18,7 @@ uint64_t pattern_word(uint64_t salt, uint64_t word) {
   return z ^ (z >> 31);
 }
 
-/// Calls @p run for runs of up to 512 bytes of the pattern from @p at on; false stops.
+/// Calls @p run with up to 512 bytes of the pattern at a time, from @p at on. Stops if @p run returns false.
 template <typename F>
 bool each(uint64_t salt, uint64_t at, uint64_t length, F run) {
   uint64_t words[65];
@@ -93,7 +93,7 @@ void Block::make() {
 }
 
 MrAttr Block::attr() const {
-  const uint32_t how = salt % 4 == 0 ? uint32_t{kAccessOnDemand} : 0u;  // no difference that the model knows of
+  const uint32_t how = salt % 4 == 0 ? uint32_t{kAccessOnDemand} : 0u;  // makes no difference to the model
   return {stag, pd, access | how, reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), base()};
 }
 
@@ -137,7 +137,7 @@ bool Block::untouched(const std::vector<Piece>& pieces) const {
 }
 
 bool Block::mixed(const std::vector<Piece>& pieces, uint64_t data) const {
-  if (holds(pieces, data) || untouched(pieces)) return true;  // as a rule; the rest is byte by byte
+  if (holds(pieces, data) || untouched(pieces)) return true;  // the usual case, without a look at each byte
   uint64_t at = 0;
   for (const Piece& p : pieces)
     for (uint32_t i = 0; i < p.length; ++i, ++at) {
@@ -190,7 +190,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       send_ops_.push_back(ops_.size());
     }
     if (is_local(p.opcode)) {
-      // It moves nothing.
+      // It moves no bytes.
     } else if (takes_bytes(p.opcode)) {
       op.local = src.take(p.local);
       op.remote = op.receive;
@@ -225,7 +225,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.rkey = w.rkey;
       op.data = w.data;
     } else if (p.size != 0) {
-      // The last byte has to change, so that it can be seen when it does.
+      // The last byte has to change, because the rules of order watch it.
       Block& to = read ? sink : takes_bytes(p.opcode) ? recv : target;
       const auto& pieces = read ? op.local : op.remote;
       for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
@@ -249,10 +249,10 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     }
   }
   make_windows(plan, first_window);
-  if (plan.lent) lent_ = (USIW_MAX_MR + first_window + 9) << 8 | 0xa1;  // behind those of make_windows()
+  if (plan.lent) lent_ = (USIW_MAX_MR + first_window + 9) << 8 | 0xa1;  // after those of make_windows()
 }
 
-/// What an atomic is to do, and what it finds if all before it have been done once.
+/// Chooses the operands of an atomic, and the value that it finds if all atomics before it were done once.
 void Lane::plan_atomic(Op& op) {
   if (op.plan->contended) return;
   const uint64_t now = word_values_.back();
@@ -269,7 +269,7 @@ void Lane::plan_atomic(Op& op) {
 }
 
 void Lane::post_contended(size_t i, Qp::SendWr& wr) {
-  if (shared_words == nullptr) return;  // on a raw wire one can be connected to nobody
+  if (shared_words == nullptr) return;  // on a raw wire the peer may not be an end of the scenario
   Op& op = ops_[i];
   op.operands = shared_words->post(op.plan->opcode, op.data * 0x9e3779b97f4a7c15ull + w_.clock.now);
   wr.operands = op.operands;
@@ -326,7 +326,7 @@ void Lane::check_not_begun(size_t limit) {
 
 bool Lane::result_there(const Op& op) const { return load_word(sink, op.local[0]) == op.found; }
 
-/// The word is as some number of atomics have left it: all that have succeeded, and none that was not posted.
+/// Checks the word. It has the value after some of the posted atomics in order, at least after all that succeeded.
 void Lane::check_word(size_t posted) {
   size_t succeeded = 0, right = 0;
   for (size_t i = 0; i < posted; ++i) {
@@ -349,7 +349,7 @@ bool Lane::last_byte_new(const Block& b, const Op& op) const {
   return false;
 }
 
-/// The bytes of operation @p i are where they belong.
+/// Checks that the bytes of work request @p i are in place.
 void Lane::effect(size_t i, const char* when) {
   if (raw_) return;
   const Op& op = ops_[i];
@@ -364,7 +364,7 @@ void Lane::effect(size_t i, const char* when) {
     case WrOpcode::kSend:
     case WrOpcode::kSendImm:
     case WrOpcode::kSendInv:
-      if (shared_) return;  // it is seen by its completion where it has gone
+      if (shared_) return;  // its completion shows which buffer of the SRQ it took
       [[fallthrough]];
     default: there = (takes_bytes(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
   }
@@ -402,7 +402,7 @@ void Lane::check_reads() {
   }
 }
 
-/// Not a flush: was it to be expected of this work request?
+/// True if the plan explains that work request @p i fails with @p status, which is not a flush.
 bool Lane::status_allowed(size_t i, WcStatus status) const {
   const Op& op = ops_[i];
   const WrOpcode o = op.plan->opcode;
@@ -445,7 +445,7 @@ void Lane::on_send(const Cqe& c, bool connected) {
   ++send.completed;
   if (!good) {
     if (c.status != WcStatus::kWrFlushErr) {
-      // Over a wire that lies the ends may disagree about what is complete: a flush may come first.
+      // On a wire with undetected damage the ends may disagree about what is complete, so a flush may come first.
       if (raw_ ? send.error != WcStatus::kSuccess : send.failed)
         w_.fail("status", "lane %c: %zu: a second error, %d", name_, i, static_cast<int>(c.status));
       send.error = c.status;
@@ -495,7 +495,7 @@ void Lane::on_shared_recv(const Cqe& c, bool connected, const Block& b, const st
   ++recv_end.succeeded;
   if (raw_) return;
   check_recv(c, i);
-  // Bytes of the message, and behind them none.
+  // The buffer has the bytes of the message, and no byte after them has changed.
   std::vector<Piece> message, rest;
   uint32_t left = takes_bytes(recv_op(i).plan->opcode) ? c.byte_len : 0;
   for (const Piece& p : at) {
@@ -548,7 +548,7 @@ void Lane::check_recv(const Cqe& c, size_t i) {
 }
 
 bool Lane::settled() const {
-  // Behind the last completion there may be silent successes.
+  // Work requests after the last completion may have succeeded silently.
   for (size_t i = send.completed; i < send.posted; ++i)
     if (ops_[i].plan->signalled || sig_all_ || send.failed) return false;
   return true;
@@ -589,7 +589,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
       continue;
     }
     in_src.push_back(op.local);
-    // Immediate data behind a WRITE has no bytes, unless damage has made a SEND of it.
+    // A WRITE with immediate data writes no byte to the receive, unless damage has made a SEND of it.
     if (raw_ && takes_receive(o) && !takes_bytes(o)) in_recv.push_back(op.receive);
     if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
     if (takes_bytes(o) && shared_) continue;
@@ -606,7 +606,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
   check_block(sink, in_sink, "sink");
   check_block(recv, in_recv, "recv");
   check_block(source, in_source, "source");
-  // What a damaged datagram may reach is memory with remote rights, and no other.
+  // A damaged datagram may change memory with remote rights, but no other memory.
   if (!raw_) check_block(target, in_target, "target");
   if (!raw_) check_block(words, {{word_}}, "words");
   if (!raw_) check_word(send.posted);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file model.h
-/// The reference: what a program of work requests has to do to memory and to completion
-/// queues, in plain code. A Lane is one direction of a connection: the work requests of the
-/// requester, the receives and the memory of the responder.
+/// The reference model: plain code that knows how work requests have to change memory and completion queues. The rules
+/// compare the engine with it. A Lane is one direction of a connection. It has the work requests of the requester, and
+/// the receives and the memory of the responder.
 #ifndef USIW_TESTS_SIM_MODEL_H
 #define USIW_TESTS_SIM_MODEL_H
 
@@ -24,28 +24,28 @@ struct Piece {
   uint32_t offset, length;
 };
 
-/// Registered memory full of a pattern, so that every byte that changes is noticed.
+/// Registered memory, filled with a pattern so that each changed byte is found.
 struct Block {
   Block(uint32_t key, uint32_t rights, uint64_t pattern) : stag(key), access(rights), salt(pattern) {}
 
-  /// Room for @p length bytes with some bytes around it that nobody may touch.
+  /// Reserves @p length bytes, with guard bytes around them that must not change.
   Piece take(uint32_t length);
-  /// Room for each of @p lengths, apart from each other.
+  /// Reserves each of @p lengths, with guard bytes between them.
   std::vector<Piece> take(const std::vector<uint32_t>& lengths);
-  void make();  ///< all is taken: the memory comes into being
+  void make();  ///< allocates the memory, after the last take()
   MrAttr attr() const;
   uint64_t iova(uint32_t offset) const { return base() + offset; }
   std::vector<Sge> sges(const std::vector<Piece>& pieces) const;
-  std::vector<Sge> raw_sges(const std::vector<Piece>& pieces) const;  ///< addresses in this process: inline
+  std::vector<Sge> raw_sges(const std::vector<Piece>& pieces) const;  ///< with plain addresses, for inline data
 
   void write(const std::vector<Piece>& pieces, uint64_t data);
-  void write_old(const std::vector<Piece>& pieces);  ///< as they were
-  /// All of @p pieces hold the pattern @p data.
+  void write_old(const std::vector<Piece>& pieces);  ///< the first pattern
+  /// True if all of @p pieces have the pattern @p data.
   bool holds(const std::vector<Piece>& pieces, uint64_t data) const;
   bool untouched(const std::vector<Piece>& pieces) const;
   /// A stretch that no piece of @p used covers and that has changed; nothing if there is none.
   std::optional<Piece> changed_outside(std::vector<Piece> used) const;
-  /// Every byte is either the old one or the new one.
+  /// True if each byte has either its first value or that of the pattern @p data.
   bool mixed(const std::vector<Piece>& pieces, uint64_t data) const;
   std::byte old_byte(uint32_t offset) const;
 
@@ -59,55 +59,55 @@ struct Block {
   uint64_t base() const { return uint64_t{stag} << 24; }
 };
 
-/// A message with bytes for a receive.
+/// True if the message carries bytes to a receive.
 bool takes_bytes(WrOpcode o);
 
 std::byte pattern_byte(uint64_t salt, uint64_t at);
 
 struct Op {
   const OpPlan* plan;
-  uint64_t data;               ///< pattern of the bytes that it moves
+  uint64_t data;               ///< pattern of its bytes
   std::vector<Piece> local;    ///< in src (SEND, WRITE) or sink (READ, atomic)
   std::vector<Piece> remote;   ///< in recv (SEND), target (WRITE), source or target (READ), words (atomic)
-  std::vector<Piece> receive = {};  ///< in recv: of the receive that it takes
+  std::vector<Piece> receive = {};  ///< in recv: the receive that it takes
   uint64_t remote_addr = 0;
   uint32_t rkey = 0;
-  int send_no = -1;            ///< what takes a receive: how many such are before it
+  int send_no = -1;            ///< number among those that take a receive; -1: takes none
   uint32_t imm = 0;            ///< with immediate data
-  AtomicOperands operands{};   ///< atomic ...
-  uint64_t found = 0;          ///< ... and what it finds, being done once and in its turn
+  AtomicOperands operands{};   ///< operands, if it is an atomic
+  uint64_t found = 0;          ///< the value that an atomic finds if each is done once and in order
   uint64_t posted_at = 0;      ///< ns
-  uint16_t refused = 0;        ///< by a window of another connection: the vendor_err that it must fail with; 0: any
+  uint16_t refused = 0;        ///< vendor_err of an access by a window of another connection; 0: any
 };
 
-/// A memory window of the responder, as it is bound once.
+/// One binding of a memory window of the responder.
 struct Window {
   const WindowPlan* plan;
   uint32_t stag;
-  Block* block = nullptr;  ///< whose memory it is bound to ...
-  Piece at{};              ///< ... from where to where
-  std::vector<Piece> users = {};  ///< what is there of those that go by it
-  bool frozen = false;     ///< it is known to be unbound ...
-  std::vector<std::byte> kept = {};  ///< ... and what they had by then
+  Block* block = nullptr;            ///< the block to which it is bound
+  Piece at{};                        ///< the part of the block
+  std::vector<Piece> users = {};     ///< the pieces of the work requests that use it
+  bool frozen = false;               ///< the responder knows that it is unbound
+  std::vector<std::byte> kept = {};  ///< the bytes of the users at that time
 
-  std::vector<std::byte> bytes() const;  ///< of the users
+  std::vector<std::byte> bytes() const;  ///< the bytes of the users
 };
 
 struct LaneEnd {
   size_t posted = 0, completed = 0, succeeded = 0;
   bool failed = false;
-  WcStatus error = WcStatus::kSuccess;  ///< the first one that is not a flush
+  WcStatus error = WcStatus::kSuccess;  ///< the first error that is not a flush
 };
 
 class SharedWords;
 
-/// What a QP leaves its peer, from when on.
+/// The history of the rights that a QP grants its peer.
 class Rights {
  public:
   void become(uint64_t at, uint32_t rights);
   uint32_t now() const;
-  bool ever(uint32_t right, uint64_t from) const;    ///< at some time since @p from
-  bool always(uint32_t right, uint64_t from) const;  ///< at all times since then
+  bool ever(uint32_t right, uint64_t from) const;    ///< granted at some time since @p from
+  bool always(uint32_t right, uint64_t from) const;  ///< granted at all times since @p from
 
  private:
   template <typename F>
@@ -116,19 +116,19 @@ class Rights {
     uint64_t at;
     uint32_t rights;
   };
-  std::vector<Change> changes_;  ///< none: all rights, always
+  std::vector<Change> changes_;  ///< empty: all rights, always
 };
 
 class Lane {
  public:
-  /// @p first_window: index of the first window, behind those of all regions.
+  /// @p first_window: index of the first window, counted after the indices of all regions.
   Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
        uint32_t first_window, uint64_t salt);
 
-  // Blocks of the requester and of the responder, to be registered there.
+  // The requester registers src and sink, the responder the others.
   Block src, sink, recv, target, source, words;
 
-  /// Next work request or receive to post; its index. The caller says how it went.
+  /// Index of the next work request to post. The caller calls posted() if the engine took it.
   size_t next_send() const { return send.posted; }
   void posted() { ops_[send.posted++].posted_at = w_.clock.now; }
   const Op& op(size_t i) const { return ops_[i]; }
@@ -137,47 +137,47 @@ class Lane {
   const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
   Block& block_of(const Op& op) { return is_answered(op.plan->opcode) ? sink : src; }
 
-  /// @p connected: the client has not given up on its set-up, which explains the flush of what the
-  /// server had posted by then.
+  /// A completion of the requester, or of the responder. @p connected: the client has not given up its set-up. If it
+  /// has, that explains why work requests of the server were flushed.
   void on_send(const Cqe& c, bool connected);
   void on_recv(const Cqe& c, bool connected);
-  /// The same of a receive of an SRQ, at @p at of @p b. @p whole: nobody has written to it before.
+  /// A completion of a receive of an SRQ, whose buffer is @p at in @p b. @p whole: no QP has written to it before.
   void on_shared_recv(const Cqe& c, bool connected, const Block& b, const std::vector<Piece>& at, bool whole);
-  /// Memory of the responder has perhaps changed: is what is there allowed to be there yet?
+  /// Memory of the responder may have changed: checks that no byte of a WRITE is placed before its time.
   void check_order();
-  /// Memory of the requester has perhaps changed: the end of a READ is not there before the rest.
+  /// Memory of the requester may have changed: checks that the last byte of a READ is not placed before the others.
   void check_reads();
-  /// Nothing comes any more: every byte of every block. @p flushed: the requester has seen
-  /// the end of its QP. @p received: and the responder the end of its own.
+  /// The connection is over: checks each byte of each block. @p flushed: all work requests of the requester have
+  /// completed. @p received: all receives of the responder have.
   void check_end(bool may_break, bool flushed, bool received);
 
-  /// All that are told of by completions and are before @p limit have succeeded.
+  /// True if all work requests before @p limit that are to complete with a CQE have done so.
   bool completed_before(size_t limit) const;
-  /// Of those from @p limit on nothing has been done.
+  /// Checks that no work request from @p limit on has begun.
   void check_not_begun(size_t limit);
 
-  /// The words that contended atomics work on: the responder's. Before anything is posted.
+  /// The responder's words, on which contended atomics work. Set before the first post.
   std::shared_ptr<SharedWords> shared_words;
-  /// What a contended atomic does, being posted now.
+  /// Fills in a contended atomic that is posted now.
   void post_contended(size_t i, Qp::SendWr& wr);
-  /// The same of one that names the window @p stag of another connection. @p bound: and that one has bound it.
+  /// Fills in a work request that names the window @p stag of another connection. @p bound: that one has bound it.
   void post_foreign(size_t i, Qp::SendWr& wr, uint32_t stag, uint64_t addr, bool bound);
 
   bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
-  /// No completion of the requester is missing.
+  /// True if no completion of the requester is missing.
   bool settled() const;
 
-  /// The responder's QP has the access flags @p flags from here on (lane_rights.cc).
+  /// The access flags of the responder's QP become @p flags (lane_rights.cc).
   void permit(uint32_t flags, bool connected);
 
-  // ---- Windows, of the responder ----
+  // ---- Windows of the responder ----
 
   const std::vector<Window>& windows() const { return windows_; }
-  std::vector<const Window*> first_windows() const;  ///< the first one of each slot
-  uint32_t lent() const { return lent_; }            ///< STag of the one that others use; 0: there is none
-  /// A work request of the responder (lane_windows.cc): what its slot says.
+  std::vector<const Window*> first_windows() const;  ///< the first binding of each slot
+  uint32_t lent() const { return lent_; }            ///< STag of the window that others use; 0: none
+  /// Fills in a bind or an invalidation by the responder (lane_windows.cc).
   void fill_local(const OpPlan& p, Qp::SendWr& wr) const;
-  /// The responder knows that it is.
+  /// The responder knows that @p window is unbound.
   void unbound(int window);
 
   LaneEnd send, recv_end;
@@ -199,9 +199,9 @@ class Lane {
   void check_word(size_t posted);
   void check_block(Block& b, const std::vector<std::vector<Piece>>& used, const char* name);
 
-  /// A receive has failed, with this status or a flush; false: it has not.
+  /// Returns true if the receive has failed, after checking its status.
   bool failed_recv(const Cqe& c, bool connected);
-  /// What it says of message @p i.
+  /// Checks the completion of the receive of message @p i.
   void check_recv(const Cqe& c, size_t i);
   bool short_recv(size_t i) const { return recv_op(i).plan->wrong == Wrong::kShortRecv; }
 
@@ -210,16 +210,16 @@ class Lane {
   const char name_;
   std::vector<Op> ops_;
   std::vector<size_t> send_ops_;
-  size_t verified_ = 0;       ///< everything before it is known to be in place
-  size_t reads_seen_ = 0;     ///< READs before it are complete
-  Piece word_{};              ///< in words: what all atomics work on
-  std::vector<uint64_t> word_values_;  ///< what is there before the first, and behind each
+  size_t verified_ = 0;                ///< the bytes of all work requests before it are in place
+  size_t reads_seen_ = 0;              ///< all READs before it are complete
+  Piece word_{};                       ///< in words: the word of all atomics that do not contend
+  std::vector<uint64_t> word_values_;  ///< its value before the first atomic, and after each
   std::vector<Window> windows_;
   uint32_t lent_ = 0;
   Rights rights_;
-  bool no_right_ = false;  ///< a work request was refused by the QP's flags
-  size_t accepted_ = 0;  ///< work requests before it are not refused any more, whatever the flags become
-  std::vector<std::byte> kept_target_, kept_words_;  ///< as it is while it may not be changed; empty: it may
+  bool no_right_ = false;                            ///< the QP's flags have refused a work request
+  size_t accepted_ = 0;                              ///< no change of the flags can refuse a work request before it
+  std::vector<std::byte> kept_target_, kept_words_;  ///< contents while the flags forbid changes; empty: they do not
 };
 
 }  // namespace usiw::sim

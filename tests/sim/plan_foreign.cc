@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file plan_foreign.cc
-/// Windows of type 2 in the hands of others. An end binds one at the beginning of its connection, to memory of its
-/// host, and nobody unbinds it. The last work request of another connection names that window: whether the one that has
-/// bound it works still (mostly), has failed, or was destroyed, it must be refused.
+/// Connections that name windows of other connections. An end binds a window of type 2 to memory of its host at the
+/// beginning, and no end unbinds it. The last work request of another connection names that window. It must be refused,
+/// whether the first connection still works, has failed or was destroyed.
 #include "engine/operations.h"
 #include "scenario.h"
 
@@ -37,7 +37,7 @@ void trespass(Rng& rng, LanePlan& lane, const SessionPlan& s) {
   lane.ops.push_back(std::move(op));
 }
 
-/// It is to live until others have named its windows: nothing in it is wrong, or ends it before its time.
+/// The session has to live until others have named its windows, so nothing in it is wrong or ends it early.
 void keep_alive(SessionPlan& s) {
   s.early_end = 0;
   for (LanePlan& lane : s.lane)

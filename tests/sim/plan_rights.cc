@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file plan_rights.cc
-/// Access flags of QPs: with how few each begins, and to what they change under way, in RTS and in SQD.
+/// Access flags of QPs: those with which each QP begins, and their changes under way, in RTS and in SQD.
 #include <algorithm>
 
 #include "engine/operations.h"
@@ -9,7 +9,7 @@
 namespace usiw::sim {
 namespace {
 
-/// The flags without which something of the lane is refused.
+/// The flags that the work requests of the lane need.
 uint32_t needed(const LanePlan& lane) {
   uint32_t flags = 0;
   for (const OpPlan& op : lane.ops)
@@ -21,11 +21,11 @@ uint32_t needed(const LanePlan& lane) {
 }
 
 uint32_t draw(Rng& rng) {
-  const auto some = static_cast<uint32_t>(rng.below(16));  // local writing is one of them, and grants nothing
+  const auto some = static_cast<uint32_t>(rng.below(16));  // with local write, which grants the peer nothing
   return rng.chance(30) ? kAccessOfConnection : some;
 }
 
-/// Most of what is wrong by itself becomes right, so that not all ends before flags matter.
+/// Makes most wrong work requests right, so that the connection does not end before the flags matter.
 void mend(Rng& rng, LanePlan& lane) {
   for (OpPlan& op : lane.ops) {
     const bool tagged = op.wrong == Wrong::kRkey || op.wrong == Wrong::kBounds || op.wrong == Wrong::kRights ||
@@ -38,7 +38,7 @@ void mend(Rng& rng, LanePlan& lane) {
 
 void plan_rights(Rng& rng, SessionPlan& s) {
   for (LanePlan& lane : s.lane) mend(rng, lane);
-  // As a rule one value refuses something, and the others do not.
+  // As a rule, one set of flags refuses a work request and the others do not.
   const unsigned refusing = rng.chance(60) ? 20 : 60;
   const auto value = [&](int end) {
     const uint32_t flags = draw(rng);
@@ -51,7 +51,7 @@ void plan_rights(Rng& rng, SessionPlan& s) {
     const uint64_t at = rng.log_range(1'000, 20'000'000);
     s.permits.push_back({end, at, value(end)});
     if (rng.chance(40)) s.permits.push_back({end, at + rng.log_range(200, 1'000'000), 15});
-    // In SQD: of the send queue only, which has nothing to do with what the peer may.
+    // Some changes come in SQD, which must not matter: it concerns the own send queue only.
     if (rng.chance(35))
       s.pauses.push_back({.end = end,
                           .at = at - std::min(at - 1, rng.log_range(300, 500'000)),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file plan_windows.cc
-/// Memory windows in the programs of a connection. The owner binds one to memory that its peer works on and says so
-/// by a SEND. The peer goes by the window then, and no other name. The end is a SEND with Invalidate, or a message upon
-/// which the owner invalidates or unbinds it itself; or there is none. All that is mixed with the work requests that
-/// the lanes have.
+/// Memory windows in the programs of a connection. The owner binds a window to memory on which its peer works, and
+/// notifies the peer by a SEND. From then on the peer names the window only. At the end the peer sends a SEND with
+/// Invalidate, or a message on which the owner invalidates or unbinds the window, or the window remains. These steps
+/// are put between the other work requests of the lanes.
 #include <algorithm>
 
 #include "engine/operations.h"
@@ -12,8 +12,7 @@
 namespace usiw::sim {
 namespace {
 
-/// A work request of the dialogue, and what it waits for: the @p after-th one of the other lane, a message that has to
-/// have been received.
+/// A work request of the dialogue. It waits until the message that is step @p after of the other lane was received.
 struct Step {
   OpPlan op;
   int after = -1;
@@ -33,7 +32,7 @@ class Dialogue {
     Wrong wrong = bad ? kAll[rng_.below(std::size(kAll))] : Wrong::kNone;
     if (wrong == Wrong::kRkey || wrong == Wrong::kRisk) w.type2 = true;
 
-    // A window that is not bound any more is bound again.
+    // Some windows that are not bound any more are bound again.
     int bind_after = -1;
     w.slot = number;
     auto& free = free_[user];
@@ -59,12 +58,12 @@ class Dialogue {
       if (wrong == Wrong::kRisk) op.risky = true;
       if (wrong == Wrong::kBeyond && n + 1 == users) {
         op.wrong = wrong;
-        if (op.size == 0) op.size = 1, op.local = op.recv = {1};  // nothing is beyond nothing
+        if (op.size == 0) op.size = 1, op.local = op.recv = {1};  // an access of no bytes is never beyond the window
       }
       add(user, op, ready);
     }
 
-    // The end.
+    // The end of the binding.
     int after = -1;
     if (wrong == Wrong::kRisk) {
       add(owner, local(WrOpcode::kLocalInv, number), -1);
@@ -90,11 +89,11 @@ class Dialogue {
     windows.push_back(w);
   }
 
-  /// Puts it between the work requests that there are.
+  /// Puts the steps between the other work requests of the lanes.
   void mix() {
     std::vector<size_t> place[2];
     for (const int l : {0, 1}) mix(s_.lane[l], steps_[l], place[l]);
-    // What waits, waits for so many messages.
+    // A step waits for a number of messages, which is known only now.
     for (const int l : {0, 1})
       for (size_t i = 0; i < steps_[l].size(); ++i) {
         if (steps_[l][i].after < 0) continue;
@@ -110,7 +109,7 @@ class Dialogue {
   struct Free {
     int slot;
     bool type2;
-    int after;  ///< what the owner has received when it is free
+    int after;  ///< step of the other lane after which the window is free
   };
 
   int add(int lane, OpPlan op, int after) {
@@ -135,7 +134,7 @@ class Dialogue {
     return op;
   }
   OpPlan message() { return sized(WrOpcode::kSend, static_cast<uint32_t>(rng_.below(65))); }
-  /// The @p n-th that goes by the window; the first has some bytes.
+  /// The @p n-th work request that names the window. The first has at least two bytes.
   OpPlan access(uint64_t kind, bool atomic, int window, unsigned n) {
     const auto size = static_cast<uint32_t>(n == 0 ? rng_.log_range(2, 32768) : rng_.log_range(1, 32768) - 1);
     const WrOpcode write = rng_.chance(20) ? WrOpcode::kRdmaWriteImm : WrOpcode::kRdmaWrite;
@@ -151,7 +150,7 @@ class Dialogue {
     OpPlan op = access(kind, atomic, window, 0);
     op.wrong = Wrong::kUnbound;
     op.alone = rng_.chance(50);
-    if (op.alone) steps_[lane].back().op.signalled = true;  // how else would it be known
+    if (op.alone) steps_[lane].back().op.signalled = true;  // without a completion its end would not be known
     add(lane, op, after);
   }
 
@@ -164,7 +163,7 @@ class Dialogue {
       out.push_back(steps[next++].op);
     };
     for (OpPlan& op : lane.ops) {
-      // Nothing comes between what is to be alone and what it waits for.
+      // No other work request comes between one that is posted alone and those before it.
       while (next < steps.size() && rng_.below(lane.ops.size() + 1) < steps.size()) take();
       while (next < steps.size() && steps[next].op.alone) take();
       moved.push_back(static_cast<int>(out.size()));
@@ -179,10 +178,10 @@ class Dialogue {
   Rng& rng_;
   SessionPlan& s_;
   std::vector<Step> steps_[2];
-  std::vector<Free> free_[2];  ///< windows of the lane that are not bound
+  std::vector<Free> free_[2];  ///< windows of the lane that are not bound any more
 };
 
-/// Without a window. One of this end alone becomes a WRITE of nothing, so that all others keep their places.
+/// Makes a work request use no window. A local one becomes a WRITE of no bytes, so that the others keep their numbers.
 void make_plain(OpPlan& op) {
   if (op.window < 0) return;
   op.window = -1;
@@ -208,7 +207,7 @@ void use_rightly(SessionPlan& session) {
   for (LanePlan& lane : session.lane) {
     for (WindowPlan& w : lane.windows) w.cut = 0;
     for (OpPlan& op : lane.ops) {
-      // By a window that is not bound any more, or may not be.
+      // The window is not bound any more, or may not be.
       if (op.window >= 0 && !is_local(op.opcode) && (op.wrong == Wrong::kUnbound || op.risky)) make_plain(op);
       op.wrong = Wrong::kNone;
     }
@@ -216,8 +215,9 @@ void use_rightly(SessionPlan& session) {
 }
 
 void cut_windows(SessionPlan& session, const size_t first[2]) {
-  // What waits for a message that is not there, or is of a window that is not bound or has no end where it should, is
-  // as any other. No window is bound twice, since the end of the first may be missing.
+  // Three kinds of work requests become plain: those that wait for a message that was cut, those whose window is never
+  // bound, and those that rely on an unbinding that was cut. No window is bound twice, because the end of its first
+  // binding may be missing.
   for (const int l : {0, 1}) {
     LanePlan& lane = session.lane[l];
     LanePlan& other = session.lane[1 - l];

@@ -76,7 +76,8 @@ Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t&
   if (w_.sc.has(kForeign)) lent = std::make_unique<LentWindows>(world, *engine, side, stags + 2);
 }
 
-/// A process that dies says nothing. Its engine goes first: it may call back until it is gone (EngineEvents).
+/// A process that dies sends nothing. Its engine is destroyed first, because the engine may call back until then
+/// (EngineEvents).
 Process::~Process() { engine.reset(); }
 
 uint32_t Process::create_qp(QpAttr attr) {
@@ -129,8 +130,9 @@ void Process::reset_qp(uint32_t qpn) {
   q.failures = q.closes = q.peer_closes = 0;
 }
 
-/// Raw packets are seen by the one port, unless they come by another netdev or in fragments. The kernel gives the
-/// socket what that port cannot have seen, and all while the process says that it goes by the socket.
+/// The port for raw packets sees each datagram, unless that arrives by another netdev or in fragments. The kernel gives
+/// the socket every datagram that this port cannot have seen. While the process has reported that a connection uses the
+/// socket, the socket gets all of its datagrams.
 void Process::arrive(const Datagram& d, const FlowKey& flow, bool ce) {
   if (!filter_.contains(flow.local_port)) return;
   const bool seen = !w_.dead[side_][0][1] && d.size() <= w_.wire.faults.max_payload;
@@ -162,7 +164,7 @@ void Process::read_events() {
 
 void Process::on_event(const KEvent& e) {
   auto it = qps_.find(e.qpn);
-  if (it == qps_.end()) return;  // destroyed meanwhile, and the kernel knows
+  if (it == qps_.end()) return;  // destroyed in the meantime, which the kernel knows
   PQp& q = *it->second;
   w_.trace("%c process: event %u of conn %u", 'A' + side_, e.type, e.conn_id);
   if (e.type == USIW_EVENT_CONNECT) {
@@ -338,14 +340,14 @@ uint64_t Process::next_deadline() const {
 
 void Process::check_empty() {
   if (!qps_.empty()) return w_.fail("leak", "%c: %zu QPs left", 'A' + side_, qps_.size());
-  // The engine may keep a batch of transmit buffers and nothing else.
+  // The engine may keep one batch of transmit buffers and nothing else.
   while (port_.pending() || socket_.pending()) engine->progress();
   engine->progress();
   if (engine->next_deadline_ns() != UINT64_MAX) w_.fail("leak", "%c: a timer without a QP", 'A' + side_);
   for (const HostPort* p : {&port_, &socket_})
     if (p->total_buffers() - p->free_buffers() > 32)
       w_.fail("leak", "%c: %zu port buffers kept", 'A' + side_, p->total_buffers() - p->free_buffers());
-  // Nothing is left in the flow table: a datagram of every connection there was is a stranger's.
+  // If the flow table is empty, the engine counts a datagram of each earlier connection as one of no connection.
   for (const FlowKey& flow : flows_) {
     const uint64_t before = counters[USIW_CNT_DROP_NO_CONN];
     port_.arrive(Datagram(40), flow, false);

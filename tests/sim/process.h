@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file process.h
-/// A process with the provider loaded: the engine that ships, its port on the wire, and what
-/// provider/runtime/ and provider/verbs/qp.cc do between engine and kernel.
+/// A process that uses the provider. It has the real engine, with one or two ports on the simulated wire. Process
+/// itself does the work of provider/runtime/ and provider/verbs/qp.cc between engine and kernel.
 #ifndef USIW_TESTS_SIM_PROCESS_H
 #define USIW_TESTS_SIM_PROCESS_H
 
@@ -29,11 +29,11 @@ struct KEvent;
 
 constexpr uint16_t kListenPort = 4791;
 
-/// A port with a ring of its own, as an AF_PACKET socket has one; every datagram offered to
-/// it is shown to the rules of the wire.
+/// A port with a receive ring, as an AF_PACKET socket has. The rules of the wire see each datagram that the engine
+/// gives to the port.
 class HostPort final : public SimPort {
  public:
-  /// @p which: 0 raw packets, 1 the socket.
+  /// @p which: 0 for raw packets, 1 for the socket.
   HostPort(World& w, Watch& watch, const Kernel& kernel, int side, int which, const HostPlan& plan)
       : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1), w_(w), watch_(watch),
         kernel_(kernel), side_(side), which_(which), ring_size_(plan.ring) {
@@ -43,7 +43,7 @@ class HostPort final : public SimPort {
   void arrive(Datagram d, const FlowKey& flow, bool ce);
   bool pending() const { return !ring_.empty(); }
   void lose_buffer() { take(); }
-  bool reports_wait = false;  ///< the kernel has not heard yet what the process says
+  bool reports_wait = false;  ///< reports of the process have not reached the kernel yet
 
  private:
   bool next(Datagram& d, FlowKey& flow, bool& ce) override;
@@ -62,29 +62,29 @@ class HostPort final : public SimPort {
 
 class Process final : public EngineEvents {
  public:
-  /// @p stags: four, if it shares memory between its connections.
+  /// @p stags: the first of four STags for memory that its connections share.
   Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t stags);
   ~Process() override;
 
-  // ---- What a program does ----
+  // ---- Calls of a program ----
   uint32_t create_qp(QpAttr attr);
   void destroy_qp(uint32_t qpn);
   void error_qp(uint32_t qpn);
   void reset_qp(uint32_t qpn);
   Qp* qp(uint32_t qpn) const;
   bool is_listener(const CmListener* l) const { return listener == l; }
-  /// Gets every completion that is polled.
+  /// Called with each polled completion.
   std::function<void(Process&, const Cqe&)> on_cqe;
   std::function<void(Process&, uint32_t qpn)> on_drained;
   CmListener* listener = nullptr;
 
-  // ---- What the world does ----
+  // ---- Calls of the simulation ----
   void arrive(const Datagram& d, const FlowKey& flow, bool ce);
   void wake_events();
-  /// Runs the engine and looks at the CQs. Returns the work done.
+  /// Runs the engine and polls the CQs. Returns the work done.
   unsigned run();
   uint64_t next_deadline() const;
-  /// All QPs are gone: buffers, flows and timers must be too.
+  /// Checks, after all QPs are destroyed, that no buffer, flow or timer is left.
   void check_empty();
 
   void cq_ready(Cq&) override {}
@@ -101,15 +101,15 @@ class Process final : public EngineEvents {
     uint32_t qpn = 0;
     Qp* qp = nullptr;
     uint32_t conn_id = 0;
-    uint16_t port = 0;           ///< in the packet filter; 0: none
+    uint16_t port = 0;  ///< UDP port in the packet filter; 0: none
     FlowKey flow{};
     int failures = 0, closes = 0, peer_closes = 0;
     Cq* recv_cq = nullptr;
-    bool shared = false;         ///< takes its receives from the SRQ ...
-    int last_wqe = 0;            ///< ... the times that it was told that it does no more
-    bool quiet = false;          ///< told, and what was in the CQ by then has been polled
+    bool shared = false;  ///< takes its receives from the SRQ
+    int last_wqe = 0;     ///< events that it takes nothing more from the SRQ
+    bool quiet = false;   ///< all completions before that event have been polled
     PortMoves moves;
-    bool told_socket = false;    ///< the kernel has been, and nothing else is to be said
+    bool told_socket = false;  ///< the latest USIW_REPORT_PORT named the socket
     AsyncEvent event = AsyncEvent::kNone;
     int error = 0;
   };
@@ -138,15 +138,15 @@ class Process final : public EngineEvents {
 
  public:
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<SharedQueue> shared;  ///< nullptr: the host has none
-  std::shared_ptr<SharedWords> words;   ///< nullptr: nobody contends
-  std::unique_ptr<LentWindows> lent;    ///< nullptr: windows are for who has bound them
+  std::unique_ptr<SharedQueue> shared;  ///< nullptr: the host has no SRQ
+  std::shared_ptr<SharedWords> words;   ///< nullptr: no atomics contend
+  std::unique_ptr<LentWindows> lent;    ///< nullptr: connections use their own windows only
 
  private:
   int number(const PQp& q) const { return q.moves.present().kind == PortKind::kPacket ? port_no_ : socket_no_; }
   int port_no_, socket_no_ = -1;
   std::map<uint32_t, std::unique_ptr<PQp>> qps_;
-  std::map<uint16_t, int> filter_;  ///< UDP ports that the process receives from
+  std::map<uint16_t, int> filter_;  ///< number of QPs per local UDP port that the process receives
   struct Report {
     uint32_t qpn, kind, conn_id;
     int error;

@@ -73,8 +73,8 @@ Reduced reduce(uint64_t seed, const Cuts& start, Mutation mutation) {
     return true;
   };
   const Scenario whole = make_scenario(seed, start);
-  // Pairs from the back, so that the numbers of the others stay; then fault kinds, sessions
-  // and operations.
+  // First pairs, from the last to the first so that the numbers of the others remain; then kinds of faults, sessions
+  // and work requests.
   for (int p = static_cast<int>(whole.pairs.size()) - 1; p >= 0; --p) {
     Cuts c = best;
     c.drop_pairs.insert(c.drop_pairs.begin(), p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file reduce.h
-/// Makes a failing scenario smaller for as long as it still breaks the same rule.
+/// Reduces a failing scenario: leaves out parts as long as it still breaks the same rule.
 #ifndef USIW_TESTS_SIM_REDUCE_H
 #define USIW_TESTS_SIM_REDUCE_H
 
@@ -22,10 +22,10 @@ struct Reduced {
 Reduced only_run(uint64_t seed, const Cuts& cuts, Mutation mutation);
 Reduced reduce(uint64_t seed, const Cuts& cuts, Mutation mutation);
 
-/// Cuts as options of the program, and back. false: not one of these options.
+/// Cuts as options of the program, and back. parse_cut() returns false if @p arg is not such an option.
 std::string command_of(const Cuts& cuts, Mutation mutation);
 bool parse_cut(const std::string& arg, const std::function<std::string()>& value, Cuts& cuts);
-/// What there is in a scenario, in a line.
+/// One line about the contents of a scenario.
 std::string summary(const Scenario& sc);
 
 }  // namespace usiw::sim

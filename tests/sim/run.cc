@@ -7,10 +7,10 @@
 namespace usiw::sim {
 namespace {
 
-constexpr uint64_t kTick = 300;                     ///< ns that a run of an engine takes
-constexpr uint64_t kLimit = 2'000'000'000'000;      ///< ns of virtual time for everything
+constexpr uint64_t kTick = 300;                 ///< ns that one step takes
+constexpr uint64_t kLimit = 2'000'000'000'000;  ///< ns of virtual time for the whole scenario
 constexpr uint64_t kMaxSteps = 30'000'000;
-constexpr uint64_t kLingerNs = 40'000'000'000;        ///< ns after which nothing may be left
+constexpr uint64_t kLingerNs = 40'000'000'000;  ///< ns after which no object may be left
 constexpr int kTries = 8;
 
 }  // namespace
@@ -102,7 +102,7 @@ void Run::each_machine(const Incident& i, const std::function<void(Machine&)>& w
     if (i.side < 0 || m.side == i.side) what(m);
 }
 
-/// ICMP comes some time later.
+/// ICMP reports the new MTU to the kernels some time later.
 void Run::tell_mtu() {
   w.after(w.rng.below(20'000'000), life_, [this] {
     w.mtu_known = w.wire.faults.max_payload != faults_.max_payload;
@@ -241,7 +241,7 @@ void Run::serve(Machine& m, uint32_t conn_id, uint32_t id) {
   if (m.process->frozen)
     return w.after(1'000'000, m.process->life, [this, &m, conn_id, id] { serve(m, conn_id, id); });
   Attempt* a = attempt(id);
-  if (a != nullptr && w.sc.pairs[a->pair].host[1] != m.side) a = nullptr;  // damage has made one of another host of it
+  if (a != nullptr && w.sc.pairs[a->pair].host[1] != m.side) a = nullptr;  // damage has changed the id
   const bool first = a != nullptr && !a->requested && !a->finished;
   if (a != nullptr) a->requested = true;
   const uint8_t no[] = {'n', 'o'};
@@ -249,7 +249,7 @@ void Run::serve(Machine& m, uint32_t conn_id, uint32_t id) {
     a->rejected = true;
     return m.kernel->reject(conn_id, no);
   }
-  // An old REQ that comes late: the program cannot know, and some accept.
+  // A program cannot recognise an old REQ that arrives late, and some programs accept it.
   if (!first && (a == nullptr || !a->finished || w.rng.chance(50))) return m.kernel->reject(conn_id, no);
   auto e = std::make_shared<End>(*this, first ? a : nullptr, 1, m);
   ends_.push_back(e);
@@ -264,7 +264,7 @@ void Run::attempt_progress(Attempt& a) {
   if (a.finished || a.end[1] == nullptr || !a.end[0]->established || !a.end[1]->established) return;
   if (!a.lane[0]->done() || !a.lane[1]->done()) return;
   const bool both = a.plan->ending == Ending::kBoth;
-  // Who has bound a window that others name waits a while for them.
+  // An end whose window other connections name waits a while for them.
   const bool lent = a.plan->lane[0].lent || a.plan->lane[1].lent;
   for (int i : {0, 1})
     if (both || i == a.plan->closer)
@@ -274,13 +274,13 @@ void Run::attempt_progress(Attempt& a) {
 
 void Run::end_is_over(Attempt* a) {
   if (a == nullptr || a->finished || !a->end[0]->over || (a->end[1] != nullptr && !a->end[1]->over)) return;
-  // Not from under the feet of who is at work on it.
+  // Later, because the caller may still use the attempt.
   w.after(0, life_, [this, a] {
     if (!a->finished && (a->end[1] == nullptr || a->end[1]->over)) finish_attempt(*a);
   });
 }
 
-/// Both ends are over: do they agree about it?
+/// Both ends are over: checks that they agree about the connection.
 void Run::finish_attempt(Attempt& a) {
   a.finished = true;
   const End& c = *a.end[0];
@@ -341,7 +341,7 @@ void Run::check_orders(int side) {
   }
 }
 
-/// One run of each process; false when there is nothing left to come.
+/// Runs each process once. Returns false if no event is left.
 bool Run::step() {
   bool work = w.run_due();
   arrivals();
@@ -398,7 +398,7 @@ bool Run::go() {
   while (!all_over() && !w.failed()) {
     if (!step()) w.fail("hang", "nothing will ever happen: %s", state().c_str());
     const bool late = ++steps > kMaxSteps || w.clock.now - start > kLimit;
-    // Ends that were lied to may wait for each other until a program has enough of it.
+    // With undetected damage the ends may wait for each other until a program gives up.
     if (late && w.sc.has(kRaw)) return !w.failed();
     if (late) w.fail("hang", "it does not end: %s", state().c_str());
     if (!w.wire.broken.empty()) w.fail("port", "%s", w.wire.broken.c_str());
@@ -407,7 +407,7 @@ bool Run::go() {
   return !w.failed();
 }
 
-/// Some time later nothing is left of anything.
+/// Checks, some time after the last session, that no connection, QP or buffer is left.
 void Run::check_final() {
   const uint64_t until = w.clock.now + kLingerNs;
   while (w.clock.now < until && !w.failed())
@@ -451,7 +451,7 @@ void Run::mutate(Datagram& d) {
         ++w.mutated;
       }
       if (w.mutation == Mutation::kPlaceEarly && s.tagged && s.stag == lane.target.stag && !s.last && s.len != 0) {
-        // The segment before the last of some WRITE: the very last byte is there with the first.
+        // Places the last byte of a WRITE together with its first segment.
         for (size_t n = 0; n < lane.send.posted; ++n) {
           const Op& op = lane.op(n);
           if (op.plan->opcode != WrOpcode::kRdmaWrite || op.remote_addr != s.to) continue;

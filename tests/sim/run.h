@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file run.h
-/// One scenario from beginning to end: hosts with kernels and processes, programs that
-/// connect, post, poll, disconnect, fail and come back, and the rules about all of it.
+/// One scenario from beginning to end. Run has the hosts with their kernels and processes. Its programs connect, post,
+/// poll, disconnect, fail and come back. Run checks the rules that concern both ends of a connection.
 #ifndef USIW_TESTS_SIM_RUN_H
 #define USIW_TESTS_SIM_RUN_H
 
@@ -23,7 +23,7 @@ struct Attempt;
 struct Machine {
   int side;
   std::unique_ptr<Kernel> kernel;    ///< nullptr: the host is down
-  std::unique_ptr<Process> process;  ///< nullptr: nobody runs there
+  std::unique_ptr<Process> process;  ///< nullptr: no process runs
   uint32_t next_qpn = 1;
 };
 
@@ -44,18 +44,18 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   void close();
   void process_died();
   void describe(std::string& out) const;
-  bool set_up_holds() const;  ///< no end has given up: no client for want of ACCEPT, no server for want of CONFIRM
+  bool set_up_holds() const;  ///< neither end has given up the handshake
 
-  bool established = false;  ///< the program has been told
-  bool over = false;         ///< nothing will happen here any more
-  bool flushed = false;      ///< its QP has ended with everything accounted for
-  int status = 0;            ///< of the machine when the connection ended
+  bool established = false;  ///< the program knows that it is connected
+  bool over = false;         ///< the program is done with this end
+  bool flushed = false;      ///< its QP has ended and all work requests have completed
+  int status = 0;            ///< status of the event that ended the connection
   int machine_closes = 0, machine_disconnects = 0, machine_opens = 0;
-  int failures = 0;          ///< of the connection attempt
+  int failures = 0;  ///< error of the connection attempt
   uint32_t qpn = 0;
 
  private:
-  bool shared() const;  ///< its receives are those of the host's SRQ
+  bool shared() const;  ///< it takes its receives from the host's SRQ
   uint32_t pd() const;
   bool flushed_recvs() const;
   void make_qp();
@@ -83,18 +83,18 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
 
   Run& run_;
   World& w_;
-  Attempt* attempt_;  ///< nullptr: a connection that nobody asked for (an old REQ)
+  Attempt* attempt_;  ///< nullptr: the connection of an old REQ
   const int which_;
   Machine& machine_;
   Process* process_;
   LifeOf life_;
   bool gone_ = false, closing_ = false, sending_ = false, no_qp_ = false;
-  bool waiting_ = false;  ///< the next work request is for later than something that has not come
-  bool paused_ = false, asked_ = false, drained_ = false;  ///< in SQD; SQ_DRAINED is to come, has come
-  size_t pause_limit_ = 0;     ///< what was posted before
-  unsigned looked_ = 0;        ///< for a window of another connection
+  bool waiting_ = false;  ///< the next work request waits for a completion or a message
+  bool paused_ = false, asked_ = false, drained_ = false;  ///< in SQD; SQ_DRAINED is due; has come
+  size_t pause_limit_ = 0;                                 ///< work requests posted before the pause
+  unsigned looked_ = 0;                                    ///< attempts to find a window of another connection
   uint64_t pause_length_ = 0;
-  size_t local_done_ = 0;  ///< work requests before it have succeeded, and those of windows were looked at
+  size_t local_done_ = 0;  ///< work requests before it have succeeded, and their effect on windows is recorded
   uint64_t stall_ = 2'000;
   friend class Run;
 };
@@ -113,7 +113,7 @@ struct Attempt {
 class Run {
  public:
   Run(const Scenario& scenario, Mutation mutation, size_t trace_lines);
-  /// Returns whether no rule was broken; world says what was.
+  /// Returns whether no rule was broken. w.rule and w.why have the broken one.
   bool go();
 
   World w;
@@ -153,10 +153,10 @@ class Run {
 
   std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
-  std::vector<std::shared_ptr<End>> ends_;  ///< all that there ever were: kernels and processes know them by address
+  std::vector<std::shared_ptr<End>> ends_;  ///< every end ever made, because kernels and processes have their addresses
   std::vector<std::shared_ptr<End>> ghosts_;
-  std::vector<size_t> session_;  ///< per pair: the one that is on
-  std::vector<std::shared_ptr<End>> old_client_;  ///< per pair: whose QP may be used again
+  std::vector<size_t> session_;                   ///< per pair: the present session
+  std::vector<std::shared_ptr<End>> old_client_;  ///< per pair: the client whose QP the next session may use again
   size_t pairs_over_ = 0, incidents_open_ = 0;
   uint32_t next_stag_ = 16, next_window_ = 0;
   WireFaults faults_;

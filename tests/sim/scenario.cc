@@ -18,7 +18,7 @@ constexpr std::array kNames = {"loss",       "burst",    "reorder",  "duplicate"
                                "sqd",        "scarce",   "foreign",  "access",     "ecn",      "early"};
 static_assert(kNames.size() == kFaults);
 
-/// Mostly small, now and then large: many seeds are worth more than many bytes.
+/// Most messages are small, because many seeds find more than many bytes.
 uint32_t message_size(Rng& rng) {
   const uint64_t d = rng.below(1000);
   if (d < 80) return 0;
@@ -61,7 +61,7 @@ LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
   return lane;
 }
 
-/// Some have immediate data, and some READs are atomics.
+/// Adds immediate data to some work requests, and makes atomics of some READs.
 void vary(Rng& rng, LanePlan& lane) {
   for (OpPlan& op : lane.ops) {
     const bool now = rng.chance(25);
@@ -107,7 +107,7 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
   s.max_inline = static_cast<uint32_t>(rng.below(rng.chance(20) ? 1025 : 257));
   s.sig_all = rng.chance(20);
   s.reset_qp = rng.chance(30) && !first;
-  if (s.reset_qp) {  // it is the same QP
+  if (s.reset_qp) {  // the QP is the same, so its limits are
     s.max_send_wr = before->max_send_wr;
     s.max_recv_wr = before->max_recv_wr;
     s.max_sge = before->max_sge;
@@ -119,7 +119,7 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
     s.ird[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
     s.ord[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
     s.mtu[i] = kMtus[rng.below(std::size(kMtus))];
-    // The first connection of a pair often wraps; a later one must not meet leftovers of it.
+    // The PSNs of a pair's first connection often wrap. Later ones have PSNs far from its late datagrams.
     s.isn[i] = first && rng.chance(50) ? 0u - static_cast<uint32_t>(rng.below(600))
                                        : static_cast<uint32_t>(rng());
   }
@@ -139,7 +139,7 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
   return s;
 }
 
-/// Atomics, and READs that become some, work on the words of the responder's host.
+/// Makes some atomics, and some READs, contended atomics on the words of the responder's host.
 void contend(Rng& rng, LanePlan& lane) {
   for (size_t i = 0; i < lane.ops.size(); ++i) {
     OpPlan& op = lane.ops[i];
@@ -172,7 +172,7 @@ SrqPlan make_srq(Rng& rng, const Scenario& sc) {
   return q;
 }
 
-/// There are so few receives that QPs wait for them most of the time.
+/// Leaves so few receives that QPs wait for them most of the time.
 void make_scarce(Rng& rng, SrqPlan& q) {
   q.wr = 1 + static_cast<uint32_t>(rng.below(3));
   q.most = q.wr == 3 || rng.chance(70) ? q.wr : 0;
@@ -181,7 +181,7 @@ void make_scarce(Rng& rng, SrqPlan& q) {
   q.early = rng.chance(40);
 }
 
-/// The receives of a lane are those of an SRQ: no SEND is longer than they are, but one that is to be.
+/// The receives of a lane come from an SRQ. SENDs become short enough for them, except one that has to be too long.
 void share(Rng& rng, LanePlan& lane, const SessionPlan& s, uint32_t bytes) {
   lane.shared = true;
   for (OpPlan& op : lane.ops) {
@@ -197,7 +197,7 @@ void share(Rng& rng, LanePlan& lane, const SessionPlan& s, uint32_t bytes) {
   }
 }
 
-/// Some hosts have an SRQ, and most connections to them take from it.
+/// Gives some hosts an SRQ, from which most connections to them take their receives.
 void share_receives(Rng& rng, Scenario& sc) {
   for (HostPlan& h : sc.hosts)
     if (rng.chance(70) || &h == &sc.hosts.back()) h.srq = make_srq(rng, sc);
@@ -251,7 +251,7 @@ void make_wire(Rng& rng, Scenario& sc) {
 void make_incidents(Rng& rng, Scenario& sc) {
   const auto hosts = sc.hosts.size();
   for (unsigned f : {kMtu, kCut, kLongCut, kFreeze, kKill, kCrash, kPort}) {
-    // As many numbers whether or not there is the fault: cutting it out changes nothing else.
+    // The same random numbers are drawn with and without the fault, so that removing it changes nothing else.
     Incident i{rng.log_range(20 * kUs, 200 * kMs), rng.log_range(kMs, 1'500 * kMs), static_cast<Fault>(f),
                rng.chance(40) && f != kFreeze && f < kKill ? -1 : static_cast<int>(rng.below(hosts)), rng()};
     if (f == kLongCut) i.length = rng.range(5 * kSec, 30 * kSec);
@@ -302,7 +302,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Rng ports(seed ^ 0x9d0f5a11);
   sc.two_ports = ports.chance(35);
   if (sc.two_ports && ports.chance(70)) sc.faults |= bit(kPort);
-  // Without a kind of what follows, all is as it was before there was that kind.
+  // Each addition has a generator of its own, so that a scenario without it is the same as before it existed.
   Rng srq(seed ^ 0x51a2b3c4), mw(seed ^ 0x67e21d09), word(seed ^ 0x1b5d77c3), sqd(seed ^ 0x2f90a6e5);
   Rng scarce(seed ^ 0x73a91f55), foreign(seed ^ 0x4cd0b7e9), rights(seed ^ 0x5e8b3a61), ecn(seed ^ 0x38d1f7c2);
   Rng early(seed ^ 0x1f6e92b7), late(seed ^ 0x45c30d8a);
@@ -322,7 +322,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   also(ecn, kEcn, kBurst);
   also(early, kEarly, kReject);
   if (sc.has(kPort) && late.chance(30) && (cuts.without >> kLate & 1) == 0) sc.faults |= bit(kLate);
-  // The plan is made with all faults; what is cut out is only not done.
+  // The plan is made with all faults, and a removed fault only has no effect.
   const Faults all = sc.faults;
   const bool three = rng.chance(20);
   for (int i = 0; i < (three ? 3 : 2); ++i) {
@@ -351,7 +351,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
       for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
   if (sc.has(kForeign)) {
     while (sc.pairs.size() < 4 && foreign.chance(60)) sc.pairs.push_back(make_pair(foreign, sc, sc.pairs.size()));
-    // The words that all work on are in one PD.
+    // The words of contended atomics are in one PD.
     for (PairPlan& pair : sc.pairs)
       plan_foreign(foreign, pair, !sc.has(kWord), &pair == &sc.pairs.front() || foreign.chance(25));
   }
@@ -388,7 +388,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
       if (!sc.has(kReject)) s.reject = false;
       size_t first_recv[2];
       for (LanePlan& lane : s.lane) {
-        // It is the last one of its lane.
+        // Such an access is the last of its lane.
         if (!sc.has(kBadOp)) std::erase_if(lane.ops, [](const OpPlan& o) { return o.wrong == Wrong::kForeign; });
         if (!sc.has(kLateRecv)) lane.ahead = true;
         if (lane.ops.size() > cuts.ops) lane.ops.resize(cuts.ops);

@@ -19,7 +19,7 @@ SharedQueue::SharedQueue(World& world, Engine& engine, int side, const SrqPlan& 
       block_(stag << 8 | 0x77, kAccessLocalWrite, world.sc.seed + stag) {
   srq_ = engine.srq_create({.pd = 7, .max_wr = plan.wr, .max_sge = plan.sges(), .owner = this});
   if (srq_ == nullptr) w_.fail("setup", "srq_create");
-  // More than it takes, so that it is full now and then.
+  // More buffers than fit in the SRQ, so that it is full now and then.
   buffers_.resize(plan.most != 0 ? plan.most : srq_->capacity() + 2);
   for (Buffer& b : buffers_) b.at = block_.take(plan.lengths);
   block_.make();
@@ -52,7 +52,7 @@ void SharedQueue::refill() {
   }
   if (any) srq_->ring_recv();
   w_.trace("%c app: the SRQ has %zu receives", 'A' + side_, posted_);
-  // Where nothing was posted, as QPs have taken what there is, the event might come at once, and again and again.
+  // If nothing was posted because QPs have taken all receives, the event might come at once, again and again.
   if (!plan_.early && (any || (plan_.most == 0 && context(srq_).has(plan_.limit)))) arm();
   if (w_.mutation == Mutation::kJumpQueue) jump_queue();
 }
@@ -79,7 +79,7 @@ SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
 void SharedQueue::reuse(Buffer& b) {
   block_.write_old(b.at);
   b.returned = false;
-  // With a limit the program waits for its event, until it has come.
+  // A program with an armed limit waits for the event before it posts.
   if (plan_.eager || limit_ == 0) refill_soon();
 }
 
@@ -96,13 +96,13 @@ void SharedQueue::on_limit() {
   refill_soon();
 }
 
-/// Those who have waited longest go first, and others behind them: of the ones that waited before the first has got its
-/// receive, or is gone, before the second has.
+/// QPs that have waited longest get a receive first, and new ones join at the end. So the QPs that have left the list
+/// since the last check must be its first ones, except those that ended.
 void SharedQueue::check_turns(const std::function<bool(const Qp*)>& lives) {
   std::vector<Waiting> now;
   for (const ListHook* h = context(srq_).waiting.begin(); h->owner != nullptr; h = h->next)
     now.push_back({h->owner, h->owner->rq.told_ns()});
-  size_t next = 0;  // of those now, which of those before come first
+  size_t next = 0;  // QPs of the present list that were in the list before
   for (const Waiting& w : waiting_) {
     if (next < now.size() && now[next] == w) {
       ++next;

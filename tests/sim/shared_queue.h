@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shared_queue.h
-/// The shared receive queue of a host: buffers that the QPs of all its connections take from one queue, in no order
-/// that anybody could foretell. The rules: each posted receive completes exactly once or is still in the queue at the
-/// end, also those of QPs that die; the event of the limit comes when it must, and no more than once; QPs that wait for
-/// a receive get one in the order in which they came.
+/// The shared receive queue of a host. The QPs of all its connections take buffers from one queue, in an unpredictable
+/// order. The rules:
+/// - Each posted receive completes exactly once or is in the queue at the end, even if its QP was destroyed.
+/// - The event of the limit comes when the limit is reached, and once for each arming.
+/// - QPs that wait for a receive get one in the order in which they began to wait.
 #ifndef USIW_TESTS_SIM_SHARED_QUEUE_H
 #define USIW_TESTS_SIM_SHARED_QUEUE_H
 
@@ -19,39 +20,39 @@ namespace usiw::sim {
 
 class SharedQueue {
  public:
-  /// wr_ids with this bit are those of receives of an SRQ.
+  /// The wr_id of each receive of an SRQ has this bit.
   static constexpr uint64_t kWrId = uint64_t{1} << 63;
 
   struct Buffer {
     std::vector<Piece> at;
-    uint32_t times = 0;      ///< that it was posted
+    uint32_t times = 0;  ///< how often it was posted
     bool posted = false;
-    bool returned = false;   ///< a QP may have written to it before it gave it back
+    bool returned = false;  ///< a QP that was destroyed may have written to it
   };
 
-  /// @p life: that of the process. @p stag: of its memory.
+  /// @p life: the life of the process. @p stag: for the memory of the buffers.
   SharedQueue(World& world, Engine& engine, int side, const SrqPlan& plan, uint32_t stag, LifeOf life);
 
   Srq* srq() const { return srq_; }
   const Block& block() const { return block_; }
 
-  /// A completion was polled: its buffer, which is the program's until reuse(); nullptr: there is none.
+  /// Returns the buffer of a polled completion, which belongs to the program until reuse(). nullptr: there is none.
   Buffer* completed(const Cqe& c);
   void reuse(Buffer& b);
-  /// A QP has been destroyed without its end: what it had taken is in the queue again.
+  /// A QP was destroyed before its end: the receives that it had taken are in the queue again.
   void given_back();
   void on_limit();
-  /// After each run of the engine. @p lives: whether this QP is there and receives.
+  /// Checks the rules after each run of the engine. @p lives: returns whether a QP exists and receives.
   void check(const std::function<bool(const Qp*)>& lives);
-  /// No QP is left: what has not completed is in the queue. Destroys it.
+  /// Checks, when no QP is left, that each receive has completed or is in the queue. Destroys the SRQ.
   void check_end();
   /// Damage: a receive vanishes.
   void lose_one();
-  /// Damage: who has waited longest for a receive is the last to get one.
+  /// Damage: the QP that has waited longest for a receive becomes the last to get one.
   void jump_queue();
 
  private:
-  /// A QP that waits for a receive, since when.
+  /// A QP that waits for a receive, and the time since when it waits.
   struct Waiting {
     const Qp* qp;
     uint64_t since;
@@ -71,10 +72,10 @@ class SharedQueue {
   Block block_;
   Srq* srq_;
   std::vector<Buffer> buffers_;
-  size_t posted_ = 0;    ///< and no completion of them was polled
-  uint32_t limit_ = 0;   ///< that it is armed with; 0: not
+  size_t posted_ = 0;   ///< posted receives whose completion was not polled yet
+  uint32_t limit_ = 0;  ///< the limit with which it is armed; 0: not armed
   bool refilling_ = false;
-  std::vector<Waiting> waiting_;  ///< behind the run before, the next one first
+  std::vector<Waiting> waiting_;  ///< after the last run, in the order in which they get receives
 };
 
 }  // namespace usiw::sim

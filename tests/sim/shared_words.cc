@@ -13,8 +13,8 @@ SharedWords::SharedWords(World& world, int side, uint32_t stag)
   first_swap_ = seen_ = word(swaps_);
 }
 
-/// What is added is another number each time, as good as, and no sum of others. A swap is to count on from what was
-/// last heard of, as everybody else's is.
+/// Each number to add is, almost certainly, different and not the sum of others. All swaps try to increment the latest
+/// known value.
 AtomicOperands SharedWords::post(WrOpcode opcode, uint64_t number) {
   if (opcode == WrOpcode::kFetchAdd) {
     const uint64_t n = Rng::mix(number) >> 24 | 1;
@@ -55,8 +55,8 @@ void SharedWords::add() {
 }
 
 void SharedWords::check() {
-  // What was found and what was added to it are links of one chain. Where one is missing an atomic of which nobody has
-  // heard has been done, or several.
+  // Each value found and the number added to it form a link of one chain. A gap in the chain means that one or more
+  // atomics were done whose completion did not report success.
   uint64_t at = first_sum_;
   const uint64_t end = word(sum_);
   size_t gaps = 0;

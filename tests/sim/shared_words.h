@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shared_words.h
-/// Two words of a host that the atomics of all its connections work on, and its own program. To one of them numbers are
-/// added: each is in the sum once, and no value is found twice. The other counts the wins of compare-and-swaps: from
-/// each value on there is one.
+/// Two words of a host on which the atomics of all its connections work, and its own program. Fetch-and-adds add to the
+/// first word: each number must be in the sum once, and no two atomics find the same value. Compare-and-swaps increment
+/// the second word: exactly one of them succeeds for each value.
 #ifndef USIW_TESTS_SIM_SHARED_WORDS_H
 #define USIW_TESTS_SIM_SHARED_WORDS_H
 
@@ -20,18 +20,18 @@ class SharedWords {
   SharedWords(World& world, int side, uint32_t stag);
 
   const Block& block() const { return block_; }
-  /// Where @p opcode works.
+  /// Address of the word on which @p opcode works.
   uint64_t address(WrOpcode opcode) const { return block_.iova(place(opcode).offset); }
 
-  /// An atomic is posted: it may be done from here on. Returns its operands.
+  /// An atomic is posted, and may be done from now on. Returns its operands.
   AtomicOperands post(WrOpcode opcode, uint64_t number);
-  /// It is not open any more: done, or not posted after all since the queue was full.
+  /// The atomic is not open any more: it was done, or not posted because the queue was full.
   void withdraw(WrOpcode opcode, AtomicOperands operands);
-  /// It has been done, and has found @p value.
+  /// The atomic was done and has found @p value.
   void done(WrOpcode opcode, AtomicOperands operands, uint64_t value);
   /// The host's own program adds to the word.
   void add();
-  /// No connection is left.
+  /// Checks both words when no connection is left.
   void check();
 
  private:
@@ -43,11 +43,11 @@ class SharedWords {
   Block block_;
   Piece sum_, swaps_;
   uint64_t first_sum_ = 0, first_swap_ = 0;
-  std::map<uint64_t, uint64_t> added_;     ///< by the value found: what was added to it
-  std::multiset<uint64_t> open_;           ///< posted, and nobody knows whether they have been done
-  std::multiset<uint64_t> open_swaps_;     ///< the same, by what they compare
-  std::set<uint64_t> won_;                 ///< values that a compare-and-swap has found as it wanted
-  uint64_t seen_ = 0;                      ///< the latest value of the second word that anybody has heard of
+  std::map<uint64_t, uint64_t> added_;  ///< the number that was added, by the value found
+  std::multiset<uint64_t> open_;        ///< numbers of posted atomics that may have been done
+  std::multiset<uint64_t> open_swaps_;  ///< the same for compare-and-swaps, by the value that they compare
+  std::set<uint64_t> won_;              ///< values for which a compare-and-swap succeeded
+  uint64_t seen_ = 0;                   ///< the latest known value of the second word
 };
 
 }  // namespace usiw::sim

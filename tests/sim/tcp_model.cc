@@ -9,7 +9,7 @@ namespace usiw::sim {
 namespace {
 
 constexpr double kCubicC = 0.4, kCubicBeta = 0.7, kRenoBeta = 0.5;
-constexpr double kMinRto = 200e6;  ///< ns, as Linux has it
+constexpr double kMinRto = 200e6;  ///< ns, the value of Linux
 constexpr uint64_t kReordering = 3;
 
 }  // namespace
@@ -27,12 +27,12 @@ void TcpModel::fill() {
 void TcpModel::arrive(const Packet& p) {
   if (p.to == from_) return acked(p);
   delivered_ += kSegment;
-  // The mark goes back with the acknowledgement, for this segment alone.
+  // The acknowledgement returns the mark of this segment.
   out_({.from = to_, .to = from_, .bytes = kAckOnLine, .marked = p.marked, .tcp = true, .number = p.number});
 }
 
 void TcpModel::acked(const Packet& p) {
-  if (sent_.empty() || p.number < sent_.front().number) return;  // given up on, and late
+  if (sent_.empty() || p.number < sent_.front().number) return;  // late: the segment counts as lost
   Sent& s = sent_[p.number - sent_.front().number];
   if (s.acked) return;
   s.acked = true;
@@ -59,7 +59,7 @@ void TcpModel::acked(const Packet& p) {
   fill();
 }
 
-/// One cut for each window.
+/// Reduces the window, once for each window of data.
 void TcpModel::reduce() {
   recover_ = next_ - 1;
   const double beta = kind_ == TcpKind::kCubic ? kCubicBeta : kRenoBeta;
@@ -83,13 +83,13 @@ void TcpModel::grow() {
     w_max_ = std::max(w_max_, cwnd_);
   }
   const double target = cubic_window((static_cast<double>(w_.clock.now - epoch_) + srtt_) / 1e9);
-  reno_ += 3 * (1 - kCubicBeta) / (1 + kCubicBeta) / cwnd_;  // never slower than Reno would be
+  reno_ += 3 * (1 - kCubicBeta) / (1 + kCubicBeta) / cwnd_;  // at least as fast as Reno
   cwnd_ = std::max(cwnd_ + std::clamp((target - cwnd_) / cwnd_, 0.0, 0.5), reno_);
 }
 
 void TcpModel::arm() {
   armed_ = true;
-  if (rto_at_ <= w_.clock.now) rto_at_ = w_.clock.now + static_cast<uint64_t>(kMinRto) * 5;  // no sample yet
+  if (rto_at_ <= w_.clock.now) rto_at_ = w_.clock.now + static_cast<uint64_t>(kMinRto) * 5;  // no RTT sample yet
   w_.after(rto_at_ - w_.clock.now, life_, [this] {
     armed_ = false;
     if (rto_at_ > w_.clock.now) return arm();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file tcp_model.h
-/// What a TCP connection does to those who share a bottleneck with it: the window of Reno
-/// (RFC 5681) or Cubic (RFC 9438), acknowledgements of every segment, recovery with SACK that
-/// repeats nothing in vain. It carries no bytes: each transmission has a number, and what is
-/// lost costs the turn of another one.
+/// A model of a TCP connection that shares a bottleneck with flows of the engine. It has the window of Reno (RFC 5681)
+/// or Cubic (RFC 9438), acknowledges every segment, and recovers with SACK without needless retransmissions. It carries
+/// no bytes. Each transmission has a number, so a lost segment costs one transmission.
 #ifndef USIW_TESTS_SIM_TCP_MODEL_H
 #define USIW_TESTS_SIM_TCP_MODEL_H
 
@@ -24,7 +23,7 @@ class TcpModel {
       : w_(world), kind_(kind), from_(from), to_(to), capable_(capable), out_(std::move(out)) {}
 
   void start() { fill(); }
-  /// A packet of this connection at either of its ends.
+  /// A packet of this connection arrives at one of its ends.
   void arrive(const Packet& p);
   uint64_t delivered() const { return delivered_; }  ///< bytes of payload
 
@@ -48,11 +47,11 @@ class TcpModel {
   const int from_, to_;
   const bool capable_;
   std::function<void(Packet&&)> out_;
-  std::deque<Sent> sent_;      ///< from the oldest that is neither acknowledged nor lost
+  std::deque<Sent> sent_;  ///< starts with the oldest that is neither acknowledged nor lost
   uint64_t next_ = 1, highest_acked_ = 0, recover_ = 0;
   uint64_t inflight_ = 0, delivered_ = 0;
   double cwnd_ = 10, ssthresh_ = 1e9, w_max_ = 0, reno_ = 0;
-  uint64_t epoch_ = 0;         ///< of Cubic, ns; 0: none
+  uint64_t epoch_ = 0;  ///< start of Cubic's growth, ns; 0: not begun
   double srtt_ = 0, rttvar_ = 0;
   uint64_t rto_at_ = 0;
   unsigned backoffs_ = 0;

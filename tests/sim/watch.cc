@@ -51,7 +51,7 @@ void Watch::open(int side, const FlowKey& flow, const ConnAttr& attr) {
 }
 
 void Watch::offered(int side, const FlowKey& flow, std::span<const std::byte> d) {
-  if (w_.sc.has(kRaw)) return;  // nobody can be held to what was said to them wrongly
+  if (w_.sc.has(kRaw)) return;  // damaged datagrams may have misled the end
   End* e = find(side, flow);
   TrpHeader h;
   if (e == nullptr || !decode_trp(d, h)) return w_.fail("wire", "%c: a datagram of no connection", 'A' + side);
@@ -90,7 +90,7 @@ void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std
     e.content.push_back(content);
     e.requests.push_back(data && is_request(s));
     if (data && !s.tagged && s.qn == USIW_DDP_QN_READ_REQ) {
-      // A READ that the peer has thrown away comes again with its old MSN.
+      // A READ that the peer discarded is sent again with its old MSN.
       if (e.voids ? s.msn > e.reads + 1 : s.msn != e.reads + 1)
         w_.fail("psn", "%c: READ %u behind READ %u", 'A' + side, s.msn, e.reads);
       e.reads = std::max(e.reads, s.msn);
@@ -102,8 +102,8 @@ void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std
     ++e.repeats;
     const uint32_t at = h.psn - e.attr.snd_psn;
     if (at >= e.content.size()) return w_.fail("psn", "%c: repeats PSN %08x, never sent", 'A' + side, h.psn);
-    // The protocol knows two changes of mind: a READ response becomes the Terminate, and a request that the peer has
-    // thrown away behind a message that it has skipped becomes an empty segment.
+    // The contents of a PSN may change in two cases. The Terminate replaces a READ response. An empty segment replaces
+    // a request that the peer discarded after a skipped message.
     if (e.content[at] != content && !(data && (is_terminate(s) || may_be_emptied(e, h.psn, s))))
       w_.fail("content", "%c: PSN %08x does not carry what it did before", 'A' + side, h.psn);
     e.content[at] = content;
@@ -122,7 +122,7 @@ bool Watch::may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s) {
   return is_empty_write(s) && e.voids && psn_lt(e.first_void, psn) && e.requests[psn - e.attr.snd_psn];
 }
 
-/// @p side acknowledges what its peer has asked it to skip: the flags of the header show whether it was skipped.
+/// When @p side acknowledges a PSN that its peer asked it to skip, the flags of the header show whether it did so.
 void Watch::check_skipped(int side, const FlowKey& flow, const TrpHeader& h) {
   End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
   if (peer == nullptr) return;
@@ -135,9 +135,9 @@ void Watch::check_skipped(int side, const FlowKey& flow, const TrpHeader& h) {
   if (skipped && !peer->voids) w_.fail("skip", "%c: says SKIPPED, and was not asked to skip", 'A' + side);
 }
 
-/// What was lost is repeated, and a time-out or a receiver that is not ready repeats one at a
-/// time; beyond that, repeating is noise. The bound is generous: delay and reordering make
-/// any sender guess wrongly now and then.
+/// Bounds the number of retransmissions. Lost datagrams, time-outs and receivers that are not ready explain
+/// retransmissions; more would burden the network. The bound is generous, because delay and reordering mislead any
+/// sender now and then.
 void Watch::check_repeats(int side, End& e) {
   const uint64_t ms = (w_.clock.now - e.opened_ns) / 1'000'000;
   const bool clean = w_.sc.clean() && !w_.sc.has(kSlowLine);
@@ -166,7 +166,8 @@ void Watch::check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h,
     if (set && (at >= e.arrived.size() || !e.arrived[at]))
       return w_.fail("sack", "%c: SACK names PSN %08x, which has not arrived", 'A' + side, h.ack_psn + i);
   }
-  // What has arrived and is not named was refused (no receive, no room): good cause to repeat it.
+  // A datagram that has arrived and is not named was refused, for want of a receive or of memory, so it may be sent
+  // again.
   End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
   for (uint32_t at = h.ack_psn - e.attr.rcv_psn; peer != nullptr && at < e.arrived.size(); ++at) {
     const uint32_t i = at + e.attr.rcv_psn - h.ack_psn;
@@ -185,7 +186,7 @@ void Watch::delivered(int side, const FlowKey& flow, std::span<const std::byte> 
   if (e == nullptr || w_.sc.has(kRaw) || !decode_trp(d, h)) return;
   const bool data = h.opcode == USIW_TRP_DATA || h.opcode == USIW_TRP_SHUTDOWN;
   if (!data && h.opcode != USIW_TRP_SACK) return;
-  // Leftovers of an earlier connection of this 4-tuple have other numbers.
+  // Late datagrams of an earlier connection with this 4-tuple have other PSNs.
   if (psn_lt(e->next, h.ack_psn) || psn_lt(h.ack_psn, e->attr.snd_psn)) return;
   const uint32_t edge = h.ack_psn + h.credit;
   if (psn_lt(e->edge, edge) && w_.mutation != Mutation::kOverrunWindow) e->edge = edge;

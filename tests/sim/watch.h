@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch.h
-/// Rules that can be seen on the wire: sequence numbers, windows, acknowledgements, what a
-/// PSN means, and repetitions. Every datagram that an engine offers to its port comes by
-/// here, and every one that an engine takes from it.
+/// The rules of the wire: sequence numbers, windows, acknowledgements, the contents of a PSN, and retransmissions.
+/// Watch sees each datagram that an engine gives to its port, and each that an engine takes from it.
 #ifndef USIW_TESTS_SIM_WATCH_H
 #define USIW_TESTS_SIM_WATCH_H
 
@@ -28,21 +27,21 @@ class Watch {
   void lost(int side, const FlowKey& flow, std::span<const std::byte> d);
 
  private:
-  /// What one end has said and heard.
+  /// The traffic of one end.
   struct End {
     ConnAttr attr;
     uint32_t next;              ///< PSN of the next new datagram
     uint32_t edge;              ///< first PSN that the peer has not allowed
     uint32_t acked;             ///< latest ACK PSN sent
-    uint32_t reads = 0;         ///< READ requests sent, without those that come again behind a skip ...
-    uint32_t reads_answered = 0;  ///< ... and last segments of responses taken
-    std::vector<bool> arrived;  ///< by PSN - attr.rcv_psn: taken from the port and not refused
-    std::vector<bool> answers;  ///< of those, the ones in reads_answered
-    std::vector<uint64_t> content;  ///< by PSN - attr.snd_psn: hash of what it carried
-    std::vector<bool> requests;  ///< of those, the ones that a peer throws away behind a message that it has skipped
-    uint32_t asked = 0;         ///< PSN that the peer was asked to skip
+    uint32_t reads = 0;         ///< READ requests sent, without those sent again after a skip
+    uint32_t reads_answered = 0;    ///< last segments of READ responses received
+    std::vector<bool> arrived;      ///< by PSN - attr.rcv_psn: received and not refused
+    std::vector<bool> answers;      ///< the same index: counted in reads_answered
+    std::vector<uint64_t> content;  ///< by PSN - attr.snd_psn: hash of the contents
+    std::vector<bool> requests;     ///< the same index: a request, which a peer discards after a skipped message
+    uint32_t asked = 0;             ///< PSN that the end asked its peer to skip
     uint32_t first_void = 0;    ///< first PSN that the peer has skipped
-    bool asks = false, voids = false;  ///< asked holds; first_void holds
+    bool asks = false, voids = false;  ///< asked is valid; first_void is valid
     bool ended = false;         ///< SHUTDOWN or Terminate sent
     uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0, last_ns = 0;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file world.h
-/// What everything in a simulation shares: time, things to do later, the wire, the trace,
-/// and the first rule that was broken.
+/// State that all parts of one simulated run share. All parts act on one virtual clock, so that a seed always gives the
+/// same run. World has this clock, a queue of functions to call later, the wire, the trace, and the first broken rule.
 #ifndef USIW_TESTS_SIM_WORLD_H
 #define USIW_TESTS_SIM_WORLD_H
 
@@ -20,38 +20,38 @@
 
 namespace usiw::sim {
 
-/// Deliberate damage, to show that the rules are checked.
+/// Deliberate damage. Each kind has to break a rule, which shows that the simulation checks the rule.
 enum class Mutation {
   kNone,
-  kFlipPlaced,         ///< a byte of a registered block changes by itself
-  kFlipWire,           ///< the wire damages payloads and nobody notices
+  kFlipPlaced,  ///< a byte of a registered block changes by itself
+  kFlipWire,    ///< the wire damages payloads and no checksum detects that
   kSwallowCompletion,
   kRepeatCompletion,
   kSwapCompletions,
-  kSwallowEvent,       ///< a process never hears that its peer has closed
-  kSwallowReport,      ///< the kernel never hears that the engine has closed
-  kPlaceEarly,         ///< the end of a WRITE is there before its middle
+  kSwallowEvent,   ///< a process does not notice that its peer has closed
+  kSwallowReport,  ///< the kernel gets no report that the engine has closed
+  kPlaceEarly,     ///< the last byte of a WRITE is placed before its middle
   kLeakBuffer,
-  kAckFuture,          ///< an end acknowledges what has not arrived
-  kOverrunWindow,      ///< an end is told of a smaller window than its engine believes
-  kRepeatDatagrams,    ///< an end sends everything many times
-  kDeafTimers,         ///< the kernel's timers do not fire
-  kStayPut,            ///< a connection stays by its port whatever happens
-  kLoseReceive,        ///< a receive vanishes with the QP that had taken it from the SRQ
-  kSwallowLastWqe,     ///< a process never hears that a QP takes nothing more from the SRQ
-  kSwallowLimit,       ///< ... that the SRQ's limit is reached
-  kWriteUnbound,       ///< what is to fail by a window goes by the region
-  kFlipUnbound,        ///< a byte of what was a window changes
-  kRepeatAtomic,       ///< what is added is added twice
-  kTwoWinners,         ///< a compare-and-swap is undone
-  kGoOnEarly,          ///< a QP goes on while its program believes it in SQD
-  kSwallowDrained,     ///< a program never hears that its QP is drained
-  kJumpQueue,          ///< who waits longest for a receive of the SRQ becomes the last
-  kLateLimit,          ///< the SRQ's limit is told one receive late
-  kForgetStream,       ///< a window of type 2 is everybody's in its PD
-  kIgnoreAccess,       ///< a QP permits everything, whatever its access flags are
-  kKeepAccess,         ///< it goes on with the flags that it had when it was connected
-  kNoAccess,           ///< it permits nothing once its flags are changed
+  kAckFuture,        ///< an end acknowledges a PSN that has not arrived
+  kOverrunWindow,    ///< the rules allow an end a smaller window than its engine assumes
+  kRepeatDatagrams,  ///< an end sends each datagram many times
+  kDeafTimers,       ///< the kernel's timers do not fire
+  kStayPut,          ///< a connection never moves to its other port
+  kLoseReceive,      ///< a receive vanishes with the QP that took it from the SRQ
+  kSwallowLastWqe,   ///< a process does not get the event that a QP takes nothing more from the SRQ
+  kSwallowLimit,     ///< a process does not get the event that the SRQ's limit is reached
+  kWriteUnbound,     ///< an access that has to fail by its window names the region instead
+  kFlipUnbound,      ///< a byte changes in memory whose window is unbound
+  kRepeatAtomic,     ///< a fetch-and-add adds twice
+  kTwoWinners,       ///< a compare-and-swap is undone
+  kGoOnEarly,        ///< a QP leaves SQD while its program assumes it in SQD
+  kSwallowDrained,   ///< a program does not get SQ_DRAINED
+  kJumpQueue,        ///< the QP that waits longest for a receive of the SRQ becomes the last
+  kLateLimit,        ///< the event of the SRQ's limit comes one receive late
+  kForgetStream,     ///< a window of type 2 is usable by every QP of its PD
+  kIgnoreAccess,     ///< a QP permits all access, whatever its flags are
+  kKeepAccess,       ///< a QP keeps the flags that it had when it was connected
+  kNoAccess,         ///< a QP permits no access after its flags are changed
   kMutations,
 };
 const char* mutation_name(Mutation m);
@@ -63,7 +63,7 @@ inline unsigned long long ull(uint64_t number) { return number; }
 enum Total : unsigned {
   kSent,        ///< DATA and SHUTDOWN
   kRepeated,    ///< those among them that were retransmissions
-  kMoves,       ///< of connections, to the other port
+  kMoves,       ///< moves of a connection to its other port
   kForbidden,   ///< connections that ended because raw packets were forbidden
   kTrespasses,  ///< posted work requests that name a window of another connection
   kOfLiving,    ///< those among them whose window belongs to a connected QP
@@ -71,7 +71,7 @@ enum Total : unsigned {
   kTotals,
 };
 
-/// For as long as its owner lives, what was put off on its behalf is still to be done.
+/// The life of an object. World::after() calls a function only if the object that asked for it still exists.
 using Life = std::shared_ptr<int>;
 using LifeOf = std::weak_ptr<int>;
 
@@ -81,14 +81,14 @@ class World {
       : sc(scenario), mutation(damage), rng(scenario.seed * 31 + 7), wire(clock, scenario.seed * 77 + 1),
         trace_lines_(trace_lines) {}
 
-  /// Does @p what in @p ns, unless @p life has ended by then.
+  /// Calls @p what in @p ns, unless @p life has ended by then.
   void after(uint64_t ns, const LifeOf& life, std::function<void()> what) {
     later_.push({clock.now + ns, order_++, life, std::move(what)});
   }
   bool run_due();
   uint64_t next_due() const { return later_.empty() ? UINT64_MAX : later_.top().at; }
 
-  /// Notes down the first rule that is broken. @p rule is one word, for the reduction.
+  /// Records a broken rule, unless there is one already. @p rule is one word, by which the reduction compares.
   void fail(const char* rule, const char* fmt, ...) __attribute__((format(printf, 3, 4)));
   bool failed() const { return !rule.empty(); }
 
@@ -97,18 +97,18 @@ class World {
 
   const Scenario& sc;
   const Mutation mutation;
-  Rng rng;  ///< of hosts and applications; the wire has its own
+  Rng rng;  ///< for hosts and programs; the wire has its own
   SimClock clock;
   SimWire wire;
   std::string rule, why;
-  std::deque<std::string> lines;  ///< the trace's end
+  std::deque<std::string> lines;  ///< the last lines of the trace
   uint64_t digest = 0xcbf29ce484222325ull;
   void mix(uint64_t v) { digest = (digest ^ v) * 0x100000001b3ull; }
-  /// Ports that are dead: [host][raw packets, socket][out, in].
+  /// Dead ports, by [host][raw packets, socket][transmit, receive].
   bool dead[kMaxSides][2][2] = {};
-  bool mtu_known = false;  ///< kernels know that the path takes less: sockets send fragments
+  bool mtu_known = false;  ///< the kernels know the reduced MTU, so that sockets send fragments
   std::array<uint64_t, kTotals> totals{};
-  uint64_t mutated = 0;  ///< times that the mutation did its damage
+  uint64_t mutated = 0;  ///< how often the mutation did damage
 
  private:
   struct Later {

@@ -53,7 +53,7 @@ def node_of(name):
     return name.rsplit(".", 1)[0]
 
 
-def room_of(node):
+def folder_of(node):
     """The folder of tools/run that a node is in; None: it is in none."""
     found = re.match(r"tools/run/\w+(?=/)", node)
     return found and found[0]
@@ -213,13 +213,13 @@ class Graph:
         if node_of(user) != node_of(owner):
             self.arrows[node_of(user)].setdefault(node_of(owner), why)
 
-    def rooms(self):
+    def folders(self):
         """The arrows between folders of tools/run."""
-        table = {room: {} for room in map(room_of, self.arrows) if room}
+        table = {folder: {} for folder in map(folder_of, self.arrows) if folder}
         for user, owners in self.arrows.items():
             for owner, why in owners.items():
-                if room_of(user) and room_of(owner) and room_of(user) != room_of(owner):
-                    table[room_of(user)].setdefault(room_of(owner), why)
+                if folder_of(user) and folder_of(owner) and folder_of(user) != folder_of(owner):
+                    table[folder_of(user)].setdefault(folder_of(owner), why)
         return table
 
 
@@ -246,8 +246,8 @@ def named(root):
 def check(root):
     """(lines about circles that are wrong, all circles, all arrows)"""
     graph = Graph(root)
-    arrows = {**graph.arrows, **graph.rooms()}
-    found, lines = circles(graph.arrows) + circles(graph.rooms()), named(root)
+    arrows = {**graph.arrows, **graph.folders()}
+    found, lines = circles(graph.arrows) + circles(graph.folders()), named(root)
     wrong = [f"{DOCUMENT} does not name this circle: {text_of(circle)}" for circle in found if circle not in lines]
     wrong += [f"{DOCUMENT} names a circle that is none: {text_of(circle)}" for circle in lines if circle not in found]
     return wrong, found, arrows

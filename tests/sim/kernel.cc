@@ -306,7 +306,7 @@ void Kernel::drop(usiw_cm_req* chain) {
 
 void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept) {
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
-  const bool told = kept != nullptr || pkt.ack_psn != 0;
+  const bool known = kept != nullptr || pkt.ack_psn != 0;
   if (kept == nullptr) {
     kept = new Kept;
     kept->tuple = cm_tuple(flow);
@@ -318,7 +318,7 @@ void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const us
   usiw_cm_admission_request(&v, &admission_, listens ? &places_ : nullptr, kept, &pkt, now_us());
   drop(v.out);
   int reason = v.kind == USIW_CM_G_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
-  if (v.kind == USIW_CM_G_ADMIT) reason = open(flow, pkt, v.isn, told);
+  if (v.kind == USIW_CM_G_ADMIT) reason = open(flow, pkt, v.isn, known);
   if (reason != 0)
     transmit(flow, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(reason), buf));
   else if (v.pending != 0)
@@ -326,15 +326,15 @@ void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const us
   if (v.kind != USIW_CM_G_KEPT) drop(kept);
 }
 
-/// Makes a connection of an admitted REQ. @p told: the peer knows @p isn already. If not, the scenario has the ISN.
-int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told) {
+/// Makes a connection of an admitted REQ. @p known: the peer knows @p isn already. If not, the scenario has the ISN.
+int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool known) {
   uint32_t planned = 0;
   uint16_t mtu = 1500;
   passive(flow, planned, mtu);
   const Conn conn = make_conn(flow);
   conn->in_backlog = true;
   conn->contract.handed_up();
-  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, told ? isn : planned, mtu, USIW_TRP_FIRST_WINDOW, now_us());
+  const int reason = usiw_cm_init_passive(&conn->cm, &pkt, known ? isn : planned, mtu, USIW_TRP_FIRST_WINDOW, now_us());
   if (reason != 0) {
     Host::leave_backlog(conn.get());
     conns_.pop_back();

@@ -130,7 +130,7 @@ class Kernel {
   struct Kept;
   void work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* kept);
   void request(std::span<const std::byte> d, const FlowKey& flow, const usiw_cm_packet& pkt, Kept* kept);
-  int open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool told);
+  int open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, bool known);
   void work_off_admission();
   void drop(usiw_cm_req* chain);
   void transmit(const FlowKey& flow, const void* data, uint32_t len);

@@ -7,6 +7,7 @@
 
 #include "input.h"
 #include "tests/support/cm_end_host.h"
+#include "tests/support/cm_packet.h"
 
 namespace {
 
@@ -69,19 +70,7 @@ class Machine {
 
   /// Delivers the packet as bytes, as from the wire.
   void receive(uint8_t opcode) {
-    const usiw_cm_packet p = packet(opcode);
-    usiw_cm_conn peer{};
-    peer.local_isn = p.psn;
-    peer.peer_isn = p.ack_psn;
-    peer.tx_opcode = opcode;
-    peer.tx_flags = p.flags;
-    peer.reject_reason = p.reason;
-    peer.ird = p.ird;
-    peer.ord = p.ord;
-    peer.mtu = p.mtu;
-    peer.window = p.window;
-    peer.features = p.features;
-    peer.pd_len = std::min<uint16_t>(p.pd_len, USIW_MAX_PRIVATE_DATA);
+    const usiw_cm_conn peer = sender_of(packet(opcode));
     uint8_t bytes[USIW_CM_MAX_DATAGRAM], answer[USIW_CM_MAX_DATAGRAM];
     usiw_cm_verdict v;
     usiw_cm_end_input(&end_, &v, bytes, usiw_cm_build(&peer, bytes), answer, now_);

@@ -6,6 +6,7 @@
 
 #include "cm/usiw_cm.h"
 #include "input.h"
+#include "tests/support/cm_packet.h"
 #include "uapi/usiw_abi.h"
 
 using usiw::fuzz::Exact;
@@ -30,20 +31,7 @@ bool same_private_data(const usiw_cm_packet& a, const usiw_cm_packet& b) {
 
 /// The datagram of a connection that has everything as in @p pkt.
 void build_again(const usiw_cm_packet& pkt) {
-  usiw_cm_conn c{};
-  c.local_isn = pkt.psn;
-  c.peer_isn = pkt.ack_psn;
-  c.peer_known = 1;
-  c.tx_opcode = pkt.opcode;
-  c.tx_flags = pkt.flags;
-  c.reject_reason = pkt.reason;
-  c.features = pkt.features;
-  c.ird = pkt.ird;
-  c.ord = pkt.ord;
-  c.mtu = pkt.mtu;
-  c.window = pkt.window;
-  c.pd_len = pkt.pd_len;
-  if (pkt.pd_len != 0) std::memcpy(c.pd, pkt.pd, pkt.pd_len);
+  const usiw_cm_conn c = sender_of(pkt);
   Built b;
   b.len = usiw_cm_build(&c, b.buf.get());
   b.decode();

@@ -25,7 +25,12 @@ bool has_rung(Qp& qp) { return (qp.*&Bell::doorbell_).queued.load(std::memory_or
 }  // namespace
 
 End::End(Run& run, Attempt* attempt, int which, Machine& machine)
-    : run_(run), w_(run.w), attempt_(attempt), which_(which), machine_(machine), process_(machine.process.get()),
+    : Reporter(run.w, machine.side),
+      run_(run),
+      attempt_(attempt),
+      which_(which),
+      machine_(machine),
+      process_(machine.process.get()),
       life_(machine.process->life) {}
 
 Lane* End::out() const { return attempt_ == nullptr ? nullptr : attempt_->lane[which_].get(); }
@@ -65,7 +70,7 @@ void End::make_qp() {
 
 void End::permit(uint32_t access, bool connected) {
   if (over || gone_ || qp() == nullptr) return;
-  w_.trace("%c app: qp %u permits %x", 'A' + machine_.side, qpn, access);
+  trace("app: qp %u permits %x", qpn, access);
   in()->permit(access, connected);
   if (w_.mutation == Mutation::kIgnoreAccess) access = kAccessOfConnection, ++w_.mutated;
   if (w_.mutation == Mutation::kNoAccess && connected) access = 0, ++w_.mutated;
@@ -104,8 +109,7 @@ void End::start_client() {
   std::memcpy(pd, &attempt_->id, 4);
   const uint32_t isn = attempt_->tries == 0 ? s.isn[0] : static_cast<uint32_t>(w_.rng());
   const int ret = machine_.kernel->connect(this, qpn, attempt_->flow, isn, {s.ird[0], s.ord[0], s.mtu[0], pd});
-  w_.trace("%c app: connect port %u, attempt %u: %d", 'A' + machine_.side, attempt_->flow.local_port, attempt_->id,
-           ret);
+  trace("app: connect port %u, attempt %u: %d", attempt_->flow.local_port, attempt_->id, ret);
   if (ret == 0) return;
   if (ret != -EADDRINUSE) w_.fail("connect", "connect: %d", ret);
   failures = ret;
@@ -117,7 +121,7 @@ void End::start_server(uint32_t conn_id) {
   uint16_t ird = 4, ord = 4;
   if (attempt_ != nullptr) ird = attempt_->plan->ird[1], ord = attempt_->plan->ord[1];
   const int ret = machine_.kernel->accept(this, conn_id, qpn, {ird, ord, 0, {}});
-  w_.trace("%c app: accept: %d", 'A' + machine_.side, ret);
+  trace("app: accept: %d", ret);
   if (ret == 0 && w_.sc.has(kEarly)) wake_send();
   if (ret == 0) return;
   failures = ret;
@@ -144,7 +148,7 @@ void End::opened() {
     End& e = *s;
     e.established = true;
     if (e.over || e.gone_ || e.attempt_ == nullptr) return;
-    e.w_.trace("%c app: established, qp %u", 'A' + e.machine_.side, e.qpn);
+    e.trace("app: established, qp %u", e.qpn);
     e.post_recvs();
     e.wake_send();
     if (!e.attempt_->plan->lane[1 - e.which_].ahead) e.wake_recv();
@@ -232,8 +236,8 @@ const LentWindows::Window* End::fill_foreign(size_t i, Qp::SendWr& wr) {
     return nullptr;
   }
   if (w_.tracing())
-    w_.trace("%c app: %zu names window %08x, which connection %u has bound, %s", 'A' + machine_.side, i, w->stag,
-             w->owner, w->lives() ? "and lives" : "and is over");
+    trace("app: %zu names window %08x, which connection %u has bound, %s", i, w->stag, w->owner,
+          w->lives() ? "and lives" : "and is over");
   const uint64_t more = w_.rng.below((kLentBytes - op.plan->size) / 8 + 1) * 8;
   out()->post_foreign(i, wr, w->stag, windows->address(w->pd) + more, true);
   return w;
@@ -289,8 +293,7 @@ void End::wake_send() {
     any = true;
   }
   if (any) q->ring_send();
-  if (any && w_.tracing())
-    w_.trace("%c app: qp %u has posted %zu of %zu", 'A' + machine_.side, qpn, lane->send.posted, lane->size());
+  if (any && w_.tracing()) trace("app: qp %u has posted %zu of %zu", qpn, lane->send.posted, lane->size());
   if (lane->next_send() == lane->size() || waiting_) return;
   if (later) full = true;
   stall_ = full ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
@@ -308,14 +311,14 @@ bool End::set_up_holds() const {
 void End::on_cqe(const Cqe& c) {
   if (c.qpn != qpn) return w_.fail("completion", "a completion of QP %u on that of %u", c.qpn, qpn);
   if (w_.tracing())
-    w_.trace("%c app: qp %u completion %llu opcode %d status %d", 'A' + machine_.side, c.qpn, ull(c.wr_id & 0xffffffff),
-             static_cast<int>(c.opcode), static_cast<int>(c.status));
+    trace("app: qp %u completion %llu opcode %d status %d", c.qpn, ull(c.wr_id & 0xffffffff),
+          static_cast<int>(c.opcode), static_cast<int>(c.status));
   if (c.opcode == WcOpcode::kRecv || c.opcode == WcOpcode::kRecvRdmaWithImm) {
     in()->on_recv(c, set_up_holds());
     if (attempt_->plan->lane[1 - which_].ahead) post_recvs();
   } else {
     if (paused_ && c.status == WcStatus::kSuccess && (c.wr_id & 0xffffffff) >= pause_limit_)
-      w_.fail("drain", "%c: QP %u: %u completes in SQD", 'A' + machine_.side, qpn, static_cast<unsigned>(c.wr_id));
+      fail("drain", "QP %u: %u completes in SQD", qpn, static_cast<unsigned>(c.wr_id));
     out()->on_send(c, set_up_holds());
     stall_ = 2'000;
     for (; local_done_ < out()->send.succeeded; ++local_done_)
@@ -330,8 +333,7 @@ void End::on_cqe(const Cqe& c) {
 
 void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
   if (w_.tracing())
-    w_.trace("%c app: qp %u receive %llx of the SRQ, status %d", 'A' + machine_.side, c.qpn, ull(c.wr_id),
-             static_cast<int>(c.status));
+    trace("app: qp %u receive %llx of the SRQ, status %d", c.qpn, ull(c.wr_id), static_cast<int>(c.status));
   in()->on_shared_recv(c, set_up_holds(), machine_.process->shared->block(), b.at, !b.returned);
   wake_waiting();
   if (!attempt_->finished) run_.attempt_progress(*attempt_);
@@ -342,7 +344,7 @@ void End::on_shared_cqe(const Cqe& c, const SharedQueue::Buffer& b) {
 void End::close() {
   if (closing_ || over || gone_ || qp() == nullptr) return;
   closing_ = true;
-  w_.trace("%c app: closes, kind %d", 'A' + machine_.side, static_cast<int>(attempt_->plan->ending));
+  trace("app: closes, kind %d", static_cast<int>(attempt_->plan->ending));
   switch (attempt_->plan->ending) {
     case Ending::kDisconnect:
     case Ending::kBoth:
@@ -358,7 +360,7 @@ void End::close() {
 void End::on_disconnected(int result) {
   ++machine_disconnects;
   status = result;
-  w_.trace("%c cm: disconnected, %d", 'A' + machine_.side, result);
+  trace("cm: disconnected, %d", result);
   w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->gone(); });
 }
 
@@ -390,9 +392,8 @@ void End::try_finish(uint64_t since) {
     return finish();
   }
   if (w_.clock.now - since > kFlushLimit)
-    return w_.fail("flush", "%c: qp %u has ended, and %zu of %zu sends and %zu of %zu receives have completed",
-                   'A' + machine_.side, qpn, out()->send.completed, out()->send.posted, in()->recv_end.completed,
-                   in()->recv_end.posted);
+    return fail("flush", "qp %u has ended, and %zu of %zu sends and %zu of %zu receives have completed", qpn,
+                out()->send.completed, out()->send.posted, in()->recv_end.completed, in()->recv_end.posted);
   const uint64_t waited = w_.clock.now - since;
   w_.after(std::max<uint64_t>(20'000, waited), life_, [s = shared_from_this(), since] { s->try_finish(since); });
 }
@@ -400,7 +401,7 @@ void End::try_finish(uint64_t since) {
 void End::finish() {
   if (over) return;
   over = true;
-  w_.trace("%c app: qp %u is over%s", 'A' + machine_.side, qpn, flushed ? ", all flushed" : "");
+  trace("app: qp %u is over%s", qpn, flushed ? ", all flushed" : "");
   machine_.kernel->forget(this);
   if (attempt_ != nullptr)
     remove_memory(*out(), *in());

@@ -9,7 +9,7 @@ namespace usiw::sim {
 void End::pause(const PausePlan& p) {
   Qp* q = qp();
   if (over || gone_ || closing_ || paused_ || q == nullptr || q->state() != QpState::kRts) return;
-  w_.trace("%c app: qp %u pauses behind %zu", 'A' + machine_.side, qpn, out()->send.posted);
+  trace("app: qp %u pauses behind %zu", qpn, out()->send.posted);
   paused_ = true;
   asked_ = p.tell;
   drained_ = false;
@@ -21,10 +21,9 @@ void End::pause(const PausePlan& p) {
 }
 
 void End::drained() {
-  w_.trace("%c engine: qp %u is drained", 'A' + machine_.side, qpn);
+  trace("engine: qp %u is drained", qpn);
   if (w_.mutation == Mutation::kSwallowDrained) return void(++w_.mutated);
-  if (!paused_ || !asked_ || drained_)
-    return w_.fail("drain", "%c: QP %u is drained, which nobody has asked for", 'A' + machine_.side, qpn);
+  if (!paused_ || !asked_ || drained_) return fail("drain", "QP %u is drained, which nobody has asked for", qpn);
   drained_ = true;
   w_.after(pause_length_, life_, [s = shared_from_this()] { s->resume(); });
 }
@@ -36,10 +35,10 @@ void End::resume() {
     bool polled = true;
     for (const Cq* cq : process_->cqs) polled &= cq->empty();
     if (drained_ && polled && !out()->completed_before(pause_limit_))
-      w_.fail("drain", "%c: QP %u was drained, and what was posted before has not completed", 'A' + machine_.side, qpn);
+      fail("drain", "QP %u was drained, and what was posted before has not completed", qpn);
     out()->check_not_begun(pause_limit_);
   }
-  w_.trace("%c app: qp %u goes on, posted %zu", 'A' + machine_.side, qpn, out()->send.posted);
+  trace("app: qp %u goes on, posted %zu", qpn, out()->send.posted);
   paused_ = false;
   process_->engine->qp_resume(q);
 }

@@ -107,23 +107,21 @@ struct Kernel::Host {
   /// cm/ calls this after each call on an end, so the invariants have to hold.
   static void arm(usiw_cm_end* end) {
     const Kernel& k = conn_of(end).kernel;
-    if (const char* wrong = usiw_cm_end_check(end)) k.w_.fail("connection", "%c: %s", 'A' + k.side_, wrong);
+    if (const char* wrong = usiw_cm_end_check(end)) k.fail("connection", "%s", wrong);
   }
   static void log(usiw_cm_end* end, usiw_cm_log what, const char*) {
     const Kernel& k = conn_of(end).kernel;
     if (what == USIW_CM_LOG_FORBIDDEN) ++k.w_.totals[kForbidden];
-    k.w_.trace("%c kernel: conn %u: log %d", 'A' + k.side_, end->id, what);
+    k.trace("kernel: conn %u: log %d", end->id, what);
   }
 
   static void acting(usiw_cm_end* end, uint32_t actions) {
     KConn& conn = conn_of(end);
-    World& w = conn.kernel.w_;
-    const char side = static_cast<char>('A' + conn.kernel.side_);
     const std::string broken = conn.contract.check(conn.cm, actions);
-    if (!broken.empty()) w.fail("contract", "%c: connection machine: %s", side, broken.c_str());
-    if (w.tracing() && actions != 0)
-      w.trace("%c kernel: conn %u port %u state %u actions %03x", side, conn.id,
-              conn.cm.initiator ? conn.flow.local_port : conn.flow.remote_port, conn.cm.state, actions);
+    if (!broken.empty()) conn.kernel.fail("contract", "connection machine: %s", broken.c_str());
+    if (actions != 0)
+      conn.kernel.trace("kernel: conn %u port %u state %u actions %03x", conn.id,
+                        conn.cm.initiator ? conn.flow.local_port : conn.flow.remote_port, conn.cm.state, actions);
   }
 
   static constexpr usiw_cm_host calls = {
@@ -144,7 +142,7 @@ struct Kernel::Host {
   };
 };
 
-Kernel::Kernel(World& world, int side) : w_(world), side_(side) {
+Kernel::Kernel(World& world, int side) : Reporter(world, side), side_(side) {
   const __u64 key[2] = {world.sc.seed, static_cast<__u64>(side)};
   usiw_cm_admission_net_init(&net_, key);
   admission_.net = &net_;
@@ -216,7 +214,7 @@ std::string Kernel::describe() const {
 
 void Kernel::transmit(const FlowKey& flow, const void* data, uint32_t len) {
   const std::span d(static_cast<const std::byte*>(data), len);
-  if (w_.tracing()) w_.trace("%c kernel> %s", 'A' + side_, sim::describe(d).c_str());
+  if (w_.tracing()) trace("kernel> %s", sim::describe(d).c_str());
   w_.wire.send(side_, d, flow);
 }
 
@@ -496,7 +494,7 @@ void Kernel::qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error)
   KQp* q = qp(qpn);
   if (q == nullptr || q->conn == nullptr) return;
   const Conn conn = q->conn;
-  w_.trace("%c kernel: report %u of conn %u, error %d", 'A' + side_, kind, conn_id, error);
+  trace("kernel: report %u of conn %u, error %d", kind, conn_id, error);
   if (w_.mutation == Mutation::kSwallowReport && kind == USIW_REPORT_CLOSED) return void(++w_.mutated);
   usiw_qp_report report{};
   report.kind = kind;

@@ -50,7 +50,7 @@ struct KEvent {
   uint32_t mtu;  ///< path MTU, bytes
 };
 
-class Kernel {
+class Kernel : Reporter {
  public:
   Kernel(World& world, int side);
   ~Kernel();
@@ -140,7 +140,6 @@ class Kernel {
   uint64_t now_us() const { return w_.clock.now / 1000; }
   void reap();
 
-  World& w_;
   const int side_;
   Life life_ = std::make_shared<int>(0);
   CmListener* listener_ = nullptr;

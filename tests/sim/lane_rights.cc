@@ -72,9 +72,9 @@ void Lane::permit(uint32_t flags, bool connected) {
 
 void Lane::check_withheld() {
   if (!kept_target_.empty() && kept_target_ != target.bytes)
-    w_.fail("rights", "lane %c: written to, while the QP does not permit WRITEs", name_);
+    fail("rights", "written to, while the QP does not permit WRITEs");
   if (!kept_words_.empty() && kept_words_ != words.bytes)
-    w_.fail("rights", "lane %c: an atomic has been done, while the QP does not permit any", name_);
+    fail("rights", "an atomic has been done, while the QP does not permit any");
 }
 
 bool Lane::must_be_refused(const Op& op) const {
@@ -89,7 +89,7 @@ bool Lane::may_be_refused(size_t i) const {
 
 void Lane::check_permitted(size_t i) {
   if (must_be_refused(ops_[i]))
-    w_.fail("rights", "lane %c: %zu succeeds, which the QP of its responder has not permitted at any time", name_, i);
+    fail("rights", "%zu succeeds, which the QP of its responder has not permitted at any time", i);
 }
 
 /// @p op has failed. After a work request that the flags refused, no later one is carried out.
@@ -99,7 +99,7 @@ void Lane::check_refusal(const Op& op, const Cqe& c) {
     no_right_ = true;
     ++w_.totals[kRefusals];
     if (c.vendor_err != vendor_err_of(term::kRdmapAccess))
-      w_.fail("rights", "lane %c: vendor_err %x, and there is nothing but the QP's flags", name_, c.vendor_err);
+      fail("rights", "vendor_err %x, and there is nothing but the QP's flags", c.vendor_err);
   }
   if (no_right_ && op.plan->contended) shared_words->withdraw(op.plan->opcode, op.operands);
 }

@@ -96,7 +96,7 @@ void Lane::check_windows() {
     const Window& w = windows_[i];
     // Atomics that name the region may still change the word.
     if (w.frozen && w.block != &words && w.kept != w.bytes())
-      w_.fail("window", "lane %c: memory of window %zu has changed behind its end", name_, i);
+      fail("window", "memory of window %zu has changed behind its end", i);
   }
 }
 

@@ -14,7 +14,8 @@ constexpr uint32_t kAccess = kRights | kAccessLocalWrite | kAccessMwBind;
 }  // namespace
 
 LentWindows::LentWindows(World& world, Engine& engine, int side, uint32_t stag)
-    : w_(world), engine_(engine), side_(side),
+    : Reporter(world, side),
+      engine_(engine),
       blocks_{{stag << 8 | 0x99, kAccess, world.sc.seed + stag},
               {(stag + 1) << 8 | 0xaa, kAccess, world.sc.seed + stag + 1}} {
   blocks_[1].pd = kOtherPd;
@@ -57,8 +58,7 @@ void LentWindows::check() {
   if (w_.sc.has(kRaw)) return;
   for (const Block& b : blocks_)
     if (!b.untouched({{0, b.size}}))
-      w_.fail("lent", "%c: memory has changed, and all windows to it are those of connections that do not work on it",
-              'A' + side_);
+      fail("lent", "memory has changed, and all windows to it are those of connections that do not work on it");
 }
 
 void LentWindows::check_end() {
@@ -67,7 +67,7 @@ void LentWindows::check_end() {
     const auto of_block = [&](const Window& w) { return w.bound && w.pd == b.pd; };
     const bool some = std::any_of(windows_.begin(), windows_.end(), of_block);
     const int rc = some ? engine_.mr_remove(b.stag) : EBUSY;
-    if (rc != EBUSY) return w_.fail("lent", "%c: a window has been unbound, by nobody who may", 'A' + side_);
+    if (rc != EBUSY) return fail("lent", "a window has been unbound, by nobody who may");
   }
   for (const Window& w : windows_)
     if (engine_.mw_remove(w.stag) != 0) w_.fail("setup", "mw_remove");

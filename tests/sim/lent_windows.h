@@ -15,7 +15,7 @@
 
 namespace usiw::sim {
 
-class LentWindows {
+class LentWindows : Reporter {
  public:
   struct Window {
     uint32_t stag, pd, owner;
@@ -44,9 +44,7 @@ class LentWindows {
   static constexpr uint32_t kAt = 64;
   const Block& block(uint32_t pd) const { return blocks_[pd == kPd ? 0 : 1]; }
 
-  World& w_;
   Engine& engine_;
-  const int side_;
   Block blocks_[2];
   std::vector<Window> windows_;
 };

@@ -165,18 +165,17 @@ std::byte Block::old_byte(uint32_t offset) const { return pattern_byte(salt, off
 
 Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
            uint32_t first_window, uint64_t salt)
-    : src((first_stag + 0) << 8 | 0x11, 0, salt + 1),
+    : Reporter(world, std::string("lane ") + name),
+      src((first_stag + 0) << 8 | 0x11, 0, salt + 1),
       sink((first_stag + 1) << 8 | 0x22, kAccessLocalWrite, salt + 2),
       recv((first_stag + 2) << 8 | 0x33, kAccessLocalWrite, salt + 3),
       target((first_stag + 3) << 8 | 0x44, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | bindable(plan),
              salt + 4),
       source((first_stag + 4) << 8 | 0x55, kAccessRemoteRead | bindable(plan), salt + 5),
       words((first_stag + 5) << 8 | 0x66, kAccessLocalWrite | kAccessRemoteAtomic | bindable(plan), salt + 6),
-      w_(world),
       sig_all_(session.sig_all),
       raw_(world.sc.has(kRaw)),
-      shared_(plan.shared),
-      name_(name) {
+      shared_(plan.shared) {
   uint64_t data = salt + 1000;
   word_ = words.take(kAtomicBytes);
   for (const OpPlan& p : plan.ops) {
@@ -317,11 +316,10 @@ void Lane::check_not_begun(size_t limit) {
       continue;
     }
     const bool none = is_answered(o) ? sink.untouched(op.local) : is_write(o) ? target.untouched(op.remote) : true;
-    if (!none) w_.fail("drain", "lane %c: %s %zu has begun in SQD", name_, op_name(o), i);
+    if (!none) fail("drain", "%s %zu has begun in SQD", op_name(o), i);
   }
   if (recv_end.succeeded > received)
-    w_.fail("drain", "lane %c: %zu messages have been received, %zu were sent before SQD", name_, recv_end.succeeded,
-            received);
+    fail("drain", "%zu messages have been received, %zu were sent before SQD", recv_end.succeeded, received);
 }
 
 bool Lane::result_there(const Op& op) const { return load_word(sink, op.local[0]) == op.found; }
@@ -338,8 +336,7 @@ void Lane::check_word(size_t posted) {
   const auto from = word_values_.begin() + static_cast<std::ptrdiff_t>(succeeded);
   const auto to = word_values_.begin() + static_cast<std::ptrdiff_t>(right) + 1;
   if (std::find(from, to, word) == to)
-    w_.fail("atomic", "lane %c: %zu to %zu atomics have been done, and the word is %llx", name_, succeeded, right,
-            ull(word));
+    fail("atomic", "%zu to %zu atomics have been done, and the word is %llx", succeeded, right, ull(word));
 }
 
 bool Lane::last_byte_new(const Block& b, const Op& op) const {
@@ -368,9 +365,7 @@ void Lane::effect(size_t i, const char* when) {
       [[fallthrough]];
     default: there = (takes_bytes(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
   }
-  if (!there)
-    w_.fail("bytes", "lane %c: %s %zu of %u bytes: wrong bytes %s", name_, op_name(op.plan->opcode), i, op.plan->size,
-            when);
+  if (!there) fail("bytes", "%s %zu of %u bytes: wrong bytes %s", op_name(op.plan->opcode), i, op.plan->size, when);
 }
 
 void Lane::verify_through(size_t i, const char* when) {
@@ -429,14 +424,14 @@ bool Lane::status_allowed(size_t i, WcStatus status) const {
 
 void Lane::on_send(const Cqe& c, bool connected) {
   const auto i = static_cast<size_t>(c.wr_id & 0xffffffff);
-  if (i >= send.posted) return w_.fail("completion", "lane %c: completion of %zu, never posted", name_, i);
-  if (i < send.completed) return w_.fail("completion", "lane %c: %zu completes again or out of order", name_, i);
+  if (i >= send.posted) return fail("completion", "completion of %zu, never posted", i);
+  if (i < send.completed) return fail("completion", "%zu completes again or out of order", i);
   const bool good = c.status == WcStatus::kSuccess;
   for (; send.completed < i; ++send.completed) {
     const Op& op = ops_[send.completed];
     if (op.plan->signalled || sig_all_)
-      return w_.fail("completion", "lane %c: no completion of %zu before that of %zu", name_, send.completed, i);
-    if (send.failed) return w_.fail("completion", "lane %c: %zu was not flushed", name_, send.completed);
+      return fail("completion", "no completion of %zu before that of %zu", send.completed, i);
+    if (send.failed) return fail("completion", "%zu was not flushed", send.completed);
     ++send.succeeded;
     check_permitted(send.completed);
     effect(send.completed, "though completed silently");
@@ -447,39 +442,37 @@ void Lane::on_send(const Cqe& c, bool connected) {
     if (c.status != WcStatus::kWrFlushErr) {
       // On a wire with undetected damage the ends may disagree about what is complete, so a flush may come first.
       if (raw_ ? send.error != WcStatus::kSuccess : send.failed)
-        w_.fail("status", "lane %c: %zu: a second error, %d", name_, i, static_cast<int>(c.status));
+        fail("status", "%zu: a second error, %d", i, static_cast<int>(c.status));
       send.error = c.status;
       if (!raw_ && !status_allowed(i, c.status))
-        w_.fail("status", "lane %c: %s %zu: status %d", name_, op_name(op.plan->opcode), i, static_cast<int>(c.status));
+        fail("status", "%s %zu: status %d", op_name(op.plan->opcode), i, static_cast<int>(c.status));
       if (!raw_ && op.refused != 0 && c.status == WcStatus::kRemAccessErr && c.vendor_err != op.refused)
-        w_.fail("status", "lane %c: %s %zu by a window of another connection: vendor_err %x, expected %x", name_,
-                op_name(op.plan->opcode), i, c.vendor_err, op.refused);
+        fail("status", "%s %zu by a window of another connection: vendor_err %x, expected %x", op_name(op.plan->opcode),
+             i, c.vendor_err, op.refused);
     }
     check_refusal(op, c);
     if (!w_.sc.may_break() && connected)
-      w_.fail("status", "lane %c: %s %zu: status %d and nothing that explains it", name_, op_name(op.plan->opcode), i,
-              static_cast<int>(c.status));
+      fail("status", "%s %zu: status %d and nothing that explains it", op_name(op.plan->opcode), i,
+           static_cast<int>(c.status));
     send.failed = true;
     return;
   }
-  if (send.failed) return w_.fail("status", "lane %c: %zu succeeds behind an error", name_, i);
+  if (send.failed) return fail("status", "%zu succeeds behind an error", i);
   ++send.succeeded;
   if (op.plan->wrong != Wrong::kNone && !raw_)
-    return w_.fail("status", "lane %c: %s %zu succeeds, which it must not", name_, op_name(op.plan->opcode), i);
+    return fail("status", "%s %zu succeeds, which it must not", op_name(op.plan->opcode), i);
   check_permitted(i);
   if (c.opcode != operation(op.plan->opcode).completion || c.flags != 0 ||
       (is_answered(op.plan->opcode) && c.byte_len != op.plan->size))
-    w_.fail("completion", "lane %c: %zu: opcode %d, %u bytes", name_, i, static_cast<int>(c.opcode), c.byte_len);
-  if (!op.plan->signalled && !sig_all_)
-    w_.fail("completion", "lane %c: %zu was not signalled", name_, i);
+    fail("completion", "%zu: opcode %d, %u bytes", i, static_cast<int>(c.opcode), c.byte_len);
+  if (!op.plan->signalled && !sig_all_) fail("completion", "%zu was not signalled", i);
   effect(i, "though completed");
 }
 
 void Lane::on_recv(const Cqe& c, bool connected) {
   const auto i = static_cast<size_t>(c.wr_id & 0xffffffff);
   if (i != recv_end.completed || i >= recv_end.posted)
-    return w_.fail("completion", "lane %c: receive %zu completes, expected %zu of %zu", name_, i, recv_end.completed,
-                   recv_end.posted);
+    return fail("completion", "receive %zu completes, expected %zu of %zu", i, recv_end.completed, recv_end.posted);
   ++recv_end.completed;
   if (failed_recv(c, connected)) return;
   ++recv_end.succeeded;
@@ -489,7 +482,7 @@ void Lane::on_recv(const Cqe& c, bool connected) {
 void Lane::on_shared_recv(const Cqe& c, bool connected, const Block& b, const std::vector<Piece>& at, bool whole) {
   const size_t i = recv_end.completed;
   if (!shared_ || (i >= sends() && !raw_))
-    return w_.fail("completion", "lane %c: receive %zu of an SRQ completes, of %zu", name_, i, sends());
+    return fail("completion", "receive %zu of an SRQ completes, of %zu", i, sends());
   ++recv_end.completed;
   if (failed_recv(c, connected)) return;
   ++recv_end.succeeded;
@@ -505,43 +498,40 @@ void Lane::on_shared_recv(const Cqe& c, bool connected, const Block& b, const st
     left -= n;
   }
   if (left != 0 || !b.holds(message, recv_op(i).data))
-    w_.fail("bytes", "lane %c: receive %zu of an SRQ, %u bytes: wrong bytes", name_, i, c.byte_len);
-  if (whole && !b.untouched(rest))
-    w_.fail("memory", "lane %c: receive %zu of an SRQ: bytes behind the message have changed", name_, i);
+    fail("bytes", "receive %zu of an SRQ, %u bytes: wrong bytes", i, c.byte_len);
+  if (whole && !b.untouched(rest)) fail("memory", "receive %zu of an SRQ: bytes behind the message have changed", i);
 }
 
 bool Lane::failed_recv(const Cqe& c, bool connected) {
   const size_t i = recv_end.completed - 1;
   if (c.status == WcStatus::kSuccess) {
     if (!recv_end.failed) return false;
-    w_.fail("status", "lane %c: receive %zu succeeds behind an error", name_, i);
+    fail("status", "receive %zu succeeds behind an error", i);
     return true;
   }
   if (c.status != WcStatus::kWrFlushErr) {
     const bool expected = c.status == WcStatus::kLocLenErr && i < sends() && short_recv(i);
     if (recv_end.failed || (!expected && !raw_))
-      w_.fail("status", "lane %c: receive %zu: status %d", name_, i, static_cast<int>(c.status));
+      fail("status", "receive %zu: status %d", i, static_cast<int>(c.status));
     recv_end.error = c.status;
   }
   if (!w_.sc.may_break() && connected)
-    w_.fail("status", "lane %c: receive %zu: status %d and nothing that explains it", name_, i,
-            static_cast<int>(c.status));
+    fail("status", "receive %zu: status %d and nothing that explains it", i, static_cast<int>(c.status));
   recv_end.failed = true;
   return true;
 }
 
 void Lane::check_recv(const Cqe& c, size_t i) {
   const size_t at = send_ops_[i];
-  if (at >= send.posted) return w_.fail("completion", "lane %c: receive %zu of what was never sent", name_, i);
+  if (at >= send.posted) return fail("completion", "receive %zu of what was never sent", i);
   const Op& op = recv_op(i);
   const WrOpcode o = op.plan->opcode;
   if (c.byte_len != op.plan->size || c.opcode != (takes_bytes(o) ? WcOpcode::kRecv : WcOpcode::kRecvRdmaWithImm))
-    w_.fail("completion", "lane %c: receive %zu: %u bytes, sent %u", name_, i, c.byte_len, op.plan->size);
+    fail("completion", "receive %zu: %u bytes, sent %u", i, c.byte_len, op.plan->size);
   const bool imm = o == WrOpcode::kSendImm || o == WrOpcode::kRdmaWriteImm, inv = o == WrOpcode::kSendInv;
   if (c.flags != (imm ? kWcWithImm : inv ? kWcWithInv : 0) || c.imm != (imm || inv ? op.imm : 0))
-    w_.fail("immediate", "lane %c: receive %zu: flags %u, immediate data %08x", name_, i, c.flags, c.imm);
-  if (op.plan->wrong == Wrong::kForeign)
-    return w_.fail("status", "lane %c: receive %zu: of what is to be refused", name_, i);
+    fail("immediate", "receive %zu: flags %u, immediate data %08x", i, c.flags, c.imm);
+  if (op.plan->wrong == Wrong::kForeign) return fail("status", "receive %zu: of what is to be refused", i);
   if (inv) unbound(op.plan->window);
   effect(at, "in a receive that is complete");
   if (at != 0) verify_through(at - 1, "before a receive that is complete");
@@ -558,8 +548,7 @@ void Lane::check_block(Block& b, const std::vector<std::vector<Piece>>& used, co
   std::vector<Piece> all;
   for (const auto& pieces : used) all.insert(all.end(), pieces.begin(), pieces.end());
   if (const auto gap = b.changed_outside(std::move(all)))
-    w_.fail("memory", "lane %c: a byte of %s between %u and %u has changed", name_, name, gap->offset,
-            gap->offset + gap->length);
+    fail("memory", "a byte of %s between %u and %u has changed", name, gap->offset, gap->offset + gap->length);
 }
 
 void Lane::check_end(bool may_break, bool flushed, bool received) {
@@ -572,33 +561,33 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     const bool known_done = i < send.completed && !send.failed, posted = i < send.posted;
     const bool refused = op.plan->wrong == Wrong::kForeign || must_be_refused(op);
     if (!may_break && !known_done && !(posted && !op.plan->signalled))
-      w_.fail("lost", "lane %c: %s %zu did not complete", name_, op_name(o), i);
+      fail("lost", "%s %zu did not complete", op_name(o), i);
     if (o == WrOpcode::kRdmaRead) {
       in_sink.push_back(op.local);
       in_source.push_back(op.remote);
       if (!raw_ && (posted && !refused ? !sink.mixed(op.local, op.data) : !sink.untouched(op.local)))
-        w_.fail("memory", "lane %c: sink of READ %zu holds what nobody has sent", name_, i);
+        fail("memory", "sink of READ %zu holds what nobody has sent", i);
       if (!source.holds(op.remote, op.plan->read_of >= 0 ? source.salt + 99 : op.data))
-        w_.fail("memory", "lane %c: source of READ %zu has changed", name_, i);
+        fail("memory", "source of READ %zu has changed", i);
       continue;
     }
     if (is_atomic(o)) {
       in_sink.push_back(op.local);
       if (!raw_ && !sink.untouched(op.local) && (!posted || refused || !(op.plan->contended || result_there(op))))
-        w_.fail("memory", "lane %c: result of atomic %zu is what was never there", name_, i);
+        fail("memory", "result of atomic %zu is what was never there", i);
       continue;
     }
     in_src.push_back(op.local);
     // A WRITE with immediate data writes no byte to the receive, unless damage has made a SEND of it.
     if (raw_ && takes_receive(o) && !takes_bytes(o)) in_recv.push_back(op.receive);
-    if (!src.holds(op.local, op.data)) w_.fail("memory", "lane %c: source of %zu has changed", name_, i);
+    if (!src.holds(op.local, op.data)) fail("memory", "source of %zu has changed", i);
     if (takes_bytes(o) && shared_) continue;
     Block& b = takes_bytes(o) ? recv : target;
     (takes_bytes(o) ? in_recv : in_target).push_back(op.remote);
     const bool may_be_there = posted && (!takes_bytes(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
     const bool none = (op.plan->wrong == Wrong::kUnbound && op.plan->alone) || (refused && !takes_bytes(o));
     if (!raw_ && (may_be_there && !none ? !b.mixed(op.remote, op.data) : !b.untouched(op.remote)))
-      w_.fail("memory", "lane %c: target of %s %zu holds what nobody has sent", name_, op_name(o), i);
+      fail("memory", "target of %s %zu holds what nobody has sent", op_name(o), i);
   }
   check_windows();
   check_withheld();
@@ -614,8 +603,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     size_t sent = 0;
     for (size_t i = 0; i < send.completed && i < send.succeeded; ++i) sent += takes_receive(ops_[i].plan->opcode);
     if (sent > recv_end.succeeded && (shared_ ? received : recv_end.completed == recv_end.posted))
-      w_.fail("agree", "lane %c: %zu that take a receive succeeded, %zu were received", name_, sent,
-              recv_end.succeeded);
+      fail("agree", "%zu that take a receive succeeded, %zu were received", sent, recv_end.succeeded);
   }
 }
 

@@ -119,7 +119,7 @@ class Rights {
   std::vector<Change> changes_;  ///< empty: all rights, always
 };
 
-class Lane {
+class Lane : Reporter {
  public:
   /// @p first_window: index of the first window, counted after the indices of all regions.
   Lane(World& world, const LanePlan& plan, const SessionPlan& session, char name, uint32_t first_stag,
@@ -205,9 +205,7 @@ class Lane {
   void check_recv(const Cqe& c, size_t i);
   bool short_recv(size_t i) const { return recv_op(i).plan->wrong == Wrong::kShortRecv; }
 
-  World& w_;
   const bool sig_all_, raw_, shared_;
-  const char name_;
   std::vector<Op> ops_;
   std::vector<size_t> send_ops_;
   size_t verified_ = 0;                ///< the bytes of all work requests before it are in place

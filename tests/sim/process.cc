@@ -23,15 +23,14 @@ size_t HostPort::tx(std::span<TxBuf> bufs) {
     }
     watch_.offered(side_, b.path->flow, {b.data, b.len});
     if (which_ == 0 && !reports_wait && kernel_.must_go_by_socket(b.path->flow))
-      w_.fail("move", "%c: a raw packet of a connection that must not, and says that it does not", 'A' + side_);
+      fail("move", "a raw packet of a connection that must not, and says that it does not");
     if (i >= tx_limit) watch_.lost(side_, b.path->flow, {b.data, b.len});
     if (w_.mutation == Mutation::kRepeatDatagrams && decode_trp({b.data, b.len}, h) && h.opcode == USIW_TRP_DATA) {
       std::vector<std::byte> again(b.data, b.data + b.len);
       again[9] |= std::byte{USIW_TRP_F_RETRANS};
       for (int n = 0; n < 20; ++n) watch_.offered(side_, b.path->flow, again), ++w_.mutated;
     }
-    if (w_.tracing())
-      w_.trace("%c engine> %s%s", 'A' + side_, describe({b.data, b.len}).c_str(), i < tx_limit ? "" : " (not taken)");
+    if (w_.tracing()) trace("engine> %s%s", describe({b.data, b.len}).c_str(), i < tx_limit ? "" : " (not taken)");
   }
   if (w_.mutation == Mutation::kLeakBuffer && w_.mutated == 0 && free_buffers() > 0) lose_buffer(), ++w_.mutated;
   if (w_.dead[side_][which_][0]) {
@@ -60,11 +59,17 @@ bool HostPort::next(Datagram& d, FlowKey& flow, bool& ce) {
 
 // ---- The process ----
 
-Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn,
-                 uint32_t stags)
-    : w_(world), watch_(watch), kernel_(kernel), side_(side), plan_(world.sc.hosts[static_cast<size_t>(side)]),
-      next_qpn_(next_qpn), port_(world, watch, kernel, side, 0, plan_), socket_(world, watch, kernel, side, 1, plan_),
-      engine(std::make_unique<Engine>(world.clock, *this, counters.data())), port_no_(engine->add_port(port_)) {
+Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t stags)
+    : Reporter(world, side),
+      watch_(watch),
+      kernel_(kernel),
+      side_(side),
+      plan_(world.sc.hosts[static_cast<size_t>(side)]),
+      next_qpn_(next_qpn),
+      port_(world, watch, kernel, side, 0, plan_),
+      socket_(world, watch, kernel, side, 1, plan_),
+      engine(std::make_unique<Engine>(world.clock, *this, counters.data())),
+      port_no_(engine->add_port(port_)) {
   for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
   poll_at_.resize(cqs.size());
   if (w_.sc.two_ports) socket_no_ = engine->add_port(socket_);
@@ -166,7 +171,7 @@ void Process::on_event(const KEvent& e) {
   auto it = qps_.find(e.qpn);
   if (it == qps_.end()) return;  // destroyed in the meantime, which the kernel knows
   PQp& q = *it->second;
-  w_.trace("%c process: event %u of conn %u", 'A' + side_, e.type, e.conn_id);
+  trace("process: event %u of conn %u", e.type, e.conn_id);
   if (e.type == USIW_EVENT_CONNECT) {
     close_port(q);
     const Path path{e.tuple, {}, {}, 64, 0};
@@ -214,7 +219,7 @@ void Process::on_event(const KEvent& e) {
 // ---- From the engine ----
 
 void Process::note(PQp& q, uint32_t kind, int error) {
-  w_.trace("%c engine: qp %u report %u, error %d", 'A' + side_, q.qpn, kind, error);
+  trace("engine: qp %u report %u, error %d", q.qpn, kind, error);
   for (Report& r : reports_) {
     if (r.qpn == q.qpn && r.kind == kind) {
       r = {q.qpn, kind, q.conn_id, error};
@@ -261,10 +266,10 @@ void Process::qp_failed(Qp& qp, int error, AsyncEvent event) {
 
 void Process::qp_last_wqe(Qp& qp) {
   auto& q = *static_cast<PQp*>(qp.owner());
-  w_.trace("%c engine: qp %u takes nothing more from the SRQ", 'A' + side_, q.qpn);
+  trace("engine: qp %u takes nothing more from the SRQ", q.qpn);
   if (w_.mutation == Mutation::kSwallowLastWqe) return void(++w_.mutated);
   if (!q.shared || ++q.last_wqe > 1 || qp.state() != QpState::kError)
-    w_.fail("srq", "%c: QP %u is told of its last receive, times: %d", 'A' + side_, q.qpn, q.last_wqe);
+    fail("srq", "QP %u is told of its last receive, times: %d", q.qpn, q.last_wqe);
 }
 
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {
@@ -275,8 +280,7 @@ EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) 
                    now = q.moves.decide(asked.silent, asked.longest, asked.now, asked.long_messages);
   if (now.kind != before.kind) {
     ++w_.totals[kMoves];
-    w_.trace("%c engine: qp %u goes on by port %d, %s", 'A' + side_, q.qpn, number(q),
-             asked.silent ? "silence" : "told");
+    trace("engine: qp %u goes on by port %d, %s", q.qpn, number(q), asked.silent ? "silence" : "told");
   }
   if (now != before) {
     q.told_socket = false;
@@ -312,7 +316,7 @@ void Process::poll() {
     for (size_t k = 0; k < n; ++k) {
       if (const auto q = qps_.find(out[k].qpn);
           (out[k].wr_id & SharedQueue::kWrId) != 0 && q != qps_.end() && q->second->quiet)
-        w_.fail("srq", "%c: QP %u takes a receive behind its last", 'A' + side_, out[k].qpn);
+        fail("srq", "QP %u takes a receive behind its last", out[k].qpn);
       const auto once = [&] { return w_.mutated == 0 && k == n - 1 && w_.rng.chance(20); };
       if (w_.mutation == Mutation::kSwallowCompletion && once()) {
         ++w_.mutated;
@@ -339,20 +343,20 @@ uint64_t Process::next_deadline() const {
 }
 
 void Process::check_empty() {
-  if (!qps_.empty()) return w_.fail("leak", "%c: %zu QPs left", 'A' + side_, qps_.size());
+  if (!qps_.empty()) return fail("leak", "%zu QPs left", qps_.size());
   // The engine may keep one batch of transmit buffers and nothing else.
   while (port_.pending() || socket_.pending()) engine->progress();
   engine->progress();
-  if (engine->next_deadline_ns() != UINT64_MAX) w_.fail("leak", "%c: a timer without a QP", 'A' + side_);
+  if (engine->next_deadline_ns() != UINT64_MAX) fail("leak", "a timer without a QP");
   for (const HostPort* p : {&port_, &socket_})
     if (p->total_buffers() - p->free_buffers() > 32)
-      w_.fail("leak", "%c: %zu port buffers kept", 'A' + side_, p->total_buffers() - p->free_buffers());
+      fail("leak", "%zu port buffers kept", p->total_buffers() - p->free_buffers());
   // If the flow table is empty, the engine counts a datagram of each earlier connection as one of no connection.
   for (const FlowKey& flow : flows_) {
     const uint64_t before = counters[USIW_CNT_DROP_NO_CONN];
     port_.arrive(Datagram(40), flow, false);
     engine->progress();
-    if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) w_.fail("leak", "%c: a flow without a QP", 'A' + side_);
+    if (counters[USIW_CNT_DROP_NO_CONN] != before + 1) fail("leak", "a flow without a QP");
   }
   if (shared != nullptr) shared->check_end();
   if (lent != nullptr) lent->check_end();
@@ -360,7 +364,7 @@ void Process::check_empty() {
   engine.reset();
   for (const HostPort* p : {&port_, &socket_})
     if (p->total_buffers() != p->free_buffers())
-      w_.fail("leak", "%c: %zu port buffers lost", 'A' + side_, p->total_buffers() - p->free_buffers());
+      fail("leak", "%zu port buffers lost", p->total_buffers() - p->free_buffers());
 }
 
 }  // namespace usiw::sim

@@ -31,12 +31,17 @@ constexpr uint16_t kListenPort = 4791;
 
 /// A port with a receive ring, as an AF_PACKET socket has. The rules of the wire see each datagram that the engine
 /// gives to the port.
-class HostPort final : public SimPort {
+class HostPort final : public SimPort, Reporter {
  public:
   /// @p which: 0 for raw packets, 1 for the socket.
   HostPort(World& w, Watch& watch, const Kernel& kernel, int side, int which, const HostPlan& plan)
-      : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1), w_(w), watch_(watch),
-        kernel_(kernel), side_(side), which_(which), ring_size_(plan.ring) {
+      : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1),
+        Reporter(w, side),
+        watch_(watch),
+        kernel_(kernel),
+        side_(side),
+        which_(which),
+        ring_size_(plan.ring) {
     tx_limit = plan.tx_limit;
   }
   size_t tx(std::span<TxBuf> bufs) override;
@@ -47,7 +52,6 @@ class HostPort final : public SimPort {
 
  private:
   bool next(Datagram& d, FlowKey& flow, bool& ce) override;
-  World& w_;
   Watch& watch_;
   const Kernel& kernel_;
   int side_, which_;
@@ -60,7 +64,7 @@ class HostPort final : public SimPort {
   std::deque<Arrived> ring_;
 };
 
-class Process final : public EngineEvents {
+class Process final : public EngineEvents, Reporter {
  public:
   /// @p stags: the first of four STags for memory that its connections share.
   Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t& next_qpn, uint32_t stags);
@@ -128,7 +132,6 @@ class Process final : public EngineEvents {
   void flush();
   void poll();
 
-  World& w_;
   Watch& watch_;
   Kernel& kernel_;
   const int side_;

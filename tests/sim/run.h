@@ -28,7 +28,7 @@ struct Machine {
 };
 
 /// One end of one attempt to connect: a program's QP and cm_id.
-class End final : public CmUser, public std::enable_shared_from_this<End> {
+class End final : public CmUser, public std::enable_shared_from_this<End>, Reporter {
  public:
   End(Run& run, Attempt* attempt, int which, Machine& machine);
 
@@ -82,7 +82,6 @@ class End final : public CmUser, public std::enable_shared_from_this<End> {
   Qp* qp() const;
 
   Run& run_;
-  World& w_;
   Attempt* attempt_;  ///< nullptr: the connection of an old REQ
   const int which_;
   Machine& machine_;

@@ -15,7 +15,10 @@ SrqContext& context(Srq* srq) { return *static_cast<SrqContext*>(srq); }
 }  // namespace
 
 SharedQueue::SharedQueue(World& world, Engine& engine, int side, const SrqPlan& plan, uint32_t stag, LifeOf life)
-    : w_(world), engine_(engine), side_(side), plan_(plan), life_(std::move(life)),
+    : Reporter(world, side),
+      engine_(engine),
+      plan_(plan),
+      life_(std::move(life)),
       block_(stag << 8 | 0x77, kAccessLocalWrite, world.sc.seed + stag) {
   srq_ = engine.srq_create({.pd = 7, .max_wr = plan.wr, .max_sge = plan.sges(), .owner = this});
   if (srq_ == nullptr) w_.fail("setup", "srq_create");
@@ -43,15 +46,14 @@ void SharedQueue::refill() {
     ++b.times;
     if (const int rc = srq_->post_recv(wr_id(i), block_.sges(b.at)); rc != 0) {
       if (rc != ENOMEM) return w_.fail("post", "post_srq_recv: %d", rc);
-      if (posted_ < srq_->capacity())
-        w_.fail("srq", "%c: the SRQ takes no more than %zu of %u", 'A' + side_, posted_, srq_->capacity());
+      if (posted_ < srq_->capacity()) fail("srq", "the SRQ takes no more than %zu of %u", posted_, srq_->capacity());
       break;
     }
     b.posted = any = true;
     ++posted_;
   }
   if (any) srq_->ring_recv();
-  w_.trace("%c app: the SRQ has %zu receives", 'A' + side_, posted_);
+  trace("app: the SRQ has %zu receives", posted_);
   // If nothing was posted because QPs have taken all receives, the event might come at once, again and again.
   if (!plan_.early && (any || (plan_.most == 0 && context(srq_).has(plan_.limit)))) arm();
   if (w_.mutation == Mutation::kJumpQueue) jump_queue();
@@ -68,7 +70,7 @@ void SharedQueue::arm() {
 SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
   const size_t i = c.wr_id & 0xffff;
   if (i >= buffers_.size() || !buffers_[i].posted || c.wr_id != wr_id(i)) {
-    w_.fail("srq", "%c: receive %llx of the SRQ completes, which is not posted", 'A' + side_, ull(c.wr_id));
+    fail("srq", "receive %llx of the SRQ completes, which is not posted", ull(c.wr_id));
     return nullptr;
   }
   buffers_[i].posted = false;
@@ -88,10 +90,10 @@ void SharedQueue::given_back() {
 }
 
 void SharedQueue::on_limit() {
-  w_.trace("%c engine: fewer than %u in the SRQ", 'A' + side_, limit_);
+  trace("engine: fewer than %u in the SRQ", limit_);
   if (w_.mutation == Mutation::kSwallowLimit) return void(++w_.mutated);
-  if (limit_ == 0) return w_.fail("srq", "%c: the SRQ's limit is told, and it is not armed", 'A' + side_);
-  if (context(srq_).has(limit_)) w_.fail("srq", "%c: the SRQ's limit is told, and it is not reached", 'A' + side_);
+  if (limit_ == 0) return fail("srq", "the SRQ's limit is told, and it is not armed");
+  if (context(srq_).has(limit_)) fail("srq", "the SRQ's limit is told, and it is not reached");
   limit_ = 0;
   refill_soon();
 }
@@ -110,7 +112,7 @@ void SharedQueue::check_turns(const std::function<bool(const Qp*)>& lives) {
     }
     const bool waits = std::find(now.begin(), now.end(), w) != now.end();
     if (waits || (next != 0 && lives(w.qp)))
-      w_.fail("turn", "%c: QP %u is passed by another that waits for the SRQ, or passes it", 'A' + side_, w.qp->qpn());
+      fail("turn", "QP %u is passed by another that waits for the SRQ, or passes it", w.qp->qpn());
   }
   waiting_ = std::move(now);
 }
@@ -127,7 +129,7 @@ void SharedQueue::jump_queue() {
 void SharedQueue::check(const std::function<bool(const Qp*)>& lives) {
   check_turns(lives);
   if (limit_ != 0 && (posted_ < limit_ || !context(srq_).has(limit_)))
-    w_.fail("srq", "%c: nobody was told that there are fewer than %u in the SRQ", 'A' + side_, limit_);
+    fail("srq", "nobody was told that there are fewer than %u in the SRQ", limit_);
 }
 
 void SharedQueue::lose_one() {
@@ -144,17 +146,14 @@ void SharedQueue::check_end() {
   while (const RecvWqe* wqe = context(srq_).take(slot)) {
     const size_t i = wqe->wr_id & 0xffff;
     if (i >= buffers_.size() || !buffers_[i].posted || wqe->wr_id != wr_id(i))
-      return w_.fail("srq", "%c: receive %llx is in the SRQ twice, or after its completion", 'A' + side_,
-                     ull(wqe->wr_id));
+      return fail("srq", "receive %llx is in the SRQ twice, or after its completion", ull(wqe->wr_id));
     buffers_[i].posted = false;
     --posted_;
   }
-  if (posted_ != 0)
-    w_.fail("srq", "%c: %zu receives have not completed, and are not in the SRQ", 'A' + side_, posted_);
+  if (posted_ != 0) fail("srq", "%zu receives have not completed, and are not in the SRQ", posted_);
   std::vector<Piece> used;
   for (const Buffer& b : buffers_) used.insert(used.end(), b.at.begin(), b.at.end());
-  if (block_.changed_outside(std::move(used)))
-    w_.fail("memory", "%c: a byte between the SRQ's buffers has changed", 'A' + side_);
+  if (block_.changed_outside(std::move(used))) fail("memory", "a byte between the SRQ's buffers has changed");
   if (engine_.mr_remove(block_.stag) != 0) w_.fail("setup", "mr_remove");
   engine_.srq_destroy(srq_);
 }

@@ -18,7 +18,7 @@
 
 namespace usiw::sim {
 
-class SharedQueue {
+class SharedQueue : Reporter {
  public:
   /// The wr_id of each receive of an SRQ has this bit.
   static constexpr uint64_t kWrId = uint64_t{1} << 63;
@@ -64,9 +64,7 @@ class SharedQueue {
   void refill_soon();
   uint64_t wr_id(size_t i) const { return kWrId | uint64_t{buffers_[i].times} << 16 | i; }
 
-  World& w_;
   Engine& engine_;
-  const int side_;
   const SrqPlan& plan_;
   const LifeOf life_;
   Block block_;

@@ -6,8 +6,10 @@
 namespace usiw::sim {
 
 SharedWords::SharedWords(World& world, int side, uint32_t stag)
-    : w_(world), side_(side), block_(stag << 8 | 0x88, kAccessLocalWrite | kAccessRemoteAtomic, world.sc.seed + stag),
-      sum_(block_.take(8)), swaps_(block_.take(8)) {
+    : Reporter(world, side),
+      block_(stag << 8 | 0x88, kAccessLocalWrite | kAccessRemoteAtomic, world.sc.seed + stag),
+      sum_(block_.take(8)),
+      swaps_(block_.take(8)) {
   block_.make();
   first_sum_ = word(sum_);
   first_swap_ = seen_ = word(swaps_);
@@ -34,14 +36,14 @@ void SharedWords::done(WrOpcode opcode, AtomicOperands operands, uint64_t value)
   withdraw(opcode, operands);
   if (opcode == WrOpcode::kFetchAdd) {
     if (!added_.emplace(value, operands.compare_add).second)
-      w_.fail("atomic", "%c: two atomics have found %llx in the sum", 'A' + side_, ull(value));
+      fail("atomic", "two atomics have found %llx in the sum", ull(value));
     if (w_.mutation == Mutation::kRepeatAtomic) word(sum_) += operands.compare_add, ++w_.mutated;
     return;
   }
   if (value - first_swap_ > word(swaps_) - first_swap_)
-    w_.fail("atomic", "%c: a compare-and-swap has found what was never there", 'A' + side_);
+    fail("atomic", "a compare-and-swap has found what was never there");
   const bool won = value == operands.compare_add;
-  if (won && !won_.insert(value).second) w_.fail("atomic", "%c: two have won from %llx on", 'A' + side_, ull(value));
+  if (won && !won_.insert(value).second) fail("atomic", "two have won from %llx on", ull(value));
   const uint64_t now = won ? value + 1 : value;
   if (now - first_swap_ > seen_ - first_swap_) seen_ = now;
   if (won && w_.mutation == Mutation::kTwoWinners) --word(swaps_), --seen_, ++w_.mutated;
@@ -49,8 +51,7 @@ void SharedWords::done(WrOpcode opcode, AtomicOperands operands, uint64_t value)
 
 void SharedWords::add() {
   const uint64_t n = Rng::mix(w_.rng()) >> 24 | 1;
-  if (!added_.emplace(word(sum_), n).second)
-    w_.fail("atomic", "%c: an atomic has found what the sum is now", 'A' + side_);
+  if (!added_.emplace(word(sum_), n).second) fail("atomic", "an atomic has found what the sum is now");
   word(sum_) += n;
 }
 
@@ -69,27 +70,24 @@ void SharedWords::check() {
     }
     uint64_t most = 0;
     for (const uint64_t n : open_) most += n;
-    if (to - at > most)
-      w_.fail("atomic", "%c: the sum is larger than what was added: an atomic has been done twice", 'A' + side_);
+    if (to - at > most) fail("atomic", "the sum is larger than what was added: an atomic has been done twice");
   };
   std::vector<std::pair<uint64_t, uint64_t>> links(added_.begin(), added_.end());
   std::sort(links.begin(), links.end(),
             [&](const auto& a, const auto& b) { return a.first - first_sum_ < b.first - first_sum_; });
   for (const auto& [found, n] : links) {
     if (found - first_sum_ < at - first_sum_)
-      return w_.fail("atomic", "%c: two atomics have found the sum as one of them did", 'A' + side_);
+      return fail("atomic", "two atomics have found the sum as one of them did");
     if (found != at) gap(found);
     at = found + n;
   }
   if (end != at) gap(end);
-  if (end - first_sum_ < at - first_sum_)
-    w_.fail("atomic", "%c: something has been added, and is not in the sum", 'A' + side_);
-  if (gaps != 0 && open_.empty()) w_.fail("atomic", "%c: there is in the sum what nobody has added", 'A' + side_);
+  if (end - first_sum_ < at - first_sum_) fail("atomic", "something has been added, and is not in the sum");
+  if (gaps != 0 && open_.empty()) fail("atomic", "there is in the sum what nobody has added");
 
   for (uint64_t n = first_swap_; n != word(swaps_); ++n)
-    if (!won_.contains(n) && !open_swaps_.contains(n))
-      return w_.fail("atomic", "%c: nobody has won from %llx on", 'A' + side_, ull(n));
-  if (block_.changed_outside({sum_, swaps_})) w_.fail("memory", "%c: a byte beside the words has changed", 'A' + side_);
+    if (!won_.contains(n) && !open_swaps_.contains(n)) return fail("atomic", "nobody has won from %llx on", ull(n));
+  if (block_.changed_outside({sum_, swaps_})) fail("memory", "a byte beside the words has changed");
 }
 
 }  // namespace usiw::sim

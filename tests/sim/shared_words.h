@@ -15,7 +15,7 @@
 
 namespace usiw::sim {
 
-class SharedWords {
+class SharedWords : Reporter {
  public:
   SharedWords(World& world, int side, uint32_t stag);
 
@@ -38,8 +38,6 @@ class SharedWords {
   const Piece& place(WrOpcode opcode) const { return opcode == WrOpcode::kFetchAdd ? sum_ : swaps_; }
   uint64_t& word(const Piece& at) { return *reinterpret_cast<uint64_t*>(block_.bytes.data() + at.offset); }
 
-  World& w_;
-  const int side_;
   Block block_;
   Piece sum_, swaps_;
   uint64_t first_sum_ = 0, first_swap_ = 0;

@@ -40,14 +40,10 @@ Watch::End* Watch::find(int side, const FlowKey& flow) {
 }
 
 void Watch::open(int side, const FlowKey& flow, const ConnAttr& attr) {
-  End e{};
-  e.attr = attr;
-  e.next = attr.snd_psn;
-  e.edge = attr.snd_psn + std::min(attr.snd_window, kWindow);
-  if (w_.mutation == Mutation::kOverrunWindow) e.edge = attr.snd_psn + 2;
-  e.acked = attr.rcv_psn;
+  ends_.erase({side, flow});
+  End& e = ends_.try_emplace({side, flow}, w_, side, attr).first->second;
+  e.edge += w_.mutation == Mutation::kOverrunWindow ? 2 : std::min(attr.snd_window, kWindow);
   e.opened_ns = w_.clock.now;
-  ends_[{side, flow}] = std::move(e);
 }
 
 void Watch::offered(int side, const FlowKey& flow, std::span<const std::byte> d) {
@@ -56,61 +52,56 @@ void Watch::offered(int side, const FlowKey& flow, std::span<const std::byte> d)
   TrpHeader h;
   if (e == nullptr || !decode_trp(d, h)) return w_.fail("wire", "%c: a datagram of no connection", 'A' + side);
   if (d.size() + 28 + (flow.is_ipv4() ? 0 : 20) > e->attr.mtu)
-    w_.fail("mtu", "%c: a packet larger than the MTU of %u", 'A' + side, e->attr.mtu);
-  if (h.credit > kWindow) w_.fail("window", "%c: credit %u", 'A' + side, h.credit);
+    e->fail("mtu", "a packet larger than the MTU of %u", e->attr.mtu);
+  if (h.credit > kWindow) e->fail("window", "credit %u", h.credit);
   switch (h.opcode) {
     case USIW_TRP_DATA:
-    case USIW_TRP_SHUTDOWN:
-      check_data(side, *e, h, d);
-      break;
+    case USIW_TRP_SHUTDOWN: check_data(*e, h, d); break;
     case USIW_TRP_SACK:
       break;
-    default:
-      return w_.fail("wire", "%c: the engine sends opcode %u", 'A' + side, h.opcode);
+    default: return e->fail("wire", "the engine sends opcode %u", h.opcode);
   }
-  check_skipped(side, flow, h);
-  check_ack(side, flow, *e, h, d);
+  check_skipped(*e, flow, h);
+  check_ack(flow, *e, h, d);
 }
 
-void Watch::check_data(int side, End& e, const TrpHeader& h, std::span<const std::byte> d) {
+void Watch::check_data(End& e, const TrpHeader& h, std::span<const std::byte> d) {
   DdpSegment s{};
   const bool data = h.opcode == USIW_TRP_DATA;
   if (data && decode_ddp(d.subspan(kTrpBytes), s) != DdpDecode::kOk)
-    return w_.fail("wire", "%c: a segment that does not decode", 'A' + side);
+    return e.fail("wire", "a segment that does not decode");
   const uint64_t content = data ? hash(d.subspan(kTrpBytes)) : 0;
   ++w_.totals[kSent];
   e.last_ns = w_.clock.now;
   if ((h.flags & USIW_TRP_F_RETRANS) == 0) {
-    if (h.psn != e.next)
-      return w_.fail("psn", "%c: new PSN %08x, expected %08x", 'A' + side, h.psn, e.next);
+    if (h.psn != e.next) return e.fail("psn", "new PSN %08x, expected %08x", h.psn, e.next);
     if (!psn_lt(h.psn, e.edge))
-      return w_.fail("window", "%c: PSN %08x beyond the peer's window, which ends at %08x", 'A' + side, h.psn, e.edge);
-    if (e.ended) w_.fail("psn", "%c: PSN %08x behind the end of the stream", 'A' + side, h.psn);
+      return e.fail("window", "PSN %08x beyond the peer's window, which ends at %08x", h.psn, e.edge);
+    if (e.ended) e.fail("psn", "PSN %08x behind the end of the stream", h.psn);
     ++e.next;
     e.content.push_back(content);
     e.requests.push_back(data && is_request(s));
     if (data && !s.tagged && s.qn == USIW_DDP_QN_READ_REQ) {
       // A READ that the peer discarded is sent again with its old MSN.
-      if (e.voids ? s.msn > e.reads + 1 : s.msn != e.reads + 1)
-        w_.fail("psn", "%c: READ %u behind READ %u", 'A' + side, s.msn, e.reads);
+      if (e.voids ? s.msn > e.reads + 1 : s.msn != e.reads + 1) e.fail("psn", "READ %u behind READ %u", s.msn, e.reads);
       e.reads = std::max(e.reads, s.msn);
       if (e.reads - e.reads_answered > e.attr.ord)
-        w_.fail("ord", "%c: %u READs outstanding, ORD %u", 'A' + side, e.reads - e.reads_answered, e.attr.ord);
+        e.fail("ord", "%u READs outstanding, ORD %u", e.reads - e.reads_answered, e.attr.ord);
     }
   } else {
     ++w_.totals[kRepeated];
     ++e.repeats;
     const uint32_t at = h.psn - e.attr.snd_psn;
-    if (at >= e.content.size()) return w_.fail("psn", "%c: repeats PSN %08x, never sent", 'A' + side, h.psn);
+    if (at >= e.content.size()) return e.fail("psn", "repeats PSN %08x, never sent", h.psn);
     // The contents of a PSN may change in two cases. The Terminate replaces a READ response. An empty segment replaces
     // a request that the peer discarded after a skipped message.
     if (e.content[at] != content && !(data && (is_terminate(s) || may_be_emptied(e, h.psn, s))))
-      w_.fail("content", "%c: PSN %08x does not carry what it did before", 'A' + side, h.psn);
+      e.fail("content", "PSN %08x does not carry what it did before", h.psn);
     e.content[at] = content;
-    check_repeats(side, e);
+    check_repeats(e);
     if ((h.flags & USIW_TRP_F_SKIP) != 0) {
       if (!data || s.tagged || s.qn != USIW_DDP_QN_SEND || s.mo != 0)
-        w_.fail("skip", "%c: PSN %08x cannot be skipped", 'A' + side, h.psn);
+        e.fail("skip", "PSN %08x cannot be skipped", h.psn);
       e.asked = h.psn;
       e.asks = true;
     }
@@ -122,8 +113,8 @@ bool Watch::may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s) {
   return is_empty_write(s) && e.voids && psn_lt(e.first_void, psn) && e.requests[psn - e.attr.snd_psn];
 }
 
-/// When @p side acknowledges a PSN that its peer asked it to skip, the flags of the header show whether it did so.
-void Watch::check_skipped(int side, const FlowKey& flow, const TrpHeader& h) {
+/// When @p e acknowledges a PSN that its peer asked it to skip, the flags of the header show whether it did so.
+void Watch::check_skipped(const End& e, const FlowKey& flow, const TrpHeader& h) {
   End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
   if (peer == nullptr) return;
   const bool skipped = (h.flags & USIW_TRP_F_SKIPPED) != 0;
@@ -132,39 +123,39 @@ void Watch::check_skipped(int side, const FlowKey& flow, const TrpHeader& h) {
     if (skipped && !peer->voids) peer->first_void = peer->asked;
     peer->voids |= skipped;
   }
-  if (skipped && !peer->voids) w_.fail("skip", "%c: says SKIPPED, and was not asked to skip", 'A' + side);
+  if (skipped && !peer->voids) e.fail("skip", "says SKIPPED, and was not asked to skip");
 }
 
 /// Bounds the number of retransmissions. Lost datagrams, time-outs and receivers that are not ready explain
 /// retransmissions; more would burden the network. The bound is generous, because delay and reordering mislead any
 /// sender now and then.
-void Watch::check_repeats(int side, End& e) {
+void Watch::check_repeats(const End& e) {
   const uint64_t ms = (w_.clock.now - e.opened_ns) / 1'000'000;
   const bool clean = w_.sc.clean() && !w_.sc.has(kSlowLine);
   const uint64_t bound = (clean ? 16 : 64) + 3 * e.lost + 2 * e.acks_lost + 3 * e.not_ready +
                          (clean ? 0 : 2 * e.content.size()) + ms;
   if (e.repeats > bound)
-    w_.fail("repeats", "%c: %llu repetitions, %llu datagrams and %llu acknowledgements lost in %llu ms", 'A' + side,
-            ull(e.repeats), ull(e.lost), ull(e.acks_lost), ull(ms));
+    e.fail("repeats", "%llu repetitions, %llu datagrams and %llu acknowledgements lost in %llu ms", ull(e.repeats),
+           ull(e.lost), ull(e.acks_lost), ull(ms));
 }
 
-void Watch::check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d) {
-  if (psn_lt(h.ack_psn, e.acked)) return w_.fail("ack", "%c: ACK PSN goes back to %08x", 'A' + side, h.ack_psn);
+void Watch::check_ack(const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d) {
+  if (psn_lt(h.ack_psn, e.acked)) return e.fail("ack", "ACK PSN goes back to %08x", h.ack_psn);
   for (; e.acked != h.ack_psn; ++e.acked) {
     const uint32_t at = e.acked - e.attr.rcv_psn;
     if (at >= e.arrived.size() || !e.arrived[at])
-      return w_.fail("ack", "%c: acknowledges PSN %08x, which has not arrived", 'A' + side, e.acked);
+      return e.fail("ack", "acknowledges PSN %08x, which has not arrived", e.acked);
   }
   if (h.opcode != USIW_TRP_SACK) return;
   const auto bitmap = d.subspan(kTrpBytes);
   const uint32_t bits = h.psn - h.ack_psn;
-  if (bits > kWindow || bitmap.size() != (bits + 7) / 8) return w_.fail("sack", "%c: length of a SACK", 'A' + side);
+  if (bits > kWindow || bitmap.size() != (bits + 7) / 8) return e.fail("sack", "length of a SACK");
   for (uint32_t i = 0; i < bits; ++i) {
     const bool set = (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
     const uint32_t at = h.ack_psn + i - e.attr.rcv_psn;
-    if (i == 0 ? set : i + 1 == bits && !set) return w_.fail("sack", "%c: form of a SACK", 'A' + side);
+    if (i == 0 ? set : i + 1 == bits && !set) return e.fail("sack", "form of a SACK");
     if (set && (at >= e.arrived.size() || !e.arrived[at]))
-      return w_.fail("sack", "%c: SACK names PSN %08x, which has not arrived", 'A' + side, h.ack_psn + i);
+      return e.fail("sack", "SACK names PSN %08x, which has not arrived", h.ack_psn + i);
   }
   // A datagram that has arrived and is not named was refused, for want of a receive or of memory, so it may be sent
   // again.

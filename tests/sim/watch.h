@@ -28,12 +28,13 @@ class Watch {
 
  private:
   /// The traffic of one end.
-  struct End {
-    ConnAttr attr;
-    uint32_t next;              ///< PSN of the next new datagram
-    uint32_t edge;              ///< first PSN that the peer has not allowed
-    uint32_t acked;             ///< latest ACK PSN sent
-    uint32_t reads = 0;         ///< READ requests sent, without those sent again after a skip
+  struct End : Reporter {
+    End(World& world, int side, const ConnAttr& conn) : Reporter(world, side), attr(conn) {}
+    const ConnAttr attr;
+    uint32_t next = attr.snd_psn;   ///< PSN of the next new datagram
+    uint32_t edge = attr.snd_psn;   ///< first PSN that the peer has not allowed
+    uint32_t acked = attr.rcv_psn;  ///< latest ACK PSN sent
+    uint32_t reads = 0;             ///< READ requests sent, without those sent again after a skip
     uint32_t reads_answered = 0;    ///< last segments of READ responses received
     std::vector<bool> arrived;      ///< by PSN - attr.rcv_psn: received and not refused
     std::vector<bool> answers;      ///< the same index: counted in reads_answered
@@ -46,11 +47,11 @@ class Watch {
     uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0, last_ns = 0;
   };
   End* find(int side, const FlowKey& flow);
-  void check_data(int side, End& e, const TrpHeader& h, std::span<const std::byte> d);
+  void check_data(End& e, const TrpHeader& h, std::span<const std::byte> d);
   static bool may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s);
-  void check_skipped(int side, const FlowKey& flow, const TrpHeader& h);
-  void check_ack(int side, const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d);
-  void check_repeats(int side, End& e);
+  void check_skipped(const End& e, const FlowKey& flow, const TrpHeader& h);
+  void check_ack(const FlowKey& flow, End& e, const TrpHeader& h, std::span<const std::byte> d);
+  void check_repeats(const End& e);
 
   struct Key {
     int side;

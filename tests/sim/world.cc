@@ -61,6 +61,25 @@ void World::fail(const char* name, const char* fmt, ...) {
   trace("BROKEN %s: %s", name, text);
 }
 
+void Reporter::fail(const char* rule, const char* fmt, ...) const {
+  char text[400];
+  va_list args;
+  va_start(args, fmt);
+  std::vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  w_.fail(rule, "%s: %s", name_.c_str(), text);
+}
+
+void Reporter::trace(const char* fmt, ...) const {
+  if (!w_.tracing()) return;
+  char text[400];
+  va_list args;
+  va_start(args, fmt);
+  std::vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  w_.trace("%s %s", name_.c_str(), text);
+}
+
 std::string describe(std::span<const std::byte> d) {
   static constexpr const char* kOps[] = {"DATA", "REQ", "ACCEPT", "REJECT", "SHUTDOWN", "SACK", "CONFIRM", "RESET"};
   static constexpr const char* kRdmap[] = {"WRITE", "READ_REQ", "READ_RESP", "SEND", "SEND_INV", "SEND_SE",

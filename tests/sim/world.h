@@ -123,6 +123,22 @@ class World {
   const size_t trace_lines_;
 };
 
+/// Reports broken rules, and writes to the trace, under the name of a host ("A", "B", ...) or of a lane.
+class Reporter {
+ public:
+  Reporter(World& world, std::string name) : w_(world), name_(std::move(name)) {}
+  Reporter(World& world, int side) : Reporter(world, std::string(1, static_cast<char>('A' + side))) {}
+
+  void fail(const char* rule, const char* fmt, ...) const __attribute__((format(printf, 3, 4)));
+  void trace(const char* fmt, ...) const __attribute__((format(printf, 2, 3)));
+
+ protected:
+  World& w_;
+
+ private:
+  const std::string name_;
+};
+
 std::string describe(std::span<const std::byte> datagram);
 
 }  // namespace usiw::sim

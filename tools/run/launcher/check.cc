@@ -3,14 +3,12 @@
 
 #include <dlfcn.h>
 #include <net/if.h>
-#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,23 +18,11 @@
 #include "tools/run/host/host.h"
 #include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
+#include "tools/run/launcher/parts.h"
 #include "tools/run/launcher/try_connection.h"
 
 namespace usiw::run {
 namespace {
-
-constexpr char kFits[] = "this usiw is for rdma-core 34 to 65; install a newer usiw, or an rdma-core of these";
-
-bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
-
-/// By the kernel, or, without /proc, by the path that was executed.
-std::string own_path() {
-  char buf[PATH_MAX];
-  ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
-  if (n > 0) return std::string(buf, static_cast<size_t>(n));
-  const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-  return executed != nullptr && realpath(executed, buf) != nullptr ? buf : "";
-}
 
 void line(const std::string& what, const std::string& value) { printf("%-12s %s\n", what.c_str(), value.c_str()); }
 
@@ -74,20 +60,11 @@ void print_ways() {
   }
 }
 
-/// The number of the private ABI that providers of this libibverbs have in their names: "34". Empty: it says none.
-std::string provider_number(void* libibverbs) {
-  for (int number = 1; number < 1000; number++) {
-    const std::string digits = std::to_string(number);
-    if (dlsym(libibverbs, ("verbs_register_driver_" + digits).c_str()) != nullptr) return digits;
-  }
-  return {};
-}
-
 /// Why the provider cannot be used with the libibverbs of this host; empty: it can.
 std::string misfit(const std::string& provider) {
   if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr && dlopen(provider.c_str(), RTLD_NOW) != nullptr)
     return {};
-  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kFits;
+  return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kRdmaCoreVersions;
 }
 
 bool is_up(const char* interface) {
@@ -143,54 +120,6 @@ std::string try_ports(const Parts& parts) {
 }
 
 }  // namespace
-
-/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
-/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
-static void preload(const std::string& library) {
-  const char* others = getenv("LD_PRELOAD");
-  std::string value = library;
-  if (others != nullptr && *others != '\0')
-    value = strstr(others, library.c_str()) == nullptr ? others + (":" + library) : others;
-  setenv("LD_PRELOAD", value.c_str(), 1);
-}
-
-void set_environment(const Parts& parts) {
-  setenv(kWatcherVariable, parts.self.c_str(), 1);
-  if (!parts.drivers.empty()) setenv("RDMAV_DRIVERS", parts.drivers.c_str(), 1);
-  preload(parts.library);
-}
-
-Parts find_parts() {
-  Parts p;
-  p.self = own_path();
-  std::string here = p.self.substr(0, p.self.rfind('/'));
-  std::string installed = here + "/../lib/" USIW_MULTIARCH "/";
-  for (const char* folder : {"/../lib64/", "/../lib/"})
-    if (!exists(installed + "usiw/libusiw-run.so")) installed = here + folder;
-  for (const std::string& dir : {here + "/", installed + "usiw/"})
-    if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
-  void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
-  const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
-  // Installed, it need not be where libibverbs looks: DESTDIR, another prefix.
-  bool other = false;
-  for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
-    other = other || exists(stem + "-provider.so");
-    if (!p.provider.empty() || !exists(stem + suffix)) continue;
-    p.provider = stem + suffix;
-    p.drivers = stem;
-  }
-  if (p.library.empty())
-    p.missing =
-        "libusiw-run.so is not beside " + p.self + "; build it (make provider) or install it (make install-local)";
-  else if (libibverbs == nullptr)
-    p.missing = "libibverbs is not there: apt install libibverbs1 ibverbs-providers librdmacm1";
-  else if (p.provider.empty() && other)
-    p.missing = "this host's rdma-core asks for libusiw" + suffix + ", which is not there: " + kFits;
-  else if (p.provider.empty())
-    p.missing =
-        "the provider libusiw-provider.so is not there; build it (make provider) or install it (make install-local)";
-  return p;
-}
 
 std::string check_settings() {
   const std::string& address = settings().address;

@@ -15,6 +15,7 @@
 #include "tools/run/host/settings.h"
 #include "tools/run/launcher/check.h"
 #include "tools/run/launcher/options.h"
+#include "tools/run/launcher/parts.h"
 #include "tools/run/launcher/program.h"
 #include "tools/run/launcher/try_connection.h"
 #include "tools/run/launcher/unused_trees.h"

@@ -21,6 +21,7 @@
 
 #include "tools/run/conn/stat_page.h"
 #include "tools/run/host/settings.h"
+#include "tools/run/launcher/two_hosts.h"
 
 namespace usiw::run {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "provider/port/choice.h"
-#include "tools/run/launcher/check.h"
+#include "tools/run/launcher/parts.h"
 
 namespace usiw::run {
 
@@ -25,15 +25,6 @@ struct Tried {
 Tried try_connection(const Parts& parts, PortKind kind, const std::string& address);
 /// That program. Its exit status; what is wrong is the last line of its output.
 int try_connection_main(const std::string& port, const std::string& address);
-
-/// Parts for two processes that pass for hosts (two_hosts.cc). Each returns an empty string, or what failed.
-inline constexpr char kHostAddress[2][16] = {"192.0.2.1", "192.0.2.2"};
-/// Leaves this network namespace for a new one.
-std::string leave_network();
-/// Connects this network namespace and that of the process @p other with a pair of veth devices.
-std::string connect_hosts(int other);
-/// Gives this end, 0 or 1, its address, and waits until it is up.
-std::string set_up_host(int end);
 
 }  // namespace usiw::run
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/// @file two_hosts.cc
-/// Two network namespaces with a pair of veth devices between them, for one trial of raw packets. They vanish with the
-/// processes in them.
+#include "tools/run/launcher/two_hosts.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
@@ -17,8 +16,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-
-#include "tools/run/launcher/try_connection.h"
 
 namespace usiw::run {
 namespace {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file two_hosts.h
+/// Two network namespaces with a pair of veth devices between them, for a trial of raw packets. They vanish with the
+/// processes in them. Each call returns an empty string, or the step that failed and why.
+#ifndef USIW_RUN_TWO_HOSTS_H
+#define USIW_RUN_TWO_HOSTS_H
+
+#include <string>
+
+namespace usiw::run {
+
+inline constexpr char kHostAddress[2][16] = {"192.0.2.1", "192.0.2.2"};
+/// Leaves this network namespace for a new one.
+std::string leave_network();
+/// Connects this network namespace and that of the process @p other with a pair of veth devices.
+std::string connect_hosts(int other);
+/// Gives this end, 0 or 1, its address, and waits until it is up.
+std::string set_up_host(int end);
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_TWO_HOSTS_H

@@ -51,8 +51,8 @@ class Floors(InFolder):
                                         "provider/engine must not use provider/port"])
 
     def test_neighbour_on_the_floor(self):
-        self.include("tools/run/ucm/ucm.h", '"tools/run/uverbs/uverbs.h"')
-        self.assertEqual(self.wrong(), ["tools/run/ucm/ucm.h:1: tools/run/uverbs/uverbs.h: "
+        self.include("tools/run/ucm/ucm_id.h", '"tools/run/uverbs/uverbs.h"')
+        self.assertEqual(self.wrong(), ["tools/run/ucm/ucm_id.h:1: tools/run/uverbs/uverbs.h: "
                                         "tools/run/ucm must not use tools/run/uverbs"])
 
     def test_other_part(self):

@@ -6,111 +6,166 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
+#include <set>
 
 #include "base/quiet_thread.h"
-#include "tools/run/conn/conn.h"
-#include "tools/run/conn/packets.h"
 #include "tools/run/conn/port_events.h"
-#include "tools/run/conn/udp_socket.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/host/clock.h"
+#include "tools/run/host/never_destroyed.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {
 namespace {
 
-int g_epoll = -1, g_wake = -1;
-bool g_running = false;
+struct Watched {
+  int fd;
+  bool keeps_thread;
+  std::function<void(uint32_t events)> ready;
+};
+
+struct CmThread {
+  int epoll = -1, wake = -1;
+  bool running = false;
+  pthread_t id{};
+  uint64_t last_serial = 0;
+  std::map<uint64_t, Watched> watched;  ///< by the serial that epoll returns
+  std::set<std::pair<uint64_t, CmTimer*>> timers;
+  CmWatch waking, links;
+
+  bool is_needed() const {
+    return std::any_of(watched.begin(), watched.end(), [](const auto& w) { return w.second.keeps_thread; });
+  }
+  /// When the next timer is due, us; 0: never.
+  uint64_t next_us() const { return timers.empty() ? 0 : timers.begin()->first; }
+};
+
+CmThread& cm_thread() { return never_destroyed<CmThread>(); }
+
+/// Makes the thread look at the timers again, and at the watches that keep it. It does so by itself before it sleeps.
+void wake_cm_thread() {
+  const CmThread& t = cm_thread();
+  if (!t.running || pthread_equal(t.id, pthread_self()) != 0) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t n = USIW_REAL(write)(t.wake, &one, sizeof one);
+}
+
+void reset_cm_thread() {
+  CmThread& t = cm_thread();
+  if (t.epoll >= 0) USIW_REAL(close)(t.epoll);
+  if (t.wake >= 0) USIW_REAL(close)(t.wake);
+  t.watched.clear();
+  port_events_close();
+  t.epoll = t.wake = -1;
+  t.running = false;
+}
 
 int timeout_ms() {
-  uint64_t at = conn_next_deadline_us(), now = now_us();
-  for (uint64_t other : {packets_next_deadline_us(), admissions_next_deadline_us()})
-    if (other != 0 && (at == 0 || other < at)) at = other;
+  const uint64_t at = cm_thread().next_us(), now = now_us();
   if (at == 0) return -1;
   return at <= now ? 0 : static_cast<int>((at - now) / 1000 + 1);
 }
 
-void forget() {
-  if (g_epoll >= 0) USIW_REAL(close)(g_epoll);
-  if (g_wake >= 0) USIW_REAL(close)(g_wake);
-  port_events_close();
-  g_epoll = g_wake = -1;
-  g_running = false;
-}
-
 void* cm_thread_main(void*) {
   pthread_setname_np(pthread_self(), "usiw-cm");
-  int wait = 0;
-  for (;;) {
+  CmThread& t = cm_thread();
+  for (int wait = 0;;) {
     epoll_event events[32];
-    int n = epoll_wait(g_epoll, events, 32, wait);
+    const int n = epoll_wait(t.epoll, events, 32, wait);
     HoldBigLock hold;
     for (int i = 0; i < n; i++) {
-      uint64_t value;
-      if (events[i].data.u64 == 0)
-        [[maybe_unused]] ssize_t got = USIW_REAL(read)(g_wake, &value, sizeof value);
-      else if (events[i].data.u64 == kCmThreadRoutes)
-        packets_ready();
-      else if (events[i].data.u64 == kCmThreadLinks)
-        port_events_ready();
-      else
-        UdpSocket::ready(events[i].data.u64, events[i].events);
+      const auto it = t.watched.find(events[i].data.u64);
+      if (it == t.watched.end()) continue;
+      const auto ready = it->second.ready;  // a copy, because the call may stop the watch
+      ready(events[i].events);
     }
-    conn_run_timers();
-    admissions_run();
-    packets_run_timers();
+    CmTimer::run_due();
+    if (!t.is_needed()) {
+      reset_cm_thread();
+      return nullptr;
+    }
     wait = timeout_ms();
-    // A thread that is there for nothing would keep a process whose others have all ended. (Connections have sockets:
-    // with the last of these go the deadlines, too.)
-    if (!sockets_open()) {
-      forget();
-      break;
-    }
   }
-  return nullptr;
 }
 
 int start_cm_thread() {
-  g_epoll = fd_out_of_the_way(epoll_create1(EPOLL_CLOEXEC));
-  g_wake = fd_out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
-  pthread_t id;
-  int error = 0;
-  if (g_epoll < 0 || g_wake < 0)
-    error = -EMFILE;
-  else if (epoll_ctl(g_epoll, EPOLL_CTL_ADD, g_wake, &event) != 0)
-    error = -errno;
-  else
-    error = -start_quiet_thread(id, cm_thread_main, nullptr);
-  if (error != 0) {
-    forget();
-    return error;
-  }
-  pthread_detach(id);
-  g_running = true;
-  // Without them all else goes on.
-  if (const int links = port_events_open(); links >= 0 && cm_thread_watch(links, kCmThreadLinks) != 0)
+  CmThread& t = cm_thread();
+  t.epoll = fd_out_of_the_way(epoll_create1(EPOLL_CLOEXEC));
+  t.wake = fd_out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (t.epoll < 0 || t.wake < 0) return -EMFILE;
+  const auto woken = [](uint32_t) {
+    uint64_t value;
+    [[maybe_unused]] ssize_t got = USIW_REAL(read)(cm_thread().wake, &value, sizeof value);
+  };
+  if (const int error = t.waking.start(t.wake, CmWatch::kKeepsNothing, woken); error != 0) return error;
+  if (const int error = start_quiet_thread(t.id, cm_thread_main, nullptr); error != 0) return -error;
+  pthread_detach(t.id);
+  t.running = true;
+  // Without events of the port, everything else works all the same.
+  const auto links_changed = [](uint32_t) { port_events_ready(); };
+  if (const int fd = port_events_open(); fd >= 0 && t.links.start(fd, CmWatch::kKeepsNothing, links_changed) != 0)
     port_events_close();
   return 0;
 }
 
 }  // namespace
 
-int cm_thread_start() { return g_running ? 0 : start_cm_thread(); }
-
-int cm_thread_watch(int fd, uint64_t serial) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = serial}};
-  return epoll_ctl(g_epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+int cm_thread_start() {
+  if (cm_thread().running) return 0;
+  const int error = start_cm_thread();
+  if (error != 0) reset_cm_thread();
+  return error;
 }
 
-void cm_thread_kick() {
-  if (!g_running) return;
-  uint64_t one = 1;
-  [[maybe_unused]] ssize_t n = USIW_REAL(write)(g_wake, &one, sizeof one);
+void cm_thread_abandon() {
+  cm_thread().timers.clear();
+  reset_cm_thread();
 }
 
-void cm_thread_abandon() { forget(); }
+int CmWatch::start(int fd, Kind kind, std::function<void(uint32_t events)> ready) {
+  CmThread& t = cm_thread();
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = ++t.last_serial}};
+  if (epoll_ctl(t.epoll, EPOLL_CTL_ADD, fd, &event) != 0) return -errno;
+  serial_ = t.last_serial;
+  t.watched[serial_] = {fd, kind == kKeepsThread, std::move(ready)};
+  return 0;
+}
+
+void CmWatch::stop() {
+  if (serial_ == 0) return;
+  CmThread& t = cm_thread();
+  if (const auto it = t.watched.find(serial_); it != t.watched.end()) {
+    epoll_ctl(t.epoll, EPOLL_CTL_DEL, it->second.fd, nullptr);
+    t.watched.erase(it);
+    if (!t.is_needed()) wake_cm_thread();
+  }
+  serial_ = 0;
+}
+
+void CmTimer::set(uint64_t at_us) {
+  if (at_us == at_us_) return;
+  CmThread& t = cm_thread();
+  const uint64_t before = t.next_us();
+  if (at_us_ != 0) t.timers.erase({at_us_, this});
+  at_us_ = at_us;
+  if (at_us != 0) t.timers.insert({at_us, this});
+  if (at_us != 0 && (before == 0 || at_us < before)) wake_cm_thread();
+}
+
+void CmTimer::run_due() {
+  CmThread& t = cm_thread();
+  const uint64_t now = now_us();
+  while (!t.timers.empty() && t.next_us() <= now) {
+    CmTimer& timer = *t.timers.begin()->second;
+    const auto run = timer.run_;  // a copy, because the call may end the timer
+    t.timers.erase(t.timers.begin());
+    timer.at_us_ = 0;
+    run();
+  }
+}
 
 }  // namespace usiw::run

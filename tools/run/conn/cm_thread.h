@@ -1,27 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file cm_thread.h
-/// The thread behind rdma_cm: reads the handshake sockets and watches the clock. Sleeps otherwise;
-/// ends when there are neither.
+/// The thread of the emulated kernel. A program calls librdmacm only now and then, but handshakes, timeouts and changes
+/// of routes do not wait for its calls. So this thread sleeps in epoll_wait(2) until a watched descriptor is readable
+/// or a timer is due. Then it takes the big lock and calls the function that belongs to the descriptor or the timer.
+///
+/// The thread knows nothing about those functions: sockets, connections and admissions own their watches and timers. It
+/// ends with the last watch that keeps it, because a thread without work would keep a process alive whose other threads
+/// have all ended.
 #ifndef USIW_RUN_CM_THREAD_H
 #define USIW_RUN_CM_THREAD_H
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace usiw::run {
 
-/// Names the socket of the kernel's messages about routes and neighbours.
-inline constexpr uint64_t kCmThreadRoutes = UINT64_MAX;
-/// ... and of interfaces.
-inline constexpr uint64_t kCmThreadLinks = UINT64_MAX - 1;
-
-/// [big lock] Starts it if need be. 0 or -errno.
+/// [big lock] Starts the thread if it does not run. Returns 0 or -errno.
 int cm_thread_start();
-/// [big lock] Watches @p fd, which @p serial names, until it is closed. 0 or -errno.
-int cm_thread_watch(int fd, uint64_t serial);
-/// [big lock] A deadline may have come nearer, or the last socket is gone.
-void cm_thread_kick();
-/// [big lock] In a child of fork(): there is no thread.
+/// [big lock] In a child of fork(): forgets thread, watches and timers.
 void cm_thread_abandon();
+
+/// Has the thread call a function while a descriptor is readable or has an error.
+class CmWatch {
+ public:
+  enum Kind { kKeepsThread, kKeepsNothing };
+
+  CmWatch() = default;
+  CmWatch(const CmWatch&) = delete;
+  ~CmWatch() { stop(); }
+  /// [big lock] The thread runs. @p ready gets the events of epoll(7). Returns 0 or -errno.
+  int start(int fd, Kind kind, std::function<void(uint32_t events)> ready);
+  /// [big lock] Call it before the descriptor is closed.
+  void stop();
+
+ private:
+  uint64_t serial_ = 0;  ///< 0: no watch
+};
+
+/// Has the thread call a function once at a time.
+class CmTimer {
+ public:
+  explicit CmTimer(std::function<void()> run) : run_(std::move(run)) {}
+  CmTimer(const CmTimer&) = delete;
+  ~CmTimer() { set(0); }
+  /// [big lock] Sets the time in us of now_us(); 0: never.
+  void set(uint64_t at_us);
+  uint64_t at_us() const { return at_us_; }
+  /// [big lock, cm thread] Calls the functions of all timers that are due.
+  static void run_due();
+
+ private:
+  const std::function<void()> run_;
+  uint64_t at_us_ = 0;
+};
 
 }  // namespace usiw::run
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn.h
-/// Connections: a host of cm/usiw_cm_end.h, as the module is one. Its users are rdma_cm ids of this process.
+/// Connections. cm/usiw_cm_end.h decides what happens to a connection, and usiw-run is a host of it, as the module is.
+/// The class is split by what its parts need:
+///
+/// - conn.cc: the table of connections, and their timers. It needs nothing of the others.
+/// - packets.cc: routes for raw packets.
+/// - conn_act.cc: the calls of cm/ to its host.
+/// - conn_run.cc: the calls of rdma_cm, of the provider and of the network. It is on top.
 #ifndef USIW_RUN_CONN_H
 #define USIW_RUN_CONN_H
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
 
 #include "cm/usiw_cm_end.h"
-#include "cm/usiw_cm_records.h"
 #include "tools/run/conn/admission.h"
+#include "tools/run/conn/cm_thread.h"
+#include "tools/run/conn/event_stream.h"
 #include "tools/run/conn/udp_socket.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/next_hop.h"
@@ -18,21 +24,9 @@
 
 namespace usiw::run {
 
-class Conn;
-class Qp;
+struct Qp;
 
-/// The same ends as cm/ sees them.
-inline usiw_cm_tuple cm_tuple(const Tuple& t) {
-  usiw_cm_tuple out{};
-  std::memcpy(out.local, &t.local.addr, sizeof out.local);
-  std::memcpy(out.remote, &t.remote.addr, sizeof out.remote);
-  out.local_port = t.local.port;
-  out.remote_port = t.remote.port;
-  out.scope = t.local.scope != 0 ? t.local.scope : t.remote.scope;
-  return out;
-}
-
-/// The rdma_cm id of a connection. All calls [big lock].
+/// The user of a connection: an rdma_cm id of this process. All calls [big lock].
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
@@ -42,99 +36,80 @@ class ConnUser {
   virtual void on_close() = 0;
 };
 
-/// Who takes requests.
-class Listener {
- public:
-  virtual ~Listener() = default;
-  virtual void on_request(const std::shared_ptr<Conn>& conn) = 0;
-  virtual const std::shared_ptr<Backlog>& backlog() = 0;
-  /// What its connections and answers are sent with.
-  virtual uint8_t tos() const = 0;
+/// Parameters of connect and accept, as rdma_cm has them.
+struct ConnParam {
+  uint16_t ird, ord;
+  const void* pd;  ///< private data
+  uint16_t pd_len;
 };
 
-class Conn : public std::enable_shared_from_this<Conn>, private usiw_cm_end {
+/// All calls [big lock].
+class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, private usiw_cm_end {
  public:
-  /// [big lock] Starts a connection, which notifies @p user until forget_user(). Returns 0 or -errno: -EADDRINUSE,
-  /// -EISCONN, -EINVAL.
-  static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, uint16_t ird, uint16_t ord,
-                     uint16_t mtu, uint8_t tos, const void* pd, uint16_t pd_len,
-                     const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
-  /// [big lock] 0 or -errno; after 0 there will be one ESTABLISHED.
-  int accept(uint16_t ird, uint16_t ord, const void* pd, uint16_t pd_len, const std::shared_ptr<Qp>& qp,
-             ConnUser* user);
-  /// [big lock] Makes a connection of a request that was admitted, which has its slot of the backlog, and reports it to
-  /// @p listener. Returns 0, or the reason to refuse the request with.
-  static int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn,
-                  const std::shared_ptr<Backlog>& backlog, Listener& listener);
+  // ---- Calls of rdma_cm and of the provider: conn_run.cc ----
+
+  /// Opens a UDP port for connections: UdpSocket::open().
+  static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
+  /// Starts a connection, which notifies @p user until forget_user(). Returns 0 or -errno: -EADDRINUSE, -EISCONN,
+  /// -EINVAL.
+  static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
+                     uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+  /// Makes a connection of a REQ that was admitted: Listener::open(). Returns null, and sets @p reason, if that fails.
+  static std::shared_ptr<Conn> open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple,
+                                    const usiw_cm_packet& req, uint32_t isn, const std::shared_ptr<Backlog>& backlog,
+                                    uint8_t tos, int& reason);
+  /// Returns 0 or -errno. After 0, @p user is notified of ESTABLISHED once.
+  int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
   void reject(const void* pd, uint16_t pd_len);
   void disconnect();
   void abort(usiw_abort_reason reason);
   void report(const usiw_qp_report& report);
-  /// [big lock] The user goes, and is not notified any more.
+  /// The user goes away, and is not notified any more.
   void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
-  uint32_t number() const { return id; }
-  const std::shared_ptr<UdpSocket>& sock() const { return sock_; }
-  /// [big lock] Records that the engine has not read yet; EventStream's.
-  usiw_cm_records unread{};
-  /// [big lock] Returns whether the MAC that the kernel has reported for a neighbour changes this connection's path.
-  bool is_news(const NextHop& reported) const;
+
+  /// In a child of fork(): forgets all connections without a datagram.
+  static void abandon_all();
 
  private:
-  friend void conn_receive(const std::shared_ptr<UdpSocket>&, const Tuple&, const void*, uint32_t, Admission::Entry*);
-  friend void conn_icmp(UdpSocket&, const Endpoint&, usiw_cm_heard, const void*, uint32_t);
-  friend void conn_run_timers();
-  friend void conns_end_lingering(const UdpSocket&);
-  friend void conns_follow();
-  friend void conns_use_next_hops();
+  friend struct Packets;
+  static const usiw_cm_host host_calls;
+  static Conn& of(usiw_cm_end* end) { return *static_cast<Conn*>(end); }
 
-  struct Host;
-  static const usiw_cm_host host_calls;  ///< the calls of cm/ to this host
-  Conn(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple);
+  // conn.cc
+  Conn(const usiw_cm_host& calls, const std::shared_ptr<UdpSocket>& at, const Tuple& tuple);
+  static std::shared_ptr<Conn> find(const Tuple& tuple);
+  static void icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
+  static void end_lingering(const UdpSocket& sock);
   int insert();
   void unhash();
   void let_socket_go();
-  int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
-  void arm();
+  void arm() { timer_.set(hashed_ ? usiw_cm_end_deadline(this) : 0); }
+  void tick();
+  void leave_backlog();
+  // packets.cc
   int look_up_route(usiw_cm_route& route);
   void follow_packets(const usiw_cm_route& route);
   void leave_packets();
   void use_next_hop();
-  void leave_backlog();
+  // conn_act.cc
+  int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
+  // conn_run.cc
+  static void receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
+                      Admission::Entry* entry);
 
   const Tuple tuple_;
-  const std::shared_ptr<UdpSocket> sock_;
   std::shared_ptr<Qp> qp_;
   std::shared_ptr<Backlog> backlog_;  ///< a request holds a slot of it until the peer confirms
   ConnUser* user_ = nullptr;
-  uint64_t armed_us_ = 0;
+  CmTimer timer_{[this] { tick(); }};
   int watch_entry_ = -1;
-  NextHop hop_;  ///< where raw packets go first, by the last route that was one for them
+  NextHop hop_;  ///< next hop of raw packets, by the newest route that is one for them
   bool hashed_ = false;
-  bool keeps_socket_ = false;  ///< from being closed when descriptors run out: until it lingers
+  bool keeps_socket_ = false;  ///< the socket is not closed for want of descriptors; until the connection lingers
 };
-
-/// [big lock] A datagram of the handshake, or a stray one. If it is a REQ that has waited, takes over its @p entry.
-void conn_receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
-                  Admission::Entry* entry = nullptr);
-/// [big lock] Who listens for @p local, or null.
-Listener* listener_at(const UdpSocket& sock, const Endpoint& local);
-/// [big lock] ICMP about what was sent to @p to. @p quoted: what it has of the datagram's payload.
-void conn_icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
-/// [big lock] 0: none.
-uint64_t conn_next_deadline_us();
-/// [big lock]
-void conn_run_timers();
-/// [big lock] Forgets the connections at this socket, all of which linger.
-void conns_end_lingering(const UdpSocket& sock);
-/// [big lock] Connections by raw packets: where their next hops are by now.
-void conns_follow();
-/// [big lock] The kernel is made to use their neighbours.
-void conns_use_next_hops();
-/// [big lock] In a child of fork(): forgets all without a word.
-void conns_abandon();
 
 }  // namespace usiw::run
 

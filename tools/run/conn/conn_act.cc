@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_act.cc
-/// What a connection asks of usiw-run: the calls of struct usiw_cm_host. iw_cm's CLOSE is rdma_cm's DISCONNECTED;
-/// iw_cm's DISCONNECT is not shown to users.
+/// The calls of struct usiw_cm_host, by which cm/ acts on the user, the QP, the network and the tables of usiw-run.
+/// iw_cm's CLOSE is rdma_cm's DISCONNECTED. iw_cm's DISCONNECT is not shown to users.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "cm/usiw_cm_hint.h"
 #include "tools/run/conn/conn.h"
@@ -16,6 +17,7 @@
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/conn/watch.h"
+#include "tools/run/host/never_destroyed.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {
@@ -30,14 +32,16 @@ std::string text_of(const Endpoint& to) {
   return std::string(address) + " port " + std::to_string(ntohs(to.port));
 }
 
-/// Prints each line once, and at most kMost lines for a process.
+struct PrintedLines : std::set<std::string> {};
+
+/// Prints the line of each key once, and at most kMost lines in a process.
 void print_once(const std::string& key, const std::string& line) {
   constexpr size_t kMost = 20;
-  static auto& printed = *new std::set<std::string>;
+  auto& printed = never_destroyed<PrintedLines>();
   if (printed.size() >= kMost || !printed.insert(key).second) return;
-  // The caller holds the big lock, so a full pipe must not block: the line is left out then.
-  pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) return;
+  // The caller holds the big lock, so a full pipe must not block. The line is lost then.
+  pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
   [[maybe_unused]] const ssize_t n = USIW_REAL(write)(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -49,6 +53,7 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   if (qp->conn) return -EISCONN;
   qp->conn = shared_from_this();
   qp_ = qp;
+  qpn = qp->qpn;
   user_ = user;
   usiw_cm_end_attach(this, USIW_CM_SOCKET | USIW_CM_MOVES | USIW_CM_PACKETS);
   if (!packets_reach(tuple_)) usiw_cm_offer(&cm, USIW_FEATURE_MERGED);
@@ -56,97 +61,78 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   return 0;
 }
 
-struct Conn::Host {
-  static Conn& of(usiw_cm_end* end) { return *static_cast<Conn*>(end); }
-
-  // ---- The user ----
-
-  static int notify(usiw_cm_end* end, uint32_t event, int status) {
-    ConnUser& user = *of(end).user_;
-    if (event == USIW_CM_A_EV_REPLY) user.on_reply(status, end->cm);
-    if (event == USIW_CM_A_EV_ESTABLISHED) user.on_established(end->cm);
-    if (event == USIW_CM_A_EV_CLOSE) user.on_close();
-    return 0;
-  }
-
-  static void release_user(usiw_cm_end* end) { of(end).user_ = nullptr; }
-
-  /// rdma_cm's event does not show why connect has failed.
-  static void log(usiw_cm_end* end, usiw_cm_log what, const char* text) {
-    const std::string peer = text_of(of(end).tuple_.remote);
-    if (what == USIW_CM_LOG_NO_CONNECTION)
-      print_once(peer + " " + std::to_string(end->cm.heard), "usiw-run: no connection to " + peer + ": " + text + "\n");
-    if (what == USIW_CM_LOG_FORBIDDEN)
-      print_once(peer + " forbidden",
-                 "usiw-run: the connection to " + peer + " ends: raw packets would bypass a tunnel now\n");
-  }
-
-  // ---- The QP and its engine ----
-
-  static void set_qp_state(usiw_cm_end* end, usiw_qp_state state) {
-    if (const std::shared_ptr<Qp>& qp = of(end).qp_) qp->state = state;
-  }
-
-  static void release_qp(usiw_cm_end* end) {
-    Conn& conn = of(end);
-    watch_remove(conn.watch_entry_);
-    conn.watch_entry_ = -1;
-    if (const std::shared_ptr<Qp> qp = std::move(conn.qp_); qp && qp->conn.get() == &conn) qp->conn.reset();
-    conn.qp_.reset();
-    conn.let_socket_go();
-  }
-
-  static void record(usiw_cm_end* end, usiw_event_type type) {
-    Conn& conn = of(end);
-    if (!conn.qp_) return;
-    if (type == USIW_EVENT_CONNECT) {
-      conn.qp_->attrs.ird = static_cast<uint8_t>(end->cm.ird);
-      conn.qp_->attrs.ord = static_cast<uint8_t>(end->cm.ord);
-      conn.watch_entry_ = watch_add(conn.tuple_, end->cm.local_isn, end->cm.peer_isn);
-    }
-    conn.qp_->events->push(conn.shared_from_this(), conn.qp_->qpn, type, end->info);
-  }
-
-  /// All connections of a port have one data socket, which lives as long as the port.
-  static int data(usiw_cm_end*, usiw_cm_data) { return 1; }
-
-  // ---- The network ----
-
-  static int send(usiw_cm_end* end, const void* data, uint32_t len) {
-    const Conn& conn = of(end);
-    return conn.sock_->send(conn.tuple_.local, conn.tuple_.remote, end->tos, data, len);
-  }
-
-  static int route(usiw_cm_end* end, usiw_cm_route* found) { return of(end).look_up_route(*found); }
-
-  static void follow(usiw_cm_end* end, const usiw_cm_route* route) {
-    if (route != nullptr)
-      of(end).follow_packets(*route);
-    else
-      of(end).leave_packets();
-  }
-
-  // ---- The table, the clock and the backlog ----
-
-  static void leave_backlog(usiw_cm_end* end) { of(end).leave_backlog(); }
-  static void forget(usiw_cm_end* end) { of(end).unhash(); }
-  static void arm(usiw_cm_end* end) { of(end).arm(); }
-};
-
 const usiw_cm_host Conn::host_calls = {
-    .send = Host::send,
-    .notify = Host::notify,
-    .release_user = Host::release_user,
-    .set_qp_state = Host::set_qp_state,
-    .release_qp = Host::release_qp,
-    .record = Host::record,
-    .route = Host::route,
-    .follow = Host::follow,
-    .data = Host::data,
-    .leave_backlog = Host::leave_backlog,
-    .forget = Host::forget,
-    .arm = Host::arm,
-    .log = Host::log,
+    // ---- The network ----
+    .send =
+        [](usiw_cm_end* end, const void* data, uint32_t len) {
+          const Conn& conn = of(end);
+          return conn.sock->send(conn.tuple_.local, conn.tuple_.remote, end->tos, data, len);
+        },
+
+    // ---- The user ----
+    .notify =
+        [](usiw_cm_end* end, uint32_t event, int status) {
+          ConnUser& user = *of(end).user_;
+          if (event == USIW_CM_A_EV_REPLY) user.on_reply(status, end->cm);
+          if (event == USIW_CM_A_EV_ESTABLISHED) user.on_established(end->cm);
+          if (event == USIW_CM_A_EV_CLOSE) user.on_close();
+          return 0;
+        },
+    .release_user = [](usiw_cm_end* end) { of(end).user_ = nullptr; },
+
+    // ---- The QP and its engine ----
+    .set_qp_state =
+        [](usiw_cm_end* end, usiw_qp_state state) {
+          if (const std::shared_ptr<Qp>& qp = of(end).qp_) qp->state = state;
+        },
+    .release_qp =
+        [](usiw_cm_end* end) {
+          Conn& conn = of(end);
+          watch_remove(conn.watch_entry_);
+          conn.watch_entry_ = -1;
+          if (const std::shared_ptr<Qp> qp = std::move(conn.qp_); qp && qp->conn.get() == &conn) qp->conn.reset();
+          conn.let_socket_go();
+        },
+    .record =
+        [](usiw_cm_end* end, usiw_event_type type) {
+          Conn& conn = of(end);
+          if (!conn.qp_) return;
+          if (type == USIW_EVENT_CONNECT) {
+            conn.qp_->attrs.ird = static_cast<uint8_t>(end->cm.ird);
+            conn.qp_->attrs.ord = static_cast<uint8_t>(end->cm.ord);
+            conn.watch_entry_ = watch_add(conn.tuple_, end->cm.local_isn, end->cm.peer_isn);
+          }
+          conn.qp_->events->push(conn.shared_from_this(), type, end->info);
+        },
+
+    // ---- The path ----
+    .route = [](usiw_cm_end* end, usiw_cm_route* found) { return of(end).look_up_route(*found); },
+    .follow =
+        [](usiw_cm_end* end, const usiw_cm_route* route) {
+          route != nullptr ? of(end).follow_packets(*route) : of(end).leave_packets();
+        },
+    // All connections of a port share a data socket, which lives as long as the port.
+    .data = [](usiw_cm_end*, usiw_cm_data) { return 1; },
+
+    // ---- The backlog, the table and the clock ----
+    .leave_backlog = [](usiw_cm_end* end) { of(end).leave_backlog(); },
+    .forget =
+        [](usiw_cm_end* end) {
+          of(end).leave_packets();
+          of(end).unhash();
+        },
+    .arm = [](usiw_cm_end* end) { of(end).arm(); },
+
+    // rdma_cm's event does not show why connect has failed.
+    .log =
+        [](usiw_cm_end* end, usiw_cm_log what, const char* text) {
+          const std::string peer = text_of(of(end).tuple_.remote), key = peer + " " + std::to_string(end->cm.heard);
+          if (what == USIW_CM_LOG_NO_CONNECTION)
+            print_once(key, "usiw-run: no connection to " + peer + ": " + text + "\n");
+          if (what == USIW_CM_LOG_FORBIDDEN)
+            print_once(peer + " forbidden",
+                       "usiw-run: the connection to " + peer + " ends: raw packets would bypass a tunnel now\n");
+        },
     .acting = nullptr,
 };
 

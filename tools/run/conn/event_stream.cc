@@ -8,7 +8,7 @@
 
 namespace usiw::run {
 
-/// Takes the next record out. The one about the device's interface is first.
+/// Takes out the next record, LINK first. Returns false if there is none.
 bool EventStream::next(usiw_event& record) {
   if (link_pending_) {
     link_pending_ = false;
@@ -18,17 +18,16 @@ bool EventStream::next(usiw_event& record) {
     return true;
   }
   if (queue_.empty()) return false;
-  const Queued first = queue_.front();
-  Conn& conn = *first.conn;
-  usiw_cm_records_peek(&conn.unread, &record);
-  record.qpn = first.qpn;
-  record.conn_id = conn.number();
-  if (usiw_cm_records_pop(&conn.unread, &record) == 0) queue_.pop_front();
+  const std::shared_ptr<ConnRecords> conn = queue_.front();
+  usiw_cm_records_peek(&conn->unread, &record);
+  record.qpn = conn->qpn;
+  record.conn_id = conn->conn_id;
+  if (usiw_cm_records_pop(&conn->unread, &record) == 0) queue_.pop_front();
   if (record.type == USIW_EVENT_CONNECT) {
-    // Made here, so that whoever reads the record owns the descriptor, and nobody else does.
-    // What cannot be made is answered by the provider's REFUSED, or it goes by raw packets alone.
-    record.conn.data_fd = conn.sock()->dup_data_fd();
-    if (record.conn.data_fd < 0 && conn.sock()->ignore_data() != 0) record.conn.flags &= ~unsigned{USIW_CONN_F_PACKET};
+    // The descriptor is made when the record is read, so that the reader owns it and nobody else does. Without one the
+    // provider uses raw packets alone, or reports REFUSED.
+    record.conn.data_fd = conn->sock->dup_data_fd();
+    if (record.conn.data_fd < 0 && conn->sock->ignore_data() != 0) record.conn.flags &= ~unsigned{USIW_CONN_F_PACKET};
   }
   return true;
 }
@@ -52,10 +51,9 @@ void EventStream::closed() {
   shutdown();
 }
 
-void EventStream::push(const std::shared_ptr<Conn>& conn, uint32_t qpn, usiw_event_type type,
-                       const usiw_conn_info& info) {
+void EventStream::push(const std::shared_ptr<ConnRecords>& conn, usiw_event_type type, const usiw_conn_info& info) {
   if (gone_) return;
-  if (conn->unread.pending == 0) queue_.push_back({conn, qpn});
+  if (conn->unread.pending == 0) queue_.push_back(conn);
   usiw_cm_records_push(&conn->unread, type, &info);
   set_readable(true);
 }
@@ -67,17 +65,13 @@ void EventStream::push_link(const usiw_link_info& link) {
   set_readable(true);
 }
 
-void EventStream::cancel(const Conn& conn) {
-  std::erase_if(queue_, [&](const Queued& q) {
-    if (q.conn.get() != &conn) return false;
-    q.conn->unread.pending = 0;
-    return true;
-  });
+void EventStream::cancel(ConnRecords& conn) {
+  conn.unread.pending = 0;
+  std::erase_if(queue_, [&](const std::shared_ptr<ConnRecords>& queued) { return queued.get() == &conn; });
   if (empty() && !gone_) set_readable(false);
 }
 
 void EventStream::shutdown() {
-  for (const Queued& q : queue_) q.conn->unread.pending = 0;
   queue_.clear();
   link_pending_ = false;
   gone_ = true;

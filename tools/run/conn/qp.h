@@ -5,7 +5,6 @@
 #define USIW_RUN_QP_H
 
 #include <infiniband/verbs.h>
-#include <rdma/ib_user_verbs.h>
 
 #include <cstdint>
 #include <memory>
@@ -55,9 +54,8 @@ class QpState {
   MappedPage page_;
 };
 
-/// All members and calls [big lock].
-class Qp {
- public:
+/// All members [big lock].
+struct Qp {
   uint32_t qpn = 0;
   uint32_t handle = 0;
   uint32_t page = 0;  ///< of its counters; 0: it has none
@@ -72,22 +70,19 @@ class Qp {
   std::shared_ptr<Srq> srq;
   std::shared_ptr<EventStream> events;
   std::shared_ptr<AsyncFile> async;
-  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< that the program has read
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< number that the program has read
   std::shared_ptr<Conn> conn;
   bool destroying = false;
-
-  /// 0 or -errno.
-  int modify(const ib_uverbs_modify_qp& cmd);
-  /// Ends its connection and takes it out of the table.
-  void destroy();
 };
 
-/// [big lock] Gives it a number. 0 or -ENOMEM.
+/// [big lock] Gives a QP its number. Returns 0 or -ENOMEM.
 int qp_add(const std::shared_ptr<Qp>& qp);
+/// [big lock]
+void qp_remove(const Qp& qp);
+/// [big lock] Returns the QP with a number, or null.
+std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
 /// [big lock] In a child of fork(): the numbers are the parent's.
 void qps_abandon();
-/// [big lock] By number, or null.
-std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
 
 }  // namespace usiw::run
 

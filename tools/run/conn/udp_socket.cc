@@ -14,16 +14,15 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "cm/usiw_cm_hint.h"
 #include "cm/usiw_cm_input.h"
-#include "tools/run/conn/cm_thread.h"
-#include "tools/run/conn/conn.h"
 #include "tools/run/conn/opcode_filter.h"
-#include "tools/run/conn/packets.h"
 #include "tools/run/conn/shared_port.h"
 #include "tools/run/host/clock.h"
+#include "tools/run/host/never_destroyed.h"
 #include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
@@ -31,20 +30,16 @@
 namespace usiw::run {
 namespace {
 
-std::map<uint64_t, UdpSocket*>& all_sockets() {
-  static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
-  return sockets;
-}
-uint64_t g_next_serial = 1;
+struct Sockets {
+  std::set<UdpSocket*> all;
+  std::map<uint64_t, UdpSocket*> lingering;  ///< held by lingering connections only, the longest first
+  uint64_t last_lingering = 0;
+};
 
-/// Those that only lingering connections hold, the longest first.
-std::map<uint64_t, UdpSocket*>& lingering_sockets() {
-  static auto& sockets = *new std::map<uint64_t, UdpSocket*>;
-  return sockets;
-}
-uint64_t g_next_lingering = 1;
+Sockets& sockets() { return never_destroyed<Sockets>(); }
 
-/// How many of them there may be: a socket has two descriptors, so a quarter of what the process may have.
+/// Most sockets that only lingering connections hold. A socket has two descriptors, so they have a quarter of those
+/// that the process may have.
 size_t max_lingering() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -60,13 +55,16 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
-/// Who may be bound to a port beside a new socket: nobody; sockets of this process, one of which is there (the new one
-/// is for data); anybody's who shares it, too.
-enum class Sharing { kNobody, kOwnData, kOthers };
+/// Other sockets that may be bound to the port of a new socket.
+enum class Sharing {
+  kNobody,
+  kOwnData,  ///< the new socket is for data, and joins the socket of this process for the handshake
+  kOthers,   ///< sockets of any process that shares the port too
+};
 
-/// A socket that is bound to @p local, or -errno. The handshake's gets ICMP's errors into its error queue, which
-/// somebody has to empty (epoll reports it until then), and shares its port once it has it. One for @p data comes to a
-/// shared port.
+/// Returns a socket that is bound to @p local, or -errno. The socket for the handshake has ICMP errors in its error
+/// queue; epoll reports the queue until it is empty. That socket takes its port alone and shares it afterwards; the
+/// socket for data joins a shared port.
 int open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
   bool v4 = local.ipv4();
@@ -75,7 +73,7 @@ int open_socket(const Endpoint& local, Sharing sharing) {
   if (fd < 0) return fd;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-    set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine finds out by itself who is gone
+    set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine detects by itself that a peer is gone
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, data ? IP_PMTUDISC_WANT : IP_PMTUDISC_DO);
   } else {
     set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
@@ -96,12 +94,12 @@ int open_socket(const Endpoint& local, Sharing sharing) {
   return error;
 }
 
-/// Ancillary data: the local address of a datagram, for both families, and its traffic class or an error.
+/// Ancillary data: the local address of a datagram in either family, and its traffic class or an error.
 union Control {
   cmsghdr align;
   char space[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
 
-  /// One more item, for sending @p msg.
+  /// Adds an item to @p msg, which is to be sent.
   template <typename Info>
   void add(msghdr& msg, int level, int type, const Info& info) {
     const cmsghdr item = {.cmsg_len = CMSG_LEN(sizeof info), .cmsg_level = level, .cmsg_type = type};
@@ -112,9 +110,9 @@ union Control {
   }
 };
 
-/// One datagram out of a socket, or out of its error queue.
+/// A datagram from a socket or from its error queue.
 struct Incoming {
-  sockaddr_storage sender{};  ///< of the error queue: who the datagram was for
+  sockaddr_storage sender{};  ///< from the error queue: the destination of the datagram
   msghdr msg{};
   Control control;
 
@@ -133,45 +131,47 @@ struct Incoming {
   }
 };
 
-/// The address that a datagram was sent to; @p local as bound if the kernel does not say.
+/// Copies the item of this kind out of the ancillary data. Returns false if there is none.
+template <typename Info>
+bool get_control(msghdr& msg, int level, int type, Info& out) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
+    if (c->cmsg_level != level || c->cmsg_type != type) continue;
+    std::memcpy(&out, CMSG_DATA(c), sizeof out);
+    return true;
+  }
+  return false;
+}
+
+/// Returns the address that a datagram was sent to, or @p local, as the socket is bound, if the kernel does not say it.
 Endpoint destination(msghdr& msg, const Endpoint& local) {
   Endpoint to = local;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
-    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
-      in_pktinfo info;
-      std::memcpy(&info, CMSG_DATA(c), sizeof info);
-      to.addr.s6_addr32[3] = info.ipi_addr.s_addr;
-    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
-      in6_pktinfo info;
-      std::memcpy(&info, CMSG_DATA(c), sizeof info);
-      to.addr = info.ipi6_addr;
-      if (IN6_IS_ADDR_LINKLOCAL(&to.addr)) to.scope = info.ipi6_ifindex;
-    }
+  in_pktinfo v4;
+  in6_pktinfo v6;
+  if (get_control(msg, IPPROTO_IP, IP_PKTINFO, v4)) {
+    to.addr.s6_addr32[3] = v4.ipi_addr.s_addr;
+  } else if (get_control(msg, IPPROTO_IPV6, IPV6_PKTINFO, v6)) {
+    to.addr = v6.ipi6_addr;
+    if (IN6_IS_ADDR_LINKLOCAL(&to.addr)) to.scope = v6.ipi6_ifindex;
   }
   return to;
 }
 
-/// What ICMP in the error queue means as an answer to a REQ.
+/// Returns what ICMP in the error queue means as an answer to a REQ.
 usiw_cm_heard heard_by_icmp(msghdr& msg) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
-    if ((c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) &&
-        (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_RECVERR))
-      continue;
-    sock_extended_err e;
-    std::memcpy(&e, CMSG_DATA(c), sizeof e);
-    if (e.ee_origin == SO_EE_ORIGIN_ICMP) return usiw_cm_icmp4_heard(e.ee_type, e.ee_code);
-    if (e.ee_origin == SO_EE_ORIGIN_ICMP6) return usiw_cm_icmp6_heard(e.ee_type, e.ee_code);
-  }
+  sock_extended_err e{};
+  if (!get_control(msg, IPPROTO_IP, IP_RECVERR, e)) get_control(msg, IPPROTO_IPV6, IPV6_RECVERR, e);
+  if (e.ee_origin == SO_EE_ORIGIN_ICMP) return usiw_cm_icmp4_heard(e.ee_type, e.ee_code);
+  if (e.ee_origin == SO_EE_ORIGIN_ICMP6) return usiw_cm_icmp6_heard(e.ee_type, e.ee_code);
   return USIW_CM_HEARD_NOTHING;
 }
 
 }  // namespace
 
-std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, int& error) {
+std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, const SocketCalls& calls, int& error) {
   error = cm_thread_start();
   if (error != 0) return nullptr;
   close_spare_descriptors = close_lingering;
-  int fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
+  const int fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
   if (fd < 0) {
     error = fd;
     return nullptr;
@@ -183,21 +183,23 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, i
     endpoint_from(sa, named);
     bound.port = named.port;
   }
-  // Not before: the kernel would choose a port that is shared already.
+  // Not earlier, because the kernel would choose a port that is shared already.
   if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, fd));
+  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, fd, calls));
   s->shared_ = shared;
-  s->serial_ = g_next_serial++;
-  error = cm_thread_watch(fd, s->serial_);
-  if (error != 0) return nullptr;
-  all_sockets()[s->serial_] = s.get();
-  return s;
+  sockets().all.insert(s.get());
+  error = s->watch_.start(fd, CmWatch::kKeepsThread, [socket = s.get()](uint32_t events) {
+    const std::shared_ptr<UdpSocket> alive = socket->weak_from_this().lock();
+    if (alive && (events & EPOLLERR) != 0) alive->receive_errors();
+    if (alive && (events & EPOLLIN) != 0) alive->receive();
+  });
+  return error == 0 ? s : nullptr;
 }
 
 int UdpSocket::claim() {
   if (!shared_) return 0;
   std::vector<ino_t> own;
-  for (auto& [serial, s] : all_sockets())
+  for (const UdpSocket* s : sockets().all)
     for (int fd : {s->fd_, s->data_fd_})
       if (struct stat about; fd >= 0 && USIW_REAL(fstat)(fd, &about) == 0) own.push_back(about.st_ino);
   const int error = claim_port(fd_, local_, own);
@@ -206,7 +208,7 @@ int UdpSocket::claim() {
 }
 
 std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
-  for (auto& [serial, s] : all_sockets())
+  for (UdpSocket* s : sockets().all)
     if (s->local_ == local && s->local_.ipv4() == local.ipv4()) return s->weak_from_this().lock();
   return nullptr;
 }
@@ -216,56 +218,54 @@ void UdpSocket::keep(int& users, int change) {
   const bool lingers = ids_ == 0 && conns_ == 0;
   if (lingers == (lingers_since_ != 0)) return;
   if (!lingers) {
-    lingering_sockets().erase(lingers_since_);
+    sockets().lingering.erase(lingers_since_);
     lingers_since_ = 0;
     return;
   }
-  lingers_since_ = g_next_lingering++;
-  lingering_sockets()[lingers_since_] = this;
-  while (lingering_sockets().size() > max_lingering()) close_longest_lingering();
+  lingers_since_ = ++sockets().last_lingering;
+  sockets().lingering[lingers_since_] = this;
+  while (sockets().lingering.size() > max_lingering()) close_longest_lingering();
 }
 
 void UdpSocket::close_longest_lingering() {
-  auto it = lingering_sockets().begin();
-  std::shared_ptr<UdpSocket> s = it->second->weak_from_this().lock();
+  const auto it = sockets().lingering.begin();
+  const std::shared_ptr<UdpSocket> s = it->second->weak_from_this().lock();
   it->second->lingers_since_ = 0;
-  lingering_sockets().erase(it);
-  if (s) conns_end_lingering(*s);
+  sockets().lingering.erase(it);
+  if (s) s->calls_.end_lingering(*s);
 }
 
 /// Closes all sockets that only lingering connections hold. Returns false if there was none.
 bool UdpSocket::close_lingering() {
-  if (lingering_sockets().empty()) return false;
-  while (!lingering_sockets().empty()) close_longest_lingering();
+  if (sockets().lingering.empty()) return false;
+  while (!sockets().lingering.empty()) close_longest_lingering();
   return true;
 }
 
-UdpSocket::~UdpSocket() {
-  if (lingers_since_ != 0) lingering_sockets().erase(lingers_since_);
-  all_sockets().erase(serial_);
-  USIW_REAL(close)(fd_);
+void UdpSocket::close_descriptors() {
+  watch_.stop();
+  if (fd_ >= 0) USIW_REAL(close)(fd_);
   if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
-  if (!sockets_open()) cm_thread_kick();
+  fd_ = data_fd_ = -1;
 }
 
-bool sockets_open() { return !all_sockets().empty(); }
+UdpSocket::~UdpSocket() {
+  if (lingers_since_ != 0) sockets().lingering.erase(lingers_since_);
+  sockets().all.erase(this);
+  close_descriptors();
+}
 
-void sockets_abandon() {
-  for (auto& [serial, s] : all_sockets()) {
-    USIW_REAL(close)(s->fd_);
-    if (s->data_fd_ >= 0) USIW_REAL(close)(s->data_fd_);
-    s->fd_ = s->data_fd_ = -1;
-  }
-  all_sockets().clear();
-  lingering_sockets().clear();
-  admissions_abandon();
+void UdpSocket::abandon_all() {
+  for (UdpSocket* s : sockets().all) s->close_descriptors();
+  sockets().all.clear();
+  sockets().lingering.clear();
 }
 
 int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
-    int fd = open_socket(local_, Sharing::kOwnData);
+    const int fd = open_socket(local_, Sharing::kOwnData);
     if (fd < 0) return fd;
-    // Of the two sockets on the port, which one gets it.
+    // The filter returns the index of the socket that gets the datagram.
     if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) {
       USIW_REAL(close)(fd);
       return error;
@@ -298,13 +298,13 @@ int UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, const
     control.add(msg, IPPROTO_IPV6, IPV6_PKTINFO, info);
     if (tos != 0) control.add(msg, IPPROTO_IPV6, IPV6_TCLASS, int{tos});
   }
-  // A pending error of the socket is reported in place of sending: once more.
+  // The kernel may report a pending error of the socket in place of sending. The next try then sends.
   for (int tries = 0; tries < 3; tries++)
     if (sendmsg(fd_, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return 0;
   return -errno;
 }
 
-// ---- The thread's side ------------------------------------------------------------------
+// ---- Input, in the thread ---------------------------------------------------------------
 
 void UdpSocket::receive() {
   constexpr int kBurst = 64;
@@ -315,18 +315,13 @@ void UdpSocket::receive() {
     if (n < 0 && errno == EAGAIN) return;
     Endpoint from;
     if (n < 0 || endpoint_from(in.sender, from) != 0) continue;
-    switch (usiw_cm_look(data, static_cast<uint32_t>(n))) {  // one byte longer than any of the handshake: cut off
-      case USIW_CM_LOOK_HANDSHAKE:
-        break;
-      case USIW_CM_LOOK_DATA:  // no connection has ever been installed at this port
-        if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
-        n = sizeof(usiw_trp_hdr);
-        break;
-      default:  // it may show that the server of a waiting connection is no usiw
-        if (!usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
-        break;
-    }
-    conn_receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
+    // The buffer is one byte longer than any datagram of the handshake, so one that is cut off is none.
+    const auto look = usiw_cm_look(data, static_cast<uint32_t>(n));
+    // A stray datagram is answered now and then: data of a connection that this port has never had, or a datagram that
+    // may show that the server of a waiting connection speaks another protocol.
+    if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
+    if (look == USIW_CM_LOOK_DATA) n = sizeof(usiw_trp_hdr);
+    calls_.receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
   }
 }
 
@@ -339,17 +334,8 @@ void UdpSocket::receive_errors() {
     Endpoint to;
     const usiw_cm_heard heard = heard_by_icmp(in.msg);
     if (heard == USIW_CM_HEARD_NOTHING || endpoint_from(in.sender, to) != 0) continue;
-    conn_icmp(*this, to, heard, data, static_cast<uint32_t>(n));
+    calls_.icmp(*this, to, heard, data, static_cast<uint32_t>(n));
   }
-}
-
-void UdpSocket::ready(uint64_t serial, uint32_t events) {
-  auto it = all_sockets().find(serial);
-  if (it == all_sockets().end()) return;
-  std::shared_ptr<UdpSocket> s = it->second->weak_from_this().lock();
-  if (s == nullptr) return;
-  if ((events & EPOLLERR) != 0) s->receive_errors();
-  if ((events & EPOLLIN) != 0) s->receive();
 }
 
 }  // namespace usiw::run

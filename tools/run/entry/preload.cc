@@ -4,6 +4,7 @@
 /// As with the module it cannot use them, and it must not act for the parent.
 #include <pthread.h>
 
+#include "tools/run/conn/admission.h"
 #include "tools/run/conn/cm_thread.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/conn/packets.h"
@@ -13,7 +14,7 @@
 #include "tools/run/entry/sysfs.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/libc/file.h"
-#include "tools/run/ucm/ucm.h"
+#include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {
 namespace {
@@ -38,12 +39,13 @@ void after_fork_parent() {
 }
 void after_fork_child() {
   files_abandon();
+  cm_thread_abandon();  // first, because its epoll set is the parent's as well
   ids_abandon();
-  conns_abandon();
+  Conn::abandon_all();
   qps_abandon();
-  sockets_abandon();
+  UdpSocket::abandon_all();
+  Admission::abandon_all();
   packets_abandon();
-  cm_thread_abandon();
   watch_abandon();
   after_fork_parent();
 }

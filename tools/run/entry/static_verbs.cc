@@ -22,8 +22,8 @@ struct Search {
   const char* holder;  ///< the object with the caller, if it has libibverbs in it
 };
 
-/// Searches the object's read-only segments. By hand: AddressSanitizer in the program would check the range of memmem(),
-/// and there are gaps between its variables.
+/// Searches the object's read-only segments. By hand: AddressSanitizer in the program would check the range of
+/// memmem(), and there are gaps between its variables.
 bool has_text(const dl_phdr_info& object, std::string_view text) {
   for (int i = 0; i < object.dlpi_phnum; i++) {
     const ElfW(Phdr)& part = object.dlpi_phdr[i];

@@ -111,6 +111,16 @@ bool Endpoint::unicast() const {
   return v4 >> 24 != 0 && !IN_MULTICAST(v4) && v4 != INADDR_BROADCAST;
 }
 
+usiw_cm_tuple cm_tuple(const Tuple& t) {
+  usiw_cm_tuple out{};
+  std::memcpy(out.local, &t.local.addr, sizeof out.local);
+  std::memcpy(out.remote, &t.remote.addr, sizeof out.remote);
+  out.local_port = t.local.port;
+  out.remote_port = t.remote.port;
+  out.scope = t.local.scope != 0 ? t.local.scope : t.remote.scope;
+  return out;
+}
+
 int endpoint_from(const sockaddr_storage& sa, Endpoint& out) {
   out = {};
   if (sa.ss_family == AF_INET) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cm/usiw_cm.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw::run {
@@ -34,6 +35,8 @@ struct Tuple {
   Endpoint local, remote;
   bool operator==(const Tuple&) const = default;
 };
+/// The same addresses and ports as cm/ has them.
+usiw_cm_tuple cm_tuple(const Tuple& t);
 
 /// 0 or -EINVAL (@p len), -EAFNOSUPPORT.
 int endpoint_from(const sockaddr_storage& sa, Endpoint& out);

@@ -54,7 +54,7 @@ class DescFile : public EventFile {
 class AsyncFile final : public DescFile<ib_uverbs_async_event_desc> {};
 class ChannelFile final : public DescFile<ib_uverbs_comp_event_desc> {
  public:
-  explicit ChannelFile(std::shared_ptr<BorrowedEngine> engine) : DescFile(std::move(engine)) {}
+  explicit ChannelFile(std::shared_ptr<LentEngine> engine) : DescFile(std::move(engine)) {}
 };
 
 }  // namespace usiw::run

@@ -121,7 +121,7 @@ EventFile::~EventFile() {
   if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
 }
 
-void EventFile::look_again() {
+void EventFile::wake() {
   changes_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(changes_, FUTEX_WAKE, INT_MAX);
   if (engine_) engine_->changed(changes_);
@@ -130,7 +130,7 @@ void EventFile::look_again() {
 void EventFile::set_readable(bool readable) {
   const bool before = std::exchange(readable_, readable);
   if (readable) {
-    look_again();
+    wake();
     if (t_drives_for != this) show();
   } else if (before && std::exchange(shown_, false)) {
     drain(own_fd_);
@@ -156,7 +156,7 @@ bool EventFile::sleep(uint32_t seen) {
 
 /// Waits while changes_ is @p seen; false if a signal has ended that. Where there is an engine to drive, and either all
 /// handlers end a read(2) or none does, it drives.
-bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
+bool EventFile::wait(LentEngine::Use& engine, uint32_t seen) {
   const usiw_engine_loan* loan = engine.blocks();
   if (loan == nullptr) return sleep(seen);
   const unsigned handlers = recent_kinds_of_handlers();
@@ -180,7 +180,7 @@ bool EventFile::wait(BorrowedEngine::Use& engine, uint32_t seen) {
 }
 
 ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
-  BorrowedEngine::Use engine(engine_.get(), *this);
+  LentEngine::Use engine(engine_.get(), *this);
   for (;;) {
     uint32_t seen;
     {

@@ -6,10 +6,12 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <utility>
 
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/qp.h"
-#include "tools/run/ucm/ucm.h"
+#include "tools/run/host/never_destroyed.h"
+#include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {
 namespace {
@@ -20,7 +22,8 @@ constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
 /// Reasons of InfiniBand that a program may give.
 constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
 
-enum : uint32_t {  // enum rdma_cm_event_type
+/// enum rdma_cm_event_type, whose header cannot be included beside rdma/rdma_user_cm.h.
+enum : uint32_t {
   kAddrResolved = 0,
   kAddrError = 1,
   kRouteResolved = 2,
@@ -32,10 +35,9 @@ enum : uint32_t {  // enum rdma_cm_event_type
   kDisconnected = 10,
 };
 
-std::map<uint32_t, std::shared_ptr<UcmId>>& id_table() {
-  static auto& ids = *new std::map<uint32_t, std::shared_ptr<UcmId>>;
-  return ids;
-}
+using IdTable = std::map<uint32_t, std::shared_ptr<UcmId>>;
+
+IdTable& id_table() { return never_destroyed<IdTable>(); }
 
 uint32_t next_id_number() {
   static uint32_t last = 0;
@@ -64,35 +66,35 @@ void fill_private_data(rdma_ucm_conn_param& to, const usiw_cm_conn& cm) {
 
 // ---- The table --------------------------------------------------------------------------
 
-UcmId::UcmId(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps)
+UcmId::UcmId(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps)
     : id_(next_id_number()), uid_(uid), ps_(ps), file_(file) {}
 
-std::shared_ptr<UcmId> UcmId::create(const std::shared_ptr<UcmFile>& file, uint64_t uid, uint16_t ps) {
+std::shared_ptr<UcmId> UcmId::create(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps) {
   auto id = std::make_shared<UcmId>(file, uid, ps);
   id_table()[id->id_] = id;
   return id;
 }
 
-std::shared_ptr<UcmId> UcmId::find(const UcmFile& file, uint32_t number, int& error) {
+std::shared_ptr<UcmId> UcmId::find(const UcmEvents& file, uint32_t number, int& error) {
   auto it = id_table().find(number);
   error = it == id_table().end() ? -ENOENT : it->second->file_.get() != &file ? -EINVAL : 0;
   return error == 0 ? it->second : nullptr;
 }
 
 void ids_abandon() {
-  static auto& kept = *new std::vector<std::shared_ptr<UcmId>>;  // leaked on purpose: the parent's
-  for (auto& [number, id] : id_table()) kept.push_back(id);
+  // The ids are leaked, because destructors would act for the parent.
+  new IdTable(std::move(id_table()));
   id_table().clear();
 }
 
-std::vector<std::shared_ptr<UcmId>> ids_of(const UcmFile& file) {
+std::vector<std::shared_ptr<UcmId>> ids_of(const UcmEvents& file) {
   std::vector<std::shared_ptr<UcmId>> found;
   for (auto& [number, id] : id_table())
     if (id->file() == &file) found.push_back(id);
   return found;
 }
 
-void UcmId::move_to(const std::shared_ptr<UcmFile>& file) {
+void UcmId::move_to(const std::shared_ptr<UcmEvents>& file) {
   std::vector<UcmEvent> unread = file_->take(*this);
   file_ = file;
   for (UcmEvent& e : unread) {
@@ -126,7 +128,7 @@ void UcmId::unbind() {
     s->remove_id();
     if (s->listener == this) s->listener = nullptr;
   }
-  if (backlog_) sockets_.front()->admission().leave(*backlog_);
+  if (backlog_) sockets_.front()->admission->leave(*backlog_);
   backlog_.reset();
   sockets_.clear();
 }
@@ -156,7 +158,7 @@ int UcmId::bind_port(const Endpoint& addr) {
   int error = claims_port(addr);
   if (error != 0) return error;
   std::shared_ptr<UdpSocket> s = addr.port != 0 ? UdpSocket::find(addr) : nullptr;
-  if (!s) s = UdpSocket::open(addr, reuse_, error);
+  if (!s) s = Conn::open_port(addr, reuse_, error);
   if (!s) return error;
   s->add_id();
   sockets_.push_back(s);
@@ -172,7 +174,7 @@ int UcmId::check_other_family() const {
   Endpoint v4 = endpoint_any(true);
   v4.port = src_.port;
   int error = 0;
-  if (!UdpSocket::find(v4)) UdpSocket::open(v4, false, error);
+  if (!UdpSocket::find(v4)) Conn::open_port(v4, false, error);
   return error == -EADDRINUSE ? error : 0;
 }
 
@@ -249,6 +251,10 @@ static int check_param(const rdma_ucm_conn_param& param) {
   return usiw_check_depths(param.responder_resources, param.initiator_depth);
 }
 
+static ConnParam conn_param(const rdma_ucm_conn_param& param) {
+  return {param.responder_resources, param.initiator_depth, param.private_data, param.private_data_len};
+}
+
 int UcmId::connect(const rdma_ucm_conn_param& param) {
   int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
   if (ret != 0) return ret;
@@ -259,8 +265,7 @@ int UcmId::connect(const rdma_ucm_conn_param& param) {
   if (!qp) return -EINVAL;
   if (ret = sockets_.front()->claim(); ret != 0) return ret;
   state_ = State::kConnect;
-  ret = Conn::connect(sockets_.front(), {src_, dst_}, param.responder_resources, param.initiator_depth, mtu_, tos_,
-                      param.private_data, param.private_data_len, qp, this, conn_);
+  ret = Conn::connect(sockets_.front(), {src_, dst_}, conn_param(param), mtu_, tos_, qp, this, conn_);
   if (ret != 0) state_ = State::kRouteResolved;
   return ret;
 }
@@ -290,15 +295,18 @@ int UcmId::listen(uint32_t backlog) {
   state_ = State::kListen;
   listen_tos_ = tos_;
   backlog_ = std::make_shared<Backlog>();
-  sockets_.front()->admission().join(*backlog_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
+  sockets_.front()->admission->join(*backlog_, backlog != 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog);
   return 0;
 }
 
-void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
+int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, uint32_t isn) {
+  int reason;
+  const std::shared_ptr<Conn> conn = Conn::open(sock, tuple, req, isn, backlog_, listen_tos_, reason);
+  if (!conn) return reason;
   std::shared_ptr<UcmId> child = create(file_, 0, ps_);
   child->state_ = State::kConnect;
-  child->src_ = conn->tuple().local;
-  child->dst_ = conn->tuple().remote;
+  child->src_ = tuple.local;
+  child->dst_ = tuple.remote;
   child->listener_ = weak_from_this();
   child->conn_ = conn;
   const usiw_cm_conn& cm = conn->state();
@@ -310,6 +318,7 @@ void UcmId::on_request(const std::shared_ptr<Conn>& conn) {
   e.resp.param.conn.responder_resources = as_depth(cm.peer_ord);
   fill_private_data(e.resp.param.conn, cm);
   file_->push(std::move(e));
+  return 0;
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
@@ -322,8 +331,7 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   if (ret != 0)
     conn_->abort(USIW_ABORT_LOCAL);
   else
-    ret = conn_->accept(param.responder_resources, param.initiator_depth, param.private_data,
-                        param.private_data_len, qp, this);
+    ret = conn_->accept(conn_param(param), qp, this);
   listener_.reset();
   answered_ = true;
   if (ret == 0) uid_ = uid;
@@ -347,6 +355,16 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   bool known = conn_->state().state == USIW_CM_REQ_RCVD;
   conn_->reject(pd, len);
   return known ? 0 : -ECONNRESET;
+}
+
+/// A listener on all addresses belongs to no device.
+bool UcmId::has_device() const {
+  switch (state_) {
+    case State::kIdle: return false;
+    case State::kAddrBound:
+    case State::kListen: return !src_.any();
+    default: return true;
+  }
 }
 
 /// What a program has seen of its QP before rdma_cm has: of use to InfiniBand only.

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "cm/object/usiw_limits.h"
-#include "tools/run/ucm/ucm.h"
+#include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {
 namespace {
@@ -25,19 +25,6 @@ uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
 }
 
 }  // namespace
-
-/// A listener on all addresses belongs to no device.
-bool UcmId::has_device() const {
-  switch (state_) {
-    case State::kIdle:
-      return false;
-    case State::kAddrBound:
-    case State::kListen:
-      return !src_.any();
-    default:
-      return true;
-  }
-}
 
 /// The address to which the id is bound, as queries report it. An id that is bound to a loopback address and no port
 /// asks which address this host has for RDMA (libfabric goes on to offer that to other hosts; the kernel takes loopback

@@ -25,13 +25,11 @@ ib_uverbs_query_device_resp device_attr() {
   return r;
 }
 
-}  // namespace
-
 /// Data sockets are what there always is: a provider that does not understand them has no use for this device.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
 constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 
-int UverbsFile::get_context(const Command& c) {
+int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&) {
   constexpr size_t kCore = sizeof(ib_uverbs_get_context);
   usiw_alloc_ucontext_req req;
   struct {
@@ -39,16 +37,16 @@ int UverbsFile::get_context(const Command& c) {
     usiw_alloc_ucontext_resp drv;
   } resp{};
   static_assert(offsetof(decltype(resp), drv) == sizeof(ib_uverbs_get_context_resp));
-  if (open_) return -EINVAL;
+  if (u.open) return -EINVAL;
   if (c.in_len < kCore + sizeof req.abi_version) return -EINVAL;
   std::memcpy(&req.abi_version, c.in + kCore, sizeof req.abi_version);
   resp.drv.abi_min = USIW_ABI_VERSION_MIN;
   resp.drv.abi_max = USIW_ABI_VERSION;
   if (req.abi_version < USIW_ABI_VERSION_MIN || req.abi_version > USIW_ABI_VERSION) {
-    const int ret = respond(c, resp);
+    const int ret = c.respond(resp);
     return ret != 0 ? ret : -EPROTO;
   }
-  if (int ret = read_request(c, kCore, req, sizeof req); ret != 0) return ret;
+  if (int ret = c.read_driver_data(kCore, req, sizeof req); ret != 0) return ret;
   if (req.comp_mask != 0) return -EOPNOTSUPP;
   if ((req.caps & kCapsNeeded) != kCapsNeeded) return -EOPNOTSUPP;
 
@@ -58,29 +56,28 @@ int UverbsFile::get_context(const Command& c) {
   resp.async_fd = static_cast<uint32_t>(async_fd);
   resp.num_comp_vectors = USIW_COMP_VECTORS;
   resp.drv.caps = req.caps & kCaps;
-  resp.drv.counters_size = pages_ != 0 ? USIW_COUNTERS_SIZE : 0;
+  resp.drv.counters_size = u.pages != 0 ? USIW_COUNTERS_SIZE : 0;
   resp.drv.link = link_info();
   // Raw ports are made when a connection comes that they can serve: CONNECT says so.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
-  if (int ret = respond(c, resp); ret != 0) {
+  if (int ret = c.respond(resp); ret != 0) {
     file_close(async_fd);
     return ret;
   }
-  shown_.show_context(settings().device.c_str());
-  async_ = async;
+  u.shown.show_context(settings().device.c_str());
+  u.async = async;
   port_events_to(async);
-  caps_ = resp.drv.caps;
-  open_ = true;
+  u.caps = resp.drv.caps;
+  u.open = true;
   return 0;
 }
 
-int UverbsFile::query_device(const Command& c) {
+int query_device(UverbsContext&, const Command& c, const ib_uverbs_query_device&) {
   if (c.in_len > sizeof(ib_uverbs_query_device)) return -EINVAL;
-  return respond(c, device_attr());
+  return c.respond(device_attr());
 }
 
-int UverbsFile::query_device_ex(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_ex_query_device>();
+int query_device_ex(UverbsContext&, const Command& c, const ib_uverbs_ex_query_device& cmd) {
   if (cmd.comp_mask != 0 || cmd.reserved != 0 || c.driver_in != 0 || c.driver_out != 0) return -EINVAL;
   ib_uverbs_ex_query_device_resp r{};
   r.base = device_attr();
@@ -90,18 +87,30 @@ int UverbsFile::query_device_ex(const Command& c) {
   r.odp_caps.per_transport_caps.rc_odp_caps = USIW_ODP_RC_CAPS;
   r.device_cap_flags_ex = r.base.device_cap_flags;
   r.response_length = static_cast<uint32_t>(c.out_len < sizeof r ? c.out_len : sizeof r);
-  return respond(c, r);
+  return c.respond(r);
 }
 
-int UverbsFile::query_port(const Command& c) {
-  if (c.core<ib_uverbs_query_port>().port_num != 1) return -EINVAL;
+int query_port(UverbsContext&, const Command& c, const ib_uverbs_query_port& cmd) {
+  if (cmd.port_num != 1) return -EINVAL;
   usiw_link_info link = link_info();
   ib_uverbs_query_port_resp r{};
   const usiw_netdev_is is{.up = link.up, .enabled = link_enabled(), .mtu = link.mtu, .mbps = link_speed()};
   usiw_tell_port(&r, &is);
   constexpr uint8_t kEthernet = 2;
   r.link_layer = kEthernet;
-  return respond(c, r);
+  return c.respond(r);
 }
+
+constexpr UverbsMethod kMethodsOfContext[] = {
+    method<get_context>(IB_USER_VERBS_CMD_GET_CONTEXT, sizeof(ib_uverbs_get_context_resp)),
+    method<query_device>(IB_USER_VERBS_CMD_QUERY_DEVICE, sizeof(ib_uverbs_query_device_resp)),
+    method<query_port>(IB_USER_VERBS_CMD_QUERY_PORT, sizeof(ib_uverbs_query_port_resp)),
+};
+
+}  // namespace
+
+const std::span<const UverbsMethod> kContextMethods = kMethodsOfContext;
+const UverbsMethod kQueryDeviceEx = method<query_device_ex>(IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+                                                            offsetof(ib_uverbs_ex_query_device_resp, odp_caps));
 
 }  // namespace usiw::run

@@ -64,34 +64,28 @@ bool same_page_offset(uint64_t a, uint64_t b) {
   return (a & page) == (b & page);
 }
 
-}  // namespace
-
-Mr::~Mr() { regions().give_back(index_of(stag)); }
-Mw::~Mw() { windows().give_back(index_of(rkey)); }
-
-int UverbsFile::check_reg_mr(const Command& c) {
+int check_reg_mr(UverbsContext&, const Command& c) {
   const auto& cmd = c.core<ib_uverbs_reg_mr>();
   return check_mr(cmd.start, cmd.length, cmd.access_flags);
 }
 
-int UverbsFile::reg_mr(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_reg_mr>();
+int reg_mr(UverbsContext& u, const Command& c, const ib_uverbs_reg_mr& cmd) {
   if (!same_page_offset(cmd.start, cmd.hca_va)) return -EINVAL;
-  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
+  std::shared_ptr<Pd> pd = u.find(u.pds, cmd.pd_handle);
   if (!pd) return -EINVAL;
   if (c.checked != 0) return c.checked;
   const uint32_t index = regions().take();
   if (index == 0) return -ENOMEM;
   auto mr = std::make_shared<Mr>(pd, usiw_stag(index, random_u32()), cmd.start, cmd.length, cmd.access_flags);
   ib_uverbs_reg_mr_resp r{};
-  r.mr_handle = next_handle_++;
+  r.mr_handle = u.next_handle++;
   r.lkey = r.rkey = mr->stag;
-  if (int ret = respond(c, r); ret != 0) return ret;
-  mrs_[r.mr_handle] = mr;
+  if (int ret = c.respond(r); ret != 0) return ret;
+  u.mrs[r.mr_handle] = mr;
   return 0;
 }
 
-int UverbsFile::check_rereg_mr(const Command& c) {
+int check_rereg_mr(UverbsContext& u, const Command& c) {
   const auto& cmd = c.core<ib_uverbs_rereg_mr>();
   uint64_t start = cmd.start, length = cmd.length;
   uint32_t access = cmd.access_flags;
@@ -99,7 +93,7 @@ int UverbsFile::check_rereg_mr(const Command& c) {
   if (!moves && !other_access) return 0;
   {
     HoldBigLock hold;
-    std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
+    std::shared_ptr<Mr> mr = u.find(u.mrs, cmd.mr_handle);
     if (!mr) return 0;  // rereg_mr() says so
     if (!moves) start = mr->start, length = mr->length;
     if (!other_access) access = mr->access;
@@ -107,21 +101,20 @@ int UverbsFile::check_rereg_mr(const Command& c) {
   return check_mr(start, length, access);
 }
 
-int UverbsFile::rereg_mr(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_rereg_mr>();
+int rereg_mr(UverbsContext& u, const Command& c, const ib_uverbs_rereg_mr& cmd) {
   if (int ret = usiw_check_rereg(cmd.flags); ret != 0) return ret;
   const bool moves = (cmd.flags & USIW_REREG_TRANSLATION) != 0, other_access = (cmd.flags & USIW_REREG_ACCESS) != 0;
   if (moves && !same_page_offset(cmd.start, cmd.hca_va)) return -EINVAL;
-  std::shared_ptr<Mr> mr = find(mrs_, cmd.mr_handle);
-  if (!mr) return no_such(cmd.mr_handle);
-  std::shared_ptr<Pd> pd = (cmd.flags & USIW_REREG_PD) != 0 ? find(pds_, cmd.pd_handle) : mr->pd;
-  if (!pd) return no_such(cmd.pd_handle);
+  std::shared_ptr<Mr> mr = u.find(u.mrs, cmd.mr_handle);
+  if (!mr) return u.no_such(cmd.mr_handle);
+  std::shared_ptr<Pd> pd = (cmd.flags & USIW_REREG_PD) != 0 ? u.find(u.pds, cmd.pd_handle) : mr->pd;
+  if (!pd) return u.no_such(cmd.pd_handle);
   const uint64_t start = moves ? cmd.start : mr->start, length = moves ? cmd.length : mr->length;
   const uint32_t access = other_access ? cmd.access_flags : mr->access;
   if (c.checked != 0) return c.checked;
   const bool renews = usiw_rereg_renews(cmd.flags, mr->access, access) != 0;
   const uint32_t stag = renews ? usiw_stag_renewed(mr->stag, random_u32()) : mr->stag;
-  if (int ret = respond(c, ib_uverbs_rereg_mr_resp{stag, stag}); ret != 0) return ret;
+  if (int ret = c.respond(ib_uverbs_rereg_mr_resp{stag, stag}); ret != 0) return ret;
   mr->pd = pd;
   mr->stag = stag;
   mr->start = start;
@@ -130,30 +123,42 @@ int UverbsFile::rereg_mr(const Command& c) {
   return 0;
 }
 
-int UverbsFile::dereg_mr(const Command& c) {
-  const uint32_t handle = c.core<ib_uverbs_dereg_mr>().mr_handle;
-  return mrs_.erase(handle) != 0 ? 0 : no_such(handle);
+int dereg_mr(UverbsContext& u, const Command&, const ib_uverbs_dereg_mr& cmd) {
+  return u.mrs.erase(cmd.mr_handle) != 0 ? 0 : u.no_such(cmd.mr_handle);
 }
 
-int UverbsFile::alloc_mw(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_alloc_mw>();
-  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
-  if (!pd) return no_such(cmd.pd_handle);
+int alloc_mw(UverbsContext& u, const Command& c, const ib_uverbs_alloc_mw& cmd) {
+  std::shared_ptr<Pd> pd = u.find(u.pds, cmd.pd_handle);
+  if (!pd) return u.no_such(cmd.pd_handle);
   if (int ret = usiw_check_mw_type(cmd.mw_type); ret != 0) return ret;
   const uint32_t index = windows().take();
   if (index == 0) return -ENOMEM;
   auto mw = std::make_shared<Mw>(pd, usiw_stag(index, random_u32()));
   ib_uverbs_alloc_mw_resp r{};
-  r.mw_handle = next_handle_++;
+  r.mw_handle = u.next_handle++;
   r.rkey = mw->rkey;
-  if (int ret = respond(c, r); ret != 0) return ret;
-  mws_[r.mw_handle] = mw;
+  if (int ret = c.respond(r); ret != 0) return ret;
+  u.mws[r.mw_handle] = mw;
   return 0;
 }
 
-int UverbsFile::dealloc_mw(const Command& c) {
-  const uint32_t handle = c.core<ib_uverbs_dealloc_mw>().mw_handle;
-  return mws_.erase(handle) != 0 ? 0 : no_such(handle);
+int dealloc_mw(UverbsContext& u, const Command&, const ib_uverbs_dealloc_mw& cmd) {
+  return u.mws.erase(cmd.mw_handle) != 0 ? 0 : u.no_such(cmd.mw_handle);
 }
+
+constexpr UverbsMethod kMethodsOfMemory[] = {
+    method<reg_mr>(IB_USER_VERBS_CMD_REG_MR, sizeof(ib_uverbs_reg_mr_resp), check_reg_mr),
+    method<rereg_mr>(IB_USER_VERBS_CMD_REREG_MR, sizeof(ib_uverbs_rereg_mr_resp), check_rereg_mr),
+    method<dereg_mr>(IB_USER_VERBS_CMD_DEREG_MR),
+    method<alloc_mw>(IB_USER_VERBS_CMD_ALLOC_MW, sizeof(ib_uverbs_alloc_mw_resp)),
+    method<dealloc_mw>(IB_USER_VERBS_CMD_DEALLOC_MW),
+};
+
+}  // namespace
+
+Mr::~Mr() { regions().give_back(index_of(stag)); }
+Mw::~Mw() { windows().give_back(index_of(rkey)); }
+
+const std::span<const UverbsMethod> kMemoryMethods = kMethodsOfMemory;
 
 }  // namespace usiw::run

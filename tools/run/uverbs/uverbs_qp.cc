@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <utility>
 
 #include "base/file_limit.h"
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_limits.h"
+#include "tools/run/conn/conn.h"
 #include "tools/run/host/host.h"
 #include "tools/run/uverbs/uverbs.h"
 
@@ -16,7 +19,7 @@ namespace usiw::run {
 namespace {
 
 template <typename Response>
-void tell_caps(const ibv_qp_cap& cap, Response& r) {
+void fill_caps(const ibv_qp_cap& cap, Response& r) {
   r.max_send_wr = cap.max_send_wr;
   r.max_recv_wr = cap.max_recv_wr;
   r.max_send_sge = cap.max_send_sge;
@@ -24,63 +27,60 @@ void tell_caps(const ibv_qp_cap& cap, Response& r) {
   r.max_inline_data = cap.max_inline_data;
 }
 
-}  // namespace
-
-uint32_t UverbsFile::take_page(int fd) {
-  if (!free_pages_.empty()) {
-    const uint32_t page = free_pages_.back();
-    free_pages_.pop_back();
+/// Takes a page of the memfd for the counters of a QP, all zeros. Returns 0 if there is none, because RLIMIT_FSIZE
+/// forbids a longer file. Then the provider counts in memory of its own, which no tool sees.
+uint32_t take_page(UverbsContext& u, int fd) {
+  if (!u.free_pages.empty()) {
+    const uint32_t page = u.free_pages.back();
+    u.free_pages.pop_back();
     return page;
   }
-  if (pages_ == 0 || resize_memory(fd, stat_page_at(pages_ + 1)) != 0) return 0;
-  return pages_++;
+  if (u.pages == 0 || resize_memory(fd, stat_page_at(u.pages + 1)) != 0) return 0;
+  return u.pages++;
 }
 
-void UverbsFile::return_page(int fd, Qp& qp) {
+void return_page(UverbsContext& u, int fd, Qp& qp) {
   const uint32_t page = qp.page;
-  qp.state.hide(shown_);
+  qp.state.hide(u.shown);
   if (page == 0) return;
   // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stat_page_at(page), stat_page_at(1)) == 0)
-    free_pages_.push_back(page);
+    u.free_pages.push_back(page);
 }
 
-int UverbsFile::create_qp(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_create_qp>();
+int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd) {
   struct {
     ib_uverbs_create_qp_resp core;
     usiw_create_qp_resp drv;
   } r{};
-  usiw_create_qp_req req;
-  std::shared_ptr<Pd> pd = find(pds_, cmd.pd_handle);
-  auto send_cq = find(cqs_, cmd.send_cq_handle), recv_cq = find(cqs_, cmd.recv_cq_handle);
+  std::shared_ptr<Pd> pd = u.find(u.pds, cmd.pd_handle);
+  auto send_cq = u.find(u.cqs, cmd.send_cq_handle), recv_cq = u.find(u.cqs, cmd.recv_cq_handle);
   std::shared_ptr<Srq> srq;
-  if (cmd.is_srq != 0 && !(srq = find(srqs_, cmd.srq_handle))) return -EINVAL;
+  if (cmd.is_srq != 0 && !(srq = u.find(u.srqs, cmd.srq_handle))) return -EINVAL;
   if (!pd || !send_cq || !recv_cq) return -EINVAL;
   if (cmd.qp_type != IBV_QPT_RC) return -EOPNOTSUPP;
   const int fits = srq ? usiw_check_srq_qp_caps(cmd.max_send_wr, cmd.max_send_sge, cmd.max_inline_data)
                        : usiw_check_qp_caps(cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge,
                                             cmd.max_inline_data);
   if (fits != 0) return fits;
-  if (int ret = read_request(c, sizeof cmd, req, 0); ret != 0) return ret;
-  if (req.comp_mask != 0) return -EOPNOTSUPP;
-  if (req.reserved != 0 || !events_) return -EINVAL;
+  if (int ret = c.check_driver_data<usiw_create_qp_req>(sizeof cmd); ret != 0) return ret;
+  if (!u.events) return -EINVAL;
 
   auto qp = std::make_shared<Qp>();
   qp->user_handle = cmd.user_handle;
   qp->sq_sig_all = cmd.sq_sig_all != 0;
-  qp->merges = (caps_ & USIW_CAP_MERGES) != 0;
+  qp->merges = (u.caps & USIW_CAP_MERGES) != 0;
   qp->cap = {cmd.max_send_wr, cmd.max_recv_wr, cmd.max_send_sge, cmd.max_recv_sge, cmd.max_inline_data};
   if (srq) qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
   qp->srq = srq;
   qp->pd = pd;
   qp->send_cq = send_cq;
   qp->recv_cq = recv_cq;
-  qp->events = events_;
-  qp->async = async_;
-  qp->page = take_page(c.fd);
+  qp->events = u.events;
+  qp->async = u.async;
+  qp->page = take_page(u, c.fd);
   if (int ret = qp_add(qp); ret != 0) {
-    return_page(c.fd, *qp);
+    return_page(u, c.fd, *qp);
     return ret;
   }
   if (qp->page != 0) {
@@ -88,55 +88,92 @@ int UverbsFile::create_qp(const Command& c) {
     r.drv.stats_size = USIW_COUNTERS_SIZE;
     r.drv.stats_offset = static_cast<uint64_t>(stat_page_at(qp->page));
   }
-  r.core.qp_handle = qp->handle = next_handle_++;
+  r.core.qp_handle = qp->handle = u.next_handle++;
   r.core.qpn = r.drv.qpn = qp->qpn;
-  tell_caps(qp->cap, r.core);
-  if (int ret = respond(c, r); ret != 0) {
-    qp->destroy();
-    return_page(c.fd, *qp);
+  fill_caps(qp->cap, r.core);
+  if (int ret = c.respond(r); ret != 0) {
+    qp_remove(*qp);
+    return_page(u, c.fd, *qp);
     return ret;
   }
-  qps_[qp->handle] = qp;
+  u.qps[qp->handle] = qp;
   return 0;
 }
 
-int UverbsFile::modify_qp(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_modify_qp>();
-  std::shared_ptr<Qp> qp = find(qps_, cmd.qp_handle);
-  if (!qp) return no_such(cmd.qp_handle);
-  return qp->modify(cmd);
+/// Most programs report no more than "failed to modify QP to RTS".
+void hint_own_connect() {
+  static bool printed = false;
+  if (!std::exchange(printed, true))
+    fputs("usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm "
+          "only (perftest: option -R; qperf: -cm 1)\n",
+          stderr);
 }
 
-int UverbsFile::query_qp(const Command& c) {
-  const uint32_t handle = c.core<ib_uverbs_query_qp>().qp_handle;
-  std::shared_ptr<Qp> qp = find(qps_, handle);
-  if (!qp) return no_such(handle);
+int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) {
+  const std::shared_ptr<Qp> qp = u.find(u.qps, cmd.qp_handle);
+  if (!qp) return u.no_such(cmd.qp_handle);
+  const uint32_t mask = cmd.attr_mask;
+  int ret;
+  usiw_check_qp_attrs(ret, &cmd, mask);
+  if (ret != 0) return ret;
+  if ((mask & USIW_QP_CUR_STATE) != 0 && !usiw_qp_is_in(qp->state, cmd.cur_qp_state)) return -EINVAL;
+  if ((mask & USIW_QP_STATE) != 0 && !usiw_qp_may_move(qp->state, cmd.qp_state)) {
+    if (cmd.qp_state == USIW_QPS_RTS && !qp->conn) hint_own_connect();
+    return -EINVAL;
+  }
+  usiw_keep_qp_attrs(&qp->attrs, &cmd, mask, qp->state);
+  if ((mask & USIW_QP_STATE) == 0) return 0;
+  if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
+    if (const std::shared_ptr<Conn> conn = qp->conn) conn->abort(USIW_ABORT_LOCAL);
+  qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
+  return 0;
+}
+
+int query_qp(UverbsContext& u, const Command& c, const ib_uverbs_query_qp& cmd) {
+  std::shared_ptr<Qp> qp = u.find(u.qps, cmd.qp_handle);
+  if (!qp) return u.no_such(cmd.qp_handle);
   ib_uverbs_query_qp_resp r{};
   usiw_tell_qp_attrs(&r, &qp->attrs, qp->state);
   r.path_mtu = usiw_mtu_named(link_info().mtu);
-  tell_caps(qp->cap, r);
+  fill_caps(qp->cap, r);
   r.sq_sig_all = qp->sq_sig_all;
-  return respond(c, r);
+  return c.respond(r);
 }
 
-void UverbsFile::destroy_qp_object(const std::shared_ptr<Qp>& qp) {
-  qp->destroy();
-  async_->purge(qp->async_events);
-  // Whoever still holds the QP for a moment does not hold the others.
-  qp->pd.reset();
-  qp->send_cq.reset();
-  qp->recv_cq.reset();
-  qp->srq.reset();
+int destroy_qp(UverbsContext& u, const Command& c, const ib_uverbs_destroy_qp& cmd) {
+  auto it = u.qps.find(cmd.qp_handle);
+  if (it == u.qps.end()) return -ENOENT;
+  const std::shared_ptr<Qp> qp = it->second;
+  end_qp(u, *qp);
+  return_page(u, c.fd, *qp);
+  u.qps.erase(it);
+  return c.respond(ib_uverbs_destroy_qp_resp{*qp->async_events});
 }
 
-int UverbsFile::destroy_qp(const Command& c) {
-  auto it = qps_.find(c.core<ib_uverbs_destroy_qp>().qp_handle);
-  if (it == qps_.end()) return -ENOENT;
-  std::shared_ptr<Qp> qp = it->second;
-  destroy_qp_object(qp);
-  return_page(c.fd, *qp);
-  qps_.erase(it);
-  return respond(c, ib_uverbs_destroy_qp_resp{*qp->async_events});
+constexpr UverbsMethod kMethodsOfQp[] = {
+    method<create_qp>(IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp_resp)),
+    method<modify_qp>(IB_USER_VERBS_CMD_MODIFY_QP),
+    method<query_qp>(IB_USER_VERBS_CMD_QUERY_QP, sizeof(ib_uverbs_query_qp_resp)),
+    method<destroy_qp>(IB_USER_VERBS_CMD_DESTROY_QP, sizeof(ib_uverbs_destroy_qp_resp)),
+};
+
+}  // namespace
+
+const std::span<const UverbsMethod> kQpMethods = kMethodsOfQp;
+
+void end_qp(UverbsContext& u, Qp& qp) {
+  qp.destroying = true;
+  if (const std::shared_ptr<Conn> conn = qp.conn) {
+    conn->abort(USIW_ABORT_LOCAL);
+    qp.events->cancel(*conn);
+  }
+  qp_remove(qp);
+  u.async->purge(qp.async_events);
+  // Somebody may hold the QP for a moment longer. The other objects are free at once.
+  qp.pd.reset();
+  qp.send_cq.reset();
+  qp.recv_cq.reset();
+  qp.srq.reset();
 }
 
 }  // namespace usiw::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_srq.cc
-/// Shared receive queues: as kmod/usiw_srq.c answers.
+/// Shared receive queues, with the answers of kmod/usiw_srq.c.
 #include <algorithm>
 #include <cerrno>
 
@@ -10,55 +10,36 @@
 namespace usiw::run {
 namespace {
 
-/// SRQs of this process, in all its contexts.
-size_t& srqs_in_use() {
-  static size_t n = 0;
-  return n;
-}
-
-}  // namespace
-
-Srq::Srq(std::shared_ptr<Pd> of, const SrqAsked& asked)
-    : pd(std::move(of)), user_handle(asked.user_handle), max_wr(asked.max_wr), max_sge(asked.max_sge) {
-  ++srqs_in_use();
-}
-Srq::~Srq() { --srqs_in_use(); }
-
-/// @p asked: either command's, its driver's data behind @p core bytes.
-int UverbsFile::new_srq(const Command& c, size_t core, const SrqAsked& asked) {
+/// Carries out either command. The driver's data follows @p core bytes.
+int new_srq(UverbsContext& u, const Command& c, size_t core, const SrqAsked& asked) {
   ib_uverbs_create_srq_resp r{};
-  usiw_create_srq_req req;
-  std::shared_ptr<Pd> pd = find(pds_, asked.pd_handle);
+  std::shared_ptr<Pd> pd = u.find(u.pds, asked.pd_handle);
   if (!pd) return -EINVAL;
   if (int ret = usiw_check_srq(asked.max_wr, asked.max_sge); ret != 0) return ret;
-  if (int ret = read_request(c, core, req, 0); ret != 0) return ret;
-  if (req.comp_mask != 0) return -EOPNOTSUPP;
-  if (req.reserved != 0) return -EINVAL;
-  if (srqs_in_use() >= USIW_MAX_SRQ) return -ENOMEM;
-  r.srq_handle = next_handle_++;
+  if (int ret = c.check_driver_data<usiw_create_srq_req>(core); ret != 0) return ret;
+  if (Counted<Srq>::number() >= USIW_MAX_SRQ) return -ENOMEM;
+  r.srq_handle = u.next_handle++;
   r.max_wr = asked.max_wr;
   r.max_sge = asked.max_sge;
-  auto srq = std::make_shared<Srq>(pd, asked);
-  if (int ret = respond(c, r); ret != 0) return ret;
-  srqs_[r.srq_handle] = srq;
+  auto srq = std::make_shared<Srq>(
+      Srq{.pd = pd, .user_handle = asked.user_handle, .max_wr = asked.max_wr, .max_sge = asked.max_sge});
+  if (int ret = c.respond(r); ret != 0) return ret;
+  u.srqs[r.srq_handle] = srq;
   return 0;
 }
 
-int UverbsFile::create_srq(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_create_srq>();
-  return new_srq(c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
+int create_srq(UverbsContext& u, const Command& c, const ib_uverbs_create_srq& cmd) {
+  return new_srq(u, c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
 }
 
-int UverbsFile::create_xsrq(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_create_xsrq>();
+int create_xsrq(UverbsContext& u, const Command& c, const ib_uverbs_create_xsrq& cmd) {
   if (cmd.srq_type != IBV_SRQT_BASIC) return -EOPNOTSUPP;
-  return new_srq(c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
+  return new_srq(u, c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
 }
 
-int UverbsFile::modify_srq(const Command& c) {
-  const auto& cmd = c.core<ib_uverbs_modify_srq>();
-  std::shared_ptr<Srq> srq = find(srqs_, cmd.srq_handle);
-  if (!srq) return no_such(cmd.srq_handle);
+int modify_srq(UverbsContext& u, const Command&, const ib_uverbs_modify_srq& cmd) {
+  std::shared_ptr<Srq> srq = u.find(u.srqs, cmd.srq_handle);
+  if (!srq) return u.no_such(cmd.srq_handle);
   if (int ret = usiw_check_modify_srq(cmd.attr_mask, cmd.max_wr, cmd.srq_limit, srq->max_wr); ret != 0) return ret;
   if ((cmd.attr_mask & USIW_SRQ_ATTR_MAX_WR) != 0) {
     srq->max_wr = cmd.max_wr;
@@ -68,33 +49,42 @@ int UverbsFile::modify_srq(const Command& c) {
   return 0;
 }
 
-int UverbsFile::query_srq(const Command& c) {
-  const uint32_t handle = c.core<ib_uverbs_query_srq>().srq_handle;
-  std::shared_ptr<Srq> srq = find(srqs_, handle);
-  if (!srq) return no_such(handle);
+int query_srq(UverbsContext& u, const Command& c, const ib_uverbs_query_srq& cmd) {
+  std::shared_ptr<Srq> srq = u.find(u.srqs, cmd.srq_handle);
+  if (!srq) return u.no_such(cmd.srq_handle);
   ib_uverbs_query_srq_resp r{};
   r.max_wr = srq->max_wr;
   r.max_sge = srq->max_sge;
   r.srq_limit = srq->limit;
-  return respond(c, r);
+  return c.respond(r);
 }
 
-int UverbsFile::destroy_srq(const Command& c) {
-  auto it = srqs_.find(c.core<ib_uverbs_destroy_srq>().srq_handle);
-  if (it == srqs_.end()) return -ENOENT;
-  if (busy(it->second)) return -EBUSY;
-  const std::shared_ptr<uint32_t> async_events = it->second->async_events;
-  async_->purge(async_events);
-  srqs_.erase(it);
-  return respond(c, ib_uverbs_destroy_srq_resp{*async_events});
+int destroy_srq(UverbsContext& u, const Command& c, const ib_uverbs_destroy_srq& cmd) {
+  int error;
+  const std::shared_ptr<Srq> srq = u.remove(u.srqs, cmd.srq_handle, error);
+  if (!srq) return error;
+  u.async->purge(srq->async_events);
+  return c.respond(ib_uverbs_destroy_srq_resp{*srq->async_events});
 }
 
-int UverbsFile::srq_event(uint32_t handle, uint32_t kind) {
-  std::shared_ptr<Srq> srq = find(srqs_, handle);
-  if (!srq) return no_such(handle);
+constexpr UverbsMethod kMethodsOfSrq[] = {
+    method<create_srq>(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp)),
+    method<create_xsrq>(IB_USER_VERBS_CMD_CREATE_XSRQ, sizeof(ib_uverbs_create_srq_resp)),
+    method<modify_srq>(IB_USER_VERBS_CMD_MODIFY_SRQ),
+    method<query_srq>(IB_USER_VERBS_CMD_QUERY_SRQ, sizeof(ib_uverbs_query_srq_resp)),
+    method<destroy_srq>(IB_USER_VERBS_CMD_DESTROY_SRQ, sizeof(ib_uverbs_destroy_srq_resp)),
+};
+
+}  // namespace
+
+const std::span<const UverbsMethod> kSrqMethods = kMethodsOfSrq;
+
+int srq_event(UverbsContext& u, uint32_t handle, uint32_t kind) {
+  std::shared_ptr<Srq> srq = u.find(u.srqs, handle);
+  if (!srq) return u.no_such(handle);
   if (kind != USIW_SRQ_LIMIT) return -EINVAL;
   srq->limit = 0;
-  async_->push({srq->user_handle, IBV_EVENT_SRQ_LIMIT_REACHED, 0}, srq->async_events);
+  u.async->push({srq->user_handle, IBV_EVENT_SRQ_LIMIT_REACHED, 0}, srq->async_events);
   return 0;
 }
 

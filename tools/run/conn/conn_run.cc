@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file conn_run.cc
+/// Calls of rdma_cm, of the provider and of the network to connections. Each runs the state machine of cm/, which
+/// carries out its actions by the calls of conn_act.cc.
+#include <cerrno>
+
+#include "cm/usiw_cm_input.h"
+#include "tools/run/conn/conn.h"
+#include "tools/run/conn/packets.h"
+#include "tools/run/conn/qp.h"
+#include "tools/run/host/clock.h"
+#include "tools/run/host/random.h"
+
+namespace usiw::run {
+// ---- rdma_cm and the provider -----------------------------------------------------------
+
+int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
+                  uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, tuple));
+  int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, mtu, USIW_TRP_FIRST_WINDOW, param.pd,
+                                param.pd_len);
+  if (ret != 0) return ret;
+  // An old connection of this 4-tuple may linger for the sake of its peer. It makes way.
+  if (std::shared_ptr<Conn> old = find(tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
+  ret = conn->insert();
+  if (ret != 0) return ret;
+  conn->tos = tos;
+  ret = conn->attach(qp, user);
+  if (ret != 0) {
+    conn->unhash();
+    return ret;
+  }
+  out = conn;
+  usiw_cm_end_connect(conn.get(), now_us());
+  return 0;
+}
+
+int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  int ret = qp_ ? -ECONNRESET : usiw_cm_end_may_accept(this);
+  if (ret == 0) ret = attach(qp, user);
+  if (ret == 0) ret = usiw_cm_end_accept(this, param.ird, param.ord, param.pd, param.pd_len, now_us());
+  if (ret == 0) {
+    qp->state.accepted();
+    return 0;
+  }
+  forget_user();  // an error ends the request, and the user has the error already
+  usiw_cm_end_abort(this, USIW_ABORT_LOCAL, now_us());
+  return ret;
+}
+
+void Conn::reject(const void* pd, uint16_t pd_len) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_reject(this, pd, pd_len, now_us());
+}
+
+void Conn::disconnect() {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_disconnect(this, now_us());
+}
+
+void Conn::abort(usiw_abort_reason reason) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_abort(this, reason, now_us());
+}
+
+void Conn::report(const usiw_qp_report& report) {
+  const std::shared_ptr<Conn> alive = shared_from_this();
+  usiw_cm_end_report(this, &report, now_us());
+  // Raw packets were tried in vain. None are offered any more, so that later handshakes may offer MERGED.
+  if (report.kind == USIW_REPORT_PORT && report.conn_id == id && port_why == USIW_PORT_WHY_BROKEN) packets_give_up();
+}
+
+// ---- The network ------------------------------------------------------------------------
+
+std::shared_ptr<UdpSocket> Conn::open_port(const Endpoint& local, bool shared, int& error) {
+  static constexpr SocketCalls kCalls = {
+      .receive = [](const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data,
+                    uint32_t len) { receive(sock, tuple, data, len, nullptr); },
+      .icmp = icmp,
+      .end_lingering = end_lingering,
+  };
+  const std::shared_ptr<UdpSocket> sock = UdpSocket::open(local, shared, kCalls, error);
+  if (sock) sock->admission = Admission::of(sock->local().port, receive);
+  return sock;
+}
+
+std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
+                                 uint32_t isn, const std::shared_ptr<Backlog>& backlog, uint8_t tos, int& reason) {
+  Route route;
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, tuple));
+  conn->backlog_ = backlog;
+  conn->tos = tos;
+  reason = 0;
+  if (route_to(tuple.local, tuple.remote, route) == 0) {
+    const auto mtu = static_cast<uint16_t>(route.mtu);
+    reason = usiw_cm_init_passive(&conn->cm, &req, isn, mtu, USIW_TRP_FIRST_WINDOW, now_us());
+    if (reason == 0 && conn->insert() == 0) {
+      conn->arm();
+      return conn;
+    }
+  }
+  conn->leave_backlog();
+  return nullptr;
+}
+
+/// A datagram of the handshake, or a stray one. If it is a REQ that has waited, takes over its @p entry.
+void Conn::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
+                   Admission::Entry* entry) {
+  usiw_cm_verdict v;
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  const std::shared_ptr<Conn> conn = find(tuple);
+  if (conn)
+    usiw_cm_end_input(conn.get(), &v, data, len, buf, now_us());
+  else
+    usiw_cm_input(&v, nullptr, data, len, now_us(), buf);
+  if (v.kind == USIW_CM_V_ADMIT) return sock->admission->request(sock, tuple, v.pkt, data, len, entry);
+  if (v.kind == USIW_CM_V_WITHDRAW) sock->admission->withdraw(tuple, v.pkt);
+  if (v.kind == USIW_CM_V_ANSWER) sock->send(tuple.local, tuple.remote, conn ? conn->tos : uint8_t{0}, buf, v.len);
+  if (entry != nullptr) sock->admission->discard(entry);
+}
+
+}  // namespace usiw::run

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/libc/lent_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/backoff.h"
+#include "tools/run/host/big_lock.h"
+
+namespace usiw::run {
+
+bool LentEngine::lend(usiw_engine_loan& loan) {
+  if (loan_ != nullptr) return false;
+  loan_ = &loan;
+  return true;
+}
+
+void LentEngine::take_back() {
+  {
+    HoldBigLock hold;
+    for (const User& user : users_) {
+      user.waiter->wake();
+      loan_->end(loan_->engine);
+    }
+    loan_ = nullptr;
+  }
+  for (Backoff backoff;; backoff.wait()) {
+    HoldBigLock hold;
+    // A signal handler may have jumped out of a wait of this thread itself.
+    std::erase_if(users_, is_this_thread);
+    if (users_.empty()) return;
+  }
+}
+
+/// [big lock] Ends the use by this thread, if there is one.
+void LentEngine::forget_this_thread() {
+  if (std::erase_if(users_, is_this_thread) != 0 && loan_ != nullptr) loan_->end(loan_->engine);
+}
+
+const usiw_engine_loan* LentEngine::Use::blocks() {
+  if (engine_ == nullptr) return nullptr;
+  HoldBigLock hold;
+  if (engine_->loan_ == nullptr) {
+    leave();
+    return nullptr;
+  }
+  if (!in_) {
+    engine_->forget_this_thread();  // a signal handler has jumped out of its last wait
+    engine_->users_.push_back({&waiter_, pthread_self()});
+    in_ = true;
+    engine_->loan_->begin(engine_->loan_->engine);
+  }
+  return engine_->loan_;
+}
+
+LentEngine::Use::~Use() {
+  if (!in_) return;
+  HoldBigLock hold;
+  leave();
+  waiter_.show_rest();
+}
+
+/// [big lock]
+void LentEngine::Use::leave() {
+  if (std::exchange(in_, false)) engine_->forget_this_thread();
+}
+
+}  // namespace usiw::run

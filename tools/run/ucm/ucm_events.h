@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_events.h
+/// The events of rdma_cm that a file holds for its program. Ids report events here and know nothing else of the file.
+#ifndef USIW_RUN_UCM_EVENTS_H
+#define USIW_RUN_UCM_EVENTS_H
+
+// First: the kernel's header declares addresses in its own way where libc's is not there yet.
+#include <netinet/in.h>
+
+#include <rdma/rdma_user_cm.h>
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tools/run/libc/event_file.h"
+
+namespace usiw::run {
+
+class UcmId;
+
+/// An event that the owner of an id has yet to read.
+struct UcmEvent {
+  std::shared_ptr<UcmId> id;     ///< counts the event as reported; for a request the listening id
+  std::shared_ptr<UcmId> child;  ///< of a request
+  rdma_ucm_event_resp resp;
+};
+
+/// All calls [big lock].
+class UcmEvents : public EventFile {
+ public:
+  void push(UcmEvent event) {
+    events_.push_back(std::move(event));
+    set_readable(true);
+  }
+  /// Takes out the events of @p id, and returns them in order.
+  std::vector<UcmEvent> take(const UcmId& id) {
+    std::vector<UcmEvent> taken;
+    std::erase_if(events_, [&](UcmEvent& e) {
+      const bool its = e.id.get() == &id || e.child.get() == &id;
+      if (its) taken.push_back(e);
+      return its;
+    });
+    if (events_.empty()) set_readable(false);
+    return taken;
+  }
+
+ protected:
+  std::deque<UcmEvent> events_;
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_UCM_EVENTS_H

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file ucm_id.h
+/// The ids of rdma_cm. They have the states and the errors of the kernel's cma.c and ucma.c for iWARP.
+#ifndef USIW_RUN_UCM_ID_H
+#define USIW_RUN_UCM_ID_H
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tools/run/conn/conn.h"
+#include "tools/run/host/host.h"
+#include "tools/run/ucm/ucm_events.h"
+
+namespace usiw::run {
+
+/// All calls [big lock], errors -errno.
+class UcmId final : public ConnUser, public Listener, public std::enable_shared_from_this<UcmId> {
+ public:
+  UcmId(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps);
+  /// Returns an id of @p file, or null and sets @p error to -ENOENT or -EINVAL.
+  static std::shared_ptr<UcmId> find(const UcmEvents& file, uint32_t id, int& error);
+  static std::shared_ptr<UcmId> create(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps);
+
+  int bind(const Endpoint& addr);
+  int resolve_addr(const Endpoint* src, const Endpoint& dst);
+  int resolve_route(uint32_t timeout_ms);
+  int listen(uint32_t backlog);
+  int connect(const rdma_ucm_conn_param& param);
+  int accept(uint64_t uid, const rdma_ucm_conn_param& param);
+  int reject(const void* pd, uint8_t len, uint8_t reason);
+  int disconnect();
+  int notify() const;
+  int join() const;
+  int set_option(uint32_t level, uint32_t name, const void* value, uint32_t len);
+  /// Removes the id from the tables, with its connection, its unread events and the requests among them.
+  void destroy();
+  void move_to(const std::shared_ptr<UcmEvents>& file);
+
+  rdma_ucm_query_route_resp query_route() const;
+  rdma_ucm_query_addr_resp query_addr() const;
+  rdma_ucm_query_addr_resp query_gid() const;
+  int init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const;
+
+  uint32_t id() const { return id_; }
+  const UcmEvents* file() const { return file_.get(); }
+  uint32_t events_reported = 0;
+
+  // ConnUser, Listener
+  void on_reply(int status, const usiw_cm_conn& cm) override;
+  void on_established(const usiw_cm_conn& cm) override;
+  void on_close() override;
+  const std::shared_ptr<Backlog>& backlog() override { return backlog_; }
+  uint8_t tos() const override { return listen_tos_; }
+  int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
+           uint32_t isn) override;
+
+ private:
+  enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
+
+  void report(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);
+  int check_port(const Endpoint& addr, bool reuse) const;
+  int claims_port(const Endpoint& addr);
+  int bind_port(const Endpoint& addr);
+  int check_other_family() const;
+  void unbind();
+  bool has_device() const;
+  Endpoint reported_source() const;
+
+  const uint32_t id_;
+  uint64_t uid_;
+  const uint16_t ps_;
+  std::shared_ptr<UcmEvents> file_;
+  State state_ = State::kIdle;
+  Endpoint src_, dst_;
+  uint16_t mtu_ = 0;
+  uint8_t tos_ = 0;
+  uint8_t listen_tos_ = 0;  ///< tos_ when listening began
+  bool reuse_ = false;
+  bool answered_ = false;                            ///< the request has been accepted or rejected
+  bool asks_address_ = false;                        ///< bound to a loopback address and no port: see reported_source()
+  std::shared_ptr<Backlog> backlog_;                 ///< while the id listens
+  std::weak_ptr<UcmId> listener_;                    ///< of a request that is neither accepted nor gone
+  std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< two for an IPv6 wildcard that takes both families, else one
+  bool afonly_ = false;                              ///< as the id was bound last, or tried to be
+  bool afonly_is_set_ = false;                       ///< by the program
+  std::shared_ptr<Conn> conn_;
+};
+
+/// [big lock] Returns all ids of a file.
+std::vector<std::shared_ptr<UcmId>> ids_of(const UcmEvents& file);
+/// [big lock] In a child of fork(): forgets all ids without a datagram.
+void ids_abandon();
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_UCM_ID_H

@@ -27,8 +27,7 @@ using namespace usiw::run;
 namespace {
 
 /// The kernel of a host with the module says that device nodes are character devices here, too.
-template <typename Entry>
-Entry* as_node(DIR* dir, Entry* entry) {
+dirent* as_node(DIR* dir, dirent* entry) {
   if (entry != nullptr && entry->d_type == DT_REG && node_at(dirfd(dir), entry->d_name) != Node::kNone)
     entry->d_type = DT_CHR;
   return entry;
@@ -39,19 +38,16 @@ char* program_name(char* path) {
   return path;
 }
 
-/// Has glob(3) look for directories by this library's functions where the pattern may name emulated ones; it calls
-/// libc's otherwise. The structures of glob64() differ from glob()'s in their types only.
-template <typename Glob>
-int use_own_functions(const char* pattern, Glob& out, int flags) {
+/// Makes glob(3) use this library's functions on directories where the pattern may name emulated ones. It calls libc's
+/// otherwise. Returns the flags for libc's function.
+int use_own_functions(const char* pattern, glob_t& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
   if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;
-  using Opened = decltype(out.gl_opendir("/"));
-  using Entry = decltype(out.gl_readdir(nullptr));
-  out.gl_opendir = [](const char* path) -> Opened { return opendir(path); };
-  out.gl_readdir = [](void* dir) -> Entry { return reinterpret_cast<Entry>(readdir(static_cast<DIR*>(dir))); };
+  out.gl_opendir = [](const char* path) -> void* { return opendir(path); };
+  out.gl_readdir = [](void* dir) { return readdir(static_cast<DIR*>(dir)); };
   out.gl_closedir = [](void* dir) { closedir(static_cast<DIR*>(dir)); };
-  out.gl_lstat = [](auto path, auto st) { return lstat(path, reinterpret_cast<struct stat*>(st)); };
-  out.gl_stat = [](auto path, auto st) { return stat(path, reinterpret_cast<struct stat*>(st)); };
+  out.gl_lstat = [](const char* path, struct stat* st) { return lstat(path, st); };
+  out.gl_stat = [](const char* path, struct stat* st) { return stat(path, st); };
   return flags | GLOB_ALTDIRFUNC;
 }
 
@@ -63,23 +59,18 @@ EXPORT DIR* opendir(const char* path) {
   return USIW_REAL(opendir)(Path(path));
 }
 EXPORT dirent* readdir(DIR* dir) { return as_node(dir, USIW_REAL(readdir)(dir)); }
-EXPORT dirent64* readdir64(DIR* dir) { return as_node(dir, USIW_REAL(readdir64)(dir)); }
+EXPORT_64(readdir);
 
 EXPORT int scandir(const char* path, dirent*** list, int (*wanted)(const dirent*),
                    int (*order)(const dirent**, const dirent**)) {
   return USIW_REAL(scandir)(Path(path), list, wanted, order);
 }
-EXPORT int scandir64(const char* path, dirent64*** list, int (*wanted)(const dirent64*),
-                     int (*order)(const dirent64**, const dirent64**)) {
-  return USIW_REAL(scandir64)(Path(path), list, wanted, order);
-}
+EXPORT_64(scandir);
 
 EXPORT int glob(const char* pattern, int flags, int (*failed)(const char*, int), glob_t* out) noexcept {
   return USIW_REAL(glob)(pattern, use_own_functions(pattern, *out, flags), failed, out);
 }
-EXPORT int glob64(const char* pattern, int flags, int (*failed)(const char*, int), glob64_t* out) noexcept {
-  return USIW_REAL(glob64)(pattern, use_own_functions(pattern, *out, flags), failed, out);
-}
+EXPORT_64(glob);
 
 EXPORT int chdir(const char* path) noexcept { return USIW_REAL(chdir)(Path(path)); }
 EXPORT char* getcwd(char* buf, size_t size) noexcept { return program_name(USIW_REAL(getcwd)(buf, size)); }
@@ -128,9 +119,9 @@ EXPORT ssize_t llistxattr(const char* path, char* list, size_t size) noexcept {
 }
 
 EXPORT int statfs(const char* path, struct statfs* st) noexcept { return USIW_REAL(statfs)(Path(path), st); }
-EXPORT int statfs64(const char* path, struct statfs64* st) noexcept { return USIW_REAL(statfs64)(Path(path), st); }
+EXPORT_64(statfs);
 EXPORT int statvfs(const char* path, struct statvfs* st) noexcept { return USIW_REAL(statvfs)(Path(path), st); }
-EXPORT int statvfs64(const char* path, struct statvfs64* st) noexcept { return USIW_REAL(statvfs64)(Path(path), st); }
+EXPORT_64(statvfs);
 
 EXPORT int inotify_add_watch(int fd, const char* path, uint32_t mask) noexcept {
   return USIW_REAL(inotify_add_watch)(fd, Path(path), mask);

@@ -129,13 +129,7 @@ EXPORT int fcntl(int fd, int command, ...) {
   return ret;
 }
 
-EXPORT int fcntl64(int fd, int command, ...) {
-  va_list ap;
-  va_start(ap, command);
-  void* arg = va_arg(ap, void*);
-  va_end(ap);
-  return fcntl(fd, command, arg);
-}
+EXPORT_64(fcntl);
 
 EXPORT int fstat(int fd, struct stat* st) noexcept {
   int ret = USIW_REAL(fstat)(fd, st);
@@ -143,11 +137,7 @@ EXPORT int fstat(int fd, struct stat* st) noexcept {
   return ret;
 }
 
-EXPORT int fstat64(int fd, struct stat64* st) noexcept {
-  int ret = USIW_REAL(fstat64)(fd, st);
-  if (ret == 0) as_device(fd, reinterpret_cast<struct stat*>(st));
-  return ret;
-}
+EXPORT_64(fstat);
 
 /// Devices of the kernel's own, if it has any, are not this program's: discovery by netlink is
 /// refused, and libibverbs and librdmacm go on to sysfs.

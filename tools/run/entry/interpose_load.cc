@@ -154,34 +154,15 @@ extern "C" Next usiw_run_before_dlmopen(Lmid_t space, const char* path, int mode
   return next(USIW_REAL(dlmopen), mode);
 }
 
-// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). The function above
-// returns the next function and the mode in two registers. The jump to it leaves the stack and the return address as
-// the caller made them.
+// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). Each saves the arguments
+// before the mode and calls usiw_run_before_*(), which returns the next function and the mode in two registers. The jump
+// to that function leaves the stack and the return address as the caller made them.
 #if defined(__x86_64__)
 asm(R"(
-	.text
-	.globl dlopen
-	.type dlopen, @function
-dlopen:
-	.cfi_startproc
-	endbr64
-	pushq %rdi
-	.cfi_adjust_cfa_offset 8
-	subq $16, %rsp
-	.cfi_adjust_cfa_offset 16
-	call usiw_run_before_dlopen
-	addq $16, %rsp
-	.cfi_adjust_cfa_offset -16
-	popq %rdi
-	.cfi_adjust_cfa_offset -8
-	movl %edx, %esi
-	jmp *%rax
-	.cfi_endproc
-	.size dlopen, . - dlopen
-
-	.globl dlmopen
-	.type dlmopen, @function
-dlmopen:
+	.macro jump_to_next name, mode
+	.globl \name
+	.type \name, @function
+\name:
 	.cfi_startproc
 	endbr64
 	pushq %rdi
@@ -190,47 +171,31 @@ dlmopen:
 	.cfi_adjust_cfa_offset 8
 	subq $8, %rsp
 	.cfi_adjust_cfa_offset 8
-	call usiw_run_before_dlmopen
+	call usiw_run_before_\name
 	addq $8, %rsp
 	.cfi_adjust_cfa_offset -8
 	popq %rsi
 	.cfi_adjust_cfa_offset -8
 	popq %rdi
 	.cfi_adjust_cfa_offset -8
+	movl %edx, \mode
 	jmp *%rax
 	.cfi_endproc
-	.size dlmopen, . - dlmopen
+	.size \name, . - \name
+	.endm
+
+	.text
+	jump_to_next dlopen, %esi
+	jump_to_next dlmopen, %edx
 )");
 #elif defined(__aarch64__)
 // hint #34 is BTI C: a place that indirect calls may reach. libc's function accepts the jump because it goes through
 // x16.
 asm(R"(
-	.text
-	.globl dlopen
-	.type dlopen, %function
-dlopen:
-	.cfi_startproc
-	hint #34
-	stp x29, x30, [sp, #-32]!
-	.cfi_def_cfa_offset 32
-	.cfi_offset 29, -32
-	.cfi_offset 30, -24
-	mov x29, sp
-	str x0, [sp, #16]
-	bl usiw_run_before_dlopen
-	mov x16, x0
-	ldr x0, [sp, #16]
-	ldp x29, x30, [sp], #32
-	.cfi_restore 30
-	.cfi_restore 29
-	.cfi_def_cfa_offset 0
-	br x16
-	.cfi_endproc
-	.size dlopen, . - dlopen
-
-	.globl dlmopen
-	.type dlmopen, %function
-dlmopen:
+	.macro jump_to_next name, mode
+	.globl \name
+	.type \name, %function
+\name:
 	.cfi_startproc
 	hint #34
 	stp x29, x30, [sp, #-32]!
@@ -239,16 +204,22 @@ dlmopen:
 	.cfi_offset 30, -24
 	mov x29, sp
 	stp x0, x1, [sp, #16]
-	bl usiw_run_before_dlmopen
+	bl usiw_run_before_\name
 	mov x16, x0
-	mov x2, x1
+	mov x17, x1
 	ldp x0, x1, [sp, #16]
+	mov \mode, x17
 	ldp x29, x30, [sp], #32
 	.cfi_restore 30
 	.cfi_restore 29
 	.cfi_def_cfa_offset 0
 	br x16
 	.cfi_endproc
-	.size dlmopen, . - dlmopen
+	.size \name, . - \name
+	.endm
+
+	.text
+	jump_to_next dlopen, x1
+	jump_to_next dlmopen, x2
 )");
 #endif

@@ -62,9 +62,8 @@ int open_path(int dir, const char* path, int flags, Real real) {
 }
 
 /// stat(2), which @p real does; a device node becomes a character device.
-template <typename Stat, typename Real>
-int stat_path(const char* path, Stat* st, Real real) {
-  static_assert(sizeof *st == sizeof(struct stat));
+template <typename Real>
+int stat_path(const char* path, struct stat* st, Real real) {
   const Path there(path);
   const int ret = real(there);
   if (ret != 0 || !S_ISREG(st->st_mode)) return ret;
@@ -108,19 +107,9 @@ EXPORT int open(const char* path, int flags, ...) {
   return open_path(AT_FDCWD, path, flags, [&](const char* there) { return USIW_REAL(open)(there, flags, mode); });
 }
 
-EXPORT int open64(const char* path, int flags, ...) {
-  MODE_ARGUMENT(flags)
-  return open_path(AT_FDCWD, path, flags, [&](const char* there) { return USIW_REAL(open64)(there, flags, mode); });
-}
-
 EXPORT int openat(int dir, const char* path, int flags, ...) {
   MODE_ARGUMENT(flags)
   return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
-}
-
-EXPORT int openat64(int dir, const char* path, int flags, ...) {
-  MODE_ARGUMENT(flags)
-  return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat64)(dir, there, flags, mode); });
 }
 
 /// What _FORTIFY_SOURCE makes of these calls where the flags are no constant; they must not need a mode.
@@ -128,22 +117,15 @@ EXPORT int __open_2(const char* path, int flags) {
   if (needs_mode(flags)) __builtin_trap();
   return open(path, flags);
 }
-EXPORT int __open64_2(const char* path, int flags) { return __open_2(path, flags); }
 EXPORT int __openat_2(int dir, const char* path, int flags) {
   if (needs_mode(flags)) __builtin_trap();
   return openat(dir, path, flags);
 }
-EXPORT int __openat64_2(int dir, const char* path, int flags) { return __openat_2(dir, path, flags); }
 
 EXPORT FILE* fopen(const char* path, const char* how) { return USIW_REAL(fopen)(Path(path), how); }
-EXPORT FILE* fopen64(const char* path, const char* how) { return USIW_REAL(fopen64)(Path(path), how); }
 EXPORT FILE* freopen(const char* path, const char* how, FILE* file) {
   return USIW_REAL(freopen)(Path(path), how, file);
 }
-EXPORT FILE* freopen64(const char* path, const char* how, FILE* file) {
-  return USIW_REAL(freopen64)(Path(path), how, file);
-}
-
 EXPORT int access(const char* path, int how) noexcept {
   return access_path(AT_FDCWD, path, how, [&](const char* there) { return USIW_REAL(access)(there, how); });
 }
@@ -166,14 +148,6 @@ EXPORT int lstat(const char* path, struct stat* st) noexcept {
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat)(there, st); });
 }
 
-EXPORT int stat64(const char* path, struct stat64* st) noexcept {
-  return stat_path(path, st, [&](const char* there) { return USIW_REAL(stat64)(there, st); });
-}
-
-EXPORT int lstat64(const char* path, struct stat64* st) noexcept {
-  return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat64)(there, st); });
-}
-
 /// With an empty path this is fstat(2), which knows this library's own files.
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
   const bool of_descriptor = dir >= 0 && (flags & AT_EMPTY_PATH) != 0 && is_empty(path);
@@ -182,35 +156,33 @@ EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexce
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
 
-EXPORT int fstatat64(int dir, const char* path, struct stat64* st, int flags) noexcept {
-  return fstatat(dir, path, reinterpret_cast<struct stat*>(st), flags);
-}
-
 /// Programs that were built against glibc before 2.33 call these in place of stat(2), lstat(2), fstat(2), fstatat(2).
 EXPORT int __xstat(int version, const char* path, struct stat* st) noexcept {
   return stat_of_version(version, [&] { return stat(path, st); });
 }
-EXPORT int __xstat64(int version, const char* path, struct stat64* st) noexcept {
-  return stat_of_version(version, [&] { return stat64(path, st); });
-}
 EXPORT int __lxstat(int version, const char* path, struct stat* st) noexcept {
   return stat_of_version(version, [&] { return lstat(path, st); });
-}
-EXPORT int __lxstat64(int version, const char* path, struct stat64* st) noexcept {
-  return stat_of_version(version, [&] { return lstat64(path, st); });
 }
 EXPORT int __fxstat(int version, int fd, struct stat* st) noexcept {
   return stat_of_version(version, [&] { return fstat(fd, st); });
 }
-EXPORT int __fxstat64(int version, int fd, struct stat64* st) noexcept {
-  return stat_of_version(version, [&] { return fstat64(fd, st); });
-}
 EXPORT int __fxstatat(int version, int dir, const char* path, struct stat* st, int flags) noexcept {
   return stat_of_version(version, [&] { return fstatat(dir, path, st, flags); });
 }
-EXPORT int __fxstatat64(int version, int dir, const char* path, struct stat64* st, int flags) noexcept {
-  return stat_of_version(version, [&] { return fstatat64(dir, path, st, flags); });
-}
+
+EXPORT_64(open);
+EXPORT_64(openat);
+EXPORT_64(fopen);
+EXPORT_64(freopen);
+EXPORT_64(stat);
+EXPORT_64(lstat);
+EXPORT_64(fstatat);
+EXPORT int __open64_2(const char* path, int flags) { return __open_2(path, flags); }
+EXPORT int __openat64_2(int dir, const char* path, int flags) { return __openat_2(dir, path, flags); }
+EXPORT_64_AS(__xstat, __xstat);
+EXPORT_64_AS(__lxstat, __lxstat);
+EXPORT_64_AS(__fxstat, __fxstat);
+EXPORT_64_AS(__fxstatat, __fxstatat);
 
 /// ls(1) and find(1) ask by this one.
 EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* stx) noexcept {

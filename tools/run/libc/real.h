@@ -13,6 +13,11 @@
 /// A function that this library stands before.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
+/// Shows such a function under its second name as well, as open64() for open(). On a 64-bit processor they do the same.
+/// EXPORT_64_AS is for second names that libc's headers do not declare: they get the type of another function.
+#define EXPORT_64(fn) EXPORT_64_AS(fn##64, fn)
+#define EXPORT_64_AS(type, fn) EXPORT decltype(::type) fn##64 __attribute__((alias(#fn)))
+
 namespace usiw::run {
 
 template <size_t size>

@@ -30,10 +30,9 @@ struct Qp;
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
-  /// The answer to connect, once. The depths and private data are in @p cm.
-  virtual void on_reply(int status, const usiw_cm_conn& cm) = 0;
-  virtual void on_established(const usiw_cm_conn& cm) = 0;
-  virtual void on_close() = 0;
+  /// @p event is USIW_CM_A_EV_REPLY (once, with the result of connect as its @p status), _ESTABLISHED, _DISCONNECT or
+  /// _CLOSE. The depths and private data are in @p cm.
+  virtual void on_event(uint32_t event, int status, const usiw_cm_conn& cm) = 0;
 };
 
 /// Parameters of connect and accept, as rdma_cm has them.

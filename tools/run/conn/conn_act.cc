@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_act.cc
 /// The calls of struct usiw_cm_host, by which cm/ acts on the user, the QP, the network and the tables of usiw-run.
-/// iw_cm's CLOSE is rdma_cm's DISCONNECTED. iw_cm's DISCONNECT is not shown to users.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
@@ -72,10 +71,7 @@ const usiw_cm_host Conn::host_calls = {
     // ---- The user ----
     .notify =
         [](usiw_cm_end* end, uint32_t event, int status) {
-          ConnUser& user = *of(end).user_;
-          if (event == USIW_CM_A_EV_REPLY) user.on_reply(status, end->cm);
-          if (event == USIW_CM_A_EV_ESTABLISHED) user.on_established(end->cm);
-          if (event == USIW_CM_A_EV_CLOSE) user.on_close();
+          of(end).user_->on_event(event, status, end->cm);
           return 0;
         },
     .release_user = [](usiw_cm_end* end) { of(end).user_ = nullptr; },

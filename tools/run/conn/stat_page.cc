@@ -30,7 +30,7 @@ MappedPage::~MappedPage() {
   if (page_ != nullptr) munmap(page_, sizeof(StatPage));
 }
 
-/// Last of all: a reader that sees the kind sees the rest.
+/// Sets the kind last, so that a reader which sees the kind sees the rest.
 void MappedPage::show(StatKind kind) {
   page_->mark.magic = kStatMagic;
   page_->mark.pid = static_cast<uint32_t>(getpid());
@@ -62,8 +62,8 @@ void MappedPage::set_accepted() {
   let_go();
 }
 
-/// Takes the page out of the page tables here; what is in it stays. The provider maps the same page and counts in it,
-/// so the process would have it twice.
+/// Removes the page from the page tables here; its contents stay. The provider maps the same page and counts in it, so
+/// the process would have the page twice.
 void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {

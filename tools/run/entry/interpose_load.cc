@@ -154,9 +154,9 @@ extern "C" Next usiw_run_before_dlmopen(Lmid_t space, const char* path, int mode
   return next(USIW_REAL(dlmopen), mode);
 }
 
-// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). Each saves the arguments
-// before the mode and calls usiw_run_before_*(), which returns the next function and the mode in two registers. The jump
-// to that function leaves the stack and the return address as the caller made them.
+// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). Each saves the
+// arguments before the mode and calls usiw_run_before_*(), which returns the next function and the mode in two
+// registers. The jump to that function leaves the stack and the return address as the caller made them.
 #if defined(__x86_64__)
 asm(R"(
 	.macro jump_to_next name, mode

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <climits>
 #include <cerrno>
@@ -37,19 +38,15 @@ constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
 /// A word that the name of each tree contains.
 constexpr char kTreeName[] = "/usiw-run-";
 
-std::string gid_text() {
-  std::array<uint8_t, 6> m = device_mac();
-  char text[64];
-  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:0000:0000:0000:0000:0000\n", m[0], m[1], m[2], m[3],
-           m[4], m[5]);
-  return text;
-}
-
-std::string guid_text() {
-  std::array<uint8_t, 8> g = node_guid();
-  char text[64];
-  snprintf(text, sizeof text, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", g[0], g[1], g[2], g[3], g[4], g[5], g[6],
-           g[7]);
+/// Bytes in hexadecimal, in groups of two.
+template <size_t size>
+std::string groups_of(const std::array<uint8_t, size>& bytes) {
+  std::string text;
+  for (size_t i = 0; i < size; i += 2) {
+    char group[8];
+    snprintf(group, sizeof group, "%s%02x%02x", i == 0 ? "" : ":", bytes[i], bytes[i + 1]);
+    text += group;
+  }
   return text;
 }
 
@@ -69,8 +66,8 @@ std::map<std::string, std::string> files() {
       {dev + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
       {dev + "node_type", "4: RNIC\n"},
-      {dev + "node_guid", guid_text()},
-      {dev + "sys_image_guid", guid_text()},
+      {dev + "node_guid", groups_of(node_guid()) + "\n"},
+      {dev + "sys_image_guid", groups_of(node_guid()) + "\n"},
       {dev + "node_desc", "usiw software RNIC\n"},
       {dev + "fw_ver", USIW_VERSION "\n"},
       {port + "state", link.up ? "4: ACTIVE\n" : "1: DOWN\n"},
@@ -80,7 +77,7 @@ std::map<std::string, std::string> files() {
       {port + "sm_lid", "0x0\n"},
       {port + "rate", "2.5 Gb/sec (1X SDR)\n"},
       {port + "cap_mask", "0x00010000\n"},
-      {port + "gids/0", gid_text()},
+      {port + "gids/0", groups_of(device_mac()) + ":0000:0000:0000:0000:0000\n"},
       {port + "pkeys/0", "0xffff\n"},
       {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
       {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},

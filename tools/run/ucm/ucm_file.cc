@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include "tools/run/host/big_lock.h"

@@ -401,7 +401,10 @@ void UcmId::report(uint32_t event, int status, const usiw_cm_conn* cm) {
   file_->push(std::move(e));
 }
 
-void UcmId::on_reply(int status, const usiw_cm_conn& cm) {
+/// iw_cm's CLOSE is rdma_cm's DISCONNECTED. iw_cm's DISCONNECT is not shown to users.
+void UcmId::on_event(uint32_t event, int status, const usiw_cm_conn& cm) {
+  if (event == USIW_CM_A_EV_CLOSE) report(kDisconnected, 0);
+  if (event != USIW_CM_A_EV_REPLY && event != USIW_CM_A_EV_ESTABLISHED) return;
   switch (status) {
     case 0: return report(kEstablished, 0, &cm);
     case -ECONNRESET:
@@ -410,8 +413,5 @@ void UcmId::on_reply(int status, const usiw_cm_conn& cm) {
     default: return report(kConnectError, status, &cm);
   }
 }
-
-void UcmId::on_established(const usiw_cm_conn& cm) { report(kEstablished, 0, &cm); }
-void UcmId::on_close() { report(kDisconnected, 0); }
 
 }  // namespace usiw::run

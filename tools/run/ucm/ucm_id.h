@@ -47,9 +47,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   uint32_t events_reported = 0;
 
   // ConnUser, Listener
-  void on_reply(int status, const usiw_cm_conn& cm) override;
-  void on_established(const usiw_cm_conn& cm) override;
-  void on_close() override;
+  void on_event(uint32_t event, int status, const usiw_cm_conn& cm) override;
   const std::shared_ptr<Backlog>& backlog() override { return backlog_; }
   uint8_t tos() const override { return listen_tos_; }
   int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,

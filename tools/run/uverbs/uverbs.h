@@ -73,11 +73,6 @@ struct Cq {
   Counted<Cq> counted{};
 };
 
-/// The request of either command that creates an SRQ.
-struct SrqAsked {
-  uint64_t user_handle;
-  uint32_t pd_handle, max_wr, max_sge;
-};
 struct Srq {
   std::shared_ptr<Pd> pd;
   uint64_t user_handle;

@@ -10,31 +10,27 @@
 namespace usiw::run {
 namespace {
 
-/// Carries out either command. The driver's data follows @p core bytes.
-int new_srq(UverbsContext& u, const Command& c, size_t core, const SrqAsked& asked) {
-  ib_uverbs_create_srq_resp r{};
-  std::shared_ptr<Pd> pd = u.find(u.pds, asked.pd_handle);
+/// Carries out either command that creates an SRQ. The driver's data follows the core structure.
+template <typename Core>
+int create_srq(UverbsContext& u, const Command& c, const Core& cmd) {
+  std::shared_ptr<Pd> pd = u.find(u.pds, cmd.pd_handle);
   if (!pd) return -EINVAL;
-  if (int ret = usiw_check_srq(asked.max_wr, asked.max_sge); ret != 0) return ret;
-  if (int ret = c.check_driver_data<usiw_create_srq_req>(core); ret != 0) return ret;
+  if (int ret = usiw_check_srq(cmd.max_wr, cmd.max_sge); ret != 0) return ret;
+  if (int ret = c.check_driver_data<usiw_create_srq_req>(sizeof cmd); ret != 0) return ret;
   if (Counted<Srq>::number() >= USIW_MAX_SRQ) return -ENOMEM;
+  ib_uverbs_create_srq_resp r{};
   r.srq_handle = u.next_handle++;
-  r.max_wr = asked.max_wr;
-  r.max_sge = asked.max_sge;
+  r.max_wr = cmd.max_wr;
+  r.max_sge = cmd.max_sge;
   auto srq = std::make_shared<Srq>(
-      Srq{.pd = pd, .user_handle = asked.user_handle, .max_wr = asked.max_wr, .max_sge = asked.max_sge});
+      Srq{.pd = pd, .user_handle = cmd.user_handle, .max_wr = cmd.max_wr, .max_sge = cmd.max_sge});
   if (int ret = c.respond(r); ret != 0) return ret;
   u.srqs[r.srq_handle] = srq;
   return 0;
 }
 
-int create_srq(UverbsContext& u, const Command& c, const ib_uverbs_create_srq& cmd) {
-  return new_srq(u, c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
-}
-
 int create_xsrq(UverbsContext& u, const Command& c, const ib_uverbs_create_xsrq& cmd) {
-  if (cmd.srq_type != IBV_SRQT_BASIC) return -EOPNOTSUPP;
-  return new_srq(u, c, sizeof cmd, {cmd.user_handle, cmd.pd_handle, cmd.max_wr, cmd.max_sge});
+  return cmd.srq_type == IBV_SRQT_BASIC ? create_srq(u, c, cmd) : -EOPNOTSUPP;
 }
 
 int modify_srq(UverbsContext& u, const Command&, const ib_uverbs_modify_srq& cmd) {
@@ -68,7 +64,7 @@ int destroy_srq(UverbsContext& u, const Command& c, const ib_uverbs_destroy_srq&
 }
 
 constexpr UverbsMethod kMethodsOfSrq[] = {
-    method<create_srq>(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp)),
+    method<create_srq<ib_uverbs_create_srq>>(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp)),
     method<create_xsrq>(IB_USER_VERBS_CMD_CREATE_XSRQ, sizeof(ib_uverbs_create_srq_resp)),
     method<modify_srq>(IB_USER_VERBS_CMD_MODIFY_SRQ),
     method<query_srq>(IB_USER_VERBS_CMD_QUERY_SRQ, sizeof(ib_uverbs_query_srq_resp)),

@@ -57,7 +57,7 @@ class Admission : private usiw_cm_admission {
   /// [big lock] Decides about a REQ without a connection. If the REQ has waited before, @p entry is its entry.
   void request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, const void* data,
                uint32_t len, Entry* entry);
-  /// [big lock] Handles a RESET without a connection: its sender may be a REQ's that waits.
+  /// [big lock] Handles a RESET without a connection. If its sender has a REQ here that waits, the REQ is withdrawn.
   void withdraw(const Tuple& tuple, const usiw_cm_packet& reset);
   /// [big lock] Frees an entry that needs no decision any more.
   void discard(Entry* entry);

@@ -38,7 +38,7 @@ class CmWatch {
   uint64_t serial_ = 0;  ///< 0: no watch
 };
 
-/// Has the thread call a function once at a time.
+/// Has the thread call a function once, at a time that set() sets.
 class CmTimer {
  public:
   explicit CmTimer(std::function<void()> run) : run_(std::move(run)) {}

@@ -101,7 +101,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   const Tuple tuple_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Backlog> backlog_;  ///< a request holds a slot of it until the peer confirms
+  std::shared_ptr<Backlog> backlog_;  ///< the connection holds a slot of it until the peer confirms
   ConnUser* user_ = nullptr;
   CmTimer timer_{[this] { tick(); }};
   int watch_entry_ = -1;

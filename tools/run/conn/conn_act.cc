@@ -46,7 +46,7 @@ void print_once(const std::string& key, const std::string& line) {
 
 }  // namespace
 
-/// Ties the connection to the QP and to the user's id.
+/// Attaches the connection to the QP and to the user's id. Returns 0 or -errno.
 int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   if (qp->destroying || qp->state > USIW_QPS_RTR) return -EINVAL;
   if (qp->conn) return -EISCONN;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file opcode_filter.h
-/// usiw_cm_look() as a socket filter: which of two sockets on a port a datagram is for.
+/// usiw_cm_look() as a socket filter. Two sockets are bound to a port, and the filter chooses the one that gets a
+/// datagram.
 #ifndef USIW_RUN_OPCODE_FILTER_H
 #define USIW_RUN_OPCODE_FILTER_H
 
@@ -14,8 +15,8 @@
 
 namespace usiw::run {
 
-/// A program on a UDP payload that begins at byte @p at. It returns @p data for what usiw_cm_look() calls DATA or
-/// ENGINE, and @p handshake for the rest, of which usiw_cm_look() drops what is nobody's.
+/// Returns a program for a UDP payload that begins at byte @p at. The program returns @p data for datagrams that
+/// usiw_cm_look() calls DATA or ENGINE, and @p handshake for all others. usiw_cm_look() drops some of these.
 constexpr std::array<sock_filter, 13> opcode_filter(uint32_t at, uint32_t data, uint32_t handshake) {
   return {{
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),

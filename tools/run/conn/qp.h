@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp.h
-/// The control path's copy of a queue pair: state as verbs see it, and its connection.
+/// A queue pair as the control path has it: its state as verbs see it, and its connection.
 #ifndef USIW_RUN_QP_H
 #define USIW_RUN_QP_H
 
@@ -23,7 +23,7 @@ struct Cq;
 struct Pd;
 struct Srq;
 
-/// The state as verbs see it, which `usiw stat` shows.
+/// The state of a QP. `usiw stat` reads it in the QP's page of counters.
 class QpState {
  public:
   operator usiw_qp_state() const { return value_; }
@@ -37,9 +37,9 @@ class QpState {
     show();
     page_.show_qp(qpn);
   }
-  /// rdma_accept() has taken the QP: sends may be posted from now on.
+  /// rdma_accept() has accepted a connection with this QP, so sends may be posted from now on.
   void accepted() { page_.set_accepted(); }
-  /// Shown no more; what was counted goes to @p context.
+  /// Removes the state from the page, and adds the counters of the page to those of @p context.
   void hide(MappedPage& context) {
     context.retire(page_);
     page_.hide();
@@ -47,7 +47,7 @@ class QpState {
   }
 
  private:
-  /// As verbs name it: a reader of the page knows no other names.
+  /// Shows the name that verbs have for the state, since a reader of the page knows no other names.
   void show() { page_.set_state(value_ == USIW_QPS_CLOSING ? USIW_QPS_SQD : value_); }
 
   usiw_qp_state value_ = USIW_QPS_RESET;
@@ -58,12 +58,12 @@ class QpState {
 struct Qp {
   uint32_t qpn = 0;
   uint32_t handle = 0;
-  uint32_t page = 0;  ///< of its counters; 0: it has none
+  uint32_t page = 0;  ///< number of its page of counters; 0: it has none
   uint64_t user_handle = 0;
   QpState state;
   usiw_qp_attrs attrs{};
   bool sq_sig_all = false;
-  bool merges = false;  ///< its process heeds USIW_TRP_F_MERGED
+  bool merges = false;  ///< its provider understands USIW_TRP_F_MERGED
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;
   std::shared_ptr<Cq> send_cq, recv_cq;

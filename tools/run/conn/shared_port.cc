@@ -15,7 +15,8 @@
 namespace usiw::run {
 namespace {
 
-/// An address as /proc/net/udp and udp6 print it: words of 32 bits in hexadecimal, then the port. False: it is none.
+/// Parses an address as /proc/net/udp and udp6 print it: words of 32 bits in hexadecimal, then the port. Returns false
+/// if @p text is no address.
 bool parse_bound(const std::string& text, Endpoint& out) {
   const size_t colon = text.find(':');
   if (colon != 8 && colon != 32) return false;
@@ -27,21 +28,21 @@ bool parse_bound(const std::string& text, Endpoint& out) {
   return true;
 }
 
-/// Where a socket is bound, and whether it is connected.
+/// The address of a socket, and whether the socket is connected.
 struct Bound {
   Endpoint at;
-  bool ipv6 = false;  ///< a socket of IPv6; its address may be one of IPv4, mapped
+  bool ipv6 = false;  ///< a socket of IPv6, whose address may be a mapped one of IPv4
   bool connected = false;
 };
 
-/// May datagrams to @p local come to it, now or after a connect(2) of its own?
+/// Returns true if datagrams to @p local may come to the socket, now or after a connect(2) of its own.
 bool overlap(const Bound& other, const Endpoint& local) {
   if (other.at.port != local.port) return false;
-  // On all addresses of IPv6 it may be on those of IPv4, too, which is not shown. As it is, a socket of IPv4 has the
-  // first turn; once it is connected to a peer it gets all that this peer sends.
+  // A socket on all addresses of IPv6 may be on those of IPv4, too, which /proc does not show. A socket of IPv4 is
+  // preferred to it, until it is connected: then it gets all datagrams of its peer.
   if (other.at.any()) return !other.at.ipv4() || local.ipv4();
-  // The address may be what connect(2) has chosen for it. Without the peer it is on all addresses again, next to
-  // whoever is bound there by then.
+  // connect(2) may have chosen the address. Without the peer the socket is on all addresses again, beside the sockets
+  // that are bound there by then.
   if (other.connected) return other.ipv6 || local.ipv4();
   return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
 }
@@ -54,7 +55,7 @@ bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vecto
     std::istringstream fields(line);
     ino_t inode = 0;
     Endpoint at, to;
-    // Its number, the two ends, then six fields before the inode.
+    // The fields are the number of the socket, its two addresses, and six others before the inode.
     fields >> slot >> bound >> peer;
     for (int i = 0; i < 6; i++) fields >> word;
     if (!(fields >> inode) || !parse_bound(bound, at) || !parse_bound(peer, to)) return true;
@@ -64,8 +65,8 @@ bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vecto
   return false;
 }
 
-/// Is a UDP socket of this network namespace, other than those of the inodes @p own, where it may get datagrams to
-/// @p local? Yes if that cannot be found out.
+/// Returns true if a UDP socket of this network namespace, other than those of the inodes @p own, may get datagrams to
+/// @p local. Returns true as well if the sockets cannot be listed.
 bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
   if (local.ipv4() && listed("/proc/thread-self/net/udp", false, local, own)) return true;
   return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", true, local, own)
@@ -78,8 +79,8 @@ int set_reuse(int fd, int value) {
 
 }  // namespace
 
-/// Who is bound to the port keeps others out that come later. So it is first made known that nobody may come, and then
-/// looked who is there; of two processes that do this at a time at most one finds itself alone.
+/// A socket without SO_REUSEADDR keeps later sockets out of its port. So the process first forbids others to come, and
+/// then looks for sockets that are there. If two processes do this at a time, at most one finds itself alone.
 int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own, const std::function<void()>& between) {
   if (int error = set_reuse(fd, 0); error != 0) return error;
   if (between) between();

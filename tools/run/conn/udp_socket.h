@@ -65,8 +65,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   std::shared_ptr<Admission> admission;
 
   /// [big lock] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only
-  /// lingering connections hold are closed, the longest first, when there are too many of them or when descriptors run
-  /// out: cm/usiw_cm.h lets an object in LINGER go at any time.
+  /// lingering connections hold are closed when there are too many of them or when descriptors run out. cm/usiw_cm.h
+  /// allows that, and the one that has lingered longest is closed first.
   void add_id() { keep(ids_, 1); }
   void remove_id() { keep(ids_, -1); }
   void add_conn() { keep(conns_, 1); }
@@ -86,9 +86,9 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   const SocketCalls& calls_;
   bool shared_ = false;
   int ids_ = 0, conns_ = 0;
-  uint64_t lingers_since_ = 0;  ///< order in which sockets began to be held by lingering connections only; 0: it is not
+  uint64_t lingers_since_ = 0;  ///< rank among the sockets that only lingering connections hold; 0: it is none of them
   CmWatch watch_;
-  __u64 stray_next_us_ = 0;  ///< before that, stray datagrams are not answered
+  __u64 stray_next_us_ = 0;  ///< time before which stray datagrams are not answered
 };
 
 }  // namespace usiw::run

@@ -20,9 +20,9 @@
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 
-/// libc's clone(2) by its other name. ThreadSanitizer stands before the one that programs use and takes every child for
-/// that of a fork(2), which ends a program that has threads; a child that only executes another program is none of its
-/// business.
+/// clone(2) of libc by its other name. ThreadSanitizer interposes the first name and takes every child for that of a
+/// fork(2), which ends a program that has threads. This child only executes another program, so the rule does not
+/// concern it.
 extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* arg, ...);
 
 namespace usiw::run {
@@ -41,13 +41,14 @@ struct WatcherStart {
   char* second_stack;
 };
 
-/// The watcher to be: shares memory with the program until exec, so it only makes system calls; by number, because
-/// another preloaded library may stand before libc's functions, with tables of descriptors that are the program's.
+/// Becomes the watcher. The child shares its memory with the program until exec, so it only makes system calls. It
+/// makes them by number, because another preloaded library may interpose libc's functions, with tables of the program's
+/// descriptors.
 int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
   char* const envp[] = {nullptr};
-  // Above the two numbers first, so that neither dup3 overwrites the other's source.
+  // Numbers above the two targets come first, so that no dup3 overwrites the source of the other.
   const long socket = syscall(SYS_fcntl, s.socket, F_DUPFD, kWatchMemory + 1);
   const long memory = syscall(SYS_fcntl, s.memory, F_DUPFD, kWatchMemory + 1);
   if (syscall(SYS_dup3, socket, kWatchSocket, 0) >= 0 && syscall(SYS_dup3, memory, kWatchMemory, 0) >= 0) {
@@ -59,8 +60,8 @@ int exec_watcher(void* arg) {
   __builtin_unreachable();
 }
 
-/// In between, so that the watcher is nobody's child here: the program's wait(2) and its SIGCHLD are
-/// its own. Without an exit signal this one does not show there either.
+/// A process between the program and the watcher, so that the watcher is no child of the program: wait(2) and SIGCHLD
+/// of the program are for its own children. This process has no exit signal, so it does not show there either.
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
@@ -85,7 +86,8 @@ bool spawn(int socket, int memory) {
   return pid > 0;
 }
 
-/// Entries of the table that is made of @p memory, as many as may be; 0: none.
+/// Makes the table in @p memory as large as possible. Returns its number of entries, or 0 if there is no space for the
+/// least table.
 size_t size_table(int memory) {
   for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
     if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;

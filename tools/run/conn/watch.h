@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch.h
-/// With the module, the kernel notifies the peers of a process that was killed. Here the watcher does, a second, tiny
-/// process: it sleeps until the first one is gone, sends RESET for each open connection, and ends.
+/// If a process is killed under the module, the kernel notifies its peers. Under usiw-run the watcher does. It is a
+/// second, tiny process, which sleeps until the first one is gone, sends RESET for each open connection, and ends.
 #ifndef USIW_RUN_WATCH_H
 #define USIW_RUN_WATCH_H
 
@@ -9,10 +9,10 @@
 
 namespace usiw::run {
 
-/// [big lock] Notes a connection down, and starts the watcher with the first one. The entry's number,
-/// or -1: without a watcher the peers find out by their own time-outs.
+/// [big lock] Enters a connection in the table, and starts the watcher with the first one. Returns the number of the
+/// entry, or -1 if there is no watcher: then the peers detect the end by their own timeouts.
 int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn);
-/// [big lock] -1 is allowed.
+/// [big lock] Frees an entry; -1 is ignored.
 void watch_remove(int entry);
 /// [big lock] In a child of fork(): the watcher is the parent's.
 void watch_abandon();

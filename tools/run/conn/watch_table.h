@@ -14,12 +14,13 @@
 namespace usiw::run {
 
 struct WatchEntry {
-  std::atomic<uint32_t> live;  ///< 1: the rest is valid. Set last, cleared first
+  std::atomic<uint32_t> live;  ///< 1: the other members are valid. Set last, cleared first
   uint32_t local_isn, peer_isn;
   Tuple ends;
 };
 
-/// Entries of the table, whose size says how many it has: less where RLIMIT_FSIZE forbids more.
+/// Entries of the table. Where RLIMIT_FSIZE forbids so many, there are fewer, and the size of the memory shows the
+/// number.
 inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
 inline constexpr size_t kLeastWatchEntries = 32;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file emulated_path.h
-/// The path that a call of libc takes in place of the program's.
+/// The path that a call of libc gets in place of the program's.
 #ifndef USIW_RUN_EMULATED_PATH_H
 #define USIW_RUN_EMULATED_PATH_H
 

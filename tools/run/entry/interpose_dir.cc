@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_dir.cc
-/// Calls of libc on directories, links and attributes: what shells, ls(1) and find(1) use beside open(2) and stat(2).
-/// libc calls some of these from inside of others, where nothing can be interposed, so the outer ones are here, too.
+/// Calls of libc on directories, links and attributes, which shells, ls(1) and find(1) use besides open(2) and stat(2).
+/// libc makes some of these calls inside other calls, where nothing can be interposed. So the outer calls are here,
+/// too.
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,7 +27,7 @@ using namespace usiw::run;
 
 namespace {
 
-/// The kernel of a host with the module says that device nodes are character devices here, too.
+/// Shows device nodes as character devices, as the kernel of a host with the module does.
 dirent* as_node(DIR* dir, dirent* entry) {
   if (entry != nullptr && entry->d_type == DT_REG && node_at(dirfd(dir), entry->d_name) != Node::kNone)
     entry->d_type = DT_CHR;
@@ -104,7 +105,7 @@ EXPORT ssize_t __readlinkat_chk(int dir, const char* path, char* buf, size_t siz
   return readlinkat(dir, path, buf, size);
 }
 
-/// `ls -l` looks for access control lists.
+/// `ls -l` asks for access control lists.
 EXPORT ssize_t getxattr(const char* path, const char* name, void* value, size_t size) noexcept {
   return USIW_REAL(getxattr)(Path(path), name, value, size);
 }

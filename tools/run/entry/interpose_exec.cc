@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_exec.cc
-/// Calls of libc that execute a program: what goes on without this library is named in a line on stderr, and then runs
-/// as it would anyway. A child of vfork(2) may be here, so nothing is allocated and no lock is taken.
+/// Calls of libc that execute a program. If the new program cannot have this library, a line on stderr names it, and it
+/// runs without RDMA. A child of vfork(2) may be here, so nothing is allocated and no lock is taken.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -23,7 +23,7 @@ using namespace usiw::run;
 
 namespace {
 
-/// Else the program means not to have it there.
+/// Returns true if the environment names this library. If it does not, the program has removed the library on purpose.
 bool passes_library_on(char* const envp[]) {
   constexpr char kPreload[] = "LD_PRELOAD=";
   for (; envp != nullptr && *envp != nullptr; envp++)
@@ -50,7 +50,7 @@ void say_if_lost(const char* path, char* const envp[]) {
   errno = before;
 }
 
-/// The same for a name that is looked for in PATH.
+/// Does the same for a name that is looked up in PATH.
 void say_if_lost_by_name(const char* name, char* const envp[]) {
   const int before = errno;
   char path[PATH_MAX];
@@ -99,7 +99,7 @@ EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_act
   return USIW_REAL(posix_spawnp)(pid, name, actions, attr, argv, envp);
 }
 
-/// The words up to the null pointer, on the caller's stack; @p ap is behind it then.
+/// Puts the arguments up to the null pointer on the caller's stack. @p ap is after the null pointer then.
 #define TAKE_WORDS(first, ap, argv)                                           \
   va_list ap;                                                                 \
   size_t argv##_count = 1;                                                    \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_fd.cc
-/// Calls of libc that take a descriptor, and socket(2). Those at which a thread may be cancelled are that for our
-/// files, too.
+/// Calls of libc that take a descriptor, and socket(2). Those that are cancellation points in libc are cancellation
+/// points for files of this library, too.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -30,9 +30,9 @@ T answer(T ret) {
   return -1;
 }
 
-/// What errno was when a method of uverbs' ioctl ABI was last refused in this thread; -1: it has not been since.
-/// libibverbs then says the same by write(2), and EPROTONOSUPPORT is no news for the program, which may look at errno
-/// later on.
+/// errno before the latest refusal of an ioctl method of uverbs in this thread, or -1 if a write(2) came later. After a
+/// refusal libibverbs repeats the command by write(2). The program must not see EPROTONOSUPPORT then, because it may
+/// read errno later.
 thread_local int t_errno_before_refusal = -1;
 
 void as_device(int fd, struct stat* st) {
@@ -76,7 +76,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_end(ap);
   if (std::shared_ptr<File> file = file_of(fd)) {
     const int before = errno, ret = file->ioctl(fd, request, arg);
-    // Two refusals in a row, with nothing in between that would have set errno, are one.
+    // Two refusals in a row count as one if no call between them has set errno.
     if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0))
       t_errno_before_refusal = before;
     if (ret != -ENOTTY) return answer(ret);
@@ -87,7 +87,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 EXPORT int close(int fd) {
   if (!file_of(fd)) return USIW_REAL(close)(fd);
   pthread_testcancel();
-  usiw::NoCancel no_cancel;  // closed and forgotten, or neither
+  usiw::NoCancel no_cancel;  // the descriptor is closed and forgotten, or neither
   file_forget(fd);
   return USIW_REAL(close)(fd);
 }
@@ -139,8 +139,8 @@ EXPORT int fstat(int fd, struct stat* st) noexcept {
 
 EXPORT_64(fstat);
 
-/// Devices of the kernel's own, if it has any, are not this program's: discovery by netlink is
-/// refused, and libibverbs and librdmacm go on to sysfs.
+/// Refuses discovery by netlink, because devices of the kernel are not for this program. libibverbs and librdmacm then
+/// use sysfs.
 EXPORT int socket(int family, int type, int protocol) noexcept {
   if (family == AF_NETLINK && protocol == NETLINK_RDMA) {
     errno = EPROTONOSUPPORT;

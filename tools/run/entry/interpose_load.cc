@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_load.cc
-/// dlopen(3) and dlmopen(3): how libibverbs and librdmacm get into a process decides whether their calls come here.
+/// dlopen(3) and dlmopen(3). The way in which libibverbs and librdmacm get into a process decides whether their calls
+/// reach this library.
 ///
-/// With RTLD_DEEPBIND a library looks for functions in its own dependencies first, so it would find libc's in place of
-/// this library's. The flag is taken off for libibverbs and librdmacm and for libraries that name them as needed. In a
-/// namespace of dlmopen(3) there is another libc and nothing preloaded; that cannot be mended, so a line says it.
+/// With RTLD_DEEPBIND a library searches its own dependencies first, so it would find libc's functions in place of this
+/// library's. The flag is removed for libibverbs and librdmacm, and for libraries that name them as needed. A namespace
+/// of dlmopen(3) has another libc and nothing preloaded. Nothing can help there, so a line on stderr reports it.
 ///
-/// libc looks for a library by the rules of the one that calls dlopen, which it knows by the return address. So the
-/// functions here jump to libc's and leave no trace on the stack, except where the path names a file, and no search is
-/// needed: only then they can look afterwards at what has been loaded. A path with $ORIGIN, $LIB or $PLATFORM in it is
-/// looked for by the caller, too.
+/// libc searches for a library by the rules of the caller of dlopen, which it knows by the return address. So the
+/// functions here jump to libc's and leave no trace on the stack. They call libc's function only if the path names a
+/// file, for which there is no search, and then check what has been loaded. A path with $ORIGIN, $LIB or $PLATFORM is
+/// searched by the rules of the caller, too.
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -39,7 +40,7 @@ bool is_verbs_library(const char* path) {
 
 bool is_file(const char* path) { return strchr(path, '/') != nullptr && strchr(path, '$') == nullptr; }
 
-/// A file, mapped to be read.
+/// A file that is mapped for reading.
 class Image {
  public:
   explicit Image(const char* path) {
@@ -58,7 +59,7 @@ class Image {
     if (at_ != nullptr) munmap(const_cast<char*>(at_), size_);
   }
   Image(const Image&) = delete;
-  /// @p count objects at @p offset, or null if the file does not have them.
+  /// Returns @p count objects at @p offset, or null if the file does not have them.
   template <typename T>
   const T* at(uint64_t offset, uint64_t count = 1) const {
     if (at_ == nullptr || offset > size_ || count > (size_ - offset) / sizeof(T)) return nullptr;
@@ -70,7 +71,7 @@ class Image {
   size_t size_ = 0;
 };
 
-/// Whether a library names one of those of verbs as needed, by its section of dynamic entries.
+/// Returns true if a library names one of verbs as needed, by its section of dynamic entries.
 bool needs_verbs(const char* path) {
   const Image image(path);
   const auto* elf = image.at<Elf64_Ehdr>(0);
@@ -189,8 +190,7 @@ asm(R"(
 	jump_to_next dlmopen, %edx
 )");
 #elif defined(__aarch64__)
-// hint #34 is BTI C: a place that indirect calls may reach. libc's function accepts the jump because it goes through
-// x16.
+// hint #34 is BTI C, a target that indirect calls may reach. libc's function accepts the jump because it uses x16.
 asm(R"(
 	.macro jump_to_next name, mode
 	.globl \name

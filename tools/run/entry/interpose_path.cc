@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_path.cc
-/// Calls of libc that open a path or ask what is there. Paths below the emulated directories lead into the tree
-/// (sysfs.h). What is a device node there is opened as a file of this library and described as a character device,
-/// whichever way the program names it.
+/// Calls of libc that open a path or ask about it. Paths below the emulated directories lead into the tree (sysfs.h). A
+/// device node in the tree is opened as a file of this library and described as a character device, whichever way the
+/// program names it.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ void make_nonblocking(int fd) {
   USIW_REAL(fcntl)(fd, F_SETFL, USIW_REAL(fcntl)(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/// Says on stderr, once, if this process is forbidden what every device file is made of.
+/// Reports once on stderr if this process is forbidden to make a memfd, which every device file needs.
 void explain_if_forbidden() {
   static std::atomic<bool> done;
   const int memory = memfd_create("usiw-run", MFD_CLOEXEC), error = errno;
@@ -45,7 +45,7 @@ void explain_if_forbidden() {
           strerror(error));
 }
 
-/// open(2), which @p real does for all but device nodes.
+/// Opens a path. @p real is libc's function, for all but device nodes.
 template <typename Real>
 int open_path(int dir, const char* path, int flags, Real real) {
   const Path there(path);
@@ -61,7 +61,7 @@ int open_path(int dir, const char* path, int flags, Real real) {
   return -1;
 }
 
-/// stat(2), which @p real does; a device node becomes a character device.
+/// Describes a path. @p real is libc's function. A device node becomes a character device.
 template <typename Real>
 int stat_path(const char* path, struct stat* st, Real real) {
   const Path there(path);
@@ -74,14 +74,14 @@ int stat_path(const char* path, struct stat* st, Real real) {
   return ret;
 }
 
-/// access(2), which @p real does; everybody may read and write a device node.
+/// Checks access to a path. @p real is libc's function. Everybody may read and write a device node.
 template <typename Real>
 int access_path(int dir, const char* path, int how, Real real) {
   const Path there(path);
   return (how & X_OK) == 0 && node_at(dir, there) != Node::kNone ? 0 : real(there);
 }
 
-/// Version of struct stat in the calls of older libcs; this processor has no other.
+/// Versions of struct stat in the calls of older libcs. These processors have no others.
 constexpr int kStatVersion = 1, kStatVersionKernel = 0;
 
 template <typename Call>
@@ -112,7 +112,7 @@ EXPORT int openat(int dir, const char* path, int flags, ...) {
   return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
 }
 
-/// What _FORTIFY_SOURCE makes of these calls where the flags are no constant; they must not need a mode.
+/// _FORTIFY_SOURCE turns calls whose flags are no constant into these. Such flags must not need a mode.
 EXPORT int __open_2(const char* path, int flags) {
   if (needs_mode(flags)) __builtin_trap();
   return open(path, flags);
@@ -148,7 +148,7 @@ EXPORT int lstat(const char* path, struct stat* st) noexcept {
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat)(there, st); });
 }
 
-/// With an empty path this is fstat(2), which knows this library's own files.
+/// With an empty path this call is fstat(2), which knows the files of this library.
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
   const bool of_descriptor = dir >= 0 && (flags & AT_EMPTY_PATH) != 0 && is_empty(path);
   // A null pointer means the same since Linux 6.11; an older kernel refuses it.
@@ -156,7 +156,7 @@ EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexce
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
 
-/// Programs that were built against glibc before 2.33 call these in place of stat(2), lstat(2), fstat(2), fstatat(2).
+/// Programs that were built against a glibc before 2.33 call these in place of stat(2), lstat(2), fstat(2), fstatat(2).
 EXPORT int __xstat(int version, const char* path, struct stat* st) noexcept {
   return stat_of_version(version, [&] { return stat(path, st); });
 }
@@ -184,7 +184,7 @@ EXPORT_64_AS(__lxstat, __lxstat);
 EXPORT_64_AS(__fxstat, __fxstat);
 EXPORT_64_AS(__fxstatat, __fxstatat);
 
-/// ls(1) and find(1) ask by this one.
+/// ls(1) and find(1) use this call.
 EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* stx) noexcept {
   const Path there(path);
   const int ret = USIW_REAL(statx)(dir, there, flags, mask, stx);

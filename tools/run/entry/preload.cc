@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file preload.cc
-/// fork(): the child has the parent's descriptors, but nothing of what is behind them is its own.
-/// As with the module it cannot use them, and it must not act for the parent.
+/// fork(). The child inherits the parent's descriptors, but not the objects of this library to which they belong. As
+/// with the module it cannot use them, and it must not act for the parent.
 #include <pthread.h>
 
 #include "tools/run/conn/admission.h"
@@ -19,9 +19,9 @@
 namespace usiw::run {
 namespace {
 
-int g_cancel_state;  ///< [big lock] of the thread that forks
+int g_cancel_state;  ///< [big lock] state of the thread that forks
 
-/// Every lock of this library, so that the child gets none that another thread holds.
+/// Takes every lock of this library, so that the child gets none that another thread holds.
 void before_fork() {
   int state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see HoldBigLock

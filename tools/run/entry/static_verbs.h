@@ -5,8 +5,8 @@
 
 namespace usiw::run {
 
-/// libibverbs.a in a program sees the device, but a provider that is loaded registers with libibverbs.so. Says so on
-/// stderr, once, if the code at @p caller, which lists the devices, is such a libibverbs.
+/// A program with libibverbs.a in it sees the device, but a provider registers with libibverbs.so. Prints that once on
+/// stderr if the code at @p caller, which lists the devices, is such a libibverbs.
 void warn_if_static_verbs(const void* caller);
 
 }  // namespace usiw::run

@@ -35,7 +35,7 @@ constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/inf
                                      "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
                                      "/sys/class/misc/rdma_cm",  "/dev/infiniband"};
 constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
-/// A word that the name of each tree contains.
+/// A part of the path of each tree.
 constexpr char kTreeName[] = "/usiw-run-";
 
 /// Bytes in hexadecimal, in groups of two.
@@ -50,7 +50,7 @@ std::string groups_of(const std::array<uint8_t, size>& bytes) {
   return text;
 }
 
-/// {path in the tree: content}
+/// Returns {path in the tree: contents}.
 std::map<std::string, std::string> files() {
   const std::string dev = "class/infiniband/" + settings().device + "/";
   const std::string port = dev + "ports/1/", uverbs = "class/infiniband_verbs/uverbs0/";
@@ -61,7 +61,7 @@ std::map<std::string, std::string> files() {
       {uverbs + "abi_version", abi},
       {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
       {uverbs + "ibdev", settings().device + "\n"},
-      // Matched by the provider whatever the device is called.
+      // The provider matches this, whatever the name of the device.
       {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
@@ -79,7 +79,7 @@ std::map<std::string, std::string> files() {
       {port + "cap_mask", "0x00010000\n"},
       {port + "gids/0", groups_of(device_mac()) + ":0000:0000:0000:0000:0000\n"},
       {port + "pkeys/0", "0xffff\n"},
-      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // what the kernel says of iWARP devices
+      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // the kernel shows this for iWARP devices
       {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
       {"class/misc/rdma_cm/abi_version", "4\n"},
       {"class/misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
@@ -88,7 +88,7 @@ std::map<std::string, std::string> files() {
   };
 }
 
-/// Whatever the umask: a program that gives up its user still looks here.
+/// Rights whatever the umask is, because a program that gives up its user still reads the tree.
 constexpr mode_t kDirectory = 0755, kFile = 0644;
 
 void make_parents(const std::string& path, size_t from) {
@@ -96,8 +96,8 @@ void make_parents(const std::string& path, size_t from) {
     if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
 }
 
-/// Made beside its place and renamed, so that nobody reads the half of it; a name with a dot in front
-/// is no device to those who list a directory.
+/// Makes a draft beside the file and renames it, so that nobody reads half a file. The name of the draft begins with a
+/// dot, so it is no device to a program that lists the directory.
 void make_file(const std::string& path, const std::string& text) {
   size_t name = path.rfind('/') + 1;
   std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
@@ -107,7 +107,7 @@ void make_file(const std::string& path, const std::string& text) {
   {
     const NoFileSizeSignal no_signal;
     static bool said = false;
-    errno = ENOSPC;  // if a part of it is written
+    errno = ENOSPC;  // if only a part of the text is written
     whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     if (!whole && !std::exchange(said, true))
       fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
@@ -115,11 +115,11 @@ void make_file(const std::string& path, const std::string& text) {
   }
   fchmod(fd, kFile);
   USIW_REAL(close)(fd);
-  // A file that is there is never written again, and others share the tree.
+  // A file is never written again, because other processes share the tree.
   if (!whole || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
 }
 
-/// Makes what is not there.
+/// Makes the files that are missing.
 void fill(const std::string& root, const std::map<std::string, std::string>& all) {
   for (auto& [name, text] : all) {
     std::string path = root + "/" + name;
@@ -129,7 +129,7 @@ void fill(const std::string& root, const std::map<std::string, std::string>& all
   }
 }
 
-/// That nobody else can write to.
+/// Returns true if the directory is this user's and no other user can write to it.
 bool is_own_directory(const std::string& path) {
   struct stat st;
   return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
@@ -139,8 +139,8 @@ bool is_own_directory(const std::string& path) {
 constexpr int kHoldTries = 500;
 constexpr unsigned kHoldPauseUs = 2000;
 
-/// Locks the tree for as long as this process (or a child of its fork) lives: unused_trees.cc removes those that nobody
-/// has locked. The lock is of a file that no other user can open. False: there is no locking it.
+/// Locks the tree while this process, or a child of its fork, lives. unused_trees.cc removes the trees that nobody has
+/// locked. No other user can open the file that is locked. Returns false if there is no lock to be had.
 bool hold(const std::string& root) {
   const std::string path = root + "/" + kTreeLock;
   for (int tries = 0; tries < kHoldTries; tries++) {
@@ -151,7 +151,7 @@ bool hold(const std::string& root) {
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
-        mine.st_ino == there.st_ino) {  // else it was removed before it was locked
+        mine.st_ino == there.st_ino) {  // else the file was removed before it was locked
       futimens(fd, nullptr);
       fd_out_of_the_way(fd);
       return true;
@@ -162,17 +162,17 @@ bool hold(const std::string& root) {
   return false;
 }
 
-/// The tree's name is a digest of what it holds: processes that mean the same device share it. Whoever
-/// uses it makes what is missing first, because another process may be making it now, or something
-/// that cleans up may have taken a part of it.
+/// Makes the tree, whose name is a digest of its contents. So processes with the same device share it. Each user of a
+/// tree first makes the files that are missing, because another process may be making the tree now, or a cleaner may
+/// have removed a part of it.
 std::string make_tree() {
-  NoCancel no_cancel;  // stat(2) may be what asks for it, which does not expect that
+  NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
   std::map<std::string, std::string> all = files();
   size_t digest = 0;
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
   const std::string place = scratch_directory();
-  // As the kernel names it, which to_program_name() compares with.
+  // The path as the kernel names it, with which to_program_name() compares.
   char real_place[PATH_MAX];
   const char* usable = place.empty() ? "/tmp" : place.c_str();
   const char* named = USIW_REAL(realpath)(usable, real_place);
@@ -181,7 +181,7 @@ std::string make_tree() {
   snprintf(hex, sizeof hex, "%016zx", digest);
 
   std::string root = base + hex;
-  if (!hold(root)) {  // somebody else took the name, or there is no making one here
+  if (!hold(root)) {  // another user has the name, or it cannot be made here
     root = base + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) {
       fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
@@ -194,7 +194,7 @@ std::string make_tree() {
   return root;
 }
 
-/// @p path is @p place or below it.
+/// Returns true if @p path is @p place or below it.
 bool is_within(const std::string& path, const std::string& place) {
   return path.compare(0, place.size(), place) == 0 && (path.size() == place.size() || path[place.size()] == '/');
 }
@@ -205,7 +205,8 @@ bool is_emulated(const std::string& path) {
   return false;
 }
 
-/// No symbolic link is in the emulated directories nor above them, so ".." takes off the part before it.
+/// Returns true if ".." after @p path removes its last part. That holds in the emulated directories and above them,
+/// where no symbolic link is.
 bool has_plain_parent(const std::string& path) {
   for (const char* place : kEmulated)
     if (is_within(path, place) || is_within(place, path)) return true;
@@ -217,8 +218,8 @@ const char* last_part(const char* path) {
   return slash != nullptr ? slash + 1 : path;
 }
 
-/// The absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates nothing, so
-/// files of the program's own may have any name in signal handlers, too.
+/// Returns true if the absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates
+/// nothing, so the program may use other paths in signal handlers, too.
 bool may_be_emulated(const char* path) {
   for (;;) {
     path += strspn(path, "/");
@@ -230,8 +231,8 @@ bool may_be_emulated(const char* path) {
   }
 }
 
-/// The absolute @p path without "//", "." and ".."; empty if only the kernel can tell where ".." leads. A "." at the
-/// end is left as "/": what is before it must be a directory, and no symbolic link.
+/// Returns the absolute @p path without "//", "." and "..", or an empty string if only the kernel knows where ".."
+/// leads. A "." at the end becomes "/", because the part before it must be a directory and no symbolic link.
 std::string without_detours(const char* path) {
   std::string out;
   for (const char* part = path; *part != '\0';) {
@@ -249,33 +250,33 @@ std::string without_detours(const char* path) {
   return out;
 }
 
-/// Held while the tree is made. No thread holds this lock and the big lock, except around fork().
+/// Held while the tree is made. No thread holds this lock and the big lock at a time, except around fork().
 std::mutex& making_tree() {
   static std::mutex& making = *new std::mutex;
   return making;
 }
 
-/// Else the host cannot be asked, and no file be made.
+/// Returns true if a descriptor is left, without which the host cannot be asked and no file can be made.
 bool has_descriptor() {
   const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) USIW_REAL(close)(fd);
   return fd >= 0 || (errno != EMFILE && errno != ENFILE);
 }
 
-/// The tree, which is made if it is not there. While no descriptor is left that is put off.
+/// Returns the tree, and makes it if it is not there. While no descriptor is left, it is not made.
 const std::string& tree() {
   static std::atomic<const std::string*> root;
   const auto is_there = [](const std::string* made) {
     return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0 &&
            USIW_REAL(access)((*made + "/dev/infiniband/" + kUverbsName).c_str(), F_OK) == 0;
   };
-  // A program that closes all its descriptors has let go of the lock, so the tree may have been removed.
+  // A program that closes all its descriptors has released the lock, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
     std::lock_guard hold_making(making_tree());
     static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
     if (!has_descriptor()) return nowhere;
     if (!is_there(root.load(std::memory_order_relaxed)))
-      root.store(new std::string(make_tree()), std::memory_order_release);  // others may still read the one before
+      root.store(new std::string(make_tree()), std::memory_order_release);  // other threads may still read the old one
   }
   return *root.load(std::memory_order_acquire);
 }
@@ -289,12 +290,12 @@ void tree_lock() { making_tree().lock(); }
 void tree_unlock() { making_tree().unlock(); }
 
 std::string emulated(const char* path) {
-  // Every name that is emulated has one of these in it; all others cost a look.
+  // Every emulated name contains one of these. All other paths cost this search only.
   if (path == nullptr || path[0] != '/' ||
       (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr) || !may_be_emulated(path))
     return {};
   const std::string plain = without_detours(path);
-  if (!is_emulated(plain)) return plain;  // by an emulated directory to another place
+  if (!is_emulated(plain)) return plain;  // the path leads through an emulated directory to another one
   return tree() + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file big_lock.h
-/// The emulated kernel in this process is one monitor. Each way into it (a call of the program, a datagram, the clock)
-/// takes the big lock, and no thread waits while it holds that lock. A function that needs the lock held has the tag
-/// [big lock].
+/// The emulated kernel in this process is one monitor. Each way into it (a call of the program, a datagram, a timer)
+/// takes the big lock, and no thread waits while it holds that lock. A function whose caller must hold the lock has the
+/// tag [big lock].
 #ifndef USIW_RUN_BIG_LOCK_H
 #define USIW_RUN_BIG_LOCK_H
 
@@ -18,7 +18,7 @@ inline std::mutex& big_lock() {
   return lock;
 }
 
-/// Holds the big lock. A thread that holds it cannot be cancelled: as in the kernel, a call that has begun goes on to
+/// Holds the big lock. A thread that holds it cannot be cancelled: as in the kernel, a call that has begun continues to
 /// the point where it waits.
 class HoldBigLock {
  private:

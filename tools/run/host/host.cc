@@ -45,7 +45,7 @@ void each_address(Visit visit) {
   freeifaddrs(list);
 }
 
-/// Name of the interface that has the address, or empty.
+/// Returns the name of the interface that has the address, or an empty string.
 std::string interface_of(const Endpoint& e) {
   std::string found;
   each_address([&](const ifaddrs& i, const Endpoint& have) {
@@ -54,7 +54,7 @@ std::string interface_of(const Endpoint& e) {
   return found;
 }
 
-/// One that is not lo if there is one.
+/// Returns a running interface other than lo, or lo if there is none.
 std::string first_running_interface() {
   std::string found = "lo";
   constexpr unsigned kWanted = IFF_UP | IFF_RUNNING;
@@ -78,13 +78,13 @@ std::string choose_interface() {
   return first_running_interface();
 }
 
-/// Chosen once: a device does not move, and librdmacm knows it by its GUID.
+/// Chosen once, because a device stays on its interface and librdmacm knows it by its GUID.
 const std::string& the_interface() {
   static const std::string& once = *new std::string(choose_interface());
   return once;
 }
 
-/// The same on every call in this boot and network namespace, and hardly anywhere else.
+/// Returns the same MAC in every process of this boot and network namespace. Others hardly get the same one.
 std::array<uint8_t, 6> mac_by_hash(const std::string& of) {
   uint64_t h = 1469598103934665603ull;  // FNV-1a
   for (unsigned char c : of) h = (h ^ c) * 1099511628211ull;

@@ -16,7 +16,7 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kScripts = 4;  ///< that run one another; the kernel takes one more
+constexpr int kScripts = 4;  ///< scripts that are interpreters of one another; the kernel allows one more
 
 bool gains_rights(const char* path, const struct stat& st) {
   if ((st.st_mode & S_ISUID) != 0 && st.st_uid != geteuid()) return true;
@@ -24,7 +24,7 @@ bool gains_rights(const char* path, const struct stat& st) {
   return geteuid() != 0 && getxattr(path, "security.capability", nullptr, 0) > 0;
 }
 
-/// Has an ELF file a program interpreter (the dynamic linker)?
+/// Returns true if an ELF file names a program interpreter, which is the dynamic linker.
 bool is_dynamic(int fd, const Elf64_Ehdr& elf) {
   for (unsigned i = 0; i < elf.e_phnum; i++) {
     Elf64_Phdr segment;
@@ -37,10 +37,10 @@ bool is_dynamic(int fd, const Elf64_Ehdr& elf) {
 
 union Head {
   Elf64_Ehdr elf;
-  char text[256];  ///< as much as the kernel looks at for "#!"
+  char text[256];  ///< as much as the kernel reads for "#!"
 };
 
-/// Of "#! /interpreter argument". False: it names none.
+/// Reads the interpreter in "#! /interpreter argument". Returns false if there is none.
 bool interpreter_of(const Head& head, char (&out)[PATH_MAX]) {
   const char* begin = head.text + 2;
   begin += strspn(begin, " \t");
@@ -55,7 +55,7 @@ Loadable judge_elf(int fd, const Elf64_Ehdr& elf) {
   return is_dynamic(fd, elf) ? Loadable::kYes : Loadable::kStatic;
 }
 
-/// By number: in a program under usiw-run libc's functions are asked about the program's own files.
+/// Calls the kernel by number, because in a program under usiw-run libc's functions are interposed.
 bool is_program(const char* path) {
   struct stat st;
   return syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && S_ISREG(st.st_mode) &&
@@ -97,12 +97,12 @@ Loadable is_loadable(const char* path, char (&which)[PATH_MAX]) {
     if (n > 2 && memcmp(head.text, "#!", 2) == 0) {
       if (!interpreter_of(head, which)) return Loadable::kYes;
     } else if (n > 0 && memchr(head.text, '\0', static_cast<size_t>(n)) == nullptr) {
-      strcpy(which, kShell);  // text without "#!" is the shell's, as for execvp(3)
+      strcpy(which, kShell);  // the shell runs text without "#!", as for execvp(3)
     } else {
       return Loadable::kNoProgram;
     }
   }
-  return Loadable::kYes;  // the kernel refuses it
+  return Loadable::kYes;  // the kernel will refuse it
 }
 
 }  // namespace usiw::run

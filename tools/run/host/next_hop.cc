@@ -12,10 +12,10 @@
 namespace usiw::run {
 namespace {
 
-/// The bytes that rtnetlink calls an address.
+/// Returns the bytes that rtnetlink calls an address.
 void* address_at(Endpoint& e) { return e.ipv4() ? static_cast<void*>(&e.addr.s6_addr32[3]) : &e.addr; }
 
-/// A request to rtnetlink, and the answer to it.
+/// A request to rtnetlink.
 template <typename Header>
 struct Question {
   struct {
@@ -39,11 +39,11 @@ struct Question {
   void add(uint16_t type, Endpoint e) { add(type, address_at(e), e.ipv4() ? 4 : 16); }
 };
 
-/// What follows the header of a message.
+/// The attributes after the header of a message.
 class Attributes {
  public:
   Attributes(const nlmsghdr& message, size_t header_len) : message_(message), header_len_(header_len) {}
-  /// Copies an attribute of exactly this size; false if there is none.
+  /// Copies an attribute of exactly this size. Returns false if there is none.
   bool get(uint16_t type, void* out, size_t len) const {
     const char* at = reinterpret_cast<const char*>(&message_) + NLMSG_SPACE(header_len_);
     auto* a = reinterpret_cast<const rtattr*>(at);
@@ -96,7 +96,7 @@ class Answer {
   size_t header_len_ = 0;
 };
 
-/// States in which the kernel sends by the entry.
+/// States of a neighbour in which the kernel uses its MAC.
 constexpr uint16_t kKnown = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file next_hop.h
-/// What raw packets need besides addresses: the interface and the next hop's MAC, as the kernel knows
-/// them. By rtnetlink, which answers such questions without rights.
+/// The interface and the MAC of the next hop, which raw packets need besides addresses. rtnetlink shows them without
+/// any rights.
 #ifndef USIW_RUN_NEXT_HOP_H
 #define USIW_RUN_NEXT_HOP_H
 
@@ -16,16 +16,17 @@ namespace usiw::run {
 
 struct NextHop {
   uint32_t ifindex = 0;
-  bool local = false;  ///< it leads to this host itself
-  Endpoint address;  ///< the neighbour's: a gateway's, or the peer's own
+  bool local = false;  ///< the route leads to this host itself
+  Endpoint address;    ///< address of the neighbour, a gateway or the peer
   std::array<uint8_t, 6> mac{};
   bool operator==(const NextHop&) const = default;
 };
 
-/// The interface and the neighbour by which a packet leaves from one of this host's addresses to @p to; the MAC is
-/// left alone. 0, or -errno where a raw packet would not get there: -EHOSTUNREACH: there is no route, or it leads to
-/// this host (@p out says so; the kernel takes raw packets on lo from nobody); -EPROTONOSUPPORT: it puts the packet
-/// into another one.
+/// Finds the interface and the neighbour by which a packet leaves from one of this host's addresses to @p to. The MAC
+/// stays as it is. Returns 0, or -errno if a raw packet would not get there:
+/// - -EHOSTUNREACH: there is no route, or it leads to this host. The kernel takes no raw packets on lo, and @p out
+///   shows this case.
+/// - -EPROTONOSUPPORT: the route encapsulates the packet.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
 /// Finds the neighbour's MAC. Returns 0 or -errno: -EHOSTUNREACH while the kernel does not know it. The kernel knows it
 /// if the neighbour has just sent something.

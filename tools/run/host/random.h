@@ -12,8 +12,8 @@
 
 namespace usiw::run {
 
-/// Not to be guessed: initial PSNs and STag keys are made of it. Ends the process where there are no random numbers,
-/// because a guessed one would let others into its connections.
+/// Returns a number that cannot be guessed, for initial PSNs and keys of STags. Ends the process if the system has no
+/// random numbers, because a guessed one would let others into its connections.
 inline uint32_t random_u32() {
   uint32_t value = 0;
   if (random_bytes(&value, sizeof value)) return value;

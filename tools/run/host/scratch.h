@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file scratch.h
-/// Where a small directory can be made: what plays /sys is in one.
+/// The directory for temporary files, which has the tree that emulates /sys.
 #ifndef USIW_RUN_SCRATCH_H
 #define USIW_RUN_SCRATCH_H
 
@@ -13,10 +13,10 @@
 
 namespace usiw::run {
 
-/// The places that are tried, in this order.
+/// The directories that are tried, in this order.
 inline constexpr char kScratchPlaces[] = "$TMPDIR, /tmp, /var/tmp, /dev/shm, $XDG_RUNTIME_DIR";
 
-/// The first of them that this user may write to, or empty.
+/// Returns the first of them that this user may write to, or an empty string.
 inline std::string scratch_directory() {
   for (const char* place : {static_cast<const char*>(getenv("TMPDIR")), "/tmp", "/var/tmp", "/dev/shm",
                             static_cast<const char*>(getenv("XDG_RUNTIME_DIR"))})
@@ -24,13 +24,13 @@ inline std::string scratch_directory() {
   return {};
 }
 
-/// What the names of a user's trees there begin with.
+/// Returns the beginning of the names of a user's trees.
 inline std::string tree_prefix() { return "usiw-run-" + std::to_string(geteuid()) + "-"; }
 
-/// The file in a tree that its users have locked (shared), and changed when they began.
+/// The file in a tree that its users have locked (shared). They change it when they begin.
 inline constexpr char kTreeLock[] = "lock";
 
-/// Seconds since its last user began: one that is shared by programs that come one after another is not made for each.
+/// Seconds for which a tree is kept after its last user began. So programs that run one after another share a tree.
 inline constexpr time_t kTreeKeepS = 3600;
 
 }  // namespace usiw::run

@@ -26,7 +26,7 @@ namespace {
 
 void line(const std::string& what, const std::string& value) { printf("%-12s %s\n", what.c_str(), value.c_str()); }
 
-/// Why raw packets are not used; empty: they are.
+/// Returns why raw packets are not used, or an empty string if they are.
 std::string no_packets() {
   const usiw_link_info link = link_info();
   switch (settings().port) {
@@ -42,7 +42,7 @@ std::string no_packets() {
   return {};
 }
 
-/// Which way data goes to which peer, and why: a line for each kind of peer.
+/// Prints the way of data to each kind of peer, and the reason for it.
 void print_ways() {
   const std::string ifname = link_info().ifname;
   const std::string why = no_packets();
@@ -60,7 +60,7 @@ void print_ways() {
   }
 }
 
-/// Why the provider cannot be used with the libibverbs of this host; empty: it can.
+/// Returns why the provider cannot be used with the libibverbs of this host, or an empty string if it can.
 std::string misfit(const std::string& provider) {
   if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr && dlopen(provider.c_str(), RTLD_NOW) != nullptr)
     return {};
@@ -76,7 +76,7 @@ bool is_up(const char* interface) {
   return up;
 }
 
-/// Receive buffer that a data socket gets under this system's limit, in bytes.
+/// Returns the receive buffer that a data socket gets under this system's limit, in bytes.
 int receive_buffer(int wanted) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
@@ -85,10 +85,10 @@ int receive_buffer(int wanted) {
   socklen_t len = sizeof got;
   getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
   close(fd);
-  return got / 2;  // the kernel doubles it, for its own part
+  return got / 2;  // the kernel doubles it for its own overhead
 }
 
-/// Connects by each port that is promised here. Empty, or what is wrong.
+/// Connects by each port that is promised here. Returns an empty string, or the faults.
 std::string try_ports(const Parts& parts) {
   if (!is_up("lo")) return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
   Endpoint v4;
@@ -135,7 +135,7 @@ std::string check_settings() {
 }
 
 int check(const Parts& parts) {
-  signal(SIGCHLD, SIG_DFL);  // where it is ignored, which is inherited, no child has an exit status
+  signal(SIGCHLD, SIG_DFL);  // if the parent ignores it, no child has an exit status
   bool good = parts.missing.empty();
   std::string wrong = check_settings();
   usiw_link_info link = link_info();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file main.cc
-/// usiw-run: looks at what is there, sets the environment, and becomes the program.
+/// usiw-run: finds its parts, sets the environment, and becomes the program.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ using namespace usiw::run;
 
 namespace {
 
-/// As the shell says them: not found, and found but not to be run.
+/// Exit statuses of shells: no program found, and one found that cannot be run.
 constexpr int kNotFound = 127, kNotRunnable = 126, kUsage = 2;
 
 int fail(int status, const std::string& line) {
@@ -35,8 +35,8 @@ int fail(int status, const std::string& line) {
   return status;
 }
 
-/// Each connection has a socket or two, which a program with the module would not see: so the limit
-/// on descriptors is raised as far as it may be, and the library's own stay above the old limit.
+/// Raises the limit on descriptors as far as allowed, because each connection has one or two sockets, which a program
+/// with the module would not have. The library's own descriptors stay above the old limit.
 void raise_descriptor_limit() {
   rlimit limit;
   constexpr rlim_t kEnough = 65536;
@@ -45,8 +45,8 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// As with the module, unless --port says otherwise. The provider gets what usiw-run makes of it, connection by
-/// connection, and no wish of its own. Empty, or what is wrong.
+/// Takes the requested port from USIW_PORT, unless --port has set it. The provider gets the port from usiw-run,
+/// connection by connection, and no request of its own. Returns an empty string, or the fault.
 std::string take_port_wish() {
   const char* wish = getenv(usiw::kPortVariable);
   if (wish == nullptr) return {};

@@ -19,7 +19,7 @@ bool is_device_name(const std::string& text) {
   return isalpha(static_cast<unsigned char>(text[0])) != 0;
 }
 
-/// "50us", "2ms", "1s" in microseconds; empty if it is something else.
+/// Returns "50us", "2ms" or "1s" in microseconds, or an empty string if @p text is no such time.
 std::string microseconds(const std::string& text) {
   char* unit = nullptr;
   double value = strtod(text.c_str(), &unit);
@@ -55,7 +55,7 @@ constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
                              {"version", no_argument, nullptr, kLong + 'V'},
                              {}};
 
-/// Adds a fault option to the list for the provider. Returns nothing, or what is wrong.
+/// Adds a fault option to the list for the provider. Returns an empty string, or the fault of the option.
 std::string add_fault(std::string key, const std::string& value, std::string& faults) {
   const std::string option = "--" + key;
   std::string text = value;

@@ -13,10 +13,10 @@ namespace usiw::run {
 struct Options {
   bool check = false, help = false, version = false;
   std::vector<std::pair<const char*, std::string>> environment;  ///< variable, value
-  char** program = nullptr;                                     ///< its argv
+  char** program = nullptr;                                      ///< its arguments, the name first
 };
 
-/// Empty, or what is wrong, in one line.
+/// Parses the command line. Returns an empty string, or the fault in one line.
 std::string parse(int argc, char** argv, Options& out);
 const char* usage();
 

@@ -16,7 +16,7 @@ namespace {
 
 bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
-/// By the kernel, or, without /proc, by the path that was executed.
+/// Returns the path of this program, from the kernel or, without /proc, from the path that was executed.
 std::string own_path() {
   char buf[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
@@ -25,7 +25,8 @@ std::string own_path() {
   return executed != nullptr && realpath(executed, buf) != nullptr ? buf : "";
 }
 
-/// The number of the private ABI that providers of this libibverbs have in their names: "34". Empty: it says none.
+/// Returns the number of the private ABI that providers of this libibverbs have in their names, such as "34". Returns
+/// an empty string if there is none.
 std::string provider_number(void* libibverbs) {
   for (int number = 1; number < 1000; number++) {
     const std::string digits = std::to_string(number);
@@ -34,8 +35,8 @@ std::string provider_number(void* libibverbs) {
   return {};
 }
 
-/// Behind the program's own preloaded libraries, which so have this one for their libc: those that make verbs calls of
-/// what the program means for sockets (librspreload), and the runtimes of sanitizers, which insist on being the first.
+/// Adds the library after the program's own preloaded libraries, so that it is libc to them. Some of these turn socket
+/// calls into verbs calls (librspreload), and runtimes of sanitizers insist on being the first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;
@@ -63,7 +64,7 @@ Parts find_parts() {
     if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
   void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
   const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
-  // Installed, it need not be where libibverbs looks: DESTDIR, another prefix.
+  // An installed provider may be where libibverbs does not search: under DESTDIR or another prefix.
   bool other = false;
   for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
     other = other || exists(stem + "-provider.so");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file program.h
-/// Can this program be run with a preloaded library?
+/// Whether a program can be run with a preloaded library.
 #ifndef USIW_RUN_PROGRAM_H
 #define USIW_RUN_PROGRAM_H
 
@@ -8,10 +8,10 @@
 
 namespace usiw::run {
 
-/// Why find_program() finds none, in one line.
+/// Returns why find_program() finds no program, in one line.
 std::string why_not_found(const std::string& name);
-/// Empty, or why the dynamic linker would not load the library into @p path, in one line. Of a
-/// script its interpreter is looked at.
+/// Returns an empty string, or in one line why the dynamic linker would not load the library into @p path or, if that
+/// is a script, into its interpreter.
 std::string why_not(const std::string& path);
 
 }  // namespace usiw::run

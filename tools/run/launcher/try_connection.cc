@@ -26,15 +26,15 @@
 namespace usiw::run {
 namespace {
 
-constexpr unsigned kSeconds = 6;  ///< for each process of a trial; DPDK takes half of one to start
-constexpr int kGraceMs = 1000;    ///< more until the trial is killed
+constexpr unsigned kSeconds = 6;  ///< limit for each process of a trial; DPDK starts in half a second
+constexpr int kGraceMs = 1000;    ///< additional time until the trial is killed
 constexpr int kNotTriedStatus = 77;
 constexpr uint32_t kLength = 256;
 constexpr int kRounds = 20, kMoreRounds = 300;
 
 // ---- The program: two processes, which find librdmacm and libibverbs by name -----------------
 
-/// Ends the process.
+/// Prints why the trial failed, and ends the process.
 [[noreturn]] void give_up(const std::string& why, int status = 1) {
   printf("%s\n", why.c_str());
   fflush(stdout);
@@ -52,7 +52,7 @@ Function* load(void* library, const char* name, Function*) {
   return reinterpret_cast<Function*>(found);
 }
 
-/// A function of librdmacm or, below it, libibverbs.
+/// A function of librdmacm or of libibverbs, which librdmacm needs.
 #define LIBRARY(function) load(library(), #function, static_cast<decltype(&::function)>(nullptr))
 
 void* library() {
@@ -91,7 +91,7 @@ class End {
     must(ibv_post_send(id_->qp, &wr, &bad) == 0, "ibv_post_send");
     take(id_->send_cq, "SEND");
   }
-  /// False: the peer has disconnected. SIGALRM bounds the time.
+  /// Waits for a message. Returns false if the peer has disconnected. SIGALRM limits the time.
   bool received(uint8_t& fill) {
     if (!take(id_->recv_cq, nullptr)) return false;
     fill = message_.in[0];
@@ -99,7 +99,7 @@ class End {
       if (byte != fill) give_up("other bytes have arrived than were sent");
     return true;
   }
-  /// The port that the connection uses, by the counters that the provider shows.
+  /// Returns the port that the connection uses, which the provider shows in its counters.
   PortKind port() const {
     StatPage page{};
     for (uint64_t i = 0; pread(id_->verbs->cmd_fd, &page, sizeof page, stat_page_at(i)) == sizeof page; ++i)
@@ -137,7 +137,7 @@ rdma_cm_id* make_id(const std::string& address, const char* port, bool passive) 
   return id;
 }
 
-/// Listens, says at which port, and sends back what comes.
+/// Listens, sends the port number to the client, and sends back each message.
 [[noreturn]] void serve(const std::string& address, int to_client) {
   rdma_cm_id *listener = make_id(address, "0", true), *id = nullptr;
   must(LIBRARY(rdma_listen)(listener, 1) == 0, "rdma_listen");
@@ -153,7 +153,7 @@ rdma_cm_id* make_id(const std::string& address, const char* port, bool passive) 
   _exit(0);
 }
 
-/// Memory that is shared with the peer; true if that cannot be seen.
+/// Returns true if memory is shared with the peer, or if that cannot be checked.
 bool shares_memory() {
   std::ifstream maps("/proc/self/maps");
   if (!maps.good()) return true;
@@ -198,7 +198,7 @@ const char* name_of(PortKind kind) {
   give_up(parts.self + ": " + strerror(errno));
 }
 
-/// What a trial has printed last, and before that the first line of usiw's own.
+/// Returns the last line of a trial, and after it the first line that usiw itself has printed.
 std::string reason_in(const std::string& text) {
   std::istringstream lines(text);
   std::string own, last;
@@ -209,7 +209,7 @@ std::string reason_in(const std::string& text) {
   return own.empty() || own == last ? last : last + " (" + own + ")";
 }
 
-/// Until all who have the pipe are gone; false: too late.
+/// Reads until all writers of the pipe are gone. Returns false if that takes too long.
 bool read_all(int fd, std::string& text) {
   timespec begin, now;
   clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -254,7 +254,7 @@ int try_connection_main(const std::string& port, const std::string& address) {
   const auto server_failed = [server] {
     int status = 0;
     waitpid(server, &status, 0);
-    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // it has said why
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // it printed why
   };
   if (two_hosts) {
     if (!byte_from(to_client[0])) server_failed();

@@ -11,19 +11,19 @@
 
 namespace usiw::run {
 
-/// The hidden option by which usiw-run starts itself as that program; a port's name follows.
+/// The hidden option by which usiw-run starts itself as a trial. The name of a port follows.
 inline constexpr char kTryArgument[] = "--try-connection";
 
 struct Tried {
   enum { kWorks, kFails, kNotTried } outcome;
-  std::string why;  ///< one line, unless it works
+  std::string why;  ///< one line, empty if it works
 };
 
-/// Two processes of this host connect by @p kind, and messages go both ways and are compared. By shared memory and
-/// sockets to @p address; by raw packets between two network namespaces that exist for this only, because the kernel
-/// takes no raw packets of its own addresses. Takes a second, and a few at most.
+/// Connects two processes of this host by @p kind, and sends and compares messages both ways. By shared memory and
+/// sockets they connect to @p address. By raw packets they are in two network namespaces that exist for this only,
+/// because the kernel takes no raw packets from its own addresses. Takes a few seconds at most.
 Tried try_connection(const Parts& parts, PortKind kind, const std::string& address);
-/// That program. Its exit status; what is wrong is the last line of its output.
+/// The trial itself. Returns its exit status; the last line of its output is the fault.
 int try_connection_main(const std::string& port, const std::string& address);
 
 }  // namespace usiw::run

@@ -63,7 +63,7 @@ class Request {
     memcpy(bytes_ + at, &exact, sizeof exact);
   }
   void put_text(uint16_t type, const char* text) { put(type, text, strlen(text) + 1); }
-  /// 0 or an errno.
+  /// Sends the request. Returns 0 or an errno value.
   int run() {
     const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd < 0) return errno;
@@ -86,7 +86,8 @@ class Request {
   alignas(nlmsghdr) char bytes_[512] = {};
 };
 
-/// One that is nobody's and always the same, so that both trials of a host share the tree of their device.
+/// Sets a MAC that no interface has and that is always the same, so that both trials of a host share the tree of their
+/// device.
 void put_mac(Request& request, uint8_t end) {
   const uint8_t mac[6] = {2, 0x75, 0x73, 0x69, 0x77, end};
   request.put(IFLA_ADDRESS, mac, sizeof mac);

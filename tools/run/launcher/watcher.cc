@@ -17,15 +17,16 @@
 namespace usiw::run {
 namespace {
 
-/// Descriptors of a dead process are closed one after another, its ports perhaps last.
+/// The kernel closes the descriptors of a dead process one after another, so its ports may stay taken for a moment.
 constexpr int kTries = 100;
 constexpr useconds_t kTryUs = 10'000;
-/// A child of fork() may hold the data socket for as long as it likes. That one can be shared by the same user, which
-/// is left for later, since somebody else's can be as well: until it is connected it may take what is for him.
+/// A child of fork() may hold the data socket for as long as it likes. The same user can share that socket's port. The
+/// watcher does so in later tries only, because a socket of another process could have the port as well, and until the
+/// watcher's socket is connected it may take that process's datagrams.
 constexpr int kTriesAlone = 10;
 
-/// From the port of the dead process. False if it is taken: still, or by somebody else, who then
-/// answers what comes.
+/// Sends RESET from the port of the dead process. Returns false if the port is taken: by the dead process still, or by
+/// another process, which then answers the peer.
 bool reset(const WatchEntry& e, bool share) {
   usiw_cm_conn cm{};
   uint8_t datagram[USIW_CM_MAX_DATAGRAM];

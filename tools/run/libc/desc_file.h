@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file desc_file.h
-/// The files from which a program reads events of uverbs: asynchronous ones, and those of a completion channel.
+/// The files from which a program reads events of uverbs: async events, and those of a completion channel.
 #ifndef USIW_RUN_DESC_FILE_H
 #define USIW_RUN_DESC_FILE_H
 
@@ -16,7 +16,7 @@
 
 namespace usiw::run {
 
-/// Queue of what a program reads one by one.
+/// A queue of descriptions, which a program reads one by one.
 template <typename Desc>
 class DescFile : public EventFile {
  public:
@@ -32,12 +32,13 @@ class DescFile : public EventFile {
       return sizeof(Desc);
     });
   }
-  /// [big lock] @p read_events counts what the program has read, and names the object.
+  /// [big lock] Adds an event. @p read_events counts the events of its object that the program has read, and names the
+  /// object.
   void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
     queue_.push_back({desc, std::move(read_events)});
     set_readable(true);
   }
-  /// [big lock] The object is going: drops what is unread of it.
+  /// [big lock] Drops the unread events of an object that goes away.
   void purge(const std::shared_ptr<uint32_t>& read_events) {
     std::erase_if(queue_, [&](const Entry& e) { return e.read_events == read_events; });
     if (queue_.empty()) set_readable(false);

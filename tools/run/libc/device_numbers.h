@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file device_numbers.h
-/// Numbers of the two device nodes, as on a host with the module, where uverbs0 is the first device. Programs see them
-/// in /sys, and by stat(2) of a path or a descriptor.
+/// The numbers of the two device nodes, as on a host with the module, where uverbs0 is the first device. Programs see
+/// them in /sys, and by stat(2) of a path or a descriptor.
 #ifndef USIW_RUN_DEVICE_NUMBERS_H
 #define USIW_RUN_DEVICE_NUMBERS_H
 

@@ -32,9 +32,9 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
 /// itself adds to the file, unless the thread leaves some of them.
 thread_local const EventFile* t_drives_for = nullptr;
 
-/// Waits while @p word has @p value; false if a signal has ended that. Without a time-out the kernel restarts it behind
-/// handlers with SA_RESTART, as it does read(2). The thread may be cancelled here, at any instruction: so this is a
-/// frame of its own, in which nothing needs to be undone.
+/// Waits while @p word has @p value. Returns false if a signal has ended the wait. There is no timeout, so the kernel
+/// restarts the call after handlers with SA_RESTART, as it restarts read(2). The thread may be cancelled here at any
+/// instruction, so this is a frame of its own, in which nothing needs to be undone.
 [[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   int type;
   pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -43,12 +43,13 @@ thread_local const EventFile* t_drives_for = nullptr;
   return !interrupted;
 }
 
-// poll(2), in which a thread waits that drives the engine, does not go on behind a handler with SA_RESTART, and does
-// not say which handler has run. So it must not matter.
+// A thread that drives the engine waits in poll(2). Unlike read(2), poll(2) ends after a handler with SA_RESTART, too,
+// and does not show which handler has run. So a thread drives the engine only if that makes no difference: all handlers
+// have SA_RESTART, or none has.
 
-constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that do
+constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that restart or interrupt a call
 
-/// What handlers there are for signals that this thread takes and that others send.
+/// Returns the kinds of handlers for signals that this thread takes and that others send.
 unsigned kinds_of_handlers() {
   unsigned kinds = 0;
   sigset_t blocked;
@@ -64,7 +65,7 @@ unsigned kinds_of_handlers() {
   return kinds;
 }
 
-/// The same, as it was at most a second ago.
+/// Returns the kinds of handlers as they were at most a second ago.
 unsigned recent_kinds_of_handlers() {
   static thread_local unsigned kinds = 0;
   static thread_local uint64_t as_of = 0;
@@ -75,13 +76,13 @@ unsigned recent_kinds_of_handlers() {
   return kinds;
 }
 
-// A thread that futex(2) has woken while another one cancels it may get glibc's signal for that a moment later: in any
-// of libc's cancellation points then, although cancellation is off by now (glibc 2.36 looks at its type alone). It
-// would have an event that nobody acknowledges. So what follows calls the kernel itself.
+// glibc may deliver the signal that cancels a thread a moment after futex(2) has woken it. The signal takes effect in
+// any cancellation point of libc then, although cancellation is off by now (glibc 2.36 checks its type alone). The
+// thread would have an event that nobody acknowledges. So the functions below call the kernel directly.
 //
-// The counter is 0 or 1, but for a child of fork() that reads and writes it by the descriptors that it has inherited.
-// Waiting for such a child with the big lock held could last for ever. O_NONBLOCK is no way out, because the program
-// would see that flag.
+// The counter is 0 or 1, unless a child of fork() reads or writes it by the descriptors that it has inherited. To wait
+// for such a child with the big lock held could last forever. O_NONBLOCK cannot help, because the program would see
+// that flag.
 
 constexpr uint64_t kOne = 1;
 
@@ -91,12 +92,12 @@ bool is_readable(int fd) {
   return syscall(SYS_ppoll, &p, 1, &at_once, nullptr, 0) > 0;
 }
 
-/// The counter is 0 afterwards.
+/// Sets the counter to 0.
 void drain(int fd) {
   uint64_t value;
   iovec to{&value, sizeof value};
   if (syscall(SYS_preadv2, fd, &to, 1, -1L, -1L, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
-  // A kernel before 5.8, or a sandbox that forbids it.
+  // The kernel is older than Linux 5.8, or a sandbox forbids the flag.
   if (is_readable(fd)) [[maybe_unused]] long n = syscall(SYS_read, fd, &value, sizeof value);
 }
 
@@ -140,11 +141,12 @@ void EventFile::set_readable(bool readable) {
 /// [big lock] Makes the eventfd readable.
 void EventFile::show() {
   shown_ = true;
-  if (!is_readable(own_fd_))  // else the counter may be such that this would wait
-    [[maybe_unused]] long n = syscall(SYS_write, own_fd_, &kOne, sizeof kOne);
+  if (!is_readable(own_fd_))  // else the counter may be so high that the call would wait
+      [[maybe_unused]]
+    long n = syscall(SYS_write, own_fd_, &kOne, sizeof kOne);
 }
 
-/// The same, counted, so that nobody is woken where nobody sleeps.
+/// Waits by futex, and is counted, so that wake() makes no system call while no thread sleeps.
 bool EventFile::sleep(uint32_t seen) {
   struct Counted {
     explicit Counted(std::atomic<uint32_t>& n) : number(n) { number.fetch_add(1, std::memory_order_seq_cst); }
@@ -154,8 +156,8 @@ bool EventFile::sleep(uint32_t seen) {
   return futex_wait(changes_, seen);
 }
 
-/// Waits while changes_ is @p seen; false if a signal has ended that. Where there is an engine to drive, and either all
-/// handlers end a read(2) or none does, it drives.
+/// Waits while changes_ is @p seen. Returns false if a signal has ended the wait. The thread drives the engine if there
+/// is one and either all handlers interrupt a read(2) or none does.
 bool EventFile::wait(LentEngine::Use& engine, uint32_t seen) {
   const usiw_engine_loan* loan = engine.blocks();
   if (loan == nullptr) return sleep(seen);
@@ -190,7 +192,8 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
       if (n != -EAGAIN) return n;
       seen = changes_.load(std::memory_order_acquire);
     }
-    // The program's descriptor may be closed by another thread meanwhile, which does not end a read.
+    // Another thread may close the program's descriptor meanwhile, which does not end a read. So the flags are read
+    // from the own one.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
     if (!wait(engine, seen)) return -EINTR;

@@ -16,9 +16,9 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kMaxFd = 1 << 20;  // fs.nr_open's default
+constexpr int kMaxFd = 1 << 20;  // the default of fs.nr_open
 
-/// One bit per descriptor, so that those of others cost a load and no lock.
+/// One bit for each descriptor, so that descriptors of the program's own cost a load and no lock.
 std::atomic<uint64_t> g_ours[kMaxFd / 64];
 
 struct FileTable {
@@ -30,8 +30,8 @@ FileTable& file_table() {
   return t;
 }
 
-/// The process whose files these are. A child of vfork() shares this memory but not the descriptors:
-/// what it closes is not closed here.
+/// The process whose files these are. A child of vfork() shares this memory but not the descriptors, so the descriptors
+/// that it closes stay open here.
 pid_t g_owner = getpid();
 
 bool is_ours(int fd) {
@@ -46,7 +46,7 @@ void mark(int fd, bool ours) {
     g_ours[fd / 64].fetch_and(~bit, std::memory_order_release);
 }
 
-/// Where the library's own descriptors begin: half of what the program may have.
+/// Returns the least number of the library's own descriptors: half of the number that the program may have.
 int high_base() {
   static const int base = [] {
     rlimit limit{};
@@ -118,7 +118,7 @@ void files_unlock() { file_table().lock.unlock(); }
 
 void files_abandon() {
   g_owner = getpid();
-  // Leaked on purpose: destructors would act for the parent.
+  // The files are leaked, because destructors would act for the parent.
   static std::vector<std::unordered_map<int, std::shared_ptr<File>>*> leaked;
   for (auto& [fd, f] : file_table().files) mark(fd, false);
   auto* kept = new std::unordered_map<int, std::shared_ptr<File>>;
@@ -129,7 +129,7 @@ void files_abandon() {
 int fd_out_of_the_way(int fd) {
   if (fd < 0) return -errno;
   int high = USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, high_base());
-  if (high < 0) return fd;  // no room up there: the number stays
+  if (high < 0) return fd;  // no higher number is free, so this one stays
   USIW_REAL(close)(fd);
   return high;
 }

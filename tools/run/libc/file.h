@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file file.h
-/// Device files of the program. Each is a real descriptor of the kernel's (an eventfd or a
-/// memfd), so that poll(2), epoll, fcntl(2), mmap(2), dup(2) and close-on-exec are the kernel's
-/// own; what read, write and ioctl do on it is decided here.
+/// Device files of the program. Each is a real descriptor of the kernel, an eventfd or a memfd. So poll(2), epoll(7),
+/// fcntl(2), mmap(2), dup(2) and close-on-exec are the kernel's own. Only read, write and ioctl are done here.
 #ifndef USIW_RUN_FILE_H
 #define USIW_RUN_FILE_H
 
@@ -13,40 +12,40 @@
 
 namespace usiw::run {
 
-/// An open file (in the sense of open(2): dup'ed descriptors share it). Calls return what the
-/// system call would, with -errno for an error.
+/// An open file, which dup'ed descriptors share, as after open(2). Calls return the result of the system call, with
+/// -errno for an error.
 class File {
  public:
   virtual ~File() = default;
   virtual ssize_t read(int fd, void* buf, size_t count);
   virtual ssize_t write(int fd, const void* buf, size_t count);
   virtual int ioctl(int fd, unsigned long request, void* arg);
-  /// The last descriptor is closed. Called once, without the big lock.
+  /// The last descriptor has been closed. Called once, without the big lock.
   virtual void closed() {}
-  /// A character device to fstat(2), with this number; 0: what the descriptor is.
+  /// Returns the number of the character device that fstat(2) shows, or 0 if it shows the descriptor as it is.
   virtual dev_t device() const { return 0; }
 };
 
-/// Makes @p fd (which the caller owns) a descriptor of @p file. False, with nothing changed, if
-/// the number is beyond what can be kept track of.
+/// Makes @p fd, which the caller owns, a descriptor of @p file. Returns false and changes nothing if the number is
+/// higher than the table can have.
 bool file_install(int fd, std::shared_ptr<File> file);
-/// The file of @p fd, or null: one load for a descriptor that is none of ours.
+/// Returns the file of @p fd, or null. For a descriptor of the program's own this costs one load.
 std::shared_ptr<File> file_of(int fd);
-/// @p to is a duplicate of @p from now (which may be none of ours).
+/// Notes that @p to is a duplicate of @p from now, which may be a descriptor of the program's own.
 void file_dup(int from, int to);
-/// @p fd is about to be closed, or is about to be replaced.
+/// Forgets @p fd, which is about to be closed or replaced.
 void file_forget(int fd);
-/// Closes one of ours.
+/// Closes a descriptor of this library.
 void file_close(int fd);
 void files_forget_range(unsigned first, unsigned last);
 /// [big lock] Around fork(). A thread that holds this lock does not take the big lock.
 void files_lock();
 void files_unlock();
-/// In a child of fork(), locked: the files are the parent's. Their descriptors stay open.
+/// In a child of fork(), locked: forgets the files, which are the parent's. Their descriptors stay open.
 void files_abandon();
 
-/// A descriptor for the library's own use: close-on-exec, and above those that the program gets,
-/// so that it does not see its own numbers change. Takes @p fd; -errno if it is negative.
+/// Moves @p fd, a descriptor for the library's own use, above those that the program gets, so that the program does not
+/// see its own numbers change. The new one is close-on-exec. Returns it, or -errno if @p fd is negative.
 int fd_out_of_the_way(int fd);
 
 }  // namespace usiw::run

@@ -22,10 +22,11 @@
 namespace usiw::run {
 namespace {
 
-/// The calling thread's list: the main thread, which /proc/self names, may have ended.
+/// The list of the calling thread, because the main thread, which /proc/self names, may have ended.
 constexpr char kMaps[] = "/proc/thread-self/maps";
 
-/// PROCMAP_QUERY's argument, which Debian 12's headers do not have. The kernel fills in the mapping of query_addr.
+/// The argument of PROCMAP_QUERY, which the headers of Debian 12 do not have. The kernel fills in the mapping of
+/// query_addr.
 struct ProcmapQuery {
   uint64_t size, query_flags, query_addr;
   uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
@@ -45,14 +46,14 @@ enum class Next { kFound, kNone, kCannotSay };
 
 uint64_t page_of(uint64_t at) { return at & ~(page_size() - 1); }
 
-/// Populates the pages [from, to). 0, or an errno value; a page that cannot be populated raises no signal.
+/// Populates the pages [from, to). Returns 0 or an errno value. A page that cannot be populated raises no signal.
 int populate(uint64_t from, uint64_t to, int advice, MappedCost& cost) {
   cost.bytes_populated += to - from;
   return madvise(reinterpret_cast<void*>(from), to - from, advice) == 0 ? 0 : errno;
 }
 
-/// 0 if the page of @p at has memory behind it. EINVAL does not matter: the kernel is older than Linux 5.14, or the
-/// page is a device's, which has no end of file.
+/// Returns 0 if the page of @p at has memory. EINVAL does not matter: the kernel is older than Linux 5.14, or the page
+/// belongs to a device, which has no end of file.
 int check_behind(uint64_t at, MappedCost& cost) {
   switch (populate(page_of(at), page_of(at) + page_size(), MADV_POPULATE_READ, cost)) {
     case EFAULT:
@@ -65,8 +66,8 @@ int check_behind(uint64_t at, MappedCost& cost) {
   }
 }
 
-/// Goes through the mappings of [start, end), which @p next gives: the one that ends behind an address, lowest first.
-/// False if that cannot be found out in this way; else @p verdict is what check_mapped() returns.
+/// Goes through the mappings of [start, end). @p next gives the lowest one that ends after an address. Returns false if
+/// this way does not work. Otherwise sets @p verdict to the result of check_mapped().
 template <typename Source>
 bool walk(Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
   verdict = 0;
@@ -83,7 +84,7 @@ bool walk(Source& next, uint64_t start, uint64_t end, bool write, int& verdict, 
   return true;
 }
 
-/// One mapping by one ioctl.
+/// Gets each mapping by an ioctl.
 class Query {
  public:
   explicit Query(MappedCost& cost) : fd_(USIW_REAL(open)(kMaps, O_RDONLY | O_CLOEXEC)), cost_(cost) {}
@@ -111,7 +112,7 @@ class Query {
   MappedCost& cost_;
 };
 
-/// The list of all mappings, line by line.
+/// Reads the list of all mappings, line by line.
 class List {
  public:
   explicit List(MappedCost& cost) : file_(fopen(kMaps, "re")), cost_(cost) {}
@@ -158,13 +159,13 @@ int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from, Map
     Query query(spent);
     if (walk(query, start, end, write, verdict, spent)) return verdict;
   }
-  // Failure is no verdict: of device memory, for one, nothing can be populated.
+  // A failure decides nothing, because device memory cannot be populated, for example.
   if (from != MappedBy::kRead && last_page_end - page_of(start) <= kPopulateBytes &&
       (!write || populate(page_of(start), last_page_end, MADV_POPULATE_WRITE, spent) == 0) &&
       populate(page_of(start), last_page_end, MADV_POPULATE_READ, spent) == 0)
     return 0;
   List list(spent);
-  return walk(list, start, end, write, verdict, spent) ? verdict : 0;  // no /proc: nothing can be said
+  return walk(list, start, end, write, verdict, spent) ? verdict : 0;  // without /proc, nothing is known
 }
 
 }  // namespace usiw::run

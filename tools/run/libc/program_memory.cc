@@ -9,8 +9,9 @@
 
 namespace usiw::run {
 
-/// By the kernel, which answers EFAULT where a load or store would be a crash. Where a sandbox
-/// forbids the call, plainly. By this thread's number: the process's is main's, which may have ended.
+/// Copies by the kernel, which returns EFAULT where a load or store would crash. Returns 1 if a sandbox forbids the
+/// call; then the caller copies directly. The call names this thread, because the main thread, which a process ID
+/// names, may have ended.
 template <typename Call>
 static int copy_program(Call call, uint64_t at, void* own, size_t len) {
   if (len == 0) return 0;

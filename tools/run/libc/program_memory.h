@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file program_memory.h
-/// Memory whose address came from the program. A wrong address is answered with -EFAULT, as by a kernel, and does not
+/// Access to memory whose address came from the program. A wrong address gets -EFAULT, as from a kernel, and does not
 /// crash the process.
 #ifndef USIW_RUN_PROGRAM_MEMORY_H
 #define USIW_RUN_PROGRAM_MEMORY_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file real.h
-/// libc's own functions behind the ones that this library stands before.
+/// libc's own functions, which the functions of this library with the same names call.
 #ifndef USIW_RUN_REAL_H
 #define USIW_RUN_REAL_H
 
@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstddef>
 
-/// A function that this library stands before.
+/// A function of this library that programs call in place of libc's.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 /// Shows such a function under its second name as well, as open64() for open(). On a 64-bit processor they do the same.
@@ -26,9 +26,9 @@ struct FunctionName {
   constexpr FunctionName(const char (&name)[size]) { std::copy_n(name, size, text); }
 };
 
-/// The next definition of a function. All are looked up when this library is loaded, because dlsym(3) takes back the
-/// error that the program may not have asked dlerror(3) for yet, and takes locks. Only constructors of other libraries
-/// come before that.
+/// The next definition of a function. All definitions are looked up when this library is loaded. A later dlsym(3) would
+/// take locks, and would discard an error that the program has yet to fetch by dlerror(3). Only the constructors of
+/// other libraries can call before that.
 template <FunctionName name>
 class NextFunction {
  public:
@@ -41,7 +41,7 @@ class NextFunction {
  private:
   static void* look_up() {
     void* at = dlsym(RTLD_NEXT, name.text);
-    if (at == nullptr) dlerror();  // an older libc does not have it
+    if (at == nullptr) dlerror();  // an older libc does not have the function
     return at;
   }
   static inline std::atomic<void*> at_{look_up()};

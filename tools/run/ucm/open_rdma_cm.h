@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file open_rdma_cm.h
-/// Apart from ucm.h, because the interposed functions need no types of rdma_cm.
+/// This header is apart, because the interposed functions need no types of rdma_cm.
 #ifndef USIW_RUN_OPEN_RDMA_CM_H
 #define USIW_RUN_OPEN_RDMA_CM_H
 

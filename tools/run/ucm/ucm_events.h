@@ -23,7 +23,7 @@ class UcmId;
 /// An event that the owner of an id has yet to read.
 struct UcmEvent {
   std::shared_ptr<UcmId> id;     ///< counts the event as reported; for a request the listening id
-  std::shared_ptr<UcmId> child;  ///< of a request
+  std::shared_ptr<UcmId> child;  ///< new id of a request, else null
   rdma_ucm_event_resp resp;
 };
 

@@ -33,7 +33,7 @@ class UcmFile final : public UcmEvents, public std::enable_shared_from_this<UcmF
   int get_event(const rdma_ucm_get_event& c, size_t out_len);
 
  private:
-  bool closed_ = false;  ///< by another thread than the one that is in a call
+  bool closed_ = false;  ///< another thread may close the file while a thread is in a call
 };
 
 /// One command of write(2), decoded.
@@ -59,13 +59,13 @@ int answer_with(uint64_t at, size_t out_len, const T& value, size_t least = size
   return copy_to_program(at, &value, std::min(out_len, sizeof value));
 }
 
-/// The length of an address of its family; 0: of none that rdma_cm knows.
+/// Returns the length of an address of this family, or 0 if rdma_cm does not know the family.
 size_t address_size(sa_family_t family) {
   return family == AF_INET ? sizeof(sockaddr_in) : family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
 }
 
-/// Errors for an IPv4 address as an IPv6 one (::ffff:a.b.c.d), which in the kernel is an IPv6 address that no interface
-/// has and no route leads to. Inside of this library it is the form of an IPv4 address.
+/// Errors for a mapped IPv4 address (::ffff:a.b.c.d). To the kernel it is an IPv6 address that no interface has and no
+/// route leads to. This library uses the form for IPv4 addresses.
 constexpr int kMappedIsNoneOfOurs = -EADDRNOTAVAIL, kMappedIsNowhere = -ENETUNREACH;
 
 int endpoint_of(const sockaddr_storage& sa, int mapped, Endpoint& out) {
@@ -259,8 +259,8 @@ struct UcmMethod {
 
 using C = UcmCommands;
 
-/// Indexed by the number of the command. A structure that the program has cut off ends in zeros, as rdma_ucm takes it.
-/// So most commands have no least size.
+/// Indexed by the number of the command. rdma_ucm takes a structure that the program has cut off as if it ended in
+/// zeros. So most commands have no least size.
 constexpr UcmMethod kUcmMethods[] = {
     {RDMA_USER_CM_CMD_CREATE_ID, C::create_id},
     {RDMA_USER_CM_CMD_DESTROY_ID, C::with_id<rdma_ucm_destroy_id, C::destroy_id>},

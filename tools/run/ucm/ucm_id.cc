@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_id.cc
-/// rdma_cm ids: states and what they do. Queries are in ucm_query.cc.
+/// The states of rdma_cm ids, and the commands that change them. Queries are in ucm_query.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -17,9 +17,9 @@ namespace usiw::run {
 namespace {
 
 constexpr uint32_t kMaxBacklog = 1024;
-/// iw_cm counts private data, IRD and ORD in a byte.
+/// Limits of iw_cm, which has a byte for each of the length of private data, IRD and ORD.
 constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
-/// Reasons of InfiniBand that a program may give.
+/// Reasons of InfiniBand that a program may give to reject.
 constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
 
 /// enum rdma_cm_event_type, whose header cannot be included beside rdma/rdma_user_cm.h.
@@ -47,7 +47,7 @@ uint32_t next_id_number() {
   return last;
 }
 
-/// Does an IPv6 wildcard leave IPv4 alone, unless the program says otherwise?
+/// Returns true if an IPv6 wildcard leaves IPv4 alone by default.
 bool bound_v6_only() {
   std::ifstream setting("/proc/sys/net/ipv6/bindv6only");
   int value = 0;
@@ -109,14 +109,14 @@ void UcmId::destroy() {
   unbind();
   std::shared_ptr<UcmId> alive = shared_from_this();
   id_table().erase(id_);
-  // Requests that nobody has read go with their listener.
+  // Requests that the program has not read end with their listener.
   for (UcmEvent& e : file_->take(*this))
     if (e.child && e.child.get() != this) e.child->destroy();
   if (std::shared_ptr<Conn> conn = std::move(conn_)) {
     conn->forget_user();
     if (listener_.lock() && !answered_)
       conn->reject(nullptr, 0);
-    else if (conn->state().state != USIW_CM_CLOSING)  // which goes on to its orderly end
+    else if (conn->state().state != USIW_CM_CLOSING)  // a connection in CLOSING continues to its orderly end
       conn->abort(USIW_ABORT_LOCAL);
   }
 }
@@ -133,8 +133,8 @@ void UcmId::unbind() {
   sockets_.clear();
 }
 
-/// Does another id of this process have the port? As rdma_cm sees it, where a port belongs to ids and not to sockets; a
-/// port where only connections are left is free.
+/// Returns an error if another id of this process has the port. To rdma_cm a port belongs to ids and not to sockets, so
+/// a port that only connections use is free.
 int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   if (addr.port == 0) return 0;
   for (auto& [number, other] : id_table()) {
@@ -147,13 +147,14 @@ int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   return 0;
 }
 
-/// check_port() for an id that is about to be bound to @p addr. A listener on :: is bound already when it takes IPv4.
+/// Calls check_port() for an id that is about to be bound to @p addr. Sets first whether the id takes IPv6 alone; a
+/// listener on :: is bound already when it takes IPv4.
 int UcmId::claims_port(const Endpoint& addr) {
   if (!afonly_is_set_ && state_ == State::kIdle) afonly_ = addr.ipv4() || bound_v6_only();
   return check_port(addr, reuse_);
 }
 
-/// Takes the UDP port. Other processes' ids are known by their sockets alone.
+/// Takes the UDP port. Ids of other processes show by their sockets alone.
 int UcmId::bind_port(const Endpoint& addr) {
   int error = claims_port(addr);
   if (error != 0) return error;
@@ -167,8 +168,8 @@ int UcmId::bind_port(const Endpoint& addr) {
   return 0;
 }
 
-/// Returns -EADDRINUSE if the id is bound to an IPv6 wildcard that also means IPv4, and another process has the port
-/// there.
+/// Returns -EADDRINUSE if the id is bound to an IPv6 wildcard that also means IPv4, and another process has the port in
+/// IPv4.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   Endpoint v4 = endpoint_any(true);
@@ -182,7 +183,7 @@ int UcmId::bind(const Endpoint& addr) {
   if (state_ != State::kIdle) return -EINVAL;
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
   if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
-  // Without a port the kernel chooses one that is free in IPv6. The one after it may be free in both families.
+  // Without a port, the kernel chooses one that is free in IPv6. It may be taken in IPv4, so other ports are tried.
   int ret = 0;
   for (int tries = addr.port != 0 ? 1 : 64; tries > 0; --tries) {
     ret = bind_port(addr);
@@ -194,9 +195,9 @@ int UcmId::bind(const Endpoint& addr) {
   return ret;
 }
 
-/// A wrong address is reported by an event, as by the kernel's resolution. A port that is taken is an
-/// error of the call: the kernel binds an id to its source before it resolves. A source without an address is bound to
-/// all addresses there, and beside such an id nobody has the port (-EADDRNOTAVAIL).
+/// Resolves an address. An event reports a wrong address, as after the kernel's resolution. A port that is taken is an
+/// error of the call, because the kernel binds an id to its source before it resolves. A source without an address is
+/// bound to all addresses then, and beside such an id no other one may have the port (-EADDRNOTAVAIL).
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
   if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
@@ -219,7 +220,7 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   Route route;
   int ret = route_to(from, dst_, route);
   if (ret != 0 && src == nullptr && from.port == 0)
-    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // --address does not lead there
+    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // no route leads from --address to the peer
   if (ret == 0) {
     route.local.port = from.port;
     if (state_ != State::kIdle)
@@ -258,7 +259,7 @@ static ConnParam conn_param(const rdma_ucm_conn_param& param) {
 int UcmId::connect(const rdma_ucm_conn_param& param) {
   int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
   if (ret != 0) return ret;
-  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as the module: connections have one port space
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as with the module, where connections have one port space
   if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
   if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
   std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
@@ -277,14 +278,13 @@ int UcmId::listen(uint32_t backlog) {
   }
   if (state_ != State::kAddrBound) return -EINVAL;
   if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;
-  // A port where somebody listens is nobody else's, whatever they said when they bound it.
+  // A port with a listener is no other id's, even if both asked for sharing when they bound it.
   if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
   if (int ret = sockets_.front()->claim(); ret != 0) return ret;
   reuse_ = false;
   if (src_.any() && !src_.ipv4() && !afonly_) {
-    // The IPv6 wildcard takes IPv4 as well. A host without IPv4, or whose port is taken there, does
-    // without it unless the program has asked for both.
+    // The IPv6 wildcard takes IPv4 as well. A host without IPv4 does without it.
     Endpoint v4 = endpoint_any(true), own = src_;
     v4.port = src_.port;
     int ret = bind_port(v4);
@@ -322,7 +322,8 @@ int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, cons
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
-  // rdma_establish(3) of a program that made its QP by itself. The connection exists since ESTABLISHED was reported.
+  // The command is rdma_establish(3) of a program that made its QP by itself. The connection exists since ESTABLISHED
+  // was reported.
   if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
   if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
@@ -338,13 +339,13 @@ int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
   return ret;
 }
 
-/// The reason is of InfiniBand's answer: what the peer of an iWARP connection sees is the private data. It is looked at
-/// all the same, as the kernel does.
+/// Rejects a request. @p reason is for InfiniBand; the peer of an iWARP connection sees the private data only. The
+/// kernel checks the reason all the same.
 int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
   if (!conn_ || conn_->state().initiator != 0) return -EINVAL;
   if (answered_) {
-    // Accepted, and the peer has not confirmed it yet: the end of the connection. Else it is too late.
+    // The request was accepted, and the peer has not confirmed yet: the connection ends. Later it is too late.
     const uint8_t state = conn_->state().state;
     if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
@@ -357,7 +358,7 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   return known ? 0 : -ECONNRESET;
 }
 
-/// A listener on all addresses belongs to no device.
+/// Returns true if the id belongs to the device. A listener on all addresses belongs to none.
 bool UcmId::has_device() const {
   switch (state_) {
     case State::kIdle: return false;
@@ -367,13 +368,13 @@ bool UcmId::has_device() const {
   }
 }
 
-/// What a program has seen of its QP before rdma_cm has: of use to InfiniBand only.
+/// Notes an event of the QP that the program has seen earlier than rdma_cm, which only InfiniBand needs.
 int UcmId::notify() const {
   const bool listens_by_device = state_ == State::kListen && has_device();
   return listens_by_device || conn_ ? 0 : -EINVAL;
 }
 
-/// No iWARP device has multicast.
+/// Refuses a multicast group with the kernel's errors, because no iWARP device has multicast.
 int UcmId::join() const {
   const bool may = state_ == State::kAddrBound || state_ == State::kAddrResolved;
   return has_device() && may && (ps_ == RDMA_PS_UDP || ps_ == RDMA_PS_IPOIB) ? -ENOSYS : -EINVAL;

@@ -78,10 +78,10 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   bool answered_ = false;                            ///< the request has been accepted or rejected
   bool asks_address_ = false;                        ///< bound to a loopback address and no port: see reported_source()
   std::shared_ptr<Backlog> backlog_;                 ///< while the id listens
-  std::weak_ptr<UcmId> listener_;                    ///< of a request that is neither accepted nor gone
+  std::weak_ptr<UcmId> listener_;                    ///< listener of a request that is neither accepted nor gone
   std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< two for an IPv6 wildcard that takes both families, else one
   bool afonly_ = false;                              ///< as the id was bound last, or tried to be
-  bool afonly_is_set_ = false;                       ///< by the program
+  bool afonly_is_set_ = false;                       ///< the program has set afonly_
   std::shared_ptr<Conn> conn_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_query.cc
-/// What rdma_cm ids are asked, and their options.
+/// Queries of rdma_cm ids, and their options.
 #include <infiniband/ib.h>
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
@@ -26,9 +26,9 @@ uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
 
 }  // namespace
 
-/// The address to which the id is bound, as queries report it. An id that is bound to a loopback address and no port
-/// asks which address this host has for RDMA (libfabric goes on to offer that to other hosts; the kernel takes loopback
-/// for "any" there). Such an id has a device, because librpma asks in the same way which one there is.
+/// Returns the address to which the id is bound, as queries report it. A program binds an id to a loopback address and
+/// no port to ask which address this host has for RDMA. libfabric offers the answer to other hosts, and the kernel
+/// takes loopback for "any" there. Such an id has a device, because librpma asks in the same way which device there is.
 Endpoint UcmId::reported_source() const {
   if (state_ != State::kAddrBound || !asks_address_) return src_;
   Endpoint own = device_address(src_.ipv4());
@@ -60,7 +60,7 @@ rdma_ucm_query_addr_resp UcmId::query_addr() const {
   return r;
 }
 
-/// GIDs as AF_IB addresses: the device's own, and none of the peer's.
+/// Returns GIDs as AF_IB addresses: the device's own, and none for the peer.
 rdma_ucm_query_addr_resp UcmId::query_gid() const {
   rdma_ucm_query_addr_resp r = query_addr();
   std::memset(&r.src_addr, 0, sizeof r.src_addr);
@@ -78,8 +78,8 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   return r;
 }
 
-/// Before there is a connection rdma_cm asks for a change of state only; from then on iw_cm knows which states those
-/// are.
+/// Sets the attributes for a change of the QP's state. Without a connection rdma_cm asks for the state only. With one,
+/// iw_cm has attributes for some states.
 int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   if (!has_device()) return -EINVAL;
   attr.qp_state = qp_state;
@@ -99,8 +99,8 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   }
 }
 
-/// A path that the program gives is for InfiniBand's routes, and nothing here would go by it. The kernel takes one for
-/// an address that has been resolved, and iWARP does not look at it.
+/// Refuses options of InfiniBand. A path of the program is for InfiniBand's routes. The kernel accepts one for an
+/// address that has been resolved, and iWARP ignores it.
 static int set_ib_option(uint32_t name) { return name == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS; }
 
 int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {
@@ -126,7 +126,7 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       afonly_is_set_ = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      // Of use to InfiniBand only; the kernel takes it for whatever has reliable connections.
+      // Only InfiniBand needs it. The kernel accepts it for all ids with reliable connections.
       return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
     default:
       return -ENOSYS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file open_uverbs.h
-/// Apart from uverbs.h, because the interposed functions need no types of verbs.
+/// This header is apart, because the interposed functions need no types of verbs.
 #ifndef USIW_RUN_OPEN_UVERBS_H
 #define USIW_RUN_OPEN_UVERBS_H
 

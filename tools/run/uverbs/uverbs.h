@@ -84,7 +84,7 @@ struct Srq {
 
 /// One command of write(2), decoded.
 struct Command {
-  int fd;                ///< of the call: the memfd
+  int fd;                ///< descriptor of the call: the memfd
   const uint8_t* in;     ///< core structure, then the driver's data
   size_t in_len;         ///< bytes of both
   uint64_t response;     ///< address in the program's memory
@@ -152,7 +152,7 @@ struct UverbsContext {
   bool open = false;                                                          ///< has a context
   uint64_t caps = 0;                                                          ///< USIW_CAP_*, agreed
   uint32_t next_handle = 0;
-  uint32_t pages = 0;  ///< of the memfd
+  uint32_t pages = 0;  ///< number of pages in the memfd
   std::vector<uint32_t> free_pages;
   std::shared_ptr<AsyncFile> async;
   std::shared_ptr<EventStream> events;
@@ -177,7 +177,7 @@ struct UverbsMethod {
   uint32_t command;
   Handler handler;
   size_t request;   ///< least length of the core structure, bytes
-  size_t response;  ///< of the core response
+  size_t response;  ///< least length of the core response, bytes
   /// Runs before the handler, without the lock, because it may wait for a page of a file. Null: there is nothing to
   /// check.
   Handler check = nullptr;

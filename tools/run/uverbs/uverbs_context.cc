@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_context.cc
-/// Contexts, and what the device says about itself: as kmod/usiw_link.c answers.
+/// Contexts, and queries of the device and its port, with the answers of kmod/usiw_link.c.
 #include <unistd.h>
 
 #include <bit>
@@ -25,7 +25,7 @@ ib_uverbs_query_device_resp device_attr() {
   return r;
 }
 
-/// Data sockets are what there always is: a provider that does not understand them has no use for this device.
+/// Data sockets are always available, so a provider that does not understand them has no use for this device.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
 constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 
@@ -58,7 +58,7 @@ int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&
   resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = u.pages != 0 ? USIW_COUNTERS_SIZE : 0;
   resp.drv.link = link_info();
-  // Raw ports are made when a connection comes that they can serve: CONNECT says so.
+  // A raw port is made for the first connection that it can serve, which CONNECT shows.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = c.respond(resp); ret != 0) {
     file_close(async_fd);

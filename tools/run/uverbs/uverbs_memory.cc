@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_memory.cc
-/// Memory regions and windows: as kmod/usiw_mr.c, and what the core checks in front of it.
+/// Memory regions and windows, with the answers of kmod/usiw_mr.c and the checks of the kernel's core before it.
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,13 +28,13 @@ int check_mr(uint64_t start, uint64_t length, uint32_t access) {
   return check_mapped(start, length, usiw_access_writes(access) != 0);
 }
 
-/// Numbers of STags from @p first to @p last, of this process. Cyclic, so that an STag that a peer still has does not
-/// name something else soon.
+/// Indices of STags from @p first to @p last in this process. They are used in a cycle, so that an STag that a peer
+/// still has does not name another object soon.
 class Indices {
  public:
   Indices(uint32_t first, uint32_t last)
       : first_(first), last_(last), next_(first + random_u32() % (last - first + 1)) {}
-  /// 0 if there is none.
+  /// Returns an index, or 0 if none is left.
   uint32_t take() {
     if (used_.size() > last_ - first_) return 0;
     do {
@@ -94,7 +94,7 @@ int check_rereg_mr(UverbsContext& u, const Command& c) {
   {
     HoldBigLock hold;
     std::shared_ptr<Mr> mr = u.find(u.mrs, cmd.mr_handle);
-    if (!mr) return 0;  // rereg_mr() says so
+    if (!mr) return 0;  // rereg_mr() returns the error
     if (!moves) start = mr->start, length = mr->length;
     if (!other_access) access = mr->access;
   }

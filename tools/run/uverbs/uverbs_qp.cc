@@ -43,7 +43,7 @@ void return_page(UverbsContext& u, int fd, Qp& qp) {
   const uint32_t page = qp.page;
   qp.state.hide(u.shown);
   if (page == 0) return;
-  // What stays mapped somewhere keeps being shared with the next owner: counters, no more.
+  // A provider that still maps the page shares it with the next owner, and with it no more than counters.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stat_page_at(page), stat_page_at(1)) == 0)
     u.free_pages.push_back(page);
 }

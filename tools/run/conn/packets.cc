@@ -65,13 +65,13 @@ Packets& packets() { return never_destroyed<Packets>(); }
 /// socket port's own matter here.
 bool packets_possible(const usiw_link_info& link) {
   const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
-  const PortWish wish = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
+  const PortWish requested = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
   const PortFacts facts{.not_packet = ethernet ? USIW_NOT_PACKET_NONE : USIW_NOT_PACKET_NETDEV,
                         .permitted = packets_permitted(),
                         .broken = packets().given_up,
                         .socket = true,
                         .same_host = false};
-  return choose_port(wish, facts).kind == PortKind::kPacket;
+  return choose_port(requested, facts).kind == PortKind::kPacket;
 }
 
 /// Returns why raw packets do not get to the peer by the kernel's route, or NONE if they do. Sets interface and

@@ -28,7 +28,7 @@ struct StatMark {
   uint32_t qpn;       ///< QP: its number
   uint32_t state;     ///< QP: enum ibv_qp_state
   char device[64];    ///< context: name of the device, with a NUL
-  uint64_t room[4];
+  uint64_t space[4];
 };
 
 constexpr uint64_t kStatMagic = 0x3154535749535500;

@@ -76,16 +76,16 @@ EXPORT_64(glob);
 EXPORT int chdir(const char* path) noexcept { return USIW_REAL(chdir)(Path(path)); }
 EXPORT char* getcwd(char* buf, size_t size) noexcept { return program_name(USIW_REAL(getcwd)(buf, size)); }
 EXPORT char* get_current_dir_name() noexcept { return program_name(USIW_REAL(get_current_dir_name)()); }
-EXPORT char* __getcwd_chk(char* buf, size_t size, size_t room) noexcept {
-  if (size > room) __builtin_trap();
+EXPORT char* __getcwd_chk(char* buf, size_t size, size_t space) noexcept {
+  if (size > space) __builtin_trap();
   return getcwd(buf, size);
 }
 
 EXPORT char* realpath(const char* path, char* out) noexcept {
   return program_name(USIW_REAL(realpath)(Path(path), out));
 }
-EXPORT char* __realpath_chk(const char* path, char* out, size_t room) noexcept {
-  if (room < PATH_MAX) __builtin_trap();
+EXPORT char* __realpath_chk(const char* path, char* out, size_t space) noexcept {
+  if (space < PATH_MAX) __builtin_trap();
   return realpath(path, out);
 }
 EXPORT char* canonicalize_file_name(const char* path) noexcept { return realpath(path, nullptr); }
@@ -93,15 +93,15 @@ EXPORT char* canonicalize_file_name(const char* path) noexcept { return realpath
 EXPORT ssize_t readlink(const char* path, char* buf, size_t size) noexcept {
   return USIW_REAL(readlink)(Path(path), buf, size);
 }
-EXPORT ssize_t __readlink_chk(const char* path, char* buf, size_t size, size_t room) noexcept {
-  if (size > room) __builtin_trap();
+EXPORT ssize_t __readlink_chk(const char* path, char* buf, size_t size, size_t space) noexcept {
+  if (size > space) __builtin_trap();
   return readlink(path, buf, size);
 }
 EXPORT ssize_t readlinkat(int dir, const char* path, char* buf, size_t size) noexcept {
   return USIW_REAL(readlinkat)(dir, Path(path), buf, size);
 }
-EXPORT ssize_t __readlinkat_chk(int dir, const char* path, char* buf, size_t size, size_t room) noexcept {
-  if (size > room) __builtin_trap();
+EXPORT ssize_t __readlinkat_chk(int dir, const char* path, char* buf, size_t size, size_t space) noexcept {
+  if (size > space) __builtin_trap();
   return readlinkat(dir, path, buf, size);
 }
 

@@ -33,7 +33,7 @@ bool passes_library_on(char* const envp[]) {
 
 iovec part(const char* text) { return {const_cast<char*>(text), strlen(text)}; }
 
-void say_if_lost(const char* path, char* const envp[]) {
+void warn_if_lost(const char* path, char* const envp[]) {
   const int before = errno;
   char which[PATH_MAX];
   if (path != nullptr && passes_library_on(envp) && syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0) {
@@ -51,51 +51,51 @@ void say_if_lost(const char* path, char* const envp[]) {
 }
 
 /// Does the same for a name that is looked up in PATH.
-void say_if_lost_by_name(const char* name, char* const envp[]) {
+void warn_if_lost_by_name(const char* name, char* const envp[]) {
   const int before = errno;
   char path[PATH_MAX];
-  if (name != nullptr && find_program(name, path)) say_if_lost(path, envp);
+  if (name != nullptr && find_program(name, path)) warn_if_lost(path, envp);
   errno = before;
 }
 
 }  // namespace
 
 EXPORT int execve(const char* path, char* const argv[], char* const envp[]) noexcept {
-  say_if_lost(path, envp);
+  warn_if_lost(path, envp);
   return USIW_REAL(execve)(path, argv, envp);
 }
 
 EXPORT int execv(const char* path, char* const argv[]) noexcept {
-  say_if_lost(path, environ);
+  warn_if_lost(path, environ);
   return USIW_REAL(execv)(path, argv);
 }
 
 EXPORT int execvp(const char* name, char* const argv[]) noexcept {
-  say_if_lost_by_name(name, environ);
+  warn_if_lost_by_name(name, environ);
   return USIW_REAL(execvp)(name, argv);
 }
 
 EXPORT int execvpe(const char* name, char* const argv[], char* const envp[]) noexcept {
-  say_if_lost_by_name(name, envp);
+  warn_if_lost_by_name(name, envp);
   return USIW_REAL(execvpe)(name, argv, envp);
 }
 
 EXPORT int fexecve(int fd, char* const argv[], char* const envp[]) noexcept {
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  say_if_lost(path, envp);
+  warn_if_lost(path, envp);
   return USIW_REAL(fexecve)(fd, argv, envp);
 }
 
 EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                        const posix_spawnattr_t* attr, char* const argv[], char* const envp[]) {
-  say_if_lost(path, envp);
+  warn_if_lost(path, envp);
   return USIW_REAL(posix_spawn)(pid, path, actions, attr, argv, envp);
 }
 
 EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions,
                         const posix_spawnattr_t* attr, char* const argv[], char* const envp[]) {
-  say_if_lost_by_name(name, envp);
+  warn_if_lost_by_name(name, envp);
   return USIW_REAL(posix_spawnp)(pid, name, actions, attr, argv, envp);
 }
 

@@ -53,8 +53,8 @@ EXPORT ssize_t read(int fd, void* buf, size_t count) {
   return USIW_REAL(read)(fd, buf, count);
 }
 
-EXPORT ssize_t __read_chk(int fd, void* buf, size_t count, size_t room) {
-  if (count > room) __builtin_trap();
+EXPORT ssize_t __read_chk(int fd, void* buf, size_t count, size_t space) {
+  if (count > space) __builtin_trap();
   return read(fd, buf, count);
 }
 

@@ -106,10 +106,10 @@ void make_file(const std::string& path, const std::string& text) {
   bool whole;
   {
     const NoFileSizeSignal no_signal;
-    static bool said = false;
+    static bool printed = false;
     errno = ENOSPC;  // if only a part of the text is written
     whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    if (!whole && !std::exchange(said, true))
+    if (!whole && !std::exchange(printed, true))
       fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
               strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
   }

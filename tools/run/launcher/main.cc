@@ -47,13 +47,13 @@ void raise_descriptor_limit() {
 
 /// Takes the requested port from USIW_PORT, unless --port has set it. The provider gets the port from usiw-run,
 /// connection by connection, and no request of its own. Returns an empty string, or the fault.
-std::string take_port_wish() {
-  const char* wish = getenv(usiw::kPortVariable);
-  if (wish == nullptr) return {};
+std::string take_requested_port() {
+  const char* requested = getenv(usiw::kPortVariable);
+  if (requested == nullptr) return {};
   usiw::PortWish asked;
-  if (*wish != '\0' && !usiw::parse_port_wish(wish, asked))
-    return std::string(usiw::kPortVariable) + ": " + usiw::kPortNames + ", not '" + wish + "'";
-  if (*wish != '\0') setenv(kRunPortVariable, wish, 0);
+  if (*requested != '\0' && !usiw::parse_port_wish(requested, asked))
+    return std::string(usiw::kPortVariable) + ": " + usiw::kPortNames + ", not '" + requested + "'";
+  if (*requested != '\0') setenv(kRunPortVariable, requested, 0);
   unsetenv(usiw::kPortVariable);
   return {};
 }
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
-  if (std::string wrong = take_port_wish(); !wrong.empty()) return fail(kUsage, wrong);
+  if (std::string wrong = take_requested_port(); !wrong.empty()) return fail(kUsage, wrong);
   Parts parts = find_parts();
   if (options.check) return check(parts);
   if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);

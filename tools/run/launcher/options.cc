@@ -112,7 +112,7 @@ std::string parse(int argc, char** argv, Options& out) {
   std::string faults, wrong;
   for (int letter, index = 0; (letter = tools::next_option(argc, argv, "+:h", kNames, wrong, &index)) != -1;) {
     const std::string value = optarg != nullptr ? optarg : "";
-    PortWish wish;
+    PortWish requested;
     Endpoint address;
     if (letter == 'c') out.check = true;
     if (letter == 'h') out.help = true;
@@ -120,7 +120,7 @@ std::string parse(int argc, char** argv, Options& out) {
     if (letter == 'f') wrong = add_fault(kNames[index].name, value, faults);
     if (letter == 'd' && !is_device_name(value))
       wrong = "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
-    if (letter == 'p' && !parse_port_wish(value, wish))
+    if (letter == 'p' && !parse_port_wish(value, requested))
       wrong = std::string("--port: ") + kPortNames + ", not '" + value + "'";
     if (letter == 'a' && !parse_address(value, address))
       wrong = "--address: an IPv4 or IPv6 address, not '" + value + "'";

@@ -10,8 +10,8 @@
 namespace usiw::run {
 
 bool LentEngine::lend(usiw_engine_loan& loan) {
-  if (loan_ != nullptr) return false;
-  loan_ = &loan;
+  if (lent_ != nullptr) return false;
+  lent_ = &loan;
   return true;
 }
 
@@ -20,9 +20,9 @@ void LentEngine::take_back() {
     HoldBigLock hold;
     for (const User& user : users_) {
       user.waiter->wake();
-      loan_->end(loan_->engine);
+      lent_->end(lent_->engine);
     }
-    loan_ = nullptr;
+    lent_ = nullptr;
   }
   for (Backoff backoff;; backoff.wait()) {
     HoldBigLock hold;
@@ -34,13 +34,13 @@ void LentEngine::take_back() {
 
 /// [big lock] Ends the use by this thread, if there is one.
 void LentEngine::forget_this_thread() {
-  if (std::erase_if(users_, is_this_thread) != 0 && loan_ != nullptr) loan_->end(loan_->engine);
+  if (std::erase_if(users_, is_this_thread) != 0 && lent_ != nullptr) lent_->end(lent_->engine);
 }
 
 const usiw_engine_loan* LentEngine::Use::blocks() {
   if (engine_ == nullptr) return nullptr;
   HoldBigLock hold;
-  if (engine_->loan_ == nullptr) {
+  if (engine_->lent_ == nullptr) {
     leave();
     return nullptr;
   }
@@ -48,9 +48,9 @@ const usiw_engine_loan* LentEngine::Use::blocks() {
     engine_->forget_this_thread();  // a signal handler has jumped out of its last wait
     engine_->users_.push_back({&waiter_, pthread_self()});
     in_ = true;
-    engine_->loan_->begin(engine_->loan_->engine);
+    engine_->lent_->begin(engine_->lent_->engine);
   }
-  return engine_->loan_;
+  return engine_->lent_;
 }
 
 LentEngine::Use::~Use() {

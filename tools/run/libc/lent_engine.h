@@ -33,7 +33,7 @@ class LentEngine {
   void take_back();
   /// [big lock] Notifies the engine of a change of @p word, on which a thread may wait.
   void changed(const std::atomic<uint32_t>& word) const {
-    if (loan_ != nullptr) loan_->changed(loan_->engine, &word);
+    if (lent_ != nullptr) lent_->changed(lent_->engine, &word);
   }
 
   /// The use of the engine by a thread, from blocks() to the end of the scope.
@@ -61,7 +61,7 @@ class LentEngine {
   };
   void forget_this_thread();
   static bool is_this_thread(const User& user) { return pthread_equal(user.thread, pthread_self()) != 0; }
-  usiw_engine_loan* loan_ = nullptr;  ///< [big lock]
+  usiw_engine_loan* lent_ = nullptr;  ///< [big lock]
   std::vector<User> users_;           ///< [big lock]
 };
 

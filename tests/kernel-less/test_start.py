@@ -119,7 +119,7 @@ def test_usiw_port_says_what_port_says(usiw_run, monkeypatch):
     (["--device", "a/b"], "--device"),
     (["--address", "localhost"], "--address"),
     (["--port", "pigeon"], "--port"),
-    ([], "which program?"),
+    ([], "no program is named"),
 ])
 def test_wrong_options(usiw_run, options, part):
     proc = usiw_run([], options)

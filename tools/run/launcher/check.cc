@@ -51,10 +51,10 @@ void print_ways() {
            ? "UDP sockets, by --port or USIW_PORT"
            : "shared memory to this user's processes in this network namespace, UDP sockets to all others");
   if (why.empty()) {
-    line("by " + ifname, "raw packets, to peers that the route reaches by it: CAP_NET_RAW is there");
-    line("", "UDP sockets while these do not get there: another route, the link down, a rule in their way");
-    line("", "past this host's firewall rules, NAT and IPsec; where these must hold: --port shm");
-    line("elsewhere", "UDP sockets, to peers that the route reaches by another interface or a tunnel");
+    line("by " + ifname, "raw packets, to peers whose route leaves by it; CAP_NET_RAW permits them");
+    line("", "UDP sockets while raw packets do not arrive: another route, the link down, a firewall rule");
+    line("", "raw packets bypass this host's firewall rules, NAT and IPsec; --port shm avoids them");
+    line("elsewhere", "UDP sockets, to peers whose route leaves by another interface or a tunnel");
   } else {
     line("elsewhere", "UDP sockets, to all other hosts: " + why);
   }
@@ -112,8 +112,9 @@ std::string try_ports(const Parts& parts) {
     else if (tried.outcome == Tried::kFails)
       wrong += (wrong.empty() ? "" : "; ") + ("a connection by " + name + " failed: " + tried.why);
     else
-      line("tried", tried.outcome == Tried::kWorks ? "a connection by " + name + " works"
-                                                   : "no connection by " + name + ", for want of " + tried.why);
+      line("tried", tried.outcome == Tried::kWorks
+                        ? "a connection by " + name + " works"
+                        : "no connection by " + name + ", because this failed: " + tried.why);
     last_why = tried.why;
   }
   return wrong;
@@ -126,7 +127,8 @@ std::string check_settings() {
   if (Endpoint own; !address.empty() && !(parse_address(address, own) && is_own_address(own)))
     return "--address " + address + " is not an address of this host (see: ip address)";
   if (scratch_directory().empty())
-    return std::string("there is no directory to write to for what plays /sys; tried ") + kScratchPlaces;
+    return std::string("no directory to write to for the tree that emulates /sys; set TMPDIR to one (tried ") +
+           kScratchPlaces + ")";
   if (settings().port == PortWish::kPacket && !kPacketPortIsOrdered)
     return "--port packet needs an x86 processor, for DPDK's port; use --port auto";
   if (settings().port == PortWish::kPacket && !packets_permitted())
@@ -144,7 +146,7 @@ int check(const Parts& parts) {
   line("library", parts.library.empty() ? "missing" : parts.library);
   line("provider", parts.provider.empty() ? "missing" : parts.provider);
   line("device", settings().device + " on " + link.ifname + (link.up != 0 ? "" : " (down)"));
-  line("address", settings().address.empty() ? "the route's; --address fixes it" : settings().address);
+  line("address", settings().address.empty() ? "chosen by the route; --address sets it" : settings().address);
   print_ways();
   line("descriptors", "up to " + std::to_string(limit.rlim_max) + "; a connection needs up to four");
   constexpr int kGoodBuffer = 8 << 20;

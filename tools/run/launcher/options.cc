@@ -79,32 +79,35 @@ const char* usage() {
          "       usiw-run --check\n"
          "Runs a program that uses RDMA verbs or rdma_cm without any RDMA support of the kernel.\n"
          "\n"
-         "  --check            say what is here, what would be used, and what is missing; connect by each port\n"
+         "  --check            show what this host has and what would be used, and connect by each port\n"
          "  --device NAME      name of the RDMA device that the program sees (usiw0)\n"
-         "  --address ADDR     source address of connections whose source the program leaves open\n"
-         "  --port KIND        how data goes: auto (the default), by shared memory to this user's processes on this\n"
-         "                     host, by raw packets to other hosts where that is permitted (CAP_NET_RAW) and the\n"
-         "                     route leaves by the device's interface, else by UDP sockets; shm, the same without\n"
-         "                     raw packets; socket, by UDP sockets only; packet, as auto, or not at all without the "
-         "right\n"
+         "  --address ADDR     source address of connections whose program names none\n"
+         "  --port KIND        way of the data:\n"
+         "                     auto    shared memory to this user's processes on this host; raw packets to other "
+         "hosts\n"
+         "                             if they are permitted (CAP_NET_RAW) and the route leaves by the device's\n"
+         "                             interface; UDP sockets to all others (the default)\n"
+         "                     shm     like auto, without raw packets\n"
+         "                     socket  UDP sockets only\n"
+         "                     packet  like auto, but without CAP_NET_RAW the program is not started\n"
          "\n"
-         "A bad fabric, to see what the program makes of it. What happens to the n-th datagram that a process\n"
-         "sends depends on the seed and on n only.\n"
+         "Options that imitate a bad fabric. The fate of the n-th datagram that a process sends depends on the seed\n"
+         "and on n only.\n"
          "  --loss P           lose datagrams with this probability, 0 to 1\n"
-         "  --reorder P        let datagrams be overtaken with this probability\n"
-         "  --delay TIME       hold every datagram back: 50us, 2ms, 1s\n"
-         "  --seed N           another sequence of the above (0)\n"
-         "  --fail-wr N        let the process's n-th send work request fail (LOC_PROT_ERR)\n"
-         "  --kill-after N     end each connection when this end has sent so many bytes\n"
+         "  --reorder P        let later datagrams overtake a datagram with this probability, 0 to 1\n"
+         "  --delay TIME       delay each datagram: 50us, 2ms, 1s\n"
+         "  --seed N           seed of loss and order (0)\n"
+         "  --fail-wr N        fail the n-th send work request of the process (LOC_PROT_ERR)\n"
+         "  --kill-after N     end each connection after this end has sent N bytes\n"
          "\n"
          "  -h, --help         this text\n"
          "  --version          the version\n"
          "\n"
          "Variables of the environment; usiw(7) describes them:\n"
-         "  USIW_PORT          as --port, where that is absent\n"
+         "  USIW_PORT          like --port, which overrides it\n"
          "  USIW_PEER_TIMEOUT  seconds to wait for a silent peer\n"
-         "  USIW_PROGRESS      adaptive, or thread: the progress thread polls all the time\n"
-         "  USIW_TRACE         directory for a trace from the start (usiw help trace)\n"
+         "  USIW_PROGRESS      adaptive; or thread, so that the progress thread polls all the time\n"
+         "  USIW_TRACE         directory for traces from the start of the program (usiw help trace)\n"
          "  USIW_FAULTS        set by the options for a bad fabric\n";
 }
 
@@ -131,7 +134,8 @@ std::string parse(int argc, char** argv, Options& out) {
   }
   if (!faults.empty()) out.environment.emplace_back(kFaultsVariable, faults);
   if (optind < argc) out.program = argv + optind;
-  if (out.program == nullptr && !out.check && !out.help && !out.version) return "which program? (usiw-run --help)";
+  if (out.program == nullptr && !out.check && !out.help && !out.version)
+    return "no program is named; see usiw-run --help";
   return {};
 }
 

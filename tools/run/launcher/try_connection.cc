@@ -96,7 +96,7 @@ class End {
     if (!take(id_->recv_cq, nullptr)) return false;
     fill = message_.in[0];
     for (uint8_t byte : message_.in)
-      if (byte != fill) give_up("other bytes have arrived than were sent");
+      if (byte != fill) give_up("a message arrived with other bytes than were sent");
     return true;
   }
   /// Returns the port that the connection uses, which the provider shows in its counters.
@@ -128,7 +128,7 @@ rdma_cm_id* make_id(const std::string& address, const char* port, bool passive) 
   hints.ai_flags = passive ? RAI_PASSIVE : 0;
   hints.ai_port_space = RDMA_PS_TCP;
   if (LIBRARY(rdma_getaddrinfo)(address.c_str(), port, &hints, &info) != 0)
-    give_up("no RDMA device is found, or there is no route to " + address + ": " + strerror(errno));
+    give_up("no RDMA device was found, or there is no route to " + address + ": " + strerror(errno));
   ibv_qp_init_attr attr{};
   attr.cap = {4, 4, 1, 1, 0};
   attr.qp_type = IBV_QPT_RC;
@@ -171,12 +171,12 @@ void ask(const std::string& address, uint16_t port, PortKind kind) {
     uint8_t fill = 0;
     end.send(static_cast<uint8_t>(round));
     if (!end.received(fill)) give_up("the connection ended");
-    if (fill != static_cast<uint8_t>(round)) give_up("another message has arrived than was sent");
+    if (fill != static_cast<uint8_t>(round)) give_up("a message arrived in place of another one");
     end.receive();
     there = end.port() == kind && (kind != PortKind::kShm || shares_memory());
     if (round >= kRounds) usleep(1000);
   }
-  if (!there) give_up("it works, but by another port than this one");
+  if (!there) give_up("the connection works, but uses another port");
   LIBRARY(rdma_disconnect)(id);
 }
 

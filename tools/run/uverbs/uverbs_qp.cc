@@ -104,8 +104,8 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
 void hint_own_connect() {
   static bool printed = false;
   if (!std::exchange(printed, true))
-    fputs("usiw-run: this program exchanges QP numbers by itself; this device, as any of iWARP's, connects by rdma_cm "
-          "only (perftest: option -R; qperf: -cm 1)\n",
+    fputs("usiw-run: this program exchanges QP numbers by itself, but an iWARP device connects by rdma_cm only "
+          "(perftest: option -R; qperf: -cm 1)\n",
           stderr);
 }
 

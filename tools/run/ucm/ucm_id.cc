@@ -404,8 +404,10 @@ void UcmId::report(uint32_t event, int status, const usiw_cm_conn* cm) {
 
 /// iw_cm's CLOSE is rdma_cm's DISCONNECTED. iw_cm's DISCONNECT is not shown to users.
 void UcmId::on_event(uint32_t event, int status, const usiw_cm_conn& cm) {
-  if (event == USIW_CM_A_EV_CLOSE) report(kDisconnected, 0);
-  if (event != USIW_CM_A_EV_REPLY && event != USIW_CM_A_EV_ESTABLISHED) return;
+  if (event == USIW_CM_A_EV_CLOSE) return report(kDisconnected, 0);
+  // The acceptor gets one ESTABLISHED even if the connection has failed meanwhile. CLOSE reports the failure.
+  if (event == USIW_CM_A_EV_ESTABLISHED) return report(kEstablished, 0, &cm);
+  if (event != USIW_CM_A_EV_REPLY) return;
   switch (status) {
     case 0: return report(kEstablished, 0, &cm);
     case -ECONNRESET:

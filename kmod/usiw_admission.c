@@ -85,8 +85,7 @@ void usiw_listener_put(struct usiw_listener *listener)
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
 	return a->dev == b->dev && a->families & b->families &&
-	       (a->any || b->any ||
-		(a->scope == b->scope && ipv6_addr_equal(&a->addr, &b->addr)));
+	       (a->any || b->any || (a->scope == b->scope && ipv6_addr_equal(&a->addr, &b->addr)));
 }
 
 /* ---- The listeners of a port ------------------------------------------- */
@@ -309,9 +308,8 @@ static void usiw_admission_consider(struct usiw_admission_choice *best,
 	    !usiw_listens_at(listener, tuple) || !usiw_addr_comes_by(listener->dev, rx->ifindex))
 		return;
 	owner = usiw_addr_owner(listener->dev, tuple);
-	if (owner > best->owner ||
-	    (owner == best->owner && best->listener &&
-	     usiw_device_is_before(listener->dev, best->listener->dev))) {
+	if (owner > best->owner || (owner == best->owner && best->listener &&
+				    usiw_device_is_before(listener->dev, best->listener->dev))) {
 		best->owner = owner;
 		best->listener = listener;
 	}

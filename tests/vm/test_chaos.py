@@ -287,8 +287,8 @@ def test_link_delete_with_rdma_cm_loaded_last():
 @pytest.mark.parametrize("moment", ["pending", *(pytest.param(moment, marks=pytest.mark.provider)
                                                  for moment in ("unanswered", "established"))])
 def test_link_delete_while_the_peer_is_silent(moment):
-    """D13: the peer's host says PENDING for as long as its program does not answer, or says nothing. The device goes
-    all the same, and whoever waits for that peer is told."""
+    """The peer's host answers PENDING while its program does not answer, or it answers nothing. The device can be
+    deleted all the same, and a program that waits for that peer gets an event."""
     port = next_port()
     server = Proc(["rping", "-s", "-a", B.ip, "-p", port], where=B.where).wait_listening(port)
     if moment == "pending":

@@ -101,7 +101,7 @@ def finish(server, client):
 
 
 def test_own_mac_changes_under_traffic():
-    """D6: frames have the new source; at the old one a switch would learn the wrong port."""
+    """Frames have the new source address. From frames with the old one a switch would learn the wrong port."""
     old, new = mac_of(A.netdev), "02:00:00:00:aa:01"
     server = Server()
     with Wire() as wire:
@@ -119,7 +119,7 @@ def test_own_mac_changes_under_traffic():
 
 
 def test_next_hop_is_replaced_silently():
-    """D5: a route by a gateway comes, and neither netdev nor address nor neighbour says so."""
+    """A new route uses a gateway, and no event of a netdev, an address or a neighbour reports it."""
     route = ["dev", A.netdev, "src", A.ip, "table", "101"]
     gateway_mac = "02:00:00:00:aa:fe"
     run("ip", "neigh", "replace", GATEWAY, "lladdr", gateway_mac, "dev", A.netdev, "nud", "permanent")
@@ -150,7 +150,8 @@ def too_big(frame, mtu):
 
 
 def test_path_mtu_is_learned_for_new_connections():
-    """D7: ends at 1500, middle at 1400: ICMP about a connection lowers the next one's MTU."""
+    """The ends have an MTU of 1500, a router between them one of 1400. ICMP about a connection lowers the MTU of the
+    next connection."""
     server = Server()
     with Wire() as wire:
         client = traffic(server, "--size", 30000)
@@ -184,7 +185,7 @@ def ipsec_ordered():
 
 
 def test_ipsec_policy_forbids_raw_packets(expected):
-    """D3: neither a new connection nor a live one sends in clear."""
+    """Neither a new connection nor a live one sends in clear."""
     expected.messages.append("raw packets would go past IPsec")
     server = Server()
     with Wire() as wire:
@@ -424,7 +425,7 @@ def test_ipsec_comes_over_a_live_connection_and_goes():
     finish(server, client)
 
 def test_lo_keeps_its_mac():
-    """D9: what a device on lo needed, on kernels before 6.4, goes with it."""
+    """Before kernel 6.4 a device on lo needs a MAC address there. lo is without it again when the device is gone."""
     before = mac_of("lo")
     run("rdma", "link", "add", "usiwlo", "type", "usiw", "netdev", "lo")
     run("rdma", "link", "delete", "usiwlo")

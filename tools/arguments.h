@@ -16,8 +16,9 @@ namespace usiw::tools {
 inline constexpr int kLong = 256;
 
 /// Returns the letter of the next option and sets optarg; -1 at the end; '?' with the reason in @p wrong. If @p letters
-/// begins with "-:", words that are no options are returned as 1, with the word in optarg; if with "+:", the first such
-/// word is the end. @p index is set to the long option's place in @p names. Set optind to 0 before the first call.
+/// begins with "-:", words that are no options are returned as 1, with the word in optarg. If @p letters begins with
+/// "+:", the first such word is the end. @p index is set to the long option's index in @p names. Set optind to 0 before
+/// the first call.
 inline int next_option(int argc, char** argv, const char* letters, const option* names, std::string& wrong,
                        int* index = nullptr) {
   const int letter = getopt_long(argc, argv, letters, names, index);
@@ -32,7 +33,7 @@ inline int next_option(int argc, char** argv, const char* letters, const option*
   return '?';
 }
 
-/// Parses all of @p text as a number. False: it is none.
+/// Parses all of @p text as a number. Returns false if it is none.
 template <typename Number>
 bool parse_number(std::string_view text, Number& out) {
   return !text.empty() && std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size();

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A process that does not die of SIGKILL within this time is left behind: it waits in the kernel.
+/// A process that does not die of SIGKILL within this time waits in the kernel, and is abandoned.
 constexpr std::chrono::milliseconds kDying{500};
 
 [[noreturn]] void run_child(const std::function<int()>& body, int out) {

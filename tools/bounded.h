@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file bounded.h
-/// A function in a child process, bounded in time and output: a part of `usiw report` that hangs or crashes costs one
-/// line of the report, and no more.
+/// Runs a function in a child process, with bounds on time and output. So a part of `usiw report` that hangs or crashes
+/// costs one line of the report, and no more.
 #ifndef USIW_TOOLS_BOUNDED_H
 #define USIW_TOOLS_BOUNDED_H
 
@@ -12,7 +12,7 @@
 
 namespace usiw::tools {
 
-/// More output than this is left out, bytes.
+/// Limit of the output, bytes. The rest is left out.
 inline constexpr size_t kBoundedOutput = 256 << 10;
 
 /// Runs @p body in a child process, whose exit status is what @p body returns. Returns the child's stdout and stderr,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file json.h
-/// Strings that come from elsewhere (names of processes, devices), for JSON and for terminals.
+/// Makes strings of other programs (names of processes and devices) safe for JSON and for terminals.
 #ifndef USIW_TOOLS_JSON_H
 #define USIW_TOOLS_JSON_H
 
@@ -9,10 +9,11 @@
 
 namespace usiw::tools {
 
-/// With its quotation marks. Bytes that are not ASCII are taken for Latin-1: always valid JSON.
+/// Returns the string as JSON, with its quotation marks. Bytes that are not ASCII count as Latin-1, so the result is
+/// always valid.
 std::string json_string(std::string_view text);
 
-/// What is not printable ASCII becomes '?'.
+/// Returns the string with '?' for each byte that is not printable ASCII.
 std::string printable(std::string_view text);
 
 }  // namespace usiw::tools

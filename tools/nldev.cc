@@ -44,14 +44,14 @@ void for_each_in(const nlattr* table, Take take) {
   nla_for_each_nested(entry, table, rest) take(entry);
 }
 
-/// Of 8 to 64 bits; 0 for null.
+/// Returns a number of 8 to 64 bits, 0 for null.
 uint64_t number(const nlattr* attribute) {
   uint64_t value = 0;
   nla_memcpy(&value, attribute, sizeof value);
   return value;
 }
 
-/// Empty for null. The NUL at the end may be missing.
+/// Returns a string, empty for null. The NUL at its end may be missing.
 std::string text(const nlattr* attribute) {
   if (attribute == nullptr) return {};
   const auto* p = static_cast<const char*>(nla_data(attribute));
@@ -75,7 +75,8 @@ Values parse_driver_table(const nlattr* table) {
   return out;
 }
 
-/// Errno value of the system call that failed below libnl, whose own codes are coarser; @p other if none failed.
+/// Returns the errno value of the system call that failed below libnl, because libnl's own codes are coarser. Returns
+/// @p other if none failed.
 int failure(int other) { return errno != 0 ? errno : other; }
 
 using Request = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
@@ -157,7 +158,7 @@ std::vector<QpInfo> parse_qps(Bytes attributes) {
               static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_RES_PID])),
               static_cast<uint8_t>(number(a[RDMA_NLDEV_ATTR_RES_STATE])),
               parse_driver_table(a[RDMA_NLDEV_ATTR_DRIVER])};
-    if (!qp.values.empty()) out.push_back(std::move(qp));  // others are the kernel's own
+    if (!qp.values.empty()) out.push_back(std::move(qp));  // a QP without values is the kernel's own
   });
   return out;
 }
@@ -200,7 +201,7 @@ int Nldev::devices(std::vector<Device>& out) {
     const Request chardev = request(RDMA_NLDEV_CMD_GET_CHARDEV, NLM_F_ACK, &device);
     nla_put_string(chardev.get(), RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs");
     bool is_usiw = false;
-    // An error: it has gone meanwhile, or it has no uverbs.
+    // An error means that the device has gone meanwhile, or that it has no uverbs.
     ask(chardev.get(), [&](Bytes m) { is_usiw |= parse_is_usiw(m); });
     if (is_usiw) out.push_back(device);
   }

@@ -33,12 +33,12 @@ struct PortInfo {
 
 struct QpInfo {
   uint32_t qpn = 0;
-  uint32_t pid = 0;  ///< as this process's PID namespace has it; 0: not known
+  uint32_t pid = 0;   ///< in this process's PID namespace; 0: not known
   uint8_t state = 0;  ///< enum ib_qp_state
   Values values = {};
 };
 
-// ---- Messages, decoded: payloads behind struct nlmsghdr, believed in nothing ----
+// ---- Decoders of messages: payloads after struct nlmsghdr, in which nothing is trusted ----
 
 Device parse_device(std::span<const std::byte> attributes);
 PortInfo parse_port(std::span<const std::byte> attributes);
@@ -50,9 +50,9 @@ class Nldev {
  public:
   Nldev();
 
-  // 0 or an errno value.
+  // Each call returns 0 or an errno value.
   int open();
-  int devices(std::vector<Device>& out);  ///< those of usiw
+  int devices(std::vector<Device>& out);  ///< usiw's devices
   int port(const Device& device, PortInfo& out);
   int statistics(const Device& device, Values& out);
   int qps(const Device& device, std::vector<QpInfo>& out);

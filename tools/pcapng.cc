@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kSectionHeader = 0x0a0d0d0a, kInterface = 1, kEnhancedPacket = 6;
 constexpr uint16_t kOptComment = 1, kOptAppl = 4, kOptIfName = 2, kOptIfTsresol = 9, kOptFlags = 2;
 constexpr uint16_t kLinkEthernet = 1;
-constexpr size_t kMaxComment = 4000;  ///< of all comments of a packet: block lengths stay small
+constexpr size_t kMaxComment = 4000;  ///< bytes of all comments of a packet, so that block lengths stay small
 constexpr uint8_t kHopLimit = 64, kUdp = 17;
 
 class Buffer {
@@ -49,7 +49,7 @@ class Buffer {
   std::vector<std::byte> out_;
 };
 
-/// A block with its lengths around @p body, whose size is a multiple of 4.
+/// Writes a block: @p body, whose size is a multiple of 4, between its lengths.
 void append_block(std::vector<std::byte>& file, uint32_t type, const Buffer& body) {
   const auto length = static_cast<uint32_t>(12 + body.get().size());
   Buffer block;
@@ -100,7 +100,7 @@ void put_headers(Buffer& out, const TraceFlow& f, bool tx, uint32_t len) {
   out.be16(0);
 }
 
-/// Of a connection that the table has forgotten.
+/// Stands for a connection that the table has forgotten.
 const TraceFlow& unknown_flow() {
   static const TraceFlow flow = [] {
     TraceFlow f{};
@@ -112,7 +112,7 @@ const TraceFlow& unknown_flow() {
 
 using Comments = std::unordered_map<size_t, std::vector<std::string>>;
 
-/// Comments by index of the event that is a datagram.
+/// Returns the comments of each datagram, by the index of the datagram's event.
 Comments assign_comments(const Trace& trace) {
   Comments comments;
   std::unordered_map<uint32_t, size_t> last;  // datagram before, by QP

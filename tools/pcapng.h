@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file pcapng.h
-/// A trace as a capture file: datagrams with the Ethernet, IP and UDP headers of their connection
-/// built anew, cut off where the trace has cut them. What happened besides stands as comments
-/// at the datagram before it (Wireshark: pkt_comment), or at the first one.
+/// Writes a trace as a capture file. A trace has the first bytes of each datagram, without the headers of the network.
+/// So the Ethernet, IP and UDP headers of the connection are built anew, and the datagrams end where the trace has cut
+/// them. Other events become comments (Wireshark: pkt_comment) of the datagram before them, or of the first one.
 #ifndef USIW_TOOLS_PCAPNG_H
 #define USIW_TOOLS_PCAPNG_H
 
@@ -13,7 +13,7 @@
 
 namespace usiw::tools {
 
-/// One section of a pcapng file. UDP checksums are 0: there are not enough bytes to sum up.
+/// Returns one section of a pcapng file. UDP checksums are 0, because there are not enough bytes to sum up.
 std::vector<std::byte> to_pcapng(const Trace& trace);
 
 }  // namespace usiw::tools

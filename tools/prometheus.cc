@@ -10,7 +10,7 @@
 namespace usiw::tools {
 namespace {
 
-/// {metric: its lines}.
+/// The lines of each metric.
 class Metrics {
  public:
   void counter(const std::string& metric, const std::string& labels, uint64_t value) {
@@ -34,7 +34,7 @@ class Metrics {
   std::map<std::string, std::string> metrics_;
 };
 
-/// A part of a metric's name: names come from the kernel and from other programs.
+/// Makes a name of the kernel, or of another program, a part of a metric's name.
 std::string part(std::string_view name) {
   std::string out;
   for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

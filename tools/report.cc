@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // A list of parts, each a function that prints to stdout in a child process (bounded.h). A part that crashes, hangs or
-// lacks rights costs one line. Nothing is collected that the header does not announce: no host name, and of the
-// environment only the variables of usiw.
+// lacks rights costs one line. The report's header announces everything that is collected: no host name, and only those
+// variables of the environment that are usiw's.
 #include "tools/report.h"
 
 #include <dlfcn.h>
@@ -72,7 +72,7 @@ int environment() {
   return 0;
 }
 
-/// Folders that may have the provider: beside this program as it is built or installed, and where libibverbs looks.
+/// Folders that may have the provider: those beside this program as it is built or installed, and those of libibverbs.
 std::vector<fs::path> provider_folders() {
   std::vector<fs::path> folders = {here() / "../provider"};
   for (const char* lib : {"../lib/" USIW_MULTIARCH, "../lib64", "../lib"})
@@ -123,7 +123,7 @@ int devices() {
   if (rc != 0) std::printf("RDMA netlink: %s\n", strerror(rc));
   for (const Device& device : all) {
     PortInfo port;
-    if (nldev.port(device, port) != 0) continue;  // gone meanwhile
+    if (nldev.port(device, port) != 0) continue;  // the device has gone meanwhile
     std::printf("link %s/1 state %s netdev %s\n", printable(device.name).c_str(),
                 port.state < std::size(kStates) ? kStates[port.state] : "?", printable(port.netdev).c_str());
   }

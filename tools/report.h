@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file report.h
-/// `usiw report`: what a bug report needs, as text on stdout.
+/// `usiw report`: the facts that a bug report needs, as text on stdout.
 #ifndef USIW_TOOLS_REPORT_H
 #define USIW_TOOLS_REPORT_H
 

@@ -43,7 +43,8 @@ void add(Values& to, const uint64_t* counters) {
   for (size_t i = 0; i < to.size(); ++i) to[i].second += counters[kCounters[i].first];
 }
 
-/// Its number where it lives: the last one of a line that has it for each PID namespace around it. 0: gone.
+/// Returns a process's number in its own PID namespace: the last one of a line with its number in each namespace. 0: it
+/// has gone.
 uint32_t inner_pid(const std::string& process) {
   std::ifstream status(process + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -56,7 +57,7 @@ uint32_t inner_pid(const std::string& process) {
   return 0;
 }
 
-/// Files that a hostile process has open may be anything, whatever they are called: nothing here waits for them.
+/// A hostile process may have any file open under any name, so nothing here waits for a file.
 int open_memory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct statfs where;
@@ -67,7 +68,7 @@ int open_memory(const std::string& path) {
   return -1;
 }
 
-/// Adds the contexts of one process. Duplicates of a descriptor are one context.
+/// Adds the contexts of one process. Duplicates of a descriptor count as one context.
 void add_process(const std::string& process, uint32_t pid, Sample& out) {
   static const std::string target = std::string("/memfd:") + run::kCountersMemfd + " (deleted)";
   std::set<std::pair<dev_t, ino_t>> seen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file run_stat.h
-/// Counters of programs under usiw-run, which no kernel knows: read from the memory that each of them keeps them in
-/// (tools/run/conn/stat_page.h), as far as ptrace(2)'s rules permit.
+/// Counters of programs under usiw-run. No kernel knows them: each program keeps them in memory of its own
+/// (tools/run/conn/stat_page.h), and they are read there, as far as ptrace(2)'s rules permit.
 #ifndef USIW_TOOLS_RUN_STAT_H
 #define USIW_TOOLS_RUN_STAT_H
 
@@ -11,11 +11,11 @@
 
 namespace usiw::tools {
 
-/// Their devices, by name, one for all processes that call theirs so; @p proc is where /proc is.
+/// Returns the devices by name. Processes whose devices have the same name share one. @p proc is the path of /proc.
 Sample run_sample(const std::string& proc = "/proc");
 
-/// One context's memory: what stands there is believed in nothing. False: it is none, or not that of the process whose
-/// number is @p pid in its own PID namespace. Else @p device has its device's name and counters added, and its QPs.
+/// Reads one context's memory, in which nothing is trusted, and adds its device's name, counters and QPs to @p device.
+/// Returns false if it is no such memory, or not that of the process whose number is @p pid in its own PID namespace.
 bool read_run_context(int fd, uint32_t pid, DeviceSample& device);
 
 }  // namespace usiw::tools

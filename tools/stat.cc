@@ -50,7 +50,7 @@ Values minus(const Values& now, const Values* before) {
   return out;
 }
 
-/// "name value", as many to a line as fit.
+/// Writes "name value" pairs, as many on a line as fit.
 void append_values(std::string& out, const Values& values, size_t indent) {
   std::string line;
   for (const auto& [name, value] : values) {
@@ -81,13 +81,13 @@ struct Options {
   std::string device;
   std::optional<uint32_t> qpn;
   double interval = 0;  ///< seconds; 0: once
-  uint64_t count = 0;   ///< of intervals; 0: for ever
+  uint64_t count = 0;   ///< number of intervals; 0: for ever
   bool json = false;
   bool prometheus = false;  ///< counters since the beginning, once: the reader takes differences
   bool help = false;
 };
 
-/// Devices of the module; 0 or an errno value.
+/// Adds the devices of the module. Returns 0 or an errno value.
 int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
   std::vector<Device> devices;
   if (int rc = nldev.devices(devices); rc != 0) return rc;
@@ -95,7 +95,7 @@ int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
     if (!options.device.empty() && device.name != options.device) continue;
     DeviceSample sample{.name = device.name};
     std::vector<QpInfo> qps;
-    // ENODEV: gone meanwhile.
+    // ENODEV: the device has gone meanwhile.
     if (nldev.statistics(device, sample.counters) != 0 || nldev.qps(device, qps) != 0) continue;
     for (QpInfo& qp : qps) {
       if (options.qpn && qp.qpn != *options.qpn) continue;
@@ -107,7 +107,7 @@ int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
   return 0;
 }
 
-/// Those of programs under usiw-run, too. @p kernel_error is why the kernel cannot be asked; 0: it can.
+/// Adds the devices of programs under usiw-run. @p kernel_error: why the kernel cannot be asked, or 0.
 int take_sample(Nldev& nldev, int kernel_error, const Options& options, Sample& out) {
   if (kernel_error == 0)
     if (int rc = take_module_sample(nldev, options, out); rc != 0) return rc;
@@ -147,7 +147,7 @@ bool parse_options(std::span<char*> arguments, Options& o, std::string& wrong) {
   return !o.prometheus || (!o.json && o.interval == 0);
 }
 
-/// The named device or QP must be there; 0 or the exit status.
+/// Checks that the named device or QP exists. Returns 0 or the exit status.
 int check_found(const Sample& sample, const Options& o) {
   if (!o.device.empty() && sample.empty()) {
     std::fprintf(

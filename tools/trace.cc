@@ -44,7 +44,7 @@ bool is_pid(const std::string& what) {
          std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Traces that process @p pid has open.
+/// Returns the traces that process @p pid has open.
 std::vector<std::string> traces_of(const std::string& pid, std::error_code& error) {
   std::vector<std::string> out;
   for (const auto& entry : fs::directory_iterator("/proc/" + pid + "/fd", error)) {
@@ -58,12 +58,12 @@ std::vector<std::string> traces_of(const std::string& pid, std::error_code& erro
   return out;
 }
 
-/// What a hostile process has open may be anything: never wait for it, never run it.
+/// A hostile process may have any file open: never wait for it, never run it.
 int open_trace(const std::string& path, int access) {
   return open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/// 0 or an exit status, with a line on stderr.
+/// Returns 0, or an exit status after a line on stderr.
 int find(const Options& o, std::vector<std::string>& paths) {
   if (!is_pid(o.what)) {
     paths = {o.what};
@@ -110,7 +110,7 @@ void print(const Trace& trace) {
   }
 }
 
-/// Standard output for "-".
+/// Writes @p bytes to a file, or to standard output if @p path is "-". Returns 0 or an exit status.
 int save(const std::string& path, const std::vector<std::byte>& bytes) {
   FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "we");
   bool good = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
@@ -141,7 +141,7 @@ int switch_on(const Options& o, bool on) {
   std::vector<std::string> paths;
   if (int status = find(o, paths); status != 0) return status;
   for (const std::string& path : paths) {
-    // Opened once: at its path there may be another file by the time it is known to be a trace.
+    // Opened once, because by the time it is known to be a trace its path may lead to another file.
     const int fd = open_trace(path, O_RDWR);
     Trace trace;
     std::string why = fd < 0 ? strerror(errno) : read_trace(fd, trace);
@@ -159,7 +159,7 @@ int list() {
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string pid = entry.path().filename().string();
     if (!is_pid(pid)) continue;
-    std::error_code hidden;  // somebody else's, or gone
+    std::error_code hidden;  // set if the process is another user's, or gone
     for (const std::string& path : traces_of(pid, hidden)) {
       Trace trace;
       const int fd = open_trace(path, O_RDONLY);

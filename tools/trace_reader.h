@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_reader.h
-/// Reads a trace (uapi/usiw_trace.h) that another process writes, perhaps at this moment,
-/// perhaps with ill will: whatever stands in it, the result is a list of events of known kinds
-/// with lengths that are true.
+/// Reads a trace (uapi/usiw_trace.h). Another process writes it, perhaps at this moment, and may be hostile. For any
+/// content, the result is a list of events of known kinds with correct lengths.
 #ifndef USIW_TOOLS_TRACE_READER_H
 #define USIW_TOOLS_TRACE_READER_H
 
@@ -22,7 +21,7 @@ struct Trace {
   uint32_t pid = 0;
   bool on = false;
   uint64_t wall_ns = 0;
-  std::vector<TraceEvent> events;  ///< oldest first; number counts from 0 here
+  std::vector<TraceEvent> events;                 ///< oldest first; TraceEvent::number counts from 0 here
   std::unordered_map<uint32_t, TraceFlow> flows;  ///< by id
 
   const TraceFlow* flow_of(const TraceEvent& event) const {
@@ -31,13 +30,12 @@ struct Trace {
   }
 };
 
-/// From three copies of the same file, made one after the other: an event is whole when its
-/// number is the same in all of them, and then the middle copy of it is.
-/// "" or what is wrong.
+/// Reads three copies of the same file, made one after the other. If an event has the same number in all of them, its
+/// middle copy is whole. Returns "" or what is wrong.
 std::string parse_trace(std::span<const std::byte> first, std::span<const std::byte> middle,
                         std::span<const std::byte> last, Trace& out);
 
-/// Reads an open regular file. "" or what is wrong.
+/// Reads an open regular file. Returns "" or what is wrong.
 std::string read_trace(int fd, Trace& out);
 
 }  // namespace usiw::tools

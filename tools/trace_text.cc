@@ -120,7 +120,7 @@ std::string endpoint(const uint8_t (&addr)[16], const uint8_t (&port)[2]) {
   return v4 ? format("%s:%u", text, number) : format("[%s]:%u", text, number);
 }
 
-/// As a completion's vendor_err has it, which it names too.
+/// Returns layer, type and code of a Terminate, and the vendor_err of the completion that reports it.
 std::string term_text(uint64_t word) {
   return format("layer=%u etype=%u ecode=0x%02x (vendor_err 0x%04x)", static_cast<unsigned>(word >> 12 & 7),
                 static_cast<unsigned>(word >> 8 & 0xf), static_cast<unsigned>(word & 0xff),

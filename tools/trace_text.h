@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_text.h
-/// A line of text for an event of a trace.
+/// Makes a line of text of an event of a trace.
 #ifndef USIW_TOOLS_TRACE_TEXT_H
 #define USIW_TOOLS_TRACE_TEXT_H
 
@@ -12,13 +12,13 @@ namespace usiw::tools {
 
 bool is_packet(const TraceEvent& event);
 
-/// What happened, without time and QP: "RTO psn=0x1234 timeouts=1 next=0.8ms".
+/// Returns the event without time and QP: "RTO psn=0x1234 timeouts=1 next=0.8ms".
 std::string describe(const TraceEvent& event);
 
-/// A connection: "10.0.0.1:7174 > 10.0.0.2:40000".
+/// Returns a connection: "10.0.0.1:7174 > 10.0.0.2:40000".
 std::string describe(const TraceFlow& flow);
 
-/// Time of day, QP, what happened.
+/// Returns the time of day, the QP and the event.
 std::string line_of(const Trace& trace, const TraceEvent& event);
 
 }  // namespace usiw::tools

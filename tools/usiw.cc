@@ -171,7 +171,7 @@ constexpr Command kCommands[] = {{"stat", kStatHelp, usiw::tools::stat_command},
                                  {"trace", kTraceHelp, usiw::tools::trace_command},
                                  {"report", kReportHelp, usiw::tools::report_command}};
 
-/// nullptr: there is no such command.
+/// Returns nullptr if there is no such command.
 const Command* find(std::string_view name) {
   const auto* found = std::ranges::find(kCommands, name, &Command::name);
   return found != std::end(kCommands) ? found : nullptr;
@@ -182,7 +182,7 @@ int refuse(const std::string& why) {
   return 2;
 }
 
-/// Prints the help on the first word, or the general one.
+/// Prints the help of the command that the first word names, or the general help.
 int help(std::span<char*> topic) {
   const Command* command = topic.empty() ? nullptr : find(topic[0]);
   if (!topic.empty() && command == nullptr) return refuse(std::string("no help on '") + topic[0] + "'");

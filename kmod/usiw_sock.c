@@ -87,7 +87,8 @@ int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port
 		if (ret)
 			return ret;
 	}
-	return kernel_bind(sock, (struct sockaddr *)&sa, len);
+	/* Newer kernels take a struct sockaddr_unsized *, which a void * converts to as well. */
+	return kernel_bind(sock, (void *)&sa, len);
 }
 
 /*

@@ -36,7 +36,7 @@ class Listener {
                    uint32_t isn) = 0;
 };
 
-class Admission : private usiw_cm_admission {
+class Admission : private usiw_cm_admission, public std::enable_shared_from_this<Admission> {
  public:
   /// A REQ that waits, with its datagram.
   struct Entry;
@@ -71,7 +71,11 @@ class Admission : private usiw_cm_admission {
 
   const in_port_t port_;
   const Deliver deliver_;
-  CmTimer timer_{[this] { run(); }};
+  /// The last socket of the port may go within run().
+  CmTimer timer_{[this] {
+    const auto alive = shared_from_this();
+    run();
+  }};
 };
 
 }  // namespace usiw::run

@@ -122,7 +122,7 @@ int cm_thread_start() {
 }
 
 void cm_thread_abandon() {
-  cm_thread().timers.clear();
+  CmTimer::abandon_all();
   reset_cm_thread();
 }
 
@@ -166,6 +166,12 @@ void CmTimer::run_due() {
     timer.at_us_ = 0;
     run();
   }
+}
+
+void CmTimer::abandon_all() {
+  auto& timers = cm_thread().timers;
+  for (const auto& [at_us, timer] : timers) timer->at_us_ = 0;
+  timers.clear();
 }
 
 }  // namespace usiw::run

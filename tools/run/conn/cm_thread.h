@@ -49,6 +49,8 @@ class CmTimer {
   uint64_t at_us() const { return at_us_; }
   /// [big lock, cm thread] Calls the functions of all timers that are due.
   static void run_due();
+  /// [big lock] In a child of fork(): no timer is set.
+  static void abandon_all();
 
  private:
   const std::function<void()> run_;

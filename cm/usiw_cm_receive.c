@@ -56,11 +56,22 @@ int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	return yields_to(c, pkt) && pkt->ack_psn != usiw_cm_asked_isn(c);
 }
 
+/*
+ * Ends an attempt without LINGER. usiw_cm_finish() is called first, because it reads the state that
+ * usiw_cm_die() changes.
+ */
+static __u32 end_at_once(struct usiw_cm_conn *c, int status, __u64 now_us)
+{
+	const __u32 actions = usiw_cm_finish(c, status, 0, 0, now_us);
+
+	return actions | usiw_cm_die(c);
+}
+
 static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
 	/* The REQ brings back the PSN of PENDING, so it comes from the peer: this end gives way. */
 	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
-		return usiw_cm_finish(c, -ECONNREFUSED, 0, 0, now_us) | usiw_cm_die(c);
+		return end_at_once(c, -ECONNREFUSED, now_us);
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/*
 		 * Another connection on the same 4-tuple. The peer may have forgotten this one,
@@ -176,7 +187,7 @@ static int reject_status(__u8 reason)
 static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 {
 	if (now_us >= c->nobody_us)
-		return usiw_cm_finish(c, -ECONNREFUSED, 0, 0, now_us) | usiw_cm_die(c);
+		return end_at_once(c, -ECONNREFUSED, now_us);
 	c->tries = 0;
 	usiw_cm_set_timer(c, now_us + USIW_CM_NO_LISTENER_REPEAT_US,
 			  now_us + usiw_cm_patience(USIW_CM_REQ_TRIES));
@@ -196,7 +207,7 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	if (pkt->reason == USIW_REJECT_USER)
 		usiw_cm_set_peer_private_data(c, pkt);
 	/* No datagram of this connection can follow a REJECT, so this end need not linger. */
-	return usiw_cm_finish(c, reject_status(pkt->reason), 0, 0, now_us) | usiw_cm_die(c);
+	return end_at_once(c, reject_status(pkt->reason), now_us);
 }
 
 /*

@@ -31,6 +31,8 @@ import pathlib
 import re
 import sys
 
+import floors
+
 #: Folders of the sources, with the folders in them.
 PARTS = ["cm", "kmod", "tools"]
 DOCUMENT = "docs/architecture.md"
@@ -167,7 +169,7 @@ class Graph:
                       for part in PARTS for path in sorted((root / part).rglob("*"))
                       if path.suffix in (".c", ".cc", ".h")}
         self.arrows = {node_of(name): {} for name in self.files}
-        included = {name: list(self.find(name)) for name in self.files}
+        included = {name: self.find(name) for name in self.files}
         for name, headers in included.items():
             for header in headers:
                 self.add(name, header, f"{name} includes {header}")
@@ -183,13 +185,8 @@ class Graph:
 
     def find(self, name):
         """The files of PARTS that a file includes."""
-        for header in self.files[name].includes:
-            for folder in ((self.root / name).parent, self.root):
-                if (folder / header).is_file():
-                    found = (folder / header).resolve().relative_to(self.root).as_posix()
-                    if found in self.files:
-                        yield found
-                    break
+        found = (floors.find(self.root, self.root / name, header) for header in self.files[name].includes)
+        return [header for header in found if header in self.files]
 
     @staticmethod
     def reach(name, arrows):

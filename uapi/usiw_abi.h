@@ -29,14 +29,7 @@
 
 #include <linux/types.h>
 
-/* As in usiw_wire.h, which may come first. */
-#ifndef USIW_STATIC_ASSERT
-#ifdef __cplusplus
-#define USIW_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
-#else
-#define USIW_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
-#endif
-#endif
+#include "usiw_assert.h"
 
 #define USIW_ABI_VERSION	3	/* version of this header, the newest that the module accepts */
 #define USIW_ABI_VERSION_MIN	3	/* oldest version that the module accepts */

@@ -11,14 +11,7 @@
 
 #include <linux/types.h>
 
-/* As in usiw_abi.h, which may come first. */
-#ifndef USIW_STATIC_ASSERT
-#ifdef __cplusplus
-#define USIW_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
-#else
-#define USIW_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
-#endif
-#endif
+#include "usiw_assert.h"
 
 #ifndef __packed
 #define __packed __attribute__((packed))

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT
 
-PAGES = ["CONTRIBUTING.md", "tests/README.md", "docs/GLOSSARY.md"]
+PAGES = ["CONTRIBUTING.md", "tests/README.md", "docs/GLOSSARY.md", "docs/life-of-a-connection.md"]
 FOLDERS = ("cm/", "docs/", "kmod/", "packaging/", "provider/", "scripts/", "tests/", "tools/", "uapi/")
 
 

@@ -269,7 +269,7 @@ void Process::qp_last_wqe(Qp& qp) {
   trace("engine: qp %u takes nothing more from the SRQ", q.qpn);
   if (w_.mutation == Mutation::kSwallowLastWqe) return void(++w_.mutated);
   if (!q.shared || ++q.last_wqe > 1 || qp.state() != QpState::kError)
-    fail("srq", "QP %u is told of its last receive, times: %d", q.qpn, q.last_wqe);
+    fail("srq", "QP %u reports its last receive, times: %d", q.qpn, q.last_wqe);
 }
 
 EngineEvents::PortAnswer Process::qp_which_port(Qp& qp, const PortAsked& asked) {

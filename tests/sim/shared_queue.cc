@@ -92,8 +92,8 @@ void SharedQueue::given_back() {
 void SharedQueue::on_limit() {
   trace("engine: fewer than %u in the SRQ", limit_);
   if (w_.mutation == Mutation::kSwallowLimit) return void(++w_.mutated);
-  if (limit_ == 0) return fail("srq", "the SRQ's limit is told, and it is not armed");
-  if (context(srq_).has(limit_)) fail("srq", "the SRQ's limit is told, and it is not reached");
+  if (limit_ == 0) return fail("srq", "the SRQ reports its limit, which is not armed");
+  if (context(srq_).has(limit_)) fail("srq", "the SRQ reports its limit, which is not reached");
   limit_ = 0;
   refill_soon();
 }

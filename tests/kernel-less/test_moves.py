@@ -15,7 +15,7 @@ import pytest
 from hosts import A4, A6, B4, B6, frames, mac_of, received
 from stats import devices
 from support.net import nft
-from support.pairs import next_port
+from support.pairs import AT_FULL_SPEED, REST_MS, next_port
 from support.procs import Proc, run, until
 
 TRAFFIC = os.path.join(os.environ["VM_PROGRAMS"], "traffic")
@@ -106,11 +106,13 @@ def server(usiw_run, other_host, started):
 
 @pytest.fixture
 def client(usiw_run, started):
-    """client(server, to=B4, at=A4, ...): one that runs until its time is ended."""
+    """client(server, to=B4, at=A4, ...): one that runs until its time is ended. It rests after each round unless the
+    options have --pause-ms."""
     def start(peer, *options, to=B4, at=A4, where=""):
         sized = options if "--size" in options else (*SHORT, *options)
+        paced = sized if "--pause-ms" in sized else ("--pause-ms", REST_MS, *sized)
         proc = Proc([*where.split(), usiw_run.path, TRAFFIC, "client", "--from", at, "--to", to, "--port", peer.port,
-                     "--seconds", 300, "--events", *sized])
+                     "--seconds", 300, "--events", *paced])
         proc.wait_for("^connected")
         started.append(proc)
         return proc
@@ -251,7 +253,7 @@ def test_route_flaps(wires, server, client):
     """Faster than moves settle, at both ends, with two connections of each of two processes."""
     rng = random.Random(14)
     s = server()
-    clients = [client(s, "--connections", 2) for _ in range(2)]
+    clients = [client(s, "--connections", 2, *AT_FULL_SPEED) for _ in range(2)]
     for c in clients:
         goes_by(c, PACKETS, PACKETS)
     end = time.monotonic() + 10

@@ -105,7 +105,7 @@ def test_default_socket_buffers_of_a_user_do_not_overflow(without_module, debian
 
     def share_lost():
         port = next_port()
-        command = [*prefix, "ib_send_bw", "-R", "-F", "-s", 65536, "-n", 100, "-q", 16, "-p", port]
+        command = [*prefix, "ib_send_bw", "-R", "-F", "-s", 65536, "-n", 30, "-q", 16, "-p", port]
         before = udp_counters(B)
         server = Proc(command, where=unprivileged(B).where).wait_listening(port)
         Proc([*command, B.ip], where=unprivileged(A).where).expect(0, 300)

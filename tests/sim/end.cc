@@ -58,8 +58,8 @@ void End::make_qp() {
     attr.sq_sig_all = s.sig_all;
     attr.pd = pd();
     attr.srq = shared() ? process_->shared->srq() : nullptr;
-    attr.send_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][0])];
-    attr.recv_cq = process_->cqs[static_cast<size_t>(pair.cq[which_][1])];
+    attr.send_cq = process_->cqs[pair.cq[which_][0]];
+    attr.recv_cq = process_->cqs[pair.cq[which_][1]];
     register_memory(*out(), *in());
     in()->shared_words = process_->words;
   }
@@ -170,7 +170,7 @@ void End::post_recvs() {
   Qp* q = qp();
   if (lane == nullptr || q == nullptr || gone_ || shared()) return;
   const bool ahead = attempt_->plan->lane[1 - which_].ahead;
-  unsigned left = ahead ? UINT32_MAX : 1 + static_cast<unsigned>(w_.rng.below(4));
+  unsigned left = ahead ? UINT32_MAX : 1 + w_.rng.below(4);
   bool any = false;
   for (; left != 0 && lane->recv_end.posted < lane->sends(); --left) {
     const size_t i = lane->recv_end.posted;
@@ -250,8 +250,7 @@ void End::wake_send() {
   if (lane == nullptr || q == nullptr || gone_ || over) return;
   const LanePlan& plan = attempt_->plan->lane[which_];
   bool full = false, any = false, later = false;
-  for (unsigned n = 1 + static_cast<unsigned>(w_.rng.below(plan.burst)); n != 0 && lane->next_send() < lane->size();
-       --n) {
+  for (unsigned n = 1 + w_.rng.below(plan.burst); n != 0 && lane->next_send() < lane->size(); --n) {
     const size_t i = lane->next_send();
     const Op& op = lane->op(i);
     if (!may_post(*op.plan)) {

@@ -358,7 +358,7 @@ void Kernel::work_off_admission() {
 
 void Kernel::run_timers() {
   if (w_.mutation == Mutation::kDeafTimers) return void(++w_.mutated);
-  const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  const uint64_t slop = w_.sc.hosts[side_].timer_slop;
   if (const uint64_t at = usiw_cm_admission_deadline(&admission_);
       admission_due_ || (at != 0 && w_.clock.now >= at * 1000 + slop))
     work_off_admission();
@@ -373,7 +373,7 @@ void Kernel::run_timers() {
 uint64_t Kernel::next_deadline() const {
   uint64_t at = UINT64_MAX;
   if (w_.mutation == Mutation::kDeafTimers) return at;
-  const uint64_t slop = w_.sc.hosts[static_cast<size_t>(side_)].timer_slop;
+  const uint64_t slop = w_.sc.hosts[side_].timer_slop;
   if (admission_due_) return w_.clock.now;
   if (const uint64_t due = usiw_cm_admission_deadline(&admission_); due != 0) at = due * 1000 + slop;
   for (const Conn& c : conns_)

@@ -30,7 +30,7 @@ void Lane::make_windows(const LanePlan& plan, uint32_t first_index) {
   for (Op& op : ops_) {
     const OpPlan& p = *op.plan;
     if (p.window < 0 || is_local(p.opcode)) continue;
-    const Window& w = windows_[static_cast<size_t>(p.window)];
+    const Window& w = windows_[p.window];
     if (p.opcode == WrOpcode::kSendInv) {
       op.imm = p.wrong == Wrong::kRkey ? w.stag ^ 1 : w.stag;
       continue;
@@ -64,7 +64,7 @@ std::vector<const Window*> Lane::first_windows() const {
 }
 
 void Lane::fill_local(const OpPlan& p, Qp::SendWr& wr) const {
-  const Window& w = windows_[static_cast<size_t>(p.window)];
+  const Window& w = windows_[p.window];
   if (p.opcode == WrOpcode::kLocalInv) {
     wr.imm = w.stag;
     return;
@@ -83,7 +83,7 @@ void Lane::fill_local(const OpPlan& p, Qp::SendWr& wr) const {
 }
 
 void Lane::unbound(int window) {
-  Window& w = windows_[static_cast<size_t>(window)];
+  Window& w = windows_[window];
   if (raw_ || w.frozen) return;
   w.frozen = true;
   w.kept = w.bytes();

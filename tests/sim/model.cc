@@ -219,7 +219,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     if (is_atomic(p.opcode)) {
       plan_atomic(op);
     } else if (read && p.read_of >= 0) {
-      const Op& w = ops_[static_cast<size_t>(p.read_of)];
+      const Op& w = ops_[p.read_of];
       op.remote_addr = w.remote_addr;
       op.rkey = w.rkey;
       op.data = w.data;

@@ -27,7 +27,7 @@ void trespass(Rng& rng, LanePlan& lane, const SessionPlan& s) {
   op.opcode = kAll[rng.below(std::size(kAll))];
   op.foreign = true;
   op.wrong = Wrong::kForeign;
-  const auto size = static_cast<uint32_t>(rng.log_range(1, kLentBytes));
+  const auto size = rng.log_range(1, kLentBytes);
   op.size = is_local(op.opcode) ? 0 : is_atomic(op.opcode) ? kAtomicBytes : size;
   op.local = split(rng, op.size, s.max_sge);
   op.recv = split(rng, op.size, s.max_sge);

@@ -21,7 +21,7 @@ uint32_t needed(const LanePlan& lane) {
 }
 
 uint32_t draw(Rng& rng) {
-  const auto some = static_cast<uint32_t>(rng.below(16));  // with local write, which grants the peer nothing
+  const auto some = rng.below(16);  // with local write, which grants the peer nothing
   return rng.chance(30) ? kAccessOfConnection : some;
 }
 
@@ -47,15 +47,15 @@ void plan_rights(Rng& rng, SessionPlan& s) {
   for (const int end : {0, 1})
     if (rng.chance(60)) s.access[end] = value(end);
   for (auto n = rng.below(6); n > 0; --n) {
-    const auto end = static_cast<int>(rng.below(2));
+    const auto end = rng.below(2);
     const uint64_t at = rng.log_range(1'000, 20'000'000);
     s.permits.push_back({end, at, value(end)});
     if (rng.chance(40)) s.permits.push_back({end, at + rng.log_range(200, 1'000'000), 15});
     // Some changes come in SQD, which must not matter: it concerns the own send queue only.
     if (rng.chance(35))
       s.pauses.push_back({.end = end,
-                          .at = at - std::min(at - 1, rng.log_range(300, 500'000)),
-                          .length = rng.log_range(100, 5'000'000),
+                          .at = at - std::min(at - 1, rng.log_range(300, uint64_t{500'000})),
+                          .length = rng.log_range(100, uint64_t{5'000'000}),
                           .tell = rng.chance(70)});
   }
 }

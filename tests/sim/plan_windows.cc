@@ -23,7 +23,7 @@ class Dialogue {
   Dialogue(Rng& rng, SessionPlan& session) : rng_(rng), s_(session) {}
 
   void round(bool bad) {
-    const int owner = static_cast<int>(rng_.below(2)), user = 1 - owner;
+    const int owner = rng_.below(2), user = 1 - owner;
     auto& windows = s_.lane[user].windows;
     const int number = static_cast<int>(windows.size());
     WindowPlan w{.type2 = rng_.chance(75), .zero_based = rng_.chance(40)};
@@ -51,7 +51,7 @@ class Dialogue {
 
     const auto kind = rng_.below(3);
     const bool atomic = rng_.chance(15);
-    const unsigned users = 1 + static_cast<unsigned>(atomic ? 0 : rng_.below(4));
+    const unsigned users = 1 + (atomic ? 0 : rng_.below(4));
     const bool reads = kind == 2 || atomic;
     for (unsigned n = 0; n < users; ++n) {
       OpPlan op = access(kind, atomic, number, n);
@@ -98,7 +98,7 @@ class Dialogue {
       for (size_t i = 0; i < steps_[l].size(); ++i) {
         if (steps_[l][i].after < 0) continue;
         const auto& ops = s_.lane[1 - l].ops;
-        const size_t of = place[1 - l][static_cast<size_t>(steps_[l][i].after)];
+        const size_t of = place[1 - l][steps_[l][i].after];
         s_.lane[l].ops[place[l][i]].after = static_cast<uint32_t>(
             std::count_if(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(of) + 1,
                           [](const OpPlan& o) { return takes_receive(o.opcode); }));
@@ -133,10 +133,10 @@ class Dialogue {
     op.recv = split(rng_, size, s_.max_sge);
     return op;
   }
-  OpPlan message() { return sized(WrOpcode::kSend, static_cast<uint32_t>(rng_.below(65))); }
+  OpPlan message() { return sized(WrOpcode::kSend, rng_.below(65)); }
   /// The @p n-th work request that names the window. The first has at least two bytes.
   OpPlan access(uint64_t kind, bool atomic, int window, unsigned n) {
-    const auto size = static_cast<uint32_t>(n == 0 ? rng_.log_range(2, 32768) : rng_.log_range(1, 32768) - 1);
+    const int size = n == 0 ? rng_.log_range(2, 32768) : rng_.log_range(1, 32768) - 1;
     const WrOpcode write = rng_.chance(20) ? WrOpcode::kRdmaWriteImm : WrOpcode::kRdmaWrite;
     OpPlan op = sized(kind == 2 ? WrOpcode::kRdmaRead : write, size);
     if (atomic) {
@@ -167,7 +167,7 @@ class Dialogue {
       while (next < steps.size() && rng_.below(lane.ops.size() + 1) < steps.size()) take();
       while (next < steps.size() && steps[next].op.alone) take();
       moved.push_back(static_cast<int>(out.size()));
-      if (op.read_of >= 0) op.read_of = moved[static_cast<size_t>(op.read_of)];
+      if (op.read_of >= 0) op.read_of = moved[op.read_of];
       out.push_back(std::move(op));
     }
     while (next < steps.size()) take();
@@ -198,7 +198,7 @@ void make_plain(OpPlan& op) {
 
 void plan_windows(Rng& rng, SessionPlan& session, bool bad) {
   Dialogue dialogue(rng, session);
-  const unsigned rounds = 1 + static_cast<unsigned>(rng.below(5)), at = static_cast<unsigned>(rng.below(5));
+  const unsigned rounds = 1 + rng.below(5), at = rng.below(5);
   for (unsigned n = 0; n < rounds; ++n) dialogue.round(bad && (n == at || (n + 1 == rounds && at >= rounds)));
   dialogue.mix();
 }
@@ -245,8 +245,7 @@ void cut_windows(SessionPlan& session, const size_t first[2]) {
         if (op.window != w || is_local(op.opcode)) continue;
         if (!bound || (op.wrong == Wrong::kUnbound && !ended)) make_plain(op);
       }
-      if (!has(lane, [](const OpPlan& o) { return o.wrong == Wrong::kBeyond; }))
-        lane.windows[static_cast<size_t>(w)].cut = 0;
+      if (!has(lane, [](const OpPlan& o) { return o.wrong == Wrong::kBeyond; })) lane.windows[w].cut = 0;
       for (OpPlan& op : other.ops)
         if (op.window == w && is_local(op.opcode) && !bound) make_plain(op);
     }

@@ -64,7 +64,7 @@ Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t&
       watch_(watch),
       kernel_(kernel),
       side_(side),
-      plan_(world.sc.hosts[static_cast<size_t>(side)]),
+      plan_(world.sc.hosts[side]),
       next_qpn_(next_qpn),
       port_(world, watch, kernel, side, 0, plan_),
       socket_(world, watch, kernel, side, 1, plan_),

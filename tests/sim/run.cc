@@ -30,8 +30,8 @@ Run::Run(const Scenario& scenario, Mutation mutation, size_t trace_lines)
   for (size_t i = 0; i < scenario.hosts.size(); ++i) machines.push_back({static_cast<int>(i), nullptr, nullptr});
   listeners_.resize(machines.size());
   for (Machine& m : machines) {
-    listeners_[static_cast<size_t>(m.side)].run = this;
-    listeners_[static_cast<size_t>(m.side)].machine = &m;
+    listeners_[m.side].run = this;
+    listeners_[m.side].machine = &m;
     start_process(m);
   }
   session_.resize(scenario.pairs.size());
@@ -54,7 +54,7 @@ void Run::start_process(Machine& m) {
       }
     };
   }
-  const bool shares = w.sc.hosts[static_cast<size_t>(m.side)].srq.wr != 0 || w.sc.has(kWord) || w.sc.has(kForeign);
+  const bool shares = w.sc.hosts[m.side].srq.wr != 0 || w.sc.has(kWord) || w.sc.has(kForeign);
   m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, shares ? take_stags() : 0);
   m.process->on_drained = [this](Process& p, uint32_t qpn) {
     for (const auto& a : attempts_)
@@ -63,7 +63,7 @@ void Run::start_process(Machine& m) {
     w.fail("drain", "QP %u is drained, and nobody's", qpn);
   };
   m.process->on_cqe = [this](Process& p, const Cqe& c) { on_cqe(p, c); };
-  Listener& l = listeners_[static_cast<size_t>(m.side)];
+  Listener& l = listeners_[m.side];
   m.process->listener = &l;
   m.kernel->listen(&l);
 }

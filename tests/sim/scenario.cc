@@ -22,23 +22,23 @@ static_assert(kNames.size() == kFaults);
 uint32_t message_size(Rng& rng) {
   const uint64_t d = rng.below(1000);
   if (d < 80) return 0;
-  if (d < 420) return static_cast<uint32_t>(rng.range(1, 64));
-  if (d < 640) return static_cast<uint32_t>(rng.range(65, 1024));
-  if (d < 850) return static_cast<uint32_t>(rng.range(1, 8192));
-  if (d < 970) return static_cast<uint32_t>(rng.range(8192, 65536));
-  if (d < 998) return static_cast<uint32_t>(rng.range(65536, 512 * 1024));
-  return static_cast<uint32_t>(rng.range(512 * 1024, 8 * 1024 * 1024));
+  if (d < 420) return rng.range(1, 64);
+  if (d < 640) return rng.range(65, 1024);
+  if (d < 850) return rng.range(1, 8192);
+  if (d < 970) return rng.range(8192, 65536);
+  if (d < 998) return rng.range(65536, 512 * 1024);
+  return rng.range(512 * 1024, 8 * 1024 * 1024);
 }
 
 LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
   LanePlan lane;
   const bool late = sc.has(kLateRecv) && rng.chance(70);
   lane.pause = rng.chance(50) ? 0 : rng.log_range(kUs, 300 * kUs);
-  lane.burst = 1 + static_cast<unsigned>(rng.below(16));
+  lane.burst = 1 + rng.below(16);
   lane.ahead = !late;
   lane.recv_pause = late ? rng.log_range(kUs, 20 * kMs) : rng.log_range(100, 5 * kUs);
   const size_t n = rng.chance(10) ? rng.below(3) : rng.log_range(3, 60);
-  const unsigned one_kind = rng.chance(20) ? 1 + static_cast<unsigned>(rng.below(3)) : 0;
+  const unsigned one_kind = rng.chance(20) ? 1 + rng.below(3) : 0;
   std::vector<int> writes;
   for (size_t i = 0; i < n; ++i) {
     static constexpr WrOpcode kinds[] = {WrOpcode::kSend, WrOpcode::kRdmaWrite, WrOpcode::kRdmaRead};
@@ -51,7 +51,7 @@ LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
     op.fence = rng.chance(10);
     if (op.opcode == WrOpcode::kRdmaRead && !writes.empty() && rng.chance(40)) {
       op.read_of = writes[rng.below(writes.size())];
-      op.size = lane.ops[static_cast<size_t>(op.read_of)].size;
+      op.size = lane.ops[op.read_of].size;
     }
     if (op.opcode == WrOpcode::kRdmaWrite) writes.push_back(static_cast<int>(i));
     op.local = split(rng, op.size, s.max_sge);
@@ -101,10 +101,10 @@ void spoil(Rng& rng, LanePlan& lane) {
 SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before) {
   const bool first = before == nullptr;
   SessionPlan s;
-  s.max_send_wr = static_cast<uint32_t>(rng.range(1, 40));
-  s.max_recv_wr = static_cast<uint32_t>(rng.range(1, 40));
-  s.max_sge = static_cast<uint32_t>(rng.range(1, rng.chance(10) ? 32 : 6));
-  s.max_inline = static_cast<uint32_t>(rng.below(rng.chance(20) ? 1025 : 257));
+  s.max_send_wr = rng.range(1, 40);
+  s.max_recv_wr = rng.range(1, 40);
+  s.max_sge = rng.range(1, rng.chance(10) ? 32 : 6);
+  s.max_inline = rng.below(rng.chance(20) ? 1025 : 257);
   s.sig_all = rng.chance(20);
   s.reset_qp = rng.chance(30) && !first;
   if (s.reset_qp) {  // the QP is the same, so its limits are
@@ -116,19 +116,18 @@ SessionPlan make_session(Rng& rng, const Scenario& sc, const SessionPlan* before
   }
   static constexpr uint16_t kMtus[] = {576, 1280, 1500, 1500, 4096, 9000};
   for (int i : {0, 1}) {
-    s.ird[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
-    s.ord[i] = static_cast<uint16_t>(rng.range(1, rng.chance(20) ? 128 : 16));
+    s.ird[i] = rng.range(1, rng.chance(20) ? 128 : 16);
+    s.ord[i] = rng.range(1, rng.chance(20) ? 128 : 16);
     s.mtu[i] = kMtus[rng.below(std::size(kMtus))];
     // The PSNs of a pair's first connection often wrap. Later ones have PSNs far from its late datagrams.
-    s.isn[i] = first && rng.chance(50) ? 0u - static_cast<uint32_t>(rng.below(600))
-                                       : static_cast<uint32_t>(rng());
+    s.isn[i] = first && rng.chance(50) ? 0u - rng.below(600u) : static_cast<uint32_t>(rng());
   }
   for (int i : {0, 1}) s.lane[i] = make_lane(rng, s, sc);
   // Numbers of their own: every other seed stays what it was.
   Rng more(sc.seed ^ 0x3c1f8e27 ^ uint64_t{s.isn[0]} << 32 ^ s.isn[1]);
   for (LanePlan& lane : s.lane) vary(more, lane);
   if (sc.has(kBadOp) && rng.chance(70)) spoil(rng, s.lane[rng.below(2)]);
-  s.closer = static_cast<int>(rng.below(2));
+  s.closer = rng.below(2);
   s.ending = rng.chance(80) ? Ending::kDisconnect : Ending::kBoth;
   s.think = rng.chance(80) ? rng.log_range(kUs, 2 * kMs) : rng.log_range(kMs, 3 * kSec);
   s.gap = rng.chance(60) ? rng.log_range(kUs, 10 * kMs) : rng.log_range(10 * kMs, 4 * kSec);
@@ -154,8 +153,8 @@ void contend(Rng& rng, LanePlan& lane) {
 
 std::vector<PausePlan> make_pauses(Rng& rng) {
   std::vector<PausePlan> out;
-  for (unsigned n = 1 + static_cast<unsigned>(rng.below(4)); n > 0; --n)
-    out.push_back({.end = static_cast<int>(rng.below(2)),
+  for (unsigned n = 1 + rng.below(4); n > 0; --n)
+    out.push_back({.end = rng.below(2),
                    .at = rng.log_range(kUs, 20 * kMs),
                    .length = rng.log_range(100, 5 * kMs),
                    .tell = rng.chance(70)});
@@ -164,9 +163,9 @@ std::vector<PausePlan> make_pauses(Rng& rng) {
 
 SrqPlan make_srq(Rng& rng, const Scenario& sc) {
   SrqPlan q;
-  q.wr = static_cast<uint32_t>(rng.log_range(4, 64));
-  q.lengths = split(rng, static_cast<uint32_t>(rng.log_range(16, 32768)), 4);
-  q.limit = rng.chance(30) ? 0 : 1 + static_cast<uint32_t>(rng.below(q.wr));
+  q.wr = rng.log_range(4, 64);
+  q.lengths = split(rng, rng.log_range(16, 32768), 4);
+  q.limit = rng.chance(30) ? 0 : 1 + rng.below(q.wr);
   q.eager = q.limit == 0 || rng.chance(40);
   q.pause = sc.has(kLateRecv) ? rng.log_range(kUs, 20 * kMs) : rng.log_range(100, 5 * kUs);
   return q;
@@ -174,9 +173,9 @@ SrqPlan make_srq(Rng& rng, const Scenario& sc) {
 
 /// Leaves so few receives that QPs wait for them most of the time.
 void make_scarce(Rng& rng, SrqPlan& q) {
-  q.wr = 1 + static_cast<uint32_t>(rng.below(3));
+  q.wr = 1 + rng.below(3);
   q.most = q.wr == 3 || rng.chance(70) ? q.wr : 0;
-  q.limit = rng.chance(30) ? 0 : 1 + static_cast<uint32_t>(rng.below(q.wr));
+  q.limit = rng.chance(30) ? 0 : 1 + rng.below(q.wr);
   q.eager = q.limit == 0 || rng.chance(40);
   q.early = rng.chance(40);
 }
@@ -185,7 +184,7 @@ void make_scarce(Rng& rng, SrqPlan& q) {
 void share(Rng& rng, LanePlan& lane, const SessionPlan& s, uint32_t bytes) {
   lane.shared = true;
   for (OpPlan& op : lane.ops) {
-    const auto size = static_cast<uint32_t>(1 + rng.below(bytes));
+    const auto size = 1 + rng.below(bytes);
     if (op.wrong == Wrong::kNoRecv) op.wrong = Wrong::kShortRecv;
     if (op.wrong == Wrong::kShortRecv) {
       op.size = bytes + size;
@@ -203,7 +202,7 @@ void share_receives(Rng& rng, Scenario& sc) {
     if (rng.chance(70) || &h == &sc.hosts.back()) h.srq = make_srq(rng, sc);
   for (PairPlan& pair : sc.pairs)
     for (const int end : {0, 1}) {
-      const SrqPlan& q = sc.hosts[static_cast<size_t>(pair.host[end])].srq;
+      const SrqPlan& q = sc.hosts[pair.host[end]].srq;
       if (q.wr == 0 || rng.chance(15)) continue;
       for (SessionPlan& s : pair.sessions) share(rng, s.lane[1 - end], s, q.bytes());
     }
@@ -211,15 +210,13 @@ void share_receives(Rng& rng, Scenario& sc) {
 
 PairPlan make_pair(Rng& rng, const Scenario& sc, size_t number) {
   PairPlan pair;
-  pair.host[0] = static_cast<int>(rng.below(sc.hosts.size()));
-  pair.host[1] = static_cast<int>((static_cast<size_t>(pair.host[0]) + 1 + rng.below(sc.hosts.size() - 1)) %
-                                  sc.hosts.size());
+  pair.host[0] = rng.below(sc.hosts.size());
+  pair.host[1] = (pair.host[0] + 1 + rng.below(sc.hosts.size() - 1)) % sc.hosts.size();
   pair.ipv6 = rng.chance(20);
   pair.port = static_cast<uint16_t>(1000 + number);
   pair.start = rng.log_range(100, 5 * kMs);
   for (int end : {0, 1})
-    for (int which : {0, 1})
-      pair.cq[end][which] = static_cast<int>(rng.below(sc.hosts[static_cast<size_t>(pair.host[end])].cqs));
+    for (int which : {0, 1}) pair.cq[end][which] = rng.below(sc.hosts[pair.host[end]].cqs);
   const size_t sessions = rng.chance(60) ? 1 : 1 + rng.below(3);
   for (size_t s = 0; s < sessions; ++s)
     pair.sessions.push_back(make_session(rng, sc, s == 0 ? nullptr : &pair.sessions.back()));
@@ -249,11 +246,11 @@ void make_wire(Rng& rng, Scenario& sc) {
 }
 
 void make_incidents(Rng& rng, Scenario& sc) {
-  const auto hosts = sc.hosts.size();
+  const auto hosts = static_cast<int>(sc.hosts.size());
   for (unsigned f : {kMtu, kCut, kLongCut, kFreeze, kKill, kCrash, kPort}) {
     // The same random numbers are drawn with and without the fault, so that removing it changes nothing else.
     Incident i{rng.log_range(20 * kUs, 200 * kMs), rng.log_range(kMs, 1'500 * kMs), static_cast<Fault>(f),
-               rng.chance(40) && f != kFreeze && f < kKill ? -1 : static_cast<int>(rng.below(hosts)), rng()};
+               rng.chance(40) && f != kFreeze && f < kKill ? -1 : rng.below(hosts), rng()};
     if (f == kLongCut) i.length = rng.range(5 * kSec, 30 * kSec);
     if (f == kMtu) i.side = -1;
     if (f == kPort) i.at = rng.log_range(20 * kUs, 20 * kMs);
@@ -266,17 +263,10 @@ void make_incidents(Rng& rng, Scenario& sc) {
 
 }  // namespace
 
-uint64_t Rng::log_range(uint64_t from, uint64_t to) {
-  unsigned steps = 0;
-  while (from << (steps + 1) < to) ++steps;
-  const uint64_t low = from << below(steps + 1);
-  return std::min(to, low + below(low + 1));
-}
-
 std::vector<uint32_t> split(Rng& rng, uint32_t size, unsigned max_sge) {
   std::vector<uint32_t> out;
-  for (unsigned n = 1 + static_cast<unsigned>(rng.below(max_sge)); n > 1; --n) {
-    const auto len = static_cast<uint32_t>(rng.below(size + 1));
+  for (unsigned n = 1 + rng.below(max_sge); n > 1; --n) {
+    const auto len = rng.below(size + 1);
     out.push_back(len);
     size -= len;
   }
@@ -297,7 +287,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   Scenario sc;
   sc.seed = seed;
   static constexpr unsigned kHowMany[] = {0, 1, 1, 1, 2, 2, 2, 3, 4, 6};
-  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= bit(rng.below(kDrawn));
+  for (unsigned n = kHowMany[rng.below(std::size(kHowMany))]; n > 0; --n) sc.faults |= bit(rng.below(unsigned{kDrawn}));
   // Numbers of their own: every other seed stays what it was.
   Rng ports(seed ^ 0x9d0f5a11);
   sc.two_ports = ports.chance(35);
@@ -327,7 +317,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   const bool three = rng.chance(20);
   for (int i = 0; i < (three ? 3 : 2); ++i) {
     HostPlan h;
-    h.cqs = 1 + static_cast<unsigned>(rng.below(3));
+    h.cqs = 1 + rng.below(3);
     h.timer_slop = rng.below(8 * kMs);
     const uint64_t r[] = {rng(), rng(), rng(), rng()};
     sc.faults = all & ~cuts.without;
@@ -375,7 +365,7 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   make_wire(wire_rng, sc);
   if (sc.has(kEcn)) {
     sc.wire.drops_ect = ecn.chance(25);
-    sc.wire.mark = static_cast<double>(ecn.range(1, 1000)) / 1000;
+    sc.wire.mark = ecn.range(1, 1000) / 1000.0;
   }
   make_incidents(wire_rng, sc);
 

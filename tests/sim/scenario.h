@@ -6,9 +6,10 @@
 #ifndef USIW_TESTS_SIM_SCENARIO_H
 #define USIW_TESTS_SIM_SCENARIO_H
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace usiw::sim {
 constexpr uint32_t kPd = 7, kOtherPd = 8;
 constexpr uint32_t kLentBytes = 16384;  ///< size of a window that other connections try to use
 
-/// A generator of random numbers that is small, fast and the same on every machine.
+/// A generator of random numbers that is small, fast and the same on every machine. A number has the type of its bound.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : s_(mix(seed + 1)) {}
@@ -30,11 +31,25 @@ class Rng {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   }
-  uint64_t below(uint64_t n) { return n == 0 ? 0 : (*this)() % n; }
-  uint64_t range(uint64_t from, uint64_t to) { return from + below(to - from + 1); }
-  bool chance(unsigned percent) { return below(100) < percent; }
-  /// A number from @p from to @p to; each order of magnitude is equally likely.
-  uint64_t log_range(uint64_t from, uint64_t to);
+  template <std::integral T>
+  T below(T n) {
+    return static_cast<T>(n == 0 ? 0 : (*this)() % static_cast<uint64_t>(n));
+  }
+  /// A number from @p from to @p to.
+  template <std::integral T>
+  T range(uint64_t from, T to) {
+    return static_cast<T>(from + below(static_cast<uint64_t>(to) - from + 1));
+  }
+  bool chance(unsigned percent) { return below(100u) < percent; }
+  /// The same; each order of magnitude is equally likely.
+  template <std::integral T>
+  T log_range(uint64_t from, T to) {
+    const auto most = static_cast<uint64_t>(to);
+    unsigned steps = 0;
+    while (from << (steps + 1) < most) ++steps;
+    const uint64_t low = from << below(steps + 1);
+    return static_cast<T>(std::min(most, low + below(low + 1)));
+  }
 
  private:
   uint64_t s_;

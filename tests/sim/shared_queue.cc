@@ -61,7 +61,7 @@ void SharedQueue::refill() {
 
 void SharedQueue::arm() {
   if (plan_.limit == 0 || limit_ != 0) return;
-  limit_ = 1 + static_cast<uint32_t>(w_.rng.below(plan_.limit));
+  limit_ = 1 + w_.rng.below(plan_.limit);
   const bool late = w_.mutation == Mutation::kLateLimit;
   w_.mutated += late;
   engine_.srq_arm(srq_, late ? limit_ - 1 : limit_);

@@ -112,9 +112,11 @@ class SimWire {
   }
   uint64_t next_arrival() const {
     uint64_t at = UINT64_MAX;
-    for (const auto& q : arriving_)
-      if (!q.empty()) at = std::min(at, q.begin()->first.first);
+    for (int side = 0; side < kMaxSides; ++side) at = std::min(at, next_arrival(side));
     return at;
+  }
+  uint64_t next_arrival(int side) const {
+    return arriving_[side].empty() ? UINT64_MAX : arriving_[side].begin()->first.first;
   }
   bool chance(double p) { return p > 0 && to_chance(rng_()) < p; }
   std::mt19937_64& rng() { return rng_; }

@@ -176,9 +176,7 @@ class World {
   /// tick(), and when there was nothing to do, on to the time when there will be.
   void step() {
     if (tick() != 0) return;
-    uint64_t at = wire.next_arrival();
-    if (!a_frozen) at = std::min(at, a.engine.next_deadline_ns());
-    if (!b_frozen) at = std::min(at, b.engine.next_deadline_ns());
+    const uint64_t at = next_event();
     if (at != UINT64_MAX && at > clock.now) clock.now = std::min(at, limit_);
   }
   /// Runs until @p done or for @p ns of virtual time; returns whether it is done.
@@ -188,7 +186,7 @@ class World {
       if (clock.now >= limit_) return false;
       const uint64_t before = clock.now;
       step();
-      if (quiet() && clock.now - before <= 300) clock.now = limit_;
+      if (next_event() == UINT64_MAX && clock.now - before <= 300) clock.now = limit_;
     }
     return true;
   }
@@ -203,9 +201,12 @@ class World {
   FlowKey last_flow{};  ///< as side a sees it
 
  private:
-  bool quiet() const {
-    return wire.next_arrival() == UINT64_MAX && (a_frozen || a.engine.next_deadline_ns() == UINT64_MAX) &&
-           (b_frozen || b.engine.next_deadline_ns() == UINT64_MAX);
+  /// The time of the next arrival or deadline of a side that runs; UINT64_MAX: there is none.
+  uint64_t next_event() const {
+    uint64_t at = UINT64_MAX;
+    if (!a_frozen) at = std::min(wire.next_arrival(0), a.engine.next_deadline_ns());
+    if (!b_frozen) at = std::min({at, wire.next_arrival(1), b.engine.next_deadline_ns()});
+    return at;
   }
   uint16_t next_port_ = 1000;
   uint64_t limit_ = UINT64_MAX;

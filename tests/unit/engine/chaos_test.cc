@@ -181,7 +181,9 @@ TEST(Chaos, ends_in_order_whatever_breaks) {
   const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 0) : 1;
   const uint64_t usual = kSanitized ? 40 : 200;
   const uint64_t last = only != nullptr ? first : many != nullptr ? std::strtoull(many, nullptr, 0) : usual;
-  for (uint64_t seed = first; seed <= last; ++seed) {
+  // Every third of the first 40 seeds: together they have every kind of break.
+  const uint64_t step = kSanitized && only == nullptr && many == nullptr ? 3 : 1;
+  for (uint64_t seed = first; seed <= last; seed += step) {
     SCOPED_TRACE("USIW_STORM_SEED=" + std::to_string(seed));
     Chaos(seed).run();
     if (::testing::Test::HasFailure()) return;

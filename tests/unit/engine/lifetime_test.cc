@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "fixture.h"
+#include "tests/support/sanitized.h"
 
 namespace usiw::sim {
 namespace {
@@ -426,7 +427,7 @@ TEST_F(Lifetime, close_drains_first) {
 }
 
 TEST_F(Lifetime, close_on_bad_wires) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= (kSanitized ? 12 : 60); ++seed) {
     SCOPED_TRACE(seed);
     World x(seed);
     x.wire.faults.loss = seed % 2 ? 0.3 : 0;

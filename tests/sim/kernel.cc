@@ -290,10 +290,10 @@ void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* k
 // ---- usiw_listen.c ----
 
 /// The size of the backlog depends on the seed, so that requests take every way through the admission.
-void Kernel::listen(CmListener* listener) {
+void Kernel::listen(Process* process) {
   if (places_.admission != nullptr) drop(usiw_cm_admission_leave(&places_, now_us()));
-  listener_ = listener;
-  if (listener == nullptr) return;
+  listener_ = process;
+  if (process == nullptr) return;
   usiw_cm_admission_join(&admission_, &places_, 1 + static_cast<uint32_t>(w_.sc.seed % 3) * 4);
   admission_due_ = true;
 }
@@ -340,7 +340,7 @@ int Kernel::open(const FlowKey& flow, const usiw_cm_packet& pkt, uint32_t isn, b
   }
   usiw_cm_offer(&conn->cm, USIW_FEATURE_MERGES);
   conn->hashed = true;
-  listener_->on_request(conn->id, flow, {conn->cm.peer_pd, conn->cm.peer_pd_len});
+  on_request(conn->id, {conn->cm.peer_pd, conn->cm.peer_pd_len});
   reap();
   return 0;
 }
@@ -476,7 +476,7 @@ void Kernel::disconnect(uint32_t qpn) {
 }
 
 void Kernel::process_died(Process* process) {
-  if (listener_ != nullptr && process->is_listener(listener_)) listen(nullptr);
+  if (listener_ == process) listen(nullptr);
   for (const Conn& c : std::vector<Conn>(conns_.begin(), conns_.end()))
     if (c->qp == nullptr && c->cm.state == USIW_CM_REQ_RCVD) usiw_cm_end_reject(c.get(), nullptr, 0, now_us());
   std::vector<uint32_t> qpns;

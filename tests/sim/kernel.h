@@ -34,13 +34,6 @@ class CmUser {
   virtual void on_closed() = 0;
 };
 
-/// A program that listens.
-class CmListener {
- public:
-  virtual ~CmListener() = default;
-  virtual void on_request(uint32_t conn_id, const FlowKey& tuple, std::span<const uint8_t> pd) = 0;
-};
-
 /// A record of the context's event file.
 struct KEvent {
   uint32_t type, qpn, conn_id;
@@ -62,8 +55,9 @@ class Kernel : Reporter {
   uint64_t next_deadline() const;
 
   // ---- rdma_cm ----
-  /// nullptr ends listening.
-  void listen(CmListener* listener);
+  /// A program of @p process listens, and gets requests by on_request. nullptr ends listening.
+  void listen(Process* process);
+  std::function<void(uint32_t conn_id, std::span<const uint8_t> pd)> on_request;
   struct Params {
     uint16_t ird, ord, mtu;
     std::span<const uint8_t> pd;
@@ -142,7 +136,7 @@ class Kernel : Reporter {
 
   const int side_;
   Life life_ = std::make_shared<int>(0);
-  CmListener* listener_ = nullptr;
+  Process* listener_ = nullptr;
   std::list<Conn> conns_;  ///< all connections that are not freed yet
   std::map<uint32_t, KQp> qps_;
   std::map<Process*, std::list<Conn>> events_;

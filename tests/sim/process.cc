@@ -243,8 +243,6 @@ void Process::flush() {
   }
 }
 
-void Process::cq_overrun(Cq&) { w_.fail("overrun", "a CQ has overrun"); }
-
 void Process::qp_peer_closed(Qp& qp) {
   auto& q = *static_cast<PQp*>(qp.owner());
   ++q.peer_closes;

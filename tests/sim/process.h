@@ -23,7 +23,6 @@
 
 namespace usiw::sim {
 
-class CmListener;
 class Kernel;
 struct KEvent;
 
@@ -76,11 +75,9 @@ class Process final : public EngineEvents, Reporter {
   void error_qp(uint32_t qpn);
   void reset_qp(uint32_t qpn);
   Qp* qp(uint32_t qpn) const;
-  bool is_listener(const CmListener* l) const { return listener == l; }
   /// Called with each polled completion.
   std::function<void(Process&, const Cqe&)> on_cqe;
   std::function<void(Process&, uint32_t qpn)> on_drained;
-  CmListener* listener = nullptr;
 
   // ---- Calls of the simulation ----
   void arrive(const Datagram& d, const FlowKey& flow, bool ce);
@@ -92,7 +89,7 @@ class Process final : public EngineEvents, Reporter {
   void check_empty();
 
   void cq_ready(Cq&) override {}
-  void cq_overrun(Cq&) override;
+  void cq_overrun(Cq&) override { w_.fail("overrun", "a CQ has overrun"); }
   void qp_peer_closed(Qp& qp) override;
   void qp_closed(Qp& qp) override;
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;

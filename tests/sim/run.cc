@@ -28,12 +28,7 @@ Run::Run(const Scenario& scenario, Mutation mutation, size_t trace_lines)
   };
   machines.reserve(scenario.hosts.size());
   for (size_t i = 0; i < scenario.hosts.size(); ++i) machines.push_back({static_cast<int>(i), nullptr, nullptr});
-  listeners_.resize(machines.size());
-  for (Machine& m : machines) {
-    listeners_[m.side].run = this;
-    listeners_[m.side].machine = &m;
-    start_process(m);
-  }
+  for (Machine& m : machines) start_process(m);
   session_.resize(scenario.pairs.size());
   old_client_.resize(scenario.pairs.size());
 }
@@ -43,6 +38,7 @@ Run::Run(const Scenario& scenario, Mutation mutation, size_t trace_lines)
 void Run::start_process(Machine& m) {
   if (m.kernel == nullptr) {
     m.kernel = std::make_unique<Kernel>(w, m.side);
+    m.kernel->on_request = [this, &m](uint32_t conn_id, std::span<const uint8_t> pd) { on_request(m, conn_id, pd); };
     m.kernel->passive = [this](const FlowKey& tuple, uint32_t& isn, uint16_t& mtu) {
       isn = static_cast<uint32_t>(w.rng());
       for (size_t i = attempts_.size(); i-- > 0;) {
@@ -63,9 +59,7 @@ void Run::start_process(Machine& m) {
     w.fail("drain", "QP %u is drained, and nobody's", qpn);
   };
   m.process->on_cqe = [this](Process& p, const Cqe& c) { on_cqe(p, c); };
-  Listener& l = listeners_[m.side];
-  m.process->listener = &l;
-  m.kernel->listen(&l);
+  m.kernel->listen(m.process.get());
 }
 
 void Run::on_cqe(Process& p, const Cqe& c) {
@@ -97,11 +91,6 @@ void Run::kill(Machine& m) {
   m.process.reset();
 }
 
-void Run::each_machine(const Incident& i, const std::function<void(Machine&)>& what) {
-  for (Machine& m : machines)
-    if (i.side < 0 || m.side == i.side) what(m);
-}
-
 /// ICMP reports the new MTU to the kernels some time later.
 void Run::tell_mtu() {
   w.after(w.rng.below(20'000'000), life_, [this] {
@@ -111,81 +100,59 @@ void Run::tell_mtu() {
   });
 }
 
-void Run::begin(const Incident& i) {
-  w.trace("-- %s begins, host %d", fault_name(i.kind), i.side);
+/// An incident begins, if @p on, or is over.
+void Run::incident(const Incident& i, bool on) {
+  if (on)
+    w.trace("-- %s begins, host %d", fault_name(i.kind), i.side);
+  else
+    w.trace("-- %s is over", fault_name(i.kind));
+  incidents_open_ -= !on;
+  if (i.kind == kMtu) {
+    w.wire.faults.max_payload = on ? 400 + i.value % 1200 : faults_.max_payload;
+    return tell_mtu();
+  }
+  for (Machine& m : machines)
+    if (i.side < 0 || m.side == i.side) incident(i, m, on);
+}
+
+void Run::incident(const Incident& i, Machine& m, bool on) {
   switch (i.kind) {
-    case kMtu:
-      w.wire.faults.max_payload = 400 + i.value % 1200;
-      tell_mtu();
-      break;
-    case kPort: {
-      const bool socket = (i.value & 1) != 0, told = !socket && ((i.value & 2) != 0 || w.sc.has(kLate));
-      const uint64_t ways = 1 + (i.value >> 8) % 3;
-      each_machine(i, [&](Machine& m) {
-        for (int way : {0, 1}) w.dead[m.side][socket ? 1 : 0][way] = (ways >> way & 1) != 0;
-        const bool forbids = (i.value & 4) != 0 || w.sc.has(kLate);
-        if (told && m.kernel != nullptr)
-          m.kernel->path_changes(forbids ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
-        if (told && w.sc.has(kLate) && m.process != nullptr) {
-          w.trace("%c process: is late", 'A' + m.side);
-          m.process->frozen = true;
-          w.after(USIW_MOVE_MS * 1'000'000ull + i.value % 1'000'000'000, m.process->life,
-                  [p = m.process.get()] { p->frozen = false; });
-        }
-      });
-      break;
-    }
+    case kPort: return on ? lose_port(m, i.value) : restore_ports(m);
     case kCut:
-    case kLongCut:
-      each_machine(i, [this](Machine& m) { w.wire.faults.cut[m.side] = true; });
-      break;
+    case kLongCut: w.wire.faults.cut[m.side] = on; break;
     case kFreeze:
-      each_machine(i, [](Machine& m) { if (m.process) m.process->frozen = true; });
+      if (m.process != nullptr) m.process->frozen = on;
       break;
     case kKill:
-      each_machine(i, [this](Machine& m) {
-        if (m.process == nullptr) return;
-        m.kernel->process_died(m.process.get());
-        kill(m);
-      });
-      break;
     case kCrash:
-      each_machine(i, [this](Machine& m) {
-        kill(m);
-        m.kernel.reset();
-      });
+      if (!on && m.process == nullptr) start_process(m);
+      if (!on) break;
+      if (i.kind == kKill && m.process != nullptr) m.kernel->process_died(m.process.get());
+      kill(m);
+      if (i.kind == kCrash) m.kernel.reset();
       break;
     default: break;
   }
 }
 
-void Run::end(const Incident& i) {
-  w.trace("-- %s is over", fault_name(i.kind));
-  --incidents_open_;
-  switch (i.kind) {
-    case kMtu:
-      w.wire.faults.max_payload = faults_.max_payload;
-      tell_mtu();
-      break;
-    case kPort:
-      each_machine(i, [&](Machine& m) {
-        for (auto& port : w.dead[m.side]) port[0] = port[1] = false;
-        if (m.kernel != nullptr) m.kernel->path_changes(USIW_NOT_PACKET_NONE);
-      });
-      break;
-    case kCut:
-    case kLongCut:
-      each_machine(i, [this](Machine& m) { w.wire.faults.cut[m.side] = false; });
-      break;
-    case kFreeze:
-      each_machine(i, [](Machine& m) { if (m.process) m.process->frozen = false; });
-      break;
-    case kKill:
-    case kCrash:
-      each_machine(i, [this](Machine& m) { if (m.process == nullptr) start_process(m); });
-      break;
-    default: break;
-  }
+/// One port of the host is dead, one way or both, as @p value has it. The kernel reports some dead ports for raw packets.
+void Run::lose_port(Machine& m, uint64_t value) {
+  const bool late = w.sc.has(kLate), socket = (value & 1) != 0;
+  const bool told = !socket && ((value & 2) != 0 || late), forbids = (value & 4) != 0 || late;
+  const uint64_t ways = 1 + (value >> 8) % 3;
+  for (int way : {0, 1}) w.dead[m.side][socket][way] = (ways >> way & 1) != 0;
+  if (!told) return;
+  if (m.kernel != nullptr) m.kernel->path_changes(forbids ? USIW_NOT_PACKET_IPSEC : USIW_NOT_PACKET_NETDEV);
+  if (!late || m.process == nullptr) return;
+  w.trace("%c process: is late", 'A' + m.side);
+  m.process->frozen = true;
+  w.after(USIW_MOVE_MS * 1'000'000ull + value % 1'000'000'000, m.process->life,
+          [p = m.process.get()] { p->frozen = false; });
+}
+
+void Run::restore_ports(Machine& m) {
+  for (auto& port : w.dead[m.side]) port[0] = port[1] = false;
+  if (m.kernel != nullptr) m.kernel->path_changes(USIW_NOT_PACKET_NONE);
 }
 
 // ---- Programs ----
@@ -228,13 +195,13 @@ void Run::start_attempt(size_t pair, int tries) {
   e.start_client();
 }
 
-void Run::Listener::on_request(uint32_t conn_id, const FlowKey&, std::span<const uint8_t> pd) {
+void Run::on_request(Machine& m, uint32_t conn_id, std::span<const uint8_t> pd) {
   uint32_t id = UINT32_MAX;
   if (pd.size() >= 4) std::memcpy(&id, pd.data(), 4);
-  Attempt* a = run->attempt(id);
-  if (a == nullptr && !run->w.sc.has(kRaw)) return run->w.fail("connect", "a request with wrong private data");
+  const Attempt* a = attempt(id);
+  if (a == nullptr && !w.sc.has(kRaw)) return w.fail("connect", "a request with wrong private data");
   const uint64_t think = a != nullptr ? a->plan->think : 1000;
-  run->w.after(think, machine->process->life, [this, conn_id, id] { run->serve(*machine, conn_id, id); });
+  w.after(think, m.process->life, [this, &m, conn_id, id] { serve(m, conn_id, id); });
 }
 
 void Run::serve(Machine& m, uint32_t conn_id, uint32_t id) {
@@ -389,8 +356,8 @@ bool Run::go() {
   const uint64_t start = w.clock.now;
   for (const Incident& i : w.sc.incidents) {
     ++incidents_open_;
-    w.after(i.at, life_, [this, &i] { begin(i); });
-    w.after(i.at + i.length, life_, [this, &i] { end(i); });
+    w.after(i.at, life_, [this, &i] { incident(i, true); });
+    w.after(i.at + i.length, life_, [this, &i] { incident(i, false); });
   }
   for (size_t p = 0; p < w.sc.pairs.size(); ++p) w.after(w.sc.pairs[p].start, life_, [this, p] { start_session(p); });
 

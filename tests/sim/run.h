@@ -126,11 +126,7 @@ class Run {
   uint32_t take_windows() { return (next_window_ += 10) - 10; }
 
  private:
-  struct Listener final : CmListener {
-    Run* run;
-    Machine* machine;
-    void on_request(uint32_t conn_id, const FlowKey& tuple, std::span<const uint8_t> pd) override;
-  };
+  void on_request(Machine& m, uint32_t conn_id, std::span<const uint8_t> pd);
   void serve(Machine& m, uint32_t conn_id, uint32_t attempt_id);
   void start_process(Machine& m);
   void on_cqe(Process& p, const Cqe& c);
@@ -138,9 +134,10 @@ class Run {
   void start_attempt(size_t pair, int tries);
   void finish_attempt(Attempt& a);
   void tell_mtu();
-  void begin(const Incident& i);
-  void end(const Incident& i);
-  void each_machine(const Incident& i, const std::function<void(Machine&)>& what);
+  void incident(const Incident& i, bool on);
+  void incident(const Incident& i, Machine& m, bool on);
+  void lose_port(Machine& m, uint64_t value);
+  void restore_ports(Machine& m);
   void kill(Machine& m);
   void arrivals();
   bool step();
@@ -150,7 +147,6 @@ class Run {
   void mutate(Datagram& d);
   std::string state() const;
 
-  std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
   std::vector<std::shared_ptr<End>> ends_;  ///< every end ever made, because kernels and processes have their addresses
   std::vector<std::shared_ptr<End>> ghosts_;

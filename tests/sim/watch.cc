@@ -72,7 +72,6 @@ void Watch::check_data(End& e, const TrpHeader& h, std::span<const std::byte> d)
     return e.fail("wire", "a segment that does not decode");
   const uint64_t content = data ? hash(d.subspan(kTrpBytes)) : 0;
   ++w_.totals[kSent];
-  e.last_ns = w_.clock.now;
   if ((h.flags & USIW_TRP_F_RETRANS) == 0) {
     if (h.psn != e.next) return e.fail("psn", "new PSN %08x, expected %08x", h.psn, e.next);
     if (!psn_lt(h.psn, e.edge))

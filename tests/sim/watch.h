@@ -44,7 +44,7 @@ class Watch {
     uint32_t first_void = 0;    ///< first PSN that the peer has skipped
     bool asks = false, voids = false;  ///< asked is valid; first_void is valid
     bool ended = false;         ///< SHUTDOWN or Terminate sent
-    uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0, last_ns = 0;
+    uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0;
   };
   End* find(int side, const FlowKey& flow);
   void check_data(End& e, const TrpHeader& h, std::span<const std::byte> d);

@@ -16,10 +16,9 @@ void Lane::make_windows(const LanePlan& plan, uint32_t first_index) {
     // The window reaches from the first work request that uses it to the last.
     for (const Op& op : ops_) {
       if (op.plan->window != static_cast<int>(i) || is_local(op.plan->opcode) || takes_bytes(op.plan->opcode)) continue;
-      Block& b = op.plan->opcode == WrOpcode::kRdmaRead ? source : is_atomic(op.plan->opcode) ? words : target;
       const Piece& piece = op.remote[0];
-      if (w.block == nullptr) w.at = {op.remote[0].offset, 0};
-      w.block = &b;
+      if (w.block == nullptr) w.at = {piece.offset, 0};
+      w.block = &remote_block(op.plan->opcode);
       w.users.push_back(piece);
       w.at.length = piece.offset + piece.length - w.at.offset;
     }

@@ -188,20 +188,11 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.send_no = static_cast<int>(send_ops_.size());
       send_ops_.push_back(ops_.size());
     }
-    if (is_local(p.opcode)) {
-      // It moves no bytes.
-    } else if (takes_bytes(p.opcode)) {
-      op.local = src.take(p.local);
-      op.remote = op.receive;
-    } else if (is_write(p.opcode)) {
-      op.local = src.take(p.local);
-      op.remote = {target.take(p.size)};
-    } else if (is_atomic(p.opcode)) {
-      op.local = sink.take(p.local);
-      op.remote = {word_};
-    } else {
-      op.local = sink.take(p.local);
-      op.remote = {source.take(p.size)};
+    if (!is_local(p.opcode)) {  // others move no bytes
+      op.local = block_of(op).take(p.local);
+      op.remote = takes_bytes(p.opcode)
+                      ? op.receive
+                      : std::vector{is_atomic(p.opcode) ? word_ : remote_block(p.opcode).take(p.size)};
     }
     ops_.push_back(std::move(op));
   }
@@ -211,7 +202,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
     const OpPlan& p = *op.plan;
     if (is_local(p.opcode)) continue;
     const bool read = p.opcode == WrOpcode::kRdmaRead;
-    Block& far = read ? source : is_atomic(p.opcode) ? words : target;
+    Block& far = remote_block(p.opcode);
     if (!takes_bytes(p.opcode)) {
       op.remote_addr = far.iova(op.remote[0].offset);
       op.rkey = far.stag;
@@ -225,7 +216,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.data = w.data;
     } else if (p.size != 0) {
       // The last byte has to change, because the rules of order watch it.
-      Block& to = read ? sink : takes_bytes(p.opcode) ? recv : target;
+      Block& to = read ? sink : far;
       const auto& pieces = read ? op.local : op.remote;
       for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
         if (it->length == 0) continue;
@@ -249,6 +240,12 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
   }
   make_windows(plan, first_window);
   if (plan.lent) lent_ = (USIW_MAX_MR + first_window + 9) << 8 | 0xa1;  // after those of make_windows()
+}
+
+Block& Lane::remote_block(WrOpcode opcode) {
+  if (takes_bytes(opcode)) return recv;
+  if (is_write(opcode)) return target;
+  return is_atomic(opcode) ? words : source;
 }
 
 /// Chooses the operands of an atomic, and the value that it finds if all atomics before it were done once.
@@ -363,7 +360,7 @@ void Lane::effect(size_t i, const char* when) {
     case WrOpcode::kSendInv:
       if (shared_) return;  // its completion shows which buffer of the SRQ it took
       [[fallthrough]];
-    default: there = (takes_bytes(op.plan->opcode) ? recv : target).holds(op.remote, op.data); break;
+    default: there = remote_block(op.plan->opcode).holds(op.remote, op.data); break;
   }
   if (!there) fail("bytes", "%s %zu of %u bytes: wrong bytes %s", op_name(op.plan->opcode), i, op.plan->size, when);
 }
@@ -582,7 +579,7 @@ void Lane::check_end(bool may_break, bool flushed, bool received) {
     if (raw_ && takes_receive(o) && !takes_bytes(o)) in_recv.push_back(op.receive);
     if (!src.holds(op.local, op.data)) fail("memory", "source of %zu has changed", i);
     if (takes_bytes(o) && shared_) continue;
-    Block& b = takes_bytes(o) ? recv : target;
+    Block& b = remote_block(o);
     (takes_bytes(o) ? in_recv : in_target).push_back(op.remote);
     const bool may_be_there = posted && (!takes_bytes(o) || static_cast<size_t>(op.send_no) < recv_end.posted);
     const bool none = (op.plan->wrong == Wrong::kUnbound && op.plan->alone) || (refused && !takes_bytes(o));

@@ -136,6 +136,8 @@ class Lane : Reporter {
   size_t sends() const { return send_ops_.size(); }
   const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
   Block& block_of(const Op& op) { return is_answered(op.plan->opcode) ? sink : src; }
+  /// The block of the responder on which @p opcode works.
+  Block& remote_block(WrOpcode opcode);
 
   /// A completion of the requester, or of the responder. @p connected: the client has not given up its set-up. If it
   /// has, that explains why work requests of the server were flushed.
@@ -172,7 +174,6 @@ class Lane : Reporter {
 
   // ---- Windows of the responder ----
 
-  const std::vector<Window>& windows() const { return windows_; }
   std::vector<const Window*> first_windows() const;  ///< the first binding of each slot
   uint32_t lent() const { return lent_; }            ///< STag of the window that others use; 0: none
   /// Fills in a bind or an invalidation by the responder (lane_windows.cc).

@@ -33,6 +33,10 @@ End::End(Run& run, Attempt* attempt, int which, Machine& machine)
       process_(machine.process.get()),
       life_(machine.process->life) {}
 
+void End::later(uint64_t ns, void (End::*what)()) {
+  w_.after(ns, life_, [s = shared_from_this(), what] { (s.get()->*what)(); });
+}
+
 Lane* End::out() const { return attempt_ == nullptr ? nullptr : attempt_->lane[which_].get(); }
 Lane* End::in() const { return attempt_ == nullptr ? nullptr : attempt_->lane[1 - which_].get(); }
 Qp* End::qp() const { return process_ == nullptr || qpn == 0 || no_qp_ ? nullptr : process_->qp(qpn); }
@@ -135,7 +139,7 @@ void End::on_reply(int result, std::span<const uint8_t> pd) {
   if (attempt_->rejected && result == -ECONNREFUSED && !w_.sc.has(kRaw) && !pd.empty() &&
       (pd.size() != 2 || pd[0] != 'n'))
     w_.fail("connect", "a reject without its private data");
-  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->finish(); });
+  later(w_.rng.below(50'000), &End::finish);
 }
 
 void End::on_established() {
@@ -143,24 +147,23 @@ void End::on_established() {
   opened();
 }
 
-void End::opened() {
-  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] {
-    End& e = *s;
-    e.established = true;
-    if (e.over || e.gone_ || e.attempt_ == nullptr) return;
-    e.trace("app: established, qp %u", e.qpn);
-    e.post_recvs();
-    e.wake_send();
-    if (!e.attempt_->plan->lane[1 - e.which_].ahead) e.wake_recv();
-    const SessionPlan& plan = *e.attempt_->plan;
-    for (const PausePlan& p : plan.pauses)
-      if (p.end == e.which_) e.w_.after(p.at, e.life_, [s, &p] { s->pause(p); });
-    for (const PermitPlan& p : plan.permits)
-      if (p.end == e.which_) e.w_.after(p.at, e.life_, [s, &p] { s->permit(p.access, true); });
-    if (plan.early_end != 0 && (e.which_ == plan.closer || plan.ending == Ending::kBoth))
-      e.w_.after(plan.early_end, e.life_, [s] { s->close(); });
-    e.run_.attempt_progress(*e.attempt_);
-  });
+void End::opened() { later(w_.rng.below(50'000), &End::begin_work); }
+
+void End::begin_work() {
+  established = true;
+  if (over || gone_ || attempt_ == nullptr) return;
+  trace("app: established, qp %u", qpn);
+  post_recvs();
+  wake_send();
+  const SessionPlan& plan = *attempt_->plan;
+  if (!plan.lane[1 - which_].ahead) wake_recv();
+  for (const PausePlan& p : plan.pauses)
+    if (p.end == which_) w_.after(p.at, life_, [s = shared_from_this(), &p] { s->pause(p); });
+  for (const PermitPlan& p : plan.permits)
+    if (p.end == which_) w_.after(p.at, life_, [s = shared_from_this(), &p] { s->permit(p.access, true); });
+  if (plan.early_end != 0 && (which_ == plan.closer || plan.ending == Ending::kBoth))
+    later(plan.early_end, &End::close);
+  run_.attempt_progress(*attempt_);
 }
 
 // ---- Posting ----
@@ -187,8 +190,7 @@ void End::wake_recv() {
   if (over || gone_ || in() == nullptr || shared()) return;
   post_recvs();
   if (in()->recv_end.posted < in()->sends())
-    w_.after(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), life_,
-             [s = shared_from_this()] { s->wake_recv(); });
+    later(1 + w_.rng.below(attempt_->plan->lane[1 - which_].recv_pause + 1), &End::wake_recv);
 }
 
 bool End::may_post(const OpPlan& p) const {
@@ -200,9 +202,7 @@ void End::wake_waiting() {
   if (!waiting_ || !may_post(*out()->op(out()->next_send()).plan)) return;
   waiting_ = false;
   sending_ = true;
-  w_.after(1 + w_.rng.below(attempt_->plan->lane[which_].pause + 1), life_, [s = shared_from_this()] {
-    if (s->sending_) s->wake_send();
-  });
+  later(1 + w_.rng.below(attempt_->plan->lane[which_].pause + 1), &End::resume_sending);
 }
 
 /// The windows of other connections on the host that carries out @p opcode; nullptr if no process runs there.
@@ -249,7 +249,7 @@ void End::wake_send() {
   Qp* q = qp();
   if (lane == nullptr || q == nullptr || gone_ || over) return;
   const LanePlan& plan = attempt_->plan->lane[which_];
-  bool full = false, any = false, later = false;
+  bool stalled = false, any = false;
   for (unsigned n = 1 + w_.rng.below(plan.burst); n != 0 && lane->next_send() < lane->size(); --n) {
     const size_t i = lane->next_send();
     const Op& op = lane->op(i);
@@ -258,7 +258,7 @@ void End::wake_send() {
       break;
     }
     if (op.plan->wrong == Wrong::kForeign && looks_for_window(*op.plan)) {
-      later = true;
+      stalled = true;
       break;
     }
     const auto flags = static_cast<uint8_t>(
@@ -284,7 +284,7 @@ void End::wake_send() {
     if (rc != 0) {
       if (op.plan->contended && out()->shared_words != nullptr) out()->shared_words->withdraw(wr.opcode, wr.operands);
       if (rc != ENOMEM) w_.fail("post", "post_send: %d", rc);
-      full = true;
+      stalled = true;
       break;
     }
     lane->posted();
@@ -294,12 +294,13 @@ void End::wake_send() {
   if (any) q->ring_send();
   if (any && w_.tracing()) trace("app: qp %u has posted %zu of %zu", qpn, lane->send.posted, lane->size());
   if (lane->next_send() == lane->size() || waiting_) return;
-  if (later) full = true;
-  stall_ = full ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
+  stall_ = stalled ? std::min<uint64_t>(stall_ * 2, 5'000'000) : 2'000;
   sending_ = true;
-  w_.after(full ? stall_ : 1 + w_.rng.below(plan.pause + 1), life_, [s = shared_from_this()] {
-    if (s->sending_) s->wake_send();
-  });
+  later(stalled ? stall_ : 1 + w_.rng.below(plan.pause + 1), &End::resume_sending);
+}
+
+void End::resume_sending() {
+  if (sending_) wake_send();
 }
 
 bool End::set_up_holds() const {
@@ -360,12 +361,12 @@ void End::on_disconnected(int result) {
   ++machine_disconnects;
   status = result;
   trace("cm: disconnected, %d", result);
-  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->gone(); });
+  later(w_.rng.below(50'000), &End::gone);
 }
 
 void End::on_closed() {
   if (++machine_closes > 1) w_.fail("cm", "closed twice");
-  w_.after(w_.rng.below(50'000), life_, [s = shared_from_this()] { s->gone(); });
+  later(w_.rng.below(50'000), &End::gone);
 }
 
 void End::gone() {

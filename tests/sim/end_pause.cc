@@ -17,7 +17,7 @@ void End::pause(const PausePlan& p) {
   pause_length_ = p.length;
   process_->engine->qp_pause(q, p.tell);
   if (w_.mutation == Mutation::kGoOnEarly) ++w_.mutated, process_->engine->qp_resume(q);
-  if (!p.tell) w_.after(p.length, life_, [s = shared_from_this()] { s->resume(); });
+  if (!p.tell) later(p.length, &End::resume);
 }
 
 void End::drained() {
@@ -25,7 +25,7 @@ void End::drained() {
   if (w_.mutation == Mutation::kSwallowDrained) return void(++w_.mutated);
   if (!paused_ || !asked_ || drained_) return fail("drain", "QP %u is drained, which nobody has asked for", qpn);
   drained_ = true;
-  w_.after(pause_length_, life_, [s = shared_from_this()] { s->resume(); });
+  later(pause_length_, &End::resume);
 }
 
 void End::resume() {

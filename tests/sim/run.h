@@ -55,6 +55,8 @@ class End final : public CmUser, public std::enable_shared_from_this<End>, Repor
   uint32_t qpn = 0;
 
  private:
+  /// Calls @p what in @p ns, unless the process has ended by then.
+  void later(uint64_t ns, void (End::*what)());
   bool shared() const;  ///< it takes its receives from the host's SRQ
   uint32_t pd() const;
   bool flushed_recvs() const;
@@ -74,6 +76,8 @@ class End final : public CmUser, public std::enable_shared_from_this<End>, Repor
   void remove_memory(Lane& requester, Lane& responder);
   void wake_recv();
   void opened();
+  void begin_work();
+  void resume_sending();
   void gone();
   void try_finish(uint64_t since);
   void finish();

@@ -5,6 +5,15 @@
 #include <cstdio>
 
 namespace usiw::sim {
+namespace {
+
+std::string text_of(const char* fmt, va_list args) {
+  char text[400];
+  std::vsnprintf(text, sizeof text, fmt, args);
+  return text;
+}
+
+}  // namespace
 
 const char* mutation_name(Mutation m) {
   static constexpr std::array kNames = {
@@ -31,53 +40,42 @@ bool World::run_due() {
   return any;
 }
 
-void World::add_line(const char* fmt, va_list args) {
-  char text[400];
-  const auto us = (clock.now - 1'000'000'000) / 1000;
-  const int n = std::snprintf(text, sizeof text, "%6llu.%06llu %03llu ", ull(us / 1'000'000), ull(us % 1'000'000),
-                              ull(clock.now % 1000));
-  std::vsnprintf(text + n, sizeof text - static_cast<size_t>(n), fmt, args);
-  lines.emplace_back(text);
-  if (lines.size() > trace_lines_) lines.pop_front();
-}
-
 void World::trace(const char* fmt, ...) {
   if (!tracing()) return;
+  const auto us = (clock.now - 1'000'000'000) / 1000;
+  char time[40];
+  std::snprintf(time, sizeof time, "%6llu.%06llu %03llu ", ull(us / 1'000'000), ull(us % 1'000'000),
+                ull(clock.now % 1000));
   va_list args;
   va_start(args, fmt);
-  add_line(fmt, args);
+  lines.push_back(time + text_of(fmt, args));
   va_end(args);
+  if (lines.size() > trace_lines_) lines.pop_front();
 }
 
 void World::fail(const char* name, const char* fmt, ...) {
   if (failed()) return;
-  rule = name;
-  char text[400];
   va_list args;
   va_start(args, fmt);
-  std::vsnprintf(text, sizeof text, fmt, args);
+  rule = name;
+  why = text_of(fmt, args);
   va_end(args);
-  why = text;
-  trace("BROKEN %s: %s", name, text);
+  trace("BROKEN %s: %s", name, why.c_str());
 }
 
 void Reporter::fail(const char* rule, const char* fmt, ...) const {
-  char text[400];
   va_list args;
   va_start(args, fmt);
-  std::vsnprintf(text, sizeof text, fmt, args);
+  w_.fail(rule, "%s: %s", name_.c_str(), text_of(fmt, args).c_str());
   va_end(args);
-  w_.fail(rule, "%s: %s", name_.c_str(), text);
 }
 
 void Reporter::trace(const char* fmt, ...) const {
   if (!w_.tracing()) return;
-  char text[400];
   va_list args;
   va_start(args, fmt);
-  std::vsnprintf(text, sizeof text, fmt, args);
+  w_.trace("%s %s", name_.c_str(), text_of(fmt, args).c_str());
   va_end(args);
-  w_.trace("%s %s", name_.c_str(), text);
 }
 
 std::string describe(std::span<const std::byte> d) {

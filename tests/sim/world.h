@@ -117,7 +117,6 @@ class World {
     std::function<void()> what;
     bool operator<(const Later& o) const { return at != o.at ? at > o.at : order > o.order; }
   };
-  void add_line(const char* fmt, va_list args);
   std::priority_queue<Later> later_;
   uint64_t order_ = 0;
   const size_t trace_lines_;

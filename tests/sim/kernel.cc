@@ -524,8 +524,7 @@ bool Kernel::read_event(Process* process, KEvent& event) {
            conn->flow,
            {info.snd_psn, info.rcv_psn, info.snd_window, info.ird, info.ord, info.mtu,
             (info.flags & USIW_CONN_F_INITIATOR) != 0, (info.features & USIW_FEATURE_MERGES) != 0},
-           static_cast<usiw_not_packet>(info.not_packet),
-           info.mtu};
+           static_cast<usiw_not_packet>(info.not_packet)};
   if (usiw_cm_records_pop(&conn->records, &record) == 0) it->second.pop_front();
   reap();
   return true;

@@ -40,7 +40,6 @@ struct KEvent {
   FlowKey tuple;
   ConnAttr attr;
   usiw_not_packet not_packet;
-  uint32_t mtu;  ///< path MTU, bytes
 };
 
 class Kernel : Reporter {

@@ -70,7 +70,7 @@ Process::Process(World& world, Watch& watch, Kernel& kernel, int side, uint32_t&
       socket_(world, watch, kernel, side, 1, plan_),
       engine(std::make_unique<Engine>(world.clock, *this, counters.data())),
       port_no_(engine->add_port(port_)) {
-  for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(plan_.cqe, nullptr));
+  for (unsigned i = 0; i < plan_.cqs; ++i) cqs.push_back(engine->cq_create(4096, nullptr));
   poll_at_.resize(cqs.size());
   if (w_.sc.two_ports) socket_no_ = engine->add_port(socket_);
   if (plan_.srq.wr != 0) shared = std::make_unique<SharedQueue>(world, *engine, side, plan_.srq, stags, life);
@@ -176,12 +176,12 @@ void Process::on_event(const KEvent& e) {
     close_port(q);
     const Path path{e.tuple, {}, {}, 64, 0};
     const PortFacts facts{e.not_packet, true, false, w_.sc.two_ports, false};
-    q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.mtu, e.attr.merges);
+    q.moves.begin(PortWish::kAuto, facts, choose_port(PortWish::kAuto, facts), e.attr.mtu, e.attr.merges);
     const int error = engine->qp_connect(q.qp, number(q), path, e.attr);
     if (error == 0) {
       if (w_.sc.two_ports) {
         if (engine->qp_also(q.qp, number(q) == port_no_ ? socket_no_ : port_no_) != 0) w_.fail("setup", "qp_also");
-        engine->qp_path(q.qp, path, e.mtu);
+        engine->qp_path(q.qp, path, e.attr.mtu);
       }
       q.conn_id = e.conn_id;
       q.port = e.tuple.local_port;
@@ -208,8 +208,8 @@ void Process::on_event(const KEvent& e) {
     case USIW_EVENT_ABORT: return engine->qp_abort(q.qp);
     case USIW_EVENT_PROBE: return engine->qp_probe(q.qp);
     case USIW_EVENT_PATH: {
-      engine->qp_path(q.qp, {e.tuple, {}, {}, 64, 0}, e.mtu);
-      q.moves.path(e.not_packet, e.mtu);
+      engine->qp_path(q.qp, {e.tuple, {}, {}, 64, 0}, e.attr.mtu);
+      q.moves.path(e.not_packet, e.attr.mtu);
       return engine->qp_move(q.qp, qp_which_port(*q.qp, engine->qp_ways(q.qp)));
     }
     default: return;

@@ -34,7 +34,7 @@ class HostPort final : public SimPort, Reporter {
  public:
   /// @p which: 0 for raw packets, 1 for the socket.
   HostPort(World& w, Watch& watch, const Kernel& kernel, int side, int which, const HostPlan& plan)
-      : SimPort(w.wire, side, plan.max_payload, plan.buffers, which == 1 || w.sc.seed % 2 == 1),
+      : SimPort(w.wire, side, 9216 - 28, plan.buffers, which == 1 || w.sc.seed % 2 == 1),
         Reporter(w, side),
         watch_(watch),
         kernel_(kernel),

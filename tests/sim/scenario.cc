@@ -331,16 +331,18 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
   const size_t pairs = rng.chance(50) ? 1 : 1 + rng.below(4);
   for (size_t p = 0; p < pairs; ++p) sc.pairs.push_back(make_pair(rng, sc, p));
   Rng wire_rng(rng());
-  if (sc.has(kSrq)) {
-    while (sc.pairs.size() < 4 && srq.chance(60)) sc.pairs.push_back(make_pair(srq, sc, sc.pairs.size()));
-  }
-  if (sc.has(kScarce))
-    while (sc.pairs.size() < 7 && scarce.chance(75)) sc.pairs.push_back(make_pair(scarce, sc, sc.pairs.size()));
-  if (sc.has(kMw))
+  const auto add_pairs = [&](Rng& more, size_t most, unsigned percent) {
+    while (sc.pairs.size() < most && more.chance(percent)) sc.pairs.push_back(make_pair(more, sc, sc.pairs.size()));
+  };
+  const auto each_session = [&](auto what) {
     for (PairPlan& pair : sc.pairs)
-      for (SessionPlan& s : pair.sessions) plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60));
+      for (SessionPlan& s : pair.sessions) what(s);
+  };
+  if (sc.has(kSrq)) add_pairs(srq, 4, 60);
+  if (sc.has(kScarce)) add_pairs(scarce, 7, 75);
+  if (sc.has(kMw)) each_session([&](SessionPlan& s) { plan_windows(mw, s, sc.has(kBadOp) && mw.chance(60)); });
   if (sc.has(kForeign)) {
-    while (sc.pairs.size() < 4 && foreign.chance(60)) sc.pairs.push_back(make_pair(foreign, sc, sc.pairs.size()));
+    add_pairs(foreign, 4, 60);
     // The words of contended atomics are in one PD.
     for (PairPlan& pair : sc.pairs)
       plan_foreign(foreign, pair, !sc.has(kWord), &pair == &sc.pairs.front() || foreign.chance(25));
@@ -350,17 +352,13 @@ Scenario make_scenario(uint64_t seed, const Cuts& cuts) {
     for (HostPlan& h : sc.hosts)
       if (h.srq.wr != 0) make_scarce(scarce, h.srq);
   if (sc.has(kWord)) {
-    while (sc.pairs.size() < 4 && word.chance(60)) sc.pairs.push_back(make_pair(word, sc, sc.pairs.size()));
-    for (PairPlan& pair : sc.pairs)
-      for (SessionPlan& s : pair.sessions)
-        for (LanePlan& lane : s.lane) contend(word, lane);
+    add_pairs(word, 4, 60);
+    each_session([&](SessionPlan& s) {
+      for (LanePlan& lane : s.lane) contend(word, lane);
+    });
   }
-  if (sc.has(kSqd))
-    for (PairPlan& pair : sc.pairs)
-      for (SessionPlan& s : pair.sessions) s.pauses = make_pauses(sqd);
-  if (sc.has(kQpAccess))
-    for (PairPlan& pair : sc.pairs)
-      for (SessionPlan& s : pair.sessions) plan_rights(rights, s);
+  if (sc.has(kSqd)) each_session([&](SessionPlan& s) { s.pauses = make_pauses(sqd); });
+  if (sc.has(kQpAccess)) each_session([&](SessionPlan& s) { plan_rights(rights, s); });
   sc.faults &= ~cuts.without;
   make_wire(wire_rng, sc);
   if (sc.has(kEcn)) {

@@ -221,9 +221,7 @@ struct SrqPlan {
 
 struct HostPlan {
   unsigned cqs = 1;
-  uint32_t cqe = 4096;
   size_t buffers = 2048;
-  uint32_t max_payload = 9216 - 28;
   size_t tx_limit = SIZE_MAX, ring = SIZE_MAX;
   uint64_t poll_pause = 0;     ///< ns between two polls of a CQ, at most
   uint64_t kernel_pause = 0;   ///< ns of delay between kernel and process, at most

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
 #include <string>
 #include <vector>
@@ -26,10 +27,15 @@ using Steady = std::chrono::steady_clock;
 struct Options {
   uint64_t first = 1, last = 0, seconds = 0;
   unsigned jobs = 1;
-  bool trace = false, digest = false, reduce = true, expect_violation = false;
+  bool trace = false, digest = false, no_reduce = false, expect_violation = false;
   Cuts cuts;
   Mutation mutation = Mutation::kNone;
 };
+
+const std::map<std::string, bool Options::*> kFlags = {{"--trace", &Options::trace},
+                                                       {"--digest", &Options::digest},
+                                                       {"--no-reduce", &Options::no_reduce},
+                                                       {"--expect-violation", &Options::expect_violation}};
 
 [[noreturn]] void usage(const char* why) {
   std::fprintf(stderr,
@@ -63,14 +69,8 @@ Options parse(int argc, char** argv) {
       o.jobs = static_cast<unsigned>(number());
     } else if (arg == "--time") {
       o.seconds = number();
-    } else if (arg == "--trace") {
-      o.trace = true;
-    } else if (arg == "--digest") {
-      o.digest = true;
-    } else if (arg == "--no-reduce") {
-      o.reduce = false;
-    } else if (arg == "--expect-violation") {
-      o.expect_violation = true;
+    } else if (const auto flag = kFlags.find(arg); flag != kFlags.end()) {
+      o.*flag->second = true;
     } else if (arg == "--mutate") {
       const std::string v = value();
       for (int m = 0; m < static_cast<int>(Mutation::kMutations); ++m)
@@ -108,7 +108,7 @@ int run_one(const Options& o) {
 }
 
 void report(const Options& o, uint64_t seed, const std::string& program) {
-  const Reduced r = o.reduce ? reduce(seed, o.cuts, o.mutation) : only_run(seed, o.cuts, o.mutation);
+  const Reduced r = o.no_reduce ? only_run(seed, o.cuts, o.mutation) : reduce(seed, o.cuts, o.mutation);
   std::printf("seed %llu: BROKEN %s: %s\n", ull(seed), r.rule.c_str(), r.why.c_str());
   std::printf("  reduced to: %s\n  the last that happened:\n", r.summary.c_str());
   for (const std::string& line : r.tail) std::printf("    %s\n", line.c_str());
@@ -206,6 +206,6 @@ int run_many(const Options& o, const std::string& program) {
 int main(int argc, char** argv) {
   using namespace usiw::sim;
   const Options o = parse(argc, argv);
-  if (o.first == o.last && o.trace + o.digest + !o.reduce > 0) return run_one(o);
+  if (o.first == o.last && (o.trace || o.digest || o.no_reduce)) return run_one(o);
   return run_many(o, argv[0]);
 }

@@ -86,21 +86,16 @@ Reduced reduce(uint64_t seed, const Cuts& start, Mutation mutation) {
     c.without |= bit(f);
     attempt(c);
   }
-  for (size_t n = 1; n < 3; ++n) {
-    Cuts c = best;
-    c.sessions = n;
-    if (attempt(c)) break;
-  }
-  for (size_t n : {0, 1, 2, 3, 5, 8, 13, 21, 34}) {
-    Cuts c = best;
-    c.ops = n;
-    if (attempt(c)) break;
-  }
-  for (size_t n : {50, 30, 20, 10, 5, 3, 2, 1}) {
-    Cuts c = best;
-    c.first_op = n;
-    if (n < best.ops && attempt(c)) break;
-  }
+  const auto attempt_any = [&](size_t Cuts::*number, std::initializer_list<size_t> values) {
+    for (const size_t value : values) {
+      Cuts c = best;
+      c.*number = value;
+      if ((number != &Cuts::first_op || value < best.ops) && attempt(c)) break;
+    }
+  };
+  attempt_any(&Cuts::sessions, {1, 2});
+  attempt_any(&Cuts::ops, {0, 1, 2, 3, 5, 8, 13, 21, 34});
+  attempt_any(&Cuts::first_op, {50, 30, 20, 10, 5, 3, 2, 1});
   return only_run(seed, best, mutation);
 }
 

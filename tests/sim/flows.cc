@@ -78,6 +78,11 @@ class FlowsRun {
   void change_rate();
   void sample();
   void run_until(uint64_t at, bool at_rest = false);
+  /// Sums over the line, all hosts and all competitors since the beginning, in datagrams; tcp in bytes.
+  struct Counts {
+    double offered = 0, dropped = 0, marked = 0, repeated = 0, sent = 0, arrived = 0, overflowed = 0, tcp = 0;
+  };
+  Counts counts() const;
   void measure(FlowsResult& r);
   void drain();
 
@@ -171,48 +176,49 @@ void FlowsRun::trouble() {
   }
 }
 
+FlowsRun::Counts FlowsRun::counts() const {
+  Counts c;
+  c.offered = forward_.engine.offered;
+  c.dropped = forward_.engine.dropped;
+  c.marked = forward_.engine.marked;
+  for (const auto& h : hosts_) {
+    c.repeated += h->repeated();
+    c.arrived += h->port.arrived;
+    c.overflowed += h->port.overflowed;
+    c.sent += h->count(USIW_CNT_TX_PKTS) - h->count(USIW_CNT_TX_SACKS);
+  }
+  for (const auto& t : tcps_) c.tcp += t->delivered();
+  return c;
+}
+
 void FlowsRun::measure(FlowsResult& r) {
   std::vector<uint64_t> before;
-  uint64_t tcp_before = 0, repeated = 0, sent = 0, arrived = 0, overflowed = 0;
   for (const auto& f : flows_) before.push_back(f->bytes());
-  for (const auto& t : tcps_) tcp_before += t->delivered();
-  const auto add_up = [&](int sign) {
-    for (const auto& h : hosts_) {
-      repeated += static_cast<uint64_t>(sign) * h->repeated();
-      arrived += static_cast<uint64_t>(sign) * h->port.arrived;
-      overflowed += static_cast<uint64_t>(sign) * h->port.overflowed;
-      sent += static_cast<uint64_t>(sign) * (h->count(USIW_CNT_TX_PKTS) - h->count(USIW_CNT_TX_SACKS));
-    }
-  };
-  add_up(-1);
-  const Link::Counts old = forward_.engine;
+  const Counts old = counts();
   sampling_ = true;
   sample();
   run_until(w_.clock.now + plan_.measure);
   sampling_ = false;
 
-  add_up(1);
-  const Link::Counts& now = forward_.engine;
-  double sum = 0, squares = 0, least = 1e300, tcp_bytes = 0;
+  const Counts now = counts();
+  double sum = 0, squares = 0, least = 1e300;
   for (size_t i = 0; i < flows_.size(); ++i) {
     const auto got = static_cast<double>(flows_[i]->bytes() - before[i]);
     sum += got;
     squares += got * got;
     least = std::min(least, got);
   }
-  for (const auto& t : tcps_) tcp_bytes += static_cast<double>(t->delivered());
-  tcp_bytes -= static_cast<double>(tcp_before);
+  const double tcp_bytes = now.tcp - old.tcp;
   const auto n = static_cast<double>(flows_.size());
   r.goodput = percent(sum, capacity_);
   r.tcp_goodput = percent(tcp_bytes, capacity_);
   r.share = percent(sum, sum + tcp_bytes);
   r.jain = squares == 0 ? 0 : sum * sum / (n * squares);
   r.slowest = percent(least, sum / n);
-  const auto offered = static_cast<double>(now.offered - old.offered);
-  r.drops = percent(static_cast<double>(now.dropped - old.dropped), offered);
-  r.overflow = percent(static_cast<double>(overflowed), static_cast<double>(arrived));
-  r.marks = percent(static_cast<double>(now.marked - old.marked), offered);
-  r.repeats = percent(static_cast<double>(repeated), static_cast<double>(sent));
+  r.drops = percent(now.dropped - old.dropped, now.offered - old.offered);
+  r.overflow = percent(now.overflowed - old.overflowed, now.arrived - old.arrived);
+  r.marks = percent(now.marked - old.marked, now.offered - old.offered);
+  r.repeats = percent(now.repeated - old.repeated, now.sent - old.sent);
   std::ranges::sort(waits_);
   r.queue_median = us(waits_[waits_.size() / 2]);
   r.queue_p99 = us(waits_[waits_.size() * 99 / 100]);

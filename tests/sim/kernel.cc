@@ -356,28 +356,25 @@ void Kernel::work_off_admission() {
 
 // ---- usiw_conn.c: the clock ----
 
+/// The time at which the timer for a deadline of cm/ fires. A deadline of 0 is none.
+uint64_t Kernel::due_ns(uint64_t deadline_us) const {
+  return deadline_us == 0 ? UINT64_MAX : deadline_us * 1000 + w_.sc.hosts[side_].timer_slop;
+}
+
 void Kernel::run_timers() {
   if (w_.mutation == Mutation::kDeafTimers) return void(++w_.mutated);
-  const uint64_t slop = w_.sc.hosts[side_].timer_slop;
-  if (const uint64_t at = usiw_cm_admission_deadline(&admission_);
-      admission_due_ || (at != 0 && w_.clock.now >= at * 1000 + slop))
-    work_off_admission();
+  if (admission_due_ || w_.clock.now >= due_ns(usiw_cm_admission_deadline(&admission_))) work_off_admission();
   const auto copy = std::vector<Conn>(conns_.begin(), conns_.end());
-  for (const Conn& c : copy) {
-    const uint64_t at = usiw_cm_end_deadline(c.get());
-    if (at != 0 && w_.clock.now >= at * 1000 + slop) usiw_cm_end_tick(c.get(), now_us());
-  }
+  for (const Conn& c : copy)
+    if (w_.clock.now >= due_ns(usiw_cm_end_deadline(c.get()))) usiw_cm_end_tick(c.get(), now_us());
   reap();
 }
 
 uint64_t Kernel::next_deadline() const {
-  uint64_t at = UINT64_MAX;
-  if (w_.mutation == Mutation::kDeafTimers) return at;
-  const uint64_t slop = w_.sc.hosts[side_].timer_slop;
+  if (w_.mutation == Mutation::kDeafTimers) return UINT64_MAX;
   if (admission_due_) return w_.clock.now;
-  if (const uint64_t due = usiw_cm_admission_deadline(&admission_); due != 0) at = due * 1000 + slop;
-  for (const Conn& c : conns_)
-    if (const uint64_t due = usiw_cm_end_deadline(c.get()); due != 0) at = std::min<uint64_t>(at, due * 1000 + slop);
+  uint64_t at = due_ns(usiw_cm_admission_deadline(&admission_));
+  for (const Conn& c : conns_) at = std::min(at, due_ns(usiw_cm_end_deadline(c.get())));
   return at;
 }
 

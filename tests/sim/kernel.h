@@ -130,6 +130,7 @@ class Kernel : Reporter {
   int attach(const Conn& conn, uint32_t qpn, CmUser* user);
   void cancel_events(const Conn& conn);
   void qp_end(uint32_t qpn, usiw_qp_state state);
+  uint64_t due_ns(uint64_t deadline_us) const;
   uint64_t now_us() const { return w_.clock.now / 1000; }
   void reap();
 

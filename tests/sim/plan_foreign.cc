@@ -10,10 +10,7 @@ namespace usiw::sim {
 namespace {
 
 void lend(LanePlan& lane) {
-  OpPlan bind;
-  bind.opcode = WrOpcode::kBindMw;
-  bind.foreign = true;
-  lane.ops.insert(lane.ops.begin(), bind);
+  lane.ops.insert(lane.ops.begin(), OpPlan{.opcode = WrOpcode::kBindMw, .foreign = true});
   for (OpPlan& op : lane.ops)
     if (op.read_of >= 0) ++op.read_of;
 }

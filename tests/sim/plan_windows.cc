@@ -117,21 +117,13 @@ class Dialogue {
     steps_[lane].push_back({std::move(op), after});
     return static_cast<int>(steps_[lane].size()) - 1;
   }
-  static OpPlan local(WrOpcode opcode, int window) {
-    OpPlan op;
-    op.opcode = opcode;
-    op.window = window;
-    op.signalled = false;
-    return op;
-  }
+  static OpPlan local(WrOpcode opcode, int window) { return {.opcode = opcode, .signalled = false, .window = window}; }
   OpPlan sized(WrOpcode opcode, uint32_t size) {
-    OpPlan op;
-    op.opcode = opcode;
-    op.size = size;
-    op.signalled = false;
-    op.local = split(rng_, size, s_.max_sge);
-    op.recv = split(rng_, size, s_.max_sge);
-    return op;
+    return {.opcode = opcode,
+            .size = size,
+            .signalled = false,
+            .local = split(rng_, size, s_.max_sge),
+            .recv = split(rng_, size, s_.max_sge)};
   }
   OpPlan message() { return sized(WrOpcode::kSend, rng_.below(65)); }
   /// The @p n-th work request that names the window. The first has at least two bytes.

@@ -61,6 +61,12 @@ LanePlan make_lane(Rng& rng, const SessionPlan& s, const Scenario& sc) {
   return lane;
 }
 
+void make_atomic(OpPlan& op, bool swap) {
+  op.opcode = swap ? WrOpcode::kCompareSwap : WrOpcode::kFetchAdd;
+  op.size = kAtomicBytes;
+  op.local = op.recv = {kAtomicBytes};
+}
+
 /// Adds immediate data to some work requests, and makes atomics of some READs.
 void vary(Rng& rng, LanePlan& lane) {
   for (OpPlan& op : lane.ops) {
@@ -72,9 +78,7 @@ void vary(Rng& rng, LanePlan& lane) {
       case WrOpcode::kRdmaWrite: op.opcode = WrOpcode::kRdmaWriteImm; break;
       default:
         if (op.read_of >= 0) break;
-        op.opcode = swap ? WrOpcode::kCompareSwap : WrOpcode::kFetchAdd;
-        op.size = kAtomicBytes;
-        op.local = op.recv = {kAtomicBytes};
+        make_atomic(op, swap);
         break;
     }
   }
@@ -145,9 +149,7 @@ void contend(Rng& rng, LanePlan& lane) {
     const bool now = rng.chance(is_atomic(op.opcode) ? 70 : 30), swap = rng.chance(50);
     if (!now || !is_answered(op.opcode) || op.wrong != Wrong::kNone || op.window >= 0 || op.read_of >= 0) continue;
     op.contended = true;
-    op.opcode = swap ? WrOpcode::kCompareSwap : WrOpcode::kFetchAdd;
-    op.size = kAtomicBytes;
-    op.local = op.recv = {kAtomicBytes};
+    make_atomic(op, swap);
   }
 }
 

@@ -134,7 +134,7 @@ struct OpPlan {
   bool alone = false;                      ///< posted after all before it have completed
   bool living = false;                     ///< prefers the window of a connection that lives
   uint32_t after = 0;                      ///< posted after so many messages of the other lane have been received
-  std::vector<uint32_t> local, recv;       ///< lengths of the SGEs, bytes
+  std::vector<uint32_t> local = {}, recv = {};  ///< lengths of the SGEs, bytes
 };
 
 /// One binding of a memory window.

@@ -11,11 +11,6 @@ namespace usiw::sim {
 namespace {
 constexpr uint64_t kFlushLimit = 10'000'000'000;
 
-/// The blocks that an end registers for the two lanes of a connection.
-std::array<Block*, 6> blocks_of(Lane& requester, Lane& responder) {
-  return {&requester.src, &requester.sink, &responder.recv, &responder.target, &responder.source, &responder.words};
-}
-
 /// Gives access to a member that only the engine's own code may use.
 struct Bell : Qp {
   using Qp::doorbell_;
@@ -64,7 +59,7 @@ void End::make_qp() {
     attr.srq = shared() ? process_->shared->srq() : nullptr;
     attr.send_cq = process_->cqs[pair.cq[which_][0]];
     attr.recv_cq = process_->cqs[pair.cq[which_][1]];
-    register_memory(*out(), *in());
+    register_memory();
     in()->shared_words = process_->words;
   }
   if (qpn == 0) qpn = process_->create_qp(attr);
@@ -82,9 +77,14 @@ void End::permit(uint32_t access, bool connected) {
   process_->engine->qp_permit(qp(), access);
 }
 
-void End::register_memory(Lane& requester, Lane& responder) {
+std::array<Block*, 6> End::blocks() const {
+  return {&out()->src, &out()->sink, &in()->recv, &in()->target, &in()->source, &in()->words};
+}
+
+void End::register_memory() {
   Engine& e = *process_->engine;
-  for (Block* b : blocks_of(requester, responder)) {
+  const Lane& responder = *in();
+  for (Block* b : blocks()) {
     b->pd = pd();
     if (e.mr_add(b->attr()) != 0) w_.fail("setup", "mr_add");
   }
@@ -98,11 +98,11 @@ void End::register_memory(Lane& requester, Lane& responder) {
   });
 }
 
-void End::remove_memory(Lane& requester, Lane& responder) {
+void End::remove_memory() {
   Engine& e = *process_->engine;
-  for (const Window* w : responder.first_windows())
+  for (const Window* w : in()->first_windows())
     if (e.mw_remove(w->stag) != 0) w_.fail("setup", "mw_remove");
-  for (Block* b : blocks_of(requester, responder))
+  for (const Block* b : blocks())
     if (e.mr_remove(b->stag) != 0) w_.fail("setup", "mr_remove");
 }
 
@@ -403,8 +403,7 @@ void End::finish() {
   over = true;
   trace("app: qp %u is over%s", qpn, flushed ? ", all flushed" : "");
   machine_.kernel->forget(this);
-  if (attempt_ != nullptr)
-    remove_memory(*out(), *in());
+  if (attempt_ != nullptr) remove_memory();
   const bool keep = which_ == 0 && attempt_ != nullptr && flushed &&
                     run_.session_[attempt_->pair] + 1 < w_.sc.pairs[attempt_->pair].sessions.size() &&
                     w_.sc.pairs[attempt_->pair].sessions[run_.session_[attempt_->pair] + 1].reset_qp;

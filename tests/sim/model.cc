@@ -188,7 +188,7 @@ Lane::Lane(World& world, const LanePlan& plan, const SessionPlan& session, char 
       op.send_no = static_cast<int>(send_ops_.size());
       send_ops_.push_back(ops_.size());
     }
-    if (!is_local(p.opcode)) {  // others move no bytes
+    if (!is_local(p.opcode)) {  // a local one moves no bytes
       op.local = block_of(op).take(p.local);
       op.remote = takes_bytes(p.opcode)
                       ? op.receive

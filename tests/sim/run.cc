@@ -53,30 +53,33 @@ void Run::start_process(Machine& m) {
   const bool shares = w.sc.hosts[m.side].srq.wr != 0 || w.sc.has(kWord) || w.sc.has(kForeign);
   m.process = std::make_unique<Process>(w, watch, *m.kernel, m.side, m.next_qpn, shares ? take_stags() : 0);
   m.process->on_drained = [this](Process& p, uint32_t qpn) {
-    for (const auto& a : attempts_)
-      for (const auto& e : a->end)
-        if (!a->finished && e != nullptr && e->qpn == qpn && e->life_.lock() == p.life) return e->drained();
+    if (End* e = end_of(p, qpn)) return e->drained();
     w.fail("drain", "QP %u is drained, and nobody's", qpn);
   };
   m.process->on_cqe = [this](Process& p, const Cqe& c) { on_cqe(p, c); };
   m.kernel->listen(m.process.get());
 }
 
+/// The end of a running attempt that has this QP, or nullptr.
+End* Run::end_of(const Process& p, uint32_t qpn) const {
+  for (const auto& a : attempts_)
+    for (const auto& e : a->end)
+      if (!a->finished && e != nullptr && e->qpn == qpn && e->life_.lock() == p.life) return e.get();
+  return nullptr;
+}
+
 void Run::on_cqe(Process& p, const Cqe& c) {
-  const auto is_of = [&](const End& e) { return e.qpn == c.qpn && e.life_.lock() == p.life; };
   if ((c.wr_id & SharedQueue::kWrId) != 0) {
     SharedQueue::Buffer* b = p.shared == nullptr ? nullptr : p.shared->completed(c);
     if (b == nullptr) return w.fail("completion", "a completion of nobody's receive");
-    for (const auto& a : attempts_)
-      for (const auto& e : a->end)
-        if (!a->finished && e != nullptr && is_of(*e)) e->on_shared_cqe(c, *b);
+    if (End* e = end_of(p, c.qpn)) e->on_shared_cqe(c, *b);
     return p.shared->reuse(*b);
   }
   Attempt* a = attempt(static_cast<uint32_t>(c.wr_id >> 32));
   if (a == nullptr) return w.fail("completion", "a completion of nobody's work request");
   if (a->finished) return;
   for (const auto& e : a->end)
-    if (e != nullptr && is_of(*e)) return e->on_cqe(c);
+    if (e != nullptr && e->qpn == c.qpn && e->life_.lock() == p.life) return e->on_cqe(c);
   w.fail("completion", "a completion on QP %u, which did not post it", c.qpn);
 }
 

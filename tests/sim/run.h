@@ -72,8 +72,9 @@ class End final : public CmUser, public std::enable_shared_from_this<End>, Repor
   void pause(const PausePlan& p);
   void drained();
   void resume();
-  void register_memory(Lane& requester, Lane& responder);
-  void remove_memory(Lane& requester, Lane& responder);
+  std::array<Block*, 6> blocks() const;  ///< the blocks of both lanes that it registers
+  void register_memory();
+  void remove_memory();
   void wake_recv();
   void opened();
   void begin_work();
@@ -133,6 +134,7 @@ class Run {
   void on_request(Machine& m, uint32_t conn_id, std::span<const uint8_t> pd);
   void serve(Machine& m, uint32_t conn_id, uint32_t attempt_id);
   void start_process(Machine& m);
+  End* end_of(const Process& p, uint32_t qpn) const;
   void on_cqe(Process& p, const Cqe& c);
   void start_session(size_t pair);
   void start_attempt(size_t pair, int tries);

@@ -67,15 +67,18 @@ void SharedQueue::arm() {
   engine_.srq_arm(srq_, late ? limit_ - 1 : limit_);
 }
 
-SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
-  const size_t i = c.wr_id & 0xffff;
-  if (i >= buffers_.size() || !buffers_[i].posted || c.wr_id != wr_id(i)) {
-    fail("srq", "receive %llx of the SRQ completes, which is not posted", ull(c.wr_id));
-    return nullptr;
-  }
+SharedQueue::Buffer* SharedQueue::take(uint64_t id) {
+  const size_t i = id & 0xffff;
+  if (i >= buffers_.size() || !buffers_[i].posted || id != wr_id(i)) return nullptr;
   buffers_[i].posted = false;
   --posted_;
   return &buffers_[i];
+}
+
+SharedQueue::Buffer* SharedQueue::completed(const Cqe& c) {
+  Buffer* b = take(c.wr_id);
+  if (b == nullptr) fail("srq", "receive %llx of the SRQ completes, which is not posted", ull(c.wr_id));
+  return b;
 }
 
 void SharedQueue::reuse(Buffer& b) {
@@ -143,13 +146,9 @@ void SharedQueue::check_end() {
   limit_ = 0;
   engine_.srq_arm(srq_, 0);
   uint32_t slot;
-  while (const RecvWqe* wqe = context(srq_).take(slot)) {
-    const size_t i = wqe->wr_id & 0xffff;
-    if (i >= buffers_.size() || !buffers_[i].posted || wqe->wr_id != wr_id(i))
+  while (const RecvWqe* wqe = context(srq_).take(slot))
+    if (take(wqe->wr_id) == nullptr)
       return fail("srq", "receive %llx is in the SRQ twice, or after its completion", ull(wqe->wr_id));
-    buffers_[i].posted = false;
-    --posted_;
-  }
   if (posted_ != 0) fail("srq", "%zu receives have not completed, and are not in the SRQ", posted_);
   std::vector<Piece> used;
   for (const Buffer& b : buffers_) used.insert(used.end(), b.at.begin(), b.at.end());

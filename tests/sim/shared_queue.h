@@ -58,6 +58,8 @@ class SharedQueue : Reporter {
     uint64_t since;
     bool operator==(const Waiting&) const = default;
   };
+  /// The buffer of a posted receive, which is not posted any more; nullptr if @p id is not that of a posted receive.
+  Buffer* take(uint64_t id);
   void refill();
   void arm();
   void check_turns(const std::function<bool(const Qp*)>& lives);

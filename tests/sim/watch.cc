@@ -39,6 +39,10 @@ Watch::End* Watch::find(int side, const FlowKey& flow) {
   return it == ends_.end() ? nullptr : &it->second;
 }
 
+Watch::End* Watch::peer_of(const FlowKey& flow) {
+  return find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
+}
+
 void Watch::open(int side, const FlowKey& flow, const ConnAttr& attr) {
   ends_.erase({side, flow});
   End& e = ends_.try_emplace({side, flow}, w_, side, attr).first->second;
@@ -114,7 +118,7 @@ bool Watch::may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s) {
 
 /// When @p e acknowledges a PSN that its peer asked it to skip, the flags of the header show whether it did so.
 void Watch::check_skipped(const End& e, const FlowKey& flow, const TrpHeader& h) {
-  End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
+  End* peer = peer_of(flow);
   if (peer == nullptr) return;
   const bool skipped = (h.flags & USIW_TRP_F_SKIPPED) != 0;
   if (peer->asks && psn_lt(peer->asked, h.ack_psn)) {
@@ -158,7 +162,7 @@ void Watch::check_ack(const FlowKey& flow, End& e, const TrpHeader& h, std::span
   }
   // A datagram that has arrived and is not named was refused, for want of a receive or of memory, so it may be sent
   // again.
-  End* peer = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow));
+  End* peer = peer_of(flow);
   for (uint32_t at = h.ack_psn - e.attr.rcv_psn; peer != nullptr && at < e.arrived.size(); ++at) {
     const uint32_t i = at + e.attr.rcv_psn - h.ack_psn;
     const bool set = i < bits && (std::to_integer<unsigned>(bitmap[i / 8]) >> i % 8 & 1) != 0;
@@ -202,7 +206,7 @@ void Watch::lost(int side, const FlowKey& flow, std::span<const std::byte> d) {
   TrpHeader h;
   if (!decode_trp(d, h)) return;
   if (End* e = find(side, flow); e != nullptr && h.opcode != USIW_TRP_SACK) ++e->lost;
-  if (End* e = find(SimWire::side_of(flow.remote_addr), SimWire::reversed(flow))) ++e->acks_lost;
+  if (End* e = peer_of(flow)) ++e->acks_lost;
 }
 
 }  // namespace usiw::sim

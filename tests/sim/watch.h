@@ -47,6 +47,7 @@ class Watch {
     uint64_t repeats = 0, lost = 0, acks_lost = 0, not_ready = 0, opened_ns = 0;
   };
   End* find(int side, const FlowKey& flow);
+  End* peer_of(const FlowKey& flow);
   void check_data(End& e, const TrpHeader& h, std::span<const std::byte> d);
   static bool may_be_emptied(const End& e, uint32_t psn, const DdpSegment& s);
   void check_skipped(const End& e, const FlowKey& flow, const TrpHeader& h);

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tools/stat.h"
+#include "tools/stat_sample.h"
 
 namespace usiw::tools {
 

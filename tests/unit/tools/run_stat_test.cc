@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tools/run/conn/stat_page.h"
+#include "tools/stat.h"
 
 namespace usiw::tools {
 namespace {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file stat_sample.h
+/// The counters of all devices and QPs at one moment. nldev.h has those of the module, run_stat.h adds those of
+/// programs under usiw-run, and stat.h and prometheus.h print the sum.
+#ifndef USIW_TOOLS_STAT_SAMPLE_H
+#define USIW_TOOLS_STAT_SAMPLE_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/nldev.h"
+
+namespace usiw::tools {
+
+struct QpSample {
+  QpInfo info;
+  std::string process;  ///< name, not to be trusted; empty: the process is gone or not visible
+};
+
+inline constexpr char kByModule[] = "module", kByUsiwRun[] = "usiw-run";
+
+struct DeviceSample {
+  std::string name = {};
+  const char* by = kByModule;  ///< module or usiw-run, because each may have a device of this name
+  Values counters = {};
+  std::vector<QpSample> qps = {};
+};
+
+using Sample = std::vector<DeviceSample>;
+
+/// True for a gauge, which is a present value. Everything else only grows.
+bool is_gauge(const std::string& name);
+
+/// Name of a value of enum ibv_qp_state.
+const char* state_name(uint8_t state);
+
+/// Returns the counts since @p before: counters become differences (0 if one has gone backwards), gauges stay.
+Sample difference(const Sample& now, const Sample& before);
+
+}  // namespace usiw::tools
+
+#endif  // USIW_TOOLS_STAT_SAMPLE_H

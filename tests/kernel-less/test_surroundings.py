@@ -3,10 +3,13 @@
 one line says what failed, why, and what to do; nothing hangs."""
 
 import pathlib
+import re
+import socket
 import subprocess
 
 import pytest
 
+from hosts import A6
 from support import procs
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
@@ -139,3 +142,12 @@ def test_no_proc(usiw_run, two_threads, other_host):
     without = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", usiw_run.path]
     assert procs.Proc([*without, two_threads]).expect(0, SECONDS) == "done\n"
     assert "a connection by raw packets works" in procs.Proc([*without, "--check"]).expect(0, SECONDS)
+
+
+@pytest.mark.usefixtures("other_host")
+def test_no_ipv4(usiw_run, tmp_path):
+    """A sandbox or a kernel without IPv4: the port has the speed of its interface all the same."""
+    forbid = compile_c(tmp_path / "forbid", PROGRAMS / "forbid.c")
+    without_ipv4 = [forbid, f"41:{int(socket.AF_INET)}"]
+    shown = procs.Proc([*without_ipv4, usiw_run.path, "--address", A6, "ibv_devinfo", "-v"]).expect(0, SECONDS)
+    assert re.search(r"state:\s+PORT_ACTIVE", shown) and re.search(r"active_speed:\s+10\.0 Gbps", shown)

@@ -7,7 +7,6 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if_arp.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "tools/run/host/interface.h"
 #include "tools/run/host/settings.h"
 #include "uapi/usiw_wire.h"
 
@@ -170,33 +170,29 @@ bool parse_address(const std::string& text, Endpoint& out) {
 }
 
 int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
-  int fd = scratch_socket(to.ipv4());
+  const Fd fd(scratch_socket(to.ipv4()));
   if (fd < 0) return -errno;
-  auto ended = [fd](int ret) {
-    close(fd);
-    return ret;
-  };
   sockaddr_storage sa;
   if (!from.any()) {
     Endpoint source = from;
     source.port = 0;
     socklen_t len = endpoint_to(source, sa);
-    if (bind(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return ended(-errno);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return -errno;
   }
   Endpoint target = to;
   if (target.port == 0) target.port = htons(9);
   socklen_t len = endpoint_to(target, sa);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return ended(-errno);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return -errno;
   len = sizeof sa;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) != 0) return ended(-errno);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) != 0) return -errno;
   endpoint_from(sa, out.local);
   out.local.port = 0;
   int mtu = 0;
   len = sizeof mtu;
   if (getsockopt(fd, to.ipv4() ? IPPROTO_IP : IPPROTO_IPV6, to.ipv4() ? IP_MTU : IPV6_MTU, &mtu, &len) != 0)
-    return ended(-errno);
+    return -errno;
   out.mtu = static_cast<uint32_t>(std::min(mtu, USIW_MAX_MTU));
-  return ended(0);
+  return 0;
 }
 
 Endpoint device_address(bool ipv4) {
@@ -216,56 +212,38 @@ Endpoint preferred_source(bool ipv4) {
 }
 
 bool is_own_address(const Endpoint& e) {
-  int fd = scratch_socket(e.ipv4());
-  if (fd < 0) return false;
+  const Fd fd(scratch_socket(e.ipv4()));
   sockaddr_storage sa;
   Endpoint any_port = e;
   any_port.port = 0;
   socklen_t len = endpoint_to(any_port, sa);
-  bool own = bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0;
-  close(fd);
-  return own;
+  return bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0;
 }
 
 usiw_link_info link_info() {
   usiw_link_info link{};
   const std::string& name = the_interface();
-  ifreq req{};
-  name.copy(req.ifr_name, sizeof req.ifr_name - 1);
+  Interface netdev(name);
   name.copy(link.ifname, sizeof link.ifname - 1);
   link.ifindex = if_nametoindex(name.c_str());
   link.mtu = link.lo_mtu = USIW_MAX_MTU;
-  int fd = scratch_socket(true);
-  if (fd < 0) fd = scratch_socket(false);
-  if (ioctl(fd, SIOCGIFHWADDR, &req) == 0 && req.ifr_hwaddr.sa_family == ARPHRD_ETHER)
-    std::memcpy(link.mac, req.ifr_hwaddr.sa_data, sizeof link.mac);
-  if (ioctl(fd, SIOCGIFMTU, &req) == 0) link.mtu = static_cast<uint32_t>(std::min(req.ifr_mtu, USIW_MAX_MTU));
-  if (ioctl(fd, SIOCGIFFLAGS, &req) == 0) {
-    link.up = (req.ifr_flags & IFF_UP) != 0 && (req.ifr_flags & IFF_RUNNING) != 0;
-    link.is_loopback = (req.ifr_flags & IFF_LOOPBACK) != 0;
-  }
-  close(fd);
+  if (netdev.call(SIOCGIFHWADDR) && netdev.r.ifr_hwaddr.sa_family == ARPHRD_ETHER)
+    std::memcpy(link.mac, netdev.r.ifr_hwaddr.sa_data, sizeof link.mac);
+  if (netdev.call(SIOCGIFMTU)) link.mtu = static_cast<uint32_t>(std::min(netdev.r.ifr_mtu, USIW_MAX_MTU));
+  const unsigned flags = netdev.flags();
+  link.up = (flags & IFF_UP) != 0 && (flags & IFF_RUNNING) != 0;
+  link.is_loopback = (flags & IFF_LOOPBACK) != 0;
   return link;
 }
 
-bool link_enabled() {
-  ifreq req{};
-  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
-  const int fd = scratch_socket(true);
-  const bool enabled = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
-  close(fd);
-  return enabled;
-}
+bool link_enabled() { return (Interface(the_interface()).flags() & IFF_UP) != 0; }
 
 uint32_t link_speed() {
   ethtool_cmd settings{};
   settings.cmd = ETHTOOL_GSET;
-  ifreq req{};
-  the_interface().copy(req.ifr_name, sizeof req.ifr_name - 1);
-  req.ifr_data = reinterpret_cast<char*>(&settings);
-  const int fd = scratch_socket(true);
-  const bool known = ioctl(fd, SIOCETHTOOL, &req) == 0;
-  close(fd);
+  Interface netdev(the_interface());
+  netdev.r.ifr_data = reinterpret_cast<char*>(&settings);
+  const bool known = netdev.call(SIOCETHTOOL);
   const uint32_t mbps = static_cast<uint32_t>(settings.speed_hi) << 16 | settings.speed;
   return known && mbps != static_cast<uint32_t>(SPEED_UNKNOWN) && mbps != 0xffff ? mbps : 0;
 }

@@ -2,20 +2,17 @@
 #include "tools/run/launcher/check.h"
 
 #include <dlfcn.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "port/permitted.h"
 #include "tools/run/host/host.h"
+#include "tools/run/host/interface.h"
 #include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/launcher/parts.h"
@@ -67,30 +64,21 @@ std::string misfit(const std::string& provider) {
   return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kRdmaCoreVersions;
 }
 
-bool is_up(const char* interface) {
-  ifreq req{};
-  strncpy(req.ifr_name, interface, sizeof req.ifr_name - 1);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool up = ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_UP) != 0;
-  close(fd);
-  return up;
-}
-
 /// Returns the receive buffer that a data socket gets under this system's limit, in bytes.
 int receive_buffer(int wanted) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const Fd fd = udp_socket_of_any_family();
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
   int got = 0;
   socklen_t len = sizeof got;
   getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
-  close(fd);
   return got / 2;  // the kernel doubles it for its own overhead
 }
 
 /// Connects by each port that is promised here. Returns an empty string, or the faults.
 std::string try_ports(const Parts& parts) {
-  if (!is_up("lo")) return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
+  if ((Interface("lo").flags() & IFF_UP) == 0)
+    return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
   Endpoint v4;
   const bool has_v4 = parse_address("127.0.0.1", v4) && is_own_address(v4);
   const std::string address = !settings().address.empty() ? settings().address : has_v4 ? "127.0.0.1" : "::1";

@@ -6,9 +6,7 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <net/if.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +14,8 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+
+#include "tools/run/host/interface.h"
 
 namespace usiw::run {
 namespace {
@@ -93,27 +93,18 @@ void put_mac(Request& request, uint8_t end) {
   request.put(IFLA_ADDRESS, mac, sizeof mac);
 }
 
-std::string set_up(int fd, const char* device) {
-  ifreq req{};
-  strncpy(req.ifr_name, device, sizeof req.ifr_name - 1);
-  if (ioctl(fd, SIOCGIFFLAGS, &req) != 0) return failed(device);
-  req.ifr_flags = static_cast<short>(req.ifr_flags | IFF_UP);
-  return ioctl(fd, SIOCSIFFLAGS, &req) == 0 ? "" : failed(device);
+/// Returns an empty string, or the fault.
+std::string set_up(Interface& device) {
+  if (!device.call(SIOCGIFFLAGS)) return failed(device.r.ifr_name);
+  device.r.ifr_flags = static_cast<short>(device.r.ifr_flags | IFF_UP);
+  return device.call(SIOCSIFFLAGS) ? "" : failed(device.r.ifr_name);
 }
 
-bool set_address(int fd, const char* device, unsigned long request, const char* address) {
-  ifreq req{};
-  strncpy(req.ifr_name, device, sizeof req.ifr_name - 1);
-  auto& sin = reinterpret_cast<sockaddr_in&>(req.ifr_addr);
+bool set_address(Interface& device, unsigned long request, const char* address) {
+  auto& sin = reinterpret_cast<sockaddr_in&>(device.r.ifr_addr);
   sin.sin_family = AF_INET;
   inet_pton(AF_INET, address, &sin.sin_addr);
-  return ioctl(fd, request, &req) == 0;
-}
-
-bool is_running(int fd, const char* device) {
-  ifreq req{};
-  strncpy(req.ifr_name, device, sizeof req.ifr_name - 1);
-  return ioctl(fd, SIOCGIFFLAGS, &req) == 0 && (req.ifr_flags & IFF_RUNNING) != 0;
+  return device.call(request);
 }
 
 }  // namespace
@@ -150,17 +141,15 @@ std::string connect_hosts(int other) {
 }
 
 std::string set_up_host(int end) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return failed("a socket");
-  std::string wrong = set_up(fd, "lo");
+  Interface lo("lo"), device(kDevice[end]);
+  std::string wrong = set_up(lo);
   for (int tries = 0; tries < kDeviceTries && if_nametoindex(kDevice[end]) == 0; tries++) usleep(kDevicePauseUs);
-  if (wrong.empty() && !(set_address(fd, kDevice[end], SIOCSIFADDR, kHostAddress[end]) &&
-                         set_address(fd, kDevice[end], SIOCSIFNETMASK, "255.255.255.0")))
+  if (wrong.empty() &&
+      !(set_address(device, SIOCSIFADDR, kHostAddress[end]) && set_address(device, SIOCSIFNETMASK, "255.255.255.0")))
     wrong = failed("an address");
-  if (wrong.empty()) wrong = set_up(fd, kDevice[end]);
-  for (int tries = 0; tries < kDeviceTries && wrong.empty() && !is_running(fd, kDevice[end]); tries++)
+  if (wrong.empty()) wrong = set_up(device);
+  for (int tries = 0; tries < kDeviceTries && wrong.empty() && (device.flags() & IFF_RUNNING) == 0; tries++)
     usleep(kDevicePauseUs);
-  close(fd);
   return wrong;
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file interface.h
+/// Requests of netdevice(7), which need a socket of any family. A sandbox or a kernel may have no IPv4.
+#ifndef USIW_RUN_INTERFACE_H
+#define USIW_RUN_INTERFACE_H
+
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <utility>
+
+#include "tools/run/host/fd.h"
+
+namespace usiw::run {
+
+/// Returns a UDP socket, of IPv4 if that is possible and else of IPv6.
+inline Fd udp_socket_of_any_family() {
+  Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd >= 0 ? std::move(fd) : Fd(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+}
+
+class Interface {
+ public:
+  explicit Interface(const std::string& name) { name.copy(r.ifr_name, sizeof r.ifr_name - 1); }
+  /// Calls ioctl(2) with `r`. Returns false, with errno, if that fails.
+  bool call(unsigned long request) { return ioctl(socket_, request, &r) == 0; }
+  /// Returns IFF_*, or 0 if there is no such interface.
+  unsigned flags() { return call(SIOCGIFFLAGS) ? static_cast<unsigned short>(r.ifr_flags) : 0; }
+
+  ifreq r{};
+
+ private:
+  const Fd socket_ = udp_socket_of_any_family();
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_INTERFACE_H

@@ -195,7 +195,7 @@ bool Packets::changes_path(const nlmsghdr& message) const {
     default: break;
   }
   NextHop reported;
-  return neighbour_in(message, message.nlmsg_len, reported) &&
+  return neighbour_in(message, reported) &&
          std::any_of(conns.begin(), conns.end(), [&](const Conn* conn) {
            return conn->hop_.ifindex == reported.ifindex && conn->hop_.address == reported.address &&
                   (conn->hop_.mac != reported.mac || (conn->info.flags & USIW_CONN_F_PACKET) == 0);

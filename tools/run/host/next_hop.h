@@ -33,7 +33,7 @@ int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
 int resolve(NextHop& hop);
 
 /// Reads an rtnetlink message about a neighbour whose MAC is known. Returns false if the message is another one.
-bool neighbour_in(const nlmsghdr& message, size_t len, NextHop& out);
+bool neighbour_in(const nlmsghdr& message, NextHop& out);
 
 }  // namespace usiw::run
 

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
-#include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "tools/run/host/interface.h"
+#include "tools/run/host/rtnetlink.h"
 
 namespace usiw::run {
 namespace {
@@ -27,70 +27,17 @@ constexpr useconds_t kDevicePauseUs = 10'000;
 std::string failed(const std::string& what) { return what + ": " + strerror(errno); }
 
 bool write_file(const char* path, const std::string& text) {
-  const int fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool all = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(fd);
-  return all;
+  const Fd fd(open(path, O_WRONLY | O_CLOEXEC));
+  return write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-/// A netlink request with nested attributes.
-class Request {
- public:
-  explicit Request(uint16_t type) {
-    header().nlmsg_len = NLMSG_HDRLEN;
-    header().nlmsg_type = type;
-    header().nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-  }
-  void add(const void* data, size_t size) {
-    memcpy(bytes_ + header().nlmsg_len, data, size);
-    header().nlmsg_len += static_cast<uint32_t>(NLMSG_ALIGN(size));
-  }
-  size_t begin(uint16_t type) {
-    const size_t at = header().nlmsg_len;
-    const nlattr attribute{0, type};
-    add(&attribute, sizeof attribute);
-    return at;
-  }
-  void end(size_t at) {
-    const auto size = static_cast<uint16_t>(header().nlmsg_len - at);
-    memcpy(bytes_ + at, &size, sizeof size);
-  }
-  void put(uint16_t type, const void* data, size_t size) {
-    const size_t at = begin(type);
-    add(data, size);
-    const auto exact = static_cast<uint16_t>(sizeof(nlattr) + size);
-    memcpy(bytes_ + at, &exact, sizeof exact);
-  }
-  void put_text(uint16_t type, const char* text) { put(type, text, strlen(text) + 1); }
-  /// Sends the request. Returns 0 or an errno value.
-  int run() {
-    const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    if (fd < 0) return errno;
-    struct {
-      nlmsghdr header;
-      nlmsgerr error;
-      char rest[512];
-    } answer{};
-    int error = EIO;
-    if (send(fd, bytes_, header().nlmsg_len, 0) < 0 || recv(fd, &answer, sizeof answer, 0) < 0)
-      error = errno;
-    else if (answer.header.nlmsg_type == NLMSG_ERROR)
-      error = -answer.error.error;
-    close(fd);
-    return error;
-  }
-
- private:
-  nlmsghdr& header() { return *reinterpret_cast<nlmsghdr*>(bytes_); }
-  alignas(nlmsghdr) char bytes_[512] = {};
-};
-
-/// Sets a MAC that no interface has and that is always the same, so that both trials of a host share the tree of their
-/// device.
-void put_mac(Request& request, uint8_t end) {
+/// Adds a name and a MAC. No other interface has the MAC, and it is always the same, so that both trials of a host share
+/// the tree of their device.
+template <typename Request>
+void describe(Request& request, uint8_t end) {
   const uint8_t mac[6] = {2, 0x75, 0x73, 0x69, 0x77, end};
-  request.put(IFLA_ADDRESS, mac, sizeof mac);
+  request.add(IFLA_IFNAME, kDevice[end], strlen(kDevice[end]) + 1);
+  request.add(IFLA_ADDRESS, mac, sizeof mac);
 }
 
 /// Returns an empty string, or the fault.
@@ -120,23 +67,18 @@ std::string leave_network() {
 }
 
 std::string connect_hosts(int other) {
-  Request request(RTM_NEWLINK);
-  ifinfomsg link{};
-  request.add(&link, sizeof link);
-  request.put_text(IFLA_IFNAME, kDevice[0]);
-  put_mac(request, 0);
+  const ifinfomsg link{};
+  RtnetlinkRequest request(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link);
+  describe(request, 0);
   const size_t info = request.begin(IFLA_LINKINFO);
-  request.put_text(IFLA_INFO_KIND, "veth");
+  request.add(IFLA_INFO_KIND, "veth", 5);
   const size_t data = request.begin(IFLA_INFO_DATA), peer = request.begin(VETH_INFO_PEER);
-  request.add(&link, sizeof link);
-  request.put_text(IFLA_IFNAME, kDevice[1]);
-  put_mac(request, 1);
+  request.append(&link, sizeof link);
+  describe(request, 1);
   const auto pid = static_cast<uint32_t>(other);
-  request.put(IFLA_NET_NS_PID, &pid, sizeof pid);
-  request.end(peer);
-  request.end(data);
-  request.end(info);
-  errno = request.run();
+  request.add(IFLA_NET_NS_PID, &pid, sizeof pid);
+  for (const size_t at : {peer, data, info}) request.end(at);
+  errno = -request.ask();
   return errno == 0 ? "" : failed("a pair of veth devices");
 }
 

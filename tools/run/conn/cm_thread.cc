@@ -29,7 +29,7 @@ struct Watched {
 };
 
 struct CmThread {
-  int epoll = -1, wake = -1;
+  Fd epoll, wake;
   bool running = false;
   pthread_t id{};
   uint64_t last_serial = 0;
@@ -56,11 +56,10 @@ void wake_cm_thread() {
 
 void reset_cm_thread() {
   CmThread& t = cm_thread();
-  if (t.epoll >= 0) USIW_REAL(close)(t.epoll);
-  if (t.wake >= 0) USIW_REAL(close)(t.wake);
   t.watched.clear();
   port_events_close();
-  t.epoll = t.wake = -1;
+  t.epoll = {};
+  t.wake = {};
   t.running = false;
 }
 
@@ -94,8 +93,8 @@ void* cm_thread_main(void*) {
 
 int start_cm_thread() {
   CmThread& t = cm_thread();
-  t.epoll = fd_out_of_the_way(epoll_create1(EPOLL_CLOEXEC));
-  t.wake = fd_out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  t.epoll = out_of_the_way(Fd(epoll_create1(EPOLL_CLOEXEC)));
+  t.wake = out_of_the_way(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (t.epoll < 0 || t.wake < 0) return -EMFILE;
   const auto woken = [](uint32_t) {
     uint64_t value;

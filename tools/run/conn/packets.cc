@@ -6,10 +6,6 @@
 /// time to time a datagram without meaning goes to each neighbour by a socket.
 #include "tools/run/conn/packets.h"
 
-#include <linux/rtnetlink.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,9 +19,9 @@
 #include "tools/run/conn/qp.h"
 #include "tools/run/host/clock.h"
 #include "tools/run/host/never_destroyed.h"
+#include "tools/run/host/rtnetlink.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/libc/file.h"
-#include "tools/run/libc/real.h"
 
 namespace usiw::run {
 
@@ -33,7 +29,7 @@ namespace usiw::run {
 struct Packets {
   bool given_up = false;
   std::set<Conn*> conns;
-  int fd = -1;  ///< rtnetlink's messages, while there are connections
+  Fd fd;  ///< rtnetlink's messages, while there are connections
   CmWatch watch;
   CmTimer look{[this] { follow(); }};
   CmTimer use{[this] { use_next_hops(); }};
@@ -151,22 +147,15 @@ void Packets::look_soon() {
 /// If this fails, connections stay on the route on which they began, and move to their sockets when nothing gets
 /// through.
 void Packets::start() {
-  fd = fd_out_of_the_way(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
-  sockaddr_nl name{};
-  name.nl_family = AF_NETLINK;
-  name.nl_groups = RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_IPV4_RULE | kIpv6Rules;
-  if (fd >= 0 && (bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 ||
-                  watch.start(fd, CmWatch::kKeepsNothing, [this](uint32_t) { read_messages(); }) != 0)) {
-    USIW_REAL(close)(fd);
-    fd = -1;
-  }
+  fd = out_of_the_way(rtnetlink_socket(RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
+                                       RTMGRP_IPV4_RULE | kIpv6Rules));
+  if (fd >= 0 && watch.start(fd, CmWatch::kKeepsNothing, [this](uint32_t) { read_messages(); }) != 0) fd = {};
   use.set(now_us() + kUseUs);
 }
 
 void Packets::stop() {
   watch.stop();
-  if (fd >= 0) USIW_REAL(close)(fd);
-  fd = -1;
+  fd = {};
   look.set(0);
   use.set(0);
 }
@@ -195,8 +184,7 @@ bool Packets::changes_path(const nlmsghdr& message) const {
     default: break;
   }
   NextHop reported;
-  return neighbour_in(message, reported) &&
-         std::any_of(conns.begin(), conns.end(), [&](const Conn* conn) {
+  return neighbour_in(message, reported) && std::any_of(conns.begin(), conns.end(), [&](const Conn* conn) {
            return conn->hop_.ifindex == reported.ifindex && conn->hop_.address == reported.address &&
                   (conn->hop_.mac != reported.mac || (conn->info.flags & USIW_CONN_F_PACKET) == 0);
          });

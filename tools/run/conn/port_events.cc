@@ -2,18 +2,16 @@
 #include "tools/run/conn/port_events.h"
 
 #include <infiniband/verbs.h>
-#include <linux/rtnetlink.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 #include <vector>
 
 #include "tools/run/host/host.h"
+#include "tools/run/host/never_destroyed.h"
+#include "tools/run/host/rtnetlink.h"
 #include "tools/run/libc/desc_file.h"
 #include "tools/run/libc/file.h"
-#include "tools/run/libc/real.h"
 
 namespace usiw::run {
 namespace {
@@ -21,15 +19,12 @@ namespace {
 constexpr uint64_t kPort = 1;
 
 struct PortEvents {
-  int fd = -1;
+  Fd fd;
   bool up = false;
   std::vector<std::weak_ptr<AsyncFile>> files;
 };
 
-PortEvents& port_events() {
-  static auto& one = *new PortEvents;
-  return one;
-}
+PortEvents& port_events() { return never_destroyed<PortEvents>(); }
 
 }  // namespace
 
@@ -40,11 +35,7 @@ void port_events_to(const std::shared_ptr<AsyncFile>& file) {
 
 int port_events_open() {
   PortEvents& p = port_events();
-  p.fd = fd_out_of_the_way(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
-  sockaddr_nl name{};
-  name.nl_family = AF_NETLINK;
-  name.nl_groups = RTMGRP_LINK;
-  if (p.fd >= 0 && bind(p.fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) port_events_close();
+  p.fd = out_of_the_way(rtnetlink_socket(RTMGRP_LINK));
   p.up = link_info().up != 0;
   return p.fd;
 }
@@ -63,10 +54,6 @@ void port_events_ready() {
       f->push({kPort, static_cast<uint32_t>(up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR), 0}, nullptr);
 }
 
-void port_events_close() {
-  PortEvents& p = port_events();
-  if (p.fd >= 0) USIW_REAL(close)(p.fd);
-  p.fd = -1;
-}
+void port_events_close() { port_events().fd = {}; }
 
 }  // namespace usiw::run

@@ -62,14 +62,14 @@ enum class Sharing {
   kOthers,   ///< sockets of any process that shares the port too
 };
 
-/// Returns a socket that is bound to @p local, or -errno. The socket for the handshake has ICMP errors in its error
+/// Returns a socket that is bound to @p local, or none with errno. The socket for the handshake has ICMP errors in its error
 /// queue; epoll reports the queue until it is empty. That socket takes its port alone and shares it afterwards; the
 /// socket for data joins a shared port.
-int open_socket(const Endpoint& local, Sharing sharing) {
+Fd open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
-  bool v4 = local.ipv4();
+  const bool v4 = local.ipv4();
   const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-  int fd = fd_out_of_the_way(with_descriptors([&] { return socket(v4 ? AF_INET : AF_INET6, kind, 0); }));
+  Fd fd = out_of_the_way(Fd(with_descriptors([&] { return socket(v4 ? AF_INET : AF_INET6, kind, 0); })));
   if (fd < 0) return fd;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
@@ -88,10 +88,8 @@ int open_socket(const Endpoint& local, Sharing sharing) {
     socklen_t len = endpoint_to(local, sa);
     return bind(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0;
   };
-  if (data ? share() && take_port() : take_port() && share()) return fd;
-  const int error = -errno;
-  USIW_REAL(close)(fd);
-  return error;
+  const bool done = data ? share() && take_port() : take_port() && share();
+  return done ? std::move(fd) : Fd();
 }
 
 /// Ancillary data: the local address of a datagram in either family, and its traffic class or an error.
@@ -171,9 +169,9 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, c
   error = cm_thread_start();
   if (error != 0) return nullptr;
   close_spare_descriptors = close_lingering;
-  const int fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
+  Fd fd = open_socket(local, shared && local.port != 0 ? Sharing::kOthers : Sharing::kNobody);
   if (fd < 0) {
-    error = fd;
+    error = -errno;
     return nullptr;
   }
   Endpoint bound = local, named;
@@ -185,10 +183,10 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, c
   }
   // Not earlier, because the kernel would choose a port that is shared already.
   if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, fd, calls));
+  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, std::move(fd), calls));
   s->shared_ = shared;
   sockets().all.insert(s.get());
-  error = s->watch_.start(fd, CmWatch::kKeepsThread, [socket = s.get()](uint32_t events) {
+  error = s->watch_.start(s->fd_, CmWatch::kKeepsThread, [socket = s.get()](uint32_t events) {
     const std::shared_ptr<UdpSocket> alive = socket->weak_from_this().lock();
     if (alive && (events & EPOLLERR) != 0) alive->receive_errors();
     if (alive && (events & EPOLLIN) != 0) alive->receive();
@@ -200,7 +198,7 @@ int UdpSocket::claim() {
   if (!shared_) return 0;
   std::vector<ino_t> own;
   for (const UdpSocket* s : sockets().all)
-    for (int fd : {s->fd_, s->data_fd_})
+    for (const int fd : {int{s->fd_}, int{s->data_fd_}})
       if (struct stat about; fd >= 0 && USIW_REAL(fstat)(fd, &about) == 0) own.push_back(about.st_ino);
   const int error = claim_port(fd_, local_, own);
   if (error == 0) shared_ = false;
@@ -244,9 +242,8 @@ bool UdpSocket::close_lingering() {
 
 void UdpSocket::close_descriptors() {
   watch_.stop();
-  if (fd_ >= 0) USIW_REAL(close)(fd_);
-  if (data_fd_ >= 0) USIW_REAL(close)(data_fd_);
-  fd_ = data_fd_ = -1;
+  fd_ = {};
+  data_fd_ = {};
 }
 
 UdpSocket::~UdpSocket() {
@@ -263,16 +260,14 @@ void UdpSocket::abandon_all() {
 
 int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
-    const int fd = open_socket(local_, Sharing::kOwnData);
-    if (fd < 0) return fd;
+    Fd fd = open_socket(local_, Sharing::kOwnData);
+    if (fd < 0) return -errno;
     // The filter returns the index of the socket that gets the datagram.
-    if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) {
-      USIW_REAL(close)(fd);
-      return error;
-    }
-    data_fd_ = fd;
+    if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) return error;
+    data_fd_ = std::move(fd);
   }
-  return fd_out_of_the_way(with_descriptors([&] { return USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0); }));
+  Fd copy = out_of_the_way(Fd(with_descriptors([&] { return USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0); })));
+  return copy >= 0 ? copy.release() : -errno;
 }
 
 int UdpSocket::ignore_data() { return attach_opcode_filter(fd_, SO_ATTACH_FILTER, 0, UINT32_MAX); }

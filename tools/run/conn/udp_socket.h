@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "cm/usiw_cm.h"
 #include "tools/run/conn/cm_thread.h"
+#include "tools/run/host/fd.h"
 #include "tools/run/host/host.h"
 
 namespace usiw::run {
@@ -73,7 +75,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   void remove_conn() { keep(conns_, -1); }
 
  private:
-  UdpSocket(const Endpoint& local, int fd, const SocketCalls& calls) : local_(local), fd_(fd), calls_(calls) {}
+  UdpSocket(const Endpoint& local, Fd fd, const SocketCalls& calls)
+      : local_(local), fd_(std::move(fd)), calls_(calls) {}
   void receive();
   void receive_errors();
   void keep(int& users, int change);
@@ -82,7 +85,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   static bool close_lingering();
 
   const Endpoint local_;
-  int fd_, data_fd_ = -1;
+  Fd fd_, data_fd_;
   const SocketCalls& calls_;
   bool shared_ = false;
   int ids_ = 0, conns_ = 0;

@@ -95,17 +95,15 @@ size_t size_table(int memory) {
 }
 
 bool start_watcher() {
-  int pair[2], memory = memfd_create("usiw-watch", MFD_CLOEXEC);
+  int pair[2];
+  const Fd memory(memfd_create("usiw-watch", MFD_CLOEXEC));
   if (memory < 0 || (g_watch_entries = size_table(memory)) == 0 ||
-      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    if (memory >= 0) USIW_REAL(close)(memory);
+      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return false;
-  }
+  const Fd watchers(pair[1]);
+  g_watch_socket = out_of_the_way(Fd(pair[0])).release();
   void* at = mmap(nullptr, g_watch_entries * sizeof(WatchEntry), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  bool started = at != MAP_FAILED && spawn(pair[1], memory);
-  USIW_REAL(close)(memory);
-  USIW_REAL(close)(pair[1]);
-  g_watch_socket = fd_out_of_the_way(pair[0]);
+  const bool started = at != MAP_FAILED && spawn(watchers, memory);
   if (started) g_watched = static_cast<WatchEntry*>(at);
   return started;
 }

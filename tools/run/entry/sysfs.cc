@@ -146,17 +146,16 @@ bool hold(const std::string& root) {
   for (int tries = 0; tries < kHoldTries; tries++) {
     mkdir(root.c_str(), 0700);
     if (!is_own_directory(root)) return false;
-    const int fd = USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    Fd fd(USIW_REAL(open)(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0 && errno != ENOENT) return false;
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
         mine.st_ino == there.st_ino) {  // else the file was removed before it was locked
       futimens(fd, nullptr);
-      fd_out_of_the_way(fd);
+      out_of_the_way(std::move(fd)).release();
       return true;
     }
-    if (fd >= 0) USIW_REAL(close)(fd);
     usleep(kHoldPauseUs);
   }
   return false;

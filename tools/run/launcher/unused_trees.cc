@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/run/host/fd.h"
 #include "tools/run/host/scratch.h"
 
 namespace usiw::run {
@@ -22,13 +23,13 @@ namespace {
 constexpr int kDepth = 10;  ///< more than a tree has
 
 /// Opens a directory in @p dir, and never one outside of it by a symbolic link.
-int open_directory(int dir, const char* name) {
-  return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+Fd open_directory(int dir, const char* name) {
+  return Fd(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 std::vector<std::string> names_in(int fd) {
   std::vector<std::string> names;
-  DIR* dir = fdopendir(open_directory(fd, "."));
+  DIR* dir = fdopendir(open_directory(fd, ".").release());
   if (dir == nullptr) return names;
   while (const dirent* entry = readdir(dir))
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
@@ -39,10 +40,9 @@ std::vector<std::string> names_in(int fd) {
 void remove_contents(int dir, int depth) {
   for (const std::string& name : names_in(dir)) {
     if (unlinkat(dir, name.c_str(), 0) == 0 || depth == 0) continue;
-    const int fd = open_directory(dir, name.c_str());
+    const Fd fd = open_directory(dir, name.c_str());
     if (fd < 0) continue;
     remove_contents(fd, depth - 1);
-    close(fd);
     unlinkat(dir, name.c_str(), AT_REMOVEDIR);
   }
 }
@@ -77,37 +77,30 @@ void remove_if_unused(int parent, const char* name, int tree) {
   struct stat st;
   const bool has_lock = fstatat(tree, kTreeLock, &st, AT_SYMLINK_NOFOLLOW) == 0;
   if ((!has_lock && fstat(tree, &st) != 0) || !is_old(st)) return;
-  const int lock = openat(tree, kTreeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  const Fd lock(openat(tree, kTreeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (lock < 0) return;
   // Another process that comes now waits for the lock, and then finds that the file is gone.
   if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
     for (const char* part : kParts) {
-      if (const int inside = open_directory(tree, part); inside >= 0) {
-        remove_contents(inside, kDepth);
-        close(inside);
-      }
+      if (const Fd inside = open_directory(tree, part); inside >= 0) remove_contents(inside, kDepth);
       unlinkat(tree, part, AT_REMOVEDIR);
     }
     unlinkat(tree, kTreeLock, 0);
     unlinkat(parent, name, AT_REMOVEDIR);
   }
-  close(lock);
 }
 
 }  // namespace
 
 void remove_unused_trees() {
   const std::string place = scratch_directory(), prefix = tree_prefix();
-  const int parent = place.empty() ? -1 : open_directory(AT_FDCWD, (place + "/").c_str());
-  if (parent < 0) return;
+  if (place.empty()) return;
+  const Fd parent = open_directory(AT_FDCWD, (place + "/").c_str());
   for (const std::string& name : names_in(parent)) {
     if (!is_tree_name(name, prefix)) continue;
-    const int tree = open_directory(parent, name.c_str());
-    if (tree < 0) continue;
-    if (is_tree(tree)) remove_if_unused(parent, name.c_str(), tree);
-    close(tree);
+    const Fd tree = open_directory(parent, name.c_str());
+    if (tree >= 0 && is_tree(tree)) remove_if_unused(parent, name.c_str(), tree);
   }
-  close(parent);
 }
 
 }  // namespace usiw::run

@@ -104,22 +104,16 @@ void drain(int fd) {
 }  // namespace
 
 int EventFile::open(const std::shared_ptr<EventFile>& file) {
-  int fd = with_descriptors([] { return eventfd(0, EFD_CLOEXEC); });
+  Fd fd(with_descriptors([] { return eventfd(0, EFD_CLOEXEC); }));
   if (fd < 0) return -errno;
-  int own = with_descriptors([&] { return USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0); });
-  own = fd_out_of_the_way(own);
-  if (own < 0 || !file_install(fd, file)) {
-    USIW_REAL(close)(fd);
-    if (own >= 0) USIW_REAL(close)(own);
-    return -EMFILE;
-  }
-  file->own_fd_ = own;
-  return fd;
+  file->own_fd_ = out_of_the_way(Fd(with_descriptors([&] { return USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0); })));
+  if (file->own_fd_ < 0 || !file_install(fd, file)) return -EMFILE;
+  return fd.release();
 }
 
 EventFile::~EventFile() {
   NoCancel no_cancel;
-  if (own_fd_ >= 0) USIW_REAL(close)(own_fd_);
+  own_fd_ = {};
 }
 
 void EventFile::wake() {
@@ -143,7 +137,7 @@ void EventFile::show() {
   shown_ = true;
   if (!is_readable(own_fd_))  // else the counter may be so high that the call would wait
       [[maybe_unused]]
-    long n = syscall(SYS_write, own_fd_, &kOne, sizeof kOne);
+    long n = syscall(SYS_write, int{own_fd_}, &kOne, sizeof kOne);
 }
 
 /// Waits by futex, and is counted, so that wake() makes no system call while no thread sleeps.

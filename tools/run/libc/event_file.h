@@ -43,7 +43,7 @@ class EventFile : public File, private LentEngine::Waiter {
   bool wait(LentEngine::Use& engine, uint32_t seen);
 
   const std::shared_ptr<LentEngine> engine_;  ///< or null
-  int own_fd_ = -1;                           ///< the same eventfd, open while the file lives
+  Fd own_fd_;                                 ///< the same eventfd, open while the file lives
   bool readable_ = false;
   bool shown_ = false;                 ///< the eventfd is readable, too
   std::atomic<uint32_t> sleepers_{0};  ///< threads that wait by futex; at times one too many

@@ -126,12 +126,11 @@ void files_abandon() {
   leaked.push_back(kept);
 }
 
-int fd_out_of_the_way(int fd) {
-  if (fd < 0) return -errno;
-  int high = USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, high_base());
-  if (high < 0) return fd;  // no higher number is free, so this one stays
-  USIW_REAL(close)(fd);
-  return high;
+Fd out_of_the_way(Fd fd) {
+  const int before = errno;
+  Fd high(fd >= 0 ? USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, high_base()) : -1);
+  errno = before;
+  return high >= 0 ? std::move(high) : std::move(fd);  // fd, if no higher number is free
 }
 
 }  // namespace usiw::run

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "tools/run/host/fd.h"
+
 namespace usiw::run {
 
 /// An open file, which dup'ed descriptors share, as after open(2). Calls return the result of the system call, with
@@ -44,9 +46,9 @@ void files_unlock();
 /// In a child of fork(), locked: forgets the files, which are the parent's. Their descriptors stay open.
 void files_abandon();
 
-/// Moves @p fd, a descriptor for the library's own use, above those that the program gets, so that the program does not
-/// see its own numbers change. The new one is close-on-exec. Returns it, or -errno if @p fd is negative.
-int fd_out_of_the_way(int fd);
+/// Moves a descriptor for the library's own use above those that the program gets, so that the program does not see its
+/// own numbers change. The new one is close-on-exec. errno stays as it is.
+Fd out_of_the_way(Fd fd);
 
 }  // namespace usiw::run
 

@@ -107,18 +107,15 @@ void UverbsFile::closed() {
 }  // namespace
 
 int open_uverbs() {
-  const int fd = memfd_create(kCountersMemfd, MFD_CLOEXEC);
+  Fd fd(memfd_create(kCountersMemfd, MFD_CLOEXEC));
   if (fd < 0) return -errno;
   auto file = std::make_shared<UverbsFile>();
-  if (!file_install(fd, file)) {
-    USIW_REAL(close)(fd);
-    return -EMFILE;
-  }
+  if (!file_install(fd, file)) return -EMFILE;
   if (resize_memory(fd, stat_page_at(1)) == 0) {
     file->pages = 1;
     file->shown = MappedPage(fd, 0);
   }
-  return fd;
+  return fd.release();
 }
 
 }  // namespace usiw::run

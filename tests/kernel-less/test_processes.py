@@ -2,6 +2,8 @@
 """Processes that end, fork and exec; rights."""
 
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -161,3 +163,28 @@ def test_process_of_its_own(usiw_run, case):
 def test_memory_is_taken_away_while_it_is_sent(usiw_run):
     """By a socket: no crash, no wrong byte, RETRY_EXC_ERR, and others go on. (Else it is the program's own SIGSEGV.)"""
     usiw_run([RUN_CASES, "memory/taken-away-while-it-is-sent"], ["--port", "socket"]).expect(0, 100)
+
+
+@pytest.mark.parametrize("child", ["idle", "serve"])
+def test_listener_forks_and_dies_while_requests_wait(usiw_run, tmp_path, child):
+    """The child has none of the parent's requests, and no socket of its port. So the clients get a clear error soon. If
+    the child listens at the port, their next REQs reach it instead."""
+    program = tmp_path / "forked_listener"
+    source = pathlib.Path(__file__).resolve().parent / "programs" / "forked_listener.c"
+    subprocess.run(["gcc", "-O1", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    port = next_port()
+    listener = usiw_run([program, "listen", SERVER_IP, port, child], stdin=subprocess.PIPE).wait_listening(port)
+    clients = [usiw_run([program, "connect", SERVER_IP, port]) for _ in range(3)]
+    for client in clients:
+        client.wait_for("connecting")
+    time.sleep(0.3)  # one request has the slot of the backlog, and two wait for it
+    listener.line()
+    listener.wait_for("forked")
+    listener.signal(signal.SIGKILL)
+    until(lambda: "orphan" in listener.output, "the child")
+    ends = [client.wait(10) for client in clients]
+    for client, end in zip(clients, ends):
+        assert end == 0 or re.search(r"rdma_connect.*: Connection (refused|timed out)", client.output), client.output
+        assert end == 0 or "usiw-run: no connection to" in client.output
+    assert (0 in ends) == (child == "serve")
+    listener.kill()  # the child

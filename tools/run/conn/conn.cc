@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "tools/run/host/clock.h"
 #include "tools/run/host/never_destroyed.h"
 
 namespace usiw::run {
@@ -63,17 +62,11 @@ void Conn::leave_backlog() {
   if (std::shared_ptr<Backlog> backlog = std::move(backlog_)) backlog->give_back();
 }
 
-void Conn::tick() {
-  const std::shared_ptr<Conn> alive = shared_from_this();
-  usiw_cm_end_tick(this, now_us());
-}
-
 void Conn::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
     if (conn->sock.get() != &sock || !(conn->tuple_.remote == to)) continue;
     if (!usiw_cm_quotes(&conn->cm, quoted, len)) continue;
-    const std::shared_ptr<Conn> alive = conn;
-    return usiw_cm_end_icmp(alive.get(), heard, now_us());
+    return conn->run(usiw_cm_end_icmp, heard);
   }
 }
 

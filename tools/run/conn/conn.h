@@ -18,6 +18,7 @@
 #include "tools/run/conn/cm_thread.h"
 #include "tools/run/conn/event_stream.h"
 #include "tools/run/conn/udp_socket.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/next_hop.h"
 #include "uapi/usiw_abi.h"
@@ -59,9 +60,9 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
                                     uint8_t tos, int& reason);
   /// Returns 0 or -errno. After 0, @p user is notified of ESTABLISHED once.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
-  void reject(const void* pd, uint16_t pd_len);
-  void disconnect();
-  void abort(usiw_abort_reason reason);
+  void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
+  void disconnect() { run(usiw_cm_end_disconnect); }
+  void abort(usiw_abort_reason reason) { run(usiw_cm_end_abort, reason); }
   void report(const usiw_qp_report& report);
   /// The user goes away, and is not notified any more.
   void forget_user() { usiw_cm_end_leave(this); }
@@ -76,6 +77,12 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   friend struct Packets;
   static const usiw_cm_host host_calls;
   static Conn& of(usiw_cm_end* end) { return *static_cast<Conn*>(end); }
+  /// Calls a function of cm/usiw_cm_end.h, which may forget the connection.
+  template <typename Call, typename... Arguments>
+  void run(Call call, Arguments... arguments) {
+    const std::shared_ptr<Conn> alive = shared_from_this();
+    call(this, arguments..., now_us());
+  }
 
   // conn.cc
   Conn(const usiw_cm_host& calls, const std::shared_ptr<UdpSocket>& at, const Tuple& tuple);
@@ -86,7 +93,6 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   void unhash();
   void let_socket_go();
   void arm() { timer_.set(hashed_ ? usiw_cm_end_deadline(this) : 0); }
-  void tick();
   void leave_backlog();
   // packets.cc
   int look_up_route(usiw_cm_route& route);
@@ -103,7 +109,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   std::shared_ptr<Qp> qp_;
   std::shared_ptr<Backlog> backlog_;  ///< the connection holds a slot of it until the peer confirms
   ConnUser* user_ = nullptr;
-  CmTimer timer_{[this] { tick(); }};
+  CmTimer timer_{[this] { run(usiw_cm_end_tick); }};
   int watch_entry_ = -1;
   NextHop hop_;  ///< next hop of raw packets, by the newest route that is one for them
   bool hashed_ = false;

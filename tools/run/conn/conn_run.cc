@@ -8,7 +8,6 @@
 #include "tools/run/conn/conn.h"
 #include "tools/run/conn/packets.h"
 #include "tools/run/conn/qp.h"
-#include "tools/run/host/clock.h"
 #include "tools/run/host/random.h"
 
 namespace usiw::run {
@@ -47,21 +46,6 @@ int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser
   forget_user();  // an error ends the request, and the user has the error already
   usiw_cm_end_abort(this, USIW_ABORT_LOCAL, now_us());
   return ret;
-}
-
-void Conn::reject(const void* pd, uint16_t pd_len) {
-  const std::shared_ptr<Conn> alive = shared_from_this();
-  usiw_cm_end_reject(this, pd, pd_len, now_us());
-}
-
-void Conn::disconnect() {
-  const std::shared_ptr<Conn> alive = shared_from_this();
-  usiw_cm_end_disconnect(this, now_us());
-}
-
-void Conn::abort(usiw_abort_reason reason) {
-  const std::shared_ptr<Conn> alive = shared_from_this();
-  usiw_cm_end_abort(this, reason, now_us());
 }
 
 void Conn::report(const usiw_qp_report& report) {

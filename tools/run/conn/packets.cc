@@ -17,7 +17,6 @@
 #include "tools/run/conn/conn.h"
 #include "tools/run/conn/event_stream.h"
 #include "tools/run/conn/qp.h"
-#include "tools/run/host/clock.h"
 #include "tools/run/host/never_destroyed.h"
 #include "tools/run/host/rtnetlink.h"
 #include "tools/run/host/settings.h"

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "base/machine.h"
+#include "tools/run/host/fd.h"
 #include "tools/run/libc/real.h"
 
 #ifndef MADV_POPULATE_READ
@@ -69,7 +71,7 @@ int check_behind(uint64_t at, MappedCost& cost) {
 /// Goes through the mappings of [start, end). @p next gives the lowest one that ends after an address. Returns false if
 /// this way does not work. Otherwise sets @p verdict to the result of check_mapped().
 template <typename Source>
-bool walk(Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
+bool walk(const Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
   verdict = 0;
   for (uint64_t at = start; at < end && verdict == 0;) {
     Mapping m;
@@ -84,66 +86,37 @@ bool walk(Source& next, uint64_t start, uint64_t end, bool write, int& verdict, 
   return true;
 }
 
-/// Gets each mapping by an ioctl.
-class Query {
- public:
-  explicit Query(MappedCost& cost) : fd_(USIW_REAL(open)(kMaps, O_RDONLY | O_CLOEXEC)), cost_(cost) {}
-  ~Query() {
-    if (fd_ >= 0) USIW_REAL(close)(fd_);
-  }
-  Query(const Query&) = delete;
-  Query& operator=(const Query&) = delete;
+/// Gets a mapping by an ioctl on the list @p maps.
+Next query(int maps, uint64_t at, Mapping& m, MappedCost& cost) {
+  ProcmapQuery q{};
+  q.size = sizeof q;
+  q.query_addr = at;
+  m = {};
+  cost.queries++;
+  if (USIW_REAL(ioctl)(maps, kProcmapQuery, &q) != 0) return errno == ENOENT ? Next::kNone : Next::kCannotSay;
+  m = {q.vma_start, q.vma_end, (q.vma_flags & kVmaReadable) != 0, (q.vma_flags & kVmaWritable) != 0,
+       q.inode != 0 || q.dev_major != 0 || q.dev_minor != 0};
+  return Next::kFound;
+}
 
-  Next operator()(uint64_t at, Mapping& m) {
-    ProcmapQuery q{};
-    q.size = sizeof q;
-    q.query_addr = at;
-    m = {};
-    cost_.queries++;
-    if (fd_ < 0) return Next::kCannotSay;
-    if (USIW_REAL(ioctl)(fd_, kProcmapQuery, &q) != 0) return errno == ENOENT ? Next::kNone : Next::kCannotSay;
-    m = {q.vma_start, q.vma_end, (q.vma_flags & kVmaReadable) != 0, (q.vma_flags & kVmaWritable) != 0,
-         q.inode != 0 || q.dev_major != 0 || q.dev_minor != 0};
+/// Reads on in the list of all mappings, line by line.
+Next read_on(FILE* maps, uint64_t at, Mapping& m, MappedCost& cost) {
+  m = {};
+  if (maps == nullptr) return Next::kCannotSay;
+  for (char line[512]; fgets(line, sizeof line, maps) != nullptr;) {
+    cost.lines++;
+    char rights[5];
+    unsigned major, minor;
+    unsigned long from, to, inode;
+    const bool parsed = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu", &from, &to, rights, &major, &minor, &inode) == 6;
+    for (char rest[512]; strchr(line, '\n') == nullptr && fgets(rest, sizeof rest, maps) != nullptr;)
+      if (strchr(rest, '\n') != nullptr) break;  // a long path may look like a line of its own
+    if (!parsed || to <= at) continue;
+    m = {from, to, rights[0] == 'r', rights[1] == 'w', inode != 0 || major != 0 || minor != 0};
     return Next::kFound;
   }
-
- private:
-  const int fd_;
-  MappedCost& cost_;
-};
-
-/// Reads the list of all mappings, line by line.
-class List {
- public:
-  explicit List(MappedCost& cost) : file_(fopen(kMaps, "re")), cost_(cost) {}
-  ~List() {
-    if (file_ != nullptr) fclose(file_);
-  }
-  List(const List&) = delete;
-  List& operator=(const List&) = delete;
-
-  Next operator()(uint64_t at, Mapping& m) {
-    m = {};
-    if (file_ == nullptr) return Next::kCannotSay;
-    for (char line[512]; fgets(line, sizeof line, file_) != nullptr;) {
-      cost_.lines++;
-      char rights[5];
-      unsigned major, minor;
-      unsigned long from, to, inode;
-      const bool parsed = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu", &from, &to, rights, &major, &minor, &inode) == 6;
-      for (char rest[512]; strchr(line, '\n') == nullptr && fgets(rest, sizeof rest, file_) != nullptr;)
-        if (strchr(rest, '\n') != nullptr) break;  // a long path may look like a line of its own
-      if (!parsed || to <= at) continue;
-      m = {from, to, rights[0] == 'r', rights[1] == 'w', inode != 0 || major != 0 || minor != 0};
-      return Next::kFound;
-    }
-    return Next::kNone;
-  }
-
- private:
-  FILE* const file_;
-  MappedCost& cost_;
-};
+  return Next::kNone;
+}
 
 }  // namespace
 
@@ -156,16 +129,18 @@ int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from, Map
   if (__builtin_add_overflow(page_of(end - 1), page_size(), &last_page_end)) return -EFAULT;
   int verdict;
   if (from == MappedBy::kQuery) {
-    Query query(spent);
-    if (walk(query, start, end, write, verdict, spent)) return verdict;
+    const Fd maps(USIW_REAL(open)(kMaps, O_RDONLY | O_CLOEXEC));
+    const auto next = [&](uint64_t at, Mapping& m) { return query(maps, at, m, spent); };
+    if (walk(next, start, end, write, verdict, spent)) return verdict;
   }
   // A failure decides nothing, because device memory cannot be populated, for example.
   if (from != MappedBy::kRead && last_page_end - page_of(start) <= kPopulateBytes &&
       (!write || populate(page_of(start), last_page_end, MADV_POPULATE_WRITE, spent) == 0) &&
       populate(page_of(start), last_page_end, MADV_POPULATE_READ, spent) == 0)
     return 0;
-  List list(spent);
-  return walk(list, start, end, write, verdict, spent) ? verdict : 0;  // without /proc, nothing is known
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen(kMaps, "re"), fclose);
+  const auto next = [&](uint64_t at, Mapping& m) { return read_on(maps.get(), at, m, spent); };
+  return walk(next, start, end, write, verdict, spent) ? verdict : 0;  // without /proc, nothing is known
 }
 
 }  // namespace usiw::run

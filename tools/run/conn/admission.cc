@@ -35,9 +35,7 @@ using Admissions = std::map<in_port_t, std::weak_ptr<Admission>>;
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local) {
   if (sock.listener != nullptr) return sock.listener;
   // A socket of one address may exist beside one for all addresses, which has the listener.
-  Endpoint any = endpoint_any(local.ipv4());
-  any.port = local.port;
-  const std::shared_ptr<UdpSocket> wild = UdpSocket::find(any);
+  const std::shared_ptr<UdpSocket> wild = UdpSocket::find(endpoint_any(local.ipv4(), local.port));
   return wild ? wild->listener : nullptr;
 }
 

@@ -24,10 +24,7 @@ namespace {
 
 std::string text_of(const Endpoint& to) {
   char address[INET6_ADDRSTRLEN];
-  if (to.ipv4())
-    inet_ntop(AF_INET, &to.addr.s6_addr32[3], address, sizeof address);
-  else
-    inet_ntop(AF_INET6, &to.addr, address, sizeof address);
+  inet_ntop(to.family(), to.bytes(), address, sizeof address);
   return std::string(address) + " port " + std::to_string(ntohs(to.port));
 }
 

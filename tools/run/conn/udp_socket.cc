@@ -69,7 +69,7 @@ Fd open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
   const bool v4 = local.ipv4();
   const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-  Fd fd = out_of_the_way(Fd(with_descriptors([&] { return socket(v4 ? AF_INET : AF_INET6, kind, 0); })));
+  Fd fd = out_of_the_way(Fd(with_descriptors([&] { return socket(local.family(), kind, 0); })));
   if (fd < 0) return fd;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);

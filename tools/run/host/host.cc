@@ -21,9 +21,7 @@
 namespace usiw::run {
 namespace {
 
-int scratch_socket(bool ipv4) {
-  return socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-}
+Fd udp_socket(int family) { return Fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)); }
 
 /// Calls @p visit(interface, endpoint) for each address of this host's interfaces.
 template <typename Visit>
@@ -33,12 +31,7 @@ void each_address(Visit visit) {
   for (ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr) continue;
     sockaddr_storage sa{};
-    if (i->ifa_addr->sa_family == AF_INET)
-      std::memcpy(&sa, i->ifa_addr, sizeof(sockaddr_in));
-    else if (i->ifa_addr->sa_family == AF_INET6)
-      std::memcpy(&sa, i->ifa_addr, sizeof(sockaddr_in6));
-    else
-      continue;
+    std::memcpy(&sa, i->ifa_addr, i->ifa_addr->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
     Endpoint have;
     if (endpoint_from(sa, have) == 0) visit(*i, have);
   }
@@ -157,9 +150,10 @@ socklen_t endpoint_to(const Endpoint& e, sockaddr_storage& sa) {
   return sizeof sin6;
 }
 
-Endpoint endpoint_any(bool ipv4) {
+Endpoint endpoint_any(bool ipv4, uint16_t port) {
   Endpoint e;
   if (ipv4) e.addr.s6_addr32[2] = htonl(0xffff);
+  e.port = port;
   return e;
 }
 
@@ -170,7 +164,7 @@ bool parse_address(const std::string& text, Endpoint& out) {
 }
 
 int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
-  const Fd fd(scratch_socket(to.ipv4()));
+  const Fd fd = udp_socket(to.family());
   if (fd < 0) return -errno;
   sockaddr_storage sa;
   if (!from.any()) {
@@ -212,7 +206,7 @@ Endpoint preferred_source(bool ipv4) {
 }
 
 bool is_own_address(const Endpoint& e) {
-  const Fd fd(scratch_socket(e.ipv4()));
+  const Fd fd = udp_socket(e.family());
   sockaddr_storage sa;
   Endpoint any_port = e;
   any_port.port = 0;

@@ -23,6 +23,11 @@ struct Endpoint {
   uint32_t scope = 0;  ///< interface of a link-local address
 
   bool ipv4() const { return IN6_IS_ADDR_V4MAPPED(&addr); }
+  int family() const { return ipv4() ? AF_INET : AF_INET6; }
+  /// The address in the form of its family, of which it has length() bytes.
+  void* bytes() { return ipv4() ? static_cast<void*>(&addr.s6_addr32[3]) : &addr; }
+  const void* bytes() const { return const_cast<Endpoint*>(this)->bytes(); }
+  size_t length() const { return ipv4() ? sizeof(in_addr) : sizeof(in6_addr); }
   bool any() const;
   bool unicast() const;
   bool loopback() const;
@@ -42,7 +47,7 @@ usiw_cm_tuple cm_tuple(const Tuple& t);
 int endpoint_from(const sockaddr_storage& sa, Endpoint& out);
 /// Returns the length of the address.
 socklen_t endpoint_to(const Endpoint& e, sockaddr_storage& sa);
-Endpoint endpoint_any(bool ipv4);
+Endpoint endpoint_any(bool ipv4, uint16_t port = 0);
 /// Parses an address without a port. Returns false if @p text is none.
 bool parse_address(const std::string& text, Endpoint& out);
 

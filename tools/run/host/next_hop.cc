@@ -10,23 +10,18 @@
 namespace usiw::run {
 namespace {
 
-/// Returns the bytes that rtnetlink calls an address.
-void* address_at(Endpoint& e) { return e.ipv4() ? static_cast<void*>(&e.addr.s6_addr32[3]) : &e.addr; }
-
 /// States of a neighbour in which the kernel uses its MAC.
 constexpr uint16_t kKnown = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
 
 }  // namespace
 
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out) {
-  const size_t address_len = to.ipv4() ? 4 : 16;
   rtmsg header{};
-  header.rtm_family = static_cast<unsigned char>(to.ipv4() ? AF_INET : AF_INET6);
-  header.rtm_dst_len = header.rtm_src_len = static_cast<unsigned char>(8 * address_len);
+  header.rtm_family = static_cast<unsigned char>(to.family());
+  header.rtm_dst_len = header.rtm_src_len = static_cast<unsigned char>(8 * to.length());
   RtnetlinkRequest route(RTM_GETROUTE, 0, header);
-  Endpoint destination = to, source = from;
-  route.add(RTA_DST, address_at(destination), address_len);
-  route.add(RTA_SRC, address_at(source), address_len);
+  route.add(RTA_DST, to.bytes(), to.length());
+  route.add(RTA_SRC, from.bytes(), from.length());
   if (to.scope != 0) route.add(RTA_OIF, &to.scope, sizeof to.scope);
   if (int ret = route.ask(); ret != 0) return ret;
   const unsigned char type = route.header().rtm_type;
@@ -36,16 +31,16 @@ int route_of(const Endpoint& from, const Endpoint& to, NextHop& out) {
   out.address = to;
   out.address.port = 0;
   out.address.scope = 0;
-  route.get(RTA_GATEWAY, address_at(out.address), address_len);
+  route.get(RTA_GATEWAY, out.address.bytes(), out.address.length());
   return 0;
 }
 
 int resolve(NextHop& hop) {
   ndmsg header{};
-  header.ndm_family = static_cast<unsigned char>(hop.address.ipv4() ? AF_INET : AF_INET6);
+  header.ndm_family = static_cast<unsigned char>(hop.address.family());
   header.ndm_ifindex = static_cast<int>(hop.ifindex);
   RtnetlinkRequest neighbour(RTM_GETNEIGH, 0, header);
-  neighbour.add(NDA_DST, address_at(hop.address), hop.address.ipv4() ? 4 : 16);
+  neighbour.add(NDA_DST, hop.address.bytes(), hop.address.length());
   if (int ret = neighbour.ask(); ret != 0) return ret == -ENOENT ? -EHOSTUNREACH : ret;
   if ((neighbour.header().ndm_state & kKnown) == 0 || !neighbour.get(NDA_LLADDR, hop.mac.data(), hop.mac.size()))
     return -EHOSTUNREACH;
@@ -58,8 +53,7 @@ bool neighbour_in(const nlmsghdr& message, NextHop& out) {
   if ((nd.ndm_family != AF_INET && nd.ndm_family != AF_INET6) || (nd.ndm_state & kKnown) == 0) return false;
   out.ifindex = static_cast<uint32_t>(nd.ndm_ifindex);
   out.address = endpoint_any(nd.ndm_family == AF_INET);
-  const size_t address_len = nd.ndm_family == AF_INET ? 4 : 16;
-  return get_attribute(message, sizeof nd, NDA_DST, address_at(out.address), address_len) &&
+  return get_attribute(message, sizeof nd, NDA_DST, out.address.bytes(), out.address.length()) &&
          get_attribute(message, sizeof nd, NDA_LLADDR, out.mac.data(), out.mac.size());
 }
 

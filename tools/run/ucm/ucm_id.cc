@@ -172,8 +172,7 @@ int UcmId::bind_port(const Endpoint& addr) {
 /// IPv4.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
-  Endpoint v4 = endpoint_any(true);
-  v4.port = src_.port;
+  const Endpoint v4 = endpoint_any(true, src_.port);
   int error = 0;
   if (!UdpSocket::find(v4)) Conn::open_port(v4, false, error);
   return error == -EADDRINUSE ? error : 0;
@@ -285,9 +284,8 @@ int UcmId::listen(uint32_t backlog) {
   reuse_ = false;
   if (src_.any() && !src_.ipv4() && !afonly_) {
     // The IPv6 wildcard takes IPv4 as well. A host without IPv4 does without it.
-    Endpoint v4 = endpoint_any(true), own = src_;
-    v4.port = src_.port;
-    int ret = bind_port(v4);
+    const Endpoint own = src_;
+    int ret = bind_port(endpoint_any(true, own.port));
     src_ = own;
     if (ret != 0 && ret != -EAFNOSUPPORT) return ret;
   }

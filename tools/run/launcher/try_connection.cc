@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +29,7 @@ namespace usiw::run {
 namespace {
 
 constexpr unsigned kSeconds = 6;  ///< limit for each process of a trial; DPDK starts in half a second
-constexpr int kGraceMs = 1000;    ///< additional time until the trial is killed
+constexpr std::chrono::seconds kGrace(1);  ///< additional time until the trial is killed
 constexpr int kNotTriedStatus = 77;
 constexpr uint32_t kLength = 256;
 constexpr int kRounds = 20, kMoreRounds = 300;
@@ -73,22 +75,10 @@ class End {
     must(mr_ != nullptr, "ibv_reg_mr");
     receive();
   }
-  void receive() {
-    ibv_sge sge{reinterpret_cast<uintptr_t>(message_.in.data()), kLength, mr_->lkey};
-    ibv_recv_wr wr{}, *bad;
-    wr.sg_list = &sge;
-    wr.num_sge = 1;
-    must(ibv_post_recv(id_->qp, &wr, &bad) == 0, "ibv_post_recv");
-  }
+  void receive() { must(rdma_post_recv(id_, nullptr, message_.in.data(), kLength, mr_) == 0, "ibv_post_recv"); }
   void send(uint8_t fill) {
     message_.out.fill(fill);
-    ibv_sge sge{reinterpret_cast<uintptr_t>(message_.out.data()), kLength, mr_->lkey};
-    ibv_send_wr wr{}, *bad;
-    wr.sg_list = &sge;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    must(ibv_post_send(id_->qp, &wr, &bad) == 0, "ibv_post_send");
+    must(rdma_post_send(id_, nullptr, message_.out.data(), kLength, mr_, IBV_SEND_SIGNALED) == 0, "ibv_post_send");
     take(id_->send_cq, "SEND");
   }
   /// Waits for a message. Returns false if the peer has disconnected. SIGALRM limits the time.
@@ -211,12 +201,10 @@ std::string reason_in(const std::string& text) {
 
 /// Reads until all writers of the pipe are gone. Returns false if that takes too long.
 bool read_all(int fd, std::string& text) {
-  timespec begin, now;
-  clock_gettime(CLOCK_MONOTONIC, &begin);
+  using std::chrono::steady_clock;
+  const auto limit = steady_clock::now() + std::chrono::seconds(kSeconds) + kGrace;
   for (;;) {
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const long passed = (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1'000'000;
-    const long left = static_cast<long>(kSeconds) * 1000 + kGraceMs - passed;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - steady_clock::now()).count();
     pollfd end{fd, POLLIN, 0};
     if (left <= 0 || poll(&end, 1, static_cast<int>(left)) == 0) return false;
     char part[512];

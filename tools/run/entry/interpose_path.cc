@@ -19,10 +19,8 @@
 
 #include "base/quiet_thread.h"
 #include "tools/run/entry/emulated_path.h"
-#include "tools/run/libc/device_numbers.h"
+#include "tools/run/libc/device_nodes.h"
 #include "tools/run/libc/real.h"
-#include "tools/run/ucm/open_rdma_cm.h"
-#include "tools/run/uverbs/open_uverbs.h"
 
 using namespace usiw::run;
 

@@ -25,7 +25,7 @@ int g_cancel_state;  ///< [big lock] state of the thread that forks
 void before_fork() {
   int state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see HoldBigLock
-  tree_lock();
+  making_tree().lock();
   big_lock().lock();
   g_cancel_state = state;
   files_lock();
@@ -34,7 +34,7 @@ void after_fork_parent() {
   const int state = g_cancel_state;
   files_unlock();
   big_lock().unlock();
-  tree_unlock();
+  making_tree().unlock();
   pthread_setcancelstate(state, nullptr);
 }
 void after_fork_child() {

@@ -23,7 +23,7 @@
 #include "tools/run/host/host.h"
 #include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
-#include "tools/run/libc/device_numbers.h"
+#include "tools/run/libc/device_nodes.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 #include "uapi/usiw_version.h"
@@ -249,12 +249,6 @@ std::string without_detours(const char* path) {
   return out;
 }
 
-/// Held while the tree is made. No thread holds this lock and the big lock at a time, except around fork().
-std::mutex& making_tree() {
-  static std::mutex& making = *new std::mutex;
-  return making;
-}
-
 /// Returns true if a descriptor is left, without which the host cannot be asked and no file can be made.
 bool has_descriptor() {
   const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -285,8 +279,10 @@ constexpr char kSys[] = "/sys";
 
 }  // namespace
 
-void tree_lock() { making_tree().lock(); }
-void tree_unlock() { making_tree().unlock(); }
+std::mutex& making_tree() {
+  static std::mutex& making = *new std::mutex;
+  return making;
+}
 
 std::string emulated(const char* path) {
   // Every emulated name contains one of these. All other paths cost this search only.

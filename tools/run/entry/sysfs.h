@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <mutex>
 #include <string>
 
 namespace usiw::run {
@@ -33,9 +34,8 @@ Node node_of(const char* path, dev_t device, ino_t inode);
 /// Returns the device node at @p path, relative to @p dir as for openat(2).
 Node node_at(int dir, const char* path);
 
-/// Around fork(): no thread makes the tree meanwhile.
-void tree_lock();
-void tree_unlock();
+/// Held while the tree is made. No thread holds this lock and the big lock at a time, except around fork().
+std::mutex& making_tree();
 
 }  // namespace usiw::run
 

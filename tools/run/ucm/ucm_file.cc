@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "tools/run/host/big_lock.h"
-#include "tools/run/libc/device_numbers.h"
+#include "tools/run/libc/device_nodes.h"
 #include "tools/run/libc/program_memory.h"
 #include "tools/run/libc/real.h"
-#include "tools/run/ucm/open_rdma_cm.h"
 #include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {

@@ -12,11 +12,10 @@
 #include "base/engine_loan.h"
 #include "base/file_limit.h"
 #include "tools/run/host/big_lock.h"
-#include "tools/run/libc/device_numbers.h"
+#include "tools/run/libc/device_nodes.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/lent_engine.h"
 #include "tools/run/libc/real.h"
-#include "tools/run/uverbs/open_uverbs.h"
 
 namespace usiw::run {
 

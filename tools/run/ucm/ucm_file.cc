@@ -67,27 +67,18 @@ size_t address_size(sa_family_t family) {
 /// route leads to. This library uses the form for IPv4 addresses.
 constexpr int kMappedIsNoneOfOurs = -EADDRNOTAVAIL, kMappedIsNowhere = -ENETUNREACH;
 
-int endpoint_of(const sockaddr_storage& sa, int mapped, Endpoint& out) {
-  if (sa.ss_family == AF_INET6) {
-    sockaddr_in6 six;
-    std::memcpy(&six, &sa, sizeof six);
-    if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return mapped;
-  }
-  return endpoint_from(sa, out);
+/// Returns true if @p sa, a structure of the program, has an address of exactly @p len bytes.
+bool is_address(const __kernel_sockaddr_storage& sa, size_t len) {
+  return len != 0 && len == address_size(sa.ss_family);
 }
 
-int endpoint_of(const __kernel_sockaddr_storage& sa, size_t len, int mapped, Endpoint& out) {
-  sockaddr_storage storage{};
-  static_assert(sizeof storage == sizeof sa);
-  std::memcpy(&storage, &sa, sizeof storage);
-  if (len == 0 || len != address_size(storage.ss_family)) return -EINVAL;
-  return endpoint_of(storage, mapped, out);
-}
-
-int endpoint_of(const sockaddr_in6& sa, int mapped, Endpoint& out) {
+/// Converts a structure of the program. Returns 0, -EINVAL if it has no address, or @p mapped for a mapped one.
+template <typename Address>
+int endpoint_of(const Address& sa, int mapped, Endpoint& out) {
   sockaddr_storage storage{};
   std::memcpy(&storage, &sa, sizeof sa);
-  return address_size(sa.sin6_family) == 0 ? -EINVAL : endpoint_of(storage, mapped, out);
+  if (endpoint_from(storage, out) != 0) return -EINVAL;
+  return storage.ss_family == AF_INET6 && out.ipv4() ? mapped : 0;
 }
 
 /// The commands. All but get_event(): [big lock]
@@ -126,34 +117,32 @@ struct UcmCommands {
 
   // ---- Addresses ----
 
-  static int bind_ip(UcmId& id, const rdma_ucm_bind_ip& c, const Request&) {
+  template <typename Address>
+  static int bind_to(UcmId& id, const Address& to) {
     Endpoint addr;
-    const int error = endpoint_of(c.addr, kMappedIsNoneOfOurs, addr);
+    const int error = endpoint_of(to, kMappedIsNoneOfOurs, addr);
     return error != 0 ? error : id.bind(addr);
   }
-
+  static int bind_ip(UcmId& id, const rdma_ucm_bind_ip& c, const Request&) { return bind_to(id, c.addr); }
   static int bind(UcmId& id, const rdma_ucm_bind& c, const Request&) {
-    Endpoint addr;
-    if (c.reserved != 0 || c.addr_size == 0) return -EINVAL;
-    const int error = endpoint_of(c.addr, c.addr_size, kMappedIsNoneOfOurs, addr);
-    return error != 0 ? error : id.bind(addr);
+    return c.reserved == 0 && is_address(c.addr, c.addr_size) ? bind_to(id, c.addr) : -EINVAL;
   }
 
+  template <typename Address>
+  static int resolve(UcmId& id, bool has_src, const Address& from, const Address& to) {
+    Endpoint src, dst;
+    int error = has_src ? endpoint_of(from, kMappedIsNoneOfOurs, src) : 0;
+    if (error == 0) error = endpoint_of(to, kMappedIsNowhere, dst);
+    return error != 0 ? error : id.resolve_addr(has_src ? &src : nullptr, dst);
+  }
   static int resolve_ip(UcmId& id, const rdma_ucm_resolve_ip& c, const Request&) {
-    Endpoint src, dst;
-    const bool has_src = c.src_addr.sin6_family != 0;
-    int error = has_src ? endpoint_of(c.src_addr, kMappedIsNoneOfOurs, src) : 0;
-    if (error == 0) error = endpoint_of(c.dst_addr, kMappedIsNowhere, dst);
-    return error != 0 ? error : id.resolve_addr(has_src ? &src : nullptr, dst);
+    return resolve(id, c.src_addr.sin6_family != 0, c.src_addr, c.dst_addr);
   }
-
   static int resolve_addr(UcmId& id, const rdma_ucm_resolve_addr& c, const Request&) {
-    Endpoint src, dst;
-    if (c.reserved != 0) return -EINVAL;
     const bool has_src = c.src_size != 0;
-    int error = has_src ? endpoint_of(c.src_addr, c.src_size, kMappedIsNoneOfOurs, src) : 0;
-    if (error == 0) error = endpoint_of(c.dst_addr, c.dst_size, kMappedIsNowhere, dst);
-    return error != 0 ? error : id.resolve_addr(has_src ? &src : nullptr, dst);
+    if (c.reserved != 0 || (has_src && !is_address(c.src_addr, c.src_size)) || !is_address(c.dst_addr, c.dst_size))
+      return -EINVAL;
+    return resolve(id, has_src, c.src_addr, c.dst_addr);
   }
 
   static int resolve_route(UcmId& id, const rdma_ucm_resolve_route& c, const Request&) {

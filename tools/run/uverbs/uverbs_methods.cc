@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "cm/object/usiw_report.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/uverbs/uverbs.h"
@@ -13,18 +14,8 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kMaxErrno = 4095;
-constexpr uint32_t kLastQpEvent = IBV_EVENT_SQ_DRAINED;
-
-bool port_is_valid(const usiw_qp_report& r, uint64_t caps) {
-  if (r.kind != USIW_REPORT_PORT) return r.port == 0 && r.port_why == 0;
-  return (caps & USIW_CAP_PORT_TELL) != 0 && r.port < USIW_PORT_KIND_MAX && r.port_why < USIW_PORT_WHY_MAX;
-}
-
-bool report_is_valid(const usiw_qp_report& r, uint64_t caps) {
-  return r.kind >= USIW_REPORT_READY && r.kind <= USIW_REPORT_PORT && r.error <= 0 && r.error >= -kMaxErrno &&
-         (r.async_event <= kLastQpEvent || r.async_event == IBV_EVENT_QP_LAST_WQE_REACHED) && port_is_valid(r, caps);
-}
+static_assert(USIW_ASYNC_SQ_DRAINED == IBV_EVENT_SQ_DRAINED);
+static_assert(USIW_ASYNC_LAST_WQE_REACHED == IBV_EVENT_QP_LAST_WQE_REACHED);
 
 /// A method, and the attributes that it has.
 struct Ioctl {
@@ -43,7 +34,7 @@ constexpr Ioctl kIoctls[] = {
 int qp_report(UverbsContext& u, uint32_t handle, const usiw_qp_report& report) {
   std::shared_ptr<Qp> qp = u.find(u.qps, handle);
   if (!qp) return u.no_such(handle);
-  if (!report_is_valid(report, u.caps)) return -EINVAL;
+  if (usiw_report_is_valid(&report, u.caps) == 0) return -EINVAL;
   if (report.kind != USIW_REPORT_ASYNC)
     if (std::shared_ptr<Conn> conn = qp->conn) conn->report(report);
   if (report.async_event != 0) u.async->push({qp->user_handle, report.async_event, 0}, qp->async_events);

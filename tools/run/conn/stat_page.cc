@@ -16,19 +16,10 @@ void store(uint32_t& where, uint32_t value) { std::atomic_ref(where).store(value
 
 MappedPage::MappedPage(int fd, uint32_t page) {
   void* at = mmap(nullptr, sizeof(StatPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, stat_page_at(page));
-  if (at != MAP_FAILED) page_ = static_cast<StatPage*>(at);
+  if (at != MAP_FAILED) page_.reset(static_cast<StatPage*>(at));
 }
 
-MappedPage& MappedPage::operator=(MappedPage&& other) noexcept {
-  StatPage* const mine = page_;
-  page_ = other.page_;
-  other.page_ = mine;
-  return *this;
-}
-
-MappedPage::~MappedPage() {
-  if (page_ != nullptr) munmap(page_, sizeof(StatPage));
-}
+void MappedPage::Unmap::operator()(StatPage* page) const { munmap(page, sizeof *page); }
 
 /// Sets the kind last, so that a reader which sees the kind sees the rest.
 void MappedPage::show(StatKind kind) {
@@ -64,7 +55,7 @@ void MappedPage::set_accepted() {
 
 /// Removes the page from the page tables here; its contents stay. The provider maps the same page and counts in it, so
 /// the process would have the page twice.
-void MappedPage::let_go() { madvise(page_, sizeof(StatPage), MADV_DONTNEED); }
+void MappedPage::let_go() { madvise(page_.get(), sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {
   if (page_ == nullptr || qp.page_ == nullptr) return;

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/machine.h"
 #include "uapi/usiw_abi.h"
@@ -55,9 +56,6 @@ class MappedPage {
  public:
   MappedPage() = default;
   MappedPage(int fd, uint32_t page);
-  MappedPage(MappedPage&& other) noexcept : page_(other.page_) { other.page_ = nullptr; }
-  MappedPage& operator=(MappedPage&& other) noexcept;
-  ~MappedPage();
 
   void show_context(const char* device);
   void show_qp(uint32_t qpn);
@@ -73,7 +71,10 @@ class MappedPage {
   void show(StatKind kind);
   void let_go();
 
-  StatPage* page_ = nullptr;
+  struct Unmap {
+    void operator()(StatPage* page) const;
+  };
+  std::unique_ptr<StatPage, Unmap> page_;
 };
 
 }  // namespace usiw::run

@@ -63,7 +63,6 @@ struct Mw {
   std::shared_ptr<Pd> pd;
   uint32_t rkey;
 };
-inline uint32_t index_of(uint32_t stag) { return stag >> 8; }
 struct Cq {
   uint64_t user_handle;
   uint32_t cqe;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_context.cc
 /// Contexts, and queries of the device and its port, with the answers of kmod/usiw_link.c.
-#include <unistd.h>
-
 #include <bit>
 #include <cerrno>
 
+#include "base/machine.h"
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/port_events.h"
@@ -18,7 +17,7 @@ namespace {
 
 ib_uverbs_query_device_resp device_attr() {
   ib_uverbs_query_device_resp r{};
-  usiw_tell_device(&r, static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  usiw_tell_device(&r, page_size());
   r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
   r.max_sge = USIW_MAX_SGE;
   r.phys_port_cnt = 1;

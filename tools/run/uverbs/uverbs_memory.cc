@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_memory.cc
 /// Memory regions and windows, with the answers of kmod/usiw_mr.c and the checks of the kernel's core before it.
-#include <unistd.h>
-
 #include <cerrno>
 #include <set>
 
+#include "base/machine.h"
 #include "cm/object/usiw_limits.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/host/random.h"
@@ -59,10 +58,7 @@ Indices& windows() {
   return indices;
 }
 
-bool same_page_offset(uint64_t a, uint64_t b) {
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
-  return (a & page) == (b & page);
-}
+bool same_page_offset(uint64_t a, uint64_t b) { return ((a ^ b) & (page_size() - 1)) == 0; }
 
 int check_reg_mr(UverbsContext&, const Command& c) {
   const auto& cmd = c.core<ib_uverbs_reg_mr>();
@@ -156,8 +152,8 @@ constexpr UverbsMethod kMethodsOfMemory[] = {
 
 }  // namespace
 
-Mr::~Mr() { regions().give_back(index_of(stag)); }
-Mw::~Mw() { windows().give_back(index_of(rkey)); }
+Mr::~Mr() { regions().give_back(stag >> USIW_STAG_KEY_BITS); }
+Mw::~Mw() { windows().give_back(rkey >> USIW_STAG_KEY_BITS); }
 
 const std::span<const UverbsMethod> kMemoryMethods = kMethodsOfMemory;
 

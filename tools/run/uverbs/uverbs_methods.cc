@@ -79,16 +79,10 @@ int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
 
 int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg) {
   if (request != RDMA_VERBS_IOCTL) return -ENOTTY;
-  // The provider has header and attributes one after the other, so they are read at once. A command with fewer
-  // attributes may end where its memory does.
   ib_uverbs_ioctl_hdr hdr;
   ib_uverbs_attr attrs[2];
-  std::byte command[sizeof hdr + sizeof attrs];
   const auto at = reinterpret_cast<uint64_t>(arg);
-  const bool is_whole = copy_from_program(command, at, sizeof command) == 0;
-  if (!is_whole)
-    if (int ret = copy_from_program(command, at, sizeof hdr); ret != 0) return ret;
-  std::memcpy(&hdr, command, sizeof hdr);
+  if (int ret = copy_from_program(&hdr, at, sizeof hdr); ret != 0) return ret;
   if (hdr.length > 4096) return -E2BIG;
   if (hdr.length != sizeof hdr + hdr.num_attrs * sizeof(ib_uverbs_attr) || hdr.reserved1 != 0 || hdr.reserved2 != 0)
     return -EINVAL;
@@ -98,11 +92,7 @@ int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg) {
   if (known == nullptr) return -EPROTONOSUPPORT;
   const uint16_t wanted = known->data != 0 ? 2 : 1;
   if (hdr.driver_id != USIW_DRIVER_ID || hdr.num_attrs != wanted) return -EINVAL;
-  if (!is_whole) {
-    const int ret = copy_from_program(command + sizeof hdr, at + sizeof hdr, wanted * sizeof attrs[0]);
-    if (ret != 0) return ret;
-  }
-  std::memcpy(attrs, command + sizeof hdr, sizeof attrs);
+  if (int ret = copy_from_program(attrs, at + sizeof hdr, wanted * sizeof attrs[0]); ret != 0) return ret;
   const ib_uverbs_attr &handle = attrs[0], &data = attrs[1];
   if (handle.attr_id != known->handle || (wanted == 2 && data.attr_id != known->data)) return -EINVAL;
   if (wanted == 1) return handle.len == 0 ? open_events(u, at + sizeof hdr) : -EINVAL;

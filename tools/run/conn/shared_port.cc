@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 namespace usiw::run {
@@ -49,16 +48,16 @@ bool overlap(const Bound& other, const Endpoint& local) {
 
 bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vector<ino_t>& own) {
   std::ifstream sockets(path);
-  std::string line, slot, bound, peer, word;
+  std::string line;
   if (!std::getline(sockets, line)) return true;
   while (std::getline(sockets, line)) {
-    std::istringstream fields(line);
-    ino_t inode = 0;
-    Endpoint at, to;
     // The fields are the number of the socket, its two addresses, and six others before the inode.
-    fields >> slot >> bound >> peer;
-    for (int i = 0; i < 6; i++) fields >> word;
-    if (!(fields >> inode) || !parse_bound(bound, at) || !parse_bound(peer, to)) return true;
+    constexpr char kFields[] = "%*s %63s %63s %*s %*s %*s %*s %*s %*s %lu";
+    char bound[64], peer[64];
+    ino_t inode;
+    Endpoint at, to;
+    if (sscanf(line.c_str(), kFields, bound, peer, &inode) != 3) return true;
+    if (!parse_bound(bound, at) || !parse_bound(peer, to)) return true;
     if (!overlap({.at = at, .ipv6 = ipv6, .connected = to.port != 0 || !to.any()}, local)) continue;
     if (std::find(own.begin(), own.end(), inode) == own.end()) return true;
   }

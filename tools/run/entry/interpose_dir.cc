@@ -19,7 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tools/run/entry/emulated_path.h"
+#include "tools/run/entry/sysfs.h"
 #include "tools/run/entry/static_verbs.h"
 #include "tools/run/libc/real.h"
 

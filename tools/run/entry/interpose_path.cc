@@ -18,7 +18,7 @@
 #include <cstring>
 
 #include "base/quiet_thread.h"
-#include "tools/run/entry/emulated_path.h"
+#include "tools/run/entry/sysfs.h"
 #include "tools/run/libc/device_nodes.h"
 #include "tools/run/libc/real.h"
 

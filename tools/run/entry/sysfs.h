@@ -22,6 +22,19 @@ enum class Node { kNone, kUverbs, kRdmaCm };
 /// Returns the path in the tree that @p path means, to be used in its place. Returns an empty string if the kernel
 /// finds @p path itself, as it does every relative path. The first call that needs the tree makes it.
 std::string emulated(const char* path);
+
+/// The path that a call of libc gets in place of the program's.
+class Path {
+ public:
+  explicit Path(const char* path) : in_tree_(emulated(path)), path_(in_tree_.empty() ? path : in_tree_.c_str()) {}
+  Path(const Path&) = delete;
+  operator const char*() const { return path_; }
+
+ private:
+  const std::string in_tree_;
+  const char* const path_;
+};
+
 /// Turns a path in the tree, which the kernel has returned, into the one that the program knows. That one is shorter.
 void to_program_name(char* path);
 /// Returns true if @p path is "" or null. The function is not in a header: libc declares that its functions get no null

@@ -2,6 +2,7 @@
 /// @file main.cc
 /// usiw-run: finds its parts, sets the environment, and becomes the program.
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,13 +11,13 @@
 #include <cstring>
 #include <vector>
 
+#include "base/machine.h"
 #include "tools/run/conn/watch_table.h"
 #include "tools/run/host/loadable.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/launcher/check.h"
 #include "tools/run/launcher/options.h"
 #include "tools/run/launcher/parts.h"
-#include "tools/run/launcher/program.h"
 #include "tools/run/launcher/try_connection.h"
 #include "tools/run/launcher/unused_trees.h"
 #include "tools/run/launcher/watcher.h"
@@ -56,6 +57,36 @@ std::string take_requested_port() {
   if (*requested != '\0') setenv(kRunPortVariable, requested, 0);
   unsetenv(usiw::kPortVariable);
   return {};
+}
+
+/// Returns why find_program() finds no program, in one line.
+std::string why_not_found(const std::string& name) {
+  struct stat st;
+  if (name.find('/') == std::string::npos || stat(name.c_str(), &st) != 0) return name + ": program not found";
+  return name + (S_ISDIR(st.st_mode) ? " is a directory" : " is not executable (chmod +x)");
+}
+
+/// Returns an empty string, or in one line why the dynamic linker would not load the library into @p path or, if that
+/// is a script, into its interpreter.
+std::string why_not(const std::string& path) {
+  char which[PATH_MAX];
+  const Loadable loadable = is_loadable(path.c_str(), which);
+  switch (loadable) {
+    case Loadable::kYes: return {};
+    case Loadable::kUnknown:
+      return errno == EACCES ? "" : std::string(which) + ": " + strerror(errno);  // runnable but not readable: try it
+    case Loadable::kStatic:
+      return std::string(which) +
+             " is statically linked: nothing can be put before its libc; link it dynamically, or use the module";
+    case Loadable::kGainsRights:
+      return std::string(which) +
+             " is set-user-ID, set-group-ID or has file capabilities: the dynamic linker ignores LD_PRELOAD "
+             "for it; run a copy without them";
+    case Loadable::kForeign:
+      return std::string(which) + " is not a " USIW_MACHINE " program; usiw-run's library cannot be loaded into it";
+    case Loadable::kNoProgram: break;
+  }
+  return std::string(which) + " is neither an ELF program nor a script";
 }
 
 }  // namespace

@@ -23,7 +23,6 @@
 #include "tools/run/conn/shared_port.h"
 #include "tools/run/host/clock.h"
 #include "tools/run/host/never_destroyed.h"
-#include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 

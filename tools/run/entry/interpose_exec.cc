@@ -65,20 +65,14 @@ EXPORT int execve(const char* path, char* const argv[], char* const envp[]) noex
   return USIW_REAL(execve)(path, argv, envp);
 }
 
-EXPORT int execv(const char* path, char* const argv[]) noexcept {
-  warn_if_lost(path, environ);
-  return USIW_REAL(execv)(path, argv);
-}
-
-EXPORT int execvp(const char* name, char* const argv[]) noexcept {
-  warn_if_lost_by_name(name, environ);
-  return USIW_REAL(execvp)(name, argv);
-}
+EXPORT int execv(const char* path, char* const argv[]) noexcept { return execve(path, argv, environ); }
 
 EXPORT int execvpe(const char* name, char* const argv[], char* const envp[]) noexcept {
   warn_if_lost_by_name(name, envp);
   return USIW_REAL(execvpe)(name, argv, envp);
 }
+
+EXPORT int execvp(const char* name, char* const argv[]) noexcept { return execvpe(name, argv, environ); }
 
 EXPORT int fexecve(int fd, char* const argv[], char* const envp[]) noexcept {
   char path[32];

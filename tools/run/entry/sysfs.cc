@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -199,17 +200,14 @@ bool is_within(const std::string& path, const std::string& place) {
 }
 
 bool is_emulated(const std::string& path) {
-  for (const char* place : kEmulated)
-    if (is_within(path, place)) return true;
-  return false;
+  return std::ranges::any_of(kEmulated, [&](const char* place) { return is_within(path, place); });
 }
 
 /// Returns true if ".." after @p path removes its last part. That holds in the emulated directories and above them,
 /// where no symbolic link is.
 bool has_plain_parent(const std::string& path) {
-  for (const char* place : kEmulated)
-    if (is_within(path, place) || is_within(place, path)) return true;
-  return false;
+  return std::ranges::any_of(kEmulated,
+                             [&](const char* place) { return is_within(path, place) || is_within(place, path); });
 }
 
 const char* last_part(const char* path) {

@@ -41,9 +41,8 @@ std::vector<std::string> names_in(int fd) {
 bool is_tree_name(const std::string& name, const std::string& prefix) {
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
   const std::string rest = name.substr(prefix.size());
-  for (unsigned char c : rest)
-    if (isalnum(c) == 0) return false;
-  return rest.size() == 16 || rest.size() == 6;
+  return (rest.size() == 16 || rest.size() == 6) &&
+         std::ranges::all_of(rest, [](unsigned char c) { return isalnum(c) != 0; });
 }
 
 /// The directories of a tree.

@@ -13,6 +13,7 @@
 
 #include "cm/usiw_cm.h"
 #include "tools/run/conn/watch_table.h"
+#include "tools/run/host/fd.h"
 
 namespace usiw::run {
 namespace {
@@ -39,14 +40,13 @@ bool reset(const WatchEntry& e, bool share) {
   sockaddr_storage local, remote;
   socklen_t local_len = endpoint_to(e.ends.local, local);
   socklen_t remote_len = endpoint_to(e.ends.remote, remote);
-  int fd = socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const Fd fd(socket(local.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return true;
   if (const int on = 1; share) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   bool bound = bind(fd, reinterpret_cast<sockaddr*>(&local), local_len) == 0;
   bool taken = !bound && errno == EADDRINUSE;
   if (bound && connect(fd, reinterpret_cast<sockaddr*>(&remote), remote_len) == 0)
     for (int copies = 0; copies < 2; copies++) send(fd, datagram, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-  close(fd);
   return !taken;
 }
 

@@ -17,7 +17,6 @@
 
 #include "tools/run/host/big_lock.h"
 #include "tools/run/host/clock.h"
-#include "tools/run/libc/descriptors.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {

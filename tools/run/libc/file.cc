@@ -58,10 +58,6 @@ int high_base() {
 
 }  // namespace
 
-ssize_t File::read(int, void*, size_t) { return -EINVAL; }
-ssize_t File::write(int, const void*, size_t) { return -EINVAL; }
-int File::ioctl(int, unsigned long, void*) { return -ENOTTY; }
-
 bool file_install(int fd, std::shared_ptr<File> file) {
   if (fd < 0 || fd >= kMaxFd) return false;
   std::lock_guard hold(file_table().lock);

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 
@@ -19,9 +20,9 @@ namespace usiw::run {
 class File {
  public:
   virtual ~File() = default;
-  virtual ssize_t read(int fd, void* buf, size_t count);
-  virtual ssize_t write(int fd, const void* buf, size_t count);
-  virtual int ioctl(int fd, unsigned long request, void* arg);
+  virtual ssize_t read(int, void*, size_t) { return -EINVAL; }
+  virtual ssize_t write(int, const void*, size_t) { return -EINVAL; }
+  virtual int ioctl(int, unsigned long, void*) { return -ENOTTY; }
   /// The last descriptor has been closed. Called once, without the big lock.
   virtual void closed() {}
   /// Returns the number of the character device that fstat(2) shows, or 0 if it shows the descriptor as it is.
@@ -46,9 +47,25 @@ void files_unlock();
 /// In a child of fork(), locked: forgets the files, which are the parent's. Their descriptors stay open.
 void files_abandon();
 
+// ---- Descriptors of the library's own ----
+
 /// Moves a descriptor for the library's own use above those that the program gets, so that the program does not see its
 /// own numbers change. The new one is close-on-exec. errno stays as it is.
 Fd out_of_the_way(Fd fd);
+
+/// [big lock] Closes descriptors that the library does not need: sockets that only connections in LINGER hold
+/// (conn/udp_socket.h). Returns false if there was none. Null until conn/ has set it.
+inline bool (*close_spare_descriptors)() = nullptr;
+
+/// [big lock] Returns what @p make returns: a descriptor, or -1 with errno. A program that has used up its descriptors
+/// must still get those that the library makes for it. So if none is left, closes the spare ones and calls @p make once
+/// more.
+template <typename Make>
+int with_descriptors(Make make) {
+  const int fd = make();
+  if (fd >= 0 || (errno != EMFILE && errno != ENFILE)) return fd;
+  return close_spare_descriptors != nullptr && close_spare_descriptors() ? make() : fd;
+}
 
 }  // namespace usiw::run
 

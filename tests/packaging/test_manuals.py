@@ -94,7 +94,7 @@ def test_defaults_and_limits_of_variables():
     assert "PortWish wish = PortWish::kAuto;" in text("provider/runtime/port_wish.cc")
     assert re.search(r"return Mode::kAdaptive;\n}", text("provider/progress/progress.cc"))
     constants = dict(re.findall(r'\b(k\w+Variable)\[\] = "(USIW_\w+)"', text("tools/run/host/settings.h")))
-    defaults = re.findall(r'get\((k\w+Variable), "(.*?)"\)', text("tools/run/host/settings.cc"))
+    defaults = re.findall(r'get\((k\w+Variable), "(.*?)"\)', text("tools/run/host/settings.h"))
     assert len(defaults) == 4
     for name, default in defaults:
         assert f"{default or 'none'} by default" in about[constants[name]], constants[name]

@@ -243,8 +243,7 @@ uint32_t link_speed() {
 }
 
 static std::array<uint8_t, 6> make_mac() {
-  usiw_link_info link = link_info();
-  std::array<uint8_t, 6> mac = std::to_array(link.mac);
+  const std::array<uint8_t, 6> mac = std::to_array(link_info().mac);
   if (mac != std::array<uint8_t, 6>{}) return mac;
   std::string boot_id, netns(64, '\0');
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;

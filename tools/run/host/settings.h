@@ -4,6 +4,7 @@
 #ifndef USIW_RUN_SETTINGS_H
 #define USIW_RUN_SETTINGS_H
 
+#include <cstdlib>
 #include <string>
 
 #include "provider/port/choice.h"
@@ -27,7 +28,21 @@ struct Settings {
 };
 
 /// Returns the settings, which are read from the environment once.
-const Settings& settings();
+inline const Settings& settings() {
+  static const Settings& once = *new Settings([] {
+    auto get = [](const char* name, const char* otherwise) -> std::string {
+      const char* value = getenv(name);
+      return value != nullptr && *value != '\0' ? value : otherwise;
+    };
+    Settings s;
+    s.device = get(kDeviceVariable, "usiw0");
+    s.address = get(kAddressVariable, "");
+    parse_port_wish(get(kRunPortVariable, "auto"), s.port);
+    s.watcher = get(kWatcherVariable, "");
+    return s;
+  }());
+  return once;
+}
 
 }  // namespace usiw::run
 

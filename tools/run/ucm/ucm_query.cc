@@ -70,10 +70,7 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   ib.sib_pkey = 0xffff;
   r.src_size = r.dst_size = sizeof ib;
   std::memcpy(&r.dst_addr, &ib, sizeof ib);
-  if (has_device()) {
-    std::array<uint8_t, 6> mac = device_mac();
-    std::memcpy(&ib.sib_addr, mac.data(), mac.size());
-  }
+  if (has_device()) std::memcpy(&ib.sib_addr, device_mac().data(), device_mac().size());
   std::memcpy(&r.src_addr, &ib, sizeof ib);
   return r;
 }

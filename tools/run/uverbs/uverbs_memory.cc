@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "cm/object/usiw_limits.h"
 #include "tools/run/host/big_lock.h"
+#include "tools/run/host/never_destroyed.h"
 #include "tools/run/host/random.h"
 #include "tools/run/libc/mapped.h"
 #include "tools/run/uverbs/uverbs.h"
@@ -29,34 +30,26 @@ int check_mr(uint64_t start, uint64_t length, uint32_t access) {
 
 /// Indices of STags from @p first to @p last in this process. They are used in a cycle, so that an STag that a peer
 /// still has does not name another object soon.
+template <uint32_t first, uint32_t last>
 class Indices {
  public:
-  Indices(uint32_t first, uint32_t last)
-      : first_(first), last_(last), next_(first + random_u32() % (last - first + 1)) {}
   /// Returns an index, or 0 if none is left.
   uint32_t take() {
-    if (used_.size() > last_ - first_) return 0;
+    if (used_.size() > last - first) return 0;
     do {
-      next_ = next_ >= last_ ? first_ : next_ + 1;
+      next_ = next_ >= last ? first : next_ + 1;
     } while (!used_.insert(next_).second);
     return next_;
   }
   void give_back(uint32_t index) { used_.erase(index); }
 
  private:
-  const uint32_t first_, last_;
-  uint32_t next_;
+  uint32_t next_ = first + random_u32() % (last - first + 1);
   std::set<uint32_t> used_;
 };
 
-Indices& regions() {
-  static auto& indices = *new Indices(USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST);
-  return indices;
-}
-Indices& windows() {
-  static auto& indices = *new Indices(USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST);
-  return indices;
-}
+auto& regions() { return never_destroyed<Indices<USIW_MR_INDEX_FIRST, USIW_MR_INDEX_LAST>>(); }
+auto& windows() { return never_destroyed<Indices<USIW_MW_INDEX_FIRST, USIW_MW_INDEX_LAST>>(); }
 
 bool same_page_offset(uint64_t a, uint64_t b) { return ((a ^ b) & (page_size() - 1)) == 0; }
 

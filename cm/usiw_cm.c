@@ -13,6 +13,7 @@
 #endif
 
 #include "../uapi/usiw_abi.h"
+#include "usiw_cm.h"
 #include "usiw_cm_transition.h"
 
 #define CM_MAX_ERRNO	4095

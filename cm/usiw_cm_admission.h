@@ -30,7 +30,7 @@
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
 
-#include "usiw_cm.h"
+#include "usiw_cm_types.h"
 
 #ifdef __cplusplus
 extern "C" {

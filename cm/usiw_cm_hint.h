@@ -10,7 +10,7 @@
 #ifndef USIW_CM_HINT_H
 #define USIW_CM_HINT_H
 
-#include "usiw_cm.h"
+#include "usiw_cm_types.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #endif
 
+#include "usiw_cm.h"
 #include "usiw_cm_bytes.h"
 #include "usiw_cm_admission.h"
 #include "usiw_cm_hint.h"

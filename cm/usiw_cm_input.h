@@ -9,7 +9,7 @@
 #ifndef USIW_CM_INPUT_H
 #define USIW_CM_INPUT_H
 
-#include "usiw_cm.h"
+#include "usiw_cm_types.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -19,7 +19,7 @@
 #define USIW_CM_NOTIFY_H
 
 #include "../uapi/usiw_abi.h"
-#include "usiw_cm.h"
+#include "usiw_cm_types.h"
 
 #ifdef __cplusplus
 extern "C" {

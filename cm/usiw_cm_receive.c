@@ -15,6 +15,7 @@
 #endif
 
 #include "../uapi/usiw_abi.h"
+#include "usiw_cm.h"
 #include "usiw_cm_hint.h"
 #include "usiw_cm_transition.h"
 

@@ -13,7 +13,7 @@
 #ifndef USIW_CM_TRANSITION_H
 #define USIW_CM_TRANSITION_H
 
-#include "usiw_cm.h"
+#include "usiw_cm_types.h"
 
 static inline __u16 usiw_cm_at_most(__u16 value, __u16 limit)
 {

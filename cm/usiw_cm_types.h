@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Data of the state machine: its states, actions and times, a connection, a 4-tuple and a decoded
+ * handshake datagram.
+ *
+ * The state machine consists of several files that call each other in one direction: usiw_cm.c
+ * calls usiw_cm_transition.c, for example. All of them need these structures, so the structures are
+ * in a header below all of them. usiw_cm.h explains the life of a connection.
+ */
+#ifndef USIW_CM_TYPES_H
+#define USIW_CM_TYPES_H
+
+#include "../uapi/usiw_wire.h"
+
+/* Time: unsigned 64-bit microseconds of any monotonic clock; 0 is "none". */
+
+enum usiw_cm_state {
+	USIW_CM_IDLE,
+	USIW_CM_REQ_SENT,
+	USIW_CM_REQ_RCVD,
+	USIW_CM_INSTALLING,
+	USIW_CM_ACCEPT_SENT,
+	USIW_CM_ESTABLISHED,
+	USIW_CM_CLOSING,
+	USIW_CM_LINGER,
+	USIW_CM_DEAD,
+};
+
+/*
+ * Actions, as a mask. The caller carries them out from the lowest bit to the highest. The event
+ * actions (A_EV_*) notify the upper connection manager (iw_cm):
+ * - An initiator gets exactly one REPLY.
+ * - A responder gets ESTABLISHED at most once.
+ * - CLOSE comes exactly once after a REPLY with status 0 or after ESTABLISHED, else never.
+ * - DISCONNECT comes at most once, and only before CLOSE.
+ */
+#define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine, which reports ready */
+#define USIW_CM_A_DRAIN		0x0002	/* engine: drain, send SHUTDOWN, then report closed */
+#define USIW_CM_A_ABORT		0x0004	/* engine: the connection is gone (conn->abort_reason) */
+#define USIW_CM_A_PROBE		0x0008	/* engine: send a keepalive probe */
+#define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
+/*
+ * New REQ, with conn->peer_pd, conn->peer_ird and conn->peer_ord. No call returns this action. The
+ * caller takes it by itself after usiw_cm_init_passive() has returned 0.
+ */
+#define USIW_CM_A_EV_REQUEST	0x0020
+#define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (of a user's reject too) */
+#define USIW_CM_A_EV_ESTABLISHED 0x0080
+#define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
+#define USIW_CM_A_EV_CLOSE	0x0200
+/*
+ * Drop the references of iw_cm, the QP and the engine, which are done with the connection. The
+ * object may linger for the peer.
+ */
+#define USIW_CM_A_RELEASE	0x0400
+#define USIW_CM_A_DEAD		0x0800	/* remove it from the tables; drop the last reference */
+
+/* The latest answer to an initiator's REQ; see usiw_cm_hint.h. */
+enum usiw_cm_heard {
+	USIW_CM_HEARD_NOTHING,
+	USIW_CM_HEARD_PENDING,
+	USIW_CM_HEARD_REJECT,		/* with conn->reject_reason */
+	USIW_CM_HEARD_VERSION,		/* by a usiw of wire version conn->peer_version */
+	USIW_CM_HEARD_NO_PORT,		/* ICMP: nobody has the port */
+	USIW_CM_HEARD_PROHIBITED,	/* ICMP: a firewall */
+	USIW_CM_HEARD_NO_HOST,		/* ICMP: no host has the address, or there is no route */
+	USIW_CM_HEARD_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */
+	USIW_CM_HEARD_ALIEN,		/* a datagram that no usiw sends then: conn->alien */
+};
+
+/*
+ * Time-outs and numbers of transmissions. A wait between two transmissions of a datagram is twice
+ * the wait before it, and the first one is RETRY_FIRST_US.
+ */
+#define USIW_CM_RETRY_FIRST_US		100000u
+/*
+ * An answer "nobody listens" ends an attempt only after this time, because a server may be starting
+ * or may be listening anew. Until then the initiator repeats REQ every NO_LISTENER_REPEAT_US.
+ */
+#define USIW_CM_NO_LISTENER_GRACE_US		1000000u
+#define USIW_CM_NO_LISTENER_REPEAT_US	50000u
+#define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
+#define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
+#define USIW_CM_PENDING_US		30000000u	/* initiator: from the latest PENDING on */
+#define USIW_CM_PENDING_REPEAT_US	1000000u	/* between two REQs after a PENDING */
+#define USIW_CM_REQ_LIMIT_US		100000000u	/* initiator: with any number of PENDINGs */
+#define USIW_CM_REQ_RCVD_US		60000000u	/* for the user to accept or reject */
+#define USIW_CM_INSTALL_US		10000000u	/* for the engine to report ready */
+#define USIW_CM_CLOSING_US		10000000u	/* for the engine to drain */
+#define USIW_CM_LINGER_US		2000000u
+#define USIW_CM_RESET_TRIES		3
+
+/**
+ * struct usiw_cm_conn - one connection; zeroed and set by usiw_cm_init_*()
+ * @state:	enum usiw_cm_state
+ * @initiator:	true at the end that sent the REQ
+ * @installed:	the engine has the connection: INSTALL was returned, the engine has not reported the
+ *		end, and ABORT was not returned
+ * @released:	RELEASE was returned
+ * @local_isn:	first PSN that this end sends
+ * @peer_isn:	first PSN that the peer sends, if @peer_known
+ * @ird: @ord:	this end's: requested until the peer's are known, then final
+ * @peer_ird: @peer_ord: the peer's, as it sent them, up to the limits of this device
+ * @mtu:	IP MTU, bytes: own until the peer's is known, then the smaller of both
+ * @linger:	LINGER: opcode that answers late datagrams, 0: none
+ * @peer_known:	@peer_isn is valid
+ * @pending:	initiator: the peer has answered PENDING
+ * @heard:	initiator: enum usiw_cm_heard
+ * @peer_version: HEARD_VERSION: wire version of the peer
+ * @alien: @alien_len: HEARD_ALIEN: first bytes of the datagram
+ * @window:	own initial receive window, datagrams
+ * @peer_window: initial receive window of the peer, datagrams
+ * @features:	feature bits: offered, then agreed
+ * @peer_features: responder: feature bits of the REQ
+ * @status:	0 or -errno, for EV_REPLY and EV_DISCONNECT
+ * @abort_reason: enum usiw_abort_reason, for the ABORT record
+ * @reject_reason: enum usiw_reject_reason, to send or as received
+ * @tries:	transmissions so far of the datagram that is being repeated
+ * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
+ * @expire_us:	end of the present state; 0: none
+ * @repeat_us:	next repetition of a datagram; 0: none
+ * @limit_us:	initiator: latest end of REQ_SENT
+ * @nobody_us:	initiator: until then an answer that nobody listens does not end the attempt
+ * @tx_opcode: @tx_flags: of the datagram that usiw_cm_build() builds next
+ * @pd: @pd_len: own private data to send
+ * @peer_pd: @peer_pd_len: private data of the peer
+ */
+struct usiw_cm_conn {
+	__u8	state;
+	__u8	initiator;
+	__u8	installed;
+	__u8	released;
+	__u8	abort_reason;
+	__u8	reject_reason;
+	__u8	tx_opcode;
+	__u8	tries;
+	__u8	linger;
+	__u8	peer_known;
+	__u8	pending;
+	__u8	heard;
+	__u8	peer_version;
+	__u8	alien_len;
+	__u8	alien[8];
+	__u16	tx_flags;
+	__u16	ird;
+	__u16	ord;
+	__u16	peer_ird;
+	__u16	peer_ord;
+	__u16	mtu;
+	__u16	window;
+	__u16	peer_window;
+	__u16	pd_len;
+	__u16	peer_pd_len;
+	__u32	features;
+	__u32	peer_features;
+	__u32	local_isn;
+	__u32	peer_isn;
+	__s32	status;
+	__u64	deadline_us;
+	__u64	expire_us;
+	__u64	repeat_us;
+	__u64	limit_us;
+	__u64	nobody_us;
+	__u8	pd[USIW_MAX_PRIVATE_DATA];
+	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
+};
+
+/*
+ * The 4-tuple of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). @scope: the interface of
+ * link-local addresses, because each link has its own; else 0.
+ */
+struct usiw_cm_tuple {
+	__u8	local[16];
+	__u8	remote[16];
+	__be16	local_port;
+	__be16	remote_port;
+	__u32	scope;
+};
+
+static inline int usiw_cm_tuple_is_ipv4(const struct usiw_cm_tuple *t)
+{
+	int i, bits = t->local[10] ^ 0xff;
+
+	bits |= t->local[11] ^ 0xff;
+	for (i = 0; i < 10; i++)
+		bits |= t->local[i];
+	return !bits;
+}
+
+/* A handshake datagram, decoded and checked (lengths, version, reserved values). */
+struct usiw_cm_packet {
+	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */
+	__u8	version;		/* REQ, ACCEPT, REJECT */
+	__u8	reason;			/* REJECT */
+	__u16	flags;
+	__u32	psn;
+	__u32	ack_psn;
+	__u16	ird, ord, mtu, window;	/* REQ, ACCEPT */
+	__u32	features;
+	__u16	pd_len;
+	const __u8 *pd;			/* points into the datagram */
+};
+
+#endif /* USIW_CM_TYPES_H */

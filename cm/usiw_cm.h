@@ -165,6 +165,9 @@ __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadli
  */
 __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf);
 
+/* Builds the ACCEPT with PENDING that answers @req. @isn: ISN of this end. Returns the length. */
+__u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf);
+
 /* Builds a REJECT to a REQ for which there is no connection object. Returns the length. */
 __u32 usiw_cm_build_refusal(const struct usiw_cm_packet *req, __u8 reason, void *buf);
 

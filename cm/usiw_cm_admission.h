@@ -241,9 +241,6 @@ struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,
 					       const struct usiw_cm_packet *pkt);
 
-/* Builds the ACCEPT with PENDING that answers @req. Returns the length. */
-__u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf);
-
 /*
  * Returns the ISN that answers a REQ: a keyed hash, never 0. @epoch changes about every minute, so
  * that an old ISN becomes useless.

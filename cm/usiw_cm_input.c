@@ -12,7 +12,6 @@
 
 #include "usiw_cm.h"
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_admission.h"
 #include "usiw_cm_hint.h"
 #include "usiw_cm_input.h"
 

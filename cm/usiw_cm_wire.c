@@ -15,7 +15,6 @@
 
 #include "usiw_cm.h"
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_admission.h"
 
 #define TRP_LEN		((__u32)sizeof(struct usiw_trp_hdr))
 #define PARAMS_LEN	((__u32)sizeof(struct usiw_cm_params))

@@ -11,6 +11,7 @@
 #endif
 
 #include "usiw_cm_admission.h"
+#include "usiw_cm_cookie.h"
 
 #define EPOCH_BITS	26	/* 2^26 us are 67 s. A cookie is valid in its epoch and the next */
 

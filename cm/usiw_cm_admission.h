@@ -241,13 +241,6 @@ struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,
 					       const struct usiw_cm_packet *pkt);
 
-/*
- * Returns the ISN that answers a REQ: a keyed hash, never 0. @epoch changes about every minute, so
- * that an old ISN becomes useless.
- */
-__u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
-		     __u32 epoch);
-
 #ifdef __cplusplus
 }
 #endif

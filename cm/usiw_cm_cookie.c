@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * ISNs that answer REQs.
- *
- * A PENDING carries the ISN that the connection will have. If the host had to remember it, a flood
- * of REQs could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the
- * peer's ISN and an epoch: a repeated REQ gets the same ISN, and nothing is remembered.
+ * ISNs that answer REQs, by SipHash-2-4; see usiw_cm_cookie.h.
  */
 #ifdef __KERNEL__
 #include <linux/string.h>
@@ -13,7 +9,7 @@
 #endif
 
 #include "usiw_cm_bytes.h"
-#include "usiw_cm_admission.h"
+#include "usiw_cm_cookie.h"
 
 #define WORDS	6
 

@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "cm/usiw_cm_cookie.h"
 #include "input.h"
 
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "cm/usiw_cm_cookie.h"
 #include "fixture.h"
 
 namespace {

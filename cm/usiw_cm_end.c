@@ -15,8 +15,9 @@
 #include <string.h>
 #endif
 
-#include "usiw_cm_end_private.h"
+#include "usiw_cm_end.h"
 #include "usiw_cm_hint.h"
+#include "usiw_cm_path.h"
 
 /* A debug kernel warns of the first broken invariant. Builds with USIW_CM_CHECK abort. */
 #if defined(__KERNEL__)
@@ -193,7 +194,7 @@ static void show_actions(struct usiw_cm_end *end, __u32 actions)
 }
 
 /* Carries out @actions, and the actions that follow from them, in the order of their bits. */
-void usiw_cm_end_act(struct usiw_cm_end *end, __u32 actions, __u64 now_us)
+static void act(struct usiw_cm_end *end, __u32 actions, __u64 now_us)
 {
 	__u32 action, more;
 
@@ -214,7 +215,7 @@ void usiw_cm_end_act(struct usiw_cm_end *end, __u32 actions, __u64 now_us)
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us)
 {
 	usiw_cm_ledger_connected(&end->ledger);
-	usiw_cm_end_act(end, usiw_cm_connect(&end->cm, now_us), now_us);
+	act(end, usiw_cm_connect(&end->cm, now_us), now_us);
 }
 
 int usiw_cm_end_may_accept(const struct usiw_cm_end *end)
@@ -231,28 +232,28 @@ int usiw_cm_end_accept(struct usiw_cm_end *end, __u16 ird, __u16 ord, const void
 	if (error)
 		return error;
 	usiw_cm_ledger_accepted(&end->ledger);
-	usiw_cm_end_act(end, actions, now_us);
+	act(end, actions, now_us);
 	return 0;
 }
 
 void usiw_cm_end_reject(struct usiw_cm_end *end, const void *pd, __u16 pd_len, __u64 now_us)
 {
-	usiw_cm_end_act(end, usiw_cm_reject(&end->cm, pd, pd_len, now_us), now_us);
+	act(end, usiw_cm_reject(&end->cm, pd, pd_len, now_us), now_us);
 }
 
 void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us)
 {
-	usiw_cm_end_act(end, usiw_cm_disconnect(&end->cm, now_us), now_us);
+	act(end, usiw_cm_disconnect(&end->cm, now_us), now_us);
 }
 
 void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us)
 {
-	usiw_cm_end_act(end, usiw_cm_abort(&end->cm, (__u8)reason, now_us), now_us);
+	act(end, usiw_cm_abort(&end->cm, (__u8)reason, now_us), now_us);
 }
 
 void usiw_cm_end_drop(struct usiw_cm_end *end)
 {
-	usiw_cm_end_act(end, usiw_cm_forget(&end->cm), 0);
+	act(end, usiw_cm_forget(&end->cm), 0);
 }
 
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us)
@@ -276,7 +277,7 @@ void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *re
 			usiw_cm_path_ready(end);
 		actions = usiw_cm_report(&end->cm, report->kind, report->error, now_us);
 	}
-	usiw_cm_end_act(end, actions, now_us);
+	act(end, actions, now_us);
 }
 
 /* ---- The network ------------------------------------------------------- */
@@ -285,17 +286,22 @@ void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict,
 		       __u32 len, void *answer, __u64 now_us)
 {
 	usiw_cm_input(verdict, &end->cm, data, len, now_us, answer);
-	usiw_cm_end_act(end, verdict->actions, now_us);
+	act(end, verdict->actions, now_us);
 }
 
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us)
 {
-	usiw_cm_end_act(end, usiw_cm_data_seen(&end->cm, now_us), now_us);
+	act(end, usiw_cm_data_seen(&end->cm, now_us), now_us);
 }
 
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_heard heard, __u64 now_us)
 {
-	usiw_cm_end_act(end, usiw_cm_icmp(&end->cm, heard, now_us), now_us);
+	act(end, usiw_cm_icmp(&end->cm, heard, now_us), now_us);
+}
+
+void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us)
+{
+	act(end, usiw_cm_path_follow(end, now_us), now_us);
 }
 
 /* ---- The clock --------------------------------------------------------- */
@@ -319,7 +325,7 @@ void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us)
 		actions = usiw_cm_path_overdue(end, now_us);
 	else if (end->engine == USIW_CM_ENGINE_RESOLVING && now_us >= end->resolve_us)
 		actions = usiw_cm_path_install(end, now_us);
-	usiw_cm_end_act(end, actions | usiw_cm_timer(&end->cm, now_us), now_us);
+	act(end, actions | usiw_cm_timer(&end->cm, now_us), now_us);
 }
 
 /* ---- Checks ------------------------------------------------------------ */

@@ -21,7 +21,8 @@
 #include <string.h>
 #endif
 
-#include "usiw_cm_end_private.h"
+#include "usiw_cm.h"
+#include "usiw_cm_path.h"
 
 /* ---- Meaning of the route ---------------------------------------------- */
 
@@ -276,21 +277,18 @@ static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u
 	}
 }
 
-void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us)
+__u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us)
 {
 	struct usiw_cm_route route;
-	__u32 actions = 0;
 	int error;
 
 	if (end->engine < USIW_CM_ENGINE_GIVEN || end->cm.released || is_followed_by_kernel(end))
-		return;
+		return 0;
 	memset(&route, 0, sizeof(route));
 	error = end->host->route(end, &route);
 	if (error == -EPERM)
-		actions = forbid(end, NULL, USIW_NOT_PACKET_IPSEC, now_us);
-	else if (!error)
-		actions = follow_to(end, &route, now_us);
-	usiw_cm_end_act(end, actions, now_us);
+		return forbid(end, NULL, USIW_NOT_PACKET_IPSEC, now_us);
+	return error ? 0 : follow_to(end, &route, now_us);
 }
 
 /* ---- The port that the process has reported ---------------------------- */

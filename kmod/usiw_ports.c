@@ -15,6 +15,7 @@
  */
 #include "usiw_ports.h"
 
+#include "../cm/usiw_cm_path.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_qp_ref.h"

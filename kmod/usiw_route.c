@@ -13,7 +13,7 @@
 
 #include "usiw_route.h"
 
-#include "../cm/usiw_cm_end.h"
+#include "../cm/usiw_cm_path.h"
 #include "usiw_addr.h"
 #include "usiw_compat.h"
 #include "usiw_device.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Tests of kmod/usiw_route.c and usiw_follow.c: where raw packets may go, and connections that follow their routes.
+#include "../../cm/usiw_cm_path.h"
 #include "fixture.h"
 
 namespace kuser {

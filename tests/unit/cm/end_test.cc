@@ -4,6 +4,7 @@
 /// engine reads, and what a change of the route does.
 #include <gtest/gtest.h>
 
+#include "cm/usiw_cm_path.h"
 #include "tests/support/cm_end_host.h"
 
 namespace {

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The path of a connection: by which port it sends, and how it follows the routes of its host.
+ *
+ * A connection has a data socket, raw packets, or both. Its route may forbid raw packets, lead to
+ * another interface or change the MAC of the next hop. The functions here decide what that means for
+ * the connection. They show the engine the new path by the calls of the host. If the connection has
+ * to end, they return the actions of the state machine, which usiw_cm_end.c carries out.
+ */
+#ifndef USIW_CM_PATH_H
+#define USIW_CM_PATH_H
+
+#include "usiw_cm_end_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- For hosts ---- */
+
+/*
+ * True if two ends on this host have no kind of port in common. @a, @b: USIW_CM_*; 0: not known,
+ * which counts as any port.
+ */
+int usiw_cm_ports_differ(__u8 a, __u8 b);
+/*
+ * Returns the error of connect and accept for a process that can use nothing but raw packets; 0 for
+ * USIW_NOT_PACKET_NONE.
+ */
+int usiw_cm_not_packet_errno(__u32 not_packet);
+
+/* ---- For usiw_cm_end.c: each returns the actions that are due, USIW_CM_A_* ---- */
+
+/* Carries out INSTALL, or looks for the MAC of the next hop again if it is not known yet. */
+__u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us);
+/* The process has reported its port: enum usiw_port_kind, enum usiw_port_why. */
+__u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 now_us);
+/* The route may have changed. */
+__u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us);
+/* The process has not left forbidden raw packets by end->move_us. */
+__u32 usiw_cm_path_overdue(struct usiw_cm_end *end, __u64 now_us);
+/* The process has reported READY, which the state machine handles after this call. */
+void usiw_cm_path_ready(struct usiw_cm_end *end);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* USIW_CM_PATH_H */

@@ -304,6 +304,15 @@ static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	req->busy = 0;
 }
 
+/* Removes @req, and adds it to the chain *@out of entries that the host has to free. */
+static void put_out(struct usiw_cm_admission *adm, struct usiw_cm_req *req,
+		    struct usiw_cm_req **out)
+{
+	remove_entry(adm, req);
+	req->next = *out;
+	*out = req;
+}
+
 /* ---- Slots ------------------------------------------------------------- */
 
 /* REQs that are not proven may use half of the backlog. */
@@ -363,14 +372,6 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	return found;
 }
 
-static void put_out(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
-		    struct usiw_cm_req *req)
-{
-	remove_entry(adm, req);
-	req->next = v->out;
-	v->out = req;
-}
-
 static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *l,
 		  struct usiw_cm_req *req, __u64 now_us)
 {
@@ -379,7 +380,7 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 
 		if (!other)
 			return;
-		put_out(v, l->admission, other);
+		put_out(l->admission, other, &v->out);
 		/* Another listener may have taken the entry that became free: see take(). */
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
@@ -461,9 +462,7 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 		} else if (adm->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
 			retire(adm, req, USIW_CM_R_HELD);
 		} else {
-			remove_entry(adm, req);
-			req->next = out;
-			out = req;
+			put_out(adm, req, &out);
 		}
 	}
 	l->admission = NULL;
@@ -548,7 +547,7 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 			return;
 		}
 		if (known)
-			put_out(v, adm, known);
+			put_out(adm, known, &v->out);
 		if (is_overtaking(adm)) {
 			link_last(adm, req);
 			enter(adm, req, USIW_CM_R_RETRY, NULL);
@@ -599,14 +598,20 @@ struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u6
 		next = req->next;
 		if (req->state != USIW_CM_R_QUEUED)
 			continue;
-		if (is_stale(req, now_us)) {
-			remove_entry(adm, req);
-			req->next = out;
-			out = req;
-		} else {
+		if (is_stale(req, now_us))
+			put_out(adm, req, &out);
+		else
 			adm->sweep_us = now_us + USIW_CM_STALE_US;
-		}
 	}
+	return out;
+}
+
+struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm)
+{
+	struct usiw_cm_req *out = NULL;
+
+	while (adm->first)
+		put_out(adm, adm->first, &out);
 	return out;
 }
 

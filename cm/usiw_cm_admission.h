@@ -227,6 +227,9 @@ int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req 
 /* Returns the QUEUED entries that are stale, to be freed: a chain by ->next. */
 struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us);
 
+/* The port is gone. Returns all of its entries, to be freed: a chain by ->next. */
+struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm);
+
 /*
  * Returns the time at which to call usiw_cm_admission_expire() and usiw_cm_admission_next() without
  * another cause; 0: never. The time is in the past while an entry is due.

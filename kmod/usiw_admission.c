@@ -443,12 +443,10 @@ u64 usiw_admission_deadline(struct usiw_sock *us)
 /* Frees all REQs of the port. Its last user and its worker are gone. */
 void usiw_admission_purge(struct usiw_sock *us)
 {
-	struct usiw_cm_req *req;
+	struct usiw_cm_req *out;
 
 	spin_lock(&us->admission_lock);
-	while ((req = us->admission.first) != NULL) {
-		usiw_cm_admission_discard(&us->admission, req, usiw_now_us());
-		kfree(usiw_admission_rx(req));
-	}
+	out = usiw_cm_admission_purge(&us->admission);
 	spin_unlock(&us->admission_lock);
+	usiw_admission_free(out);
 }

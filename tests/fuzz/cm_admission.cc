@@ -214,13 +214,7 @@ class Net {
     for (auto& l : listeners_) free_chain(usiw_cm_admission_leave(&l, now_));
     for (int l = 0; l < kListeners; l++)
       for (; admitted_[l] != 0; admitted_[l]--) usiw_cm_admission_return(&listeners_[l], now_);
-    for (auto& g : admissions_) {
-      while (g.first != nullptr) {
-        usiw_cm_req* e = g.first;
-        usiw_cm_admission_discard(&g, e, now_);
-        drop(e);
-      }
-    }
+    for (auto& g : admissions_) free_chain(usiw_cm_admission_purge(&g));
     check();
     FUZZ_CHECK(net_.half_open.used == 0 && net_.queued.used == 0, "room that nobody has");
   }

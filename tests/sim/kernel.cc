@@ -148,13 +148,7 @@ Kernel::Kernel(World& world, int side) : Reporter(world, side), side_(side) {
   admission_.net = &net_;
 }
 
-Kernel::~Kernel() {
-  while (admission_.first != nullptr) {
-    usiw_cm_req* req = admission_.first;
-    usiw_cm_admission_discard(&admission_, req, now_us());
-    drop(req);
-  }
-}
+Kernel::~Kernel() { drop(usiw_cm_admission_purge(&admission_)); }
 
 // ---- Tables ----
 

@@ -27,13 +27,7 @@ usiw_cm_tuple tuple_of(uint32_t peer) {
 class Port {
  public:
   explicit Port(usiw_cm_admission_net& net) { admission.net = &net; }
-  ~Port() {
-    while (admission.first) {
-      usiw_cm_req* req = admission.first;
-      usiw_cm_admission_discard(&admission, req, now);
-      delete req;
-    }
-  }
+  ~Port() { free_chain(usiw_cm_admission_purge(&admission)); }
   Port(const Port&) = delete;
 
   /// Returns the verdict on a REQ of @p peer. @p ack: the ISN that the REQ brings back.

@@ -59,7 +59,7 @@ std::shared_ptr<Admission> Admission::of(in_port_t port, Deliver deliver) {
 void Admission::abandon_all() { never_destroyed<Admissions>().clear(); }
 
 Admission::~Admission() {
-  while (first != nullptr) discard(static_cast<Entry*>(first));
+  drop(usiw_cm_admission_purge(this));
   const auto it = never_destroyed<Admissions>().find(port_);
   if (it != never_destroyed<Admissions>().end() && it->second.expired()) never_destroyed<Admissions>().erase(it);
 }

@@ -48,60 +48,10 @@ static void give(struct usiw_cm_pool *pool, __u32 *own)
 	--*own;
 }
 
-/* ---- Lists ------------------------------------------------------------- */
+/* ---- Entries of a port ------------------------------------------------- */
 
 #define req_of(link, member) \
 	((struct usiw_cm_req *)((char *)(link) - offsetof(struct usiw_cm_req, member)))
-
-static void append(struct usiw_cm_list *list, struct usiw_cm_link *link)
-{
-	link->next = NULL;
-	link->prev = list->last;
-	if (list->last)
-		list->last->next = link;
-	else
-		list->first = link;
-	list->last = link;
-}
-
-/*
- * Adds an entry to a list by @wait, in the order of arrival. The search begins at the end, because
- * the entry is the latest one as a rule.
- */
-static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
-		   struct usiw_cm_req *req)
-{
-	struct usiw_cm_link *at = list->last, *link = &req->wait;
-
-	while (at && req_of(at, wait)->order > req->order) {
-		at = at->prev;
-		adm->looked++;
-	}
-	link->prev = at;
-	link->next = at ? at->next : list->first;
-	if (link->next)
-		link->next->prev = link;
-	else
-		list->last = link;
-	if (at)
-		at->next = link;
-	else
-		list->first = link;
-}
-
-static void take_out(struct usiw_cm_list *list, struct usiw_cm_link *link)
-{
-	if (link->prev)
-		link->prev->next = link->next;
-	else
-		list->first = link->next;
-	if (link->next)
-		link->next->prev = link->prev;
-	else
-		list->last = link->prev;
-}
-
-/* ---- All entries of a port, by tuple and in the order of their arrival --- */
 
 /*
  * A digital search tree by a keyed hash of the tuple: an entry at depth d shares the d bits of its
@@ -178,32 +128,22 @@ static void tree_remove(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	}
 }
 
-static void link_last(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
-{
-	req->next = NULL;
-	req->prev = adm->last;
-	if (adm->last)
-		adm->last->next = req;
-	else
-		adm->first = req;
-	adm->last = req;
-	req->order = ++adm->arrivals;
-	tree_add(adm, req);
-}
+/* ---- Lists ------------------------------------------------------------- */
 
-static void unlink(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
+/*
+ * Adds an entry to a list by @wait, in the order of arrival. The search begins at the end, because
+ * the entry is the latest one as a rule.
+ */
+static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
+		   struct usiw_cm_req *req)
 {
-	tree_remove(adm, req);
-	if (req->prev)
-		req->prev->next = req->next;
-	else
-		adm->first = req->next;
-	if (req->next)
-		req->next->prev = req->prev;
-	else
-		adm->last = req->prev;
-	req->next = NULL;
-	req->prev = NULL;
+	struct usiw_cm_link *at = list->last;
+
+	while (at && req_of(at, wait)->order > req->order) {
+		at = at->prev;
+		adm->looked++;
+	}
+	usiw_cm_list_insert(list, at, &req->wait);
 }
 
 /* ---- States ------------------------------------------------------------ */
@@ -213,19 +153,14 @@ static int is_stale(const struct usiw_cm_req *req, __u64 now_us)
 	return now_us - req->seen_us >= USIW_CM_STALE_US;
 }
 
-static int is_due(__u8 state)
-{
-	return state == USIW_CM_R_OFFERED || state == USIW_CM_R_RETRY;
-}
-
 /* Returns the list in which an entry of this state waits, or NULL. */
 static struct usiw_cm_list *list_of(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (req->state == USIW_CM_R_QUEUED)
 		return &req->listener->waiting[req->proven];
 	if (req->state == USIW_CM_R_HELD)
-		return &adm->held_list;
-	return is_due(req->state) && !req->busy ? &adm->due_list : NULL;
+		return &adm->held;
+	return req->state != USIW_CM_R_NEW && !req->busy ? &adm->due : NULL;
 }
 
 static void leave_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
@@ -234,9 +169,9 @@ static void leave_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 
 	if (!list)
 		return;
-	take_out(list, &req->wait);
+	usiw_cm_list_remove(list, &req->wait);
 	if (req->state == USIW_CM_R_QUEUED)
-		take_out(&req->listener->seen[req->proven], &req->seen);
+		usiw_cm_list_remove(&req->listener->seen[req->proven], &req->seen);
 	adm->retry -= req->state == USIW_CM_R_RETRY;
 }
 
@@ -248,7 +183,7 @@ static void enter_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 		return;
 	insert(adm, list, req);
 	if (req->state == USIW_CM_R_QUEUED)
-		append(&req->listener->seen[req->proven], &req->seen);
+		usiw_cm_list_append(&req->listener->seen[req->proven], &req->seen);
 	adm->retry += req->state == USIW_CM_R_RETRY;
 }
 
@@ -261,8 +196,6 @@ static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 s
 		  struct usiw_cm_listener *l)
 {
 	leave_lists(adm, req);
-	adm->held += (state == USIW_CM_R_HELD) - (req->state == USIW_CM_R_HELD);
-	adm->due += is_due(state) - is_due(req->state);
 	req->state = state;
 	req->listener = l;
 	enter_lists(adm, req);
@@ -280,8 +213,8 @@ static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int prov
 		enter_lists(adm, req);
 	} else if (req->state == USIW_CM_R_QUEUED) {
 		seen = &req->listener->seen[req->proven];
-		take_out(seen, &req->seen);
-		append(seen, &req->seen);
+		usiw_cm_list_remove(seen, &req->seen);
+		usiw_cm_list_append(seen, &req->seen);
 	}
 }
 
@@ -300,8 +233,19 @@ static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 
 static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	retire(adm, req, USIW_CM_R_NEW);
-	unlink(adm, req);
+	tree_remove(adm, req);
+	usiw_cm_list_remove(&adm->all, &req->all);
 	req->busy = 0;
+}
+
+/* Adds a new entry in its first state; see enter(). */
+static void add_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
+		      struct usiw_cm_listener *l)
+{
+	req->order = ++adm->arrivals;
+	usiw_cm_list_append(&adm->all, &req->all);
+	tree_add(adm, req);
+	enter(adm, req, state, l);
 }
 
 /* Removes @req, and adds it to the chain *@out of entries that the host has to free. */
@@ -385,8 +329,7 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
-	link_last(l->admission, req);
-	enter(l->admission, req, USIW_CM_R_QUEUED, l);
+	add_entry(l->admission, req, USIW_CM_R_QUEUED, l);
 	if (!l->admission->sweep_us)
 		l->admission->sweep_us = now_us + USIW_CM_STALE_US;
 	v->kind = USIW_CM_G_KEPT;
@@ -401,12 +344,11 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		 struct usiw_cm_req *req, __u64 now_us)
 {
-	if (now_us >= adm->hold_until_us || adm->held >= USIW_CM_MAX_HELD) {
+	if (now_us >= adm->hold_until_us || adm->held.count >= USIW_CM_MAX_HELD) {
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	link_last(adm, req);
-	enter(adm, req, USIW_CM_R_HELD, NULL);
+	add_entry(adm, req, USIW_CM_R_HELD, NULL);
 	v->kind = USIW_CM_G_KEPT;
 }
 
@@ -432,8 +374,8 @@ void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 k
 
 static void retry_held(struct usiw_cm_admission *adm)
 {
-	while (adm->held_list.first)
-		enter(adm, req_of(adm->held_list.first, wait), USIW_CM_R_RETRY, NULL);
+	while (adm->held.first)
+		enter(adm, req_of(adm->held.first, wait), USIW_CM_R_RETRY, NULL);
 }
 
 void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listener *l,
@@ -448,18 +390,20 @@ void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listen
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us)
 {
 	struct usiw_cm_admission *adm = l->admission;
-	struct usiw_cm_req *req, *next, *out = NULL;
+	struct usiw_cm_req *req, *out = NULL;
+	struct usiw_cm_link *link, *next;
 
 	if (!adm)
 		return NULL;
 	adm->hold_until_us = now_us + USIW_CM_HOLD_US;
-	for (req = adm->first; req; req = next) {
-		next = req->next;
+	for (link = adm->all.first; link; link = next) {
+		next = link->next;
+		req = req_of(link, all);
 		if (req->listener != l)
 			continue;
 		if (req->busy) {
 			retire(adm, req, USIW_CM_R_RETRY);
-		} else if (adm->held < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
+		} else if (adm->held.count < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
 			retire(adm, req, USIW_CM_R_HELD);
 		} else {
 			put_out(adm, req, &out);
@@ -549,8 +493,7 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 		if (known)
 			put_out(adm, known, &v->out);
 		if (is_overtaking(adm)) {
-			link_last(adm, req);
-			enter(adm, req, USIW_CM_R_RETRY, NULL);
+			add_entry(adm, req, USIW_CM_R_RETRY, NULL);
 			v->kind = USIW_CM_G_KEPT;
 			return;
 		}
@@ -569,11 +512,11 @@ struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 
 {
 	struct usiw_cm_req *req;
 
-	if (adm->held && now_us >= adm->hold_until_us)
+	if (adm->held.first && now_us >= adm->hold_until_us)
 		retry_held(adm);
-	if (!adm->due_list.first)
+	if (!adm->due.first)
 		return NULL;
-	req = req_of(adm->due_list.first, wait);
+	req = req_of(adm->due.first, wait);
 	leave_lists(adm, req);
 	req->busy = 1;
 	return req;
@@ -589,13 +532,15 @@ int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req 
 
 struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us)
 {
-	struct usiw_cm_req *req, *next, *out = NULL;
+	struct usiw_cm_req *req, *out = NULL;
+	struct usiw_cm_link *link, *next;
 
 	if (!adm->sweep_us || now_us < adm->sweep_us)
 		return NULL;
 	adm->sweep_us = 0;
-	for (req = adm->first; req; req = next) {
-		next = req->next;
+	for (link = adm->all.first; link; link = next) {
+		next = link->next;
+		req = req_of(link, all);
 		if (req->state != USIW_CM_R_QUEUED)
 			continue;
 		if (is_stale(req, now_us))
@@ -610,8 +555,8 @@ struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm)
 {
 	struct usiw_cm_req *out = NULL;
 
-	while (adm->first)
-		put_out(adm, adm->first, &out);
+	while (adm->all.first)
+		put_out(adm, req_of(adm->all.first, all), &out);
 	return out;
 }
 
@@ -619,9 +564,9 @@ __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm)
 {
 	__u64 at = adm->sweep_us;
 
-	if (adm->due)
+	if (adm->due.first)
 		return 1;
-	if (adm->held && (!at || adm->hold_until_us < at))
+	if (adm->held.first && (!at || adm->hold_until_us < at))
 		at = adm->hold_until_us;
 	return at;
 }

@@ -30,6 +30,7 @@
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
 
+#include "usiw_cm_list.h"
 #include "usiw_cm_types.h"
 
 #ifdef __cplusplus
@@ -58,15 +59,6 @@ struct usiw_cm_admission_net {
 	struct usiw_cm_pool half_open;
 	struct usiw_cm_pool queued;
 	__u64 key[2];
-};
-
-/* A list of entries by one of their links. A zeroed list is empty. */
-struct usiw_cm_link {
-	struct usiw_cm_link *next, *prev;
-};
-
-struct usiw_cm_list {
-	struct usiw_cm_link *first, *last;
 };
 
 /**
@@ -102,7 +94,8 @@ enum usiw_cm_req_state {
 /**
  * struct usiw_cm_req - a REQ at the admission, part of the host's copy of the datagram
  * @tuple:	set by the host, which zeroes the rest
- * @next: @prev: link in the list of all entries. In a chain of entries to be freed, @next
+ * @next:	next entry of a chain of entries to be freed, else NULL
+ * @all:	link in the list of all entries
  * @parent: @child: link in the tree of all entries
  * @wait:	link in the list for its state, of the listener or of the admission
  * @seen:	QUEUED: link in the list @seen of the listener
@@ -118,9 +111,9 @@ enum usiw_cm_req_state {
  */
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
-	struct usiw_cm_req *next, *prev;
+	struct usiw_cm_req *next;
 	struct usiw_cm_req *parent, *child[2];
-	struct usiw_cm_link wait, seen;
+	struct usiw_cm_link all, wait, seen;
 	struct usiw_cm_listener *listener;
 	__u64 seen_us;
 	__u64 order;
@@ -135,29 +128,25 @@ struct usiw_cm_req {
 /**
  * struct usiw_cm_admission - the admission of a port; zeroed, then @net set
  * @net:	namespace of the port
- * @first: @last: list of all entries, in the order of their arrival
+ * @all:	all entries, in the order of their arrival
  * @root:	tree of all entries, by their tuples
- * @held_list:	entries in state HELD
- * @due_list:	entries in state OFFERED or RETRY that the host does not have yet
+ * @held:	entries in state HELD
+ * @due:	entries in state OFFERED or RETRY that the host does not have yet
+ * @retry:	number of RETRY entries in @due
  * @arrivals:	number of all entries so far
  * @looked:	number of entries read so far, for tests
- * @held:	number of entries in state HELD
- * @due:	number of entries in state OFFERED or RETRY
- * @retry:	number of entries in state RETRY that the host does not have yet
  * @hold_until_us: until then a REQ without a listener is held
  * @sweep_us:	time of the next search for stale entries; 0: no entry is QUEUED
  */
 struct usiw_cm_admission {
 	struct usiw_cm_admission_net *net;
-	struct usiw_cm_req *first, *last;
+	struct usiw_cm_list all;
 	struct usiw_cm_req *root;
-	struct usiw_cm_list held_list;
-	struct usiw_cm_list due_list;
+	struct usiw_cm_list held;
+	struct usiw_cm_list due;
+	__u32 retry;
 	__u64 arrivals;
 	__u64 looked;
-	__u32 held;
-	__u32 due;
-	__u32 retry;
 	__u64 hold_until_us;
 	__u64 sweep_us;
 };
@@ -232,7 +221,7 @@ struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm);
 
 /*
  * Returns the time at which to call usiw_cm_admission_expire() and usiw_cm_admission_next() without
- * another cause; 0: never. The time is in the past while an entry is due.
+ * another cause; 0: never. The time is in the past while an entry is due that the host does not have.
  */
 __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 

@@ -5,6 +5,7 @@
 /// may be lost, and everything can be freed at the end.
 #include "cm/usiw_cm_admission.h"
 
+#include <cstddef>
 #include <set>
 
 #include "cm/usiw_cm_cookie.h"
@@ -137,7 +138,8 @@ class Net {
   void drop(usiw_cm_req* e) {
     FUZZ_CHECK(all_.erase(e) == 1, "an entry twice");
     for (auto& g : admissions_)
-      for (usiw_cm_req* x = g.first; x != nullptr; x = x->next) FUZZ_CHECK(x != e, "freed and still in the list");
+      for (const usiw_cm_link* at = g.all.first; at != nullptr; at = at->next)
+        FUZZ_CHECK(at != &e->all, "freed and still in the list");
     delete e;
   }
   void free_chain(usiw_cm_req* e) {
@@ -154,6 +156,7 @@ class Net {
       FUZZ_CHECK((at->next ? at->next->prev : list.last) == at, "a broken list");
       n++;
     }
+    FUZZ_CHECK(n == list.count, "a wrong count");
     return n;
   }
 
@@ -162,13 +165,14 @@ class Net {
     size_t listed = 0;
     for (auto& g : admissions_) {
       uint32_t held = 0, due = 0, retry = 0;
-      size_t waiting = 0, in_lists = length(g.held_list) + length(g.due_list);
+      size_t waiting = 0, in_lists = length(g.held) + length(g.due);
       for (const auto& l : listeners_)
         if (l.admission == &g) in_lists += length(l.waiting[0]) + length(l.waiting[1]);
-      for (usiw_cm_req* e = g.first; e != nullptr; e = e->next) {
-        listed++;
+      listed += length(g.all);
+      for (usiw_cm_link* at = g.all.first; at != nullptr; at = at->next) {
+        auto* e = reinterpret_cast<usiw_cm_req*>(reinterpret_cast<char*>(at) - offsetof(usiw_cm_req, all));
         FUZZ_CHECK(all_.contains(e), "a foreign entry");
-        FUZZ_CHECK((e->next ? e->next->prev : g.last) == (e->next ? e : g.last), "a broken list");
+        FUZZ_CHECK(e->next == nullptr, "in a chain and in the list");
         FUZZ_CHECK(e->parent == nullptr ? g.root == e : e->parent->child[0] == e || e->parent->child[1] == e,
                    "a broken tree");
         for (const usiw_cm_req* child : e->child)
@@ -177,7 +181,7 @@ class Net {
         retry += e->state == USIW_CM_R_RETRY && !e->busy;
         waiting += e->state != USIW_CM_R_NEW && !e->busy;
         held += e->state == USIW_CM_R_HELD;
-        due += e->state == USIW_CM_R_OFFERED || e->state == USIW_CM_R_RETRY;
+        due += (e->state == USIW_CM_R_OFFERED || e->state == USIW_CM_R_RETRY) && !e->busy;
         for (int l = 0; l < kListeners; l++) {
           if (e->listener != &listeners_[l]) continue;
           FUZZ_CHECK(listeners_[l].admission == &g, "waits for one that has left");
@@ -189,10 +193,10 @@ class Net {
                      "a proven one waits beside a free place");
         }
       }
-      FUZZ_CHECK(due == g.due, "due");
+      FUZZ_CHECK(due == g.due.count, "due");
       FUZZ_CHECK(retry == g.retry, "retry");
       FUZZ_CHECK(waiting == in_lists, "an entry in no list, or in two");
-      FUZZ_CHECK(held == g.held && held <= USIW_CM_MAX_HELD, "held");
+      FUZZ_CHECK(held == g.held.count && held <= USIW_CM_MAX_HELD, "held");
     }
     FUZZ_CHECK(listed == all_.size(), "an entry is lost");
     uint32_t shared_open = 0, shared_queued = 0;

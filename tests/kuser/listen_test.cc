@@ -350,13 +350,13 @@ TEST_F(Deserted, hold__next_listener_gets_them_in_their_order) {
   arrive_all(1, 3);
   arrive(1);
   EXPECT_EQ(mock_sent(), 0u);
-  EXPECT_EQ(us_->admission.held, 3u);
+  EXPECT_EQ(us_->admission.held.count, 3u);
   deliver(request(4));
   ASSERT_EQ(again.listen(server->device, ipv4("192.0.2.2"), kPort, 16), 0);
   deliver(request(5));
   mock_run();
   EXPECT_EQ(hosts(), (std::vector<int>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(us_->admission.held, 0u);
+  EXPECT_EQ(us_->admission.held.count, 0u);
   EXPECT_EQ(us_->rx_len, 0u);
   mock_advance_ms(kHoldMs);
   EXPECT_EQ(hosts().size(), 5u);
@@ -374,7 +374,7 @@ TEST_F(Deserted, hold__listener_of_another_device_comes_first) {
   mock_run();
   ASSERT_EQ(of_eth0.listen(client->device, ipv4("0.0.0.0"), kPort + 1), 0);
   mock_run();
-  EXPECT_EQ(us_->admission.held, 1u);
+  EXPECT_EQ(us_->admission.held.count, 1u);
   ASSERT_EQ(again.listen(server->device, ipv4("0.0.0.0"), kPort + 1), 0);
   mock_run();
   EXPECT_EQ(hosts(), std::vector<int>{2});
@@ -387,7 +387,7 @@ TEST_F(Deserted, hold__nobody_comes) {
   EXPECT_EQ(refused(), 0u);
   mock_advance_ms(2);
   EXPECT_EQ(refused(), 1u);
-  EXPECT_EQ(us_->admission.held, 0u);
+  EXPECT_EQ(us_->admission.held.count, 0u);
   arrive(1);
   EXPECT_EQ(refused(), 1u);
 }
@@ -416,7 +416,7 @@ TEST_F(Deserted, hold__longer_when_the_next_listener_leaves_too) {
 
 TEST_F(Deserted, hold__is_bounded) {
   for (int i = 0; i < int{USIW_CM_MAX_HELD} + 10; i++) arrive(1, 9100 + i);
-  EXPECT_EQ(us_->admission.held, USIW_CM_MAX_HELD);
+  EXPECT_EQ(us_->admission.held.count, USIW_CM_MAX_HELD);
   EXPECT_EQ(refused(), 10u);
   mock_advance_ms(kHoldMs + 1);
   EXPECT_EQ(refused(), USIW_CM_MAX_HELD);
@@ -424,7 +424,7 @@ TEST_F(Deserted, hold__is_bounded) {
 
 TEST_F(Deserted, purge__held_requests_go_with_the_socket) {
   arrive_all(1, 9);
-  EXPECT_EQ(us_->admission.held, 9u);
+  EXPECT_EQ(us_->admission.held.count, 9u);
 }
 
 // The free slots of the netns are divided. Each listener has some of its own, whatever others take.

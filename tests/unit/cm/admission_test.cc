@@ -63,11 +63,7 @@ class Port {
       freed++;
     }
   }
-  unsigned entries() const {
-    unsigned n = 0;
-    for (const usiw_cm_req* e = admission.first; e; e = e->next) n++;
-    return n;
-  }
+  unsigned entries() const { return admission.all.count; }
 
   usiw_cm_admission admission{};
   uint64_t now = kStart;
@@ -296,7 +292,7 @@ TEST_F(Admission, leave__what_waits_is_held_for_the_next_listener_in_order) {
   for (uint32_t peer = 10; peer < 13; peer++) port.proven(&l, peer);
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
   EXPECT_EQ(port.req(nullptr, 13).kind, unsigned{USIW_CM_G_KEPT});
-  EXPECT_EQ(port.admission.held, 4u);
+  EXPECT_EQ(port.admission.held.count, 4u);
   EXPECT_EQ(l.queued, 0u);
   EXPECT_TRUE(port.due(nullptr).empty());
   usiw_cm_listener next{};

@@ -238,14 +238,15 @@ static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	req->busy = 0;
 }
 
-/* Adds a new entry in its first state; see enter(). */
-static void add_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
-		      struct usiw_cm_listener *l)
+/* Has the admission keep @req as an entry in @state; see enter(). */
+static void keep(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+		 struct usiw_cm_req *req, __u8 state, struct usiw_cm_listener *l)
 {
 	req->order = ++adm->arrivals;
 	usiw_cm_list_append(&adm->all, &req->all);
 	tree_add(adm, req);
 	enter(adm, req, state, l);
+	v->kind = USIW_CM_G_KEPT;
 }
 
 /* Removes @req, and adds it to the chain *@out of entries that the host has to free. */
@@ -329,10 +330,9 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
-	add_entry(l->admission, req, USIW_CM_R_QUEUED, l);
+	keep(v, l->admission, req, USIW_CM_R_QUEUED, l);
 	if (!l->admission->sweep_us)
 		l->admission->sweep_us = now_us + USIW_CM_STALE_US;
-	v->kind = USIW_CM_G_KEPT;
 }
 
 /*
@@ -348,17 +348,7 @@ static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *
 		v->kind = USIW_CM_G_REFUSE;
 		return;
 	}
-	add_entry(adm, req, USIW_CM_R_HELD, NULL);
-	v->kind = USIW_CM_G_KEPT;
-}
-
-/*
- * True if entries that were held for a listener are due: a new REQ must not overtake them. The host
- * gets them by usiw_cm_admission_next().
- */
-static int is_overtaking(const struct usiw_cm_admission *adm)
-{
-	return adm->retry != 0;
+	keep(v, adm, req, USIW_CM_R_HELD, NULL);
 }
 
 /* ---- Listeners --------------------------------------------------------- */
@@ -415,28 +405,35 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 
 /* ---- Requests ---------------------------------------------------------- */
 
-/* True if the REQ brings back the ISN of a PENDING, of this epoch or of the one before. */
-static int is_proven(const struct usiw_cm_admission_net *net, const struct usiw_cm_tuple *tuple,
-		     const struct usiw_cm_packet *pkt, __u32 epoch)
+/*
+ * Fills in @req from a new REQ. The REQ is proven if it brings back the ISN of a PENDING, of this
+ * epoch or of the one before.
+ */
+static void read_request(struct usiw_cm_req *req, const __u64 key[2],
+			 const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	return pkt->ack_psn &&
-	       (pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch) ||
-		pkt->ack_psn == usiw_cm_cookie(net->key, tuple, pkt->psn, epoch - 1));
+	__u32 epoch = (__u32)(now_us >> EPOCH_BITS), ack = pkt->ack_psn;
+	__u32 isn = usiw_cm_cookie(key, &req->tuple, pkt->psn, epoch);
+
+	req->proven = ack == isn ||
+		      (ack && ack == usiw_cm_cookie(key, &req->tuple, pkt->psn, epoch - 1));
+	req->isn = req->proven ? ack : isn;
+	req->peer_isn = pkt->psn;
+	req->seen_us = now_us;
 }
 
-/* Handles a REQ that has an entry already. */
+/* Handles @req, which repeats the REQ of the entry @known. */
 static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
-		     struct usiw_cm_req *known, const struct usiw_cm_packet *pkt, int proven,
-		     __u64 now_us)
+		     struct usiw_cm_req *known, const struct usiw_cm_req *req, __u64 now_us)
 {
-	see(adm, known, proven, now_us);
-	if (proven)
-		known->isn = pkt->ack_psn;
+	see(adm, known, req->proven, now_us);
+	if (req->proven)
+		known->isn = req->isn;
 	/*
 	 * There may be a free slot for it: one that only a proven entry may have, or one that it
 	 * did not get while it was stale.
 	 */
-	if (known->state == USIW_CM_R_QUEUED && !known->busy)
+	if (known->state == USIW_CM_R_QUEUED)
 		offer(known->listener, now_us);
 	v->isn = known->isn;
 	v->pending = known->state == USIW_CM_R_QUEUED;
@@ -449,63 +446,81 @@ static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 	       (proven || !known->proven || is_stale(known, now_us));
 }
 
-void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
-			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
-			       const struct usiw_cm_packet *pkt, __u64 now_us)
+/*
+ * Handles an entry with the address and port of the new @req. Returns true if that is all: the entry
+ * stays, and @req is not needed.
+ */
+static int meets_known(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+		       struct usiw_cm_req *req, __u64 now_us)
 {
-	__u32 epoch = (__u32)(now_us >> EPOCH_BITS);
-	int proven = is_proven(adm->net, &req->tuple, pkt, epoch);
-	struct usiw_cm_req *known;
+	struct usiw_cm_req *known = find(adm, &req->tuple);
 
-	v->kind = USIW_CM_G_DROP;
-	v->pending = 0;
-	v->out = NULL;
-	if (req->busy) {
-		/* The decision is made anew. The entry keeps its ISN, and remains proven or not. */
-		int offered = req->state == USIW_CM_R_OFFERED && req->listener == l;
-
-		v->isn = req->isn;
-		proven = req->proven;
-		if (offered) {	/* the connection gets the slot of the entry */
-			enter(adm, req, USIW_CM_R_NEW, NULL);
-			remove_entry(adm, req);
-			v->kind = USIW_CM_G_ADMIT;
-			return;
-		}
-		usiw_cm_admission_discard(adm, req, now_us);
-	} else {
-		req->isn = proven ? pkt->ack_psn :
-				    usiw_cm_cookie(adm->net->key, &req->tuple, pkt->psn, epoch);
-		req->peer_isn = pkt->psn;
-		req->seen_us = now_us;
-		req->proven = (__u8)proven;
-		v->isn = req->isn;
-
-		known = find(adm, &req->tuple);
-		if (known && known->peer_isn == pkt->psn) {
-			repeated(v, adm, known, pkt, proven, now_us);
-			return;
-		}
-		if (known && !gives_way(known, proven, now_us)) {
-			v->pending = 1;
-			return;
-		}
-		if (known)
-			put_out(adm, known, &v->out);
-		if (is_overtaking(adm)) {
-			add_entry(adm, req, USIW_CM_R_RETRY, NULL);
-			v->kind = USIW_CM_G_KEPT;
-			return;
-		}
+	if (!known)
+		return 0;
+	if (known->peer_isn == req->peer_isn) {
+		repeated(v, adm, known, req, now_us);
+		return 1;
 	}
+	if (!gives_way(known, req->proven, now_us)) {
+		v->pending = 1;
+		return 1;
+	}
+	put_out(adm, known, &v->out);
+	return 0;
+}
+
+/* Decides about a REQ that has no entry. */
+static void decide(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+		   struct usiw_cm_listener *l, struct usiw_cm_req *req, __u64 now_us)
+{
 	if (!l) {
 		hold(v, adm, req, now_us);
-	} else if (take_slot(l, proven)) {
+	} else if (take_slot(l, req->proven)) {
 		v->kind = USIW_CM_G_ADMIT;
 	} else {
 		v->pending = 1;
 		queue(v, l, req, now_us);
 	}
+}
+
+/*
+ * Decides anew about an entry that was due. The entry keeps its ISN, and remains proven or not. If
+ * it has a slot of @l, its connection gets that slot.
+ */
+static void decide_anew(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+			struct usiw_cm_listener *l, struct usiw_cm_req *req, __u64 now_us)
+{
+	if (req->state == USIW_CM_R_OFFERED && req->listener == l) {
+		enter(adm, req, USIW_CM_R_NEW, NULL);
+		remove_entry(adm, req);
+		v->kind = USIW_CM_G_ADMIT;
+		return;
+	}
+	usiw_cm_admission_discard(adm, req, now_us);
+	decide(v, adm, l, req, now_us);
+}
+
+void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
+			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
+			       const struct usiw_cm_packet *pkt, __u64 now_us)
+{
+	v->kind = USIW_CM_G_DROP;
+	v->pending = 0;
+	v->out = NULL;
+	if (req->busy) {
+		v->isn = req->isn;
+		decide_anew(v, adm, l, req, now_us);
+		return;
+	}
+	read_request(req, adm->net->key, pkt, now_us);
+	v->isn = req->isn;
+	if (meets_known(v, adm, req, now_us))
+		return;
+	/* A new REQ must not overtake those that were held for a listener and are due now. */
+	if (adm->retry)
+		keep(v, adm, req, USIW_CM_R_RETRY, NULL);
+	else
+		decide(v, adm, l, req, now_us);
 }
 
 struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us)

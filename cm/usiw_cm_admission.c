@@ -50,82 +50,30 @@ static void give(struct usiw_cm_pool *pool, __u32 *own)
 
 /* ---- Entries of a port ------------------------------------------------- */
 
+/* Returns the entry to which a link or a node belongs. */
 #define req_of(link, member) \
 	((struct usiw_cm_req *)((char *)(link) - offsetof(struct usiw_cm_req, member)))
 
-/*
- * A digital search tree by a keyed hash of the tuple: an entry at depth d shares the d bits of its
- * path with all entries below it. The hash is random to a peer, so forged tuples cannot make the
- * tree much deeper than the logarithm of the number of entries. The tree needs no memory but the
- * links in the entries.
- */
 static __u32 hash_of(const struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
 	/* No cookie has this epoch, so the hash of a tuple is not the ISN of any PENDING. */
 	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);
 }
 
-static int bit(__u32 hash, unsigned int depth)
-{
-	return hash >> depth % 32 & 1;
-}
-
 static struct usiw_cm_req *find(struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
 	__u32 hash = hash_of(adm, tuple);
-	struct usiw_cm_req *req = adm->root;
-	unsigned int depth;
-
-	for (depth = 0; req; req = req->child[bit(hash, depth++)]) {
-		adm->looked++;
-		if (req->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
-			break;
-	}
-	return req;
-}
-
-/* Returns the pointer in the tree that leads to @req. */
-static struct usiw_cm_req **pointer_to(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
-{
-	if (!req->parent)
-		return &adm->root;
-	return &req->parent->child[req->parent->child[1] == req];
-}
-
-static void tree_add(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
-{
-	struct usiw_cm_req **at = &adm->root;
+	struct usiw_cm_node *node = adm->tree.root;
+	struct usiw_cm_req *req;
 	unsigned int depth = 0;
 
-	req->hash = hash_of(adm, &req->tuple);
-	req->parent = NULL;
-	req->child[0] = NULL;
-	req->child[1] = NULL;
-	while (*at) {
-		req->parent = *at;
-		at = &req->parent->child[bit(req->hash, depth++)];
+	for (; node; node = usiw_cm_tree_child(node, hash, depth++)) {
+		req = req_of(node, node);
+		adm->looked++;
+		if (node->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
+			return req;
 	}
-	*at = req;
-}
-
-/* Every entry below @req has the bits of its path, so any leaf below can replace it. */
-static void tree_remove(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
-{
-	struct usiw_cm_req *leaf = req;
-	int side;
-
-	while (leaf->child[0] || leaf->child[1])
-		leaf = leaf->child[!leaf->child[0]];
-	*pointer_to(adm, leaf) = NULL;
-	if (leaf == req)
-		return;
-	leaf->parent = req->parent;
-	*pointer_to(adm, req) = leaf;
-	for (side = 0; side < 2; side++) {
-		leaf->child[side] = req->child[side];
-		if (leaf->child[side])
-			leaf->child[side]->parent = leaf;
-	}
+	return NULL;
 }
 
 /* ---- Lists ------------------------------------------------------------- */
@@ -233,7 +181,7 @@ static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 
 static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	retire(adm, req, USIW_CM_R_NEW);
-	tree_remove(adm, req);
+	usiw_cm_tree_remove(&adm->tree, &req->node);
 	usiw_cm_list_remove(&adm->all, &req->all);
 	req->busy = 0;
 }
@@ -244,7 +192,7 @@ static void keep(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *
 {
 	req->order = ++adm->arrivals;
 	usiw_cm_list_append(&adm->all, &req->all);
-	tree_add(adm, req);
+	usiw_cm_tree_add(&adm->tree, &req->node, hash_of(adm, &req->tuple));
 	enter(adm, req, state, l);
 	v->kind = USIW_CM_G_KEPT;
 }

@@ -31,6 +31,7 @@
 #define USIW_CM_ADMISSION_H
 
 #include "usiw_cm_list.h"
+#include "usiw_cm_tree.h"
 #include "usiw_cm_types.h"
 
 #ifdef __cplusplus
@@ -96,13 +97,12 @@ enum usiw_cm_req_state {
  * @tuple:	set by the host, which zeroes the rest
  * @next:	next entry of a chain of entries to be freed, else NULL
  * @all:	link in the list of all entries
- * @parent: @child: link in the tree of all entries
+ * @node:	node in the tree of all entries
  * @wait:	link in the list for its state, of the listener or of the admission
  * @seen:	QUEUED: link in the list @seen of the listener
  * @listener:	QUEUED, OFFERED: the listener that it waits for or has a slot of
  * @seen_us:	time of its latest datagram
  * @order:	number of its arrival
- * @hash:	keyed hash of @tuple
  * @peer_isn:	PSN of the REQ
  * @isn:	ISN in the PENDING that answers it
  * @state:	enum usiw_cm_req_state
@@ -112,12 +112,11 @@ enum usiw_cm_req_state {
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
 	struct usiw_cm_req *next;
-	struct usiw_cm_req *parent, *child[2];
+	struct usiw_cm_node node;
 	struct usiw_cm_link all, wait, seen;
 	struct usiw_cm_listener *listener;
 	__u64 seen_us;
 	__u64 order;
-	__u32 hash;
 	__u32 peer_isn;
 	__u32 isn;
 	__u8 state;
@@ -129,7 +128,7 @@ struct usiw_cm_req {
  * struct usiw_cm_admission - the admission of a port; zeroed, then @net set
  * @net:	namespace of the port
  * @all:	all entries, in the order of their arrival
- * @root:	tree of all entries, by their tuples
+ * @tree:	all entries, by a keyed hash of their tuples
  * @held:	entries in state HELD
  * @due:	entries in state OFFERED or RETRY that the host does not have yet
  * @retry:	number of RETRY entries in @due
@@ -141,7 +140,7 @@ struct usiw_cm_req {
 struct usiw_cm_admission {
 	struct usiw_cm_admission_net *net;
 	struct usiw_cm_list all;
-	struct usiw_cm_req *root;
+	struct usiw_cm_tree tree;
 	struct usiw_cm_list held;
 	struct usiw_cm_list due;
 	__u32 retry;

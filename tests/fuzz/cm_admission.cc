@@ -18,6 +18,11 @@ using usiw::fuzz::Input;
 constexpr int kListeners = 3;
 constexpr int kPorts = 2;
 
+/// Returns the entry that has a link or a node at @p offset.
+usiw_cm_req* entry_of(void* member, size_t offset) {
+  return reinterpret_cast<usiw_cm_req*>(static_cast<char*>(member) - offset);
+}
+
 class Net {
  public:
   explicit Net(Input& in) : in_(in) {
@@ -170,13 +175,16 @@ class Net {
         if (l.admission == &g) in_lists += length(l.waiting[0]) + length(l.waiting[1]);
       listed += length(g.all);
       for (usiw_cm_link* at = g.all.first; at != nullptr; at = at->next) {
-        auto* e = reinterpret_cast<usiw_cm_req*>(reinterpret_cast<char*>(at) - offsetof(usiw_cm_req, all));
+        auto* e = entry_of(at, offsetof(usiw_cm_req, all));
         FUZZ_CHECK(all_.contains(e), "a foreign entry");
         FUZZ_CHECK(e->next == nullptr, "in a chain and in the list");
-        FUZZ_CHECK(e->parent == nullptr ? g.root == e : e->parent->child[0] == e || e->parent->child[1] == e,
+        const usiw_cm_node* node = &e->node;
+        const usiw_cm_node* parent = node->parent;
+        FUZZ_CHECK(parent == nullptr ? g.tree.root == node : parent->child[0] == node || parent->child[1] == node,
                    "a broken tree");
-        for (const usiw_cm_req* child : e->child)
-          FUZZ_CHECK(child == nullptr || (child->parent == e && all_.contains(const_cast<usiw_cm_req*>(child))),
+        for (usiw_cm_node* child : node->child)
+          FUZZ_CHECK(child == nullptr ||
+                         (child->parent == node && all_.contains(entry_of(child, offsetof(usiw_cm_req, node)))),
                      "a foreign entry in the tree");
         retry += e->state == USIW_CM_R_RETRY && !e->busy;
         waiting += e->state != USIW_CM_R_NEW && !e->busy;

@@ -153,7 +153,7 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
  * neither a blind sender of DATA can confirm the connection, nor a peer that still has an earlier
  * connection of the 4-tuple.
  */
-__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us);
+__u32 usiw_cm_data_seen(struct usiw_cm_conn *c);
 /* ICMP that quotes the REQ; @heard: by usiw_cm_icmp4_heard() or usiw_cm_icmp6_heard(). */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us);
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */

@@ -291,7 +291,7 @@ void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict,
 
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us)
 {
-	act(end, usiw_cm_data_seen(&end->cm, now_us), now_us);
+	act(end, usiw_cm_data_seen(&end->cm), now_us);
 }
 
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_heard heard, __u64 now_us)
@@ -319,12 +319,8 @@ __u64 usiw_cm_end_deadline(const struct usiw_cm_end *end)
 
 void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us)
 {
-	__u32 actions = 0;
+	__u32 actions = usiw_cm_path_tick(end, now_us);
 
-	if (end->move_us && now_us >= end->move_us)
-		actions = usiw_cm_path_overdue(end, now_us);
-	else if (end->engine == USIW_CM_ENGINE_RESOLVING && now_us >= end->resolve_us)
-		actions = usiw_cm_path_install(end, now_us);
 	act(end, actions | usiw_cm_timer(&end->cm, now_us), now_us);
 }
 

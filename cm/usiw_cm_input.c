@@ -98,7 +98,7 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 	}
 	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA) {
 		if (usiw_cm_confirms(c, data))
-			v->actions = usiw_cm_data_seen(c, now_us);
+			v->actions = usiw_cm_data_seen(c);
 		return;
 	}
 	if (malformed)

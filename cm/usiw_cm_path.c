@@ -74,9 +74,10 @@ static __u16 path_mtu(const struct usiw_cm_end *end, const struct usiw_cm_route 
 
 /* ---- The beginning ----------------------------------------------------- */
 
-/* Gives the connection to the engine. @packets: it may begin with raw packets. */
-static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets)
+/* Gives the connection to the engine, which may begin with raw packets if the MACs are known. */
+static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
+	int packets = route->reason == USIW_NOT_PACKET_NONE && route->mac_known;
 	struct usiw_conn_info *info = &end->info;
 
 	usiw_cm_fill_info(info, &end->cm, &end->tuple);
@@ -126,7 +127,7 @@ __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
 		end->resolve_us = now_us + USIW_CM_RESOLVE_US;
 		return 0;
 	}
-	announce(end, &route, route.reason == USIW_NOT_PACKET_NONE && route.mac_known);
+	announce(end, &route);
 	return 0;
 }
 
@@ -312,7 +313,13 @@ __u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 no
 	return end->cm.released ? 0 : expect_move(end, now_us);
 }
 
-__u32 usiw_cm_path_overdue(struct usiw_cm_end *end, __u64 now_us)
+/* ---- The clock --------------------------------------------------------- */
+
+__u32 usiw_cm_path_tick(struct usiw_cm_end *end, __u64 now_us)
 {
-	return end_forbidden(end, now_us);
+	if (end->move_us && now_us >= end->move_us)
+		return end_forbidden(end, now_us);
+	if (end->engine == USIW_CM_ENGINE_RESOLVING && now_us >= end->resolve_us)
+		return usiw_cm_path_install(end, now_us);
+	return 0;
 }

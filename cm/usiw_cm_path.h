@@ -31,14 +31,17 @@ int usiw_cm_not_packet_errno(__u32 not_packet);
 
 /* ---- For usiw_cm_end.c: each returns the actions that are due, USIW_CM_A_* ---- */
 
-/* Carries out INSTALL, or looks for the MAC of the next hop again if it is not known yet. */
+/* Carries out INSTALL. */
 __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us);
 /* The process has reported its port: enum usiw_port_kind, enum usiw_port_why. */
 __u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 now_us);
 /* The route may have changed. */
 __u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us);
-/* The process has not left forbidden raw packets by end->move_us. */
-__u32 usiw_cm_path_overdue(struct usiw_cm_end *end, __u64 now_us);
+/*
+ * Handles end->move_us, at which the process must have left forbidden raw packets, and
+ * end->resolve_us.
+ */
+__u32 usiw_cm_path_tick(struct usiw_cm_end *end, __u64 now_us);
 /* The process has reported READY, which the state machine handles after this call. */
 void usiw_cm_path_ready(struct usiw_cm_end *end);
 

@@ -276,9 +276,8 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
 	}
 }
 
-__u32 usiw_cm_data_seen(struct usiw_cm_conn *c, __u64 now_us)
+__u32 usiw_cm_data_seen(struct usiw_cm_conn *c)
 {
-	(void)now_us;
 	return c->state == USIW_CM_ACCEPT_SENT ? usiw_cm_establish(c) : 0;
 }
 

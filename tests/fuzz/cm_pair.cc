@@ -108,7 +108,7 @@ class Fuzz : cmpair::Pair {
           act(e, usiw_cm_failed(&e.c, -ETIMEDOUT, now_));
         } else {
           lied_ |= !sends_data(1 - e.side);
-          act(e, usiw_cm_data_seen(&e.c, now_));
+          act(e, usiw_cm_data_seen(&e.c));
         }
         break;
     }

@@ -62,7 +62,7 @@ void Sim::deliver(int side, const Datagram& bytes) {
 void Sim::deliver_data(int side, const Datagram& bytes, uint8_t opcode) {
   Object* o = live(side);
   if (o && cfg_.kernel_sees_data && opcode != USIW_TRP_SACK) {
-    act(*o, usiw_cm_data_seen(&o->c, now_));
+    act(*o, usiw_cm_data_seen(&o->c));
     o = live(side);
   }
   if (!o || !o->engine_knows) {
@@ -209,7 +209,7 @@ void Sim::junk_call(Object& o) {
     case 7: actions = usiw_cm_peer_closed(&o.c, now_); break;
     case 8: actions = usiw_cm_closed(&o.c, now_); break;
     case 9: actions = usiw_cm_failed(&o.c, static_cast<int>(rng_()), now_); break;
-    case 10: actions = usiw_cm_data_seen(&o.c, now_); break;
+    case 10: actions = usiw_cm_data_seen(&o.c); break;
     case 11: actions = usiw_cm_icmp(&o.c, USIW_CM_HEARD_NO_PORT, now_); break;
     default: {
       usiw_cm_packet pkt{};

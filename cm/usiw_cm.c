@@ -95,8 +95,7 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us)
 {
 	if (c->state != USIW_CM_IDLE)
 		return 0;
-	c->limit_us = now_us + USIW_CM_REQ_LIMIT_US;
-	c->nobody_us = now_us + USIW_CM_NO_LISTENER_GRACE_US;
+	c->connect_us = now_us;
 	return usiw_cm_transmit_repeatedly(c, USIW_CM_REQ_SENT, USIW_TRP_REQ, USIW_CM_REQ_TRIES,
 					   now_us);
 }
@@ -149,8 +148,7 @@ __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us)
 	case USIW_CM_DEAD:
 		return 0;
 	default:
-		return usiw_cm_abort_engine(c, abort_reason) |
-		       usiw_cm_finish_with_reset(c, -ECONNABORTED, 0, now_us);
+		return usiw_cm_abort_with_reset(c, abort_reason, -ECONNABORTED, now_us);
 	}
 }
 
@@ -175,7 +173,6 @@ __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us)
 {
 	if (c->state != USIW_CM_INSTALLING)
 		return 0;
-	c->installed = 0;
 	return usiw_cm_finish_with_reset(c, as_errno(error), 1, now_us);
 }
 
@@ -191,7 +188,6 @@ static __u32 stream_over(struct usiw_cm_conn *c, __u64 now_us)
 	case USIW_CM_ACCEPT_SENT:
 	case USIW_CM_ESTABLISHED:
 	case USIW_CM_CLOSING:
-		c->installed = 0;
 		return usiw_cm_finish(c, 0, disconnect, c->initiator ? USIW_TRP_CONFIRM : 0,
 				      now_us);
 	default:
@@ -216,7 +212,6 @@ __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us)
 	case USIW_CM_ACCEPT_SENT:
 	case USIW_CM_ESTABLISHED:
 	case USIW_CM_CLOSING:
-		c->installed = 0;
 		return usiw_cm_finish_with_reset(c, as_errno(error), 1, now_us);
 	default:
 		return 0;
@@ -251,14 +246,11 @@ static __u32 expire(struct usiw_cm_conn *c, __u64 now_us)
 	case USIW_CM_REQ_RCVD:
 		return usiw_cm_finish_with_reject(c, USIW_REJECT_NO_RESOURCE, now_us);
 	case USIW_CM_INSTALLING:
-		return usiw_cm_abort_engine(c, USIW_ABORT_LOCAL) |
-		       usiw_cm_finish_with_reset(c, -EIO, 1, now_us);
+		return usiw_cm_abort_with_reset(c, USIW_ABORT_LOCAL, -EIO, now_us);
 	case USIW_CM_ACCEPT_SENT:
-		return usiw_cm_abort_engine(c, USIW_ABORT_NO_CONFIRM) |
-		       usiw_cm_finish_with_reset(c, -ETIMEDOUT, 1, now_us);
+		return usiw_cm_abort_with_reset(c, USIW_ABORT_NO_CONFIRM, -ETIMEDOUT, now_us);
 	case USIW_CM_CLOSING:
-		return usiw_cm_abort_engine(c, USIW_ABORT_LOCAL) |
-		       usiw_cm_finish_with_reset(c, -ETIMEDOUT, 0, now_us);
+		return usiw_cm_abort_with_reset(c, USIW_ABORT_LOCAL, -ETIMEDOUT, now_us);
 	case USIW_CM_LINGER:
 		return usiw_cm_die(c);
 	default:

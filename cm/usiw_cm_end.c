@@ -329,16 +329,14 @@ void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us)
 const char *usiw_cm_end_check(const struct usiw_cm_end *end)
 {
 	const struct usiw_cm_conn *c = &end->cm;
-	int in_engine = c->state == USIW_CM_ACCEPT_SENT || c->state == USIW_CM_ESTABLISHED ||
-			c->state == USIW_CM_CLOSING;
-	int over = c->released || c->state == USIW_CM_DEAD;
+	int was_ready = usiw_cm_is_installed(c) && c->state != USIW_CM_INSTALLING;
+	int over = usiw_cm_is_over(c);
 
-	if (in_engine && end->engine != USIW_CM_ENGINE_READY)
+	if (was_ready && end->engine != USIW_CM_ENGINE_READY)
 		return "connected without an engine that is ready";
 	if (end->engine == USIW_CM_ENGINE_RESOLVING && c->state != USIW_CM_INSTALLING)
 		return "resolving the next hop outside of INSTALLING";
-	if (end->engine >= USIW_CM_ENGINE_GIVEN && !over && !in_engine &&
-	    c->state != USIW_CM_INSTALLING)
+	if (end->engine >= USIW_CM_ENGINE_GIVEN && !over && !usiw_cm_is_installed(c))
 		return "the engine has a connection that is not installed";
 	if (end->move_us && (over || end->path != USIW_CM_PATH_FORBIDDEN))
 		return "a deadline for leaving raw packets that are not forbidden";

@@ -283,7 +283,8 @@ __u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us)
 	struct usiw_cm_route route;
 	int error;
 
-	if (end->engine < USIW_CM_ENGINE_GIVEN || end->cm.released || is_followed_by_kernel(end))
+	if (end->engine < USIW_CM_ENGINE_GIVEN || usiw_cm_is_over(&end->cm) ||
+	    is_followed_by_kernel(end))
 		return 0;
 	memset(&route, 0, sizeof(route));
 	error = end->host->route(end, &route);
@@ -310,7 +311,7 @@ __u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 no
 	USIW_CM_PUBLISH(end->port, (__u8)(1 + port));
 	USIW_CM_PUBLISH(end->port_why, (__u8)why);
 	show_port(end);
-	return end->cm.released ? 0 : expect_move(end, now_us);
+	return usiw_cm_is_over(&end->cm) ? 0 : expect_move(end, now_us);
 }
 
 /* ---- The clock --------------------------------------------------------- */

@@ -103,9 +103,8 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 {
 	__u64 repeat_us = c->repeat_us;
 	__u64 expire_us = now_us + USIW_CM_PENDING_US;
+	__u64 limit_us = c->connect_us + USIW_CM_REQ_LIMIT_US;
 
-	if (c->state != USIW_CM_REQ_SENT)
-		return 0;
 	c->heard = USIW_CM_HEARD_PENDING;
 	/* PSN 0: the peer has no ISN yet, so no RESET can be verified by it. */
 	if (pkt->psn) {
@@ -115,7 +114,7 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	/* PENDINGs do not delay a repetition that is scheduled. */
 	if (!c->pending || !repeat_us)
 		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
-	usiw_cm_set_timer(c, repeat_us, expire_us < c->limit_us ? expire_us : c->limit_us);
+	usiw_cm_set_timer(c, repeat_us, expire_us < limit_us ? expire_us : limit_us);
 	if (c->pending)
 		return 0;
 	/* The first PENDING: bring its PSN back at once, because proven REQs get slots first. */
@@ -187,7 +186,7 @@ static int reject_status(__u8 reason)
  */
 static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 {
-	if (now_us >= c->nobody_us)
+	if (now_us >= c->connect_us + USIW_CM_NO_LISTENER_GRACE_US)
 		return end_at_once(c, -ECONNREFUSED, now_us);
 	c->tries = 0;
 	usiw_cm_set_timer(c, now_us + USIW_CM_NO_LISTENER_REPEAT_US,

@@ -60,7 +60,6 @@ __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcod
 __u32 usiw_cm_install(struct usiw_cm_conn *c, __u64 now_us)
 {
 	c->state = USIW_CM_INSTALLING;
-	c->installed = 1;
 	usiw_cm_set_timer(c, 0, now_us + USIW_CM_INSTALL_US);
 	return USIW_CM_A_INSTALL;
 }
@@ -75,9 +74,8 @@ __u32 usiw_cm_establish(struct usiw_cm_conn *c)
 
 __u32 usiw_cm_abort_engine(struct usiw_cm_conn *c, __u8 reason)
 {
-	if (!c->installed)
+	if (!usiw_cm_is_installed(c))
 		return 0;
-	c->installed = 0;
 	c->abort_reason = reason;
 	return USIW_CM_A_ABORT;
 }
@@ -113,7 +111,6 @@ __u32 usiw_cm_finish(struct usiw_cm_conn *c, int status, int disconnect, __u8 an
 		break;
 	}
 	c->status = status;
-	c->released = 1;
 	c->state = USIW_CM_LINGER;
 	c->linger = answer;
 	c->tries = 0;
@@ -132,6 +129,14 @@ __u32 usiw_cm_finish_with_reset(struct usiw_cm_conn *c, int status, int disconne
 	c->tries = 1;
 	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c), c->expire_us);
 	return actions | usiw_cm_transmit(c, USIW_TRP_RESET, 0);
+}
+
+__u32 usiw_cm_abort_with_reset(struct usiw_cm_conn *c, __u8 reason, int status, __u64 now_us)
+{
+	/* In this order, because only the old state shows whether the engine has the connection. */
+	__u32 actions = usiw_cm_abort_engine(c, reason);
+
+	return actions | usiw_cm_finish_with_reset(c, status, 0, now_us);
 }
 
 __u32 usiw_cm_finish_with_reject(struct usiw_cm_conn *c, __u8 reason, __u64 now_us)

@@ -50,7 +50,10 @@ __u32 usiw_cm_establish(struct usiw_cm_conn *c);
 
 /* ---- Out of it --------------------------------------------------------- */
 
-/* Takes the connection from the engine, if the engine has it. @reason: enum usiw_abort_reason. */
+/*
+ * Takes the connection from the engine, if the engine has it. @reason: enum usiw_abort_reason. The
+ * caller then leaves the state by one of the functions below.
+ */
 __u32 usiw_cm_abort_engine(struct usiw_cm_conn *c, __u8 reason);
 
 /* Enters DEAD. */
@@ -68,6 +71,9 @@ __u32 usiw_cm_finish(struct usiw_cm_conn *c, int status, int disconnect, __u8 an
  * ISNs. If the ISN of the peer is not known yet, the RESET waits for an ACCEPT that it answers.
  */
 __u32 usiw_cm_finish_with_reset(struct usiw_cm_conn *c, int status, int disconnect, __u64 now_us);
+
+/* Takes the connection from the engine, and ends it by a RESET, without DISCONNECT. */
+__u32 usiw_cm_abort_with_reset(struct usiw_cm_conn *c, __u8 reason, int status, __u64 now_us);
 
 /* Ends a request that was never accepted, by a REJECT. In LINGER a repeated REQ draws it again. */
 __u32 usiw_cm_finish_with_reject(struct usiw_cm_conn *c, __u8 reason, __u64 now_us);

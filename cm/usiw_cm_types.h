@@ -14,6 +14,7 @@
 
 /* Time: unsigned 64-bit microseconds of any monotonic clock; 0 is "none". */
 
+/* The order matters: see usiw_cm_is_installed() and usiw_cm_is_over(). */
 enum usiw_cm_state {
 	USIW_CM_IDLE,
 	USIW_CM_REQ_SENT,
@@ -94,9 +95,6 @@ enum usiw_cm_heard {
  * struct usiw_cm_conn - one connection; zeroed and set by usiw_cm_init_*()
  * @state:	enum usiw_cm_state
  * @initiator:	true at the end that sent the REQ
- * @installed:	the engine has the connection: INSTALL was returned, the engine has not reported the
- *		end, and ABORT was not returned
- * @released:	RELEASE was returned
  * @local_isn:	first PSN that this end sends
  * @peer_isn:	first PSN that the peer sends, if @peer_known
  * @ird: @ord:	this end's: requested until the peer's are known, then final
@@ -119,8 +117,7 @@ enum usiw_cm_heard {
  * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
  * @expire_us:	end of the present state; 0: none
  * @repeat_us:	next repetition of a datagram; 0: none
- * @limit_us:	initiator: latest end of REQ_SENT
- * @nobody_us:	initiator: until then an answer that nobody listens does not end the attempt
+ * @connect_us:	initiator: time of usiw_cm_connect()
  * @tx_opcode: @tx_flags: of the datagram that usiw_cm_build() builds next
  * @pd: @pd_len: own private data to send
  * @peer_pd: @peer_pd_len: private data of the peer
@@ -128,8 +125,6 @@ enum usiw_cm_heard {
 struct usiw_cm_conn {
 	__u8	state;
 	__u8	initiator;
-	__u8	installed;
-	__u8	released;
 	__u8	abort_reason;
 	__u8	reject_reason;
 	__u8	tx_opcode;
@@ -159,11 +154,25 @@ struct usiw_cm_conn {
 	__u64	deadline_us;
 	__u64	expire_us;
 	__u64	repeat_us;
-	__u64	limit_us;
-	__u64	nobody_us;
+	__u64	connect_us;
 	__u8	pd[USIW_MAX_PRIVATE_DATA];
 	__u8	peer_pd[USIW_MAX_PRIVATE_DATA];
 };
+
+/*
+ * True if the engine has the connection: INSTALL was returned, the engine has not reported the end,
+ * and ABORT was not returned.
+ */
+static inline int usiw_cm_is_installed(const struct usiw_cm_conn *c)
+{
+	return c->state >= USIW_CM_INSTALLING && c->state <= USIW_CM_CLOSING;
+}
+
+/* True if the connection serves nobody but its peer any more: RELEASE or DEAD was returned. */
+static inline int usiw_cm_is_over(const struct usiw_cm_conn *c)
+{
+	return c->state >= USIW_CM_LINGER;
+}
 
 /*
  * The 4-tuple of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). @scope: the interface of

@@ -509,7 +509,7 @@ int usiw_data_open(struct usiw_conn *conn, struct file **file)
 	if (fd < 0)
 		return fd;
 	mutex_lock(&conn->lock);
-	if (!conn->qp || !conn->end.cm.installed || conn->table == USIW_CONN_BARRED)
+	if (!conn->qp || !usiw_cm_is_installed(&conn->end.cm) || conn->table == USIW_CONN_BARRED)
 		*file = ERR_PTR(-ECONNRESET);
 	else if (conn->qp->owner != task_tgid(current))
 		*file = ERR_PTR(-EPERM);

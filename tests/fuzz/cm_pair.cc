@@ -118,7 +118,7 @@ class Fuzz : cmpair::Pair {
   bool sends_data(int side) const {
     if (live_[side] == nullptr || live_[1 - side] == nullptr) return false;
     const usiw_cm_conn &from = live_[side]->c, &to = live_[1 - side]->c;
-    return from.installed && from.local_isn == to.peer_isn && from.peer_isn == to.local_isn;
+    return usiw_cm_is_installed(&from) && from.local_isn == to.peer_isn && from.peer_isn == to.local_isn;
   }
 
   static void put32(Datagram& d, size_t at, uint32_t v) {

@@ -32,8 +32,8 @@ class Contract {
       if (!engine_) return "ABORT without an installed connection";
       engine_ = false;
     }
-    if (engine_ && !c.installed) engine_ = false;  // the engine has reported the end by itself
-    if (engine_ != static_cast<bool>(c.installed)) return "c.installed is wrong";
+    if (engine_ && !usiw_cm_is_installed(&c)) engine_ = false;  // the engine has reported the end by itself
+    if (engine_ != static_cast<bool>(usiw_cm_is_installed(&c))) return "installed in the wrong state";
     if (actions & USIW_CM_A_TX) {
       uint8_t buf[USIW_CM_MAX_DATAGRAM];
       usiw_cm_packet pkt;
@@ -58,7 +58,7 @@ class Contract {
       if (c.status > 0) return "REPLY with a positive status";
       replied_ = true;
       open_ = c.status == 0;
-      if (open_ && !c.installed) return "REPLY 0 without an installed connection";
+      if (open_ && !usiw_cm_is_installed(&c)) return "REPLY 0 without an installed connection";
     }
     if (actions & USIW_CM_A_EV_ESTABLISHED) {
       if (c.initiator || !accepted_) return "ESTABLISHED without accept";
@@ -97,7 +97,7 @@ class Contract {
     if (dead_ != (c.state == USIW_CM_DEAD)) return "state and DEAD differ";
     if (released_ && c.state != USIW_CM_LINGER && c.state != USIW_CM_DEAD)
       return "alive after RELEASE";
-    if (static_cast<bool>(c.released) != released_) return "c.released is wrong";
+    if (c.state == USIW_CM_LINGER && !released_) return "LINGER without RELEASE";
     const bool timeless = c.state == USIW_CM_IDLE || c.state == USIW_CM_ESTABLISHED ||
                           c.state == USIW_CM_DEAD;
     if (timeless != (c.expire_us == 0)) return "unbounded state, or time-out in a timeless one";

@@ -139,7 +139,7 @@ TEST(Hint, what_came_last_counts) {
   Conn i = attempt();
   comes(i, "?", 1);
   usiw_cm_icmp(&i.c, USIW_CM_HEARD_NO_PORT, i.now);
-  i.now = i.c.nobody_us;
+  i.now = i.c.connect_us + USIW_CM_NO_LISTENER_GRACE_US;
   EXPECT_TRUE(i.unreachable() & USIW_CM_A_EV_REPLY);
   EXPECT_TRUE(says(hint(i), "no usiw at this UDP port"));
 }

@@ -151,15 +151,16 @@ void Sim::install(Object& o) {
   if (chance(cfg_.trouble / 2)) return;  // the process is stopped, or does not read its events
   const bool refuse = chance(cfg_.trouble / 2);
   at(upto(chance(cfg_.trouble) ? 12'000'000 : 50'000), [this, &o, refuse] {
-    if (!o.c.installed) return;
+    if (!usiw_cm_is_installed(&o.c)) return;
     if (refuse) return act(o, usiw_cm_refused(&o.c, -ENOMEM, now_));
     o.engine_knows = true;
     act(o, usiw_cm_ready(&o.c, now_));
-    if (chance(cfg_.trouble)) at(upto(5'000'000), [this, &o] {
-      if (!o.engine_knows || o.engine_over) return;
-      o.engine_over = true;
-      act(o, usiw_cm_failed(&o.c, chance(0.5) ? -ETIMEDOUT : -EPROTO, now_));
-    });
+    if (chance(cfg_.trouble))
+      at(upto(5'000'000), [this, &o] {
+        if (!o.engine_knows || o.engine_over) return;
+        o.engine_over = true;
+        act(o, usiw_cm_failed(&o.c, chance(0.5) ? -ETIMEDOUT : -EPROTO, now_));
+      });
   });
 }
 

@@ -102,7 +102,7 @@ void usiw_cm_end_leave(struct usiw_cm_end *end)
 static void release(struct usiw_cm_end *end, __u64 now_us)
 {
 	const struct usiw_cm_host *host = end->host;
-	__u32 owed = usiw_cm_owed(&end->ledger, &end->cm);
+	__u32 owed = usiw_cm_owed(&end->ledger);
 
 	end->move_us = 0;
 	host->follow(end, NULL);

@@ -2,12 +2,6 @@
 /*
  * Ledger of the notices to a connection's user; see usiw_cm_notify.h.
  */
-#ifdef __KERNEL__
-#include <linux/string.h>
-#else
-#include <string.h>
-#endif
-
 #include "usiw_cm_notify.h"
 
 #define GIVEN_REPLY		0x1	/* success */
@@ -73,31 +67,9 @@ void usiw_cm_reply_lost(struct usiw_cm_ledger *l)
 	l->given = GIVEN_FAILURE;
 }
 
-__u32 usiw_cm_owed(const struct usiw_cm_ledger *l, const struct usiw_cm_conn *c)
+__u32 usiw_cm_owed(const struct usiw_cm_ledger *l)
 {
 	if (!l->listens)
 		return 0;
-	return (c->initiator ? USIW_CM_A_EV_REPLY : USIW_CM_A_EV_ESTABLISHED) | USIW_CM_A_EV_CLOSE;
-}
-
-void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
-		       const struct usiw_cm_tuple *tuple)
-{
-	memset(info, 0, sizeof(*info));
-	memcpy(info->local_addr, tuple->local, sizeof(info->local_addr));
-	memcpy(info->remote_addr, tuple->remote, sizeof(info->remote_addr));
-	info->local_port = tuple->local_port;
-	info->remote_port = tuple->remote_port;
-	info->scope = tuple->scope;
-	if (c->initiator)
-		info->flags |= USIW_CONN_F_INITIATOR;
-	if (!usiw_cm_tuple_is_ipv4(tuple))
-		info->flags |= USIW_CONN_F_IPV6;
-	info->snd_psn = c->local_isn;
-	info->rcv_psn = c->peer_isn;
-	info->snd_window = c->peer_window;
-	info->ird = c->ird;
-	info->ord = c->ord;
-	info->mtu = c->mtu;
-	info->features = c->features;
+	return (l->accepted ? USIW_CM_A_EV_ESTABLISHED : USIW_CM_A_EV_REPLY) | USIW_CM_A_EV_CLOSE;
 }

@@ -18,7 +18,6 @@
 #ifndef USIW_CM_NOTIFY_H
 #define USIW_CM_NOTIFY_H
 
-#include "../uapi/usiw_abi.h"
 #include "usiw_cm_types.h"
 
 #ifdef __cplusplus
@@ -62,14 +61,7 @@ void usiw_cm_reply_lost(struct usiw_cm_ledger *l);
  * Returns the events that the user may still be owed at RELEASE. The host passes them to
  * usiw_cm_notify() in the order of their bits. A REPLY has the status -ECONNABORTED then.
  */
-__u32 usiw_cm_owed(const struct usiw_cm_ledger *l, const struct usiw_cm_conn *c);
-
-/*
- * Fills the record that gives a connection to the engine with the parameters that were agreed. The
- * caller adds MACs, hop limit, TOS, data_fd and the flags of the path.
- */
-void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
-		       const struct usiw_cm_tuple *tuple);
+__u32 usiw_cm_owed(const struct usiw_cm_ledger *l);
 
 #ifdef __cplusplus
 }

@@ -74,6 +74,38 @@ static __u16 path_mtu(const struct usiw_cm_end *end, const struct usiw_cm_route 
 
 /* ---- The beginning ----------------------------------------------------- */
 
+static int is_ipv4(const struct usiw_cm_tuple *t)
+{
+	int i, bits = t->local[10] ^ 0xff;
+
+	bits |= t->local[11] ^ 0xff;
+	for (i = 0; i < 10; i++)
+		bits |= t->local[i];
+	return !bits;
+}
+
+void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
+		       const struct usiw_cm_tuple *tuple)
+{
+	memset(info, 0, sizeof(*info));
+	memcpy(info->local_addr, tuple->local, sizeof(info->local_addr));
+	memcpy(info->remote_addr, tuple->remote, sizeof(info->remote_addr));
+	info->local_port = tuple->local_port;
+	info->remote_port = tuple->remote_port;
+	info->scope = tuple->scope;
+	if (c->initiator)
+		info->flags |= USIW_CONN_F_INITIATOR;
+	if (!is_ipv4(tuple))
+		info->flags |= USIW_CONN_F_IPV6;
+	info->snd_psn = c->local_isn;
+	info->rcv_psn = c->peer_isn;
+	info->snd_window = c->peer_window;
+	info->ird = c->ird;
+	info->ord = c->ord;
+	info->mtu = c->mtu;
+	info->features = c->features;
+}
+
 /* Gives the connection to the engine, which may begin with raw packets if the MACs are known. */
 static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {

@@ -29,6 +29,15 @@ int usiw_cm_ports_differ(__u8 a, __u8 b);
  */
 int usiw_cm_not_packet_errno(__u32 not_packet);
 
+/* ---- The record ---- */
+
+/*
+ * Fills the record that gives a connection to the engine with the parameters that were agreed. The
+ * caller adds MACs, hop limit, TOS, data_fd and the flags of the path.
+ */
+void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
+		       const struct usiw_cm_tuple *tuple);
+
 /* ---- For usiw_cm_end.c: each returns the actions that are due, USIW_CM_A_* ---- */
 
 /* Carries out INSTALL. */

@@ -186,16 +186,6 @@ struct usiw_cm_tuple {
 	__u32	scope;
 };
 
-static inline int usiw_cm_tuple_is_ipv4(const struct usiw_cm_tuple *t)
-{
-	int i, bits = t->local[10] ^ 0xff;
-
-	bits |= t->local[11] ^ 0xff;
-	for (i = 0; i < 10; i++)
-		bits |= t->local[i];
-	return !bits;
-}
-
 /* A handshake datagram, decoded and checked (lengths, version, reserved values). */
 struct usiw_cm_packet {
 	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */

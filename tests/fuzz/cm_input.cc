@@ -7,6 +7,7 @@
 #include "cm/usiw_cm_notify.h"
 #include "input.h"
 #include "tests/support/cm_contract.h"
+#include "uapi/usiw_abi.h"
 
 namespace {
 
@@ -109,7 +110,7 @@ class Host {
     }
     if ((actions & USIW_CM_A_RELEASE) != 0) {
       FUZZ_CHECK(!usiw_cm_awaited(&ledger_), "released and still awaited");
-      const uint32_t owed = usiw_cm_owed(&ledger_, &c_);
+      const uint32_t owed = usiw_cm_owed(&ledger_);
       for (uint32_t event = 1; event != 0; event <<= 1)
         if ((owed & event) != 0) FUZZ_CHECK(!usiw_cm_notify(&ledger_, event, -ECONNABORTED), "owed although paid");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of cm/usiw_cm_notify.c: the notices to the user of a connection, and the record for its engine.
+// Tests of cm/usiw_cm_notify.c: the notices to the user of a connection.
 #include "cm/usiw_cm_notify.h"
 
 #include "fixture.h"
@@ -26,8 +26,7 @@ TEST(Ledger, nobody_listens__nothing_is_told) {
   usiw_cm_ledger l{};
   EXPECT_FALSE(usiw_cm_awaited(&l));
   for (uint32_t event : kAll) EXPECT_FALSE(usiw_cm_notify(&l, event, 0));
-  usiw_cm_conn c{};
-  EXPECT_EQ(usiw_cm_owed(&l, &c), 0u);
+  EXPECT_EQ(usiw_cm_owed(&l), 0u);
 }
 
 TEST(Ledger, initiator__in_order_and_each_once) {
@@ -72,13 +71,12 @@ TEST(Ledger, responder__established_only_after_accept) {
 }
 
 TEST(Ledger, release__pays_what_is_owed) {
-  Conn i(Role::kInitiator), r(Role::kResponder);
   usiw_cm_ledger l = initiator();
-  EXPECT_EQ(usiw_cm_owed(&l, &i.c), kReply | kClose);
+  EXPECT_EQ(usiw_cm_owed(&l), kReply | kClose);
   EXPECT_TRUE(usiw_cm_notify(&l, kReply, -ECONNABORTED));
   EXPECT_FALSE(usiw_cm_notify(&l, kClose, 0));  // iw_cm runs into BUG() if CLOSE follows a failure
   l = responder();
-  EXPECT_EQ(usiw_cm_owed(&l, &r.c), kEstablished | kClose);
+  EXPECT_EQ(usiw_cm_owed(&l), kEstablished | kClose);
   EXPECT_TRUE(usiw_cm_notify(&l, kEstablished, 0));
   EXPECT_TRUE(usiw_cm_notify(&l, kClose, 0));
 }
@@ -89,35 +87,6 @@ TEST(Ledger, mute__at_any_time) {
   usiw_cm_ledger_mute(&l);
   for (uint32_t event : kAll) EXPECT_FALSE(usiw_cm_notify(&l, event, 0));
   EXPECT_FALSE(usiw_cm_awaited(&l));
-}
-
-TEST(FillInfo, final_parameters_and_both_ends) {
-  Conn i = Conn::in(Role::kInitiator, State::kEstablished);
-  usiw_cm_tuple t{};
-  t.local[10] = t.local[11] = t.remote[10] = t.remote[11] = 0xff;
-  t.local[15] = 1;
-  t.remote[15] = 2;
-  t.local_port = 0x1234;
-  t.remote_port = 0x5678;
-  t.scope = 7;
-  usiw_conn_info info;
-  std::memset(&info, 0xee, sizeof info);
-  usiw_cm_fill_info(&info, &i.c, &t);
-  EXPECT_EQ(info.flags, unsigned{USIW_CONN_F_INITIATOR});
-  EXPECT_EQ(std::memcmp(info.local_addr, t.local, 16) | std::memcmp(info.remote_addr, t.remote, 16), 0);
-  EXPECT_EQ(info.local_port, t.local_port);
-  EXPECT_EQ(info.remote_port, t.remote_port);
-  EXPECT_EQ(info.snd_psn, kOwnIsn);
-  EXPECT_EQ(info.rcv_psn, kPeerIsn);
-  EXPECT_EQ(info.snd_window, 256u);
-  EXPECT_EQ(info.ird, i.c.ird);
-  EXPECT_EQ(info.ord, i.c.ord);
-  EXPECT_EQ(info.mtu, 1500);
-  EXPECT_EQ(info.scope, 7u);
-  EXPECT_EQ(info.hop_limit | info.tos | info.data_fd | static_cast<int>(info.reason), 0);
-  t.local[0] = 0xfd;
-  usiw_cm_fill_info(&info, &i.c, &t);
-  EXPECT_EQ(info.flags, USIW_CONN_F_INITIATOR | USIW_CONN_F_IPV6);
 }
 
 }  // namespace

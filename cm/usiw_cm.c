@@ -180,42 +180,19 @@ __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us)
  * The stream has ended in order. A responder may still wait for CONFIRM then. The initiator was
  * connected, because its engine took part, so CONFIRM was lost or overtaken.
  */
-static __u32 stream_over(struct usiw_cm_conn *c, __u64 now_us)
-{
-	int disconnect = c->state != USIW_CM_CLOSING;
-
-	switch (c->state) {
-	case USIW_CM_ACCEPT_SENT:
-	case USIW_CM_ESTABLISHED:
-	case USIW_CM_CLOSING:
-		return usiw_cm_finish(c, 0, disconnect, c->initiator ? USIW_TRP_CONFIRM : 0,
-				      now_us);
-	default:
-		return 0;
-	}
-}
-
-__u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us)
-{
-	return stream_over(c, now_us);
-}
-
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us)
 {
-	return stream_over(c, now_us);
+	if (!usiw_cm_is_installed(c) || c->state == USIW_CM_INSTALLING)
+		return 0;
+	return usiw_cm_finish(c, 0, c->state != USIW_CM_CLOSING,
+			      c->initiator ? USIW_TRP_CONFIRM : 0, now_us);
 }
 
 __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us)
 {
-	switch (c->state) {
-	case USIW_CM_INSTALLING:
-	case USIW_CM_ACCEPT_SENT:
-	case USIW_CM_ESTABLISHED:
-	case USIW_CM_CLOSING:
-		return usiw_cm_finish_with_reset(c, as_errno(error), 1, now_us);
-	default:
+	if (!usiw_cm_is_installed(c))
 		return 0;
-	}
+	return usiw_cm_finish_with_reset(c, as_errno(error), 1, now_us);
 }
 
 __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us)
@@ -226,7 +203,6 @@ __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us
 	case USIW_REPORT_REFUSED:
 		return usiw_cm_refused(c, error, now_us);
 	case USIW_REPORT_PEER_CLOSED:
-		return usiw_cm_peer_closed(c, now_us);
 	case USIW_REPORT_CLOSED:
 		return usiw_cm_closed(c, now_us);
 	case USIW_REPORT_FAILED:

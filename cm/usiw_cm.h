@@ -130,9 +130,7 @@ __u32 usiw_cm_forget(struct usiw_cm_conn *c);
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);
 /* The engine could not install it. */
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us);
-/* The engine has received the peer's SHUTDOWN. */
-__u32 usiw_cm_peer_closed(struct usiw_cm_conn *c, __u64 now_us);
-/* The peer has acknowledged the engine's SHUTDOWN. */
+/* The engine has received the peer's SHUTDOWN, or the peer has acknowledged the engine's. */
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);
 /*
  * The engine has set the QP to ERROR by itself. By then it has delivered a Terminate or given it

@@ -190,7 +190,7 @@ static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 		return end_at_once(c, -ECONNREFUSED, now_us);
 	c->tries = 0;
 	usiw_cm_set_timer(c, now_us + USIW_CM_NO_LISTENER_REPEAT_US,
-			  now_us + usiw_cm_patience(USIW_CM_REQ_TRIES));
+			  now_us + usiw_cm_total_wait(USIW_CM_REQ_TRIES));
 	return 0;
 }
 

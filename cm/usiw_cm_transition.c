@@ -22,7 +22,7 @@
 
 #include "usiw_cm_transition.h"
 
-__u64 usiw_cm_patience(unsigned int tries)
+__u64 usiw_cm_total_wait(unsigned int tries)
 {
 	return (__u64)USIW_CM_RETRY_FIRST_US * ((1u << tries) - 1);
 }
@@ -53,7 +53,7 @@ __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcod
 {
 	c->state = state;
 	c->tries = 1;
-	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c), now_us + usiw_cm_patience(tries));
+	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c), now_us + usiw_cm_total_wait(tries));
 	return usiw_cm_transmit(c, opcode, 0);
 }
 

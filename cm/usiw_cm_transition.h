@@ -23,7 +23,7 @@ static inline __u16 usiw_cm_at_most(__u16 value, __u16 limit)
 /* ---- Timers and datagrams ---------------------------------------------- */
 
 /* Returns how long @tries transmissions with back-off take, each wait twice the one before, us. */
-__u64 usiw_cm_patience(unsigned int tries);
+__u64 usiw_cm_total_wait(unsigned int tries);
 
 /* Returns the wait after the last of c->tries transmissions, us. */
 __u64 usiw_cm_interval(const struct usiw_cm_conn *c);

@@ -102,7 +102,7 @@ class Fuzz : cmpair::Pair {
       case 15:
       case 16: act(e, usiw_cm_ready(&e.c, now_)); break;
       case 17: act(e, usiw_cm_refused(&e.c, -ENOMEM, now_)); break;
-      case 18: act(e, in_.flag() ? usiw_cm_peer_closed(&e.c, now_) : usiw_cm_closed(&e.c, now_)); break;
+      case 18: act(e, usiw_cm_report(&e.c, in_.flag() ? USIW_REPORT_PEER_CLOSED : USIW_REPORT_CLOSED, 0, now_)); break;
       case 19:
         if (in_.flag()) {
           act(e, usiw_cm_failed(&e.c, -ETIMEDOUT, now_));

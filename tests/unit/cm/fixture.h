@@ -111,8 +111,8 @@ class Conn {
   uint32_t abort(uint8_t reason = USIW_ABORT_ADDRESS) { return check(usiw_cm_abort(&c, reason, now)); }
   uint32_t ready() { return check(usiw_cm_ready(&c, now)); }
   uint32_t refused(int error = -ENOMEM) { return check(usiw_cm_refused(&c, error, now)); }
-  uint32_t peer_closed() { return check(usiw_cm_peer_closed(&c, now)); }
-  uint32_t closed() { return check(usiw_cm_closed(&c, now)); }
+  uint32_t peer_closed() { return check(usiw_cm_report(&c, USIW_REPORT_PEER_CLOSED, 0, now)); }
+  uint32_t closed() { return check(usiw_cm_report(&c, USIW_REPORT_CLOSED, 0, now)); }
   uint32_t failed(int error = -ETIMEDOUT) { return check(usiw_cm_failed(&c, error, now)); }
   uint32_t report(uint32_t kind, int error) { return check(usiw_cm_report(&c, kind, error, now)); }
   uint32_t receive(const usiw_cm_packet& pkt) { return check(usiw_cm_receive(&c, &pkt, now)); }

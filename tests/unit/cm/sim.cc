@@ -75,7 +75,7 @@ void Sim::deliver_data(int side, const Datagram& bytes, uint8_t opcode) {
     send_data(*o, USIW_TRP_SACK);
     if (o->engine_over) return;
     o->engine_over = true;
-    at(upto(20000), [this, o] { act(*o, usiw_cm_peer_closed(&o->c, now_)); });
+    at(upto(20000), [this, o] { act(*o, usiw_cm_closed(&o->c, now_)); });
   } else if (opcode == USIW_TRP_SACK) {
     o->shutdown_acked = true;
   }
@@ -207,7 +207,7 @@ void Sim::junk_call(Object& o) {
     case 4: actions = chance(0.2) ? usiw_cm_abort(&o.c, USIW_ABORT_LOCAL, now_) : 0; break;
     case 5: actions = usiw_cm_ready(&o.c, now_); break;
     case 6: actions = usiw_cm_refused(&o.c, static_cast<int>(rng_()), now_); break;
-    case 7: actions = usiw_cm_peer_closed(&o.c, now_); break;
+    case 7: actions = usiw_cm_report(&o.c, USIW_REPORT_PEER_CLOSED, 0, now_); break;
     case 8: actions = usiw_cm_closed(&o.c, now_); break;
     case 9: actions = usiw_cm_failed(&o.c, static_cast<int>(rng_()), now_); break;
     case 10: actions = usiw_cm_data_seen(&o.c); break;

@@ -339,13 +339,12 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 		req = req_of(link, all);
 		if (req->listener != l)
 			continue;
-		if (req->busy) {
+		if (req->busy)
 			retire(adm, req, USIW_CM_R_RETRY);
-		} else if (adm->held.count < USIW_CM_MAX_HELD && !is_stale(req, now_us)) {
+		else if (adm->held.count < USIW_CM_MAX_HELD && !is_stale(req, now_us))
 			retire(adm, req, USIW_CM_R_HELD);
-		} else {
+		else
 			put_out(adm, req, &out);
-		}
 	}
 	l->admission = NULL;
 	return out;
@@ -395,8 +394,8 @@ static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 }
 
 /*
- * Handles an entry with the address and port of the new @req. Returns true if that is all: the entry
- * stays, and @req is not needed.
+ * Handles the entry that has the tuple of the new @req, if there is one. Returns true if that entry
+ * stays, so that @req is not needed.
  */
 static int meets_known(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		       struct usiw_cm_req *req, __u64 now_us)

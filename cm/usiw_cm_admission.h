@@ -220,7 +220,8 @@ struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm);
 
 /*
  * Returns the time at which to call usiw_cm_admission_expire() and usiw_cm_admission_next() without
- * another cause; 0: never. The time is in the past while an entry is due that the host does not have.
+ * another cause; 0: never. The time is in the past while an entry is due that the host does not
+ * have.
  */
 __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 

@@ -3,9 +3,9 @@
  * The path of a connection: by which port it sends, and how it follows the routes of its host.
  *
  * A connection has a data socket, raw packets, or both. Its route may forbid raw packets, lead to
- * another interface or change the MAC of the next hop. The functions here decide what that means for
- * the connection. They show the engine the new path by the calls of the host. If the connection has
- * to end, they return the actions of the state machine, which usiw_cm_end.c carries out.
+ * another interface or change the MAC of the next hop. The functions here decide what that means
+ * for the connection. They show the engine the new path by the calls of the host. If the connection
+ * has to end, they return the actions of the state machine, which usiw_cm_end.c carries out.
  */
 #ifndef USIW_CM_PATH_H
 #define USIW_CM_PATH_H
@@ -29,7 +29,7 @@ int usiw_cm_ports_differ(__u8 a, __u8 b);
  */
 int usiw_cm_not_packet_errno(__u32 not_packet);
 
-/* ---- The record ---- */
+/* ---- The record that gives a connection to the engine ---- */
 
 /*
  * Fills the record that gives a connection to the engine with the parameters that were agreed. The

@@ -119,7 +119,11 @@ struct usiw_cm_host {
 };
 
 /* Stores a value in one piece, because a host reads such fields without the lock of the end. */
-#define USIW_CM_PUBLISH(field, value)	(*(volatile __typeof__(field) *)&(field) = (value))
+#ifdef __KERNEL__
+#define USIW_CM_PUBLISH(field, value)	WRITE_ONCE(field, value)
+#else
+#define USIW_CM_PUBLISH(field, value)	__atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#endif
 
 /**
  * struct usiw_cm_end - zeroed, then set by usiw_cm_end_init()

@@ -16,7 +16,6 @@
 
 #include "usiw_admission.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_device.h"
 #include "usiw_sock.h"

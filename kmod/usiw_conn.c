@@ -12,7 +12,6 @@
 
 #include "usiw_conn.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_device.h"
 

@@ -20,7 +20,6 @@
 
 #include "usiw_conn_act.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_data.h"

@@ -10,7 +10,6 @@
 
 #include "usiw_conn_run.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_admission.h"
 #include "usiw_conn.h"

@@ -11,8 +11,6 @@
 
 #include "usiw_device.h"
 
-#include "usiw.h"
-
 struct workqueue_struct *usiw_wq;
 
 bool usiw_link_is_up(const struct net_device *netdev)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * An RDMA device on a netdev: its state, its counters, and its place in a network namespace.
+ * An RDMA device on a netdev: its state, its counters, and its place in a network namespace. Beside
+ * it the workqueue and the clock that all files of the module share.
  */
 #ifndef USIW_DEVICE_H
 #define USIW_DEVICE_H
 
 #include <linux/idr.h>
 #include <linux/if_ether.h>
+#include <linux/ktime.h>
 #include <linux/netdevice.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -149,6 +151,15 @@ struct usiw_device {
 enum {
 	USIW_FOLLOW_ALL,
 };
+
+/* Runs the module's work that may sleep. It is unbound, so devices do not wait for each other. */
+extern struct workqueue_struct *usiw_wq;
+
+/* The clock of cm/ and of all timers of connections: CLOCK_MONOTONIC, us. */
+static inline u64 usiw_now_us(void)
+{
+	return ktime_to_us(ktime_get());
+}
 
 static inline struct usiw_device *to_usiw_dev(struct ib_device *ibdev)
 {

@@ -20,7 +20,6 @@
 
 #include "usiw_follow.h"
 
-#include "usiw.h"
 #include "usiw_conn.h"
 #include "usiw_device.h"
 

@@ -5,7 +5,6 @@
 
 #include "usiw_iwcm.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_conn_act.h"

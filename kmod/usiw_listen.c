@@ -11,7 +11,6 @@
 
 #include "usiw_listen.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_conn_act.h"

@@ -9,7 +9,6 @@
 
 #include "usiw_netdev.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_event.h"

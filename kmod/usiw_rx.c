@@ -18,7 +18,6 @@
 #include "usiw_rx.h"
 
 #include "../cm/usiw_cm_hint.h"
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"

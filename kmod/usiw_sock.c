@@ -21,7 +21,6 @@
 
 #include "usiw_sock.h"
 
-#include "usiw.h"
 #include "usiw_addr.h"
 #include "usiw_compat.h"
 #include "usiw_device.h"

@@ -15,11 +15,10 @@
 
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"
-#include "usiw_cq.h"
 #include "usiw_event.h"
 #include "usiw_qp.h"
 #include "usiw_qp_ref.h"
-#include "usiw_srq.h"
+#include "usiw_verbs.h"
 
 static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundle *attrs)
 {

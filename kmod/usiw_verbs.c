@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Contexts of processes, the pages in which they count, and protection domains. */
+/*
+ * Contexts of processes, the pages in which they count, and the objects of which the kernel keeps
+ * little: protection domains, completion queues and shared receive queues. The provider has the
+ * rings. The kernel has the numbers, the sizes that a process asked for, and the unread events.
+ */
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
@@ -7,33 +11,18 @@
 
 #include "usiw_verbs.h"
 
+#include "../cm/object/usiw_limits.h"
 #include "usiw_compat.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
 
-/* Capabilities of the module. It uses those that the provider has, too. */
-#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
-			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
-
-/*
- * Returns the capabilities to use. A connection that may change its port needs a socket and a
- * provider that reports ports.
- */
-static u64 usiw_agree_caps(u64 caps)
-{
-	caps &= USIW_CAPS;
-	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
-		caps &= ~USIW_CAP_PORT_MOVE;
-	if (!(caps & USIW_CAP_DATA_SOCKET))
-		caps &= ~(USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES);
-	return caps;
-}
+/* ---- Driver data of commands ------------------------------------------- */
 
 /*
  * Reads the driver data of a command. An older or newer provider may send less than @size, and the
  * rest counts as 0; or more, which has to be 0. It must not send less than @least.
  */
-int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least)
+static int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least)
 {
 	memset(req, 0, size);
 	if (udata->inlen < least)
@@ -64,6 +53,8 @@ int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
 {
 	return ib_copy_to_udata(udata, resp, min(udata->outlen, size));
 }
+
+/* ---- Pages of counters ------------------------------------------------- */
 
 /* Page of counters of a context or a QP. While the page is mapped, it outlives them. */
 struct usiw_mmap_entry {
@@ -133,6 +124,26 @@ void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 
 	free_page((unsigned long)entry->page);
 	kfree(entry);
+}
+
+/* ---- Contexts ---------------------------------------------------------- */
+
+/* Capabilities of the module. It uses those that the provider has, too. */
+#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
+			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
+
+/*
+ * Returns the capabilities to use. A connection that may change its port needs a socket and a
+ * provider that reports ports.
+ */
+static u64 usiw_agree_caps(u64 caps)
+{
+	caps &= USIW_CAPS;
+	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
+		caps &= ~USIW_CAP_PORT_MOVE;
+	if (!(caps & USIW_CAP_DATA_SOCKET))
+		caps &= ~(USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES);
+	return caps;
 }
 
 /*
@@ -228,6 +239,8 @@ void usiw_disassociate_ucontext(struct ib_ucontext *ibuc)
 {
 }
 
+/* ---- Protection domains ------------------------------------------------ */
+
 int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibpd->device);
@@ -245,4 +258,190 @@ int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	atomic_dec(&to_usiw_dev(ibpd->device)->nr_pds);
 	return 0;
+}
+
+/* ---- Completion queues ------------------------------------------------- */
+
+int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct usiw_create_cq_arg *arg)
+{
+	struct ib_udata *udata = usiw_create_cq_udata(arg);
+	struct usiw_device *dev = to_usiw_dev(ibcq->device);
+	struct usiw_cq *cq = to_usiw_cq(ibcq);
+	struct usiw_create_cq_resp resp = {};
+	int cqn, ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (usiw_check_cqe(attr->cqe))
+		return -EINVAL;
+	ret = usiw_read_create_request(udata);
+	if (ret)
+		return ret;
+
+	cqn = ida_alloc_range(&dev->cqns, 1, USIW_MAX_CQ, GFP_KERNEL_ACCOUNT);
+	if (cqn < 0)
+		return -ENOMEM;
+	cq->cqn = cqn;
+	usiw_unread_init_completions(&cq->completions, ibcq->uobject);
+	usiw_unread_init_async(&cq->async, ibcq->uobject);
+	ibcq->cqe = attr->cqe;
+	resp.cqn = cqn;
+	ret = usiw_write_response(udata, &resp, sizeof(resp));
+	if (ret)
+		ida_free(&dev->cqns, cqn);
+	return ret;
+}
+
+/*
+ * The provider moves the entries of its ring before or after this call, because only the provider
+ * knows how many there are. If two calls run at a time, the last number counts.
+ */
+int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata)
+{
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	if (usiw_check_cqe(cqe))
+		return -EINVAL;
+	WRITE_ONCE(ibcq->cqe, cqe);
+	return 0;
+}
+
+int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	ida_free(&to_usiw_dev(ibcq->device)->cqns, to_usiw_cq(ibcq)->cqn);
+	return 0;
+}
+
+/*
+ * Without these operations ib_core would count the device among those that rdma_cm ignores. No
+ * kernel user has a CQ or a QP to call them on. A process that calls them by write(2) gets
+ * -EOPNOTSUPP.
+ */
+int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
+{
+	return -EOPNOTSUPP;
+}
+
+int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	return -EOPNOTSUPP;
+}
+
+/* Wakes a reader of the completion channel. The caller holds the user's handle of the CQ. */
+void usiw_cq_completion_event(struct usiw_cq *cq)
+{
+	struct ib_cq *ibcq = &cq->ibcq;
+
+	if (!ibcq->comp_handler)
+		return;
+	spin_lock(&cq->completions.lock);
+	if (usiw_unread_add(&cq->completions, 0, USIW_UNREAD_MOST))
+		ibcq->comp_handler(ibcq, ibcq->cq_context);
+	spin_unlock(&cq->completions.lock);
+}
+
+/* The ring of the CQ was full. The caller holds the user's handle of the CQ. */
+void usiw_cq_overrun(struct usiw_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.element.cq = &cq->ibcq,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	usiw_unread_raise(&cq->async, &event, 1, cq->ibcq.event_handler, cq->ibcq.cq_context);
+}
+
+/* ---- Shared receive queues. ib_core keeps an SRQ while a QP uses it. ---- */
+
+int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
+{
+	struct usiw_device *dev = to_usiw_dev(ibsrq->device);
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+	int ret;
+
+	if (!udata || attr->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	ret = usiw_check_srq(attr->attr.max_wr, attr->attr.max_sge);
+	if (ret)
+		return ret;
+	ret = usiw_read_create_request(udata);
+	if (ret)
+		return ret;
+
+	if (atomic_inc_return(&dev->nr_srqs) > USIW_MAX_SRQ) {
+		atomic_dec(&dev->nr_srqs);
+		return -ENOMEM;
+	}
+	srq->max_wr = attr->attr.max_wr;
+	srq->max_sge = attr->attr.max_sge;
+	srq->limit = 0;		/* verbs ignore it until modify_srq */
+	usiw_unread_init_async(&srq->async, ibsrq->uobject);
+	return 0;
+}
+
+/*
+ * The provider has resized its ring before it calls. It alone knows how many entries the ring has,
+ * and which limit arms the queue now. If two calls run at a time, the last number counts.
+ */
+int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		    struct ib_udata *udata)
+{
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+	int ret;
+
+	BUILD_BUG_ON(USIW_SRQ_ATTR_MAX_WR != IB_SRQ_MAX_WR || USIW_SRQ_ATTR_LIMIT != IB_SRQ_LIMIT);
+	ret = usiw_check_modify_srq(mask, attr->max_wr, attr->srq_limit, READ_ONCE(srq->max_wr));
+	if (ret)
+		return ret;
+	if (mask & IB_SRQ_MAX_WR) {
+		WRITE_ONCE(srq->max_wr, attr->max_wr);
+		WRITE_ONCE(srq->limit, min(READ_ONCE(srq->limit), attr->max_wr));
+	}
+	if (mask & IB_SRQ_LIMIT)
+		WRITE_ONCE(srq->limit, attr->srq_limit);
+	return 0;
+}
+
+int usiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+
+	attr->max_wr = READ_ONCE(srq->max_wr);
+	attr->max_sge = srq->max_sge;
+	attr->srq_limit = READ_ONCE(srq->limit);
+	return 0;
+}
+
+int usiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	atomic_dec(&to_usiw_dev(ibsrq->device)->nr_srqs);
+	return 0;
+}
+
+/* See usiw_poll_cq(). */
+int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return -EOPNOTSUPP;
+}
+
+/* The caller holds the user's handle of the SRQ, so the SRQ is not being destroyed. */
+void usiw_srq_limit_reached(struct usiw_srq *srq)
+{
+	struct ib_event event = {
+		.device = srq->ibsrq.device,
+		.element.srq = &srq->ibsrq,
+		.event = IB_EVENT_SRQ_LIMIT_REACHED,
+	};
+
+	WRITE_ONCE(srq->limit, 0);
+	usiw_unread_raise(&srq->async, &event, USIW_UNREAD_MOST, srq->ibsrq.event_handler,
+			  srq->ibsrq.srq_context);
 }

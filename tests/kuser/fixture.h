@@ -18,7 +18,6 @@ extern "C" {
 #include "kmod/usiw_conn.h"
 #include "kmod/usiw_conn_act.h"
 #include "kmod/usiw_conn_run.h"
-#include "kmod/usiw_cq.h"
 #include "kmod/usiw_data.h"
 #include "kmod/usiw_device.h"
 #include "kmod/usiw_event.h"
@@ -35,6 +34,7 @@ extern "C" {
 #include "kmod/usiw_stats.h"
 #include "kmod/usiw_unread.h"
 #include "kmod/usiw_user.h"
+#include "kmod/usiw_verbs.h"
 #include "kmod/usiw_verbs_types.h"
 }
 

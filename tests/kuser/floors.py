@@ -19,7 +19,7 @@ KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
 #: of one floor do not use each other, so there is no circle.
 FLOORS = [["compat", "unread"], ["device", "user"], ["addr", "mr", "stats"],
           ["route", "sock", "verbs_types"], ["conn"], ["qp_ref"], ["admission", "data", "ports", "iwcm_quirks"],
-          ["event"], ["follow", "process", "verbs"], ["conn_act"], ["conn_run"], ["qp", "cq", "srq"],
+          ["event"], ["follow", "process", "verbs"], ["conn_act"], ["conn_run"], ["qp"],
           ["restrack", "uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_srq.c and of the method on its objects.
+// Tests of the SRQs of kmod/usiw_verbs.c and of the method on its objects.
 #include "fixture.h"
 
 namespace kuser {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_verbs.c, usiw_mr.c, usiw_cq.c and usiw_stats.c.
+// Tests of kmod/usiw_verbs.c, usiw_mr.c and usiw_stats.c.
 #include <algorithm>
 
 #include "fixture.h"

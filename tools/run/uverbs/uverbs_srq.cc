@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_srq.cc
-/// Shared receive queues, with the answers of kmod/usiw_srq.c.
+/// Shared receive queues, with the answers of kmod/usiw_verbs.c.
 #include <algorithm>
 #include <cerrno>
 

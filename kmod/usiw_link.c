@@ -30,7 +30,6 @@
 #include "usiw_netdev.h"
 #include "usiw_qp.h"
 #include "usiw_qp_ref.h"
-#include "usiw_restrack.h"
 #include "usiw_stats.h"
 #include "usiw_uapi.h"
 #include "usiw_verbs.h"

@@ -16,7 +16,6 @@
 #include "../cm/object/usiw_qp_attrs.h"
 #include "../cm/object/usiw_qp_states.h"
 #include "../uapi/usiw_abi.h"
-#include "usiw_stats.h"
 #include "usiw_unread.h"
 #include "usiw_verbs_types.h"
 

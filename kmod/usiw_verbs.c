@@ -15,6 +15,7 @@
 #include "usiw_compat.h"
 #include "usiw_device.h"
 #include "usiw_event.h"
+#include "usiw_stats.h"
 
 /* ---- Driver data of commands ------------------------------------------- */
 

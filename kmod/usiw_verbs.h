@@ -10,7 +10,6 @@
 #include <rdma/ib_verbs.h>
 
 #include "usiw_compat.h"
-#include "usiw_stats.h"
 #include "usiw_unread.h"
 #include "usiw_verbs_types.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Contexts: devices that processes have opened. Their functions are in usiw_verbs.h.
+ * Contexts, which are devices that processes have opened, and the pages in which processes count.
+ * Their functions are in usiw_verbs.h and usiw_stats.h.
  */
 #ifndef USIW_VERBS_TYPES_H
 #define USIW_VERBS_TYPES_H
@@ -9,9 +10,26 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
-#include "usiw_stats.h"
+#include "../uapi/usiw_abi.h"
 
 struct usiw_evfile;
+
+/**
+ * struct usiw_counters - page in which a process counts, of a context or a QP
+ * @node:	entry in usiw_device.counters
+ * @page:	USIW_COUNTERS_SIZE bytes, counters first. The process may write all of it; the
+ *		module writes usiw_qp_stats.accepted only
+ * @entry:	mmap entry by which the process maps @page
+ * @seen:	largest plausible values read so far, so that a total never decreases
+ * @seen_ns:	time of the last reading, ns
+ */
+struct usiw_counters {
+	struct list_head node;
+	u64 *page;
+	struct rdma_user_mmap_entry *entry;
+	u64 seen[USIW_CNT_MAX];
+	u64 seen_ns;
+};
 
 /**
  * struct usiw_ucontext - device that a process has opened

@@ -130,6 +130,30 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 }
 
 /*
+ * Returns USIW_CM_*: the ports of the other end, 0 if that is not on this host. The other end sets
+ * them when it gets its QP, before its first datagram.
+ */
+u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
+{
+	const struct usiw_tuple *ends = usiw_conn_tuple(conn);
+	const struct usiw_tuple tuple = {
+		.local = ends->remote,
+		.remote = ends->local,
+		.local_port = ends->remote_port,
+		.remote_port = ends->local_port,
+		.scope = ends->scope,
+	};
+	struct usiw_conn *other = usiw_conn_lookup(conn->net, &tuple);
+	u8 ports = 0;
+
+	if (other) {
+		ports = READ_ONCE(other->end.ports);
+		usiw_conn_put(other);
+	}
+	return ports;
+}
+
+/*
  * Enters the connection in the table, which gets a reference. Returns -EADDRINUSE if the 4-tuple is
  * in the table, -ENODEV if the device is going, and -EADDRNOTAVAIL if the local address has been
  * removed meanwhile. A connection that is not in the table is not notified of a removed address, so

@@ -139,6 +139,7 @@ void usiw_conn_put(struct usiw_conn *conn);
 struct usiw_conn *usiw_conn_by_id(u32 id);
 struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tuple);
 struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple);
+u8 usiw_conn_peer_ports(const struct usiw_conn *conn);
 void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay);
 void usiw_conn_kick(struct usiw_conn *conn, int flag);
 void usiw_conn_welcome_device(struct usiw_device *dev);

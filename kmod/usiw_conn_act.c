@@ -27,7 +27,6 @@
 #include "usiw_event.h"
 #include "usiw_admission.h"
 #include "usiw_iwcm_quirks.h"
-#include "usiw_ports.h"
 #include "usiw_qp_ref.h"
 #include "usiw_route.h"
 #include "usiw_sock.h"
@@ -157,7 +156,13 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	end->tos = sender->tos;
 	cm_id->add_ref(cm_id);
 	conn->cm_id = cm_id;
-	usiw_cm_end_attach(end, usiw_ports_of_qp(qp));
+	usiw_cm_end_attach(end, usiw_qp_ports(qp));
+	/*
+	 * An end that receives by sockets alone reports only that. If both ends do, their kernels
+	 * may pass several datagrams on as one aggregate (MERGED). An end that receives aggregates
+	 * at times, while messages are long, reports that here (MERGES), and in each header whether
+	 * it does so now.
+	 */
 	if (!(end->ports & USIW_CM_PACKETS))
 		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGED);
 	if (usiw_qp_can(qp, USIW_CAP_MERGES))

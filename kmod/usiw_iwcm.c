@@ -5,13 +5,13 @@
 
 #include "usiw_iwcm.h"
 
+#include "../cm/usiw_cm_path.h"
 #include "usiw_addr.h"
 #include "usiw_conn.h"
 #include "usiw_conn_act.h"
 #include "usiw_conn_run.h"
 #include "usiw_device.h"
 #include "usiw_iwcm_quirks.h"
-#include "usiw_ports.h"
 #include "usiw_qp_ref.h"
 #include "usiw_route.h"
 #include "usiw_sock.h"
@@ -160,9 +160,9 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	const struct usiw_sender sender = usiw_iw_sender(cm_id);
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
+	struct usiw_route route;
 	struct usiw_tuple tuple;
 	struct usiw_qp *qp;
-	u16 mtu;
 	int ret;
 
 	ret = usiw_check_param(param);
@@ -179,16 +179,40 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	qp = usiw_qp_get_own(dev, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ret = usiw_route_check(dev, &tuple, &sender, usiw_qp_can(qp, USIW_CAP_DATA_SOCKET), &mtu);
-	if (!ret && mtu < USIW_MIN_MTU)
+	ret = usiw_route_check(dev, &tuple, &sender, usiw_qp_can(qp, USIW_CAP_DATA_SOCKET), &route);
+	if (!ret && route.mtu < USIW_MIN_MTU)
 		ret = -EMSGSIZE;
 	if (!ret)
-		ret = usiw_iw_connect_qp(cm_id, param, &tuple, mtu, qp, &sender);
+		ret = usiw_iw_connect_qp(cm_id, param, &tuple, route.mtu, qp, &sender);
 	usiw_qp_put(qp);
 	return ret;
 }
 
 /* ---- Accept, reject ---------------------------------------------------- */
+
+/*
+ * Checks whether there is a way back to the peer if @qp accepts. Returns 0, or the error that
+ * connect would return.
+ *
+ * A context may be without raw packets (USIW_CAP_SOCKETS_ONLY) or without data sockets. Other hosts
+ * need not know which, because the wire has the same datagrams either way. Within one host the two
+ * ends need a kind of port in common, else this returns -EPROTONOSUPPORT: over lo IP drops a
+ * datagram with an address of its own host unless it came out of its own sockets, so a raw packet
+ * reaches raw ports only. May sleep.
+ */
+static int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
+			       const struct usiw_sender *sender)
+{
+	struct usiw_route route;
+	int ret;
+
+	ret = usiw_route_check(conn->dev, usiw_conn_tuple(conn), sender,
+			       usiw_qp_can(qp, USIW_CAP_DATA_SOCKET), &route);
+	if (!ret && route.local &&
+	    usiw_cm_ports_differ(usiw_conn_peer_ports(conn), usiw_qp_ports(qp)))
+		ret = -EPROTONOSUPPORT;
+	return ret;
+}
 
 /* Ends a connection without a further notice to iw_cm. */
 static void usiw_conn_mute_and_abort(struct usiw_conn *conn)

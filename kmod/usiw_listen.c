@@ -225,13 +225,13 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 {
 	struct usiw_device *dev = listener->dev;
 	struct usiw_conn *conn;
+	struct usiw_route route;
 	int reason = 0;
-	u16 mtu;
 
 	/*
 	 * If raw packets are not possible, accept() reports that to a process without data sockets.
 	 */
-	if (usiw_route_check(dev, tuple, &listener->sender, true, &mtu))
+	if (usiw_route_check(dev, tuple, &listener->sender, true, &route))
 		goto return_place;
 	conn = usiw_listener_alloc_conn(listener, tuple);
 	if (IS_ERR(conn)) {
@@ -244,7 +244,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 	conn->sock = us;
 	conn->sender = listener->sender;
 	conn->end.tos = listener->sender.tos;
-	reason = usiw_cm_init_passive(&conn->end.cm, req, isn, mtu, USIW_TRP_FIRST_WINDOW,
+	reason = usiw_cm_init_passive(&conn->end.cm, req, isn, route.mtu, USIW_TRP_FIRST_WINDOW,
 				      usiw_now_us());
 	if (reason) {
 		usiw_count(dev, USIW_KCNT_CM_REFUSED);

@@ -141,6 +141,14 @@ struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 
 /* ---- The connection of a QP ---- */
 
+/* Returns USIW_CM_*: the ports that the process of @qp can use. */
+u8 usiw_qp_ports(const struct usiw_qp *qp)
+{
+	return (usiw_qp_can(qp, USIW_CAP_DATA_SOCKET) ? USIW_CM_SOCKET : 0) |
+	       (usiw_qp_can(qp, USIW_CAP_SOCKETS_ONLY) ? 0 : USIW_CM_PACKETS) |
+	       (usiw_qp_can(qp, USIW_CAP_PORT_MOVE) ? USIW_CM_MOVES : 0);
+}
+
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
 {
 	int ret = 0;

@@ -118,6 +118,7 @@ void usiw_iw_add_ref(struct ib_qp *ibqp);
 void usiw_iw_rem_ref(struct ib_qp *ibqp);
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn);
 void usiw_qp_put(struct usiw_qp *qp);
+u8 usiw_qp_ports(const struct usiw_qp *qp);
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn);
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn);
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp);

@@ -146,22 +146,20 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 }
 
 /*
- * Looks up the MTU of the route. Returns 0 if data can use the route, else -ENETUNREACH,
- * -EPROTONOSUPPORT, -EPERM or similar for the user. @sockets: data may also use a data socket,
- * which follows the kernel's routes wherever they lead.
+ * Looks up the route of @tuple. Returns 0 if data can use it, else -ENETUNREACH, -EPROTONOSUPPORT,
+ * -EPERM or similar for the user. @sockets: data may also use a data socket, which follows the
+ * kernel's routes wherever they lead. @route describes the route, and has no reference to it.
  */
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		     const struct usiw_sender *sender, bool sockets, u16 *mtu)
+		     const struct usiw_sender *sender, bool sockets, struct usiw_route *route)
 {
-	struct usiw_route route;
 	int ret;
 
-	ret = usiw_route_get(dev, tuple, sender, &route);
+	ret = usiw_route_get(dev, tuple, sender, route);
 	if (ret)
 		return ret;
-	usiw_route_put(&route);
-	*mtu = route.mtu;
-	return sockets ? 0 : usiw_cm_not_packet_errno(route.reason);
+	usiw_route_put(route);
+	return sockets ? 0 : usiw_cm_not_packet_errno(route->reason);
 }
 
 void usiw_route_put(struct usiw_route *route)

@@ -50,7 +50,7 @@ int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		   const struct usiw_sender *sender, struct usiw_route *route);
 void usiw_route_put(struct usiw_route *route);
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		     const struct usiw_sender *sender, bool sockets, u16 *mtu);
+		     const struct usiw_sender *sender, bool sockets, struct usiw_route *route);
 int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
 		   int *bucket);
 int usiw_nexthop_bucket(const void *key, u32 key_len);

@@ -18,7 +18,7 @@ KMOD = pathlib.Path(__file__).resolve().parents[2] / "kmod"
 #: From the ground up: names of .c files, each with the header of its name, and of headers that have no .c file. Files
 #: of one floor do not use each other, so there is no circle.
 FLOORS = [["compat", "unread"], ["device", "user"], ["addr", "mr"],
-          ["route", "sock", "verbs_types"], ["conn"], ["qp_ref"], ["admission", "data", "ports", "iwcm_quirks", "stats"],
+          ["route", "sock", "verbs_types"], ["conn"], ["qp_ref"], ["admission", "data", "iwcm_quirks", "stats"],
           ["event"], ["follow", "process", "verbs"], ["conn_act"], ["conn_run"], ["qp"],
           ["uapi", "iwcm", "listen", "netdev"], ["rx"], ["link"], ["main"]]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Tests of kmod/usiw_ports.c: the ports that the ends of a connection can use, and their part of the handshake.
+// Tests of the ports that the ends of a connection can use, and of their part of the handshake.
 #include "fixture.h"
 
 namespace kuser {

@@ -58,10 +58,8 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	if (!smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;
 
-	if (atomic_inc_return(&dev->nr_qps) > USIW_MAX_QP) {
-		ret = -ENOMEM;
-		goto err_count;
-	}
+	if (!atomic_add_unless(&dev->nr_qps, 1, USIW_MAX_QP))
+		return -ENOMEM;
 	qp->cap = attr->cap;
 	if (attr->srq) {
 		qp->cap.max_recv_sge = 0;

@@ -112,10 +112,8 @@ bool usiw_user_adopt_orphan(struct usiw_user *user)
 {
 	int most = user->alone ? USIW_MAX_ORPHANS_ALONE : USIW_MAX_ORPHANS;
 
-	if (atomic_inc_return(&user->orphans) > most) {
-		atomic_dec(&user->orphans);
+	if (!atomic_add_unless(&user->orphans, 1, most))
 		return false;
-	}
 	refcount_inc(&user->refs);
 	return true;
 }

@@ -248,11 +248,7 @@ int usiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 	if (!udata)
 		return -EOPNOTSUPP;
-	if (atomic_inc_return(&dev->nr_pds) > USIW_MAX_PD) {
-		atomic_dec(&dev->nr_pds);
-		return -ENOMEM;
-	}
-	return 0;
+	return atomic_add_unless(&dev->nr_pds, 1, USIW_MAX_PD) ? 0 : -ENOMEM;
 }
 
 int usiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
@@ -375,10 +371,8 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 	if (ret)
 		return ret;
 
-	if (atomic_inc_return(&dev->nr_srqs) > USIW_MAX_SRQ) {
-		atomic_dec(&dev->nr_srqs);
+	if (!atomic_add_unless(&dev->nr_srqs, 1, USIW_MAX_SRQ))
 		return -ENOMEM;
-	}
 	srq->max_wr = attr->attr.max_wr;
 	srq->max_sge = attr->attr.max_sge;
 	srq->limit = 0;		/* verbs ignore it until modify_srq */

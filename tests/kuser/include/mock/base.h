@@ -222,7 +222,7 @@ typedef struct {
 #define atomic_read(a)		((a)->value)
 #define atomic_set(a, n)	((a)->value = (n))
 #define atomic_inc(a)		((void)++(a)->value)
-#define atomic_inc_return(a)	(++(a)->value)
+#define atomic_add_unless(a, n, most) ((a)->value == (most) ? false : ((a)->value += (n), true))
 #define atomic_add(n, a)	((void)((a)->value += (n)))
 #define atomic64_inc(a)		((void)++(a)->value)
 #define atomic64_read(a)	((a)->value)

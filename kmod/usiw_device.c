@@ -76,24 +76,20 @@ bool usiw_device_is_coming(struct usiw_device *dev)
 /* For users that may still read the device after ib_core has released it. */
 void usiw_device_hold(struct usiw_device *dev)
 {
-	atomic_inc(&dev->nr_users);
+	refcount_inc(&dev->users);
 }
 
 void usiw_device_release(struct usiw_device *dev)
 {
-	/* The lock is the last access to the device: usiw_device_wait_users() takes it, too. */
-	spin_lock_bh(&dev->conn_lock);
-	if (atomic_dec_and_test(&dev->nr_users))
-		wake_up_all(&dev->users_gone);
-	spin_unlock_bh(&dev->conn_lock);
+	if (refcount_dec_and_test(&dev->users))
+		complete(&dev->users_gone);
 }
 
+/* Drops the device's own reference and waits for the others. Called once. */
 void usiw_device_wait_users(struct usiw_device *dev)
 {
-	wait_event(dev->users_gone, !atomic_read(&dev->nr_users));
-	/* Waits until the last user has left its critical section. */
-	spin_lock_bh(&dev->conn_lock);
-	spin_unlock_bh(&dev->conn_lock);
+	usiw_device_release(dev);
+	wait_for_completion(&dev->users_gone);
 }
 
 /* ---- Network namespaces ------------------------------------------------ */

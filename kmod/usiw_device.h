@@ -6,11 +6,12 @@
 #ifndef USIW_DEVICE_H
 #define USIW_DEVICE_H
 
+#include <linux/completion.h>
 #include <linux/idr.h>
 #include <linux/if_ether.h>
 #include <linux/ktime.h>
 #include <linux/netdevice.h>
-#include <linux/wait.h>
+#include <linux/refcount.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <net/net_namespace.h>
@@ -74,8 +75,8 @@ enum usiw_kcounter {
  * @order:	position among all devices, in the order in which clients of ib_core got them
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
  * @conns:	connections of the device
- * @nr_users:	number of connections and listeners that point to the device
- * @users_gone:	woken when @nr_users drops to 0
+ * @users:	references of connections and listeners, and one that lasts until dealloc_driver
+ * @users_gone:	completes when the last reference is dropped
  * @registrar:	task that registers the device now, or NULL
  * @dying:	no connection may be made: the device is going, or not all clients have it yet
  * @port_work:	raises port events
@@ -126,8 +127,8 @@ struct usiw_device {
 	atomic64_t order;
 	spinlock_t conn_lock;
 	struct list_head conns;
-	atomic_t nr_users;
-	wait_queue_head_t users_gone;
+	refcount_t users;
+	struct completion users_gone;
 	struct task_struct *registrar;
 	bool dying;
 

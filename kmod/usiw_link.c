@@ -335,7 +335,8 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	spin_lock_init(&dev->conn_lock);
 	INIT_LIST_HEAD(&dev->conns);
 	dev->dying = true;	/* until usiw_conn_welcome_device() */
-	init_waitqueue_head(&dev->users_gone);
+	refcount_set(&dev->users, 1);
+	init_completion(&dev->users_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
 	INIT_DELAYED_WORK(&dev->follow_work, usiw_follow_work);
 	dev->use_next = jiffies;

@@ -20,9 +20,11 @@
 #include "../cm/usiw_cm_admission.h"
 #include "../uapi/usiw_abi.h"
 
-/* A device counts next hops by hash bucket, to skip updates of other neighbours. */
-#define USIW_NEXTHOP_BITS	6
-#define USIW_NEXTHOP_BUCKETS	(1 << USIW_NEXTHOP_BITS)
+/*
+ * A device counts next hops by hash bucket, to skip updates of other neighbours. A u64 has a bit
+ * for each bucket.
+ */
+#define USIW_NEXTHOP_BUCKETS	64
 
 /* Interval of usiw_device.follow_work, ms. */
 #define USIW_FOLLOW_MS		200
@@ -82,7 +84,7 @@ enum usiw_kcounter {
  * @port_work:	raises port events
  * @port_up:	state of the port that @port_work reported last
  * @nexthops:	number of connections whose next hop hashes to the bucket
- * @neigh_pending: buckets with an update that @neigh_work has not handled
+ * @neigh_pending: mask of the buckets with an update that @neigh_work has not handled
  * @neigh_work:	makes the connections of these buckets check the MAC of their next hop
  * @follow_work: makes connections check their routes; runs while there are connections
  * @follow_flags: USIW_FOLLOW_ALL: all connections have to check their routes
@@ -136,7 +138,7 @@ struct usiw_device {
 	bool port_up;
 
 	atomic_t nexthops[USIW_NEXTHOP_BUCKETS];
-	unsigned long neigh_pending[BITS_TO_LONGS(USIW_NEXTHOP_BUCKETS)];
+	atomic64_t neigh_pending;
 	struct delayed_work neigh_work;
 
 	struct delayed_work follow_work;

@@ -214,25 +214,21 @@ static struct notifier_block usiw_inet6addr_nb = {
 
 /* ---- Neighbours -------------------------------------------------------- */
 
+/* @buckets: u64. */
 static bool usiw_conn_in_buckets(struct usiw_conn *conn, const void *buckets)
 {
 	int bucket = READ_ONCE(conn->nexthop_bucket);
 
-	return bucket >= 0 && test_bit(bucket, buckets);
+	return bucket >= 0 && *(const u64 *)buckets & BIT_ULL(bucket);
 }
 
 void usiw_neigh_work(struct work_struct *work)
 {
 	struct usiw_device *dev = container_of(to_delayed_work(work), struct usiw_device,
 					       neigh_work);
-	DECLARE_BITMAP(buckets, USIW_NEXTHOP_BUCKETS);
-	int bucket;
+	u64 buckets = atomic64_xchg(&dev->neigh_pending, 0);
 
-	bitmap_zero(buckets, USIW_NEXTHOP_BUCKETS);
-	for (bucket = 0; bucket < USIW_NEXTHOP_BUCKETS; bucket++)
-		if (test_and_clear_bit(bucket, dev->neigh_pending))
-			__set_bit(bucket, buckets);
-	usiw_conn_kick_device(dev, USIW_CONN_FOLLOW, usiw_conn_in_buckets, buckets);
+	usiw_conn_kick_device(dev, USIW_CONN_FOLLOW, usiw_conn_in_buckets, &buckets);
 }
 
 /* Runs in softirq, and often. Only neighbours that may be the next hop of a connection count. */
@@ -249,7 +245,7 @@ static int usiw_netevent(struct notifier_block *nb, unsigned long event, void *p
 		return NOTIFY_DONE;
 	bucket = usiw_nexthop_bucket(neigh->primary_key, neigh->tbl->key_len);
 	if (atomic_read(&dev->nexthops[bucket])) {
-		set_bit(bucket, dev->neigh_pending);
+		atomic64_or(BIT_ULL(bucket), &dev->neigh_pending);
 		queue_delayed_work(usiw_wq, &dev->neigh_work,
 				   msecs_to_jiffies(USIW_NEIGH_DELAY_MS));
 	}

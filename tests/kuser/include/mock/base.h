@@ -63,10 +63,9 @@ typedef unsigned int mock_poll_t;
 
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
 #define BIT(n)			(1ul << (n))
+#define BIT_ULL(n)		(1ull << (n))
 #define GENMASK(high, low)	((~0ul >> (63 - (high))) & (~0ul << (low)))
 #define BITS_PER_LONG		64
-#define BITS_TO_LONGS(n)	(((n) + BITS_PER_LONG - 1) / BITS_PER_LONG)
-#define DECLARE_BITMAP(name, n)	unsigned long name[BITS_TO_LONGS(n)]
 #define container_of(ptr, type, member) \
 	((type *)((char *)(ptr) - offsetof(type, member)))
 #ifndef __cplusplus
@@ -190,7 +189,6 @@ static inline void set_bit(unsigned int bit, unsigned long *map)
 {
 	map[bit / BITS_PER_LONG] |= BIT(bit % BITS_PER_LONG);
 }
-#define __set_bit set_bit
 
 static inline bool test_bit(unsigned int bit, const void *map)
 {
@@ -203,11 +201,6 @@ static inline bool test_and_clear_bit(unsigned int bit, unsigned long *map)
 
 	map[bit / BITS_PER_LONG] &= ~BIT(bit % BITS_PER_LONG);
 	return was;
-}
-
-static inline void bitmap_zero(unsigned long *map, unsigned int bits)
-{
-	memset(map, 0, BITS_TO_LONGS(bits) * sizeof(*map));
 }
 
 typedef struct {
@@ -228,14 +221,18 @@ typedef struct {
 #define atomic64_read(a)	((a)->value)
 #define atomic64_set(a, v)	((void)((a)->value = (v)))
 #define atomic64_inc_return(a)	(++(a)->value)
+#define atomic64_or(bits, a)	((void)((a)->value |= (bits)))
+
+static inline s64 atomic64_xchg(atomic64_t *a, s64 value)
+{
+	s64 before = a->value;
+
+	a->value = value;
+	return before;
+}
+
 void mock_atomic_dec(atomic_t *a, const char *what);
 #define atomic_dec(a)		mock_atomic_dec(a, #a)
-
-static inline bool atomic_dec_and_test(atomic_t *a)
-{
-	mock_atomic_dec(a, "atomic_dec_and_test");
-	return !a->value;
-}
 
 /* ---- Time: virtual, moved by mock_advance_ms() ---- */
 #define HZ 1000

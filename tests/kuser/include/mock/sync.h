@@ -188,8 +188,6 @@ bool mock_let_others_run(const char *what);
 #define init_waitqueue_head(wq)	((wq)->woken = 0)
 #define wake_up(wq)		((void)(wq)->woken++)
 #define wake_up_all(wq)		((void)(wq)->woken++)
-#define wait_event(wq, cond) \
-	do { (void)&(wq); } while (!(cond) && mock_let_others_run(#cond))
 #define wait_event_interruptible(wq, cond) \
 	((void)&(wq), mock_might_sleep("wait_event_interruptible"), (cond) ? 0 : -ERESTARTSYS)
 

@@ -68,6 +68,14 @@ static struct usiw_mmap_entry *to_usiw_mmap_entry(struct rdma_user_mmap_entry *e
 	return container_of(entry, struct usiw_mmap_entry, rdma_entry);
 }
 
+void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
+{
+	struct usiw_mmap_entry *entry = to_usiw_mmap_entry(rdma_entry);
+
+	free_page((unsigned long)entry->page);
+	kfree(entry);
+}
+
 /* Allocates a page of zeros that the process may map. */
 int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counters)
 {
@@ -83,14 +91,11 @@ int usiw_counters_alloc(struct usiw_ucontext *uctx, struct usiw_counters *counte
 	if (!entry)
 		return -ENOMEM;
 	entry->page = (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
-	if (!entry->page) {
-		kfree(entry);
-		return -ENOMEM;
-	}
-	ret = rdma_user_mmap_entry_insert(&uctx->ibuc, &entry->rdma_entry, PAGE_SIZE);
+	ret = -ENOMEM;
+	if (entry->page)
+		ret = rdma_user_mmap_entry_insert(&uctx->ibuc, &entry->rdma_entry, PAGE_SIZE);
 	if (ret) {
-		free_page((unsigned long)entry->page);
-		kfree(entry);
+		usiw_mmap_free(&entry->rdma_entry);
 		return ret;
 	}
 	counters->page = entry->page;
@@ -117,14 +122,6 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 	ret = vm_insert_page(vma, vma->vm_start, virt_to_page(to_usiw_mmap_entry(entry)->page));
 	rdma_user_mmap_entry_put(entry);
 	return ret;
-}
-
-void usiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
-{
-	struct usiw_mmap_entry *entry = to_usiw_mmap_entry(rdma_entry);
-
-	free_page((unsigned long)entry->page);
-	kfree(entry);
 }
 
 /* ---- Contexts ---------------------------------------------------------- */

@@ -299,24 +299,18 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 
 int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 {
-	struct usiw_conn *conn;
+	bool accepted = usiw_iw_is_accepted(cm_id);
+	struct usiw_conn *conn = accepted ? usiw_iw_accepted_conn(cm_id) :
+					    usiw_iw_request_conn(cm_id);
 
-	if (usiw_iw_is_accepted(cm_id)) {
-		/* iw_cm has moved the cm_id to a state in which it does not expect ESTABLISHED. */
-		conn = usiw_iw_accepted_conn(cm_id);
-		if (conn) {
-			mutex_lock(&conn->lock);
-			usiw_conn_mute_and_abort(conn);
-			mutex_unlock(&conn->lock);
-			usiw_conn_put(conn);
-		}
-		return 0;
-	}
-	conn = usiw_iw_request_conn(cm_id);
 	if (!conn)
-		return -ECONNRESET;
+		return accepted ? 0 : -ECONNRESET;
 	mutex_lock(&conn->lock);
-	usiw_cm_end_reject(&conn->end, pdata, pd_len, usiw_now_us());
+	/* iw_cm has moved an accepted id to a state in which it does not expect ESTABLISHED. */
+	if (accepted)
+		usiw_conn_mute_and_abort(conn);
+	else
+		usiw_cm_end_reject(&conn->end, pdata, pd_len, usiw_now_us());
 	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
 	return 0;

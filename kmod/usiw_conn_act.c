@@ -323,8 +323,9 @@ static void usiw_conn_forget(struct usiw_cm_end *end)
 }
 
 /* The caller holds conn->lock or the last reference. */
-void usiw_conn_leave_backlog(struct usiw_conn *conn)
+void usiw_conn_leave_backlog(struct usiw_cm_end *end)
 {
+	struct usiw_conn *conn = container_of(end, struct usiw_conn, end);
 	struct usiw_listener *listener = conn->listener;
 
 	lockdep_assert(lockdep_is_held(&conn->lock) || !kref_read(&conn->kref));
@@ -336,11 +337,6 @@ void usiw_conn_leave_backlog(struct usiw_conn *conn)
 	WRITE_ONCE(conn->listener, NULL);
 	usiw_admission_return_place(conn->sock, listener);
 	usiw_listener_put(listener);
-}
-
-static void usiw_conn_host_leave_backlog(struct usiw_cm_end *end)
-{
-	usiw_conn_leave_backlog(to_usiw_conn(end));
 }
 
 /* ---- The clock --------------------------------------------------------- */
@@ -383,7 +379,7 @@ const struct usiw_cm_host usiw_conn_host = {
 	.route = usiw_conn_route,
 	.follow = usiw_conn_follow,
 	.data = usiw_conn_data,
-	.leave_backlog = usiw_conn_host_leave_backlog,
+	.leave_backlog = usiw_conn_leave_backlog,
 	.forget = usiw_conn_forget,
 	.arm = usiw_conn_arm,
 	.log = usiw_conn_log,

@@ -31,7 +31,7 @@ static void usiw_conn_free_work(struct work_struct *work)
 	struct usiw_conn *conn = container_of(work, struct usiw_conn, free_work);
 
 	WARN_ON_ONCE(conn->table == USIW_CONN_HASHED || conn->qp || conn->cm_id);
-	usiw_conn_leave_backlog(conn);
+	usiw_conn_leave_backlog(&conn->end);
 	usiw_data_close(conn);
 	if (conn->sock)
 		usiw_sock_put(conn->sock, usiw_tuple_is_ipv4(usiw_conn_tuple(conn)));
@@ -114,7 +114,7 @@ static void usiw_conn_orphan(struct usiw_conn *conn)
 		usiw_cm_end_abort(&conn->end, USIW_ABORT_LOCAL, usiw_now_us());
 		return;
 	}
-	usiw_conn_leave_backlog(conn);
+	usiw_conn_leave_backlog(&conn->end);
 	conn->orphan_of = user;
 }
 

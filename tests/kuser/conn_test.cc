@@ -58,11 +58,11 @@ TEST_F(Conn, lock__who_does_not_hold_it_is_found) {
   ASSERT_NE(conn, nullptr);
   mutex_lock(&conn->lock);
   usiw_conn_host.follow(&conn->end, nullptr);
-  usiw_conn_leave_backlog(conn);
+  usiw_conn_leave_backlog(&conn->end);
   mutex_unlock(&conn->lock);
   EXPECT_EQ(violations(), "");
   usiw_conn_host.follow(&conn->end, nullptr);
-  usiw_conn_leave_backlog(conn);
+  usiw_conn_leave_backlog(&conn->end);
   EXPECT_EQ(violations(),
             "&conn->lock has to be held\nnot true: lockdep_is_held(&conn->lock) || !kref_read(&conn->kref)\n");
   mock::violations.clear();

@@ -13,6 +13,7 @@
 
 #include "usiw_uapi.h"
 
+#include "../cm/object/usiw_report.h"
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"
 #include "usiw_event.h"
@@ -69,24 +70,6 @@ static int UVERBS_HANDLER(USIW_METHOD_SRQ_EVENT)(struct uverbs_attr_bundle *attr
 	return 0;
 }
 
-static bool usiw_report_is_valid(const struct usiw_qp *qp, const struct usiw_qp_report *report)
-{
-	if (report->kind < USIW_REPORT_READY || report->kind > USIW_REPORT_PORT)
-		return false;
-	if (report->error > 0 || report->error < -MAX_ERRNO)
-		return false;
-	if (report->kind != USIW_REPORT_PORT && (report->port || report->port_why))
-		return false;
-	/* Only a provider that has agreed to report ports does so. */
-	if (report->kind == USIW_REPORT_PORT &&
-	    (!usiw_qp_can(qp, USIW_CAP_PORT_TELL) || report->port >= USIW_PORT_KIND_MAX ||
-	     report->port_why >= USIW_PORT_WHY_MAX))
-		return false;
-	/* 0 is IB_EVENT_CQ_ERR, which is no event of a QP. Here it means "none". */
-	return report->async_event <= IB_EVENT_SQ_DRAINED ||
-	       report->async_event == IB_EVENT_QP_LAST_WQE_REACHED;
-}
-
 static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, USIW_ATTR_QP_REPORT_HANDLE);
@@ -98,7 +81,10 @@ static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attr
 	ret = uverbs_copy_from_or_zero(&report, attrs, USIW_ATTR_QP_REPORT_DATA);
 	if (ret)
 		return ret;
-	if (!usiw_report_is_valid(qp, &report))
+	BUILD_BUG_ON(USIW_ASYNC_SQ_DRAINED != IB_EVENT_SQ_DRAINED ||
+		     USIW_ASYNC_LAST_WQE_REACHED != IB_EVENT_QP_LAST_WQE_REACHED ||
+		     USIW_MAX_ERRNO != MAX_ERRNO);
+	if (!usiw_report_is_valid(&report, qp->uctx->caps))
 		return -EINVAL;
 
 	if (report.kind != USIW_REPORT_ASYNC) {

@@ -226,32 +226,14 @@ static int usiw_conn_send(struct usiw_cm_end *end, const void *data, __u32 len)
 	return usiw_sock_send(conn->sock, usiw_conn_tuple(conn), end->tos, data, len);
 }
 
-static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *found)
+static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *route)
 {
 	struct usiw_conn *conn = to_usiw_conn(end);
-	u8 mac[ETH_ALEN] __aligned(2) = {};
-	struct usiw_route route;
-	int ret;
+	int ret = usiw_route_find(conn->dev, usiw_conn_tuple(conn), &conn->sender, route);
 
-	ret = usiw_route_get(conn->dev, usiw_conn_tuple(conn), &conn->sender, &route);
-	if (ret)
-		return ret;
-	found->reason = route.reason;
-	found->local = route.local;
-	found->mtu = route.mtu;
-	found->hop_limit = route.hop_limit;
-	found->next_hop = -1;
-	strscpy(found->netdev, route.dst->dev->name, sizeof(found->netdev));
-	if (route.local)
-		found->peer_ports = usiw_conn_peer_ports(conn);
-	if (route.reason == USIW_NOT_PACKET_NONE) {
-		memcpy(found->local_mac, route.dst->dev->dev_addr, ETH_ALEN);
-		found->mac_known = !usiw_route_mac(&route, usiw_conn_tuple(conn), mac,
-						   &found->next_hop);
-		memcpy(found->remote_mac, mac, ETH_ALEN);
-	}
-	usiw_route_put(&route);
-	return 0;
+	if (!ret && route->local)
+		route->peer_ports = usiw_conn_peer_ports(conn);
+	return ret;
 }
 
 /* A next hop is counted even if its MAC is unknown, because the connection waits for its update. */

@@ -160,7 +160,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	const struct usiw_sender sender = usiw_iw_sender(cm_id);
 	struct usiw_device *dev = to_usiw_dev(cm_id->device);
-	struct usiw_route route;
+	struct usiw_cm_route route;
 	struct usiw_tuple tuple;
 	struct usiw_qp *qp;
 	int ret;
@@ -203,7 +203,7 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 static int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			       const struct usiw_sender *sender)
 {
-	struct usiw_route route;
+	struct usiw_cm_route route;
 	int ret;
 
 	ret = usiw_route_check(conn->dev, usiw_conn_tuple(conn), sender,

@@ -225,7 +225,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 {
 	struct usiw_device *dev = listener->dev;
 	struct usiw_conn *conn;
-	struct usiw_route route;
+	struct usiw_cm_route route;
 	int reason = 0;
 
 	/*

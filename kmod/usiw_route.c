@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Routes and next hops for exactly one source and destination. The engine builds Ethernet frames
- * from them.
+ * from them. NAT on this host is unknown here, because no look-up asks conntrack. Raw packets
+ * bypass NAT.
  */
 #include <linux/etherdevice.h>
 #include <linux/jhash.h>
@@ -19,12 +20,12 @@
 #include "usiw_device.h"
 
 /*
- * Both functions look up the route without IPsec and store it in route->dst. They return what IPsec
- * makes of it, with a reference: the same route, another one, or an error.
+ * Both functions look up the route without IPsec and store it in *@out, with a reference. They
+ * return what IPsec makes of it, with a reference: the same route, another one, or an error.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
-					 struct usiw_route *route)
+					 struct usiw_cm_route *route, struct dst_entry **out)
 {
 	struct net *net = read_pnet(&dev->net);
 	struct flowi4 fl4 = {
@@ -45,7 +46,7 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 		ip_rt_put(rt);
 		return ERR_PTR(-ENETUNREACH);
 	}
-	route->dst = &rt->dst;
+	*out = &rt->dst;
 	route->local = rt->rt_type == RTN_LOCAL;
 	route->hop_limit = ip4_dst_hoplimit(&rt->dst);
 	fl4.flowi4_oif = rt->dst.dev->ifindex;
@@ -55,7 +56,7 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 
 static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
-					 struct usiw_route *route)
+					 struct usiw_cm_route *route, struct dst_entry **out)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	struct net *net = read_pnet(&dev->net);
@@ -80,7 +81,7 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 		dst_release(dst);
 		return ERR_PTR(ret);
 	}
-	route->dst = dst;
+	*out = dst;
 	route->local = !!(dst->dev->flags & IFF_LOOPBACK);
 	route->hop_limit = ip6_dst_hoplimit(dst);
 	dst_hold(dst);
@@ -91,81 +92,73 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 }
 
 static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
-					     const struct usiw_route *route)
+					     const struct dst_entry *dst, bool local)
 {
-	const struct net_device *out = route->local ? dev->lo : dev->netdev;
-
-	if (route->dst->dev != out)
+	if (dst->dev != (local ? dev->lo : dev->netdev))
 		return USIW_NOT_PACKET_NETDEV;
-	if (route->dst->lwtstate)
+	if (dst->lwtstate)
 		return USIW_NOT_PACKET_ENCAP;
 	return USIW_NOT_PACKET_NONE;
 }
 
 /*
  * Looks up the route of @tuple; route->reason shows whether raw packets can use it. Returns the
- * error of the look-up: there is no route, a policy forbids it (-EPERM), or an end is in a VRF
- * (-EOPNOTSUPP). May sleep.
+ * route with a reference, without the changes that IPsec makes; or the error of the look-up: there
+ * is no route, a policy forbids it (-EPERM), or an end is in a VRF (-EOPNOTSUPP). May sleep.
  */
-int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		   const struct usiw_sender *sender, struct usiw_route *route)
+static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
+					const struct usiw_sender *sender,
+					struct usiw_cm_route *route)
 {
-	struct dst_entry *dst;
+	struct dst_entry *dst = NULL, *after_ipsec;
 	u32 mtu;
 
-	route->dst = NULL;
+	*route = (struct usiw_cm_route){ .next_hop = -1 };
 	/*
 	 * Neither look-ups here nor the module's sockets support VRFs. They would use the tables of
 	 * all other interfaces, and could reach another network in which the same addresses belong
 	 * to others.
 	 */
 	if (usiw_addr_is_of_vrf(dev, tuple))
-		return -EOPNOTSUPP;
+		return ERR_PTR(-EOPNOTSUPP);
 	if (usiw_tuple_is_ipv4(tuple))
-		dst = usiw_route_get4(dev, tuple, sender, route);
+		after_ipsec = usiw_route_get4(dev, tuple, sender, route, &dst);
 	else
-		dst = usiw_route_get6(dev, tuple, sender, route);
-	if (!route->dst)
-		return PTR_ERR(dst);
-	route->reason = usiw_route_judge(dev, route);
-	mtu = min_t(u32, dst_mtu(route->dst), READ_ONCE(route->dst->dev->mtu));
-	if (dst != route->dst) {
+		after_ipsec = usiw_route_get6(dev, tuple, sender, route, &dst);
+	if (!dst)
+		return after_ipsec;
+	route->reason = usiw_route_judge(dev, dst, route->local);
+	mtu = min_t(u32, dst_mtu(dst), READ_ONCE(dst->dev->mtu));
+	if (after_ipsec != dst) {
 		/* Any other error means that there is a policy, and no security association yet. */
-		if (dst == ERR_PTR(-EPERM)) {
-			usiw_route_put(route);
-			return -EPERM;
+		if (after_ipsec == ERR_PTR(-EPERM)) {
+			dst_release(dst);
+			return after_ipsec;
 		}
 		route->reason = USIW_NOT_PACKET_IPSEC;
-		if (!IS_ERR(dst))
-			mtu = min_t(u32, mtu, dst_mtu(dst));
+		if (!IS_ERR(after_ipsec))
+			mtu = min_t(u32, mtu, dst_mtu(after_ipsec));
 	}
-	if (!IS_ERR(dst))
-		dst_release(dst);
+	if (!IS_ERR(after_ipsec))
+		dst_release(after_ipsec);
 	route->mtu = min_t(u32, mtu, USIW_MAX_MTU);
-	return 0;
+	return dst;
 }
 
 /*
- * Looks up the route of @tuple. Returns 0 if data can use it, else -ENETUNREACH, -EPROTONOSUPPORT,
- * -EPERM or similar for the user. @sockets: data may also use a data socket, which follows the
- * kernel's routes wherever they lead. @route describes the route, and has no reference to it.
+ * Looks up the route of @tuple, but not its next hop. Returns 0 if data can use the route, else
+ * -ENETUNREACH, -EPROTONOSUPPORT, -EPERM or similar for the user. @sockets: data may also use a
+ * data socket, which follows the kernel's routes wherever they lead. May sleep.
  */
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		     const struct usiw_sender *sender, bool sockets, struct usiw_route *route)
+		     const struct usiw_sender *sender, bool sockets, struct usiw_cm_route *route)
 {
-	int ret;
+	struct dst_entry *dst = usiw_route_get(dev, tuple, sender, route);
 
-	ret = usiw_route_get(dev, tuple, sender, route);
-	if (ret)
-		return ret;
-	usiw_route_put(route);
+	if (IS_ERR(dst))
+		return PTR_ERR(dst);
+	dst_release(dst);
 	return sockets ? 0 : usiw_cm_not_packet_errno(route->reason);
-}
-
-void usiw_route_put(struct usiw_route *route)
-{
-	dst_release(route->dst);
-	route->dst = NULL;
 }
 
 int usiw_nexthop_bucket(const void *key, u32 key_len)
@@ -174,38 +167,53 @@ int usiw_nexthop_bucket(const void *key, u32 key_len)
 }
 
 /*
- * Writes the MAC of the next hop to @mac; for this host itself that of lo. Returns -EAGAIN while
- * the MAC is being resolved, which this call starts. *@bucket is the bucket of the next hop's
- * address, -1 if there is none.
+ * Adds the MACs of the interface and of the next hop, which for this host itself is lo. While the
+ * MAC of the next hop is not known, this call starts its resolution. route->next_hop is the bucket
+ * of the next hop's address.
  */
-int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
-		   int *bucket)
+static void usiw_route_resolve(struct dst_entry *dst, const struct usiw_tuple *tuple,
+			       struct usiw_cm_route *route)
 {
 	const void *remote = &tuple->remote;
 	u8 ha[MAX_ADDR_LEN] __aligned(2) = {};
 	struct neighbour *neigh;
-	int ret = 0;
 
-	*bucket = -1;
+	memcpy(route->local_mac, dst->dev->dev_addr, ETH_ALEN);
 	if (route->local) {
-		ether_addr_copy(mac, route->dst->dev->dev_addr);
-		return 0;
+		memcpy(route->remote_mac, dst->dev->dev_addr, ETH_ALEN);
+		route->mac_known = true;
+		return;
 	}
-	eth_zero_addr(mac);
 	if (usiw_tuple_is_ipv4(tuple))
 		remote = &tuple->remote.s6_addr32[3];
-	neigh = dst_neigh_lookup(route->dst, remote);
+	neigh = dst_neigh_lookup(dst, remote);
 	if (IS_ERR_OR_NULL(neigh))
-		return -EHOSTUNREACH;
-	*bucket = usiw_nexthop_bucket(neigh->primary_key, neigh->tbl->key_len);
+		return;
+	route->next_hop = usiw_nexthop_bucket(neigh->primary_key, neigh->tbl->key_len);
 	if (READ_ONCE(neigh->nud_state) & NUD_VALID) {
 		neigh_ha_snapshot(ha, neigh, neigh->dev);
-		ether_addr_copy(mac, ha);
-	} else {
-		ret = -EAGAIN;
+		memcpy(route->remote_mac, ha, ETH_ALEN);
+		route->mac_known = true;
 	}
 	/* Also makes the kernel verify a stale entry. */
 	neigh_event_send(neigh, NULL);
 	neigh_release(neigh);
-	return ret;
+}
+
+/*
+ * Looks up the route of @tuple, and its next hop if raw packets can use the route. Returns 0 or the
+ * error of usiw_route_get(). May sleep.
+ */
+int usiw_route_find(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		    const struct usiw_sender *sender, struct usiw_cm_route *route)
+{
+	struct dst_entry *dst = usiw_route_get(dev, tuple, sender, route);
+
+	if (IS_ERR(dst))
+		return PTR_ERR(dst);
+	strscpy(route->netdev, dst->dev->name, sizeof(route->netdev));
+	if (route->reason == USIW_NOT_PACKET_NONE)
+		usiw_route_resolve(dst, tuple, route);
+	dst_release(dst);
+	return 0;
 }

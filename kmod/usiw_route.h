@@ -8,9 +8,7 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
-#include "../uapi/usiw_abi.h"
-
-struct dst_entry;
+struct usiw_cm_route;
 struct usiw_device;
 struct usiw_tuple;
 
@@ -28,31 +26,10 @@ struct usiw_sender {
 	u8 tos;
 };
 
-/**
- * struct usiw_route - route of the datagrams of a 4-tuple
- * @dst:	destination entry with a reference, without the changes that IPsec makes
- * @reason:	why raw packets are not eligible
- * @local:	the route leads to this host, over lo
- * @mtu:	usable IP MTU, bytes: the smallest of the interface, the route and the known path
- * @hop_limit:	IPv4 TTL or IPv6 hop limit
- *
- * NAT on this host is unknown here, because no look-up asks conntrack. Raw packets bypass NAT.
- */
-struct usiw_route {
-	struct dst_entry *dst;
-	enum usiw_not_packet reason;
-	bool local;
-	u16 mtu;
-	u8 hop_limit;
-};
-
-int usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		   const struct usiw_sender *sender, struct usiw_route *route);
-void usiw_route_put(struct usiw_route *route);
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
-		     const struct usiw_sender *sender, bool sockets, struct usiw_route *route);
-int usiw_route_mac(const struct usiw_route *route, const struct usiw_tuple *tuple, u8 *mac,
-		   int *bucket);
+		     const struct usiw_sender *sender, bool sockets, struct usiw_cm_route *route);
+int usiw_route_find(struct usiw_device *dev, const struct usiw_tuple *tuple,
+		    const struct usiw_sender *sender, struct usiw_cm_route *route);
 int usiw_nexthop_bucket(const void *key, u32 key_len);
 
 #endif /* USIW_ROUTE_H */

@@ -8,14 +8,12 @@ namespace {
 
 class Route : public Connected {
  protected:
-  int look(usiw_route& route, const char* to = "192.0.2.2") {
+  int look(usiw_cm_route& route, const char* to = "192.0.2.2") {
     usiw_tuple tuple{};
     tuple.local = ipv4("192.0.2.1");
     tuple.remote = ipv4(to);
     const usiw_sender sender{};
-    const int ret = usiw_route_get(to_usiw_dev(client->device), &tuple, &sender, &route);
-    if (ret == 0) usiw_route_put(&route);
-    return ret;
+    return usiw_route_check(to_usiw_dev(client->device), &tuple, &sender, true, &route);
   }
   int connect(bool ipv6_too = false) {
     return ipv6_too ? active.connect(*client, ipv6("2001:db8::1"), 9000, ipv6("2001:db8::2"), kPort)
@@ -24,7 +22,7 @@ class Route : public Connected {
 };
 
 TEST_F(Route, eligible__out_of_the_netdev_and_over_lo) {
-  usiw_route route;
+  usiw_cm_route route;
   ASSERT_EQ(look(route), 0);
   EXPECT_EQ(route.reason, USIW_NOT_PACKET_NONE);
   EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
@@ -56,7 +54,7 @@ TEST_F(Route, get__for_the_user_who_connects_and_the_one_who_accepts) {
 
 TEST_F(Route, eligible__not_by_another_netdev) {
   mock_route_dev = mock_netdev("eth1");
-  usiw_route route;
+  usiw_cm_route route;
   ASSERT_EQ(look(route), 0);
   EXPECT_EQ(route.reason, USIW_NOT_PACKET_NETDEV);
   EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), -ENETUNREACH);
@@ -65,7 +63,7 @@ TEST_F(Route, eligible__not_by_another_netdev) {
 
 TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
   mock_route_encap = this;
-  usiw_route route;
+  usiw_cm_route route;
   ASSERT_EQ(look(route), 0);
   EXPECT_EQ(route.reason, USIW_NOT_PACKET_ENCAP);
   EXPECT_EQ(connect(), -EPROTONOSUPPORT);
@@ -75,7 +73,7 @@ TEST_F(Route, eligible__not_through_a_lightweight_tunnel) {
 TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
   for (const int says : {1, -EREMOTE, -EAGAIN, -EINVAL}) {
     mock_ipsec = says;
-    usiw_route route;
+    usiw_cm_route route;
     ASSERT_EQ(look(route), 0);
     EXPECT_EQ(route.reason, USIW_NOT_PACKET_IPSEC);
     EXPECT_EQ(route.mtu, says == 1 ? 1460 : 1500);
@@ -90,7 +88,7 @@ TEST_F(Route, ipsec__connect_does_not_send_in_clear) {
 
 TEST_F(Route, ipsec__local_connections_are_not_meant) {
   mock_ipsec = 1;
-  usiw_route route;
+  usiw_cm_route route;
   ASSERT_EQ(look(route, "192.0.2.1"), 0);
   EXPECT_EQ(usiw_cm_not_packet_errno(route.reason), 0);
 }
@@ -147,14 +145,13 @@ TEST_F(Route, vrf__connections_over_lo_are_not_meant) {
   usiw_tuple tuple{};
   tuple.local = tuple.remote = ipv4("127.0.0.1");
   const usiw_sender sender{};
-  usiw_route route;
-  ASSERT_EQ(usiw_route_get(to_usiw_dev(client->device), &tuple, &sender, &route), 0);
+  usiw_cm_route route;
+  ASSERT_EQ(usiw_route_check(to_usiw_dev(client->device), &tuple, &sender, true, &route), 0);
   EXPECT_TRUE(route.local);
-  usiw_route_put(&route);
 }
 
 TEST_F(Route, get__errors_of_the_look_up) {
-  usiw_route route;
+  usiw_cm_route route;
   EXPECT_EQ(look(route, "192.0.2.66"), -ENETUNREACH);  // a blackhole
   mock_errors[MOCK_NET] = 1;
   EXPECT_EQ(connect(true), -ENETUNREACH);

@@ -334,20 +334,18 @@ static void usiw_send_put(struct msghdr *msg, int level, int type, const void *d
 	msg->msg_controllen += CMSG_SPACE(len);
 }
 
-static void usiw_send_control4(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
+static void usiw_send_control(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
 {
-	const struct in_pktinfo info = { .ipi_spec_dst.s_addr = tuple->local.s6_addr32[3] };
+	const struct in_pktinfo from4 = { .ipi_spec_dst.s_addr = tuple->local.s6_addr32[3] };
+	const struct in6_pktinfo from6 = { .ipi6_addr = tuple->local };
 
-	usiw_send_put(msg, SOL_IP, IP_PKTINFO, &info, sizeof(info));
-	usiw_send_put(msg, SOL_IP, IP_TOS, &tos, sizeof(tos));
-}
-
-static void usiw_send_control6(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
-{
-	const struct in6_pktinfo info = { .ipi6_addr = tuple->local };
-
-	usiw_send_put(msg, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
-	usiw_send_put(msg, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+	if (usiw_tuple_is_ipv4(tuple)) {
+		usiw_send_put(msg, SOL_IP, IP_PKTINFO, &from4, sizeof(from4));
+		usiw_send_put(msg, SOL_IP, IP_TOS, &tos, sizeof(tos));
+	} else {
+		usiw_send_put(msg, SOL_IPV6, IPV6_PKTINFO, &from6, sizeof(from6));
+		usiw_send_put(msg, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+	}
 }
 
 /*
@@ -370,10 +368,7 @@ int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 
 	msg.msg_namelen = usiw_addr_to_sockaddr(&to, &tuple->remote, tuple->remote_port,
 						tuple->scope);
-	if (ipv4)
-		usiw_send_control4(&msg, tuple, tos);
-	else
-		usiw_send_control6(&msg, tuple, tos);
+	usiw_send_control(&msg, tuple, tos);
 	down_read(&us->sem);
 	if (us->sock[ipv4])
 		ret = kernel_sendmsg(us->sock[ipv4], &msg, &vec, 1, len);

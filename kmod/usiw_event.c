@@ -209,6 +209,14 @@ int usiw_evfile_open(struct usiw_evfile *events)
 	return ret;
 }
 
+/* Drops all records of a connection that has one. */
+static void usiw_evfile_drop(struct usiw_conn *conn)
+{
+	conn->records.pending = 0;
+	list_del_init(&conn->ev_node);
+	usiw_conn_put(conn);
+}
+
 /*
  * Ends the stream, because the context ends or the last descriptor is closed. Drops all records of
  * connections. May be called again.
@@ -216,21 +224,13 @@ int usiw_evfile_open(struct usiw_evfile *events)
 void usiw_evfile_shutdown(struct usiw_evfile *events)
 {
 	struct usiw_conn *conn, *next;
-	LIST_HEAD(dropped);
 
 	spin_lock(&events->lock);
 	events->gone = true;
 	events->link_pending = false;
-	list_for_each_entry(conn, &events->conns, ev_node)
-		conn->records.pending = 0;
-	list_splice_init(&events->conns, &dropped);
+	list_for_each_entry_safe(conn, next, &events->conns, ev_node)
+		usiw_evfile_drop(conn);
 	spin_unlock(&events->lock);
-
-	/* They stay off the list, because no record enters a stream that is gone. */
-	list_for_each_entry_safe(conn, next, &dropped, ev_node) {
-		list_del_init(&conn->ev_node);
-		usiw_conn_put(conn);
-	}
 	wake_up_all(&events->wait);
 }
 
@@ -279,12 +279,8 @@ void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn)
 	struct usiw_conn *conn, *next;
 
 	spin_lock(&events->lock);
-	list_for_each_entry_safe(conn, next, &events->conns, ev_node) {
-		if (conn->qpn != qpn)
-			continue;
-		conn->records.pending = 0;
-		list_del_init(&conn->ev_node);
-		usiw_conn_put(conn);
-	}
+	list_for_each_entry_safe(conn, next, &events->conns, ev_node)
+		if (conn->qpn == qpn)
+			usiw_evfile_drop(conn);
 	spin_unlock(&events->lock);
 }

@@ -266,15 +266,3 @@ int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	*bad_wr = wr;
 	return -EOPNOTSUPP;
 }
-
-/* The caller holds the user's handle of the QP, so the QP is not being destroyed. */
-void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
-{
-	struct ib_event event = {
-		.device = qp->ibqp.device,
-		.element.qp = &qp->ibqp,
-		.event = type,
-	};
-
-	usiw_unread_raise(&qp->async, &event, 1, qp->ibqp.event_handler, qp->ibqp.qp_context);
-}

@@ -18,6 +18,5 @@ int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr);
 int usiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		   const struct ib_recv_wr **bad_wr);
-void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type);
 
 #endif /* USIW_QP_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The objects and methods that usiw adds to uverbs: the event file, methods that wake the owner of
- * a CQ or an SRQ, and reports on a QP's connection. uverbs handles ownership and lifetime of the
+ * The objects and methods that usiw adds to uverbs: the event file, methods that raise events of a
+ * CQ or an SRQ, and reports on a QP and its connection. uverbs handles ownership and lifetime of the
  * objects.
  */
 #include <linux/fs.h>
@@ -17,7 +17,6 @@
 #include "usiw_conn.h"
 #include "usiw_conn_run.h"
 #include "usiw_event.h"
-#include "usiw_qp.h"
 #include "usiw_qp_ref.h"
 #include "usiw_verbs.h"
 
@@ -32,6 +31,33 @@ static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundl
 static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_reason why)
 {
 	usiw_evfile_shutdown(container_of(uobj, struct usiw_evfile, uobj));
+}
+
+/* ---- Events. uverbs holds the handle of the object, so it is not being destroyed. ---- */
+
+/* Wakes a reader of the completion channel. */
+static void usiw_cq_completion_event(struct usiw_cq *cq)
+{
+	struct ib_cq *ibcq = &cq->ibcq;
+
+	if (!ibcq->comp_handler)
+		return;
+	spin_lock(&cq->completions.lock);
+	if (usiw_unread_add(&cq->completions, 0, USIW_UNREAD_MOST))
+		ibcq->comp_handler(ibcq, ibcq->cq_context);
+	spin_unlock(&cq->completions.lock);
+}
+
+/* The ring of the CQ was full. */
+static void usiw_cq_overrun(struct usiw_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.element.cq = &cq->ibcq,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	usiw_unread_raise(&cq->async, &event, 1, cq->ibcq.event_handler, cq->ibcq.cq_context);
 }
 
 static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs)
@@ -58,6 +84,12 @@ static int UVERBS_HANDLER(USIW_METHOD_CQ_EVENT)(struct uverbs_attr_bundle *attrs
 static int UVERBS_HANDLER(USIW_METHOD_SRQ_EVENT)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_srq *ibsrq = uverbs_attr_get_obj(attrs, USIW_ATTR_SRQ_EVENT_HANDLE);
+	struct usiw_srq *srq = to_usiw_srq(ibsrq);
+	struct ib_event event = {
+		.device = ibsrq->device,
+		.element.srq = ibsrq,
+		.event = IB_EVENT_SRQ_LIMIT_REACHED,
+	};
 	u32 kind;
 	int ret;
 
@@ -66,8 +98,21 @@ static int UVERBS_HANDLER(USIW_METHOD_SRQ_EVENT)(struct uverbs_attr_bundle *attr
 		return ret;
 	if (kind != USIW_SRQ_LIMIT)
 		return -EINVAL;
-	usiw_srq_limit_reached(to_usiw_srq(ibsrq));
+	WRITE_ONCE(srq->limit, 0);
+	usiw_unread_raise(&srq->async, &event, USIW_UNREAD_MOST, ibsrq->event_handler,
+			  ibsrq->srq_context);
 	return 0;
+}
+
+static void usiw_qp_async_event(struct usiw_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = type,
+	};
+
+	usiw_unread_raise(&qp->async, &event, 1, qp->ibqp.event_handler, qp->ibqp.qp_context);
 }
 
 static int UVERBS_HANDLER(USIW_METHOD_QP_REPORT)(struct uverbs_attr_bundle *attrs)

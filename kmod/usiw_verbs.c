@@ -326,31 +326,6 @@ int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return -EOPNOTSUPP;
 }
 
-/* Wakes a reader of the completion channel. The caller holds the user's handle of the CQ. */
-void usiw_cq_completion_event(struct usiw_cq *cq)
-{
-	struct ib_cq *ibcq = &cq->ibcq;
-
-	if (!ibcq->comp_handler)
-		return;
-	spin_lock(&cq->completions.lock);
-	if (usiw_unread_add(&cq->completions, 0, USIW_UNREAD_MOST))
-		ibcq->comp_handler(ibcq, ibcq->cq_context);
-	spin_unlock(&cq->completions.lock);
-}
-
-/* The ring of the CQ was full. The caller holds the user's handle of the CQ. */
-void usiw_cq_overrun(struct usiw_cq *cq)
-{
-	struct ib_event event = {
-		.device = cq->ibcq.device,
-		.element.cq = &cq->ibcq,
-		.event = IB_EVENT_CQ_ERR,
-	};
-
-	usiw_unread_raise(&cq->async, &event, 1, cq->ibcq.event_handler, cq->ibcq.cq_context);
-}
-
 /* ---- Shared receive queues. ib_core keeps an SRQ while a QP uses it. ---- */
 
 int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
@@ -422,18 +397,4 @@ int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 {
 	*bad_wr = wr;
 	return -EOPNOTSUPP;
-}
-
-/* The caller holds the user's handle of the SRQ, so the SRQ is not being destroyed. */
-void usiw_srq_limit_reached(struct usiw_srq *srq)
-{
-	struct ib_event event = {
-		.device = srq->ibsrq.device,
-		.element.srq = &srq->ibsrq,
-		.event = IB_EVENT_SRQ_LIMIT_REACHED,
-	};
-
-	WRITE_ONCE(srq->limit, 0);
-	usiw_unread_raise(&srq->async, &event, USIW_UNREAD_MOST, srq->ibsrq.event_handler,
-			  srq->ibsrq.srq_context);
 }

@@ -76,8 +76,6 @@ int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *uda
 int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int usiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
-void usiw_cq_completion_event(struct usiw_cq *cq);
-void usiw_cq_overrun(struct usiw_cq *cq);
 int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata);
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata);
@@ -85,6 +83,5 @@ int usiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int usiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
-void usiw_srq_limit_reached(struct usiw_srq *srq);
 
 #endif /* USIW_VERBS_H */

@@ -118,40 +118,23 @@ static bool usiw_admission_less_addr(struct rb_node *a, const struct rb_node *b)
 	return usiw_admission_cmp_addr(&usiw_listener_by_addr(a)->addr, b) < 0;
 }
 
-/* The listeners of a device on addresses of one family. */
-struct usiw_admission_dev {
-	const struct usiw_device *dev;
-	unsigned int families;
-};
-
-/* @key: struct usiw_admission_dev. Returns <0, 0 or >0 like memcmp(). */
-static int usiw_admission_cmp_dev(const void *key, const struct rb_node *node)
+static int usiw_admission_cmp_dev(const void *dev, const struct rb_node *node)
 {
-	const struct usiw_listener *listener = usiw_listener_by_dev(node);
-	const struct usiw_admission_dev *at = key;
+	const void *other = usiw_listener_by_dev(node)->dev;
 
-	if (at->dev != listener->dev)
-		return at->dev < listener->dev ? -1 : 1;
-	return (int)at->families - (int)listener->families;
+	return dev < other ? -1 : dev > other;
 }
 
 static bool usiw_admission_less_dev(struct rb_node *a, const struct rb_node *b)
 {
-	const struct usiw_admission_dev at = {
-		.dev = usiw_listener_by_dev(a)->dev,
-		.families = usiw_listener_by_dev(a)->families,
-	};
-
-	return usiw_admission_cmp_dev(&at, b) < 0;
+	return usiw_admission_cmp_dev(usiw_listener_by_dev(a)->dev, b) < 0;
 }
 
-/* Returns true if @dev has a listener of this family at an address, not a wildcard, of the port. */
-static bool usiw_admission_has_addr_of(const struct usiw_sock *us, const struct usiw_device *dev,
-				       unsigned int family)
+/* @listener: at an address, so it has one family. */
+static struct rb_root *usiw_admission_by_dev(struct usiw_sock *us,
+					     const struct usiw_listener *listener)
 {
-	const struct usiw_admission_dev at = { .dev = dev, .families = family };
-
-	return rb_find_first(&at, &us->by_dev, usiw_admission_cmp_dev);
+	return &us->by_dev[listener->families == BIT(1)];
 }
 
 /* Returns true if a listener of the port conflicts with @listener, which has not joined yet. */
@@ -168,7 +151,7 @@ static bool usiw_admission_is_taken(const struct usiw_sock *us,
 	if (listener->any) {
 		for (ipv4 = 0; ipv4 < 2; ipv4++)
 			if (listener->families & BIT(ipv4) &&
-			    usiw_admission_has_addr_of(us, listener->dev, BIT(ipv4)))
+			    rb_find(listener->dev, &us->by_dev[ipv4], usiw_admission_cmp_dev))
 				return true;
 		return false;
 	}
@@ -185,7 +168,7 @@ static void usiw_admission_add(struct usiw_sock *us, struct usiw_listener *liste
 		return;
 	}
 	rb_add(&listener->addr_node, &us->by_addr, usiw_admission_less_addr);
-	rb_add(&listener->dev_node, &us->by_dev, usiw_admission_less_dev);
+	rb_add(&listener->dev_node, usiw_admission_by_dev(us, listener), usiw_admission_less_dev);
 }
 
 static void usiw_admission_remove(struct usiw_sock *us, struct usiw_listener *listener)
@@ -195,7 +178,7 @@ static void usiw_admission_remove(struct usiw_sock *us, struct usiw_listener *li
 		return;
 	}
 	rb_erase(&listener->addr_node, &us->by_addr);
-	rb_erase(&listener->dev_node, &us->by_dev);
+	rb_erase(&listener->dev_node, usiw_admission_by_dev(us, listener));
 }
 
 /*

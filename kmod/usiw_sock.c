@@ -225,7 +225,8 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	spin_lock_init(&us->admission_lock);
 	INIT_LIST_HEAD(&us->wildcards);
 	us->by_addr = RB_ROOT;
-	us->by_dev = RB_ROOT;
+	us->by_dev[0] = RB_ROOT;
+	us->by_dev[1] = RB_ROOT;
 	INIT_LIST_HEAD(&us->rxq);
 	INIT_WORK(&us->rx_work, usiw_sock_ops->work);
 	INIT_DELAYED_WORK(&us->admission_work, usiw_sock_admission_work);

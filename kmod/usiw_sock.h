@@ -59,7 +59,7 @@ struct usiw_sock_ops {
  * @admission:	REQs without a connection
  * @wildcards:	listeners on all addresses: at most one of each device and family
  * @by_addr:	all other listeners, by address
- * @by_dev:	the same listeners, by device and family
+ * @by_dev:	the same listeners by device, for each family: [1] IPv4, [0] IPv6
  * @lock:	guards the next four fields; never taken together with @admission_lock
  * @rxq:	handshake datagrams for @rx_work
  * @rx_len:	number of datagrams in @rxq
@@ -87,7 +87,7 @@ struct usiw_sock {
 	struct usiw_cm_admission admission;
 	struct list_head wildcards;
 	struct rb_root by_addr;
-	struct rb_root by_dev;
+	struct rb_root by_dev[2];
 
 	spinlock_t lock;
 	struct list_head rxq;

@@ -485,6 +485,7 @@ struct rb_root {
 #define rb_entry		container_of
 void rb_add(struct rb_node *node, struct rb_root *tree,
 	    bool (*less)(struct rb_node *node, const struct rb_node *other));
+#define rb_find rb_find_first
 struct rb_node *rb_find_first(const void *key, const struct rb_root *tree,
 			      int (*cmp)(const void *key, const struct rb_node *node));
 struct rb_node *rb_next_match(const void *key, struct rb_node *node,

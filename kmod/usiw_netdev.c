@@ -138,9 +138,7 @@ static int usiw_netdev_event(struct notifier_block *nb, unsigned long event, voi
 	case NETDEV_CHANGEADDR:
 		usiw_device_read_mac(dev);
 		usiw_dispatch(dev, IB_EVENT_GID_CHANGE);
-		usiw_link_changed(dev);
-		usiw_follow_all(dev);
-		break;
+		fallthrough;
 	case NETDEV_CHANGEMTU:
 		usiw_link_changed(dev);
 		usiw_follow_all(dev);

@@ -8,7 +8,6 @@
  * struct in memory: a listener that has not left, a connection of the port, or the port's worker.
  */
 #include <linux/memcontrol.h>
-#include <linux/rbtree.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>

@@ -6,7 +6,6 @@
 #include <linux/etherdevice.h>
 #include <linux/random.h>
 #include <linux/rtnetlink.h>
-#include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
 #include "usiw_device.h"
@@ -46,9 +45,7 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 	memcpy(link->mac, netdev->dev_addr, min_t(size_t, netdev->addr_len, ETH_ALEN));
 	link->up = usiw_link_is_up(netdev);
 	link->is_loopback = !!(netdev->flags & IFF_LOOPBACK);
-	BUILD_BUG_ON(sizeof(link->ifname) != IFNAMSIZ);
-	memcpy(link->ifname, netdev->name, IFNAMSIZ);
-	link->ifname[IFNAMSIZ - 1] = 0;
+	strscpy(link->ifname, netdev->name, sizeof(link->ifname));
 }
 
 /*

@@ -4,7 +4,6 @@
  * the context for as long as a process has it open.
  */
 #include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/uaccess.h>

@@ -6,7 +6,6 @@
  * A QP and its connection have references to each other, which the connection drops when it
  * releases the QP. iw_cm has references to the proxy only, so it cannot keep a QP alive.
  */
-#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The objects and methods that usiw adds to uverbs: the event file, methods that raise events of a
- * CQ or an SRQ, and reports on a QP and its connection. uverbs handles ownership and lifetime of the
- * objects.
+ * CQ or an SRQ, and reports on a QP and its connection. uverbs handles ownership and lifetime of
+ * the objects.
  */
 #include <linux/fs.h>
 #include <rdma/uverbs_ioctl.h>

@@ -19,8 +19,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/list.h>
-#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 

@@ -60,12 +60,9 @@ static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
 static void usiw_follow_begin(struct usiw_device *dev, bool due)
 {
 	spin_lock_bh(&dev->conn_lock);
-	if (due) {
+	if (due || (!usiw_follow_next(dev) && time_after_eq(jiffies, dev->use_next))) {
 		dev->pass++;
-		dev->pass_left = USIW_FOLLOW_BURST;
-	} else if (!usiw_follow_next(dev) && time_after_eq(jiffies, dev->use_next)) {
-		dev->pass++;
-		dev->pass_left = USIW_FOLLOW_USE_BURST;
+		dev->pass_left = due ? USIW_FOLLOW_BURST : USIW_FOLLOW_USE_BURST;
 	}
 	spin_unlock_bh(&dev->conn_lock);
 }

@@ -132,7 +132,6 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 		return ERR_PTR(ret);
 	}
 	mr->start = start;
-	mr->length = length;
 	mr->access = access;
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	mr->ibmr.iova = iova;
@@ -162,7 +161,7 @@ struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 		return ERR_PTR(ret);
 	if (!(flags & IB_MR_REREG_TRANS)) {
 		start = mr->start;
-		length = mr->length;
+		length = ibmr->length;
 	}
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
@@ -177,7 +176,7 @@ struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 		ibmr->rkey = ibmr->lkey;
 	}
 	mr->start = start;
-	mr->length = length;
+	ibmr->length = length;
 	mr->access = access;
 	return NULL;
 }

@@ -11,15 +11,13 @@
 
 /**
  * struct usiw_mr - memory region
- * @ibmr:	ib_core's part
+ * @ibmr:	ib_core's part, with the length
  * @start:	address of the first byte
- * @length:	length in bytes
  * @access:	IB_ACCESS_*
  */
 struct usiw_mr {
 	struct ib_mr ibmr;
 	u64 start;
-	u64 length;
 	int access;
 };
 

@@ -234,29 +234,6 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 	return us;
 }
 
-static struct usiw_sock *usiw_sock_get_locked(struct net *net, bool ipv4, __be16 port)
-{
-	struct usiw_sock *us = port ? usiw_sock_find(net, port) : NULL;
-	struct socket *sock;
-
-	if (us && refcount_inc_not_zero(&us->users[ipv4]))
-		return us;
-	sock = usiw_sock_open(net, ipv4, port);
-	if (IS_ERR(sock))
-		return ERR_CAST(sock);
-	port = inet_sk(sock->sk)->inet_sport;
-	/* The other family may have the port. */
-	us = usiw_sock_find(net, port);
-	if (!us)
-		us = usiw_sock_create(net, port);
-	if (!us) {
-		sock_release(sock);
-		return ERR_PTR(-ENOMEM);
-	}
-	usiw_sock_adopt(us, ipv4, sock);
-	return us;
-}
-
 /*
  * Returns a port for a user of one family; 0 is a new port that the kernel chooses. Returns
  * -EADDRINUSE if somebody else has the port. May sleep.
@@ -264,9 +241,27 @@ static struct usiw_sock *usiw_sock_get_locked(struct net *net, bool ipv4, __be16
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us;
+	struct socket *sock;
 
 	mutex_lock(&usiw_socks_mutex);
-	us = usiw_sock_get_locked(net, ipv4, port);
+	us = port ? usiw_sock_find(net, port) : NULL;
+	if (us && refcount_inc_not_zero(&us->users[ipv4]))
+		goto out;
+	sock = usiw_sock_open(net, ipv4, port);
+	if (IS_ERR(sock)) {
+		us = ERR_CAST(sock);
+		goto out;
+	}
+	port = inet_sk(sock->sk)->inet_sport;
+	/* The other family may have the port. */
+	us = usiw_sock_find(net, port) ?: usiw_sock_create(net, port);
+	if (us) {
+		usiw_sock_adopt(us, ipv4, sock);
+	} else {
+		sock_release(sock);
+		us = ERR_PTR(-ENOMEM);
+	}
+out:
 	mutex_unlock(&usiw_socks_mutex);
 	return us;
 }

@@ -152,8 +152,8 @@ __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, 
  * connection of the 4-tuple.
  */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c);
-/* ICMP that quotes the REQ; @heard: by usiw_cm_icmp4_heard() or usiw_cm_icmp6_heard(). */
-__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us);
+/* ICMP that quotes the REQ; @answer: by usiw_cm_icmp4_answer() or usiw_cm_icmp6_answer(). */
+__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now_us);
 __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
 
 /**

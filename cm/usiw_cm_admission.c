@@ -69,7 +69,7 @@ static struct usiw_cm_req *find(struct usiw_cm_admission *adm, const struct usiw
 
 	for (; node; node = usiw_cm_tree_child(node, hash, depth++)) {
 		req = req_of(node, node);
-		adm->looked++;
+		adm->entries_read++;
 		if (node->hash == hash && !memcmp(&req->tuple, tuple, sizeof(*tuple)))
 			return req;
 	}
@@ -89,7 +89,7 @@ static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
 
 	while (at && req_of(at, wait)->order > req->order) {
 		at = at->prev;
-		adm->looked++;
+		adm->entries_read++;
 	}
 	usiw_cm_list_insert(list, at, &req->wait);
 }
@@ -194,7 +194,7 @@ static void keep(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *
 	usiw_cm_list_append(&adm->all, &req->all);
 	usiw_cm_tree_add(&adm->tree, &req->node, hash_of(adm, &req->tuple));
 	enter(adm, req, state, l);
-	v->kind = USIW_CM_G_KEPT;
+	v->kind = USIW_CM_ADM_KEPT;
 }
 
 /* Removes @req, and adds it to the chain *@out of entries that the host has to free. */
@@ -228,7 +228,7 @@ static int offer(struct usiw_cm_listener *l, __u64 now_us)
 	for (proven = 1; proven >= 0; proven--) {
 		for (link = l->waiting[proven].first; link; link = link->next) {
 			req = req_of(link, wait);
-			l->admission->looked++;
+			l->admission->entries_read++;
 			if (is_stale(req, now_us))
 				continue;
 			if (!take_slot(l, proven))
@@ -259,7 +259,7 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	struct usiw_cm_link *link = l->seen[0].first ? l->seen[0].first : l->seen[1].first;
 	struct usiw_cm_req *found = link ? req_of(link, seen) : NULL;
 
-	l->admission->looked++;
+	l->admission->entries_read++;
 	if (found && found->proven && !proven && !is_stale(found, now_us))
 		return NULL;
 	return found;
@@ -293,7 +293,7 @@ static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *
 		 struct usiw_cm_req *req, __u64 now_us)
 {
 	if (now_us >= adm->hold_until_us || adm->held.count >= USIW_CM_MAX_HELD) {
-		v->kind = USIW_CM_G_REFUSE;
+		v->kind = USIW_CM_ADM_REFUSE;
 		return;
 	}
 	keep(v, adm, req, USIW_CM_R_HELD, NULL);
@@ -423,7 +423,7 @@ static void decide(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission
 	if (!l) {
 		hold(v, adm, req, now_us);
 	} else if (take_slot(l, req->proven)) {
-		v->kind = USIW_CM_G_ADMIT;
+		v->kind = USIW_CM_ADM_ADMIT;
 	} else {
 		v->pending = 1;
 		queue(v, l, req, now_us);
@@ -440,7 +440,7 @@ static void decide_anew(struct usiw_cm_admission_verdict *v, struct usiw_cm_admi
 	if (req->state == USIW_CM_R_OFFERED && req->listener == l) {
 		enter(adm, req, USIW_CM_R_NEW, NULL);
 		remove_entry(adm, req);
-		v->kind = USIW_CM_G_ADMIT;
+		v->kind = USIW_CM_ADM_ADMIT;
 		return;
 	}
 	usiw_cm_admission_discard(adm, req, now_us);
@@ -451,7 +451,7 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 			       struct usiw_cm_listener *l, struct usiw_cm_req *req,
 			       const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	v->kind = USIW_CM_G_DROP;
+	v->kind = USIW_CM_ADM_DROP;
 	v->pending = 0;
 	v->out = NULL;
 	if (req->busy) {

@@ -25,7 +25,7 @@
  * call several admissions of a namespace at the same time.
  *
  * The cost of a REQ does not depend on the number of listeners at the port, and grows with the
- * logarithm of the number of waiting REQs. @looked counts the entries that are read for it.
+ * logarithm of the number of waiting REQs. @entries_read counts the entries that are read for it.
  */
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
@@ -133,7 +133,7 @@ struct usiw_cm_req {
  * @due:	entries in state OFFERED or RETRY that the host does not have yet
  * @retry:	number of RETRY entries in @due
  * @arrivals:	number of all entries so far
- * @looked:	number of entries read so far, for tests
+ * @entries_read:	number of entries read so far, for tests
  * @hold_until_us: until then a REQ without a listener is held
  * @sweep_us:	time of the next search for stale entries; 0: no entry is QUEUED
  */
@@ -145,16 +145,16 @@ struct usiw_cm_admission {
 	struct usiw_cm_list due;
 	__u32 retry;
 	__u64 arrivals;
-	__u64 looked;
+	__u64 entries_read;
 	__u64 hold_until_us;
 	__u64 sweep_us;
 };
 
 enum usiw_cm_admission_kind {
-	USIW_CM_G_DROP,		/* nothing to do */
-	USIW_CM_G_ADMIT,	/* open a connection with @isn; it has a slot of the listener */
-	USIW_CM_G_KEPT,		/* the entry is the admission's until usiw_cm_admission_next() */
-	USIW_CM_G_REFUSE,	/* answer by a REJECT: nobody listens */
+	USIW_CM_ADM_DROP,		/* nothing to do */
+	USIW_CM_ADM_ADMIT,	/* open a connection with @isn; it has a slot of the listener */
+	USIW_CM_ADM_KEPT,		/* the entry is the admission's until usiw_cm_admission_next() */
+	USIW_CM_ADM_REFUSE,	/* answer by a REJECT: nobody listens */
 };
 
 struct usiw_cm_admission_verdict {

@@ -294,9 +294,9 @@ void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us)
 	act(end, usiw_cm_data_seen(&end->cm), now_us);
 }
 
-void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_heard heard, __u64 now_us)
+void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_answer answer, __u64 now_us)
 {
-	act(end, usiw_cm_icmp(&end->cm, heard, now_us), now_us);
+	act(end, usiw_cm_icmp(&end->cm, answer, now_us), now_us);
 }
 
 void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us)

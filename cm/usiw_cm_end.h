@@ -80,7 +80,7 @@ void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict,
 /* DATA for which usiw_cm_confirms() is true. */
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us);
 /* ICMP for which usiw_cm_quotes() is true. */
-void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_heard heard, __u64 now_us);
+void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_answer answer, __u64 now_us);
 /*
  * The route may have changed. Shows the engine the new path, if it differs. Without a route, or
  * while the MAC of the next hop is not known, the connection goes on as before.

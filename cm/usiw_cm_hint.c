@@ -18,43 +18,43 @@
 #define ICMP4_UNREACHABLE	3
 #define ICMP6_UNREACHABLE	1
 
-enum usiw_cm_heard usiw_cm_icmp4_heard(__u8 type, __u8 code)
+enum usiw_cm_answer usiw_cm_icmp4_answer(__u8 type, __u8 code)
 {
 	if (type != ICMP4_UNREACHABLE)
-		return USIW_CM_HEARD_NOTHING;
+		return USIW_CM_ANSWER_NOTHING;
 	switch (code) {
 	case 0:		/* network */
 	case 1:		/* host */
 	case 6:		/* network unknown */
 	case 7:		/* host unknown */
-		return USIW_CM_HEARD_NO_HOST;
+		return USIW_CM_ANSWER_NO_HOST;
 	case 3:
-		return USIW_CM_HEARD_NO_PORT;
+		return USIW_CM_ANSWER_NO_PORT;
 	case 9:		/* network prohibited */
 	case 10:	/* host prohibited */
 	case 13:	/* communication prohibited */
-		return USIW_CM_HEARD_PROHIBITED;
+		return USIW_CM_ANSWER_PROHIBITED;
 	default:
-		return USIW_CM_HEARD_NOTHING;
+		return USIW_CM_ANSWER_NOTHING;
 	}
 }
 
-enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code)
+enum usiw_cm_answer usiw_cm_icmp6_answer(__u8 type, __u8 code)
 {
 	if (type != ICMP6_UNREACHABLE)
-		return USIW_CM_HEARD_NOTHING;
+		return USIW_CM_ANSWER_NOTHING;
 	switch (code) {
 	case 0:		/* no route */
 	case 3:		/* address unreachable */
 	case 6:		/* the route is a reject route */
-		return USIW_CM_HEARD_NO_HOST;
+		return USIW_CM_ANSWER_NO_HOST;
 	case 4:
-		return USIW_CM_HEARD_NO_PORT;
+		return USIW_CM_ANSWER_NO_PORT;
 	case 1:		/* communication prohibited */
 	case 5:		/* the source address fails a policy */
-		return USIW_CM_HEARD_PROHIBITED;
+		return USIW_CM_ANSWER_PROHIBITED;
 	default:
-		return USIW_CM_HEARD_NOTHING;
+		return USIW_CM_ANSWER_NOTHING;
 	}
 }
 
@@ -62,7 +62,7 @@ void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len)
 {
 	if (c->state != USIW_CM_REQ_SENT || !len)
 		return;
-	c->heard = USIW_CM_HEARD_ALIEN;
+	c->answer = USIW_CM_ANSWER_ALIEN;
 	c->alien_len = (__u8)(len < sizeof(c->alien) ? len : sizeof(c->alien));
 	memcpy(c->alien, data, c->alien_len);
 }
@@ -71,14 +71,14 @@ void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version)
 {
 	if (c->state != USIW_CM_REQ_SENT)
 		return;
-	c->heard = USIW_CM_HEARD_VERSION;
+	c->answer = USIW_CM_ANSWER_VERSION;
 	c->peer_version = version;
 }
 
 void usiw_cm_unsent(struct usiw_cm_conn *c, int error)
 {
 	if (c->state == USIW_CM_REQ_SENT && error == -EPERM)
-		c->heard = USIW_CM_HEARD_OWN_FIREWALL;
+		c->answer = USIW_CM_ANSWER_OWN_FIREWALL;
 }
 
 static const char *refusal(__u8 reason)
@@ -100,23 +100,23 @@ static const char *refusal(__u8 reason)
 
 static const char *hint_text(const struct usiw_cm_conn *c)
 {
-	switch (c->heard) {
-	case USIW_CM_HEARD_NOTHING:
+	switch (c->answer) {
+	case USIW_CM_ANSWER_NOTHING:
 		return c->status == -ETIMEDOUT ?
 		       "no answer: no host has this address, or a firewall drops UDP" : NULL;
-	case USIW_CM_HEARD_PENDING:
+	case USIW_CM_ANSWER_PENDING:
 		return c->status == -ETIMEDOUT ?
 		       "usiw answers: its program has not accepted in time" : NULL;
-	case USIW_CM_HEARD_REJECT:
+	case USIW_CM_ANSWER_REJECT:
 		return refusal(c->reject_reason);
-	case USIW_CM_HEARD_NO_PORT:
+	case USIW_CM_ANSWER_NO_PORT:
 		return "the host has no usiw at this UDP port (ICMP port unreachable), or a firewall rejects it; "
 		       "TCP, siw, rxe and adapters are no peers";
-	case USIW_CM_HEARD_PROHIBITED:
+	case USIW_CM_ANSWER_PROHIBITED:
 		return "a firewall prohibits it (ICMP)";
-	case USIW_CM_HEARD_NO_HOST:
+	case USIW_CM_ANSWER_NO_HOST:
 		return "no host has this address, or there is no route to it (ICMP host unreachable)";
-	case USIW_CM_HEARD_OWN_FIREWALL:
+	case USIW_CM_ANSWER_OWN_FIREWALL:
 		return "the firewall of this host does not let UDP out (EPERM)";
 	default:
 		return NULL;
@@ -139,11 +139,11 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 	if (!c->initiator ||
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;
-	if (c->heard == USIW_CM_HEARD_ALIEN) {
+	if (c->answer == USIW_CM_ANSWER_ALIEN) {
 		write_alien(c, buf);
 		return 1;
 	}
-	if (c->heard == USIW_CM_HEARD_VERSION) {
+	if (c->answer == USIW_CM_ANSWER_VERSION) {
 		snprintf(buf, USIW_CM_HINT_MAX,
 			 "usiw of wire version %u answers, this one has %u: use the same version at both ends",
 			 c->peer_version, USIW_WIRE_VERSION);

@@ -4,7 +4,7 @@
  *
  * rdma_cm has two events for it, UNREACHABLE and REJECTED. People need to know more: whether the
  * server is down, a firewall is in the way, no host has the address, or the server is not usiw. The
- * latest answer to the REQ shows the difference, so the state machine notes it in c->heard, and a
+ * latest answer to the REQ shows the difference, so the state machine notes it in c->answer, and a
  * hint is made from it.
  */
 #ifndef USIW_CM_HINT_H
@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 /* Returns the meaning of an ICMP type and code as an answer to a REQ; NOTHING: it is no answer. */
-enum usiw_cm_heard usiw_cm_icmp4_heard(__u8 type, __u8 code);
-enum usiw_cm_heard usiw_cm_icmp6_heard(__u8 type, __u8 code);
+enum usiw_cm_answer usiw_cm_icmp4_answer(__u8 type, __u8 code);
+enum usiw_cm_answer usiw_cm_icmp6_answer(__u8 type, __u8 code);
 
 /* Notes a datagram from the peer's address and port that no usiw sends to answer a REQ. */
 void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);

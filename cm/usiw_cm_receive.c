@@ -105,7 +105,7 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	__u64 expire_us = now_us + USIW_CM_PENDING_US;
 	__u64 limit_us = c->connect_us + USIW_CM_REQ_LIMIT_US;
 
-	c->heard = USIW_CM_HEARD_PENDING;
+	c->answer = USIW_CM_ANSWER_PENDING;
 	/* PSN 0: the peer has no ISN yet, so no RESET can be verified by it. */
 	if (pkt->psn) {
 		c->peer_isn = pkt->psn;
@@ -199,7 +199,7 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	if (c->state != USIW_CM_REQ_SENT || pkt->ack_psn != c->local_isn)
 		return 0;
 	c->reject_reason = pkt->reason;
-	c->heard = USIW_CM_HEARD_REJECT;
+	c->answer = USIW_CM_ANSWER_REJECT;
 	if (pkt->version != USIW_WIRE_VERSION)
 		usiw_cm_other_version(c, pkt->version);
 	if (pkt->reason == USIW_REJECT_NO_LISTENER)
@@ -281,10 +281,10 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c)
 }
 
 /* ICMP counts only as an answer to a REQ. Later on anybody could end a connection by it. */
-__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_heard heard, __u64 now_us)
+__u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now_us)
 {
-	if (c->state != USIW_CM_REQ_SENT || heard == USIW_CM_HEARD_NOTHING)
+	if (c->state != USIW_CM_REQ_SENT || answer == USIW_CM_ANSWER_NOTHING)
 		return 0;
-	c->heard = heard;
-	return heard == USIW_CM_HEARD_NO_PORT ? nobody_listens(c, now_us) : 0;
+	c->answer = answer;
+	return answer == USIW_CM_ANSWER_NO_PORT ? nobody_listens(c, now_us) : 0;
 }

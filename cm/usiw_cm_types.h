@@ -57,16 +57,16 @@ enum usiw_cm_state {
 #define USIW_CM_A_DEAD		0x0800	/* remove it from the tables; drop the last reference */
 
 /* The latest answer to an initiator's REQ; see usiw_cm_hint.h. */
-enum usiw_cm_heard {
-	USIW_CM_HEARD_NOTHING,
-	USIW_CM_HEARD_PENDING,
-	USIW_CM_HEARD_REJECT,		/* with conn->reject_reason */
-	USIW_CM_HEARD_VERSION,		/* by a usiw of wire version conn->peer_version */
-	USIW_CM_HEARD_NO_PORT,		/* ICMP: nobody has the port */
-	USIW_CM_HEARD_PROHIBITED,	/* ICMP: a firewall */
-	USIW_CM_HEARD_NO_HOST,		/* ICMP: no host has the address, or there is no route */
-	USIW_CM_HEARD_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */
-	USIW_CM_HEARD_ALIEN,		/* a datagram that no usiw sends then: conn->alien */
+enum usiw_cm_answer {
+	USIW_CM_ANSWER_NOTHING,
+	USIW_CM_ANSWER_PENDING,
+	USIW_CM_ANSWER_REJECT,		/* with conn->reject_reason */
+	USIW_CM_ANSWER_VERSION,		/* by a usiw of wire version conn->peer_version */
+	USIW_CM_ANSWER_NO_PORT,		/* ICMP: nobody has the port */
+	USIW_CM_ANSWER_PROHIBITED,	/* ICMP: a firewall */
+	USIW_CM_ANSWER_NO_HOST,		/* ICMP: no host has the address, or there is no route */
+	USIW_CM_ANSWER_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */
+	USIW_CM_ANSWER_ALIEN,		/* a datagram that no usiw sends then: conn->alien */
 };
 
 /*
@@ -103,9 +103,9 @@ enum usiw_cm_heard {
  * @linger:	LINGER: opcode that answers late datagrams, 0: none
  * @peer_known:	@peer_isn is valid
  * @pending:	initiator: the peer has answered PENDING
- * @heard:	initiator: enum usiw_cm_heard
- * @peer_version: HEARD_VERSION: wire version of the peer
- * @alien: @alien_len: HEARD_ALIEN: first bytes of the datagram
+ * @answer:	initiator: enum usiw_cm_answer
+ * @peer_version: ANSWER_VERSION: wire version of the peer
+ * @alien: @alien_len: ANSWER_ALIEN: first bytes of the datagram
  * @window:	own initial receive window, datagrams
  * @peer_window: initial receive window of the peer, datagrams
  * @features:	feature bits: offered, then agreed
@@ -132,7 +132,7 @@ struct usiw_cm_conn {
 	__u8	linger;
 	__u8	peer_known;
 	__u8	pending;
-	__u8	heard;
+	__u8	answer;
 	__u8	peer_version;
 	__u8	alien_len;
 	__u8	alien[8];

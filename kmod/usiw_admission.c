@@ -350,7 +350,7 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	struct usiw_listener *l;
 	u32 len = 0;
 
-	*v = (struct usiw_cm_admission_verdict){ .kind = USIW_CM_G_DROP };
+	*v = (struct usiw_cm_admission_verdict){ .kind = USIW_CM_ADM_DROP };
 	spin_lock(&us->admission_lock);
 	l = usiw_admission_find(us, *rx);
 	entry = usiw_admission_entry(l, *rx);
@@ -362,9 +362,9 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(&us->admission_lock);
 	usiw_admission_free(v->out);
-	if (v->kind != USIW_CM_G_KEPT && entry != *rx)
+	if (v->kind != USIW_CM_ADM_KEPT && entry != *rx)
 		kfree(entry);
-	if (v->kind == USIW_CM_G_KEPT && entry == *rx)
+	if (v->kind == USIW_CM_ADM_KEPT && entry == *rx)
 		*rx = NULL;
 	*listener = l;
 	return len;

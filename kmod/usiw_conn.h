@@ -30,7 +30,7 @@ struct usiw_user;
 /* Bits of usiw_conn.flags. Any context may set them; usiw_conn.work handles them. */
 enum {
 	USIW_CONN_DATA_SEEN,		/* DATA arrived, which counts as CONFIRM */
-	USIW_CONN_ICMP,			/* usiw_conn.icmp_heard has been set */
+	USIW_CONN_ICMP,			/* usiw_conn.icmp_answer has been set */
 	USIW_CONN_CHECK_ADDR,		/* the local address may have been removed */
 	USIW_CONN_FOLLOW,		/* the route may have changed */
 	USIW_CONN_ORPHANED,		/* the listener is gone */
@@ -83,7 +83,7 @@ enum usiw_conn_table {
  * @nexthop_bucket: bucket of the next hop's address; -1 if there is none
  * @pass:	last round of the device that the connection was in; guarded by the device's
  *		conn_lock
- * @icmp_heard:	meaning of ICMP about the REQ: enum usiw_cm_heard
+ * @icmp_answer:	meaning of ICMP about the REQ: enum usiw_cm_answer
  * @icmp_next:	jiffies before which ICMP about the path is ignored
  * @ev_node:	entry in the list of @events. The lock of @events guards this field and the next one
  *		once the engine knows the connection
@@ -116,7 +116,7 @@ struct usiw_conn {
 	struct usiw_user *orphan_of;
 	struct usiw_sender sender;
 	bool waits_confirm;
-	u8 icmp_heard;
+	u8 icmp_answer;
 	int nexthop_bucket;
 	unsigned int pass;
 	unsigned long icmp_next;

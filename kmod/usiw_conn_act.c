@@ -75,7 +75,7 @@ static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *ev
  * Notifies the listener's user of a REQ. Returns -ENOMEM if iw_cm's own backlog is full. The
  * application is not notified then.
  */
-int usiw_conn_tell_request(struct usiw_conn *conn)
+int usiw_conn_notify_request(struct usiw_conn *conn)
 {
 	struct iw_cm_id *cm_id = conn->listener->cm_id;
 	struct iw_cm_event event;

@@ -21,7 +21,7 @@ struct usiw_sender;
 extern const struct usiw_cm_host usiw_conn_host;
 void usiw_conn_arm(struct usiw_cm_end *end);
 void usiw_conn_leave_backlog(struct usiw_cm_end *end);
-int usiw_conn_tell_request(struct usiw_conn *conn);
+int usiw_conn_notify_request(struct usiw_conn *conn);
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender);
 

@@ -128,7 +128,7 @@ static void usiw_conn_work_off_flags(struct usiw_conn *conn, u64 now)
 	if (test_and_clear_bit(USIW_CONN_ORPHANED, &conn->flags))
 		usiw_conn_orphan(conn);
 	if (test_and_clear_bit(USIW_CONN_ICMP, &conn->flags))
-		usiw_cm_end_icmp(end, READ_ONCE(conn->icmp_heard), now);
+		usiw_cm_end_icmp(end, READ_ONCE(conn->icmp_answer), now);
 	if (test_and_clear_bit(USIW_CONN_DATA_SEEN, &conn->flags))
 		usiw_cm_end_data_seen(end, now);
 	if (test_and_clear_bit(USIW_CONN_CHECK_ADDR, &conn->flags) &&

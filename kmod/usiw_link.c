@@ -58,7 +58,7 @@ static int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *att
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
-	usiw_tell_device(attr, PAGE_SIZE);
+	usiw_fill_device_attr(attr, PAGE_SIZE);
 	attr->sys_image_guid = ibdev->node_guid;
 	BUILD_BUG_ON(USIW_DEVICE_CAPS_OF_WINDOWS !=
 		     (IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_MGT_EXTENSIONS |
@@ -104,7 +104,7 @@ static int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_att
 	};
 
 	memset(attr, 0, sizeof(*attr));
-	usiw_tell_port(attr, &is);
+	usiw_fill_port_attr(attr, &is);
 	return 0;
 }
 

@@ -183,7 +183,7 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	lockdep_assert_held(&conn->lock);
 	kref_get(&listener->kref);
 	WRITE_ONCE(conn->listener, listener);
-	if (!usiw_conn_insert(conn) && !usiw_conn_tell_request(conn)) {
+	if (!usiw_conn_insert(conn) && !usiw_conn_notify_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
 		/*
 		 * The listener has left meanwhile, and searched for its requests before this one
@@ -281,9 +281,9 @@ void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 		if (v.pending)
 			usiw_count(listener->dev, USIW_KCNT_CM_BACKLOG_FULL);
 	}
-	if (v.kind == USIW_CM_G_ADMIT)
+	if (v.kind == USIW_CM_ADM_ADMIT)
 		reason = usiw_listener_open(listener, us, &tuple, req, v.isn);
-	else if (v.kind == USIW_CM_G_REFUSE)
+	else if (v.kind == USIW_CM_ADM_REFUSE)
 		reason = USIW_REJECT_NO_LISTENER;
 	if (reason)
 		len = usiw_cm_build_refusal(req, reason, answer);

@@ -237,7 +237,7 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init_attr, 0, sizeof(*init_attr));
 	spin_lock(&qp->lock);
-	usiw_tell_qp_attrs(attr, &qp->attrs, qp->state);
+	usiw_fill_qp_attrs(attr, &qp->attrs, qp->state);
 	spin_unlock(&qp->lock);
 	attr->path_mtu = usiw_mtu_named(READ_ONCE(dev->netdev->mtu));
 	attr->cap = qp->cap;

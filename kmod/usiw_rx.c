@@ -257,22 +257,22 @@ static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 	return 0;
 }
 
-/* Returns true for "too big" and sets @mtu; else sets @heard, the meaning as an answer to a REQ. */
-static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *heard)
+/* Returns true for "too big" and sets @mtu; else sets @answer, the meaning as an answer to a REQ. */
+static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer *answer)
 {
 	const struct icmphdr *icmph = icmp_hdr(skb);
 
 	*mtu = be16_to_cpu(icmph->un.frag.mtu);
-	*heard = usiw_cm_icmp4_heard(icmph->type, icmph->code);
+	*answer = usiw_cm_icmp4_answer(icmph->type, icmph->code);
 	return icmph->type == ICMP_DEST_UNREACH && icmph->code == ICMP_FRAG_NEEDED;
 }
 
-static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_heard *heard)
+static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer *answer)
 {
 	const struct icmp6hdr *icmph = icmp6_hdr(skb);
 
 	*mtu = be32_to_cpu(icmph->icmp6_mtu);
-	*heard = usiw_cm_icmp6_heard(icmph->icmp6_type, icmph->icmp6_code);
+	*answer = usiw_cm_icmp6_answer(icmph->icmp6_type, icmph->icmp6_code);
 	return icmph->icmp6_type == ICMPV6_PKT_TOOBIG;
 }
 
@@ -304,21 +304,21 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 	const __be32 *psn;
 	struct usiw_tuple tuple;
 	struct usiw_conn *conn;
-	enum usiw_cm_heard heard;
+	enum usiw_cm_answer answer;
 	bool too_big;
 	u32 at, mtu;
 
 	if (sk->sk_family == AF_INET) {
 		const struct iphdr *iph = (const struct iphdr *)skb->data;
 
-		too_big = usiw_icmp4(skb, &mtu, &heard);
+		too_big = usiw_icmp4(skb, &mtu, &answer);
 		ipv6_addr_set_v4mapped(iph->saddr, &tuple.local);
 		ipv6_addr_set_v4mapped(iph->daddr, &tuple.remote);
 		at = iph->ihl * 4;
 	} else {
 		const struct ipv6hdr *ip6h = (const struct ipv6hdr *)skb->data;
 
-		too_big = usiw_icmp6(skb, &mtu, &heard);
+		too_big = usiw_icmp6(skb, &mtu, &answer);
 		/* usiw sends no extension headers. */
 		if (ip6h->nexthdr != IPPROTO_UDP)
 			return;
@@ -326,7 +326,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 		tuple.remote = ip6h->daddr;
 		at = sizeof(*ip6h);
 	}
-	if (!too_big && heard == USIW_CM_HEARD_NOTHING)
+	if (!too_big && answer == USIW_CM_ANSWER_NOTHING)
 		return;
 	uh = skb_header_pointer(skb, at, sizeof(buf.uh), &buf.uh);
 	if (!uh)
@@ -341,7 +341,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 	if (conn && too_big) {
 		usiw_rx_too_big(conn, mtu);
 	} else if (conn && psn && usiw_cm_quotes(&conn->end.cm, psn, sizeof(*psn))) {
-		WRITE_ONCE(conn->icmp_heard, heard);
+		WRITE_ONCE(conn->icmp_answer, answer);
 		usiw_conn_kick(conn, USIW_CONN_ICMP);
 	}
 	rcu_read_unlock();

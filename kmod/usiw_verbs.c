@@ -127,7 +127,7 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 /* ---- Contexts ---------------------------------------------------------- */
 
 /* Capabilities of the module. It uses those that the provider has, too. */
-#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | \
+#define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | \
 			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
 
 /*
@@ -137,7 +137,7 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 static u64 usiw_agree_caps(u64 caps)
 {
 	caps &= USIW_CAPS;
-	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_TELL))
+	if (!(caps & USIW_CAP_DATA_SOCKET) || !(caps & USIW_CAP_PORT_REPORT))
 		caps &= ~USIW_CAP_PORT_MOVE;
 	if (!(caps & USIW_CAP_DATA_SOCKET))
 		caps &= ~(USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES);

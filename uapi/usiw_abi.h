@@ -62,7 +62,7 @@
  * those of them that the module will use. A capability is in force only if the response has it.
  */
 #define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may have a data socket: USIW_CONN_F_SOCKET */
-#define USIW_CAP_PORT_TELL	(1ull << 1)	/* the provider reports the port of each connection:
+#define USIW_CAP_PORT_REPORT	(1ull << 1)	/* the provider reports the port of each connection:
 						 * USIW_REPORT_PORT */
 #define USIW_CAP_PORT_MOVE	(1ull << 2)	/* with both above: a live connection may change its port,
 						 * see USIW_MOVE_MS */
@@ -351,7 +351,7 @@ enum usiw_report_kind {
 	USIW_REPORT_CLOSED	= 4,	/* the own SHUTDOWN was acknowledged; the QP is flushed */
 	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
 	USIW_REPORT_ASYNC	= 6,	/* raise async event @async_event for the QP, nothing else */
-	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_TELL only */
+	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_REPORT only */
 };
 
 struct usiw_qp_report {

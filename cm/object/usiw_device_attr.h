@@ -37,7 +37,7 @@
  * Fills @attr, a zeroed struct ib_device_attr or ib_uverbs_query_device_resp. The caller adds the
  * GUIDs and the number of SGEs, whose names differ.
  */
-#define usiw_tell_device(attr, page_size)						\
+#define usiw_fill_device_attr(attr, page_size)						\
 do {											\
 	(attr)->fw_ver = USIW_FW_VER;							\
 	(attr)->hw_ver = 1;								\
@@ -130,7 +130,7 @@ struct usiw_netdev_is {
 };
 
 /* Fills @attr, a zeroed struct ib_port_attr or ib_uverbs_query_port_resp. */
-#define usiw_tell_port(attr, netdev)							\
+#define usiw_fill_port_attr(attr, netdev)							\
 do {											\
 	const struct usiw_netdev_is *is_ = (netdev);					\
 	const struct usiw_speed speed_ = usiw_speed_named(is_->mbps);			\

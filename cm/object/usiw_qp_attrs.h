@@ -116,7 +116,7 @@ do {											\
 } while (0)
 
 /* Fills @attr, a struct ib_qp_attr or ib_uverbs_query_qp_resp. */
-#define usiw_tell_qp_attrs(attr, kept, state)						\
+#define usiw_fill_qp_attrs(attr, kept, state)						\
 do {											\
 	(attr)->qp_access_flags = (kept)->access_flags;					\
 	(attr)->dest_qp_num = (kept)->dest_qp_num;					\

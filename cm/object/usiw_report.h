@@ -20,7 +20,7 @@ static inline int usiw_reported_port_is_valid(const struct usiw_qp_report *repor
 {
 	if (report->kind != USIW_REPORT_PORT)
 		return !report->port && !report->port_why;
-	return (caps & USIW_CAP_PORT_TELL) && report->port < USIW_PORT_KIND_MAX &&
+	return (caps & USIW_CAP_PORT_REPORT) && report->port < USIW_PORT_KIND_MAX &&
 	       report->port_why < USIW_PORT_WHY_MAX;
 }
 

@@ -101,7 +101,7 @@ void Reports::sends_by(VQp& qp) {
     std::atomic_ref(gauges[USIW_GAUGE_PORT_WHY]).store(choice.why, std::memory_order_relaxed);
   }
   qp.told_socket.store(false, std::memory_order_relaxed);
-  if ((qp.context->caps & USIW_CAP_PORT_TELL) == 0 || choice.kind == PortKind::kNone || qp.conn_id == 0) return;
+  if ((qp.context->caps & USIW_CAP_PORT_REPORT) == 0 || choice.kind == PortKind::kNone || qp.conn_id == 0) return;
   usiw_qp_report r = report_of(USIW_REPORT_PORT, qp.conn_id);
   r.port = static_cast<uint32_t>(choice.kind) - static_cast<uint32_t>(PortKind::kPacket);
   r.port_why = choice.why;

@@ -102,11 +102,11 @@ class Net {
     usiw_cm_listener* to = listeners_[l].admission != nullptr ? &listeners_[l] : nullptr;
     usiw_cm_admission_verdict v;
     usiw_cm_admission_request(&v, &admission_of(l), to, e, &pkt, now_);
-    FUZZ_CHECK(v.kind != USIW_CM_G_ADMIT || to != nullptr, "admitted by nobody");
-    FUZZ_CHECK(v.kind != USIW_CM_G_REFUSE || to == nullptr, "refused although somebody listens");
+    FUZZ_CHECK(v.kind != USIW_CM_ADM_ADMIT || to != nullptr, "admitted by nobody");
+    FUZZ_CHECK(v.kind != USIW_CM_ADM_REFUSE || to == nullptr, "refused although somebody listens");
     FUZZ_CHECK(!v.pending || v.isn != 0, "PENDING without an ISN");
-    if (v.kind == USIW_CM_G_ADMIT) admitted_[l]++;
-    if (v.kind != USIW_CM_G_KEPT) drop(e);
+    if (v.kind == USIW_CM_ADM_ADMIT) admitted_[l]++;
+    if (v.kind != USIW_CM_ADM_KEPT) drop(e);
     free_chain(v.out);
   }
 

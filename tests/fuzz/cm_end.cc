@@ -145,7 +145,7 @@ class Machine {
       case 14: receive(USIW_TRP_CONFIRM); break;
       case 15: receive(USIW_TRP_RESET); break;
       case 16: usiw_cm_end_data_seen(&end_, now_); break;
-      case 17: usiw_cm_end_icmp(&end_, static_cast<usiw_cm_heard>(in_.get() % 9), now_); break;
+      case 17: usiw_cm_end_icmp(&end_, static_cast<usiw_cm_answer>(in_.get() % 9), now_); break;
       case 18: change_route(); break;
       case 19: change_route(); [[fallthrough]];
       case 20: usiw_cm_end_follow(&end_, now_); break;

@@ -116,7 +116,7 @@ static void on_connect(struct end *end, const struct usiw_event *ev)
 		end->nr_links = 0;
 	if (end->mute || !qp)
 		return;
-	if (end->dev.info.caps & USIW_CAP_PORT_TELL)
+	if (end->dev.info.caps & USIW_CAP_PORT_REPORT)
 		CHECK_EQ(qp_report_port(qp, ev->conn_id, ev->conn.flags & USIW_CONN_F_PACKET ?
 					USIW_PORT_PACKET : USIW_PORT_SOCKET, USIW_PORT_WHY_FASTEST), 0);
 	CHECK_EQ(qp_report(qp, end->refuse ? USIW_REPORT_REFUSED : USIW_REPORT_READY, ev->conn_id,

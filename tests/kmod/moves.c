@@ -145,8 +145,9 @@ void test_moves(void)
 	struct pair p;
 
 	end_close(&a);
-	end_open_with(&a, a_dev, a_ip, USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE);
-	CHECK_EQ(a.dev.info.caps, USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE);
+	end_open_with(&a, a_dev, a_ip,
+		      USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE);
+	CHECK_EQ(a.dev.info.caps, USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE);
 	a.peer = &b;
 	sh("modprobe -a xfrm_user esp4");
 	establish(&a, &b, listen_id, b_ip, PORT, &p);

@@ -265,7 +265,7 @@ TEST_F(Data, rcv__one_look_up_whatever_the_number_of_connections) {
 // The kernel builds aggregates before it looks a connection up, and a raw port cannot tell an aggregate from a
 // datagram.
 TEST_F(Data, gro__of_the_port_while_no_connection_of_it_taps) {
-  client->caps = server->caps |= USIW_CAP_PORT_TELL;
+  client->caps = server->caps |= USIW_CAP_PORT_REPORT;
   client->close(), server->close();
   ASSERT_EQ(client->open_all(), 0);
   ASSERT_EQ(server->open_all(), 0);

@@ -256,7 +256,7 @@ int Process::report(const usiw_qp_report& report) {
 int Process::answer() {
   const auto found = events();
   for (const auto& event : found) {
-    if (event.type == USIW_EVENT_CONNECT && (context()->caps & USIW_CAP_PORT_TELL))
+    if (event.type == USIW_EVENT_CONNECT && (context()->caps & USIW_CAP_PORT_REPORT))
       report_port(event.conn_id, event.conn.flags & USIW_CONN_F_PACKET ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
     if (event.type == USIW_EVENT_CONNECT) report(USIW_REPORT_READY, event.conn_id);
     if (event.type == USIW_EVENT_DISCONNECT) report(USIW_REPORT_CLOSED, event.conn_id);
@@ -568,7 +568,7 @@ void Story::tell_all() {
   listener = std::make_unique<CmId>();
   active = std::make_unique<CmId>();
   server->caps = USIW_CAP_DATA_SOCKET;
-  client->caps = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
+  client->caps = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE;
   server->open_all();
   step();
   client->open_all();

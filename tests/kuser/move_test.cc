@@ -6,7 +6,7 @@
 namespace kuser {
 namespace {
 
-constexpr u64 kMoves = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE;
+constexpr u64 kMoves = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE;
 
 class Move : public Connected {
  protected:

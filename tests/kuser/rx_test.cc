@@ -170,7 +170,7 @@ TEST_F(Rx, encap_err_rcv__what_it_means) {
   ASSERT_TRUE(mock_take(&req));
   mock_deliver_icmp(&req, 100);
   mock_run();
-  EXPECT_EQ(client_conn()->end.cm.heard, USIW_CM_HEARD_NO_PORT);
+  EXPECT_EQ(client_conn()->end.cm.answer, USIW_CM_ANSWER_NO_PORT);
   drop_sent();
 }
 
@@ -191,7 +191,7 @@ TEST_F(Rx, encap_rcv__alien) {
   usiw_sock* us = client_conn()->sock;
   EXPECT_EQ(us->rx_len, 1u) << "at a bounded rate";
   mock_run();
-  EXPECT_EQ(client_conn()->end.cm.heard, USIW_CM_HEARD_ALIEN);
+  EXPECT_EQ(client_conn()->end.cm.answer, USIW_CM_ANSWER_ALIEN);
   EXPECT_EQ(client_conn()->end.cm.alien_len, 8u);
   EXPECT_EQ(client_conn()->end.cm.alien[0], 0xee);
   alien.len = 3;  // shorter than any header

@@ -133,8 +133,8 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
   req.caps = ~u64{0};
   EXPECT_EQ(alloc(&req, sizeof(req), out), 0);
   EXPECT_EQ(response<usiw_alloc_ucontext_resp>().caps, caps_);
-  constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE |
-                        USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;
+  constexpr u64 known = USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_SOCKETS_ONLY |
+                        USIW_CAP_MERGES;
   EXPECT_EQ(caps_ & ~known, 0u);
   EXPECT_EQ(caps_, known);
   req.caps = USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES;  // have no meaning without data sockets
@@ -149,7 +149,7 @@ TEST_F(Verbs, alloc_ucontext__unknown_bits) {
 // No connection changes its port without a data socket, or if the process does not report its port.
 TEST_F(Verbs, alloc_ucontext__capabilities_that_need_others) {
   usiw_alloc_ucontext_req req = kRequest;
-  constexpr u64 socket = USIW_CAP_DATA_SOCKET, tell = USIW_CAP_PORT_TELL, move = USIW_CAP_PORT_MOVE;
+  constexpr u64 socket = USIW_CAP_DATA_SOCKET, tell = USIW_CAP_PORT_REPORT, move = USIW_CAP_PORT_MOVE;
   for (const auto& [asked, agreed] : {std::pair{move, u64{0}}, {tell, tell}, {tell | move, tell},
                                       {socket | move, socket}, {socket | tell, socket | tell}}) {
     req.caps = asked;

@@ -249,7 +249,7 @@ bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
 void Kernel::icmp_unreachable(const FlowKey& flow, std::span<const std::byte> quoted) {
   const Conn conn = lookup(flow);
   if (conn != nullptr && usiw_cm_quotes(&conn->cm, quoted.data(), static_cast<uint32_t>(quoted.size())))
-    usiw_cm_end_icmp(conn.get(), USIW_CM_HEARD_NO_PORT, now_us());
+    usiw_cm_end_icmp(conn.get(), USIW_CM_ANSWER_NO_PORT, now_us());
   reap();
 }
 
@@ -309,13 +309,13 @@ void Kernel::request(std::span<const std::byte> d, const FlowKey& flow, const us
   usiw_cm_admission_verdict v;
   usiw_cm_admission_request(&v, &admission_, listens ? &places_ : nullptr, kept, &pkt, now_us());
   drop(v.out);
-  int reason = v.kind == USIW_CM_G_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
-  if (v.kind == USIW_CM_G_ADMIT) reason = open(flow, pkt, v.isn, known);
+  int reason = v.kind == USIW_CM_ADM_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
+  if (v.kind == USIW_CM_ADM_ADMIT) reason = open(flow, pkt, v.isn, known);
   if (reason != 0)
     transmit(flow, buf, usiw_cm_build_refusal(&pkt, static_cast<uint8_t>(reason), buf));
   else if (v.pending != 0)
     transmit(flow, buf, usiw_cm_build_pending(&pkt, v.isn, buf));
-  if (v.kind != USIW_CM_G_KEPT) drop(kept);
+  if (v.kind != USIW_CM_ADM_KEPT) drop(kept);
 }
 
 /// Makes a connection of an admitted REQ. @p known: the peer knows @p isn already. If not, the scenario has the ISN.

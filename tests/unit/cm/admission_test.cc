@@ -50,8 +50,8 @@ class Port {
       uint32_t peer = 0;
       for (int i = 12; i < 16; i++) peer = peer << 8 | e->tuple.remote[i];
       const usiw_cm_admission_verdict v = decide(l, e, 0, kPeerIsn);
-      if (v.kind == USIW_CM_G_ADMIT) admitted.push_back(peer);
-      if (v.kind == USIW_CM_G_REFUSE) refused++;
+      if (v.kind == USIW_CM_ADM_ADMIT) admitted.push_back(peer);
+      if (v.kind == USIW_CM_ADM_REFUSE) refused++;
     }
     return admitted;
   }
@@ -76,7 +76,7 @@ class Port {
     pkt.ack_psn = ack;
     usiw_cm_admission_verdict v;
     usiw_cm_admission_request(&v, &admission, l, e, &pkt, now);
-    if (v.kind != USIW_CM_G_KEPT) delete e;
+    if (v.kind != USIW_CM_ADM_KEPT) delete e;
     free_chain(v.out);
     return v;
   }
@@ -87,7 +87,7 @@ class Admission : public testing::Test {
   Admission() { usiw_cm_admission_net_init(&net, kKey); }
   void SetUp() override { usiw_cm_admission_join(&port.admission, &l, 4); }
   void fill() {
-    for (uint32_t peer = 1; peer <= 4; peer++) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_ADMIT});
+    for (uint32_t peer = 1; peer <= 4; peer++) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_ADM_ADMIT});
   }
 
   usiw_cm_admission_net net;
@@ -113,10 +113,10 @@ TEST(Cookie, is_siphash_of_what_names_the_attempt) {
 }
 
 TEST_F(Admission, request__admitted_while_there_is_room_and_then_kept) {
-  EXPECT_EQ(port.req(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
-  EXPECT_EQ(port.req(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(port.req(&l, 1).kind, unsigned{USIW_CM_ADM_ADMIT});
+  EXPECT_EQ(port.req(&l, 2).kind, unsigned{USIW_CM_ADM_ADMIT});
   const usiw_cm_admission_verdict v = port.req(&l, 3);  // half of the backlog is for proven REQs
-  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_ADM_KEPT});
   EXPECT_TRUE(v.pending);
   EXPECT_EQ(v.isn, port.cookie(3));
   EXPECT_EQ(l.open, 2u);
@@ -127,9 +127,9 @@ TEST_F(Admission, request__who_brings_the_cookie_back_gets_the_other_half) {
   port.req(&l, 1);
   port.req(&l, 2);
   const uint32_t isn = port.req(&l, 3).isn;
-  EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_G_KEPT});  // the cookie of another peer
+  EXPECT_EQ(port.req(&l, 4, isn).kind, unsigned{USIW_CM_ADM_KEPT});  // the cookie of another peer
   const usiw_cm_admission_verdict v = port.proven(&l, 5);
-  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_ADM_ADMIT});
   EXPECT_EQ(v.isn, port.cookie(5));
 }
 
@@ -137,7 +137,7 @@ TEST_F(Admission, request__who_brings_the_cookie_back_gets_the_other_half) {
 TEST_F(Admission, request__who_waits_and_brings_the_cookie_back_gets_the_other_half) {
   for (uint32_t peer = 1; peer <= 5; peer++) port.req(&l, peer);
   EXPECT_EQ(l.open, 2u);
-  for (uint32_t peer : {4, 3, 5}) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_G_DROP});
+  for (uint32_t peer : {4, 3, 5}) EXPECT_EQ(port.proven(&l, peer).kind, unsigned{USIW_CM_ADM_DROP});
   EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), 1u);
   EXPECT_EQ(port.due(&l), (std::vector<uint32_t>{3, 4}));
   EXPECT_EQ(l.open, 4u);
@@ -150,9 +150,9 @@ TEST_F(Admission, request__a_cookie_is_good_for_an_epoch_and_the_next) {
   port.req(&l, 2);
   const uint32_t isn = port.cookie(3);
   port.now += 1u << 26;
-  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_ADM_ADMIT});
   port.now += 1u << 26;
-  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(&l, 3, isn).kind, unsigned{USIW_CM_ADM_KEPT});
 }
 
 TEST_F(Admission, pending_carries_the_isn_that_the_connection_will_have) {
@@ -173,7 +173,7 @@ TEST_F(Admission, pending_carries_the_isn_that_the_connection_will_have) {
   ASSERT_NE(e, nullptr);
   usiw_cm_admission_verdict v;
   usiw_cm_admission_request(&v, &port.admission, &l, e, &req, port.now);
-  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_ADMIT});
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_ADM_ADMIT});
   EXPECT_EQ(v.isn, first.isn);
   delete e;
 }
@@ -219,9 +219,9 @@ TEST_F(Admission, flood__of_forged_reqs_leaves_half_of_the_backlog_and_the_first
   EXPECT_EQ(l.open, 2u);
   EXPECT_EQ(l.queued, USIW_CM_MAX_QUEUED);
   EXPECT_EQ(port.entries(), USIW_CM_MAX_QUEUED);
-  EXPECT_EQ(port.proven(&l, 1).kind, unsigned{USIW_CM_G_ADMIT});
-  EXPECT_EQ(port.proven(&l, 2).kind, unsigned{USIW_CM_G_ADMIT});
-  EXPECT_EQ(port.proven(&l, 3).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.proven(&l, 1).kind, unsigned{USIW_CM_ADM_ADMIT});
+  EXPECT_EQ(port.proven(&l, 2).kind, unsigned{USIW_CM_ADM_ADMIT});
+  EXPECT_EQ(port.proven(&l, 3).kind, unsigned{USIW_CM_ADM_KEPT});
   for (uint32_t peer = 21000; peer < 22000; peer++) port.req(&l, peer);
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{3});
@@ -235,8 +235,8 @@ TEST_F(Admission, flood__of_proven_reqs_drives_out_the_least_recently_repeated) 
   }
   port.now++;
   port.proven(&l, 100);  // repeated: now 101 is the one not repeated for longest
-  EXPECT_EQ(port.req(&l, 5000).kind, unsigned{USIW_CM_G_DROP});
-  EXPECT_EQ(port.proven(&l, 5001).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(&l, 5000).kind, unsigned{USIW_CM_ADM_DROP});
+  EXPECT_EQ(port.proven(&l, 5001).kind, unsigned{USIW_CM_ADM_KEPT});
   EXPECT_EQ(port.freed, 1u);
   EXPECT_TRUE(usiw_cm_admission_return(&l, port.now));
   EXPECT_EQ(port.due(&l), std::vector<uint32_t>{100});
@@ -284,14 +284,15 @@ TEST_F(Admission, a_full_namespace_does_not_affect_another) {
   Port other(second);
   usiw_cm_listener theirs{};
   usiw_cm_admission_join(&other.admission, &theirs, 1024);
-  for (uint32_t peer = 1; peer <= 1024; peer++) EXPECT_EQ(other.proven(&theirs, peer).kind, unsigned{USIW_CM_G_ADMIT});
+  for (uint32_t peer = 1; peer <= 1024; peer++)
+    EXPECT_EQ(other.proven(&theirs, peer).kind, unsigned{USIW_CM_ADM_ADMIT});
 }
 
 TEST_F(Admission, leave__what_waits_is_held_for_the_next_listener_in_order) {
   fill();
   for (uint32_t peer = 10; peer < 13; peer++) port.proven(&l, peer);
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
-  EXPECT_EQ(port.req(nullptr, 13).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(nullptr, 13).kind, unsigned{USIW_CM_ADM_KEPT});
   EXPECT_EQ(port.admission.held.count, 4u);
   EXPECT_EQ(l.queued, 0u);
   EXPECT_TRUE(port.due(nullptr).empty());
@@ -309,15 +310,15 @@ TEST_F(Admission, join__newcomer_does_not_overtake_who_was_held) {
   port.req(nullptr, 2);
   usiw_cm_listener next{};
   usiw_cm_admission_join(&port.admission, &next, 16);
-  EXPECT_EQ(port.req(&next, 3).kind, unsigned{USIW_CM_G_KEPT});
-  EXPECT_EQ(port.req(&next, 1).kind, unsigned{USIW_CM_G_DROP});
+  EXPECT_EQ(port.req(&next, 3).kind, unsigned{USIW_CM_ADM_KEPT});
+  EXPECT_EQ(port.req(&next, 1).kind, unsigned{USIW_CM_ADM_DROP});
   EXPECT_EQ(port.due(&next), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(port.entries(), 0u);
 }
 
 TEST_F(Admission, leave__who_nobody_comes_for_is_refused_in_time) {
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
-  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_ADM_KEPT});
   EXPECT_FALSE(port.req(nullptr, 1).pending);  // a repetition: needs no answer
   EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), port.now + USIW_CM_HOLD_US);
   port.now += USIW_CM_HOLD_US;
@@ -325,14 +326,14 @@ TEST_F(Admission, leave__who_nobody_comes_for_is_refused_in_time) {
   EXPECT_EQ(port.refused, 1u);
   EXPECT_EQ(port.entries(), 0u);
   EXPECT_EQ(usiw_cm_admission_deadline(&port.admission), 0u);
-  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_G_REFUSE});
+  EXPECT_EQ(port.req(nullptr, 1).kind, unsigned{USIW_CM_ADM_REFUSE});
 }
 
 TEST_F(Admission, leave__what_is_held_is_bounded) {
   port.free_chain(usiw_cm_admission_leave(&l, port.now));
   for (uint32_t peer = 0; peer < USIW_CM_MAX_HELD; peer++)
-    EXPECT_EQ(port.req(nullptr, peer).kind, unsigned{USIW_CM_G_KEPT});
-  EXPECT_EQ(port.req(nullptr, 1000).kind, unsigned{USIW_CM_G_REFUSE});
+    EXPECT_EQ(port.req(nullptr, peer).kind, unsigned{USIW_CM_ADM_KEPT});
+  EXPECT_EQ(port.req(nullptr, 1000).kind, unsigned{USIW_CM_ADM_REFUSE});
 }
 
 TEST_F(Admission, leave__while_the_host_works_one_off) {
@@ -380,10 +381,10 @@ TEST_F(Admission, request__another_attempt_of_the_same_peer_takes_over_if_it_may
   fill();
   port.proven(&l, 10);
   const usiw_cm_admission_verdict forged = port.req(&l, 10, 0, kPeerIsn + 1);
-  EXPECT_EQ(forged.kind, unsigned{USIW_CM_G_DROP});  // it is not proven
+  EXPECT_EQ(forged.kind, unsigned{USIW_CM_ADM_DROP});  // it is not proven
   EXPECT_TRUE(forged.pending);                       // but it can be
   const usiw_cm_admission_verdict v = port.req(&l, 10, forged.isn, kPeerIsn + 1);
-  EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+  EXPECT_EQ(v.kind, unsigned{USIW_CM_ADM_KEPT});
   EXPECT_EQ(port.freed, 1u);
   EXPECT_EQ(port.entries(), 1u);
 }
@@ -401,7 +402,7 @@ TEST_F(Admission, equal_link_local_ends_on_two_links_are_two_connections) {
     e->tuple.scope = scope;
     usiw_cm_admission_verdict v;
     usiw_cm_admission_request(&v, &port.admission, &l, e, &pkt, port.now);
-    EXPECT_EQ(v.kind, unsigned{USIW_CM_G_KEPT});
+    EXPECT_EQ(v.kind, unsigned{USIW_CM_ADM_KEPT});
   }
   EXPECT_EQ(l.queued, 2u);
 }
@@ -436,9 +437,9 @@ uint64_t most_looked_at(unsigned listeners, bool proven) {
   EXPECT_GE(port.entries(), listeners * USIW_CM_RESERVED);
   uint64_t most = 0;
   for (unsigned n = 0; n < 2000; n++) {
-    const uint64_t before = port.admission.looked;
-    EXPECT_NE(port.req(&all[n % listeners], ++peer).kind, unsigned{USIW_CM_G_ADMIT});
-    most = std::max<uint64_t>(most, port.admission.looked - before);
+    const uint64_t before = port.admission.entries_read;
+    EXPECT_NE(port.req(&all[n % listeners], ++peer).kind, unsigned{USIW_CM_ADM_ADMIT});
+    most = std::max<uint64_t>(most, port.admission.entries_read - before);
   }
   for (auto& l : all) port.free_chain(usiw_cm_admission_leave(&l, port.now));
   return most;
@@ -465,9 +466,9 @@ TEST(AdmissionCost, many_entries_come_and_go_in_any_order) {
     const uint32_t peer = 1 + (random >> 16) % 250;
     if (random & 1 << 14) {
       const usiw_cm_admission_verdict v = port.req(&l, peer);
-      if (v.kind == USIW_CM_G_KEPT) {
+      if (v.kind == USIW_CM_ADM_KEPT) {
         EXPECT_TRUE(waiting.insert(peer).second) << "kept twice";
-      } else if (v.kind == USIW_CM_G_DROP) {
+      } else if (v.kind == USIW_CM_ADM_DROP) {
         EXPECT_TRUE(waiting.contains(peer)) << "known, but it does not wait";
       }
       continue;

@@ -113,7 +113,7 @@ TEST_F(CmEnd, connect__failure_is_logged_with_its_reason) {
   end.contract.connected();
   end.attach(kMoves);
   usiw_cm_end_connect(&end, now);
-  usiw_cm_end_icmp(&end, USIW_CM_HEARD_NO_PORT, now + USIW_CM_NO_LISTENER_GRACE_US);
+  usiw_cm_end_icmp(&end, USIW_CM_ANSWER_NO_PORT, now + USIW_CM_NO_LISTENER_GRACE_US);
   ASSERT_EQ(end.notices.size(), 1u);
   EXPECT_EQ(end.notices[0].status, -ECONNREFUSED);
   EXPECT_EQ(end.logs, std::vector{USIW_CM_LOG_NO_CONNECTION});

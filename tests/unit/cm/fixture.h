@@ -117,7 +117,7 @@ class Conn {
   uint32_t report(uint32_t kind, int error) { return check(usiw_cm_report(&c, kind, error, now)); }
   uint32_t receive(const usiw_cm_packet& pkt) { return check(usiw_cm_receive(&c, &pkt, now)); }
   uint32_t data_seen() { return check(usiw_cm_data_seen(&c)); }
-  uint32_t unreachable() { return check(usiw_cm_icmp(&c, USIW_CM_HEARD_NO_PORT, now)); }
+  uint32_t unreachable() { return check(usiw_cm_icmp(&c, USIW_CM_ANSWER_NO_PORT, now)); }
   uint32_t timer() { return check(usiw_cm_timer(&c, now)); }
 
   /// Moves the clock to the connection's timer and runs it.

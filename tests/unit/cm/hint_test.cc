@@ -32,14 +32,14 @@ void comes(Conn& i, const void* data, uint32_t len) {
 
 std::string after_icmp4(uint8_t code, uint8_t type = 3) {
   Conn i = attempt();
-  usiw_cm_icmp(&i.c, usiw_cm_icmp4_heard(type, code), i.now);
+  usiw_cm_icmp(&i.c, usiw_cm_icmp4_answer(type, code), i.now);
   i.expire();
   return hint(i);
 }
 
 std::string after_icmp6(uint8_t code, uint8_t type = 1) {
   Conn i = attempt();
-  usiw_cm_icmp(&i.c, usiw_cm_icmp6_heard(type, code), i.now);
+  usiw_cm_icmp(&i.c, usiw_cm_icmp6_answer(type, code), i.now);
   i.expire();
   return hint(i);
 }
@@ -116,7 +116,7 @@ TEST(Hint, answers_that_are_not_usiw__short_long_and_by_an_echo_server) {
   Conn i = attempt();
   const Datagram req = built(i.c);
   comes(i, "?", 1);
-  EXPECT_EQ(i.c.heard, USIW_CM_HEARD_ALIEN);
+  EXPECT_EQ(i.c.answer, USIW_CM_ANSWER_ALIEN);
   EXPECT_EQ(i.c.alien_len, 1u);
   comes(i, req.bytes, req.len);
   EXPECT_EQ(std::memcmp(i.c.alien, req.bytes, sizeof i.c.alien), 0);
@@ -129,7 +129,7 @@ TEST(Hint, answers_that_are_not_usiw__short_long_and_by_an_echo_server) {
 TEST(Hint, the_own_firewall) {
   Conn i = attempt();
   usiw_cm_unsent(&i.c, -EAGAIN);
-  EXPECT_EQ(i.c.heard, USIW_CM_HEARD_NOTHING);
+  EXPECT_EQ(i.c.answer, USIW_CM_ANSWER_NOTHING);
   usiw_cm_unsent(&i.c, -EPERM);
   i.expire();
   EXPECT_TRUE(says(hint(i), "firewall of this host"));
@@ -138,7 +138,7 @@ TEST(Hint, the_own_firewall) {
 TEST(Hint, what_came_last_counts) {
   Conn i = attempt();
   comes(i, "?", 1);
-  usiw_cm_icmp(&i.c, USIW_CM_HEARD_NO_PORT, i.now);
+  usiw_cm_icmp(&i.c, USIW_CM_ANSWER_NO_PORT, i.now);
   i.now = i.c.connect_us + USIW_CM_NO_LISTENER_GRACE_US;
   EXPECT_TRUE(i.unreachable() & USIW_CM_A_EV_REPLY);
   EXPECT_TRUE(says(hint(i), "no usiw at this UDP port"));
@@ -148,9 +148,9 @@ TEST(Hint, nothing_is_heard_of_a_connection_that_there_is) {
   for (const State state : {State::kInstalling, State::kEstablished, State::kClosing, State::kLingerClosed}) {
     Conn i = Conn::in(Role::kInitiator, state);
     comes(i, "?", 1);
-    usiw_cm_icmp(&i.c, USIW_CM_HEARD_NO_HOST, i.now);
+    usiw_cm_icmp(&i.c, USIW_CM_ANSWER_NO_HOST, i.now);
     usiw_cm_unsent(&i.c, -EPERM);
-    EXPECT_EQ(i.c.heard, USIW_CM_HEARD_NOTHING);
+    EXPECT_EQ(i.c.answer, USIW_CM_ANSWER_NOTHING);
   }
   Conn r = Conn::in(Role::kResponder, State::kAcceptSent);
   r.expire();

@@ -42,15 +42,15 @@ TEST(Report, event__of_a_qp_or_none) {
 TEST(Report, port__only_by_a_provider_that_reports_ports) {
   usiw_qp_report r = report(USIW_REPORT_PORT);
   EXPECT_FALSE(usiw_report_is_valid(&r, 0));
-  EXPECT_TRUE(usiw_report_is_valid(&r, USIW_CAP_PORT_TELL));
+  EXPECT_TRUE(usiw_report_is_valid(&r, USIW_CAP_PORT_REPORT));
   r.port = USIW_PORT_KIND_MAX;
-  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_TELL));
+  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_REPORT));
   r.port = USIW_PORT_KIND_MAX - 1;
   r.port_why = USIW_PORT_WHY_MAX;
-  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_TELL));
+  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_REPORT));
   r = report(USIW_REPORT_READY);
   r.port_why = 1;
-  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_TELL));
+  EXPECT_FALSE(usiw_report_is_valid(&r, USIW_CAP_PORT_REPORT));
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ void Sim::junk_call(Object& o) {
     case 8: actions = usiw_cm_closed(&o.c, now_); break;
     case 9: actions = usiw_cm_failed(&o.c, static_cast<int>(rng_()), now_); break;
     case 10: actions = usiw_cm_data_seen(&o.c); break;
-    case 11: actions = usiw_cm_icmp(&o.c, USIW_CM_HEARD_NO_PORT, now_); break;
+    case 11: actions = usiw_cm_icmp(&o.c, USIW_CM_ANSWER_NO_PORT, now_); break;
     default: {
       usiw_cm_packet pkt{};
       pkt.opcode = static_cast<uint8_t>(rng_() % 8);

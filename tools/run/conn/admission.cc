@@ -92,15 +92,15 @@ void Admission::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tup
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   usiw_cm_admission_request(&v, this, listener != nullptr ? listener->backlog().get() : nullptr, entry, &req, now_us());
   drop(v.out);
-  int reason = v.kind == USIW_CM_G_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
-  if (v.kind == USIW_CM_G_ADMIT) reason = listener->open(sock, tuple, req, v.isn);
+  int reason = v.kind == USIW_CM_ADM_REFUSE ? USIW_REJECT_NO_LISTENER : 0;
+  if (v.kind == USIW_CM_ADM_ADMIT) reason = listener->open(sock, tuple, req, v.isn);
   uint32_t answer = 0;
   if (reason != 0)
     answer = usiw_cm_build_refusal(&req, static_cast<uint8_t>(reason), buf);
   else if (v.pending)
     answer = usiw_cm_build_pending(&req, v.isn, buf);
   if (answer != 0) sock->send(tuple.local, tuple.remote, listener != nullptr ? listener->tos() : 0, buf, answer);
-  if (v.kind != USIW_CM_G_KEPT) delete entry;  // last: req may point into it
+  if (v.kind != USIW_CM_ADM_KEPT) delete entry;  // last: req may point into it
   arm();
 }
 

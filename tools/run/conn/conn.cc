@@ -62,11 +62,11 @@ void Conn::leave_backlog() {
   if (std::shared_ptr<Backlog> backlog = std::move(backlog_)) backlog->give_back();
 }
 
-void Conn::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len) {
+void Conn::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len) {
   for (auto& [key, conn] : conn_table()) {
     if (conn->sock.get() != &sock || !(conn->tuple_.remote == to)) continue;
     if (!usiw_cm_quotes(&conn->cm, quoted, len)) continue;
-    return conn->run(usiw_cm_end_icmp, heard);
+    return conn->run(usiw_cm_end_icmp, answer);
   }
 }
 

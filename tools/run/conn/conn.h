@@ -87,7 +87,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   // conn.cc
   Conn(const usiw_cm_host& calls, const std::shared_ptr<UdpSocket>& at, const Tuple& tuple);
   static std::shared_ptr<Conn> find(const Tuple& tuple);
-  static void icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
+  static void icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   static void end_lingering(const UdpSocket& sock);
   int insert();
   void unhash();

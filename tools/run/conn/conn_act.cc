@@ -119,7 +119,7 @@ const usiw_cm_host Conn::host_calls = {
     // rdma_cm's event does not show why connect has failed.
     .log =
         [](usiw_cm_end* end, usiw_cm_log what, const char* text) {
-          const std::string peer = text_of(of(end).tuple_.remote), key = peer + " " + std::to_string(end->cm.heard);
+          const std::string peer = text_of(of(end).tuple_.remote), key = peer + " " + std::to_string(end->cm.answer);
           if (what == USIW_CM_LOG_NO_CONNECTION)
             print_once(key, "usiw-run: no connection to " + peer + ": " + text + "\n");
           if (what == USIW_CM_LOG_FORBIDDEN)

@@ -154,12 +154,12 @@ Endpoint destination(msghdr& msg, const Endpoint& local) {
 }
 
 /// Returns what ICMP in the error queue means as an answer to a REQ.
-usiw_cm_heard heard_by_icmp(msghdr& msg) {
+usiw_cm_answer answer_by_icmp(msghdr& msg) {
   sock_extended_err e{};
   if (!get_control(msg, IPPROTO_IP, IP_RECVERR, e)) get_control(msg, IPPROTO_IPV6, IPV6_RECVERR, e);
-  if (e.ee_origin == SO_EE_ORIGIN_ICMP) return usiw_cm_icmp4_heard(e.ee_type, e.ee_code);
-  if (e.ee_origin == SO_EE_ORIGIN_ICMP6) return usiw_cm_icmp6_heard(e.ee_type, e.ee_code);
-  return USIW_CM_HEARD_NOTHING;
+  if (e.ee_origin == SO_EE_ORIGIN_ICMP) return usiw_cm_icmp4_answer(e.ee_type, e.ee_code);
+  if (e.ee_origin == SO_EE_ORIGIN_ICMP6) return usiw_cm_icmp6_answer(e.ee_type, e.ee_code);
+  return USIW_CM_ANSWER_NOTHING;
 }
 
 }  // namespace
@@ -326,9 +326,9 @@ void UdpSocket::receive_errors() {
     ssize_t n = in.receive(fd_, data, sizeof data, MSG_ERRQUEUE);
     if (n < 0) return;
     Endpoint to;
-    const usiw_cm_heard heard = heard_by_icmp(in.msg);
-    if (heard == USIW_CM_HEARD_NOTHING || endpoint_from(in.sender, to) != 0) continue;
-    calls_.icmp(*this, to, heard, data, static_cast<uint32_t>(n));
+    const usiw_cm_answer answer = answer_by_icmp(in.msg);
+    if (answer == USIW_CM_ANSWER_NOTHING || endpoint_from(in.sender, to) != 0) continue;
+    calls_.icmp(*this, to, answer, data, static_cast<uint32_t>(n));
   }
 }
 

@@ -29,7 +29,7 @@ struct SocketCalls {
   /// A datagram of the handshake, or a stray one, has arrived.
   void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// ICMP about a datagram to @p to has arrived. It quotes @p len bytes of the payload.
-  void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_heard heard, const void* quoted, uint32_t len);
+  void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   /// Forgets the connections at this socket, all of which linger.
   void (*end_lingering)(const UdpSocket& sock);
 };

@@ -17,7 +17,7 @@ namespace {
 
 ib_uverbs_query_device_resp device_attr() {
   ib_uverbs_query_device_resp r{};
-  usiw_tell_device(&r, page_size());
+  usiw_fill_device_attr(&r, page_size());
   r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
   r.max_sge = USIW_MAX_SGE;
   r.phys_port_cnt = 1;
@@ -26,7 +26,7 @@ ib_uverbs_query_device_resp device_attr() {
 
 /// Data sockets are always available, so a provider that does not understand them has no use for this device.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
-constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_TELL | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
+constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 
 int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&) {
   constexpr size_t kCore = sizeof(ib_uverbs_get_context);
@@ -94,7 +94,7 @@ int query_port(UverbsContext&, const Command& c, const ib_uverbs_query_port& cmd
   usiw_link_info link = link_info();
   ib_uverbs_query_port_resp r{};
   const usiw_netdev_is is{.up = link.up, .enabled = link_enabled(), .mtu = link.mtu, .mbps = link_speed()};
-  usiw_tell_port(&r, &is);
+  usiw_fill_port_attr(&r, &is);
   constexpr uint8_t kEthernet = 2;
   r.link_layer = kEthernet;
   return c.respond(r);

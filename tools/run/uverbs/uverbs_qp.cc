@@ -133,7 +133,7 @@ int query_qp(UverbsContext& u, const Command& c, const ib_uverbs_query_qp& cmd) 
   std::shared_ptr<Qp> qp = u.find(u.qps, cmd.qp_handle);
   if (!qp) return u.no_such(cmd.qp_handle);
   ib_uverbs_query_qp_resp r{};
-  usiw_tell_qp_attrs(&r, &qp->attrs, qp->state);
+  usiw_fill_qp_attrs(&r, &qp->attrs, qp->state);
   r.path_mtu = usiw_mtu_named(link_info().mtu);
   fill_caps(qp->cap, r);
   r.sq_sig_all = qp->sq_sig_all;

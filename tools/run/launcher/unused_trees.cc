@@ -10,10 +10,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "tools/run/host/fd.h"
@@ -21,6 +19,8 @@
 
 namespace usiw::run {
 namespace {
+
+constexpr int kDepth = 10;  ///< more than a tree has
 
 /// Opens a directory in @p dir, and never one outside of it by a symbolic link.
 Fd open_directory(int dir, const char* name) {
@@ -35,6 +35,16 @@ std::vector<std::string> names_in(int fd) {
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
   closedir(dir);
   return names;
+}
+
+void remove_contents(int dir, int depth) {
+  for (const std::string& name : names_in(dir)) {
+    if (unlinkat(dir, name.c_str(), 0) == 0 || depth == 0) continue;
+    const Fd fd = open_directory(dir, name.c_str());
+    if (fd < 0) continue;
+    remove_contents(fd, depth - 1);
+    unlinkat(dir, name.c_str(), AT_REMOVEDIR);
+  }
 }
 
 /// Returns true if the name ends with a digest or with the six characters of mkdtemp(3).
@@ -70,10 +80,10 @@ void remove_if_unused(int parent, const char* name, int tree) {
   if (lock < 0) return;
   // Another process that comes now waits for the lock, and then finds that the file is gone.
   if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
-    // By the descriptor, since another user may be able to rename the tree.
-    const std::string pinned = "/proc/self/fd/" + std::to_string(tree) + "/";
-    std::error_code ignored;
-    for (const char* part : kParts) std::filesystem::remove_all(pinned + part, ignored);
+    for (const char* part : kParts) {
+      if (const Fd inside = open_directory(tree, part); inside >= 0) remove_contents(inside, kDepth);
+      unlinkat(tree, part, AT_REMOVEDIR);
+    }
     unlinkat(tree, kTreeLock, 0);
     unlinkat(parent, name, AT_REMOVEDIR);
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "tools/run/entry/static_verbs.h"
 
-#include <dlfcn.h>
 #include <link.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -17,15 +17,29 @@ namespace {
 /// A setting that every libibverbs reads, and no other code does.
 constexpr char kSetting[] = "RDMAV_ALLOW_DISASSOC_DESTROY";
 
-/// Searches the read-only segments of an object. It does not call memmem(), because AddressSanitizer in the program
-/// would check the range, and there are gaps between its variables.
-bool has_text(const ElfW(Ehdr) & object, ElfW(Addr) bias, std::string_view text) {
-  const auto* parts = reinterpret_cast<const ElfW(Phdr)*>(reinterpret_cast<const char*>(&object) + object.e_phoff);
-  return std::any_of(parts, parts + object.e_phnum, [&](const ElfW(Phdr) & part) {
-    if (part.p_type != PT_LOAD || (part.p_flags & PF_R) == 0 || (part.p_flags & PF_W) != 0) return false;
-    const auto* at = reinterpret_cast<const char*>(bias + part.p_vaddr);
-    return std::search(at, at + part.p_filesz, text.begin(), text.end()) != at + part.p_filesz;
-  });
+struct Search {
+  uintptr_t caller;
+  const char* holder;  ///< the object with the caller, if libibverbs is in it
+};
+
+/// Searches the object's read-only segments. It does not call memmem(), because AddressSanitizer in the program would
+/// check the range, and there are gaps between its variables.
+bool has_text(const dl_phdr_info& object, std::string_view text) {
+  for (int i = 0; i < object.dlpi_phnum; i++) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_R) == 0 || (part.p_flags & PF_W) != 0) continue;
+    const auto* at = reinterpret_cast<const char*>(object.dlpi_addr + part.p_vaddr);
+    if (std::search(at, at + part.p_filesz, text.begin(), text.end()) != at + part.p_filesz) return true;
+  }
+  return false;
+}
+
+bool has_address(const dl_phdr_info& object, uintptr_t address) {
+  for (int i = 0; i < object.dlpi_phnum; i++) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    if (part.p_type == PT_LOAD && address - object.dlpi_addr - part.p_vaddr < part.p_memsz) return true;
+  }
+  return false;
 }
 
 /// Returns 1, which ends the walk, if the object is a shared libibverbs.
@@ -33,20 +47,25 @@ int is_shared_verbs(dl_phdr_info* object, size_t, void*) {
   return strstr(object->dlpi_name, "libibverbs.so") != nullptr;
 }
 
+int look_at(dl_phdr_info* object, size_t, void* arg) {
+  auto& search = *static_cast<Search*>(arg);
+  if (has_address(*object, search.caller) && has_text(*object, {kSetting, sizeof kSetting}))
+    search.holder = *object->dlpi_name != '\0' ? object->dlpi_name : program_invocation_name;
+  return 0;
+}
+
 }  // namespace
 
 void warn_if_static_verbs(const void* caller) {
   static std::atomic<bool> done;
   if (done || dl_iterate_phdr(is_shared_verbs, nullptr) != 0) return;
-  Dl_info info;
-  link_map* object = nullptr;
-  if (dladdr1(caller, &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0 || object == nullptr) return;
-  const auto& header = *static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
-  if (!has_text(header, object->l_addr, {kSetting, sizeof kSetting}) || done.exchange(true)) return;
+  Search search{reinterpret_cast<uintptr_t>(caller), nullptr};
+  dl_iterate_phdr(look_at, &search);
+  if (search.holder == nullptr || done.exchange(true)) return;
   fprintf(stderr,
           "usiw-run: %s has libibverbs.a in it, which cannot load usiw's provider: it finds no RDMA device; link it "
           "with the shared libibverbs (-libverbs)\n",
-          *object->l_name != '\0' ? object->l_name : program_invocation_name);
+          search.holder);
 }
 
 }  // namespace usiw::run

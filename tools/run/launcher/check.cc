@@ -26,7 +26,13 @@ void line(const std::string& what, const std::string& value) { printf("%-12s %s\
 /// Returns why raw packets are not used, or an empty string if they are.
 std::string no_packets() {
   const usiw_link_info link = link_info();
-  if (settings().port == PortWish::kShm || settings().port == PortWish::kSocket) return "by --port or USIW_PORT";
+  switch (settings().port) {
+    case PortWish::kShm:
+    case PortWish::kSocket:
+      return "by --port or USIW_PORT";
+    default:
+      break;
+  }
   if (std::to_array(link.mac) == std::array<uint8_t, 6>{}) return std::string(link.ifname) + " is not an Ethernet";
   if (!kPacketPortIsOrdered) return "DPDK's port for raw packets needs an x86 processor";
   if (!packets_permitted()) return "raw packets need CAP_NET_RAW in the network namespace's user namespace";

@@ -9,10 +9,8 @@
 #include <cerrno>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "tools/run/host/never_destroyed.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {
@@ -27,7 +25,10 @@ struct FileTable {
   std::mutex lock;
   std::unordered_map<int, std::shared_ptr<File>> files;
 };
-FileTable& file_table() { return never_destroyed<FileTable>(); }
+FileTable& file_table() {
+  static FileTable& t = *new FileTable;
+  return t;
+}
 
 /// The process whose files these are. A child of vfork() shares this memory but not the descriptors, so the descriptors
 /// that it closes stay open here.
@@ -114,9 +115,11 @@ void files_unlock() { file_table().lock.unlock(); }
 void files_abandon() {
   g_owner = getpid();
   // The files are leaked, because destructors would act for the parent.
+  static std::vector<std::unordered_map<int, std::shared_ptr<File>>*> leaked;
   for (auto& [fd, f] : file_table().files) mark(fd, false);
-  static auto& leaked = *new std::vector<decltype(FileTable::files)>;
-  leaked.push_back(std::exchange(file_table().files, {}));
+  auto* kept = new std::unordered_map<int, std::shared_ptr<File>>;
+  kept->swap(file_table().files);
+  leaked.push_back(kept);
 }
 
 Fd out_of_the_way(Fd fd) {

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -25,7 +26,10 @@ class Interface {
  public:
   explicit Interface(const std::string& name) { name.copy(r.ifr_name, sizeof r.ifr_name - 1); }
   /// Calls ioctl(2) with `r`. Returns false, with errno, if that fails.
-  bool call(unsigned long request) { return ioctl(socket_, request, &r) == 0; }
+  bool call(unsigned long request) {
+    errno = error_;
+    return socket_ >= 0 && ioctl(socket_, request, &r) == 0;
+  }
   /// Returns IFF_*, or 0 if there is no such interface.
   unsigned flags() { return call(SIOCGIFFLAGS) ? static_cast<unsigned short>(r.ifr_flags) : 0; }
 
@@ -33,6 +37,7 @@ class Interface {
 
  private:
   const Fd socket_ = udp_socket_of_any_family();
+  const int error_ = socket_ >= 0 ? 0 : errno;
 };
 
 }  // namespace usiw::run

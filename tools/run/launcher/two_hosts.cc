@@ -28,7 +28,7 @@ std::string failed(const std::string& what) { return what + ": " + strerror(errn
 
 bool write_file(const char* path, const std::string& text) {
   const Fd fd(open(path, O_WRONLY | O_CLOEXEC));
-  return write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 /// Adds a name and a MAC. No other interface has the MAC, and it is always the same, so that both trials of a host share

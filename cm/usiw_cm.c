@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The state machine of a connection: set-up, the calls of the user and of the engine, and the
- * clock. usiw_cm.h has the contract, docs/protocol.md the table of states. usiw_cm_receive.c has
- * what datagrams do, and usiw_cm_transition.c the transitions that all of these share.
+ * clock. usiw_cm_receive.c handles datagrams, and usiw_cm_transition.c has the transitions that
+ * both files share. usiw_cm.h explains the calls. docs/protocol.md has the table of states.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -18,7 +18,7 @@
 
 #define CM_MAX_ERRNO	4095
 
-/* Returns an error of the engine as -errno, and -EIO for a value that is none. */
+/* Returns @error if it is a -errno, else -EIO. So no error of the engine looks like success. */
 static int as_errno(int error)
 {
 	return error < 0 && error >= -CM_MAX_ERRNO ? error : -EIO;
@@ -177,8 +177,9 @@ __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us)
 }
 
 /*
- * The stream has ended in order. A responder may still wait for CONFIRM then. The initiator was
- * connected, because its engine took part, so CONFIRM was lost or overtaken.
+ * Handles the orderly end of the stream. A responder may still wait for CONFIRM then. The engine of
+ * the initiator took part in the end, so the initiator was connected, and its CONFIRM was lost or
+ * overtaken.
  */
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us)
 {

@@ -16,23 +16,24 @@
  *   R: REQ_RCVD -accept-> INSTALLING -ready-> ACCEPT_SENT -CONFIRM-> ESTABLISHED
  *   R: REQ_RCVD -reject-> LINGER (answers a repeated REQ) -> DEAD
  *   ESTABLISHED -disconnect-> CLOSING -closed-> LINGER -> DEAD
- *   any -abort or RESET-> LINGER (repeats RESET a few times) -> DEAD
+ *   INSTALLING to CLOSING -abort-> LINGER (sends RESET a few times) -> DEAD
+ *   REQ_SENT to CLOSING -RESET of the peer-> LINGER (answers it by RESET) -> DEAD
  *
  * Every state but IDLE, ESTABLISHED and DEAD has a time-out. After DEAD the object may be freed.
  * Any call is allowed in any state: a call that is not due changes nothing and returns 0.
  *
  * Rules for the caller:
- * - It builds and sends the datagram of A_TX before the next call.
- * - REQ_RCVD may end by itself (time-out, RESET, abort). RELEASE comes then, although iw_cm has not
- *   decided yet. iw_cm's provider_data holds a reference of its own, which the caller drops when
- *   iw_cm calls accept or reject, as it always does in the end. usiw_cm_accept() reports
- *   -ECONNRESET then.
+ * - The caller builds and sends the datagram of A_TX before the next call.
+ * - A connection in REQ_RCVD may end (time-out, RESET, abort) before iw_cm has called accept or
+ *   reject. It then returns RELEASE, but iw_cm still makes that call. So iw_cm's provider_data
+ *   holds a reference of its own, which the caller drops when iw_cm calls accept or reject.
+ *   usiw_cm_accept() fails with -ECONNRESET in this case.
  * - An object in LINGER serves only the peer. The caller may drop it at any time, for a new
  *   connection of the same 4-tuple or when the device is removed.
  * - usiw_cm_receive() may return DEAD for a REQ: if the object is in LINGER and the REQ has another
  *   ISN, or if this end's attempt gives way to the REQ. The caller then treats the REQ as one that
  *   has no connection.
- * - It answers DATA, SHUTDOWN and SACK on a 4-tuple without an object by
+ * - The caller answers DATA, SHUTDOWN and SACK on a 4-tuple without an object by
  *   usiw_cm_build_stray_reset(), at a bounded rate. So an end learns that its peer has forgotten
  *   the connection.
  */
@@ -46,22 +47,22 @@ extern "C" {
 #endif
 
 /**
- * usiw_cm_asks_back - true if a datagram is to be answered by PENDING before this end gives way
+ * usiw_cm_asks_back - true if this end must answer a REQ by PENDING before it gives way to the REQ
  * @c:		connection
  * @pkt:	datagram of its 4-tuple
  *
  * Both ends may send a REQ to each other at the same time, between the same ports. Then the attempt
- * with the smaller ISN goes on. The attempt of the other end gives way: it ends with -ECONNREFUSED,
- * and the REQ goes to the listener there. But anybody can send a REQ with a small PSN from a false
- * address. So this end first answers PENDING with usiw_cm_asked_isn(), and gives way only to a REQ
- * that brings this number back.
+ * with the smaller ISN goes on. The end with the larger ISN gives way: its attempt ends with
+ * -ECONNREFUSED, and its listener gets the REQ of the peer. But anybody can send a REQ with a small
+ * PSN from a false address. So the end with the larger ISN first answers PENDING with
+ * usiw_cm_asked_isn(). It gives way only to a REQ that has this number as its ACK PSN.
  */
 int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
 
 /*
- * Returns the PSN of that PENDING: the complement of the own ISN. The own ISN would not do. A peer
- * that has no connection answers PENDING by a RESET with both numbers, and a RESET with both ISNs
- * would end this attempt.
+ * Returns the PSN of the PENDING that usiw_cm_asks_back() calls for: the complement of this end's
+ * ISN. PENDING must not carry the ISN itself. A peer without a connection answers PENDING by a
+ * RESET with both PSNs of the PENDING, and a RESET with both ISNs would end this attempt.
  */
 __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
 
@@ -70,8 +71,8 @@ __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
  * @data:	UDP payload, any alignment
  * @len:	bytes
  *
- * Every wire version has the opcode, the PSNs and the first payload byte (the version) at the same
- * offsets, and the reason of a REJECT too. So a REJECT of another version decodes, but without its
+ * In every wire version the opcode, the PSNs, the version (the first payload byte) and the reason
+ * of a REJECT are at the same offsets. So a REJECT of another version decodes, but without its
  * private data.
  *
  * Return: 0; -EINVAL if the datagram is malformed (too short, lengths that do not fit, flags that
@@ -82,8 +83,8 @@ __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
 int usiw_cm_decode(struct usiw_cm_packet *pkt, const void *data, __u32 len);
 
 /*
- * Sets up an initiator, in state IDLE. All parameters are this end's. Returns 0; -EINVAL if @pd_len
- * exceeds 512 or @window is 0.
+ * Sets up an initiator, in state IDLE. All parameters describe this end. Returns 0; -EINVAL if
+ * @pd_len exceeds 512 or @window is 0.
  */
 int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord, __u16 mtu,
 			__u16 window, const void *pd, __u16 pd_len);
@@ -97,16 +98,18 @@ int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *re
 			 __u16 mtu, __u16 window, __u64 now_us);
 
 /*
- * Adds features that only some ends have. An initiator, before it connects, offers all of them. A
- * responder, before it accepts, agrees to those that its peer has offered. At any other time the
- * call changes nothing.
+ * Adds @features, which only some ends have, to those that every end has. An initiator calls it
+ * before it connects, and then offers all of @features. A responder calls it before it accepts, and
+ * then agrees to those of @features that its peer has offered. At any other time the call changes
+ * nothing.
  */
 void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features);
 
 /*
- * Calls of the user and of the engine. Each returns the actions to carry out. @error is -errno. Any
- * other value counts as -EIO, so that no error looks like success.
+ * The calls of the user and of the engine follow. Each returns the actions to carry out. @error is
+ * -errno. Any other value counts as -EIO, so that no error looks like success.
  */
+/* Sends the REQ of a connection in IDLE. */
 __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
 /*
  * Accepts with the depths that the user asks for. Both are lowered to the limits of this device,
@@ -116,45 +119,61 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
  */
 __u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		     __u64 now_us, int *err);
+/* Rejects the REQ, with private data of the user. */
 __u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64 now_us);
-/* Ends in order: drain, SHUTDOWN. Before ESTABLISHED it is an abort with USIW_ABORT_LOCAL. */
+/*
+ * Begins the orderly end: the engine drains its send queue and sends SHUTDOWN. Before ESTABLISHED
+ * the call is an abort with USIW_ABORT_LOCAL.
+ */
 __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
-/* Ends at once in any state, by RESET; in REQ_RCVD by REJECT. */
+/*
+ * Ends the connection at once, in any state. Sends REJECT in REQ_RCVD, else RESET if the peer's ISN
+ * is known.
+ */
 __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us);
 /*
- * Ends without a datagram and without a notice. Only for an object in LINGER, and for one that was
- * given to no user and no engine.
+ * Ends the connection without a datagram and without a notice. Use it only for an object in LINGER,
+ * or for one of which no user and no engine knows.
  */
 __u32 usiw_cm_forget(struct usiw_cm_conn *c);
-/* The engine has installed the connection. */
+/* Handles READY: the engine has installed the connection. */
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);
-/* The engine could not install it. */
+/* Handles REFUSED: the engine could not install the connection. */
 __u32 usiw_cm_refused(struct usiw_cm_conn *c, int error, __u64 now_us);
-/* The engine has received the peer's SHUTDOWN, or the peer has acknowledged the engine's. */
+/*
+ * Handles CLOSED and PEER_CLOSED: the peer has acknowledged the engine's SHUTDOWN, or the engine
+ * has received the peer's.
+ */
 __u32 usiw_cm_closed(struct usiw_cm_conn *c, __u64 now_us);
 /*
- * The engine has set the QP to ERROR by itself. By then it has delivered a Terminate or given it
- * up, because the RESET that this call sends would overtake the Terminate.
+ * Handles FAILED: the engine has set the QP to ERROR by itself. Before it reports this, the engine
+ * has delivered its Terminate or given that up, because the RESET of this call would overtake the
+ * Terminate.
  */
 __u32 usiw_cm_failed(struct usiw_cm_conn *c, int error, __u64 now_us);
 /*
- * Makes the call for a report of the provider. @kind: enum usiw_report_kind. Reports of other kinds
- * do not concern the state machine.
+ * Calls the function above that handles a report of the provider. @kind: enum usiw_report_kind. For
+ * reports that do not concern the state machine it does nothing and returns 0.
  */
 __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us);
 
-/* Calls of the network and of the clock. */
+/* The calls of the network and of the clock follow. Each returns the actions to carry out. */
+/* Handles a handshake datagram of the 4-tuple, decoded by usiw_cm_decode(). */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
 /*
- * DATA counts as CONFIRM. The caller passes only DATA for which usiw_cm_confirms() is true: its PSN
- * is in [peer_isn, peer_isn + window), and its ACK PSN in [local_isn, local_isn + window]. So
- * neither a blind sender of DATA can confirm the connection, nor a peer that still has an earlier
- * connection of the 4-tuple.
+ * Handles DATA, which counts as CONFIRM. The caller passes only DATA for which usiw_cm_confirms()
+ * is true: its PSN is in [peer_isn, peer_isn + window), and its ACK PSN in [local_isn, local_isn +
+ * window]. So neither a blind sender of DATA can confirm the connection, nor a peer that still has
+ * an earlier connection of the 4-tuple.
  */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c);
-/* ICMP that quotes the REQ; @answer: by usiw_cm_icmp4_answer() or usiw_cm_icmp6_answer(). */
+/*
+ * Handles an ICMP message that quotes the REQ. @answer: by usiw_cm_icmp4_answer() or
+ * usiw_cm_icmp6_answer().
+ */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now_us);
-__u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);	/* at or after deadline_us */
+/* Handles the timer that is due. A call before c->deadline_us does nothing. */
+__u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);
 
 /**
  * usiw_cm_build - build the datagram that A_TX asks for

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * One end of a connection; see usiw_cm_end.h. Here the actions of the state machine are carried out
- * by the calls of the host. usiw_cm_path.c decides by which port the connection sends, by its
- * route.
+ * Carries out the actions of the state machine for one end of a connection, by the calls of the
+ * host (usiw_cm_end.h). usiw_cm_path.c follows the route, and decides by which port the connection
+ * sends.
  */
 #if defined(__KERNEL__)
 #include <linux/bug.h>
@@ -19,7 +19,10 @@
 #include "usiw_cm_hint.h"
 #include "usiw_cm_path.h"
 
-/* A debug kernel warns of the first broken invariant. Builds with USIW_CM_CHECK abort. */
+/*
+ * Checks the invariants of an end. A debug kernel warns of the first one that is broken. A build
+ * with USIW_CM_CHECK aborts.
+ */
 #if defined(__KERNEL__)
 static void assert_sound(const struct usiw_cm_end *end)
 {
@@ -66,8 +69,9 @@ static void notify(struct usiw_cm_end *end, __u32 event, int status)
 }
 
 /*
- * If the user cannot be notified that the connection is open, nobody can use it. So the user gets
- * a REPLY with -ENOMEM, and the connection is aborted.
+ * Notifies the user of REPLY, and logs a hint if the attempt has failed. Returns the actions that
+ * follow. If the host has no memory for the notice, the user gets a REPLY with -ENOMEM, and an open
+ * connection is aborted, because no program can use it.
  */
 static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 {
@@ -84,6 +88,7 @@ static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 	return status ? 0 : usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
+/* Returns the slot of the backlog and moves the QP to RTS, if the connection is open. */
 static void established(struct usiw_cm_end *end)
 {
 	if (end->cm.state != USIW_CM_ESTABLISHED)
@@ -98,7 +103,7 @@ void usiw_cm_end_leave(struct usiw_cm_end *end)
 	end->host->release_user(end);
 }
 
-/* Release user and QP, after the notices that the user is still owed. */
+/* Gives the user the notices that it is still owed, then releases user and QP. */
 static void release(struct usiw_cm_end *end, __u64 now_us)
 {
 	const struct usiw_cm_host *host = end->host;
@@ -131,7 +136,9 @@ static void abort_engine(struct usiw_cm_end *end)
 		end->engine = USIW_CM_ENGINE_NONE;
 		return;
 	}
-	/* First the state: a provider that has not read CONNECT queries it when it reads ABORT. */
+	/*
+	 * Set the state first: a provider that has not read CONNECT queries it when it reads ABORT.
+	 */
 	end->host->set_qp_state(end, USIW_QPS_ERR);
 	end->info.reason = end->cm.abort_reason;
 	end->host->record(end, USIW_EVENT_ABORT);

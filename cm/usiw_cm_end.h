@@ -31,71 +31,92 @@
 extern "C" {
 #endif
 
+/* Sets all of @end. The end has no QP and no user yet. */
 void usiw_cm_end_init(struct usiw_cm_end *end, const struct usiw_cm_host *host, __u32 id,
 		      const struct usiw_cm_tuple *tuple);
 
-/* The end has a QP and a user now. It has not sent a REQ and has not accepted yet. */
+/*
+ * Sets the ports (USIW_CM_*) that the end may use. The host calls it when the end has got a QP and
+ * a user, before it connects or accepts.
+ */
 void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
 
 /* ---- The user ---- */
 
 /*
- * Connects. usiw_cm_init_active() on end->cm and usiw_cm_end_attach() precede. From here on the
- * user gets exactly one REPLY.
+ * Connects. The host has called usiw_cm_init_active() for end->cm, and usiw_cm_end_attach(). From
+ * here on the user gets exactly one REPLY.
  */
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us);
 /*
- * Accepts. usiw_cm_init_passive() on end->cm, usiw_cm_end_may_accept() and usiw_cm_end_attach()
- * precede. Returns 0, and the user gets exactly one ESTABLISHED; or an error of usiw_cm_accept(),
- * and no notice follows.
+ * Accepts. The host has called usiw_cm_init_passive() for end->cm, usiw_cm_end_may_accept() and
+ * usiw_cm_end_attach(). If the call returns 0, the user gets exactly one ESTABLISHED. If it returns
+ * an error of usiw_cm_accept(), no notice follows.
  */
 int usiw_cm_end_accept(struct usiw_cm_end *end, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		       __u64 now_us);
-/* Returns 0; -ECONNRESET: the request has ended or was answered. */
+/* Returns 0 if the user may accept; -ECONNRESET if the request has ended or was answered. */
 int usiw_cm_end_may_accept(const struct usiw_cm_end *end);
 void usiw_cm_end_reject(struct usiw_cm_end *end, const void *pd, __u16 pd_len, __u64 now_us);
 void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us);
-/* When the call returns, the user has had its last notice, and user and QP are released. */
+/*
+ * Ends the connection at once: see usiw_cm_abort(). When the call returns, the user has had its
+ * last notice, and user and QP are released. Only an end that has neither connected nor received a
+ * REQ keeps them.
+ */
 void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us);
-/* The user leaves or got an error, so it is not notified any more. The connection goes on. */
+/*
+ * Releases the user, who leaves or whose call has failed. The user gets no more notices, and the
+ * connection goes on.
+ */
 void usiw_cm_end_leave(struct usiw_cm_end *end);
-/* The device is being removed: sends one RESET, and does not linger. */
+/*
+ * Ends the connection and forgets it, without LINGER, because the device is being removed. The peer
+ * gets one datagram, as in usiw_cm_abort().
+ */
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us);
-/* Forgets an end without a datagram, if it is in LINGER or no user was notified of it. */
+/*
+ * Forgets an end without a datagram. Only for an end in LINGER or one of which no user was
+ * notified.
+ */
 void usiw_cm_end_drop(struct usiw_cm_end *end);
 
 /* ---- The engine ---- */
 
-/* Ignores a report on another connection of the QP, and on one that the engine was not given. */
+/*
+ * Handles a report of the provider. Ignores it if it is about another connection of the QP, or if
+ * the engine was not given this one.
+ */
 void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *report, __u64 now_us);
 
 /* ---- The network ---- */
 
 /*
- * A handshake datagram of the 4-tuple; see usiw_cm_input(). The actions are carried out here. The
- * host follows the rest of the verdict.
+ * Handles a handshake datagram of the 4-tuple as usiw_cm_input() does, and carries out the actions
+ * of the verdict. The host carries out the rest of the verdict.
  */
 void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict, const void *data,
 		       __u32 len, void *answer, __u64 now_us);
-/* DATA for which usiw_cm_confirms() is true. */
+/* Handles DATA for which usiw_cm_confirms() is true. */
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us);
-/* ICMP for which usiw_cm_quotes() is true. */
+/* Handles an ICMP message for which usiw_cm_quotes() is true. */
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_answer answer, __u64 now_us);
 /*
- * The route may have changed. Shows the engine the new path, if it differs. Without a route, or
- * while the MAC of the next hop is not known, the connection goes on as before.
+ * Looks up the route, which may have changed, and shows the engine the new path if it differs.
+ * Without a route, or while the MAC of the next hop is not known, the connection goes on as before.
  */
 void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us);
 
 /* ---- The clock ---- */
 
+/* Handles the timers that are due. */
 void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us);
 /* Returns the time of the next tick, us; 0: never. */
 __u64 usiw_cm_end_deadline(const struct usiw_cm_end *end);
 
 /* ---- Checks ---- */
 
-/* Returns NULL, or the invariant that is broken. All of them hold between any two calls. */
+/* Returns NULL, or a text about an invariant that does not hold. All hold between any two calls. */
 const char *usiw_cm_end_check(const struct usiw_cm_end *end);
 
 #ifdef __cplusplus

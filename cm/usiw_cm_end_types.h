@@ -18,37 +18,37 @@ struct usiw_cm_end;
 /* Time between two look-ups of the route while the MAC of the next hop is not known, us. */
 #define USIW_CM_RESOLVE_US	20000u
 
-/* Ports that an end may use. */
+/* Ports that an end may use, as a mask. */
 #define USIW_CM_SOCKET		0x1u	/* a data socket */
 #define USIW_CM_PACKETS		0x2u	/* raw packets */
-#define USIW_CM_MOVES		0x4u	/* it can change between them while connected */
+#define USIW_CM_MOVES		0x4u	/* it can change its port while connected */
 
-/* The connection as the engine, in the process of the QP, knows it. */
+/* How far the connection has been given to the engine, which runs in the process of the QP. */
 enum usiw_cm_engine {
-	USIW_CM_ENGINE_NONE,		/* nothing */
-	USIW_CM_ENGINE_RESOLVING,	/* nothing: the MAC of the next hop is not known yet */
+	USIW_CM_ENGINE_NONE,		/* the engine does not know the connection */
+	USIW_CM_ENGINE_RESOLVING,	/* the same, until the MAC of the next hop is known */
 	USIW_CM_ENGINE_GIVEN,		/* a CONNECT record has been queued */
-	USIW_CM_ENGINE_READY,		/* it has reported READY, and sends */
+	USIW_CM_ENGINE_READY,		/* the engine has reported READY, and sends */
 };
 
 /* The meaning of the present route for raw packets. */
 enum usiw_cm_path {
-	USIW_CM_PATH_FOLLOWED,		/* nothing unusual */
-	USIW_CM_PATH_ELSEWHERE,		/* the route leaves by another interface; this was logged */
+	USIW_CM_PATH_FOLLOWED,		/* neither of the following */
+	USIW_CM_PATH_ELSEWHERE,		/* raw packets do not reach the peer by the route */
 	USIW_CM_PATH_FORBIDDEN,		/* raw packets would bypass IPsec or an encapsulation */
 };
 
 /**
  * struct usiw_cm_route - the present route of an end, as the host found it
- * @reason:	enum usiw_not_packet: why raw packets cannot use the route, NONE: they can
+ * @reason:	enum usiw_not_packet: why raw packets cannot use the route; NONE if they can
  * @local:	the route leads to this host
  * @mac_known:	@remote_mac is valid. If it is not, the host has begun to resolve it
- * @peer_ports:	USIW_CM_* of the other end, if that is on this host and has its QP; else 0
+ * @peer_ports:	ports (USIW_CM_*) of the other end, if that end is on this host and has a QP; else 0
  * @hop_limit:	IPv4 TTL or IPv6 hop limit
  * @mtu:	IP MTU, bytes
- * @local_mac:	of the interface
- * @remote_mac:	of the next hop
- * @next_hop:	a number that the host uses for the next hop, for follow()
+ * @local_mac:	MAC of the interface
+ * @remote_mac:	MAC of the next hop
+ * @next_hop:	the host's number of the next hop. cm/ only passes it on to follow()
  * @netdev:	name of the interface, for log()
  */
 struct usiw_cm_route {
@@ -64,27 +64,28 @@ struct usiw_cm_route {
 	char netdev[16];
 };
 
-/* Requests to usiw_cm_host.data(). Its return value counts for IS_OPEN only. */
+/* Requests to usiw_cm_host.data(), whose return value counts only for IS_OPEN. */
 enum usiw_cm_data {
-	USIW_CM_DATA_CLOSE,		/* the connection is over: the data socket stops */
-	USIW_CM_DATA_BY_PACKETS,	/* the engine sends and receives by raw packets */
-	USIW_CM_DATA_BY_SOCKET,		/* the engine sends and receives by the data socket alone */
-	USIW_CM_DATA_IS_OPEN,		/* true if the process has a data socket that can send */
+	USIW_CM_DATA_CLOSE,		/* stop the data socket: the connection is over */
+	USIW_CM_DATA_BY_PACKETS,	/* the engine uses raw packets now */
+	USIW_CM_DATA_BY_SOCKET,		/* the engine uses only the data socket now */
+	USIW_CM_DATA_IS_OPEN,		/* does the process have a data socket that can send? */
 };
 
+/* Events that a host logs for people. */
 enum usiw_cm_log {
 	USIW_CM_LOG_NO_CONNECTION,	/* connect has failed; @text is the reason */
-	USIW_CM_LOG_ELSEWHERE,		/* the route leaves by another interface, @text */
-	USIW_CM_LOG_FORBIDDEN,		/* the end: raw packets would bypass IPsec or a tunnel */
+	USIW_CM_LOG_ELSEWHERE,		/* the route leaves by the interface @text */
+	USIW_CM_LOG_FORBIDDEN,		/* the connection ends: raw packets are forbidden */
 };
 
 /**
- * struct usiw_cm_host - calls that a host supplies; the lock of the end is held
+ * struct usiw_cm_host - calls that a host supplies. The host holds the lock of @end meanwhile
  * @send:	sends a handshake datagram to the peer. Returns 0 or -errno
  * @notify:	notifies the user of USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE.
  *		Returns 0. If there is no memory to notify the user of a REPLY, returns an error,
  *		and REPLY comes again with -ENOMEM
- * @release_user: drops the user, if there is one, who is not notified any more
+ * @release_user: drops the user, if there is one. No notice follows
  * @set_qp_state: sets the state of the QP, if there still is one
  * @release_qp:	drops the QP, if there is one
  * @record:	queues a record of this type for the engine: usiw_cm_records_push() with end->info
@@ -96,8 +97,8 @@ enum usiw_cm_log {
  * @leave_backlog: returns the slot in the listener's backlog, if the connection has one
  * @forget:	removes the end from the table of connections, if it is there, so that no datagram
  *		reaches it any more
- * @arm:	sees to it that usiw_cm_end_tick() is called at usiw_cm_end_deadline(), which may
- *		have changed
+ * @arm:	schedules the call of usiw_cm_end_tick() at usiw_cm_end_deadline(), which may have
+ *		changed
  * @log:	writes a line for people. @text may be NULL
  * @acting:	shows each mask of actions before it is carried out. For tests; else NULL
  */
@@ -126,26 +127,29 @@ struct usiw_cm_host {
 #endif
 
 /**
- * struct usiw_cm_end - zeroed, then set by usiw_cm_end_init()
+ * struct usiw_cm_end - one end of a connection: its state machine, path and notices
  * @host:	calls of the host
  * @id:		names the connection in records and reports, never 0
  * @tuple:	4-tuple of the connection
  * @tos:	IPv4 TOS or IPv6 traffic class of the datagrams that it sends
  * @engine:	enum usiw_cm_engine
  * @path:	enum usiw_cm_path
- * @ports:	USIW_CM_* that its process can use; set by usiw_cm_end_attach(). A host may read it
- *		without the lock
+ * @ports:	ports (USIW_CM_*) that its process can use; set by usiw_cm_end_attach(). A host may
+ *		read it without the lock
  * @port:	1 + enum usiw_port_kind as the process reported it; 0: no report yet. A host may
  *		read it without the lock
  * @port_why:	enum usiw_port_why. A host may read it without the lock
- * @move_us:	raw packets are forbidden, and the process must have left them by this time; 0: no
- *		limit
+ * @move_us:	time by which the process must report another port, because raw packets are
+ *		forbidden; 0: no limit
  * @resolve_us:	RESOLVING: time of the next look-up
  * @ledger:	notices that the user has been given and is owed
  * @info:	the connection as its records show it. A host may read mtu and flags without the
  *		lock
  * @cm:		the state machine. A host may read state, and the ISNs once they are set, without
  *		the lock
+ *
+ * The host calls usiw_cm_end_init() first. "The lock" is the one by which the host serialises its
+ * calls on the end (usiw_cm_end.h).
  */
 struct usiw_cm_end {
 	const struct usiw_cm_host *host;

@@ -5,9 +5,9 @@
  * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see these, so
  * the work that it does for a socket has to be done here: find the interface and the MAC of the
  * next hop, notice changes of the route, and stop the frames when they would bypass IPsec or an
- * encapsulation. Then a connection that also has a data socket changes to the socket, because the
- * kernel handles sockets by itself. A connection without one goes on, or ends if its frames are
- * forbidden.
+ * encapsulation. If raw packets cannot go on, a connection that also has a data socket changes to
+ * the socket, because the kernel handles sockets by itself. A connection without a socket goes on
+ * with raw packets, or ends if they are forbidden.
  *
  * The process changes ports by itself and reports that. Only one decision depends on the report: a
  * connection whose raw packets are forbidden ends if its process does not report another port
@@ -46,9 +46,9 @@ int usiw_cm_not_packet_errno(__u32 not_packet)
 }
 
 /*
- * The host has set @route->reason by the network alone. Raw packets also require that both ends can
- * receive them. Two ends on one host must use the same kind of port, because IP accepts no raw
- * packet from an address of its own.
+ * Completes @route->reason, which the host has set by the network alone. Raw packets also require
+ * that both ends can receive them. Two ends on one host must use the same kind of port, because IP
+ * accepts no raw packet from an address of its own.
  */
 static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
 {
@@ -65,6 +65,10 @@ static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
 		route->reason = USIW_NOT_PACKET_PEER;
 }
 
+/*
+ * Returns the MTU of the connection by this route, bytes: USIW_MIN_MTU up to the MTU of the
+ * handshake.
+ */
 static __u16 path_mtu(const struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
 	if (route->mtu > end->cm.mtu)
@@ -166,9 +170,9 @@ __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
 /* ---- Changes ----------------------------------------------------------- */
 
 /*
- * Queues a PATH record, if the path differs from the last one. @route: the new route, or NULL if
- * there is none: MTU and MACs stay as they were. @packets: raw packets reach the peer. @not_packet:
- * why not, or NONE.
+ * Queues a PATH record, if the path differs from the one that the engine knows. @route: the new
+ * route. With NULL (no route), MTU and MACs stay as they were. @packets: raw packets reach the
+ * peer. @not_packet: the reason if they do not, else NONE.
  */
 static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets,
 		      __u32 not_packet)
@@ -190,6 +194,7 @@ static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route
 		end->host->record(end, USIW_EVENT_PATH);
 }
 
+/* Ends a connection, because raw packets are forbidden and the process has not left them. */
 static __u32 end_forbidden(struct usiw_cm_end *end, __u64 now_us)
 {
 	end->move_us = 0;
@@ -198,8 +203,8 @@ static __u32 end_forbidden(struct usiw_cm_end *end, __u64 now_us)
 }
 
 /*
- * True if the engine sends raw packets. An engine that is ready counts as one that does until it
- * has reported its port. Before that it sends nothing.
+ * True if the engine sends raw packets. Before READY it sends nothing. A ready engine that has not
+ * reported a port counts as one that sends raw packets.
  */
 static int sends_packets(const struct usiw_cm_end *end)
 {
@@ -207,8 +212,9 @@ static int sends_packets(const struct usiw_cm_end *end)
 }
 
 /*
- * If raw packets are forbidden and the process uses them, it has USIW_MOVE_MS to change to its data
- * socket. Without an open socket the connection ends at once.
+ * Sets or clears the deadline end->move_us. If raw packets are forbidden and the process uses them,
+ * it has USIW_MOVE_MS to change to its data socket. Without an open socket the connection ends at
+ * once.
  */
 static __u32 expect_move(struct usiw_cm_end *end, __u64 now_us)
 {
@@ -221,6 +227,7 @@ static __u32 expect_move(struct usiw_cm_end *end, __u64 now_us)
 	return 0;
 }
 
+/* Handles a route on which raw packets are forbidden, because of @reason. */
 static __u32 forbid(struct usiw_cm_end *end, const struct usiw_cm_route *route, __u32 reason,
 		    __u64 now_us)
 {
@@ -231,6 +238,7 @@ static __u32 forbid(struct usiw_cm_end *end, const struct usiw_cm_route *route, 
 	return expect_move(end, now_us);
 }
 
+/* Notes that the path does not forbid raw packets, and clears the deadline for leaving them. */
 static void permit(struct usiw_cm_end *end, enum usiw_cm_path path)
 {
 	end->path = path;
@@ -238,8 +246,8 @@ static void permit(struct usiw_cm_end *end, enum usiw_cm_path path)
 }
 
 /*
- * Raw packets do not get to the peer by this route. A process that cannot change its port goes on
- * as before, and reaches the peer or does not.
+ * Handles a route by which raw packets do not reach the peer. A process that can change its port
+ * gets a PATH record. Another process continues as before, although its datagrams may not arrive.
  */
 static void elsewhere(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
@@ -253,8 +261,9 @@ static void elsewhere(struct usiw_cm_end *end, const struct usiw_cm_route *route
 }
 
 /*
- * Raw packets reach the peer. While the MAC of the next hop is not known, a connection that uses
- * them goes on with the old MAC, and another one does not begin to.
+ * Handles a route by which raw packets reach the peer. While the MAC of the next hop is not known,
+ * a connection that uses raw packets continues with the old MAC. A connection that uses its data
+ * socket does not change to raw packets yet.
  */
 static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
@@ -267,8 +276,9 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 }
 
 /*
- * The kernel follows the route of a data socket by itself. A process that cannot change its port
- * uses the data socket if it was offered nothing else, or if it keeps the socket open.
+ * True if the connection stays on its data socket, whose route the kernel follows by
+ * itself. The process then has a data socket and cannot change its port. It uses the socket if it
+ * was offered no raw packets, or if it has kept the socket open.
  */
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {
@@ -277,6 +287,7 @@ static int is_followed_by_kernel(struct usiw_cm_end *end)
 		end->host->data(end, USIW_CM_DATA_IS_OPEN));
 }
 
+/* Applies a new route to a connection that the engine has. */
 static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u64 now_us)
 {
 	int was_local = !!(end->info.flags & USIW_CONN_F_LOCAL);
@@ -300,7 +311,10 @@ static __u32 follow_to(struct usiw_cm_end *end, struct usiw_cm_route *route, __u
 			follow_packets(end, route);
 			return 0;
 		}
-		/* The route left lo or entered it, and the raw port is on the other interface. */
+		/*
+		 * The route has left lo or leads to lo now, and the raw port is on the other
+		 * interface.
+		 */
 		route->reason = USIW_NOT_PACKET_NETDEV;
 		elsewhere(end, route);
 		return 0;
@@ -327,6 +341,7 @@ __u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us)
 
 /* ---- The port that the process has reported ---------------------------- */
 
+/* Notifies the host of the port that the engine uses. */
 static void show_port(struct usiw_cm_end *end)
 {
 	end->host->data(end, sends_packets(end) ? USIW_CM_DATA_BY_PACKETS : USIW_CM_DATA_BY_SOCKET);

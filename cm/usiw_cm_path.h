@@ -3,9 +3,10 @@
  * The path of a connection: by which port it sends, and how it follows the routes of its host.
  *
  * A connection has a data socket, raw packets, or both. Its route may forbid raw packets, lead to
- * another interface or change the MAC of the next hop. The functions here decide what that means
- * for the connection. They show the engine the new path by the calls of the host. If the connection
- * has to end, they return the actions of the state machine, which usiw_cm_end.c carries out.
+ * another interface or change the MAC of the next hop. The functions here decide by which port
+ * the connection goes on, or whether it has to end. They show the engine a new path by the calls of
+ * the host. For a connection that has to end, they return the actions of the state machine, which
+ * usiw_cm_end.c carries out.
  */
 #ifndef USIW_CM_PATH_H
 #define USIW_CM_PATH_H
@@ -19,13 +20,13 @@ extern "C" {
 /* ---- For hosts ---- */
 
 /*
- * True if two ends on this host have no kind of port in common. @a, @b: USIW_CM_*; 0: not known,
- * which counts as any port.
+ * True if two ends on this host have no kind of port in common. @a, @b: their ports, USIW_CM_*. 0,
+ * not known, counts as any port.
  */
 int usiw_cm_ports_differ(__u8 a, __u8 b);
 /*
- * Returns the error of connect and accept for a process that can use nothing but raw packets; 0 for
- * USIW_NOT_PACKET_NONE.
+ * Returns the -errno with which connect and accept fail for a process that has no port but raw
+ * packets. @not_packet: why it cannot use them. Returns 0 for USIW_NOT_PACKET_NONE.
  */
 int usiw_cm_not_packet_errno(__u32 not_packet);
 
@@ -40,18 +41,15 @@ void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c
 
 /* ---- For usiw_cm_end.c: each returns the actions that are due, USIW_CM_A_* ---- */
 
-/* Carries out INSTALL. */
+/* Carries out INSTALL: gives the connection to the engine, or waits for the MAC of the next hop. */
 __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us);
-/* The process has reported its port: enum usiw_port_kind, enum usiw_port_why. */
+/* Handles the report of the process about its port: enum usiw_port_kind, enum usiw_port_why. */
 __u32 usiw_cm_path_port(struct usiw_cm_end *end, __u32 port, __u32 why, __u64 now_us);
-/* The route may have changed. */
+/* Looks up the route, which may have changed, and applies the result to the connection. */
 __u32 usiw_cm_path_follow(struct usiw_cm_end *end, __u64 now_us);
-/*
- * Handles end->move_us, at which the process must have left forbidden raw packets, and
- * end->resolve_us.
- */
+/* Handles the deadlines end->move_us and end->resolve_us, if they have passed. */
 __u32 usiw_cm_path_tick(struct usiw_cm_end *end, __u64 now_us);
-/* The process has reported READY, which the state machine handles after this call. */
+/* Handles READY. The caller then passes it to the state machine. */
 void usiw_cm_path_ready(struct usiw_cm_end *end);
 
 #ifdef __cplusplus

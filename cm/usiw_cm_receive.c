@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The state machine and the network: what a handshake datagram, DATA and ICMP do to a connection in
- * each state. docs/protocol.md has the table of states and datagrams.
+ * Handles the input of the state machine from the network, in each state: handshake datagrams, DATA
+ * and ICMP. docs/protocol.md has the table of states and datagrams.
  *
  * Anybody can send a datagram from a false address. So a datagram opens or ends a connection only
- * if it carries an ISN that its sender has from this end. An ICMP message counts only while the
- * connection waits for an answer to its REQ. An end in LINGER serves nobody but its peer, so it
- * makes way for any new REQ.
+ * if it carries an ISN of this end, which only its peer has received. An ICMP message counts
+ * only while the connection waits for an answer to its REQ. An end in LINGER serves nobody but its
+ * peer, so it makes way for any new REQ.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -19,6 +19,7 @@
 #include "usiw_cm_hint.h"
 #include "usiw_cm_transition.h"
 
+/* True if a datagram carries the ISNs of both ends. */
 static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
 	return c->peer_known && pkt->psn == c->peer_isn && pkt->ack_psn == c->local_isn;
@@ -40,7 +41,9 @@ static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 	return 1;
 }
 
-/* True if both ends have sent a REQ for the same 4-tuple, and the other end goes first. */
+/*
+ * True if both ends have sent a REQ for the same 4-tuple, and the attempt of the other end goes on.
+ */
 static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
 	return pkt->opcode == USIW_TRP_REQ && c->initiator && c->state == USIW_CM_REQ_SENT &&
@@ -70,13 +73,14 @@ static __u32 end_at_once(struct usiw_cm_conn *c, int status, __u64 now_us)
 
 static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	/* The REQ brings back the PSN of PENDING, so it comes from the peer: this end gives way. */
+	/* The REQ repeats the PSN of this end's PENDING, so it comes from the peer: give way. */
 	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
 		return end_at_once(c, -ECONNREFUSED, now_us);
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/*
-		 * Another connection on the same 4-tuple. The peer may have forgotten this one,
-		 * which a probe shows: its host answers with a RESET then.
+		 * The REQ asks for another connection on the same 4-tuple. The peer may have
+		 * forgotten the present connection. A keepalive probe shows that, because the
+		 * peer's host then answers the probe by a RESET.
 		 */
 		if (c->state == USIW_CM_LINGER && !c->initiator)
 			return usiw_cm_die(c);
@@ -106,18 +110,25 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	__u64 limit_us = c->connect_us + USIW_CM_REQ_LIMIT_US;
 
 	c->answer = USIW_CM_ANSWER_PENDING;
-	/* PSN 0: the peer has no ISN yet, so no RESET can be verified by it. */
+	/*
+	 * PSN 0: the peer has no ISN yet, so this end cannot build a RESET that the peer accepts.
+	 */
 	if (pkt->psn) {
 		c->peer_isn = pkt->psn;
 		c->peer_known = 1;
 	}
-	/* PENDINGs do not delay a repetition that is scheduled. */
+	/*
+	 * The first PENDING delays the next repetition to this time. Later PENDINGs delay nothing.
+	 */
 	if (!c->pending || !repeat_us)
 		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
 	usiw_cm_set_timer(c, repeat_us, expire_us < limit_us ? expire_us : limit_us);
 	if (c->pending)
 		return 0;
-	/* The first PENDING: bring its PSN back at once, because proven REQs get slots first. */
+	/*
+	 * Answer the first PENDING by a REQ with its PSN at once, because proven REQs get slots
+	 * first.
+	 */
 	c->pending = 1;
 	return pkt->psn ? usiw_cm_transmit(c, USIW_TRP_REQ, 0) : 0;
 }
@@ -180,9 +191,9 @@ static int reject_status(__u8 reason)
 }
 
 /*
- * REQ_SENT: nobody listens there, or not yet. Many programs listen anew between two connections
- * (perftest does), and TCP would queue a connection meanwhile. So REQ is repeated for
- * NO_LISTENER_GRACE_US before this answer ends the attempt.
+ * Handles the answer "nobody listens" in REQ_SENT. Many programs (perftest) close their listener
+ * and listen again between two connections, so the next listener may be about to join. Therefore
+ * REQ is repeated for NO_LISTENER_GRACE_US before this answer ends the attempt.
  */
 static __u32 nobody_listens(struct usiw_cm_conn *c, __u64 now_us)
 {
@@ -211,8 +222,9 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 }
 
 /*
- * A RESET is answered with a RESET, so that the peer stops repeating. The number of answers is
- * limited, because two ends that answer each other would go on for as long as they linger.
+ * Handles a RESET, which ends the connection if it carries both ISNs. This end answers it by a
+ * RESET, so that the peer stops repeating. The number of answers is limited, because two ends that
+ * answer each other would go on for as long as they linger.
  */
 static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
@@ -280,7 +292,10 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c)
 	return c->state == USIW_CM_ACCEPT_SENT ? usiw_cm_establish(c) : 0;
 }
 
-/* ICMP counts only as an answer to a REQ. Later on anybody could end a connection by it. */
+/*
+ * ICMP counts only as an answer to a REQ. If it counted later, anybody could end a connection by
+ * it.
+ */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now_us)
 {
 	if (c->state != USIW_CM_REQ_SENT || answer == USIW_CM_ANSWER_NOTHING)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Unread event records of one connection; see usiw_cm_records.h.
- */
+/* Keeps the unread event records of one connection; see usiw_cm_records.h. */
 #ifdef __KERNEL__
 #include <linux/string.h>
 #else
@@ -12,7 +10,10 @@
 
 #define BIT_OF(type)	(1u << (type))
 
-/* CONNECT is first, because the engine has to know the connection. After ABORT nothing follows. */
+/*
+ * Order in which a process reads the records. CONNECT is first, because the engine has to know the
+ * connection before any other record. ABORT is last, because nothing follows it.
+ */
 static const __u8 order[] = {
 	USIW_EVENT_CONNECT,    USIW_EVENT_PATH,	 USIW_EVENT_PROBE,
 	USIW_EVENT_DISCONNECT, USIW_EVENT_ABORT,
@@ -40,7 +41,7 @@ int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *rec
 	return 1;
 }
 
-/* Compares the fields that a PATH record is about. */
+/* True if @a and @b are equal in all fields that a PATH record reports. */
 static int same_path(const struct usiw_conn_info *a, const struct usiw_conn_info *b)
 {
 	return !memcmp(a->local_mac, b->local_mac, sizeof(a->local_mac)) &&

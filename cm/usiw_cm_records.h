@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Event records of one connection that its process has not read yet.
+ * Keeps the event records of one connection that its process has not read yet.
  *
  * A process reads the records of its connections from an event stream. It may be slow, stopped or
  * gone, so a host must not queue without bound. A connection therefore has at most one unread
- * record of each type, and all of them show the newest struct usiw_conn_info. They are read in a
- * fixed order, whatever the order in which they were queued.
+ * record of each type, and all of them show the newest struct usiw_conn_info. The process reads
+ * them in a fixed order, whatever the order in which they were queued.
  *
  * The host guards a struct usiw_cm_records by the lock of its event stream, not by the lock of the
  * connection: a reader must not wait for a connection that is busy.
@@ -20,9 +20,9 @@ extern "C" {
 #endif
 
 /**
- * struct usiw_cm_records - zeroed at first
- * @pending:	unread records, bits of enum usiw_event_type
- * @info:	the connection, as each of them shows it
+ * struct usiw_cm_records - unread records of one connection; zeroed at first
+ * @pending:	bit (1 << type) for each unread record; type: enum usiw_event_type
+ * @info:	state of the connection that all of these records show
  */
 struct usiw_cm_records {
 	__u32 pending;
@@ -31,7 +31,8 @@ struct usiw_cm_records {
 
 /*
  * Queues a record of @type. ABORT replaces all other unread records, because they are out of date.
- * It may replace CONNECT too: the provider flushes a QP in ERR whose connection it was never given.
+ * If it replaces CONNECT, the provider does not know the connection. It flushes the QP
+ * nevertheless, because the QP is in ERR.
  */
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info);
 
@@ -39,8 +40,8 @@ void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct us
 int usiw_cm_records_peek(const struct usiw_cm_records *r, struct usiw_event *record);
 
 /*
- * Removes @record, which peek returned and the process has read. A PATH record stays if the path
- * has changed since then. Returns true if unread records are left.
+ * Removes @record, which usiw_cm_records_peek() has returned and the process has read. A PATH
+ * record stays if the path has changed since then. Returns true if unread records are left.
  */
 int usiw_cm_records_pop(struct usiw_cm_records *r, const struct usiw_event *record);
 

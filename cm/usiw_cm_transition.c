@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Transitions of the state machine; see usiw_cm_transition.h.
+ * Implements the transitions of usiw_cm_transition.h.
  *
  * The state alone decides how a connection can end and what its user is owed then:
  *
@@ -10,7 +10,8 @@
  *                                         to report a failure after accept
  *   ESTABLISHED, CLOSING                  CLOSE, with or without DISCONNECT
  *
- * So every way out leads through usiw_cm_finish(), which returns these events and enters LINGER.
+ * So every end of a connection that has begun goes through usiw_cm_finish(). It returns these
+ * events and enters LINGER.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -133,7 +134,9 @@ __u32 usiw_cm_finish_with_reset(struct usiw_cm_conn *c, int status, int disconne
 
 __u32 usiw_cm_abort_with_reset(struct usiw_cm_conn *c, __u8 reason, int status, __u64 now_us)
 {
-	/* In this order, because only the old state shows whether the engine has the connection. */
+	/*
+	 * Call this first, because only the old state shows whether the engine has the connection.
+	 */
 	__u32 actions = usiw_cm_abort_engine(c, reason);
 
 	return actions | usiw_cm_finish_with_reset(c, status, 0, now_us);

@@ -12,9 +12,9 @@
 
 #include "../uapi/usiw_wire.h"
 
-/* Time: unsigned 64-bit microseconds of any monotonic clock; 0 is "none". */
+/* All times are unsigned 64-bit microseconds of any monotonic clock. 0 means "no time". */
 
-/* The order matters: see usiw_cm_is_installed() and usiw_cm_is_over(). */
+/* States of a connection. usiw_cm_is_installed() and usiw_cm_is_over() rely on the order. */
 enum usiw_cm_state {
 	USIW_CM_IDLE,
 	USIW_CM_REQ_SENT,
@@ -41,8 +41,9 @@ enum usiw_cm_state {
 #define USIW_CM_A_PROBE		0x0008	/* engine: send a keepalive probe */
 #define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
 /*
- * New REQ, with conn->peer_pd, conn->peer_ird and conn->peer_ord. No call returns this action. The
- * caller takes it by itself after usiw_cm_init_passive() has returned 0.
+ * Notify the user of a new REQ, with conn->peer_pd, conn->peer_ird and conn->peer_ord. No call
+ * returns this action. The caller carries it out by itself after usiw_cm_init_passive() has
+ * returned 0.
  */
 #define USIW_CM_A_EV_REQUEST	0x0020
 #define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (of a user's reject too) */
@@ -50,13 +51,13 @@ enum usiw_cm_state {
 #define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
 #define USIW_CM_A_EV_CLOSE	0x0200
 /*
- * Drop the references of iw_cm, the QP and the engine, which are done with the connection. The
- * object may linger for the peer.
+ * Drop the references of iw_cm, the QP and the engine to the connection. The object may stay in
+ * LINGER for the peer.
  */
 #define USIW_CM_A_RELEASE	0x0400
-#define USIW_CM_A_DEAD		0x0800	/* remove it from the tables; drop the last reference */
+#define USIW_CM_A_DEAD		0x0800	/* remove it from all tables; drop the last reference */
 
-/* The latest answer to an initiator's REQ; see usiw_cm_hint.h. */
+/* The latest answer to an initiator's REQ, from which usiw_cm_hint() makes a line for people. */
 enum usiw_cm_answer {
 	USIW_CM_ANSWER_NOTHING,
 	USIW_CM_ANSWER_PENDING,
@@ -66,60 +67,61 @@ enum usiw_cm_answer {
 	USIW_CM_ANSWER_PROHIBITED,	/* ICMP: a firewall */
 	USIW_CM_ANSWER_NO_HOST,		/* ICMP: no host has the address, or there is no route */
 	USIW_CM_ANSWER_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */
-	USIW_CM_ANSWER_ALIEN,		/* a datagram that no usiw sends then: conn->alien */
+	USIW_CM_ANSWER_ALIEN,		/* conn->alien: no usiw answers a REQ like this */
 };
 
 /*
- * Time-outs and numbers of transmissions. A wait between two transmissions of a datagram is twice
- * the wait before it, and the first one is RETRY_FIRST_US.
+ * Times between transmissions, us, and numbers of transmissions. A datagram that is repeated is
+ * sent again after RETRY_FIRST_US, and each further wait is twice the wait before it.
  */
 #define USIW_CM_RETRY_FIRST_US		100000u
 /*
- * An answer "nobody listens" ends an attempt only after this time, because a server may be starting
- * or may be listening anew. Until then the initiator repeats REQ every NO_LISTENER_REPEAT_US.
+ * An answer "nobody listens" ends an attempt only if it arrives this time after connect, because a
+ * server may be starting, or may be opening its next listener. Until then the initiator repeats REQ
+ * every NO_LISTENER_REPEAT_US.
  */
 #define USIW_CM_NO_LISTENER_GRACE_US		1000000u
 #define USIW_CM_NO_LISTENER_REPEAT_US	50000u
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
 #define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
-#define USIW_CM_PENDING_US		30000000u	/* initiator: from the latest PENDING on */
+#define USIW_CM_PENDING_US		30000000u	/* initiator: after its latest PENDING */
 #define USIW_CM_PENDING_REPEAT_US	1000000u	/* between two REQs after a PENDING */
-#define USIW_CM_REQ_LIMIT_US		100000000u	/* initiator: with any number of PENDINGs */
-#define USIW_CM_REQ_RCVD_US		60000000u	/* for the user to accept or reject */
-#define USIW_CM_INSTALL_US		10000000u	/* for the engine to report ready */
-#define USIW_CM_CLOSING_US		10000000u	/* for the engine to drain */
-#define USIW_CM_LINGER_US		2000000u
-#define USIW_CM_RESET_TRIES		3
+#define USIW_CM_REQ_LIMIT_US		100000000u	/* initiator: whole attempt */
+#define USIW_CM_REQ_RCVD_US		60000000u	/* limit for the user to accept or reject */
+#define USIW_CM_INSTALL_US		10000000u	/* limit for the engine to report READY */
+#define USIW_CM_CLOSING_US		10000000u	/* limit for the engine to drain */
+#define USIW_CM_LINGER_US		2000000u	/* time in LINGER */
+#define USIW_CM_RESET_TRIES		3	/* RESETs of an end in LINGER */
 
 /**
- * struct usiw_cm_conn - one connection; zeroed and set by usiw_cm_init_*()
+ * struct usiw_cm_conn - one connection; usiw_cm_init_active() or _passive() sets all of it
  * @state:	enum usiw_cm_state
  * @initiator:	true at the end that sent the REQ
  * @local_isn:	first PSN that this end sends
  * @peer_isn:	first PSN that the peer sends, if @peer_known
- * @ird: @ord:	this end's: requested until the peer's are known, then final
- * @peer_ird: @peer_ord: the peer's, as it sent them, up to the limits of this device
- * @mtu:	IP MTU, bytes: own until the peer's is known, then the smaller of both
- * @linger:	LINGER: opcode that answers late datagrams, 0: none
+ * @ird: @ord:	READ depths of this end: requested until the peer's are known, then final
+ * @peer_ird: @peer_ord: READ depths that the peer sent, lowered to the limits of this device
+ * @mtu:	IP MTU, bytes: that of this end until the peer's is known, then the smaller of both
+ * @linger:	LINGER: opcode of the answer to late datagrams; 0: no answer
  * @peer_known:	@peer_isn is valid
  * @pending:	initiator: the peer has answered PENDING
- * @answer:	initiator: enum usiw_cm_answer
+ * @answer:	initiator: latest answer to its REQ, enum usiw_cm_answer
  * @peer_version: ANSWER_VERSION: wire version of the peer
  * @alien: @alien_len: ANSWER_ALIEN: first bytes of the datagram
- * @window:	own initial receive window, datagrams
+ * @window:	initial receive window of this end, datagrams
  * @peer_window: initial receive window of the peer, datagrams
- * @features:	feature bits: offered, then agreed
+ * @features:	feature bits that this end offers; after the handshake, those that both ends use
  * @peer_features: responder: feature bits of the REQ
  * @status:	0 or -errno, for EV_REPLY and EV_DISCONNECT
  * @abort_reason: enum usiw_abort_reason, for the ABORT record
- * @reject_reason: enum usiw_reject_reason, to send or as received
+ * @reject_reason: enum usiw_reject_reason that this end sends or has received
  * @tries:	transmissions so far of the datagram that is being repeated
  * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
- * @expire_us:	end of the present state; 0: none
- * @repeat_us:	next repetition of a datagram; 0: none
+ * @expire_us:	time at which the present state expires; 0: never
+ * @repeat_us:	time of the next repetition of a datagram; 0: none
  * @connect_us:	initiator: time of usiw_cm_connect()
- * @tx_opcode: @tx_flags: of the datagram that usiw_cm_build() builds next
- * @pd: @pd_len: own private data to send
+ * @tx_opcode: @tx_flags: opcode and flags of the datagram that usiw_cm_build() builds next
+ * @pd: @pd_len: private data that this end sends
  * @peer_pd: @peer_pd_len: private data of the peer
  */
 struct usiw_cm_conn {
@@ -160,15 +162,15 @@ struct usiw_cm_conn {
 };
 
 /*
- * True if the engine has the connection: INSTALL was returned, the engine has not reported the end,
- * and ABORT was not returned.
+ * True from the action INSTALL until the connection ends. The engine has the connection in this
+ * time, or is about to get it.
  */
 static inline int usiw_cm_is_installed(const struct usiw_cm_conn *c)
 {
 	return c->state >= USIW_CM_INSTALLING && c->state <= USIW_CM_CLOSING;
 }
 
-/* True if the connection serves nobody but its peer any more: RELEASE or DEAD was returned. */
+/* True if RELEASE or DEAD was returned. From then on the connection serves only its peer. */
 static inline int usiw_cm_is_over(const struct usiw_cm_conn *c)
 {
 	return c->state >= USIW_CM_LINGER;
@@ -176,7 +178,7 @@ static inline int usiw_cm_is_over(const struct usiw_cm_conn *c)
 
 /*
  * The 4-tuple of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). @scope: the interface of
- * link-local addresses, because each link has its own; else 0.
+ * link-local addresses, because hosts on different links may have the same ones; else 0.
  */
 struct usiw_cm_tuple {
 	__u8	local[16];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Admission of REQs; see usiw_cm_admission.h.
+ * Implements the admission of REQs: shares of the listeners, states and lists of the entries,
+ * decisions. usiw_cm_admission.h explains the rules.
  */
 #ifdef __KERNEL__
 #include <linux/stddef.h>
@@ -17,7 +18,11 @@
 
 /* ---- Shares of the listeners ------------------------------------------- */
 
-/* Several ports use a pool at the same time without a common lock, so @used is atomic. */
+/*
+ * Takes one of @pool for a listener that has already taken @beyond of it. Returns false if fewer
+ * are left than the rule permits. Several ports use a pool at the same time without a common lock,
+ * so @used is atomic.
+ */
 static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
 {
 	__u32 used = __atomic_load_n(&pool->used, __ATOMIC_RELAXED);
@@ -30,7 +35,10 @@ static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
 	return 1;
 }
 
-/* Takes one more for a listener that has @own and may have @limit. False: there is none. */
+/*
+ * Takes one slot or waiting entry more for a listener that has *@own of them and may have @limit.
+ * Returns false if it cannot have one.
+ */
 static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 {
 	if (*own >= limit)
@@ -41,6 +49,7 @@ static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 	return 1;
 }
 
+/* Returns one that take() has taken. */
 static void give(struct usiw_cm_pool *pool, __u32 *own)
 {
 	if (*own > USIW_CM_RESERVED)
@@ -56,7 +65,9 @@ static void give(struct usiw_cm_pool *pool, __u32 *own)
 
 static __u32 hash_of(const struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
-	/* No cookie has this epoch, so the hash of a tuple is not the ISN of any PENDING. */
+	/*
+	 * No cookie is made for this epoch, so the hash of a tuple is not the ISN of any PENDING.
+	 */
 	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);
 }
 
@@ -79,8 +90,8 @@ static struct usiw_cm_req *find(struct usiw_cm_admission *adm, const struct usiw
 /* ---- Lists ------------------------------------------------------------- */
 
 /*
- * Adds an entry to a list by @wait, in the order of arrival. The search begins at the end, because
- * the entry is the latest one as a rule.
+ * Adds @req to @list by its link @wait, in the order of arrival. The search begins at the end,
+ * because the entry is the latest one as a rule.
  */
 static void insert(struct usiw_cm_admission *adm, struct usiw_cm_list *list,
 		   struct usiw_cm_req *req)
@@ -101,7 +112,7 @@ static int is_stale(const struct usiw_cm_req *req, __u64 now_us)
 	return now_us - req->seen_us >= USIW_CM_STALE_US;
 }
 
-/* Returns the list in which an entry of this state waits, or NULL. */
+/* Returns the list in which the link @wait of an entry is, by the state of the entry; or NULL. */
 static struct usiw_cm_list *list_of(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 {
 	if (req->state == USIW_CM_R_QUEUED)
@@ -136,9 +147,9 @@ static void enter_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 }
 
 /*
- * Changes the state. A QUEUED entry counts in @queued of its listener, and an OFFERED one has a
- * slot. The caller has taken that for the new state, and has given back or passed on that of the
- * old one.
+ * Changes the state of an entry. A QUEUED entry counts in @queued of its listener, and an OFFERED
+ * entry has a slot. The caller has already taken these for the new state. It has also returned
+ * those of the old state, or has passed them on.
  */
 static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
@@ -149,7 +160,7 @@ static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 s
 	enter_lists(adm, req);
 }
 
-/* Notes another datagram of an entry. */
+/* Notes that the REQ of an entry was repeated. @proven: the repetition is proven. */
 static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int proven, __u64 now_us)
 {
 	struct usiw_cm_list *seen;
@@ -166,7 +177,10 @@ static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int prov
 	}
 }
 
-/* Changes to a state that takes up nothing, and gives back what the old state took up. */
+/*
+ * Returns the slot or the waiting entry that @req has taken, and changes to @state, in which an
+ * entry has neither.
+ */
 static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state)
 {
 	struct usiw_cm_listener *l = req->listener;
@@ -186,7 +200,7 @@ static void remove_entry(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 	req->busy = 0;
 }
 
-/* Has the admission keep @req as an entry in @state; see enter(). */
+/* Adds @req to the entries of the admission, in @state; see enter(). */
 static void keep(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		 struct usiw_cm_req *req, __u8 state, struct usiw_cm_listener *l)
 {
@@ -208,7 +222,9 @@ static void put_out(struct usiw_cm_admission *adm, struct usiw_cm_req *req,
 
 /* ---- Slots ------------------------------------------------------------- */
 
-/* REQs that are not proven may use half of the backlog. */
+/*
+ * Takes a slot of @l, or returns false. REQs that are not proven may use half of the backlog only.
+ */
 static int take_slot(struct usiw_cm_listener *l, int proven)
 {
 	__u32 limit = proven ? l->backlog : (l->backlog + 1) / 2;
@@ -216,7 +232,10 @@ static int take_slot(struct usiw_cm_listener *l, int proven)
 	return take(&l->net->half_open, &l->open, limit);
 }
 
-/* Gives a slot to the first entry that waits, proven ones first. Returns true if there was one. */
+/*
+ * Gives a free slot to the first entry that waits for @l and is not stale; proven ones come first.
+ * Returns true if an entry got one.
+ */
 static int offer(struct usiw_cm_listener *l, __u64 now_us)
 {
 	struct usiw_cm_link *link;
@@ -250,9 +269,9 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us)
 /* ---- Waiting entries --------------------------------------------------- */
 
 /*
- * Returns the entry of @l that a newcomer replaces, or NULL: the entry that is not proven and was
- * not repeated for longest. If all are proven, it is the one that was not repeated for longest, but
- * only if the newcomer is proven or that entry is stale.
+ * Returns the QUEUED entry of @l that a new REQ replaces, or NULL. That is the entry without a
+ * repetition for the longest time, among those that are not proven. If all are proven, it is chosen
+ * among all, but only if the new REQ is proven or the entry is stale.
  */
 static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, __u64 now_us)
 {
@@ -265,6 +284,7 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	return found;
 }
 
+/* Makes @req wait for @l. Drops it if all waiting entries are taken and it may replace none. */
 static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *l,
 		  struct usiw_cm_req *req, __u64 now_us)
 {
@@ -274,7 +294,10 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 		if (!other)
 			return;
 		put_out(l->admission, other, &v->out);
-		/* Another listener may have taken the entry that became free: see take(). */
+		/*
+		 * Another listener may have taken the waiting entry that put_out() returned: see
+		 * take().
+		 */
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}
@@ -284,10 +307,10 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 }
 
 /*
- * Nobody listens. Some programs close their listener after a first connection and listen again, and
- * rely on the order of the requests that come then (perftest -R does). If such a request were
- * refused, its peer would repeat it after later requests. So it is held for the next listener for a
- * moment.
+ * Holds a REQ for the next listener, if a listener has left a moment ago. Otherwise refuses it.
+ * Some programs close their listener after a first connection and listen again. They rely on the
+ * order of the requests that arrive in between (perftest -R does). If such a request were refused,
+ * its peer would repeat it after later requests.
  */
 static void hold(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		 struct usiw_cm_req *req, __u64 now_us)
@@ -353,8 +376,8 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Fills in @req from a new REQ. The REQ is proven if it brings back the ISN of a PENDING, of this
- * epoch or of the one before.
+ * Fills in @req from a new REQ. The REQ is proven if its ACK PSN is the ISN of a PENDING, made in
+ * this epoch or in the one before.
  */
 static void read_request(struct usiw_cm_req *req, const __u64 key[2],
 			 const struct usiw_cm_packet *pkt, __u64 now_us)
@@ -377,8 +400,8 @@ static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admissi
 	if (req->proven)
 		known->isn = req->isn;
 	/*
-	 * There may be a free slot for it: one that only a proven entry may have, or one that it
-	 * did not get while it was stale.
+	 * A slot may be free for the entry: one that only a proven entry may have, or one that the
+	 * entry did not get while it was stale.
 	 */
 	if (known->state == USIW_CM_R_QUEUED)
 		offer(known->listener, now_us);
@@ -394,8 +417,8 @@ static int gives_way(const struct usiw_cm_req *known, int proven, __u64 now_us)
 }
 
 /*
- * Handles the entry that has the tuple of the new @req, if there is one. Returns true if that entry
- * stays, so that @req is not needed.
+ * Handles the known entry with the tuple of the new @req, if there is one. Returns true if the
+ * known entry stays, so that @req is not needed.
  */
 static int meets_known(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 		       struct usiw_cm_req *req, __u64 now_us)
@@ -431,8 +454,8 @@ static void decide(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission
 }
 
 /*
- * Decides anew about an entry that was due. The entry keeps its ISN, and remains proven or not. If
- * it has a slot of @l, its connection gets that slot.
+ * Decides anew about an entry that was due. The entry keeps its ISN, and remains proven or not
+ * proven. If it has a slot of @l, its connection gets that slot.
  */
 static void decide_anew(struct usiw_cm_admission_verdict *v, struct usiw_cm_admission *adm,
 			struct usiw_cm_listener *l, struct usiw_cm_req *req, __u64 now_us)

@@ -4,7 +4,7 @@
  *
  * A listener has a backlog with a limited number of slots. Anybody can send REQs from false
  * addresses, so a flood of them could take all slots. The admission decides which REQ gets a slot,
- * which waits for one or for the next listener, and which has to go.
+ * which waits for a slot or for the next listener, and which is dropped or refused.
  *
  *   no listener                 HELD for a moment after a listener has left, else refused
  *   listener, free slot         admitted
@@ -13,11 +13,12 @@
  * A REQ is *proven* if its sender receives at the address that it claims. PENDING carries an ISN
  * that is a keyed hash of the 4-tuple and of the peer's ISN, so nothing has to be remembered for
  * it. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog is for proven REQs
- * only. Proven REQs also get slots first, and they replace entries that are not proven. So forged
- * addresses cannot keep them out.
+ * only. Proven REQs also get slots first, and they replace entries that are not proven. So REQs
+ * from forged addresses cannot keep proven REQs out.
  *
- * Listeners of a namespace share slots and waiting entries. Each has a reserved share by itself. A
- * listener takes a further one only if more are left than it has taken beyond its share.
+ * The listeners of a namespace share slots and waiting entries. Each listener also has a
+ * reserved number of both. Beyond that number a listener may take one more only while more are left
+ * than it has already taken beyond it.
  *
  * There is one admission for each (network namespace, port), and one struct usiw_cm_admission_net
  * for each namespace. The host serialises all calls on an admission and its listeners. It owns the
@@ -25,7 +26,8 @@
  * call several admissions of a namespace at the same time.
  *
  * The cost of a REQ does not depend on the number of listeners at the port, and grows with the
- * logarithm of the number of waiting REQs. @entries_read counts the entries that are read for it.
+ * logarithm of the number of waiting REQs. Tests verify this
+ * by the member @entries_read.
  */
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
@@ -39,11 +41,11 @@ extern "C" {
 #endif
 
 #define USIW_CM_NET_HALF_OPEN	4096u	/* slots that the listeners of a namespace share */
-#define USIW_CM_NET_QUEUED	4096u	/* waiting REQs that they share */
+#define USIW_CM_NET_QUEUED	4096u	/* waiting REQs that the listeners share */
 #define USIW_CM_RESERVED	16u	/* slots, and waiting REQs, of each listener alone */
 #define USIW_CM_MAX_QUEUED	256u	/* REQs that wait for one listener */
 #define USIW_CM_MAX_HELD	64u	/* REQs of a port that wait for the next listener */
-#define USIW_CM_HOLD_US		300000u	/* time for which they wait after a listener has left */
+#define USIW_CM_HOLD_US		300000u	/* us for which such REQs wait, after a listener left */
 /* A waiting peer repeats its REQ every second. After this time without a REQ it counts as gone. */
 #define USIW_CM_STALE_US	5000000u
 
@@ -54,7 +56,9 @@ struct usiw_cm_pool {
 };
 
 /**
- * struct usiw_cm_admission_net - a network namespace; set up by usiw_cm_admission_net_init()
+ * struct usiw_cm_admission_net - pools and secret key that a network namespace has
+ *
+ * usiw_cm_admission_net_init() sets it up.
  */
 struct usiw_cm_admission_net {
 	struct usiw_cm_pool half_open;
@@ -63,16 +67,17 @@ struct usiw_cm_admission_net {
 };
 
 /**
- * struct usiw_cm_listener - a listener's slots; zeroed, then usiw_cm_admission_join()
+ * struct usiw_cm_listener - a listener with its slots and the REQs that wait for it
  * @admission:	NULL after the listener has left
  * @net:	namespace of the admission
  * @backlog:	number of slots, at least 1
- * @open:	slots taken: by admitted REQs before CONFIRM, and by OFFERED entries
+ * @open:	number of slots taken: by admitted REQs until CONFIRM, and by OFFERED entries
  * @queued:	number of QUEUED entries
- * @waiting:	QUEUED entries by their @wait, in the order of their arrival; [1]: proven ones
- * @seen:	QUEUED entries by their @seen, in the order of latest datagrams; [1]: proven ones
+ * @waiting:	QUEUED entries in the order of arrival. [0]: those not proven, [1]: proven ones
+ * @seen:	the same entries in the order of their latest datagrams
  *
- * It must live until the last of its slots has been returned.
+ * The host zeroes it, then calls usiw_cm_admission_join(). It must stay in memory until its last
+ * slot has been returned.
  */
 struct usiw_cm_listener {
 	struct usiw_cm_admission *admission;
@@ -84,30 +89,31 @@ struct usiw_cm_listener {
 	struct usiw_cm_list seen[2];
 };
 
+/* States of an entry. An entry is "due" if usiw_cm_admission_next() is to return it. */
 enum usiw_cm_req_state {
 	USIW_CM_R_NEW,		/* not known to the admission */
 	USIW_CM_R_QUEUED,	/* waits for a slot */
-	USIW_CM_R_OFFERED,	/* due: has a slot */
+	USIW_CM_R_OFFERED,	/* has a slot, and is due */
 	USIW_CM_R_HELD,		/* waits for a listener */
-	USIW_CM_R_RETRY,	/* due: to be decided anew, with a listener or without */
+	USIW_CM_R_RETRY,	/* due: the host asks about it again, with or without a listener */
 };
 
 /**
- * struct usiw_cm_req - a REQ at the admission, part of the host's copy of the datagram
- * @tuple:	set by the host, which zeroes the rest
+ * struct usiw_cm_req - an entry: a REQ that waits. Part of the host's copy of the datagram
+ * @tuple:	4-tuple. The host sets it, and zeroes the other members
  * @next:	next entry of a chain of entries to be freed, else NULL
  * @all:	link in the list of all entries
  * @node:	node in the tree of all entries
- * @wait:	link in the list for its state, of the listener or of the admission
+ * @wait:	link in the list of its state: @waiting of the listener, @held or @due
  * @seen:	QUEUED: link in the list @seen of the listener
  * @listener:	QUEUED, OFFERED: the listener that it waits for or has a slot of
  * @seen_us:	time of its latest datagram
- * @order:	number of its arrival
+ * @order:	number of the entry in the order of arrival
  * @peer_isn:	PSN of the REQ
  * @isn:	ISN in the PENDING that answers it
  * @state:	enum usiw_cm_req_state
- * @proven:	a REQ has brought @isn back
- * @busy:	the host has it from usiw_cm_admission_next(); the list of all entries still has it
+ * @proven:	a REQ had @isn as its ACK PSN
+ * @busy:	usiw_cm_admission_next() has returned it to the host. It is still in @all and @tree
  */
 struct usiw_cm_req {
 	struct usiw_cm_tuple tuple;
@@ -152,28 +158,29 @@ struct usiw_cm_admission {
 
 enum usiw_cm_admission_kind {
 	USIW_CM_ADM_DROP,		/* nothing to do */
-	USIW_CM_ADM_ADMIT,	/* open a connection with @isn; it has a slot of the listener */
-	USIW_CM_ADM_KEPT,		/* the entry is the admission's until usiw_cm_admission_next() */
+	USIW_CM_ADM_ADMIT,	/* make a connection with @isn, which has a slot of the listener */
+	USIW_CM_ADM_KEPT,		/* keep the entry in memory until a call returns it */
 	USIW_CM_ADM_REFUSE,	/* answer by a REJECT: nobody listens */
 };
 
+/* The decision about one REQ. */
 struct usiw_cm_admission_verdict {
 	__u32 kind;		/* enum usiw_cm_admission_kind */
 	__u32 isn;		/* ISN of this end, for the connection or for PENDING */
-	int pending;		/* KEPT, DROP: answer by usiw_cm_build_pending(req, @isn) */
-	struct usiw_cm_req *out; /* entries that were replaced, to be freed: a chain by ->next */
+	int pending;		/* KEPT, DROP: true if usiw_cm_build_pending() is the answer */
+	struct usiw_cm_req *out; /* replaced entries, which the host frees: a chain by ->next */
 };
 
-/* @key: random and secret. */
+/* Sets up @net. @key: random and secret. */
 void usiw_cm_admission_net_init(struct usiw_cm_admission_net *net, const __u64 key[2]);
 
-/* @l listens at the port from now on. The HELD entries of the port become due. */
+/* Adds @l to the listeners of the port. The HELD entries of the port become due. */
 void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listener *l,
 			    __u32 backlog);
 
 /*
- * @l does not listen any more. The entries that wait for it are held for the next listener. Returns
- * those that cannot be held, to be freed: a chain by ->next.
+ * Removes @l from the listeners of its port. The entries that wait for @l are held for the next
+ * listener. Returns those that cannot be held, which the host frees: a chain by ->next.
  */
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us);
 
@@ -199,35 +206,40 @@ void usiw_cm_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_
 int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us);
 
 /*
- * Returns the next entry that is due, or NULL. The host calls it until it returns NULL: before it
- * handles a new datagram, after usiw_cm_admission_join(), and after a slot was returned. It handles
- * the entry as if its datagram had arrived just now, and passes it to usiw_cm_admission_request()
- * or to usiw_cm_admission_discard().
+ * Returns the next entry that is due, or NULL if there is none. The host fetches all due entries in
+ * this way before it handles a new datagram, after usiw_cm_admission_join(), and after a slot was
+ * returned. It handles an entry as if its datagram had arrived just now, and passes the entry to
+ * usiw_cm_admission_request() or to usiw_cm_admission_discard().
  */
 struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us);
 
 /*
- * Removes @req, which belongs to the host from then on. Returns true if another entry got its slot
- * and became due.
+ * Removes @req, which belongs to the host from then on. Returns true if @req had a slot and another
+ * entry, which is due now, got that slot.
  */
 int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u64 now_us);
 
-/* Returns the QUEUED entries that are stale, to be freed: a chain by ->next. */
+/*
+ * Removes the QUEUED entries that are stale. Returns them for the host to free: a chain by ->next.
+ */
 struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us);
 
-/* The port is gone. Returns all of its entries, to be freed: a chain by ->next. */
+/*
+ * Removes all entries, because the port is gone. Returns them for the host to free: a chain by
+ * ->next.
+ */
 struct usiw_cm_req *usiw_cm_admission_purge(struct usiw_cm_admission *adm);
 
 /*
- * Returns the time at which to call usiw_cm_admission_expire() and usiw_cm_admission_next() without
- * another cause; 0: never. The time is in the past while an entry is due that the host does not
- * have.
+ * Returns the time at which the host has to call usiw_cm_admission_expire() and
+ * usiw_cm_admission_next(), even if no event calls for it; 0: never. While an entry is due, the
+ * time is in the past.
  */
 __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 
 /*
- * Handles a RESET (@pkt) for which there is no connection. If both ISNs are those of a waiting
- * entry, its peer has given up. Returns that entry, which is removed, or NULL.
+ * Handles a RESET (@pkt) for which there is no connection. If its ISNs are those of a waiting
+ * entry, the peer has given up: removes the entry and returns it. Returns NULL otherwise.
  */
 struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,

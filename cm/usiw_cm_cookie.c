@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * ISNs that answer REQs, by SipHash-2-4; see usiw_cm_cookie.h.
+ * Computes the ISN that a PENDING carries, with SipHash-2-4. usiw_cm_cookie.h explains why it is a
+ * hash.
  */
 #ifdef __KERNEL__
 #include <linux/string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ISNs that answer REQs.
+ * Computes the ISN that a PENDING carries.
  *
- * A PENDING carries the ISN that the connection will have. If the host had to remember it, a flood
- * of REQs could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the
- * peer's ISN and an epoch: a repeated REQ gets the same ISN, and nothing is remembered.
+ * This is the ISN that the connection will have. If the host had to remember it, a flood of REQs
+ * could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the peer's ISN
+ * and an epoch: a repeated REQ gets the same ISN, and nothing is remembered.
  */
 #ifndef USIW_CM_COOKIE_H
 #define USIW_CM_COOKIE_H
@@ -16,8 +16,8 @@ extern "C" {
 #endif
 
 /*
- * Returns the ISN that answers a REQ of @tuple with the PSN @peer_isn, never 0. @key: random and
- * secret. @epoch changes about every minute, so that an old ISN becomes useless.
+ * Returns the ISN, never 0, for the PENDING that answers a REQ of @tuple with the PSN @peer_isn.
+ * @key: random and secret. @epoch changes about every minute, so that an old ISN becomes useless.
  */
 __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
 		     __u32 epoch);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Hints about connections that could not be made; see usiw_cm_hint.h.
- */
+/* Makes hints about connections that could not be made; see usiw_cm_hint.h. */
 #ifdef __KERNEL__
 #include <linux/errno.h>
 #include <linux/kernel.h>
@@ -14,7 +12,10 @@
 
 #include "usiw_cm_hint.h"
 
-/* RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1; RFC 4443 section 3.1 */
+/*
+ * Types of ICMP messages. Their codes: RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1;
+ * RFC 4443 section 3.1
+ */
 #define ICMP4_UNREACHABLE	3
 #define ICMP6_UNREACHABLE	1
 
@@ -135,7 +136,10 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 {
 	const char *text;
 
-	/* Only an initiator waits for a peer. Other errors have their cause on this host. */
+	/*
+	 * Only an initiator gets a hint. Errors other than these three have their cause on this
+	 * host.
+	 */
 	if (!c->initiator ||
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;

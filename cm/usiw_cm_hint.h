@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Hints: why a connection could not be made, for people.
+ * Hints: lines that explain to people why a connection could not be made.
  *
- * rdma_cm has two events for it, UNREACHABLE and REJECTED. People need to know more: whether the
- * server is down, a firewall is in the way, no host has the address, or the server is not usiw. The
- * latest answer to the REQ shows the difference, so the state machine notes it in c->answer, and a
- * hint is made from it.
+ * rdma_cm has few events for a failed attempt: UNREACHABLE, REJECTED, CONNECT_ERROR. People need to
+ * know more: whether the server is down, a firewall drops the REQ, no host has the address, or the
+ * server is not usiw. The latest answer to the REQ shows the cause. So the state machine notes the
+ * answer in c->answer, and usiw_cm_hint() makes a line from it.
  */
 #ifndef USIW_CM_HINT_H
 #define USIW_CM_HINT_H
@@ -16,15 +16,21 @@
 extern "C" {
 #endif
 
-/* Returns the meaning of an ICMP type and code as an answer to a REQ; NOTHING: it is no answer. */
+/*
+ * Returns the meaning of an ICMP message that quotes a REQ, by type and code; NOTHING if it has
+ * none.
+ */
 enum usiw_cm_answer usiw_cm_icmp4_answer(__u8 type, __u8 code);
 enum usiw_cm_answer usiw_cm_icmp6_answer(__u8 type, __u8 code);
 
-/* Notes a datagram from the peer's address and port that no usiw sends to answer a REQ. */
+/* Notes that a datagram came from the peer's address and port with which no usiw answers a REQ. */
 void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
-/* Notes an answer of a usiw of another wire version. */
+/* Notes that a usiw of another wire version has answered. */
 void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);
-/* Notes the result of sending the datagram of A_TX; @error: 0 or -errno. */
+/*
+ * Notes whether this host's firewall has stopped the REQ. @error: result of sending it, 0 or
+ * -errno.
+ */
 void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
 
 #define USIW_CM_HINT_MAX	192	/* bytes, with the terminating 0 */

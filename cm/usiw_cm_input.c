@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Classification of datagrams; see usiw_cm_input.h.
- */
+/* Classifies datagrams; see usiw_cm_input.h. */
 #ifdef __KERNEL__
 #include <linux/errno.h>
 #include <linux/stddef.h>
@@ -74,8 +72,8 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 }
 
 /*
- * True if a usiw can answer a REQ by @pkt. It cannot send data then. An echo server sends this
- * end's own REQ back.
+ * True if @pkt may be a usiw's answer to the REQ of @c. DATA is malformed here, and no usiw answers
+ * a REQ by it. A REQ with this end's own ISN comes from an echo server.
  */
 static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, int malformed)
 {
@@ -84,7 +82,7 @@ static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 	return pkt->opcode != USIW_TRP_REQ || pkt->psn != c->local_isn;
 }
 
-/* There is a connection. A malformed datagram ends here too, and draws no RESET. */
+/* Handles a datagram of the connection @c. A malformed datagram is dropped, and draws no RESET. */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 			__u32 len, int malformed, __u64 now_us, void *buf)
 {
@@ -108,7 +106,7 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 		return;
 	}
 	v->actions = usiw_cm_receive(c, &v->pkt, now_us);
-	/* The connection lingered or gives way, so the REQ asks for a new one. */
+	/* The connection was in LINGER or gave way, so the REQ asks for a new connection. */
 	if (c->state == USIW_CM_DEAD && v->pkt.opcode == USIW_TRP_REQ)
 		v->kind = USIW_CM_V_ADMIT;
 }

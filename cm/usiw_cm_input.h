@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Classification of a datagram that has reached a UDP port of a host, in two steps.
+ * Classifies a datagram that has reached a UDP port of a host, in two steps.
  *
  * A datagram may be data for the engine, a handshake for a connection, a request, or garbage. The
- * first step reads the header alone, because it runs where time is short: in a softirq or a socket
- * filter. The second step, the verdict, needs the connection of the 4-tuple and its lock.
+ * first step, usiw_cm_look(), reads only the header, because it runs where time is short: in a
+ * softirq or a socket filter. The second step, usiw_cm_input(), needs the connection of the 4-tuple
+ * and its lock.
  */
 #ifndef USIW_CM_INPUT_H
 #define USIW_CM_INPUT_H
@@ -18,8 +19,8 @@ extern "C" {
 enum usiw_cm_look {
 	USIW_CM_LOOK_DROP,	/* no datagram of TRP */
 	/*
-	 * DATA, SHUTDOWN or SACK for the engine, which has its own copy. The datagram concerns the
-	 * host if a connection waits for CONFIRM, or if there is no connection.
+	 * DATA, SHUTDOWN or SACK, for the engine. The host handles it too if a connection waits for
+	 * CONFIRM, or if there is no connection.
 	 */
 	USIW_CM_LOOK_DATA,
 	USIW_CM_LOOK_ENGINE,	/* a stray RESET, for the engine alone */
@@ -32,22 +33,27 @@ enum usiw_cm_look {
  */
 enum usiw_cm_look usiw_cm_look(const void *hdr, __u32 len);
 
-/* A UDP port handles at most one datagram that may be stray per this time, us. */
+/* Shortest time between two possibly stray datagrams that a UDP port handles, us. */
 #define USIW_CM_STRAY_US	20000u
 
-/* True if it may handle one now. *@next_us, 0 at first, is set to the time of the next one. */
+/*
+ * True if the port may handle one now. If so, sets *@next_us, which is 0 at first, to the earliest
+ * time for the next one.
+ */
 int usiw_cm_stray_due(__u64 *next_us, __u64 now_us);
 
 /*
- * True if @hdr, of a DATA, SHUTDOWN or SACK, is plausible as the first datagram after a CONFIRM
- * that was lost. If so, the host calls usiw_cm_data_seen() on a connection in ACCEPT_SENT. The test
- * reads ISNs only, which never change, so it needs no lock.
+ * True if a DATA, SHUTDOWN or SACK with the header @hdr may be the first datagram after a CONFIRM
+ * that was lost: its PSNs are close to the ISNs. If so, the host calls usiw_cm_data_seen() on a
+ * connection in ACCEPT_SENT. The test reads only ISNs of @c, which never change, so it needs no
+ * lock.
  */
 int usiw_cm_confirms(const struct usiw_cm_conn *c, const void *hdr);
 
 /*
- * True if an ICMP message quotes a REQ of @c; @quoted, @len: the UDP payload that it quotes. A
- * message without the ISN does not count, because anybody could have sent it.
+ * True if an ICMP message quotes a REQ of @c. @quoted, @len: the UDP payload that the message
+ * quotes. A message that does not quote the ISN of @c does not count, because anybody could have
+ * sent it.
  */
 int usiw_cm_quotes(const struct usiw_cm_conn *c, const void *quoted, __u32 len);
 
@@ -59,10 +65,11 @@ enum usiw_cm_verdict_kind {
 	USIW_CM_V_ANSWER,	/* send the first @len bytes of the buffer to the sender */
 };
 
+/* The decision about one datagram. */
 struct usiw_cm_verdict {
 	__u32 kind;		/* enum usiw_cm_verdict_kind */
-	__u32 actions;		/* for the connection: to be carried out first, with any @kind */
-	__u32 len;
+	__u32 actions;		/* USIW_CM_A_* of the connection, due before @kind */
+	__u32 len;		/* ANSWER: bytes of the answer */
 	struct usiw_cm_packet pkt;	/* points into the datagram */
 };
 
@@ -74,7 +81,8 @@ struct usiw_cm_verdict {
  * @now_us:	time
  * @buf:	at least USIW_CM_MAX_DATAGRAM bytes, for an answer
  *
- * An answer is never longer than the datagram, except a REJECT to a REQ, which is about as long.
+ * The answer is not longer than the datagram, except a REJECT to a REQ of another wire version.
+ * That REJECT may be 3 bytes longer.
  */
 void usiw_cm_input(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data, __u32 len,
 		   __u64 now_us, void *buf);

@@ -2,8 +2,8 @@
 /*
  * A doubly linked list whose entries contain their own links. Private to cm/.
  *
- * An entry may be in several lists at the same time, by one link for each. It leaves a list in
- * constant time, wherever it is in that list. The list is like the kernel's list_head, but it also
+ * An entry may be in several lists at the same time, with one link for each. Removing an entry
+ * takes constant time. The list is like the kernel's list_head, but it also
  * builds outside of the kernel, counts its entries, and is empty when it is zeroed.
  */
 #ifndef USIW_CM_LIST_H
@@ -29,7 +29,7 @@ struct usiw_cm_list {
 	__u32 count;
 };
 
-/* Adds @link after @at, which is in the list. NULL: at the beginning. */
+/* Inserts @link after @at, a link of @list. @at NULL: inserts it at the beginning. */
 static inline void usiw_cm_list_insert(struct usiw_cm_list *list, struct usiw_cm_link *at,
 				       struct usiw_cm_link *link)
 {

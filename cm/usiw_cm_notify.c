@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * Ledger of the notices to a connection's user; see usiw_cm_notify.h.
- */
+/* Keeps the ledger of the notices to a connection's user; see usiw_cm_notify.h. */
 #include "usiw_cm_notify.h"
 
-#define GIVEN_REPLY		0x1	/* success */
+#define GIVEN_REPLY		0x1	/* REPLY with success */
 #define GIVEN_FAILURE		0x2	/* REPLY with an error */
 #define GIVEN_ESTABLISHED	0x4
 #define GIVEN_DISCONNECT		0x8

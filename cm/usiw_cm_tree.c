@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/*
- * A digital search tree; see usiw_cm_tree.h.
- */
+/* Adds nodes to a digital search tree, and removes them; see usiw_cm_tree.h. */
 #ifdef __KERNEL__
 #include <linux/stddef.h>
 #else
@@ -34,7 +32,10 @@ void usiw_cm_tree_add(struct usiw_cm_tree *tree, struct usiw_cm_node *node, __u3
 	*at = node;
 }
 
-/* Every node below @node has the bits of its path, so any leaf below can replace it. */
+/*
+ * Removes @node, and puts a leaf from below it in its place. All nodes below @node share the hash
+ * bits that lead to @node, so any leaf fits there.
+ */
 void usiw_cm_tree_remove(struct usiw_cm_tree *tree, struct usiw_cm_node *node)
 {
 	struct usiw_cm_node *leaf = node;

@@ -3,10 +3,11 @@
  * A digital search tree whose entries contain their own nodes. Private to cm/.
  *
  * The key is a hash. A node at depth d shares the first d bits of its hash with all nodes below it.
- * The hash has to be random to a peer. Then forged addresses cannot make the tree much deeper than
- * the logarithm of the number of nodes. The tree needs no memory but the nodes, and no rotations.
+ * A peer must not be able to predict the hash. Then forged addresses cannot make the tree much
+ * deeper than the logarithm of the number of nodes. The tree needs no memory but the nodes, and no
+ * rotations.
  *
- * Several nodes may have the same hash, so a search goes on until an entry is equal:
+ * Several nodes may have the same hash, so a search compares the entry of each node that it visits:
  *
  *	for (node = tree->root; node; node = usiw_cm_tree_child(node, hash, depth++))
  */
@@ -22,7 +23,7 @@ extern "C" {
 /**
  * struct usiw_cm_node - an entry's node in a tree
  * @parent:	NULL at the root
- * @child:	[1]: the nodes whose next bit is set
+ * @child:	subtrees: [0] with the next bit of the hash clear, [1] with that bit set
  * @hash:	set by usiw_cm_tree_add()
  */
 struct usiw_cm_node {
@@ -30,12 +31,15 @@ struct usiw_cm_node {
 	__u32 hash;
 };
 
-/* A tree; zeroed at first. */
+/* A tree; zeroed (empty) at first. */
 struct usiw_cm_tree {
 	struct usiw_cm_node *root;
 };
 
-/* Returns the side of a node at @depth on which nodes with @hash are. */
+/*
+ * Returns the index of the child under which @hash is found, for a node at @depth: bit @depth of
+ * @hash.
+ */
 static inline int usiw_cm_tree_side(__u32 hash, unsigned int depth)
 {
 	return hash >> depth % 32 & 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Handshake datagrams: decode and build. docs/protocol.md has their format. Bytes are read and
+ * Decodes and builds handshake datagrams. docs/protocol.md has their format. Bytes are read and
  * written one by one, so neither alignment nor the byte order of the processor matters.
  */
 #ifdef __KERNEL__
@@ -26,7 +26,10 @@
 
 /* ---- Decode ------------------------------------------------------------ */
 
-/* Private data begins at @at, and must end with the datagram. */
+/*
+ * Sets the private data of @pkt, which begins at offset @at. Returns -EINVAL unless it ends with
+ * the datagram.
+ */
 static int take_private_data(struct usiw_cm_packet *pkt, const __u8 *p, __u32 len, __u32 at,
 			     __u16 pd_len)
 {
@@ -147,7 +150,7 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 			       c->tx_flags);
 
 	switch (c->tx_opcode) {
-	case USIW_TRP_REQ:	/* its ACK PSN is the ISN of PENDING: see usiw_cm_admission.h */
+	case USIW_TRP_REQ:	/* its ACK PSN proves the sender: see usiw_cm_admission.h */
 		return put_params(c, p);
 	case USIW_TRP_ACCEPT:
 		return c->tx_flags & USIW_TRP_F_PENDING ? len : put_params(c, p);

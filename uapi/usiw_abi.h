@@ -2,8 +2,8 @@
 /*
  * Kernel-user ABI between the kernel side (usiw.ko, or usiw-run, which emulates it) and the provider
  * libusiw. The kernel side owns names, rights and connections, and the provider owns the data. They
- * meet in the driver data of the uverbs commands, in the event stream of a context, in the custom
- * uverbs methods, and in the counters pages. Members have the byte order of the processor unless
+ * exchange data by the driver data of the uverbs commands, the event stream of a context, the custom
+ * uverbs methods, and the counters pages. Members have the byte order of the processor unless
  * their type is big-endian (__be16).
  *
  * Module and provider may be of different age. The ABI can grow without a new version, because both
@@ -34,7 +34,7 @@
 #define USIW_ABI_VERSION	3	/* version of this header, the newest that the module accepts */
 #define USIW_ABI_VERSION_MIN	3	/* oldest version that the module accepts */
 #define USIW_DRIVER_ID		0x75736977u	/* "usiw": ib_core accepts any number */
-#define USIW_VENDOR_ID		0x757369u	/* "usi": no assigned OUI. Programs take 0 for "no vendor" */
+#define USIW_VENDOR_ID		0x757369u	/* "usi", not an assigned OUI. Not 0, which means "no vendor" */
 
 /* ---- Limits: query_device and every check use these --------------------- */
 #define USIW_MAX_QP		16384
@@ -58,8 +58,8 @@
 /* ---- Context ------------------------------------------------------------ */
 
 /*
- * Capabilities. The request of GET_CONTEXT has those that the provider understands. The response has
- * those of them that the module will use. A capability is in force only if the response has it.
+ * Capabilities. The request GET_CONTEXT has those that the provider understands. The response has the
+ * subset that the module will use. A capability is in force only if the response has it.
  */
 #define USIW_CAP_DATA_SOCKET	(1ull << 0)	/* CONNECT may have a data socket: USIW_CONN_F_SOCKET */
 #define USIW_CAP_PORT_REPORT	(1ull << 1)	/* the provider reports the port of each connection:
@@ -95,15 +95,17 @@ struct usiw_link_info {
 USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
 
 /*
- * Kinds of ports. In the response of GET_CONTEXT: the ports that the context may use, as the comments
- * at the values say. The module answers PACKET. usiw-run answers SOCKET or SHM, as its user asks.
- * With SHM, or with PACKET and USIW_CAP_DATA_SOCKET, the provider chooses a port for each connection
- * (provider/port/choice.h). In USIW_REPORT_PORT: the port of one connection.
+ * Kinds of ports. The response GET_CONTEXT and USIW_REPORT_PORT use these values.
+ *
+ * In the response they stand for the ports that the context may use, as the comments at the values say. The
+ * module answers PACKET. usiw-run answers SOCKET or SHM, as its user asks. With SHM, or with PACKET and
+ * USIW_CAP_DATA_SOCKET, the provider chooses a port for each connection (provider/port/choice.h). In
+ * USIW_REPORT_PORT the value is the port of one connection.
  */
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, and data sockets that CONNECT
 					 * records have */
-	USIW_PORT_SOCKET	= 1,	/* the sockets that CONNECT records have, and nothing else */
+	USIW_PORT_SOCKET	= 1,	/* only the sockets that CONNECT records have */
 	USIW_PORT_SHM		= 2,	/* the same sockets, shared memory to peers on this host that use it
 					 * too, and a raw port, opened for the first connection that can
 					 * use it */
@@ -112,7 +114,7 @@ enum usiw_port_kind {
 
 /* Driver data of the response GET_CONTEXT. USIW_METHOD_EVENT_FILE_ALLOC opens the event stream. */
 struct usiw_alloc_ucontext_resp {
-	__aligned_u64 caps;		/* USIW_CAP_* of the request that the module will use */
+	__aligned_u64 caps;		/* those USIW_CAP_* of the request that the module will use */
 	__aligned_u64 counters_offset;	/* mmap offset of the counters page on the uverbs fd */
 	__u32 counters_size;		/* bytes to map */
 	__u32 comp_mask;		/* no bit yet */
@@ -164,13 +166,13 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_resp) == 24, "usiw_create_qp_res
 /*
  * MRs and MWs have no driver data. The standard response has the STag: lkey = rkey = STag =
  * (index << 8) | random low byte for an MR. An MW's rkey is built alike, and binding changes its low
- * byte. An index is unique per device: 1 to USIW_MAX_MR - 1 for MRs, and the USIW_MAX_MW next ones for
- * MWs.
+ * byte. An index is unique per device. MRs have the indices 1 to USIW_MAX_MR - 1, and MWs the USIW_MAX_MW
+ * indices that follow.
  */
 
 /* ---- Events, kernel to provider: read(2) on the event file --------------- */
 
-/* A provider ignores types that it does not know. */
+/* Types of event records. A provider ignores types that it does not know. */
 enum usiw_event_type {
 	/* Install this connection on QP @qpn, then report READY or REFUSED. */
 	USIW_EVENT_CONNECT	= 1,
@@ -185,31 +187,35 @@ enum usiw_event_type {
 	/* The device is being removed. No record follows. */
 	USIW_EVENT_DEVICE_GONE	= 6,
 	/*
-	 * The path of the connection has changed. @conn.mtu is valid, from USIW_MIN_MTU up to the MTU
-	 * of CONNECT. With USIW_CAP_PORT_MOVE, USIW_CONN_F_PACKET in @conn.flags is set while raw
-	 * packets are permitted and reach the peer, and @conn.not_packet is the reason while it is not
-	 * set. @conn.local_mac and @conn.remote_mac count only with that flag. The record has the
-	 * newest state, so several changes may come as one record, and a record may equal CONNECT or
-	 * the PATH before it.
+	 * The path of the connection has changed. @conn.mtu is valid, from USIW_MIN_MTU up to the MTU of
+	 * CONNECT.
+	 *
+	 * With USIW_CAP_PORT_MOVE, USIW_CONN_F_PACKET in @conn.flags is set while raw packets are permitted
+	 * and reach the peer. While it is not set, @conn.not_packet is the reason. @conn.local_mac and
+	 * @conn.remote_mac count only with that flag.
+	 *
+	 * The record has the newest state. So several changes may come as one record, and a record may
+	 * equal CONNECT or the PATH before it.
 	 */
 	USIW_EVENT_PATH		= 7,
 };
 
 /*
  * Change of the port of a live connection (USIW_CAP_PORT_MOVE). The provider keeps @data_fd for the
- * life of the connection. It reports the port that it sends by (USIW_REPORT_PORT): before READY or
- * with it, and after each change. After it has reported a port other than PACKET, it sends no frame of
+ * life of the connection. It reports the port by which it sends (USIW_REPORT_PORT) no later than
+ * READY, and after each change. After it has reported a port other than PACKET, it sends no frame of
  * its own.
  *
  * If IPsec, an encapsulation or a policy begins to forbid raw packets on a connection that uses
  * them, the kernel queues PATH. The provider then has USIW_MOVE_MS to report another port.
- * Otherwise the connection ends (ABORT). It ends at once if the provider has closed @data_fd.
+ * Otherwise the kernel ends the connection (ABORT). If the provider has closed @data_fd, the kernel
+ * ends the connection at once.
  *
  * The provider receives by both ports all the time. While it has reported PACKET, @data_fd gives only
  * datagrams that a raw port cannot have received or used: those that came by another interface or
- * through IPsec, and those that were reassembled of fragments or joined by GRO. Otherwise @data_fd
- * gives all. In either case a datagram may arrive twice. (Under usiw-run the provider filters its
- * socket by itself: provider/port/beside_filter.h.)
+ * through IPsec, and those that were reassembled from fragments or joined by GRO. While it has
+ * reported another port, @data_fd gives all datagrams. In either case a datagram may arrive twice.
+ * (Under usiw-run the provider filters its socket by itself: provider/port/beside_filter.h.)
  */
 #define USIW_MOVE_MS		2000
 
@@ -227,14 +233,14 @@ struct usiw_conn_info {
 	__u8 remote_addr[16];
 	__be16 local_port;
 	__be16 remote_port;
-	__u8 local_mac[6];		/* MAC of the device; with LOCAL the one of lo (zeros as a rule) */
+	__u8 local_mac[6];		/* MAC of the device; with LOCAL: MAC of lo (zeros as a rule) */
 	__u8 remote_mac[6];		/* MAC of the next hop */
 	__u32 flags;			/* USIW_CONN_F_* */
 	__u32 snd_psn;			/* first PSN that this end sends */
 	__u32 rcv_psn;			/* first PSN that the peer sends */
-	__u32 snd_window;		/* datagrams that the peer accepts at first */
+	__u32 snd_window;		/* first receive window of the peer, datagrams */
 	__u16 ird;			/* final: READs and atomics that this end must serve at a time */
-	__u16 ord;			/* final: READs and atomics that it may have outstanding */
+	__u16 ord;			/* final: READs and atomics that this end may have outstanding */
 	__u16 mtu;			/* IP MTU of the connection, bytes */
 	__u8 hop_limit;			/* IPv4 TTL or IPv6 hop limit */
 	__u8 tos;			/* IPv4 TOS or IPv6 traffic class */
@@ -242,14 +248,16 @@ struct usiw_conn_info {
 	__u32 reason;			/* ABORT: enum usiw_abort_reason */
 	/*
 	 * With USIW_CONN_F_SOCKET: a UDP socket for the data of the connection, but not for its
-	 * handshake. The descriptor is made for the process that reads the record, which owns it from
-	 * then on. -errno if it could not be made; 0 without the flag. The module connects the socket
-	 * to the peer. usiw-run binds it like the id, and all connections of that address (or of all
-	 * addresses) and port get the same socket.
+	 * handshake. The kernel side makes the descriptor for the process that reads the record, which
+	 * owns the descriptor from then on. -errno if it could not be made; 0 without the flag.
+	 *
+	 * The module connects the socket to the peer. usiw-run binds the socket to the address and port
+	 * of the rdma_cm id. All connections of the same address (or of all addresses) and port get
+	 * the same socket.
 	 */
 	__s32 data_fd;
 	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
-	__u32 scope;			/* interface of link-local addresses; 0: they are not link-local */
+	__u32 scope;			/* interface of link-local addresses; 0 for other addresses */
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");
 
@@ -264,13 +272,15 @@ enum usiw_not_packet {
 	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, has no raw port */
 };
 
+/* Reasons for an ABORT record. */
 enum usiw_abort_reason {
-	USIW_ABORT_LOCAL		= 0,	/* this host: QP to ERROR, or a time-out of the handshake */
+	USIW_ABORT_LOCAL		= 0,	/* this host: QP set to ERROR, or handshake or end timed out */
 	USIW_ABORT_PEER_RESET	= 1,	/* the peer's kernel sent a RESET with both ISNs */
 	USIW_ABORT_NO_CONFIRM	= 2,	/* no CONFIRM came for the ACCEPT */
 	USIW_ABORT_ADDRESS	= 3,	/* the local address or the device was removed */
 };
 
+/* A record of the event stream. */
 struct usiw_event {
 	__u32 type;			/* enum usiw_event_type */
 	__u32 qpn;			/* 0 for LINK and DEVICE_GONE */
@@ -287,9 +297,9 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_event) == 128, "usiw_event");
 /* ---- Custom uverbs methods, provider to kernel --------------------------- */
 
 /*
- * The driver has an object of its own. It adds methods to that object and to UVERBS_OBJECT_CQ,
- * UVERBS_OBJECT_SRQ and UVERBS_OBJECT_QP. The numbers of objects, methods and attributes are in the
- * name space of drivers (UVERBS_ID_NS_SHIFT = 12).
+ * The driver defines an object, the event file. It adds methods to this object and to UVERBS_OBJECT_CQ,
+ * UVERBS_OBJECT_SRQ and UVERBS_OBJECT_QP. The numbers of objects, methods and attributes are in the name
+ * space of drivers (UVERBS_ID_NS_SHIFT = 12).
  */
 enum usiw_objects {
 	USIW_OBJECT_EVENT_FILE = (1u << 12),
@@ -297,8 +307,8 @@ enum usiw_objects {
 
 /*
  * Opens the event stream of the context. read(2) returns whole struct usiw_event, poll(2) works, and
- * the descriptor is close-on-exec. A context opens the stream once, before its first QP. Another call
- * fails with EBUSY, also after the descriptor was closed, which ends the stream.
+ * the descriptor is close-on-exec. A context opens the stream once, before its first QP. Another
+ * call fails with EBUSY. Closing the descriptor ends the stream, and it cannot be opened again.
  */
 enum usiw_event_file_methods {
 	USIW_METHOD_EVENT_FILE_ALLOC = (1u << 12),
@@ -346,14 +356,15 @@ enum usiw_qp_report_attrs {
 
 enum usiw_report_kind {
 	USIW_REPORT_READY	= 1,	/* the connection of CONNECT is installed in the engine */
-	USIW_REPORT_REFUSED	= 2,	/* it could not be installed, because of @error */
+	USIW_REPORT_REFUSED	= 2,	/* the connection could not be installed, because of @error */
 	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
-	USIW_REPORT_CLOSED	= 4,	/* the own SHUTDOWN was acknowledged; the QP is flushed */
+	USIW_REPORT_CLOSED	= 4,	/* the peer has acknowledged this end's SHUTDOWN; the QP is flushed */
 	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
-	USIW_REPORT_ASYNC	= 6,	/* raise async event @async_event for the QP, nothing else */
+	USIW_REPORT_ASYNC	= 6,	/* only raise @async_event for the QP */
 	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_REPORT only */
 };
 
+/* A report of the provider about a QP. */
 struct usiw_qp_report {
 	__u32 kind;			/* enum usiw_report_kind */
 	__u32 conn_id;			/* as in the event. A report on an earlier connection is ignored,
@@ -361,8 +372,8 @@ struct usiw_qp_report {
 	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET a stray
 					 * RESET that verified, EREMOTEIO Terminate received, EPROTO
 					 * Terminate sent, ENOMEM ... */
-	__u32 async_event;		/* enum ib_event_type to raise with the report, 0: none. No larger
-					 * than SQ_DRAINED, or QP_LAST_WQE_REACHED */
+	__u32 async_event;		/* enum ib_event_type to raise with the report: up to SQ_DRAINED, or
+					 * QP_LAST_WQE_REACHED. 0: none */
 	/* The members from here on are for PORT only. A request may omit them. */
 	__u32 port;			/* enum usiw_port_kind */
 	__u32 port_why;			/* enum usiw_port_why */
@@ -375,8 +386,8 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_qp_report) == 24, "usiw_qp_report");
  * Each context and each QP has a page. The process that owns it writes the page, and the kernel only
  * reads it. An event that belongs to a QP is counted in the page of the QP, any other event in the
  * page of a context. `rdma statistic show` adds up all pages, and `rdma resource show qp -dd` shows
- * the page of a QP. A process can write any value there, so the kernel shows the values and decides
- * nothing by them.
+ * the page of a QP. A process can write any value there, so the kernel only shows the values and
+ * makes no decision by them.
  *
  * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM. usiw_names.h has
  * their names. A module that does not know a counter does not show it.
@@ -406,14 +417,14 @@ enum usiw_counter {
 	USIW_CNT_DROP_WINDOW,		/* PSN outside the window */
 	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
 	USIW_CNT_DROP_STATE,		/* not expected in the state of the QP */
-	USIW_CNT_DROP_NO_BUFFER,	/* no buffer left to park it */
-	USIW_CNT_DROP_EARLY,		/* early, and can be neither placed nor parked: comes again */
+	USIW_CNT_DROP_NO_BUFFER,	/* no buffer left to park the datagram */
+	USIW_CNT_DROP_EARLY,		/* early, neither placed nor parked: the peer sends it again */
 	USIW_CNT_TX_FULL,		/* the port accepted fewer datagrams than offered */
 	USIW_CNT_TERM_TX,		/* Terminates sent */
 	USIW_CNT_TERM_RX,		/* Terminates received */
-	USIW_CNT_COMP_OK,
+	USIW_CNT_COMP_OK,		/* COMP_*: completions, by their enum ibv_wc_status */
 	USIW_CNT_COMP_FLUSH,
-	USIW_CNT_COMP_LOC_LEN,		/* from here on completions by enum ibv_wc_status */
+	USIW_CNT_COMP_LOC_LEN,
 	USIW_CNT_COMP_LOC_OP,
 	USIW_CNT_COMP_LOC_PROT,
 	USIW_CNT_COMP_REM_INV,
@@ -428,7 +439,10 @@ enum usiw_counter {
 	USIW_CNT_MAX,
 };
 
-/* State of the connection of a QP at its latest timer, an RTO ago at most while it sends. */
+/*
+ * Gauges: the state of a QP's connection at its latest timer. While the connection sends, that is an RTO
+ * ago at most.
+ */
 enum usiw_gauge {
 	USIW_GAUGE_SRTT_NS,		/* smoothed RTT; 0: not measured yet */
 	USIW_GAUGE_MIN_RTT_NS,
@@ -437,7 +451,7 @@ enum usiw_gauge {
 	USIW_GAUGE_CREDIT,		/* receive window that the peer grants, datagrams */
 	USIW_GAUGE_INFLIGHT,		/* datagrams sent, neither acknowledged nor lost */
 	USIW_GAUGE_LOST,		/* datagrams to be sent again */
-	USIW_GAUGE_HELD,		/* early datagrams: accepted, after a gap */
+	USIW_GAUGE_HELD,		/* early datagrams that were accepted: one before them is missing */
 	USIW_GAUGE_READS_OUT,		/* own READs on the wire */
 	USIW_GAUGE_SQ_BUSY,		/* send work requests begun and not complete */
 	USIW_GAUGE_PORT,		/* the connection's port: 1 + enum usiw_port_kind; 0: none */
@@ -448,7 +462,7 @@ enum usiw_gauge {
 /* Reasons why a connection uses its port. */
 enum usiw_port_why {
 	USIW_PORT_WHY_NONE	= 0,
-	USIW_PORT_WHY_WISH	= 1,	/* the user asks for it: USIW_PORT, usiw-run --port */
+	USIW_PORT_WHY_WISH	= 1,	/* the user requested it: USIW_PORT, usiw-run --port */
 	USIW_PORT_WHY_FASTEST	= 2,	/* raw packets are permitted and reach the peer */
 	USIW_PORT_WHY_SAME_HOST	= 3,	/* the peer is on this host */
 	USIW_PORT_WHY_RIGHTS	= 4,	/* the process has no CAP_NET_RAW */
@@ -467,15 +481,16 @@ enum usiw_port_why {
 
 #define USIW_COUNTERS_ROOM	256
 #define USIW_GAUGES_ROOM	64
-#define USIW_COUNTERS_SIZE	4096	/* bytes of either page */
+#define USIW_COUNTERS_SIZE	4096	/* size of a page of a context or QP, bytes */
 
 /* The page of a QP. The page of a context has the array of counters only. */
 struct usiw_qp_stats {
 	__aligned_u64 counters[USIW_COUNTERS_ROOM];	/* by enum usiw_counter */
 	__aligned_u64 gauges[USIW_GAUGES_ROOM];		/* by enum usiw_gauge */
 	/*
-	 * Not 0: the QP was passed to rdma_accept(). The kernel sets it before the call returns. From then on sends may
-	 * be posted, and they are sent once the connection is established. The provider clears it when the QP is reset.
+	 * Not 0: the program has called rdma_accept() with the QP. The kernel sets this member before that call
+	 * returns. From then on sends may be posted. They are sent once the connection is established. The
+	 * provider clears the member when the QP is reset.
 	 */
 	__aligned_u64 accepted;
 	__aligned_u64 reserved[191];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them. Two gauges
- * are no numbers, so their values have names too. The module needs the names for rdma(8). `usiw stat`
+ * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them. Two gauges hold values
+ * of an enum, which have names here too. The module needs the names for rdma(8). `usiw stat`
  * needs them because it reads the pages of programs under usiw-run by itself.
  */
 #ifndef USIW_NAMES_H

@@ -27,9 +27,9 @@ enum TraceFlags : uint32_t {
 struct TraceHeader {
   uint64_t magic;
   uint32_t event_bytes;   ///< sizeof(TraceEvent)
-  uint32_t events;        ///< in the ring
+  uint32_t events;        ///< number of events in the ring
   uint32_t flow_bytes;    ///< sizeof(TraceFlow)
-  uint32_t flows;
+  uint32_t flows;         ///< number of slots for connections
   uint32_t pid;
   uint32_t on;            ///< not 0: events are recorded. Engine and `usiw trace` write it
   uint32_t flags;         ///< TraceFlags
@@ -53,38 +53,38 @@ struct TraceFlow {
 };
 static_assert(sizeof(TraceFlow) == 64);
 
-/// Kind of an event. The comments list its arguments a, b, c, or a cause in parentheses.
+/// Kind of an event. Each comment lists the arguments a, b, c of the event. Remarks are in parentheses.
 enum class TraceKind : uint16_t {
   kNone,
-  kTx,          ///< (datagram sent: its first bytes in place of arguments)
-  kRx,          ///< (datagram received: likewise)
+  kTx,          ///< (datagram sent; the event has its first bytes in place of arguments)
+  kRx,          ///< (datagram received; likewise with its first bytes)
   kConnect,     ///< first PSN of this end, first PSN of the peer, MTU
   kRto,         ///< PSN sent again, time-outs in a row, ns until the next
   kFast,        ///< PSN that counts as lost, ns since it was sent, smoothed RTT in ns
-  kNotReady,    ///< PSN for which the peer has no receive
+  kNotReady,    ///< PSN for which the peer has no receive posted
   kRnrRetry,    ///< PSN sent again, tries so far, ns until the next
   kUnsent,      ///< PSN that the port did not accept
-  kSpurious,    ///< PSN acknowledged. A retransmission before it was spurious
+  kSpurious,    ///< PSN acknowledged (a retransmission before it was spurious)
   kDrop,        ///< PSN of the datagram, reason (enum usiw_counter)
   kHold,        ///< PSN parked, PSN that is missing
   kRelease,     ///< PSN that was missing, PSN that is missing now
-  kNoReceive,   ///< PSN for which this end has no receive
+  kNoReceive,   ///< PSN for which this end has no receive posted
   kProbe,       ///< number of keepalive probes without an answer
   kTermTx,      ///< a Terminate, as in vendor_err: 0x8000 | layer << 12 | type << 8 | code
   kTermRx,      ///< the same
   kComplete,    ///< wr_id, bytes, opcode << 8 | status (enum ibv_wc_opcode, ibv_wc_status)
   kPeerClosed,  ///< no arguments
   kFailed,      ///< errno
-  kAbort,       ///< no arguments (user or kernel have ended the connection)
+  kAbort,       ///< no arguments (the user or the kernel has ended the connection)
   kMove,        ///< new port, old port, 1 if nothing arrived by the old one
   kSkip,        ///< PSN that counts as arrived without its message, 1 if the peer is the end without a receive
   kEnd,
 };
 
-inline constexpr size_t kTraceKept = 96;  ///< first bytes of a datagram that the event has
+inline constexpr size_t kTraceKept = 96;  ///< an event has at most this many bytes of a datagram
 
 struct TraceEvent {
-  uint64_t number;   ///< 1 + number of the event. Another value while the event is being written
+  uint64_t number;   ///< 1 + number of the event. It differs while the event is being written
   uint64_t time_ns;  ///< CLOCK_MONOTONIC
   uint32_t qpn;
   uint32_t flow;     ///< TraceFlow::id

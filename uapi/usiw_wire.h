@@ -28,11 +28,11 @@
  *		datagram, or 0 in a REJECT of an end without one. A RESET with STRAY has other numbers in
  *		both fields: see USIW_TRP_F_STRAY
  * @ack_psn:	next PSN expected from the peer: all before it have been accepted. In the handshake and in
- *		RESET it is the ISN of the peer, or 0 in a REQ before a PENDING has shown that
+ *		RESET it is the ISN of the peer, or 0 in a REQ whose sender has not received that ISN by a PENDING
  * @opflags:	opcode in bits 15..12, flags in bits 11..0
  * @credit:	receive window: datagrams that the sender of this header accepts, counted from @ack_psn
- * @echo:	DATA: time stamp of the sender in microseconds, modulo 2^16. SACK: time stamp of the datagram
- *		that caused this SACK
+ * @echo:	DATA, SHUTDOWN: time stamp of the sender in microseconds, modulo 2^16. SACK: time stamp of a
+ *		datagram received, the latest one as a rule
  *
  * The header has 14 bytes, so that DDP starts 8-byte aligned after Ethernet (14), IPv4 (20) and UDP (8).
  */
@@ -68,7 +68,10 @@ enum usiw_trp_opcode {
 #define USIW_TRP_F_ACK_REQ	0x001
 /* SACK: the datagram at ack_psn needs a receive work request that is not posted yet. */
 #define USIW_TRP_F_NOT_READY	0x002
-/* DATA, SHUTDOWN: a retransmission. Its echo does not measure the RTT (Karn's algorithm). */
+/*
+ * DATA, SHUTDOWN: a retransmission. Its echo does not measure the RTT (Karn's algorithm). SACK with
+ * ACK_REQ: a repeated probe.
+ */
 #define USIW_TRP_F_RETRANS	0x004
 /* ACCEPT: no payload. The REQ has arrived, and the application has not decided yet. */
 #define USIW_TRP_F_PENDING	0x008
@@ -88,18 +91,19 @@ enum usiw_trp_opcode {
 #define USIW_TRP_CE_SHIFT	6
 /*
  * DATA, SHUTDOWN, SACK: for now the sender of this header receives by its UDP socket, and accepts
- * GSO/GRO aggregates there. Only if both ends have agreed on USIW_FEATURE_MERGES.
+ * GSO/GRO aggregates there. An end sets it only if both ends have agreed on USIW_FEATURE_MERGES.
  */
 #define USIW_TRP_F_MERGED	0x200
 /*
- * DATA that begins a message of queue 0, and that responses have to pass. If no receive is posted for
- * the message, the receiver counts the datagram as arrived all the same, and answers SKIPPED.
+ * DATA that begins a message of queue 0. If no receive is posted for the message, the receiver counts the
+ * datagram as arrived all the same, and answers SKIPPED. Responses to READs and atomics can then pass the
+ * message.
  */
 #define USIW_TRP_F_SKIP		0x400
 /*
- * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not come again yet.
- * Until then it discards requests. Those that arrive in order count as arrived, and the peer sends
- * them again after the message.
+ * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not arrived again yet.
+ * Until then it discards requests. Requests that arrive in order count as arrived, and the peer sends them
+ * again after the message.
  */
 #define USIW_TRP_F_SKIPPED	0x800
 
@@ -111,15 +115,15 @@ enum usiw_trp_opcode {
  * retransmit what has arrived.
  */
 #define USIW_TRP_MAX_WINDOW	1024	/* datagrams: largest distance of a PSN from ack_psn */
-#define USIW_TRP_FIRST_WINDOW	8	/* datagrams: before the receiver knows the size of its port's queue */
+#define USIW_TRP_FIRST_WINDOW	8	/* datagrams: until the receiver knows the size of its port's queue */
 #define USIW_SACK_MAX_PAYLOAD	(USIW_TRP_MAX_WINDOW / 8)
 
 /*
  * A PSN is acknowledged only after its DDP segment has been accepted, which means placed or parked. A
  * segment at fault (unknown STag, out of bounds ...) is not accepted. Once all segments before it have
- * been accepted, a Terminate refuses it, whose ack_psn is the PSN at fault. The requester finds the
- * failed work request by that PSN. If a READ request fails that was accepted before, it finds the work
- * request by the headers in the Terminate.
+ * been accepted, the receiver refuses it by a Terminate, whose ack_psn is the PSN at fault. The requester
+ * finds the failed work request by that PSN. A READ request may fail after it was accepted. Then the
+ * requester finds the work request by the headers in the Terminate.
  */
 
 /* ---- Handshake -------------------------------------------------------- */
@@ -127,20 +131,20 @@ enum usiw_trp_opcode {
 #define USIW_MAX_PRIVATE_DATA	512	/* bytes, iWARP's limit (RFC 5044 section 7.1) */
 #define USIW_MAX_MTU		9216	/* largest IP packet that usiw builds, bytes */
 #define USIW_MIN_MTU		576	/* smallest MTU that a connection accepts, bytes */
-#define USIW_MAX_IRD		128
-#define USIW_MAX_ORD		128
+#define USIW_MAX_IRD		128	/* READs and atomics that an end serves at a time */
+#define USIW_MAX_ORD		128	/* READs and atomics that an end has outstanding at a time */
 
 /* Feature bits. REQ: features that the initiator offers. ACCEPT: features that both ends use. */
-#define USIW_FEATURES_KNOWN	0x00000000u	/* features of every end */
+#define USIW_FEATURES_KNOWN	0x00000000u	/* features that every end has: none */
 /*
- * For the life of the connection this end receives by a UDP socket only. So the peer may send GSO
- * aggregates: if the kernel delivers one as a single frame, the socket still gets single datagrams. A
- * raw port would get the frame.
+ * This end receives only by a UDP socket, for the life of the connection. So the peer may send GSO
+ * aggregates: if the kernel delivers an aggregate as a single frame, the socket still gets single
+ * datagrams. A raw port would get the whole frame.
  */
 #define USIW_FEATURE_MERGED	0x00000001u
 /*
- * The same for a time: while an end sets USIW_TRP_F_MERGED in its headers, the peer may send aggregates
- * to it. The connection uses this in bulk mode.
+ * This end accepts aggregates at times: the peer may send aggregates while this end sets USIW_TRP_F_MERGED
+ * in its headers. The connection uses this in bulk mode.
  */
 #define USIW_FEATURE_MERGES	0x00000002u
 
@@ -177,7 +181,7 @@ enum usiw_reject_reason {
 	USIW_REJECT_VERSION	= 2,
 	USIW_REJECT_FEATURES	= 3,
 	USIW_REJECT_MALFORMED	= 4,
-	USIW_REJECT_NO_RESOURCE	= 5,	/* backlog or memory */
+	USIW_REJECT_NO_RESOURCE	= 5,	/* backlog or memory is full, or the user has not answered */
 	USIW_REJECT_MTU		= 6,
 };
 
@@ -289,7 +293,7 @@ struct usiw_atomic_req {
 	__be32	stag;
 	__be64	to;
 	__be64	add_swap;
-	__be64	add_swap_mask;		/* FetchAdd: 0, one sum of 64 bits; CmpSwap: ~0 */
+	__be64	add_swap_mask;		/* FetchAdd: 0 (one sum of 64 bits); CmpSwap: ~0 */
 	__be64	compare;
 	__be64	compare_mask;		/* FetchAdd: 0; CmpSwap: ~0 */
 } __packed;

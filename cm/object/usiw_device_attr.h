@@ -4,7 +4,7 @@
  *
  * The module fills structures of the kernel, and usiw-run fills responses of uverbs. Their members
  * have the same names, so a macro fills either. A member that is not set here is 0: the device does
- * not have the feature. The limits are those of uapi/usiw_abi.h, which every check uses too.
+ * not have the feature. The limits are those of uapi/usiw_abi.h, by which requests are checked too.
  * tests/vm/programs/query_device.cc compares the reported values with them, with the module and
  * under usiw-run.
  */
@@ -45,7 +45,7 @@ do {											\
 	(attr)->page_size_cap = (page_size);						\
 	(attr)->device_cap_flags = USIW_DEVICE_CAP_FLAGS;				\
 	(attr)->max_mr_size = USIW_MAX_MR_SIZE;						\
-	(attr)->max_mr = USIW_MAX_MR - 1;	/* index 0 is none */			\
+	(attr)->max_mr = USIW_MAX_MR - 1;	/* index 0 is not used */			\
 	(attr)->max_pd = USIW_MAX_PD;							\
 	(attr)->max_cq = USIW_MAX_CQ;							\
 	(attr)->max_cqe = USIW_MAX_CQE;							\
@@ -73,7 +73,7 @@ static inline __u8 usiw_mtu_named(__u32 mtu)
 	return named;
 }
 
-/* Values of enum ib_port_state, of its physical state, and of IB_PORT_CM_SUP. */
+/* Values of enum ib_port_state, of the physical state of a port, and of the flag IB_PORT_CM_SUP. */
 #define USIW_PORT_IS_DOWN	1
 #define USIW_PORT_IS_ACTIVE	4
 #define USIW_PHYS_POLLING	2
@@ -88,6 +88,7 @@ static inline __u8 usiw_mtu_named(__u32 mtu)
 #define USIW_GIDS	1
 #define USIW_PKEYS	1
 
+/* A speed of verbs: its limit in Mbit/s, and values of enum ib_port_speed and ib_port_width. */
 struct usiw_speed {
 	__u32 mbps;
 	__u16 speed;
@@ -95,9 +96,8 @@ struct usiw_speed {
 };
 
 /*
- * Returns the fastest speed of verbs that does not exceed that of the netdev, as values of enum
- * ib_port_speed and ib_port_width. SDR 1x also stands for slower netdevs and for an unknown speed
- * (@mbps 0).
+ * Returns the fastest speed of verbs that does not exceed @mbps, the speed of the netdev. SDR 1x
+ * also stands for slower netdevs and for an unknown speed (@mbps 0).
  */
 static inline struct usiw_speed usiw_speed_named(__u32 mbps)
 {

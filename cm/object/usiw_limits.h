@@ -18,19 +18,22 @@
 #include "../../uapi/usiw_abi.h"
 #include "../../uapi/usiw_wire.h"
 
-/* QPNs: 0 and 1 are the management QPs of other transports, 0xffffff is their multicast QPN. */
+/*
+ * Range of QPNs. On other transports 0 and 1 are management QPs, and 0xffffff is the multicast QPN.
+ */
 #define USIW_QPN_FIRST		2u
 #define USIW_QPN_LAST		0xfffffeu
 
 /*
- * One thread, the progress thread of the process on the device, raises all completion events. No
- * interrupt raises them, so several completion vectors would not spread them over processors.
+ * Number of completion vectors. One thread, the progress thread of the process on the device,
+ * raises all completion events. No interrupt does, so several vectors would not spread them over
+ * processors.
  */
 #define USIW_COMP_VECTORS	1
 
 /*
- * An STag is an index, which is never 0, and a key of eight random bits. Regions and windows have
- * different ranges of indices, so the index shows which of them an STag names.
+ * Parts of an STag: an index, which is never 0, and a key of eight random bits. Regions and windows
+ * have different ranges of indices, so the index shows whether the STag names a region or a window.
  */
 #define USIW_MR_INDEX_FIRST	1u
 #define USIW_MR_INDEX_LAST	((__u32)USIW_MAX_MR - 1)
@@ -39,6 +42,7 @@
 #define USIW_STAG_KEY_BITS	8
 #define USIW_STAG_KEY_MASK	((1u << USIW_STAG_KEY_BITS) - 1)
 
+/* Returns the STag with @index and a key made from @random. */
 static inline __u32 usiw_stag(__u32 index, __u32 random)
 {
 	return index << USIW_STAG_KEY_BITS | (random & USIW_STAG_KEY_MASK);
@@ -74,11 +78,12 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_ON_DEMAND | USIW_ACCESS_HUGETLB | \
 					 USIW_ACCESS_OPTIONAL)
 /*
- * Access flags of a QP. Programs pass those that they pass for their regions, so the kernel accepts
- * all that it knows. The provider serves the peer, and it decides which rights follow from them
- * (rights_of() in provider/engine/types.h).
+ * Access flags of a QP. Programs pass the flags of their regions here, so the kernel side accepts
+ * every flag that it knows. The provider decides which rights the peer gets by them (rights_of() in
+ * provider/engine/types.h).
  */
 #define USIW_ACCESS_OF_QP		USIW_ACCESS_KNOWN
+/* Rights by which the peer writes. They require LOCAL_WRITE. */
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 
 /*
@@ -90,8 +95,9 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_ZERO_BASED)
 
 /*
- * Memory windows of type 1 and 2B, SEND with Invalidate, local invalidate; values of enum
- * ib_uverbs_device_cap_flags: MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+ * Capabilities of the device: memory windows of type 1 and 2B, SEND with Invalidate, local
+ * invalidate. Values of enum ib_uverbs_device_cap_flags: MEM_WINDOW, MEM_MGT_EXTENSIONS,
+ * MEM_WINDOW_TYPE_2B.
  */
 #define USIW_DEVICE_CAPS_OF_WINDOWS	(1u << 17 | 1u << 21 | 1u << 24)
 
@@ -117,7 +123,7 @@ static inline int usiw_check_region(__u64 start, __u64 length, __u32 access)
 
 	if (ret)
 		return ret;
-	/* The implicit region: all addresses. */
+	/* The implicit region covers all addresses. */
 	if ((access & USIW_ACCESS_ON_DEMAND) && !start && length == ~(__u64)0)
 		return 0;
 	return length > USIW_MAX_MR_SIZE ? -EINVAL : 0;
@@ -143,8 +149,9 @@ static inline int usiw_check_rereg(__u32 flags)
 }
 
 /*
- * True if the region gets another key: if its memory or its addressing changes, because a peer that
- * has the old key means the old memory. Other rights or another PD leave the key as it is.
+ * True if rereg_mr gives the region another key. It does if the memory or the addressing of the
+ * region changes, because a peer that has the old key expects the old memory. Other rights or
+ * another PD leave the key as it is.
  */
 static inline int usiw_rereg_renews(__u32 flags, __u32 access_before, __u32 access_now)
 {
@@ -152,7 +159,7 @@ static inline int usiw_rereg_renews(__u32 flags, __u32 access_before, __u32 acce
 	       ((access_before ^ access_now) & USIW_ACCESS_ZERO_BASED);
 }
 
-/* Types of memory windows; values of enum ib_mw_type and enum ibv_mw_type. */
+/* Checks the type of a memory window, a value of enum ib_mw_type and enum ibv_mw_type. */
 static inline int usiw_check_mw_type(__u32 type)
 {
 	return type == 1 || type == 2 ? 0 : -EINVAL;
@@ -167,7 +174,10 @@ static inline int usiw_check_qp_caps(__u32 send_wr, __u32 recv_wr, __u32 send_sg
 	return 0;
 }
 
-/* For a QP with an SRQ. It has no receive queue of its own, so a request for one is ignored. */
+/*
+ * Checks the sizes of a QP with an SRQ. Such a QP has no receive queue, so the sizes requested for
+ * a receive queue are ignored.
+ */
 static inline int usiw_check_srq_qp_caps(__u32 send_wr, __u32 send_sge, __u32 inline_data)
 {
 	return usiw_check_qp_caps(send_wr, 0, send_sge, 0, inline_data);
@@ -184,7 +194,10 @@ static inline int usiw_check_srq(__u32 max_wr, __u32 max_sge)
 #define USIW_SRQ_ATTR_MAX_WR			0x1u
 #define USIW_SRQ_ATTR_LIMIT			0x2u
 
-/* @now_wr: present size of the SRQ. Only the provider knows how many receives are posted. */
+/*
+ * Checks the arguments of modify_srq. @now_wr: present size of the SRQ. The check ignores how many
+ * receives are posted, because only the provider knows that.
+ */
 static inline int usiw_check_modify_srq(__u32 mask, __u32 max_wr, __u32 limit, __u32 now_wr)
 {
 	if (mask & ~(USIW_SRQ_ATTR_MAX_WR | USIW_SRQ_ATTR_LIMIT))
@@ -202,16 +215,19 @@ static inline int usiw_check_cqe(__u32 cqe)
 	return cqe && cqe <= USIW_MAX_CQE ? 0 : -EINVAL;
 }
 
-/* @ird: READs that a QP serves at a time. @ord: READs that it has outstanding at a time. */
+/*
+ * Checks READ depths. @ird: READs that a QP serves at a time. @ord: READs that it has outstanding
+ * at a time.
+ */
 static inline int usiw_check_depths(__u32 ird, __u32 ord)
 {
 	return ird <= USIW_MAX_IRD && ord <= USIW_MAX_ORD ? 0 : -EINVAL;
 }
 
 /*
- * Returns the IPv4 TOS or IPv6 traffic class of a connection's datagrams. @tos: the one that the
- * user has set (RDMA_OPTION_ID_TOS). Its two lowest bits belong to ECN. The engine sets them if the
- * peer reports CE, and a user must not. TCP clears them for its users too.
+ * Returns the IPv4 TOS or IPv6 traffic class of a connection's datagrams. @tos: value that the user
+ * has set (RDMA_OPTION_ID_TOS). Its two lowest bits belong to ECN and are cleared, as TCP does.
+ * Only the engine sets them, if the peer reports CE.
  */
 static inline __u8 usiw_traffic_class(__u8 tos)
 {

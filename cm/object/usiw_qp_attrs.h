@@ -4,8 +4,8 @@
  *
  * The module and usiw-run check, store and report them by the macros here. Attributes that control
  * the transport of InfiniBand (timers, PSNs, the peer's QPN) have no effect. query_qp reports them
- * as they were set. Depths and path MTU are agreed by the connection, and query_qp reports the
- * agreed values.
+ * as they were set. The two ends of a connection agree on READ depths and path MTU. query_qp then
+ * reports the agreed values.
  */
 #ifndef USIW_QP_ATTRS_H
 #define USIW_QP_ATTRS_H
@@ -35,9 +35,13 @@
 #define USIW_QP_DEST_QPN		(1u << 20)
 #define USIW_QP_KNOWN			0x1fffffu
 
-/* A QP of this device cannot resize its queues, has no second path, and no keys of datagrams. */
+/*
+ * Attributes that modify_qp refuses. A QP of this device cannot resize its queues. It has no second
+ * path, and no Q_Key, which only datagram QPs need.
+ */
 #define USIW_QP_REFUSED	(USIW_QP_CAP | USIW_QP_ALT_PATH | USIW_QP_PATH_MIG_STATE | USIW_QP_QKEY)
 
+/* Attributes of a QP, as modify_qp has set them. */
 struct usiw_qp_attrs {
 	__u32 access_flags;
 	__u32 dest_qp_num;
@@ -47,7 +51,7 @@ struct usiw_qp_attrs {
 	__u8 retry_cnt;
 	__u8 rnr_retry;
 	__u8 min_rnr_timer;
-	__u8 ird;		/* those of the connection, once there is one */
+	__u8 ird;		/* READ depths: as set, then as the connection has agreed */
 	__u8 ord;
 };
 
@@ -58,8 +62,8 @@ static inline int usiw_qp_attr_exceeds(__u32 mask, __u32 bit, __u32 value, __u32
 }
 
 /*
- * Sets @ret to 0 or to the -errno of modify_qp. @attr: struct ib_qp_attr or ib_uverbs_modify_qp, of
- * which only the members that @mask names count.
+ * Sets @ret to 0 or to the -errno of modify_qp. @attr: struct ib_qp_attr or ib_uverbs_modify_qp.
+ * Only the members that @mask names are checked.
  */
 #define usiw_check_qp_attrs(ret, attr, mask)						\
 do {											\
@@ -87,7 +91,10 @@ do {											\
 		(ret) = 0;								\
 } while (0)
 
-/* Stores attributes that were checked. @state: enum usiw_qp_state. */
+/*
+ * Stores in @kept the attributes of @attr that @mask names, after their check. @state: enum
+ * usiw_qp_state.
+ */
 #define usiw_keep_qp_attrs(kept, attr, mask, state)					\
 do {											\
 	const __u32 mask_ = (mask);							\
@@ -115,7 +122,7 @@ do {											\
 		(kept)->ord = (attr)->max_rd_atomic;					\
 } while (0)
 
-/* Fills @attr, a struct ib_qp_attr or ib_uverbs_query_qp_resp. */
+/* Fills @attr, a struct ib_qp_attr or ib_uverbs_query_qp_resp, from @kept and @state. */
 #define usiw_fill_qp_attrs(attr, kept, state)						\
 do {											\
 	(attr)->qp_access_flags = (kept)->access_flags;					\

@@ -23,29 +23,30 @@
  * ERR ends the connection at once and flushes both queues. RESET ends it too, and empties the
  * queues without completions. The QP may be connected again after RESET.
  *
- * CLOSING is the orderly end of the connection. iw_cm asks for it by its own SQD
+ * CLOSING is the orderly end of the connection. iw_cm asks for it when it sets the QP to SQD
  * (usiw_qp_may_end()). query_qp reports CLOSING as SQD, and only RESET and ERR lead out of it.
  * iWARP adapters begin the orderly end when a program sets SQD. rdma_disconnect(3) cannot see this
  * difference: it sets SQD and then asks rdma_cm, which asks iw_cm. So here too, earlier work
  * requests are completed, and later ones are flushed.
  *
- * INIT and RTR change nothing in RTS. A program that makes its QPs by itself sets these states, as
- * InfiniBand requires, and the connection may have been faster (rping -q). SQD changes nothing in
- * ERR, because the peer may have ended the connection before rdma_disconnect(3) was called.
+ * INIT and RTR change nothing in RTS. A program that makes its QPs by itself (rping -q) sets these
+ * states, as InfiniBand requires. By then the connection may already have set the QP to RTS.
+ * SQD changes nothing in ERR, because the peer may have ended the connection before
+ * rdma_disconnect(3) was called.
  */
 #ifndef USIW_QP_STATES_H
 #define USIW_QP_STATES_H
 
 #include <linux/types.h>
 
-/* Values of enum ib_qp_state and enum ibv_qp_state, and one more. */
+/* States of a QP. All but CLOSING have the values of enum ib_qp_state and enum ibv_qp_state. */
 enum usiw_qp_state {
 	USIW_QPS_RESET,
 	USIW_QPS_INIT,
 	USIW_QPS_RTR,
 	USIW_QPS_RTS,
 	USIW_QPS_SQD,
-	USIW_QPS_SQE,		/* not of an RC QP */
+	USIW_QPS_SQE,		/* RC QPs do not have this state */
 	USIW_QPS_ERR,
 	USIW_QPS_CLOSING,	/* internal: modify_qp and query_qp do not know it */
 };
@@ -90,7 +91,7 @@ static inline int usiw_qp_may_move(__u32 from, __u32 to)
 }
 
 /**
- * usiw_qp_state_after - the state in which an allowed modify_qp leaves a QP
+ * usiw_qp_state_after - return the state of a QP after an allowed modify_qp
  * @from:	enum usiw_qp_state
  * @to:		a state that usiw_qp_may_move() allows
  */
@@ -113,11 +114,12 @@ static inline int usiw_qp_may_end(__u32 state, __u32 to)
 }
 
 /**
- * usiw_qp_state_shown - the state that query_qp reports
+ * usiw_qp_state_shown - return the state that query_qp reports
  * @state:	enum usiw_qp_state
  *
- * A QP of an RNIC begins in IDLE: receives may be posted, and rdma_cm may connect it. siw, erdma
- * and cxgb4 report IDLE as INIT too. RESET is a state of InfiniBand.
+ * RESET is a state of InfiniBand. A QP of an RNIC begins in IDLE instead: receives may be posted,
+ * and rdma_cm may connect it. So RESET is shown as INIT. siw, erdma and cxgb4 report IDLE as INIT
+ * too.
  */
 static inline __u32 usiw_qp_state_shown(__u32 state)
 {

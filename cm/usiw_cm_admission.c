@@ -269,9 +269,9 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us)
 /* ---- Waiting entries --------------------------------------------------- */
 
 /*
- * Returns the QUEUED entry of @l that a new REQ replaces, or NULL. That is the entry without a
- * repetition for the longest time, among those that are not proven. If all are proven, it is chosen
- * among all, but only if the new REQ is proven or the entry is stale.
+ * Returns the QUEUED entry of @l that a new REQ replaces, or NULL. Among the entries that are not
+ * proven, that is the one without a repetition for the longest time. If all are proven, it is
+ * chosen among all of them, but is replaced only if the new REQ is proven or the entry is stale.
  */
 static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, __u64 now_us)
 {

@@ -137,7 +137,8 @@ static void abort_engine(struct usiw_cm_end *end)
 		return;
 	}
 	/*
-	 * Set the state first: a provider that has not read CONNECT queries it when it reads ABORT.
+	 * Set the state first: a provider that has not read CONNECT queries the state when it
+	 * reads ABORT.
 	 */
 	end->host->set_qp_state(end, USIW_QPS_ERR);
 	end->info.reason = end->cm.abort_reason;

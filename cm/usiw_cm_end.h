@@ -5,7 +5,7 @@
  * The state machine only returns actions. To carry them out, a host has to know more: which notices
  * the user (an id of rdma_cm) is still owed, whether the engine has the connection, and whether raw
  * packets may still be sent by the present route. Three hosts need this: the module, usiw-run and
- * the simulation. So it is here once, and each host supplies a table of calls: send a datagram,
+ * the simulation. So this code is here once, and each host supplies a table of calls: send a datagram,
  * notify the user, set the state of the QP, queue a record for the engine, look up the route, and
  * so on.
  *
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* Sets all of @end. The end has no QP and no user yet. */
+/* Zeroes @end, and sets its host, id and 4-tuple. The end has no QP and no user yet. */
 void usiw_cm_end_init(struct usiw_cm_end *end, const struct usiw_cm_host *host, __u32 id,
 		      const struct usiw_cm_tuple *tuple);
 

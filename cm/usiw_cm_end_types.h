@@ -23,7 +23,7 @@ struct usiw_cm_end;
 #define USIW_CM_PACKETS		0x2u	/* raw packets */
 #define USIW_CM_MOVES		0x4u	/* it can change its port while connected */
 
-/* How far the connection has been given to the engine, which runs in the process of the QP. */
+/* Steps in which the engine, which runs in the process of the QP, gets the connection. */
 enum usiw_cm_engine {
 	USIW_CM_ENGINE_NONE,		/* the engine does not know the connection */
 	USIW_CM_ENGINE_RESOLVING,	/* the same, until the MAC of the next hop is known */

@@ -23,7 +23,7 @@ extern "C" {
 enum usiw_cm_answer usiw_cm_icmp4_answer(__u8 type, __u8 code);
 enum usiw_cm_answer usiw_cm_icmp6_answer(__u8 type, __u8 code);
 
-/* Notes that a datagram came from the peer's address and port with which no usiw answers a REQ. */
+/* Notes a datagram, from the peer's address and port, with which no usiw answers a REQ. */
 void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
 /* Notes that a usiw of another wire version has answered. */
 void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);

@@ -37,7 +37,8 @@ struct usiw_cm_ledger {
 };
 
 /*
- * Note that the user's connect or accept cannot fail any more. Its answer is a notice from here on.
+ * Notes that the user's connect or accept cannot fail any more. A notice gives the answer from here
+ * on.
  */
 void usiw_cm_ledger_connected(struct usiw_cm_ledger *l);
 void usiw_cm_ledger_accepted(struct usiw_cm_ledger *l);

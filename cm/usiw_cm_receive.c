@@ -117,9 +117,7 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 		c->peer_isn = pkt->psn;
 		c->peer_known = 1;
 	}
-	/*
-	 * The first PENDING delays the next repetition to this time. Later PENDINGs delay nothing.
-	 */
+	/* The first PENDING schedules the next repetition. Later PENDINGs do not postpone it. */
 	if (!c->pending || !repeat_us)
 		repeat_us = now_us + USIW_CM_PENDING_REPEAT_US;
 	usiw_cm_set_timer(c, repeat_us, expire_us < limit_us ? expire_us : limit_us);

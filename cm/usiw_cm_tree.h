@@ -37,8 +37,7 @@ struct usiw_cm_tree {
 };
 
 /*
- * Returns the index of the child under which @hash is found, for a node at @depth: bit @depth of
- * @hash.
+ * Returns the index of the child under which @hash is found, for a node at @depth: a bit of @hash.
  */
 static inline int usiw_cm_tree_side(__u32 hash, unsigned int depth)
 {

@@ -35,18 +35,18 @@ enum usiw_cm_state {
  * - CLOSE comes exactly once after a REPLY with status 0 or after ESTABLISHED, else never.
  * - DISCONNECT comes at most once, and only before CLOSE.
  */
-#define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine, which reports ready */
-#define USIW_CM_A_DRAIN		0x0002	/* engine: drain, send SHUTDOWN, then report closed */
+#define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine, which reports READY */
+#define USIW_CM_A_DRAIN		0x0002	/* engine: drain, send SHUTDOWN, then report CLOSED */
 #define USIW_CM_A_ABORT		0x0004	/* engine: the connection is gone (conn->abort_reason) */
 #define USIW_CM_A_PROBE		0x0008	/* engine: send a keepalive probe */
-#define USIW_CM_A_TX		0x0010	/* send usiw_cm_build()'s datagram to the peer */
+#define USIW_CM_A_TX		0x0010	/* send the peer the datagram of usiw_cm_build() */
 /*
  * Notify the user of a new REQ, with conn->peer_pd, conn->peer_ird and conn->peer_ord. No call
  * returns this action. The caller carries it out by itself after usiw_cm_init_passive() has
  * returned 0.
  */
 #define USIW_CM_A_EV_REQUEST	0x0020
-#define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, conn->peer_pd (of a user's reject too) */
+#define USIW_CM_A_EV_REPLY	0x0040	/* conn->status, and conn->peer_pd of ACCEPT or REJECT */
 #define USIW_CM_A_EV_ESTABLISHED 0x0080
 #define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
 #define USIW_CM_A_EV_CLOSE	0x0200
@@ -67,7 +67,7 @@ enum usiw_cm_answer {
 	USIW_CM_ANSWER_PROHIBITED,	/* ICMP: a firewall */
 	USIW_CM_ANSWER_NO_HOST,		/* ICMP: no host has the address, or there is no route */
 	USIW_CM_ANSWER_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */
-	USIW_CM_ANSWER_ALIEN,		/* conn->alien: no usiw answers a REQ like this */
+	USIW_CM_ANSWER_ALIEN,		/* no usiw sends such an answer (conn->alien) */
 };
 
 /*
@@ -107,12 +107,12 @@ enum usiw_cm_answer {
  * @pending:	initiator: the peer has answered PENDING
  * @answer:	initiator: latest answer to its REQ, enum usiw_cm_answer
  * @peer_version: ANSWER_VERSION: wire version of the peer
- * @alien: @alien_len: ANSWER_ALIEN: first bytes of the datagram
+ * @alien: @alien_len: ANSWER_ALIEN: first bytes of the datagram that is no answer of usiw
  * @window:	initial receive window of this end, datagrams
  * @peer_window: initial receive window of the peer, datagrams
  * @features:	feature bits that this end offers; after the handshake, those that both ends use
  * @peer_features: responder: feature bits of the REQ
- * @status:	0 or -errno, for EV_REPLY and EV_DISCONNECT
+ * @status:	0 or -errno, of the notices EV_REPLY and EV_DISCONNECT
  * @abort_reason: enum usiw_abort_reason, for the ABORT record
  * @reject_reason: enum usiw_reject_reason that this end sends or has received
  * @tries:	transmissions so far of the datagram that is being repeated
@@ -188,7 +188,7 @@ struct usiw_cm_tuple {
 	__u32	scope;
 };
 
-/* A handshake datagram, decoded and checked (lengths, version, reserved values). */
+/* A handshake datagram, decoded. Its lengths, version and flags were checked. */
 struct usiw_cm_packet {
 	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */
 	__u8	version;		/* REQ, ACCEPT, REJECT */

@@ -59,9 +59,9 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 /*
  * Access rights of a memory region; values of enum ib_access_flags and enum ibv_access_flags.
  *
- * ON_DEMAND: the program may map and unmap parts of the region at any time. (No pages are pinned.
- * For any other region the program promises that all of it stays mapped.) HUGETLB is a promise
- * about the size of the pages of an ON_DEMAND region. Nothing here depends on that size.
+ * ON_DEMAND: the program may map and unmap parts of the region at any time. For any other region
+ * the program promises that all of it stays mapped, because no pages are pinned. HUGETLB is a
+ * promise about the size of the pages of an ON_DEMAND region. Nothing here depends on that size.
  */
 #define USIW_ACCESS_LOCAL_WRITE		0x1u
 #define USIW_ACCESS_REMOTE_WRITE	0x2u

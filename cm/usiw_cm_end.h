@@ -5,9 +5,9 @@
  * The state machine only returns actions. To carry them out, a host has to know more: which notices
  * the user (an id of rdma_cm) is still owed, whether the engine has the connection, and whether raw
  * packets may still be sent by the present route. Three hosts need this: the module, usiw-run and
- * the simulation. So this code is here once, and each host supplies a table of calls: send a datagram,
- * notify the user, set the state of the QP, queue a record for the engine, look up the route, and
- * so on.
+ * the simulation. So this code is here once, and each host supplies a table of calls: send a
+ * datagram, notify the user, set the state of the QP, queue a record for the engine, look up the
+ * route, and so on.
  *
  * Rules for a host:
  * - It serialises all calls on one end, by the lock of the connection or by one lock for all. It

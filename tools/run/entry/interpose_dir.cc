@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_dir.cc
-/// Calls of libc on directories, links and attributes, which shells, ls(1) and find(1) use besides open(2) and stat(2).
-/// libc makes some of these calls inside other calls, where nothing can be interposed. So the outer calls are here,
-/// too.
+/// Interposes the calls of libc on directories, links and attributes, which shells, ls(1) and find(1) use besides
+/// open(2) and stat(2). libc makes some of these calls inside other functions, where they cannot be interposed. So the
+/// outer functions are interposed, too.
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,7 +27,8 @@ using namespace usiw::run;
 
 namespace {
 
-/// Shows device nodes as character devices, as the kernel of a host with the module does.
+/// Returns @p entry, and marks it as a character device if it is a device node of the tree. A host with the module has
+/// character devices there.
 dirent* as_node(DIR* dir, dirent* entry) {
   if (entry != nullptr && entry->d_type == DT_REG && node_at(dirfd(dir), entry->d_name) != Node::kNone)
     entry->d_type = DT_CHR;
@@ -39,8 +40,8 @@ char* program_name(char* path) {
   return path;
 }
 
-/// Makes glob(3) use this library's functions on directories where the pattern may name emulated ones. It calls libc's
-/// otherwise. Returns the flags for libc's function.
+/// Makes glob(3) call this library's functions on directories if @p pattern may name an emulated directory. By default
+/// glob(3) calls libc's functions. Returns the flags to pass to glob(3).
 int use_own_functions(const char* pattern, glob_t& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
   if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;
@@ -105,7 +106,7 @@ EXPORT ssize_t __readlinkat_chk(int dir, const char* path, char* buf, size_t siz
   return readlinkat(dir, path, buf, size);
 }
 
-/// `ls -l` asks for access control lists.
+/// Interposes the calls by which `ls -l` reads access control lists.
 EXPORT ssize_t getxattr(const char* path, const char* name, void* value, size_t size) noexcept {
   return USIW_REAL(getxattr)(Path(path), name, value, size);
 }

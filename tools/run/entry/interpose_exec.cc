@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_exec.cc
-/// Calls of libc that execute a program. If the new program cannot have this library, a line on stderr names it, and it
-/// runs without RDMA. A child of vfork(2) may be here, so nothing is allocated and no lock is taken.
+/// Interposes the calls of libc that execute a program. If the dynamic linker cannot load this library into the new
+/// program, a line on stderr names the program, which then runs without RDMA. The caller may be a child of vfork(2), so
+/// this code allocates no memory and takes no lock.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -23,7 +24,8 @@ using namespace usiw::run;
 
 namespace {
 
-/// Returns true if the environment names this library. If it does not, the program has removed the library on purpose.
+/// Returns true if LD_PRELOAD in @p envp names this library. If it does not, the program has removed the library on
+/// purpose.
 bool passes_library_on(char* const envp[]) {
   constexpr char kPreload[] = "LD_PRELOAD=";
   for (; envp != nullptr && *envp != nullptr; envp++)
@@ -50,7 +52,7 @@ void warn_if_lost(const char* path, char* const envp[]) {
   errno = before;
 }
 
-/// Does the same for a name that is looked up in PATH.
+/// Calls warn_if_lost() for the program that execvp(3) finds by @p name in PATH.
 void warn_if_lost_by_name(const char* name, char* const envp[]) {
   const int before = errno;
   char path[PATH_MAX];
@@ -93,7 +95,8 @@ EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_act
   return USIW_REAL(posix_spawnp)(pid, name, actions, attr, argv, envp);
 }
 
-/// Puts the arguments up to the null pointer on the caller's stack. @p ap is after the null pointer then.
+/// Declares @p argv, an array on the caller's stack, and copies @p first and the arguments up to the null pointer to
+/// it. The next va_arg(ap) returns the argument after the null pointer.
 #define TAKE_WORDS(first, ap, argv)                                           \
   va_list ap;                                                                 \
   size_t argv##_count = 1;                                                    \

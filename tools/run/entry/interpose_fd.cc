@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_fd.cc
-/// Calls of libc that take a descriptor, and socket(2). Those that are cancellation points in libc are cancellation
-/// points for files of this library, too.
+/// Interposes the calls of libc that take a descriptor, and socket(2). A call that is a cancellation point in libc is a
+/// cancellation point for files of this library, too.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -31,8 +31,8 @@ T answer(T ret) {
 }
 
 /// errno before the latest refusal of an ioctl method of uverbs in this thread, or -1 if a write(2) came later. After a
-/// refusal libibverbs repeats the command by write(2). The program must not see EPROTONOSUPPORT then, because it may
-/// read errno later.
+/// refusal libibverbs repeats the command by write(2). If the command then succeeds, write() restores this errno.
+/// Otherwise a program that reads errno later would find EPROTONOSUPPORT.
 thread_local int t_errno_before_refusal = -1;
 
 void as_device(int fd, struct stat* st) {
@@ -76,7 +76,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_end(ap);
   if (std::shared_ptr<File> file = file_of(fd)) {
     const int before = errno, ret = file->ioctl(fd, request, arg);
-    // Two refusals in a row count as one if no call between them has set errno.
+    // If errno still has the value of an earlier refusal, the errno before that refusal stays stored.
     if (ret == -EPROTONOSUPPORT && (before != EPROTONOSUPPORT || t_errno_before_refusal < 0))
       t_errno_before_refusal = before;
     if (ret != -ENOTTY) return answer(ret);
@@ -139,8 +139,8 @@ EXPORT int fstat(int fd, struct stat* st) noexcept {
 
 EXPORT_64(fstat);
 
-/// Refuses discovery by netlink, because devices of the kernel are not for this program. libibverbs and librdmacm then
-/// use sysfs.
+/// Refuses RDMA netlink sockets, because they would show the program the devices of the real kernel. libibverbs and
+/// librdmacm then find devices by sysfs.
 EXPORT int socket(int family, int type, int protocol) noexcept {
   if (family == AF_NETLINK && protocol == NETLINK_RDMA) {
     errno = EPROTONOSUPPORT;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_load.cc
-/// dlopen(3) and dlmopen(3). The way in which libibverbs and librdmacm get into a process decides whether their calls
-/// reach this library.
+/// Interposes dlopen(3) and dlmopen(3). The way in which libibverbs and librdmacm get into a process decides whether
+/// their calls reach this library.
 ///
 /// With RTLD_DEEPBIND a library searches its own dependencies first, so it would find libc's functions in place of this
-/// library's. The flag is removed for libibverbs and librdmacm, and for libraries that name them as needed. A namespace
-/// of dlmopen(3) has another libc and nothing preloaded. Nothing can help there, so a line on stderr reports it.
+/// library's. So the flag is removed for libibverbs and librdmacm, and for libraries that depend on them. A namespace
+/// of dlmopen(3) has its own libc and no preloaded library. This library cannot change that, so it prints a line on
+/// stderr.
 ///
-/// libc searches for a library by the rules of the caller of dlopen, which it knows by the return address. So the
-/// functions here jump to libc's and leave no trace on the stack. They call libc's function only if the path names a
-/// file, for which there is no search, and then check what has been loaded. A path with $ORIGIN, $LIB or $PLATFORM is
-/// searched by the rules of the caller, too.
+/// libc searches for a library by the rules of the caller of dlopen(3), and knows the caller by the return address. So
+/// the functions here jump to libc's function and leave the stack as it was. Only if the path names a file do they call
+/// libc's function and then check what has been loaded. For a file libc does not search, so the caller does not matter.
+/// A path with $ORIGIN, $LIB or $PLATFORM depends on the caller, so it does not count as a file.
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -71,7 +72,7 @@ class Image {
   size_t size_ = 0;
 };
 
-/// Returns true if a library names one of verbs as needed, by its section of dynamic entries.
+/// Returns true if the library at @p path depends on libibverbs or librdmacm, by its DT_NEEDED entries.
 bool needs_verbs(const char* path) {
   const Image image(path);
   const auto* elf = image.at<Elf64_Ehdr>(0);
@@ -128,7 +129,7 @@ void* other_namespace_from_file(Lmid_t space, const char* path, int mode) {
   return handle;
 }
 
-/// The function to jump to and the mode to give it, in two registers.
+/// The function to jump to, and the mode to pass to it. A call returns this structure in two registers.
 struct Next {
   void* function;
   long mode;
@@ -155,8 +156,8 @@ extern "C" Next usiw_run_before_dlmopen(Lmid_t space, const char* path, int mode
   return next(USIW_REAL(dlmopen), mode);
 }
 
-// void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). Each saves the
-// arguments before the mode and calls usiw_run_before_*(), which returns the next function and the mode in two
+// Defines void* dlopen(const char* path, int mode) and void* dlmopen(Lmid_t, const char* path, int mode). Each saves
+// the arguments before the mode and calls usiw_run_before_*(), which returns the next function and the mode in two
 // registers. The jump to that function leaves the stack and the return address as the caller made them.
 #if defined(__x86_64__)
 asm(R"(
@@ -190,7 +191,8 @@ asm(R"(
 	jump_to_next dlmopen, %edx
 )");
 #elif defined(__aarch64__)
-// hint #34 is BTI C, a target that indirect calls may reach. libc's function accepts the jump because it uses x16.
+// hint #34 is BTI C, which marks the target of an indirect call. The jump uses x16, because BTI C at the start of
+// libc's function accepts a jump by x16 or x17 only.
 asm(R"(
 	.macro jump_to_next name, mode
 	.globl \name

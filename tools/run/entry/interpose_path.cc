@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_path.cc
-/// Calls of libc that open a path or ask about it. Paths below the emulated directories lead into the tree (sysfs.h). A
-/// device node in the tree is opened as a file of this library and described as a character device, whichever way the
-/// program names it.
+/// Interposes the calls of libc that open or query a path. A path below the emulated directories leads into the tree
+/// (sysfs.h). A device node in the tree is opened as a file of this library and described as a character device,
+/// whichever way the program names the node.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,13 +43,13 @@ void explain_if_forbidden() {
           strerror(error));
 }
 
-/// Opens a path. @p real is libc's function, for all but device nodes.
+/// Opens @p path: a device node as a file of this library, every other path by @p real, libc's function.
 template <typename Real>
 int open_path(int dir, const char* path, int flags, Real real) {
   const Path there(path);
   const Node node = (flags & O_PATH) == 0 ? node_at(dir, there) : Node::kNone;
   if (node == Node::kNone) return real(there);
-  pthread_testcancel();  // as open(2)
+  pthread_testcancel();  // open(2) is a cancellation point
   usiw::NoCancel no_cancel;
   const int fd = node == Node::kUverbs ? open_uverbs() : open_rdma_cm();
   if (fd >= 0 && (flags & O_NONBLOCK) != 0) make_nonblocking(fd);
@@ -59,7 +59,8 @@ int open_path(int dir, const char* path, int flags, Real real) {
   return -1;
 }
 
-/// Describes a path. @p real is libc's function. A device node becomes a character device.
+/// Describes @p path in @p st by @p real, libc's function. A device node gets the type and number of a character
+/// device.
 template <typename Real>
 int stat_path(const char* path, struct stat* st, Real real) {
   const Path there(path);
@@ -72,14 +73,15 @@ int stat_path(const char* path, struct stat* st, Real real) {
   return ret;
 }
 
-/// Checks access to a path. @p real is libc's function. Everybody may read and write a device node.
+/// Checks access to @p path by @p real, libc's function. Everybody may read and write a device node.
 template <typename Real>
 int access_path(int dir, const char* path, int how, Real real) {
   const Path there(path);
   return (how & X_OK) == 0 && node_at(dir, there) != Node::kNone ? 0 : real(there);
 }
 
-/// Versions of struct stat in the calls of older libcs. These processors have no others.
+/// Versions of struct stat that programs built against a glibc before 2.33 name in their calls. On the processors that
+/// usiw supports there are no others.
 constexpr int kStatVersion = 1, kStatVersionKernel = 0;
 
 template <typename Call>
@@ -110,7 +112,8 @@ EXPORT int openat(int dir, const char* path, int flags, ...) {
   return open_path(dir, path, flags, [&](const char* there) { return USIW_REAL(openat)(dir, there, flags, mode); });
 }
 
-/// _FORTIFY_SOURCE turns calls whose flags are no constant into these. Such flags must not need a mode.
+/// Programs that were built with _FORTIFY_SOURCE call these two if the flags are not a constant and the call has no
+/// mode. Flags that need a mode are a fault of the program, so the program ends.
 EXPORT int __open_2(const char* path, int flags) {
   if (needs_mode(flags)) __builtin_trap();
   return open(path, flags);
@@ -146,10 +149,11 @@ EXPORT int lstat(const char* path, struct stat* st) noexcept {
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(lstat)(there, st); });
 }
 
-/// With an empty path this call is fstat(2), which knows the files of this library.
+/// Describes a path, or with AT_EMPTY_PATH and an empty path the descriptor @p dir. A descriptor is described by
+/// fstat(), which knows the files of this library.
 EXPORT int fstatat(int dir, const char* path, struct stat* st, int flags) noexcept {
   const bool of_descriptor = dir >= 0 && (flags & AT_EMPTY_PATH) != 0 && is_empty(path);
-  // A null pointer means the same since Linux 6.11; an older kernel refuses it.
+  // Since Linux 6.11 a null pointer counts as an empty path. An older kernel refuses it, so the kernel is asked first.
   if (of_descriptor && USIW_REAL(fstatat)(dir, path, st, flags) == 0) return fstat(dir, st);
   return stat_path(path, st, [&](const char* there) { return USIW_REAL(fstatat)(dir, there, st, flags); });
 }
@@ -182,7 +186,7 @@ EXPORT_64_AS(__lxstat, __lxstat);
 EXPORT_64_AS(__fxstat, __fxstat);
 EXPORT_64_AS(__fxstatat, __fxstatat);
 
-/// ls(1) and find(1) use this call.
+/// Describes a path or a descriptor for ls(1) and find(1), with device nodes as character devices.
 EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* stx) noexcept {
   const Path there(path);
   const int ret = USIW_REAL(statx)(dir, there, flags, mask, stx);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file preload.cc
-/// fork(). The child inherits the parent's descriptors, but not the objects of this library to which they belong. As
-/// with the module it cannot use them, and it must not act for the parent.
+/// Handlers of fork(). A child inherits the parent's descriptors and a copy of this library's memory, but the
+/// connections are still the parent's. As with the module, the child cannot use them. The child must send nothing for
+/// them, so it forgets all objects of this library.
 #include <pthread.h>
 
 #include "tools/run/conn/admission.h"
@@ -21,10 +22,11 @@ namespace {
 
 int g_cancel_state;  ///< [big lock] state of the thread that forks
 
-/// Takes every lock of this library, so that the child gets none that another thread holds.
+/// Takes every lock of this library. Otherwise a lock that another thread holds would stay locked in the child, which
+/// does not have that thread.
 void before_fork() {
   int state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // see HoldBigLock
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // as in HoldBigLock
   making_tree().lock();
   big_lock().lock();
   g_cancel_state = state;
@@ -39,7 +41,7 @@ void after_fork_parent() {
 }
 void after_fork_child() {
   files_abandon();
-  cm_thread_abandon();  // first, because its epoll set is the parent's as well
+  cm_thread_abandon();  // before the sockets, because the child shares the epoll set with the parent
   ids_abandon();
   Conn::abandon_all();
   qps_abandon();

@@ -14,16 +14,16 @@
 namespace usiw::run {
 namespace {
 
-/// A setting that every libibverbs reads, and no other code does.
+/// The name of an environment variable that libibverbs reads and no other library does. It occurs in every libibverbs.
 constexpr char kSetting[] = "RDMAV_ALLOW_DISASSOC_DESTROY";
 
 struct Search {
   uintptr_t caller;
-  const char* holder;  ///< the object with the caller, if libibverbs is in it
+  const char* holder;  ///< name of the object that contains both the caller and libibverbs, or null
 };
 
-/// Searches the object's read-only segments. It does not call memmem(), because AddressSanitizer in the program would
-/// check the range, and there are gaps between its variables.
+/// Returns true if @p text is in a read-only segment of the object. memmem() cannot be used: AddressSanitizer in the
+/// program would check the searched range, which includes the poisoned gaps between the program's variables.
 bool has_text(const dl_phdr_info& object, std::string_view text) {
   for (int i = 0; i < object.dlpi_phnum; i++) {
     const ElfW(Phdr)& part = object.dlpi_phdr[i];
@@ -42,7 +42,7 @@ bool has_address(const dl_phdr_info& object, uintptr_t address) {
   return false;
 }
 
-/// Returns 1, which ends the walk, if the object is a shared libibverbs.
+/// Returns 1, which ends dl_iterate_phdr(3), if the object is a shared libibverbs.
 int is_shared_verbs(dl_phdr_info* object, size_t, void*) {
   return strstr(object->dlpi_name, "libibverbs.so") != nullptr;
 }

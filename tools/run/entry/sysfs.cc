@@ -36,10 +36,10 @@ constexpr const char* kEmulated[] = {"/sys/class/infiniband",    "/sys/class/inf
                                      "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
                                      "/sys/class/misc/rdma_cm",  "/dev/infiniband"};
 constexpr char kUverbsName[] = "uverbs0", kRdmaCmName[] = "rdma_cm";
-/// A part of the path of each tree.
+/// The part of a path by which to_program_name() sees that the path may be in a tree.
 constexpr char kTreeName[] = "/usiw-run-";
 
-/// Bytes in hexadecimal, in groups of two.
+/// Returns @p bytes in hexadecimal, two bytes in each group, with colons between the groups.
 template <size_t size>
 std::string groups_of(const std::array<uint8_t, size>& bytes) {
   std::string text;
@@ -62,7 +62,7 @@ std::map<std::string, std::string> files() {
       {uverbs + "abi_version", abi},
       {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
       {uverbs + "ibdev", settings().device + "\n"},
-      // The provider matches this, whatever the name of the device.
+      // libibverbs finds the provider by this string, so the device may have any name.
       {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
@@ -89,7 +89,8 @@ std::map<std::string, std::string> files() {
   };
 }
 
-/// Rights whatever the umask is, because a program that gives up its user still reads the tree.
+/// Permissions of the tree. They do not depend on the umask, because a program that changes to another user must still
+/// be able to read the tree.
 constexpr mode_t kDirectory = 0755, kFile = 0644;
 
 void make_parents(const std::string& path, size_t from) {
@@ -97,8 +98,9 @@ void make_parents(const std::string& path, size_t from) {
     if (std::string parent = path.substr(0, slash); mkdir(parent.c_str(), 0700) == 0) chmod(parent.c_str(), kDirectory);
 }
 
-/// Makes a draft beside the file and renames it, so that nobody reads half a file. The name of the draft begins with a
-/// dot, so it is no device to a program that lists the directory.
+/// Writes @p text to a draft in the same directory and renames the draft to @p path, so that no process reads half a
+/// file. The name of the draft begins with a dot, so that programs which list the directory do not take it for a
+/// device.
 void make_file(const std::string& path, const std::string& text) {
   size_t name = path.rfind('/') + 1;
   std::string draft = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
@@ -108,7 +110,7 @@ void make_file(const std::string& path, const std::string& text) {
   {
     const NoFileSizeSignal no_signal;
     static bool printed = false;
-    errno = ENOSPC;  // if only a part of the text is written
+    errno = ENOSPC;  // a write(2) of a part of the text sets no errno
     whole = USIW_REAL(write)(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     if (!whole && !std::exchange(printed, true))
       fprintf(stderr, "usiw-run: cannot write %s: %s; the program may not find the device%s\n", path.c_str(),
@@ -116,11 +118,11 @@ void make_file(const std::string& path, const std::string& text) {
   }
   fchmod(fd, kFile);
   USIW_REAL(close)(fd);
-  // A file is never written again, because other processes share the tree.
+  // An incomplete draft is removed. Other processes share the tree, and nobody would complete a file that exists.
   if (!whole || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
 }
 
-/// Makes the files that are missing.
+/// Makes those files of @p all that the tree @p root does not have.
 void fill(const std::string& root, const std::map<std::string, std::string>& all) {
   for (auto& [name, text] : all) {
     std::string path = root + "/" + name;
@@ -130,7 +132,7 @@ void fill(const std::string& root, const std::map<std::string, std::string>& all
   }
 }
 
-/// Returns true if the directory is this user's and no other user can write to it.
+/// Returns true if the directory belongs to this user and no other user can write to it.
 bool is_own_directory(const std::string& path) {
   struct stat st;
   return USIW_REAL(lstat)(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
@@ -140,8 +142,9 @@ bool is_own_directory(const std::string& path) {
 constexpr int kHoldTries = 500;
 constexpr unsigned kHoldPauseUs = 2000;
 
-/// Locks the tree while this process, or a child of its fork, lives. unused_trees.cc removes the trees that nobody has
-/// locked. No other user can open the file that is locked. Returns false if there is no lock to be had.
+/// Makes the directory of a tree and locks the tree (shared) until this process and its forked children have ended.
+/// unused_trees.cc removes the trees that no process has locked. No other user can open the lock file. Returns false if
+/// the directory is not this user's, or if it cannot be made or locked.
 bool hold(const std::string& root) {
   const std::string path = root + "/" + kTreeLock;
   for (int tries = 0; tries < kHoldTries; tries++) {
@@ -152,7 +155,7 @@ bool hold(const std::string& root) {
     struct stat mine, there;
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && USIW_REAL(fstat)(fd, &mine) == 0 &&
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
-        mine.st_ino == there.st_ino) {  // else the file was removed before it was locked
+        mine.st_ino == there.st_ino) {  // otherwise the file was removed before this process locked it
       futimens(fd, nullptr);
       out_of_the_way(std::move(fd)).release();
       return true;
@@ -162,9 +165,9 @@ bool hold(const std::string& root) {
   return false;
 }
 
-/// Makes the tree, whose name is a digest of its contents. So processes with the same device share it. Each user of a
-/// tree first makes the files that are missing, because another process may be making the tree now, or a cleaner may
-/// have removed a part of it.
+/// Makes the tree and returns its path. The name is a digest of the contents, so processes with the same device share a
+/// tree. Each process makes the files that are missing, because another process may still be making the tree, or a
+/// cleaner may have removed a part of it.
 std::string make_tree() {
   NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
   std::map<std::string, std::string> all = files();
@@ -172,7 +175,7 @@ std::string make_tree() {
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
   const std::string place = scratch_directory();
-  // The path as the kernel names it, with which to_program_name() compares.
+  // The path without symbolic links, as getcwd(2) returns it. to_program_name() compares paths with it.
   char real_place[PATH_MAX];
   const char* usable = place.empty() ? "/tmp" : place.c_str();
   const char* named = USIW_REAL(realpath)(usable, real_place);
@@ -181,7 +184,7 @@ std::string make_tree() {
   snprintf(hex, sizeof hex, "%016zx", digest);
 
   std::string root = base + hex;
-  if (!hold(root)) {  // another user has the name, or it cannot be made here
+  if (!hold(root)) {  // another user has a directory of this name, or the directory cannot be made
     root = base + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) {
       fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
@@ -203,8 +206,8 @@ bool is_emulated(const std::string& path) {
   return std::ranges::any_of(kEmulated, [&](const char* place) { return is_within(path, place); });
 }
 
-/// Returns true if ".." after @p path removes its last part. That holds in the emulated directories and above them,
-/// where no symbolic link is.
+/// Returns true if ".." after @p path removes the last part of @p path. That is so in the emulated directories and
+/// above them, because no part of such a path is a symbolic link.
 bool has_plain_parent(const std::string& path) {
   return std::ranges::any_of(kEmulated,
                              [&](const char* place) { return is_within(path, place) || is_within(place, path); });
@@ -216,7 +219,7 @@ const char* last_part(const char* path) {
 }
 
 /// Returns true if the absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates
-/// nothing, so the program may use other paths in signal handlers, too.
+/// no memory, so a signal handler may open other paths.
 bool may_be_emulated(const char* path) {
   for (;;) {
     path += strspn(path, "/");
@@ -229,7 +232,8 @@ bool may_be_emulated(const char* path) {
 }
 
 /// Returns the absolute @p path without "//", "." and "..", or an empty string if only the kernel knows where ".."
-/// leads. A "." at the end becomes "/", because the part before it must be a directory and no symbolic link.
+/// leads. A "." or "/" at the end becomes one "/", by which the kernel still sees that the part before it must be a
+/// directory.
 std::string without_detours(const char* path) {
   std::string out;
   for (const char* part = path; *part != '\0';) {
@@ -247,21 +251,22 @@ std::string without_detours(const char* path) {
   return out;
 }
 
-/// Returns true if a descriptor is left, without which the host cannot be asked and no file can be made.
+/// Returns true if this process can open another descriptor. Otherwise it cannot make the tree.
 bool has_descriptor() {
   const int fd = USIW_REAL(open)("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) USIW_REAL(close)(fd);
   return fd >= 0 || (errno != EMFILE && errno != ENFILE);
 }
 
-/// Returns the tree, and makes it if it is not there. While no descriptor is left, it is not made.
+/// Returns the path of the tree, and makes the tree if it does not exist. If the process has no descriptor left to make
+/// it, returns a path that does not exist.
 const std::string& tree() {
   static std::atomic<const std::string*> root;
   const auto is_there = [](const std::string* made) {
     return made != nullptr && USIW_REAL(access)((*made + "/class").c_str(), F_OK) == 0 &&
            USIW_REAL(access)((*made + "/dev/infiniband/" + kUverbsName).c_str(), F_OK) == 0;
   };
-  // A program that closes all its descriptors has released the lock, so the tree may have been removed.
+  // A program that closes all its descriptors has released the lock of the tree, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
     std::lock_guard hold_making(making_tree());
     static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
@@ -272,7 +277,7 @@ const std::string& tree() {
   return *root.load(std::memory_order_acquire);
 }
 
-/// "/sys/class/x" is "class/x" in the tree, "/dev/x" is "dev/x".
+/// The prefix that paths in the tree do not have: "/sys/class/x" is "class/x" there. "/dev/x" is "dev/x".
 constexpr char kSys[] = "/sys";
 
 }  // namespace
@@ -283,12 +288,12 @@ std::mutex& making_tree() {
 }
 
 std::string emulated(const char* path) {
-  // Every emulated name contains one of these. All other paths cost this search only.
+  // Every emulated path contains "infiniband" or "rdma_cm". All other paths cost only the search for these words.
   if (path == nullptr || path[0] != '/' ||
       (strstr(path, "infiniband") == nullptr && strstr(path, kRdmaCmName) == nullptr) || !may_be_emulated(path))
     return {};
   const std::string plain = without_detours(path);
-  if (!is_emulated(plain)) return plain;  // the path leads through an emulated directory to another one
+  if (!is_emulated(plain)) return plain;  // only passes through, such as /dev/infiniband/../null
   return tree() + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_events.h
-/// The events of rdma_cm that a file holds for its program. Ids report events here and know nothing else of the file.
+/// The queue of rdma_cm events that a file holds for its program. Ids add their events to the queue and know nothing
+/// else of the file.
 #ifndef USIW_RUN_UCM_EVENTS_H
 #define USIW_RUN_UCM_EVENTS_H
 
-// First: the kernel's header declares addresses in its own way where libc's is not there yet.
+// Must come first: without this header of libc the next one, which is the kernel's, defines the socket addresses
+// itself.
 #include <netinet/in.h>
 
 #include <rdma/rdma_user_cm.h>
@@ -20,21 +22,21 @@ namespace usiw::run {
 
 class UcmId;
 
-/// An event that the owner of an id has yet to read.
+/// An event that the program has not read yet.
 struct UcmEvent {
-  std::shared_ptr<UcmId> id;     ///< counts the event as reported; for a request the listening id
+  std::shared_ptr<UcmId> id;     ///< its events_reported counts the event; for a request: the listening id
   std::shared_ptr<UcmId> child;  ///< new id of a request, else null
   rdma_ucm_event_resp resp;
 };
 
-/// All calls [big lock].
+/// A file with a queue of events. All calls [big lock].
 class UcmEvents : public EventFile {
  public:
   void push(UcmEvent event) {
     events_.push_back(std::move(event));
     set_readable(true);
   }
-  /// Takes out the events of @p id, and returns them in order.
+  /// Removes the events of @p id from the queue, among them requests whose child it is. Returns them in order.
   std::vector<UcmEvent> take(const UcmId& id) {
     std::vector<UcmEvent> taken;
     std::erase_if(events_, [&](UcmEvent& e) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_file.cc
-/// /dev/infiniband/rdma_cm: the commands of rdma/rdma_user_cm.h. A program writes each command by write(2), and the
-/// response goes to an address that the command names. Each command checks in the order of the kernel's ucma.c, because
-/// a request with two faults gets the error of the first check.
+/// The file /dev/infiniband/rdma_cm and its commands (rdma/rdma_user_cm.h). A program writes each command by write(2).
+/// The response goes to an address that the command names. Each command makes its checks in the order of the kernel's
+/// ucma.c, because a request with two faults gets the error of the first check.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>
@@ -28,11 +28,11 @@ class UcmFile final : public UcmEvents, public std::enable_shared_from_this<UcmF
   ssize_t write(int fd, const void* buf, size_t count) override;
   void closed() override;
   dev_t device() const override { return rdma_cm_device(); }
-  /// Takes the big lock each time that it has waited.
+  /// [big lock not held] Waits for an event and copies it to the program. Returns 0 or -errno.
   int get_event(const rdma_ucm_get_event& c, size_t out_len);
 
  private:
-  bool closed_ = false;  ///< another thread may close the file while a thread is in a call
+  bool closed_ = false;  ///< set by closed(), which may run while another thread is in a call
 };
 
 /// One command of write(2), decoded.
@@ -41,7 +41,7 @@ struct Request {
   std::vector<uint8_t> in;  ///< the command's structure, as far as the program has written it
   size_t out_len;           ///< space for the response, bytes
 
-  /// Returns the structure at the front of the command. Its end is zeros if the program left it out.
+  /// Returns the command's structure. Members that the program has left out at its end are 0.
   template <typename T>
   T as() const {
     T value{};
@@ -50,8 +50,8 @@ struct Request {
   }
 };
 
-/// Writes @p value to the program's memory at @p at, as far as there is space. Returns 0, -EFAULT, or -ENOSPC for less
-/// than @p least bytes.
+/// Writes @p value to the program's memory at @p at, but at most @p out_len bytes. Returns 0, -EFAULT, or -ENOSPC if @p
+/// out_len is less than @p least.
 template <typename T>
 int answer_with(uint64_t at, size_t out_len, const T& value, size_t least = sizeof(T)) {
   if (out_len < least) return -ENOSPC;
@@ -63,8 +63,9 @@ size_t address_size(sa_family_t family) {
   return family == AF_INET ? sizeof(sockaddr_in) : family == AF_INET6 ? sizeof(sockaddr_in6) : 0;
 }
 
-/// Errors for a mapped IPv4 address (::ffff:a.b.c.d). To the kernel it is an IPv6 address that no interface has and no
-/// route leads to. This library uses the form for IPv4 addresses.
+/// Errors for a mapped IPv4 address (::ffff:a.b.c.d) as an address of this host, and as the address of a peer. To the
+/// kernel it is an IPv6 address that no interface has and to which no route leads. The commands must refuse it, because
+/// this library uses the same form for IPv4 addresses.
 constexpr int kMappedIsNoneOfOurs = -EADDRNOTAVAIL, kMappedIsNowhere = -ENETUNREACH;
 
 /// Returns true if @p sa, a structure of the program, has an address of exactly @p len bytes.
@@ -72,7 +73,8 @@ bool is_address(const __kernel_sockaddr_storage& sa, size_t len) {
   return len != 0 && len == address_size(sa.ss_family);
 }
 
-/// Converts a structure of the program. Returns 0, -EINVAL if it has no address, or @p mapped for a mapped one.
+/// Converts the program's address structure @p sa to @p out. Returns 0, @p mapped for a mapped IPv4 address, or -EINVAL
+/// if the family is neither IPv4 nor IPv6.
 template <typename Address>
 int endpoint_of(const Address& sa, int mapped, Endpoint& out) {
   sockaddr_storage storage{};
@@ -81,7 +83,7 @@ int endpoint_of(const Address& sa, int mapped, Endpoint& out) {
   return storage.ss_family == AF_INET6 && out.ipv4() ? mapped : 0;
 }
 
-/// The commands. All but get_event(): [big lock]
+/// Handlers of the commands. All except get_event() [big lock].
 struct UcmCommands {
   // ---- Ids ----
 
@@ -224,11 +226,11 @@ struct UcmCommands {
     return join(r, c, address_size(c.addr.ss_family));
   }
 
-  /// No id can have joined a group.
+  /// Returns the error for a group that the id has not joined, because no id can join one.
   static int leave_mcast(const Request& r) { return r.out_len < sizeof(rdma_ucm_destroy_id_resp) ? -ENOSPC : -ENOENT; }
 
-  /// Calls a handler with the id that @p r names in a structure T, and with that structure. Returns its result, or the
-  /// error of UcmId::find(). A structure that ends within the id names none.
+  /// Calls @p handler with the id that the structure T of @p r names, and with T. Returns the handler's result, or the
+  /// error of UcmId::find(). If the program has left out a part of the id, number 0 is looked up, which no id has.
   template <typename T, int (*handler)(UcmId& id, const T& c, const Request& r)>
   static int with_id(const Request& r) {
     const auto c = r.as<T>();
@@ -247,8 +249,8 @@ struct UcmMethod {
 
 using C = UcmCommands;
 
-/// Indexed by the number of the command. rdma_ucm takes a structure that the program has cut off as if it ended in
-/// zeros. So most commands have no least size.
+/// The commands, indexed by their numbers. Like the kernel's rdma_ucm, this library adds zeros to a structure that the
+/// program has cut off. So most commands have no least size.
 constexpr UcmMethod kUcmMethods[] = {
     {RDMA_USER_CM_CMD_CREATE_ID, C::create_id},
     {RDMA_USER_CM_CMD_DESTROY_ID, C::with_id<rdma_ucm_destroy_id, C::destroy_id>},

@@ -17,9 +17,9 @@ namespace usiw::run {
 namespace {
 
 constexpr uint32_t kMaxBacklog = 1024;
-/// Limits of iw_cm, which has a byte for each of the length of private data, IRD and ORD.
+/// Limits of iw_cm: bytes of private data; READs for IRD and ORD. iw_cm keeps each of these numbers in one byte.
 constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
-/// Reasons of InfiniBand that a program may give to reject.
+/// Reject reasons of InfiniBand that rdma_cm accepts from a program.
 constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
 
 /// enum rdma_cm_event_type, whose header cannot be included beside rdma/rdma_user_cm.h.
@@ -47,7 +47,8 @@ uint32_t next_id_number() {
   return last;
 }
 
-/// Returns true if an IPv6 wildcard leaves IPv4 alone by default.
+/// Returns true if by default (sysctl net.ipv6.bindv6only) a listener on the IPv6 wildcard address gets no IPv4
+/// connections.
 bool bound_v6_only() {
   std::ifstream setting("/proc/sys/net/ipv6/bindv6only");
   int value = 0;
@@ -82,7 +83,7 @@ std::shared_ptr<UcmId> UcmId::find(const UcmEvents& file, uint32_t number, int& 
 }
 
 void ids_abandon() {
-  // The ids are leaked, because destructors would act for the parent.
+  // The child leaks the ids, because their destructors would act on the parent's connections.
   new IdTable(std::move(id_table()));
   id_table().clear();
 }
@@ -109,7 +110,7 @@ void UcmId::destroy() {
   unbind();
   std::shared_ptr<UcmId> alive = shared_from_this();
   id_table().erase(id_);
-  // Requests that the program has not read end with their listener.
+  // A request that the program has not read ends with its listener.
   for (UcmEvent& e : file_->take(*this))
     if (e.child && e.child.get() != this) e.child->destroy();
   if (std::shared_ptr<Conn> conn = std::move(conn_)) {
@@ -133,8 +134,9 @@ void UcmId::unbind() {
   sockets_.clear();
 }
 
-/// Returns an error if another id of this process has the port. To rdma_cm a port belongs to ids and not to sockets, so
-/// a port that only connections use is free.
+/// Returns -EADDRINUSE or -EADDRNOTAVAIL if another id of this process is bound to the port and the two may not share
+/// it. rdma_cm counts ids that were bound, not sockets. The id of an accepted connection was never bound (its sockets_
+/// is empty), so it does not occupy the port.
 int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   if (addr.port == 0) return 0;
   for (auto& [number, other] : id_table()) {
@@ -147,14 +149,16 @@ int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   return 0;
 }
 
-/// Calls check_port() for an id that is about to be bound to @p addr. Sets first whether the id takes IPv6 alone; a
-/// listener on :: is bound already when it takes IPv4.
+/// Returns the result of check_port() for an id that is about to be bound to @p addr. If the program has not set
+/// afonly_, this function first sets the default. It does so for an unbound id only: when listen() adds the IPv4 socket
+/// of an IPv6 wildcard, afonly_ must not change.
 int UcmId::claims_port(const Endpoint& addr) {
   if (!afonly_is_set_ && state_ == State::kIdle) afonly_ = addr.ipv4() || bound_v6_only();
   return check_port(addr, reuse_);
 }
 
-/// Takes the UDP port. Ids of other processes show by their sockets alone.
+/// Binds the id to the UDP port of @p addr. check_port() sees the ids of this process only. A port that another process
+/// has is detected when the socket is bound.
 int UcmId::bind_port(const Endpoint& addr) {
   int error = claims_port(addr);
   if (error != 0) return error;
@@ -168,8 +172,8 @@ int UcmId::bind_port(const Endpoint& addr) {
   return 0;
 }
 
-/// Returns -EADDRINUSE if the id is bound to an IPv6 wildcard that also means IPv4, and another process has the port in
-/// IPv4.
+/// Returns -EADDRINUSE if the id is bound to the IPv6 wildcard address, would get IPv4 connections as well, and another
+/// process has the port in IPv4.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   const Endpoint v4 = endpoint_any(true, src_.port);
@@ -182,7 +186,8 @@ int UcmId::bind(const Endpoint& addr) {
   if (state_ != State::kIdle) return -EINVAL;
   if (IN6_IS_ADDR_LINKLOCAL(&addr.addr) && addr.scope == 0) return -EINVAL;
   if (!addr.any() && !is_own_address(addr)) return -EADDRNOTAVAIL;
-  // Without a port, the kernel chooses one that is free in IPv6. It may be taken in IPv4, so other ports are tried.
+  // For port 0 the host's kernel chooses a free port. If the address is the IPv6 wildcard, another process may have
+  // that port in IPv4, so the loop tries other ports.
   int ret = 0;
   for (int tries = addr.port != 0 ? 1 : 64; tries > 0; --tries) {
     ret = bind_port(addr);
@@ -194,9 +199,9 @@ int UcmId::bind(const Endpoint& addr) {
   return ret;
 }
 
-/// Resolves an address. An event reports a wrong address, as after the kernel's resolution. A port that is taken is an
-/// error of the call, because the kernel binds an id to its source before it resolves. A source without an address is
-/// bound to all addresses then, and beside such an id no other one may have the port (-EADDRNOTAVAIL).
+/// Resolves @p dst and reports the result by an event, as the kernel does. A source port that is taken is an error of
+/// the call, because the kernel binds an id to its source before it resolves. If @p src is a wildcard address, the
+/// kernel binds the id to that wildcard, which conflicts with every id that does not share the port: -EADDRNOTAVAIL.
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
   if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
@@ -219,7 +224,7 @@ int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   Route route;
   int ret = route_to(from, dst_, route);
   if (ret != 0 && src == nullptr && from.port == 0)
-    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // no route leads from --address to the peer
+    ret = route_to(endpoint_any(dst.ipv4()), dst_, route);  // perhaps no route leads to the peer from --address
   if (ret == 0) {
     route.local.port = from.port;
     if (state_ != State::kIdle)
@@ -258,7 +263,7 @@ static ConnParam conn_param(const rdma_ucm_conn_param& param) {
 int UcmId::connect(const rdma_ucm_conn_param& param) {
   int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
   if (ret != 0) return ret;
-  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as with the module, where connections have one port space
+  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as with the module
   if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
   if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
   std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
@@ -277,13 +282,14 @@ int UcmId::listen(uint32_t backlog) {
   }
   if (state_ != State::kAddrBound) return -EINVAL;
   if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;
-  // A port with a listener is no other id's, even if both asked for sharing when they bound it.
+  // A listener does not share its port, even if both ids asked for sharing when they were bound.
   if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
   if (int ret = sockets_.front()->claim(); ret != 0) return ret;
   reuse_ = false;
   if (src_.any() && !src_.ipv4() && !afonly_) {
-    // The IPv6 wildcard takes IPv4 as well. A host without IPv4 does without it.
+    // A listener on the IPv6 wildcard address gets IPv4 connections as well, by a second socket. A host without IPv4
+    // cannot have that socket and does not need it.
     const Endpoint own = src_;
     int ret = bind_port(endpoint_any(true, own.port));
     src_ = own;
@@ -320,8 +326,8 @@ int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, cons
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
-  // The command is rdma_establish(3) of a program that made its QP by itself. The connection exists since ESTABLISHED
-  // was reported.
+  // A program that manages its QP itself calls rdma_establish(3) here. Nothing is left to do, because the connection
+  // was complete when ESTABLISHED was reported.
   if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
   if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
@@ -343,7 +349,8 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
   if (!conn_ || conn_->state().initiator != 0) return -EINVAL;
   if (answered_) {
-    // The request was accepted, and the peer has not confirmed yet: the connection ends. Later it is too late.
+    // The program has accepted the request already. Until the peer confirms, a reject ends the connection. After that
+    // it is an error.
     const uint8_t state = conn_->state().state;
     if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
@@ -356,7 +363,8 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   return known ? 0 : -ECONNRESET;
 }
 
-/// Returns true if the id belongs to the device. A listener on all addresses belongs to none.
+/// Returns true if the id belongs to the device. An id that is bound to a wildcard address, or listens there, belongs
+/// to none.
 bool UcmId::has_device() const {
   switch (state_) {
     case State::kIdle: return false;
@@ -366,7 +374,8 @@ bool UcmId::has_device() const {
   }
 }
 
-/// Notes an event of the QP that the program has seen earlier than rdma_cm, which only InfiniBand needs.
+/// Carries out rdma_notify(3), by which a program reports that it saw an event of the QP before rdma_cm did. Only
+/// InfiniBand uses the report, so this function only checks the state of the id.
 int UcmId::notify() const {
   const bool listens_by_device = state_ == State::kListen && has_device();
   return listens_by_device || conn_ ? 0 : -EINVAL;
@@ -400,7 +409,8 @@ void UcmId::report(uint32_t event, int status, const usiw_cm_conn* cm) {
   file_->push(std::move(e));
 }
 
-/// iw_cm's CLOSE is rdma_cm's DISCONNECTED. iw_cm's DISCONNECT is not shown to users.
+/// Reports an event of iw_cm as the event of rdma_cm that the kernel would report. CLOSE becomes DISCONNECTED. iw_cm's
+/// DISCONNECT is not reported to users.
 void UcmId::on_event(uint32_t event, int status, const usiw_cm_conn& cm) {
   if (event == USIW_CM_A_EV_CLOSE) return report(kDisconnected, 0);
   // The acceptor gets one ESTABLISHED even if the connection has failed meanwhile. CLOSE reports the failure.

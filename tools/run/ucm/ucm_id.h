@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_id.h
-/// The ids of rdma_cm. They have the states and the errors of the kernel's cma.c and ucma.c for iWARP.
+/// The ids of rdma_cm, by which a program names its listeners and connections. Their states and errors are those of the
+/// kernel's cma.c and ucma.c for iWARP.
 #ifndef USIW_RUN_UCM_ID_H
 #define USIW_RUN_UCM_ID_H
 
@@ -14,11 +15,12 @@
 
 namespace usiw::run {
 
-/// All calls [big lock], errors -errno.
+/// An id of rdma_cm. All calls [big lock]. Calls that can fail return 0 or -errno.
 class UcmId final : public ConnUser, public Listener, public std::enable_shared_from_this<UcmId> {
  public:
   UcmId(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps);
-  /// Returns an id of @p file, or null and sets @p error to -ENOENT or -EINVAL.
+  /// Returns the id with number @p id. Returns null and sets @p error if there is no such id (-ENOENT) or if it belongs
+  /// to another file (-EINVAL).
   static std::shared_ptr<UcmId> find(const UcmEvents& file, uint32_t id, int& error);
   static std::shared_ptr<UcmId> create(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps);
 
@@ -33,7 +35,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   int notify() const;
   int join() const;
   int set_option(uint32_t level, uint32_t name, const void* value, uint32_t len);
-  /// Removes the id from the tables, with its connection, its unread events and the requests among them.
+  /// Ends the id: releases its port, discards its unread events, and ends its connection. Destroys the ids of requests
+  /// that the program has not read.
   void destroy();
   void move_to(const std::shared_ptr<UcmEvents>& file);
 
@@ -76,18 +79,18 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   uint8_t listen_tos_ = 0;  ///< tos_ when listening began
   bool reuse_ = false;
   bool answered_ = false;                            ///< the request has been accepted or rejected
-  bool asks_address_ = false;                        ///< bound to a loopback address and no port: see reported_source()
-  std::shared_ptr<Backlog> backlog_;                 ///< while the id listens
-  std::weak_ptr<UcmId> listener_;                    ///< listener of a request that is neither accepted nor gone
-  std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< two for an IPv6 wildcard that takes both families, else one
-  bool afonly_ = false;                              ///< as the id was bound last, or tried to be
+  bool asks_address_ = false;                        ///< bound to loopback with port 0: see reported_source()
+  std::shared_ptr<Backlog> backlog_;                 ///< null unless the id listens
+  std::weak_ptr<UcmId> listener_;                    ///< listener that got the request, until it is accepted
+  std::vector<std::shared_ptr<UdpSocket>> sockets_;  ///< empty unless bound; two for an IPv6 listener that takes IPv4
+  bool afonly_ = false;                              ///< an IPv6 wildcard gets no IPv4 connections
   bool afonly_is_set_ = false;                       ///< the program has set afonly_
   std::shared_ptr<Conn> conn_;
 };
 
 /// [big lock] Returns all ids of a file.
 std::vector<std::shared_ptr<UcmId>> ids_of(const UcmEvents& file);
-/// [big lock] In a child of fork(): forgets all ids without a datagram.
+/// [big lock] In a child of fork(): forgets all ids and sends nothing, because the connections are the parent's.
 void ids_abandon();
 
 }  // namespace usiw::run

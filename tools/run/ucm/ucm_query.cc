@@ -26,9 +26,10 @@ uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
 
 }  // namespace
 
-/// Returns the address to which the id is bound, as queries report it. A program binds an id to a loopback address and
-/// no port to ask which address this host has for RDMA. libfabric offers the answer to other hosts, and the kernel
-/// takes loopback for "any" there. Such an id has a device, because librpma asks in the same way which device there is.
+/// Returns the source address of the id as queries report it. If a program binds an id to a loopback address with port
+/// 0, it asks which address this host has for RDMA. libfabric offers the answer to other hosts, so the answer must be
+/// the device's address. The kernel treats loopback as a wildcard there, too. Such an id belongs to the device, because
+/// librpma uses the same call to find the device.
 Endpoint UcmId::reported_source() const {
   if (state_ != State::kAddrBound || !asks_address_) return src_;
   Endpoint own = device_address(src_.ipv4());
@@ -60,7 +61,7 @@ rdma_ucm_query_addr_resp UcmId::query_addr() const {
   return r;
 }
 
-/// Returns GIDs as AF_IB addresses: the device's own, and none for the peer.
+/// Returns the GIDs of both ends as AF_IB addresses: the device's own GID, and zeros for the peer.
 rdma_ucm_query_addr_resp UcmId::query_gid() const {
   rdma_ucm_query_addr_resp r = query_addr();
   std::memset(&r.src_addr, 0, sizeof r.src_addr);
@@ -75,8 +76,9 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   return r;
 }
 
-/// Sets the attributes for a change of the QP's state. Without a connection rdma_cm asks for the state only. With one,
-/// iw_cm has attributes for some states.
+/// Fills @p attr with the attributes to modify a QP to @p qp_state. Without a connection, rdma_cm returns the same
+/// attributes for every state. With a connection, iw_cm returns attributes for INIT, RTR and RTS, and refuses other
+/// states.
 int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   if (!has_device()) return -EINVAL;
   attr.qp_state = qp_state;
@@ -96,8 +98,8 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   }
 }
 
-/// Refuses options of InfiniBand. A path of the program is for InfiniBand's routes. The kernel accepts one for an
-/// address that has been resolved, and iWARP ignores it.
+/// Returns the error for an option of InfiniBand. RDMA_OPTION_IB_PATH sets a path of InfiniBand, so it is refused. The
+/// kernel accepts a path for an address that has been resolved, although iWARP ignores it.
 static int set_ib_option(uint32_t name) { return name == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS; }
 
 int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t len) {
@@ -123,7 +125,7 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       afonly_is_set_ = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      // Only InfiniBand needs it. The kernel accepts it for all ids with reliable connections.
+      // Only InfiniBand uses this timeout. The kernel accepts it for all ids with reliable connections.
       return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
     default:
       return -ENOSYS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file arguments.h
-/// Command lines of usiw and usiw-run: getopt_long(3), with one line for a wrong option.
+/// Parses the command lines of usiw and usiw-run by getopt_long(3), and explains a wrong option in one line.
 #ifndef USIW_TOOLS_ARGUMENTS_H
 #define USIW_TOOLS_ARGUMENTS_H
 
@@ -12,13 +12,14 @@
 
 namespace usiw::tools {
 
-/// Added to the letter of a long option in its table, so that a wrong option is reported as it was written.
+/// Added to the letter of a long option in its table. next_option() thereby sees which form of an option was wrong, and
+/// reports the option as the user wrote it.
 inline constexpr int kLong = 256;
 
-/// Returns the letter of the next option and sets optarg; -1 at the end; '?' with the reason in @p wrong. If @p letters
-/// begins with "-:", words that are no options are returned as 1, with the word in optarg. If @p letters begins with
-/// "+:", the first such word is the end. @p index is set to the long option's index in @p names. Set optind to 0 before
-/// the first call.
+/// Returns the letter of the next option and sets optarg. Returns -1 at the end, and '?' with the reason in @p wrong
+/// for a wrong option. If @p letters begins with "-:", a word that is not an option returns 1, with the word in optarg.
+/// If @p letters begins with "+:", the first such word ends the options. If @p index is not null, it gets the long
+/// option's index in @p names. The caller sets optind to 0 before the first call.
 inline int next_option(int argc, char** argv, const char* letters, const option* names, std::string& wrong,
                        int* index = nullptr) {
   const int letter = getopt_long(argc, argv, letters, names, index);
@@ -33,7 +34,7 @@ inline int next_option(int argc, char** argv, const char* letters, const option*
   return '?';
 }
 
-/// Parses all of @p text as a number. Returns false if it is none.
+/// Parses @p text, all of which must be one number. Returns false if it is not.
 template <typename Number>
 bool parse_number(std::string_view text, Number& out) {
   return !text.empty() && std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size();

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A process that does not die of SIGKILL within this time waits in the kernel, and is abandoned.
+/// Time that a killed child gets to end. A child that takes longer is blocked in the kernel, and is abandoned.
 constexpr std::chrono::milliseconds kDying{500};
 
 [[noreturn]] void run_child(const std::function<int()>& body, int out) {
@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kDying{500};
   _exit(status);
 }
 
-/// Reads to the end of the pipe. Returns why not all of it was read, or nothing.
+/// Reads the pipe to its end. Returns an empty string, or the reason why the end was not reached.
 std::string read_all(int fd, Clock::time_point end, std::string& out) {
   char buffer[4096];
   for (;;) {
@@ -49,14 +49,14 @@ std::string read_all(int fd, Clock::time_point end, std::string& out) {
   }
 }
 
-/// True if the child has ended by @p end.
+/// Waits for the child until @p end. Returns true if the child has ended, and sets @p status.
 bool wait_for(pid_t child, Clock::time_point end, int& status) {
   pid_t ended;
   while ((ended = waitpid(child, &status, WNOHANG)) == 0 && Clock::now() < end) usleep(1000);
   return ended != 0;
 }
 
-/// Waits for the child until @p end, then kills it. Returns how it failed, or nothing.
+/// Waits for the child until @p end, then kills it. Returns an empty string, or the reason why the child failed.
 std::string end_of(pid_t child, Clock::time_point end) {
   int status = 0;
   if (!wait_for(child, end, status)) {

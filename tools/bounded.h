@@ -12,12 +12,12 @@
 
 namespace usiw::tools {
 
-/// Limit of the output, bytes. The rest is left out.
+/// Limit of the child's output, bytes. Further output is discarded.
 inline constexpr size_t kBoundedOutput = 256 << 10;
 
-/// Runs @p body in a child process, whose exit status is what @p body returns. Returns the child's stdout and stderr,
-/// followed by a line in parentheses if the child failed, printed nothing or too much, or did not end within @p limit.
-/// In that case the child and its process group are killed.
+/// Runs @p body in a child process, whose exit status is the result of @p body. Returns the child's stdout and stderr.
+/// A line in parentheses follows if the child failed, printed nothing or too much, or did not end within @p limit. A
+/// child that does not end, or prints too much, is killed with its process group.
 std::string bounded(const std::function<int()>& body, std::chrono::milliseconds limit);
 
 }  // namespace usiw::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file gauge_words.h
-/// Words for gauges that are no figures: a connection's port, and the reason for it.
+/// Names of the values of those gauges that are not figures: the port of a connection, and the reason for its choice.
 #ifndef USIW_TOOLS_GAUGE_WORDS_H
 #define USIW_TOOLS_GAUGE_WORDS_H
 
@@ -9,14 +9,15 @@
 
 namespace usiw::tools {
 
-/// Returns the word for value @p value of the gauge named @p gauge, "?" for an unknown value, nullptr if the gauge is a
-/// figure.
+/// Returns the word for @p value of the gauge named @p gauge. Returns "?" for an unknown value, and nullptr if the
+/// gauge is a figure.
 const char* gauge_word(std::string_view gauge, uint64_t value);
 
-/// True if @p value of the gauge named @p gauge means that nothing has been measured, as 0 does for a round trip.
+/// Returns true if @p value of the gauge named @p gauge means that nothing has been measured, as 0 does for a round
+/// trip.
 bool gauge_is_missing(std::string_view gauge, uint64_t value);
 
-/// Reverse of gauge_word(). Returns UINT64_MAX for an unknown word.
+/// Returns the value of the gauge named @p gauge whose word is @p word. Returns UINT64_MAX for an unknown word.
 uint64_t gauge_value(std::string_view gauge, std::string_view word);
 
 }  // namespace usiw::tools

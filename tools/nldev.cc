@@ -19,7 +19,7 @@ namespace usiw::tools {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-/// One level of a message: its attributes by type. Null if the message lacks the attribute.
+/// The attributes of one level of a message, indexed by type. Null: the message does not have the attribute.
 using Attributes = std::array<nlattr*, RDMA_NLDEV_ATTR_MAX>;
 
 constexpr int kAnswerSeconds = 5;
@@ -44,14 +44,15 @@ void for_each_in(const nlattr* table, Take take) {
   nla_for_each_nested(entry, table, rest) take(entry);
 }
 
-/// Returns a number of 8 to 64 bits, 0 for null.
+/// Returns the number in @p attribute, which has 8 to 64 bits. Returns 0 if @p attribute is null.
 uint64_t number(const nlattr* attribute) {
   uint64_t value = 0;
   nla_memcpy(&value, attribute, sizeof value);
   return value;
 }
 
-/// Returns a string, empty for null. The NUL at its end may be missing.
+/// Returns the string in @p attribute, whose NUL at the end may be missing. Returns an empty string if @p attribute is
+/// null.
 std::string text(const nlattr* attribute) {
   if (attribute == nullptr) return {};
   const auto* p = static_cast<const char*>(nla_data(attribute));
@@ -63,7 +64,7 @@ Values parse_driver_table(const nlattr* table) {
   std::string name;
   for_each_in(table, [&](const nlattr* entry) {
     const int type = nla_type(entry);
-    const bool is_text = type == RDMA_NLDEV_ATTR_DRIVER_STRING;  // a name, or the value of the name before as a word
+    const bool is_text = type == RDMA_NLDEV_ATTR_DRIVER_STRING;  // a name, or the value of the previous name
     if (!is_text && type != RDMA_NLDEV_ATTR_DRIVER_U32 && type != RDMA_NLDEV_ATTR_DRIVER_U64) return;
     if (is_text && name.empty()) {
       name = text(entry);
@@ -75,8 +76,8 @@ Values parse_driver_table(const nlattr* table) {
   return out;
 }
 
-/// Returns the errno value of the system call that failed below libnl, because libnl's own codes are coarser. Returns
-/// @p other if none failed.
+/// Returns the errno value of the system call that failed inside libnl, because libnl's own codes are coarser. Returns
+/// @p other if no system call failed.
 int failure(int other) { return errno != 0 ? errno : other; }
 
 using Request = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
@@ -102,7 +103,7 @@ struct Answer {
   bool complete = false;
 };
 
-/// Skips the rest of an earlier answer that came too late.
+/// Skips the rest of the answer to an earlier request, which came too late.
 int check_sequence(nl_msg* message, void* answer) {
   return nlmsg_hdr(message)->nlmsg_seq == static_cast<Answer*>(answer)->sequence ? NL_OK : NL_SKIP;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file nldev.h
-/// RDMA netlink (the protocol of the rdma(8) tool): devices, their counters, their QPs.
+/// Reads devices, their counters and their QPs by RDMA netlink, which is the protocol of the rdma(8) tool.
 #ifndef USIW_TOOLS_NLDEV_H
 #define USIW_TOOLS_NLDEV_H
 
@@ -18,7 +18,7 @@ struct nl_sock;
 
 namespace usiw::tools {
 
-/// In the kernel's order.
+/// Names and values of counters and gauges, in the kernel's order.
 using Values = std::vector<std::pair<std::string, uint64_t>>;
 
 struct Device {
@@ -38,7 +38,7 @@ struct QpInfo {
   Values values = {};
 };
 
-// ---- Decoders of messages: payloads after struct nlmsghdr, in which nothing is trusted ----
+// ---- Decoders of messages. @p attributes is the payload after struct nlmsghdr, and is not trusted. ----
 
 Device parse_device(std::span<const std::byte> attributes);
 PortInfo parse_port(std::span<const std::byte> attributes);

@@ -49,7 +49,7 @@ class Buffer {
   std::vector<std::byte> out_;
 };
 
-/// Writes a block: @p body, whose size is a multiple of 4, between its lengths.
+/// Appends a block: type, total length, @p body, total length again. The size of @p body is a multiple of 4 bytes.
 void append_block(std::vector<std::byte>& file, uint32_t type, const Buffer& body) {
   const auto length = static_cast<uint32_t>(12 + body.get().size());
   Buffer block;
@@ -67,7 +67,7 @@ uint16_t ipv4_checksum(const uint8_t (&header)[20]) {
   return static_cast<uint16_t>(~sum);
 }
 
-/// Headers in front of a UDP payload of @p len bytes.
+/// Appends the Ethernet, IP and UDP headers of a datagram with @p len bytes of payload.
 void put_headers(Buffer& out, const TraceFlow& f, bool tx, uint32_t len) {
   const bool v4 = usiw::is_mapped_ipv4(f.local_addr);
   const auto& from = tx ? f.local_addr : f.remote_addr;
@@ -100,7 +100,7 @@ void put_headers(Buffer& out, const TraceFlow& f, bool tx, uint32_t len) {
   out.be16(0);
 }
 
-/// Stands for a connection that the table has forgotten.
+/// Returns a flow without addresses, for a datagram whose connection is no longer in the trace's table.
 const TraceFlow& unknown_flow() {
   static const TraceFlow flow = [] {
     TraceFlow f{};
@@ -115,7 +115,7 @@ using Comments = std::unordered_map<size_t, std::vector<std::string>>;
 /// Returns the comments of each datagram, by the index of the datagram's event.
 Comments assign_comments(const Trace& trace) {
   Comments comments;
-  std::unordered_map<uint32_t, size_t> last;  // datagram before, by QP
+  std::unordered_map<uint32_t, size_t> last;  // index of the datagram before, by QP
   std::unordered_map<uint32_t, std::vector<std::string>> waiting;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& e = trace.events[i];

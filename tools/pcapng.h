@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file pcapng.h
-/// Writes a trace as a capture file. A trace has the first bytes of each datagram, without the headers of the network.
-/// So the Ethernet, IP and UDP headers of the connection are built anew, and the datagrams end where the trace has cut
-/// them. Other events become comments (Wireshark: pkt_comment) of the datagram before them, or of the first one.
+/// Converts a trace to a capture file. A trace has the first bytes of each datagram and no headers of the network. So
+/// the Ethernet, IP and UDP headers are made from the addresses of the connection, and each datagram ends where the
+/// trace has cut it. Other events become comments (Wireshark: frame.comment) of the datagram before them on the same
+/// QP, or of the QP's first datagram.
 #ifndef USIW_TOOLS_PCAPNG_H
 #define USIW_TOOLS_PCAPNG_H
 
@@ -13,7 +14,7 @@
 
 namespace usiw::tools {
 
-/// Returns one section of a pcapng file. UDP checksums are 0, because there are not enough bytes to sum up.
+/// Returns one section of a pcapng file. UDP checksums are 0, because the trace does not have all bytes of a datagram.
 std::vector<std::byte> to_pcapng(const Trace& trace);
 
 }  // namespace usiw::tools

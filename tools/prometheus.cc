@@ -10,7 +10,7 @@
 namespace usiw::tools {
 namespace {
 
-/// The lines of each metric.
+/// Collects the lines of each metric, so that text() returns them together.
 class Metrics {
  public:
   void counter(const std::string& metric, const std::string& labels, uint64_t value) {
@@ -34,7 +34,7 @@ class Metrics {
   std::map<std::string, std::string> metrics_;
 };
 
-/// Makes a name of the kernel, or of another program, a part of a metric's name.
+/// Returns @p name as a part of a metric's name: each character that is not a letter or digit becomes '_'.
 std::string part(std::string_view name) {
   std::string out;
   for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file prometheus.h
-/// `usiw stat --prometheus`: the text form of Prometheus, for a textfile collector or another reader of a command's
-/// output.
+/// `usiw stat --prometheus`: counters in the text format of Prometheus, which its textfile collector reads.
 #ifndef USIW_TOOLS_PROMETHEUS_H
 #define USIW_TOOLS_PROMETHEUS_H
 
@@ -11,9 +10,10 @@
 
 namespace usiw::tools {
 
-/// Returns the metrics usiw_device_NAME_total {device, by}, and for QPs usiw_qp_NAME_total and usiw_qp_NAME (gauges)
-/// {device, by, qpn, pid, comm}. A gauge that is a word has the value 1 and the word as label `value`, and so has the
-/// state. The lines of a metric are together, as the form demands.
+/// Returns the sample in the text format of Prometheus. Counters of a device are usiw_device_NAME_total with the labels
+/// device and by. Counters of a QP are usiw_qp_NAME_total, its gauges usiw_qp_NAME, with the additional labels qpn, pid
+/// and comm. The QP state, and a gauge whose value has a name, is 1 with that name in the label `value`. The format
+/// requires all lines of a metric together.
 std::string stat_prometheus(const Sample& sample);
 
 }  // namespace usiw::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// A list of parts, each a function that prints to stdout in a child process (bounded.h). A part that crashes, hangs or
-// lacks rights costs one line. The report's header announces everything that is collected: no host name, and only those
-// variables of the environment that are usiw's.
+// The report is a list of parts. Each part is a function that prints to stdout in a child process (bounded.h), so a
+// part that crashes, hangs or lacks rights costs one line. kHeader announces what the report contains. No part may
+// print a host name, or a variable of the environment other than USIW_*.
 #include "tools/report.h"
 
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ std::string first_line(const fs::path& file) {
   return text;
 }
 
-/// Folder of this program.
+/// Returns the folder of this program.
 fs::path here() {
   std::error_code error;
   return fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -72,7 +72,8 @@ int environment() {
   return 0;
 }
 
-/// Folders that may have the provider: those beside this program as it is built or installed, and those of libibverbs.
+/// Returns the folders that may contain the provider: those near this program, as it is built or installed, and the
+/// folder that the driver file of libibverbs names.
 std::vector<fs::path> provider_folders() {
   std::vector<fs::path> folders = {here() / "../provider"};
   for (const char* lib : {"../lib/" USIW_MULTIARCH, "../lib64", "../lib"})
@@ -189,7 +190,7 @@ std::string kernel_line(const std::string& record) {
   const size_t message = record.find(';');
   if (std::sscanf(record.c_str(), "%u,%llu,%llu", &level, &number, &us) != 3 || message == std::string::npos) return {};
   const std::string text = record.substr(message + 1, record.find('\n', message) - message - 1);
-  constexpr unsigned kLevels = 8;  // the rest of the number is the facility: 0 for the kernel itself
+  constexpr unsigned kLevels = 8;  // the number is level + 8 * facility, and the kernel's facility is 0
   if (level >= kLevels || text.find("usiw") == std::string::npos) return {};
   char time[32];
   std::snprintf(time, sizeof time, "[%5llu.%06llu] ", us / 1'000'000, us % 1'000'000);

@@ -43,8 +43,8 @@ void add(Values& to, const uint64_t* counters) {
   for (size_t i = 0; i < to.size(); ++i) to[i].second += counters[kCounters[i].first];
 }
 
-/// Returns a process's number in its own PID namespace: the last one of a line with its number in each namespace. 0: it
-/// has gone.
+/// Returns the number of a process in its own PID namespace: the last number in the line NSpid of its status file.
+/// Returns 0 if the process has gone.
 uint32_t inner_pid(const std::string& process) {
   std::ifstream status(process + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -57,7 +57,9 @@ uint32_t inner_pid(const std::string& process) {
   return 0;
 }
 
-/// A hostile process may have any file open under any name, so nothing here waits for a file.
+/// Opens what may be a memfd of another process. Returns a descriptor, or -1 if the file is not a regular file on
+/// tmpfs. A hostile process may offer a FIFO or a terminal, so open(2) must not block (O_NONBLOCK) or set a controlling
+/// terminal (O_NOCTTY).
 int open_memory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct statfs where;
@@ -68,7 +70,7 @@ int open_memory(const std::string& path) {
   return -1;
 }
 
-/// Adds the contexts of one process. Duplicates of a descriptor count as one context.
+/// Adds the contexts of one process to @p out. Duplicates of a descriptor count as one context.
 void add_process(const std::string& process, uint32_t pid, Sample& out) {
   static const std::string target = std::string("/memfd:") + run::kCountersMemfd + " (deleted)";
   std::set<std::pair<dev_t, ino_t>> seen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file run_stat.h
-/// Counters of programs under usiw-run. No kernel knows them: each program keeps them in memory of its own
-/// (tools/run/conn/stat_page.h), and they are read there, as far as ptrace(2)'s rules permit.
+/// Reads the counters of programs under usiw-run. The real kernel does not know them. Each program keeps its counters
+/// in a memfd (tools/run/conn/stat_page.h), which this code opens as far as ptrace(2)'s rules permit.
 #ifndef USIW_TOOLS_RUN_STAT_H
 #define USIW_TOOLS_RUN_STAT_H
 
@@ -11,11 +11,13 @@
 
 namespace usiw::tools {
 
-/// Returns the devices by name. Processes whose devices have the same name share one. @p proc is the path of /proc.
+/// Returns the devices, sorted by name. Processes whose devices have the same name share one entry. @p proc is the path
+/// of /proc.
 Sample run_sample(const std::string& proc = "/proc");
 
-/// Reads one context's memory, in which nothing is trusted, and adds its device's name, counters and QPs to @p device.
-/// Returns false if it is no such memory, or not that of the process whose number is @p pid in its own PID namespace.
+/// Reads the memfd of one context, does not trust its contents, and adds its device's name, counters and QPs to
+/// @p device. Returns false if @p fd is not such a memfd, or if the memfd is not that of process @p pid. @p pid is the
+/// number of the process in its own PID namespace.
 bool read_run_context(int fd, uint32_t pid, DeviceSample& device);
 
 }  // namespace usiw::tools

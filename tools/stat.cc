@@ -67,7 +67,7 @@ struct Options {
   bool help = false;
 };
 
-/// Adds the devices of the module. Returns 0 or an errno value.
+/// Adds the devices of the module to @p out. Returns 0 or an errno value.
 int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
   std::vector<Device> devices;
   if (int rc = nldev.devices(devices); rc != 0) return rc;
@@ -87,7 +87,8 @@ int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
   return 0;
 }
 
-/// Adds the devices of programs under usiw-run. @p kernel_error: why the kernel cannot be asked, or 0.
+/// Adds the devices of the module and those of programs under usiw-run to @p out. If @p kernel_error is not 0, RDMA
+/// netlink does not work, and the module's devices are left out. Returns 0 or an errno value.
 int take_sample(Nldev& nldev, int kernel_error, const Options& options, Sample& out) {
   if (kernel_error == 0)
     if (int rc = take_module_sample(nldev, options, out); rc != 0) return rc;

@@ -14,7 +14,7 @@ namespace usiw::tools {
 std::string stat_text(const Sample& sample);  ///< several lines, without zeros
 std::string stat_json(const Sample& sample);  ///< one line, everything
 
-/// Returned by a command in place of an exit status: print its help.
+/// Returned by a command in place of an exit status: the caller prints the command's help.
 inline constexpr int kShowHelp = -1;
 
 /// Runs "stat" with its arguments; arguments[0] is the word "stat". Returns the exit status or kShowHelp.

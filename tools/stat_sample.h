@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file stat_sample.h
-/// The counters of all devices and QPs at one moment. nldev.h has those of the module, run_stat.h adds those of
-/// programs under usiw-run, and stat.h and prometheus.h print the sum.
+/// The counters of all devices and QPs at one moment. nldev.h reads those of the module, run_stat.h those of programs
+/// under usiw-run. stat.h and prometheus.h print both.
 #ifndef USIW_TOOLS_STAT_SAMPLE_H
 #define USIW_TOOLS_STAT_SAMPLE_H
 
@@ -29,10 +29,10 @@ struct DeviceSample {
 
 using Sample = std::vector<DeviceSample>;
 
-/// True for a gauge, which is a present value. Everything else only grows.
+/// Returns true if @p name is a gauge, which shows a present value. All other values are counters, which only grow.
 bool is_gauge(const std::string& name);
 
-/// Name of a value of enum ibv_qp_state.
+/// Returns the name of a value of enum ibv_qp_state, or "?".
 const char* state_name(uint8_t state);
 
 /// Returns the counts since @p before: counters become differences (0 if one has gone backwards), gauges stay.

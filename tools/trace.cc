@@ -44,7 +44,7 @@ bool is_pid(const std::string& what) {
          std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Returns the traces that process @p pid has open.
+/// Returns the traces that process @p pid has open, as paths below /proc/PID/fd.
 std::vector<std::string> traces_of(const std::string& pid, std::error_code& error) {
   std::vector<std::string> out;
   for (const auto& entry : fs::directory_iterator("/proc/" + pid + "/fd", error)) {
@@ -58,12 +58,14 @@ std::vector<std::string> traces_of(const std::string& pid, std::error_code& erro
   return out;
 }
 
-/// A hostile process may have any file open: never wait for it, never run it.
+/// Opens a file that may be a trace. A hostile process may offer a FIFO or a terminal, so open(2) must not block
+/// (O_NONBLOCK) or set a controlling terminal (O_NOCTTY). read_trace() accepts regular files only.
 int open_trace(const std::string& path, int access) {
   return open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/// Returns 0, or an exit status after a line on stderr.
+/// Sets @p paths to the file that the user has named, or to the traces of the process. Returns 0, or an exit status
+/// after a line on stderr.
 int find(const Options& o, std::vector<std::string>& paths) {
   if (!is_pid(o.what)) {
     paths = {o.what};
@@ -141,7 +143,7 @@ int switch_on(const Options& o, bool on) {
   std::vector<std::string> paths;
   if (int status = find(o, paths); status != 0) return status;
   for (const std::string& path : paths) {
-    // Opened once, because by the time it is known to be a trace its path may lead to another file.
+    // The file is opened only once. A second open(2) of the path, after the check, might open another file.
     const int fd = open_trace(path, O_RDWR);
     Trace trace;
     std::string why = fd < 0 ? strerror(errno) : read_trace(fd, trace);

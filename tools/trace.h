@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace.h
-/// `usiw trace`: find the traces of a process, switch them, print them, save them.
+/// `usiw trace`: finds the traces of a process, switches recording on and off, and prints or saves the events.
 #ifndef USIW_TOOLS_TRACE_H
 #define USIW_TOOLS_TRACE_H
 

@@ -28,7 +28,7 @@ uint64_t number_at(std::span<const std::byte> file, size_t at) {
 
 bool is_packet(TraceKind kind) { return kind == TraceKind::kTx || kind == TraceKind::kRx; }
 
-/// Returns "" or what is wrong.
+/// Checks the header of a file of @p file_bytes bytes. Returns "" or what is wrong.
 std::string check_header(const TraceHeader& h, size_t file_bytes) {
   if (h.magic != kTraceMagic) return "not a trace of usiw";
   if (h.event_bytes != sizeof(TraceEvent) || h.flow_bytes != sizeof(TraceFlow) || h.flows != kTraceFlows)
@@ -88,7 +88,7 @@ std::string parse_trace(std::span<const std::byte> first, std::span<const std::b
     newest = std::max(newest, event.number);
     out.events.push_back(event);
   }
-  // Events of laps before the newest one are remains of torn writes.
+  // The ring has space for the newest header.events events. Older ones are remains of torn writes.
   std::erase_if(out.events, [&](const TraceEvent& e) { return newest - e.number >= header.events; });
   std::sort(out.events.begin(), out.events.end(),
             [](const TraceEvent& a, const TraceEvent& b) { return a.number < b.number; });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_reader.h
-/// Reads a trace (uapi/usiw_trace.h). Another process writes it, perhaps at this moment, and may be hostile. For any
-/// content, the result is a list of events of known kinds with correct lengths.
+/// Reads a trace (uapi/usiw_trace.h). Another process writes the trace, perhaps at this moment, and may be hostile. For
+/// any content, the result is a list of events of known kinds with correct lengths.
 #ifndef USIW_TOOLS_TRACE_READER_H
 #define USIW_TOOLS_TRACE_READER_H
 
@@ -30,12 +30,12 @@ struct Trace {
   }
 };
 
-/// Reads three copies of the same file, made one after the other. If an event has the same number in all of them, its
+/// Parses three copies of the same file, made one after the other. If an event has the same number in all of them, its
 /// middle copy is whole. Returns "" or what is wrong.
 std::string parse_trace(std::span<const std::byte> first, std::span<const std::byte> middle,
                         std::span<const std::byte> last, Trace& out);
 
-/// Reads an open regular file. Returns "" or what is wrong.
+/// Reads the trace in an open regular file. Returns "" or what is wrong.
 std::string read_trace(int fd, Trace& out);
 
 }  // namespace usiw::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_text.h
-/// Makes a line of text of an event of a trace.
+/// Converts the events of a trace to text, one line for each event.
 #ifndef USIW_TOOLS_TRACE_TEXT_H
 #define USIW_TOOLS_TRACE_TEXT_H
 
@@ -15,7 +15,7 @@ bool is_packet(const TraceEvent& event);
 /// Returns the event without time and QP: "RTO psn=0x1234 timeouts=1 next=0.8ms".
 std::string describe(const TraceEvent& event);
 
-/// Returns a connection: "10.0.0.1:7174 > 10.0.0.2:40000".
+/// Returns the addresses and ports of a connection: "10.0.0.1:7174 > 10.0.0.2:40000".
 std::string describe(const TraceFlow& flow);
 
 /// Returns the time of day, the QP and the event.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file usiw.cc
-/// The usiw tool: counters, traces, and a report for a bug report.
+/// The program usiw: shows counters and traces, and collects what a bug report needs.
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -171,7 +171,7 @@ constexpr Command kCommands[] = {{"stat", kStatHelp, usiw::tools::stat_command},
                                  {"trace", kTraceHelp, usiw::tools::trace_command},
                                  {"report", kReportHelp, usiw::tools::report_command}};
 
-/// Returns nullptr if there is no such command.
+/// Returns the command with this name, or nullptr.
 const Command* find(std::string_view name) {
   const auto* found = std::ranges::find(kCommands, name, &Command::name);
   return found != std::end(kCommands) ? found : nullptr;

@@ -5,8 +5,9 @@
 --
 --     tshark -X lua_script:usiw.lua -r wire.pcap
 --
--- or copy it into Wireshark's folder of personal Lua plugins. Ports are those of rdma_cm, any UDP
--- port: datagrams are known by their shape ("Decode As..." for what is not recognised).
+-- Or copy this file into Wireshark's folder of personal Lua plugins. Programs may use any UDP port,
+-- so the dissector recognises datagrams by their format. Use "Decode As..." for datagrams that it
+-- does not recognise.
 
 local trp = Proto("usiw", "usiw TRP")
 
@@ -41,7 +42,7 @@ local QN_OF = {
 local QUEUES = { [0] = "SEND", "READ request", "Terminate", "Atomic response" }
 local ATOMICS = { [0] = "FetchAdd", [2] = "CmpSwap" }
 local LAYERS = { [0] = "RDMAP", "DDP", "LLP" }
--- layer, error type, error code (RFC 5040 figure 11)
+-- Keys: layer << 12 | error type << 8 | error code (RFC 5040 figure 11)
 local ERRORS = {
   [0x0000] = "local catastrophic error",
   [0x0100] = "invalid STag", [0x0101] = "base or bounds", [0x0102] = "access rights",
@@ -152,7 +153,7 @@ local e = {
 }
 trp.experts = { e.retrans, e.not_ready, e.terminate, e.reset, e.malformed }
 
--- ---- Parts. `tvb` is what has been captured, `length` what there was. -----------------------
+-- ---- Parts of a datagram. `tvb` has the captured bytes; `length` is the length when sent. -----
 
 local function malformed(tree, text) tree:add_proto_expert_info(e.malformed, text) end
 
@@ -380,7 +381,7 @@ function trp.dissector(tvb, pinfo, root)
   return tvb:len()
 end
 
--- ---- Whose datagram is it? -------------------------------------------------------------------
+-- ---- Recognition of datagrams ----------------------------------------------------------------
 
 local function looks_like_segment(tvb, length)
   if length < TRP_BYTES + TAGGED_BYTES or tvb:len() < TRP_BYTES + TAGGED_BYTES then return false end
@@ -422,7 +423,8 @@ local function looks_like_trp(tvb)
   return length == TRP_BYTES
 end
 
--- Once a connection is known, all of it is: damaged datagrams too.
+-- After one datagram of a connection has been recognised, Wireshark passes all its datagrams to the dissector, damaged
+-- ones too.
 trp:register_heuristic("udp", function(tvb, pinfo, root)
   if not looks_like_trp(tvb) then return false end
   trp.dissector(tvb, pinfo, root)

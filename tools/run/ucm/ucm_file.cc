@@ -50,8 +50,8 @@ struct Request {
   }
 };
 
-/// Writes @p value to the program's memory at @p at, but at most @p out_len bytes. Returns 0, -EFAULT, or -ENOSPC if @p
-/// out_len is less than @p least.
+/// Writes @p value to the program's memory at @p at, but at most @p out_len bytes. Returns 0, -EFAULT, or -ENOSPC if
+/// @p out_len is less than @p least.
 template <typename T>
 int answer_with(uint64_t at, size_t out_len, const T& value, size_t least = sizeof(T)) {
   if (out_len < least) return -ENOSPC;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs.h
-/// /dev/infiniband/uverbs0: contexts and their objects.
+/// The file /dev/infiniband/uverbs0: contexts and their objects.
 ///
-/// Standard commands are answered over write(2), the older one of the kernel's two ABIs. Every libibverbs speaks it: a
-/// method of the ioctl ABI that answers EPROTONOSUPPORT makes libibverbs fall back to it. So there is one way to do
-/// each thing. Only the methods that usiw itself adds come by ioctl.
+/// The kernel has two ABIs for verbs: commands by write(2), which is the older one, and methods by ioctl(2). This
+/// library has the standard commands by write(2) only. Every libibverbs uses write(2) if a method returns
+/// EPROTONOSUPPORT, so one implementation of each command is enough. Only the methods that usiw itself adds come by
+/// ioctl(2).
 ///
-/// uverbs_file.cc decodes a command and finds its handler in the tables, one of which is in the source of each kind of
-/// object.
+/// uverbs_file.cc decodes a command and finds its handler in a table. The source file of each kind of object has such a
+/// table.
 #ifndef USIW_RUN_UVERBS_H
 #define USIW_RUN_UVERBS_H
 
@@ -29,7 +30,8 @@
 
 namespace usiw::run {
 
-/// Counts the objects of a kind in all contexts of the process, since a device has a limited number of them. [big lock]
+/// Counts the objects of type Object in all contexts of the process, because a device has a limited number of them.
+/// [big lock]
 template <typename Object>
 class Counted {
  public:
@@ -43,7 +45,8 @@ class Counted {
   static inline uint32_t number_ = 0;
 };
 
-/// An object is in use if another one has a shared pointer to it: UverbsContext::remove().
+/// A protection domain. While another object has a shared pointer to an object of this file, the object is in use, and
+/// UverbsContext::remove() refuses to remove it.
 struct Pd {
   Counted<Pd> counted{};
 };
@@ -56,7 +59,7 @@ struct Mr {
   uint64_t start, length;
   uint32_t access;
 };
-/// The provider knows the region to which a window is bound.
+/// A memory window. Only the provider knows to which region the window is bound.
 struct Mw {
   Mw(std::shared_ptr<Pd> of, uint32_t name) : pd(std::move(of)), rkey(name) {}
   ~Mw();
@@ -83,11 +86,11 @@ struct Srq {
 
 /// One command of write(2), decoded.
 struct Command {
-  int fd;                ///< descriptor of the call: the memfd
+  int fd;                ///< descriptor of the file, a memfd
   const uint8_t* in;     ///< core structure, then the driver's data
   size_t in_len;         ///< bytes of both
   uint64_t response;     ///< address in the program's memory
-  size_t out_len;        ///< space there, bytes
+  size_t out_len;        ///< space at that address, bytes
   size_t driver_in = 0;  ///< extended commands: bytes of driver data at the end
   size_t driver_out = 0;
   int checked = 0;  ///< result of UverbsMethod::check
@@ -96,13 +99,13 @@ struct Command {
   const T& core() const {
     return *reinterpret_cast<const T*>(in);
   }
-  /// Writes a response, as far as the program has space for it. Returns 0 or -EFAULT.
+  /// Writes @p value to the response, but at most out_len bytes. Returns 0 or -EFAULT.
   template <typename T>
   int respond(const T& value) const {
     return copy_to_program(response, &value, out_len < sizeof value ? out_len : sizeof value);
   }
-  /// Reads the driver's data, which follows @p core bytes of a request, as kmod/usiw_verbs.c reads it: missing bytes
-  /// are 0, additional bytes have to be 0, and at least @p least bytes have to be there.
+  /// Reads the driver's data, which follows @p core bytes of a request, as kmod/usiw_verbs.c reads it. Missing bytes
+  /// are 0. Returns 0, -EINVAL for less than @p least bytes, or -EOPNOTSUPP if an additional byte is not 0.
   template <typename T>
   int read_driver_data(size_t core, T& request, size_t least = 0) const {
     request = {};
@@ -113,7 +116,8 @@ struct Command {
     std::memcpy(&request, in + core, len < sizeof request ? len : sizeof request);
     return 0;
   }
-  /// Checks driver's data T of a request, which has no additions to the protocol yet.
+  /// Checks the driver's data T of a request. Its comp_mask and reserved must be 0, because the ABI defines no
+  /// additions yet.
   template <typename T>
   int check_driver_data(size_t core) const {
     T request;
@@ -129,7 +133,8 @@ struct UverbsContext {
     auto it = table.find(handle);
     return it == table.end() ? nullptr : it->second;
   }
-  /// Removes an object that no other one uses, and returns it. Returns null, and sets @p error, if that fails.
+  /// Removes an object from @p table and returns it. Returns null and sets @p error if the table has no such object
+  /// (-ENOENT) or if another object uses it (-EBUSY).
   template <typename T>
   static std::shared_ptr<T> remove(std::map<uint32_t, std::shared_ptr<T>>& table, uint32_t handle, int& error) {
     auto it = table.find(handle);
@@ -139,17 +144,18 @@ struct UverbsContext {
     table.erase(it);
     return object;
   }
-  /// Returns the error for a handle that is not of the kind wanted: it is of another kind, or of nothing.
+  /// Returns the error for a handle that is not in the table of the wanted kind: -EINVAL if an object of another kind
+  /// has the handle, -ENOENT if no object has it.
   int no_such(uint32_t handle) const {
     const size_t of_another_kind = pds.count(handle) + mrs.count(handle) + mws.count(handle) + cqs.count(handle) +
                                    srqs.count(handle) + qps.count(handle);
     return of_another_kind != 0 ? -EINVAL : -ENOENT;
   }
 
-  const std::shared_ptr<LentEngine> engine = std::make_shared<LentEngine>();  ///< the provider's
+  const std::shared_ptr<LentEngine> engine = std::make_shared<LentEngine>();  ///< lent by the provider
   MappedPage shown;                                                           ///< page 0 of the memfd
-  bool open = false;                                                          ///< has a context
-  uint64_t caps = 0;                                                          ///< USIW_CAP_*, agreed
+  bool open = false;                                                          ///< GET_CONTEXT has succeeded
+  uint64_t caps = 0;                                                          ///< USIW_CAP_* that both sides support
   uint32_t next_handle = 0;
   uint32_t pages = 0;  ///< number of pages in the memfd
   std::vector<uint32_t> free_pages;
@@ -165,27 +171,28 @@ struct UverbsContext {
 
 int cq_event(UverbsContext& u, uint32_t handle, uint32_t kind);
 int srq_event(UverbsContext& u, uint32_t handle, uint32_t kind);
-/// Ends the QP's connection, and takes the QP out of the tables of others.
+/// Ends the QP's connection, discards the QP's unread events, and removes the QP from the table of QP numbers. The
+/// caller removes the QP from u.qps.
 void end_qp(UverbsContext& u, Qp& qp);
-/// [big lock not held] The methods that come by ioctl.
+/// [big lock not held] Carries out a method that usiw adds, which comes by ioctl(2). Returns 0 or -errno.
 int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg);
 
-/// A command of write(2).
+/// An entry of a table of commands.
 struct UverbsMethod {
   using Handler = int (*)(UverbsContext& u, const Command& c);
   uint32_t command;
   Handler handler;
   size_t request;   ///< least length of the core structure, bytes
   size_t response;  ///< least length of the core response, bytes
-  /// Runs before the handler, without the lock, because it may wait for a page of a file. Null: there is nothing to
-  /// check.
+  /// Runs before the handler and without the big lock, because it may wait until a page of a file has been read. Null:
+  /// there is nothing to check.
   Handler check = nullptr;
 };
 
 template <typename Core>
 Core core_of(int (*handler)(UverbsContext&, const Command&, const Core&));
 
-/// The entry of a table for a handler that gets the core structure as its last argument.
+/// Returns the table entry for a handler whose last argument is the core structure.
 template <auto handler>
 constexpr UverbsMethod method(uint32_t command, size_t response = 0, UverbsMethod::Handler check = nullptr) {
   using Core = decltype(core_of(handler));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_context.cc
-/// Contexts, and queries of the device and its port, with the answers of kmod/usiw_link.c.
+/// The commands that make a context and that query the device and its port. Queries return what kmod/usiw_link.c would
+/// return.
 #include <bit>
 #include <cerrno>
 
@@ -24,7 +25,7 @@ ib_uverbs_query_device_resp device_attr() {
   return r;
 }
 
-/// Data sockets are always available, so a provider that does not understand them has no use for this device.
+/// Capabilities without which a provider cannot use this device. Under usiw-run every connection has a data socket.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
 constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 
@@ -57,7 +58,8 @@ int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&
   resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = u.pages != 0 ? USIW_COUNTERS_SIZE : 0;
   resp.drv.link = link_info();
-  // A raw port is made for the first connection that it can serve, which CONNECT shows.
+  // USIW_PORT_SHM includes a raw port. The provider opens it for the first connection that can use one, as the CONNECT
+  // record shows.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = c.respond(resp); ret != 0) {
     file_close(async_fd);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_file.cc
-/// The file: it is opened, commands of write(2) are decoded, and it ends. Then the calls that lend the engine.
+/// The file uverbs0: opens it, decodes the commands of write(2), and closes it. The provider calls the functions at the
+/// end to lend its engine to this library (base/engine_loan.h).
 #include "tools/run/uverbs/uverbs.h"
 
 #include <sys/mman.h>
@@ -21,8 +22,8 @@ namespace usiw::run {
 
 namespace {
 
-/// An open uverbs0, which becomes a context by GET_CONTEXT. The descriptor is a memfd that holds the counters pages,
-/// the context's at offset 0.
+/// An open uverbs0, which GET_CONTEXT makes a context. Its descriptor is a memfd that holds the counters pages. The
+/// page of the context is at offset 0.
 class UverbsFile final : public File, public UverbsContext {
  public:
   ssize_t write(int fd, const void* buf, size_t count) override;
@@ -39,8 +40,9 @@ const UverbsMethod* find_method(uint32_t command, bool extended) {
   return nullptr;
 }
 
-/// Checks lengths in the kernel's order and with its errors: EINVAL for a header that does not fit the length of the
-/// command, ENOSPC for structures that are too short, EOPNOTSUPP for a command that the device does not have.
+/// Decodes a command and carries it out. Checks lengths in the kernel's order and with its errors: EINVAL for a header
+/// that does not fit the length of the command, ENOSPC for structures that are too short, EOPNOTSUPP for a command that
+/// the device does not have.
 ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
   ib_uverbs_cmd_hdr hdr;
   if (count < sizeof hdr) return -EINVAL;
@@ -87,7 +89,7 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
   return ret < 0 ? ret : static_cast<ssize_t>(count);
 }
 
-/// Destroys all objects, and ends their connections as if the process had ended.
+/// Destroys all objects and ends the connections of the QPs, as at the end of the process.
 void UverbsFile::closed() {
   HoldBigLock hold;
   shown.hide();

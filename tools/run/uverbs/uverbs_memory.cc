@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_memory.cc
-/// Memory regions and windows, with the answers of kmod/usiw_mr.c and the checks of the kernel's core before it.
+/// The commands for memory regions and windows. Each command first makes the checks of the kernel's uverbs core, then
+/// returns what kmod/usiw_mr.c would return.
 #include <cerrno>
 #include <set>
 
@@ -28,8 +29,8 @@ int check_mr(uint64_t start, uint64_t length, uint32_t access) {
   return check_mapped(start, length, usiw_access_writes(access) != 0);
 }
 
-/// Indices of STags from @p first to @p last in this process. They are used in a cycle, so that an STag that a peer
-/// still has does not name another object soon.
+/// Allocates the indices of STags, from @p first to @p last, in this process. Indices are used in a cycle, so that an
+/// STag that a peer still has does not soon name another object.
 template <uint32_t first, uint32_t last>
 class Indices {
  public:

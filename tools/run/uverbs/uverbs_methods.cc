@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_methods.cc
-/// The methods that usiw adds to uverbs (uapi/usiw_abi.h), and the answer to all others.
+/// The ioctl methods that usiw adds to uverbs (uapi/usiw_abi.h). All other methods get EPROTONOSUPPORT.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
@@ -17,11 +17,11 @@ namespace {
 static_assert(USIW_ASYNC_SQ_DRAINED == IBV_EVENT_SQ_DRAINED);
 static_assert(USIW_ASYNC_LAST_WQE_REACHED == IBV_EVENT_QP_LAST_WQE_REACHED);
 
-/// A method, and the attributes that it has.
+/// A method: its numbers, the numbers of its attributes, and its handler if it is an event.
 struct Ioctl {
   uint16_t object, method;
-  uint16_t handle, data;                                           ///< data 0: there is none
-  int (*event)(UverbsContext& u, uint32_t handle, uint32_t kind);  ///< null: the data is no kind of event
+  uint16_t handle, data;                                           ///< attributes; data 0: the method has no data
+  int (*event)(UverbsContext& u, uint32_t handle, uint32_t kind);  ///< null: the method is not an event
 };
 
 constexpr Ioctl kIoctls[] = {
@@ -41,7 +41,8 @@ int qp_report(UverbsContext& u, uint32_t handle, const usiw_qp_report& report) {
   return 0;
 }
 
-/// Opens the event stream of the context, once. The program's attribute at @p attr_at gets the descriptor.
+/// Opens the event stream of the context and writes the descriptor to the program's attribute at @p attr_at. A context
+/// has one event stream: a second call returns -EBUSY.
 int open_events(UverbsContext& u, uint64_t attr_at) {
   auto stream = std::make_shared<EventStream>();
   int fd;
@@ -56,14 +57,15 @@ int open_events(UverbsContext& u, uint64_t attr_at) {
   const int64_t id = fd;
   const int ret = copy_to_program(attr_at + offsetof(ib_uverbs_attr, data_s64), &id, sizeof id);
   if (ret == 0) return 0;
-  file_close(fd);  // takes the big lock
+  file_close(fd);  // takes the big lock itself
   HoldBigLock hold;
   u.events.reset();
   return ret;
 }
 
-/// Copies a report. An older provider's is shorter by the newer members. A newer provider's is longer, and all that is
-/// beyond this version's has to be 0. The kernel's core does the same for UVERBS_ATTR_STRUCT.
+/// Copies a report of the program to @p report. The report of an older provider ends before the newer members, which
+/// are then 0. The report of a newer provider is longer, and the bytes that this version does not know must be 0. The
+/// kernel's core does the same for UVERBS_ATTR_STRUCT.
 int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
   constexpr size_t kMost = 256, kLeast = offsetof(usiw_qp_report, port);
   uint8_t bytes[kMost] = {};

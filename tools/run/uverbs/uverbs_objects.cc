@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_objects.cc
-/// Protection domains, completion channels and completion queues.
+/// The commands for protection domains, completion channels and completion queues.
 #include <cerrno>
 
 #include "cm/object/usiw_limits.h"

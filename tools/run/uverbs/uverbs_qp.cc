@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_qp.cc
-/// Queue pairs.
+/// The commands for queue pairs.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -27,8 +27,9 @@ void fill_caps(const ibv_qp_cap& cap, Response& r) {
   r.max_inline_data = cap.max_inline_data;
 }
 
-/// Takes a page of the memfd for the counters of a QP, all zeros. Returns 0 if there is none, because RLIMIT_FSIZE
-/// forbids a longer file. Then the provider counts in memory of its own, which no tool sees.
+/// Returns the number of a free page of the memfd for the counters of a QP. The page is all zeros. Returns 0 if there
+/// is no page, because the memfd cannot become longer (RLIMIT_FSIZE). Then the provider counts in its own memory, which
+/// no tool can read.
 uint32_t take_page(UverbsContext& u, int fd) {
   if (!u.free_pages.empty()) {
     const uint32_t page = u.free_pages.back();
@@ -43,7 +44,8 @@ void return_page(UverbsContext& u, int fd, Qp& qp) {
   const uint32_t page = qp.page;
   qp.state.hide(u.shown);
   if (page == 0) return;
-  // A provider that still maps the page shares it with the next owner, and with it no more than counters.
+  // The next QP may get the page while the provider still maps it for this QP. They share counters then, and nothing
+  // else.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stat_page_at(page), stat_page_at(1)) == 0)
     u.free_pages.push_back(page);
 }
@@ -100,7 +102,7 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
   return 0;
 }
 
-/// Most programs report no more than "failed to modify QP to RTS".
+/// Prints the reason once on stderr, because most programs print only "failed to modify QP to RTS".
 void hint_own_connect() {
   static bool printed = false;
   if (!std::exchange(printed, true))
@@ -169,7 +171,8 @@ void end_qp(UverbsContext& u, Qp& qp) {
   }
   qp_remove(qp);
   u.async->purge(qp.async_events);
-  // Somebody may hold the QP for a moment longer. The other objects are free at once.
+  // A shared pointer of another function may keep the QP for a moment. The PD, the CQs and the SRQ must not be in use
+  // any more.
   qp.pd.reset();
   qp.send_cq.reset();
   qp.recv_cq.reset();

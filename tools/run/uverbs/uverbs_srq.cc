@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_srq.cc
-/// Shared receive queues, with the answers of kmod/usiw_verbs.c.
+/// The commands for shared receive queues. Each command returns what kmod/usiw_verbs.c would return.
 #include <algorithm>
 #include <cerrno>
 
@@ -10,7 +10,7 @@
 namespace usiw::run {
 namespace {
 
-/// Carries out either command that creates an SRQ. The driver's data follows the core structure.
+/// Carries out CREATE_SRQ or CREATE_XSRQ, whose core structures differ. The driver's data follows the core structure.
 template <typename Core>
 int create_srq(UverbsContext& u, const Command& c, const Core& cmd) {
   std::shared_ptr<Pd> pd = u.find(u.pds, cmd.pd_handle);

@@ -15,7 +15,7 @@ constexpr uint64_t kFlushLimit = 10'000'000'000;
 struct Bell : Qp {
   using Qp::doorbell_;
 };
-/// True if the engine has not yet taken the work requests that were posted.
+/// Returns true if the engine has not yet taken the work requests that were posted.
 bool has_rung(Qp& qp) { return (qp.*&Bell::doorbell_).queued.load(std::memory_order_relaxed); }
 }  // namespace
 
@@ -197,7 +197,7 @@ bool End::may_post(const OpPlan& p) const {
   return in()->recv_end.succeeded >= p.after && (!p.alone || out()->send.completed == out()->send.posted);
 }
 
-/// A completion or a message has come: posts the work requests that waited for it.
+/// Posts the work requests that waited for a completion or a message, which has come now.
 void End::wake_waiting() {
   if (!waiting_ || !may_post(*out()->op(out()->next_send()).plan)) return;
   waiting_ = false;
@@ -205,15 +205,15 @@ void End::wake_waiting() {
   later(1 + w_.rng.below(attempt_->plan->lane[which_].pause + 1), &End::resume_sending);
 }
 
-/// The windows of other connections on the host that carries out @p opcode; nullptr if no process runs there.
+/// Returns the windows of other connections on the host that carries out @p opcode; nullptr if no process runs there.
 LentWindows* End::others_windows(WrOpcode opcode) const {
   if (is_local(opcode)) return process_->lent.get();
   const End* peer = attempt_->end[1 - which_].get();
   return peer == nullptr || peer->life_.expired() ? nullptr : peer->machine_.process->lent.get();
 }
 
-/// True if the work request has to wait because no other connection has bound a window yet, or no living one has. The
-/// number of attempts is limited.
+/// Returns true if the work request has to wait because no other connection has bound a window yet, or no living one
+/// has. The number of attempts is limited.
 bool End::looks_for_window(const OpPlan& p) {
   const LentWindows* windows = others_windows(p.opcode);
   return windows != nullptr && windows->of_another(attempt_->id, p.living) == nullptr && ++looked_ < 40;

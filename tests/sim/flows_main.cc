@@ -121,7 +121,7 @@ void sanity(const FlowsPlan& p) {
   if (p.tcps != 0 && p.tcp == TcpKind::kNone) usage("--tcps needs --tcp");
 }
 
-/// A figure, followed by whether it meets its target, if it has one.
+/// Returns a figure, followed by whether it meets its target if it has one.
 std::string cell(double value, int digits, std::optional<bool> met = {}) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f%s", digits, value, !met ? "" : *met ? " met" : " MISSED");

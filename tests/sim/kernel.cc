@@ -11,7 +11,7 @@
 
 namespace usiw::sim {
 
-/// The module's struct usiw_conn.
+/// A connection, as struct usiw_conn in the module.
 struct KConn : usiw_cm_end, std::enable_shared_from_this<KConn> {
   explicit KConn(Kernel& of) : usiw_cm_end{}, kernel(of) {}
   usiw_cm_records records{};
@@ -236,7 +236,7 @@ void Kernel::receive(std::span<const std::byte> d, const FlowKey& flow) {
            [this, copy = std::vector(d.begin(), d.end()), flow] { rx_work(copy, flow); });
 }
 
-/// True if the worker has to answer @p d as a stray datagram.
+/// Returns true if the worker has to answer @p d as a stray datagram.
 bool Kernel::rx_data(std::span<const std::byte> d, const FlowKey& flow) {
   const bool stray = usiw_cm_stray_due(&stray_next_, now_us()) != 0;
   const Conn conn = lookup(flow);
@@ -283,7 +283,8 @@ void Kernel::work_off(std::span<const std::byte> d, const FlowKey& flow, Kept* k
 
 // ---- usiw_listen.c ----
 
-/// The size of the backlog depends on the seed, so that requests take every way through the admission.
+/// Replaces the listener and its backlog. The size of the backlog depends on the seed, so that requests take every way
+/// through the admission.
 void Kernel::listen(Process* process) {
   if (places_.admission != nullptr) drop(usiw_cm_admission_leave(&places_, now_us()));
   listener_ = process;
@@ -350,7 +351,7 @@ void Kernel::work_off_admission() {
 
 // ---- usiw_conn.c: the clock ----
 
-/// The time at which the timer for a deadline of cm/ fires. A deadline of 0 is none.
+/// Returns the time at which the timer for a deadline of cm/ fires. A deadline of 0 is none.
 uint64_t Kernel::due_ns(uint64_t deadline_us) const {
   return deadline_us == 0 ? UINT64_MAX : deadline_us * 1000 + w_.sc.hosts[side_].timer_slop;
 }
@@ -457,7 +458,8 @@ void Kernel::qp_end(uint32_t qpn, usiw_qp_state state) {
   reap();
 }
 
-/// iw_cm asks a connected QP for SQD. A QP whose connection has ended needs no call.
+/// Ends a connection for rdma_disconnect(): iw_cm asks a connected QP for SQD. A QP whose connection has ended needs no
+/// call.
 void Kernel::disconnect(uint32_t qpn) {
   const KQp* q = qp(qpn);
   if (q == nullptr || q->state == USIW_QPS_ERR || q->conn == nullptr) return;

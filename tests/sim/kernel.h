@@ -54,20 +54,20 @@ class Kernel : Reporter {
   uint64_t next_deadline() const;
 
   // ---- rdma_cm ----
-  /// A program of @p process listens, and gets requests by on_request. nullptr ends listening.
+  /// Makes @p process listen; on_request gets the requests. nullptr ends listening.
   void listen(Process* process);
   std::function<void(uint32_t conn_id, std::span<const uint8_t> pd)> on_request;
   struct Params {
     uint16_t ird, ord, mtu;
     std::span<const uint8_t> pd;
   };
-  /// 0, -EINVAL, -EISCONN, -EADDRINUSE.
+  /// Starts a connection. Returns 0, -EINVAL, -EISCONN or -EADDRINUSE.
   int connect(CmUser* user, uint32_t qpn, const FlowKey& tuple, uint32_t isn, const Params& params);
   int accept(CmUser* user, uint32_t conn_id, uint32_t qpn, const Params& params);
   void reject(uint32_t conn_id, std::span<const uint8_t> pd);
-  /// As iw_cm does for rdma_disconnect(): asks for SQD.
+  /// Asks the QP for SQD, as iw_cm does for rdma_disconnect(). That ends the connection in order.
   void disconnect(uint32_t qpn);
-  /// The cm_id is destroyed: @p user gets no more events.
+  /// Destroys the cm_id: @p user gets no more events.
   void forget(CmUser* user);
 
   // ---- uverbs ----
@@ -76,7 +76,8 @@ class Kernel : Reporter {
   bool qp_in_error(uint32_t qpn) { return qp(qpn) != nullptr && qp(qpn)->state == USIW_QPS_ERR; }
   void qp_error(uint32_t qpn) { qp_end(qpn, USIW_QPS_ERR); }
   void qp_reset(uint32_t qpn) { qp_end(qpn, USIW_QPS_INIT); }
-  /// @p error: in a USIW_REPORT_PORT the number of the port.
+  /// Reports an event of the engine for a QP, as the ioctl method QP_REPORT does. In a USIW_REPORT_PORT, @p error is
+  /// the number of the port.
   void qp_report(uint32_t qpn, uint32_t kind, uint32_t conn_id, int error);
   void process_died(Process* process);
   /// Takes the next record for @p process. Returns false if there is none.
@@ -86,14 +87,14 @@ class Kernel : Reporter {
   std::function<void(const FlowKey& tuple, uint32_t& isn, uint16_t& mtu)> passive;
 
   // ---- Paths ----
-  /// All routes change. @p not_packet: why raw packets cannot be used, if so. @p max_payload: the largest UDP payload
+  /// Changes all routes. @p not_packet: why raw packets cannot be used, if so. @p max_payload: the largest UDP payload
   /// of the path, bytes.
   void path_changes(usiw_not_packet not_packet, size_t max_payload);
   void path_changes(usiw_not_packet not_packet) { path_changes(not_packet, max_payload_); }
   void path_changes(size_t max_payload) { path_changes(not_packet_, max_payload); }
-  /// True if the process has reported that the connection uses its socket.
+  /// Returns true if the process has reported that the connection uses its socket.
   bool goes_by_socket(const FlowKey& tuple) const;
-  /// True if it also has read the record that forbids raw packets.
+  /// Returns true if, in addition, the process has read the record that forbids raw packets.
   bool must_go_by_socket(const FlowKey& tuple) const;
 
   // ---- For the rules ----

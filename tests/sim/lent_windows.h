@@ -30,9 +30,10 @@ class LentWindows : Reporter {
   void add(uint32_t stag, uint32_t pd, uint32_t owner, std::function<bool()> lives);
   void fill_bind(uint32_t stag, Qp::SendWr& wr) const;
   void bound(uint32_t stag);
-  /// A window that a connection other than @p owner has bound, or nullptr. @p living: that one has to be connected.
+  /// Returns a window that a connection other than @p owner has bound, or nullptr. @p living: that connection must be
+  /// connected.
   const Window* of_another(uint32_t owner, bool living) const;
-  /// Start address of the windows to the memory of @p pd.
+  /// Returns the start address of the windows to the memory of @p pd.
   uint64_t address(uint32_t pd) const { return block(pd).iova(kAt); }
 
   /// Checks after each run of the engine that no byte has changed.

@@ -41,12 +41,12 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   void send(Packet&& p);
-  /// The packet that is being sent keeps the old rate.
+  /// Changes the rate. The packet that is being sent keeps the old rate.
   void set_rate(uint64_t rate) { plan_.rate = rate; }
   /// Starts or ends a cut. It loses the packets in the queue and all that follow. Packets after the line still arrive.
   void cut(bool now);
 
-  /// The time that a packet which came now would wait, ns.
+  /// Returns the time that a packet which came now would wait, ns.
   uint64_t waiting() const { return time_of(queued_bytes_); }
   uint64_t rate() const { return plan_.rate; }
 

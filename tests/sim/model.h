@@ -40,12 +40,12 @@ struct Block {
 
   void write(const std::vector<Piece>& pieces, uint64_t data);
   void write_old(const std::vector<Piece>& pieces);  ///< the first pattern
-  /// True if all of @p pieces have the pattern @p data.
+  /// Returns true if all of @p pieces have the pattern @p data.
   bool holds(const std::vector<Piece>& pieces, uint64_t data) const;
   bool untouched(const std::vector<Piece>& pieces) const;
-  /// A stretch that no piece of @p used covers and that has changed; nothing if there is none.
+  /// Returns a stretch that no piece of @p used covers and that has changed; nothing if there is none.
   std::optional<Piece> changed_outside(std::vector<Piece> used) const;
-  /// True if each byte has either its first value or that of the pattern @p data.
+  /// Returns true if each byte has either its first value or that of the pattern @p data.
   bool mixed(const std::vector<Piece>& pieces, uint64_t data) const;
   std::byte old_byte(uint32_t offset) const;
 
@@ -59,7 +59,7 @@ struct Block {
   uint64_t base() const { return uint64_t{stag} << 24; }
 };
 
-/// True if the message carries bytes to a receive.
+/// Returns true if the message carries bytes to a receive.
 bool takes_bytes(WrOpcode o);
 
 std::byte pattern_byte(uint64_t salt, uint64_t at);
@@ -128,7 +128,7 @@ class Lane : Reporter {
   // The requester registers src and sink, the responder the others.
   Block src, sink, recv, target, source, words;
 
-  /// Index of the next work request to post. The caller calls posted() if the engine took it.
+  /// Returns the index of the next work request to post. The caller calls posted() if the engine took it.
   size_t next_send() const { return send.posted; }
   void posted() { ops_[send.posted++].posted_at = w_.clock.now; }
   const Op& op(size_t i) const { return ops_[i]; }
@@ -136,7 +136,7 @@ class Lane : Reporter {
   size_t sends() const { return send_ops_.size(); }
   const Op& recv_op(size_t i) const { return ops_[send_ops_[i]]; }
   Block& block_of(const Op& op) { return is_answered(op.plan->opcode) ? sink : src; }
-  /// The block of the responder on which @p opcode works.
+  /// Returns the block of the responder on which @p opcode works.
   Block& remote_block(WrOpcode opcode);
 
   /// A completion of the requester, or of the responder. @p connected: the client has not given up its set-up. If it
@@ -153,7 +153,7 @@ class Lane : Reporter {
   /// completed. @p received: all receives of the responder have.
   void check_end(bool may_break, bool flushed, bool received);
 
-  /// True if all work requests before @p limit that are to complete with a CQE have done so.
+  /// Returns true if all work requests before @p limit that are to complete with a CQE have done so.
   bool completed_before(size_t limit) const;
   /// Checks that no work request from @p limit on has begun.
   void check_not_begun(size_t limit);
@@ -166,7 +166,7 @@ class Lane : Reporter {
   void post_foreign(size_t i, Qp::SendWr& wr, uint32_t stag, uint64_t addr, bool bound);
 
   bool done() const { return send.completed == ops_.size() && recv_end.completed == sends(); }
-  /// True if no completion of the requester is missing.
+  /// Returns true if no completion of the requester is missing.
   bool settled() const;
 
   /// The access flags of the responder's QP become @p flags (lane_rights.cc).

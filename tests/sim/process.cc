@@ -135,9 +135,9 @@ void Process::reset_qp(uint32_t qpn) {
   q.failures = q.closes = q.peer_closes = 0;
 }
 
-/// The port for raw packets sees each datagram, unless that arrives by another netdev or in fragments. The kernel gives
-/// the socket every datagram that this port cannot have seen. While the process has reported that a connection uses the
-/// socket, the socket gets all of its datagrams.
+/// Passes a datagram to the ports. The port for raw packets sees each datagram, unless the datagram arrives by another
+/// netdev or in fragments. The kernel gives the socket every datagram that this port cannot have seen. While the
+/// process has reported that a connection uses the socket, the socket gets all datagrams of the connection.
 void Process::arrive(const Datagram& d, const FlowKey& flow, bool ce) {
   if (!filter_.contains(flow.local_port)) return;
   const bool seen = !w_.dead[side_][0][1] && d.size() <= w_.wire.faults.max_payload;

@@ -22,10 +22,11 @@ struct Reduced {
 Reduced only_run(uint64_t seed, const Cuts& cuts, Mutation mutation);
 Reduced reduce(uint64_t seed, const Cuts& cuts, Mutation mutation);
 
-/// Cuts as options of the program, and back. parse_cut() returns false if @p arg is not such an option.
+/// Converts cuts to options of the program, and an option to a cut. parse_cut() returns false if @p arg is not such an
+/// option.
 std::string command_of(const Cuts& cuts, Mutation mutation);
 bool parse_cut(const std::string& arg, const std::function<std::string()>& value, Cuts& cuts);
-/// One line about the contents of a scenario.
+/// Returns one line about the contents of a scenario.
 std::string summary(const Scenario& sc);
 
 }  // namespace usiw::sim

@@ -60,7 +60,7 @@ void Run::start_process(Machine& m) {
   m.kernel->listen(m.process.get());
 }
 
-/// The end of a running attempt that has this QP, or nullptr.
+/// Returns the end of a running attempt that has this QP, or nullptr.
 End* Run::end_of(const Process& p, uint32_t qpn) const {
   for (const auto& a : attempts_)
     for (const auto& e : a->end)
@@ -94,7 +94,7 @@ void Run::kill(Machine& m) {
   m.process.reset();
 }
 
-/// ICMP reports the new MTU to the kernels some time later.
+/// Reports the new MTU to the kernels, as ICMP does some time later.
 void Run::tell_mtu() {
   w.after(w.rng.below(20'000'000), life_, [this] {
     w.mtu_known = w.wire.faults.max_payload != faults_.max_payload;
@@ -103,7 +103,7 @@ void Run::tell_mtu() {
   });
 }
 
-/// An incident begins, if @p on, or is over.
+/// Begins an incident if @p on is true, else ends it.
 void Run::incident(const Incident& i, bool on) {
   if (on)
     w.trace("-- %s begins, host %d", fault_name(i.kind), i.side);
@@ -138,7 +138,8 @@ void Run::incident(const Incident& i, Machine& m, bool on) {
   }
 }
 
-/// One port of the host is dead, one way or both, as @p value has it. The kernel reports some dead ports for raw packets.
+/// Makes one port of the host dead, in the directions that @p value names. The kernel reports some dead ports for raw
+/// packets.
 void Run::lose_port(Machine& m, uint64_t value) {
   const bool late = w.sc.has(kLate), socket = (value & 1) != 0;
   const bool told = !socket && ((value & 2) != 0 || late), forbids = (value & 4) != 0 || late;
@@ -250,7 +251,7 @@ void Run::end_is_over(Attempt* a) {
   });
 }
 
-/// Both ends are over: checks that they agree about the connection.
+/// Checks that both ends, which are over, agree about the connection.
 void Run::finish_attempt(Attempt& a) {
   a.finished = true;
   const End& c = *a.end[0];

@@ -35,13 +35,13 @@ class Rng {
   T below(T n) {
     return static_cast<T>(n == 0 ? 0 : (*this)() % static_cast<uint64_t>(n));
   }
-  /// A number from @p from to @p to.
+  /// Returns a number from @p from to @p to.
   template <std::integral T>
   T range(uint64_t from, T to) {
     return static_cast<T>(from + below(static_cast<uint64_t>(to) - from + 1));
   }
   bool chance(unsigned percent) { return below(100u) < percent; }
-  /// The same; each order of magnitude is equally likely.
+  /// Returns a number from @p from to @p to; each order of magnitude is equally likely.
   template <std::integral T>
   T log_range(uint64_t from, T to) {
     const auto most = static_cast<uint64_t>(to);
@@ -239,9 +239,9 @@ struct Scenario {
   std::vector<Incident> incidents;
 
   bool has(Fault f) const { return (faults >> f & 1) != 0; }
-  /// True if connections may end before their time.
+  /// Returns true if connections may end before their time.
   bool may_break() const;
-  /// True if neither the wire nor a process makes trouble.
+  /// Returns true if neither the wire nor a process makes trouble.
   bool clean() const {
     constexpr Faults kHarmless = bit(kSlowLine) | bit(kReject) | bit(kDuplicate) | kAllAdded;
     return (faults & ~kHarmless) == 0;

@@ -36,19 +36,20 @@ class SharedQueue : Reporter {
   Srq* srq() const { return srq_; }
   const Block& block() const { return block_; }
 
-  /// Returns the buffer of a polled completion, which belongs to the program until reuse(). nullptr: there is none.
+  /// Returns the buffer of a polled completion, which belongs to the program until reuse(). Returns nullptr if the
+  /// completion has no buffer.
   Buffer* completed(const Cqe& c);
   void reuse(Buffer& b);
-  /// A QP was destroyed before its end: the receives that it had taken are in the queue again.
+  /// Notes that a QP was destroyed before its end: the receives that it had taken are in the queue again.
   void given_back();
   void on_limit();
   /// Checks the rules after each run of the engine. @p lives: returns whether a QP exists and receives.
   void check(const std::function<bool(const Qp*)>& lives);
   /// Checks, when no QP is left, that each receive has completed or is in the queue. Destroys the SRQ.
   void check_end();
-  /// Damage: a receive vanishes.
+  /// Does damage: a receive vanishes.
   void lose_one();
-  /// Damage: the QP that has waited longest for a receive becomes the last to get one.
+  /// Does damage: the QP that has waited longest for a receive becomes the last to get one.
   void jump_queue();
 
  private:
@@ -58,7 +59,8 @@ class SharedQueue : Reporter {
     uint64_t since;
     bool operator==(const Waiting&) const = default;
   };
-  /// The buffer of a posted receive, which is not posted any more; nullptr if @p id is not that of a posted receive.
+  /// Returns the buffer of a posted receive, which then counts as not posted. Returns nullptr if no posted receive has
+  /// this @p id.
   Buffer* take(uint64_t id);
   void refill();
   void arm();

@@ -20,16 +20,16 @@ class SharedWords : Reporter {
   SharedWords(World& world, int side, uint32_t stag);
 
   const Block& block() const { return block_; }
-  /// Address of the word on which @p opcode works.
+  /// Returns the address of the word on which @p opcode works.
   uint64_t address(WrOpcode opcode) const { return block_.iova(place(opcode).offset); }
 
-  /// An atomic is posted, and may be done from now on. Returns its operands.
+  /// Records that an atomic is posted, and may be done from now on. Returns its operands.
   AtomicOperands post(WrOpcode opcode, uint64_t number);
-  /// The atomic is not open any more: it was done, or not posted because the queue was full.
+  /// Records that the atomic is not open any more: it was done, or not posted because the queue was full.
   void withdraw(WrOpcode opcode, AtomicOperands operands);
-  /// The atomic was done and has found @p value.
+  /// Records that the atomic was done and has found @p value.
   void done(WrOpcode opcode, AtomicOperands operands, uint64_t value);
-  /// The host's own program adds to the word.
+  /// Adds a number to the first word, as a program of the host itself.
   void add();
   /// Checks both words when no connection is left.
   void check();

@@ -56,7 +56,7 @@ enum class Mutation {
 };
 const char* mutation_name(Mutation m);
 
-/// A number as %llu and %llx of printf() take it.
+/// Returns @p number with the type that %llu and %llx of printf() need.
 inline unsigned long long ull(uint64_t number) { return number; }
 
 /// Events of a scenario that the program `sim` adds up over all seeds.

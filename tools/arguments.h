@@ -9,6 +9,7 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace usiw::tools {
 
@@ -34,10 +35,12 @@ inline int next_option(int argc, char** argv, const char* letters, const option*
   return '?';
 }
 
-/// Parses @p text, all of which must be one number. Returns false if it is not.
+/// Parses @p text, all of which must be one number that fits into @p out. Returns false if it is not.
 template <typename Number>
 bool parse_number(std::string_view text, Number& out) {
-  return !text.empty() && std::from_chars(text.data(), text.data() + text.size(), out).ptr == text.data() + text.size();
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && stop == end;
 }
 
 }  // namespace usiw::tools

@@ -117,6 +117,8 @@ TEST(Stat, BadArguments) {
   for (std::vector<std::string> words : {std::vector<std::string>{"-x"},
                                          {"qp"},
                                          {"qp", "x"},
+                                         {"qp", ""},
+                                         {"qp", "99999999999"},
                                          {"-i", "0"},
                                          {"-i", "nan"},
                                          {"-c", "0"},

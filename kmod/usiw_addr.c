@@ -18,13 +18,13 @@ static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct n
 }
 
 /*
- * Returns true if rdma_cm takes one netdev for the other when it looks for the device of an
- * address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below it, and a bond
- * or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs, but still takes
- * a VLAN for the netdev below it.
+ * Returns true if the netdevs are twins: rdma_cm takes one for the other when it looks for the
+ * device of an address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below
+ * it, and a bond or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs,
+ * but still takes a VLAN for the netdev below it.
  *
- * rdma_cm asks the first device that it finds, so this file cannot choose. The route leaves by
- * another netdev than the device's, so the data uses sockets.
+ * rdma_cm uses the first device that it finds, so the module cannot choose. Data of such an address
+ * uses sockets, because its route leaves by another netdev than the device's.
  */
 static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
 {
@@ -35,7 +35,10 @@ static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_
 	return usiw_netdev_is_vlan_on(a, b) || usiw_netdev_is_vlan_on(b, a);
 }
 
-/* Returns the netdev that has the local address of @tuple, or NULL. The caller keeps it by RCU. */
+/*
+ * Returns the netdev that has the local address of @tuple, or NULL. The caller holds
+ * rcu_read_lock(), which keeps the netdev in memory.
+ */
 static struct net_device *usiw_addr_netdev(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	const struct in6_addr *addr = &tuple->local;
@@ -71,9 +74,9 @@ static enum usiw_addr_owner usiw_addr_owner_by(const struct usiw_device *dev,
 }
 
 /*
- * Returns the owner of the local address of @tuple. An address of lo belongs to every device to
- * some extent: rdma_cm takes any device to connect from 127.0.0.1 or ::1. To listen there, it
- * insists on the device of lo.
+ * Returns the relation of the local address of @tuple to @dev. Every device serves the addresses of
+ * lo, because rdma_cm connects from 127.0.0.1 or ::1 by any device. To listen there, rdma_cm uses
+ * only the device of lo.
  */
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
@@ -103,8 +106,8 @@ bool usiw_addr_is_of_vrf(struct usiw_device *dev, const struct usiw_tuple *tuple
 }
 
 /*
- * Returns true if a datagram that this interface received may be for the device. That is so for the
- * device's own netdev, for the netdevs that rdma_cm takes for it, and for lo.
+ * Returns true if a datagram that arrived by interface @ifindex may be for @dev. The interface then
+ * is the device's netdev, a twin of it, or lo.
  */
 bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex)
 {
@@ -122,7 +125,10 @@ bool usiw_addr_comes_by(const struct usiw_device *dev, int ifindex)
 
 /* ---- sockaddrs --------------------------------------------------------- */
 
-/* Returns -EAFNOSUPPORT for other families than IPv4 and IPv6. */
+/*
+ * Converts @sa to an address and a port. Returns 0, or -EAFNOSUPPORT if @sa is neither IPv4 nor
+ * IPv6.
+ */
 int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 			    const struct sockaddr_storage *sa)
 {
@@ -143,7 +149,10 @@ int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 	}
 }
 
-/* Returns the interface that the user has named for a link-local address; 0 if there is none. */
+/*
+ * Returns the interface that @sa names for a link-local address; 0 for any other address, or if it
+ * names none.
+ */
 u32 usiw_addr_scope(const struct sockaddr_storage *sa)
 {
 	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)sa;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * The addresses of the two ends of a connection, and the devices that they belong to.
- */
+/* The 4-tuple of a connection, and which device an address belongs to. */
 #ifndef USIW_ADDR_H
 #define USIW_ADDR_H
 
@@ -14,9 +12,9 @@
 struct usiw_device;
 
 /*
- * The ends of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). @scope is the interface of
- * link-local addresses, because each link has its own, else 0. There is no padding, because the
- * structure is hashed as a whole.
+ * The 4-tuple of a connection. IPv4 addresses are mapped (::ffff:a.b.c.d). If an address is
+ * link-local, @scope is the interface of its link, because each link has its own addresses;
+ * otherwise @scope is 0. The structure is hashed as a whole, so it must have no padding.
  */
 struct usiw_tuple {
 	struct in6_addr local;
@@ -26,7 +24,7 @@ struct usiw_tuple {
 	u32 scope;
 };
 
-/* struct usiw_cm_tuple is the same in cm/. */
+/* struct usiw_cm_tuple of cm/ has the same layout, so a pointer can be cast. */
 static_assert(sizeof(struct usiw_cm_tuple) == sizeof(struct usiw_tuple));
 static_assert(offsetof(struct usiw_cm_tuple, remote) == offsetof(struct usiw_tuple, remote));
 static_assert(offsetof(struct usiw_cm_tuple, local_port) ==
@@ -50,13 +48,13 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 }
 
 /*
- * The owner of a local address. If several devices match a REQ, the one with the highest value gets
- * the REQ.
+ * Relation of a local address to a device. If several devices match a REQ, the one with the highest
+ * value gets the REQ.
  */
 enum usiw_addr_owner {
-	USIW_ADDR_OTHERS,
-	USIW_ADDR_OF_LO,
-	USIW_ADDR_OURS,		/* the device's netdev, or one that rdma_cm takes for it */
+	USIW_ADDR_OTHERS,	/* the device does not serve the address */
+	USIW_ADDR_OF_LO,	/* lo has the address, so every device serves it */
+	USIW_ADDR_OURS,		/* the device's netdev has it, or one that rdma_cm takes for it */
 };
 
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * REQs before they are connections. This file is the host of cm/usiw_cm_admission.c, which decides
- * about them. Each UDP port has an admission, and only the port's worker takes REQs out of it.
+ * The module's host code for cm/usiw_cm_admission.c, which decides on REQs that have no connection
+ * yet. Each UDP port has one struct usiw_cm_admission, and only the port's worker takes REQs from
+ * it.
  *
- * An admission and its lock are members of one struct usiw_sock. So users of other ports never wait
- * for the lock, and an admission cannot have two locks. Each caller that takes the lock keeps the
- * struct in memory: a listener that has not left, a connection of the port, or the port's worker.
+ * The admission and its lock are members of struct usiw_sock, so users of different ports never
+ * contend for the lock. A function that takes the lock must keep the struct in memory. A listener
+ * that has not left, a connection of the port and the port's worker do so.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -36,16 +37,19 @@ static void usiw_admission_free(struct usiw_cm_req *chain)
 }
 
 /*
- * Allocates a datagram of @len bytes, without its contents, and charges @memcg; NULL: nobody. The
- * kernel does not refuse an atomic allocation because of the cgroup's limit. Any context.
+ * Allocates a struct usiw_rx with space for a datagram of @len bytes, and charges @memcg. If @memcg
+ * is NULL, no cgroup is charged. The kernel does not refuse an atomic allocation because of a
+ * cgroup's limit. Returns NULL if there is no memory. Any context.
  *
- * The kernel charges memory to the memory cgroup of the current process. REQs of peers arrive in
- * softirq and become connections in a worker. Neither belongs to a process, so the kernel would
- * charge nobody. Therefore a listener and a port remember the cgroup of the process that made them,
- * and pay for the memory that peers occupy. The port pays for datagrams that wait for its worker.
- * The listener pays for REQs that wait for it, and for connections that are not accepted yet.
+ * By default the kernel charges memory to the cgroup of the current process. But REQs of peers
+ * arrive in softirq and become connections in a worker, which belong to no process. So a listener
+ * and a port remember the cgroup of the process that made them, and that cgroup is charged for
+ * memory that peers occupy. The port's cgroup is charged for datagrams that wait for the worker.
+ * The listener's cgroup is charged for REQs that wait for a slot, and for connections that are not
+ * accepted yet.
  *
- * A cgroup to which the module has a reference may be removed. The kernel then charges its parent.
+ * A cgroup may be removed while the module has a reference to it. The kernel then charges its
+ * parent.
  */
 struct usiw_rx *usiw_rx_alloc(struct mem_cgroup *memcg, u32 len)
 {
@@ -90,10 +94,11 @@ static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct 
 
 /*
  * A user may listen at very many addresses of one port: a device on lo has all of 127/8. That must
- * not make other users' REQs and listen calls expensive. Both look at the wildcard listeners, which
- * are two per device at most, and at the listeners at one address. These are one per device, or one
- * per link of a device if the address is link-local. A search tree finds them. Its depth grows with
- * the logarithm of the number of listeners, and no choice of addresses makes the tree deeper.
+ * not make the REQs and listen calls of other users expensive. A REQ or a listen call examines only
+ * the wildcard listeners and the listeners at its own address. There are at most two wildcard
+ * listeners per device. At an address there is one listener per device, or one per link if the
+ * address is link-local. A search tree finds these. Its depth grows with the logarithm of the
+ * number of listeners, and no choice of addresses makes it deeper.
  */
 
 static const struct usiw_listener *usiw_listener_by_addr(const struct rb_node *node)
@@ -106,7 +111,7 @@ static const struct usiw_listener *usiw_listener_by_dev(const struct rb_node *no
 	return rb_entry(node, struct usiw_listener, dev_node);
 }
 
-/* @addr: struct in6_addr. Returns <0, 0 or >0 like memcmp(). */
+/* Compares @addr, a struct in6_addr, with the address of @node's listener. Returns <0, 0 or >0. */
 static int usiw_admission_cmp_addr(const void *addr, const struct rb_node *node)
 {
 	return memcmp(addr, &usiw_listener_by_addr(node)->addr, sizeof(struct in6_addr));
@@ -129,7 +134,10 @@ static bool usiw_admission_less_dev(struct rb_node *a, const struct rb_node *b)
 	return usiw_admission_cmp_dev(usiw_listener_by_dev(a)->dev, b) < 0;
 }
 
-/* @listener: at an address, so it has one family. */
+/*
+ * Returns the tree by device for the family of @listener. @listener is not a wildcard listener, so
+ * it has one family.
+ */
 static struct rb_root *usiw_admission_by_dev(struct usiw_sock *us,
 					     const struct usiw_listener *listener)
 {
@@ -181,8 +189,9 @@ static void usiw_admission_remove(struct usiw_sock *us, struct usiw_listener *li
 }
 
 /*
- * Joins @listener to its port, so that it receives REQs. The worker then handles the REQs that
- * waited for a listener first. Returns -EADDRINUSE if another listener of the port conflicts.
+ * Adds @listener to its port, so that it receives REQs, and wakes the worker. The worker then
+ * handles the REQs that waited for a listener before newer datagrams. Returns -EADDRINUSE if
+ * another listener of the port conflicts.
  */
 int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog)
 {
@@ -202,7 +211,10 @@ int usiw_admission_join(struct usiw_listener *listener, unsigned int backlog)
 	return ret;
 }
 
-/* Afterwards no REQ finds @listener. A REQ that has already found it goes on with it. */
+/*
+ * Removes @listener from its port, so that new REQs no longer find it. A REQ that has already found
+ * it still uses it.
+ */
 void usiw_admission_leave(struct usiw_listener *listener)
 {
 	struct usiw_sock *us = listener->us;
@@ -216,11 +228,14 @@ void usiw_admission_leave(struct usiw_listener *listener)
 	}
 	spin_unlock(&us->admission_lock);
 	usiw_admission_free(out);
-	/* The worker handles the REQs between two listeners, and knows their deadlines. */
+	/*
+	 * The REQs of @listener now wait for the next listener, until a deadline that the worker
+	 * has to know.
+	 */
 	usiw_sock_wake(us);
 }
 
-/* A listener joins only one port, so the lock of that port guards the listener's places. */
+/* Asserts that @us is the port of @listener, because the lock of @us guards listener->places. */
 static void usiw_admission_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
 {
 	lockdep_assert_held(&us->admission_lock);
@@ -228,8 +243,8 @@ static void usiw_admission_check_port(struct usiw_sock *us, const struct usiw_li
 }
 
 /*
- * Returns true if @listener, which has once joined @us, has left it. The caller keeps @us in
- * memory, because a listener that has left does not.
+ * Returns true if @listener, which joined @us earlier, has left it. The caller keeps @us in memory,
+ * because a listener that has left does not.
  */
 bool usiw_admission_has_left(struct usiw_sock *us, const struct usiw_listener *listener)
 {
@@ -243,8 +258,8 @@ bool usiw_admission_has_left(struct usiw_sock *us, const struct usiw_listener *l
 }
 
 /*
- * Returns a slot to the backlog of @listener, which has joined @us and may have left it. The caller
- * is a connection of the port or its worker, and so keeps @us in memory.
+ * Returns a slot to the backlog of @listener, which joined @us earlier and may have left it. The
+ * caller is a connection of the port or its worker, so it keeps @us in memory.
  */
 void usiw_admission_return_place(struct usiw_sock *us, struct usiw_listener *listener)
 {
@@ -258,6 +273,7 @@ void usiw_admission_return_place(struct usiw_sock *us, struct usiw_listener *lis
 		usiw_sock_wake(us);
 }
 
+/* Returns true if @listener listens at the local address of @tuple. */
 static bool usiw_listens_at(const struct usiw_listener *listener, const struct usiw_tuple *tuple)
 {
 	return listener->any || (ipv6_addr_equal(&listener->addr, &tuple->local) &&
@@ -267,7 +283,7 @@ static bool usiw_listens_at(const struct usiw_listener *listener, const struct u
 /**
  * struct usiw_admission_choice - best listener for a REQ so far
  * @listener:	the listener; NULL if none of them is for the REQ
- * @owner:	how the address belongs to the device of the listener
+ * @owner:	relation of the local address to the device of @listener
  */
 struct usiw_admission_choice {
 	struct usiw_listener *listener;
@@ -275,9 +291,9 @@ struct usiw_admission_choice {
 };
 
 /*
- * Makes @listener the best one if it is better for @rx than the best one so far. Two listeners of
- * one device can match if one of them does not name the link of its address. The older one wins, so
- * the caller has to pass that one first.
+ * Stores @listener in @best if it suits @rx better than the listener there. Two listeners of one
+ * device can suit equally if one of them names no link for its address. Then the first one stays,
+ * so the caller passes the older one first.
  */
 static void usiw_admission_consider(struct usiw_admission_choice *best,
 				    struct usiw_listener *listener, const struct usiw_rx *rx)
@@ -297,10 +313,11 @@ static void usiw_admission_consider(struct usiw_admission_choice *best,
 }
 
 /*
- * Returns the listener for @rx with a reference, or NULL. The device to which the local address
- * belongs most wins. If several devices are equal in that, rdma_cm uses the one that it has known
- * longest for a request to a wildcard listener, whatever netdev received the request. It lets no
- * user accept a request that another device has brought.
+ * Returns the listener for @rx with a reference, or NULL. The listener whose device has the highest
+ * enum usiw_addr_owner for the local address wins. If several devices are equal, the device that
+ * ib_core's clients have known longest wins, because rdma_cm chooses the same one. For a request to
+ * a wildcard listener, rdma_cm uses the device that it has known longest, whichever netdev received
+ * the request. It lets no user accept a request that another device reports.
  */
 static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
@@ -322,9 +339,10 @@ static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const str
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Returns the entry that the admission may keep for @rx: a copy that the listener pays for, or @rx
- * itself if there is no listener or if the admission had @rx before. So no listener makes another
- * one of its port pay. Returns NULL if there is no memory.
+ * Returns the entry for @rx that the admission may keep. This is a copy that is charged to the
+ * listener's cgroup, so that no listener's REQs are charged to the cgroup of another listener. It
+ * is @rx itself if there is no listener, or if the admission had @rx before. Returns NULL if there
+ * is no memory.
  */
 static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener,
 					    struct usiw_rx *rx)
@@ -338,9 +356,10 @@ static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener
 }
 
 /*
- * Asks the admission about *@rx, a REQ that @req decodes. *@rx is NULL afterwards if the admission
- * keeps it; otherwise it stays the caller's. Writes a PENDING to @answer if one is due, and returns
- * its length. *@listener has a reference, or is NULL.
+ * Has the admission decide about *@rx, a REQ that @req decodes, and stores the decision in *@v. If
+ * the admission keeps *@rx itself, sets *@rx to NULL; otherwise the caller still owns it. If a
+ * PENDING is due, writes it to @answer. Returns the length of the PENDING, or 0. Stores the
+ * listener with a reference in *@listener, or NULL.
  */
 u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_listener **listener,
 			   struct usiw_sock *us, struct usiw_rx **rx,
@@ -370,7 +389,7 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	return len;
 }
 
-/* Removes a REQ that waits, because its peer has sent RESET. */
+/* Removes and frees the waiting REQ of @tuple, because its peer has sent @reset. */
 void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			     const struct usiw_cm_packet *reset)
 {
@@ -383,7 +402,10 @@ void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tupl
 		kfree(usiw_admission_rx(req));
 }
 
-/* Frees @rx, which is not a request after all. usiw_admission_next() may have returned it. */
+/*
+ * Frees @rx, on which the admission need not decide. If usiw_admission_next() has returned @rx,
+ * this call also removes it from the admission.
+ */
 void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	if (rx->req.busy) {
@@ -396,7 +418,10 @@ void usiw_admission_discard(struct usiw_sock *us, struct usiw_rx *rx)
 
 /* ---- The worker -------------------------------------------------------- */
 
-/* Returns the next REQ that is due, which comes before newer datagrams; or NULL. */
+/*
+ * Frees the REQs that have expired. Returns the next REQ that is due, or NULL. The worker handles
+ * it before the datagrams in the port's queue.
+ */
 struct usiw_rx *usiw_admission_next(struct usiw_sock *us)
 {
 	struct usiw_cm_req *req, *out;
@@ -410,7 +435,7 @@ struct usiw_rx *usiw_admission_next(struct usiw_sock *us)
 	return req ? usiw_admission_rx(req) : NULL;
 }
 
-/* Returns the time, us, at which the worker has to run without another cause; 0 for never. */
+/* Returns the time, us, at which the worker has to run even if no datagram arrives; 0 for never. */
 u64 usiw_admission_deadline(struct usiw_sock *us)
 {
 	u64 at;
@@ -421,7 +446,7 @@ u64 usiw_admission_deadline(struct usiw_sock *us)
 	return at;
 }
 
-/* Frees all REQs of the port. Its last user and its worker are gone. */
+/* Frees all REQs of the port. The caller has ended the port's worker, and the port has no user. */
 void usiw_admission_purge(struct usiw_sock *us)
 {
 	struct usiw_cm_req *out;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * REQ admission: the listeners of a UDP port, and its REQs that are no connections yet.
- */
+/* REQ admission: the listeners of a UDP port, and the REQs that are not connections yet. */
 #ifndef USIW_ADMISSION_H
 #define USIW_ADMISSION_H
 
@@ -24,7 +22,7 @@ struct usiw_user;
 /**
  * struct usiw_rx - copy of a received handshake datagram, or of a stray one that needs an answer
  * @node:	entry in usiw_sock.rxq
- * @req:	4-tuple of the datagram; entry at the admission if it is a REQ
+ * @req:	4-tuple of the datagram. If the datagram is a REQ, also its entry in the admission
  * @ifindex:	interface that received the datagram
  * @len:	length of @data, bytes
  * @data:	UDP payload
@@ -37,6 +35,7 @@ struct usiw_rx {
 	u8 data[];
 };
 
+/* Returns the 4-tuple of @rx. */
 static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
 {
 	return (const struct usiw_tuple *)&rx->req.tuple;
@@ -45,24 +44,25 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
 /**
  * struct usiw_listener - listener that iw_create_listen made
  * @kref:	references of the cm_id until iw_destroy_listen, of half-open connections, and of a
- *		REQ that is being handled
+ *		REQ that the worker handles
  * @dev:	device, with a reference
  * @cm_id:	iw_cm's id, with a reference
  * @us:		UDP port; NULL if the listener receives nothing
  * @node:	entry in @us->wildcards if @any is set
  * @addr_node:	entry in @us->by_addr if @any is not set
  * @dev_node:	entry in @us->by_dev if @any is not set
- * @sender:	attributes for the routes of REQs and of answers
+ * @sender:	attributes for route look-ups, and for answers that have no connection
  * @user:	user who listens, with a reference
- * @memcg:	memory cgroup that pays for REQs, with a reference; NULL if nobody pays
- * @families:	families in which the listener is a user of @us: bit 1 IPv4, bit 0 IPv6
+ * @memcg:	memory cgroup that REQs and unaccepted connections are charged to, with a reference;
+ *		NULL: they are charged to no cgroup
+ * @families:	families of which the listener uses the socket of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	local address
  * @scope:	interface of @addr if that is link-local and the user has named one, else 0
  * @any:	@addr is a wildcard
- * @places:	backlog at the admission. The listener has left once @places.admission is NULL. The
- *		port's admission_lock guards this field, also after the listener has left. Only a
- *		connection of the port or its worker returns a slot, and both keep the lock in
- *		memory
+ * @places:	backlog, as the admission keeps it; @places.admission is NULL once the listener has
+ *		left. @us->admission_lock guards this field, even after the listener has left. Then
+ *		only a connection of the port or its worker returns a slot, and both keep the struct
+ *		usiw_sock with its lock in memory
  */
 struct usiw_listener {
 	struct kref kref;

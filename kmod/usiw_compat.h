@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The differences between the kernels that usiw builds against: 6.1, 6.12, and those up to 7.2.
+ * Hides the differences between the kernels from 6.1 to 7.2, against which usiw builds.
  *
- * A test of a declaration is better than one of LINUX_VERSION_CODE where C has one, because a
- * change may reach stable series and distributions before the version that it was made for.
+ * Where C can test for a declaration, such a test is better than one of LINUX_VERSION_CODE. Stable
+ * series and distributions may have a change earlier than the version that introduced it.
  */
 #ifndef USIW_COMPAT_H
 #define USIW_COMPAT_H
@@ -17,7 +17,7 @@
 #include <net/udp_tunnel.h>
 #include <rdma/ib_verbs.h>
 
-/* create_cq got the whole attribute bundle in 6.11, in place of the driver's part of it. */
+/* Since 6.11 create_cq gets the whole attribute bundle. Before, it got only the driver's data. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
 #include <rdma/uverbs_ioctl.h>
 #define usiw_create_cq_arg uverbs_attr_bundle
@@ -35,7 +35,7 @@ static inline struct ib_udata *usiw_create_cq_udata(struct usiw_create_cq_arg *a
 }
 #endif
 
-/* resize_cq became resize_user_cq in 7.1, and its number of entries became unsigned. */
+/* Since 7.1 resize_cq is named resize_user_cq, and its number of entries is unsigned. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 #define usiw_op_resize_cq	resize_user_cq
 typedef unsigned int usiw_resize_cqe;
@@ -44,14 +44,17 @@ typedef unsigned int usiw_resize_cqe;
 typedef int usiw_resize_cqe;
 #endif
 
-/* reg_user_mr may name a DMA handle since 6.17. usiw makes no such objects, so none comes. */
+/*
+ * Since 6.17 reg_user_mr has a parameter for a DMA handle. usiw makes no such objects, so it is
+ * always NULL.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define USIW_DMAH_ARG		struct ib_dmah *dmah,
 #else
 #define USIW_DMAH_ARG
 #endif
 
-/* The flags of a mapping are set by a function since 6.3. */
+/* Sets flags of a mapping. Since 6.3 the kernel has a function for that. */
 static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
@@ -61,7 +64,10 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 #endif
 }
 
-/* Since 6.16 the inodes of anon_inode_getfile() look like regular files of 0 bytes. */
+/*
+ * True if @inode is one of anon_inode_getfile(). Since 6.16 these look like regular files of 0
+ * bytes.
+ */
 #ifdef IS_ANON_FILE
 #define usiw_anon_inode(inode)	IS_ANON_FILE(inode)
 #else
@@ -71,13 +77,14 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 /* Since 6.3 encap_err_rcv of a UDP tunnel gets all parameters of an ICMP error. */
 #define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))
 
-/* Since 6.8 the kernel also calls a UDP socket's own setsockopt for SOL_SOCKET. */
+/* 1 if the kernel calls a UDP socket's own setsockopt for SOL_SOCKET, too, as it does since 6.8. */
 #ifdef SOCK_CUSTOM_SOCKOPT
 #define USIW_SOL_SOCKET_IS_ASKED	1
 #else
 #define USIW_SOL_SOCKET_IS_ASKED	0
 #endif
 
+/* Makes the kernel call the setsockopt of @sock for SOL_SOCKET, too, if it can. */
 static inline void usiw_ask_sol_socket(struct socket *sock)
 {
 #ifdef SOCK_CUSTOM_SOCKOPT
@@ -88,7 +95,7 @@ static inline void usiw_ask_sol_socket(struct socket *sock)
 }
 
 /*
- * Removes operations that some kernels lack. Programs reach the same functions by sendmsg and
+ * Removes operations that not every kernel has. Programs reach the same functions by sendmsg and
  * ioctl.
  */
 static inline void usiw_ops_clear(struct proto_ops *ops)
@@ -102,10 +109,13 @@ static inline void usiw_ops_clear(struct proto_ops *ops)
 #endif
 }
 
-/* rdma_cm finds an iWARP device by its netdev since 6.4, by the netdev's MAC before. */
+/*
+ * True if rdma_cm finds an iWARP device by the MAC of its netdev. Since 6.4 it uses the netdev
+ * itself.
+ */
 #define USIW_RDMA_CM_NEEDS_MAC	(LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0))
 
-/* flowi4_dscp, which holds all six bits of a DSCP, replaced flowi4_tos in 6.18. */
+/* Sets the TOS of @fl4. In 6.18 flowi4_dscp, with all six bits of a DSCP, replaced flowi4_tos. */
 static inline void usiw_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 {
 #ifdef flowi4_dscp
@@ -115,7 +125,10 @@ static inline void usiw_flowi4_set_tos(struct flowi4 *fl4, u8 tos)
 #endif
 }
 
-/* setup_udp_tunnel_sock() takes the struct sock since 7.1.5, took the struct socket before. */
+/*
+ * Calls setup_udp_tunnel_sock(). It takes a struct sock since 7.1.5, and took a struct socket
+ * before.
+ */
 #define usiw_setup_udp_tunnel_sock(_net, _sock, _cfg)						\
 	setup_udp_tunnel_sock(_net,								\
 			      _Generic(&setup_udp_tunnel_sock,					\

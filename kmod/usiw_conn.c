@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Connection objects: ids, references, the table of 4-tuples, and the flags by which softirq and
- * other files request work. usiw_conn_run.c does that work.
+ * other files request work. usiw_conn_run.c does the work.
  */
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
@@ -18,9 +18,9 @@
 #define USIW_CONN_HASH_BITS	12
 
 static DEFINE_HASHTABLE(usiw_conns, USIW_CONN_HASH_BITS);
-static DEFINE_SPINLOCK(usiw_conns_lock);	/* writers of the table; bottom halves off */
+static DEFINE_SPINLOCK(usiw_conns_lock);	/* taken to change the table, with bottom halves off */
 
-/* conn_id -> connection, from allocation until it is freed. */
+/* Connections by id, from usiw_conn_register() to usiw_conn_unregister(). */
 static DEFINE_XARRAY_FLAGS(usiw_conn_ids, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 usiw_next_conn_id;
 
@@ -31,7 +31,9 @@ static u32 usiw_conn_hash(const struct net *net, const struct usiw_tuple *tuple)
 
 /* ---- Lifetime ---------------------------------------------------------- */
 
-/* May run in softirq. Freeing may sleep, so a work does it. */
+/*
+ * Queues the work that frees the connection. Freeing may sleep, and this call may run in softirq.
+ */
 static void usiw_conn_release_kref(struct kref *kref)
 {
 	struct usiw_conn *conn = container_of(kref, struct usiw_conn, kref);
@@ -50,8 +52,8 @@ void usiw_conn_put(struct usiw_conn *conn)
 }
 
 /*
- * Gives the connection its id, and makes it a user of its device. Returns -ENOMEM, or -ENODEV if
- * the device is going. @flags: for the memory of the id, as for GFP_KERNEL.
+ * Gives the connection its id, and adds it to its device, which gets a reference. Returns 0,
+ * -ENOMEM, or -ENODEV if the device is going. @flags: GFP flags for the memory of the id.
  */
 int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 {
@@ -74,13 +76,16 @@ int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 		ret = 0;
 	}
 	spin_unlock_bh(&dev->conn_lock);
-	/* The id has been shown to nobody, and no look-up has found it. */
+	/* Nobody knows the id yet, so no look-up can have returned the connection. */
 	if (ret)
 		xa_erase(&usiw_conn_ids, conn->end.id);
 	return ret;
 }
 
-/* Ends the connection's use of its device, which may go once this returns. */
+/*
+ * Removes the connection from its device and drops the reference. The device may be freed
+ * afterwards.
+ */
 void usiw_conn_unregister(struct usiw_conn *conn)
 {
 	struct usiw_device *dev = conn->dev;
@@ -94,6 +99,10 @@ void usiw_conn_unregister(struct usiw_conn *conn)
 
 /* ---- The table --------------------------------------------------------- */
 
+/*
+ * Returns the connection of @tuple without a reference, or NULL. The caller holds rcu_read_lock()
+ * or usiw_conns_lock.
+ */
 struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn;
@@ -105,6 +114,7 @@ struct usiw_conn *usiw_conn_lookup_rcu(struct net *net, const struct usiw_tuple 
 	return NULL;
 }
 
+/* Returns the connection of @tuple with a reference, or NULL. */
 struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn;
@@ -117,6 +127,7 @@ struct usiw_conn *usiw_conn_lookup(struct net *net, const struct usiw_tuple *tup
 	return conn;
 }
 
+/* Returns the connection with the number @id, with a reference, or NULL. */
 struct usiw_conn *usiw_conn_by_id(u32 id)
 {
 	struct usiw_conn *conn;
@@ -130,8 +141,8 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 }
 
 /*
- * Returns USIW_CM_*: the ports of the other end, 0 if that is not on this host. The other end sets
- * them when it gets its QP, before its first datagram.
+ * Returns the ports of the peer as bits USIW_CM_*; 0 if the peer is not on this host. The peer's
+ * ports are set when its QP is attached, before it sends a REQ or an ACCEPT.
  */
 u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 {
@@ -154,10 +165,10 @@ u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 }
 
 /*
- * Enters the connection in the table, which gets a reference. Returns -EADDRINUSE if the 4-tuple is
- * in the table, -ENODEV if the device is going, and -EADDRNOTAVAIL if the local address has been
- * removed meanwhile. A connection that is not in the table is not notified of a removed address, so
- * this call checks it.
+ * Adds the connection to the table, which gets a reference. Returns 0, or -EADDRINUSE if the
+ * 4-tuple is in the table, -ENODEV if the device is going, and -EADDRNOTAVAIL if the device no
+ * longer serves the local address. Only connections in the table are notified of removed addresses,
+ * so this call checks the address.
  */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
@@ -181,7 +192,9 @@ int usiw_conn_insert(struct usiw_conn *conn)
 	return ret;
 }
 
-/* Removes the connection from the table. The caller has a reference of its own. */
+/*
+ * Removes the connection from the table, and drops the table's reference. The caller has its own.
+ */
 void usiw_conn_remove(struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
@@ -194,17 +207,20 @@ void usiw_conn_remove(struct usiw_conn *conn)
 
 /* ---- Work -------------------------------------------------------------- */
 
-/* Runs conn->work in @delay jiffies, whatever its time was before. */
+/* Queues conn->work to run in @delay jiffies, even if it was queued for another time. */
 void usiw_conn_queue(struct usiw_conn *conn, unsigned long delay)
 {
-	/* The queued work has one reference, however often it is queued. */
+	/* Queued work has one reference. If the work was queued already, it has that reference. */
 	if (!kref_get_unless_zero(&conn->kref))
 		return;
 	if (mod_delayed_work(usiw_wq, &conn->work, delay))
 		usiw_conn_put(conn);
 }
 
-/* Sets the flag and runs conn->work at once. Any context; the caller may hold RCU only. */
+/*
+ * Sets @flag, a USIW_CONN_* bit, and queues conn->work to run at once. Any context. The caller
+ * needs no reference if it is in an RCU read-side critical section.
+ */
 void usiw_conn_kick(struct usiw_conn *conn, int flag)
 {
 	set_bit(flag, &conn->flags);
@@ -213,6 +229,10 @@ void usiw_conn_kick(struct usiw_conn *conn, int flag)
 
 /* ---- All connections of a device --------------------------------------- */
 
+/*
+ * Calls usiw_conn_kick() for each connection of @dev for which @match returns true; for all if
+ * @match is NULL.
+ */
 void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 			   bool (*match)(struct usiw_conn *conn, const void *arg),
 			   const void *arg)
@@ -226,7 +246,10 @@ void usiw_conn_kick_device(struct usiw_device *dev, int flag,
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* Connections may be made on the device: ib_core is giving it to its clients, perhaps again. */
+/*
+ * Allows connections on the device, because ib_core gives it to its clients, for the first time or
+ * again.
+ */
 void usiw_conn_welcome_device(struct usiw_device *dev)
 {
 	spin_lock_bh(&dev->conn_lock);
@@ -236,9 +259,9 @@ void usiw_conn_welcome_device(struct usiw_device *dev)
 }
 
 /*
- * The device is going, so all connections end, and users who wait for an answer get one. Afterwards
- * only the table and queued work hold connections, once QPs, contexts and cm_ids are gone as well.
- * Both end by themselves.
+ * Forbids new connections on the device, and ends all that exist. Users who wait for an answer get
+ * one. Once QPs, contexts and cm_ids are gone as well, only the table and queued work have
+ * references to connections. These two drop their references by themselves.
  */
 void usiw_conn_flush_device(struct usiw_device *dev)
 {

@@ -27,48 +27,49 @@ struct usiw_sock;
 struct usiw_tuple;
 struct usiw_user;
 
-/* Bits of usiw_conn.flags. Any context may set them; usiw_conn.work handles them. */
+/* Bits of usiw_conn.flags: usiw_conn_kick() sets them, and usiw_conn.work handles them. */
 enum {
 	USIW_CONN_DATA_SEEN,		/* DATA arrived, which counts as CONFIRM */
 	USIW_CONN_ICMP,			/* usiw_conn.icmp_answer has been set */
 	USIW_CONN_CHECK_ADDR,		/* the local address may have been removed */
 	USIW_CONN_FOLLOW,		/* the route may have changed */
 	USIW_CONN_ORPHANED,		/* the listener is gone */
-	USIW_CONN_PROCESS_GONE,		/* the memory of the QP's process is gone */
+	USIW_CONN_PROCESS_GONE,		/* the QP's process has exited or called exec */
 	USIW_CONN_FLUSH,		/* the device is going, so the connection must not linger */
 };
 
-/* usiw_conn.table: whether a datagram finds the connection. */
+/* Values of usiw_conn.table. A datagram finds a connection only while it is HASHED. */
 enum usiw_conn_table {
 	USIW_CONN_NEW,
 	USIW_CONN_HASHED,
 	USIW_CONN_UNHASHED,
-	USIW_CONN_BARRED,		/* the device is going: it may not enter the table */
+	USIW_CONN_BARRED,		/* the device is going: the connection may not enter */
 };
 
 /**
  * struct usiw_conn - a connection
- * @lock:	serialises all calls on @end, and so keeps the upcalls to iw_cm in the order of the
- *		events. May sleep. Taken outside of all spinlocks here. iw_cm holds none of its
- *		locks when it calls functions that take this one. It holds one for iw_get_qp and
- *		iw_add_ref, which do not
- * @kref:	references of the table, of queued @work, of the event file while a record is
- *		unread, of the QP, and of short users
+ * @lock:	serialises all calls on @end, so the upcalls to iw_cm are in the order of the
+ *		events. May sleep. Taken before any spinlock of the module. iw_cm holds none of its
+ *		locks while it calls a function that takes this one. It calls iw_get_qp and
+ *		iw_add_ref under a lock, but these do not take this one
+ * @kref:	references of the table, of queued @work, of the event stream while a record is
+ *		unread, of the QP, and of functions that use the connection for a short time
  * @rcu:	delays freeing by a grace period, because look-ups run under RCU
  * @free_work:	frees the connection in a context that may sleep
  * @work:	runs the timers of @end and handles @flags
  * @flags:	USIW_CONN_* bits that @work has to handle
- * @end:	the part of the connection that cm/ knows. Its id names the connection in event
- *		records, and is iw_cm's provider_data of a request. A number cannot dangle when
- *		iw_cm drops a request silently
- * @qpn:	number of @qp, also when the QP is gone
- * @net:	network namespace of the device, for look-ups, which may outlive the device
- * @dev:	device, as one of its users
- * @sock:	local port, as a user of its family
- * @data_sk:	data socket of the process, held until the connection ends; guarded by @lock, read
- *		in softirq
- * @merging:	counted in the mergers of @sock; guarded by @lock, as the next field
- * @by_packets:	counted in the tappers of @sock
+ * @end:	the part of the connection that cm/ knows. @end.id names the connection in event
+ *		records, and in the provider_data of a request of iw_cm. iw_cm may drop a request
+ *		without notice, and a pointer could then dangle; a number cannot
+ * @qpn:	number of @qp, still valid after the connection has released @qp
+ * @net:	network namespace of the device. Look-ups read it, even after the device is gone
+ * @dev:	device, with a reference
+ * @sock:	local UDP port, with a reference by family
+ * @data_sk:	data socket of the process, with a reference until the connection ends. Written
+ *		under @lock, read in softirq under RCU
+ * @merging:	the connection is counted in @sock->mergers. @lock guards this field and the next
+ *		one
+ * @by_packets:	the connection is counted in @sock->tappers
  * @hash_node:	entry in the table of connections
  * @dev_node:	entry in the list of @dev
  * @table:	enum usiw_conn_table; guarded by @lock
@@ -76,15 +77,14 @@ enum usiw_conn_table {
  * @qp:		QP, from connect or accept to its release, with a reference; else NULL
  * @events:	event stream that gets the records, with a reference
  * @listener:	listener in whose backlog the connection has a slot, with a reference; else NULL
- * @orphan_of:	user who has the connection, a request without a listener, among its orphans; else
- *		NULL
+ * @orphan_of:	user who has this request among its orphans, because its listener is gone; else NULL
  * @sender:	attributes for route look-ups
- * @waits_confirm: counted in the confirm_waiters of @sock; read in softirq
- * @nexthop_bucket: bucket of the next hop's address; -1 if there is none
- * @pass:	last round of the device that the connection was in; guarded by the device's
- *		conn_lock
- * @icmp_answer:	meaning of ICMP about the REQ: enum usiw_cm_answer
- * @icmp_next:	jiffies before which ICMP about the path is ignored
+ * @waits_confirm: the connection is counted in @sock->confirm_waiters; read in softirq
+ * @nexthop_bucket: hash bucket of the next hop's address; -1 if there is none
+ * @pass:	number of the device's last pass over its connections that included this one. The
+ *		device's conn_lock guards this field
+ * @icmp_answer: enum usiw_cm_answer: what the last ICMP about the REQ means
+ * @icmp_next:	time, in jiffies, before which ICMP about the path MTU is ignored
  * @ev_node:	entry in the list of @events. The lock of @events guards this field and the next one
  *		once the engine knows the connection
  * @records:	unread records

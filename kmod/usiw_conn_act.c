@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The calls of struct usiw_cm_host, by which cm/ uses the module. All run with conn->lock held, so
- * each party is notified in the order of events.
+ * The functions of struct usiw_cm_host, by which cm/ acts on the module: notices to iw_cm, the
+ * state of the QP, event records, datagrams and routes. cm/ calls them with conn->lock held, so
+ * each receiver is notified in the order of events.
  *
- * iw_cm runs into BUG() if it gets some events in some of its states. cm/usiw_cm_notify.c decides
- * which events it may get, and is asked before each upcall. iw_cm handles the events of a cm_id in
- * order, so an earlier event has taken effect. iw_connect and iw_accept open the ledger once they
- * cannot fail any more, in the same section of conn->lock.
+ * In some of its states iw_cm hits a BUG_ON() if it gets an event that it does not expect. So cm/
+ * asks cm/usiw_cm_notify.c before each upcall whether iw_cm may get the event. iw_cm handles the
+ * events of a cm_id in order, so an earlier event has taken effect by then. iw_connect and
+ * iw_accept open the ledger once they cannot fail any more, before they release conn->lock.
  *
- * One case remains, with any iWARP driver: a user rejects a cm_id after ESTABLISHED was sent and
- * before iw_cm has handled it. iw_cm then runs into BUG_ON(state != IW_CM_STATE_CONN_RECV). See
- * docs/security.md.
+ * One case remains, as with any iWARP driver: a user rejects a cm_id after ESTABLISHED was sent and
+ * before iw_cm has handled it. iw_cm then hits BUG_ON(state != IW_CM_STATE_CONN_RECV).
+ * docs/security.md describes the case.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -64,7 +65,10 @@ static void usiw_conn_fill_private_data(struct usiw_conn *conn, struct iw_cm_eve
 		event->private_data = conn->end.cm.peer_pd;
 }
 
-/* rdma_cm reports ird as initiator_depth: the READs that this end may have outstanding. */
+/*
+ * Sets the depths of @event. rdma_cm reports event->ird as initiator_depth, which is the number of
+ * READs that this end may have outstanding. So the two are swapped.
+ */
 static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *event)
 {
 	event->ird = min_t(u16, conn->end.cm.ord, U8_MAX);
@@ -72,8 +76,8 @@ static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *ev
 }
 
 /*
- * Notifies the listener's user of a REQ. Returns -ENOMEM if iw_cm's own backlog is full. The
- * application is not notified then.
+ * Notifies iw_cm of a REQ. Returns 0, or -ENOMEM if iw_cm's own backlog is full. In that case the
+ * application is not notified.
  */
 int usiw_conn_notify_request(struct usiw_conn *conn)
 {
@@ -90,8 +94,9 @@ int usiw_conn_notify_request(struct usiw_conn *conn)
 }
 
 /*
- * iw_cm has allocated memory for every event beforehand, but not for the private data of a reply. A
- * reply with -ENOMEM reports that this memory is missing, so it has no private data.
+ * Passes @notice to iw_cm as an event, and returns what iw_cm's handler returns. iw_cm allocates
+ * memory for all events beforehand, except for the private data of a reply. If it lacks that
+ * memory, cm/ repeats the reply with -ENOMEM as its status, so such a reply has no private data.
  */
 static int usiw_conn_notify(struct usiw_cm_end *end, __u32 notice, int status)
 {
@@ -132,8 +137,8 @@ static void usiw_conn_release_user(struct usiw_cm_end *end)
 /* ---- The QP and its engine --------------------------------------------- */
 
 /*
- * Connects @conn with the QP and with iw_cm's id of it. Returns -EINVAL if the QP's state allows no
- * connection or the QP is being destroyed, and -EISCONN if it has a connection.
+ * Attaches @qp and @cm_id, to which @conn gets references. Returns 0, or -EINVAL if the QP's state
+ * allows no connection or the QP is being destroyed, and -EISCONN if the QP has a connection.
  */
 int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			const struct usiw_sender *sender)
@@ -158,10 +163,10 @@ int usiw_conn_attach_qp(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm
 	conn->cm_id = cm_id;
 	usiw_cm_end_attach(end, usiw_qp_ports(qp));
 	/*
-	 * An end that receives by sockets alone reports only that. If both ends do, their kernels
-	 * may pass several datagrams on as one aggregate (MERGED). An end that receives aggregates
-	 * at times, while messages are long, reports that here (MERGES), and in each header whether
-	 * it does so now.
+	 * Offers features to the peer. MERGED: this end receives by sockets only. If both ends do,
+	 * their kernels may pass on several datagrams as one aggregate. MERGES: this end receives
+	 * aggregates at times, while messages are long. The header of each datagram that it sends
+	 * shows whether it does so now.
 	 */
 	if (!(end->ports & USIW_CM_PACKETS))
 		usiw_cm_offer(&end->cm, USIW_FEATURE_MERGED);
@@ -236,7 +241,11 @@ static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *route)
 	return ret;
 }
 
-/* A next hop is counted even if its MAC is unknown, because the connection waits for its update. */
+/*
+ * Counts the connection in the bucket of its next hop, so that neighbour updates reach it. @route:
+ * NULL if there is none. A next hop without a known MAC counts as well, because the connection
+ * waits for its update.
+ */
 static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
 	struct usiw_conn *conn = to_usiw_conn(end);
@@ -251,8 +260,8 @@ static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route
 }
 
 /*
- * Any user can cause lines about failed connects. So a minute has ten lines at most, and the kernel
- * prints no warning about the others.
+ * Logs that a connection could not be made. Any user can cause such lines, so there are at most ten
+ * per minute. RATELIMIT_MSG_ON_RELEASE keeps the kernel from warning about those it left out.
  */
 static void usiw_conn_log_no_connection(struct usiw_conn *conn, const char *why)
 {
@@ -277,7 +286,10 @@ static void usiw_conn_log(struct usiw_cm_end *end, enum usiw_cm_log what, const 
 		break;
 	case USIW_CM_LOG_ELSEWHERE:
 		usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
-		/* A process that can change the port handles this, so nobody needs a line. */
+		/*
+		 * A process with USIW_CM_MOVES changes to a port that works, so nobody needs a
+		 * line.
+		 */
 		if (!(end->ports & USIW_CM_MOVES))
 			pr_info_ratelimited(
 				"%s: %pI6c to %pI6c: the route leaves by %s now, data goes on as before\n",
@@ -304,7 +316,10 @@ static void usiw_conn_forget(struct usiw_cm_end *end)
 		usiw_conn_remove(conn);
 }
 
-/* The caller holds conn->lock or the last reference. */
+/*
+ * Returns the connection's slot to its listener and drops the listener. Also drops the connection
+ * from its user's orphans. The caller holds conn->lock or the last reference.
+ */
 void usiw_conn_leave_backlog(struct usiw_cm_end *end)
 {
 	struct usiw_conn *conn = container_of(end, struct usiw_conn, end);
@@ -324,9 +339,10 @@ void usiw_conn_leave_backlog(struct usiw_cm_end *end)
 /* ---- The clock --------------------------------------------------------- */
 
 /*
- * Nobody can close iw_cm's id until its user gets the answer to connect or accept: a process that
- * tries waits for the answer, and no signal ends that wait. So each such connection checks five
- * times a second for the two cases in which nobody else ends it (usiw_conn_check_waiter()).
+ * Queues conn->work for the next deadline of the connection. A process that waits for the answer to
+ * connect or accept cannot close its cm_id, and no signal ends that wait. So the work of such a
+ * connection also runs five times a second, and checks for the two cases in which nothing else ends
+ * the wait (usiw_conn_check_waiter()).
  */
 void usiw_conn_arm(struct usiw_cm_end *end)
 {
@@ -344,8 +360,8 @@ void usiw_conn_arm(struct usiw_cm_end *end)
 		return;
 	usiw_conn_queue(conn, at > now ? usecs_to_jiffies(at - now) + 1 : 0);
 	/*
-	 * The call above may have delayed work that was due at once. Later kicks queue it
-	 * themselves.
+	 * If a flag was set before, the call above may have delayed work that was due at once. A
+	 * later usiw_conn_kick() queues the work itself.
 	 */
 	if (READ_ONCE(conn->flags))
 		usiw_conn_queue(conn, 0);

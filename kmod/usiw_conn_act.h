@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * The calls of struct usiw_cm_host, and others that run with conn->lock held.
- */
+/* The functions of struct usiw_cm_host, and others that run with conn->lock held. */
 #ifndef USIW_CONN_ACT_H
 #define USIW_CONN_ACT_H
 
@@ -12,10 +10,12 @@ struct usiw_conn;
 struct usiw_qp;
 struct usiw_sender;
 
-/* iw_cm has one byte for the length of private data. */
+/*
+ * Maximum length, bytes, of private data in an event of iw_cm, which has one byte for the length.
+ */
 #define USIW_IW_MAX_PRIVATE_DATA	255
 
-/* Interval, us, at which a connection whose user waits for an answer checks process and device. */
+/* Interval, us, of usiw_conn_check_waiter() for a connection whose user waits for an answer. */
 #define USIW_OWNER_US		200000
 
 extern const struct usiw_cm_host usiw_conn_host;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The inputs of a connection (struct usiw_cm_end), and its clock.
+ * Inputs of a connection, which this file passes to cm/ (struct usiw_cm_end): calls of iw_cm and of
+ * the provider, datagrams from the port's worker, and timers in conn->work.
  *
- * All inputs take conn->lock: calls of iw_cm and of the provider, datagrams (in the worker of the
- * port) and the clock (conn->work). Softirq only sets a flag and queues conn->work.
+ * All inputs take conn->lock, which may sleep. So softirq only sets a flag and queues conn->work.
  */
 #include <linux/slab.h>
 #include <rdma/uverbs_types.h>
@@ -42,8 +42,9 @@ static void usiw_conn_free_work(struct work_struct *work)
 }
 
 /*
- * Returns a connection with one reference that is in no table and has no socket; or -ENOMEM, or
- * -ENODEV if the device is going. @flags: for its memory, with __GFP_ACCOUNT.
+ * Returns a new connection with one reference, which is not in the table and has no socket. Returns
+ * -ENOMEM, or -ENODEV if the device is going, as an error pointer. @flags: GFP flags with
+ * __GFP_ACCOUNT.
  */
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
 				  gfp_t flags)
@@ -74,7 +75,7 @@ struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tup
 
 /* ---- The clock --------------------------------------------------------- */
 
-/* The device is going, so the connection must not linger, nor enter the table. */
+/* Ends the connection without LINGER and bars it from the table, because the device is going. */
 static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 {
 	usiw_cm_end_flush(&conn->end, now);
@@ -82,11 +83,13 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
 }
 
 /*
- * Ends the connection if its user waits and cannot go on. A killed process may have a thread that
- * closes the id. That thread does not leave the memory of the process, so usiw_process.c does not
- * notice the end. A device that is deleted may be taken from rdma_cm, which closes its ids, before
- * it is taken from the module's own client and from uverbs. The order depends on the order in which
- * the modules were loaded.
+ * Ends a connection whose user waits for an answer, in two cases in which nothing else ends it:
+ *
+ * - The process was killed, and one of its threads waits while it closes the cm_id. That thread
+ *   does not leave the memory of the process, so usiw_process.c does not notice the end.
+ * - The device is being deleted, and ib_core takes it from rdma_cm, which closes its cm_ids, before
+ *   the module's own client and before uverbs. That order depends on the order in which the modules
+ *   were loaded.
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {
@@ -98,9 +101,9 @@ static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 }
 
 /*
- * The listener has gone. iw_cm drops the requests that it has not handled by then, without naming
- * them. Its user may still accept the others. So the request goes on without a slot in a backlog,
- * unless the listener's user already has too many such requests.
+ * Handles a request whose listener has left. iw_cm drops the requests that it has not handled by
+ * then, without naming them, but its user may still accept the others. So the request remains as an
+ * orphan, without a slot in a backlog. If the user already has too many orphans, the request ends.
  */
 static void usiw_conn_orphan(struct usiw_conn *conn)
 {
@@ -118,7 +121,7 @@ static void usiw_conn_orphan(struct usiw_conn *conn)
 	conn->orphan_of = user;
 }
 
-/* Handles the flags that usiw_conn_kick() has set. */
+/* Handles and clears the flags that usiw_conn_kick() has set. */
 static void usiw_conn_work_off_flags(struct usiw_conn *conn, u64 now)
 {
 	struct usiw_cm_end *end = &conn->end;
@@ -164,7 +167,10 @@ void usiw_conn_disconnect(struct usiw_conn *conn)
 	mutex_unlock(&conn->lock);
 }
 
-/* When it returns, iw_cm has had its last notice, and the connection holds neither QP nor id. */
+/*
+ * Ends the connection at once. Afterwards iw_cm has had its last notice, and the connection has
+ * released its QP and its cm_id.
+ */
 void usiw_conn_abort(struct usiw_conn *conn)
 {
 	mutex_lock(&conn->lock);
@@ -172,6 +178,7 @@ void usiw_conn_abort(struct usiw_conn *conn)
 	mutex_unlock(&conn->lock);
 }
 
+/* Handles a report of the provider. */
 void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *report)
 {
 	u8 before;
@@ -184,7 +191,7 @@ void usiw_conn_report(struct usiw_conn *conn, const struct usiw_qp_report *repor
 	mutex_unlock(&conn->lock);
 }
 
-/* Handles a handshake datagram of its 4-tuple: see usiw_cm_end_input(). */
+/* Handles a handshake datagram of the connection's 4-tuple as usiw_cm_end_input() does. */
 void usiw_conn_input(struct usiw_conn *conn, struct usiw_cm_verdict *verdict, const void *data,
 		     u32 len, void *answer)
 {

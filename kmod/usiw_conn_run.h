@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Runs a connection: its timers, and calls of iw_cm, the provider and the port's worker.
- */
+/* Inputs of a connection: timers, and calls of iw_cm, of the provider and of the port's worker. */
 #ifndef USIW_CONN_RUN_H
 #define USIW_CONN_RUN_H
 

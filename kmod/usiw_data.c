@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Data sockets. A process that may not send raw packets moves the data of a connection by a data
- * socket. The module makes the socket when the process reads the CONNECT record, in the context of
- * that process. So the socket has the memory, cgroup, namespace and user of the process.
+ * Data sockets. A process that may not send raw packets exchanges the data of a connection by a
+ * data socket. The module makes the socket when the process reads the CONNECT record, in the
+ * context of that process. So the socket's memory, cgroup, namespace and user are those of the
+ * process.
  *
  * A data socket is a connected UDP socket that is in none of UDP's hash tables. It has the local
  * address and port of the connection. Nobody else can bind these, because the module's own socket
  * of the port has them (usiw_sock.c). So UDP finds one socket at the port, whatever the number of
- * connections. usiw_rx.c looks the connection up and passes its datagrams on to the data socket.
- * The process sends by udp_sendmsg(), which needs no hash table. The kernel treats the datagrams as
- * it treats other UDP: routes, neighbours, firewall, IPsec, path MTU and accounting apply.
+ * connections. usiw_rx.c looks up the connection of a datagram and passes the datagram on to the
+ * data socket. The process sends by udp_sendmsg(), which needs no hash table. The kernel treats the
+ * datagrams as it treats other UDP: routes, neighbours, firewall, IPsec, path MTU and accounting
+ * apply.
  *
  * The process can only exchange datagrams with the peer of the connection. It cannot bind or
  * connect the socket, nor send to another address. docs/security.md describes what it may send.
  *
  * The process owns the file: it may close the file, pass it on, or let children inherit it. The
- * connection only holds the struct sock, and drops it when the connection ends, whoever has the
- * file. From then on the socket neither sends nor receives. Its memory lives until an RCU grace
- * period later (SOCK_RCU_FREE), so that softirq can take a reference without a lock.
+ * connection only holds the struct sock, and drops it when the connection ends, even if a process
+ * still has the file. From then on the socket neither sends nor receives. Its memory is freed an
+ * RCU grace period after the last reference (SOCK_RCU_FREE), so softirq can take a reference
+ * without a lock.
  *
- * usiw_data_close() does not take the lock of the socket. The process can hold that lock for as
- * long as it likes, because options of SOL_SOCKET copy from user memory under it.
+ * usiw_data_close() does not take the lock of the socket. The process can hold that lock for any
+ * time, because the kernel copies options of SOL_SOCKET from user memory under it.
  */
 #include <linux/file.h>
 #include <linux/in.h>
@@ -46,22 +49,29 @@
 #include "usiw_sock.h"
 
 /*
- * [1] IPv4, [0] IPv6. The first socket of a family fills its entry, which is constant afterwards.
+ * Operations of data sockets: [1] IPv4, [0] IPv6. The first socket of a family fills its entry,
+ * which is constant afterwards.
  */
 static struct proto_ops usiw_data_ops[2];
 static DEFINE_MUTEX(usiw_data_ops_mutex);
 
 /*
- * The sk_user_data of a data socket is its connection, and the address of this variable once the
- * connection has ended. NULL would mean that nobody uses the socket: L2TP and sockmap take such a
- * socket and store a pointer of their own.
+ * The sk_user_data of a data socket points to its connection, and to this variable once the
+ * connection has ended. It must not be NULL, because L2TP and sockmap use a socket without
+ * sk_user_data and store their own pointer there.
  */
 static u8 usiw_data_ended __aligned(8);
 
-/* True if the caller holds conn->lock, or if the last reference is gone. */
+/*
+ * True if the caller holds conn->lock or has dropped the last reference, so that it may change the
+ * data socket.
+ */
 #define usiw_data_is_ours(conn)	(lockdep_is_held(&(conn)->lock) || !kref_read(&(conn)->kref))
 
-/* Counts the connection in its port's numbers: see usiw_sock_merge(). */
+/*
+ * Sets whether the connection counts as a merger and as a tapper of its port: see
+ * usiw_sock_merge().
+ */
 static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packets)
 {
 	int mergers = merging - conn->merging, tappers = by_packets - conn->by_packets;
@@ -76,7 +86,10 @@ static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packet
 
 /* ---- Calls of the process ---------------------------------------------- */
 
-/* The only ancillary data allowed is UDP_SEGMENT, the length into which a message is cut. */
+/*
+ * Returns true if @msg has no ancillary data except UDP_SEGMENT, the length into which a message is
+ * cut.
+ */
 static bool usiw_data_control_is_fine(struct msghdr *msg)
 {
 	struct cmsghdr *cmsg;
@@ -102,11 +115,12 @@ static bool usiw_data_is_link_local(const struct sock *sk)
 }
 
 /*
- * A kernel before 6.8 does not ask the module about options of SOL_SOCKET. Two of them would lead
- * the socket past the routes: SO_BINDTODEVICE and SO_DONTROUTE. The kernel sets both under the
- * socket's lock, so under that lock no thread can set one between the check and the sending. Only
- * CAP_NET_RAW takes a link-local socket to another interface. The lock is not held while waiting
- * for space: such a send returns -EAGAIN.
+ * Sends @msg, unless an option would make the socket ignore the routes: -EPERM. Before 6.8 the
+ * kernel sets options of SOL_SOCKET without calling the module, SO_BINDTODEVICE and SO_DONTROUTE
+ * among them. It sets them under the socket's lock. So this function checks and sends under that
+ * lock. A link-local socket may be bound to an interface, and only CAP_NET_RAW can bind it to
+ * another one. So that the lock is not held for long, a send that would wait for space returns
+ * -EAGAIN.
  */
 static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 {
@@ -123,7 +137,10 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 	return ret;
 }
 
-/* Does not use inet_sendmsg(), which gives a socket without a port a new one. */
+/*
+ * sendmsg of a data socket. Does not use inet_sendmsg(), which gives a socket without a port a new
+ * one.
+ */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct sock *sk = sock->sk;
@@ -140,8 +157,9 @@ static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len
 }
 
 /*
- * The process may use ECN (RFC 3168): it may ask for the ECN bits of datagrams that it receives,
- * and set those of datagrams that it sends. The rest of the traffic class is the CM user's choice.
+ * Returns true for the options that the process needs for ECN (RFC 3168): to read the ECN bits of
+ * datagrams that it receives, and to set those of datagrams that it sends. The options contain the
+ * whole traffic class, whose other bits the user of rdma_cm sets.
  */
 static bool usiw_data_option_is_ecn(const struct socket *sock, int level, int optname)
 {
@@ -162,6 +180,7 @@ static int usiw_data_set_option(struct socket *sock, int level, int optname, int
 	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
 }
 
+/* Sets the traffic class. Returns -EPERM if other bits than those of ECN change. */
 static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockptr_t optval,
 			     unsigned int optlen)
 {
@@ -182,8 +201,8 @@ static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockpt
 }
 
 /*
- * Starts or stops GRO for the connection's data socket. The port's own socket has to know this as
- * well, because UDP builds aggregates before it knows the connection.
+ * Starts or stops GRO for the connection's data socket, and counts the change at the port. The
+ * port's own socket needs the count, because UDP builds aggregates before it knows the connection.
  */
 static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int optlen)
 {
@@ -212,9 +231,9 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 }
 
 /*
- * The process may set the sizes of its buffers, GRO, GSO and ECN, and may ask for the number of
- * datagrams that did not fit. A kernel before 6.8 does not ask about SOL_SOCKET, so
- * usiw_data_send() checks the options that matter.
+ * setsockopt of a data socket. The process may set buffer sizes, GRO, GSO and ECN bits, and may
+ * request the number of datagrams that did not fit (SO_RXQ_OVFL). Before 6.8 the kernel sets
+ * options of SOL_SOCKET without calling this function, so usiw_data_send() checks two of them.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
@@ -241,7 +260,10 @@ static int usiw_data_getsockopt(struct socket *sock, int level, int optname, cha
 	return -EPERM;
 }
 
-/* UDP's own operations, without those that would turn the socket into something else. */
+/*
+ * Fills @ops with UDP's own operations, without those that bind, connect or otherwise change the
+ * socket.
+ */
 static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *udp)
 {
 	struct proto_ops made = *udp;
@@ -263,8 +285,8 @@ static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *ud
 }
 
 /*
- * Makes the module the owner of the socket: it may not be unloaded while a process has the file.
- * May sleep.
+ * Gives the socket the operations of a data socket, and a reference to the module. So the module
+ * cannot be unloaded while a process has the file. May sleep.
  */
 static void usiw_data_restrict(struct socket *sock)
 {
@@ -283,7 +305,7 @@ static void usiw_data_restrict(struct socket *sock)
 
 /* ---- Receiving --------------------------------------------------------- */
 
-/* Returns true if IP has reassembled the datagram. A raw port has received the fragments. */
+/* Returns true if IP has reassembled the datagram. The raw port has received only the fragments. */
 static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -295,8 +317,8 @@ static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 
 /*
  * Returns true if the connection's raw port has received the same datagram and can use it. The raw
- * port does not get datagrams that arrived by another interface or out of IPsec. It cannot use
- * fragments and aggregates.
+ * port does not receive datagrams that arrived by another interface or came out of IPsec. It cannot
+ * use fragments and aggregates.
  */
 static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
 {
@@ -309,8 +331,8 @@ static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_bu
 }
 
 /*
- * Returns the process's socket with a reference, NULL if the connection has none or the datagrams
- * in @skb are not for it. Softirq, under RCU.
+ * Returns the data socket of the connection with a reference. Returns NULL if there is none, or if
+ * the raw port receives the datagrams of @skb. Softirq, under RCU.
  */
 struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *skb)
 {
@@ -326,11 +348,11 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
 }
 
 /*
- * ICMP has reported a smaller path MTU. UDP has stored it for the route of the port's socket. The
- * data socket may have another route, because routes may depend on the user. So this call updates
- * the data socket's route, and the next send looks the route up again. A socket without a route at
- * the moment (removed, and nothing was sent since) learns the MTU from the next ICMP. Softirq,
- * under RCU.
+ * Updates the route of the data socket after ICMP has reported a smaller path MTU. UDP has stored
+ * the MTU for the route of the port's socket. The data socket may have another route, because
+ * routes may depend on the user. Its next send looks the route up again. A socket may have no route
+ * at the moment, because the route was removed and nothing was sent since. It then learns the MTU
+ * from the next ICMP. Softirq, under RCU.
  */
 void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -352,8 +374,9 @@ void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 /* ---- Making a data socket ---------------------------------------------- */
 
 /*
- * Binds to the address alone, for which UDP needs no hash table, then sets the port of the module's
- * own socket. No other thread knows the socket yet.
+ * Binds @sock to the local address and port of the connection. The module's own socket has that
+ * port in UDP's hash table. So this call binds to the address only, which needs no hash table, and
+ * then sets the port itself. No other thread knows the socket yet.
  */
 static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 {
@@ -373,8 +396,8 @@ static int usiw_data_bind(const struct usiw_conn *conn, struct socket *sock)
 }
 
 /*
- * Returns true if the socket has the ends of the connection. BPF programs of the process's cgroup
- * run at bind and connect, and may have changed the ends.
+ * Returns true if the socket has the addresses and ports of the connection. BPF programs of the
+ * process's cgroup run at bind and connect, and may have changed them.
  */
 static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 {
@@ -395,7 +418,7 @@ static bool usiw_data_fits(const struct usiw_conn *conn, const struct sock *sk)
 #endif
 }
 
-/* UDP's connect() leaves a socket out of its hash tables if the socket is in none of them. */
+/* Binds and connects @sock. UDP's connect() adds no socket to its hash tables that was in none. */
 static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 {
 	const struct usiw_tuple *tuple = usiw_conn_tuple(conn);
@@ -416,7 +439,7 @@ static int usiw_data_connect(const struct usiw_conn *conn, struct socket *sock)
 	return usiw_data_fits(conn, sock->sk) ? 0 : -EPERM;
 }
 
-/* Makes a socket of the process, as if it had called socket(2) in the connection's namespace. */
+/* Makes a UDP socket as if the process had called socket(2) in the connection's namespace. */
 static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 {
 	int family = usiw_tuple_is_ipv4(usiw_conn_tuple(conn)) ? AF_INET : AF_INET6;
@@ -432,6 +455,7 @@ static int usiw_data_create(const struct usiw_conn *conn, struct socket **sock)
 	return ret;
 }
 
+/* Makes the data socket and its file. Returns the file or an error pointer. */
 static struct file *usiw_data_make(struct usiw_conn *conn)
 {
 	struct socket *sock;
@@ -460,8 +484,8 @@ static struct file *usiw_data_make(struct usiw_conn *conn)
 
 /*
  * Ends the data socket, because the connection ends or gets another socket. The socket neither
- * sends nor receives any more, but the process can still read datagrams that it has received. The
- * caller holds conn->lock or the last reference.
+ * sends nor receives any more, but the process can still read datagrams that are in its queue. The
+ * caller holds conn->lock or has dropped the last reference.
  */
 void usiw_data_close(struct usiw_conn *conn)
 {
@@ -477,7 +501,10 @@ void usiw_data_close(struct usiw_conn *conn)
 	sock_put(sk);
 }
 
-/* Notes whether the process sends, and so receives, by raw packets. */
+/*
+ * Sets whether the connection counts as a tapper: the process sends by raw packets, and so receives
+ * by them.
+ */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {
 	lockdep_assert_held(&conn->lock);
@@ -485,7 +512,7 @@ void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 		usiw_data_count(conn, conn->merging, yes);
 }
 
-/* Returns true if the process still has the file. It closes the file when it takes raw packets. */
+/* Returns true if a process still has the file. A process that changes to raw packets closes it. */
 bool usiw_data_is_open(const struct usiw_conn *conn)
 {
 	const struct sock *sk = rcu_dereference_protected(conn->data_sk,
@@ -495,10 +522,10 @@ bool usiw_data_is_open(const struct usiw_conn *conn)
 }
 
 /*
- * Makes @conn's data socket and a descriptor for the reader of the CONNECT record. Only the process
- * that made the QP gets one: another reader of its events gets -EPERM, such as a child of fork() or
- * a process to which it passed the event file. Returns the descriptor, which the caller installs or
- * drops with *@file, or -errno.
+ * Makes @conn's data socket, and reserves a descriptor for the reader of the CONNECT record.
+ * Returns the descriptor or -errno. The caller installs the descriptor with *@file, or drops both.
+ * Only the process that made the QP gets a socket. Other processes may read the events, such as a
+ * child of fork() or a process that was sent the event file. They get -EPERM.
  */
 int usiw_data_open(struct usiw_conn *conn, struct file **file)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Devices as the other files see them: their link, their users, and their network namespace.
- * usiw_link.c registers them with ib_core.
+ * Devices as the other files use them: link, users and network namespace. usiw_link.c registers
+ * devices with ib_core.
  */
 #include <linux/etherdevice.h>
 #include <linux/random.h>
@@ -18,8 +18,8 @@ bool usiw_link_is_up(const struct net_device *netdev)
 }
 
 /*
- * Sets GID 0. It is the MAC, by which rdma_cm finds the device. An interface without a MAC gets a
- * random GID, because ib_core takes a GID of zeros for none.
+ * Sets GID 0 to the MAC, by which rdma_cm may find the device. If the netdev has no MAC, the GID is
+ * random, because ib_core treats a GID of zeros as missing.
  */
 void usiw_device_read_mac(struct usiw_device *dev)
 {
@@ -34,6 +34,7 @@ void usiw_device_read_mac(struct usiw_device *dev)
 	spin_unlock_bh(&dev->gid_lock);
 }
 
+/* Fills @link with the present state of the netdev. */
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 {
 	struct net_device *netdev = dev->netdev;
@@ -49,10 +50,11 @@ void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 }
 
 /*
- * Returns true while ib_core takes the device from its clients, for good or to give it to another
- * network namespace. ib_core does not notify drivers of that. It takes this lock before it removes
- * the device from the first client, and holds it until all clients have left the device. In case of
- * a move it holds the lock until they have got the device back.
+ * Returns true while ib_core takes the device from its clients, because the device is deleted or
+ * moves to another network namespace. ib_core does not notify drivers of that, but it holds
+ * unregistration_lock meanwhile. It takes the lock before it removes the device from the first
+ * client, and holds it until all clients have left the device. In case of a move it holds the lock
+ * until the clients have the device again.
  */
 bool usiw_device_is_going(struct usiw_device *dev)
 {
@@ -60,17 +62,17 @@ bool usiw_device_is_going(struct usiw_device *dev)
 }
 
 /*
- * Returns true if ib_core is giving the device to its clients, and one of them calls this. ib_core
- * does so in the thread that registers the device, or with that lock held when the device moves to
- * another network namespace. The order of its clients is the order in which their modules were
- * loaded.
+ * Returns true if the caller runs in a client of ib_core that is just getting the device. ib_core
+ * gives a device to its clients in the thread that registers the device. When the device moves to
+ * another network namespace, ib_core does so with unregistration_lock held. Clients get the device
+ * in the order in which their modules were loaded.
  */
 bool usiw_device_is_coming(struct usiw_device *dev)
 {
 	return READ_ONCE(dev->registrar) == current || usiw_device_is_going(dev);
 }
 
-/* For users that may still read the device after ib_core has released it. */
+/* Takes a reference, for a user that may still read the device after ib_core has released it. */
 void usiw_device_hold(struct usiw_device *dev)
 {
 	refcount_inc(&dev->users);
@@ -96,21 +98,26 @@ static DEFINE_SPINLOCK(usiw_devices_lock);
 
 static atomic64_t usiw_last_order;
 
-/* ib_core gives the device to its clients now, for the first time or again. */
+/*
+ * Makes the device the last one in the order of usiw_device_is_before(). Called when ib_core gives
+ * the device to its clients, for the first time or again.
+ */
 void usiw_device_is_last(struct usiw_device *dev)
 {
 	atomic64_set(&dev->order, atomic64_inc_return(&usiw_last_order));
 }
 
+/* Returns true if the clients of ib_core got @dev before @other. */
 bool usiw_device_is_before(const struct usiw_device *dev, const struct usiw_device *other)
 {
 	return atomic64_read(&dev->order) < atomic64_read(&other->order);
 }
 
 /*
- * Enters the netns of the netdev. Under RTNL no netdev leaves a netns, and lo leaves it last. The
- * device holds lo and so keeps the netns, because it reads the netns and its sockets hold no
- * reference to it. While somebody holds lo, the netns does not end; see usiw_lo_goes().
+ * Enters the netns of the netdev. The device and its sockets have no reference to the netns.
+ * Instead the device holds lo, because a netns does not end while somebody holds its lo; see
+ * usiw_lo_goes(). Under RTNL no netdev leaves a netns, and lo is the last to leave, so lo is still
+ * there.
  */
 void usiw_device_enter_net(struct usiw_device *dev)
 {
@@ -126,7 +133,10 @@ void usiw_device_enter_net(struct usiw_device *dev)
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-/* Nothing reads the netns for this device any more. The netns may end once lo is not held. */
+/*
+ * Leaves the netns and drops lo, so that the netns may end. Nothing may read the netns for this
+ * device any more.
+ */
 void usiw_device_leave_net(struct usiw_device *dev)
 {
 	spin_lock_bh(&usiw_devices_lock);
@@ -135,7 +145,7 @@ void usiw_device_leave_net(struct usiw_device *dev)
 	netdev_put(dev->lo, &dev->lo_tracker);
 }
 
-/* Calls @fn for each device of the netns. @fn must not sleep. Any context. */
+/* Calls @fn for each registered device of @net. @fn must not sleep. Any context. */
 void usiw_device_for_each(const struct net *net,
 			  void (*fn)(struct usiw_device *dev, const void *arg), const void *arg)
 {
@@ -151,7 +161,10 @@ void usiw_device_for_each(const struct net *net,
 	spin_unlock_bh(&usiw_devices_lock);
 }
 
-/* lo is gone, and each device held lo, so no device can be left; see usiw_device_enter_net(). */
+/*
+ * Verifies that no device of @net is left. lo is gone, and each device held lo; see
+ * usiw_device_enter_net().
+ */
 static void __net_exit usiw_net_exit(struct net *net)
 {
 	struct usiw_device *dev;
@@ -165,8 +178,8 @@ static void __net_exit usiw_net_exit(struct net *net)
 static unsigned int usiw_net_id;
 
 /*
- * Returns the space for REQs that all listeners of the netns share. It lives as long as a device of
- * the netns does.
+ * Returns the pools and the secret key for REQs, which all listeners of @net share. The caller has
+ * a device of @net, which keeps them in memory.
  */
 struct usiw_cm_admission_net *usiw_net_admission(struct net *net)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * An RDMA device on a netdev: its state, its counters, and its place in a network namespace. Beside
- * it the workqueue and the clock that all files of the module share.
+ * An RDMA device on a netdev: its state, its counters, and its netns. Also the workqueue and the
+ * clock that all files of the module share.
  */
 #ifndef USIW_DEVICE_H
 #define USIW_DEVICE_H
@@ -21,15 +21,15 @@
 #include "../uapi/usiw_abi.h"
 
 /*
- * A device counts next hops by hash bucket, to skip updates of other neighbours. A u64 has a bit
- * for each bucket.
+ * Number of hash buckets in which a device counts next hops, to skip updates of other neighbours. A
+ * u64 has a bit for each bucket.
  */
 #define USIW_NEXTHOP_BUCKETS	64
 
 /* Interval of usiw_device.follow_work, ms. */
 #define USIW_FOLLOW_MS		200
 
-/* Counters of the module. `rdma statistic show` lists them after those of enum usiw_counter. */
+/* Counters of the module. `rdma statistic show` prints them after those of enum usiw_counter. */
 enum usiw_kcounter {
 	USIW_KCNT_CM_TX,
 	USIW_KCNT_CM_RX,
@@ -58,13 +58,13 @@ enum usiw_kcounter {
  * @lo_tracker:	tracks the reference to @lo
  * @gid_lock:	guards @gid
  * @gid:	GID 0: the MAC of @netdev, or a random one if it has none
- * @lent_mac:	MAC that lo has been given while it has a device; zeros if none
+ * @lent_mac:	MAC that the module has given to lo for as long as this device exists; zeros if none
  * @qps:	QPN -> struct usiw_qp_proxy; read under RCU
  * @stags:	indices of STags in use
  * @cqns:	numbers of CQs in use
  * @next_qpn:	QPN at which the search for a free one starts
- * @next_mr:	STag index at which the search for a region's starts
- * @next_mw:	STag index at which the search for a window's starts
+ * @next_mr:	STag index at which the search for one of a region starts
+ * @next_mw:	STag index at which the search for one of a window starts
  * @nr_pds:	number of PDs
  * @nr_srqs:	number of SRQs
  * @nr_qps:	number of QPs
@@ -74,26 +74,26 @@ enum usiw_kcounter {
  * @counters:	pages of the contexts and QPs that exist: struct usiw_counters
  * @dead_counters: sums of the pages of contexts and QPs that are gone
  * @kcounters:	the module's own counters: enum usiw_kcounter
- * @order:	position among all devices, in the order in which clients of ib_core got them
+ * @order:	position among all devices, in the order in which clients of ib_core got the devices
  * @conn_lock:	guards @conns; taken in process context with bottom halves off
  * @conns:	connections of the device
  * @users:	references of connections and listeners, and one that lasts until dealloc_driver
  * @users_gone:	completes when the last reference is dropped
  * @registrar:	task that registers the device now, or NULL
- * @dying:	no connection may be made: the device is going, or not all clients have it yet
+ * @dying:	no connection may be made, because the device is going or clients do not have it yet
  * @port_work:	raises port events
  * @port_up:	state of the port that @port_work reported last
- * @nexthops:	number of connections whose next hop hashes to the bucket
+ * @nexthops:	number of connections by hash bucket of the next hop's address
  * @neigh_pending: mask of the buckets with an update that @neigh_work has not handled
  * @neigh_work:	makes the connections of these buckets check the MAC of their next hop
  * @follow_work: makes connections check their routes; runs while there are connections
- * @follow_flags: USIW_FOLLOW_ALL: all connections have to check their routes
- * @genid_ipv4:	generation number of the IPv4 routes when @follow_work compared it last
- * @genid_ipv6:	generation number of the IPv6 routes at that time
- * @pass:	number of the current round over @conns. @conn_lock guards this field and the next
+ * @follow_flags: bit USIW_FOLLOW_ALL: all connections have to check their routes
+ * @genid_ipv4:	generation number of the IPv4 routes that @follow_work read last
+ * @genid_ipv6:	generation number of the IPv6 routes that @follow_work read last
+ * @pass:	number of the current pass over @conns. @conn_lock guards this field and the next
  *		two. Only @follow_work writes this field and @pass_left
- * @pass_left:	number of connections that the round takes at a time
- * @use_next:	jiffies from which a new round may start without a cause
+ * @pass_left:	number of connections of the pass that one run of @follow_work kicks
+ * @use_next:	time, in jiffies, from which a new pass may start without a change of routes
  */
 struct usiw_device {
 	struct ib_device ibdev;
@@ -155,7 +155,10 @@ enum {
 	USIW_FOLLOW_ALL,
 };
 
-/* Runs the module's work that may sleep. It is unbound, so devices do not wait for each other. */
+/*
+ * Workqueue for all work of the module that may sleep. It is unbound, so devices do not wait for
+ * each other.
+ */
 extern struct workqueue_struct *usiw_wq;
 
 /* The clock of cm/ and of all timers of connections: CLOCK_MONOTONIC, us. */
@@ -169,6 +172,7 @@ static inline struct usiw_device *to_usiw_dev(struct ib_device *ibdev)
 	return container_of(ibdev, struct usiw_device, ibdev);
 }
 
+/* Adds 1 to a counter of @dev. Any context. */
 static inline void usiw_count(struct usiw_device *dev, enum usiw_kcounter counter)
 {
 	atomic64_inc(&dev->kcounters[counter]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Event stream of a context. read(2) returns whole records, and poll(2) works. The file outlives
- * the context for as long as a process has it open.
+ * Event streams. Each context has one, which reports its connections and its link. read(2) returns
+ * whole records, and poll(2) works. The file outlives the context for as long as a process has it
+ * open.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -29,8 +30,9 @@ static struct usiw_conn *usiw_evfile_first(struct usiw_evfile *events)
 }
 
 /*
- * Copies the next record to @record; returns false if there is none. DEVICE_GONE is the last one.
- * This takes no reference to a connection, because copying to the user's memory may wait for ever.
+ * Copies the next record to @record, without removing it. Returns false if there is none.
+ * DEVICE_GONE is the last record. Takes no reference to a connection, because the caller then
+ * copies to user memory, which may block for ever.
  */
 static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *record)
 {
@@ -57,8 +59,9 @@ static bool usiw_evfile_peek(struct usiw_evfile *events, struct usiw_event *reco
 }
 
 /*
- * Returns the connection of @record, taken off the list, if it has no further record; else NULL. If
- * the connection is no longer the first, it was taken off meanwhile, and its records are new ones.
+ * Removes @record from its connection. If the connection has no further record, takes it off the
+ * list and returns it; else returns NULL. If the connection is no longer the first of the list, it
+ * was taken off meanwhile. Its records, if any, are then new ones and remain.
  */
 static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 					      const struct usiw_event *record)
@@ -71,7 +74,7 @@ static struct usiw_conn *usiw_evfile_pop_conn(struct usiw_evfile *events,
 	return conn;
 }
 
-/* Removes @record, which has been read, if it is still the same. */
+/* Removes @record, which has been read, unless the stream has a newer one in its place. */
 static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event *record)
 {
 	struct usiw_conn *conn = NULL;
@@ -88,7 +91,10 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 		usiw_conn_put(conn);
 }
 
-/* Copies @record. The process gets the data socket only if that succeeds. */
+/*
+ * Copies @record to the user's memory. A CONNECT record may have a data socket: the process gets
+ * the socket only if the copy succeeds. Returns false if it fails.
+ */
 static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 {
 	struct file *file = NULL;
@@ -116,7 +122,10 @@ static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 	return copied;
 }
 
-/* Copies as many records as exist and fit. */
+/*
+ * Copies as many records as exist and fit. Returns the number of bytes, or -EFAULT if no record
+ * could be copied.
+ */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
 	struct usiw_event record;
@@ -233,6 +242,10 @@ void usiw_evfile_shutdown(struct usiw_evfile *events)
 	wake_up_all(&events->wait);
 }
 
+/*
+ * Queues a LINK record for the context. If the context has no stream yet, its stream will begin
+ * with that record.
+ */
 void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_link_info *link)
 {
 	struct usiw_evfile *events = uctx->events;
@@ -251,6 +264,7 @@ void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_li
 	wake_up(&events->wait);
 }
 
+/* Queues a record of @conn for the process, unless the stream has ended. */
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 {
 	struct usiw_evfile *events = conn->events;
@@ -270,8 +284,8 @@ void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 }
 
 /*
- * Drops all records of the QP, which is going or gets another connection. So a QP has at most one
- * connection in the list, however slowly the process reads.
+ * Drops all records of QP @qpn, because the QP is going or gets another connection. So the list has
+ * at most one connection of a QP, however slowly the process reads.
  */
 void usiw_evfile_forget(struct usiw_evfile *events, u32 qpn)
 {

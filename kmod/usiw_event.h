@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Event streams. A process reads from the stream of its context what happens to its connections and
+ * Event streams. A process reads from the stream of its context records about its connections and
  * its link.
  */
 #ifndef USIW_EVENT_H
@@ -21,12 +21,12 @@ struct usiw_ucontext;
 
 /**
  * struct usiw_evfile - event stream of a context: the uverbs object of its descriptor
- * @uobj:	ib_core's part. The file, the context and the connections have references to it. The
- *		first member, because ib_core allocates and frees the structure
- * @read_lock:	admits one reader at a time, because a record leaves the stream only after it has
- *		been copied
+ * @uobj:	ib_core's part. The file, the context and the connections have references to it. It
+ *		is the first member, because ib_core allocates and frees the structure
+ * @read_lock:	held while a reader copies records, because a record leaves the stream only after it
+ *		has been copied
  * @lock:	guards all fields below, and ev_node and records of the connections
- * @wait:	readers and pollers
+ * @wait:	wait queue of readers and pollers
  * @conns:	connections with an unread record; the list has a reference to each
  * @link:	latest state of the link
  * @link_pending: @link is unread

@@ -2,17 +2,19 @@
 /*
  * Decides when connections look their routes up again. cm/usiw_cm_path.c decides what they do then.
  *
- * The kernel notifies the module of neighbours (netevent), of its own MACs (netdev) and of path
- * MTUs (ICMP to the socket). For routes, rules, next-hop objects and IPsec policies it has
- * generation numbers. Its own sockets compare these before they send (dst_check()). Here a device
- * compares them every USIW_FOLLOW_MS while it has connections, and the cost does not depend on
- * their number. The FIB notifier would not help: it begins with a dump of all tables, calls for
- * each route under the table's lock, and does not report policies and replaced next-hop objects.
+ * The kernel notifies the module of changed neighbours (netevent), of changed MACs of its own
+ * netdevs (netdev), and of path MTUs (ICMP to the socket). For routes, rules, next-hop objects and
+ * IPsec policies it has generation numbers, which its own sockets compare before they send
+ * (dst_check()). Here a device compares them every USIW_FOLLOW_MS while it has connections. The
+ * cost does not depend on the number of connections. The FIB notifier would be no better: it begins
+ * with a dump of all tables, is called for each route under the table's lock, and does not report
+ * policies and replaced next-hop objects.
  *
- * After a change each connection looks its route up again, USIW_FOLLOW_BURST of them in each
- * USIW_FOLLOW_MS. Without a change each one does so every USIW_FOLLOW_USE_MS, fewer at a time. The
- * engines send past the neighbour table, so this use makes the kernel verify next hops. It also
- * finds changes that have no number: redirects, and path MTUs that time out.
+ * A pass makes each connection look its route up once. After a change a pass starts at once, with
+ * USIW_FOLLOW_BURST connections in each USIW_FOLLOW_MS. Without a change a pass starts every
+ * USIW_FOLLOW_USE_MS, with fewer connections at a time. The engines bypass the neighbour table, so
+ * the look-ups of such a pass make the kernel verify next hops. They also find changes that have no
+ * generation number: redirects, and path MTUs that time out.
  */
 #include <linux/jiffies.h>
 #include <linux/sched.h>
@@ -47,6 +49,7 @@ static bool usiw_follow_due(struct usiw_device *dev)
 	return due;
 }
 
+/* Returns the next connection of the current pass, or NULL if the pass is over. */
 static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
 {
 	struct usiw_conn *conn;
@@ -56,7 +59,10 @@ static struct usiw_conn *usiw_follow_next(struct usiw_device *dev)
 	return conn && conn->pass != dev->pass ? conn : NULL;
 }
 
-/* Begins a new pass if it is time for one. @due: there is a reason to. */
+/*
+ * Begins a new pass if @due, or if the last pass is over and the next one without a change may
+ * start.
+ */
 static void usiw_follow_begin(struct usiw_device *dev, bool due)
 {
 	spin_lock_bh(&dev->conn_lock);
@@ -85,10 +91,12 @@ static int usiw_follow_batch(struct usiw_device *dev, int most)
 }
 
 /*
- * A pass is over when the first connection of the list has been in it: each connection that has
- * been in it goes to the end of the list, where new ones are added. So the lock can be dropped
- * anywhere in a pass: connections that come and go leave those that are still due at the front, in
- * their order. Only this work changes the number of the pass, and it never runs twice at a time.
+ * Kicks the next connections of the pass, and queues itself again while there are connections.
+ *
+ * Each connection that the pass has kicked moves to the end of the list, where new ones are added
+ * as well. So those that are still due stay at the front, in their order, even if connections come
+ * and go while the lock is dropped. The pass is over when the first connection of the list was in
+ * it. Only this work changes the number of the pass, and it never runs twice at a time.
  */
 void usiw_follow_work(struct work_struct *work)
 {

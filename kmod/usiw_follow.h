@@ -9,15 +9,13 @@ struct usiw_device;
 struct work_struct;
 
 /*
- * After a change USIW_FOLLOW_BURST connections look their routes up in each USIW_FOLLOW_MS. A round
- * without a change starts USIW_FOLLOW_USE_MS after the last one and takes USIW_FOLLOW_USE_BURST
- * connections at a time. USIW_FOLLOW_BATCH connections are kicked with the lock held and bottom
- * halves off. See usiw_follow.c.
+ * Limits of usiw_follow_work(), which runs every USIW_FOLLOW_MS and kicks connections, so that they
+ * look up their routes. Each pass kicks every connection once.
  */
-#define USIW_FOLLOW_BURST	2048
-#define USIW_FOLLOW_BATCH	64
-#define USIW_FOLLOW_USE_MS	5000
-#define USIW_FOLLOW_USE_BURST	256
+#define USIW_FOLLOW_BURST	2048	/* connections per run, after a change */
+#define USIW_FOLLOW_BATCH	64	/* connections per critical section of conn_lock */
+#define USIW_FOLLOW_USE_MS	5000	/* ms from one pass to the next without a change */
+#define USIW_FOLLOW_USE_BURST	256	/* connections per run, without a change */
 
 void usiw_follow_work(struct work_struct *work);
 void usiw_follow_all(struct usiw_device *dev);

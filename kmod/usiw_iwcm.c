@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The calls connect, accept and reject of iw_cm. usiw_listen.c has those of listeners. */
+/* Functions that iw_cm calls: connect, accept and reject. usiw_listen.c has those of listeners. */
 #include <net/ipv6.h>
 #include <rdma/iw_cm.h>
 
@@ -29,9 +29,9 @@ static bool usiw_addr_is_unicast(const struct in6_addr *addr)
 }
 
 /*
- * Sets the interface of link-local addresses: the one that an end names, or the device's netdev if
- * no end names one. Other addresses have the interface 0. Returns -EINVAL if the ends name
- * different interfaces.
+ * Sets tuple->scope. If an address is link-local, the scope is the interface that @cm_id names for
+ * an address, or the device's netdev if it names none. Otherwise the scope is 0. Returns 0, or
+ * -EINVAL if @cm_id names different interfaces for the two addresses.
  */
 static int usiw_iw_scope(const struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 {
@@ -49,6 +49,7 @@ static int usiw_iw_scope(const struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 	return 0;
 }
 
+/* Sets @tuple from the addresses of @cm_id. Returns 0 or -errno. */
 static int usiw_iw_tuple(struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 {
 	int ret;
@@ -75,7 +76,7 @@ static int usiw_check_param(const struct iw_cm_conn_param *param)
 
 /* ---- Connect ----------------------------------------------------------- */
 
-/* Drops an old connection of the 4-tuple that only lingers for its peer. */
+/* Drops an old connection of the 4-tuple if it is in LINGER. */
 static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tuple)
 {
 	struct usiw_conn *conn = usiw_conn_lookup(read_pnet(&dev->net), tuple);
@@ -89,7 +90,10 @@ static void usiw_iw_evict(struct usiw_device *dev, const struct usiw_tuple *tupl
 	usiw_conn_put(conn);
 }
 
-/* Sends the first datagram. All steps that can fail come before it. */
+/*
+ * Enters the connection in the table, attaches its QP, and sends the REQ. All steps that can fail
+ * come before the REQ.
+ */
 static int usiw_iw_start(struct usiw_conn *conn, struct usiw_qp *qp, struct iw_cm_id *cm_id,
 			 const struct usiw_sender *sender)
 {
@@ -143,15 +147,16 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 }
 
 /*
- * Returns 0, and one CONNECT_REPLY follows; or
+ * Connects. Returns 0, and then exactly one CONNECT_REPLY follows. Otherwise returns
  *
+ * - -ENOMEM: no memory
  * - -EINVAL: wrong parameters or QP
- * - -EADDRNOTAVAIL: the device serves no such address
+ * - -EADDRNOTAVAIL: the device does not serve the local address
  * - -ENETUNREACH and similar: the user is in another netns than the device, or there is no route
  * - -EPROTONOSUPPORT: another port space than RDMA_PS_TCP, or raw packets would bypass IPsec or an
  *   encapsulation
  * - -EPERM: a policy forbids the connection
- * - -EOPNOTSUPP: the device is in a VRF
+ * - -EOPNOTSUPP: the device or the address is in a VRF
  * - -EMSGSIZE: the MTU is too small
  * - -EADDRINUSE: the port or the 4-tuple is taken
  * - -EISCONN: the QP has a connection
@@ -191,14 +196,14 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 /* ---- Accept, reject ---------------------------------------------------- */
 
 /*
- * Checks whether there is a way back to the peer if @qp accepts. Returns 0, or the error that
- * connect would return.
+ * Checks whether @qp could send to the peer if it accepts. Returns 0, or the error that connect
+ * would return. May sleep.
  *
- * A context may be without raw packets (USIW_CAP_SOCKETS_ONLY) or without data sockets. Other hosts
- * need not know which, because the wire has the same datagrams either way. Within one host the two
- * ends need a kind of port in common, else this returns -EPROTONOSUPPORT: over lo IP drops a
- * datagram with an address of its own host unless it came out of its own sockets, so a raw packet
- * reaches raw ports only. May sleep.
+ * A context may be unable to use raw packets (USIW_CAP_SOCKETS_ONLY) or data sockets. A peer on
+ * another host need not know, because the wire has the same datagrams either way. Within one host
+ * both ends need a common kind of port, else this returns -EPROTONOSUPPORT. The reason: over lo, IP
+ * drops a datagram whose source address is its own, unless one of its own sockets sent it. So a raw
+ * packet reaches raw ports only.
  */
 static int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			       const struct usiw_sender *sender)
@@ -233,7 +238,10 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 	if (!ret)
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (!ret) {
-		/* iw_cm has had no notice yet. usiw_check_param() has ruled all errors out. */
+		/*
+		 * iw_cm has had no notice yet. usiw_cm_end_accept() cannot fail, because
+		 * usiw_check_param() has excluded its errors.
+		 */
 		usiw_iw_set_accepted(cm_id, qp->proxy);
 		usiw_qp_accepted(qp);
 		ret = usiw_cm_end_accept(&conn->end, param->ird, param->ord, param->private_data,
@@ -246,9 +254,9 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 }
 
 /*
- * Handles accept on a cm_id that was accepted before. After an error iw_cm would forget the second
- * QP as it has forgotten the first one, and would run into BUG_ON() at ESTABLISHED. So the call
- * succeeds, and the connection ends at once.
+ * Handles accept on a cm_id that was accepted before. iw_cm has already replaced the first QP by
+ * the second one. If this call failed, iw_cm would set the cm_id to idle, and hit a BUG_ON() at the
+ * ESTABLISHED of the first accept. So the call succeeds, and the connection ends at once.
  */
 static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 {
@@ -263,9 +271,9 @@ static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 }
 
 /*
- * Returns -EINVAL (parameters, QP), -EISCONN, -ECONNRESET (the request is gone), or what connect
- * returns if there is no way back to the peer. An error ends the request, because iw_cm does not
- * use it again.
+ * Accepts a request. Returns 0, -EINVAL (wrong parameters or QP), -EISCONN (the QP has a
+ * connection), -ECONNRESET (the request has ended), or an error of connect if there is no route to
+ * the peer. After an error the request ends, because iw_cm does not use it again.
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -297,6 +305,10 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	return ret;
 }
 
+/*
+ * Rejects a request. If the request was accepted before, ends the connection. Returns 0, or
+ * -ECONNRESET if the request has ended.
+ */
 int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 {
 	bool accepted = usiw_iw_is_accepted(cm_id);
@@ -306,7 +318,10 @@ int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 	if (!conn)
 		return accepted ? 0 : -ECONNRESET;
 	mutex_lock(&conn->lock);
-	/* iw_cm has moved an accepted id to a state in which it does not expect ESTABLISHED. */
+	/*
+	 * iw_cm hits a BUG_ON() if it gets ESTABLISHED for a cm_id that was accepted and then
+	 * rejected. So an accepted connection ends without a further notice.
+	 */
 	if (accepted)
 		usiw_conn_mute_and_abort(conn);
 	else

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Calls of iw_cm: connect, accept and reject.
- */
+/* Functions that iw_cm calls: connect, accept and reject. */
 #ifndef USIW_IWCM_H
 #define USIW_IWCM_H
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Work-arounds for what iw_cm does not report or do. This file and its callers' lines can be
- * deleted once iw_cm does.
+ * Work-arounds for what iw_cm does not report or do. When iw_cm does, this file and the calls of it
+ * can be deleted.
  *
  * - iw_cm keeps its reference to a QP for as long as users let it (struct usiw_qp_proxy).
  * - iw_cm leaves an accepted cm_id in its old state until it has handled ESTABLISHED. Meanwhile
  *   users can accept and reject the cm_id again (usiw_iw_change_qp).
- * - iw_cm waits for an answer in the process that asked, and no signal ends that wait. So a
- *   connection checks whether its process was killed (usiw_process_is_dying).
- * - A cm_id has no netns (usiw_iw_in_netns). rdma_cm listens on every device of the host. Where
- *   network namespaces share the devices, it connects by devices of other namespaces.
+ * - iw_cm waits for the answer to connect or accept in the process that called, and no signal ends
+ *   that wait. So a connection checks whether its process was killed (usiw_process_is_dying).
+ * - A cm_id has no netns (usiw_iw_in_netns). rdma_cm listens on every device of the host. If
+ *   network namespaces share the devices, rdma_cm also connects by devices of other namespaces.
  * - A cm_id has no port space (usiw_iw_is_of_tcp). rdma_cm has a table of ports for each port
  *   space, and uses iWARP in all of them.
  * - CONNECT_REPLY cannot report which port was used (usiw_iw_set_local_port).
@@ -24,24 +24,24 @@
 #include "usiw_qp_ref.h"
 
 /*
- * The provider_data of a cm_id that iw_cm makes for a request: first the id of the connection,
- * shifted left by one bit; after accept, the proxy of the QP that iw_cm has got, with the lowest
- * bit set.
+ * Bit of the provider_data of a cm_id that iw_cm makes for a request. Without the bit,
+ * provider_data is the id of the connection, shifted left by one bit. Accept sets the bit, and
+ * provider_data is then the proxy of the QP that iw_cm holds, combined with the bit.
  */
 #define USIW_ACCEPTED	1ul
 
 /*
- * Listeners and connections outlive the users of their cm_ids, and drop the cm_ids by iw_cm's own
- * rem_ref. So iw_cm must not be unloaded before this module, and this symbol prevents it.
+ * Makes the module depend on iw_cm. Listeners and connections outlive the users of their cm_ids,
+ * and drop the cm_ids by iw_cm's own rem_ref. So iw_cm must not be unloaded before this module.
  */
 static const typeof(&iw_destroy_cm_id) usiw_needs_iw_cm __used = iw_destroy_cm_id;
 
 /*
- * Returns true if the user of @cm_id is in the netns of the device. The current process does not
- * show it: rdma_cm repeats old listens for a new device in the process that adds the device. But
- * the context of each cm_id is an rdma_cm_id, which was made in a netns. The rdma_cm_ids of a
- * wildcard listen inherit the netns of the user's. rdma_cm is the only user of iw_cm, and its id
- * lives as long as the cm_id is used.
+ * Returns true if the user of @cm_id is in the netns of the device. The current process may be
+ * another one: for a new device, rdma_cm repeats old listens in the process that adds the device.
+ * So this function reads the netns of the rdma_cm_id in @cm_id->context. The rdma_cm_ids of a
+ * wildcard listen inherit their netns from the user's rdma_cm_id. rdma_cm is the only user of
+ * iw_cm, and the rdma_cm_id lives as long as the cm_id is used.
  */
 bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 {
@@ -51,9 +51,10 @@ bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 }
 
 /*
- * Returns true if the user of @cm_id is in the port space of connections. Only there rdma_cm knows
- * the listener of a port and keeps others from it. In the spaces of datagrams and of InfiniBand it
- * would give the same port of the same address to another user, who could send from it.
+ * Returns true if the user of @cm_id is in RDMA_PS_TCP, the port space of connections. Only in that
+ * port space rdma_cm knows who listens at a port, and refuses the port to others. In the port
+ * spaces of datagrams and of InfiniBand, rdma_cm would let another user bind the same address and
+ * port and send from it.
  */
 bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id)
 {
@@ -63,9 +64,9 @@ bool usiw_iw_is_of_tcp(const struct iw_cm_id *cm_id)
 }
 
 /*
- * Sets the port that is really used. With CONNECT_REPLY iw_cm passes on the address of the cm_id,
- * not that of the event. The caller sets it before the connection starts, because CONNECT_REPLY may
- * follow at once.
+ * Sets the local port of @cm_id to the port that is really used. iw_cm reports the address of the
+ * cm_id with CONNECT_REPLY, not that of the event. The caller sets the port before the connection
+ * starts, because CONNECT_REPLY may follow at once.
  */
 void usiw_iw_set_local_port(struct iw_cm_id *cm_id, __be16 port)
 {
@@ -87,22 +88,30 @@ bool usiw_iw_is_accepted(const struct iw_cm_id *cm_id)
 	return (unsigned long)cm_id->provider_data & USIW_ACCEPTED;
 }
 
+/*
+ * Returns the connection of a request that is not accepted, with a reference; or NULL if it is
+ * gone.
+ */
 struct usiw_conn *usiw_iw_request_conn(const struct iw_cm_id *cm_id)
 {
 	return usiw_conn_by_id((unsigned long)cm_id->provider_data >> 1);
 }
 
+/* Returns the provider_data of the request that became @conn. */
 void *usiw_iw_request_data(const struct usiw_conn *conn)
 {
 	return (void *)((unsigned long)conn->end.id << 1);
 }
 
+/* Sets the provider_data of an accepted request. */
 void usiw_iw_set_accepted(struct iw_cm_id *cm_id, struct usiw_qp_proxy *proxy)
 {
 	cm_id->provider_data = (void *)((unsigned long)proxy | USIW_ACCEPTED);
 }
 
-/* Returns the connection that an accepted cm_id still has, with a reference; or NULL. */
+/*
+ * Returns the connection of an accepted cm_id with a reference; NULL if its QP has none any more.
+ */
 struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id)
 {
 	struct usiw_qp_proxy *proxy = usiw_iw_accepted_proxy(cm_id);
@@ -118,8 +127,8 @@ struct usiw_conn *usiw_iw_accepted_conn(struct iw_cm_id *cm_id)
 }
 
 /*
- * The user has accepted @cm_id again, with another QP. iw_cm has put that QP in place of the first
- * one, and has forgotten its reference to the first one, which this call drops.
+ * Handles a second accept of @cm_id, with QP @qpn. iw_cm has replaced the first QP by QP @qpn
+ * without dropping its reference to the first one. So this call drops that reference.
  */
 void usiw_iw_change_qp(struct iw_cm_id *cm_id, u32 qpn)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Work-arounds for what iw_cm does not report or do; see usiw_iwcm_quirks.c.
- */
+/* Work-arounds for what iw_cm does not report or do; usiw_iwcm_quirks.c lists them. */
 #ifndef USIW_IWCM_QUIRKS_H
 #define USIW_IWCM_QUIRKS_H
 
@@ -15,7 +13,7 @@
 struct usiw_conn;
 struct usiw_qp_proxy;
 
-/* Returns the current process as a sender. For connect and listen. */
+/* Returns the sender attributes of the current process, for connect and listen. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 {
 	return (struct usiw_sender){

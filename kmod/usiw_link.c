@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * `rdma link add`: registration of a device with ib_core, and the attributes that the device
- * reports.
+ * Creation of a device by `rdma link add`: registration with ib_core, and the attributes that the
+ * device reports.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -53,7 +53,7 @@ static void usiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
 static int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			     struct ib_udata *udata)
 {
-	/* The core itself passes an empty udata up to 6.12, and none in 7.2. */
+	/* ib_core itself passes an empty udata in kernels up to 6.12, and NULL in 7.2. */
 	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 
@@ -76,8 +76,8 @@ static int usiw_query_device(struct ib_device *ibdev, struct ib_device_attr *att
 }
 
 /*
- * Returns the speed in Mb/s, 0 if it is unknown. ib_get_eth_speed() would do the same, but each
- * call warns about an interface that does not report its speed, such as lo and bridges.
+ * Returns the speed in Mb/s; 0 if it is unknown. ib_get_eth_speed() is not used, because each call
+ * of it warns about an interface without a speed, such as lo and bridges.
  */
 static u32 usiw_netdev_speed(struct net_device *netdev)
 {
@@ -108,7 +108,10 @@ static int usiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_att
 	return 0;
 }
 
-/* iWARP has no partitions, but rdma_cm needs a P_Key of a device that it binds to 127.0.0.1. */
+/*
+ * Reports the default P_Key. iWARP has no partitions, but rdma_cm needs a P_Key of a device that it
+ * binds to 127.0.0.1.
+ */
 static int usiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
 	*pkey = IB_DEFAULT_PKEY_FULL;
@@ -129,9 +132,9 @@ static int usiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib
 /* ---- sysfs -------------------------------------------------------------- */
 
 /*
- * Shows the netdev's name, as rxe does. In RDMA's shared mode every network namespace has the
- * device, but there the name may belong to another netdev. So the attribute returns -ENODEV outside
- * of the netdev's namespace.
+ * Prints the netdev's name, as rxe does. In RDMA's shared mode every network namespace has the
+ * device, but in another namespace the name may belong to another netdev. So the attribute returns
+ * -ENODEV outside of the netdev's namespace.
  *
  * usiw sets no dev.parent, because udev would rename a device with a PCI parent (rdma_rename of
  * rdma-core).
@@ -143,7 +146,7 @@ static ssize_t parent_show(struct device *device, struct device_attribute *attr,
 	struct net_device *netdev = dev->netdev;
 	ssize_t ret = -ENODEV;
 
-	/* Renaming, moving and unregistering take RTNL, too. */
+	/* RTNL keeps the netdev from being renamed, moved or unregistered. */
 	rtnl_lock();
 	if (netdev->reg_state == NETREG_REGISTERED &&
 	    net_eq(dev_net(netdev), read_pnet(&seen->rdma_net)))
@@ -166,13 +169,16 @@ static const struct attribute_group usiw_device_group = {
 /* ---- The client of ib_core --------------------------------------------- */
 
 /*
- * ib_core takes a device that goes from its clients one after the other, the latest first. rdma_cm
- * then waits for connects that have no answer yet, which a peer can delay for USIW_CM_REQ_LIMIT_US.
- * uverbs, whose end would end them, may follow after rdma_cm. So the module is a client itself, and
- * ends all connections when ib_core takes a device from it. It is usually a later client than
- * rdma_cm (see MODULE_SOFTDEP). If rdma_cm was loaded again since, each connect notices the end by
- * itself (usiw_conn_check_waiter()). A device may come back: `rdma dev set netns` takes it away for
- * a moment.
+ * The module is a client of ib_core, so that all connections of a device end before rdma_cm waits
+ * for them.
+ *
+ * ib_core takes a device that is going from its clients one after the other, the latest client
+ * first. rdma_cm then waits for connects that have no answer yet, which a peer can delay for
+ * USIW_CM_REQ_LIMIT_US. If uverbs lost the device first, that would end these connects, but uverbs
+ * may follow after rdma_cm. The module's client is usually later than rdma_cm (see MODULE_SOFTDEP),
+ * so it loses the device earlier. If rdma_cm was loaded again since, usiw_conn_check_waiter() ends
+ * each waiting connect. A device may come back: `rdma dev set netns` takes it from its clients only
+ * for a moment.
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {
@@ -195,7 +201,7 @@ struct ib_client usiw_client = {
 
 /* ---- Registration ------------------------------------------------------ */
 
-/* dev_set_mac_address() refuses zeros, which are the MAC of lo by default. */
+/* Sets the MAC of @lo. dev_set_mac_address() refuses zeros, which are lo's default MAC. */
 static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 {
 	ASSERT_RTNL();
@@ -204,9 +210,10 @@ static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 }
 
 /*
- * Since 6.4 rdma_cm finds an iWARP device by its netdev. Before, it looks devices up by MAC and
- * takes a GID of zeros for none, so it does not find a device on lo by 127.0.0.1. There lo gets a
- * MAC for as long as it has a device. The MAC is random, because each netns has a lo.
+ * Gives lo a MAC if rdma_cm needs one to find its device. Since 6.4 rdma_cm finds an iWARP device
+ * by its netdev. Before, it searches by MAC and treats zeros as missing, so it would not find a
+ * device on lo by 127.0.0.1. lo has the MAC for as long as the device exists. The MAC is random,
+ * because each netns has a lo.
  */
 static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 {
@@ -218,7 +225,7 @@ static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 	usiw_lo_set_mac(dev->netdev, dev->lent_mac);
 }
 
-/* Leaves a MAC alone that somebody else has set since. */
+/* Sets the MAC of lo back to zeros, unless somebody has changed it since. */
 static void usiw_take_back_the_mac(struct usiw_device *dev)
 {
 	static const u8 none[ETH_ALEN];
@@ -232,7 +239,10 @@ static void usiw_take_back_the_mac(struct usiw_device *dev)
 	rtnl_unlock();
 }
 
-/* Runs once, before the memory of the device is freed, also if the device was never registered. */
+/*
+ * Ends everything that uses the device. ib_core calls this once, before it frees the device, even
+ * if the device was never registered.
+ */
 static void usiw_dealloc_driver(struct ib_device *ibdev)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
@@ -334,7 +344,7 @@ static struct usiw_device *usiw_device_alloc(struct net_device *netdev)
 	INIT_LIST_HEAD(&dev->counters);
 	spin_lock_init(&dev->conn_lock);
 	INIT_LIST_HEAD(&dev->conns);
-	dev->dying = true;	/* until usiw_conn_welcome_device() */
+	dev->dying = true;	/* usiw_conn_welcome_device() resets it */
 	refcount_set(&dev->users, 1);
 	init_completion(&dev->users_gone);
 	INIT_DELAYED_WORK(&dev->neigh_work, usiw_neigh_work);
@@ -380,10 +390,7 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 	WRITE_ONCE(dev->registrar, current);
 	ret = ib_register_device(ibdev, ibdev_name, NULL);
 	WRITE_ONCE(dev->registrar, NULL);
-	/*
-	 * ib_core reports a name that is taken by this error, which people read as "too many open
-	 * files".
-	 */
+	/* If the name is taken, ib_core returns -ENFILE, whose text is "too many open files". */
 	if (ret == -ENFILE)
 		return -EEXIST;
 	if (ret)
@@ -394,9 +401,9 @@ static int usiw_device_register(struct usiw_device *dev, const char *ibdev_name)
 }
 
 /*
- * Checks a device that can now be found by its netdev. The netdev may have gone or moved to another
- * netns before that. Nobody else then unregisters the device, for which the netdev waits. Returns
- * -ENODEV in that case.
+ * Unregisters the new device of @netdev if @netdev has gone or left @net in the meantime. Before
+ * the device was registered, the notifier could not find it by its netdev, so nothing else would
+ * unregister it, and the netdev would wait for it. Returns -ENODEV in that case, else 0.
  */
 static int usiw_device_follow(struct net_device *netdev, const struct net *net)
 {
@@ -429,7 +436,10 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 	dev = usiw_device_create(netdev);
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
-	/* A registered device may be unregistered at any time. */
+	/*
+	 * Once registered, the device may be unregistered at any time. The reference keeps its
+	 * memory.
+	 */
 	get_device(&dev->ibdev.dev);
 	ret = usiw_device_register(dev, ibdev_name);
 	if (ret)
@@ -441,9 +451,9 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 }
 
 /*
- * Makes a device on @netdev, to which the caller has a reference. Returns -EINVAL for an interface
- * that is not like Ethernet, -EEXIST if it has a device or the name is taken, and -ENODEV if it
- * goes.
+ * Makes a device on @netdev, to which the caller has a reference. Returns 0, or -EINVAL for an
+ * interface that is not like Ethernet, -EEXIST if @netdev has a device or the name is taken,
+ * -ENODEV if @netdev is going, or another error of ib_core.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)
 {

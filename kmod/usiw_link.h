@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * `rdma link add`: registration of a device, and its attributes.
- */
+/* Creation of a device by `rdma link add`, and its attributes. */
 #ifndef USIW_LINK_H
 #define USIW_LINK_H
 

@@ -2,7 +2,8 @@
 /*
  * Listeners, and the requests that reach them. A listener of iw_cm becomes a user of a UDP port and
  * joins the port's admission. The worker of the port calls usiw_listener_request() for each REQ.
- * The admission decides about it, and a REQ with a slot becomes a connection and an event of iw_cm.
+ * The admission decides on the REQ. A REQ that gets a slot becomes a connection, and iw_cm is
+ * notified.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -24,11 +25,13 @@
 
 /* ---- Listening --------------------------------------------------------- */
 
+/* Returns true if @conn has a slot of @listener. */
 static bool usiw_listener_has(struct usiw_conn *conn, const void *listener)
 {
 	return READ_ONCE(conn->listener) == listener;
 }
 
+/* Ends listening, and makes the listener's requests orphans. */
 static void usiw_listener_leave(struct usiw_listener *listener)
 {
 	int ipv4;
@@ -43,7 +46,7 @@ static void usiw_listener_leave(struct usiw_listener *listener)
 	usiw_conn_kick_device(listener->dev, USIW_CONN_ORPHANED, usiw_listener_has, listener);
 }
 
-/* Makes the listener a user of the port, for one family. */
+/* Makes the listener a user of @port, for one family. Returns 0 or -errno. */
 static int usiw_listener_take(struct usiw_listener *listener, bool ipv4, __be16 port)
 {
 	struct usiw_sock *us = usiw_sock_get(read_pnet(&listener->dev->net), ipv4, port);
@@ -55,15 +58,16 @@ static int usiw_listener_take(struct usiw_listener *listener, bool ipv4, __be16 
 	return 0;
 }
 
+/* Takes the port, for both families if necessary, and joins its admission. Returns 0 or -errno. */
 static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 port, int backlog)
 {
 	struct iw_cm_id *cm_id = listener->cm_id;
 	int ret;
 
 	/*
-	 * A listener on all addresses listens on all devices of the host, and a failure on one
-	 * would end it on all. If the user names an address, rdma_cm has found the device by its
-	 * MAC only.
+	 * rdma_cm makes a wildcard listener on all devices of the host, and an error on one device
+	 * would end it on all. So here the listener joins no port, and the call succeeds. A
+	 * listener at an address is on one device, so it gets the error.
 	 */
 	if (!usiw_iw_is_of_tcp(cm_id))
 		return listener->any ? 0 : -EPROTONOSUPPORT;
@@ -76,9 +80,9 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * Returns true if rdma_cm repeats a listener. While a device is given to its clients, rdma_cm
- * repeats on it all its listeners on all addresses, in the process that adds the device. The
- * current process has not asked to listen, and does not pay for the listener.
+ * Returns true if rdma_cm repeats an old listener for a new device. While ib_core gives a device to
+ * its clients, rdma_cm repeats all its wildcard listeners on the device, in the process that adds
+ * the device. That process has not asked to listen, so its cgroup is not charged for the listener.
  */
 static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 {
@@ -86,10 +90,12 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 }
 
 /*
- * If a repeated listener fails, rdma_cm takes that for an error of the device, and no program can
- * use the device then. The port may belong to anybody in that namespace. The process that adds the
- * device may also lack a capability, memory, or a cgroup that lets it bind, which the listener's
- * process had. So the call succeeds, and the listener receives nothing by this device.
+ * Returns true if the listener may stay although it could not join: it then receives nothing by
+ * this device. That is so for a repeated listener. If it failed, rdma_cm would treat that as an
+ * error of the device, and no program could use the device. There are several causes that are no
+ * error of the device. Another socket may have the port in that namespace. The process that adds
+ * the device may lack memory or a capability, or its cgroup may forbid the bind, although the
+ * listener's own process could listen.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
 {
@@ -103,11 +109,11 @@ static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be
 }
 
 /*
- * Listens at an address by which rdma_cm has found the device, or at all addresses. The IPv6
- * wildcard includes IPv4 unless the user has set the option afonly. A wildcard listener takes no
- * port and receives nothing if its user is in another netns than the device, or in another port
- * space than RDMA_PS_TCP. For a single address the call then returns -ENETUNREACH or
- * -EPROTONOSUPPORT. It returns -EADDRINUSE if the UDP port is taken.
+ * Listens at the address of @cm_id, or at all addresses. The IPv6 wildcard includes IPv4 unless the
+ * user has set the option afonly. The user may be in another netns than the device, or in another
+ * port space than RDMA_PS_TCP. Then a wildcard listener takes no port and receives nothing, and a
+ * listener at an address gets -ENETUNREACH or -EPROTONOSUPPORT. Returns 0, -EADDRINUSE if the UDP
+ * port is taken, or another -errno.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -175,8 +181,8 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Notifies the application of a REQ. If that fails, the REQ is dropped without an answer. The peer
- * repeats it, and the backlog may have a slot by then.
+ * Gives @conn a slot of @listener, and notifies iw_cm. If that fails, drops the request without an
+ * answer. The peer then repeats its REQ, and iw_cm may have space in its backlog by then.
  */
 static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn *conn)
 {
@@ -186,8 +192,8 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 	if (!usiw_conn_insert(conn) && !usiw_conn_notify_request(conn)) {
 		usiw_count(conn->dev, USIW_KCNT_CM_REQUEST);
 		/*
-		 * The listener has left meanwhile, and searched for its requests before this one
-		 * was there.
+		 * If the listener has left meanwhile, it may have searched for its requests before
+		 * conn->listener was set.
 		 */
 		if (usiw_admission_has_left(conn->sock, listener))
 			usiw_conn_kick(conn, USIW_CONN_ORPHANED);
@@ -199,10 +205,10 @@ static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn 
 }
 
 /*
- * Returns a connection whose memory @listener pays for, if anybody does. The allocation must not
- * wait: the kernel delays a thread that charges a cgroup above its limits, and this thread is the
- * worker of all listeners of the port. If there is no memory, the peer has to repeat its REQ, and
- * no process is killed for it.
+ * Returns a connection whose memory is charged to the cgroup of @listener, if it has one; else an
+ * error pointer. The allocation must not sleep: the kernel delays a thread that charges a cgroup
+ * above its limits, and this thread is the worker of all listeners of the port. Without memory the
+ * peer has to repeat its REQ, and the OOM killer does not run.
  */
 static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *listener,
 						  const struct usiw_tuple *tuple)
@@ -216,8 +222,8 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 }
 
 /*
- * Makes a connection with @isn for a REQ that has a slot of @listener, and notifies the
- * application. Returns 0, or the enum usiw_reject_reason with which to refuse the REQ.
+ * Makes a connection with @isn for a REQ that has a slot of @listener, and notifies iw_cm. Returns
+ * 0, or the enum usiw_reject_reason with which the caller refuses the REQ.
  */
 static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
@@ -229,7 +235,8 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 	int reason = 0;
 
 	/*
-	 * If raw packets are not possible, accept() reports that to a process without data sockets.
+	 * Passes true for data sockets, because the process that will accept is not known yet. If
+	 * it has no data sockets and raw packets are not possible, accept returns the error.
 	 */
 	if (usiw_route_check(dev, tuple, &listener->sender, true, &route))
 		goto return_place;
@@ -238,7 +245,10 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		usiw_count(dev, USIW_KCNT_CM_BACKLOG_FULL);
 		goto return_place;
 	}
-	/* The last user of the family may have gone. It waits for this worker. */
+	/*
+	 * The last user of the family may have dropped it. usiw_sock_put() then waits for this
+	 * worker.
+	 */
 	if (!refcount_inc_not_zero(&us->users[usiw_tuple_is_ipv4(tuple)]))
 		goto put_conn;
 	conn->sock = us;
@@ -264,7 +274,8 @@ return_place:
 }
 
 /*
- * Admits, keeps or refuses @rx, a REQ that @req decodes. Takes @rx. @answer: buffer for a datagram.
+ * Handles @rx, a REQ that @req decodes: makes a connection, lets the REQ wait, or refuses it. Frees
+ * @rx or passes it to the admission. @answer: buffer of USIW_CM_MAX_DATAGRAM bytes.
  */
 void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 			   const struct usiw_cm_packet *req, void *answer)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Listeners: the calls of iw_cm, and the REQs that reach a listener.
- */
+/* Listeners: the functions that iw_cm calls, and the REQs that reach a listener. */
 #ifndef USIW_LISTEN_H
 #define USIW_LISTEN_H
 

@@ -25,8 +25,9 @@ MODULE_ALIAS_RDMA_LINK("usiw");
 MODULE_SOFTDEP("pre: rdma_cm");		/* see usiw_client_add() */
 
 /*
- * A name that is unknown or cannot carry a device costs a line in the log. The module loads
- * nevertheless, because interfaces come and go.
+ * Names of netdevs on which the module makes devices when it loads. If a name is unknown or its
+ * netdev cannot have a device, the module logs an error and loads nevertheless, because interfaces
+ * come and go.
  */
 static char *netdevs;
 module_param(netdevs, charp, 0444);
@@ -100,7 +101,7 @@ static void __exit usiw_exit(void)
 	usiw_netdev_exit();
 	ib_unregister_client(&usiw_client);
 	usiw_device_exit();
-	/* Waits until the notifiers of all processes are freed. */
+	/* Waits until the mm notifiers of all processes are freed. */
 	mmu_notifier_synchronize();
 	/* Waits for references to QP proxies that are dropped after a grace period. */
 	rcu_barrier();

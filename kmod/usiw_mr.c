@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions and windows. The kernel never touches payload, so nothing is pinned or mapped: the
- * process itself reads and writes the memory, by its own rights. Registration checks for errors
- * that would otherwise crash the process later. In memory that is registered on demand, the
- * provider notices such errors at each access.
+ * Memory regions and windows. The kernel never accesses payload, so it pins and maps nothing: the
+ * process itself reads and writes the memory, by its own rights. Registration detects errors that
+ * would otherwise crash the process later. In memory that is registered on demand, the provider
+ * detects such errors at each access.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -17,10 +17,10 @@
 #include "usiw_device.h"
 
 /*
- * Returns true if the page of @at, which is in @vma, lies past the end of the file that @vma maps.
- * Touching such a page raises SIGBUS. The inode is the one that page faults use, which is not the
- * file's own for a block device. Device memory has no end of file. Nor has memory that a driver
- * maps into an anonymous inode.
+ * Returns true if the page of address @at in @vma is past the end of the file that @vma maps. An
+ * access to such a page raises SIGBUS. The function reads the inode that page faults use, which for
+ * a block device is another one than that of the file. Device memory has no end of file. Memory
+ * that a driver maps by an anonymous inode has none either.
  */
 static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned long at)
 {
@@ -37,8 +37,9 @@ static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned lon
 
 /*
  * Returns 0 if [start, start + length) is mapped with the rights that @access needs, and no page of
- * it is past the end of a file; else the error of get_user_pages(). No page is faulted in. If a
- * file is cut short afterwards, its program gets a SIGBUS, as with any mapping.
+ * it is past the end of a file. Otherwise returns the error that get_user_pages() would return. No
+ * page is faulted in. If the file is truncated afterwards, the process gets SIGBUS, as with any
+ * mapping.
  */
 static int usiw_check_mapped(u64 start, u64 length, int access)
 {
@@ -76,8 +77,8 @@ static int usiw_check_mapped(u64 start, u64 length, int access)
 }
 
 /*
- * Makes a new STag in *@stag. The search is cyclic: an STag that a peer still has does not name
- * something else soon.
+ * Stores a new STag in *@stag. Returns 0 or -ENOMEM. The search for an index is cyclic, so an STag
+ * that a peer still knows does not soon name other memory.
  */
 static int usiw_stag_alloc(struct usiw_device *dev, struct xa_limit limit, u32 *next, u32 *stag)
 {
@@ -140,8 +141,8 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 }
 
 /*
- * Changes the region in place, so it keeps its index. ib_core has locked the region, changes its
- * PD, and returns the STag to the process.
+ * Changes the region in place, so its STag keeps its index. ib_core has locked the region. It
+ * changes the PD afterwards, and returns the STag to the process.
  */
 struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				 int access, struct ib_pd *ibpd, struct ib_udata *udata)
@@ -155,7 +156,9 @@ struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
-	/* No flag is left if the new PD is the old one. */
+	/*
+	 * Newer kernels clear the flag of the PD if the new PD is the old one, so @flags may be 0.
+	 */
 	ret = flags ? usiw_check_rereg(flags) : 0;
 	if (ret)
 		return ERR_PTR(ret);

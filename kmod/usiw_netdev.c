@@ -25,7 +25,7 @@ static struct usiw_device *usiw_device_of(struct net_device *netdev)
 	return ibdev ? to_usiw_dev(ibdev) : NULL;
 }
 
-/* Counts at the device of @netdev, if it has one. Any context. */
+/* Adds 1 to a counter of @netdev's device, if it has one. Any context. */
 void usiw_netdev_count(struct net_device *netdev, enum usiw_kcounter counter)
 {
 	struct usiw_device *dev = usiw_device_of(netdev);
@@ -61,9 +61,10 @@ static void usiw_link_changed(struct usiw_device *dev)
 }
 
 /*
- * On a port event ib_core reads the state of the port, and warns if the netdev is being removed by
- * then. A netdev that is being removed goes down first. So the event waits until the reason is
- * clear.
+ * Raises a port event if the state of the link has changed. ib_core reads the state of the port on
+ * each port event, and warns if the netdev is being removed by then. A netdev that is removed goes
+ * down first. So this work runs a moment after the change, and does nothing if the netdev is being
+ * removed.
  */
 void usiw_port_work(struct work_struct *work)
 {
@@ -75,8 +76,8 @@ void usiw_port_work(struct work_struct *work)
 	if (data_race(dev->netdev->reg_state) != NETREG_REGISTERED || up == dev->port_up)
 		return;
 	/*
-	 * ib_core waits for all users of the device, and then handles the events that they have
-	 * raised.
+	 * An event needs the device to stay registered. ib_core waits for this reference when it
+	 * unregisters the device, and then handles the events that were raised.
 	 */
 	if (!ib_device_try_get(&dev->ibdev))
 		return;
@@ -85,10 +86,10 @@ void usiw_port_work(struct work_struct *work)
 	ib_device_put(&dev->ibdev);
 }
 
-/* Connections within the host use the MAC and MTU of lo. In atomic context. */
+/* Handles a new MAC or MTU of lo, which connections within the host use. In atomic context. */
 static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 {
-	/* A device on lo is notified like any other. */
+	/* usiw_netdev_event() itself handles a device on lo. */
 	if (dev->netdev == dev->lo)
 		return;
 	usiw_link_changed(dev);
@@ -96,19 +97,19 @@ static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
 }
 
 /*
- * The netns ends, and lo is the last of its netdevs to go. Virtual netdevs have gone, and hardware
- * has moved to the initial netns. Their devices are being unregistered since then. One of these
- * devices may not have been found by its netdev, because `rdma dev set netns` disables a device for
- * a while. The kernel waits until nobody holds lo, and repeats this event every second meanwhile.
- * So no device is missed in the end.
+ * Unregisters @dev, because its netns ends. In atomic context.
  *
- * The kernel waits in the one worker that ends the netns of the whole host, for the unregistration
- * of the devices on a workqueue of ib_core. The module's part of that waits for no peer and for no
- * process: all connections end at once (usiw_client_remove), and uverbs takes the objects away from
- * processes that have the device open (disassociate_ucontext). uverbs itself waits for system calls
- * on the device that have begun, as it does for any driver.
+ * lo is the last netdev of a netns to go. By then virtual netdevs have gone, and hardware has moved
+ * to the initial netns. Their devices are usually being unregistered already. But the netdev event
+ * may have missed a device, because `rdma dev set netns` disables a device for a while. The kernel
+ * waits until nobody holds lo, and repeats this event every second meanwhile. So no device is
+ * missed in the end.
  *
- * In atomic context.
+ * The kernel ends network namespaces in one worker for the whole host. That worker waits for the
+ * unregistration of the devices, which runs on a workqueue of ib_core. The module's part of it
+ * waits for no peer and for no process. All connections end at once (usiw_client_remove). uverbs
+ * takes the objects away from processes that have the device open (disassociate_ucontext). It waits
+ * only for system calls on the device that have begun, as for any driver.
  */
 static void usiw_lo_goes(struct usiw_device *dev, const void *arg)
 {
@@ -168,13 +169,19 @@ static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
 	return ipv6_addr_equal(&usiw_conn_tuple(conn)->local, addr);
 }
 
-/* Each connection checks whether its address is still there: see usiw_conn_work(). */
+/*
+ * Has each connection of @dev with the local address @addr check whether it still exists: see
+ * usiw_conn_work_off_flags().
+ */
 static void usiw_addr_check(struct usiw_device *dev, const void *addr)
 {
 	usiw_conn_kick_device(dev, USIW_CONN_CHECK_ADDR, usiw_conn_has_local, addr);
 }
 
-/* The netdev need not have a device: see usiw_addr_owner(). */
+/*
+ * Handles a removed address. @netdev need not have a device, because a device also serves addresses
+ * of other netdevs: see usiw_addr_owner().
+ */
 static void usiw_addr_removed(const struct net_device *netdev, const struct in6_addr *addr)
 {
 	usiw_device_for_each(dev_net(netdev), usiw_addr_check, addr);
@@ -196,7 +203,7 @@ static struct notifier_block usiw_inetaddr_nb = {
 	.notifier_call = usiw_inetaddr_event,
 };
 
-/* In atomic context. */
+/* Handles changes of IPv6 addresses. In atomic context. */
 static int usiw_inet6addr_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct inet6_ifaddr *ifa = ptr;
@@ -212,7 +219,7 @@ static struct notifier_block usiw_inet6addr_nb = {
 
 /* ---- Neighbours -------------------------------------------------------- */
 
-/* @buckets: u64. */
+/* Returns true if the next hop of @conn is in @buckets, a u64 with a bit for each bucket. */
 static bool usiw_conn_in_buckets(struct usiw_conn *conn, const void *buckets)
 {
 	int bucket = READ_ONCE(conn->nexthop_bucket);
@@ -229,7 +236,10 @@ void usiw_neigh_work(struct work_struct *work)
 	usiw_conn_kick_device(dev, USIW_CONN_FOLLOW, usiw_conn_in_buckets, &buckets);
 }
 
-/* Runs in softirq, and often. Only neighbours that may be the next hop of a connection count. */
+/*
+ * Handles a neighbour update. These are frequent and come in softirq, so only a neighbour that may
+ * be the next hop of a connection queues work.
+ */
 static int usiw_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct neighbour *neigh = ptr;

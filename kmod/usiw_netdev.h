@@ -10,10 +10,10 @@
 struct net_device;
 struct work_struct;
 
-/* Delay of port events, ms: see usiw_port_work(). */
+/* Time from a change of the link to the port event, ms: see usiw_port_work(). */
 #define USIW_PORT_DELAY_MS	50
 
-/* Time for which neighbour updates are gathered, ms. */
+/* Time, ms, for which neighbour updates are collected before connections check their next hops. */
 #define USIW_NEIGH_DELAY_MS	10
 
 int usiw_netdev_init(void);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Processes that have QPs, and the end of such a process.
+ * Ends the connections of a process that exits or calls exec.
  *
- * A QP is destroyed with the last descriptor of its uverbs file. A child of fork(), or a process
- * that was sent the descriptor, may keep that open for as long as it likes. But the process that
- * made the QP moves its data, in the memory of that process. When this memory goes, the connections
- * are over, and their peers have to be notified.
+ * uverbs destroys a QP when the last descriptor of its file is closed. A child of fork(), or a
+ * process that was sent the descriptor, may keep it open for any time. But only the process that
+ * made the QP moves its data, in its own memory. When this memory goes, the connections cannot
+ * continue, and their peers have to be notified.
  *
- * So each address space with QPs has a notifier of the mm, which its QPs share. The kernel calls it
- * when the last thread has left the memory: at exit before the process closes its descriptors, and
- * at exec. The call only kicks the connections, whose work then sends RESET and notifies iw_cm. It
- * waits for short critical sections only, because the process cannot continue its exit before the
- * call returns.
+ * So each address space with QPs has an mm notifier, which its QPs share. The kernel calls the
+ * notifier when the last thread has left the memory: at exit before the process closes its
+ * descriptors, and at exec. The call only kicks the connections, whose work then sends RESET and
+ * notifies iw_cm. The exit of the process waits for the call, so the call waits for short critical
+ * sections only.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pid.h>
@@ -27,9 +27,10 @@
 
 /**
  * struct usiw_process - an address space with QPs
- * @notifier:	each QP is one of its users
- * @lock:	guards @qps. Taken by exit, so nothing under it waits for a process
- * @qps:	its QPs
+ * @notifier:	mm notifier; each QP has a reference
+ * @lock:	guards @qps. A process that exits takes it in the mm notifier, so its holder must
+ *		not wait for a process
+ * @qps:	QPs that the process made
  */
 struct usiw_process {
 	struct mmu_notifier notifier;
@@ -37,7 +38,10 @@ struct usiw_process {
 	struct list_head qps;
 };
 
-/* No QP gets a connection from here on: connect and accept take QPs of their own mm only. */
+/*
+ * Ends the connections of all QPs of @mm. Afterwards no QP gets another one, because connect and
+ * accept only take QPs of the caller's own mm.
+ */
 static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
 	struct usiw_process *process = container_of(notifier, struct usiw_process, notifier);
@@ -77,8 +81,9 @@ static const struct mmu_notifier_ops usiw_process_ops = {
 };
 
 /*
- * Adds @qp, which the calling process has made. Returns -ENOMEM, or -ERESTARTNOINTR if a signal has
- * to be handled first, because verbs know no EINTR.
+ * Adds @qp, which the calling process has made, to its process. Returns 0, -ENOMEM, or
+ * -ERESTARTNOINTR if a signal has to be handled first. The system call is then restarted, because
+ * verbs do not define EINTR.
  */
 int usiw_process_join(struct usiw_qp *qp)
 {
@@ -99,7 +104,7 @@ int usiw_process_join(struct usiw_qp *qp)
 	return 0;
 }
 
-/* Removes @qp. Waits for no process. */
+/* Removes @qp from its process. Waits for no process. */
 void usiw_process_leave(struct usiw_qp *qp)
 {
 	struct usiw_process *process = qp->process;
@@ -110,7 +115,7 @@ void usiw_process_leave(struct usiw_qp *qp)
 	mmu_notifier_put(&process->notifier);
 }
 
-/* Returns true if the process was killed or exits. Its memory may still be there. */
+/* Returns true if the process was killed, exits or has exited. Its memory may still exist. */
 bool usiw_process_is_dying(struct pid *pid)
 {
 	struct task_struct *task;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Processes that have QPs. When the memory of a process goes, its connections end.
+ * Processes that have QPs. When a process gives up its memory, by exit or exec, its connections
+ * end.
  */
 #ifndef USIW_PROCESS_H
 #define USIW_PROCESS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The verbs of queue pairs. Rings, work requests and completions are the provider's. The kernel has
- * the number, the attributes and the state of a QP, and the connection that follows that state.
+ * The verbs of queue pairs. The provider has the rings, work requests and completions. The kernel
+ * has the number, the attributes, the state and the connection of a QP.
  */
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
@@ -54,7 +54,10 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	if (ret)
 		return ret;
 	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
-	/* The connection of a QP needs the event stream. Pairs with usiw_evfile_open(). */
+	/*
+	 * A connection reports by the event stream, so the stream must exist. Pairs with
+	 * usiw_evfile_open().
+	 */
 	if (!smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;
 
@@ -78,7 +81,10 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	ret = usiw_qp_proxy_alloc(qp);
 	if (ret)
 		goto err_counters;
-	/* The number is only reserved: no step may fail once the QP can be found. */
+	/*
+	 * Only reserves the number, with NULL as its entry. Once look-ups find the QP, no step may
+	 * fail.
+	 */
 	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(USIW_QPN_FIRST, USIW_QPN_LAST),
 			      &dev->next_qpn, GFP_KERNEL);
 	if (ret < 0) {
@@ -119,6 +125,7 @@ err_count:
 	return ret;
 }
 
+/* Ends the connection of @qp at once, if it has one. */
 static void usiw_qp_abort_conn(struct usiw_qp *qp)
 {
 	struct usiw_conn *conn = usiw_qp_get_conn(qp);
@@ -129,7 +136,10 @@ static void usiw_qp_abort_conn(struct usiw_qp *qp)
 	}
 }
 
-/* Waits only for short uses of the QP by the module itself. */
+/*
+ * Destroys the QP and ends its connection. Waits only for functions of the module that use the QP
+ * for a short time.
+ */
 int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct usiw_device *dev = to_usiw_dev(ibqp->device);
@@ -157,8 +167,8 @@ int usiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 }
 
 /*
- * Makes all changes of a request, or none. The states ERR and RESET end the connection first, and
- * the state changes afterwards.
+ * Makes all changes that @mask names, or none. If the new state is ERR or RESET, the connection
+ * ends before the state changes. Returns 0 or -errno.
  */
 static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32 mask)
 {
@@ -187,7 +197,10 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 	return 0;
 }
 
-/* iw_cm ends the connection of a QP: SQD in order, ERR at once. */
+/*
+ * Ends the connection for iw_cm, which requests a QP state @how: in order for SQD, at once for ERR.
+ * Returns 0 or -EINVAL.
+ */
 static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 {
 	struct usiw_conn *conn;
@@ -211,7 +224,10 @@ static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 	return 0;
 }
 
-/* Users call this for their QPs, and iw_cm for proxies, without udata. May sleep. */
+/*
+ * Changes a QP. Users pass their QP with @udata; iw_cm passes the proxy of a QP without @udata. May
+ * sleep.
+ */
 int usiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
 {
@@ -252,7 +268,7 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return 0;
 }
 
-/* See usiw_poll_cq(). */
+/* Refuses the call of a process by write(2), as usiw_poll_cq() does. So does usiw_post_recv(). */
 int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Queue pairs: the verbs.
- */
+/* The verbs of queue pairs. */
 #ifndef USIW_QP_H
 #define USIW_QP_H
 

@@ -16,13 +16,17 @@
 
 /* ---- Proxies of QPs. iw_cm calls get and add with interrupts off. ---- */
 
-/* The caller keeps the proxy by RCU, or by interrupts that are off. */
+/*
+ * Returns the proxy of QP @qpn, or NULL. The caller is in an RCU read-side critical section or has
+ * interrupts disabled, so that the proxy is not freed.
+ */
 struct usiw_qp_proxy *usiw_qp_proxy_by_qpn(struct usiw_device *dev, u32 qpn)
 {
 	RCU_LOCKDEP_WARN(!rcu_read_lock_any_held(), "the QP's proxy may go");
 	return xa_load(&dev->qps, qpn);
 }
 
+/* Returns the QP of @proxy with a reference; NULL if the QP is being destroyed. */
 struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 {
 	unsigned long irqs;
@@ -37,10 +41,10 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 }
 
 /*
- * iw_cm calls this in connect and accept, in the user's process. It must not have the QP of another
- * process, because it would move that QP to ERR. Nor must it have a QP with a connection. A user
- * may accept twice on one QP: the second attempt then ends here, before iw_cm forgets the reference
- * of the first one.
+ * Returns the proxy of QP @qpn to iw_cm, or NULL. iw_cm calls this in connect and accept, in the
+ * user's process. iw_cm must not get the QP of another process, because it would move that QP to
+ * ERR. Nor must iw_cm get a QP that has a connection. If a user accepts twice on one QP, the second
+ * accept then fails here, before iw_cm loses the reference of the first one.
  */
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 {
@@ -94,9 +98,10 @@ static void usiw_qp_proxy_put_rcu(struct rcu_head *rcu)
 }
 
 /*
- * The QP is going, and its proxy can no longer be found. iw_cm calls iw_get_qp and then iw_add_ref
- * in one section with interrupts off (iw_cm_connect, iw_cm_accept). So the first reference is
- * dropped a grace period later, when each caller that found the proxy has its own.
+ * Separates @proxy from its QP, which is being destroyed. Look-ups no longer find the proxy, but a
+ * caller may have found it before. iw_cm calls iw_get_qp and then iw_add_ref in one section with
+ * interrupts off (iw_cm_connect, iw_cm_accept). So a grace period later each such caller has its
+ * own reference, and the module's reference is dropped.
  */
 void usiw_qp_proxy_detach(struct usiw_qp_proxy *proxy)
 {
@@ -120,7 +125,10 @@ void usiw_qp_put(struct usiw_qp *qp)
 	kref_put(&qp->kref, usiw_qp_release);
 }
 
-/* Returns the QP of this number with a reference, if the calling process made it; else NULL. */
+/*
+ * Returns the QP with the number @qpn, with a reference. Returns NULL if the calling process did
+ * not make it.
+ */
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 {
 	struct usiw_qp_proxy *proxy;
@@ -140,7 +148,7 @@ struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 
 /* ---- The connection of a QP ---- */
 
-/* Returns USIW_CM_*: the ports that the process of @qp can use. */
+/* Returns the ports that the process of @qp can use, as bits USIW_CM_*. */
 u8 usiw_qp_ports(const struct usiw_qp *qp)
 {
 	return (usiw_qp_can(qp, USIW_CAP_DATA_SOCKET) ? USIW_CM_SOCKET : 0) |
@@ -148,6 +156,11 @@ u8 usiw_qp_ports(const struct usiw_qp *qp)
 	       (usiw_qp_can(qp, USIW_CAP_PORT_MOVE) ? USIW_CM_MOVES : 0);
 }
 
+/*
+ * Makes @conn the connection of @qp, with references to each other. Returns 0, or -EINVAL if the
+ * QP's state allows no connection or the QP is being destroyed, and -EISCONN if it has a
+ * connection.
+ */
 int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
 {
 	int ret = 0;
@@ -166,6 +179,7 @@ int usiw_qp_attach(struct usiw_qp *qp, struct usiw_conn *conn)
 	return ret;
 }
 
+/* Drops the references of @qp and @conn to each other, if @conn is still the connection of @qp. */
 void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn)
 {
 	bool attached;
@@ -181,6 +195,7 @@ void usiw_qp_detach(struct usiw_qp *qp, struct usiw_conn *conn)
 	}
 }
 
+/* Returns the connection of @qp with a reference, or NULL. */
 struct usiw_conn *usiw_qp_get_conn(struct usiw_qp *qp)
 {
 	struct usiw_conn *conn;
@@ -209,8 +224,9 @@ void usiw_qp_set_depths(struct usiw_qp *qp, u16 ird, u16 ord)
 }
 
 /*
- * Shows the process that rdma_accept() has taken the QP, so it may post sends before the connection
- * is installed. The caller holds a reference, so the page exists.
+ * Shows the process, in the QP's page, that rdma_accept() uses the QP. So the process may post
+ * sends before the connection is installed. The caller holds a reference to @qp, so the page
+ * exists.
  */
 void usiw_qp_accepted(struct usiw_qp *qp)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs: the object with its references, its connection, and the proxy that iw_cm holds.
+ * Queue pairs as connections and iw_cm use them: references, the connection, and the proxy that
+ * iw_cm holds.
  */
 #ifndef USIW_QP_REF_H
 #define USIW_QP_REF_H
@@ -28,18 +29,20 @@ struct usiw_qp;
 
 /**
  * struct usiw_qp_proxy - object that iw_cm holds in place of a QP
- * @ibqp:	only .device, .real_qp and .qp_type are set. iw_cm gets it from iw_get_qp, counts
- *		references to it, and passes it to ib_modify_qp, which calls usiw_modify_qp()
- *		without udata
- * @kref:	references of iw_cm, and one that lasts until a grace period after @qp is gone
- * @rcu:	drops that reference
- * @lock:	guards @qp; taken with interrupts off, because iw_cm calls with interrupts off
+ * @ibqp:	what iw_cm gets from iw_get_qp. Only .device, .real_qp and .qp_type are set. iw_cm
+ *		counts references to it, and passes it to ib_modify_qp(), which calls
+ *		usiw_modify_qp() without udata
+ * @kref:	references of iw_cm, and one of the module until a grace period after @qp is gone
+ * @rcu:	drops the module's reference after a grace period
+ * @lock:	guards @qp; taken with interrupts off, because iw_cm calls iw_get_qp with interrupts
+ *		off
  * @qp:		the QP; NULL once it is being destroyed
  *
- * iw_cm keeps its reference for as long as users let it. A user who accepts and rejects the same
- * connection makes iw_cm keep it until rdma_cm's file is closed. In a dying process that happens
- * after the QPs are destroyed. If iw_cm held the QP itself, that process could not be killed. The
- * proxy lets the QP go without asking iw_cm.
+ * A user can make iw_cm keep its reference for any time: if the user accepts and rejects the same
+ * connection, iw_cm keeps the reference until rdma_cm's file is closed. A dying process may close
+ * that file only after its QPs are destroyed. If iw_cm had a reference to the QP itself, the
+ * destruction would wait for ever, and the process could not be killed. With the proxy the QP can
+ * be destroyed while iw_cm still has its reference.
  */
 struct usiw_qp_proxy {
 	struct ib_qp ibqp;
@@ -59,21 +62,22 @@ static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
  * @ibqp:	ib_core's part
  * @uctx:	context in which the QP was created
  * @proxy:	object that iw_cm holds in place of the QP
- * @mm:		memory of the process that created the QP. iw_cm takes QPNs as users give them, so a
- *		comparison with @mm is the only check that a QP is connected by its owner
+ * @mm:		memory of the process that created the QP. iw_cm accepts any QPN from a user, so the
+ *		comparison with @mm is the only check that the user owns the QP
  * @owner:	thread group of that process
  * @process:	state that all QPs of @mm share
  * @process_node: entry in the list of @process
  * @cap:	capacities, as requested
  * @sig_type:	signalling type, as requested
- * @kref:	references of @conn and of short users. iw_cm has none
+ * @kref:	references of @conn, and of functions that use the QP for a short time. iw_cm has
+ *		none
  * @free:	completes when the last reference is dropped
- * @counters:	page of the QP: a struct usiw_qp_stats
+ * @counters:	page of counters of the QP, a struct usiw_qp_stats
  * @async:	unread asynchronous events
  * @lock:	guards all fields below
  * @conn:	connection, until it releases the QP
  * @state:	enum usiw_qp_state, as modify_qp and the connection set it
- * @attrs:	attributes as modify_qp set them; the depths are the connection's, once there is one
+ * @attrs:	attributes as modify_qp set them. Once there is a connection, it sets the depths
  * @destroying:	no connection may be attached any more
  */
 struct usiw_qp {
@@ -103,7 +107,7 @@ static inline struct usiw_qp *to_usiw_qp(struct ib_qp *ibqp)
 	return container_of(ibqp, struct usiw_qp, ibqp);
 }
 
-/* Returns true if the module and the process of the QP have agreed on @cap, a USIW_CAP_*. */
+/* Returns true if the QP's provider and the module have agreed on @cap, a USIW_CAP_*. */
 static inline bool usiw_qp_can(const struct usiw_qp *qp, u64 cap)
 {
 	return qp->uctx->caps & cap;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Routes and next hops for exactly one source and destination. The engine builds Ethernet frames
- * from them. NAT on this host is unknown here, because no look-up asks conntrack. Raw packets
- * bypass NAT.
+ * Looks up the route and the next hop of a connection for its 4-tuple. The engine builds its
+ * Ethernet frames from them. A look-up does not use conntrack, so it ignores NAT on this host, and
+ * raw packets bypass NAT.
  */
 #include <linux/etherdevice.h>
 #include <linux/jhash.h>
@@ -20,8 +20,9 @@
 #include "usiw_device.h"
 
 /*
- * Both functions look up the route without IPsec and store it in *@out, with a reference. They
- * return what IPsec makes of it, with a reference: the same route, another one, or an error.
+ * Looks up an IPv4 route without IPsec and stores it in *@out, with a reference. Returns the result
+ * of IPsec for that route: the same route or another one, with a reference, or an error pointer. If
+ * there is no route, *@out is unchanged.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
@@ -54,6 +55,7 @@ static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct u
 	return xfrm_lookup(net, &rt->dst, flowi4_to_flowi(&fl4), NULL, 0);
 }
 
+/* Does the same as usiw_route_get4() for IPv6. */
 static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
 					 struct usiw_cm_route *route, struct dst_entry **out)
@@ -91,6 +93,7 @@ static struct dst_entry *usiw_route_get6(struct usiw_device *dev, const struct u
 #endif
 }
 
+/* Returns whether raw packets can use the route @dst, and if not, why. IPsec is not considered. */
 static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 					     const struct dst_entry *dst, bool local)
 {
@@ -102,9 +105,10 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * Looks up the route of @tuple; route->reason shows whether raw packets can use it. Returns the
- * route with a reference, without the changes that IPsec makes; or the error of the look-up: there
- * is no route, a policy forbids it (-EPERM), or an end is in a VRF (-EOPNOTSUPP). May sleep.
+ * Looks up the route of @tuple and fills @route, except for the next hop. route->reason shows
+ * whether raw packets can use the route. Returns the route before IPsec, with a reference, or an
+ * error pointer: there is no route, a policy forbids it (-EPERM), or an end is in a VRF
+ * (-EOPNOTSUPP). May sleep.
  */
 static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					const struct usiw_sender *sender,
@@ -115,9 +119,9 @@ static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct us
 
 	*route = (struct usiw_cm_route){ .next_hop = -1 };
 	/*
-	 * Neither look-ups here nor the module's sockets support VRFs. They would use the tables of
-	 * all other interfaces, and could reach another network in which the same addresses belong
-	 * to others.
+	 * Neither these look-ups nor the module's sockets support VRFs. They would use the routing
+	 * tables outside the VRF, and could reach hosts in another network that have the same
+	 * addresses.
 	 */
 	if (usiw_addr_is_of_vrf(dev, tuple))
 		return ERR_PTR(-EOPNOTSUPP);
@@ -130,7 +134,7 @@ static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct us
 	route->reason = usiw_route_judge(dev, dst, route->local);
 	mtu = min_t(u32, dst_mtu(dst), READ_ONCE(dst->dev->mtu));
 	if (after_ipsec != dst) {
-		/* Any other error means that there is a policy, and no security association yet. */
+		/* Any other error means that a policy exists, but no security association yet. */
 		if (after_ipsec == ERR_PTR(-EPERM)) {
 			dst_release(dst);
 			return after_ipsec;
@@ -146,9 +150,9 @@ static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct us
 }
 
 /*
- * Looks up the route of @tuple, but not its next hop. Returns 0 if data can use the route, else
- * -ENETUNREACH, -EPROTONOSUPPORT, -EPERM or similar for the user. @sockets: data may also use a
- * data socket, which follows the kernel's routes wherever they lead. May sleep.
+ * Looks up the route of @tuple, but not its next hop. Returns 0 if data can use the route.
+ * Otherwise returns -errno for the user, such as -ENETUNREACH, -EPROTONOSUPPORT or -EPERM.
+ * @sockets: data may also use a data socket, which follows every route of the kernel. May sleep.
  */
 int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
 		     const struct usiw_sender *sender, bool sockets, struct usiw_cm_route *route)
@@ -161,15 +165,16 @@ int usiw_route_check(struct usiw_device *dev, const struct usiw_tuple *tuple,
 	return sockets ? 0 : usiw_cm_not_packet_errno(route->reason);
 }
 
+/* Returns the hash bucket of a next hop, whose address @key has @key_len bytes. */
 int usiw_nexthop_bucket(const void *key, u32 key_len)
 {
 	return jhash(key, key_len, 0) & (USIW_NEXTHOP_BUCKETS - 1);
 }
 
 /*
- * Adds the MACs of the interface and of the next hop, which for this host itself is lo. While the
- * MAC of the next hop is not known, this call starts its resolution. route->next_hop is the bucket
- * of the next hop's address.
+ * Stores in @route the MACs of the interface and of the next hop, and the hash bucket of the next
+ * hop's address. If the destination is this host, both MACs are those of lo, and there is no
+ * bucket. If the MAC of the next hop is not known, this call starts its resolution.
  */
 static void usiw_route_resolve(struct dst_entry *dst, const struct usiw_tuple *tuple,
 			       struct usiw_cm_route *route)

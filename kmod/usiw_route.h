@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Routes and next hops of a connection.
- */
+/* Look-ups of the route and the next hop of a connection. */
 #ifndef USIW_ROUTE_H
 #define USIW_ROUTE_H
 
@@ -14,12 +12,12 @@ struct usiw_tuple;
 
 /**
  * struct usiw_sender - attributes of a sender that rules and policies match, beside the 4-tuple
- * @uid:	user whose process connected or accepted. The data socket has the same user. The
- *		handshake's own socket is the kernel's
- * @tos:	IPv4 TOS or IPv6 traffic class. The passive end has that of its listener, because
- *		rdma_cm does not pass on what is set between the request and accept
+ * @uid:	user whose process connected or accepted. The connection's data socket has the same
+ *		user. The module's own socket, which sends handshakes, belongs to the kernel
+ * @tos:	IPv4 TOS or IPv6 traffic class. The responder uses that of its listener, because
+ *		rdma_cm does not pass on a TOS that is set between the request and accept
  *
- * There is no mark: rdma_cm has none, and no other socket belongs to this connection.
+ * There is no mark (SO_MARK), because rdma_cm has no option for one.
  */
 struct usiw_sender {
 	kuid_t uid;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Datagrams that reach the module's socket of a port. Softirq copies handshakes, and a worker
- * handles them. All others are for the engine. They are passed to the data socket of their
- * connection (usiw_data.c) if the process receives by that. They are freed here if the engine has
- * its own copy from a raw port.
+ * Receives the datagrams that reach the module's socket of a port. Softirq copies handshakes, which
+ * a worker handles. All other valid datagrams are for the engine. If the process receives by a data
+ * socket, softirq passes them to the data socket of their connection (usiw_data.c). If the engine
+ * has received a copy from its raw port, softirq frees them.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
@@ -29,6 +29,7 @@
 
 /* ---- Softirq ----------------------------------------------------------- */
 
+/* Sets @tuple to the 4-tuple of a received skb. */
 static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 {
 	const struct udphdr *uh = udp_hdr(skb);
@@ -46,8 +47,9 @@ static void usiw_rx_tuple(const struct sk_buff *skb, struct usiw_tuple *tuple)
 }
 
 /*
- * Copies @len bytes of payload at @at for the worker, and charges the port. Drops them if there is
- * no memory or the queue is full.
+ * Queues a copy of the @len bytes of payload at @at for the worker, charged to the cgroup of the
+ * process that opened the port (us->memcg). Drops the datagram if there is no memory, the queue is
+ * full or the port is closed.
  */
 static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			  const struct usiw_tuple *tuple, u32 len)
@@ -78,10 +80,10 @@ static void usiw_rx_queue(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 }
 
 /**
- * struct usiw_rx_flow - flow of a received skb
+ * struct usiw_rx_flow - flow of a received skb, looked up at most once, when it is needed
  * @tuple:	4-tuple; valid if @known is set
  * @conn:	connection of @tuple, NULL if there is none; valid if @known is set
- * @known:	the flow has been looked up. Each skb is looked up once, and only if that matters
+ * @known:	the flow has been looked up
  */
 struct usiw_rx_flow {
 	struct usiw_tuple tuple;
@@ -89,7 +91,10 @@ struct usiw_rx_flow {
 	bool known;
 };
 
-/* The connection is valid until the caller leaves RCU, which usiw_conn_lookup_rcu() checks. */
+/*
+ * Looks up @flow if that has not happened yet. The caller is in an RCU read-side critical section,
+ * which keeps flow->conn in memory.
+ */
 static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 			    struct usiw_rx_flow *flow)
 {
@@ -100,7 +105,10 @@ static void usiw_rx_look_up(struct usiw_sock *us, const struct sk_buff *skb,
 	flow->known = true;
 }
 
-/* Returns true if one more datagram that may be stray can be classified now. */
+/*
+ * Rate limit: returns true if the port may handle one more possibly stray datagram now. If so,
+ * starts the next interval of USIW_CM_STRAY_US.
+ */
 static bool usiw_rx_stray_due(struct usiw_sock *us)
 {
 	__u64 next_us = READ_ONCE(us->stray_next_us);
@@ -112,8 +120,9 @@ static bool usiw_rx_stray_due(struct usiw_sock *us)
 }
 
 /*
- * Handles a datagram of the data path at @at. Two kinds concern the kernel: the first one after a
- * lost CONFIRM, and one of a connection that does not exist.
+ * Handles the datagram of the data path at @at, as far as it concerns the kernel. DATA counts as
+ * CONFIRM if the CONFIRM was lost, so the connection is kicked. A stray datagram is queued for the
+ * worker: it has no connection, or one that still waits for the answer to its REQ.
  */
 static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			 const struct usiw_trp_hdr *hdr, struct usiw_rx_flow *flow)
@@ -132,8 +141,9 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 }
 
 /*
- * Handles @len bytes at @at that no usiw sends. If a connection waits for an answer from their
- * sender, the worker notes them. usiw_cm_hint() then reports to people that the server is no usiw.
+ * Handles the @len bytes at @at, which no usiw sends. If a connection waits for an answer to its
+ * REQ from that sender, queues them for the worker. usiw_cm_hint() then reports that the server is
+ * not usiw.
  */
 static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			  struct usiw_rx_flow *flow)
@@ -146,8 +156,9 @@ static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 a
 }
 
 /*
- * Returns true for IPv4 without a UDP checksum; UDP drops that over IPv6. A sender on this host may
- * have left the checksum to a NIC (CHECKSUM_PARTIAL), and the field then has any value.
+ * Returns true for an IPv4 datagram without a UDP checksum; over IPv6 the kernel drops such
+ * datagrams itself. A sender on this host may leave the checksum to a NIC (CHECKSUM_PARTIAL). The
+ * field then has any value, and the datagram counts as one with a checksum.
  */
 static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 {
@@ -155,7 +166,7 @@ static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 	       skb->ip_summed != CHECKSUM_PARTIAL;
 }
 
-/* Queues a handshake of @len bytes at @at for the worker. */
+/* Queues the handshake of @len bytes at @at for the worker, unless it has no UDP checksum. */
 static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len)
 {
 	struct usiw_tuple tuple;
@@ -168,7 +179,10 @@ static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u
 	usiw_rx_queue(us, skb, at, &tuple, len);
 }
 
-/* Classifies the datagram of @len bytes at @at. Returns true if it is the engine's. Under RCU. */
+/*
+ * Classifies and handles the datagram of @len bytes at @at. Returns true if it is for the engine.
+ * Under RCU.
+ */
 static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			     struct usiw_rx_flow *flow)
 {
@@ -192,8 +206,8 @@ static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u3
 }
 
 /*
- * Returns the socket for the engine's datagrams in @skb, with a reference. Returns NULL if no
- * process waits for them, or if they belong to no connection. Under RCU.
+ * Returns the data socket that gets @skb, with a reference. Returns NULL if the datagrams belong to
+ * no connection, or if no process receives them by a data socket. Under RCU.
  */
 static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff *skb,
 				     struct usiw_rx_flow *flow)
@@ -205,15 +219,16 @@ static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff 
 }
 
 /*
- * Has IP deliver the skb to UDP a second time, now with its socket. If an skb has a socket, as with
- * transparent proxies, UDP does not look one up. UDP then does filtering, memory accounting,
- * queuing and waking. Takes the reference to @sk. Returns what encap_rcv returns.
+ * Returns the value of encap_rcv that makes IP deliver @skb to UDP a second time, now with @sk as
+ * its socket. UDP looks up no socket for an skb that has one, as with transparent proxies. UDP then
+ * does filtering, memory accounting, queuing and waking for @sk. Takes over the caller's reference
+ * to @sk.
  */
 static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
 {
 	/*
-	 * UDP has verified the checksum. Without this it would compute anew what a NIC has
-	 * verified.
+	 * UDP has verified the checksum. This call keeps UDP from computing it again at the second
+	 * delivery.
 	 */
 	if (skb->csum_valid && skb->ip_summed == CHECKSUM_NONE)
 		__skb_incr_checksum_unnecessary(skb);
@@ -224,10 +239,12 @@ static int usiw_rx_hand_over(struct sk_buff *skb, struct sock *sk)
 }
 
 /*
- * The encap_rcv of a port. UDP has verified the checksum, if there is one. skb->data is at the UDP
- * header. The skb may be a GRO aggregate: several datagrams of one flow and one length. A handshake
- * in an aggregate overtakes the data before it. The engine sees the handshake as well and ignores
- * it. Takes the skb, unless it returns a negative value: see usiw_rx_hand_over().
+ * The encap_rcv of a port: handles each datagram of @skb, and passes @skb to a data socket if it is
+ * for one. UDP has verified the checksum, if there is one. skb->data is at the UDP header. The skb
+ * may be a GRO aggregate: several datagrams of one flow, all of one length except the last. A
+ * handshake in an aggregate may be handled before the data that precedes it. The engine receives
+ * that handshake as well and ignores it. Frees the skb and returns 0, or returns the negative value
+ * of usiw_rx_hand_over().
  */
 static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 {
@@ -257,7 +274,10 @@ static int usiw_encap_rcv(struct sock *port, struct sk_buff *skb)
 	return 0;
 }
 
-/* Returns true for "too big" and sets @mtu; else sets @answer, the meaning as an answer to a REQ. */
+/*
+ * Returns true if an ICMP message is "fragmentation needed". Sets @mtu to its MTU field, and
+ * @answer to its meaning as an answer to a REQ.
+ */
 static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer *answer)
 {
 	const struct icmphdr *icmph = icmp_hdr(skb);
@@ -267,6 +287,7 @@ static bool usiw_icmp4(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer 
 	return icmph->type == ICMP_DEST_UNREACH && icmph->code == ICMP_FRAG_NEEDED;
 }
 
+/* Does the same as usiw_icmp4() for "packet too big" of ICMPv6. */
 static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer *answer)
 {
 	const struct icmp6hdr *icmph = icmp6_hdr(skb);
@@ -277,8 +298,9 @@ static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer 
 }
 
 /*
- * The kernel has stored the path MTU before this call, and forged ICMP has lowered it for all
- * sockets. So the connection only checks its route, and not for each ICMP.
+ * Updates the data socket, and has the connection look up its route at most once per USIW_ICMP_MS.
+ * A forged ICMP gains nothing here, because the kernel stored its MTU for all sockets before this
+ * call.
  */
 static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -291,8 +313,8 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * Handles ICMP about a datagram that this socket or an engine has sent. "Unreachable" counts only
- * as an answer to a REQ, and has to quote enough of the REQ to show its PSN.
+ * Handles an ICMP message about a datagram that this socket or an engine has sent. An "unreachable"
+ * message counts only as an answer to a REQ, and only if it quotes the PSN of the REQ.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
@@ -349,7 +371,7 @@ static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *
 
 /* ---- Worker ------------------------------------------------------------ */
 
-/* Takes @rx. */
+/* Handles the datagram @rx. Frees @rx or passes it to the admission. */
 static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 {
 	u8 answer[USIW_CM_MAX_DATAGRAM];
@@ -381,6 +403,7 @@ static void usiw_rx_one(struct usiw_sock *us, struct usiw_rx *rx)
 	usiw_admission_discard(us, rx);
 }
 
+/* Returns the next datagram to handle, or NULL: first the REQs that are due, then the queue. */
 static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 {
 	struct usiw_rx *rx = usiw_admission_next(us);
@@ -397,7 +420,7 @@ static struct usiw_rx *usiw_rx_next(struct usiw_sock *us)
 	return rx;
 }
 
-/* Nothing is due now, so the worker runs again at the next deadline of the admission. */
+/* Schedules the worker for the next deadline of the admission, because nothing is due now. */
 static void usiw_rx_rest(struct usiw_sock *us)
 {
 	u64 now = usiw_now_us(), at = usiw_admission_deadline(us);
@@ -429,8 +452,9 @@ static void usiw_rx_work(struct work_struct *work)
 }
 
 /*
- * The last user is gone: drops all datagrams that wait. The caller is never the worker itself,
- * because a connection that ends there drops its socket in a work of its own.
+ * Ends the worker and frees all datagrams that wait for it, because the last user of the port is
+ * gone. The caller is never the worker itself, for which it would wait forever. A connection may
+ * end in the worker, but conn->free_work drops its port.
  */
 static void usiw_rx_purge(struct usiw_sock *us)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * UDP ports of the handshake. There is one object for each netns and port, with a socket for each
- * family that is used, bound to all addresses. Listeners and connections are found in it by
- * address. While there is a user, the kernel owns the port: nobody else gets it, and the data of
- * the engine, which the kernel receives as well, causes no ICMP error.
+ * UDP ports that the module owns. Each port of a netns has one struct usiw_sock, with one socket
+ * for each family that is in use, bound to all addresses. Many listeners and connections share the
+ * port; they are found by their addresses. While the port has a user, nobody else can bind it. The
+ * kernel also receives the datagrams that the engine receives from its raw port. Because the port
+ * is bound, they cause no ICMP error.
  */
 #include <linux/hashtable.h>
 #include <linux/in.h>
@@ -27,11 +28,17 @@
 
 #define USIW_SOCK_HASH_BITS	10
 
-/* Guarded by the mutex, under which a port is looked up and gets the first user of a family. */
+/*
+ * Table of ports. usiw_socks_mutex guards it. A port is looked up, and gets the first user of a
+ * family, with the mutex held.
+ */
 static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
 static DEFINE_MUTEX(usiw_socks_mutex);
 
-/* The receiver, which is above this file. */
+/*
+ * Functions of the receiver, usiw_rx.c. They are pointers, because this file may not call a file of
+ * a higher floor.
+ */
 static const struct usiw_sock_ops *usiw_sock_ops;
 
 void usiw_sock_init(const struct usiw_sock_ops *ops)
@@ -40,7 +47,8 @@ void usiw_sock_init(const struct usiw_sock_ops *ops)
 }
 
 /*
- * Runs the worker, because the admission may have a REQ for it. Any context but a hard interrupt.
+ * Queues the worker of the port, because the admission may have a REQ that is due. Any context but
+ * a hard interrupt.
  */
 void usiw_sock_wake(struct usiw_sock *us)
 {
@@ -60,6 +68,7 @@ static u32 usiw_sock_hash(const struct net *net, __be16 port)
 	return jhash_2words(net_hash_mix(net), (__force u16)port, 0);
 }
 
+/* Returns the port without a reference, or NULL. */
 static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
@@ -72,8 +81,8 @@ static struct usiw_sock *usiw_sock_find(const struct net *net, __be16 port)
 }
 
 /*
- * Binds @sock to @addr, and to the interface @scope if @addr is link-local. An IPv4 address is
- * mapped. May sleep.
+ * Binds @sock to @addr and @port, and to the interface @scope if @addr is link-local. An IPv4
+ * address is mapped. Returns 0 or -errno. May sleep.
  */
 int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port, int scope)
 {
@@ -86,13 +95,16 @@ int usiw_sock_bind(struct socket *sock, const struct in6_addr *addr, __be16 port
 		if (ret)
 			return ret;
 	}
-	/* Newer kernels take a struct sockaddr_unsized *, which a void * converts to as well. */
+	/*
+	 * Older kernels take a struct sockaddr *, newer ones a struct sockaddr_unsized *. A void *
+	 * converts to both.
+	 */
 	return kernel_bind(sock, (void *)&sa, len);
 }
 
 /*
- * Returns true if the socket has the port, for all addresses. BPF programs of the process's cgroup
- * run at bind, and may have changed address or port. @port 0: any.
+ * Returns true if @sk is bound to all addresses and to @port; @port 0: to any port. BPF programs of
+ * the process's cgroup run at bind, and may have changed the address or the port.
  */
 static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
 {
@@ -110,8 +122,9 @@ static bool usiw_sock_fits(const struct sock *sk, bool ipv4, __be16 port)
 }
 
 /*
- * Opens the socket of a port. A kernel socket holds no reference to its netns, which waits for the
- * device instead. The socket shares its port with no other, so port 0 finds a free one.
+ * Opens the socket of a port. @port 0: the kernel chooses a free one. Returns the socket or an
+ * error pointer. A kernel socket has no reference to its netns; the device keeps the netns in
+ * memory instead.
  */
 static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 {
@@ -132,8 +145,8 @@ static struct socket *usiw_sock_open(struct net *net, bool ipv4, __be16 port)
 		return ERR_PTR(ret);
 	}
 	/*
-	 * The socket keeps a port that the kernel chose, even if somebody aborts the socket (ss
-	 * -K).
+	 * If somebody aborts the socket (ss -K), the kernel would release a port that it chose
+	 * itself. This flag makes the socket keep the port.
 	 */
 	sock->sk->sk_userlocks |= SOCK_BINDPORT_LOCK;
 	return sock;
@@ -152,7 +165,7 @@ static void usiw_sock_err_rcv(struct sock *sk, struct sk_buff *skb, unsigned int
 		usiw_sock_ops->err_rcv(sk, us, skb);
 }
 
-/* Makes @sock the socket of a family, which has got its first user. */
+/* Makes @sock the socket of a family, and the caller the first user of the family. */
 static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock)
 {
 	struct udp_tunnel_sock_cfg cfg = {
@@ -170,7 +183,10 @@ static void usiw_sock_adopt(struct usiw_sock *us, bool ipv4, struct socket *sock
 	refcount_set(&us->users[ipv4], 1);
 }
 
-/* Closes the socket of a family. encap_rcv may still run; @us lives until a grace period later. */
+/*
+ * Closes the socket of a family. encap_rcv may still run, so @us is freed only after a grace
+ * period.
+ */
 static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 {
 	struct socket *sock;
@@ -186,11 +202,11 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 }
 
 /*
- * UDP builds GRO aggregates for the port before it looks a connection up (UDP_GRO). So it does this
- * for all connections of a family or for none. This call adds @mergers to the number of data
- * sockets that take aggregates, and @tappers to the number of connections that receive by raw
- * packets. UDP merges while the first number is positive and the second is 0, because a raw port
- * cannot tell an aggregate from a datagram. May sleep.
+ * Adds @mergers to the number of connections whose data socket takes aggregates, and @tappers to
+ * the number of those that receive by raw packets. Then starts or stops GRO for the family. UDP
+ * builds GRO aggregates for the port before any connection is looked up (UDP_GRO), so it does so
+ * for all connections of a family or for none. It builds them while there are mergers and no
+ * tappers, because a raw port cannot distinguish an aggregate from a datagram. May sleep.
  */
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 {
@@ -207,7 +223,10 @@ void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 	up_write(&us->sem);
 }
 
-/* Makes a port, in the process of its first user. */
+/*
+ * Makes a port and adds it to the table. Runs in the process of its first user, whose cgroup is
+ * charged. Returns NULL if there is no memory.
+ */
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
 	struct usiw_sock *us;
@@ -235,8 +254,9 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 }
 
 /*
- * Returns a port for a user of one family; 0 is a new port that the kernel chooses. Returns
- * -EADDRINUSE if somebody else has the port. May sleep.
+ * Returns the port with a reference for one family, and opens its socket if necessary. @port 0: a
+ * new port that the kernel chooses. Returns -EADDRINUSE as an error pointer if another socket has
+ * the port. May sleep.
  */
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
@@ -253,7 +273,7 @@ struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 		goto out;
 	}
 	port = inet_sk(sock->sk)->inet_sport;
-	/* The other family may have the port. */
+	/* The port may exist already, for the other family. */
 	us = usiw_sock_find(net, port) ?: usiw_sock_create(net, port);
 	if (us) {
 		usiw_sock_adopt(us, ipv4, sock);
@@ -267,9 +287,10 @@ out:
 }
 
 /*
- * Returns the port of an initiator. rdma_cm has chosen it without checking UDP's ports, unless the
- * user has bound one, and the module cannot see which it was. So if somebody else has the port, and
- * it is in the range from which the kernel chooses, another port serves as well.
+ * Returns a port for an initiator, as usiw_sock_get() does. Either the user has bound @port, or
+ * rdma_cm has chosen it without checking UDP's ports. The module cannot see which. If another
+ * socket has @port, and @port is in the range from which the kernel chooses, rdma_cm probably chose
+ * it. So this function returns another port then.
  */
 struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 {
@@ -284,7 +305,7 @@ struct usiw_sock *usiw_sock_get_active(struct net *net, bool ipv4, __be16 port)
 	return usiw_sock_get(net, ipv4, 0);
 }
 
-/* No encap_rcv uses the port any more. */
+/* Frees the port after a grace period, when no encap_rcv uses it any more. */
 static void usiw_sock_free_rcu(struct rcu_head *rcu)
 {
 	struct usiw_sock *us = container_of(rcu, struct usiw_sock, rcu);
@@ -293,14 +314,18 @@ static void usiw_sock_free_rcu(struct rcu_head *rcu)
 	kfree(us);
 }
 
-/* May sleep. The port's own worker must not call this, because the call waits for the worker. */
+/*
+ * Drops a reference to the port for one family. The last one closes the socket of the family, and
+ * the last of both families frees the port. May sleep. The port's own worker must not call this,
+ * because the call waits for the worker.
+ */
 void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
 	bool last;
 
 	if (!refcount_dec_and_mutex_lock(&us->users[ipv4], &usiw_socks_mutex))
 		return;
-	/* Under the mutex, so that the next user of the port finds it free. */
+	/* The mutex is still held, so the next user of the port finds it free. */
 	usiw_sock_close(us, ipv4);
 	last = !us->sock[!ipv4];
 	if (last)
@@ -314,11 +339,12 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 
 /* ---- Sending ----------------------------------------------------------- */
 
-/* Space for the source address and the traffic class. */
+/* Space for the ancillary data of a datagram: its source address and its traffic class. */
 struct usiw_send_control {
 	u8 space[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
 } __aligned(__alignof__(struct cmsghdr));
 
+/* Appends one item of ancillary data to @msg. */
 static void usiw_send_put(struct msghdr *msg, int level, int type, const void *data, size_t len)
 {
 	struct cmsghdr *cmsg = msg->msg_control + msg->msg_controllen;
@@ -330,6 +356,7 @@ static void usiw_send_put(struct msghdr *msg, int level, int type, const void *d
 	msg->msg_controllen += CMSG_SPACE(len);
 }
 
+/* Adds the local address of @tuple and the traffic class @tos to @msg. */
 static void usiw_send_control(struct msghdr *msg, const struct usiw_tuple *tuple, int tos)
 {
 	const struct in_pktinfo from4 = { .ipi_spec_dst.s_addr = tuple->local.s6_addr32[3] };
@@ -345,8 +372,8 @@ static void usiw_send_control(struct msghdr *msg, const struct usiw_tuple *tuple
 }
 
 /*
- * Sends one datagram from exactly @tuple's local address. Returns 0 or -errno. The caller goes on
- * in both cases, because everything that matters is sent again. May sleep.
+ * Sends one datagram from the local address of @tuple. Returns 0 or -errno. The caller may ignore
+ * an error, because every datagram that matters is sent again. May sleep.
  */
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len)

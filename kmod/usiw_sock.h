@@ -27,11 +27,11 @@ struct usiw_tuple;
 /**
  * struct usiw_sock_ops - receiver of the sockets of usiw_sock.c
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	handles ICMP about a datagram that @sk or a data socket of its port sent. skb->data
- *		is at the IP header of that datagram
+ * @err_rcv:	handles ICMP about a datagram that @sk or a data socket of its port has sent.
+ *		skb->data is at the IP header of that datagram
  * @work:	function of usiw_sock.rx_work
- * @purge:	ends @work and frees the datagrams that wait for it. Called when the last user and
- *		the sockets are gone
+ * @purge:	ends @work and frees the datagrams that wait for it. Called after the last user has
+ *		dropped the port and its sockets are closed
  */
 struct usiw_sock_ops {
 	int (*rcv)(struct sock *sk, struct sk_buff *skb);
@@ -46,24 +46,25 @@ struct usiw_sock_ops {
  * @rcu:	delays freeing by a grace period, because encap_rcv may still read the structure
  * @net:	network namespace; with @port the key of the table
  * @port:	UDP port
- * @memcg:	memory cgroup that pays for @rxq, with a reference: that of the process that used
- *		the port first
+ * @memcg:	memory cgroup that @rxq is charged to, with a reference: the cgroup of the process
+ *		that made the port
  * @users:	references of listeners and connections, by family: [1] IPv4, [0] IPv6. The table's
  *		mutex guards a rise from 0
- * @sem:	guards the next three fields: senders read, opening and closing write
+ * @sem:	guards the next three fields. Senders take it for reading; opening, closing and
+ *		counting take it for writing
  * @sock:	socket by family, bound to all addresses; NULL while the family has no user
  * @mergers:	number of connections whose data socket takes GRO aggregates, by family
  * @tappers:	number of connections that receive by raw packets, by family
  * @admission_lock: guards the next four fields, and usiw_listener.places of listeners that have
  *		joined the port. Taken in process context only
  * @admission:	REQs without a connection
- * @wildcards:	listeners on all addresses: at most one of each device and family
+ * @wildcards:	listeners on all addresses: at most one for each device and family
  * @by_addr:	all other listeners, by address
  * @by_dev:	the same listeners by device, for each family: [1] IPv4, [0] IPv6
  * @lock:	guards the next four fields; never taken together with @admission_lock
- * @rxq:	handshake datagrams for @rx_work
+ * @rxq:	datagrams that wait for @rx_work: handshakes, and others that may need an answer
  * @rx_len:	number of datagrams in @rxq
- * @closed:	no work may be queued any more
+ * @closed:	no work may be queued any more, because the port has no user
  * @rx_work:	handles the REQs that @admission returns, then @rxq
  * @admission_work:	queues @rx_work at the next deadline of @admission
  * @data_sockets: number of connections with a data socket

@@ -2,8 +2,8 @@
 /*
  * Counters, as rdma(8) prints them:
  *
- * - `rdma statistic show`: the sum over the pages of all contexts and QPs, the counts of those that
- *   are gone, and the module's own counters
+ * - `rdma statistic show`: the counters of a device. They are the sums over the pages of all
+ *   contexts and QPs, including those that are gone, and the module's own counters
  * - `rdma resource show qp -dd`: the page of a QP
  */
 #include <linux/ktime.h>
@@ -38,7 +38,7 @@ static const struct rdma_stat_desc usiw_stat_descs[USIW_CNT_MAX + USIW_KCNT_MAX]
 	[USIW_CNT_MAX + USIW_KCNT_RX_BESIDE].name = "rx_beside",
 };
 
-/* Port 0 is the device, which has no counters: all belong to the port. */
+/* Allocates the statistics that usiw_get_hw_stats() fills. */
 struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
 	BUILD_BUG_ON_MSG(USIW_CNT_MAX != USIW_CNT_TX_CE + 1,
@@ -47,13 +47,16 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-/* Maximum rate at which a page is believed to count, per ns: 512 Gb/s for a counter of bytes. */
+/*
+ * Maximum plausible rate of a counter in a page, per ns. For a counter of bytes that is 512 Gb/s.
+ */
 #define USIW_STATS_PER_NS	64
 
 /*
- * Adds a page to @sums. Processes can write any value into their pages. A value below the last one
- * is ignored, and so is a value that is further above it than a page can have counted meanwhile. So
- * totals never decrease, and one write cannot bring them to their maximum.
+ * Adds the counters of a page to @sums. Processes can write any value into their pages, so an
+ * implausible value is ignored and the last plausible one is added instead. A value is implausible
+ * if it is less than the last one, or more above it than USIW_STATS_PER_NS allows. So totals never
+ * decrease, and one write cannot bring them to their maximum.
  */
 static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
 {
@@ -72,6 +75,10 @@ static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
 	counters->seen_ns = now;
 }
 
+/*
+ * Fills @stats with the totals of the device. All counters belong to port 1. Port 0, the device,
+ * has none.
+ */
 int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
 {
 	struct usiw_device *dev = to_usiw_dev(ibdev);
@@ -90,6 +97,7 @@ int usiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 
 	return stats->num_counters;
 }
 
+/* Includes a new page in the totals of the device. */
 void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters)
 {
 	counters->seen_ns = ktime_get_ns();
@@ -98,7 +106,7 @@ void usiw_stats_add(struct usiw_device *dev, struct usiw_counters *counters)
 	mutex_unlock(&dev->stats_lock);
 }
 
-/* The page is no longer read, and its counts stay in the totals. */
+/* Ends the reading of a page, and adds its last counts to the totals. */
 void usiw_stats_del(struct usiw_device *dev, struct usiw_counters *counters)
 {
 	mutex_lock(&dev->stats_lock);
@@ -127,8 +135,8 @@ static const char *const usiw_port_why_names[USIW_PORT_WHY_MAX] = { USIW_PORT_WH
 	USIW_PORT_WHY_NAME) };
 
 /*
- * Replaces the gauges of the port by those that the process has reported for its connection.
- * ib_core holds a reference to the QP's memory, so this works for a destroyed QP, too.
+ * Replaces the gauges of the port by what the process has reported for its connection. Also works
+ * for a destroyed QP, because ib_core holds a reference to its memory.
  */
 static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 {
@@ -143,7 +151,10 @@ static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
 	usiw_conn_put(conn);
 }
 
-/* Without a report the page may contain any number. */
+/*
+ * Returns the name of @value, or "?" if it has none. Without a report @value comes from the page,
+ * where the process can write any number.
+ */
 static const char *usiw_name_of(const char *const *names, size_t n, u64 value)
 {
 	return value < n && names[value] ? names[value] : "?";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The objects and methods that usiw adds to uverbs: the event file, methods that raise events of a
- * CQ or an SRQ, and reports on a QP and its connection. uverbs handles ownership and lifetime of
- * the objects.
+ * The objects and methods that the module adds to uverbs: the event stream of a context, methods
+ * that raise events of a CQ or an SRQ, and reports on a QP and its connection. uverbs handles
+ * ownership and lifetime of the objects.
  */
 #include <linux/fs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -27,7 +27,10 @@ static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundl
 	return usiw_evfile_open(container_of(uobj, struct usiw_evfile, uobj));
 }
 
-/* The descriptor is closed, or the context ends. A reader can still read to the end. */
+/*
+ * Ends the stream, because its descriptor is closed or the context ends. A reader can still read
+ * DEVICE_GONE.
+ */
 static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_reason why)
 {
 	usiw_evfile_shutdown(container_of(uobj, struct usiw_evfile, uobj));
@@ -35,7 +38,7 @@ static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_re
 
 /* ---- Events. uverbs holds the handle of the object, so it is not being destroyed. ---- */
 
-/* Wakes a reader of the completion channel. */
+/* Raises a completion event of @cq, unless enough of them are unread. */
 static void usiw_cq_completion_event(struct usiw_cq *cq)
 {
 	struct ib_cq *ibcq = &cq->ibcq;
@@ -48,7 +51,7 @@ static void usiw_cq_completion_event(struct usiw_cq *cq)
 	spin_unlock(&cq->completions.lock);
 }
 
-/* The ring of the CQ was full. */
+/* Raises IB_EVENT_CQ_ERR, because the ring of the CQ was full. */
 static void usiw_cq_overrun(struct usiw_cq *cq)
 {
 	struct ib_event event = {

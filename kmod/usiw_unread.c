@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A bound for the events that a process raises for its own CQs, SRQs and QPs and does not read.
+ * Bounds the number of events that a process raises for its own CQs, SRQs and QPs and does not
+ * read.
  *
- * uverbs allocates a record of 64 bytes for each event that a driver raises, charges nobody for it,
- * and keeps it until the process reads it or destroys the object. A device raises an event when
- * something happens to an armed queue. Here a system call raises it, so without a bound a process
- * could fill the memory of the host.
+ * uverbs allocates a record of 64 bytes for each event that a driver raises, and charges no cgroup
+ * for it. uverbs keeps the record until the process reads it or destroys the object. A hardware
+ * device raises an event when something happens to an armed queue. Here the process raises it by a
+ * system call, so without a bound it could fill the memory of the host.
  *
- * The idea: an event carries no data beside its object and its type. A program that reads one looks
- * at the object afterwards, so it also finds the causes of all events that were raised before it
- * read. Therefore the module leaves an event out while enough events of the same object and type
- * are unread. The invariant: an event is left out only while the process has another one of the
- * same object and type yet to read. So no wake-up is lost.
+ * The idea: an event carries no data beside its object and its type. A program that reads an event
+ * checks the object afterwards, so it also finds the causes of all events that were raised before
+ * it read. Therefore the module omits an event while enough events of the same object and type are
+ * unread. The invariant: the module omits an event only while the process has yet to read another
+ * one of the same object and type. So no wake-up is lost.
  *
  * uverbs does not notify drivers of reads. But its objects have a list of the unread records and a
- * count of those that were read, and the module reads these two. No header declares them;
+ * count of those that were read, and the module reads these two. No header declares them, so
  * usiw_unread_init() checks that they are where the module expects them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -24,7 +25,7 @@
 
 #include "usiw_unread.h"
 
-/* The first members of uverbs' objects of QPs and SRQs, and of CQs (6.1 to 7.2). */
+/* First members of uverbs' object of a QP or an SRQ, and then of a CQ, in kernels 6.1 to 7.2. */
 struct usiw_core_uevent {
 	struct ib_uobject uobject;
 	void *event_file;
@@ -38,7 +39,11 @@ struct usiw_core_ucq {
 	u32 comp_events_reported;
 };
 
-/* uverbs has just initialised its object: the list is empty, and nothing has been read. */
+/*
+ * Sets up @unread. uverbs has just initialised its object, so @records has to be empty and
+ * *@reported has to be 0. If they are not, the layout of the object is unknown, and there is no
+ * bound.
+ */
 static void usiw_unread_init(struct usiw_unread *unread, const struct list_head *records,
 			     const u32 *reported)
 {
@@ -54,7 +59,10 @@ static void usiw_unread_init(struct usiw_unread *unread, const struct list_head 
 	unread->reported = reported;
 }
 
-/* Bounds the completion events of a CQ. @uobject: the CQ's, new. */
+/*
+ * Sets up @unread for the completion events of a CQ. @uobject: uverbs' object of the CQ, which is
+ * new.
+ */
 void usiw_unread_init_completions(struct usiw_unread *unread, const void *uobject)
 {
 	const struct usiw_core_ucq *ucq = uobject;
@@ -62,7 +70,10 @@ void usiw_unread_init_completions(struct usiw_unread *unread, const void *uobjec
 	usiw_unread_init(unread, &ucq->comp_list, &ucq->comp_events_reported);
 }
 
-/* Bounds the asynchronous events of a CQ, an SRQ or a QP. @uobject: the object's, new. */
+/*
+ * Sets up @unread for the asynchronous events of a CQ, an SRQ or a QP. @uobject: uverbs' object of
+ * it, which is new.
+ */
 void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 {
 	const struct usiw_core_uevent *uevent = uobject;
@@ -71,9 +82,10 @@ void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 }
 
 /*
- * Forgets the events that have been read. A process reads those of an object in the order in which
- * they were raised. An empty list is more reliable than the count, because it also covers events
- * for which uverbs had no memory or no reader. The list grows only with unread->lock held.
+ * Removes from @unread the events that have been read. A process reads the events of an object in
+ * the order in which they were raised. If uverbs' list is empty, all are removed, even if the count
+ * is less, because the count does not include events for which uverbs had no memory or no reader.
+ * The list grows only with unread->lock held.
  */
 static void usiw_unread_catch_up(struct usiw_unread *unread)
 {
@@ -91,8 +103,8 @@ static void usiw_unread_catch_up(struct usiw_unread *unread)
 }
 
 /*
- * Notes an event of @type and returns true if fewer than @most of them are unread. The caller then
- * raises the event before it releases unread->lock.
+ * If fewer than @most events of @type are unread, adds one and returns true. The caller then raises
+ * the event before it releases unread->lock.
  */
 bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 {
@@ -102,8 +114,9 @@ bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 	if (!unread->records)
 		return true;
 	/*
-	 * The cause of the event is visible before this looks at the records. A process reads
-	 * a record, arms the queue again, which is a full barrier, and then looks for causes.
+	 * Makes the cause of the event visible before this thread reads uverbs' records. A process
+	 * reads a record, arms the queue again, which is a full barrier, and then checks for
+	 * causes.
 	 */
 	smp_mb();
 	usiw_unread_catch_up(unread);
@@ -116,8 +129,8 @@ bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 }
 
 /*
- * Raises @event of an object, by its @handler, unless @most events of its type are unread. Several
- * threads may call this at a time. Does not sleep.
+ * Raises @event by @handler, unless @most events of its type are unread. Several threads may call
+ * this at the same time. Does not sleep.
  */
 void usiw_unread_raise(struct usiw_unread *unread, struct ib_event *event, unsigned int most,
 		       void (*handler)(struct ib_event *event, void *context), void *context)

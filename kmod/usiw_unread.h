@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * A bound for the events of a CQ, an SRQ or a QP that its process has not read.
- */
+/* Bounds the number of events of a CQ, an SRQ or a QP that its process has not read. */
 #ifndef USIW_UNREAD_H
 #define USIW_UNREAD_H
 
@@ -13,8 +11,8 @@ struct ib_event;
 
 /*
  * Maximum number of unread completion events of a CQ, and of unread limit events of an SRQ. It is
- * more than one, because some programs arm a queue several times and expect as many events. One
- * overrun of a CQ may be unread, and one event of each type of a QP.
+ * more than one, because some programs arm a queue several times and expect as many events. For
+ * other events the maximum is one: overruns of a CQ, and each type of events of a QP.
  */
 #define USIW_UNREAD_MOST	4
 
@@ -24,10 +22,11 @@ struct ib_event;
 /**
  * struct usiw_unread - events of an object that its process has not read; see usiw_unread.c
  * @lock:	guards all fields below; events are raised with it held
- * @records:	uverbs' list of unread records; NULL if this kernel's uverbs is unknown, so that no
- *		event is left out
- * @reported:	number of events read since the object was made, as uverbs counts
- * @base:	value of @reported when the module compared it last
+ * @records:	uverbs' list of unread records. NULL if the module does not know the layout of
+ *		uverbs' objects in this kernel; then all events are raised
+ * @reported:	number of events that the process has read since the object was made, as uverbs
+ *		counts
+ * @base:	value of *@reported when the module read it last
  * @n:		number of unread events at that time
  * @types:	types of these events, the oldest first
  */

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Users who listen, identified by their uid in a network namespace.
+ * Users who listen, identified by their uid in a network namespace, and the limit of their orphans.
  *
- * A request may outlive its listener, because the program may have got it and may still accept it.
- * Such an orphan has no slot in a backlog, so another number has to bound orphans. If all users of
- * a namespace shared that number, one of them could use it up, and the requests of the others would
- * end with their listeners. So orphans are counted by user. The invariant: whether a request may
- * outlive its listener depends on the requests of the same user alone.
+ * A request may outlive its listener, because the program may have received it and may still accept
+ * it. Such an orphan has no slot in a backlog, so orphans need a limit of their own. If all users
+ * of a namespace shared it, one of them could use it up. The requests of the others would then end
+ * with their listeners. So orphans are counted by user. The invariant: whether a request may
+ * outlive its listener depends only on the orphans of the same user.
  *
- * rdma_cm repeats old listeners for a new device, in the process that adds it. The user of these
- * listeners is unknown, so each of them is a user by itself, with a smaller bound.
+ * rdma_cm repeats old listeners for a new device, in the process that adds the device. The user of
+ * such a listener is unknown, so each has its own struct usiw_user, with a smaller limit.
  */
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
@@ -26,7 +26,7 @@
  * @refs:	references of listeners and orphans
  * @net:	network namespace; with @uid the key of the table
  * @uid:	user id
- * @alone:	the user of the listener is unknown, so it is not in the table
+ * @alone:	the object belongs to one listener, whose user is unknown, and is not in the table
  * @orphans:	number of requests without a listener
  */
 struct usiw_user {
@@ -49,8 +49,8 @@ static u32 usiw_user_hash(const struct net *net, kuid_t uid)
 }
 
 /*
- * Returns the user with the namespace and uid of @made, with a reference. That is @made itself if
- * the table has none yet.
+ * Returns the user with the namespace and uid of @made, with a reference. If the table has none
+ * yet, adds and returns @made itself.
  */
 static struct usiw_user *usiw_user_find_or_add(struct usiw_user *made)
 {
@@ -69,9 +69,9 @@ static struct usiw_user *usiw_user_find_or_add(struct usiw_user *made)
 }
 
 /*
- * Returns the user with a reference, or NULL if there is no memory. The caller holds a device of
- * @net for as long as it holds the reference. If @alone is true, @uid may belong to somebody else.
- * May sleep.
+ * Returns the user with a reference, or NULL if there is no memory. If @alone is true, @uid may be
+ * that of another user, so the result is a new object for one listener. The caller holds a device
+ * of @net for as long as it has the reference. May sleep.
  */
 struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone)
 {
@@ -93,7 +93,7 @@ struct usiw_user *usiw_user_get(struct net *net, kuid_t uid, bool alone)
 	return user;
 }
 
-/* May sleep. */
+/* Drops a reference to @user. May sleep. */
 void usiw_user_put(struct usiw_user *user)
 {
 	if (!refcount_dec_and_mutex_lock(&user->refs, &usiw_users_mutex))
@@ -105,8 +105,8 @@ void usiw_user_put(struct usiw_user *user)
 }
 
 /*
- * Returns true if another orphan may live. The orphan then has a reference to @user, which
- * usiw_user_drop_orphan() drops.
+ * Adds an orphan and returns true, if @user has fewer than its limit. The orphan then has a
+ * reference to @user, which usiw_user_drop_orphan() drops.
  */
 bool usiw_user_adopt_orphan(struct usiw_user *user)
 {
@@ -118,7 +118,7 @@ bool usiw_user_adopt_orphan(struct usiw_user *user)
 	return true;
 }
 
-/* Drops an orphan that has been accepted or has ended. May sleep. */
+/* Removes an orphan that has been accepted or has ended, and its reference to @user. May sleep. */
 void usiw_user_drop_orphan(struct usiw_user *user)
 {
 	atomic_dec(&user->orphans);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Users who listen. A user may have a limited number of orphans: requests that outlive their
+ * Users who listen, and the limit of their orphans. An orphan is a request that has outlived its
  * listener and may still be accepted.
  */
 #ifndef USIW_USER_H
@@ -13,7 +13,7 @@ struct net;
 struct usiw_user;
 
 /*
- * Maximum number of orphans: of a user in a network namespace, and of a listener whose user is
+ * Maximum number of orphans of a user in a network namespace, and of a listener whose user is
  * unknown.
  */
 #define USIW_MAX_ORPHANS	256

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Contexts of processes, the pages in which they count, and the objects of which the kernel keeps
- * little: protection domains, completion queues and shared receive queues. The provider has the
- * rings. The kernel has the numbers, the sizes that a process asked for, and the unread events.
+ * Contexts of processes, pages of counters, and the objects about which the kernel knows little:
+ * protection domains, completion queues and shared receive queues. The provider has the rings. The
+ * kernel has the numbers, the sizes that a process requested, and the unread events.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -20,8 +20,9 @@
 /* ---- Driver data of commands ------------------------------------------- */
 
 /*
- * Reads the driver data of a command. An older or newer provider may send less than @size, and the
- * rest counts as 0; or more, which has to be 0. It must not send less than @least.
+ * Reads the driver data of a command into @req, a structure of @size bytes. A provider of another
+ * version may send less or more. The rest of @req is 0 if it sends less. Returns -EINVAL for less
+ * than @least bytes, and -EOPNOTSUPP if a byte after @size is not 0.
  */
 static int usiw_read_request(struct ib_udata *udata, void *req, size_t size, size_t least)
 {
@@ -33,7 +34,10 @@ static int usiw_read_request(struct ib_udata *udata, void *req, size_t size, siz
 	return ib_copy_from_udata(req, udata, min(udata->inlen, size));
 }
 
-/* Reads the request that creates a CQ, an SRQ or a QP. All three have the same layout. */
+/*
+ * Checks the driver data of a request that creates a CQ, an SRQ or a QP. All three have the same
+ * layout. Returns 0 or -errno.
+ */
 int usiw_read_create_request(struct ib_udata *udata)
 {
 	struct usiw_create_cq_req req;
@@ -57,7 +61,9 @@ int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
 
 /* ---- Pages of counters ------------------------------------------------- */
 
-/* Page of counters of a context or a QP. While the page is mapped, it outlives them. */
+/*
+ * A page of counters that a process may map. If it is mapped, the page outlives its context or QP.
+ */
 struct usiw_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
 	void *page;
@@ -126,13 +132,14 @@ int usiw_mmap(struct ib_ucontext *ibuc, struct vm_area_struct *vma)
 
 /* ---- Contexts ---------------------------------------------------------- */
 
-/* Capabilities of the module. It uses those that the provider has, too. */
+/* Capabilities of the module. A context uses those that its provider has as well. */
 #define USIW_CAPS	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | \
 			 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
 
 /*
- * Returns the capabilities to use. A connection that may change its port needs a socket and a
- * provider that reports ports.
+ * Returns the capabilities that provider and module both have. USIW_CAP_PORT_MOVE also needs a data
+ * socket and a provider that reports its port. USIW_CAP_SOCKETS_ONLY and USIW_CAP_MERGES also need
+ * a data socket.
  */
 static u64 usiw_agree_caps(u64 caps)
 {
@@ -145,10 +152,10 @@ static u64 usiw_agree_caps(u64 caps)
 }
 
 /*
- * Reads the request of GET_CONTEXT. Returns -EINVAL for driver data of another shape, which is not
- * from usiw's provider. Returns -EPROTO for a provider of another ABI version, and writes the
- * versions of the module to the response. (ib_core uses EPROTONOSUPPORT itself, and warns about a
- * driver that returns it.)
+ * Reads the request of GET_CONTEXT. Returns -EINVAL if the driver data is too short to be that of
+ * usiw's provider. Returns -EPROTO if the provider has another ABI version, and writes the versions
+ * of the module to the response. (The code is not -EPROTONOSUPPORT, which ib_core uses itself.
+ * ib_core warns about a driver that returns it.)
  */
 static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucontext_req *req,
 				  struct usiw_alloc_ucontext_resp *resp)
@@ -194,7 +201,10 @@ int usiw_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	resp.counters_offset = rdma_user_mmap_get_offset(uctx->counters.entry);
 	resp.counters_size = USIW_COUNTERS_SIZE;
 	resp.port_kind = USIW_PORT_PACKET;
-	/* In this order, so that a change after usiw_link_info() is reported as an event. */
+	/*
+	 * The context is in the list before usiw_link_info() reads the link, so that a later change
+	 * is reported as an event.
+	 */
 	spin_lock(&dev->ctx_lock);
 	list_add_tail(&uctx->node, &dev->contexts);
 	spin_unlock(&dev->ctx_lock);
@@ -213,7 +223,10 @@ err_context:
 	return ret;
 }
 
-/* All objects are gone, including the event file, whose memory may still exist. */
+/*
+ * Ends a context. All its objects are gone. The event stream is gone as well, but its memory may
+ * still exist.
+ */
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 {
 	struct usiw_device *dev = to_usiw_dev(ibuc->device);
@@ -231,7 +244,8 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 }
 
 /*
- * ib_core itself unmaps and destroys everything. It does so only for drivers with this operation.
+ * Does nothing, because ib_core itself unmaps and destroys everything. It does so only for drivers
+ * with this operation.
  */
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc)
 {
@@ -290,8 +304,9 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 }
 
 /*
- * The provider moves the entries of its ring before or after this call, because only the provider
- * knows how many there are. If two calls run at a time, the last number counts.
+ * Sets the size of a CQ. The provider moves the entries of its ring before or after this call,
+ * because only the provider knows how many there are. If two calls run at the same time, the later
+ * store counts.
  */
 int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata)
 {
@@ -312,9 +327,9 @@ int usiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 }
 
 /*
- * Without these operations ib_core would count the device among those that rdma_cm ignores. No
- * kernel user has a CQ or a QP to call them on. A process that calls them by write(2) gets
- * -EOPNOTSUPP.
+ * The operations poll_cq, req_notify_cq, post_send and post_recv only return -EOPNOTSUPP. Without
+ * them ib_core would count the device among those that rdma_cm ignores. No kernel user has a CQ or
+ * a QP to call them on, but a process can call them by write(2).
  */
 int usiw_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {
@@ -347,14 +362,15 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 		return -ENOMEM;
 	srq->max_wr = attr->attr.max_wr;
 	srq->max_sge = attr->attr.max_sge;
-	srq->limit = 0;		/* verbs ignore it until modify_srq */
+	srq->limit = 0;		/* modify_srq sets it: create_srq ignores a limit */
 	usiw_unread_init_async(&srq->async, ibsrq->uobject);
 	return 0;
 }
 
 /*
- * The provider has resized its ring before it calls. It alone knows how many entries the ring has,
- * and which limit arms the queue now. If two calls run at a time, the last number counts.
+ * Sets the size and the limit of an SRQ. The provider has resized its ring before this call. Only
+ * the provider knows how many entries the ring has, and which limit arms the queue now. If two
+ * calls run at the same time, the later store counts.
  */
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata)
@@ -391,7 +407,7 @@ int usiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	return 0;
 }
 
-/* See usiw_poll_cq(). */
+/* Refuses the call of a process by write(2), as usiw_poll_cq() does. */
 int usiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Contexts, the pages in which they count, and objects of which the kernel keeps little: protection
+ * Contexts, pages of counters, and the objects about which the kernel knows little: protection
  * domains, completion queues and shared receive queues.
  */
 #ifndef USIW_VERBS_H
@@ -22,7 +22,7 @@ struct usiw_pd {
 /**
  * struct usiw_cq - completion queue
  * @ibcq:	ib_core's part
- * @cqn:	number
+ * @cqn:	number of the CQ
  * @completions: unread completion events
  * @async:	unread asynchronous events
  */
@@ -41,9 +41,10 @@ static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
 /**
  * struct usiw_srq - shared receive queue
  * @ibsrq:	ib_core's part
- * @max_wr:	work requests, as requested
- * @max_sge:	SGEs of a work request, as requested
- * @limit:	as modify_srq set it; 0 if it has been reached, or if no event is wanted
+ * @max_wr:	number of work requests, as requested
+ * @max_sge:	number of SGEs of a work request, as requested
+ * @limit:	limit that modify_srq set. 0 if it has been reached, or if the program wants no
+ *		event
  * @async:	unread asynchronous events
  */
 struct usiw_srq {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Contexts, which are devices that processes have opened, and the pages in which processes count.
- * Their functions are in usiw_verbs.h and usiw_stats.h.
+ * Structures of contexts, each of which is a device that a process has opened, and of pages of
+ * counters. Their functions are in usiw_verbs.h and usiw_stats.h.
  */
 #ifndef USIW_VERBS_TYPES_H
 #define USIW_VERBS_TYPES_H
@@ -38,8 +38,7 @@ struct usiw_counters {
  * @caps:	USIW_CAP_* on which the provider and the module have agreed
  * @events:	event stream, with a reference. NULL until it is opened, constant afterwards.
  *		Written under usiw_device.ctx_lock
- * @link_missed: the link changed while there was no @events to report it; guarded by
- *		usiw_device.ctx_lock
+ * @link_missed: the link changed while @events was NULL; guarded by usiw_device.ctx_lock
  * @counters:	page of the context itself, beside those of its QPs
  */
 struct usiw_ucontext {

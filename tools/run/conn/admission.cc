@@ -20,7 +20,7 @@ struct Admission::Entry : usiw_cm_req {
 
 namespace {
 
-/// This process, in place of a network namespace.
+/// The keys and limits that cm/ has for a network namespace. Under usiw-run each process has its own.
 struct AdmissionNet : usiw_cm_admission_net {
   AdmissionNet() {
     const auto word = [] { return static_cast<__u64>(random_u32()) << 32 | random_u32(); };
@@ -31,10 +31,10 @@ struct AdmissionNet : usiw_cm_admission_net {
 
 using Admissions = std::map<in_port_t, std::weak_ptr<Admission>>;
 
-/// Returns the listener for @p local, or null.
+/// Returns the listener that gets REQs to @p local, or null.
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local) {
   if (sock.listener != nullptr) return sock.listener;
-  // A socket of one address may exist beside one for all addresses, which has the listener.
+  // @p sock may be bound to a single address, while the listener uses the socket of the wildcard address.
   const std::shared_ptr<UdpSocket> wild = UdpSocket::find(endpoint_any(local.ipv4(), local.port));
   return wild ? wild->listener : nullptr;
 }
@@ -100,7 +100,7 @@ void Admission::request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tup
   else if (v.pending)
     answer = usiw_cm_build_pending(&req, v.isn, buf);
   if (answer != 0) sock->send(tuple.local, tuple.remote, listener != nullptr ? listener->tos() : 0, buf, answer);
-  if (v.kind != USIW_CM_ADM_KEPT) delete entry;  // last: req may point into it
+  if (v.kind != USIW_CM_ADM_KEPT) delete entry;  // last, because req may point into the entry
   arm();
 }
 
@@ -111,12 +111,12 @@ void Admission::withdraw(const Tuple& tuple, const usiw_cm_packet& reset) {
 }
 
 void Admission::discard(Entry* entry) {
-  // If another entry gets the slot, run(), which is the caller, continues with that entry.
+  // The return value is not needed: if another entry gets the slot, the caller, run(), continues with that entry.
   usiw_cm_admission_discard(this, entry, now_us());
   delete entry;
 }
 
-/// [big lock] Delivers all entries that are due.
+/// [big lock] Drops stale entries, and delivers all entries that are due.
 void Admission::run() {
   drop(usiw_cm_admission_expire(this, now_us()));
   while (usiw_cm_req* req = usiw_cm_admission_next(this, now_us())) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file admission.h
-/// Admission of REQs, before there is a connection. cm/usiw_cm_admission.c decides which REQ gets a slot of a backlog,
-/// which one waits and which one is refused. This is its host: it keeps the datagrams of the REQs that wait, and
-/// answers. A port has one Admission, for its sockets of both families and of single addresses.
+/// The admission of REQs that have no connection yet. cm/usiw_cm_admission.c decides which REQ gets a slot of a
+/// backlog, which REQ waits and which REQ is refused. The class Admission stores the datagrams of waiting REQs and
+/// sends the answers. Each UDP port has one Admission, which all sockets of the port share, whatever their addresses.
 #ifndef USIW_RUN_ADMISSION_H
 #define USIW_RUN_ADMISSION_H
 
@@ -16,10 +16,10 @@
 
 namespace usiw::run {
 
-/// The backlog of a listener. Each request that was admitted holds a slot of it.
+/// The backlog of a listener. Each admitted REQ has a slot of it until the peer confirms or the connection ends.
 struct Backlog : usiw_cm_listener {
   Backlog() : usiw_cm_listener{} {}
-  /// [big lock] Returns a slot.
+  /// [big lock] Gives the slot of an admitted REQ back to the backlog.
   void give_back();
 };
 
@@ -28,14 +28,15 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual const std::shared_ptr<Backlog>& backlog() = 0;
-  /// TOS or traffic class of the answers and of the connections.
+  /// Returns the IPv4 TOS or IPv6 traffic class of the answers and of the connections.
   virtual uint8_t tos() const = 0;
-  /// Makes a connection of a REQ that was admitted, and with it of a slot of backlog(). Returns 0, or the reason to
-  /// refuse the REQ with.
+  /// Makes a connection for an admitted REQ. The connection takes over the slot of backlog() that the REQ has. Returns
+  /// 0, or the reason code of the REJECT that refuses the REQ.
   virtual int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
                    uint32_t isn) = 0;
 };
 
+/// The admission of one UDP port.
 class Admission : private usiw_cm_admission, public std::enable_shared_from_this<Admission> {
  public:
   /// A REQ that waits, with its datagram.
@@ -44,20 +45,25 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
   using Deliver = void (*)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                            Entry* entry);
 
-  /// [big lock] Returns the admission of a port. It lives as long as a socket of the port does.
+  /// [big lock] Returns the admission of @p port, and makes it if there is none. It exists as long as a socket of the
+  /// port.
   static std::shared_ptr<Admission> of(in_port_t port, Deliver deliver);
-  /// [big lock] In a child of fork(): forgets all.
+  /// [big lock] In a child of fork(): forgets all admissions, because they are the parent's.
   static void abandon_all();
   ~Admission();
   Admission(const Admission&) = delete;
 
-  /// [big lock] Adds a listener, which its UdpSocket has already, and delivers the REQs that wait for one.
+  /// [big lock] Adds the backlog of a listener, and delivers the REQs that wait for a listener. The caller must have
+  /// set UdpSocket::listener.
   void join(Backlog& backlog, uint32_t slots);
+  /// [big lock] Removes the backlog of a listener.
   void leave(Backlog& backlog);
-  /// [big lock] Decides about a REQ without a connection. If the REQ has waited before, @p entry is its entry.
+  /// [big lock] Decides about a REQ that has no connection, and answers it. @p entry is the entry of the REQ if the REQ
+  /// has waited before, else null.
   void request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, const void* data,
                uint32_t len, Entry* entry);
-  /// [big lock] Handles a RESET without a connection. If its sender has a REQ here that waits, the REQ is withdrawn.
+  /// [big lock] Handles a RESET that has no connection. If a REQ with its ISNs waits, removes that REQ, because the
+  /// sender has given up.
   void withdraw(const Tuple& tuple, const usiw_cm_packet& reset);
   /// [big lock] Frees an entry that needs no decision any more.
   void discard(Entry* entry);
@@ -71,7 +77,7 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
 
   const in_port_t port_;
   const Deliver deliver_;
-  /// The last socket of the port may go within run().
+  /// The callback keeps a reference, because the last socket of the port may be destroyed within run().
   CmTimer timer_{[this] {
     const auto alive = shared_from_this();
     run();

@@ -33,20 +33,21 @@ struct CmThread {
   bool running = false;
   pthread_t id{};
   uint64_t last_serial = 0;
-  std::map<uint64_t, Watched> watched;  ///< by the serial that epoll returns
+  std::map<uint64_t, Watched> watched;  ///< by the serial number that epoll returns
   std::set<std::pair<uint64_t, CmTimer*>> timers;
   CmWatch waking, links;
 
   bool is_needed() const {
     return std::any_of(watched.begin(), watched.end(), [](const auto& w) { return w.second.keeps_thread; });
   }
-  /// When the next timer is due, us; 0: never.
+  /// Returns the time at which the next timer is due, us; 0 if no timer is set.
   uint64_t next_us() const { return timers.empty() ? 0 : timers.begin()->first; }
 };
 
 CmThread& cm_thread() { return never_destroyed<CmThread>(); }
 
-/// Makes the thread look at the timers again, and at the watches that keep it. It does so by itself before it sleeps.
+/// Wakes the thread so that it reads the timers and watches again. The thread itself need not be woken, because it
+/// reads them before it sleeps.
 void wake_cm_thread() {
   const CmThread& t = cm_thread();
   if (!t.running || pthread_equal(t.id, pthread_self()) != 0) return;
@@ -104,7 +105,7 @@ int start_cm_thread() {
   if (const int error = start_quiet_thread(t.id, cm_thread_main, nullptr); error != 0) return -error;
   pthread_detach(t.id);
   t.running = true;
-  // Without events of the port, everything else works all the same.
+  // If this fails, the program gets no events of the port. Everything else works, so the failure is ignored.
   const auto links_changed = [](uint32_t) { port_events_ready(); };
   if (const int fd = port_events_open(); fd >= 0 && t.links.start(fd, CmWatch::kKeepsNothing, links_changed) != 0)
     port_events_close();

@@ -4,9 +4,9 @@
 /// of routes do not wait for its calls. So this thread sleeps in epoll_wait(2) until a watched descriptor is readable
 /// or a timer is due. Then it takes the big lock and calls the function that belongs to the descriptor or the timer.
 ///
-/// The thread knows nothing about those functions: sockets, connections and admissions own their watches and timers. It
-/// ends with the last watch that keeps it, because a thread without work would keep a process alive whose other threads
-/// have all ended.
+/// The thread knows nothing about those functions: sockets, connections and admissions own their watches and timers.
+/// The thread ends when no watch of the kind kKeepsThread is left. Otherwise a thread without work would keep a process
+/// alive whose other threads have all ended.
 #ifndef USIW_RUN_CM_THREAD_H
 #define USIW_RUN_CM_THREAD_H
 
@@ -21,35 +21,37 @@ int cm_thread_start();
 /// [big lock] In a child of fork(): forgets thread, watches and timers.
 void cm_thread_abandon();
 
-/// Has the thread call a function while a descriptor is readable or has an error.
+/// A watch of a descriptor. The thread calls a function while the descriptor is readable or has an error.
 class CmWatch {
  public:
+  /// The thread runs at least as long as a watch of the kind kKeepsThread exists.
   enum Kind { kKeepsThread, kKeepsNothing };
 
   CmWatch() = default;
   CmWatch(const CmWatch&) = delete;
   ~CmWatch() { stop(); }
-  /// [big lock] The thread runs. @p ready gets the events of epoll(7). Returns 0 or -errno.
+  /// [big lock] Starts to watch @p fd, after cm_thread_start(). @p ready gets the events of epoll(7). Returns 0 or
+  /// -errno.
   int start(int fd, Kind kind, std::function<void(uint32_t events)> ready);
-  /// [big lock] Call it before the descriptor is closed.
+  /// [big lock] Ends the watch. Call it before the descriptor is closed.
   void stop();
 
  private:
   uint64_t serial_ = 0;  ///< 0: no watch
 };
 
-/// Has the thread call a function once, at a time that set() sets.
+/// A timer. The thread calls a function once, at the time that set() has set.
 class CmTimer {
  public:
   explicit CmTimer(std::function<void()> run) : run_(std::move(run)) {}
   CmTimer(const CmTimer&) = delete;
   ~CmTimer() { set(0); }
-  /// [big lock] Sets the time in us of now_us(); 0: never.
+  /// [big lock] Sets the time of the call, in microseconds of now_us(). 0 stops the timer.
   void set(uint64_t at_us);
   uint64_t at_us() const { return at_us_; }
   /// [big lock, cm thread] Calls the functions of all timers that are due.
   static void run_due();
-  /// [big lock] In a child of fork(): no timer is set.
+  /// [big lock] In a child of fork(): stops all timers.
   static void abandon_all();
 
  private:

@@ -57,7 +57,7 @@ void Conn::unhash() {
   let_socket_go();
 }
 
-/// Returns the slot of the backlog, because the peer has confirmed or the connection has ended.
+/// Gives the connection's slot back to the backlog, because the peer has confirmed or the connection has ended.
 void Conn::leave_backlog() {
   if (std::shared_ptr<Backlog> backlog = std::move(backlog_)) backlog->give_back();
 }

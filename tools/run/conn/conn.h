@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn.h
-/// Connections. cm/usiw_cm_end.h decides what happens to a connection, and usiw-run is a host of it, as the module is.
-/// The class is split by what its parts need:
+/// The class Conn: a connection of a program under usiw-run. cm/usiw_cm_end.h decides what happens to a connection, and
+/// Conn carries out the decisions, as the module does in the kernel. The class has four source files. Each uses only
+/// those before it in this list:
 ///
-/// - conn.cc: the table of connections, and their timers. It needs nothing of the others.
+/// - conn.cc: the table of connections, and their timers.
 /// - packets.cc: routes for raw packets.
-/// - conn_act.cc: the calls of cm/ to its host.
-/// - conn_run.cc: the calls of rdma_cm, of the provider and of the network. It is on top.
+/// - conn_act.cc: the functions that cm/ calls (struct usiw_cm_host).
+/// - conn_run.cc: the functions that rdma_cm, the provider and the network call.
 #ifndef USIW_RUN_CONN_H
 #define USIW_RUN_CONN_H
 
@@ -31,8 +32,8 @@ struct Qp;
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
-  /// @p event is USIW_CM_A_EV_REPLY (once, with the result of connect as its @p status), _ESTABLISHED, _DISCONNECT or
-  /// _CLOSE. The depths and private data are in @p cm.
+  /// Handles a notice. @p event is USIW_CM_A_EV_REPLY (once, with the result of connect as its @p status),
+  /// _ESTABLISHED, _DISCONNECT or _CLOSE. @p cm has the READ depths and the private data.
   virtual void on_event(uint32_t event, int status, const usiw_cm_conn& cm) = 0;
 };
 
@@ -43,41 +44,43 @@ struct ConnParam {
   uint16_t pd_len;
 };
 
-/// All calls [big lock].
+/// A connection. All calls [big lock].
 class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, private usiw_cm_end {
  public:
   // ---- Calls of rdma_cm and of the provider: conn_run.cc ----
 
-  /// Opens a UDP port for connections: UdpSocket::open().
+  /// Opens a UDP socket for connections. Parameters and errors are those of UdpSocket::open().
   static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
-  /// Starts a connection, which notifies @p user until forget_user(). Returns 0 or -errno: -EADDRINUSE, -EISCONN,
-  /// -EINVAL.
+  /// Starts a connection, and sets @p out to it. The connection notifies @p user until forget_user(). Returns 0 or
+  /// -errno: -EADDRINUSE, -EISCONN, -EINVAL.
   static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
                      uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
-  /// Makes a connection of a REQ that was admitted: Listener::open(). Returns null, and sets @p reason, if that fails.
+  /// Makes a connection for an admitted REQ, as Listener::open() requires. If that fails, returns null and sets
+  /// @p reason to the reason code of a REJECT, or to 0 if no REJECT is to be sent.
   static std::shared_ptr<Conn> open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple,
                                     const usiw_cm_packet& req, uint32_t isn, const std::shared_ptr<Backlog>& backlog,
                                     uint8_t tos, int& reason);
-  /// Returns 0 or -errno. After 0, @p user is notified of ESTABLISHED once.
+  /// Accepts the connection. After 0, @p user is notified of ESTABLISHED once. After -errno, the connection has ended.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
   void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
   void disconnect() { run(usiw_cm_end_disconnect); }
   void abort(usiw_abort_reason reason) { run(usiw_cm_end_abort, reason); }
   void report(const usiw_qp_report& report);
-  /// The user goes away, and is not notified any more.
+  /// Stops all notices to the user.
   void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
 
-  /// In a child of fork(): forgets all connections without a datagram.
+  /// In a child of fork(): forgets all connections. Sends nothing, because the connections are the parent's.
   static void abandon_all();
 
  private:
   friend struct Packets;
   static const usiw_cm_host host_calls;
   static Conn& of(usiw_cm_end* end) { return *static_cast<Conn*>(end); }
-  /// Calls a function of cm/usiw_cm_end.h, which may forget the connection.
+  /// Calls a function of cm/usiw_cm_end.h. The function may remove the connection from the table, so a reference keeps
+  /// the connection in memory until the function returns.
   template <typename Call, typename... Arguments>
   void run(Call call, Arguments... arguments) {
     const std::shared_ptr<Conn> alive = shared_from_this();
@@ -107,13 +110,13 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   const Tuple tuple_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Backlog> backlog_;  ///< the connection holds a slot of it until the peer confirms
+  std::shared_ptr<Backlog> backlog_;  ///< in which this connection has a slot, until the peer confirms
   ConnUser* user_ = nullptr;
   CmTimer timer_{[this] { run(usiw_cm_end_tick); }};
   int watch_entry_ = -1;
-  NextHop hop_;  ///< next hop of raw packets, by the newest route that is one for them
+  NextHop hop_;  ///< next hop of raw packets, by the newest route that raw packets can use
   bool hashed_ = false;
-  bool keeps_socket_ = false;  ///< the socket is not closed for want of descriptors; until the connection lingers
+  bool keeps_socket_ = false;  ///< counted by UdpSocket::add_conn(), until the connection lingers
 };
 
 }  // namespace usiw::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_act.cc
-/// The calls of struct usiw_cm_host, by which cm/ acts on the user, the QP, the network and the tables of usiw-run.
+/// The functions of struct usiw_cm_host, by which cm/ acts on the user, the QP, the network and the tables of usiw-run.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
@@ -30,12 +30,12 @@ std::string text_of(const Endpoint& to) {
 
 struct PrintedLines : std::set<std::string> {};
 
-/// Prints the line of each key once, and at most kMost lines in a process.
+/// Prints @p line, unless a line with the same @p key was printed before. A process prints at most kMost lines.
 void print_once(const std::string& key, const std::string& line) {
   constexpr size_t kMost = 20;
   auto& printed = never_destroyed<PrintedLines>();
   if (printed.size() >= kMost || !printed.insert(key).second) return;
-  // The caller holds the big lock, so a full pipe must not block. The line is lost then.
+  // The caller holds the big lock, so the write must not block. If standard error is a full pipe, the line is lost.
   pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
   [[maybe_unused]] const ssize_t n = USIW_REAL(write)(STDERR_FILENO, line.data(), line.size());
@@ -104,7 +104,7 @@ const usiw_cm_host Conn::host_calls = {
         [](usiw_cm_end* end, const usiw_cm_route* route) {
           route != nullptr ? of(end).follow_packets(*route) : of(end).leave_packets();
         },
-    // All connections of a port share a data socket, which lives as long as the port.
+    // Returns 1 to every request: all connections of a port share a data socket, which is open as long as the port.
     .data = [](usiw_cm_end*, usiw_cm_data) { return 1; },
 
     // ---- The backlog, the table and the clock ----
@@ -116,7 +116,7 @@ const usiw_cm_host Conn::host_calls = {
         },
     .arm = [](usiw_cm_end* end) { of(end).arm(); },
 
-    // rdma_cm's event does not show why connect has failed.
+    // Prints why a connection has failed, because an event of rdma_cm does not show the reason.
     .log =
         [](usiw_cm_end* end, usiw_cm_log what, const char* text) {
           const std::string peer = text_of(of(end).tuple_.remote), key = peer + " " + std::to_string(end->cm.answer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_run.cc
-/// Calls of rdma_cm, of the provider and of the network to connections. Each runs the state machine of cm/, which
-/// carries out its actions by the calls of conn_act.cc.
+/// The functions of Conn that rdma_cm, the provider and the network call. Each runs the state machine of cm/, which
+/// carries out its actions by the functions of conn_act.cc.
 #include <cerrno>
 
 #include "cm/usiw_cm_input.h"
@@ -19,7 +19,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
   int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, mtu, USIW_TRP_FIRST_WINDOW, param.pd,
                                 param.pd_len);
   if (ret != 0) return ret;
-  // An old connection of this 4-tuple may linger for the sake of its peer. It makes way.
+  // Remove an old connection of this 4-tuple that only lingers, so that the new connection gets its entry in the table.
   if (std::shared_ptr<Conn> old = find(tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
   ret = conn->insert();
   if (ret != 0) return ret;
@@ -43,7 +43,7 @@ int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser
     qp->state.accepted();
     return 0;
   }
-  forget_user();  // an error ends the request, and the user has the error already
+  forget_user();  // the user gets the error by the return value
   usiw_cm_end_abort(this, USIW_ABORT_LOCAL, now_us());
   return ret;
 }
@@ -51,7 +51,8 @@ int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser
 void Conn::report(const usiw_qp_report& report) {
   const std::shared_ptr<Conn> alive = shared_from_this();
   usiw_cm_end_report(this, &report, now_us());
-  // Raw packets were tried in vain. None are offered any more, so that later handshakes may offer MERGED.
+  // Raw packets have failed in this process. So later connections do not use them, and their handshakes may offer
+  // MERGED.
   if (report.kind == USIW_REPORT_PORT && report.conn_id == id && port_why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }
 
@@ -88,7 +89,8 @@ std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const T
   return nullptr;
 }
 
-/// A datagram of the handshake, or a stray one. If it is a REQ that has waited, takes over its @p entry.
+/// Handles a datagram of the handshake, or a stray one. If the datagram is a REQ that has waited, @p entry is its
+/// entry, which the call takes over; else @p entry is null.
 void Conn::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                    Admission::Entry* entry) {
   usiw_cm_verdict v;

@@ -8,7 +8,7 @@
 
 namespace usiw::run {
 
-/// Takes out the next record, LINK first. Returns false if there is none.
+/// Removes the next record from the queue, LINK first, and copies it to @p record. Returns false if there is none.
 bool EventStream::next(usiw_event& record) {
   if (link_pending_) {
     link_pending_ = false;
@@ -24,8 +24,8 @@ bool EventStream::next(usiw_event& record) {
   record.conn_id = conn->conn_id;
   if (usiw_cm_records_pop(&conn->unread, &record) == 0) queue_.pop_front();
   if (record.type == USIW_EVENT_CONNECT) {
-    // The descriptor is made when the record is read, so that the reader owns it and nobody else does. Without one the
-    // provider uses raw packets alone, or reports REFUSED.
+    // The descriptor is made only when the record is read, so that the reader alone owns it. Without a descriptor the
+    // provider uses raw packets only, or reports REFUSED.
     record.conn.data_fd = conn->sock->dup_data_fd();
     if (record.conn.data_fd < 0 && conn->sock->ignore_data() != 0) record.conn.flags &= ~unsigned{USIW_CONN_F_PACKET};
   }

@@ -15,29 +15,29 @@
 
 namespace usiw::run {
 
-/// The records of one connection that the engine has not read yet.
+/// A connection as the event stream sees it: its numbers, and the records that the provider has not read yet.
 struct ConnRecords {
   ConnRecords(uint32_t id, std::shared_ptr<UdpSocket> port) : conn_id(id), sock(std::move(port)) {}
   const uint32_t conn_id;
-  const std::shared_ptr<UdpSocket> sock;  ///< CONNECT comes with a descriptor of its data socket
+  const std::shared_ptr<UdpSocket> sock;  ///< its data socket is passed with the CONNECT record
   uint32_t qpn = 0;
-  usiw_cm_records unread{};  ///< EventStream's
+  usiw_cm_records unread{};  ///< only EventStream uses it
 };
 
 class EventStream final : public EventFile {
  public:
   ssize_t read(int fd, void* buf, size_t count) override;
-  /// The program has closed the last descriptor, which counts as the end of the context.
+  /// Ends the stream, because the program has closed the last descriptor. That counts as the end of the context.
   void closed() override;
 
   // All [big lock].
   /// Queues a record. ABORT replaces unread records of the same connection (cm/usiw_cm_records.h).
   void push(const std::shared_ptr<ConnRecords>& conn, usiw_event_type type, const usiw_conn_info& info);
-  /// Queues the state of the device's interface, unless the newest record shows it already.
+  /// Queues a LINK record with @p link, unless the newest LINK record shows the same.
   void push_link(const usiw_link_info& link);
   /// Drops the unread records of a connection, because its QP goes away.
   void cancel(ConnRecords& conn);
-  /// Ends the file, because the context ends.
+  /// Ends the stream, because the context ends. From then on read(2) returns 0.
   void shutdown();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file opcode_filter.h
-/// usiw_cm_look() as a socket filter. Two sockets are bound to a port, and the filter chooses the one that gets a
-/// datagram.
+/// A BPF filter that classifies datagrams as usiw_cm_look() does. Two sockets are bound to a UDP port, and the filter
+/// selects the socket that gets a datagram.
 #ifndef USIW_RUN_OPCODE_FILTER_H
 #define USIW_RUN_OPCODE_FILTER_H
 
@@ -16,7 +16,8 @@
 namespace usiw::run {
 
 /// Returns a program for a UDP payload that begins at byte @p at. The program returns @p data for datagrams that
-/// usiw_cm_look() calls DATA or ENGINE, and @p handshake for all others. usiw_cm_look() drops some of these.
+/// usiw_cm_look() classifies as DATA or ENGINE, and @p handshake for all others. So @p handshake also covers the
+/// datagrams that usiw_cm_look() drops.
 constexpr std::array<sock_filter, 13> opcode_filter(uint32_t at, uint32_t data, uint32_t handshake) {
   return {{
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),

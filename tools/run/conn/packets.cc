@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.cc
-/// The kernel does not see raw packets. So its services to sockets are done here for the connections that use raw
-/// packets, off the data path. The routes are followed: rtnetlink reports changes, and then each connection looks up
-/// its route again. The neighbours are kept fresh: the kernel verifies an entry only while it uses it itself, so from
-/// time to time a datagram without meaning goes to each neighbour by a socket.
+/// The routes and neighbours of connections that use raw packets. The kernel maintains both for sockets, but it does
+/// not see raw packets. So this file does two things, off the data path:
+/// - It follows the routes. rtnetlink reports changes, and then each connection looks up its route again.
+/// - It keeps the neighbours fresh. The kernel verifies the entry of a neighbour only while the kernel itself sends to
+///   that neighbour. So every kUseUs a connection sends an empty datagram to each neighbour by its socket.
 #include "tools/run/conn/packets.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@
 
 namespace usiw::run {
 
-/// All connections that use raw packets or may do so.
+/// The connections that use raw packets or may do so, and the watch for changes of their routes.
 struct Packets {
   bool given_up = false;
   std::set<Conn*> conns;
@@ -45,19 +46,22 @@ struct Packets {
 
 namespace {
 
-/// Changes are gathered for kGatherUs. Routes are looked up no more often than every kApartUs.
+/// Changes are gathered for kGatherUs before the routes are looked up. The least time between two look-ups is kApartUs.
+/// Both in microseconds.
 constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
-/// Interval at which the kernel is made to use each neighbour. The kernel then verifies the entry as for any traffic
-/// (REACHABLE, STALE, PROBE), asks for the MAC again if there is no answer, and reports what it learns.
+/// Interval at which the kernel is made to send to each neighbour, us. The kernel then verifies the entry as for any
+/// traffic (REACHABLE, STALE, PROBE). It asks for the MAC again if there is no answer, and rtnetlink reports the
+/// result.
 constexpr uint64_t kUseUs = 5'000'000;
 
-/// The headers of Linux have no macro for this group.
+/// The rtnetlink group for policy rules of IPv6, for which the headers of Linux have no macro.
 constexpr uint32_t kIpv6Rules = 1u << (RTNLGRP_IPV6_RULE - 1);
 
 Packets& packets() { return never_destroyed<Packets>(); }
 
-/// Returns true if raw packets are possible and permitted, by the same rule as with the module. Shared memory is the
-/// socket port's own matter here.
+/// Returns true if choose_port() selects raw packets: the interface is Ethernet, the process may open raw ports, raw
+/// packets were not given up, and neither socket nor shm was requested. same_host is false, because shared memory
+/// counts as the socket port here.
 bool packets_possible(const usiw_link_info& link) {
   const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
   const PortWish requested = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
@@ -95,8 +99,8 @@ void packets_abandon() {
 
 // ---- A connection ---------------------------------------------------------------------------
 
-/// Looks up the route as the kernel has it now. Raw packets never reach this host itself, because the kernel takes none
-/// on lo.
+/// Sets @p route to the present route of the connection. Raw packets cannot reach this host itself, because the kernel
+/// accepts none on lo. Always returns 0.
 int Conn::look_up_route(usiw_cm_route& route) {
   const usiw_link_info link = link_info();
   const bool begins = engine < USIW_CM_ENGINE_GIVEN;
@@ -111,7 +115,8 @@ int Conn::look_up_route(usiw_cm_route& route) {
     const bool moved_here = !begins && std::memcmp(info.local_mac, link.mac, sizeof link.mac) != 0;
     route.mac_known = resolve(hop) == 0;
     if (!route.mac_known) hop.mac = hop_.mac;
-    // The kernel has never used the neighbour. Or this host has a new MAC, which the peer learns from a packet.
+    // Either the kernel has never used the neighbour, so it must resolve the MAC. Or this host has a new MAC, which the
+    // peer learns from a packet.
     if (!begins && (!route.mac_known || moved_here)) use_next_hop();
     std::memcpy(route.local_mac, link.mac, sizeof route.local_mac);
     std::memcpy(route.remote_mac, hop.mac.data(), sizeof route.remote_mac);
@@ -120,8 +125,8 @@ int Conn::look_up_route(usiw_cm_route& route) {
   return 0;
 }
 
-/// Follows the route from now on, unless the connection uses its socket for good. It does so to this host itself, where
-/// raw packets are impossible, and where the handshake promised the peer not to send any.
+/// Starts to follow the route, unless the connection can only use its socket. That is so if the peer is on this host,
+/// if this process cannot use raw packets, or if the ends have agreed on MERGED.
 void Conn::follow_packets(const usiw_cm_route& route) {
   Packets& p = packets();
   if (route.local || route.reason == USIW_NOT_PACKET_OWN || !p.conns.insert(this).second) return;
@@ -134,7 +139,7 @@ void Conn::leave_packets() {
   if (packets().conns.erase(this) != 0 && packets().conns.empty()) packets().stop();
 }
 
-/// Makes the kernel use the neighbour, by an empty datagram, which every receiver drops.
+/// Makes the kernel send to the next hop: sends an empty datagram by the socket, which every receiver drops.
 void Conn::use_next_hop() { sock->send(tuple_.local, tuple_.remote, tos, nullptr, 0); }
 
 // ---- All of them ------------------------------------------------------------------------------
@@ -143,8 +148,8 @@ void Packets::look_soon() {
   if (look.at_us() == 0) look.set(std::max(now_us() + kGatherUs, looked_us + kApartUs));
 }
 
-/// If this fails, connections stay on the route on which they began, and move to their sockets when nothing gets
-/// through.
+/// Starts to watch for changes of routes. If that fails, a connection continues to use the route of its start. It moves
+/// to its socket if raw packets no longer arrive.
 void Packets::start() {
   fd = out_of_the_way(rtnetlink_socket(RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
                                        RTMGRP_IPV4_RULE | kIpv6Rules));
@@ -171,8 +176,8 @@ void Packets::read_messages() {
   }
 }
 
-/// Returns true if the message may be about the route of a connection. A message about a neighbour is, if the MAC is
-/// new.
+/// Returns true if @p message may change the path of a connection. That is so for interfaces, routes and rules, and for
+/// the next hop of a connection if its MAC is new or the connection has no path for raw packets.
 bool Packets::changes_path(const nlmsghdr& message) const {
   switch (message.nlmsg_type) {
     case RTM_NEWLINK:

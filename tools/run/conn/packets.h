@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.h
-/// Raw packets: which connections may use them. packets.cc also follows the routes of those that do.
+/// The decision whether connections may use raw packets. packets.cc also follows the routes of connections that may.
 #ifndef USIW_RUN_PACKETS_H
 #define USIW_RUN_PACKETS_H
 
@@ -8,12 +8,13 @@
 
 namespace usiw::run {
 
-/// [big lock] Raw packets have proved impossible here: all later connections use sockets alone.
+/// [big lock] Makes all later connections do without raw packets, which have proved impossible in this process.
 void packets_give_up();
-/// [big lock] Returns true if raw packets can go from one end to the other: they are wanted and permitted, and the
-/// route leaves by the device's interface, which is an Ethernet.
+/// [big lock] Returns true if raw packets can go from one end to the other: packets are requested and permitted, and
+/// the route leaves by the device's interface, which is Ethernet.
 bool packets_reach(const Tuple& tuple);
-/// [big lock] In a child of fork(): the connections are the parent's, and so is DPDK.
+/// [big lock] In a child of fork(): forgets the connections, and gives up raw packets, because DPDK is the parent's
+/// too.
 void packets_abandon();
 
 }  // namespace usiw::run

@@ -12,14 +12,14 @@ namespace usiw::run {
 
 class AsyncFile;
 
-/// [big lock] Adds @p file, which gets the events of a context from now on.
+/// [big lock] Adds @p file, the file for async events of a context. It gets the events from now on.
 void port_events_to(const std::shared_ptr<AsyncFile>& file);
-/// [big lock] Opens the socket of the kernel's messages. Returns it, or a negative number. Later states of the
-/// interface are compared with the present one.
+/// [big lock] Opens the socket on which the kernel reports changes of interfaces. Returns its descriptor, or a negative
+/// number. Stores the present state of the interface, for comparison with later states.
 int port_events_open();
-/// [big lock] Reads the socket, which is readable, and pushes an event if the state has changed.
+/// [big lock] Reads all messages from the socket, and pushes an event if the interface has gone up or down.
 void port_events_ready();
-/// [big lock]
+/// [big lock] Closes the socket.
 void port_events_close();
 
 }  // namespace usiw::run

@@ -16,7 +16,7 @@ using QpTable = std::map<uint32_t, std::weak_ptr<Qp>>;
 }  // namespace
 
 int qp_add(const std::shared_ptr<Qp>& qp) {
-  // Processes start at random numbers, so that a QPN most likely means one QP of the host.
+  // Each process starts at a random number, so that two QPs of this host rarely have the same QPN.
   static uint32_t next = USIW_QPN_FIRST + random_u32() % (USIW_QPN_LAST - USIW_QPN_FIRST);
   QpTable& table = never_destroyed<QpTable>();
   if (table.size() >= USIW_MAX_QP) return -ENOMEM;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp.h
-/// A queue pair as the control path has it: its state as verbs see it, and its connection.
+/// The queue pair as the control path knows it: its state, its attributes and its connection.
 #ifndef USIW_RUN_QP_H
 #define USIW_RUN_QP_H
 
@@ -23,7 +23,7 @@ struct Cq;
 struct Pd;
 struct Srq;
 
-/// The state of a QP. `usiw stat` reads it in the QP's page of counters.
+/// The state of a QP, with a copy in the QP's counters page, where `usiw stat` reads it.
 class QpState {
  public:
   operator usiw_qp_state() const { return value_; }
@@ -32,14 +32,16 @@ class QpState {
     show();
     return *this;
   }
+  /// Shows the state of the QP @p qpn in @p page from now on.
   void show_in(MappedPage page, uint32_t qpn) {
     page_ = std::move(page);
     show();
     page_.show_qp(qpn);
   }
-  /// rdma_accept() has accepted a connection with this QP, so sends may be posted from now on.
+  /// Sets usiw_qp_stats.accepted, because rdma_accept() has accepted a connection with this QP. From now on sends may
+  /// be posted.
   void accepted() { page_.set_accepted(); }
-  /// Removes the state from the page, and adds the counters of the page to those of @p context.
+  /// Adds the counters of the page to those of the context, and removes the state from the page.
   void hide(MappedPage& context) {
     context.retire(page_);
     page_.hide();
@@ -47,18 +49,18 @@ class QpState {
   }
 
  private:
-  /// Shows the name that verbs have for the state, since a reader of the page knows no other names.
+  /// Writes the state to the page. CLOSING appears as SQD there, because verbs have no state CLOSING.
   void show() { page_.set_state(value_ == USIW_QPS_CLOSING ? USIW_QPS_SQD : value_); }
 
   usiw_qp_state value_ = USIW_QPS_RESET;
   MappedPage page_;
 };
 
-/// All members [big lock].
+/// A queue pair. All members [big lock].
 struct Qp {
   uint32_t qpn = 0;
   uint32_t handle = 0;
-  uint32_t page = 0;  ///< number of its page of counters; 0: it has none
+  uint32_t page = 0;  ///< number of its counters page; 0: none
   uint64_t user_handle = 0;
   QpState state;
   usiw_qp_attrs attrs{};
@@ -70,18 +72,18 @@ struct Qp {
   std::shared_ptr<Srq> srq;
   std::shared_ptr<EventStream> events;
   std::shared_ptr<AsyncFile> async;
-  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< number that the program has read
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< number of events read
   std::shared_ptr<Conn> conn;
   bool destroying = false;
 };
 
-/// [big lock] Gives a QP its number. Returns 0 or -ENOMEM.
+/// [big lock] Gives the QP a number, and adds it to the table. Returns 0, or -ENOMEM if the table is full.
 int qp_add(const std::shared_ptr<Qp>& qp);
-/// [big lock]
+/// [big lock] Removes the QP from the table.
 void qp_remove(const Qp& qp);
 /// [big lock] Returns the QP with a number, or null.
 std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
-/// [big lock] In a child of fork(): the numbers are the parent's.
+/// [big lock] In a child of fork(): clears the table, because the QPs are the parent's.
 void qps_abandon();
 
 }  // namespace usiw::run

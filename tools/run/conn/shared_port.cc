@@ -30,28 +30,30 @@ bool parse_bound(const std::string& text, Endpoint& out) {
 /// The address of a socket, and whether the socket is connected.
 struct Bound {
   Endpoint at;
-  bool ipv6 = false;  ///< a socket of IPv6, whose address may be a mapped one of IPv4
+  bool ipv6 = false;  ///< an IPv6 socket, whose address may be an IPv4-mapped one
   bool connected = false;
 };
 
-/// Returns true if datagrams to @p local may come to the socket, now or after a connect(2) of its own.
+/// Returns true if the socket @p other may receive datagrams to @p local, now or after a connect(2) on that socket.
 bool overlap(const Bound& other, const Endpoint& local) {
   if (other.at.port != local.port) return false;
-  // A socket on all addresses of IPv6 may be on those of IPv4, too, which /proc does not show. A socket of IPv4 is
-  // preferred to it, until it is connected: then it gets all datagrams of its peer.
+  // A socket at the IPv6 wildcard address may also receive IPv4 datagrams; /proc does not show whether it does. The
+  // kernel prefers an IPv4 socket. But if the IPv6 socket is connected, it gets all datagrams from its peer.
   if (other.at.any()) return !other.at.ipv4() || local.ipv4();
-  // connect(2) may have chosen the address. Without the peer the socket is on all addresses again, beside the sockets
-  // that are bound there by then.
+  // connect(2) may have chosen the address of a connected socket. When the socket is disconnected, it has the wildcard
+  // address again, even if other sockets have been bound to that in the meantime.
   if (other.connected) return other.ipv6 || local.ipv4();
   return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
 }
 
+/// Returns true if a socket in the list @p path, other than those of the inodes @p own, may receive datagrams to
+/// @p local. Returns true as well if the list cannot be read.
 bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vector<ino_t>& own) {
   std::ifstream sockets(path);
   std::string line;
   if (!std::getline(sockets, line)) return true;
   while (std::getline(sockets, line)) {
-    // The fields are the number of the socket, its two addresses, and six others before the inode.
+    // The fields are the number of the socket, its local and remote address, and six others before the inode.
     constexpr char kFields[] = "%*s %63s %63s %*s %*s %*s %*s %*s %*s %lu";
     char bound[64], peer[64];
     ino_t inode;
@@ -64,8 +66,8 @@ bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vecto
   return false;
 }
 
-/// Returns true if a UDP socket of this network namespace, other than those of the inodes @p own, may get datagrams to
-/// @p local. Returns true as well if the sockets cannot be listed.
+/// Returns true if a UDP socket of this network namespace, other than those of the inodes @p own, may receive datagrams
+/// to @p local. Returns true as well if the sockets cannot be listed.
 bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
   if (local.ipv4() && listed("/proc/thread-self/net/udp", false, local, own)) return true;
   return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", true, local, own)
@@ -78,8 +80,8 @@ int set_reuse(int fd, int value) {
 
 }  // namespace
 
-/// A socket without SO_REUSEADDR keeps later sockets out of its port. So the process first forbids others to come, and
-/// then looks for sockets that are there. If two processes do this at a time, at most one finds itself alone.
+/// First clears SO_REUSEADDR, because a socket without it keeps new sockets out of its port. Then lists the sockets
+/// that are bound already. If two processes do this at the same time, at most one of them finds no other socket.
 int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own, const std::function<void()>& between) {
   if (int error = set_reuse(fd, 0); error != 0) return error;
   if (between) between();

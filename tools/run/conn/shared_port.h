@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shared_port.h
-/// UDP ports that several processes may be bound to (RDMA_OPTION_ID_REUSEADDR), and how one of them gets the port
-/// alone.
+/// UDP ports to which several processes may be bound (RDMA_OPTION_ID_REUSEADDR). A process can claim such a port, so
+/// that it alone receives the datagrams.
 #ifndef USIW_RUN_SHARED_PORT_H
 #define USIW_RUN_SHARED_PORT_H
 
@@ -14,10 +14,11 @@
 
 namespace usiw::run {
 
-/// Claims the UDP port to which @p fd is bound at @p local, and to which others may be bound too (SO_REUSEADDR), for
-/// this process. Afterwards no other user gets datagrams to it, whatever he asks of the kernel. Returns 0, or
-/// -EADDRINUSE if another socket might get them; those of the inodes @p own do not count. Then the port stays shared.
-/// It also stays shared if the sockets cannot be listed. @p between, for tests, is called between the two steps.
+/// Claims a UDP port for this process. @p fd is bound to the port at @p local, and other sockets may be bound to it too
+/// (SO_REUSEADDR). Returns 0 if from now on no process of another user can receive datagrams to @p local. Returns
+/// -errno if the port stays shared: -EADDRINUSE if another socket may receive them, or if the sockets cannot be listed.
+/// Sockets with an inode in @p own do not count. Tests pass @p between, which is called after new sockets are kept out
+/// and before the present ones are listed.
 int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own,
                const std::function<void()>& between = nullptr);
 

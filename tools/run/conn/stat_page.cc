@@ -21,7 +21,7 @@ MappedPage::MappedPage(int fd, uint32_t page) {
 
 void MappedPage::Unmap::operator()(StatPage* page) const { munmap(page, sizeof *page); }
 
-/// Sets the kind last, so that a reader which sees the kind sees the rest.
+/// Writes the mark. Its kind is written last, so a reader that sees the kind also sees the other fields.
 void MappedPage::show(StatKind kind) {
   page_->mark.magic = kStatMagic;
   page_->mark.pid = static_cast<uint32_t>(getpid());
@@ -53,8 +53,8 @@ void MappedPage::set_accepted() {
   let_go();
 }
 
-/// Removes the page from the page tables here; its contents stay. The provider maps the same page and counts in it, so
-/// the process would have the page twice.
+/// Removes the page from this mapping's page table; the memfd keeps the contents. The provider maps the same page and
+/// counts in it, so otherwise the process would have two page table entries for it.
 void MappedPage::let_go() { madvise(page_.get(), sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file stat_page.h
-/// Pages of counters of programs under usiw-run, for `usiw stat`. The provider counts into a memfd per context, which
-/// the tool opens by /proc/PID/fd as far as ptrace(2)'s rules let it. So the counters vanish with their process,
-/// however it ends. A page ends with a mark that names its owner. A reader cannot trust the contents, which are the
-/// process's own.
+/// Counters pages of programs under usiw-run, which `usiw stat` reads. The provider counts in a memfd of each context.
+/// The tool opens the memfd by /proc/PID/fd, which needs the rights of ptrace(2). So the counters vanish with the
+/// process, however it ends. A page ends with a mark that names its context or QP. A reader must not trust the
+/// contents, because the process can write them.
 #ifndef USIW_RUN_STAT_PAGE_H
 #define USIW_RUN_STAT_PAGE_H
 
@@ -22,10 +22,11 @@ inline constexpr char kCountersMemfd[] = "usiw-uverbs";
 
 enum class StatKind : uint32_t { kNone, kContext, kQp };
 
+/// The mark at the end of a page, which names its context or QP.
 struct StatMark {
   uint64_t magic;     ///< kStatMagic
   uint32_t kind;      ///< StatKind
-  uint32_t pid;       ///< in the PID namespace of the process. Children of fork() have the memfd, too
+  uint32_t pid;       ///< owner, in its own PID namespace; its forked children have the memfd too
   uint32_t qpn;       ///< QP: its number
   uint32_t state;     ///< QP: enum ibv_qp_state
   char device[64];    ///< context: name of the device, with a NUL
@@ -35,7 +36,7 @@ struct StatMark {
 constexpr uint64_t kStatMagic = 0x3154535749535500;
 constexpr uint32_t kRetiredRoom = 192 - sizeof(StatMark) / sizeof(uint64_t);
 
-/// The beginning of a page of the memfd. Page 0 belongs to the context.
+/// The used part of a page of the memfd. Page 0 belongs to the context, and each other page to a QP or to nobody.
 struct StatPage {
   uint64_t counters[USIW_COUNTERS_ROOM];  ///< by enum usiw_counter
   uint64_t gauges[USIW_GAUGES_ROOM];      ///< QP: by enum usiw_gauge
@@ -51,20 +52,23 @@ static_assert(offsetof(StatPage, retired) == offsetof(usiw_qp_stats, accepted));
 /// maps each page alone.
 inline off_t stat_page_at(uint64_t page) { return static_cast<off_t>(page * usiw::page_size()); }
 
-/// A page that is mapped here. An empty one, whose mapping failed, shows nothing.
+/// A counters page that this library has mapped. If mmap(2) failed, the object is empty, and its calls do nothing.
 class MappedPage {
  public:
   MappedPage() = default;
   MappedPage(int fd, uint32_t page);
 
+  /// Writes the mark of a context.
   void show_context(const char* device);
+  /// Writes the mark of the QP @p qpn.
   void show_qp(uint32_t qpn);
+  /// Sets the state of the QP in the mark.
   void set_state(uint32_t state);
   /// Sets usiw_qp_stats.accepted in the page of a QP.
   void set_accepted();
   /// Adds the counters of @p qp to those of the destroyed QPs of this context.
   void retire(const MappedPage& qp);
-  /// The page has no owner any more.
+  /// Removes the owner from the mark, because the page is free now.
   void hide();
 
  private:

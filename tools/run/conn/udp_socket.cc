@@ -31,14 +31,14 @@ namespace {
 
 struct Sockets {
   std::set<UdpSocket*> all;
-  std::map<uint64_t, UdpSocket*> lingering;  ///< held by lingering connections only, the longest first
+  std::map<uint64_t, UdpSocket*> lingering;  ///< sockets whose connections all linger, the oldest first
   uint64_t last_lingering = 0;
 };
 
 Sockets& sockets() { return never_destroyed<Sockets>(); }
 
-/// Most sockets that only lingering connections hold. A socket has two descriptors, so they have a quarter of those
-/// that the process may have.
+/// Returns the limit for the number of sockets whose connections all linger. Each of them has up to two descriptors, so
+/// together they have at most a quarter of the descriptors that the process may have.
 size_t max_lingering() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -48,7 +48,7 @@ size_t max_lingering() {
 int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
 
 int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) {
-  // A socket filter also sees the UDP header; one for a group of sockets does not.
+  // SO_ATTACH_FILTER shows the UDP header to the program, SO_ATTACH_REUSEPORT_CBPF does not.
   auto code = opcode_filter(option == SO_ATTACH_FILTER ? sizeof(udphdr) : 0, data, handshake);
   const sock_fprog program{code.size(), code.data()};
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
@@ -57,13 +57,14 @@ int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) 
 /// Other sockets that may be bound to the port of a new socket.
 enum class Sharing {
   kNobody,
-  kOwnData,  ///< the new socket is for data, and joins the socket of this process for the handshake
+  kOwnData,  ///< only the handshake socket of this process, which the new data socket joins
   kOthers,   ///< sockets of any process that shares the port too
 };
 
-/// Returns a socket that is bound to @p local, or none with errno. The socket for the handshake has ICMP errors in its error
-/// queue; epoll reports the queue until it is empty. That socket takes its port alone and shares it afterwards; the
-/// socket for data joins a shared port.
+/// Opens a socket and binds it to @p local. Returns no descriptor, with errno, if that fails. The handshake socket gets
+/// ICMP errors in its error queue, and epoll reports the queue until it is empty. The handshake socket sets
+/// SO_REUSEPORT after bind(2), so that it does not join the port of another socket. The data socket sets it before, to
+/// join the handshake socket.
 Fd open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
   const bool v4 = local.ipv4();
@@ -113,7 +114,7 @@ struct Incoming {
   msghdr msg{};
   Control control;
 
-  /// recvmsg(2) without waiting.
+  /// Receives a datagram by recvmsg(2), without waiting.
   ssize_t receive(int fd, char* data, size_t size, int flags) {
     iovec vec{data, size};
     msg.msg_name = &sender;
@@ -128,7 +129,7 @@ struct Incoming {
   }
 };
 
-/// Copies the item of this kind out of the ancillary data. Returns false if there is none.
+/// Copies the item of this level and type from the ancillary data to @p out. Returns false if there is none.
 template <typename Info>
 bool get_control(msghdr& msg, int level, int type, Info& out) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
@@ -139,7 +140,8 @@ bool get_control(msghdr& msg, int level, int type, Info& out) {
   return false;
 }
 
-/// Returns the address that a datagram was sent to, or @p local, as the socket is bound, if the kernel does not say it.
+/// Returns the address to which a datagram was sent. Returns @p local, the address of the socket, if the kernel does
+/// not report it.
 Endpoint destination(msghdr& msg, const Endpoint& local) {
   Endpoint to = local;
   in_pktinfo v4;
@@ -153,7 +155,7 @@ Endpoint destination(msghdr& msg, const Endpoint& local) {
   return to;
 }
 
-/// Returns what ICMP in the error queue means as an answer to a REQ.
+/// Returns the meaning of an ICMP message from the error queue as an answer to a REQ.
 usiw_cm_answer answer_by_icmp(msghdr& msg) {
   sock_extended_err e{};
   if (!get_control(msg, IPPROTO_IP, IP_RECVERR, e)) get_control(msg, IPPROTO_IPV6, IPV6_RECVERR, e);
@@ -180,7 +182,7 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, c
     endpoint_from(sa, named);
     bound.port = named.port;
   }
-  // Not earlier, because the kernel would choose a port that is shared already.
+  // Not before bind(2), because the kernel could choose a port that other processes share already.
   if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   std::shared_ptr<UdpSocket> s(new UdpSocket(bound, std::move(fd), calls));
   s->shared_ = shared;
@@ -232,7 +234,7 @@ void UdpSocket::close_longest_lingering() {
   if (s) s->calls_.end_lingering(*s);
 }
 
-/// Closes all sockets that only lingering connections hold. Returns false if there was none.
+/// Closes all sockets whose connections all linger. Returns false if there was none.
 bool UdpSocket::close_lingering() {
   if (sockets().lingering.empty()) return false;
   while (!sockets().lingering.empty()) close_longest_lingering();
@@ -261,7 +263,8 @@ int UdpSocket::dup_data_fd() {
   if (data_fd_ < 0) {
     Fd fd = open_socket(local_, Sharing::kOwnData);
     if (fd < 0) return -errno;
-    // The filter returns the index of the socket that gets the datagram.
+    // The filter returns the index of the socket that gets the datagram: 0 for the handshake socket, 1 for the data
+    // socket.
     if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) return error;
     data_fd_ = std::move(fd);
   }
@@ -309,10 +312,11 @@ void UdpSocket::receive() {
     if (n < 0 && errno == EAGAIN) return;
     Endpoint from;
     if (n < 0 || endpoint_from(in.sender, from) != 0) continue;
-    // The buffer is one byte longer than any datagram of the handshake, so one that is cut off is none.
+    // The buffer is one byte longer than the longest datagram of the handshake, so a truncated datagram cannot pass for
+    // one.
     const auto look = usiw_cm_look(data, static_cast<uint32_t>(n));
-    // A stray datagram is answered now and then: data of a connection that this port has never had, or a datagram that
-    // may show that the server of a waiting connection speaks another protocol.
+    // Stray datagrams are handled at a limited rate. Such a datagram is data of a connection that this port does not
+    // have. Or it may show that the server of a waiting connection speaks another protocol.
     if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
     if (look == USIW_CM_LOOK_DATA) n = sizeof(usiw_trp_hdr);
     calls_.receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));

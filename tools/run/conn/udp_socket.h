@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file udp_socket.h
-/// UDP ports of the handshake. A port has one socket for the handshake, which this library reads. The first connection
-/// that is installed adds a second one for data, which the provider reads. A filter on the opcode, which the kernel
-/// runs, chooses between them. So each half receives the same datagrams as with the module.
+/// The sockets of a UDP port. This library reads one socket, for the handshake. The first connection that is installed
+/// adds a second one for data, which the provider reads. A BPF filter on the opcode selects the socket for each
+/// datagram. So the provider receives the same datagrams as with the module, and this library receives those that the
+/// module would handle.
 ///
-/// A socket passes its datagrams up by struct SocketCalls and knows nothing of connections.
+/// A socket passes its datagrams to the functions of struct SocketCalls, and knows nothing of connections.
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 
@@ -24,51 +25,54 @@ class Admission;
 class Listener;
 class UdpSocket;
 
-/// Calls of a socket to the code above it, which holds the connections. All [big lock].
+/// Functions that a socket calls, in the code that knows the connections. All [big lock].
 struct SocketCalls {
-  /// A datagram of the handshake, or a stray one, has arrived.
+  /// Handles a datagram of the handshake, or a stray one.
   void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
-  /// ICMP about a datagram to @p to has arrived. It quotes @p len bytes of the payload.
+  /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
   void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   /// Forgets the connections at this socket, all of which linger.
   void (*end_lingering)(const UdpSocket& sock);
 };
 
+/// A UDP port at one local address: the handshake socket, and the data socket if there is one.
 class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
  public:
-  /// [big lock] Opens a socket; port 0 asks for any free port. If @p shared, processes of all users may be bound to the
-  /// port as well, provided that they ask for sharing too. Returns null and sets @p error to -errno if that fails:
-  /// -EADDRINUSE, -EADDRNOTAVAIL ...
+  /// [big lock] Opens a handshake socket; port 0 asks for any free port. If @p shared, processes of all users may be
+  /// bound to the port as well, if they ask for sharing too. If that fails, returns null and sets @p error to -errno:
+  /// -EADDRINUSE, -EADDRNOTAVAIL or another.
   static std::shared_ptr<UdpSocket> open(const Endpoint& local, bool shared, const SocketCalls& calls, int& error);
   /// [big lock] Returns the socket that is bound to exactly this address, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
-  /// [big lock] In a child of fork(): closes all sockets without a datagram.
+  /// [big lock] In a child of fork(): closes the descriptors of all sockets, and forgets the sockets. Sends nothing,
+  /// because the connections are the parent's.
   static void abandon_all();
   ~UdpSocket();
 
   const Endpoint& local() const { return local_; }
 
-  /// [big lock] Claims the port for this process, before the first datagram is expected. Returns 0, or -EADDRINUSE:
-  /// another process has the port too, and it stays shared.
+  /// [big lock] Claims the port for this process. Call it before the first datagram is expected. Returns 0, or -errno
+  /// if the port stays shared: -EADDRINUSE if another process may have it too.
   int claim();
 
-  /// [big lock] Sends from exactly @p from with this TOS or traffic class. Returns 0 or -errno. The caller repeats what
-  /// matters.
+  /// [big lock] Sends a datagram with the source address @p from and this TOS or traffic class. Returns 0 or -errno. A
+  /// full send buffer counts as sent, so the caller must repeat datagrams that matter.
   int send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
-  /// [big lock] Drops data at this socket. Without a data socket the raw port receives the data, and the handshake must
-  /// not answer it as stray. Returns 0 or -errno.
+  /// [big lock] Drops data that arrives at this socket from now on. Without a data socket the raw port receives the
+  /// data, and the handshake must not answer the socket's copy as stray. Returns 0 or -errno.
   int ignore_data();
-  /// [big lock] Returns a new descriptor of the data socket, close-on-exec, or -errno.
+  /// [big lock] Returns a new descriptor of the data socket, close-on-exec, or -errno. Opens the data socket if it is
+  /// not open yet.
   int dup_data_fd();
 
   /// [big lock] The listener at this socket, or null. Not owned.
   Listener* listener = nullptr;
-  /// [big lock] Admission of REQs to this port. Set by whoever opens the socket.
+  /// [big lock] The admission of REQs to this port. The function that opens the socket sets it.
   std::shared_ptr<Admission> admission;
 
-  /// [big lock] Ids that are bound here, and connections that do not linger, keep the socket. Sockets that only
-  /// lingering connections hold are closed when there are too many of them or when descriptors run out. cm/usiw_cm.h
-  /// allows that, and the one that has lingered longest is closed first.
+  /// [big lock] Count the users of the socket: ids that are bound here, and connections that do not linger. A socket
+  /// whose connections all linger is closed if there are too many such sockets, or if the process has no descriptors
+  /// left. cm/usiw_cm.h permits that. The socket that has been without users for the longest time is closed first.
   void add_id() { keep(ids_, 1); }
   void remove_id() { keep(ids_, -1); }
   void add_conn() { keep(conns_, 1); }
@@ -89,7 +93,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   const SocketCalls& calls_;
   bool shared_ = false;
   int ids_ = 0, conns_ = 0;
-  uint64_t lingers_since_ = 0;  ///< rank among the sockets that only lingering connections hold; 0: it is none of them
+  uint64_t lingers_since_ = 0;  ///< its key in Sockets::lingering; 0: it is not there
   CmWatch watch_;
   __u64 stray_next_us_ = 0;  ///< time before which stray datagrams are not answered
 };

@@ -20,9 +20,9 @@
 #include "tools/run/libc/file.h"
 #include "tools/run/libc/real.h"
 
-/// clone(2) of libc by its other name. ThreadSanitizer interposes the first name and takes every child for that of a
-/// fork(2), which ends a program that has threads. This child only executes another program, so the rule does not
-/// concern it.
+/// libc's clone(2) under its second name. ThreadSanitizer interposes the first name and treats the call as a fork(2),
+/// at which it ends a program that has threads. That is not necessary here, because the child only executes another
+/// program.
 extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* arg, ...);
 
 namespace usiw::run {
@@ -48,7 +48,8 @@ int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
   char* const envp[] = {nullptr};
-  // Numbers above the two targets come first, so that no dup3 overwrites the source of the other.
+  // Both descriptors are first copied to numbers above the two targets, so that neither dup3 overwrites the source of
+  // the other.
   const long socket = syscall(SYS_fcntl, s.socket, F_DUPFD, kWatchMemory + 1);
   const long memory = syscall(SYS_fcntl, s.memory, F_DUPFD, kWatchMemory + 1);
   if (syscall(SYS_dup3, socket, kWatchSocket, 0) >= 0 && syscall(SYS_dup3, memory, kWatchMemory, 0) >= 0) {
@@ -60,8 +61,9 @@ int exec_watcher(void* arg) {
   __builtin_unreachable();
 }
 
-/// A process between the program and the watcher, so that the watcher is no child of the program: wait(2) and SIGCHLD
-/// of the program are for its own children. This process has no exit signal, so it does not show there either.
+/// Starts the watcher and ends. This process is between the program and the watcher, so that the watcher is no child of
+/// the program. The program's wait(2) and SIGCHLD must concern its own children only. This process has no exit signal,
+/// so the program does not notice it either.
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
@@ -86,8 +88,8 @@ bool spawn(int socket, int memory) {
   return pid > 0;
 }
 
-/// Makes the table in @p memory as large as possible. Returns its number of entries, or 0 if there is no space for the
-/// least table.
+/// Makes the memory of the table as large as possible. Returns the number of entries, or 0 if there is no space for the
+/// least number.
 size_t size_table(int memory) {
   for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
     if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch_table.h
-/// Memory that a process shares with its watcher: the open connections, whose peers get a RESET if the process is
-/// killed. The process writes it while it lives, and the watcher reads it afterwards.
+/// The table that a process shares with its watcher. It lists the open connections, whose peers get a RESET if the
+/// process is killed. The process writes the table while it runs, and the watcher reads it afterwards.
 #ifndef USIW_RUN_WATCH_TABLE_H
 #define USIW_RUN_WATCH_TABLE_H
 
@@ -13,18 +13,20 @@
 
 namespace usiw::run {
 
+/// An open connection of the process.
 struct WatchEntry {
   std::atomic<uint32_t> live;  ///< 1: the other members are valid. Set last, cleared first
   uint32_t local_isn, peer_isn;
   Tuple ends;
 };
 
-/// Entries of the table. Where RLIMIT_FSIZE forbids so many, there are fewer, and the size of the memory shows the
-/// number.
+/// The usual number of entries, and the least number. If RLIMIT_FSIZE does not permit the usual number, the table has
+/// fewer. The size of the shared memory shows the number.
 inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
 inline constexpr size_t kLeastWatchEntries = 32;
 
-/// The watcher's descriptors: a socket whose other end only the process has, and the table.
+/// The watcher's descriptors. Only the process has the other end of the socket, so the socket shows when the process
+/// has ended. The memory contains the table.
 inline constexpr int kWatchSocket = 3, kWatchMemory = 4;
 inline constexpr char kWatchArgument[] = "--watch";
 

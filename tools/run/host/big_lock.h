@@ -12,7 +12,7 @@
 
 namespace usiw::run {
 
-/// Never destroyed, because threads of the program may hold it while the process exits.
+/// Returns the big lock. It is never destroyed, because threads of the program may hold it while the process exits.
 inline std::mutex& big_lock() {
   static std::mutex& lock = *new std::mutex;
   return lock;

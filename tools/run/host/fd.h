@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file fd.h
+/// The owner of a file descriptor.
 #ifndef USIW_RUN_FD_H
 #define USIW_RUN_FD_H
 
@@ -9,8 +10,8 @@
 
 namespace usiw::run {
 
-/// A descriptor that is closed at the end of its scope. A negative number is none. The thread cannot be cancelled
-/// meanwhile, because close(2) is a cancellation point.
+/// A descriptor that is closed at the end of its scope. A negative number stands for no descriptor. A thread
+/// must not be cancelled while it owns one, because close(2) is a cancellation point.
 class Fd {
  public:
   Fd() = default;
@@ -24,7 +25,7 @@ class Fd {
     if (fd_ >= 0) close(fd_);
   }
   operator int() const { return fd_; }
-  /// Returns the descriptor, which is the caller's from now on.
+  /// Returns the descriptor and gives it to the caller, who has to close it.
   int release() { return std::exchange(fd_, -1); }
 
  private:

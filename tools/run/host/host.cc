@@ -47,7 +47,7 @@ std::string interface_of(const Endpoint& e) {
   return found;
 }
 
-/// Returns a running interface other than lo, or lo if there is none.
+/// Returns the name of a running interface other than lo, or "lo" if there is none.
 std::string first_running_interface() {
   std::string found = "lo";
   constexpr unsigned kWanted = IFF_UP | IFF_RUNNING;
@@ -71,13 +71,14 @@ std::string choose_interface() {
   return first_running_interface();
 }
 
-/// Chosen once, because a device stays on its interface and librdmacm knows it by its GUID.
+/// Returns the name of the device's interface. It is chosen once, because a device stays on its interface, and
+/// librdmacm identifies the device by its GUID.
 const std::string& the_interface() {
   static const std::string& once = *new std::string(choose_interface());
   return once;
 }
 
-/// Returns the same MAC in every process of this boot and network namespace. Others hardly get the same one.
+/// Returns a MAC made from a hash of @p of. Two texts rarely give the same MAC.
 std::array<uint8_t, 6> mac_by_hash(const std::string& of) {
   uint64_t h = 1469598103934665603ull;  // FNV-1a
   for (unsigned char c : of) h = (h ^ c) * 1099511628211ull;
@@ -242,6 +243,8 @@ uint32_t link_speed() {
   return known && mbps != static_cast<uint32_t>(SPEED_UNKNOWN) && mbps != 0xffff ? mbps : 0;
 }
 
+/// Returns the MAC of the device's interface. Without one, returns a hash of the boot ID and the network namespace, so
+/// that all processes of this boot and namespace get the same MAC.
 static std::array<uint8_t, 6> make_mac() {
   const std::array<uint8_t, 6> mac = std::to_array(link_info().mac);
   if (mac != std::array<uint8_t, 6>{}) return mac;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interface.h
-/// Requests of netdevice(7), which need a socket of any family. A sandbox or a kernel may have no IPv4.
+/// Requests of netdevice(7): calls of ioctl(2) about a network interface. They need a socket of any family. It is an
+/// IPv6 socket if the kernel or a sandbox does not permit IPv4.
 #ifndef USIW_RUN_INTERFACE_H
 #define USIW_RUN_INTERFACE_H
 
@@ -22,6 +23,7 @@ inline Fd udp_socket_of_any_family() {
   return fd >= 0 ? std::move(fd) : Fd(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 }
 
+/// An interface, and `r`, the argument of the requests about it.
 class Interface {
  public:
   explicit Interface(const std::string& name) { name.copy(r.ifr_name, sizeof r.ifr_name - 1); }

@@ -16,7 +16,7 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kScripts = 4;  ///< scripts that are interpreters of one another; the kernel allows one more
+constexpr int kScripts = 4;  ///< longest chain in which each script is the interpreter of the one before
 
 bool gains_rights(const char* path, const struct stat& st) {
   if ((st.st_mode & S_ISUID) != 0 && st.st_uid != geteuid()) return true;
@@ -24,7 +24,7 @@ bool gains_rights(const char* path, const struct stat& st) {
   return geteuid() != 0 && getxattr(path, "security.capability", nullptr, 0) > 0;
 }
 
-/// Returns true if an ELF file names a program interpreter, which is the dynamic linker.
+/// Returns true if an ELF file names a program interpreter. That is the dynamic linker.
 bool is_dynamic(int fd, const Elf64_Ehdr& elf) {
   for (unsigned i = 0; i < elf.e_phnum; i++) {
     Elf64_Phdr segment;
@@ -40,7 +40,7 @@ union Head {
   char text[256];  ///< as much as the kernel reads for "#!"
 };
 
-/// Reads the interpreter in "#! /interpreter argument". Returns false if there is none.
+/// Copies the interpreter in "#! /interpreter argument" to @p out. Returns false if the line names none.
 bool interpreter_of(const Head& head, char (&out)[PATH_MAX]) {
   const char* begin = head.text + 2;
   begin += strspn(begin, " \t");
@@ -55,7 +55,8 @@ Loadable judge_elf(int fd, const Elf64_Ehdr& elf) {
   return is_dynamic(fd, elf) ? Loadable::kYes : Loadable::kStatic;
 }
 
-/// Calls the kernel by number, because in a program under usiw-run libc's functions are interposed.
+/// Returns true if @p path is a regular file that may be executed. Makes system calls by number, because in a program
+/// under usiw-run libc's functions are interposed.
 bool is_program(const char* path) {
   struct stat st;
   return syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && S_ISREG(st.st_mode) &&
@@ -102,7 +103,7 @@ Loadable is_loadable(const char* path, char (&which)[PATH_MAX]) {
       return Loadable::kNoProgram;
     }
   }
-  return Loadable::kYes;  // the kernel will refuse it
+  return Loadable::kYes;  // the chain of scripts is too long, so leave the decision to the kernel
 }
 
 }  // namespace usiw::run

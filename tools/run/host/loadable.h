@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file loadable.h
-/// Whether the dynamic linker would load a preloaded library into a program. usiw-run checks the program that it
-/// starts, and the library checks the programs that this one executes.
+/// A check whether the dynamic linker would load a preloaded library into a program. usiw-run checks the program that
+/// it starts. The preloaded library checks each program that this program executes.
 #ifndef USIW_RUN_LOADABLE_H
 #define USIW_RUN_LOADABLE_H
 
@@ -9,22 +9,24 @@
 
 namespace usiw::run {
 
+/// Whether the dynamic linker would load the library, and if not, why.
 enum class Loadable {
   kYes,
-  kUnknown,      ///< cannot be read; errno has the reason
+  kUnknown,      ///< the file cannot be read; errno has the reason
   kStatic,       ///< statically linked
   kGainsRights,  ///< the dynamic linker ignores LD_PRELOAD
   kForeign,      ///< made for another processor, or not a 64-bit program
-  kNoProgram,
+  kNoProgram,    ///< neither an ELF program nor a script
 };
 
-/// Runs scripts that name no interpreter.
+/// The shell that runs scripts without "#!".
 inline constexpr char kShell[] = "/bin/sh";
 
-/// Finds the file that execvp(3) would run. Returns false if there is none. Allocates and locks nothing.
+/// Copies the path of the file that execvp(3) would run to @p out. Returns false if there is none. Allocates no memory
+/// and takes no lock.
 bool find_program(const char* name, char (&out)[PATH_MAX]);
-/// Judges a program, or the interpreter of a script. @p which gets the file that decides. Allocates and locks nothing,
-/// because a child of vfork(2) may call it.
+/// Judges the program @p path or, if that is a script, its interpreter. Sets @p which to the file that was judged.
+/// Allocates no memory and takes no lock, because a child of vfork(2) may call it.
 Loadable is_loadable(const char* path, char (&which)[PATH_MAX]);
 
 }  // namespace usiw::run

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file never_destroyed.h
+/// Global objects that exist before the first use and until the process has ended.
 #ifndef USIW_RUN_NEVER_DESTROYED_H
 #define USIW_RUN_NEVER_DESTROYED_H
 
 namespace usiw::run {
 
-/// The one object of this type. The first call makes it, since the constructors of other libraries may call this one
-/// before its own have run. It is never destroyed, since threads of the program may use it while the process exits.
+/// Returns the only object of type T. The first call makes it, because constructors of other libraries may call this
+/// library before its own constructors have run. The object is never destroyed, because threads of the program may use
+/// it while the process exits.
 template <typename T>
 T& never_destroyed() {
   static T& once = *new T;

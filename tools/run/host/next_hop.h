@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file next_hop.h
-/// The interface and the MAC of the next hop, which raw packets need besides addresses. rtnetlink shows them without
-/// any rights.
+/// The next hop of a route: its interface and its MAC, which raw packets need besides addresses. rtnetlink shows both
+/// to processes without any rights.
 #ifndef USIW_RUN_NEXT_HOP_H
 #define USIW_RUN_NEXT_HOP_H
 
@@ -14,25 +14,28 @@
 
 namespace usiw::run {
 
+/// The next hop of a route.
 struct NextHop {
   uint32_t ifindex = 0;
   bool local = false;  ///< the route leads to this host itself
-  Endpoint address;    ///< address of the neighbour, a gateway or the peer
+  Endpoint address;    ///< the neighbour: a gateway, or the peer itself
   std::array<uint8_t, 6> mac{};
   bool operator==(const NextHop&) const = default;
 };
 
-/// Finds the interface and the neighbour by which a packet leaves from one of this host's addresses to @p to. The MAC
-/// stays as it is. Returns 0, or -errno if a raw packet would not get there:
-/// - -EHOSTUNREACH: there is no route, or it leads to this host. The kernel takes no raw packets on lo, and @p out
-///   shows this case.
+/// Sets interface and neighbour of @p out to those of packets from @p from, an address of this host, to @p to. Does not
+/// change the MAC. Returns 0, or -errno if raw packets cannot use the route:
+/// - -EHOSTUNREACH: the route is not a unicast route. If @p out.local is true, it leads to this host, where the kernel
+///   accepts no raw packets on lo.
 /// - -EPROTONOSUPPORT: the route encapsulates the packet.
+/// - Another -errno: the kernel has no route, or rtnetlink has failed.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
-/// Finds the neighbour's MAC. Returns 0 or -errno: -EHOSTUNREACH while the kernel does not know it. The kernel knows it
-/// if the neighbour has just sent something.
+/// Sets the MAC of @p hop from the kernel's table of neighbours. Returns 0 or -errno: -EHOSTUNREACH while the kernel
+/// does not know the MAC. The kernel knows it if the neighbour has just sent something.
 int resolve(NextHop& hop);
 
-/// Reads an rtnetlink message about a neighbour whose MAC is known. Returns false if the message is another one.
+/// Sets @p out to the neighbour in an rtnetlink message. Returns false if @p message is not about a neighbour whose MAC
+/// is known.
 bool neighbour_in(const nlmsghdr& message, NextHop& out);
 
 }  // namespace usiw::run

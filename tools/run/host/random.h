@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file random.h
+/// Random numbers that nobody can guess.
 #ifndef USIW_RUN_RANDOM_H
 #define USIW_RUN_RANDOM_H
 
@@ -12,8 +13,8 @@
 
 namespace usiw::run {
 
-/// Returns a number that cannot be guessed, for initial PSNs and keys of STags. Ends the process if the system has no
-/// random numbers, because a guessed one would let others into its connections.
+/// Returns a random number, for initial PSNs and keys of STags. Ends the process if the system has no random numbers:
+/// with numbers that can be guessed, others could send into its connections.
 inline uint32_t random_u32() {
   uint32_t value = 0;
   if (random_bytes(&value, sizeof value)) return value;

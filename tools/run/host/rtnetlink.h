@@ -15,8 +15,8 @@
 
 namespace usiw::run {
 
-/// Opens a socket that receives the reports of the groups RTMGRP_*, and the answers to requests. Returns none, with
-/// errno, if that fails.
+/// Opens a socket that receives the reports of the groups RTMGRP_* in @p groups, and the answers to requests. Returns
+/// no descriptor, with errno, if that fails.
 inline Fd rtnetlink_socket(uint32_t groups) {
   Fd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   sockaddr_nl name{};
@@ -26,8 +26,8 @@ inline Fd rtnetlink_socket(uint32_t groups) {
   return fd;
 }
 
-/// Copies an attribute of exactly @p len bytes. The attributes follow a header of @p header_len bytes. Returns false if
-/// the message has no such attribute.
+/// Copies the attribute @p type to @p out if it has exactly @p len bytes. The attributes of @p message follow a header
+/// of @p header_len bytes. Returns false if there is no such attribute.
 inline bool get_attribute(const nlmsghdr& message, size_t header_len, uint16_t type, void* out, size_t len) {
   auto* a = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(&message) + NLMSG_SPACE(header_len));
   int left = static_cast<int>(message.nlmsg_len) - static_cast<int>(NLMSG_SPACE(header_len));
@@ -39,7 +39,8 @@ inline bool get_attribute(const nlmsghdr& message, size_t header_len, uint16_t t
   return false;
 }
 
-/// A request with a header of its type and attributes, which may be nested. The answer takes its place.
+/// A request to rtnetlink: a header of type Header, and attributes, which may be nested. The answer replaces the
+/// request in the buffer.
 template <typename Header>
 class RtnetlinkRequest {
  public:
@@ -54,7 +55,7 @@ class RtnetlinkRequest {
     std::memcpy(bytes_ + at, data, len);
     message().nlmsg_len = static_cast<uint32_t>(at + len);
   }
-  /// Begins an attribute, which has all that is added until end().
+  /// Begins an attribute, which contains everything that is added until end(). Returns the argument of end().
   size_t begin(uint16_t type) {
     const rtattr attribute{0, type};
     append(&attribute, sizeof attribute);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file scratch.h
-/// The directory for temporary files, which has the tree that emulates /sys.
+/// The directory for temporary files, in which usiw-run makes the trees that emulate /sys.
 #ifndef USIW_RUN_SCRATCH_H
 #define USIW_RUN_SCRATCH_H
 
@@ -16,7 +16,7 @@ namespace usiw::run {
 /// The directories that are tried, in this order.
 inline constexpr char kScratchPlaces[] = "$TMPDIR, /tmp, /var/tmp, /dev/shm, $XDG_RUNTIME_DIR";
 
-/// Returns the first of them that this user may write to, or an empty string.
+/// Returns the first of kScratchPlaces to which this user may write, or an empty string.
 inline std::string scratch_directory() {
   for (const char* place : {static_cast<const char*>(getenv("TMPDIR")), "/tmp", "/var/tmp", "/dev/shm",
                             static_cast<const char*>(getenv("XDG_RUNTIME_DIR"))})
@@ -24,13 +24,15 @@ inline std::string scratch_directory() {
   return {};
 }
 
-/// Returns the beginning of the names of a user's trees.
+/// Returns the prefix of the names of this user's trees.
 inline std::string tree_prefix() { return "usiw-run-" + std::to_string(geteuid()) + "-"; }
 
-/// The file in a tree that its users have locked (shared). They change it when they begin.
+/// Name of the lock file in a tree. Each process that uses the tree locks the file (shared), and updates its time when
+/// it begins.
 inline constexpr char kTreeLock[] = "lock";
 
-/// Seconds for which a tree is kept after its last user began. So programs that run one after another share a tree.
+/// Time for which a tree is kept after the last process has begun to use it, s. So programs that run one after another
+/// share a tree.
 inline constexpr time_t kTreeKeepS = 3600;
 
 }  // namespace usiw::run

@@ -21,13 +21,13 @@ inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
 struct Settings {
   std::string device;   ///< name of the RDMA device
   std::string address;  ///< source address of connections whose program names none; empty: the route decides
-  /// The choice of --port. Sockets reach every peer, so they are always one of the ways. kPacket means the same as
-  /// kAuto, but usiw-run starts no program if raw packets are not permitted.
+  /// The port that --port requests. Sockets reach every peer, so a connection may always use them. kPacket has the same
+  /// meaning as kAuto, but usiw-run starts no program if raw packets are not permitted.
   PortWish port = PortWish::kAuto;
-  std::string watcher;  ///< path of usiw-run itself, or empty
+  std::string watcher;  ///< program to start as the watcher, which is usiw-run; empty: none
 };
 
-/// Returns the settings, which are read from the environment once.
+/// Returns the settings. The first call reads them from the environment.
 inline const Settings& settings() {
   static const Settings& once = *new Settings([] {
     auto get = [](const char* name, const char* otherwise) -> std::string {

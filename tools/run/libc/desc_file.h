@@ -16,7 +16,7 @@
 
 namespace usiw::run {
 
-/// A queue of descriptions, which a program reads one by one.
+/// A file with a queue of events. Each read(2) takes one of them, which is a Desc.
 template <typename Desc>
 class DescFile : public EventFile {
  public:
@@ -32,13 +32,13 @@ class DescFile : public EventFile {
       return sizeof(Desc);
     });
   }
-  /// [big lock] Adds an event. @p read_events counts the events of its object that the program has read, and names the
-  /// object.
+  /// [big lock] Adds an event. @p read_events counts the events of an object that the program has read. The pointer
+  /// also identifies the object for purge().
   void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
     queue_.push_back({desc, std::move(read_events)});
     set_readable(true);
   }
-  /// [big lock] Drops the unread events of an object that goes away.
+  /// [big lock] Drops the unread events of the object with this @p read_events, because the object goes away.
   void purge(const std::shared_ptr<uint32_t>& read_events) {
     std::erase_if(queue_, [&](const Entry& e) { return e.read_events == read_events; });
     if (queue_.empty()) set_readable(false);

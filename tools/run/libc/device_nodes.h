@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file device_nodes.h
-/// The two device nodes. uverbs/ and ucm/ open them, without types of verbs or rdma_cm in this header, because the
-/// interposed functions need libc's plain declarations. The numbers are those of a host with the module, where uverbs0
-/// is the first device. Programs see them in /sys, and by stat(2) of a path or a descriptor.
+/// The two device nodes that usiw-run emulates: their numbers, and the functions in uverbs/ and ucm/ that open them.
+/// This header has no types of verbs or rdma_cm, because the interposed functions include it and need libc's plain
+/// declarations. The numbers are those of the first device on a host with the module, uverbs0. Programs see them in
+/// /sys, and by stat(2) of a path or a descriptor.
 #ifndef USIW_RUN_DEVICE_NODES_H
 #define USIW_RUN_DEVICE_NODES_H
 
@@ -16,7 +17,7 @@ inline constexpr unsigned kUverbsMajor = 231, kUverbsMinor = 192, kRdmaCmMajor =
 inline dev_t uverbs_device() { return makedev(kUverbsMajor, kUverbsMinor); }
 inline dev_t rdma_cm_device() { return makedev(kRdmaCmMajor, kRdmaCmMinor); }
 
-/// Each opens a node and returns a descriptor or -errno.
+/// Each function opens a node, and returns a descriptor or -errno.
 int open_uverbs();
 int open_rdma_cm();
 

@@ -27,13 +27,14 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
                  nullptr, 0);
 }
 
-/// The file for whose next event this thread drives the engine. The eventfd does not signal events that this thread
-/// itself adds to the file, unless the thread leaves some of them.
+/// The file for whose next event this thread drives the engine, or null. Events that this thread itself adds to the
+/// file do not make the eventfd readable. If the thread does not take all of them, show_rest() makes the eventfd
+/// readable.
 thread_local const EventFile* t_drives_for = nullptr;
 
-/// Waits while @p word has @p value. Returns false if a signal has ended the wait. There is no timeout, so the kernel
-/// restarts the call after handlers with SA_RESTART, as it restarts read(2). The thread may be cancelled here at any
-/// instruction, so this is a frame of its own, in which nothing needs to be undone.
+/// Waits while @p word has @p value. Returns false if a signal has ended the wait. The call has no timeout, so after a
+/// handler with SA_RESTART the kernel restarts it, as it restarts read(2). The thread may be cancelled here at any
+/// instruction. So this is a separate function, in which there is nothing to clean up.
 [[gnu::noinline]] bool futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   int type;
   pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -46,9 +47,10 @@ thread_local const EventFile* t_drives_for = nullptr;
 // and does not show which handler has run. So a thread drives the engine only if that makes no difference: all handlers
 // have SA_RESTART, or none has.
 
-constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< there are handlers that restart or interrupt a call
+constexpr unsigned kRestarts = 1, kInterrupts = 2;  ///< kinds of signal handlers, by their effect on a system call
 
-/// Returns the kinds of handlers for signals that this thread takes and that others send.
+/// Returns the kinds of handlers that exist for signals which this thread does not block. Signals of faults, such as
+/// SIGSEGV, do not count.
 unsigned kinds_of_handlers() {
   unsigned kinds = 0;
   sigset_t blocked;
@@ -64,7 +66,8 @@ unsigned kinds_of_handlers() {
   return kinds;
 }
 
-/// Returns the kinds of handlers as they were at most a second ago.
+/// Returns the result of kinds_of_handlers() from at most a second ago, because that function makes a system call for
+/// each signal.
 unsigned recent_kinds_of_handlers() {
   static thread_local unsigned kinds = 0;
   static thread_local uint64_t as_of = 0;
@@ -75,13 +78,14 @@ unsigned recent_kinds_of_handlers() {
   return kinds;
 }
 
-// glibc may deliver the signal that cancels a thread a moment after futex(2) has woken it. The signal takes effect in
-// any cancellation point of libc then, although cancellation is off by now (glibc 2.36 checks its type alone). The
-// thread would have an event that nobody acknowledges. So the functions below call the kernel directly.
+// glibc may deliver the signal that cancels a thread just after futex(2) has woken the thread. The signal then takes
+// effect at the next cancellation point of libc, although cancellation has been disabled by then (glibc 2.36 checks
+// only the cancellation type). The thread would end with an event that nobody acknowledges. So the functions below use
+// syscall(2), which is no cancellation point.
 //
-// The counter is 0 or 1, unless a child of fork() reads or writes it by the descriptors that it has inherited. To wait
-// for such a child with the big lock held could last forever. O_NONBLOCK cannot help, because the program would see
-// that flag.
+// The counter of the eventfd is 0 or 1, unless a child of fork() uses the descriptor that it has inherited. A read or
+// write that waits for such a child could wait forever, with the big lock held. O_NONBLOCK cannot prevent that, because
+// the program would see the flag.
 
 constexpr uint64_t kOne = 1;
 
@@ -91,7 +95,7 @@ bool is_readable(int fd) {
   return syscall(SYS_ppoll, &p, 1, &at_once, nullptr, 0) > 0;
 }
 
-/// Sets the counter to 0.
+/// Sets the counter of the eventfd to 0. Does not wait.
 void drain(int fd) {
   uint64_t value;
   iovec to{&value, sizeof value};
@@ -134,12 +138,13 @@ void EventFile::set_readable(bool readable) {
 /// [big lock] Makes the eventfd readable.
 void EventFile::show() {
   shown_ = true;
-  if (!is_readable(own_fd_))  // else the counter may be so high that the call would wait
+  if (!is_readable(own_fd_))  // otherwise the counter may be so high that the call would wait
       [[maybe_unused]]
     long n = syscall(SYS_write, int{own_fd_}, &kOne, sizeof kOne);
 }
 
-/// Waits by futex, and is counted, so that wake() makes no system call while no thread sleeps.
+/// Waits by futex while changes_ is @p seen. Returns false if a signal has ended the wait. Counts the thread in
+/// sleepers_, so that wake() makes no system call while no thread sleeps.
 bool EventFile::sleep(uint32_t seen) {
   struct Counted {
     explicit Counted(std::atomic<uint32_t>& n) : number(n) { number.fetch_add(1, std::memory_order_seq_cst); }
@@ -185,8 +190,8 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
       if (n != -EAGAIN) return n;
       seen = changes_.load(std::memory_order_acquire);
     }
-    // Another thread may close the program's descriptor meanwhile, which does not end a read. So the flags are read
-    // from the own one.
+    // The flags are read by own_fd_, because another thread may have closed the program's descriptor. That does not end
+    // a read.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
     if (!wait(engine, seen)) return -EINTR;

@@ -17,20 +17,20 @@ namespace usiw::run {
 
 class EventFile : public File, private LentEngine::Waiter {
  public:
-  /// [big lock] Makes the program's descriptor of @p file, always with O_CLOEXEC, before there is any event. Returns
-  /// the descriptor or -errno.
+  /// [big lock] Makes a descriptor of @p file for the program, always with O_CLOEXEC. Call it before the first event.
+  /// Returns the descriptor or -errno.
   static int open(const std::shared_ptr<EventFile>& file);
   ~EventFile() override;
 
  protected:
   EventFile() = default;
-  /// Threads that wait drive @p engine meanwhile, if they can.
+  /// Makes a file whose waiting threads drive @p engine, if the provider has lent it and if the threads can.
   explicit EventFile(std::shared_ptr<LentEngine> engine) : engine_(std::move(engine)) {}
   /// [big lock] Sets whether there is an event to read. If there is, wakes the threads that wait for it.
   void set_readable(bool readable);
-  /// Calls @p take under the big lock until it returns something else than -EAGAIN, and returns that. In between the
-  /// thread waits; if the descriptor is non-blocking, the call returns -EAGAIN instead. A signal ends the wait as it
-  /// ends a read(2): with -EINTR, or not at all if its handler has SA_RESTART.
+  /// Calls @p take under the big lock until the result is not -EAGAIN, and returns that result. Between two calls the
+  /// thread waits. If the descriptor is non-blocking, returns -EAGAIN instead. A signal ends the wait as it ends a
+  /// read(2): with -EINTR, or not at all if its handler has SA_RESTART.
   ssize_t wait_for(const std::function<ssize_t()>& take);
 
  private:
@@ -43,11 +43,11 @@ class EventFile : public File, private LentEngine::Waiter {
   bool wait(LentEngine::Use& engine, uint32_t seen);
 
   const std::shared_ptr<LentEngine> engine_;  ///< or null
-  Fd own_fd_;                                 ///< the same eventfd, open while the file lives
+  Fd own_fd_;                                 ///< another descriptor of the eventfd, open as long as this object exists
   bool readable_ = false;
-  bool shown_ = false;                 ///< the eventfd is readable, too
-  std::atomic<uint32_t> sleepers_{0};  ///< threads that wait by futex; at times one too many
-  std::atomic<uint32_t> changes_{0};   ///< futex; seq_cst, as the driver of the engine needs it
+  bool shown_ = false;                 ///< the eventfd is readable too
+  std::atomic<uint32_t> sleepers_{0};  ///< number of threads that wait by futex; it may be too high for a moment
+  std::atomic<uint32_t> changes_{0};   ///< futex; seq_cst, because drive_until() of the engine needs that
 };
 
 }  // namespace usiw::run

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kMaxFd = 1 << 20;  // the default of fs.nr_open
 
-/// One bit for each descriptor, so that descriptors of the program's own cost a load and no lock.
+/// One bit for each descriptor, which is set if the descriptor has a File. So a call on any other descriptor costs one
+/// load and no lock.
 std::atomic<uint64_t> g_ours[kMaxFd / 64];
 
 struct FileTable {
@@ -30,8 +31,8 @@ FileTable& file_table() {
   return t;
 }
 
-/// The process whose files these are. A child of vfork() shares this memory but not the descriptors, so the descriptors
-/// that it closes stay open here.
+/// The process to which the files belong. A child of vfork() shares this memory but not the descriptors, so a
+/// descriptor that the child closes stays open in this process.
 pid_t g_owner = getpid();
 
 bool is_ours(int fd) {
@@ -46,7 +47,7 @@ void mark(int fd, bool ours) {
     g_ours[fd / 64].fetch_and(~bit, std::memory_order_release);
 }
 
-/// Returns the least number of the library's own descriptors: half of the number that the program may have.
+/// Returns the lowest number for descriptors of the library: half of the limit of the program, and at most 1024.
 int high_base() {
   static const int base = [] {
     rlimit limit{};

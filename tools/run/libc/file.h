@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file file.h
-/// Device files of the program. Each is a real descriptor of the kernel, an eventfd or a memfd. So poll(2), epoll(7),
-/// fcntl(2), mmap(2), dup(2) and close-on-exec are the kernel's own. Only read, write and ioctl are done here.
+/// The device files that usiw-run emulates for the program. The descriptor of each is a real one, of an eventfd or a
+/// memfd. So poll(2), epoll(7), fcntl(2), mmap(2), dup(2) and close-on-exec are those of the kernel. This library only
+/// handles read, write and ioctl.
 #ifndef USIW_RUN_FILE_H
 #define USIW_RUN_FILE_H
 
@@ -15,51 +16,53 @@
 
 namespace usiw::run {
 
-/// An open file, which dup'ed descriptors share, as after open(2). Calls return the result of the system call, with
-/// -errno for an error.
+/// An open file, which duplicated descriptors share, as after open(2). read(), write() and ioctl() return the result of
+/// the system call, or -errno.
 class File {
  public:
   virtual ~File() = default;
   virtual ssize_t read(int, void*, size_t) { return -EINVAL; }
   virtual ssize_t write(int, const void*, size_t) { return -EINVAL; }
   virtual int ioctl(int, unsigned long, void*) { return -ENOTTY; }
-  /// The last descriptor has been closed. Called once, without the big lock.
+  /// Handles the close of the last descriptor. Called once, without the big lock.
   virtual void closed() {}
-  /// Returns the number of the character device that fstat(2) shows, or 0 if it shows the descriptor as it is.
+  /// Returns the device number that fstat(2) shows, with the type of a character device. 0: fstat(2) is not changed.
   virtual dev_t device() const { return 0; }
 };
 
-/// Makes @p fd, which the caller owns, a descriptor of @p file. Returns false and changes nothing if the number is
-/// higher than the table can have.
+/// Makes @p fd, which the caller owns, a descriptor of @p file. Returns false and changes nothing if the number is too
+/// high for the table.
 bool file_install(int fd, std::shared_ptr<File> file);
-/// Returns the file of @p fd, or null. For a descriptor of the program's own this costs one load.
+/// Returns the file of @p fd, or null if @p fd has none. In that case the call costs one load.
 std::shared_ptr<File> file_of(int fd);
-/// Notes that @p to is a duplicate of @p from now, which may be a descriptor of the program's own.
+/// Makes @p to a descriptor of the file of @p from, because the program has duplicated @p from. Does nothing if @p from
+/// has no file.
 void file_dup(int from, int to);
-/// Forgets @p fd, which is about to be closed or replaced.
+/// Removes @p fd from the table, because it is about to be closed or replaced. Does nothing if it has no file.
 void file_forget(int fd);
-/// Closes a descriptor of this library.
+/// Closes @p fd, and removes it from the table before.
 void file_close(int fd);
+/// Removes the descriptors from @p first to @p last from the table.
 void files_forget_range(unsigned first, unsigned last);
-/// [big lock] Around fork(). A thread that holds this lock does not take the big lock.
+/// [big lock] Lock and unlock the table, around fork(). A thread that holds this lock does not take the big lock.
 void files_lock();
 void files_unlock();
-/// In a child of fork(), locked: forgets the files, which are the parent's. Their descriptors stay open.
+/// In a child of fork(), with files_lock() held: forgets the parent's files. Their descriptors stay open.
 void files_abandon();
 
 // ---- Descriptors of the library's own ----
 
-/// Moves a descriptor for the library's own use above those that the program gets, so that the program does not see its
-/// own numbers change. The new one is close-on-exec. errno stays as it is.
+/// Moves a descriptor of the library to a number above those that the program gets, so that the program gets the same
+/// numbers as without the library. Returns the new descriptor, which is close-on-exec, or @p fd if no such number is
+/// free. Does not change errno.
 Fd out_of_the_way(Fd fd);
 
-/// [big lock] Closes descriptors that the library does not need: sockets that only connections in LINGER hold
+/// [big lock] Closes descriptors that the library can do without: sockets whose connections are all in LINGER
 /// (conn/udp_socket.h). Returns false if there was none. Null until conn/ has set it.
 inline bool (*close_spare_descriptors)() = nullptr;
 
-/// [big lock] Returns what @p make returns: a descriptor, or -1 with errno. A program that has used up its descriptors
-/// must still get those that the library makes for it. So if none is left, closes the spare ones and calls @p make once
-/// more.
+/// [big lock] Calls @p make, and returns its result: a descriptor, or -1 with errno. If the process has no descriptors
+/// left, closes those that the library can do without, and calls @p make once more.
 template <typename Make>
 int with_descriptors(Make make) {
   const int fd = make();

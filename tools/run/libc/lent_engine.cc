@@ -26,13 +26,13 @@ void LentEngine::take_back() {
   }
   for (Backoff backoff;; backoff.wait()) {
     HoldBigLock hold;
-    // A signal handler may have jumped out of a wait of this thread itself.
+    // A signal handler may have left a wait of this very thread by longjmp(3).
     std::erase_if(users_, is_this_thread);
     if (users_.empty()) return;
   }
 }
 
-/// [big lock] Ends the use by this thread, if there is one.
+/// [big lock] Ends this thread's use of the engine, if there is one.
 void LentEngine::forget_this_thread() {
   if (std::erase_if(users_, is_this_thread) != 0 && lent_ != nullptr) lent_->end(lent_->engine);
 }
@@ -45,7 +45,7 @@ const usiw_engine_loan* LentEngine::Use::blocks() {
     return nullptr;
   }
   if (!in_) {
-    engine_->forget_this_thread();  // a signal handler has jumped out of its last wait
+    engine_->forget_this_thread();  // a signal handler may have left its last wait by longjmp(3)
     engine_->users_.push_back({&waiter_, pthread_self()});
     in_ = true;
     engine_->lent_->begin(engine_->lent_->engine);
@@ -60,7 +60,7 @@ LentEngine::Use::~Use() {
   waiter_.show_rest();
 }
 
-/// [big lock]
+/// [big lock] Ends this use of the engine.
 void LentEngine::Use::leave() {
   if (std::exchange(in_, false)) engine_->forget_this_thread();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file lent_engine.h
-/// The engine of a context, which the provider lends to this library (base/engine_loan.h). A thread that blocks in a
-/// completion channel of the context drives the engine while it waits. So a message costs one wake-up, that of the
-/// thread that wants it.
+/// The engine of a context, which the provider lends to this library (base/engine_loan.h). A thread that waits for an
+/// event of a completion channel drives the engine meanwhile. So a message needs one wake-up only, that of the thread
+/// that waits for it.
 #ifndef USIW_RUN_LENT_ENGINE_H
 #define USIW_RUN_LENT_ENGINE_H
 
@@ -14,37 +14,38 @@
 
 namespace usiw::run {
 
-/// Shared by a context and its channels.
+/// The lent engine of a context, if there is one. The context and its completion channels share the object.
 class LentEngine {
  public:
-  /// A file in which a thread waits and drives the engine. All calls [big lock].
+  /// A file on which a thread waits while it drives the engine. All calls [big lock].
   class Waiter {
    public:
     virtual ~Waiter() = default;
     /// Wakes all threads that wait, as if an event had come.
     virtual void wake() = 0;
-    /// A thread that drove the engine does not wait any more. Other threads get the events that it has not taken.
+    /// Makes the events that are left visible to other threads, after a thread that drove the engine has ended its wait.
     virtual void show_rest() = 0;
   };
 
-  /// [big lock] Returns false if there is an engine already.
+  /// [big lock] Stores the engine that the provider lends. Returns false if there is an engine already.
   bool lend(usiw_engine_loan& loan);
-  /// Takes the engine back. Threads that drive it go on without it, and the call returns when none does any more.
+  /// Gives the engine back to the provider. Threads that drive it continue their wait without it. The call returns when
+  /// no thread drives it any more.
   void take_back();
   /// [big lock] Notifies the engine of a change of @p word, on which a thread may wait.
   void changed(const std::atomic<uint32_t>& word) const {
     if (lent_ != nullptr) lent_->changed(lent_->engine, &word);
   }
 
-  /// The use of the engine by a thread, from blocks() to the end of the scope.
+  /// The use of the engine by one thread. It begins in blocks() and ends with the scope.
   class Use {
    public:
     Use(LentEngine* engine, Waiter& waiter) : engine_(engine), waiter_(waiter) {}
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    /// [big lock not held] The thread is going to block. Returns the engine that it can drive, or null. The engine
-    /// stays until the next call.
+    /// [big lock not held] Begins the use, because the thread is going to block. Returns the engine for the thread to
+    /// drive, or null. The engine stays valid until the next call.
     const usiw_engine_loan* blocks();
 
    private:

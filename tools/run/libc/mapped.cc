@@ -24,11 +24,12 @@
 namespace usiw::run {
 namespace {
 
-/// The list of the calling thread, because the main thread, which /proc/self names, may have ended.
+/// The list of memory mappings, by way of the calling thread. /proc/self would show it by way of the main thread, which
+/// may have ended.
 constexpr char kMaps[] = "/proc/thread-self/maps";
 
-/// The argument of PROCMAP_QUERY, which the headers of Debian 12 do not have. The kernel fills in the mapping of
-/// query_addr.
+/// The argument of PROCMAP_QUERY, which the headers of Debian 12 do not have. The kernel fills in the mapping that
+/// covers query_addr.
 struct ProcmapQuery {
   uint64_t size, query_flags, query_addr;
   uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
@@ -54,8 +55,8 @@ int populate(uint64_t from, uint64_t to, int advice, MappedCost& cost) {
   return madvise(reinterpret_cast<void*>(from), to - from, advice) == 0 ? 0 : errno;
 }
 
-/// Returns 0 if the page of @p at has memory. EINVAL does not matter: the kernel is older than Linux 5.14, or the page
-/// belongs to a device, which has no end of file.
+/// Returns 0 if the page of @p at has memory, else -EFAULT or -ENOMEM. EINVAL counts as success: the kernel is older
+/// than Linux 5.14, or the page belongs to a device, which has no end of file.
 int check_behind(uint64_t at, MappedCost& cost) {
   switch (populate(page_of(at), page_of(at) + page_size(), MADV_POPULATE_READ, cost)) {
     case EFAULT:
@@ -68,8 +69,8 @@ int check_behind(uint64_t at, MappedCost& cost) {
   }
 }
 
-/// Goes through the mappings of [start, end). @p next gives the lowest one that ends after an address. Returns false if
-/// this way does not work. Otherwise sets @p verdict to the result of check_mapped().
+/// Checks the mappings of [start, end) one after another. @p next finds the lowest mapping that ends after an address.
+/// Returns false if @p next cannot say. Otherwise sets @p verdict to the result of check_mapped().
 template <typename Source>
 bool walk(const Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
   verdict = 0;
@@ -86,7 +87,8 @@ bool walk(const Source& next, uint64_t start, uint64_t end, bool write, int& ver
   return true;
 }
 
-/// Gets a mapping by an ioctl on the list @p maps.
+/// Gets the mapping that covers @p at, by the ioctl PROCMAP_QUERY on @p maps (kMaps, open). Returns kNone if no mapping
+/// covers it, kCannotSay if the ioctl fails otherwise.
 Next query(int maps, uint64_t at, Mapping& m, MappedCost& cost) {
   ProcmapQuery q{};
   q.size = sizeof q;
@@ -99,7 +101,8 @@ Next query(int maps, uint64_t at, Mapping& m, MappedCost& cost) {
   return Next::kFound;
 }
 
-/// Reads on in the list of all mappings, line by line.
+/// Reads @p maps (kMaps, open) from its present position, up to the first mapping that ends after @p at. Returns kNone
+/// at the end of the file, and kCannotSay if @p maps is null.
 Next read_on(FILE* maps, uint64_t at, Mapping& m, MappedCost& cost) {
   m = {};
   if (maps == nullptr) return Next::kCannotSay;
@@ -133,14 +136,14 @@ int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from, Map
     const auto next = [&](uint64_t at, Mapping& m) { return query(maps, at, m, spent); };
     if (walk(next, start, end, write, verdict, spent)) return verdict;
   }
-  // A failure decides nothing, because device memory cannot be populated, for example.
+  // If this fails, the list of mappings decides, because device memory, for example, cannot be populated.
   if (from != MappedBy::kRead && last_page_end - page_of(start) <= kPopulateBytes &&
       (!write || populate(page_of(start), last_page_end, MADV_POPULATE_WRITE, spent) == 0) &&
       populate(page_of(start), last_page_end, MADV_POPULATE_READ, spent) == 0)
     return 0;
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen(kMaps, "re"), fclose);
   const auto next = [&](uint64_t at, Mapping& m) { return read_on(maps.get(), at, m, spent); };
-  return walk(next, start, end, write, verdict, spent) ? verdict : 0;  // without /proc, nothing is known
+  return walk(next, start, end, write, verdict, spent) ? verdict : 0;  // without /proc, every range passes
 }
 
 }  // namespace usiw::run

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file mapped.h
-/// Whether a range of this process's memory can be registered. It may have no gap, it must have the rights that are
-/// asked for, and no page may be past the end of a file, where an access by the engine would raise SIGBUS. The kernel
-/// sees that in its own tables (kmod/usiw_mr.c), but a process has to ask. The cost of a check depends on the range,
-/// not on the memory that the process has mapped:
+/// A check whether a range of this process's memory can be registered. The range must have no gap, and must have the
+/// access rights that are asked for. No page may be past the end of a file, where an access by the engine would raise
+/// SIGBUS. The module reads that in the kernel's tables (kmod/usiw_mr.c), but a process has to ask the kernel. There
+/// are three ways. The cost of the first two depends on the range, not on the memory that the process has mapped:
 ///
 /// - kQuery: PROCMAP_QUERY (Linux 6.11), one ioctl for each mapping of the range.
 /// - kPopulate, on older kernels: madvise() populates a range of up to kPopulateBytes, and fails where an access would
@@ -19,18 +19,20 @@
 
 namespace usiw::run {
 
+/// The ways to check a range.
 enum class MappedBy { kQuery, kPopulate, kRead };
 
+/// The longest range that kPopulate populates, bytes.
 inline constexpr uint64_t kPopulateBytes = 1 << 20;
 
 /// The cost of a check.
 struct MappedCost {
-  uint64_t queries = 0;          ///< mappings that were asked for one by one
-  uint64_t bytes_populated = 0;  ///< most bytes that were touched
-  uint64_t lines = 0;            ///< lines of the list of all mappings that were read
+  uint64_t queries = 0;          ///< calls of PROCMAP_QUERY
+  uint64_t bytes_populated = 0;  ///< bytes that madvise() was asked to populate
+  uint64_t lines = 0;            ///< lines read of /proc/thread-self/maps
 };
 
-/// Returns 0 if [start, start + length) is mapped, readable and, with @p write, writable, and each of its pages has
+/// Returns 0 if [start, start + length) is mapped, readable and, with @p write, writable, and if each of its pages has
 /// memory. Returns -EFAULT if not, or -ENOMEM if no memory is left for a page. @p from is the first way to try. If this
 /// kernel does not have that way, the next one decides. The call may sleep until a page of a file has been read.
 int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from = MappedBy::kQuery,

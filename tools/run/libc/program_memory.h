@@ -15,9 +15,9 @@
 
 namespace usiw::run {
 
-/// Copies by the kernel, which returns EFAULT where a load or store would crash. Returns 1 if a sandbox forbids the
-/// call; then the caller copies directly. The call names this thread, because the main thread, which a process ID
-/// names, may have ended.
+/// Copies by @p call, process_vm_readv(2) or process_vm_writev(2), which fails with EFAULT where a load or store would
+/// crash. Returns 0 or -EFAULT. Returns 1 if the kernel or a sandbox does not permit the call; then the caller copies
+/// directly. The call gets the ID of this thread, because the process ID names the main thread, which may have ended.
 template <typename Call>
 int copy_program(Call call, uint64_t at, void* own, size_t len) {
   if (len == 0) return 0;
@@ -27,7 +27,7 @@ int copy_program(Call call, uint64_t at, void* own, size_t len) {
   return n < 0 && (errno == ENOSYS || errno == EPERM) ? 1 : -EFAULT;
 }
 
-/// Copies @p len bytes to or from the program's memory at @p at. Returns 0 or -EFAULT.
+/// Copy @p len bytes to or from the program's memory at @p at. Return 0 or -EFAULT.
 inline int copy_to_program(uint64_t at, const void* from, size_t len) {
   int ret = copy_program(process_vm_writev, at, const_cast<void*>(from), len);
   if (ret == 1) std::memcpy(reinterpret_cast<void*>(at), from, len);

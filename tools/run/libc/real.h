@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file real.h
-/// libc's own functions, which the functions of this library with the same names call.
+/// Access to libc's own functions, for the functions of this library that programs call in their place.
 #ifndef USIW_RUN_REAL_H
 #define USIW_RUN_REAL_H
 
@@ -10,11 +10,12 @@
 #include <atomic>
 #include <cstddef>
 
-/// A function of this library that programs call in place of libc's.
+/// Declares a function of this library that programs call in place of libc's.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Shows such a function under its second name as well, as open64() for open(). On a 64-bit processor they do the same.
-/// EXPORT_64_AS is for second names that libc's headers do not declare: they get the type of another function.
+/// Exports such a function also under its second name, such as open64() for open(). On a 64-bit processor both do the
+/// same. EXPORT_64_AS is for second names that libc's headers do not declare: they get the type of the function
+/// @p type.
 #define EXPORT_64(fn) EXPORT_64_AS(fn##64, fn)
 #define EXPORT_64_AS(type, fn) EXPORT decltype(::type) fn##64 __attribute__((alias(#fn)))
 
@@ -26,9 +27,9 @@ struct FunctionName {
   constexpr FunctionName(const char (&name)[size]) { std::copy_n(name, size, text); }
 };
 
-/// The next definition of a function. All definitions are looked up when this library is loaded. A later dlsym(3) would
-/// take locks, and would discard an error that the program has yet to fetch by dlerror(3). Only the constructors of
-/// other libraries can call before that.
+/// The next definition of the function @p name, as dlsym(3) finds it. All definitions are looked up when this library
+/// is loaded. A later dlsym(3) would take locks, and would discard an error that the program has yet to fetch by
+/// dlerror(3). Only constructors of other libraries can call get() before the look-up.
 template <FunctionName name>
 class NextFunction {
  public:

@@ -39,7 +39,7 @@ std::string no_packets() {
   return {};
 }
 
-/// Prints the way of data to each kind of peer, and the reason for it.
+/// Prints the port that data uses to each kind of peer, and the reason for it.
 void print_ways() {
   const std::string ifname = link_info().ifname;
   const std::string why = no_packets();
@@ -72,10 +72,10 @@ int receive_buffer(int wanted) {
   int got = 0;
   socklen_t len = sizeof got;
   getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
-  return got / 2;  // the kernel doubles it for its own overhead
+  return got / 2;  // the kernel doubles the value for its own overhead
 }
 
-/// Connects by each port that is promised here. Returns an empty string, or the faults.
+/// Makes a connection by each port that print_ways() promises. Returns an empty string, or the faults.
 std::string try_ports(const Parts& parts) {
   if ((Interface("lo").flags() & IFF_UP) == 0)
     return "lo is down, and no program reaches another one on this host; run: ip link set lo up";
@@ -125,7 +125,7 @@ std::string check_settings() {
 }
 
 int check(const Parts& parts) {
-  signal(SIGCHLD, SIG_DFL);  // if the parent ignores it, no child has an exit status
+  signal(SIGCHLD, SIG_DFL);  // if the parent has ignored it, waitpid(2) gets no exit status
   bool good = parts.missing.empty();
   std::string wrong = check_settings();
   usiw_link_info link = link_info();

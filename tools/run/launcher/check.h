@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file check.h
-/// Whether programs can be run on this host.
+/// `usiw-run --check`: a test whether programs can be run on this host.
 #ifndef USIW_RUN_CHECK_H
 #define USIW_RUN_CHECK_H
 
@@ -10,7 +10,7 @@
 
 namespace usiw::run {
 
-/// Returns the fault of the settings on this host in one line, or an empty string.
+/// Checks the settings against this host. Returns an empty string, or the fault in one line.
 std::string check_settings();
 /// Carries out `--check`: prints a line about each part, and in the last line whether programs can be run. Opens the
 /// device and connects by each port that it promises. Returns 0, or 1 if programs cannot be run or a port does not

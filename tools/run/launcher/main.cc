@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file main.cc
-/// usiw-run: finds its parts, sets the environment, and becomes the program.
+/// The main program of usiw-run. It finds the library and the provider, sets the environment, and executes the program
+/// of the user.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ using namespace usiw::run;
 
 namespace {
 
-/// Exit statuses of shells: no program found, and one found that cannot be run.
+/// Exit statuses, as in shells: no program was found, the program cannot be run, and the command line is wrong.
 constexpr int kNotFound = 127, kNotRunnable = 126, kUsage = 2;
 
 int fail(int status, const std::string& line) {
@@ -36,8 +37,8 @@ int fail(int status, const std::string& line) {
   return status;
 }
 
-/// Raises the limit on descriptors as far as allowed, because each connection has one or two sockets, which a program
-/// with the module would not have. The library's own descriptors stay above the old limit.
+/// Raises the soft limit on descriptors to 65536, or to the hard limit if that is lower, because each connection needs
+/// descriptors. The library moves its own descriptors out of the way of the program's (out_of_the_way()).
 void raise_descriptor_limit() {
   rlimit limit;
   constexpr rlim_t kEnough = 65536;
@@ -46,8 +47,8 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Takes the requested port from USIW_PORT, unless --port has set it. The provider gets the port from usiw-run,
-/// connection by connection, and no request of its own. Returns an empty string, or the fault.
+/// Moves the requested port from USIW_PORT to the setting of --port, unless --port was given. The provider gets the
+/// request from the library, so USIW_PORT is removed. Returns an empty string, or the fault.
 std::string take_requested_port() {
   const char* requested = getenv(usiw::kPortVariable);
   if (requested == nullptr) return {};
@@ -66,8 +67,8 @@ std::string why_not_found(const std::string& name) {
   return name + (S_ISDIR(st.st_mode) ? " is a directory" : " is not executable (chmod +x)");
 }
 
-/// Returns an empty string, or in one line why the dynamic linker would not load the library into @p path or, if that
-/// is a script, into its interpreter.
+/// Returns why the dynamic linker would not load the library into @p path, in one line, or an empty string if it would.
+/// If @p path is a script, its interpreter is judged.
 std::string why_not(const std::string& path) {
   char which[PATH_MAX];
   const Loadable loadable = is_loadable(path.c_str(), which);

@@ -19,7 +19,8 @@ bool is_device_name(const std::string& text) {
   return isalpha(static_cast<unsigned char>(text[0])) != 0;
 }
 
-/// Returns "50us", "2ms" or "1s" in microseconds, or an empty string if @p text is no such time.
+/// Converts a time such as "50us", "2ms" or "1s" to microseconds. Returns an empty string if @p text is no time of up
+/// to 60 s.
 std::string microseconds(const std::string& text) {
   char* unit = nullptr;
   double value = strtod(text.c_str(), &unit);
@@ -40,7 +41,7 @@ bool is_count(const std::string& text) {
 
 using tools::kLong;
 
-/// Options with the letter 'f' go to the provider as faults.
+/// The options of usiw-run. Those with the letter 'f' are faults, which are passed to the provider.
 constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
                              {"device", required_argument, nullptr, kLong + 'd'},
                              {"address", required_argument, nullptr, kLong + 'a'},

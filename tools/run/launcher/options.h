@@ -10,14 +10,16 @@
 
 namespace usiw::run {
 
+/// The parsed command line.
 struct Options {
   bool check = false, help = false, version = false;
   std::vector<std::pair<const char*, std::string>> environment;  ///< variable, value
-  char** program = nullptr;                                      ///< its arguments, the name first
+  char** program = nullptr;                                      ///< name of the program and its arguments, or null
 };
 
 /// Parses the command line. Returns an empty string, or the fault in one line.
 std::string parse(int argc, char** argv, Options& out);
+/// Returns the text of --help.
 const char* usage();
 
 }  // namespace usiw::run

@@ -35,8 +35,9 @@ std::string provider_number(void* libibverbs) {
   return {};
 }
 
-/// Adds the library after the program's own preloaded libraries, so that it is libc to them. Some of these turn socket
-/// calls into verbs calls (librspreload), and runtimes of sanitizers insist on being the first.
+/// Adds the library to LD_PRELOAD, after the libraries that the user preloads, so that their calls of libc reach it.
+/// Some of them turn socket calls into verbs calls (librspreload), and run-time libraries of sanitizers must be the
+/// first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;
@@ -64,7 +65,8 @@ Parts find_parts() {
     if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
   void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
   const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
-  // An installed provider may be where libibverbs does not search: under DESTDIR or another prefix.
+  // libibverbs may not search the folder of an installed provider, under DESTDIR or another prefix. So RDMAV_DRIVERS
+  // names the provider.
   bool other = false;
   for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
     other = other || exists(stem + "-provider.so");

@@ -28,13 +28,13 @@
 namespace usiw::run {
 namespace {
 
-constexpr unsigned kSeconds = 6;  ///< limit for each process of a trial; DPDK starts in half a second
+constexpr unsigned kSeconds = 6;  ///< time limit for each process of a trial; DPDK needs half a second to start
 constexpr std::chrono::seconds kGrace(1);  ///< additional time until the trial is killed
 constexpr int kNotTriedStatus = 77;
 constexpr uint32_t kLength = 256;
 constexpr int kRounds = 20, kMoreRounds = 300;
 
-// ---- The program: two processes, which find librdmacm and libibverbs by name -----------------
+// ---- The trial: two processes, which find librdmacm and libibverbs at run time --------------
 
 /// Prints why the trial failed, and ends the process.
 [[noreturn]] void give_up(const std::string& why, int status = 1) {
@@ -54,7 +54,7 @@ Function* load(void* library, const char* name, Function*) {
   return reinterpret_cast<Function*>(found);
 }
 
-/// A function of librdmacm or of libibverbs, which librdmacm needs.
+/// Finds a function of librdmacm or of libibverbs, which is loaded with librdmacm.
 #define LIBRARY(function) load(library(), #function, static_cast<decltype(&::function)>(nullptr))
 
 void* library() {
@@ -89,7 +89,7 @@ class End {
       if (byte != fill) give_up("a message arrived with other bytes than were sent");
     return true;
   }
-  /// Returns the port that the connection uses, which the provider shows in its counters.
+  /// Returns the port that the connection uses, as the provider shows it in the counters page of the QP.
   PortKind port() const {
     StatPage page{};
     for (uint64_t i = 0; pread(id_->verbs->cmd_fd, &page, sizeof page, stat_page_at(i)) == sizeof page; ++i)
@@ -143,7 +143,7 @@ rdma_cm_id* make_id(const std::string& address, const char* port, bool passive) 
   _exit(0);
 }
 
-/// Returns true if memory is shared with the peer, or if that cannot be checked.
+/// Returns true if this process shares memory with the peer, or if that cannot be checked.
 bool shares_memory() {
   std::ifstream maps("/proc/self/maps");
   if (!maps.good()) return true;
@@ -152,6 +152,7 @@ bool shares_memory() {
   return false;
 }
 
+/// Connects to the server, exchanges messages, and checks that they use the port @p kind.
 void ask(const std::string& address, uint16_t port, PortKind kind) {
   rdma_cm_id* id = make_id(address, std::to_string(ntohs(port)).c_str(), false);
   End end(id);
@@ -170,12 +171,13 @@ void ask(const std::string& address, uint16_t port, PortKind kind) {
   LIBRARY(rdma_disconnect)(id);
 }
 
-// ---- usiw-run --check, which starts it --------------------------------------------------------
+// ---- usiw-run --check, which starts the trial ------------------------------------------------
 
 const char* name_of(PortKind kind) {
   return kind == PortKind::kShm ? "shm" : kind == PortKind::kPacket ? "packet" : "socket";
 }
 
+/// Executes the trial in a child of `usiw-run --check`. The trial prints to @p output.
 [[noreturn]] void become_trial(const Parts& parts, PortKind kind, const std::string& address, int output) {
   const int null = open("/dev/null", O_RDWR);
   dup2(null, 0);
@@ -188,7 +190,7 @@ const char* name_of(PortKind kind) {
   give_up(parts.self + ": " + strerror(errno));
 }
 
-/// Returns the last line of a trial, and after it the first line that usiw itself has printed.
+/// Returns the last line of a trial's output. The first line that begins with "usiw" follows in parentheses.
 std::string reason_in(const std::string& text) {
   std::istringstream lines(text);
   std::string own, last;
@@ -242,7 +244,7 @@ int try_connection_main(const std::string& port, const std::string& address) {
   const auto server_failed = [server] {
     int status = 0;
     waitpid(server, &status, 0);
-    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // it printed why
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // the server has printed why
   };
   if (two_hosts) {
     if (!byte_from(to_client[0])) server_failed();

@@ -31,8 +31,8 @@ bool write_file(const char* path, const std::string& text) {
   return fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-/// Adds a name and a MAC. No other interface has the MAC, and it is always the same, so that both trials of a host share
-/// the tree of their device.
+/// Adds the name and the MAC of a device. The MAC is always the same, so that later trials share the tree of their
+/// device (entry/sysfs.h). It is a local MAC that no other interface has.
 template <typename Request>
 void describe(Request& request, uint8_t end) {
   const uint8_t mac[6] = {2, 0x75, 0x73, 0x69, 0x77, end};
@@ -40,7 +40,7 @@ void describe(Request& request, uint8_t end) {
   request.add(IFLA_ADDRESS, mac, sizeof mac);
 }
 
-/// Returns an empty string, or the fault.
+/// Sets the interface up. Returns an empty string, or the fault.
 std::string set_up(Interface& device) {
   if (!device.call(SIOCGIFFLAGS)) return failed(device.r.ifr_name);
   device.r.ifr_flags = static_cast<short>(device.r.ifr_flags | IFF_UP);

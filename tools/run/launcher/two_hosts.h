@@ -9,6 +9,7 @@
 
 namespace usiw::run {
 
+/// Addresses of the two ends.
 inline constexpr char kHostAddress[2][16] = {"192.0.2.1", "192.0.2.2"};
 /// Leaves this network namespace for a new one.
 std::string leave_network();

@@ -20,9 +20,9 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kDepth = 10;  ///< more than a tree has
+constexpr int kDepth = 10;  ///< limit for nested directories; a tree has fewer
 
-/// Opens a directory in @p dir, and never one outside of it by a symbolic link.
+/// Opens the directory @p name in @p dir. Does not follow a symbolic link, which could lead out of @p dir.
 Fd open_directory(int dir, const char* name) {
   return Fd(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
@@ -47,7 +47,7 @@ void remove_contents(int dir, int depth) {
   }
 }
 
-/// Returns true if the name ends with a digest or with the six characters of mkdtemp(3).
+/// Returns true if @p name is @p prefix and then a digest, or @p prefix and then the six characters of mkdtemp(3).
 bool is_tree_name(const std::string& name, const std::string& prefix) {
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
   const std::string rest = name.substr(prefix.size());
@@ -58,8 +58,8 @@ bool is_tree_name(const std::string& name, const std::string& prefix) {
 /// The directories of a tree.
 constexpr const char* kParts[] = {"class", "dev"};
 
-/// Returns true if the directory is this user's, no other user can write to it, and it has the files of a tree and no
-/// others.
+/// Returns true if the directory is this user's, no other user can write to it, and it contains nothing but files of a
+/// tree.
 bool is_tree(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 022) != 0) return false;
@@ -70,15 +70,15 @@ bool is_tree(int fd) {
 
 bool is_old(const struct stat& st) { return time(nullptr) - st.st_mtime >= kTreeKeepS; }
 
-/// Removes a tree that no process has locked. The file of the lock goes last, and a tree without that file has no user.
-/// So the next usiw-run finishes a removal that was interrupted.
+/// Removes a tree if it is old and no process has locked it. Removes the lock file last. A tree without a lock file has
+/// no user, so the next usiw-run completes a removal that was interrupted.
 void remove_if_unused(int parent, const char* name, int tree) {
   struct stat st;
   const bool has_lock = fstatat(tree, kTreeLock, &st, AT_SYMLINK_NOFOLLOW) == 0;
   if ((!has_lock && fstat(tree, &st) != 0) || !is_old(st)) return;
   const Fd lock(openat(tree, kTreeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (lock < 0) return;
-  // Another process that comes now waits for the lock, and then finds that the file is gone.
+  // A process that begins to use the tree now retries until this lock is released, and then finds the file removed.
   if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
     for (const char* part : kParts) {
       if (const Fd inside = open_directory(tree, part); inside >= 0) remove_contents(inside, kDepth);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file unused_trees.h
-/// Trees that emulate /sys (entry/sysfs.h) outlive the programs that read them, because a program may end in any way.
-/// The next usiw-run of the same user removes the ones that no process has locked.
+/// The removal of trees that are not used any more. The trees emulate /sys (entry/sysfs.h). They outlive the programs
+/// that read them, because a program may be killed. The next usiw-run of the same user removes the trees that no
+/// process has locked.
 #ifndef USIW_RUN_UNUSED_TREES_H
 #define USIW_RUN_UNUSED_TREES_H
 

@@ -18,16 +18,18 @@
 namespace usiw::run {
 namespace {
 
-/// The kernel closes the descriptors of a dead process one after another, so its ports may stay taken for a moment.
+/// Number of tries to bind to the ports of the dead process, and the pause between two tries, us. The kernel closes
+/// the descriptors of a dead process one after another, so a port may stay taken for a moment.
 constexpr int kTries = 100;
 constexpr useconds_t kTryUs = 10'000;
-/// A child of fork() may hold the data socket for as long as it likes. The same user can share that socket's port. The
-/// watcher does so in later tries only, because a socket of another process could have the port as well, and until the
-/// watcher's socket is connected it may take that process's datagrams.
+/// Number of tries before the watcher shares the port (SO_REUSEPORT). Sharing is necessary if a forked child of the
+/// dead process keeps the data socket open; processes of the same user can share its port. The watcher does so in later
+/// tries only, because another process could have the port as well. Until the watcher's socket is connected, it may
+/// receive datagrams for that process.
 constexpr int kTriesAlone = 10;
 
-/// Sends RESET from the port of the dead process. Returns false if the port is taken: by the dead process still, or by
-/// another process, which then answers the peer.
+/// Sends RESET from the port of the dead process. @p share: the port may be shared. Returns false if the port is taken,
+/// either by the dead process still or by another process, which then answers the peer.
 bool reset(const WatchEntry& e, bool share) {
   usiw_cm_conn cm{};
   uint8_t datagram[USIW_CM_MAX_DATAGRAM];
@@ -53,7 +55,7 @@ bool reset(const WatchEntry& e, bool share) {
 }  // namespace
 
 int watcher_main() {
-  setsid();  // signals to the process's group are not for the watcher
+  setsid();  // the watcher gets no signals to the group of the process
   [[maybe_unused]] int rc = chdir("/");
   int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; fd++) dup2(null, fd);

@@ -6,7 +6,7 @@
 
 namespace usiw::run {
 
-/// Sleeps until the process of conn/watch_table.h is gone, whatever ended it, and sends RESET for each of its open
+/// Waits until the process of conn/watch_table.h has ended for whatever reason, and sends RESET for each of its open
 /// connections. Returns the exit status.
 int watcher_main();
 

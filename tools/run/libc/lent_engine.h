@@ -23,7 +23,7 @@ class LentEngine {
     virtual ~Waiter() = default;
     /// Wakes all threads that wait, as if an event had come.
     virtual void wake() = 0;
-    /// Makes the events that are left visible to other threads, after a thread that drove the engine has ended its wait.
+    /// Makes the remaining events visible to other threads, after a thread that drove the engine has ended its wait.
     virtual void show_rest() = 0;
   };
 

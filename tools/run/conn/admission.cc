@@ -20,7 +20,8 @@ struct Admission::Entry : usiw_cm_req {
 
 namespace {
 
-/// The keys and limits that cm/ has for a network namespace. Under usiw-run each process has its own.
+/// The secret key and the limits for REQs. The module has one such object in each network namespace, and usiw-run one
+/// in each process.
 struct AdmissionNet : usiw_cm_admission_net {
   AdmissionNet() {
     const auto word = [] { return static_cast<__u64>(random_u32()) << 32 | random_u32(); };
@@ -31,10 +32,10 @@ struct AdmissionNet : usiw_cm_admission_net {
 
 using Admissions = std::map<in_port_t, std::weak_ptr<Admission>>;
 
-/// Returns the listener that gets REQs to @p local, or null.
+/// Returns the listener for REQs that arrive at @p sock with the destination @p local, or null.
 Listener* listener_at(const UdpSocket& sock, const Endpoint& local) {
   if (sock.listener != nullptr) return sock.listener;
-  // @p sock may be bound to a single address, while the listener uses the socket of the wildcard address.
+  // @p sock may be bound to a single address, while a listener of the same port is bound to the wildcard address.
   const std::shared_ptr<UdpSocket> wild = UdpSocket::find(endpoint_any(local.ipv4(), local.port));
   return wild ? wild->listener : nullptr;
 }
@@ -111,7 +112,8 @@ void Admission::withdraw(const Tuple& tuple, const usiw_cm_packet& reset) {
 }
 
 void Admission::discard(Entry* entry) {
-  // The return value is not needed: if another entry gets the slot, the caller, run(), continues with that entry.
+  // Ignore the return value, which reports that another entry is due. run(), which has delivered this entry, continues
+  // with the entries that are due.
   usiw_cm_admission_discard(this, entry, now_us());
   delete entry;
 }

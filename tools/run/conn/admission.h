@@ -16,22 +16,23 @@
 
 namespace usiw::run {
 
-/// The backlog of a listener. Each admitted REQ has a slot of it until the peer confirms or the connection ends.
+/// The backlog of a listener. Each admitted REQ occupies one slot of the backlog until the peer confirms the connection
+/// or the connection ends.
 struct Backlog : usiw_cm_listener {
   Backlog() : usiw_cm_listener{} {}
   /// [big lock] Gives the slot of an admitted REQ back to the backlog.
   void give_back();
 };
 
-/// A listener as the admission sees it. All calls [big lock].
+/// The interface of a listener for the class Admission. All its functions need the big lock.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual const std::shared_ptr<Backlog>& backlog() = 0;
-  /// Returns the IPv4 TOS or IPv6 traffic class of the answers and of the connections.
+  /// Returns the IPv4 TOS or IPv6 traffic class for answers to REQs and for the connections of the listener.
   virtual uint8_t tos() const = 0;
-  /// Makes a connection for an admitted REQ. The connection takes over the slot of backlog() that the REQ has. Returns
-  /// 0, or the reason code of the REJECT that refuses the REQ.
+  /// Makes a connection for the admitted REQ @p req. The connection takes over the slot of the REQ in backlog().
+  /// Returns 0 if no REJECT is to be sent, else the reason code of the REJECT.
   virtual int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
                    uint32_t isn) = 0;
 };
@@ -39,33 +40,32 @@ class Listener {
 /// The admission of one UDP port.
 class Admission : private usiw_cm_admission, public std::enable_shared_from_this<Admission> {
  public:
-  /// A REQ that waits, with its datagram.
+  /// A waiting REQ with its datagram.
   struct Entry;
-  /// Handles the datagram of an entry as if it had arrived now.
+  /// A function that handles the datagram of @p entry, a waiting REQ, as if the datagram had just arrived.
   using Deliver = void (*)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                            Entry* entry);
 
-  /// [big lock] Returns the admission of @p port, and makes it if there is none. It exists as long as a socket of the
-  /// port.
+  /// [big lock] Returns the Admission of @p port. Makes one if the port has none. The sockets of the port own it.
   static std::shared_ptr<Admission> of(in_port_t port, Deliver deliver);
-  /// [big lock] In a child of fork(): forgets all admissions, because they are the parent's.
+  /// [big lock] In a child of fork(): forgets all admissions, because they belong to the parent.
   static void abandon_all();
   ~Admission();
   Admission(const Admission&) = delete;
 
-  /// [big lock] Adds the backlog of a listener, and delivers the REQs that wait for a listener. The caller must have
-  /// set UdpSocket::listener.
+  /// [big lock] Adds the backlog of a new listener with @p slots slots, and delivers the REQs that have waited for a
+  /// listener. The caller must have set UdpSocket::listener before.
   void join(Backlog& backlog, uint32_t slots);
   /// [big lock] Removes the backlog of a listener.
   void leave(Backlog& backlog);
-  /// [big lock] Decides about a REQ that has no connection, and answers it. @p entry is the entry of the REQ if the REQ
-  /// has waited before, else null.
+  /// [big lock] Admits or refuses the REQ @p req, which has no connection, or makes it wait. Sends the answer, if any.
+  /// @p entry is the entry of the REQ if the REQ has waited before, else null.
   void request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, const void* data,
                uint32_t len, Entry* entry);
-  /// [big lock] Handles a RESET that has no connection. If a REQ with its ISNs waits, removes that REQ, because the
-  /// sender has given up.
+  /// [big lock] Handles a RESET that has no connection. If the ISNs of the RESET are those of a waiting REQ, removes
+  /// that REQ, because the peer has given up.
   void withdraw(const Tuple& tuple, const usiw_cm_packet& reset);
-  /// [big lock] Frees an entry that needs no decision any more.
+  /// [big lock] Removes and frees @p entry without an answer to its REQ.
   void discard(Entry* entry);
 
  private:
@@ -77,7 +77,8 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
 
   const in_port_t port_;
   const Deliver deliver_;
-  /// The callback keeps a reference, because the last socket of the port may be destroyed within run().
+  /// Calls run() when an entry is due. The callback holds a reference to this object, because run() may destroy the
+  /// last socket of the port, which owns this object.
   CmTimer timer_{[this] {
     const auto alive = shared_from_this();
     run();

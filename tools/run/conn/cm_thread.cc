@@ -33,7 +33,7 @@ struct CmThread {
   bool running = false;
   pthread_t id{};
   uint64_t last_serial = 0;
-  std::map<uint64_t, Watched> watched;  ///< by the serial number that epoll returns
+  std::map<uint64_t, Watched> watched;  ///< the key is the serial number that epoll returns
   std::set<std::pair<uint64_t, CmTimer*>> timers;
   CmWatch waking, links;
 
@@ -46,8 +46,8 @@ struct CmThread {
 
 CmThread& cm_thread() { return never_destroyed<CmThread>(); }
 
-/// Wakes the thread so that it reads the timers and watches again. The thread itself need not be woken, because it
-/// reads them before it sleeps.
+/// Wakes the thread, so that it reads the timers and watches again. Does nothing if the thread itself is the caller,
+/// because the thread reads timers and watches before it sleeps.
 void wake_cm_thread() {
   const CmThread& t = cm_thread();
   if (!t.running || pthread_equal(t.id, pthread_self()) != 0) return;
@@ -105,7 +105,7 @@ int start_cm_thread() {
   if (const int error = start_quiet_thread(t.id, cm_thread_main, nullptr); error != 0) return -error;
   pthread_detach(t.id);
   t.running = true;
-  // If this fails, the program gets no events of the port. Everything else works, so the failure is ignored.
+  // Ignore a failure of port_events_open() and of its watch. The program then only lacks events of the port.
   const auto links_changed = [](uint32_t) { port_events_ready(); };
   if (const int fd = port_events_open(); fd >= 0 && t.links.start(fd, CmWatch::kKeepsNothing, links_changed) != 0)
     port_events_close();

@@ -18,7 +18,7 @@ namespace usiw::run {
 
 /// [big lock] Starts the thread if it does not run. Returns 0 or -errno.
 int cm_thread_start();
-/// [big lock] In a child of fork(): forgets thread, watches and timers.
+/// [big lock] In a child of fork(): forgets the thread, its watches and its timers.
 void cm_thread_abandon();
 
 /// A watch of a descriptor. The thread calls a function while the descriptor is readable or has an error.
@@ -40,13 +40,13 @@ class CmWatch {
   uint64_t serial_ = 0;  ///< 0: no watch
 };
 
-/// A timer. The thread calls a function once, at the time that set() has set.
+/// A timer. The thread calls the function of the timer once, at the time that the caller of set() has chosen.
 class CmTimer {
  public:
   explicit CmTimer(std::function<void()> run) : run_(std::move(run)) {}
   CmTimer(const CmTimer&) = delete;
   ~CmTimer() { set(0); }
-  /// [big lock] Sets the time of the call, in microseconds of now_us(). 0 stops the timer.
+  /// [big lock] Sets the time of the call to @p at_us, in the time of now_us(). 0 stops the timer.
   void set(uint64_t at_us);
   uint64_t at_us() const { return at_us_; }
   /// [big lock, cm thread] Calls the functions of all timers that are due.

@@ -78,7 +78,7 @@ void Conn::end_lingering(const UdpSocket& sock) {
 }
 
 void Conn::abandon_all() {
-  // The table is leaked, because destructors would act for the parent.
+  // Leak the connections, because their destructors would act on objects of the parent.
   new ConnTable(std::move(conn_table()));
   conn_table().clear();
 }

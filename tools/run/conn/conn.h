@@ -28,23 +28,23 @@ namespace usiw::run {
 
 struct Qp;
 
-/// The user of a connection: an rdma_cm id of this process. All calls [big lock].
+/// The user of a connection: an rdma_cm id of this process. Its functions need the big lock.
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
-  /// Handles a notice. @p event is USIW_CM_A_EV_REPLY (once, with the result of connect as its @p status),
-  /// _ESTABLISHED, _DISCONNECT or _CLOSE. @p cm has the READ depths and the private data.
+  /// Handles an event of the connection. @p event is USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE. REPLY
+  /// comes once, with the result of connect in @p status. @p cm has the READ depths and the private data.
   virtual void on_event(uint32_t event, int status, const usiw_cm_conn& cm) = 0;
 };
 
-/// Parameters of connect and accept, as rdma_cm has them.
+/// The parameters of rdma_connect() and rdma_accept() that concern a connection.
 struct ConnParam {
   uint16_t ird, ord;
   const void* pd;  ///< private data
   uint16_t pd_len;
 };
 
-/// A connection. All calls [big lock].
+/// A connection. All its functions need the big lock.
 class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, private usiw_cm_end {
  public:
   // ---- Calls of rdma_cm and of the provider: conn_run.cc ----
@@ -60,27 +60,28 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   static std::shared_ptr<Conn> open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple,
                                     const usiw_cm_packet& req, uint32_t isn, const std::shared_ptr<Backlog>& backlog,
                                     uint8_t tos, int& reason);
-  /// Accepts the connection. After 0, @p user is notified of ESTABLISHED once. After -errno, the connection has ended.
+  /// Accepts the connection with @p qp. Returns 0, and later notifies @p user of ESTABLISHED once. If that fails, ends
+  /// the connection and returns -errno.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
   void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
   void disconnect() { run(usiw_cm_end_disconnect); }
   void abort(usiw_abort_reason reason) { run(usiw_cm_end_abort, reason); }
   void report(const usiw_qp_report& report);
-  /// Stops all notices to the user.
+  /// Stops all events to the user.
   void forget_user() { usiw_cm_end_leave(this); }
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
 
-  /// In a child of fork(): forgets all connections. Sends nothing, because the connections are the parent's.
+  /// In a child of fork(): forgets all connections. Sends nothing, because the connections belong to the parent.
   static void abandon_all();
 
  private:
   friend struct Packets;
   static const usiw_cm_host host_calls;
   static Conn& of(usiw_cm_end* end) { return *static_cast<Conn*>(end); }
-  /// Calls a function of cm/usiw_cm_end.h. The function may remove the connection from the table, so a reference keeps
-  /// the connection in memory until the function returns.
+  /// Calls @p call, a function of cm/usiw_cm_end.h. Because the function may remove the connection from the table,
+  /// run() holds a reference to the connection until the function returns.
   template <typename Call, typename... Arguments>
   void run(Call call, Arguments... arguments) {
     const std::shared_ptr<Conn> alive = shared_from_this();
@@ -110,13 +111,13 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   const Tuple tuple_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Backlog> backlog_;  ///< in which this connection has a slot, until the peer confirms
+  std::shared_ptr<Backlog> backlog_;  ///< backlog in which the connection has a slot; null after CONFIRM
   ConnUser* user_ = nullptr;
   CmTimer timer_{[this] { run(usiw_cm_end_tick); }};
   int watch_entry_ = -1;
-  NextHop hop_;  ///< next hop of raw packets, by the newest route that raw packets can use
+  NextHop hop_;  ///< next hop of raw packets; unchanged while raw packets cannot use the route
   bool hashed_ = false;
-  bool keeps_socket_ = false;  ///< counted by UdpSocket::add_conn(), until the connection lingers
+  bool keeps_socket_ = false;  ///< true while this connection counts as a user of its UdpSocket
 };
 
 }  // namespace usiw::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_act.cc
-/// The functions of struct usiw_cm_host, by which cm/ acts on the user, the QP, the network and the tables of usiw-run.
+/// The functions of struct usiw_cm_host, through which cm/ acts on user, QP, network and the tables of usiw-run.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
@@ -43,7 +43,8 @@ void print_once(const std::string& key, const std::string& line) {
 
 }  // namespace
 
-/// Attaches the connection to the QP and to the user's id. Returns 0 or -errno.
+/// Attaches the connection to @p qp and to @p user. Returns 0; -EINVAL if the QP is in a wrong state; -EISCONN if the
+/// QP has a connection.
 int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   if (qp->destroying || qp->state > USIW_QPS_RTR) return -EINVAL;
   if (qp->conn) return -EISCONN;
@@ -104,7 +105,8 @@ const usiw_cm_host Conn::host_calls = {
         [](usiw_cm_end* end, const usiw_cm_route* route) {
           route != nullptr ? of(end).follow_packets(*route) : of(end).leave_packets();
         },
-    // Returns 1 to every request: all connections of a port share a data socket, which is open as long as the port.
+    // Returns 1 to USIW_CM_DATA_IS_OPEN, because the data socket that all connections of a port share stays open until
+    // the port is closed. The other requests need no action for the same reason.
     .data = [](usiw_cm_end*, usiw_cm_data) { return 1; },
 
     // ---- The backlog, the table and the clock ----
@@ -116,7 +118,7 @@ const usiw_cm_host Conn::host_calls = {
         },
     .arm = [](usiw_cm_end* end) { of(end).arm(); },
 
-    // Prints why a connection has failed, because an event of rdma_cm does not show the reason.
+    // Prints the reason why a connection has failed, because events of rdma_cm have no such text.
     .log =
         [](usiw_cm_end* end, usiw_cm_log what, const char* text) {
           const std::string peer = text_of(of(end).tuple_.remote), key = peer + " " + std::to_string(end->cm.answer);

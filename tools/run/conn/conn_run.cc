@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_run.cc
-/// The functions of Conn that rdma_cm, the provider and the network call. Each runs the state machine of cm/, which
-/// carries out its actions by the functions of conn_act.cc.
+/// The functions of Conn that rdma_cm, the provider and the network call. They run the state machine of cm/, which
+/// calls the functions of conn_act.cc to carry out its actions.
 #include <cerrno>
 
 #include "cm/usiw_cm_input.h"
@@ -19,7 +19,7 @@ int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, co
   int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, mtu, USIW_TRP_FIRST_WINDOW, param.pd,
                                 param.pd_len);
   if (ret != 0) return ret;
-  // Remove an old connection of this 4-tuple that only lingers, so that the new connection gets its entry in the table.
+  // Remove an old connection of the same 4-tuple if it is in LINGER, because the table has one entry for each 4-tuple.
   if (std::shared_ptr<Conn> old = find(tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
   ret = conn->insert();
   if (ret != 0) return ret;
@@ -43,7 +43,7 @@ int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser
     qp->state.accepted();
     return 0;
   }
-  forget_user();  // the user gets the error by the return value
+  forget_user();  // the return value already shows the error to the user
   usiw_cm_end_abort(this, USIW_ABORT_LOCAL, now_us());
   return ret;
 }
@@ -51,8 +51,8 @@ int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser
 void Conn::report(const usiw_qp_report& report) {
   const std::shared_ptr<Conn> alive = shared_from_this();
   usiw_cm_end_report(this, &report, now_us());
-  // Raw packets have failed in this process. So later connections do not use them, and their handshakes may offer
-  // MERGED.
+  // If raw packets have failed, exclude later connections of this process from them. The handshakes of these
+  // connections may then offer MERGED.
   if (report.kind == USIW_REPORT_PORT && report.conn_id == id && port_why == USIW_PORT_WHY_BROKEN) packets_give_up();
 }
 
@@ -89,8 +89,8 @@ std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const T
   return nullptr;
 }
 
-/// Handles a datagram of the handshake, or a stray one. If the datagram is a REQ that has waited, @p entry is its
-/// entry, which the call takes over; else @p entry is null.
+/// Handles a datagram of the handshake, or a stray datagram. If the datagram is a REQ that has waited, @p entry is the
+/// entry of that REQ, and this function takes ownership of it. Else @p entry is null.
 void Conn::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                    Admission::Entry* entry) {
   usiw_cm_verdict v;

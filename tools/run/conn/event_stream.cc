@@ -8,7 +8,7 @@
 
 namespace usiw::run {
 
-/// Removes the next record from the queue, LINK first, and copies it to @p record. Returns false if there is none.
+/// Removes the next record from the queue, LINK first, and copies it to @p record. Returns false if the queue is empty.
 bool EventStream::next(usiw_event& record) {
   if (link_pending_) {
     link_pending_ = false;
@@ -24,8 +24,8 @@ bool EventStream::next(usiw_event& record) {
   record.conn_id = conn->conn_id;
   if (usiw_cm_records_pop(&conn->unread, &record) == 0) queue_.pop_front();
   if (record.type == USIW_EVENT_CONNECT) {
-    // The descriptor is made only when the record is read, so that the reader alone owns it. Without a descriptor the
-    // provider uses raw packets only, or reports REFUSED.
+    // Make the descriptor only now, when the provider reads the record, so that no descriptor of an unread record has
+    // to be closed. If there is no descriptor, the provider uses only raw packets, or reports REFUSED.
     record.conn.data_fd = conn->sock->dup_data_fd();
     if (record.conn.data_fd < 0 && conn->sock->ignore_data() != 0) record.conn.flags &= ~unsigned{USIW_CONN_F_PACKET};
   }

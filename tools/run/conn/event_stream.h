@@ -15,11 +15,11 @@
 
 namespace usiw::run {
 
-/// A connection as the event stream sees it: its numbers, and the records that the provider has not read yet.
+/// The part of a connection that the event stream uses: its ids, and the records that the provider has not read yet.
 struct ConnRecords {
   ConnRecords(uint32_t id, std::shared_ptr<UdpSocket> port) : conn_id(id), sock(std::move(port)) {}
   const uint32_t conn_id;
-  const std::shared_ptr<UdpSocket> sock;  ///< its data socket is passed with the CONNECT record
+  const std::shared_ptr<UdpSocket> sock;  ///< the CONNECT record carries a descriptor of its data socket
   uint32_t qpn = 0;
   usiw_cm_records unread{};  ///< only EventStream uses it
 };
@@ -27,17 +27,17 @@ struct ConnRecords {
 class EventStream final : public EventFile {
  public:
   ssize_t read(int fd, void* buf, size_t count) override;
-  /// Ends the stream, because the program has closed the last descriptor. That counts as the end of the context.
+  /// Ends the stream as shutdown() does. Called when the program has closed the last descriptor of the stream.
   void closed() override;
 
-  // All [big lock].
+  // The functions below need the big lock.
   /// Queues a record. ABORT replaces unread records of the same connection (cm/usiw_cm_records.h).
   void push(const std::shared_ptr<ConnRecords>& conn, usiw_event_type type, const usiw_conn_info& info);
-  /// Queues a LINK record with @p link, unless the newest LINK record shows the same.
+  /// Queues a LINK record with @p link, unless the newest LINK record has the same contents.
   void push_link(const usiw_link_info& link);
-  /// Drops the unread records of a connection, because its QP goes away.
+  /// Drops the unread records of @p conn. Call it when the QP of the connection is destroyed.
   void cancel(ConnRecords& conn);
-  /// Ends the stream, because the context ends. From then on read(2) returns 0.
+  /// Ends the stream: drops all unread records, and from then on read(2) returns 0.
   void shutdown();
 
  private:
@@ -47,7 +47,7 @@ class EventStream final : public EventFile {
   std::deque<std::shared_ptr<ConnRecords>> queue_;  ///< connections with unread records
   bool gone_ = false;
   bool link_pending_ = false;
-  usiw_link_info link_{};  ///< the interface as the newest LINK record shows it
+  usiw_link_info link_{};  ///< contents of the newest LINK record
 };
 
 }  // namespace usiw::run

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file opcode_filter.h
-/// A BPF filter that classifies datagrams as usiw_cm_look() does. Two sockets are bound to a UDP port, and the filter
-/// selects the socket that gets a datagram.
+/// A BPF filter that separates data from handshakes by the classes of usiw_cm_look(). UdpSocket uses the filter to
+/// select the one of two sockets that gets a datagram, or to drop data.
 #ifndef USIW_RUN_OPCODE_FILTER_H
 #define USIW_RUN_OPCODE_FILTER_H
 
@@ -15,8 +15,8 @@
 
 namespace usiw::run {
 
-/// Returns a program for a UDP payload that begins at byte @p at. The program returns @p data for datagrams that
-/// usiw_cm_look() classifies as DATA or ENGINE, and @p handshake for all others. So @p handshake also covers the
+/// Returns a BPF program for packets whose UDP payload begins at byte @p at. The program returns @p data for datagrams
+/// that usiw_cm_look() classifies as DATA or ENGINE, and @p handshake for all others. So @p handshake also covers the
 /// datagrams that usiw_cm_look() drops.
 constexpr std::array<sock_filter, 13> opcode_filter(uint32_t at, uint32_t data, uint32_t handshake) {
   return {{

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.cc
-/// The routes and neighbours of connections that use raw packets. The kernel maintains both for sockets, but it does
-/// not see raw packets. So this file does two things, off the data path:
-/// - It follows the routes. rtnetlink reports changes, and then each connection looks up its route again.
+/// The routes and neighbours of connections that use raw packets. The kernel maintains routes and neighbours for
+/// sockets, but it does not see raw packets. So this file does two things, off the data path:
+/// - It follows the routes. When rtnetlink reports a change, each connection looks up its route again.
 /// - It keeps the neighbours fresh. The kernel verifies the entry of a neighbour only while the kernel itself sends to
-///   that neighbour. So every kUseUs a connection sends an empty datagram to each neighbour by its socket.
+///   that neighbour. So every kUseUs, this file sends an empty datagram to each neighbour through a UDP socket.
 #include "tools/run/conn/packets.h"
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 
 namespace usiw::run {
 
-/// The connections that use raw packets or may do so, and the watch for changes of their routes.
+/// The connections that use raw packets or may use them later, and the watch for changes of their routes.
 struct Packets {
   bool given_up = false;
   std::set<Conn*> conns;
-  Fd fd;  ///< rtnetlink's messages, while there are connections
+  Fd fd;  ///< rtnetlink socket, open while there are connections
   CmWatch watch;
   CmTimer look{[this] { follow(); }};
   CmTimer use{[this] { use_next_hops(); }};
@@ -46,12 +46,12 @@ struct Packets {
 
 namespace {
 
-/// Changes are gathered for kGatherUs before the routes are looked up. The least time between two look-ups is kApartUs.
-/// Both in microseconds.
+/// Delays of route look-ups, in microseconds. After a change, kGatherUs pass before the look-up, so that one look-up
+/// serves several changes. Two look-ups are at least kApartUs apart.
 constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
-/// Interval at which the kernel is made to send to each neighbour, us. The kernel then verifies the entry as for any
-/// traffic (REACHABLE, STALE, PROBE). It asks for the MAC again if there is no answer, and rtnetlink reports the
-/// result.
+/// Interval between empty datagrams to each neighbour, in microseconds. The datagrams make the kernel verify the entry
+/// of the neighbour as for any traffic (REACHABLE, STALE, PROBE). If the neighbour does not answer, the kernel resolves
+/// the MAC again, and rtnetlink reports the result.
 constexpr uint64_t kUseUs = 5'000'000;
 
 /// The rtnetlink group for policy rules of IPv6, for which the headers of Linux have no macro.
@@ -60,8 +60,8 @@ constexpr uint32_t kIpv6Rules = 1u << (RTNLGRP_IPV6_RULE - 1);
 Packets& packets() { return never_destroyed<Packets>(); }
 
 /// Returns true if choose_port() selects raw packets: the interface is Ethernet, the process may open raw ports, raw
-/// packets were not given up, and neither socket nor shm was requested. same_host is false, because shared memory
-/// counts as the socket port here.
+/// packets were not given up, and neither socket nor shm was requested. Passes same_host = false, because this function
+/// decides for the interface, not for a peer: not_packet_by_route() excludes a peer on this host.
 bool packets_possible(const usiw_link_info& link) {
   const bool ethernet = std::to_array(link.mac) != std::array<uint8_t, 6>{};
   const PortWish requested = settings().port == PortWish::kPacket ? PortWish::kAuto : settings().port;
@@ -73,8 +73,8 @@ bool packets_possible(const usiw_link_info& link) {
   return choose_port(requested, facts).kind == PortKind::kPacket;
 }
 
-/// Returns why raw packets do not get to the peer by the kernel's route, or NONE if they do. Sets interface and
-/// neighbour in @p hop, but not its MAC.
+/// Returns the reason why raw packets cannot use the kernel's route to the peer, or USIW_NOT_PACKET_NONE if they can.
+/// Sets the interface and the neighbour of @p hop, but not its MAC.
 usiw_not_packet not_packet_by_route(const Tuple& tuple, const usiw_link_info& link, NextHop& hop) {
   const int error = route_of(tuple.local, tuple.remote, hop);
   if (error == -EPROTONOSUPPORT) return USIW_NOT_PACKET_ENCAP;
@@ -99,8 +99,8 @@ void packets_abandon() {
 
 // ---- A connection ---------------------------------------------------------------------------
 
-/// Sets @p route to the present route of the connection. Raw packets cannot reach this host itself, because the kernel
-/// accepts none on lo. Always returns 0.
+/// Sets @p route to the present route of the connection. If raw packets cannot use that route, sets route.reason to the
+/// cause. Raw packets cannot reach a peer on this host, because the kernel accepts none on lo. Always returns 0.
 int Conn::look_up_route(usiw_cm_route& route) {
   const usiw_link_info link = link_info();
   const bool begins = engine < USIW_CM_ENGINE_GIVEN;
@@ -115,8 +115,8 @@ int Conn::look_up_route(usiw_cm_route& route) {
     const bool moved_here = !begins && std::memcmp(info.local_mac, link.mac, sizeof link.mac) != 0;
     route.mac_known = resolve(hop) == 0;
     if (!route.mac_known) hop.mac = hop_.mac;
-    // Either the kernel has never used the neighbour, so it must resolve the MAC. Or this host has a new MAC, which the
-    // peer learns from a packet.
+    // The empty datagram makes the kernel resolve an unknown MAC. If this host has a new MAC, the peer learns it from
+    // the datagram.
     if (!begins && (!route.mac_known || moved_here)) use_next_hop();
     std::memcpy(route.local_mac, link.mac, sizeof route.local_mac);
     std::memcpy(route.remote_mac, hop.mac.data(), sizeof route.remote_mac);
@@ -125,21 +125,21 @@ int Conn::look_up_route(usiw_cm_route& route) {
   return 0;
 }
 
-/// Starts to follow the route, unless the connection can only use its socket. That is so if the peer is on this host,
-/// if this process cannot use raw packets, or if the ends have agreed on MERGED.
+/// Starts to follow the route, unless the connection can never use raw packets: because the peer is on this host,
+/// because this process cannot use raw packets, or because the ends have agreed on MERGED.
 void Conn::follow_packets(const usiw_cm_route& route) {
   Packets& p = packets();
   if (route.local || route.reason == USIW_NOT_PACKET_OWN || !p.conns.insert(this).second) return;
   qp_->events->push_link(link_info());
   if (p.conns.size() == 1) p.start();
-  p.look_soon();  // the route may have changed between the look-up and the subscription
+  p.look_soon();  // the route may have changed after the look-up, before p.start() subscribed to changes
 }
 
 void Conn::leave_packets() {
   if (packets().conns.erase(this) != 0 && packets().conns.empty()) packets().stop();
 }
 
-/// Makes the kernel send to the next hop: sends an empty datagram by the socket, which every receiver drops.
+/// Sends an empty datagram through the UDP socket, so that the kernel verifies the next hop. The peer drops it.
 void Conn::use_next_hop() { sock->send(tuple_.local, tuple_.remote, tos, nullptr, 0); }
 
 // ---- All of them ------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ void Packets::look_soon() {
   if (look.at_us() == 0) look.set(std::max(now_us() + kGatherUs, looked_us + kApartUs));
 }
 
-/// Starts to watch for changes of routes. If that fails, a connection continues to use the route of its start. It moves
-/// to its socket if raw packets no longer arrive.
+/// Starts to watch for changes of routes. If that fails, each connection keeps the route that it had at its start, and
+/// moves to its socket if raw packets no longer arrive.
 void Packets::start() {
   fd = out_of_the_way(rtnetlink_socket(RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
                                        RTMGRP_IPV4_RULE | kIpv6Rules));
@@ -176,8 +176,9 @@ void Packets::read_messages() {
   }
 }
 
-/// Returns true if @p message may change the path of a connection. That is so for interfaces, routes and rules, and for
-/// the next hop of a connection if its MAC is new or the connection has no path for raw packets.
+/// Returns true if @p message may change the path of a connection. Messages about interfaces, routes and rules may. A
+/// message about a neighbour may if the neighbour is the next hop of a connection, and if either its MAC has changed or
+/// the connection does not use raw packets now.
 bool Packets::changes_path(const nlmsghdr& message) const {
   switch (message.nlmsg_type) {
     case RTM_NEWLINK:
@@ -197,7 +198,7 @@ bool Packets::changes_path(const nlmsghdr& message) const {
 void Packets::follow() {
   looked_us = now_us();
   const usiw_link_info link = link_info();
-  std::vector<std::shared_ptr<Conn>> alive;  // the look-up may end connections
+  std::vector<std::shared_ptr<Conn>> alive;  // references, because a look-up may end connections
   for (Conn* conn : conns) alive.push_back(conn->shared_from_this());
   for (const std::shared_ptr<Conn>& conn : alive) {
     if (conn->qp_) conn->qp_->events->push_link(link);

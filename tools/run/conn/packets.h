@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file packets.h
-/// The decision whether connections may use raw packets. packets.cc also follows the routes of connections that may.
+/// Functions that decide whether connections may use raw packets. packets.cc also follows the routes of the connections
+/// that may.
 #ifndef USIW_RUN_PACKETS_H
 #define USIW_RUN_PACKETS_H
 
@@ -8,13 +9,13 @@
 
 namespace usiw::run {
 
-/// [big lock] Makes all later connections do without raw packets, which have proved impossible in this process.
+/// [big lock] Excludes all later connections of this process from raw packets. Call it when raw packets have failed.
 void packets_give_up();
-/// [big lock] Returns true if raw packets can go from one end to the other: packets are requested and permitted, and
-/// the route leaves by the device's interface, which is Ethernet.
+/// [big lock] Returns true if a connection with the 4-tuple @p tuple can use raw packets: no other port was requested,
+/// the process may open raw ports, and the route leaves through the device's interface, which is Ethernet.
 bool packets_reach(const Tuple& tuple);
-/// [big lock] In a child of fork(): forgets the connections, and gives up raw packets, because DPDK is the parent's
-/// too.
+/// [big lock] In a child of fork(): forgets the connections and gives up raw packets, because the connections and DPDK
+/// belong to the parent.
 void packets_abandon();
 
 }  // namespace usiw::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file qp.h
-/// The queue pair as the control path knows it: its state, its attributes and its connection.
+/// The queue pair of the control path: its state, its attributes and its connection, and the table of queue pairs.
 #ifndef USIW_RUN_QP_H
 #define USIW_RUN_QP_H
 
@@ -23,7 +23,7 @@ struct Cq;
 struct Pd;
 struct Srq;
 
-/// The state of a QP, with a copy in the QP's counters page, where `usiw stat` reads it.
+/// The state of a QP. A copy is in the QP's counters page, where `usiw stat` reads the state.
 class QpState {
  public:
   operator usiw_qp_state() const { return value_; }
@@ -32,16 +32,16 @@ class QpState {
     show();
     return *this;
   }
-  /// Shows the state of the QP @p qpn in @p page from now on.
+  /// Writes the state and @p qpn to @p page, the counters page of the QP. From now on the page follows the state.
   void show_in(MappedPage page, uint32_t qpn) {
     page_ = std::move(page);
     show();
     page_.show_qp(qpn);
   }
-  /// Sets usiw_qp_stats.accepted, because rdma_accept() has accepted a connection with this QP. From now on sends may
-  /// be posted.
+  /// Sets usiw_qp_stats.accepted, so that the provider permits sends. Call it when rdma_accept() has accepted a
+  /// connection with this QP.
   void accepted() { page_.set_accepted(); }
-  /// Adds the counters of the page to those of the context, and removes the state from the page.
+  /// Adds the counters of the QP to @p context, the page of its context, and marks the page of the QP as free.
   void hide(MappedPage& context) {
     context.retire(page_);
     page_.hide();
@@ -56,16 +56,16 @@ class QpState {
   MappedPage page_;
 };
 
-/// A queue pair. All members [big lock].
+/// A queue pair. All members need the big lock.
 struct Qp {
   uint32_t qpn = 0;
   uint32_t handle = 0;
-  uint32_t page = 0;  ///< number of its counters page; 0: none
+  uint32_t page = 0;  ///< number of the counters page of the QP; 0: none
   uint64_t user_handle = 0;
   QpState state;
   usiw_qp_attrs attrs{};
   bool sq_sig_all = false;
-  bool merges = false;  ///< its provider understands USIW_TRP_F_MERGED
+  bool merges = false;  ///< the provider of the QP understands USIW_TRP_F_MERGED
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;
   std::shared_ptr<Cq> send_cq, recv_cq;
@@ -77,13 +77,13 @@ struct Qp {
   bool destroying = false;
 };
 
-/// [big lock] Gives the QP a number, and adds it to the table. Returns 0, or -ENOMEM if the table is full.
+/// [big lock] Sets Qp::qpn to a free number, and adds @p qp to the table. Returns 0, or -ENOMEM if the table is full.
 int qp_add(const std::shared_ptr<Qp>& qp);
 /// [big lock] Removes the QP from the table.
 void qp_remove(const Qp& qp);
-/// [big lock] Returns the QP with a number, or null.
+/// [big lock] Returns the QP with the number @p qpn, or null.
 std::shared_ptr<Qp> qp_by_number(uint32_t qpn);
-/// [big lock] In a child of fork(): clears the table, because the QPs are the parent's.
+/// [big lock] In a child of fork(): clears the table, because the QPs belong to the parent.
 void qps_abandon();
 
 }  // namespace usiw::run

@@ -14,8 +14,8 @@
 namespace usiw::run {
 namespace {
 
-/// Parses an address as /proc/net/udp and udp6 print it: words of 32 bits in hexadecimal, then the port. Returns false
-/// if @p text is no address.
+/// Parses an address in the form of /proc/net/udp and udp6: words of 32 bits in hexadecimal, then the port. Returns
+/// false if @p text is not an address.
 bool parse_bound(const std::string& text, Endpoint& out) {
   const size_t colon = text.find(':');
   if (colon != 8 && colon != 32) return false;
@@ -30,18 +30,18 @@ bool parse_bound(const std::string& text, Endpoint& out) {
 /// The address of a socket, and whether the socket is connected.
 struct Bound {
   Endpoint at;
-  bool ipv6 = false;  ///< an IPv6 socket, whose address may be an IPv4-mapped one
+  bool ipv6 = false;  ///< true for an IPv6 socket, even if its address is IPv4-mapped
   bool connected = false;
 };
 
 /// Returns true if the socket @p other may receive datagrams to @p local, now or after a connect(2) on that socket.
 bool overlap(const Bound& other, const Endpoint& local) {
   if (other.at.port != local.port) return false;
-  // A socket at the IPv6 wildcard address may also receive IPv4 datagrams; /proc does not show whether it does. The
-  // kernel prefers an IPv4 socket. But if the IPv6 socket is connected, it gets all datagrams from its peer.
+  // Assume that a socket at the IPv6 wildcard address also receives IPv4 datagrams, because /proc does not show whether
+  // it is IPv6-only. The kernel prefers an IPv4 socket, but a connected IPv6 socket gets all datagrams from its peer.
   if (other.at.any()) return !other.at.ipv4() || local.ipv4();
-  // connect(2) may have chosen the address of a connected socket. When the socket is disconnected, it has the wildcard
-  // address again, even if other sockets have been bound to that in the meantime.
+  // Treat a connected socket like one at the wildcard address, because connect(2) may have chosen its address. Such a
+  // socket gets the wildcard address back when it is disconnected, even if other sockets are bound to that by then.
   if (other.connected) return other.ipv6 || local.ipv4();
   return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
 }
@@ -80,8 +80,9 @@ int set_reuse(int fd, int value) {
 
 }  // namespace
 
-/// First clears SO_REUSEADDR, because a socket without it keeps new sockets out of its port. Then lists the sockets
-/// that are bound already. If two processes do this at the same time, at most one of them finds no other socket.
+/// Clears SO_REUSEADDR of @p fd first, so that no new socket of another user can bind to the port. Then searches the
+/// sockets that are already bound. If two processes claim the port at the same time, at most one of them finds no other
+/// socket.
 int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own, const std::function<void()>& between) {
   if (int error = set_reuse(fd, 0); error != 0) return error;
   if (between) between();

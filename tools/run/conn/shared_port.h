@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shared_port.h
-/// UDP ports to which several processes may be bound (RDMA_OPTION_ID_REUSEADDR). A process can claim such a port, so
-/// that it alone receives the datagrams.
+/// A function that claims a shared UDP port. Sockets of several processes may be bound to such a port
+/// (RDMA_OPTION_ID_REUSEADDR). The process that claims the port receives its datagrams alone.
 #ifndef USIW_RUN_SHARED_PORT_H
 #define USIW_RUN_SHARED_PORT_H
 
@@ -14,11 +14,11 @@
 
 namespace usiw::run {
 
-/// Claims a UDP port for this process. @p fd is bound to the port at @p local, and other sockets may be bound to it too
-/// (SO_REUSEADDR). Returns 0 if from now on no process of another user can receive datagrams to @p local. Returns
-/// -errno if the port stays shared: -EADDRINUSE if another socket may receive them, or if the sockets cannot be listed.
-/// Sockets with an inode in @p own do not count. Tests pass @p between, which is called after new sockets are kept out
-/// and before the present ones are listed.
+/// Claims the UDP port of @p local for this process. @p fd is bound to @p local, and other sockets may be bound to the
+/// same port (SO_REUSEADDR). Returns 0 if from now on no process of another user can receive datagrams to @p local.
+/// Returns -errno if the port stays shared: -EADDRINUSE if another socket may receive these datagrams, or if the
+/// sockets cannot be listed. Ignores sockets whose inode is in @p own. Only tests pass @p between: claim_port() calls
+/// it after it has excluded new sockets and before it lists the present sockets.
 int claim_port(int fd, const Endpoint& local, const std::vector<ino_t>& own,
                const std::function<void()>& between = nullptr);
 

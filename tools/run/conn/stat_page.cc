@@ -21,7 +21,8 @@ MappedPage::MappedPage(int fd, uint32_t page) {
 
 void MappedPage::Unmap::operator()(StatPage* page) const { munmap(page, sizeof *page); }
 
-/// Writes the mark. Its kind is written last, so a reader that sees the kind also sees the other fields.
+/// Completes the mark, whose other fields the caller has set. Writes the kind last, so a reader that sees the kind also
+/// sees the other fields.
 void MappedPage::show(StatKind kind) {
   page_->mark.magic = kStatMagic;
   page_->mark.pid = static_cast<uint32_t>(getpid());
@@ -53,8 +54,8 @@ void MappedPage::set_accepted() {
   let_go();
 }
 
-/// Removes the page from this mapping's page table; the memfd keeps the contents. The provider maps the same page and
-/// counts in it, so otherwise the process would have two page table entries for it.
+/// Drops the page table entry of this mapping, because the provider has its own mapping of the same page. The memfd
+/// keeps the contents, and the next access maps the page again.
 void MappedPage::let_go() { madvise(page_.get(), sizeof(StatPage), MADV_DONTNEED); }
 
 void MappedPage::retire(const MappedPage& qp) {

@@ -31,14 +31,14 @@ namespace {
 
 struct Sockets {
   std::set<UdpSocket*> all;
-  std::map<uint64_t, UdpSocket*> lingering;  ///< sockets whose connections all linger, the oldest first
+  std::map<uint64_t, UdpSocket*> lingering;  ///< sockets without users, in the order in which they lost their last user
   uint64_t last_lingering = 0;
 };
 
 Sockets& sockets() { return never_destroyed<Sockets>(); }
 
-/// Returns the limit for the number of sockets whose connections all linger. Each of them has up to two descriptors, so
-/// together they have at most a quarter of the descriptors that the process may have.
+/// Returns the largest permitted number of sockets whose connections all linger. Each such socket has up to two
+/// descriptors, so together they have at most a quarter of the descriptors that the process may have.
 size_t max_lingering() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -48,23 +48,25 @@ size_t max_lingering() {
 int set_option(int fd, int level, int name, int value) { return setsockopt(fd, level, name, &value, sizeof value); }
 
 int attach_opcode_filter(int fd, int option, uint32_t data, uint32_t handshake) {
-  // SO_ATTACH_FILTER shows the UDP header to the program, SO_ATTACH_REUSEPORT_CBPF does not.
+  // With SO_ATTACH_FILTER the BPF program sees the datagram from the UDP header on, with SO_ATTACH_REUSEPORT_CBPF only
+  // from the payload on.
   auto code = opcode_filter(option == SO_ATTACH_FILTER ? sizeof(udphdr) : 0, data, handshake);
   const sock_fprog program{code.size(), code.data()};
   return setsockopt(fd, SOL_SOCKET, option, &program, sizeof program) == 0 ? 0 : -errno;
 }
 
-/// Other sockets that may be bound to the port of a new socket.
+/// The set of other sockets that may be bound to the port of a new socket.
 enum class Sharing {
   kNobody,
   kOwnData,  ///< only the handshake socket of this process, which the new data socket joins
-  kOthers,   ///< sockets of any process that shares the port too
+  kOthers,   ///< the sockets of all processes that request sharing
 };
 
-/// Opens a socket and binds it to @p local. Returns no descriptor, with errno, if that fails. The handshake socket gets
-/// ICMP errors in its error queue, and epoll reports the queue until it is empty. The handshake socket sets
-/// SO_REUSEPORT after bind(2), so that it does not join the port of another socket. The data socket sets it before, to
-/// join the handshake socket.
+/// Opens a socket and binds it to @p local: the data socket if @p sharing is kOwnData, else the handshake socket. If
+/// that fails, returns an empty Fd and sets errno. The handshake socket gets ICMP errors in its error queue, and epoll
+/// reports EPOLLERR until the queue is empty. The handshake socket sets SO_REUSEPORT only after bind(2), so that
+/// it does not join the SO_REUSEPORT group of another socket. The data socket sets SO_REUSEPORT before bind(2), to join
+/// the group of the handshake socket.
 Fd open_socket(const Endpoint& local, Sharing sharing) {
   const bool data = sharing == Sharing::kOwnData;
   const bool v4 = local.ipv4();
@@ -73,7 +75,7 @@ Fd open_socket(const Endpoint& local, Sharing sharing) {
   if (fd < 0) return fd;
   if (v4) {
     set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-    set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // the engine detects by itself that a peer is gone
+    set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // not for data: the engine itself detects that a peer is gone
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, data ? IP_PMTUDISC_WANT : IP_PMTUDISC_DO);
   } else {
     set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
@@ -92,12 +94,13 @@ Fd open_socket(const Endpoint& local, Sharing sharing) {
   return done ? std::move(fd) : Fd();
 }
 
-/// Ancillary data: the local address of a datagram in either family, and its traffic class or an error.
+/// A buffer for the ancillary data of one datagram: its local address, IPv4 or IPv6, and its traffic class or an ICMP
+/// error.
 union Control {
   cmsghdr align;
   char space[CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
 
-  /// Adds an item to @p msg, which is to be sent.
+  /// Adds the item @p info to the ancillary data of @p msg, which is to be sent.
   template <typename Info>
   void add(msghdr& msg, int level, int type, const Info& info) {
     const cmsghdr item = {.cmsg_len = CMSG_LEN(sizeof info), .cmsg_level = level, .cmsg_type = type};
@@ -129,7 +132,8 @@ struct Incoming {
   }
 };
 
-/// Copies the item of this level and type from the ancillary data to @p out. Returns false if there is none.
+/// Copies the item of @p level and @p type from the ancillary data of @p msg to @p out. Returns false if there is no
+/// such item.
 template <typename Info>
 bool get_control(msghdr& msg, int level, int type, Info& out) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&msg); c != nullptr; c = CMSG_NXTHDR(&msg, c)) {
@@ -140,8 +144,8 @@ bool get_control(msghdr& msg, int level, int type, Info& out) {
   return false;
 }
 
-/// Returns the address to which a datagram was sent. Returns @p local, the address of the socket, if the kernel does
-/// not report it.
+/// Returns the address to which the datagram in @p msg was sent. If the kernel does not report that address, returns
+/// @p local, the address of the socket.
 Endpoint destination(msghdr& msg, const Endpoint& local) {
   Endpoint to = local;
   in_pktinfo v4;
@@ -155,7 +159,7 @@ Endpoint destination(msghdr& msg, const Endpoint& local) {
   return to;
 }
 
-/// Returns the meaning of an ICMP message from the error queue as an answer to a REQ.
+/// Returns what the ICMP message in @p msg, from the error queue, means as an answer to a REQ.
 usiw_cm_answer answer_by_icmp(msghdr& msg) {
   sock_extended_err e{};
   if (!get_control(msg, IPPROTO_IP, IP_RECVERR, e)) get_control(msg, IPPROTO_IPV6, IPV6_RECVERR, e);
@@ -182,7 +186,8 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, c
     endpoint_from(sa, named);
     bound.port = named.port;
   }
-  // Not before bind(2), because the kernel could choose a port that other processes share already.
+  // Set SO_REUSEADDR only after bind(2). If it were set before, the kernel could choose a port that other processes
+  // already share.
   if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   std::shared_ptr<UdpSocket> s(new UdpSocket(bound, std::move(fd), calls));
   s->shared_ = shared;
@@ -234,7 +239,7 @@ void UdpSocket::close_longest_lingering() {
   if (s) s->calls_.end_lingering(*s);
 }
 
-/// Closes all sockets whose connections all linger. Returns false if there was none.
+/// Closes all sockets without users, to free descriptors. Returns false if there was no such socket.
 bool UdpSocket::close_lingering() {
   if (sockets().lingering.empty()) return false;
   while (!sockets().lingering.empty()) close_longest_lingering();
@@ -295,7 +300,7 @@ int UdpSocket::send(const Endpoint& from, const Endpoint& to, uint8_t tos, const
     control.add(msg, IPPROTO_IPV6, IPV6_PKTINFO, info);
     if (tos != 0) control.add(msg, IPPROTO_IPV6, IPV6_TCLASS, int{tos});
   }
-  // The kernel may report a pending error of the socket in place of sending. The next try then sends.
+  // sendmsg(2) may return an earlier, pending error of the socket and send nothing. So try again.
   for (int tries = 0; tries < 3; tries++)
     if (sendmsg(fd_, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) return 0;
   return -errno;
@@ -312,11 +317,11 @@ void UdpSocket::receive() {
     if (n < 0 && errno == EAGAIN) return;
     Endpoint from;
     if (n < 0 || endpoint_from(in.sender, from) != 0) continue;
-    // The buffer is one byte longer than the longest datagram of the handshake, so a truncated datagram cannot pass for
-    // one.
+    // The buffer is one byte longer than the longest handshake datagram. So a longer datagram, which recvmsg(2)
+    // truncates, is not mistaken for a handshake.
     const auto look = usiw_cm_look(data, static_cast<uint32_t>(n));
-    // Stray datagrams are handled at a limited rate. Such a datagram is data of a connection that this port does not
-    // have. Or it may show that the server of a waiting connection speaks another protocol.
+    // Limit the rate at which stray datagrams are handled. A stray datagram may be data of a connection that this
+    // port does not have. Or it may show that the server to which a connection has sent its REQ uses another protocol.
     if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
     if (look == USIW_CM_LOOK_DATA) n = sizeof(usiw_trp_hdr);
     calls_.receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));

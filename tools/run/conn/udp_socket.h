@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file udp_socket.h
-/// The sockets of a UDP port. This library reads one socket, for the handshake. The first connection that is installed
-/// adds a second one for data, which the provider reads. A BPF filter on the opcode selects the socket for each
-/// datagram. So the provider receives the same datagrams as with the module, and this library receives those that the
-/// module would handle.
+/// The class UdpSocket: one UDP port with up to two sockets. This library reads the handshake socket. The provider
+/// reads the data socket, which is opened when the first connection of the port is installed. A BPF filter selects the
+/// socket for each datagram by its opcode. So the provider receives the same datagrams as with the module, and this
+/// library receives those that the module would handle.
 ///
-/// A socket passes its datagrams to the functions of struct SocketCalls, and knows nothing of connections.
+/// UdpSocket passes the datagrams of the handshake socket to the functions of struct SocketCalls. It does not access
+/// connections itself.
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 
@@ -25,41 +26,42 @@ class Admission;
 class Listener;
 class UdpSocket;
 
-/// Functions that a socket calls, in the code that knows the connections. All [big lock].
+/// The functions that a UdpSocket calls, under the big lock. The code that has the table of connections defines them.
 struct SocketCalls {
-  /// Handles a datagram of the handshake, or a stray one.
+  /// Handles a datagram of the handshake, or a stray datagram.
   void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
   void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
-  /// Forgets the connections at this socket, all of which linger.
+  /// Forgets the connections of @p sock, all of which are in the state LINGER.
   void (*end_lingering)(const UdpSocket& sock);
 };
 
 /// A UDP port at one local address: the handshake socket, and the data socket if there is one.
 class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
  public:
-  /// [big lock] Opens a handshake socket; port 0 asks for any free port. If @p shared, processes of all users may be
-  /// bound to the port as well, if they ask for sharing too. If that fails, returns null and sets @p error to -errno:
-  /// -EADDRINUSE, -EADDRNOTAVAIL or another.
+  /// [big lock] Opens a handshake socket that is bound to @p local; port 0 selects any free port. If @p shared, other
+  /// processes that also request sharing may bind to the port, whatever their user. If the socket cannot be opened,
+  /// returns null and sets @p error to -errno: -EADDRINUSE, -EADDRNOTAVAIL or another.
   static std::shared_ptr<UdpSocket> open(const Endpoint& local, bool shared, const SocketCalls& calls, int& error);
-  /// [big lock] Returns the socket that is bound to exactly this address, or null.
+  /// [big lock] Returns the socket that is bound to exactly @p local, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
   /// [big lock] In a child of fork(): closes the descriptors of all sockets, and forgets the sockets. Sends nothing,
-  /// because the connections are the parent's.
+  /// because the connections belong to the parent.
   static void abandon_all();
   ~UdpSocket();
 
   const Endpoint& local() const { return local_; }
 
   /// [big lock] Claims the port for this process. Call it before the first datagram is expected. Returns 0, or -errno
-  /// if the port stays shared: -EADDRINUSE if another process may have it too.
+  /// if the port stays shared. See claim_port() for the errors.
   int claim();
 
-  /// [big lock] Sends a datagram with the source address @p from and this TOS or traffic class. Returns 0 or -errno. A
-  /// full send buffer counts as sent, so the caller must repeat datagrams that matter.
+  /// [big lock] Sends a datagram with the source address @p from. @p tos is the IPv4 TOS or IPv6 traffic class. Returns
+  /// 0 or -errno. Also returns 0 if the send buffer is full, so the caller must repeat datagrams that matter.
   int send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
-  /// [big lock] Drops data that arrives at this socket from now on. Without a data socket the raw port receives the
-  /// data, and the handshake must not answer the socket's copy as stray. Returns 0 or -errno.
+  /// [big lock] Makes the kernel drop data datagrams that arrive at the handshake socket. Call it if the data socket
+  /// cannot be opened: the raw port then receives the data, and the handshake socket gets a copy, which must not be
+  /// answered as stray. Returns 0 or -errno.
   int ignore_data();
   /// [big lock] Returns a new descriptor of the data socket, close-on-exec, or -errno. Opens the data socket if it is
   /// not open yet.
@@ -70,9 +72,10 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [big lock] The admission of REQs to this port. The function that opens the socket sets it.
   std::shared_ptr<Admission> admission;
 
-  /// [big lock] Count the users of the socket: ids that are bound here, and connections that do not linger. A socket
-  /// whose connections all linger is closed if there are too many such sockets, or if the process has no descriptors
-  /// left. cm/usiw_cm.h permits that. The socket that has been without users for the longest time is closed first.
+  /// [big lock] Count the users of the socket: rdma_cm ids that are bound to it, and connections that are not in
+  /// LINGER. A socket without users only serves connections in LINGER, which may be dropped at any time (cm/usiw_cm.h).
+  /// It is closed if there are too many such sockets, or if the process has no descriptors left. The socket that has
+  /// been without users for the longest time is closed first.
   void add_id() { keep(ids_, 1); }
   void remove_id() { keep(ids_, -1); }
   void add_conn() { keep(conns_, 1); }
@@ -93,7 +96,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   const SocketCalls& calls_;
   bool shared_ = false;
   int ids_ = 0, conns_ = 0;
-  uint64_t lingers_since_ = 0;  ///< its key in Sockets::lingering; 0: it is not there
+  uint64_t lingers_since_ = 0;  ///< key of this socket in Sockets::lingering; 0: not in that map
   CmWatch watch_;
   __u64 stray_next_us_ = 0;  ///< time before which stray datagrams are not answered
 };

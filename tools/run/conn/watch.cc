@@ -41,9 +41,9 @@ struct WatcherStart {
   char* second_stack;
 };
 
-/// Becomes the watcher. The child shares its memory with the program until exec, so it only makes system calls. It
-/// makes them by number, because another preloaded library may interpose libc's functions, with tables of the program's
-/// descriptors.
+/// Executes the watcher in a child process. The child shares its memory with the program until execve(2), so it only
+/// makes system calls. It calls syscall(2), not libc's functions for them: another preloaded library may interpose
+/// those functions and keep tables of the program's descriptors, which the child must not change.
 int exec_watcher(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   char* const argv[] = {const_cast<char*>(s.path), const_cast<char*>(kWatchArgument), nullptr};
@@ -61,9 +61,9 @@ int exec_watcher(void* arg) {
   __builtin_unreachable();
 }
 
-/// Starts the watcher and ends. This process is between the program and the watcher, so that the watcher is no child of
-/// the program. The program's wait(2) and SIGCHLD must concern its own children only. This process has no exit signal,
-/// so the program does not notice it either.
+/// Starts the watcher from an intermediate process, which then exits. So the watcher is not a child of the program, and
+/// the program's wait(2) and SIGCHLD never concern the watcher. The intermediate process has no exit signal, so the
+/// program does not notice its end either.
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
@@ -88,8 +88,8 @@ bool spawn(int socket, int memory) {
   return pid > 0;
 }
 
-/// Makes the memory of the table as large as possible. Returns the number of entries, or 0 if there is no space for the
-/// least number.
+/// Resizes @p memory, the memfd of the table, for kWatchEntries entries. Halves the number while that fails. Returns
+/// the number of entries, or 0 if even kLeastWatchEntries are too many.
 size_t size_table(int memory) {
   for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
     if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;
@@ -128,7 +128,7 @@ int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
     e.local_isn = local_isn;
     e.peer_isn = peer_isn;
     e.ends = tuple;
-    if (tuple.local.scope == 0) e.ends.local.scope = tuple.remote.scope;  // as cm_tuple()
+    if (tuple.local.scope == 0) e.ends.local.scope = tuple.remote.scope;  // as cm_tuple() does
     e.live.store(1, std::memory_order_release);
     return static_cast<int>(i);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch.h
-/// The watcher of this process, and the connections for which it is responsible. If a process is killed, its peers must
-/// be notified. With the module the kernel does that, and under usiw-run the watcher does. The watcher is a second,
-/// tiny process. It sleeps until the first process has ended, sends RESET for each open connection, and ends.
+/// Functions that start the watcher of this process and keep its table of open connections. The watcher is a second,
+/// tiny process, which notifies the peers if this process is killed. It sleeps until this process has ended, sends
+/// RESET for each open connection, and exits. With the module, the kernel notifies the peers.
 #ifndef USIW_RUN_WATCH_H
 #define USIW_RUN_WATCH_H
 
@@ -11,12 +11,12 @@
 namespace usiw::run {
 
 /// [big lock] Adds a connection to the table that the watcher reads. The first call starts the watcher. Returns the
-/// number of the entry, or -1 if there is no watcher or no free entry. Without an entry, the peer detects the end of
-/// this process by its own timeout.
+/// index of the new entry, or -1 if there is no watcher or no free entry. The peer of a connection without an entry
+/// detects the end of this process only by its own timeout.
 int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn);
-/// [big lock] Frees an entry; -1 is ignored.
+/// [big lock] Frees the entry with the index @p entry. Ignores -1.
 void watch_remove(int entry);
-/// [big lock] In a child of fork(): releases the table and the socket of the watcher, which are the parent's.
+/// [big lock] In a child of fork(): unmaps the table and closes the socket of the parent's watcher.
 void watch_abandon();
 
 }  // namespace usiw::run

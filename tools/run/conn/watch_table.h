@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file watch_table.h
-/// The table that a process shares with its watcher. It lists the open connections, whose peers get a RESET if the
-/// process is killed. The process writes the table while it runs, and the watcher reads it afterwards.
+/// The table that a process shares with its watcher. It lists the open connections of the process. The process writes
+/// the table while it runs. After the end of the process, the watcher reads the table, and sends RESET for each
+/// connection in it.
 #ifndef USIW_RUN_WATCH_TABLE_H
 #define USIW_RUN_WATCH_TABLE_H
 
@@ -15,18 +16,18 @@ namespace usiw::run {
 
 /// An open connection of the process.
 struct WatchEntry {
-  std::atomic<uint32_t> live;  ///< 1: the other members are valid. Set last, cleared first
+  std::atomic<uint32_t> live;  ///< 1: the other members are valid. The process sets it last and clears it first
   uint32_t local_isn, peer_isn;
   Tuple ends;
 };
 
-/// The usual number of entries, and the least number. If RLIMIT_FSIZE does not permit the usual number, the table has
-/// fewer. The size of the shared memory shows the number.
+/// The usual and the least number of entries in the table. If RLIMIT_FSIZE does not permit the usual number, the table
+/// has fewer. The watcher computes the number from the size of the shared memory.
 inline constexpr size_t kWatchEntries = 16384;  // USIW_MAX_QP
 inline constexpr size_t kLeastWatchEntries = 32;
 
-/// The watcher's descriptors. Only the process has the other end of the socket, so the socket shows when the process
-/// has ended. The memory contains the table.
+/// Numbers of the watcher's two descriptors. kWatchSocket is a socket whose other end only the process has, so it
+/// reports end of file when the process has ended. kWatchMemory is the memory with the table.
 inline constexpr int kWatchSocket = 3, kWatchMemory = 4;
 inline constexpr char kWatchArgument[] = "--watch";
 

@@ -18,13 +18,14 @@ static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct n
 }
 
 /*
- * Returns true if the netdevs are twins: rdma_cm takes one for the other when it looks for the
- * device of an address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below
- * it, and a bond or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs,
- * but still takes a VLAN for the netdev below it.
+ * Returns true if the netdevs are twins: rdma_cm confuses them when it looks for the device of an
+ * address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below it, and a bond
+ * or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs, but still takes
+ * a VLAN for the netdev below it.
  *
- * rdma_cm uses the first device that it finds, so the module cannot choose. Data of such an address
- * uses sockets, because its route leaves by another netdev than the device's.
+ * rdma_cm uses the first device that it finds, so the module cannot choose. A connection from the
+ * address of a twin uses data sockets, because its route leaves by another netdev than the
+ * device's.
  */
 static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
 {

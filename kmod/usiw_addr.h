@@ -49,12 +49,12 @@ static inline bool usiw_tuple_is_link_local(const struct usiw_tuple *tuple)
 
 /*
  * Relation of a local address to a device. If several devices match a REQ, the one with the highest
- * value gets the REQ.
+ * value gets the REQ. Two netdevs are twins if rdma_cm may confuse them (usiw_addr.c).
  */
 enum usiw_addr_owner {
 	USIW_ADDR_OTHERS,	/* the device does not serve the address */
 	USIW_ADDR_OF_LO,	/* lo has the address, so every device serves it */
-	USIW_ADDR_OURS,		/* the device's netdev has it, or one that rdma_cm takes for it */
+	USIW_ADDR_OURS,		/* the device's netdev, or a twin of the netdev, has the address */
 };
 
 enum usiw_addr_owner usiw_addr_owner(struct usiw_device *dev, const struct usiw_tuple *tuple);

@@ -5,8 +5,8 @@
  * it.
  *
  * The admission and its lock are members of struct usiw_sock, so users of different ports never
- * contend for the lock. A function that takes the lock must keep the struct in memory. A listener
- * that has not left, a connection of the port and the port's worker do so.
+ * contend for the lock. Code that takes the lock has to make sure that the struct usiw_sock stays
+ * in memory. A listener that has not left, a connection of the port and the port's worker keep it.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -235,7 +235,10 @@ void usiw_admission_leave(struct usiw_listener *listener)
 	usiw_sock_wake(us);
 }
 
-/* Asserts that @us is the port of @listener, because the lock of @us guards listener->places. */
+/*
+ * Asserts that the caller holds the lock that guards listener->places: the admission_lock of @us,
+ * the port that @listener joined.
+ */
 static void usiw_admission_check_port(struct usiw_sock *us, const struct usiw_listener *listener)
 {
 	lockdep_assert_held(&us->admission_lock);
@@ -317,7 +320,7 @@ static void usiw_admission_consider(struct usiw_admission_choice *best,
  * enum usiw_addr_owner for the local address wins. If several devices are equal, the device that
  * ib_core's clients have known longest wins, because rdma_cm chooses the same one. For a request to
  * a wildcard listener, rdma_cm uses the device that it has known longest, whichever netdev received
- * the request. It lets no user accept a request that another device reports.
+ * the request. rdma_cm lets no user accept a request that another device reports.
  */
 static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const struct usiw_rx *rx)
 {
@@ -339,10 +342,10 @@ static struct usiw_listener *usiw_admission_find(struct usiw_sock *us, const str
 /* ---- Requests ---------------------------------------------------------- */
 
 /*
- * Returns the entry for @rx that the admission may keep. This is a copy that is charged to the
- * listener's cgroup, so that no listener's REQs are charged to the cgroup of another listener. It
- * is @rx itself if there is no listener, or if the admission had @rx before. Returns NULL if there
- * is no memory.
+ * Returns the entry for @rx that the admission may keep: a copy that is charged to the listener's
+ * cgroup, so that no listener's REQs are charged to the cgroup of another listener. Returns @rx
+ * itself if there is no listener, or if the admission already has @rx. Returns NULL if there is no
+ * memory for the copy.
  */
 static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener,
 					    struct usiw_rx *rx)

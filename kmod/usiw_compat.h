@@ -65,8 +65,8 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 }
 
 /*
- * True if @inode is one of anon_inode_getfile(). Since 6.16 these look like regular files of 0
- * bytes.
+ * True if @inode belongs to a file that anon_inode_getfile() made. Since 6.16 such an inode looks
+ * like that of a regular file of 0 bytes.
  */
 #ifdef IS_ANON_FILE
 #define usiw_anon_inode(inode)	IS_ANON_FILE(inode)
@@ -95,8 +95,8 @@ static inline void usiw_ask_sol_socket(struct socket *sock)
 }
 
 /*
- * Removes operations that not every kernel has. Programs reach the same functions by sendmsg and
- * ioctl.
+ * Removes from @ops the operations that only some kernels have. Without them the kernel calls
+ * sendmsg in place of sendpage, and ioctl in place of compat_ioctl.
  */
 static inline void usiw_ops_clear(struct proto_ops *ops)
 {

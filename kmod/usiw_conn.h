@@ -43,7 +43,7 @@ enum usiw_conn_table {
 	USIW_CONN_NEW,
 	USIW_CONN_HASHED,
 	USIW_CONN_UNHASHED,
-	USIW_CONN_BARRED,		/* the device is going: the connection may not enter */
+	USIW_CONN_BARRED,		/* device is going: the connection may not enter the table */
 };
 
 /**

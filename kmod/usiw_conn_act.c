@@ -260,8 +260,9 @@ static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route
 }
 
 /*
- * Logs that a connection could not be made. Any user can cause such lines, so there are at most ten
- * per minute. RATELIMIT_MSG_ON_RELEASE keeps the kernel from warning about those it left out.
+ * Logs that a connection could not be made. Any user can cause such lines, so this function logs at
+ * most ten per minute. RATELIMIT_MSG_ON_RELEASE keeps the kernel from warning about the lines that
+ * are left out.
  */
 static void usiw_conn_log_no_connection(struct usiw_conn *conn, const char *why)
 {
@@ -287,7 +288,7 @@ static void usiw_conn_log(struct usiw_cm_end *end, enum usiw_cm_log what, const 
 	case USIW_CM_LOG_ELSEWHERE:
 		usiw_count(conn->dev, USIW_KCNT_ROUTE_ELSEWHERE);
 		/*
-		 * A process with USIW_CM_MOVES changes to a port that works, so nobody needs a
+		 * A process with USIW_CM_MOVES changes to a port that works, so the log needs no
 		 * line.
 		 */
 		if (!(end->ports & USIW_CM_MOVES))

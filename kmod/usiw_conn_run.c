@@ -86,7 +86,8 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
  * Ends a connection whose user waits for an answer, in two cases in which nothing else ends it:
  *
  * - The process was killed, and one of its threads waits while it closes the cm_id. That thread
- *   does not leave the memory of the process, so usiw_process.c does not notice the end.
+ *   still uses the memory of the process. So the kernel does not call the mm notifier
+ *   by which usiw_process.c ends connections.
  * - The device is being deleted, and ib_core takes it from rdma_cm, which closes its cm_ids, before
  *   the module's own client and before uverbs. That order depends on the order in which the modules
  *   were loaded.

@@ -69,8 +69,9 @@ static u8 usiw_data_ended __aligned(8);
 #define usiw_data_is_ours(conn)	(lockdep_is_held(&(conn)->lock) || !kref_read(&(conn)->kref))
 
 /*
- * Sets whether the connection counts as a merger and as a tapper of its port: see
- * usiw_sock_merge().
+ * Sets whether the connection counts as a merger and as a tapper of its port. The data socket of a
+ * merger takes aggregates, and a tapper receives by raw packets. usiw_sock_merge() starts or stops
+ * GRO for the port by the two counts.
  */
 static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packets)
 {
@@ -138,8 +139,9 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 }
 
 /*
- * sendmsg of a data socket. Does not use inet_sendmsg(), which gives a socket without a port a new
- * one.
+ * Sends @msg by a data socket, unless it has an address, flags or ancillary data that the process
+ * may not use. Calls sendmsg of UDP directly, because inet_sendmsg() would bind a socket without a
+ * port to a new port.
  */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
@@ -231,9 +233,10 @@ static int usiw_data_set_gro(struct socket *sock, sockptr_t optval, unsigned int
 }
 
 /*
- * setsockopt of a data socket. The process may set buffer sizes, GRO, GSO and ECN bits, and may
- * request the number of datagrams that did not fit (SO_RXQ_OVFL). Before 6.8 the kernel sets
- * options of SOL_SOCKET without calling this function, so usiw_data_send() checks two of them.
+ * Sets an option of a data socket. The process may set buffer sizes, GRO, GSO and ECN bits, and may
+ * request the number of datagrams that did not fit (SO_RXQ_OVFL). Returns -EPERM for other options.
+ * Before 6.8 the kernel sets options of SOL_SOCKET without calling this function, so
+ * usiw_data_send() checks two of them.
  */
 static int usiw_data_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 				unsigned int optlen)
@@ -348,11 +351,11 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
 }
 
 /*
- * Updates the route of the data socket after ICMP has reported a smaller path MTU. UDP has stored
- * the MTU for the route of the port's socket. The data socket may have another route, because
- * routes may depend on the user. Its next send looks the route up again. A socket may have no route
- * at the moment, because the route was removed and nothing was sent since. It then learns the MTU
- * from the next ICMP. Softirq, under RCU.
+ * Stores @mtu for the route of the data socket, after ICMP has reported a smaller path MTU. UDP has
+ * stored the MTU for the route of the port's socket. The data socket may have another route,
+ * because routes may depend on the user. Its next send looks the route up again. The data socket
+ * may have no route at the moment, because the route was removed and nothing was sent since. Then
+ * the next ICMP reports the MTU again. Softirq, under RCU.
  */
 void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -502,8 +505,8 @@ void usiw_data_close(struct usiw_conn *conn)
 }
 
 /*
- * Sets whether the connection counts as a tapper: the process sends by raw packets, and so receives
- * by them.
+ * Sets whether the connection counts as a tapper of its port. It does if the process sends by raw
+ * packets, because the process then also receives by raw packets.
  */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {

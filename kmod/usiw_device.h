@@ -41,7 +41,7 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_NO_CHECKSUM,	/* dropped: handshakes over IPv4 without a UDP checksum */
 	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that moved to another interface */
 	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended because IPsec became due */
-	USIW_KCNT_PORT_MOVES,		/* connections whose process reported another port */
+	USIW_KCNT_PORT_MOVES,		/* reports of a process that a connection changed port */
 	USIW_KCNT_RX_BESIDE,		/* datagrams that data sockets left to the raw port */
 	USIW_KCNT_MAX,
 };

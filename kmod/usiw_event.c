@@ -210,14 +210,14 @@ int usiw_evfile_open(struct usiw_evfile *events)
 		usiw_link_info(dev, &events->link);
 		events->link_pending = uctx->link_missed;
 		uverbs_uobject_get(&events->uobj);
-		/* Pairs with usiw_create_qp(). */
+		/* Pairs with smp_load_acquire() in usiw_create_qp(). */
 		smp_store_release(&uctx->events, events);
 	}
 	spin_unlock(&dev->ctx_lock);
 	return ret;
 }
 
-/* Drops all records of a connection that has one. */
+/* Drops all records of @conn, which has at least one, and the list's reference to @conn. */
 static void usiw_evfile_drop(struct usiw_conn *conn)
 {
 	conn->records.pending = 0;

@@ -34,7 +34,8 @@ struct usiw_ucontext;
  *		the end of the file
  * @gone_read:	DEVICE_GONE has been read
  *
- * Queuing a record needs no memory, because each connection contains its list node and its bits.
+ * Queuing a record needs no memory, because each struct usiw_conn contains its list node and one
+ * bit for each type of record.
  */
 struct usiw_evfile {
 	struct ib_uobject uobj;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Functions that iw_cm calls: connect, accept and reject. usiw_listen.c has those of listeners. */
+/*
+ * Functions that iw_cm calls to connect, accept and reject. usiw_listen.c contains the functions
+ * that iw_cm calls to listen.
+ */
 #include <net/ipv6.h>
 #include <rdma/iw_cm.h>
 
@@ -147,7 +150,8 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
 }
 
 /*
- * Connects. Returns 0, and then exactly one CONNECT_REPLY follows. Otherwise returns
+ * Connects @cm_id to its remote address, with the QP param->qpn. Returns 0, and then exactly one
+ * CONNECT_REPLY follows. Otherwise returns
  *
  * - -ENOMEM: no memory
  * - -EINVAL: wrong parameters or QP
@@ -201,9 +205,9 @@ int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
  *
  * A context may be unable to use raw packets (USIW_CAP_SOCKETS_ONLY) or data sockets. A peer on
  * another host need not know, because the wire has the same datagrams either way. Within one host
- * both ends need a common kind of port, else this returns -EPROTONOSUPPORT. The reason: over lo, IP
- * drops a datagram whose source address is its own, unless one of its own sockets sent it. So a raw
- * packet reaches raw ports only.
+ * both ends need a common kind of port, else this function returns -EPROTONOSUPPORT. The reason: on
+ * lo, IP drops a datagram from a local address unless a local socket sent it. So a raw packet
+ * reaches raw ports only.
  */
 static int usiw_conn_check_way(const struct usiw_conn *conn, const struct usiw_qp *qp,
 			       const struct usiw_sender *sender)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Work-arounds for what iw_cm does not report or do. When iw_cm does, this file and the calls of it
- * can be deleted.
+ * Work-arounds for faults and gaps of iw_cm, which this list describes. When iw_cm is repaired,
+ * this file and the calls of its functions can be deleted.
  *
- * - iw_cm keeps its reference to a QP for as long as users let it (struct usiw_qp_proxy).
+ * - A user can make iw_cm keep its reference to a QP for any time (struct usiw_qp_proxy).
  * - iw_cm leaves an accepted cm_id in its old state until it has handled ESTABLISHED. Meanwhile
  *   users can accept and reject the cm_id again (usiw_iw_change_qp).
  * - iw_cm waits for the answer to connect or accept in the process that called, and no signal ends

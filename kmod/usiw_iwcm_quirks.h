@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Work-arounds for what iw_cm does not report or do; usiw_iwcm_quirks.c lists them. */
+/* Work-arounds for faults and gaps of iw_cm; usiw_iwcm_quirks.c lists them. */
 #ifndef USIW_IWCM_QUIRKS_H
 #define USIW_IWCM_QUIRKS_H
 

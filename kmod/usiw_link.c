@@ -172,13 +172,13 @@ static const struct attribute_group usiw_device_group = {
  * The module is a client of ib_core, so that all connections of a device end before rdma_cm waits
  * for them.
  *
- * ib_core takes a device that is going from its clients one after the other, the latest client
- * first. rdma_cm then waits for connects that have no answer yet, which a peer can delay for
- * USIW_CM_REQ_LIMIT_US. If uverbs lost the device first, that would end these connects, but uverbs
- * may follow after rdma_cm. The module's client is usually later than rdma_cm (see MODULE_SOFTDEP),
- * so it loses the device earlier. If rdma_cm was loaded again since, usiw_conn_check_waiter() ends
- * each waiting connect. A device may come back: `rdma dev set netns` takes it from its clients only
- * for a moment.
+ * When a device is deleted or moves to another network namespace, ib_core takes it from its clients
+ * one after the other, the latest client first. rdma_cm then waits for connects that have no answer
+ * yet, which a peer can delay for USIW_CM_REQ_LIMIT_US. If uverbs lost the device first, that would
+ * end these connects, but uverbs may follow after rdma_cm. The module's client is usually later
+ * than rdma_cm (see MODULE_SOFTDEP), so it loses the device earlier. If rdma_cm was loaded again
+ * since, usiw_conn_check_waiter() ends each waiting connect. The clients get a moved device back at
+ * once.
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {
@@ -210,10 +210,10 @@ static void usiw_lo_set_mac(struct net_device *lo, const u8 *mac)
 }
 
 /*
- * Gives lo a MAC if rdma_cm needs one to find its device. Since 6.4 rdma_cm finds an iWARP device
- * by its netdev. Before, it searches by MAC and treats zeros as missing, so it would not find a
- * device on lo by 127.0.0.1. lo has the MAC for as long as the device exists. The MAC is random,
- * because each netns has a lo.
+ * Gives lo a MAC if rdma_cm needs one to find the device on lo. Since 6.4 rdma_cm finds an iWARP
+ * device by its netdev. Before, it searches by MAC and treats zeros as missing, so it would not
+ * find a device on lo by 127.0.0.1. lo has the MAC for as long as the device exists. The MAC is
+ * random, because each netns has a lo.
  */
 static void usiw_lend_lo_a_mac(struct usiw_device *dev)
 {

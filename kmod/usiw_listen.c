@@ -90,12 +90,12 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 }
 
 /*
- * Returns true if the listener may stay although it could not join: it then receives nothing by
- * this device. That is so for a repeated listener. If it failed, rdma_cm would treat that as an
- * error of the device, and no program could use the device. There are several causes that are no
- * error of the device. Another socket may have the port in that namespace. The process that adds
- * the device may lack memory or a capability, or its cgroup may forbid the bind, although the
- * listener's own process could listen.
+ * Returns true and logs a warning if the listener may stay although it could not join, and then
+ * receives nothing by this device. Only a repeated listener may stay: if it got an error, rdma_cm
+ * would treat that as an error of the device, and no program could use the device. There are
+ * several causes that are no error of the device. Another socket may have the port in that
+ * namespace. The process that adds the device may lack memory or a capability, or its cgroup may
+ * forbid the bind, although the listener's own process could listen.
  */
 static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
 {
@@ -246,8 +246,8 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		goto return_place;
 	}
 	/*
-	 * The last user of the family may have dropped it. usiw_sock_put() then waits for this
-	 * worker.
+	 * Fails if the last user of the family has left the port. usiw_sock_put() then waits for
+	 * this worker before it frees @us.
 	 */
 	if (!refcount_inc_not_zero(&us->users[usiw_tuple_is_ipv4(tuple)]))
 		goto put_conn;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Loading and unloading of the module, and devices that are made when it loads. */
+/* Loads and unloads the module, and makes the devices of the parameter netdevs. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/mmu_notifier.h>
@@ -22,7 +22,7 @@ MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_VERSION(USIW_VERSION);
 MODULE_ALIAS_RDMA_LINK("usiw");
-MODULE_SOFTDEP("pre: rdma_cm");		/* see usiw_client_add() */
+MODULE_SOFTDEP("pre: rdma_cm");		/* so that usiw becomes a client later: usiw_link.c */
 
 /*
  * Names of netdevs on which the module makes devices when it loads. If a name is unknown or its

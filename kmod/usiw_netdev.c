@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Notifications about the netdev of a device: up, down, MAC, MTU, addresses, neighbours. */
+/* Handles notifications about the netdev of a device: up, down, MAC, MTU, addresses, neighbours. */
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Queue pairs as connections and iw_cm use them: references, the state, the connection, and the
- * proxy that iw_cm holds. usiw_qp.c has the verbs.
+ * Functions by which connections and iw_cm use queue pairs: references, the state, the connection,
+ * and the proxy that iw_cm holds in place of the QP. The verbs are in usiw_qp.c.
  *
- * A QP and its connection have references to each other, which the connection drops when it
- * releases the QP. iw_cm has references to the proxy only, so it cannot keep a QP alive.
+ * A QP and its connection have references to each other. The connection drops both when it releases
+ * the QP. iw_cm has references to the proxy only, so it cannot keep a QP alive.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>

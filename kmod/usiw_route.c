@@ -200,7 +200,7 @@ static void usiw_route_resolve(struct dst_entry *dst, const struct usiw_tuple *t
 		memcpy(route->remote_mac, ha, ETH_ALEN);
 		route->mac_known = true;
 	}
-	/* Also makes the kernel verify a stale entry. */
+	/* Starts the resolution, or has the kernel verify a stale entry. */
 	neigh_event_send(neigh, NULL);
 	neigh_release(neigh);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Receives the datagrams that reach the module's socket of a port. Softirq copies handshakes, which
- * a worker handles. All other valid datagrams are for the engine. If the process receives by a data
- * socket, softirq passes them to the data socket of their connection (usiw_data.c). If the engine
- * has received a copy from its raw port, softirq frees them.
+ * a worker handles. Datagrams of the data path are for the engine. If the process receives by a
+ * data socket, softirq passes them to the data socket of their connection (usiw_data.c). If the
+ * engine has received a copy from its raw port, softirq frees them.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>

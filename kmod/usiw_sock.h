@@ -25,7 +25,7 @@ struct usiw_sock;
 struct usiw_tuple;
 
 /**
- * struct usiw_sock_ops - receiver of the sockets of usiw_sock.c
+ * struct usiw_sock_ops - functions that handle what the sockets of a port receive
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
  * @err_rcv:	handles ICMP about a datagram that @sk or a data socket of its port has sent.
  *		skb->data is at the IP header of that datagram
@@ -68,7 +68,7 @@ struct usiw_sock_ops {
  * @rx_work:	handles the REQs that @admission returns, then @rxq
  * @admission_work:	queues @rx_work at the next deadline of @admission
  * @data_sockets: number of connections with a data socket
- * @confirm_waiters: number of connections that wait for CONFIRM, for which DATA counts as well
+ * @confirm_waiters: number of connections that wait for CONFIRM or for DATA, which implies it
  * @stray_next_us: time before which stray datagrams are ignored, us
  */
 struct usiw_sock {

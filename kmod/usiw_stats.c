@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Counters, as rdma(8) prints them:
+ * Reports counters to rdma(8):
  *
  * - `rdma statistic show`: the counters of a device. They are the sums over the pages of all
  *   contexts and QPs, including those that are gone, and the module's own counters

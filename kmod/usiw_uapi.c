@@ -36,7 +36,9 @@ static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_re
 	usiw_evfile_shutdown(container_of(uobj, struct usiw_evfile, uobj));
 }
 
-/* ---- Events. uverbs holds the handle of the object, so it is not being destroyed. ---- */
+/*
+ * ---- Events. uverbs holds the handle of the object meanwhile, so nobody destroys the object. ----
+ */
 
 /* Raises a completion event of @cq, unless enough of them are unread. */
 static void usiw_cq_completion_event(struct usiw_cq *cq)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file host.h
-/// The host as usiw-run sees it: its addresses, its routes, and an identity for the device. Plain UDP sockets and
-/// getifaddrs(3) give all of it, so no rights are needed.
+/// The host as usiw-run sees it: its addresses, its routes, and an identity for the device. UDP sockets,
+/// getifaddrs(3) and /proc show all of this without privileges.
 #ifndef USIW_RUN_HOST_H
 #define USIW_RUN_HOST_H
 
@@ -67,7 +67,8 @@ Endpoint preferred_source(bool ipv4);
 /// interface has no address of this family.
 Endpoint device_address(bool ipv4);
 
-/// Returns true if this host has the address.
+/// Returns true if a UDP socket can be bound to the address: if this host has the address,
+/// or if the address is a wildcard.
 bool is_own_address(const Endpoint& e);
 
 /// Returns the state of the device's interface. The device is on the interface with the address of --address, else on

@@ -46,7 +46,7 @@ class EventFile : public File, private LentEngine::Waiter {
   Fd own_fd_;                                 ///< another descriptor of the eventfd, open as long as this object exists
   bool readable_ = false;
   bool shown_ = false;                 ///< the eventfd is readable too
-  std::atomic<uint32_t> sleepers_{0};  ///< number of threads that wait by futex; it may be too high for a moment
+  std::atomic<uint32_t> sleepers_{0};  ///< at least the number of threads that wait by futex
   std::atomic<uint32_t> changes_{0};   ///< futex; seq_cst, because drive_until() of the engine needs that
 };
 

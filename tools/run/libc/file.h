@@ -30,8 +30,8 @@ class File {
   virtual dev_t device() const { return 0; }
 };
 
-/// Makes @p fd, which the caller owns, a descriptor of @p file. Returns false and changes nothing if the number is too
-/// high for the table.
+/// Makes @p fd, which the caller owns, a descriptor of @p file. Returns false and changes nothing if the number is
+/// negative or too high for the table.
 bool file_install(int fd, std::shared_ptr<File> file);
 /// Returns the file of @p fd, or null if @p fd has none. In that case the call costs one load.
 std::shared_ptr<File> file_of(int fd);

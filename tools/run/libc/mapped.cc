@@ -69,8 +69,9 @@ int check_behind(uint64_t at, MappedCost& cost) {
   }
 }
 
-/// Checks the mappings of [start, end) one after another. @p next finds the lowest mapping that ends after an address.
-/// Returns false if @p next cannot say. Otherwise sets @p verdict to the result of check_mapped().
+/// Checks the mappings of [start, end) one after another. @p next finds the mapping that covers an address. If there
+/// is none, @p next may find a later mapping or return kNone. Returns false if @p next cannot say. Otherwise sets
+/// @p verdict to the result of check_mapped().
 template <typename Source>
 bool walk(const Source& next, uint64_t start, uint64_t end, bool write, int& verdict, MappedCost& cost) {
   verdict = 0;

@@ -34,7 +34,8 @@ struct MappedCost {
 
 /// Returns 0 if [start, start + length) is mapped, readable and, with @p write, writable, and if each of its pages has
 /// memory. Returns -EFAULT if not, or -ENOMEM if no memory is left for a page. @p from is the first way to try. If this
-/// kernel does not have that way, the next one decides. The call may sleep until a page of a file has been read.
+/// kernel does not have that way, the next one decides. If /proc is missing, too, the range counts as mapped. The call
+/// may sleep until a page of a file has been read.
 int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from = MappedBy::kQuery,
                  MappedCost* cost = nullptr);
 

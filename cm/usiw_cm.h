@@ -47,7 +47,7 @@ extern "C" {
 #endif
 
 /**
- * usiw_cm_asks_back - true if this end must answer a REQ by PENDING before it gives way to the REQ
+ * usiw_cm_needs_pending - true if this end must answer PENDING before it gives way to a REQ
  * @c:		connection
  * @pkt:	datagram of its 4-tuple
  *
@@ -57,10 +57,10 @@ extern "C" {
  * PSN from a false address. So the end with the larger ISN first answers PENDING with
  * usiw_cm_asked_isn(). It gives way only to a REQ that has this number as its ACK PSN.
  */
-int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
+int usiw_cm_needs_pending(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
 
 /*
- * Returns the PSN of the PENDING that usiw_cm_asks_back() calls for: the complement of this end's
+ * Returns the PSN of the PENDING that usiw_cm_needs_pending() calls for: the complement of this end's
  * ISN. PENDING must not carry the ISN itself. A peer without a connection answers PENDING by a
  * RESET with both PSNs of the PENDING, and a RESET with both ISNs would end this attempt.
  */

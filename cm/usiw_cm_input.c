@@ -101,7 +101,7 @@ static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const
 	}
 	if (malformed)
 		return;
-	if (usiw_cm_asks_back(c, &v->pkt)) {
+	if (usiw_cm_needs_pending(c, &v->pkt)) {
 		answer(v, usiw_cm_build_pending(&v->pkt, usiw_cm_asked_isn(c), buf));
 		return;
 	}

@@ -55,7 +55,7 @@ __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c)
 	return ~c->local_isn;
 }
 
-int usiw_cm_asks_back(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+int usiw_cm_needs_pending(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
 	return yields_to(c, pkt) && pkt->ack_psn != usiw_cm_asked_isn(c);
 }
@@ -74,7 +74,7 @@ static __u32 end_at_once(struct usiw_cm_conn *c, int status, __u64 now_us)
 static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
 	/* The REQ repeats the PSN of this end's PENDING, so it comes from the peer: give way. */
-	if (yields_to(c, pkt) && !usiw_cm_asks_back(c, pkt))
+	if (yields_to(c, pkt) && !usiw_cm_needs_pending(c, pkt))
 		return end_at_once(c, -ECONNREFUSED, now_us);
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/*

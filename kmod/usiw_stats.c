@@ -138,7 +138,7 @@ static const char *const usiw_port_why_names[USIW_PORT_WHY_MAX] = { USIW_PORT_WH
  * Replaces the gauges of the port by what the process has reported for its connection. Also works
  * for a destroyed QP, because ib_core holds a reference to its memory.
  */
-static void usiw_qp_told_port(struct usiw_qp *qp, u64 *gauges)
+static void usiw_qp_reported_port(struct usiw_qp *qp, u64 *gauges)
 {
 	struct usiw_conn *conn = usiw_qp_get_conn(qp);
 
@@ -192,7 +192,7 @@ static int usiw_put_qp_stats(struct sk_buff *msg, struct usiw_qp *qp)
 	lockdep_assert_held(&to_usiw_dev(qp->ibqp.device)->stats_lock);
 	for (i = 0; i < USIW_GAUGE_MAX; i++)
 		gauges[i] = READ_ONCE(stats->gauges[i]);
-	usiw_qp_told_port(qp, gauges);
+	usiw_qp_reported_port(qp, gauges);
 
 	for (i = 0; !ret && i < USIW_CNT_MAX; i++)
 		ret = rdma_nl_put_driver_u64(msg, usiw_stat_descs[i].name,

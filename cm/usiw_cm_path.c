@@ -276,9 +276,9 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 }
 
 /*
- * True if the connection stays on its data socket, whose route the kernel follows by
- * itself. The process then has a data socket and cannot change its port. It uses the socket if it
- * was offered no raw packets, or if it has kept the socket open.
+ * True if the connection stays on its data socket, whose route the kernel follows by itself. The
+ * process then has the data socket and cannot change its port. The process uses the socket if this
+ * end offered no raw packets, or if the process has kept the socket open.
  */
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {

@@ -97,14 +97,14 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
  * namespace. The process that adds the device may lack memory or a capability, or its cgroup may
  * forbid the bind, although the listener's own process could listen.
  */
-static bool usiw_listener_may_be_deaf(const struct usiw_listener *listener, __be16 port, int error)
+static bool usiw_listener_may_stay(const struct usiw_listener *listener, __be16 port, int error)
 {
 	if (!usiw_listener_is_repeated(listener))
 		return false;
 	dev_warn_ratelimited(&listener->dev->ibdev.dev,
-			     "port %u is %s: who listens there on all addresses hears nothing by this device (error %d)\n",
-			     be16_to_cpu(port), error == -EADDRINUSE ? "in use" : "not to be had",
-			     error);
+			     "port %u %s: wildcard listener receives nothing here (error %d)\n",
+			     be16_to_cpu(port),
+			     error == -EADDRINUSE ? "is in use" : "cannot be bound", error);
 	return true;
 }
 
@@ -153,7 +153,7 @@ int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 	ret = usiw_listener_join(listener, ipv4, port, backlog);
 	if (ret) {
 		usiw_listener_leave(listener);
-		if (!usiw_listener_may_be_deaf(listener, port, ret)) {
+		if (!usiw_listener_may_stay(listener, port, ret)) {
 			usiw_listener_put(listener);
 			return ret;
 		}
@@ -184,7 +184,7 @@ int usiw_iw_destroy_listen(struct iw_cm_id *cm_id)
  * Gives @conn a slot of @listener, and notifies iw_cm. If that fails, drops the request without an
  * answer. The peer then repeats its REQ, and iw_cm may have space in its backlog by then.
  */
-static void usiw_listener_tell(struct usiw_listener *listener, struct usiw_conn *conn)
+static void usiw_listener_notify(struct usiw_listener *listener, struct usiw_conn *conn)
 {
 	lockdep_assert_held(&conn->lock);
 	kref_get(&listener->kref);
@@ -261,7 +261,7 @@ static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *
 		goto put_conn;
 	}
 	mutex_lock(&conn->lock);
-	usiw_listener_tell(listener, conn);
+	usiw_listener_notify(listener, conn);
 	mutex_unlock(&conn->lock);
 	usiw_conn_put(conn);
 	return 0;

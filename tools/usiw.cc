@@ -39,7 +39,7 @@ ENVIRONMENT of the programs that use RDMA; usiw(7) describes it
     USIW_FAULTS        faults to test a program with; usiw-run sets it
 
 EXIT STATUS
-    0 all went well; 1 something could not be done, as a line on stderr says; 2 bad arguments.
+    0 success; 1 failure, with the reason on stderr; 2 bad arguments.
 )";
 
 constexpr char kStatHelp[] =
@@ -53,14 +53,15 @@ DESCRIPTION
     'rdma statistic show link DEV/1', and for each of its QPs (or for QPN) the counters and the
     state of its connection, with the process that owns it. Text shows what is not 0.
 
-    So with programs under usiw-run ("by usiw-run"): those of the same user, or for root of all,
-    whose counters are added up as long as they run. The cm_* ones are the module's only.
+    Programs under usiw-run are shown likewise ("by usiw-run"): those of the same user, or for
+    root those of all users. Their device counters are the sums over running programs. Only the
+    module has cm_* counters.
 
-    The numbers of a QP are written by its process, and nobody vouches for them.
+    The process that owns a QP writes the numbers of the QP, so they are only as honest as it is.
 
 OPTIONS
-    -i, --interval SECONDS   every SECONDS (fractions too) what has been counted since, until
-                             interrupted; gauges (rtt, windows) as they are
+    -i, --interval SECONDS   print the counts of each interval of SECONDS (fractions too), until
+                             interrupted; gauges (rtt, windows) show their current value
     -c, --count COUNT        with -i: end after COUNT intervals
     -j, --json               JSON, everything; with -i one document per line
     --prometheus             the text form of Prometheus, everything since the beginning, once:
@@ -69,18 +70,18 @@ OPTIONS
 COUNTERS
     tx_pkts tx_bytes rx_pkts rx_bytes   datagrams, and bytes of their UDP payload
     tx_sacks rx_sacks                   acknowledgements that are datagrams of their own
-    retrans_fast                        sent again because later ones had arrived
+    retrans_fast                        resent because later ones had arrived
     retrans_rto                         ... because nothing was acknowledged for an RTO
     retrans_rnr                         ... because the peer had no receive posted
-    retrans_unsent                      ... because the netdev had not taken it
-    spurious                            acknowledgements by which resending was needless
+    retrans_unsent                      ... because the netdev had refused it
+    spurious                            acknowledgements that show a needless retransmission
     rto probes                          time-outs; keepalive probes
-    rx_dup rx_ooo                       arrived twice; arrived ahead of their turn
-    rx_held                             ... and kept until all before them were placed
-    not_ready_tx not_ready_rx           "no receive posted": told the peer; heard from it
+    rx_dup rx_ooo                       arrived twice; arrived ahead of a gap
+    rx_held                             ... and parked until all before them were placed
+    not_ready_tx not_ready_rx           "no receive posted": sent to the peer; received from it
     drop_malformed drop_checksum drop_no_conn drop_window drop_reset drop_state
     drop_no_buffer drop_early           datagrams dropped, by reason
-    tx_full                             the netdev took less than was offered
+    tx_full                             the netdev accepted less than was offered
     term_tx term_rx                     Terminate messages
     comp_ok comp_flush comp_STATUS      completions by status (ibv_poll_cq(3)); comp_err: others
     cq_overrun                          CQs that were too small
@@ -89,12 +90,12 @@ COUNTERS
 GAUGES (of QPs)
     srtt_ns min_rtt_ns rto_ns           smoothed and smallest round trip, retransmission time-out
     cwnd credit inflight lost           datagrams: congestion window, receive window of the peer,
-                                        on the wire, waiting to be sent again
+                                        on the wire, waiting to be resent
     held reads_out sq_busy              datagrams ahead of a gap, own READs on the wire, send
                                         work requests begun and not complete
-    data_port data_port_why             how data goes: packet, socket or shm (shared memory beside a
+    data_port data_port_why             the port in use: packet, socket or shm (shared memory beside a
                                         socket); and why (enum usiw_port_why in uapi/usiw_abi.h)
-    They are taken when a timer of the QP runs: at most an RTO ago while it sends.
+    A timer of the QP samples them: at most an RTO ago while the QP sends.
 
 EXAMPLES
     usiw stat usiw0
@@ -115,16 +116,16 @@ SYNOPSIS
 DESCRIPTION
     A process that has a QP on a usiw device keeps its last events in a ring: datagrams (their
     headers), time-outs, retransmissions and their causes, datagrams dropped and why, placement
-    holds, completions, Terminates, how connections ended. Recording is off at first.
+    holds, completions, Terminates, how connections ended. Recording is off by default.
 
     show   prints the events of PID, or those in FILE, oldest first; with -w writes them as a
            capture that Wireshark and tshark open, the events as comments of the datagrams
            (display filter: frame.comment). tools/wireshark/usiw.lua decodes the datagrams.
     on     starts recording in the running process PID; off stops it, and the events stay.
-    list   processes that have a ring.
+    list   lists the processes that have a ring.
 
-    Only the owner of a process, or root, can read or switch its trace (as with ptrace(2)). What
-    stands in a trace is the process's word.
+    Only the owner of a process, or root, can read or switch its trace (as with ptrace(2)). The
+    process itself writes its trace, so the trace is only as honest as the process.
 
 OPTIONS
     qp QPN           only events of this QP
@@ -134,8 +135,8 @@ OPTIONS
 ENVIRONMENT of the traced process
     USIW_TRACE=DIR[,events=N][,stop-on-error]
         record from the start, into the file DIR/usiw-trace.DEVICE.PID, which stays when the
-        process ends, by kill -9 too. N events (a power of two, 32768 unless said, 128 bytes
-        each). stop-on-error: recording ends when a QP fails, so that what led there stays.
+        process ends, by kill -9 too. N: number of events (a power of two, default 32768, 128
+        bytes each). stop-on-error: recording ends when a QP fails, so that its cause stays.
 
 EXAMPLES
     usiw trace on 4711; sleep 1; usiw trace 4711 qp 17 -n 50
@@ -154,8 +155,8 @@ DESCRIPTION
     devices, the counters ('usiw stat'), the output of 'usiw-run --check', and the lines of the
     kernel's log that name usiw (root, or a kernel with dmesg_restrict=0).
 
-    Takes a few seconds. A part that fails, or does not end in time (30 s at most), says so in one
-    line, and the next part follows.
+    Takes a few seconds. A part that fails, or does not end in time (30 s at most), leaves one line with
+    the reason, and the next part follows.
 
     The report has addresses (IP, MAC), paths, and the names and IDs of processes that use RDMA.
     It has no host name. Read it before you publish it.

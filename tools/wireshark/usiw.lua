@@ -68,13 +68,13 @@ local f = {
   flags = ProtoField.uint16("usiw.flags", "Flags", base.HEX, nil, 0x0fff),
   ack_req = ProtoField.bool("usiw.flags.ack_req", "Acknowledge at once", 16, nil, F_ACK_REQ),
   not_ready = ProtoField.bool("usiw.flags.not_ready", "Receiver not ready", 16, nil, F_NOT_READY),
-  retrans = ProtoField.bool("usiw.flags.retrans", "Sent before", 16, nil, F_RETRANS),
+  retrans = ProtoField.bool("usiw.flags.retrans", "Retransmission", 16, nil, F_RETRANS),
   pending = ProtoField.bool("usiw.flags.pending", "Not decided yet", 16, nil, F_PENDING),
-  tells_ce = ProtoField.bool("usiw.flags.tells_ce", "Tells of congestion marks", 16, nil, F_TELLS_CE),
-  merged = ProtoField.bool("usiw.flags.merged", "Takes merged datagrams", 16, nil, F_MERGED),
+  tells_ce = ProtoField.bool("usiw.flags.tells_ce", "Counts ECN CE", 16, nil, F_TELLS_CE),
+  merged = ProtoField.bool("usiw.flags.merged", "Accepts GRO aggregates", 16, nil, F_MERGED),
   skip = ProtoField.bool("usiw.flags.skip", "Skip the message if no receive is posted", 16, nil, F_SKIP),
   skipped = ProtoField.bool("usiw.flags.skipped", "A message is skipped", 16, nil, F_SKIPPED),
-  ce = ProtoField.uint16("usiw.ce", "Headers that have told of marks", base.DEC, nil, CE_COUNT),
+  ce = ProtoField.uint16("usiw.ce", "ECN CE count", base.DEC, nil, CE_COUNT),
   stray = ProtoField.bool("usiw.flags.stray", "Answer to a stray datagram", 16, nil, F_STRAY),
   credit = ProtoField.uint16("usiw.credit", "Credit", base.DEC),
   echo = ProtoField.uint16("usiw.echo", "Time stamp", base.DEC),
@@ -171,7 +171,7 @@ end
 
 local function dissect_sack(tvb, length, tree, span)
   if span > MAX_WINDOW or length - TRP_BYTES ~= math.floor((span + 7) / 8) then
-    malformed(tree, "bitmap does not fit to the PSNs")
+    malformed(tree, "bitmap does not fit the PSNs")
     return ""
   end
   if span == 0 or tvb:len() == TRP_BYTES then return "" end

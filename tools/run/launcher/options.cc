@@ -83,7 +83,7 @@ const char* usage() {
          "  --check            show what this host has and what would be used, and connect by each port\n"
          "  --device NAME      name of the RDMA device that the program sees (usiw0)\n"
          "  --address ADDR     source address of connections whose program names none\n"
-         "  --port KIND        way of the data:\n"
+         "  --port KIND        how data travels:\n"
          "                     auto    shared memory to this user's processes on this host; raw packets to other "
          "hosts\n"
          "                             if they are permitted (CAP_NET_RAW) and the route leaves by the device's\n"

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
 	while (getppid() == parent)
 		usleep(1000);
 	puts("orphan");
-	if (!strcmp(argv[4], "serve"))
+	if (argc > 4 && !strcmp(argv[4], "serve"))
 		execl(argv[0], argv[0], "serve", argv[2], argv[3], NULL);
 	pause();
 	return 1;

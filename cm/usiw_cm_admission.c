@@ -284,7 +284,11 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 	return found;
 }
 
-/* Makes @req wait for @l. Drops it if all waiting entries are taken and it may replace none. */
+/*
+ * Makes @req wait for @l. If take() grants @l no further waiting entry, @req replaces the one that
+ * victim() chooses. Drops @req if it may replace none, or if another listener takes the freed entry
+ * first.
+ */
 static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *l,
 		  struct usiw_cm_req *req, __u64 now_us)
 {
@@ -294,10 +298,6 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 		if (!other)
 			return;
 		put_out(l->admission, other, &v->out);
-		/*
-		 * Another listener may have taken the waiting entry that put_out() returned: see
-		 * take().
-		 */
 		if (!take(&l->net->queued, &l->queued, USIW_CM_MAX_QUEUED))
 			return;
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Carries out the actions of the state machine for one end of a connection, by the calls of the
- * host (usiw_cm_end.h). usiw_cm_path.c follows the route, and decides by which port the connection
- * sends.
+ * Carries out the actions of the state machine for one end of a connection. It calls the functions
+ * of struct usiw_cm_host for that. usiw_cm_path.c follows the route, and decides whether the
+ * connection may use raw packets. The process chooses its port and reports it.
  */
 #if defined(__KERNEL__)
 #include <linux/bug.h>

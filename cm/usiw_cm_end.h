@@ -76,8 +76,8 @@ void usiw_cm_end_leave(struct usiw_cm_end *end);
  */
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us);
 /*
- * Forgets an end without a datagram. Only for an end in LINGER or one of which no user was
- * notified.
+ * Forgets an end without sending a datagram. The host may call it only if the end is in LINGER, or
+ * if no user was notified of the end.
  */
 void usiw_cm_end_drop(struct usiw_cm_end *end);
 

@@ -137,8 +137,8 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 	const char *text;
 
 	/*
-	 * Only an initiator gets a hint. Errors other than these three have their cause on this
-	 * host.
+	 * Only an initiator gets a hint, and only for these three errors. Other errors have their
+	 * cause on this host, or the peer has reset the connection.
 	 */
 	if (!c->initiator ||
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))

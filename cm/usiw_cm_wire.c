@@ -146,11 +146,15 @@ static __u32 put_reject(__u8 *p, __u8 reason, const __u8 *pd, __u16 pd_len)
 __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 {
 	__u8 *p = buf;
+	/*
+	 * A REQ that follows a PENDING has the peer's ISN as its ACK PSN, so the REQ is proven (see
+	 * usiw_cm_admission.h).
+	 */
 	__u32 len = put_header(p, c->local_isn, c->peer_known ? c->peer_isn : 0, c->tx_opcode,
 			       c->tx_flags);
 
 	switch (c->tx_opcode) {
-	case USIW_TRP_REQ:	/* its ACK PSN proves the sender: see usiw_cm_admission.h */
+	case USIW_TRP_REQ:
 		return put_params(c, p);
 	case USIW_TRP_ACCEPT:
 		return c->tx_flags & USIW_TRP_F_PENDING ? len : put_params(c, p);

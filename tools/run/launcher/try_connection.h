@@ -20,9 +20,10 @@ struct Tried {
   std::string why;  ///< one line, empty if it works
 };
 
-/// Runs a trial: connects two processes of this host by @p kind, and sends and compares messages in both directions. By
-/// shared memory and sockets they connect to @p address. For raw packets the processes are in two new network
-/// namespaces, because the kernel accepts no raw packets from its own addresses. Takes a few seconds at most.
+/// Runs a trial: connects two processes of this host by @p kind, and sends and compares messages in both directions. If
+/// @p kind is shared memory or sockets, the processes connect to @p address. If @p kind is raw packets, the processes
+/// are in two new network namespaces, because the kernel accepts no raw packets from its own addresses. Takes a few
+/// seconds at most.
 Tried try_connection(const Parts& parts, PortKind kind, const std::string& address);
 /// Carries out a trial, as the main function of `usiw-run --try-connection`. Returns the exit status. If the trial
 /// fails, the last line of the output is the fault.

@@ -58,8 +58,8 @@ bool is_tree_name(const std::string& name, const std::string& prefix) {
 /// The directories of a tree.
 constexpr const char* kParts[] = {"class", "dev"};
 
-/// Returns true if the directory is this user's, no other user can write to it, and it contains nothing but files of a
-/// tree.
+/// Returns true if the directory belongs to this user, no other user can write to it, and each of its entries has the
+/// name of an entry of a tree. Does not read subdirectories.
 bool is_tree(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & 022) != 0) return false;

@@ -2,8 +2,9 @@
 /// @file device_nodes.h
 /// The two device nodes that usiw-run emulates: their numbers, and the functions in uverbs/ and ucm/ that open them.
 /// This header has no types of verbs or rdma_cm, because the interposed functions include it and need libc's plain
-/// declarations. The numbers are those of the first device on a host with the module, uverbs0. Programs see them in
-/// /sys, and by stat(2) of a path or a descriptor.
+/// declarations. The kernel gives its first verbs device, uverbs0, the numbers that uverbs0 has here. The minor number of
+/// rdma_cm is an example, because the kernel assigns it dynamically. Programs see the numbers in /sys, and by stat(2) of
+/// a path or a descriptor.
 #ifndef USIW_RUN_DEVICE_NODES_H
 #define USIW_RUN_DEVICE_NODES_H
 

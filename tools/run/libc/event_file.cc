@@ -190,8 +190,8 @@ ssize_t EventFile::wait_for(const std::function<ssize_t()>& take) {
       if (n != -EAGAIN) return n;
       seen = changes_.load(std::memory_order_acquire);
     }
-    // The flags are read by own_fd_, because another thread may have closed the program's descriptor. That does not end
-    // a read.
+    // Read the flags through own_fd_, because another thread may have closed the program's descriptor while this thread
+    // was waiting. Such a close need not end the wait.
     int flags = USIW_REAL(fcntl)(own_fd_, F_GETFL);
     if ((flags & O_NONBLOCK) != 0) return -EAGAIN;
     if (!wait(engine, seen)) return -EINTR;

@@ -40,7 +40,7 @@ std::shared_ptr<File> file_of(int fd);
 void file_dup(int from, int to);
 /// Removes @p fd from the table, because it is about to be closed or replaced. Does nothing if it has no file.
 void file_forget(int fd);
-/// Closes @p fd, and removes it from the table before.
+/// Removes @p fd from the table, then closes it.
 void file_close(int fd);
 /// Removes the descriptors from @p first to @p last from the table.
 void files_forget_range(unsigned first, unsigned last);

@@ -113,8 +113,9 @@ Next read_on(FILE* maps, uint64_t at, Mapping& m, MappedCost& cost) {
     unsigned major, minor;
     unsigned long from, to, inode;
     const bool parsed = sscanf(line, "%lx-%lx %4s %*x %x:%x %lu", &from, &to, rights, &major, &minor, &inode) == 6;
+    // Skip the rest of a line that is longer than the buffer. Else the end of a long path could look like a mapping.
     for (char rest[512]; strchr(line, '\n') == nullptr && fgets(rest, sizeof rest, maps) != nullptr;)
-      if (strchr(rest, '\n') != nullptr) break;  // a long path may look like a line of its own
+      if (strchr(rest, '\n') != nullptr) break;
     if (!parsed || to <= at) continue;
     m = {from, to, rights[0] == 'r', rights[1] == 'w', inode != 0 || major != 0 || minor != 0};
     return Next::kFound;

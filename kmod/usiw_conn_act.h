@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The functions of struct usiw_cm_host, and others that run with conn->lock held. */
+/*
+ * The functions of struct usiw_cm_host, and others that act on a connection. Callers hold
+ * conn->lock. Only usiw_conn_leave_backlog() may also run without it, after the last reference was
+ * dropped.
+ */
 #ifndef USIW_CONN_ACT_H
 #define USIW_CONN_ACT_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Inputs of a connection, which this file passes to cm/ (struct usiw_cm_end): calls of iw_cm and of
- * the provider, datagrams from the port's worker, and timers in conn->work.
+ * Makes and frees connections, and passes their inputs to cm/ (struct usiw_cm_end): the calls by
+ * which iw_cm ends a connection, reports of the provider, datagrams from the port's worker, and
+ * timers and flags in conn->work. usiw_iwcm.c passes on connect, accept and reject.
  *
  * All inputs take conn->lock, which may sleep. So softirq only sets a flag and queues conn->work.
  */
@@ -42,9 +43,9 @@ static void usiw_conn_free_work(struct work_struct *work)
 }
 
 /*
- * Returns a new connection with one reference, which is not in the table and has no socket. Returns
- * -ENOMEM, or -ENODEV if the device is going, as an error pointer. @flags: GFP flags with
- * __GFP_ACCOUNT.
+ * Returns a new connection with one reference. It is not in the table and has no socket. Returns an
+ * error pointer if that fails: -ENOMEM, or -ENODEV if the device may not have connections now
+ * (usiw_device.dying). @flags: GFP flags with __GFP_ACCOUNT.
  */
 struct usiw_conn *usiw_conn_alloc(struct usiw_device *dev, const struct usiw_tuple *tuple,
 				  gfp_t flags)
@@ -88,9 +89,9 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
  * - The process was killed, and one of its threads waits while it closes the cm_id. That thread
  *   still uses the memory of the process. So the kernel does not call the mm notifier
  *   by which usiw_process.c ends connections.
- * - The device is being deleted, and ib_core takes it from rdma_cm, which closes its cm_ids, before
- *   the module's own client and before uverbs. That order depends on the order in which the modules
- *   were loaded.
+ * - The device is being deleted or moves to another netns, and ib_core removes it from rdma_cm
+ *   before it removes it from the module's own client and from uverbs. Meanwhile rdma_cm closes its
+ *   cm_ids. The order depends on the order in which the modules were loaded.
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Inputs of a connection: timers, and calls of iw_cm, of the provider and of the port's worker. */
+/*
+ * Makes connections, and handles their inputs: calls by which iw_cm ends a connection, reports of
+ * the provider, and datagrams from the port's worker.
+ */
 #ifndef USIW_CONN_RUN_H
 #define USIW_CONN_RUN_H
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Data sockets. A process that may not send raw packets exchanges the data of a connection by a
- * data socket. The module makes the socket when the process reads the CONNECT record, in the
- * context of that process. So the socket's memory, cgroup, namespace and user are those of the
- * process.
+ * Data sockets. A connection has a data socket if its provider can use one (USIW_CAP_DATA_SOCKET).
+ * A process that may not send raw packets exchanges all data by the socket. Another process may use
+ * the socket at times, for example in bulk mode. The module makes the socket when the process reads
+ * the CONNECT record, in the context of that process. So the socket's memory, cgroup and user are
+ * those of the process.
  *
  * A data socket is a connected UDP socket that is in none of UDP's hash tables. It has the local
  * address and port of the connection. Nobody else can bind these, because the module's own socket
@@ -57,8 +58,8 @@ static DEFINE_MUTEX(usiw_data_ops_mutex);
 
 /*
  * The sk_user_data of a data socket points to its connection, and to this variable once the
- * connection has ended. It must not be NULL, because L2TP and sockmap use a socket without
- * sk_user_data and store their own pointer there.
+ * connection has ended or has another data socket. sk_user_data must not be NULL, because L2TP and
+ * sockmap use a socket without sk_user_data and store their own pointer there.
  */
 static u8 usiw_data_ended __aligned(8);
 
@@ -88,8 +89,8 @@ static void usiw_data_count(struct usiw_conn *conn, bool merging, bool by_packet
 /* ---- Calls of the process ---------------------------------------------- */
 
 /*
- * Returns true if @msg has no ancillary data except UDP_SEGMENT, the length into which a message is
- * cut.
+ * Returns true if @msg has no ancillary data except UDP_SEGMENT, the length of the datagrams into
+ * which the kernel cuts a message.
  */
 static bool usiw_data_control_is_fine(struct msghdr *msg)
 {
@@ -139,8 +140,8 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 }
 
 /*
- * Sends @msg by a data socket, unless it has an address, flags or ancillary data that the process
- * may not use. Calls sendmsg of UDP directly, because inet_sendmsg() would bind a socket without a
+ * Sends @msg by a data socket. Refuses a message with an address, or with flags or ancillary data
+ * that the process may not use. Calls sendmsg of UDP directly, because inet_sendmsg() would bind a socket without a
  * port to a new port.
  */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
@@ -182,7 +183,10 @@ static int usiw_data_set_option(struct socket *sock, int level, int optname, int
 	return sock_common_setsockopt(sock, level, optname, KERNEL_SOCKPTR(&value), sizeof(value));
 }
 
-/* Sets the traffic class. Returns -EPERM if other bits than those of ECN change. */
+/*
+ * Sets an option of usiw_data_option_is_ecn(). Returns -EPERM if other bits of the traffic class
+ * than those of ECN would change.
+ */
 static int usiw_data_set_ecn(struct socket *sock, int level, int optname, sockptr_t optval,
 			     unsigned int optlen)
 {
@@ -264,8 +268,8 @@ static int usiw_data_getsockopt(struct socket *sock, int level, int optname, cha
 }
 
 /*
- * Fills @ops with UDP's own operations, without those that bind, connect or otherwise change the
- * socket.
+ * Fills @ops with UDP's own operations, but with this file's sendmsg, setsockopt and getsockopt. The
+ * other operations by which the process could change the socket, such as bind and connect, fail.
  */
 static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *udp)
 {
@@ -334,8 +338,9 @@ static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_bu
 }
 
 /*
- * Returns the data socket of the connection with a reference. Returns NULL if there is none, or if
- * the raw port receives the datagrams of @skb. Softirq, under RCU.
+ * Returns the data socket of the connection with a reference. Returns NULL if there is none, if no
+ * process has its file any more, or if the raw port receives the datagrams of @skb. Softirq, under
+ * RCU.
  */
 struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *skb)
 {
@@ -354,8 +359,8 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
  * Stores @mtu for the route of the data socket, after ICMP has reported a smaller path MTU. UDP has
  * stored the MTU for the route of the port's socket. The data socket may have another route,
  * because routes may depend on the user. Its next send looks the route up again. The data socket
- * may have no route at the moment, because the route was removed and nothing was sent since. Then
- * the next ICMP reports the MTU again. Softirq, under RCU.
+ * may have no cached route at the moment, because the route was dropped, maybe by an earlier call,
+ * and nothing was sent since. Then the next ICMP reports the MTU again. Softirq, under RCU.
  */
 void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -515,7 +520,10 @@ void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 		usiw_data_count(conn, conn->merging, yes);
 }
 
-/* Returns true if a process still has the file. A process that changes to raw packets closes it. */
+/*
+ * Returns true if a process still has the file. A process that can change its port keeps it. Any
+ * other process closes it if the connection uses raw packets.
+ */
 bool usiw_data_is_open(const struct usiw_conn *conn)
 {
 	const struct sock *sk = rcu_dereference_protected(conn->data_sk,

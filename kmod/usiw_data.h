@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Data sockets: connected UDP sockets that move the data of a connection in place of raw packets.
+ * Data sockets: connected UDP sockets that carry the data of a connection in place of raw packets.
  */
 #ifndef USIW_DATA_H
 #define USIW_DATA_H

@@ -18,8 +18,9 @@ bool usiw_link_is_up(const struct net_device *netdev)
 }
 
 /*
- * Sets GID 0 to the MAC, by which rdma_cm may find the device. If the netdev has no MAC, the GID is
- * random, because ib_core treats a GID of zeros as missing.
+ * Sets GID 0 to the MAC, by which rdma_cm may find the device. If the netdev has no MAC, the GID
+ * stays as it is. If it is zeros then, it becomes random, because ib_core treats a GID of zeros as
+ * missing.
  */
 void usiw_device_read_mac(struct usiw_device *dev)
 {
@@ -34,7 +35,7 @@ void usiw_device_read_mac(struct usiw_device *dev)
 	spin_unlock_bh(&dev->gid_lock);
 }
 
-/* Fills @link with the present state of the netdev. */
+/* Fills @link with the present state of the netdev and the MTU of lo. */
 void usiw_link_info(struct usiw_device *dev, struct usiw_link_info *link)
 {
 	struct net_device *netdev = dev->netdev;
@@ -62,10 +63,11 @@ bool usiw_device_is_going(struct usiw_device *dev)
 }
 
 /*
- * Returns true if the caller runs in a client of ib_core that is just getting the device. ib_core
- * gives a device to its clients in the thread that registers the device. When the device moves to
- * another network namespace, ib_core does so with unregistration_lock held. Clients get the device
- * in the order in which their modules were loaded.
+ * Returns true if the caller may run in a client of ib_core that is just getting the device.
+ * ib_core gives a new device to its clients in the thread that registers it. If the device moves to
+ * another network namespace, ib_core gives it to them with unregistration_lock held. The lock alone
+ * does not show whether they lose the device or get it, so this function returns true in both
+ * cases. Clients get the device in the order in which their modules were loaded.
  */
 bool usiw_device_is_coming(struct usiw_device *dev)
 {
@@ -99,8 +101,8 @@ static DEFINE_SPINLOCK(usiw_devices_lock);
 static atomic64_t usiw_last_order;
 
 /*
- * Makes the device the last one in the order of usiw_device_is_before(). Called when ib_core gives
- * the device to its clients, for the first time or again.
+ * Makes the device the last one in the order of usiw_device_is_before(). Called when the device is
+ * made, and whenever ib_core gives the device to its clients.
  */
 void usiw_device_is_last(struct usiw_device *dev)
 {
@@ -145,7 +147,10 @@ void usiw_device_leave_net(struct usiw_device *dev)
 	netdev_put(dev->lo, &dev->lo_tracker);
 }
 
-/* Calls @fn for each registered device of @net. @fn must not sleep. Any context. */
+/*
+ * Calls @fn for each registered device of @net. @fn must not sleep. Any context but a hard
+ * interrupt.
+ */
 void usiw_device_for_each(const struct net *net,
 			  void (*fn)(struct usiw_device *dev, const void *arg), const void *arg)
 {

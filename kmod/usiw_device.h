@@ -21,8 +21,8 @@
 #include "../uapi/usiw_abi.h"
 
 /*
- * Number of hash buckets in which a device counts next hops, to skip updates of other neighbours. A
- * u64 has a bit for each bucket.
+ * Number of hash buckets in which a device counts its connections by next hop, so that it can skip
+ * updates of other neighbours. A u64 has a bit for each bucket.
  */
 #define USIW_NEXTHOP_BUCKETS	64
 
@@ -36,11 +36,12 @@ enum usiw_kcounter {
 	USIW_KCNT_CM_CONNECT,		/* connections that this end requested */
 	USIW_KCNT_CM_REQUEST,		/* REQs that a listener was notified of */
 	USIW_KCNT_CM_ESTABLISHED,
-	USIW_KCNT_CM_BACKLOG_FULL,	/* REQs that had to wait or were dropped */
-	USIW_KCNT_CM_REFUSED,		/* REQs answered by REJECT without a connection */
+	/* REQs answered by PENDING, or dropped for lack of memory or of space in iw_cm's backlog */
+	USIW_KCNT_CM_BACKLOG_FULL,
+	USIW_KCNT_CM_REFUSED,		/* REQs refused for their features, or for the MTU */
 	USIW_KCNT_CM_NO_CHECKSUM,	/* dropped: handshakes over IPv4 without a UDP checksum */
-	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes that moved to another interface */
-	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended because IPsec became due */
+	USIW_KCNT_ROUTE_ELSEWHERE,	/* routes by which raw packets no longer reach the peer */
+	USIW_KCNT_ROUTE_FORBIDDEN,	/* connections ended because raw packets became forbidden */
 	USIW_KCNT_PORT_MOVES,		/* reports of a process that a connection changed port */
 	USIW_KCNT_RX_BESIDE,		/* datagrams that data sockets left to the raw port */
 	USIW_KCNT_MAX,
@@ -75,7 +76,7 @@ enum usiw_kcounter {
  * @dead_counters: sums of the pages of contexts and QPs that are gone
  * @kcounters:	the module's own counters: enum usiw_kcounter
  * @order:	position among all devices, in the order in which clients of ib_core got the devices
- * @conn_lock:	guards @conns; taken in process context with bottom halves off
+ * @conn_lock:	guards @conns and @dying; taken with bottom halves off
  * @conns:	connections of the device
  * @users:	references of connections and listeners, and one that lasts until dealloc_driver
  * @users_gone:	completes when the last reference is dropped
@@ -156,8 +157,8 @@ enum {
 };
 
 /*
- * Workqueue for all work of the module that may sleep. It is unbound, so devices do not wait for
- * each other.
+ * Workqueue for all work of the module that may sleep. It is unbound, so long work for one device
+ * does not delay work for another device on the same CPU.
  */
 extern struct workqueue_struct *usiw_wq;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Event streams. Each context has one, which reports its connections and its link. read(2) returns
- * whole records, and poll(2) works. The file outlives the context for as long as a process has it
- * open.
+ * Event streams. A context has at most one, which reports the connections of the context and the
+ * link of its device. read(2) returns whole records, and poll(2) works. The file outlives the
+ * context for as long as a process has it open.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -123,8 +123,8 @@ static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 }
 
 /*
- * Copies as many records as exist and fit. Returns the number of bytes, or -EFAULT if no record
- * could be copied.
+ * Copies as many records as exist and fit, up to the first copy that fails. Returns the number of
+ * bytes, or -EFAULT if the first copy fails.
  */
 static ssize_t usiw_evfile_copy(struct usiw_evfile *events, char __user *buf, size_t count)
 {
@@ -226,8 +226,8 @@ static void usiw_evfile_drop(struct usiw_conn *conn)
 }
 
 /*
- * Ends the stream, because the context ends or the last descriptor is closed. Drops all records of
- * connections. May be called again.
+ * Ends the stream, because the context ends or the last descriptor is closed. Drops all unread
+ * records, so that only DEVICE_GONE is left. May be called again.
  */
 void usiw_evfile_shutdown(struct usiw_evfile *events)
 {
@@ -264,7 +264,7 @@ void usiw_ucontext_link_changed(struct usiw_ucontext *uctx, const struct usiw_li
 	wake_up(&events->wait);
 }
 
-/* Queues a record of @conn for the process, unless the stream has ended. */
+/* Queues a record of @conn for the process, unless @conn has no stream or the stream has ended. */
 void usiw_evfile_push(struct usiw_conn *conn, enum usiw_event_type type)
 {
 	struct usiw_evfile *events = conn->events;

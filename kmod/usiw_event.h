@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Event streams. A process reads from the stream of its context records about its connections and
- * its link.
+ * Event streams. The stream of a context has records about the connections of the context and the
+ * link of its device, which the process reads.
  */
 #ifndef USIW_EVENT_H
 #define USIW_EVENT_H

@@ -90,8 +90,8 @@ static void usiw_conn_flush(struct usiw_conn *conn, u64 now)
  *   still uses the memory of the process. So the kernel does not call the mm notifier
  *   by which usiw_process.c ends connections.
  * - The device is being deleted or moves to another netns, and ib_core removes it from rdma_cm
- *   before it removes it from the module's own client and from uverbs. Meanwhile rdma_cm closes its
- *   cm_ids. The order depends on the order in which the modules were loaded.
+ *   earlier than from the module's own client and from uverbs. rdma_cm then closes its cm_ids. The
+ *   order of the clients depends on the order in which their modules were loaded.
  */
 static void usiw_conn_check_waiter(struct usiw_conn *conn, u64 now)
 {

@@ -510,8 +510,8 @@ void usiw_data_close(struct usiw_conn *conn)
 }
 
 /*
- * Sets whether the connection counts as a tapper of its port. It does if the process sends by raw
- * packets, because the process then also receives by raw packets.
+ * Sets whether the connection counts as a tapper of its port, if it is still in the table. It counts
+ * if the process sends by raw packets, because the process then also receives by raw packets.
  */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {

@@ -93,7 +93,7 @@ static void usiw_evfile_pop(struct usiw_evfile *events, const struct usiw_event 
 
 /*
  * Copies @record to the user's memory. A CONNECT record may have a data socket: the process gets
- * the socket only if the copy succeeds. Returns false if it fails.
+ * the socket only if the copy succeeds. Returns false if the copy fails.
  */
 static bool usiw_evfile_copy_record(char __user *to, struct usiw_event *record)
 {

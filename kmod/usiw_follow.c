@@ -10,9 +10,10 @@
  * with a dump of all tables, is called for each route under the table's lock, and does not report
  * policies and replaced next-hop objects.
  *
- * A pass makes each connection look its route up once. After a change a pass starts at once, with
- * USIW_FOLLOW_BURST connections in each USIW_FOLLOW_MS. Without a change a pass starts every
- * USIW_FOLLOW_USE_MS, with fewer connections at a time. The engines bypass the neighbour table, so
+ * A pass makes each connection look its route up once. When a device finds a change, it starts a
+ * pass at once, with USIW_FOLLOW_BURST connections in each USIW_FOLLOW_MS. Without a change a pass
+ * starts USIW_FOLLOW_USE_MS after the end of the last one, with fewer connections at a time. The
+ * engines bypass the neighbour table, so
  * the look-ups of such a pass make the kernel verify next hops. They also find changes that have no
  * generation number: redirects, and path MTUs that time out.
  */
@@ -117,7 +118,7 @@ void usiw_follow_work(struct work_struct *work)
 	spin_unlock_bh(&dev->conn_lock);
 }
 
-/* Makes all connections check their routes now. Any context. */
+/* Starts a pass over all connections now. Any context. */
 void usiw_follow_all(struct usiw_device *dev)
 {
 	set_bit(USIW_FOLLOW_ALL, &dev->follow_flags);

@@ -156,14 +156,17 @@ static int usiw_iw_connect_qp(struct iw_cm_id *cm_id, struct iw_cm_conn_param *p
  * - -ENOMEM: no memory
  * - -EINVAL: wrong parameters or QP
  * - -EADDRNOTAVAIL: the device does not serve the local address
- * - -ENETUNREACH and similar: the user is in another netns than the device, or there is no route
- * - -EPROTONOSUPPORT: another port space than RDMA_PS_TCP, or raw packets would bypass IPsec or an
- *   encapsulation
+ * - -ENODEV: the device may not have connections now (usiw_device.dying)
+ * - -ENETUNREACH and similar: the user is in another netns than the device, there is no route, or
+ *   the process has no data sockets and the route leaves by another interface
+ * - -EPROTONOSUPPORT: another port space than RDMA_PS_TCP, or the process has no data sockets and
+ *   raw packets would bypass IPsec or an encapsulation
  * - -EPERM: a policy forbids the connection
  * - -EOPNOTSUPP: the device or the address is in a VRF
  * - -EMSGSIZE: the MTU is too small
  * - -EADDRINUSE: the port or the 4-tuple is taken
  * - -EISCONN: the QP has a connection
+ * - another error of bind(2): the module cannot bind the port
  */
 int usiw_iw_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -243,8 +246,8 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (!ret) {
 		/*
-		 * iw_cm has had no notice yet. usiw_cm_end_accept() cannot fail, because
-		 * usiw_check_param() has excluded its errors.
+		 * iw_cm has had no notice since the request. usiw_cm_end_accept() cannot fail,
+		 * because usiw_check_param() and usiw_cm_end_may_accept() have excluded its errors.
 		 */
 		usiw_iw_set_accepted(cm_id, qp->proxy);
 		usiw_qp_accepted(qp);
@@ -276,8 +279,8 @@ static int usiw_iw_accept_again(struct iw_cm_id *cm_id, u32 qpn)
 
 /*
  * Accepts a request. Returns 0, -EINVAL (wrong parameters or QP), -EISCONN (the QP has a
- * connection), -ECONNRESET (the request has ended), or an error of connect if there is no route to
- * the peer. After an error the request ends, because iw_cm does not use it again.
+ * connection), -ECONNRESET (the request has ended), or an error of usiw_conn_check_way(). After an
+ * error the request ends, because iw_cm does not use it again.
  */
 int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -311,7 +314,7 @@ int usiw_iw_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 
 /*
  * Rejects a request. If the request was accepted before, ends the connection. Returns 0, or
- * -ECONNRESET if the request has ended.
+ * -ECONNRESET if the request was not accepted and its connection is gone.
  */
 int usiw_iw_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pd_len)
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Work-arounds for faults and gaps of iw_cm, which this list describes. When iw_cm is repaired,
- * this file and the calls of its functions can be deleted.
+ * Work-arounds for faults and gaps of iw_cm and rdma_cm. The list describes each fault or gap. The
+ * name in parentheses is the code that is not needed once the fault or gap is repaired.
  *
  * - A user can make iw_cm keep its reference to a QP for any time (struct usiw_qp_proxy).
  * - iw_cm leaves an accepted cm_id in its old state until it has handled ESTABLISHED. Meanwhile
  *   users can accept and reject the cm_id again (usiw_iw_change_qp).
- * - iw_cm waits for the answer to connect or accept in the process that called, and no signal ends
- *   that wait. So a connection checks whether its process was killed (usiw_process_is_dying).
+ * - When a cm_id is disconnected or destroyed, iw_cm first waits for the answer to its connect or
+ *   accept, and no signal ends that wait. So a connection checks whether its process was killed
+ *   (usiw_process_is_dying).
  * - A cm_id has no netns (usiw_iw_in_netns). rdma_cm listens on every device of the host. If
  *   network namespaces share the devices, rdma_cm also connects by devices of other namespaces.
  * - A cm_id has no port space (usiw_iw_is_of_tcp). rdma_cm has a table of ports for each port
@@ -89,8 +90,8 @@ bool usiw_iw_is_accepted(const struct iw_cm_id *cm_id)
 }
 
 /*
- * Returns the connection of a request that is not accepted, with a reference; or NULL if it is
- * gone.
+ * Returns the connection of a request that is not accepted, with a reference. Returns NULL if the
+ * connection is gone.
  */
 struct usiw_conn *usiw_iw_request_conn(const struct iw_cm_id *cm_id)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Work-arounds for faults and gaps of iw_cm; usiw_iwcm_quirks.c lists them. */
+/* Work-arounds for faults and gaps of iw_cm and rdma_cm; usiw_iwcm_quirks.c lists them. */
 #ifndef USIW_IWCM_QUIRKS_H
 #define USIW_IWCM_QUIRKS_H
 
@@ -13,7 +13,7 @@
 struct usiw_conn;
 struct usiw_qp_proxy;
 
-/* Returns the sender attributes of the current process, for connect and listen. */
+/* Returns the sender attributes for a connect or listen on @cm_id by the current process. */
 static inline struct usiw_sender usiw_iw_sender(const struct iw_cm_id *cm_id)
 {
 	return (struct usiw_sender){

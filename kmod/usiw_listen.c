@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Listeners, and the requests that reach them. A listener of iw_cm becomes a user of a UDP port and
- * joins the port's admission. The worker of the port calls usiw_listener_request() for each REQ.
- * The admission decides on the REQ. A REQ that gets a slot becomes a connection, and iw_cm is
- * notified.
+ * joins the port's admission. The worker of the port calls usiw_listener_request() for each REQ
+ * that asks for a new connection. The admission decides on the REQ. A REQ that gets a slot becomes a
+ * connection, and iw_cm is notified.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -66,8 +66,8 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 
 	/*
 	 * rdma_cm makes a wildcard listener on all devices of the host, and an error on one device
-	 * would end it on all. So here the listener joins no port, and the call succeeds. A
-	 * listener at an address is on one device, so it gets the error.
+	 * would end it on all. So in the next two cases a wildcard listener joins no port, and the
+	 * call succeeds. A listener at an address is on one device, so it gets the error.
 	 */
 	if (!usiw_iw_is_of_tcp(cm_id))
 		return listener->any ? 0 : -EPROTONOSUPPORT;
@@ -80,9 +80,10 @@ static int usiw_listener_join(struct usiw_listener *listener, bool ipv4, __be16 
 }
 
 /*
- * Returns true if rdma_cm repeats an old listener for a new device. While ib_core gives a device to
- * its clients, rdma_cm repeats all its wildcard listeners on the device, in the process that adds
- * the device. That process has not asked to listen, so its cgroup is not charged for the listener.
+ * Returns true if rdma_cm may be repeating an old listener for a new or moved device. While ib_core
+ * gives a device to its clients, rdma_cm repeats all its wildcard listeners on the device, in the
+ * process that adds or moves the device. That process has not asked to listen, so its cgroup is not
+ * charged for the listener's REQs and connections.
  */
 static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 {
@@ -90,9 +91,9 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 }
 
 /*
- * Returns true and logs a warning if the listener may stay although it could not join, and then
- * receives nothing by this device. Only a repeated listener may stay: if it got an error, rdma_cm
- * would treat that as an error of the device, and no program could use the device. There are
+ * Returns true and logs a warning if the listener may stay although it could not join. Such a
+ * listener receives nothing by this device. Only a repeated listener may stay: if it got an error,
+ * rdma_cm would treat that as an error of the device, and no program could use the device. There are
  * several causes that are no error of the device. Another socket may have the port in that
  * namespace. The process that adds the device may lack memory or a capability, or its cgroup may
  * forbid the bind, although the listener's own process could listen.
@@ -112,8 +113,9 @@ static bool usiw_listener_may_stay(const struct usiw_listener *listener, __be16 
  * Listens at the address of @cm_id, or at all addresses. The IPv6 wildcard includes IPv4 unless the
  * user has set the option afonly. The user may be in another netns than the device, or in another
  * port space than RDMA_PS_TCP. Then a wildcard listener takes no port and receives nothing, and a
- * listener at an address gets -ENETUNREACH or -EPROTONOSUPPORT. Returns 0, -EADDRINUSE if the UDP
- * port is taken, or another -errno.
+ * listener at an address gets -ENETUNREACH or -EPROTONOSUPPORT. Returns 0, -EADDRINUSE if another
+ * socket has the UDP port or another listener has the address, or another -errno. A listener that
+ * usiw_listener_may_stay() lets stay returns 0 as well.
  */
 int usiw_iw_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -205,8 +207,8 @@ static void usiw_listener_notify(struct usiw_listener *listener, struct usiw_con
 }
 
 /*
- * Returns a connection whose memory is charged to the cgroup of @listener, if it has one; else an
- * error pointer. The allocation must not sleep: the kernel delays a thread that charges a cgroup
+ * Returns a new connection or an error pointer. If @listener has a cgroup, that is charged for the
+ * memory of the connection. The allocation must not sleep: the kernel delays a thread that charges a cgroup
  * above its limits, and this thread is the worker of all listeners of the port. Without memory the
  * peer has to repeat its REQ, and the OOM killer does not run.
  */
@@ -223,7 +225,8 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 
 /*
  * Makes a connection with @isn for a REQ that has a slot of @listener, and notifies iw_cm. Returns
- * 0, or the enum usiw_reject_reason with which the caller refuses the REQ.
+ * the enum usiw_reject_reason with which the caller refuses the REQ. Returns 0 if the connection was
+ * made or the REQ is dropped.
  */
 static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
@@ -274,8 +277,8 @@ return_place:
 }
 
 /*
- * Handles @rx, a REQ that @req decodes: makes a connection, lets the REQ wait, or refuses it. Frees
- * @rx or passes it to the admission. @answer: buffer of USIW_CM_MAX_DATAGRAM bytes.
+ * Handles the REQ in @rx: makes a connection, lets the REQ wait, refuses or drops it. @req: the REQ,
+ * decoded. @answer: buffer of USIW_CM_MAX_DATAGRAM bytes. Frees @rx or passes it to the admission.
  */
 void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 			   const struct usiw_cm_packet *req, void *answer)

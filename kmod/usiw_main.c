@@ -103,7 +103,7 @@ static void __exit usiw_exit(void)
 	usiw_device_exit();
 	/* Waits until the mm notifiers of all processes are freed. */
 	mmu_notifier_synchronize();
-	/* Waits for references to QP proxies that are dropped after a grace period. */
+	/* Waits for functions of call_rcu(), which free UDP ports and drop QP proxies. */
 	rcu_barrier();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions and windows. The kernel never accesses payload, so it pins and maps nothing: the
+ * Memory regions and windows. The module never accesses payload, so it pins and maps nothing: the
  * process itself reads and writes the memory, by its own rights. Registration detects errors that
  * would otherwise crash the process later. In memory that is registered on demand, the provider
  * detects such errors at each access.
@@ -37,7 +37,7 @@ static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned lon
 
 /*
  * Returns 0 if [start, start + length) is mapped with the rights that @access needs, and no page of
- * it is past the end of a file. Otherwise returns the error that get_user_pages() would return. No
+ * it is past the end of a file. Otherwise returns -EFAULT, or -EINTR if the process was killed. No
  * page is faulted in. If the file is truncated afterwards, the process gets SIGBUS, as with any
  * mapping.
  */
@@ -141,8 +141,8 @@ struct ib_mr *usiw_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 io
 }
 
 /*
- * Changes the region in place, so its STag keeps its index. ib_core has locked the region. It
- * changes the PD afterwards, and returns the STag to the process.
+ * Changes the region in place, so its STag keeps its index. ib_core has locked the region. ib_core
+ * also changes the PD afterwards, and returns the STag to the process.
  */
 struct ib_mr *usiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				 int access, struct ib_pd *ibpd, struct ib_udata *udata)

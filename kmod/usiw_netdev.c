@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Handles notifications about the netdev of a device: up, down, MAC, MTU, addresses, neighbours. */
+/*
+ * Handles notifications about the netdevs of devices and about lo: link, name, MAC, MTU, neighbours
+ * and unregistration. Also handles removed addresses of any netdev.
+ */
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
@@ -47,7 +50,7 @@ static void usiw_dispatch(struct usiw_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
-/* Sends the present state of the link to all providers. */
+/* Queues a LINK record with the present state of the link for all contexts of @dev. */
 static void usiw_link_changed(struct usiw_device *dev)
 {
 	struct usiw_ucontext *uctx;
@@ -170,8 +173,8 @@ static bool usiw_conn_has_local(struct usiw_conn *conn, const void *addr)
 }
 
 /*
- * Has each connection of @dev with the local address @addr check whether it still exists: see
- * usiw_conn_work_off_flags().
+ * Has each connection of @dev with the local address @addr check whether @dev still serves the
+ * address: see usiw_conn_work_off_flags().
  */
 static void usiw_addr_check(struct usiw_device *dev, const void *addr)
 {
@@ -237,8 +240,8 @@ void usiw_neigh_work(struct work_struct *work)
 }
 
 /*
- * Handles a neighbour update. These are frequent and come in softirq, so only a neighbour that may
- * be the next hop of a connection queues work.
+ * Handles a neighbour update. Updates are frequent and may come in softirq, so only that of a
+ * neighbour that may be the next hop of a connection queues work.
  */
 static int usiw_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Handles notifications about the netdevs of devices: link, addresses, MTU and neighbours.
+ * Handles notifications about netdevs: link, name, MAC, MTU, addresses and neighbours.
  */
 #ifndef USIW_NETDEV_H
 #define USIW_NETDEV_H

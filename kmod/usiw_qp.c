@@ -198,8 +198,8 @@ static int usiw_qp_modify(struct usiw_qp *qp, const struct ib_qp_attr *attr, u32
 }
 
 /*
- * Ends the connection for iw_cm, which requests a QP state @how: in order for SQD, at once for ERR.
- * Returns 0 or -EINVAL.
+ * Ends the connection, because iw_cm sets the QP to @how: in order if that is SQD, at once if it is
+ * ERR. Returns 0, or -EINVAL if usiw_qp_may_end() does not allow it.
  */
 static int usiw_qp_end(struct usiw_qp *qp, u32 how)
 {
@@ -268,7 +268,7 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return 0;
 }
 
-/* Refuses the call of a process by write(2), as usiw_poll_cq() does. So does usiw_post_recv(). */
+/* These two refuse calls that a process makes by write(2), as usiw_poll_cq() does. */
 int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
 {

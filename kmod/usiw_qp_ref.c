@@ -14,7 +14,7 @@
 #include "usiw_conn.h"
 #include "usiw_device.h"
 
-/* ---- Proxies of QPs. iw_cm calls get and add with interrupts off. ---- */
+/* ---- Proxies of QPs. iw_cm calls iw_get_qp and iw_add_ref with interrupts off. ---- */
 
 /*
  * Returns the proxy of QP @qpn, or NULL. The caller is in an RCU read-side critical section or has
@@ -42,9 +42,9 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 
 /*
  * Returns the proxy of QP @qpn to iw_cm, or NULL. iw_cm calls this in connect and accept, in the
- * user's process. iw_cm must not get the QP of another process, because it would move that QP to
- * ERR. Nor must iw_cm get a QP that has a connection. If a user accepts twice on one QP, the second
- * accept then fails here, before iw_cm loses the reference of the first one.
+ * user's process. iw_cm must not get the QP of another process, because iw_cm could move that QP
+ * to ERR. Nor must iw_cm get a QP that has a connection. If a user accepts twice on one QP, the
+ * second accept then fails here, before iw_cm loses the reference of the first one.
  */
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 {
@@ -126,8 +126,8 @@ void usiw_qp_put(struct usiw_qp *qp)
 }
 
 /*
- * Returns the QP with the number @qpn, with a reference. Returns NULL if the calling process did
- * not make it.
+ * Returns the QP with the number @qpn, with a reference. Returns NULL if there is none, if it is
+ * being destroyed, or if the calling process did not make it.
  */
 struct usiw_qp *usiw_qp_get_own(struct usiw_device *dev, u32 qpn)
 {

@@ -141,8 +141,8 @@ static int usiw_data_send(struct sock *sk, struct msghdr *msg, size_t len)
 
 /*
  * Sends @msg by a data socket. Refuses a message with an address, or with flags or ancillary data
- * that the process may not use. Calls sendmsg of UDP directly, because inet_sendmsg() would bind a socket without a
- * port to a new port.
+ * that the process may not use. Calls sendmsg of UDP directly, because inet_sendmsg() would bind a
+ * socket without a port to a new port.
  */
 static int usiw_data_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
@@ -268,8 +268,9 @@ static int usiw_data_getsockopt(struct socket *sock, int level, int optname, cha
 }
 
 /*
- * Fills @ops with UDP's own operations, but with this file's sendmsg, setsockopt and getsockopt. The
- * other operations by which the process could change the socket, such as bind and connect, fail.
+ * Fills @ops with UDP's own operations, but with this file's sendmsg, setsockopt and getsockopt.
+ * The other operations by which the process could change the socket, such as bind and connect,
+ * fail.
  */
 static void usiw_data_fill_ops(struct proto_ops *ops, const struct proto_ops *udp)
 {
@@ -510,8 +511,9 @@ void usiw_data_close(struct usiw_conn *conn)
 }
 
 /*
- * Sets whether the connection counts as a tapper of its port, if it is still in the table. It counts
- * if the process sends by raw packets, because the process then also receives by raw packets.
+ * Sets whether the connection counts as a tapper of its port, if it is still in the table. It
+ * counts if the process sends by raw packets, because the process then also receives by raw
+ * packets.
  */
 void usiw_data_by_packets(struct usiw_conn *conn, bool yes)
 {

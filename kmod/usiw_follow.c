@@ -13,9 +13,9 @@
  * A pass makes each connection look its route up once. When a device finds a change, it starts a
  * pass at once, with USIW_FOLLOW_BURST connections in each USIW_FOLLOW_MS. Without a change a pass
  * starts USIW_FOLLOW_USE_MS after the end of the last one, with fewer connections at a time. The
- * engines bypass the neighbour table, so
- * the look-ups of such a pass make the kernel verify next hops. They also find changes that have no
- * generation number: redirects, and path MTUs that time out.
+ * engines bypass the neighbour table, so the look-ups of such a pass make the kernel verify next
+ * hops. They also find changes that have no generation number: redirects, and path MTUs that time
+ * out.
  */
 #include <linux/jiffies.h>
 #include <linux/sched.h>

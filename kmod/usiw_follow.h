@@ -14,7 +14,7 @@ struct work_struct;
  */
 #define USIW_FOLLOW_BURST	2048	/* connections per run, after a change */
 #define USIW_FOLLOW_BATCH	64	/* connections per critical section of conn_lock */
-#define USIW_FOLLOW_USE_MS	5000	/* ms from the end of a pass to the next, without a change */
+#define USIW_FOLLOW_USE_MS	5000	/* ms from a pass's end to the next, without a change */
 #define USIW_FOLLOW_USE_BURST	256	/* connections per run, without a change */
 
 void usiw_follow_work(struct work_struct *work);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Creation of a device by `rdma link add` or by the parameter netdevs: registration with ib_core, and
- * the attributes that the device reports. Also the end of a device.
+ * Creation of a device by `rdma link add` or by the parameter netdevs: registration with ib_core,
+ * and the attributes that the device reports. Also the end of a device.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -174,11 +174,11 @@ static const struct attribute_group usiw_device_group = {
  *
  * When a device is deleted or moves to another network namespace, ib_core takes it from its clients
  * one after the other, the latest client first. rdma_cm then waits for connects that have no answer
- * yet. A peer can delay the answer for USIW_CM_REQ_LIMIT_US. If uverbs lost the device first, that would
- * end these connects, but uverbs may follow after rdma_cm. The module's client is usually later
- * than rdma_cm (see MODULE_SOFTDEP), so it loses the device earlier. If rdma_cm was loaded again
- * since, usiw_conn_check_waiter() ends each connect and accept that waits. The clients get a moved device back at
- * once.
+ * yet. A peer can delay the answer for USIW_CM_REQ_LIMIT_US. If uverbs lost the device first, that
+ * would end these connects, but uverbs may follow after rdma_cm. The module's client is usually
+ * later than rdma_cm (see MODULE_SOFTDEP), so it loses the device earlier. If rdma_cm was loaded
+ * again since, usiw_conn_check_waiter() ends each connect and accept that waits. The clients get a
+ * moved device back at once.
  */
 static int usiw_client_add(struct ib_device *ibdev)
 {
@@ -451,8 +451,8 @@ static int usiw_device_add(const char *ibdev_name, struct net_device *netdev)
 }
 
 /*
- * Makes a device on @netdev, to which the caller has a reference. Returns 0, or -EINVAL if @netdev is
- * a VRF or neither Ethernet nor loopback, -EEXIST if @netdev has a device or the name is taken,
+ * Makes a device on @netdev, to which the caller has a reference. Returns 0, or -EINVAL if @netdev
+ * is a VRF or neither Ethernet nor loopback, -EEXIST if @netdev has a device or the name is taken,
  * -ENODEV if @netdev is going or leaves its netns, -ENOMEM, or another error of ib_core.
  */
 int usiw_newlink(const char *ibdev_name, struct net_device *netdev)

@@ -2,8 +2,8 @@
 /*
  * Listeners, and the requests that reach them. A listener of iw_cm becomes a user of a UDP port and
  * joins the port's admission. The worker of the port calls usiw_listener_request() for each REQ
- * that asks for a new connection. The admission decides on the REQ. A REQ that gets a slot becomes a
- * connection, and iw_cm is notified.
+ * that asks for a new connection. The admission decides on the REQ. A REQ that gets a slot becomes
+ * a connection, and iw_cm is notified.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -93,8 +93,8 @@ static bool usiw_listener_is_repeated(const struct usiw_listener *listener)
 /*
  * Returns true and logs a warning if the listener may stay although it could not join. Such a
  * listener receives nothing by this device. Only a repeated listener may stay: if it got an error,
- * rdma_cm would treat that as an error of the device, and no program could use the device. There are
- * several causes that are no error of the device. Another socket may have the port in that
+ * rdma_cm would treat that as an error of the device, and no program could use the device. There
+ * are several causes that are no error of the device. Another socket may have the port in that
  * namespace. The process that adds the device may lack memory or a capability, or its cgroup may
  * forbid the bind, although the listener's own process could listen.
  */
@@ -208,9 +208,9 @@ static void usiw_listener_notify(struct usiw_listener *listener, struct usiw_con
 
 /*
  * Returns a new connection or an error pointer. If @listener has a cgroup, that is charged for the
- * memory of the connection. The allocation must not sleep: the kernel delays a thread that charges a cgroup
- * above its limits, and this thread is the worker of all listeners of the port. Without memory the
- * peer has to repeat its REQ, and the OOM killer does not run.
+ * memory of the connection. The allocation must not sleep: the kernel delays a thread that charges
+ * a cgroup above its limits, and this thread is the worker of all listeners of the port. Without
+ * memory the peer has to repeat its REQ, and the OOM killer does not run.
  */
 static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *listener,
 						  const struct usiw_tuple *tuple)
@@ -225,8 +225,8 @@ static struct usiw_conn *usiw_listener_alloc_conn(const struct usiw_listener *li
 
 /*
  * Makes a connection with @isn for a REQ that has a slot of @listener, and notifies iw_cm. Returns
- * the enum usiw_reject_reason with which the caller refuses the REQ. Returns 0 if the connection was
- * made or the REQ is dropped.
+ * the enum usiw_reject_reason with which the caller refuses the REQ. Returns 0 if the connection
+ * was made or the REQ is dropped.
  */
 static int usiw_listener_open(struct usiw_listener *listener, struct usiw_sock *us,
 			      const struct usiw_tuple *tuple, const struct usiw_cm_packet *req,
@@ -277,8 +277,9 @@ return_place:
 }
 
 /*
- * Handles the REQ in @rx: makes a connection, lets the REQ wait, refuses or drops it. @req: the REQ,
- * decoded. @answer: buffer of USIW_CM_MAX_DATAGRAM bytes. Frees @rx or passes it to the admission.
+ * Handles the REQ in @rx: makes a connection, lets the REQ wait, refuses or drops it. @req: the
+ * REQ, decoded. @answer: buffer of USIW_CM_MAX_DATAGRAM bytes. Frees @rx or passes it to the
+ * admission.
  */
 void usiw_listener_request(struct usiw_sock *us, struct usiw_rx *rx,
 			   const struct usiw_cm_packet *req, void *answer)

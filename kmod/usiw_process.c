@@ -39,8 +39,8 @@ struct usiw_process {
 };
 
 /*
- * Makes the connections of all QPs of @mm end. Afterwards no QP of @mm gets a new connection, because
- * connect and accept only take QPs of the caller's own mm.
+ * Makes the connections of all QPs of @mm end. Afterwards no QP of @mm gets a new connection,
+ * because connect and accept only take QPs of the caller's own mm.
  */
 static void usiw_process_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {

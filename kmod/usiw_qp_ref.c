@@ -42,9 +42,9 @@ struct usiw_qp *usiw_qp_proxy_get_qp(struct usiw_qp_proxy *proxy)
 
 /*
  * Returns the proxy of QP @qpn to iw_cm, or NULL. iw_cm calls this in connect and accept, in the
- * user's process. iw_cm must not get the QP of another process, because iw_cm could move that QP
- * to ERR. Nor must iw_cm get a QP that has a connection. If a user accepts twice on one QP, the
- * second accept then fails here, before iw_cm loses the reference of the first one.
+ * user's process. iw_cm must not get the QP of another process, because iw_cm could move that QP to
+ * ERR. Nor must iw_cm get a QP that has a connection. If a user accepts twice on one QP, the second
+ * accept then fails here, before iw_cm loses the reference of the first one.
  */
 struct ib_qp *usiw_iw_get_qp(struct ib_device *ibdev, int qpn)
 {

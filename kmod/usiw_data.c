@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Data sockets. A connection has a data socket if its provider can use one (USIW_CAP_DATA_SOCKET).
- * A process that may not send raw packets exchanges all data by the socket. Another process may use
+ * A process that may not send raw packets uses the socket in place of them. Another process may use
  * the socket at times, for example in bulk mode. The module makes the socket when the process reads
  * the CONNECT record, in the context of that process. So the socket's memory, cgroup and user are
  * those of the process.
@@ -117,10 +117,10 @@ static bool usiw_data_is_link_local(const struct sock *sk)
 }
 
 /*
- * Sends @msg, unless an option would make the socket ignore the routes: -EPERM. Before 6.8 the
+ * Sends @msg. Returns -EPERM if an option would make the socket ignore the routes. Before 6.8 the
  * kernel sets options of SOL_SOCKET without calling the module, SO_BINDTODEVICE and SO_DONTROUTE
- * among them. It sets them under the socket's lock. So this function checks and sends under that
- * lock. A link-local socket may be bound to an interface, and only CAP_NET_RAW can bind it to
+ * among them. The kernel sets them under the socket's lock. So this function checks and sends under
+ * that lock. A link-local socket may be bound to an interface, and only CAP_NET_RAW can bind it to
  * another one. So that the lock is not held for long, a send that would wait for space returns
  * -EAGAIN.
  */
@@ -325,8 +325,8 @@ static bool usiw_data_was_fragmented(const struct sk_buff *skb)
 
 /*
  * Returns true if the connection's raw port has received the same datagram and can use it. The raw
- * port does not receive datagrams that arrived by another interface or came out of IPsec. It cannot
- * use fragments and aggregates.
+ * port does not receive datagrams that arrived by another interface or came out of IPsec. The raw
+ * port cannot use fragments or aggregates.
  */
 static bool usiw_data_is_beside(const struct usiw_conn *conn, const struct sk_buff *skb)
 {
@@ -359,9 +359,10 @@ struct sock *usiw_data_receiver(struct usiw_conn *conn, const struct sk_buff *sk
 /*
  * Stores @mtu for the route of the data socket, after ICMP has reported a smaller path MTU. UDP has
  * stored the MTU for the route of the port's socket. The data socket may have another route,
- * because routes may depend on the user. Its next send looks the route up again. The data socket
- * may have no cached route at the moment, because the route was dropped, maybe by an earlier call,
- * and nothing was sent since. Then the next ICMP reports the MTU again. Softirq, under RCU.
+ * because routes may depend on the user. After this call the next send of the data socket looks the
+ * route up again. The data socket may have no cached route at the moment, because the route was
+ * dropped, maybe by an earlier call, and nothing was sent since. Then the next ICMP reports the MTU
+ * again. Softirq, under RCU.
  */
 void usiw_data_too_big(struct usiw_conn *conn, u32 mtu)
 {

@@ -83,7 +83,7 @@ enum usiw_kcounter {
  * @registrar:	task that registers the device now, or NULL
  * @dying:	no connection may be made, because the device is going or clients do not have it yet
  * @port_work:	raises port events
- * @port_up:	state of the port that @port_work reported last
+ * @port_up:	state of the port at the last port event; at first, when the device was made
  * @nexthops:	number of connections by hash bucket of the next hop's address
  * @neigh_pending: mask of the buckets with an update that @neigh_work has not handled
  * @neigh_work:	makes the connections of these buckets check the MAC of their next hop

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Event streams. The stream of a context has records about the connections of the context and the
- * link of its device, which the process reads.
+ * Event streams. A process reads the stream of its context. The records are about the connections
+ * of the context and about the link of its device.
  */
 #ifndef USIW_EVENT_H
 #define USIW_EVENT_H

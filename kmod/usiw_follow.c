@@ -4,7 +4,7 @@
  *
  * The kernel notifies the module of changed neighbours (netevent), of changed MACs of its own
  * netdevs (netdev), and of path MTUs (ICMP to the socket). For routes, rules, next-hop objects and
- * IPsec policies it has generation numbers, which its own sockets compare before they send
+ * IPsec policies the kernel has generation numbers, which its sockets compare before they send
  * (dst_check()). Here a device compares them every USIW_FOLLOW_MS while it has connections. The
  * cost does not depend on the number of connections. The FIB notifier would be no better: it begins
  * with a dump of all tables, is called for each route under the table's lock, and does not report
@@ -92,12 +92,14 @@ static int usiw_follow_batch(struct usiw_device *dev, int most)
 }
 
 /*
- * Kicks the next connections of the pass, and queues itself again while there are connections.
+ * Begins a pass if one is due, kicks the next connections of the pass, and queues itself again
+ * while there are connections.
  *
  * Each connection that the pass has kicked moves to the end of the list, where new ones are added
  * as well. So those that are still due stay at the front, in their order, even if connections come
- * and go while the lock is dropped. The pass is over when the first connection of the list was in
- * it. Only this work changes the number of the pass, and it never runs twice at a time.
+ * and go while the lock is dropped. New connections count as kicked. The pass is over when the
+ * first connection of the list has been kicked in it. Only this work changes the number of the
+ * pass, and it never runs twice at a time.
  */
 void usiw_follow_work(struct work_struct *work)
 {

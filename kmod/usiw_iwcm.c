@@ -33,8 +33,8 @@ static bool usiw_addr_is_unicast(const struct in6_addr *addr)
 
 /*
  * Sets tuple->scope. If an address is link-local, the scope is the interface that @cm_id names for
- * an address, or the device's netdev if it names none. Otherwise the scope is 0. Returns 0, or
- * -EINVAL if @cm_id names different interfaces for the two addresses.
+ * either address, or the device's netdev if @cm_id names none. Otherwise the scope is 0. Returns 0,
+ * or -EINVAL if @cm_id names different interfaces for the two addresses.
  */
 static int usiw_iw_scope(const struct iw_cm_id *cm_id, struct usiw_tuple *tuple)
 {

@@ -9,8 +9,9 @@
  * - When a cm_id is disconnected or destroyed, iw_cm first waits for the answer to its connect or
  *   accept, and no signal ends that wait. So a connection checks whether its process was killed
  *   (usiw_process_is_dying).
- * - A cm_id has no netns (usiw_iw_in_netns). rdma_cm listens on every device of the host. If
- *   network namespaces share the devices, rdma_cm also connects by devices of other namespaces.
+ * - A cm_id has no netns (usiw_iw_in_netns). A wildcard listener of rdma_cm listens on every device
+ *   of the host. If network namespaces share the devices, rdma_cm also connects by devices of other
+ *   namespaces.
  * - A cm_id has no port space (usiw_iw_is_of_tcp). rdma_cm has a table of ports for each port
  *   space, and uses iWARP in all of them.
  * - CONNECT_REPLY cannot report which port was used (usiw_iw_set_local_port).
@@ -53,7 +54,7 @@ bool usiw_iw_in_netns(const struct iw_cm_id *cm_id)
 
 /*
  * Returns true if the user of @cm_id is in RDMA_PS_TCP, the port space of connections. Only in that
- * port space rdma_cm knows who listens at a port, and refuses the port to others. In the port
+ * port space does rdma_cm know who listens at a port, and refuse the port to others. In the port
  * spaces of datagrams and of InfiniBand, rdma_cm would let another user bind the same address and
  * port and send from it.
  */

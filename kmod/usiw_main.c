@@ -22,7 +22,7 @@ MODULE_DESCRIPTION("usiw: software RNIC, iWARP over UDP moved by userspace");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_VERSION(USIW_VERSION);
 MODULE_ALIAS_RDMA_LINK("usiw");
-MODULE_SOFTDEP("pre: rdma_cm");		/* so that usiw becomes a client later: usiw_link.c */
+MODULE_SOFTDEP("pre: rdma_cm");		/* usiw becomes a client after rdma_cm: usiw_link.c */
 
 /*
  * Names of netdevs on which the module makes devices when it loads. If a name is unknown or its

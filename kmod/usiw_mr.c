@@ -18,9 +18,9 @@
 
 /*
  * Returns true if the page of address @at in @vma is past the end of the file that @vma maps. An
- * access to such a page raises SIGBUS. The function reads the inode that page faults use, which for
- * a block device is another one than that of the file. Device memory has no end of file. Memory
- * that a driver maps by an anonymous inode has none either.
+ * access to such a page raises SIGBUS. The function reads the inode that page faults use. For a
+ * block device that is not the inode of the file. Device memory has no end of file. Memory that a
+ * driver maps by an anonymous inode has no end of file either.
  */
 static bool usiw_past_end_of_file(const struct vm_area_struct *vma, unsigned long at)
 {

@@ -268,7 +268,10 @@ int usiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return 0;
 }
 
-/* These two refuse calls that a process makes by write(2), as usiw_poll_cq() does. */
+/*
+ * usiw_post_send() and usiw_post_recv() refuse calls that a process makes by write(2), as
+ * usiw_poll_cq() does.
+ */
 int usiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
 {

@@ -22,7 +22,7 @@
 /*
  * Looks up an IPv4 route without IPsec and stores it in *@out, with a reference. Returns the result
  * of IPsec for that route: the same route or another one, with a reference, or an error pointer. If
- * there is no route, *@out is unchanged.
+ * there is no route, returns an error pointer and leaves *@out unchanged.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,
@@ -105,10 +105,11 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * Looks up the route of @tuple and fills @route, except for the next hop. route->reason shows
- * whether raw packets can use the route. Returns the route before IPsec, with a reference, or an
- * error pointer: there is no route, a policy forbids it (-EPERM), or an end is in a VRF
- * (-EOPNOTSUPP). May sleep.
+ * Looks up the route of @tuple. Sets route->reason, which shows whether raw packets can use the
+ * route, and ->local, ->hop_limit and ->mtu; ->next_hop becomes -1, and the other members 0. Returns
+ * the route before IPsec, with a reference. Returns an error pointer if there is no route, such as
+ * -ENETUNREACH, if an IPsec policy forbids the flow (-EPERM), or if the device or the local address
+ * is in a VRF (-EOPNOTSUPP). May sleep.
  */
 static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					const struct usiw_sender *sender,
@@ -134,7 +135,10 @@ static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct us
 	route->reason = usiw_route_judge(dev, dst, route->local);
 	mtu = min_t(u32, dst_mtu(dst), READ_ONCE(dst->dev->mtu));
 	if (after_ipsec != dst) {
-		/* Any other error means that a policy exists, but no security association yet. */
+		/*
+		 * After any other error a policy exists, but no security association can be used
+		 * yet. One reason is that it is still being negotiated.
+		 */
 		if (after_ipsec == ERR_PTR(-EPERM)) {
 			dst_release(dst);
 			return after_ipsec;
@@ -174,7 +178,8 @@ int usiw_nexthop_bucket(const void *key, u32 key_len)
 /*
  * Stores in @route the MACs of the interface and of the next hop, and the hash bucket of the next
  * hop's address. If the destination is this host, both MACs are those of lo, and there is no
- * bucket. If the MAC of the next hop is not known, this call starts its resolution.
+ * bucket. If the MAC of the next hop is not known, this call starts its resolution, and
+ * route->mac_known stays false.
  */
 static void usiw_route_resolve(struct dst_entry *dst, const struct usiw_tuple *tuple,
 			       struct usiw_cm_route *route)

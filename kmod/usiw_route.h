@@ -12,8 +12,9 @@ struct usiw_tuple;
 
 /**
  * struct usiw_sender - attributes of a sender that rules and policies match, beside the 4-tuple
- * @uid:	user whose process connected or accepted. The connection's data socket has the same
- *		user. The module's own socket, which sends handshakes, belongs to the kernel
+ * @uid:	user whose process connected or accepted; before the accept, user who listens. The
+ *		connection's data socket belongs to the process that connected or accepted. The
+ *		module's own socket, which sends handshakes, belongs to the kernel
  * @tos:	IPv4 TOS or IPv6 traffic class. The responder uses that of its listener, because
  *		rdma_cm does not pass on a TOS that is set between the request and accept
  *

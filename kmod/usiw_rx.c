@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Receives the datagrams that reach the module's socket of a port. Softirq copies handshakes, which
- * a worker handles. Datagrams of the data path are for the engine. If the process receives by a
- * data socket, softirq passes them to the data socket of their connection (usiw_data.c). If the
- * engine has received a copy from its raw port, softirq frees them.
+ * Receives the datagrams that reach the module's socket of a port. Softirq queues copies of
+ * handshakes for a worker, and a few copies of datagrams that belong to no established connection.
+ * Datagrams of the data path are for the engine. If the process receives by a data socket, softirq
+ * passes them to the data socket of their connection (usiw_data.c). If not, softirq frees them: the
+ * engine has received a copy from its raw port, or there is no connection.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
@@ -120,9 +121,10 @@ static bool usiw_rx_stray_due(struct usiw_sock *us)
 }
 
 /*
- * Handles the datagram of the data path at @at, as far as it concerns the kernel. DATA counts as
- * CONFIRM if the CONFIRM was lost, so the connection is kicked. A stray datagram is queued for the
- * worker: it has no connection, or one that still waits for the answer to its REQ.
+ * Handles the datagram of the data path at @at, as far as it concerns the kernel. The datagram
+ * counts as CONFIRM, which may have been lost. So a connection that waits for CONFIRM is kicked. A
+ * stray datagram has no connection, or one that still waits for the answer to its REQ. At most one
+ * stray datagram per interval is queued for the worker (usiw_rx_stray_due()).
  */
 static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at,
 			 const struct usiw_trp_hdr *hdr, struct usiw_rx_flow *flow)
@@ -142,8 +144,8 @@ static void usiw_rx_data(struct usiw_sock *us, const struct sk_buff *skb, u32 at
 
 /*
  * Handles the @len bytes at @at, which no usiw sends. If a connection waits for an answer to its
- * REQ from that sender, queues them for the worker. usiw_cm_hint() then reports that the server is
- * not usiw.
+ * REQ from that sender, queues the bytes for the worker, at most once per interval. usiw_cm_hint()
+ * can then report that the server is not usiw.
  */
 static void usiw_rx_alien(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			  struct usiw_rx_flow *flow)
@@ -166,7 +168,7 @@ static bool usiw_rx_has_no_checksum(const struct sk_buff *skb)
 	       skb->ip_summed != CHECKSUM_PARTIAL;
 }
 
-/* Queues the handshake of @len bytes at @at for the worker, unless it has no UDP checksum. */
+/* Queues the handshake of @len bytes at @at for the worker. Drops it if it has no UDP checksum. */
 static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len)
 {
 	struct usiw_tuple tuple;
@@ -181,7 +183,7 @@ static void usiw_rx_handshake(struct usiw_sock *us, const struct sk_buff *skb, u
 
 /*
  * Classifies and handles the datagram of @len bytes at @at. Returns true if it is for the engine.
- * Under RCU.
+ * The caller is in an RCU read-side critical section.
  */
 static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u32 at, u32 len,
 			     struct usiw_rx_flow *flow)
@@ -207,7 +209,8 @@ static bool usiw_rx_datagram(struct usiw_sock *us, const struct sk_buff *skb, u3
 
 /*
  * Returns the data socket that gets @skb, with a reference. Returns NULL if the datagrams belong to
- * no connection, or if no process receives them by a data socket. Under RCU.
+ * no connection, or if no process receives them by a data socket. The caller is in an RCU read-side
+ * critical section.
  */
 static struct sock *usiw_rx_receiver(struct usiw_sock *us, const struct sk_buff *skb,
 				     struct usiw_rx_flow *flow)
@@ -298,9 +301,10 @@ static bool usiw_icmp6(const struct sk_buff *skb, u32 *mtu, enum usiw_cm_answer 
 }
 
 /*
- * Updates the data socket, and has the connection look up its route at most once per USIW_ICMP_MS.
- * A forged ICMP gains nothing here, because the kernel stored its MTU for all sockets before this
- * call.
+ * Handles an ICMP message that reports the path MTU @mtu. Updates the data socket. If the MTU of
+ * the connection is larger, has the connection look up its route, at most once per USIW_ICMP_MS. A
+ * forged ICMP message gains little here: for any UDP socket, the kernel stores the reported MTU for
+ * the route, and has done so before this call.
  */
 static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 {
@@ -313,8 +317,9 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * Handles an ICMP message about a datagram that this socket or an engine has sent. An "unreachable"
- * message counts only as an answer to a REQ, and only if it quotes the PSN of the REQ.
+ * Handles an ICMP message about a datagram that this socket or an engine has sent. A message that
+ * the packet was too big concerns the path MTU. An "unreachable" message counts only as an answer
+ * to a REQ, and only if it quotes the PSN of the REQ.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {
@@ -453,8 +458,8 @@ static void usiw_rx_work(struct work_struct *work)
 
 /*
  * Ends the worker and frees all datagrams that wait for it, because the last user of the port is
- * gone. The caller is never the worker itself, for which it would wait forever. A connection may
- * end in the worker, but conn->free_work drops its port.
+ * gone. The worker itself must not call this, because it would wait for its own end. The worker may
+ * drop the last reference to a connection, but then conn->free_work drops the port.
  */
 static void usiw_rx_purge(struct usiw_sock *us)
 {

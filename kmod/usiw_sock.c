@@ -2,9 +2,9 @@
 /*
  * UDP ports that the module owns. Each port of a netns has one struct usiw_sock, with one socket
  * for each family that is in use, bound to all addresses. Many listeners and connections share the
- * port; they are found by their addresses. While the port has a user, nobody else can bind it. The
- * kernel also receives the datagrams that the engine receives from its raw port. Because the port
- * is bound, they cause no ICMP error.
+ * port; they are found by their addresses. While a family is in use, nobody else can bind the port
+ * in that family. The kernel also receives the datagrams that the engine receives from its raw
+ * port. Because the port is bound, they cause no ICMP error.
  */
 #include <linux/hashtable.h>
 #include <linux/in.h>
@@ -47,8 +47,8 @@ void usiw_sock_init(const struct usiw_sock_ops *ops)
 }
 
 /*
- * Queues the worker of the port, because the admission may have a REQ that is due. Any context but
- * a hard interrupt.
+ * Queues the worker of the port, because the admission may have a REQ that is due or a new
+ * deadline. May be called in any context but a hard interrupt.
  */
 void usiw_sock_wake(struct usiw_sock *us)
 {
@@ -224,8 +224,9 @@ void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 }
 
 /*
- * Makes a port and adds it to the table. Runs in the process of its first user, whose cgroup is
- * charged. Returns NULL if there is no memory.
+ * Makes a port and adds it to the table. Charges the cgroup of the current process, which connects
+ * or listens, or which adds a device for which rdma_cm repeats a listener. Returns NULL if there is
+ * no memory.
  */
 static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 {
@@ -255,8 +256,8 @@ static struct usiw_sock *usiw_sock_create(struct net *net, __be16 port)
 
 /*
  * Returns the port with a reference for one family, and opens its socket if necessary. @port 0: a
- * new port that the kernel chooses. Returns -EADDRINUSE as an error pointer if another socket has
- * the port. May sleep.
+ * new port that the kernel chooses. Returns an error pointer on failure: -EADDRINUSE if another
+ * socket has the port. May sleep.
  */
 struct usiw_sock *usiw_sock_get(struct net *net, bool ipv4, __be16 port)
 {
@@ -315,9 +316,9 @@ static void usiw_sock_free_rcu(struct rcu_head *rcu)
 }
 
 /*
- * Drops a reference to the port for one family. The last one closes the socket of the family, and
- * the last of both families frees the port. May sleep. The port's own worker must not call this,
- * because the call waits for the worker.
+ * Drops a reference to the port for one family. The last reference for a family closes its socket,
+ * and the last one for both families frees the port. May sleep. The port's own worker must not call
+ * this, because the last call waits for the worker.
  */
 void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 {
@@ -325,7 +326,7 @@ void usiw_sock_put(struct usiw_sock *us, bool ipv4)
 
 	if (!refcount_dec_and_mutex_lock(&us->users[ipv4], &usiw_socks_mutex))
 		return;
-	/* The mutex is still held, so the next user of the port finds it free. */
+	/* The mutex is still held, so the next usiw_sock_get() can bind the port again. */
 	usiw_sock_close(us, ipv4);
 	last = !us->sock[!ipv4];
 	if (last)
@@ -373,7 +374,7 @@ static void usiw_send_control(struct msghdr *msg, const struct usiw_tuple *tuple
 
 /*
  * Sends one datagram from the local address of @tuple. Returns 0 or -errno. The caller may ignore
- * an error, because every datagram that matters is sent again. May sleep.
+ * an error: cm/ repeats the datagram, or the peer repeats the one that it answers. May sleep.
  */
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len)

@@ -27,8 +27,8 @@ struct usiw_tuple;
 /**
  * struct usiw_sock_ops - functions that handle what the sockets of a port receive
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	handles ICMP about a datagram that @sk or a data socket of its port has sent.
- *		skb->data is at the IP header of that datagram
+ * @err_rcv:	handles ICMP about a datagram that @sk has sent, or an engine from the same port by
+ *		a data socket or by raw packets. skb->data is at the IP header of that datagram
  * @work:	function of usiw_sock.rx_work
  * @purge:	ends @work and frees the datagrams that wait for it. Called after the last user has
  *		dropped the port and its sockets are closed
@@ -46,7 +46,7 @@ struct usiw_sock_ops {
  * @rcu:	delays freeing by a grace period, because encap_rcv may still read the structure
  * @net:	network namespace; with @port the key of the table
  * @port:	UDP port
- * @memcg:	memory cgroup that @rxq is charged to, with a reference: the cgroup of the process
+ * @memcg:	memory cgroup to which @rxq is charged, with a reference: the cgroup of the process
  *		that made the port
  * @users:	references of listeners and connections, by family: [1] IPv4, [0] IPv6. The table's
  *		mutex guards a rise from 0
@@ -61,15 +61,16 @@ struct usiw_sock_ops {
  * @wildcards:	listeners on all addresses: at most one for each device and family
  * @by_addr:	all other listeners, by address
  * @by_dev:	the same listeners by device, for each family: [1] IPv4, [0] IPv6
- * @lock:	guards the next four fields; never taken together with @admission_lock
- * @rxq:	datagrams that wait for @rx_work: handshakes, and others that may need an answer
+ * @lock:	guards the next three fields; never taken together with @admission_lock
+ * @rxq:	copies of datagrams that wait for @rx_work: handshakes, and a few that belong to no
+ *		established connection
  * @rx_len:	number of datagrams in @rxq
  * @closed:	no work may be queued any more, because the port has no user
  * @rx_work:	handles the REQs that @admission returns, then @rxq
  * @admission_work:	queues @rx_work at the next deadline of @admission
  * @data_sockets: number of connections with a data socket
  * @confirm_waiters: number of connections that wait for CONFIRM or for DATA, which implies it
- * @stray_next_us: time before which stray datagrams are ignored, us
+ * @stray_next_us: time before which datagrams other than handshakes are not queued, us
  */
 struct usiw_sock {
 	struct hlist_node node;

@@ -69,16 +69,16 @@ static inline struct usiw_qp_proxy *to_usiw_qp_proxy(struct ib_qp *ibqp)
  * @process_node: entry in the list of @process
  * @cap:	capacities, as requested
  * @sig_type:	signalling type, as requested
- * @kref:	references of @conn, of functions that use the QP for a short time, and one until the
- *		QP is destroyed. iw_cm has none
+ * @kref:	references of @conn, of functions that use the QP for a short time, and one until
+ *		the QP is destroyed. iw_cm has none
  * @free:	completes when the last reference is dropped
  * @counters:	page of counters of the QP, a struct usiw_qp_stats
  * @async:	unread asynchronous events
  * @lock:	guards all fields below
  * @conn:	connection, until it releases the QP
  * @state:	enum usiw_qp_state, as modify_qp and the connection set it
- * @attrs:	attributes as modify_qp set them. The READ depths become those that the two ends have
- *		agreed on, when the connection is given to the engine
+ * @attrs:	attributes as modify_qp set them. When the connection is given to the engine, the
+ *		READ depths become those that the two ends have agreed on
  * @destroying:	no connection may be attached any more
  */
 struct usiw_qp {

@@ -105,11 +105,11 @@ static enum usiw_not_packet usiw_route_judge(const struct usiw_device *dev,
 }
 
 /*
- * Looks up the route of @tuple. Sets route->reason, which shows whether raw packets can use the
- * route, and ->local, ->hop_limit and ->mtu; ->next_hop becomes -1, and the other members 0. Returns
- * the route before IPsec, with a reference. Returns an error pointer if there is no route, such as
- * -ENETUNREACH, if an IPsec policy forbids the flow (-EPERM), or if the device or the local address
- * is in a VRF (-EOPNOTSUPP). May sleep.
+ * Looks up the route of @tuple. Sets the members @local, @hop_limit and @mtu of @route, and
+ * @reason, which shows whether raw packets can use the route. Sets @next_hop to -1, and all other
+ * members to 0. Returns the route before IPsec, with a reference. Otherwise returns an error
+ * pointer, such as -ENETUNREACH if there is no route, -EPERM if an IPsec policy forbids the flow,
+ * and -EOPNOTSUPP if the device or the local address is in a VRF. May sleep.
  */
 static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					const struct usiw_sender *sender,

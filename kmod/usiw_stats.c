@@ -3,8 +3,8 @@
  * Reports counters to rdma(8):
  *
  * - `rdma statistic show`: the counters of a device. They are the sums over the pages of all
- *   contexts and QPs, including those that are gone, and the module's own counters
- * - `rdma resource show qp -dd`: the page of a QP
+ *   contexts and QPs, including destroyed ones, and the module's own counters
+ * - `rdma resource show qp -dd`: the counters and gauges in the page of a QP
  */
 #include <linux/ktime.h>
 #include <linux/overflow.h>
@@ -55,8 +55,8 @@ struct rdma_hw_stats *usiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port
 /*
  * Adds the counters of a page to @sums. Processes can write any value into their pages, so an
  * implausible value is ignored and the last plausible one is added instead. A value is implausible
- * if it is less than the last one, or more above it than USIW_STATS_PER_NS allows. So totals never
- * decrease, and one write cannot bring them to their maximum.
+ * if it is less than the last plausible one, or exceeds that one by more than USIW_STATS_PER_NS
+ * allows. So totals never decrease, and one write cannot bring them to their maximum.
  */
 static void usiw_stats_sum(u64 *sums, struct usiw_counters *counters)
 {
@@ -135,8 +135,9 @@ static const char *const usiw_port_why_names[USIW_PORT_WHY_MAX] = { USIW_PORT_WH
 	USIW_PORT_WHY_NAME) };
 
 /*
- * Replaces the gauges of the port by what the process has reported for its connection. Also works
- * for a destroyed QP, because ib_core holds a reference to its memory.
+ * If the process has reported the port of the QP's connection, replaces the gauges of the port by
+ * the reported values. Also works for a destroyed QP, because ib_core holds a reference to its
+ * memory.
  */
 static void usiw_qp_reported_port(struct usiw_qp *qp, u64 *gauges)
 {
@@ -152,8 +153,8 @@ static void usiw_qp_reported_port(struct usiw_qp *qp, u64 *gauges)
 }
 
 /*
- * Returns the name of @value, or "?" if it has none. Without a report @value comes from the page,
- * where the process can write any number.
+ * Returns the name of @value, or "?" if it has none. If the process has reported no port, @value
+ * comes from the page, where the process can write any number.
  */
 static const char *usiw_name_of(const char *const *names, size_t n, u64 value)
 {

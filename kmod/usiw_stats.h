@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The counters that `rdma statistic show` and `rdma resource show qp -dd` print.
+ * The counters and gauges that `rdma statistic show` and `rdma resource show qp -dd` print.
  */
 #ifndef USIW_STATS_H
 #define USIW_STATS_H

@@ -28,8 +28,8 @@ static int UVERBS_HANDLER(USIW_METHOD_EVENT_FILE_ALLOC)(struct uverbs_attr_bundl
 }
 
 /*
- * Ends the stream, because its descriptor is closed or the context ends. A reader can still read
- * DEVICE_GONE.
+ * Ends the stream, because its last descriptor is closed or the context ends. In the second case a
+ * process can still read DEVICE_GONE.
  */
 static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_reason why)
 {
@@ -37,10 +37,10 @@ static void usiw_event_file_destroy(struct ib_uobject *uobj, enum rdma_remove_re
 }
 
 /*
- * ---- Events. uverbs holds the handle of the object meanwhile, so nobody destroys the object. ----
+ * ---- Events. uverbs locks the object while a method runs, so nobody destroys the object. ----
  */
 
-/* Raises a completion event of @cq, unless enough of them are unread. */
+/* Raises a completion event of @cq, unless USIW_UNREAD_MOST of them are unread. */
 static void usiw_cq_completion_event(struct usiw_cq *cq)
 {
 	struct ib_cq *ibcq = &cq->ibcq;
@@ -53,7 +53,7 @@ static void usiw_cq_completion_event(struct usiw_cq *cq)
 	spin_unlock(&cq->completions.lock);
 }
 
-/* Raises IB_EVENT_CQ_ERR, because the ring of the CQ was full. */
+/* Raises IB_EVENT_CQ_ERR, because the ring of the CQ was full. Does nothing if one is unread. */
 static void usiw_cq_overrun(struct usiw_cq *cq)
 {
 	struct ib_event event = {

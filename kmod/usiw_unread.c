@@ -4,15 +4,16 @@
  * read.
  *
  * uverbs allocates a record of 64 bytes for each event that a driver raises, and charges no cgroup
- * for it. uverbs keeps the record until the process reads it or destroys the object. A hardware
- * device raises an event when something happens to an armed queue. Here the process raises it by a
- * system call, so without a bound it could fill the memory of the host.
+ * for it. uverbs keeps the record until the process reads it, destroys the object or closes the
+ * file from which it would read. A hardware device raises an event when something happens to an
+ * armed queue. Here the process raises the event by a system call. So without a bound the process
+ * could fill the memory of the host.
  *
  * The idea: an event carries no data beside its object and its type. A program that reads an event
- * checks the object afterwards, so it also finds the causes of all events that were raised before
- * it read. Therefore the module omits an event while enough events of the same object and type are
- * unread. The invariant: the module omits an event only while the process has yet to read another
- * one of the same object and type. So no wake-up is lost.
+ * checks the object afterwards. So the program also finds the causes of all events that were raised
+ * before it read. Therefore the module omits an event while enough events of the same object and
+ * type are unread. The invariant: the module omits an event only while the process has yet to read
+ * another one of the same object and type. So no wake-up is lost.
  *
  * uverbs does not notify drivers of reads. But its objects have a list of the unread records and a
  * count of those that were read, and the module reads these two. No header declares them, so
@@ -25,7 +26,10 @@
 
 #include "usiw_unread.h"
 
-/* First members of uverbs' object of a QP or an SRQ, and then of a CQ, in kernels 6.1 to 7.2. */
+/*
+ * First members of uverbs' object for a QP, an SRQ or a CQ (usiw_core_uevent), and those that
+ * follow for a CQ (usiw_core_ucq), in kernels 6.1 to 7.2.
+ */
 struct usiw_core_uevent {
 	struct ib_uobject uobject;
 	void *event_file;
@@ -71,8 +75,8 @@ void usiw_unread_init_completions(struct usiw_unread *unread, const void *uobjec
 }
 
 /*
- * Sets up @unread for the asynchronous events of a CQ, an SRQ or a QP. @uobject: uverbs' object of
- * it, which is new.
+ * Sets up @unread for the asynchronous events of a CQ, an SRQ or a QP. @uobject: uverbs' object for
+ * that CQ, SRQ or QP, which is new.
  */
 void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 {
@@ -83,8 +87,8 @@ void usiw_unread_init_async(struct usiw_unread *unread, const void *uobject)
 
 /*
  * Removes from @unread the events that have been read. A process reads the events of an object in
- * the order in which they were raised. If uverbs' list is empty, all are removed, even if the count
- * is less, because the count does not include events for which uverbs had no memory or no reader.
+ * the order in which they were raised. If uverbs' list is empty, this function removes all events,
+ * even if the process has read fewer: uverbs drops events for which it has no memory or no reader.
  * The list grows only with unread->lock held.
  */
 static void usiw_unread_catch_up(struct usiw_unread *unread)
@@ -93,7 +97,10 @@ static void usiw_unread_catch_up(struct usiw_unread *unread)
 	u32 reported, read;
 
 	lockdep_assert_held(&unread->lock);
-	/* A reader counts the record, then unlinks it. */
+	/*
+	 * A reader counts the record, then unlinks it. So if the list was empty, the count read
+	 * below includes all records that were read.
+	 */
 	smp_rmb();
 	reported = READ_ONCE(*unread->reported);
 	read = min_t(u32, empty ? U32_MAX : reported - unread->base, unread->n);
@@ -104,7 +111,8 @@ static void usiw_unread_catch_up(struct usiw_unread *unread)
 
 /*
  * If fewer than @most events of @type are unread, adds one and returns true. The caller then raises
- * the event before it releases unread->lock.
+ * the event before it releases unread->lock. Returns false if @most of them, or USIW_UNREAD_ROOM of
+ * all types, are unread. Without uverbs' records always returns true.
  */
 bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 {
@@ -129,8 +137,8 @@ bool usiw_unread_add(struct usiw_unread *unread, u8 type, unsigned int most)
 }
 
 /*
- * Raises @event by @handler, unless @most events of its type are unread. Several threads may call
- * this at the same time. Does not sleep.
+ * Raises @event by @handler, unless usiw_unread_add() returns false. Several threads may call this
+ * at the same time. Does not sleep.
  */
 void usiw_unread_raise(struct usiw_unread *unread, struct ib_event *event, unsigned int most,
 		       void (*handler)(struct ib_event *event, void *context), void *context)

@@ -27,7 +27,7 @@ struct ib_event;
  * @reported:	number of events that the process has read since the object was made, as uverbs
  *		counts
  * @base:	value of *@reported when the module read it last
- * @n:		number of unread events at that time
+ * @n:		number of events that were unread then or have been raised since
  * @types:	types of these events, the oldest first
  */
 struct usiw_unread {

@@ -4,9 +4,9 @@
  *
  * A request may outlive its listener, because the program may have received it and may still accept
  * it. Such an orphan has no slot in a backlog, so orphans need a limit of their own. If all users
- * of a namespace shared it, one of them could use it up. The requests of the others would then end
- * with their listeners. So orphans are counted by user. The invariant: whether a request may
- * outlive its listener depends only on the orphans of the same user.
+ * of a namespace shared the limit, one of them could use it up. The requests of the others would
+ * then end with their listeners. So orphans are counted by user. The invariant: the orphans of one
+ * user never make a request of another user end.
  *
  * rdma_cm repeats old listeners for a new device, in the process that adds the device. The user of
  * such a listener is unknown, so each has its own struct usiw_user, with a smaller limit.
@@ -24,7 +24,7 @@
  * struct usiw_user - user who listens
  * @node:	entry in the table, unless @alone
  * @refs:	references of listeners and orphans
- * @net:	network namespace; with @uid the key of the table
+ * @net:	network namespace. @net and @uid are the key of the table
  * @uid:	user id
  * @alone:	the object belongs to one listener, whose user is unknown, and is not in the table
  * @orphans:	number of requests without a listener

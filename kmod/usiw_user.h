@@ -13,8 +13,8 @@ struct net;
 struct usiw_user;
 
 /*
- * Maximum number of orphans of a user in a network namespace, and of a listener whose user is
- * unknown.
+ * Maximum number of orphans: of a user in a network namespace, and (ALONE) of a listener whose user
+ * is unknown.
  */
 #define USIW_MAX_ORPHANS	256
 #define USIW_MAX_ORPHANS_ALONE	16

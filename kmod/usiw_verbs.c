@@ -62,7 +62,8 @@ int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
 /* ---- Pages of counters ------------------------------------------------- */
 
 /*
- * A page of counters that a process may map. If it is mapped, the page outlives its context or QP.
+ * A page of counters that a process may map. As long as the page is mapped, it stays in memory,
+ * even after its context or QP.
  */
 struct usiw_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
@@ -153,9 +154,9 @@ static u64 usiw_agree_caps(u64 caps)
 
 /*
  * Reads the request of GET_CONTEXT. Returns -EINVAL if the driver data is too short to be that of
- * usiw's provider. Returns -EPROTO if the provider has another ABI version, and writes the versions
- * of the module to the response. (The code is not -EPROTONOSUPPORT, which ib_core uses itself.
- * ib_core warns about a driver that returns it.)
+ * usiw's provider. Returns -EPROTO if the module does not accept the provider's ABI version, and
+ * writes the versions that it accepts to the response. (The code is not -EPROTONOSUPPORT, which
+ * uverbs uses itself. uverbs warns about a driver that returns it.)
  */
 static int usiw_read_ucontext_req(struct ib_udata *udata, struct usiw_alloc_ucontext_req *req,
 				  struct usiw_alloc_ucontext_resp *resp)
@@ -244,8 +245,9 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 }
 
 /*
- * Does nothing, because ib_core itself unmaps and destroys everything. It does so only for drivers
- * with this operation.
+ * Does nothing, because uverbs itself destroys all objects of the context. uverbs only does so for
+ * drivers with this operation, and otherwise waits until processes have closed their files. Pages
+ * of counters may stay mapped, because they are ordinary memory.
  */
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc)
 {
@@ -304,9 +306,8 @@ int usiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 }
 
 /*
- * Sets the size of a CQ. The provider moves the entries of its ring before or after this call,
- * because only the provider knows how many there are. If two calls run at the same time, the later
- * store counts.
+ * Sets the size of a CQ, but does not check that the entries in its ring fit, because only the
+ * provider knows how many there are. If two calls run at the same time, the later store counts.
  */
 int usiw_resize_cq(struct ib_cq *ibcq, usiw_resize_cqe cqe, struct ib_udata *udata)
 {
@@ -368,9 +369,9 @@ int usiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct 
 }
 
 /*
- * Sets the size and the limit of an SRQ. The provider has resized its ring before this call. Only
- * the provider knows how many entries the ring has, and which limit arms the queue now. If two
- * calls run at the same time, the later store counts.
+ * Sets the size and the limit of an SRQ. For a new size, the provider has resized its ring before
+ * this call, because only the provider knows how many entries are in use and which limit is armed.
+ * If two calls run at the same time, the later store counts.
  */
 int usiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		    struct ib_udata *udata)

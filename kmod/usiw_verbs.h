@@ -43,8 +43,8 @@ static inline struct usiw_cq *to_usiw_cq(struct ib_cq *ibcq)
  * @ibsrq:	ib_core's part
  * @max_wr:	number of work requests, as requested
  * @max_sge:	number of SGEs of a work request, as requested
- * @limit:	limit that modify_srq set. 0 if it has been reached, or if the program wants no
- *		event
+ * @limit:	limit that modify_srq set. 0 if the limit has been reached, or if the program wants
+ *		no event
  * @async:	unread asynchronous events
  */
 struct usiw_srq {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Structures of contexts, each of which is a device that a process has opened, and of pages of
- * counters. Their functions are in usiw_verbs.h and usiw_stats.h.
+ * Structures of contexts and of pages of counters. A context is a device that a process has opened.
+ * The functions are in usiw_verbs.h and usiw_stats.h.
  */
 #ifndef USIW_VERBS_TYPES_H
 #define USIW_VERBS_TYPES_H
@@ -15,7 +15,7 @@
 struct usiw_evfile;
 
 /**
- * struct usiw_counters - page in which a process counts, of a context or a QP
+ * struct usiw_counters - page of a context or of a QP, in which the process counts
  * @node:	entry in usiw_device.counters
  * @page:	USIW_COUNTERS_SIZE bytes, counters first. The process may write all of it; the
  *		module writes usiw_qp_stats.accepted only

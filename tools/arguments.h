@@ -17,10 +17,11 @@ namespace usiw::tools {
 /// reports the option as the user wrote it.
 inline constexpr int kLong = 256;
 
-/// Returns the letter of the next option and sets optarg. Returns -1 at the end, and '?' with the reason in @p wrong
-/// for a wrong option. If @p letters begins with "-:", a word that is not an option returns 1, with the word in optarg.
-/// If @p letters begins with "+:", the first such word ends the options. If @p index is not null, it gets the long
-/// option's index in @p names. The caller sets optind to 0 before the first call.
+/// Returns the letter of the next option and sets optarg. Returns -1 at the end. If the option is unknown or lacks its
+/// value, returns '?' and sets @p wrong to the reason. If @p letters begins with "-:", returns 1 for a word that is not
+/// an option, with the word in optarg. If @p letters begins with "+:", the first such word ends the options. For a long
+/// option, sets @p index to its index in @p names, unless @p index is null. The caller sets optind to 0 before the
+/// first call.
 inline int next_option(int argc, char** argv, const char* letters, const option* names, std::string& wrong,
                        int* index = nullptr) {
   const int letter = getopt_long(argc, argv, letters, names, index);

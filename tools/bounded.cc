@@ -33,7 +33,8 @@ constexpr std::chrono::milliseconds kDying{500};
   _exit(status);
 }
 
-/// Reads the pipe to its end. Returns an empty string, or the reason why the end was not reached.
+/// Appends the contents of the pipe to @p out. Returns an empty string, or the reason why the end of the pipe was not
+/// reached: time, or the limit of the output.
 std::string read_all(int fd, Clock::time_point end, std::string& out) {
   char buffer[4096];
   for (;;) {
@@ -49,14 +50,15 @@ std::string read_all(int fd, Clock::time_point end, std::string& out) {
   }
 }
 
-/// Waits for the child until @p end. Returns true if the child has ended, and sets @p status.
+/// Waits for the child until @p end. Returns true and sets @p status if the child has ended.
 bool wait_for(pid_t child, Clock::time_point end, int& status) {
   pid_t ended;
   while ((ended = waitpid(child, &status, WNOHANG)) == 0 && Clock::now() < end) usleep(1000);
   return ended != 0;
 }
 
-/// Waits for the child until @p end, then kills it. Returns an empty string, or the reason why the child failed.
+/// Waits for the child until @p end. Kills the child if it still runs then. Returns an empty string, or the reason why
+/// the child failed.
 std::string end_of(pid_t child, Clock::time_point end) {
   int status = 0;
   if (!wait_for(child, end, status)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file json.h
-/// Makes strings of other programs (names of processes and devices) safe for JSON and for terminals.
+/// Makes strings that other programs chose, such as names of processes and devices, safe for JSON and for terminals.
 #ifndef USIW_TOOLS_JSON_H
 #define USIW_TOOLS_JSON_H
 
@@ -9,8 +9,8 @@
 
 namespace usiw::tools {
 
-/// Returns the string as JSON, with its quotation marks. Bytes that are not ASCII count as Latin-1, so the result is
-/// always valid.
+/// Returns the string as JSON, with quotation marks around it. Bytes that are not ASCII count as Latin-1, so the result
+/// is always valid.
 std::string json_string(std::string_view text);
 
 /// Returns the string with '?' for each byte that is not printable ASCII.

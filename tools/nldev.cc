@@ -77,7 +77,7 @@ Values parse_driver_table(const nlattr* table) {
 }
 
 /// Returns the errno value of the system call that failed inside libnl, because libnl's own codes are coarser. Returns
-/// @p other if no system call failed.
+/// @p other if no system call failed. The caller clears errno before it calls libnl.
 int failure(int other) { return errno != 0 ? errno : other; }
 
 using Request = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
@@ -103,7 +103,7 @@ struct Answer {
   bool complete = false;
 };
 
-/// Skips the rest of the answer to an earlier request, which came too late.
+/// Skips messages that still arrive for an earlier request, which timed out.
 int check_sequence(nl_msg* message, void* answer) {
   return nlmsg_hdr(message)->nlmsg_seq == static_cast<Answer*>(answer)->sequence ? NL_OK : NL_SKIP;
 }
@@ -159,7 +159,7 @@ std::vector<QpInfo> parse_qps(Bytes attributes) {
               static_cast<uint32_t>(number(a[RDMA_NLDEV_ATTR_RES_PID])),
               static_cast<uint8_t>(number(a[RDMA_NLDEV_ATTR_RES_STATE])),
               parse_driver_table(a[RDMA_NLDEV_ATTR_DRIVER])};
-    if (!qp.values.empty()) out.push_back(std::move(qp));  // a QP without values is the kernel's own
+    if (!qp.values.empty()) out.push_back(std::move(qp));  // a QP without values is being destroyed
   });
   return out;
 }
@@ -202,7 +202,7 @@ int Nldev::devices(std::vector<Device>& out) {
     const Request chardev = request(RDMA_NLDEV_CMD_GET_CHARDEV, NLM_F_ACK, &device);
     nla_put_string(chardev.get(), RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs");
     bool is_usiw = false;
-    // An error means that the device has gone meanwhile, or that it has no uverbs.
+    // A device for which this request fails does not count as usiw's. It has gone meanwhile, or has no uverbs.
     ask(chardev.get(), [&](Bytes m) { is_usiw |= parse_is_usiw(m); });
     if (is_usiw) out.push_back(device);
   }

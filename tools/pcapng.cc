@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kSectionHeader = 0x0a0d0d0a, kInterface = 1, kEnhancedPacket = 6;
 constexpr uint16_t kOptComment = 1, kOptAppl = 4, kOptIfName = 2, kOptIfTsresol = 9, kOptFlags = 2;
 constexpr uint16_t kLinkEthernet = 1;
-constexpr size_t kMaxComment = 4000;  ///< bytes of all comments of a packet, so that block lengths stay small
+constexpr size_t kMaxComment = 4000;  ///< bytes of all events that are comments of a packet, so that blocks stay small
 constexpr uint8_t kHopLimit = 64, kUdp = 17;
 
 class Buffer {
@@ -115,7 +115,7 @@ using Comments = std::unordered_map<size_t, std::vector<std::string>>;
 /// Returns the comments of each datagram, by the index of the datagram's event.
 Comments assign_comments(const Trace& trace) {
   Comments comments;
-  std::unordered_map<uint32_t, size_t> last;  // index of the datagram before, by QP
+  std::unordered_map<uint32_t, size_t> last;  // index of the latest datagram so far, by QP
   std::unordered_map<uint32_t, std::vector<std::string>> waiting;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& e = trace.events[i];

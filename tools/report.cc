@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// The report is a list of parts. Each part is a function that prints to stdout in a child process (bounded.h), so a
-// part that crashes, hangs or lacks rights costs one line. kHeader announces what the report contains. No part may
-// print a host name, or a variable of the environment other than USIW_*.
+// The report is a list of parts. Each part is a function that prints to stdout in a child process (bounded.h). So if a
+// part crashes, hangs or lacks rights, the other parts are still printed. kHeader announces what the report contains.
+// No part may print a host name, or a variable of the environment other than USIW_*.
 #include "tools/report.h"
 
 #include <dlfcn.h>
@@ -124,7 +124,7 @@ int devices() {
   if (rc != 0) std::printf("RDMA netlink: %s\n", strerror(rc));
   for (const Device& device : all) {
     PortInfo port;
-    if (nldev.port(device, port) != 0) continue;  // the device has gone meanwhile
+    if (nldev.port(device, port) != 0) continue;  // the device may have gone meanwhile
     std::printf("link %s/1 state %s netdev %s\n", printable(device.name).c_str(),
                 port.state < std::size(kStates) ? kStates[port.state] : "?", printable(port.netdev).c_str());
   }

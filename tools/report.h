@@ -10,7 +10,7 @@
 namespace usiw::tools {
 
 /// Returns the message of a record of /dev/kmsg with its time, "[   12.345678] usiw: ...". Returns an empty string if
-/// the kernel did not write the record, or if the message does not contain "usiw".
+/// the record is malformed, if the kernel did not write it, or if the message does not contain "usiw".
 std::string kernel_line(const std::string& record);
 
 /// Runs "report" with its arguments; arguments[0] is the word "report". Returns the exit status or kShowHelp (stat.h).

@@ -20,8 +20,8 @@ struct Admission::Entry : usiw_cm_req {
 
 namespace {
 
-/// The secret key and the limits for REQs. The module has one such object in each network namespace, and usiw-run one
-/// in each process.
+/// The secret key, and the limits that all ports share. The module has one such object for each network namespace, and
+/// usiw-run one in each process.
 struct AdmissionNet : usiw_cm_admission_net {
   AdmissionNet() {
     const auto word = [] { return static_cast<__u64>(random_u32()) << 32 | random_u32(); };
@@ -118,7 +118,7 @@ void Admission::discard(Entry* entry) {
   delete entry;
 }
 
-/// [big lock] Drops stale entries, and delivers all entries that are due.
+/// [big lock] Drops stale entries, and delivers all entries that are due, except those whose socket is gone.
 void Admission::run() {
   drop(usiw_cm_admission_expire(this, now_us()));
   while (usiw_cm_req* req = usiw_cm_admission_next(this, now_us())) {

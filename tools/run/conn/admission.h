@@ -31,8 +31,9 @@ class Listener {
   virtual const std::shared_ptr<Backlog>& backlog() = 0;
   /// Returns the IPv4 TOS or IPv6 traffic class for answers to REQs and for the connections of the listener.
   virtual uint8_t tos() const = 0;
-  /// Makes a connection for the admitted REQ @p req. The connection takes over the slot of the REQ in backlog().
-  /// Returns 0 if no REJECT is to be sent, else the reason code of the REJECT.
+  /// Makes a connection for the admitted REQ @p req. The connection takes over the slot of the REQ in backlog(). If
+  /// no connection can be made, gives back the slot. Returns 0 if no REJECT is to be sent, else the reason code of the
+  /// REJECT.
   virtual int open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,
                    uint32_t isn) = 0;
 };
@@ -56,10 +57,12 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
   /// [big lock] Adds the backlog of a new listener with @p slots slots, and delivers the REQs that have waited for a
   /// listener. The caller must have set UdpSocket::listener before.
   void join(Backlog& backlog, uint32_t slots);
-  /// [big lock] Removes the backlog of a listener.
+  /// [big lock] Removes the backlog of a listener. The REQs that wait for a slot of it then wait for the next listener
+  /// or, if they are stale or too many, are dropped.
   void leave(Backlog& backlog);
-  /// [big lock] Admits or refuses the REQ @p req, which has no connection, or makes it wait. Sends the answer, if any.
-  /// @p entry is the entry of the REQ if the REQ has waited before, else null.
+  /// [big lock] Admits, refuses or drops the REQ @p req, which has no connection, or makes it wait. Sends the answer,
+  /// if any. @p entry is the entry of the REQ if the REQ has waited before, else null. This function takes ownership
+  /// of it.
   void request(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req, const void* data,
                uint32_t len, Entry* entry);
   /// [big lock] Handles a RESET that has no connection. If the ISNs of the RESET are those of a waiting REQ, removes
@@ -77,8 +80,8 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
 
   const in_port_t port_;
   const Deliver deliver_;
-  /// Calls run() when an entry is due. The callback holds a reference to this object, because run() may destroy the
-  /// last socket of the port, which owns this object.
+  /// Calls run() when an entry is due or may have become stale. The callback holds a reference to this object, because
+  /// run() may destroy the last socket of the port, which owns this object.
   CmTimer timer_{[this] {
     const auto alive = shared_from_this();
     run();

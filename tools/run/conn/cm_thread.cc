@@ -105,7 +105,7 @@ int start_cm_thread() {
   if (const int error = start_quiet_thread(t.id, cm_thread_main, nullptr); error != 0) return -error;
   pthread_detach(t.id);
   t.running = true;
-  // Ignore a failure of port_events_open() and of its watch. The program then only lacks events of the port.
+  // Ignore a failure to open or watch the socket for port events. The program then only lacks those events.
   const auto links_changed = [](uint32_t) { port_events_ready(); };
   if (const int fd = port_events_open(); fd >= 0 && t.links.start(fd, CmWatch::kKeepsNothing, links_changed) != 0)
     port_events_close();

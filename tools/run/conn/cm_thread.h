@@ -4,9 +4,9 @@
 /// of routes do not wait for its calls. So this thread sleeps in epoll_wait(2) until a watched descriptor is readable
 /// or a timer is due. Then it takes the big lock and calls the function that belongs to the descriptor or the timer.
 ///
-/// The thread knows nothing about those functions: sockets, connections and admissions own their watches and timers.
-/// The thread ends when no watch of the kind kKeepsThread is left. Otherwise a thread without work would keep a process
-/// alive whose other threads have all ended.
+/// The owners of the watches and timers define those functions: sockets, connections, admissions and others. The thread
+/// ends when no watch of the kind kKeepsThread is left. Otherwise a thread without work would keep a process alive
+/// whose other threads have all ended.
 #ifndef USIW_RUN_CM_THREAD_H
 #define USIW_RUN_CM_THREAD_H
 
@@ -30,8 +30,8 @@ class CmWatch {
   CmWatch() = default;
   CmWatch(const CmWatch&) = delete;
   ~CmWatch() { stop(); }
-  /// [big lock] Starts to watch @p fd, after cm_thread_start(). @p ready gets the events of epoll(7). Returns 0 or
-  /// -errno.
+  /// [big lock] Starts to watch @p fd. @p ready gets the events of epoll(7). Call cm_thread_start() before. Returns 0
+  /// or -errno.
   int start(int fd, Kind kind, std::function<void(uint32_t events)> ready);
   /// [big lock] Ends the watch. Call it before the descriptor is closed.
   void stop();
@@ -40,7 +40,7 @@ class CmWatch {
   uint64_t serial_ = 0;  ///< 0: no watch
 };
 
-/// A timer. The thread calls the function of the timer once, at the time that the caller of set() has chosen.
+/// A timer. The thread calls the function of the timer once, at the time that was passed to the latest set().
 class CmTimer {
  public:
   explicit CmTimer(std::function<void()> run) : run_(std::move(run)) {}

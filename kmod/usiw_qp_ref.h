@@ -39,10 +39,11 @@ struct usiw_qp;
  * @qp:		the QP; NULL once it is being destroyed
  *
  * A user can make iw_cm keep its reference for any time: if the user accepts and rejects the same
- * connection, iw_cm keeps the reference until rdma_cm's file is closed. A dying process may close
- * that file only after its QPs are destroyed. If iw_cm had a reference to the QP itself, the
- * destruction would wait for ever, and the process could not be killed. With the proxy the QP can
- * be destroyed while iw_cm still has its reference.
+ * connection, iw_cm keeps the reference until the cm_id is destroyed. A dying process destroys the
+ * cm_id when it closes rdma_cm's file, and may close that file only after its QPs are destroyed. If
+ * iw_cm had a reference to the QP itself, the destruction of the QP would wait for ever, and the
+ * process could not be killed. With the proxy the QP can be destroyed while iw_cm still has its
+ * reference.
  */
 struct usiw_qp_proxy {
 	struct ib_qp ibqp;

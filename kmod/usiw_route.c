@@ -135,10 +135,7 @@ static struct dst_entry *usiw_route_get(struct usiw_device *dev, const struct us
 	route->reason = usiw_route_judge(dev, dst, route->local);
 	mtu = min_t(u32, dst_mtu(dst), READ_ONCE(dst->dev->mtu));
 	if (after_ipsec != dst) {
-		/*
-		 * After any other error a policy exists, but no security association can be used
-		 * yet. One reason is that it is still being negotiated.
-		 */
+		/* After another error a policy exists, but no security association can be used. */
 		if (after_ipsec == ERR_PTR(-EPERM)) {
 			dst_release(dst);
 			return after_ipsec;

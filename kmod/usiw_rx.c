@@ -3,8 +3,8 @@
  * Receives the datagrams that reach the module's socket of a port. Softirq queues copies of
  * handshakes for a worker, and a few copies of datagrams that belong to no established connection.
  * Datagrams of the data path are for the engine. If the process receives by a data socket, softirq
- * passes them to the data socket of their connection (usiw_data.c). If not, softirq frees them: the
- * engine has received a copy from its raw port, or there is no connection.
+ * passes them to the data socket of their connection (usiw_data.c). If not, softirq frees them. As
+ * a rule the engine has then received a copy from its raw port.
  */
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
@@ -317,9 +317,9 @@ static void usiw_rx_too_big(struct usiw_conn *conn, u32 mtu)
 }
 
 /*
- * Handles an ICMP message about a datagram that this socket or an engine has sent. A message that
- * the packet was too big concerns the path MTU. An "unreachable" message counts only as an answer
- * to a REQ, and only if it quotes the PSN of the REQ.
+ * Handles an ICMP message about a datagram that this socket or an engine has sent. A "too big"
+ * message reports a path MTU. An "unreachable" message counts only as an answer to a REQ, and only
+ * if it quotes the PSN of the REQ.
  */
 static void usiw_rx_icmp(struct sock *sk, struct usiw_sock *us, struct sk_buff *skb)
 {

@@ -203,10 +203,11 @@ static void usiw_sock_close(struct usiw_sock *us, bool ipv4)
 
 /*
  * Adds @mergers to the number of connections whose data socket takes aggregates, and @tappers to
- * the number of those that receive by raw packets. Then starts or stops GRO for the family. UDP
- * builds GRO aggregates for the port before any connection is looked up (UDP_GRO), so it does so
- * for all connections of a family or for none. It builds them while there are mergers and no
- * tappers, because a raw port cannot distinguish an aggregate from a datagram. May sleep.
+ * the number of those that receive by raw packets. Then starts or stops GRO for the family, if that
+ * has to change. UDP builds GRO aggregates for the port before any connection is looked up
+ * (UDP_GRO), so it does so for all connections of a family or for none. It builds them while there
+ * are mergers and no tappers, because a raw port cannot distinguish an aggregate from a datagram.
+ * May sleep.
  */
 void usiw_sock_merge(struct usiw_sock *us, bool ipv4, int mergers, int tappers)
 {
@@ -374,7 +375,7 @@ static void usiw_send_control(struct msghdr *msg, const struct usiw_tuple *tuple
 
 /*
  * Sends one datagram from the local address of @tuple. Returns 0 or -errno. The caller may ignore
- * an error: cm/ repeats the datagram, or the peer repeats the one that it answers. May sleep.
+ * an error: it equals the loss of the datagram, from which the handshake recovers. May sleep.
  */
 int usiw_sock_send(struct usiw_sock *us, const struct usiw_tuple *tuple, u8 tos,
 		   const void *data, u32 len)

@@ -27,8 +27,8 @@ struct usiw_tuple;
 /**
  * struct usiw_sock_ops - functions that handle what the sockets of a port receive
  * @rcv:	encap_rcv; sk_user_data is the struct usiw_sock
- * @err_rcv:	handles ICMP about a datagram that @sk has sent, or an engine from the same port by
- *		a data socket or by raw packets. skb->data is at the IP header of that datagram
+ * @err_rcv:	handles ICMP about a datagram that was sent from the port: by @sk, by a data socket
+ *		or as a raw packet. skb->data is at the IP header of that datagram
  * @work:	function of usiw_sock.rx_work
  * @purge:	ends @work and frees the datagrams that wait for it. Called after the last user has
  *		dropped the port and its sockets are closed
@@ -48,8 +48,8 @@ struct usiw_sock_ops {
  * @port:	UDP port
  * @memcg:	memory cgroup to which @rxq is charged, with a reference: the cgroup of the process
  *		that made the port
- * @users:	references of listeners and connections, by family: [1] IPv4, [0] IPv6. The table's
- *		mutex guards a rise from 0
+ * @users:	references of listeners and connections, by family: [1] IPv4, [0] IPv6. A count
+ *		rises from 0 only with the table's mutex held
  * @sem:	guards the next three fields. Senders take it for reading; opening, closing and
  *		counting take it for writing
  * @sock:	socket by family, bound to all addresses; NULL while the family has no user
@@ -69,7 +69,8 @@ struct usiw_sock_ops {
  * @rx_work:	handles the REQs that @admission returns, then @rxq
  * @admission_work:	queues @rx_work at the next deadline of @admission
  * @data_sockets: number of connections with a data socket
- * @confirm_waiters: number of connections that wait for CONFIRM or for DATA, which implies it
+ * @confirm_waiters: number of connections that wait for CONFIRM, or for DATA, which counts as
+ *		CONFIRM
  * @stray_next_us: time before which datagrams other than handshakes are not queued, us
  */
 struct usiw_sock {

@@ -153,8 +153,8 @@ static void usiw_qp_reported_port(struct usiw_qp *qp, u64 *gauges)
 }
 
 /*
- * Returns the name of @value, or "?" if it has none. If the process has reported no port, @value
- * comes from the page, where the process can write any number.
+ * Returns the name of @value, or "?" if it has none. Unless usiw_qp_reported_port() has replaced
+ * @value, it comes from the page, where the process can write any number.
  */
 static const char *usiw_name_of(const char *const *names, size_t n, u64 value)
 {

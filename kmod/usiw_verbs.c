@@ -225,8 +225,8 @@ err_context:
 }
 
 /*
- * Ends a context. All its objects are gone. The event stream is gone as well, but its memory may
- * still exist.
+ * Ends a context. uverbs has destroyed all objects of the context, including the event stream. The
+ * memory of the stream still exists, because the context has a reference.
  */
 void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 {

@@ -13,8 +13,8 @@
 
 namespace usiw::tools {
 
-/// Added to the letter of a long option in its table. next_option() thereby sees which form of an option was wrong, and
-/// reports the option as the user wrote it.
+/// Number that a table of long options adds to each letter. So next_option() sees which form of an option was wrong,
+/// and reports the option as the user wrote it.
 inline constexpr int kLong = 256;
 
 /// Returns the letter of the next option and sets optarg. Returns -1 at the end. If the option is unknown or lacks its

@@ -202,7 +202,7 @@ int Nldev::devices(std::vector<Device>& out) {
     const Request chardev = request(RDMA_NLDEV_CMD_GET_CHARDEV, NLM_F_ACK, &device);
     nla_put_string(chardev.get(), RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs");
     bool is_usiw = false;
-    // A device for which this request fails does not count as usiw's. It has gone meanwhile, or has no uverbs.
+    // If this request fails, the device does not count as usiw's. It may have gone meanwhile, or have no uverbs.
     ask(chardev.get(), [&](Bytes m) { is_usiw |= parse_is_usiw(m); });
     if (is_usiw) out.push_back(device);
   }

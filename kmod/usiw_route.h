@@ -15,7 +15,7 @@ struct usiw_tuple;
  * @uid:	user whose process connected or accepted; before the accept, user who listens. The
  *		connection's data socket belongs to the process that connected or accepted. The
  *		module's own socket, which sends handshakes, belongs to the kernel
- * @tos:	IPv4 TOS or IPv6 traffic class. The responder uses that of its listener, because
+ * @tos:	IPv4 TOS or IPv6 traffic class. The responder uses the TOS of its listener, because
  *		rdma_cm does not pass on a TOS that is set between the request and accept
  *
  * There is no mark (SO_MARK), because rdma_cm has no option for one.

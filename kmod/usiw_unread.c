@@ -16,7 +16,7 @@
  * another one of the same object and type. So no wake-up is lost.
  *
  * uverbs does not notify drivers of reads. But its objects have a list of the unread records and a
- * count of those that were read, and the module reads these two. No header declares them, so
+ * count of those that were read, and the module reads these two. No header declares the two, so
  * usiw_unread_init() checks that they are where the module expects them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

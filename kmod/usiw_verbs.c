@@ -2,7 +2,7 @@
 /*
  * Contexts of processes, pages of counters, and the objects about which the kernel knows little:
  * protection domains, completion queues and shared receive queues. The provider has the rings. The
- * kernel has the numbers, the sizes that a process requested, and the unread events.
+ * kernel has the numbers of CQs, the sizes that a process requested, and the unread events.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -63,7 +63,7 @@ int usiw_write_response(struct ib_udata *udata, void *resp, size_t size)
 
 /*
  * A page of counters that a process may map. As long as the page is mapped, it stays in memory,
- * even after its context or QP.
+ * even after its context or QP is destroyed.
  */
 struct usiw_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
@@ -245,9 +245,10 @@ void usiw_dealloc_ucontext(struct ib_ucontext *ibuc)
 }
 
 /*
- * Does nothing, because uverbs itself destroys all objects of the context. uverbs only does so for
- * drivers with this operation, and otherwise waits until processes have closed their files. Pages
- * of counters may stay mapped, because they are ordinary memory.
+ * Called if the device is removed while a process has it open. Does nothing, because uverbs itself
+ * destroys all objects of the context. Without this operation, uverbs would instead wait until all
+ * processes have closed the device. Pages of counters may stay mapped, because they are ordinary
+ * memory.
  */
 void usiw_disassociate_ucontext(struct ib_ucontext *ibuc)
 {

@@ -14,8 +14,8 @@ namespace usiw::tools {
 /// gauge has no words.
 const char* gauge_word(std::string_view gauge, uint64_t value);
 
-/// Returns true if @p value of the gauge named @p gauge means that nothing has been measured. That is so for 0 of the
-/// two round-trip times.
+/// Returns true if @p value of the gauge named @p gauge means that nothing has been measured: 0 for the smoothed or the
+/// minimum round-trip time.
 bool gauge_is_missing(std::string_view gauge, uint64_t value);
 
 /// Returns the value of the gauge named @p gauge whose word is @p word. Returns UINT64_MAX for an unknown word, and if

@@ -103,7 +103,7 @@ struct Answer {
   bool complete = false;
 };
 
-/// Skips messages that still arrive for an earlier request, which timed out.
+/// Skips messages that answer an earlier request, for which ask() no longer waits.
 int check_sequence(nl_msg* message, void* answer) {
   return nlmsg_hdr(message)->nlmsg_seq == static_cast<Answer*>(answer)->sequence ? NL_OK : NL_SKIP;
 }

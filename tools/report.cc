@@ -72,8 +72,8 @@ int environment() {
   return 0;
 }
 
-/// Returns the folders that may contain the provider: those near this program, as it is built or installed, and the
-/// folder that the driver file of libibverbs names.
+/// Returns the folders that may contain the provider: those near this program in a build tree or in an installation,
+/// and the folder that the driver file of libibverbs names.
 std::vector<fs::path> provider_folders() {
   std::vector<fs::path> folders = {here() / "../provider"};
   for (const char* lib : {"../lib/" USIW_MULTIARCH, "../lib64", "../lib"})
@@ -92,7 +92,7 @@ int files() {
       if (entry.path().filename().string().starts_with("libusiw-")) found.insert(fs::canonical(entry.path(), error));
   for (const fs::path& file : found) line("provider", file);
   if (found.empty()) line("provider", "not found");
-  // The file's name ends with the version of rdma-core: libibverbs.so.1.14.44.0.
+  // The name of the library's file ends with the version of rdma-core, here 44.0: libibverbs.so.1.14.44.0.
   void* const verbs = dlopen("libibverbs.so.1", RTLD_LAZY);
   link_map* map = nullptr;
   if (verbs != nullptr && dlinfo(verbs, RTLD_DI_LINKMAP, &map) == 0)

@@ -161,7 +161,7 @@ void CmTimer::run_due() {
   const uint64_t now = now_us();
   while (!t.timers.empty() && t.next_us() <= now) {
     CmTimer& timer = *t.timers.begin()->second;
-    const auto run = timer.run_;  // a copy, because the call may end the timer
+    const auto run = timer.run_;  // a copy, because the call may destroy the timer
     t.timers.erase(t.timers.begin());
     timer.at_us_ = 0;
     run();

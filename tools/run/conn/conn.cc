@@ -57,7 +57,8 @@ void Conn::unhash() {
   let_socket_go();
 }
 
-/// Gives the connection's slot back to the backlog, because the peer has confirmed or the connection has ended.
+/// Gives the connection's slot, if it has one, back to the backlog. Called when the peer has confirmed, when the
+/// connection has ended, or when open() has failed.
 void Conn::leave_backlog() {
   if (std::shared_ptr<Backlog> backlog = std::move(backlog_)) backlog->give_back();
 }

@@ -4,10 +4,10 @@
 /// Conn carries out the decisions, as the module does in the kernel. The class has four source files. Each uses only
 /// those before it in this list:
 ///
-/// - conn.cc: the table of connections, and their timers.
+/// - conn.cc: the table of connections, and their use of sockets and backlogs.
 /// - packets.cc: routes for raw packets.
 /// - conn_act.cc: the functions that cm/ calls (struct usiw_cm_host).
-/// - conn_run.cc: the functions that rdma_cm, the provider and the network call.
+/// - conn_run.cc: functions that rdma_cm, the provider and the network call.
 #ifndef USIW_RUN_CONN_H
 #define USIW_RUN_CONN_H
 
@@ -32,8 +32,8 @@ struct Qp;
 class ConnUser {
  public:
   virtual ~ConnUser() = default;
-  /// Handles an event of the connection. @p event is USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE. REPLY
-  /// comes once, with the result of connect in @p status. @p cm has the READ depths and the private data.
+  /// Handles an event of the connection. @p event is USIW_CM_A_EV_REPLY, _ESTABLISHED, _DISCONNECT or _CLOSE. After
+  /// Conn::connect(), REPLY comes once, with the result in @p status. @p cm has the READ depths and the private data.
   virtual void on_event(uint32_t event, int status, const usiw_cm_conn& cm) = 0;
 };
 
@@ -47,12 +47,12 @@ struct ConnParam {
 /// A connection. All its functions need the big lock.
 class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, private usiw_cm_end {
  public:
-  // ---- Calls of rdma_cm and of the provider: conn_run.cc ----
+  // ---- Calls of rdma_cm and of the provider ----
 
   /// Opens a UDP socket for connections. Parameters and errors are those of UdpSocket::open().
   static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
-  /// Starts a connection, and sets @p out to it. The connection notifies @p user until forget_user(). Returns 0 or
-  /// -errno: -EADDRINUSE, -EISCONN, -EINVAL.
+  /// Starts a connection, and sets @p out to it. The connection notifies @p user until it has ended or forget_user() is
+  /// called. Returns 0 or -errno: -EADDRINUSE, -EISCONN, -EINVAL.
   static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
                      uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
   /// Makes a connection for an admitted REQ, as Listener::open() requires. If that fails, returns null and sets
@@ -60,8 +60,8 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   static std::shared_ptr<Conn> open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple,
                                     const usiw_cm_packet& req, uint32_t isn, const std::shared_ptr<Backlog>& backlog,
                                     uint8_t tos, int& reason);
-  /// Accepts the connection with @p qp. Returns 0, and later notifies @p user of ESTABLISHED once. If that fails, ends
-  /// the connection and returns -errno.
+  /// Accepts the connection with @p qp. Returns 0 and notifies @p user of ESTABLISHED once, even if the connection ends
+  /// before that. On an error, ends the connection without a notice and returns -errno.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
   void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
   void disconnect() { run(usiw_cm_end_disconnect); }
@@ -111,11 +111,11 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   const Tuple tuple_;
   std::shared_ptr<Qp> qp_;
-  std::shared_ptr<Backlog> backlog_;  ///< backlog in which the connection has a slot; null after CONFIRM
+  std::shared_ptr<Backlog> backlog_;  ///< backlog in which the connection has a slot, or null
   ConnUser* user_ = nullptr;
   CmTimer timer_{[this] { run(usiw_cm_end_tick); }};
   int watch_entry_ = -1;
-  NextHop hop_;  ///< next hop of raw packets; unchanged while raw packets cannot use the route
+  NextHop hop_;  ///< next hop of raw packets; after CONNECT, unchanged while raw packets cannot use the route
   bool hashed_ = false;
   bool keeps_socket_ = false;  ///< true while this connection counts as a user of its UdpSocket
 };

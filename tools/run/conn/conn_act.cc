@@ -30,7 +30,7 @@ std::string text_of(const Endpoint& to) {
 
 struct PrintedLines : std::set<std::string> {};
 
-/// Prints @p line, unless a line with the same @p key was printed before. A process prints at most kMost lines.
+/// Prints @p line, unless an earlier call had the same @p key. A process prints at most kMost lines.
 void print_once(const std::string& key, const std::string& line) {
   constexpr size_t kMost = 20;
   auto& printed = never_destroyed<PrintedLines>();
@@ -105,8 +105,9 @@ const usiw_cm_host Conn::host_calls = {
         [](usiw_cm_end* end, const usiw_cm_route* route) {
           route != nullptr ? of(end).follow_packets(*route) : of(end).leave_packets();
         },
-    // Returns 1 to USIW_CM_DATA_IS_OPEN, because the data socket that all connections of a port share stays open until
-    // the port is closed. The other requests need no action for the same reason.
+    // The connections of a port share its data socket, which stays open until the port is closed, so no request needs
+    // an action. Always returns 1 to USIW_CM_DATA_IS_OPEN, even if the data socket could not be opened. If raw packets
+    // become forbidden for such a connection, it ends after USIW_MOVE_MS at the latest.
     .data = [](usiw_cm_end*, usiw_cm_data) { return 1; },
 
     // ---- The backlog, the table and the clock ----

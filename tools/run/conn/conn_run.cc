@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file conn_run.cc
-/// The functions of Conn that rdma_cm, the provider and the network call. They run the state machine of cm/, which
-/// calls the functions of conn_act.cc to carry out its actions.
+/// Functions of Conn that rdma_cm, the provider and the network call. They call cm/usiw_cm_end.h, which runs the state
+/// machine and carries out its actions through the functions of conn_act.cc.
 #include <cerrno>
 
 #include "cm/usiw_cm_input.h"

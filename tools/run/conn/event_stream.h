@@ -15,11 +15,12 @@
 
 namespace usiw::run {
 
-/// The part of a connection that the event stream uses: its ids, and the records that the provider has not read yet.
+/// The part of a connection that the event stream uses: its ids, its UDP port, and the records that the provider has
+/// not read yet.
 struct ConnRecords {
   ConnRecords(uint32_t id, std::shared_ptr<UdpSocket> port) : conn_id(id), sock(std::move(port)) {}
   const uint32_t conn_id;
-  const std::shared_ptr<UdpSocket> sock;  ///< the CONNECT record carries a descriptor of its data socket
+  const std::shared_ptr<UdpSocket> sock;  ///< the CONNECT record has a descriptor of this port's data socket
   uint32_t qpn = 0;
   usiw_cm_records unread{};  ///< only EventStream uses it
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file opcode_filter.h
 /// A BPF filter that separates data from handshakes by the classes of usiw_cm_look(). UdpSocket uses the filter to
-/// select the one of two sockets that gets a datagram, or to drop data.
+/// select which of its two sockets gets a datagram, or to drop data.
 #ifndef USIW_RUN_OPCODE_FILTER_H
 #define USIW_RUN_OPCODE_FILTER_H
 

@@ -54,7 +54,7 @@ constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
 /// the MAC again, and rtnetlink reports the result.
 constexpr uint64_t kUseUs = 5'000'000;
 
-/// The rtnetlink group for policy rules of IPv6, for which the headers of Linux have no macro.
+/// The rtnetlink group for policy rules of IPv6, for which the headers of Linux have no macro RTMGRP_*.
 constexpr uint32_t kIpv6Rules = 1u << (RTNLGRP_IPV6_RULE - 1);
 
 Packets& packets() { return never_destroyed<Packets>(); }
@@ -100,7 +100,8 @@ void packets_abandon() {
 // ---- A connection ---------------------------------------------------------------------------
 
 /// Sets @p route to the present route of the connection. If raw packets cannot use that route, sets route.reason to the
-/// cause. Raw packets cannot reach a peer on this host, because the kernel accepts none on lo. Always returns 0.
+/// cause. Raw packets are not used to a peer on this host, because IP drops received packets whose source is an address
+/// of the host. Always returns 0.
 int Conn::look_up_route(usiw_cm_route& route) {
   const usiw_link_info link = link_info();
   const bool begins = engine < USIW_CM_ENGINE_GIVEN;
@@ -115,8 +116,8 @@ int Conn::look_up_route(usiw_cm_route& route) {
     const bool moved_here = !begins && std::memcmp(info.local_mac, link.mac, sizeof link.mac) != 0;
     route.mac_known = resolve(hop) == 0;
     if (!route.mac_known) hop.mac = hop_.mac;
-    // The empty datagram makes the kernel resolve an unknown MAC. If this host has a new MAC, the peer learns it from
-    // the datagram.
+    // The empty datagram makes the kernel resolve an unknown MAC. If this host has a new MAC, the kernel has to ask for
+    // the MAC of the next hop again, and the next hop learns the new MAC from that request.
     if (!begins && (!route.mac_known || moved_here)) use_next_hop();
     std::memcpy(route.local_mac, link.mac, sizeof route.local_mac);
     std::memcpy(route.remote_mac, hop.mac.data(), sizeof route.remote_mac);
@@ -142,14 +143,14 @@ void Conn::leave_packets() {
 /// Sends an empty datagram through the UDP socket, so that the kernel verifies the next hop. The peer drops it.
 void Conn::use_next_hop() { sock->send(tuple_.local, tuple_.remote, tos, nullptr, 0); }
 
-// ---- All of them ------------------------------------------------------------------------------
+// ---- All connections --------------------------------------------------------------------------
 
 void Packets::look_soon() {
   if (look.at_us() == 0) look.set(std::max(now_us() + kGatherUs, looked_us + kApartUs));
 }
 
-/// Starts to watch for changes of routes. If that fails, each connection keeps the route that it had at its start, and
-/// moves to its socket if raw packets no longer arrive.
+/// Starts to watch for changes of routes. If that fails, routes are looked up again only shortly after a connection has
+/// begun, and a connection whose raw packets no longer arrive moves to its socket.
 void Packets::start() {
   fd = out_of_the_way(rtnetlink_socket(RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
                                        RTMGRP_IPV4_RULE | kIpv6Rules));
@@ -176,9 +177,9 @@ void Packets::read_messages() {
   }
 }
 
-/// Returns true if @p message may change the path of a connection. Messages about interfaces, routes and rules may. A
-/// message about a neighbour may if the neighbour is the next hop of a connection, and if either its MAC has changed or
-/// the connection does not use raw packets now.
+/// Returns true if @p message may change the path of a connection. Messages about routes, rules and changed interfaces
+/// may. A message about a neighbour may if the neighbour is the next hop of a connection, its MAC is known, and either
+/// the MAC has changed or the connection may not use raw packets now.
 bool Packets::changes_path(const nlmsghdr& message) const {
   switch (message.nlmsg_type) {
     case RTM_NEWLINK:
